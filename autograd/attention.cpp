@@ -30,7 +30,7 @@ void check_operands(const Tensor& q, const Tensor& k, const Tensor& v) {
       q.shape(), k.shape(), v.shape());
 }
 
-// [L, S] bool: whether key j is not beyond query i, as 1 - max(j - i, 0) > 0.
+// [L, S] bool: whether key j is at or before query i, as 1 - max(j - i, 0) > 0.
 Tensor causal_mask(std::int64_t queries, std::int64_t keys, Device device) {
   const TensorOptions options{DType::f32, device};
   const Tensor i = arange(0, static_cast<double>(queries), 1, options);
@@ -38,9 +38,9 @@ Tensor causal_mask(std::int64_t queries, std::int64_t keys, Device device) {
   return cast(relu(affine(relu(j - unsqueeze(i, 1)), -1, 1)), DType::boolean);
 }
 
-// The softmax of the scores that are allowed. The others weigh nothing, even where a query has no other.
+// The softmax over the allowed scores. Others get weight 0, even for a query without allowed keys.
 Tensor masked_softmax(const Tensor& scores, const Tensor& allowed) {
-  // Finite: no NaN comes of a query without keys, and anomaly mode has nothing to find.
+  // Finite, so that a query without keys gives no NaN, and anomaly mode reports nothing.
   const Tensor lowest = full({}, -1e30, scores.options());
   const Tensor weights = softmax(where(allowed, scores, lowest));
   return where(allowed, weights, zeros({}, scores.options()));
@@ -56,13 +56,13 @@ Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tens
   ATH_CHECK(!(causal && mask.defined()), "{}: causal must come without a mask, but has one", kOp);
   const bool added = mask.defined() && mask.dtype() == q.dtype();
   if (is_half(q.dtype()) && (added || !mask.defined() || mask.dtype() == DType::boolean)) {
-    // Rounded once: scores and weights of a half type lose digits at every step.
+    // Rounds only once: scores and weights in a half type would lose digits at every step.
     const AttentionOptions wide{added ? cast(mask, DType::f32) : mask, causal, given, p};
     const auto widened = [](const Tensor& x) { return cast(x, DType::f32); };
     return cast(scaled_dot_product_attention(widened(q), widened(k), widened(v), wide), q.dtype());
   }
   const double scale = given ? *given : 1 / std::sqrt(static_cast<double>(q.dim(-1)));
-  // The queries are scaled rather than the scores, which are more.
+  // Scales the queries, as there are fewer of them than scores.
   const Tensor scores = matmul(affine(q, scale), transpose(k, -2, -1));
   if (mask.defined()) {
     ATH_CHECK((mask.dtype() == DType::boolean || mask.dtype() == q.dtype()) && mask.device() == q.device() &&

@@ -8,11 +8,11 @@
 #include "autograd/engine.h"
 #include "autograd/node.h"
 
-// fn runs twice: once now, and once more when its gradient is asked for. The first run is recorded too, and
-// its graph walked: what it reaches outside of fn (weights, tensors fn captured) become inputs of the one
-// node that stays, next to x. So the engine knows what the node feeds: it waits for all contributions, calls
-// each leaf's hook once, and grad() works through a checkpoint. The graph of the first run is dropped at
-// once, and with it all it saved: what is kept per checkpoint is x, what is in flight is one segment's graph.
+// fn runs twice: at once, and again when its gradient is needed. The first run is also recorded, and its
+// graph traversed. Everything it reaches outside fn (weights, captured tensors) becomes an input of a single
+// node, next to x. So the engine knows the node's inputs: it waits for all contributions, calls each leaf's
+// hook once, and grad() works through a checkpoint. The graph of the first run and its saved tensors are
+// dropped at once: a checkpoint keeps only x, and one segment's graph exists at a time.
 
 namespace athanor {
 namespace {
@@ -20,7 +20,7 @@ namespace {
 using Checkpointed = std::function<Tensor(const Tensor&)>;
 using States = PoolVector<Ref<AutogradState>>;
 
-// Runs fn on x as a leaf of its own, recording.
+// Runs and records fn on x as a separate leaf.
 struct Run {
   Tensor x, y;
 
@@ -32,7 +32,7 @@ struct Run {
   }
 };
 
-// The states outside of fn that the graph of `run` leads to; nodes made before `first` are outside.
+// The states outside fn that the graph of `run` reaches; nodes created before `first` are outside.
 States outside_of(const Run& run, std::uint64_t first) {
   States outside;
   PoolVector<AutogradState*> seen, stack;

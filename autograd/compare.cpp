@@ -22,7 +22,7 @@ Tensor compare(const char* op, Predicate predicate, const Tensor& a, const Tenso
   return y;
 }
 
-// The number as a tensor, to be compared with x.
+// The scalar as a tensor to compare with x.
 Tensor number(const char* op, double value, const Tensor& x) {
   ATH_CHECK(x.defined(), "{}: tensor must be defined, but is not", op);
   return detail::scalar_like(op, "the number", value, x);

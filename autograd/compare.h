@@ -4,10 +4,10 @@
 
 namespace athanor {
 
-// Comparisons and logic, element by element: the result is bool, dense and not differentiable. Operands of
-// any one dtype, on one device, broadcast by NumPy's rule; any strides. A number counts as one of the
-// tensor's dtype, rounded where that is floating. Throws ArgumentError on shapes that do not broadcast, on
-// mixed dtypes or devices, and on a number that an integer tensor cannot hold.
+// Elementwise comparisons and logic. The result is bool, dense and not differentiable. Operands have any one
+// dtype, one device and any strides, and broadcast by NumPy's rule. A scalar takes the tensor's dtype; a
+// floating dtype rounds it. Throws ArgumentError on shapes that do not broadcast, mixed dtypes or devices,
+// and a number that an integer tensor cannot hold.
 
 /// a == b; NaN equals nothing.
 Tensor eq(const Tensor& a, const Tensor& b);
@@ -28,7 +28,7 @@ Tensor gt(const Tensor& a, double b);
 Tensor ge(const Tensor& a, const Tensor& b);
 Tensor ge(const Tensor& a, double b);
 
-// Logic: what is not zero is true, and so is NaN.
+// Logic: every nonzero value is true, NaN included.
 
 Tensor logical_and(const Tensor& a, const Tensor& b);
 Tensor logical_or(const Tensor& a, const Tensor& b);

@@ -1,5 +1,4 @@
-// A file of its own: tests/cuda/plans_test.cpp defines conv2d() itself, so nothing beside it may be needed
-// from conv.cpp.
+// A separate file, because tests/cuda/plans_test.cpp defines its own conv2d() and must not link conv.cpp.
 
 #include "autograd/conv.h"
 #include "autograd/detail/dense.h"

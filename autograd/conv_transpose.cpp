@@ -31,7 +31,7 @@ std::int64_t result_size(const Shape& x, const Shape& w, const ConvTranspose2dPa
   return size;
 }
 
-/// The convolution that this one is the transpose of.
+/// The convolution whose transpose this is.
 Conv2dParams convolution(const ConvTranspose2dParams& params) {
   Conv2dParams conv;
   for (int axis = 0; axis < 2; ++axis) {
@@ -67,8 +67,8 @@ Tensor conv_transpose2d(const Tensor& x, const Tensor& w, const Tensor& bias,
       x.dtype(), x.device().str(), w.dtype(), w.device().str(), how_to_match("x", x, "w", w));
   const Shape shape = conv_transpose2d_shape(x.shape(), w.shape(), params);
   if (bias.defined()) check_dense("conv_transpose2d", "bias", bias, x.dtype(), {shape[3]}, x.device());
-  // The convolution takes a result with a whole stride of output padding to an image larger than x. Zeros
-  // make x that image.
+  // With output padding of a whole stride or more, the convolution expects an image larger than x: pads x
+  // with zeros.
   for (int axis = 0; axis < 2; ++axis) {
     const std::int64_t more = params.output_padding[axis] / params.stride[axis];
     if (more == 0) continue;

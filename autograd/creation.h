@@ -7,8 +7,7 @@
 
 namespace athanor {
 
-// New tensors, made on their device: nothing is copied there. None of them needs a gradient until
-// require_grad().
+// New tensors, created on their device without a copy. None needs a gradient before require_grad().
 
 inline Tensor empty(const Shape& shape, TensorOptions options = {}) {
   return Tensor::empty(shape, options);
@@ -18,7 +17,7 @@ inline Tensor zeros(const Shape& shape, TensorOptions options = {}) {
 }
 Tensor ones(const Shape& shape, TensorOptions options = {});
 Tensor full(const Shape& shape, double value, TensorOptions options = {});
-/// start, start + step, ... up to but without `end`.
+/// start, start + step, ... below `end` (above it for a negative step).
 Tensor arange(double start, double end, double step = 1, TensorOptions options = {});
 /// The identity [n, n].
 Tensor eye(std::int64_t n, TensorOptions options = {});
@@ -28,7 +27,7 @@ Tensor eye(std::int64_t n, TensorOptions options = {});
 
 /// Uniform in [low, high).
 Tensor rand(const Shape& shape, RandomKey key, double low = 0, double high = 1, TensorOptions options = {});
-/// Normal with that mean and standard deviation (Box-Muller).
+/// Normal with the given mean and standard deviation (Box-Muller).
 Tensor randn(const Shape& shape, RandomKey key, double mean = 0, double stddev = 1,
              TensorOptions options = {});
 /// Integers, uniform in [low, high); i64 by default.

@@ -10,7 +10,7 @@
 namespace athanor {
 namespace {
 
-// What Op computes on: a floating tensor, or any number.
+// Checks the operand of Op: a floating tensor, or any number.
 template <class Op> void check_operand(const char* op, const Tensor& x) {
   if constexpr (kernels::kTakesIntegers<Op>) {
     ATH_CHECK(x.defined() && x.dtype() != DType::boolean, "{}: tensor must hold numbers, but got {}", op,
@@ -76,7 +76,7 @@ ATH_UNARY_OPS(ATH_DEFINE)
 
 Tensor add(const Tensor& a, const Tensor& b) {
   const Tensor y = binary<kernels::Add>("add", a, b);
-  if (a.shape() == b.shape()) {  // most sums: nothing to undo, nothing to keep
+  if (a.shape() == b.shape()) {  // the most common case needs no reduction and saves nothing
     return record("add", y, {a, b}, [](const Tensor& dy, Grads& dx) {
       dx[0] = dy;
       dx[1] = dy;
@@ -96,7 +96,7 @@ Tensor sub(const Tensor& a, const Tensor& b) {
   });
 }
 
-// Each side is kept only if the other wants a gradient.
+// Saves each operand only if the other needs a gradient.
 Tensor mul(const Tensor& a, const Tensor& b) {
   const Tensor y = binary<kernels::Mul>("mul", a, b);
   return record("mul", y, {a, b},

@@ -4,43 +4,43 @@
 
 namespace athanor {
 
-// Binary; operands broadcast by NumPy's rule and have one dtype and device; any strides. Any dtype but bool,
-// where nothing else is said; integers wrap. Gradients are summed back to each operand's shape. Throws
-// ArgumentError on shapes that do not broadcast and on mixed dtypes or devices: nothing is converted unasked.
+// Binary ops. Operands broadcast by NumPy's rule and have one dtype and device; any strides. Any dtype but
+// bool, unless stated; integers wrap. Gradients are summed to each operand's shape. Throws ArgumentError on
+// shapes that do not broadcast and on mixed dtypes or devices: nothing is converted implicitly.
 
 Tensor add(const Tensor& a, const Tensor& b);
 Tensor sub(const Tensor& a, const Tensor& b);
 Tensor mul(const Tensor& a, const Tensor& b);
 /// a / b by IEEE rules: no check for zero. Floating.
 Tensor div(const Tensor& a, const Tensor& b);
-/// The largest integer not above a / b, by the rules of Python: -2 for -3 and 2, and a / b by IEEE rules
-/// where b is a floating 0. Its gradients are 0. Throws ArgumentError where an integer b holds 0 (CPU;
-/// elsewhere the result is 0).
+/// The floor of a / b, by Python's rules: -3 and 2 give -2; a floating b of 0 gives a / b by IEEE rules.
+/// Gradients are 0. Throws ArgumentError if an integer b holds 0 (CPU only; on other devices the result is
+/// 0).
 Tensor floor_divide(const Tensor& a, const Tensor& b);
-/// a - floor_divide(a, b) b: 0 or of b's sign, NaN where b is a floating 0. The gradients are dy and
-/// -dy floor_divide(a, b). Integers as there.
+/// a - floor_divide(a, b) b: 0 or of b's sign; NaN if b is a floating 0. The gradients are dy and -dy
+/// floor_divide(a, b). An integer b of 0 as in floor_divide().
 Tensor remainder(const Tensor& a, const Tensor& b);
-/// The larger element of each pair, NaN where one is. Equal ones get half of the gradient each.
+/// The larger element of each pair, NaN if either is NaN. Equal elements get half of the gradient each.
 Tensor maximum(const Tensor& a, const Tensor& b);
-/// The smaller one, likewise.
+/// The smaller element of each pair; otherwise as maximum().
 Tensor minimum(const Tensor& a, const Tensor& b);
-/// a^b by IEEE rules: 1 for b = 0 and for a = 1, NaN for a negative a and a b that is no integer. The
-/// gradients are b a^(b - 1), 0 for b = 0, and a^b log(a), 0 for a = 0 <= b. Floating.
+/// a^b by IEEE rules: 1 for b = 0 or a = 1, NaN for a negative a with a non-integer b. The gradients are b
+/// a^(b - 1), 0 for b = 0, and a^b log(a), 0 for a = 0 <= b. Floating.
 Tensor pow(const Tensor& a, const Tensor& b);
 
 /// -x, of any dtype but bool.
 Tensor neg(const Tensor& x);
-/// x * scale + shift, floating, with scalars: one pass, no tensor is made of them.
+/// x * scale + shift, floating, with scalars: one pass, and no tensor for either scalar.
 Tensor affine(const Tensor& x, double scale, double shift = 0);
 
-// Unary; x floating where nothing else is said, any shape and strides; the result is dense. Computed in f32
-// (f64 for f64) and rounded once; kernels/math.h says how exactly.
+// Unary ops. x is floating unless stated, of any shape and strides; the result is dense. Computed in f32 (f64
+// for f64) and rounded once; kernels/math.h gives the accuracy.
 
 /// max(x, 0); the derivative at 0 is 0. NaN stays NaN.
 Tensor relu(const Tensor& x);
 /// x Phi(x). Source: Hendrycks and Gimpel 2016, arXiv:1606.08415.
 Tensor gelu(const Tensor& x);
-/// Its approximation by tanh.
+/// The tanh approximation of gelu().
 Tensor gelu_tanh(const Tensor& x);
 /// x sigmoid(x). Source: Elfwing et al. 2017, arXiv:1702.03118.
 Tensor silu(const Tensor& x);
@@ -62,7 +62,7 @@ Tensor sqrt(const Tensor& x);
 Tensor rsqrt(const Tensor& x);
 /// x * x
 Tensor square(const Tensor& x);
-/// |x|, of integers, too, where the smallest stays itself; the derivative at 0 and at NaN is 0.
+/// x|, also of integers, where the smallest stays itself; the derivative at 0 and at NaN is 0.
 Tensor abs(const Tensor& x);
 
 inline Tensor operator+(const Tensor& a, const Tensor& b) {

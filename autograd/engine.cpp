@@ -19,7 +19,7 @@ thread_local bool anomaly = false;
 void check_finite(const char* op, const char* direction, int index, const Tensor& tensor) {
   if (!tensor.defined() || !is_floating(tensor.dtype()) || tensor.numel() == 0) return;
   std::int64_t bad = 0;
-  // A gradient may be a view: one value that is seen at many places.
+  // A gradient may be a view that repeats one value.
   on_device(tensor.device(), [&](auto& context) { bad = kernels::count_nonfinite(context, dense(tensor)); });
   if (bad == 0) return;
   const std::string which = index < 0 ? "result" : fmt::format("gradient of input {}", index);
@@ -46,10 +46,10 @@ void finish_result(const char* op, const Tensor& y, std::span<const Tensor* cons
 
 AnomalyMode::AnomalyMode() : ScopedFlag(anomaly, true) {}
 
-/// One backward pass. First it counts, for every node that root depends on, how many gradients it will
-/// receive; then it runs the nodes whose count has come down to zero, latest first. Walking the graph
-/// depth-first and passing gradients on at once would be wrong as well as recursive: in b = a + a; c = b + b,
-/// the node of b must wait for both contributions of c before it hands anything to a.
+/// One backward pass. It first counts, for every node that root depends on, the gradients to receive; then it
+/// runs nodes whose count has reached zero, latest first. A depth-first walk that passes gradients on at once
+/// would be recursive, and wrong: in b = a + a; c = b + b, the node of b must wait for both contributions of
+/// c before it passes anything to a.
 class Engine {
  public:
   Engine() : work_(borrow()), pass_(passes.fetch_add(1, std::memory_order_relaxed) + 1) {}
@@ -59,7 +59,7 @@ class Engine {
     idle().push_back(std::move(work_));
   }
 
-  /// Where gradients go besides, or instead of, the leaves.
+  /// An additional or alternative destination of gradients.
   struct Capture {
     std::span<AutogradState* const> states;  ///< whose gradients are wanted; null entries are skipped
     std::span<Tensor> gradients;             ///< where they go
@@ -95,14 +95,13 @@ class Engine {
   }
 
  private:
-  // Vectors that keep their capacity from pass to pass; a stack of them, since checkpoint() runs a pass
-  // inside a pass.
+  // Vectors that keep their capacity between passes; several, since checkpoint() runs a pass inside a pass.
   struct Work {
     std::vector<Ref<Node>> ready;  // a heap, latest node on top
     std::vector<Node*> stack, found;
   };
 
-  // Tells the wanted states which slot is theirs, for the duration of the pass.
+  // Sets the slots of the requested states for the duration of the pass.
   class CaptureScope {
    public:
     explicit CaptureScope(const Capture* capture) : capture_(capture) {
@@ -154,7 +153,7 @@ class Engine {
     return node;
   }
 
-  /// Whether the pass goes there: to all, or to what leads to a leaf that it names.
+  /// Whether the pass visits a state: always, or only if it leads to a listed leaf.
   bool wanted(const AutogradState& state) const {
     if (!named_) return true;
     return (state.is_leaf() ? static_cast<const Leaf&>(state).wanted_
@@ -172,7 +171,7 @@ class Engine {
               node.op_);
   }
 
-  /// Marks the nodes that lead to a wanted leaf: inputs were made, and are numbered, before what they are of.
+  /// Marks the nodes that lead to a wanted leaf: inputs have lower numbers than their results.
   void find_wanted(Node& root) {
     std::vector<Node*>&stack = work_->stack, &found = work_->found;
     found.clear();
@@ -194,7 +193,7 @@ class Engine {
       for (int i = 0; i < node->count_; ++i) {
         if (const AutogradState* state = node->edge(i).get(); state && wanted(*state)) node->wanted_ = pass_;
       }
-      node->pass_ = 0;  // is visited again
+      node->pass_ = 0;  // for the next traversal
     }
   }
 
@@ -210,7 +209,7 @@ class Engine {
         AutogradState* state = node.edge(i).get();
         if (!state || !wanted(*state)) continue;
         if (state->is_leaf()) {
-          if (capture_) continue;  // nobody is told when a leaf is complete
+          if (capture_) continue;  // no hooks in this case
           Leaf& leaf = static_cast<Leaf&>(*state);
           if (std::exchange(leaf.pass_, pass_) != pass_) leaf.pending_ = 0;
           ++leaf.pending_;
@@ -292,7 +291,7 @@ class Engine {
   std::unique_ptr<Work> work_;
   std::uint64_t pass_;
   bool retain_ = false;
-  bool named_ = false;  // the leaves in which it ends, by BackwardOptions::parameters
+  bool named_ = false;  // leaves are listed in BackwardOptions::parameters
   const Capture* capture_ = nullptr;
 };
 
@@ -342,7 +341,7 @@ std::vector<Tensor> grad(const Tensor& root, std::span<const Tensor> inputs, con
     states[i] = inputs[i].requires_grad() ? inputs[i].autograd().get() : nullptr;
   const Engine::Capture capture{states, gradients};
   start(root, seed, &capture, options);
-  // An input that is named twice was captured where it came last.
+  // For a repeated input, the last occurrence has the captured gradient.
   for (std::size_t i = inputs.size(); i-- > 0;) {
     for (std::size_t j = i + 1; j < inputs.size() && !gradients[i].defined(); ++j) {
       if (states[i] && states[i] == states[j]) gradients[i] = gradients[j];

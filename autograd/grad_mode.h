@@ -7,7 +7,7 @@ namespace detail {
 
 extern constinit thread_local bool grad_on, inference_on, recomputing_on, fusion_on;
 
-/// Gives a flag another value until the end of the scope.
+/// Sets a flag until the end of the scope.
 class ScopedFlag {
  public:
   ScopedFlag(bool& flag, bool value) : flag_(flag), saved_(std::exchange(flag, value)) {}
@@ -30,24 +30,24 @@ inline bool grad_enabled() {
 inline bool inference_mode() {
   return detail::inference_on;
 }
-/// Whether checkpoint() is computing a part of the model for the second time on this thread: what is updated
-/// once per step (running statistics) stays as it is.
+/// Whether checkpoint() is recomputing on this thread. Updates made once per step (running statistics) must
+/// then be skipped.
 inline bool recomputing() {
   return detail::recomputing_on;
 }
 
-/// Whether conv2d(), linear() and batch_norm() compute activations and residual sums along the way.
+/// Whether conv2d(), linear() and batch_norm() fuse activations and residual sums.
 inline bool fusion_enabled() {
   return detail::fusion_on;
 }
 
-/// While alive, activations and residual sums are ops of their own on this thread: to see what fusing saves.
+/// While alive, activations and residual sums run as separate ops on this thread: to measure fusion.
 class NoFusion : detail::ScopedFlag {
  public:
   NoFusion() : ScopedFlag(detail::fusion_on, false) {}
 };
 
-/// While alive, recomputing() holds.
+/// While alive, recomputing() is true.
 class Recomputing : detail::ScopedFlag {
  public:
   Recomputing() : ScopedFlag(detail::recomputing_on, true) {}
@@ -59,14 +59,14 @@ class NoGrad : detail::ScopedFlag {
   NoGrad() : ScopedFlag(detail::grad_on, false) {}
 };
 
-/// Records again inside a NoGrad: recomputation in checkpoint() needs it.
+/// Turns recording on again inside a NoGrad, as recomputation in checkpoint() needs.
 class EnableGrad : detail::ScopedFlag {
  public:
   EnableGrad() : ScopedFlag(detail::grad_on, true) {}
 };
 
-/// Like NoGrad; besides, results are marked, and using one where a backward pass would have to save it is an
-/// error naming both operations. Makes no node, no saved tensor.
+/// Like NoGrad, and marks results: saving one for a backward pass is an error that names both operations.
+/// Creates no nodes and saves no tensors.
 class InferenceMode : NoGrad {
   detail::ScopedFlag marks_{detail::inference_on, true};
 };

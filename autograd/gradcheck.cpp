@@ -34,8 +34,8 @@ Shape index_of(std::int64_t flat, const Shape& shape) {
   return index;
 }
 
-// One element of x, in whatever memory it is. Writing it is no new version: the graphs of the checks do not
-// outlive it.
+// One element of x, in any memory. Writing it does not bump the version, as no graph of a check outlives the
+// write.
 class Element {
  public:
   Element(const Tensor& x, std::int64_t offset)

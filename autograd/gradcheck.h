@@ -13,9 +13,9 @@ struct GradcheckOptions {
   double absolute = 1e-7;
 };
 
-/// Compares the gradients of fn's result (any shape: it is contracted with fixed random weights) with central
-/// differences, element by element, for every input that needs a gradient. Inputs must be f64 leaves; they
-/// may be strided or empty. Throws Error naming input, element and both values on a mismatch.
+/// Compares the gradients of fn's result with central differences, element by element, for every input that
+/// needs a gradient. A result of any shape is contracted with fixed random weights. Inputs must be f64
+/// leaves, and may be strided or empty. Throws Error naming input, element and both values on a mismatch.
 void gradcheck(const std::function<Tensor(std::span<const Tensor>)>& fn, std::span<const Tensor> inputs,
                const GradcheckOptions& options = {});
 

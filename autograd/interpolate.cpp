@@ -19,7 +19,7 @@ void check_images(const char* op, const Tensor& x) {
             x.defined() ? x.shape().str() : "an undefined tensor");
 }
 
-// What is checked of r before sizes are multiplied by it.
+// Checks r before sizes are multiplied by it.
 void check_factor(const char* op, std::int64_t r) {
   constexpr std::int64_t kMost = 1 << 15;
   ATH_CHECK(r >= 1 && r <= kMost, "{}: r must be from 1 to {}, but is {}", op, kMost, r);

@@ -9,18 +9,18 @@ namespace athanor {
 
 struct InterpolateParams {
   Interpolation mode = Interpolation::nearest;
-  bool align_corners = false;     ///< bilinear: the centres of the corners lie on each other, not their edges
-  std::int64_t size[2] = {0, 0};  ///< of the result, along H and W; both or neither
-  double scale[2] = {0, 0};       ///< where no size is given: its size is floor(H scale)
+  bool align_corners = false;     ///< bilinear: aligns the centres of the corner pixels, not their edges
+  std::int64_t size[2] = {0, 0};  ///< of the result, along H and W; set both or neither
+  double scale[2] = {0, 0};       ///< used without a size, which is then floor(H scale)
 };
 
-/// Resamples images: x [N, H, W, C] -> [N, P, Q, C], larger or smaller, without smoothing before.
-/// With s = H / P, or 1 / scale where that is given, and so for the columns:
+/// Resamples images without an anti-aliasing filter: x [N, H, W, C] -> [N, P, Q, C]. With s = H / P, or 1 /
+/// scale if given, and columns likewise:
 ///   nearest: y[p] = x[floor(p s)], any dtype, recorded for floating ones;
-///   bilinear: y[p] = x at (p + 1/2) s - 1/2, or at p (H - 1) / (P - 1) where corners are aligned, linearly
-///   between the two rows and two columns around it; floating, in f32 (f64 for f64).
-/// Positions are computed in f32, but in f64 for bilinear f64. An infinity that bilinear weighs by 0 is NaN.
-/// Throws ArgumentError on rank, dtype and empty images, and where size and scale are given both, or neither.
+///   bilinear: y[p] = x at (p + 1/2) s - 1/2, or at p (H - 1) / (P - 1) with align_corners, linear between
+///   the two nearest rows and columns; floating, in f32 (f64 for f64).
+/// Positions are f32 (f64 for bilinear f64). Bilinear turns an infinity of weight 0 into NaN. Throws
+/// ArgumentError on rank, dtype and empty images, and unless exactly one of size and scale is given.
 Tensor interpolate(const Tensor& x, const InterpolateParams& params);
 
 /// Channels to pixels: x [N, H, W, C r^2] -> [N, r H, r W, C], with y[n, h r + i, w r + j, c] =

@@ -4,12 +4,12 @@
 #include "autograd/norm.h"
 #include "autograd/op_trace.h"
 
-// Norms of a sample's own values: layer, group and instance norm.
+// Norms over a sample's own values: layer, group and instance norm.
 
 namespace athanor {
 namespace {
 
-// Records a norm that keeps its statistics. `backward` calls its kernel.
+// Records a norm that saves its statistics. `backward` calls its kernel.
 template <class Backward>
 Tensor record_norm(const char* op, const Tensor& y, const Tensor& x, const Tensor& in, const Tensor& gamma,
                    const Tensor& beta, const Tensor& stats, Backward backward) {

@@ -33,7 +33,7 @@ void check_classes(const char* op, const Tensor& x, const Tensor& target) {
   on_device(x.device(), [&](auto& context) { kernels::check_target(context, op, target, x.shape()[1]); });
 }
 
-// One loss per row, or one for all.
+// One loss per row, or a single one.
 Tensor rows_result(const Tensor& x, Reduction reduction) {
   return Tensor::empty(reduction == Reduction::none ? Shape({x.shape()[0]}) : Shape(), loss_options(x));
 }
@@ -43,7 +43,7 @@ void check_smoothing(double smoothing) {
             smoothing);
 }
 
-/// The loss that is asked for (of Reduction::none, `losses` itself), and those of the samples.
+/// The requested loss (for Reduction::none, `losses` itself), and the losses of samples.
 CrossEntropy run_cross_entropy(const Tensor& logits, const Tensor& target, double label_smoothing,
                                Reduction reduction) {
   check_classes("cross_entropy", logits, target);
@@ -67,7 +67,7 @@ CrossEntropy run_cross_entropy(const Tensor& logits, const Tensor& target, doubl
   return {y, losses};
 }
 
-// The losses [N] of logits [N, C] against distributions [N, C]; where smoothing is 1, target may be
+// The losses [N] of logits [N, C] against distributions [N, C]; for smoothing 1, target may be
 // undefined.
 Tensor soft_cross_entropy(const Tensor& logits, const Tensor& target, const Tensor& weight,
                           double label_smoothing) {
@@ -96,7 +96,7 @@ Tensor soft_cross_entropy(const Tensor& logits, const Tensor& target, const Tens
                 });
 }
 
-// What the general cross-entropy takes, as rows: logits [N, C], and target [N] i64 or [N, C].
+// The inputs of the general cross-entropy as rows: logits [N, C], and target [N] i64 or [N, C].
 struct Rows {
   Tensor logits, target;
   Shape shape;  // of the losses
@@ -128,13 +128,13 @@ struct Rows {
   }
 };
 
-// The loss that is asked for, of the losses of rows.
+// Reduces the losses of rows as requested.
 Tensor reduced(const Tensor& losses, const Shape& shape, Reduction reduction) {
   const Tensor y = detail::reduced(losses, reduction);
   return reduction != Reduction::none || y.shape() == shape ? y : reshape(y, shape);
 }
 
-// Of targets with weights, or of which some are ignored: one loss per row, then what rows count for.
+// For weighted or ignored targets: one loss per row, then the weights of rows.
 Tensor weighted_cross_entropy(const Rows& rows, const CrossEntropyOptions& options) {
   const TensorOptions wide = loss_options(rows.logits);
   const Tensor& weight = options.weight;

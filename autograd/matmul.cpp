@@ -21,7 +21,7 @@ void check_operands(const char* op, const Tensor& a, const Tensor& b, const char
             a.shape(), b.shape());
 }
 
-/// The same elements as a matrix with `rank` axes: a vector gets its missing axis, then ones in front.
+/// The same elements as a matrix with `rank` axes: adds a vector's missing axis, then leading ones.
 Tensor as_matrix(const Tensor& x, int rank, bool vector_is_row) {
   Shape shape;
   Strides strides;
@@ -82,7 +82,7 @@ Tensor matmul(const Tensor& a, const Tensor& b, MatmulImpl impl) {
   return record(
       "matmul", y, {a, b}, [a = Saved(a), b = Saved(b), impl, product](const Tensor& dy, Grads& dx) {
         const int axes = product.rank();
-        // dy has lost the axes of vectors; they are of size 1, so any stride will do.
+        // dy lacks the axes of vectors; they have size 1, so any stride works.
         Strides strides;
         int own = 0;
         const bool row = a.get().rank() == 1, column = b.get().rank() == 1;

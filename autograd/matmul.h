@@ -16,9 +16,9 @@ Tensor matmul(const Tensor& a, const Tensor& b, MatmulImpl impl = MatmulImpl::au
 Tensor linear(const Tensor& x, const Tensor& w, const Tensor& bias = {},
               Activation activation = Activation::none, MatmulImpl impl = MatmulImpl::automatic);
 
-/// The same with weights [N, K] and bias that were packed, for inference: not recorded. x f32 on the CPU. A
-/// ReLU may make 0 of NaN. Throws ArgumentError on shapes, dtype, device, and where the weights have changed
-/// since they were packed.
+/// linear() with packed weights [N, K] and bias, for inference; not recorded. x is f32 on the CPU. A ReLU may
+/// turn NaN into 0. Throws ArgumentError on shape, dtype or device, and if the weights have changed since
+/// they were packed.
 Tensor linear_packed(const Tensor& x, const kernels::PackedWeights& w,
                      Activation activation = Activation::none);
 

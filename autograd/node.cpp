@@ -9,7 +9,7 @@ thread_local TapeCounters counters;
 thread_local const char* recording = "";
 std::atomic<std::uint64_t> created{1};
 
-// The node being deleted on this thread, and those that wait for it.
+// The node being deleted on this thread, and those waiting for deletion.
 thread_local bool deleting = false;
 thread_local Node* dead = nullptr;
 
@@ -19,7 +19,7 @@ TapeCounters tape_counters() {
   return counters;
 }
 
-// Who listens ----------------------------------------------------------------------------------------------
+// Listeners ------------------------------------------------------------------------------------------------
 
 constinit thread_local OpListener* detail::op_listener = nullptr;
 constinit thread_local const char* detail::current_layer = nullptr;
@@ -40,7 +40,7 @@ void Leaf::accumulate(const Tensor& gradient) {
   if (bound_ && gradient.same_as(grad_)) return;  // a kernel wrote it through direct()
   const bool first = std::exchange(fresh_, false);
   if (first && !bound_) {
-    // The caller's tensor may be shared with other edges, so it is only taken over when nobody else holds it.
+    // The tensor may be shared with other edges, so it is reused only if there is no other handle.
     if (gradient.is_contiguous() && gradient.unshared()) {
       grad_ = gradient;
       return;
@@ -61,7 +61,7 @@ void Leaf::accumulate(const Tensor& gradient) {
 
 namespace {
 
-/// Whether more may be added to a gradient where it lies.
+/// Whether a gradient can be accumulated in place.
 bool is_writable(const Tensor& sum, DType dtype) {
   return sum.defined() && sum.unshared() && sum.is_contiguous() && sum.dtype() == dtype;
 }
@@ -86,8 +86,8 @@ Leaf* Grads::direct_leaf(int input) const {
   return edge && edge->is_leaf() && !capturing_ && wants(input) ? static_cast<Leaf*>(edge) : nullptr;
 }
 
-// In anomaly mode every contribution is checked, so each gets a tensor of its own. What a pass collects for
-// its caller may belong to a pass around it.
+// Anomaly mode checks every contribution, so each gets a separate tensor. Gradients captured for the caller
+// may belong to an outer pass.
 Tensor* Grads::writable_sum(int input, DType dtype) const {
   AutogradState* const edge = node_.edge(input).get();
   if (!edge || edge->is_leaf() || detail::anomaly_mode()) return nullptr;

@@ -12,22 +12,22 @@
 #include "kernels/context.h"
 #include "tensor/tensor.h"
 
-// The tape. An op computes its result, then calls record() with a closure that turns dL/dy into dL/dx. The
-// closure sits in a Node, the Node hangs on the result, and its edges point at the states of the inputs: the
-// Node that computed each, or the Leaf that collects its gradient.
+// The tape. An op computes its result, then calls record() with a closure that turns dL/dy into dL/dx. A Node
+// owns the closure and is attached to the result. Its edges point at the states of the inputs: the Node that
+// computed each, or the Leaf that collects its gradient.
 
 namespace athanor {
 
-/// What a tensor that asks for a gradient keeps: the gradient, and who wants to know when it is complete.
+/// State of a tensor that collects its gradient: the gradient, and hooks for when it is complete.
 class Leaf final : public AutogradState {
  public:
   bool is_leaf() const override { return true; }
 
-  /// Undefined until a backward pass has delivered something.
+  /// Undefined before the first contribution of a backward pass.
   Tensor grad() const { return fresh_ ? Tensor() : grad_; }
   void zero() { fresh_ = true; }
 
-  /// Gradients go to `slice` (dense, the leaf's shape) from now on: a part of the gradient arena.
+  /// Stores the gradient in `slice` (dense, the leaf's shape) from now on: a slice of the gradient arena.
   void bind(Tensor slice) {
     grad_ = std::move(slice);
     bound_ = true;
@@ -35,17 +35,17 @@ class Leaf final : public AutogradState {
   }
   bool bound() const { return bound_; }
 
-  /// Adds a gradient; the first one after zero() replaces what is there.
+  /// Adds a gradient; the first one after zero() overwrites the current one.
   void accumulate(const Tensor& gradient);
 
-  /// Where a kernel may write this leaf's gradient itself, and whether it must add. Only if bound().
+  /// Where a kernel may write this leaf's gradient directly, and whether it must add. Only if bound().
   std::pair<Tensor, Write> direct() {
     return {grad_, std::exchange(fresh_, false) ? Write::overwrite : Write::accumulate};
   }
 
-  /// Called after each backward pass' last contribution to this leaf.
+  /// Called after the last contribution of each backward pass to this leaf.
   std::function<void()> on_ready;
-  /// Called when an op that is recorded has read it, by the thread that computes.
+  /// Called when a recorded op has read the leaf, on the computing thread.
   std::function<void()> on_use;
 
  private:
@@ -53,9 +53,9 @@ class Leaf final : public AutogradState {
   friend class Grads;
 
   Tensor grad_;
-  std::uint64_t wanted_ = 0;  // the last pass that was to end in this leaf, of those that name theirs
+  std::uint64_t wanted_ = 0;  // the last pass with an explicit list of leaves that included this one
   bool bound_ = false;
-  bool fresh_ = true;  // nothing delivered since zero()
+  bool fresh_ = true;  // no contribution since zero()
 
   std::uint64_t pass_ = 0;  // of the engine
   int pending_ = 0;
@@ -64,48 +64,47 @@ class Leaf final : public AutogradState {
 
 class Node;
 
-/// Where a backward closure puts the gradients of its op's inputs.
+/// Collects the gradients of an op's inputs from its backward closure.
 class Grads {
  public:
-  /// `capturing`: the pass collects gradients for the caller of grad() and leaves the leaves' own untouched.
-  /// `pass`: of one that names the leaves it ends in; 0: it ends in all.
+  /// `capturing`: the pass collects gradients for the caller of grad() and leaves the leaves' own unchanged.
+  /// `pass`: the number of a pass with an explicit list of leaves; 0: all leaves collect.
   Grads(const Node& node, bool capturing, std::uint64_t pass);
 
-  /// False where nobody asks for the gradient of that input.
+  /// False if no leaf needs the gradient of that input.
   bool wants(int input) const;
 
-  /// dx[i] = t hands over the gradient of input i. Left undefined, it counts as zero.
+  /// dx[i] = t sets the gradient of input i. An undefined one counts as zero.
   Tensor& operator[](int input) {
     return input < kInline ? inline_[static_cast<std::size_t>(input)]
                            : spill_[static_cast<std::size_t>(input - kInline)];
   }
 
-  /// What has been handed over of the first inputs, of `inputs` in all: of as many as have room inside.
+  /// The gradients set so far for the first of `inputs` inputs, up to the kInline stored inline.
   std::span<const Tensor> handed_over(int inputs) const {
     return std::span(inline_).first(static_cast<std::size_t>(inputs < kInline ? inputs : kInline));
   }
 
-  /// Where a kernel should write the gradient of input i, shaped like `like`, or add to what is there: the
-  /// leaf's slice of the gradient arena; what has been summed up for the input so far, where that may be
-  /// written; or a new tensor. Counts as handing it over.
+  /// Where a kernel should write the gradient of input i, shaped like `like`, or add to the current value. It
+  /// is the leaf's slice of the gradient arena, the input's current sum if writable, or a new tensor. Counts
+  /// as setting dx[i].
   struct Target {
     Tensor tensor;
     Write write;
   };
   Target target(int input, const Tensor& like);
 
-  /// For an op that touches only a part of its input (a slice, some rows): a dense tensor of the input's
-  /// shape, to whose part the op must *add*. It is what has been summed up for the input so far, where that
-  /// may be written, so that n slices of one tensor cost the work of one; else new zeros. Counts as handing
-  /// it over.
+  /// For an op that reads only a part of its input (a slice, some rows): a dense tensor of the input's shape,
+  /// to which the op must *add*. It is the input's current sum if writable, so n slices of one tensor cost as
+  /// much as one; else new zeros. Counts as setting dx[i].
   Tensor accumulator(int input, const Shape& shape, TensorOptions options);
 
  private:
   static constexpr int kInline = 6;
 
-  /// The leaf, where a kernel may write its gradient itself; else null.
+  /// The leaf, if a kernel may write its gradient directly; else null.
   Leaf* direct_leaf(int input) const;
-  /// What has been summed up for an input that is no leaf, where it may be written; else null.
+  /// The current sum of an input that is not a leaf, if writable; else null.
   Tensor* writable_sum(int input, DType dtype) const;
 
   const Node& node_;
@@ -123,7 +122,7 @@ class Node : public AutogradState {
 
   bool is_leaf() const final { return false; }
   const char* op() const { return op_; }
-  /// The layer it was made in, where layers have names (autograd/op_listener.h); else null.
+  /// The named layer that was current at creation (autograd/op_listener.h); else null.
   const char* layer() const { return layer_; }
   int inputs() const { return count_; }
   /// Nodes are numbered in the order of their creation; backward runs the latest first.
@@ -136,7 +135,7 @@ class Node : public AutogradState {
 
  protected:
   ~Node() override = default;
-  /// A tape may be a million nodes long, each owning the next: they are deleted in a loop, not recursively.
+  /// A tape may have a million nodes, each owning the next: they are deleted in a loop, not recursively.
   void dispose() noexcept final;
 
   virtual void backward(const Tensor& dy, Grads& dx) = 0;
@@ -161,18 +160,18 @@ class Node : public AutogradState {
 
   std::uint64_t sequence_;
 
-  std::uint64_t wanted_ = 0;  // as in Leaf: it leads to one
+  std::uint64_t wanted_ = 0;  // as in Leaf: the node leads to such a leaf
   std::uint64_t pass_ = 0;    // of the engine
   int pending_ = 0;
   int capture_ = -1;
   Tensor grad_;
 };
 
-/// A tensor captured by a backward closure. Reading it after an in-place write to the tensor throws, and so
-/// does capturing a tensor made in InferenceMode.
+/// A tensor captured by a backward closure. Reading it after an in-place write to the tensor throws; so does
+/// capturing a tensor made in InferenceMode.
 ///
-/// Moving a Saved seals it: record() moves the closure into the node, once, and only if it records. Until
-/// then a Saved is a plain handle, so that an op which is not recorded pays nothing.
+/// Moving a Saved seals it: record() moves the closure into the node, once, and only if it records. Before
+/// that a Saved is a plain handle, so an op that is not recorded costs nothing.
 class Saved {
  public:
   explicit Saved(const Tensor& tensor) : tensor_(tensor) {}
@@ -180,7 +179,7 @@ class Saved {
     if (output_ && tensor_.defined()) tensor_ = tensor_.detach();
   }
 
-  /// The op's own result: the closure keeps its values but not its node, which owns the closure.
+  /// For the op's own result: keeps the values but not the node, which owns the closure.
   static Saved output(const Tensor& tensor) {
     Saved saved(tensor);
     saved.output_ = true;
@@ -204,7 +203,7 @@ class Saved {
   bool output_ = false;
 };
 
-/// Nodes made and tensors saved so far on this thread: InferenceMode must add none.
+/// Nodes made and tensors saved so far on this thread. InferenceMode must not add any.
 struct TapeCounters {
   std::int64_t nodes = 0;
   std::int64_t saved_tensors = 0;
@@ -231,7 +230,7 @@ template <class Closure> class ClosureNode final : public Node {
   bool alive_;
 };
 
-/// Marks results of InferenceMode and, in anomaly mode, checks them; tells who listens.
+/// Marks results of InferenceMode, checks them in anomaly mode, and notifies the trace and the listener.
 void finish_result(const char* op, const Tensor& y, std::span<const Tensor* const> inputs);
 bool anomaly_mode();
 

@@ -38,17 +38,17 @@ void check_batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, 
             how_to_match("residual", residual, x.dtype(), x.device()));
 }
 
-// What a rank tells the others in a joint batch norm.
+// The row that a rank sends to the others in a joint batch norm.
 Tensor empty_row(const Tensor& x) {
   return Tensor::empty({1 + 2 * x.dim(-1)}, {DType::f64, x.device()});
 }
 
-// The moments of all ranks.
+// Gathers the moments of all ranks.
 template <class Context> Tensor gather_moments(Context& context, const Tensor& x, JoinedBatch& joined) {
   const Tensor row = empty_row(x);
   kernels::batch_norm_moments(context, x, row);
   const Tensor rows = joined.gather(row);
-  // With two values this rank knows that there are enough; else it is worth a look, and a wait.
+  // With two values on this rank there are enough; otherwise it checks, with a wait.
   if (x.dim(-1) == 0 || x.numel() > x.dim(-1)) return rows;
   const std::vector<double> values = rows.to(kCpu).to_vector();
   double all = 0;

@@ -5,27 +5,27 @@
 
 #include "tensor/tensor.h"
 
-// What ops tell of themselves to a profiler. Nobody listens, as a rule: then it costs a look at a
-// thread-local pointer for each op that is recorded and each node that runs backward.
+// What ops report to a profiler. Without a listener this costs one test of a thread-local pointer for each
+// recorded op and each node of the backward pass.
 
 namespace athanor {
 
-/// Told of every op on its thread while a ListenScope lives. A call of the backward pass may lie in another
-/// one: a checkpoint computes again what it did not keep.
+/// Notified of every op on its thread while a ListenScope is alive. Calls of a backward pass may nest: a
+/// checkpoint recomputes what it did not save.
 class OpListener {
  public:
-  /// An op has computed y of `inputs`, undefined where one was left out. It began when the one before ended,
-  /// or when its layer was called. `layer`: the innermost module under way that has a name, or null.
+  /// An op has computed y from `inputs`, with undefined tensors for omitted ones. It began when the previous
+  /// op ended or its layer was called. `layer`: the innermost named module being called, or null.
   virtual void on_forward(const char* op, const char* layer, const Tensor& y,
                           std::span<const Tensor* const> inputs) = 0;
   /// The gradients of an op's inputs are about to be computed.
   virtual void before_backward(const char* op, const char* layer) = 0;
-  /// They have been, of dy: `dx` has one for each input, undefined where none was asked for.
+  /// They have been computed from dy: `dx` has one per input, undefined if not needed.
   virtual void on_backward(const char* op, const char* layer, const Tensor& dy,
                            std::span<const Tensor> dx) = 0;
   virtual void on_layer_begin(const char* layer) = 0;
   virtual void on_layer_end(const char* layer) = 0;
-  /// A batch is there and prepared: what follows is ops.
+  /// A batch has been loaded and prepared; ops follow.
   virtual void on_pass_begin() {}
 
  protected:
@@ -37,7 +37,7 @@ extern constinit thread_local OpListener* op_listener;
 extern constinit thread_local const char* current_layer;
 }  // namespace detail
 
-/// While alive, `listener` is told what this thread does; null: nobody.
+/// While alive, notifies `listener` of the ops on this thread; null: no listener.
 class ListenScope {
  public:
   explicit ListenScope(OpListener* listener) : before_(detail::op_listener) {
@@ -51,8 +51,7 @@ class ListenScope {
   OpListener* before_;
 };
 
-/// While alive, ops on this thread belong to `layer`, whose name must outlive the graph; null: nothing
-/// changes.
+/// While alive, ops on this thread belong to `layer`, whose name must outlive the graph; null has no effect.
 class LayerScope {
  public:
   explicit LayerScope(const char* layer) : layer_(layer) {

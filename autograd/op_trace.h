@@ -7,12 +7,11 @@
 
 #include "tensor/tensor.h"
 
-// What ops tell of themselves while somebody on their thread listens: for export_onnx(). Each differentiable
-// op has one line for it,
+// What ops report to a trace on their thread: for export_onnx(). Each differentiable op has one line for it,
 //
 //     if (OpTrace* const trace = op_trace()) trace->add("softmax", {y}, {x}, {{"axis", {axis}}});
 //
-// which costs a look at a thread-local pointer where nobody does. An op that is made of others has none.
+// which costs one test of a thread-local pointer without a trace. An op composed of others has none.
 
 namespace athanor {
 
@@ -25,7 +24,7 @@ struct TracedNumber {
 };
 
 struct TracedAttribute {
-  std::string_view name;  ///< lives as long as the program
+  std::string_view name;  ///< must have static lifetime
   std::vector<TracedNumber> values;
 };
 
@@ -33,13 +32,13 @@ struct TracedAttribute {
 struct TracedOp {
   std::string_view name;
   std::vector<Tensor> outputs;
-  std::vector<Tensor> inputs;  ///< as they were given, undefined where one was left out
+  std::vector<Tensor> inputs;  ///< as given, undefined if omitted
   std::vector<TracedAttribute> attributes;
-  bool told = true;  ///< false: the op has no line for it, and there is nothing but its output
+  bool told = true;  ///< false: the op does not report itself, and only its output is known
 };
 
-/// Where a tensor's elements lie: what is one value in the sense of a graph of ops. Tensors of a trace live
-/// as long as it, so no two of its values lie in one place, but for views of one that are equal.
+/// The memory of a tensor's elements: the identity of a value in a graph of ops. A trace keeps its tensors
+/// alive, so two of its values share a place only if they are equal views of one tensor.
 struct TensorPlace {
   const std::byte* data;
   Shape shape;
@@ -51,9 +50,9 @@ struct TensorPlace {
   }
 };
 
-/// Collects the calls of ops on this thread, in their order, until it ends. Gradients must be off (NoGrad),
-/// for then the ops that do not tell are noticed. Throws ArgumentError where they are on, or a trace is under
-/// way.
+/// Collects the calls of ops on this thread, in order, until destroyed. Gradients must be off (NoGrad): only
+/// then are ops noticed that do not report themselves. Throws ArgumentError if gradients are on or this
+/// thread already has a trace.
 class OpTrace {
  public:
   OpTrace();
@@ -63,7 +62,7 @@ class OpTrace {
 
   void add(std::string_view name, std::vector<Tensor> outputs, std::vector<Tensor> inputs,
            std::vector<TracedAttribute> attributes = {});
-  /// An op has made y; of one that has not said so, all that is known.
+  /// Records that an op has made y, if it has not reported itself.
   void made(std::string_view name, const Tensor& y);
 
   const std::vector<TracedOp>& ops() const { return ops_; }
@@ -76,7 +75,7 @@ namespace detail {
 extern constinit thread_local OpTrace* active_trace;
 }  // namespace detail
 
-/// The trace under way on this thread, or null.
+/// The active trace of this thread, or null.
 inline OpTrace* op_trace() {
   return detail::active_trace;
 }

@@ -23,8 +23,8 @@ void check_pair(const char* op, const Tensor& a, const Tensor& b) {
       how_to_match("a", a, "b", b));
 }
 
-// The loss of each element, or (not `each`) scale times their sum. `weight`, where the op has one, is dense
-// and shaped like a.
+// The loss of each element, or (not `each`) scale times their sum. If the op has a `weight`, it is dense and
+// shaped like a.
 template <class Op>
 Tensor run(const char* name, const Op& op, const Tensor& a, const Tensor& b, const Tensor& weight, bool each,
            double scale) {
@@ -60,7 +60,7 @@ Tensor run(const char* name, const Op& op, const Tensor& a, const Tensor& b, Red
              mean ? 1.0 / static_cast<double>(a.numel()) : 1.0);
 }
 
-// A weight as the loss reads it, repeated to the shape of the logits.
+// Checks a weight, to be broadcast to the shape of the logits.
 void check_weight(const char* name, const Tensor& weight, const Tensor& logits) {
   const DType dtype = loss_options(logits).dtype;
   ATH_CHECK(weight.dtype() == dtype && weight.device() == logits.device() &&

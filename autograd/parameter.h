@@ -6,8 +6,8 @@
 
 namespace athanor {
 
-/// A tensor with the name it has in the model: a stable handle. An arena may move its storage and change its
-/// dtype; every copy of the handle (a tied weight, a module's member) follows.
+/// A tensor with its name in the model: a stable handle. An arena may move its storage and change its dtype;
+/// every copy of the handle (a tied weight, a module's member) sees the change.
 struct NamedTensor {
   std::string name;
   Tensor tensor;
@@ -18,7 +18,7 @@ struct Parameter {
   std::string name;
   Tensor tensor;          ///< a leaf
   bool keep_f32 = false;  ///< stays f32 whatever the compute precision: norms' scale and shift
-  bool decay = true;      ///< a default weight decay applies; off for biases and norms of nn
+  bool decay = true;      ///< weight decay applies by default; off for biases and norms of nn
 };
 
 }  // namespace athanor

@@ -32,7 +32,7 @@ PoolAxis axis_of(const char* op, const Tensor& x, const Pool2dParams& params, in
   ATH_CHECK(room >= 0, "{}: window {} must fit into {} with padding {}, but does not", op, result.extent(),
             inputs, padding);
   result.outputs = (room + (params.ceil_mode ? stride - 1 : 0)) / stride + 1;
-  if ((result.outputs - 1) * stride >= inputs + padding) --result.outputs;  // starts in the padding
+  if ((result.outputs - 1) * stride >= inputs + padding) --result.outputs;  // would start in the padding
   for (std::int64_t i = 0; i < result.outputs && result.start(i) < 0; ++i) {
     const std::int64_t first = (result.start(i) % dilation + dilation) % dilation;
     ATH_CHECK(first < inputs, "{}: every window must hold an element of x, but number {} has only padding",
@@ -73,11 +73,11 @@ Tensor average(const char* op, const Tensor& x, const PoolWindows& windows) {
   });
 }
 
-/// y, and the positions of the maxima where asked for.
+/// y, and the positions of the maxima if requested.
 Tensor max_pool(const Tensor& x, const Pool2dParams& params, Tensor* positions) {
   const PoolWindows windows = windows_of("max_pool2d", x, params);
   const Tensor from = dense(x), y = Tensor::empty(result_shape(x, windows), x.options());
-  Tensor index;  // only where a backward pass may ask for it, or the caller does
+  Tensor index;  // only if a backward pass or the caller may need it
   if (positions || (grad_enabled() && x.requires_grad())) {
     const bool small = windows.h.window * windows.w.window <= 256;
     index = Tensor::empty(y.shape(), {small ? DType::u8 : DType::i32, x.device()});

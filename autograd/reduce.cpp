@@ -18,7 +18,7 @@
 namespace athanor {
 namespace {
 
-// x's shape with the reduced axes at 1 and without them, and how many elements go into each sum.
+// x's shape with the reduced axes at 1, and without them; and the number of elements per sum.
 struct Reduced {
   Shape kept, dropped;
   std::int64_t count = 1;
@@ -50,12 +50,12 @@ Reduced reduced(const char* op, const Tensor& x, std::span<const int> axes) {
   return shapes;
 }
 
-// The same elements under another shape, for a dense x outside the graph.
+// The same elements in another shape, for a dense x outside the graph.
 Tensor viewed(const Tensor& x, const Shape& shape) {
   return x.shape() == shape ? x : x.view_as_strided(shape, contiguous_strides(shape), 0);
 }
 
-// dy, without its reduced axes or with them at 1, repeated along them to `shape`: a view.
+// Broadcasts dy, without its reduced axes or with them at 1, to `shape`: a view.
 Tensor repeated(const Tensor& dy, const Shape& shape, unsigned axes) {
   const bool keepdim = dy.rank() == shape.rank();
   Strides strides = shape;
@@ -91,7 +91,7 @@ void tell(const char* op, const Tensor& y, const Tensor& x, unsigned axes) {
   if (OpTrace* const trace = op_trace()) trace->add(op, {y}, {x}, {{"axes", axes_of(x, axes)}});
 }
 
-// Values and indices along an axis; with_values and with_index say which.
+// Values and indices along an axis, as selected by with_values and with_index.
 Extremum extremum(const char* op, const Tensor& x, int axis, bool keepdim, bool with_values,
                   bool with_index) {
   const int positive = normalize_axis(axis, x.defined() ? x.rank() : 0, op);
@@ -107,15 +107,15 @@ Extremum extremum(const char* op, const Tensor& x, int axis, bool keepdim, bool 
   return found;
 }
 
-// The largest of all values, and where it is in row-major order; values and index have no axes, and either
-// may be undefined.
+// The largest of all values, and its index in row-major order; values and index are scalars, and either may
+// be undefined.
 void extremum_of_all(const char* op, const Tensor& x, const Tensor& values, const Tensor& index) {
   ATH_CHECK(x.numel() > 0, "{}: tensor must hold at least one element, but the shape is {}", op, x.shape());
   const Tensor flat = viewed(dense(x.detach()), {x.numel()});
   on_device(x.device(), [&](auto& context) { kernels::max(context, flat, 0, values, index); });
 }
 
-// Counts the true elements: a sum of ones is 0 only where there is none.
+// Counts the true elements: a sum of ones is 0 only if there are none.
 Tensor any_of(const char* op, const Tensor& condition, std::span<const int> axes, bool keepdim) {
   const Tensor ones = cast(condition, DType::f32);
   return ne(scaled_sum(ones, reduced(op, ones, axes), keepdim, 1), 0);
@@ -194,7 +194,7 @@ Tensor max(const Tensor& x) {
   extremum_of_all("max", x, y, {});
   tell("max", y, x, ~0u);
   return record("max", y, {x}, [x = Saved(x), y = Saved::output(y)](const Tensor& dy, Grads& dx) {
-    const Tensor largest = logical_or(eq(x, y), logical_and(ne(x, x), ne(y, y)));  // NaN is no equal of NaN
+    const Tensor largest = logical_or(eq(x, y), logical_and(ne(x, x), ne(y, y)));  // NaN does not equal NaN
     const DType wide = dy.dtype() == DType::f64 ? DType::f64 : DType::f32;
     const Tensor share = cast(cast(dy, wide) / sum(cast(largest, wide)), dy.dtype());
     dx[0] = where(largest, share, Tensor::zeros({}, dy.options()));

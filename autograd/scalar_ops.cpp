@@ -13,7 +13,7 @@
 namespace athanor {
 namespace {
 
-// What a functor holds, as an op's attribute.
+// The parameters of a functor, as an op's attribute.
 std::vector<TracedNumber> numbers_of(const kernels::LeakyRelu& op) {
   return {op.slope};
 }

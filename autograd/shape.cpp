@@ -325,8 +325,8 @@ Tensor stack(std::span<const Tensor> parts, int axis) {
 
 namespace {
 
-// The index as the kernels want it: i64, dense, on x's device, every element in [0, size). Taken as any
-// integer.
+// The index in the form kernels need: i64, dense, on x's device, every element in [0, size). Accepts any
+// integer dtype.
 Tensor checked_index(const char* op, const Tensor& x, const Tensor& index, std::int64_t size) {
   check_defined(op, x);
   check_defined(op, index);

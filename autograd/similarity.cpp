@@ -25,17 +25,17 @@ void check_alike(const char* op, const Tensor& a, const Tensor& b) {
             a.device().str(), b.dtype(), b.device().str(), how_to_match("a", a, "b", b));
 }
 
-// Squares of half types overflow, and their sums lose digits.
+// In half types, squares overflow and their sums lose digits.
 Tensor widened(const Tensor& x) {
   return cast(x, loss_options(x).dtype);
 }
 
-// The length of vectors along an axis, at least `least`. The bound is put on the square: the root's slope is
-// infinite at 0, where the bound's is 0.
+// The length of vectors along an axis, at least `least`. The bound applies to the square: the root has
+// infinite slope at 0, the bound slope 0.
 Tensor length(const Tensor& x, int axis, double least, bool keepdim = false) {
   const Tensor squares = sum(square(x), std::array{axis}, keepdim);
   const Tensor bound = full({}, least * least, squares.options());
-  return sqrt(where(lt(squares, bound), bound, squares));  // NaN stays NaN, unlike with clamp()'s gradient
+  return sqrt(where(lt(squares, bound), bound, squares));  // keeps NaN, unlike the gradient of clamp()
 }
 
 // The least length whose square is more than 0 in f32.
@@ -87,7 +87,7 @@ Tensor nt_xent_loss(const Tensor& a, const Tensor& b, double temperature) {
   const Tensor directions = rows / length(rows, 1, 1e-8, true);
   const Tensor scaled = affine(directions, 1 / temperature);
   const Tensor itself = eye(2 * n, {DType::boolean, a.device()});
-  const Tensor never = full({}, -1e30, rows.options());  // finite: anomaly mode has nothing to find
+  const Tensor never = full({}, -1e30, rows.options());  // finite, so that anomaly mode reports nothing
   const Tensor logits = where(itself, never, matmul(scaled, transpose(directions, 0, 1)));
   const TensorOptions index{DType::i64, a.device()};
   const Tensor last = arange(static_cast<double>(n), static_cast<double>(2 * n), 1, index);

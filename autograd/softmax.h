@@ -4,9 +4,9 @@
 
 namespace athanor {
 
-// x floating, any shape but a scalar, any strides; f32 inside (f64 for f64). Shifted by the maximum first, so
-// that nothing overflows. One NaN, or a slice of -infinity alone, makes the slice NaN. Throws ArgumentError
-// on dtype and axis.
+// x floating, any shape but a scalar, any strides; computed in f32 (f64 for f64). Subtracting the maximum
+// first prevents overflow. A NaN, or a slice of -infinity alone, makes the whole slice NaN. Throws
+// ArgumentError on dtype and axis.
 
 /// exp(x) / sum(exp(x)) along an axis.
 Tensor softmax(const Tensor& x, int axis = -1);

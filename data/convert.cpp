@@ -14,9 +14,9 @@
 namespace athanor {
 namespace {
 
-/// Samples read ahead by several threads and taken in order, a run of them at a time: what threads share
-/// would take longer than a small sample. Run i goes to slot i % slots, so that nobody runs further ahead
-/// than there are slots.
+/// Several threads read samples ahead, and the caller takes them in order. Threads work in runs of samples,
+/// because contention would cost more than a small sample. Run i uses slot i % slots, so no thread gets
+/// further ahead than there are slots.
 class ReadAhead {
  public:
   ReadAhead(const Dataset& store, const std::vector<std::int64_t>& order, const ConvertOptions& options)
@@ -31,7 +31,7 @@ class ReadAhead {
   /// The next sample of the order. Valid until the next call.
   const StoredSample& take() {
     if (!run_ || at_ == run_->count) next_run();
-    // Those before the one that failed are as good as any.
+    // The samples before the failed one are valid.
     if (at_ == run_->good) std::rethrow_exception(run_->error);
     return run_->items[at_++].sample;
   }
@@ -45,7 +45,7 @@ class ReadAhead {
   };
   struct Slot {
     std::vector<Item> items;
-    std::size_t first = 0, count = 0, good = 0;  // of the order; how many, and how many were read
+    std::size_t first = 0, count = 0, good = 0;  // in the order; number of samples, and how many were read
     std::exception_ptr error;
     bool ready = false;
   };
@@ -92,7 +92,7 @@ class ReadAhead {
   void work(const std::stop_token& stop, const SampleChange& change) {
     std::unique_lock lock(mutex_);
     while (true) {
-      // The slot of the run that is being taken is still in use.
+      // The slot of the caller's current run is still in use.
       const bool go = changed_.wait(
           lock, stop, [&] { return next_ == order_.size() || next_run_ < taken_ + slots_.size(); });
       if (!go || stop.stop_requested() || next_ == order_.size()) return;
@@ -103,7 +103,7 @@ class ReadAhead {
       lock.unlock();
       const std::int64_t bytes = fill(slot, change);
       lock.lock();
-      // The first runs are of one sample. From what they hold follows how long the others may be.
+      // The first runs have one sample. Their size determines the length of later runs.
       const std::int64_t each = std::max<std::int64_t>(bytes / static_cast<std::int64_t>(slot.count), 1);
       run_samples_ = static_cast<std::size_t>(std::clamp<std::int64_t>(kRunBytes / each, 1, kMostInRun));
       slot.ready = true;
@@ -114,12 +114,12 @@ class ReadAhead {
   const Dataset& store_;
   const std::vector<std::int64_t>& order_;
   std::vector<Slot> slots_;
-  Slot* run_ = nullptr;  // the caller's, and where in it the caller is
+  Slot* run_ = nullptr;  // the caller's run, and position in it
   std::size_t at_ = 0;
   std::mutex mutex_;
   std::condition_variable_any changed_;
   std::size_t next_ = 0, next_run_ = 0, taken_ = 0, run_samples_ = 1;
-  std::vector<std::jthread> threads_;  // last, so that they end first
+  std::vector<std::jthread> threads_;  // last, so that they are destroyed first
 };
 
 std::vector<std::int64_t> order_of(const Dataset& store, const ConvertOptions& options) {

@@ -11,13 +11,13 @@
 namespace athanor {
 namespace {
 
-/// Kept from image to image, whatever the data set.
+/// Reused between images, for any data set.
 ImageReader& thread_reader() {
   thread_local ImageReader mine;
   return mine;
 }
 
-/// What a field of a store becomes once all images have one size.
+/// The form of a store's field once all images have one size.
 FieldSpec decoded(FieldSpec field, const ImageSpec& size) {
   const bool image = field.name == "image" || field.kind == FieldKind::picture;
   if (image || field.kind == FieldKind::target) {
@@ -29,7 +29,7 @@ FieldSpec decoded(FieldSpec field, const ImageSpec& size) {
   return field;
 }
 
-/// Boxes or points of the whole image, in pixels of the part that it becomes.
+/// Converts boxes or points from the whole image to pixels of the transformed part.
 void move(const Placement& at, const ImageSize& wanted, FieldKind kind, std::span<float> numbers) {
   const auto edge = [](const Window& window, double place) {
     return static_cast<float>((place - window.offset) / window.scale);
@@ -41,7 +41,7 @@ void move(const Placement& at, const ImageSize& wanted, FieldKind kind, std::spa
       to[k] = edge(at.columns, double{to[k]});
       to[k + 1] = edge(at.rows, double{to[k + 1]});
     }
-    // What clips a box moves it by nothing.
+    // Clipping a box without moving it.
     if (each == 4)
       kernels::move_box({}, wanted.height, wanted.width, std::to_array({to[0], to[1], to[2], to[3]}).data(),
                         to);

@@ -8,24 +8,24 @@
 
 namespace athanor {
 
-/// Images of one size from stored ones of any: decoded and transformed at each read. Encoded images are RGB;
-/// a store of raw ones keeps its channels.
+/// Images of one size from stored images of any size, decoded and transformed at each read. Encoded images
+/// become RGB; a store of raw images keeps its channels.
 ///
 ///     const auto photos = std::make_shared<ImageFolder>("imagenet/train");
 ///     const DecodedDataset train(photos, {.random_crop = RandomResizedCrop{}}, {.shorter_side = 256}, seed);
 ///
-/// read_in_epoch() is the training transform, drawn by (seed, epoch, index) alone; read() the evaluation
-/// transform, which must not draw. Errors name the sample's place.
+/// read_in_epoch() applies the training transform, drawn by (seed, epoch, index) only; read() the evaluation
+/// transform, which must not be random. Errors name the sample's source.
 ///
-/// Where samples have more fields, pictures and targets become the same part of theirs, masks too, by their
-/// nearest pixel; boxes and points move with it; values stay. A mask is a PNG (of a palette its indices
-/// count, of grey the bytes) or raw. All that a network sees beside the image must have the image's size.
+/// Further fields follow the image. Pictures and targets get the same part, masks too, by nearest pixel;
+/// boxes and points move with it; values are unchanged. A mask is a PNG (palette indices, or grey bytes) or
+/// raw. All image-like fields must have the image's size.
 class DecodedDataset final : public ImageDataset {
  public:
-  /// Throws ArgumentError where the two transforms differ in size, or one cannot be.
+  /// Throws ArgumentError if the two transforms differ in size, or one is invalid.
   DecodedDataset(std::shared_ptr<const Dataset> store, const ImageTransform& training,
                  const ImageTransform& evaluation, std::uint64_t seed);
-  /// Without a transform for training: both are `evaluation`.
+  /// The same transform for training and evaluation.
   DecodedDataset(std::shared_ptr<const Dataset> store, const ImageTransform& evaluation);
 
   std::int64_t size() const override { return store_->size(); }

@@ -18,7 +18,7 @@ namespace {
 constexpr ImageSpec kSpec{8, 8, 1, 10};
 constexpr int kGreyLevels = 16;
 
-/// Of each class' n images, how many are for testing: a fifth, 360 in all.
+/// Number of images of each class; a fifth of them, 360 in all, is for testing.
 constexpr std::array<std::int64_t, 10> kClassSize{178, 182, 177, 183, 181, 182, 181, 179, 174, 180};
 constexpr std::array<std::int64_t, 10> kTestSize{36, 37, 35, 37, 36, 36, 36, 36, 35, 36};
 

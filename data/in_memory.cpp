@@ -104,8 +104,7 @@ void Subset::will_need(std::int64_t first, std::int64_t count) const {
 std::pair<std::unique_ptr<Dataset>, std::unique_ptr<Dataset>> split(std::shared_ptr<const Dataset> source,
                                                                     double fraction) {
   ATH_CHECK(fraction > 0 && fraction < 1, "split: fraction must be in (0, 1), but got {}", fraction);
-  // Drawn, not every k-th: files often lie in an order of their own, such as one class after the other in
-  // turn.
+  // Random, not every k-th: files often have a periodic order, such as cycling through the classes.
   const std::int64_t n = source->size();
   const std::vector<std::int64_t> order =
       philox_permutation(n, {0, random_stream(RandomPurpose::order, 0, 1)});

@@ -9,13 +9,13 @@
 
 namespace athanor {
 
-/// Images held in memory, one after the other, and their labels. The readers of small formats return one.
+/// Contiguous images in memory, and their labels. The readers of small formats return one.
 class InMemoryDataset : public Dataset {
  public:
-  /// pixels: [N, H, W, C] bytes; labels: N, each in [0, classes). Throws ArgumentError where they disagree.
+  /// pixels: [N, H, W, C] bytes; labels: N, each in [0, classes). Throws ArgumentError if they do not match.
   InMemoryDataset(const ImageSpec& spec, std::vector<std::uint8_t> pixels, std::vector<std::int64_t> labels);
-  /// Reads all of `source`, whose images have one size: decodes every file once. Classes are called as there,
-  /// unless names are given, one for each.
+  /// Reads all of `source`, whose images have one size: decodes every file once. Class names are the
+  /// source's, unless given, one per class.
   explicit InMemoryDataset(const Dataset& source, std::vector<std::string> class_names = {});
 
   std::int64_t size() const override { return static_cast<std::int64_t>(labels_.size()); }
@@ -34,7 +34,7 @@ class InMemoryDataset : public Dataset {
   std::vector<std::string> class_names_;
 };
 
-/// The images `indices` of another data set, in that order: a split, or a part to try things on.
+/// The images `indices` of another data set, in that order: a split, or a part for experiments.
 class Subset final : public Dataset {
  public:
   Subset(std::shared_ptr<const Dataset> source, std::vector<std::int64_t> indices);
@@ -61,8 +61,8 @@ class Subset final : public Dataset {
   std::vector<std::int64_t> indices_;
 };
 
-/// Draws `fraction` of the samples for validation, always the same ones: {training part, validation part},
-/// each in the source's order. fraction in (0, 1).
+/// Draws a fixed `fraction` of the samples for validation: {training part, validation part}, each in the
+/// source's order. fraction in (0, 1).
 std::pair<std::unique_ptr<Dataset>, std::unique_ptr<Dataset>> split(std::shared_ptr<const Dataset> source,
                                                                     double fraction);
 

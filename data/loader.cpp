@@ -19,7 +19,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::microseconds;
 
-// While the consumer waits for threads it looks up now and then; for copies, which nobody tells it of, often.
+// Poll intervals while waiting: rarely for threads, which notify; often for copies, which do not.
 constexpr microseconds kPollThreads{200'000}, kPollCopies{50};
 constexpr int kSpins = 64;  // about as long as one sleep
 
@@ -57,7 +57,7 @@ struct Threads {
   int made, awake;
 };
 
-/// Threads that are made, and those that are to begin.
+/// Number of threads to create, and to start with.
 Threads threads_for(const Dataset& data, const LoaderOptions& options) {
   if (data.resident() && (options.workers == LoaderOptions::kAuto || options.data_on_device)) return {0, 0};
   if (options.workers != LoaderOptions::kAuto) return {options.workers, options.workers};
@@ -111,18 +111,18 @@ struct Loader::Impl {
   detail::BatchReaders readers;
   std::optional<detail::DeviceFeed> feed;
   detail::WorkerTuner tuner;
-  std::shared_ptr<const std::vector<FieldSpec>> fields;  // beside image and label
+  std::shared_ptr<const std::vector<FieldSpec>> fields;  // besides image and label
 
-  // Where the caller stands, and that step's number: what lies below it is free, or about to be.
+  // The caller's position, and that step's number: lower numbers are free, or soon will be.
   std::int64_t epoch = 0, step = 0, number = 0;
   bool begun = false, holds = false, first_wait = true;
-  std::int64_t sent = 0, reclaimed = 0;  // numbers: copies queued, host slots given back
+  std::int64_t sent = 0, reclaimed = 0;  // numbers: copies queued, host slots released
 
   LoaderStats stats;
   detail::BatchReaders::Work work_before;
 };
 
-// Finds the place where the threads are, if that is it.
+// Moves the threads, unless they are already at that position.
 void Loader::Impl::go_to(std::int64_t to_epoch, std::int64_t to_step) {
   const bool same_every_epoch = !options.training && !options.shuffle && options.epochs == 0;
   const bool at_end = step == plan.steps() && to_step == 0 && readers.goes_on_after(epoch);
@@ -136,7 +136,7 @@ void Loader::Impl::go_to(std::int64_t to_epoch, std::int64_t to_step) {
   number = sent = reclaimed = 0;
 }
 
-// The batch the caller had is the caller's no more.
+// Invalidates the caller's batch.
 void Loader::Impl::release() {
   if (std::exchange(holds, false) && feed) feed->release(number - 1);
   if (feed) {
@@ -146,16 +146,16 @@ void Loader::Impl::release() {
   }
 }
 
-// Not before the caller was told what became of the step's samples.
+// Not before the caller has learned the outcome of the step's samples.
 void Loader::Impl::reclaim() {
   while (reclaimed < std::min(sent, number) && feed->arrived(reclaimed)) ++reclaimed;
   readers.free_below(reclaimed);
 }
 
-// Whatever is complete is on its way, in order; a place on the device is free once its batch was let go.
+// Sends complete steps in order; a device slot is free once its batch was released.
 void Loader::Impl::send() {
   while (sent < number + readers.slots() && readers.complete(sent)) {
-    // Past the last epoch there are no rows, and nothing to send.
+    // After the last epoch there are no rows to send.
     feed->send(sent, readers.of(sent).tensors, readers.rows(sent));
     ++sent;
   }
@@ -167,7 +167,7 @@ void Loader::Impl::wait() {
   if (feed) {
     send();
     reclaim();
-    if (!readers.has_slot(number)) {  // all slots are in the device's queue
+    if (!readers.has_slot(number)) {  // the device's queue holds all slots
       for (int spins = 0; !readers.has_slot(number); ++spins) {
         if (spins >= kSpins) std::this_thread::sleep_for(kPollCopies);
         reclaim();
@@ -243,7 +243,7 @@ void Loader::Impl::hand_out(Batch& batch) {
   for (std::size_t i = 0; fields && i < fields->size(); ++i) batch.more[i] = first(from.more[i]);
 }
 
-// Wakes and parks threads that are there.
+// Wakes and parks existing threads.
 void Loader::Impl::tune() {
   if (tuner.rests()) return;
   const int awake = tuner.step({.wall_s = seconds(Clock::now().time_since_epoch()),

@@ -13,7 +13,7 @@ struct Uniforms {
   double first, second;  // in (0, 1)
 };
 
-// Block 0 is what draw_mixing() takes; attempts at a share take those behind it.
+// draw_mixing() uses block 0; attempts at a share use the following ones.
 Uniforms uniforms(const RandomKey& key, std::uint64_t block) {
   const auto uniform = [&](std::uint64_t half) {
     return (static_cast<double>(philox_word64(key, 2 * block + half) >> 11) + 0.5) * 0x1p-53;
@@ -32,9 +32,9 @@ double draw_beta(double alpha, const RandomKey& key) {
   ATH_CHECK(alpha > 0 && std::isfinite(alpha), "draw_beta: alpha must be a number above 0, but got {}",
             alpha);
   const double root = std::sqrt(alpha);
-  for (std::uint64_t attempt = 1; attempt <= 256; ++attempt) {  // one in two is taken, or more
+  for (std::uint64_t attempt = 1; attempt <= 256; ++attempt) {  // at least one in two is accepted
     const auto [u, v] = uniforms(key, attempt);
-    if (alpha <= 1) {  // x = u^(1 / alpha) and y = v^(1 / alpha) where x + y <= 1: x / (x + y)
+    if (alpha <= 1) {  // x = u^(1 / alpha), y = v^(1 / alpha); accepts x + y <= 1: x / (x + y)
       const double x = math::log(u) / alpha, y = math::log(v) / alpha;
       if (math::exp(x) + math::exp(y) <= 1) return 1 / (1 + math::exp(y - x));
       continue;

@@ -16,12 +16,12 @@ Normalization measure(const Dataset& data, std::int64_t most, bool skip_unreadab
             data.size());
   const ImageSpec& spec = data.spec();
   const auto channels = static_cast<std::size_t>(spec.channels);
-  // Counting bytes keeps the sums exact, whatever the order.
+  // Counting bytes keeps the sums exact in any order.
   std::vector<std::array<std::int64_t, 256>> count(channels);
   std::vector<std::uint8_t> image(static_cast<std::size_t>(spec.bytes()));
   std::int64_t images = 0;
-  // One drawn from each of as many stretches of equal length: every k-th would miss whole classes where files
-  // take them in turns.
+  // Draws one image from each of equally long stretches: every k-th could miss whole classes if files cycle
+  // through them.
   const std::int64_t stretches = std::min(most, data.size());
   for (std::int64_t i = 0; i < stretches; ++i) {
     const std::int64_t first = i * data.size() / stretches, end = (i + 1) * data.size() / stretches;
@@ -59,7 +59,7 @@ Normalization measure(const Dataset& data, std::int64_t most, bool skip_unreadab
 
 namespace {
 
-/// What bytes become, [C, 256]: (byte / 255 - mean) / stddev.
+/// The mapping of bytes, [C, 256]: (byte / 255 - mean) / stddev.
 Tensor make_table(const Normalization& normalization, DType dtype, Device device) {
   std::vector<double> values;
   for (std::size_t c = 0; c < normalization.mean.size(); ++c) {

@@ -12,7 +12,7 @@
 namespace athanor {
 namespace {
 
-/// Everything a thread keeps from sample to sample.
+/// State that a thread reuses between samples.
 class Recoder {
  public:
   explicit Recoder(const RecodeOptions& options) : options_(options) {}
@@ -62,7 +62,7 @@ class Recoder {
       detail::fail<IoError>("a JPEG's sides must be at most {}, but would be {}x{}", kMaxJpegSide, height,
                             width);
     }
-    // Rounded sides: each axis has a scale of its own, so that the window ends where the image does.
+    // Sides are rounded, so each axis has its own scale and the window ends at the image's edge.
     const auto window = [](std::int64_t from, std::int64_t to) {
       return Window{static_cast<double>(from) / static_cast<double>(to), 0, 0, from};
     };

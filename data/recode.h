@@ -8,22 +8,22 @@
 
 namespace athanor {
 
-/// One of the first two, or neither.
+/// Set at most one of the first two.
 struct RecodeOptions {
-  /// Images whose shorter side is longer become JPEGs of that shorter side, their proportions kept. Others
-  /// stay as they are.
+  /// Images with a longer shorter side become JPEGs with this shorter side, in proportion. Others are
+  /// unchanged.
   std::int64_t shorter_side = 0;
-  int quality = 90;  ///< of these JPEGs, 1 to 100; colours at half the resolution
-  /// All images become raw ones of this size: as large as covers it, and the middle cut out.
+  int quality = 90;  ///< of these JPEGs, 1 to 100; chroma at half the resolution
+  /// All images become raw with this size: scaled to cover it, then centre-cropped.
   ImageSize raw = {};
-  /// Images that stay as they are, too, are decoded: those that cannot be are found.
+  /// Also decodes unchanged images, to find damaged ones.
   bool check = true;
-  /// Dataset::fields(), to check those of a sample against each other; none: images alone are looked at.
+  /// Dataset::fields(), to check a sample's fields against each other; empty: checks only images.
   std::vector<FieldSpec> fields = {};
 };
 
 /// Decodes, resizes and encodes, for ConvertOptions::make_change. Encoded images become RGB; raw ones keep
-/// their channels, which must be 1 or 3 to become JPEGs. Throws ArgumentError where the options cannot be.
+/// their channels, which must be 1 or 3 for JPEG. Throws ArgumentError on invalid options.
 SampleChange make_recoder(const RecodeOptions& options);
 
 }  // namespace athanor

@@ -19,7 +19,7 @@ std::string describe(const FieldSpec& field) {
   return fmt::format("{} {}", name_of(field.dtype), field.shape);
 }
 
-/// What a kind asks for; the image is a picture itself.
+/// Checks a field against its kind; the image itself is a picture.
 void check_kind(const FieldSpec& field, const FieldSpec& image) {
   const Shape &shape = field.shape, &whole = image.shape;
   const bool spatial = shape.rank() >= 2 && shape[0] == whole[0] && shape[1] == whole[1];
@@ -152,7 +152,7 @@ void SampleRow::check_dtype(std::size_t field, DType dtype) const {
 
 // ----------------------------------------------------------------------------------------------------------
 
-/// In `scratch`: one row, and behind it what StoredSample::more is.
+/// In `scratch`: one row, followed by the array for StoredSample::more.
 StoredSample fetch_row(const Dataset& data, std::int64_t index, std::vector<std::byte>& scratch) {
   ATH_CHECK(index >= 0 && index < data.size(), "dataset: index must be in [0, {}), but got {}", data.size(),
             index);

@@ -13,7 +13,7 @@
 namespace athanor {
 namespace {
 
-/// The samples of each class, by their indices.
+/// The indices of each class's samples.
 std::map<std::int64_t, std::vector<std::int64_t>> by_class(const Dataset& data) {
   std::map<std::int64_t, std::vector<std::int64_t>> classes;
   for (std::int64_t i = 0; i < data.size(); ++i) classes[data.label(i)].push_back(i);

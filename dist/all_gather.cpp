@@ -13,14 +13,14 @@ namespace {
 
 constexpr char kOp[] = "all_gather";
 
-/// Elements of a row.
+/// Elements per row.
 std::int64_t width_of(const Shape& shape) {
   std::int64_t width = 1;
   for (int axis = 1; axis < shape.rank(); ++axis) width *= shape[axis];
   return width;
 }
 
-/// What each rank has of the elements of all, in their order; and all rows.
+/// The elements of each rank, in rank order; and the total number of rows.
 struct Pieces {
   std::vector<Range> of_ranks;
   std::int64_t rows = 0;
@@ -73,12 +73,12 @@ Tensor all_gather(const Tensor& t, const PassNetwork& network) {
       copy(t, slice_of(y, mine.begin, t.shape()));
       network.comm().run(*network.comm().all_gather(flat(y), pieces));
     }
-    // A result that is kept must not keep the network.
+    // A saved result must not keep the network alive.
     const std::weak_ptr<Communicator> there = network.comm_;
     return record(kOp, y, {t}, [there, pieces = pieces, mine, own = t.shape()](const Tensor& dy, Grads& dx) {
       const auto comm = there.lock();
       ATH_CHECK(comm, "{}: the network must last until the backward pass, but is gone", kOp);
-      const Tensor sums = Tensor::empty(dy.shape(), dy.options());  // dy is not this op's to write to
+      const Tensor sums = Tensor::empty(dy.shape(), dy.options());  // this op must not write to dy
       copy(dy, sums);
       if (dy.numel() > 0) {
         PassNetwork::named("all_gather backward", [&] {

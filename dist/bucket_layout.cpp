@@ -47,14 +47,14 @@ BucketLayout::BucketLayout(const ParameterArena& arena, int world_size, const Co
   hash_ = hash_of(arena);
 }
 
-// Each bucket first fills up the ranks that have least so far, as water would, which says how much each
-// should take; a parameter then goes to the rank whose share its middle lies in.
+// Each bucket first levels the ranks' loads, filling up those with the least; this gives the share of each
+// rank. A parameter then goes to the rank whose share contains its midpoint.
 void BucketLayout::cut_between_parameters() {
   const auto world = static_cast<std::size_t>(world_size_);
   std::vector<int> rank_at(world);  // in the order of pieces
   for (int rank = 0; rank < world_size_; ++rank)
     rank_at[static_cast<std::size_t>(piece_index(options_, world_size_, rank))] = rank;
-  std::vector<std::int64_t> load(world);  // elements, by place
+  std::vector<std::int64_t> load(world);  // elements, by position
   for (Bucket& bucket : buckets_) {
     std::int64_t all = 0;
     for (const int i : bucket.parameters) all += slices_[static_cast<std::size_t>(i)].count;
@@ -114,7 +114,7 @@ std::vector<BucketLayout::Piece> BucketLayout::pieces() const {
       const std::int64_t end = std::min(slice.count, owned.end - slice.begin);
       if (begin < end) all.push_back({static_cast<int>(i), rank, begin, end - begin});
     }
-    // Shards need not lie in the order of ranks.
+    // Shards may have another order than ranks.
     std::sort(all.begin() + first, all.end(), [](auto& a, auto& b) { return a.begin < b.begin; });
   }
   return all;

@@ -8,66 +8,66 @@
 #include "dist/collectives/group.h"
 #include "optim/arena.h"
 
-// Where gradients travel and who owns what. Fixed when training begins, for the bits of sums depend on it.
+// The buckets in which gradients are sent, and their owners. Fixed before training, as sums depend on it.
 //
 //     part of the arena  | p0 .. | p1 .......... | p2 . |  padding  | p3 ................ | padding |
 //     buckets            |                 bucket 1                 |       bucket 0                |
 //     shards, 2 ranks    |      rank 0         |       rank 1       |    rank 0     |    rank 1     |
 //     of whole ones      | rank 0 |            rank 1              |            rank 0             |
 //
-// Shards are equal pieces of every bucket, which end where they end. With BucketOptions::whole_parameters
-// they end where parameters end, and every bucket evens out what ranks have of the buckets before it.
+// Shards are equal pieces of every bucket, at any element. With BucketOptions::whole_parameters they end at
+// parameter boundaries, and every bucket compensates imbalances of the buckets before it.
 
 namespace athanor::dist {
 
 struct BucketOptions {
-  /// Gradients of at most so many bytes travel together, or one parameter that is larger.
+  /// Maximum bytes of gradients sent together, unless a single parameter is larger.
   std::size_t bucket_bytes = std::size_t{25} << 20;
-  /// The bucket that is complete first, and sent while nothing else is: small, to begin early.
+  /// The first bucket to complete, sent while nothing else is: small, to begin early.
   std::size_t first_bucket_bytes = std::size_t{1} << 20;
   /// Shards of whole parameters: for Muon.
   bool whole_parameters = false;
 };
 
-/// Options for an arena whose buckets `world_size` ranks share.
+/// Options for an arena whose buckets are divided among `world_size` ranks.
 ArenaOptions bucketed(ArenaOptions options, int world_size, const BucketOptions& buckets = {});
 
 class BucketLayout {
  public:
   struct Bucket {
-    int part = 0;                 ///< of the arena
+    int part = 0;                 ///< index in the arena
     Range range;                  ///< elements of that part; a multiple of 128 bytes per rank
-    std::vector<int> parameters;  ///< of the arena, in declared order
-    std::vector<Range> pieces;    ///< by rank, elements from the bucket's first one on
+    std::vector<int> parameters;  ///< indices in the arena, in declared order
+    std::vector<Range> pieces;    ///< by rank, elements relative to the bucket's first
   };
 
-  /// Elements of one parameter that one rank owns, from its element `begin` on.
+  /// Elements of one parameter that one rank owns, beginning at its element `begin`.
   struct Piece {
     int parameter = 0, rank = 0;
     std::int64_t begin = 0, count = 0;
   };
 
-  /// Throws ArgumentError where the arena's buckets are not made for so many ranks.
+  /// Throws ArgumentError if the arena's buckets do not fit this number of ranks.
   BucketLayout(const ParameterArena& arena, int world_size, const CommunicatorOptions& options = {});
 
   int world_size() const { return world_size_; }
   const CommunicatorOptions& options() const { return options_; }
-  /// In the order in which they are sent.
+  /// In sending order.
   std::span<const Bucket> buckets() const { return buckets_; }
-  /// -1: an empty parameter that no bucket is made for.
+  /// -1: an empty parameter, which has no bucket.
   int bucket_of(int parameter) const { return bucket_of_[static_cast<std::size_t>(parameter)]; }
 
-  /// What `rank` owns of a bucket: elements of its part, padding included. The same number for all ranks,
-  /// unless they own whole parameters.
+  /// The range of a bucket's part that `rank` owns, including padding. Equal sizes for all ranks, unless they
+  /// own whole parameters.
   Range shard(int bucket, int rank) const;
 
-  /// Who owns what, padding left out: by parameter, in the order of elements.
+  /// The owners of all elements without padding: by parameter, in element order.
   std::vector<Piece> pieces() const;
 
-  /// Of names, shapes, dtypes, buckets, ranks and the algorithm: equal where ranks fit together.
+  /// Hash of names, shapes, dtypes, buckets, ranks and algorithm: equal on ranks that match.
   std::uint64_t hash() const { return hash_; }
-  /// Compares it with that of all ranks. Throws ArgumentError naming a rank that has another layout, in the
-  /// name of `who`; PeerLostError.
+  /// Compares the hash over all ranks. Throws ArgumentError, in the name of `who`, naming a rank with another
+  /// layout; PeerLostError.
   void agree(const char* who, Communicator& comm) const;
 
  private:

@@ -40,7 +40,7 @@ BucketRunner::~BucketRunner() {
 
 void BucketRunner::run_thread() {
   have_signal_stack();
-  cpu_context().set_threads(1);  // the others compute
+  cpu_context().set_threads(1);  // the other threads compute
   name_thread("communication");
   std::unique_lock lock(mutex_);
   for (;;) {
@@ -86,7 +86,7 @@ void BucketRunner::hand_over(int count) {
   changed_.notify_all();
 }
 
-// Goes on with the first `until` collectives: as far as they can, or, waiting, to their end.
+// Advances the first `until` collectives: as far as possible or, if waiting, to completion.
 bool BucketRunner::push(bool wait, int until) {
   try {
     for (; done_ < until; ++done_, started_ = false) {

@@ -14,19 +14,19 @@
 
 namespace athanor::dist {
 
-/// Who pushes the collectives of a backward pass.
+/// What advances the collectives of a backward pass.
 enum class Overlap : std::uint8_t {
-  none,    ///< nobody, until the end: to compare with
-  pumped,  ///< the backward pass itself, whenever a gradient is complete; where threads may not communicate
-  thread,  ///< a thread of its own
+  none,    ///< nothing, before the end: for comparison
+  pumped,  ///< the pass itself, at each complete gradient; for transports without threads
+  thread,  ///< a separate thread
 };
 
-/// Runs the collectives of the buckets, one at a time and strictly in the order of their numbers: every rank
-/// has the same order, whatever is complete first on it. Results do not depend on the Overlap.
+/// Runs the collectives of the buckets, one at a time and strictly in order of their numbers. So every rank
+/// has the same order, whichever bucket it completes first. Results do not depend on the Overlap.
 class BucketRunner {
  public:
-  /// Messages number the buckets from 0 on or, `backwards`, down to 0. Throws ArgumentError where a thread is
-  /// wanted and the transport does not allow it.
+  /// Numbers the buckets from 0 up or, if `backwards`, down to 0. Throws ArgumentError if a thread is
+  /// requested but the transport does not allow it.
   BucketRunner(Communicator& comm, Overlap overlap, std::vector<std::unique_ptr<Collective>> collectives,
                bool backwards = false);
   ~BucketRunner();
@@ -34,14 +34,14 @@ class BucketRunner {
   BucketRunner& operator=(const BucketRunner&) = delete;
 
   int launched() const { return launched_; }
-  /// The next bucket in order is ready to be sent; its memory is the collective's until finish(), and so is
-  /// the transport. Throws ArgumentError where another holds that, PeerLostError after an error.
+  /// The next bucket in order is ready to send. Until finish() the collective owns its memory and the
+  /// transport. Throws ArgumentError if the transport is already held, PeerLostError after an error.
   void launch();
-  /// Where the caller pushes: does so. Throws PeerLostError.
+  /// Advances the collectives if the caller must do that. Throws PeerLostError.
   void pump();
-  /// Returns when the first `count` are done, all of which must have been launched. Throws PeerLostError.
+  /// Waits for the first `count` collectives, which must have been launched. Throws PeerLostError.
   void wait(int count);
-  /// Returns when all are done, and begins anew. Throws PeerLostError; is of no use afterwards.
+  /// Waits for all, and resets. Throws PeerLostError; then the object is unusable.
   void finish();
 
  private:
@@ -59,10 +59,10 @@ class BucketRunner {
   std::vector<std::int64_t> launch_us_;  // by FlightRecord::now_us()
   int launched_ = 0;
   int done_ = 0;
-  bool started_ = false;  // the collective `done_`, where the caller pushes
+  bool started_ = false;  // the collective `done_`, if the caller advances it
 
-  std::mutex mutex_;     // of what follows, and of done_ where there is a thread
-  int handed_over_ = 0;  // what the thread may run: all launched, or those that are waited for
+  std::mutex mutex_;     // guards the following, and done_ if there is a thread
+  int handed_over_ = 0;  // those the thread may run: all launched, or those waited for
   std::condition_variable changed_;
   std::exception_ptr error_;
   std::atomic<bool> stop_{false};

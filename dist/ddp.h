@@ -4,15 +4,15 @@
 
 namespace athanor::dist {
 
-/// Distributed data parallel: the gradients of all ranks are summed, not averaged. For the mean over all
-/// samples, give backward_scaled() the weight that batch_weight() says (dist/gradient_sync.h).
+/// Distributed data parallel: gradients are summed over ranks, not averaged. For the mean over all samples,
+/// pass batch_weight() to backward_scaled() (dist/gradient_sync.h).
 ///
-/// Every rank holds all of the model and its optimizer, computes on samples of its own, and updates with the
-/// gradients of all. Weights keep the same bits on all ranks, as long as optimizers compute the same from the
-/// same gradients: those that treat elements alike do, on any CPU; Muon's products of matrices on CPUs of one
-/// kind with as many threads (with Zero1, each is updated on one rank). A Trainer compares hashes per epoch.
+/// Every rank holds the whole model and optimizer, computes on its own samples, and updates with the
+/// gradients of all ranks. Weights keep the same bits on all ranks if optimizers compute the same from equal
+/// gradients. Elementwise optimizers do so on any CPU; Muon's matrix products do so on CPUs of one kind with
+/// equal thread counts (with Zero1, one rank updates each matrix). A Trainer compares hashes per epoch.
 ///
-/// Per rank and step, 2 n (P - 1) / P gradients are sent. Source: Li et al. 2020, "PyTorch Distributed",
+/// Each rank sends 2 n (P - 1) / P gradients per step. Source: Li et al. 2020, "PyTorch Distributed",
 /// arXiv:2006.15704 (buckets, hooks, overlap).
 class Ddp final : public GradientSync {
  public:

@@ -27,7 +27,7 @@ namespace {
 constexpr std::int64_t kPieceBytes = std::int64_t{4} << 20;
 constexpr std::size_t kTextBytes = 1008;
 
-/// Elements of a tensor, and the rank that has them.
+/// A run of a tensor's elements, and the rank that owns it.
 struct OwnedRun {
   std::int64_t begin = 0, count = 0, rank = 0;
 };
@@ -36,8 +36,8 @@ struct OwnedRun {
 class ToRank0 final : public PointToPoint {
  public:
   struct Message {
-    int rank = 0;                ///< who sends it
-    std::span<std::byte> bytes;  ///< on rank 0, where to; on others, their own
+    int rank = 0;                ///< the sender
+    std::span<std::byte> bytes;  ///< on rank 0, the destination; on others, their own data
   };
   ToRank0(Transport& transport, std::vector<Message> messages)
       : PointToPoint("gather of a checkpoint", transport, {0, 1, transport.world_size()}, {}, {},
@@ -92,13 +92,13 @@ class Gather {
       sink({here.raw_data(), here.bytes()});
     }
   }
-  /// Ends serve() on the others, where they throw `error` unless it is empty.
+  /// Ends serve() on the other ranks, which throw `error` unless it is empty.
   void end(const std::string& error) {
     const std::lock_guard lock(mutex_);
     announce(kEnd, 0, error);
   }
 
-  /// While it lives, the others hear from rank 0 often enough, however slowly that writes.
+  /// While alive, the other ranks hear from rank 0 often enough, however slowly it writes.
   class Heartbeat {
    public:
     explicit Heartbeat(Gather& gather) {
@@ -114,15 +114,15 @@ class Gather {
         while (!changed_.wait_for(lock, stop, often, [&] { return stop.stop_requested(); }))
           gather.announce(kStillWriting, 0);
       } catch (const std::exception&) {
-        // The transport keeps the reason: what rank 0 announces next throws it.
+        // The transport keeps the reason: rank 0's next announcement throws it.
       }
     }
 
     std::condition_variable_any changed_;
-    std::jthread thread_;  // last: it uses the above
+    std::jthread thread_;  // last: uses the members above
   };
 
-  // The others'.
+  // Side of the other ranks.
 
   void serve() {
     for (;;) {
@@ -144,12 +144,12 @@ class Gather {
     const ShardedTensor& part;
     std::vector<OwnedRun> runs;  // of all ranks, ascending
 
-    /// Elements that travel at a time.
+    /// Number of elements sent at a time.
     std::int64_t piece() const {
       return std::max<std::int64_t>(1, kPieceBytes / static_cast<std::int64_t>(size_of(part.dtype)));
     }
   };
-  /// What comes next: a piece of a tensor, by its number among those that are sharded.
+  /// The next piece of a tensor, by the tensor's index among the sharded ones.
   struct Notice {
     std::int64_t number = 0, begin = 0;
     std::array<char, kTextBytes> text{};
@@ -168,7 +168,7 @@ class Gather {
     return next;
   }
 
-  // The largest number of runs any rank has of a tensor. Compares states on the way.
+  // The largest number of runs that any rank has of a tensor. Also compares states.
   std::int64_t most_runs() {
     kernels::HashOf hash;
     std::int64_t most = 1;
@@ -193,7 +193,7 @@ class Gather {
     return most;
   }
 
-  // Who has what.
+  // Which rank owns which elements.
   void exchange_runs(std::int64_t most) {
     Exchange rows(comm_, std::ssize(sharded_) * most * static_cast<std::int64_t>(sizeof(OwnedRun)));
     const auto table_of = [&](int rank) { return reinterpret_cast<OwnedRun*>(rows.row(rank)); };
@@ -229,7 +229,7 @@ class Gather {
               of.entry.name);
   }
 
-  // One piece of a tensor to rank 0, which has it then.
+  // Sends one piece of a tensor to rank 0, and returns it there.
   Tensor transfer(const Sharded& sharded, std::int64_t begin) {
     const ShardedTensor& part = sharded.part;
     const auto element = static_cast<std::int64_t>(size_of(part.dtype));
@@ -263,7 +263,7 @@ class Gather {
   Communicator& comm_;
   std::vector<Sharded> sharded_;
   Exchange notice_;   // rank 0's Notice
-  std::mutex mutex_;  // of who talks to the others, on rank 0
+  std::mutex mutex_;  // guards messages to other ranks, on rank 0
   Tensor staging_;
 };
 
@@ -288,7 +288,7 @@ void gather_state(Communicator& comm, const StateDict& state,
     const Gather::Heartbeat heartbeat(gather);
     write([&](const StateDict::Entry& entry, const auto& sink) { gather.read(entry, sink); });
   } catch (const PeerLostError&) {
-    throw;  // nobody can be told
+    throw;  // no rank can be told
   } catch (const std::exception& error) {
     gather.end(error.what());
     throw;

@@ -34,7 +34,7 @@ void release(Leaf& leaf) {
 
 }  // namespace
 
-// In a row, between the squares of all buckets and a flag for every parameter.
+// Part of a row, between the squares of all buckets and a flag per parameter.
 struct GradientSync::Said {
   StopVote vote;
   std::int32_t number;
@@ -97,7 +97,7 @@ std::vector<std::unique_ptr<Collective>> GradientSync::make_collectives(Kind kin
 
 // Beginning ------------------------------------------------------------------------------------------------
 
-// A sharded arena has taken the parameters' when it was made.
+// A sharded arena has already copied the parameters at its creation.
 void GradientSync::take_values_of_rank_0() {
   if (!arena_.sharded()) {
     for (const ParameterArena::Part& part : arena_.parts()) comm_.run(*comm_.broadcast(part.masters, 0));
@@ -124,13 +124,13 @@ GradientSync::NoSync::NoSync(GradientSync& sync) : sync_(sync) {
   ++sync.silent_;
 }
 
-// A layer that was frozen and unfrozen has another leaf.
+// A layer that was frozen and unfrozen has a new leaf.
 bool GradientSync::watches(int parameter) const {
   const Tensor& handle = arena_.parameters()[static_cast<std::size_t>(parameter)].tensor;
   return handle.autograd().get() == watched_[static_cast<std::size_t>(parameter)].get();
 }
 
-// Hooks for parameters that ask for a gradient since: layers that were unfrozen.
+// Adds hooks for parameters that have come to need a gradient: unfrozen layers.
 void GradientSync::watch() {
   for (int i = 0; i < arena_.size(); ++i) {
     if (watches(i)) continue;
@@ -144,8 +144,8 @@ void GradientSync::watch() {
   }
 }
 
-// With the first gradient that comes. A leaf that is new since the last step may already have come in this
-// pass; its bucket then waits for reduce().
+// Called at the first gradient. A leaf that is new since the last step may already be complete in this pass;
+// its bucket then waits for reduce().
 void GradientSync::begin_step() {
   if (begun_) return;
   ATH_CHECK(arena_.zeroed() != reduced_,
@@ -189,8 +189,7 @@ void GradientSync::launch_complete() {
   }
 }
 
-// What neither this pass nor one before it, kept from the others, has written: reached, perhaps, but not
-// delivered.
+// Zeroes gradients that no pass of the step has written, even if a pass reached the parameter.
 void GradientSync::join_with_zeros(int bucket) {
   for (const int parameter : layout_.buckets()[static_cast<std::size_t>(bucket)].parameters) {
     if (arena_.has_gradient(parameter)) continue;
@@ -214,8 +213,8 @@ StopVote GradientSync::reduce(StepBuffer& step, const GradientLimits& limits, co
   return agree(step, limits, vote);
 }
 
-// One message each: sums of squares of a rank's own shards, its vote, and what it has used. All ranks come to
-// the same end.
+// One message per rank: sums of squares of its own shards, its vote, and its used parameters. All ranks
+// derive the same outcome.
 StopVote GradientSync::agree(StepBuffer& step, const GradientLimits& limits, const StopVote& vote) {
   const int rank = comm_.rank();
   const std::size_t buckets = layout_.buckets().size();
@@ -261,7 +260,7 @@ void GradientSync::check_numbers() const {
   }
 }
 
-// A gradient that is there on any rank is there on all: the others have joined with zeros.
+// A parameter with a gradient on any rank has one on all ranks: the others contributed zeros.
 void GradientSync::take_flags() {
   const int rank = comm_.rank();
   for (int i = 0; i < arena_.size(); ++i) {
@@ -272,7 +271,7 @@ void GradientSync::take_flags() {
       ATH_CHECK(parameter.tensor.requires_grad(),
                 "{}: {} must ask for a gradient on all ranks, but only rank {} does", name_, parameter.name,
                 other);
-      leaf_of(parameter.tensor).direct();  // counts as delivered
+      leaf_of(parameter.tensor).direct();  // counts as a contribution
       break;
     }
   }

@@ -18,13 +18,13 @@ namespace athanor::dist {
 
 struct SyncOptions {
   Overlap overlap = Overlap::thread;
-  /// Which of several arenas this is: ranks that reduce others at a time are told, instead of adding up what
-  /// does not belong together.
+  /// The index of the arena among several: ranks that reduce different arenas get an error instead of a wrong
+  /// sum.
   std::int32_t number = 0;
 };
 
-/// What DDP and ZeRO-1 share: the gradients of all ranks are added up while the backward pass still runs, and
-/// ranks agree on what the step does with them.
+/// The common part of DDP and ZeRO-1: sums the gradients of all ranks during the backward pass, and lets
+/// ranks agree on how the step uses them.
 ///
 ///     arena.zero_grad();
 ///     {
@@ -37,19 +37,18 @@ struct SyncOptions {
 ///     finish_step(step);
 ///     zero1.gather_weights();           // where it is ZeRO-1
 ///
-/// Gradients are summed over ranks: the weight makes the sum the mean over all samples. The scope has masks
-/// (dropout) belong to samples: `step` has the same seed on all ranks. With micro-batches,
-/// the samples are those of all ranks and micro-batches of the step, and all passes but the last run under a
-/// NoSync.
+/// Gradients are summed over ranks; the weight makes the sum the mean over all samples. In the scope, masks
+/// (dropout) belong to samples: `step` has the same seed on all ranks. With micro-batches, the samples are
+/// those of all ranks and micro-batches of the step, and all passes but the last run under a NoSync.
 ///
-/// Gradients live in the arena and are sent from there. A hook on each parameter counts its bucket down when
-/// the backward pass has made its last contribution; a bucket that is complete, with all before it, is on its
-/// way. What a pass has not touched joins with zeros. Layers may be frozen and unfrozen between reduce() and
+/// Gradients stay in the arena and are sent from there. A hook on each parameter counts its bucket down after
+/// the last contribution of the backward pass. A bucket is sent when it and all before it are complete.
+/// Gradients without a contribution count as zeros. Layers may be frozen and unfrozen between reduce() and
 /// the next backward pass, on all ranks alike.
 ///
-/// Every rank must run the same number of steps. Calls in another order throw ArgumentError: a second pass
+/// Every rank must run the same number of steps. Calls in a wrong order throw ArgumentError: a second pass
 /// without no_sync(), no_sync() after the last pass, a pass or reduce() without zero_grad() since the last
-/// reduce(). Whoever catches it must not go on with the step, to whose gradients a pass has added.
+/// reduce(). After such an error the step must be abandoned, as a pass has changed its gradients.
 class GradientSync {
  public:
   virtual ~GradientSync();
@@ -60,8 +59,8 @@ class GradientSync {
   Communicator& comm() const { return comm_; }
   ParameterArena& arena() const { return arena_; }
 
-  /// While alive, backward passes add up their gradients and send none: all micro-batches of a step but the
-  /// last. Forward passes do not matter. Throws ArgumentError when the step's last pass has begun to send.
+  /// While alive, backward passes accumulate gradients without sending: for all micro-batches of a step but
+  /// the last. Forward passes are not affected. Throws ArgumentError if the last pass has begun to send.
   class NoSync {
    public:
     explicit NoSync(GradientSync& sync);
@@ -75,38 +74,38 @@ class GradientSync {
   [[nodiscard]] NoSync no_sync() { return NoSync(*this); }
 
   /// Completes the step's gradients on all ranks, and sets norm, found_inf and clipping of `step` as
-  /// GradientMeter::measure() does, from the squares of all shards, in f64, in the order of ranks: the same
-  /// bits on every rank. A parameter with a gradient on any rank has one on all then. Waits once for the
-  /// other ranks, and for the device: counted. Returns the outcome() of all votes; where it stops(), nothing
-  /// is measured, and the step must not be made. Throws PeerLostError; ArgumentError where it was called
-  /// since zero_grad(), and, on all ranks, where they reduce different arenas (SyncOptions::number).
+  /// GradientMeter::measure() does. Squares of all shards are summed in f64, in rank order: the same bits on
+  /// every rank. A parameter with a gradient on any rank then has one on all. Waits once for the other ranks,
+  /// and for the device: counted. Returns the outcome() of all votes; if it stops(), nothing is measured and
+  /// the step must not be made. Throws PeerLostError; ArgumentError on a second call since zero_grad() and,
+  /// on all ranks, if they reduce different arenas (SyncOptions::number).
   StopVote reduce(StepBuffer& step, const GradientLimits& limits = {}, const StopVote& vote = {});
 
-  /// Names of parameters that asked for a gradient in the last step, and had none on that rank.
+  /// Names of parameters that needed a gradient in the last step but got none on that rank.
   std::vector<std::string> unused(int rank) const;
 
-  /// Returns when nothing is under way between two steps (ZeRO-1 may still gather weights): before the
-  /// network is used otherwise, or weights are read otherwise than by calls of modules. Throws PeerLostError.
+  /// Waits for all communication in flight between two steps (ZeRO-1 may still gather weights). Call it
+  /// before using the network otherwise, or reading weights outside calls of modules. Throws PeerLostError.
   virtual void settle() {}
-  /// After anything has written to masters: every rank's new weights to all, where ranks have a part of them.
+  /// After writing to masters: sends every rank's new weights to all, if ranks have only parts.
   virtual void gather_weights() {}
-  /// That of an arena that one rank has as a whole. A call of all ranks.
+  /// The hash as if one rank had the whole arena. A call of all ranks.
   virtual std::uint64_t weights_hash() { return arena_.weights_hash(); }
 
-  /// Buffers (running statistics) of rank 0 to all: before one evaluates or saves.
+  /// Broadcasts the buffers (running statistics) of rank 0: before evaluating or saving.
   void broadcast_buffers();
 
  protected:
   enum class Kind : std::uint8_t { all_reduce, reduce_scatter };
 
-  /// Compares layouts, then takes weights and buffers from rank 0. Throws ArgumentError where a rank has
-  /// another layout, naming it; PeerLostError.
+  /// Compares layouts, then copies weights and buffers from rank 0. Throws ArgumentError naming a rank with
+  /// another layout; PeerLostError.
   GradientSync(const char* name, Kind kind, ParameterArena& arena, Communicator& comm,
                const SyncOptions& options);
 
-  /// Called when a step's first gradient comes. Throws ArgumentError where it must not begin yet.
+  /// Called for a step's first gradient. Throws ArgumentError if the step must not begin yet.
   virtual void check_weights() {}
-  /// Called whenever an op of a sharded arena's model has read the parameter, where it asks for a gradient.
+  /// Called when an op of a sharded arena's model has read the parameter, if it needs a gradient.
   virtual void read(int) {}
 
  private:
@@ -132,20 +131,20 @@ class GradientSync {
   Communicator& comm_;
   BucketLayout layout_;
   int silent_ = 0;                           // scopes of no_sync()
-  bool begun_ = false;                       // a pass of this step has delivered something
-  std::int64_t reduced_ = -1;                // ParameterArena::zeroed() of the step that was reduced last
-  std::vector<Ref<AutogradState>> watched_;  // per parameter: the leaf that has the hook
-  std::vector<char> arrived_;                // per parameter: is complete in this step
-  std::vector<int> missing_;                 // per bucket: parameters that are not
-  // The agreement: of every rank a row of the squares of its shards, what it says, and a flag per parameter.
+  bool begun_ = false;                       // a pass of this step has made a contribution
+  std::int64_t reduced_ = -1;                // ParameterArena::zeroed() of the last reduced step
+  std::vector<Ref<AutogradState>> watched_;  // per parameter: the leaf with the hook
+  std::vector<char> arrived_;                // per parameter: complete in this step
+  std::vector<int> missing_;                 // per bucket: number of incomplete parameters
+  // The agreement: a row per rank with the squares of its shards, its vote, and a flag per parameter.
   Exchange rows_;
   std::vector<StopVote> votes_;
   Tensor squares_;
   BucketRunner runner_;
 };
 
-/// What a rank's mean loss weighs in that of all samples: its part of them. With micro-batches, `samples` are
-/// those of one, and `samples_of_all` those of all ranks and micro-batches.
+/// The weight of a rank's mean loss in that of all samples. With micro-batches, `samples` counts one of them,
+/// and `samples_of_all` those of all ranks and micro-batches.
 float batch_weight(std::int64_t samples, std::int64_t samples_of_all);
 
 }  // namespace athanor::dist

@@ -8,7 +8,7 @@ CommunicatorOptions in_rank_order(CommunicatorOptions options) {
   return options;
 }
 
-// Whether the job sends no bucket during a pass from now on.
+// Whether the job now stops sending buckets during passes.
 bool hold_buckets(const Communicator& job) {
   if (job.transport().duplicates_are_concurrent()) return false;
   job.session().check_free("pass network");

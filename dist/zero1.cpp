@@ -62,7 +62,7 @@ Zero1::~Zero1() {
   try {
     settle();
   } catch (const std::exception&) {
-    // The transport keeps the reason: whoever uses it next is told.
+    // The transport keeps the reason: its next use throws it.
   }
 }
 
@@ -110,7 +110,7 @@ void Zero1::overlap_gather(nn::Module& model, Trust trust) {
       if (!has) continue;
       found[static_cast<std::size_t>(i)] = 1;
       mine.push_back(i);
-      if (layout().bucket_of(i) < 0) continue;  // empty
+      if (layout().bucket_of(i) < 0) continue;  // empty parameter
       last = std::max(last, place_of_bucket(layout().bucket_of(i)));
     }
     if (last == 0) return;
@@ -138,7 +138,7 @@ void Zero1::end_overlap() {
   look_ = Look::off;
 }
 
-// The first `count` gathers.
+// Waits for the first `count` gathers.
 void Zero1::wait_for(int count) {
   if (!gathering_) return;
   if (count > waited_) {

@@ -1,6 +1,6 @@
-// Contrastive learning on CIFAR-10, without labels: an encoder learns to give two views of a picture similar
-// features, and views of different pictures different ones. Two linear probes then classify features: those
-// of an encoder with random weights, and those that were learned. build/cpu/bin/contrastive --help
+// Contrastive learning on CIFAR-10, without labels: an encoder learns similar features for two views of a
+// picture, and different features for different pictures. Two linear probes then classify features: those of
+// an encoder with random weights, and the learned ones. build/cpu/bin/contrastive --help
 //
 // Source: Chen et al. 2020, arXiv:2002.05709 (SimCLR), with a small network.
 
@@ -14,7 +14,7 @@ struct Encoder : nn::Sequential {
     std::int64_t in = 3;
     for (const std::int64_t out : {32, 64, 128, 256}) {
       add<nn::Conv2d>(in, out, 3, nn::Conv2dOptions{.stride = in == 3 ? 1 : 2, .padding = 1, .bias = false});
-      // Group norm, not batch norm: random weights would have no running statistics.
+      // Group norm, not batch norm: random weights have no running statistics.
       add<nn::GroupNorm>(8, out).add<nn::Relu>();
       in = out;
     }

@@ -65,7 +65,7 @@ struct Dcgan : Task {
   }
   void validation_step(const Batch& batch, Step& step) override {
     const Tensor fake = draw(batch, step);
-    step.log("d_of_real", mean(sigmoid(discriminator(batch["image"]))));  // 1: all taken for real
+    step.log("d_of_real", mean(sigmoid(discriminator(batch["image"]))));  // 1: all classified as real
     step.log("d_of_fake", mean(sigmoid(discriminator(fake))));
     step.images("samples", fake, {.low = -1});
   }
@@ -73,7 +73,7 @@ struct Dcgan : Task {
 
 int main(int argc, char** argv) {
   TrainerConfig config{.program = "dcgan", .epochs = 10, .batch_size = 64};
-  config.pixel_mean = config.pixel_stddev = {0.5};  // pixels in [-1, 1], as tanh gives them
+  config.pixel_mean = config.pixel_stddev = {0.5};  // pixels in [-1, 1], the range of tanh
   return train_main(argc, argv, config, dist::networks(), [](Trainer& trainer) {
     const auto folder = trainer.config().data_dir / "mnist";
     Dcgan task;

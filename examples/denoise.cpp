@@ -1,6 +1,6 @@
-// Denoising on MNIST: each step adds noise to clean digits, and a network learns to predict that noise; what
-// it predicts is subtracted. Three epochs raise the PSNR from 12.0 to 24.7 dB. The samples/ of a run folder
-// show noisy, denoised and clean digits side by side. build/cpu/bin/denoise --run-dir runs/denoise
+// Denoising on MNIST: each step adds noise to clean digits, and a network learns to predict that noise.
+// Subtracting it denoises. Three epochs raise the PSNR from 12.0 to 24.7 dB. The samples/ of a run folder
+// compare noisy, denoised and clean digits. build/cpu/bin/denoise --run-dir runs/denoise
 // Source: Zhang et al. 2017, arXiv:1608.03981 (DnCNN), with fewer and narrower layers.
 
 #include <athanor.h>
@@ -25,7 +25,7 @@ struct DnCnn : nn::Module {
   Tensor forward(const Tensor& x) override { return last(norm3(third(norm2(second(first(x)))))); }
 };
 
-/// Of each picture, with pixels in [-1, 1]: 10 log10(2^2 / mean squared error), [N] f32, in dB.
+/// PSNR per picture with pixels in [-1, 1]: 10 log10(2^2 / mean squared error), [N] f32, in dB.
 Tensor psnr(const Tensor& image, const Tensor& clean) {
   const Tensor error = mean(square(cast(image - clean, DType::f32)), {1, 2, 3});
   return affine(log(error), -10 / std::log(10.0), 10 * std::log10(4.0));

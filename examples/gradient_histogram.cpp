@@ -1,6 +1,6 @@
-// Where the gradients of a network lie, and which of them f16 can hold. Trains for some steps in f32, then
-// takes the gradients of one batch in f32, in f16, and in f16 with a loss scale; prints what became of them
-// and writes down how many lie in each power of two.
+// The distribution of a network's gradients, and which of them f16 can represent. Trains for some steps in
+// f32, then computes the gradients of one batch in f32, in f16, and in f16 with a loss scale. Prints the
+// losses by rounding, and writes the number of gradients per power of two.
 //
 //   build/cpu/bin/gradient_histogram --out gradients.json
 //   docs/figures/draw.py . gradient_histogram --from gradients.json
@@ -31,7 +31,7 @@ constexpr std::int64_t kBatch = 64;
 // Flags ----------------------------------------------------------------------------------------------------
 
 struct Options {
-  std::string model;  // empty: resnet20 where there is CIFAR-10, else digits_cnn
+  std::string model;  // empty: resnet20 if CIFAR-10 is available, else digits_cnn
   std::filesystem::path data_dir, out = "gradient_histogram.json";
   std::int64_t steps = 200;
   std::uint64_t seed = 0;
@@ -103,7 +103,7 @@ Options parse(int argc, const char* const* argv) {
   return options;
 }
 
-/// The file the histograms go to, opened before minutes go into what they show.
+/// The output file, opened before minutes of computation.
 std::ofstream open(const std::filesystem::path& path) {
   std::ofstream file(path, std::ios::app);
   if (!file) {
@@ -115,7 +115,7 @@ std::ofstream open(const std::filesystem::path& path) {
 
 // Training -------------------------------------------------------------------------------------------------
 
-/// SGD in f32 with one cycle of the learning rate; what comes out is the model's state.
+/// SGD in f32 with one cycle of the learning rate; returns the model's state.
 StateDict train(const Options& options, const Dataset& data, Loader& loader, const Preprocess& preprocess) {
   const ImageSpec& spec = data.spec();
   const auto model = nn::make_model(options.model, {spec.classes, spec.channels, spec.height}, options.seed);
@@ -151,20 +151,20 @@ StateDict train(const Options& options, const Dataset& data, Loader& loader, con
 
 // The gradients of one batch -------------------------------------------------------------------------------
 
-/// Of the parameters, then of the results of all ops between them and the loss.
+/// Of the parameters, then of all results between them and the loss.
 struct Gradients {
   std::vector<Tensor> parameters, activations;
   double loss = 0;
 };
 
-/// A handle for what a node computed. The values are gone; grad() asks only which node it was.
+/// A handle for a node's result. The values are gone; grad() only needs the node.
 Tensor handle_of(const Ref<AutogradState>& node) {
   const Tensor handle = Tensor::empty({0});
   handle.set_autograd(node);
   return handle;
 }
 
-/// The results of all ops behind `root`, itself included, in an order that depends on the graph alone.
+/// The results of all ops that `root` depends on, itself included, in an order defined by the graph.
 std::vector<Tensor> results_behind(const Tensor& root) {
   std::vector<Tensor> found;
   std::set<const AutogradState*> seen;
@@ -185,7 +185,7 @@ Gradients take(const Options& options, const ImageSpec& spec, const StateDict& s
   const auto model = nn::make_model(options.model, {spec.classes, spec.channels, spec.height}, 0);
   model->load_state_dict(state);
   const ParameterArena arena(model->parameters(), model->buffers(), precision, kCpu);
-  StepBuffer step(kCpu, {.seed = options.seed});  // the same dropout each time
+  StepBuffer step(kCpu, {.seed = options.seed});  // the same dropout in each run
   const BoundStep bound(cpu_context(), step);
   cpu_context().set_random_ops(0);
   const Tensor logits = (*model)(cast(images, compute_dtype(precision)));
@@ -204,11 +204,11 @@ Gradients take(const Options& options, const ImageSpec& spec, const StateDict& s
 
 struct Tally {
   std::int64_t all = 0, not_zero = 0, zero = 0, subnormal = 0, overflowed = 0;
-  double squares = 0, squared_error = 0;  // of those not zero in f32 and finite here
+  double squares = 0, squared_error = 0;  // of those nonzero in f32 and finite here
 };
 
-/// Compares gradients with the exact ones. A gradient that is kept in f32 all the same (of a norm's scale and
-/// shift) is never subnormal here.
+/// Compares gradients with the exact ones. Gradients always kept in f32 (of a norm's scale and shift) are
+/// never subnormal here.
 Tally compare(const std::vector<Tensor>& exact, const std::vector<Tensor>& rounded, double scale) {
   Tally tally;
   for (std::size_t i = 0; i < exact.size(); ++i) {
@@ -258,7 +258,7 @@ void print(const char* title, const Tally (&tallies)[2]) {
   fmt::print("\n");
 }
 
-/// How many gradients lie in each power of two: "-3" counts those with 2^-3 <= |scale * gradient| < 2^-2.
+/// Number of gradients per power of two: "-3" counts those with 2^-3 <= |scale * gradient| < 2^-2.
 nlohmann::json panel(const std::vector<Tensor>& gradients, const char* title, double scale) {
   std::map<int, std::int64_t> octaves;
   std::int64_t all = 0;

@@ -1,4 +1,4 @@
-// Keypoints: a network finds the centres of three discs to a fraction of a pixel, each as the mean position
+// Keypoints: a network locates the centres of three discs to a fraction of a pixel, each as the mean position
 // of a heat map (soft-argmax). The program draws its pictures; points are mirrored with them.
 // build/cpu/bin/keypoints --help
 // Source: Levine et al. 2016, arXiv:1504.00702, section 5.1 (spatial softmax).
@@ -43,7 +43,7 @@ struct Discs : FieldDataset {
       paint([=](int x, int y) { return (x - cx) * (x - cx) + (y - cy) * (y - cy) <= r * r; }, 255 * (k == 0),
             255 * (k == 1), 255 * (k == 2));
       const auto x = static_cast<std::size_t>(2 * k), y = x + 1;
-      centres[x] = static_cast<float>(cx) + 0.5f;  // the middle of that pixel
+      centres[x] = static_cast<float>(cx) + 0.5f;  // the centre of that pixel
       centres[y] = static_cast<float>(cy) + 0.5f;
     }
   }
@@ -81,7 +81,7 @@ struct Keypoints : Task {
   void validation_step(const Batch& batch, Step& step) override {
     const Tensor found = locator(batch["image"]), centres = batch["centres"];
     step.log("loss", smooth_l1_loss(found, centres));
-    step.log("pixels", sqrt(sum(square(found - centres), {2})));  // how far off each point is
+    step.log("pixels", sqrt(sum(square(found - centres), {2})));  // the error of each point
   }
 };
 

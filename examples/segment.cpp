@@ -1,5 +1,5 @@
-// Segmentation: a U-Net learns which shape each pixel belongs to, from pictures and masks that this program
-// draws. build/cpu/bin/segment --help
+// Segmentation: a U-Net learns the shape at each pixel, from pictures and masks drawn by this program.
+// build/cpu/bin/segment --help
 
 #include <random>
 
@@ -7,7 +7,7 @@
 
 using namespace athanor;
 
-/// Discs, squares and triangles in random colours on noise; the mask says what each pixel shows.
+/// Discs, squares and triangles in random colours on noise; the mask has the shape at each pixel.
 struct Shapes : FieldDataset {
   enum Shape : std::uint8_t { nothing, disc, square, triangle, kShapes };
   static constexpr int kSide = 64;
@@ -55,7 +55,7 @@ struct Segment : Task {
   Segment() { network("unet", unet); }
 
   Tensor training_step(const Batch& batch, Step&) override {
-    // 255 would mark what a crop moves in from outside; this program only mirrors.
+    // 255 would mark pixels outside the image after a crop; this program only mirrors.
     return cross_entropy(unet(batch["image"]), batch["mask"], {.ignore_index = 255});
   }
   void validation_step(const Batch& batch, Step& step) override {
@@ -63,7 +63,7 @@ struct Segment : Task {
     const Tensor predicted = argmax(logits, -1);
     step.log("loss", cross_entropy(logits, batch["mask"], {}));
 
-    // Of each picture: pixels with the right shape, among those where the mask or the network has one.
+    // Per picture: correctly classified pixels, among those with a shape in the mask or the prediction.
     const auto count = [](const Tensor& pixels) { return sum(cast(pixels, DType::f32), {1, 2}); };
     const Tensor right = logical_and(eq(predicted, mask), gt(mask, 0)),
                  either = logical_or(gt(predicted, 0), gt(mask, 0));

@@ -1,6 +1,6 @@
 // CIFAR-10 to 94 % in eight epochs: a small network, a whitening convolution computed from the images, Muon
-// for the filters, alternating flips, and six views of each test image. The recipe of the speed records, for
-// the CPU as for a GPU. build/cpu/bin/speedrun_cifar10 --precision bf16 --seed 1 Source: Jordan 2024,
+// for the filters, alternating flips, and six views of each test image. The recipe of the speed records, on
+// CPU and GPU. build/cpu/bin/speedrun_cifar10 --precision bf16 --seed 1 Source: Jordan 2024,
 // arXiv:2404.00498, and its later variant with Muon (airbench94_muon).
 
 #include <athanor.h>
@@ -9,11 +9,11 @@
 
 using namespace athanor;
 
-/// What the source takes. Its losses are sums over a batch, ours are means: rates of SGD are times the batch.
+/// The source's settings. Its losses are sums over a batch, ours means: SGD rates are times the batch size.
 struct Recipe {
   double filters = 0.24, biases = 0.053, head = 0.67;  // learning rates
-  double decay = 2e-6;                                 // of a weight in each step, per sample of the batch
-  std::int64_t whitening_epochs = 3;                   // in which the bias of the whitening trains
+  double decay = 2e-6;                                 // of a weight per step, per sample of the batch
+  std::int64_t whitening_epochs = 3;                   // in which the whitening's bias is trained
 };
 constexpr Recipe kRecipe;
 
@@ -39,15 +39,15 @@ struct Speedrun : Task {
     step.log_classes(cross_entropy(logits, label, 0, Reduction::none), logits, label);
   }
 
-  /// Logits of an image, and of it shifted by a pixel up left and down right, each mirrored, too.
+  /// Logits of an image, of its shifts by a pixel up left and down right, and of each mirrored.
   Tensor six_views(const Tensor& x) {
     const auto both_ways = [&](std::int64_t shift) {
       return affine(net(view(x, shift, false)) + net(view(x, shift, true)), 0.5);
     };
     return affine(both_ways(0), 0.5) + affine(both_ways(-1) + both_ways(1), 0.25);
   }
-  /// x [N, H, W, C], shifted along both sides by up to a pixel, and mirrored left to right. What comes in
-  /// from outside is the image reflected at its edge.
+  /// x [N, H, W, C], shifted along both sides by up to a pixel, and mirrored left to right. Pixels from
+  /// outside are reflections at the edge.
   static Tensor view(const Tensor& x, std::int64_t shift, bool mirror) {
     const auto along = [&](int axis, bool backward) {
       const std::int64_t side = x.dim(axis);

@@ -1,5 +1,5 @@
-// Trains a small CNN on the 8x8 handwritten digits that are embedded in the library: needs nothing, takes
-// seconds. build/cpu/bin/train_digits --help
+// Trains a small CNN on the 8x8 handwritten digits embedded in the library: needs no data, takes seconds.
+// build/cpu/bin/train_digits --help
 
 #include "common/train.h"
 #include "data/digits.h"
@@ -11,7 +11,7 @@ int main(int argc, char** argv) {
   config.epochs = 20;
   config.batch_size = 32;
   config.lr = 0.1;
-  config.threads = 1;  // steps this small are over before a second thread is awake
+  config.threads = 1;  // steps this small end before a second thread is awake
   config.augment = {.pad = 1};
   return athanor::examples::train(argc, argv, config, [](const athanor::TrainerConfig&) {
     return athanor::examples::Data{digits(athanor::Split::train), digits(athanor::Split::test)};

@@ -1,5 +1,5 @@
-// Trains a ResNet-18 (or --model NAME) on images of any size: a folder with a folder for each class, of which
-// a part is kept to validate on; or whatever --train and --val name: a folder, a packed file, a tar, ...; or
+// Trains a ResNet-18 (or --model NAME) on images of any size: a folder with a subfolder per class, split for
+// validation; or the data of --train and --val: a folder, a packed file, a tar, ...; or
 // --data-dir/imagenet/train and val. build/cpu/bin/train_images photos build/cpu/bin/train_images --train
 // photos/train --val photos.athp --model resnet50 --pretrained FILE
 
@@ -50,7 +50,7 @@ Store open(const TrainerConfig& flags, Split split) {
   return open_at(path, split);
 }
 
-/// What is trained on, and what is validated on.
+/// The training and the validation data.
 std::pair<Store, Store> open_both(const TrainerConfig& flags) {
   const std::filesystem::path& photos = flags.photos;
   if (photos.empty()) return {open(flags, Split::train), open(flags, Split::test)};
@@ -67,7 +67,7 @@ examples::Data images(const TrainerConfig& flags) {
   const auto [train, val] = open_both(flags);
   check_classes(*train, *val);
   const std::int64_t side = flags.image_size;
-  // The middle 224 of 256 pixels, or as much of another size.
+  // The central 224 of 256 pixels, or the same fraction of another size.
   const ImageTransform middle{.height = side, .width = side, .shorter_side = (side * 8 + 3) / 7};
   ImageTransform drawn = middle;
   if (flags.augment.resized_crop)
@@ -82,7 +82,7 @@ examples::Data images(const TrainerConfig& flags) {
   return data;
 }
 
-/// Few images make steps of few, and those are small ones: a fortieth of the set, and a rate in proportion.
+/// Few images need small batches: a fortieth of the set, with the learning rate in proportion.
 void fit_to_size(TrainerConfig& config, std::int64_t images) {
   if (!examples::is_default(config, "--batch-size")) return;
   const std::int64_t usual = config.batch_size;
@@ -106,7 +106,7 @@ int main(int argc, char** argv) {
   config.weight_decay = 1e-4;
   config.label_smoothing = 0.1;
   config.augment = {.flip = true, .resized_crop = RandomResizedCrop{}, .crops_when_decoded = true};
-  // Of ImageNet's training set, as everybody has them.
+  // The usual values of ImageNet's training set.
   config.pixel_mean = {0.485, 0.456, 0.406};
   config.pixel_stddev = {0.229, 0.224, 0.225};
   return examples::train(argc, argv, config, images, fit_to_size);

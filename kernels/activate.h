@@ -26,9 +26,9 @@ template <class F> decltype(auto) dispatch_activation(Activation activation, F&&
   athanor::detail::fail<>("activation: unknown one {}", static_cast<int>(activation));
 }
 
-/// Whether the gradient needs the result alone, not what the activation was applied to.
+/// Whether the gradient needs only the result, not the input.
 inline bool gradient_from_output(Activation activation) {
-  // It captures, so that it has no conversion to a pointer, of which nvcc warns.
+  // The lambda captures because nvcc warns about a conversion to a function pointer.
   return dispatch_activation(activation, [&]<class Op>() { return Op::kFromOutput; });
 }
 

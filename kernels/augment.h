@@ -10,19 +10,19 @@
 #include "tensor/error.h"
 #include "tensor/philox.h"
 
-// From bytes to what a network eats, in one pass. Every random choice is a function of (seed, epoch, sample,
-// view, op), so that it does not depend on the batch, the number of workers or the device.
+// Turns bytes into a network's input in one pass. Every random choice is a function of (seed, epoch, sample,
+// view, op), so it does not depend on the batch, the number of workers or the device.
 // Moves 1 byte in and one element out per value.
 
 namespace athanor {
 
-/// What lies around an image when a crop reaches over its edge.
+/// The pixels outside an image, where a crop extends over its edge.
 enum class Padding : std::uint8_t { zero, reflect };
 
-/// Random colours, for images of 3 channels (RGB): in this order brightness times a factor, the distance to
-/// middle grey (contrast) times one, the distance to the pixel's own grey (saturation) times one, and a hue
-/// turned around. Factors are drawn from [max(0, 1 - amount), 1 + amount], the hue from [-hue, hue] turns.
-/// Luma and the plane of hues are those of YIQ, so that all of it is one matrix, rounded and clamped once.
+/// Random colour changes for images of 3 channels (RGB), in this order: brightness times a factor, the
+/// distance to middle grey (contrast) times a factor, the distance to the pixel's grey (saturation) times a
+/// factor, and a hue rotation. Factors are drawn from [max(0, 1 - amount), 1 + amount], the hue from [-hue,
+/// hue] turns. Luma and hue plane are those of YIQ, so one matrix does it all, rounded and clamped once.
 /// Amounts in [0, 2], hue in [0, 0.5].
 struct ColourJitter {
   float brightness = 0, contrast = 0, saturation = 0, hue = 0;
@@ -31,9 +31,9 @@ struct ColourJitter {
   bool operator==(const ColourJitter&) const = default;
 };
 
-/// A random part of an image: its area as a share of the image's, its width as a multiple of its height
-/// (drawn evenly between the logarithms), and where it lies. Ten draws that do not fit give the middle, as
-/// large as fits. Source: Szegedy et al. 2015, arXiv:1409.4842, section 6; torchvision's RandomResizedCrop.
+/// A random crop: area as a fraction of the image's, aspect ratio (width / height, log-uniform) and position.
+/// After ten draws that do not fit, takes the largest centred crop. Source: Szegedy et al. 2015,
+/// arXiv:1409.4842, section 6; torchvision's RandomResizedCrop.
 struct RandomResizedCrop {
   double min_area = 0.08, max_area = 1;
   double min_ratio = 3.0 / 4, max_ratio = 4.0 / 3;
@@ -41,7 +41,7 @@ struct RandomResizedCrop {
   bool operator==(const RandomResizedCrop&) const = default;
 };
 
-/// `operations` of 14 changes, each drawn anew, of one magnitude in [0, 30] (kernels/rand_augment.h).
+/// `operations` random operations out of 14, of one magnitude in [0, 30] (kernels/rand_augment.h).
 struct RandAugment {
   int operations = 2;  ///< in [1, 16]
   int magnitude = 9;
@@ -49,29 +49,29 @@ struct RandAugment {
   bool operator==(const RandAugment&) const = default;
 };
 
-/// Random changes to a training image. RandAugment comes first, then colours; then the others, in this order.
+/// Random changes to a training image: RandAugment first, then colours, then the others in this order.
 struct Augment {
-  /// Shifts the image by up to `pad` pixels each way: the crop of a padded image. Reflect needs pad < side.
+  /// Shifts the image by up to `pad` pixels each way: a crop of a padded image. Reflect needs pad < side.
   std::int64_t pad = 0;
   Padding padding = Padding::zero;
-  /// Mirrors it left to right: half of the images, drawn in each epoch.
+  /// Mirrors half of the images left to right, drawn in each epoch.
   bool flip = false;
-  /// With flip: drawn in the first epoch alone, and the other half in the next, in turns, so that two epochs
-  /// show each image both ways. Source: Jordan 2024, arXiv:2404.00498, section 3.6.
+  /// With flip: drawn only in the first epoch; the next one mirrors the other half, alternating, so two
+  /// epochs show both sides of each image. Source: Jordan 2024, arXiv:2404.00498, section 3.6.
   bool alternate_flip = false;
-  /// Blanks a square of this side around a random pixel, as far as it lies inside. Source: DeVries and Taylor
+  /// Blanks a square of this side around a random pixel, clipped to the image. Source: DeVries and Taylor
   /// 2017, arXiv:1708.04552.
   std::int64_t cutout = 0;
   ColourJitter colour = {};
-  /// In place of `pad`: a random part scaled to the size of the whole image, bilinear.
+  /// Replaces `pad`: a random part scaled to the size of the whole image, bilinear.
   std::optional<RandomResizedCrop> resized_crop = {};
-  /// The data set takes that part while it decodes (DecodedDataset); Preprocess leaves it to it.
+  /// The data set crops while it decodes (DecodedDataset), so Preprocess does not.
   bool crops_when_decoded = false;
   std::optional<RandAugment> rand_augment = {};
-  /// The probability of a blank rectangle (kernels::draw_erasing), in [0, 1]; not with cutout.
+  /// The probability of blanking a rectangle (kernels::draw_erasing), in [0, 1]; not with cutout.
   float random_erasing = 0;
-  /// Alpha of Beta(alpha, alpha), which the shares are drawn from that images of a batch are mixed by
-  /// (data/mix.h); 0: they are not. With both, each batch draws which.
+  /// Alpha of Beta(alpha, alpha), the distribution of the shares for mixing images of a batch (data/mix.h);
+  /// 0: no mixing. If both are set, each batch draws which to use.
   double mixup = 0, cutmix = 0;
 
   bool mixes() const { return mixup > 0 || cutmix > 0; }
@@ -80,10 +80,10 @@ struct Augment {
 
 namespace kernels {
 
-/// What becomes of a pixel's colours, in steps of 2^-14: bytes in, bytes out, the same on every device.
+/// A colour transform in steps of 2^-14: bytes in, bytes out, the same on every device.
 struct ColourMatrix {
   static constexpr int kBits = 14;
-  std::int32_t row[3][4];  // the last column is added; it includes the half that rounds
+  std::int32_t row[3][4];  // the last column is added; it includes the rounding half
 
   ATH_HD std::uint8_t operator()(const std::uint8_t* pixel, std::int64_t channel) const {
     const std::int32_t* m = row[channel];
@@ -128,15 +128,15 @@ ATH_HD inline ColourMatrix colour_matrix(float brightness, float contrast, float
   return matrix;
 }
 
-/// What a sample's changes are drawn from, beside its number. View 0 is what one view alone is.
+/// The key of a sample's random changes, besides its number. View 0 equals a single view.
 struct AugmentKey {
   std::uint64_t seed = 0;
   std::int64_t epoch = 0;
   std::int64_t view = 0;  ///< below 256
 };
 
-/// What a draw is for: the minor number of its stream. Attempts at a resized crop or at erasing, and the
-/// operations of RandAugment, take the numbers from there on, and each view has 256 of its own.
+/// The purpose of a draw: the minor number of its stream. Attempts at a resized crop or erasing, and
+/// operations of RandAugment, use consecutive numbers; each view has 256 of its own.
 enum class AugmentOp : std::uint8_t {
   crop = 0,
   flip = 1,
@@ -163,7 +163,7 @@ struct CropBox {
   std::int64_t top = 0, left = 0, height = 0, width = 0;
 };
 
-/// Throws ArgumentError where an area or a ratio cannot be.
+/// Throws ArgumentError on an impossible area or ratio.
 inline void check(const RandomResizedCrop& crop) {
   ATH_CHECK(crop.min_area > 0 && crop.min_area <= crop.max_area && crop.max_area <= 1 &&
                 crop.min_ratio >= 1e-3 && crop.min_ratio <= crop.max_ratio && crop.max_ratio <= 1e3,
@@ -172,7 +172,7 @@ inline void check(const RandomResizedCrop& crop) {
             crop.min_area, crop.max_area, crop.min_ratio, crop.max_ratio);
 }
 
-/// Draws which part of an image of height x width to take.
+/// Draws the part of a height x width image to crop.
 ATH_HD inline CropBox draw_crop(const RandomResizedCrop& crop, std::int64_t image_height,
                                 std::int64_t image_width, const AugmentKey& key, std::int64_t sample) {
   constexpr int kAttempts = 10;
@@ -203,8 +203,8 @@ ATH_HD inline CropBox draw_crop(const RandomResizedCrop& crop, std::int64_t imag
   return box;
 }
 
-/// What happens to one sample: out[y][x] is in[y + dy][x + dx], mirrored or not, outside the blank square.
-/// Where it scales, (dy, dx) is the corner of the box that becomes the whole image.
+/// The changes to one sample: out[y][x] is in[y + dy][x + dx], mirrored or not, outside the blank square.
+/// When scaling, (dy, dx) is the corner of the box that becomes the whole image.
 struct AugmentPlan {
   std::int64_t dy = 0, dx = 0;
   bool flip = false;
@@ -215,11 +215,11 @@ struct AugmentPlan {
   std::int64_t box_height = 0, box_width = 0;
 };
 
-/// The share of an image's area that random erasing blanks.
+/// The fraction of an image's area that random erasing blanks.
 constexpr float kLeastErased = 0.02f, kMostErased = 1.0f / 3;
 
-/// Draws the rectangle, its height 0.3 to 10 / 3 times its width, drawn evenly between the logarithms; none
-/// where ten draws do not fit. Source: Zhong et al. 2017, arXiv:1708.04896; torchvision's RandomErasing.
+/// Draws the rectangle, with height / width in [0.3, 10 / 3], log-uniform; none after ten draws that do not
+/// fit. Source: Zhong et al. 2017, arXiv:1708.04896; torchvision's RandomErasing.
 ATH_HD inline void draw_erasing(float probability, std::int64_t height, std::int64_t width,
                                 const AugmentKey& key, std::int64_t sample, AugmentPlan& plan) {
   const auto draw = [&](AugmentOp op, int number) {
@@ -243,7 +243,7 @@ ATH_HD inline void draw_erasing(float probability, std::int64_t height, std::int
   }
 }
 
-/// Draws all of a sample's plan but for erasing and a resized crop, which take a kernel twice the registers.
+/// Draws a sample's plan except erasing and resized crop, which double a kernel's registers.
 ATH_HD inline AugmentPlan plan_unscaled(const Augment& augment, std::int64_t height, std::int64_t width,
                                         const AugmentKey& key, std::int64_t sample) {
   const auto draw = [&](AugmentOp op) { return draw_augment(key, static_cast<int>(op), sample); };
@@ -300,22 +300,22 @@ ATH_HD inline AugmentPlan plan_augment(const Augment& augment, std::int64_t heig
   return plan;
 }
 
-/// The pixel a padded image has at position i, -side < i < 2 side - 1, or -1 for one of zero padding.
+/// The pixel at position i of a padded image, -side < i < 2 side - 1; -1 in zero padding.
 ATH_HD inline std::int64_t padded_index(std::int64_t i, std::int64_t side, Padding padding) {
   if (i >= 0 && i < side) return i;
   if (padding == Padding::zero) return -1;
   return i < 0 ? -i : 2 * (side - 1) - i;
 }
 
-/// Between which pixels of a box's side one of the whole image's lies, and how near to the second of them in
-/// steps of 1/256: pixel i of `side` is centred at (i + 1/2) box / side.
+/// The two box pixels between which pixel i of the whole image lies, and the weight of the second in steps of
+/// 1/256. Pixel i of `side` is centred at (i + 1/2) box / side.
 struct Tap {
   std::int64_t low = 0, high = 0, nearest = 0;
   std::int32_t weight = 0;
 
   Tap() = default;
   ATH_HD Tap(std::int64_t i, std::int64_t start, std::int64_t box, std::int64_t side) {
-    // Sides of at most 2^14: no product leaves 32 bits, and centres between two pixels are just that.
+    // Sides are at most 2^14: no product exceeds 32 bits, and centres halfway between two pixels are exact.
     const auto twice = static_cast<std::uint32_t>(2 * side),
                over = static_cast<std::uint32_t>((2 * i + 1) * box);
     const std::int64_t centre = (std::int64_t{over / twice} << 16) + ((over % twice) << 16) / twice;
@@ -328,7 +328,7 @@ struct Tap {
   }
 };
 
-/// The byte between four pixels: rounded, and the same on every device.
+/// Interpolates between four pixels: rounded to a byte, the same on every device.
 ATH_HD inline std::uint8_t between(const std::uint8_t* image, std::int64_t width, std::int64_t channels,
                                    const Tap& y, const Tap& x, std::int64_t channel) {
   const auto at = [&](std::int64_t row, std::int64_t column) {
@@ -339,7 +339,7 @@ ATH_HD inline std::uint8_t between(const std::uint8_t* image, std::int64_t width
   return static_cast<std::uint8_t>((above * (256 - y.weight) + under * y.weight + 32768) >> 16);
 }
 
-/// Where a plan moves a point of the image (x, y), in pixels from its upper left corner.
+/// Moves a point of the image (x, y), in pixels from its upper left corner, by a plan.
 ATH_HD inline void move_point(const AugmentPlan& plan, std::int64_t height, std::int64_t width,
                               const float* from, float* to) {
   const auto scale = [&](std::int64_t whole, std::int64_t box) {
@@ -350,7 +350,7 @@ ATH_HD inline void move_point(const AugmentPlan& plan, std::int64_t height, std:
   to[1] = (from[1] - static_cast<float>(plan.dy)) * scale(height, plan.box_height);
 }
 
-/// The same of a box (x0, y0, x1, y1), clipped to the image: 0, 0, 0, 0 where nothing of it is left.
+/// Moves a box (x0, y0, x1, y1), clipped to the image: 0, 0, 0, 0 if nothing of it remains.
 ATH_HD inline void move_box(const AugmentPlan& plan, std::int64_t height, std::int64_t width,
                             const float* from, float* to) {
   move_point(plan, height, width, from, to);
@@ -366,23 +366,23 @@ ATH_HD inline void move_box(const AugmentPlan& plan, std::int64_t height, std::i
   for (int i = 0; i < 4; ++i) to[i] = 0;
 }
 
-/// The class of a mask's pixels that nothing is known of.
+/// The class of mask pixels with unknown class.
 constexpr std::uint8_t kUnknownClass = 255;
-/// The byte around an image, or, of T = u8, around a mask.
+/// The byte outside an image or, for T = u8, outside a mask.
 template <class T> constexpr std::uint8_t kOutside = std::is_same_v<T, std::uint8_t> ? kUnknownClass : 0;
 
 /// y[n] = table[c][images[rows[n]] changed by augment], for each sample n.
 /// images [M, H, W, C] u8, dense. rows [N] i64 in [0, M) gathers; undefined: row n. samples [N] i64: each
-/// sample's number, which draws its changes. table [C, 256], of y's dtype: what a byte of channel c becomes.
-/// y [N, H, W, C], dense: floating, or u8 of masks. A padded pixel has the bytes 0, whatever the colours; a
-/// blanked one is 0 in y. Masks are scaled to the nearest pixel, and padded with kUnknownClass. C is 3 where
-/// colours change.
+/// sample's number, the key of its changes. table [C, 256], of y's dtype, maps a byte of channel c. y [N, H,
+/// W, C], dense: floating, or u8 for masks. A padded pixel has bytes 0, whatever the colours; a blanked one
+/// is 0 in y. Masks are scaled to the nearest pixel and padded with kUnknownClass. Colour changes require C =
+/// 3.
 template <class Context>
 void augment(Context& context, const Augment& augment, const AugmentKey& key, const Tensor& images,
              const Tensor& rows, const Tensor& samples, const Tensor& table, const Tensor& y);
 
-/// Moves points [N, K, 2] or boxes [N, K, 4], f32, dense, with images of height x width, into y of that
-/// shape: move_point() and move_box().
+/// Moves points [N, K, 2] or boxes [N, K, 4], f32, dense, of images of height x width, into y of that shape:
+/// see move_point() and move_box().
 template <class Context>
 void augment_points(Context& context, const Augment& augment, const AugmentKey& key, std::int64_t height,
                     std::int64_t width, const Tensor& samples, const Tensor& x, const Tensor& y);

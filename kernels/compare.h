@@ -6,7 +6,7 @@
 
 namespace athanor::kernels {
 
-/// What may be asked of two elements. In the logical ones, what is not zero is true, and so is NaN.
+/// Comparisons of two elements. For the logical ones every nonzero value is true, NaN included.
 enum class Predicate : std::uint8_t {
   equal,
   not_equal,
@@ -30,8 +30,8 @@ template <class A> ATH_HD bool holds(Predicate predicate, A a, A b) {
   return false;
 }
 
-/// y = what `predicate` says of a and b, of one dtype, any, and broadcast to y's shape; any strides. y bool,
-/// dense. Moves at most 2 elements and a byte per element.
+/// y = predicate(a, b). a and b have one dtype, any, broadcast to y's shape, any strides; y bool, dense.
+/// Moves at most 2 elements and a byte per element.
 template <class Context>
 void compare(Context& context, Predicate predicate, const Tensor& a, const Tensor& b, const Tensor& y);
 

@@ -16,7 +16,7 @@ namespace cuda {
 class Vendor;  // kernels/cuda/vendor.h
 }
 
-/// Memory a kernel works in, from the context that lent it; given back at the end of the scope.
+/// Temporary memory of a kernel, freed at the end of the scope.
 class Scratch {
  public:
   Scratch(std::size_t bytes, Device device) : block_(allocator_of(device).allocate(bytes)), device_(device) {}
@@ -31,22 +31,22 @@ class Scratch {
   Device device_;
 };
 
-/// What kernels of every backend run with.
+/// The state that kernels of every backend run with.
 class ContextBase {
  public:
   ContextBase(const ContextBase&) = delete;
   ContextBase& operator=(const ContextBase&) = delete;
 
-  /// Same bits for the same inputs and thread count. (Kernels that are always so ignore it.)
+  /// Same bits for the same inputs and thread count. (Kernels that always are deterministic ignore it.)
   bool deterministic = false;
 
-  /// How many random ops this thread has run in the current step: part of the key of the next one's numbers.
-  /// The trainer sets it to 0 when a step begins.
+  /// Number of random ops of this thread in the current step: part of the next op's random key. The trainer
+  /// resets it to 0 when a step begins.
   std::int64_t random_ops() const { return random_ops_; }
   void set_random_ops(std::int64_t count) { random_ops_ = count; }
   std::int64_t next_random_op() { return random_ops_++; }
 
-  /// The step kernels read their scalars from, in memory of the context's device.
+  /// The StepState from which kernels read their scalars, in memory of the context's device.
   StepState* step() const { return step_; }
   /// Makes `step` (which must outlive its use here) the current one; null restores the context's own.
   void bind_step(StepState* step) { step_ = step ? step : own_step_; }
@@ -61,7 +61,7 @@ class ContextBase {
   StepState* step_ = nullptr;
 };
 
-/// What a CPU kernel runs with. One per host thread; cpu_context() is this thread's.
+/// The state of CPU kernels. One per host thread; cpu_context() is this thread's.
 class CpuContext : public ContextBase {
  public:
   CpuContext();
@@ -82,7 +82,7 @@ class CpuContext : public ContextBase {
 
 CpuContext& cpu_context();
 
-/// What a CUDA kernel runs with: this thread's current stream on one device. One per host thread and device;
+/// The state of CUDA kernels: this thread's current stream on one device. One per host thread and device;
 /// cuda_context(device) is this thread's.
 class CudaContext : public ContextBase {
  public:
@@ -96,14 +96,14 @@ class CudaContext : public ContextBase {
   /// cuBLASLt and cuDNN may round f32 inputs to 10 fraction bits (TF32) to use tensor cores.
   bool tf32 = false;
 
-  /// cudaStream_t that kernels go to: of current_stream(device()).
+  /// The cudaStream_t that kernels use: that of current_stream(device()).
   void* native_stream() const;
 
-  /// Of the CPU's context: what the host does beside the device.
+  /// The thread count of the CPU context: for work of the host during device work.
   int threads() const;
   void set_threads(int threads);
 
-  /// Device memory, in use until the work queued in this scope is done.
+  /// Device memory, valid for the work queued in this scope.
   Scratch scratch(std::size_t bytes) const { return Scratch(bytes, device_); }
   /// Handles, plans and workspace of cuBLASLt and cuDNN.
   cuda::Vendor& vendor();
@@ -120,13 +120,13 @@ CudaContext& cuda_context(Device device);
 /// oneDNN primitives compiled so far, over all contexts: 0 per step after warm-up.
 std::int64_t primitives_created();
 
-/// True while this thread runs inside oneDNN, which keeps the arguments of every call in a map of its own: a
-/// test that counts global operator new leaves those out.
+/// True while this thread runs inside oneDNN, which allocates memory for the arguments of every call. Tests
+/// that count calls of the global operator new exclude those.
 bool inside_onednn();
 
-/// Calls f(context) with the concrete context of the device: the library's only switch over devices.
-/// Kernels are templates on the context, specialised in kernels/cpu/ and kernels/cuda/; one that lacks a
-/// backend is a link error that names it.
+/// Calls f(context) with the concrete context of the device: the library's only switch over devices. Kernels
+/// are templates on the context, specialised in kernels/cpu/ and kernels/cuda/; a missing specialisation is a
+/// link error that names it.
 template <class F> decltype(auto) on_device(Device device, F&& f) {
   if (device.is_cpu()) return f(cpu_context());
 #if defined(ATHANOR_WITH_CUDA)
@@ -137,7 +137,7 @@ template <class F> decltype(auto) on_device(Device device, F&& f) {
 #endif
 }
 
-/// Whether a kernel replaces what its output holds, or adds to it.
+/// Whether a kernel overwrites its output or adds to it.
 enum class Write : std::uint8_t { overwrite, accumulate };
 
 }  // namespace athanor

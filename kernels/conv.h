@@ -12,15 +12,15 @@ namespace athanor {
 struct Conv2dParams {
   std::int64_t stride[2] = {1, 1};   ///< along H, W
   std::int64_t padding[2] = {0, 0};  ///< zeros on both sides of H, W
-  bool same_padding = false;         ///< as many zeros as keep H and W; not for kernels, which get `padding`
+  bool same_padding = false;         ///< as many zeros as keep H and W; kernels get only `padding`
   std::int64_t dilation[2] = {1, 1};
   std::int64_t groups = 1;
   Activation activation = Activation::none;
   ConvImpl impl = ConvImpl::automatic;
 };
 
-/// [N, P, Q, K] for x [N, H, W, C] and w [K, R, S, C / groups]. Throws ArgumentError on shapes that do not
-/// fit.
+/// The result's shape [N, P, Q, K] for x [N, H, W, C] and w [K, R, S, C / groups]. Throws ArgumentError on
+/// shapes that do not fit.
 Shape conv2d_shape(const Shape& x, const Shape& w, const Conv2dParams& params);
 
 namespace kernels {
@@ -31,14 +31,14 @@ template <class Context>
 void conv2d_forward(Context& context, const Conv2dParams& params, const Tensor& x, const Tensor& w,
                     const Tensor& bias, const Tensor& y);
 
-/// y = activation(conv(x, w) + bias + residual) with the weights and the bias of `w`. x, residual (or
-/// undefined), y f32 on the CPU, shapes as above. Where oneDNN does it, a ReLU makes 0 of NaN.
+/// y = activation(conv(x, w) + bias + residual) with the weights and bias of `w`. x, residual (or undefined),
+/// y f32 on the CPU, shapes as above. With oneDNN, a ReLU turns NaN into 0.
 void conv2d_packed(CpuContext& context, const Conv2dParams& params, const Tensor& x, const PackedWeights& w,
                    const Tensor& residual, const Tensor& y);
 
-/// y = relu(the largest of each 2 x 2 of conv(x, w) + bias), [N, P / 2, Q / 2, K], with the weights and the
-/// bias of `w`. x, y f32 on the CPU. May take a number for the largest where one of four is NaN. False, and y
-/// is not written, where there is no code for it.
+/// y = relu(the maximum of each 2 x 2 of conv(x, w) + bias), [N, P / 2, Q / 2, K], with the weights and bias
+/// of `w`. x, y f32 on the CPU. May ignore a NaN among the four. Returns false without writing y if the CPU
+/// has no code for it.
 bool conv2d_pool_packed(CpuContext& context, const Conv2dParams& params, const Tensor& x,
                         const PackedWeights& w, const Tensor& y);
 
@@ -47,7 +47,7 @@ template <class Context>
 void conv2d_backward_data(Context& context, const Conv2dParams& params, const Tensor& dy, const Tensor& w,
                           const Tensor& dx, Write write_dx = Write::overwrite);
 
-/// dw (+)= dL/dw, and dbias (+)= dL/dbias where it is defined. dw may be f32 where x is a half type.
+/// dw (+)= dL/dw, and dbias (+)= dL/dbias if defined. dw may be f32 for an x of a half type.
 template <class Context>
 void conv2d_backward_weights(Context& context, const Conv2dParams& params, const Tensor& x, const Tensor& dy,
                              const Tensor& dw, Write write_dw, const Tensor& dbias, Write write_dbias);

@@ -7,17 +7,17 @@
 
 #include "tensor/half.h"
 
-// How a value of one element type becomes one of another, written once for every backend:
+// Conversion between element types, written once for every backend:
 // - between floating types: one rounding, to nearest even;
-// - floating to integer: towards zero; what does not fit becomes the nearest that does, NaN becomes 0;
+// - floating to integer: towards zero; saturates, and NaN becomes 0;
 // - between integers: the low bits, as in C++;
-// - to bool: whether it is not zero (NaN is not); from bool: 0 or 1.
+// - to bool: true unless zero (NaN is true); from bool: 0 or 1.
 
 namespace athanor::kernels {
 namespace detail {
 
-/// v as a float whose last bit is set where v has more bits (round to odd): rounding that once more to 16
-/// bits gives what rounding v once would.
+/// v as a float, rounded to odd: the last bit is set if v has more bits. Rounding that to 16 bits gives the
+/// same result as rounding v once.
 ATH_HD inline float round_to_odd(double v) {
   const float nearest = static_cast<float>(v);
   const std::uint32_t bits = std::bit_cast<std::uint32_t>(nearest);
@@ -27,7 +27,7 @@ ATH_HD inline float round_to_odd(double v) {
   return std::bit_cast<float>(back == v ? bits : truncated | 1u);
 }
 
-/// v as a double, by the same trick where it has more than 53 bits.
+/// v as a double, rounded to odd if it has more than 53 bits.
 ATH_HD inline double round_to_odd(std::int64_t v) {
   const bool wide = v > (std::int64_t{1} << 53) || v < -(std::int64_t{1} << 53);
   const std::int64_t sticky = (v & 0xffff) != 0 ? 0x8000 : 0;

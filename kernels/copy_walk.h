@@ -4,7 +4,7 @@
 
 #include "tensor/tensor.h"
 
-// How a copy walks its two tensors; Walk is the backend's own.
+// The order in which a copy walks its two tensors; Walk is the backend's own type.
 
 namespace athanor::kernels {
 

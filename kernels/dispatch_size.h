@@ -6,7 +6,7 @@
 
 namespace athanor::kernels {
 
-/// Calls f with the unsigned integer type of an element's size: moving bits needs no other type.
+/// Calls f with the unsigned integer type of an element's size: copying bits needs no other type.
 template <class F> void dispatch_size(DType dtype, const F& f) {
   switch (size_of(dtype)) {
     case 1: return f.template operator()<std::uint8_t>();

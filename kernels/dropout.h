@@ -5,9 +5,9 @@
 namespace athanor::kernels {
 
 /// y[i] = keep(i) ? x[i] / (1 - p) : 0, where keep(i) compares word op.first + i of a stream with p. The
-/// stream is named by the seed and applied step of the context's StepState, the same on all ranks, and by
-/// op.number. Its own backward: dx is this of dy, with the same `op`. x, y dense, one floating dtype; y may
-/// be x; p in [0, 1]. Moves 2 elements per element: the mask is made again, not stored.
+/// stream depends on the seed and applied step of the context's StepState, the same on all ranks, and on
+/// op.number. Also its own backward: dx from dy with the same `op`. x, y dense, one floating dtype; y may be
+/// x; p in [0, 1]. Moves 2 elements per element: the mask is recomputed, not stored.
 template <class Context>
 void dropout(Context& context, float p, const RandomOp& op, const Tensor& x, const Tensor& y);
 

@@ -9,19 +9,17 @@ namespace athanor::kernels {
 /// Moves 2 elements per element.
 template <class Op, class Context> void unary_forward(Context& context, const Tensor& x, const Tensor& y);
 
-/// dx = Op::backward(saved, dy), saved being x, or y where Op says kFromOutput. Any strides but dx, which is
-/// dense; same shape and floating dtype. dx may be dy where that is dense. Moves 3 elements per element.
+/// dx = Op::backward(saved, dy), where saved is y if Op::kFromOutput, else x. Any strides but dx, which is
+/// dense; same shape and floating dtype. dx may be a dense dy. Moves 3 elements per element.
 template <class Op, class Context>
 void unary_backward(Context& context, const Tensor& saved, const Tensor& dy, const Tensor& dx);
 
-/// y = Op(a, b), a and b broadcast to y's shape; any strides, y dense, one dtype: floating, or any number
-/// where Op says kTakesIntegers. y may be a or b where their shapes agree. Moves at most 3 elements per
-/// element.
+/// y = Op(a, b), a and b broadcast to y's shape; any strides, y dense. One dtype: floating, or any number if
+/// Op::kTakesIntegers. y may be a or b if their shapes agree. Moves at most 3 elements per element.
 template <class Op, class Context>
 void binary_forward(Context& context, const Tensor& a, const Tensor& b, const Tensor& y);
 
-/// Throws ArgumentError naming op where an element of b, integers of any strides, is 0. On the CPU alone, as
-/// check_indices().
+/// Throws ArgumentError naming op if b, integers of any strides, contains 0. CPU only, as check_indices().
 template <class Context> void check_divisors(Context& context, const char* op, const Tensor& b);
 
 /// dx = Op::first(a, b, dy), or Op::second: the derivative by `operand` 0 or 1, for the ops of

@@ -5,12 +5,12 @@
 #include "kernels/math.h"
 
 // The maths of every elementwise op, written once: the CPU, CUDA and SIMT builds instantiate these functors
-// on the accumulation type (float, or double for f64). forward(x) is the op; backward(saved, dy) is dL/dx,
-// where `saved` is x, or the result y in an op that says kFromOutput: then x need not be kept alive.
+// on the accumulation type (float, or double for f64). forward(x) is the op; backward(saved, dy) is dL/dx.
+// `saved` is the result y for an op with kFromOutput, so x can be freed; otherwise it is x.
 
 namespace athanor::kernels {
 
-/// f(a, b), on integers as unsigned ones: their overflow is defined.
+/// f(a, b); integers are computed unsigned, so overflow is defined.
 template <class A, class F> ATH_HD A wrapped(A a, A b, const F& f) {
   if constexpr (std::is_integral_v<A>) {
     using Unsigned = std::make_unsigned_t<A>;
@@ -20,11 +20,11 @@ template <class A, class F> ATH_HD A wrapped(A a, A b, const F& f) {
   }
 }
 
-/// Whether an op computes on integers, too; they wrap.
+/// Whether an op also accepts integers; they wrap.
 template <class Op> inline constexpr bool kTakesIntegers = requires {
   requires Op::kTakesIntegers;
 };
-/// Whether an op divides integers, which have no quotient by 0.
+/// Whether an op divides integers, and so must refuse a divisor of 0.
 template <class Op> inline constexpr bool kRefusesZero = requires {
   requires Op::kRefusesZero;
 };
@@ -61,11 +61,10 @@ struct GeluTanh {
   template <class A> ATH_HD static A forward(A x) { return x * math::sigmoid(twice_u(x)); }
   template <class A> ATH_HD static A backward(A wide, A dy) {
     constexpr A kLinear = static_cast<A>(1.59576912160573071176L), kCubic3 = A(3 * 0.044715);
-    // The sigmoid has long been 0 or 1 at 100; further out the slope would be infinite, and NaN times 0.
+    // The sigmoid is 0 or 1 beyond 100, where the slope could overflow to infinity and give NaN.
     constexpr A kMost = A(100);
     const A x = wide > kMost ? kMost : wide < -kMost ? -kMost : wide;
-    // sigmoid(z) is large or small, and sigmoid(z) sigmoid(-z) their product: 1 - sigmoid(z) would lose what
-    // that rounds near 1.
+    // Computes sigmoid(z) sigmoid(-z) as large * small: 1 - sigmoid(z) would cancel near 1.
     const A z = twice_u(x), e = math::exp(-std::fabs(z));
     const A large = A(1) / (A(1) + e), small = e * large;
     const A slope = kLinear * std::fma(kCubic3 * x, x, A(1));
@@ -93,7 +92,7 @@ struct Hardsigmoid {
   template <class A> ATH_HD static A backward(A x, A dy) { return x > A(-3) && x < A(3) ? dy / A(6) : A(0); }
 };
 
-/// x times that.
+/// x hardsigmoid(x).
 struct Hardswish {
   static constexpr bool kFromOutput = false;
   template <class A> ATH_HD static A forward(A x) { return x * Hardsigmoid::forward(x); }
@@ -162,7 +161,7 @@ struct Square {
   template <class A> ATH_HD static A backward(A x, A dy) { return A(2) * dy * x; }
 };
 
-/// |x|. The derivative at 0 and at NaN is 0, as PyTorch has it.
+/// x|. The derivative at 0 and at NaN is 0, as in PyTorch.
 struct Abs {
   static constexpr bool kFromOutput = false, kTakesIntegers = true;
   template <class A> ATH_HD static A forward(A x) {
@@ -177,8 +176,8 @@ struct Abs {
   template <class A> ATH_HD static A backward(A x, A dy) { return x > A(0) ? dy : x < A(0) ? -dy : A(0); }
 };
 
-// Binary ops. Where the derivatives are no ops themselves (see autograd/elementwise.cpp), first(a, b, dy) is
-// dL/da and second(a, b, dy) is dL/db.
+// Binary ops. For those with gradient functors (see autograd/elementwise.cpp), first(a, b, dy) is dL/da and
+// second(a, b, dy) is dL/db.
 
 struct Add {
   static constexpr bool kTakesIntegers = true;
@@ -199,8 +198,8 @@ struct Div {
   template <class A> ATH_HD static A forward(A a, A b) { return a / b; }
 };
 
-/// The larger of two; NaN where one is. Equal operands share the gradient, and NaN passes it to both, as in
-/// PyTorch.
+/// The larger of two; NaN if either is NaN. Equal operands share the gradient, and a NaN passes it to both,
+/// as in PyTorch.
 struct Maximum {
   static constexpr bool kTakesIntegers = true;
   template <class A> ATH_HD static A forward(A a, A b) { return (a > b) | (a != a) ? a : b; }
@@ -215,9 +214,8 @@ struct Minimum {
   template <class A> ATH_HD static A second(A a, A b, A dy) { return first(b, a, dy); }
 };
 
-/// The largest integer not above a / b, by the rules of Python and PyTorch: from the exact remainder, so that
-/// no quotient is rounded up to the next integer. Of integers it wraps, and is 0 for b = 0, which the CPU
-/// refuses.
+/// floor(a / b) by the rules of Python and PyTorch, computed from the exact remainder, so that no quotient is
+/// rounded up to the next integer. Integers wrap; b = 0 gives 0, which the CPU refuses.
 struct FloorDivide {
   static constexpr bool kTakesIntegers = true, kRefusesZero = true;
   template <class A> ATH_HD static A forward(A a, A b) {
@@ -269,8 +267,8 @@ struct Pow {
 
 }  // namespace athanor::kernels
 
-/// The activations that layers and norms take as an option, as functor and public name: drives the enum
-/// Activation (kernels/activation.h), what is fused into other kernels, and `athanor run-op`.
+/// The activations that layers and norms accept as an option, as functor and public name. Drives the enum
+/// Activation (kernels/activation.h), fusion into other kernels, and `athanor run-op`.
 #define ATH_ACTIVATIONS(X) \
   X(Relu, relu)            \
   X(Gelu, gelu)            \
@@ -291,7 +289,7 @@ struct Pow {
   X(Rsqrt, rsqrt)             \
   X(Square, square)           \
   X(Abs, abs)
-/// Binary ops whose gradients are functors, too, and every binary op.
+/// Binary ops with gradient functors, and all binary ops.
 #define ATH_BINARY_OPS_WITH_GRADIENTS(X) \
   X(Maximum, maximum)                    \
   X(Minimum, minimum)                    \

@@ -4,9 +4,9 @@
 
 namespace athanor::kernels {
 
-/// The largest value along an axis of size >= 1, and the index (i64) of the first such; NaN is largest. x
-/// dense; values and index are dense and have x's sizes without that axis (or with 1 there); either may be
-/// undefined.
+/// The largest value along an axis of size >= 1, and the index (i64) of its first occurrence; NaN counts as
+/// largest. x dense; values and index dense, with x's sizes without that axis (or with 1 there). Either may
+/// be undefined.
 template <class Context>
 void max(Context& context, const Tensor& x, int axis, const Tensor& values, const Tensor& index);
 

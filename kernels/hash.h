@@ -16,7 +16,7 @@ ATH_HD constexpr std::uint64_t mix64(std::uint64_t z) {
   return z ^ (z >> 31);
 }
 
-/// FNV-1a, 64 bits: of names. It does not change: weights are initialised by it, and jobs know each other.
+/// FNV-1a hash of a name, 64 bits. Must not change: weight initialisation and job identity depend on it.
 /// Source: Fowler, Noll, Vo, http://www.isthe.com/chongo/tech/comp/fnv/.
 constexpr std::uint64_t fnv1a(std::string_view text) {
   std::uint64_t hash = 0xcbf29ce484222325ull;
@@ -24,7 +24,7 @@ constexpr std::uint64_t fnv1a(std::string_view text) {
   return hash;
 }
 
-/// A hash of several numbers, in their order.
+/// A hash of several numbers, in order.
 class HashOf {
  public:
   template <class... T> constexpr void add(const T&... values) {
@@ -36,13 +36,13 @@ class HashOf {
   std::uint64_t value_ = 0;
 };
 
-/// What the value with the bits `bits` at `index` adds to a hash: index and value are mixed in turn, so that
-/// equal values in other places, and swapped ones, add something else.
+/// The contribution of a value with bits `bits` at `index` to a hash. Index and value are mixed in turn, so
+/// equal values at other positions, and swapped ones, contribute differently.
 ATH_HD constexpr std::uint64_t hash_element(std::uint64_t index, std::uint32_t bits) {
   return mix64(mix64((index + 1) * 0x9e3779b97f4a7c15ull) ^ bits);
 }
 
-/// The sum modulo 2^64 of hash_element(first_index + i, bits of x[i]); x dense f32. A sum has no order:
+/// The sum modulo 2^64 of hash_element(first_index + i, bits of x[i]); x dense f32. Order does not matter:
 /// threads, shards and ranks hash their parts and add. Waits for the device. Reads 1 element per element.
 template <class Context>
 std::uint64_t hash_elements(Context& context, const Tensor& x, std::uint64_t first_index);

@@ -4,10 +4,9 @@
 
 namespace athanor {
 
-/// Which implementation runs. `reference` does every case: by Eigen on the CPU, by our own kernel on CUDA.
-/// `vendor` is oneDNN on the CPU and cuDNN or cuBLASLt on CUDA, and throws BackendError in a build without
-/// it; `direct` and `winograd` are our own code for AVX-512, on the CPU alone. `automatic` takes the fastest
-/// that can do the job.
+/// The implementation to run. `reference` handles every case: Eigen on the CPU, our own kernel on CUDA.
+/// `vendor` is oneDNN on the CPU and cuDNN or cuBLASLt on CUDA; it throws BackendError in a build without it.
+/// `direct` and `winograd` are our own AVX-512 code, CPU only. `automatic` uses the fastest applicable one.
 enum class ConvImpl : std::uint8_t { automatic, reference, vendor, direct, winograd };
 enum class MatmulImpl : std::uint8_t { automatic, reference, vendor };
 

@@ -4,8 +4,8 @@
 
 namespace athanor::kernels {
 
-/// Throws ArgumentError naming op where an element of index (i64, dense) is outside [0, size). On the CPU
-/// alone: a device that runs behind the host cannot say so in time.
+/// Throws ArgumentError naming op if an element of index (i64, dense) is outside [0, size). CPU only: a
+/// device that runs behind the host cannot report it in time.
 template <class Context>
 void check_indices(Context& context, const char* op, const Tensor& index, std::int64_t size);
 

@@ -10,26 +10,26 @@ enum class Interpolation : std::uint8_t { nearest, bilinear };
 
 namespace kernels {
 
-/// How one axis is resampled.
+/// The resampling of one axis.
 struct InterpolateAxis {
   std::int64_t inputs = 0, outputs = 0;
   double scale = 1;            ///< inputs per output
-  bool align_corners = false;  ///< the first and last inputs and outputs lie on each other, not their edges
+  bool align_corners = false;  ///< aligns the centres of the first and last pixels, not their edges
 };
 
 struct InterpolateAxes {
   InterpolateAxis h, w;
 };
 
-// x [N, H, W, C] and y [N, P, Q, C], dense, one dtype, no axis of them empty but N and C. What is read is
-// defined in kernels/interpolate_ops.h. Every element of the result is written, once.
+// x [N, H, W, C] and y [N, P, Q, C], dense, one dtype, only N and C may be 0. kernels/interpolate_ops.h
+// defines which inputs are read. Every element of the result is written once.
 
-/// y = x at the places of y: the nearest value (any dtype), or a mean of four, weighed in f32 (f64 for f64;
-/// floating). Moves 1 + 1 / (P Q / H W) elements per element of y.
+/// Samples x at the positions of y: the nearest value (any dtype), or a mean of four, weighted in f32 (f64
+/// for f64; floating). Moves 1 + 1 / (P Q / H W) elements per element of y.
 template <class Context>
 void interpolate_forward(Context& context, Interpolation mode, const InterpolateAxes& axes, const Tensor& x,
                          const Tensor& y);
-/// dx = sum of dy over what read it, with its weight there. Floating. Gathers: no atomics, one rounding.
+/// dx = weighted sum of dy over all readers of an input. Floating. Gathers: no atomics, one rounding.
 template <class Context>
 void interpolate_backward(Context& context, Interpolation mode, const InterpolateAxes& axes, const Tensor& dy,
                           const Tensor& dx);

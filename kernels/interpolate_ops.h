@@ -7,13 +7,12 @@
 
 #include "kernels/interpolate.h"
 
-// Which inputs an output reads along one axis, and which outputs read an input: written once, for every
-// backend. Positions are computed as PyTorch computes them, to the rounding, so that the same pixel is the
-// nearest one.
+// Which inputs an output reads along one axis, and which outputs read an input, written once for every
+// backend. Positions are computed as in PyTorch, to the rounding, so that the nearest pixel is the same.
 
 namespace athanor::kernels {
 
-/// An axis whose positions are computed in A, what values are computed in.
+/// An axis whose positions are computed in A, the type of the values' arithmetic.
 template <class A> struct PlacedAxis {
   std::int64_t inputs, outputs;
   A scale;
@@ -26,7 +25,7 @@ template <class A> struct PlacedAxis {
         align_corners(axis.align_corners) {}
 };
 
-/// An output is (1 - weight) x[low] + weight x[high]; high is low or its neighbour.
+/// An output is (1 - weight) x[low] + weight x[high]; high is low or low + 1.
 template <class A> struct Tap {
   std::int64_t low, high;
   A weight;
@@ -45,14 +44,14 @@ struct Nearest {
     const std::int64_t input = std::min(at, axis.inputs - 1);
     return {input, input, A(0)};
   }
-  /// The first output that lies at position i or beyond it, but for rounding.
+  /// The first output at or beyond position i, up to rounding.
   template <class A> ATH_HD static A inverse(const PlacedAxis<A>& axis, std::int64_t i) {
     return std::ceil(A(i) / axis.scale);
   }
 };
 
-/// Output o lies at o scale, or at (o + 1/2) scale - 1/2 where corners are not aligned, and reads the inputs
-/// before and after.
+/// Output o is at o scale, or at (o + 1/2) scale - 1/2 without aligned corners, and reads the inputs before
+/// and after.
 struct Bilinear {
   template <class A> ATH_HD static Tap<A> tap(const PlacedAxis<A>& axis, std::int64_t o) {
     const A at =
@@ -66,7 +65,7 @@ struct Bilinear {
   }
 };
 
-/// The first output for which `reached` holds, as it then does for all that follow; `guess` is near it.
+/// The first output for which `reached` holds, as for all that follow; `guess` is near it.
 template <class A, class F>
 ATH_HD std::int64_t first_output(std::int64_t outputs, A guess, const F& reached) {
   std::int64_t o = guess > A(0) ? static_cast<std::int64_t>(std::min(guess, A(outputs))) : 0;
@@ -75,7 +74,7 @@ ATH_HD std::int64_t first_output(std::int64_t outputs, A guess, const F& reached
   return o;
 }
 
-/// Who reads input i: positions never decrease, so they are neighbours.
+/// The outputs that read input i: positions never decrease, so they are contiguous.
 template <class Mode, class A> ATH_HD Readers readers(const PlacedAxis<A>& axis, std::int64_t i) {
   if (axis.scale == A(0)) return {0, axis.outputs};                       // one output, on the first input
   constexpr std::int64_t kAhead = std::is_same_v<Mode, Nearest> ? 0 : 1;  // inputs read beyond a position
@@ -85,12 +84,12 @@ template <class Mode, class A> ATH_HD Readers readers(const PlacedAxis<A>& axis,
                        [&](std::int64_t o) { return Mode::tap(axis, o).low > i; })};
 }
 
-/// What input i counts for in an output.
+/// The weight of input i in an output.
 template <class A> ATH_HD A weight_of(const Tap<A>& tap, std::int64_t i) {
   return (tap.low == i ? A(1) - tap.weight : A(0)) + (tap.high == i ? tap.weight : A(0));
 }
 
-/// The mean of four corners, by row and column.
+/// The weighted mean of four corners, by row and column.
 template <class A> ATH_HD A mix(A low_low, A low_high, A high_low, A high_high, A row, A column) {
   const A top = (A(1) - column) * low_low + column * low_high,
           bottom = (A(1) - column) * high_low + column * high_high;

@@ -2,10 +2,10 @@
 
 #include "kernels/math.h"
 
-// The maths of every loss over pairs of elements, written once, like that of elementwise_ops.h. value(a, b)
-// is the loss, slope(a, b) its derivative in a. A loss that is kSymmetric has value(b, a) == value(a, b), so
-// that slope(b, a) is its derivative in b; any other states that as target_slope(a, b). A loss that is
-// kWeighted takes a third number of each element.
+// The maths of every loss over pairs of elements, written once, like elementwise_ops.h. value(a, b) is the
+// loss, slope(a, b) its derivative in a. With kSymmetric, value(b, a) == value(a, b), so slope(b, a) is the
+// derivative in b; other losses define target_slope(a, b). With kWeighted, a loss takes a third number per
+// element.
 
 namespace athanor::kernels {
 
@@ -16,7 +16,7 @@ struct SquaredError {
   template <class A> ATH_HD A slope(A a, A b) const { return A(2) * (a - b); }
 };
 
-/// |a - b|; the derivative at 0 and at NaN is 0, as that of Abs.
+/// a - b|; the derivative at 0 and at NaN is 0, as for Abs.
 struct AbsoluteError {
   static constexpr bool kSymmetric = true, kWeighted = false;
   template <class A> ATH_HD A value(A a, A b) const { return std::fabs(a - b); }
@@ -64,7 +64,7 @@ struct KlDivergence {
   template <class A> ATH_HD A target_slope(A x, A t) const { return math::log(t) + A(1) - x; }
 };
 
-/// The same where t is a logarithm, too: e^t (t - x).
+/// The same with a logarithm t: e^t (t - x).
 struct LogKlDivergence {
   static constexpr bool kSymmetric = false, kWeighted = false;
   template <class A> ATH_HD A value(A x, A t) const { return math::exp(t) * (t - x); }
@@ -72,13 +72,13 @@ struct LogKlDivergence {
   template <class A> ATH_HD A target_slope(A x, A t) const { return math::exp(t) * (t - x + A(1)); }
 };
 
-/// -p t log(s) - (1 - t) log(1 - s) with s = sigmoid(x): the part of positives has a weight p. Computed as
-/// (1 - t) x - (1 - t + p t) log(s), where nothing overflows.
+/// -p t log(s) - (1 - t) log(1 - s) with s = sigmoid(x): p is the weight of positives. Computed without
+/// overflow as (1 - t) x - (1 - t + p t) log(s).
 struct WeightedBceWithLogits {
   static constexpr bool kSymmetric = false, kWeighted = true;
-  /// -log(sigmoid(x)) is hinge(x) + tail(x); the small part is added last, so as not to be lost.
+  /// -log(sigmoid(x)) is hinge(x) + tail(x); the small part is added last to preserve it.
   template <class A> ATH_HD static A hinge(A x) { return x < A(0) ? -x : A(0); }
-  /// log(1 + e^-|x|); the last term brings back what 1 + e has lost of e.
+  /// log(1 + e^-|x|); the last term compensates the rounding of 1 + e.
   template <class A> ATH_HD static A tail(A x) {
     const A e = math::exp(-std::fabs(x)), u = A(1) + e;
     return math::log(u) + (e - (u - A(1))) / u;
@@ -106,7 +106,7 @@ struct BceWithLogits {
   template <class A> ATH_HD A target_slope(A x, A) const { return -x; }
 };
 
-/// A loss whose derivative is that in b.
+/// Presents a loss with its derivative in b.
 template <class Op> struct OfTarget {
   static constexpr bool kWeighted = Op::kWeighted;
   Op op;
@@ -115,7 +115,7 @@ template <class Op> struct OfTarget {
 
 }  // namespace athanor::kernels
 
-/// Every loss over pairs, and those that are not symmetric: drive the instantiations of each backend.
+/// Every loss over pairs, and the asymmetric ones: drive the instantiations of each backend.
 #define ATH_PAIR_LOSSES(X) ATH_DISTANCES(X) ATH_TARGET_LOSSES(X)
 #define ATH_DISTANCES(X) X(SquaredError) X(AbsoluteError) X(SmoothL1) X(Huber)
 #define ATH_TARGET_LOSSES(X) X(KlDivergence) X(LogKlDivergence) X(BceWithLogits) X(WeightedBceWithLogits)

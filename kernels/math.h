@@ -8,9 +8,9 @@
 
 #include "tensor/half.h"
 
-// Elementary functions of our own. They are straight lines of arithmetic without branches, tables or calls,
-// so that a loop over them becomes vector code; and since every step is an IEEE operation (fused only where
-// fma says so), their bits are the same on every CPU and for every vector width. The C library's are neither.
+// Elementary functions without branches, tables or calls, so that the compiler vectorises loops over them.
+// Every step is an IEEE operation, fused only by explicit fma, so the bits are the same on every CPU and for
+// every vector width. The C library guarantees neither.
 //
 // Errors, in units in the last place of the result, against values of higher precision (tests/math_test.cpp):
 //
@@ -20,7 +20,7 @@
 //
 // Infinities, NaN, signed zeros, denormal arguments and denormal results are handled like std:: does.
 //
-// Errors of pow above 2 are those of results that are nearly 0 or infinite.
+// Errors of pow above 2 occur for results that are nearly 0 or infinite.
 //
 // Each function folds its argument into a short interval and evaluates a polynomial there. The polynomials
 // are minimax fits (Remez exchange on the stated interval, weighted for relative error of the result), made
@@ -129,7 +129,7 @@ template <class A> struct Exponential {
   ATH_HD explicit Exponential(A x) {
     using F = Format<A>;
     using Bits = typename F::Bits;
-    // Adding 1.5 * 2^fraction rounds to an integer, which then sits in the low bits.
+    // Adding 1.5 * 2^fraction rounds to an integer in the low bits.
     constexpr A kRound = static_cast<A>(Bits{3} << (F::kFraction - 1));
     constexpr A kLog2E = static_cast<A>(1.44269504088896340736L);
     const A shifted = std::fma(x, kLog2E, kRound);
@@ -217,8 +217,8 @@ template <class A> ATH_HD inline A log1p(A x) {
 
 namespace detail {
 
-/// x^y for x >= 0, as e^(y log(x)), with the logarithm of log() in two numbers, since its error becomes y
-/// times as large: only the tail of its series is as exact as one.
+/// x^y for x >= 0, as e^(y log(x)). The logarithm is a pair of numbers, as in log(), since y amplifies its
+/// error; only the tail of its series has single accuracy.
 template <class A> ATH_HD inline A pow_of_magnitude(A x, A y) {
   using F = Format<A>;
   constexpr A kInfinity = std::numeric_limits<A>::infinity();
@@ -248,8 +248,8 @@ template <class A> ATH_HD inline A pow_of_magnitude(A x, A y) {
 
 }  // namespace detail
 
-/// x^y, with the special cases of IEEE 754: 1 for y = 0 and for x = 1 whatever the other, NaN for a negative
-/// x and a y that is no integer.
+/// x^y, with the special cases of IEEE 754: 1 if y = 0 or x = 1, whatever the other; NaN for a negative x and
+/// a non-integer y.
 template <class A> ATH_HD inline A pow(A x, A y) {
   constexpr A kNaN = std::numeric_limits<A>::quiet_NaN(), kInfinity = std::numeric_limits<A>::infinity();
   const A magnitude = detail::pow_of_magnitude(std::fabs(x), y);
@@ -265,7 +265,7 @@ template <class A> ATH_HD inline A tanh(A x) {
   const A a = std::fabs(x);
   const A z = a * a;
   const A near = std::fma(a * z, detail::tanh_tail(z), a);
-  // From 20 on, tanh is 1; so far e^2a is a normal number, which exp() cannot know.
+  // tanh is 1 from 20 on; below, e^2a is a normal number, so exp()'s handling of extremes is not needed.
   using F = detail::Format<A>;
   const detail::Exponential<A> e(a > A(20) ? A(40) : a + a);
   const A squared = e.power * std::bit_cast<A>((e.n + typename F::Bits{F::kBias}) << F::kFraction);

@@ -7,17 +7,17 @@
 
 namespace athanor::kernels {
 
-/// y (+)= activation(a b + bias), summed over the leading axes where y has size 1 and the product has not.
-/// a [..., M, K], b [..., K, N], y [..., M, N]: equal rank >= 2, leading axes broadcast; a and b any strides
+/// y (+)= activation(a b + bias), summed over leading axes that have size 1 in y but not in the product. a
+/// [..., M, K], b [..., K, N], y [..., M, N]: equal rank >= 2, leading axes broadcast; a and b any strides
 /// and one floating dtype, y dense, of that dtype or f32. bias [N] or undefined. Accumulates in f32 (f64 for
-/// f64); a half y is rounded once. With Write::accumulate or a summed axis there is no bias and no
-/// activation. 2 M N K FLOPs per product.
+/// f64); a half y is rounded once. Write::accumulate and summed axes allow neither bias nor activation. 2 M N
+/// K FLOPs per product.
 template <class Context>
 void matmul(Context& context, MatmulImpl impl, const Tensor& a, const Tensor& b, const Tensor& bias,
             Activation activation, const Tensor& y, Write write);
 
-/// y = activation(x w^T + bias) with the weights [N, K] and the bias of `w`. x [M, K], y [M, N] dense f32 on
-/// the CPU. Where oneDNN does it, a ReLU makes 0 of NaN.
+/// y = activation(x w^T + bias) with the weights [N, K] and bias of `w`. x [M, K], y [M, N] dense f32 on the
+/// CPU. With oneDNN, a ReLU turns NaN into 0.
 void linear_packed(CpuContext& context, const Tensor& x, const PackedWeights& w, Activation activation,
                    const Tensor& y);
 

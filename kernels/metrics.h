@@ -9,60 +9,58 @@
 
 namespace athanor {
 
-/// How the values that steps give one metric become one number.
+/// How the values of a metric from several steps are combined into one number.
 enum class MetricReduce : std::uint8_t {
   mean,  ///< of batches, each weighted by its samples
   sum,
   min,
   max,
-  exact,  ///< the mean of all elements; in any order, and however they are divided, the same bits
+  exact,  ///< the mean of all elements, with the same bits for any order and division
 };
 
 }  // namespace athanor
 
 namespace athanor::kernels {
 
-/// How a loss counts in a total: as the nearest multiple of 2^-24, about the error that an f32 log-sum-exp
-/// has anyway. Sums of such numbers are exact in f64 below 2^29, so that they are the same in any order.
+/// Rounds a loss for a total: to a multiple of 2^-24, about the error of an f32 log-sum-exp. Sums of such
+/// numbers are exact in f64 below 2^29, and so the same in any order.
 template <class A> ATH_HD double counted_loss(A loss) {
   return std::rint(static_cast<double>(loss) * 0x1p24) * 0x1p-24;
 }
 
-/// Adds a batch to running totals on the device, so that nobody waits for its loss:
+/// Adds a batch to running totals on the device, without a wait for its loss:
 /// totals [3] f64 += {sum of losses, samples whose largest logit is the target's, N}.
-/// losses [N] f32|f64, of each sample; logits [N, C] floating; target [N] i64; all dense. Of equal logits the
-/// first counts as the largest; a row with a NaN counts as wrong, and so does one whose target is no class.
-/// Losses count as counted_loss() says: totals below 2^29 have the same bits however samples are divided into
-/// batches, and batches among ranks.
+/// losses [N] f32|f64, one per sample; logits [N, C] floating; target [N] i64; all dense. The first of equal
+/// logits counts as the largest; a row with a NaN, or with a target that is no class, counts as wrong. Losses
+/// are rounded by counted_loss(): below 2^29, totals have the same bits for any division of samples into
+/// batches, and of batches among ranks.
 template <class Context>
 void add_metrics(Context& context, const Tensor& losses, const Tensor& logits, const Tensor& target,
                  const Tensor& totals);
 
-/// Adds values (floating, dense, at least one) to a running total [2] f64 on the device, which begins as
-/// zeros:
+/// Adds values (floating, dense, at least one) to a running total [2] f64 on the device, initially zeros:
 ///
 ///     mean:      total += {their mean * weight, weight}
 ///     sum:       total += {their sum, 1}
 ///     min, max:  total = {the smallest (largest) so far, NaN where one is NaN; calls so far}
-///     exact:     total += {the sum of their counted_loss(), how many they are}
+///     exact:     total += {the sum of their counted_loss(), their number}
 template <class Context>
 void add_metric(Context& context, const Tensor& values, double weight, MetricReduce reduce,
                 const Tensor& total);
 
 /// Adds a batch to a running total [2] f64 += {rows with fewer than k classes likelier than the target's, N}:
-/// logits [N, C] floating, target [N] i64, both dense. What is likelier, and which rows are wrong,
-/// add_metrics() says: with k = 1 it is its second sum.
+/// logits [N, C] floating, target [N] i64, both dense. Ties and wrong rows are as in add_metrics(): k = 1
+/// gives its second sum.
 template <class Context>
 void add_top_k(Context& context, const Tensor& logits, const Tensor& target, std::int64_t k,
                const Tensor& total);
 
 /// Adds pairs to a confusion matrix [C, C] f64: counts[target, predicted] += 1 for predicted and target [N]
-/// i64, dense. A pair of which one is not in [0, C) is left out.
+/// i64, dense. Pairs with a value outside [0, C) are ignored.
 template <class Context>
 void add_confusion(Context& context, const Tensor& predicted, const Tensor& target, const Tensor& counts);
 
-/// What add_metric() makes of a total, given what its values come to: their sum, or their smallest or
-/// largest.
+/// The update of a total in add_metric(), given the sum, minimum or maximum of its values.
 ATH_HD inline void update_metric(double* total, double value, std::int64_t count, double weight,
                                  MetricReduce reduce) {
   const bool averages = reduce == MetricReduce::mean;
@@ -77,10 +75,10 @@ ATH_HD inline void update_metric(double* total, double value, std::int64_t count
   total[1] += averages ? weight : reduce == MetricReduce::exact ? static_cast<double>(count) : 1;
 }
 
-/// Two values, or what earlier ones came to, as `reduce` joins them. A NaN stays.
+/// Joins two values, or two partial results, by `reduce`. NaN stays NaN.
 struct JoinMetric {
   MetricReduce reduce;
-  /// An element as it is joined.
+  /// An element in the form in which it is joined.
   ATH_HD double counted(double element) const {
     return reduce == MetricReduce::exact ? counted_loss(element) : element;
   }
@@ -89,7 +87,7 @@ struct JoinMetric {
     if (a != a || b != b) return a + b;
     return (reduce == MetricReduce::min) == (a < b) ? a : b;
   }
-  /// What leaves the other as it is.
+  /// The neutral element.
   ATH_HD double none() const {
     constexpr double kInfinity = std::numeric_limits<double>::infinity();
     return reduce == MetricReduce::min ? kInfinity : reduce == MetricReduce::max ? -kInfinity : 0;

@@ -2,19 +2,19 @@
 
 #include "kernels/update.h"
 
-// What Muon does to matrices, of which it works on all of one shape at a time.
+// Muon's operations on batches of matrices of one shape.
 
 namespace athanor::kernels {
 
-/// A table of matrices of one shape, and the running averages of their gradients moved on:
-/// b += (1 - mu)(g - b); x = b, or g + mu (b - g) by Nesterov. x [matrices, rows, columns], f32 or bf16,
-/// takes them in the order of the table. Moves g + 8 bytes per parameter and writes x.
+/// Updates the running averages of gradients for a table of matrices of one shape:
+/// b += (1 - mu)(g - b); x = b, or g + mu (b - g) by Nesterov. x [matrices, rows, columns], f32 or bf16, has
+/// the matrices in table order. Moves g + 8 bytes per parameter and writes x.
 template <class Context>
 void muon_momentum(Context& context, const UpdateTable& matrices, float mu, bool nesterov,
                    const Tensor& momentum, const Tensor& x);
 
-/// x *= 1 / max(|x|, eps) for every matrix of x [matrices, rows, columns], dense, f32 or bf16; the Frobenius
-/// norm is summed in f64. What becomes of a matrix does not depend on the others.
+/// x *= 1 / max(|x|, eps) for every matrix of x [matrices, rows, columns], dense, f32 or bf16. The Frobenius
+/// norm is summed in f64. Matrices do not affect each other.
 template <class Context> void normalize(Context& context, const Tensor& x, float eps);
 
 /// y = alpha x + beta I for every matrix of x and y [matrices, n, n], dense, f32 or bf16. y may be x.
@@ -23,12 +23,12 @@ void scale_add_identity(Context& context, const Tensor& x, float alpha, float be
 
 struct MuonStep {
   float weight_decay = 0;  ///< decoupled: w -= lr lambda w
-  float rate_scale = 1;    ///< times the learning rate, for x alone
-  float weight_norm = 0;   ///< where > 0, w is first scaled to this Frobenius norm
+  float rate_scale = 1;    ///< factor of the learning rate, for x alone
+  float weight_norm = 0;   ///< if > 0, w is first scaled to this Frobenius norm
 };
 
-/// w -= lr (rate_scale x + lambda w) for the matrices the table names, x [matrices, rows, columns]. Counts
-/// the update. Moves 8 bytes per parameter, reads x and writes the compute copy.
+/// w -= lr (rate_scale x + lambda w) for the matrices of the table, x [matrices, rows, columns]. Counts the
+/// update. Moves 8 bytes per parameter, reads x and writes the compute copy.
 template <class Context>
 void muon_apply(Context& context, const UpdateTable& matrices, const MuonStep& muon, const Tensor& x);
 

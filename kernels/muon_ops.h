@@ -6,11 +6,11 @@
 #include "kernels/muon.h"
 #include "kernels/update_ops.h"
 
-// Muon's maths beside the matrix products, written once.
+// Muon's maths besides the matrix products, written once.
 
 namespace athanor::kernels {
 
-/// The running average of a matrix' gradients, and what Muon orthogonalises: see muon_momentum().
+/// The running average of a matrix's gradients, and the matrix to orthogonalise: see muon_momentum().
 struct MuonMomentumOp {
   float keep, ahead;  ///< 1 - mu; mu by Nesterov, else 1
   ATH_HD MuonMomentumOp(float mu, bool nesterov)
@@ -31,19 +31,19 @@ struct MuonApplyOp {
     w = grown - std::fma(rate, x, decay * grown);
   }
 };
-/// What brings weights with that sum of squares to MuonStep::weight_norm.
+/// The factor that scales weights with that sum of squares to MuonStep::weight_norm.
 ATH_HD inline float muon_growth(const MuonStep& muon, double squares) {
   const double norm = std::sqrt(squares);
   return norm > 0 ? static_cast<float>(muon.weight_norm / norm) : 1.0f;
 }
 
-/// Calls f.operator()<T>() with the type of a matrix that Muon works on, f32 or bf16.
+/// Calls f.operator()<T>() with the type of Muon's matrices, f32 or bf16.
 template <class F> void dispatch_matrix(DType dtype, const F& f) {
   if (dtype == DType::bf16) return f.template operator()<BFloat16>();
   f.template operator()<float>();
 }
 
-/// What normalize() multiplies by.
+/// The factor in normalize().
 ATH_HD inline float normalizing_factor(double squares, float eps) {
   return static_cast<float>(1.0 / std::max(std::sqrt(squares), static_cast<double>(eps)));
 }

@@ -7,24 +7,22 @@ namespace athanor::kernels {
 
 // Batch normalisation. x, y, dy, dx, residual, dresidual [R, C] (any rank, channels last), dense, one
 // floating dtype; A is f32, or f64 for f64. gamma, beta [C] A, or undefined for 1 and 0. `stats` [2, C] A
-// holds what x is normalised with: mean and 1 / sqrt(var + eps). R and the channels alone decide the order of
-// every sum.
+// holds mean and 1 / sqrt(var + eps). The order of every sum depends only on R and C.
 
-/// Where the gradient of a parameter goes; an undefined tensor where nobody asks.
+/// Destination of a parameter's gradient; an undefined tensor if it is not needed.
 struct Sink {
   Tensor tensor;
   Write write = Write::overwrite;
 };
 
-/// Running statistics, moved towards the batch's by `momentum` (variance: unbiased). Undefined: none are
-/// kept.
+/// Running statistics, moved towards the batch's by `momentum` (variance: unbiased). Undefined: not tracked.
 struct RunningStats {
   Tensor mean, var;  // [C] A
   double momentum = 0;
 };
 
-/// stats of x itself (biased variance), R > 1. Reads x once; sums are shifted by a mean of sampled rows, so
-/// that they do not cancel, and combined in f64.
+/// stats of x itself (biased variance), R > 1. Reads x once; subtracts a mean of sampled rows against
+/// cancellation, and combines in f64.
 template <class Context>
 void batch_norm_statistics(Context& context, const Tensor& x, double eps, const Tensor& stats,
                            const RunningStats& running);
@@ -42,35 +40,34 @@ struct BatchNormBackward {
   Activation activation = Activation::none;
   bool training = true;  ///< stats are a function of x
   Tensor x, gamma, beta, stats, dy;
-  /// What the activation's derivative needs besides x where a residual was added: y where y is enough
-  /// (gradient_from_output()), else the residual. Undefined without a residual, or without an activation.
+  /// For a residual with an activation, what its derivative needs besides x: y if that suffices
+  /// (gradient_from_output()), else the residual. Otherwise undefined.
   Tensor extra;
-  /// dL/d(residual), shaped like x: defined exactly where `extra` is (it carries the gradient between
-  /// passes).
+  /// dL/d(residual), shaped like x: defined exactly if `extra` is (it carries the gradient between passes).
   Tensor dresidual;
-  Tensor dx;  ///< undefined where nobody asks
+  Tensor dx;  ///< undefined if not needed
   Sink dgamma, dbeta;
 };
 /// One pass sums, one writes dx. Moves 2 + 3 elements per element (4 + 3 with a residual and an activation).
 template <class Context> void batch_norm_backward(Context& context, const BatchNormBackward& args);
 
-// The same over several ranks, each with rows of its own, R >= 0. What they tell each other is a row of 1 + 2
-// C f64, which begins with R; `rows` [P, 1 + 2 C] are those of all ranks, combined in the order of ranks, so
-// that every rank gets the same bits. A rank without values has zeros, and counts for nothing.
+// The same over several ranks, each with its own rows, R >= 0. Ranks exchange a row of 1 + 2 C f64, which
+// begins with R. `rows` [P, 1 + 2 C] has those of all ranks, combined in rank order, so that every rank gets
+// the same bits. A rank without values sends zeros and does not count.
 
 /// row = R, the mean of every channel, and the sum of squared deviations from it.
 template <class Context> void batch_norm_moments(Context& context, const Tensor& x, const Tensor& row);
-/// stats of all ranks' values together, two at least. Source: Chan, Golub, LeVeque 1979, "Updating formulae
+/// stats of all ranks' values together, at least two. Source: Chan, Golub, LeVeque 1979, "Updating formulae
 /// and a pairwise algorithm for computing sample variances".
 template <class Context>
 void batch_norm_join(Context& context, const Tensor& rows, double eps, const Tensor& stats,
                      const RunningStats& running);
 
-/// The sums of batch_norm_backward(), for this rank's values: dgamma, dbeta and dresidual are written, dx is
-/// not. row = R, then of every channel sum(g) and sum(g (x - mean)), g = dL/d(pre).
+/// The sums of batch_norm_backward() over this rank's values: writes dgamma, dbeta and dresidual, not dx. row
+/// = R, then per channel sum(g) and sum(g (x - mean)), g = dL/d(pre).
 template <class Context>
 void batch_norm_backward_sums(Context& context, const BatchNormBackward& args, const Tensor& row);
-/// dx, once batch_norm_backward_sums() has been called with the same arguments.
+/// dx, after batch_norm_backward_sums() with the same arguments.
 template <class Context>
 void batch_norm_backward_join(Context& context, const BatchNormBackward& args, const Tensor& rows);
 
@@ -85,7 +82,7 @@ template <class Context>
 void layer_norm_backward(Context& context, const Tensor& x, const Tensor& gamma, const Tensor& stats,
                          const Tensor& dy, const Tensor& dx, const Sink& dgamma, const Sink& dbeta);
 
-// Group normalisation over the pixels of an image and C / G neighbouring channels. x, y, dy, dx [N, ..., C]
+// Group normalisation over the pixels of an image and C / G adjacent channels. x, y, dy, dx [N, ..., C]
 // dense; gamma, beta [C] A or undefined; stats [N, G, 2] A: mean and 1 / sqrt(var + eps). Reads x twice for
 // the statistics: deviations are from the mean itself.
 

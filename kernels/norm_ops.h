@@ -6,7 +6,7 @@
 
 #include "kernels/activate.h"
 
-// The maths of the normalisations, written once: every backend sums in an order of its own and meets here.
+// The maths of the normalisations, written once; every backend sums in its own order and then calls this.
 
 namespace athanor::kernels {
 
@@ -20,7 +20,7 @@ ATH_HD inline Moments moments(double shift, double sum, double square, double n)
   return {shift + deviation, std::max((square - sum * deviation) / n, 0.0)};
 }
 
-/// Mean and sum of squared deviations of the values of several ranks, one rank after the other.
+/// Mean and sum of squared deviations over several ranks, added rank by rank.
 struct JoinedMoments {
   double n = 0, mean = 0, squares = 0;
 
@@ -33,7 +33,7 @@ struct JoinedMoments {
   }
 };
 
-/// Those of one channel of rows [ranks, 1 + 2 channels]: see batch_norm_join().
+/// The same for one channel of rows [ranks, 1 + 2 channels]: see batch_norm_join().
 ATH_HD inline JoinedMoments joined_moments(const double* rows, std::int64_t ranks, std::int64_t channels,
                                            std::int64_t channel) {
   JoinedMoments joined;
@@ -65,15 +65,15 @@ template <class A> ATH_HD inline A inverse_deviation(A var, A eps) {
   return A(1) / std::sqrt(var + eps);
 }
 
-/// A running statistic, moved towards `value`.
+/// A running statistic after a step towards `value`.
 template <class A> ATH_HD inline A moved_towards(A at, double value, double momentum) {
   return A((1 - momentum) * static_cast<double>(at) + momentum * value);
 }
 
-// Batch norm: pre = (x - mean) scale + beta with scale = gamma / std, y = activation(pre + residual). How g =
-// dL/d(pre) is had from dy, d = x - mean, and the extra tensor:
+// Batch norm: pre = (x - mean) scale + beta with scale = gamma / std, y = activation(pre + residual). Three
+// ways to get g = dL/d(pre) from dy, d = x - mean, and the extra tensor:
 
-/// pre is computed again from x, exactly as in the forward pass.
+/// pre is recomputed from x, exactly as in the forward pass.
 template <class Operation> struct FromX {
   using Op = Operation;
   static constexpr bool kExtra = false;
@@ -96,13 +96,13 @@ template <class Operation> struct FromOutput {
   template <class A> ATH_HD static A gradient(A dy, A, A, A, A extra) { return Op::backward(extra, dy); }
 };
 
-/// dL/dx from the sums over a channel's n values: offset = sum(g) / n, slope = sum(g d) / (n var); both 0
-/// where the statistics are no function of x, whose infinities then stay out of it.
+/// dL/dx from the sums over a channel's n values: offset = sum(g) / n, slope = sum(g d) / (n var). Both are 0
+/// if the statistics do not depend on x, whose infinities then have no effect.
 template <class A> ATH_HD inline A batch_norm_dx(A g, A d, A scale, A slope, A offset) {
   const A through_variance = std::fma(-slope, d, g);
   return scale * ((slope == A(0) ? g : through_variance) - offset);
 }
-/// Such a mean; `share` is 1 / n, or 0 where the statistics are no function of x.
+/// One of these means; `share` is 1 / n, or 0 if the statistics do not depend on x.
 ATH_HD inline double batch_norm_mean(double sum, double share) {
   return share == 0 ? 0 : sum * share;
 }
@@ -118,11 +118,11 @@ struct ChannelGroups {
         groups(stats.dim(1)),
         width(channels / groups) {}
 
-  /// Values that are normalised together.
+  /// Number of values normalised together.
   ATH_HD double count() const { return static_cast<double>(pixels * width); }
 };
 
-/// Layer and group norm: dL/dx from the means, over what is normalised together, of g = dy gamma, and of g
+/// Layer and group norm: dL/dx from two means over the values normalised together: of g = dy gamma, and of g
 /// times the normalised value.
 template <class A> ATH_HD inline A layer_norm_dx(A g, A normalized, A inverse, A mean_g, A mean_product) {
   return inverse * (g - mean_g - normalized * mean_product);

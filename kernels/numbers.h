@@ -7,7 +7,7 @@
 
 namespace athanor::kernels {
 
-/// The type in which arithmetic on elements of T is done: double, float, or the integer itself.
+/// The type for arithmetic on elements of T: double, float, or the integer type itself.
 template <class T> using ComputeType = std::conditional_t<std::is_integral_v<T>, T, Accumulate<T>>;
 
 /// Calls f.operator()<T>() with the storage type of any dtype but bool.

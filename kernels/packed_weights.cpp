@@ -6,7 +6,7 @@
 namespace athanor::kernels {
 
 struct PackedWeights::Copy {
-  std::shared_ptr<const WeightLayout> layout;  // null: as the weights came
+  std::shared_ptr<const WeightLayout> layout;  // null: the original layout
   Tensor values;
   const Copy* next;
 };

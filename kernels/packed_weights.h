@@ -9,22 +9,22 @@
 
 namespace athanor::kernels {
 
-/// A layout that some kernel wants weights in.
+/// A kernel's own layout of weights.
 class WeightLayout {
  public:
   virtual ~WeightLayout() = default;
   virtual bool equals(const WeightLayout& other) const = 0;
   virtual std::size_t bytes() const = 0;
-  /// Writes weights, which are dense, in this layout.
+  /// Writes dense weights in this layout.
   virtual void fill(const CpuContext& context, const float* weights, void* to) const = 0;
 };
 
-/// Weights that stay as they are, for inference on the CPU: [K, ...] f32, row k times scale[k], and a bias.
-/// Each layout of them is made when the first kernel asks for it, and lies there for all threads.
+/// Constant weights for inference on the CPU: [K, ...] f32, row k times scale[k], and a bias. The first
+/// kernel that needs a layout creates it; all threads share it.
 class PackedWeights {
  public:
   /// weights [K, ...], bias, scale, shift [K], all dense f32 on the CPU; the last three may be undefined.
-  /// y = (w x + bias) scale + shift is what kernels are to compute.
+  /// Kernels compute y = (w x + bias) scale + shift.
   PackedWeights(const Tensor& weights, const Tensor& bias, const Tensor& scale = {},
                 const Tensor& shift = {});
   ~PackedWeights();
@@ -34,11 +34,11 @@ class PackedWeights {
   const Shape& shape() const { return weights_.shape(); }
   /// bias scale + shift, [K] f32; undefined where it is zero.
   const Tensor& bias() const { return bias_; }
-  /// In that layout, for as long as this lives.
+  /// The weights in that layout, valid as long as this object.
   const std::byte* in(const CpuContext& context, const std::shared_ptr<const WeightLayout>& layout) const;
-  /// As they came, times scale.
+  /// The original weights times scale.
   Tensor plain() const;
-  /// False where the weights were written to since.
+  /// False if the weights were written to since.
   bool are_current() const { return weights_.version() == version_; }
 
  private:
@@ -51,7 +51,7 @@ class PackedWeights {
   Tensor weights_, scale_, bias_;
   std::uint32_t version_;
   mutable std::mutex making_;
-  mutable std::atomic<const Copy*> copies_{nullptr};  // a list, to which whoever holds making_ adds in front
+  mutable std::atomic<const Copy*> copies_{nullptr};  // a list; the owner of making_ prepends to it
 };
 
 }  // namespace athanor::kernels

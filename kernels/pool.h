@@ -19,14 +19,14 @@ struct Pool2dParams {
 namespace kernels {
 
 /// The windows along one axis: `outputs` of them over `inputs` positions. Their starts and ends never
-/// decrease, so those that cover one input are neighbours.
+/// decrease, so the windows that cover an input are contiguous.
 struct PoolAxis {
   std::int64_t inputs = 0, outputs = 0;
   std::int64_t window = 1, stride = 1, padding = 0;
   bool adaptive = false;      ///< window i is [floor(i inputs / outputs), ceil((i + 1) inputs / outputs))
   std::int64_t dilation = 1;  ///< steps from one element of a window to the next
 
-  /// From the first element of a window to behind its last.
+  /// Distance from the first element of a window to the end of its last.
   ATH_HD std::int64_t extent() const { return dilation * (window - 1) + 1; }
 
   ATH_HD std::int64_t start(std::int64_t i) const {
@@ -43,27 +43,27 @@ struct PoolWindows {
   bool count_padding = true;
 };
 
-// x [N, H, W, C] and y [N, P, Q, C], dense, one floating dtype; `index` [N, P, Q, C] is u8 where a window has
-// at most 256 elements, else i32. C is innermost everywhere; every element of the result is written, once.
-// Only windows of a maximum have a dilation.
+// x [N, H, W, C] and y [N, P, Q, C], dense, one floating dtype; `index` [N, P, Q, C] is u8 for windows of at
+// most 256 elements, else i32. C is innermost everywhere; every element of the result is written once. Only
+// max pooling has a dilation.
 
-/// y = the largest of each window, the first NaN where there is one; index = its place in the window,
-/// r * window_w + s. Undefined, index is not written. Every window holds an element of x.
+/// y = the largest element of each window, or the first NaN; index = its position in the window, r * window_w
+/// + s. An undefined index is not written. Every window contains an element of x.
 template <class Context>
 void max_pool_forward(Context& context, const PoolWindows& windows, const Tensor& x, const Tensor& y,
                       const Tensor& index);
-/// dx = sum of dy over the windows that x won. Gathers: no atomics, one rounding.
+/// dx = sum of dy over the windows whose maximum is x. Gathers: no atomics, one rounding.
 template <class Context>
 void max_pool_backward(Context& context, const PoolWindows& windows, const Tensor& dy, const Tensor& index,
                        const Tensor& dx);
 
-/// positions = where in its image H W the maxima of max_pool_forward() are: h W + w for the place in `index`.
-/// i64, shaped like index.
+/// positions = h W + w of the maxima of max_pool_forward() in their image, from `index`. i64, shaped like
+/// index.
 template <class Context>
 void max_pool_positions(Context& context, const PoolWindows& windows, const Tensor& index,
                         const Tensor& positions);
 
-/// y = mean of each window, divided by its elements: with those in the padding where count_padding says so.
+/// y = mean of each window, divided by its number of elements, with padding if count_padding.
 template <class Context>
 void avg_pool_forward(Context& context, const PoolWindows& windows, const Tensor& x, const Tensor& y);
 template <class Context>

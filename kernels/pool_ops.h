@@ -6,7 +6,7 @@
 
 namespace athanor::kernels {
 
-/// The running maximum of a window: the first of equals stays, and so does the first NaN.
+/// The running maximum of a window: keeps the first of equals and the first NaN.
 template <class A> struct Best {
   A value;
   std::int32_t at;
@@ -27,18 +27,18 @@ ATH_HD inline std::int64_t position_of(const PoolWindows& windows, std::int64_t 
   return h * windows.w.inputs + w;
 }
 
-/// Which element of a window that starts at `start` is its first behind the padding before x.
+/// Index of the first element of a window from `start` that is not in the padding before x.
 ATH_HD inline std::int64_t first_tap(std::int64_t start, std::int64_t dilation) {
   return start < 0 ? (dilation - 1 - start) / dilation : 0;
 }
 
-/// Which element of a window lies `offset` from its first; -1 where none does.
+/// Index of the window's element `offset` steps from its first; -1 if there is none.
 ATH_HD inline std::int64_t tap_at(std::int64_t offset, std::int64_t dilation) {
   if (dilation == 1) return offset;
   return offset % dilation == 0 ? offset / dilation : -1;
 }
 
-/// Calls f<I>() with the type of the places within a window.
+/// Calls f<I>() with the type of positions in a window.
 template <class F> void dispatch_index(const Tensor& index, const F& f) {
   if (index.dtype() == DType::u8) return f.template operator()<std::uint8_t>();
   f.template operator()<std::int32_t>();

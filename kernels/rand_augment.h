@@ -2,10 +2,10 @@
 
 #include "kernels/augment.h"
 
-// RandAugment on bytes: torchvision's fourteen operations, with Pillow's arithmetic, so that results are its
-// bytes. Pixels that move are taken from the nearest one, and what comes in from outside is 0. One maths for
-// every device; a histogram counts integers, so that their order does not matter.
-// Source: Cubuk et al. 2020, arXiv:1909.13719; torchvision's RandAugment, of which the names are.
+// RandAugment on bytes: torchvision's fourteen operations with Pillow's arithmetic, so results match byte for
+// byte. Geometric operations take the nearest pixel, and 0 outside the image. All devices share this code;
+// histograms count integers, so their order does not matter.
+// Source: Cubuk et al. 2020, arXiv:1909.13719; torchvision's RandAugment, which gave the names.
 
 namespace athanor::kernels {
 
@@ -30,15 +30,15 @@ constexpr int kRandOps = 14, kMostMagnitude = 30;
 /// An operation on images of one size, at one strength. Trivial, for shared memory.
 struct RandChange {
   RandOp op;
-  float factor;                           ///< of what is blended: 1 leaves an image as it is
-  std::int32_t kept_bits, inverted_from;  ///< of posterize, a mask; of solarize
-  std::int64_t row[3], column[3];         ///< of what moves: times (x, y, 1), in steps of 2^-16 pixels
+  float factor;                           ///< blend factor: 1 leaves an image unchanged
+  std::int32_t kept_bits, inverted_from;  ///< for posterize, a mask; for solarize
+  std::int64_t row[3], column[3];         ///< for geometric ones: times (x, y, 1), in steps of 2^-16 pixels
 
   ATH_HD bool moves() const { return op >= RandOp::shear_x && op <= RandOp::rotate; }
   ATH_HD bool counts() const { return op == RandOp::contrast || op >= RandOp::auto_contrast; }
 };
 
-/// A row of a matrix that gives the place a pixel comes from, for the middle of pixels.
+/// Sets a row of the matrix that maps a pixel to its source, relative to pixel centres.
 ATH_HD inline void set_place(std::int64_t* to, double of_x, double of_y, double offset) {
   const auto fixed = [](double value) { return static_cast<std::int64_t>(std::floor(value * 65536 + 0.5)); };
   to[0] = fixed(of_x);
@@ -46,7 +46,7 @@ ATH_HD inline void set_place(std::int64_t* to, double of_x, double of_y, double 
   to[2] = fixed(offset + of_x * 0.5 + of_y * 0.5);
 }
 
-/// `op` at a magnitude in [0, 30], one way or (`negative`) the other, where there are two.
+/// `op` at a magnitude in [0, 30]; `negative` reverses its direction, if it has one.
 ATH_HD inline RandChange rand_change(RandOp op, bool negative, int magnitude, std::int64_t height,
                                      std::int64_t width) {
   const double share = magnitude / double{kMostMagnitude}, way = negative ? -1 : 1;
@@ -82,7 +82,7 @@ ATH_HD inline RandChange rand_change(RandOp op, bool negative, int magnitude, st
   return change;
 }
 
-/// Draws operation `number` of a sample's.
+/// Draws operation `number` of a sample.
 ATH_HD inline RandChange draw_rand_change(const RandAugment& how, int number, std::int64_t height,
                                           std::int64_t width, const AugmentKey& key, std::int64_t sample) {
   const PhiloxBlock random = draw_augment(key, static_cast<int>(AugmentOp::rand_augment) + number, sample);
@@ -90,20 +90,20 @@ ATH_HD inline RandChange draw_rand_change(const RandAugment& how, int number, st
   return rand_change(op, (random.word[1] & 1) != 0, how.magnitude, height, width);
 }
 
-/// ITU-R 601 luma of a pixel of 3 bytes; a pixel of one is its own.
+/// ITU-R 601 luma of a pixel of 3 bytes, or the byte of a one-channel pixel.
 ATH_HD inline int luma(const std::uint8_t* pixel, std::int64_t channels) {
   if (channels == 1) return pixel[0];
   return (pixel[0] * 19595 + pixel[1] * 38470 + pixel[2] * 7471 + 0x8000) >> 16;
 }
 
-/// `from` + factor (value - from), clipped and cut.
+/// `from` + factor (value - from), clamped and truncated.
 ATH_HD inline std::uint8_t blended(int from, int value, float factor) {
   const float mixed = static_cast<float>(from) + factor * static_cast<float>(value - from);
   return static_cast<std::uint8_t>(mixed <= 0 ? 0.0f : mixed >= 255 ? 255.0f : mixed);
 }
 
-/// What bytes become by an operation that looks at nothing else, [256]. `histogram` [256], where it counts:
-/// of the channel; of contrast, of luma.
+/// The byte table [256] of a pointwise operation. `histogram` [256], if needed: of the channel or, for
+/// contrast, of luma.
 ATH_HD inline void fill_table(const RandChange& change, const std::int32_t* histogram, std::uint8_t* table) {
   int low = 256, high = -1;
   std::int64_t sum = 0, moment = 0;
@@ -144,8 +144,8 @@ struct RandImage {
   }
 };
 
-/// A byte of the result. table [C, 256] is of operations that have one: all that neither move pixels nor look
-/// at several bytes.
+/// A byte of the result. table [C, 256] is for operations that have one: all that neither move pixels nor
+/// read several bytes.
 struct RandPixels {
   const RandChange& change;
   const std::uint8_t* table;
@@ -166,7 +166,7 @@ struct RandPixels {
     const bool inside = from_x >= 0 && from_x < image.width && from_y >= 0 && from_y < image.height;
     return inside ? image.pixel(from_y, from_x)[c] : std::uint8_t{0};
   }
-  /// The mean over a pixel and its neighbours, of which it weighs as much as five; at the edge, the pixel.
+  /// The mean over a pixel, with weight 5, and its neighbours; at the edge, the pixel.
   ATH_HD int smoothed(const std::uint8_t* at, std::int64_t y, std::int64_t x, std::int64_t c) const {
     if (y == 0 || x == 0 || y + 1 == image.height || x + 1 == image.width) return at[c];
     int sum = 4 * at[c];
@@ -179,7 +179,7 @@ struct RandPixels {
 
 /// y[n] = operation `number` of RandAugment, drawn for samples[n], on images[rows[n]].
 /// images [M, H, W, C] u8, dense, C 1 or 3. rows [N] i64 in [0, M) gathers; undefined: row n. samples [N]
-/// i64. y [N, H, W, C] u8, dense, not `images`. Moves two bytes per byte, three where a histogram is counted.
+/// i64. y [N, H, W, C] u8, dense, not `images`. Moves two bytes per byte, three with a histogram.
 template <class Context>
 void rand_augment(Context& context, const RandAugment& how, int number, const AugmentKey& key,
                   const Tensor& images, const Tensor& rows, const Tensor& samples, const Tensor& y);

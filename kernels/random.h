@@ -5,12 +5,12 @@
 
 namespace athanor::kernels {
 
-/// y[i] = low + (high - low) u, with u of 24 bits from word i of the stream; below `high` after rounding,
-/// too. y dense, floating.
+/// y[i] = low + (high - low) u, with u of 24 bits from word i of the stream; stays below `high` after
+/// rounding. y dense, floating.
 template <class Context>
 void random_uniform(Context& context, RandomKey key, double low, double high, const Tensor& y);
 
-/// y[i] = mean + stddev n; block b of the stream makes elements 4 b .. 4 b + 3. y dense, floating.
+/// y[i] = mean + stddev n; block b of the stream gives elements 4 b .. 4 b + 3. y dense, floating.
 template <class Context>
 void random_normal(Context& context, RandomKey key, double mean, double stddev, const Tensor& y);
 

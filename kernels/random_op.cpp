@@ -25,7 +25,7 @@ RandomOp next_random_op(ContextBase& context, const Shape& shape) {
   if (count > 0 && rows % count == 0) {
     op.first = first * (shape.numel() / count);
   } else {
-    op.first = first << 40;  // beyond any tensor of the ranks before
+    op.first = first << 40;  // beyond any tensor of lower ranks
   }
   return op;
 }

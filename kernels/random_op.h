@@ -4,19 +4,19 @@
 
 namespace athanor {
 
-/// Where a random op's numbers come from.
+/// The source of a random op's numbers.
 struct RandomOp {
-  std::int64_t number = 0;  ///< of the step: names its stream
-  std::int64_t first = 0;   ///< word of the stream for the tensor's first element; element i takes first + i
+  std::int64_t number = 0;  ///< within the step: selects its stream
+  std::int64_t first = 0;   ///< stream word of the tensor's first element; element i uses first + i
 };
 
-/// Samples of one rank, among those that all ranks have in a pass.
+/// This rank's samples, among those of all ranks in a pass.
 struct SampleRange {
   std::int64_t first = 0, count = 0;
 };
 
-/// While alive, what this thread draws at random is for these samples: on several ranks, around the forward
-/// and backward pass of each. Without, it is for all there are.
+/// While alive, random draws of this thread are for these samples. With several ranks, use it around each
+/// forward and backward pass. Without it, they are for all samples.
 class SampleScope {
  public:
   explicit SampleScope(SampleRange samples);
@@ -30,9 +30,9 @@ class SampleScope {
   SampleRange before_;
 };
 
-/// The place of the context's next random op, for a tensor of this shape whose first axis is that of samples,
-/// a row for each or several: a sample's numbers depend on its place among those of all ranks, not on how
-/// many ranks there are. Where rows do not divide so, a rank draws numbers that no other one does.
+/// The key of the context's next random op, for a tensor of this shape whose first axis holds one or several
+/// rows per sample. A sample's numbers depend on its position in the global batch, not on the number of
+/// ranks. If rows do not divide by samples, each rank draws different numbers.
 RandomOp next_random_op(ContextBase& context, const Shape& shape);
 
 }  // namespace athanor

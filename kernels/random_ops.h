@@ -8,12 +8,12 @@
 
 namespace athanor::kernels {
 
-/// The largest T below `high`: where rounding up must not lead to.
+/// The largest T below `high`, so that rounding up never reaches it.
 template <class T> inline T largest_below(double high) {
   T value = convert<T>(high);
   if (static_cast<double>(convert<double>(value)) < high) return value;
   if constexpr (sizeof(T) == 2) {
-    // Neighbours in value are neighbours in bits; below zero they run the other way.
+    // Adjacent values have adjacent bits; below zero the order is reversed.
     const auto bits = value.bits;
     if ((bits & 0x7fff) == 0) {
       value.bits = 0x8001;

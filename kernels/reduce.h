@@ -9,12 +9,12 @@ namespace athanor::kernels {
 // in lanes; blocks are joined in f64. The order depends on shape and strides alone, not on threads or ISA.
 // Reads every element of x once.
 
-/// y (+)= scale * sum(x). The sum of nothing is 0.
+/// y (+)= scale * sum(x). The sum over no elements is 0.
 template <class Context>
 void sum(Context& context, const Tensor& x, const Tensor& y, double scale = 1,
          Write write = Write::overwrite);
 
-/// y = scale * sum((x - mean)^2); mean like y, but of the accumulation dtype (f32, or f64 for f64 x).
+/// y = scale * sum((x - mean)^2); mean has y's shape and the accumulation dtype (f32, or f64 for f64 x).
 template <class Context>
 void squared_deviation(Context& context, const Tensor& x, const Tensor& mean, const Tensor& y, double scale);
 
@@ -24,7 +24,7 @@ template <class Context>
 void squared_deviation_backward(Context& context, const Tensor& x, const Tensor& mean, const Tensor& dy,
                                 const Tensor& dx, double scale);
 
-/// How many elements of x (dense, floating) are NaN or infinite. Waits for the device: for diagnosis only.
+/// Counts NaN and infinite elements of x (dense, floating). Waits for the device: for diagnosis only.
 template <class Context> std::int64_t count_nonfinite(Context& context, const Tensor& x);
 
 }  // namespace athanor::kernels

@@ -8,7 +8,7 @@
 
 namespace athanor::kernels {
 
-/// Axes of a reduction that are walked together: an index into them becomes offsets in x and y.
+/// Axes of a reduction that are walked together: maps an index to offsets in x and y.
 struct ReduceAxes {
   struct Axis {
     std::int64_t size, x, y;  // size, element strides
@@ -38,9 +38,9 @@ struct ReduceAxes {
   }
 };
 
-/// How to walk x while reducing it to y: axes ordered by their stride in x, so that memory is read forwards
-/// whatever the view, and merged where they can be. The innermost is either summed itself (row sums) or
-/// carries a vector of sums (column sums); the others are kept or reduced around it.
+/// The order in which x is reduced to y. Axes are sorted by their stride in x, so memory is read forwards for
+/// any view, and merged if possible. The innermost is either summed itself (row sums) or carries a vector of
+/// sums (column sums); the others are kept or reduced around it.
 struct ReducePlan {
   ReduceAxes kept, reduced;
   ReduceAxes::Axis inner{1, 1, 0};
@@ -56,7 +56,7 @@ struct ReducePlan {
       if (x.shape()[i] == 1) continue;
       const bool reduces = y.shape()[i] == 1;
       const Step step{{x.shape()[i], x.strides()[i], reduces ? 0 : y.strides()[i]}, reduces};
-      // A stride of 0 repeats what lies inside it, so it goes outside.
+      // A stride of 0 repeats the inner axes, so it goes outside.
       const auto outside = [](const Step& a, const Step& b) {
         return b.x != 0 && (a.x == 0 || std::abs(a.x) > std::abs(b.x));
       };

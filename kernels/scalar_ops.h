@@ -3,14 +3,13 @@
 #include "kernels/context.h"
 #include "kernels/math.h"
 
-// Elementwise ops of one tensor and some numbers, which the functor holds. As in elementwise_ops.h,
-// forward(x) is the op and backward(x, dy) is dL/dx, in the accumulation type. Both sides of a choice are
-// computed, then one is taken: arithmetic that is done for some elements alone keeps a loop from being vector
-// code.
+// Elementwise ops of a tensor with scalars, which the functor holds. As in elementwise_ops.h, forward(x) is
+// the op and backward(x, dy) is dL/dx, in the accumulation type. Both sides of a choice are computed and one
+// is selected: conditional arithmetic would prevent vectorisation.
 
 namespace athanor::kernels {
 
-/// x above 0, slope x elsewhere.
+/// x if x > 0, else slope x.
 struct LeakyRelu {
   double slope;
 
@@ -24,7 +23,7 @@ struct LeakyRelu {
   }
 };
 
-/// x from 0 up, alpha (e^x - 1) below. The derivative at 0 is alpha.
+/// x if x >= 0, else alpha (e^x - 1). The derivative at 0 is alpha.
 struct Elu {
   double alpha;
 
@@ -38,7 +37,7 @@ struct Elu {
   }
 };
 
-/// log(1 + e^(beta x)) / beta, shifted so that nothing overflows; x itself where beta x > threshold.
+/// log(1 + e^(beta x)) / beta without overflow; x itself if beta x > threshold.
 struct Softplus {
   double beta, threshold;
 
@@ -54,8 +53,8 @@ struct Softplus {
   }
 };
 
-/// min(max(x, low), high), a bound of NaN being none; NaN stays NaN. The derivative at a bound and at NaN is
-/// 0, as in PyTorch.
+/// min(max(x, low), high), where a NaN bound is ignored; NaN stays NaN. The derivative at a bound and at NaN
+/// is 0, as in PyTorch.
 struct Clamp {
   double low, high;
 
@@ -68,7 +67,7 @@ struct Clamp {
   }
 };
 
-/// x^exponent. d/dx = exponent x^(exponent - 1), 0 where exponent is 0.
+/// x^exponent. d/dx = exponent x^(exponent - 1), 0 for exponent 0.
 struct Power {
   double exponent;
 
@@ -79,8 +78,8 @@ struct Power {
   }
 
  private:
-  /// `constant`, as a compiler cannot tell: what it knows to be equal for all elements it makes branches of,
-  /// and then no vector code.
+  /// Hides from the compiler that `constant` is the same for all elements: it would emit branches on it, and
+  /// then not vectorise.
   template <class A> ATH_HD static A varying(A constant, A x) {
     const A bounded = std::fabs(x) < A(1) ? x : A(1);
     return std::fma(A(0), bounded, constant);
@@ -98,7 +97,7 @@ void scalar_backward(Context& context, const Op& op, const Tensor& x, const Tens
 
 }  // namespace athanor::kernels
 
-/// Every such op, as functor and the name of its kernels: drives the instantiations of each backend.
+/// Every such op, as functor and kernel name: drives the instantiations of each backend.
 #define ATH_SCALAR_OPS(X)  \
   X(LeakyRelu, leaky_relu) \
   X(Elu, elu)              \

@@ -3,13 +3,13 @@
 #include <cstdint>
 #include <limits>
 
-// What a step does about gradients that are too small, too large, or not finite. Kernels decide it on the
-// device, from the StepState and these settings: kernels/update_ops.h.
+// How a step handles gradients that are too small, too large, or not finite. Kernels decide it on the device,
+// from the StepState and these settings: kernels/update_ops.h.
 
 namespace athanor {
 
-/// How the loss scale follows the gradients. Half-precision gradients below 6e-8 are lost, those above 65504
-/// overflow; multiplying the loss by a scale, and dividing it out in f32, moves them into range.
+/// How the loss scale adapts to the gradients. Half-precision gradients below 6e-8 are lost, those above
+/// 65504 overflow; multiplying the loss by a scale, and dividing it out in f32, moves them into range.
 ///
 ///     a gradient is not finite:   the step is skipped;  scale = max(floor, scale * backoff);  counter = 0
 ///     growth_interval applied:    scale = min(ceiling, scale * growth);                       counter = 0
@@ -23,31 +23,31 @@ struct LossScaling {
   float floor = 1;
   float ceiling = 16777216;
 
-  /// The same scale for ever.
+  /// A constant scale.
   static constexpr LossScaling fixed(float scale) {
     return {.initial = scale, .growth = 1, .backoff = 1, .floor = scale, .ceiling = scale};
   }
   bool is_fixed() const { return growth == 1 && backoff == 1; }
 };
 
-/// Skips a step whose gradient norm is more than `z` standard deviations above the mean of the norms of
-/// applied steps, both exponential averages. A deviation below 5 % of the mean counts as that much. Infinity:
-/// no guard.
+/// Skips a step whose gradient norm exceeds the mean norm of applied steps by more than `z` standard
+/// deviations; both are exponential averages. The deviation counts as at least 5 % of the mean. Infinity: no
+/// guard.
 struct OutlierGuard {
   float z = std::numeric_limits<float>::infinity();
   float decay = 0.99f;        ///< of the averages
-  std::int32_t warm_up = 50;  ///< norms to know before any is called an outlier
-  /// After so many outliers in a row the averages begin anew: the norms have moved for good.
+  std::int32_t warm_up = 50;  ///< norms to see before any can be an outlier
+  /// After this many outliers in a row the averages restart: the norms have shifted permanently.
   std::int32_t patience = 10;
 };
 
-/// How far gradients may go. Infinity: no limit.
+/// Limits on gradients. Infinity: no limit.
 struct GradientLimits {
-  float max_norm = std::numeric_limits<float>::infinity();   ///< of all gradients together, L2
-  float max_value = std::numeric_limits<float>::infinity();  ///< of each, after clipping by norm
+  float max_norm = std::numeric_limits<float>::infinity();   ///< L2 norm of all gradients together
+  float max_value = std::numeric_limits<float>::infinity();  ///< of each value, after clipping by norm
   OutlierGuard outliers{};
-  /// Of the second update of a step, and of those behind it: where one before had a gradient that was not
-  /// finite, it is skipped, too, and the step counts as such.
+  /// Set for the second and later updates of a step: if an earlier one had a gradient that was not finite,
+  /// this one is skipped too, and the step counts as skipped.
   bool later_update = false;
 };
 

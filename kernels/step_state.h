@@ -9,34 +9,34 @@ namespace athanor {
 
 inline constexpr int kMaxParamGroups = 16;
 
-/// The scalars of a training step, on the device the step runs on: kernels read them, the host does not wait
-/// for them. Counts *applied* steps: a skipped step changes none of this but the counts of skipped steps and,
-/// where gradients overflowed, the loss scale.
+/// The scalars of a training step, on the step's device: kernels read them, and the host does not wait for
+/// them. Counts *applied* steps: a skipped step changes only the counts of skipped steps and, after an
+/// overflow, the loss scale.
 struct StepState {
   std::uint64_t seed = 0;
   std::int64_t applied_steps = 0;
   std::int64_t overflow_steps = 0;  ///< skipped because a gradient was not finite
-  std::int64_t outlier_steps = 0;   ///< skipped because the gradient norm was far off
+  std::int64_t outlier_steps = 0;   ///< skipped because the gradient norm was an outlier
   float learning_rate[kMaxParamGroups] = {};
 
-  // Of the step under way.
-  std::int32_t found_inf = 0;      ///< its gradients hold a NaN or an infinity
-  std::int32_t found_outlier = 0;  ///< its gradient norm is an outlier
-  float grad_norm = 0.0f;          ///< global norm of its unscaled gradients
-  float clip_coefficient = 1.0f;   ///< what the unscaled gradients are multiplied by
-  float clip_value = std::numeric_limits<float>::infinity();  ///< then each is brought into [-value, value]
+  // Of the current step.
+  std::int32_t found_inf = 0;                                 ///< a gradient is NaN or infinite
+  std::int32_t found_outlier = 0;                             ///< its gradient norm is an outlier
+  float grad_norm = 0.0f;                                     ///< global norm of its unscaled gradients
+  float clip_coefficient = 1.0f;                              ///< factor of the unscaled gradients
+  float clip_value = std::numeric_limits<float>::infinity();  ///< then each is clamped to [-value, value]
 
-  // Of the loss scale: see LossScaling.
-  float loss_scale = 1.0f;          ///< gradients hold this many times their value
+  // Loss scaling: see LossScaling.
+  float loss_scale = 1.0f;          ///< factor by which gradients are scaled
   std::int32_t growth_counter = 0;  ///< applied steps since the scale last changed
-  std::int32_t stuck_steps = 0;     ///< overflows in a row that found the scale as low as it may go
+  std::int32_t stuck_steps = 0;     ///< consecutive overflows at the minimum scale
 
-  // Of the gradient norms so far: see OutlierGuard.
+  // Gradient norms so far: see OutlierGuard.
   float norm_mean = 0.0f, norm_variance = 0.0f;
-  std::int32_t norm_count = 0;         ///< norms behind them; no more than matter
+  std::int32_t norm_count = 0;         ///< norms in the averages, capped at kManyNorms
   std::int32_t outliers_in_a_row = 0;  ///< skipped since the last applied step
 
-  /// Whether this step changes nothing.
+  /// Whether this step is skipped.
   ATH_HD bool skips() const { return found_inf != 0 || found_outlier != 0; }
   ATH_HD std::int64_t attempted_steps() const { return applied_steps + overflow_steps + outlier_steps; }
 };

@@ -6,14 +6,14 @@
 
 namespace athanor::kernels {
 
-/// An element and where it lies along the axis.
+/// An element and its position along the axis.
 template <class A> struct Ranked {
   A value;
   std::int64_t index;
 };
 
-/// Whether a comes before b among the largest (or smallest) elements: NaN is the largest of all, and of equal
-/// elements the one with the smaller index comes first. No two elements are equal in this order.
+/// Whether a precedes b among the largest (or smallest) elements: NaN is the largest, and of equal elements
+/// the one with the smaller index comes first. This is a strict total order.
 template <class A> ATH_HD bool comes_before(const Ranked<A>& a, const Ranked<A>& b, bool largest) {
   const bool nan = a.value != a.value, other_nan = b.value != b.value;
   if (nan != other_nan) return nan == largest;
@@ -22,7 +22,7 @@ template <class A> ATH_HD bool comes_before(const Ranked<A>& a, const Ranked<A>&
 }
 
 /// The k largest (or smallest) elements along an axis, 0 < k <= its size, in the order of comes_before(), and
-/// their indices (i64). x of any number, dense; values and index dense, of x's shape but for k along the
+/// their indices (i64). x of any number type, dense; values and index dense, of x's shape with k along the
 /// axis.
 template <class Context>
 void topk(Context& context, const Tensor& x, int axis, bool largest, const Tensor& values,

@@ -10,13 +10,13 @@
 #include "kernels/update.h"
 
 // The maths of the parameter updates, written once: every backend instantiates these functors on float. Each
-// takes the gradient of one element, unscaled and clipped, and changes the master weight and the state.
-// Products that are added use std::fma: one rounding where the textbook has two. Below each, how it is made
-// for one parameter from its group's options, the step's learning rate and the updates it has received.
+// takes the unscaled, clipped gradient of one element and changes the master weight and the state. Sums of
+// products use std::fma: one rounding where the textbook has two. Each is followed by its constructor from a
+// parameter's group options, the learning rate and the number of updates.
 
 namespace athanor::kernels {
 
-inline constexpr std::int32_t kManyNorms = 1 << 20;  ///< StepState::norm_count counts no further
+inline constexpr std::int32_t kManyNorms = 1 << 20;  ///< cap of StepState::norm_count
 
 /// Undoes the loss scale and clips: first by norm, then by value. NaN stays NaN.
 struct GradientScale {
@@ -62,10 +62,10 @@ ATH_HD inline MomentumOp<Nesterov> momentum_op(const SgdGroup& group, float lr, 
           first ? 1.0f : static_cast<float>(1.0 - group.dampening), group.momentum};
 }
 
-/// m += (1 - beta1)(g - m);  v += (1 - beta2)(g^2 - v);  w -= step m / (sqrt(v) scale + eps), where
-/// step = lr / (1 - beta1^t) and scale = 1 / sqrt(1 - beta2^t). Decay is added to g (Adam) or taken from w
-/// (AdamW: w -= lr lambda w, in the same rounding). The moments move towards g rather than being shrunk and
-/// added to: a beta rounded to f32 would be off by 3e-8 at every step, in the same direction.
+/// m += (1 - beta1)(g - m);  v += (1 - beta2)(g^2 - v);  w -= step m / (sqrt(v) scale + eps), where step = lr
+/// / (1 - beta1^t) and scale = 1 / sqrt(1 - beta2^t). Decay is added to g (Adam) or subtracted from w (AdamW:
+/// w -= lr lambda w, in the same rounding). Moments move towards g instead of being multiplied by beta: a
+/// beta rounded to f32 would add an error of 3e-8 at every step, always in one direction.
 /// Source: Kingma and Ba 2015, arXiv:1412.6980; Loshchilov and Hutter 2019, arXiv:1711.05101.
 template <bool Decoupled> struct AdamOp {
   float step, scale, eps, one_minus_beta1, one_minus_beta2;
@@ -94,7 +94,7 @@ ATH_HD inline AdamOp<Decoupled> adam_op(const AdamGroup& group, float rate, bool
           static_cast<float>(Decoupled ? lr * lambda : lambda)};
 }
 
-/// Moves an average a fraction `rate` of the way to x.
+/// Moves an average towards x by a fraction `rate` of the distance.
 struct AverageOp {
   float rate;
   ATH_HD void operator()(float x, float& average) const { average = std::fma(rate, x - average, average); }
@@ -105,7 +105,7 @@ ATH_HD inline AverageOp average_op(const StepState& step, const AverageRule& rul
   return {static_cast<float>(1.0 - (rule.warm_up ? std::min(rule.decay, (1 + t) / (10 + t)) : rule.decay))};
 }
 
-/// What measure_gradients() finds from the sum of the squares of all (scaled) gradients.
+/// Updates the state in measure_gradients(), from the sum of squares of all (scaled) gradients.
 ATH_HD inline void measure(StepState& step, double squares, const GradientLimits& limits) {
   const double norm = std::sqrt(squares) / step.loss_scale;
   const bool finite = squares <= std::numeric_limits<double>::max();
@@ -120,25 +120,25 @@ ATH_HD inline void measure(StepState& step, double squares, const GradientLimits
       finite && step.norm_count >= guard.warm_up && step.grad_norm - step.norm_mean > guard.z * deviation;
 }
 
-/// Loss scale after a step that overflowed.
+/// Reduces the loss scale after an overflow.
 ATH_HD inline void back_off(StepState& step, const LossScaling& scaling) {
   const float lower = std::max(scaling.floor, step.loss_scale * scaling.backoff);
   step.stuck_steps = lower < step.loss_scale ? 0 : step.stuck_steps + 1;
   step.loss_scale = std::min(step.loss_scale, lower);
   step.growth_counter = 0;
 }
-/// And after one that was applied.
+/// Updates the loss scale after an applied step.
 ATH_HD inline void grow(StepState& step, const LossScaling& scaling) {
   step.stuck_steps = 0;
   if (++step.growth_counter < scaling.growth_interval) return;
-  // By value: references, as std::min and std::max take them, would put the settings on a kernel's stack.
+  // By value: references, as in std::min and std::max, would put the settings on a kernel's stack.
   const float wanted = step.loss_scale * scaling.growth;
   const float grown = wanted < scaling.ceiling ? wanted : scaling.ceiling;
   if (grown > step.loss_scale) step.loss_scale = grown;
   step.growth_counter = 0;
 }
 
-/// Takes the norm of an applied step into the averages. The first norms weigh alike: 1, 1/2, 1/3, ...
+/// Adds the norm of an applied step to the averages. The first norms have equal weight: 1, 1/2, 1/3, ...
 ATH_HD inline void remember_norm(StepState& step, const OutlierGuard& guard) {
   const float weight = std::max(1.0f - guard.decay, 1.0f / static_cast<float>(step.norm_count + 1));
   const float away = step.grad_norm - step.norm_mean;
@@ -148,7 +148,7 @@ ATH_HD inline void remember_norm(StepState& step, const OutlierGuard& guard) {
   step.outliers_in_a_row = 0;
 }
 
-/// finish_step() of one step.
+/// finish_step() for one step.
 ATH_HD inline void finish(StepState& step, const LossScaling& scaling, const OutlierGuard& guard) {
   if (step.found_inf) {
     ++step.overflow_steps;
@@ -163,7 +163,7 @@ ATH_HD inline void finish(StepState& step, const LossScaling& scaling, const Out
   }
 }
 
-/// Calls f.operator()<G, W>() with the types of gradients and compute copy; W is float where there is none.
+/// Calls f.operator()<G, W>() with the types of gradients and compute copy; W is float if there is no copy.
 template <class F> void dispatch_update(const UpdateTable& table, const F& f) {
   dispatch_floating(table.gradients.dtype(), "update", [&]<class G>() {
     if constexpr (!std::is_same_v<G, double>) {

@@ -8,7 +8,7 @@
 namespace athanor::nn {
 
 // Every unary op as a module, for Sequential: nn::Relu, nn::Gelu, nn::GeluTanh, nn::Silu, nn::Sigmoid ...
-// Layers and norms apply the same activations themselves, as an option.
+// Layers and norms can also apply these activations themselves, as an option.
 
 #define ATH_MODULE(Op, name)                                              \
   class Op final : public Module {                                        \
@@ -18,7 +18,7 @@ namespace athanor::nn {
 ATH_UNARY_OPS(ATH_MODULE)
 #undef ATH_MODULE
 
-// And those with numbers.
+// Activations with parameters.
 
 /// min(max(x, 0), 6); the derivative at 0 and 6 is 0.
 class Relu6 final : public Module {

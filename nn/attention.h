@@ -11,15 +11,15 @@ namespace athanor::nn {
 struct MultiheadAttentionOptions {
   std::int64_t heads = 1;
   bool bias = true;
-  bool causal = false;  ///< a position takes nothing from those after it
-  double dropout = 0;   ///< probability of an attention weight being zeroed in training
+  bool causal = false;  ///< a position ignores all later ones
+  double dropout = 0;   ///< probability of zeroing an attention weight in training
 };
 
-/// Self-attention with several heads: x [B, T, E] -> [B, T, E]. Each head attends with E / heads of the
-/// channels of queries, keys and values, which one product makes of x; another mixes what the heads return.
-/// Parameters, as PyTorch names and lays them out: in_proj_weight [3E, E] and in_proj_bias [3E] (queries,
-/// keys, values), out_proj.weight [E, E], out_proj.bias [E]. Source: Vaswani et al. 2017, arXiv:1706.03762,
-/// section 3.2.2.
+/// Multi-head self-attention: x [B, T, E] -> [B, T, E]. One product computes queries, keys and values from x,
+/// each head attends with E / heads of their channels, and a second product mixes the heads' results.
+/// Parameters, named and laid out as in PyTorch: in_proj_weight [3E, E] and in_proj_bias [3E] (queries, keys,
+/// values), out_proj.weight [E, E], out_proj.bias [E]. Source: Vaswani et al. 2017, arXiv:1706.03762, section
+/// 3.2.2.
 class MultiheadAttention final : public Module {
  public:
   MultiheadAttention(std::int64_t channels, const MultiheadAttentionOptions& options);

@@ -9,10 +9,10 @@ namespace athanor::nn {
 
 struct BatchNormOptions {
   double eps = 1e-5;
-  double momentum = 0.1;                     ///< share of the new batch in the running statistics
+  double momentum = 0.1;                     ///< weight of the new batch in the running statistics
   Activation activation = Activation::none;  ///< fused
-  bool scale = true;                         ///< a trained gamma; else 1
-  bool shift = true;                         ///< a trained beta; else 0
+  bool scale = true;                         ///< trains gamma; else it is 1
+  bool shift = true;                         ///< trains beta; else it is 0
 };
 
 /// Batch normalisation over all axes but the last, with the activation and a residual fused: see batch_norm()
@@ -26,15 +26,15 @@ class BatchNorm final : public Module {
   Tensor forward(const Tensor& x, const Tensor& residual);
 
   Activation activation() const { return params_.activation; }
-  /// What it is in evaluation, without activation and residual: y = x scale + shift. [channels] f32 each, on
-  /// the CPU, where its statistics must be.
+  /// Evaluation without activation and residual: y = x scale + shift. [channels] f32 each. The statistics
+  /// must be on the CPU.
   struct ScaleAndShift {
     Tensor scale, shift;
   };
   ScaleAndShift scale_and_shift() const;
 
-  /// From now on normalises over the batches of all ranks in training: dist/sync_batch_norm.h does this for
-  /// the norms of a whole model. Null: over its own batch again.
+  /// From now on, training normalises over the batches of all ranks. dist/sync_batch_norm.h does this for the
+  /// norms of a whole model. Null: over its own batch again.
   void join(JoinedBatch* joined) { params_.joined = joined; }
 
  private:

@@ -13,21 +13,21 @@ namespace athanor::nn {
 class BatchNorm;
 class Conv2d;
 
-/// relu(max_pool2d(conv(x))), of windows of 2 x 2. With packed weights (Module::pack_weights()), in
-/// InferenceMode, it is one pass where the CPU has code for it: for up to 8 input channels.
+/// relu(max_pool2d(conv(x))) with 2 x 2 windows. With packed weights (Module::pack_weights()), in
+/// InferenceMode, it is one pass if the CPU has code for it: for up to 8 input channels.
 Tensor conv_pool_relu(Conv2d& conv, const Tensor& x);
 
 struct Conv2dOptions {
   std::int64_t stride = 1;
   std::int64_t padding = 0;   ///< zeros on each side
-  bool same_padding = false;  ///< as many zeros as keep H and W; stride 1 alone
+  bool same_padding = false;  ///< as many zeros as keep H and W; requires stride 1
   std::int64_t dilation = 1;
   std::int64_t groups = 1;
   bool bias = true;
   Activation activation = Activation::none;  ///< fused
-  bool frozen_weight = false;                ///< the weight is a buffer: saved, not trained
+  bool frozen_weight = false;                ///< the weight is a buffer: saved but not trained
   ConvImpl impl = ConvImpl::automatic;
-  Init weight_init{};  ///< uniform +-1 / sqrt(fan in) where empty, as PyTorch's
+  Init weight_init{};  ///< empty: uniform +-1 / sqrt(fan in), as in PyTorch
   Init bias_init{};    ///< the same
 };
 
@@ -46,10 +46,10 @@ class Conv2d final : public Module {
   friend Tensor conv_norm_act(Conv2d& conv, BatchNorm& norm, const Tensor& x, const Tensor& residual);
   friend Tensor conv_pool_relu(Conv2d& conv, const Tensor& x);
 
-  /// Packed by the first call.
+  /// Packed by the first call that uses it.
   struct Packed {
     std::once_flag once;
-    const BatchNorm* norm = nullptr;  // that is multiplied in
+    const BatchNorm* norm = nullptr;  // the norm folded into the weights
     std::unique_ptr<kernels::PackedWeights> weights;
   };
 
@@ -57,16 +57,16 @@ class Conv2d final : public Module {
   void on_pack() override;
   /// Whether a call on x may use packed weights.
   bool may_use_packed(const Tensor& x) const;
-  /// The weights as they are, or null where the call must not use packed ones.
+  /// The packed weights of this convolution, or null if the call must not use them.
   const kernels::PackedWeights* packed(const Tensor& x) const;
-  /// The weights times the norm, or null where the call must do both. Null, too, for another norm than that
-  /// of the first call.
+  /// The weights with `norm` folded in, or null if the call must run both. Also null if `norm` is not the
+  /// norm of the first call.
   const kernels::PackedWeights* packed_with(const BatchNorm& norm, const Tensor& x) const;
 
   Conv2dOptions options_;
   Conv2dParams params_;
   Tensor weight_, bias_;
-  std::unique_ptr<Packed> alone_, folded_;  // null where nothing is packed
+  std::unique_ptr<Packed> alone_, folded_;  // null unless weights are packed
 };
 
 }  // namespace athanor::nn

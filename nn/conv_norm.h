@@ -5,10 +5,10 @@
 
 namespace athanor::nn {
 
-/// norm(conv(x)) or, with a residual, norm.forward(conv(x), residual): the convolution, the norm, the
-/// residual and the norm's activation. With packed weights (Module::pack_weights()), in InferenceMode, the
-/// norm is part of the convolution's weights and bias, and nothing lies between them in memory. A Sequential
-/// calls it for each Conv2d with a BatchNorm behind it.
+/// Convolution, norm, residual (if any) and the norm's activation: norm(conv(x)) or norm.forward(conv(x),
+/// residual). With packed weights (Module::pack_weights()), in InferenceMode, the norm is folded into the
+/// convolution's weights and bias, so no intermediate result is stored. A Sequential calls this for each
+/// Conv2d followed by a BatchNorm.
 Tensor conv_norm_act(Conv2d& conv, BatchNorm& norm, const Tensor& x, const Tensor& residual = {});
 
 }  // namespace athanor::nn

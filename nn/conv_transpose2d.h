@@ -9,13 +9,13 @@ namespace athanor::nn {
 
 struct ConvTranspose2dOptions {
   std::int64_t stride = 1;
-  std::int64_t padding = 0;         ///< rows and columns cut off each side of the result
-  std::int64_t output_padding = 0;  ///< rows and columns more at its end
+  std::int64_t padding = 0;         ///< rows and columns removed from each side of the result
+  std::int64_t output_padding = 0;  ///< extra rows and columns at its end
   std::int64_t dilation = 1;
   std::int64_t groups = 1;
   bool bias = true;
   ConvImpl impl = ConvImpl::automatic;
-  Init weight_init{};  ///< uniform +-1 / sqrt(kernel^2 out / groups) where empty, as PyTorch's
+  Init weight_init{};  ///< empty: uniform +-1 / sqrt(kernel^2 out / groups), as in PyTorch
   Init bias_init{};    ///< the same
 };
 

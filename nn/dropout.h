@@ -12,7 +12,7 @@ class Dropout final : public Module {
   Tensor forward(const Tensor& x) override { return dropout(x, p_, training()); }
 
   float p() const { return p_; }
-  /// Throws ArgumentError on a probability that is not in [0, 1].
+  /// Throws ArgumentError on a probability outside [0, 1].
   void set_p(float p) {
     ATH_CHECK(p >= 0 && p <= 1, "Dropout: probability must be in [0, 1], but got {}", p);
     p_ = p;

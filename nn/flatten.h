@@ -5,7 +5,7 @@
 
 namespace athanor::nn {
 
-/// [N, ...] -> [N, rest]; an image becomes H, W, C, channels fastest.
+/// [N, ...] -> [N, rest]; an image is flattened as H, W, C, channels fastest.
 class Flatten final : public Module {
  public:
   Tensor forward(const Tensor& x) override { return flatten(x); }

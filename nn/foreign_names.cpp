@@ -16,9 +16,9 @@
 namespace athanor::nn {
 namespace {
 
-/// A name or its beginning up to a dot, and what stands for it here. '#' is a number; the first is {a}, the
-/// second {b}. {even} and {odd} are 2 a and 2 a + 1; {flat} counts blocks through all stages, from 1; {last}
-/// comes behind the last one, or the last stage.
+/// A name, or its beginning up to a dot, and our replacement. '#' is a number; the first is {a}, the second
+/// {b}. {even} and {odd} are 2 a and 2 a + 1; {flat} counts blocks over all stages, from 1; {last} follows
+/// the last block or stage.
 struct Rule {
   std::string_view theirs, ours;
 };
@@ -51,14 +51,14 @@ constexpr Rule kVit[] = {
     {"norm", "encoder.ln"},
     {"head", "heads.head"}};
 
-// What surrounds the blocks of MobileNets and EfficientNet.
+// The layers around the blocks of MobileNets and EfficientNet.
 constexpr Rule kMobileNetV2[] = {{"conv_stem", "features.0.0"},          {"bn1", "features.0.1"},
                                  {"blocks.#.#", "features.{flat}.conv"}, {"conv_head", "features.{last}.0"},
                                  {"bn2", "features.{last}.1"},           {"classifier", "classifier.1"}};
 constexpr Rule kMobileNetV3[] = {
     {"conv_stem", "features.0.0"},
     {"bn1", "features.0.1"},
-    {"blocks.#.#.conv", "features.{flat}.0"},  // a last one that is no block here
+    {"blocks.#.#.conv", "features.{flat}.0"},  // a last one that is not a block in our network
     {"blocks.#.#", "features.{flat}.block"},
     {"conv_head", "classifier.0"},
     {"classifier", "classifier.3"}};
@@ -69,19 +69,19 @@ constexpr Rule kEfficientNet[] = {{"conv_stem", "features.0.0"},
                                   {"bn2", "features.{last}.1"},
                                   {"classifier", "classifier.1"}};
 
-// Inside a block: with a convolution that widens before the depthwise one, or without. {p} is the projection:
-// behind the squeeze-and-excitation, where there is one.
+// Inside a block: with or without an expanding convolution before the depthwise one. {p} is the projection:
+// after the squeeze-and-excitation, if any.
 constexpr Rule kWide[] = {{"conv_pw", "0.0"},          {"bn1", "0.1"},
                           {"conv_dw", "1.0"},          {"bn2", "1.1"},
                           {"se.conv_reduce", "2.fc1"}, {"se.conv_expand", "2.fc2"},
                           {"conv_pwl", "{p}.0"},       {"bn3", "{p}.1"}};
 constexpr Rule kNarrow[] = {{"conv_dw", "0.0"},          {"bn1", "0.1"},       {"se.conv_reduce", "1.fc1"},
                             {"se.conv_expand", "1.fc2"}, {"conv_pw", "{p}.0"}, {"bn2", "{p}.1"}};
-// MobileNetV2's projection and its norm stand in the block itself.
+// In MobileNetV2, the projection and its norm are directly in the block.
 constexpr Rule kWideV2[] = {{"conv_pwl", "2"}, {"bn3", "3"}};
 constexpr Rule kNarrowV2[] = {{"conv_pw", "1"}, {"bn2", "2"}};
 
-/// Where a name has matched: how much of it, and its numbers.
+/// A match of a name: its length, and its numbers.
 struct Match {
   std::size_t length = 0;
   std::int64_t a = 0, b = 0;
@@ -109,7 +109,7 @@ std::optional<Match> match(std::string_view rule, std::string_view name) {
   return match;
 }
 
-/// A state's renaming, by its family's rules.
+/// Renames a state by the rules of its family.
 class Renaming {
  public:
   Renaming(std::span<const Rule> rules, const StateDict& state) : rules_(rules), state_(state) {
@@ -142,7 +142,7 @@ class Renaming {
     const auto has = [&](const char* layer) {
       return state_.contains(fmt::format("{}.{}.weight", block, layer));
     };
-    if (has("conv"))  // not a block here: its norm
+    if (has("conv"))  // not a block in our network: its norm
       return place.substr(0, place.rfind('.')) + (rest.starts_with(".bn1") ? ".1" + rest.substr(4) : rest);
     if (rest.size() < 2) return block + rest;
     const bool wide = has("conv_pwl"), is_v2 = rules_.data() == kMobileNetV2;
@@ -164,11 +164,11 @@ class Renaming {
   std::span<const Rule> rules_;
   const StateDict& state_;
   std::map<std::pair<std::int64_t, std::int64_t>, std::int64_t>
-      blocks_;  // stage and block: how manieth of all
+      blocks_;  // stage and block to the index among all blocks
   std::int64_t last_ = 0;
 };
 
-/// Of the family that has such names; none where they are torchvision's.
+/// The rules of the family with such names; empty if they are torchvision's.
 std::span<const Rule> rules_of(const StateDict& ours, const StateDict& theirs) {
   if (theirs.contains("conv_stem.weight")) {
     if (ours.contains_prefix("features.1.conv.")) return kMobileNetV2;
@@ -180,7 +180,7 @@ std::span<const Rule> rules_of(const StateDict& ours, const StateDict& theirs) {
   return {};
 }
 
-/// The same values in the shape of `like`, where that has as many.
+/// The same values in the shape of `like`, if the numbers of elements match.
 Tensor in_shape_of(const Tensor& like, const Tensor& x) {
   if (x.rank() == like.rank() || x.numel() != like.numel()) return x;
   Tensor dense = x.detach();
@@ -191,7 +191,7 @@ Tensor in_shape_of(const Tensor& like, const Tensor& x) {
   return dense.view_as_strided(like.shape(), contiguous_strides(like.shape()), 0);
 }
 
-/// Whether all names of a state have the prefix, and none of the model's.
+/// Whether all names of a state have the prefix, and none of the model's do.
 bool is_alien(std::string_view prefix, const StateDict& ours, const StateDict& state) {
   return !state.empty() && !ours.contains_prefix(prefix) &&
          std::all_of(state.begin(), state.end(),

@@ -5,15 +5,15 @@
 
 namespace athanor::nn {
 
-/// A state of the same network by another library, under the names of `model`, which are torchvision's:
+/// Renames a state of the same network from another library to the names of `model`, which are torchvision's:
 ///
-///   - timm's names of the networks whose names differ: VGG, MobileNetV2 and V3, EfficientNet, ConvNeXt and
+///   - timm's names, for the networks where they differ: VGG, MobileNetV2 and V3, EfficientNet, ConvNeXt and
 ///     ViT. A 1x1 or whole-image convolution that is a linear layer of `model` gets its shape.
-///   - prefixes that all names have, and none of the model: "module." (PyTorch's DistributedDataParallel),
+///   - prefixes shared by all names but unknown to the model: "module." (PyTorch's DistributedDataParallel),
 ///     "_orig_mod." (torch.compile), "model." (Lightning).
 ///
-/// Entries it does not know pass through; layouts stay PyTorch's (torch_layout.h). Nothing is copied, but
-/// strided tensors that get another shape.
+/// Unknown entries pass through; layouts stay PyTorch's (torch_layout.h). Nothing is copied except strided
+/// tensors that change shape.
 StateDict with_our_names(const Module& model, const StateDict& state);
 
 }  // namespace athanor::nn

@@ -7,8 +7,8 @@
 
 namespace athanor::nn {
 
-/// Normalisation of every image over groups of channels: see group_norm() in autograd/norm.h. Parameters
-/// weight, bias [channels] f32, where affine.
+/// Normalises each image over groups of channels: see group_norm() in autograd/norm.h. Parameters weight,
+/// bias [channels] f32 if affine.
 class GroupNorm final : public Module {
  public:
   GroupNorm(std::int64_t groups, std::int64_t channels, double eps = 1e-5, bool affine = true);
@@ -23,8 +23,8 @@ class GroupNorm final : public Module {
   Tensor weight_, bias_;
 };
 
-/// Normalisation of every channel of every image [N, H, W, C]: see instance_norm() in autograd/norm.h. As in
-/// PyTorch, without parameters unless affine. No running statistics: evaluation is like training.
+/// Normalises each channel of each image [N, H, W, C]: see instance_norm() in autograd/norm.h. As in PyTorch,
+/// without parameters unless affine. No running statistics: evaluation equals training.
 class InstanceNorm2d final : public Module {
  public:
   explicit InstanceNorm2d(std::int64_t channels, double eps = 1e-5, bool affine = false);

@@ -9,14 +9,14 @@ namespace athanor::nn {
 
 RandomKey parameter_key(std::uint64_t seed, std::string_view name) {
   std::uint64_t hash = kernels::fnv1a(name);
-  hash = (hash ^ (hash >> 32)) * 0xd6e8feb86659fd93ull;  // names that differ at the end differ everywhere
+  hash = (hash ^ (hash >> 32)) * 0xd6e8feb86659fd93ull;  // spreads differences at the end of names
   return {seed, hash ^ (hash >> 32)};
 }
 
 namespace init {
 namespace {
 
-// Successive numbers of a stream, four to a block.
+// Consecutive numbers of a stream, four per block.
 class Uniforms {
  public:
   explicit Uniforms(RandomKey key) : key_(key) {}
@@ -90,7 +90,7 @@ void truncated_normal(const Tensor& w, RandomKey key, double mean, double stddev
   ATH_CHECK(share >= 0.01, "truncated_normal: [{}, {}] must hold at least 1 % of the normal, but holds {} %",
             low, high, 100 * share);
   fill("truncated_normal", w, [&](std::uint64_t i) {
-    for (std::uint64_t attempt = 0;; ++attempt) {  // a sub-stream of its own for each element
+    for (std::uint64_t attempt = 0;; ++attempt) {  // a separate sub-stream for each element
       const PhiloxBlock block = philox(key, i + (attempt << 40));
       for (int pair = 0; pair < 4; pair += 2) {
         const NormalPair drawn = random_normals(block.word[pair], block.word[pair + 1]);

@@ -8,23 +8,23 @@
 #include "tensor/philox.h"
 #include "tensor/tensor.h"
 
-// Initial values of parameters. All functions overwrite `w`, a dense floating tensor of any device, draw on
+// Initial values of parameters. All functions overwrite `w`, a dense floating tensor on any device, draw on
 // the host from a counter-based stream, and are not recorded: value i is a function of (key, i). Convolution
 // weights are [K, R, S, C / groups], linear ones [N, K].
 
 namespace athanor::nn {
 
-/// Writes initial values.
+/// Writes initial values to w.
 using Init = std::function<void(const Tensor& w, RandomKey key)>;
 
-/// The stream of the parameter with that name: its values depend on seed and name alone, so that adding a
-/// layer changes no other layer's values.
+/// The random stream of the parameter with that name. It depends on seed and name alone, so adding a layer
+/// changes no other layer's values.
 RandomKey parameter_key(std::uint64_t seed, std::string_view name);
 
 namespace init {
 
-/// Connections into and out of one unit: rank 2 [out, in]; higher ranks times the receptive field between
-/// the first axis (out) and the last (in).
+/// Fan-in and fan-out. Rank 2 is [out, in]; for higher ranks both are multiplied by the receptive field, the
+/// axes between the first (out) and the last (in).
 struct Fans {
   std::int64_t in = 1, out = 1;
 };
@@ -40,13 +40,13 @@ inline double leaky_relu_gain(double slope) {
 }
 
 void constant(const Tensor& w, double value);
-/// Of 0, as an Init.
+/// Zeros, as an Init.
 void zeros(const Tensor& w, RandomKey key = {});
-/// Uniform in [low, high), and rounded to the dtype of w: to high itself, perhaps.
+/// Uniform in [low, high), then rounded to the dtype of w, possibly to `high` itself.
 void uniform(const Tensor& w, RandomKey key, double low, double high);
 void normal(const Tensor& w, RandomKey key, double mean, double stddev);
-/// Normal, drawn again while outside [low, high]. Throws ArgumentError where under 1 % of the normal lies in
-/// there.
+/// Normal, redrawn until inside [low, high]. Throws ArgumentError if that interval holds under 1 % of the
+/// normal distribution.
 void truncated_normal(const Tensor& w, RandomKey key, double mean, double stddev, double low, double high);
 
 /// Uniform with standard deviation gain / sqrt(fan). Source: He et al. 2015, arXiv:1502.01852, section 2.2.
@@ -56,11 +56,11 @@ void kaiming_normal(const Tensor& w, RandomKey key, double gain = kReluGain, Fan
 void xavier_uniform(const Tensor& w, RandomKey key, double gain = 1);
 void xavier_normal(const Tensor& w, RandomKey key, double gain = 1);
 
-/// Filter k < channels becomes the identity on channel k (a one in the middle); the others stay as they are
-/// where `keep_rest`, else become zero. Source: Zagoruyko and Komodakis 2017, arXiv:1706.00388.
+/// Filter k < channels becomes the identity on channel k (a one in the middle). The others keep their values
+/// with `keep_rest`, else become zero. Source: Zagoruyko and Komodakis 2017, arXiv:1706.00388.
 void dirac(const Tensor& w, bool keep_rest = false);
 
-/// Orthonormal rows (or columns, where there are fewer) of w seen as [first axis, the others], times gain;
+/// Orthonormal rows (or columns, if there are fewer) of w viewed as [first axis, the others], times gain;
 /// uniformly distributed. Source: Saxe, McClelland and Ganguli 2014, arXiv:1312.6120.
 void orthogonal(const Tensor& w, RandomKey key, double gain = 1);
 

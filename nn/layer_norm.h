@@ -6,11 +6,11 @@ namespace athanor::nn {
 
 struct LayerNormOptions {
   double eps = 1e-5;
-  bool scale = true;  ///< a trained gamma; else 1
-  bool shift = true;  ///< a trained beta; else 0
+  bool scale = true;  ///< trains gamma; else it is 1
+  bool shift = true;  ///< trains beta; else it is 0
 };
 
-/// Layer normalisation over the last axes, those of `shape`. Parameters weight, bias of that shape, f32.
+/// Layer normalisation over the last axes, which have `shape`. Parameters weight, bias of `shape`, f32.
 class LayerNorm final : public Module {
  public:
   explicit LayerNorm(const Shape& shape, const LayerNormOptions& options = {});

@@ -10,8 +10,8 @@
 
 namespace athanor::nn {
 
-/// The image that flatten() turned into a layer's input. Ours is flattened as H, W, C and PyTorch's as C, H,
-/// W: nn/torch_layout.h permutes the columns by it.
+/// The shape of the image that flatten() turned into a layer's input. We flatten as H, W, C and PyTorch as C,
+/// H, W: nn/torch_layout.h uses this to permute the columns.
 struct FlattenedImage {
   std::int64_t height = 0, width = 0, channels = 0;
 };
@@ -19,8 +19,8 @@ struct FlattenedImage {
 struct LinearOptions {
   bool bias = true;
   Activation activation = Activation::none;  ///< fused
-  FlattenedImage image{};                    ///< all 0: the input is no flattened image
-  Init weight_init{};                        ///< uniform +-1 / sqrt(in) where empty, as PyTorch's
+  FlattenedImage image{};                    ///< all 0: the input is not a flattened image
+  Init weight_init{};                        ///< empty: uniform +-1 / sqrt(in), as in PyTorch
   Init bias_init{};                          ///< the same
 };
 
@@ -36,7 +36,7 @@ class Linear final : public Module {
   const LinearOptions& options() const { return options_; }
 
  private:
-  /// Packed by the first call.
+  /// Packed by the first call that uses it.
   struct Packed {
     std::once_flag once;
     std::unique_ptr<kernels::PackedWeights> weights;
@@ -47,7 +47,7 @@ class Linear final : public Module {
 
   LinearOptions options_;
   Tensor weight_, bias_;
-  std::unique_ptr<Packed> packed_;  // null where nothing is packed
+  std::unique_ptr<Packed> packed_;  // null unless weights are packed
 };
 
 }  // namespace athanor::nn

@@ -5,7 +5,7 @@
 
 namespace athanor::nn {
 
-// Losses with their options bound, to pass as one object: loss(output, target).
+// Losses with their options bound, to be passed as one object: loss(output, target).
 
 /// See cross_entropy() in autograd/loss.h.
 struct CrossEntropyLoss {

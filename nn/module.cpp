@@ -16,7 +16,7 @@ template <class Named> bool holds(const std::vector<Named>& list, const Tensor& 
   return std::any_of(list.begin(), list.end(), [&](const Named& one) { return one.tensor.same_as(tensor); });
 }
 
-// "missing 'a', 'b'": one part of what is wrong with a state.
+// "missing 'a', 'b'": adds one kind of mismatch of a state to the message.
 void complain(std::string& text, const char* what, const std::vector<std::string>& names,
               const std::vector<std::string>& candidates) {
   if (names.empty()) return;

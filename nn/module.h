@@ -16,17 +16,17 @@ namespace athanor::nn {
 
 class Module;
 
-/// A module of a tree, with its dotted name; the root's is "".
+/// A module in a tree, with its dotted name; the root's is "".
 struct NamedModule {
   std::string name;
   const Module* module;
 };
 
-/// Gives the random stream of a module's own parameters when they get their initial values.
+/// Gives each parameter of a module its random stream for initialisation.
 class InitKeys {
  public:
   InitKeys(std::uint64_t seed, std::string prefix) : seed_(seed), prefix_(std::move(prefix)) {}
-  /// `name` as it was registered with the module.
+  /// `name` as registered with the module.
   RandomKey operator()(std::string_view name) const {
     return parameter_key(seed_, fmt::format("{}{}", prefix_, name));
   }
@@ -36,11 +36,11 @@ class InitKeys {
   std::string prefix_;
 };
 
-/// A part of a model: parameters, buffers, and other modules, all under names.
+/// A part of a model: named parameters, buffers and child modules.
 ///
-/// Children are plain members, registered by reference in the constructor, so a module is neither copied nor
-/// moved. A new model has shapes but no values: initialize() or load_state_dict() comes before the first
-/// call. The initial value of a parameter is a function of the seed and its name in the whole model.
+/// Children are plain members, registered by reference in the constructor, so a module can be neither copied
+/// nor moved. A new model has shapes but no values: call initialize() or load_state_dict() before the first
+/// forward pass. A parameter's initial value depends on the seed and its full name in the model.
 ///
 ///     struct Net : nn::Module {
 ///       nn::Conv2d conv{1, 8, 3};
@@ -56,7 +56,7 @@ class Module {
   Module& operator=(const Module&) = delete;
 
   virtual Tensor forward(const Tensor& x) = 0;
-  /// forward(x). Throws ArgumentError where this module's parameters have no values yet.
+  /// forward(x). Throws ArgumentError if this module's parameters have no values yet.
   Tensor operator()(const Tensor& x) {
     if (!ready_) [[unlikely]]
       not_ready();
@@ -66,74 +66,71 @@ class Module {
     return forward(x);
   }
 
-  /// Has every call of this module begin with `hook`: whoever must do something before the parameters that
-  /// are registered here are read. Children have their own. None ends that.
+  /// Calls `hook` at the beginning of every call of this module, before it reads the parameters registered
+  /// here (not those of children). An empty hook removes it.
   void before_call(std::function<void()> hook) { before_call_ = std::move(hook); }
 
   /// Sets every parameter and buffer of the tree to its initial value.
   void initialize(std::uint64_t seed);
 
-  /// Training or evaluation behaviour (batch norm, dropout) of the whole tree but of what is frozen; training
-  /// at first.
+  /// Training or evaluation behaviour (batch norm, dropout) of the whole tree except frozen modules;
+  /// initially training.
   void train(bool on = true);
   void eval() { train(false); }
   bool training() const { return training_; }
 
-  /// From now on nothing trains this module and all below it: parameters ask for no gradient, and it stays in
-  /// evaluation, whatever train() says, so that batch norms' statistics stand still. unfreeze() takes all of
-  /// that back, and begins training behaviour. A weight that is tied is tied in this, too. A run (a
-  /// Trainer's fit()) decides when it begins what it trains: freeze before it.
+  /// Excludes this module and all below it from training. Parameters need no gradient, and modules stay in
+  /// evaluation mode whatever train() says, so batch norms keep their statistics. unfreeze() undoes this and
+  /// switches to training mode. Freezing a tied weight freezes it everywhere. Freeze before a run (a
+  /// Trainer's fit()), which determines at its start what it trains.
   void freeze();
   void unfreeze();
   bool frozen() const { return frozen_; }
 
-  /// Trainable tensors in declared order: own ones, then those of the children; frozen ones, too, which do
-  /// not require_grad(). Names are dotted paths ("layer1.0.conv1.weight"). A tied weight is listed once,
-  /// under its first name.
+  /// Trainable tensors in declared order: own ones, then the children's. Frozen ones are included, without
+  /// require_grad(). Names are dotted paths ("layer1.0.conv1.weight"). A tied weight is listed once, under
+  /// its first name.
   std::vector<Parameter> parameters() const;
-  /// Tensors that are state but not trained: running statistics. Order and names as above.
+  /// State tensors that are not trained, such as running statistics. Order and names as above.
   std::vector<NamedTensor> buffers() const;
-  /// Those of them that are in frozen modules alone: they stay as they are.
+  /// The buffers that belong only to frozen modules: they do not change.
   std::vector<NamedTensor> frozen_buffers() const;
   /// This module and all below it, parents first.
   std::vector<NamedModule> modules() const;
-  /// Gives this module and all below it their dotted names for a profiler (autograd/op_listener.h), or takes
-  /// them away: ops of a call then know which layer they are in, and so do their gradients. The root has
-  /// none.
+  /// Gives this module and all below it their dotted names for a profiler (autograd/op_listener.h), or
+  /// removes them. Ops of a call, and their gradients, then report their layer. The root has no name.
   void name_layers(bool on);
   /// Calls visit(module, its own parameters) for this module and all below it, parents first. Tied parameters
-  /// come with every module that has them.
+  /// appear with each module that has them.
   void for_each_module(const std::function<void(Module&, const std::vector<Parameter>&)>& visit);
-  /// Elements of all parameters.
+  /// Number of elements of all parameters.
   std::int64_t parameter_count() const;
 
-  /// Handles to all parameters and buffers, in that order: no values are copied.
+  /// Handles to all parameters and buffers, in that order; values are not copied.
   StateDict state_dict() const;
-  /// Copies values in, between floating dtypes where they differ. Checks everything first, then writes:
-  /// throws ArgumentError naming every entry that is missing, not known or of another shape, and changes
+  /// Copies values in, converting between floating dtypes. Checks everything before it writes: throws
+  /// ArgumentError naming every entry that is missing, unknown or of the wrong shape, and then changes
   /// nothing.
   void load_state_dict(const StateDict& state);
 
-  /// Computes this module and all below it in f32 whatever the precision of the rest: parameters stay f32, an
+  /// Computes this module and all below it in f32 whatever the precision of the rest. Parameters stay f32; an
   /// input of a half type is widened, and the result rounded back to that type. Call it before an arena takes
-  /// the parameters over.
+  /// over the parameters.
   void keep_f32(bool on = true);
 
-  /// Lets convolutions and linear layers keep their weights as inference reads them: each in the layout of
-  /// its kernel, with the batch norm behind a convolution multiplied into it (conv_norm_act(), nn/conv2d.h),
-  /// made by the first call that asks and then shared by all threads. Begins evaluation. Calls in
-  /// InferenceMode use it, on the CPU, of f32; their results differ by rounding alone, by less than 1e-5 of
-  /// the largest logit, and a ReLU makes 0 of NaN. All other calls compute as ever. train(), initialize(),
-  /// load_state_dict(), unfreeze(), keep_f32() and to() end it; weights must not change in another way. No
-  /// other thread may be in a call while this begins or ends.
+  /// Lets convolutions and linear layers cache their weights in the layout of their kernels for inference. A
+  /// batch norm after a convolution is folded in (conv_norm_act(), nn/conv2d.h). The first call packs; all
+  /// threads share the result. Switches to evaluation mode. f32 calls in InferenceMode on the CPU use packed
+  /// weights; results differ only by rounding, below 1e-5 of the largest logit, and a ReLU turns NaN into 0.
+  /// Other calls are unchanged. train(), initialize(), load_state_dict(), unfreeze(), keep_f32() and to() end
+  /// it; change weights in no other way. No other thread may be in a call while this begins or ends.
   void pack_weights();
   bool has_packed_weights() const { return packs_; }
 
-  /// Moves parameters and buffers to another device, before an arena takes them over. Gradients stay behind:
-  /// a parameter has none after it.
+  /// Moves parameters and buffers to another device, before an arena takes them over. Gradients are dropped.
   void to(Device device);
-  /// Converts parameters and buffers to another floating dtype, before an arena takes them over. Norms and
-  /// what keep_f32() names stay f32 where the dtype is a half type.
+  /// Converts parameters and buffers to another floating dtype, before an arena takes them over. For a half
+  /// type, norms and modules with keep_f32() stay f32.
   void to(DType dtype);
 
  protected:
@@ -141,8 +138,8 @@ class Module {
     bool keep_f32 = false;
     bool decay = true;
   };
-  /// Makes the tensor a leaf and returns its handle. Names must be unique here, not empty, without dots; a
-  /// tensor that is another module's parameter, too, is tied to it. Throws ArgumentError.
+  /// Makes the tensor a leaf and returns its handle. A name must be unique here, nonempty and without dots; a
+  /// tensor registered by another module too is tied. Throws ArgumentError.
   Tensor register_parameter(const std::string& name, Tensor tensor, ParameterOptions options);
   Tensor register_parameter(const std::string& name, Tensor tensor) {
     return register_parameter(name, std::move(tensor), {});
@@ -153,16 +150,15 @@ class Module {
     return module;
   }
 
-  /// Writes the initial values of the parameters and buffers registered here (not of children).
+  /// Writes initial values to the parameters and buffers registered here (not those of children).
   virtual void reset(const InitKeys&) {}
-  /// Says that the parameters registered here have no values until initialize() or load_state_dict().
+  /// Marks the parameters registered here as having no values until initialize() or load_state_dict().
   void needs_values() { ready_ = false; }
-  /// pack_weights() has begun, or ends: what was packed of the parameters registered here must go.
+  /// Called when pack_weights() begins or ends: discard any packed weights of this module.
   virtual void on_pack() {}
-  /// Its name while layers have names; else null. For a LayerScope in functions of a module besides
-  /// forward(x).
+  /// Its name while layers are named, else null. For a LayerScope in functions other than forward(x).
   const char* layer_name() const { return layer_; }
-  /// What a call begins with; for functions of a module besides forward(x) that read its parameters.
+  /// Runs the hook of before_call(); for functions other than forward(x) that read parameters.
   void about_to_run() const {
     if (before_call_) [[unlikely]]
       before_call_();

@@ -16,10 +16,10 @@ void orthogonal(const Tensor& w, RandomKey key, double gain) {
   const Tensor drawn = Tensor::empty({narrow, tall}, {DType::f64, kCpu});
   normal(drawn, key, 0, 1);
   const Eigen::Map<const Eigen::MatrixXd> gaussian(drawn.data<double>(), tall, narrow);
-  Eigen::setCpuCacheSizes(32 << 10, 512 << 10, 4 << 20);  // else sums are in an order that the CPU decides
+  Eigen::setCpuCacheSizes(32 << 10, 512 << 10, 4 << 20);  // else the order of sums would depend on the CPU
   const Eigen::HouseholderQR<Eigen::MatrixXd> qr(gaussian);
   Eigen::MatrixXd q = qr.householderQ() * Eigen::MatrixXd::Identity(tall, narrow);
-  // Without this, the signs are those of the algorithm, not uniform.
+  // Without this, the algorithm determines the signs, which would not be uniform.
   for (std::int64_t j = 0; j < narrow; ++j) {
     if (qr.matrixQR()(j, j) < 0) q.col(j) = -q.col(j);
   }

@@ -13,7 +13,7 @@ inline Pool2dParams square_window(std::int64_t window, std::int64_t stride = 0, 
   return {.window = {window, window}, .stride = {step, step}, .padding = {padding, padding}};
 }
 
-/// Largest value of each window: [N, H, W, C] -> [N, P, Q, C].
+/// The largest value of each window: [N, H, W, C] -> [N, P, Q, C].
 class MaxPool2d final : public Module {
  public:
   explicit MaxPool2d(std::int64_t window, std::int64_t stride = 0, std::int64_t padding = 0)
@@ -37,7 +37,7 @@ class AvgPool2d final : public Module {
   Pool2dParams params_;
 };
 
-/// Mean of size x size nearly equal windows, whatever the image's size; 1 is global average pooling.
+/// Mean of size x size nearly equal windows, for any image size; 1 is global average pooling.
 class AdaptiveAvgPool2d final : public Module {
  public:
   explicit AdaptiveAvgPool2d(std::int64_t size = 1) : size_(size) {}

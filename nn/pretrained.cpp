@@ -9,7 +9,7 @@
 namespace athanor::nn {
 namespace {
 
-/// True where the shapes differ in their first dimension, and in nothing else.
+/// Whether the shapes differ only in their first dimension.
 bool differ_in_classes(const Shape& a, const Shape& b) {
   if (a.rank() != b.rank() || a.rank() == 0 || a[0] == b[0]) return false;
   for (int i = 1; i < a.rank(); ++i) {
@@ -28,7 +28,7 @@ Pretrained load_pretrained(Module& model, const StateDict& weights, const Pretra
   ATH_CHECK(!parameters.empty(), "pretrained: the model must have parameters");
   const std::string& last = parameters.back().name;
   const std::string head = last.substr(0, last.rfind('.') + 1);
-  // The head is taken as a whole, or not at all.
+  // The head is loaded as a whole, or not at all.
   Pretrained result;
   std::int64_t of_head = 0;
   for (const Parameter& parameter : parameters) {

@@ -10,21 +10,20 @@ namespace athanor::nn {
 
 /// What load_pretrained() did.
 struct Pretrained {
-  std::int64_t loaded = 0;         ///< tensors taken over
-  std::vector<std::string> fresh;  ///< the head's parameters, where they are as they were
-  std::int64_t classes = 0;        ///< of the weights, where the head is fresh
+  std::int64_t loaded = 0;         ///< number of tensors loaded
+  std::vector<std::string> fresh;  ///< the head's parameters, if they kept their values
+  std::int64_t classes = 0;        ///< number of classes of the weights, if the head is fresh
 };
 
 struct PretrainedOptions {
-  bool reset_head = false;  ///< the head keeps its own values where classes are equal, too
+  bool reset_head = false;  ///< the head keeps its values even if the class counts match
 };
 
-/// Fills a model that has values with others' of the same names: all its parameters and buffers, in our
-/// layouts or PyTorch's (has_torch_layout()), under our names, which are torchvision's, or timm's
-/// (with_our_names()). The last layer (the head: the module of the last parameter) keeps its own where
-/// `weights` have another number of classes, its parameters' first dimension, and fit otherwise. Throws
-/// ArgumentError naming what does not fit: a name too few or too many, another shape. Then nothing has
-/// changed.
+/// Loads all parameters and buffers of an initialised model from `weights`. Layouts may be ours or PyTorch's
+/// (has_torch_layout()); names may be ours, which are torchvision's, or timm's (with_our_names()). The head,
+/// the module of the last parameter, keeps its values if `weights` differ in the number of classes (its first
+/// dimension) but fit otherwise. Throws ArgumentError naming what does not fit: missing or extra names, other
+/// shapes. The model is then unchanged.
 Pretrained load_pretrained(Module& model, const StateDict& weights, const PretrainedOptions& options = {});
 
 }  // namespace athanor::nn

@@ -13,7 +13,7 @@ namespace athanor::nn {
 class BatchNorm;
 class Conv2d;
 
-/// Modules run one after the other; it owns them. Their names are "0", "1", ... unless given.
+/// Owns modules and runs them in order. Their names are "0", "1", ... unless given.
 ///
 ///     nn::Sequential net;
 ///     net.add<nn::Conv2d>(1, 8, 3).add<nn::Relu>().add<nn::Flatten>().add<nn::Linear>(288, 10);
@@ -26,7 +26,7 @@ class Sequential : public Module {
   template <std::derived_from<Module> M, class... Args> Sequential& add(Args&&... arguments) {
     return append(std::to_string(modules_.size()), std::make_unique<M>(std::forward<Args>(arguments)...));
   }
-  /// Appends it under a name of its own.
+  /// Appends M(arguments...) under the given name.
   template <std::derived_from<Module> M, class... Args>
   Sequential& add_named(const std::string& name, Args&&... arguments) {
     return append(name, std::make_unique<M>(std::forward<Args>(arguments)...));
@@ -45,7 +45,7 @@ class Sequential : public Module {
   };
 
   std::vector<std::unique_ptr<Module>> modules_;
-  std::vector<ConvNorm> pairs_;  // of each module; nulls where it is no Conv2d with a BatchNorm behind it
+  std::vector<ConvNorm> pairs_;  // per module; null unless it is a Conv2d followed by a BatchNorm
 };
 
 }  // namespace athanor::nn

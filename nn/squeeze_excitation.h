@@ -8,14 +8,14 @@ namespace athanor::nn {
 
 struct SqueezeExcitationOptions {
   Activation activation = Activation::relu;  ///< between the two layers
-  bool hard_gate = false;                    ///< hardsigmoid in place of sigmoid
-  Init weight_init{};                        ///< of both layers, as Conv2dOptions
+  bool hard_gate = false;                    ///< hardsigmoid instead of sigmoid
+  Init weight_init{};                        ///< of both layers, as in Conv2dOptions
   Init bias_init{};
 };
 
-/// Weighs the channels of an image by what they hold on average: x [N, H, W, C] ->
-/// x gate(fc2(activation(fc1(mean of x over H and W)))), with `squeezed` channels between. fc1 and fc2 are
-/// 1x1 convolutions, as in torchvision. Source: Hu, Shen and Sun 2018, arXiv:1709.01507.
+/// Scales the channels of an image by gates computed from their means: x [N, H, W, C] -> x
+/// gate(fc2(activation(fc1(mean of x over H and W)))), with `squeezed` channels between. fc1 and fc2 are 1x1
+/// convolutions, as in torchvision. Source: Hu, Shen and Sun 2018, arXiv:1709.01507.
 class SqueezeExcitation final : public Module {
  public:
   SqueezeExcitation(std::int64_t channels, std::int64_t squeezed,

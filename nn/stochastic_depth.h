@@ -4,10 +4,10 @@
 
 namespace athanor::nn {
 
-/// Drops a residual branch for single samples: in training, all of x[n] becomes 0 with probability p, else it
-/// is scaled by 1 / (1 - p); the identity in evaluation and where p is 0. x [N, ...] floating. Which samples
-/// is drawn as dropout() draws elements: the same ones for any number of ranks.
-/// Source: Huang et al. 2016, arXiv:1603.09382 (a draw for each sample: "drop path", Larsson et al. 2017).
+/// Drops a residual branch per sample: in training, x[n] becomes 0 with probability p, else it is scaled by 1
+/// / (1 - p). The identity in evaluation and for p = 0. x [N, ...] floating. The random choice works as in
+/// dropout(): it does not depend on the number of ranks.
+/// Source: Huang et al. 2016, arXiv:1603.09382 (per sample: "drop path", Larsson et al. 2017).
 class StochasticDepth final : public Module {
  public:
   explicit StochasticDepth(double p);

@@ -17,8 +17,8 @@ std::string member(const NamedModule& module, std::string_view name) {
   return module.name.empty() ? std::string(name) : fmt::format("{}.{}", module.name, name);
 }
 
-// The parameters whose layouts differ: a convolution weight is seen as [K, R, S, C] (a transposed one's as
-// [C, R, S, K]), the columns of a linear one as [N, H, W, C].
+// The parameters with different layouts: a convolution weight as [K, R, S, C] (a transposed one's as [C, R,
+// S, K]), the columns of a linear one as [N, H, W, C].
 std::map<std::string, Shape> images_of(const Module& model) {
   std::map<std::string, Shape> images;
   for (const NamedModule& module : model.modules()) {

@@ -7,10 +7,10 @@
 
 namespace athanor::nn {
 
-/// Resampled images: see interpolate() in autograd/interpolate.h.
+/// Resamples images: see interpolate() in autograd/interpolate.h.
 class Upsample final : public Module {
  public:
-  /// Larger by the same factor along H and W.
+  /// Scales H and W by the same factor.
   explicit Upsample(double scale, Interpolation mode = Interpolation::nearest, bool align_corners = false)
       : Upsample({.mode = mode, .align_corners = align_corners, .scale = {scale, scale}}) {}
   explicit Upsample(const InterpolateParams& params) : params_(params) {}

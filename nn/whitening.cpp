@@ -16,7 +16,7 @@ Eigen::MatrixXd patch_covariance(const Tensor& images, std::int64_t kernel) {
   const std::int64_t down = height - kernel + 1, across = width - kernel + 1;
   Eigen::VectorXd sum = Eigen::VectorXd::Zero(size);
   Eigen::MatrixXd products = Eigen::MatrixXd::Zero(size, size);
-  Eigen::MatrixXd patches(size, down * across);  // of one image, a column each
+  Eigen::MatrixXd patches(size, down * across);  // of one image, one per column
   const float* pixels = images.data<float>();
   for (std::int64_t n = 0; n < images.dim(0); ++n) {
     for (std::int64_t h = 0; h < down; ++h) {

@@ -9,7 +9,7 @@ namespace athanor {
 struct AdamOptions {
   double beta1 = 0.9, beta2 = 0.999;
   float eps = 1e-8f;
-  float weight_decay = 0;         ///< lambda; added to the gradient, so that both moments see it
+  float weight_decay = 0;         ///< lambda; added to the gradient, so both moments include it
   Decay decay = Decay::matrices;  ///< what weight_decay applies to; PyTorch: all
 };
 
@@ -20,16 +20,16 @@ struct AdamOptions {
 ///     v  = beta2 v + (1 - beta2) g^2
 ///     w -= lr (m / (1 - beta1^t)) / (sqrt(v / (1 - beta2^t)) + eps)
 ///
-/// where t counts the updates this parameter has received: a layer unfrozen late starts with t = 1. By
-/// default lambda is 0 for biases and norms (AdamOptions::decay), which PyTorch decays. State: two f32 per
-/// parameter. Source: Kingma and Ba 2015, arXiv:1412.6980, algorithm 1.
+/// where t counts this parameter's updates: a layer unfrozen late starts with t = 1. By default lambda is 0
+/// for biases and norms (AdamOptions::decay); PyTorch decays them. State: two f32 per parameter. Source:
+/// Kingma and Ba 2015, arXiv:1412.6980, algorithm 1.
 class Adam : public Optimizer {
  public:
   using Group = GroupOf<AdamOptions>;
 
   /// All parameters in one group. Throws ArgumentError on options out of range.
   explicit Adam(ParameterArena& arena, const AdamOptions& options = {});
-  /// Group i takes its rate from StepState::learning_rate[first_slot + i].
+  /// Group i uses StepState::learning_rate[first_slot + i].
   Adam(ParameterArena& arena, const std::vector<Group>& groups, int first_slot);
 
   void step(StepBuffer& step) override;
@@ -46,7 +46,7 @@ class Adam : public Optimizer {
 struct AdamWOptions {
   double beta1 = 0.9, beta2 = 0.999;
   float eps = 1e-8f;
-  float weight_decay = 1e-2f;     ///< lambda; w -= lr lambda w, which the moments do not see
+  float weight_decay = 1e-2f;     ///< lambda; w -= lr lambda w, which the moments do not include
   Decay decay = Decay::matrices;  ///< what weight_decay applies to; PyTorch: all
 };
 

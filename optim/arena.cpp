@@ -15,7 +15,7 @@
 namespace athanor {
 namespace {
 
-// Drops later entries that are the same logical tensor, and checks the rest.
+// Drops repeated entries of one logical tensor, and checks the rest.
 template <class Named> void take_once(std::vector<Named>& entries, const char* kind) {
   std::vector<Named> once;
   once.reserve(entries.size());
@@ -31,7 +31,7 @@ template <class Named> void take_once(std::vector<Named>& entries, const char* k
   entries = std::move(once);
 }
 
-// Two handles to the same memory would part company when each is given its own slice.
+// Two handles to the same memory would diverge once each has its own slice.
 void check_apart(std::span<const Parameter> parameters, std::span<const NamedTensor> buffers) {
   struct Range {
     const std::byte *begin, *end;
@@ -73,7 +73,7 @@ ParameterArena::ParameterArena(std::vector<Parameter> parameters, std::vector<Na
 
 // Layout ---------------------------------------------------------------------------------------------------
 
-// One for each compute dtype, in the order in which parameters come with it.
+// One part per compute dtype, in order of first occurrence.
 void ParameterArena::make_parts() {
   const DType compute = compute_dtype(options_.precision);
   slices_.resize(parameters_.size());
@@ -153,7 +153,7 @@ void ParameterArena::choose_owned() {
   sharded_ = static_cast<bool>(options_.keep);
   if (sharded_) {
     ranges = options_.keep(*this);
-    options_.keep = nullptr;  // what it holds on to need not outlive this
+    options_.keep = nullptr;  // its captures need not outlive the constructor
   } else {
     for (std::size_t part = 0; part < parts_.size(); ++part)
       ranges.push_back({static_cast<int>(part), 0, parts_[part].size});
@@ -190,7 +190,7 @@ Tensor ParameterArena::view(Tensor Part::*flat, int parameter) const {
 
 // Taking over ----------------------------------------------------------------------------------------------
 
-// Gradients come last, when what parameters had before is free again.
+// Gradients are allocated last, after the parameters' old memory has been freed.
 void ParameterArena::take_over_weights() {
   const auto make = [&](const char* tag, std::int64_t size, DType dtype) {
     const AllocTag named(tag);
@@ -217,7 +217,7 @@ void ParameterArena::take_over_weights() {
   }
   for (std::size_t i = 0; i < parts_.size(); ++i)
     parts_[i].gradients = make("gradients", parts_[i].size, gradient_dtype(static_cast<int>(i)));
-  for (int i = 0; i < size(); ++i) {  // also of an arena that had them before
+  for (int i = 0; i < size(); ++i) {  // also if another arena had them before
     const Tensor& handle = parameters_[static_cast<std::size_t>(i)].tensor;
     if (handle.requires_grad()) leaf_of(handle).bind(gradient(i));
   }

@@ -13,21 +13,21 @@
 #include "tensor/tensor.h"
 
 // The memory of a model in training. Parameters are stable handles; the arena moves their storage into a few
-// flat tensors, so that one launch updates everything, a bucket of gradients is a slice, and gradients are
-// written where the update reads them. Per compute dtype there is one *part*:
+// flat tensors. So one launch updates everything, a bucket of gradients is a slice, and backward passes write
+// gradients where the update reads them. Each compute dtype has one *part*:
 //
 //     weights     | conv1.weight ..| conv1.bias ..| fc.weight ......|   what forward and backward read
 //     gradients   |                |              |                 |   bound to the leaves
 //     masters     |                |              |                 |   f32; the weights themselves where
 //                                                                       the compute dtype is f32
 //
-// in declared order, each slice 128-byte aligned, the gaps zero. All three use the same element offsets.
+// in declared order, each slice 128-byte aligned, gaps zero. All three use the same element offsets.
 
 namespace athanor {
 
 class ParameterArena;
 
-/// Elements of a part of an arena.
+/// A range of elements in a part of an arena.
 struct ArenaRange {
   int part = 0;
   std::int64_t begin = 0, end = 0;
@@ -36,26 +36,26 @@ struct ArenaRange {
 struct ArenaOptions {
   Precision precision = Precision::f32;
   Device device = kCpu;
-  /// Gradients are f32 although the compute dtype is a half type: for accumulation over micro-batches.
+  /// Keeps gradients in f32 if the compute dtype is a half type: for accumulation over micro-batches.
   bool f32_gradients = false;
-  /// Gradient buckets are filled from the last parameter backwards and hold at most this much, or one
-  /// parameter that is larger; 0: one bucket.
+  /// Gradient buckets are filled from the last parameter backwards. Each holds at most this many bytes, or
+  /// one larger parameter; 0: one bucket.
   std::size_t bucket_bytes = 0;
-  /// The same for the bucket that is complete first, of each part; 0: as the others.
+  /// The same for the first bucket to complete in each part; 0: as the others.
   std::size_t first_bucket_bytes = 0;
-  /// Every bucket ends where `shards` equal, aligned pieces of it end.
+  /// Aligns the end of each bucket so that it splits into `shards` equal, aligned pieces.
   int shards = 1;
   /// Ranks own whole parameters, not pieces: for optimizers that need whole matrices (dist/bucket_layout.h).
   bool whole_parameters = false;
-  /// ZeRO-1 (dist/zero1.h): which ranges, apart from each other, this rank keeps masters of, and what
-  /// optimizers hold; none given: all. Asked once, when everything has its place and before memory is taken:
-  /// parameters then have the storage they came with, and may be given other values.
+  /// ZeRO-1 (dist/zero1.h): returns the disjoint ranges whose masters and optimizer state this rank keeps;
+  /// empty: all. Called once, after the layout is fixed and before memory is allocated. Parameters still have
+  /// their original storage then, and their values may be changed.
   std::function<std::vector<ArenaRange>(const ParameterArena&)> keep = {};
 };
 
 class ParameterArena {
  public:
-  /// Where a parameter lies: elements of its part's flat tensors.
+  /// Position of a parameter in its part's flat tensors, in elements.
   struct Slice {
     int part = 0;
     std::int64_t begin = 0;
@@ -67,7 +67,7 @@ class ParameterArena {
     std::int64_t size = 0;
     Tensor weights, gradients, masters;
   };
-  /// A range of a part whose gradients are complete at about the same time.
+  /// A range of a part whose gradients complete at about the same time.
   struct Bucket {
     int part = 0;
     std::int64_t begin = 0, end = 0;
@@ -75,21 +75,21 @@ class ParameterArena {
 
   /// A range of a part whose masters this rank keeps.
   struct Owned : ArenaRange {
-    std::int64_t masters = 0;  ///< where it begins in the part's masters
-    std::int64_t kept = 0;     ///< where it begins in a tensor of kept(part) elements
+    std::int64_t masters = 0;  ///< its offset in the part's masters
+    std::int64_t kept = 0;     ///< its offset in a tensor of kept(part) elements
     std::int64_t count() const { return end - begin; }
   };
-  /// Elements of one parameter whose masters this rank keeps.
+  /// A range of one parameter whose masters this rank keeps.
   struct Run {
-    std::int64_t begin = 0;  ///< counted from the parameter's first element
+    std::int64_t begin = 0;  ///< relative to the parameter's first element
     std::int64_t count = 0;
     std::int64_t masters = 0, kept = 0;  ///< as in Owned
   };
 
   /// Takes over the storage of f32 parameters and buffers and casts the weights to the compute dtype, except
-  /// for parameters with keep_f32. Values stay; handles follow. A tensor listed twice (tied) is taken once,
+  /// parameters with keep_f32. Values and handles stay valid. A tensor listed twice (tied) is taken once,
   /// under its first name. Throws ArgumentError on a dtype other than f32, on tensors that overlap without
-  /// being the same, and on an option out of range.
+  /// being equal, and on an option out of range.
   ParameterArena(std::vector<Parameter> parameters, std::vector<NamedTensor> buffers,
                  const ArenaOptions& options = {});
   ParameterArena(std::vector<Parameter> parameters, std::vector<NamedTensor> buffers, Precision precision,
@@ -100,33 +100,33 @@ class ParameterArena {
   std::span<const Parameter> parameters() const { return parameters_; }
   std::span<const NamedTensor> buffers() const { return buffers_; }
   std::span<const Part> parts() const { return parts_; }
-  /// In the order their gradients arrive: the last parameters first.
+  /// In the order their gradients complete: the last parameters first.
   std::span<const Bucket> buckets() const { return buckets_; }
   Device device() const { return options_.device; }
   const ArenaOptions& options() const { return options_; }
   int size() const { return static_cast<int>(parameters_.size()); }
-  /// Elements of all parameters, padding not counted.
+  /// Number of elements of all parameters, without padding.
   std::int64_t numel() const { return numel_; }
 
-  /// Whether this rank keeps some of the masters, as ArenaOptions::keep said. Those that are no weights
-  /// themselves then lie in tensors that hold no others. What takes all masters throws ArgumentError. What
-  /// writes to masters changes the weights of this rank's alone, and counts as an update: all ranks have
-  /// them after Zero1::gather_weights().
+  /// Whether this rank keeps only a part of the masters (ArenaOptions::keep). Masters that are not the
+  /// weights themselves then have separate tensors. Functions that need all masters throw ArgumentError.
+  /// Writing masters changes only this rank's weights and counts as an update; Zero1::gather_weights() sends
+  /// them to all ranks.
   bool sharded() const { return sharded_; }
-  /// What this rank keeps, in the order of parts and elements: all, unless sharded.
+  /// The ranges this rank keeps, ordered by part and element: everything unless sharded.
   std::span<const Owned> owned() const { return owned_; }
-  /// Elements of a part that this rank keeps.
+  /// Number of elements of a part that this rank keeps.
   std::int64_t kept(int part) const { return kept_[static_cast<std::size_t>(part)]; }
-  /// Calls f(run) for every run of a parameter's elements whose masters are here, ascending.
+  /// Calls f(run) for every run of a parameter's elements whose masters this rank keeps, ascending.
   template <class F> void for_each_owned(int parameter, const F& f) const;
-  /// Elements of a parameter whose masters are here.
+  /// Number of elements of a parameter whose masters this rank keeps.
   std::int64_t owned_elements(int parameter) const;
-  /// A parameter's elements of an f32 tensor: a view shaped like it, or, where sharded, this rank's runs.
-  /// `at` says where a run begins in `flat`.
+  /// A parameter's elements of an f32 tensor: a view of its shape or, if sharded, this rank's runs. `at`
+  /// returns the offset of a run in `flat`.
   template <class At> StateDict::Value state_of(int parameter, const Tensor& flat, const At& at) const;
-  /// Throws ArgumentError where sharded(), naming who asks.
+  /// Throws ArgumentError naming `op` if sharded().
   void check_whole(const char* op) const;
-  /// Of a part's gradients.
+  /// The dtype of a part's gradients.
   DType gradient_dtype(int part) const {
     return options_.f32_gradients ? DType::f32 : parts_[static_cast<std::size_t>(part)].dtype;
   }
@@ -139,46 +139,46 @@ class ParameterArena {
     return view(&Part::masters, parameter);
   }
 
-  /// Binds leaves that came into being since (a layer unfrozen), and marks every gradient as not there yet.
-  /// Writes no memory.
+  /// Binds leaves created since the last call (a layer unfrozen), and marks every gradient as missing. Writes
+  /// no memory.
   void zero_grad();
-  /// How often zero_grad() was called: which step a gradient is of.
+  /// How often zero_grad() was called: identifies the step of a gradient.
   std::int64_t zeroed() const { return zeroed_; }
-  /// Whether a backward pass delivered a gradient since zero_grad(). One that did not is skipped by updates.
+  /// Whether a backward pass has added a gradient since zero_grad(). Updates skip parameters without one.
   bool has_gradient(int parameter) const;
 
-  /// Casts masters to weights: after something wrote to the masters.
+  /// Casts masters to weights; call it after writing to the masters.
   void weights_from_masters();
 
-  /// Keeps the buffers' present values.
+  /// Saves the current values of the buffers.
   void snapshot_buffers();
-  /// Puts the values of the last snapshot back.
+  /// Restores the last snapshot.
   void restore_buffers();
-  /// The same where the step found a non-finite gradient, decided on the device.
+  /// Restores it if the step found a non-finite gradient; the device decides.
   void restore_buffers_if_skipped(StepBuffer& step);
-  /// All buffers, flat f32; undefined where there are none.
+  /// All buffers, flat f32; undefined if there are none.
   const Tensor& flat_buffers() const { return flat_buffers_; }
 
-  /// Marks weights (or buffers) as written: saved tensors and packed copies of them become stale.
+  /// Marks weights (or buffers) as written: their saved tensors and packed copies become stale.
   void bump_weights() const;
-  /// Called by who has moved the masters that are here; and how often somebody has.
+  /// Must be called after each update of this rank's masters; updates() counts the calls.
   void updated() { ++updates_, bump_weights(); }
   std::int64_t updates() const { return updates_; }
   void bump_buffers() const;
 
-  /// Masters and buffers, all f32, under the names of the model: views of live memory, not copies. Where
+  /// Masters and buffers, all f32, under the names of the model: views of live memory, not copies. If
   /// sharded, masters are sharded tensors.
   StateDict state_dict() const;
-  /// Copies values in and refreshes the compute copies. Throws ArgumentError, before anything is written, on
-  /// a missing, extra or misshapen entry, naming it.
+  /// Copies values in and refreshes the compute copies. Throws ArgumentError, before writing anything, naming
+  /// a missing, extra or misshapen entry.
   void load_state_dict(const StateDict& state);
 
   /// Hash of the master weights: mix64(count + sum over i of hash_element(i, bits of value i)) modulo 2^64,
-  /// where i counts the elements of all parameters in declared order (kernels/hash.h). Padding, compute
-  /// dtype, buckets and the order of summation do not enter. -0 and 0 differ, and so do NaNs.
-  /// Waits for the device. Throws ArgumentError where sharded: GradientSync::weights_hash() asks all ranks.
+  /// where i counts the elements of all parameters in declared order (kernels/hash.h). It does not depend on
+  /// padding, compute dtype, buckets or the order of summation. It tells -0 from 0, and NaNs apart.
+  /// Waits for the device. Throws ArgumentError if sharded: GradientSync::weights_hash() covers all ranks.
   std::uint64_t weights_hash() const;
-  /// That of all ranks is hash_of() the sum of their owned_hash().
+  /// The hash over all ranks is hash_of(the sum of their owned_hash()).
   std::uint64_t owned_hash() const;
   std::uint64_t hash_of(std::uint64_t sum) const;
 
@@ -203,7 +203,7 @@ class ParameterArena {
   std::vector<Bucket> buckets_;
   bool sharded_ = false;
   std::vector<Owned> owned_;
-  std::vector<std::int64_t> kept_;  // elements, by part
+  std::vector<std::int64_t> kept_;  // number of elements, by part
   std::int64_t numel_ = 0, zeroed_ = 0, updates_ = 0;
   Tensor flat_buffers_, snapshot_;
 };

@@ -56,7 +56,7 @@ void Ema::update(StepBuffer& step) {
   });
 }
 
-// Those that no update has moved in this step.
+// Averages the masters that no update has averaged in this step.
 template <class Context> void Ema::average_masters(Context& context) {
   const auto optimizer = optimizer_.lock();
   const std::int64_t steps = optimizer ? optimizer->calls() - std::exchange(calls_, optimizer->calls()) : 0;
@@ -93,7 +93,7 @@ EmaSwap::~EmaSwap() {
   try {
     if (ema_) ema_->swap();
   } catch (const std::exception&) {
-    // Of a device that does nothing any more: whoever uses it next is told.
+    // A failed device reports its error at its next use.
   }
 }
 

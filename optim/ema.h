@@ -13,7 +13,7 @@ namespace athanor {
 
 struct EmaOptions {
   double decay = 0.999;
-  /// Decay min(decay, (1 + t) / (10 + t)) at the t-th update: early averages forget the initial weights.
+  /// At the t-th update, decay is min(decay, (1 + t) / (10 + t)): early averages forget initial weights.
   bool warm_up = true;
 };
 
@@ -21,32 +21,32 @@ struct EmaOptions {
 ///
 ///     average += (1 - decay) (value - average)
 ///
-/// after each applied step; a skipped step leaves it alone. Starts from the present values.
-/// State: one f32 per parameter and buffer element; where the arena is sharded, of this rank's parameters
-/// alone, and after swap() all ranks gather weights (Zero1::gather_weights()).
+/// after each applied step; a skipped step changes nothing. It starts from the current values. State: one f32
+/// per parameter and buffer element. With a sharded arena it covers this rank's masters only, and all ranks
+/// gather weights after swap() (Zero1::gather_weights()).
 /// Source: Polyak and Juditsky 1992; the warm-up is TensorFlow's ExponentialMovingAverage with num_updates.
 class Ema {
  public:
-  /// Throws ArgumentError where decay is outside [0, 1).
+  /// Throws ArgumentError if decay is outside [0, 1).
   explicit Ema(ParameterArena& arena, const EmaOptions& options = {});
   ~Ema();
   Ema(const Ema&) = delete;
   Ema& operator=(const Ema&) = delete;
 
-  /// Has `optimizer.step()` move the averages of the masters it updates, in the pass that writes them: 8
-  /// bytes per parameter instead of 12, and no launch. update() is then left with buffers and with parameters
-  /// the step did not update. The bits are the same. Ends with the optimizer, or with this. Throws
-  /// ArgumentError where the optimizer works on another arena, or has averages to move already.
+  /// Lets `optimizer.step()` update the averages in the pass that writes the masters: 8 bytes per parameter
+  /// instead of 12, and no launch. update() then only handles buffers and parameters that the step did not
+  /// update. The bits are the same. Ends with the optimizer or this object. Throws ArgumentError if the
+  /// optimizer has another arena or already updates averages.
   void fuse_into(Optimizer& optimizer);
 
-  /// After the optimizer's step and before finish_step(). Throws ArgumentError while swapped in, and where an
-  /// optimizer that averages are fused into made several steps since the last update: call this after each.
+  /// Call it after the optimizer's step and before finish_step(). Throws ArgumentError while swapped in, and
+  /// if a fused optimizer has made several steps since the last update: call it after each.
   void update(StepBuffer& step);
 
-  /// Exchanges averages with masters and buffers, and refreshes the compute copies: the model now is the
-  /// average. A second call changes it back.
+  /// Exchanges averages with masters and buffers, and refreshes the compute copies: the model then is the
+  /// average. A second call undoes it.
   void swap();
-  /// The averages under the names of the model: views of live memory. Loading checks as the arena does.
+  /// The averages under the names of the model: views of live memory. Loading has the arena's checks.
   StateDict state_dict() const;
   void load_state_dict(const StateDict& state);
   bool swapped() const { return swapped_; }
@@ -55,21 +55,21 @@ class Ema {
   kernels::AverageRule rule() const { return {options_.decay, options_.warm_up}; }
   template <class Context> void average_masters(Context& context);
   void exchange();
-  /// Calls f(masters, averages) for all that is averaged, flat.
+  /// Calls f(masters, averages) for all averaged data, flat.
   template <class F> void for_each_kept(const F& f) const;
 
   ParameterArena& arena_;
   EmaOptions options_;
-  std::vector<Tensor> averages_;  // per part of the arena: what this rank keeps
+  std::vector<Tensor> averages_;  // per part of the arena: the elements this rank keeps
   Tensor buffers_;
   bool swapped_ = false;
-  std::weak_ptr<Optimizer> optimizer_;  // whose step moves averages,
-  std::int64_t calls_ = 0;              // and how often it had been called at the last update
-  std::vector<char> left_;              // per parameter: whether it was left to update()
-  UpdatePlan rest_;                     // of those
+  std::weak_ptr<Optimizer> optimizer_;  // its step() updates averages
+  std::int64_t calls_ = 0;              // its calls() at the last update
+  std::vector<char> left_;              // per parameter: whether update() must handle it
+  UpdatePlan rest_;                     // of the parameters in left_
 };
 
-/// Until end(), or as long as it lives, the model is its average.
+/// The model is its average until end() or destruction.
 class EmaSwap {
  public:
   explicit EmaSwap(Ema& ema) : ema_(&ema) { ema.swap(); }

@@ -6,9 +6,9 @@
 
 namespace athanor {
 
-inline constexpr std::size_t kSliceAlignment = 128;  ///< bytes: a cache line of the GPUs, two of the CPU
+inline constexpr std::size_t kSliceAlignment = 128;  ///< bytes: a cache line of GPUs, two of the CPU
 
-/// Elements after which the next slice may begin.
+/// Rounds up: the number of elements before the next slice may begin.
 constexpr std::int64_t align_elements(std::int64_t count, std::int64_t multiple) {
   return (count + multiple - 1) / multiple * multiple;
 }
@@ -24,7 +24,7 @@ inline Tensor make_flat(std::int64_t size, DType dtype, Device device) {
   return flat;
 }
 
-/// `shape` from element `begin` of a flat tensor on: a logical tensor of its own, with its own version.
+/// A tensor of `shape` at element `begin` of a flat tensor: a separate tensor with its own version.
 inline Tensor slice_of(const Tensor& flat, std::int64_t begin, const Shape& shape) {
   return Tensor::wrap(flat.storage(), flat.offset() + begin, shape, contiguous_strides(shape), flat.dtype());
 }

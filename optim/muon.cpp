@@ -27,7 +27,7 @@ Tensor transposed(const Tensor& x) {
   return x.view_as_strided({x.dim(0), x.dim(2), x.dim(1)}, {x.dim(1) * x.dim(2), 1, x.dim(2)}, 0);
 }
 
-/// An optimizer of everything that is no matrix, with the learning rate behind Muon's.
+/// An optimizer for all parameters except matrices, with the learning-rate slot after Muon's.
 template <class Rest, class Options>
 std::unique_ptr<Optimizer> all_but_matrices(ParameterArena& arena, const Options& options, float lr_scale) {
   using Group = typename Rest::Group;
@@ -96,7 +96,7 @@ void Muon::check_selection() const {
   }
 }
 
-// A convolution's [K, R, S, C] is the matrix [K, R S C].
+// A convolution's [K, R, S, C] counts as a matrix [K, R S C].
 void Muon::sort_by_shape() {
   for (std::size_t i = 0; i < plan().members().size(); ++i) {
     const UpdatePlan::Member& member = plan().members()[i];
@@ -149,8 +149,8 @@ void Muon::make_workspace() {
 
 // Step -----------------------------------------------------------------------------------------------------
 
-// X -> a X + (b A + c A^2) X = (a I + A (b I + c A)) X with A = X X^T; for a tall X the mirror image, so that
-// A has the shorter side.
+// X -> a X + (b A + c A^2) X = (a I + A (b I + c A)) X with A = X X^T; transposed for a tall X, so that A has
+// the shorter side.
 template <class Context>
 Tensor Muon::orthogonalize(Context& context, const Alike& alike, std::int64_t count) const {
   const auto multiply = [&](const Tensor& left, const Tensor& right, const Tensor& product) {
@@ -177,7 +177,7 @@ Tensor Muon::orthogonalize(Context& context, const Alike& alike, std::int64_t co
   return x;
 }
 
-// `count` active matrices, from that member on.
+// `count` active matrices, beginning with that member.
 template <class Context>
 void Muon::step_batch(Context& context, const Alike& alike, int first, std::int64_t count) {
   const MuonOptions& options = alike.options;
@@ -208,7 +208,7 @@ void Muon::step(StepBuffer& step) {
       }
       if (count > 0) step_batch(context, alike, first, count);
     }
-    // Nothing is left of these but their counts, which every update moves.
+    // Other ranks update these; only the counts, which every update increments, change here.
     constexpr std::array<kernels::SgdGroup, kMaxParamGroups> kNothing{};
     for (const int member : elsewhere_) {
       if (plan().active(member)) kernels::sgd_update(context, plan().table_of(member), kNothing, Tensor());

@@ -153,7 +153,7 @@ void Optimizer::stepped() {
 }
 
 void Optimizer::set_learning_rates(StepBuffer& step, const Schedule& schedule) const {
-  // The device knows which step is next; the host, which ones it may be.
+  // Only the device knows the next step; the host knows the possible ones.
   const std::int64_t first = step.known().applied_steps;
   kernels::RateWindow window;
   window.first_step = first;

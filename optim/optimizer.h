@@ -15,45 +15,45 @@
 
 namespace athanor {
 
-/// Which parameters a group takes.
+/// Selects the parameters of a group.
 using Selector = std::function<bool(const Parameter&)>;
 
 namespace selectors {
 Selector all();
-/// Those with these names.
+/// Parameters with these names.
 Selector named(std::vector<std::string> names);
-/// Those whose name begins with `prefix`.
+/// Parameters whose name begins with `prefix`.
 Selector under(std::string prefix);
-/// Weights of convolutions and linear layers: rank 2 or more, and Parameter::decay. So not what merely has
-/// the shape of one (class tokens, position embeddings, the scales of layers).
+/// Weights of convolutions and linear layers: rank 2 or more, and Parameter::decay. Excludes other tensors of
+/// that rank, such as class tokens, position embeddings and layer scales.
 Selector matrices();
 Selector none_of(Selector selector);
 }  // namespace selectors
 
-/// What a weight decay applies to.
+/// The parameters to which weight decay applies.
 enum class Decay : std::uint8_t {
-  matrices,  ///< parameters with Parameter::decay: those of nn but for biases and the scales and shifts of
-             ///< norms
+  matrices,  ///< parameters with Parameter::decay: all of nn except biases and the
+             ///< scales and shifts of norms
   all,       ///< every parameter of the group, as in PyTorch's optimizers
 };
 
-/// A set of parameters with options of its own. A parameter belongs to the first group that selects it; one
-/// that no group selects is left as it is.
+/// Parameters with their own options. A parameter belongs to the first group that selects it; an unselected
+/// one is not updated.
 struct ParamGroup {
   Selector parameters = selectors::all();
-  float lr_scale = 1;      ///< times the schedule's rate
-  Schedule schedule = {};  ///< instead of the one given to set_learning_rates()
+  float lr_scale = 1;      ///< factor of the schedule's rate
+  Schedule schedule = {};  ///< replaces the one given to set_learning_rates()
 };
 
-/// A group as an optimizer with `Options` takes it.
+/// A group with an optimizer's own `Options`.
 template <class Options> struct GroupOf : ParamGroup { Options options = {}; };
 
-/// Turns gradients into updates of the masters and their compute copies. Group i takes its learning rate from
+/// Turns gradients into updates of the masters and their compute copies. Group i uses the learning rate
 /// StepState::learning_rate[first_slot + i].
 ///
-/// A parameter without a gradient since zero_grad() is skipped: weight, state and its own count of updates
-/// stay as they are. Gradients are never written. On a skipped step nothing changes at all. A
-/// step allocates nothing. Results do not depend on the number of threads unless the optimizer says so.
+/// A parameter without a gradient since zero_grad() is skipped: its weight, state and count of updates do not
+/// change. Gradients are never written. A skipped step changes nothing. A step allocates nothing. Results do
+/// not depend on the number of threads, unless the optimizer states it.
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
@@ -64,61 +64,60 @@ class Optimizer {
   const char* kind() const { return kind_; }
   virtual void step(StepBuffer& step) = 0;
 
-  /// Writes each group's rate for the step after the applied steps: its own schedule's, or the given
-  /// one's, times its lr_scale, times rate_scale().
+  /// Writes each group's rate for the next applied step: the value of its own schedule or of the given one,
+  /// times its lr_scale and rate_scale().
   virtual void set_learning_rates(StepBuffer& step, const Schedule& schedule) const;
 
-  /// Per selected parameter its state tensors, "momentum.conv1.weight", and its count of updates,
-  /// "updates.conv1.weight"; and the kind of optimizer. Tensors are views of live memory, not copies, and
-  /// sharded ones where the arena is sharded.
+  /// For each selected parameter its state tensors, "momentum.conv1.weight", and its count of updates,
+  /// "updates.conv1.weight"; also the kind of optimizer. Tensors are views of live memory, not copies, and
+  /// sharded if the arena is sharded.
   /// A counted wait for the device.
   virtual StateDict state_dict() const;
-  /// Takes over what state_dict() of an optimizer of the same kind over the same parameters gave. Throws
-  /// ArgumentError, before anything is written, on a missing, extra or misshapen entry, naming it.
+  /// Loads a state_dict() of an optimizer of the same kind over the same parameters. Throws ArgumentError,
+  /// before writing anything, naming a missing, extra or misshapen entry.
   virtual void load_state_dict(const StateDict& state);
-  /// Throws what load_state_dict() would, and loads nothing.
+  /// Throws what load_state_dict() would throw, but loads nothing.
   virtual void check_state_dict(const StateDict& state) const;
 
-  /// What all learning rates are multiplied by, from the next set_learning_rates() on; 1 at first.
+  /// Factor of all learning rates from the next set_learning_rates() on; initially 1.
   float rate_scale() const { return rate_scale_; }
   void set_rate_scale(float scale) { rate_scale_ = scale; }
 
-  /// From now on, step() also moves these averages of the masters it updates, one flat f32 tensor per part of
-  /// the arena; none ends that. For Ema::fuse_into(), which does the rest. Throws ArgumentError where there
-  /// are averages already.
+  /// From now on, step() also updates these averages of the masters, one flat f32 tensor per part of the
+  /// arena; an empty span ends it. For Ema::fuse_into(), which does the rest. Throws ArgumentError if the
+  /// optimizer already has averages.
   virtual void fuse_averages(std::span<const Tensor> averages, const kernels::AverageRule& rule);
   /// Marks the arena's parameters that the last step() updated, one entry each.
   virtual void mark_updated(std::span<char> updated) const;
-  /// How often step() was called.
+  /// Number of calls of step().
   std::int64_t calls() const { return calls_; }
-  /// Knows whether this is still alive.
+  /// Expires when this object is destroyed.
   std::weak_ptr<Optimizer> watch() const { return self_; }
 
   ParameterArena& arena() const { return arena_; }
-  /// The learning rates it reads: [first_slot, first_slot + group_count).
+  /// The slots of its learning rates: [first_slot, first_slot + group_count).
   int first_slot() const { return first_slot_; }
   int group_count() const { return static_cast<int>(groups_.size()); }
-  /// Indices of the arena's parameters that some group has selected, in declared order.
+  /// Indices of the arena's parameters selected by any group, in declared order.
   virtual std::vector<int> selected() const;
 
  protected:
-  /// Sorts parameters into groups; `decay` says what that of each applies to. Throws ArgumentError when a
-  /// group selects none, and when there are more groups than StepState has room for. `kind` is a string
-  /// literal: "sgd".
+  /// Sorts parameters into groups; `decay` has one entry per group. Throws ArgumentError if a group selects
+  /// none, and on more groups than StepState has slots. `kind` is a string literal: "sgd".
   Optimizer(const char* kind, ParameterArena& arena, std::vector<ParamGroup> groups, int first_slot,
             std::span<const Decay> decay);
-  /// The choice of each group.
+  /// The `decay` option of each group.
   template <class Group> static std::vector<Decay> decay_of(const std::vector<Group>& groups) {
     std::vector<Decay> decay;
     for (const Group& group : groups) decay.push_back(group.options.decay);
     return decay;
   }
 
-  /// A zeroed f32 state tensor with a place for every selected parameter, at UpdatePlan::Member::state.
+  /// A zeroed f32 state tensor for the selected parameters; offsets are UpdatePlan::Member::state.
   Tensor add_state(const char* name);
   UpdatePlan& plan() { return plan_; }
   const UpdatePlan& plan() const { return plan_; }
-  /// Called by step(), at its end: what it wrote to is stale for those who kept copies.
+  /// step() calls this at its end: marks the weights it has written, so that copies become stale.
   void stepped();
 
  private:

@@ -117,7 +117,7 @@ void UpdatePlan::rebuild() {
       }
     };
     arena_.for_each_owned(member.parameter, add);
-    // A parameter that other ranks update counts its updates here, too: all ranks save the same count.
+    // A parameter updated by another rank is counted here too, so that all ranks save the same count.
     if (!newest && slice.count > 0) add_range({});
     if (newest) newest->last = true;
   }

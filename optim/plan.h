@@ -9,36 +9,36 @@
 
 namespace athanor {
 
-/// The tables by which fused kernels find the parameters they update. They name the members that have a
-/// gradient, or those the caller asks for, and are rebuilt only when that set changes.
+/// Tables of the parameters that fused kernels update. They list the members that have a gradient, or those
+/// the caller marks, and are rebuilt only if that set changes.
 class UpdatePlan {
  public:
   struct Member {
-    int parameter = 0;       ///< of the arena
-    int group = 0;           ///< of StepState::learning_rate
+    int parameter = 0;       ///< index in the arena
+    int group = 0;           ///< index in StepState::learning_rate
     std::int64_t state = 0;  ///< offset in the optimizer's state tensors
     bool decay = true;
   };
 
   UpdatePlan(const ParameterArena& arena, std::vector<Member> members);
-  /// Of all parameters of the arena, without groups or state.
+  /// A plan of all parameters of the arena, without groups or state.
   explicit UpdatePlan(const ParameterArena& arena);
 
-  /// The order in which tables name members; by default that of members(). Those left out are in no table.
+  /// Sets the order of members in tables, by default that of members(). Omitted members are in no table.
   void arrange(std::vector<int> order);
-  /// Has updates move averages in the same pass: one flat f32 tensor per part of the arena; or none again.
+  /// Updates averages in the same pass: one flat f32 tensor per part of the arena; an empty span ends it.
   void set_averages(std::span<const Tensor> averages, const kernels::AverageRule& rule);
 
   std::span<const Member> members() const { return members_; }
-  /// Updates each member has received, i64.
+  /// Number of updates of each member, i64.
   const Tensor& steps() const { return steps_; }
 
-  /// One table per part of the arena, naming the members that have a gradient now. Valid until the next call.
+  /// One table per part of the arena, of members that have a gradient now. Valid until the next call.
   std::span<const kernels::UpdateTable> refresh();
-  /// The same for the members whose parameters are marked: one entry per parameter of the arena.
+  /// The same for members whose parameters are marked; `marked` has one entry per parameter of the arena.
   std::span<const kernels::UpdateTable> refresh(std::span<const char> marked);
-  /// The table of an active member and of the active ones that the tables name after it, `count` in all: of
-  /// one part, and as large as the first. Allocates nothing but handles.
+  /// The table of `count` active members, from `member` on in table order. All must be in one part and as
+  /// large as the first. Allocates only handles.
   kernels::UpdateTable table_of(int member, std::int64_t count = 1) const;
   /// Whether a member was in a table at the last refresh().
   bool active(int member) const { return active_[static_cast<std::size_t>(member)] != 0; }

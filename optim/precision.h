@@ -7,11 +7,11 @@
 
 namespace athanor {
 
-/// What a training step computes in. Masters and optimizer state are always f32. `tf32` stores f32 and lets
-/// CUDA matmuls and convolutions round their inputs to 10 fraction bits; on the CPU it is f32.
+/// The precision of a training step. Masters and optimizer state are always f32. `tf32` stores f32 and lets
+/// CUDA matmuls and convolutions round their inputs to 10 fraction bits; on the CPU it equals f32.
 enum class Precision : std::uint8_t { f32, tf32, bf16, f16 };
 
-/// The dtype weights, activations and gradients are stored in.
+/// The dtype of stored weights, activations and gradients.
 constexpr DType compute_dtype(Precision precision) {
   switch (precision) {
     case Precision::f32:
@@ -32,8 +32,8 @@ constexpr std::string_view name_of(Precision precision) {
   return "?";
 }
 
-/// The precision of that name, or of the name that Lightning has for it: "32", "32-true", "bf16-mixed", "16",
-/// "16-mixed". Nothing for any other.
+/// The precision with our name or Lightning's: "32", "32-true", "bf16-mixed", "16", "16-mixed". Empty for any
+/// other name.
 constexpr std::optional<Precision> precision_named(std::string_view name) {
   if (name == "f32" || name == "32" || name == "32-true") return Precision::f32;
   if (name == "tf32") return Precision::tf32;

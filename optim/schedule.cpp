@@ -19,7 +19,7 @@ void check_steps(const char* schedule, const char* what, std::int64_t steps) {
   ATH_CHECK(steps >= 1, "{}: {} must be at least 1, but got {}", schedule, what, steps);
 }
 
-// The step as a fraction of the way, kept within [0, 1].
+// The step as a fraction of the total, clamped to [0, 1].
 double progress(std::int64_t step, std::int64_t total) {
   return std::clamp(static_cast<double>(step) / static_cast<double>(total), 0.0, 1.0);
 }
@@ -103,7 +103,7 @@ Schedule one_cycle(const OneCycle& cycle) {
     const double peak = cycle.rise * static_cast<double>(cycle.total) - 1;
     const double end = static_cast<double>(cycle.total) - 1;
     const double at = std::min(static_cast<double>(step), end);
-    if (at <= peak) {  // a peak at step 0 has no way up
+    if (at <= peak) {  // with a peak at step 0 there is no rise
       return static_cast<float>(anneal(cycle.anneal, first, cycle.max_rate, peak > 0 ? at / peak : 1.0));
     }
     const double part = end > peak ? (at - peak) / (end - peak) : 1.0;

@@ -9,7 +9,7 @@
 #include "optim/plan.h"
 #include "optim/step_buffer.h"
 
-// A training step on the optimizer's side:
+// The optimizer's part of a training step:
 //
 //     arena.snapshot_buffers();                          // where gradients may be non-finite
 //     arena.zero_grad();
@@ -38,15 +38,15 @@ template <class Context> class BoundStep {
   StepState* before_;
 };
 
-/// Measures the gradients of an arena in one read: their global norm, and whether all are finite. The limits
-/// take effect in the update, which reads the coefficient; gradients are not written.
+/// Measures the gradients of an arena in one pass: their global norm, and whether all are finite. It writes
+/// no gradients: the update applies the limits through the coefficient.
 class GradientMeter {
  public:
   explicit GradientMeter(const ParameterArena& arena);
 
   /// Sets grad_norm, found_inf, found_outlier, clip_coefficient = min(1, max_norm / (norm + 1e-6)) and
-  /// clip_value of `step`. The norm is that of the unscaled gradients of all parameters that have one. Throws
-  /// ArgumentError where a limit is out of range. Source: Pascanu et al. 2013, arXiv:1211.5063.
+  /// clip_value of `step`. The norm is over the unscaled gradients of all parameters that have one. Throws
+  /// ArgumentError on a limit out of range. Source: Pascanu et al. 2013, arXiv:1211.5063.
   void measure(StepBuffer& step, const GradientLimits& limits = {});
 
  private:
@@ -54,18 +54,18 @@ class GradientMeter {
   UpdatePlan plan_;
 };
 
-/// backward() of a loss (one f32 element), times `weight` and the loss scale of `step`. Gradients of
-/// micro-batches, and of ranks, add up: for their mean, weigh each by its part of the samples
-/// (dist::batch_weight() on several ranks). With `parameters`, these alone collect gradients, as
-/// BackwardOptions::parameters says.
+/// backward() of a loss (one f32 element) times `weight` and the loss scale of `step`. Gradients of
+/// micro-batches, and of ranks, are summed: for their mean, weigh each by its share of the samples
+/// (dist::batch_weight() on several ranks). With `parameters`, only these collect gradients, as with
+/// BackwardOptions::parameters.
 void backward_scaled(const Tensor& loss, StepBuffer& step, float weight = 1,
                      std::span<const Parameter> parameters = {});
 
-/// Counts the step as applied or skipped, moves the loss scale on, and lets the host know.
+/// Counts the step as applied or skipped, updates the loss scale, and notifies the host.
 void finish_step(StepBuffer& step, const LossScaling& scaling = LossScaling::fixed(1),
                  const OutlierGuard& outliers = {});
 
-/// Throw ArgumentError naming the setting that is out of range.
+/// Throw ArgumentError naming the setting out of range.
 void check(const LossScaling& scaling);
 void check(const GradientLimits& limits);
 

@@ -41,7 +41,7 @@ void StepBuffer::write(const StepState& state) {
   if (!device_.is_cpu()) {
     const auto bytes = std::as_bytes(std::span(&state, 1));
     memory_.copy_bytes_from(Tensor::from_bytes(bytes, {kBytes}, {DType::u8, kCpu}));
-    pending_ = 0;  // what is still on its way is of the old state
+    pending_ = 0;  // states in flight are outdated
   }
   host_ = state;
 }
@@ -74,8 +74,8 @@ void StepBuffer::publish() {
   ++pending_;
 }
 
-// Takes in every letter that has arrived; the oldest is waited for where there is no room for another. That
-// wait is no fault of the step's: it is how the host is kept from running away from the device.
+// Collects every state that has arrived; waits for the oldest if there is no room for another. That wait
+// keeps the host from running too far ahead, so it is not the step's stall.
 void StepBuffer::collect(bool wait) const {
   const AllowSync allow;
   for (; pending_ > 0; wait = false) {

@@ -11,11 +11,11 @@
 
 namespace athanor {
 
-/// The StepState of a training run, in the memory of the device the run uses.
+/// The StepState of a training run, in the memory of the run's device.
 ///
-/// On the CPU it is at hand: `step->learning_rate[0]`. A GPU works behind the host, which therefore does not
-/// ask for values but takes those that have arrived: finish_step() sends the state on its way each time, and
-/// known() is the newest that is here. The host stays at most kLead steps ahead of what it knows.
+/// On the CPU the state is directly accessible: `step->learning_rate[0]`. A GPU runs behind the host, so the
+/// host does not wait for values but uses the newest that have arrived, known(). finish_step() sends the
+/// state each time. The host stays at most kLead steps ahead of the known state.
 class StepBuffer {
  public:
   static constexpr int kLead = 16;
@@ -28,27 +28,27 @@ class StepBuffer {
   /// Its address on the device, for Context::bind_step().
   StepState* data() const;
 
-  /// On the CPU, the state itself. Throws ArgumentError elsewhere.
+  /// The state itself, on the CPU. Throws ArgumentError elsewhere.
   StepState* operator->();
   const StepState* operator->() const { return const_cast<StepBuffer&>(*this).operator->(); }
 
-  /// Replaces the state; queued behind what the device still does with the old one.
+  /// Replaces the state, after all queued work that uses the old one.
   void write(const StepState& state);
-  /// The state as it is when all queued work is done: a counted wait.
+  /// The state after all queued work: a counted wait.
   StepState read(const Site& site = Site::current()) const;
-  /// The newest state that is here without waiting; on the CPU, the state itself.
+  /// The newest state available without waiting; on the CPU, the state itself.
   const StepState& known() const;
-  /// How many steps may have been applied since the known state: 0 on the CPU.
+  /// Upper bound on steps applied since the known state: 0 on the CPU.
   int unknown_steps() const { return pending_; }
 
-  /// Calls `listener` with the state after each step, in order, when the host knows it: on the CPU at once,
-  /// else within known() or publish(), up to kLead steps later. One listener; null ends it.
+  /// Calls `listener` with the state after each step, in order, once the host knows it: on the CPU at once,
+  /// else within known() or publish(), up to kLead steps later. One listener; null removes it.
   void on_known(std::function<void(const StepState&)> listener) { listener_ = std::move(listener); }
 
-  /// Seconds publish() has waited for a device that was kLead steps behind.
+  /// Seconds that publish() has waited for a device kLead steps behind.
   double waited_s() const { return waited_s_; }
 
-  /// Called by finish_step(), after the device's own: sends the state to the host.
+  /// Sends the state to the host. finish_step() calls this after the device's own work.
   void publish();
 
  private:
@@ -57,7 +57,7 @@ class StepBuffer {
   Device device_;
   mutable StepState host_;  // the state on the CPU, else the newest known one
   Tensor memory_;           // on the device
-  // Copies on their way to the host, a ring: pinned memory, and the mark behind each copy.
+  // Copies in flight to the host, a ring: pinned memory, and an event after each copy.
   mutable std::array<Tensor, kLead> letters_;
   mutable std::array<Event, kLead> arrived_;
   mutable int first_ = 0, pending_ = 0;

@@ -24,8 +24,7 @@ namespace {
 constexpr std::size_t kHugePage = 2 * 1024 * 1024;
 constexpr std::size_t kAlignment = 64;
 constexpr std::size_t kMaxSmall = 1024 * 1024;
-constexpr std::size_t kMostFilled =
-    64 * 1024 * 1024;                               // a larger block is one whose pages a test leaves unused
+constexpr std::size_t kMostFilled = 64 * 1024 * 1024;  // larger blocks may be mostly unused in tests
 constexpr std::size_t kSmallClasses = 16 + 8 * 10;  // 64-byte steps to 1 KiB, then 8 steps an octave to 1 MiB
 
 constexpr std::size_t round_up(std::size_t value, std::size_t step) {
@@ -61,8 +60,8 @@ void* map_pages(std::size_t bytes) {
   return reinterpret_cast<void*>(aligned);
 }
 
-/// Small blocks are carved from 2 MiB slabs and kept on one list per size class; large ones are mappings of
-/// their own, kept in a list sorted by size and reused when at most a quarter would be wasted.
+/// Small blocks are cut from 2 MiB slabs and cached on one list per size class. Large ones are separate
+/// mappings, cached in a list sorted by size and reused if at most a quarter is wasted.
 class CpuAllocator final : public Allocator {
  public:
   Block allocate(std::size_t bytes) override {
@@ -131,7 +130,7 @@ class CpuAllocator final : public Allocator {
       return {block, size, 0};
     }
     if (slab_left_ < size) {
-      // What is left of the old slab is cut into the largest blocks that fit, so that nothing is lost.
+      // Cuts the rest of the old slab into the largest blocks that fit, so that nothing is lost.
       while (slab_left_ >= kAlignment) {
         std::size_t rest = class_of(std::min(slab_left_, kMaxSmall));
         if (class_bytes(rest) > slab_left_) --rest;

@@ -96,7 +96,7 @@ void AtomicFile::fail(const char* what) const {
 void AtomicFile::fail(const char* what, std::uint64_t offset) const {
   const int reason = errno;
   const std::string name = (committed_ ? path_ : temporary_).string();
-  // The destructor does not run when the constructor throws, and nothing is left to remove then.
+  // After a throwing constructor the destructor does not run, and then there is no file to remove.
   detail::fail<IoError>("save: {} {} at byte {}: {}", what, name, offset, std::strerror(reason));
 }
 

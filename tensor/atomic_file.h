@@ -8,8 +8,8 @@
 
 namespace athanor {
 
-/// A file that appears whole or not at all, even if the machine stops: written under another name in the same
-/// folder, flushed to the disk, renamed, and the folder flushed. Without commit() nothing stays.
+/// A file that appears complete or not at all, even if the machine stops: written under a temporary name in
+/// the same folder, flushed, renamed, and the folder flushed. Without commit() it is removed.
 /// All members throw IoError naming the file and the system's reason.
 class AtomicFile {
  public:
@@ -19,17 +19,17 @@ class AtomicFile {
   AtomicFile& operator=(const AtomicFile&) = delete;
 
   void write(std::span<const std::byte> bytes);
-  /// Writes at `offset`, where write() does not come, or has been. Threads may write to different places at
-  /// once.
+  /// Writes at `offset`, in a range that write() does not use. Threads may write to different ranges
+  /// concurrently.
   void write_at(std::uint64_t offset, std::span<const std::byte> bytes);
-  /// Its name until then, for a library that opens and writes it itself.
+  /// Its temporary name, for a library that opens and writes the file itself.
   const std::filesystem::path& temporary() const { return temporary_; }
-  /// Whether it is what temporary() has behind the path, as a process that was killed leaves it.
+  /// Whether `text` is the suffix of a temporary name, as left behind by a killed process.
   static bool is_suffix(std::string_view text);
-  /// Removes what processes that were killed have left of files they were writing to `folder`. Nobody may be
-  /// writing there. What cannot be removed stays.
+  /// Removes temporary files that killed processes have left in `folder`. No process may be writing there.
+  /// Files that cannot be removed remain.
   static void remove_unfinished(const std::filesystem::path& folder);
-  /// Replaces what was at the path.
+  /// Replaces any file at the path.
   void commit();
 
  private:
@@ -43,8 +43,8 @@ class AtomicFile {
   std::size_t written_ = 0;
 };
 
-/// Flushes the names in the folder that `path` is in. False, and errno says why, where that fails; a file
-/// system that cannot flush a folder is no failure: the rename itself has happened.
+/// Flushes the directory entries of the folder of `path`. On failure returns false and sets errno. A file
+/// system that cannot flush folders is no failure: the rename itself has happened.
 bool flush_folder_of(const std::filesystem::path& path);
 
 }  // namespace athanor

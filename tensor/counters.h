@@ -5,7 +5,7 @@
 
 namespace athanor {
 
-/// Where in the caller's code something happened.
+/// The location of a call in the caller's code.
 /// Used as a default argument: `const Site& site = Site::current()`. (std::source_location, which clang 14
 /// does not have.)
 struct Site {
@@ -17,15 +17,15 @@ struct Site {
   }
 };
 
-/// Counts a wait of the host for the device: item(), copies to the host, printing, data-dependent shapes.
-/// The CPU backend has nothing to wait for, and counts all the same, so that a CPU test catches what would
-/// stall a GPU. While a ForbidSync is alive on this thread, throws Error naming op and site instead.
+/// Counts a wait of the host for the device: item(), copies to the host, printing, data-dependent shapes. The
+/// CPU backend never waits but counts too, so a CPU test catches what would stall a GPU. While a ForbidSync
+/// is alive on this thread, throws Error naming op and site instead.
 void count_host_sync(const char* op, const Site& site);
 
-/// Waits counted so far, over all threads.
+/// Number of waits so far, over all threads.
 std::int64_t host_syncs();
 
-/// Copies made between memories so far, over all threads: what rand(shape, device) does none of.
+/// Copies between memories so far, over all threads; rand(shape, device) needs none.
 struct CopyCounts {
   std::int64_t to_device = 0, to_host = 0, on_device = 0;  ///< calls
   std::int64_t to_device_bytes = 0, to_host_bytes = 0, on_device_bytes = 0;
@@ -35,7 +35,7 @@ CopyCounts copies();
 enum class CopyKind : std::uint8_t { to_device, to_host, on_device };
 void count_copy(CopyKind kind, std::size_t bytes);
 
-/// What a wait on this thread does at the moment.
+/// How this thread currently treats a wait.
 enum class SyncMode : std::uint8_t { counted, forbidden, ignored };
 
 /// While alive, a wait for the device on this thread is an error. Nests.
@@ -50,7 +50,7 @@ class ForbidSync {
   SyncMode saved_;
 };
 
-/// While alive, waits on this thread are neither counted nor forbidden: for code that owns its stalls, such
+/// While alive, waits on this thread are neither counted nor forbidden: for code that stalls on purpose, such
 /// as logging between steps.
 class AllowSync {
  public:

@@ -3,7 +3,7 @@
 #include "tensor/error.h"
 #include "tensor/pinned.h"
 
-// What tensor/cuda/ does, in a build without it: there is no device, and every request for one says so.
+// Replaces tensor/cuda/ in a build without it: there is no device, and every request for one is an error.
 
 namespace athanor {
 namespace {

@@ -8,7 +8,7 @@ namespace athanor {
 
 enum class DeviceType : std::uint8_t { cpu, cuda };
 
-/// Where a tensor's bytes live: the host, or one CUDA device.
+/// Where a tensor's bytes are: on the host, or on one CUDA device.
 struct Device {
   DeviceType type = DeviceType::cpu;
   std::int16_t index = 0;
@@ -18,10 +18,10 @@ struct Device {
   bool is_cpu() const { return type == DeviceType::cpu; }
   bool is_cuda() const { return type == DeviceType::cuda; }
 
-  /// "cpu", "cuda:0"; "simt:0" where the device is emulated.
+  /// "cpu", "cuda:0"; "simt:0" if the device is emulated.
   std::string str() const;
-  /// Reads "cpu", "cuda" or "cuda:N"; "simt" or "simt:N", too, where the device is emulated. Throws
-  /// ArgumentError on anything else.
+  /// Parses "cpu", "cuda" or "cuda:N"; also "simt" or "simt:N" if the device is emulated. Throws
+  /// ArgumentError on any other text.
   static Device parse(const std::string& text);
 };
 

@@ -47,7 +47,7 @@ constexpr std::string_view name_of(DType dtype) {
   return "?";
 }
 
-/// The dtype of that name, or nothing.
+/// The dtype of that name, or nullopt.
 constexpr std::optional<DType> dtype_named(std::string_view name) {
   for (DType dtype : kDTypes) {
     if (name_of(dtype) == name) return dtype;
@@ -62,7 +62,7 @@ constexpr bool is_half(DType dtype) {
   return dtype == DType::f16 || dtype == DType::bf16;
 }
 
-/// The C++ type an element is stored as maps to its dtype, and back.
+/// Maps an element's storage type to its dtype, and back.
 template <class T> struct DTypeOf;
 template <> struct DTypeOf<double> { static constexpr DType value = DType::f64; };
 template <> struct DTypeOf<float> { static constexpr DType value = DType::f32; };
@@ -75,7 +75,7 @@ template <> struct DTypeOf<bool> { static constexpr DType value = DType::boolean
 
 template <class T> inline constexpr DType dtype_of = DTypeOf<T>::value;
 
-/// The type arithmetic on T is done in: double for f64, float for every other floating type.
+/// The type for arithmetic on T: double for f64, float for every other floating type.
 template <class T> using Accumulate = std::conditional_t<std::is_same_v<T, double>, double, float>;
 
 /// Calls f.template operator()<T>() with the storage type of a floating dtype.

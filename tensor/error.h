@@ -21,25 +21,25 @@ class ArgumentError : public Error {
   using Error::Error;
 };
 
-/// A library below us failed: CUDA, cuDNN, cuBLAS, NCCL, MPI, oneDNN.
+/// A library below this one failed: CUDA, cuDNN, cuBLAS, NCCL, MPI, oneDNN.
 class BackendError : public Error {
  public:
   using Error::Error;
 };
 
-/// A file could not be read or written, or holds something else than it should. Names file and offset.
+/// A file could not be read or written, or has unexpected content. Names file and offset.
 class IoError : public Error {
  public:
   using Error::Error;
 };
 
-/// Memory ran out. Says how much was asked, held and cached, and by which tags.
+/// Memory ran out. Reports the requested, live and cached bytes, by tag.
 class OutOfMemoryError : public Error {
  public:
   using Error::Error;
 };
 
-/// A rank of the job is gone or does not answer. Names the rank and the operation.
+/// A rank of the job is gone or does not respond. Names the rank and the operation.
 class PeerLostError : public Error {
  public:
   using Error::Error;

@@ -8,12 +8,12 @@
 namespace athanor {
 namespace {
 
-constexpr std::int64_t kEdgeItems = 3;   // shown at each end of an axis that is cut
-constexpr std::int64_t kCutOver = 1000;  // tensors with more elements are cut
-constexpr std::size_t kLineWidth = 100;  // columns, before a row goes on on the next line
+constexpr std::int64_t kEdgeItems = 3;   // shown at each end of a truncated axis
+constexpr std::int64_t kCutOver = 1000;  // tensors with more elements are truncated
+constexpr std::size_t kLineWidth = 100;  // columns before a row is wrapped
 
-/// Prints in two walks over what is shown: the first finds out how wide numbers are and whether they need
-/// decimals or exponents, the second writes. All numbers of a tensor look alike, so that columns line up.
+/// Prints in two passes over the shown elements: the first finds the width and whether numbers need decimals
+/// or exponents, the second writes. All numbers of a tensor have one format, so columns align.
 class Printer {
  public:
   explicit Printer(const Tensor& tensor) : tensor_(tensor), cut_(tensor.numel() > kCutOver) {}
@@ -29,7 +29,7 @@ class Printer {
  private:
   enum class Style { integer, fixed, scientific };
 
-  // Calls item(i) for each index shown along an axis, and gap() where it is cut.
+  // Calls item(i) for each index shown along an axis, and gap() where it is truncated.
   template <class Item, class Gap> void along(int axis, const Item& item, const Gap& gap) const {
     const std::int64_t size = tensor_.shape()[axis];
     for (std::int64_t i = 0; i < size; ++i) {

@@ -11,9 +11,9 @@
 
 namespace athanor {
 
-// The 16-bit types store; arithmetic is done in float. Both conversions are written without branches on
-// data, so that loops over them vectorise, and round to nearest even like the hardware does: a GPU takes its
-// own instructions, whose results differ in the bits of a NaN alone.
+// The 16-bit types are for storage; arithmetic uses float. Both conversions avoid branches on data, so loops
+// over them vectorise, and round to nearest even as the hardware does. A GPU uses its own instructions, whose
+// results differ only in the bits of a NaN.
 
 /// IEEE binary16: 1 sign, 5 exponent, 10 fraction bits.
 struct Half {
@@ -32,7 +32,7 @@ struct Half {
     constexpr std::uint32_t kInfinity = 255u << 23;
     constexpr std::uint32_t kOverflow = (127u + 16u) << 23;                // 65536: rounds to infinity
     constexpr std::uint32_t kSubnormal = (127u - 14u) << 23;               // 2^-14: smallest normal half
-    constexpr std::uint32_t kAlign = (127u - 15u + 23u - 10u + 1u) << 23;  // adding it lines subnormals up
+    constexpr std::uint32_t kAlign = (127u - 15u + 23u - 10u + 1u) << 23;  // adding it aligns subnormals
     const std::uint32_t raw = std::bit_cast<std::uint32_t>(value);
     const std::uint32_t sign = raw & 0x80000000u;
     const std::uint32_t magnitude = raw ^ sign;

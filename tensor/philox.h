@@ -7,24 +7,24 @@
 
 #include "tensor/half.h"
 
-// Random numbers as a function, not as a state. Philox4x32-10 enciphers a 128-bit counter under a 64-bit key
-// with ten rounds of multiply and xor; each counter gives four independent 32-bit words. Number i of a stream
-// is computed from (seed, stream, i) and nothing else, so that any thread, rank or device can make any part
-// of it. Source: Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3".
+// Random numbers as a pure function, without state. Philox4x32-10 encrypts a 128-bit counter with a 64-bit
+// key in ten rounds of multiply and xor; each counter gives four independent 32-bit words. Number i of a
+// stream depends only on (seed, stream, i), so any thread, rank or device can compute any part of it. Source:
+// Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3".
 //
-// Everything here uses integer arithmetic, IEEE +, *, /, sqrt and explicit fma only: the same bits
-// everywhere.
+// Everything here uses only integer arithmetic, IEEE +, *, /, sqrt and explicit fma, so the bits are the same
+// on every machine.
 
 namespace athanor {
 
-/// Names a stream of random numbers.
+/// Identifies a stream of random numbers.
 struct RandomKey {
   std::uint64_t seed = 0;
   std::uint64_t stream = 0;
 };
 
-/// What a stream is for, so that two users of one seed never draw the same numbers. Streams a user names by
-/// hand are small integers, and so in no purpose.
+/// The purpose of a stream, so that two users of one seed never draw the same numbers. Streams that users
+/// number by hand are small integers, and so collide with none of these.
 enum class RandomPurpose : std::uint8_t {
   user = 0,
   dropout = 1,
@@ -46,7 +46,7 @@ struct PhiloxBlock {
   std::uint32_t word[4];
 };
 
-/// The bijection itself: ten rounds over one counter.
+/// The bijection: ten rounds over one counter.
 ATH_HD constexpr PhiloxBlock philox4x32(PhiloxBlock counter, std::uint32_t key0, std::uint32_t key1) {
   std::uint32_t a = counter.word[0], b = counter.word[1], c = counter.word[2], d = counter.word[3];
   for (int round = 0; round < 10; ++round) {
@@ -91,7 +91,7 @@ ATH_HD constexpr std::uint64_t random_below(std::uint64_t word, std::uint64_t bo
   return static_cast<std::uint64_t>((static_cast<Wide>(word) * bound) >> 64);
 }
 
-/// The word below which an element is dropped with probability p in [0, 1): keep where word >= threshold.
+/// The threshold for dropping with probability p in [0, 1): keep an element if its word >= threshold.
 constexpr std::uint32_t drop_threshold(double p) {
   const double scaled = p * 0x1p32 + 0.5;
   return scaled >= 0x1p32 ? 0xffffffffu : static_cast<std::uint32_t>(scaled);
@@ -144,9 +144,9 @@ ATH_HD inline NormalPair random_normals(std::uint32_t radius_word, std::uint32_t
   return {turned * x, turned * y};
 }
 
-/// A permutation of 0 .. n-1, every one equally likely: Fisher-Yates from the last place down. Each draw
-/// takes the next 64-bit word of the stream and is exact: a word in the biased rest of the range is dropped
-/// for the one after it. Source: Lemire 2019, "Fast random integer generation in an interval".
+/// A uniformly random permutation of 0 .. n-1: Fisher-Yates from the last position down. Each draw takes the
+/// next 64-bit word of the stream and is exact: words in the biased remainder of the range are rejected.
+/// Source: Lemire 2019, "Fast random integer generation in an interval".
 inline std::vector<std::int64_t> philox_permutation(std::int64_t n, RandomKey key) {
   std::vector<std::int64_t> order(static_cast<std::size_t>(n > 0 ? n : 0));
   for (std::size_t i = 0; i < order.size(); ++i) order[i] = static_cast<std::int64_t>(i);
@@ -159,7 +159,7 @@ inline std::vector<std::int64_t> philox_permutation(std::int64_t n, RandomKey ke
   };
   for (std::uint64_t left = order.size(); left > 1; --left) {
     std::uint64_t word = draw();
-    if (word * left < left) {  // the low half of the product: only there can a word be in the biased rest
+    if (word * left < left) {  // low half of the product: a word can be biased only here
       const std::uint64_t biased = (0 - left) % left;
       while (word * left < biased) word = draw();
     }

@@ -23,8 +23,8 @@ struct FreeBlock {
 };
 using FreeLists = std::array<FreeBlock*, kClasses>;
 
-// Chunks are never returned to the system, since a block may outlive the thread that carved it.
-// A thread that ends leaves its lists here, and a thread that runs dry looks here first.
+// Chunks are never returned to the system, since a block may outlive the thread that cut it. A thread that
+// ends leaves its lists here, and a thread with empty lists looks here first.
 struct Orphans {
   std::mutex mutex;
   FreeLists lists{};

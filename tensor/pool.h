@@ -5,15 +5,15 @@
 
 namespace athanor {
 
-/// Memory for the small objects every step creates and drops: tensor handles, storages, graph nodes.
-/// Freed blocks stay on a list of the freeing thread, so a warmed-up step asks the system for nothing.
-/// Sizes over kMaxPooledBytes go to the global operator new.
+/// Memory for the small objects that every step creates and drops: tensor handles, storages, graph nodes.
+/// Freed blocks stay on a list of the freeing thread, so a step after warm-up makes no system request. Sizes
+/// over kMaxPooledBytes use the global operator new.
 inline constexpr std::size_t kMaxPooledBytes = 1024;
 
 void* pool_allocate(std::size_t bytes);
 void pool_free(void* block, std::size_t bytes) noexcept;
 
-/// Standard containers on that memory: for the few places of a step that need a list of unknown length.
+/// Standard containers on that memory, for the few lists of unknown length in a step.
 template <class T> struct PoolAllocator {
   using value_type = T;
 

@@ -5,7 +5,7 @@
 namespace athanor {
 namespace {
 
-/// Bytes of the UTF-8 character at the start of `text`; 0 where there is none, or a control character.
+/// Length of the UTF-8 character at the start of `text`; 0 if it is invalid or a control character.
 std::size_t visible_bytes(std::string_view text) {
   const auto byte = [&](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u; };
   const unsigned first = byte(0);

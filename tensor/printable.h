@@ -5,9 +5,9 @@
 
 namespace athanor {
 
-/// Text that others wrote (a folder's name, a class's, an error in a file), as one line that is safe to show:
-/// a terminal obeys control characters. Those of ASCII and of Latin-1, and bytes that are no UTF-8, become
-/// \n, \t or \x1b, say; everything else stays.
+/// Untrusted text (the name of a folder or class, an error in a file) as one line that is safe to print on a
+/// terminal. Control characters of ASCII and Latin-1, and bytes that are not UTF-8, become escapes such as
+/// \n, \t or \x1b; all else is unchanged.
 std::string printable(std::string_view text);
 
 }  // namespace athanor

@@ -8,8 +8,8 @@
 
 namespace athanor {
 
-/// A message in the wire format of protobuf, under construction: fields, each a number and a type in a
-/// varint, then a varint, four or eight bytes, or a length and so many bytes. Written only, never read.
+/// A message in protobuf's wire format, under construction. A field is its number and type in a varint, then
+/// a varint, four or eight bytes, or a length and that many bytes. For writing only.
 /// Source: protobuf.dev, "Encoding".
 class ProtoMessage {
  public:
@@ -35,18 +35,18 @@ class ProtoMessage {
     for (const double value : values) little_endian(std::bit_cast<std::uint64_t>(value), 8);
   }
   void message(int field, const ProtoMessage& value) { bytes(field, value.text_); }
-  /// What comes before a field of `size` bytes that is written apart.
+  /// The prefix of a field of `size` bytes that is written separately.
   void head_of_bytes(int field, std::size_t size) {
     varint(key(field, kLengthDelimited));
     varint(size);
   }
 
-  /// The fields of another.
+  /// Appends the fields of another message.
   void append(ProtoMessage&& more) {
     text_ += more.text_;
     more = ProtoMessage();
   }
-  /// Back to none; the memory stays.
+  /// Removes all fields; keeps the memory.
   void clear() { text_.clear(); }
 
   const std::string& text() const { return text_; }

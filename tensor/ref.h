@@ -9,7 +9,7 @@
 
 namespace athanor {
 
-/// Base of objects shared by Ref: counted inside the object, memory from the pool.
+/// Base of objects shared by Ref: intrusive count, memory from the pool.
 class RefCounted {
  public:
   RefCounted() = default;
@@ -27,7 +27,7 @@ class RefCounted {
 
  protected:
   virtual ~RefCounted() = default;
-  /// Runs when the last reference is gone.
+  /// Runs when the last reference is released.
   virtual void dispose() noexcept { delete this; }
 
  private:

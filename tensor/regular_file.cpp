@@ -27,7 +27,7 @@ static_assert(RegularFile::kWorkingFolder == AT_FDCWD);
 RegularFile::RegularFile(const std::filesystem::path& path, int folder)
     : descriptor_(::openat(folder, path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)) {
   struct stat status {};
-  if (descriptor_ < 0 && errno == ENXIO) {  // nobody is behind it
+  if (descriptor_ < 0 && errno == ENXIO) {  // a special file without a reader or device
     problem_ = "must be a file, but is a socket or a device";
   } else if (descriptor_ < 0 || ::fstat(descriptor_, &status) != 0) {
     problem_ = fmt::format("must be readable, but got: {}", std::strerror(errno));

@@ -8,26 +8,26 @@
 
 namespace athanor {
 
-/// A file opened to be read. What stands in a file's place and is none (a FIFO, a socket, a device, a folder)
-/// is refused at once: nobody waits for the other end of a pipe.
+/// A file opened for reading. Anything that is not a regular file (a FIFO, a socket, a device, a folder) is
+/// refused at once, so that opening never blocks on a pipe.
 class RegularFile {
  public:
   static constexpr int kWorkingFolder = -100;
 
-  /// `folder`: the descriptor of the folder that a relative `path` is below.
+  /// `folder`: the descriptor of the folder to which a relative `path` refers.
   explicit RegularFile(const std::filesystem::path& path, int folder = kWorkingFolder);
   ~RegularFile();
   RegularFile(const RegularFile&) = delete;
   RegularFile& operator=(const RegularFile&) = delete;
 
-  /// Why there is no such file, without its name; empty where there is: "must be a file, but is a FIFO".
+  /// Why the file cannot be read, without its name: "must be a file, but is a FIFO"; empty if it can.
   const std::string& problem() const { return problem_; }
   int descriptor() const { return descriptor_; }
-  /// Its size when it was opened, and now (0 where that cannot be told).
+  /// Its size at opening, and now (0 if unknown).
   std::int64_t bytes() const { return bytes_; }
   std::int64_t bytes_now() const;
-  /// Fills `to` from `offset` on. Returns how much there was: less at the end of the file, or where the
-  /// system cannot read, and then errno says why; else errno is 0.
+  /// Fills `to` from `offset` on. Returns the number of bytes read: fewer at the end of the file or on an
+  /// error, which sets errno; otherwise errno is 0.
   std::size_t read_at(std::uint64_t offset, std::span<std::byte> to) const;
 
  private:

@@ -38,7 +38,7 @@ Tensor make_tensor(const Ref<MappedFile>& file, const Header& header, const Tens
 
 // Entries that are no tensors ------------------------------------------------------------------------------
 
-// One is the metadata item "athanor:POSITION:KIND:NAME" -> value, KIND of i64, f64 or text.
+// A metadata item "athanor:POSITION:KIND:NAME" -> value, with KIND i64, f64 or text.
 struct Scalar {
   std::size_t position = 0;
   std::string name;
@@ -71,7 +71,7 @@ bool parse_scalar(std::string_view key, const std::string& text, Scalar& scalar)
   return !scalar.name.empty();
 }
 
-// Takes them out of the metadata, in the order of their positions.
+// Moves them out of the metadata, ordered by position.
 std::vector<Scalar> take_scalars(Metadata& metadata, const std::string& path) {
   std::vector<Scalar> scalars;
   for (auto at = metadata.lower_bound(std::string(kOwnKeys));
@@ -106,7 +106,7 @@ struct Placed {
   std::uint64_t begin = 0, bytes = 0;
 };
 
-// Tensors in the order of their bytes: widest elements first, so that each is aligned.
+// Tensors in file order: widest elements first, so that each is aligned.
 std::vector<Placed> place_tensors(const StateDict& entries) {
   std::vector<Placed> placed;
   for (const StateDict::Entry& entry : entries) {
@@ -202,7 +202,7 @@ void check_keys(const Metadata& metadata) {
   }
 }
 
-// All of the tensor that is here.
+// A tensor that is wholly on this rank.
 void read_whole(const StateDict::Entry& entry, const Source::Sink& sink) {
   const auto* whole = std::get_if<Tensor>(&entry.value);
   ATH_CHECK(whole, "safetensors: '{}' must be a whole tensor, but is {}", entry.name, kind_of(entry.value));

@@ -12,7 +12,7 @@ namespace athanor {
 
 inline constexpr int kMaxRank = 8;
 
-/// A short list of sizes or strides, held inline. Rank 0 is a scalar.
+/// A short inline list of sizes or strides. Rank 0 is a scalar.
 class Dims {
  public:
   Dims() = default;
@@ -28,7 +28,7 @@ class Dims {
   std::int64_t* begin() { return dims_.data(); }
   std::int64_t* end() { return dims_.data() + rank_; }
 
-  /// No range check: indices come from loops over rank(). Use axis() for an index a user gave.
+  /// No range check: indices come from loops over rank(). Check a user's index with normalize_axis().
   std::int64_t operator[](int i) const { return dims_[i]; }
   std::int64_t& operator[](int i) { return dims_[i]; }
 
@@ -63,19 +63,19 @@ class Shape : public Dims {
   }
 };
 
-/// Distance in elements between neighbours along each dimension.
+/// Distance in elements between adjacent indices of each dimension.
 using Strides = Dims;
 
-/// Row-major strides of a dense tensor of that shape.
+/// Row-major strides of a dense tensor of `shape`.
 Strides contiguous_strides(const Shape& shape);
 
-/// Turns -1 into the last axis, and so on. Throws ArgumentError when axis is outside [-rank, rank).
+/// Maps -1 to the last axis, and so on. Throws ArgumentError if axis is outside [-rank, rank).
 int normalize_axis(int axis, int rank, const char* op);
 
-/// The shape two operands broadcast to, by NumPy's rule. Throws ArgumentError naming op when they do not.
+/// The shape that two operands broadcast to, by NumPy's rule. Throws ArgumentError naming op if they do not.
 Shape broadcast_shapes(const Shape& a, const Shape& b, const char* op);
 
-/// True where `from` broadcasts to exactly `to`.
+/// Whether `from` broadcasts to exactly `to`.
 bool broadcasts_to(const Shape& from, const Shape& to);
 
 }  // namespace athanor

@@ -13,7 +13,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// On the CPU, what was asked for before record() is done.
+/// On the CPU, all work before record() is already done.
 class CpuEvent final : public detail::EventState {
  public:
   explicit CpuEvent(Event::Timing timing) : timing_(timing) {}
@@ -35,7 +35,7 @@ class CpuEvent final : public detail::EventState {
   std::optional<Clock::time_point> at_;
 };
 
-// Null where the thread never left the default. A StreamGuard keeps what it puts here alive.
+// Null if the thread still uses the default. A StreamGuard keeps its entry alive.
 constinit thread_local std::array<detail::StreamState*, detail::kMaxDevices> current{};
 
 void check_same(Device a, Device b, const char* what) {

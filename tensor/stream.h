@@ -9,17 +9,16 @@
 #include "tensor/device.h"
 #include "tensor/ref.h"
 
-// Work on a device, as far as everybody must know of it: which devices there are, the queues they work off,
-// and marks in those queues. On the CPU, work is done when the call returns: its streams and events exist,
-// so that code need not ask, and do nothing.
+// Devices, their queues of work (streams), and events in those queues. On the CPU, work is done when a call
+// returns; streams and events exist but do nothing, so that code need not distinguish.
 
 namespace athanor {
 
-/// GPUs this process can use: 0 in a build without CUDA, without a driver and without a GPU.
+/// Number of GPUs this process can use: 0 in a build without CUDA, or without a driver or GPU.
 int cuda_device_count();
-/// Why that is 0, and what to do about it; empty where it is not.
+/// Why that is 0, and how to fix it; empty if it is not 0.
 const std::string& why_no_cuda();
-/// Whether this build runs its CUDA kernels on the CPU, to check them: correct, not fast.
+/// Whether this build emulates its CUDA kernels on the CPU, to check them: correct but slow.
 bool cuda_is_emulated();
 
 struct DeviceInfo {
@@ -33,7 +32,7 @@ struct DeviceInfo {
   int sm() const { return 10 * major + minor; }
 };
 
-/// Throws BackendError, with why_no_cuda(), where there is no such device.
+/// Throws BackendError, with why_no_cuda(), if the device does not exist.
 const DeviceInfo& device_info(Device device);
 
 namespace detail {
@@ -43,24 +42,23 @@ class EventState;
 
 class Event;
 
-/// A queue of work on a device, worked off in order. A handle: copies name the same queue.
+/// A queue of work on a device, executed in order. A handle: copies refer to the same queue.
 class Stream {
  public:
-  /// A queue that is in no other handle's hands. What two queues do is ordered by events alone.
+  /// A new queue with no other handle. Only events order the work of two queues.
   static Stream create(Device device);
-  /// The queue a thread uses that never asked for another.
+  /// The default queue of every thread.
   static Stream default_of(Device device);
 
   Device device() const { return device_; }
   /// cudaStream_t; null on the CPU.
   void* native() const;
-  /// Tells the streams of a device apart: small numbers, given to another stream after the last handle is
-  /// gone.
+  /// Identifies a stream of a device: a small number, reused after the last handle is gone.
   std::uint32_t id() const;
 
-  /// Work queued from now on starts after what `event` marks.
+  /// Work queued from now on starts after the work before `event`.
   void wait(const Event& event) const;
-  /// Waits until all work is done. A counted wait.
+  /// Waits for all queued work. A counted wait.
   void synchronize(const Site& site = Site::current()) const;
 
   bool operator==(const Stream& other) const = default;
@@ -76,20 +74,20 @@ class Stream {
   Ref<RefCounted> state_;  // a StreamState; null on the CPU
 };
 
-/// A mark in a stream.
+/// An event in a stream.
 class Event {
  public:
   enum class Timing : std::uint8_t { off, on };
 
   explicit Event(Device device, Timing timing = Timing::off);
 
-  /// Marks everything queued so far. May be recorded again; who waited before keeps waiting for the old mark.
+  /// Covers all work queued so far. May be recorded again; earlier waits keep referring to the old record.
   void record(const Stream& stream);
-  /// Whether all that was marked is done; true where nothing was. Does not wait.
+  /// Whether all recorded work is done; true if nothing was recorded. Does not wait.
   bool done() const;
-  /// Waits until it is. A counted wait.
+  /// Waits for the recorded work. A counted wait.
   void synchronize(const Site& site = Site::current()) const;
-  /// Milliseconds from this mark to a later one, both made with Timing::on, recorded and done.
+  /// Milliseconds from this event to a later one; both need Timing::on and must be recorded and done.
   double ms_until(const Event& later) const;
 
   void* native() const;  ///< cudaEvent_t; null on the CPU
@@ -102,10 +100,10 @@ class Event {
   Ref<RefCounted> state_;  // an EventState
 };
 
-/// The queue this thread's work on a device goes to, its allocations included.
+/// The queue for this thread's work on a device, including its allocations.
 Stream current_stream(Device device);
 
-/// While alive, this thread's work on the stream's device goes to `stream`. Nests.
+/// While alive, this thread's work on the stream's device uses `stream`. Nests.
 class StreamGuard {
  public:
   explicit StreamGuard(const Stream& stream);
@@ -117,7 +115,7 @@ class StreamGuard {
   Stream saved_;
 };
 
-/// Waits until a device has done everything. A counted wait.
+/// Waits for all work of a device. A counted wait.
 void synchronize(Device device, const Site& site = Site::current());
 
 }  // namespace athanor

@@ -16,17 +16,17 @@
 
 namespace athanor {
 
-/// Bytes on a device, shared by every view of them.
+/// Bytes on a device, shared by all views.
 class Storage final : public RefCounted {
  public:
   Storage(std::size_t bytes, Device device);
-  /// Wraps memory somebody else owns; `owner` is kept alive as long as the storage.
+  /// Wraps foreign memory; keeps `owner` alive as long as the storage.
   Storage(void* data, std::size_t bytes, Ref<RefCounted> owner);
 
   std::byte* data() const { return static_cast<std::byte*>(block_.data); }
   std::size_t bytes() const { return bytes_; }
   Device device() const { return device_; }
-  /// Null for memory somebody else owns.
+  /// Null for wrapped memory.
   const Block* block() const { return owner_ ? nullptr : &block_; }
   const Ref<RefCounted>& owner() const { return owner_; }
 
@@ -39,23 +39,23 @@ class Storage final : public RefCounted {
   Ref<RefCounted> owner_;
 };
 
-/// What autograd hangs on a tensor: the Node that computed it, or the Leaf that collects its gradient.
+/// A tensor's autograd state: the Node that computed it, or the Leaf that collects its gradient.
 class AutogradState : public RefCounted {
  public:
   virtual bool is_leaf() const = 0;
 };
 
-/// Where and as what a new tensor is made.
+/// The dtype and device of a new tensor.
 struct TensorOptions {
   DType dtype = DType::f32;
   Device device = kCpu;
 };
 
-/// A strided view over shared storage; the one handle users hold. Copying a Tensor copies the handle: both
+/// A strided view over shared storage. Users hold only this handle. Copying a Tensor copies the handle: both
 /// name the same logical tensor, with the same values, gradient and version.
 ///
-/// Layout of images is [N, H, W, C], of convolution weights [K, R, S, C]. A default-constructed Tensor is
-/// undefined; defined() is the only thing that may be asked of it.
+/// Images have layout [N, H, W, C], convolution weights [K, R, S, C]. A default-constructed Tensor is
+/// undefined; only defined() may be called on it.
 class Tensor {
  public:
   Tensor() = default;
@@ -64,7 +64,7 @@ class Tensor {
   static Tensor empty(const Shape& shape, TensorOptions options = {});
   /// All bytes zero, dense.
   static Tensor zeros(const Shape& shape, TensorOptions options = {});
-  /// A dense copy of `values` on `device`. Throws ArgumentError when the count does not match the shape.
+  /// A dense copy of `values` on `device`. Throws ArgumentError if the count does not match the shape.
   template <class T> static Tensor from(std::span<const T> values, const Shape& shape, Device device = kCpu) {
     return from_bytes(std::as_bytes(values), shape, {dtype_of<T>, device});
   }
@@ -73,7 +73,7 @@ class Tensor {
     return from(std::span<const T>(values), shape, device);
   }
   static Tensor from_bytes(std::span<const std::byte> bytes, const Shape& shape, TensorOptions options);
-  /// A view of memory somebody else owns: an arena, a mapped file. Nothing is copied.
+  /// A view of foreign memory, such as an arena or a mapped file. Nothing is copied.
   static Tensor wrap(Ref<Storage> storage, std::int64_t offset, const Shape& shape, const Strides& strides,
                      DType dtype);
 
@@ -105,27 +105,26 @@ class Tensor {
   double item(const Site& site = Site::current()) const;
   /// All values in row-major order, converted to double. A counted wait for the device.
   std::vector<double> to_vector(const Site& site = Site::current()) const;
-  /// Values, shape and dtype, as a person reads them; long axes are cut. A counted wait for the device.
+  /// Values, shape and dtype as readable text; long axes are truncated. A counted wait for the device.
   std::string str(const Site& site = Site::current()) const;
 
-  /// Views that autograd does not record: they throw on a tensor that needs a gradient, whose recorded
-  /// views are in autograd/shape.h. They share storage and version with this tensor.
+  /// A view that autograd does not record: throws on a tensor that needs a gradient; autograd/shape.h has the
+  /// recorded views. It shares storage and version with this tensor.
   Tensor view_as_strided(const Shape& shape, const Strides& strides, std::int64_t offset_elements) const;
   /// The same values and version, outside any graph.
   Tensor detach() const;
-  /// Copies the bytes of a dense tensor of the same shape and dtype into this one. From a device to the CPU a
-  /// counted wait; but queued, and not waited for, where this tensor is pinned (tensor/pinned.h). Bumps the
-  /// version.
+  /// Copies the bytes of a dense tensor of the same shape and dtype into this one. From a device to the CPU
+  /// this is a counted wait; a pinned tensor (tensor/pinned.h) only queues the copy. Bumps the version.
   void copy_bytes_from(const Tensor& source, const Site& site = Site::current()) const;
-  /// A dense copy on another device (or this same handle when it is there already). Not recorded. From a
-  /// device to the CPU a counted wait.
+  /// A dense copy on another device (or this handle if it is already there). Not recorded. From a device to
+  /// the CPU a counted wait.
   Tensor to(Device device, const Site& site = Site::current()) const;
 
-  /// Counts in-place writes to this logical tensor; shared with its views, not with its storage.
+  /// The number of in-place writes to this logical tensor; shared with its views, not with its storage.
   std::uint32_t version() const { return impl_->version->count; }
   void bump_version() const { ++impl_->version->count; }
 
-  /// Whether a gradient flows to this tensor: it is a leaf that asks for one, or was computed from one.
+  /// Whether this tensor needs a gradient: a leaf that collects one, or computed from such a leaf.
   bool requires_grad() const { return defined() && static_cast<bool>(impl_->autograd); }
   /// True for a tensor made in InferenceMode: it cannot be saved for a backward pass.
   bool is_inference() const { return impl_->made_by != nullptr; }
@@ -139,9 +138,9 @@ class Tensor {
   const Ref<AutogradState>& autograd() const { return impl_->autograd; }
   void set_autograd(Ref<AutogradState> state) const { impl_->autograd = std::move(state); }
   void mark_inference(const char* op) const { impl_->made_by = op; }
-  /// True when this handle is the only one, over storage nobody else holds: its memory may be taken over.
+  /// Whether this is the only handle, over storage with no other owner: its memory may be reused.
   bool unshared() const { return impl_->use_count() == 1 && impl_->storage->use_count() == 1; }
-  /// Points this logical tensor at other memory of the same shape: an arena takes over a parameter.
+  /// Moves this logical tensor to other memory of the same shape: an arena takes over a parameter.
   void rebind(Ref<Storage> storage, std::int64_t offset_elements, DType dtype) const;
 
  private:

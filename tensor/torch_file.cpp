@@ -36,7 +36,7 @@ class Storages {
  private:
   Ref<MappedFile> file_;
   std::string path_;
-  std::map<std::uint64_t, Ref<Storage>> copies_;  // by their place in the file
+  std::map<std::uint64_t, Ref<Storage>> copies_;  // by offset in the file
   std::uint64_t copied_ = 0;
 };
 
@@ -48,7 +48,7 @@ bool is_torch_file(const std::filesystem::path& path) {
     athanor::detail::fail<IoError>("torch file: {} {}", path.string(), file.problem());
   std::array<std::byte, 9> first{};
   (void)file.read_at(0, first);
-  // A safetensors file may begin with any byte, as its header's length does; then there is a brace.
+  // A safetensors file begins with its header's length, possibly any byte, but then has a brace.
   return zip::is_zip(first) || (first[0] == std::byte{0x80} && first[8] != std::byte{'{'});
 }
 

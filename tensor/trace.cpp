@@ -19,8 +19,8 @@ namespace {
 
 using Json = nlohmann::json;
 
-/// Writers take a ticket and write the slot it points at, without locks. A slot's `ticket` is 0 while it is
-/// being written, so that a reader (or a writer a whole ring behind) can tell.
+/// Writers take a ticket and write its slot without locks. A slot's `ticket` is 0 while it is being written,
+/// so that a reader (or a writer one ring behind) can detect it.
 struct Ring {
   struct Slot {
     std::atomic<std::uint64_t> ticket{0};
@@ -37,8 +37,8 @@ struct Ring {
   std::atomic<std::uint64_t> next{0};
 };
 
-// A thread may still write into the ring of an earlier trace, so rings live as long as the process. One that
-// fits is used again.
+// A thread may still write to the ring of an earlier trace, so rings live as long as the process. A ring of
+// the right size is reused.
 struct Rings {
   std::mutex mutex;
   std::vector<std::unique_ptr<Ring>> all;
@@ -154,7 +154,7 @@ std::string quoted(const std::string& text) {
   return Json(text).dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-/// From where a batch was read to where it was used.
+/// Arrows from the reading of a batch to its use.
 std::string arrows_of(const std::vector<TraceEvent>& events, int rank,
                       const std::function<double(std::int64_t)>& us) {
   std::map<std::int64_t, const TraceEvent*> read, used;
@@ -172,7 +172,7 @@ std::string arrows_of(const std::vector<TraceEvent>& events, int rank,
   for (const auto& [batch, from] : read) {
     const auto to = used.find(batch);
     if (to == used.end() || to->second->end_ns < from->end_ns) continue;
-    // An arrow ends in the span it lies in: not before it was drawn.
+    // An arrow ends inside a span, but not before its own beginning.
     const std::int64_t end_ns = std::max(to->second->begin_ns, from->end_ns);
     const auto point = [&, batch = batch](const char* phase, std::int64_t ns, int thread) {
       return fmt::format(
@@ -189,7 +189,7 @@ std::string arrows_of(const std::vector<TraceEvent>& events, int rank,
 
 std::string trace_json(int rank) {
   const std::vector<TraceEvent> events = trace_events();
-  // Ranks of one machine have one clock: its times are as they are.
+  // Ranks on one machine share a clock, so its times need no conversion.
   const auto us = [](std::int64_t ns) { return static_cast<double>(ns) / 1000; };
   std::string json =
       fmt::format(R"({{"name":"process_name","ph":"M","pid":{0},"args":{{"name":"rank {0}"}}}})", rank);

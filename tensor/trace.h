@@ -7,43 +7,42 @@
 #include <string_view>
 #include <vector>
 
-// What ran when, on which thread: a ring of fixed size, so that a trace of hours holds the last of them and
-// costs no more memory than one of seconds. Off, a TraceScope costs one relaxed load.
+// Records what ran when, on which thread, in a ring of fixed size: a trace of hours keeps its last part and
+// uses no more memory than one of seconds. When off, a TraceScope costs one relaxed load.
 
 namespace athanor {
 
 struct TraceEvent {
   const char* name;
-  std::int64_t begin_ns, end_ns;  ///< of the steady clock
+  std::int64_t begin_ns, end_ns;  ///< on the steady clock
   std::int32_t thread;            ///< numbered from 1 in order of first use
   const char* category = "";      ///< "forward", "read", ...
-  /// What it belongs to, as a layer's name; null: nothing.
+  /// The name of its layer, for example; null: none.
   const char* of = nullptr;
-  /// The batch it worked on, so that it is seen where one was read and where it was used; -1: none.
+  /// The index of its batch, to link the reading of a batch with its use; -1: none.
   std::int64_t batch = -1;
 };
 
-/// Starts recording into an empty ring of the last `capacity` events. Throws ArgumentError where that is 0.
+/// Starts recording into an empty ring of the last `capacity` events. Throws ArgumentError on capacity 0.
 void start_trace(std::size_t capacity = std::size_t{1} << 16);
-/// Stops recording; the events stay until the next start.
+/// Stops recording; the events remain until the next start.
 void stop_trace();
 
 /// The events in the ring, in the order they ended. May be called while threads record.
 std::vector<TraceEvent> trace_events();
-/// Events that newer ones have pushed out of the ring.
+/// Number of events overwritten by newer ones.
 std::int64_t trace_overwritten();
-/// The name of this thread in traces; its number where it has none.
+/// Names this thread in traces; the default is its number.
 void name_thread(const std::string& name);
-/// The events as a list of Chrome trace JSON's: spans, with a process `rank` and its threads by name, and an
-/// arrow for each batch from the last "read" of it to the first event of another category.
+/// The events as a Chrome trace JSON list: spans, with process `rank` and its named threads, and an arrow for
+/// each batch from its last "read" to the first event of another category.
 std::string trace_json(int rank = 0);
-/// Writes such lists, of one rank or several, to a file that chrome://tracing and Perfetto open. Throws
-/// IoError.
+/// Writes the lists of one or more ranks to a file that chrome://tracing and Perfetto open. Throws IoError.
 void write_trace(const std::string& path, const std::vector<std::string>& lists);
 inline void write_trace(const std::string& path) {
   write_trace(path, {trace_json()});
 }
-/// A copy of a name that lives as long as the process, the same for equal names: what events may be called.
+/// An interned copy of a name that lives as long as the process: a valid name for events.
 const char* kept_name(std::string_view name);
 
 namespace detail {

@@ -2,7 +2,7 @@
 
 namespace athanor {
 
-/// "0.2.0": what this library calls itself in the files that it writes.
+/// The version, such as "0.2.0", that the library writes into its files.
 const char* version();
 
 }  // namespace athanor

@@ -8,13 +8,13 @@
 namespace athanor {
 namespace {
 
-// Shares from which a part is worth a user's time.
+// Shares from which a part is worth optimising.
 constexpr double kData = 0.1, kCopy = 0.2, kCommunication = 0.2, kDevice = 0.3, kQueueing = 0.6;
-// Threads that read for more than this part of the time have no more to give.
+// Threads that read for more than this fraction of the time are saturated.
 constexpr double kBusy = 0.85;
-// From this part of the waiting on, the verdict is about opening.
+// From this fraction of the waiting time on, the verdict names the opening of files.
 constexpr double kOpening = 0.5;
-// Shorter steps are over before a second thread is awake.
+// Shorter steps end before a second thread is awake.
 constexpr double kWorthThreads_s = 20e-3;
 
 int percent(double share) {
@@ -46,7 +46,7 @@ std::string data_line(double share, double data_s, const RunFacts& run) {
   return fmt::format("{}; try --workers {} or athanor pack", workers, more);
 }
 
-/// All parts of a step that is held up by none, each that rounds to something.
+/// All parts of a step without a bottleneck, omitting those that round to zero.
 std::string compute_line(const Times& times) {
   const double whole = std::max(times.step(), 1e-12);
   const struct {

@@ -38,31 +38,30 @@ constexpr std::string_view name_of(StoppedBy reason) {
   return "?";
 }
 
-/// How it ended; `why` is a line for the user.
+/// How training ended; `why` is a line for the user.
 struct Ended {
   StoppedBy reason = StoppedBy::epochs;
   std::string why = {};
 };
 
-/// Training has diverged, and cannot go on: run_main() ends with kExitDiverged.
+/// Training has diverged and cannot continue: run_main() returns kExitDiverged.
 class DivergedError : public Error {
  public:
   using Error::Error;
 };
 
-/// What a user may try: "lower --lr, or set --clip-norm", and a precision with a wider range where there is
-/// one.
+/// Advice for the user: "lower --lr, or set --clip-norm", and a precision with a wider range if there is one.
 std::string_view advice_on_divergence(Precision precision);
 
-/// What became of a step.
+/// The outcome of a step.
 enum class StepResult : std::uint8_t {
   applied,
   skipped_overflow,  ///< a gradient was not finite
-  skipped_outlier,   ///< the gradient norm was far off: see OutlierGuard
+  skipped_outlier,   ///< the gradient norm was an outlier: see OutlierGuard
 };
 
-/// How many steps ended how. A skipped step changes nothing: weights, optimizer state, statistics, averages
-/// and schedules follow the applied ones.
+/// Numbers of steps by outcome. A skipped step changes nothing: weights, optimizer state, statistics,
+/// averages and schedules follow the applied ones.
 struct StepCounts {
   std::int64_t applied = 0, skipped_overflow = 0, skipped_outlier = 0;
 
@@ -70,51 +69,51 @@ struct StepCounts {
   std::int64_t attempted() const { return applied + skipped(); }
 };
 
-/// A step that is over, as the device tells of it.
+/// A completed step, as reported by the device.
 struct StepReport {
-  std::int64_t attempted = 0;  ///< which step it was; 1 is the first
+  std::int64_t attempted = 0;  ///< index of the step; 1 is the first
   StepResult result = StepResult::applied;
   float grad_norm = 0;      ///< of its unscaled gradients, before clipping
   float learning_rate = 0;  ///< of the first group
-  float loss_scale = 1;     ///< of the step that follows
+  float loss_scale = 1;     ///< of the next step
 };
 
-/// A step that loggers are told of, as it was on this rank's samples. What was not measured is NaN.
+/// A step for loggers, measured on this rank's samples. NaN means not measured.
 struct StepLog {
   StepReport report;
   std::int64_t epoch = 0;   ///< 1 is the first
-  double images_per_s = 0;  ///< of training alone, since the step logged before; of all ranks
-  double data_wait_s = 0;   ///< per step, waiting for samples, since then
-  /// "train_loss", "train_accuracy", and what steps have logged besides: "train_psnr". Smallest and largest
-  /// values (MetricReduce) are those of the epoch so far. Valid during the call.
+  double images_per_s = 0;  ///< of training alone, since the previous log; all ranks
+  double data_wait_s = 0;   ///< per step, waiting for samples, since the previous log
+  /// "train_loss", "train_accuracy", and names logged by steps: "train_psnr". Minima and maxima
+  /// (MetricReduce) cover the epoch so far. Valid during the call.
   std::span<const NamedValue> values = {};
 };
 
 struct Picture;
 
-/// What is about to be trained, and on what.
+/// The training that is about to begin.
 struct FitInfo {
   const TrainerConfig& config;
   const ImageSpec& spec;
   std::int64_t train_samples = 0, val_samples = 0;
-  std::int64_t parameters = 0;         ///< that are trained
-  std::int64_t frozen_parameters = 0;  ///< that are not
+  std::int64_t parameters = 0;         ///< trained ones
+  std::int64_t frozen_parameters = 0;  ///< not trained
   std::int64_t steps_per_epoch = 0;
-  std::int64_t total_steps = 0;  ///< that will be attempted, if nothing ends them early
+  std::int64_t total_steps = 0;  ///< attempted steps, unless training ends early
   int threads = 1;
   int ranks = 1;                            ///< that share a batch
   std::string strategy = "single";          ///< "ddp on 4 ranks (mpirun)"
-  std::string feeding = {};                 ///< how samples get to the model: "data in memory"
-  std::filesystem::path resumed_from = {};  ///< the checkpoint this run goes on from; empty: it begins
-  std::int64_t attempted = 0;               ///< steps that lie behind it
-  std::vector<std::string> notes = {};      ///< lines for the user: how it came to begin or go on
-  std::string nothing_to_do = {};           ///< why a run that goes on makes no step; empty: it makes some
-  bool classifies = true;                   ///< else a task of the program's own says what is measured
-  bool own_rates = false;                   ///< learning rates are the task's, not TrainerConfig's
-  std::string summary = {};                 ///< with --summary, on rank 0: the layers, as a table
+  std::string feeding = {};                 ///< the source of samples: "data in memory"
+  std::filesystem::path resumed_from = {};  ///< the checkpoint to resume; empty: a fresh start
+  std::int64_t attempted = 0;               ///< steps before this run
+  std::vector<std::string> notes = {};      ///< lines for the user: how the run started or resumed
+  std::string nothing_to_do = {};           ///< why a resumed run makes no step; empty: it makes some
+  bool classifies = true;                   ///< false: a custom task defines the metrics
+  bool own_rates = false;                   ///< the task sets learning rates, not TrainerConfig
+  std::string summary = {};                 ///< with --summary, on rank 0: the table of layers
 };
 
-/// Where training stands after a step.
+/// The position of training after a step.
 struct StepInfo {
   std::int64_t epoch = 0;  ///< 1 is the first
   std::int64_t step = 0;   ///< in this epoch, 1 is the first
@@ -123,39 +122,39 @@ struct StepInfo {
   double epoch_s = 0;
 };
 
-/// An epoch and the validation after it, or what of it is over. What was not measured is NaN.
+/// An epoch, or its completed part, with its validation. NaN means not measured.
 struct EpochReport {
   std::int64_t epoch = 0;  ///< 1 is the first
-  bool whole = true;       ///< it is over
+  bool whole = true;       ///< the epoch is complete
   double train_loss = 0, train_accuracy = 0;
   double val_loss = 0, val_accuracy = 0;
-  std::vector<NamedValue> others = {};  ///< what steps have logged besides: "train_psnr", "val_psnr"
+  std::vector<NamedValue> others = {};  ///< names logged by steps: "train_psnr", "val_psnr"
   double images_per_s = 0;              ///< of training alone
   double wall_s = 0;                    ///< since training began
   float learning_rate = 0;              ///< of the last step
-  float loss_scale = 1;                 ///< of the step that follows
+  float loss_scale = 1;                 ///< of the next step
   StepCounts steps;                     ///< since training began
   std::uint64_t weights_hash = 0;
-  /// Where the seconds of its training went, in this process, and what they say. `other_s`: callbacks and
-  /// what else is none of the step's parts.
+  /// Seconds of training by activity, in this process, and the bottleneck. `other_s`: callbacks and
+  /// everything outside the step's parts.
   Times times;
   double other_s = 0;
   Bottleneck bottleneck;
-  LoaderStats loader;              ///< of its training
+  LoaderStats loader;              ///< during training
   std::vector<std::string> notes;  ///< lines for the user
 
-  bool finite = true;  ///< all that validation has measured
+  bool finite = true;  ///< all values of validation are finite
 
-  /// "train_loss", "val_accuracy" or one of the others; NaN where it was not measured.
+  /// The value of "train_loss", "val_accuracy" or another name; NaN if not measured.
   double value_of(std::string_view name) const;
-  /// What validation has measured and is not finite: the first such.
+  /// The first value of validation that is not finite.
   std::optional<NamedValue> not_finite() const;
 };
 
-/// The whole training. What was not measured is NaN.
+/// The whole training. NaN means not measured.
 struct FitReport {
   double test_loss = 0, test_accuracy = 0;
-  std::vector<NamedValue> others = {};  ///< what validation steps have logged besides: "test_psnr"
+  std::vector<NamedValue> others = {};  ///< names logged by validation steps: "test_psnr"
   double wall_s = 0;
   double images_per_s = 0;
   StepCounts steps;
@@ -167,63 +166,62 @@ struct FitReport {
   int signal = 0;
   int world_size = 1;
   Strategy strategy = Strategy::single;
-  std::filesystem::path checkpoint;  ///< the newest one this run has saved; empty: none
-  /// In the run's folder: the weights reported, and those of the last step where they are others; empty:
-  /// none.
+  std::filesystem::path checkpoint;  ///< the newest checkpoint of this run; empty: none
+  /// In the run's folder: the reported weights, and those of the last step if they differ; empty: none.
   std::filesystem::path model, last_model;
-  std::string weights;  ///< which they are: "best val_loss", "running average", "last step"
+  std::string weights;                     ///< which weights: "best val_loss", "running average", "last step"
   Metrics last = Metrics::not_measured();  ///< of the weights in last_model
 };
 
-/// Looks on while a Trainer works, and may tell it to stop. Called on the training thread, in the order the
-/// callbacks were added.
+/// Observes a Trainer, and may stop it. Called on the training thread, in the order in which callbacks were
+/// added.
 class Callback {
  public:
   virtual ~Callback() = default;
   virtual void on_fit_begin(Trainer&, const FitInfo&) {}
-  /// Before every step, and after it; of several ranks, one that nobody makes may have begun at the end.
-  /// Reading a value of the device here makes training wait for it.
+  /// Before and after every step. With several ranks, the last step may begin without being made. Reading a
+  /// device value here makes training wait for it.
   virtual void on_step_begin(Trainer&, const StepInfo&) {}
   virtual void on_step_end(Trainer&, const StepInfo&) {}
   /// Once for every step, in order, when its outcome is known: on the CPU before on_step_end(), on a GPU some
-  /// steps later, because nothing waits for it. All have been told of by on_epoch_end().
+  /// steps later, because nothing waits for it. All outcomes are reported by on_epoch_end().
   virtual void on_step_result(Trainer&, const StepReport&) {}
-  /// Every --log-every attempted steps, right after on_step_result(), with what the step has measured.
+  /// Every --log-every attempted steps, directly after on_step_result(), with the step's measurements.
   virtual void on_step_log(Trainer&, const StepLog&) {}
-  /// After each validation, in the middle of an epoch (--val-every) or at its end; where nothing is held out,
-  /// at the end of each epoch. Of the epoch, what has been trained so far counts. Before on_epoch_end().
+  /// After each validation, within an epoch (--val-every) or at its end; without validation data, at the end
+  /// of each epoch. The report covers the epoch so far. Called before on_epoch_end().
   virtual void on_validated(Trainer&, const EpochReport&) {}
   virtual void on_epoch_end(Trainer&, const EpochReport&) {}
-  /// On rank 0, where the run has a folder: a picture that a validation has made (samples.h).
+  /// On rank 0, if the run has a folder: a picture from a validation (samples.h).
   virtual void on_picture(Trainer&, const Picture&) {}
-  /// Before each validation, and after it, where no signal has ended it.
+  /// Before each validation, and after it unless a signal ended it.
   virtual void on_validation_begin(Trainer&) {}
   virtual void on_validation_end(Trainer&, const Metrics&) {}
-  /// After a checkpoint was saved, on rank 0: other ranks get no path. With --async-checkpoints that is known
-  /// when the next one is saved, or at the end.
+  /// After a checkpoint was saved, on rank 0; other ranks get no path. With --async-checkpoints, called when
+  /// the next one is saved, or at the end.
   virtual void on_checkpoint(Trainer&, const std::filesystem::path&) {}
-  /// What training ends with, before it goes on its way. What this throws is dropped.
+  /// The exception that ends training, before it propagates. Exceptions thrown here are dropped.
   virtual void on_exception(Trainer&, const std::exception&) {}
-  /// Something a person should know at once: a read that does not end, a sample that was replaced.
+  /// An urgent note for the user: a read that does not end, a sample that was replaced.
   virtual void on_note(Trainer&, const std::string&) {}
-  /// What a run says that is asked a Question: `text` makes lines of at most so many columns. Nothing
-  /// follows.
+  /// The answer of a run to a Question: `text` makes lines of at most the given number of columns. It is the
+  /// last call.
   using AnswerText = std::function<std::string(int columns)>;
   virtual void on_answer(Trainer&, const AnswerText& /*text*/) {}
-  /// After the last step, before the final evaluation: weights may still be exchanged.
+  /// After the last step, before the final evaluation: weights may still be replaced.
   virtual void on_train_end(Trainer&) {}
   virtual void on_fit_end(Trainer&, const FitReport&) {}
 
-  /// Whether on_step_end() or on_step_result() may read the model's weights. Where no callback of any rank
-  /// does, ZeRO-1 sends them while the next step computes; they are whole everywhere else in any case.
+  /// Whether on_step_end() or on_step_result() may read the model's weights. If no callback of any rank does,
+  /// ZeRO-1 sends weights during the next step; in all other calls they are complete anyway.
   virtual bool reads_weights() const { return true; }
 
-  /// The name its state has in checkpoints, of letters, digits and '_'; empty where it has none.
+  /// The name of its state in checkpoints, of letters, digits and '_'; empty: no state.
   virtual std::string state_name() const { return {}; }
-  /// What it remembers from step to step. Asked between two steps.
+  /// Its state between two steps.
   virtual StateDict state_dict(const Trainer&) const { return {}; }
-  /// Takes over what state_dict() gave in the run that goes on; called after on_fit_begin(). Must throw
-  /// ArgumentError, before it changes anything, on a missing or extra entry.
+  /// Restores a state_dict() in a resumed run, after on_fit_begin(). Must throw ArgumentError, before
+  /// changing anything, on a missing or extra entry.
   virtual void load_state_dict(const Trainer&, const StateDict&) {}
 };
 

@@ -4,19 +4,19 @@
 
 namespace athanor {
 
-/// What a classifier makes of one class: a row, a column and the diagonal of a confusion matrix.
+/// Results of a classifier for one class: a row, a column and the diagonal of a confusion matrix.
 struct ClassFigures {
-  std::int64_t images = 0;     ///< that show it: samples, or pixels
-  std::int64_t predicted = 0;  ///< that the model says show it
+  std::int64_t images = 0;     ///< of this class: samples or pixels
+  std::int64_t predicted = 0;  ///< predicted as this class
   std::int64_t right = 0;
 
-  /// Of the images that the model says show it, the share that does; NaN where it says so of none.
+  /// The share of predictions of this class that are right; NaN without any.
   double precision() const { return static_cast<double>(right) / static_cast<double>(predicted); }
-  /// Of the images that show it, the share that the model finds; NaN where there are none.
+  /// The share of this class's images that the model finds; NaN without any.
   double recall() const { return static_cast<double>(right) / static_cast<double>(images); }
-  /// The harmonic mean of both (Dice); NaN where neither says so of any.
+  /// The harmonic mean of both (Dice); NaN without images and predictions.
   double f1() const { return 2 * static_cast<double>(right) / static_cast<double>(images + predicted); }
-  /// Intersection over union (Jaccard); NaN where neither says so of any.
+  /// Intersection over union (Jaccard); NaN without images and predictions.
   double iou() const { return static_cast<double>(right) / static_cast<double>(images + predicted - right); }
 };
 

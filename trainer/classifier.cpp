@@ -45,7 +45,7 @@ Tensor Classifier::training_step(const Batch& batch, Step& step) {
     const CrossEntropy partners = training_loss(logits, batch.partner_labels);
     loss = {by_shares(batch, loss.mean, partners.mean), by_shares(batch, loss.losses, partners.losses)};
   }
-  // Not by way of the batch's mean: f32 means, times what ranks have of a batch, are others than one rank's.
+  // Not from the batch mean: f32 means weighted by ranks' shares differ from a single rank's mean.
   step.log_classes(loss.losses, logits, main_labels(batch));
   return loss.mean;
 }

@@ -45,7 +45,7 @@ EarlyStopping::EarlyStopping(const EarlyStop& options)
   check(options);
 }
 
-/// ": back to the weights of epoch 3 (0.25)"; empty where there are none yet.
+/// ": back to the weights of epoch 3 (0.25)"; empty if none were kept.
 std::string EarlyStopping::back_to_best() const {
   if (best_epoch_ == 0) return "";
   const std::string where =
@@ -55,10 +55,10 @@ std::string EarlyStopping::back_to_best() const {
 
 void EarlyStopping::on_validated(Trainer& trainer, const EpochReport& report) {
   last_epoch_ = report.epoch;
-  // Weights that have not moved cannot have got better: such an epoch costs no patience.
+  // Unchanged weights cannot have improved: such an epoch does not count against patience.
   if (report.steps.applied == applied_steps_) return;
   applied_steps_ = report.steps.applied;
-  // A model whose loss is no number may still be right about some samples: it is not the best for it.
+  // A model with a non-finite loss may still classify some samples correctly; it must not become the best.
   const std::optional<NamedValue> lost = report.not_finite();
   const double value = lost ? lost->value : report.value_of(metric_);
   if (!lost) check_measured(report, value);
@@ -88,7 +88,7 @@ void EarlyStopping::on_validated(Trainer& trainer, const EpochReport& report) {
   }
 }
 
-// A training loss may be no number; what was validated is one, or was not measured at all.
+// A training loss may be non-finite; a validated metric is finite, or was not measured at all.
 void EarlyStopping::check_measured(const EpochReport& report, double value) const {
   if (!std::isnan(value) || metric_ == "train_loss") return;
   std::vector<std::string> names{"train_loss"};

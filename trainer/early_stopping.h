@@ -11,9 +11,9 @@
 
 namespace athanor {
 
-/// The decision alone: has a metric stopped improving? Patience counts validations in a row without a value
-/// that is better than the best one by more than min_delta. NaN or infinity stops at once, and so does a
-/// value as good as stop_at, or worse than diverge_at.
+/// The decision only: has a metric stopped improving? Patience counts consecutive validations without an
+/// improvement over the best value by more than min_delta. NaN or infinity stops at once; so does a value as
+/// good as stop_at, or worse than diverge_at.
 struct EarlyStopRule {
   enum class Verdict : std::uint8_t { improved, waiting, stop, not_finite, reached, hopeless };
 
@@ -24,15 +24,15 @@ struct EarlyStopRule {
   double min_delta = 0;
   std::optional<double> stop_at = {}, diverge_at = {};
   double best = (goal == Goal::minimum ? 1 : -1) * std::numeric_limits<double>::infinity();
-  std::int64_t best_at = -1;  ///< the validation that gave it, 0 is the first; -1: none yet
+  std::int64_t best_at = -1;  ///< index of the best validation, from 0; -1: none yet
   std::int64_t seen = 0, bad_in_a_row = 0;
 };
 
-/// Throws ArgumentError where what it watches is none of the names, which are all that a run measures.
+/// Throws ArgumentError if the watched metric is not among `measured`, all names that a run measures.
 void check_metric(const EarlyStop& options, const std::vector<std::string>& measured);
 
-/// Stops training by that rule, and puts the best epoch's weights and statistics back at the end, whatever
-/// ended it.
+/// Stops training by that rule. At the end, restores the weights and statistics of the best epoch, whatever
+/// ended training.
 class EarlyStopping final : public Callback {
  public:
   explicit EarlyStopping(const EarlyStop& options);
@@ -54,8 +54,8 @@ class EarlyStopping final : public Callback {
   std::string metric_;
   EarlyStopRule rule_;
   std::int64_t best_epoch_ = 0, last_epoch_ = 0;
-  std::int64_t best_step_ = 0;      // of a validation in the middle of that epoch; 0: at its end
-  std::int64_t applied_steps_ = 0;  // until the last epoch that counted
+  std::int64_t best_step_ = 0;      // of a validation within that epoch; 0: at its end
+  std::int64_t applied_steps_ = 0;  // at the last epoch that counted
   StateDict best_;                  // masters and buffers, by name; empty before the first value
 };
 

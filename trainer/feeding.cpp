@@ -13,7 +13,7 @@
 namespace athanor {
 namespace {
 
-// Images of a set in files that mean and deviation are measured on.
+// Number of images of a set in files for measuring mean and deviation.
 constexpr std::int64_t kMeasured = 4096;
 
 std::string describe(const ImageSpec& spec) {
@@ -72,7 +72,7 @@ Feeding::Feeding(const TrainerConfig& config, const ParallelStrategy& strategy, 
                       config.seed, config.views);
 }
 
-/// What both loaders have in common.
+/// Options shared by both loaders.
 LoaderOptions Feeding::options(const TrainerConfig& config, const ParallelStrategy& strategy,
                                const Dataset& data,
                                const std::function<void(const std::string&)>& on_note) const {

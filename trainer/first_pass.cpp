@@ -1,4 +1,4 @@
-// The first backward pass of a run, which finds out whether the run fits in memory.
+// The first backward pass of a run, which detects whether the run fits in memory.
 
 #include <cstdint>
 
@@ -10,7 +10,7 @@
 namespace athanor {
 namespace {
 
-/// Whether its first samples are the first rows of each field.
+/// Whether the batch's first samples are the first rows of each field.
 bool can_be_cut(const Batch& batch) {
   return batch.size() > 0 && batch.views == 1 && !batch.rows.defined();
 }
@@ -29,9 +29,9 @@ Batch first_samples(const Batch& batch, std::int64_t count) {
 
 }  // namespace
 
-// 0 where none fits. The run is over: what the passes leave behind, nobody reads.
+// 0 if none fits. The run is over, so the results of these passes are not used.
 std::int64_t Run::samples_that_fit(const Batch& batch) {
-  now_.updates = false;  // alone: no rank waits for messages of such a pass
+  now_.updates = false;  // on this rank alone: no rank waits for messages of such a pass
   return largest_that_fits(0, batch.size(), [&](std::int64_t samples) {
     try {
       now_.pass.samples = samples;

@@ -6,10 +6,9 @@
 
 namespace athanor {
 
-/// Bytes that this process may still take before the system runs out of memory, or its control group does
-/// (memory.max of version 2, memory.limit_in_bytes of version 1, of the group and those above it). What files
-/// keep in memory and would give up counts as free. Nothing where /proc does not say. `root` stands before
-/// /proc and /sys.
+/// Bytes that this process may still allocate before the system or its control group runs out of memory
+/// (memory.max of version 2, memory.limit_in_bytes of version 1, of the group and its ancestors). Reclaimable
+/// file cache counts as free. Empty if /proc does not tell. `root` is the prefix of /proc and /sys.
 std::optional<std::int64_t> free_memory(const std::filesystem::path& root = "/");
 
 }  // namespace athanor

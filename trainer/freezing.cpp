@@ -18,7 +18,7 @@ nn::Module& module_of(nn::Module& networks, const std::string& prefix) {
   networks.for_each_module(
       [&](nn::Module& module, const std::vector<Parameter>&) { all.push_back(&module); });
   std::vector<std::string> names, first_level;
-  for (std::size_t i = 1; i < named.size(); ++i) {  // the first is the whole
+  for (std::size_t i = 1; i < named.size(); ++i) {  // the first is the whole network
     if (named[i].name == prefix) return *all[i];
     names.push_back(named[i].name);
     if (named[i].name.find('.') == std::string::npos) first_level.push_back(named[i].name);
@@ -45,7 +45,7 @@ void freeze_for_epoch(nn::Module& networks, std::span<const Freeze> freezes, std
     nn::Module& module = module_of(networks, one.prefix);
     if (epoch >= one.epochs && module.frozen()) module.unfreeze();
   }
-  for (const Freeze& one : freezes) {  // what lies in a part that was released
+  for (const Freeze& one : freezes) {  // frozen parts inside a released part
     if (epoch < one.epochs) module_of(networks, one.prefix).freeze();
   }
   const std::vector<Parameter> parameters = networks.parameters();

@@ -10,41 +10,40 @@
 
 namespace athanor {
 
-/// What the networks of a run use and do not train: parameters that ask for no gradient, and the buffers of
-/// frozen modules. They have a place on the device in the run's precision, and nothing else: no gradients, no
-/// optimizer state, no average, no message between ranks. What they were before stays beside them, in host
-/// memory, where that is of another precision: checkpoints hold those values.
+/// The networks' untrained state: parameters that need no gradient, and buffers of frozen modules. It is on
+/// the device in the run's precision, without gradients, optimizer state, averages or messages between ranks.
+/// If the precision differs, the original values stay in host memory for checkpoints.
 class FrozenWeights {
  public:
-  /// Takes f32 tensors over; handles follow. Throws ArgumentError on another dtype.
+  /// Takes over f32 tensors; handles follow. Throws ArgumentError on another dtype.
   FrozenWeights(const std::vector<Parameter>& parameters, const std::vector<NamedTensor>& buffers,
                 Precision precision, Device device);
   FrozenWeights(const FrozenWeights&) = delete;
   FrozenWeights& operator=(const FrozenWeights&) = delete;
 
   bool empty() const { return entries_.empty(); }
-  /// Elements of all parameters.
+  /// Number of elements of all parameters.
   std::int64_t numel() const { return numel_; }
-  /// Throws ArgumentError where one has been asked for its gradient since.
+  /// Throws ArgumentError if any now requires a gradient.
   void check() const;
 
   /// Values in f32 under the names of the model.
   StateDict state_dict() const;
-  /// Copies values in. Throws ArgumentError, before anything is written, on a missing, extra or misshapen
-  /// entry, naming it.
+  /// Copies values in. Throws ArgumentError, before writing anything, naming a missing, extra or misshapen
+  /// entry.
   void load_state_dict(const StateDict& state);
-  /// Of all values, in their order. A counted wait.
+  /// Hash of all values, in order. A counted wait.
   std::uint64_t hash() const;
 
-  /// Gives handles the f32 values again, but those that somebody has written to since: before they go into
-  /// another run, which may train them.
+  /// Restores the f32 values in the handles, except handles written since. Call it before another run, which
+  /// may train them.
   void put_back() const;
 
  private:
   struct Entry {
     std::string name;
-    Tensor handle, values;      // one memory, unless the precision or the device differs
-    std::uint32_t version = 0;  // of the handle, as long as nobody else writes to it
+    Tensor handle, values;      // the same memory unless precision or device differs
+    std::uint32_t version = 0;  // of the handle, to detect foreign writes
   };
   static void write_handle(Entry& entry);
 

@@ -7,9 +7,9 @@
 
 namespace athanor {
 
-/// The sums of all ranks, one after the other: a call of all of them, which waits for the device. A rank
-/// that has measured nothing takes the others' names over. Throws ArgumentError on all ranks where two have
-/// logged other names, or in another order.
+/// The sums of all ranks, concatenated: a call of all ranks, which waits for the device. A rank without
+/// measurements adopts the names of the others. Throws ArgumentError on all ranks if two have logged
+/// different names, or another order.
 std::vector<double> gather(MetricSums& sums, ParallelStrategy& strategy);
 
 }  // namespace athanor

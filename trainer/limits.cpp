@@ -29,7 +29,7 @@ dist::StopVote Limits::vote(bool between_steps) {
 
 void Limits::after_step(std::int64_t attempted) {
   take(strategy_.cast(vote(true)));
-  // What all ranks know by themselves.
+  // Limits that all ranks can evaluate by themselves.
   const auto reaches = [attempted](std::int64_t most) { return most > 0 && attempted >= most; };
   if (reaches(config_.max_steps) || reaches(config_.fast_dev_run)) end({StoppedBy::max_steps});
 }
@@ -38,7 +38,7 @@ bool Limits::take(const dist::StopVote& outcome) {
   save_requested_ |= outcome.save != 0;
   if (outcome.reason >= 0) {
     const auto reason = static_cast<StoppedBy>(outcome.reason);
-    if (ended_ && ended_->reason != reason) ended_.reset();  // other ranks have had another before
+    if (ended_ && ended_->reason != reason) ended_.reset();  // other ranks agreed on another reason before
     const bool mine = wanted_ && wanted_->reason == reason;
     end({reason, mine ? wanted_->why : fmt::format("rank {} has stopped it", outcome.rank)});
   }

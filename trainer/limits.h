@@ -13,12 +13,12 @@
 
 namespace athanor {
 
-/// Whether training goes on: limits of steps and of time, signals, what callbacks want, what other ranks say.
-/// Ranks must leave the same loop at the same step: what ends training is what all of them have voted for.
-/// The same votes say that a checkpoint is due by the clock, or because SIGUSR1 asked for one.
+/// Decides whether training continues: limits on steps and time, signals, callbacks and the votes of other
+/// ranks. All ranks must leave the loop at the same step, so training ends only by an agreed vote. The same
+/// votes request checkpoints that are due by time or by SIGUSR1.
 class Limits {
  public:
-  /// While it lives, signals are noted.
+  /// Signals are caught while this is alive.
   Limits(const TrainerConfig& config, ParallelStrategy& strategy, const RunClock& clock)
       : config_(config), strategy_(strategy), clock_(clock) {}
 
@@ -26,28 +26,27 @@ class Limits {
   void stop(Ended how);
 
   bool stopped() const { return ended_.has_value(); }
-  /// How it ended, or will where nothing happens.
+  /// How training ended, or will end if nothing else happens.
   Ended ended() const { return ended_.value_or(Ended()); }
-  /// The signal that some rank has caught, and all know of; 0: none has. It may have come after another
-  /// reason.
+  /// The signal that a rank has caught and all ranks know; 0: none. It may have come after another reason.
   int signal() const { return signal_; }
 
-  /// Whether a checkpoint is wanted at this step, for the first time: the same on all ranks.
+  /// Whether a checkpoint is newly requested at this step: the same on all ranks.
   bool take_save_request() { return std::exchange(save_requested_, false); }
-  /// One has been saved: --checkpoint-every Nmin counts from now on, and what was asked for is done.
+  /// Notes a saved checkpoint: restarts the clock of --checkpoint-every Nmin and clears requests.
   void saved() {
     saved_at_s_ = clock_.seconds();
     save_requested_ = false;
   }
 
-  /// After each step; `attempted` counts those of the run. One rank takes its vote at once; of several, the
-  /// votes travel with their next step, whose outcome they take().
+  /// After each step; `attempted` counts the run's steps. A single rank takes its vote at once. Several ranks
+  /// send votes with their next step and then take() the outcome.
   void after_step(std::int64_t attempted);
-  /// True where training ends.
+  /// True if training ends.
   bool take(const dist::StopVote& outcome);
-  /// Votes, and takes the outcome at once: a call of all ranks.
+  /// Votes and takes the outcome at once: a call of all ranks.
   void agree(bool between_steps = false);
-  /// The run has come to nothing, whatever ended it.
+  /// Marks the run as diverged, whatever ended it.
   void diverged(std::string why);
 
  private:
@@ -58,7 +57,7 @@ class Limits {
   ParallelStrategy& strategy_;
   const RunClock& clock_;
   const SignalGuard signals_;
-  std::optional<Ended> wanted_, ended_;  // by this rank; by all
+  std::optional<Ended> wanted_, ended_;  // by this rank; by all ranks
   int signal_ = 0;
   double saved_at_s_ = 0;
   bool save_requested_ = false;

@@ -1,4 +1,4 @@
-// All of training: epochs of steps, the passes and the update of a step, and what is done between them.
+// The whole of training: epochs of steps, the passes and the update of a step, and the work between them.
 
 #include <algorithm>
 #include <optional>
@@ -14,7 +14,7 @@ namespace athanor {
 
 FitReport Run::train() {
   begin();
-  // An epoch whose last step is done may still have to be reported, in a run that goes on.
+  // In a resumed run, an epoch with all steps done may still have to be reported.
   while (position_.epoch < config_.epochs && (!limits_.stopped() || position_.epoch_steps > 0)) {
     begin_epoch();
     while (!limits_.stopped() && train_step()) {
@@ -23,7 +23,7 @@ FitReport Run::train() {
       limits_.after_step(position_.attempted);
       check_overflows(strategy_.known(step_), overflow_patience());
       if (limits_.take_save_request() || save_is_due()) {
-        limits_.agree(true);  // the run that goes on from here must know whether it had ended
+        limits_.agree(true);  // a resumed run must know whether it had ended
         save();
       }
       strategy_.publish_weights();
@@ -33,7 +33,7 @@ FitReport Run::train() {
   return finish();
 }
 
-// One step, as optim/step.h has it; false at the end of the epoch, or where ranks have agreed to stop.
+// One step, as in optim/step.h; false at the end of the epoch, or if ranks have agreed to stop.
 bool Run::train_step() {
   const std::int64_t samples = feeding_.samples_of_step(position_.epoch_samples);
   if (samples == 0 || !validate_within_epoch()) return false;
@@ -61,7 +61,7 @@ bool Run::train_step() {
 void Run::run_passes(std::int64_t samples, bool updates) {
   now_ = {.samples = samples};
   for (const auto& networks : networks_) networks->begin_step();
-  // Random numbers are a function of the applied steps and of which op of the step draws them.
+  // Random numbers depend on the applied steps and on the index of the op within the step.
   on_device(config_.device, [](auto& context) { context.set_random_ops(0); });
   Batch batch;  // this rank's part
   for (std::int64_t done = 0; done < samples; done += config_.batch_size) {
@@ -69,7 +69,7 @@ void Run::run_passes(std::int64_t samples, bool updates) {
     now_.pass = feeding_.place(position_.epoch, position_.attempted - (updates ? 0 : 1),
                                std::min(config_.batch_size, samples - done), true, done / config_.batch_size);
     now_.updates = updates && done + config_.batch_size >= samples;
-    // Ranks without samples join with zeros; not where others expect messages of their pass.
+    // Ranks without samples contribute zeros, unless other ranks expect messages of their passes.
     const bool joins = updates && (joined_ || !returns_loss());
     if (batch.size() > 0 || joins) position_.attempted > 0 ? run_pass(batch) : run_first_pass(batch);
   }
@@ -99,8 +99,7 @@ void Run::run_pass(const Batch& batch) {
   if (returns_loss()) add_gradients(*networks_[0], loss);
 }
 
-// Each pass weighs as many samples as it has, of all that the step will see: a shorter last step is still an
-// exact mean.
+// Each pass is weighted by its share of the step's samples, so a shorter last step is still an exact mean.
 void Run::add_gradients(OptimizedNetworks& networks, const Tensor& loss) {
   const auto timed = times_.scope(&Times::backward);
   const auto silent = strategy_.begin_pass(networks.arena(), now_.updates);
@@ -115,7 +114,7 @@ void Run::update(OptimizedNetworks& networks) {
   limits.later_update = now_.made > 0;
   ++now_.made;
   now_.dropped = limits_.take(strategy_.reduce(networks.arena(), step_, limits));
-  if (now_.dropped) return;  // the votes say that the step before was the last one
+  if (now_.dropped) return;  // the votes say that the previous step was the last one
   networks.update(step_);
   if (!overlaps_weights_) strategy_.complete_weights();
   if (Ema* const average = networks.average()) average->update(step_);
@@ -132,12 +131,12 @@ void Run::end_epoch() {
   EpochReport report = feeding_.begin_report(times_.total() - times_before_, clock_.seconds() - part_began_s_,
                                              position_.attempted - steps_before_);
   check_overflows(last, std::min(overflow_patience(), position_.epoch_steps));
-  // What is not whole, or not reported, is so in the run that goes on from here.
+  // Whether the epoch is complete or reported stays the same in a resumed run.
   const bool whole = position_.epoch_samples == feeding_.samples_per_epoch();
   if (!whole) save();
   const bool reported = limits_.signal() == 0 && report_epoch(std::move(report), epoch_s);
   if (!reported) save();
-  limits_.agree();  // a callback may have had enough
+  limits_.agree();  // a callback may have requested a stop
   position_.train_s += epoch_s;
   position_.trained_samples += position_.epoch_samples;
   position_.epoch_samples = position_.epoch_steps = 0;

@@ -19,7 +19,7 @@ namespace athanor {
 namespace {
 
 constexpr double kNotMeasured = std::numeric_limits<double>::quiet_NaN();
-constexpr int kUnknownAxes = -1;  // of a row that a checkpoint or another rank has named
+constexpr int kUnknownAxes = -1;  // of a row named by a checkpoint or another rank
 constexpr std::array<const char*, 5> kReductions{"mean", "sum", "min", "max", "exact"};
 constexpr std::string_view kConfusion = "confusion:", kOfEach = ":each";
 
@@ -40,12 +40,12 @@ bool of_extremes(MetricReduce reduce) {
   return reduce == MetricReduce::min || reduce == MetricReduce::max;
 }
 
-/// Of a total and its weight, or of the number of values in it.
+/// The value of a total, given its weight or the number of its values.
 double value_of(MetricReduce reduce, double total, double weight) {
   return reduce == MetricReduce::mean || reduce == MetricReduce::exact ? total / weight : total;
 }
 
-/// Of "confusion:4" or "confusion:4:each"; 0 where there are none.
+/// The number of classes in "confusion:4" or "confusion:4:each"; else 0.
 std::int64_t classes_of(std::string_view text) {
   std::int64_t classes = 0;
   text.remove_prefix(kConfusion.size());
@@ -128,7 +128,7 @@ void MetricSums::log(std::string_view name, const Tensor& values, std::int64_t s
             "log: '{}' must be a floating tensor on {}, but is {}", name, device_.str(),
             values.defined() ? fmt::format("{} on {}", values.dtype(), values.device().str()) : "none");
   const std::size_t at = row(name, reduce, values.rank());
-  if (samples == 0 || values.numel() == 0) return;  // a rank that has no part of this batch
+  if (samples == 0 || values.numel() == 0) return;  // a rank without samples in this batch
   const NoGrad no_grad;
   on_device(device_, [&](auto& context) {
     kernels::add_metric(context, dense(values.detach()), static_cast<double>(samples), reduce, total_of(at));

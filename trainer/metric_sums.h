@@ -18,86 +18,86 @@ struct NamedValue {
   double value = 0;
 };
 
-/// What steps have measured over some samples; NaN where they have not.
+/// Measurements over some samples; NaN means not measured.
 struct Metrics {
   double loss = 0, accuracy = 0;
   std::int64_t samples = 0;
-  std::vector<NamedValue> others = {};  ///< in the order in which they were first logged
-  bool finite = true;                   ///< all that was measured
+  std::vector<NamedValue> others = {};  ///< in the order of their first log
+  bool finite = true;                   ///< all values are finite
 
   static Metrics not_measured() {
     constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
     return {.loss = kNaN, .accuracy = kNaN};
   }
 
-  /// "loss", "accuracy" or one of the others; NaN where it was not measured.
+  /// The value of "loss", "accuracy" or another name; NaN if not measured.
   double value_of(std::string_view name) const;
 };
 
-/// Running totals of what steps measure, on the device: nobody waits for them within a step.
+/// Running totals of measurements, on the device: steps do not wait for them.
 ///
-/// The loss and accuracy of a classifier, a sample at a time, are exact, so that they are the same however
-/// samples are divided (kernels/metrics.h). What is logged under a name has a row of its own.
+/// The loss and accuracy of a classifier are exact, so they do not depend on how samples are divided
+/// (kernels/metrics.h). Every logged name has its own row.
 class MetricSums {
  public:
-  /// Of a classifier: the sums of losses, of right answers and of samples. Two for each name follow.
+  /// For a classifier: sums of losses, right answers and samples. Two values per name follow.
   static constexpr std::size_t kOfClasses = 3;
 
   explicit MetricSums(Device device);
 
-  /// Back to nothing; names stay.
+  /// Resets all sums; keeps the names.
   void clear();
-  /// losses [N] f32, one a sample; logits [N, C]; target [N] i64.
+  /// losses [N] f32, one per sample; logits [N, C]; target [N] i64.
   void add(const Tensor& losses, const Tensor& logits, const Tensor& target);
-  /// A value of some samples: floating, of one element or of several, as add_metric() takes them. Throws
-  /// ArgumentError where the name was given with another reduction or number of axes before, or is none: of
+  /// Logs a value over some samples: floating, with one or more elements, as add_metric() takes them. Throws
+  /// ArgumentError if the name had another reduction or number of axes before, or has characters other than
   /// letters, digits and '_', '.', '-', '/'.
   void log(std::string_view name, const Tensor& values, std::int64_t samples, MetricReduce reduce);
-  /// The share of samples whose target is among the k largest logits [N, C]; target [N] i64.
+  /// Logs the share of samples whose target is among the k largest logits [N, C]; target [N] i64.
   void add_top_k(std::string_view name, const Tensor& logits, const Tensor& target, std::int64_t k);
-  /// Pairs for a confusion matrix: predicted and target, i64 of one shape. A pair of which one is not in
-  /// [0, classes) is left out. The figures are NAME_accuracy, and of classes that either has, NAME_precision,
-  /// NAME_recall, NAME_f1 and NAME_iou: each class's (`of_each`), as NAME_iou/3, and their mean. A precision
-  /// of a class that was never predicted, and a recall of one that never was there, are 0.
+  /// Adds pairs to a confusion matrix: predicted and target, i64 of one shape. Pairs outside [0, classes) are
+  /// ignored. Results are NAME_accuracy and, over classes that occur in either, the means NAME_precision,
+  /// NAME_recall, NAME_f1 and NAME_iou; with `of_each` also per class, as NAME_iou/3. Precision without
+  /// predictions, and recall without targets, is 0.
   void add_confusion(std::string_view name, const Tensor& predicted, const Tensor& target,
                      std::int64_t classes, bool of_each);
 
-  /// Keeps the present sums, for a step that may come to nothing.
+  /// Saves the current sums, for a step that may be dropped.
   void snapshot();
   void restore();
-  /// The same where the step was skipped, decided on the device.
+  /// Restores them if the step was skipped; the device decides.
   void restore_if_skipped(StepBuffer& step);
 
-  /// All of them: a counted wait for each of tables and of the rest.
+  /// All sums: a counted wait for each table and one for the rest.
   std::vector<double> read() const;
-  /// Those without tables, which may be large.
+  /// The sums without tables, which may be large.
   std::vector<double> read_rows() const { return sums_.to_vector(); }
-  /// Of the rest, without tables, as they are, and as they were in snapshot(): on the device.
+  /// The sums without tables, now and at snapshot(): on the device.
   const Tensor& totals() const { return sums_; }
   const Tensor& totals_before() const { return before_; }
-  /// What a step has measured, of totals before and after it: "train_loss", "train_accuracy", and the names
-  /// that it logs, "train_NAME". NaN where it has not. Names that `values` has already are left as they are.
+  /// The measurements of a step, from totals before and after it: "train_loss", "train_accuracy", and logged
+  /// names as "train_NAME". NaN means not measured. Names already in `values` are unchanged.
   void values_of_step(std::span<const double> before, std::span<const double> after,
                       std::vector<NamedValue>& values) const;
-  /// Takes over sums, and the names of their rows as rows() gave them.
+  /// Restores sums, with the names of their rows from rows().
   void write(const std::string& rows, const std::vector<double>& sums);
-  /// The names in their order, each with its reduction, a line each: "psnr mean\n", "shapes confusion:4\n".
+  /// The names in order, each on a line with its reduction: "psnr mean\n", "shapes confusion:4\n".
   const std::string& rows() const { return rows_; }
-  /// Takes over the names that another rank has; nothing where there are some.
+  /// Adopts the names of another rank, unless there are some already.
   void take_names(const std::string& rows) {
     if (rows_.empty()) add_rows(rows);
   }
 
-  /// Those of several ranks as one.
+  /// Joins the sums of several ranks.
   std::vector<double> joined(std::span<const double> of_ranks) const;
-  /// Of sums of one rank, or joined ones. Of read_rows(), no figures of tables.
+  /// Metrics from the sums of one rank, or joined ones. From read_rows(), without tables.
   Metrics mean(std::span<const double> sums) const;
 
  private:
   struct Row {
     std::string name;
     MetricReduce reduce;
-    int axes;  // of its values; -1: not known any more
+    int axes;  // of its values; -1: unknown
   };
   /// A confusion matrix [classes, classes].
   struct Table {
@@ -116,7 +116,7 @@ class MetricSums {
   void add_figures(const Table& table, std::span<const double> counts, Metrics& to) const;
   std::size_t rows_size() const { return kOfClasses + 2 * named_.size(); }
   std::size_t size() const;
-  /// Calls f(sums, as they were before) for all there are.
+  /// Calls f(sums, sums at the snapshot) for each tensor.
   template <class F> void for_each(const F& f) const {
     f(sums_, before_);
     for (const Table& one : tables_) f(one.counts, one.before);

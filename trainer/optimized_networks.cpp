@@ -33,7 +33,7 @@ void OptimizedNetworks::count_pass() {
   ++passes_;
 }
 
-// What the others have given would be lost with the step, or weigh too little in it.
+// Otherwise the gradients of the other passes would be lost with the step, or weigh too little.
 void OptimizedNetworks::check_passes(std::int64_t passes, std::int64_t step) const {
   ATH_CHECK(
       passes_ == 0 || passes_ == passes,

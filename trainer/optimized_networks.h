@@ -16,45 +16,45 @@
 
 namespace athanor {
 
-/// The memory of a task's networks. It outlives their run: they are the caller's.
+/// The memory of a task's networks. It outlives the run, as the networks belong to the caller.
 struct ModelMemory {
   std::vector<std::unique_ptr<ParameterArena>> arenas;  ///< one for each optimizer
   std::unique_ptr<FrozenWeights> frozen;
 };
 
-/// The networks that one optimizer trains, with all it takes to update them: their arena, the optimizer, its
-/// learning rates, and their running average. A run has one of these for each optimizer of its task.
+/// The networks trained by one optimizer, with their arena, the optimizer, its learning rates and their
+/// running average. A run has one for each optimizer of its task.
 class OptimizedNetworks {
  public:
-  /// `arena` holds the networks' parameters, and must outlive this. `first_slot`: Optimizer::first_slot().
+  /// `arena` holds the networks' parameters and must outlive this. `first_slot`: Optimizer::first_slot().
   /// Throws what the optimizer throws.
   OptimizedNetworks(const OptimizerSpec& spec, ParameterArena& arena, int first_slot, Schedule schedule,
                     const TrainerConfig& config);
 
-  /// As the task calls the optimizer; the only one may have no name.
+  /// The task's name for the optimizer; a single one may have no name.
   const std::string& name() const { return name_; }
   const std::string& loss_name() const { return loss_name_; }
   const Schedule& schedule() const { return schedule_; }
   void set_schedule(Schedule schedule) { schedule_ = std::move(schedule); }
   ParameterArena& arena() const { return arena_; }
   Optimizer& optimizer() const { return *optimizer_; }
-  /// Null where there is none.
+  /// Null without a running average.
   Ema* average() { return average_ ? &*average_ : nullptr; }
 
   void begin_step();
-  /// Both for a step that is skipped, as the device knows, or comes to nothing.
+  /// Both restore after a step that is skipped (decided by the device) or dropped.
   void restore_buffers_if_skipped(StepBuffer& step) { arena_.restore_buffers_if_skipped(step); }
   void restore_buffers() { arena_.restore_buffers(); }
   void begin_pass() { counted_ = false; }
-  /// Throws ArgumentError the second time since begin_pass().
+  /// Throws ArgumentError on a second call after begin_pass().
   void count_pass();
-  /// After all passes of a step: throws ArgumentError where some were counted, and some were not.
+  /// After all passes of a step: throws ArgumentError unless all or none of them were counted.
   void check_passes(std::int64_t passes, std::int64_t step) const;
-  /// Adds the gradients of a loss, times `weight` and the loss scale: to these networks alone, whatever the
-  /// loss has gone through.
+  /// Adds the gradients of a loss, times `weight` and the loss scale, to these networks only, whatever else
+  /// the loss depends on.
   void add_gradients(const Tensor& loss, StepBuffer& step, float weight);
-  /// Moves the weights by the step's gradients, which have been measured, and their average; nothing where
-  /// the step is skipped.
+  /// Updates the weights from the step's measured gradients, then their average; a skipped step changes
+  /// nothing.
   void update(StepBuffer& step);
 
  private:
@@ -63,9 +63,9 @@ class OptimizedNetworks {
   Schedule schedule_;
   std::unique_ptr<Optimizer> optimizer_;
   std::optional<Ema> average_;
-  bool are_all_;             ///< of the task: then every gradient is wanted
-  bool counted_ = false;     ///< in this pass,
-  std::int64_t passes_ = 0;  ///< and in so many of the step
+  bool are_all_;             ///< they are all networks of the task, so every gradient is needed
+  bool counted_ = false;     ///< in this pass
+  std::int64_t passes_ = 0;  ///< counted passes of the step
 };
 
 }  // namespace athanor

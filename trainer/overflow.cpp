@@ -13,8 +13,8 @@ namespace {
 
 constexpr char kNothingFound[] = "every op gave finite numbers this time";
 
-/// The first parameter, in declared order, with a gradient that holds a NaN or an infinity; arena.size()
-/// where none does. Looks at what this rank keeps: of the rest of a shard, gradients are no sums. Waits.
+/// Index of the first parameter, in declared order, with a NaN or infinite gradient; arena.size() if none.
+/// Checks only this rank's part: outside its shard, gradients are not sums. Waits.
 std::size_t first_not_finite(const ParameterArena& arena) {
   for (int i = 0; i < arena.size(); ++i) {
     if (!arena.has_gradient(i)) continue;
@@ -29,7 +29,7 @@ std::size_t first_not_finite(const ParameterArena& arena) {
   return static_cast<std::size_t>(arena.size());
 }
 
-// With every op checked. Each rank by itself: one that finds something is not there for the others.
+// Checks every op, on each rank alone: a rank that finds an error cannot take part in collectives.
 std::string find_op(const std::function<void()>& repeat) {
   try {
     const AnomalyMode checks;
@@ -37,7 +37,7 @@ std::string find_op(const std::function<void()>& repeat) {
   } catch (const PeerLostError&) {
     throw;
   } catch (const ArgumentError&) {
-    return kNothingFound;  // of a batch norm with a single value, now that it is alone
+    return kNothingFound;  // a batch norm with a single value, now that it is alone
   } catch (const Error& error) {
     return error.what();
   }
@@ -57,7 +57,7 @@ void check_overflows(const StepState& known, std::int64_t patience, const StepBu
   if (known.stuck_steps < patience || patience == 0) return;
   const AllowSync allow;
   const StepState now = step.read();
-  if (now.stuck_steps < patience) return;  // it has come right since
+  if (now.stuck_steps < patience) return;  // it has recovered since
   strategy.complete_weights();
   std::string parameter = "none alone, but their norm";
   for (const ParameterArena* const arena : arenas) {
@@ -68,7 +68,7 @@ void check_overflows(const StepState& known, std::int64_t patience, const StepBu
     parameter = arena->parameters()[first].name;
     break;
   }
-  // Perhaps on one rank only: the first that has found something.
+  // Possibly on one rank only: takes the first rank with a finding.
   std::string op = kNothingFound;
   for (const std::string& found : strategy.gather(find_op(repeat))) {
     if (op == kNothingFound) op = found;

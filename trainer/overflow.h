@@ -8,9 +8,9 @@
 
 namespace athanor {
 
-/// After a step: where `patience` steps in a row have overflowed at the lowest loss scale, as far as all
-/// ranks know, says whose gradients they were and in which op: throws DivergedError, on all of them. `repeat`
-/// does the last step's passes once more, on this rank alone.
+/// After a step: if `patience` consecutive steps known to all ranks have overflowed at the lowest loss scale,
+/// finds the parameter and op, and throws DivergedError on all ranks. `repeat` repeats the last step's passes
+/// on this rank alone.
 void check_overflows(const StepState& known, std::int64_t patience, const StepBuffer& step,
                      const std::vector<const ParameterArena*>& arenas, ParallelStrategy& strategy,
                      const std::function<void()>& repeat);

@@ -17,7 +17,7 @@
 namespace athanor {
 namespace {
 
-/// Of the only one, its own.
+/// For a single part, its own hash.
 template <class Parts, class Hash> std::uint64_t hash_of_all(const Parts& parts, const Hash& hash) {
   std::uint64_t all = hash(parts.at(0));
   for (std::size_t i = 1; i < parts.size(); ++i) all = kernels::mix64(all + i) ^ hash(parts[i]);
@@ -70,7 +70,7 @@ dist::Overlap overlap_of(const dist::Transport& transport, const TrainerConfig& 
   return transport.threads_may_call() ? dist::Overlap::thread : dist::Overlap::pumped;
 }
 
-/// While rank 0 saves, the watchdog does not take it for lost.
+/// While rank 0 saves, the watchdog must not consider it lost.
 class SlowSave {
  public:
   SlowSave() { tell(0); }
@@ -84,7 +84,7 @@ class SlowSave {
   }
 };
 
-/// What DDP and ZeRO-1 do alike.
+/// Shared by DDP and ZeRO-1.
 class SyncedStrategy : public ParallelStrategy {
  public:
   SyncedStrategy(dist::Transport& transport, const TrainerConfig& config)
@@ -112,7 +112,7 @@ class SyncedStrategy : public ParallelStrategy {
 
   std::optional<dist::GradientSync::NoSync> begin_pass(ParameterArena& arena, bool last) override {
     dist::GradientSync& sync = sync_of(arena);
-    if (syncs_.size() > 1) settle();  // weights of another arena may be under way
+    if (syncs_.size() > 1) settle();  // weights of another arena may be in flight
     if (last) return std::nullopt;
     return std::optional<dist::GradientSync::NoSync>(std::in_place, sync);
   }
@@ -123,7 +123,7 @@ class SyncedStrategy : public ParallelStrategy {
   dist::StopVote reduce(ParameterArena& arena, StepBuffer& step, const GradientLimits& limits) override {
     const auto timed = communication();
     const dist::StopVote all = tell_watchdog(sync_of(arena).reduce(step, limits, std::exchange(vote_, {})));
-    // Ranks whose devices are not equally far know of other steps; of those before this message, all do.
+    // Ranks' devices may differ in progress; steps before this message are known to all ranks.
     if (!step.device().is_cpu()) known_ = step.known();
     return all;
   }
@@ -149,7 +149,7 @@ class SyncedStrategy : public ParallelStrategy {
   }
 
   dist::StopVote agree(const dist::StopVote& vote) override {
-    dist::StopVote mine = vote;  // and what was cast after a step, which no message has carried yet
+    dist::StopVote mine = vote;  // and a vote cast after a step, not yet sent with any message
     const dist::StopVote cast = std::exchange(vote_, {});
     if (cast.out_of_time != 0) mine.out_of_time = cast.out_of_time;
     if (cast.save != 0) mine.save = cast.save;
@@ -170,7 +170,7 @@ class SyncedStrategy : public ParallelStrategy {
   void write_state(const std::function<StateDict()>& make, const WriteState& write) override {
     const SlowSave slow;
     const auto timed = communication();
-    const bool sharded = kind() == Strategy::zero1;  // else only rank 0's state counts
+    const bool sharded = kind() == Strategy::zero1;  // else only rank 0's state is saved
     const StateDict shards = sharded ? make() : StateDict();
     dist::gather_state(comm_, shards, [&](const dist::ReadTensor& read) {
       if (sharded) return write(shards, read);
@@ -180,7 +180,7 @@ class SyncedStrategy : public ParallelStrategy {
   }
 
  protected:
-  /// For what uses the network: what else is under way comes first, for all ranks have begun it.
+  /// For calls that use the network: first completes what is in flight, since all ranks have started it.
   struct Communication {
     explicit Communication(SyncedStrategy& of) : timed(*of.times_, &Times::communication) { of.settle(); }
     PhaseTimes::Scope timed;
@@ -193,7 +193,7 @@ class SyncedStrategy : public ParallelStrategy {
     return **std::find_if(syncs_.begin(), syncs_.end(),
                           [&](const auto& sync) { return &sync->arena() == &arena; });
   }
-  /// All ranks have just heard of each other.
+  /// All ranks have just heard from each other.
   dist::StopVote tell_watchdog(const dist::StopVote& all) {
     signal_ = signal_ || all.signal != 0;
     if (auto* watchdog = dist::Watchdog::current()) watchdog->agreed(signal_);
@@ -213,7 +213,7 @@ class SyncedStrategy : public ParallelStrategy {
   PhaseTimes* times_ = &discarded_times_;
   dist::StopVote vote_;
   StepState known_;
-  bool signal_ = false;  // that ranks have agreed on
+  bool signal_ = false;  // agreed on by all ranks
 };
 
 class DdpStrategy final : public SyncedStrategy {
@@ -287,7 +287,7 @@ class Zero1Strategy final : public SyncedStrategy {
 
 std::unique_ptr<ParallelStrategy> ParallelStrategy::make(dist::Transport* transport,
                                                          const TrainerConfig& config) {
-  // A program that does not start them must not seem to.
+  // A program that does not start ranks must not appear to.
   ATH_CHECK(transport || config.devices <= 1,
             "--devices {}: this program trains in one process: its Trainer must be made in run_on_ranks()",
             config.devices);
@@ -351,7 +351,7 @@ void ParallelStrategy::check_same(const StateDict& settings) {
   std::string lines;
   for (const StateDict::Entry& entry : settings)
     lines += entry.name + "\n" + std::get<std::string>(entry.value) + "\n";
-  // All learn of all, so that all end with the same words.
+  // All ranks learn all lines, so that all end with the same message.
   const std::vector<std::string> all = gather(lines);
   const auto parsed = [](const std::string& text) {
     StateDict values;

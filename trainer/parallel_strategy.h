@@ -22,13 +22,12 @@
 
 namespace athanor {
 
-/// The seam between training and dist/: all that knows how many ranks there are. One rank, DDP and ZeRO-1
-/// each do these calls in their own way; with one rank most are nothing. Every rank makes the same calls in
-/// the same order. Throws PeerLostError where a rank is gone.
+/// The interface between training and dist/: everything that depends on the number of ranks. One rank, DDP
+/// and ZeRO-1 implement these calls; with one rank most do nothing. Every rank makes the same calls in the
+/// same order. Throws PeerLostError if a rank is lost.
 class ParallelStrategy {
  public:
-  /// For a rank of a job; null: there is one. Throws ArgumentError where config and job contradict each
-  /// other.
+  /// For a rank of a job; null: a single rank. Throws ArgumentError if config and job contradict each other.
   static std::unique_ptr<ParallelStrategy> make(dist::Transport* transport, const TrainerConfig& config);
   virtual ~ParallelStrategy() = default;
   ParallelStrategy(const ParallelStrategy&) = delete;
@@ -44,60 +43,60 @@ class ParallelStrategy {
   // The model.
 
   virtual ArenaOptions arena_options(const ArenaOptions& options) = 0;
-  /// Compares layouts, and takes rank 0's values; until detach(), which comes before the arena goes. Seconds
-  /// of communication go to `times`. A run has an arena for each optimizer, in the same order on all ranks.
+  /// Compares layouts and copies rank 0's values, until detach(), which must precede the arena's destruction.
+  /// Adds communication time to `times`. A run has an arena per optimizer, in the same order on all ranks.
   virtual void attach(ParameterArena& arena, PhaseTimes& times) = 0;
   virtual void detach() = 0;
-  /// For what passes of all ranks wait for: each rank then runs every pass, with no samples, too.
+  /// For ops in which ranks wait for each other: each rank then runs every pass, even without samples.
   virtual dist::PassNetwork pass_network() { return {}; }
 
   // A step.
 
-  /// To be kept while a backward pass into this arena runs. Gradients are sent during an update's last one.
+  /// Keep the result during a backward pass into this arena. The last pass of an update sends gradients.
   virtual std::optional<dist::GradientSync::NoSync> begin_pass(ParameterArena& arena, bool last) = 0;
-  /// What ranks have voted for before the step. On one rank it is known at once: returned. Else it is known
-  /// with the next reduce().
+  /// The votes of ranks before the step. One rank gets the outcome at once as the result; several get it from
+  /// the next reduce().
   virtual dist::StopVote cast(const dist::StopVote& vote) = 0;
-  /// Gradients of all ranks, their norm, and what becomes of the update. Where the outcome stops(), the step
-  /// is not to be made: nobody may update. The first of a step carries the votes.
+  /// Reduces gradients over all ranks, measures their norm and decides on the update. If the outcome stops(),
+  /// no rank may make the step. The first call of a step carries the votes.
   virtual dist::StopVote reduce(ParameterArena& arena, StepBuffer& step, const GradientLimits& limits) = 0;
-  /// What all ranks know of the steps so far.
+  /// The state of the steps that all ranks know.
   virtual const StepState& known(const StepBuffer& step) const { return step.known(); }
-  /// Where it returns true, weights travel while the next forward pass computes, if all ranks `may`; until
-  /// detach(), before the model goes.
+  /// If all ranks `may` and this returns true, weights are sent during the next forward pass. Valid until
+  /// detach(), which must precede the model's destruction.
   virtual bool overlap_weights(nn::Module&, bool) { return false; }
-  /// Begins to send what has become of weights here to the others, who need it for the next pass. The network
+  /// Starts to send this rank's updated weights to the others, who need them for the next pass. The network
   /// must be free.
   virtual void publish_weights() {}
-  /// Publishes them, and returns when all ranks have all weights, and nothing is under way.
+  /// Publishes weights and returns when all ranks have all weights and nothing is in flight.
   virtual void complete_weights() {}
   /// Seconds that forward passes have waited for weights since the last call.
   virtual double take_waited_s() { return 0; }
-  /// Names of the parameters that no gradient reached in the last step, on that rank; none where none reached
-  /// any, because it had no samples.
+  /// Names of the parameters without a gradient in the last step, on that rank; empty if none had one,
+  /// because the rank had no samples.
   virtual std::vector<std::string> unused(int) const { return {}; }
 
-  /// That of the arena; of several, of their hashes.
+  /// The arena's hash; of several arenas, the hash of their hashes.
   virtual std::uint64_t weights_hash() = 0;
-  /// Throws Error, on all ranks, where `hash` is not the same everywhere although it should be.
+  /// Throws Error, on all ranks, if `hash` differs between ranks.
   virtual void check_weights(std::uint64_t) {}
-  /// Running statistics of rank 0 to all: before one evaluates.
+  /// Broadcasts rank 0's running statistics, before an evaluation.
   virtual void broadcast_buffers() {}
 
-  // What ranks tell each other.
+  // Exchanges between ranks.
 
-  /// As cast(), with the outcome at once.
+  /// As cast(), but returns the outcome at once.
   virtual dist::StopVote agree(const dist::StopVote& vote) = 0;
-  /// From here on, each rank ends by itself.
+  /// From now on, each rank ends independently.
   virtual void end_agreements() {}
-  /// The rows of all ranks, one after the other; all of one length.
+  /// The rows of all ranks, concatenated; all have one length.
   virtual std::vector<std::byte> all_gather(std::span<const std::byte> row) = 0;
-  /// Rank 0 calls `write` with what `make` gives there, of which it may read each tensor as a whole, wherever
-  /// its parts are. The others wait for it, as long as it takes.
+  /// Rank 0 calls `write` with its result of `make`, and can read each tensor as a whole, wherever its parts
+  /// are. The other ranks wait as long as it takes.
   using WriteState = std::function<void(const StateDict&, const dist::ReadTensor&)>;
   virtual void write_state(const std::function<StateDict()>& make, const WriteState& write) = 0;
 
-  /// The same of values of 8 bytes, or a few times that.
+  /// The same for values of 8 bytes, or multiples.
   template <class T> std::vector<T> gather(std::span<const T> mine) {
     static_assert(std::is_trivially_copyable_v<T> && sizeof(T) % 8 == 0);
     const std::vector<std::byte> rows = all_gather(std::as_bytes(mine));
@@ -106,13 +105,13 @@ class ParallelStrategy {
     return all;
   }
   std::vector<std::string> gather(const std::string& mine);
-  /// Sums over all ranks, in their order: the same bits everywhere.
+  /// Sums over all ranks, in rank order: the same bits on each.
   void add_up(std::span<double> values);
-  /// Rank 0 calls `work`. What it throws there, all throw: one mistake, one line, and nobody waits.
+  /// Rank 0 calls `work`. All ranks throw what it throws: one error, one line, and no rank waits.
   void run_on_rank0(const std::function<void()>& work);
   std::string broadcast_from_rank0(const std::string& text);
-  /// Throws ArgumentError, on all ranks alike, naming each of the settings (texts) that a rank has otherwise
-  /// than rank 0, or has and rank 0 has not, or the other way round.
+  /// Throws ArgumentError, on all ranks alike, naming each setting (a text) that differs from rank 0, is
+  /// missing on one of them, or is additional.
   void check_same(const StateDict& settings);
 
  protected:

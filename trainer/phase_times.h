@@ -7,8 +7,8 @@
 
 namespace athanor {
 
-/// Where the seconds of training go: each to the part whose scope is the innermost at the time. Validation
-/// and saving are wholes: whatever is done within them is theirs.
+/// Measures the seconds of training; each counts for the innermost scope at the time. Validation and saving
+/// include everything inside them.
 ///
 ///     PhaseTimes times(total);
 ///     const auto timed = times.scope(&Times::forward);
@@ -35,7 +35,7 @@ class PhaseTimes {
   };
   [[nodiscard]] Scope scope(Part part) { return {*this, part}; }
 
-  /// Seconds that seemed to be one part's, and that somebody below has found to be another's.
+  /// Moves seconds that were charged to one part but belong to another.
   void move(double seconds, Part from, Part to) {
     total_.*from -= seconds;
     total_.*to += seconds;
@@ -56,11 +56,11 @@ class PhaseTimes {
   std::chrono::steady_clock::time_point since_;
 };
 
-/// Seconds since training began, over all processes that have had a part in it.
+/// Seconds since training began, over all processes of a resumed run.
 class RunClock {
  public:
   void start() { began_ = Clock::now(); }
-  /// What lies behind a run that goes on counts.
+  /// Adds the time before a resume.
   void add(double seconds) {
     began_ -= std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
   }

@@ -10,7 +10,7 @@ namespace athanor {
 namespace {
 
 constexpr double kThreshold = 1e-4;
-constexpr double kLeast = 1e-30;  // of the scale: what f32 still multiplies
+constexpr double kLeast = 1e-30;  // minimum of the scale that is safe in f32 products
 
 }  // namespace
 

@@ -9,9 +9,9 @@
 namespace athanor {
 
 /// Multiplies all learning rates by a factor when a metric has not improved for more than `patience`
-/// validations in a row: torch.optim.lr_scheduler.ReduceLROnPlateau with its defaults (an improvement is one
-/// of more than a 10,000th part, no cooldown). `lowest`: the share of the first rate below which it never
-/// goes. The metric is val_loss, or train_loss where nothing is validated, unless another is named.
+/// consecutive validations: torch.optim.lr_scheduler.ReduceLROnPlateau with its defaults (an improvement
+/// exceeds one part in 10,000, no cooldown). `lowest`: lower bound, as a fraction of the first rate. The
+/// metric is val_loss, or train_loss without validation, unless another is named.
 class ReduceOnPlateau final : public Callback {
  public:
   struct Options {
@@ -23,7 +23,7 @@ class ReduceOnPlateau final : public Callback {
   };
   explicit ReduceOnPlateau(Options options);
 
-  /// The decision alone: what rates are multiplied by after a validation that has measured this; mostly 1.
+  /// The decision only: the factor for rates after a validation with this value; mostly 1.
   double update(double value);
 
   void on_fit_begin(Trainer&, const FitInfo&) override { *this = ReduceOnPlateau(options_); }
@@ -38,10 +38,10 @@ class ReduceOnPlateau final : public Callback {
   double best_ = 0;
   bool has_best_ = false;
   std::int64_t bad_in_a_row_ = 0;
-  double scale_ = 1;  // the product of what rates have been multiplied by
+  double scale_ = 1;  // the product of all factors so far
 };
 
-/// As --schedule plateau has it.
+/// The options of --schedule plateau.
 ReduceOnPlateau::Options plateau_options(const TrainerConfig& config);
 
 }  // namespace athanor

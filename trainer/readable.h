@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <string>
 
-/// Figures as people read them.
+/// Numbers and times as readable text.
 namespace athanor {
 
 /// "1,234,567".

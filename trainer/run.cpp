@@ -1,4 +1,4 @@
-// The parts of a training: how they are made, saved, and gone on with; what they report.
+// The parts of a training: creation, saving, resuming and reports.
 
 #include "trainer/run.h"
 
@@ -105,7 +105,7 @@ std::vector<Setting> Run::settings_over(std::int64_t schedule_steps) const {
   return settings_of(data_and_steps(), feeding_.pixels(), schedules(), schedule_steps, optimizer_kinds());
 }
 
-/// Settings that all ranks have. The run's folder may be chosen by them.
+/// Checks that all ranks have the same settings. They may select the run's folder.
 std::vector<Setting> Run::settle(std::vector<Setting> settings) {
   strategy_.check_same(state_of(settings));
   trainer_.choose_run_dir(settings);
@@ -115,7 +115,7 @@ std::vector<Setting> Run::settle(std::vector<Setting> settings) {
 // Beginning ------------------------------------------------------------------------------------------------
 
 void Run::begin() {
-  (void)state_parts();  // callbacks whose names clash are an error now, not at the first save
+  (void)state_parts();  // reports clashing callback names now, not at the first save
   const auto found = checkpoints_.open([this](std::int64_t steps) { return plan(steps); }, total_steps());
   if (found) position_ = *found;
   choose_threads();
@@ -131,7 +131,7 @@ void Run::begin() {
   limits_.agree(found.has_value());
 }
 
-/// A run that goes on for longer than it was begun for keeps its learning rates, and then the last of them.
+/// An extended run keeps its learning rates, and then holds the last of them.
 std::vector<Setting> Run::plan(std::int64_t schedule_steps) {
   if (schedule_steps < total_steps()) {
     hold_rates_after(schedule_steps);
@@ -150,7 +150,7 @@ void Run::resume() {
   limits_.after_step(position_.attempted);
 }
 
-// Names of different networks differ: one dictionary has them all, and what is frozen.
+// Names of different networks differ, so one dictionary holds them all, including frozen ones.
 template <class Of> StatePart Run::part_of_networks(const char* prefix, const Of& of, FrozenWeights* frozen) {
   const auto save = [this, of, frozen] {
     StateDict all;
@@ -172,7 +172,7 @@ template <class Of> StatePart Run::part_of_networks(const char* prefix, const Of
   return {prefix, save, load};
 }
 
-// In an order in which what is most likely to be refused comes first.
+// In an order in which the likeliest mismatches come first.
 std::vector<StatePart> Run::state_parts() {
   std::vector<StatePart> parts;
   parts.push_back({"settings.", [this] { return state_of(settings_); },
@@ -235,7 +235,7 @@ StepLogs::Place Run::place_of_step(std::int64_t samples) const {
           .times = times_.total()};
 }
 
-// What a skipped step has measured is logged, and counts for nothing.
+// Measurements of a skipped step are logged but not counted.
 void Run::settle_metrics(std::int64_t samples) {
   if (!trying_) step_logs_.send(metrics_, place_of_step(samples));
   metrics_.restore_if_skipped(step_);
@@ -264,8 +264,8 @@ void Run::save() {
   tell_of_checkpoint();
 }
 
-// What is due after an epoch's last step is saved when the epoch has been reported: a run that goes on from
-// there does not report it again.
+// A checkpoint due after an epoch's last step is saved after the epoch's report, so that a resumed run does
+// not repeat the report.
 bool Run::save_is_due() const {
   return checkpoints_.due(position_.attempted) && feeding_.samples_of_step(position_.epoch_samples) > 0;
 }
@@ -285,8 +285,8 @@ bool Run::drop_step() {
   return false;
 }
 
-// The batches are those of then: their order is a function of the seed and the epoch. Weights and statistics
-// are, too, because the step was skipped. In a batch norm of this rank's own samples an infinity remains one.
+// The batches repeat, as their order depends only on seed and epoch. So do weights and statistics, because
+// the step was skipped. With only this rank's samples, a batch norm still gives an infinity for one.
 void Run::repeat_step() {
   const std::int64_t samples = (position_.epoch_samples - 1) % (config_.accumulate * config_.batch_size) + 1;
   feeding_.start_epoch(position_.epoch, position_.epoch_samples - samples);
@@ -295,7 +295,7 @@ void Run::repeat_step() {
   run_passes(samples, false);
 }
 
-// For who looks for an error. Once for each rank: layers that a model leaves out by chance are many.
+// For debugging. Once per rank: layers that a model skips at random would give many lines.
 void Run::name_unused() {
   if (!config_.collectives.compare_calls) return;
   for (int rank = 0; rank < strategy_.world_size(); ++rank) {
@@ -311,7 +311,7 @@ void Run::name_unused() {
 
 // Reports --------------------------------------------------------------------------------------------------
 
-// One that is only tried leaves nothing behind.
+// A trial run leaves nothing behind.
 std::optional<SampleFolder> Run::sample_folder() const {
   if (config_.run_dir.empty() || config_.fast_dev_run || !strategy_.is_rank0()) return std::nullopt;
   return SampleFolder(
@@ -320,7 +320,7 @@ std::optional<SampleFolder> Run::sample_folder() const {
       [this](const Picture& picture) { notify([&](Callback& c) { c.on_picture(trainer_, picture); }); });
 }
 
-// False where a signal came before it was done.
+// False if a signal interrupted it.
 bool Run::report_epoch(EpochReport report, double epoch_s) {
   const Metrics training = metrics_.mean(metrics_.joined(gather(metrics_, strategy_)));
   const bool validates = validates_after_epoch();
@@ -336,12 +336,12 @@ bool Run::report_epoch(EpochReport report, double epoch_s) {
   return true;
 }
 
-// Overflows in a row at the lowest loss scale, which are an error.
+// The number of consecutive overflows at the lowest loss scale that is an error.
 std::int64_t Run::overflow_patience() const {
   return config_.stop_on_nan ? 1 : config_.patience_at_floor;
 }
 
-// Of what is trained; of what is frozen, too, where something is.
+// Of all trained weights, and of frozen ones if any.
 std::uint64_t Run::weights_hash() {
   const std::uint64_t trained = strategy_.weights_hash();
   return frozen_.empty() ? trained : kernels::mix64(trained) ^ frozen_.hash();
@@ -368,11 +368,11 @@ FitReport Run::finish() {
     limits_.diverged(fmt::format("the last validation's {}; {}", not_finite(test),
                                  advice_on_divergence(config_.precision)));
   FitReport report = report_of(position_, step_.read(), test, clock_.seconds());
-  for (Ema* const shown : averages()) {  // what was tested is what the caller gets
+  for (Ema* const shown : averages()) {  // the caller gets the tested weights
     shown->swap();
     strategy_.complete_weights();
   }
-  strategy_.broadcast_buffers();  // of the averages, where they have just come in
+  strategy_.broadcast_buffers();  // of the averages, if they were just swapped in
   report.signal = limits_.signal();
   report.weights_hash = weights_hash();
   report.world_size = strategy_.world_size();
@@ -382,7 +382,7 @@ FitReport Run::finish() {
   report.stopped_by = limits_.ended().reason;
   report.checkpoint = checkpoints_.newest();
   report.last = last;
-  std::exception_ptr no_room;  // is said when the figures have been
+  std::exception_ptr no_room;  // thrown after the results were reported
   try {
     if (report.signal == 0 && test.finite && product_.wanted()) save_product(report);
   } catch (const IoError&) {

@@ -24,26 +24,26 @@
 
 namespace athanor {
 
-/// One training: the parts of it, and (in trainer/loop.cpp) all that is done with them. Made by
-/// Trainer::fit() for as long as it runs.
+/// One training: its parts, and (in trainer/loop.cpp) everything done with them. Trainer::fit() creates it
+/// and keeps it while it runs.
 class Run : private Minimizer {
  public:
-  /// `memory` gets the networks' parameters. `trainer` is what callbacks are given.
+  /// `memory` receives the networks' parameters; callbacks receive `trainer`.
   Run(Trainer& trainer, const TrainerConfig& config, const Callbacks& callbacks, ParallelStrategy& strategy,
       ModelMemory& memory, Task& task, const Dataset& train, const Dataset* held_out);
   Run(const Run&) = delete;
   Run& operator=(const Run&) = delete;
 
   FitReport train();
-  /// In its place: finders.cpp.
+  /// Answers a question instead of training: finders.cpp.
   FitReport answer();
-  /// Seconds of each of the first steps behind `warm` ones: of so many; of three, where they last longer than
-  /// that together; fewer where a signal ends them. The run is over then.
+  /// Seconds of each of up to `steps` steps after `warm` ones. Stops after three once they take `at_most_s`
+  /// in total, and at once on a signal. The run is over afterwards.
   std::vector<double> time_first_steps(int warm, int steps, double at_most_s);
 
   StepBuffer& step() { return step_; }
 
-  // For callbacks, by way of the Trainer.
+  // For callbacks, through the Trainer.
   Limits& limits() { return limits_; }
   const StepState& known() const { return step_.known(); }
   const Times& times() const { return times_.total(); }
@@ -76,7 +76,7 @@ class Run : private Minimizer {
   void hold_rates_after(std::int64_t steps);
   std::vector<std::unique_ptr<OptimizedNetworks>> make_networks(ModelMemory& memory);
   OptimizedNetworks& networks_called(std::string_view optimizer);
-  /// Whether a step returns its loss, and the Trainer makes the update: where there is one optimizer.
+  /// Whether steps return their loss and the Trainer updates: with a single optimizer.
   bool returns_loss() const { return networks_.size() == 1; }
   const dist::PassNetwork* gathering() const { return task_.gathers() ? &*joined_ : nullptr; }
   static void check_loss(std::string_view whose, const Tensor& loss);
@@ -136,7 +136,7 @@ class Run : private Minimizer {
   Limits limits_;
   RunPosition position_;
   PhaseTimes times_;
-  std::unique_ptr<ParallelStrategy, Detach> attached_;  // whatever becomes of the rest, it lets go of it
+  std::unique_ptr<ParallelStrategy, Detach> attached_;  // detaches, even if a later part throws
   Feeding feeding_;
   Task& task_;
   const Dataset& train_;
@@ -154,29 +154,29 @@ class Run : private Minimizer {
   RunProduct product_;
   std::optional<SampleFolder> samples_;
   Validation validation_;
-  std::optional<dist::PassNetwork> joined_;  // where passes of ranks wait for each other
+  std::optional<dist::PassNetwork> joined_;  // for passes in which ranks wait for each other
   std::unique_ptr<dist::SyncBatchNorm> norms_;
   bool overlaps_weights_ = false;
   std::optional<NoFusion> no_fusion_;
-  bool trying_ = false;  // steps that nobody is to hear of
+  bool trying_ = false;  // trial steps, hidden from callbacks
   std::string threads_note_;
 
-  // Of the step under way.
+  // Of the current step.
   struct Now {
-    std::int64_t samples = 0;  // of all its passes, and ranks
+    std::int64_t samples = 0;  // of all passes and ranks
     std::int64_t draws = 0;    // of random numbers, by the task
-    BatchPlace pass = {};      // the one under way
-    bool updates = false;      // that is the last one
-    int made = 0;              // updates
-    bool dropped = false;      // it comes to nothing
+    BatchPlace pass = {};      // the current pass
+    bool updates = false;      // it is the last one
+    int made = 0;              // number of updates
+    bool dropped = false;      // its updates are dropped
   } now_;
 
-  // Of the part of the epoch that this process trains.
+  // Of this process's part of the epoch.
   Times times_before_;
   double part_began_s_ = 0;
   std::int64_t steps_before_ = 0;
   std::int64_t syncs_before_ = 0;
-  std::vector<char> named_;  // per rank: whether name_unused() has
+  std::vector<char> named_;  // per rank: name_unused() has reported it
 };
 
 }  // namespace athanor

@@ -27,24 +27,23 @@ namespace athanor {
 namespace {
 
 constexpr char kMark[] = "ATHANOR_OMP_SET";
-// How often a thread looks for work before it sleeps: tens of microseconds, which bridge the gap between two
-// kernels. To be woken takes as long as a kernel of a small network: LeNet-5 trains 2.4 times as fast as
-// without.
+// Spin count of idle threads before they sleep: tens of microseconds, to bridge the gap between two kernels.
+// Waking a thread takes as long as a kernel of a small network: LeNet-5 trains 2.4 times as fast as without.
 constexpr char kSpins[] = "1000";
 
-/// A file that is opened later must not take the place of a closed stdin, stdout or stderr. False where
-/// stdout was closed.
+/// Opens closed standard files, so that no file opened later gets their descriptors. False if stdout was
+/// closed.
 bool open_standard_files() {
   bool stdout_open = true;
   for (const int file : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (::fcntl(file, F_GETFD) >= 0 || errno != EBADF) continue;
     stdout_open &= file != STDOUT_FILENO;
-    (void)::open("/dev/null", O_RDWR);  // takes the lowest that is free, which is this one
+    (void)::open("/dev/null", O_RDWR);  // gets the lowest free descriptor, this one
   }
   return stdout_open;
 }
 
-/// Whether all that was printed has been written: else says so. The exit code.
+/// Flushes stdout, and reports a failure. Returns the exit code.
 int flush_stdout() {
   errno = 0;
   if (std::fflush(stdout) == 0 && !std::ferror(stdout)) return kExitDone;
@@ -58,15 +57,15 @@ Failure one_line(int code, std::string what) {
   return {code, printable(what)};
 }
 
-/// Where mpirun has started several and all make the same mistake, rank 0 says so, and mpirun ends the others
-/// before they do. The rank, for who is left; -1 where there is one.
+/// If several ranks of mpirun fail alike, rank 0 reports it, and mpirun ends the others before they do.
+/// Returns the rank of a remaining process; -1 for a single one.
 int wait_for_rank_0() {
   try {
     const dist::RankInfo info = dist::find_rank_info();
     if (info.alone()) return -1;
     if (info.rank > 0) std::this_thread::sleep_for(std::chrono::milliseconds(1500));
     return info.rank;
-  } catch (const ArgumentError&) {  // that is what the failure is about
+  } catch (const ArgumentError&) {  // the failure being reported is about this
     return -1;
   }
 }
@@ -95,7 +94,7 @@ Failure describe_failure() {
     return {kExitBackend,
             "threads: the system must give all that are asked for, but gives no more (ulimit -u); raise its "
             "limit, or use fewer --threads and --workers"};
-  } catch (const std::exception& error) {  // ArgumentError, IoError, and what a user's own code throws
+  } catch (const std::exception& error) {  // ArgumentError, IoError, and exceptions of user code
     return one_line(kExitBadInput, error.what());
   } catch (...) {
     return {kExitBadInput, "an exception that is no std::exception, and says nothing"};
@@ -113,7 +112,7 @@ int with_standard_files(const std::function<int()>& body) {
 
 void let_threads_sleep(char** argv) {
 #if defined(_OPENMP)
-  if (std::getenv(kMark)) {  // `ps` would call the program "exe"
+  if (std::getenv(kMark)) {  // otherwise `ps` would show the program as "exe"
     if (argv && argv[0]) ::prctl(PR_SET_NAME, ::basename(argv[0]));
     return;
   }
@@ -122,7 +121,7 @@ void let_threads_sleep(char** argv) {
   setenv("OMP_WAIT_POLICY", "passive", 1);
   setenv("GOMP_SPINCOUNT", kSpins, 1);
   execv("/proc/self/exe", argv);
-  // Still here: no /proc. Everything works, idle threads only spin for longer.
+  // Only reached without /proc. Everything works, but idle threads spin longer.
 #else
   (void)argv;
 #endif
@@ -131,8 +130,8 @@ void let_threads_sleep(char** argv) {
 int run_main(int argc, char** argv, const std::function<int(int, char**)>& body) {
   return with_standard_files([&] {
     let_threads_sleep(argv);
-    std::signal(SIGUSR1, SIG_IGN);  // it asks a training for a checkpoint: until there is one
-    std::signal(SIGXFSZ, SIG_IGN);  // past a limit of ulimit -f, a write fails, and that is said in one line
+    std::signal(SIGUSR1, SIG_IGN);  // requests a checkpoint, ignored before training
+    std::signal(SIGXFSZ, SIG_IGN);  // above `ulimit -f` a write then fails, reported in one line
     try {
       return body(argc, argv);
     } catch (...) {

@@ -1,4 +1,4 @@
-// The networks of a run: which optimizer trains which, and what a step may ask of them.
+// The networks of a run: their optimizers, and what steps may do with them.
 
 #include <algorithm>
 #include <cctype>
@@ -13,7 +13,7 @@
 namespace athanor {
 namespace {
 
-/// Each optimizer must have a name, and every network one optimizer.
+/// Every optimizer needs a name, and every network exactly one optimizer.
 void check_optimizers(const std::vector<OptimizerSpec>& specs, Task& task) {
   std::vector<std::string> left = task.network_names(), names;
   for (const OptimizerSpec& spec : specs) {
@@ -39,14 +39,14 @@ void check_optimizers(const std::vector<OptimizerSpec>& specs, Task& task) {
             left[0]);
 }
 
-/// An earlier run in a half precision has left its weights in it: this one goes on from them.
+/// An earlier run in a half precision has left weights in it: widens them to continue.
 void widen(nn::Module& networks) {
   const std::vector<Parameter> all = networks.parameters();
   if (std::any_of(all.begin(), all.end(), [](const Parameter& one) { return is_half(one.tensor.dtype()); }))
     networks.to(DType::f32);
 }
 
-/// Nobody sends what is frozen: all ranks must have brought the same.
+/// Frozen weights are never sent: all ranks must start with the same ones.
 void check_frozen(const FrozenWeights& frozen, ParallelStrategy& strategy) {
   StateDict weights;
   if (!frozen.empty()) weights.set("the frozen weights' hash", fmt::format("{:016x}", frozen.hash()));
@@ -55,7 +55,7 @@ void check_frozen(const FrozenWeights& frozen, ParallelStrategy& strategy) {
 
 }  // namespace
 
-// What optimizers there are, each with its networks and learning rate.
+// The optimizers, each with its networks and learning rate.
 std::vector<OptimizerSpec> Run::specs() {
   std::vector<OptimizerSpec> all = task_.optimizers();
   if (all.empty()) all.emplace_back();
@@ -81,7 +81,7 @@ std::vector<OptimizerSpec> Run::specs() {
 }
 
 std::vector<std::unique_ptr<OptimizedNetworks>> Run::make_networks(ModelMemory& memory) {
-  strategy_.check_same(shared_settings());  // ranks that differ do not understand each other
+  strategy_.check_same(shared_settings());  // ranks that differ cannot communicate
   if (memory.frozen) memory.frozen->put_back();
   widen(task_.networks());
   freeze_for_run(task_.networks(), config_.freeze);
@@ -101,7 +101,7 @@ std::vector<std::unique_ptr<OptimizedNetworks>> Run::make_networks(ModelMemory& 
                                  .f32_gradients = config_.f32_gradients || config_.accumulate > 1})));
     strategy_.attach(*made.back(), times_);
   }
-  // Those of a run before go now: a model moves from one arena to the next.
+  // Destroys the arenas of an earlier run now: a model moves from one arena to the next.
   memory.arenas = std::move(made);
   memory.frozen = std::move(frozen);
   std::vector<std::unique_ptr<OptimizedNetworks>> networks;
@@ -174,7 +174,7 @@ std::vector<Ema*> Run::averages() {
   return all;
 }
 
-// One of several optimizers, within a step of the task.
+// For one of several optimizers, within a step of the task.
 void Run::minimize(std::string_view optimizer, const Tensor& loss) {
   OptimizedNetworks& networks = networks_called(optimizer);
   check_loss("minimize", loss);
@@ -184,7 +184,7 @@ void Run::minimize(std::string_view optimizer, const Tensor& loss) {
   add_gradients(networks, loss);
   if (!now_.updates) return;
   update(networks);
-  strategy_.publish_weights();  // what follows in the step reads them
+  strategy_.publish_weights();  // the rest of the step reads them
 }
 
 }  // namespace athanor

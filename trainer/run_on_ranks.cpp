@@ -54,7 +54,7 @@ int gpu_of(const dist::RankInfo& info) {
   return info.local_rank % cuda_device_count();
 }
 
-/// What flags say of ranks that others have started.
+/// Checks flags about ranks that a launcher has started.
 void check_flags(const TrainerConfig& config, const dist::RankInfo& info) {
   ATH_CHECK(
       config.devices <= 0 || config.devices == info.local_size,
@@ -76,8 +76,8 @@ void check_flags(const TrainerConfig& config, const dist::RankInfo& info) {
             cuda_device_count());
 }
 
-/// What flags say of several ranks where there is one. --devices auto takes what is there, and so does a
-/// launcher that was told of one rank; who asks for nothing but zero1 has forgotten something.
+/// Checks flags about several ranks in a single process. --devices auto accepts one, as does a launcher told
+/// to start one rank; zero1 without any request for ranks is a mistake.
 void check_alone(TrainerConfig& config, const dist::RankInfo& info) {
   const bool automatic = config.devices == TrainerConfig::kAllDevices;
   ATH_CHECK(
@@ -91,7 +91,7 @@ void check_alone(TrainerConfig& config, const dist::RankInfo& info) {
         fmt::format("{}nothing to share for {}", automatic ? "; " : "", name_of(config.strategy));
 }
 
-/// Where records of a rank that cannot go on are written: the run's folder, or where the user is.
+/// The folder for flight records: the run's, or the current one.
 std::filesystem::path flight_folder(const TrainerConfig& config) {
   const bool own = !config.flight_dir.empty();
   const std::filesystem::path wanted = own ? config.flight_dir : config.checkpoint_dir;
@@ -106,11 +106,11 @@ std::filesystem::path flight_folder(const TrainerConfig& config) {
   return wanted;
 }
 
-/// Says the exception that is being handled, and ends all ranks with its exit code.
+/// Reports the exception being handled, and ends all ranks with its exit code.
 [[noreturn]] void end_all(const dist::ProcessGroup& job, dist::Watchdog* watchdog) {
   const Failure failure = describe_failure();
   if (watchdog) watchdog->stand_down(failure.exit_code, failure.line, failure.exit_code != kExitBadInput);
-  // Often all fail at the same: then rank 0 says so, and the others are gone before they do.
+  // Often all ranks fail alike: then rank 0 reports it, and the others end before they do.
   if (job.info.rank > 0) std::this_thread::sleep_for(std::chrono::milliseconds(900));
   std::fflush(stdout);
   std::fprintf(stderr, "rank %d: error: %s\n", job.info.rank, failure.line.c_str());
@@ -121,7 +121,7 @@ std::filesystem::path flight_folder(const TrainerConfig& config) {
 
 int run_rank(const dist::RankInfo& info, TrainerConfig& config, const dist::Networks& networks,
              const std::function<int(dist::Transport*)>& body) {
-  // Ranks on GPUs meet over TCP, all others through MPI.
+  // Ranks on GPUs meet over TCP, others by MPI.
   if (info.rank == 0 && config.device.is_cuda()) warn(dist::warn_of_strangers(info));
   dist::ProcessGroup job{.info = info, .timeout = config.collectives.timeout};
   std::optional<dist::Watchdog> watchdog;
@@ -136,7 +136,7 @@ int run_rank(const dist::RankInfo& info, TrainerConfig& config, const dist::Netw
                                                            .agreement = std::chrono::milliseconds(500)});
     return body(job.transport.get());
   } catch (...) {
-    if (!job.abort) throw;  // it has not joined: nobody waits for it
+    if (!job.abort) throw;  // it has not joined: no rank waits for it
     end_all(job, watchdog ? &*watchdog : nullptr);
   }
 }
@@ -146,7 +146,7 @@ int run_rank(const dist::RankInfo& info, TrainerConfig& config, const dist::Netw
 int run_on_ranks(TrainerConfig& config, char** argv, const dist::Networks& networks,
                  const std::function<int(dist::Transport*)>& body) {
   const dist::RankInfo info = dist::find_rank_info();
-  // A shell in a Slurm allocation is a step of one task: whoever asks for ranks there has none yet.
+  // A shell in a Slurm allocation is a step of one task, without ranks yet.
   const bool nobody =
       info.launcher == dist::Launcher::none || (info.launcher == dist::Launcher::slurm && info.alone());
   if (nobody) {

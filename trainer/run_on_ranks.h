@@ -7,23 +7,22 @@
 
 namespace athanor {
 
-/// What a training program does between its flags and its Trainer:
+/// The step of a training program between its flags and its Trainer:
 ///
 ///     return run_on_ranks(config, argv, dist::networks(), [&](dist::Transport* transport) {
 ///       Trainer trainer(config, transport);
 ///       ...
 ///     });
 ///
-/// - Nobody has started ranks, and --devices asks for one: calls `body` with null.
-/// - --devices asks for several: starts this program as often, with `argv` (null at its end), through mpirun,
-///   or, where the build has NCCL, as one process per GPU; calls nothing, and returns their exit code.
-/// - mpirun, torchrun, Slurm or NCCL_COMM_ID speak (dist/launch/bootstrap.h): joins that job and calls
-///   `body`. Fills in config.device, strategy, local_ranks and ranks_note. What `body` throws is said in one
-///   line with the rank, and ends all ranks with the exit code of run_main(); once, where all make the same
-///   mistake.
+/// - No launcher, and --devices asks for one rank: calls `body` with null.
+/// - --devices asks for several: starts the program that often with `argv` (terminated by null), by mpirun
+///   or, in a build with NCCL, as one process per GPU; does not call `body`; returns their exit code.
+/// - Started by mpirun, torchrun, Slurm or with NCCL_COMM_ID (dist/launch/bootstrap.h): joins that job, fills
+///   in config.device, strategy, local_ranks and ranks_note, and calls `body`. An exception of `body` becomes
+///   one line with its rank, once if all ranks fail alike, and ends all ranks with run_main()'s exit code.
 ///
-/// Throws ArgumentError where launcher, --devices and --strategy contradict each other; BackendError where
-/// this build or machine lacks what it takes.
+/// Throws ArgumentError if launcher, --devices and --strategy contradict each other; BackendError if this
+/// build or machine lacks a requirement.
 int run_on_ranks(TrainerConfig& config, char** argv, const dist::Networks& networks,
                  const std::function<int(dist::Transport*)>& body);
 

@@ -1,4 +1,4 @@
-// When a run validates, and who is told.
+// When a run validates, and the notifications about it.
 
 #include <algorithm>
 
@@ -34,8 +34,7 @@ bool Run::validates_after_epoch() const {
   return (position_.epoch + 1) % static_cast<std::int64_t>(config_.val_every.count) == 0;
 }
 
-// Between two steps; a run that goes on from a checkpoint of just then makes up for it. False where training
-// ends.
+// Between two steps; a run resumed from a checkpoint of that moment catches up. False if training ends.
 bool Run::validate_within_epoch() {
   if (trying_) return true;
   if (config_.val_every.is_whole_epochs() || !feeding_.held_out() || position_.validated ||
@@ -47,34 +46,34 @@ bool Run::validate_within_epoch() {
   report.whole = false;
   const double began_s = clock_.seconds(), epoch_s = began_s - position_.epoch_began_s;
   const Metrics training = metrics_.mean(metrics_.joined(gather(metrics_, strategy_)));
-  const StepState trained = step_.read();  // before pictures are drawn of it
+  const StepState trained = step_.read();  // before pictures are drawn at random
   validate(position_.epoch + 1);
   if (limits_.signal() != 0) return false;
   fill(report, position_, trained, training, position_.validation, epoch_s, clock_.seconds());
   report_validation(report);
-  const double took_s = clock_.seconds() - began_s;  // is no training
+  const double took_s = clock_.seconds() - began_s;  // not training time
   position_.epoch_began_s += took_s;
   part_began_s_ += took_s;
   limits_.agree();
-  if (config_.save_top_k > 0) save();  // the run that goes on from here must know whether it had ended
+  if (config_.save_top_k > 0) save();  // a resumed run must know whether it had ended
   return !limits_.stopped();
 }
 
-// An error in the way of validation is to be found before an epoch is spent.
+// Detects errors in validation before an epoch is spent.
 void Run::try_validation() {
   if (config_.sanity_val == 0 || !feeding_.held_out()) return;
   Validation tried(task_, feeding_, strategy_, limits_, config_.device);
   tried.run(position_.epoch, {}, times_, gathering(), config_.sanity_val);
 }
 
-// The weights of the last step, and what they are worth: validation has seen the averages in their place.
+// Saves and measures the weights of the last step: validation used the averages instead.
 Metrics Run::keep_last() {
   std::optional<Metrics> last = position_.validation;
   if (!position_.validated || !averages().empty()) {
     Validation of_last(task_, feeding_, strategy_, limits_, config_.device);
     last = of_last.run(std::max<std::int64_t>(position_.epoch - 1, 0), {}, times_, gathering());
   }
-  if (!last) return Metrics::not_measured();  // a signal has come
+  if (!last) return Metrics::not_measured();  // a signal has arrived
   ModelInfo info = describe_model(weights_hash());
   info.test_loss = last->loss;
   info.test_accuracy = last->accuracy;

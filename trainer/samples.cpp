@@ -1,5 +1,5 @@
-// Pictures of what a network makes. In the archive of formats, with libpng: a program that calls none of this
-// is not bound to it.
+// Pictures of a network's output. In the archive of formats, because of libpng: programs that do not use this
+// need not link it.
 
 #include "trainer/samples.h"
 
@@ -43,8 +43,8 @@ GridPixels draw_grid(const Tensor& images, const ImageGrid& grid) {
                      row_bytes = images.dim(2) * images.dim(3), channels = images.dim(3);
   ATH_CHECK(count > 0, "images: there must be one, but the shape is {}", images.shape());
   const NoGrad no_grad;
-  const Tensor host = contiguous(cast(narrow(images.detach(), 0, 0, count), DType::f32))
-                          .to(kCpu);  // on the device until here
+  const Tensor host =
+      contiguous(cast(narrow(images.detach(), 0, 0, count), DType::f32)).to(kCpu);  // on the device before
   const std::int64_t columns = std::min(grid.columns, count), rows = (count + columns - 1) / columns;
   GridPixels out{{}, rows * (height + kGap) + kGap, columns * (images.dim(2) + kGap) + kGap, channels};
   out.pixels.resize(static_cast<std::size_t>(out.height * out.width * channels));
@@ -73,7 +73,7 @@ void SampleFolder::write(std::string_view name, const Tensor& images, const Imag
              bytes);
   if (on_picture_) on_picture_({epoch_, name, bytes, drawn.height, drawn.width, drawn.channels});
   try {
-    std::error_code ignored;  // what is wrong with the folder, the file says
+    std::error_code ignored;  // writing the file reports any problem with the folder
     std::filesystem::create_directories(folder_, ignored);
     AtomicFile file(path);
     file.write(bytes);

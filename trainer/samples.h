@@ -13,14 +13,14 @@
 
 namespace athanor {
 
-/// How Step::images() lays out its images.
+/// The layout of images in Step::images().
 struct ImageGrid {
-  double low = 0, high = 1;   ///< the values that are black and white; what is beyond them is cut off
+  double low = 0, high = 1;   ///< the values for black and white; values beyond are clamped
   std::int64_t columns = 8;   ///< images in a row
-  std::int64_t at_most = 64;  ///< images; those behind are left out
+  std::int64_t at_most = 64;  ///< maximum number of images; later ones are omitted
 };
 
-/// The pixels of a grid, with two black ones around each image.
+/// The pixels of a grid, with a border of two black pixels around each image.
 struct GridPixels {
   std::vector<std::uint8_t> pixels;
   std::int64_t height = 0, width = 0, channels = 0;
@@ -30,25 +30,25 @@ struct GridPixels {
 /// images or range. A counted wait.
 GridPixels draw_grid(const Tensor& images, const ImageGrid& grid);
 
-/// A picture that a validation has made, of a grid of images.
+/// A picture from a validation: a grid of images.
 struct Picture {
   std::int64_t epoch = 0;  ///< 1 is the first
   std::string_view name;
-  std::span<const std::byte> png;  ///< a file's bytes
+  std::span<const std::byte> png;  ///< the bytes of a file
   std::int64_t height = 0, width = 0, channels = 0;
 };
 
-/// Where the pictures of a run's validations go: on rank 0, DIR/epoch_0003_NAME.png.
+/// The folder for pictures of a run's validations: on rank 0, DIR/epoch_0003_NAME.png.
 class SampleFolder {
  public:
-  /// `on_note` is told once where a picture cannot be written, which ends no run; `on_picture` of each.
+  /// `on_note` is called once if writing a picture fails, which ends no run; `on_picture` for each.
   SampleFolder(std::filesystem::path folder, std::function<void(const std::string&)> on_note,
                std::function<void(const Picture&)> on_picture = {})
       : folder_(std::move(folder)), on_note_(std::move(on_note)), on_picture_(std::move(on_picture)) {}
 
-  /// A validation begins. 1 is the first epoch.
+  /// Begins a validation; 1 is the first epoch.
   void begin(std::int64_t epoch) { epoch_ = epoch, written_.clear(); }
-  /// The first of a name in a validation is written, whole or not at all, and others are not looked at.
+  /// Writes the first picture of a name in a validation, atomically; ignores later ones.
   void write(std::string_view name, const Tensor& images, const ImageGrid& grid);
 
  private:

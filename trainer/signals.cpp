@@ -15,12 +15,12 @@ volatile std::sig_atomic_t caught_signal = 0, save_requested = 0;
 std::array<struct sigaction, kEnding.size()> before{};
 struct sigaction before_saves {};
 std::mutex guards_mutex;
-int guards = 0;  // several, where ranks are threads: the first takes over, the last gives back
+int guards = 0;  // several, if ranks are threads: the first installs, the last restores
 
 void note(int signal) {
   if (caught_signal == 0) caught_signal = signal;
   for (std::size_t i = 0; i < kEnding.size(); ++i) {
-    const auto other = before[i].sa_handler;  // who else wants to know
+    const auto other = before[i].sa_handler;  // an earlier handler
     const bool none = (before[i].sa_flags & SA_SIGINFO) || other == SIG_DFL || other == SIG_IGN;
     if (kEnding[i] == signal && !none) other(signal);
   }
@@ -41,7 +41,7 @@ SignalGuard::SignalGuard() {
   sigemptyset(&action.sa_mask);
   for (std::size_t i = 0; i < kEnding.size(); ++i) {
     sigaction(kEnding[i], nullptr, &before[i]);
-    // A terminal that goes away says so twice: by the system and by the shell.
+    // A closing terminal sends SIGHUP twice: from the system and from the shell.
     action.sa_flags = static_cast<int>(kEnding[i] == SIGHUP ? SA_RESTART : SA_RESETHAND | SA_RESTART);
     if (before[i].sa_handler != SIG_IGN) sigaction(kEnding[i], &action, nullptr);
   }

@@ -14,7 +14,7 @@
 namespace athanor {
 namespace {
 
-/// Those whose name begins with one of the networks'.
+/// Entries whose name begins with one of the networks'.
 template <class Named>
 std::vector<Named> of_networks(std::vector<Named> all, const std::vector<std::string>& networks) {
   if (networks.empty()) return all;
@@ -27,7 +27,7 @@ std::vector<Named> of_networks(std::vector<Named> all, const std::vector<std::st
 
 }  // namespace
 
-/// Several networks under their names. Nobody calls it as a whole.
+/// Several named networks. Never called as a whole.
 class Task::Networks final : public nn::Module {
  public:
   Tensor forward(const Tensor&) override {
@@ -75,7 +75,7 @@ Tensor Step::randn(const Shape& shape) {
             "randn: the first axis must be that of the batch's {} samples, but the shape is {}",
             place_.samples, shape);
   const auto minor = static_cast<std::uint64_t>(draws_++);
-  // Validations draw the same each time, and never what a step draws.
+  // All validations draw the same numbers, different from those of any step.
   constexpr std::uint64_t kValidation = (std::uint64_t{1} << 40) - 1;
   const std::uint64_t major = place_.training ? static_cast<std::uint64_t>(place_.step) : kValidation;
   Shape all = shape;

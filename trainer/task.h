@@ -19,11 +19,11 @@
 
 namespace athanor {
 
-/// An optimizer of a task that has several.
+/// An optimizer of a task with several.
 struct OptimizerSpec {
   std::string name;                   ///< for Step::minimize(), and "optimizer.NAME." in checkpoints
-  std::vector<std::string> networks;  ///< that it trains, as Task::network() calls them; none: all
-  /// Makes it; the learning rates of its groups begin at first_slot. Unset: the Trainer's.
+  std::vector<std::string> networks;  ///< that it trains, by their names in Task::network(); empty: all
+  /// Creates it; its groups use learning rates from first_slot on. Unset: the Trainer's optimizer.
   std::function<std::unique_ptr<Optimizer>(ParameterArena&, int first_slot)> make = {};
   Schedule schedule = {};  ///< of its learning rate; unset: the Trainer's
 };
@@ -40,7 +40,7 @@ OptimizerSpec optimizer(std::string name, std::vector<std::string> networks,
   return {std::move(name), std::move(networks), make, std::move(schedule)};
 }
 
-/// Who updates networks within a step: the Trainer.
+/// The Trainer's interface for updates within a step.
 class Minimizer {
  public:
   virtual void minimize(std::string_view optimizer, const Tensor& loss) = 0;
@@ -49,28 +49,28 @@ class Minimizer {
   ~Minimizer() = default;
 };
 
-/// Where a batch stands in a run.
+/// The position of a batch in a run.
 struct BatchPlace {
   bool training = true;
   std::int64_t epoch = 0, step = 0;  ///< 0 is the first
   std::int64_t samples = 0;          ///< of this rank
   std::int64_t first = 0,
-               of_ranks = 0;   ///< where they begin among those of all ranks, and how many these are
+               of_ranks = 0;   ///< the first one's index among those of all ranks, and their number
   std::uint64_t seed = 0;      ///< of the run
-  TensorOptions options = {};  ///< of what a network takes
+  TensorOptions options = {};  ///< of a network's input
   std::int64_t pass = 0;       ///< of the step; 0 is the first
 };
 
-/// What of a run a step can reach.
+/// The parts of a run that a step can access.
 struct StepParts {
   MetricSums& metrics;
   PhaseTimes& times;
-  Minimizer* minimizer = nullptr;            ///< of a training step
-  const dist::PassNetwork* ranks = nullptr;  ///< of a task that gathers()
-  SampleFolder* samples = nullptr;           ///< of rank 0's validation, where pictures are wanted
+  Minimizer* minimizer = nullptr;            ///< for a training step
+  const dist::PassNetwork* ranks = nullptr;  ///< for a task with gathers()
+  SampleFolder* samples = nullptr;           ///< for rank 0's validation, if it writes pictures
 };
 
-/// What a Task can do while it looks at one batch.
+/// The services for a Task that processes one batch.
 class Step {
  public:
   /// `draws` counts the calls of randn() in the step.
@@ -83,72 +83,70 @@ class Step {
         ranks_(parts.ranks),
         samples_(parts.samples) {}
 
-  /// Of training, or after which it validates; 0 is the first.
+  /// The epoch being trained, or in validation the one just trained; 0 is the first.
   std::int64_t epoch() const { return place_.epoch; }
-  /// Of the run's steps, skipped ones too; 0 is the first.
+  /// Index among the run's steps, including skipped ones; 0 is the first.
   std::int64_t number() const { return place_.step; }
 
-  /// Normal random numbers with mean 0 and deviation 1, in the dtype and on the device of the batch. The
-  /// first axis is that of its samples: row i belongs to sample i. A function of the run's seed, the step,
-  /// how many calls in it came before, and the sample's place in the batch of all ranks: the same for any
-  /// number of them, after a resume, and in every validation. Throws ArgumentError on another first axis.
+  /// Normal random numbers with mean 0 and deviation 1, in the batch's dtype and on its device. The first
+  /// axis is that of samples: row i belongs to sample i. They depend on the run's seed, the step, the number
+  /// of earlier calls in it, and the sample's place in the global batch. So they do not depend on the number
+  /// of ranks, and repeat after a resume and in every validation. Throws ArgumentError on another first axis.
   Tensor randn(const Shape& shape);
 
-  /// The rows of all ranks, in the order of ranks, for a loss over the samples of all: t [n, ...] to [sum of
-  /// n, ...]. Differentiable (dist/all_gather.h): a rank's rows collect from the losses of all ranks. With
-  /// one rank, t itself. All ranks make the same calls, one without samples, too. The loss of each is then
-  /// the same mean over the rows of all, or the mean over its own samples: docs/own_step.md. Throws
-  /// ArgumentError where Task::gathers() does not say so.
+  /// Concatenates the rows of all ranks in rank order, for a loss over the global batch: t [n, ...] to [sum
+  /// of n, ...]. Differentiable (dist/all_gather.h): a rank's rows collect gradients from the losses of all
+  /// ranks. With one rank, returns t itself. All ranks must make the same calls, even without samples. Each
+  /// rank's loss is the same mean over all rows, or the mean over its own samples: docs/own_step.md. Throws
+  /// ArgumentError unless Task::gathers() is true.
   Tensor all_gather(const Tensor& t);
 
   /// Updates the networks of an optimizer by the gradients of `loss`, the mean of the batch, [] f32, at once;
-  /// with several batches a step (--accumulate), with the last. Other networks that the loss went through
-  /// collect nothing. The loss is logged as "NAME_loss". A task of several optimizers makes all its updates
-  /// so, in the same order on all ranks, each at most once a step (of several batches: in all of them), and
-  /// returns no loss. Where a gradient is not finite, this update and those behind it in the step are
-  /// skipped, and the step counts as skipped. Throws ArgumentError on another name or loss, and, on all
-  /// ranks, where they update different optimizers at a time.
+  /// with --accumulate, in the last batch of the step. Other networks on the way collect no gradients. Logs
+  /// the loss as "NAME_loss". A task with several optimizers makes all updates this way and returns no loss.
+  /// Updates have the same order on all ranks, each at most once per step, and in all batches of a step or
+  /// none. After a non-finite gradient, this and later updates of the step are skipped, and the step counts
+  /// as skipped. Throws ArgumentError on another name or loss and, on all ranks, if they update different
+  /// optimizers.
   void minimize(std::string_view optimizer, const Tensor& loss);
 
-  /// Measures something under a name: over the batches of an epoch and over all ranks, weighted by their
-  /// samples. `value` is floating and on the device; nobody waits for it. Of several elements, their mean
-  /// (sum, smallest, largest) counts. In reports, metrics and --early-stop the name is "train_NAME" where a
-  /// training step logs it, "val_NAME" where a validation step does. Throws ArgumentError as
-  /// MetricSums::log() does.
+  /// Logs a value under a name, averaged over the batches of an epoch and all ranks, weighted by samples.
+  /// `value` is floating and on the device; nothing waits for it. Several elements count by their mean (sum,
+  /// minimum, maximum). Reports, metrics and --early-stop use the name "train_NAME" from training steps and
+  /// "val_NAME" from validation steps. Throws ArgumentError as MetricSums::log() does.
   void log(std::string_view name, const Tensor& value, MetricReduce reduce = MetricReduce::mean) {
     logged_loss_ |= name == "loss";
     metrics_.log(name, value, place_.samples, reduce);
   }
-  /// The share of samples whose target is among the k likeliest classes, exact in any order: logits [N, C]
-  /// floating, target [N] i64. Ties count as in accuracy; a row with a NaN is wrong.
+  /// Logs the share of samples whose target is among the k likeliest classes, exact in any order: logits [N,
+  /// C] floating, target [N] i64. Ties count as in accuracy; a row with a NaN is wrong.
   void log_top_k(std::string_view name, const Tensor& logits, const Tensor& target, std::int64_t k) {
     metrics_.add_top_k(name, logits, target, k);
   }
-  /// The figures of a confusion matrix over all batches and ranks, exact: NAME_accuracy, and the means over
-  /// classes NAME_precision, NAME_recall, NAME_f1 and NAME_iou (mean IoU); with `of_each`, those of each
-  /// class, too, as NAME_f1/3. `prediction`: class indices (integers) of the target's shape, or floating
-  /// logits
-  /// [..., classes]. target: integers; what is not in [0, classes) is left out, such as 255 around a mask.
-  /// Throws ArgumentError as MetricSums::add_confusion() does.
+  /// Logs a confusion matrix over all batches and ranks, exact: NAME_accuracy, and the means over classes
+  /// NAME_precision, NAME_recall, NAME_f1 and NAME_iou (mean IoU); with `of_each` also per class, as
+  /// NAME_f1/3. `prediction`: class indices (integers) of the target's shape, or floating logits [...,
+  /// classes]. target: integers; values outside [0, classes) are ignored, such as 255 around a mask. Throws
+  /// ArgumentError as MetricSums::add_confusion() does.
   void log_confusion(std::string_view name, const Tensor& prediction, const Tensor& target,
                      std::int64_t classes, bool of_each = false);
-  /// The mean of |prediction - target| over all elements of all batches and ranks, exact: both floating, of
-  /// one shape.
+  /// Logs the mean of |prediction - target| over all elements of all batches and ranks, exact: both floating,
+  /// of one shape.
   void log_absolute_error(std::string_view name, const Tensor& prediction, const Tensor& target);
-  /// The loss and accuracy of a classifier, exact in any order: losses [N] f32 of each sample, logits [N, C],
-  /// target [N] i64.
+  /// Logs the loss and accuracy of a classifier, exact in any order: losses [N] f32 of each sample, logits
+  /// [N, C], target [N] i64.
   void log_classes(const Tensor& losses, const Tensor& logits, const Tensor& target) {
     logged_loss_ = true;
     metrics_.add(losses, logits, target);
   }
 
-  /// In a validation step: a picture of images [N, H, W, 1 or 3], floating, in rows, for the eye:
+  /// In a validation step: a picture of images [N, H, W, 1 or 3], floating, in rows, for inspection:
   ///
   ///     step.images("samples", generator(noise), {.low = -1});
   ///
-  /// With --run-dir DIR, rank 0 writes DIR/samples/epoch_0003_samples.png, of its part of the validation's
-  /// first batch: what is given under a name again is passed over. A disk that is full is a warning. Throws
-  /// ArgumentError on another shape, a name not of letters, digits, '_' and '-', and in a training step.
+  /// With --run-dir DIR, rank 0 writes DIR/samples/epoch_0003_samples.png from its part of the validation's
+  /// first batch; later images of the same name are ignored. A full disk is a warning. Throws ArgumentError
+  /// on another shape, in a training step, and on a name not of letters, digits, '_' and '-'.
   void images(std::string_view name, const Tensor& images, const ImageGrid& grid = {});
 
   bool has_logged_loss() const { return logged_loss_; }
@@ -166,7 +164,7 @@ class Step {
   bool logged_loss_ = false;
 };
 
-/// What a run trains: networks, how a batch becomes a loss, and what is measured.
+/// The subject of a run: networks, the loss of a batch, and the measurements.
 ///
 ///     struct Denoise : Task {
 ///       nn::Conv2d net{3, 3, 5, {.padding = 2}};
@@ -177,8 +175,8 @@ class Step {
 ///       }
 ///     };
 ///
-/// The Trainer does the rest, whatever the task: epochs, precision, loss scaling, accumulation, clipping,
-/// averages, ranks, checkpoints, reports. `Classifier` (trainer/classifier.h) is the stock task.
+/// The Trainer does the rest for any task: epochs, precision, loss scaling, accumulation, clipping, averages,
+/// ranks, checkpoints, reports. `Classifier` (trainer/classifier.h) is the standard task.
 class Task {
  public:
   Task();
@@ -186,43 +184,42 @@ class Task {
   Task(const Task&) = delete;
   Task& operator=(const Task&) = delete;
 
-  /// The mean loss of a batch, [] f32, with its graph; the Trainer weighs and scales it, runs it backward and
-  /// updates. It is logged as "loss", unless the step logs that itself. Of a task with several optimizers,
-  /// which updates by Step::minimize(): none. `batch` holds this rank's samples, prepared for a network
-  /// (data/preprocess.h); it may have none, where other ranks have some and wait for this one: --sync-bn,
+  /// The mean loss of a batch, [] f32, with its graph; the Trainer scales it, runs it backward and updates.
+  /// It is logged as "loss" unless the step logs that itself. A task with several optimizers updates by
+  /// Step::minimize() and returns an undefined tensor. `batch` has this rank's samples as network input
+  /// (data/preprocess.h). It may have none if other ranks have some and wait for this one: --sync-bn,
   /// gathers(), several optimizers.
   virtual Tensor training_step(const Batch& batch, Step& step) = 0;
-  /// Logs what is to be known of a batch that is held out; by default nothing. Nothing is recorded for
-  /// gradients.
+  /// Logs measurements of a validation batch; by default nothing. Gradients are not recorded.
   virtual void validation_step(const Batch& /*batch*/, Step& /*step*/) {}
-  /// Whether steps call Step::all_gather(): all ranks then make all of them.
+  /// Whether steps call Step::all_gather(): all ranks then make all steps.
   virtual bool gathers() const { return false; }
-  /// Whether loss and accuracy are what counts, as reports then say.
+  /// Whether loss and accuracy are the main metrics, for reports.
   virtual bool classifies() const { return false; }
-  /// Whether training steps take the loss of mixed labels (trainer/mixed_labels.h): without, --augment mixup
+  /// Whether training steps use the loss of mixed labels (trainer/mixed_labels.h); otherwise --augment mixup
   /// and cutmix are refused.
   virtual bool mixes_labels() const { return false; }
-  /// Where there are several: each trains networks of its own, together all. None: the Trainer's trains all.
+  /// Several optimizers, each for its own networks, together all. Empty: the Trainer's optimizer trains all.
   virtual std::vector<OptimizerSpec> optimizers() const { return {}; }
 
   /// All networks as one module: the only one, or each under its name.
   nn::Module& networks();
   const std::vector<std::string>& network_names() const { return names_; }
-  /// What is trained of the networks of these names; of all, where there are none.
+  /// The trained parameters of these networks, or of all if there are no names.
   std::vector<Parameter> parameters_of(const std::vector<std::string>& names);
   std::vector<NamedTensor> buffers_of(const std::vector<std::string>& names);
-  /// What is frozen, of all networks: parameters that ask for no gradient, buffers of frozen modules.
+  /// The frozen tensors of all networks: parameters without gradients, buffers of frozen modules.
   std::vector<Parameter> frozen_parameters();
   std::vector<NamedTensor> frozen_buffers();
 
  protected:
-  /// Has the run train it: called in the constructor, for a member. Its parameters are called
-  /// "NAME.conv1.weight" in checkpoints; a task of one network may call it "". Throws ArgumentError where the
-  /// name or the network is there already.
+  /// Registers a network for training: call it in the constructor, for a member. In checkpoints its
+  /// parameters are named "NAME.conv1.weight"; a single network may be named "". Throws ArgumentError if the
+  /// name or network is already registered.
   void network(const std::string& name, nn::Module& module);
-  /// The same for a network that the steps use as it is, a teacher for example: freezes it (nn::Module::
-  /// freeze()). The run moves it to the device and into its precision, and leaves it alone; checkpoints hold
-  /// it, and a run that goes on takes it from there. Of a network of network(), parts may be frozen.
+  /// Registers a network that steps use unchanged, such as a teacher: freezes it (nn::Module::freeze()). The
+  /// run moves it to the device and into its precision but does not train it; checkpoints contain it, and
+  /// resumed runs restore it. Parts of a network of network() may be frozen too.
   void frozen(const std::string& name, nn::Module& module);
 
  private:

@@ -14,7 +14,7 @@ int train_on_ranks(TrainerConfig config, char** arguments, const dist::Networks&
                    const std::function<FitReport(Trainer&)>& fit) {
   return run_on_ranks(config, arguments, networks, [&](dist::Transport* transport) {
     Trainer trainer(config, transport);
-    // mpirun's ranks believe they write to a terminal.
+    // For mpirun's ranks, isatty() is always true.
     if (config.progress && !transport) {
       trainer.add(std::make_unique<Progress>());
     } else if (config.progress && trainer.rank() == 0) {

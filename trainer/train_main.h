@@ -8,9 +8,9 @@
 
 namespace athanor {
 
-/// The main() of a training program: reads the flags over `defaults`, starts or joins the ranks, shows how
-/// training goes, and calls `fit` with this rank's Trainer. Returns the exit code; what is thrown is said in
-/// one line (trainer/run_main.h).
+/// The main() of a training program: parses the flags over `defaults`, starts or joins the ranks, shows
+/// progress, and calls `fit` with this rank's Trainer. Returns the exit code; an exception becomes one line
+/// (trainer/run_main.h).
 ///
 ///     int main(int argc, char** argv) {
 ///       return train_main(argc, argv, {.program = "denoise"}, dist::networks(), [](Trainer& trainer) {
@@ -20,12 +20,12 @@ namespace athanor {
 ///       });
 ///     }
 ///
-/// `networks`: what the program was linked with, which it alone knows. `own` adds the program's own flags
+/// `networks`: the communication libraries the program is linked with. `own` adds the program's own flags
 /// (trainer/flags/flags.h).
 int train_main(int argc, char** argv, const TrainerConfig& defaults, const dist::Networks& networks,
                const std::function<FitReport(Trainer&)>& fit, const std::function<void(Flags&)>& own = {});
 
-/// What it does when the flags are known: starts or joins the ranks, and so on. `arguments`: of main().
+/// The part after parsing flags: starts or joins the ranks, and so on. `arguments`: those of main().
 int train_on_ranks(TrainerConfig config, char** arguments, const dist::Networks& networks,
                    const std::function<FitReport(Trainer&)>& fit);
 

@@ -32,8 +32,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// --memory-limit; without it, on the CPU, what the system or the control group has left for this rank: more
-/// would end the process without a word. A part stays for what is no tensor. 0: none.
+/// --memory-limit; by default on the CPU, the memory that the system or control group has left for this rank:
+/// exceeding it would kill the process silently. Reserves a part for non-tensors. 0: no limit.
 std::int64_t memory_limit(const TrainerConfig& config) {
   if (config.memory_limit > 0 || !config.device.is_cpu()) return config.memory_limit;
   const AllocatorStats now = allocator_of(config.device).stats();
@@ -67,7 +67,7 @@ class MemoryLimit {
   Allocator& allocator_;
 };
 
-// The OpenMP library ends the process where it gets no thread: here it is an error that is said.
+// The OpenMP library aborts if it cannot create threads: here that is a reported error.
 void try_threads(int count) {
   std::atomic<bool> over{false};
   std::vector<std::jthread> team;
@@ -78,7 +78,7 @@ void try_threads(int count) {
   for (int i = 1; i < count; ++i) team.emplace_back([&] { over.wait(false); });
 }
 
-/// Of the CPU for this rank; 0: as they are.
+/// CPU threads of this rank; 0: unchanged.
 int threads_of(const TrainerConfig& config) {
   if (config.threads > 0) return config.threads;
   const bool all = config.local_ranks > 1 || config.threads == TrainerConfig::kMeasuredThreads;
@@ -92,7 +92,7 @@ template <class Context> void set_up(Context& context, const TrainerConfig& conf
   if constexpr (requires { context.tf32; }) context.tf32 = config.precision == Precision::tf32;
 }
 
-/// What can be known of it before its first epoch. A task of its own measures what it likes.
+/// Checks that are possible before the first epoch. A custom task defines its own metrics.
 void check_for_classifier(const TrainerConfig& config, const Dataset& train) {
   if (config.early_stop) check_metric(*config.early_stop, {"train_loss", "val_loss", "val_accuracy"});
   if (train.spec().classes != 1) return;
@@ -136,7 +136,7 @@ void Trainer::add(std::unique_ptr<Callback> callback) {
   callbacks_.push_back(std::move(callback));
 }
 
-// A phase may have another schedule.
+// A phase may have its own schedule.
 void Trainer::set_plateau() {
   std::erase_if(callbacks_, [this](const auto& one) { return one.get() == plateau_; });
   plateau_ = nullptr;
@@ -175,19 +175,18 @@ Trainer& Trainer::phase(const std::string& name, const std::function<void(Traine
   return *this;
 }
 
-// The newest run of these settings that has no weights to show yet, and a checkpoint to go on from; empty:
-// there is none.
+// The newest run with these settings that has a checkpoint but no final weights yet; empty if there is none.
 fs::path Trainer::unfinished_run(const std::vector<Setting>& settings) const {
   for (const fs::path& folder : run_folders(config_.run_root)) {
     const fs::path saved = folder / "checkpoints" / config_.phase;
     if (fs::exists(model_path(folder, "")) || !fs::is_directory(saved)) continue;
     try {
-      const CheckpointFolder checkpoints(saved);  // of no run under way
+      const CheckpointFolder checkpoints(saved);  // fails if a run is using it
       const NewestCheckpoint newest = newest_valid(checkpoints.path());
       if (newest.path.empty()) continue;
       check_settings(newest.state.under("settings."), settings, false);
       return folder;
-    } catch (const Error&) {  // another one's
+    } catch (const Error&) {  // in use by another run
     }
   }
   return {};
@@ -268,8 +267,8 @@ FitReport Trainer::fit(Task& task, const Dataset& train, const Dataset* held_out
   });
 }
 
-// From here on the run writes into its folder: nothing has spoken against it. One that is refused before
-// leaves the files of an earlier run as they are.
+// From here on the run writes to its folder, as all checks have passed. A refused run leaves an earlier run's
+// files unchanged.
 void Trainer::begin_record() {
   begun_ = true;
   if (strategy_->is_rank0() && !config_.run_dir.empty() && !config_.flags.empty())
@@ -281,7 +280,7 @@ void Trainer::tell_callbacks(const std::exception& error) {
   for (const auto& callback : callbacks_) {
     try {
       callback->on_exception(*this, error);
-    } catch (const std::exception&) {  // the first error is what is to be said
+    } catch (const std::exception&) {  // only the first error is reported
     }
   }
 }

@@ -10,7 +10,7 @@
 
 namespace athanor {
 
-// A batch of validation, which may be larger than those of training.
+// A batch of validation may be larger than those of training.
 void Validation::measure(const Batch& batch, Step& step, std::int64_t of_ranks) {
   try {
     task_.validation_step(feeding_.prepare(batch, 0, false), step);
@@ -26,7 +26,7 @@ std::optional<Metrics> Validation::run(std::int64_t epoch, const std::vector<Ema
   const auto timed = times.scope(&Times::validation);
   Loader* const held_out = feeding_.held_out();
   if (!held_out) {
-    strategy_.broadcast_buffers();  // for who uses the model after training
+    strategy_.broadcast_buffers();  // for users of the model after training
     return Metrics::not_measured();
   }
   ValidatedModel model(averages, strategy_);

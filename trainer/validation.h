@@ -11,11 +11,11 @@
 
 namespace athanor {
 
-/// Until its end(), the model is what validation sees: its running average, where there is one. Both ends are
-/// calls of all ranks; an exception between them asks the others for nothing.
+/// Until its end(), the model has the weights used for validation: its running average, if any. Beginning and
+/// end are calls of all ranks; after an exception in between, no other rank is involved.
 class ValidatedModel {
  public:
-  /// `averages`: of each network that has one.
+  /// `averages`: those of all networks that have one.
   ValidatedModel(const std::vector<Ema*>& averages, ParallelStrategy& strategy) : strategy_(strategy) {
     if (averages.empty()) return;
     strategy_.complete_weights();
@@ -34,10 +34,10 @@ class ValidatedModel {
   std::vector<std::unique_ptr<EmaSwap>> swaps_;
 };
 
-/// The metrics of a task over all that is held out; where nothing is, none was measured.
+/// The metrics of a task over the validation data; without data, none is measured.
 class Validation {
  public:
-  /// `samples`: null where no pictures are wanted.
+  /// `samples`: null if no pictures are written.
   Validation(Task& task, const Feeding& feeding, ParallelStrategy& strategy, Limits& limits, Device device,
              SampleFolder* samples = nullptr)
       : task_(task),
@@ -47,8 +47,8 @@ class Validation {
         sums_(device),
         samples_(samples) {}
 
-  /// Of all ranks together; nothing where a signal came meanwhile. `epoch` is what Step::epoch() returns.
-  /// `ranks` as StepParts has them. With `most` >= 0, of so many batches at most.
+  /// Metrics over all ranks; empty if a signal arrived. `epoch` is what Step::epoch() returns; `ranks` as in
+  /// StepParts. With `most` >= 0, uses at most that many batches.
   std::optional<Metrics> run(std::int64_t epoch, const std::vector<Ema*>& averages, PhaseTimes& times,
                              const dist::PassNetwork* ranks = nullptr, std::int64_t most = -1);
 

@@ -13,12 +13,12 @@ inline bool needs_its_input(Activation activation) {
   return !kernels::gradient_from_output(activation);
 }
 
-/// Whether it must be an op of its own.
+/// Whether the activation must run as a separate op.
 inline bool stands_alone(Activation activation) {
   return needs_its_input(activation) || (activation != Activation::none && !fusion_enabled());
 }
 
-/// The activation as an op of its own.
+/// Runs the activation as a separate op.
 inline Tensor activate(Activation activation, const Tensor& z) {
   switch (activation) {
     case Activation::none: return z;
@@ -30,7 +30,7 @@ inline Tensor activate(Activation activation, const Tensor& z) {
   return z;
 }
 
-/// dL/dz for y = activation(z) from y (undefined where there is no activation) and dL/dy; dense. For an
+/// dL/dz for y = activation(z), from y (undefined without an activation) and dL/dy; dense. Only for an
 /// activation that does not need its input.
 inline Tensor activation_gradient(Activation activation, const Tensor& y, const Tensor& dy) {
   const Tensor gradient = dense(dy);

@@ -5,8 +5,7 @@
 
 namespace athanor {
 
-/// x itself where it is dense, else a dense copy that no graph knows: for kernels that need rows side by
-/// side.
+/// x itself if it is dense, else a dense copy outside the graph: for kernels that need contiguous rows.
 inline Tensor dense(const Tensor& x) {
   if (x.is_contiguous()) return x;
   const Tensor y = empty_like(x);
@@ -19,7 +18,7 @@ inline void check_floating(const char* op, const Tensor& x) {
             x.defined() ? name_of(x.dtype()) : "an undefined tensor");
 }
 
-/// What to write to give x that dtype and device: "; write cast(x, DType::f32)". Empty where it has them.
+/// A hint how to give x that dtype and device: "; write cast(x, DType::f32)". Empty if it has them.
 inline std::string how_to_match(const char* name, const Tensor& x, DType dtype, Device device) {
   const std::string type = dtype == DType::boolean ? "boolean" : std::string(name_of(dtype));
   std::string what = x.dtype() == dtype ? "" : fmt::format("; write cast({}, DType::{})", name, type);
@@ -28,8 +27,8 @@ inline std::string how_to_match(const char* name, const Tensor& x, DType dtype, 
         fmt::format("{} {}.to(Device::parse(\"{}\"))", what.empty() ? "; write" : " and", name, device.str());
   return what;
 }
-/// The same for two operands, which must have one dtype: that of a floating one, the first if both are.
-/// `floating`: integers of one dtype do not do.
+/// The hint for two operands that must share a dtype: that of a floating one, the first if both are floating.
+/// `floating`: two integers of one dtype are not accepted either.
 inline std::string how_to_match(const char* a_name, const Tensor& a, const char* b_name, const Tensor& b,
                                 bool floating = true) {
   const bool neither = !is_floating(a.dtype()) && !is_floating(b.dtype());
@@ -39,7 +38,7 @@ inline std::string how_to_match(const char* a_name, const Tensor& a, const char*
   return how_to_match(a_name, a, dtype, a.device()) + how_to_match(b_name, b, dtype, a.device());
 }
 
-/// Throws ArgumentError where a parameter is not what kernels read.
+/// Throws ArgumentError if a parameter is not as the kernels need it.
 inline void check_dense(const char* op, const char* name, const Tensor& p, DType dtype, const Shape& shape,
                         Device device) {
   ATH_CHECK(p.dtype() == dtype && p.shape() == shape && p.device() == device && p.is_contiguous(),

@@ -5,12 +5,12 @@
 
 namespace athanor::detail {
 
-/// Losses are f32 (f64 for f64), whatever their inputs are stored as.
+/// Losses are f32 (f64 for f64), whatever the inputs' dtype.
 inline TensorOptions loss_options(const Tensor& x) {
   return {x.dtype() == DType::f64 ? DType::f64 : DType::f32, x.device()};
 }
 
-/// What is asked for of the losses of samples.
+/// Reduces the losses of samples as requested.
 inline Tensor reduced(const Tensor& losses, Reduction reduction) {
   switch (reduction) {
     case Reduction::mean: return mean(losses);

@@ -3,28 +3,28 @@
 #include "autograd/node.h"
 #include "kernels/norm.h"
 
-// What norms have in common.
+// Shared by all norms.
 namespace athanor::detail {
 
-/// Of means and deviations of x.
+/// The dtype of x's means and deviations.
 inline DType stats_dtype(const Tensor& x) {
   return x.dtype() == DType::f64 ? DType::f64 : DType::f32;
 }
 
-/// x must be floating, of at least `axes` axes.
+/// Checks that x is floating and has at least `axes` axes.
 inline void check_norm_input(const char* op, const Tensor& x, int axes) {
   check_floating(op, x);
   ATH_CHECK(axes >= 1 && x.rank() >= axes, "{}: x must have at least {} axes, but is {}", op,
             std::max(axes, 1), x.shape());
 }
 
-/// gamma, beta or a statistic, where there is one: in the dtype of the statistics.
+/// Checks gamma, beta or a statistic, if given: it must have the dtype of the statistics.
 inline void check_norm_parameter(const char* op, const char* name, const Tensor& p, const Shape& shape,
                                  const Tensor& x) {
   if (p.defined()) check_dense(op, name, p, stats_dtype(x), shape, x.device());
 }
 
-/// Where the kernel puts the gradient of an input.
+/// Where the kernel writes the gradient of an input.
 inline kernels::Sink norm_target(Grads& dx, int input, const Tensor& like) {
   const auto [tensor, write] = dx.target(input, like);
   return {tensor, write};

@@ -5,8 +5,8 @@
 
 namespace athanor::detail {
 
-/// What kernels do not pad for filters of that shape, the larger half of an odd number of zeros, is made part
-/// of x; `params` then say the rest.
+/// Pads x for "same" output: kernels pad both sides equally, so an odd number of zeros needs one appended to
+/// x. Sets params.padding to the rest.
 inline Tensor pad_same(const Tensor& x, const Shape& w, Conv2dParams& params) {
   params.same_padding = false;
   Tensor padded = x;

@@ -4,8 +4,8 @@
 
 namespace athanor::detail {
 
-/// Random ops of this thread on a device, in the scope, draw what those from number `first` on of the step
-/// draw; then counting goes on where it was.
+/// In its scope, this thread's random ops on a device draw what the step's ops from number `first` on drew;
+/// then the counter is restored.
 class ReplayRandom {
  public:
   ReplayRandom(Device device, std::int64_t first)

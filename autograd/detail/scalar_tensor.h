@@ -14,8 +14,8 @@ inline double rounded_to(double value, DType dtype) {
                            [&]<class T>() { return kernels::convert<double>(kernels::convert<T>(value)); });
 }
 
-/// A tensor without axes that holds `value` as x's dtype, on its device. Throws ArgumentError, naming op and
-/// argument, where that is an integer type that does not hold it.
+/// A scalar tensor of `value` in x's dtype, on its device. Throws ArgumentError naming op and argument if x's
+/// integer dtype cannot hold it.
 inline Tensor scalar_like(const char* op, const char* argument, double value, const Tensor& x) {
   if (!is_floating(x.dtype())) {
     dispatch_any(x.dtype(), [&]<class T>() {

@@ -6,7 +6,7 @@
 
 namespace athanor::detail {
 
-/// x with `more` slices of zeros behind its last one along an axis.
+/// x with `more` slices of zeros appended along an axis.
 inline Tensor with_zeros_behind(const Tensor& x, int axis, std::int64_t more) {
   Shape zeros = x.shape();
   zeros[axis] = more;

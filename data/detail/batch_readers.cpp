@@ -14,7 +14,7 @@
 namespace athanor::detail {
 namespace {
 
-/// New threads take over the mask: signals are the main thread's business, and cut no read short.
+/// New threads inherit the mask: only the main thread handles signals, so they interrupt no reads.
 class BlockSignals {
  public:
   BlockSignals() {
@@ -31,11 +31,11 @@ class BlockSignals {
 };
 
 std::int64_t epochs_at_once(const BatchPlan& plan, int slots) {
-  return slots / plan.steps() + 3;  // one is drawn ahead; the others have tickets
+  return slots / plan.steps() + 3;  // one is drawn ahead; tickets need the others
 }
 
-/// Few enough that a batch has several runs for each thread, and that a run takes no time to speak of: the
-/// last one is what everybody waits for.
+/// Small enough that a batch has several runs per thread and a run takes little time: all wait for the last
+/// one.
 std::int64_t run_of(const BatchPlan& plan, const RowLayout& layout, int threads) {
   constexpr std::int64_t kRunsEach = 8, kMostBytes = 64 << 10;
   const std::int64_t small = kMostBytes * layout.rows / layout.bytes;
@@ -76,7 +76,7 @@ BatchReaders::BatchReaders(const Dataset& data, const LoaderOptions& options, co
 }
 
 BatchReaders::~BatchReaders() {
-  for (std::jthread& thread : threads_) thread.request_stop();  // all, before one is waited for
+  for (std::jthread& thread : threads_) thread.request_stop();  // all of them before waiting for any
   threads_.clear();
 }
 
@@ -200,7 +200,7 @@ void BatchReaders::take_tickets(const std::stop_token& stop, int me) {
   while (wanted(me) && !stop.stop_requested()) {
     std::int64_t left = run_;
     const std::int64_t ticket = tickets_.fetch_add(run_, std::memory_order_relaxed) + first_ticket_;
-    // A run may go on in the steps that follow, and each of them has to be waited for.
+    // A run may extend into following steps, and each of them needs its own wait.
     for (BatchPlan::Position position = plan_.position(ticket); left > 0; position.row = 0) {
       const std::int64_t number = position.epoch * plan_.steps() + position.step - step_;
       if (!may_read(stop, epoch_ + position.epoch, number)) return;
@@ -215,7 +215,7 @@ void BatchReaders::take_tickets(const std::stop_token& stop, int me) {
   }
 }
 
-// False only when the ticket is void: the gate was closed, or the end has come.
+// False only if the ticket is void: the gate was closed, or the reader is being destroyed.
 bool BatchReaders::may_read(const std::stop_token& stop, std::int64_t epoch, std::int64_t number) {
   const auto ready = [&] { return number < bound_.load(std::memory_order_acquire) && epoch <= last_epoch(); };
   if (ready()) return true;
@@ -227,13 +227,13 @@ bool BatchReaders::may_read(const std::stop_token& stop, std::int64_t epoch, std
 }
 
 void BatchReaders::announce(std::int64_t epoch, std::int64_t step, std::int64_t row) {
-  // Drawn while there is time: the first ticket of an epoch finds its order ready. Without threads there is
-  // no better time than when it is needed.
+  // Draws the next epoch's order in advance, so that its first ticket finds it ready. Without threads,
+  // drawing on demand is as good.
   const bool ahead = !states_.empty() && goes_on_after(epoch);
   if (ahead && step == plan_.steps() / 2 && row == 0) order_.prepare(epoch + 1);
   if (!order_.announces()) return;
   const std::int64_t position = plan_.rows_of(step).first + row;
-  std::int64_t before = position - 1;  // of this rank's row before
+  std::int64_t before = position - 1;  // of this rank's previous row
   if (row == 0 && step > 0) {
     const BatchPlan::Rows rows_before = plan_.rows_of(step - 1);
     before = rows_before.first + rows_before.count - 1;
@@ -244,7 +244,7 @@ void BatchReaders::announce(std::int64_t epoch, std::int64_t step, std::int64_t 
 
 void BatchReaders::read_rows(const std::stop_token& stop, std::int64_t number, std::int64_t epoch,
                              std::int64_t step, std::int64_t first, std::int64_t end, int me) {
-  if (first == end) return;  // of a last, short batch there may be none for this rank
+  if (first == end) return;  // the last, short batch may have no rows for this rank
   std::optional<TraceScope> traced(std::in_place, "read", "read",
                                    training_ ? epoch * plan_.steps() + step : -1);
   Slot& slot = of(number);
@@ -257,17 +257,17 @@ void BatchReaders::read_rows(const std::stop_token& stop, std::int64_t number, s
     Read read = read_row(order_.at(epoch, begin + row), epoch, {layout_, memory, row}, me, now);
     samples[row] = read.sample;
     if (read.failed || read.replaced) keep_problems(slot, row, read);
-    // Nobody waits for the rest of the slot: that is being ended, or numbered anew.
+    // The rest of the slot is not needed: the reader is stopping or renumbering.
     if (stop.stop_requested() || !open_.load(std::memory_order_relaxed)) return;
   }
-  traced.reset();  // in the trace before the batch can be used
+  traced.reset();  // recorded before the batch can be used
   if (slot.left.fetch_sub(end - first, std::memory_order_acq_rel) == end - first) {
-    { const std::lock_guard lock(mutex_); }  // who looked before this waits by now
+    { const std::lock_guard lock(mutex_); }  // a waiter that checked before now waits
     done_.notify_all();
   }
 }
 
-// `now` is the clock before, and then after: one look for each sample.
+// `now` is the clock before, then after: one reading per sample.
 Read BatchReaders::read_row(std::int64_t sample, std::int64_t epoch, const SampleRow& row, int me,
                             Clock::time_point& now) {
   if (me < 0) return reader_.read(sample, epoch, me, row);
@@ -282,7 +282,7 @@ Read BatchReaders::read_row(std::int64_t sample, std::int64_t epoch, const Sampl
   const std::int64_t reads = state.reads.load(std::memory_order_relaxed);
   if (reads == 0) state.first_ns.store(took, std::memory_order_relaxed);
   state.reads.store(reads + 1, std::memory_order_relaxed);
-  // Nobody else writes it: no need of a locked addition.
+  // Only this thread writes it, so no atomic addition is needed.
   state.busy_ns.store(state.busy_ns.load(std::memory_order_relaxed) + took, std::memory_order_relaxed);
   return result;
 }

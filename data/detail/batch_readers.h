@@ -19,81 +19,81 @@
 
 namespace athanor::detail {
 
-/// Fills slots with the batches of one epoch after another.
+/// Fills slots with the batches of successive epochs.
 ///
-/// Steps are numbered from 0 at the place go_to() names, across epochs; step n is made in slot n % D. A
-/// ticket is one row of one step: they are handed out in order by one atomic counter, so that whatever the
-/// next batch lacks is what somebody reads now. Of large batches a thread takes a few in a row: of small
-/// images, what threads share would take as long as the reading. Three rules are all there is:
+/// Steps are numbered from 0 at the position of go_to(), across epochs; step n uses slot n % D. A ticket is
+/// one row of one step. One atomic counter issues tickets in order, so threads always work on the rows that
+/// the next batch lacks. For large batches a thread takes several tickets at once: with small images,
+/// contention would cost as much as reading. There are three rules:
 ///
 /// - A thread whose ticket is of step n waits until n < freed + D (back-pressure).
-/// - The one that writes the last row of a slot wakes the consumer (`left` counts down).
-/// - go_to() closes the gate, waits until the threads inside have come out, and numbers anew.
+/// - The thread that writes the last row of a slot wakes the consumer (`left` counts down).
+/// - go_to() closes the gate, waits until all threads inside have left, and renumbers.
 ///
-/// No thread ends before the destructor, which asks them to stop: each does after the read it is in.
+/// No thread ends before the destructor, which asks them to stop: each stops after its current read.
 class BatchReaders {
  public:
   static constexpr std::int64_t kMostAtOnce = 16;  ///< tickets
 
-  /// Makes `threads` threads, of which `awake` work, and `slots` slots.
+  /// Creates `threads` threads, of which `awake` work, and `slots` slots.
   BatchReaders(const Dataset& data, const LoaderOptions& options, const BatchPlan& plan, int threads,
                int awake, int slots);
   ~BatchReaders();
 
-  /// Goes on with step `step` of `epoch` as number 0; all slots are free. Waits for the reads under way.
+  /// Restarts with step `step` of `epoch` as number 0; all slots become free. Waits for reads in progress.
   void go_to(std::int64_t epoch, std::int64_t step);
-  /// The slots of steps below `number` may be filled anew.
+  /// Releases the slots of steps below `number`.
   void free_below(std::int64_t number);
-  /// Whether there is a slot for step `number`.
+  /// Whether step `number` has a slot.
   bool has_slot(std::int64_t number) const { return number < bound_.load(std::memory_order_relaxed); }
-  /// Whether step `number`, which has a slot, is complete.
+  /// Whether step `number`, which must have a slot, is complete.
   bool complete(std::int64_t number) const {
     return has_slot(number) && of(number).left.load(std::memory_order_acquire) == 0;
   }
-  /// Waits until it is, but not much longer than that; true when it is.
+  /// Waits until it is complete, for about `most`; returns whether it is.
   bool wait(std::int64_t number, std::chrono::microseconds most);
-  /// Reads all rows of step `number` in this thread.
+  /// Reads all rows of step `number` in the calling thread.
   void fill_here(std::int64_t number);
 
   Slot& of(std::int64_t number) { return slots_[static_cast<std::size_t>(number) % slots_.size()]; }
   const Slot& of(std::int64_t number) const {
     return slots_[static_cast<std::size_t>(number) % slots_.size()];
   }
-  /// This rank's rows of step `number`; 0 where nothing is read that far ahead.
+  /// This rank's rows of step `number`; 0 beyond the prefetch limit.
   std::int64_t rows(std::int64_t number) const;
-  /// Whether the steps after the end of `epoch` are being read.
+  /// Whether prefetching continues after `epoch`.
   bool goes_on_after(std::int64_t epoch) const { return epoch < last_epoch(); }
 
   int threads() const { return static_cast<int>(threads_.size()); }
   int slots() const { return static_cast<int>(slots_.size()); }
   int awake() const { return awake_.load(std::memory_order_relaxed); }
   void set_awake(int count);
-  /// Seconds that threads have spent reading so far, and that they could have.
+  /// Seconds that threads have spent reading, and the total available.
   struct Work {
     double busy_s = 0, capacity_s = 0;
   };
   Work work() const;
-  /// What the slowest first read of a thread took longer than reads do that follow one: what opens the set.
+  /// The excess of the slowest first read of a thread over later reads: the time to open the set.
   double opening_s() const;
-  /// The read that has lasted longest: "worker 2 has been reading sample 7 (FILE) for 12 s"; empty where none
-  /// lasts for `seconds`.
+  /// The longest read in progress: "worker 2 has been reading sample 7 (FILE) for 12 s"; empty if none lasts
+  /// `seconds`.
   std::string stuck(double seconds) const;
   std::int64_t slot_bytes() const { return layout_.bytes; }
   const RowLayout& layout() const { return layout_; }
 
  private:
   using Clock = std::chrono::steady_clock;
-  struct alignas(64) ReaderState {  // of a thread
+  struct alignas(64) ReaderState {  // per thread
     std::atomic<std::int64_t> busy_ns{0};
-    std::atomic<std::int64_t> first_ns{0}, reads{0};  // how long the first read took, of so many
+    std::atomic<std::int64_t> first_ns{0}, reads{0};  // duration of the first read; number of reads
     std::atomic<std::int64_t> sample{-1};
-    std::atomic<Clock::rep> since{0};  // when it began to read; 0: it does not
+    std::atomic<Clock::rep> since{0};  // start of the current read; 0: none
   };
 
   void run(const std::stop_token& stop, int me);
   void take_tickets(const std::stop_token& stop, int me);
   bool may_read(const std::stop_token& stop, std::int64_t epoch, std::int64_t number);
-  /// Reads rows [first, end) of step `number`, which lies at `epoch` and `step`.
+  /// Reads rows [first, end) of step `number`, which is `step` of `epoch`.
   void read_rows(const std::stop_token& stop, std::int64_t number, std::int64_t epoch, std::int64_t step,
                  std::int64_t first, std::int64_t end, int me);
   Read read_row(std::int64_t sample, std::int64_t epoch, const SampleRow& row, int me,
@@ -111,19 +111,19 @@ class BatchReaders {
   const bool training_;
   SampleReader reader_;
   SampleOrder order_;
-  std::deque<Slot> slots_;  // never moves them
+  std::deque<Slot> slots_;  // stable addresses
 
   std::int64_t epoch_ = 0, step_ = 0;  // of number 0
-  std::int64_t first_ticket_ = 0;      // of number 0, counted from the beginning of its epoch
+  std::int64_t first_ticket_ = 0;      // of number 0, relative to its epoch
   std::atomic<std::int64_t> tickets_{0}, bound_{0};
   std::atomic<bool> open_{false};
   std::atomic<int> awake_;
 
   mutable std::mutex mutex_;
-  std::condition_variable_any gate_;  // threads may come in
-  std::condition_variable_any room_;  // there is another free slot, or the gate was closed
-  std::condition_variable done_;      // a slot is complete, or nobody is inside
-  int inside_ = 0, waiting_ = 0;      // threads with the gate behind them; those that wait for room
+  std::condition_variable_any gate_;  // threads may enter
+  std::condition_variable_any room_;  // another slot is free, or the gate was closed
+  std::condition_variable done_;      // a slot is complete, or no thread is inside
+  int inside_ = 0, waiting_ = 0;      // threads past the gate; those that wait for room
 
   std::vector<ReaderState> states_;
   double capacity_before_s_ = 0;

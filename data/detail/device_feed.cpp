@@ -9,11 +9,11 @@ DeviceFeed::DeviceFeed(Device device, int slots, const RowLayout& layout)
   const AllocTag named("data");
   for (int i = 0; i < slots; ++i) {
     DeviceSlot& slot = slots_.emplace_back(Tensor::empty({layout.bytes}, {DType::u8, device}), layout);
-    slot.used.record(current_stream(device));  // by whoever had this memory before
+    slot.used.record(current_stream(device));  // by the memory's previous user
   }
 }
 
-// The memory belongs to the stream that was current when it was made; the copies are on another.
+// The memory belongs to the stream current at its creation; copies use another one.
 DeviceFeed::~DeviceFeed() {
   for (const DeviceSlot& slot : slots_) record_stream(slot.tensors.memory, copies_);
 }

@@ -8,9 +8,9 @@
 
 namespace athanor::detail {
 
-/// Slots on a GPU, laid out like the host's, each with two marks: `arrived` on the copy stream, which the
-/// caller's stream waits for and which tells when the host's slot may be filled anew; `used` on the caller's
-/// stream, which the copy stream waits for before it writes the next batch there.
+/// Slots on a GPU, laid out like the host's, each with two events. `arrived` on the copy stream: the caller's
+/// stream waits for it, and then the host's slot may be reused. `used` on the caller's stream: the copy
+/// stream waits for it before it writes the next batch.
 class DeviceFeed {
  public:
   DeviceFeed(Device device, int slots, const RowLayout& layout);
@@ -22,9 +22,9 @@ class DeviceFeed {
   void send(std::int64_t number, const SlotTensors& from, std::int64_t rows);
   /// Whether the copy of step `number` is done. Does not wait.
   bool arrived(std::int64_t number) const { return of(number).arrived.done(); }
-  /// What the caller queues from now on sees step `number`.
+  /// Makes work that the caller queues from now on wait for step `number`.
   const SlotTensors& take(std::int64_t number) const;
-  /// What the caller has queued so far is all that uses step `number`.
+  /// No work that the caller queues from now on uses step `number`.
   void release(std::int64_t number);
 
  private:

@@ -54,7 +54,7 @@ StoredSample ResidentImages::fetch(std::int64_t index, std::vector<std::byte>& /
 }
 
 void ResidentImages::read_fields(std::int64_t index, std::int64_t /*epoch*/, SampleRow& row) const {
-  SampleRow from(others_, const_cast<std::byte*>(memory_.data()), index);  // which set() only reads
+  SampleRow from(others_, const_cast<std::byte*>(memory_.data()), index);  // set() only reads it
   for (std::size_t i = 0; i < others_.fields.size(); ++i) row.set(i, from.bytes(i));
 }
 

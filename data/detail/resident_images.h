@@ -8,7 +8,7 @@
 
 namespace athanor::detail {
 
-/// All images of a set on a device. As a data set it has the other fields alone: no pixels are left to read.
+/// All images of a set on a device. As a data set it has only the other fields, without pixels.
 class ResidentImages final : public Dataset {
  public:
   /// Throws OutOfMemoryError, and what `source` throws.

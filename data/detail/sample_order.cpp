@@ -12,7 +12,7 @@ constexpr std::uint64_t kPages = 2, kWindows = 3;
 constexpr std::int64_t kWindowStreams = 1 << 15;
 
 RandomKey window_key(std::uint64_t seed, std::int64_t epoch, std::int64_t window) {
-  // There are 2^16 minor numbers; sets of more windows than that go on under another seed.
+  // There are 2^16 minor numbers; sets with more windows continue with another seed.
   const auto far = static_cast<std::uint64_t>(window / kWindowStreams);
   const auto near = static_cast<std::uint64_t>(window % kWindowStreams);
   return {seed + far * 0x9E3779B97F4A7C15ull,
@@ -43,7 +43,7 @@ void SampleOrder::draw(Epoch& kept, std::int64_t epoch) {
   kept.number.store(epoch, std::memory_order_release);
 }
 
-// The pages in random order, then the samples within each window of as many pages as may be in memory.
+// The pages in random order, then the samples within each window of pages that fit in memory.
 void SampleOrder::draw_pages(Epoch& kept, std::int64_t epoch) const {
   const auto stream = random_stream(RandomPurpose::order, static_cast<std::uint64_t>(epoch), kPages);
   kept.pages = philox_permutation(pages(), {seed_, stream});
@@ -93,7 +93,7 @@ void SampleOrder::announce_window(const Dataset& data, std::int64_t epoch, std::
     try {
       data.will_need(begin, std::min(page_samples_, samples_ - begin));
     } catch (...) {
-      // Advice, given in a thread of the loader: whoever cannot take it is found out by reading.
+      // Only a hint, on a loader thread: errors will show when reading.
     }
   }
 }

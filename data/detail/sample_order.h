@@ -11,32 +11,32 @@
 
 namespace athanor::detail {
 
-/// The order of the samples in every epoch: a function of (seed, epoch), whoever asks and in which order.
-/// Some epochs are kept, 8 bytes a sample, as those who read ahead are in a later one than those behind.
+/// The sample order of every epoch: a function of (seed, epoch) only. Caches some epochs, 8 bytes per sample,
+/// because prefetching readers are in a later epoch than others.
 class SampleOrder {
  public:
-  /// `kept`: epochs that may be asked for in turns.
+  /// `kept`: number of epochs in use at once.
   SampleOrder(std::int64_t samples, const LoaderOptions& options, std::int64_t kept);
 
-  /// The sample at `position` of `epoch`. Thread-safe; the first to ask for an epoch draws it.
+  /// The sample at `position` of `epoch`. Thread-safe; the first call for an epoch draws it.
   std::int64_t at(std::int64_t epoch, std::int64_t position) {
     return shuffle_ ? drawn(epoch).order[static_cast<std::size_t>(position)] : position;
   }
-  /// Draws `epoch` before it is asked for.
+  /// Draws `epoch` in advance.
   void prepare(std::int64_t epoch) {
     if (shuffle_) drawn(epoch);
   }
-  /// Whether announce() ever does anything.
+  /// Whether announce() has any effect.
   bool announces() const { return by_pages_; }
-  /// Tells `data` which pages will be read after those around `position`, where the reader, who was at
-  /// `before` of this epoch (-1: elsewhere), enters another window. In full random order nobody can know.
+  /// When a reader at `position` enters another window, tells `data` which pages come next. `before` is its
+  /// previous position in this epoch, -1: none. Has no effect in full random order.
   void announce(const Dataset& data, std::int64_t epoch, std::int64_t before, std::int64_t position);
 
  private:
   struct Epoch {
     std::atomic<std::int64_t> number{-1};
     std::vector<std::int64_t> order, pages;
-    std::vector<std::int64_t> windows;  // where each begins
+    std::vector<std::int64_t> windows;  // start of each
   };
 
   Epoch& drawn(std::int64_t epoch) {

@@ -10,19 +10,19 @@
 
 namespace athanor::detail {
 
-/// What a row of a batch turned out to hold.
+/// The result of reading a row of a batch.
 struct Read {
   std::int64_t sample = 0;
-  std::optional<Problem> failed;    ///< the row holds nothing
-  std::optional<Problem> replaced;  ///< it holds another sample than it was to
+  std::optional<Problem> failed;    ///< the row has no data
+  std::optional<Problem> replaced;  ///< the row has another sample instead
 };
 
-/// Reads one sample, and another one in its place where it cannot be read and `options` say so.
+/// Reads one sample, or a replacement if it cannot be read and `options` allow it.
 class SampleReader {
  public:
   SampleReader(const Dataset& data, const LoaderOptions& options) : data_(data), options_(options) {}
 
-  /// Throws nothing that has to do with the sample. `worker`: for messages, -1 is the caller of next().
+  /// Does not throw errors of the sample. `worker`: for messages, -1 is the caller of next().
   Read read(std::int64_t sample, std::int64_t epoch, int worker, const SampleRow& row) const;
   /// "sample 7 (FILE, offset N)"
   std::string name_of(std::int64_t sample) const;

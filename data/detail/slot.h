@@ -12,12 +12,11 @@
 
 namespace athanor::detail {
 
-/// The tensors of a batch in one piece of memory, as a RowLayout has it. One copy moves it, however many rows
-/// it has.
+/// The tensors of a batch in one block of memory, laid out by a RowLayout, so that a single copy moves it.
 struct SlotTensors {
   Tensor memory;                                    // [layout.bytes] u8
   Tensor labels, samples, images;                   // views of all rows
-  std::array<Tensor, RowLayout::kMostFields> more;  // of the other fields, in their order
+  std::array<Tensor, RowLayout::kMostFields> more;  // the other fields, in order
 
   SlotTensors(const Tensor& where, const RowLayout& layout) : memory(where) {
     const auto view = [&](std::int64_t at, const Shape& row, DType dtype) {
@@ -38,17 +37,17 @@ struct SlotTensors {
 
 /// A sample that could not be read.
 struct Problem {
-  std::int64_t row = -1;     ///< of the batch; -1: there is none
-  std::string line;          ///< what a person is told
-  std::exception_ptr fatal;  ///< not the sample's fault: memory ran out, the device failed
+  std::int64_t row = -1;     ///< row in the batch; -1: none
+  std::string line;          ///< message for the user
+  std::exception_ptr fatal;  ///< an error of another cause: memory ran out, the device failed
 };
 
-/// A batch in the making. Rows are written by many threads, the rest of it under the lock of its owner.
+/// A batch being filled. Threads write rows concurrently; the owner's lock guards the rest.
 struct Slot {
   Slot(const Tensor& memory, const RowLayout& layout) : tensors(memory, layout) {}
 
   SlotTensors tensors;
-  alignas(64) std::atomic<std::int64_t> left{0};  ///< rows that are to be written
+  alignas(64) std::atomic<std::int64_t> left{0};  ///< rows still to be written
   Problem failed, replaced;                       ///< of each kind, the one with the lowest row
   std::int64_t replacements = 0;
 };

@@ -6,8 +6,8 @@
 
 namespace athanor::detail {
 
-/// Memory for a read, which a thread keeps from one to the next. A data set that reads through another one,
-/// within its own read, has other memory than that one.
+/// A thread's reusable memory for reads. A data set that reads through another within its own read uses
+/// separate memory.
 class ThreadScratch {
  public:
   ThreadScratch() {

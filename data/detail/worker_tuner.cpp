@@ -22,10 +22,10 @@ int WorkerTuner::step(const Clocks& now) {
 void WorkerTuner::end_round() {
   --rounds_;
   const double waits = round_.waited_s / round_.wall_s, step_s = round_.wall_s / kSteps;
-  const double busy = round_.busy_s / round_.wall_s;  // threads' worth of work
+  const double busy = round_.busy_s / round_.wall_s;  // in units of threads
   steps_ = 0;
   round_ = {};
-  if (last_step_s_ > 0 && step_s > 0.97 * last_step_s_) {  // more threads were of no use
+  if (last_step_s_ > 0 && step_s > 0.97 * last_step_s_) {  // more threads did not help
     awake_ = before_;
     rounds_ = 0;
   } else if (waits > 0.05 && awake_ < most_) {

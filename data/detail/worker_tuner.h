@@ -2,28 +2,28 @@
 
 namespace athanor::detail {
 
-/// Finds how many of the threads are worth having awake, from what the first 50 steps show, and then rests.
+/// Finds a useful number of active threads by measuring the first 50 steps, then stops adjusting.
 ///
-/// All it knows of the world is what step() is told. It looks at five rounds of 10 steps; a step that follows
-/// a change, or the beginning of an epoch, is of none. After a round
-/// - that is not 3 % quicker than the one before more threads were woken: as many as then, and it rests;
+/// Its only input is step(). It evaluates five rounds of 10 steps; a step after a change, or after the
+/// beginning of an epoch, does not count. After a round
+/// - less than 3 % faster than the one before more threads were woken: back to the earlier number, and stops;
 /// - that waited for more than 5 % of its time: half as many more, at least one;
-/// - that waited for less than 1 %: as many as the reading needs, and a quarter more, if these are fewer;
-/// - else as many as before.
+/// - that waited for less than 1 %: as many as reading needs plus a quarter, if these are fewer;
+/// - otherwise: unchanged.
 class WorkerTuner {
  public:
-  /// `threads` there are, of which `awake` work. With fewer than two there is nothing to find.
+  /// Tunes `threads` threads, of which `awake` work initially. With fewer than two it does nothing.
   WorkerTuner(int threads, int awake) : most_(threads), rounds_(threads > 1 ? kRounds : 0), awake_(awake) {}
 
-  /// Seconds, each counted from a beginning of its own.
+  /// Running totals in seconds, each with its own origin.
   struct Clocks {
     double wall_s = 0;
-    double waited_s = 0;  ///< that the consumer has waited for data
-    double busy_s = 0;    ///< that threads have spent reading, all of them together
+    double waited_s = 0;  ///< of the consumer for data
+    double busy_s = 0;    ///< of all threads together, reading
   };
-  /// After every step; returns how many threads are to be awake from now on.
+  /// After every step; returns the number of threads to be active from now on.
   int step(const Clocks& now);
-  /// Between two steps lies what is none, such as a validation, or clocks begin anew.
+  /// Marks a gap between two steps, such as a validation, or a reset of the clocks.
   void pause() { follows_ = false; }
   bool rests() const { return rounds_ == 0; }
 
@@ -37,9 +37,9 @@ class WorkerTuner {
   bool follows_ = false;  // the next step follows the one at last_
   Clocks last_;
   int steps_ = 0;           // of this round, so far
-  Clocks round_;            // what they took
-  double last_step_s_ = 0;  // of the round before more were woken; 0: there was none
-  int before_ = 0;          // threads awake then
+  Clocks round_;            // their durations
+  double last_step_s_ = 0;  // of the round before more were woken; 0: none
+  int before_ = 0;          // number of active threads then
 };
 
 }  // namespace athanor::detail

@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::int64_t kSide = 32, kPlane = kSide * kSide, kChannels = 3, kImage = kChannels * kPlane;
 
-/// A record is one label or, of CIFAR-100, a coarse and a fine one; then three planes of pixels.
+/// A record is one label or, in CIFAR-100, a coarse and a fine one; then three planes of pixels.
 std::int64_t label_bytes(std::int64_t classes) {
   ATH_CHECK(classes == 10 || classes == 100, "cifar: classes must be 10 or 100, but got {}", classes);
   return classes == 10 ? 1 : 2;
@@ -29,7 +29,7 @@ StoredSample read_record(const detail::FileBytes& file, const detail::IndexEntry
   return {scratch, Codec::raw, kSide, kSide, kChannels, at.label};
 }
 
-/// `records`: how many there must be; 0: any number.
+/// `records`: required number; 0: any.
 std::unique_ptr<Dataset> open_file(const std::filesystem::path& path, std::int64_t classes,
                                    std::int64_t records) {
   const std::int64_t record = label_bytes(classes) + kImage;

@@ -11,7 +11,7 @@ std::uint32_t crc32c(std::span<const std::byte> bytes, std::uint32_t seed) {
   std::uint32_t crc = ~seed;
   while (!bytes.empty()) {
     const std::span<const std::byte> piece = bytes.first(std::min(bytes.size(), kMost));
-    // It only reads, though it asks for a pointer to write through.
+    // The library takes a non-const pointer but only reads.
     auto* const at = reinterpret_cast<unsigned char*>(const_cast<std::byte*>(piece.data()));
     crc = crc32_iscsi(at, static_cast<int>(piece.size()), crc);
     bytes = bytes.subspan(piece.size());

@@ -11,7 +11,7 @@ using ByteStrings = std::vector<Bytes>;
 
 enum class Wire : std::uint8_t { varint = 0, fixed64 = 1, length = 2, group = 3, end_group = 4, fixed32 = 5 };
 
-/// Walks over the fields of a serialised message. Offsets are those of the outermost one.
+/// Iterates over the fields of a serialised message. Offsets are relative to the outermost one.
 class ProtobufReader {
  public:
   explicit ProtobufReader(Bytes message, std::int64_t offset = 0) : message_(message), base_(offset) {}
@@ -36,7 +36,7 @@ class ProtobufReader {
     return false;
   }
   bool is(std::uint64_t field, Wire wire) const { return field_ == field && wire_ == wire; }
-  /// Of a varint: its value. Of everything else: its bytes, and these as a message.
+  /// For a varint, its value. For other fields, the bytes, and the bytes as a message.
   std::uint64_t number() const { return number_; }
   Bytes bytes() const { return bytes_; }
   ProtobufReader message() const { return ProtobufReader(bytes_, bytes_offset_); }
@@ -83,7 +83,7 @@ class ProtobufReader {
   std::int64_t bytes_offset_ = 0;
 };
 
-/// A message that grows by fields of bytes.
+/// Builds a message of length-delimited fields.
 struct ProtobufWriter : detail::ByteWriter {
   ProtobufWriter& varint(std::uint64_t value) {
     for (; value >= 0x80; value >>= 7) bytes.push_back(static_cast<std::byte>(value | 0x80));
@@ -99,7 +99,7 @@ struct ProtobufWriter : detail::ByteWriter {
 // Example { 1: Features { 1, repeated: entry { 1: key, 2: Feature { 1: BytesList | 2: FloatList | 3:
 // Int64List } } } } and a list is { 1, repeated: value }.
 
-/// The feature's list of that kind; one of another kind, set before, goes.
+/// The feature's list of that kind; replaces one of another kind.
 template <class List> List& list_of(Feature& feature) {
   if (!std::holds_alternative<List>(feature)) feature.emplace<List>();
   return std::get<List>(feature);

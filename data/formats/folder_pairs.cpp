@@ -14,7 +14,7 @@ namespace {
 using std::filesystem::path;
 constexpr char kFormat[] = "folder pairs";
 
-/// The image files of a folder by their names without the suffix.
+/// The image files of a folder, by name without suffix.
 using Files = std::map<std::string, std::string>;
 
 template <class... Args>
@@ -55,7 +55,7 @@ std::unique_ptr<Dataset> open_folder_pairs(const path& folder) {
     std::string folder;
     Files files;
   };
-  std::map<std::string, Part> parts;  // by the names of their fields
+  std::map<std::string, Part> parts;  // by field name
   for (const std::string& part : detail::sorted_names(folder, kFormat)) {
     std::error_code error;
     if (!std::filesystem::is_directory(folder / part, error)) continue;

@@ -51,7 +51,7 @@ std::filesystem::path labels_beside(const std::filesystem::path& images) {
   return path;
 }
 
-/// Plain or .gz, whichever there is.
+/// Plain or .gz, whichever exists.
 std::filesystem::path existing_labels_beside(const std::filesystem::path& images, const char* format) {
   std::filesystem::path name = labels_beside(images).filename();
   if (name.extension() == ".gz") name.replace_extension();
@@ -93,7 +93,7 @@ detail::IntType label_type(const detail::FileBytes& file, const Header& header) 
   }
 }
 
-/// Height, width and channels, where a file can hold such images.
+/// Height, width and channels, if a file can hold such images.
 ImageSpec image_spec(const detail::FileBytes& file, const Header& header, std::int64_t classes) {
   if (header.type != kU8) {
     file.fail(0, "images must be unsigned bytes (type 0x08), but are of type {:#04x}", header.type);
@@ -107,7 +107,7 @@ ImageSpec image_spec(const detail::FileBytes& file, const Header& header, std::i
   return spec;
 }
 
-/// The file's content behind its header, which must be all of it.
+/// Decompresses the file's content after its header, and checks its length.
 void expand(detail::FileBytes& file, const Header& header, std::int64_t bytes, const char* what) {
   file.expand(header.bytes + bytes);
   file.at(header.bytes, bytes, what);
@@ -116,7 +116,7 @@ void expand(detail::FileBytes& file, const Header& header, std::int64_t bytes, c
 
 }  // namespace
 
-// Both headers are compared before anything large is decompressed, and labels come before pixels.
+// Compares both headers before decompressing anything large; labels come before pixels.
 std::unique_ptr<Dataset> open_idx(const std::filesystem::path& images, const IdxOptions& options) {
   detail::check_classes(options.classes, options.format);
   const auto file = std::make_shared<detail::FileBytes>(images, options.format, kAdvice);

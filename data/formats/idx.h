@@ -9,12 +9,12 @@
 namespace athanor {
 
 struct IdxOptions {
-  /// The file of labels. Empty: beside the images, "images" and "idx3" in the name turned into "labels",
-  /// "idx1".
+  /// The file of labels. Empty: next to the images, with "images" and "idx3" in the name replaced by "labels"
+  /// and "idx1".
   std::filesystem::path labels = {};
   /// 0: the largest label + 1.
   std::int64_t classes = 0;
-  /// Names the reader in messages.
+  /// The reader's name in messages.
   const char* format = "idx";
 };
 
@@ -23,8 +23,8 @@ struct IdxOptions {
 /// Source: LeCun, Cortes and Burges, "The MNIST database", section "File formats".
 std::unique_ptr<Dataset> open_idx(const std::filesystem::path& images, const IdxOptions& options = {});
 
-/// Writes such a pair, plain: raw images of one size, without a fourth dimension where they have one channel;
-/// labels as u8 where they fit, else i32. `labels` empty: as above.
+/// Writes such a pair, plain: raw images of one size, without a fourth dimension if they have one channel;
+/// labels as u8 if they fit, else i32. `labels` empty: as above.
 std::unique_ptr<SampleWriter> create_idx(const std::filesystem::path& images,
                                          const std::filesystem::path& labels = {});
 

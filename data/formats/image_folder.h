@@ -9,9 +9,9 @@
 
 namespace athanor {
 
-/// One folder per class, with JPEG (.jpg, .jpeg), PNG and WebP files (any case) in each; others, and hidden
-/// ones, are not looked at. Classes are the folders' names in byte order, samples go class by class, in the
-/// byte order of their files' names. Constructor and fetch() throw IoError naming the file or folder.
+/// One folder per class, with JPEG (.jpg, .jpeg), PNG and WebP files (any case); other and hidden files are
+/// ignored. Classes are the folder names in byte order; samples are ordered by class, then by file name in
+/// byte order. Constructor and fetch() throw IoError naming the file or folder.
 class ImageFolder final : public Dataset {
  public:
   explicit ImageFolder(std::filesystem::path folder);
@@ -23,14 +23,14 @@ class ImageFolder final : public Dataset {
   /// Reads the file into `scratch`, which grows to the largest file and keeps its size.
   StoredSample fetch(std::int64_t index, std::vector<std::byte>& scratch) const override;
   std::string where(std::int64_t index) const override;
-  /// Of a sample, without reading its file.
+  /// The label of a sample, without reading its file.
   std::int64_t label(std::int64_t index) const override {
     return samples_.at(static_cast<std::size_t>(index)).label;
   }
 
  private:
   struct Sample {
-    std::uint64_t name;  // where "class/file" begins in names_
+    std::uint64_t name;  // offset of "class/file" in names_
     std::int32_t label;
     Codec codec;
   };
@@ -38,21 +38,21 @@ class ImageFolder final : public Dataset {
   const char* name(std::int64_t index) const;
 
   std::filesystem::path folder_;
-  int directory_ = -1;  // names are opened below it
+  int directory_ = -1;  // the folder that names are relative to
   ImageSpec spec_;
   std::vector<std::string> class_names_;
   std::vector<Sample> samples_;
-  std::vector<char> names_;  // each ends with 0: a million paths of their own would take half a gigabyte
+  std::vector<char> names_;  // each ends with 0: a million separate paths would take half a gigabyte
 };
 
-/// Writes a folder that ImageFolder reads: CLASS/00000012.jpg, numbered as they come. (It reads class by
-/// class: where samples do not come so, their order is another, class and pixels are not.) Class folders have
-/// the names given, behind their number where those are not in byte order; without names, their number. Raw
-/// samples of 1 or 3 channels become PNG, which loses nothing.
+/// Writes a folder for ImageFolder: CLASS/00000012.jpg, numbered in order of arrival. (ImageFolder reads
+/// class by class, so the order may change; class and pixels do not.) Class folders have the given names,
+/// prefixed with their number if those are not in byte order; without names, the number. Raw samples of 1 or
+/// 3 channels become PNG, without loss.
 class ImageFolderWriter final : public SampleWriter {
  public:
-  /// `folder` must not exist: it appears, whole, at finish(). Throws ArgumentError on a name that cannot be a
-  /// folder's or is there twice, and IoError.
+  /// `folder` must not exist: it appears, complete, at finish(). Throws ArgumentError on a name that is a
+  /// duplicate or no valid folder name, and IoError.
   explicit ImageFolderWriter(const std::filesystem::path& folder, std::vector<std::string> class_names = {});
   ~ImageFolderWriter() override;
 
@@ -66,7 +66,7 @@ class ImageFolderWriter final : public SampleWriter {
 
   std::filesystem::path folder_, temporary_;
   bool named_;
-  std::vector<std::string> class_folders_;  // made so far, or all where they have names
+  std::vector<std::string> class_folders_;  // created so far, or all if they have names
   std::int64_t count_ = 0;
   std::vector<std::byte> encoded_;
   bool finished_ = false;

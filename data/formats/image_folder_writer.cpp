@@ -80,7 +80,7 @@ void ImageFolderWriter::make_class(std::int64_t label) {
   const std::int64_t known = std::ssize(class_folders_);
   ATH_CHECK(label >= 0 && label < (named_ ? known : kMaxClasses),
             "image folder: label must be in [0, {}), but got {}", named_ ? known : kMaxClasses, label);
-  // Classes without samples have folders, too: numbers are places in the list of them.
+  // Classes without samples also get folders, as numbers are indices into their list.
   while (std::ssize(class_folders_) <= label) {
     class_folders_.push_back(fmt::format("{:05}", class_folders_.size()));
     make_folder(temporary_ / class_folders_.back());
@@ -113,7 +113,7 @@ void ImageFolderWriter::add(const StoredSample& sample) {
 
 void ImageFolderWriter::finish() {
   ATH_CHECK(!finished_ && count_ > 0, "image folder: finish() comes once, after the samples");
-  // One flush for all files; then the name.
+  // A single flush for all files, then the rename.
   const int file = ::open(temporary_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   const bool flushed = file >= 0 && ::syncfs(file) == 0;
   if (file >= 0) ::close(file);

@@ -19,7 +19,7 @@ class JoinedStore final : public Dataset {
       const ImageSpec& spec = part->spec();
       const std::int64_t classes = std::max(spec_.classes, spec.classes);
       const ImageSpec size{spec_.height, spec_.width, spec_.channels, spec.classes};
-      if (end == 0) spec_ = spec;  // those before hold nothing, and so images of any size
+      if (end == 0) spec_ = spec;  // earlier parts are empty, so any size is allowed
       if (end > 0 && part->size() > 0 && size != spec) spec_ = {};
       spec_.classes = classes;
       ATH_CHECK(part->class_names() == parts_[0]->class_names(),

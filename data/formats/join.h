@@ -7,8 +7,8 @@
 
 namespace athanor {
 
-/// Several stores, one after the other, as one: the shards of a set. At least one. Its classes are the
-/// largest of theirs; throws ArgumentError where two name their classes differently.
+/// Concatenates several stores, such as the shards of a set; at least one. The number of classes is the
+/// largest of theirs. Throws ArgumentError if two have different class names.
 std::unique_ptr<Dataset> join(std::vector<std::unique_ptr<Dataset>> parts);
 
 }  // namespace athanor

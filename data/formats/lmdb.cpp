@@ -15,7 +15,7 @@ std::filesystem::path data_file(const std::filesystem::path& path) {
   return std::filesystem::is_directory(path, error) ? path / "data.mdb" : path;
 }
 
-/// A value without a look at its CRC.
+/// Decodes a value without checking its CRC.
 StoredSample read_value(const detail::FileBytes& file, const detail::IndexEntry& at, std::int64_t classes) {
   if (at.bytes <= detail::kLmdbHeader) {
     file.fail(at.offset, "a value must have more than {} bytes, but has {}", detail::kLmdbHeader, at.bytes);

@@ -15,7 +15,7 @@ namespace athanor {
 namespace {
 
 constexpr std::size_t kFirstMap = std::size_t{64} << 20;
-constexpr std::size_t kBatch = std::size_t{16} << 20;  // bytes in a transaction, which holds them in memory
+constexpr std::size_t kBatch = std::size_t{16} << 20;  // bytes per transaction, held in memory
 
 std::filesystem::path target(const std::filesystem::path& path) {
   return path.extension() == ".mdb" ? path : path / "data.mdb";
@@ -28,7 +28,7 @@ class LmdbWriter final : public SampleWriter {
     check(mdb_env_create(&environment), "start");
     environment_.reset(environment);
     check(mdb_env_set_mapsize(environment, map_), "size");
-    // One process writes, to a file nobody else knows of, and flushes it at the end.
+    // Only this process writes to the file, which is private until it is flushed at the end.
     check(mdb_env_open(environment, file_.temporary().c_str(), MDB_NOSUBDIR | MDB_NOLOCK | MDB_NOSYNC, 0666),
           "create");
   }
@@ -87,8 +87,8 @@ class LmdbWriter final : public SampleWriter {
     if (transaction_) check(mdb_txn_commit(std::exchange(transaction_, nullptr)), "write");
   }
 
-  /// The map's size is a limit set beforehand: it grows between transactions. A page more for each value, and
-  /// one for the tree, is more than is needed.
+  /// The map's size is a preset limit: it grows between transactions. One page more per value, and one for
+  /// the tree, is more than needed.
   void make_room(std::size_t bytes) {
     constexpr std::size_t kPage = 32768;
     used_ += bytes + 2 * kPage;

@@ -40,7 +40,7 @@ std::vector<File> read_files(const std::filesystem::path& path) {
       }
       list.push_back({entry.at("name").get<std::string>(), entry.at("content_id").get<std::string>(),
                       entry.at("samples").get<std::int64_t>(), entry.at("bytes").get<std::int64_t>()});
-      // A manifest that was fetched must not lead anywhere else.
+      // A manifest from an untrusted source must not refer to other folders.
       const std::string& name = list.back().name;
       if (name.empty() || name.find('/') != std::string::npos || printable(name) != name) {
         fail(path, "files must lie beside it, with names of one line, but \"name\" is {}",
@@ -66,7 +66,7 @@ class ManifestWriter final : public SampleWriter {
   }
   ~ManifestWriter() override {
     std::error_code ignored;
-    // The manifest may be there although finish() has failed: when its folder could not be flushed.
+    // The manifest may exist although finish() has failed: if flushing its folder failed.
     if (finished_ || std::filesystem::exists(path_, ignored)) return;
     writer_.reset();
     for (const File& file : files_) std::filesystem::remove(path_.parent_path() / file.name, ignored);

@@ -10,8 +10,8 @@
 namespace athanor {
 
 struct NpyOptions {
-  /// The .npy file of labels. Empty: beside the images, the name's last "images", "image" or "x" (whichever
-  /// is there) turned into "labels", "label" or "y".
+  /// The .npy file of labels. Empty: next to the images, with the last "images", "image" or "x" of the name
+  /// (whichever occurs) replaced by "labels", "label" or "y".
   std::filesystem::path labels = {};
   /// 0: the largest label + 1.
   std::int64_t classes = 0;
@@ -27,16 +27,16 @@ std::unique_ptr<SampleWriter> create_npy(const std::filesystem::path& images,
                                          const std::filesystem::path& labels = {});
 
 struct NpzOptions {
-  /// The arrays' names, without .npy. Empty: the first pair that is there of images and labels, image and
-  /// label, x and y, x_train and y_train, x_test and y_test, train_images and train_labels, test_images and
+  /// The arrays' names, without .npy. Empty: the first pair found of images and labels, image and label, x
+  /// and y, x_train and y_train, x_test and y_test, train_images and train_labels, test_images and
   /// test_labels, X and Y, arr_0 and arr_1.
   std::string images = {}, labels = {};
   /// 0: the largest label + 1.
   std::int64_t classes = 0;
 };
 
-/// Reads two such arrays from an .npz, stored or deflated, into memory; their CRC-32 is checked. Throws
-/// IoError naming file, member and offset in the member, and where the library was built without libzip.
+/// Reads two such arrays from an .npz, stored or deflated, into memory, and checks their CRC-32. Throws
+/// IoError naming file, member and offset in the member, and in a build without libzip.
 std::unique_ptr<Dataset> open_npz(const std::filesystem::path& path, const NpzOptions& options = {});
 
 /// Writes an .npz with the arrays "images" and "labels", not compressed. Needs no libzip.

@@ -46,7 +46,7 @@ class ZipReader {
     return zip_name_locate(archive_.get(), member.c_str(), 0) >= 0;
   }
 
-  /// How long the member says it is. Throws IoError where there is none, or the archive cannot hold as much.
+  /// The member's stated size. Throws IoError if there is none, or the archive cannot hold as much.
   std::int64_t size(const std::string& member) const {
     zip_stat_t status;
     const int failed = zip_stat_index(archive_.get(), find(member), 0, &status);
@@ -64,9 +64,9 @@ class ZipReader {
     return static_cast<std::int64_t>(status.size);
   }
 
-  /// The member, its CRC-32 checked, under the name "FILE:MEMBER"; with `most`, only its first bytes. Throws
-  /// IoError. Memory grows with what comes out. Of a whole member one byte more is asked for, which must not
-  /// come: the CRC is checked there.
+  /// The member as "FILE:MEMBER", with checked CRC-32; with `most`, only its first bytes. Throws IoError.
+  /// Memory grows with the output. For a whole member, reads one byte beyond its size, which must not exist:
+  /// libzip then checks the CRC.
   std::shared_ptr<const FileBytes> read(const std::string& member, std::int64_t most = INT64_MAX) const {
     constexpr std::size_t kPiece = std::size_t{1} << 24;
     const std::int64_t whole = size(member);
@@ -130,7 +130,7 @@ std::unique_ptr<Dataset> open_npz(const std::filesystem::path& path, const NpzOp
   }
   images += ".npy";
   labels += ".npy";
-  // Nothing large is decompressed before both headers agree; labels come before pixels.
+  // Decompresses nothing large before both headers match; labels come before pixels.
   const detail::NpyPair pair =
       detail::check_npy(*archive.read(images, detail::kNpyHead), archive.size(images),
                         *archive.read(labels, detail::kNpyHead), archive.size(labels), options.classes);

@@ -13,7 +13,7 @@ std::uint32_t crc_of(std::span<const std::byte> bytes, std::uint32_t seed = 0) {
       crc32_z(seed, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size()));
 }
 
-// A zip archive of members stored as they are, with sizes of 64 bits. (PKWARE, APPNOTE 6.3, 4.3 and 4.5.3.)
+// A zip archive with uncompressed members and 64-bit sizes. (PKWARE, APPNOTE 6.3, 4.3 and 4.5.3.)
 struct Member {
   std::string name;
   std::int64_t start = 0;  ///< of its local header
@@ -21,8 +21,8 @@ struct Member {
   std::uint32_t crc = 0;
 };
 
-constexpr std::uint32_t kIn64 = 0xffffffff;               // a number that stands in its field of 64 bits
-constexpr std::uint16_t kVersion = 45, kFirstDay = 0x21;  // of 1980: the same samples make the same bytes
+constexpr std::uint32_t kIn64 = 0xffffffff;               // the value is in the 64-bit field
+constexpr std::uint16_t kVersion = 45, kFirstDay = 0x21;  // of 1980: the date is fixed, as are the bytes
 
 /// Numbers of the widths that a zip archive has.
 struct ZipWriter : detail::ByteWriter {
@@ -38,7 +38,7 @@ struct ZipWriter : detail::ByteWriter {
     for (const std::int64_t value : values) le(value);
     return *this;
   }
-  /// What a local header and an entry of the directory have in common; `extra`: bytes behind the name.
+  /// Fields common to a local header and a directory entry; `extra`: bytes after the name.
   ZipWriter& common(const Member& member, std::uint16_t extra) {
     u16({kVersion, 0, 0, 0, kFirstDay}).u32({member.crc, kIn64, kIn64});
     return u16({static_cast<std::uint16_t>(member.name.size()), extra});
@@ -72,7 +72,7 @@ class NpzWriter final : public SampleWriter {
 
   void add(const StoredSample& sample) override {
     samples_.add(sample);
-    if (samples_.size() == 1) {  // to be filled in at the end; of the same lengths then
+    if (samples_.size() == 1) {  // placeholders of the final lengths, overwritten at the end
       file_.write(local_header(images_));
       file_.write(header());
     }

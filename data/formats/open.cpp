@@ -61,7 +61,7 @@ bool is_idx(const path& at) {
   return name.find("idx3-ubyte") != std::string::npos || name.find("idx4-ubyte") != std::string::npos;
 }
 
-/// The usual name of a shard, which is a file: train-00000-of-01024, or with something behind it.
+/// The usual name of a shard file: train-00000-of-01024, possibly with a suffix.
 bool is_shard(const path& at) {
   std::error_code error;
   if (std::filesystem::is_directory(at, error)) return false;
@@ -71,13 +71,13 @@ bool is_shard(const path& at) {
   return of != std::string::npos && of > 0 && digit(of - 1) && digit(of + 4);
 }
 
-/// A file of bare pixels is known by what lies beside it.
+/// A file of bare pixels is recognised by the files next to it.
 bool is_raw(const path& at) {
   std::error_code error;
   return at.extension() == ".bin" && std::filesystem::exists(path(at).replace_extension(".json"), error);
 }
 
-/// A folder for each class: the last to be asked, for others may have folders in them, too.
+/// A folder for each class: tested last, as other formats may also contain folders.
 bool has_folders(const path& at) {
   std::error_code error;
   for (std::filesystem::directory_iterator entry(at, error), end; !error && entry != end;
@@ -87,7 +87,7 @@ bool has_folders(const path& at) {
   return false;
 }
 
-/// One format: what of it looks like at a path, and how it is opened.
+/// A format: its test on a path, and its open function.
 struct Format {
   const char* name;
   bool (*matches)(const path& at);

@@ -21,7 +21,7 @@ using packed::Entry, packed::Header;
 
 constexpr char kAdvice[] = "pack it again, or fetch another copy";
 
-/// File systems whose files live and die on this machine: a mapping of others may fail at any time.
+/// Local file systems: with others, a mapping may fail at any time.
 bool is_local(int file) {
   struct statfs system {};
   if (::fstatfs(file, &system) != 0) return false;
@@ -40,11 +40,11 @@ bool is_local(int file) {
   }
 }
 
-/// Memory takes as long to answer as the call into the system that follows: a small sample is asked for
-/// first. (To prefetch what is no longer there does nothing. Always inline: GCC 12 drops calls of a function
-/// that does nothing else.)
+/// Fetching memory takes as long as the following system call, so small samples are prefetched first. (A
+/// prefetch of unmapped memory has no effect. Always inline: GCC 12 drops calls of a function that does
+/// nothing else.)
 [[gnu::always_inline]] inline void prefetch(std::span<const std::byte> bytes) {
-  constexpr std::size_t kLine = 64, kMost = 4096;  // for more, the CPU's own prefetching is good enough
+  constexpr std::size_t kLine = 64, kMost = 4096;  // beyond, the CPU's own prefetcher suffices
   for (std::size_t at = 0; at < std::min(bytes.size(), kMost); at += kLine)
     __builtin_prefetch(bytes.data() + at, 0, 2);
 }
@@ -78,7 +78,7 @@ bool PackedStore::recognises(const std::filesystem::path& path) {
   return RegularFile(path).read_at(0, first) == first.size() && packed::has_header_magic(first);
 }
 
-/// The header, and whether it can be believed: bytes that are not there must not be asked for.
+/// Reads the header and checks that its sizes fit the file, so that no read is out of range.
 void PackedStore::read_head() {
   const auto length = static_cast<std::uint64_t>(file_.bytes());
   packed::HeaderBytes bytes{};
@@ -96,7 +96,7 @@ void PackedStore::read_head() {
     fail(8, fmt::format("must be of version {} or {}, but is of {}: a newer Athanor wrote it",
                         packed::kVersion, packed::kFieldsVersion, header.version));
   }
-  // Each size fits the file, so that their sum cannot overflow.
+  // Each size fits in the file, so their sum cannot overflow.
   const bool sizes =
       header.page_bytes >= packed::kMinPageBytes && header.page_bytes <= packed::kMaxPageBytes &&
       (header.page_bytes & (header.page_bytes - 1)) == 0 &&
@@ -106,7 +106,7 @@ void PackedStore::read_head() {
       header.samples <= length / header.entry_bytes && header.name_bytes <= length &&
       header.field_bytes <= length && fields == (header.field_bytes > 0) &&
       header.classes <= packed::kMaxClasses;
-  // Sizes that are the same for all samples can be checked against them alone.
+  // Sizes common to all samples can be checked without the entries.
   const bool same = header.samples > 0 && header.entry_bytes == packed::kShortEntry;
   const bool form = header.form == packed::Form{} || (same && header.form.codec <= kLast);
   if (!sizes || !form) fail(32, "the header's numbers must fit the file, but contradict it");
@@ -151,17 +151,17 @@ void PackedStore::read_tail() {
     fail(header.names_offset() + header.name_bytes, "must be a table of fields, with an image, but is none");
 }
 
-/// A file may be whole and still not one of ours.
+/// Undamaged files may still violate the format.
 void PackedStore::check_entries() {
   const Header& header = *header_;
   const std::uint64_t data_end = header.index_offset();
-  std::uint64_t free = packed::kHeaderBytes;  // first byte that no sample has
+  std::uint64_t free = packed::kHeaderBytes;  // first byte after the samples so far
   for (std::int64_t i = 0; i < size(); ++i) {
     const Entry entry = this->entry(i);
     const bool inside = entry.offset % packed::kAlignment == 0 && entry.offset >= free &&
                         entry.offset <= data_end && entry.length <= data_end - entry.offset &&
                         packed::may_lie_at(entry.offset, entry.length, header.page_bytes);
-    // Of several fields, what a sample's bytes are divided into is seen when they are read.
+    // With several fields, a sample's parts are checked when it is read.
     const bool formed =
         entry.form.codec <= kLast && (entry.form.codec != kRaw || more_ > 0 || is_raw_size(entry));
     if (!inside || entry.label >= header.classes || !formed) {
@@ -206,7 +206,7 @@ StoredSample PackedStore::fetch(std::int64_t index, std::vector<std::byte>& scra
                       entry.form.width,
                       entry.form.channels,
                       static_cast<std::int64_t>(entry.label)};
-  // What StoredSample::more is lies in the scratch, too, behind the bytes where they do.
+  // The array for StoredSample::more is also in the scratch, after the bytes if those are there.
   const std::size_t own = mapped() ? 0 : packed::align_up(entry.length, alignof(std::max_align_t));
   if (const std::size_t needed = own + more_ * sizeof(StoredField); scratch.size() < needed) [[unlikely]]
     scratch.resize(needed);
@@ -245,7 +245,7 @@ void PackedStore::will_need(std::int64_t first, std::int64_t count) const {
   if (count <= 0) return;
   const Entry last = entry(first + count - 1);
   const std::uint64_t begin = entry(first).offset / 4096 * 4096, end = last.offset + last.length;
-  // Advice: where it is not taken, nothing is lost.
+  // Only a hint: failures do no harm.
   if (mapped()) {
     ::madvise(const_cast<std::byte*>(map_.data()) + begin, end - begin, MADV_WILLNEED);
   } else {

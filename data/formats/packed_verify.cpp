@@ -14,15 +14,15 @@ namespace athanor {
 
 using packed::Entry;
 
-/// Reads page after page. A page's CRC says whether anything in it is damaged; the CRCs of its samples, and
-/// the zeros between them, say what.
+/// Reads page by page. A page's CRC tells whether it is damaged; the CRCs of its samples, and the zeros
+/// between them, tell where.
 struct PackedStore::Verifier {
   const PackedStore& store;
   const std::function<bool(std::int64_t)>& progress;
 
   std::atomic<std::int64_t> next_page{0};
   std::atomic<bool> stop{false};
-  std::mutex mutex{};  // of all below
+  std::mutex mutex{};  // guards all below
   std::vector<Damage> found{};
   std::int64_t done = 0;
   std::exception_ptr error{};
@@ -58,7 +58,7 @@ struct PackedStore::Verifier {
       explained = padding(free, std::max(entry.offset, begin), begin, buffer, here) || explained;
       free = std::min(entry.offset + entry.length, end);
       const bool in_page = entry.offset >= begin && entry.offset + entry.length <= end;
-      // One that spans pages is looked at where it starts; after that, only to explain a damaged page.
+      // A sample that spans pages is checked on its first page, later only to explain a damaged page.
       if (!in_page && entry.offset < begin && whole) continue;
       const std::uint32_t crc =
           in_page ? crc32c(std::span(buffer).subspan(entry.offset - begin, entry.length)) : long_crc(entry);
@@ -81,7 +81,7 @@ struct PackedStore::Verifier {
     if (progress && !progress(done)) stop = true;
   }
 
-  /// Bytes [from, to) of the file belong to no sample and must be 0. Returns whether one is not.
+  /// Checks that bytes [from, to) of the file, which belong to no sample, are 0. Returns whether one is not.
   static bool padding(std::uint64_t from, std::uint64_t to, std::uint64_t begin,
                       const std::vector<std::byte>& buffer, std::vector<Damage>& found) {
     if (from >= to) return false;
@@ -95,7 +95,7 @@ struct PackedStore::Verifier {
     return true;
   }
 
-  /// Of a sample that spans pages: piece by piece, so that memory stays small.
+  /// CRC of a sample that spans pages: piece by piece, to save memory.
   std::uint32_t long_crc(const Entry& entry) const {
     std::vector<std::byte> piece(std::min<std::uint64_t>(entry.length, std::uint64_t{1} << 20));
     std::uint32_t crc = 0;

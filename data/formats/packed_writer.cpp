@@ -21,9 +21,9 @@ constexpr std::int64_t kMost = UINT32_MAX;
 
 }  // namespace
 
-/// Consecutive pages that no sample straddles at either end: one page, or the pages of a sample larger than
-/// one and what fits behind it. The caller decides what lies where; whoever seals a chunk computes CRCs and
-/// writes, and touches nothing else.
+/// Consecutive pages without a sample across either boundary: one page, or the pages of a larger sample and
+/// what fits after it. The caller decides the layout; the thread that seals a chunk only computes CRCs and
+/// writes.
 struct PackedWriter::Chunk {
   std::uint64_t offset = 0;  // in the file
   std::vector<std::byte> bytes;
@@ -49,7 +49,7 @@ PackedWriter::PackedWriter(const std::filesystem::path& path, PackedWriterOption
   std::vector<FieldSpec>& fields = options_.fields;
   if (!fields.empty()) check_field_names(fields);
   std::ranges::copy_if(fields, std::back_inserter(more_), packed::is_more);
-  if (more_.empty() && fields.size() == 2) fields = {};  // image and label, as version 1 has them
+  if (more_.empty() && fields.size() == 2) fields = {};  // only image and label: version 1
   file_ = std::make_unique<AtomicFile>(path);
 }
 
@@ -77,7 +77,7 @@ void PackedWriter::check(const StoredSample& sample) const {
               more_[i].bytes(), bytes);
   }
   if (sample.codec != Codec::raw) return;
-  // Neither product can overflow: the first factors fit 32 bits, and the area fits the sample.
+  // Neither product can overflow: the first factors fit in 32 bits, and the area fits in the sample.
   const std::int64_t h = sample.height, w = sample.width, c = sample.channels;
   const std::int64_t bytes = std::ssize(sample.bytes);
   ATH_CHECK(bytes > 0 && h > 0 && w > 0 && h <= bytes / w && c <= bytes && h * w * c == bytes,
@@ -124,8 +124,8 @@ void PackedWriter::add(const StoredSample& sample) {
   ++samples_;
 }
 
-/// Ends the chunk before, if there is one, at `offset`. An empty sample may begin a page without filling any
-/// of it: then the chunk goes on.
+/// Ends the previous chunk, if any, at `offset`. An empty sample may begin a page without filling any of it:
+/// then the chunk continues.
 void PackedWriter::begin_chunk(std::uint64_t offset) {
   if (!chunks_.empty()) {
     if (chunks_.back().offset == offset) return;
@@ -136,7 +136,7 @@ void PackedWriter::begin_chunk(std::uint64_t offset) {
   chunks_.back().bytes.reserve(static_cast<std::size_t>(options_.page_bytes));
 }
 
-/// Pads the chunk being filled to `bytes`, and has it sealed.
+/// Pads the current chunk to `bytes`, and seals it.
 void PackedWriter::end_chunk(std::uint64_t bytes) {
   Chunk& chunk = chunks_.back();
   chunk.bytes.resize(bytes);

@@ -38,7 +38,7 @@ json read_object(const detail::FileBytes& file) {
   return all;
 }
 
-/// What NAME.json says of NAME.bin.
+/// The options in NAME.json for NAME.bin.
 RawOptions read_sidecar(const std::filesystem::path& bin) {
   const std::filesystem::path path = beside(bin, ".json");
   const detail::FileBytes file(path, "raw",
@@ -55,7 +55,7 @@ RawOptions read_sidecar(const std::filesystem::path& bin) {
   const json all = read_object(file);
   for (const auto& [key, value] : all.items()) {
     if (const auto at = numbers.find(key); at != numbers.end()) {
-      // An unsigned number above the largest signed one would turn negative.
+      // An unsigned number above the largest signed one would become negative.
       if (!value.is_number_integer() || value.get<std::int64_t>() < 0) {
         file.fail(0, "\"{}\" must be a whole number >= 0, but is not", key);
       }

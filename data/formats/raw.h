@@ -9,7 +9,7 @@
 
 namespace athanor {
 
-/// What a file of bare pixels does not say itself.
+/// The description of a file of bare pixels.
 struct RawOptions {
   std::int64_t height = 0, width = 0, channels = 0;
   /// 0: the largest label + 1.
@@ -22,14 +22,14 @@ struct RawOptions {
   std::string label_dtype = "u8";
 };
 
-/// Maps a file of bare images [N, H, W, C] u8, N >= 1 following from its size. Without a height in `options`
-/// they are read from NAME.json beside NAME.bin, an object with "height", "width" and, where they are not 1,
-/// 0, 0, "u8", none and "u8": "channels", "classes", "offset", "dtype" ("u8" only), "labels" (the name of a
-/// file beside it) and "label_dtype". Throws IoError.
+/// Maps a file of bare images [N, H, W, C] u8; N >= 1 follows from its size. Without a height in `options`,
+/// NAME.json next to NAME.bin gives them: an object with "height" and "width", and optionally "channels"
+/// (default 1), "classes" (0), "offset" (0), "dtype" (only "u8"), "labels" (the name of a file next to it;
+/// none) and "label_dtype" ("u8"). Throws IoError.
 std::unique_ptr<Dataset> open_raw(const std::filesystem::path& path, const RawOptions& options = {});
 
-/// Writes NAME.bin, NAME.labels.bin and NAME.json: raw images of one size. `classes` (0: not stated) goes
-/// into NAME.json.
+/// Writes NAME.bin, NAME.labels.bin and NAME.json: raw images of one size. NAME.json contains `classes` (0:
+/// omitted).
 std::unique_ptr<SampleWriter> create_raw(const std::filesystem::path& path, std::int64_t classes = 0);
 
 }  // namespace athanor

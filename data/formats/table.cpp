@@ -17,7 +17,7 @@ namespace {
 using detail::SampleTable;
 using Row = SampleTable::Row;
 
-/// A column of CSV: the key of its field, and whether it is one of several that make a list.
+/// A CSV column: its field's key, and whether it is one element of a list.
 struct Heading {
   std::string key;
   bool in_list = false;
@@ -73,7 +73,7 @@ void read_csv(std::string_view text, SampleTable& table, const std::string& name
       const auto& [key, in_list] = headings[i];
       if (cells[i].empty())
         detail::fail<IoError>("{}, {}: field '{}' is missing", name, where, detail::printable(columns[i]));
-      // Whether classes are numbers is known when all are there.
+      // Whether classes are numbers is known only after all rows.
       Row value = key.substr(0, key.find(':')) == "label" ? Row(cells[i]) : SampleTable::typed(cells[i]);
       in_list ? row[key].push_back(std::move(value)) : void(row[key] = std::move(value));
     }

@@ -22,7 +22,7 @@ using nlohmann::json;
 
 constexpr std::int64_t kBlock = 512, kMaxJson = 1 << 20;
 
-/// "a/b.seg.png" is of the sample "a/b", and is its "seg.png".
+/// "a/b.seg.png" belongs to sample "a/b", as its "seg.png".
 std::pair<std::string, std::string> split_name(const std::string& name) {
   const std::size_t slash = name.rfind('/');
   const std::size_t dot = name.find('.', slash == std::string::npos ? 0 : slash + 1);
@@ -59,7 +59,7 @@ std::int64_t read_cls(const FileBytes& file, const TarReader& tar) {
   return label;
 }
 
-/// Nothing where the object has no such entry: then a .cls must be there.
+/// nullopt if the object has no such key: then a .cls is required.
 std::optional<std::int64_t> read_json(const FileBytes& file, const TarReader& tar, const std::string& key) {
   if (tar.size() > kMaxJson) {
     file.fail(tar.offset(), "a .json must have at most {} bytes, but has {}", kMaxJson, tar.size());
@@ -74,7 +74,7 @@ std::optional<std::int64_t> read_json(const FileBytes& file, const TarReader& ta
   return at->get<std::int64_t>();
 }
 
-/// Puts the members of each name together; as long as a sample lacks its image or its label, these are -1.
+/// Groups the members of each name; -1 marks a sample's missing image or label.
 class Index {
  public:
   Index(const FileBytes& file, const TarOptions& options) : file_(file), options_(options) {}
@@ -101,7 +101,7 @@ class Index {
  private:
   void add(const TarReader& tar) {
     const auto [name, suffix] = split_name(tar.name());
-    const bool whole = suffix.find('.') == std::string::npos;  // "seg.png" is no image of the sample
+    const bool whole = suffix.find('.') == std::string::npos;  // "seg.png" is not the sample's image
     const std::optional<Codec> codec = whole ? detail::codec_named("." + suffix) : std::nullopt;
     if (!codec && suffix != "cls" && suffix != "json") return;
     const auto [at, is_new] = known_.try_emplace(name, samples_.size());
@@ -158,7 +158,7 @@ class TarWriter final : public SampleWriter {
 
   void finish() override {
     detail::check_some(count_, "tar");
-    // Two blocks of zeros, and more up to the record that tar reads at a time.
+    // Two blocks of zeros, padded to tar's record size.
     constexpr std::int64_t kRecord = 20 * kBlock;
     const std::int64_t size = (file_.size() + 2 * kBlock + kRecord - 1) / kRecord * kRecord;
     file_.write(std::vector<std::byte>(static_cast<std::size_t>(size - file_.size())));

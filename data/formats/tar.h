@@ -10,17 +10,17 @@
 namespace athanor {
 
 struct TarOptions {
-  /// The entry of .json members that holds the label.
+  /// The key of the label in .json members.
   std::string label_key = "label";
   /// 0: the largest label + 1.
   std::int64_t classes = 0;
 };
 
-/// Maps a WebDataset shard: a tar archive (ustar, pax or GNU, long names too) in which a sample is the
-/// members of one name up to its first dot: .jpg, .jpeg, .png or .webp, with .cls (a number) or .json (an
-/// object with a label) beside it; other members are passed over. Samples are in the order of their first
-/// members; at least one. The index, labels included, is built at opening. Throws IoError naming file and
-/// offset; compressed archives are refused. Source: POSIX.1-2017, pax; the WebDataset library's conventions.
+/// Maps a WebDataset shard: a tar archive (ustar, pax or GNU, including long names). A sample is the members
+/// of one name up to its first dot: .jpg, .jpeg, .png or .webp, and .cls (a number) or .json (an object with
+/// a label); other members are ignored. Samples are in the order of their first members; at least one.
+/// Opening builds the index, including labels. Throws IoError naming file and offset; compressed archives are
+/// refused. Source: POSIX.1-2017, pax; the WebDataset library's conventions.
 std::unique_ptr<Dataset> open_tar(const std::filesystem::path& path, const TarOptions& options = {});
 
 /// Writes such a shard (ustar): 000000000.jpg and 000000000.cls, ... JPEG, PNG and WebP samples only.

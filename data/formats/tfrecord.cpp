@@ -23,7 +23,7 @@ using Ints = std::vector<std::int64_t>;
 constexpr std::int64_t kHead = detail::kRecordHead, kTail = detail::kRecordTail;
 constexpr std::string_view kJpeg = "\xff\xd8\xff", kPng = "\x89PNG\r\n\x1a\n";
 
-/// Where the data of each record lies; the file's framing is right.
+/// The position of each record's data, with checked framing.
 std::vector<IndexEntry> index(const FileBytes& file) {
   if (detail::text_of(file.bytes()).starts_with("\x1f\x8b")) {
     file.fail(0, "the file must not be compressed: gunzip it first");
@@ -48,7 +48,7 @@ std::vector<IndexEntry> index(const FileBytes& file) {
   return entries;
 }
 
-/// A part of a sample: the option that names its feature, and the names it usually has.
+/// A part of a sample: the option with its feature's name, and the usual names.
 struct Part {
   const char* name;
   std::string TfRecordOptions::*key;
@@ -128,7 +128,7 @@ class Record {
                key.empty() ? part.usual[0] : detail::printable(key), part.name);
   }
 
-  /// The one whole number of a feature; 0 where there is no such feature.
+  /// The single integer of a feature; 0 without such a feature.
   std::int64_t number(const Part& part, const Feature* feature) const {
     if (!feature) return 0;
     const auto* values = std::get_if<Ints>(feature);

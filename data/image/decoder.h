@@ -12,9 +12,9 @@
 
 namespace athanor {
 
-/// Decodes parts of JPEG, PNG and WebP images that lie in memory, to RGB: their decoders say how. Which it
-/// is, the first bytes say: among the files of ImageNet is a PNG that is called .JPEG. Pixels are as they are
-/// stored: ImageReader (data/image/transform.h) turns them upright. For one thread at a time.
+/// Decodes parts of JPEG, PNG and WebP images in memory to RGB, as their decoders document. The first bytes
+/// give the format: ImageNet has a PNG named .JPEG. Pixels have the stored orientation: ImageReader
+/// (data/image/transform.h) turns them upright. For one thread at a time.
 class ImageDecoder {
  public:
   /// Reads the header. `bytes` must stay until decode() is done. IoErrors name the offset, not the file.
@@ -30,7 +30,7 @@ class ImageDecoder {
     if (codec_ == Codec::png) return png_.open(bytes);
     return codec_ == Codec::webp ? webp_.open(bytes) : jpeg_.open(bytes);
   }
-  /// Whether they begin as a picture of a telephone does: HEIF in one of its brands.
+  /// Whether the bytes begin like HEIF in one of its brands, a common format of phone photos.
   static bool is_heic(std::span<const std::byte> bytes) {
     if (bytes.size() < 12) return false;
     const std::string_view head(reinterpret_cast<const char*>(bytes.data()), 12);
@@ -38,16 +38,16 @@ class ImageDecoder {
     return head.substr(4, 4) == "ftyp" &&
            (brand == "heic" || brand == "heix" || brand == "hevc" || brand == "mif1");
   }
-  /// How to hold the image that open() read.
+  /// The orientation of the image that open() read.
   Orientation orientation() const { return codec_ == Codec::jpeg ? jpeg_.orientation() : Orientation(); }
-  /// True where decode() can reduce.
+  /// Whether decode() supports `reduce`.
   bool reduces() const { return codec_ == Codec::jpeg; }
   /// Decodes `box` of the image open() read, once; see JpegDecoder for `reduce`. Valid until the next open().
   ImageView decode(const Box& box, int reduce = 1) {
     if (codec_ == Codec::png) return png_.decode(box);
     return codec_ == Codec::webp ? webp_.decode(box) : jpeg_.decode(box, reduce);
   }
-  /// A part of a PNG of one channel as it is stored, undone to no colour. Throws IoError of others.
+  /// Decodes a part of a one-channel PNG to its stored values, without colour. Throws IoError on others.
   ImageView decode_classes(const Box& box) {
     if (codec_ != Codec::png)
       detail::fail<IoError>("{}: a mask must be a PNG or raw: other files change its classes",

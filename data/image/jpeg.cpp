@@ -17,10 +17,10 @@
 namespace athanor {
 namespace {
 
-// A part is decoded with as many columns more on each side: at the edge of what libjpeg decodes, its smooth
-// upsampling lacks a neighbour, and its result is another than in the middle of the image.
+// Number of extra columns decoded on each side of a part: at the edge of the decoded area, libjpeg's smooth
+// upsampling lacks a neighbour and gives other pixels than inside.
 constexpr std::int64_t kMargin = 2;
-// A file of a few bytes can ask for any number of passes over the image. Encoders make about ten.
+// A tiny file can request any number of passes over the image. Encoders make about ten.
 constexpr int kMaxScans = 500;
 /// Cyan, magenta, yellow and black to RGB, in place.
 void cmyk_to_rgb(std::span<std::uint8_t> pixels, bool inverted) {
@@ -35,13 +35,13 @@ void cmyk_to_rgb(std::span<std::uint8_t> pixels, bool inverted) {
 
 constexpr int kApp1 = JPEG_APP0 + 1;  // the segment of EXIF data, and of others
 
-/// What libjpeg's errors jump over must need no destructor: who calls it keeps everything beside these.
+/// libjpeg's errors jump over frames, which must not need destructors: callers keep such objects elsewhere.
 struct Errors {
   jpeg_error_mgr manager{};
   std::jmp_buf escape{};
   char message[JMSG_LENGTH_MAX] = {};
 
-  /// From now on the errors of `info` lie in `message`, and jump to `escape`.
+  /// Directs errors of `info` to `message`, with a jump to `escape`.
   template <class Info> void watch(Info& info) {
     info.err = jpeg_std_error(&manager);
     info.client_data = this;
@@ -101,7 +101,7 @@ struct JpegDecoder::State : Errors {
   Orientation orientation;
 
   int reduce = 1;
-  JDIMENSION first_column = 0, columns = 0;  // that are decoded
+  JDIMENSION first_column = 0, columns = 0;  // decoded columns
   JDIMENSION first_row = 0, end_row = 0;
   std::vector<std::uint8_t> pixels;
   std::size_t stride = 0;
@@ -110,7 +110,7 @@ struct JpegDecoder::State : Errors {
 
   static void on_message(j_common_ptr info, int level) {
     const int code = info->err->msg_code;
-    // Warnings, but for those that say nothing of the pixels.
+    // Warnings, except those that do not concern pixels.
     if (level < 0 && code != JWRN_ADOBE_XFORM && code != JWRN_JFIF_MAJOR) give_up(info);
   }
   static void on_progress(j_common_ptr info) {
@@ -120,8 +120,8 @@ struct JpegDecoder::State : Errors {
     std::longjmp(state.escape, 1);
   }
 
-  /// libjpeg-turbo 2.1 takes the wrong columns of a colour it has reduced less than the others and then has
-  /// to widen: of images that have one sample of it for four pixels, say.
+  /// libjpeg-turbo 2.1 takes wrong columns of a chroma component that is reduced less than others and then
+  /// upsampled: for example with one sample per four pixels.
   bool can_crop() const {
     if (reduce == 1) return true;
     return std::all_of(info.comp_info, info.comp_info + info.num_components, [&](const auto& component) {
@@ -143,7 +143,7 @@ JpegDecoder::JpegDecoder() : state_(std::make_unique<State>()) {
 
 JpegDecoder::~JpegDecoder() = default;
 
-/// Calls step(state). Where libjpeg gives up it jumps here: nothing with a destructor may live in between.
+/// Calls step(state). On an error libjpeg jumps here, so no object with a destructor may live in between.
 void JpegDecoder::attempt(void (*step)(State&)) {
   State& s = *state_;
   if (setjmp(s.escape) == 0) {

@@ -12,13 +12,13 @@ namespace {
 
 using Bytes = std::span<const std::byte>;
 
-/// The number `offset` bytes into `bytes`, or 0 where they end before.
+/// The number at `offset` in `bytes`, or 0 beyond their end.
 template <class T> std::size_t number(Bytes bytes, std::size_t offset, std::endian order) {
   if (offset > bytes.size() || bytes.size() - offset < sizeof(T)) return 0;
   return detail::load<T>(bytes.subspan(offset), order);
 }
 
-/// What the tag's values 1 to 8 mean.
+/// The meaning of the tag's values 1 to 8.
 Orientation orientation_of(std::size_t value) {
   constexpr std::array<Orientation, 9> kMeanings{{{},
                                                   {false, false, false},

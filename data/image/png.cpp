@@ -24,7 +24,7 @@ struct PngDecoder::State {
   png_infop info = nullptr;
   std::jmp_buf escape{};
   char message[128] = {};
-  /// One image's memory is taken piece by piece and given back all at once; what was taken is kept.
+  /// An image's memory is allocated in pieces and freed all at once; the pool reuses it.
   std::pmr::unsynchronized_pool_resource kept{{0, std::size_t{1} << 22}};
   std::pmr::monotonic_buffer_resource arena{std::size_t{1} << 18, &kept};
 
@@ -32,8 +32,8 @@ struct PngDecoder::State {
   std::size_t size = 0, at = 0;
   bool opened = false;
 
-  int passes = 1;                           // over an interlaced image: all of it, each time
-  std::int64_t first_row = 0, end_row = 0;  // that are kept
+  int passes = 1;                           // over an interlaced image, each over all of it
+  std::int64_t first_row = 0, end_row = 0;  // stored rows
   std::size_t row_bytes = 0;                // of RGB or RGBA
   bool classes = false;
   std::vector<std::uint8_t> pixels, skipped;
@@ -69,7 +69,7 @@ bool PngDecoder::recognises(std::span<const std::byte> bytes) {
          png_sig_cmp(reinterpret_cast<png_const_bytep>(bytes.data()), 0, kSignature) == 0;
 }
 
-/// Calls step(state). Where libpng gives up it jumps here: nothing with a destructor may live in between.
+/// Calls step(state). On an error libpng jumps here, so no object with a destructor may live in between.
 void PngDecoder::attempt(void (*step)(State&)) {
   if (setjmp(state_->escape) == 0) {
     step(*state_);
@@ -86,7 +86,7 @@ ImageSize PngDecoder::open(std::span<const std::byte> bytes) {
   s.at = 0;
   s.opened = false;
   attempt([](State& state) {
-    // Warnings are about what lies beside the pixels, which is not looked at; libpng has no other for them.
+    // libpng's warnings concern only data besides the pixels, which is ignored.
     state.png = png_create_read_struct_2(
         PNG_LIBPNG_VER_STRING, &state, State::give_up, [](png_structp, png_const_charp) {}, &state,
         [](png_structp png, png_alloc_size_t size) -> png_voidp {
@@ -106,7 +106,7 @@ ImageSize PngDecoder::open(std::span<const std::byte> bytes) {
     png_set_user_limits(state.png, static_cast<png_uint_32>(kMaxPixels),
                         static_cast<png_uint_32>(kMaxPixels));
     png_set_chunk_malloc_max(state.png, 1 << 20);
-    // Texts and profiles are stored compressed: left alone, they cost no memory.
+    // Texts and profiles are compressed: skipped, they need no memory.
     png_set_keep_unknown_chunks(state.png, PNG_HANDLE_CHUNK_NEVER, nullptr, -1);
     png_read_info(state.png, state.info);
   });
@@ -135,7 +135,7 @@ ImageView PngDecoder::decode(const Box& box, bool classes) {
         png_get_channels(s.png, s.info), bits);
   attempt([](State& state) {
     if (state.classes) {
-      png_set_packing(state.png);  // a byte for each, whatever the bits
+      png_set_packing(state.png);  // one byte per value, for any bit depth
     } else {
       png_set_expand(state.png);  // palettes, less than 8 bits, a transparent colour
       png_set_scale_16(state.png);

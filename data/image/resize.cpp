@@ -23,7 +23,7 @@ std::int64_t first_of(const Window& window, std::int64_t taps, std::int64_t i) {
   return std::clamp(low, window.low, window.high - taps);
 }
 
-/// f.operator()<taps>() for the usual numbers of taps, 0 for others.
+/// f.operator()<taps>() for common numbers of taps, 0 for others.
 template <class F> void with_taps(std::int64_t taps, const F& f) {
   switch (taps) {
     case 2: return f.template operator()<2>();
@@ -58,7 +58,7 @@ bool Resizer::Axis::prepare(const Window& wanted, std::int64_t size) {
     };
     double total = 0;
     for (std::int64_t k = 0; k < taps; ++k) total += height(k);
-    // Sums are rounded rather than weights, so that the last sum is what it must be.
+    // Rounds running sums instead of weights, so that the total is exact.
     const double unit = 65535 / total;
     double sum = 0;
     std::int32_t before = 0;
@@ -72,7 +72,7 @@ bool Resizer::Axis::prepare(const Window& wanted, std::int64_t size) {
   return true;
 }
 
-/// Cuts a row of the result into groups: as many values, up to eight, as sixteen bytes of the source hold for
+/// Splits a row of the result into groups of up to eight values: as many as sixteen source bytes hold for
 /// each tap.
 void Resizer::prepare_groups(std::int64_t channels) {
   channels_ = channels;
@@ -95,7 +95,7 @@ void Resizer::prepare_groups(std::int64_t channels) {
     }
     value += n;
   }
-  if (group_from_.size() % 2 == 1) {  // the last one twice makes a pair
+  if (group_from_.size() % 2 == 1) {  // repeats the last one to make a pair
     group_from_.push_back(group_from_.back());
     group_to_.push_back(group_to_.back());
     for (int i = 0; i < kBytes; ++i) group_pick_.push_back(group_pick_[group_pick_.size() - kBytes]);
@@ -112,7 +112,7 @@ void Resizer::prepare_groups(std::int64_t channels) {
   }
 }
 
-/// Row y, or a copy of it where groups would read behind the image's end.
+/// Row y, or a padded copy if groups would read beyond the image's end.
 const std::uint8_t* Resizer::readable(const ImageView& image, std::int64_t y) {
   const std::uint8_t *row = image.row(y), *end = image.row(image.height - 1) + image.width * image.channels;
   const std::int64_t bytes = image.width * image.channels;
@@ -136,7 +136,7 @@ void Resizer::operator()(const ImageView& image, const Window& rows, const Windo
             "resize: result must have {} bytes, but got {}", height * values, out.size());
   rows_.prepare(rows, height);
   if (columns_.prepare(columns, width) || channels_ != image.channels) prepare_groups(image.channels);
-  // Rows of the result's width go round in a ring of as many as one of the result needs.
+  // A ring buffer of resized rows, as many as one row of the result needs.
   const std::int64_t stride = values + kSlack, ring = rows_.taps;
   narrow_.resize(static_cast<std::size_t>(stride * ring));
   tap_rows_.resize(static_cast<std::size_t>(ring));

@@ -8,11 +8,11 @@
 
 namespace athanor {
 
-/// Pixels of the longest side that an image may be scaled to.
+/// Maximum side of a scaled image in pixels.
 inline constexpr std::int64_t kMaxImageSide = 16384;
 
-/// How the pixels of a result lie over those of its source, along one axis: pixel i is centred at
-/// (i + 0.5) * scale + offset of the source, and made of source pixels in [low, high) alone.
+/// The mapping of a result's pixels to its source along one axis: pixel i is centred at (i + 0.5) * scale +
+/// offset in the source, and uses only source pixels in [low, high).
 struct Window {
   double scale = 1, offset = 0;
   std::int64_t low = 0, high = 0;
@@ -20,22 +20,22 @@ struct Window {
   bool operator==(const Window&) const = default;
 };
 
-/// The source pixels [first, last) that `count` pixels of the result are made of.
+/// The source pixels [first, last) needed for `count` pixels of the result.
 struct Reach {
   std::int64_t first = 0, last = 0;
 };
 Reach reach(const Window& window, std::int64_t count);
 
 /// Scales images of bytes: bilinear, antialiased. A result's pixel is the mean of its source pixels weighted
-/// by a triangle max(scale, 1) to each side; where that reaches over the window's ends, by what is left of
-/// it. The same as torchvision's resize with antialias=True.
+/// by a triangle of max(scale, 1) to each side, normalised at the window's ends. Equals torchvision's resize
+/// with antialias=True.
 ///
 /// Within 1 of the exact result, and the same bits everywhere. For one thread at a time; memory and the last
-/// weights are kept.
+/// weights are cached.
 class Resizer {
  public:
   /// Writes height x width pixels of image.channels (1 to 4) to `out`. Windows are in pixels of `image`.
-  /// Throws ArgumentError where they reach outside of it, or `out` has another size.
+  /// Throws ArgumentError if they extend outside it, or `out` has another size.
   void operator()(const ImageView& image, const Window& rows, const Window& columns, std::int64_t height,
                   std::int64_t width, std::span<std::uint8_t> out);
 
@@ -53,14 +53,14 @@ class Resizer {
   const std::uint8_t* readable(const ImageView& image, std::int64_t y);
 
   Axis rows_, columns_;
-  // Values of a row are made eight at a time, from sixteen bytes that lie together.
+  // Values of a row are computed in groups of eight, from sixteen adjacent bytes.
   std::vector<std::int32_t> group_from_, group_to_;  // first byte read, first value written
-  std::vector<std::uint8_t> group_pick_;             // [groups, 16]: the byte each half of a value takes
+  std::vector<std::uint8_t> group_pick_;             // [groups, 16]: source byte for each half of a value
   std::vector<std::uint16_t> group_weight_;          // [groups / 2, taps, 16]
   std::int64_t channels_ = 0;
-  std::vector<std::uint16_t> narrow_;  // [taps of rows_, values and eight more]: rows of the result's width
-  std::vector<const std::uint16_t*> tap_rows_;  // the rows of narrow_ that a row of the result needs
-  std::vector<std::uint8_t> padded_;            // a row with room behind it
+  std::vector<std::uint16_t> narrow_;           // [taps of rows_, values + 8]: rows of the result's width
+  std::vector<const std::uint16_t*> tap_rows_;  // the rows of narrow_ for a row of the result
+  std::vector<std::uint8_t> padded_;            // a row with padding at its end
 };
 
 }  // namespace athanor

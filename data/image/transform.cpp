@@ -10,7 +10,7 @@
 namespace athanor {
 namespace {
 
-/// The middle of an image, scaled so that its sides become `scaled`.
+/// The centre of a side of an image that is scaled to `scaled`.
 Window middle(std::int64_t side, std::int64_t scaled, std::int64_t wanted) {
   const double scale = static_cast<double>(side) / static_cast<double>(scaled);
   // Half a pixel is rounded to even, as in Python.
@@ -35,7 +35,7 @@ Window mirrored(const Window& window, std::int64_t side, std::int64_t count) {
   return {window.scale, whole - covered - window.offset, side - window.high, side - window.low};
 }
 
-/// Where a placement in the upright image lies in the stored one of `size`; `result` is as stored, too.
+/// Converts a placement in the upright image to the stored one of `size`; `result` is as stored, too.
 Placement as_stored(Placement at, const ImageSize& result, const Orientation& turned, const ImageSize& size) {
   if (turned.transposed) std::swap(at.rows, at.columns);
   if (turned.rows_flipped) at.rows = mirrored(at.rows, size.height, result.height);
@@ -43,7 +43,7 @@ Placement as_stored(Placement at, const ImageSize& result, const Orientation& tu
   return at;
 }
 
-/// A raw sample that is what is wanted, neither cut nor scaled.
+/// Whether a raw sample needs neither cropping nor scaling.
 bool is_as_wanted(const StoredSample& sample, const ImageTransform& transform, std::int64_t channels) {
   const std::int64_t side = transform.shorter_side;
   return sample.codec == Codec::raw && !transform.random_crop && sample.height == transform.height &&
@@ -131,7 +131,7 @@ ImageSize ImageReader::open(const StoredSample& sample) {
   turned_ = {};
   if (sample.codec == Codec::raw) {
     size_ = {sample.height, sample.width};
-    std::int64_t stride = 0, bytes = 0;  // a file may say anything
+    std::int64_t stride = 0, bytes = 0;  // sizes from a file are untrusted
     const bool fits = sample.height >= 1 && sample.width >= 1 && sample.channels >= 1 &&
                       !__builtin_mul_overflow(sample.width, sample.channels, &stride) &&
                       !__builtin_mul_overflow(sample.height, stride, &bytes);
@@ -196,7 +196,7 @@ void ImageReader::read_raw(const Placement& at, const Box& box, const ImageSize&
   const auto narrow = static_cast<std::size_t>(count * sample_.channels);
   resize_(view, at.rows, at.columns, result.height, result.width, out.first(narrow));
   if (sample_.channels == channels) return;
-  for (std::int64_t i = count - 1; i >= 0; --i) {  // from the back: in place
+  for (std::int64_t i = count - 1; i >= 0; --i) {  // backwards, because it is in place
     std::fill_n(out.data() + 3 * i, 3, out[static_cast<std::size_t>(i)]);
   }
 }
@@ -222,13 +222,13 @@ void ImageReader::read_nearest(const Placement& at, const ImageSize& wanted, std
   }
 }
 
-/// Decodes for the defects alone; returns the upright size.
+/// Decodes only to find defects; returns the upright size.
 ImageSize ImageReader::decode_all(const StoredSample& sample, bool mask) {
   const ImageSize upright = open(sample);
   if (mask) {
     classes();
   } else if (sample.codec != Codec::raw) {
-    const int reduce = decoder_.reduces() ? 8 : 1;  // every code is read all the same
+    const int reduce = decoder_.reduces() ? 8 : 1;  // still reads every code
     const auto reduced = [reduce](std::int64_t side) { return (side + reduce - 1) / reduce; };
     decoder_.decode({0, 0, reduced(size_.height), reduced(size_.width)}, reduce);
   }

@@ -10,15 +10,15 @@
 #include "data/image/resize.h"
 #include "kernels/augment.h"
 
-// Which part of an image becomes a sample, and how large. This is what a decoder can save work by; what
-// happens to each pixel (flip, colours, cutout, normalisation) is kernels::augment, on the device.
+// Which part of an image becomes a sample, and its size: what lets a decoder save work. kernels::augment
+// changes the pixels (flip, colours, cutout, normalisation) on the device.
 
 namespace athanor {
 
-/// Of images that are brought to another size.
+/// For resized images.
 inline constexpr std::int64_t kMaxResizedChannels = 4;
 
-/// What a draw is a function of.
+/// The key of a random draw.
 struct DrawKey {
   std::uint64_t seed = 0;
   std::int64_t epoch = 0, sample = 0;
@@ -26,13 +26,13 @@ struct DrawKey {
 
 Box draw(const RandomResizedCrop& crop, const ImageSize& size, const DrawKey& key);
 
-/// An image of any size to one of height x width.
+/// Transforms an image of any size to height x width.
 struct ImageTransform {
   std::int64_t height = 224, width = 224;
   /// Scales a random part to that size.
   std::optional<RandomResizedCrop> random_crop = {};
-  /// Without: the shorter side is scaled to so many pixels, the longer one in proportion, and the middle cut
-  /// out. 0: as small as covers height x width.
+  /// Without it: scales the shorter side to this many pixels, the longer one in proportion, and crops the
+  /// centre. 0: scales to the smallest size that covers height x width.
   std::int64_t shorter_side = 0;
 
   bool operator==(const ImageTransform&) const = default;
@@ -40,40 +40,40 @@ struct ImageTransform {
 
 /// "random part of 8 to 100 %, 224x224": for messages and settings.
 std::string describe(const ImageTransform& transform);
-/// Throws ArgumentError where a transform cannot be.
+/// Throws ArgumentError on an invalid transform.
 void check(const ImageTransform& transform);
 
-/// Where the pixels of a result come from, in pixels of the whole, upright image.
+/// The source of a result's pixels, in pixels of the whole, upright image.
 struct Placement {
   Window rows, columns;
 };
 Placement place(const ImageTransform& transform, const ImageSize& size, const DrawKey& key);
 
-/// Throws IoError where a field that goes with an image has another size.
+/// Throws IoError if a field that belongs to an image has another size.
 void must_have_size(const ImageSize& image, const ImageSize& field);
 
-/// Decodes samples and brings them to one size. Decodes no more than the part that is wanted and, where that
-/// is drawn and is to shrink twice or more, not all its pixels (see JpegDecoder::decode). Photos that a
-/// camera held sideways are turned upright. For one thread at a time: once its memory has grown to the
-/// largest image, it allocates none of its own.
+/// Decodes samples and transforms them to one size. Decodes only the required part and, if a random part
+/// shrinks by two or more, not all its pixels (see JpegDecoder::decode). Turns photos upright by their EXIF
+/// orientation. For one thread at a time: allocates nothing itself once its memory has grown to the largest
+/// image.
 class ImageReader {
  public:
   /// Writes the sample's height x width pixels of `channels` to `out`. Encoded images have 3 channels; raw
-  /// ones as many as asked for, or 1 that becomes 3. Throws IoError that does not name the sample.
+  /// ones have the requested number, or 1 that becomes 3. Throws IoError without naming the sample.
   void read(const StoredSample& sample, const ImageTransform& transform, const DrawKey& key,
             std::int64_t channels, std::span<std::uint8_t> out);
 
-  /// The same in two steps. open() gives the size of the upright image; the sample's bytes must stay. read()
-  /// comes once after it, and decodes fewer pixels than there are where `reduces` and the scale allow it.
+  /// The same in two steps. open() returns the size of the upright image; the sample's bytes must stay valid.
+  /// Then read() once; with `reduces`, it decodes fewer pixels if the scale allows.
   ImageSize open(const StoredSample& sample);
   void read(const Placement& at, const ImageSize& wanted, bool reduces, std::int64_t channels,
             std::span<std::uint8_t> out);
-  /// As read(), of a mask: the nearest pixel's class, which is what a palette's pixels or bytes of grey are.
-  /// Throws IoError of a JPEG, or where a raw one has several channels.
+  /// As read(), for a mask: the nearest pixel's class, a palette index or grey byte. Throws IoError on a
+  /// JPEG, or a raw mask with several channels.
   void read_nearest(const Placement& at, const ImageSize& wanted, std::span<std::uint8_t> out);
-  /// Decodes all of a sample that is encoded, for its defects alone: of each of its `fields` what is no
-  /// number must be an image of the same size, and a mask one that read_nearest() takes. Throws IoError that
-  /// names the field beside the image, and not the sample.
+  /// Decodes a whole encoded sample, only to find defects. Of its `fields`, those that are not numbers must
+  /// be images of the same size, and masks must be readable by read_nearest(). Throws IoError naming the
+  /// field besides the image, but not the sample.
   void check(const StoredSample& sample, std::span<const FieldSpec> fields = {});
 
  private:
@@ -85,8 +85,8 @@ class ImageReader {
   ImageDecoder decoder_;
   Resizer resize_;
   StoredSample sample_;
-  ImageSize size_;                    // as it is stored
-  Orientation turned_;                // of that
+  ImageSize size_;                    // as stored
+  Orientation turned_;                // its orientation
   std::vector<std::uint8_t> stored_;  // a result before it is turned
 };
 

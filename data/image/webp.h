@@ -10,15 +10,14 @@
 
 namespace athanor {
 
-/// Decodes parts of WebP images that lie in memory, lossy or lossless, to RGB. What is transparent lies over
-/// white; profiles and EXIF data are not looked at. The whole image is decoded, whatever the part. IoErrors
-/// do not name the file; an animation is one, and so is any image where this library was built without
-/// libwebp.
+/// Decodes parts of WebP images in memory, lossy or lossless, to RGB. Transparent pixels are blended over
+/// white; profiles and EXIF data are ignored. Decodes the whole image for any part. IoErrors do not name the
+/// file; animations are an error, and so is any image in a build without libwebp.
 ///
-/// For one thread at a time. Memory for pixels is kept from image to image.
+/// For one thread at a time. Reuses pixel memory between images.
 class WebpDecoder {
  public:
-  /// True where the bytes begin as a WebP file does.
+  /// Whether the bytes begin like a WebP file.
   static bool recognises(std::span<const std::byte> bytes) {
     if (bytes.size() < 12) return false;
     const std::string_view head(reinterpret_cast<const char*>(bytes.data()), 12);

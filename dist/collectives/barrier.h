@@ -5,11 +5,11 @@
 
 namespace athanor::dist {
 
-/// Nobody is done before everybody has started.
+/// No rank completes before every rank has started.
 ///
-/// In round k, rank r tells rank r + 2^k that it is here, and hears it from rank r - 2^k; after round k it
-/// knows of 2^(k+1) ranks. Takes ceil(log2 P) steps of one byte. Source: Hensgen, Finkel, Manber 1988, "Two
-/// algorithms for barrier synchronization" (dissemination).
+/// In round k, rank r signals rank r + 2^k and receives the signal of rank r - 2^k; after round k it knows of
+/// 2^(k+1) ranks. Takes ceil(log2 P) steps of one byte. Source: Hensgen, Finkel, Manber 1988, "Two algorithms
+/// for barrier synchronization" (dissemination).
 class Barrier final : public PointToPoint {
  public:
   Barrier(Transport& transport, const Group& group)

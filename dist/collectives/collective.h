@@ -13,9 +13,9 @@
 
 namespace athanor::dist {
 
-/// What ranks do together, as a machine that goes on whenever it is pushed: by a thread of its own, by a
-/// backward pass between two ops, or by one who waits (dist/collectives/wait.h). It is made once, for memory
-/// that stays where it is, and started as often as wanted; a start allocates nothing.
+/// A joint operation of ranks, as a state machine that its user advances: a separate thread, a backward pass
+/// between two ops, or a waiting caller (dist/collectives/wait.h). It is created once, for memory at a fixed
+/// address, and may be started any number of times; a start allocates nothing.
 ///
 /// All ranks must start the same collectives in the same order with the same tags.
 class Collective {
@@ -24,18 +24,18 @@ class Collective {
   Collective(const Collective&) = delete;
   Collective& operator=(const Collective&) = delete;
 
-  /// On a device: its buffer is what the calling thread's current stream has made of it by now. To be called
-  /// before each start(), which may be another thread's.
+  /// On a device: fixes the buffer's content as of now on the calling thread's current stream. Call it before
+  /// each start(), which may run on another thread.
   virtual void filled() {}
   virtual void start(Tag tag) = 0;
-  /// Goes on as far as it can without waiting. True when it is done.
+  /// Advances as far as possible without waiting. True when done.
   virtual bool advance() = 0;
 
-  /// Messages complete since the start: one who waits sees that it is getting on.
+  /// Messages completed since the start: lets a waiting caller see progress.
   virtual std::int64_t progress() const = 0;
   /// The rank whose message is missing; -1 where none is.
   virtual int waits_for() const = 0;
-  /// What it is called on record: of no bucket yet.
+  /// Its description for the flight record, without a bucket.
   virtual Call call() const = 0;
   const char* name() const { return call().name; }
 
@@ -43,7 +43,7 @@ class Collective {
   Collective() = default;
 };
 
-/// Some, one after the other.
+/// A sequence of collectives.
 class Sequence final : public Collective {
  public:
   Sequence(const char* name, std::vector<std::unique_ptr<Collective>> parts)
@@ -66,7 +66,7 @@ class Sequence final : public Collective {
     return done_ + (at_ < parts_.size() ? parts_[at_]->progress() : 0);
   }
   int waits_for() const override { return at_ < parts_.size() ? parts_[at_]->waits_for() : -1; }
-  /// With the buffer of its largest part.
+  /// Reports the buffer of its largest part.
   Call call() const override {
     const auto less = [](const auto& a, const auto& b) { return a->call().count < b->call().count; };
     Call call = (*std::max_element(parts_.begin(), parts_.end(), less))->call();
@@ -82,7 +82,7 @@ class Sequence final : public Collective {
   std::int64_t done_ = 0;
 };
 
-/// Messages under way, completed in the order in which they began; let go of when this dies.
+/// Messages in flight, completed in starting order; the destructor cancels them.
 class InFlight {
  public:
   InFlight(Transport& transport, int room)
@@ -93,7 +93,7 @@ class InFlight {
 
   bool empty() const { return first_ == end_; }
   bool full() const { return end_ - first_ == messages_.size(); }
-  /// Where the oldest goes to or comes from; -1 where there is none.
+  /// The other end of the oldest message; -1 if there is none.
   int peer() const { return empty() ? -1 : at(first_).peer; }
 
   void send(int to, Tag tag, std::span<const std::byte> bytes) {
@@ -104,7 +104,7 @@ class InFlight {
     at(end_) = {transport_.irecv(from, tag, bytes), from, bytes.size()};
     ++end_;
   }
-  /// Whether the oldest is complete; it is forgotten then.
+  /// Removes the oldest message if it is complete; returns whether it was.
   bool pop() {
     if (empty() || !transport_.test(at(first_).request)) return false;
     transport_.session().flight().moved(static_cast<std::int64_t>(at(first_).bytes));
@@ -131,7 +131,7 @@ class InFlight {
   std::size_t first_ = 0, end_ = 0;
 };
 
-/// One made of messages between the ranks of a group.
+/// A collective made of messages between the ranks of a group.
 class PointToPoint : public Collective {
  public:
   std::int64_t progress() const override { return received_ + sent_; }
@@ -141,8 +141,8 @@ class PointToPoint : public Collective {
   }
 
  protected:
-  /// `name`: a literal. `scratch`: memory that messages use beside the buffer, kept until they are let go of.
-  /// `room`: messages under way at a time, each way.
+  /// `name`: a literal. `scratch`: additional memory for messages, owned until they are complete or
+  /// cancelled. `room`: maximum messages in flight each way.
   PointToPoint(const char* name, Transport& transport, const Group& group, const Tensor& buffer,
                const Tensor& scratch, int room)
       : name_(name),
@@ -159,21 +159,21 @@ class PointToPoint : public Collective {
   Tensor buffer_, scratch_;
   Tag tag_ = 0;
   std::int64_t received_ = 0, sent_ = 0;  // messages complete since the start
-  InFlight incoming_, outgoing_;          // last: they go before the memory does
+  InFlight incoming_, outgoing_;          // last: destroyed before the memory
 };
 
-/// What an all-reduce is made of.
+/// The phases of an all-reduce.
 enum class Phase : std::uint8_t { reduce_scatter, all_gather };
 
-/// One of them, between the ranks of a group.
+/// A phase between the ranks of a group.
 struct PhaseOf {
   Phase phase;
   Tensor buffer;  ///< dense, on the transport's device
   kernels::Combine how;
-  Tensor scratch;             ///< u8, for reduce_scatter alone; others may use it in between
+  Tensor scratch;             ///< u8, only for reduce_scatter; others may use it in between
   std::vector<Range> pieces;  ///< tile the buffer, by index in the group; some may be empty
   std::int64_t segment_bytes;
-  const char* name = nullptr;  ///< a literal; null: the algorithm's and the phase's
+  const char* name = nullptr;  ///< a literal; null: named after algorithm and phase
 };
 
 }  // namespace athanor::dist

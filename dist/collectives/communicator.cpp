@@ -25,7 +25,7 @@ void check_buffer(const char* op, const Tensor& buffer, Device device) {
             device.str(), buffer.device().str());
 }
 
-/// Text that says what a rank is about to start, as it travels.
+/// Size of the description of the next call, as sent to other ranks.
 constexpr std::size_t kCallBytes = 120;
 
 }  // namespace
@@ -89,7 +89,7 @@ std::unique_ptr<Collective> Communicator::native(const NativeCall& call) const {
   return options_.algorithm == Algorithm::native ? transport_.native(call) : nullptr;
 }
 
-// The pieces that are meant, all of them.
+// The given pieces, or the default ones.
 std::vector<Range> Communicator::checked(const char* op, const Tensor& buffer,
                                          std::vector<Range> pieces) const {
   check_buffer(op, buffer, transport_.device());
@@ -123,7 +123,7 @@ std::unique_ptr<Collective> Communicator::make(Phase phase, const Tensor& buffer
   ATH_CHECK(!reduces || buffer.dtype() != DType::boolean,
             "reduce_scatter: dtype must be a number, but got bool");
   if (auto own = native({reduces ? What::reduce_scatter : What::all_gather, buffer, how, pieces})) return own;
-  // What the library below has not is done in the order of ranks.
+  // Calls without a native version use rank_order.
   CommunicatorOptions options = options_;
   if (options.algorithm == Algorithm::native) options.algorithm = Algorithm::rank_order;
   const Tensor arriving = reduces ? scratch(scratch_bytes(options, buffer, pieces)) : Tensor();
@@ -155,8 +155,8 @@ std::unique_ptr<Collective> Communicator::broadcast(const Tensor& buffer, int ro
             world_size(), root);
   if (auto own = native({What::broadcast, buffer, kernels::Combine::sum, {}, root}))
     return ready(std::move(own));
-  // A ring in which the root's piece is everything: a chain that begins there. Each segment is sent on while
-  // the next arrives, so that a large buffer takes the time of one transfer, whatever P.
+  // A ring in which the root's piece is the whole buffer: a chain from the root. Each segment is passed on
+  // while the next arrives, so a large buffer takes the time of one transfer for any P.
   const std::int64_t count = buffer.numel();
   std::vector<Range> pieces(static_cast<std::size_t>(world_size()), Range{0, 0});
   std::fill(pieces.begin() + root, pieces.end(), Range{count, count});
@@ -188,13 +188,13 @@ void Communicator::start(Collective& collective, std::int64_t bucket, std::int64
   collective.start(tag);
 }
 
-// Under the tag of what follows: messages between two ranks arrive in their order.
+// Uses the tag of the following call: messages between two ranks stay in order.
 void Communicator::compare(const Call& call, std::int64_t seq, Tag tag) {
   if (!calls_) calls_ = std::make_unique<Exchange>(*this, kCallBytes);
   std::string mine = fmt::format("{} #{}", call.name, seq);
   if (call.bucket >= 0) mine += fmt::format(", bucket {}", call.bucket);
   if (call.count > 0) mine += fmt::format(", {} {}", call.count, name_of(call.dtype));
-  mine.resize(kCallBytes - 1);  // and a zero
+  mine.resize(kCallBytes - 1);  // plus a terminating zero
   std::memcpy(calls_->row(rank()), mine.c_str(), kCallBytes);
   calls_->upload();
   calls_->gather().filled();

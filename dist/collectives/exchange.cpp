@@ -34,7 +34,7 @@ void Exchange::download(const Site& site) {
   if (table_.device().is_cpu()) return;
   host_.copy_bytes_from(table_);
   here_.record(current_stream(table_.device()));
-  // With a deadline, as every wait: the stream may stand still behind another's.
+  // With a deadline, as every wait: the stream may be blocked by another's.
   StallTimeout patience(comm_.options().timeout);
   while (!here_.done()) {
     if (!patience.wait(0))

@@ -12,24 +12,24 @@
 
 namespace athanor::dist {
 
-/// A few bytes of every rank to the hosts of all, wherever the network has its memory: a table with a row for
-/// each rank. Made once, run often.
+/// Exchanges a few bytes between the hosts of all ranks, wherever the network's memory is: a table with a row
+/// for each rank. Created once, run often.
 class Exchange {
  public:
-  /// Rows of `row_bytes`, a multiple of 8. All zero.
+  /// Rows of `row_bytes`, a multiple of 8. Initially zero.
   Exchange(Communicator& comm, std::int64_t row_bytes);
 
-  /// The table on the transport's device, flat u8: what kernels have written to this rank's row travels.
+  /// The table on the transport's device, flat u8; kernels may write this rank's row.
   const Tensor& table() const { return table_; }
-  /// A rank's row on the host: of others, as of the last run(). 8-byte aligned.
+  /// A rank's row on the host; for other ranks, as of the last run(). 8-byte aligned.
   std::byte* row(int rank) const { return host_.raw_data() + rank * row_bytes_; }
   std::int64_t row_bytes() const { return row_bytes_; }
 
-  /// This rank's bytes from `begin` on come from row() on the host. On the CPU, they are the same memory.
+  /// Copies this rank's bytes from `begin` on from row() on the host. On the CPU, they are the same memory.
   void upload(std::int64_t begin = 0);
-  /// Every row to all ranks, and to their hosts: a counted wait. Throws as Communicator::run().
+  /// Sends every row to all ranks and their hosts: a counted wait. Throws as Communicator::run().
   void run(const Site& site = Site::current());
-  /// run() in two parts: the collective, for one who runs it himself, and the way to the host.
+  /// run() in two parts: the collective, for callers that run it, and the copy to the host.
   Collective& gather() { return *gather_; }
   void download(const Site& site = Site::current());
 
@@ -41,7 +41,7 @@ class Exchange {
   std::unique_ptr<Collective> gather_;
 };
 
-/// A value of every rank, by rank, to all.
+/// Gathers a value of every rank, by rank, on all.
 template <class T>
 std::vector<T> gather_values(Communicator& comm, const T& mine, const Site& site = Site::current()) {
   static_assert(std::is_trivially_copyable_v<T> && sizeof(T) % 8 == 0);

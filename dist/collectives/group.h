@@ -7,11 +7,11 @@
 
 namespace athanor::dist {
 
-/// Some ranks of a job, evenly spaced: the world, those of a node, those with the same place on every node.
+/// Evenly spaced ranks of a job: all, those of a node, or those with the same index on every node.
 struct Group {
   int first = 0, stride = 1, size = 1;
 
-  /// Member i; i may be up to `size` below or above [0, size), which it wraps around.
+  /// Member i, modulo size; i may be outside [0, size) by up to `size`.
   int rank(int i) const { return first + stride * ((i + size) % size); }
   int index_of(int rank) const { return (rank - first) / stride; }
 };
@@ -30,7 +30,7 @@ constexpr Range piece_of(std::int64_t count, int parts, int index) {
   return {begin, begin + small + (index < larger ? 1 : 0)};
 }
 
-/// All of them.
+/// All pieces.
 inline std::vector<Range> equal_pieces(std::int64_t count, int parts) {
   std::vector<Range> pieces;
   pieces.reserve(static_cast<std::size_t>(parts));

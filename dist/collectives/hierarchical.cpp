@@ -8,10 +8,10 @@
 namespace athanor::dist {
 namespace {
 
-// The rings a rank is part of, and what is its own after the first.
+// The rings of a rank, and its own part after the first.
 struct Rings {
   Group node, rail;
-  std::vector<Range> parts, of_rail;  // what each rank of the node has, and each rank of the rail of that
+  std::vector<Range> parts, of_rail;  // parts of the node's ranks, and of the rail's ranks in that part
   Range part;
 
   Rings(std::span<const Range> pieces, int node_size, int rank)

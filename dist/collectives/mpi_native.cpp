@@ -1,4 +1,4 @@
-// MPI's own collectives: MPI_Iallreduce and its relatives, pushed by MPI_Test.
+// MPI's own collectives, MPI_Iallreduce and its relatives, advanced by MPI_Test.
 
 #include "dist/collectives/detail/mpi_native.h"
 
@@ -14,7 +14,7 @@ namespace {
 
 using What = NativeCall::What;
 
-// MPI 3 has no half types: to it they are words of 16 bits.
+// MPI 3 has no half types: they are sent as 16-bit words.
 MPI_Datatype type_of(DType dtype) {
   switch (dtype) {
     case DType::f64: return MPI_DOUBLE;
@@ -37,8 +37,8 @@ template <class T, kernels::Combine kHow> void combine(void* in, void* inout, in
   for (int i = 0; i < *count; ++i) to[i] = T(op(A(from[i]), A(to[i])));
 }
 
-// MPI's sums where they are ours; sums of halves and maxima (of which MPI does not say what NaN does) are the
-// functions above. Made once per process.
+// MPI's own sums where they match ours. Sums of halves, and maxima (MPI does not specify NaN), use the
+// functions above. Created once per process.
 MPI_Op op_of(DType dtype, kernels::Combine how) {
   if (how == kernels::Combine::sum && (dtype == DType::f64 || dtype == DType::f32 || !is_floating(dtype)))
     return MPI_SUM;
@@ -109,7 +109,7 @@ class MpiNative final : public Collective {
     const auto turn = mpi_turn(threads_);
     check_mpi(MPI_Test(&request_, &done, MPI_STATUS_IGNORE), name());
     if (!done) return false;
-    // In place, MPI leaves a rank's piece at the beginning.
+    // In-place MPI leaves a rank's piece at the beginning of the buffer.
     if (call_.what == What::reduce_scatter) {
       const Range& mine = call_.pieces[static_cast<std::size_t>(transport_.rank())];
       const std::span<std::byte> piece = bytes_of(call_.buffer, mine);

@@ -10,14 +10,14 @@
 
 namespace athanor::dist {
 
-/// What a library below may do by itself, as dist/collectives/communicator.h describes it, with all ranks: on
-/// a dense flat tensor where the transport's messages are.
+/// A collective that the library may do natively, with all ranks: as in dist/collectives/communicator.h, on a
+/// dense flat tensor in the transport's memory.
 struct NativeCall {
   enum class What : std::uint8_t { all_reduce, reduce_scatter, all_gather, broadcast } what;
   Tensor buffer;
   kernels::Combine how = kernels::Combine::sum;
-  std::vector<Range> pieces = {};  ///< by rank, and in that order tiling the buffer; not of broadcast
-  int root = 0;                    ///< of broadcast
+  std::vector<Range> pieces = {};  ///< by rank, tiling the buffer in that order; not for broadcast
+  int root = 0;                    ///< for broadcast
 
   const char* name() const {
     switch (what) {

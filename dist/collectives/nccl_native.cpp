@@ -1,4 +1,4 @@
-// NCCL's own collectives: ncclAllReduce and its relatives, each a group of its own on the transport's stream.
+// NCCL's own collectives, ncclAllReduce and its relatives, each a group on the transport's stream.
 
 #include <algorithm>
 #include <vector>
@@ -27,7 +27,7 @@ ncclDataType_t type_of(DType dtype) {
   return ncclUint8;
 }
 
-// In place, all of them: what a rank begins with, and ends with, lies where it belongs.
+// All calls are in place: a rank's input and result are at their positions in the buffer.
 std::vector<NcclCall> calls_of(const NativeCall& call, int rank) {
   const auto size = static_cast<std::int64_t>(size_of(call.buffer.dtype()));
   const ncclDataType_t type = type_of(call.buffer.dtype());
@@ -91,7 +91,7 @@ class NcclNative final : public Collective {
   NcclPost post_;
   std::vector<NcclCall> calls_;
   std::vector<Request> requests_;
-  std::size_t queued_ = 0;  // calls that are in the stream
+  std::size_t queued_ = 0;  // calls already in the stream
 };
 
 }  // namespace

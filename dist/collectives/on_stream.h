@@ -8,10 +8,10 @@
 
 namespace athanor::dist {
 
-/// A collective on a device's memory. Its messages and sums are work on the transport's stream: it waits
-/// there for the stream that fills the buffer, all of it is queued as fast as the network takes messages, and
-/// the host asks an event when all is done. It is not done before: whoever waits has a deadline, which a
-/// stream that stands still does not.
+/// A collective on device memory. Its messages and sums are work on the transport's stream, which waits for
+/// the stream that fills the buffer. All work is queued as fast as the network accepts messages, and the host
+/// polls an event for completion. The collective counts as done only then, so that the caller's deadline also
+/// covers a stalled stream.
 ///
 ///     collective.filled()    event: after what the caller's stream holds by now
 ///     start(), advance()     transport's stream: waits for it; messages and sums; event
@@ -22,15 +22,15 @@ class OnStream final : public Collective {
         inner_(std::move(inner)),
         filled_(transport.device()),
         done_(transport.device()) {}
-  /// What is still queued must not touch memory that goes: the transport gives up.
+  /// Queued work must not touch freed memory: the transport gives up.
   ~OnStream() override {
     if (under_way_) transport_.session().give_up("a collective was let go of before it was done");
   }
 
   void filled() override { filled_.record(current_stream(transport_.device())); }
   void start(Tag tag) override {
-    // A thread's first kernel makes its context, which waits for the stream of the time: not for this one,
-    // with messages in it and no deadline.
+    // A thread's first kernel creates its context, which waits for the current stream. Here that must not be
+    // the transport's, whose messages have no deadline.
     on_device(transport_.device(), [](auto&) {});
     const StreamGuard here(transport_.stream());
     transport_.stream().wait(filled_);

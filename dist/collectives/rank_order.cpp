@@ -23,7 +23,7 @@ void RankOrder::start(Tag tag) {
   combined_ = of_.phase == Phase::all_gather || group_.size == 1;
   const Range mine = piece(index_);
   const auto row = [&](int i) { return Range{i * mine.count(), (i + 1) * mine.count()}; };
-  // Nearest neighbours first, so that not everyone begins with rank 0.
+  // Nearest ranks first, so that not every rank begins with rank 0.
   for (int away = 1; away < group_.size; ++away) {
     const int from = (index_ - away + group_.size) % group_.size, to = (index_ + away) % group_.size;
     const Range theirs = piece(from);

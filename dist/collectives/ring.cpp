@@ -35,7 +35,7 @@ void Ring::start(Tag tag) {
   receiving_ = received_ = sending_ = sent_ = 0;
 }
 
-// What a message holds: `lag` is 0 for those sent, 1 for those received, which the one before has sent.
+// The segment of a message: `lag` is 0 for sent ones, 1 for received ones, which the previous rank sent.
 Range Ring::segment(std::int64_t message, int lag) const {
   const int step = static_cast<int>(message / per_step_);
   const int back = step + lag + (of_.phase == Phase::reduce_scatter ? 1 : 0);  // at most P
@@ -44,7 +44,7 @@ Range Ring::segment(std::int64_t message, int lag) const {
   return {begin, std::min(begin + segment_, piece.end)};
 }
 
-// Where it arrives.
+// The destination of a message.
 Tensor Ring::inbox(std::int64_t message, const Range& range) const {
   if (of_.phase == Phase::all_gather) return slice(buffer_, range);
   const DType dtype = buffer_.dtype();
@@ -69,7 +69,7 @@ void Ring::post_receives() {
   }
 }
 
-// A segment goes out when it is there: at once in the first step, else when the one before has sent it.
+// A segment is sent once available: at once in the first step, else after it has arrived.
 bool Ring::post_sends() {
   bool any = false;
   for (; sending_ < messages_ && sending_ < sent_ + window_ && sending_ < per_step_ + received_; ++sending_) {

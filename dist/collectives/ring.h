@@ -4,29 +4,28 @@
 
 namespace athanor::dist {
 
-/// A phase of an all-reduce: P ranks in a ring, each of which sends to the next and receives from the one
-/// before.
+/// A phase of an all-reduce in a ring of P ranks: each sends to the next rank and receives from the previous
+/// one.
 ///
 /// The buffer is cut into P pieces. In step s (0 <= s < P - 1) of reduce_scatter, rank r sends piece r - s -
-/// 1 and receives piece r - s - 2, to which it adds its own; a piece so travels once around the ring and is
-/// complete, with the values of all ranks, at the rank whose number it has. In all_gather, rank r sends piece
-/// r - s and receives piece r - s - 1 where it belongs, beginning with the one it owns.
+/// 1 and receives piece r - s - 2, to which it adds its own values. So each piece goes around the ring once
+/// and is complete at the rank with its number. In all_gather, rank r sends piece r - s and stores piece r -
+/// s - 1, beginning with its own piece.
 ///
-/// Pieces travel in segments, two of them under way at a time: a segment is added, and sent on, while the
-/// next is still arriving. Where messages travel in groups (Transport::grouped()), a group is one segment out
-/// and one in.
+/// Pieces are sent in segments, two in flight at a time: a segment is added and passed on while the next one
+/// arrives. If messages are sent in groups (Transport::grouped()), a group is one segment out and one in.
 ///
-/// Each phase takes P - 1 steps and sends n (P - 1) / P elements per rank, which no algorithm can beat; time
-/// is (P - 1)(latency + n / (P bandwidth)). The order in which a piece is summed follows from its number: the
-/// bits of a result depend on P and n, not on who was late. Partial sums of halves are rounded at every step.
-/// Source: Patarasuk and Yuan 2009, "Bandwidth optimal all-reduce algorithms for clusters of workstations".
+/// Each phase takes P - 1 steps and sends n (P - 1) / P elements per rank, the lower bound. The time is (P -
+/// 1)(latency + n / (P bandwidth)). A piece's number determines its summation order: the bits depend on P and
+/// n, not on timing. Partial sums of halves are rounded at every step. Source: Patarasuk and Yuan 2009,
+/// "Bandwidth optimal all-reduce algorithms for clusters of workstations".
 class Ring final : public PointToPoint {
  public:
-  /// After reduce_scatter, the piece of this rank's index in the group holds the result and the rest is of no
-  /// use; all_gather takes that piece and fills the rest. Takes scratch_bytes().
+  /// After reduce_scatter, the piece of this rank's index in the group is the result, and the rest is
+  /// undefined; all_gather sends that piece and fills the rest. Needs scratch_bytes().
   Ring(Transport& transport, const Group& group, PhaseOf of);
 
-  /// Whatever the pieces are.
+  /// Valid for any pieces.
   static std::int64_t scratch_bytes(const Tensor& buffer, std::int64_t segment_bytes);
 
   void start(Tag tag) override;
@@ -43,10 +42,10 @@ class Ring final : public PointToPoint {
 
   PhaseOf of_;
   std::int64_t segment_;       // elements
-  std::int64_t window_;        // segments under way each way
+  std::int64_t window_;        // segments in flight each way
   std::int64_t per_step_ = 0;  // messages
   std::int64_t messages_ = 0;  // each way
-  // Messages begun, each way. Empty segments count, but do not travel.
+  // Messages started, each way. Empty segments count but are not sent.
   std::int64_t receiving_ = 0, sending_ = 0;
 };
 

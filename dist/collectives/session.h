@@ -14,24 +14,24 @@
 
 namespace athanor::dist {
 
-/// How a collective can fail.
+/// The causes of a collective's failure.
 enum class Failure : std::uint8_t {
-  deadline,  ///< nothing came for too long
-  lost,      ///< the network knows that a rank is gone
+  deadline,  ///< no progress for too long
+  lost,      ///< the network knows that a rank is lost
   error,     ///< anything else
 };
 
-/// What all share who communicate over one transport, whatever Communicator they use: the numbers of their
-/// collectives, the record of them, whose turn it is, and the first failure. For their one thread.
+/// State shared by all users of one transport, whatever their Communicator: the numbers of their collectives,
+/// the flight record, the current owner, and the first failure. For one thread.
 class Session {
  public:
   explicit Session(Transport& transport)
       : transport_(transport),
         flight_(std::make_shared<FlightRecord>(transport.rank(), transport.world_size())) {}
 
-  /// Tag of the next collective: the same on all ranks, which start the same ones in the same order.
+  /// The tag of the next collective: equal on all ranks, which start the same collectives in order.
   Tag next_tag() { return static_cast<Tag>(next_seq_++ % kTags); }
-  /// The same for one that is put on record, under its number.
+  /// The same for a collective on the flight record, under its number.
   Tag begin(const Call& call, std::int64_t launch_us = 0) {
     flight_->begin(next_seq_, call, launch_us);
     return next_tag();
@@ -39,26 +39,26 @@ class Session {
   FlightRecord& flight() { return *flight_; }
   std::shared_ptr<const FlightRecord> shared_flight() const { return flight_; }
 
-  /// Throws where `who` must not start a collective: PeerLostError after give_up(), ArgumentError while
-  /// another than `owner` holds it.
+  /// Throws if `who` must not start a collective: PeerLostError after give_up(), ArgumentError while another
+  /// owner than `owner` holds the transport.
   void check_free(const char* who, const void* owner = nullptr) const;
-  /// From check_free() on, nobody but `owner` starts a collective until release(): it has some under way.
+  /// check_free(), then reserves the transport for the collectives of `owner` until release().
   void hold(const char* who, const void* owner);
   void release(const void* owner);
 
-  /// Whether buckets may be under way while somebody runs collectives on a duplicate of the transport; else
-  /// they wait until they are waited for (Transport::duplicates_are_concurrent).
+  /// Whether buckets may be in flight while collectives run on a duplicate of the transport; otherwise
+  /// buckets start only when they are waited for (Transport::duplicates_are_concurrent).
   bool concurrent() const { return concurrent_.load(std::memory_order_relaxed); }
   void set_concurrent(bool may) { concurrent_ = may; }
 
-  /// A collective has failed, and ranks no longer agree on what comes next: the transport abandons what is
-  /// under way. The first reason stays.
+  /// Called when a collective has failed and ranks no longer agree on the next one: the transport abandons
+  /// all messages. The first reason is kept.
   void give_up(const std::string& why);
-  /// Empty where none has.
+  /// Empty if no collective has failed.
   const std::string& failure() const { return failure_; }
 
-  /// The record of another network, on which passes wait (dist/pass_network.h); null: there is none. The
-  /// watchdog's thread reads on in it while the network goes.
+  /// The record of another network on which passes wait (dist/pass_network.h), or null. The watchdog's thread
+  /// may keep reading it while that network is destroyed.
   void set_passes(std::shared_ptr<const FlightRecord> record) {
     const std::scoped_lock lock(passes_mutex_);
     passes_ = std::move(record);
@@ -68,7 +68,7 @@ class Session {
     return passes_;
   }
 
-  /// Called where a collective fails, by the thread that pushes it, with the error; before it is thrown.
+  /// Called when a collective fails, on the advancing thread, before the error is thrown.
   std::function<void(Failure, const std::exception&)> on_failure;
 
  private:

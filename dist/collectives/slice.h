@@ -7,7 +7,7 @@
 
 namespace athanor::dist {
 
-/// Elements of a flat tensor, as one of their own.
+/// A range of a flat tensor as a separate tensor.
 inline Tensor slice(const Tensor& flat, const Range& range) {
   return slice_of(flat, range.begin, {range.count()});
 }
@@ -17,8 +17,8 @@ inline std::span<std::byte> bytes_of(const Tensor& flat, const Range& range) {
   return {flat.raw_data() + range.begin * element, static_cast<std::size_t>(range.count() * element)};
 }
 
-/// `count` elements of `dtype` from element `begin` on, in memory that a flat u8 tensor holds. The tensor
-/// must begin where an element may.
+/// `count` elements of `dtype` from element `begin` on, in the memory of a flat u8 tensor, which must be
+/// aligned for `dtype`.
 inline Tensor as_type(const Tensor& memory, DType dtype, std::int64_t begin, std::int64_t count) {
   const std::int64_t first = memory.offset() / static_cast<std::int64_t>(size_of(dtype)) + begin;
   return Tensor::wrap(memory.storage(), first, {count}, {1}, dtype);

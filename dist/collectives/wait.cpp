@@ -9,7 +9,7 @@
 namespace athanor::dist {
 namespace {
 
-/// A gap between two looks at the clock, milliseconds apart, that only a process that did not run has.
+/// A gap between two clock reads of a loop with periods of milliseconds, proof that the process was stopped.
 constexpr std::chrono::seconds kStopped{1};
 
 std::string what(const Collective& collective, const WaitOptions& options) {
@@ -33,7 +33,7 @@ bool StallTimeout::wait(std::int64_t progress) {
     since_ = now;
     idle_ = 0;
   }
-  // With more ranks than cores, the one that is waited for needs this core.
+  // With more ranks than cores, the awaited rank may need this core.
   if (++idle_ < 64) {
     std::this_thread::yield();
     return true;

@@ -8,15 +8,15 @@
 
 namespace athanor::dist {
 
-/// One who waits and may lose patience. Every wait of dist/ goes through it: MPI itself says nothing when a
-/// rank is stopped or a cable cut, and waits for ever.
+/// A wait with a timeout. Every wait of dist/ uses it: MPI itself reports nothing when a rank is stopped or a
+/// cable cut, and waits forever.
 class StallTimeout {
  public:
   explicit StallTimeout(std::chrono::milliseconds limit) : limit_(limit), since_(Clock::now()) {}
 
-  /// To be called while nothing can be done: yields the core at first, then sleeps for some microseconds.
-  /// False when `progress` has not changed for as long as the limit. Time in which this process was itself
-  /// stopped does not count: it would blame another for it.
+  /// Call it while no progress is possible: it yields the core at first, then sleeps for some microseconds.
+  /// Returns false if `progress` has not changed for the limit. Time in which this process was itself stopped
+  /// does not count, so that it does not blame another.
   bool wait(std::int64_t progress);
 
  private:
@@ -28,19 +28,19 @@ class StallTimeout {
 };
 
 struct WaitOptions {
-  /// How long a collective may stand still; a slow one that gets on is none of our business.
+  /// Maximum time without progress; a slow collective that advances is not an error.
   std::chrono::milliseconds timeout{300'000};
-  std::int64_t bucket = -1;                 ///< for messages: which bucket of gradients this is; -1: none
+  std::int64_t bucket = -1;                 ///< for messages: the bucket of gradients; -1: none
   const std::atomic<bool>* stop = nullptr;  ///< gives up when this becomes true
-  bool last = true;  ///< with it ends what is on record; false: it was the beginning of that
+  bool last = true;                         ///< ends the record's entry; false: another part follows
 };
 
-/// advance(), with the operation's name and bucket in the error where a rank is gone. Puts on record how far
-/// it is, and calls the Session's on_failure where it fails, but not where it is stopped.
+/// advance(), adding the operation's name and bucket to the error if a rank is lost. Records progress, and
+/// calls the Session's on_failure on failure, but not if stopped.
 bool push(Collective& collective, Transport& transport, const WaitOptions& options = {});
 
-/// Pushes a collective that has been started until it is done. Throws PeerLostError naming the operation, the
-/// bucket and the rank whose message is missing.
+/// Advances a started collective until it is done. Throws PeerLostError naming the operation, the bucket and
+/// the rank whose message is missing.
 void finish(Collective& collective, Transport& transport, const WaitOptions& options = {});
 
 }  // namespace athanor::dist

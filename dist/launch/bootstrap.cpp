@@ -20,7 +20,7 @@ int number(const Environment& environment, const char* name, int low, int high) 
   return value;
 }
 
-/// All of `names` or none of them.
+/// True if all of `names` are set, false if none is; throws otherwise.
 bool speaks(const Environment& environment, std::initializer_list<const char*> names) {
   std::string there, missing;
   for (const char* name : names) {
@@ -34,7 +34,7 @@ bool speaks(const Environment& environment, std::initializer_list<const char*> n
 
 constexpr int kMostRanks = 1 << 20;
 
-/// The variables in which a launcher says who a process is; null: it has none for that.
+/// A launcher's environment variables for rank and sizes; null: the launcher has none.
 struct Variables {
   const char *rank, *size, *local_rank, *local_size;
 };
@@ -43,7 +43,7 @@ constexpr Variables kMpirun{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMP
 constexpr Variables kTorchrun{"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"};
 constexpr Variables kSlurm{"SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", nullptr};
 
-/// What one launcher says, and in which variables.
+/// The values announced by a launcher, with their variables.
 struct Announcement {
   RankInfo info;
   const Variables& in;
@@ -57,7 +57,7 @@ Announcement read(const Environment& environment, Launcher launcher, const Varia
   if (info.local_known) info.local_rank = number(environment, in.local_rank, 0, info.world_size - 1);
   if (in.local_size && environment(in.local_size))
     info.local_size = number(environment, in.local_size, 1, info.world_size);
-  // Who announces a local rank but not their number: as few as there can be.
+  // A local rank without a local size: assumes the smallest possible size.
   info.local_size = std::max(info.local_size, info.local_rank + 1);
   return {info, in};
 }
@@ -67,8 +67,8 @@ std::optional<Announcement> ask_mpirun(const Environment& environment) {
   return read(environment, Launcher::mpirun, kMpirun);
 }
 
-// A port for a job that has none, so that two jobs on one machine do not meet. 20480 is below those the
-// system gives away.
+// Derives a port from the job's name, so that two jobs on one machine use different ones. From 20480 on,
+// below the system's ephemeral ports.
 int port_of(std::string_view job) {
   return 20480 + static_cast<int>(kernels::fnv1a(job) % 8192);
 }
@@ -76,7 +76,7 @@ int port_of(std::string_view job) {
 std::optional<Announcement> ask_torchrun(const Environment& environment) {
   const bool ranks = environment("RANK") || environment("WORLD_SIZE");
   const bool address = environment("MASTER_ADDR") || environment("MASTER_PORT");
-  if (!ranks) return std::nullopt;  // an address alone says nothing of who we are
+  if (!ranks) return std::nullopt;  // an address alone does not tell the rank
   const bool by_nccl = !address && environment("NCCL_COMM_ID");
   (void)(by_nccl ? speaks(environment, {"RANK", "WORLD_SIZE"})
                  : speaks(environment, {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}));
@@ -89,7 +89,7 @@ std::optional<Announcement> ask_torchrun(const Environment& environment) {
   if (by_nccl) return said;
   info.host = *environment("MASTER_ADDR");
   info.port = number(environment, "MASTER_PORT", 1, 65535);
-  // There torchrun itself listens, for ranks that use its store.
+  // torchrun's own store listens at that port.
   if (environment("TORCHELASTIC_USE_AGENT_STORE") == "True")
     info.port = port_of(fmt::format("{} {}:{}", info.job, info.host, info.port));
   if (environment("ATHANOR_LISTENING") && info.rank == 0)
@@ -112,7 +112,7 @@ int tasks_of_node(std::string_view list, int node) {
   return 1;
 }
 
-// The script of a batch job, and a shell in an allocation, have all of Slurm's variables but are no step.
+// A batch script, or a shell in an allocation, has all of Slurm's variables without being a step.
 std::optional<Announcement> ask_slurm(const Environment& environment) {
   if (!environment(kSlurm.size) || !environment(kSlurm.rank)) return std::nullopt;
   Announcement said = read(environment, Launcher::slurm, kSlurm);
@@ -130,7 +130,7 @@ std::optional<Announcement> ask_slurm(const Environment& environment) {
   return said;
 }
 
-/// NCCL's variable names the address of rank 0, and must not name another.
+/// NCCL's variable gives the address of rank 0, and must not contradict another.
 void read_nccl(const Environment& environment, RankInfo& info) {
   const auto id = environment("NCCL_COMM_ID");
   if (!id || info.launcher == Launcher::mpirun) return;
@@ -171,7 +171,7 @@ RankInfo find_rank_info(const Environment& environment) {
   std::vector<Announcement> all;
   for (const auto ask : {ask_mpirun, ask_torchrun, ask_slurm}) {
     if (ask == ask_slurm && !all.empty()) {
-      // A launcher inside a step starts processes of its own; one who has only set variables by hand has not.
+      // A launcher inside a step starts its own processes; variables set by hand do not.
       const bool inside = all[0].info.launcher == Launcher::mpirun || environment("TORCHELASTIC_RUN_ID") ||
                           environment("ATHANOR_JOB");
       if (inside) continue;

@@ -3,14 +3,13 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-// UCX, which comes with Open MPI 5, takes SIGHUP for itself while a program is loaded (UCX_DEBUG_SIGNO), even
-// where nohup has had it ignored: the run would end with the terminal. Here SIGHUP becomes again what it was
-// when the program was started. Programs that link athanor::mpi have this; a shared library cannot
-// (cmake/library.cmake).
+// UCX, part of Open MPI 5, installs a SIGHUP handler at load time (UCX_DEBUG_SIGNO), even if nohup has set it
+// to be ignored: the run would then end with the terminal. This restores SIGHUP's disposition from program
+// start. Programs that link athanor::mpi include this file; a shared library cannot (cmake/library.cmake).
 
 namespace {
 
-/// A signal as Linux on x86-64 keeps it.
+/// A signal action in the Linux x86-64 kernel's layout.
 struct KernelAction {
   void (*handler)(int);
   unsigned long flags;
@@ -20,7 +19,7 @@ struct KernelAction {
 
 bool ignored = false;
 
-// Runs before any library is started, the sanitizers' too: it may only ask the kernel.
+// Runs before any library is initialised, sanitizers included: only direct system calls are allowed.
 [[gnu::no_sanitize("address", "thread", "undefined")]] void look(int, char**, char**) {
   KernelAction action{};
   ::syscall(SYS_rt_sigaction, SIGHUP, nullptr, &action, sizeof(action.mask));
@@ -30,7 +29,7 @@ bool ignored = false;
 
 }  // namespace
 
-// Behind the libraries, before the program's own objects and main().
+// Runs after the libraries' constructors, before the program's own objects and main().
 extern "C" [[gnu::constructor(101)]] void athanor_keep_sighup() {
   std::signal(SIGHUP, ignored ? SIG_IGN : SIG_DFL);
 }

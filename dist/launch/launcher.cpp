@@ -26,13 +26,13 @@ namespace fs = std::filesystem;
 
 constexpr char kLaunched[] = "ATHANOR_LAUNCHED";
 
-// Past a few ranks per core they take turns; past some dozens, starting them takes minutes.
+// Above a few ranks per core they only take turns; above some dozens, starting them takes minutes.
 constexpr int kManyPerCore = 4, kMostPerCore = 32;
 /// train_digits alone takes 57 MiB at its peak (x86-64, one thread); other trainings take more.
 constexpr std::uintmax_t kBytesPerRank = 64 << 20;
-/// mpirun's, and of each rank: itself, MPI's two, ours for buckets and signals, a worker.
+/// Threads of mpirun, and of each rank: main, MPI's two, ours for buckets and signals, a loader.
 constexpr int kThreads = 5, kThreadsPerRank = 6;
-/// What Open MPI 4.1 writes to the folder it shares.
+/// Size of Open MPI 4.1's shared-memory files.
 constexpr std::uintmax_t kSharedBytes = 16 << 20, kSharedBytesPerRank = 5 << 20;
 
 std::string this_program() {
@@ -54,7 +54,7 @@ std::string in_path(const std::string& name) {
   return {};
 }
 
-/// Bytes that the system can give to new processes; 0: not known.
+/// Bytes available for new processes; 0: unknown.
 std::uintmax_t free_memory() {
   std::ifstream file("/proc/meminfo");
   std::uintmax_t kib = 0;
@@ -63,7 +63,7 @@ std::uintmax_t free_memory() {
   return 0;
 }
 
-/// Open MPI ends in a dozen lines, or never, where it gets no thread: so as many as it takes are tried first.
+/// Without enough threads, Open MPI prints a dozen lines or hangs: so first tests that they can be created.
 void try_threads(int ranks) {
   const int count = kThreads + kThreadsPerRank * ranks;
   std::atomic<bool> over{false};
@@ -123,7 +123,7 @@ Command with_mpirun(int ranks, const std::vector<std::string>& arguments) {
   for (const auto& [name, value] : kOpenMpiSettings) {
     if (!std::getenv(name)) command.environment.push_back(fmt::format("{}={}", name, value));
   }
-  // Not the networks to other machines: Open MPI 5 complains of those that do not reach the machine itself.
+  // Excludes networks to other machines: Open MPI 5 warns about those that cannot reach this machine.
   if (!std::getenv("OMPI_MCA_btl_tcp_if_include")) {
     command.environment.push_back("OMPI_MCA_btl_tcp_if_include=lo");
   }

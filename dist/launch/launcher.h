@@ -6,30 +6,29 @@
 
 #include "dist/launch/run_processes.h"
 
-// One command, several ranks: the program starts itself again, once per rank of this machine, and watches.
+// One command, several ranks: the program starts itself once per rank of this machine, and supervises.
 
 namespace athanor::dist {
 
-/// Whether so many ranks on the CPU of this machine make sense. Returns a warning, or nothing. Throws
-/// ArgumentError from 33 per core on, and where they have less than 64 MiB of memory each.
+/// Checks a number of ranks for the CPU of this machine. Returns a warning, or "". Throws ArgumentError from
+/// 33 per core on, and if they have less than 64 MiB of memory each.
 std::string check_ranks(int ranks);
-/// The same for so many cores and bytes; 0 bytes: not known.
+/// The same for given cores and bytes; 0 bytes: unknown.
 std::string check_ranks(int ranks, int cores, std::uintmax_t memory);
 
-/// `ranks` copies of this program with these arguments (argv[1] on), through mpirun, with settings for cores
-/// that are shared. Throws BackendError where there is no mpirun, and where
-/// no folder has room for what ranks share.
+/// A command that starts `ranks` copies of this program with these arguments (argv[1] on) by mpirun, with
+/// settings for shared cores. Throws BackendError if there is no mpirun, or no folder with room for shared
+/// memory.
 Command with_mpirun(int ranks, const std::vector<std::string>& arguments);
 
-/// The same as processes of our own, one per GPU: RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE,
-/// MASTER_ADDR, MASTER_PORT and ATHANOR_JOB say who they are, and ATHANOR_SECRET, drawn for them, that they
-/// are. Rank 0 inherits a socket that listens at that port, whose number is in ATHANOR_LISTENING:
-/// RankInfo::listening.
+/// Commands for separate processes, one per GPU. RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR,
+/// MASTER_PORT and ATHANOR_JOB identify them; ATHANOR_SECRET, newly drawn, authenticates them. Rank 0
+/// inherits a socket listening at that port, whose descriptor is in ATHANOR_LISTENING: RankInfo::listening.
 std::vector<Command> one_per_gpu(int ranks, const std::vector<std::string>& arguments);
 
-/// Called by a rank: dies with who has started it, where that was with_mpirun() or one_per_gpu().
+/// Called by a rank: makes it die with its launcher, after with_mpirun() or one_per_gpu().
 void die_with_launcher();
-/// Whether the launcher writes to a terminal. (mpirun's ranks all believe they do.)
+/// Whether the launcher writes to a terminal. (For mpirun's ranks, isatty() is always true.)
 bool launcher_has_terminal();
 
 }  // namespace athanor::dist

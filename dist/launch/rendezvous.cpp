@@ -31,11 +31,11 @@ using std::chrono::milliseconds;
 constexpr std::uint64_t kMagic = 0x34726f6e61687441;  // "Athanor4"
 constexpr std::size_t kMost = 64 << 10;
 constexpr milliseconds kRetry{50};
-/// How long one who has connected may take to say who it is, and how many rank 0 listens to at a time.
+/// Time limit for a client to identify itself, and the number of concurrent clients of rank 0.
 constexpr milliseconds kHandshake{5000};
 constexpr std::size_t kMostGuests = 512;
 
-using Nonce = std::array<std::byte, 16>;  // drawn for one conversation
+using Nonce = std::array<std::byte, 16>;  // for one conversation
 using Proof = std::array<std::byte, 32>;
 
 struct Hello {
@@ -70,7 +70,7 @@ Nonce draw_nonce() {
   return nonce;
 }
 
-/// Proves to the other end that this one, "rank 0" or "client", knows the secret, in this conversation.
+/// The proof of this end, "rank 0" or "client", that it knows the secret, for this conversation.
 Proof prove(const RankInfo& info, std::string_view who, const Hello& hello, const Challenge& challenge,
             std::span<const std::byte> blob = {}) {
   std::vector<std::byte> message;
@@ -84,7 +84,7 @@ Proof prove(const RankInfo& info, std::string_view who, const Hello& hello, cons
   return hmac_sha256(std::as_bytes(std::span(info.secret)), message);
 }
 
-/// In a time that does not say how many bytes are right.
+/// Constant-time comparison: the time does not reveal the number of matching bytes.
 bool equal(const Proof& a, const Proof& b) {
   std::byte difference{};
   for (std::size_t i = 0; i < a.size(); ++i) difference |= a[i] ^ b[i];
@@ -95,8 +95,8 @@ bool is_on_one_machine(const RankInfo& info) {
   return info.local_size == info.world_size;
 }
 
-/// At the master's address; at all of this machine's only where that is not one of them (it is translated on
-/// the way), or is one that no other machine reaches (Debian calls a machine's own name 127.0.1.1).
+/// Listens at the master's address. Listens at all addresses if that one is not this machine's (it is
+/// translated on the way), or is local only (Debian maps a machine's own name to 127.0.1.1).
 Socket listen_as_master(const RankInfo& info) {
   std::vector<sockaddr_storage> addresses = addresses_of(info.host.c_str(), info.port);
   if (!is_on_one_machine(info)) std::erase_if(addresses, is_loopback);
@@ -114,13 +114,13 @@ Socket listen_as_master(const RankInfo& info) {
 
 // Rank 0 ---------------------------------------------------------------------------------------------------
 
-/// What rank 0 knows. Its conversations share it.
+/// Rank 0's state, shared by its conversations.
 struct Meeting {
   const RankInfo& info;
   std::span<const std::byte> blob;
   enum class Place : std::uint8_t { free, claimed, served };
   std::vector<Place> places;
-  std::mutex mutex = {};  // of these
+  std::mutex mutex = {};  // guards these
 
   Status judge(const Hello& hello) {
     if (hello.job != kernels::fnv1a(info.job)) return Status::other_job;
@@ -129,7 +129,7 @@ struct Meeting {
     const bool free = hello.rank > 0 && hello.rank < places.size() && places[hello.rank] == Place::free;
     return free ? Status::welcome : Status::taken;
   }
-  /// Of two that come for one place at a time, the first has it.
+  /// If two clients claim one rank concurrently, the first gets it.
   Status claim(std::uint32_t rank) {
     const std::lock_guard lock(mutex);
     if (places[rank] != Place::free) return Status::taken;
@@ -149,7 +149,7 @@ struct Meeting {
   }
 };
 
-/// Rank 0's side of one conversation, be it with a rank or a stranger.
+/// Rank 0's side of one conversation, with a rank or a stranger.
 void answer_once(Meeting& meeting, int socket) {
   const Clock::time_point until = Clock::now() + kHandshake;
   Hello hello;
@@ -174,7 +174,7 @@ void answer_once(Meeting& meeting, int socket) {
   if (place == Status::welcome) meeting.settle(hello.rank, knows_place);
 }
 
-/// A conversation in a thread of its own, so that nobody waits for anybody else. Broken off when this goes.
+/// A conversation in its own thread, so that clients do not wait for each other. The destructor aborts it.
 class Guest {
  public:
   Guest(Meeting& meeting, Socket socket)
@@ -188,7 +188,7 @@ class Guest {
   void talk(Meeting& meeting) {
     try {
       answer_once(meeting, socket_.fd());
-    } catch (const std::exception&) {  // it asks again
+    } catch (const std::exception&) {  // the rank tries again
     }
     hang_up();
     over_ = true;
@@ -196,7 +196,7 @@ class Guest {
 
   Socket socket_;
   std::atomic<bool> over_{false};
-  std::jthread thread_;  // last: it uses the above
+  std::jthread thread_;  // last: uses the members above
 };
 
 void serve(const RankInfo& info, std::span<const std::byte> blob, Socket listening, Clock::time_point until,
@@ -217,14 +217,14 @@ void serve(const RankInfo& info, std::span<const std::byte> blob, Socket listeni
     if (!knocks) continue;
     try {
       Socket socket(::accept4(listening.fd(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
-      if (guests.size() == kMostGuests) guests.pop_front();  // a rank asks again
+      if (guests.size() == kMostGuests) guests.pop_front();  // that rank tries again
       if (socket) {
         guests.emplace_back(meeting, std::move(socket));
         continue;
       }
-    } catch (const std::system_error&) {  // there is no thread to be had
+    } catch (const std::system_error&) {  // no thread available
     }
-    std::this_thread::sleep_for(kRetry);  // nor a descriptor: both may come
+    std::this_thread::sleep_for(kRetry);  // or no descriptor: both may become available
   }
 }
 
@@ -240,7 +240,7 @@ void check_status(const RankInfo& info, Status status) {
             info.world_size, info.host, info.port, why);
 }
 
-/// One conversation. Nothing where it breaks off, and may be tried again.
+/// One conversation. Returns nullopt if it is interrupted and may be retried.
 std::optional<std::vector<std::byte>> ask_once(const RankInfo& info, int socket, Clock::time_point until) {
   Hello hello{.job = kernels::fnv1a(info.job),
               .world_size = static_cast<std::uint32_t>(info.world_size),

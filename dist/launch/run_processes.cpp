@@ -26,14 +26,14 @@ namespace {
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
-constexpr std::chrono::seconds kGrace{5};  // between being told to end and being killed
+constexpr std::chrono::seconds kGrace{5};  // between the signal to end and the kill
 
 struct ProcessState {
   char state = 0;    ///< 'T': stopped
   pid_t parent = 0;  ///< 0: the process is gone
 };
 
-/// /proc/PID/stat: "PID (name) S PPID ...", and a name may hold anything.
+/// /proc/PID/stat: "PID (name) S PPID ...", where the name may contain any characters.
 ProcessState state_of(const std::string& pid) {
   std::ifstream file("/proc/" + pid + "/stat");
   std::string line;
@@ -66,10 +66,10 @@ struct Child {
 
 [[noreturn]] void become(const Command& command, int errors, pid_t parent) {
   ::setpgid(0, 0);
-  // mpirun cleans up when it is asked to end; a rank has nothing to clean up.
+  // mpirun cleans up on SIGTERM; a rank has nothing to clean up.
   ::prctl(PR_SET_PDEATHSIG, command.rank < 0 ? SIGTERM : SIGKILL);
   if (::getppid() != parent) ::_exit(1);
-  // In a process group of its own, reading from a terminal would stop it.
+  // In a separate process group, reading from a terminal would stop it.
   const int nothing = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
   ::dup2(nothing, STDIN_FILENO);
   ::dup2(errors, STDERR_FILENO);
@@ -121,7 +121,7 @@ bool is_of_mpi(const std::string& line) {
          line.find_first_not_of("0123456789", colon + 1) == end;
 }
 
-/// stderr of all children, line by line. What MPI says goes into one line at the end.
+/// stderr of all children, line by line. MPI's own messages become one line at the end.
 class ErrorLines {
  public:
   explicit ErrorLines(bool show_all) : show_all_(show_all) {}
@@ -141,7 +141,7 @@ class ErrorLines {
       take(child, child.line.substr(0, end));
   }
 
-  /// Says why the job has ended, where no rank has. The exit code.
+  /// Prints why the job has ended, unless a rank has. Returns the exit code.
   int end(int exit_code) const {
     const bool by_signal =
         exit_code == 128 + SIGINT || exit_code == 128 + SIGTERM || exit_code == 128 + SIGHUP;
@@ -149,7 +149,7 @@ class ErrorLines {
     if (!why_.empty()) {
       std::fprintf(stderr, "error: Open MPI: %s; ATHANOR_DIST_DEBUG=1 shows all that it says\n",
                    why_.substr(0, kMostOfWhy).c_str());
-      return exit_code == 1 ? 3 : exit_code;  // 1 is mpirun's own; ours says what it means
+      return exit_code == 1 ? 3 : exit_code;  // 1 is mpirun's own code; ours are specific
     }
     if (framed_lines_ > 0)
       std::fprintf(stderr, "error: a rank ended with code %d, and did not say why\n", exit_code);
@@ -161,7 +161,7 @@ class ErrorLines {
 
   void take(const Child& child, std::string line) {
     while (line.ends_with('\r')) line.pop_back();
-    // Open MPI 5 may begin its own words in the middle of a rank's line.
+    // Open MPI 5 may begin its own message in the middle of a rank's line.
     if (const std::size_t rule = line.find(std::string(kRule, '-'));
         child.rank < 0 && rule != std::string::npos && rule > 0) {
       take(child, line.substr(0, rule));
@@ -178,7 +178,7 @@ class ErrorLines {
     std::fprintf(stderr, "%s%s\n", named ? "" : fmt::format("rank {}: ", child.rank).c_str(), line.c_str());
   }
 
-  /// Keeps the first paragraph between two rules that says why, or the first line outside of any.
+  /// Keeps the first paragraph between two rules that gives a reason, or the first line outside any.
   void hold(const std::string& line, bool frame) {
     if (frame) {
       in_frame_ = !in_frame_;
@@ -197,7 +197,7 @@ class ErrorLines {
   }
 
   void use(std::string text, bool framed) {
-    // That a rank has ended is what follows, not the reason.
+    // "A rank has ended" is a consequence, not the reason.
     for (const char* consequence : {"Primary job", "detected that one or more processes", "more process"})
       if (text.find(consequence) != std::string::npos) return;
     while (text.ends_with('.')) text.pop_back();
@@ -226,7 +226,7 @@ class Processes {
     for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGTSTP}) {
       struct sigaction action {};
       ::sigaction(signal, nullptr, &action);
-      if (action.sa_handler != SIG_IGN) sigaddset(&wanted, signal);  // signalfd would hear it all the same
+      if (action.sa_handler != SIG_IGN) sigaddset(&wanted, signal);  // signalfd also reports ignored signals
     }
     sigaddset(&wanted, SIGUSR1);
     ::sigprocmask(SIG_BLOCK, &wanted, &mask_before_);
@@ -256,12 +256,12 @@ class Processes {
     }
     for (Child& child : children_) drain(child);
     if (signal_ && first_failure_ == 128 + SIGTERM)
-      first_failure_ = 128 + signal_;  // mpirun was told in its stead
+      first_failure_ = 128 + signal_;  // mpirun received the signal on its behalf
     return gave_up_ ? kGaveUp : errors_.end(first_failure_);
   }
 
  private:
-  static constexpr int kGaveUp = 74;  // kExitPeerLost: ranks that do not answer
+  static constexpr int kGaveUp = 74;  // kExitPeerLost: ranks that do not respond
 
   void wait() {
     std::vector<pollfd> ends{{signals_, POLLIN, 0}};
@@ -282,7 +282,7 @@ class Processes {
       } else if (signal == SIGUSR1) {
         send_to_ranks(SIGUSR1);
       } else if (signal_) {
-        if (signal != SIGHUP) kill_all();  // the system and the shell both say that a terminal is gone
+        if (signal != SIGHUP) kill_all();  // system and shell both report a closed terminal
       } else {
         signal_ = signal;
         kill_at_ = Clock::now() + options_.end_within;
@@ -290,7 +290,7 @@ class Processes {
     }
   }
 
-  /// One that is stopped starts, hears and ends nothing. (It tells its ranks of a SIGCONT: only then.)
+  /// A stopped mpirun starts, forwards and ends nothing. (It forwards SIGCONT to ranks only if stopped.)
   void wake_mpirun() const {
     for (const Child& child : children_) {
       if (child.rank < 0 && child.running && state_of(std::to_string(child.pid)).state == 'T')
@@ -298,17 +298,17 @@ class Processes {
     }
   }
 
-  /// The ranks that this process or its mpirun has started.
+  /// The ranks started by this process or its mpirun.
   std::vector<pid_t> ranks_of(const Child& child) const {
     if (!child.running) return {};
     return child.rank >= 0 ? std::vector{child.pid} : children_of(child.pid);
   }
 
   void pass_signal_on() {
-    wake_mpirun();  // each time: a stop takes a moment before it shows
+    wake_mpirun();  // repeatedly: a stop is visible only after a moment
     for (const Child& child : children_) {
       const std::vector<pid_t> ranks = ranks_of(child);
-      // mpirun would give its ranks a second, and no more: it is told only where there are none yet.
+      // mpirun would kill its ranks after a second: it is signalled only if it has none yet.
       if (ranks.empty() && told_.empty() && child.running) ::kill(child.pid, SIGTERM);
       for (const pid_t rank : ranks)
         if (told_.insert(rank).second) ::kill(rank, signal_);
@@ -322,7 +322,7 @@ class Processes {
     kill_all();
   }
 
-  /// Ctrl-Z: the terminal tells this process group alone, and ranks are in others.
+  /// Ctrl-Z: the terminal signals only this process group, and ranks are in others.
   void stop_and_go_on() {
     const Clock::time_point began = Clock::now();
     send_to_ranks(SIGSTOP);
@@ -348,7 +348,7 @@ class Processes {
       child.running = false;
       const int code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
       if (first_failure_ == 0) first_failure_ = code;
-      failed_ |= code != 0 && (signal_ == 0 || code != 128 + signal_);  // others may still be saving
+      failed_ |= code != 0 && (signal_ == 0 || code != 128 + signal_);  // other ranks may still be saving
       if (WIFSIGNALED(status) && child.rank >= 0 && !killing_)
         std::fprintf(stderr, "rank %d: error: was ended by signal %d\n", child.rank, WTERMSIG(status));
     }
@@ -374,14 +374,14 @@ class Processes {
   void drain(Child& child) {
     while (child.errors >= 0) {
       pollfd one{child.errors, POLLIN, 0};
-      if (::poll(&one, 1, 100) <= 0) break;  // somebody has inherited it
+      if (::poll(&one, 1, 100) <= 0) break;  // another process has inherited it
       errors_.read(child);
     }
     if (child.errors >= 0) ::close(child.errors);
     child.errors = -1;
   }
 
-  // Whatever is left: groups first, then those whose parents have died, which are children of ours by now.
+  // Kills the rest: groups first, then orphans, which this process has adopted.
   void clear() {
     for (Child& child : children_) {
       ::kill(-child.pid, SIGKILL);
@@ -409,9 +409,9 @@ class Processes {
   ErrorLines errors_;
   sigset_t mask_before_{};
   int signals_ = -1;
-  int first_failure_ = 0, signal_ = 0;  // the first that came
-  bool failed_ = false;                 // one has, and not because of that signal
-  std::set<pid_t> told_;                // ranks that have been sent it
+  int first_failure_ = 0, signal_ = 0;  // the first of each
+  bool failed_ = false;                 // a child failed, not because of that signal
+  std::set<pid_t> told_;                // ranks that received it
   bool killing_ = false, gave_up_ = false;
   Clock::time_point kill_at_{};
 };

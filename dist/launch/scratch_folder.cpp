@@ -14,9 +14,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The folder itself is the lock, held by whoever has made it until its process ends. (A process id would not
-/// do: containers that share the memory of their machine have ids of their own.) -1: somebody else has it, or
-/// it is not ours.
+/// Locks the folder itself; the creator holds the lock until its process ends. (A process id would not do:
+/// containers that share memory have separate ids.) Returns -1 if another process holds it, or another user
+/// owns the folder.
 int lock(const fs::path& folder) {
   const int file = ::open(folder.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_DIRECTORY);
   struct stat status {};
@@ -48,7 +48,7 @@ ScratchFolder::ScratchFolder(std::uintmax_t bytes) {
     remove_orphans(parent, ours);
     const fs::space_info space = fs::space(parent, error);
     if (error || space.available < bytes) continue;
-    // Before it is locked, another launcher may take it for an orphan and remove it: then another is made.
+    // Before it is locked, another launcher may remove it as an orphan: then a new one is created.
     for (int attempt = 0; attempt < 10; ++attempt) {
       std::string name = parent / (ours + "XXXXXX");
       if (!::mkdtemp(name.data())) break;

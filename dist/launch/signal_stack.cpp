@@ -9,7 +9,7 @@
 namespace athanor::dist {
 namespace {
 
-/// For FlightRecord::write() and what it calls, many times over.
+/// Many times the need of FlightRecord::write() and its callees.
 constexpr std::size_t kForHandlers = 64 << 10;
 
 class SignalStack {
@@ -17,7 +17,7 @@ class SignalStack {
   SignalStack() {
     stack_t before{};
     if (sigaltstack(nullptr, &before) != 0 || !(before.ss_flags & SS_DISABLE)) return;
-    // The registers that the system saves there: 12 KiB on a CPU with tiles (AMX).
+    // Plus the registers saved there by the system: 12 KiB on a CPU with AMX tiles.
     const long registers = sysconf(_SC_MINSIGSTKSZ);
     stack_t mine{};
     mine.ss_size = kForHandlers + (registers > 0 ? static_cast<std::size_t>(registers) : 0);

@@ -15,7 +15,7 @@ using std::chrono::milliseconds;
 
 namespace {
 
-/// How long one of several addresses may take to answer; a far machine does within the first second or two.
+/// Timeout per address of a host; distant machines answer within a second or two.
 constexpr milliseconds kConnect{3000};
 
 const sockaddr* generic(const sockaddr_storage& address) {

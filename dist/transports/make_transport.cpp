@@ -28,8 +28,8 @@ namespace {
 
 constexpr char kNccl[] = ", NCCL";
 
-// Without MPI: rank 0's id over TCP. NCCL_COMM_ID is such an address, and NCCL makes the id of it by itself.
-// It knows GPUs by their PCI addresses, whatever CUDA_VISIBLE_DEVICES calls them, and refuses to share one.
+// Without MPI: distributes rank 0's id over TCP. With NCCL_COMM_ID, such an address, NCCL creates the id
+// itself. NCCL identifies GPUs by PCI address, ignoring CUDA_VISIBLE_DEVICES, and refuses to share one.
 void join_nccl(ProcessGroup& job, Device device) {
   const RankInfo& info = job.info;
   NcclId id = info.rank == 0 || info.launcher == Launcher::nccl_comm ? new_nccl_id() : NcclId{};
@@ -51,7 +51,7 @@ void join_nccl(ProcessGroup& job, Device device) {
 
 #if defined(ATHANOR_WITH_NCCL)
 
-// All use the same network: NCCL only where no rank of the job shares its GPU.
+// All ranks use one network: NCCL only if no ranks share a GPU.
 bool have_a_gpu_each(Communicator& comm, Device device) {
   cudaDeviceProp properties{};
   ATH_TRY(cudaGetDeviceProperties(&properties, device.index));
@@ -60,7 +60,7 @@ bool have_a_gpu_each(Communicator& comm, Device device) {
 }
 
 NcclId broadcast_id(Communicator& comm) {
-  ::unsetenv("NCCL_COMM_ID");  // mpirun comes first, and NCCL would make its id of that
+  ::unsetenv("NCCL_COMM_ID");  // mpirun has priority, but NCCL would use this for its id
   return gather_values(comm, comm.rank() == 0 ? new_nccl_id() : NcclId{})[0];
 }
 

@@ -13,28 +13,27 @@ namespace athanor::dist {
 
 /// A process that has joined its job.
 struct ProcessGroup {
-  RankInfo info = {};  ///< local_rank and local_size are what the network found out, where it knows better
-  std::unique_ptr<Transport> below = {};  ///< the host's network, where the GPUs' memory goes over it
+  RankInfo info = {};  ///< local_rank and local_size as found by the network, if it knows better
+  std::unique_ptr<Transport> below = {};  ///< the host's network, if GPU memory is sent through it
   std::unique_ptr<Transport> transport = {};
   std::string network = {};  ///< between GPUs, for the first line of a run: ", NCCL"
-  /// How long the others are waited for where the network begins and ends.
+  /// How long to wait for other ranks at the network's beginning and end.
   std::chrono::milliseconds timeout{300'000};
-  /// Ends all ranks at once with an exit code, without waiting for any: for one that cannot go on. Does not
-  /// return.
+  /// Ends all ranks at once with an exit code, without waiting for any: for a rank that cannot continue. Does
+  /// not return.
   std::function<void(int exit_code)> abort = {};
 };
 
-/// The networks between processes that this build has, and the one function that picks one: the seam where
-/// others come in. In the target athanor_mpi, where the build found MPI; else in athanor_nccl, where it found
-/// that; else in the library itself.
+/// The networks between processes in this build, and the function that picks one: the extension point for
+/// others. Defined in the target athanor_mpi if the build found MPI, else in athanor_nccl if it found NCCL,
+/// else in the library itself.
 struct Networks {
   bool mpi = false, nccl = false;
-  /// Joins the job of `job.info`, whose ranks hold their tensors on `device`. GPUs talk through NCCL, whose
-  /// id goes round by MPI under mpirun, by rendezvous.h elsewhere; where ranks share a GPU, which its UUID
-  /// says, or there is no NCCL, through pinned memory and MPI (staged_transport.h), which `network` says.
-  /// Throws BackendError where this build has no network for that, and where MPI does not see the ranks that
-  /// `job.info` speaks of. Then others may have joined, and wait: `job` holds what has been made so far, and
-  /// `job.abort`, where it is set, ends them all.
+  /// Joins the job of `job.info`, whose ranks hold their tensors on `device`. GPUs use NCCL; its id is
+  /// distributed by MPI under mpirun, by rendezvous.h otherwise. If ranks share a GPU, detected by its UUID,
+  /// or there is no NCCL, GPUs use pinned memory and MPI (staged_transport.h), and `network` says so. Throws
+  /// BackendError if this build lacks a network, or MPI does not see the ranks of `job.info`. Other ranks may
+  /// then have joined and wait: `job` holds all that was created, and `job.abort`, if set, ends them all.
   void (*join)(ProcessGroup& job, Device device) = nullptr;
 };
 Networks networks();

@@ -20,7 +20,7 @@
 
 namespace athanor::dist {
 
-// Two transports may be used at a time.
+// Two transports may be used concurrently.
 std::unique_lock<std::mutex> mpi_turn(bool threads) {
   static std::mutex calls;
   return threads ? std::unique_lock(calls) : std::unique_lock<std::mutex>();
@@ -36,15 +36,15 @@ void check_mpi(int status, const char* what) {
 
 namespace {
 
-/// How long ranks may at least take to come together. They have not begun to talk: names may have to be asked
-/// for, and programs be loaded over a network.
+/// Minimum time for ranks to start and meet: names may have to be resolved, and programs loaded over a
+/// network.
 constexpr std::chrono::milliseconds kStartTimeout{60'000};
-/// How long a message that is let go of may take to be cancelled.
+/// Time limit for cancelling an abandoned message.
 constexpr std::chrono::milliseconds kCancelTime{50};
-/// How much later than this one other ranks may give up, and still say whom they miss.
+/// Time for other ranks to give up later than this one, and report which rank is missing.
 constexpr std::chrono::milliseconds kOthersSpeak{1000};
 
-/// Ends the process where a call into MPI that waits for all ranks takes too long: `what`, for the line.
+/// Ends the process if an MPI call that waits for all ranks takes too long. `what` is for the message.
 class MpiDeadline {
  public:
   MpiDeadline(const char* what, const MpiOptions& options, std::chrono::milliseconds at_least = {}) {
@@ -70,9 +70,9 @@ class MpiDeadline {
 struct Slot {
   std::vector<MPI_Request> requests;  // one per chunk
   std::vector<MPI_Status> statuses;
-  std::vector<int> counts;  // bytes of what wait_for_any() has seen complete, and has no status of; else -1
+  std::vector<int> counts;  // bytes if wait_for_any() completed it, whose status is gone; else -1
   std::size_t bytes = 0;
-  std::int64_t number = 0;  // of all messages
+  std::int64_t number = 0;  // among all messages
   int peer = 0;
   bool receives = false;
 };
@@ -84,19 +84,19 @@ struct MpiTransport::Impl {
   bool ends_mpi = false;
   bool is_duplicate = false;
   MpiOptions options;
-  std::int64_t messages = 0;  // begun so far
+  std::int64_t messages = 0;  // started so far
   int rank = 0, size = 1, local_rank = 0, local_size = 1;
   Slots<Slot> slots;
-  bool threads = false;  // more than one may call
-  /// Messages were let go of, on this network or a duplicate of it.
+  bool threads = false;  // several threads may call
+  /// Set when messages were abandoned, on this network or a duplicate.
   struct Broken {
-    bool cancelled = false;  // one was: ranks do not agree any more
-    bool poisoned = false;   // and its memory may be written yet
+    bool cancelled = false;  // ranks no longer agree
+    bool poisoned = false;   // its memory may still be written
   };
   std::shared_ptr<Broken> broken = std::make_shared<Broken>();
   int exceptions = std::uncaught_exceptions();
 
-  /// A duplicate of `original`; null: between all ranks there are.
+  /// A duplicate of `original`; null: a network of all ranks.
   explicit Impl(const MpiOptions& wanted, const Impl* original = nullptr)
       : is_duplicate(original != nullptr), options(wanted) {
     const MpiDeadline in_time(original ? "MPI_Comm_dup" : "MPI_Init", options,
@@ -107,7 +107,7 @@ struct MpiTransport::Impl {
     int running = 0;
     check_mpi(MPI_Initialized(&running), "mpi start");
     if (!running) {
-      // Of a process that is no child of mpirun, too: MPI starts a daemon of its own there.
+      // Also in a process without mpirun: MPI starts its own daemon there.
       for (const auto& [name, value] : kOpenMpiSettings) setenv(name, value, 0);
       int level = 0;
       check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &level), "mpi start");
@@ -128,8 +128,8 @@ struct MpiTransport::Impl {
     check_mpi(MPI_Comm_free(&local), "mpi start");
   }
 
-  // Neither call below may be made where a rank is lost: both can wait for it, for ever. A duplicate leaves
-  // its own undone and the end to the original, whose owner may have caught the exception by then.
+  // Neither call below is safe with a lost rank: both may wait forever. A duplicate skips its own call and
+  // leaves the end to the original, whose owner may have caught the exception by then.
   void end(const std::string& failure) {
     const bool unwinding = std::uncaught_exceptions() > exceptions;
     int ended = 0;
@@ -164,7 +164,7 @@ struct MpiTransport::Impl {
     slot.number = messages++;
     slot.peer = peer;
     slot.receives = receives;
-    // An empty message is one chunk, too.
+    // An empty message also has one chunk.
     slot.requests.assign(std::max<std::size_t>(1, (bytes + options.chunk_bytes - 1) / options.chunk_bytes),
                          MPI_REQUEST_NULL);
     slot.statuses.resize(slot.requests.size());
@@ -172,8 +172,8 @@ struct MpiTransport::Impl {
     return request;
   }
 
-  // Where waiting is MPI's, so is completing: SimGrid keeps a message that a test has completed in a list,
-  // for ever, and looks through that list at every wait. A run of a million messages would not end.
+  // If MPI waits, it must also complete: SimGrid keeps messages completed by a test in a list forever, and
+  // scans that list at every wait. A run of a million messages would not end.
   bool complete(Slot& slot) const {
     const auto over = [](MPI_Request request) { return request == MPI_REQUEST_NULL; };
     if (options.wait_inside) return std::all_of(slot.requests.begin(), slot.requests.end(), over);
@@ -210,7 +210,7 @@ int MpiTransport::local_rank() const {
 }
 
 Request MpiTransport::isend(int to, Tag tag, std::span<const std::byte> bytes) {
-  // Never written to: only a receive's memory is.
+  // The const_cast is safe: only a receive writes its memory.
   return post(to, tag, {const_cast<std::byte*>(bytes.data()), bytes.size()}, false);
 }
 Request MpiTransport::irecv(int from, Tag tag, std::span<std::byte> bytes) {
@@ -261,20 +261,19 @@ void MpiTransport::cancel(Request& request) noexcept {
     const auto turn = mpi_turn(impl_->threads);
     impl_->broken->cancelled = true;
     MPI_Cancel(&chunk);
-    // It is over when it was cancelled, or was too late to be. Sends that nobody takes may be neither.
+    // Done if it was cancelled or completed first. A send that is never received may be neither.
     int done = 0;
     while (MPI_Test(&chunk, &done, MPI_STATUS_IGNORE) == MPI_SUCCESS && !done && !impl_->broken->poisoned &&
            std::chrono::steady_clock::now() < until)
       std::this_thread::yield();
     if (done) continue;
-    impl_->broken->poisoned = true;  // once is enough to wait for
+    impl_->broken->poisoned = true;  // waiting once is enough
     MPI_Request_free(&chunk);
   }
   impl_->slots.release(request);
 }
 
-// Collectives take messages of each way in the order in which they began: others that are complete help
-// nobody.
+// Collectives take messages in starting order for each direction, so other completed messages do not help.
 bool MpiTransport::wait_for_any() {
   if (!impl_->options.wait_inside) return false;
   std::array<MPI_Request, 2> oldest{MPI_REQUEST_NULL, MPI_REQUEST_NULL};
@@ -317,7 +316,7 @@ std::unique_ptr<Collective> MpiTransport::native(const NativeCall& call) {
 }
 
 void MpiTransport::abort(int exit_code) {
-  // What this rank has just said is on its way through mpirun, which from now on forwards no more of it.
+  // Lets this rank's last output pass through mpirun, which stops forwarding after the abort.
   std::this_thread::sleep_for(std::chrono::milliseconds(100));
   MPI_Abort(impl_->comm, exit_code);
   std::_Exit(exit_code);

@@ -9,32 +9,32 @@
 namespace athanor::dist {
 
 struct MpiOptions {
-  /// Longer messages travel in several: MPI counts in int, and cuts off what is above without a word.
+  /// Longer messages are split: MPI counts in int and silently truncates larger counts.
   std::size_t chunk_bytes = std::size_t{1} << 30;
-  /// One who waits does so inside MPI, without a deadline, and test() knows what a wait_for_any() has seen:
-  /// for a simulated network (SimGrid), whose clock only waiting moves.
+  /// Waits happen inside MPI, without a deadline, and test() uses the results of wait_for_any(). For a
+  /// simulated network (SimGrid), whose clock only advances in waits.
   bool wait_inside = false;
-  /// How long MPI may wait for other ranks where it starts, duplicates a network or ends; then the process
-  /// says so and ends with exit code 74, for nothing else helps. Not with `wait_inside`.
+  /// Maximum wait for other ranks when MPI starts, duplicates a network or ends. After that the process
+  /// reports it and ends with exit code 74, the only remedy. Not with `wait_inside`.
   std::chrono::milliseconds timeout{300'000};
 };
 
 /// Ranks as processes started by mpirun or Slurm, over MPI's point-to-point messages of bytes; in the target
-/// athanor_mpi, where the build found MPI. A process that was started otherwise is a world of one. Starts MPI
-/// where the program has not, and ends it again. MPI never waits here: a rank that is stopped is noticed by
-/// our own deadlines, one that has died by mpirun, which ends the others after a second.
+/// athanor_mpi, if the build found MPI. Any other process is a world of one. Initialises MPI unless the
+/// program has, and then also finalises it. MPI never waits here: our own deadlines detect a stopped rank;
+/// mpirun detects a dead one and ends the others after a second.
 ///
-/// MPI_Finalize waits for all ranks, without end where one is lost. So where this dies while an exception is
-/// on its way, or after messages had to be let go of, it says why on stderr, leaves the others a second to do
-/// so, and ends all ranks with exit code 74. One who wants the exception printed catches it while this lives.
+/// MPI_Finalize waits for all ranks, endlessly if one is lost. So if this is destroyed during an exception,
+/// or after messages were cancelled, it prints the reason on stderr, leaves other ranks a second to do the
+/// same, and ends all ranks with exit code 74. To print the exception, catch it while this object lives.
 class MpiTransport final : public Transport {
  public:
-  /// Throws BackendError where MPI cannot be started. Where the program has started it for one thread only,
-  /// that thread alone may call, and Overlap::thread is refused.
+  /// Throws BackendError if MPI cannot be started. If the program has initialised MPI for one thread only,
+  /// just that thread may call, and Overlap::thread is refused.
   explicit MpiTransport(const MpiOptions& options = {});
   ~MpiTransport() override;
 
-  /// Ranks on this machine, and this one's place among them.
+  /// Number of ranks on this machine, and this rank's index among them.
   int local_size() const;
   int local_rank() const;
 
@@ -44,14 +44,14 @@ class MpiTransport final : public Transport {
   void cancel(Request& request) noexcept override;
   bool wait_for_any() override;
   bool threads_may_call() const override;
-  /// Waits until all ranks have called. MPI itself is entered by one thread at a time.
+  /// Waits until all ranks have called it. Only one thread at a time enters MPI.
   std::unique_ptr<Transport> duplicate() override;
   /// MPI_Iallreduce, MPI_Ireduce_scatter, MPI_Iallgatherv and MPI_Ibcast. Sums of f16 and bf16 are rounded at
   /// every step.
   bool has_native() const override { return true; }
   std::unique_ptr<Collective> native(const NativeCall& call) override;
 
-  /// Ends all ranks at once, with that exit code, for one that has found another lost. Does not return.
+  /// Ends all ranks at once with that exit code, when another rank is lost. Does not return.
   [[noreturn]] void abort(int exit_code);
 
  private:

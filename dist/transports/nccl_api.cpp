@@ -21,13 +21,13 @@ NcclApi load() {
 
 #else
 
-constexpr int kLeastVersion = 22000;  // non-blocking communicators whose ends do not hang
+constexpr int kLeastVersion = 22000;  // non-blocking communicators that do not hang at the end
 
 NcclApi load() {
   void* library = dlopen("libnccl.so.2", RTLD_NOW | RTLD_LOCAL);
   const char* why = library ? nullptr : dlerror();
   const std::string missing = why ? why : "";
-  // Where it was when this was built.
+  // The path at build time.
   if (!library) library = dlopen(ATHANOR_NCCL_LIBRARY, RTLD_NOW | RTLD_LOCAL);
   if (!library) {
     detail::fail<BackendError>(
@@ -56,7 +56,7 @@ NcclApi load() {
 }  // namespace
 
 const NcclApi& nccl_api() {
-  static const NcclApi api = load();  // tried again where it throws
+  static const NcclApi api = load();  // retried after an exception
   return api;
 }
 

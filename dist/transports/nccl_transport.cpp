@@ -29,13 +29,13 @@ namespace {
   throw BackendError(text);
 }
 
-// `together`: all ranks have come.
+// `together`: all ranks have joined.
 void check(ncclResult_t result, const char* what, ncclComm_t comm = nullptr, bool together = false) {
   if (result != ncclSuccess && result != ncclInProgress) fail(what, result, comm, together);
 }
 
-// A call that may hang, in a thread of its own, which is left to itself where it has not come back in time.
-// For ends: where there is no thread to be had, that of the process does it.
+// Runs a call that may hang in a separate thread, which is abandoned after the timeout. For cleanup: without
+// a free thread, the process's end cleans up.
 template <class F> void within_5_s(F f) noexcept try {
   std::packaged_task<void()> task(std::move(f));
   const std::future<void> done = task.get_future();
@@ -63,23 +63,23 @@ struct NcclTransport::Impl {
   // A group in the stream, until it is known to be done.
   struct Sent {
     Event done;
-    int peer;  // of its first receive, or send; -1: of all together
+    int peer;  // of its first receive or send; -1: a collective
     std::int64_t messages;
   };
 
   NcclOptions options;
   Stream stream;
   ncclComm_t comm = nullptr;
-  bool together = false;  // all ranks have come
+  bool together = false;  // all ranks have joined
   int exceptions = std::uncaught_exceptions();
   std::vector<char> connected;  // by rank
   Slots<Slot> slots;
-  std::vector<Request> pending;  // begun since the last flush
-  std::int64_t group = 1;        // the number of those
-  std::int64_t launched = 0;     // groups that are in the stream
-  int peer = -1;                 // of the group under way
-  std::int64_t messages = 0;     // in it
-  std::vector<Sent> sent;        // from `first` on; it is emptied when all are done
+  std::vector<Request> pending;  // started since the last flush
+  std::int64_t group = 1;        // their group number
+  std::int64_t launched = 0;     // groups in the stream
+  int peer = -1;                 // of the group being sent
+  std::int64_t messages = 0;     // in that group
+  std::vector<Sent> sent;        // valid from `first` on; cleared when all are done
   std::size_t first = 0;
   std::vector<Event> spare;
   std::int64_t arrived = 0;
@@ -95,7 +95,7 @@ struct NcclTransport::Impl {
     return result;
   }
 
-  // Whether the group that was sent off last is in the stream: only then is what is queued next after it.
+  // Whether the last group is in the stream: only then is work queued next ordered after it.
   bool settled() {
     if (!launching()) return true;
     if (state("nccl group") == ncclInProgress) return false;
@@ -116,7 +116,7 @@ struct NcclTransport::Impl {
     group = launched + 1;
   }
 
-  // Ends the communicator and with it what is in the stream.
+  // Ends the communicator, and with it all work in the stream.
   void abort() noexcept {
     if (!comm) return;
     const ncclComm_t aborted = std::exchange(comm, nullptr);
@@ -127,7 +127,7 @@ struct NcclTransport::Impl {
         nccl_api().abort(aborted);
         const AllowSync end;
         on.synchronize();
-      } catch (const std::exception&) {  // a device that has failed runs nothing any more
+      } catch (const std::exception&) {  // a failed device runs nothing
       }
     });
   }
@@ -169,8 +169,7 @@ NcclTransport::~NcclTransport() {
     my.abort();
     return;
   }
-  // All ranks end their communicators, each after its own last message; one that does not come is not waited
-  // for.
+  // All ranks end their communicators, each after its own last message; a missing rank is not waited for.
   within_5_s([comm = my.comm, on = stream(), device = device()] {
     try {
       const cuda::DeviceGuard guard(device);
@@ -268,7 +267,7 @@ bool NcclTransport::test(Request& request) {
   return true;
 }
 
-// Of a message in a group, nothing can be taken back but all.
+// A message in a group cannot be cancelled alone, only the whole group.
 void NcclTransport::cancel(Request& request) noexcept {
   if (!request.pending()) return;
   impl_->abort();

@@ -12,34 +12,34 @@ namespace athanor::dist {
 
 struct NcclCall;
 
-/// NCCL's unique id of a job: made by one rank and handed round before there is a network.
+/// A job's unique NCCL id: created by one rank and distributed before there is a network.
 using NcclId = std::array<std::byte, 128>;
 
-/// Throws BackendError where NCCL cannot open a socket; needs no GPU.
+/// Throws BackendError if NCCL cannot open a socket; needs no GPU.
 NcclId new_nccl_id();
 
 struct NcclOptions {
-  Device device{DeviceType::cuda, 0};  ///< this rank's; of this rank alone
-  /// How long the ranks have to come: the job's, as --dist-timeout has it. To be given.
+  Device device{DeviceType::cuda, 0};  ///< this rank's own device
+  /// Maximum wait for the ranks: the job's --dist-timeout. Must be set.
   std::chrono::milliseconds timeout{0};
 };
 
 /// Ranks with a GPU each, over NCCL's grouped sends and receives, or its own collectives; in the target
-/// athanor_nccl, where the build found NCCL, or with the emulator, whose ranks are threads.
+/// athanor_nccl, if the build found NCCL, or with the emulator, whose ranks are threads.
 ///
-/// Messages begun between two flush() go out as one group, which is one piece of work on stream(). NCCL keeps
-/// some megabytes of the GPU for each two ranks that have exchanged a message: so only those do that the
-/// algorithm needs, and none for native. It knows no tags: messages between two ranks arrive in order.
+/// Messages started between two flush() calls form one group, which is one piece of work on stream(). NCCL
+/// keeps some megabytes of GPU memory per pair of ranks with messages, so only pairs that the algorithm needs
+/// exchange any, and native ones none. It has no tags: messages of a pair arrive in order.
 ///
-/// NCCL itself never waits here (blocking = 0): a communicator or group under way is asked after. An error of
-/// NCCL's is a PeerLostError where another process has ended or, once all have come, a call to the system has
-/// failed, which is how a lost link shows; else a BackendError. A silent rank is noticed by our own deadlines
-/// (dist/collectives/wait.h). After an error, or where this dies with messages under way, a thread of its own
-/// aborts the communicator, and is left to itself after 5 s: NCCL's abort may hang.
+/// NCCL itself never waits here (blocking = 0): communicators and groups in progress are polled. An NCCL
+/// error is a PeerLostError if another process has ended or if, once all have joined, a system call has
+/// failed, which indicates a lost link; else a BackendError. Our own deadlines (dist/collectives/wait.h)
+/// detect a silent rank. After an error, or if destroyed with messages in flight, a separate thread aborts
+/// the communicator; after 5 s it is abandoned, as NCCL's abort may hang.
 class NcclTransport final : public Transport {
  public:
-  /// Joins the ranks with the same id; returns when all have come. Throws PeerLostError where one does not;
-  /// BackendError where there is no such GPU, or with what NCCL says: two ranks on one GPU, say.
+  /// Joins the ranks with the same id; returns when all have joined. Throws PeerLostError if one does not;
+  /// BackendError if the GPU does not exist, or with NCCL's text, for example on two ranks on one GPU.
   NcclTransport(const NcclId& id, int rank, int world_size, const NcclOptions& options = {});
   ~NcclTransport() override;
 
@@ -51,18 +51,18 @@ class NcclTransport final : public Transport {
   bool flush() override;
   std::int64_t arrived() override;
   int behind() const override;
-  /// A second communicator, whose id goes over this one, on which nothing may be under way; waits and throws
-  /// as the constructor does. Both need room on the GPU at the same time: at most 32 blocks each.
+  /// A second communicator, whose id is sent over this one, which must have nothing in flight; waits and
+  /// throws as the constructor does. Both must fit on the GPU together: at most 32 blocks each.
   std::unique_ptr<Transport> duplicate() override;
-  /// From 2.26 on.
+  /// True from NCCL 2.26 on.
   bool duplicates_are_concurrent() const override;
-  /// ncclAllReduce, ncclReduceScatter, ncclAllGather and ncclBroadcast. Sums go in an order of NCCL's own,
-  /// which may depend on the size, halves rounded at every step. Maxima of floating values it has not.
+  /// ncclAllReduce, ncclReduceScatter, ncclAllGather and ncclBroadcast. NCCL chooses the order of sums, which
+  /// may depend on the size, and rounds halves at every step. Maxima of floating values are not supported.
   bool has_native() const override { return true; }
   std::unique_ptr<Collective> native(const NativeCall& call) override;
   void abandon() noexcept override;
 
-  /// Ranks that this one has exchanged messages with, or tried to: NCCL keeps memory for each.
+  /// Number of ranks with which this one has exchanged messages, or tried to: NCCL keeps memory for each.
   int connected() const;
 
  private:

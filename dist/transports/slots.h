@@ -9,16 +9,16 @@
 
 namespace athanor::dist {
 
-/// What a transport keeps of each message under way, by the number in its Request. Stays where it is.
+/// A transport's data on each message in flight, by the number in its Request. Addresses are stable.
 template <class Slot> class Slots {
  public:
-  /// Makes so many, none of them in use.
+  /// Creates that many free slots.
   void reserve(std::size_t room) {
     free_.reserve(2 * room);
     slots_.resize(room);
     for (std::size_t i = room; i-- > 0;) free_.push_back(static_cast<std::int32_t>(i));
   }
-  /// One that is not in use; of `made`, where there is none.
+  /// A free slot, or a new one made from `made`.
   template <class... Made> Request take(const Made&... made) {
     if (free_.empty()) {
       free_.push_back(static_cast<std::int32_t>(slots_.size()));

@@ -38,7 +38,7 @@ Request StagedTransport::take(int peer, Tag tag, std::byte* data, std::size_t by
 }
 
 Request StagedTransport::isend(int to, Tag tag, std::span<const std::byte> bytes) {
-  // Never written to: only a receive's memory is.
+  // The const_cast is safe: only a receive writes its memory.
   const Request request = take(to, tag, const_cast<std::byte*>(bytes.data()), bytes.size(), true);
   Slot& slot = slots_[request];
   const StreamGuard here(out_);
@@ -60,7 +60,7 @@ Request StagedTransport::irecv(int from, Tag tag, std::span<std::byte> bytes) {
 }
 
 void StagedTransport::push() {
-  // One after the other: messages arrive in the order in which they are handed to the network below.
+  // In order: messages arrive in the order in which the network below gets them.
   for (; !leaving_.empty(); leaving_.erase(leaving_.begin())) {
     Slot& slot = slots_[leaving_.front()];
     if (!slot.ready.done()) break;
@@ -106,7 +106,7 @@ void StagedTransport::release(Request& request) {
   slots_.release(request);
 }
 
-// Copies end by themselves, unless the device stands still for good.
+// Copies complete by themselves, unless the device hangs.
 void StagedTransport::abandon() noexcept {
   leaving_.clear();
   for (Slot& slot : slots_) {
@@ -118,7 +118,7 @@ void StagedTransport::abandon() noexcept {
     out_.synchronize();
     in_.synchronize();
     stream().synchronize();
-  } catch (const std::exception&) {  // a device that has failed runs nothing any more
+  } catch (const std::exception&) {  // a failed device runs nothing
   }
 }
 

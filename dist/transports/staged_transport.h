@@ -10,18 +10,18 @@
 
 namespace athanor::dist {
 
-/// Messages of a GPU's memory over a network that knows only the host's: MPI built without CUDA, threads; and
-/// several ranks on one GPU, which NCCL refuses.
+/// Messages in GPU memory over a network for host memory: for MPI without CUDA, threads, and several ranks on
+/// one GPU, which NCCL refuses.
 ///
 ///     isend    copy to pinned memory on one copy stream, after what stream() holds; then a message
 ///     irecv    a message to pinned memory; then a copy to the device on another copy stream, for which
 ///              stream() waits
 ///
-/// so that both copies run beside what collectives compute. A slot of pinned memory is used again when its
-/// copy is done: empty_pinned() sees to it. Every test() pushes all messages on.
+/// Both copies thus overlap with the work of collectives. empty_pinned() reuses pinned memory only after its
+/// copy is done. Every test() advances all messages.
 class StagedTransport final : public Transport {
  public:
-  /// `below` must be a network of the host, outlive this, and be used by nobody else.
+  /// `below` must be a network of the host, outlive this, and have no other user.
   StagedTransport(Transport& below, Device device);
   ~StagedTransport() override;
 
@@ -30,7 +30,7 @@ class StagedTransport final : public Transport {
   bool test(Request& request) override;
   void cancel(Request& request) noexcept override;
   bool threads_may_call() const override { return below_.threads_may_call(); }
-  /// Over a duplicate of the network below, with streams of its own.
+  /// Over a duplicate of the underlying network, with separate streams.
   std::unique_ptr<Transport> duplicate() override;
   void abandon() noexcept override;
 
@@ -60,7 +60,7 @@ class StagedTransport final : public Transport {
   Transport& below_;
   Stream out_, in_;
   Slots<Slot> slots_;
-  std::vector<Request> leaving_;  // sends whose copies are under way, in their order
+  std::vector<Request> leaving_;  // sends being copied, in order
 };
 
 }  // namespace athanor::dist

@@ -19,8 +19,8 @@ using Clock = std::chrono::steady_clock;
 
 enum class State : std::uint8_t { idle, waiting, complete, misfit };
 
-/// A message as one of its two ends sees it. Written by its owner before it is posted, then by whoever finds
-/// the other end, then by its owner again; `state` hands it over.
+/// A message as seen by one end. Written by its owner before posting, then by the thread that finds the other
+/// end, then by its owner again; `state` transfers ownership.
 struct Slot {
   std::atomic<State> state{State::idle};
   std::byte* data = nullptr;
@@ -31,7 +31,7 @@ struct Slot {
   Clock::time_point ready;
 };
 
-/// Ends that have not found each other; those to one rank.
+/// Unmatched ends of messages to one rank.
 struct Mailbox {
   struct Entry {
     Slot* slot;
@@ -45,7 +45,7 @@ struct Mailbox {
 }  // namespace
 
 struct ThreadJob::Shared {
-  /// Whether a rank is gone, or silent: known on a job's duplicates, too.
+  /// Whether a rank is lost or silent: shared with a job's duplicates.
   struct RankState {
     std::atomic<bool> lost{false}, stopped{false};
   };
@@ -55,8 +55,8 @@ struct ThreadJob::Shared {
       : faults(wanted),
         mailboxes(static_cast<std::size_t>(world_size)),
         states(known ? std::move(known) : std::make_shared<RankStates>(mailboxes.size())) {
-    // Room for what a few collectives have under way: who meets whom is a matter of timing, and no message
-    // should have to allocate for it.
+    // Space for several collectives in flight: matching depends on timing, and no message should allocate for
+    // it.
     for (Mailbox& box : mailboxes) {
       box.sends.reserve(room(world_size));
       box.receives.reserve(room(world_size));
@@ -74,7 +74,7 @@ struct ThreadJob::Shared {
     return now;
   }
 
-  /// The network that is the `count`-th duplicate of this one: made by whoever asks first.
+  /// The `count`-th duplicate of this network, created by the first caller.
   Shared& duplicate(std::size_t count) {
     const std::lock_guard lock(mutex);
     while (duplicates.size() <= count)
@@ -86,7 +86,7 @@ struct ThreadJob::Shared {
   std::atomic<std::uint64_t> drawn{0};
   std::vector<Mailbox> mailboxes;
   std::shared_ptr<RankStates> states;
-  std::mutex mutex;  // of the duplicates
+  std::mutex mutex;  // guards the duplicates
   std::vector<std::unique_ptr<Shared>> duplicates;
   std::vector<std::unique_ptr<End>> ends;
 };
@@ -98,7 +98,7 @@ class ThreadJob::End final : public Transport {
   }
 
   Request isend(int to, Tag tag, std::span<const std::byte> bytes) override {
-    // Never written to: only a receive's slot is.
+    // The const_cast is safe: only a receive's slot is written.
     return post(to, tag, {const_cast<std::byte*>(bytes.data()), bytes.size()}, true);
   }
   Request irecv(int from, Tag tag, std::span<std::byte> bytes) override {
@@ -111,7 +111,7 @@ class ThreadJob::End final : public Transport {
     const State state = slot.state.load(std::memory_order_acquire);
     if (state == State::waiting) {
       if (!shared_.state(slot.peer).lost.load(std::memory_order_acquire)) return false;
-      // It may have come just before.
+      // It may have arrived just before.
       if (slot.state.load(std::memory_order_acquire) == State::waiting)
         detail::fail<PeerLostError>("rank {} is gone, and rank {} has a message of {} bytes {} it", slot.peer,
                                     rank(), slot.bytes, slot.sends ? "for" : "to come from");
@@ -145,7 +145,7 @@ class ThreadJob::End final : public Transport {
   }
 
  private:
-  // Nobody finds it any more; and whoever has found it is done with its memory.
+  // Afterwards no end finds it, and any end that had found it is done with its memory.
   void withdraw(Slot& slot) noexcept {
     Mailbox& box = shared_.mailboxes[static_cast<std::size_t>(slot.mailbox)];
     const std::lock_guard lock(box.mutex);

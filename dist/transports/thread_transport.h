@@ -9,18 +9,18 @@
 
 namespace athanor::dist {
 
-/// What may go wrong between ranks, for tests.
+/// Injected faults, for tests.
 struct ThreadFaults {
-  /// Every message takes up to so long, drawn from `seed`; 0: none does.
+  /// Maximum delay of a message, drawn from `seed`; 0: no delays.
   std::chrono::microseconds delay{0};
   std::uint64_t seed = 0;
-  /// Ranks must do everything in one order, on a duplicate of the network, too: as over NCCL before 2.26.
+  /// Ranks must use one order, also on a duplicate of the network: as over NCCL before 2.26.
   bool in_order = false;
 };
 
-/// A job whose ranks are threads of one process. Nothing is buffered: a message is copied when its receiver
-/// has asked for it, so that code which relies on buffers hangs here as it would with large messages
-/// elsewhere.
+/// A job whose ranks are threads of one process. Nothing is buffered: a message is copied only when its
+/// receiver has asked for it. So code that relies on buffering hangs here, as it would elsewhere with large
+/// messages.
 class ThreadJob {
  public:
   explicit ThreadJob(int world_size, const ThreadFaults& faults = {});
@@ -28,9 +28,9 @@ class ThreadJob {
 
   Transport& transport(int rank);
 
-  /// The rank is gone: who waits for it learns at once. From any thread.
+  /// Loses the rank: ranks that wait for it are notified at once. From any thread.
   void lose(int rank);
-  /// The rank falls silent: nothing it has begun, or begins, completes. Nobody is told. From any thread.
+  /// Silences the rank: none of its operations completes, without notice. From any thread.
   void stop(int rank);
 
  private:
@@ -39,11 +39,10 @@ class ThreadJob {
   std::unique_ptr<Shared> shared_;
 };
 
-/// Calls f once per rank, each in a thread of its own with one thread for kernels. When one throws, the
-/// others learn that it is gone; the first exception is thrown again when all have ended. A rank that returns
-/// is gone, too.
+/// Calls f once per rank, each in its own thread with one kernel thread. If one throws, the others see it as
+/// lost; the first exception is rethrown when all have ended. A rank that has returned also counts as lost.
 void run_ranks(int world_size, const std::function<void(Transport&)>& f, const ThreadFaults& faults = {});
-/// The same for a job the caller has made, to meddle with it.
+/// The same for a job created by the caller, who can inject faults.
 void run_ranks(ThreadJob& job, int world_size, const std::function<void(Transport&)>& f);
 
 }  // namespace athanor::dist

@@ -8,7 +8,7 @@
 #include "tensor/stream.h"
 
 // The network below the collectives: messages of bytes between the ranks of a job. Whatever it is (threads of
-// one process, MPI), nothing here blocks; who waits is dist/collectives/wait.h, with a deadline.
+// one process, MPI), nothing here blocks; dist/collectives/wait.h waits, with a deadline.
 
 namespace athanor::dist {
 
@@ -16,20 +16,19 @@ class Collective;
 struct NativeCall;
 class Session;
 
-/// Tells apart the collectives under way. Messages from one rank to another with the same tag arrive in the
-/// order they were sent.
+/// Distinguishes collectives in flight. Messages between two ranks with the same tag arrive in sending order.
 using Tag = std::int32_t;
-inline constexpr Tag kTags = 32768;  ///< tags are in [0, kTags): MPI promises no more
+inline constexpr Tag kTags = 32768;  ///< tags are in [0, kTags): MPI guarantees no more
 
-/// A message on its way; of the transport that gave it.
+/// A message in flight, of the transport that created it.
 struct Request {
   std::int32_t slot = -1;
   bool pending() const { return slot >= 0; }
 };
 
-/// One rank's end of the network. Messages are memory of the host, or of a GPU, where collectives queue all
-/// they do on one stream (dist/collectives/on_stream.h). Used by one thread at a time. After the first few
-/// messages nothing here allocates. Throws PeerLostError where a rank is known to be gone; BackendError.
+/// One rank's access to the network. Messages are in host memory or on a GPU, where collectives queue all
+/// work on one stream (dist/collectives/on_stream.h). Used by one thread at a time. Allocates nothing after
+/// the first few messages. Throws PeerLostError if a rank is known to be lost; BackendError.
 class Transport {
  public:
   virtual ~Transport();
@@ -38,58 +37,58 @@ class Transport {
 
   int rank() const { return rank_; }
   int world_size() const { return world_size_; }
-  /// Where the memory of messages is.
+  /// The device of the messages' memory.
   Device device() const { return stream_.device(); }
-  /// The queue of that device which collectives use; on the CPU, everything is done when a call returns.
+  /// That device's queue for collectives; on the CPU, all work is done when a call returns.
   const Stream& stream() const { return stream_; }
 
-  /// Begins to send; `bytes` must not change until test() says that it is done.
+  /// Starts to send; `bytes` must not change until test() returns true.
   virtual Request isend(int to, Tag tag, std::span<const std::byte> bytes) = 0;
-  /// Begins to receive a message of exactly so many bytes.
+  /// Starts to receive a message of exactly that many bytes.
   virtual Request irecv(int from, Tag tag, std::span<std::byte> bytes) = 0;
-  /// Whether a message is complete, on a device for what is queued on stream() from now on; it is pending no
-  /// more then. Never blocks.
+  /// Whether a message is complete: on a device, for work queued on stream() from now on. If so, resets the
+  /// request. Never blocks.
   virtual bool test(Request& request) = 0;
-  /// Lets go of a message that may never complete: its memory is not touched again. For clearing up.
+  /// Gives up a message that may never complete: its memory is not touched again. For cleanup.
   virtual void cancel(Request& request) noexcept = 0;
-  /// Lets go of all: nothing that is under way, or queued, touches memory any more. After an error.
+  /// Gives up all messages: nothing in flight or queued touches memory any more. After an error.
   virtual void abandon() noexcept {}
 
-  /// Whether messages travel in groups: one is on its way when flush() has sent off its group, and complete
-  /// when all of the group are. Both ends of a message must then be begun in groups of the same number,
-  /// whatever the timing, or groups of two ranks wait for each other.
+  /// Whether messages are sent in groups: a message starts when flush() has sent its group, and completes
+  /// with the whole group. Both ends of a message must then be in groups of the same number, whatever the
+  /// timing, or two ranks' groups wait for each other.
   virtual bool grouped() const { return false; }
-  /// Sends off what was begun since; false where that is nothing, or the group before is still being sent
-  /// off: to be called again then.
+  /// Sends the messages started since the last call. False if there are none or the previous group is still
+  /// being sent: then call again.
   virtual bool flush() { return false; }
-  /// On a device: how many messages are complete, and not only in the order of the stream. Throws as test().
+  /// On a device: number of messages actually complete, not just queued on the stream. Throws as test().
   virtual std::int64_t arrived() { return 0; }
-  /// The other end of the oldest message that is not; -1 where there is none.
+  /// The other end of the oldest incomplete message; -1 if there is none.
   virtual int behind() const { return -1; }
 
-  /// Waits inside the library below until the oldest message sent, or the oldest received, is complete.
-  /// False, at once, where the transport does not wait, or nothing is under way: ask again, with a deadline.
+  /// Waits inside the library until the oldest message sent, or the oldest received, is complete. Returns
+  /// false at once if the transport does not wait, or nothing is in flight: then poll, with a deadline.
   virtual bool wait_for_any() { return false; }
-  /// Whether a thread other than the one that made it may call, in turns.
+  /// Whether other threads than its creator may call it, one at a time.
   virtual bool threads_may_call() const { return true; }
-  /// A second network between the same ranks, for another thread at the same time, say. Every rank makes its
-  /// own at the same point; it dies before this one. Throws ArgumentError where there is none to be had.
+  /// A second network between the same ranks, for example for another thread. Every rank must create its own
+  /// at the same point, and destroy it before this one. Throws ArgumentError if not available.
   virtual std::unique_ptr<Transport> duplicate();
-  /// Whether collectives may be under way on a duplicate and here at the same time, in an order that may
+  /// Whether collectives may be in flight on a duplicate and here at the same time, in an order that may
   /// differ between ranks.
   virtual bool duplicates_are_concurrent() const { return true; }
 
-  /// Whether the library below has collectives of its own: Algorithm::native.
+  /// Whether the library has its own collectives: Algorithm::native.
   virtual bool has_native() const { return false; }
-  /// One of them; null where it has none that does what kernels::Combine promises.
+  /// A native collective; null if none satisfies kernels::Combine.
   virtual std::unique_ptr<Collective> native(const NativeCall& call);
 
-  /// What all share who communicate over this network (dist/collectives/session.h).
+  /// The state shared by all users of this network (dist/collectives/session.h).
   Session& session() const { return *session_; }
 
  protected:
   Transport(int rank, int world_size, Stream stream = Stream::default_of(kCpu));
-  /// Throws ArgumentError where no message can go to `peer`, or come from it.
+  /// Throws ArgumentError if no message can be exchanged with `peer`.
   void check_peer(int peer) const;
 
  private:

@@ -18,7 +18,7 @@ double seconds(std::int64_t us) {
   return static_cast<double>(tenths) / 10;
 }
 
-// What a report reads from a file, as far as it matters here.
+// The fields of an entry that matter here, as read from a file.
 RankRecord::Entry as_read(const FlightRecord::Entry& entry) {
   RankRecord::Entry read;
   read.seq = entry.seq;
@@ -37,7 +37,7 @@ std::string named(const RankRecord::Entry& entry) {
   return name;
 }
 
-// Whole, or what there is of it at `until_us`.
+// The complete record, or its state at `until_us`.
 RankRecord wait_for_record(const std::filesystem::path& folder, int rank, std::int64_t until_us) {
   for (;;) {
     RankRecord record = read_newest(record_file(folder, rank), rank);
@@ -46,13 +46,13 @@ RankRecord wait_for_record(const std::filesystem::path& folder, int rank, std::i
   }
 }
 
-// Where all are there, and wait for each other, or for one who has long done its part, a message is lost: the
-// way ends at one of its two ends. `here`: whether a rank is on this host.
+// If all ranks are present and wait for each other, or for one that did its part long ago, a message is lost:
+// the chain ends at one of its two ends. `here`: whether a rank is on this host.
 void end_at_lost_message(WaitChain& chain, const std::function<bool(int)>& here, int mine) {
   using End = WaitChain::End;
   if (chain.end != End::circle && (chain.end != End::passed || chain.late)) return;
   if (chain.end == End::circle) {
-    // Who is furthest behind has stood still first, and whoever waits for it stands still because of that.
+    // The rank with the least progress stalled first, and the ranks that wait for it stall as a consequence.
     const auto begin = std::find_if(chain.calls.begin(), chain.calls.end(),
                                     [&](const auto& call) { return call.seq == chain.calls.back().seq; });
     const auto first = std::min_element(begin, chain.calls.end(),

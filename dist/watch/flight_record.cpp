@@ -15,7 +15,7 @@
 namespace athanor::dist {
 namespace {
 
-// Release and acquire, so that who reads a field that belongs to a later entry sees the mark's change, too.
+// Release and acquire: a reader that sees a field of a later entry also sees the changed mark.
 template <class T> void put(T& place, std::type_identity_t<T> value) {
   std::atomic_ref(place).store(value, std::memory_order_release);
 }
@@ -23,7 +23,7 @@ template <class T> T get(const T& place) {
   return std::atomic_ref(const_cast<T&>(place)).load(std::memory_order_acquire);
 }
 
-/// Text into a file, through a small buffer: neither allocates nor depends on a locale.
+/// Writes text to a file through a small buffer, without allocations or locales.
 class Lines {
  public:
   explicit Lines(int file) : file_(file) {}
@@ -71,7 +71,7 @@ class Lines {
   std::array<char, 2048> buffer_;
 };
 
-/// At most so many bytes, and no half characters: those are no JSON.
+/// At most `most` bytes, without partial characters, which are invalid in JSON.
 std::string_view cut(std::string_view text, std::size_t most) {
   if (text.size() <= most) return text;
   while (most > 0 && (static_cast<unsigned char>(text[most]) & 0xc0) == 0x80) --most;
@@ -81,13 +81,13 @@ std::string_view cut(std::string_view text, std::size_t most) {
 std::int64_t since(std::chrono::nanoseconds time) {
   return std::chrono::duration_cast<std::chrono::microseconds>(time).count();
 }
-// Intervals must not jump when somebody sets the clock.
+// Intervals must not jump when the system clock is set.
 const std::int64_t kSteadyToUnix = since(std::chrono::system_clock::now().time_since_epoch()) -
                                    since(std::chrono::steady_clock::now().time_since_epoch());
 
 }  // namespace
 
-// `mark` is seq + 1, and 0 while the rest is being written.
+// `mark` is seq + 1, or 0 while the entry is being written.
 struct FlightRecord::Slot {
   std::int64_t mark, count, bucket, launch_us, start_us, last_us, end_us, bytes;
   int waits_for;
@@ -99,7 +99,7 @@ std::int64_t FlightRecord::now_us() noexcept {
   return since(std::chrono::steady_clock::now().time_since_epoch()) + kSteadyToUnix;
 }
 
-// calloc gives pages when they are first written: a thousand simulated ranks take no more than they use.
+// calloc allocates pages on first write: a thousand simulated ranks use only what they need.
 FlightRecord::FlightRecord(int rank, int world_size)
     : rank_(rank),
       world_size_(world_size),
@@ -132,7 +132,7 @@ void FlightRecord::begin(std::int64_t seq, const Call& call, std::int64_t launch
   put(begun_, seq + 1);
 }
 
-// The one that is under way, if there is one.
+// The current entry, or null.
 FlightRecord::Slot* FlightRecord::current() const {
   const std::int64_t begun = get(begun_);
   if (begun == 0) return nullptr;
@@ -179,7 +179,7 @@ int create_private(const char* path) noexcept {
 }
 
 bool FlightRecord::write(const char* path, std::string_view reason, std::string_view error) const noexcept {
-  // Beside, and renamed when it is whole: who is killed as he writes leaves the one before.
+  // Writes a separate file and renames it when complete: a process killed while writing keeps the old one.
   std::array<char, 4200> unfinished{};
   const std::size_t length = std::strlen(path);
   if (length + sizeof kUnfinished > unfinished.size()) return false;

@@ -9,23 +9,23 @@
 
 namespace athanor::dist {
 
-/// What a collective is called in records and in errors.
+/// The description of a collective in records and errors.
 struct Call {
-  const char* name = "";  ///< "ring all_reduce": a literal, which is kept
+  const char* name = "";  ///< "ring all_reduce": a literal, not copied
   DType dtype = DType::u8;
-  std::int64_t count = 0;    ///< elements of its buffer; 0: it has none
+  std::int64_t count = 0;    ///< elements of its buffer; 0: no buffer
   std::int64_t bucket = -1;  ///< of gradients; -1: none
 
   std::int64_t bytes() const { return count * static_cast<std::int64_t>(size_of(dtype)); }
 };
 
-/// What a rank has done together with others, for one who asks later why it stood still: the last 4,096
-/// collectives, each with its number, what it was, when it was launched, started, got on and was done, how
-/// many bytes have arrived or been taken, and whose message was missing.
+/// A rank's collectives, to explain later why it stalled: the last 4,096, each with its number, its
+/// description, times of launch, start, progress and completion, bytes transferred, and the rank whose
+/// message was missing.
 ///
-/// Every Transport keeps one. The thread that communicates writes: some stores into memory that is there, no
-/// lock, no allocation. Any thread may read at any time, and so may a signal handler; what is overwritten
-/// meanwhile is left out.
+/// Every Transport has one. The communicating thread writes it with a few stores, without locks or
+/// allocations. Any thread and any signal handler may read at any time; entries overwritten meanwhile are
+/// omitted.
 class FlightRecord {
  public:
   static constexpr int kEntries = 4096;
@@ -33,9 +33,9 @@ class FlightRecord {
   struct Entry {
     std::int64_t seq = -1;  ///< 0 is the first of the transport; -1: none
     Call call;
-    /// Microseconds since 1970 by this machine's clock, 0: not yet. `last`: when a message was complete.
+    /// Microseconds since 1970 on this machine's clock, 0: not yet. `last`: the last completed message.
     std::int64_t launch_us = 0, start_us = 0, last_us = 0, end_us = 0;
-    std::int64_t bytes = 0;  ///< of messages complete, both ways; native: of the buffer, when it is done
+    std::int64_t bytes = 0;  ///< of completed messages, both ways; native: of the buffer, once done
     int waits_for = -1;      ///< the rank whose message is missing
 
     bool under_way() const { return seq >= 0 && end_us == 0; }
@@ -46,36 +46,36 @@ class FlightRecord {
   FlightRecord(const FlightRecord&) = delete;
   FlightRecord& operator=(const FlightRecord&) = delete;
 
-  // For the thread that communicates.
+  // For the communicating thread.
 
-  /// The collective `seq` starts, of which all before it are done or given up. `launch_us`: since when it
-  /// might have, 0: now.
+  /// The collective `seq` starts; all before it are done or given up. `launch_us`: the time from which it
+  /// could have started, 0: now.
   void begin(std::int64_t seq, const Call& call, std::int64_t launch_us = 0);
-  /// A message of the current one is complete.
+  /// A message of the current collective is complete.
   void moved(std::int64_t bytes);
   void waits_for(int rank);
   void end();
 
-  // For everybody.
+  // For any thread.
 
   int rank() const { return rank_; }
   std::string_view host() const { return host_.data(); }
   int world_size() const { return world_size_; }
   /// Number of collectives begun.
   std::int64_t size() const;
-  /// The collective `seq`; seq -1 where it was overwritten or has not begun.
+  /// The collective `seq`; its seq is -1 if it was overwritten or has not begun.
   Entry at(std::int64_t seq) const;
   Entry last() const { return at(size() - 1); }
 
-  /// Writes JSON lines: first one of the rank, why it is written (`reason`, a word, and `error`, any text)
-  /// and when; then the entries, newest first, so that a file that was cut has what matters; then one that
-  /// says that it is whole. Until it is, it is called `path` and kUnfinished, and a record that is there
-  /// stays. Only this user may read it, and no link is followed. Of `error`, the first 4,096 bytes. Calls
-  /// nothing that may not be called in a signal handler. False where the file cannot be written.
+  /// Writes JSON lines: a header with the rank, the reason (`reason`, a word, and `error`, any text) and the
+  /// time; then the entries, newest first, so that a truncated file has the important ones; then an end
+  /// marker. Writes to `path` plus kUnfinished, then renames, so an existing record is kept until then. The
+  /// file is readable only by this user, and links are not followed. Keeps the first 4,096 bytes of `error`.
+  /// Async-signal-safe. False if the file cannot be written.
   bool write(const char* path, std::string_view reason, std::string_view error = {}) const noexcept;
   static constexpr char kUnfinished[] = ".part";
 
-  /// Now, as in the entries: the clock that the system had when the process began, and steady since.
+  /// The current time as in the entries: the system clock at process start, advanced by a steady clock.
   static std::int64_t now_us() noexcept;
 
  private:
@@ -89,8 +89,8 @@ class FlightRecord {
   std::int64_t begun_ = 0;  // atomically
 };
 
-/// Opens a new file of this name, which only this user may read, in place of what is there; a link is
-/// replaced, not followed. -1 and errno where it cannot. May be called in a signal handler.
+/// Creates a new file, readable only by this user, replacing any file or link of that name without following
+/// it. Returns -1 and sets errno on failure. Async-signal-safe.
 int create_private(const char* path) noexcept;
 
 }  // namespace athanor::dist

@@ -16,10 +16,10 @@ namespace {
 using Json = nlohmann::json;
 using Entry = RankRecord::Entry;
 
-/// Of times, bytes and numbers: sums of some do not overflow.
+/// Bound on times, bytes and numbers, so that sums of a few cannot overflow.
 constexpr std::int64_t kMost = std::int64_t{1} << 60;
 
-/// The numbers and texts of one line, and whether all of them were there and in range.
+/// Parses the numbers and texts of a line, and notes whether all were present and in range.
 class Fields {
  public:
   explicit Fields(const Json& line) : line_(line) {}
@@ -46,7 +46,7 @@ class Fields {
 };
 
 bool take_head(const Json& line, RankRecord& record) {
-  if (record.found) return false;  // there is one, and it comes first
+  if (record.found) return false;  // a header exists already
   Fields fields(line);
   RankRecord head{.rank = record.rank, .found = true};
   head.world_size = static_cast<int>(fields.number("world_size", 1, RankRecord::kMostRanks));
@@ -74,7 +74,7 @@ bool take_entry(const Json& line, RankRecord& record) {
   entry.last_us = fields.number("last_us");
   entry.end_us = fields.number("end_us");
   entry.bytes = fields.number("bytes");
-  // Whose line has no rank at its head may wait for anybody.
+  // Without a header line, waits_for may be any rank.
   const std::int64_t ranks = record.world_size > 0 ? record.world_size : RankRecord::kMostRanks;
   entry.waits_for = static_cast<int>(fields.number("waits_for", -1, ranks - 1));
   if (!fields.good()) return false;
@@ -83,7 +83,7 @@ bool take_entry(const Json& line, RankRecord& record) {
   return true;
 }
 
-/// The first `most` bytes: none of what is there, but no file.
+/// The first `most` bytes; empty if the file is missing.
 std::optional<std::string> beginning_of(const std::filesystem::path& path, std::size_t most) {
   const RegularFile file(path);
   if (file.descriptor() < 0) return {};

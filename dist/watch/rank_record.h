@@ -7,7 +7,7 @@
 
 namespace athanor::dist {
 
-/// A rank's record (dist/watch/flight_record.h) as its file has it.
+/// A rank's record (dist/watch/flight_record.h) as read from its file.
 struct RankRecord {
   struct Entry {
     std::int64_t seq = -1;
@@ -22,37 +22,37 @@ struct RankRecord {
   };
 
   int rank = -1;
-  bool found = false;       ///< false: there is no file, or nothing in it can be read
-  std::string damage = {};  ///< what the file lacks; empty: it is whole
-  int world_size = 0;       ///< 0: not known
+  bool found = false;       ///< false: there is no file, or no readable content
+  std::string damage = {};  ///< what the file lacks; empty: complete
+  int world_size = 0;       ///< 0: unknown
   std::string host = {};
   std::string reason = {};  ///< deadline, lost, error, or a signal's name
   std::string error = {};
-  std::int64_t began_us = 0;        ///< when its rank began to record
-  std::int64_t now_us = 0;          ///< when it was written
+  std::int64_t began_us = 0;        ///< start of recording
+  std::int64_t now_us = 0;          ///< time of writing
   std::vector<Entry> entries = {};  ///< ascending
 
   static constexpr int kMostRanks = 1 << 16;
-  /// `damage` of a file that is there, and of no use.
+  /// `damage` of a file without readable content.
   static constexpr char kUnreadable[] = "holds nothing that can be read";
 
-  /// The collective of that number; null where it is not there.
+  /// The collective of that number; null if missing.
   const Entry* at(std::int64_t seq) const;
-  /// The newest; null where there is none.
+  /// The newest; null if there is none.
   const Entry* last() const { return entries.empty() ? nullptr : &entries.back(); }
-  /// Whether it was in a collective when it was written.
+  /// Whether the rank was in a collective at the time of writing.
   bool under_way() const { return last() && last()->under_way(); }
   /// Highest number it has entered; -1: none.
   std::int64_t entered() const { return last() ? last()->seq : -1; }
 };
 
-/// Where the record of `rank` lies: flight.<rank>.json in the run's folder.
+/// The path of a rank's record: flight.<rank>.json in the run's folder.
 std::filesystem::path record_file(const std::filesystem::path& folder, int rank);
 
-/// One line per rank is all that is sure to be there: a file may be missing, empty, cut or overwritten with
-/// anything, and says so in `damage`. A line with a number out of range is none; text is printable().
+/// Reads a record. A file may be missing, empty, truncated or overwritten with anything; `damage` reports it.
+/// Lines with a number out of range are skipped; text is printable().
 RankRecord read_record(const std::filesystem::path& file, int rank);
-/// The same from the first three lines, 16 KiB at most: of the entries, the two newest.
+/// The same from the first three lines, at most 16 KiB: only the two newest entries.
 RankRecord read_newest(const std::filesystem::path& file, int rank);
 
 }  // namespace athanor::dist

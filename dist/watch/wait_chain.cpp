@@ -5,7 +5,7 @@
 namespace athanor::dist {
 namespace {
 
-// Ranks give up, and write their records, within about so long of each other.
+// Ranks give up, and write their records, within about this time of each other.
 constexpr std::int64_t kTogetherUs = 500'000;
 
 }  // namespace

@@ -8,26 +8,26 @@
 
 namespace athanor::dist {
 
-/// Where "waits for" leads: from a rank that waits, over those that wait themselves, to the one to blame. Who
-/// is still in an earlier collective has not come to the later one because of whom it waits for in the
-/// earlier.
+/// The chain of "waits for" from a waiting rank, through ranks that wait themselves, to the culprit. A rank
+/// still in an earlier collective has not reached the later one because of the rank it waits for in the
+/// earlier one.
 struct WaitChain {
   enum class End {
-    circle,     ///< the last is there twice: they wait for each other
-    no_record,  ///< the last has none that can be read
-    nobody,     ///< the last waits for nobody, in the collective in which it is waited for
+    circle,     ///< the last rank occurs twice: they wait for each other
+    no_record,  ///< the last rank has no readable record
+    nobody,     ///< the last rank waits for no rank in the collective where it is awaited
     absent,     ///< the last never entered that collective
-    passed,     ///< the last has done its part of it, and gone on
+    passed,     ///< the last rank has done its part and continued
   };
 
   std::vector<int> ranks;                ///< each waits for the next,
-  std::vector<RankRecord::Entry> calls;  ///< in this collective: the same one, or an earlier one than before
+  std::vector<RankRecord::Entry> calls;  ///< in this collective: the previous rank's, or an earlier one
   End end = End::nobody;
-  bool late = false;  ///< passed: but only when the one before it had waited in vain
+  bool late = false;  ///< passed, but only after the previous rank had waited in vain
 };
 
-/// From `rank`, which waits in `entry` and has not heard anything for `idle_us`. `record_of` gives the record
-/// of a rank, null where there is none.
+/// From `rank`, which waits in `entry` and has had no progress for `idle_us`. `record_of` returns the record
+/// of a rank, or null.
 WaitChain follow_waits(int rank, const RankRecord::Entry& entry, std::int64_t idle_us,
                        const std::function<const RankRecord*(int)>& record_of);
 

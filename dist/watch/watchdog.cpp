@@ -23,19 +23,19 @@
 namespace athanor::dist {
 namespace {
 
-/// How long the records of others are waited for. Those who are told by a signal write at once, or have when
-/// they were told that it would come; those who give up by themselves do so at about the same time.
+/// Maximum waits for other ranks' records. Ranks told by a signal write at once, or already wrote when it was
+/// announced; ranks that give up by themselves do so at about the same time.
 constexpr std::int64_t kToldOthersUs = 300'000, kForetoldOthersUs = 100'000, kOthersUs = 1'000'000;
 constexpr std::int64_t kMarginUs = 300'000, kTurnUs = 100'000, kToldUs = 3'000'000;  // see let_others_end()
-/// Without a message for so long, ranks that take short steps stand still.
+/// After this time without a message, ranks with short steps have stalled.
 constexpr std::int64_t kStillUs = 700'000;
-/// mpirun ends a rank by SIGCONT, a second later SIGTERM, and a second later SIGKILL: SIGTERM comes within so
-/// long of SIGCONT, and so long after it at the latest a rank must begin to say what it has to.
+/// mpirun ends a rank by SIGCONT, SIGTERM a second later, and SIGKILL another second later. SIGTERM comes
+/// within the first time after SIGCONT; after the second, a rank must begin its report.
 constexpr std::int64_t kAnnouncedUs = 1'500'000, kSpeakUs = 400'000;
 constexpr std::array kEnding{SIGTERM, SIGINT, SIGHUP};
 constexpr std::array kCrashes{SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
 
-// What signal handlers see: the process's one watchdog.
+// Accessed by signal handlers: the process's one watchdog.
 std::atomic<const FlightRecord*> watched{nullptr};
 std::atomic<Watchdog*> current_watchdog{nullptr};
 std::array<char, 4096> record_path{};  // empty: none
@@ -77,7 +77,7 @@ void crash(int signal) {
   for (std::size_t i = 0; i < kCrashes.size(); ++i) {
     if (kCrashes[i] == signal) sigaction(signal, &before_crash[i], nullptr);
   }
-  raise(signal);  // when this handler has returned, and then as it would have been without it
+  raise(signal);  // takes effect after this handler, with the previous action
 }
 
 void too_late(int) {
@@ -104,11 +104,11 @@ struct Watchdog::Impl {
   WatchdogOptions options;
   std::filesystem::path path;
   std::atomic<bool> stop{false}, has_agreed{false}, ending{false};
-  std::atomic<bool> foretold{false};                      // its record was written before it was told to end
-  std::atomic<int> slow_rank{-1};                         // the others wait for it
+  std::atomic<bool> foretold{false};                      // its record was written before the signal to end
+  std::atomic<int> slow_rank{-1};                         // others wait for it
   std::atomic<bool> took_long{false};                     // since the last agreed()
-  std::atomic<int> silent_code{-1};                       // of an end that is said elsewhere
-  std::atomic<std::int64_t> agreed_us{0}, longest_us{0};  // the last time, and the time between two
+  std::atomic<int> silent_code{-1};                       // of an end reported elsewhere
+  std::atomic<std::int64_t> agreed_us{0}, longest_us{0};  // last call, and longest interval
   std::array<struct sigaction, kEnding.size()> before_ending{};
   struct sigaction before_continuing {};
   double stopped_s = 0;  // and went on then:
@@ -173,13 +173,13 @@ struct Watchdog::Impl {
     std::filesystem::remove(beside);
   }
 
-  // That of an earlier run, or of an end that is none.
+  // Removes the record of an earlier run, or of an end that did not happen.
   void remove_record() const {
     std::error_code ignored;
     if (!path.empty()) std::filesystem::remove(path, ignored);
   }
 
-  // The thread that a signal wakes, for the others may hang.
+  // The thread that a signal wakes, because others may hang.
   void run() {
     for (;;) {
       wait_for_signal();
@@ -205,10 +205,10 @@ struct Watchdog::Impl {
     }
   }
 
-  // This rank's end has been said, and mpirun begins to end it: with SIGCONT, a second before SIGTERM.
+  // Whether this rank's end was reported, and mpirun has begun to end it: SIGCONT, a second before SIGTERM.
   bool said() const { return silent_code >= 0 && continued_us > 0; }
 
-  // Who told this rank to end may not wait as long as the others need: the record comes first.
+  // The sender of the signal may not wait as long as an agreement takes: the record comes first.
   bool have_agreed(const char* signal) {
     write_record(
         just_stopped() ? "stopped" : signal,
@@ -226,14 +226,14 @@ struct Watchdog::Impl {
     return true;
   }
 
-  // The record of the network on which this rank waits: the job's, or that of its passes.
+  // The record of the network on which this rank waits: the job's or that of its passes.
   std::shared_ptr<const FlightRecord> flight() const {
     auto job = transport.session().shared_flight(), passes = transport.session().passes();
     return passes && !job->last().under_way() && passes->last().under_way() ? passes : job;
   }
 
-  // mpirun announces the end by SIGCONT, a second ahead: who waits then has its record ready when time is
-  // short, for itself and for those who look for it.
+  // mpirun announces the end by SIGCONT, a second ahead: a waiting rank then writes its record early, for
+  // itself and for ranks that look for it.
   void foretell() {
     const FlightRecord::Entry last = flight()->last();
     if (foretold || continued_us == 0 || !last.under_way() || last.last_us > continued_us) return;
@@ -241,14 +241,14 @@ struct Watchdog::Impl {
     foretold = true;
   }
 
-  // While one rank is slow: another one, which has no reason to be.
+  // While one rank is slow: whether this one waits for another rank, without excuse.
   bool waits_for_another() const {
     const FlightRecord::Entry last = flight()->last();
     return last.under_way() && last.waits_for >= 0 && last.waits_for != slow_rank;
   }
 
-  // mpirun has announced that it ends all, and this rank waits: since long before, so that there is nobody to
-  // agree with, or until there is no more time.
+  // mpirun has announced the end, and this rank waits: for so long that no agreement is possible, or until
+  // the time is up.
   bool stands_still() const {
     const FlightRecord::Entry last = flight()->last();
     const bool waits = last.under_way() && (slow_rank < 0 || last.waits_for != slow_rank);
@@ -261,7 +261,7 @@ struct Watchdog::Impl {
   bool just_stopped() const { return resumed_us > 0 && seconds_since(resumed_us) < 3; }
   std::string stopped_for() const { return fmt::format("it had been stopped for {} s itself", stopped_s); }
 
-  // Looks at the clock meanwhile: a process that was stopped finds that much of it is gone.
+  // Also watches the clock: a process that was stopped has lost much of its time.
   void wait_for_signal() {
     for (std::int64_t before = FlightRecord::now_us(); !caught && !stop && !said();) {
       timespec until{};
@@ -280,15 +280,15 @@ struct Watchdog::Impl {
     }
   }
 
-  // In the thread that pushes.
+  // On the advancing thread.
   void failed(Failure kind, const std::exception& error) {
     if (kind == Failure::deadline) leave(kExitPeerLost, "deadline", [&] { return blame().text; });
     if (kind == Failure::lost) leave(kExitPeerLost, "lost", [&] { return std::string(error.what()); });
-    // Known to one who catches it, and perhaps to all ranks: an end of its own follows.
+    // The catcher knows it, perhaps all ranks do: an orderly end follows.
     write_record("error", printable(error.what()));
   }
 
-  // Records are of the job's network alone: of the other, whom this rank waits for is all it knows.
+  // Records cover only the job's network: on the other one, this rank knows only the rank it waits for.
   Blame blame() const {
     const std::shared_ptr<const FlightRecord> record = flight();
     const FlightRecord& mine = *record;
@@ -300,9 +300,9 @@ struct Watchdog::Impl {
                       std::chrono::microseconds(std::max<std::int64_t>(0, patience)));
   }
 
-  // mpirun sends SIGCONT, SIGTERM and SIGKILL to all ranks when one has failed, a second apart; but it sleeps
-  // in between, and its sleep ends when another rank does. Two that end at the same time would have it kill a
-  // third that has just been told. So one goes first, and the others wait until they are told as well.
+  // mpirun sends SIGCONT, SIGTERM and SIGKILL to all ranks after one has failed, a second apart. But its
+  // sleep between them ends early when another rank exits, so two simultaneous exits would kill a third that
+  // has just been signalled. So one rank exits first, and the others wait until they are signalled as well.
   void let_others_end() const {
     const std::int64_t began = FlightRecord::now_us();
     const std::int64_t turn = began + transport.rank() % 8 * kTurnUs;
@@ -327,20 +327,20 @@ struct Watchdog::Impl {
 
   template <class Line>
   [[noreturn]] void leave(int exit_code, std::string_view reason, const Line& make_line) {
-    // One is enough; the others stay where they are.
+    // One thread is enough; the others stay here.
     if (ending.exchange(true)) {
       for (;;) pause();
     }
     limit_to(options.limit);
 
-    write_record(reason, {});  // before anything that takes time
+    write_record(reason, {});  // before anything slow
     std::string why = make_line();
     std::replace(why.begin(), why.end(), '\n', ' ');
     why = printable(why);
     const std::string where = path.empty() ? "" : fmt::format(" (record: {})", printable(path.string()));
     const std::string line = fmt::format("rank {}: error: {}{}\n", transport.rank(), why, where);
     std::fflush(stdout);
-    // In one piece: the lines of all ranks come at about the same time.
+    // In one write: the lines of all ranks come at about the same time.
     for (std::size_t done = 0; done < line.size();) {
       const ssize_t wrote = ::write(STDERR_FILENO, line.data() + done, line.size() - done);
       if (wrote < 0 && errno != EINTR) break;
@@ -372,9 +372,9 @@ void Watchdog::agreed(bool last) {
   const std::int64_t now = FlightRecord::now_us(), before = impl_->agreed_us.exchange(now);
   const bool took_long = impl_->took_long.exchange(false);
   if (before > 0 && !took_long) impl_->longest_us = std::max(impl_->longest_us.load(), now - before);
-  if (before == 0 || impl_->foretold.exchange(false)) impl_->remove_record();  // it goes well
-  impl_->has_agreed = last;  // the signal may come to this rank after the news of it
-  impl_->slow_rank = -1;     // now: who waits for no slow rank, and has not agreed, stands still
+  if (before == 0 || impl_->foretold.exchange(false)) impl_->remove_record();  // the run is healthy
+  impl_->has_agreed = last;  // the signal may reach this rank after the agreement
+  impl_->slow_rank = -1;     // from now on, waiting without agreement is a stall
 }
 
 void Watchdog::takes_long(int rank) {

@@ -13,60 +13,59 @@ namespace athanor::dist {
 inline constexpr int kExitPeerLost = 74;
 
 struct WatchdogOptions {
-  /// Folder for the record, flight.<rank>.json: the run's, best one that all ranks see. Empty: none is
-  /// written.
+  /// Folder for the record, flight.<rank>.json: the run's, preferably visible to all ranks. Empty: no record.
   std::filesystem::path folder = ".";
-  /// How long the ranks have, at least, to agree on a last step after SIGTERM, SIGINT or SIGHUP. Three times
-  /// the longest time between two calls of agreed(): the step under way has to end, and votes travel with the
-  /// next one. Longer while a checkpoint is saved (takes_long()); 0.4 s where mpirun has announced by SIGCONT
-  /// that it ends all, and this rank waits for another. 0: they do not try.
+  /// Minimum time for ranks to agree on a last step after SIGTERM, SIGINT or SIGHUP. The limit is three times
+  /// the longest interval between calls of agreed(): the current step must end, and votes are sent with the
+  /// next one. It is longer while a checkpoint is saved (takes_long()), and 0.4 s if mpirun has announced by
+  /// SIGCONT that it ends all ranks while this rank waits for another. 0: no attempt to agree.
   std::chrono::milliseconds agreement{0};
-  /// How long an end may take, with the writing of the record, before the process is ended without.
+  /// Maximum time to end, including writing the record, before the process is ended without it.
   std::chrono::milliseconds limit{2000};
 };
 
-/// Sees to it that this process ends, and says why, when its rank cannot go on: another one is lost (a
-/// deadline of dist/collectives/wait.h, an error of the network), or a signal to end (SIGTERM, SIGINT,
-/// SIGHUP) comes and the ranks do not agree in time on what to do. It writes the FlightRecord, then a line to
-/// stderr that names the collective, its bucket and the rank that is missing (by the records of the others,
-/// where all ranks see the folder), and ends the process with kExitPeerLost, from whatever thread it is in:
-/// nothing is unwound, for destructors may wait for that rank. Whoever started the ranks (mpirun,
-/// `--devices`) ends the others, who have about a second, and do the same in a thread of its own, even where
-/// the rest hangs. Where ranks may agree, the record is written at once, and removed when they have.
+/// Ends this process, with a reason, when its rank cannot continue: another rank is lost (a deadline of
+/// dist/collectives/wait.h, a network error), or a signal to end (SIGTERM, SIGINT, SIGHUP) arrives and the
+/// ranks do not agree in time on a last step. It writes the FlightRecord, then a line to stderr with the
+/// collective, its bucket and the missing rank (from other ranks' records, if all see the folder). Then it
+/// ends the process with kExitPeerLost from any thread, without unwinding, because destructors might wait for
+/// that rank. The launcher (mpirun, `--devices`) ends the other ranks. They have about a second, and do the
+/// same in a separate thread, even if the rest hangs. If ranks may agree, the record is written at once and
+/// removed once they have.
 ///
-/// A crash (SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, a stack that overflows in the thread that makes this or
-/// pushes buckets) leaves a record, too, and goes on as it would have.
+/// A crash (SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, a stack overflow in the thread that creates this or
+/// advances buckets) also leaves a record, and then proceeds as usual.
 ///
-/// One per process, made after the transport and before whoever handles signals for himself (SignalGuard
-/// calls what was there before). In a job of one rank it does nothing.
+/// One per process, created after the transport and before other signal handlers (SignalGuard calls the
+/// previous handlers). Does nothing in a job of one rank.
 class Watchdog {
  public:
-  /// A record that an earlier run has left is removed, at once or, where ranks agree, with the first
-  /// agreed(). Throws IoError where the folder cannot be written to.
+  /// Removes the record of an earlier run, at once or, if ranks agree, at the first agreed(). Throws IoError
+  /// if the folder is not writable.
   explicit Watchdog(Transport& transport, const WatchdogOptions& options = {});
-  /// The end is near and good: signals do as they did before.
+  /// For a normal end: restores the previous signal handlers.
   ~Watchdog();
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;
 
-  /// The one of this process; null where there is none, or one rank.
+  /// The process's watchdog; null if there is none, or one rank.
   static Watchdog* current();
 
-  /// All ranks have just heard of each other; with `last`, of a signal, too, and of the step after which they
-  /// end by themselves.
+  /// All ranks have just heard from each other; with `last`, they have also agreed on a signal and on their
+  /// last step.
   void agreed(bool last);
 
-  /// `rank` takes as long as it needs: it saves, and the others wait for it. Until all of them have heard
-  /// that it is done, and say so (-1), or agreed() is called.
+  /// `rank` may take any time: the others wait while it saves. Ends when all ranks know that it is done and
+  /// pass -1, or by agreed().
   void takes_long(int rank = 0);
 
-  /// This rank ends by an error of its own, which the caller says: writes the record, if there is anything in
-  /// it. From now on a signal ends the process in silence, with that exit code; so does the limit, with
-  /// kExitPeerLost. What is no accident (a wrong flag) writes none before the first agreed().
+  /// This rank ends by its own error, which the caller reports: writes the record, if it has entries. From
+  /// now on a signal ends the process silently with that exit code; so does the limit, with kExitPeerLost.
+  /// With `accident` false (a wrong flag), no record is written before the first agreed().
   void stand_down(int exit_code, const std::string& why, bool accident = true);
 
-  /// Record, line ("rank 1: error: " and `why`), end. For an exception that ends this rank alone: the others
-  /// wait for it, and must not be waited for.
+  /// Writes the record and a line ("rank 1: error: " and `why`), then ends. For an exception on this rank
+  /// alone: the others wait for it, and it must not wait for them.
   [[noreturn]] void end(int exit_code, const std::string& why);
 
  private:

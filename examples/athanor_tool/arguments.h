@@ -13,14 +13,14 @@
 
 namespace athanor::tool {
 
-/// What an entry of the op table reads its inputs and attributes from. Remembers what was asked for, so that
-/// a misspelt attribute is an error and gradients are known by name.
+/// The inputs and attributes for an entry of the op table. Records which names were read, so that a misspelt
+/// attribute is an error and gradients are known by name.
 class Arguments {
  public:
   Arguments(const OpCall& call, Device device, std::string impl)
       : call_(call), device_(device), impl_(std::move(impl)), differentiate_(call.tensors.contains("dy")) {}
 
-  /// An input; floating ones collect a gradient where dy is given.
+  /// An input; floating ones collect a gradient if dy is given.
   Tensor in(const std::string& name) {
     const Tensor x = call_.tensors.tensor(name).to(device_);
     if (differentiate_ && is_floating(x.dtype())) {
@@ -29,9 +29,9 @@ class Arguments {
     }
     return x;
   }
-  /// An input that may be left out: then undefined.
+  /// An optional input: undefined if missing.
   Tensor optional(const std::string& name) { return call_.tensors.contains(name) ? in(name) : Tensor(); }
-  /// An input without a gradient that may be left out.
+  /// An optional input without a gradient.
   Tensor constant(const std::string& name) {
     return call_.tensors.contains(name) ? call_.tensors.tensor(name).to(device_) : Tensor();
   }
@@ -41,7 +41,7 @@ class Arguments {
     return buffers_.back().tensor;
   }
 
-  /// Whether an attribute is given: for those that have no default.
+  /// Whether an attribute is given: for attributes without a default.
   bool given(const std::string& name) const { return call_.attributes.contains(name); }
   template <class T> T attribute(const std::string& name, T fallback) {
     known_.insert(name);
@@ -62,7 +62,7 @@ class Arguments {
     value[0] = read[0];
     value[1] = read[1];
   }
-  /// An attribute that is one of a few names.
+  /// An attribute with one of a few names.
   template <class E>
   E choice(const std::string& name, std::initializer_list<std::pair<const char*, E>> choices) {
     return chosen(attribute<std::string>(name, choices.begin()->first), "attribute '" + name + "'", choices);
@@ -75,7 +75,7 @@ class Arguments {
         {{"automatic", Impl::automatic}, {"reference", Impl::reference}, {"vendor", Impl::vendor}});
   }
 
-  /// Throws where the call holds something that nobody has asked for.
+  /// Throws if the call contains an unused tensor or attribute.
   void require_all_used() const {
     const std::vector<std::string> known(known_.begin(), known_.end());
     for (const auto& [name, value] : call_.attributes.items()) {

@@ -31,11 +31,11 @@ struct Options {
   OnnxForm onnx;
 };
 
-/// A network with the weights of IN, and what is known of it.
+/// A network with the weights of IN, and its description.
 struct Loaded {
   ModelInfo info;
   std::unique_ptr<nn::Module> network;
-  std::string assumed;  ///< of the images, where the file does not say
+  std::string assumed;  ///< about the images, if the file does not tell
 };
 
 // Reading --------------------------------------------------------------------------------------------------
@@ -56,7 +56,7 @@ void check_known(const fs::path& path, const WeightsFile& file, const Options& o
             name.empty() ? "a network" : name, file.info->program);
 }
 
-/// What others' classifiers expect: pixels normalised as on ImageNet, the middle of a slightly larger image.
+/// Other libraries' usual preprocessing: ImageNet normalisation, and a crop of a slightly larger image.
 void assume_images(ModelInfo& info) {
   const ImageSpec& images = info.images;
   if (images.channels == 3) {
@@ -89,7 +89,7 @@ Loaded load(const Options& options) {
     }
   };
   const nn::Pretrained taken = build(info.images.classes);
-  if (!taken.fresh.empty()) build(taken.classes);  // the file knows best how many there are
+  if (!taken.fresh.empty()) build(taken.classes);  // the file determines the number of classes
   if (!file.info) {
     info.program = "athanor convert";
     info.weights = path.filename().string();
@@ -105,25 +105,25 @@ Loaded load(const Options& options) {
 
 // Writing: a function for each form of OUT -----------------------------------------------------------------
 
-/// As a run leaves its model: athanor predict takes it.
+/// In the format of a run's model, for athanor predict.
 void write_athanor(const Loaded& loaded, const Options& options) {
   save_state_file(options.out, StateFile::model, model_state(loaded.info, loaded.network->state_dict()));
 }
 
-/// What torchvision's network of that name loads with load_state_dict(strict=True).
+/// A file that torchvision's network of that name loads with load_state_dict(strict=True).
 void write_torch(const Loaded& loaded, const Options& options) {
   safetensors::save(options.out, nn::to_torch_layout(*loaded.network, loaded.network->state_dict()),
                     {{"format", "pt"}});
 }
 
-/// A graph that onnxruntime and others run.
+/// A graph for onnxruntime and other runtimes.
 void write_graph(const Loaded& loaded, const Options& options) {
   write_onnx(*loaded.network, loaded.info, options.out, options.onnx);
 }
 
 struct Form {
   const char* extension;
-  const char* layout;  ///< as --layout names it; empty: the form has but one
+  const char* layout;  ///< the name in --layout; empty: the form has only one
   void (*write)(const Loaded&, const Options&);
 };
 constexpr Form kForms[] = {{".safetensors", "athanor", write_athanor},
@@ -142,7 +142,7 @@ const Form& form_of(const Options& options) {
 }
 
 void convert(const Options& options) {
-  const Form& form = form_of(options);  // before anything is read
+  const Form& form = form_of(options);  // checked before anything is read
   const Loaded loaded = load(options);
   form.write(loaded, options);
   const ImageSpec& images = loaded.info.images;

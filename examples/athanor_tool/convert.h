@@ -4,7 +4,7 @@
 
 namespace athanor::tool {
 
-/// athanor convert IN OUT: a network from or for other programs.
+/// athanor convert IN OUT: converts a network from or to other programs' formats.
 void add_convert(CLI::App& app);
 
 }  // namespace athanor::tool

@@ -19,7 +19,7 @@ nn::ImageLayout layout_of(const OnnxForm& form) {
   return form.input == "nchw" ? nn::ImageLayout::nchw : nn::ImageLayout::nhwc;
 }
 
-/// A name for every class: its number where the data set has none.
+/// A name for every class: its number if the data set has no names.
 std::vector<std::string> class_names(const ModelInfo& info) {
   std::vector<std::string> names = info.class_names;
   for (std::int64_t i = std::ssize(names); info.class_names.empty() && i < info.images.classes; ++i)

@@ -8,14 +8,14 @@
 
 namespace athanor::tool {
 
-/// How the graph takes images.
+/// The graph's image input.
 struct OnnxForm {
   std::string input;        ///< nchw or nhwc; empty: nhwc for pixels, else nchw
-  bool preprocess = false;  ///< u8 pixels, which the graph normalises
+  bool preprocess = false;  ///< u8 pixels, normalised by the graph
 };
 
-/// Writes a network as an ONNX file, with what is known of it in the file's metadata: class_names,
-/// pixel_mean, pixel_deviation (JSON arrays), shorter_side, model, program, version. Throws what
+/// Writes a network as an ONNX file, with its description in the file's metadata: class_names, pixel_mean,
+/// pixel_deviation (JSON arrays), shorter_side, model, program, version. Throws what
 /// nn::export_onnx() throws.
 void write_onnx(nn::Module& network, const ModelInfo& info, const std::filesystem::path& out,
                 const OnnxForm& form);

@@ -12,14 +12,14 @@
 
 namespace athanor::tool {
 
-/// Opens FILE, and says on stderr where it is packed into the cache first.
+/// Opens FILE; reports on stderr if it is first packed into the cache.
 std::unique_ptr<Dataset> open_data(const std::string& path, const std::string& part);
 
 /// athanor pack SRC DST: converts.
 void add_pack(CLI::App& app);
-/// athanor inspect FILE: what is in it.
+/// athanor inspect FILE: shows its content.
 void add_inspect(CLI::App& app);
-/// athanor verify FILE: reads and decodes everything, and names what is damaged.
+/// athanor verify FILE: reads and decodes everything, and reports damage.
 void add_verify(CLI::App& app);
 /// athanor flight DIR: why a job of several ranks ended.
 void add_flight(CLI::App& app);

@@ -13,7 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Where the records are: of a run's folder, with its checkpoints.
+/// The folder of the records: for a run's folder, that of its checkpoints.
 fs::path folder_of(const fs::path& given) {
   std::error_code ignored;
   const fs::path within = given / "checkpoints";

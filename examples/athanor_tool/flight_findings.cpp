@@ -23,7 +23,7 @@ std::string named(const std::vector<int>& ranks) {
   return fmt::format("rank{} {}", ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", "));
 }
 
-// Those that cannot be mistaken for each other must be equal on all ranks.
+// The properties of a call that must be equal on all ranks.
 std::string signature(const Entry& entry) {
   return entry.count > 0 ? fmt::format("{}, {} {}", name_of(entry), entry.count, entry.dtype)
                          : name_of(entry);
@@ -36,7 +36,7 @@ const Entry* anybodys(const std::vector<RankRecord>& ranks, std::int64_t seq) {
   return nullptr;
 }
 
-// An error of their own, a crash, or a stop: what it says counts more than what others suffer from it.
+// Own errors, crashes and stops: these are causes, unlike the errors that follow on other ranks.
 void find_own_ends(const std::vector<RankRecord>& ranks, Findings& findings) {
   std::vector<std::pair<std::string, std::vector<int>>> errors;
   for (const RankRecord& record : ranks) {
@@ -60,11 +60,11 @@ void find_own_ends(const std::vector<RankRecord>& ranks, Findings& findings) {
   }
 }
 
-// What follows from whom ranks wait for.
+// Conclusions from the ranks that others wait for.
 struct Waiting {
   std::vector<WaitChain> chains;
-  std::set<int> ranks;    // that wait for another one
-  std::set<int> gone_on;  // that have come late, or done their part
+  std::set<int> ranks;    // that wait for another rank
+  std::set<int> gone_on;  // that were late, or have done their part
 };
 
 Waiting follow_all(const std::vector<RankRecord>& ranks) {
@@ -85,7 +85,7 @@ Waiting follow_all(const std::vector<RankRecord>& ranks) {
   return waiting;
 }
 
-// Who waits for `rank` directly, at the end of a chain: by the collective's number.
+// The ranks that wait for `rank` directly, at the end of a chain, by the collective's number.
 std::map<std::int64_t, std::set<int>> who_waits_for(int rank, const Waiting& waiting) {
   std::map<std::int64_t, std::set<int>> who;
   for (const WaitChain& chain : waiting.chains) {
@@ -112,7 +112,7 @@ void find_missing(const std::vector<RankRecord>& ranks, const Waiting& waiting, 
   }
 }
 
-// Whoever is waited for where it has done its part: it was held up, or what it sent did not come.
+// Ranks that are awaited although they have done their part: they were delayed, or their messages were lost.
 void find_gone_on(const std::vector<RankRecord>& ranks, const Waiting& waiting, Findings& findings) {
   for (const int rank : waiting.gone_on) {
     const bool late = std::any_of(waiting.chains.begin(), waiting.chains.end(), [&](const WaitChain& chain) {
@@ -144,7 +144,7 @@ bool find_desync(const std::vector<RankRecord>& ranks, Findings& findings) {
       if (const Entry* entry = record.at(seq)) calls[signature(*entry)].push_back(record.rank);
     }
     if (calls.size() < 2) continue;
-    // The few first: they are the ones that differ.
+    // Smallest groups first: they are the deviating ones.
     std::vector<std::pair<std::string, std::vector<int>>> sides(calls.begin(), calls.end());
     std::stable_sort(sides.begin(), sides.end(),
                      [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); });
@@ -163,7 +163,7 @@ bool find_behind(const std::vector<RankRecord>& ranks, const Waiting& waiting, F
   for (const RankRecord& record : ranks) {
     if (!waiting.gone_on.contains(record.rank)) front = std::max(front, record.entered());
   }
-  std::map<std::int64_t, std::vector<int>> behind;  // by the first they lack
+  std::map<std::int64_t, std::vector<int>> behind;  // by the first collective they lack
   for (const RankRecord& record : ranks) {
     if (record.found && record.entered() < front && !waiting.ranks.contains(record.rank))
       behind[record.entered() + 1].push_back(record.rank);
@@ -179,7 +179,7 @@ bool find_behind(const std::vector<RankRecord>& ranks, const Waiting& waiting, F
   return !behind.empty();
 }
 
-// Nobody is busy elsewhere. In the first collective in which some wait, one came late, or has done less of
+// No rank is busy elsewhere. In the first collective in which some wait, a rank was late, or has done less of
 // it.
 void find_stuck(const std::vector<RankRecord>& ranks, const Waiting& waiting, Findings& findings) {
   std::vector<const RankRecord*> stuck;

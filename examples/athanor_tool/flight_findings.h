@@ -6,7 +6,7 @@
 
 #include "dist/watch/rank_record.h"
 
-// The rules by which a FlightReport names who is to blame, from the records of all ranks.
+// The rules by which a FlightReport names the culprit, from the records of all ranks.
 
 namespace athanor::tool {
 
@@ -15,7 +15,7 @@ std::vector<std::string> find_who_is_to_blame(const std::vector<dist::RankRecord
 
 /// "ring all_reduce, bucket 4"
 std::string name_of(const dist::RankRecord::Entry& entry);
-/// "#688 ring all_reduce, bucket 4", as any of the records has it.
+/// "#688 ring all_reduce, bucket 4", from any of the records.
 std::string call_name(const std::vector<dist::RankRecord>& ranks, std::int64_t seq);
 /// "3.3 s"
 std::string seconds_of(std::int64_t us);

@@ -16,7 +16,7 @@ namespace {
 using dist::RankRecord;
 using Entry = RankRecord::Entry;
 
-/// Whose record a file is, be it whole or not.
+/// The rank of a record file, complete or not.
 std::optional<int> rank_of(const std::filesystem::path& file) {
   constexpr std::string_view kBefore = "flight.", kUnfinished = dist::FlightRecord::kUnfinished;
   std::string name = file.filename().string();
@@ -34,7 +34,7 @@ std::string with_payload(const Entry& entry) {
   return fmt::format("{} ({} {}, {} bytes)", name_of(entry), entry.count, entry.dtype, entry.payload);
 }
 
-/// Highest number it has finished; -1: none.
+/// Highest number it has completed; -1: none.
 std::int64_t finished(const RankRecord& record) {
   for (std::size_t i = record.entries.size(); i-- > 0;) {
     if (!record.entries[i].under_way()) return record.entries[i].seq;
@@ -42,8 +42,8 @@ std::int64_t finished(const RankRecord& record) {
   return -1;
 }
 
-// A folder may hold what an earlier run has left, perhaps with other ranks: the newest record says which run
-// is the last. Clocks of different machines may differ by a minute.
+// A folder may contain records of an earlier run, perhaps with other ranks: the newest record identifies the
+// last run. Clocks of different machines may differ by a minute.
 void forget_earlier_runs(std::vector<RankRecord>& records) {
   constexpr std::int64_t kClocksUs = 60'000'000;
   const auto newest = std::max_element(records.begin(), records.end(),

@@ -18,7 +18,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::int64_t kClassesShown = 20, kMostClasses = 1'000'000;
 
-/// The number that `share` of the sorted values do not exceed.
+/// The smallest number that at least `share` of the sorted values do not exceed.
 std::int64_t quantile(const std::vector<std::int64_t>& sorted, double share) {
   return sorted[static_cast<std::size_t>(share * static_cast<double>(sorted.size() - 1) + 0.5)];
 }
@@ -37,7 +37,7 @@ Json describe_sizes(std::vector<std::int64_t> sizes) {
 }
 
 Json describe_samples(const Dataset& store) {
-  // A damaged label, or a header that was made up, must not ask for all memory there is.
+  // A damaged label or a forged header must not exhaust memory.
   if (store.spec().classes > kMostClasses) {
     detail::fail<IoError>("inspect: there must be at most {} classes, but are {}", kMostClasses,
                           store.spec().classes);

@@ -1,4 +1,4 @@
-// The tool `athanor`: one subcommand per thing to do, most of them with a file. Each registers itself.
+// The tool `athanor`: one subcommand per task, most of them on a file. Each registers itself.
 
 #include "examples/athanor_tool/convert.h"
 #include "examples/athanor_tool/data_commands.h"
@@ -10,7 +10,7 @@
 
 int main(int argc, char** argv) {
   using namespace athanor;
-  let_threads_sleep(argv);  // instead of spinning beside those that read images
+  let_threads_sleep(argv);  // instead of spinning next to loader threads
   return tool_main(argc, argv, [](CLI::App& app) {
     tool::add_run_op(app);
     tool::add_pack(app);

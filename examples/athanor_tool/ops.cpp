@@ -29,7 +29,7 @@ template <Tensor (*F)(const Tensor&, const Tensor&)> Tensor binary(Arguments& a)
   return F(left, a.in("b"));
 }
 
-// Of two tensors, or of one and the attribute `number`.
+// An op on two tensors, or on one and the attribute `number`.
 using OfNumber = Tensor (*)(const Tensor&, double);
 template <Tensor (*F)(const Tensor&, const Tensor&), OfNumber G> Tensor with_number(Arguments& a) {
   const Tensor left = a.in("a");
@@ -41,7 +41,7 @@ template <Tensor (*F)(const Tensor&, std::span<const int>, bool)> Tensor over_ax
   return F(x, a.attribute("axes", std::vector<int>{}), a.attribute("keepdim", false));
 }
 
-// Along an axis, or of all elements where none is given.
+// Along an axis, or over all elements if none is given.
 template <Tensor (*F)(const Tensor&, int, bool), Tensor (*OfAll)(const Tensor&)>
 Tensor over_axis(Arguments& a) {
   const Tensor x = a.in("x");
@@ -158,7 +158,7 @@ Tensor run_cross_entropy(Arguments& a) {
   CrossEntropyOptions options{.label_smoothing = a.attribute("label_smoothing", 0.0),
                               .reduction = reduction(a),
                               .weight = a.constant("weight")};
-  // No target below 0 needs passing over: -1 is nobody.
+  // A negative target needs no ignoring, so -1 means none.
   const auto ignored = a.attribute<std::int64_t>("ignore_index", -1);
   if (ignored >= 0) options.ignore_index = ignored;
   const Tensor logits = a.in("logits");
@@ -195,7 +195,7 @@ Tensor run_triplet_margin_loss(Arguments& a) {
 Tensor run_attention(Arguments& a) {
   const Tensor q = a.in("q"), k = a.in("k"), v = a.in("v");
   AttentionOptions options{.mask = a.optional("mask"), .causal = a.attribute("causal", false)};
-  // 0, of which no softmax learns anything, is 1 / sqrt(D).
+  // 0, useless as a scale, means 1 / sqrt(D).
   if (const double scale = a.attribute("scale", 0.0); scale != 0) options.scale = scale;
   return scaled_dot_product_attention(q, k, v, options);
 }
@@ -332,7 +332,7 @@ const std::map<std::string, Op>& computing_ops() {
          const Tensor condition = a.in("condition"), yes = a.in("a");
          return where(condition, yes, a.in("b"));
        }},
-// Of equal names the first counts: gelu is the one above.
+// The first of equal names counts: gelu is the one above.
 #define ATH_ENTRY(Op, name) {#name, unary<name>},
       ATH_UNARY_OPS(ATH_ENTRY)
 #undef ATH_ENTRY

@@ -11,7 +11,7 @@ namespace athanor::tool {
 using Op = Tensor (*)(Arguments&);
 
 const std::map<std::string, Op>& op_table();
-/// The part of it that moves elements and computes nothing.
+/// The entries that move elements and compute nothing.
 const std::map<std::string, Op>& shape_op_table();
 
 }  // namespace athanor::tool

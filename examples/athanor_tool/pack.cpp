@@ -42,7 +42,7 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
 ImageSize read_size(const std::string& text) {
   ImageSize size;
   int end = 0;
-  // Nothing but the two numbers: the end is set where all of it was read.
+  // No trailing text: %n is only reached after a complete match.
   const int count = std::sscanf(text.c_str(), "%6" SCNd64 "x%6" SCNd64 "%n", &size.height, &size.width, &end);
   ATH_CHECK(count == 2 && static_cast<std::size_t>(end) == text.size() && size.height > 0 && size.width > 0,
             "pack: --raw must be HEIGHTxWIDTH, like 224x224, but is '{}'", text);
@@ -52,7 +52,7 @@ ImageSize read_size(const std::string& text) {
 void run_pack(const PackArguments& arguments) {
   RecodeOptions recode{.shorter_side = arguments.shorter_side, .check = !arguments.no_decode};
   if (!arguments.raw.empty()) recode.raw = read_size(arguments.raw);
-  (void)make_recoder(recode);  // throws, before anything is opened, where they do not go together
+  (void)make_recoder(recode);  // checks the combination before anything is opened
   const SignalGuard signals;
   const std::unique_ptr<Dataset> from = open_data(arguments.source, arguments.part);
   recode.fields = from->fields();

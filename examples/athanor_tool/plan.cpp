@@ -67,7 +67,7 @@ void plan(const Options& options) {
   ATH_CHECK(options.devices >= 1 && options.devices <= 65536, "--devices: must be in [1, 65536], but got {}",
             options.devices);
   const auto at_least_one = [](const char* flag, std::int64_t value) {
-    ATH_CHECK(value >= 0, "{}: must be at least 1, but got {}", flag, value);  // 0: it is not given
+    ATH_CHECK(value >= 0, "{}: must be at least 1, but got {}", flag, value);  // 0: not given
   };
   at_least_one("--classes", options.size.classes);
   at_least_one("--image-size", options.size.image_size);

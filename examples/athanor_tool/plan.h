@@ -4,7 +4,7 @@
 
 namespace athanor::tool {
 
-/// athanor plan MODEL --devices N: bytes per rank with DDP and with ZeRO-1, before anything is started.
+/// athanor plan MODEL --devices N: bytes per rank with DDP and with ZeRO-1, without starting a run.
 void add_plan(CLI::App& app);
 
 }  // namespace athanor::tool

@@ -21,7 +21,7 @@ RankBytes bytes_per_rank(const ParameterArena& arena, const dist::BucketLayout& 
   constexpr auto kAligned = static_cast<std::int64_t>(kSliceAlignment / kF32);
   const int ranks = layout.world_size();
   RankBytes bytes;
-  // Of every rank, where it is theirs; in DDP, of rank 0.
+  // For every rank, if sharded; for rank 0 in DDP.
   std::vector<std::int64_t> masters(static_cast<std::size_t>(sharded ? ranks : 1)), optimizer(masters.size());
   const auto add_state = [&](int rank, int parameter, std::int64_t elements) {
     optimizer[static_cast<std::size_t>(rank)] +=

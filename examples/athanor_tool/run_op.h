@@ -12,22 +12,21 @@
 
 namespace athanor::tool {
 
-/// One op and everything it runs on.
+/// An op with its inputs and attributes.
 struct OpCall {
   std::string op;
-  nlohmann::json attributes;  ///< an object; what is left out takes the op's default
-  StateDict tensors;          ///< inputs by name, and dL/dy as `dy` where gradients are wanted
+  nlohmann::json attributes;  ///< an object; missing ones take the op's default
+  StateDict tensors;          ///< inputs by name, and dL/dy as `dy` to request gradients
 };
 
-/// Reads a safetensors file: its tensors (but those named expect.*, which tests compare with), and from its
-/// metadata `op` and `attributes` (a JSON object). Throws IoError, and ArgumentError where the metadata has
-/// no op or attributes are not an object.
+/// Reads a safetensors file: its tensors (except expect.*, with which tests compare), and from its metadata
+/// `op` and `attributes` (a JSON object). Throws IoError, and ArgumentError if the metadata has no op or
+/// attributes are not an object.
 OpCall read_op_call(const std::filesystem::path& file);
 
-/// Runs it forward, and backward where it has dy. Returns `y`; with dy, `dNAME` for each differentiable
-/// input; and the buffers an op moves (running_mean, ...) under their names. Throws ArgumentError on an
-/// unknown op (naming the nearest one), and on an input or attribute that is missing or that the op does not
-/// have.
+/// Runs it forward, and backward if it has dy. Returns `y`; with dy, `dNAME` for each differentiable input;
+/// and buffers that an op updates (running_mean, ...) under their names. Throws ArgumentError on an unknown
+/// op (suggesting the nearest), and on a missing or unknown input or attribute.
 StateDict run_op(const OpCall& call, Device device = kCpu, const std::string& impl = "automatic");
 
 std::vector<std::string> op_names();

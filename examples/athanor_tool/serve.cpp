@@ -78,9 +78,9 @@ serve::ServerOptions server_options(const Options& options) {
           .verbose = options.verbose};
 }
 
-/// SIGHUP, SIGINT and SIGTERM are waited for by one thread, instead of interrupting whichever runs. While
-/// this lives they are blocked in it and in all threads that it starts. A SIGINT that is ignored (in the
-/// background of a script) stays so.
+/// One thread waits for SIGHUP, SIGINT and SIGTERM, so that they interrupt no other thread. While this lives
+/// they are blocked in it and in all threads started by it. A SIGINT that is ignored (in the background of a
+/// script) stays ignored.
 class Signals {
  public:
   Signals() {
@@ -91,7 +91,7 @@ class Signals {
       sigaddset(&set_, signal);
     }
     pthread_sigmask(SIG_BLOCK, &set_, &before_);
-    std::signal(SIGPIPE, SIG_IGN);  // a log that nobody reads any more ends nothing
+    std::signal(SIGPIPE, SIG_IGN);  // writing to a closed log must not end the server
   }
   ~Signals() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
   Signals(const Signals&) = delete;
@@ -134,7 +134,7 @@ void reload(serve::Service& service, serve::Metrics& metrics) {
   }
 }
 
-/// Answers what has come, for that time at most; a second signal ends the process at once.
+/// Answers pending requests for at most that time; a second signal ends the process at once.
 void drain(const Signals& signals, const serve::HttpServer& server, double most_seconds) {
   using namespace std::chrono_literals;
   const auto end = serve::Clock::now() + std::chrono::duration<double>(most_seconds);
@@ -170,7 +170,7 @@ void serve_model(const Options& options) {
     if (all) return;
   }
   std::fflush(stdout);
-  std::_Exit(kExitDone);  // a batch may take longer than anybody wants to wait
+  std::_Exit(kExitDone);  // a batch may take too long to wait for
 }
 
 }  // namespace

@@ -4,7 +4,7 @@
 
 namespace athanor::tool {
 
-/// athanor serve MODEL: the classifier behind HTTP. Of a build without libmicrohttpd: what to install.
+/// athanor serve MODEL: the classifier over HTTP. In a build without libmicrohttpd: how to install it.
 void add_serve(CLI::App& app);
 
 }  // namespace athanor::tool

@@ -1,7 +1,7 @@
 #include "athanor.h"
 #include "examples/athanor_tool/ops.h"
 
-// Rows of the op table for what moves elements and computes nothing.
+// Rows of the op table for ops that move elements and compute nothing.
 
 namespace athanor::tool {
 namespace {
@@ -12,7 +12,7 @@ Shape shape_of(Arguments& a) {
   return shape;
 }
 
-// x0, x1, ... as many as there are.
+// All of x0, x1, ...
 std::vector<Tensor> parts(Arguments& a) {
   std::vector<Tensor> all;
   for (Tensor part = a.optional("x0"); part.defined(); part = a.optional("x" + std::to_string(all.size())))

@@ -1,4 +1,4 @@
-// The tool `athanor` without the commands that read data files: what scripts/quickstart.sh has time to build.
+// The tool `athanor` without commands for data files: quick to build for scripts/quickstart.sh.
 
 #include "data/digits.h"
 #include "tensor/error.h"

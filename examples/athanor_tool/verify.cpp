@@ -32,11 +32,11 @@ struct Arguments {
 /// Reads and decodes samples with several threads.
 class Decoding {
  public:
-  /// Samples in `known` are damaged already, and left out.
+  /// Samples in `known` are already known to be damaged, and skipped.
   Decoding(const Dataset& store, bool decode, std::set<std::int64_t> known)
       : store_(store), fields_(store.fields()), decode_(decode), known_(std::move(known)) {}
 
-  /// Prints a line for each that fails, behind `prefix`. Returns how many do.
+  /// Prints a line for each failure, with `prefix`. Returns their number.
   std::size_t run(int threads, const std::string& prefix) {
     {
       std::vector<std::jthread> helpers;
@@ -91,13 +91,13 @@ class Decoding {
   const bool decode_;
   const std::set<std::int64_t> known_;
   std::atomic<std::int64_t> next_{0};
-  std::mutex mutex_;  // of what follows
+  std::mutex mutex_;  // guards the following
   LiveLine line_;
   std::vector<std::pair<std::int64_t, std::string>> failed_;
   std::exception_ptr error_;
 };
 
-/// Prints what is damaged in a packed file, each line behind `prefix`. Returns how much is.
+/// Prints the damage in a packed file, each line with `prefix`. Returns its extent.
 std::size_t verify_packed(const std::filesystem::path& path, const Arguments& arguments, int threads,
                           const std::string& prefix, std::int64_t& samples) {
   LiveLine line;
@@ -137,7 +137,7 @@ void run_verify(const Arguments& arguments) {
     for (const std::filesystem::path& file : manifest_files(arguments.path)) {
       places += verify_packed(file, arguments, threads, file.string() + ", ", samples);
     }
-    if (places == 0) (void)open_manifest(arguments.path);  // they are the files it names
+    if (places == 0) (void)open_manifest(arguments.path);  // checks them against the manifest
   } else {
     const std::unique_ptr<Dataset> store = open_data(arguments.path, arguments.part);
     places = Decoding(*store, !arguments.no_decode, {}).run(threads, "");

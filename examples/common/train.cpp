@@ -23,7 +23,7 @@ namespace athanor::examples {
 namespace {
 
 void begin_with(nn::Module& model, const TrainerConfig& config, std::int64_t classes, bool tell) {
-  const std::filesystem::path file = model_of(config.pretrained);  // of a run, where it is a folder
+  const std::filesystem::path file = model_of(config.pretrained);  // a run's model, if it is a folder
   nn::Pretrained taken;
   try {
     taken = load_weights(file, model, {.reset_head = config.reset_head});
@@ -60,7 +60,7 @@ std::string text_of(const ModelFile& model, const TrainerConfig& config, const D
   return summary_of(model.info, evaluation, {model.path.string(), name, where});
 }
 
-/// --validate-only: of the weights that a run has left.
+/// --validate-only: evaluates the weights of a run.
 int validate(const TrainerConfig& config, const Dataset& held_out) {
   ATH_CHECK(!config.pretrained.empty() || !config.run_dir.empty() || !config.run_root.empty(),
             "--validate-only: needs --pretrained FILE, the model of a run, or --run-dir DIR");
@@ -70,7 +70,7 @@ int validate(const TrainerConfig& config, const Dataset& held_out) {
   return kExitDone;
 }
 
-/// --test: of the weights that this run has left, on images that have chosen nothing.
+/// --test: evaluates the final weights on images that influenced no choice.
 void test_at_the_end(const TrainerConfig& config, const FitReport& report, const Dataset& images) {
   if (report.model.empty()) return;
   fmt::print("\n{}", text_of(load_model(report.model), config, images, config.test_data.string()));
@@ -87,7 +87,7 @@ FitReport fit(Trainer& trainer, const Data& data) {
   return report;
 }
 
-/// --data synthetic: images that can be learned, of the model's usual size.
+/// --data synthetic: learnable images of the model's usual size.
 Data made_up(const TrainerConfig& config) {
   const nn::ModelOptions usual = nn::model_options(config.model);
   const std::int64_t side = config.image_size > 0 ? config.image_size : usual.image_size;

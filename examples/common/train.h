@@ -12,17 +12,17 @@ namespace athanor::examples {
 
 struct Data {
   std::unique_ptr<Dataset> train, test;
-  std::unique_ptr<Dataset> last = {};  ///< measured once, when all is over; null: nothing is
+  std::unique_ptr<Dataset> last = {};  ///< measured once, at the end; null: none
 };
 
-/// The body of a training program: reads the flags over `defaults`, gets the data, makes the model of
-/// --model for it, trains, and reports. Returns the exit code.
-/// `fit_to_size` may change what no flag has set, when it is known how many images are trained on.
+/// The body of a training program: parses the flags over `defaults`, opens the data, makes the model of
+/// --model for it, trains, and reports. Returns the exit code. `fit_to_size` may change what no flag has set,
+/// once the number of training images is known.
 int train(int argc, char** argv, TrainerConfig defaults,
           const std::function<Data(const TrainerConfig&)>& data,
           const std::function<void(TrainerConfig&, std::int64_t images)>& fit_to_size = {});
 
-/// Whether no flag has set it; and what it is now, for config.json.
+/// Whether no flag has set it; and its new value, for config.json.
 bool is_default(const TrainerConfig& config, const std::string& flag);
 void set_default(TrainerConfig& config, const std::string& flag, const std::string& value);
 

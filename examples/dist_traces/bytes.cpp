@@ -3,7 +3,7 @@
 #include "dist/transports/thread_transport.h"
 #include "examples/dist_traces/traces.h"
 
-// What a step sends, counted: one rank that hands out and collects (DataParallel), and ranks that are equal
+// Counts what a step sends: with one rank that distributes and collects (DataParallel), and among equal ranks
 // (DDP). The same messages as in training, with fewer elements.
 
 namespace athanor::examples {
@@ -11,12 +11,12 @@ namespace {
 
 using dist::Request;
 
-/// Of every rank, what goes in and out: in parts of the weights, and of one rank's images.
+/// Each rank's outgoing and incoming bytes, in units of the weights and of one rank's images.
 struct Traffic {
   std::vector<double> weights, images;
 };
 
-constexpr std::size_t kBytes = 64 * 63 * sizeof(float);  // of the small model, and of a rank's small images
+constexpr std::size_t kBytes = 64 * 63 * sizeof(float);  // of the small model, and of a rank's images
 
 struct Job {
   explicit Job(int world) : threads(world) {
@@ -27,7 +27,7 @@ struct Job {
   }
   int world() const { return static_cast<int>(ranks.size()); }
 
-  /// One message, from beginning to end.
+  /// One message, from start to completion.
   void move(int from, int to, std::span<std::byte> out, std::span<std::byte> in) {
     Request sent = at(from).isend(to, 0, out), received = at(to).irecv(from, 0, in);
     while (!at(from).test(sent) || !at(to).test(received)) continue;
@@ -45,7 +45,7 @@ struct Job {
   std::vector<std::unique_ptr<Traced>> ranks;
 };
 
-/// Weights to everyone, one after the other, and everyone's gradients back; the images of the others.
+/// Sends weights to each rank in turn and collects their gradients; also sends their images.
 Traffic from_one_rank(int world) {
   std::vector<std::byte> out(kBytes), in(kBytes);
   Job weights(world), images(world);
@@ -57,7 +57,7 @@ Traffic from_one_rank(int world) {
   return {weights.counted(), images.counted()};
 }
 
-/// The same, with weights handed on from rank to rank, and sums of gradients handed back.
+/// The same along a chain: weights are passed from rank to rank, and sums of gradients back.
 Traffic along_a_chain(int world) {
   Job weights(world);
   std::vector<std::unique_ptr<dist::Communicator>> comms;
@@ -73,7 +73,7 @@ Traffic along_a_chain(int world) {
   return {weights.counted(), from_one_rank(world).images};
 }
 
-/// An all-reduce of the gradients. Everyone reads its own images.
+/// An all-reduce of the gradients. Each rank reads its own images.
 Traffic among_equals(int world) {
   Job job(world);
   std::vector<std::unique_ptr<dist::Communicator>> comms;

@@ -5,13 +5,13 @@
 #include "nn/linear.h"
 #include "nn/models/model.h"
 
-// Who owns what in ZeRO-1, from the layout a real arena has, and what the ranks keep, from the allocator.
+// Ownership in ZeRO-1 from the layout of a real arena, and each rank's memory from the allocator.
 
 namespace athanor::examples {
 namespace {
 
 constexpr int kRanks = 4;
-/// The chapter's.
+/// The chapter's network.
 struct Net final : nn::Module {
   nn::Linear first{40, 30}, second{30, 24}, last{24, 10};
   Net() {
@@ -23,7 +23,7 @@ struct Net final : nn::Module {
   Tensor forward(const Tensor& x) override { return last(second(first(x))); }
 };
 
-/// How many elements of a ResNet-18's arena each rank keeps, of all; all ranks keep the same.
+/// The number of elements of a ResNet-18's arena that each rank keeps, and the total.
 nlohmann::json shares() {
   nlohmann::json rows = nlohmann::json::array();
   for (const int world : {1, 2, 4, 8, 16, 64}) {

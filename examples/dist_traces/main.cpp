@@ -1,5 +1,5 @@
-// What the pictures of the chapters on several ranks show, as JSON: dist_traces NAME. docs/figures/draw.py
-// draws it.
+// Data for the figures of the chapters on several ranks, as JSON: dist_traces NAME. docs/figures/draw.py
+// draws them.
 
 #include <cstdio>
 #include <string_view>

@@ -13,9 +13,9 @@
 #include "nn/module.h"
 #include "optim/step.h"
 
-// When a backward pass computes and when its buckets travel, under the three kinds of overlap: rank 0 of two
-// threads. Layers sleep instead of computing, all for the same time: so the kinds differ in who pushes and in
-// how late their messages happen to be, but not in what the cores do besides.
+// Times of computation and of sending buckets in a backward pass, for the three kinds of overlap: rank 0 of
+// two threads. Layers sleep instead of computing, all for the same time. So the kinds differ in what advances
+// the messages and in their delay, but not in other work of the cores.
 
 namespace athanor::examples {
 namespace {
@@ -31,19 +31,19 @@ constexpr std::chrono::milliseconds kLayer{20}, kDelay{8};
 struct Span {
   double begin_ms = 0, end_ms = 0;
 };
-/// What was seen of one step on rank 0; times from the beginning of the backward pass.
+/// One step as seen on rank 0; times from the beginning of the backward pass.
 struct Timeline {
   std::vector<Span> layers;   ///< the last layer first
-  std::vector<Span> buckets;  ///< in the order sent
+  std::vector<Span> buckets;  ///< in sending order
   Span agreement;             ///< on the norm and on overflow, after the last bucket
-  double reduced_ms = 0;      ///< reduce() returned
+  double reduced_ms = 0;      ///< when reduce() returned
 };
 
 struct Passed {
   Clock::time_point begin, end;
 };
 
-/// Notes when the first message of each collective begins and its last one ends.
+/// Records when the first message of each collective begins and its last one ends.
 class Clocked final : public dist::Transport {
  public:
   explicit Clocked(dist::Transport& below) : Transport(below.rank(), below.world_size()), below_(below) {}
@@ -73,7 +73,7 @@ class Clocked final : public dist::Transport {
   std::map<std::int32_t, dist::Tag> tags_;
 };
 
-/// A layer that is only time: its backward pass sleeps, and then has the gradients of its input and weight.
+/// A layer that only takes time: its backward pass sleeps, then returns gradients of its input and weight.
 class Slept final : public nn::Module {
  public:
   explicit Slept(std::vector<Passed>& passed) : passed_(passed) {
@@ -127,7 +127,7 @@ Timeline run(Overlap overlap) {
         dist::Ddp ddp(arena, comm, {.overlap = overlap});
         StepBuffer step;
         const Tensor x = Tensor::zeros({1});
-        for (int i = 0; i <= kSteps; ++i) {  // not the first, which takes memory
+        for (int i = 0; i <= kSteps; ++i) {  // skips the first, which allocates memory
           arena.zero_grad();
           const Tensor loss = sum(net(x));
           comm.run(*comm.barrier());

@@ -7,7 +7,7 @@
 #include "tensor/error.h"
 
 // The ring as its state machines ran it: four ranks, one element per piece. Rank r begins with 2^r in every
-// element, so that the bits of a sum say whose values are in it.
+// element, so the bits of a sum show whose values are in it.
 
 namespace athanor::examples {
 namespace {
@@ -24,7 +24,7 @@ void check(bool holds, const char* what) {
   if (!holds) detail::fail<>("ring_trace: {}", what);
 }
 
-/// What `steps` make of `pieces`, from the messages that were sent.
+/// The effect of `steps` on `pieces`, from the recorded messages.
 nlohmann::json replay(Pieces& pieces, const std::vector<std::unique_ptr<Traced>>& ranks,
                       const std::vector<Tensor>& buffers, bool adds) {
   nlohmann::json half{{"before", pieces}, {"steps", nlohmann::json::array()}};

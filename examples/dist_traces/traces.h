@@ -11,14 +11,14 @@
 
 namespace athanor::examples {
 
-/// Writes down what one rank sends, and counts what it sends and takes in.
+/// Records one rank's messages, and counts what it sends and receives.
 class Traced final : public dist::Transport {
  public:
   struct Message {
     int to = 0;
     dist::Tag tag = 0;
-    const std::byte* from = nullptr;  ///< where it lay
-    std::vector<std::byte> bytes;     ///< as they were sent
+    const std::byte* from = nullptr;  ///< its address
+    std::vector<std::byte> bytes;     ///< as sent
   };
 
   explicit Traced(dist::Transport& below) : Transport(below.rank(), below.world_size()), below_(below) {}
@@ -35,7 +35,7 @@ class Traced final : public dist::Transport {
   bool test(dist::Request& request) override { return below_.test(request); }
   void cancel(dist::Request& request) noexcept override { below_.cancel(request); }
 
-  bool keeps = true;  ///< messages, too
+  bool keeps = true;  ///< messages too
   std::vector<Message> messages;
   std::int64_t sent_bytes = 0, received_bytes = 0;
 
@@ -43,11 +43,11 @@ class Traced final : public dist::Transport {
   dist::Transport& below_;
 };
 
-/// Starts the collectives of all ranks of a job and pushes them in turn, all from this thread, until all are
-/// done.
+/// Starts the collectives of all ranks of a job and advances them in turn, all from this thread, until all
+/// are done.
 void run_together(std::span<const std::unique_ptr<dist::Collective>> of_ranks);
 
-/// What the pictures of the chapters on several ranks show, as the code did it.
+/// Data for the figures of the chapters on several ranks, recorded from the code.
 nlohmann::json ring_trace();
 nlohmann::json bytes_trace();
 nlohmann::json layout_trace();

@@ -13,12 +13,12 @@
 #endif
 
 // main of an exercise.
-//   exercise          checks every size: code 0 where all are right, 1 where one is wrong
-//   exercise --once   runs the last size alone, for a debugger
+//   exercise          checks every size: code 0 if all are right, 1 if one is wrong
+//   exercise --once   runs only the last size, for a debugger
 //   exercise --time   times the large size, on a GPU
-//   exercise --count  runs the last size and prints what its memory accesses cost, line by line; --row: in
+//   exercise --count  runs the last size and prints the cost of its memory accesses, line by line; --row: in
 //   one row
-// A kernel that breaks a rule of CUDA, or anything else that fails, is code 3 and its diagnosis.
+// A kernel that breaks a rule of CUDA, or any other failure, gives code 3 and a diagnosis.
 
 namespace lab {
 
@@ -95,7 +95,7 @@ std::string text(const char* format, auto... values) {
   return line;
 }
 
-// Empty where all is right.
+// Empty if all is right.
 std::string compare(const std::vector<float>& y, const std::vector<double>& expected, double tolerance,
                     double* largest) {
   if (y.size() != expected.size())
@@ -158,8 +158,8 @@ std::string of_fewest(std::uint64_t cost, std::uint64_t fewest) {
   return std::to_string(cost) + (cost == fewest ? "" : " (" + std::to_string(fewest) + ")");
 }
 
-// A row of a Markdown table: accesses of warps to global memory; sectors read and written; rounds of shared
-// memory, each with the fewest possible in brackets; divergent branches; barriers of a block.
+// A row of a Markdown table: global memory accesses by warps; sectors read and written; rounds of shared
+// memory, each with the minimum in brackets; divergent branches; barriers per block.
 std::string row(const simt::KernelCounts& kernel, std::uint64_t barriers) {
   using enum simt::AccessKind;
   const auto read = kernel.total(global_read), write = kernel.total(global_write),

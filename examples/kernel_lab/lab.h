@@ -12,19 +12,18 @@
 
 #include "simt/launch.h"
 
-// What an exercise of the kernel lab is made of: a .cu file with a kernel and lab::run, which launches it,
-// and a header with lab::task, which says in plain C++ what must come out. lab.cpp holds main: it makes the
-// inputs, runs the kernel, compares. scripts/kernel_lab.sh NAME builds and runs it all, with a GPU or
-// without.
+// An exercise of the kernel lab: a .cu file with a kernel and lab::run, which launches it, and a header with
+// lab::task, which defines the expected result in plain C++. lab.cpp has main: it makes the inputs, runs the
+// kernel and compares. scripts/kernel_lab.sh NAME builds and runs it all, with or without a GPU.
 
 namespace lab {
 
-/// All arrays are of float, dense; what rows and cols mean is the task's to say.
+/// All arrays are dense and of float; the task defines rows and cols.
 struct Size {
   int rows, cols;
 };
 
-/// How many elements an array has.
+/// The number of elements of an array.
 using Length = std::size_t (*)(Size);
 inline std::size_t all(Size size) {
   return static_cast<std::size_t>(size.rows) * static_cast<std::size_t>(size.cols);
@@ -43,7 +42,7 @@ using Arrays = std::span<const std::vector<float>>;
 struct Task {
   std::string formula;         ///< for the reader of the report
   std::vector<Size> sizes;     ///< each is checked; accesses are counted on the last
-  Size large;                  ///< is timed, where there is a GPU
+  Size large;                  ///< timed if there is a GPU
   std::vector<Length> inputs;  ///< of each input, filled with numbers in [-1, 1)
   Length result;               ///< of y
   /// y, in double.
@@ -51,18 +50,18 @@ struct Task {
   double tolerance = 0;  ///< largest |y - reference| / (1 + |reference|)
 };
 
-/// The exercise: its task, and how its kernel is launched. x[i] are the inputs and y the result, in memory of
-/// the device.
+/// The exercise: its task, and the launch of its kernel. x[i] are the inputs and y the result, in device
+/// memory.
 Task task();
 void run(Size size, std::span<const float* const> x, float* y);
 
-/// Memory of the device for what one kernel leaves to the next. Zeros, when a length is asked for the first
-/// time; the same memory again after that.
+/// Device memory that one kernel leaves to the next. Zeros at the first call for a length; the same memory at
+/// later calls.
 float* scratch(std::size_t length);
 
 using simt::dynamic_shared;  ///< dynamic_shared<float>() in a kernel
 
-/// launch({"my_kernel", grid, block, shared bytes}, my_kernel, arguments...): what <<<>>> does, for both
+/// launch({"my_kernel", grid, block, shared bytes}, my_kernel, arguments...): like <<<>>>, for both
 /// compilers.
 void check(cudaError_t status, const char* what);
 template <class... P, class... A>

@@ -4,8 +4,8 @@
 
 #include "row_sum.h"
 
-// check_races [racy]: runs a kernel and compares its result. Codes: 0 right; 1 wrong, or the emulator found a
-// mistake.
+// check_races [racy]: runs a kernel and compares its result. Codes: 0 right; 1 wrong, or the emulator found
+// an error.
 
 namespace {
 

@@ -1,4 +1,4 @@
-// check: compares the op with values worked out by hand, and its gradient with differences.
+// check: compares the op with hand-computed values, and its gradient with finite differences.
 #include <cstdio>
 #include <vector>
 

@@ -1,4 +1,4 @@
-// check_kernel: runs the CUDA kernels on the emulator, and compares them with the CPU's, to the bit.
+// check_kernel: runs the CUDA kernels on the emulator, and compares them with the CPU's, bit for bit.
 #include <cstdio>
 #include <vector>
 

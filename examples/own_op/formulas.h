@@ -1,6 +1,6 @@
 #pragma once
 
-// The formulas, once for every device: x - lambda above lambda, x + lambda below -lambda, 0 between.
+// The formulas for every device: x - lambda above lambda, x + lambda below -lambda, 0 between.
 
 #if defined(__CUDACC__)  // nvcc
 #define OWN_OP_HD __host__ __device__

@@ -7,11 +7,11 @@ using namespace athanor;
 
 namespace {
 
-// What computes: one pair for each kind of device. Tensors are dense, and of one shape and dtype.
+// The kernels: one pair per kind of device. Tensors are dense, of one shape and dtype.
 
 void forward(CpuContext&, const Tensor& x, double lambda, const Tensor& y) {
   dispatch_floating(x.dtype(), "soft_shrink", [&]<class T>() {
-    using A = Accumulate<T>;  // half types are stored, and computed in f32
+    using A = Accumulate<T>;  // half types are only for storage; computed in f32
     const T* from = x.data<T>();
     T* to = y.data<T>();
     for (std::int64_t i = 0; i < x.numel(); ++i) to[i] = T(shrunk(A(from[i]), A(lambda)));

@@ -1,5 +1,5 @@
-// Your own model on your own images: own_project FOLDER [flags]. FOLDER has one folder per class, 0/ 1/ ...,
-// of 8x8 grey pictures in the text form of PGM. Everything a Trainer can do is one flag: --help.
+// A custom model on custom images: own_project FOLDER [flags]. FOLDER has one folder per class, 0/ 1/ ...,
+// with 8x8 grey pictures in the text form of PGM. --help lists all features of a Trainer.
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -8,7 +8,7 @@
 
 using namespace athanor;
 
-/// A data set is a size, a shape, and how to read one sample.
+/// A data set defines its size, its shape, and how to read a sample.
 struct Pictures : ImageDataset {
   explicit Pictures(const std::filesystem::path& folder) {
     for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
@@ -34,7 +34,7 @@ struct Pictures : ImageDataset {
   std::vector<std::filesystem::path> files;
 };
 
-/// A model is its layers, their names, and how they follow each other.
+/// A model defines its layers, their names, and their order.
 struct Net : nn::Module {
   nn::Conv2d conv{1, 8, 3, {.padding = 1, .activation = Activation::relu}};
   nn::Linear head;

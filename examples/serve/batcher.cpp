@@ -40,7 +40,7 @@ void Batcher::drop() {
   changed_.notify_one();
 }
 
-/// How many at the front of those that wait, all for one model, could be the next batch.
+/// The number of waiting images at the front, all for one model, that could be the next batch.
 std::size_t Batcher::batch_here() const {
   const std::size_t most = std::min(sizes_.back(), waiting_.size());
   std::size_t n = 0;

@@ -16,43 +16,43 @@ using Clock = std::chrono::steady_clock;
 struct Job;    // examples/serve/service.h
 struct Model;  // examples/serve/service.h
 
-/// An image of a request on its way through the service.
+/// An image of a request inside the service.
 struct Picture {
-  std::shared_ptr<Job> job = {};            ///< whose answer it is part of
-  std::size_t index = 0;                    ///< which of the job's files
-  std::shared_ptr<const Model> model = {};  ///< it was decoded for
-  std::uint64_t generation = 0;             ///< of that model: pictures for different models share no batch
+  std::shared_ptr<Job> job = {};            ///< the request it belongs to
+  std::size_t index = 0;                    ///< index among the job's files
+  std::shared_ptr<const Model> model = {};  ///< for which it was decoded
+  std::uint64_t generation = 0;             ///< of that model: a batch has pictures for one model
   std::vector<std::uint8_t> pixels = {};    ///< of the model's size
-  Clock::time_point decoded = {};           ///< put() fills it in
+  Clock::time_point decoded = {};           ///< set by put()
 };
 
-/// Sizes of batches: 1, 2, 4, 8 and so on, and max_batch. For each size oneDNN compiles code of its own and
-/// tensors have blocks of their own, so that 32 sizes would cost more time and memory than the images that
-/// wait for the next batch (docs/decisions.md has the figures).
+/// Sizes of batches: 1, 2, 4, 8 and so on, and max_batch. oneDNN compiles code and tensors need memory for
+/// each size. So 32 sizes would cost more time and memory than letting images wait for the next batch
+/// (docs/decisions.md has the figures).
 std::vector<std::size_t> batch_sizes(std::size_t max_batch);
 
 /// Images that arrive together share a batch.
 ///
-/// Decoders announce an image by expect() and hand it over by put(), or say by drop() that it is broken. Who
-/// computes calls take() in a loop. It returns a batch, in the order of put(), as soon as
-///   - max_batch images wait, or all that wait for one model, where others behind them wait for a newer one;
+/// Decoders announce an image by expect(), then deliver it by put(), or call drop() if it is broken. The
+/// computing thread calls take() in a loop. It returns a batch, in the order of put(), as soon as
+///   - max_batch images wait, or all for one model, if later ones wait for a newer model;
 ///   - or the oldest has waited for max_delay;
-///   - or none is being decoded, so that there is nothing to wait for;
-/// and of those that wait as many as the largest of batch_sizes() holds. The others are the next batch.
-/// While a batch is being computed nobody is in take(), and those that come wait for the next one together:
+///   - or none is being decoded, so that waiting is useless.
+/// It takes as many as the largest of batch_sizes() allows; the rest is the next batch. During a computation
+/// arriving images gather for the next batch: under load, batches fill without max_delay.
 /// under load batches fill by themselves, and max_delay costs nothing.
 class Batcher {
  public:
   /// max_batch >= 1, max_delay >= 0.
   Batcher(std::size_t max_batch, Clock::duration max_delay);
 
-  /// So many images will be put() or dropped soon.
+  /// Announces this many images, which will be put() or dropped soon.
   void expect(std::size_t images);
   void put(Picture picture);
   void drop();
-  /// Waits. Empty after close(), when nothing is left.
+  /// Waits for a batch. Empty after close(), once none is left.
   std::vector<Picture> take();
-  /// take() no longer waits for company, and ends when all that was expected has come.
+  /// take() no longer waits for more images, and ends once all announced ones have come.
   void close();
 
  private:

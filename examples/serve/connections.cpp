@@ -97,7 +97,7 @@ void Connections::watch() {
   while (!ending_.wait_for(lock, pause, [this] { return ended_; })) end_late_ones();
 }
 
-/// Only those that the daemon waits for: it does not write to them meanwhile. It sees the connection's end.
+/// Only while the daemon waits for data, because then it does not write. It notices the end.
 void Connections::end_late_ones() {
   const Clock::time_point now = Clock::now();
   for (Connection* const one : all_) {

@@ -14,39 +14,39 @@ namespace athanor::serve {
 
 struct Request;  // examples/serve/request.h
 
-/// A client's connection. Its server's Connections guard all of it.
+/// A client's connection, guarded by its server's Connections.
 struct Connection {
   enum class State { idle, receiving, answering };
 
   int socket = -1;
   State state = State::idle;
-  Clock::time_point since = {};  ///< it is in this state
-  bool is_new = true;            ///< no request has come yet
+  Clock::time_point since = {};  ///< start of this state
+  bool is_new = true;            ///< no request so far
   bool timed_out = false;
   std::weak_ptr<Request> request = {};
 };
 
-/// Who is connected, and since when. A thread ends what takes too long: libmicrohttpd's own timeout begins
-/// anew with each byte, so that a client who sends one now and then would keep its place for ever.
+/// The open connections and the start of their states. A thread ends those that take too long:
+/// libmicrohttpd's timeout restarts with each byte, so slow senders would stay forever.
 class Connections {
  public:
   Connections(Clock::duration timeout, Metrics& metrics);
   ~Connections();
 
   Connection* add(int socket);
-  /// Before its socket is closed.
+  /// Call it before the socket is closed.
   void remove(Connection* connection);
-  /// A request's headers have come. Its body has as long as the headers had.
+  /// A request's headers have arrived. Its body has as much time as the headers had.
   void begin(Connection* connection, const std::shared_ptr<Request>& request);
-  /// All of it has come.
+  /// The whole request has arrived.
   void received(Connection* connection);
-  /// It is answered, or given up; the connection may carry another.
+  /// The request is answered or given up; the connection may carry another.
   void end(Connection* connection);
   bool timed_out(const Connection* connection) const;
 
-  /// Whether a request is under way, or may be: who has connected just now has yet to say something.
+  /// Whether a request is in progress or may be: a new connection has not sent anything yet.
   bool busy() const;
-  /// Requests that have come and are not answered.
+  /// Requests received but not yet answered.
   std::vector<std::shared_ptr<Request>> unanswered() const;
 
  private:

@@ -30,8 +30,8 @@ extern const std::size_t kServePageBytes;
 namespace athanor::serve {
 namespace {
 
-// Of a body that is refused so much is read and thrown away: a client that is answered before it has sent
-// everything sees a broken connection instead of the answer.
+// Maximum part of a refused body to read and discard: a client answered before it has sent everything sees a
+// broken connection instead of the answer.
 constexpr std::uint64_t kPassedOver = 64 << 20;
 constexpr std::size_t kConnectionBytes = 32 << 10;  // headers must fit
 constexpr std::uint64_t kUnknownLength = std::numeric_limits<std::uint64_t>::max();
@@ -50,7 +50,7 @@ std::string_view header(MHD_Connection* connection, const char* name) {
   return value ? value : "";
 }
 
-/// That its header says; 0 where there is no body; kUnknownLength of one in chunks.
+/// As stated in its header; 0 without a body; kUnknownLength for a chunked one.
 std::uint64_t content_length(MHD_Connection* connection) {
   if (!header(connection, MHD_HTTP_HEADER_TRANSFER_ENCODING).empty()) return kUnknownLength;
   const std::string_view text = header(connection, MHD_HTTP_HEADER_CONTENT_LENGTH);
@@ -71,7 +71,7 @@ std::int64_t top_of(MHD_Connection* connection) {
   return top;
 }
 
-/// Each connection is an open file.
+/// Each connection needs an open file.
 void allow_open_files(int connections) {
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
@@ -119,7 +119,7 @@ struct HttpServer::Impl {
   void start();
 };
 
-/// What is known when the headers have come.
+/// Everything known from the headers.
 std::shared_ptr<Request> HttpServer::Impl::begin(MHD_Connection* connection, const char* url,
                                                  const char* method) {
   auto request = std::make_shared<Request>();
@@ -153,7 +153,7 @@ std::shared_ptr<Request> HttpServer::Impl::begin(MHD_Connection* connection, con
   return request;
 }
 
-/// A refusal is sent at once to who asks before sending, and to who would send without end.
+/// Refuses at once clients that ask before sending, and those with endless bodies.
 bool HttpServer::Impl::must_answer_now(MHD_Connection* connection, const Request& request) const {
   if (!request.reply) return false;
   const std::uint64_t length = content_length(connection);
@@ -162,7 +162,7 @@ bool HttpServer::Impl::must_answer_now(MHD_Connection* connection, const Request
           length > static_cast<std::uint64_t>(options.max_body_bytes) + kPassedOver);
 }
 
-/// False where the connection is to be closed.
+/// False if the connection must be closed.
 bool HttpServer::Impl::receive(Request& request, const char* bytes, std::size_t count) {
   request.received += count;
   const auto most = static_cast<std::uint64_t>(options.max_body_bytes);
@@ -178,7 +178,7 @@ bool HttpServer::Impl::receive(Request& request, const char* bytes, std::size_t 
   return true;
 }
 
-/// All of the request has come. True where its reply is known; else the service has it.
+/// The whole request has arrived. True if its reply is known; else the service has it.
 bool HttpServer::Impl::complete(MHD_Connection* connection, const std::shared_ptr<Request>& request) {
   request->is_complete = true;
   connections.received(request->connection);
@@ -194,12 +194,12 @@ bool HttpServer::Impl::complete(MHD_Connection* connection, const std::shared_pt
       break;
     case Route::health: request->reply = health(*service.model()); break;
     case Route::metrics: request->reply = Reply{200, metrics.text()}; break;
-    default: request->reply = Reply{200, {}}; break;  // the page, which send() has
+    default: request->reply = Reply{200, {}}; break;  // the page, added by send()
   }
   return true;
 }
 
-/// Throws ArgumentError, before the connection is suspended, on what the client got wrong.
+/// Throws ArgumentError on client errors, before the connection is suspended.
 void HttpServer::Impl::predict(MHD_Connection* connection, const std::shared_ptr<Request>& request) {
   const auto job = std::make_shared<Job>();
   job->top = top_of(connection);
@@ -224,7 +224,7 @@ void HttpServer::Impl::predict(MHD_Connection* connection, const std::shared_ptr
   request->wait(connection);
   try {
     if (!service.submit(job)) request->wake(refusal(503, "the queue is full; try again soon"));
-  } catch (const std::exception& error) {  // suspended as it is, it must be woken
+  } catch (const std::exception& error) {  // the connection is suspended, so it must be woken
     request->wake(refusal(500, error.what()));
   }
 }
@@ -259,8 +259,8 @@ MHD_Result HttpServer::Impl::send(MHD_Connection* connection, Request& request) 
   return MHD_queue_response(connection, static_cast<unsigned int>(reply.code), response.get());
 }
 
-/// libmicrohttpd calls it when the headers have come, with each piece of the body, when all of it has come,
-/// and again when a suspended connection has been woken.
+/// libmicrohttpd calls it after the headers, for each piece of the body, at the end of the body, and again
+/// when a suspended connection has been woken.
 MHD_Result HttpServer::Impl::handle(MHD_Connection* connection, const char* url, const char* method,
                                     const char* upload, std::size_t* upload_bytes,
                                     std::shared_ptr<Request>*& held) {
@@ -283,7 +283,7 @@ MHD_Result HttpServer::Impl::handle(MHD_Connection* connection, const char* url,
 void HttpServer::Impl::completed(std::shared_ptr<Request>& request) {
   const int code = request->sent_code                           ? request->sent_code
                    : connections.timed_out(request->connection) ? 408
-                                                                : 499;  // nginx's, for a client that has gone
+                                                                : 499;  // nginx's code for a closed client
   const double seconds = std::chrono::duration<double>(Clock::now() - request->begin).count();
   --metrics.active_requests;
   metrics.count_request(code);
@@ -306,7 +306,7 @@ void HttpServer::Impl::start() {
     try {
       return static_cast<Impl*>(self)->handle(connection, url, method, upload, upload_bytes,
                                               *reinterpret_cast<std::shared_ptr<Request>**>(context));
-    } catch (const std::exception& error) {  // no memory: this connection is closed, and the others go on
+    } catch (const std::exception& error) {  // out of memory: closes only this connection
       std::fprintf(stderr, "athanor serve: a request was given up: %s\n", printable(error.what()).c_str());
       return MHD_NO;
     }
@@ -347,7 +347,7 @@ HttpServer::HttpServer(ServerOptions options, Service& service, Metrics& metrics
 HttpServer::~HttpServer() {
   stop_accepting();
   for (const auto& request : impl_->connections.unanswered()) request->wake(refusal(503, "the server ends"));
-  // What was woken is written before connections are closed.
+  // Lets woken connections send their answers before they are closed.
   for (int i = 0; i < 100 && !impl_->connections.unanswered().empty(); ++i)
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   MHD_stop_daemon(impl_->daemon);

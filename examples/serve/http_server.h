@@ -12,34 +12,34 @@ namespace athanor::serve {
 
 struct ServerOptions {
   std::string host = "127.0.0.1";
-  int port = 8080;  ///< 0: one that is free
+  int port = 8080;  ///< 0: a free one
   int max_connections = 512;
   std::int64_t max_body_bytes = 16 << 20;     ///< of one request
-  std::int64_t max_bodies_bytes = 256 << 20;  ///< of all requests at a time
-  /// That a request's headers may take, and its body; then its connection is closed, as are idle ones.
+  std::int64_t max_bodies_bytes = 256 << 20;  ///< of all concurrent requests
+  /// Time limit for a request's headers, and for its body; then its connection is closed, as are idle ones.
   std::chrono::milliseconds timeout{30'000};
   bool verbose = false;  ///< a line on stderr for each request
 };
 
-/// The service over HTTP 1.1, by libmicrohttpd: one thread, driven by events, for all connections. A
-/// connection whose images are being classified is suspended, so that slow clients cost no thread.
-/// docs/reference/serving.md says what it answers.
+/// The service over HTTP 1.1, by libmicrohttpd: one event-driven thread for all connections. A connection
+/// whose images are being classified is suspended, so slow clients need no threads. docs/reference/serving.md
+/// documents the responses.
 class HttpServer {
  public:
-  /// Listens and answers from now on. Throws ArgumentError where it cannot. The service must stay.
+  /// Listens and answers from now on. Throws ArgumentError if it cannot. The service must outlive it.
   HttpServer(ServerOptions options, Service& service, Metrics& metrics);
-  /// Closes all connections. Requests that are still unanswered are answered with 503 first.
+  /// Answers pending requests with 503, then closes all connections.
   ~HttpServer();
   HttpServer(const HttpServer&) = delete;
   HttpServer& operator=(const HttpServer&) = delete;
 
   /// http://127.0.0.1:8080
   std::string url() const;
-  /// Whether only this machine reaches it.
+  /// Whether only this machine can reach it.
   bool is_loopback() const;
-  /// Refuses new connections. Those that are there are closed behind their next answer.
+  /// Refuses new connections, and closes existing ones after their next answer.
   void stop_accepting();
-  /// Whether a request is under way.
+  /// Whether a request is in progress.
   bool busy() const;
 
  private:

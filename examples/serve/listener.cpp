@@ -61,7 +61,7 @@ Listener::Listener(const std::string& host, int port) {
   is_loopback_ = is_loopback_address(first.ai_addr);
   socket_ = ::socket(first.ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
   if (socket_ < 0) fail_to_bind(host, port, errno);
-  const int on = 1;  // one that has just ended leaves connections that wait for the port's last packets
+  const int on = 1;  // a previous server may leave connections in TIME_WAIT
   ::setsockopt(socket_, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
   if (::bind(socket_, first.ai_addr, first.ai_addrlen) != 0 || ::listen(socket_, SOMAXCONN) != 0) {
     const int error = errno;

@@ -6,11 +6,11 @@ struct MHD_Daemon;
 
 namespace athanor::serve {
 
-/// A socket that listens on a port. Not closed before this goes.
+/// A socket that listens on a port, closed by the destructor.
 class Listener {
  public:
-  /// host: an address or a name of this machine; port 0: one that is free. Throws ArgumentError where the
-  /// host is none of this machine's, or the port cannot be had.
+  /// host: an address or name of this machine; port 0: a free one. Throws ArgumentError if the host is not
+  /// this machine's, or the port is not available.
   Listener(const std::string& host, int port);
   ~Listener();
   Listener(const Listener&) = delete;
@@ -18,11 +18,11 @@ class Listener {
 
   int socket() const { return socket_; }
   bool is_ipv6() const { return is_ipv6_; }
-  /// Whether only this machine reaches it.
+  /// Whether only this machine can reach it.
   bool is_loopback() const { return is_loopback_; }
   /// http://127.0.0.1:8080
   std::string url() const;
-  /// Hands those who have connected, and were not accepted yet, to a daemon that is quiesced; refuses others.
+  /// Passes pending connections to a daemon that is quiesced; refuses later ones.
   void stop(MHD_Daemon* daemon) const;
 
  private:

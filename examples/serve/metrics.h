@@ -10,8 +10,8 @@
 
 namespace athanor::serve {
 
-/// How values are distributed: counts of those up to each bound, their number and their sum. Any thread may
-/// add and read at any time.
+/// A histogram: counts of values up to each bound, their number and sum. Any thread may add and read at any
+/// time.
 class Histogram {
  public:
   /// Bounds in ascending order.
@@ -25,18 +25,18 @@ class Histogram {
 
  private:
   std::vector<double> bounds_;
-  std::vector<std::atomic<std::uint64_t>> counts_;  // one more than bounds: those above all
+  std::vector<std::atomic<std::uint64_t>> counts_;  // one more than bounds, for larger values
   std::atomic<double> sum_ = 0;
 };
 
-/// What the service counts. Names and meanings: docs/reference/serving.md.
+/// The service's counters. Names and meanings: docs/reference/serving.md.
 struct Metrics {
-  /// Codes the server answers with; what it has no place for is counted as the last.
+  /// Status codes of the server; any other is counted as the last.
   static constexpr std::array<int, 10> kCodes{200, 400, 404, 405, 408, 413, 499, 503, 500, 0};
 
   void count_request(int code);
   std::uint64_t requests(int code) const;
-  /// All of it in the text format of Prometheus, version 0.0.4.
+  /// All metrics in the text format of Prometheus, version 0.0.4.
   std::string text() const;
 
   std::atomic<std::uint64_t> images = 0, broken_images = 0;
@@ -53,7 +53,7 @@ struct Metrics {
   std::array<std::atomic<std::uint64_t>, kCodes.size()> requests_{};
 };
 
-/// Bytes of this process in memory.
+/// Resident memory of this process in bytes.
 std::int64_t resident_bytes();
 
 }  // namespace athanor::serve

@@ -16,7 +16,7 @@ bool same_letter(char a, char b) {
   return std::tolower(static_cast<unsigned char>(a)) == std::tolower(static_cast<unsigned char>(b));
 }
 
-/// Whether text begins with that, in capitals or not.
+/// Whether text begins with that, ignoring case.
 bool begins_with(std::string_view text, std::string_view with) {
   return text.size() >= with.size() && std::equal(with.begin(), with.end(), text.begin(), same_letter);
 }
@@ -27,7 +27,7 @@ std::string_view trim(std::string_view text) {
   return text;
 }
 
-/// A quoted string's text, or a token's; takes it off the front of `rest`, and all up to the next ';'.
+/// Extracts a quoted string or token from the front of `rest`, and skips up to the next ';'.
 std::string take_value(std::string_view& rest) {
   std::string value;
   if (!rest.empty() && rest.front() == '"') {
@@ -47,7 +47,7 @@ std::string take_value(std::string_view& rest) {
   return value;
 }
 
-/// The parameter of a header's value such as `form-data; name="file"; filename="a.jpg"`.
+/// A parameter of a header value such as `form-data; name="file"; filename="a.jpg"`.
 std::optional<std::string> parameter(std::string_view value, std::string_view name) {
   value.remove_prefix(std::min(value.find(';'), value.size()));
   while (!value.empty()) {
@@ -66,7 +66,7 @@ std::optional<std::string> parameter(std::string_view value, std::string_view na
   return std::nullopt;
 }
 
-/// The value of a header field in the head of a part; empty where there is none.
+/// The value of a header field of a part; empty if missing.
 std::string_view field(std::string_view head, std::string_view name) {
   while (!head.empty()) {
     const std::size_t end = std::min(head.find("\r\n"), head.size());
@@ -78,7 +78,7 @@ std::string_view field(std::string_view head, std::string_view name) {
   return {};
 }
 
-/// A part's file, or none where it is another field.
+/// A part's file; nullopt if it is another field.
 std::optional<UploadedFile> file_of(std::string_view head, std::string_view bytes) {
   const std::string_view disposition = field(head, "content-disposition");
   UploadedFile file{parameter(disposition, "filename"), bytes};
@@ -103,12 +103,12 @@ std::vector<UploadedFile> parse_multipart(std::string_view content_type, std::st
   const std::string line = "\r\n--" + boundary;
   constexpr const char* kNoEnd = "multipart: the body must end with its boundary, but does not";
   std::vector<UploadedFile> files;
-  // The first boundary may stand at the very beginning, without the line end that is part of the others.
+  // The first boundary may be at the very beginning, without the line end that precedes others.
   std::size_t at = body.starts_with(std::string_view(line).substr(2)) ? line.size() - 2 : body.find(line);
   ATH_CHECK(at != std::string_view::npos, "{}", kNoEnd);
   if (!body.starts_with(std::string_view(line).substr(2))) at += line.size();
   while (!body.substr(at).starts_with("--")) {
-    // Behind the boundary: the line's end, the head, an empty line, the bytes.
+    // After the boundary: the line's end, the header, an empty line, the bytes.
     const std::size_t head = body.find("\r\n", at);
     ATH_CHECK(head != std::string_view::npos, "{}", kNoEnd);
     const std::size_t head_end =

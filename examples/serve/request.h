@@ -15,7 +15,7 @@ struct MHD_Connection;
 
 namespace athanor::serve {
 
-/// A request's body while it comes, within what all bodies may have.
+/// The body of a request while it arrives, within the limit for all bodies.
 class Body {
  public:
   explicit Body(Metrics& metrics) : metrics_(metrics) {}
@@ -23,7 +23,7 @@ class Body {
   Body(const Body&) = delete;
   Body& operator=(const Body&) = delete;
 
-  /// False where all bodies would hold more than `most_of_all` bytes.
+  /// False if all bodies would exceed `most_of_all` bytes.
   bool append(const char* bytes, std::size_t count, std::int64_t most_of_all);
   const std::string& text() const { return text_; }
 
@@ -41,15 +41,15 @@ struct Request {
   Clock::time_point begin = Clock::now();
   Connection* connection = nullptr;
   std::uint64_t received = 0;       ///< bytes of the body, kept or not
-  std::shared_ptr<Body> body = {};  ///< null where it is not kept
-  std::optional<Reply> reply = {};  ///< known already, or at last
+  std::shared_ptr<Body> body = {};  ///< null if not kept
+  std::optional<Reply> reply = {};  ///< set once known
   std::string allow = {};           ///< methods, for code 405
-  bool is_complete = false;         ///< all of the body has come, and what to do is decided
+  bool is_complete = false;         ///< the whole body has arrived and is routed
   std::size_t images = 0;
   int sent_code = 0;  ///< 0: nothing
 
-  /// While the service has it, the connection is suspended. Whoever is first of the service and of a server
-  /// that ends gives the answer and wakes it.
+  /// Suspends the connection while the service has the request. The first of the service and a server that
+  /// ends sets the answer and wakes it.
   void wait(MHD_Connection* suspended);
   void wake(const Reply& with);
 

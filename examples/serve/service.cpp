@@ -24,7 +24,7 @@ std::span<const std::byte> bytes_of(std::string_view text) {
   return std::as_bytes(std::span(text.data(), text.size()));
 }
 
-/// Throws IoError of what is no image at all, or one of more pixels than that.
+/// Throws IoError if it is not an image, or has more pixels than `most`.
 void check_head(std::string_view file, std::int64_t most) {
   if (!file.starts_with("\xff\xd8") && !PngDecoder::recognises(bytes_of(file)) &&
       !WebpDecoder::recognises(bytes_of(file)) && !ImageDecoder::is_heic(bytes_of(file)))
@@ -71,11 +71,11 @@ std::shared_ptr<const Model> Service::load(std::uint64_t generation) const {
   const ImageSpec& images = model->predictor.info().images;
   ATH_CHECK(images.channels == 1 || images.channels == 3,
             "serve: the model must take images of 1 or 3 channels, but takes {}", images.channels);
-  // The first call packs the weights, and the first of a size compiles: before anybody waits for it.
+  // The first call packs the weights, and the first of each size compiles: do it before clients wait.
   const int threads_before = cpu_context().threads();
-  cpu_context().set_threads(options_.threads);  // primitives are for so many
+  cpu_context().set_threads(options_.threads);  // primitives depend on the number of threads
   std::vector<std::size_t> sizes = batch_sizes(options_.max_batch);
-  std::reverse(sizes.begin(), sizes.end());  // smaller ones find some of the memory of larger ones
+  std::reverse(sizes.begin(), sizes.end());  // smaller ones can reuse memory of larger ones
   for (const std::size_t size : sizes) {
     const auto n = static_cast<std::int64_t>(size);
     model->predictor.predict(Tensor::zeros({n, images.height, images.width, images.channels}, {DType::u8}));
@@ -94,7 +94,7 @@ void Service::reload() {
   metrics_.model_classes = next->predictor.info().images.classes;
   metrics_.model_generation = static_cast<std::int64_t>(next->generation);
   const std::lock_guard lock(mutex_);
-  model_.swap(next);  // the old one goes when its last image is answered
+  model_.swap(next);  // the old model is freed after its last answer
 }
 
 bool Service::submit(const std::shared_ptr<Job>& job) {
@@ -191,7 +191,7 @@ void Service::compute(std::vector<Picture>& batch) {
     }
     ++metrics_.images;
     answer(batch[i], std::move(said));
-    batch[i].job.reset();  // answered, should a later one fail
+    batch[i].job.reset();  // already answered, in case a later one fails
   }
 }
 

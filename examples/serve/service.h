@@ -19,7 +19,7 @@
 
 namespace athanor::serve {
 
-/// A model that is loaded, and which one since the start it is: 1, 2, ...
+/// A loaded model, with its number since the start: 1, 2, ...
 struct Model {
   Model(const std::filesystem::path& path, std::uint64_t which) : predictor(path), generation(which) {}
 
@@ -27,24 +27,24 @@ struct Model {
   const std::uint64_t generation;
 };
 
-/// What is said of one image.
+/// The answer for one image.
 struct Answer {
   struct Guess {
     std::string name;  ///< of the class
     std::int64_t index;
     float probability;
   };
-  std::vector<Guess> top = {};  ///< the most probable first
-  std::string error = {};       ///< instead, where it could not be read: one sentence
-  bool is_fault = false;        ///< of ours: the image is not to blame
+  std::vector<Guess> top = {};  ///< most probable first
+  std::string error = {};       ///< why the image could not be read, in one sentence
+  bool is_fault = false;        ///< a server error, not caused by the image
 };
 
-/// A request's images and their answers. Whoever submits it fills in the first four.
+/// A request's images and their answers. The submitter sets the first four members.
 struct Job {
-  std::shared_ptr<const std::string> body = {};  ///< that `files` point into; let go once all are decoded
+  std::shared_ptr<const std::string> body = {};  ///< to which `files` point; released once all are decoded
   std::vector<UploadedFile> files = {};
-  std::int64_t top = 3;              ///< so many classes for each, or all where there are fewer
-  std::function<void()> done = {};   ///< called once, by a thread of the service, when all are answered
+  std::int64_t top = 3;              ///< number of classes per image, or all if there are fewer
+  std::function<void()> done = {};   ///< called once, by a service thread, when all are answered
   std::vector<Answer> answers = {};  ///< one per file
   std::atomic<std::size_t> to_decode = 0, to_answer = 0;
 };
@@ -53,29 +53,29 @@ struct ServiceOptions {
   std::filesystem::path model;  ///< a run's folder, a link to it, or its model.safetensors
   std::size_t max_batch = 32;
   std::chrono::microseconds max_delay{2000};
-  std::size_t max_queue = 256;  ///< images inside at a time
-  int threads = 0;              ///< of the model and, as many, of decoders; 0: as many as cores
+  std::size_t max_queue = 256;                 ///< maximum images inside
+  int threads = 0;                             ///< of the model, and as many decoders; 0: number of cores
   std::int64_t max_image_pixels = 50'000'000;  ///< of larger images only the header is read
 };
 
-/// Classifies images for any number of clients: some threads decode, one computes the batches.
+/// Classifies images for any number of clients: several threads decode, one computes batches.
 class Service {
  public:
-  /// Loads the model and computes a batch of each size with it. Throws what Predictor throws.
+  /// Loads the model and computes a batch of each size. Throws what Predictor throws.
   Service(ServiceOptions options, Metrics& metrics);
-  /// Answers all that was submitted.
+  /// Answers everything submitted first.
   ~Service();
   Service(const Service&) = delete;
   Service& operator=(const Service&) = delete;
 
   const ServiceOptions& options() const { return options_; }
-  /// The current one.
+  /// The current model.
   std::shared_ptr<const Model> model() const;
-  /// Loads the file again, which may be another one by now. Images that were submitted before are answered by
-  /// the model that was current then. Throws as the constructor; then nothing has changed.
+  /// Reloads the file, which may have changed. Images already submitted are answered by the old model. Throws
+  /// as the constructor; then nothing has changed.
   void reload();
-  /// False where the queue is full: then done() is not called. A job of more files than max_queue is taken
-  /// where nothing waits. At least one file.
+  /// False if the queue is full: then done() is not called. A job with more files than max_queue is accepted
+  /// if the queue is empty. At least one file.
   bool submit(const std::shared_ptr<Job>& job);
 
  private:
@@ -89,7 +89,7 @@ class Service {
   const ServiceOptions options_;
   Metrics& metrics_;
   Batcher batcher_;
-  mutable std::mutex mutex_;  // of all below but the threads
+  mutable std::mutex mutex_;  // guards all below but the threads
   std::condition_variable decodable_;
   std::shared_ptr<const Model> model_;
   std::deque<Picture> to_decode_;

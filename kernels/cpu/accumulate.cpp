@@ -15,7 +15,7 @@ template <class F> void with_op(Combine how, const F& f) {
   f(CombineOp<Combine::sum>());
 }
 
-constexpr std::int64_t kPiece = 1024;  // results that stay in the first-level cache while the rows go by
+constexpr std::int64_t kPiece = 1024;  // results that stay in L1 cache while the rows are read
 
 }  // namespace
 

@@ -26,7 +26,7 @@ template <int C, class T> struct RowLookup {
     }
   }
 
-  /// Like copy(), of pixels with other colours.
+  /// Like copy(), with a colour transform.
   void recolour(const ColourMatrix& colour, const std::uint8_t* from, std::int64_t step, std::int64_t pixels,
                 T* to) const {
     for (std::int64_t x = 0; x < pixels; ++x) {
@@ -44,7 +44,7 @@ struct Image {
   std::int64_t height, width, channels;
 };
 
-/// A whole row outside the image, or the part of one that is.
+/// A whole row outside the image, or the outside part of one.
 template <int C, class T>
 void transform(const Augment& augment, const AugmentPlan& plan, const Image& size, const std::uint8_t* in,
                const RowLookup<C, T>& lookup, T* out) {

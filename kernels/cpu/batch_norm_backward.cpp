@@ -7,8 +7,8 @@
 namespace athanor::kernels {
 namespace {
 
-/// Sums of g and of g (x - mean) over a chunk, g = dL/d(pre). Where the policy needs extra, g is kept in
-/// dresidual and summed as it is rounded there: dx is made of that.
+/// Sums of g and of g (x - mean) over a chunk, g = dL/d(pre). If the policy needs `extra`, g is stored in
+/// dresidual and summed as rounded there, because dx is computed from that.
 template <class Policy, class T, class A>
 void sum_gradients(const Wide& wide, std::int64_t chunk, const Affine<A>& affine, const T* x, const T* dy,
                    const T* extra, T* dresidual, A* sums) {
@@ -40,7 +40,7 @@ void sum_gradients(const Wide& wide, std::int64_t chunk, const Affine<A>& affine
           });
 }
 
-/// dx of a chunk.
+/// Computes dx of a chunk.
 template <class Policy, class T, class A>
 void write_dx(const Wide& wide, std::int64_t chunk, const Affine<A>& affine, const A* offsets,
               const A* slopes, const T* x, const T* dy, T* dx) {
@@ -70,7 +70,7 @@ template <class A> void write_sums(const Sink& to, std::int64_t n, const double*
     out[c] = A(to.write == Write::overwrite ? from[c] : static_cast<double>(out[c]) + from[c]);
 }
 
-/// dgamma, dbeta, dresidual, and in `row` the number of values and the two sums of every channel.
+/// Computes dgamma, dbeta, dresidual, and in `row` the number of values and the two sums of every channel.
 template <class Sum, class T>
 void run_sums(CpuContext& context, const BatchNormBackward& args, const Wide& wide,
               const Affine<Accumulate<T>>& affine, double* row) {
@@ -98,7 +98,7 @@ void run_sums(CpuContext& context, const BatchNormBackward& args, const Wide& wi
   write_sums<A>(args.dbeta, wide.channels, sums.first());
 }
 
-/// dx, from the rows of all ranks.
+/// Computes dx from the rows of all ranks.
 template <class Dx, class T>
 void run_dx(CpuContext& context, const BatchNormBackward& args, const Wide& wide,
             const Affine<Accumulate<T>>& affine, const double* rows, std::int64_t ranks) {
@@ -124,7 +124,7 @@ void run_dx(CpuContext& context, const BatchNormBackward& args, const Wide& wide
   });
 }
 
-/// f<Sum, Dx, T>(): how the two passes have g = dL/d(pre).
+/// f<Sum, Dx, T>(): selects how the two passes get g = dL/d(pre).
 template <class F> void dispatch_passes(const BatchNormBackward& args, const F& f) {
   dispatch_floating(args.x.dtype(), "batch_norm", [&]<class T>() {
     dispatch_activation(args.activation, [&]<class Op>() {

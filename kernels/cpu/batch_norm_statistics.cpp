@@ -4,7 +4,7 @@
 namespace athanor::kernels {
 namespace {
 
-/// A rough mean per channel, of rows spread evenly over x.
+/// A rough mean per channel, from evenly spaced rows of x.
 template <class T, class A> void sample_means(const Wide& wide, const T* x, A* means) {
   const std::int64_t samples = std::min<std::int64_t>(16, wide.rows);
   std::fill(means, means + wide.channels, A(0));
@@ -40,7 +40,7 @@ void sum_deviations(const Wide& wide, std::int64_t chunk, const T* x, const A* s
   });
 }
 
-/// f(channel, its Moments) for every channel of x, R >= 1.
+/// Calls f(channel, its Moments) for every channel of x, R >= 1.
 template <class T, class F> void for_each_moments(CpuContext& context, const Tensor& x, const F& f) {
   using A = Accumulate<T>;
   const Wide wide(x);
@@ -61,7 +61,7 @@ template <class T, class F> void for_each_moments(CpuContext& context, const Ten
     f(c, moments(static_cast<double>(shift[c]), sums.first()[c], sums.second()[c], n));
 }
 
-/// stats of a channel, and its running ones moved; n values.
+/// Stores the stats of a channel and updates its running ones; n values.
 template <class A>
 void write_statistics(std::int64_t c, const Moments& found, double n, double eps, const Tensor& stats,
                       const RunningStats& running) {

@@ -4,9 +4,9 @@
 
 namespace athanor {
 
-/// While alive, cpu_context() of this thread is `context`, with as many threads as the thread's own has: who
-/// computes on many threads that come and go keeps a few contexts, whose primitives are there already. Only
-/// one thread may have it at a time. Nests.
+/// While alive, this thread's cpu_context() is `context`, with the thread's own number of threads. For code
+/// that computes on many short-lived threads: a few shared contexts keep their primitives. Only one thread
+/// may use it at a time. Nests.
 class BorrowedContext {
  public:
   explicit BorrowedContext(CpuContext& context);

@@ -5,7 +5,7 @@
 namespace athanor::kernels {
 namespace {
 
-// Calls f.operator()<predicate>(): a loop over a predicate that is known becomes vector code.
+// Calls f.operator()<predicate>(): a loop vectorises if the predicate is known at compile time.
 template <class F> void dispatch_predicate(Predicate predicate, const F& f) {
   switch (predicate) {
     case Predicate::equal: return f.template operator()<Predicate::equal>();

@@ -32,7 +32,7 @@ CpuContext::~CpuContext() = default;
 void CpuContext::set_threads(int threads) {
   ATH_CHECK(threads >= 1 && threads <= 1024, "threads: must be in [1, 1024], but got {}", threads);
 #if defined(_OPENMP)
-  omp_set_num_threads(threads);  // oneDNN and Eigen size their teams by it
+  omp_set_num_threads(threads);  // determines the team sizes of oneDNN and Eigen
   threads_ = threads;
 #endif
 }

@@ -21,7 +21,7 @@ namespace {
 
 using cpu::PrimitiveKey;
 
-/// ATHANOR_WINOGRAD=off: for who compares results or times with the definition's.
+/// ATHANOR_WINOGRAD=off, to compare results or times with those of the definition.
 bool winograd_is_on() {
   static const bool on = [] {
     const char* const text = std::getenv("ATHANOR_WINOGRAD");
@@ -32,19 +32,19 @@ bool winograd_is_on() {
   return on;
 }
 
-/// Where Winograd's algorithm was measured to beat the definition, on a Zen 5: 1.2 to 3.7 times in f32, 1 to
-/// 2.5 times in bf16, at an error of 3e-6 of the largest value. Not where its tiles are mostly empty, or so
-/// few that it spends its time on filters; nor where oneDNN multiplies bf16 by tiles.
+/// Cases in which Winograd's algorithm was measured to beat the definition, on a Zen 5: by 1.2 to 3.7 times
+/// in f32, 1 to 2.5 times in bf16, at an error of 3e-6 of the largest value. Excludes mostly empty tiles, so
+/// few tiles that filters dominate, and CPUs where oneDNN uses bf16 tiles.
 bool prefers_winograd(const ConvSize& z, DType dtype) {
   if (!winograd_is_on() || (dtype == DType::bf16 && cpu::has_amx_bf16())) return false;
   const std::int64_t tiles = z.n * ((z.p + 3) / 4) * ((z.q + 3) / 4);
   return tiles >= 4 && z.n * z.p * z.q >= 4 * tiles;
 }
 
-/// Where our own loops were measured to beat oneDNN's code on AVX-512. f32: up to 8 output channels forward
+/// Cases in which our own loops were measured to beat oneDNN on AVX-512. f32: up to 8 output channels forward
 /// (1 -> 6 channels, 5 x 5: 1.9 times), and up to 8 input channels backward (6 <- 16 channels, 5 x 5: 1.6).
-/// bf16: nowhere on a CPU that multiplies it (with AMX oneDNN is 2 to 9 times as fast, over the layers of
-/// LeNet-5, ResNet-20 and ResNet-18); ours widen it to f32. f16: everywhere.
+/// bf16: only on CPUs that do not multiply it (with AMX oneDNN is 2 to 9 times as fast over the layers of
+/// LeNet-5, ResNet-20 and ResNet-18); ours widen it to f32. f16: always.
 bool prefers_direct(const ConvSize& z, bool backward, DType dtype) {
   if (dtype == DType::f64) return false;
   if (!cpu::has_onednn() || dtype == DType::f16) return true;
@@ -65,7 +65,7 @@ PrimitiveKey key_of(const CpuContext& context, const ConvSize& z, PrimitiveKey::
   return key;
 }
 
-/// Our Winograd code for this pass, or null. Throws BackendError where it was asked for and cannot do it.
+/// Our Winograd code for this pass, or null. Throws BackendError if it was requested but does not apply.
 cpu::Primitive* winograd(CpuContext& context, const Conv2dParams& params, const ConvSize& z,
                          PrimitiveKey key) {
   const bool asked = params.impl == ConvImpl::winograd;
@@ -80,7 +80,7 @@ cpu::Primitive* winograd(CpuContext& context, const Conv2dParams& params, const 
   return context.primitives().find(key);
 }
 
-/// oneDNN's code for this pass, or null. Throws BackendError where `vendor` was asked for and there is none.
+/// oneDNN's code for this pass, or null. Throws BackendError if `vendor` was requested but is missing.
 cpu::Primitive* vendor(CpuContext& context, const Conv2dParams& params, const ConvSize& z,
                        const PrimitiveKey& key) {
   if (params.impl != ConvImpl::automatic && params.impl != ConvImpl::vendor) return nullptr;
@@ -96,7 +96,7 @@ cpu::Primitive* vendor(CpuContext& context, const Conv2dParams& params, const Co
   return primitive;
 }
 
-/// Whether our own direct code does this pass. It has none for f64.
+/// Whether our own direct code handles this pass. It does not support f64.
 bool direct(const Conv2dParams& params, const ConvSize& z, bool backward, DType dtype) {
   if (params.impl != ConvImpl::direct && params.impl != ConvImpl::automatic) return false;
   if (dtype != DType::f64 && (backward ? cpu::conv_scatter_fits(z) : cpu::conv_direct_fits(z)))
@@ -153,7 +153,7 @@ void conv2d_forward(CpuContext& context, const Conv2dParams& params, const Tenso
 
 namespace {
 
-/// Code for packed weights, or null, and whether it adds the residual.
+/// Code for packed weights, or null, and whether it also adds the residual.
 struct PackedCode {
   cpu::Primitive* primitive = nullptr;
   bool adds = false;
@@ -194,7 +194,7 @@ void conv2d_packed(CpuContext& context, const Conv2dParams& params, const Tensor
   if (y.numel() == 0) return;
   const AllocTag tag("workspace");
   const ConvSize z(x.shape(), w.shape(), y.shape(), params);
-  Conv2dParams first = params;  // what the convolution itself applies
+  Conv2dParams first = params;  // the part fused into the convolution
   if (residual.defined()) first.activation = Activation::none;
   PackedCode code;
   if (z.c > 0) code = packed_code(context, params, z, w.bias().defined(), residual.defined());

@@ -8,14 +8,14 @@
 #include <immintrin.h>
 #endif
 
-// Direct convolution for AVX-512, for the layers oneDNN is slow at: few channels in or out. An image is first
-// copied into a frame of zeros, so that no loop below asks whether a pixel is inside, and widened to f32 on
-// the way. Then sums are kept in registers while all taps pass, in one of two ways:
+// Direct convolution for AVX-512, for layers where oneDNN is slow: few input or output channels. An image is
+// first copied into a frame of zeros and widened to f32, so that no inner loop tests for the border. Sums
+// then stay in registers over all taps, in one of two ways:
 //   channels: a vector is 16 output channels of one pixel; a tap broadcasts an input value.
-//   pixels:   a vector is 16 neighbouring pixels of one output channel; a tap broadcasts a weight. For fewer
-//             output channels than a vector has lanes; the frame is planar, C x H x W.
-// Every sum runs over its taps in the same order, one fused multiply-add each. Bias and activation are
-// applied to a tile's sums where they lie, in f32; only loading and storing know the dtype.
+//   pixels:   a vector is 16 adjacent pixels of one output channel; a tap broadcasts a weight. For fewer
+//             output channels than vector lanes; the frame is planar, C x H x W.
+// Every sum has its taps in the same order, one fused multiply-add each. Bias and activation are applied to a
+// tile's sums in f32; only loads and stores depend on the dtype.
 
 namespace athanor::cpu {
 
@@ -25,7 +25,7 @@ namespace {
 
 constexpr std::int64_t kLanes = 16;
 
-// Whoever comes here has AVX-512: f() is compiled for it alone.
+// Compiles f() for AVX-512 only; callers have checked for it.
 template <class F> void on_avx512(F&& f) {
 #if defined(__clang__) || defined(ATHANOR_ONE_ISA)
   f();
@@ -34,7 +34,7 @@ template <class F> void on_avx512(F&& f) {
 #endif
 }
 
-// The frame of an input image: its pixels, the padding, and what the last tap reads beyond.
+// The frame of an input image: its pixels, the padding, and what the last tap reads beyond them.
 std::int64_t frame_h(const ConvSize& z) {
   return std::max(z.h + z.padding_h, (z.p - 1) * z.stride_h + (z.r - 1) * z.dilation_h + 1);
 }
@@ -48,8 +48,8 @@ float weight_of(const ConvSize& z, const T* w, std::int64_t k, std::int64_t r, s
   return static_cast<float>(w[((k * z.r + r) * z.s + s) * z.c + c]);
 }
 
-/// sums[row][j] = activation(sums[row][j] + bias[j]) for j < width; bias may be null. Null where there is
-/// nothing to do but add a bias, which storing does as well.
+/// sums[row][j] = activation(sums[row][j] + bias[j]) for j < width; bias may be null. Null if only a bias is
+/// to be added, which storing does as well.
 using Finish = void (*)(float* sums, std::int64_t rows, std::int64_t width, const float* bias);
 
 template <class Op> void finish(float* sums, std::int64_t rows, std::int64_t width, const float* bias) {
@@ -74,11 +74,11 @@ Finish finish_of(Activation activation) {
 
 // Channels -------------------------------------------------------------------------------------------------
 
-/// Where one tile of pixels finds its inputs and puts its sums.
+/// The inputs and sums of one tile of pixels.
 struct Tile {
   const float* x;     ///< first tap of the first pixel
   const float* w;     ///< [rows, runs, run, vectors * 16]
-  std::int64_t step;  ///< between neighbouring pixels, in floats
+  std::int64_t step;  ///< between adjacent pixels, in floats
   std::int64_t rows, row_step, runs, run_step, run;
 };
 
@@ -132,7 +132,7 @@ struct ChannelPlan {
   ChannelTile tile;
 };
 
-// The tile that wastes the fewest pixels at the end of a row; the larger of equals.
+// The tile that wastes the fewest pixels at the end of a row; the larger of equal ones.
 ChannelPlan plan_channels(std::int64_t k, std::int64_t q) {
   static constexpr ChannelTile kOne[] = {channel_tile<1, 1>, channel_tile<2, 1>, channel_tile<3, 1>,
                                          channel_tile<4, 1>};
@@ -141,13 +141,13 @@ ChannelPlan plan_channels(std::int64_t k, std::int64_t q) {
   std::int64_t best = 1, waste = q + 16;
   for (std::int64_t quads = 1; quads <= (two ? 3 : 4); ++quads) {
     const std::int64_t tiles = (q + 4 * quads - 1) / (4 * quads), computed = tiles * 4 * quads;
-    const std::int64_t cost = computed + tiles;  // a tile has a start and an end
+    const std::int64_t cost = computed + tiles;  // a tile has a fixed overhead
     if (cost <= waste) best = quads, waste = cost;
   }
   return {two ? 2 : 1, best, (two ? kTwo : kOne)[best - 1]};
 }
 
-// Copies an image into its frame of zeros, widened. The frame's border was cleared before.
+// Copies an image into its frame of zeros, widened. The border was cleared before.
 template <class T> void fill_frame(const ConvSize& z, const T* image, float* frame) {
   const std::int64_t row = z.w * z.c, pitch = frame_w(z) * z.c;
   for (std::int64_t h = 0; h < z.h; ++h) {
@@ -200,7 +200,7 @@ void run_channels(CpuContext& context, const ConvSize& z, Finish finish, const T
                          *to = k < z.k ? weight_of(z, w, k, r, s, c) : 0.0f;
                  }
                });
-  const bool merged = z.dilation_w == 1;  // neighbouring taps of a row then lie end to end
+  const bool merged = z.dilation_w == 1;  // adjacent taps of a row are then contiguous
   parallel_for(context, slots, 1, [&](std::int64_t first_slot, std::int64_t last_slot) {
     for (std::int64_t slot = first_slot; slot < last_slot; ++slot) {
       float* const image = packed + packed_size + slot * frame;
@@ -230,7 +230,7 @@ void run_channels(CpuContext& context, const ConvSize& z, Finish finish, const T
 
 // Pixels ---------------------------------------------------------------------------------------------------
 
-constexpr int kSpans = 3;  // vectors of pixels that one tile works on
+constexpr int kSpans = 3;  // vectors of pixels per tile
 
 // Sums of kSpans spans of 16 pixels and kChannels output channels, left in `sums` as [span][channel][pixel].
 template <int kChannels>
@@ -276,16 +276,16 @@ template <class T> void fill_planes(const ConvSize& z, const T* image, float* pl
 using PixelTile = void (*)(const ConvSize&, const float*, std::int64_t, std::int64_t, const std::int64_t*,
                            const float*, float*);
 
-/// What depends on the number of output channels.
+/// The code for a number of output channels.
 template <class T> struct PixelPlan {
   PixelTile tile;
-  /// y of one image [p, q, channel] from `sums` as [span][channel][pixel], plus bias if it is not null; `row`
-  /// pixels lie between the first ones of two rows.
+  /// y of one image [p, q, channel] from `sums` as [span][channel][pixel], plus bias unless null; `row` is
+  /// the distance of two rows in pixels.
   void (*store)(const ConvSize& z, const float* sums, std::int64_t row, const float* bias, T* y);
 };
 
-/// [channel][pixel] of 16 pixels as [pixel][channel], the first `count` floats of it, plus bias, which is
-/// laid out as they are, or null.
+/// Transposes 16 pixels from [channel][pixel] to [pixel][channel] and writes the first `count` floats, plus
+/// bias, in the same layout, or null.
 template <int kChannels>
 ATH_AVX512 void interleave(const float* from, const float* bias, std::int64_t count, float* to) {
   __m512 channel[kChannels];
@@ -303,7 +303,7 @@ ATH_AVX512 void store_pixels(const ConvSize& z, const float* sums, std::int64_t 
   alignas(64) float mixed[kLanes * kChannels];
   for (std::int64_t p = 0; p < z.p; ++p) {
     T* const to = y + p * z.q * kChannels;
-    if (kChannels == 1) {  // lies as it is to lie
+    if (kChannels == 1) {  // no transpose needed
       const float* const from = sums + p * row;
       for (std::int64_t q = 0; q < z.q; ++q) to[q] = T(bias ? from[q] + bias[0] : from[q]);
       continue;
@@ -339,8 +339,8 @@ void run_pixels(CpuContext& context, const ConvSize& z, Finish finish, const T* 
                 T* y) {
   const PixelPlan<T> plan = plan_pixels<T>(z.k);
   const std::int64_t pitch = frame_w(z), plane = frame_h(z) * pitch;
-  // Where rows are stored end to end in the frame, so are spans: one may run over the end of an output row,
-  // and what it computes there is dropped.
+  // If rows are contiguous in the frame, spans are too: one may cross the end of an output row, and its
+  // excess results are dropped.
   const std::int64_t run = (z.p - 1) * pitch * z.stride_h + z.q;
   const bool whole = z.stride_h == 1;  // the image's pixels as one run, else row by row
   const std::int64_t per_run = ((whole ? run : z.q) + kLanes - 1) / kLanes,

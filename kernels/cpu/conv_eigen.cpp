@@ -7,15 +7,15 @@
 #include "kernels/cpu/parallel.h"
 
 // Convolution as a matrix product. A tile is a run of output pixels; its patches, one row of R S C values per
-// pixel ("im2col"), multiply the filters. Tiles are small enough to stay in a core's cache between the copy
-// and the product, so that the patches never exist in memory as a whole. Half types are widened by the copy.
+// pixel ("im2col"), are multiplied by the filters. Tiles stay in a core's cache between copy and product, so
+// the whole patch matrix never exists in memory. The copy widens half types.
 
 namespace athanor::cpu {
 namespace {
 
 constexpr std::int64_t kTileElements = 64 * 1024;  // of patches
 
-/// What the three passes share: sizes of one group's product and of the tiles.
+/// Shared by the three passes: sizes of one group's product and of the tiles.
 struct Tiling {
   std::int64_t depth;      ///< R S C / groups: columns of a patch matrix
   std::int64_t pixels;     ///< output pixels of one image
@@ -65,7 +65,7 @@ void gather(const ConvSize& z, const T* image, std::int64_t first, std::int64_t 
   }
 }
 
-// The reverse: every patch value is added to the pixel it came from.
+// The reverse: adds every patch value to its source pixel.
 template <class A>
 void scatter_add(const ConvSize& z, const A* patches, std::int64_t first, std::int64_t count, A* image) {
   const std::int64_t gc = z.group_c(), depth = z.r * z.s * gc;
@@ -78,7 +78,7 @@ void scatter_add(const ConvSize& z, const A* patches, std::int64_t first, std::i
   }
 }
 
-// n values as the accumulation type: themselves where they are that already, else in `space`.
+// n values in the accumulation type: in place, or converted into `space`.
 template <class T, class A> const A* widened(const T* values, std::int64_t n, A* space) {
   if constexpr (std::is_same_v<T, A>) {
     return values;
@@ -178,7 +178,7 @@ void conv_backward_weights_eigen(CpuContext& context, const ConvSize& z, const T
   const std::int64_t units = z.n * tiling.per_image, slots = slots_for(context, z, units);
   const std::int64_t filter = z.k * depth, per_slot = filter + tile * (depth + gk);
   const Scratch scratch = context.scratch(static_cast<std::size_t>(slots * per_slot) * sizeof(A));
-  // Each slot sums its tiles on its own; then the slots are added in order.
+  // Each slot sums its tiles; then the slots are added in order.
   for_each_slot(context, slots, units, [&](std::int64_t slot, std::int64_t begin, std::int64_t end) {
     A* const sums = scratch.as<A>() + slot * per_slot;
     A* const patches = sums + filter;

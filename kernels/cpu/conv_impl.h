@@ -18,8 +18,8 @@ template <class T, class W>
 void conv_backward_weights_eigen(CpuContext& context, const ConvSize& size, const T* x, const T* dy, W* dw,
                                  bool accumulate);
 
-/// Our own loops for AVX-512 (conv_direct.cpp, conv_scatter.cpp), for f32 and half types, and whether they
-/// can do a convolution on this CPU.
+/// Our own loops for AVX-512 (conv_direct.cpp, conv_scatter.cpp), for f32 and half types, and the test
+/// whether they support a convolution on this CPU.
 template <class T>
 void conv_forward_direct(CpuContext& context, const ConvSize& size, Activation activation, const T* x,
                          const T* w, const T* bias, T* y);

@@ -8,13 +8,13 @@
 #include "kernels/cpu/parallel.h"
 
 // A convolution of few input channels, 2 x 2 max pooling and ReLU in one pass, as at the head of a small
-// network: what the convolution gives stays in registers until a quarter of it is left. In one of two ways,
-// as in conv_direct.cpp:
+// network: the results of the convolution stay in registers until pooled. In one of two ways, as in
+// conv_direct.cpp:
 //   channels: a vector is 16 output channels of one pixel; a tap broadcasts an input value to two rows of
-//             pixels. Where there is no padding, the image is read where it lies.
-//   pixels:   for up to 6 output channels, fewer than a vector has lanes. A vector is 16 pixels of one
-//             channel, every other one of a row: then the largest of two neighbours is that of two vectors.
-//             So the frame of an input image keeps even and odd columns apart, channel by channel.
+//             pixels. Without padding, the image is read in place.
+//   pixels:   for up to 6 output channels, fewer than vector lanes. A vector is 16 pixels of one channel,
+//             every other one of a row, so that the maximum of two adjacent pixels is that of two vectors.
+//             So the frame of an input image separates even and odd columns, channel by channel.
 
 namespace athanor::cpu {
 
@@ -59,8 +59,8 @@ struct Sizes {
   std::int64_t columns() const { return 2 * q + s - 1; }  // of it
 };
 
-/// Filters as the loops read them: by pixels [C, R, S, K], by channels [K / 16, R, S, C, 16] with zeros
-/// behind the last channel.
+/// Filters in the loops' layout: by pixels [C, R, S, K], by channels [K / 16, R, S, C, 16], with zeros after
+/// the last channel.
 class FilterBlocks final : public kernels::WeightLayout {
  public:
   explicit FilterBlocks(const Sizes& z) : z_(z) {}
@@ -93,8 +93,8 @@ class FilterBlocks final : public kernels::WeightLayout {
 
 // Channels -------------------------------------------------------------------------------------------------
 
-/// Sums of 2 rows of 2 kPairs pixels and 16 channels, and what is left of them: kPairs pixels. x is the first
-/// tap of the first pixel; `run` floats of each of `rows` rows lie under a filter.
+/// Sums of 2 rows of 2 kPairs pixels and 16 channels, pooled to kPairs pixels. x is the first tap of the
+/// first pixel; a filter covers `run` floats of each of `rows` rows.
 struct ChannelTile {
   const float* x;
   std::int64_t row, step;  // from a pixel to the one below, and to the next
@@ -132,7 +132,7 @@ template <int kPairs> ATH_AVX512 void channel_tile(const ChannelTile& t) {
   }
 }
 
-/// An image within zeros.
+/// Copies an image into its frame of zeros.
 void fill_frame(const Sizes& z, const float* image, float* frame) {
   const std::int64_t rows = std::min(z.h, z.rows() - z.pad_h), columns = std::min(z.w, z.columns() - z.pad_w);
   for (std::int64_t h = 0; h < rows; ++h)
@@ -144,7 +144,7 @@ void run_channels(const Sizes& z, const float* image, bool is_frame, const float
   static constexpr void (*kTiles[kMostPairs])(const ChannelTile&) = {
       channel_tile<1>, channel_tile<2>, channel_tile<3>, channel_tile<4>, channel_tile<5>, channel_tile<6>};
   const std::int64_t row = (is_frame ? z.columns() : z.w) * z.c, run = z.s * z.c;
-  const std::int64_t tiles = (z.q + kMostPairs - 1) / kMostPairs;  // of about equal length
+  const std::int64_t tiles = (z.q + kMostPairs - 1) / kMostPairs;  // of similar length
   for (std::int64_t k = 0; k < z.k; k += kLanes) {
     const std::int64_t channels = std::min(kLanes, z.k - k);
     for (std::int64_t p = 0; p < z.p; ++p) {
@@ -160,7 +160,7 @@ void run_channels(const Sizes& z, const float* image, bool is_frame, const float
 
 // Pixels ---------------------------------------------------------------------------------------------------
 
-/// Where columns of one parity of a frame's row lie, and the row, in floats: tiles read whole vectors.
+/// Length in floats of the columns of one parity in a frame's row: tiles read whole vectors.
 std::int64_t half_row(const Sizes& z) {
   return round_up(z.q, kLanes) + z.s / 2;
 }
@@ -175,7 +175,7 @@ void fill_halves(const Sizes& z, const float* image, float* frame) {
         // Column 2 i + parity of the frame is column 2 i + shift of the image.
         const std::int64_t shift = parity - z.pad_w, begin = shift < 0 ? (1 - shift) / 2 : 0;
         const std::int64_t end = std::min(half, (z.w - shift + 1) / 2);
-        if (z.c == 1) {  // for the sake of vector code
+        if (z.c == 1) {  // so that the loop vectorises
           for (std::int64_t i = begin; i < end; ++i) to[i] = from[2 * i + shift];
         } else {
           for (std::int64_t i = begin; i < end; ++i) to[i] = from[(2 * i + shift) * z.c];
@@ -185,7 +185,7 @@ void fill_halves(const Sizes& z, const float* image, float* frame) {
   }
 }
 
-/// 16 pixels of the result, the first `pixels` of which are stored. x: the first even column that they read.
+/// Computes 16 pixels of the result and stores the first `pixels`. x: their first even column.
 template <int kChannels>
 ATH_AVX512 void pixel_tile(const Sizes& z, const float* x, const float* w, const float* bias,
                            std::int64_t pixels, float* y) {

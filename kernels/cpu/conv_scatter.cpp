@@ -6,10 +6,10 @@
 #include <immintrin.h>
 #endif
 
-// Backward-data for few input channels, on AVX-512. In NHWC the pixels under one row of the filter lie end to
-// end: S C values, one or two vectors. So every output pixel computes its whole patch of dx in registers,
-// R rows of them, a broadcast of dy[k] against the filter's rows at a time, and adds the patch to a frame of
-// sums around the image. Unlike a correlation with the turned filter, this multiplies no padding: half the
+// Backward-data for few input channels, on AVX-512. In NHWC the pixels under one row of the filter are
+// contiguous: S C values, one or two vectors. So every output pixel computes its whole patch of dx in
+// registers, R rows of them, each dy[k] broadcast against the filter's rows. It adds the patch to a frame of
+// sums around the image. Unlike a correlation with the rotated filter, this multiplies no padding: half the
 // work for a 5 x 5 filter on a 10 x 10 output.
 
 namespace athanor::cpu {
@@ -42,8 +42,8 @@ struct Patches {
   float *to0, *to1;        // first tap of each in the frame
   const float* w;          // [K, vectors * 16]
   std::int64_t k, row_step, vectors;
-  std::uint32_t last_mask;  // lanes of a row's last vector that are in use
-  bool both;                // false: there is no second pixel
+  std::uint32_t last_mask;  // used lanes of a row's last vector
+  bool both;                // false: only one pixel
 };
 
 // Adds two patches of kCount vectors to the frame.
@@ -125,7 +125,7 @@ void conv_backward_data_scatter(CpuContext& context, const ConvSize& z, const T*
             });
           }
           float* const target = sums + p * z.stride_h * frame.pitch;
-          // Neighbours' patches overlap, so the two pixels at work are half a row apart.
+          // Patches of adjacent pixels overlap, so the two pixels of a pass are half a row apart.
           const std::int64_t half = (z.q + 1) / 2;
           for (std::int64_t q = 0; q < half; ++q) {
             const bool both = q + half < z.q;

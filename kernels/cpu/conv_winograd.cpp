@@ -11,12 +11,12 @@
 #include <immintrin.h>
 #endif
 
-// Convolutions of 3 x 3 filters by Winograd's algorithm, on NHWC memory as it is. What tiles of inputs and
-// filters become at 36 points are matrices, [tiles, C] and [C, K]; a convolution is their product at each
-// point, with 4 times fewer multiplications than its definition has. A block of tiles is small enough for its
-// matrices to stay in a core's second cache from one step to the next.
+// Convolutions of 3 x 3 filters by Winograd's algorithm, directly on NHWC memory. At each of 36 points,
+// transformed input tiles and filters form matrices, [tiles, C] and [C, K]; the convolution is their product,
+// with 4 times fewer multiplications than the definition. A block of tiles is small enough for its matrices
+// to stay in a core's L2 cache between steps.
 //
-// backward-data is the same of dy with filters that are turned. In backward-weights dy is the filter: the
+// backward-data does the same with dy and rotated filters. In backward-weights dy acts as the filter: the
 // products sum over tiles.
 
 namespace athanor::cpu {
@@ -27,9 +27,9 @@ namespace {
 
 using namespace winograd;
 
-constexpr std::int64_t kBlock = 48;         // tiles whose products lie in the second cache
-constexpr std::int64_t kGradientRows = 16;  // output channels of a piece of the weights' gradient
-constexpr std::int64_t kAddends = 256;      // tiles of a sum of it: many small sums round less than one
+constexpr std::int64_t kBlock = 48;         // tiles whose products fit in L2 cache
+constexpr std::int64_t kGradientRows = 16;  // output channels per piece of the weights' gradient
+constexpr std::int64_t kAddends = 256;      // tiles per partial sum: small sums have less rounding error
 constexpr std::int64_t kGradientFloats = 2 << 20;  // of both factors of such products, at all points
 
 std::int64_t quotient_up(std::int64_t value, std::int64_t by) {
@@ -41,8 +41,8 @@ std::int64_t round_up(std::int64_t value, std::int64_t to) {
 
 // Products -------------------------------------------------------------------------------------------------
 
-/// out[i][j] (+)= the sum over t < depth of x[i, t] w[t][j], which is added when it is whole; rows of w and
-/// out are kWidth apart.
+/// out[i][j] (+)= the sum over t < depth of x[i, t] w[t][j], added once complete; the row stride of w and out
+/// is kWidth.
 struct Product {
   const float* x;
   std::int64_t row, next;  // from x[i, t] to x[i + 1, t] and x[i, t + 1]
@@ -82,7 +82,7 @@ template <int kRows, int kVectors> ATH_AVX512 void multiply_tile(const Product& 
     }
 }
 
-/// So many rows, rounded up to a multiple of 4, and columns: one vector, or the panel's two.
+/// Multiplies this many rows, rounded up to a multiple of 4, and columns: one vector, or the panel's two.
 void multiply(Product f, std::int64_t rows, std::int64_t columns) {
   static constexpr void (*kTiles[3][2])(const Product&) = {{multiply_tile<4, 1>, multiply_tile<4, 2>},
                                                            {multiply_tile<8, 1>, multiply_tile<8, 2>},
@@ -116,7 +116,7 @@ struct Convolution {
 
 template <class T> class Pass {
  public:
-  /// Filters are `packed`, or plain ones in w.
+  /// Filters are `packed`, or plain in w.
   Pass(const CpuContext& context, const Convolution& z, const T* x, const T* w, const float* packed,
        const Finish<T>& finish, T* y)
       : context_(context), z_(z), tiles_(z.out), x_(x), w_(w), packed_(packed), finish_(finish), y_(y) {}
@@ -134,7 +134,7 @@ template <class T> class Pass {
     inputs_to_points(z_.in, x_, tiles_, z_.pad_h, z_.pad_w, first, count, v, first_row);
   }
 
-  // Outputs of tiles [first, first + count), whose inputs begin at row first_row of v.
+  // Computes the outputs of tiles [first, first + count), whose inputs begin at row first_row of v.
   void multiply_panel(std::int64_t panel, const Points& u, const Points& v, std::int64_t first_row,
                       std::int64_t first, std::int64_t count, const Points& m) const {
     for (int p = 0; p < kPoints; ++p)
@@ -143,7 +143,7 @@ template <class T> class Pass {
     write_outputs(z_.out, tiles_, first, count, panel, m, finish_, y_);
   }
 
-  // Where there are few tiles, filters are what takes time: each thread has some of their panels.
+  // With few tiles, filters dominate: threads share the filter panels.
   void by_panels() const {
     const std::int64_t rows = round_up(tiles_.count, 4);
     const std::int64_t slots = std::min<std::int64_t>(context_.threads(), panels());
@@ -166,11 +166,11 @@ template <class T> class Pass {
     });
   }
 
-  // Where there are many, each thread has some of them.
+  // With many tiles, threads share the tiles.
   void by_tiles() const {
     const std::int64_t most = depth() <= 64 ? kBlock : kBlock / 2;
     const std::int64_t slots = std::min<std::int64_t>(context_.threads(), quotient_up(tiles_.count, most));
-    // As many for each thread.
+    // Equal numbers for each thread.
     const std::int64_t blocks = round_up(quotient_up(tiles_.count, most), slots),
                        block = round_up(quotient_up(tiles_.count, blocks), 4);
     const std::int64_t shared = packed_ ? 0 : Points::floats(depth(), kWidth, panels());
@@ -204,8 +204,8 @@ template <class T> class Pass {
   T* y_;
 };
 
-/// dw (+)= the sums over all tiles of dy^T x at the points. A block of tiles is transformed by all threads,
-/// and then each adds its products to pieces of the gradient.
+/// dw (+)= the sums over all tiles of dy^T x at the points. All threads transform a block of tiles; then each
+/// adds its products to pieces of the gradient.
 template <class T, class W> class BackwardWeights {
  public:
   BackwardWeights(const CpuContext& context, const Convolution& z, const T* x, const T* dy, bool accumulate,
@@ -243,7 +243,7 @@ template <class T, class W> class BackwardWeights {
                    gradients_to_points(z_.out, dy_, tiles_, from, some, g, begin);
                  });
   }
-  /// At some of the points.
+  /// For some of the points.
   void add_products(std::int64_t piece, std::int64_t part, const Block& block, const Points& v,
                     const Points& g, float* sums) const {
     const std::int64_t panel = piece / rows_, row = piece % rows_ * kGradientRows;
@@ -269,20 +269,20 @@ template <class T, class W> class BackwardWeights {
   W* dw_;
   const std::int64_t c_ = z_.in.c, k_ = z_.out.c;
   const std::int64_t panels_ = quotient_up(c_, kWidth), rows_ = k_ / kGradientRows, pieces_ = panels_ * rows_;
-  // Of a size that does not depend on the number of threads: sums are added in the order of blocks.
+  // The size does not depend on the number of threads: sums are added in block order.
   const std::int64_t block_ = std::min(
       round_up(tiles_.count, 4), std::max<std::int64_t>(64, kGradientFloats / (kPoints * (c_ + k_)) / 4 * 4));
-  // Where there are fewer pieces than threads, several threads share one, each some of the points.
+  // With fewer pieces than threads, several threads share one, each for some of the points.
   const std::int64_t parts_ = std::min<std::int64_t>(kPoints, quotient_up(context_.threads(), pieces_));
   const std::int64_t slots_ = std::min<std::int64_t>(context_.threads(), pieces_* parts_);
-  // One block has all tiles: then a piece is done at once, and never leaves its thread's cache.
+  // A single block has all tiles: then a piece is finished at once and stays in its thread's cache.
   const bool private_ = tiles_.count <= block_ && parts_ == 1;
   const std::int64_t inputs_ = Points::floats(block_, kWidth, panels_), outputs_ = Points::floats(block_, k_),
                      piece_ = Points::floats(kGradientRows, kWidth),
                      room_ = (private_ ? slots_ : pieces_) * piece_;
 };
 
-/// All filters at the points.
+/// All filters transformed to the points.
 class FilterPoints final : public kernels::WeightLayout {
  public:
   explicit FilterPoints(const Filters& filters) : filters_(filters) {}

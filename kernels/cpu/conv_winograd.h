@@ -5,10 +5,10 @@
 
 namespace athanor::cpu {
 
-/// Whether this CPU and our Winograd code can do it: 3 x 3 filters of multiples of 16 channels, stride 1.
+/// Whether our Winograd code supports it on this CPU: 3 x 3 filters of multiples of 16 channels, stride 1.
 bool winograd_fits(const ConvSize& size);
-/// The code for a pass of one that fits: f32, or a half type with f32 sums. Unlike oneDNN's, it accumulates
-/// dw, and takes a residual in backward-data, too, which may be the result's own memory.
+/// The code for a supported pass: f32, or a half type with f32 sums. Unlike oneDNN's, it accumulates dw, and
+/// also takes a residual in backward-data, which may share the result's memory.
 MadePrimitive make_winograd(const PrimitiveKey& key);
 
 }  // namespace athanor::cpu

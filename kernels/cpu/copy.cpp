@@ -8,19 +8,19 @@
 #include "kernels/cpu/iterate.h"
 #include "kernels/dispatch_size.h"
 
-// Three ways to copy, by where the unit strides are once the axes are sorted by y's strides and merged:
-// whole rows (both innermost strides are 1), tiles (x runs along another axis than y: a transpose, done in
-// blocks that stay in L1), and element by element for what is left.
+// Three ways to copy, chosen by the unit strides after sorting axes by y's strides and merging: whole rows
+// (both innermost strides are 1), tiles (x is contiguous along another axis: a transpose in blocks that stay
+// in L1), and otherwise element by element.
 
 namespace athanor::kernels {
 namespace {
 
-// x and y walked in the order of y's memory.
+// Walks x and y in the order of y's memory.
 cpu::Walk<2> walk_of(const Tensor& x, const Tensor& y) {
   return walk_by_output<cpu::Walk<2>>(broadcast_strides(x, y.shape()), y);
 }
 
-// Conversions that training and feeding make have vector loops, the other fifty one plain loop each.
+// Conversions used in training and loading have vector loops, the other fifty a plain loop each.
 template <class T>
 constexpr bool kOften = std::is_same_v<T, float> || std::is_same_v<T, Half> || std::is_same_v<T, BFloat16> ||
                         std::is_same_v<T, std::uint8_t>;
@@ -105,7 +105,7 @@ void copy_tiles(CpuContext& context, const cpu::Walk<2>& walk, int along, const 
   });
 }
 
-// Elements of one size are copied as unsigned integers, whatever they mean.
+// Elements of one size are copied as unsigned integers, whatever their type.
 template <class T> void copy_same(CpuContext& context, const Tensor& x, const Tensor& y) {
   const cpu::Walk<2> walk = walk_of(x, y);
   const T* from = reinterpret_cast<const T*>(x.raw_data());

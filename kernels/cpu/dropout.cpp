@@ -7,14 +7,14 @@
 namespace athanor::kernels {
 
 template <> void dropout(CpuContext& context, float p, const RandomOp& op, const Tensor& x, const Tensor& y) {
-  constexpr std::int64_t kBlocks = 64;  // made together, so that the rounds vectorise across counters
+  constexpr std::int64_t kBlocks = 64;  // per batch, so that the rounds vectorise across counters
   const StepState& step = *context.step();
   const RandomKey key{step.seed,
                       random_stream(RandomPurpose::dropout, static_cast<std::uint64_t>(step.applied_steps),
                                     static_cast<std::uint64_t>(op.number))};
   const std::uint32_t threshold = drop_threshold(p);
   const std::int64_t n = x.numel();
-  const std::int64_t before = op.first % 4;  // words of the first block that are others'
+  const std::int64_t before = op.first % 4;  // words of the first block before this tensor's
   dispatch_floating(x.dtype(), "dropout", [&]<class T>() {
     using A = Accumulate<T>;
     const A scale = p < 1 ? A(1) / (A(1) - A(p)) : A(0);
@@ -40,7 +40,7 @@ template <> void dropout(CpuContext& context, float p, const RandomOp& op, const
             });
           }
         });
-    if (p >= 1) {  // the threshold lets one word in 2^32 pass
+    if (p >= 1) {  // the threshold would keep one word in 2^32
       cpu::parallel_for(context, n, cpu::kGrain, [&](std::int64_t begin, std::int64_t end) {
         std::fill(out + begin, out + end, T(A(0)));
       });

@@ -5,15 +5,14 @@
 namespace athanor::cpu {
 namespace {
 
-// Elements worked on at a time where an operand is strided or repeated: it is first laid out densely in a
-// buffer of that size.
+// Chunk size if an operand is strided or repeated: it is first copied densely into a buffer of that size.
 constexpr std::int64_t kChunk = 512;
 
 struct alignas(64) Buffer {
   std::byte bytes[kChunk * 8];
 };
 
-// `rows` rows of n elements, one behind the other; in x they lie row_step, elements step apart.
+// Copies `rows` rows of n elements contiguously; in x the strides are row_step and step.
 template <class T>
 void lay_out(const std::byte* x, std::int64_t row_step, std::int64_t step, std::int64_t rows, std::int64_t n,
              Buffer& buffer) {
@@ -31,7 +30,7 @@ void lay_out(const std::byte* x, std::int64_t row_step, std::int64_t step, std::
   }
 }
 
-// Elements of one size are moved as unsigned integers, whatever they mean.
+// Elements of one size are moved as unsigned integers, whatever their type.
 void lay_out(std::int64_t size, const std::byte* x, std::int64_t row_step, std::int64_t step,
              std::int64_t rows, std::int64_t n, Buffer& buffer) {
   switch (size) {
@@ -42,7 +41,7 @@ void lay_out(std::int64_t size, const std::byte* x, std::int64_t row_step, std::
   }
 }
 
-// The operands of a loop, and its result behind them.
+// The operands of a loop, followed by its result.
 template <int N> struct Operands {
   ElementLoop loop;
   const void* f;
@@ -52,7 +51,7 @@ template <int N> struct Operands {
   std::int64_t size, y_size;  // bytes of an element
 };
 
-// Rows of many elements: one after the other, in pieces where an operand has to be laid out.
+// Rows of many elements: one at a time, in chunks if an operand must be copied.
 template <int N> void run_long_rows(CpuContext& context, const Operands<N>& of, std::int64_t grain) {
   std::array<std::int64_t, N> step;
   for (int k = 0; k < N; ++k) step[k] = of.walk.row_stride(k);
@@ -67,7 +66,7 @@ template <int N> void run_long_rows(CpuContext& context, const Operands<N>& of, 
         x[k] = of.x[k] + (offset[k] + at * step[k]) * of.size;
         if (step[k] == 1) continue;
         if (step[k] != 0 || at == 0)
-          lay_out(of.size, x[k], 0, step[k], 1, count, buffer[k]);  // a repeated value stays
+          lay_out(of.size, x[k], 0, step[k], 1, count, buffer[k]);  // a repeated value is kept
         x[k] = buffer[k].bytes;
       }
       of.loop(of.f, x.data(), of.y + (offset[N] + at) * of.y_size, count);
@@ -76,10 +75,10 @@ template <int N> void run_long_rows(CpuContext& context, const Operands<N>& of, 
   for_each_row<false>(context, of.walk, row, grain);
 }
 
-// Rows of few elements: as many at a time as a buffer holds.
+// Rows of few elements: as many at a time as fit in a buffer.
 template <int N> void run_short_rows(CpuContext& context, const Operands<N>& of, std::int64_t grain) {
   const std::int64_t n = of.walk.row();
-  Walk<N + 1> rows = of.walk;  // its rows are runs of the short ones
+  Walk<N + 1> rows = of.walk;  // its rows are runs of short ones
   const int inner = --rows.rank;
   std::array<std::int64_t, N> step, row_step;
   for (int k = 0; k < N; ++k) step[k] = of.walk.stride[k][inner], row_step[k] = rows.row_stride(k);
@@ -93,7 +92,7 @@ template <int N> void run_short_rows(CpuContext& context, const Operands<N>& of,
         x[k] = of.x[k] + (offset[k] + at * row_step[k]) * of.size;
         if (step[k] == 1 && row_step[k] == n) continue;
         if (row_step[k] != 0 || at == 0)
-          lay_out(of.size, x[k], row_step[k], step[k], now, n, buffer[k]);  // so does a row
+          lay_out(of.size, x[k], row_step[k], step[k], now, n, buffer[k]);  // a repeated row is kept
         x[k] = buffer[k].bytes;
       }
       of.loop(of.f, x.data(), of.y + (offset[N] + at * n) * of.y_size, now * n);

@@ -10,12 +10,12 @@
 #include "kernels/elementwise_ops.h"
 #include "kernels/numbers.h"
 
-// What the elementwise kernels have in common: y = f(x...) over tensors of any strides.
+// Shared by the elementwise kernels: y = f(x...) over tensors of any strides.
 
 namespace athanor::cpu {
 
-// Elements of an op below which a second thread costs more than it saves. Ops of one instruction only stream
-// memory, and a thread has to be woken first: relu of 100,000 elements takes 35 us alone, 78 us on two
+// Number of elements below which a second thread costs more than it saves. Ops of one instruction are
+// memory-bound, and waking a thread takes time: relu of 100,000 elements takes 35 us alone, 78 us on two
 // threads.
 template <class Op>
 inline constexpr std::int64_t kOpGrain =
@@ -24,11 +24,11 @@ inline constexpr std::int64_t kOpGrain =
         ? 4 * kGrain
         : kGrain;
 
-// y[i] = f(x[i]...) for n neighbours: all of an op that is compiled for each type and each kind of CPU.
+// y[i] = f(x[i]...) for n adjacent elements: the only part of an op compiled per type and kind of CPU.
 using ElementLoop = void (*)(const void* f, const std::byte* const* x, std::byte* y, std::int64_t n);
 
-// Runs the loop over all of y, which is dense, and operands broadcast to it. A second thread is used from
-// `grain` elements on.
+// Runs the loop over all of y, which is dense, and operands broadcast to it. From `grain` elements on it uses
+// a second thread.
 void run_elements(CpuContext& context, ElementLoop loop, const void* f, const Tensor& y,
                   std::span<const Tensor* const> x, std::int64_t grain);
 
@@ -52,8 +52,8 @@ constexpr ElementLoop loop_of(std::index_sequence<K...>) {
 
 }  // namespace detail
 
-// y = f(x...) for x of T, broadcast to y, which is dense and of To. A second thread is used from
-// kElements elements on.
+// y = f(x...) for x of T, broadcast to y, which is dense and of To. From kElements elements on it uses a
+// second thread.
 template <class T, class To = T, std::int64_t kElements = kGrain, class F, class... Tensors>
 void map(CpuContext& context, const F& f, const Tensor& y, const Tensors&... x) {
   const std::array<const Tensor*, sizeof...(x)> operands{&x...};

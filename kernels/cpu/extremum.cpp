@@ -12,7 +12,7 @@ template <class A> bool wins(A value, A best) {
   return (value > best) | ((value != value) & (best == best));
 }
 
-// First index of the largest of n neighbours: their maximum in lanes, then the first chunk that holds it.
+// First index of the largest of n adjacent elements: the maximum in lanes, then the first chunk with it.
 template <class A, class T> std::int64_t first_of_largest(const T* x, std::int64_t n, A& largest) {
   largest = cpu::max_lanes<A>(n, [&](std::int64_t i) { return A(x[i]); });
   const A wanted = largest;
@@ -28,7 +28,7 @@ template <class A, class T> std::int64_t first_of_largest(const T* x, std::int64
   return at;
 }
 
-// Largest value and its first index for `width` neighbouring columns of n rows.
+// The largest value and its first index for each of `width` adjacent columns of n rows.
 template <class A, class T>
 void largest_of_columns(const T* x, std::int64_t n, std::int64_t inner, std::int64_t width, A* largest,
                         std::int64_t* index) {

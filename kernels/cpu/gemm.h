@@ -7,7 +7,7 @@
 
 namespace athanor::cpu {
 
-/// A matrix of T where element (i, j) lies at data[i * row + j * col].
+/// A matrix of T with element (i, j) at data[i * row + j * col].
 template <class T> struct MatrixView {
   const T* data;
   std::int64_t row, col;
@@ -15,8 +15,8 @@ template <class T> struct MatrixView {
   const T& operator()(std::int64_t i, std::int64_t j) const { return data[i * row + j * col]; }
 };
 
-/// y (+)= a b by Eigen, on `threads` threads; y's rows lie `y_row` apart. One of each factor's strides must
-/// be 1. float and double.
+/// y (+)= a b by Eigen, on `threads` threads; y's row stride is `y_row`. One of each factor's strides must be
+/// 1. float and double.
 template <class T>
 void gemm_eigen(const CpuContext& context, int threads, GemmSize size, MatrixView<T> a, MatrixView<T> b, T* y,
                 std::int64_t y_row, bool accumulate);

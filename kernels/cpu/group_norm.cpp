@@ -5,9 +5,9 @@
 #include "kernels/norm.h"
 #include "kernels/norm_ops.h"
 
-// Channels lie side by side: every loop runs over the channels of a pixel, whatever group they belong to,
-// with what belongs to a group repeated for each of its channels. Chunks of pixels are summed on their own,
-// then added up in order in double: the bits depend on the shape alone.
+// Channels are contiguous: every loop runs over all channels of a pixel, with group values repeated per
+// channel. Each chunk of pixels has its own sum, and chunks are added in order in double: the bits depend
+// only on the shape.
 
 namespace athanor::kernels {
 namespace {
@@ -15,10 +15,10 @@ namespace {
 using cpu::parallel_for;
 using cpu::vectorize_if;
 
-constexpr std::int64_t kChunk = 16384;             // elements of a chunk, about
-constexpr std::int64_t kFewest = 16, kMost = 512;  // its pixels: sums of more would round more
+constexpr std::int64_t kChunk = 16384;             // approximate elements of a chunk
+constexpr std::int64_t kFewest = 16, kMost = 512;  // range of its pixels: larger sums would round more
 
-/// How the pixels of every image are cut.
+/// The division of every image's pixels into chunks.
 struct Chunks {
   std::int64_t share, of_image, all;
 
@@ -42,8 +42,8 @@ struct Chunks {
   }
 };
 
-/// kSums sums of every channel of every image, [N, kSums, C] in double: add(sums, image, element) adds those
-/// of the pixel that begins at an element.
+/// kSums sums of every channel of every image, [N, kSums, C] in double. add(sums, image, element) adds those
+/// of the pixel at an element.
 template <int kSums, class A> class ChannelSums {
  public:
   static std::size_t bytes(const ChannelGroups& z) {
@@ -74,7 +74,7 @@ template <int kSums, class A> class ChannelSums {
   double operator()(std::int64_t image, int sum, std::int64_t channel) const {
     return totals_[(image * kSums + sum) * z_.channels + channel];
   }
-  /// Calls put(image, group, mean(sum)) for every group, where mean is over its values, weighed by channel.
+  /// Calls put(image, group, mean(sum)) for every group, where mean is over its values, weighted by channel.
   template <class Put> void for_each_group(const A* weights, const Put& put) const {
     for (std::int64_t image = 0; image < z_.images; ++image) {
       for (std::int64_t group = 0; group < z_.groups; ++group) {
@@ -172,7 +172,7 @@ void group_norm_forward(CpuContext& context, const Tensor& x, const Tensor& gamm
 
 namespace {
 
-/// The sum of one kind over all images, written where it is asked for.
+/// The sum of one kind over all images, if requested.
 template <class A>
 void put_parameter(const Sink& to, const ChannelSums<2, A>& sums, const ChannelGroups& z, int sum) {
   if (!to.tensor.defined()) return;
@@ -191,7 +191,7 @@ template <class T, class A> struct Operands {
   const PerChannel<A>& stats;
 };
 
-/// dx, from the means over each group of g = dy gamma, and of g times the normalised value.
+/// dx from the means over each group of g = dy gamma, and of g times the normalised value.
 template <class T, class A>
 void write_dx(CpuContext& context, const ChannelGroups& z, const Operands<T, A>& t,
               const PerChannel<A>& means, T* dx) {

@@ -6,7 +6,7 @@
 namespace athanor {
 namespace {
 
-// What the loops of this library are compiled for; oneDNN finds out for itself.
+// The instruction set of this library's loops; oneDNN detects its own.
 const char* instruction_set() {
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(ATHANOR_ONE_ISA)
   if (cpu::has_avx512()) return "AVX-512";

@@ -12,8 +12,8 @@
 namespace athanor::kernels {
 namespace {
 
-// Splits the lines of `shape` along `axis` (all indices but that one) over the threads, and calls
-// f(offsets of the line's first element in each operand). Operands are given by their strides.
+// Splits the lines of `shape` along `axis` (all other indices) over the threads, and calls f(offsets of the
+// line's first element in each operand). Operands are given by their strides.
 template <int N, class F>
 void for_each_line(CpuContext& context, Shape shape, int axis, const std::array<Strides, N>& strides,
                    const F& f) {
@@ -38,7 +38,7 @@ void for_each_line(CpuContext& context, Shape shape, int axis, const std::array<
 
 template <> void check_indices(CpuContext& context, const char* op, const Tensor& index, std::int64_t size) {
   const std::int64_t* at = index.data<std::int64_t>();
-  // Threads may not throw: each range only looks, and the first bad index is found again on this one.
+  // Threads may not throw: they only test, and this thread then finds the first bad index.
   std::atomic<bool> bad{false};
   cpu::parallel_for(context, index.numel(), cpu::kGrain, [&](std::int64_t begin, std::int64_t end) {
     bool any = false;
@@ -86,7 +86,7 @@ void index_add(CpuContext& context, const Tensor& dy, int axis, const Tensor& in
     using A = Accumulate<T>;
     const T* from = dy.data<T>();
     with_wide_sums<T>(context, dx, [&](A* sums) {
-      // Threads share the columns, never a sum: equal indices are added in their order.
+      // Threads share the columns, never a sum: values of equal indices are added in order.
       cpu::parallel_for(context, out.outer * out.inner, std::max<std::int64_t>(1, cpu::kGrain / count),
                         [&](std::int64_t begin, std::int64_t end) {
                           while (begin < end) {

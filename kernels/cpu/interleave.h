@@ -10,8 +10,8 @@
 
 namespace athanor::cpu {
 
-/// Where 16 pixels of each channel go that are to lie pixel by pixel: lane l of vector v is channel
-/// (16 v + l) % kChannels of pixel (16 v + l) / kChannels.
+/// Permutation of 16 pixels from planar to interleaved order: lane l of vector v is channel (16 v + l) %
+/// kChannels of pixel (16 v + l) / kChannels.
 template <int kChannels> struct Interleaving {
   static constexpr int kLanes = 16;
 
@@ -29,7 +29,7 @@ template <int kChannels> struct Interleaving {
   }
 };
 
-/// channel[k] is 16 pixels of channel k. Writes the first `count` floats of them as [pixel][channel].
+/// channel[k] is 16 pixels of channel k. Writes the first `count` floats as [pixel][channel].
 template <int kChannels>
 ATH_AVX512 inline void store_interleaved(const __m512* channel, std::int64_t count, float* to) {
   static constexpr Interleaving<kChannels> kPlan;

@@ -5,7 +5,7 @@
 #include "kernels/cpu/iterate.h"
 #include "kernels/interpolate_ops.h"
 
-// Threads share the rows of the result; channels lie side by side, so the innermost loop runs over them.
+// Threads share the rows of the result; channels are contiguous, so the innermost loop runs over them.
 
 namespace athanor::kernels {
 namespace {
@@ -63,16 +63,16 @@ void mix_bilinear(CpuContext& context, const InterpolateAxes& axes, const Tensor
                });
 }
 
-/// Which outputs read each input of an axis, and what it counts for in them: worked out once per call, so
-/// that sums over channels are all that is left to do for a pixel.
+/// The outputs that read each input of an axis, with its weights in them, computed once per call. Only sums
+/// over channels remain per pixel.
 template <class A> struct ReadTable {
   struct Entry {
     Readers outputs;
-    const A* weights;  ///< one for each of them
+    const A* weights;  ///< one per output
   };
   Entry* entries;
 
-  /// No output reads more than two inputs; or there is one output, which is read as by all.
+  /// An output reads at most two inputs; a single output counts as a reader of every input.
   static std::size_t bytes(const PlacedAxis<A>& axis) {
     return static_cast<std::size_t>(axis.inputs) * sizeof(Entry) +
            static_cast<std::size_t>(2 * axis.outputs + axis.inputs + 1) / 2 * 2 * sizeof(A);
@@ -89,7 +89,7 @@ template <class A> struct ReadTable {
   }
 };
 
-/// dx of some channels of one pixel: of every output that reads it, dy times its weight there. dy is one
+/// dx of some channels of one pixel: the sum over its readers of dy times its weight there. dy is one
 /// image's.
 template <std::int64_t kLanes, class T, class A>
 void sum_readers(const typename ReadTable<A>::Entry& rows, const typename ReadTable<A>::Entry& columns,
@@ -141,7 +141,7 @@ void gather(CpuContext& context, const InterpolateAxes& axes, const Tensor& dy, 
 template <>
 void interpolate_forward(CpuContext& context, Interpolation mode, const InterpolateAxes& axes,
                          const Tensor& x, const Tensor& y) {
-  if (y.numel() == 0) return;  // and perhaps no memory
+  if (y.numel() == 0) return;  // it may have no memory
   if (mode == Interpolation::nearest) return copy_nearest(context, axes, x, y);
   dispatch_floating(x.dtype(), "interpolate", [&]<class T>() { mix_bilinear<T>(context, axes, x, y); });
 }

@@ -12,7 +12,7 @@
 namespace athanor::cpu {
 namespace {
 
-/// ATHANOR_MAX_CPU_ISA: for who compares results or times with those of a CPU that has less.
+/// ATHANOR_MAX_CPU_ISA: to compare results or times with those of a lesser CPU.
 bool avx512_is_allowed() {
   const char* const most = std::getenv("ATHANOR_MAX_CPU_ISA");
   const std::string_view name = most ? most : "";

@@ -2,15 +2,15 @@
 
 #include <utility>
 
-/// A function compiled for AVX-512, whatever the baseline of the build is. For whoever has it.
+/// Compiles a function for AVX-512, whatever the build's baseline. Call it only if has_avx512().
 #define ATH_AVX512 [[gnu::target("avx512f,avx512bw,avx512dq,avx512vl,fma")]]
 
 namespace athanor::cpu {
 
-/// True where this process may run AVX-512 (F, BW, DQ, VL): the CPU has it, and ATHANOR_MAX_CPU_ISA does not
-/// say AVX2. Fixed at start-up.
+/// Whether this process may run AVX-512 (F, BW, DQ, VL): the CPU supports it, and ATHANOR_MAX_CPU_ISA is not
+/// AVX2. Fixed at start-up.
 bool has_avx512();
-/// Whether the CPU multiplies bf16 (AVX512_BF16; those with AMX have it, too).
+/// Whether the CPU multiplies bf16 (AVX512_BF16; CPUs with AMX also have it).
 bool has_avx512_bf16();
 /// Whether it multiplies tiles of bf16, many times as fast as f32 (AMX).
 bool has_amx_bf16();
@@ -18,8 +18,8 @@ bool has_amx_bf16();
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(ATHANOR_ONE_ISA)
 
 // The baseline of the build is x86-64-v3. `flatten` inlines everything f calls into a function compiled for
-// x86-64-v4, so the AVX-512 code exists only here, under a name of its own: no inline function shared with
-// the rest of the program can be replaced by a copy an older CPU cannot run.
+// x86-64-v4. So AVX-512 code exists only under this function's name: no inline function shared with the rest
+// of the program can become a copy that an older CPU cannot run.
 template <class F>
 [[gnu::target("arch=x86-64-v4,prefer-vector-width=512"), gnu::flatten, gnu::noinline]] void run_avx512(F& f) {
   f();
@@ -28,8 +28,8 @@ template <class F> [[gnu::flatten, gnu::noinline]] void run_baseline(F& f) {
   f();
 }
 
-/// Runs f(), a loop over plain arrays, compiled for the widest vectors of this CPU. Both versions do the same
-/// arithmetic in the same order (contraction is off), so the bits do not depend on the CPU.
+/// Runs f(), a loop over plain arrays, compiled for the widest vectors of this CPU. Both versions have the
+/// same arithmetic in the same order (contraction is off), so the bits do not depend on the CPU.
 template <class F> void vectorize(F&& f) {
   if (has_avx512()) return run_avx512(f);
   run_baseline(f);

@@ -11,11 +11,11 @@
 
 namespace athanor::cpu {
 
-/// Whether loops over elements of T are worth code for every vector width, which costs the compiler twice the
-/// time: f64 checks gradients, it trains nothing.
+/// Whether loops over elements of T are compiled for every vector width, which doubles compile time: f64 is
+/// for gradient checks, not training.
 template <class T> inline constexpr bool kFastType = !std::is_same_v<T, double>;
 
-/// vectorize(f), or f() compiled for the baseline alone: the bits are the same.
+/// vectorize(f), or f() compiled for the baseline only: the bits are the same.
 template <bool kFast, class F> void vectorize_if(F&& f) {
   if constexpr (kFast) {
     vectorize(std::forward<F>(f));
@@ -24,7 +24,7 @@ template <bool kFast, class F> void vectorize_if(F&& f) {
   }
 }
 
-/// A walk by rows; a single element is a row, too.
+/// A walk by rows; a single element is also a row.
 template <int N> struct Walk : StridedWalk<N> {
   using StridedWalk<N>::rank, StridedWalk<N>::size, StridedWalk<N>::stride;
 
@@ -50,10 +50,10 @@ template <int N> struct Walk : StridedWalk<N> {
   }
 };
 
-/// Calls f(offsets, n) for every innermost row (or piece of one), in parallel: `offsets[k]` is operand k's
-/// first element, and its elements lie walk.row_stride(k) apart. f is compiled as in vectorize(), rows and
-/// all, so that short rows do not pay a call each, or as in vectorize_if<kFast>(). A second thread is used
-/// from `elements` elements on.
+/// Calls f(offsets, n) for every innermost row (or part of one), in parallel. `offsets[k]` is operand k's
+/// first element, and walk.row_stride(k) its stride. f is compiled, including the loop over rows, as in
+/// vectorize() or vectorize_if<kFast>(), so that short rows need no call each. From `elements` elements on it
+/// uses a second thread.
 template <bool kFast = true, int N, class F>
 void for_each_row(const CpuContext& context, const Walk<N>& walk, const F& f,
                   std::int64_t elements = kGrain) {

@@ -4,9 +4,9 @@
 
 namespace athanor::cpu {
 
-// Folds in vector code whose order is part of the source: element i belongs to lane i mod L, lanes are joined
-// in halves, and L depends on n alone. The bits are those of any vector width, and L partial sums round less
-// than one. Call these inside vectorize().
+// Vectorised reductions with an order fixed in the source: element i belongs to lane i mod L, lanes are
+// joined in halves, and L depends only on n. The bits do not depend on the vector width, and L partial sums
+// have smaller rounding errors than one. Call these inside vectorize().
 
 namespace detail {
 
@@ -43,13 +43,13 @@ template <class A, class F> A sum_lanes(std::int64_t n, const F& f) {
   return reduce_lanes(n, A(0), f, [](A a, A b) { return a + b; });
 }
 
-/// The larger of a and b; NaN where one is.
+/// The larger of a and b; NaN if either is NaN.
 template <class A> A max_or_nan(A a, A b) {
   return (a > b) | (a != a) ? a : b;
 }
 
-/// Largest of f(0), ..., f(n - 1), n >= 1; NaN where one is. (Any order gives the same value, and lanes in
-/// memory are what GCC makes vector maxima of.)
+/// The largest of f(0), ..., f(n - 1), n >= 1; NaN if any is NaN. (The order does not matter, and GCC turns
+/// lanes in memory into vector maxima.)
 template <class A, class F> A max_lanes(std::int64_t n, const F& f) {
   constexpr int kLanes = 64;
   A largest = f(0);

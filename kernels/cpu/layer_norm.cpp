@@ -12,10 +12,10 @@ namespace {
 
 using cpu::parallel_for;
 
-constexpr std::int64_t kChunk = 16 * 1024;  // elements summed into one slot of the parameters' gradients
+constexpr std::int64_t kChunk = 16 * 1024;  // elements per slot of the parameters' gradients
 
 struct Rows {
-  std::int64_t size, rows, grain;  // elements of a row; rows; rows worth a second thread
+  std::int64_t size, rows, grain;  // elements per row; rows; rows worth a second thread
 
   Rows(const Tensor& x, const Tensor& stats)
       : size(stats.dim(0) > 0 ? x.numel() / stats.dim(0) : 1),
@@ -66,7 +66,7 @@ void layer_norm_forward(CpuContext& context, const Tensor& x, const Tensor& gamm
 
 namespace {
 
-/// dx of one row.
+/// Computes dx of one row.
 template <class T, class A>
 void row_gradient(const T* __restrict x, const T* __restrict dy, const A* __restrict weight, std::int64_t n,
                   A mean, A inverse, T* __restrict dx) {
@@ -77,7 +77,7 @@ void row_gradient(const T* __restrict x, const T* __restrict dy, const A* __rest
   for (std::int64_t j = 0; j < n; ++j) dx[j] = T(layer_norm_dx(g(j), normalized(j), inverse, offset, slope));
 }
 
-/// Adds up chunk sums in order: to[j] (+)= sum over chunks of slots[chunk * stride + j].
+/// Adds chunk sums in order: to[j] (+)= sum over chunks of slots[chunk * stride + j].
 template <class A>
 void add_slots(const Sink& to, const A* slots, std::int64_t chunks, std::int64_t stride, std::int64_t n) {
   if (!to.tensor.defined()) return;

@@ -29,7 +29,7 @@ template <class A> struct RowGradient {
   A operator[](std::int64_t row) const { return values[row * step] * scale; }
 };
 
-// Calls row(n) for each of N rows, in parallel, to get its loss.
+// Calls row(n) for each of N rows, in parallel; it returns the row's loss.
 template <class A, class F>
 void each_row(CpuContext& context, std::int64_t rows, std::int64_t grain, A* losses, const F& row) {
   parallel_for(context, rows, grain, [&](std::int64_t begin, std::int64_t end) {
@@ -43,7 +43,7 @@ template <class A> void sum_rows(std::int64_t rows, const A* losses, double scal
   *y.data<A>() = A(total * scale);
 }
 
-// The losses of rows into y [N], or summed into y [].
+// Stores the losses of rows in y [N], or their sum in y [].
 template <class A, class F>
 void reduce_rows(CpuContext& context, std::int64_t rows, std::int64_t grain, double scale, const Tensor& y,
                  const F& row) {
@@ -53,7 +53,7 @@ void reduce_rows(CpuContext& context, std::int64_t rows, std::int64_t grain, dou
   sum_rows<A>(rows, scratch.as<A>(), scale, y);
 }
 
-// The loss of one row of logits; stats get the maximum and the reciprocal of the sum.
+// The loss of one row of logits; writes maximum and reciprocal of the sum to stats.
 template <class T, class A>
 A cross_entropy_row(const T* x, std::int64_t classes, std::int64_t target, A smoothing, A* stats) {
   A loss{};
@@ -75,11 +75,11 @@ A cross_entropy_row(const T* x, std::int64_t classes, std::int64_t target, A smo
 
 constexpr std::int64_t kSharesAtOnce = 256;  // of a row, on the stack
 
-// What a row of logits is compared with: element c's share u_c.
+// The target distribution of a row: element c's share u_c.
 template <class T> struct Shares {
   using A = Accumulate<T>;
-  const T* target;  // null where the share is the same for all but for the weight
-  const A* weight;  // null where it is 1
+  const T* target;  // null if shares differ only by weight
+  const A* weight;  // null if all are 1
   A on, spread;
 
   Shares(const Tensor& q, const Tensor& w, double smoothing, std::int64_t classes)
@@ -87,7 +87,7 @@ template <class T> struct Shares {
         weight(w.defined() ? w.data<A>() : nullptr),
         on(A(1 - smoothing)),
         spread(A(smoothing / static_cast<double>(classes))) {}
-  // Calls f(first, count, shares) for a row's shares, some at a time.
+  // Calls f(first, count, shares) for a row's shares, in chunks.
   template <class F> void for_each(std::int64_t row, std::int64_t classes, const F& f) const {
     A u[kSharesAtOnce];
     for (std::int64_t first = 0; first < classes; first += kSharesAtOnce) {
@@ -101,7 +101,7 @@ template <class T> struct Shares {
   }
 };
 
-// The loss of one row; stats get the maximum, the reciprocal of the sum, and the sum of the shares.
+// The loss of one row; writes maximum, reciprocal of the sum, and sum of shares to stats.
 template <class T, class A>
 A soft_cross_entropy_row(const T* x, std::int64_t classes, const Shares<T>& shares, std::int64_t row,
                          A* stats) {

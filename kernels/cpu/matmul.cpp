@@ -30,14 +30,14 @@ Offsets offsets_of(const std::array<Batches::Axis, kMaxRank>& axes, int rank, st
   return at;
 }
 
-// Whether a matrix of these strides has rows, or columns, side by side and apart from one another.
+// Whether a matrix of these strides has contiguous, non-overlapping rows or columns.
 bool blas_like(std::int64_t rows, std::int64_t cols, std::int64_t row, std::int64_t col) {
   return (col == 1 && row >= cols) || (row == 1 && col >= rows);
 }
 
 // Eigen ----------------------------------------------------------------------------------------------------
 
-// Widens (or just packs) a matrix into a dense one of the accumulation type.
+// Copies a matrix into a dense one of the accumulation type.
 template <class T, class A>
 MatrixView<A> widen(CpuContext& context, MatrixView<T> x, std::int64_t rows, std::int64_t cols, A* to) {
   const bool by_rows = x.col == 1 || x.row != 1;
@@ -84,7 +84,7 @@ void finish(CpuContext& context, GemmSize size, const A* sums, const T* bias, Ac
   });
 }
 
-// One y slice: the products of its summed batch, in the accumulation type, then bias, activation, rounding.
+// One y slice: the products of its summed batch in the accumulation type, then bias, activation, rounding.
 template <class T, class Y>
 void eigen_slice(CpuContext& context, const MatmulPlan& problem, const T* a, const T* b, const T* bias,
                  Activation activation, Y* y, bool accumulate) {
@@ -127,7 +127,7 @@ void eigen(CpuContext& context, const MatmulPlan& problem, const T* a, const T* 
   }
 }
 
-// y = activation(bias), where the products are of nothing. The rows of y are dense.
+// y = activation(bias), for products without terms. The rows of y are dense.
 template <class T, class Y>
 void without_products(const T* bias, Activation activation, std::int64_t rows, std::int64_t n, Y* y) {
   using A = Accumulate<T>;
@@ -140,7 +140,7 @@ void without_products(const T* bias, Activation activation, std::int64_t rows, s
 
 // oneDNN ---------------------------------------------------------------------------------------------------
 
-/// Null where oneDNN cannot do it well.
+/// Null if oneDNN does not support it well.
 cpu::Primitive* vendor_primitive(CpuContext& context, const MatmulPlan& problem, DType in, DType out,
                                  bool bias, bool accumulate) {
   const auto& [size, a_row, a_col, b_row, b_col, y_row, batches] = problem;
@@ -254,13 +254,13 @@ void linear_packed(CpuContext& context, const Tensor& x, const PackedWeights& w,
 
 namespace {
 
-// Rows are summed in fixed pieces, and the pieces in order: the bits do not depend on the thread count.
+// Rows are summed in fixed pieces, and pieces in order: the bits do not depend on the thread count.
 constexpr std::int64_t kPiece = 256;
-// Several pieces of short rows at a time: one alone would wait for each of its additions.
+// Several pieces of short rows at a time: a single one would wait for each addition's latency.
 constexpr int kTogether = 4, kLanes = 16;
 
-/// Sums of the first kTogether pieces of x, each [kPiece, n], n <= kLanes, behind which there are kLanes
-/// elements more: lanes from n on sum what follows a row, and are dropped.
+/// Sums of the first kTogether pieces of x, each [kPiece, n], n <= kLanes, followed by kLanes more elements:
+/// lanes from n on sum the data after a row, and are dropped.
 template <class T, class A> void sum_short_rows(const T* x, std::int64_t n, A* sums) {
   A lanes[kTogether][kLanes] = {};
   for (std::int64_t i = 0; i < kPiece; ++i) {

@@ -1,5 +1,5 @@
-// Eigen's own threads stay off: a product is cut into blocks of rows or columns here, so that one thread
-// pool serves the whole program and the split depends on nothing but sizes and thread count.
+// Eigen's own threads are off: products are divided here into blocks of rows or columns. So one thread pool
+// serves the whole program, and the division depends only on sizes and thread count.
 #define EIGEN_DONT_PARALLELIZE
 #include <Eigen/Core>
 

@@ -16,9 +16,9 @@ using cpu::sum_of_squares;
 
 namespace {
 
-// f(chunk) for kUpdateChunk elements of a matrix at a time, of a batch of them.
+// Calls f(chunk) for kUpdateChunk elements of a matrix at a time, over a batch of matrices.
 struct MatrixChunk {
-  std::int64_t index;  // of all chunks of the batch
+  std::int64_t index;  // among all chunks of the batch
   std::int64_t matrix, begin, count;
 };
 struct MatrixChunks {
@@ -38,7 +38,7 @@ struct MatrixChunks {
   }
 };
 
-// The sum of each matrix' partial sums, chunk by chunk in their order, goes through `use` into to[matrix].
+// Sums each matrix's partial sums in chunk order, and stores use(sum) in to[matrix].
 template <class Use>
 void total(const double* partial, std::int64_t matrices, std::int64_t chunks, float* to, const Use& use) {
   for (std::int64_t matrix = 0; matrix < matrices; ++matrix) {

@@ -21,7 +21,7 @@ struct Inside {
   ~Inside() { inside = false; }
 };
 
-/// oneDNN starts as many threads as OpenMP says: for as long as this lives, so many.
+/// While alive, sets the number of OpenMP threads, which oneDNN uses.
 class Threads {
  public:
 #if defined(_OPENMP)
@@ -70,19 +70,18 @@ memory::data_type type_of(DType dtype) {
 
 // A primitive and its memory objects -----------------------------------------------------------------------
 
-/// A compiled operation. `in` are its three inputs in the order of Primitive::run; where the operation wants
-/// an operand in a layout of its own, a reorder stands before it (or, for the result, behind it).
+/// A compiled operation. `in` are its three inputs in the order of Primitive::run. If the operation requires
+/// another layout of an operand, a reorder precedes it (or follows it, for the result).
 class Compiled final : public Primitive {
  public:
   struct Operand {
-    int argument = 0;  // DNNL_ARG_...; 0: not there
+    int argument = 0;  // DNNL_ARG_...; 0: missing
     memory::desc plain, wanted;
   };
 
   static constexpr std::size_t kOperands = 5;
 
-  /// `clears`: the primitive leaves parts of its result, or of its scratchpad, unwritten, so that they must
-  /// be zero.
+  /// `clears`: the primitive leaves parts of its result or scratchpad unwritten, which must be zero.
   Compiled(int threads, dnnl::primitive primitive, const std::array<Operand, kOperands>& operands,
            const memory::desc& scratchpad, bool clears = false,
            std::shared_ptr<const kernels::WeightLayout> layout = nullptr)
@@ -196,7 +195,7 @@ class Compiled final : public Primitive {
 
 // Making them ----------------------------------------------------------------------------------------------
 
-// Its fused relu makes 0 of NaN, and a diverged run would look well: it is for packed weights alone.
+// Its fused relu turns NaN into 0, which would hide a diverged run: only for packed weights.
 dnnl::primitive_attr attributes(const PrimitiveKey& key, const memory::desc& result) {
   dnnl::primitive_attr attr;
   attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
@@ -216,7 +215,7 @@ using Made = MadePrimitive;
 using Operand = Compiled::Operand;
 using Operands = std::array<Operand, Compiled::kOperands>;
 
-// What the first post-operation adds.
+// The summand of the first post-operation.
 constexpr int kResidual = DNNL_ARG_ATTR_MULTIPLE_POST_OP(0) | DNNL_ARG_SRC_1;
 
 class PackedLayout final : public kernels::WeightLayout {
@@ -231,7 +230,7 @@ class PackedLayout final : public kernels::WeightLayout {
     memory from(plain_, engine(), const_cast<float*>(weights)), target(wanted_, engine(), to);
     const dnnl::reorder::primitive_desc direct(from, target, {}, true);
     if (direct) return run(dnnl::reorder(direct), from, target);
-    // Winograd's transformation reads dense filters in the order of their dimensions, and no others.
+    // Winograd's transform reads only dense filters in the order of their dimensions.
     const memory::dims dims = dims_of(plain_);
     memory::dims strides(dims.size(), 1);
     for (std::size_t i = dims.size() - 1; i > 0; --i) strides[i - 1] = strides[i] * dims[i];
@@ -250,7 +249,7 @@ class PackedLayout final : public kernels::WeightLayout {
   memory::desc plain_, wanted_;
 };
 
-/// Fills in the operand of weights; where they come packed, the layout they must be in.
+/// Sets the operand of weights; returns the required layout if they are packed.
 std::shared_ptr<const kernels::WeightLayout> weights_operand(const PrimitiveKey& key,
                                                              const memory::desc& plain,
                                                              const memory::desc& wanted, Operand& operand) {
@@ -275,14 +274,14 @@ memory::desc filter(DType dtype, const PrimitiveKey& key, bool any) {
   return {dims, type_of(dtype), strides};
 }
 
-/// One axis of a convolution: its output i reads, through each tap, the pixel i * stride + tap * dilation -
+/// One axis of a convolution: through each tap, output i reads the pixel i * stride + tap * dilation -
 /// padding.
 struct Axis {
   memory::dim size, padding, outputs, stride, taps, dilation;
 
-  /// Whether there is a tap that meets nothing but padding, whatever the output.
+  /// Whether some tap only meets padding, for every output.
   bool has_unused_tap() const { return exceeds_image(taps, dilation, outputs, stride); }
-  /// Whether there is an output that reads nothing but padding, through whatever tap.
+  /// Whether some output only reads padding, through every tap.
   bool has_empty_output() const { return exceeds_image(outputs, stride, taps, dilation); }
 
  private:
@@ -299,9 +298,9 @@ struct Axis {
   }
 };
 
-/// What oneDNN 3.6's convolution as small matmuls gets wrong. Where an output reads nothing but padding, it
-/// reads through a null pointer. With one channel a group (not depthwise: that is other code), one output a
-/// row and a stride along it, it reads beyond the row. 2.6 computes both as it should.
+/// Errors of oneDNN 3.6's convolution by small matmuls. If an output reads only padding, it dereferences a
+/// null pointer. With one channel per group (not depthwise, which is other code), one output per row and a
+/// stride along it, it reads beyond the row. 2.6 computes both correctly.
 bool is_wrong_in_onednn_3([[maybe_unused]] const Axis& rows, [[maybe_unused]] const Axis& columns,
                           [[maybe_unused]] memory::dim group_channels, [[maybe_unused]] bool depthwise) {
 #if DNNL_VERSION_MAJOR >= 3
@@ -399,7 +398,7 @@ bool has_onednn() {
 }
 
 std::string onednn_version() {
-  const dnnl_version_t* version = dnnl_version();  // of the library that is loaded
+  const dnnl_version_t* version = dnnl_version();  // of the loaded library
   return fmt::format("{}.{}.{}", version->major, version->minor, version->patch);
 }
 

@@ -4,12 +4,12 @@
 
 #include "kernels/cpu/primitive_cache.h"
 
-// The only door to oneDNN: onednn.cpp speaks its 2.x and 3.x APIs, onednn_absent.cpp stands in where a build
-// has none.
+// The only interface to oneDNN: onednn.cpp supports its 2.x and 3.x APIs; onednn_absent.cpp replaces it in
+// builds without oneDNN.
 
 namespace athanor::cpu {
 
-/// oneDNN's code for a key; null where it has none but its reference code. Throws BackendError.
+/// oneDNN's code for a key; null if only its reference code supports it. Throws BackendError.
 MadePrimitive make_onednn(const PrimitiveKey& key);
 /// Whether this build has oneDNN.
 bool has_onednn();

@@ -1,6 +1,6 @@
 #include "kernels/cpu/onednn.h"
 
-// A build without oneDNN: nothing is ever found.
+// A build without oneDNN: no primitive is ever found.
 
 namespace athanor {
 namespace cpu {

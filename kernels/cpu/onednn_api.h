@@ -2,7 +2,7 @@
 
 #include <dnnl.hpp>
 
-// What differs between oneDNN 2.x and 3.x.
+// Differences between oneDNN 2.x and 3.x.
 
 namespace athanor::cpu {
 

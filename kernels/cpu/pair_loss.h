@@ -4,8 +4,8 @@
 #include "kernels/cpu/lanes.h"
 #include "kernels/loss.h"
 
-// The loops of pair_loss.cpp and target_loss.cpp. They go by chunks that are converted to what is computed
-// with, so that the maths of a loss is compiled for f32 and f64 alone.
+// The loops of pair_loss.cpp and target_loss.cpp. They convert chunks to the compute type, so that the maths
+// of a loss is compiled only for f32 and f64.
 
 namespace athanor::kernels {
 namespace {
@@ -14,10 +14,10 @@ using cpu::parallel_for;
 
 constexpr std::int64_t kChunk = 1024;  // elements summed by one thread before their sum is rounded
 
-/// Elements of the operands side by side.
+/// Parallel arrays of the operands' elements.
 template <class A> struct Pairs { const A *a, *b, *weight; };
 
-/// `count` elements of T as A: in `buffer`, or where they are.
+/// `count` elements of T as A: converted into `buffer`, or in place.
 template <class A, class T> const A* widened(const T* from, std::int64_t count, A* buffer) {
   if constexpr (std::is_same_v<A, T>) {
     return from;

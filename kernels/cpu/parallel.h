@@ -7,11 +7,11 @@
 
 namespace athanor::cpu {
 
-/// Elements of simple work below which a second thread costs more than it saves.
+/// Number of simple elements below which a second thread costs more than it saves.
 inline constexpr std::int64_t kGrain = 32768;
 
-/// Splits [0, n) into one contiguous range per thread, each at least `grain` long, and calls
-/// f(begin, end) on each. Ranges depend on n, grain and the thread count alone. f must not throw.
+/// Splits [0, n) into one contiguous range per thread, each at least `grain` long, and calls f(begin, end) on
+/// each. Ranges depend only on n, grain and the thread count. f must not throw.
 template <class F>
 void parallel_for(const CpuContext& context, std::int64_t n, std::int64_t grain, const F& f) {
   if (n <= 0) return;
@@ -31,14 +31,14 @@ void parallel_for(const CpuContext& context, std::int64_t n, std::int64_t grain,
   f(std::int64_t{0}, n);
 }
 
-/// How many threads are worth their start for so many multiply-adds: one for each half a million, which take
-/// a core some 5 us.
+/// Number of threads worth starting for that many multiply-adds: one per half a million, which take a core
+/// some 5 us.
 inline int threads_for(const CpuContext& context, std::int64_t multiply_adds) {
   return static_cast<int>(std::clamp<std::int64_t>(multiply_adds >> 19, 1, context.threads()));
 }
 
-/// Calls f(slot, begin, end) for each of `slots` equal shares of [0, n), in parallel: a slot may have memory
-/// of its own. f must not throw.
+/// Calls f(slot, begin, end) for each of `slots` equal shares of [0, n), in parallel; a slot may own memory.
+/// f must not throw.
 template <class F>
 void for_each_slot(const CpuContext& context, std::int64_t slots, std::int64_t n, const F& f) {
   parallel_for(context, slots, 1, [&](std::int64_t first, std::int64_t last) {

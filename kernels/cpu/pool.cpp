@@ -6,10 +6,10 @@
 #include "kernels/dispatch_size.h"
 #include "kernels/pool_ops.h"
 
-// Channels lie side by side, so every loop runs over channels, in blocks of a fixed number of lanes. Where C
-// is no multiple of a block (LeNet: 6 channels), the last block runs over into the next pixel: pixels are
-// written in ascending order, so what it spoils there is written again, and what it reads there is ignored.
-// Only where the next pixel belongs to another thread, or to nobody, is the rest done channel by channel.
+// Channels are contiguous, so every loop runs over channels, in blocks of a fixed number of lanes. If C is
+// not a multiple of a block (LeNet: 6 channels), the last block extends into the next pixel. Pixels are
+// written in ascending order, so excess writes are overwritten, and excess reads are ignored. Only if the
+// next pixel belongs to another thread, or does not exist, is the rest done channel by channel.
 
 namespace athanor::kernels {
 namespace {
@@ -21,8 +21,8 @@ using cpu::vectorize_if;
 template <class T, class I = void>
 constexpr bool kCommon = cpu::kFastType<T> && !std::is_same_v<I, std::int32_t>;
 
-/// Calls block(c, lanes) until [0, channels) is covered. `room` is how many elements from channel 0 on may be
-/// read and written. lanes is an integral_constant.
+/// Calls block(c, lanes) until [0, channels) is covered. `room`: number of elements from channel 0 on that
+/// may be read and written. lanes is an integral_constant.
 template <bool kFast, class F> void for_each_block(std::int64_t channels, std::int64_t room, const F& block) {
   std::int64_t c = 0;
   if constexpr (kFast) {
@@ -37,14 +37,14 @@ template <bool kFast, class F> void for_each_block(std::int64_t channels, std::i
   for (; c < channels; ++c) block(c, std::integral_constant<int, 1>());
 }
 
-/// What the loops need to know about one axis, worked out once per call.
+/// The loops' data about one axis, computed once per call.
 struct Window {
   std::int64_t start, begin, end,
-      count;         // of an output: first input, the same clipped, elements averaged over
-  std::int64_t tap;  // which element of the window `begin` is
+      count;         // of an output: first input, clipped first input, elements averaged over
+  std::int64_t tap;  // index of `begin` in the window
 };
 struct Cover {
-  std::int64_t begin, end;  // of an input: the outputs whose windows hold it
+  std::int64_t begin, end;  // of an input: the outputs whose windows contain it
 };
 struct Table {
   Window* windows;
@@ -70,7 +70,7 @@ struct Table {
   }
 };
 
-/// Both tables, and the sizes; lives as long as one kernel call.
+/// Both tables and the sizes, for one kernel call.
 struct Plan {
   Scratch memory;
   Table h, w;
@@ -89,7 +89,7 @@ struct Plan {
     const AllocTag tag("workspace");
     return context.scratch(bytes);
   }
-  /// Rows worth a second thread.
+  /// Number of rows worth a second thread.
   std::int64_t grain() const {
     return std::max<std::int64_t>(1, cpu::kGrain / std::max<std::int64_t>(W * C, 1));
   }
@@ -109,7 +109,7 @@ template <int kLanes, class T, class I>
 void max_of_four(const T* __restrict top, const T* __restrict bottom, std::int64_t channels, T* __restrict y,
                  I* __restrict index) {
   using A = Accumulate<T>;
-  // As wide as values, in a short block: with bytes among them g++ makes no vector code of it.
+  // As wide as values, in a short block: with bytes, g++ does not vectorise it.
   using Place = std::conditional_t<(kLanes > 16 && !std::is_void_v<I>), I, std::int32_t>;
   Place at[kLanes];
   for (int l = 0; l < kLanes; ++l) {
@@ -138,7 +138,7 @@ void max_of_window(const T* __restrict image, const Plan& plan, const PoolWindow
   std::int32_t row = first;
   for (std::int64_t h = rows.begin; h < rows.end; h += down) {
     std::int32_t place = row;
-    for (std::int64_t w = columns.begin; w < columns.end; w += across) {  // the first again changes nothing
+    for (std::int64_t w = columns.begin; w < columns.end; w += across) {  // repeating the first is harmless
       x = image + (h * plan.W + w) * plan.C;
       for (int l = 0; l < kLanes; ++l) {
         Best<A> best{value[l], at[l]};
@@ -189,8 +189,8 @@ void run_max(CpuContext& context, const PoolWindows& windows, const Tensor& x, c
   });
 }
 
-/// What n of the windows give to one of their places: dy where that place won, else 0. With a mask, since g++
-/// makes a branch of a condition for each lane of a short block, and no processor foresees who won.
+/// The contribution of n windows to one of their positions: dy if that position won, else 0. Uses a mask: g++
+/// would make a branch for each lane of a short block, and winners are unpredictable.
 template <class Bits, class I>
 void spread(std::int64_t n, const Bits* __restrict dy, const I* __restrict won, I place,
             Bits* __restrict dx) {
@@ -199,7 +199,7 @@ void spread(std::int64_t n, const Bits* __restrict dy, const I* __restrict won, 
   }
 }
 
-/// One input row of 2 x 2 windows: each dy goes to one place of two.
+/// One input row of 2 x 2 windows: each dy goes to one of two positions.
 template <class Bits, class I>
 void spread_row(const Bits* dy, const I* index, std::int64_t half, const Plan& plan, std::int64_t room,
                 std::int64_t room_dy, Bits* dx) {
@@ -219,7 +219,7 @@ void spread_row(const Bits* dy, const I* index, std::int64_t half, const Plan& p
   std::fill(dx + 2 * plan.Q * C, dx + plan.W * C, Bits(0));
 }
 
-/// The backward pass of 2 x 2 windows. It moves elements and computes nothing, so they are bits here.
+/// The backward pass of 2 x 2 windows. It moves elements without arithmetic, so it treats them as bits.
 template <class Bits, class I>
 void spread_windows(CpuContext& context, const Plan& plan, std::int64_t batch, const Bits* dy, const I* index,
                     Bits* dx) {
@@ -240,7 +240,7 @@ void spread_windows(CpuContext& context, const Plan& plan, std::int64_t batch, c
   });
 }
 
-/// dx of one pixel: for every window over it, term(lane, gradient, offset of the window, p, q), summed.
+/// dx of one pixel: the sum of term(lane, gradient, offset of the window, p, q) over its windows.
 template <int kLanes, class T, class Term>
 void gather(const T* __restrict dy, const Plan& plan, const Cover& rows, const Cover& columns,
             T* __restrict dx, const Term& term) {
@@ -265,7 +265,7 @@ void for_each_input(CpuContext& context, const Plan& plan, std::int64_t batch, c
       for (std::int64_t row = begin; row < end; ++row) {
         const std::int64_t n = row / plan.H, h = row % plan.H;
         for (std::int64_t w = 0; w < plan.W; ++w) {
-          // The last window over this pixel is read too: it must leave as much room in dy.
+          // The last window over this pixel is also read: it must leave as much room in dy.
           const std::int64_t p = plan.h.covers[h].end - 1, q = plan.w.covers[w].end - 1;
           const std::int64_t room_dy = ((batch - n) * plan.P * plan.Q - (p * plan.Q + q)) * C;
           for_each_block<kFast>(C, std::min((end * plan.W - row * plan.W - w) * C, room_dy),
@@ -332,7 +332,7 @@ void max_pool_positions(CpuContext& context, const PoolWindows& windows, const T
                         const Tensor& positions) {
   const std::int64_t P = windows.h.outputs, Q = windows.w.outputs, C = index.dim(3);
   const std::int64_t window = windows.h.window * windows.w.window, origin = position_of(windows, 0, 0, 0);
-  // Where each element of a window lies from its first one.
+  // Offsets of a window's elements from its first one.
   const Scratch memory = context.scratch(static_cast<std::size_t>(window) * sizeof(std::int64_t));
   auto* steps = memory.as<std::int64_t>();
   for (std::int64_t i = 0; i < window; ++i) steps[i] = position_of(windows, 0, 0, i) - origin;

@@ -30,7 +30,7 @@ struct PrimitiveCache::Impl {
     std::unique_ptr<Primitive> primitive;
     std::string implementation;
   };
-  std::list<Entry> entries;  // latest used first
+  std::list<Entry> entries;  // most recently used first
   std::unordered_map<PrimitiveKey, std::list<Entry>::iterator, KeyHash> index;
 };
 

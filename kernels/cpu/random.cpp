@@ -10,9 +10,9 @@
 namespace athanor::kernels {
 namespace {
 
-constexpr std::int64_t kBlocks = 64;  // made together, so that the rounds vectorise across counters
+constexpr std::int64_t kBlocks = 64;  // per batch, so that the rounds vectorise across counters
 
-// Calls f(first element, words, n) for pieces of [0, n): `words` are the stream's, from the first element on.
+// Calls f(first element, words, n) for chunks of [0, n): `words` are the stream's, from the first element on.
 template <class F> void for_each_words(CpuContext& context, RandomKey key, std::int64_t n, const F& f) {
   const std::int64_t blocks = (n + 3) / 4;
   cpu::parallel_for(context, blocks, cpu::kGrain / 16, [&](std::int64_t begin, std::int64_t end) {

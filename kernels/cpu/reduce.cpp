@@ -11,14 +11,14 @@ namespace {
 
 using cpu::parallel_for;
 
-// The work is cut into units by shape alone. A unit's sum is a double; units are independent, so they are
-// what threads share, and a second pass adds them up in order.
+// The work is divided into units by shape alone. A unit's sum is a double; threads share the independent
+// units, and a second pass adds them in order.
 
-constexpr std::int64_t kUnit = 8192;     // terms of a unit of a row sum
-constexpr std::int64_t kStrided = 16;    // terms added in f32 before they go to f64, where they are not dense
-constexpr std::int64_t kRowBlock = 128;  // rows added in f32 before they go to f64, in a column sum
-constexpr std::int64_t kRowUnit = 4096;  // rows of a unit
-constexpr std::int64_t kColumns = 256;   // columns of a unit
+constexpr std::int64_t kUnit = 8192;     // terms per unit of a row sum
+constexpr std::int64_t kStrided = 16;    // strided terms added in f32 before going to f64
+constexpr std::int64_t kRowBlock = 128;  // rows added in f32 before going to f64, in a column sum
+constexpr std::int64_t kRowUnit = 4096;  // rows per unit
+constexpr std::int64_t kColumns = 256;   // columns per unit
 
 std::int64_t units_of(std::int64_t n, std::int64_t unit) {
   return (n + unit - 1) / unit;
@@ -27,11 +27,11 @@ std::int64_t units_of(std::int64_t n, std::int64_t unit) {
 // Stores a sum as y's dtype: to[at] (+)= value.
 using Store = void (*)(std::byte* to, std::int64_t at, double value, bool accumulate);
 
-// The units' sums lie in scratch memory as [kept, units, columns]; a row sum has one column.
+// Scratch memory holds the units' sums as [kept, units, columns]; a row sum has one column.
 struct Layout {
   std::int64_t kept, rows, n;  // rows: reduced around the innermost axis, which has n elements
-  std::int64_t pieces = 1;     // row sum: units a long row is cut into
-  std::int64_t group;          // row sum: short rows joined to a unit
+  std::int64_t pieces = 1;     // row sum: units per long row
+  std::int64_t group;          // row sum: short rows per unit
   std::int64_t units, columns;
 
   explicit Layout(const ReducePlan& plan)
@@ -108,12 +108,12 @@ void add_rows(std::int64_t rows, std::int64_t width, std::int64_t step, const Ro
   for (std::int64_t j = 0; j < width; ++j) total[j] += static_cast<double>(sums[j]);
 }
 
-// The innermost axis is kept: rows are added up, column by column.
+// The innermost axis is kept: adds rows, column by column.
 template <class A, class T, class F>
 void sum_columns(CpuContext& context, const ReducePlan& plan, const Layout& layout, const T* x, const F& f,
                  double* sums) {
   const std::int64_t n = layout.n, step = plan.inner.x, y_step = plan.inner.y;
-  // Dense rows too short for a vector loop are joined: a row of `fold` * n elements, folded at the end.
+  // Joins dense rows too short for a vector loop into a row of `fold` * n elements, folded at the end.
   const bool dense = step == 1 && plan.reduced.rank == 1 && plan.reduced.axes[0].x == n;
   const std::int64_t fold = dense && n < 32 ? 64 / n : 1;
   const std::int64_t blocks = units_of(n, kColumns);
@@ -130,7 +130,7 @@ void sum_columns(CpuContext& context, const ReducePlan& plan, const Layout& layo
       const std::int64_t last = std::min(layout.rows, (unit + 1) * kRowUnit);
       double wide[kColumns];
       for (std::int64_t j = 0; j < width * fold; ++j) wide[j] = 0;
-      // The last pass of a block takes the rows that do not fill a joined one.
+      // The last pass of a block handles the rows that do not fill a joined one.
       for (std::int64_t first = unit * kRowUnit; first < last;) {
         const std::int64_t left = last - first, joined = left >= fold ? fold : left;
         const std::int64_t rows = std::min(left / joined, kRowBlock);
@@ -152,7 +152,7 @@ void sum_columns(CpuContext& context, const ReducePlan& plan, const Layout& layo
                });
 }
 
-// finish(y offset, sum of f(x, y offset)) for every element of y.
+// Calls finish(y offset, sum of f(x, y offset)) for every element of y.
 template <class T, class F, class Finish>
 void reduce(CpuContext& context, const Tensor& x, const Tensor& y, const F& f, const Finish& finish) {
   using A = Accumulate<T>;

@@ -9,10 +9,10 @@
 
 namespace athanor::cpu {
 
-/// Neighbouring slices that are worked on together, one per vector lane.
+/// Number of adjacent slices processed together, one per vector lane.
 inline constexpr std::int64_t kSlices = 128;
 
-/// Calls f(outer, first, width) for pieces of at most kSlices neighbouring slices, [first, first + width) of
+/// Calls f(outer, first, width) for blocks of at most kSlices adjacent slices, [first, first + width) of
 /// `inner`, in parallel and compiled as in vectorize_if<kFastType<T>>().
 template <class T, class F>
 void for_each_slice(const CpuContext& context, const AxisShape& shape, const F& f) {

@@ -12,8 +12,8 @@ using cpu::kSlices;
 using cpu::max_lanes;
 using cpu::sum_lanes;
 
-// One slice of n neighbours. An f32 or f64 row of y holds the exponentials until their sum is known; a half
-// type would round them, so there they are computed twice.
+// One slice of n adjacent elements. An f32 or f64 row of y stores the exponentials until their sum is known;
+// a half type would round them, so they are computed twice.
 template <SoftmaxForm form, class T> void forward_row(const T* x, T* y, std::int64_t n) {
   using A = Accumulate<T>;
   const A max = max_lanes<A>(n, [&](std::int64_t i) { return A(x[i]); });
@@ -31,9 +31,9 @@ template <SoftmaxForm form, class T> void forward_row(const T* x, T* y, std::int
   }
 }
 
-constexpr std::int64_t kPiece = 256;  // terms that are summed in A; pieces are joined in double
+constexpr std::int64_t kPiece = 256;  // terms summed in A; chunks are joined in double
 
-// totals[j] = the sum over r of term(r, j), for `width` slices side by side.
+// totals[j] = the sum over r of term(r, j), for `width` adjacent slices.
 template <class A, class F>
 void sum_columns(std::int64_t n, std::int64_t width, double* totals, const F& term) {
   A piece[kSlices];
@@ -47,7 +47,7 @@ void sum_columns(std::int64_t n, std::int64_t width, double* totals, const F& te
   }
 }
 
-// `width` slices side by side, a row of all of them every `inner` elements.
+// `width` adjacent slices, with one row of all of them every `inner` elements.
 template <SoftmaxForm form, class T>
 void forward_columns(const T* x, T* y, std::int64_t n, std::int64_t inner, std::int64_t width) {
   using A = Accumulate<T>;

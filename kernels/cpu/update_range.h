@@ -9,7 +9,7 @@
 #include "kernels/cpu/parallel.h"
 #include "kernels/update_ops.h"
 
-// How updates go over the ranges of a table.
+// The iteration of updates over the ranges of a table.
 
 namespace athanor::cpu {
 
@@ -22,7 +22,7 @@ inline std::span<const UpdateRange> ranges_of(const UpdateTable& table) {
           static_cast<std::size_t>(table.count)};
 }
 
-/// Calls f(range) for each, in parallel, with about the same number of elements for every thread.
+/// Calls f(range) for each, in parallel, with similar numbers of elements per thread.
 template <class F> void for_each_range(CpuContext& context, const UpdateTable& table, const F& f) {
   const std::span<const UpdateRange> ranges = ranges_of(table);
   if (ranges.empty()) return;
@@ -39,24 +39,23 @@ inline void count_updates(const UpdateTable& table) {
   for (const UpdateRange& at : ranges_of(table)) steps[at.member] += at.last;
 }
 
-/// Where there are no averages: nothing to do.
+/// Does nothing, for updates without averages.
 struct NoAverage {
   void operator()(float, float&) const {}
 };
 
-/// For what is no gradient.
+/// For values other than gradients.
 struct Unscaled {
   float operator()(float x) const { return x; }
 };
 
-/// One pass over a range: gradient in, master and state updated, compute copy out, average moved.
+/// One pass over a range: reads the gradient, updates master, state and average, writes the compute copy.
 template <class G, class W, class Op, class Scale, class Average, class... State>
 void update_range(const Op& op, const Scale& scale, const Average& move, std::int64_t n,
                   const G* __restrict gradient, W* __restrict weight, float* __restrict master,
                   float* __restrict average, State* __restrict... state) {
-  // By value: a reference to op's floats could point into what the loop writes, for all the compiler knows.
-  // ivdep: it would check every pair of streams for overlap, and gives up where there are more than ten
-  // pairs.
+  // By value: for the compiler, a reference to op's floats could alias what the loop writes. ivdep: otherwise
+  // it would check every pair of streams for overlap, and give up at more than ten pairs.
   cpu::vectorize([=] {
 #pragma GCC ivdep
     for (std::int64_t i = 0; i < n; ++i) {
@@ -69,15 +68,15 @@ void update_range(const Op& op, const Scale& scale, const Average& move, std::in
   });
 }
 
-/// Calls f(op, averages) with what moves the averages of a table.
+/// Calls f(op, averages) with the update of a table's averages.
 template <class F> void with_average(const CpuContext& context, const UpdateTable& table, const F& f) {
   if (table.averages.defined())
     return f(average_op(*context.step(), table.average), table.averages.data<float>());
   f(NoAverage(), static_cast<float*>(nullptr));
 }
 
-/// Sixteen lanes of f64, added at the end in a fixed order: the order does not depend on the vector width. An
-/// infinity or NaN among the values makes the sum one; finite f32 values cannot overflow it.
+/// Sixteen lanes of f64, added at the end in a fixed order, so the vector width does not matter. An infinity
+/// or NaN among the values makes the sum infinite or NaN; finite f32 values cannot overflow it.
 template <class G> double sum_of_squares(const G* values, std::int64_t n) {
   constexpr int kLanes = 16;
   double result = 0;

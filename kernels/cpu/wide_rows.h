@@ -9,24 +9,24 @@
 #include "kernels/norm_ops.h"
 
 // x is [R, C] in memory. A loop over C alone would be short for small C, and a loop down a column strided. So
-// rows are read as wide rows of C * m elements, with m chosen to make them a few hundred long; every
-// per-channel value is repeated m times, and sums are folded from C * m to C at the end. All loops then run
-// over a wide row, dense, whatever C is. Four wide rows are taken at a time, so that the per-channel values
-// are loaded once for all four.
+// rows are read as wide rows of C * m elements, with m chosen to make them a few hundred long. Every
+// per-channel value is repeated m times, and sums are folded from C * m to C at the end. All loops are then
+// dense over a wide row, for any C. Four wide rows are processed together, so per-channel values are loaded
+// once for all four.
 //
-// Sums: each chunk of wide rows (its size depends on the shape alone) sums into its own slot in A, and slots
-// are added up in order in double. So the result depends neither on the number of threads nor on the vector
+// Sums: each chunk of wide rows (its size depends only on the shape) sums into its own slot in A, and slots
+// are added in order in double. So the result depends neither on the number of threads nor on the vector
 // width.
 
 namespace athanor::kernels {
 
 using cpu::parallel_for;
 
-inline constexpr std::int64_t kWide = 256;         // elements of a wide row, at least
-inline constexpr std::int64_t kChunk = 32 * 1024;  // elements of a chunk, at least
+inline constexpr std::int64_t kWide = 256;         // minimum elements of a wide row
+inline constexpr std::int64_t kChunk = 32 * 1024;  // minimum elements of a chunk
 inline constexpr int kRows = 4;                    // wide rows taken together
 
-/// Calls f(0), f(1), ... f(N - 1), written out.
+/// Calls f(0), f(1), ... f(N - 1), unrolled.
 template <int N> struct Rows {
   template <class F> void operator()(const F& f) const {
     [&]<int... r>(std::integer_sequence<int, r...>) {
@@ -36,7 +36,7 @@ template <int N> struct Rows {
   }
 };
 
-/// Wide rows taken together: one where arithmetic, not memory, sets the pace (it is less code by far).
+/// Wide rows processed together: one if arithmetic, not memory, is the bottleneck (far less code).
 template <class T, class Op>
 inline constexpr int kTogether = sizeof(T) == 8 || !(std::is_same_v<Op, Identity> || std::is_same_v<Op, Relu>)
                                      ? 1
@@ -72,8 +72,8 @@ struct Wide {
       for (std::int64_t i = begin; i < end; ++i) f(i);
     });
   }
-  /// Each thread's last chunk first, which the op before has written last: it may still be in a cache. The
-  /// pass that follows then begins with what this one has read last.
+  /// Processes each thread's last chunk first: the previous op wrote it last, so it may still be in cache.
+  /// The following pass then begins with the data read last here.
   template <class F> void for_each_chunk_from_end(const CpuContext& context, const F& f) const {
     parallel_for(context, chunks, 1, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t i = end; i-- > begin;) f(i);
@@ -86,7 +86,7 @@ struct Wide {
   }
 };
 
-/// Two sums per channel: a slot of 2 * width per chunk while they are summed, then [2, C] totals in double.
+/// Two sums per channel: a slot of 2 * width per chunk during summation, then [2, C] totals in double.
 template <class A> class Sums {
  public:
   Sums(CpuContext& context, const Wide& wide)
@@ -124,7 +124,7 @@ template <class A> class Sums {
   Scratch slots_, totals_;
 };
 
-/// Per-channel values repeated over a wide row: what is subtracted, multiplied and added.
+/// Per-channel values repeated over a wide row: to subtract, multiply and add.
 template <class A> struct Affine {
   Scratch memory;
   A *mean, *scale, *beta;

@@ -12,7 +12,7 @@
 namespace athanor::cpu::winograd {
 namespace {
 
-constexpr __mmask16 kAll = 0xffff;  // without a mask, GCC 12 warns of its own headers
+constexpr __mmask16 kAll = 0xffff;  // without a mask, GCC 12 warns about its own headers
 
 template <class T> ATH_AVX512 __m512 load(const T* from) {
   if constexpr (std::is_same_v<T, float>) {
@@ -24,7 +24,7 @@ template <class T> ATH_AVX512 __m512 load(const T* from) {
   }
 }
 
-/// As BFloat16(float) does it.
+/// As in BFloat16(float).
 ATH_AVX512 __m256i rounded_to_bf16(__m512 value) {
   const __m512i raw = _mm512_castps_si512(value);
   const __m512i odd = _mm512_and_epi32(_mm512_maskz_srli_epi32(kAll, raw, 16), _mm512_set1_epi32(1));
@@ -46,7 +46,7 @@ template <class T> ATH_AVX512 void store(T* to, __m512 value) {
   }
 }
 
-/// 16 channels of kSize x kSize pixels, of which some may lie outside the image: zeros.
+/// 16 channels of kSize x kSize pixels; those outside the image are zeros.
 template <int kSize, class T>
 ATH_AVX512 void read_tile(const Images& z, const T* image, std::int64_t top, std::int64_t left, __m512* d) {
   const std::int64_t row = z.w * z.c;
@@ -70,7 +70,7 @@ template <int kSize> ATH_AVX512 void axis_to_points(const __m512* d, int step, _
     taps_at_points<kSize>(d, step, points, to_step);
 }
 
-/// kSize x kSize values at the points, stored `step` floats apart.
+/// Transforms kSize x kSize values to the points, stored `step` floats apart.
 template <int kSize> ATH_AVX512 void store_at_points(const __m512* d, float* to, std::int64_t step) {
   __m512 half[kIn * kSize], whole[kIn];
   for (int s = 0; s < kSize; ++s) axis_to_points<kSize>(d + s, kSize, half + s, kSize);
@@ -94,8 +94,8 @@ ATH_AVX512 void tiles_to_points(const Images& z, const T* x, const Tiles& tiles,
   }
 }
 
-/// Which of two rows' values come together where they exchange those whose lanes have bit `kBit`, and those
-/// whose lanes do not.
+/// The permutation that pairs the values of two rows which exchange lanes with bit `kBit`, or those without
+/// it.
 template <int kBit, bool kHigh> ATH_AVX512 __m512i exchange() {
   static constexpr auto kLanesOf = [] {
     std::array<int, kLanes> from{};
@@ -131,7 +131,7 @@ ATH_AVX512 void read_filters(const Filters& f, const T* w, std::int64_t depth, s
   const std::int64_t filter = kTaps * kTaps * f.channels;
   __m512 rows[kLanes];
   for (int tap = 0; tap < kTaps * kTaps; ++tap) {
-    if (f.backward) {  // both steps and columns as they lie
+    if (f.backward) {  // both steps and columns in memory order
       const T* const from = w + depth * filter + (kTaps * kTaps - 1 - tap) * f.channels + column;
       for (int i = 0; i < kLanes; ++i) taps[i][tap] = load(from + i * filter);
     } else {
@@ -214,7 +214,7 @@ ATH_AVX512 void write_gradient_rows(std::int64_t channels, std::int64_t first, s
 
 }  // namespace
 
-// Functions that may be called from code for any CPU.
+// Wrappers callable from code for any CPU.
 
 template <class T>
 void inputs_to_points(const Images& z, const T* x, const Tiles& tiles, std::int64_t pad_h, std::int64_t pad_w,

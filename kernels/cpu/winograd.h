@@ -4,9 +4,9 @@
 
 #include "kernels/detail/conv_size.h"
 
-// What Winograd's algorithm does with images and filters before and after its products, for AVX-512.
-// conv_winograd.cpp has the products, and the passes of a convolution that are made of them. Tensors are f32
-// or a half type T; everything between them is f32.
+// The transforms of Winograd's algorithm for images and filters, before and after its products, for AVX-512.
+// conv_winograd.cpp has the products and the passes of a convolution made of them. Tensors are f32 or a half
+// type T; intermediate values are f32.
 
 namespace athanor::cpu::winograd {
 
@@ -20,8 +20,8 @@ struct Images {
   std::int64_t n, h, w, c;
 };
 
-/// The tiles of 4 x 4 pixels that images are cut into, in their order; the last of a row or column may stand
-/// out.
+/// The tiles of 4 x 4 pixels that cover images, in order; the last of a row or column may extend beyond the
+/// image.
 struct Tiles {
   explicit Tiles(const Images& of)
       : rows((of.h + kOut - 1) / kOut), columns((of.w + kOut - 1) / kOut), count(of.n * rows * columns) {}
@@ -36,9 +36,9 @@ struct Tiles {
   std::int64_t rows, columns, count;
 };
 
-/// A matrix at each of the 36 points, in panels of `width` columns. Points lie a cache line further apart
-/// than they must: at a multiple of 4 KB all would meet in one set of the first cache, and a transform would
-/// take four times as long.
+/// A matrix for each of the 36 points, in panels of `width` columns. Points are spaced an extra cache line
+/// apart: at a multiple of 4 KB all would map to one set of the L1 cache, and a transform would take four
+/// times as long.
 struct Points {
   float* data;
   std::int64_t rows, width;
@@ -54,8 +54,8 @@ struct Points {
   }
 };
 
-/// Filters w [K, 3, 3, C] as factors [depth, columns]. Forward sums over C; backward-data over K, by filters
-/// that are turned by half a turn.
+/// Filters w [K, 3, 3, C] as factors [depth, columns]. Forward sums over C; backward-data over K, with
+/// filters rotated by 180 degrees.
 struct Filters {
   std::int64_t depth, columns, channels;
   bool backward;
@@ -63,30 +63,30 @@ struct Filters {
   std::int64_t panels() const { return (columns + kWidth - 1) / kWidth; }
 };
 
-/// What happens to sums before they are stored.
+/// Final operations on sums before they are stored.
 template <class T> struct Finish {
   const T *bias, *residual;  ///< or null
-  bool relu;                 ///< NaN stays
+  bool relu;                 ///< NaN stays NaN
 };
 
-/// Of tiles [first, first + count), what their outputs read of `x`, which is padded, at the points: row i of
-/// v is tile first + i.
+/// Transforms the padded inputs `x` of output tiles [first, first + count) to the points: row i of v is tile
+/// first + i.
 template <class T>
 void inputs_to_points(const Images& z, const T* x, const Tiles& tiles, std::int64_t pad_h, std::int64_t pad_w,
                       std::int64_t first, std::int64_t count, const Points& v, std::int64_t first_row);
-/// The tiles of dy themselves, which are the filters of backward-weights.
+/// Transforms the tiles of dy, which act as the filters of backward-weights.
 template <class T>
 void gradients_to_points(const Images& z, const T* dy, const Tiles& tiles, std::int64_t first,
                          std::int64_t count, const Points& v, std::int64_t first_row);
-/// One panel of filters; `u` is that panel.
+/// Transforms one panel of filters, `u`.
 template <class T>
 void filters_to_points(const Filters& filters, const T* w, std::int64_t panel, const Points& u);
 
-/// y of such tiles, the channels of one panel, from products m.
+/// Writes y for such tiles, the channels of one panel, from products m.
 template <class T>
 void write_outputs(const Images& z, const Tiles& tiles, std::int64_t first, std::int64_t count,
                    std::int64_t panel, const Points& m, const Finish<T>& finish, T* y);
-/// Rows [first, first + count) of dw [K, 3, 3, channels], the channels of one panel.
+/// Writes rows [first, first + count) of dw [K, 3, 3, channels], the channels of one panel.
 template <class T>
 void write_gradient(std::int64_t channels, std::int64_t first, std::int64_t count, std::int64_t panel,
                     const Points& m, bool accumulate, T* dw);

@@ -4,11 +4,11 @@
 
 #include "kernels/cpu/isa.h"
 
-// The arithmetic of Winograd's algorithm along one axis: 4 outputs of a filter of 3 taps, whose 6 inputs
-// become values at 6 points; for 16 channels at a time. For whoever has AVX-512.
+// The arithmetic of Winograd's algorithm along one axis: 4 outputs of a 3-tap filter, whose 6 inputs become
+// values at 6 points, for 16 channels at a time. Only if has_avx512().
 //
-// Lavin and Gray 2016, arXiv:1509.09308, at other points than theirs: 0, +-3/4, +-3/2 and infinity. With
-// 0, +-1, +-2 and infinity, whose matrices have larger entries, the largest error was 3 to 5 times as large.
+// Lavin and Gray 2016, arXiv:1509.09308, with other points than theirs: 0, +-3/4, +-3/2 and infinity. With 0,
+// +-1, +-2 and infinity, whose matrices have larger entries, the largest error was 3 to 5 times larger.
 
 namespace athanor::cpu::winograd {
 
@@ -23,7 +23,7 @@ ATH_AVX512 inline __m512 add_scaled(__m512 y, float factor, __m512 x) {
   return _mm512_fmadd_ps(all(factor), x, y);
 }
 
-/// Six values of a row of inputs, at the six points. Values lie `step` apart, so that a column is as good.
+/// Six values of a row of inputs at the six points. Values are `step` apart, so it also handles columns.
 ATH_AVX512 inline void inputs_at_points(const __m512* d, int step, __m512* points, int point_step) {
   const __m512 d0 = d[0], d1 = d[step], d2 = d[2 * step], d3 = d[3 * step], d4 = d[4 * step],
                d5 = d[5 * step];
@@ -37,7 +37,7 @@ ATH_AVX512 inline void inputs_at_points(const __m512* d, int step, __m512* point
   points[5 * point_step] = add_scaled(add_scaled(d5, -(kA2 + kB2), d3), kA2 * kB2, d1);
 }
 
-/// Three taps of a filter, or the four of a row of dy, which is the filter where weights are the outputs.
+/// Three taps of a filter, or the four of a row of dy, the filter when weights are the outputs.
 template <int kCount>
 ATH_AVX512 inline void taps_at_points(const __m512* g, int step, __m512* points, int point_step) {
   static_assert(kCount == 3 || kCount == 4);

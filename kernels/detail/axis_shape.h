@@ -6,7 +6,7 @@
 
 namespace athanor {
 
-/// A dense tensor seen as [outer, n, inner] around an axis.
+/// A dense tensor viewed as [outer, n, inner] around an axis.
 struct AxisShape {
   std::int64_t outer = 1, n, inner = 1;
 

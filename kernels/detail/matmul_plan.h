@@ -13,8 +13,8 @@ struct GemmSize {
   std::int64_t m, n, k;
 };
 
-/// A batch of products as a loop nest: the leading axes of kernels::matmul. `kept` axes are y's, over
-/// `summed` ones products are added up.
+/// A batch of products as a loop nest: the leading axes of kernels::matmul. `kept` axes are y's; products are
+/// summed over `summed` axes.
 struct Batches {
   struct Axis {
     std::int64_t size, a, b, y;  // strides in elements
@@ -29,8 +29,8 @@ struct Batches {
   }
 };
 
-/// One matmul call, reduced to what its loops need: sizes, strides in elements, and the batch, folded into
-/// the product where memory allows it.
+/// One matmul call reduced to its loops: sizes, strides in elements, and the batch, folded into the product
+/// if the memory layout allows.
 struct MatmulPlan {
   GemmSize size{};
   std::int64_t a_row, a_col, b_row, b_col, y_row;
@@ -56,14 +56,14 @@ struct MatmulPlan {
     }
     fold_rows();
     fold_depth();
-    // A stride along an axis of one element means nothing: give it the value of a dense matrix.
+    // The stride of an axis of one element is arbitrary: use that of a dense matrix.
     if (size.m == 1) a_row = std::max(a_row, size.k);
     if (size.k == 1) a_col = 1, b_row = std::max(b_row, size.n);
     if (size.n == 1) b_col = b_row == 1 ? std::max(b_col, size.k) : 1;
   }
 
  private:
-  // A batch of row blocks against one b is one taller product.
+  // A batch of adjacent row blocks with one b is one taller product.
   void fold_rows() {
     while (batches.kept_rank > 0) {
       const Batches::Axis& last = batches.kept[batches.kept_rank - 1];
@@ -72,7 +72,7 @@ struct MatmulPlan {
       --batches.kept_rank;
     }
   }
-  // Products summed over a batch that lies end to end are one deeper product.
+  // Products summed over a contiguous batch are one deeper product.
   void fold_depth() {
     while (batches.summed_rank > 0) {
       const Batches::Axis& last = batches.summed[batches.summed_rank - 1];

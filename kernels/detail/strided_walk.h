@@ -7,7 +7,7 @@
 
 namespace athanor {
 
-/// Strides of t when it is broadcast to `shape`: 0 along the axes it repeats.
+/// Strides of t broadcast to `shape`: 0 along repeated axes.
 inline Strides broadcast_strides(const Tensor& t, const Shape& shape) {
   Strides strides = shape;
   for (int axis = 0; axis < shape.rank(); ++axis) {
@@ -17,14 +17,14 @@ inline Strides broadcast_strides(const Tensor& t, const Shape& shape) {
   return strides;
 }
 
-/// How to walk N tensors of one (broadcast) shape together: sizes and each operand's element strides, with
-/// neighbouring dimensions merged wherever all operands allow it, so that dense tensors become one row.
+/// The joint walk of N tensors of one (broadcast) shape: sizes and each operand's element strides. Adjacent
+/// dimensions are merged if all operands allow it, so dense tensors become one row.
 template <int N> struct StridedWalk {
   int rank = 0;
   std::int64_t size[kMaxRank] = {};
   std::int64_t stride[N][kMaxRank] = {};
 
-  /// From strides that are broadcast to `shape` already.
+  /// From strides that are already broadcast to `shape`.
   StridedWalk(const Shape& shape, const std::array<Strides, N>& strides) {
     for (int axis = 0; axis < shape.rank(); ++axis) {
       if (shape[axis] == 1) continue;

@@ -6,8 +6,8 @@
 
 namespace athanor::kernels {
 
-/// Calls f(sums) with the elements of dx, dense, or for a half type with an f32 copy of them that is rounded
-/// back afterwards.
+/// Calls f(sums) with the dense elements of dx or, for a half type, with an f32 copy that is rounded back
+/// afterwards.
 template <class T, class Context, class F>
 void with_wide_sums(Context& context, const Tensor& dx, const F& f) {
   using A = Accumulate<T>;

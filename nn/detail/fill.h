@@ -4,7 +4,7 @@
 
 namespace athanor::nn::init {
 
-/// w[i] = value(i) for every i, in order; value returns double. Throws ArgumentError, naming op, where w is
+/// Sets w[i] = value(i) for every i, in order; value returns double. Throws ArgumentError naming op if w is
 /// not floating and dense.
 template <class F> void fill(const char* op, const Tensor& w, F&& value) {
   ATH_CHECK(w.defined() && is_floating(w.dtype()) && w.is_contiguous(),

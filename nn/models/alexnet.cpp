@@ -14,7 +14,7 @@ AlexNet::AlexNet(const ModelOptions& options) {
     features.add_named<Conv2d>(name, in, out, kernel,
                                Conv2dOptions{.stride = stride, .padding = padding, .activation = kRelu});
   };
-  // Numbers leave room for the ReLUs, which are fused here, so that names are torchvision's.
+  // Numbers skip the ReLUs, which are fused here, so that names match torchvision's.
   conv("0", options.in_channels, 64, 11, 4, 2);
   features.add_named<MaxPool2d>("2", 3, 2);
   conv("3", 64, 192, 5, 1, 2);

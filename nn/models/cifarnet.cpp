@@ -16,7 +16,7 @@ constexpr std::int64_t kPatch = 2;
 constexpr std::int64_t kWidths[] = {64, 256, 256};
 constexpr double kLogitScale = 1.0 / 256;
 
-// A running share of 0.4, and no scale: the next convolution's weights are renormalised anyway.
+// Running statistics with weight 0.4, and no scale: the next convolution's weights are renormalised anyway.
 constexpr BatchNormOptions kNorm{
     .eps = 1e-12, .momentum = 0.4, .activation = Activation::gelu, .scale = false};
 
@@ -26,7 +26,7 @@ void identity_first(const Tensor& w, RandomKey key) {
   init::dirac(w, true);
 }
 
-// PyTorch's default, divided by the standard deviation of what was drawn.
+// PyTorch's default, divided by the standard deviation of the drawn values.
 void unit_deviation(const Tensor& w, RandomKey key) {
   init::kaiming_uniform(w, key, init::leaky_relu_gain(std::sqrt(5.0)));
   const std::vector<double> values = w.detach().to_vector();
@@ -39,7 +39,7 @@ void unit_deviation(const Tensor& w, RandomKey key) {
   init::uniform(w, key, -bound, bound);  // the same numbers, scaled
 }
 
-// Pixels of the image that reaches the head, along each side.
+// Side of the image that reaches the head, in pixels.
 std::int64_t final_side(std::int64_t image_size) {
   return (image_size - kPatch + 1) / 2 / 2 / 2 / 3;
 }

@@ -11,18 +11,18 @@
 
 namespace athanor::nn {
 
-/// The network of the CIFAR-10 speed records: a frozen whitening convolution with a trained bias, then three
-/// groups {conv, max pool, norm, GELU, conv, norm, GELU} of 64, 256 and 256 channels, max pool, linear head
-/// over 256. 1,971,640 values, 288 of them frozen. Convolutions begin as the identity on their first
-/// channels. Source: Jordan 2024, arXiv:2404.00498 (airbench94, with the later Muon variant's widths and
-/// momentum).
+/// The network of the CIFAR-10 speed records: a frozen whitening convolution with a trained bias; three
+/// groups {conv, max pool, norm, GELU, conv, norm, GELU} of 64, 256 and 256 channels; max pool; a linear head
+/// over 256 channels. 1,971,640 values, 288 of them frozen. Convolutions are initialised to the identity on
+/// their first channels. Source: Jordan 2024, arXiv:2404.00498 (airbench94, with the later Muon variant's
+/// widths and momentum).
 class CifarNet final : public Module {
  public:
   explicit CifarNet(const ModelOptions& options);
   Tensor forward(const Tensor& x) override;
 
-  /// Sets the whitening filters from normalised training images [N, H, W, C]; the recipe takes the first
-  /// 5,000. Until then they are random.
+  /// Sets the whitening filters from normalised training images [N, H, W, C]; the recipe passes the first
+  /// 5,000. Before that they are random.
   void whiten(const Tensor& images);
 
  private:

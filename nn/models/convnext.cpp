@@ -25,12 +25,12 @@ LinearOptions pointwise(Activation activation = Activation::none) {
   return {.activation = activation, .weight_init = weight_init, .bias_init = init::zeros};
 }
 
-/// x + layer_scale (depthwise 7x7, norm, linear to 4 C, GELU, linear to C), the branch dropped at times.
+/// x + layer_scale (depthwise 7x7, norm, linear to 4 C, GELU, linear to C), with stochastic depth.
 class Block final : public Module {
  public:
   Block(std::int64_t channels, double layer_scale, double drop)
       : initial_scale_(layer_scale),
-        // Rank 3 as in torchvision. In f16, 1e-6 would have a digit and a half.
+        // Rank 3 as in torchvision. In f16, 1e-6 would have only one and a half digits.
         layer_scale_(register_parameter("layer_scale", Tensor::zeros({channels, 1, 1}),
                                         {.keep_f32 = true, .decay = false})),
         stochastic_depth_(drop) {

@@ -7,16 +7,16 @@
 
 namespace athanor::nn {
 
-/// The tiny one as it stands.
+/// The defaults are ConvNeXt-Tiny.
 struct ConvNeXtOptions {
   std::array<int, 4> blocks{3, 3, 9, 3};                  ///< of each stage
   std::array<std::int64_t, 4> widths{96, 192, 384, 768};  ///< channels of each stage
-  double layer_scale = 1e-6;                              ///< what a block's output is multiplied by at first
-  double stochastic_depth = 0.1;  ///< probability of the last block being dropped; that of the first is 0
+  double layer_scale = 1e-6;                              ///< initial factor of a block's output
+  double stochastic_depth = 0.1;  ///< drop probability of the last block; grows from 0 at the first
 };
 
-/// Names, initial values and 28,589,128 parameters as torchvision's convnext_tiny; images of 32 pixels a side
-/// and more. Source: Liu et al. 2022, arXiv:2201.03545.
+/// Names, initial values and 28,589,128 parameters as in torchvision's convnext_tiny. Images of at least 32
+/// pixels a side. Source: Liu et al. 2022, arXiv:2201.03545.
 class ConvNeXt final : public Module {
  public:
   explicit ConvNeXt(const ModelOptions& options, const ConvNeXtOptions& more = {});

@@ -5,15 +5,15 @@
 
 namespace athanor::nn {
 
-/// B0 as it stands; the larger ones have more width, depth and dropout.
+/// The defaults are B0; larger variants have more width, depth and dropout.
 struct EfficientNetOptions {
-  double width = 1;               ///< what channels are multiplied by, then rounded to multiples of 8
-  double depth = 1;               ///< what the blocks of a stage are multiplied by, then rounded up
+  double width = 1;               ///< factor of the channels, then rounded to multiples of 8
+  double depth = 1;               ///< factor of the blocks per stage, then rounded up
   double dropout = 0.2;           ///< before the last layer
-  double stochastic_depth = 0.2;  ///< what a block's probability of being dropped grows towards, from 0
+  double stochastic_depth = 0.2;  ///< limit of a block's drop probability, which grows from 0
 };
 
-/// Names, initial values and 5,288,548 parameters as torchvision's efficientnet_b0.
+/// Names, initial values and 5,288,548 parameters as in torchvision's efficientnet_b0.
 /// Source: Tan and Le 2019, arXiv:1905.11946, table 1.
 class EfficientNet final : public Module {
  public:

@@ -19,7 +19,7 @@ LeNet5::LeNet5(const ModelOptions& options)
 }
 
 Tensor LeNet5::forward(const Tensor& x) {
-  // A ReLU may as well come after a maximum, where it has a quarter of the values.
+  // The ReLU follows the maximum, where it has a quarter of the values.
   const Tensor y = conv_pool_relu(conv2, conv_pool_relu(conv1, x));  // [N, 5, 5, 16] for 28 x 28
   return fc3(fc2(fc1(flatten(y))));
 }

@@ -14,7 +14,7 @@ class LeNet5 final : public Module {
   Tensor forward(const Tensor& x) override;
 
  private:
-  std::int64_t side_;  // of the image that reaches fc1
+  std::int64_t side_;  // side of the image that reaches fc1
   Conv2d conv1, conv2;
   Linear fc1, fc2, fc3;
 };

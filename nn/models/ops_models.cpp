@@ -6,7 +6,7 @@
 #include "nn/models/mobilenet.h"
 #include "nn/models/vision_transformer.h"
 
-// The models of athanor_ops, which make_model() learns of before main() where this file is linked in.
+// The models of athanor_ops, registered before main() if this file is linked.
 
 namespace athanor::nn {
 namespace {
@@ -36,6 +36,6 @@ bool add_all() {
 }  // namespace
 }  // namespace athanor::nn
 
-// Programs ask the linker for it by name (cmake/library.cmake).
+// Programs request this symbol from the linker (cmake/library.cmake).
 extern "C" const bool athanor_ops_models;
 extern "C" const bool athanor_ops_models = athanor::nn::add_all();

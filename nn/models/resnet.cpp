@@ -114,7 +114,7 @@ ResNet::ResNet(const ResNetConfig& config, const ModelOptions& options)
 Tensor ResNet::forward(const Tensor& x) {
   Tensor y = conv_norm_act(conv1, bn1, x);
   if (imagenet_stem_) y = maxpool(y);
-  for (Sequential& layer : layers) {  // block by block: the whole layer would hold on to its input
+  for (Sequential& layer : layers) {  // block by block, so that the layer's input can be freed early
     for (std::size_t i = 0; i < layer.size(); ++i) y = layer[i](y);
   }
   return fc(flatten(adaptive_avg_pool2d(y, 1, 1)));

@@ -14,10 +14,10 @@ namespace athanor::nn {
 
 /// The shape of a residual network.
 struct ResNetConfig {
-  std::array<int, 4> blocks{};  ///< of each stage; 0: the stage is left out
+  std::array<int, 4> blocks{};  ///< of each stage; 0: no such stage
   std::int64_t width = 64;      ///< channels of the first stage; each stage doubles them
-  bool bottleneck = false;      ///< 1x1, 3x3, 1x1 with four times the channels, in place of two 3x3
-  bool imagenet_stem = true;    ///< 7x7 stride 2 and a pooling, in place of one 3x3
+  bool bottleneck = false;      ///< 1x1, 3x3, 1x1 with four times the channels, instead of two 3x3
+  bool imagenet_stem = true;    ///< 7x7 stride 2 and a pooling, instead of one 3x3
 };
 
 inline constexpr ResNetConfig kResNet18{{2, 2, 2, 2}, 64, false, true};
@@ -27,11 +27,11 @@ inline constexpr ResNetConfig kResNet18Cifar{{2, 2, 2, 2}, 64, false, false};
 inline constexpr ResNetConfig kResNet34Cifar{{3, 4, 6, 3}, 64, false, false};
 inline constexpr ResNetConfig kResNet50Cifar{{3, 4, 6, 3}, 64, true, false};
 /// He et al. 2015, section 4.2 (6n + 2 layers), with projections (option B) where the paper's table 6 has
-/// zero padding (option A): 272,474 parameters in place of 269,722.
+/// zero padding (option A): 272,474 parameters instead of 269,722.
 inline constexpr ResNetConfig kResNet20{{3, 3, 3, 0}, 16, false, false};
 inline constexpr ResNetConfig kResNet56{{9, 9, 9, 0}, 16, false, false};
 
-/// activation of (branch + shortcut), where the shortcut is x or, if shapes differ, norm(1x1 conv(x)).
+/// activation(branch + shortcut), where the shortcut is x or, if shapes differ, norm(1x1 conv(x)).
 class ResidualBlock : public Module {
  protected:
   ResidualBlock(std::int64_t in, std::int64_t out, std::int64_t stride);
@@ -54,7 +54,7 @@ class BasicBlock final : public ResidualBlock {
   BatchNorm bn1, bn2;
 };
 
-/// 1x1, 3x3, 1x1. The 3x3 has the stride ("v1.5"): 0.5 % more accurate than the paper's, and 5 % slower.
+/// 1x1, 3x3, 1x1. The 3x3 has the stride ("v1.5"): 0.5 % more accurate than in the paper, and 5 % slower.
 /// Source: Goyal et al. 2017, arXiv:1706.02677, section 5.1.
 class Bottleneck final : public ResidualBlock {
  public:

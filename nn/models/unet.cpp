@@ -13,7 +13,7 @@ void kaiming(const Tensor& w, RandomKey key) {
   init::kaiming_normal(w, key);
 }
 
-/// Twice a 3x3 convolution, batch norm and ReLU.
+/// Two 3x3 convolutions with batch norm and ReLU.
 class DoubleConv final : public Module {
  public:
   DoubleConv(std::int64_t in, std::int64_t out)

@@ -11,21 +11,21 @@
 namespace athanor::nn {
 
 struct UNetOptions {
-  int depth = 4;            ///< times the image is halved
+  int depth = 4;            ///< number of times the image is halved
   std::int64_t width = 64;  ///< channels at full size; each halving doubles them
-  bool bilinear = false;  ///< enlarges by interpolation and a 1x1 convolution, not by a transposed one of 2x2
+  bool bilinear = false;    ///< upsamples by interpolation and a 1x1 convolution, not a 2x2 transposed one
 };
 
-/// A class for every pixel: images [N, H, W, in_channels] -> logits [N, H, W, classes], for targets [N, H,
-/// W]. H and W are multiples of 2^depth. Twice a 3x3 convolution, batch norm and ReLU at every size ("down1",
-/// ..., "bottom"); on the way up the image is enlarged ("enlarge1", ...), joined with that of its size from
-/// the way down, and goes through two more ("up1", ...); 1 is full size. "head" is a 1x1 convolution. Source:
-/// Ronneberger, Fischer and Brox 2015, arXiv:1505.04597; theirs neither pads nor normalises.
+/// Semantic segmentation: images [N, H, W, in_channels] -> logits [N, H, W, classes], for targets [N, H, W].
+/// H and W are multiples of 2^depth. Each size has two 3x3 convolutions with batch norm and ReLU ("down1",
+/// ..., "bottom"; 1 is full size). On the way up the image is enlarged ("enlarge1", ...), joined with the one
+/// of that size from the way down, and convolved twice more ("up1", ...). "head" is a 1x1 convolution.
+/// Source: Ronneberger, Fischer and Brox 2015, arXiv:1505.04597; theirs neither pads nor normalises.
 class UNet final : public Module {
  public:
   static constexpr int kMostDepth = 8;
 
-  /// 2 classes and 3 channels where `options` say 0; its image_size does not matter.
+  /// In `options`, 0 means 2 classes and 3 channels; image_size is ignored.
   explicit UNet(const ModelOptions& options, const UNetOptions& more = {});
   Tensor forward(const Tensor& x) override;
 

@@ -26,7 +26,7 @@ Vgg11Bn::Vgg11Bn(const ModelOptions& options) {
       .bias_init = init::zeros};
   constexpr std::int64_t kPool = 0;
   std::int64_t channels = options.in_channels;
-  int place = 0;  // in torchvision's list, which counts the ReLUs that are fused here
+  int place = 0;  // index in torchvision's list, which includes the ReLUs fused here
   for (const std::int64_t width :
        {64L, kPool, 128L, kPool, 256L, 256L, kPool, 512L, 512L, kPool, 512L, 512L, kPool}) {
     if (width == kPool) {

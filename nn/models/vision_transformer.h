@@ -8,7 +8,7 @@
 
 namespace athanor::nn {
 
-/// The tiny one (ViT-Ti/16) as it stands.
+/// The defaults are the tiny model (ViT-Ti/16).
 struct VisionTransformerOptions {
   std::int64_t patch = 16;       ///< pixels along each side of a patch
   int layers = 12;               ///< blocks of attention and MLP
@@ -21,9 +21,9 @@ struct VisionTransformerOptions {
 inline constexpr VisionTransformerOptions kVitTiny{};
 inline constexpr VisionTransformerOptions kVitB16{.heads = 12, .width = 768, .mlp = 3072};
 
-/// Patches of an image as a sequence, with a token of its own for the class; names and initial values as
-/// torchvision's VisionTransformer(image_size, patch, layers, heads, width, mlp). Takes images of the size it
-/// was built for, whose sides patches divide. Its last layer is zero at first.
+/// Transformer over the patches of an image and a class token; names and initial values as in torchvision's
+/// VisionTransformer(image_size, patch, layers, heads, width, mlp). Images must have the size it was built
+/// for, a multiple of `patch`. The last layer is initially zero.
 /// Source: Dosovitskiy et al. 2021, arXiv:2010.11929; the tiny one: Touvron et al. 2021, arXiv:2012.12877.
 class VisionTransformer final : public Module {
  public:

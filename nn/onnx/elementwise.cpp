@@ -88,7 +88,7 @@ void lower_elu(Graph& graph, const Op& op) {
   });
 }
 
-// The threshold only spares work: beyond it the formula gives x to the last bit but one.
+// The threshold only saves work: beyond it the formula gives x to the last bit but one.
 void lower_softplus(Graph& graph, const Op& op) {
   lower_numbers(graph, op, [&](const std::string& x, const std::vector<double>& given) {
     if (given[1] < 10) op.refuse(fmt::format("its threshold {} is below 10", given[1]));

@@ -17,7 +17,7 @@ constexpr std::int64_t kIrVersion = 8, kOpset = 17;
 constexpr std::size_t kMostBytes = std::numeric_limits<std::int32_t>::max();
 constexpr const char *kInput = "images", *kOutput = "logits";
 
-/// The whole tree in evaluation mode; then each module is in its own again.
+/// Puts the whole tree into evaluation mode, then restores each module's mode.
 class Evaluation {
  public:
   explicit Evaluation(Module& model) : model_(model) {
@@ -25,7 +25,7 @@ class Evaluation {
     model.eval();
   }
   ~Evaluation() {
-    std::size_t next = 0;  // parents first, so that the last word is a module's own
+    std::size_t next = 0;  // parents first, so that a module's own mode is set last
     model_.for_each_module([&](Module& module, const auto&) { module.train(modes_[next++]); });
   }
   Evaluation(const Evaluation&) = delete;
@@ -62,7 +62,7 @@ onnx::Layout layout_of(const OnnxOptions& options, int rank) {
   return rank == 4 && options.input == ImageLayout::nchw ? onnx::Layout::nchw : onnx::Layout::ours;
 }
 
-/// A value's axes as the file names them.
+/// A value's axes as written to the file.
 std::vector<onnx::Dimension> dimensions(const onnx::Value& value, onnx::Layout layout) {
   std::vector<onnx::Dimension> result(static_cast<std::size_t>(value.rank()));
   for (int axis = 0; axis < value.rank(); ++axis) {
@@ -77,7 +77,7 @@ std::vector<onnx::Dimension> dimensions(const onnx::Value& value, onnx::Layout l
   return result;
 }
 
-/// Bytes to what the model takes, in front of everything else.
+/// Converts bytes to the model's input, at the beginning of the graph.
 void normalize(onnx::Graph& graph, onnx::Value& input, onnx::Layout layout, const OnnxOptions& options) {
   const std::size_t channels = options.pixel_mean.size();
   std::vector<float> mean(channels), scale(channels);

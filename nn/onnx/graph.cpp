@@ -108,7 +108,7 @@ void Graph::alias(const Value& y, Value& x) {
   define(y, tensor(x, layout), layout);
 }
 
-// Of a fixed value that is there N times: one of them, expanded.
+// For a constant repeated N times: one copy, expanded.
 std::string Graph::expanded(const Value& value) {
   const NoGrad no_grad;
   Tensor one = value.two;

@@ -10,11 +10,11 @@ namespace {
 
 using kernels::PoolAxis;
 
-constexpr int kFilterOrder[] = {0, 3, 1, 2};  // [K, R, S, C] to [K, C, R, S], and likewise transposed ones
+constexpr int kFilterOrder[] = {0, 3, 1, 2};  // [K, R, S, C] to [K, C, R, S], also for transposed ones
 
 // Convolutions ---------------------------------------------------------------------------------------------
 
-// x, w and the bias there may be; [K, R, S, C] as ONNX has filters.
+// x, w and the optional bias, with filters [K, R, S, C] in ONNX layout.
 std::vector<std::string> filter_inputs(Graph& graph, const Op& op) {
   Value& w = op.x(1);
   std::vector<std::string> inputs{graph.tensor(op.x(), Layout::nchw), w.is_fixed()
@@ -56,8 +56,8 @@ struct PoolSizes {
   std::vector<std::int64_t> window, stride, padding, dilation, behind;
 };
 
-// With as much padding behind as makes the number of results that the op has: more than `padding` where it
-// rounds up.
+// Chooses the padding at the end to match the op's number of results: more than `padding` if the op rounds
+// up.
 PoolSizes pool_sizes(const Op& op) {
   PoolSizes sizes{
       op.integers("window"), op.integers("stride"), op.integers("padding"), op.integers("dilation"), {}};
@@ -94,7 +94,7 @@ void lower_avg_pool2d(Graph& graph, const Op& op) {
                Layout::nchw);
 }
 
-// [outputs, inputs]: what each result takes of each input along an axis.
+// [outputs, inputs]: the weight of each input in each result along an axis.
 std::vector<float> shares(std::int64_t inputs, std::int64_t outputs, bool transposed) {
   const PoolAxis axis{inputs, outputs, 1, 1, 0, true};
   std::vector<float> matrix(static_cast<std::size_t>(inputs * outputs));
@@ -107,7 +107,7 @@ std::vector<float> shares(std::int64_t inputs, std::int64_t outputs, bool transp
   return matrix;
 }
 
-// Windows of one size are an average pool, others a product from each side.
+// Equal windows become an average pool, others a matrix product from each side.
 void lower_adaptive_avg_pool2d(Graph& graph, const Op& op) {
   const std::int64_t h = op.x().two.dim(1), w = op.x().two.dim(2), p = op.y().two.dim(1),
                      q = op.y().two.dim(2);
@@ -127,14 +127,14 @@ void lower_adaptive_avg_pool2d(Graph& graph, const Op& op) {
 
 // Interpolation --------------------------------------------------------------------------------------------
 
-// Whether a size times its scale is that of the result, whatever a reader rounds: exactly, or far from a
-// whole number.
+// Whether a size times its scale gives the result's size in any reader's rounding: exactly, or far from an
+// integer.
 bool is_certain(std::int64_t in, float scale, std::int64_t out) {
   const double beyond = static_cast<double>(in) * scale - static_cast<double>(out);
   return beyond == 0 || (beyond > 1e-3 && beyond < 1 - 1e-3);
 }
 
-// By scales where they certainly give the size of the result, else by that.
+// Uses scales if they certainly give the result's size, else the size.
 void lower_interpolate(Graph& graph, const Op& op) {
   const std::vector<double> steps = op.numbers("scale");  // of the input, per pixel of the result
   const bool align = op.integer("align_corners") != 0;

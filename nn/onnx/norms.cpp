@@ -69,7 +69,7 @@ std::string scale_channels(Graph& graph, const Op& op, std::string y) {
   return y;
 }
 
-// Opset 17 knows instances alone: the pixels of a group, in one row, are one of a single channel.
+// Opset 17 has only instance norm: the pixels of a group, in one row, form an instance with a single channel.
 void lower_group_norm(Graph& graph, const Op& op) {
   if (op.x().rank() != 4) op.refuse("its input must be [N, H, W, C]");
   const std::int64_t groups = op.integer("groups");

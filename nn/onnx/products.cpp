@@ -3,8 +3,8 @@
 namespace athanor::nn::onnx {
 namespace {
 
-// x and w. Images that convolutions have left in their order are flattened in it, and the columns of w put in
-// it.
+// x and w. Images left in nchw by convolutions are flattened in that order, and the columns of w are permuted
+// to match.
 std::vector<std::string> matrices(Graph& graph, Value& x, Value& w) {
   Value* const images = w.is_fixed() ? graph.flattened_images(x) : nullptr;
   if (!images) return {graph.tensor(x), graph.tensor(w)};
@@ -13,7 +13,7 @@ std::vector<std::string> matrices(Graph& graph, Value& x, Value& w) {
           graph.constant_of_nchw(w, {shape[1], shape[2], shape[3]})};
 }
 
-// A matrix is Gemm, as everywhere; more axes are MatMul with the weight turned round.
+// A matrix becomes Gemm; more axes become MatMul with the transposed weight.
 void lower_linear(Graph& graph, const Op& op) {
   Value &x = op.x(), &w = op.x(1), *const bias = op.optional(2);
   std::string y;

@@ -10,7 +10,7 @@ bool holds(const std::vector<std::int64_t>& axes, std::int64_t axis) {
   return std::find(axes.begin(), axes.end(), axis) != axes.end();
 }
 
-/// An op over some axes of x, in a layout in which what is left of them has our order.
+/// An op over some axes of x, in a layout whose remaining axes have our order.
 struct Reduction {
   Layout layout;
   std::string x;
@@ -29,7 +29,7 @@ struct Reduction {
   std::vector<Attribute> keepdims() const { return {{"keepdims", std::int64_t{keeps}}}; }
 };
 
-// Axes are an input of sums, and an attribute of the others, in opset 17.
+// In opset 17, axes are an input of sums, and an attribute of other reductions.
 std::string sum_of(Graph& graph, const Reduction& over, const std::string& x) {
   return graph.node("ReduceSum", {x, graph.integers(over.axes)}, over.keepdims());
 }

@@ -8,7 +8,7 @@ namespace {
 
 // Views ----------------------------------------------------------------------------------------------------
 
-// Sizes of Reshape: 0 is the input's own, -1 what is left.
+// Sizes of Reshape: 0 is the input's own, -1 the remaining size.
 std::string reshape_sizes(Graph& graph, const Value& x, const Value& y) {
   std::vector<std::int64_t> sizes;
   int left = 0;
@@ -110,7 +110,7 @@ void lower_index_select(Graph& graph, const Op& op) {
 }
 
 void lower_gather(Graph& graph, const Op& op) {
-  // GatherElements takes an index that is smaller along the other axes only from some readers.
+  // Only some readers accept a GatherElements index that is smaller along the other axes.
   const auto axis = static_cast<int>(op.integer("axis"));
   for (int i = 0; i < op.x().rank(); ++i) {
     if (i != axis && op.x(1).two.dim(i) != op.x().two.dim(i))

@@ -40,13 +40,13 @@ struct Program::Run {
   }
 };
 
-/// The values that the places of both runs hold.
+/// Maps the tensor places of both runs to values.
 struct Program::Places {
   std::multimap<const std::byte*, std::pair<TensorPlace, Value*>> at[2];
 
   Value* find(int run, const Tensor& x) const {
     const auto [begin, end] = at[run].equal_range(x.raw_data());
-    for (auto one = end; one != begin;) {  // the latest
+    for (auto one = end; one != begin;) {  // the latest one
       --one;
       if (one->second.first == TensorPlace(x)) return one->second.second;
     }

@@ -15,9 +15,9 @@ constexpr std::size_t kGranule = 512;
 constexpr std::size_t kMiB = std::size_t{1} << 20;
 constexpr std::size_t kMaxSmall = kMiB;
 constexpr std::size_t kSmallSegment = 2 * kMiB;
-constexpr std::size_t kMediumSegment = 20 * kMiB;  // for large blocks of less than kOwnSegment
+constexpr std::size_t kMediumSegment = 20 * kMiB;  // for large blocks below kOwnSegment
 constexpr std::size_t kOwnSegment = 10 * kMiB;
-constexpr std::size_t kLeastRest = 64 * 1024;  // what is left of a large chunk is cut off from here on
+constexpr std::size_t kLeastRest = 64 * 1024;  // minimum remainder for splitting a large chunk
 
 constexpr std::size_t round_up(std::size_t value, std::size_t step) {
   return (value + step - 1) / step * step;
@@ -44,7 +44,7 @@ DeviceAllocator::~DeviceAllocator() {
     const DeviceGuard guard(device_);
     ATH_TRY(cudaDeviceSynchronize());
     while (shared_.segments) remove_segment(*shared_.segments);
-  } catch (const Error&) {  // the device is gone, and its memory with it
+  } catch (const Error&) {  // the device has failed, and its memory is lost
   }
 }
 
@@ -56,7 +56,7 @@ Block DeviceAllocator::allocate(std::size_t bytes) {
   const Request request = request_of(bytes);
   const std::lock_guard lock(mutex_);
   Pool& pool = pool_of_thread();
-  // A graph would go on writing to what the cache has long given to somebody else.
+  // A graph would keep writing to memory that the cache has already reused.
   if (!pool.graph && is_capturing(static_cast<cudaStream_t>(stream.native))) refuse_in_capture(request);
   Chunk* chunk = find(pool, stream.id, request);
   // Blocks parked in a graph's pool wait for the next Use.
@@ -71,7 +71,7 @@ Block DeviceAllocator::allocate(std::size_t bytes) {
   }
   split(*chunk, request);
   chunk->state = Chunk::State::live;
-  // So that it is parked when it is freed, until its own stream is done with it, too.
+  // So a free parks it until its own stream has also finished with it.
   if (exact_ && !pool.graph) add_use(*chunk, chunk->segment->stream, chunk->segment->stream_id);
   usage_.charge(chunk->bytes, athanor::detail::current_tag);
   return {chunk->data, chunk->bytes, athanor::detail::current_tag, chunk->index};
@@ -138,7 +138,7 @@ Segment* DeviceAllocator::add_segment(Pool& pool, const athanor::detail::StreamS
   return &segment;
 }
 
-/// Null where the limit or the device has no room.
+/// Null if the limit or the device has no room.
 void* DeviceAllocator::system_allocate(std::size_t bytes) {
   if (limit_ > 0 && held_ + static_cast<std::int64_t>(bytes) > limit_) return nullptr;
   const DeviceGuard guard(device_);
@@ -222,7 +222,7 @@ void DeviceAllocator::free(const Block& block) noexcept {
   }
 }
 
-// A chunk whose uses are over is free again; in exact mode, gone.
+// A chunk without remaining uses becomes free; in exact mode it is released.
 void DeviceAllocator::put_back(Chunk& chunk) noexcept {
   const bool done = !chunk.uses.empty();
   chunk.uses.clear();
@@ -264,12 +264,12 @@ void DeviceAllocator::erase_free(Chunk& chunk) noexcept {
   segment.pool->lists(segment.stream_id, segment.small).erase(chunk);
 }
 
-// A segment of one chunk that is in no list. All work on it must be done.
+// Releases a segment of one chunk that is in no list. All work on it must be done.
 void DeviceAllocator::remove_segment(Segment& segment) noexcept {
   Pool& pool = *segment.pool;
   (segment.previous ? segment.previous->next : pool.segments) = segment.next;
   if (segment.next) segment.next->previous = segment.previous;
-  cudaFree(segment.first->data);  // an error is one of earlier work: it comes up where that is waited for
+  cudaFree(segment.first->data);  // its errors are from earlier work, and show at the next wait
   held_ -= static_cast<std::int64_t>(segment.bytes);
   pool.held -= static_cast<std::int64_t>(segment.bytes);
   segment.first->state = Chunk::State::spare;
@@ -286,7 +286,7 @@ void DeviceAllocator::release_cached() {
   for (Segment* segment = shared_.segments; segment;) {
     Segment& candidate = *std::exchange(segment, segment->next);
     if (!releasable(candidate)) continue;
-    ATH_TRY(cudaStreamSynchronize(candidate.stream));  // what was freed may still be in use there
+    ATH_TRY(cudaStreamSynchronize(candidate.stream));  // freed chunks may still be in use there
     erase_free(*candidate.first);
     remove_segment(candidate);
   }
@@ -307,7 +307,7 @@ void DeviceAllocator::trim() {
 DeviceAllocator& device_allocator_of(Device device) {
   athanor::detail::check_device(device);
 #if defined(SIMT_RACE) || (defined(ATHANOR_SIMT) && defined(__SANITIZE_ADDRESS__))
-  constexpr auto kBlocks = DeviceAllocator::Blocks::exact;  // a neighbour in a segment would hide a bad index
+  constexpr auto kBlocks = DeviceAllocator::Blocks::exact;  // segments would hide an out-of-bounds index
 #else
   constexpr auto kBlocks = DeviceAllocator::Blocks::cached;
 #endif

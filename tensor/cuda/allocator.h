@@ -10,23 +10,23 @@
 
 namespace athanor::cuda {
 
-/// Memory of one device, cached.
+/// Caching allocator of one device.
 ///
-/// cudaMalloc costs tens of microseconds and cudaFree waits for the whole device, so what a tensor frees is
-/// kept. It may be freed long before the device has worked off what uses it: a block belongs to the stream
-/// that was current when it was made, and goes to that stream's next tensor at once, since a stream does one
-/// thing after the other. A block that another stream uses, too (record_stream), is parked until that stream
-/// has passed the point where it was freed.
+/// cudaMalloc costs tens of microseconds and cudaFree waits for the whole device, so freed memory is cached.
+/// A tensor may free memory long before the device has finished using it. A block belongs to the stream that
+/// was current at its creation; that stream's next tensor may reuse it at once, since a stream executes in
+/// order. A block that another stream also uses (record_stream) is parked until that stream has passed the
+/// point of the free.
 ///
 /// Blocks up to 1 MiB are cut from segments of 2 MiB, larger ones from segments of 20 MiB or, from 10 MiB on,
-/// of their own size. The best fit is taken, cut where the rest is worth keeping, and joined with its free
-/// neighbours when it comes back: less than an eighth of a block over 4 KiB is wasted.
+/// of their own size. The allocator takes the best fit, splits it if the remainder is useful, and merges
+/// freed neighbours: less than an eighth of a block over 4 KiB is wasted.
 class DeviceAllocator final : public Allocator {
  public:
   enum class Blocks : std::uint8_t {
     cached,
-    /// Every block is a cudaMalloc of exactly the size asked for, and given back to the system once the
-    /// stream is done with it: for tools that watch what the system gave, and see nothing within a segment.
+    /// One cudaMalloc of exactly the requested size per block, freed once the stream has finished with it:
+    /// for tools that track the system's allocations and cannot see inside a segment.
     exact,
   };
 
@@ -51,7 +51,7 @@ class DeviceAllocator final : public Allocator {
 
  private:
   struct Request {
-    std::size_t bytes;  // as asked
+    std::size_t bytes;  // as requested
     std::size_t size;   // of the chunk
     bool small;
   };
@@ -87,10 +87,10 @@ class DeviceAllocator final : public Allocator {
   std::int64_t held_ = 0, growths_ = 0, limit_ = 0;
 };
 
-/// The process-wide one.
+/// The allocator of a device, one per process.
 DeviceAllocator& device_allocator_of(Device device);
 
-/// What this thread's allocations on a device come from; null for the shared pool.
+/// The pool of this thread's allocations on a device; null for the shared pool.
 struct ActivePool {
   DeviceAllocator* allocator = nullptr;
   Pool* pool = nullptr;

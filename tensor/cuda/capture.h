@@ -2,21 +2,21 @@
 
 #include "tensor/cuda/runtime.h"
 
-// What must be known of captures by those who would wait, or ask the system for memory: both end a capture.
+// Queries about graph captures, for code that would wait or request system memory: both abort a capture.
 
 namespace athanor::cuda {
 
 /// Whether work queued on `stream` goes into a graph instead. Throws BackendError, with the error of earlier
-/// work where that failed.
+/// work if that failed.
 bool is_capturing(cudaStream_t stream);
 
-/// The same for those who must not throw: an error counts as yes, and stays for the next who asks.
+/// The same without throwing: an error counts as true, and remains for the next query.
 bool may_be_capturing(cudaStream_t stream) noexcept;
 
-/// Whether that is so of a stream that is current for this thread, on any device.
+/// Whether any current stream of this thread, on any device, is capturing.
 bool thread_is_capturing();
 
-/// Throws Error, which leaves the capture whole, where the thread captures: "op: while a graph is captured,
+/// Throws Error, which leaves the capture intact, if the thread is capturing: "op: while a graph is captured,
 /// the host must not wait ...".
 void refuse_wait_in_capture(const char* op);
 

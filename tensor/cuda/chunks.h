@@ -11,15 +11,15 @@
 #include "tensor/pool.h"
 #include "tensor/stream.h"
 
-// The pieces the device allocator is made of. A segment is what one cudaMalloc gave; chunks, next to each
-// other without gaps, are what it is cut into. All guarded by the allocator's lock.
+// The building blocks of the device allocator. A segment is one cudaMalloc; adjacent chunks divide it without
+// gaps. All guarded by the allocator's lock.
 
 namespace athanor::cuda {
 
 struct Pool;
 struct Segment;
 
-/// A stream that uses a chunk besides its own; once the chunk is freed, `event` says until when.
+/// Another stream that uses a chunk; after the chunk is freed, `event` marks the end of that use.
 struct Use {
   cudaStream_t stream;
   std::uint32_t stream_id;
@@ -34,7 +34,7 @@ struct Chunk {
   std::size_t bytes = 0;
   Segment* segment = nullptr;
   Chunk *before = nullptr, *after = nullptr;   // neighbours in the segment
-  Chunk *previous = nullptr, *next = nullptr;  // in the list that the state says
+  Chunk *previous = nullptr, *next = nullptr;  // in the list for this state
   PoolVector<Use> uses;
   std::uint32_t index = 0;
   State state = State::spare;
@@ -51,8 +51,8 @@ struct Segment {
   std::uint32_t index = 0;
 };
 
-/// Objects at addresses that stay, found by number and handed out again; made in pages, so that a warmed-up
-/// allocator makes none.
+/// Objects at stable addresses, found by number and reused. They are made in pages, so a warmed-up allocator
+/// creates none.
 template <class T> class Table {
  public:
   T& take() {
@@ -81,7 +81,7 @@ template <class T> class Table {
   T* spare_ = nullptr;
 };
 
-/// Free chunks, on one list for each size class: eight classes an octave, so that a search looks at few.
+/// Free chunks, one list per size class: eight classes per octave, so that a search visits few.
 class FreeLists {
  public:
   void insert(Chunk& chunk) noexcept {
@@ -100,7 +100,7 @@ class FreeLists {
     if (!heads_[bin]) used_[bin / 64] &= ~(std::uint64_t{1} << bin % 64);
   }
 
-  /// The smallest chunk of at least `bytes`, of equals the one with the lowest address; null where none is.
+  /// The smallest chunk of at least `bytes`; ties go to the lowest address; null if there is none.
   Chunk* best_fit(std::size_t bytes) const {
     for (std::size_t bin = next_used(bin_of(bytes)); bin < kBins; bin = next_used(bin + 1)) {
       Chunk* best = nullptr;
@@ -147,7 +147,7 @@ class FreeLists {
   std::array<std::uint64_t, kWords> used_{};
 };
 
-/// What allocations of one kind are served from: everybody's, or those of one captured graph.
+/// The source of one kind of allocations: shared, or of one captured graph.
 struct Pool {
   struct Lists {
     FreeLists small, large;
@@ -159,7 +159,7 @@ struct Pool {
     return small ? by_stream[stream_id]->small : by_stream[stream_id]->large;
   }
 
-  std::vector<std::unique_ptr<Lists>> by_stream;  // a block is only ever reused on the stream it was made on
+  std::vector<std::unique_ptr<Lists>> by_stream;  // a block is only reused on its own stream
   Segment* segments = nullptr;
   Chunk *parked_first = nullptr, *parked_last = nullptr;  // freed, but other streams may still use them
   std::int64_t held = 0;                                  // bytes

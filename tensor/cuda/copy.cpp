@@ -15,13 +15,13 @@ cudaStream_t native(const Stream& stream) {
   return static_cast<cudaStream_t>(stream.native());
 }
 
-// Staging blocks come in powers of two between these, so that few sizes serve all copies.
+// Sizes of staging blocks are powers of two in this range, so that few sizes serve all copies.
 constexpr std::size_t kLeastStage = 4 * 1024, kMostStage = 4 * 1024 * 1024;
-// One copy of more pageable memory than this waits now and then, rather than page-lock as much.
+// A copy of more pageable memory waits at intervals, to limit page-locked memory.
 constexpr std::size_t kMostUnderWay = 64 * 1024 * 1024;
 
 // The device may read host memory long after the call, when the caller has reused it. So it reads a
-// page-locked copy, which nobody else gets before it has been read.
+// page-locked copy, which is not reused before it has been read.
 void upload_staged(std::byte* to, const std::byte* from, std::size_t bytes, const Stream& stream,
                    const Site& site) {
   if (bytes > kMostUnderWay) count_host_sync("copy", site);
@@ -61,8 +61,8 @@ void download(void* to, const void* from, Device device, std::size_t bytes, cons
   if (!pinned) ATH_TRY(cudaStreamSynchronize(native(stream)));
 }
 
-// On the stream of the device that gets the bytes: after what the other one has queued so far, and before
-// what it queues from now on, which may write over them.
+// On the destination's stream: after the source's work queued so far, and before its later work, which may
+// overwrite the source.
 void copy_across(void* to, Device to_device, const void* from, Device from_device, std::size_t bytes) {
   const Stream reader = current_stream(to_device), writer = current_stream(from_device);
   Event written(from_device), read(to_device);

@@ -15,7 +15,7 @@ namespace {
 
 struct Found {
   DeviceInfo info;
-  std::string why_not;  // empty: it can be used
+  std::string why_not;  // empty: usable
 };
 
 struct Devices {
@@ -70,7 +70,7 @@ Devices find_devices() {
   return devices;
 }
 
-// Asked once: a driver does not come or go while a process runs.
+// Queried once: drivers do not change while a process runs.
 const Devices& devices() {
   static const Devices* const instance = new Devices(find_devices());
   return *instance;
@@ -106,7 +106,7 @@ std::string cuda::explain_no_device(cudaError_t status, int driver, int runtime)
                      cudaGetErrorString(status), kElse);
 }
 
-// The runtime has no such question, and the driver's library is not linked: a program must start without it.
+// The runtime has no such query, and the driver library is not linked, since programs must start without it.
 bool cuda::has_context(int device) {
   using GetState = int (*)(int device, unsigned* flags, int* active);
   static const GetState get_state = [] {

@@ -6,17 +6,16 @@
 
 namespace athanor::cuda {
 
-/// Device memory for one captured graph. A graph replays its kernels on the addresses it was captured with,
-/// so what they worked in must stay theirs: the pool gives nothing back while it lives, and nobody else's
-/// tensors come from it.
+/// Device memory for one captured graph. A graph replays its kernels on the addresses of the capture, so that
+/// memory must stay reserved: the pool frees none while it lives, and serves no other tensors.
 ///
-/// While a stream is captured the system cannot be asked for memory. So run the step under a Use until one
-/// step grows the pool no more, then capture it under a Use: the same step finds the same memory again.
-/// (Under a Use, blocks another stream has used are not reused before the next Use, in a capture or not: the
-/// two behave alike.) Capture with cudaStreamCaptureModeThreadLocal, so that other threads may go on.
+/// During a capture the system cannot be asked for memory. So run the step under a Use until it no longer
+/// grows the pool, then capture it under a Use: the same step finds the same memory. (Under a Use, blocks
+/// that another stream has used are not reused before the next Use, whether capturing or not: both behave
+/// alike.) Capture with cudaStreamCaptureModeThreadLocal, so that other threads may continue.
 ///
-/// Destroy the pool after the graph, when its last launch is done. Its memory then joins what is cached for
-/// everybody; tensors still in it stay valid.
+/// Destroy the pool after the graph, when its last launch is done. Its memory then joins the shared cache;
+/// tensors still in it stay valid.
 class GraphPool {
  public:
   explicit GraphPool(Device device);
@@ -24,10 +23,10 @@ class GraphPool {
   GraphPool(const GraphPool&) = delete;
   GraphPool& operator=(const GraphPool&) = delete;
 
-  /// Bytes it has taken from the system.
+  /// Bytes taken from the system.
   std::int64_t held_bytes() const;
 
-  /// While alive, what this thread allocates on the device comes from the pool. Nests. Outside a capture it
+  /// While alive, this thread's allocations on the device come from the pool. Nests. Outside a capture it
   /// waits for other streams that use freed blocks of the pool.
   class Use {
    public:

@@ -4,8 +4,8 @@
 #include "tensor/cuda/allocator.h"
 #include "tensor/error.h"
 
-// The part of DeviceAllocator that knows of more than one stream: blocks that are freed while another stream
-// still uses them, and the pools of captured graphs.
+// The part of DeviceAllocator for several streams: blocks freed while another stream still uses them, and the
+// pools of captured graphs.
 
 namespace athanor::cuda {
 
@@ -31,10 +31,10 @@ cudaEvent_t native(const Use& use) {
   return static_cast<cudaEvent_t>(use.event.native());
 }
 
-// Marks where the stream is now, unless that would become part of a graph; then later.
+// Records an event now, unless it would become part of a graph; then later.
 void mark(Use& use) noexcept {
   if (use.marked || may_be_capturing(use.stream)) return;
-  use.marked = cudaEventRecord(native(use), use.stream) == cudaSuccess;  // else tried again before the reuse
+  use.marked = cudaEventRecord(native(use), use.stream) == cudaSuccess;  // else retried before reuse
 }
 
 }  // namespace
@@ -50,7 +50,7 @@ void DeviceAllocator::park(Chunk& chunk) noexcept {
 
 // Frees the parked chunks that no stream uses any more, oldest first.
 void DeviceAllocator::reclaim(Pool& pool, bool wait) noexcept {
-  // Streams that have not passed an older mark, and so none of the later ones: a bit each, some share one.
+  // Streams that have not passed an older event, and so no later one: a bit each, with collisions.
   std::uint64_t busy = 0;
   const auto done = [&](Use& use) {
     const std::uint64_t bit = std::uint64_t{1} << use.stream_id % 64;
@@ -59,7 +59,7 @@ void DeviceAllocator::reclaim(Pool& pool, bool wait) noexcept {
     if (!use.marked) return false;
     const cudaError_t status = wait ? cudaEventSynchronize(native(use)) : cudaEventQuery(native(use));
     if (status == cudaSuccess) return true;
-    // Any other error is one of earlier work, and stays pending: whoever waits next must see it.
+    // Any other error is from earlier work, and stays pending for the next wait.
     if (status == cudaErrorNotReady) cudaGetLastError();
     busy |= bit;
     return false;

@@ -14,9 +14,8 @@
 namespace athanor {
 namespace cuda {
 
-/// Locking pages takes the system milliseconds, so nothing is given back before there is no more. A loader's
-/// slots, and the few sizes of copy.cpp, are soon all there: exact sizes waste nothing and are always found
-/// again.
+/// Page-locking takes milliseconds, so memory is freed only when it runs out. A loader's slots and the few
+/// sizes of copy.cpp soon all exist: exact sizes waste nothing and are always found again.
 class PinnedPool {
  public:
   Ref<PinnedBlock> take(std::size_t bytes) {
@@ -38,7 +37,7 @@ class PinnedPool {
 
   void give_back(PinnedBlock& block) noexcept {
     const std::lock_guard lock(mutex_);
-    free_.push_back(&block);  // there is room since the block was made
+    free_.push_back(&block);  // capacity was reserved when the block was created
     current_ -= size(block);
     cached_ += size(block);
   }
@@ -95,7 +94,7 @@ class PinnedPool {
     return block;
   }
 
-  // The one time that memory goes back to the system: when that has no more. Waits for who uses it.
+  // Returns memory to the system, only if the system has no more. Waits for its users.
   void release_cached() {
     count_host_sync("page-locked memory", Site::current());
     std::vector<PinnedBlock*> kept;
@@ -115,7 +114,7 @@ class PinnedPool {
 
   mutable std::mutex mutex_;
   std::vector<PinnedBlock*> blocks_;  // all, by address
-  std::vector<PinnedBlock*> free_;    // oldest first: the likeliest to be idle
+  std::vector<PinnedBlock*> free_;    // oldest first: most likely to be idle
   std::int64_t current_ = 0, cached_ = 0;
 };
 
@@ -136,7 +135,7 @@ void PinnedBlock::record(const Stream& stream) {
 
 bool PinnedBlock::idle() const {
   if (broken_) return false;
-  // While this thread captures a graph, it must not ask events.
+  // A thread that captures a graph must not query events.
   return uses_.empty() ||
          (!thread_is_capturing() &&
           std::all_of(uses_.begin(), uses_.end(), [](const Use& use) { return use.event.done(); }));
@@ -149,7 +148,7 @@ void PinnedBlock::wait() const {
 void PinnedBlock::dispose() noexcept {
   try {
     for (Use& use : uses_) {
-      // Recorded in a graph, the copy runs again with every replay: the memory is never free.
+      // A copy captured in a graph repeats with every replay: the memory is never free.
       if (may_be_capturing(static_cast<cudaStream_t>(use.stream.native()))) broken_ = true;
       if (!broken_) use.event.record(use.stream);
     }

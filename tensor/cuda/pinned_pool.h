@@ -8,15 +8,15 @@
 
 namespace athanor::cuda {
 
-/// Page-locked host memory. Its last reference gives it back to the pool, which hands it out again when the
-/// streams that were recorded are done with it.
+/// Page-locked host memory. Releasing the last reference returns it to the pool, which reuses it once the
+/// recorded streams have finished with it.
 class PinnedBlock final : public RefCounted {
  public:
   PinnedBlock(void* data, std::size_t bytes) : data_(data), bytes_(bytes) {}
 
   void* data() const { return data_; }
   std::size_t bytes() const { return bytes_; }
-  /// `stream` uses the block until what is queued there when the block is given back is done.
+  /// `stream` uses the block until its queue at the block's release is done.
   void record(const Stream& stream);
 
  private:
@@ -33,14 +33,14 @@ class PinnedBlock final : public RefCounted {
   void* const data_;
   const std::size_t bytes_;
   PoolVector<Use> uses_;
-  bool broken_ = false;  // no mark could be set: nobody knows when it is idle
+  bool broken_ = false;  // no event could be recorded, so it never counts as idle
 };
 
-/// A block of exactly that size, which may hold anything. Throws OutOfMemoryError; Error where there is none
-/// and this thread captures a graph.
+/// An uninitialised block of exactly that size. Throws OutOfMemoryError, or Error if there is none and this
+/// thread captures a graph.
 Ref<PinnedBlock> take_pinned(std::size_t bytes);
 
-/// Records a stream for the pinned block that host memory is part of; false where it is part of none.
+/// Records a stream for the pinned block that contains `data`; false if there is none.
 bool record_if_pinned(const void* data, const Stream& stream);
 
 }  // namespace athanor::cuda

@@ -4,7 +4,7 @@
 
 #include "tensor/detail/status.h"
 
-// The CUDA runtime behind our error type. In a simt build <cuda_runtime.h> is the emulator's.
+// The CUDA runtime with our error type. In a simt build <cuda_runtime.h> is the emulator's.
 
 namespace athanor {
 

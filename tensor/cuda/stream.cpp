@@ -9,13 +9,13 @@
 #include "tensor/cuda/device.h"
 #include "tensor/detail/stream_state.h"
 
-// Streams and events of the driver are made once and handed from handle to handle: making one takes
-// microseconds and may wait for the device, and memory cached for a stream stays of use to the next owner.
+// Driver streams and events are created once and reused between handles: creation takes microseconds and may
+// wait for the device. Memory cached for a stream also stays usable for its next owner.
 
 namespace athanor {
 namespace {
 
-/// Native handles nobody holds. Giving one back allocates nothing: room is made when one is created.
+/// Unowned native handles. Releasing one allocates nothing: capacity is reserved at creation.
 template <class Handle> class Spare {
  public:
   template <class Create> Handle take(const Create& create) {
@@ -46,7 +46,7 @@ struct NativeStream {
   std::uint32_t id;
 };
 
-/// Of one device; never destroyed, as events and streams are given back during exit, too.
+/// Of one device; never destroyed, as events and streams are also released during exit.
 struct Spares {
   Spare<NativeStream> streams;
   Spare<cudaEvent_t> events[2];  // without and with timing
@@ -79,7 +79,7 @@ class CudaEvent final : public detail::EventState {
   }
   bool done() const override {
     if (!recorded_) return true;
-    cuda::refuse_wait_in_capture("event");  // asking is no better than waiting
+    cuda::refuse_wait_in_capture("event");  // a query has the same effect as a wait
     const cudaError_t status = cudaEventQuery(event_);
     if (status == cudaErrorNotReady) {
       cudaGetLastError();
@@ -118,7 +118,7 @@ class CudaStream final : public detail::StreamState {
 
   void wait(const detail::EventState& event) override {
     const auto& mark = static_cast<const CudaEvent&>(event);
-    if (!mark.recorded()) return;  // the native event may still carry its last owner's mark
+    if (!mark.recorded()) return;  // the native event may still hold a previous record
     ATH_TRY(cudaStreamWaitEvent(stream(), static_cast<cudaEvent_t>(mark.native()), 0));
   }
   void synchronize() override {
@@ -146,7 +146,7 @@ bool cuda::may_be_capturing(cudaStream_t stream) noexcept {
   return cudaStreamIsCapturing(stream, &status) != cudaSuccess || status != cudaStreamCaptureStatusNone;
 }
 
-// A device without a default stream has never been used: a StreamGuard makes one, too.
+// A device without a default stream was never used: a StreamGuard would also create one.
 bool cuda::thread_is_capturing() {
   for (std::int16_t i = 0; i < cuda_device_count(); ++i) {
     const Device device{DeviceType::cuda, i};
@@ -169,7 +169,7 @@ void cuda::refuse_wait_in_capture(const char* op) {
 
 Ref<detail::StreamState> detail::create_device_stream(Device device) {
   check_device(device);
-  // Non-blocking: the driver's own default stream, which libraries may use, is not waited for.
+  // Non-blocking: does not synchronise with the driver's default stream, which libraries may use.
   const NativeStream native = spares_of(device).streams.take([&](std::uint32_t id) {
     const cuda::DeviceGuard guard(device);
     cudaStream_t stream = nullptr;
@@ -186,7 +186,7 @@ detail::StreamState& detail::default_device_stream(Device device) {
   std::lock_guard lock(spares_of(device).mutex);
   if (!slot.load()) {
     const Ref<StreamState> stream = create_device_stream(device);
-    stream->retain();  // for good
+    stream->retain();  // never released
     slot.store(stream.get(), std::memory_order_release);
   }
   return *slot.load();

@@ -4,8 +4,8 @@
 
 namespace athanor::detail {
 
-/// While set, the CPU's allocator fills each block that it hands out with 0xff: NaN in a floating dtype, -1
-/// in another. Tests set it, so that memory which a kernel or a library leaves unwritten shows.
+/// While set, the CPU allocator fills each new block with 0xff: NaN in a floating dtype, -1 in others. Tests
+/// set it to reveal memory that a kernel or library leaves unwritten.
 extern constinit std::atomic<bool> fill_fresh_memory;
 
 }  // namespace athanor::detail

@@ -4,15 +4,15 @@
 
 #include "tensor/tensor.h"
 
-// Tensors of a device, seen by the host. Private to tensor/.
+// Device tensors read by the host. Private to tensor/.
 
 namespace athanor::detail {
 
-/// Bytes a dense tensor of that shape takes. Throws ArgumentError naming op where no memory could hold it.
+/// Bytes of a dense tensor of that shape. Throws ArgumentError naming op if no memory could hold it.
 std::size_t checked_bytes(const Shape& shape, DType dtype, const char* op);
 
-/// The tensor itself where it is on the CPU; else one on the CPU of the same strides, with a copy of the
-/// bytes between its first and last element. A wait, which the caller counts.
+/// The tensor itself if it is on the CPU; else a CPU tensor of the same strides, with a copy of the bytes
+/// between its first and last element. A wait, which the caller counts.
 Tensor on_host(const Tensor& tensor);
 
 /// The value `offset` elements from the first one of a tensor on the CPU.

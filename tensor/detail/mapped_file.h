@@ -8,11 +8,11 @@
 
 namespace athanor {
 
-/// A whole file as memory: nothing is read before it is used. Writes go to private pages, never to the file.
+/// A whole file mapped into memory: bytes are read on use. Writes go to private pages, never to the file.
 /// Private to tensor/.
 class MappedFile final : public RefCounted {
  public:
-  /// Throws IoError beginning with `who`.
+  /// Throws IoError whose message begins with `who`.
   MappedFile(const std::filesystem::path& path, const char* who);
 
   std::span<std::byte> bytes() const { return {data_, bytes_}; }

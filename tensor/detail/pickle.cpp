@@ -78,7 +78,7 @@ std::string_view Reader::line() {
   return line;
 }
 
-// Two's complement of any length. Those of more than 8 bytes are kept as they stand.
+// Two's complement of any length. Integers of more than 8 bytes are stored as bytes.
 void Reader::long_integer(std::uint64_t bytes) {
   const std::string_view digits = text(bytes);
   if (bytes > 8) return push({.kind = Kind::other, .text = digits});

@@ -19,13 +19,13 @@
 
 namespace athanor::pickle {
 
-/// A place in Reader's list of values.
+/// An index in Reader's list of values.
 using Id = std::uint32_t;
 
 enum class Kind : std::uint8_t {
   none,
-  integer,  ///< number; True and False, too
-  other,    ///< a number that fits into no i64, a real one: nobody reads it
+  integer,  ///< number; also True and False
+  other,    ///< an integer beyond i64, or a real number: never used
   text,     ///< text: a str or bytes
   tuple,    ///< items
   list,     ///< items
@@ -38,45 +38,44 @@ enum class Kind : std::uint8_t {
 struct Value {
   Kind kind = Kind::none;
   std::int64_t number = 0;
-  std::string_view text = {};  ///< of the file
+  std::string_view text = {};  ///< a view of the file
   std::vector<Id> items = {};
 };
 
-/// What the pickle says of a storage: elements of `dtype`, kept elsewhere under a key. It may be a part of
-/// it.
+/// A storage as the pickle describes it: `count` elements of `dtype` from `first` on, of those stored
+/// elsewhere under a key.
 struct Storage {
   std::string_view key;
   DType dtype = DType::f32;
-  std::int64_t numel = 0;  ///< under that key
+  std::int64_t numel = 0;  ///< all elements under that key
   std::int64_t first = 0, count = 0;
 };
 
-/// A strided view of a storage, which it lies within.
+/// A strided view inside a storage.
 struct Tensor {
   std::size_t storage = 0;
-  std::int64_t offset = 0;  ///< in elements, from the first under the key
+  std::int64_t offset = 0;  ///< in elements, from the first one under the key
   Shape shape;
   Strides strides;
 };
 
 /// Reads a pickle without running it: a stack machine that builds numbers, texts, tuples, lists and
-/// dictionaries, and calls nothing. A pickle names functions of Python; a short list of names stands for
-/// tensors here, and any other ends the reading. Time is linear in the bytes, memory in the opcodes, of which
-/// there may be 2,097,152 (some 45,000 tensors). Source: Python's pickletools.py; torch/_utils.py,
+/// dictionaries, and calls nothing. A pickle names Python functions; a short list of names maps to tensors
+/// here, and any other name is an error. Time is linear in the bytes, memory in the opcodes, at most
+/// 2,097,152 (some 45,000 tensors). Source: Python's pickletools.py; torch/_utils.py,
 /// torch/serialization.py.
 class Reader {
  public:
-  /// `who` and `path` begin messages. The file must outlive this.
+  /// `path` appears in messages. The file must outlive this object.
   Reader(std::span<const std::byte> file, std::string path) : file_(file), path_(std::move(path)) {}
 
-  /// Reads the pickle that begins at `at` and ends before `end`, and returns its value. Throws IoError naming
-  /// file and byte.
+  /// Reads the pickle in bytes [at, end) and returns its value. Throws IoError naming file and byte.
   Id read(std::size_t at, std::size_t end);
-  /// Where the byte behind the last pickle is.
+  /// The offset after the last pickle.
   std::size_t position() const { return at_; }
 
   const Value& operator[](Id id) const { return values_[id]; }
-  /// The value under a text in a dict, the last of them; null where there is none.
+  /// The last value under a text key in a dict; null if there is none.
   const Value* find(const Value& dict, std::string_view key) const;
   const std::vector<Storage>& storages() const { return storages_; }
   const std::vector<Tensor>& tensors() const { return tensors_; }
@@ -87,7 +86,7 @@ class Reader {
   }
 
  private:
-  // What the pickle is made of.
+  // Primitive fields of the pickle.
   std::span<const std::byte> take(std::uint64_t bytes);
   std::uint64_t number(int bytes);
   std::string_view text(std::uint64_t bytes);
@@ -108,7 +107,7 @@ class Reader {
   Value& container(Kind kind);
   void append(Kind kind, std::vector<Id> items);
 
-  // Groups of opcodes; false where it is none of them.
+  // Groups of opcodes; false if the opcode is not in the group.
   bool run_number(std::uint8_t opcode);
   bool run_text(std::uint8_t opcode);
   bool run_container(std::uint8_t opcode);
@@ -117,7 +116,7 @@ class Reader {
   void remember(std::uint64_t key);
   void recall(std::uint64_t key);
 
-  // Names of Python, and what stands for them here.
+  // Python names and their replacements.
   void push_global(std::string_view module, std::string_view name);
   void call();
   void push_first(const std::vector<Id>& arguments, Kind kind);
@@ -131,8 +130,8 @@ class Reader {
   std::span<const std::byte> file_;
   std::string path_;
   std::size_t at_ = 0, end_ = 0, opcode_at_ = 0;
-  std::uint64_t work_ = 0;    // opcodes, and pairs that one of them takes over
-  std::deque<Value> values_;  // stay where they are
+  std::uint64_t work_ = 0;    // opcodes, and pairs that one of them appends
+  std::deque<Value> values_;  // addresses stay valid
   std::vector<Id> stack_;
   std::vector<std::size_t> marks_;  // heights of the stack
   std::unordered_map<std::uint64_t, Id> memo_;

@@ -1,5 +1,5 @@
-// What a pickle of weights may name, and what stands for it: the only part of tensor/detail/pickle.h that
-// knows PyTorch.
+// The names a pickle of weights may contain, and their replacements: the only part of tensor/detail/pickle.h
+// specific to PyTorch.
 
 #include <algorithm>
 #include <limits>
@@ -13,9 +13,9 @@ namespace {
 enum class Global : std::uint8_t {
   ordered_dict,
   size,
-  tensor,     // storage, offset, sizes, strides, and what nobody reads
-  parameter,  // a tensor, and what nobody reads
-  storage,    // this one and those behind it: of kDTypes[global - storage]
+  tensor,     // storage, offset, sizes, strides, and unused arguments
+  parameter,  // a tensor, and unused arguments
+  storage,    // this and the following: of kDTypes[global - storage]
 };
 
 struct Name {
@@ -38,7 +38,7 @@ constexpr StorageName kStorages[] = {{"DoubleStorage", DType::f64}, {"FloatStora
                                      {"LongStorage", DType::i64},   {"IntStorage", DType::i32},
                                      {"ByteStorage", DType::u8},    {"BoolStorage", DType::u8}};
 
-/// Names are others' to choose: they are cut.
+/// Names are untrusted: truncates them.
 std::string shown(std::string_view module, std::string_view name) {
   constexpr std::size_t kMost = 60;
   return fmt::format("{}.{}", module.substr(0, kMost), name.substr(0, kMost));
@@ -72,12 +72,12 @@ const Value& Reader::argument(const std::vector<Id>& arguments, std::size_t i, K
   return values_[arguments[i]];
 }
 
-// REDUCE: a function and its arguments, which become what it would return.
+// REDUCE: replaces a function and its arguments by the function's result.
 void Reader::call() {
   const Id with = pop(), called = pop();
   if (values_[called].kind != Kind::global || values_[with].kind != Kind::tuple)
     fail("expected a function and its arguments");
-  const std::vector<Id>& arguments = values_[with].items;  // not copied: thousands of calls may share it
+  const std::vector<Id>& arguments = values_[with].items;  // not copied, as thousands of calls may share it
   switch (static_cast<Global>(values_[called].number)) {
     case Global::ordered_dict: return push(ordered_dict(arguments));
     case Global::size: return push_first(arguments, Kind::tuple);
@@ -93,13 +93,13 @@ void Reader::push_first(const std::vector<Id>& arguments, Kind kind) {
   stack_.push_back(arguments[0]);
 }
 
-// BUILD: the attributes of a dict, such as a state_dict's versions, which nobody reads.
+// BUILD: a dict's attributes, such as a state_dict's versions, which are ignored.
 void Reader::build() {
   (void)pop();
   if (values_[top()].kind != Kind::dict) fail("expected a dict whose attributes are set");
 }
 
-/// From nothing, or from a list of pairs, as Python 2 wrote it.
+/// Empty, or from a list of pairs as in Python 2.
 Value Reader::ordered_dict(const std::vector<Id>& arguments) {
   Value dict{.kind = Kind::dict};
   if (arguments.empty()) return dict;
@@ -113,8 +113,7 @@ Value Reader::ordered_dict(const std::vector<Id>& arguments) {
   return dict;
 }
 
-// BINPERSID: ("storage", type, key, device, elements), and in old files a view of it or None: (key, offset,
-// elements).
+// BINPERSID: ("storage", type, key, device, elements); old files add None or a view: (key, offset, elements).
 void Reader::push_storage() {
   const std::vector<Id>& parts = values_[pop()].items;
   if (const Value& kind = argument(parts, 0, Kind::text); kind.text != "storage")
@@ -151,8 +150,8 @@ Dims Reader::dims(const Value& tuple) const {
   return dims;
 }
 
-// Its last element must lie in the storage, and all of it be no more than the file has bytes: a tensor of
-// strides 0 may have any size.
+// Its last element must be in the storage, and its size at most that of the file: with strides of 0 a tensor
+// could have any size.
 void Reader::push_tensor(const std::vector<Id>& arguments) {
   const std::int64_t at = argument(arguments, 0, Kind::storage).number;
   const Storage& storage = storages_[static_cast<std::size_t>(at)];
@@ -164,7 +163,7 @@ void Reader::push_tensor(const std::vector<Id>& arguments) {
   tensor.shape = Shape(std::span(sizes.begin(), sizes.end()));
   if (sizes.rank() != tensor.strides.rank())
     fail("a tensor of rank {} must have as many strides, but has {}", sizes.rank(), tensor.strides.rank());
-  constexpr __int128 kFar = std::numeric_limits<std::int64_t>::max() / 2;  // behind any storage
+  constexpr __int128 kFar = std::numeric_limits<std::int64_t>::max() / 2;  // beyond any storage
   __int128 elements = 1, last = tensor.offset;
   for (int i = 0; i < sizes.rank(); ++i) {
     elements = std::min(elements * std::max<std::int64_t>(sizes[i], 1), kFar);

@@ -22,13 +22,13 @@ template <class... Args>
                         fmt::format(format, std::forward<Args>(args)...));
 }
 
-// A name as messages show it: hostile ones are cut.
+// A name for messages: truncates untrusted ones.
 std::string shown(std::string_view name) {
   constexpr std::size_t kMost = 80;
   return name.size() <= kMost ? std::string(name) : fmt::format("{}...", name.substr(0, kMost));
 }
 
-// Reads characters for the parser and remembers how far it came, for messages.
+// Feeds characters to the parser and keeps the position for messages.
 class Cursor {
  public:
   using value_type = char;
@@ -51,11 +51,10 @@ class Cursor {
   const char** position_;
 };
 
-// Takes the parser's events and accepts only what the format allows:
+// Handles the parser's events and accepts only what the format allows:
 //   {"__metadata__": {TEXT: TEXT, ...}, NAME: {"dtype": TEXT, "shape": [INT, ...], "data_offsets": [INT,
 //   INT]}}
-// No tree is built and nothing deeper than three levels is entered, so that neither depth nor size of a
-// hostile header costs more than reading it.
+// Builds no tree and never nests deeper than three levels, so a hostile header costs no more than reading it.
 class Reader final : public nlohmann::json_sax<Json> {
  public:
   Reader(Header& header, const std::string& path, std::string_view text)
@@ -203,7 +202,7 @@ class Reader final : public nlohmann::json_sax<Json> {
     seen_ |= 1 << index;
   }
 
-  // Zeros hide no overflow: strides are made of the other sizes.
+  // Zeros must not hide an overflow: strides are products of the other sizes.
   void set_shape() {
     std::uint64_t count = 1;
     info_.shape = {};
@@ -223,7 +222,7 @@ class Reader final : public nlohmann::json_sax<Json> {
 
   Where where_ = Where::start;
   Field field_ = Field::dtype;
-  int seen_ = 0;  // a bit for each field
+  int seen_ = 0;  // one bit per field
   std::string key_;
   TensorInfo info_;
   std::vector<std::uint64_t> numbers_;
@@ -287,7 +286,7 @@ Header read_header(std::span<const std::byte> file, const std::string& path) {
 
   const std::string_view text(reinterpret_cast<const char*>(file.data()) + kLengthBytes, length);
   if (text[0] != '{') bad_file(path, kLengthBytes, "expected a header that begins with '{{'");
-  // The parser would take a zero byte for the end of the text.
+  // The parser would treat a zero byte as the end of the text.
   const std::size_t zero = text.find('\0');
   if (zero != std::string_view::npos)
     bad_file(path, kLengthBytes + zero, "expected a JSON header in UTF-8, but got a zero byte");

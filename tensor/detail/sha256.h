@@ -23,8 +23,7 @@ class Sha256 {
   std::uint64_t bytes_ = 0;
 };
 
-/// The code by which who knows `key` proves that a message is his: HMAC-SHA-256. Source: RFC 2104; FIPS
-/// 198-1.
+/// Message authentication code HMAC-SHA-256. Source: RFC 2104; FIPS 198-1.
 std::array<std::byte, 32> hmac_sha256(std::span<const std::byte> key, std::span<const std::byte> message);
 
 }  // namespace athanor

@@ -7,8 +7,8 @@
 
 namespace athanor::detail {
 
-/// How a library below us says that a call failed. Specialised for each status type beside the wrapper of
-/// its library: `library` ("CUDA"), ok(status), text(status).
+/// Failure codes of a library below this one. Specialised for each status type next to the library's wrapper:
+/// `library` ("CUDA"), ok(status), text(status).
 template <class Status> struct StatusTraits;
 
 template <class Status> void check_status(Status status, const char* expression, const Site& site) {
@@ -21,7 +21,7 @@ template <class Status> void check_status(Status status, const char* expression,
 
 }  // namespace athanor::detail
 
-/// Calls a function of CUDA, cuBLAS, cuDNN or NCCL; throws BackendError with the call, its place and what the
-/// library says where it fails.
+/// Calls a function of CUDA, cuBLAS, cuDNN or NCCL. On failure throws BackendError with the call, its
+/// location and the library's text.
 #define ATH_TRY(expression) \
   ::athanor::detail::check_status((expression), #expression, ::athanor::Site::current())

@@ -6,7 +6,7 @@
 #include "tensor/ref.h"
 #include "tensor/stream.h"
 
-// What a backend keeps of streams and events: tensor/cuda/stream.cpp, or tensor/cuda_absent.cpp.
+// Streams and events of a backend: tensor/cuda/stream.cpp, or tensor/cuda_absent.cpp.
 
 namespace athanor::detail {
 
@@ -28,7 +28,7 @@ class StreamState : public RefCounted {
   const std::uint32_t id;
 };
 
-/// A mark in a queue.
+/// An event in a queue.
 class EventState : public RefCounted {
  public:
   virtual void* native() const = 0;
@@ -38,16 +38,16 @@ class EventState : public RefCounted {
   virtual double ms_until(const EventState& later) const = 0;
 };
 
-/// Throws BackendError, with why_no_cuda(), where there is no such device.
+/// Throws BackendError, with why_no_cuda(), if the device does not exist.
 void check_device(Device device);
 
 Ref<StreamState> create_device_stream(Device device);
-/// One per device, made when it is first asked for, never destroyed.
+/// One per device, created on first use, never destroyed.
 StreamState& default_device_stream(Device device);
 Ref<EventState> create_device_event(Device device, Event::Timing timing);
 void synchronize_device(Device device);
 
-/// What current_stream() names, without taking a reference: for every launch and every allocation.
+/// The stream of current_stream(), without taking a reference: for every launch and allocation.
 StreamState& current_stream_state(Device device);
 
 }  // namespace athanor::detail

@@ -7,16 +7,16 @@
 #include <map>
 #include <string>
 
-// What allocators of every device count alike: live bytes, and whose they are.
+// Accounting shared by all allocators: live bytes, by tag.
 
 namespace athanor::detail {
 
 inline constexpr std::size_t kMaxTags = 64;
 
-/// The tag this thread allocates under: an index into the process-wide table of names.
+/// This thread's allocation tag: an index into the process-wide table of names.
 extern constinit thread_local std::uint16_t current_tag;
 
-/// Bytes in live tensors. Guarded by the lock of the allocator it belongs to.
+/// Bytes in live tensors. Guarded by the allocator's lock.
 class Usage {
  public:
   void charge(std::size_t bytes, std::uint16_t tag) {
@@ -37,9 +37,9 @@ class Usage {
     peak_by_tag_ = by_tag_;
   }
 
-  /// The names of tags that hold something, with their bytes.
+  /// Bytes by tag, without empty tags.
   std::map<std::string, std::int64_t> by_tag() const { return named(by_tag_); }
-  /// The same for the most they have held.
+  /// The peak of each tag.
   std::map<std::string, std::int64_t> peak_by_tag() const { return named(peak_by_tag_); }
   /// "weights 4096, activations 512", largest first; "nothing".
   std::string holders() const;

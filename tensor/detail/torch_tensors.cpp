@@ -14,17 +14,17 @@ namespace {
 
 using pickle::Kind;
 
-// Integers of the older form's beginning, as a pickle has them: of 10 bytes, and of 2.
+// The first integers of the older format, as a pickle stores them: of 10 bytes, and of 2.
 constexpr std::string_view kMagic = "\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19";
 constexpr std::int64_t kProtocol = 1001;
 
-/// What holds weights beside other things in checkpoints of training programs, the most likely first.
+/// Keys of the weights in training checkpoints, the most likely first.
 constexpr std::string_view kParts[] = {"state_dict", "model", "model_state_dict"};
 
-/// Where a storage's elements lie.
+/// Finds the bytes of a storage.
 using Find = std::function<StoredBytes(const pickle::Storage&)>;
 
-/// The dictionary of weights in what was saved.
+/// The dictionary of weights in the saved object.
 const pickle::Value& weights_of(const pickle::Reader& reader, const pickle::Value& root) {
   if (root.kind != Kind::dict)
     reader.fail("expected a dictionary of names and tensors, as torch.save(model.state_dict(), path) writes");
@@ -41,7 +41,7 @@ Contents contents_of(const pickle::Reader& reader, pickle::Id root, const Find& 
   std::map<std::string_view, std::size_t> names, storages;
   for (std::size_t i = 0; i + 1 < weights.items.size(); i += 2) {
     const pickle::Value &name = reader[weights.items[i]], &value = reader[weights.items[i + 1]];
-    if (name.kind != Kind::text || value.kind != Kind::tensor) continue;  // an epoch, say
+    if (name.kind != Kind::text || value.kind != Kind::tensor) continue;  // an epoch number, for example
     const pickle::Tensor& tensor = reader.tensors()[static_cast<std::size_t>(value.number)];
     const pickle::Storage& storage = reader.storages()[tensor.storage];
     const auto [stored, is_new] = storages.emplace(storage.key, contents.storages.size());
@@ -58,7 +58,7 @@ Contents contents_of(const pickle::Reader& reader, pickle::Id root, const Find& 
     if (is_first) {
       contents.tensors.push_back(std::move(info));
     } else {
-      contents.tensors[at->second] = std::move(info);  // as in Python: the last one
+      contents.tensors[at->second] = std::move(info);  // as in Python, the last one counts
     }
   }
   if (contents.tensors.empty())
@@ -99,7 +99,7 @@ Contents read_zip(std::span<const std::byte> file, const std::string& path) {
   });
 }
 
-/// Behind the pickles: each storage's number of elements, and their bytes, in the order of `keys`.
+/// After the pickles: each storage's number of elements, then its bytes, in the order of `keys`.
 std::map<std::string_view, StoredBytes> find_storages(std::span<const std::byte> file,
                                                       const pickle::Reader& reader,
                                                       const pickle::Value& keys) {
@@ -129,7 +129,7 @@ std::map<std::string_view, StoredBytes> find_storages(std::span<const std::byte>
   return found;
 }
 
-// Before 1.6: pickles of a magic number, the protocol, the machine, what was saved, and the storages' keys.
+// Before 1.6: pickles of a magic number, the protocol, the machine, the saved object, and the storages' keys.
 Contents read_old(std::span<const std::byte> file, const std::string& path) {
   pickle::Reader reader(file, path);
   const auto next = [&] { return reader.read(reader.position(), file.size()); };

@@ -9,23 +9,23 @@
 #include "tensor/dtype.h"
 #include "tensor/shape.h"
 
-// What is in a file that torch.save() wrote, checked but for the values. Private to tensor/.
+// The contents of a torch.save() file, fully checked except for values. Private to tensor/.
 
 namespace athanor::torch_file {
 
-/// Bytes of the file that tensors view.
+/// A byte range of the file that tensors view.
 struct StoredBytes {
   std::uint64_t begin = 0, bytes = 0;
 };
 
-/// A tensor, whose last element lies within its storage.
+/// A tensor; its last element is inside its storage.
 struct TensorInfo {
   std::string name;
   DType dtype = DType::f32;
   Shape shape;
   Strides strides;
-  std::int64_t offset = 0;  ///< in elements, from the storage's beginning
-  std::size_t storage = 0;  ///< in Contents::storages
+  std::int64_t offset = 0;  ///< in elements, from the beginning of the storage
+  std::size_t storage = 0;  ///< index in Contents::storages
 };
 
 struct Contents {
@@ -33,7 +33,7 @@ struct Contents {
   std::vector<TensorInfo> tensors;  ///< in the order of the file's dictionary; names are unique
 };
 
-/// Finds the tensors of a whole file in either form. Throws IoError naming `path`.
+/// Finds the tensors of a file in either form. Throws IoError naming `path`.
 Contents read_contents(std::span<const std::byte> file, const std::string& path);
 
 }  // namespace athanor::torch_file

@@ -15,9 +15,9 @@ constexpr std::uint32_t kEnd = 0x06054b50, kEnd64 = 0x06064b50, kLocator64 = 0x0
                         kLocal = 0x04034b50;
 constexpr std::uint64_t kEndBytes = 22, kEnd64Bytes = 56, kLocatorBytes = 20, kEntryBytes = 46,
                         kLocalBytes = 30, kMostComment = 65535;
-constexpr std::uint32_t kIn64 = 0xffffffff;  // the field is in a record of ZIP64
+constexpr std::uint32_t kIn64 = 0xffffffff;  // the value is in a ZIP64 record
 
-/// Numbers of a file, little endian. Every read is checked.
+/// Little-endian numbers of a file. Every read is checked.
 class Bytes {
  public:
   Bytes(std::span<const std::byte> file, const std::string& who) : file_(file), who_(who) {}
@@ -74,7 +74,7 @@ Directory find_directory(const Bytes& file) {
   return directory;
 }
 
-/// Sizes and place that do not fit into 32 bits follow in an extra field, those alone, in this order.
+/// Sizes and offsets that exceed 32 bits are in an extra field, only those, in this order.
 void read_extra64(const Bytes& file, std::uint64_t at, std::uint64_t bytes, std::uint64_t& size,
                   std::uint64_t& stored, std::uint64_t& local) {
   const std::uint64_t end = at + bytes;

@@ -6,7 +6,7 @@
 namespace athanor {
 namespace {
 
-/// A tensor like the entry's in host memory: the one that the copy before had under this name, where it fits.
+/// A host tensor like the entry's: reuses the previous copy's tensor of this name if it fits.
 Tensor place_for(const StateDict::Entry& entry, const StateDict& before) {
   const auto* const tensor = std::get_if<Tensor>(&entry.value);
   const auto* const part = std::get_if<ShardedTensor>(&entry.value);

@@ -9,21 +9,21 @@
 
 namespace athanor {
 
-/// Saves a state from a copy of it in host memory, on a thread of its own, while training goes on. The copy's
-/// memory is kept for the next one.
+/// Saves a host copy of a state on a separate thread while training continues. Reuses the copy's memory for
+/// the next one.
 class BackgroundSave {
  public:
   BackgroundSave() = default;
-  /// Waits for what is under way.
+  /// Waits for a save in progress.
   ~BackgroundSave();
   BackgroundSave(const BackgroundSave&) = delete;
   BackgroundSave& operator=(const BackgroundSave&) = delete;
 
-  /// Copies `state`, whose tensors `read` gives as a whole, and has `write` called with the copy. Waits for
-  /// the save before this one, and throws as wait() does; then nothing has begun.
+  /// Copies `state`, whose whole tensors `read` provides, and calls `write` with the copy. Waits for the
+  /// previous save and throws as wait() does; then nothing has started.
   void start(const StateDict& state, const dist::ReadTensor& read,
              std::function<void(const StateDict&)> write);
-  /// Returns when nothing is under way. Throws what the last write threw, once.
+  /// Waits for a save in progress. Throws what the last write threw, once.
   void wait();
 
  private:

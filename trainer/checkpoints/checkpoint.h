@@ -20,38 +20,38 @@ inline StateDict load_checkpoint(const std::filesystem::path& path, Verify verif
   return load_state_file(path, StateFile::checkpoint, verify);
 }
 
-/// The newest checkpoint of a folder that can be read.
+/// The newest valid checkpoint of a folder.
 struct NewestCheckpoint {
-  std::filesystem::path path;  ///< empty: there is none
+  std::filesystem::path path;  ///< empty: none
   StateDict state;
-  std::vector<std::string> skipped;  ///< newer ones that could not be read: what load_checkpoint() said
+  std::vector<std::string> skipped;  ///< newer, unreadable ones: messages of load_checkpoint()
 };
 
-/// Tries the checkpoints of a folder from the newest back. Files of other names (a half-written one has
-/// another name) are not looked at; a folder that is not there holds none. Changes nothing. Throws IoError
-/// where the folder cannot be read.
+/// Tries the checkpoints of a folder from the newest back. Ignores files with other names (incomplete files
+/// have other names); a missing folder has none. Changes nothing. Throws IoError if the folder cannot be
+/// read.
 NewestCheckpoint newest_valid(const std::filesystem::path& folder);
 
-/// A folder a run saves its checkpoints in, as step-00000042.safetensors: after 42 attempted steps.
-/// (Attempted, not applied ones: two saves of a run whose steps are skipped meanwhile are different
-/// checkpoints, and must not have one name.) While it lives, no other run, of this or another process, can
+/// A run's folder of checkpoints, named step-00000042.safetensors after 42 attempted steps. (Attempted, not
+/// applied: two saves with only skipped steps between them are different checkpoints and need different
+/// names.) While it lives, no other run, of any process, can use the folder.
 /// use the folder.
 class CheckpointFolder {
  public:
-  /// Makes the folder where there is none, and removes what a killed save left in it. Throws IoError where it
-  /// cannot be written, ArgumentError where another run is using it.
+  /// Creates the folder if missing, and removes remains of killed saves. Throws IoError if it cannot be
+  /// written, ArgumentError if another run is using it.
   explicit CheckpointFolder(std::filesystem::path folder, std::int64_t keep = 3);
   ~CheckpointFolder();
   CheckpointFolder(const CheckpointFolder&) = delete;
   CheckpointFolder& operator=(const CheckpointFolder&) = delete;
 
-  /// Saves the checkpoint of a step; when it is safely there, removes those before it but the newest `keep`,
-  /// itself included, and those of the steps `best`. Later steps, which this run has not come to yet, are
-  /// left alone. Throws as save_checkpoint() does, and then has removed nothing.
+  /// Saves the checkpoint of a step. Once it is safely written, removes earlier ones except the newest
+  /// `keep`, itself included, and those of the steps `best`. Checkpoints of later steps, which this run has
+  /// not reached yet, are kept. Throws as save_checkpoint() does, and then has removed nothing.
   void save(std::int64_t step, const StateDict& state, const dist::ReadTensor& read = dist::read_whole,
             std::span<const std::int64_t> best = {});
 
-  /// The steps there are files of, valid or not, in ascending order.
+  /// The steps with files, valid or not, in ascending order.
   std::vector<std::int64_t> steps() const;
   std::filesystem::path path_of(std::int64_t step) const;
   const std::filesystem::path& path() const { return folder_; }

@@ -22,7 +22,7 @@ std::string name_of_step(std::int64_t step) {
   return fmt::format("step-{:08}.safetensors", step);
 }
 
-/// Of a name that name_of_step() gives, and AtomicFile while it is written, and of no other.
+/// Parses names from name_of_step(), also with AtomicFile's temporary suffix; no others match.
 struct FileName {
   std::int64_t step = -1;
   bool finished = false;
@@ -40,7 +40,7 @@ std::optional<FileName> parse(const std::string& name) {
   return std::nullopt;
 }
 
-/// The names of the files in a folder; none where there is no folder.
+/// The names of the files in a folder; empty without the folder.
 std::vector<std::string> names_in(const fs::path& folder) {
   std::vector<std::string> names;
   std::error_code error;
@@ -92,13 +92,13 @@ CheckpointFolder::CheckpointFolder(fs::path folder, std::int64_t keep)
                           folder_.string(), error.message());
   }
   try {
-    const AtomicFile probe(path_of(0));  // never committed: leaves nothing
+    const AtomicFile probe(path_of(0));  // never committed, so it leaves nothing
   } catch (const IoError& reason) {
     detail::fail<IoError>("--checkpoint-dir: {} must be a folder that can be written, but got: {}",
                           folder_.string(), reason.what());
   }
-  // The kernel lets go of it when the process ends, however it ends. Where a file system knows no locks,
-  // there is none.
+  // The kernel releases the lock when the process ends, however it ends. File systems without locks are not
+  // protected.
   lock_ = ::open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (lock_ >= 0 && ::flock(lock_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
     ::close(lock_);
@@ -121,7 +121,7 @@ void CheckpointFolder::save(std::int64_t step, const StateDict& state, const dis
   old.erase(std::upper_bound(old.begin(), old.end(), step), old.end());
   for (std::size_t i = 0; i + static_cast<std::size_t>(keep_) < old.size(); ++i) {
     if (std::find(best.begin(), best.end(), old[i]) != best.end()) continue;
-    std::error_code ignored;  // one file too many is no reason to end a training
+    std::error_code ignored;  // a surplus file must not end a training
     fs::remove(path_of(old[i]), ignored);
   }
 }

@@ -13,7 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// One folder, one run: else the newest checkpoint in it would be another run's.
+/// One run per folder: otherwise the newest checkpoint might be another run's.
 void check_folder(const CheckpointFolder& folder, const std::string& resume) {
   const std::vector<std::int64_t> steps = folder.steps();
   if (steps.empty() || resume == "auto") return;
@@ -39,11 +39,11 @@ RunCheckpoints::RunCheckpoints(const TrainerConfig& config, ParallelStrategy& st
       metrics_(metrics),
       sums_of_all_(metrics.joined({}).size() * static_cast<std::size_t>(strategy.world_size())) {}
 
-// Rank 0 chooses: a file that is whole for one must be the one that all go on from.
+// Rank 0 chooses: all ranks must resume the same valid file.
 void RunCheckpoints::choose(NewestCheckpoint& found) {
   strategy_.run_on_rank0([&] {
     if (!config_.checkpoint_dir.empty()) folder_.emplace(config_.checkpoint_dir, config_.checkpoint_keep);
-    if (config_.fast_dev_run) return;  // leaves nothing behind
+    if (config_.fast_dev_run) return;  // a trial run leaves nothing behind
     if (folder_) check_folder(*folder_, config_.resume);
     if (config_.resume == "auto") {
       found = newest_valid(config_.checkpoint_dir);
@@ -71,7 +71,7 @@ std::optional<RunPosition> RunCheckpoints::open(const SettingsOver& settings, st
                                  config_.checkpoint_dir.string()));
     return std::nullopt;
   }
-  // What is known to be wrong is said before anything else begins.
+  // Reports known errors before anything else begins.
   RunPosition position;
   std::int64_t schedule_steps = total_steps;
   try {
@@ -93,14 +93,14 @@ std::optional<RunPosition> RunCheckpoints::open(const SettingsOver& settings, st
 }
 
 void RunCheckpoints::resume(const std::vector<StatePart>& parts) {
-  // Of callbacks that rank 0 alone has; those of this rank are found below.
+  // Callbacks on rank 0 only; this rank's own are found below.
   if (!strategy_.is_rank0()) (void)found_->state.under("callbacks.");
   try {
     load_parts(parts, found_->state);
   } catch (const ArgumentError& error) {
     detail::fail<>("--resume: {}: {}", found_->path.string(), error.what());
   }
-  found_->state = {};  // lets the file go
+  found_->state = {};  // releases the file
 }
 
 StatePart RunCheckpoints::metrics_part() {
@@ -143,7 +143,7 @@ StatePart RunCheckpoints::metrics_part() {
   return {"metrics.", save, load};
 }
 
-// The best
+// The best checkpoints.
 // ----------------------------------------------------------------------------------------------------
 
 StatePart RunCheckpoints::best_part() {
@@ -177,7 +177,7 @@ StatePart RunCheckpoints::best_part() {
   return {"best.", save, load};
 }
 
-// Of two equal ones, the older stays.
+// Of two equal ones, keeps the older.
 void RunCheckpoints::rank_among_best(std::int64_t step) {
   const std::optional<double> value = std::exchange(measured_, std::nullopt);
   if (config_.save_top_k == 0 || !value || !std::isfinite(*value)) return;
@@ -209,9 +209,9 @@ bool RunCheckpoints::save(RunPosition& position, const Limits& limits, const Run
   const auto timed = times.scope(&Times::saving);
   position.elapsed_s = clock.seconds();
   position.ended.reset();
-  // Limits and signals are looked at anew; what a callback has decided is not.
+  // Limits and signals are evaluated again after a resume; decisions of callbacks are not.
   if (limits.ended().reason == StoppedBy::early_stop) position.ended = limits.ended();
-  (void)step_.read();  // waits: after it, every step's result is here
+  (void)step_.read();  // waits: afterwards every step's result is known
   (void)step_.known();
   sums_of_all_ = gather(metrics_, strategy_);
   rank_among_best(position.attempted);

@@ -20,58 +20,58 @@
 
 namespace athanor {
 
-/// The checkpoints of one run: when they are saved, by whom, which are kept, and which it goes on from. A
-/// call of one of these is a call of all ranks.
+/// The checkpoints of one run: when and by which rank they are saved, which are kept, and which one to
+/// resume. All calls are calls of all ranks.
 class RunCheckpoints {
  public:
   RunCheckpoints(const TrainerConfig& config, ParallelStrategy& strategy, const StepBuffer& step,
                  MetricSums& metrics);
 
-  /// Opens the folder, and finds what --resume asks for: nullopt where the run begins, else its position.
-  /// `settings` are this run's, with learning rates made for so many steps: those of the run that it goes on
-  /// with, or `total_steps`, which is less or the same. Throws ArgumentError where that was a run with other
-  /// settings; IoError.
+  /// Opens the folder, and finds the checkpoint for --resume: nullopt for a fresh start, else its position.
+  /// `settings` returns this run's settings, given the number of steps for which its learning rates are made:
+  /// the resumed run's number, or `total_steps` without one. Throws ArgumentError if the resumed run had
+  /// other settings; IoError.
   using SettingsOver = std::function<std::vector<Setting>(std::int64_t schedule_steps)>;
   std::optional<RunPosition> open(const SettingsOver& settings, std::int64_t total_steps);
-  /// The file that open() has found; empty: none.
+  /// The file found by open(); empty: none.
   std::filesystem::path resumed_from() const { return found_ ? found_->path : std::filesystem::path(); }
-  /// Lines for the user on how the run came to begin, or go on.
+  /// Lines for the user on how the run started or resumed.
   const std::vector<std::string>& notes() const { return notes_; }
 
-  /// Loads all parts from what open() has found. Those of callbacks that rank 0 alone has are left to it.
+  /// Loads all parts from the checkpoint found by open(). Parts of rank 0's own callbacks are loaded there.
   void resume(const std::vector<StatePart>& parts);
-  /// Sums of metrics, with a row for each rank, so that as many go on with the same bits.
+  /// Sums of metrics, with a row for each rank, so that equally many ranks resume with the same bits.
   StatePart metrics_part();
-  /// The best checkpoints so far, where --save-top-k keeps them.
+  /// The best checkpoints so far, if --save-top-k is set.
   StatePart best_part();
 
-  /// Whether --checkpoint-every asks for one after this step.
+  /// Whether --checkpoint-every requires one after this step.
   bool due(std::int64_t attempted) const {
     return config_.checkpoint_every > 0 && attempted % config_.checkpoint_every == 0;
   }
-  /// What --monitor watches, after so many steps: of the checkpoint of just then, be it saved already or
-  /// next.
+  /// Records the value of --monitor after this many steps: for the checkpoint of that step, whether already
+  /// saved or next.
   void measured(double value, std::int64_t attempted) {
     measured_ = value;
     if (saved_.second == attempted) rank_among_best(attempted);
   }
-  /// Saves this position, unless that has been done. Saves nothing where steps overflow at the lowest loss
-  /// scale, or the last validation gave no number: what cannot be trained on takes no good one's place.
-  /// Whether it has; with --async-checkpoints, whether that has begun. Then it is the save before it that has
-  /// come to its end, and whose IoError is thrown.
+  /// Saves this position unless already saved. Saves nothing while steps overflow at the lowest loss scale,
+  /// or if the last validation was not finite, so that no bad checkpoint replaces a good one. Returns whether
+  /// it saved; with --async-checkpoints, whether a save has started. That call also finishes the previous
+  /// save and throws its IoError.
   bool save(RunPosition& position, const Limits& limits, const RunClock& clock, PhaseTimes& times,
             const std::vector<StatePart>& parts);
-  /// Returns when no save is under way. Throws its IoError, on all ranks.
+  /// Waits for a save in progress. Throws its IoError on all ranks.
   void wait();
-  /// True once for every checkpoint that has been written: newest().
+  /// True once for every checkpoint written: newest().
   bool take_written() { return std::exchange(written_, false); }
-  /// The newest that this run has written; empty: none.
+  /// The newest one this run has written; empty: none.
   const std::filesystem::path& newest() const { return newest_; }
-  /// "val_loss: 0.21 after 400 steps, 0.22 after 300 steps"; empty: none are kept for it.
+  /// "val_loss: 0.21 after 400 steps, 0.22 after 300 steps"; empty without --save-top-k.
   std::string describe_best() const;
 
  private:
-  /// A checkpoint that is kept for what was measured.
+  /// A checkpoint kept for its measured value.
   struct Best {
     std::int64_t step = 0;
     double value = 0;
@@ -93,11 +93,11 @@ class RunCheckpoints {
   std::vector<double> sums_of_all_;                      // as saved
   std::pair<std::int64_t, std::int64_t> saved_{-1, -1};  // epoch and attempted steps
   std::optional<double> measured_;
-  std::vector<Best> best_;                 // the best one first
-  std::optional<std::int64_t> under_way_;  // the step that is being saved
+  std::vector<Best> best_;                 // best first
+  std::optional<std::int64_t> under_way_;  // the step being saved
   bool written_ = false;
   std::filesystem::path newest_;
-  BackgroundSave background_;  // ends before what it uses
+  BackgroundSave background_;  // destroyed before the members it uses
 };
 
 }  // namespace athanor

@@ -20,7 +20,7 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-/// The numbers that are names of folders in `root`, in ascending order.
+/// The numbers used as folder names in `root`, in ascending order.
 std::vector<std::int64_t> numbers_in(const fs::path& root) {
   std::vector<std::int64_t> numbers;
   std::error_code error;
@@ -36,7 +36,7 @@ std::vector<std::int64_t> numbers_in(const fs::path& root) {
   return numbers;
 }
 
-/// A link takes the place of another at once. A file system without links has none.
+/// Replaces a link atomically. File systems without links have none.
 void link_latest(const fs::path& root, const std::string& name) {
   std::error_code error;
   const fs::path fresh = root / fmt::format(".latest.{}", ::getpid());
@@ -69,7 +69,7 @@ fs::path make_run_folder(const fs::path& root) {
       link_latest(root, folder.filename().string());
       return folder;
     }
-    if (error != std::errc::file_exists) check(error);  // the name may be a file's
+    if (error != std::errc::file_exists) check(error);  // the name may belong to a file
   }
 }
 

@@ -7,29 +7,29 @@
 
 namespace athanor {
 
-/// The folders of a program's runs: ROOT/1, ROOT/2 and so on, and a link ROOT/latest to the one that was made
-/// last. A run's folder holds
+/// The folders of a program's runs: ROOT/1, ROOT/2 and so on, and a link ROOT/latest to the newest. A run's
+/// folder contains
 ///
-///     model.safetensors  the weights that the run reports, with all that using them takes: model_file.h
-///     last.safetensors   those of the last step, where they are others
+///     model.safetensors  the run's reported weights, with everything needed to use them: model_file.h
+///     last.safetensors   those of the last step, if different
 ///     metrics.jsonl  checkpoints/  samples/  config.json
 ///
-/// Of a run in phases, the first two lie in folders of the phases' names.
+/// In a run with phases, the first two are in folders named after the phases.
 
-/// Makes the next folder below `root`, and links `latest` to it. Programs that do so at once get one each.
+/// Creates the next folder below `root`, and links `latest` to it. Concurrent programs each get their own.
 /// Throws IoError.
 std::filesystem::path make_run_folder(const std::filesystem::path& root);
-/// Those that are there, the newest first; none where there is no `root`.
+/// The existing ones, newest first; none without `root`.
 std::vector<std::filesystem::path> run_folders(const std::filesystem::path& root);
 
-/// A run's files, of that phase; an empty phase: it has none.
+/// A run's files of that phase; empty: no phases.
 std::filesystem::path model_path(const std::filesystem::path& run_dir, const std::string& phase);
-/// The model that a user names: a file, or the folder of a run. Throws IoError where that has none.
+/// The model at a user's path: a file, or the folder of a run. Throws IoError if the folder has none.
 std::filesystem::path model_of(const std::filesystem::path& given);
 std::filesystem::path last_model_path(const std::filesystem::path& run_dir, const std::string& phase);
 
-/// Writes config.json: program and version, when it began, the command, and each flag's value and where it
-/// came from. Throws IoError.
+/// Writes config.json: program and version, start time, command, and each flag's value and origin. Throws
+/// IoError.
 void write_config(const std::filesystem::path& run_dir, const TrainerConfig& config);
 
 }  // namespace athanor

@@ -19,7 +19,7 @@ void RunProduct::write(const std::filesystem::path& path, const Weights& weights
   strategy_.complete_weights();
   strategy_.write_state([&] { return model_state(info, weights()); },
                         [&](const StateDict& state, const dist::ReadTensor& read) {
-                          std::error_code ignored;  // what is wrong with it, the file says
+                          std::error_code ignored;  // writing the file reports any problem
                           std::filesystem::create_directory(path.parent_path(), ignored);
                           AtomicFile::remove_unfinished(path.parent_path());
                           save_state_file(path, StateFile::model, state, read);
@@ -40,7 +40,7 @@ void RunProduct::save(const Weights& weights, ModelInfo info, FitReport& report)
   const std::filesystem::path last = last_model_path(config_.run_dir, config_.phase);
   if (has_last_ && last_hash_ != info.weights_hash) {
     report.last_model = last;
-  } else if (strategy_.is_rank0()) {  // of the same weights, or of an earlier training in this folder
+  } else if (strategy_.is_rank0()) {  // a copy of the same weights, or of an earlier training
     std::error_code ignored;
     std::filesystem::remove(last, ignored);
   }

@@ -12,21 +12,21 @@
 
 namespace athanor {
 
-/// The weights that a run leaves in its folder. A call of one of these is a call of all ranks.
+/// The weights that a run leaves in its folder. All calls are calls of all ranks.
 class RunProduct {
  public:
-  using Weights = std::function<StateDict()>;  ///< masters and buffers, perhaps a part of them
+  using Weights = std::function<StateDict()>;  ///< masters and buffers, possibly a part of them
 
   RunProduct(const TrainerConfig& config, ParallelStrategy& strategy)
       : config_(config), strategy_(strategy) {}
 
-  /// Whether the run leaves its weights, and whether others may take the place of the last step's: the best
-  /// ones, or their average.
+  /// Whether the run saves its weights, and whether they may differ from the last step's: the best ones, or
+  /// their average.
   bool wanted() const { return !config_.run_dir.empty() && !config_.fast_dev_run; }
   bool may_differ() const { return wanted() && (config_.early_stop || config_.ema_decay > 0); }
-  /// Keeps the last step's weights.
+  /// Saves the last step's weights.
   void save_last(const Weights& weights, ModelInfo info);
-  /// Saves the weights of `report`, and enters the files in it.
+  /// Saves the weights of `report`, and records the files in it.
   void save(const Weights& weights, ModelInfo info, FitReport& report);
 
  private:

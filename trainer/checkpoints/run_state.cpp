@@ -10,7 +10,7 @@
 namespace athanor {
 namespace {
 
-/// The same list of fields, once to write a dictionary and once to read it.
+/// One list of fields serves both writing and reading of a dictionary.
 struct Writer {
   StateDict state;
   template <std::integral T> void operator()(const char* name, T& value) {
@@ -36,9 +36,9 @@ struct Reader {
   void operator()(const char* name, std::string& value) const { value = state.text(name); }
 };
 
-constexpr char kRateScale[] = "rate_scale";        // not there where it is 1
-constexpr char kThreads[] = "threads";             // not there where it is 0
-const std::string kLogged = "validation.logged.";  // and the name of what a task has
+constexpr char kRateScale[] = "rate_scale";        // omitted if 1
+constexpr char kThreads[] = "threads";             // omitted if 0
+const std::string kLogged = "validation.logged.";  // plus the name of a task's metric
 
 template <class Visit>
 void visit_fields(RunPosition& at, std::string& ended_by, std::string& why_ended, Visit& visit) {
@@ -61,7 +61,7 @@ void visit_fields(RunPosition& at, std::string& ended_by, std::string& why_ended
   visit("why_ended", why_ended);
 }
 
-// A field that is not listed here would be lost in every resumed run.
+// A field missing here would be lost in every resumed run.
 static_assert(sizeof(StepState) == 144, "a field of StepState came or went: list it in visit_fields()");
 
 template <class Visit> void visit_fields(StepState& step, Visit& visit) {

@@ -18,19 +18,19 @@
 namespace athanor {
 namespace {
 
-constexpr std::int64_t kSchema = 1;       // of the entries' encoding, not of what a run saves
+constexpr std::int64_t kSchema = 1;       // of the entries' encoding, not of a run's content
 constexpr std::uint64_t kTensorKind = 0;  // of StateDict::Value
 
 constexpr uLong kNothing = 0;  // the CRC-32 of no bytes
 
 uLong crc32_of(uLong before, std::span<const std::byte> data) {
-  if (data.empty()) return before;  // zlib starts anew where it gets a null pointer
-  // The same sum as that of zlib, which takes several times as long.
+  if (data.empty()) return before;  // zlib restarts if it gets a null pointer
+  // Equal to zlib's sum, but several times as fast.
   return crc32_gzip_refl(static_cast<std::uint32_t>(before),
                          reinterpret_cast<const unsigned char*>(data.data()), data.size());
 }
 
-/// Of the bytes of a tensor, so far.
+/// Running sum over the bytes of a tensor.
 struct TensorSum {
   uLong crc = kNothing;
   std::uint64_t bytes = 0;
@@ -41,7 +41,7 @@ struct TensorSum {
   }
 };
 
-/// CRC-32 of what is given to it, each piece with its length, so that no two lists of pieces are one stream.
+/// CRC-32 of a sequence of pieces, each with its length, so that different sequences give different streams.
 class Checksum {
  public:
   void text(std::string_view text) {
@@ -49,7 +49,7 @@ class Checksum {
     raw(std::as_bytes(std::span(text)));
   }
   void number(std::uint64_t value) { raw(std::as_bytes(std::span(&value, 1))); }
-  /// The bytes of a tensor, which have been summed up.
+  /// Adds a tensor by the sum of its bytes.
   void tensor(const TensorSum& sum) {
     number(sum.bytes);
     crc_ = crc32_combine(crc_, sum.crc, static_cast<z_off_t>(sum.bytes));
@@ -79,7 +79,7 @@ std::string checksum_of(const StateDict& state, const std::map<std::string, Tens
     } else if (const auto* integer = std::get_if<std::int64_t>(&entry.value)) {
       sum.number(static_cast<std::uint64_t>(*integer));
     } else if (const auto* real = std::get_if<double>(&entry.value)) {
-      // The file's text for a number holds every double, but only one NaN.
+      // The file's text form of a number is exact for every double, but has only one NaN.
       sum.number(
           std::bit_cast<std::uint64_t>(std::isnan(*real) ? std::numeric_limits<double>::quiet_NaN() : *real));
     } else {
@@ -92,7 +92,7 @@ std::string checksum_of(const StateDict& state, const std::map<std::string, Tens
 StateFile other_than(StateFile kind) {
   return kind == StateFile::checkpoint ? StateFile::model : StateFile::checkpoint;
 }
-/// As messages call it.
+/// The kind's name in messages.
 const char* name_of(StateFile kind) {
   return kind == StateFile::checkpoint ? "checkpoint" : "model";
 }
@@ -125,7 +125,7 @@ void check_schema(const std::filesystem::path& path, StateFile kind, const safet
 
 }  // namespace
 
-// The checksum is known when the last tensor is written, and then takes its place at the top.
+// The checksum is known after the last tensor; then it is written to the header.
 void save_state_file(const std::filesystem::path& path, StateFile kind, const StateDict& state,
                      const dist::ReadTensor& read) {
   std::map<std::string, TensorSum> sums;

@@ -8,7 +8,7 @@
 
 namespace athanor {
 
-/// What a run saves: all that the rest of it depends on, or the weights it ends with, to be used.
+/// The kind of a saved file: the complete state of a run, or final weights for use.
 enum class StateFile : std::uint8_t { checkpoint, model };
 
 /// The value of "format" in a file's metadata.
@@ -16,20 +16,19 @@ constexpr const char* format_of(StateFile kind) {
   return kind == StateFile::checkpoint ? "athanor.checkpoint" : "athanor.model";
 }
 
-/// Writes `state` as a safetensors file with its kind, the version of its schema and a CRC-32 over all
-/// entries (names, kinds, shapes, dtypes, values) in its metadata. The file appears whole or not at all; what
-/// was at `path` stays until then. Tensors may be strided and on any device (then a counted wait); `read`
-/// gives those that are sharded (dist/gather_state.h), and the file is the same, byte for byte, whatever the
-/// ranks. Throws IoError naming the file and the system's reason; ArgumentError where `read` has but a part.
+/// Writes `state` as a safetensors file with its kind, schema version and a CRC-32 over all entries (names,
+/// kinds, shapes, dtypes, values) in its metadata. The file appears complete or not at all, replacing an
+/// existing one. Tensors may be strided and on any device (then a counted wait). `read` provides sharded ones
+/// (dist/gather_state.h); the bytes do not depend on the number of ranks. Throws IoError naming the file and
+/// the system's reason; ArgumentError if `read` lacks a part.
 void save_state_file(const std::filesystem::path& path, StateFile kind, const StateDict& state,
                      const dist::ReadTensor& read = dist::read_whole);
 
-/// Whether a file's checksum is computed, which reads all of it. Of several ranks that load the same file,
-/// one does.
+/// Whether to verify the checksum, which reads the whole file. If several ranks load a file, one verifies it.
 enum class Verify : std::uint8_t { all, header };
 
-/// Reads one and checks it. Tensors are views of the mapped file, as safetensors::load() gives them.
-/// Throws IoError naming the file and what is wrong with it; of another kind, too.
+/// Reads and checks a file. Tensors are views of the mapped file, as from safetensors::load(). Throws IoError
+/// naming the file and the problem, also on another kind.
 StateDict load_state_file(const std::filesystem::path& path, StateFile kind, Verify verify = Verify::all);
 
 }  // namespace athanor

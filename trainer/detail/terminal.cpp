@@ -46,7 +46,7 @@ std::string wrapped(std::string_view text, int columns, int indent, bool at_mark
   std::string all;
   for (int room = columns;; room = columns - indent) {
     if (width_of(text) <= room) return all += text;
-    // The last space that is within reach; after a mark, if that leaves no line half empty.
+    // The last space within reach; preferably after a mark, unless that leaves a line half empty.
     std::size_t end = std::string_view::npos, marked = end;
     for (std::size_t at = text.find(' ', text.find_first_not_of(' ')); at != std::string_view::npos;
          at = text.find(' ', text.find_first_not_of(' ', at))) {
@@ -55,7 +55,7 @@ std::string wrapped(std::string_view text, int columns, int indent, bool at_mark
       end = at;
       const bool mark = at_marks && (text[at - 1] == ',' || text[at - 1] == ';');
       if (mark && 2 * taken >= room && taken <= room) marked = at;
-      if (taken > room) break;  // a word that has a line of its own, and hangs over
+      if (taken > room) break;  // a word on its own line, which is too long
     }
     if (marked != std::string_view::npos) end = marked;
     all += text.substr(0, end);
@@ -81,7 +81,7 @@ std::string fit(const LiveLine& line, int columns) {
   const std::string percent = fmt::format("{:>3.0f} %", 100 * line.done);
   const std::string* const shown[] = {&percent, &line.step, &line.loss, &line.speed, &line.left};
   const std::vector<const std::string*> going{&line.speed, &line.left, &line.loss, &line.step};
-  const int room = columns - 1;  // a terminal wraps what ends in its last column
+  const int room = columns - 1;  // terminals wrap a line that ends in the last column
   for (auto gone = going.begin();; ++gone) {
     std::string rest;
     for (const std::string* const part : shown) {

@@ -1,4 +1,4 @@
-// --find-batch-size: runs of a few steps with one batch size each.
+// --find-batch-size: short runs with one batch size each.
 
 #include <algorithm>
 #include <new>
@@ -21,17 +21,17 @@ namespace {
 
 constexpr std::int64_t kSmallest = 8;
 constexpr int kWarm = 1, kTimed = 5;
-constexpr double kEnough_s = 2;   // for one size, if that makes three steps
-constexpr double kLongest_s = 4;  // a step that takes longer is the last size that is tried
+constexpr double kEnough_s = 2;   // per size, once there are three steps
+constexpr double kLongest_s = 4;  // a slower step makes its size the last one tried
 constexpr double kAsFast = 0.97;
 
 struct Timed {
-  std::int64_t batch = 0, images = 0;  // images of a step
+  std::int64_t batch = 0, images = 0;  // images per step
   double seconds = 0;
   double images_per_s() const { return static_cast<double>(images) / seconds; }
 };
 
-/// What becomes of a size: how long its steps take; none: it does not fit.
+/// Results of a search by size; a size without time does not fit.
 struct Search {
   std::vector<Timed> rows = {};
   std::int64_t largest = 0;  // that fits
@@ -62,7 +62,7 @@ std::string text_of(const Search& search, const TrainerConfig& config, std::int6
                             command_with(config, "--batch-size", fmt::to_string(enough.batch)));
 }
 
-/// Doubles the size while it fits, then bisects. `timed` gives how long a size takes; none: it does not fit.
+/// Doubles the size while it fits, then bisects. `timed` returns a size's time; nullopt: it does not fit.
 template <class TimeOf> Search search_sizes(std::int64_t images, const int& signal, const TimeOf& timed) {
   Search search;
   std::int64_t unfit = 0;
@@ -88,7 +88,7 @@ template <class TimeOf> Search search_sizes(std::int64_t images, const int& sign
   return search;
 }
 
-/// Puts the networks back as they were, whatever arenas they have been in.
+/// Restores the networks, whatever arenas they have been in.
 class Untouched {
  public:
   explicit Untouched(Task& task)
@@ -120,7 +120,7 @@ FitReport Trainer::find_batch_size(Task& task, const Dataset& train) {
   FitReport report;
   Untouched networks(task);
   ModelMemory memory;
-  /// None: it does not fit.
+  /// nullopt: it does not fit.
   const auto timed = [&](std::int64_t batch) -> std::optional<Timed> {
     TrainerConfig config = config_;
     config.batch_size = batch;

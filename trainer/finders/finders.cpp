@@ -1,5 +1,5 @@
-// Steps that are tried out before a run trains, or between two of its steps: for the learning rate, for the
-// number of threads. What they change is put back.
+// Trial steps before or during training: to find the learning rate or the number of threads. Their effects
+// are undone.
 
 #include <algorithm>
 #include <chrono>
@@ -40,8 +40,7 @@ void write_svg(const std::filesystem::path& path, const std::string& text) {
 
 }  // namespace
 
-// A step that knows no end of an epoch: after the last batch comes the first again. False where a signal ends
-// it.
+// A step that ignores ends of epochs: the first batch follows the last. False if a signal ends it.
 bool Run::try_step() {
   if (feeding_.samples_of_step(position_.epoch_samples) == 0) {
     feeding_.train().start_epoch(position_.epoch, 0);
@@ -54,12 +53,12 @@ bool Run::try_step() {
   return made && !limits_.stopped();
 }
 
-// All that a checkpoint holds of it, in memory. Where `body` throws, the run is over.
+// Restores, from memory, everything that a checkpoint contains. If `body` throws, the run is over.
 void Run::try_out(const std::function<void()>& body) {
   const std::int64_t syncs = host_syncs();
   strategy_.complete_weights();
   const StepState step = step_.read();
-  (void)step_.known();  // tells of the steps before
+  (void)step_.known();  // reports the steps before
   std::vector<StatePart> parts = state_parts();
   std::erase_if(parts, [](const StatePart& part) {
     return !part.prefix.starts_with("optimizer.") && part.prefix != "ema." && part.prefix != "model.";
@@ -109,7 +108,7 @@ LrCurve Run::find_lr(const LrRange& range) {
       networks.set_schedule(schedules::constant(rate));
       if (!try_step()) break;
       const StepState step = step_.read();
-      // Such a step has changed the loss scale alone, or nothing.
+      // Such a step has changed at most the loss scale.
       if (step.found_inf ? step.loss_scale > 1 : step.found_outlier) continue;
       const Metrics measured = metrics_.mean(metrics_.joined(gather(metrics_, strategy_)));
       const double none = std::numeric_limits<double>::quiet_NaN();
@@ -148,7 +147,7 @@ std::vector<double> Run::time_steps(int warm, int steps, double at_most_s) {
   for (int i = 0; i < warm + steps; ++i) {
     const auto began = std::chrono::steady_clock::now();
     if (!try_step()) break;
-    (void)step_.read();  // a device is done
+    (void)step_.read();  // waits for the device
     const double took = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
     if (i >= warm) seconds.push_back(took);
     all += took;
@@ -164,7 +163,7 @@ std::vector<double> Run::time_first_steps(int warm, int steps, double at_most_s)
   return time_steps(warm, steps, at_most_s);
 }
 
-// On rank 0's clock.
+// By rank 0's clock.
 int Run::faster_threads(int all) {
   double seconds[2] = {};
   try_out([&] {
@@ -186,7 +185,7 @@ int Run::faster_threads(int all) {
 
 void Run::choose_threads() {
   if (config_.threads != TrainerConfig::kMeasuredThreads) return;
-  // As many as rank 0 has: all ranks must take the same steps.
+  // Rank 0's number: all ranks must take the same steps.
   const int all = std::stoi(strategy_.broadcast_from_rank0(fmt::to_string(cpu_context().threads())));
   int threads = all;
   if (position_.threads > 0) {

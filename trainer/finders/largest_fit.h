@@ -5,8 +5,8 @@
 
 namespace athanor {
 
-/// The largest number that `fits`, to a sixteenth of it, where `fit` does (0: none is known) and `unfit` does
-/// not: halves until one does, then bisects. 0: none does. What fits, less of it does, too.
+/// The largest number that `fits`, within a sixteenth; 0: none. `fit` fits (0: none known), `unfit` does not.
+/// Halves until one fits, then bisects. Numbers below a fitting one must fit too.
 template <class Fits> std::int64_t largest_that_fits(std::int64_t fit, std::int64_t unfit, const Fits& fits) {
   while (fit == 0 && unfit > 1) {
     const std::int64_t half = unfit / 2;

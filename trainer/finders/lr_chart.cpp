@@ -1,4 +1,4 @@
-// How a learning-rate range test is shown: on a terminal, as SVG, and with the command that follows.
+// Presentation of a learning-rate range test: on a terminal, as SVG, and the resulting command.
 
 #include <algorithm>
 #include <cmath>
@@ -13,7 +13,7 @@
 namespace athanor {
 namespace {
 
-/// Where a value is between the ends of an axis, in [0, 1].
+/// Maps a value to its position on an axis, in [0, 1].
 struct Axis {
   double low = 0, high = 1;
   double at(double value) const { return std::clamp((value - low) / std::max(high - low, 1e-12), 0.0, 1.0); }
@@ -138,7 +138,7 @@ std::string text_of(const LrCurve& curve, const LrAnswer& answer, const TrainerC
   std::string text = chart_of(curve, answer, columns) + "\n" + terminal::wrapped(why, columns, 0) + "\n";
   if (!config.lr_curve.empty()) text += fmt::format("saved   {}\n", printable(config.lr_curve.string()));
   if (!answer.rate) return text;
-  const double scaled = highest_rate(config) / config.lr;  // --scale-lr
+  const double scaled = highest_rate(config) / config.lr;  // factor of --scale-lr
   return text +
          fmt::format("next    {}\n",
                      printable(command_with(config, "--lr", fmt::format("{:.3g}", *answer.rate / scaled))));
@@ -151,7 +151,7 @@ std::string command_with(const TrainerConfig& config, const std::string& flag, c
     const std::string name = word.substr(0, word.find('='));
     if (word == "--find-lr" || word == "--find-batch-size") continue;
     if (i > 0 && (name == flag || name == "--lr-curve")) {
-      i += name == word;  // its value is the next
+      i += name == word;  // skips its value
       continue;
     }
     text += terminal::quoted(word) + " ";

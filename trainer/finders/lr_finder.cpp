@@ -1,4 +1,4 @@
-// What a learning-rate range test says.
+// Evaluation of a learning-rate range test.
 
 #include "trainer/finders/lr_finder.h"
 
@@ -12,7 +12,7 @@
 namespace athanor {
 namespace {
 
-constexpr std::size_t kFirst = 10;  // losses that those to come are compared with
+constexpr std::size_t kFirst = 10;  // losses at the beginning, as a reference
 constexpr double kForget = 0.8;     // of the running mean that ends a test
 constexpr double kSigma = 2.5;      // steps, of the smoothing
 constexpr double kSmoothNoise =
@@ -23,7 +23,7 @@ struct Level {
   double mean = 0, deviation = 0;
 };
 
-/// Of the losses before any step has done anything.
+/// Of the losses before training has an effect.
 Level level_of(const std::vector<LrCurve::Point>& points) {
   Level level;
   const auto count = std::min(points.size(), kFirst);
@@ -52,7 +52,7 @@ std::vector<double> smoothed(const LrCurve& curve) {
   return all;
 }
 
-/// To two digits.
+/// Rounds to two digits.
 double rounded(double rate) {
   const double unit = std::pow(10, std::floor(std::log10(rate)) - 1);
   return std::stod(fmt::format("{:.1e}", std::round(rate / unit) * unit));

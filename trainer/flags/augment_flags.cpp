@@ -1,4 +1,4 @@
-// --augment LIST: what becomes of the images that are trained on.
+// --augment LIST: the augmentation of training images.
 
 #include <algorithm>
 #include <iterator>
@@ -48,7 +48,7 @@ class Item {
 constexpr std::int64_t kMostPixels = 65536;
 constexpr double kLeastAlpha = 1e-3, kMostAlpha = 1e3;
 
-/// A name, how many numbers may be behind it, how that looks, and what it does.
+/// An item's name, its allowed numbers, an example, and its effect.
 struct Known {
   const char* name;
   std::vector<std::size_t> numbers;
@@ -154,7 +154,7 @@ Augment read_list(Text flag, Text text) {
   return augment;
 }
 
-/// The same as read_list() takes it.
+/// In the syntax of read_list().
 std::string list_of(const Augment& augment) {
   std::vector<std::string> items;
   const auto add = [&items](bool wanted, const std::string& item) {

@@ -1,4 +1,4 @@
-// Flags that ask something before a run is begun.
+// Flags for questions before a run.
 
 #include "trainer/flags/detail/read_flag.h"
 #include "trainer/flags/detail/shared_flags.h"

@@ -10,38 +10,38 @@
 
 namespace athanor {
 
-/// Flags of a program's own, beside those that all training programs share:
+/// Custom flags of a program, in addition to those shared by all training programs:
 ///
 ///     double temperature = 4;
 ///     return train_main(argc, argv, config, dist::networks(), fit, [&](Flags& flags) {
 ///       flags.add("--temperature T", temperature, "temperature of both softmaxes [{}]");
 ///     });
 ///
-/// --help lists them under the program's name. What they were set to is a setting of the run: one that goes
-/// on must have the same, and so must all ranks. Paths are not compared, for a file may lie elsewhere.
+/// --help lists them under the program's name. Their values are settings of the run, which must be equal on
+/// all ranks and in a resumed run. Paths are not compared, as files may be elsewhere.
 class Flags {
  public:
-  /// `usage`: the flag, and what --help calls its value. `target` holds the default, which "{}" in `help`
-  /// stands for, and gets the value. Throws ArgumentError where the flag is no "--" with letters, digits and
-  /// dashes behind it, or was added before.
+  /// `usage`: the flag, and the name of its value for --help. `target` holds the default, which replaces "{}"
+  /// in `help`, and receives the value. Throws ArgumentError if the flag is not "--" followed by letters,
+  /// digits and dashes, or was already added.
   void add(const std::string& usage, std::int64_t& target, const std::string& help);
   void add(const std::string& usage, int& target, const std::string& help);
   void add(const std::string& usage, double& target, const std::string& help);
   void add(const std::string& usage, float& target, const std::string& help);
   void add(const std::string& usage, std::string& target, const std::string& help);
   void add(const std::string& usage, std::filesystem::path& target, const std::string& help);
-  /// One of these words.
+  /// A flag with one of these words.
   void add(const std::string& usage, std::string& target, const std::string& help,
            std::vector<std::string> choices);
-  /// A switch: true where the flag is given.
+  /// A switch: true if the flag is given.
   void add(const std::string& flag, bool& target, const std::string& help);
 
   struct Flag {
     std::string name = {};   ///< "--temperature"
-    std::string value = {};  ///< what --help calls its value; empty for a switch
+    std::string value = {};  ///< the value's name in --help; empty for a switch
     std::string help = {};
     std::function<void(const std::string& text)> read = {};  ///< throws ArgumentError
-    std::function<std::string()> text = {};                  ///< as it is now; none: it is not compared
+    std::function<std::string()> text = {};                  ///< its current value; unset: not compared
   };
   const std::vector<Flag>& all() const { return flags_; }
 
@@ -53,7 +53,7 @@ class Flags {
   std::vector<Flag> flags_;
 };
 
-/// parse_flags() with flags of the program's own. Throws ArgumentError where all programs have such a flag.
+/// parse_flags() with custom flags. Throws ArgumentError if a flag is already shared by all programs.
 TrainerConfig parse_flags(int argc, const char* const* argv, TrainerConfig defaults, const Flags& own);
 
 }  // namespace athanor

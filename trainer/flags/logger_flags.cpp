@@ -1,4 +1,4 @@
-// Flags of what is logged, and how often.
+// Flags about logging: what, and how often.
 
 #include <algorithm>
 #include <vector>
@@ -10,7 +10,7 @@
 namespace athanor::detail {
 namespace {
 
-/// "json,csv", or "none"; the fields of the config that follow.
+/// Parses "json,csv" or "none" into the fields of the config.
 bool read_loggers(TrainerConfig& config, const std::string& flag, const std::string& text) {
   const std::vector<std::string> names{"json", "csv", "tensorboard", "none"};
   std::vector<std::string> asked;

@@ -1,4 +1,4 @@
-// Flags of what computes: device, numbers, ranks.
+// Flags about the hardware: device, precision, ranks.
 
 #include "trainer/flags/detail/read_flag.h"
 #include "trainer/flags/detail/shared_flags.h"

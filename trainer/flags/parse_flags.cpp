@@ -1,4 +1,4 @@
-// How a program's arguments become its config: all flags together, and the environment.
+// Parses a program's arguments, recipe and environment into its config.
 
 #include <algorithm>
 #include <cctype>
@@ -20,7 +20,7 @@ namespace {
 
 using detail::FlagTable;
 
-/// Those that all training programs share, in the order that --help has.
+/// Flags shared by all training programs, in the order of --help.
 void add_shared(FlagTable& flags, TrainerConfig& config) {
   detail::add_training_flags(flags, config);
   detail::add_recipe_flags(flags, config);
@@ -35,7 +35,7 @@ void add_shared(FlagTable& flags, TrainerConfig& config) {
   detail::add_finder_flags(flags, config);
 }
 
-/// Those of the program itself.
+/// Custom flags of the program.
 void add_own(FlagTable& flags, const TrainerConfig& config, const Flags& own) {
   flags.group(config.program);
   for (const Flags::Flag& flag : own.all()) {
@@ -46,28 +46,28 @@ void add_own(FlagTable& flags, const TrainerConfig& config, const Flags& own) {
   }
 }
 
-/// Of the environment; empty where it is not set.
+/// An environment variable; empty if unset.
 std::string variable(const char* name) {
   const char* const text = std::getenv(name);
   return text ? text : "";
 }
 
-/// Where a program's runs make their folders; empty: nowhere.
+/// The folder for a program's run folders; empty: none.
 std::filesystem::path runs_of(const std::string& program) {
   const std::string root = variable("ATHANOR_RUNS_DIR");
   if (root == "none") return {};
   return std::filesystem::path(root.empty() ? "runs" : root) / program;
 }
 
-/// Says where the value of a flag that was not given comes from.
+/// Sets the origin of a flag's value that was not on the command line.
 void set_source(std::vector<FlagValue>& flags, const std::string& name, const std::string& from) {
   for (FlagValue& flag : flags) {
     if (flag.name == name && flag.from == "default") flag.from = from;
   }
 }
 
-/// CommunicatorOptions::compare_calls, for the day on which something is wrong: a variable, because whoever
-/// looks for an error has a command that he need not change.
+/// CommunicatorOptions::compare_calls, for debugging: a variable, so that the failing command need not be
+/// changed.
 bool compare_calls() {
   const std::string value = variable("ATHANOR_DIST_DEBUG");
   ATH_CHECK(value.empty() || value == "0" || value == "1", "ATHANOR_DIST_DEBUG: must be 0 or 1, but is '{}'",
@@ -84,7 +84,7 @@ std::vector<std::string> names_of(const CLI::App& app) {
   return names;
 }
 
-/// What is left over: a flag that there is not, or a word that belongs to none.
+/// Refuses leftovers: an unknown flag, or a word that belongs to no flag.
 void refuse_extras(const CLI::App& app, const std::string& program) {
   const std::vector<std::string> extras = app.remaining();
   if (extras.empty()) return;
@@ -95,7 +95,7 @@ void refuse_extras(const CLI::App& app, const std::string& program) {
                  answer.empty() ? did_you_mean(name, names_of(app)) : ": " + answer);
 }
 
-/// A flag takes the word behind it for its value: not where that is a flag.
+/// A flag takes the next word as its value, unless that is a flag.
 void refuse_missing_values(const CLI::App& app, const std::vector<std::string>& words) {
   for (std::size_t i = 0; i + 1 < words.size(); ++i) {
     const CLI::Option* const option =
@@ -106,7 +106,7 @@ void refuse_missing_values(const CLI::App& app, const std::vector<std::string>& 
   }
 }
 
-/// The value of --recipe on the command line; empty: there is none.
+/// The value of --recipe on the command line; empty if missing.
 std::string recipe_of(const std::vector<std::string>& words) {
   std::string recipe;
   for (std::size_t i = 0; i < words.size(); ++i) {
@@ -116,7 +116,7 @@ std::string recipe_of(const std::vector<std::string>& words) {
   return recipe;
 }
 
-/// A recipe's flags that the command line does not set itself, as words to stand before it.
+/// A recipe's flags not set on the command line, as words to prepend to it.
 std::vector<std::string> words_of_recipe(const CLI::App& app, const std::string& recipe,
                                          const std::vector<std::string>& words,
                                          std::vector<std::string>& set) {
@@ -125,7 +125,7 @@ std::vector<std::string> words_of_recipe(const CLI::App& app, const std::string&
       return word.starts_with("--") && option.check_lname(word.substr(2, word.find('=') - 2));
     });
   };
-  // Flags that say the same thing in two ways: what the user says of one counts for the other.
+  // Flags with the same meaning: setting one on the command line overrides the other in the recipe.
   static constexpr std::pair<const char*, const char*> kTwins[]{{"--monitor", "--early-stop"},
                                                                 {"--detect-anomaly", "--nan-policy"}};
   const auto twin_said = [&](const std::string& name) {
@@ -153,7 +153,7 @@ std::vector<std::string> words_of_recipe(const CLI::App& app, const std::string&
   return more;
 }
 
-/// The text behind --help: of one subject, where a word behind it is part of its heading, or of all.
+/// The text of --help: of headings that contain the word after it, or of all.
 std::string help_of(const CLI::App& app, const std::vector<std::string>& words) {
   const auto lower = [](std::string text) {
     std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
@@ -178,9 +178,9 @@ std::string help_of(const CLI::App& app, const std::vector<std::string>& words) 
          terminal::wrapped("--help WORD shows one subject alone: " + subjects, terminal::kColumns, 0) + '\n';
 }
 
-/// What flags say of each other.
+/// Checks combinations of flags.
 void check_together(const FlagTable& flags, TrainerConfig& config) {
-  // The images that are validated on must stay the same ones.
+  // The validation images must stay the same.
   if (!config.photos.empty() && config.val_data.empty())
     config.own_flags.push_back({"--val-split", fmt::format("{}", config.val_split)});
   ATH_CHECK(config.photos.empty() || config.train_data.empty(),
@@ -199,7 +199,7 @@ TrainerConfig parse_flags(int argc, const char* const* argv, TrainerConfig confi
   const std::string data_folder = variable("ATHANOR_DATA_DIR");
   if (config.data_dir.empty()) {
     config.data_dir =
-        data_folder.empty() ? "data-cache" : data_folder;  // where scripts/get_data.sh puts things
+        data_folder.empty() ? "data-cache" : data_folder;  // where scripts/get_data.sh stores data
   }
   config.collectives.compare_calls |= compare_calls();
   if (config.run_dir.empty() && config.run_root.empty()) config.run_root = runs_of(config.program);

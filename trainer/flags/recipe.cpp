@@ -16,15 +16,14 @@ namespace athanor {
 namespace {
 
 constexpr double kOneCycleRise = 0.25, kOneCycleDivisor = 25, kOneCycleFinalDivisor = 1000;
-// Of AdamW, which trains what Muon leaves out, to Muon's rate: 0.0003 beside 0.02.
+// Rate of AdamW for the rest, relative to Muon's: 0.0003 for 0.02.
 constexpr float kRestOfMuon = 0.015f;
 
-/// Groups of one kind of optimizer: what decays, and what does not, where there is such.
+/// Groups of one kind of optimizer: parameters with decay, and those without, if any.
 template <class O, class Options>
 std::vector<typename O::Group> groups_of(const TrainerConfig& config, ParameterArena& arena,
                                          Options options) {
-  // Decay pulls filters and matrices to zero; by default biases, scales and shifts, which are few, are left
-  // alone.
+  // Decay pulls filters and matrices to zero; by default it skips biases, scales and shifts, which are few.
   const bool all = config.decay == Decay::all;
   const auto decays = [=](const Parameter& p) { return all || (p.decay && p.tensor.rank() >= 2); };
   std::vector<typename O::Group> groups;
@@ -169,11 +168,11 @@ Schedule make_schedule(const TrainerConfig& config, std::int64_t steps, std::int
                                                  .rise = rise,
                                                  .div_factor = kOneCycleDivisor,
                                                  .final_div_factor = last});
-    return config.min_lr > 0 ? at_least(config.min_lr, cycle) : cycle;  // its first rate may be lower, too
+    return config.min_lr > 0 ? at_least(config.min_lr, cycle) : cycle;  // its first rate may also be lower
   }
   Schedule after = after_warm_up(config, rate, steps - warmup, steps_per_epoch);
   if (warmup == 0) return after;
-  // Its first step trains, too.
+  // Its first step also trains.
   return schedules::warm_up(warmup, std::move(after), 1 / static_cast<double>(warmup));
 }
 
@@ -204,7 +203,7 @@ std::unique_ptr<Optimizer> make_optimizer(const TrainerConfig& config, Parameter
                               .nesterov = config.nesterov && config.momentum > 0});
 }
 
-// What a recipe's file says beyond what is used is no mistake: each lists all that a run can have.
+// Unused settings in a recipe file are not an error: each file lists everything a run can have.
 void check_recipe_is_used(const TrainerConfig& config, bool own_optimizers, bool own_schedules) {
   const auto check_unused = [&](const std::string& why, std::initializer_list<const char*> names) {
     for (const FlagValue& flag : config.flags) {

@@ -10,7 +10,7 @@
 #include "optim/optimizer.h"
 #include "optim/schedule.h"
 
-// How weights are moved: the optimizer and its learning rate, as flags choose them.
+// The optimizer and its learning rate, as chosen by flags.
 
 namespace athanor {
 
@@ -18,51 +18,51 @@ struct TrainerConfig;
 
 enum class OptimizerKind : std::uint8_t { sgd, adam, adamw, muon };
 enum class ScheduleKind : std::uint8_t { constant, step, multistep, cosine, one_cycle, plateau };
-/// How the learning rate grows with the batch.
+/// How the learning rate scales with the batch size.
 enum class LrScaling : std::uint8_t { none, linear, sqrt };
 
 std::string_view name_of(OptimizerKind kind);
 std::string_view name_of(ScheduleKind kind);
 
-/// --schedule, and what stands behind its name.
+/// --schedule with its parameters.
 struct ScheduleOptions {
   ScheduleKind kind = ScheduleKind::one_cycle;
-  /// step: the rate is multiplied by `factor` after every so many; multistep: after these. Epochs.
+  /// In epochs. step: multiplies the rate by `factor` at every multiple; multistep: at each of these.
   std::vector<std::int64_t> epochs = {};
   double factor = 0.1;
-  std::int64_t patience = 10;  ///< plateau: validations without a better value
+  std::int64_t patience = 10;  ///< plateau: validations without improvement
 
   bool operator==(const ScheduleOptions&) const = default;
 };
 
-/// A length of training, in steps or in epochs.
+/// A duration of training, in steps or epochs.
 struct TrainingLength {
   double count = 0;
   bool in_epochs = false;
 
-  /// At least 1 where it is above 0.
+  /// At least 1 if positive.
   std::int64_t steps(std::int64_t steps_per_epoch) const;
   bool is_whole_epochs() const { return in_epochs && count == std::floor(count); }
   bool operator==(const TrainingLength&) const = default;
 };
 
-/// As the flags have them: "cosine", "step:30:0.1", "multistep:30,60:0.1", "plateau:10:0.1".
+/// In the flags' syntax: "cosine", "step:30:0.1", "multistep:30,60:0.1", "plateau:10:0.1".
 std::string text(const ScheduleOptions& options);
 /// "500", "5e".
 std::string text(const TrainingLength& length);
 
-/// The highest learning rate: --lr, scaled to the batch of a step as --scale-lr says.
+/// The highest learning rate: --lr, scaled to a step's batch by --scale-lr.
 double highest_rate(const TrainerConfig& config);
-/// The run's learning rate over `steps` steps: the program's schedule, where it has one, else --schedule,
-/// with --warmup and --min-lr.
+/// The run's learning rate over `steps` steps: the program's schedule if any, else --schedule, with --warmup
+/// and --min-lr.
 Schedule make_schedule(const TrainerConfig& config, std::int64_t steps, std::int64_t steps_per_epoch);
-/// Whether its rates depend on how long the run is.
+/// Whether its rates depend on the length of the run.
 bool depends_on_length(const TrainerConfig& config);
-/// The program's optimizer, where it has one, else --optimizer. Its groups' rates begin at `first_slot`.
+/// The program's optimizer if any, else --optimizer. Its groups use learning rates from `first_slot` on.
 std::unique_ptr<Optimizer> make_optimizer(const TrainerConfig& config, ParameterArena& arena, int first_slot);
-/// Throws ArgumentError, naming the flag, where the command line has one that such a run does not read.
+/// Throws ArgumentError, naming the flag, if the command line has one that such a run ignores.
 void check_recipe_is_used(const TrainerConfig& config, bool own_optimizers, bool own_schedules);
-/// "sgd (momentum 0.9, weight decay 0.0005), learning rate up to 0.1, one-cycle", for a person.
+/// "sgd (momentum 0.9, weight decay 0.0005), learning rate up to 0.1, one-cycle", for the user.
 std::string describe_recipe(const TrainerConfig& config);
 
 }  // namespace athanor

@@ -15,12 +15,12 @@
 namespace athanor {
 namespace {
 
-// Written whether they were given or not: another version, or program, may have other defaults.
+// Always written: another version or program may have other defaults.
 constexpr std::array kAlways{"--model",    "--epochs",          "--batch-size",   "--accumulate",
                              "--seed",     "--optimizer",       "--lr",           "--momentum",
                              "--nesterov", "--betas",           "--weight-decay", "--decay",
                              "--schedule", "--label-smoothing", "--augment",      "--precision"};
-// Of one run, or one machine.
+// Specific to one run or machine.
 constexpr std::array kNever{"--recipe",        "--resume",      "--run-dir",  "--checkpoint-dir",
                             "--metrics",       "--flight-dir",  "--data-dir", "PHOTOS",
                             "--train",         "--val",         "--test",     "--threads",
@@ -37,7 +37,7 @@ std::string listed(std::string text) {
   return "[\"" + text + "\"]";
 }
 
-/// A TOML string; such that hold both kinds of quotes have none that the reader takes.
+/// A TOML string; a string with both kinds of quotes is not supported by the reader.
 std::string quoted(const std::string& text) {
   const char quote = text.find('"') == std::string::npos ? '"' : '\'';
   return quote + text + quote;

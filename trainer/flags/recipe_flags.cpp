@@ -1,4 +1,4 @@
-// Flags of the recipe: the optimizer, its learning rate, and what keeps a network from learning by heart.
+// Flags of the recipe: the optimizer, its learning rate, and regularisation.
 
 #include <string>
 #include <vector>
@@ -149,7 +149,7 @@ void add_recipe_flags(FlagTable& flags, TrainerConfig& config) {
       config.recipe, path);
   add_optimizer_flags(flags, config);
   add_schedule_flags(flags, config);
-  if (config.models.empty()) return;  // what a task of its own does with its losses and layers is the task's
+  if (config.models.empty()) return;  // a custom task handles its own losses and layers
   flags.add("--label-smoothing X", "the share of a label that goes to all classes [{}]",
             config.label_smoothing, share());
   flags.add("--class-weights KIND",

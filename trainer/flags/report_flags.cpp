@@ -1,4 +1,4 @@
-// Flags of what a run leaves and tells: its folder, checkpoints, metrics, profile.
+// Flags about a run's output: its folder, checkpoints, metrics, profile.
 
 #include "trainer/flags/detail/read_flag.h"
 #include "trainer/flags/detail/shared_flags.h"
@@ -68,7 +68,7 @@ void add_report_flags(FlagTable& flags, TrainerConfig& config) {
 
 namespace {
 
-/// What a model begins with; a task's networks are the program's to fill.
+/// Initial weights of a model; a task's networks are initialised by the program.
 void add_beginning_flags(FlagTable& flags, TrainerConfig& config) {
   flags.add("--pretrained FILE",
             "initial weights: a run's folder or model, a checkpoint, or safetensors or a .pth of "

@@ -1,4 +1,4 @@
-// What a training says of itself: to its user, to other ranks, in its product's file.
+// Descriptions of a training: for its user, for other ranks, and for its model file.
 
 #include <algorithm>
 #include <limits>
@@ -11,9 +11,9 @@
 
 namespace athanor {
 
-// What ranks must have alike, or they would part sooner or later: besides what a run's results depend on,
-// whatever decides which messages there are. What is a rank's own business (threads, device, workers, where
-// files lie) is not compared. Known before ranks do anything together.
+// Settings that ranks must share, or they would eventually diverge: those that affect a run's results, and
+// those that determine its messages. A rank's own settings (threads, device, workers, paths) are not
+// compared. Available before any collective.
 StateDict Run::shared_settings() const {
   const auto given = [](bool is) { return is ? "given" : "not given"; };
   StateDict shared;
@@ -69,10 +69,10 @@ FitInfo Run::describe() const {
   return info;
 }
 
-// The layers that one sample goes through: of the network, where it is the only one and needs no name, else
-// of what the task does in validation, or, where that calls none, in training.
+// The layers applied to a sample: of the network, if it is the only, unnamed one; else of the task's
+// validation or, if that calls none, of its training.
 std::string Run::summary() {
-  const AllowSync allow;  // nothing is being trained yet
+  const AllowSync allow;  // training has not begun
   nn::Module& networks = task_.networks();
   std::vector<Layer> layers;
   try {
@@ -95,14 +95,14 @@ std::string Run::summary() {
     const auto has_network = [](const Layer& layer) { return !layer.name.empty(); };
     if (std::none_of(layers.begin(), layers.end(), has_network))
       layers = trace_layers(networks, [&] { task_.training_step(batch, step); });
-    if (task_.network_names() != std::vector<std::string>{""})  // what is measured is no layer
+    if (task_.network_names() != std::vector<std::string>{""})  // metrics are not layers
       layers.erase(std::find_if(layers.rbegin(), layers.rend(), has_network).base(), layers.end());
-  } catch (const Error&) {  // training will say what is wrong with the data
+  } catch (const Error&) {  // training will report the problem of the data
   }
   return table_of(layers, networks.parameter_count());
 }
 
-// As Limits will find; an epoch whose steps are done may still have to be reported.
+// As Limits will decide; an epoch with all steps done may still have to be reported.
 std::string Run::nothing_to_do(const FitInfo& info) const {
   if (info.resumed_from.empty()) return {};
   if (position_.ended) return position_.ended->why;

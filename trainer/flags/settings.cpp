@@ -1,4 +1,4 @@
-// What must be the same in a run that goes on: written to checkpoints, and compared in the user's words.
+// Settings that must be equal in a resumed run: stored in checkpoints, and compared in the user's terms.
 
 #include <algorithm>
 #include <charconv>
@@ -53,7 +53,7 @@ std::string text(const Augment& augment) {
     all += fmt::format(", brightness {}, contrast {}, saturation {}, hue {}", colour.brightness,
                        colour.contrast, colour.saturation, colour.hue);
   }
-  // Programs that crop while they decode have always done so: their usual crop is not mentioned.
+  // Programs that crop while decoding have always done so: their usual crop is not mentioned.
   const auto& crop = augment.resized_crop;
   if (augment.crops_when_decoded && !crop) all += ", no resized crop";
   if (crop && !(augment.crops_when_decoded && *crop == RandomResizedCrop{}))
@@ -88,7 +88,7 @@ std::optional<std::int64_t> whole_number(const std::string& text) {
   return value;
 }
 
-// A schedule is a function: here are some of its values.
+// A schedule is a function, so it is described by some of its values.
 std::string text(const std::vector<Schedule>& schedules, std::int64_t steps) {
   std::vector<std::string> all;
   for (const Schedule& schedule : schedules) {
@@ -99,7 +99,7 @@ std::string text(const std::vector<Schedule>& schedules, std::int64_t steps) {
   return fmt::format("{}", fmt::join(all, ", "));
 }
 
-// Checkpoints of versions that did not know it have none.
+// Checkpoints of versions before this setting lack it.
 Setting added_later(std::string name, std::string called, std::string value, std::string unset) {
   return {.name = std::move(name),
           .called = std::move(called),

@@ -8,10 +8,10 @@
 namespace athanor {
 namespace {
 
-/// A flag of another trainer that takes the same value as ours.
+/// Another trainer's flag with the same values as ours.
 struct Same {
   std::string_view theirs, ours;
-  std::string_view behind = {};  ///< written behind the value
+  std::string_view behind = {};  ///< appended to the value
 };
 constexpr Same kSame[] = {
     {"--gpus", "--devices"},
@@ -55,7 +55,7 @@ constexpr Same kSame[] = {
     {"--val-check-interval", "--val-every", "e"},
 };
 
-/// A value that is called otherwise here.
+/// A value with another name here.
 struct SameValue {
   std::string_view flag, theirs, ours;
 };
@@ -64,7 +64,7 @@ constexpr SameValue kSameValues[] = {
     {"--profiler", "", "simple"}, {"--fast-dev-run", "true", "1"}, {"--fast-dev-run", "True", "1"},
 };
 
-/// One that has no twin here, and what to do instead.
+/// A flag without equivalent, and advice.
 struct Answer {
   std::string_view theirs, instead;
 };
@@ -131,7 +131,7 @@ bool is(std::span<const std::string> known, const std::string& flag) {
   return std::find(known.begin(), known.end(), flag) != known.end();
 }
 
-/// "--max_epochs" as "--max-epochs".
+/// Replaces underscores: "--max_epochs" becomes "--max-epochs".
 std::string dashed(std::string name) {
   std::replace(name.begin() + 2, name.end(), '_', '-');
   return name;
@@ -143,7 +143,7 @@ const Same* twin_of(std::string_view flag) {
   return found == std::end(kSame) ? nullptr : &*found;
 }
 
-/// A flag as we call it, and what is to stand behind its value.
+/// Our name of a flag, and the suffix for its value.
 struct OurName {
   std::string flag;
   std::string_view behind = {};
@@ -156,13 +156,13 @@ OurName name_here(const std::string& theirs, std::span<const std::string> known)
   return {theirs};
 }
 
-/// The flag's value as we say it; nullopt where it is the same.
+/// Our form of the flag's value; nullopt if it is the same.
 std::optional<std::string> value_here(const OurName& name, const std::string& theirs) {
   for (const SameValue& one : kSameValues) {
     if (one.flag == name.flag && one.theirs == theirs) return std::string(one.ours);
   }
   const bool number = !theirs.empty() && theirs.find_first_not_of("0123456789") == std::string::npos;
-  if (name.flag == "--fast-dev-run" && number) return theirs;  // ours stands behind '='
+  if (name.flag == "--fast-dev-run" && number) return theirs;  // ours takes the value after '='
   if (!name.behind.empty() && !theirs.empty()) return theirs + std::string(name.behind);
   return std::nullopt;
 }
@@ -183,7 +183,7 @@ std::vector<std::string> in_our_words(const std::vector<std::string>& arguments,
     const std::string theirs = at->substr(0, equals);
     const std::string value = joined ? at->substr(equals + 1) : apart ? *(at + 1) : "";
     const OurName name = name_here(theirs, known);
-    if (theirs == "--gpus" && is(known, "--device")) {  // whoever says so does not mean the CPU
+    if (theirs == "--gpus" && is(known, "--device")) {  // implies a GPU
       ours.emplace_back(value == "0" ? "--device=cpu" : "--device=cuda");
       if (value == "0") {
         at += apart ? 1 : 0;

@@ -1,4 +1,4 @@
-// Flags of the training itself: how long, in what steps, on what data, and which weights are kept.
+// Flags about training: length, steps, data, and which weights are kept.
 
 #include <algorithm>
 
@@ -54,7 +54,7 @@ void add_training_flags(FlagTable& flags, TrainerConfig& config) {
             config.seed, seed);
 }
 
-/// When validation is due, and what of the data is used.
+/// When to validate, and how much of the data to use.
 void add_cadence_flags(FlagTable& flags, TrainerConfig& config) {
   flags.group("Validation and limits");
   flags.add("--val-every N[e]", "validate after every N steps, or N epochs as 2e [1e]", config.val_every,
@@ -85,7 +85,7 @@ void add_cadence_flags(FlagTable& flags, TrainerConfig& config) {
   flags.on("--detect-anomaly", "the same as --nan-policy stop", config.stop_on_nan);
 }
 
-// What is kept, when it ends, and what does not train.
+// Which weights are kept, when training ends, and which parts are frozen.
 void add_weight_flags(FlagTable& flags, TrainerConfig& config) {
   flags.add("--ema DECAY", "validate and keep a running average of the weights [none]", config.ema_decay,
             below_1);

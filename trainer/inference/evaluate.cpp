@@ -64,13 +64,13 @@ LoaderOptions loading(const ModelInfo& model, const EvaluateOptions& options) {
   return loader;
 }
 
-/// Rows of a batch, as a rank of several had them.
+/// The rows of a batch that one of several ranks had.
 Batch part_of(const Batch& batch, std::int64_t first, std::int64_t count) {
   Batch part = batch;
   part.images = narrow(batch.images, 0, first, count);
   part.labels = narrow(batch.labels, 0, first, count);
   part.samples = narrow(batch.samples, 0, first, count);
-  part.fields = {};  // masks and the like
+  part.fields = {};  // drops masks and other fields
   return part;
 }
 

@@ -14,10 +14,10 @@ namespace {
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
-/// What a row of logits says.
+/// The result of a row of logits.
 struct Answer {
   std::int64_t predicted = Evaluation::kNone;
-  std::int64_t likelier = 0;  // classes that come before the label
+  std::int64_t likelier = 0;  // classes ranked before the label
   double probability = kNaN;  // of `predicted`
 };
 

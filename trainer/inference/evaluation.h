@@ -12,32 +12,32 @@
 
 namespace athanor {
 
-/// What a classifier says of images, held against what they show: loss, accuracy, the figures of each class,
-/// which classes are taken for which, and the worst mistakes. Batches may come in any order and of any size:
-/// loss and accuracy are those that a validation of the same losses and logits reports, bit for bit.
+/// Results of a classifier on labelled images: loss, accuracy, figures per class, the confusion matrix, and
+/// the worst mistakes. Batches may have any order and size: loss and accuracy equal those of a validation
+/// with the same losses and logits, bit for bit.
 class Evaluation {
  public:
-  static constexpr std::int64_t kNone = -1;  ///< what a model says whose logits are not numbers
+  static constexpr std::int64_t kNone = -1;  ///< the prediction if logits are not numbers
 
-  /// `names` of the classes, or none. An image is among the top where fewer than `top` classes are likelier
-  /// than its own. The `worst` mistakes are kept.
+  /// `names` of the classes, or none. An image counts for top-k if fewer than `top` classes are likelier than
+  /// its own. Keeps the `worst` mistakes.
   explicit Evaluation(std::int64_t classes, std::vector<std::string> names = {}, std::int64_t top = 5,
                       std::int64_t worst = 10);
 
-  /// What a confusion matrix alone tells, of classes with these names: no losses and no mistakes. Throws
-  /// ArgumentError on a cell of other classes, or with fewer than 0 images.
+  /// The results available from a confusion matrix of classes with these names: no losses and no mistakes.
+  /// Throws ArgumentError on a cell of other classes, or with a negative count.
   Evaluation(std::vector<std::string> names,
              const std::map<std::pair<std::int64_t, std::int64_t>, std::int64_t>& confusion);
 
   /// losses [N] f32|f64; logits [N, C] floating; labels [N] i64 in [0, C); samples [N] i64: their indices in
-  /// the data set. Of equal logits the first counts as the largest, and a row with a NaN as wrong. Throws
+  /// the data set. The first of equal logits counts as the largest; a row with a NaN counts as wrong. Throws
   /// ArgumentError on other shapes or labels.
   void add(const Tensor& losses, const Tensor& logits, const Tensor& labels, const Tensor& samples);
 
   std::int64_t classes() const { return static_cast<std::int64_t>(figures_.size()); }
   std::int64_t images() const { return images_; }
   std::int64_t top() const { return top_; }
-  // NaN where there are no images.
+  // NaN without images.
   double loss() const { return mean(loss_); }
   double top1() const { return mean(static_cast<double>(right_)); }
   double top_k() const { return mean(static_cast<double>(among_top_)); }
@@ -48,17 +48,17 @@ class Evaluation {
   /// The class's name, or its index; "none" for kNone.
   std::string name(std::int64_t index) const;
 
-  /// Images of each pair {what it shows, what the model says} that there are any of.
+  /// Number of images of each pair {actual class, predicted class} that occurs.
   using Confusion = std::map<std::pair<std::int64_t, std::int64_t>, std::int64_t>;
   const Confusion& confusion() const { return confusion_; }
 
   struct Mistake {
     std::int64_t sample = 0, label = 0, predicted = 0;
     double loss = 0;
-    double probability = 0;  ///< of what the model says
+    double probability = 0;  ///< of the predicted class
   };
   std::int64_t mistakes() const { return images_ - right_; }
-  /// Those of the largest loss, the largest first; of equal ones in the order of samples.
+  /// Those with the largest losses, in descending order; ties in the order of samples.
   const std::vector<Mistake>& worst() const { return worst_; }
 
  private:
@@ -74,24 +74,24 @@ class Evaluation {
   std::vector<Mistake> worst_;
 };
 
-/// What was evaluated, for who reads of it.
+/// The subject of an evaluation, for its readers.
 struct Evaluated {
   std::string model = {}, data = {};
-  /// Where a sample comes from, "photos/cat/7.jpg"; unset or empty: its index says all.
+  /// The source of a sample, "photos/cat/7.jpg"; unset or empty: only its index is shown.
   std::function<std::string(std::int64_t sample)> where = {};
 };
 
-/// The figures as tables of plain text, to be read: of up to 50 classes each with its precision and recall,
-/// and of up to 20 the confusion matrix; of more the worst ones.
+/// Plain-text tables: precision and recall of up to 50 classes, and the confusion matrix of up to 20; with
+/// more classes, the worst ones.
 std::string text_of(const Evaluation& evaluation, const Evaluated& of = {});
-/// All of it as one JSON object:
+/// The complete results as one JSON object:
 ///     {"model", "data", "images", "loss", "top1", "top5", "classes": [{"class", "index", "images",
 ///     "predicted",
 ///      "precision", "recall"}], "confusion": [{"actual", "predicted", "images"}], "mistakes": [...]}
-/// where "confusion" has the cells that are not 0, by index, and null stands for what cannot be said.
+/// where "confusion" has the nonzero cells, by index, and null represents undefined values.
 std::string json_of(const Evaluation& evaluation, const Evaluated& of = {});
-/// The confusion matrix as an SVG picture: a row for what images show, a column for what the model says.
-/// `inlined`: for a page, which gives the colours and says what it is.
+/// The confusion matrix as an SVG picture: a row per actual class, a column per predicted class. `inlined`:
+/// for a page that defines the colours and has a caption.
 std::string svg_of(const Evaluation& evaluation, bool inlined = false);
 
 }  // namespace athanor

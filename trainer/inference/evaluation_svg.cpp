@@ -13,15 +13,15 @@ namespace {
 
 using report::escaped;
 
-constexpr std::int64_t kNamed = 60;  // classes, at most, whose names there is room for
-constexpr double kSide = 960;        // pixels that many classes share
-constexpr int kLetter = 7;           // pixels that a letter of 12 takes
+constexpr std::int64_t kNamed = 60;  // maximum number of classes with space for names
+constexpr double kSide = 960;        // pixels shared by all classes
+constexpr int kLetter = 7;           // width of a 12-pixel letter
 
 double cell_side(std::int64_t classes) {
   return std::clamp(kSide / static_cast<double>(classes), 1.0, 36.0);
 }
 
-/// The pixels that the longest name takes.
+/// Width of the longest name in pixels.
 double names_side(const Evaluation& evaluation) {
   int widest = 1;
   for (std::int64_t c = 0; c < evaluation.classes(); ++c)
@@ -29,8 +29,7 @@ double names_side(const Evaluation& evaluation) {
   return evaluation.classes() <= kNamed ? 16 + kLetter * widest : 16;
 }
 
-/// One pair of classes: blue where the model is right, red where not; the fuller, the larger its share of the
-/// row.
+/// A pair of classes: blue if the model is right, red if not; the opacity is its share of the row.
 std::string cell(const Evaluation& evaluation, std::pair<std::int64_t, std::int64_t> pair,
                  std::int64_t images, double left, double top, bool inlined) {
   const auto [is, said] = pair;

@@ -20,7 +20,7 @@ std::string percent(double share) {
   return std::isnan(share) ? "-" : fmt::format("{:.2f} %", 100 * share);
 }
 
-/// At the left of so many columns, or cut.
+/// Left-aligned to a number of columns, or truncated.
 std::string column(const std::string& text, std::size_t columns) {
   std::string shown = printable(text);
   if (terminal::width_of(shown) > static_cast<int>(columns)) {
@@ -42,7 +42,7 @@ std::size_t name_columns(const Evaluation& evaluation) {
   return std::min(widest, kNameColumns);
 }
 
-/// All classes where they are few, else those that the model finds least of.
+/// All classes if they are few, else those with the lowest recall.
 std::vector<std::int64_t> classes_shown(const Evaluation& evaluation) {
   std::vector<std::int64_t> all(static_cast<std::size_t>(evaluation.classes()));
   std::iota(all.begin(), all.end(), 0);
@@ -79,7 +79,7 @@ std::string matrix(const Evaluation& evaluation, std::size_t names) {
   text += std::string(names, ' ');
   for (std::int64_t c = 0; c < evaluation.classes(); ++c) {
     const std::string name = printable(evaluation.name(c));
-    // A column is as narrow as its numbers: a long name gives way to the class's index.
+    // A column is as narrow as its numbers: a long name is replaced by the class's index.
     const bool fits = terminal::width_of(name) < static_cast<int>(width);
     text += fmt::format("{:>{}}", fits ? name : fmt::to_string(c), width);
   }
@@ -96,7 +96,7 @@ std::string matrix(const Evaluation& evaluation, std::size_t names) {
   return text;
 }
 
-/// The pairs that are most often confused, where a matrix would not fit.
+/// The most frequent confusions, if a matrix would not fit.
 std::string pairs(const Evaluation& evaluation) {
   using Cell = std::pair<std::pair<std::int64_t, std::int64_t>, std::int64_t>;
   std::vector<Cell> cells;

@@ -9,14 +9,14 @@
 namespace athanor {
 namespace {
 
-// Entries that are no tensors lie in the file's metadata, behind this.
+// Prefix of entries that are not tensors, in the file's metadata.
 constexpr char kAbout[] = "about.";
 
 void set_list(StateDict& about, const std::string& name, const auto& values) {
   for (std::size_t i = 0; i < values.size(); ++i) about.set(fmt::format("{}.{}", name, i), values[i]);
 }
 
-/// What set_list() has set, as `get(name)` reads an entry.
+/// Reads a list written by set_list(); `get(name)` reads an entry.
 template <class T, class Get>
 std::vector<T> list(const StateDict& about, const std::string& name, const Get& get) {
   std::vector<T> values;
@@ -35,7 +35,7 @@ StateDict state_of(const ModelInfo& info) {
   about.set("width", info.images.width);
   about.set("channels", info.images.channels);
   about.set("classes", info.images.classes);
-  std::vector<std::string> names;  // of folders: any bytes
+  std::vector<std::string> names;  // from folder names: any bytes
   for (const std::string& name : info.class_names) names.push_back(printable(name));
   set_list(about, "class", names);
   set_list(about, "pixel_mean", info.pixels.mean);
@@ -85,7 +85,7 @@ ModelInfo info_from(const StateDict& about) {
   info.shorter_side = about.integer("shorter_side");
   info.precision = precision_from(about.text("precision"));
   info.batch_size = about.integer("batch_size");
-  if (about.contains("ranks")) info.ranks = ranks_from(about.integer("ranks"));  // else of an earlier version
+  if (about.contains("ranks")) info.ranks = ranks_from(about.integer("ranks"));  // absent in older versions
   info.weights = about.text("weights");
   info.test_loss = about.real("test_loss");
   info.test_accuracy = about.real("test_accuracy");
@@ -96,8 +96,8 @@ ModelInfo info_from(const StateDict& about) {
 
 void check(const ModelInfo& info) {
   const ImageSpec& images = info.images;
-  constexpr std::int64_t kMost = 1 << 16;  // pixels a side, as --image-size allows
-  if (!info.classifies) return;            // its program alone knows how to use it
+  constexpr std::int64_t kMost = 1 << 16;  // pixels a side, the limit of --image-size
+  if (!info.classifies) return;            // only its program can use it
   ATH_CHECK(images.height > 0 && images.width > 0 && images.height <= kMost && images.width <= kMost &&
                 images.channels > 0 && images.channels <= 16 && images.classes >= 0,
             "images must be of 1 to {} pixels a side and 1 to 16 channels, but are {}x{}x{}", kMost,

@@ -23,14 +23,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// What one call at a time works in.
+/// Working state of one call.
 struct Workplace {
   CpuContext context;
   ImageReader reader;
-  std::vector<std::uint8_t> rgb;  // of an image that becomes grey
+  std::vector<std::uint8_t> rgb;  // of an image to be converted to grey
 };
 
-/// As many as there are calls at once.
+/// A pool that grows to the number of concurrent calls.
 class Workplaces {
  public:
   std::unique_ptr<Workplace> take() {
@@ -50,11 +50,11 @@ class Workplaces {
 
  private:
   std::mutex mutex_;
-  std::vector<std::unique_ptr<Workplace>> free_;  // the last one used is the next, whose memory is warm
+  std::vector<std::unique_ptr<Workplace>> free_;  // last in, first out: its memory is warm
   int made_ = 0;
 };
 
-/// One of them, for a scope.
+/// Borrows one for a scope.
 class Lease {
  public:
   explicit Lease(Workplaces& all)
@@ -130,7 +130,7 @@ void to_luma(std::span<const std::uint8_t> rgb, std::span<std::uint8_t> grey) {
   }
 }
 
-/// The k largest of each row of [N, C] f32: NaN is the largest of all, and of equals the first comes first.
+/// The k largest of each row of [N, C] f32: NaN is the largest; the first of equals comes first.
 Predictions largest(const Tensor& rows, std::int64_t k) {
   const std::int64_t n = rows.dim(0), all = rows.dim(1);
   const Predictions found{Tensor::empty({n, k}, {DType::i64}), Tensor::empty({n, k})};
@@ -181,7 +181,7 @@ struct Predictor::Impl {
   Predictions predict(Workplace& place, const Tensor& images, std::int64_t top) const;
 };
 
-/// `pixels` of the model's size and channels from an image of any size, and 1 or 3 channels.
+/// Decodes an image of any size with 1 or 3 channels to `pixels` of the model's size and channels.
 void Predictor::Impl::decode(Workplace& place, const StoredSample& sample,
                              std::span<std::uint8_t> pixels) const {
   const bool raw = sample.codec == Codec::raw;
@@ -199,7 +199,7 @@ void Predictor::Impl::decode_file(Workplace& place, std::span<const std::byte> f
             "predict: the model must take images of 1 or 3 channels, but takes {}", channels);
   ATH_CHECK(std::ssize(pixels) == info.images.bytes(),
             "predict: there must be room for {} bytes, but is for {}", info.images.bytes(), pixels.size());
-  decode(place, {.bytes = file, .codec = Codec::jpeg}, pixels);  // or a PNG, which its first bytes say
+  decode(place, {.bytes = file, .codec = Codec::jpeg}, pixels);  // or another format: first bytes decide
 }
 
 Tensor Predictor::Impl::resized(Workplace& place, const Tensor& images) const {
@@ -218,7 +218,7 @@ Tensor Predictor::Impl::resized(Workplace& place, const Tensor& images) const {
   return all;
 }
 
-/// What the network makes on its way has a tag of its own.
+/// Tags the network's intermediate tensors.
 Tensor Predictor::Impl::run(const Tensor& x) const {
   const AllocTag tag("activations");
   return (*network)(x);

@@ -13,7 +13,7 @@
 namespace athanor {
 namespace {
 
-/// "mean 0.5 0.4, deviation 0.2 0.3"; empty where it is not that.
+/// Parses "mean 0.5 0.4, deviation 0.2 0.3"; empty if it is invalid.
 Normalization pixels_from(const std::string& text) {
   std::istringstream words(text);
   Normalization pixels;
@@ -27,7 +27,7 @@ Normalization pixels_from(const std::string& text) {
   return pixels;
 }
 
-/// What a checkpoint's settings say of its network; numbers stand in texts there, as users read them.
+/// A checkpoint's settings about its network; numbers are stored there as text for users.
 ModelInfo info_of_checkpoint(const StateDict& settings) {
   ModelInfo info;
   info.program = "a checkpoint";

@@ -9,21 +9,21 @@
 
 namespace athanor {
 
-/// Weights as a file holds them, whoever wrote it: under that library's names, in its layouts.
+/// Weights as stored by any library: with its names and layouts.
 struct WeightsFile {
   StateDict weights;
-  /// What the file says of its network: all of it in a run's model; in a checkpoint its name, the images and
-  /// their normalisation, to six digits. Nothing in other files.
+  /// The file's description of its network: complete in a run's model; in a checkpoint its name, the images
+  /// and their normalisation, to six digits. Empty for other files.
   std::optional<ModelInfo> info = {};
 };
 
-/// Reads the weights of a run's model or of one of its checkpoints, which are checked, of any other
-/// safetensors file, or of a file of torch.save() (tensor/torch_file.h). The first bytes tell. Throws IoError
-/// naming the file and what is wrong with it.
+/// Reads the weights of a run's model or checkpoint, which are verified, of any other safetensors file, or of
+/// a torch.save() file (tensor/torch_file.h). The first bytes give the format. Throws IoError naming the file
+/// and the problem.
 WeightsFile read_weights(const std::filesystem::path& path);
 
-/// Reads a file's weights into a model that has values: nn::load_pretrained() says what fits, and what
-/// becomes of the last layer. Throws IoError, and ArgumentError naming the file.
+/// Reads a file's weights into an initialised model: nn::load_pretrained() defines what fits, and handles the
+/// last layer. Throws IoError, and ArgumentError naming the file.
 nn::Pretrained load_weights(const std::filesystem::path& path, nn::Module& model,
                             const nn::PretrainedOptions& options = {});
 

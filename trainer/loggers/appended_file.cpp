@@ -15,7 +15,7 @@
 namespace athanor {
 namespace {
 
-/// The last bytes of a regular file, at most `most`.
+/// At most the last `most` bytes of a regular file.
 std::string end_of(const std::filesystem::path& path, std::uint64_t most) {
   std::error_code error;
   if (!std::filesystem::is_regular_file(path, error)) return {};
@@ -60,7 +60,7 @@ void AppendedFile::append(std::string_view bytes) {
     if (wrote < 0 && errno == EINTR) continue;
     if (wrote < 0) {
       const std::string why = std::strerror(errno);
-      if (begin >= 0) (void)!ftruncate(file_, begin);  // of a full disk: half a line would spoil the next
+      if (begin >= 0) (void)!ftruncate(file_, begin);  // on a full disk: half a line would corrupt the next
       detail::fail<IoError>("{}: {} cannot be written: {}", flag_, path_.string(), why);
     }
     done += static_cast<std::size_t>(wrote);

@@ -18,7 +18,7 @@ constexpr std::array<std::string_view, 14> kColumns{
     "loss_scale",     "result",   "images_per_s", "data_wait_s"};
 constexpr std::string_view kOthers = "others", kEnd = "\r\n";
 
-/// A line's fields: no name or number that is written here has a comma or a quote.
+/// A line's fields: names and numbers written here have neither commas nor quotes.
 std::vector<std::string> split(std::string_view line) {
   std::vector<std::string> fields;
   for (std::size_t begin = 0; begin <= line.size();) {
@@ -36,24 +36,24 @@ void CsvLog::on_fit_begin(Trainer&, const FitInfo& info) {
   columns_.clear();
   session_ = 1;
   if (info.config.run_dir.empty() || !info.nothing_to_do.empty()) return;
-  std::error_code ignored;  // what is wrong with it, the file says
+  std::error_code ignored;  // opening the file reports any problem
   std::filesystem::create_directories(log_folder(info.config), ignored);
   file_.emplace("--logger", log_folder(info.config) / "metrics.csv");
   take_over();
 }
 
-// What a process before this one has left.
+// Continues the file of an earlier process.
 void CsvLog::take_over() {
   std::string all = file_->content();
   const std::string begin = fmt::format("{},", fmt::join(kColumns, ","));
-  const std::size_t shared = std::min(all.size(), begin.size());  // of a header that may be half
+  const std::size_t shared = std::min(all.size(), begin.size());  // the header may be incomplete
   const bool ours = all.compare(0, shared, begin, 0, shared) == 0;
   if (!ours)
     detail::fail<IoError>("--logger: {} must have the columns of a run's metrics, but begins with '{}'",
                           file_->path().string(),
                           all.substr(0, std::min<std::size_t>(all.find_first_of(",\r\n"), 40)));
-  const std::size_t whole = all.rfind('\n') + 1;                   // 0 where there is none
-  if (whole < all.size()) file_->remove_last(all.size() - whole);  // it was killed, or the machine stopped
+  const std::size_t whole = all.rfind('\n') + 1;                   // 0 if there is none
+  if (whole < all.size()) file_->remove_last(all.size() - whole);  // process or machine was stopped
   all.resize(whole);
   if (all.empty()) return;
   columns_ = split(std::string_view(all).substr(0, std::min(all.find(kEnd), all.size())));
@@ -128,7 +128,7 @@ void CsvLog::on_step_log(Trainer&, const StepLog& step) {
 }
 
 void CsvLog::on_validated(Trainer&, const EpochReport& report) {
-  if (!report.whole) write_epoch("validation", report);  // else on_epoch_end() tells of it
+  if (!report.whole) write_epoch("validation", report);  // else on_epoch_end() writes it
 }
 
 void CsvLog::on_epoch_end(Trainer&, const EpochReport& report) {

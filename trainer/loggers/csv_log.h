@@ -12,12 +12,12 @@
 namespace athanor {
 
 /// --logger csv: metrics.csv in the run's folder, a row for each logged step, each validation within an
-/// epoch, and each epoch. RFC 4180: lines end with CR LF, and all have the columns that the first one names.
+/// epoch, and each epoch. RFC 4180: lines end with CR LF, and all have the columns of the header.
 ///
-/// They are fixed when the first row is written: those that every run has, and then, of what training steps
-/// have logged by then, NAME, train_NAME and val_NAME. What comes later is in the last column, `others`, as
-/// "val_psnr=22.1;val_iou=0.7". What was not measured is empty. A process that goes on with the file uses its
-/// columns, and has the next number in `session`: of rows of one step or epoch, that with the highest counts.
+/// The columns are fixed with the first row: those of every run, then NAME, train_NAME and val_NAME for names
+/// that training steps have logged by then. Later names go to the last column, `others`, as
+/// "val_psnr=22.1;val_iou=0.7". Values that were not measured are empty. A resumed run keeps the file's
+/// columns and increments `session`: among rows of one step or epoch, the highest session counts.
 class CsvLog final : public Callback {
  public:
   void on_fit_begin(Trainer&, const FitInfo& info) override;
@@ -38,7 +38,7 @@ class CsvLog final : public Callback {
   struct Cell {
     std::string_view name;
     double value;
-    bool written;  // in a column of its own
+    bool written;  // has its own column
   };
   std::optional<AppendedFile> file_;
   std::vector<std::string> columns_;

@@ -29,7 +29,7 @@ std::string line_of(const std::string& phase, Json line) {
   return text_of(line) + '\n';
 }
 
-/// What a task logs beside the loss and accuracy, which have places of their own.
+/// Adds a task's values besides loss and accuracy, which have their own places.
 void add(Json& line, const std::vector<NamedValue>& others) {
   for (const auto& [name, value] : others) line[name] = number(value);
 }
@@ -41,9 +41,9 @@ JsonLines::JsonLines(std::filesystem::path path) : file_("--metrics", std::move(
   constexpr std::string_view kBegin = "{\"event\":";
   const bool ours = begun.starts_with(kBegin) || (!begun.empty() && kBegin.starts_with(begun));
   if (ours && !Json::accept(begun)) {
-    file_.remove_last(begun.size());  // of a process that was killed
+    file_.remove_last(begun.size());  // of a killed process
   } else if (!begun.empty()) {
-    file_.append("\n");  // behind what is not ours to remove
+    file_.append("\n");  // after foreign content
   }
 }
 
@@ -55,7 +55,7 @@ void JsonLines::on_fit_begin(Trainer&, const FitInfo& info) {
                                     {"checkpoint", info.resumed_from.string()}}));
 }
 
-// Without a call to operator new, once the line has its memory: no name needs to be escaped.
+// Calls no operator new once the line has its memory, because no name needs escaping.
 void JsonLines::on_step_log(Trainer&, const StepLog& step) {
   line_.clear();
   fmt::format_to(std::back_inserter(line_), R"({{"event":"step","step":{},"epoch":{},"result":"{}")",
@@ -70,7 +70,7 @@ void JsonLines::on_step_log(Trainer&, const StepLog& step) {
 }
 
 void JsonLines::on_validated(Trainer&, const EpochReport& report) {
-  if (report.whole) return;  // on_epoch_end() tells of it
+  if (report.whole) return;  // on_epoch_end() writes it
   Json line{{"event", "validation"},
             {"epoch", report.epoch},
             {"step", report.steps.attempted()},

@@ -8,17 +8,16 @@
 
 namespace athanor {
 
-/// The lines of an epoch and of the end; of a run in phases, with its `phase`.
+/// The lines of an epoch and of the end, with their `phase` in a run with phases.
 std::string epoch_json(const EpochReport& report, const std::string& phase = {});
 std::string end_json(const FitReport& report, const std::string& phase = {});
 
-/// --metrics FILE: appends one JSON object per line, one for each logged step, each epoch and one at the end,
-/// one for each note, and one where a run goes on from a checkpoint: steps and epochs behind that may be
-/// there already, from before. A line is written in one piece, at once, so that a reader or a crash sees
-/// whole lines. What was not measured is null.
+/// --metrics FILE: appends one JSON object per line: for each logged step, each epoch, each note, the end,
+/// and each resume from a checkpoint, after which steps and epochs may be repeated. A line is written at
+/// once, so that a reader or a crash sees whole lines. Values that were not measured are null.
 class JsonLines final : public Callback {
  public:
-  /// Throws IoError when the file cannot be written.
+  /// Throws IoError if the file cannot be written.
   explicit JsonLines(std::filesystem::path path);
 
   void on_fit_begin(Trainer&, const FitInfo& info) override;
@@ -33,7 +32,7 @@ class JsonLines final : public Callback {
  private:
   AppendedFile file_;
   std::string line_ = {};   // of a step
-  std::string phase_ = {};  // of the run, where it has several
+  std::string phase_ = {};  // of the run, if it has several
 };
 
 }  // namespace athanor

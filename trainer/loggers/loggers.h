@@ -10,18 +10,18 @@
 
 #include "trainer/callback.h"
 
-// What loggers share: a logger is a Callback that writes what steps and epochs come to into the run's folder.
-// All of them write the same values under the same names. On rank 0 alone.
+// Shared by all loggers: callbacks that write the results of steps and epochs to the run's folder, all with
+// the same values and names. On rank 0 only.
 
 namespace athanor {
 
-/// Adds the loggers that the config asks for, but JSON lines. Their files are opened when a run begins.
+/// Adds the configured loggers except JSON lines. They open their files when a run begins.
 void add_loggers(Trainer& trainer, const TrainerConfig& config);
 
-/// The folder of a run's files; of a run in phases, that of the phase.
+/// The folder of a run's files, or of the current phase.
 std::filesystem::path log_folder(const TrainerConfig& config);
 
-/// Calls f(name, value) for all numbers of a step but its own and its epoch's.
+/// Calls f(name, value) for all numbers of a step except the indices of step and epoch.
 template <class F> void for_each_value(const StepLog& step, const F& f) {
   for (const auto& [name, value] : step.values) f(name, value);
   f("learning_rate", double{step.report.learning_rate});
@@ -31,7 +31,7 @@ template <class F> void for_each_value(const StepLog& step, const F& f) {
   f("data_wait_s", step.data_wait_s);
 }
 
-/// The same of an epoch.
+/// The same for an epoch.
 template <class F> void for_each_value(const EpochReport& epoch, const F& f) {
   f("train_loss", epoch.train_loss);
   f("train_accuracy", epoch.train_accuracy);
@@ -53,9 +53,9 @@ constexpr const char* name_of(StepResult result) {
   return "?";
 }
 
-/// Appends a number as f32 has it, whole ones as such; `missing` where it is not finite.
+/// Appends a number in f32 precision, integers as such; `missing` if it is not finite.
 inline void append_number(std::string& to, double value, const char* missing) {
-  if (!(std::abs(value) <= std::numeric_limits<float>::max())) {  // a NaN, too
+  if (!(std::abs(value) <= std::numeric_limits<float>::max())) {  // also a NaN
     to += missing;
   } else if (value == std::floor(value) && std::abs(value) < 1e15) {
     fmt::format_to(std::back_inserter(to), "{}", static_cast<std::int64_t>(value));

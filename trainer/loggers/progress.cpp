@@ -22,7 +22,7 @@ namespace {
 using terminal::quoted;
 
 constexpr auto kRefresh = std::chrono::milliseconds(100);
-constexpr int kIndent = 8;       // of what is said below an epoch
+constexpr int kIndent = 8;       // of lines below an epoch
 constexpr int kTableWidth = 78;  // without the star
 
 template <class... Args> void print(std::FILE* out, fmt::format_string<Args...> format, Args&&... args) {
@@ -62,12 +62,12 @@ std::string describe(const Augment& augment) {
   return text;
 }
 
-/// "0.2162"; "-" where none was measured.
+/// "0.2162"; "-" if not measured.
 std::string loss(double value) {
   return std::isnan(value) ? "-" : fmt::format("{:.4f}", value);
 }
 
-/// The loss, or else the first of what is measured.
+/// The loss, or else the first measured value.
 std::string running(const Metrics& metrics) {
   if (std::isnan(metrics.loss) && !metrics.others.empty())
     return fmt::format("{} {:.4f}", metrics.others[0].name, metrics.others[0].value);
@@ -82,8 +82,8 @@ std::string listed(const std::vector<NamedValue>& values) {
   return text;
 }
 
-/// The tool that predicts with the run's model, as whoever called this program would call it; empty: there is
-/// none beside it.
+/// The command of the tool that predicts with the run's model, in the form this program was called; empty if
+/// there is none next to it.
 std::string tool_of(const TrainerConfig& config) {
   if (!config.tool.empty()) return quoted(config.tool.string());
   const std::filesystem::path program = config.command.empty() ? "" : config.command[0];
@@ -196,7 +196,7 @@ void Progress::erase_live_line() {
   line_shown_ = false;
 }
 
-// In the middle of an epoch; what is validated at its end is in its row.
+// Within an epoch; validation at its end is in its row.
 void Progress::on_validated(Trainer&, const EpochReport& report) {
   if (report.whole) return;
   erase_live_line();
@@ -264,7 +264,7 @@ std::string Progress::result_of(const FitReport& report) const {
                      report.others.empty() ? "" : ", " + listed(report.others));
 }
 
-// What the run has left, and what to type next: in lines of their own, which are not broken.
+// The run's files, and the next command: on separate lines, which are not wrapped.
 void Progress::say_product(const TrainerConfig& config, const FitReport& report) {
   if (report.model.empty()) return;
   const std::string model = report.model.string(), last = report.last_model.string();
@@ -284,7 +284,7 @@ void Progress::say_product(const TrainerConfig& config, const FitReport& report)
   }
   if (config.report)
     print(out_, "report  {}\n", printable((report.model.parent_path() / "report.html").string()));
-  if (!classifies_ || config.model.empty()) return;  // the program alone knows how to use it
+  if (!classifies_ || config.model.empty()) return;  // only the program can use it
   const std::string tool = tool_of(config);
   if (!tool.empty())
     print(out_, "next    {} predict {} IMAGE...\n", printable(tool),

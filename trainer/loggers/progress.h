@@ -9,12 +9,12 @@
 
 namespace athanor {
 
-/// Tells a person how training goes: what was chosen, a table with a row per epoch, the result. On a
-/// terminal, also a line that moves. Without one (a pipe, a file) nothing is overwritten.
+/// Shows the user how training proceeds: the configuration, a table with a row per epoch, the result. On a
+/// terminal, also a live line. In a pipe or file nothing is overwritten.
 class Progress final : public Callback {
  public:
-  /// `live`: whether `out` is a terminal, which may be overwritten and has an end of line; asked where it is
-  /// left out. `columns` of it; 0: as it says, now and then anew.
+  /// `live`: whether `out` is a terminal, whose lines can be overwritten; detected by default. `columns`: its
+  /// width; 0: query the terminal, repeatedly.
   explicit Progress(std::FILE* out = stdout);
   Progress(std::FILE* out, bool live, int columns = 0) : out_(out), live_(live), columns_(columns) {}
 
@@ -32,7 +32,7 @@ class Progress final : public Callback {
 
  private:
   int columns() const;
-  /// A line of text, wrapped where there is a terminal.
+  /// Prints a line of text, wrapped on a terminal.
   void say(const std::string& text, int indent = 0);
   void begin_table();
   std::string result_of(const FitReport& report) const;

@@ -6,7 +6,7 @@
 #include "trainer/checkpoints/run_state.h"
 #include "trainer/metric_sums.h"
 
-// What callbacks are told, made of where a run stands.
+// The arguments of callbacks, from the state of a run.
 
 namespace athanor {
 
@@ -14,10 +14,10 @@ StepCounts counts_of(const StepState& state);
 StepReport report_of(const StepState& state);
 /// `seconds` since training began.
 StepInfo info_of(const RunPosition& position, double seconds);
-/// Of the epoch under way, which took `epoch_s`: all but times, bottleneck and weights.
+/// Fills the current epoch's report, after `epoch_s` seconds: all but times, bottleneck and weights.
 void fill(EpochReport& report, const RunPosition& position, const StepState& state, const Metrics& training,
           const Metrics& validation, double epoch_s, double seconds);
-/// Of the whole run, with its last validation, which may have measured nothing.
+/// The report of the whole run, with its last validation, if any.
 FitReport report_of(const RunPosition& position, const StepState& state, const Metrics& test, double seconds);
 
 }  // namespace athanor

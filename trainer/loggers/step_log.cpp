@@ -20,7 +20,7 @@ void StepLogs::make_room(Letter& letter, const Shape& shape) const {
 
 void StepLogs::send(const MetricSums& sums, const Place& at) {
   const Shape& shape = sums.totals().shape();
-  if (!letters_[0].sums.defined()) {  // the first step has named all names: later ones ask for no memory
+  if (!letters_[0].sums.defined()) {  // the first step has all names: later ones allocate nothing
     for (Letter& one : letters_) make_room(one, shape);
     const Tensor none = Tensor::zeros(shape, {DType::f64, kCpu});
     sums.values_of_step(values_of(none), values_of(none), values_);

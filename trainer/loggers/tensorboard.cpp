@@ -22,7 +22,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Numbers of fields.
+// Field numbers.
 enum Event { kWallTime = 1, kStep = 2, kFileVersion = 3, kSummary = 5, kSessionLog = 7 };
 enum Value { kTag = 1, kSimpleValue = 2, kImage = 4, kHisto = 5 };
 enum Image { kHeight = 1, kWidth = 2, kColourSpace = 3, kEncoded = 4 };
@@ -34,7 +34,7 @@ double now_s() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
-/// The newest of our event files; empty: there is none.
+/// The newest of our event files; empty if there is none.
 fs::path newest_in(const fs::path& folder) {
   fs::path newest;
   std::error_code error;
@@ -45,7 +45,7 @@ fs::path newest_in(const fs::path& folder) {
   return newest;
 }
 
-/// Bytes at the end that are no whole record.
+/// Length of an incomplete record at the end.
 std::size_t unfinished(const std::string& file) {
   std::span<const std::byte> rest = std::as_bytes(std::span(file));
   while (const auto data = detail::framed_record(rest))
@@ -93,7 +93,7 @@ void TensorBoardLog::on_fit_begin(Trainer&, const FitInfo& info) {
   attempted_ = info.attempted;
   if (info.config.run_dir.empty() || !info.nothing_to_do.empty()) return;
   const fs::path folder = log_folder(info.config);
-  std::error_code ignored;  // what is wrong with it, the file says
+  std::error_code ignored;  // opening the file reports any problem
   fs::create_directories(folder, ignored);
   const fs::path before = info.resumed_from.empty() ? fs::path() : newest_in(folder);
   const auto seconds = static_cast<std::int64_t>(now_s());
@@ -107,7 +107,7 @@ void TensorBoardLog::on_fit_begin(Trainer&, const FitInfo& info) {
     end_event();
   }
   part_.clear();
-  part_.integer(1, 1);  // the status: a session begins
+  part_.integer(1, 1);  // the status: start of a session
   begin_event(info.attempted + 1);
   event_.message(kSessionLog, part_);
   end_event();
@@ -134,7 +134,7 @@ void TensorBoardLog::write(std::int64_t step) {
 }
 
 void TensorBoardLog::add_scalar(std::string_view folder, std::string_view name, double value) {
-  if (std::isnan(value)) return;  // was not measured
+  if (std::isnan(value)) return;  // not measured
   tag_.assign(folder);
   tag_ += name;
   value_.clear();
@@ -161,7 +161,7 @@ void TensorBoardLog::on_step_log(Trainer&, const StepLog& step) {
 }
 
 void TensorBoardLog::on_validated(Trainer&, const EpochReport& report) {
-  if (!file_ || report.whole) return;  // on_epoch_end() tells of it
+  if (!file_ || report.whole) return;  // on_epoch_end() writes it
   for_each_value(report, [this](std::string_view name, double value) {
     if (name.starts_with("val_")) add_scalar("", name, value);
   });
@@ -176,7 +176,7 @@ void TensorBoardLog::on_epoch_end(Trainer& trainer, const EpochReport& report) {
   add_histograms(trainer);
 }
 
-// Between epochs, when weights are whole, and gradients are still those of the last step.
+// Between epochs, when weights are complete, and gradients are still those of the last step.
 void TensorBoardLog::add_histograms(Trainer& trainer) {
   const AllowSync allow;
   for (const auto& arena : trainer.arenas()) {
@@ -206,7 +206,7 @@ void TensorBoardLog::add_histogram(const std::string& tag, const Tensor& values,
   value_.bytes(kTag, tag);
   value_.message(kHisto, part_);
   add_value(value_);
-  write(attempted_);  // an event each: a large model's would take much memory
+  write(attempted_);  // one event each: a large model's together would need much memory
 }
 
 void TensorBoardLog::on_picture(Trainer&, const Picture& picture) {

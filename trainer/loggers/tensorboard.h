@@ -17,12 +17,12 @@ namespace athanor {
 ///
 ///     step/NAME               scalars of each logged step
 ///     NAME                    scalars of each epoch: train_loss, val_accuracy, ...
-///     weights/PARAMETER       histograms, once an epoch, and of the epoch's last
-///     gradients/PARAMETER     gradients, where this rank has them whole: not with ZeRO-1
-///     pictures/NAME           what validations have drawn (Step::images())
+///     weights/PARAMETER       histograms, once per epoch, after its last step
+///     gradients/PARAMETER     gradients, if this rank has them whole: not with ZeRO-1
+///     pictures/NAME           images from validations (Step::images())
 ///
-/// A run that goes on continues its file: a half record at the end, of a process that was killed, is cut off,
-/// and a mark tells TensorBoard to forget the steps that are made again. Source: event.proto, summary.proto.
+/// A resumed run continues its file: an incomplete last record of a killed process is cut off, and a marker
+/// tells TensorBoard to discard the steps that are repeated. Source: event.proto, summary.proto.
 class TensorBoardLog final : public Callback {
  public:
   void on_fit_begin(Trainer&, const FitInfo& info) override;
@@ -39,26 +39,26 @@ class TensorBoardLog final : public Callback {
   void add_histogram(const std::string& tag, const Tensor& values, double scale);
   void add_histograms(Trainer& trainer);
   void add_value(const ProtoMessage& value) { summary_.message(1, value); }
-  /// Writes the event of what was added since the last one.
+  /// Writes an event with everything added since the last one.
   void write(std::int64_t step);
   void begin_event(std::int64_t step);
   void end_event();
 
   std::optional<AppendedFile> file_;
   std::int64_t attempted_ = 0;        // steps
-  std::optional<double> next_scale_;  // of the loss, in the step that follows
-  double scale_ = 0;                  // in the last step; 0: none was made
-  // Memory that is used again.
+  std::optional<double> next_scale_;  // the loss scale of the next step
+  double scale_ = 0;                  // in the last step; 0: none
+  // Reused memory.
   ProtoMessage event_, summary_, value_, part_;
   std::string tag_, record_;
 };
 
-/// A histogram of the finite ones among values: bins of equal width from the smallest to the largest.
+/// A histogram of the finite values: bins of equal width from minimum to maximum.
 struct Histogram {
   static constexpr int kBins = 64;
   double min = 0, max = 0, sum = 0, sum_of_squares = 0;
   std::int64_t count = 0;
-  double ends[kBins] = {}, counts[kBins] = {};  ///< the largest value of each bin, and how many it has
+  double ends[kBins] = {}, counts[kBins] = {};  ///< upper end and count of each bin
 };
 Histogram histogram_of(std::span<const float> values, double scale = 1);
 

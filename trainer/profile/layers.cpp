@@ -27,7 +27,7 @@ std::int64_t flops_of(const TracedOp& op) {
   return 0;
 }
 
-/// "layer1.0.conv1" of "layer1.0.conv1.weight"; of a parameter of the whole network's own, its name.
+/// "layer1.0.conv1" for "layer1.0.conv1.weight"; the name of a parameter of the whole network.
 std::string module_of(const std::string& parameter) {
   const std::size_t dot = parameter.rfind('.');
   return dot == parameter.npos ? parameter : parameter.substr(0, dot);
@@ -55,7 +55,7 @@ std::string shape_of(const Shape& shape) {
 
 std::vector<Layer> trace_layers(const nn::Module& network, const std::function<void()>& forward) {
   std::map<Address, std::string> modules;      // of parameters
-  std::map<std::string, std::int64_t> counts;  // of parameters that have not come yet
+  std::map<std::string, std::int64_t> counts;  // of parameters not yet seen
   for (const Parameter& parameter : network.parameters()) {
     modules[parameter.tensor.raw_data()] = module_of(parameter.name);
     counts[module_of(parameter.name)] += parameter.tensor.numel();
@@ -64,7 +64,7 @@ std::vector<Layer> trace_layers(const nn::Module& network, const std::function<v
   OpTrace trace;
   try {
     forward();
-  } catch (const Error&) {  // it takes something else than it was given
+  } catch (const Error&) {  // the network expects another input
   }
   std::vector<Layer> layers;
   std::set<Address> seen;

@@ -12,7 +12,7 @@
 namespace athanor {
 namespace {
 
-constexpr std::size_t kRows = 24;  // of ops; what is behind them is one row
+constexpr std::size_t kRows = 24;  // of ops; the rest is one row
 
 bool same(const char* a, const char* b) {
   return a == b || (a && b && std::strcmp(a, b) == 0);
@@ -25,7 +25,7 @@ void add(OpTotal& to, const OpTotal& one) {
   to.flops += one.flops;
 }
 
-/// Whatever their layers; the same name may be several literals.
+/// Totals over layers; equal names may be different literals.
 std::vector<OpTotal> by_op(const std::vector<OpTotal>& totals) {
   std::vector<OpTotal> all;
   for (const OpTotal& one : totals) {

@@ -17,7 +17,7 @@ bool is(const char* op, const char* name) {
   return std::strcmp(op, name) == 0;
 }
 
-/// Multiplications and additions for each element of a result whose weight is [out, ...]: what one row has.
+/// Multiplications and additions per element of a result whose weight is [out, ...]: twice a row's length.
 double per_result(const Tensor& weight) {
   return 2 * static_cast<double>(weight.numel()) /
          static_cast<double>(std::max<std::int64_t>(weight.shape()[0], 1));
@@ -35,8 +35,8 @@ double forward_flops(const char* op, const Tensor& y, std::span<const Tensor* co
   return 0;
 }
 
-// Each gradient that is asked for costs as much as the forward pass. Where the weight's is not, its shape is
-// not known here.
+// Each gradient costs as much as the forward pass. Without the weight's gradient, its shape is not known
+// here.
 double backward_flops(const char* op, const Tensor& dy, std::span<const Tensor> dx) {
   if (dx.size() < 2 || !dx[1].defined()) return 0;
   const double asked = dx[0].defined() ? 2 : 1;
@@ -96,7 +96,7 @@ void Profiler::on_epoch_end(Trainer&, const EpochReport& report) {
   opening_s_ += report.loader.waits.opening_s;
 }
 
-// The rest of a run is none of its business.
+// Ignores the rest of a run.
 void Profiler::end() {
   end_step();
   if (detail::op_listener == this) detail::op_listener = nullptr;
@@ -111,7 +111,7 @@ void Profiler::on_train_end(Trainer&) {
   const std::vector<std::string> lists = strategy_.gather(trace_json(strategy_.rank()));
   try {
     strategy_.run_on_rank0([&] { write_trace(trace_.string(), lists); });
-  } catch (const Error& error) {  // costs nobody the model
+  } catch (const Error& error) {  // must not cost the user the model
     not_written_ = error.what();
   }
 }
@@ -177,12 +177,12 @@ void Profiler::on_layer_end(const char*) {
   if (kind_ == Profile::trace) detail::trace_push(open.name, open.begin_ns, last_ns_, "layer");
 }
 
-// Waiting for a batch and preparing it is no part of its first op.
+// Excludes waiting for and preparing a batch from its first op.
 void Profiler::on_pass_begin() {
   if (in_step_) last_ns_ = detail::trace_now();
 }
 
-// Those that follow one another are one span.
+// Merges consecutive ops of a layer into one span.
 void Profiler::end_layer_backward() {
   if (kind_ == Profile::trace && layer_backward_)
     detail::trace_push(layer_backward_, layer_ns_, last_ns_, "layer backward");

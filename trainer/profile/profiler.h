@@ -13,27 +13,27 @@
 
 namespace athanor {
 
-/// What the calls of one op in one layer have taken, in one direction.
+/// The total cost of one op in one layer, in one direction.
 struct OpTotal {
   const char* op;
-  const char* layer;  ///< null: none is known
+  const char* layer;  ///< null: unknown
   bool backward;
   std::int64_t calls = 0;
-  double seconds = 0;  ///< of the host: on a GPU, to queue the work
-  double bytes = 0;    ///< of the tensors that go in and come out; backward, of their gradients
+  double seconds = 0;  ///< on the host: on a GPU, to queue the work
+  double bytes = 0;    ///< of inputs and outputs; backward, of their gradients
   double flops = 0;    ///< of convolutions and matrix products; else 0
 };
 
-/// Of --profile simple: how often each op ran and how long it took.
+/// For --profile simple: number of runs and time of each op.
 std::string text_by_op(const std::vector<OpTotal>& totals, const Roof& roof);
-/// Of --profile advanced: how long each layer took forward and backward, in the order of their first calls.
+/// For --profile advanced: time of each layer forward and backward, in the order of first calls.
 std::string text_by_layer(const std::vector<OpTotal>& totals);
 
-/// --profile: listens to the ops of a training's steps, on its thread. Of validation and of what is tried out
-/// it hears nothing. With Profile::trace it writes what the trace's ring holds at the end of training.
+/// --profile: listens to the ops of training steps, on its thread, but not to validation and trial steps.
+/// With Profile::trace it writes the content of the trace ring at the end of training.
 class Profiler final : public Callback, private OpListener {
  public:
-  /// `strategy` gathers traces of several ranks.
+  /// `strategy` gathers the traces of several ranks.
   Profiler(Profile kind, ParallelStrategy& strategy) : kind_(kind), strategy_(strategy) {}
   ~Profiler() override { end(); }
 
@@ -46,7 +46,7 @@ class Profiler final : public Callback, private OpListener {
   void on_exception(Trainer&, const std::exception&) override { end(); }
   bool reads_weights() const override { return false; }
 
-  /// Since training began, the largest first.
+  /// Since training began, largest first.
   std::vector<OpTotal> totals() const;
   std::string text() const;
 
@@ -63,7 +63,7 @@ class Profiler final : public Callback, private OpListener {
     }
   };
   struct Open {
-    std::int64_t begin_ns, within_ns;  // when it began, and what ops in it have taken
+    std::int64_t begin_ns, within_ns;  // start time, and time spent in ops inside it
     const char* name;
   };
 
@@ -83,19 +83,19 @@ class Profiler final : public Callback, private OpListener {
 
   Profile kind_;
   ParallelStrategy& strategy_;
-  nn::Module* networks_ = nullptr;  // while their layers have names
+  nn::Module* networks_ = nullptr;  // while their layers are named
   Roof roof_;
   double opening_s_ = 0;
   std::filesystem::path trace_;
-  std::string not_written_;  // why the trace was not
+  std::string not_written_;  // why the trace was not written
   std::unordered_map<Key, OpTotal, Hash> totals_;
-  std::vector<const OpTotal*> order_;  // of their first calls
+  std::vector<const OpTotal*> order_;  // in the order of first calls
 
-  // Of the step under way.
+  // Of the current step.
   bool in_step_ = false;
-  std::int64_t step_ns_ = 0, last_ns_ = 0;  // when it began, and when the last op ended
+  std::int64_t step_ns_ = 0, last_ns_ = 0;  // start of the step, and end of the last op
   std::vector<Open> backward_, layers_;
-  const char* layer_backward_ = nullptr;  // whose gradients are under way, since layer_ns_
+  const char* layer_backward_ = nullptr;  // layer whose gradients are being computed, since layer_ns_
   std::int64_t layer_ns_ = 0;
 };
 

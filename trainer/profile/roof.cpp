@@ -38,7 +38,7 @@ Roof measure_roof(const TensorOptions& options) {
   } catch (const OutOfMemoryError&) {
   }
   allocator_of(options.device).trim();
-  allocator_of(options.device).reset_peak();  // which is the run's
+  allocator_of(options.device).reset_peak();  // the peak is for the run
   return roof;
 }
 

@@ -14,14 +14,14 @@ struct Row {
   std::string name;
   std::vector<double> values;
   Format format = Format::plain;
-  int better = 0;  ///< 1: more is, -1: less is, 0: neither
+  int better = 0;  ///< 1: higher is better, -1: lower, 0: neither
 };
 
 std::string key_of(std::size_t run) {
   return fmt::format("<i class=\"key f{}\"></i>", run % kColours);
 }
 
-/// The head of a table with a column for each run.
+/// The header of a table with a column for each run.
 std::string head(const std::vector<Record>& runs) {
   std::string html = "<tr><td></td>";
   const std::vector<std::string> labels = labels_of(runs);
@@ -37,7 +37,7 @@ std::string html_of(const Row& row) {
   }
   const bool all_same =
       std::all_of(row.values.begin(), row.values.end(), [&](double value) { return value == best; });
-  if (std::isnan(best)) return "";  // nobody has it
+  if (std::isnan(best)) return "";  // no run has it
   std::string html = fmt::format("<tr><th scope=\"row\">{}</th>", escaped(row.name));
   for (const double value : row.values) {
     const bool mark = row.better != 0 && !all_same && value == best;
@@ -116,7 +116,7 @@ std::string charts(const std::vector<Record>& runs) {
          "</div>\n<div class=\"charts\">\n" + small + "</div>\n</section>\n";
 }
 
-/// Flags that differ, or those that do not.
+/// Flags that differ, or those that are equal.
 std::string flag_rows(const std::vector<Record>& runs, bool differ) {
   std::vector<std::vector<FlagRow>> flags;
   std::vector<std::string> names;

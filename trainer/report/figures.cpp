@@ -1,4 +1,4 @@
-// Figures of runs that a page of one and a page of several have in common.
+// Figures shared by the pages of one run and of several.
 
 #include <algorithm>
 #include <array>
@@ -36,17 +36,17 @@ bool is_flat(const std::vector<Point>& points) {
   return std::all_of(points.begin(), points.end(), [&](const Point& one) { return one.y == points[0].y; });
 }
 
-/// What is the same in every step needs no curve.
+/// A value that is constant over steps needs no curve.
 bool tells_nothing(const std::string& key, const std::vector<Point>& points) {
   return (key == "loss_scale" || key == "skipped_steps" || key == "data_wait_s") && is_flat(points);
 }
 
-/// What is read as a height above nothing, not as a ratio.
+/// A value shown as a height from zero, not as a ratio.
 bool begins_at_zero(const std::string& key) {
   return key == "learning_rate" || key == "skipped_steps" || key == "images_per_s" || key == "data_wait_s";
 }
 
-/// A value of epochs, by the step that each ends with.
+/// A value of epochs, at each epoch's last step.
 std::vector<Point> end_points(const Record& run, const std::string& key) {
   std::vector<Point> points;
   for (const Json& epoch : run.epochs) {
@@ -56,7 +56,7 @@ std::vector<Point> end_points(const Record& run, const std::string& key) {
   return points;
 }
 
-/// Speeds of single steps scatter: their means are in front; of several runs there are the means alone.
+/// Speeds of single steps scatter: their means are in front; several runs show only the means.
 std::string chart_called(const std::vector<Record>& runs, const std::string& key, const char* title,
                          Format format) {
   const bool scatters = key == "images_per_s", alone = runs.size() == 1;
@@ -225,7 +225,7 @@ std::vector<std::string> labels_of(const std::vector<Record>& runs) {
     names.push_back(run.name);
     while (names.back().ends_with("/")) names.back().pop_back();
   }
-  std::size_t shared = names.empty() ? 0 : names[0].rfind('/') + 1;  // of the folders that all are in
+  std::size_t shared = names.empty() ? 0 : names[0].rfind('/') + 1;  // length of the common folders
   while (shared > 0 && !std::all_of(names.begin(), names.end(), [&](const std::string& name) {
            return name.compare(0, shared, names[0], 0, shared) == 0;
          }))

@@ -11,11 +11,11 @@
 namespace athanor::report {
 namespace {
 
-constexpr std::size_t kMatrix = 40;  // classes, at most, whose matrix can be read
+constexpr std::size_t kMatrix = 40;  // maximum number of classes with a readable matrix
 constexpr std::size_t kPairs = 20, kClasses = 100'000;
 constexpr std::string_view kPng = "data:image/png;base64,";
 
-/// Empty where it has none that a page can show.
+/// Empty if the page cannot show it.
 std::string picture_of(const Dataset& data, std::int64_t sample) {
   const ImageSpec& spec = data.spec();
   if (spec.bytes() <= 0 || (spec.channels != 1 && spec.channels != 3)) return "";
@@ -23,7 +23,7 @@ std::string picture_of(const Dataset& data, std::int64_t sample) {
     std::vector<std::uint8_t> pixels(static_cast<std::size_t>(spec.bytes()));
     data.read(sample, pixels);
     return picture_url(pixels, spec.height, spec.width, spec.channels);
-  } catch (const Error&) {  // the figures say enough
+  } catch (const Error&) {  // the figures suffice
     return "";
   }
 }
@@ -34,7 +34,7 @@ bool is_picture(const std::string& url) {
          });
 }
 
-/// What the JSON tells, or null.
+/// The evaluation in the JSON, or null.
 std::unique_ptr<Evaluation> evaluation_of(const Json& json) {
   std::vector<std::string> names;
   for (const Json& name : part(json, "names"))

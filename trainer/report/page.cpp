@@ -14,7 +14,7 @@ std::string flag(const Record& run, const std::string& name) {
   return text(part(part(run.config, "flags"), name), "value");
 }
 
-/// "resnet20", or what else the run is known by.
+/// "resnet20", or another name of the run's model.
 std::string subject(const Record& run) {
   if (const std::string model = text(run.facts, "Network"); !model.empty()) return model;
   if (const std::string model = flag(run, "--model"); !model.empty()) return model;
@@ -27,7 +27,7 @@ std::string tile(const std::string& value, const std::string& label, const std::
                      more.empty() ? "" : fmt::format(" <small>{}</small>", escaped(more)));
 }
 
-/// The last value of a metric, and the best one where that is another.
+/// The last value of a metric, and the best one if different.
 std::string metric_tile(const Record& run, const std::string& name, const std::string& label) {
   const double value = last_value(run, name);
   if (!std::isfinite(value)) return "";

@@ -32,12 +32,12 @@ void note(Record& record, std::string line) {
   if (record.notes.size() < kNotes) record.notes.push_back(std::move(line));
 }
 
-/// Without a word of a resume, a step or epoch is there again: another run in the same folder.
+/// A step or epoch is repeated without a resume: another run in the same folder.
 void begin_anew(Record& record) {
   record = {};
 }
 
-/// "skipped_steps" counts them, so that its curve shows where they were.
+/// "skipped_steps" counts them, so that its curve shows when they occurred.
 void add_step(Record& record, const Json& line) {
   const double step = number(line, "step");
   if (!record.steps.empty() && step < record.steps.begin()->second.last().x) begin_anew(record);
@@ -71,7 +71,7 @@ void add(Record& record, const Json& line) {
   if (event == "resume") record.drop_after(number(line, "attempted_steps"));
 }
 
-/// Those of metrics.jsonl, by phase; `damaged`: lines that say nothing.
+/// The records in metrics.jsonl, by phase; `damaged`: number of invalid lines.
 std::vector<std::pair<std::string, Record>> read_metrics(const fs::path& path, std::size_t& damaged) {
   std::vector<std::pair<std::string, Record>> runs;
   std::ifstream in(path, std::ios::binary);
@@ -89,7 +89,7 @@ std::vector<std::pair<std::string, Record>> read_metrics(const fs::path& path, s
   return runs;
 }
 
-/// The record that a page carries; null where there is none.
+/// The record in a page; null if there is none.
 Json page_record(const fs::path& path) {
   const std::string page = content(path);
   const std::size_t begin = page.find(kBegin);
@@ -98,7 +98,7 @@ Json page_record(const fs::path& path) {
   return parsed(page.substr(from, page.find(kEnd, from) - from));
 }
 
-/// What metrics.jsonl has goes before what the page of the run says: that is written now and then only.
+/// metrics.jsonl has priority over the run's page, which is written only periodically.
 Record joined(Record page, Record lines) {
   if (!lines.epochs.empty()) page.epochs = std::move(lines.epochs);
   for (auto& [name, series] : lines.steps) {
@@ -171,7 +171,7 @@ Json json_of(const Record& record) {
   Json& steps = json["steps"] = Json::object();
   for (const auto& [name, series] : record.steps) {
     Json& points = steps[name] = Json::array();
-    for (const Point& point : series.points())  // of f32s: six digits are all that they have
+    for (const Point& point : series.points())  // from f32: six digits are all they have
       points.push_back({point.x, std::stod(fmt::format("{:.6g}", point.y))});
   }
   return json;
@@ -206,7 +206,7 @@ Record record_of(const Json& json) {
 std::string script_json(const Json& json) {
   std::string safe;
   for (const char c : json.dump(-1, ' ', false, Json::error_handler_t::replace))
-    safe += c == '<' ? "\\u003c" : std::string(1, c);  // or a text could end the script
+    safe += c == '<' ? "\\u003c" : std::string(1, c);  // otherwise a text could end the script
   return fmt::format("{}{}{}\n", kBegin, safe, kEnd);
 }
 

@@ -25,7 +25,7 @@
 namespace athanor::report {
 namespace {
 
-constexpr std::chrono::seconds kAfterEpoch{5}, kWithinEpoch{30};  // at least, between two pages
+constexpr std::chrono::seconds kAfterEpoch{5}, kWithinEpoch{30};  // minimum times between two pages
 constexpr std::int64_t kLogits = 16'000'000, kWorst = 16;
 
 std::string now() {
@@ -116,7 +116,7 @@ void ReportPage::on_step_end(Trainer& trainer, const StepInfo& step) {
   if (step.epoch != epoch_) epoch_ = step.epoch, samples_ = 0, epoch_s_ = 0;
   const double data_s = trainer.times().data, seconds = step.epoch_s - epoch_s_;
   const auto at = static_cast<double>(step.attempted);
-  if (!std::exchange(first_step_, false)) {  // that warms up; and what came before may be another process's
+  if (!std::exchange(first_step_, false)) {  // which warms up, and follows another process
     record_.steps["images_per_s"].add(at,
                                       static_cast<double>(step.samples - samples_) / std::max(seconds, 1e-9));
     record_.steps["data_wait_s"].add(at, data_s - data_s_);
@@ -132,12 +132,12 @@ void ReportPage::validated(const Tensor& losses, const Tensor& logits, const Bat
   if (!validating_) return;
   data_ = &data;
   const bool waits = !logits.device().is_cpu();
-  const auto kept = [&](const Tensor& field) { return waits ? clone(field) : field; };  // the loader's own
+  const auto kept = [&](const Tensor& field) { return waits ? clone(field) : field; };  // reused by loader
   pending_.push_back({losses.detach(), logits.detach(), kept(batch.labels), kept(batch.samples)});
   if (!waits) take_logits();
 }
 
-// A page must not end a run: labels that are no classes, say, are for others to refuse.
+// A page must not end a run: labels that are no classes, for example, are refused elsewhere.
 void ReportPage::take_logits() {
   const AllowSync allow;
   try {
@@ -178,7 +178,7 @@ void ReportPage::take_totals(const Trainer& trainer, double wall_s) {
 }
 
 void ReportPage::on_validated(Trainer&, const EpochReport& report) {
-  if (report.whole) return;  // on_epoch_end() tells of it
+  if (report.whole) return;  // on_epoch_end() handles it
   Json measured{{"val_loss", report.val_loss}, {"val_accuracy", report.val_accuracy}};
   for (const auto& [name, value] : report.others) measured[name] = value;
   add_validation(record_, static_cast<double>(report.steps.attempted()), measured, true);
@@ -210,13 +210,13 @@ void ReportPage::on_fit_end(Trainer& trainer, const FitReport& report) {
   write();
 }
 
-// A disk that is full must not end a training.
+// A full disk must not end a training.
 void ReportPage::write() {
   written_ = Clock::now();
   record_.written = now();
   try {
     const std::string page = page_of(record_);
-    std::error_code ignored;  // what is wrong with the folder, the file says
+    std::error_code ignored;  // writing the file reports any problem with the folder
     std::filesystem::create_directories(folder(), ignored);
     AtomicFile file(folder() / "report.html");
     file.write(std::as_bytes(std::span(page)));

@@ -9,7 +9,7 @@
 namespace athanor::report {
 namespace {
 
-constexpr std::size_t kRows = 300;  // of a table, at most, about
+constexpr std::size_t kRows = 300;  // approximate maximum of a table
 
 std::string section(const char* id, const char* heading, const std::string& body) {
   if (body.empty()) return "";
@@ -21,7 +21,7 @@ std::string folded(const std::string& summary, const std::string& body) {
                      summary, body);
 }
 
-/// What held epochs up, in words: that of the last, and whether others had something else.
+/// The last epoch's bottleneck in words, and whether other epochs had another.
 std::string verdict(const Record& run) {
   if (run.epochs.empty()) return "";
   const std::string line = text(run.epochs.back(), "verdict"), by = text(run.epochs.back(), "bound_by");

@@ -11,25 +11,24 @@ namespace CLI {
 class App;
 }
 
-// Commands of the tool `athanor` that are about models. Each adds itself to the app, and does its work while
-// that parses.
+// Model commands of the tool `athanor`. Each adds itself to the app, and runs during parsing.
 
 namespace athanor::tool {
 
-/// predict MODEL IMAGE...: what a model that a run has left says of pictures.
+/// predict MODEL IMAGE...: predictions of a run's model for pictures.
 void add_predict(CLI::App& app);
-/// evaluate MODEL --val DATA: how good it is on labelled images.
+/// evaluate MODEL --val DATA: its accuracy on labelled images.
 void add_evaluate(CLI::App& app);
 
-/// report RUN...: the page of a run, or one that compares several.
+/// report RUN...: the page of a run, or a comparison of several.
 void add_report(CLI::App& app);
 
-/// Opens a data set by what a user calls it.
+/// Opens a data set by the user's name for it.
 using OpenData = std::function<std::unique_ptr<Dataset>(const std::string& data)>;
 /// picture DATA INDEX FILE: writes an image of a data set as a PNG.
 void add_picture(CLI::App& app, const OpenData& open);
 
-/// The user ended it by a signal.
+/// The user interrupted it by a signal.
 class Interrupted : public Error {
  public:
   Interrupted(int signal, const std::string& what) : Error(what), signal_(signal) {}
@@ -39,7 +38,7 @@ class Interrupted : public Error {
   int signal_;
 };
 
-/// Some of the files could not be read, as has been said; the others have been dealt with.
+/// Some files could not be read, as already reported; the others were processed.
 class SomeUnreadable : public Error {
  public:
   SomeUnreadable() : Error("some files could not be read") {}

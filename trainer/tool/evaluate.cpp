@@ -28,12 +28,12 @@ namespace fs = std::filesystem;
 
 struct EvaluateOptions {
   std::string model, data, data_dir, device = "auto", svg;
-  std::optional<std::string> json;  ///< "" and "-" are standard output
+  std::optional<std::string> json;  ///< "" and "-": standard output
   std::int64_t top = 5, worst = 10;
   int threads = 0, workers = LoaderOptions::kAuto;
 };
 
-/// Images as the run's own validation got them.
+/// The images with the preprocessing of the run's validation.
 std::shared_ptr<const Dataset> as_validated(std::shared_ptr<const Dataset> stored, const ModelInfo& model) {
   if (stored->spec().height > 0 && model.shorter_side == 0) return stored;
   return std::make_shared<DecodedDataset>(

@@ -42,7 +42,7 @@ ValidatedData open_validated(const std::filesystem::path& model, const std::stri
     return json.contains(at) && json[at].is_string() ? json[at].get<std::string>() : std::string();
   };
   const auto text = [&](const char* flag) { return entry(flag, "value"); };
-  // The default of a path is in words.
+  // The default of a path is a description, not a path.
   const auto given = [&](const char* flag) { return entry(flag, "from") == "default" ? "" : text(flag); };
   if (!json.is_object() || !json.contains("program") || !json["program"].is_string()) does_not_tell();
   const std::string program = json["program"], from = data_dir.empty() ? given("--data-dir") : data_dir;

@@ -31,7 +31,7 @@ struct PredictOptions {
   bool json = false;
 };
 
-/// Its pixels as the model takes them. Throws IoError that names the file.
+/// Reads a file's pixels as model input. Throws IoError naming the file.
 void read(const Predictor& predictor, const fs::path& file, std::span<std::uint8_t> pixels) {
   const detail::FileBytes bytes(file, "image", "it must be a JPEG, PNG or WebP");
   try {
@@ -41,7 +41,7 @@ void read(const Predictor& predictor, const fs::path& file, std::span<std::uint8
   }
 }
 
-/// One line of one picture, whose results are `count` pairs of a class and its probability.
+/// Prints one line per picture, with `count` pairs of class and probability.
 void print(const PredictOptions& options, const Predictor& predictor, const fs::path& file,
            std::span<const std::int64_t> classes, std::span<const float> probabilities) {
   nlohmann::ordered_json json{{"image", file.string()}, {"top", nlohmann::ordered_json::array()}};
@@ -59,7 +59,7 @@ void print(const PredictOptions& options, const Predictor& predictor, const fs::
   }
 }
 
-/// Of all that can be read; false where one cannot, which stderr names.
+/// Predicts for all readable files; false if any is not, which stderr names.
 bool predict_batch(const PredictOptions& options, const Predictor& predictor,
                    std::span<const fs::path> files) {
   const ImageSpec& spec = predictor.info().images;

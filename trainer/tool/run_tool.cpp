@@ -19,7 +19,7 @@
 namespace athanor::tool {
 namespace {
 
-/// CLI11 only says that a subcommand is required; this says which one was meant.
+/// CLI11 only reports that a subcommand is required; this suggests one.
 void check_subcommand(const CLI::App& app, const std::string& name) {
   std::vector<std::string> names;
   for (const CLI::App* command : app.get_subcommands({})) names.push_back(command->get_name());
@@ -36,7 +36,7 @@ int run(int argc, char** argv, const std::string& program, const AddCommands& ad
     return code;
   };
   try {
-    std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error of the write, not the end
+    std::signal(SIGXFSZ, SIG_IGN);  // a file above the size limit makes the write fail instead
     CLI::App app("What to do with models and data", program);
     app.require_subcommand(1);
     add(app);
@@ -49,7 +49,7 @@ int run(int argc, char** argv, const std::string& program, const AddCommands& ad
       return complain(kExitBadInput, error.what());
     }
     return kExitDone;
-  } catch (const std::system_error& error) {  // fmt's, of a standard output that cannot be written
+  } catch (const std::system_error& error) {  // from fmt, if standard output cannot be written
     return complain(kExitBadInput, error.what());
   } catch (const ArgumentError& error) {
     return complain(kExitBadInput, error.what());
@@ -58,7 +58,7 @@ int run(int argc, char** argv, const std::string& program, const AddCommands& ad
   } catch (const SomeUnreadable&) {
     return kExitBadInput;
   } catch (const Interrupted& error) {
-    return complain(128 + error.signal(), error.what());  // as shells have it
+    return complain(128 + error.signal(), error.what());  // as in shells
   } catch (const std::exception& error) {
     return complain(kExitBackend, error.what());
   }

@@ -14,14 +14,14 @@ namespace tool {
 /// Adds subcommands to the app, as trainer/tool/commands.h does.
 using AddCommands = std::function<void(CLI::App& app)>;
 
-/// The body of a main() that has these subcommands: parses, runs the one that was called, and says what is
-/// wrong in one line. Returns the exit code (trainer/run_main.h).
+/// The body of a main() with these subcommands: parses, runs the requested one, and reports errors in one
+/// line. Returns the exit code (trainer/run_main.h).
 int run_tool(int argc, char** argv, const AddCommands& add);
 
 }  // namespace tool
 
-/// The main() of the tool `athanor`: predict, evaluate, report, picture and what `more` adds. A program with
-/// networks of its own has the same commands for their models:
+/// The main() of the tool `athanor`: predict, evaluate, report, picture and those added by `more`. Programs
+/// with their own networks can offer the same commands:
 ///
 ///     int main(int argc, char** argv) {
 ///       nn::register_model("my_net", make_my_net);

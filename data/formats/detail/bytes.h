@@ -15,11 +15,11 @@
 
 #include "tensor/printable.h"
 
-// Numbers as files hold them, and arithmetic on numbers that a file made up.
+// Numbers in files, and overflow-safe arithmetic on numbers from untrusted files.
 
 namespace athanor::detail {
 
-/// The number in the first sizeof(T) bytes of `bytes`, which the caller has checked to be there.
+/// The number in the first sizeof(T) bytes of `bytes`; the caller has checked the length.
 template <class T> T load(std::span<const std::byte> bytes, std::endian order) {
   std::array<std::byte, sizeof(T)> raw;
   std::copy_n(bytes.begin(), sizeof(T), raw.begin());
@@ -33,7 +33,7 @@ template <class T> T load_be(std::span<const std::byte> bytes) {
   return load<T>(bytes, std::endian::big);
 }
 
-/// The number as bytes, to be appended to a file or a buffer.
+/// The number as bytes, for a file or a buffer.
 template <class T> std::array<std::byte, sizeof(T)> stored(T value, std::endian order) {
   auto raw = std::bit_cast<std::array<std::byte, sizeof(T)>>(value);
   if (order != std::endian::native) std::reverse(raw.begin(), raw.end());
@@ -53,7 +53,7 @@ inline std::string_view text_of(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-/// Bytes, and numbers as files hold them, put one behind the other.
+/// A buffer of bytes and numbers in file representation.
 struct ByteWriter {
   std::vector<std::byte> bytes;
 
@@ -67,7 +67,7 @@ struct ByteWriter {
   template <class T> ByteWriter& be(T value) { return add(stored_be(value)); }
 };
 
-/// The product of numbers >= 0, or nothing where it does not fit.
+/// The product of numbers >= 0; nullopt on overflow.
 inline std::optional<std::int64_t> product(std::initializer_list<std::int64_t> factors) {
   std::int64_t result = 1;
   for (const std::int64_t factor : factors) {
@@ -76,19 +76,19 @@ inline std::optional<std::int64_t> product(std::initializer_list<std::int64_t> f
   return result;
 }
 
-/// With A to Z as a to z.
+/// Converts A to Z to lower case.
 inline std::string lower_case(std::string_view text) {
   std::string lower(text);
   for (char& c : lower) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
   return lower;
 }
 
-/// Text from a file for a message of one line, cut at 80.
+/// Text from a file for a one-line message, cut at 80 bytes.
 inline std::string printable(std::string_view text) {
   return athanor::printable(text.substr(0, 80)) + (text.size() > 80 ? "..." : "");
 }
 
-/// A JSON value for a message of one line. Of a list or an object, which may be of any depth, its type.
+/// A JSON value for a one-line message; for a list or object, which may have any depth, its type.
 template <class Json> std::string shown(const Json& value) {
   if (value.is_structured()) return value.type_name();
   return printable(value.dump(-1, ' ', false, Json::error_handler_t::replace));

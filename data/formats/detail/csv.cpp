@@ -23,7 +23,7 @@ bool CsvReader::next(std::vector<std::string>& cells) {
   return true;
 }
 
-/// Takes a cell and what ends it. Returns whether another of the same row follows.
+/// Takes a cell and its separator. Returns whether another cell of the same row follows.
 bool CsvReader::take_cell(std::string& cell) {
   skip_blanks();
   if (text_.starts_with('"')) {
@@ -43,7 +43,7 @@ bool CsvReader::take_cell(std::string& cell) {
 void CsvReader::take_quoted(std::string& cell) {
   const std::int64_t began = line_;
   do {
-    text_.remove_prefix(1);  // the quote; a second one after the first stands for itself
+    text_.remove_prefix(1);  // the quote; a doubled one is a literal quote
     const std::size_t quote = text_.find('"');
     if (quote == std::string_view::npos)
       fail(began, "a cell must end with a quote, as it begins, but the file ends");

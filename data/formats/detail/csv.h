@@ -7,17 +7,17 @@
 
 namespace athanor::detail {
 
-/// Rows of comma-separated values (RFC 4180), whatever ends their lines: \n, \r\n or \r. A cell in quotes may
-/// hold commas, ends of lines and, doubled, quotes; any other loses the blanks around it. Blank lines are
-/// passed over.
+/// Rows of comma-separated values (RFC 4180), with lines ending in \n, \r\n or \r. A quoted cell may contain
+/// commas, line ends and, doubled, quotes; surrounding blanks are removed from others. Blank lines are
+/// skipped.
 class CsvReader {
  public:
-  /// `name`: what messages begin with. The text must stay.
+  /// `name`: prefix of messages. The text must outlive this object.
   CsvReader(std::string_view text, std::string name) : text_(text), name_(std::move(name)) {}
 
-  /// The cells of the next row; false where there is none. Throws IoError, "NAME, line N: ...".
+  /// The cells of the next row; false at the end. Throws IoError, "NAME, line N: ...".
   bool next(std::vector<std::string>& cells);
-  /// Where that row began, from 1 on.
+  /// First line of that row, counted from 1.
   std::int64_t line() const { return first_line_; }
 
  private:
@@ -26,7 +26,7 @@ class CsvReader {
   void skip_blanks();
   [[noreturn]] void fail(std::int64_t line, const std::string& message) const;
 
-  std::string_view text_;  // what is left of it
+  std::string_view text_;  // the remaining text
   std::string name_;
   std::int64_t line_ = 1, first_line_ = 1;
 };

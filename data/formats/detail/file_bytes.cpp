@@ -72,7 +72,7 @@ std::int64_t FileBytes::stated_size() const {
   return load_le<std::uint32_t>(at(std::max<std::int64_t>(size() - 4, 2), 4, "the gzip stream's size"));
 }
 
-/// The first bytes of what a gzip file holds. Memory grows with what comes out; no page beyond is touched.
+/// The beginning of a gzip file's content. Memory grows with the output; no page beyond is touched.
 std::vector<std::uint8_t> FileBytes::inflated(std::int64_t most) const {
   constexpr std::size_t kPiece = std::size_t{1} << 24;
   z_stream stream{};
@@ -100,7 +100,7 @@ std::vector<std::uint8_t> FileBytes::inflated(std::int64_t most) const {
            : stream.msg        ? stream.msg
                                : "but is damaged");
     }
-    // Several files that were put one behind the other are one file.
+    // Concatenated gzip files count as one.
     if (code == Z_STREAM_END && is_gzip(bytes_.subspan(fed - stream.avail_in))) code = inflateReset(&stream);
   }
   content.resize(done);
@@ -118,7 +118,7 @@ void FileBytes::expand(std::int64_t count) {
   if (count / kMostExpansion > size()) {
     fail(0, "must hold {} bytes, but a gzip file of {} bytes cannot", count, size());
   }
-  std::vector<std::uint8_t> content = inflated(count + 1);  // a byte more would be one too many
+  std::vector<std::uint8_t> content = inflated(count + 1);  // one extra byte would be an error
   unmap();
   memory_ = std::move(content);
   bytes_ = std::as_bytes(std::span(memory_));

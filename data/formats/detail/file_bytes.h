@@ -13,13 +13,13 @@
 
 namespace athanor::detail {
 
-/// A whole file as bytes: mapped read-only, or in memory where it was decompressed. A mapped file must not be
-/// shortened while it is open. Every failure is one IoError: `format: FILE, offset N: message; advice`.
+/// A whole file as bytes: mapped read-only, or in memory if decompressed. A mapped file must not be shortened
+/// while open. Every failure is one IoError: `format: FILE, offset N: message; advice`.
 class FileBytes {
  public:
-  /// `format` names the reader in messages ("npy"); `advice` says what to do about a bad file.
+  /// `format` names the reader in messages ("npy"); `advice` is for the user of a bad file.
   FileBytes(const std::filesystem::path& path, std::string format, std::string advice);
-  /// Bytes that came out of something else; `name` stands in messages for the path.
+  /// Bytes from another source; `name` replaces the path in messages.
   FileBytes(std::string name, std::vector<std::uint8_t> content, std::string format, std::string advice);
   ~FileBytes();
   FileBytes(const FileBytes&) = delete;
@@ -27,18 +27,18 @@ class FileBytes {
 
   std::span<const std::byte> bytes() const { return bytes_; }
   std::int64_t size() const { return std::ssize(bytes_); }
-  /// Bytes [offset, offset + count), which hold `what`. Throws where the file ends before; any numbers are
+  /// Bytes [offset, offset + count), which hold `what`. Throws if the file ends earlier; any numbers are
   /// safe.
   std::span<const std::byte> at(std::int64_t offset, std::int64_t count, std::string_view what) const;
-  /// Throws where the file goes on behind `offset`.
+  /// Throws if the file continues after `offset`.
   void must_end_at(std::int64_t offset) const;
 
-  /// What a gzip file holds: its size as its last four bytes state it; of any other file, size().
+  /// For a gzip file, its content's size from the last four bytes; for any other file, size().
   std::int64_t stated_size() const;
-  /// The first `most` bytes of the file, or of what a gzip file holds; fewer where there are no more.
+  /// The first `most` bytes of the file, or of a gzip file's content; fewer if it is shorter.
   FileBytes head(std::int64_t most) const;
-  /// Replaces a gzip file by what it holds, which must be `count` bytes: no more are inflated, and none where
-  /// so small a file cannot hold as many. Leaves any other file alone.
+  /// Replaces a gzip file by its content, which must be `count` bytes: inflates no more, and nothing if so
+  /// small a file cannot hold as many. Does nothing for any other file.
   void expand(std::int64_t count);
 
   /// Asks the system to read bytes [offset, offset + count) ahead.
@@ -63,10 +63,10 @@ class FileBytes {
   bool mapped_ = false;
 };
 
-/// More than deflate can expand a byte to: a size beyond it was made up.
+/// More than the maximum expansion of deflate per byte: a larger size is forged.
 inline constexpr std::int64_t kMostExpansion = 1040;
 
-/// `folder/name`, or `folder/name.gz` where only that exists. Throws IoError where neither does.
+/// `folder/name`, or `folder/name.gz` if only that exists. Throws IoError if neither exists.
 std::filesystem::path find_plain_or_gz(const std::filesystem::path& folder, const std::string& name,
                                        const std::string& format, const std::string& advice);
 

@@ -91,7 +91,7 @@ std::vector<std::byte> stored_labels(const std::vector<std::int64_t>& labels, In
   ByteWriter out;
   out.bytes.reserve(labels.size() * width);
   for (const std::int64_t label : labels) {
-    const auto all = stored(label, type.order);  // of which the upper bytes are zero
+    const auto all = stored(label, type.order);  // the upper bytes are zero
     out.add(type.order == std::endian::little ? std::span(all).first(width) : std::span(all).last(width));
   }
   return std::move(out.bytes);
@@ -133,7 +133,7 @@ StoredSample IndexedStore::fetch(std::int64_t index, std::vector<std::byte>& scr
   return {bytes, at.codec, spec_.height, spec_.width, spec_.channels, at.label};
 }
 
-// Neighbours are asked for together: each call of the system takes its time.
+// Merges adjacent samples, since each system call takes time.
 void IndexedStore::will_need(std::int64_t first, std::int64_t count) const {
   constexpr std::int64_t kGap = 64 << 10;
   const std::int64_t end = first < 0 ? first : first + std::min(count, size() - first);

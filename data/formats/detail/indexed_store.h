@@ -13,65 +13,65 @@
 #include "data/dataset.h"
 #include "data/formats/detail/file_bytes.h"
 
-// What readers share: which numbers may be shapes and labels, and samples that lie in a file piece by piece.
+// Shared by readers: checks of shapes and labels, and samples stored in pieces of a file.
 
 namespace athanor::detail {
 
-/// Labels are below it: counts of classes stay far from overflow, and a damaged label is found.
+/// Upper bound of labels, so that class counts cannot overflow and damaged labels are detected.
 inline constexpr std::int64_t kMaxClasses = std::int64_t{1} << 31;
 inline constexpr std::int64_t kMaxImageBytes = std::int64_t{1} << 30;
 
-/// What is wrong with the shape of an image, or nothing.
+/// The problem of an image's shape, if any.
 std::optional<std::string> bad_image(const ImageSpec& shape);
-/// Whether a raw sample has such a shape, and as many bytes.
+/// Whether a raw sample has such a shape, and a matching byte count.
 bool fits_shape(const StoredSample& sample);
-/// What is wrong with `label`, where `classes` are stated (0: they are not), or nothing.
+/// The problem of `label`, if any; `classes` 0: not stated.
 std::optional<std::string> bad_label(std::int64_t label, std::int64_t classes);
-/// `stated`, or where it is 0 the largest label + 1.
+/// `stated` or, if 0, the largest label + 1.
 std::int64_t count_classes(const std::vector<std::int64_t>& labels, std::int64_t stated);
-/// Throws ArgumentError unless `classes` is 0 (not stated) or may be a count of classes.
+/// Throws ArgumentError unless `classes` is 0 (not stated) or a valid count of classes.
 void check_classes(std::int64_t classes, const char* format);
-/// Throws ArgumentError where `index` is not in [0, size).
+/// Throws ArgumentError if `index` is not in [0, size).
 void check_index(std::int64_t index, std::int64_t size, const char* format);
 
-/// How a file holds whole numbers.
+/// The representation of integers in a file.
 struct IntType {
   int bytes = 1;  ///< 1, 2, 4 or 8
   bool is_signed = false;
   std::endian order = std::endian::little;
 };
-/// "u8", "i16", ..., or nothing where `name` is no such type. Little-endian.
+/// "u8", "i16", ..., or nullopt for any other name. Little-endian.
 std::optional<IntType> int_type(std::string_view name);
 /// The smallest of u8, u16 and i32 that holds all of `labels`, which are below kMaxClasses.
 IntType smallest_type(const std::vector<std::int64_t>& labels);
 std::string name_of(const IntType& type);
-/// `count` labels from `offset` on. Throws IoError where the file ends before, or at the first that is not in
+/// `count` labels from `offset` on. Throws IoError if the file ends earlier, or at the first label outside
 /// [0, classes) (with classes = 0: [0, kMaxClasses)).
 std::vector<std::int64_t> read_labels(const FileBytes& file, std::int64_t offset, std::int64_t count,
                                       IntType type, std::int64_t classes);
 /// The labels as bytes of that type.
 std::vector<std::byte> stored_labels(const std::vector<std::int64_t>& labels, IntType type);
-/// Where the labels of a file of images lie: the first of the words that its name has, before the suffix, is
-/// turned into the other one of its pair. Throws ArgumentError where it has none.
+/// The file of labels for a file of images: replaces the first of the words found in its name, before the
+/// suffix, by the other one of its pair. Throws ArgumentError if none occurs.
 std::filesystem::path labels_beside(
     const std::filesystem::path& images, const char* format,
     std::initializer_list<std::pair<std::string_view, std::string_view>> words);
 
-/// Where a sample lies in its file, and what it is.
+/// A sample's position in its file, and its form.
 struct IndexEntry {
   std::int64_t offset = 0, bytes = 0, label = 0;
   Codec codec = Codec::raw;
 };
 
-/// Makes a sample of the piece at `at`, in `scratch` where it needs memory. Throws IoError on a damaged one.
+/// Makes a sample of the piece at `at`, using `scratch` if it needs memory. Throws IoError if it is damaged.
 using ReadEntry =
     std::function<StoredSample(const FileBytes& file, const IndexEntry& at, std::vector<std::byte>& scratch)>;
 
-/// Samples that lie in a file, each in one piece.
+/// Samples in a file, each in one piece.
 class IndexedStore final : public Dataset {
  public:
-  /// The entries lie in the file; their labels are below spec.classes or, where that is 0, make them. Without
-  /// `read`, samples are the pieces as they are, raw ones of the shape in `spec`.
+  /// Entries must be inside the file; their labels are below spec.classes or, if that is 0, define it.
+  /// Without `read`, samples are the unchanged pieces, raw with the shape in `spec`.
   IndexedStore(std::shared_ptr<const FileBytes> file, const ImageSpec& spec, std::vector<IndexEntry> entries,
                ReadEntry read = {});
 
@@ -91,10 +91,10 @@ class IndexedStore final : public Dataset {
   ReadEntry read_;
 };
 
-/// Reads every entry, and notes its label. The size that all images have, or 0x0x0; no classes.
+/// Reads every entry and stores its label. Returns the size if all images share one, else 0x0x0; no classes.
 ImageSpec read_all(const FileBytes& file, std::vector<IndexEntry>& entries, const ReadEntry& read);
 
-/// Raw images of `spec` that lie in `file` one after the other, from `offset` on, one for each label.
+/// Adjacent raw images of `spec` in `file` from `offset` on, one for each label.
 std::unique_ptr<Dataset> dense_store(std::shared_ptr<const FileBytes> file, std::int64_t offset,
                                      const ImageSpec& spec, const std::vector<std::int64_t>& labels);
 

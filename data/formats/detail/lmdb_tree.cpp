@@ -8,9 +8,9 @@
 namespace athanor::detail {
 namespace {
 
-// A page is a header of 16 bytes (its number: u64; 2 unused; flags: u16; lower, upper: u16, the ends of the
-// free space) and, from there to `lower`, the offsets (u16) of nodes in it. Pages 0 and 1 are meta pages, the
-// newer of which counts.
+// A page is a header of 16 bytes (its number: u64; 2 unused; flags: u16; lower, upper: u16, the bounds of the
+// free space) and, up to `lower`, the offsets (u16) of its nodes. Pages 0 and 1 are meta pages; the newer one
+// is valid.
 constexpr std::int64_t kPageHeader = 16, kFlags = 10, kLower = 12;
 constexpr std::uint16_t kBranch = 0x01, kLeaf = 0x02, kOverflow = 0x04, kMetaPage = 0x08;
 
@@ -60,7 +60,7 @@ class Tree {
     return load_le<T>(file_.at(offset, static_cast<std::int64_t>(sizeof(T)), "a number"));
   }
 
-  /// Where the fields of the meta page at `offset` begin.
+  /// Offset of the fields of the meta page at `offset`.
   std::int64_t meta(std::int64_t offset) const {
     const std::int64_t at = offset + kPageHeader;
     file_.at(at, kMetaBytes, "a meta page");
@@ -71,7 +71,7 @@ class Tree {
     return at;
   }
 
-  /// The offset of a page that must be of that kind.
+  /// The offset of a page, which must be of one of these kinds.
   std::int64_t page(std::uint64_t index, std::uint16_t kinds, std::int64_t named_at) const {
     const auto pages = static_cast<std::uint64_t>(file_.size() / page_);
     if (index < 2 || index >= pages) {
@@ -93,7 +93,7 @@ class Tree {
     return (lower - kPageHeader) / 2;
   }
 
-  /// The offset of node `i`, its header within the page at `offset`.
+  /// The offset of node `i` of the page at `offset`.
   std::int64_t node(std::int64_t offset, std::int64_t i) const {
     const std::int64_t at = number<std::uint16_t>(offset + kPageHeader + 2 * i);
     if (at < kPageHeader || at > page_ - kNodeHeader) {
@@ -102,7 +102,7 @@ class Tree {
     return offset + at;
   }
 
-  /// Depth first, from left to right. A whole tree has no more pages than the file.
+  /// Depth first, from left to right. A valid tree has no more pages than the file.
   void walk(std::uint64_t root, std::int64_t depth) {
     struct Level {
       std::int64_t page, next;
@@ -161,7 +161,7 @@ class Tree {
 
   const FileBytes& file_;
   std::int64_t page_ = 0;
-  std::int64_t main_ = 0;  ///< the main database, in the meta page that counts
+  std::int64_t main_ = 0;  ///< the main database, in the valid meta page
   std::vector<IndexEntry> values_;
   std::string_view last_key_;
 };

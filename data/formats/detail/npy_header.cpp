@@ -14,11 +14,11 @@ using nlohmann::json;
 
 constexpr std::string_view kMagic = "\x93NUMPY";
 constexpr std::int64_t kMaxHeader = 1 << 20;
-/// NumPy pads to 64; so much holds eight dimensions of any size.
+/// NumPy pads to 64; this size fits eight dimensions of any size.
 constexpr std::size_t kWrittenHeader = 256;
 constexpr std::size_t kMaxRank = 8;
 
-/// What stands at the front of an .npy file.
+/// The header of an .npy file.
 struct Header {
   std::string descr;  ///< "|u1", "<i8", ...
   bool fortran_order = false;
@@ -26,9 +26,9 @@ struct Header {
   std::int64_t data = 0;  ///< where the elements start
 };
 
-/// A Python dictionary of the kind that stands in these files, as JSON of the same length: offsets stay.
+/// Converts such a file's Python dictionary to JSON of the same length, so that offsets stay valid.
 std::string as_json(std::string_view python) {
-  constexpr std::string_view kPython = "'()TFL", kJson = "\"[]tf ";  // L: as Python 2 ended numbers
+  constexpr std::string_view kPython = "'()TFL", kJson = "\"[]tf ";  // L: suffix of numbers in Python 2
   std::string text(python);
   for (char& c : text) {
     if (const std::size_t at = kPython.find(c); at != std::string_view::npos) c = kJson[at];
@@ -40,7 +40,7 @@ std::string as_json(std::string_view python) {
   return text;
 }
 
-/// The dictionary `text`, which lies at `start`.
+/// The dictionary `text` at offset `start`.
 Header read_dictionary(const FileBytes& file, std::int64_t start, const std::string& text) {
   json all;
   std::vector<std::string> keys;
@@ -94,7 +94,7 @@ Header read_header(const FileBytes& file) {
   return header;
 }
 
-/// The elements must be what the header says, and all that follows in a file of `size` bytes.
+/// The elements must match the header and fill the rest of a file of `size` bytes.
 void check_elements(const FileBytes& file, const Header& header, std::int64_t size, int bytes_each,
                     std::string_view what) {
   std::optional<std::int64_t> bytes = bytes_each;
@@ -124,7 +124,7 @@ IntType label_type(const FileBytes& file, const std::string& descr) {
   return {type->bytes, type->is_signed, descr[0] == '>' ? std::endian::big : std::endian::little};
 }
 
-/// A header of version 1, of a length that depends on neither the shape nor the type.
+/// A header of version 1, of fixed length for any shape and type.
 ByteWriter npy_header(const char* descr, const std::vector<std::int64_t>& shape) {
   std::string text = fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': ({},), }}", descr,
                                  fmt::join(shape, ", "));

@@ -16,7 +16,7 @@
 namespace athanor::packed {
 namespace {
 
-// As in PNG: a byte that is not ASCII, and ends of lines that a transfer as text would change.
+// As in PNG: a non-ASCII byte, and line ends that a text-mode transfer would change.
 constexpr std::array<unsigned char, 8> kHeaderMagic{0x93, 'A', 'T', 'H', 'P', '\r', '\n', 0x1a};
 constexpr std::array<unsigned char, 8> kFooterMagic{0x93, 'A', 'T', 'H', 'E', 'N', 'D', '\n'};
 
@@ -24,7 +24,7 @@ bool starts_with(std::span<const std::byte> bytes, const std::array<unsigned cha
   return bytes.size() >= magic.size() && std::memcmp(bytes.data(), magic.data(), magic.size()) == 0;
 }
 
-/// Writes fields one after the other, from `at` on.
+/// Writes consecutive fields, from `at` on.
 class Put {
  public:
   explicit Put(std::byte* at) : at_(at) {}
@@ -56,7 +56,7 @@ class Get {
   const std::byte* at_;
 };
 
-// The fields in the order they have in the file, for Put and for Get.
+// The fields in file order, for Put and for Get.
 
 void visit_header(auto& header, auto fields) {
   auto& form = header.form;

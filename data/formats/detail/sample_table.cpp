@@ -21,10 +21,10 @@ namespace {
 
 using Row = SampleTable::Row;
 
-constexpr double kMostWhole = 0x1p53;  // a double holds all whole numbers up to it
+constexpr double kMostWhole = 0x1p53;  // largest range of integers that a double represents exactly
 constexpr double kMostFloat = std::numeric_limits<float>::max();
 
-/// What a field of that name and form may be; the first where nothing is said.
+/// The kinds allowed for a field of that name and form; the first is the default.
 std::vector<FieldKind> kinds_of(const std::string& name, bool is_text) {
   if (name == "image") return {FieldKind::picture};
   if (name == "label") return {FieldKind::values};
@@ -116,7 +116,7 @@ SampleTable::Column& SampleTable::column_of(const std::string& key, const Row& v
   return *at;
 }
 
-/// The column of a field that the first row has.
+/// The column of a field in the first row.
 SampleTable::Column SampleTable::declared(FieldSpec field, bool has_kind, const Row& value,
                                           const std::string& where) const {
   const std::string& name = field.name;
@@ -199,7 +199,7 @@ void SampleTable::add_numbers(Column& column, const Row& value, const std::strin
   }
 }
 
-/// What the lists of the first row make of a field: boxes and points may be listed one after the other.
+/// The shape of a field, from the lists of the first row: boxes and points may be flat lists.
 void SampleTable::set_shape(Column& column, const Shape& listed, const std::string& where) const {
   FieldSpec& field = column.field;
   column.listed = field.shape = listed;
@@ -230,7 +230,7 @@ void SampleTable::finish() {
   }
 }
 
-/// Makes the classes numbers: those that they are, or those of their names in byte order.
+/// Converts classes to numbers: as given, or by the byte order of their names.
 void SampleTable::read_classes(Column& column) {
   const auto is_number = [](const std::string& text) { return typed(text).is_number(); };
   if (label_text_ == LabelText::names_or_numbers && std::ranges::all_of(column.texts, is_number)) {
@@ -264,7 +264,7 @@ std::string SampleTable::where(std::int64_t index) const {
   return {};
 }
 
-/// In `scratch`: StoredSample::more, and behind it the files.
+/// In `scratch`: the array for StoredSample::more, then the files.
 StoredSample SampleTable::fetch(std::int64_t index, std::vector<std::byte>& scratch) const {
   check_index(index, rows_, "table");
   std::vector<std::size_t> ends{columns_.size() * sizeof(StoredField)};  // of the files

@@ -11,25 +11,25 @@
 
 namespace athanor::detail {
 
-/// Samples of several fields that somebody lists row by row: files, and numbers, which it holds in memory.
+/// Samples with several fields, listed row by row: files, and numbers, which are held in memory.
 class SampleTable final : public Dataset {
  public:
-  /// A field's key, NAME or NAME:KIND, and of each the name of a file, a number, or a list of numbers or of
-  /// such lists.
+  /// A map from key, NAME or NAME:KIND, to the name of a file, a number, or a possibly nested list of
+  /// numbers.
   using Row = nlohmann::ordered_json;
-  /// Whether labels that are text, all of them numbers, are these numbers. (A CSV file has nothing but text.)
+  /// Whether text labels that are all numbers count as numbers. (A CSV file has only text.)
   enum class LabelText : bool { names, names_or_numbers };
 
-  /// `name`: what messages begin with. Names of files are below `folder`.
+  /// `name`: prefix of messages. File names are relative to `folder`.
   SampleTable(std::string name, std::filesystem::path folder, LabelText text = LabelText::names)
       : name_(std::move(name)), folder_(std::move(folder)), label_text_(text) {}
 
-  /// A number where all of the text is a finite one that fits; else the text.
+  /// A number if the whole text is a finite one in range; else the text.
   static Row typed(const std::string& text);
-  /// Throws IoError, "NAME, WHERE: ...", on anything but an object with the fields of the rows before, in the
-  /// shapes that they had.
+  /// Throws IoError, "NAME, WHERE: ...", unless the row is an object with the same fields and shapes as
+  /// earlier rows.
   void add_row(const Row& row, const std::string& where);
-  /// After the last row. Throws IoError where there is none.
+  /// After the last row. Throws IoError if there is none.
   void finish();
 
   std::int64_t size() const override { return rows_; }
@@ -46,9 +46,9 @@ class SampleTable final : public Dataset {
     std::int64_t rows = 0;
     std::vector<std::string> texts;  // names of files, or of classes
     std::vector<double> numbers;
-    Shape listed;                   // of each row's
-    bool whole = true;              // all of them
-    std::vector<std::byte> values;  // the numbers, as batches hold them
+    Shape listed;                   // of each row
+    bool whole = true;              // all are integers
+    std::vector<std::byte> values;  // the numbers, as in batches
 
     bool is_label() const { return field.name == "label"; }
     bool is_file() const { return is_text && !is_label(); }

@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::int64_t kBlock = 512;
 constexpr std::int64_t kMaxNameBytes = 1 << 16;
-// Fields of a header: where they begin, and their lengths.
+// Header fields: offsets and lengths.
 constexpr std::int64_t kName = 0, kNameLength = 100, kSize = 124, kSizeLength = 12, kSum = 148,
                        kSumLength = 8;
 constexpr std::int64_t kType = 156, kMagic = 257, kPrefix = 345, kPrefixLength = 155;
@@ -21,7 +21,7 @@ std::string_view text_field(std::span<const std::byte> bytes) {
   return text.substr(0, text.find('\0'));
 }
 
-/// The whole of `text` as a number >= 0, or nothing where it is none or does not fit.
+/// All of `text` as a number >= 0; nullopt if invalid or out of range.
 std::optional<std::int64_t> whole_number(std::string_view text, int base) {
   std::int64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, base);
@@ -47,7 +47,7 @@ bool TarReader::next() {
     if (type >= '1' && type <= '6') size_ = 0;  // links, devices and folders
     offset_ = header + kBlock;
     file_.at(offset_, size_, "a member");
-    // Its end padded to a block. That of the last need not be there: that no zeros follow is found.
+    // Its end padded to a block. The last padding may be missing: missing final zeros are detected.
     at_ = offset_ + size_ + (kBlock - size_ % kBlock) % kBlock;
     if (type == 'S') fail_sparse(header);
     if (type == 'L') {
@@ -69,10 +69,10 @@ bool TarReader::next() {
         if (!name_.empty()) name_ += '/';
         name_ += text_field(block.subspan(kName, kNameLength));
       }
-      // A trailing slash was how archives before ustar said that it is a folder.
+      // Before ustar, a trailing slash marked a folder.
       if (!name_.ends_with('/')) return true;
     }
-    // What 'L' and 'x' said is of the next member only; a global header and a link's long name are none.
+    // 'L' and 'x' apply only to the next member; a global header and a link's long name are not members.
     if (type != 'g' && type != 'K') {
       long_name_.clear();
       pax_size_.reset();
@@ -80,11 +80,11 @@ bool TarReader::next() {
   }
 }
 
-/// The sum of the header's bytes, those of the sum itself taken as spaces.
+/// Checks the sum of the header's bytes, with the checksum field counted as spaces.
 void TarReader::check_sum(std::int64_t header) const {
   std::string block(text_of(file_.at(header, kBlock, "a header")));
   block.replace(kSum, kSumLength, kSumLength, ' ');
-  std::int64_t sum = 0, as_signed = 0;  // some old programs added them up as signed numbers
+  std::int64_t sum = 0, as_signed = 0;  // some old programs summed signed bytes
   for (const char c : block) {
     sum += static_cast<unsigned char>(c);
     as_signed += static_cast<signed char>(c);
@@ -98,7 +98,7 @@ void TarReader::check_sum(std::int64_t header) const {
 
 std::int64_t TarReader::number(std::int64_t at, std::int64_t length, const char* what) const {
   const std::span<const std::byte> field = file_.at(at, length, what);
-  if (std::to_integer<int>(field[0]) == 0x80) {  // GNU: big-endian, where octal digits do not suffice
+  if (std::to_integer<int>(field[0]) == 0x80) {  // GNU: big-endian, for sizes beyond the octal digits
     std::int64_t value = 0;
     for (const std::byte byte : field.subspan(1)) {
       if (__builtin_mul_overflow(value, 256, &value))
@@ -115,7 +115,7 @@ std::int64_t TarReader::number(std::int64_t at, std::int64_t length, const char*
   return *value;
 }
 
-/// Records "LENGTH KEY=VALUE\n"; of those `path` and `size` count here.
+/// Records "LENGTH KEY=VALUE\n"; uses `path` and `size`.
 void TarReader::read_pax() {
   const std::int64_t end = offset_ + size_;
   for (std::int64_t at = offset_; at < end;) {

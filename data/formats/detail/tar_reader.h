@@ -7,16 +7,16 @@
 
 namespace athanor::detail {
 
-/// Walks over the regular files in a tar archive: ustar, pax and GNU.
+/// Iterates over the regular files in a tar archive: ustar, pax and GNU.
 class TarReader {
  public:
-  /// `file` must outlive it.
+  /// `file` must outlive this object.
   explicit TarReader(const FileBytes& file) : file_(file) {}
 
-  /// Steps to the next file; false at the archive's end. Throws IoError where it is damaged or cut short.
+  /// Advances to the next file; false at the archive's end. Throws IoError if it is damaged or truncated.
   bool next();
   const std::string& name() const { return name_; }
-  /// Where its content lies.
+  /// The offset of its content.
   std::int64_t offset() const { return offset_; }
   std::int64_t size() const { return size_; }
 

@@ -112,7 +112,7 @@ class DenseWriter final : public SampleWriter {
   UniformSamples samples_;
   DenseHeader header_;
   OutputFile images_;
-  std::deque<std::pair<OutputFile, decltype(SideFile::content)>> sides_;  // which stay where they are
+  std::deque<std::pair<OutputFile, decltype(SideFile::content)>> sides_;  // stable addresses
 };
 
 }  // namespace

@@ -9,17 +9,17 @@
 #include "data/sample_writer.h"
 #include "tensor/atomic_file.h"
 
-// What writers share.
+// Shared by writers.
 
 namespace athanor::detail {
 
-/// A file that grows through a buffer and appears when it is whole.
+/// A buffered output file that appears once it is complete.
 class OutputFile {
  public:
   explicit OutputFile(const std::filesystem::path& path) : file_(path) {}
 
   void write(std::span<const std::byte> bytes);
-  /// How much has been written.
+  /// Number of bytes written.
   std::int64_t size() const { return size_; }
   void rewrite(std::int64_t offset, std::span<const std::byte> bytes);
   void commit();
@@ -32,7 +32,7 @@ class OutputFile {
   std::int64_t size_ = 0;
 };
 
-/// The folder of a file that is to be written: made where there is none, and gone again where nothing stays.
+/// The folder of a file to be written: created if missing, and removed if it stays empty.
 class FolderOf {
  public:
   explicit FolderOf(const std::filesystem::path& path);
@@ -45,24 +45,24 @@ class FolderOf {
   bool made_ = false;
 };
 
-/// Throws ArgumentError where a sample has more than image and label, and unless it has bytes, a label in
-/// range and, where it is raw, a shape that fits.
+/// Throws ArgumentError if a sample has more than image and label, or lacks bytes, a label in range or, if
+/// raw, a shape that fits.
 void check_sample(const StoredSample& sample, std::int64_t index, const char* format);
 
-/// Throws ArgumentError where there are no samples: such a file is not written.
+/// Throws ArgumentError without samples: such a file is not written.
 void check_some(std::int64_t samples, const char* format);
 
-/// What writers of images of one size ask: raw samples, all of the first one's shape. Keeps their labels.
+/// For writers with a fixed image size: raw samples, all of the first one's shape. Keeps their labels.
 class UniformSamples {
  public:
   explicit UniformSamples(const char* format, std::int64_t classes = 0)
       : format_(format), classes_(classes) {}
 
-  /// Throws ArgumentError where the sample cannot stand beside those before it, or its label is not below
-  /// the classes (0: any).
+  /// Throws ArgumentError if the sample does not match earlier ones, or its label is not below the classes
+  /// (0: any).
   void add(const StoredSample& sample);
   void check_some() const { detail::check_some(size(), format_); }
-  /// Of the first sample; the classes are not known before the last.
+  /// Of the first sample; the classes are known only after the last.
   const ImageSpec& spec() const { return spec_; }
   const std::vector<std::int64_t>& labels() const { return labels_; }
   std::int64_t size() const { return std::ssize(labels_); }
@@ -74,16 +74,16 @@ class UniformSamples {
   std::vector<std::int64_t> labels_;
 };
 
-/// A file beside that of the images, made of all samples.
+/// An additional file next to that of the images, made from all samples.
 struct SideFile {
   std::filesystem::path path;
   std::function<std::vector<std::byte>(const UniformSamples& samples)> content;
 };
 
-/// What stands before the images of a file; of a length that does not depend on `count`.
+/// The header before a file's images; its length does not depend on `count`.
 using DenseHeader = std::vector<std::byte> (*)(std::int64_t count, const ImageSpec& spec);
 
-/// A writer of images of one size to one file, row by row, and what else is of them to others.
+/// Writes images of one size to one file, row by row, and additional data to others.
 std::unique_ptr<SampleWriter> create_dense(const std::filesystem::path& images, const UniformSamples& samples,
                                            DenseHeader header, const std::vector<SideFile>& sides);
 

@@ -21,7 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// One process at a time.
+/// Admits one process at a time.
 class Lock {
  public:
   explicit Lock(const fs::path& path) : file_(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600)) {
@@ -44,7 +44,7 @@ class Lock {
   int file_;
 };
 
-/// The packed file, which goes where it turns out to be damaged.
+/// The packed file, removed if it turns out to be damaged.
 class ImportedStore final : public Dataset {
  public:
   explicit ImportedStore(const fs::path& path) : path_(path), packed_(path) {}
@@ -76,7 +76,7 @@ void pack(SampleSequence& from, const fs::path& to) {
 
 constexpr std::string_view kPacked = ".athp";
 
-/// Those made of the same file when it was another, and what an import that was killed has left.
+/// Removes packed files of older versions of the source, and remains of killed imports.
 void remove_stale(const fs::path& folder, const std::string& prefix) {
   std::error_code error;
   for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
@@ -124,7 +124,7 @@ std::unique_ptr<Dataset> open_imported(const fs::path& path, std::string_view ho
   if (fs::exists(packed, error)) {
     try {
       return std::make_unique<ImportedStore>(packed);
-    } catch (const IoError&) {  // damaged: made anew
+    } catch (const IoError&) {  // damaged: repacked
     }
   }
   remove_stale(folder, prefix + "-");

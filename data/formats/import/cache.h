@@ -10,7 +10,7 @@
 
 namespace athanor {
 
-/// Samples that come one after the other, and only so: a format that is imported, not trained from.
+/// Samples that can only be read in sequence: for a format that is imported, not trained from directly.
 class SampleSequence {
  public:
   SampleSequence() = default;
@@ -25,17 +25,16 @@ class SampleSequence {
   virtual StoredSample next() = 0;
 };
 
-/// Told, in one line, that a file is about to be packed into the cache: which, how large, where to.
+/// Called with one line before a file is packed into the cache: which, how large, where to.
 using ImportNotice = std::function<void(const std::string& line)>;
 
-/// Where imported files lie: athanor/imported below $XDG_CACHE_HOME, else below ~/.cache, else an IoError.
+/// The cache folder: athanor/imported below $XDG_CACHE_HOME, else below ~/.cache, else an IoError.
 std::filesystem::path import_folder();
 
-/// The samples of `path` in any order. The first time `open` reads them, and they are packed into
-/// import_folder(), whole or not at all; after that only the packed file is opened. It is made anew where
-/// the file has another size or time than then, or `how` (options of the reading) is another, or the packed
-/// file is damaged: one whose samples are not what was packed is removed by the fetch() that finds it.
-/// Processes that open the same file wait for the one that packs it. Throws IoError.
+/// The samples of `path` in any order. The first call reads them with `open` and packs them into
+/// import_folder(), atomically; later calls only open the packed file. It is repacked if the source's size or
+/// time or `how` (the reading options) has changed, or if it is damaged: a fetch() that finds wrong samples
+/// removes it. Processes that open the same file wait for the one that packs it. Throws IoError.
 std::unique_ptr<Dataset> open_imported(const std::filesystem::path& path, std::string_view how,
                                        const std::function<std::unique_ptr<SampleSequence>()>& open,
                                        const ImportNotice& on_import = {});

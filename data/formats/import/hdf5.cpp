@@ -8,7 +8,7 @@
 #include "data/formats/import/detail/hdf5_work.h"
 #include "tensor/error.h"
 
-// What the child says is compared with the file: a library whose memory is damaged may say anything.
+// The child's answers are checked against the file: a library with corrupted memory may return anything.
 
 namespace athanor {
 namespace {
@@ -73,8 +73,8 @@ class Hdf5Sequence final : public SampleSequence {
     };
     spec_ = {side(1), side(2), side(3), 0};
     if (const auto bad = detail::bad_image(spec_)) fail("{}", *bad);
-    // A few images may take next to nothing; where there are many, each takes a byte of the file at least.
-    const std::int64_t bytes = std::max<std::int64_t>(spec_.bytes(), 1);  // the analyzer takes it for 0
+    // A few images may compress to almost nothing; many need at least a byte of the file each.
+    const std::int64_t bytes = std::max<std::int64_t>(spec_.bytes(), 1);  // the analyzer assumes it can be 0
     const std::int64_t most =
         std::min(std::max(file_.size(), kFewImages), file_.size() * detail::kMostExpansion / bytes);
     if (shape.dims[0] == 0 || shape.dims[0] > static_cast<std::uint64_t>(most)) {
@@ -95,7 +95,7 @@ class Hdf5Sequence final : public SampleSequence {
   }
 
   const Hdf5Options options_;
-  detail::FileBytes file_;  ///< says what the file is and how large; nothing is read from it
+  detail::FileBytes file_;  ///< only its name and size; nothing is read from it
   ChildProcess child_;
   ImageSpec spec_;
   std::vector<std::int64_t> labels_;

@@ -6,7 +6,7 @@
 
 namespace athanor::detail {
 
-/// RGBA in place to RGB: what is transparent lies over white.
+/// Converts RGBA to RGB in place: blends transparent pixels over white.
 inline void lay_over_white(std::span<std::uint8_t> pixels) {
   const std::uint8_t* from = pixels.data();
   std::uint8_t* to = pixels.data();  // never ahead of `from`

@@ -8,21 +8,21 @@
 #include <immintrin.h>
 #endif
 
-// Rows of an image that is resized (data/image/resize.h), in two ways with the same bits.
+// Resizing of an image's rows (data/image/resize.h), in two versions with the same bits.
 //
-// Fixed point throughout. A byte v enters as v * 256, and is multiplied by weights that sum to 65535 / 65536;
-// the upper halves of the products are summed. So both passes keep eight bits behind the point, sums stay
-// below 65536, and each product costs one instruction for 16 values. A product is cut off, which loses
-// half of the last bit on average: the sum of n starts with n / 2. The result is rounded (128), and what the
-// weights lack in two passes made up for (1).
+// Fixed point throughout. A byte v enters as v * 256 and is multiplied by weights that sum to 65535 / 65536;
+// the upper halves of the products are summed. So both passes have eight fractional bits, sums stay below
+// 65536, and each product costs one instruction for 16 values. Truncation loses half of the last bit per
+// product on average, so the sum of n starts with n / 2. The result adds 128 to round, and 1 for what the
+// weights of two passes lack.
 
 namespace athanor::resize_rows {
 
 inline constexpr std::int64_t kLanes = 8;   // values of a group
-inline constexpr int kBytes = 16;           // that a group is picked from
-inline constexpr std::int64_t kSlack = 32;  // values behind a row that are written and read without a meaning
+inline constexpr int kBytes = 16;           // source bytes of a group
+inline constexpr std::int64_t kSlack = 32;  // values after a row that may be read and written
 
-/// The groups of one row: see Resizer. An even number of them.
+/// The groups of one row: see Resizer. Their number is even.
 struct Groups {
   const std::int32_t *from, *to;
   const std::uint8_t* pick;
@@ -37,8 +37,8 @@ inline std::uint16_t upper_half(std::uint16_t a, std::uint16_t b) {
   return static_cast<std::uint16_t>((std::uint32_t{a} * b) >> 16);
 }
 
-/// One row of the source to the result's width, with 8 bits behind the point. The source has kBytes readable
-/// bytes behind its end, the result kSlack values.
+/// Resizes one row of the source to the result's width, with 8 fractional bits. The source needs kBytes
+/// readable bytes after its end, the result kSlack values.
 template <int Taps> void narrow_row(const std::uint8_t* row, const Groups& groups, std::uint16_t* out) {
   const std::int64_t taps = Taps ? Taps : groups.taps;
   const std::uint16_t* weight = groups.weight;
@@ -57,7 +57,7 @@ template <int Taps> void narrow_row(const std::uint8_t* row, const Groups& group
   }
 }
 
-/// One row of the result: the blend of `taps` rows of its width, which have kSlack values more.
+/// One row of the result: the blend of `taps` resized rows, each with kSlack extra values.
 template <int Taps>
 void blend_rows(std::int64_t values, std::int64_t taps_given, const std::uint16_t* weight,
                 const std::uint16_t* const* rows, std::uint8_t* out) {
@@ -81,7 +81,7 @@ inline __m256i load_32(const void* at) {
   return _mm256_loadu_si256(static_cast<const __m256i*>(at));
 }
 
-// Two groups at a time. No loop makes a compiler pick bytes by a table, so this is written out.
+// Two groups at a time. Compilers do not emit byte shuffles by a table, so this uses intrinsics.
 template <int Taps> void narrow_row(const std::uint8_t* row, const Groups& groups, std::uint16_t* out) {
   const std::int64_t taps = Taps ? Taps : groups.taps;
   const auto load = [](const void* at) { return _mm_loadu_si128(static_cast<const __m128i*>(at)); };
@@ -97,7 +97,7 @@ template <int Taps> void narrow_row(const std::uint8_t* row, const Groups& group
       const __m256i values = _mm256_shuffle_epi8(bytes, pick);
       sum = _mm256_add_epi16(sum, _mm256_mulhi_epu16(values, load_32(weight)));
     }
-    // What a group writes too much, the next one overwrites.
+    // The next group overwrites the excess values of this one.
     _mm_storeu_si128(reinterpret_cast<__m128i*>(out + groups.to[g]), _mm256_castsi256_si128(sum));
     _mm_storeu_si128(reinterpret_cast<__m128i*>(out + groups.to[g + 1]), _mm256_extracti128_si256(sum, 1));
   }
@@ -115,7 +115,7 @@ void blend_rows(std::int64_t values, std::int64_t taps_given, const std::uint16_
       low = _mm256_add_epi16(low, _mm256_mulhi_epu16(load_32(rows[k] + x), w));
       high = _mm256_add_epi16(high, _mm256_mulhi_epu16(load_32(rows[k] + x + 16), w));
     }
-    // Packs within halves of 16 bytes; the permutation puts them in order.
+    // Packs within 16-byte halves; the permutation restores the order.
     const __m256i packed = _mm256_packus_epi16(_mm256_srli_epi16(low, 8), _mm256_srli_epi16(high, 8));
     const __m256i bytes = _mm256_permute4x64_epi64(packed, 0b11'01'10'00);
     if (values - x >= 32) {
@@ -135,8 +135,8 @@ namespace in_use = avx2;
 namespace in_use = plain;
 #endif
 
-// Of many taps, what each product loses adds up, and not always to the half that is made up for. These sum
-// all 32 bits; they are for images that shrink 64 times or more.
+// With many taps, truncation errors add up and may differ from the compensated half. These sum all 32 bits;
+// they are for images that shrink 64 times or more.
 inline constexpr std::int64_t kManyTaps = 128;
 
 inline void narrow_row_exactly(const std::uint8_t* row, std::span<const std::int32_t> first,
@@ -156,7 +156,7 @@ inline void narrow_row_exactly(const std::uint8_t* row, std::span<const std::int
 inline void blend_rows_exactly(std::int64_t values, std::int64_t taps, const std::uint16_t* weight,
                                const std::uint16_t* const* rows, std::uint8_t* out) {
   for (std::int64_t x = 0; x < values; ++x) {
-    std::uint32_t sum = 0;  // of values up to 65280 with weights of 65535 together
+    std::uint32_t sum = 0;  // of values up to 65280, with weights that sum to 65535
     for (std::int64_t k = 0; k < taps; ++k) sum += std::uint32_t{weight[k]} * rows[k][x];
     out[x] = static_cast<std::uint8_t>(((sum >> 16) + 129) >> 8);
   }

@@ -10,16 +10,15 @@
 
 namespace athanor::dist {
 
-/// MPI is asked for threads in turns (MPI_THREAD_SERIALIZED): every call is made holding this. Where there is
-/// only one thread, as under SMPI, which runs other ranks in the middle of a call, nothing is locked.
+/// Serialises MPI calls (MPI_THREAD_SERIALIZED): every call holds this lock. Without threads, as under SMPI,
+/// which runs other ranks in the middle of a call, there is no lock.
 std::unique_lock<std::mutex> mpi_turn(bool threads);
 
-/// Throws BackendError with what MPI says, where a call `what` has not returned MPI_SUCCESS.
+/// Throws BackendError with MPI's text if the call `what` has not returned MPI_SUCCESS.
 void check_mpi(int status, const char* what);
 
-/// MPI's own non-blocking collective as one of ours. `abandoned` becomes true where
-/// it dies before it is done: MPI cannot cancel it, and may write its memory yet. What it has moved goes on
-/// the record of `transport`.
+/// MPI's own non-blocking collective as a Collective. Sets `abandoned` if it is destroyed before completion:
+/// MPI cannot cancel it and may still write its memory. Bytes moved go on the record of `transport`.
 std::unique_ptr<Collective> make_mpi_native(Transport& transport, MPI_Comm comm, const NativeCall& call,
                                             bool threads, bool* abandoned);
 

@@ -2,12 +2,12 @@
 
 namespace athanor::dist {
 
-/// What Open MPI 4 and, in the end, 5 want to hear in the environment, where the user has not said otherwise:
-/// to start ranks as root, more of them than cores, of which each may use all cores. Open MPI 4 waits by
-/// spinning, and with more ranks than cores each waits for the one that does not run: a thousand times
-/// slower. On one machine it notices by itself; with ranks on several, it does not. hwloc would say of every
-/// rank that it cannot find out which cores there are (in a container without /sys), which nobody asks it
-/// here. For scripts and tests, which start mpirun themselves, the same is in scripts/open_mpi.env.
+/// Environment settings for Open MPI 4 and (the last ones) 5, used unless the user sets them. They allow
+/// ranks as root, and more ranks than cores, without binding ranks to cores. Open MPI 4 waits by spinning;
+/// with more ranks than cores, each then blocks the one it waits for, a thousand times slower. It detects
+/// this on one machine, but not across several. hwloc would warn on every rank that it cannot find the cores
+/// (in a container without /sys). Scripts and tests, which start mpirun themselves, have the same settings in
+/// scripts/open_mpi.env.
 inline constexpr struct {
   const char *name, *value;
 } kOpenMpiSettings[] = {

@@ -5,12 +5,11 @@
 
 namespace athanor::dist {
 
-/// A folder in memory (below /dev/shm), or else in the system's folder for temporary files, for what
-/// processes may leave behind when they are killed. Goes with this object; those of processes that were
-/// killed themselves go when the next one is made.
+/// A folder in memory (below /dev/shm), or else in the system's temporary folder, for files that killed
+/// processes may leave behind. Removed with this object; the next one removes folders of killed owners.
 class ScratchFolder {
  public:
-  /// Throws BackendError where neither has so many bytes free.
+  /// Throws BackendError if neither has that many bytes free.
   explicit ScratchFolder(std::uintmax_t bytes);
   ~ScratchFolder();
   ScratchFolder(const ScratchFolder&) = delete;

@@ -2,9 +2,8 @@
 
 namespace athanor::dist {
 
-/// Gives the calling thread a stack of its own for signal handlers (those with SA_ONSTACK): one that runs
-/// because the thread's stack has overflowed finds no room there. Does nothing where it has one, as under
-/// sanitizers. It goes with the thread.
+/// Gives the calling thread a separate stack for signal handlers with SA_ONSTACK, so that they can run after
+/// a stack overflow. Does nothing if it has one, as under sanitizers. Freed with the thread.
 void have_signal_stack();
 
 }  // namespace athanor::dist

@@ -9,13 +9,13 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-// TCP, as far as ranks need it before they have a network of their own.
+// The TCP that ranks need before they have their own network.
 
 namespace athanor::dist::tcp {
 
 using Clock = std::chrono::steady_clock;
 
-/// Closes what it holds.
+/// Owns a file descriptor.
 class Socket {
  public:
   explicit Socket(int fd = -1) : fd_(fd) {}
@@ -35,18 +35,18 @@ class Socket {
   int fd_;
 };
 
-/// Waits until the socket is ready for `events` or the time is over.
+/// Waits until the socket is ready for `events` or the deadline has passed.
 bool ready(int socket, short events, Clock::time_point until);
-/// All of it, or false: the other end has gone, or the time is over.
+/// All bytes, or false: the other end is gone, or the deadline has passed.
 bool send_all(int socket, std::span<const std::byte> bytes, Clock::time_point until);
 bool receive_all(int socket, std::span<std::byte> bytes, Clock::time_point until);
 
-/// Of a host, or, where that is null, any of this machine's.
+/// Addresses of a host or, if null, any address of this machine.
 std::vector<sockaddr_storage> addresses_of(const char* host, int port, int family = AF_UNSPEC);
 bool is_loopback(const sockaddr_storage& address);
-/// Listens at the first of them that is this machine's; none, and errno, where there is none.
+/// Listens at the first address of this machine among them; otherwise returns no socket and sets errno.
 Socket listen_at(const std::vector<sockaddr_storage>& addresses);
-/// Connects to the first of them that answers, without blocking from then on; none where nobody does.
+/// Connects to the first address that answers, then non-blocking; no socket if none answers.
 Socket connect_to(const std::vector<sockaddr_storage>& addresses, Clock::time_point until);
 
 }  // namespace athanor::dist::tcp

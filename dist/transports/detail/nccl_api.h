@@ -4,7 +4,7 @@
 
 namespace athanor::dist {
 
-/// What is used of NCCL: the member's name here, and the function's.
+/// The NCCL functions in use: our member's name and the function's.
 #define ATH_NCCL_FUNCTIONS(X)           \
   X(get_version, ncclGetVersion)        \
   X(get_unique_id, ncclGetUniqueId)     \
@@ -25,20 +25,18 @@ namespace athanor::dist {
   X(reduce, ncclReduce)                 \
   X(broadcast, ncclBroadcast)
 
-/// NCCL's functions, found when one is first asked for: programs run on one GPU, or none, where it is not
-/// installed.
+/// NCCL's functions, loaded on first use, so that programs on one GPU or none run without NCCL.
 struct NcclApi {
 #define ATH_MEMBER(member, function) decltype(&::function) member = nullptr;
   ATH_NCCL_FUNCTIONS(ATH_MEMBER)
 #undef ATH_MEMBER
 };
 
-/// Throws BackendError where libnccl.so.2 is not found, or is older than what is used of it.
+/// Throws BackendError if libnccl.so.2 is not found or too old.
 const NcclApi& nccl_api();
 
-/// Whether NCCL of that version allows what is under way on two communicators of a GPU at the same time to
-/// differ in its order between ranks. Source: NCCL's user guide, "Using multiple NCCL communicators
-/// concurrently".
+/// Whether this version of NCCL allows concurrent work on two communicators of a GPU in an order that differs
+/// between ranks. Source: NCCL's user guide, "Using multiple NCCL communicators concurrently".
 constexpr bool nccl_is_concurrent(int version) {
   return version >= 22600;
 }

@@ -9,7 +9,7 @@
 namespace athanor::nn {
 namespace {
 
-// Those that batch norm applies itself; the others follow it.
+// Activations that batch norm fuses; others follow it.
 Activation fused(BlockActivation activation) {
   switch (activation) {
     case BlockActivation::relu: return Activation::relu;

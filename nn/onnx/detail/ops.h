@@ -9,7 +9,7 @@
 #include "kernels/activation.h"
 #include "nn/onnx/detail/graph.h"
 
-// Which nodes an op of autograd/ becomes: a function for each, in tables by family.
+// Translation of autograd/ ops to nodes: one function per op, in tables by family.
 
 namespace athanor::nn::onnx {
 
@@ -17,19 +17,19 @@ namespace athanor::nn::onnx {
 using Lower = void (*)(Graph& graph, const Op& op);
 using LowerTable = std::map<std::string_view, Lower>;
 
-const LowerTable& elementwise_ops();  ///< unary, binary, compare, where, of a tensor and numbers
+const LowerTable& elementwise_ops();  ///< unary, binary, compare, where, scalar
 const LowerTable& image_ops();        ///< convolutions, pools, interpolation
 const LowerTable& norm_ops();
 const LowerTable& product_ops();  ///< linear, matmul
-const LowerTable& reduce_ops();   ///< with softmax and the largest
-const LowerTable& shape_ops();    ///< and those that move elements
+const LowerTable& reduce_ops();   ///< with softmax and maximum
+const LowerTable& shape_ops();    ///< and ops that move elements
 
-// What they share.
+// Shared by the families.
 
-/// An op of ATH_UNARY_OPS, "relu" say, of a tensor.
+/// An op of ATH_UNARY_OPS, such as "relu".
 std::string unary(Graph& graph, std::string_view op, const std::string& x);
 std::string activated(Graph& graph, std::int64_t activation, const std::string& x);
-/// x * scale + shift, without what changes nothing.
+/// x * scale + shift, omitting a scale of 1 and a shift of 0.
 std::string scaled(Graph& graph, const std::string& x, double scale, double shift = 0);
 
 /// Operands that broadcast, all in one layout.
@@ -37,7 +37,7 @@ struct Operands {
   Layout layout;
   std::vector<std::string> names;
 };
-/// Images as most of them are there already.
+/// Uses the layout in which most of the images already exist.
 Operands aligned(Graph& graph, std::span<Value* const> values);
 
 inline std::vector<std::int64_t> twice(const std::vector<std::int64_t>& values) {

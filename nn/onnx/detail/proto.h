@@ -27,11 +27,11 @@ struct Attribute {
 
 struct Node {
   std::string op, name;
-  std::vector<std::string> inputs, outputs;  ///< "" where one is left out
+  std::vector<std::string> inputs, outputs;  ///< "" if omitted
   std::vector<Attribute> attributes;
 };
 
-/// An axis of an input or output: a number, or a name where it may be any.
+/// An axis of an input or output: a number, or a name for a variable size.
 using Dimension = std::variant<std::int64_t, std::string>;
 
 Message node_message(const Node& node);
@@ -40,7 +40,7 @@ Message tensor_message(std::string_view name, DType dtype, const Shape& shape,
                        std::span<const std::byte> elements);
 /// An input or output of the graph.
 Message value_message(std::string_view name, DType dtype, std::span<const Dimension> shape);
-/// One of the texts in metadata_props, or another pair of the two.
+/// An entry of metadata_props or another string pair.
 Message pair_message(std::string_view key, std::string_view value);
 /// TensorProto.DataType
 std::int64_t data_type(DType dtype);

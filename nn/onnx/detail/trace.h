@@ -8,22 +8,22 @@
 #include "autograd/op_trace.h"
 #include "nn/module.h"
 
-// What a model computes, as a list of ops on values, from two runs with batches of two and of three samples:
-// what grows with the batch shows in the shapes.
+// A model as a list of ops on values, derived from two runs with batches of two and three samples: shapes
+// reveal which sizes grow with the batch.
 
 namespace athanor::nn::onnx {
 
 inline constexpr std::int64_t kBatches[] = {2, 3};
 
-/// One value of a program, as each run had it.
+/// A value of a program, from each run.
 struct Value {
   Tensor two, three;
   std::string name;     ///< of a parameter or buffer in the model, else empty
-  bool varies = false;  ///< with the input, or at least in its shape with the batch
-  bool known = true;    ///< false: an op made it that does not tell
+  bool varies = false;  ///< with the input, or its shape varies with the batch
+  bool known = true;    ///< false: its op does not report itself
 
   int rank() const { return two.rank(); }
-  /// How often the size of an axis holds N; 0: it is fixed. Throws ArgumentError where it is neither.
+  /// The multiple of N in an axis's size; 0: fixed. Throws ArgumentError if it is neither.
   std::int64_t batches_in(int axis) const;
   bool has_fixed_shape() const { return two.shape() == three.shape(); }
   bool is_fixed() const { return !varies && has_fixed_shape(); }
@@ -32,24 +32,24 @@ struct Value {
 /// One op of a program.
 struct Op {
   std::string name;
-  std::vector<Value*> inputs;  ///< null where one was left out
+  std::vector<Value*> inputs;  ///< null if omitted
   std::vector<Value*> outputs;
-  const TracedOp *two, *three;  ///< as each run had it
-  std::string layer;  ///< the module whose weights it or, of its predecessors, the nearest reads; or ""
+  const TracedOp *two, *three;  ///< from each run
+  std::string layer;            ///< module whose weights this op, or its nearest predecessor, reads; or ""
 
   Value& x(int i = 0) const { return *inputs.at(static_cast<std::size_t>(i)); }
   Value* optional(int i) const { return inputs.at(static_cast<std::size_t>(i)); }
   Value& y(int i = 0) const { return *outputs.at(static_cast<std::size_t>(i)); }
-  /// An attribute's numbers. Throws ArgumentError where the runs differ in it.
+  /// An attribute's numbers. Throws ArgumentError if the runs differ in it.
   std::vector<double> numbers(std::string_view attribute) const;
   double number(std::string_view attribute) const { return numbers(attribute).at(0); }
   std::vector<std::int64_t> integers(std::string_view attribute) const;
   std::int64_t integer(std::string_view attribute) const { return integers(attribute).at(0); }
-  /// Throws ArgumentError: the op cannot be expressed, because of `reason`.
+  /// Throws ArgumentError: the op cannot be expressed, with `reason`.
   [[noreturn]] void refuse(const std::string& reason) const;
 };
 
-/// The two runs of a model, and what they have in common.
+/// The two runs of a model merged into one program.
 class Program {
  public:
   /// `sample`: the shape of one input, without N.
@@ -57,7 +57,7 @@ class Program {
   Program(const Program&) = delete;
   Program& operator=(const Program&) = delete;
 
-  /// Those that the output needs, in their order.
+  /// The ops that the output needs, in order.
   std::vector<const Op*> ops() const;
   Value& input() const { return *input_; }
   Value& output() const { return *output_; }

@@ -17,12 +17,12 @@
 
 namespace athanor::detail {
 
-/// Adds flags to a CLI11 app, which splits and matches; what is said about mistakes is ours.
+/// Adds flags to a CLI11 app, which splits and matches arguments; error messages are our own.
 class FlagTable {
  public:
   explicit FlagTable(CLI::App& app) : app_(app) {}
 
-  /// All flags, when they have been parsed, as config.json has them.
+  /// All flags after parsing, for config.json.
   std::vector<FlagValue> values() const {
     std::vector<FlagValue> values;
     for (const Shown& flag : shown_) {
@@ -38,8 +38,8 @@ class FlagTable {
     return values;
   }
 
-  /// `usage` is names and what --help calls the value, as "--epochs,--max-epochs N": the first name is the
-  /// one to read of. `read` makes of a text what `target` gets; "{}" in `help` is its default.
+  /// `usage`: names and the value's name in --help, as "--epochs,--max-epochs N"; the first name is the one
+  /// shown. `read` converts a text to the value of `target`; "{}" in `help` is the default.
   template <class T, class Read>
   void add(const std::string& usage, const std::string& help, T& target, const Read& read) {
     const std::size_t space = usage.find(' ');
@@ -54,7 +54,7 @@ class FlagTable {
         ->group(group_);
     shown_.push_back({flag, standard_of(help, target)});
   }
-  /// The same of a flag that may be given several times: what `read` makes of each is appended to `target`.
+  /// A flag that may be repeated: appends each converted value to `target`.
   template <class T, class Read>
   void add_each(const std::string& usage, const std::string& help, std::vector<T>& target, const Read& read) {
     const std::size_t space = usage.find(' ');
@@ -70,7 +70,7 @@ class FlagTable {
         ->group(group_);
     shown_.push_back({flag, standard_of(help, target)});
   }
-  /// A switch that may have a value behind "=": 1 without.
+  /// A switch with an optional value after "=": 1 without.
   template <class T, class Read>
   void add_switch(const std::string& name, const std::string& help, T& target, const Read& read) {
     const auto take = [&target, read, name](const CLI::results_t& texts) {
@@ -108,9 +108,9 @@ class FlagTable {
       app_.add_option(flag.name, take, help)->type_name(flag.value)->take_last()->group(group_);
     }
   }
-  /// The heading in --help of those added from now on.
+  /// The heading in --help of flags added from now on.
   void group(std::string heading) { group_ = std::move(heading); }
-  /// The default has become another one, because of what other flags say.
+  /// Changes a default as a consequence of other flags.
   void set_standard(const std::string& name, const std::string& value) {
     for (Shown& flag : shown_) {
       if (flag.name == name) flag.standard = value;
@@ -125,7 +125,7 @@ class FlagTable {
     std::string standard;  ///< the default
   };
 
-  /// The default, as it is or as help has it in brackets.
+  /// The default, as is or as shown in brackets in the help.
   template <class T> static std::string standard_of(const std::string& help, const T& value) {
     if constexpr (std::is_same_v<T, std::filesystem::path> || std::is_same_v<T, std::string>) {
       if (!value.empty()) return std::filesystem::path(value).string();
@@ -142,7 +142,7 @@ class FlagTable {
     return terminal::wrapped(help, kHelpColumns, 0);
   }
 
-  static constexpr int kHelpColumns = terminal::kColumns - 30;  // behind the names
+  static constexpr int kHelpColumns = terminal::kColumns - 30;  // after the names
 
   CLI::App& app_;
   std::string group_;

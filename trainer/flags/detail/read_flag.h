@@ -16,12 +16,12 @@
 #include "tensor/stream.h"
 #include "trainer/config.h"
 
-/// What the text behind a flag means. Each throws ArgumentError, naming the flag, where it means nothing.
+/// Parses the text of a flag. Each function throws ArgumentError naming the flag on invalid text.
 namespace athanor::read_flag {
 
 using Text = const std::string&;
 
-/// More of anything (steps, epochs, images) than any run has; sums and products of few such numbers fit.
+/// Larger than any real count (steps, epochs, images), yet safe in sums and products of a few.
 inline constexpr std::int64_t kMost = 1'000'000'000;
 
 template <class T> T number(Text flag, Text text, const char* what) {
@@ -41,7 +41,7 @@ inline auto whole(std::int64_t low, std::int64_t high = kMost) {
   };
 }
 
-/// Above 0; what is given at first is what f32 still multiplies.
+/// A positive number; the default range is safe for products in f32.
 inline auto positive(double low = 1e-30, double high = 1e30) {
   return [=](Text flag, Text text) {
     const auto value = number<double>(flag, text, "a number");
@@ -52,7 +52,7 @@ inline auto positive(double low = 1e-30, double high = 1e30) {
   };
 }
 
-/// `meant` for `word`; else what `read` says.
+/// `meant` for `word`, else the result of `read`.
 template <class Read> auto word_or(const char* word, std::int64_t meant, Read read) {
   return [=](Text flag, Text text) { return text == word ? meant : read(flag, text); };
 }
@@ -62,7 +62,7 @@ inline std::string lower_case(std::string text) {
   return text;
 }
 
-/// Of words in lower case; "AdamW" is adamw.
+/// One of these lower-case words, ignoring case: "AdamW" is adamw.
 template <class T> auto one_of(const std::vector<std::pair<std::string, T>>& choices) {
   return [=](Text flag, Text text) {
     std::string words;
@@ -89,7 +89,7 @@ inline Freeze freeze(Text flag, Text text) {
   return freeze;
 }
 
-/// The parts between the marks: "a,b,c" has three, "" one.
+/// Splits at a separator: "a,b,c" has three parts, "" one.
 inline std::vector<std::string> split(const std::string& text, char at) {
   std::vector<std::string> parts;
   for (std::size_t begin = 0; begin <= text.size();) {
@@ -132,8 +132,8 @@ inline std::int64_t byte_count(Text flag, Text text) {
   return whole(1, std::int64_t{1} << (60 - shift))(flag, digits) << shift;
 }
 
-/// "METRIC:PATIENCE", "METRIC:PATIENCE:max", "METRIC:PATIENCE,min_delta=0.01,mode=max"; check() knows the
-/// metrics.
+/// "METRIC:PATIENCE", "METRIC:PATIENCE:max", "METRIC:PATIENCE,min_delta=0.01,mode=max"; check() validates the
+/// metric.
 inline std::optional<Goal> take_goal(std::string& text) {
   std::optional<Goal> goal;
   if (text.ends_with(":min")) goal = Goal::minimum;
@@ -194,7 +194,7 @@ inline BadSamples bad_samples(Text flag, Text text) {
   return policy;
 }
 
-/// "500" steps or "5e" epochs; of epochs also parts: "0.5e".
+/// "500" steps or "5e" epochs, also fractions of epochs: "0.5e".
 inline TrainingLength training_length(Text flag, Text text) {
   if (!text.ends_with("e")) {
     const auto steps = number<std::int64_t>(flag, text, "a number of steps, or of epochs as 5e");
@@ -269,16 +269,16 @@ inline Profile profile(Text flag, Text text) {
       {{"simple", Profile::simple}, {"advanced", Profile::advanced}, {"trace", Profile::trace}})(flag, text);
 }
 
-/// What --device means on this machine.
+/// The device that --device selects on this machine.
 struct DeviceChoice {
   Device device;
-  std::string note;  ///< for the user: which GPU it is, or why it is none
+  std::string note;  ///< for the user: which GPU it is, or why there is none
 };
 
 inline DeviceChoice automatic_device() {
   if (cuda_is_emulated()) return {kCpu, "this build only emulates CUDA"};
   std::string why_not;
-  if (cuda_device_count() == 0) {  // without what to do about it: nobody has asked for a GPU
+  if (cuda_device_count() == 0) {  // without advice: no GPU was requested
     why_not = why_no_cuda();
     why_not.resize(std::min(why_not.find(": "), why_not.size()));
   }
@@ -293,8 +293,8 @@ inline DeviceChoice automatic_device() {
   return {kCpu, why_not};
 }
 
-/// "auto" (a GPU where there is one, else the CPU), "cpu", "cuda", "cuda:N" or "gpu". Throws ArgumentError on
-/// anything else and on a device this build cannot have, BackendError where a GPU is asked for and none is
+/// "auto" (a GPU if there is one, else the CPU), "cpu", "cuda", "cuda:N" or "gpu". Throws ArgumentError on
+/// anything else and on a device unsupported by this build, BackendError if a GPU is requested but none is
 /// visible.
 inline DeviceChoice device(Text flag, Text text) {
   if (text == "auto") return automatic_device();

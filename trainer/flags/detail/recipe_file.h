@@ -8,16 +8,16 @@
 
 namespace athanor {
 
-/// Writes recipe.toml into a run's folder: what --recipe reads to train the same way again. It holds the
-/// flags that were given, and those of the recipe as they were; not where things lie. Throws IoError.
+/// Writes recipe.toml to a run's folder: input for --recipe to repeat the training. It contains the flags
+/// given, and the recipe's flags as used, but no paths. Throws IoError.
 void write_recipe(const std::filesystem::path& run_dir, const TrainerConfig& config);
 
-/// A flag that a recipe sets, and its values: of a switch "true" or "false".
+/// A flag of a recipe with its values; a switch has "true" or "false".
 struct RecipeFlag {
   std::string name;  ///< "--lr"
   std::vector<std::string> values;
 };
-/// Throws ArgumentError where the file cannot be read, or is no list of NAME = VALUE.
+/// Throws ArgumentError if the file cannot be read or is not a list of NAME = VALUE.
 std::vector<RecipeFlag> read_recipe(const std::filesystem::path& file);
 
 }  // namespace athanor

@@ -3,13 +3,13 @@
 #include "trainer/config.h"
 #include "trainer/flags/detail/flag_table.h"
 
-/// The flags that all training programs share: how each is called, what --help says of it, which field of the
-/// config it sets, and how its text is read. A function for each heading in --help.
+/// The flags shared by all training programs: names, help texts, config fields and parsing. One function per
+/// heading in --help.
 namespace athanor::detail {
 
 void add_training_flags(FlagTable& flags, TrainerConfig& config);
 void add_recipe_flags(FlagTable& flags, TrainerConfig& config);
-/// After the flags were read: what an optimizer that was chosen is usually used with, where no flag says so.
+/// After parsing: sets the usual options of the chosen optimizer, unless flags set them.
 void fit_to_optimizer(FlagTable& flags, TrainerConfig& config);
 void add_augment_flag(FlagTable& flags, TrainerConfig& config);
 void add_weight_flags(FlagTable& flags, TrainerConfig& config);
@@ -20,10 +20,10 @@ void add_machine_flags(FlagTable& flags, TrainerConfig& config);
 void add_rank_flags(FlagTable& flags, TrainerConfig& config);
 void add_report_flags(FlagTable& flags, TrainerConfig& config);
 void add_finder_flags(FlagTable& flags, TrainerConfig& config);
-/// A trial makes no folder and no checkpoints.
+/// A trial run creates no folder and no checkpoints.
 void leave_nothing_behind(TrainerConfig& config);
-/// After the flags were read: a run that is only asked something leaves nothing but its answer. Throws
-/// ArgumentError on flags that contradict it.
+/// After parsing: a run that only answers a question leaves nothing but its answer. Throws ArgumentError on
+/// contradictory flags.
 void fit_to_question(const FlagTable& flags, TrainerConfig& config);
 
 }  // namespace athanor::detail

@@ -12,12 +12,12 @@
 namespace athanor::report {
 namespace {
 
-// The drawing is stretched to whatever room there is: only its height is in pixels, and lines keep their
-// width. Text is outside, at shares of the width.
+// The drawing is stretched to the available width: only its height is in pixels, and lines keep their width.
+// Text is outside, at fractions of the width.
 constexpr double kWidth = 1000, kHeight = 180;
-constexpr double kLabel = 15;  // pixels that a label takes
+constexpr double kLabel = 15;  // height of a label in pixels
 
-/// Values on a line from 0 to 1.
+/// Maps values to [0, 1].
 struct Axis {
   double low = 0, high = 1;
   bool log = false;
@@ -44,7 +44,7 @@ std::vector<double> linear_ticks(double low, double high, int most, bool whole) 
   if (whole) step = std::max(step, 1.0);
   for (double k = std::ceil(low / step - 1e-9); k * step <= high + 1e-9 * step; ++k) {
     ticks.push_back(k == 0 ? 0 : k * step);  // not -0
-    if (ticks.size() > 20) break;            // beyond what doubles tell apart
+    if (ticks.size() > 20) break;            // beyond the resolution of doubles
   }
   return ticks;
 }
@@ -95,7 +95,7 @@ Axis step_axis(const Chart& chart) {
   return {.low = low, .high = high, .ticks = linear_ticks(low, high, 6, true)};
 }
 
-/// As a tick has it: short.
+/// In the short form of a tick.
 std::string tick_text(double value, Format format) {
   if (format == Format::share) return fmt::format("{:.4g} %", 100 * value);
   if (format == Format::seconds) return value == 0 ? "0" : figure(value, format);
@@ -124,14 +124,14 @@ std::string path_of(const Curve& curve, const Axis& x, const Axis& y) {
   return path;
 }
 
-/// Names at the right ends of curves: where ends lie close together, apart from one another.
+/// Names at the right ends of curves, spread out if ends are close together.
 std::string end_labels(const Chart& chart, const Axis& y) {
   struct Label {
     const Curve* curve;
     double top;
   };
   std::vector<Label> labels;
-  if (chart.curves.size() < 2) return "";  // the title says it
+  if (chart.curves.size() < 2) return "";  // the title suffices
   for (const Curve& curve : chart.curves) {
     if (!curve.faint && !curve.points.empty())
       labels.push_back({&curve, kHeight * (1 - y.at(curve.points.back().y))});

@@ -36,7 +36,7 @@ void append_chunk(Bytes& png, std::string_view type, const Bytes& data) {
              static_cast<std::uint32_t>(crc32(0, png.data() + begin, static_cast<uInt>(png.size() - begin))));
 }
 
-/// Without libpng, which a program that reads no pictures is not bound to. Source: PNG specification, W3C
+/// Without libpng, so that programs that read no pictures need not link it. Source: PNG specification, W3C
 /// 2003, section 5.
 Bytes png_of(const Bytes& rows, std::uint32_t height, std::uint32_t width, std::int64_t channels) {
   Bytes png{0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n'}, header;
@@ -113,7 +113,7 @@ std::string picture_url(std::span<const std::uint8_t> pixels, std::int64_t heigh
   const std::int64_t rows = (height + stride - 1) / stride, columns = (width + stride - 1) / stride;
   Bytes packed;
   for (std::int64_t y = 0; y < rows; ++y) {
-    packed.push_back(0);  // the row as it is
+    packed.push_back(0);  // the row without a filter
     for (std::int64_t x = 0; x < columns; ++x) {
       const auto* from = pixels.data() + (y * stride * width + x * stride) * channels;
       packed.insert(packed.end(), from, from + channels);

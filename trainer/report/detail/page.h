@@ -8,27 +8,26 @@
 
 namespace athanor::report {
 
-/// The page of one run: what came of it, its curves, where its time and memory went, what it takes for what,
-/// its configuration and machine.
+/// The page of one run: its result, curves, use of time and memory, mistakes, configuration and machine.
 std::string page_of(const Record& run);
-/// The page of several: a table of their figures, their curves over each other, and where their
-/// configurations differ.
+/// The comparison of several runs: a table of results, overlaid curves, and differences of their
+/// configurations.
 std::string comparison_of(const std::vector<Record>& runs);
 
-// What both are made of.
+// Shared by both.
 
-/// "loss", "accuracy", ...: what epochs have as train_NAME or val_NAME, losses first, in their order.
+/// "loss", "accuracy", ...: names with train_NAME or val_NAME in epochs, losses first, in order.
 std::vector<std::string> metric_names(const std::vector<Record>& runs);
 /// By epoch.
 std::vector<Point> epoch_points(const Record& run, const std::string& key);
-/// By attempted step; none where steps have no such value.
+/// By attempted step; empty if steps have no such value.
 std::vector<Point> step_points(const Record& run, const std::string& key);
 Format format_of(const std::string& key);
-/// Charts by step: of the runs that have such values. Empty where they tell nothing.
+/// A chart by step, of the runs with such values. Empty if it is uninformative.
 std::string step_chart(const std::vector<Record>& runs, const std::string& key);
-/// The part of each epoch's steps that went into waiting for data.
+/// The share of each epoch's steps spent waiting for data.
 std::string data_share_chart(const std::vector<Record>& runs);
-/// Of steps that were not in the chart before: what others have logged.
+/// Charts of step values not shown otherwise, such as a task's own.
 std::string other_step_charts(const std::vector<Record>& runs);
 /// Name and value of each flag.
 struct FlagRow {
@@ -36,18 +35,18 @@ struct FlagRow {
   bool given = false;
 };
 std::vector<FlagRow> flags_of(const Record& run);
-/// The last word on a run: "finished: all epochs", "still running".
+/// The final state of a run: "finished: all epochs", "still running".
 std::string ending_of(const Record& run);
-/// Of the end, else of the last epoch: "accuracy", "loss", ...
+/// Value of "accuracy", "loss", ... at the end, else in the last epoch.
 double last_value(const Record& run, const std::string& metric);
-/// The best value of an epoch, and which it was; NaN where there is none.
+/// The best value of any epoch, and that epoch; NaN if there is none.
 struct Best {
   double value, epoch;
 };
 Best best_of(const Record& run, const std::string& key);
 /// Seconds of each part.
 std::vector<Bar> times_of(const Record& run);
-/// Names short enough for curves: without the folders that all of them are in.
+/// Names short enough for curves: without common folders.
 std::vector<std::string> labels_of(const std::vector<Record>& runs);
 
 }  // namespace athanor::report

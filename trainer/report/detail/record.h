@@ -10,8 +10,8 @@
 
 #include "trainer/report/detail/series.h"
 
-// What a report is made of. A page carries its own record, as JSON in a script element, so that a run that is
-// resumed goes on with its curves, and scripts find the values that they show.
+// The data of a report. A page contains its own record as JSON in a script element, so that a resumed run
+// continues its curves, and scripts can look up values.
 
 namespace athanor::report {
 
@@ -20,39 +20,39 @@ using Json = nlohmann::ordered_json;
 struct Record {
   std::string name = {};  ///< of the run: its folder, and its phase
   std::string phase = {};
-  Json config = {};                          ///< config.json; null where there is none
-  Json facts = Json::object();               ///< of data, model and machine: name to text
-  std::vector<Json> epochs = {};             ///< as metrics.jsonl has them
+  Json config = {};                          ///< config.json; null if missing
+  Json facts = Json::object();               ///< on data, model and machine: name to text
+  std::vector<Json> epochs = {};             ///< as in metrics.jsonl
   std::map<std::string, Series> steps = {};  ///< "learning_rate", ... by attempted step
   Json times = Json::object();               ///< part of the run to seconds
-  Json memory = Json::object();              ///< tag to the most bytes it has held
+  Json memory = Json::object();              ///< tag to peak bytes
   Json evaluation = {};                      ///< of the last validation; see mistakes.h
   std::vector<std::string> notes = {};
-  Json end = {};             ///< as metrics.jsonl has it; null before
-  std::string ended = {};    ///< why, in words; empty: it runs
+  Json end = {};             ///< as in metrics.jsonl; null before the end
+  std::string ended = {};    ///< why, in words; empty: still running
   std::string written = {};  ///< when, UTC
 
-  /// Forgets what came after so many attempted steps: a run goes on from there.
+  /// Removes everything after this many attempted steps, where a run resumes.
   void drop_after(double attempted);
 };
 
-/// What a validation has measured, by step; at the end of an epoch (not `within` it), only where others have
-/// been within epochs.
+/// Adds the measurements of a validation, by step. At the end of an epoch (not `within` it) only if there
+/// were others within epochs.
 void add_validation(Record& record, double step, const Json& measured, bool within);
 
 Json json_of(const Record& record);
-/// Of what json_of() gave, or of anything: what is no part of a record, or of another type, is left out.
+/// The record in json_of()'s result, or in any JSON; unknown or mistyped parts are ignored.
 Record record_of(const Json& json);
 
-/// The text of a script element that carries the JSON.
+/// The text of a script element with the JSON.
 std::string script_json(const Json& json);
 
-/// The runs that a folder holds: one, or one for each phase, in their order. From its metrics.jsonl and
-/// config.json, and from its report.html what these do not have. What cannot be read is said in `notes`.
-/// Throws IoError where the folder has neither metrics nor a report.
+/// The runs of a folder: one, or one per phase, in order. Reads metrics.jsonl and config.json, and the rest
+/// from report.html. `notes` lists unreadable parts. Throws IoError if the folder has neither metrics nor a
+/// report.
 std::vector<Record> read_runs(const std::filesystem::path& folder);
 
-// Values of a JSON object that may be anything: NaN, "" and null where there is none of that type.
+// Values of an arbitrary JSON object: NaN, "" and null if there is none of that type.
 double number(const Json& object, std::string_view key);
 std::string text(const Json& object, std::string_view key);
 const Json& part(const Json& object, std::string_view key);

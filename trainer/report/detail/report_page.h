@@ -14,16 +14,16 @@
 
 namespace athanor::report {
 
-/// Writes report.html in a run's folder, or in that of the phase: now and then while it trains, and whole at
-/// the end, however it ends. A run that is resumed goes on with the curves of the page that is there. Where
-/// the page cannot be written, that is said once, and the run goes on. For rank 0 alone.
+/// Writes report.html in the folder of a run or phase: periodically while it trains, and completely at the
+/// end, however it ends. A resumed run continues the curves of the existing page. If the page cannot be
+/// written, that is reported once, and the run continues. Only for rank 0.
 class ReportPage final : public Callback {
  public:
   using Note = std::function<void(const std::string&)>;
   ReportPage(std::filesystem::path run_dir, Note on_note)
       : run_dir_(std::move(run_dir)), on_note_(std::move(on_note)) {}
 
-  /// A batch of the validation under way: losses [N], logits [N, C] on the device. Nobody waits for it there.
+  /// Adds a validation batch: losses [N], logits [N, C] on the device, without waiting for it.
   void validated(const Tensor& losses, const Tensor& logits, const Batch& batch, const Dataset& data);
 
   void on_fit_begin(Trainer&, const FitInfo& info) override;
@@ -56,10 +56,10 @@ class ReportPage final : public Callback {
   std::string phase_ = {};
   std::int64_t val_samples_ = 0;
   bool validates_ = false, validating_ = false, said_ = false, first_step_ = true;
-  double data_s_ = 0, epoch_s_ = 0;  // at the end of the step before
+  double data_s_ = 0, epoch_s_ = 0;  // at the end of the previous step
   std::int64_t epoch_ = 0, samples_ = 0;
   std::unique_ptr<Evaluation> evaluation_;
-  std::vector<Logits> pending_;  // on a device, until the end of the validation
+  std::vector<Logits> pending_;  // on a device, until the validation ends
   const Dataset* data_ = nullptr;
   Clock::time_point written_ = {};
 };

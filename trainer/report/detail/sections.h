@@ -4,7 +4,7 @@
 
 #include "trainer/report/detail/page.h"
 
-// Sections of the page of one run; empty where there is nothing to show.
+// Sections of a run's page; empty without data.
 
 namespace athanor::report {
 

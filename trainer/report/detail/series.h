@@ -10,18 +10,18 @@ struct Point {
   double x = 0, y = 0;
 };
 
-/// A curve of any length in bounded memory: at most 2 * kMost points, among them the least and the greatest
-/// value of every stretch of it. Stretches are of equal length, which doubles when there are too many.
+/// A curve of any length in bounded memory: at most 2 * kMost points, with the minimum and maximum of every
+/// stretch. Stretches have equal length, which doubles when there are too many.
 class Series {
  public:
   static constexpr std::size_t kMost = 500;
 
-  /// Steps must ascend: one that does not is left out, as is what is not finite.
+  /// Steps must ascend; other steps and values that are not finite are ignored.
   void add(double step, double value) {
     if (!std::isfinite(step) || !std::isfinite(value) || step < 0) return;
     if (step <= last_.x) return;
     last_ = {step, value};
-    if (stretches_.empty()) stretches_.reserve(kMost + 1);  // once: a step asks for no memory
+    if (stretches_.empty()) stretches_.reserve(kMost + 1);  // once: later steps allocate nothing
     put({std::floor(step / width_), last_, last_}, stretches_.size());
     while (stretches_.size() > kMost) {
       width_ *= 2;
@@ -35,7 +35,7 @@ class Series {
     }
   }
 
-  /// In the order of their steps.
+  /// In step order.
   std::vector<Point> points() const {
     std::vector<Point> all;
     all.reserve(2 * stretches_.size());
@@ -48,10 +48,10 @@ class Series {
   }
 
   bool empty() const { return stretches_.empty(); }
-  /// What was added last; {-1, 0} where nothing was.
+  /// The last point added; {-1, 0} if there is none.
   Point last() const { return last_; }
 
-  /// Forgets what came after a step.
+  /// Removes points after a step.
   void drop_after(double step) {
     const std::vector<Point> all = points();
     *this = {};
@@ -66,7 +66,7 @@ class Series {
     Point low, high;
   };
 
-  /// Behind the first `count` stretches, or into the last of them. How many there are then.
+  /// Appends to the first `count` stretches, or merges into the last of them. Returns their new number.
   std::size_t put(const Stretch& one, std::size_t count) {
     if (count == 0 || stretches_[count - 1].index != one.index) {
       if (count == stretches_.size())

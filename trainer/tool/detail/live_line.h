@@ -8,12 +8,12 @@
 
 namespace athanor::tool {
 
-/// A line on a terminal that is written over; nothing where stderr is none.
+/// A live line on stderr; does nothing without a terminal.
 class LiveLine {
  public:
   ~LiveLine() { clear(); }
 
-  /// True where the line may be rewritten now: ten times a second.
+  /// Whether the line may be updated now: at most ten times a second.
   bool due() {
     const auto now = std::chrono::steady_clock::now();
     if (!terminal_ || now - shown_ < std::chrono::milliseconds(100)) return false;

@@ -25,8 +25,8 @@ namespace {
 
 constexpr std::size_t kMessageBytes = 4096;
 
-/// Calls step(what is left of `bytes`), which returns as the system's calls do, until nothing is left.
-/// Returns what the last call did: <= 0 where it failed.
+/// Calls step(the rest of `bytes`), which returns as system calls do, until all are transferred. Returns the
+/// last call's result: <= 0 if it failed.
 template <class Byte, class Step> ssize_t transfer(std::span<Byte> bytes, const Step& step) {
   ssize_t count = 1;
   while (!bytes.empty()) {
@@ -42,13 +42,13 @@ template <class Byte, class Step> ssize_t transfer(std::span<Byte> bytes, const 
 
 volatile std::sig_atomic_t owner_pid = 0;
 
-/// Comes whenever the thread that forked has ended, though the others of its process may go on.
+/// Handles the signal sent when the forking thread ends; other threads of its process may still run.
 void exit_if_orphaned(int) {
   if (::getppid() != static_cast<pid_t>(owner_pid)) ::_exit(0);
 }
 
-/// Signals for the terminal's whole group are the owner's business: it ends in its own time, and takes the
-/// child with it. A file that may not grow is an error of the write. Everything else kills.
+/// Ignores signals to the terminal's group: the owner handles them, then ends the child. SIGXFSZ is ignored
+/// so that too long a write returns an error. Other signals get their default action.
 void reset_signals() {
   struct sigaction action {};
   for (int signal = 1; signal < NSIG; ++signal) {
@@ -64,7 +64,7 @@ void reset_signals() {
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
 }
 
-/// Nothing is left but the socket, whose number it returns; a library's complaints go nowhere.
+/// Closes all but the socket, and returns its new number; the library's messages go to /dev/null.
 int close_all_but(int socket) {
   constexpr int kKept = 3;
   if (socket != kKept) ::dup2(socket, kKept);
@@ -74,7 +74,7 @@ int close_all_but(int socket) {
   return kKept;
 }
 
-/// Bytes that RLIMIT_DATA counts, or 0 where that is not known. Sanitizers have terabytes of them.
+/// Bytes that RLIMIT_DATA counts, or 0 if unknown. Sanitizers reserve terabytes of them.
 rlim_t data_bytes() {
   unsigned long long pages = 0;
   if (std::FILE* const file = std::fopen("/proc/self/statm", "r")) {
@@ -84,8 +84,8 @@ rlim_t data_bytes() {
   return static_cast<rlim_t>(pages) * static_cast<rlim_t>(::sysconf(_SC_PAGESIZE));
 }
 
-/// Where memory runs out the child goes first, it gets kMoreMemory and not all there is, and it leaves no
-/// image of its owner's memory on the disk.
+/// Makes the child the OOM killer's first choice, limits its memory to kMoreMemory more than now, and
+/// prevents core dumps of its owner's memory.
 void limit_resources(ChildProcess::Files files) {
   if (const int file = ::open("/proc/self/oom_score_adj", O_WRONLY); file >= 0) {
     (void)!::write(file, "1000", 4);
@@ -108,7 +108,7 @@ void limit_resources(ChildProcess::Files files) {
   owner_pid = static_cast<std::sig_atomic_t>(parent);
   reset_signals();
   ::prctl(PR_SET_PDEATHSIG, SIGUSR1);
-  exit_if_orphaned(0);  // it may have ended before it could be told
+  exit_if_orphaned(0);  // the parent may have ended before prctl()
   ChildProcess::Owner owner(close_all_but(socket));
   limit_resources(files);
   try {
@@ -116,7 +116,7 @@ void limit_resources(ChildProcess::Files files) {
   } catch (const std::exception& error) {
     std::strncpy(message.data(), error.what(), message.size() - 1);
   }
-  ::_exit(0);  // a library that has failed is not asked to clean up
+  ::_exit(0);  // without destructors or exit handlers of a library that failed
 }
 
 // In the parent --------------------------------------------------------------------------------------------
@@ -167,12 +167,12 @@ ChildProcess::ChildProcess(const Work& work, double patience_s, Files files) : p
   ::close(ends[1]);
   errno = error;
   check(pid_ > 0, "fork");
-  ::madvise(memory, kMessageBytes, MADV_DONTFORK);  // the children of others have no business in it
+  ::madvise(memory, kMessageBytes, MADV_DONTFORK);  // other children do not need it
 }
 
 ChildProcess::~ChildProcess() {
   if (pid_ > 0) {
-    ::kill(pid_, SIGKILL);  // it has nothing to finish
+    ::kill(pid_, SIGKILL);  // its result is no longer needed
     (void)reap();
   }
   release();
@@ -183,7 +183,7 @@ void ChildProcess::release() {
   if (!message_.empty()) ::munmap(message_.data(), message_.size());
 }
 
-// Naps are counted, not the clock: while this process is stopped, so is the child.
+// Counts polls instead of reading the clock: while this process is stopped, so is the child.
 void ChildProcess::wait_for(short events) {
   constexpr double kNap_s = 0.1;
   if (pid_ < 0) fail(0);
@@ -228,11 +228,11 @@ void ChildProcess::finish() {
 
 void ChildProcess::fail(int status) {
   if (message_[0] == '\0') throw ChildFailure(how_it_ended(status), true);
-  // One line, whatever the child has made of it.
+  // Makes one printable line of whatever the child wrote.
   throw ChildFailure(printable({message_.data(), ::strnlen(message_.data(), message_.size())}), false);
 }
 
-/// Its end of the socket is closed, or it was killed: it ends now, or is ended.
+/// Waits up to a second for the child, which closed its socket or was killed; then kills it.
 int ChildProcess::reap() {
   constexpr int kLooks = 1000;
   const pid_t pid = std::exchange(pid_, -1);

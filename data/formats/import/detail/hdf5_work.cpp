@@ -25,7 +25,7 @@ constexpr std::array<std::pair<const char*, const char*>, 6> kNames{{{"images", 
                                                                      {"X", "Y"}}};
 constexpr std::size_t kChunkBytes = 1 << 20, kMostChunkBytes = std::size_t{1} << 30;
 
-/// Owns one of the library's numbers.
+/// Owns an HDF5 identifier.
 class Handle {
  public:
   Handle() = default;
@@ -40,7 +40,7 @@ class Handle {
 
   hid_t get() const { return id_; }
   explicit operator bool() const { return id_ >= 0; }
-  /// False where closing failed.
+  /// False if closing failed.
   bool reset() { return id_ < 0 || close_(std::exchange(id_, -1)) >= 0; }
 
  private:
@@ -52,7 +52,7 @@ class Handle {
   throw std::runtime_error(message);
 }
 
-/// What the library says of the last failure, innermost cause: one line.
+/// The library's message for the innermost cause of the last failure, in one line.
 std::string reason() {
   std::string text = "an error the library does not name";
   const auto take_first = [](unsigned index, const H5E_error2_t* error, void* to) -> herr_t {
@@ -96,7 +96,7 @@ void read_rows(const Handle& set, hid_t type, std::uint64_t first, std::uint64_t
 Handle open_set(const Handle& file, const std::string& name) {
   const Handle links(H5Pcreate(H5P_DATASET_ACCESS), &H5Pclose);
   H5Pset_elink_cb(links.get(), &refuse_external_link, nullptr);
-  H5Pset_chunk_cache(links.get(), 0, 0, H5D_CHUNK_CACHE_W0_DEFAULT);  // whole rows of chunks are read, once
+  H5Pset_chunk_cache(links.get(), 0, 0, H5D_CHUNK_CACHE_W0_DEFAULT);  // no cache: each chunk is read once
   Handle set(H5Dopen2(file.get(), name.c_str(), links.get()), &H5Dclose);
   if (!set) refuse(fmt::format("must have the data set {}, but got: {}", printable(name), reason()));
   const Handle created(H5Dget_create_plist(set.get()), &H5Pclose);
@@ -140,7 +140,7 @@ Handle open_labels(const Handle& file, const std::string& name, std::uint64_t im
   return set;
 }
 
-/// Rows that are read together: those of a chunk, or about 1 MiB.
+/// Number of rows to read together: one chunk, or about 1 MiB.
 std::uint64_t rows_at_once(const Handle& images, const Hdf5Shape& shape) {
   std::uint64_t image_bytes = 1;
   for (int axis = 1; axis < 4; ++axis) {
@@ -172,7 +172,7 @@ template <class T> T number_from(Owner& owner) {
   return value;
 }
 
-/// The file that is written.
+/// The file being written.
 class Output {
  public:
   Output(const std::string& path, int deflate)
@@ -181,7 +181,7 @@ class Output {
     check(static_cast<bool>(file_), "create");
   }
 
-  /// An empty data set that grows along its first axis, in chunks of `rows`.
+  /// Creates an empty data set that grows along its first axis, in chunks of `rows`.
   Handle create(const char* name, hid_t type, const Dims& shape, std::uint64_t rows) const {
     Dims chunk = shape, most = shape;
     chunk[0] = rows;
@@ -189,7 +189,7 @@ class Output {
     const Handle space(H5Screate_simple(static_cast<int>(shape.size()), shape.data(), most.data()),
                        &H5Sclose);
     const Handle how(H5Pcreate(H5P_DATASET_CREATE), &H5Pclose);
-    H5Pset_obj_track_times(how.get(), false);  // the same samples make the same bytes
+    H5Pset_obj_track_times(how.get(), false);  // equal samples give equal bytes
     check(H5Pset_chunk(how.get(), static_cast<int>(chunk.size()), chunk.data()) >= 0, "lay out");
     if (deflate_ > 0) check(H5Pset_deflate(how.get(), static_cast<unsigned>(deflate_)) >= 0, "compress");
     check(H5Pset_fletcher32(how.get()) >= 0, "check");
@@ -199,7 +199,7 @@ class Output {
     return set;
   }
 
-  /// Adds `rows` to a data set of that shape, which grows.
+  /// Appends `rows` rows to a data set of that shape, and updates `shape`.
   void append(const Handle& set, Dims& shape, std::uint64_t rows, hid_t type, const void* data) const {
     Dims start(shape.size()), extent = shape;
     start[0] = shape[0];
@@ -266,7 +266,7 @@ void write_hdf5(const std::string& path, int deflate, Owner& owner) {
   Handle images;
   std::vector<std::byte> block;
   while (const auto rows = number_from<std::uint64_t>(owner)) {
-    if (!images) images = output.create("images", H5T_STD_U8LE, shape, rows);  // all others have as many
+    if (!images) images = output.create("images", H5T_STD_U8LE, shape, rows);  // a chunk for each batch
     block.resize(rows * shape[1] * shape[2] * shape[3]);
     if (!owner.read(block)) return;
     output.append(images, shape, rows, H5T_NATIVE_UINT8, block.data());
