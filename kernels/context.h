@@ -119,6 +119,8 @@ CudaContext& cuda_context(Device device);
 
 /// oneDNN primitives compiled so far, over all contexts: 0 per step after warm-up.
 std::int64_t primitives_created();
+/// How often this process has converted an operand to a layout of oneDNN's own, or back.
+std::int64_t reorders_run();
 
 /// True while this thread runs inside oneDNN, which allocates memory for the arguments of every call. Tests
 /// that count calls of the global operator new exclude those.

@@ -13,7 +13,7 @@
 namespace athanor {
 namespace {
 
-std::atomic<std::int64_t> created{0};
+std::atomic<std::int64_t> created{0}, reorders{0};
 thread_local bool inside = false;
 
 struct Inside {
@@ -45,6 +45,10 @@ class Threads {
 
 std::int64_t primitives_created() {
   return created.load(std::memory_order_relaxed);
+}
+
+std::int64_t reorders_run() {
+  return reorders.load(std::memory_order_relaxed);
 }
 
 bool inside_onednn() {
@@ -169,6 +173,7 @@ class Compiled final : public Primitive {
   }
 
   void run_reorder(Slot& slot, const memory& from, const memory& to, std::byte* base) {
+    reorders.fetch_add(1, std::memory_order_relaxed);
     point(slot.reorder_scratch, base + slot.reorder_scratch_offset);
     const std::array<dnnl_exec_arg_t, 3> arguments{{{DNNL_ARG_FROM, from.get()},
                                                     {DNNL_ARG_TO, to.get()},

@@ -22,6 +22,9 @@ std::string onednn_version() {
 std::int64_t primitives_created() {
   return 0;
 }
+std::int64_t reorders_run() {
+  return 0;
+}
 bool inside_onednn() {
   return false;
 }
