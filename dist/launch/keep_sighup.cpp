@@ -10,7 +10,7 @@
 
 namespace {
 
-/// A signal as Linux on x86-64 keeps it.
+/// A signal as Linux on x86-64 and on 64-bit ARM keeps it.
 struct KernelAction {
   void (*handler)(int);
   unsigned long flags;

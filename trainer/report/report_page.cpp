@@ -33,12 +33,12 @@ std::string now() {
   return fmt::format("{:%Y-%m-%d %H:%M:%S} UTC", fmt::gmtime(time));
 }
 
-std::string processor() {
+std::string processor(const utsname& system) {
   std::ifstream in("/proc/cpuinfo");
   for (std::string line; std::getline(in, line);)
     if (line.starts_with("model name") && line.find(": ") != line.npos)
       return line.substr(line.find(": ") + 2);
-  return "";
+  return system.machine;  // Linux on ARM gives no name
 }
 
 Json facts_of(const FitInfo& info) {
@@ -67,7 +67,7 @@ Json facts_of(const FitInfo& info) {
                          (config.device_note.empty() ? "" : fmt::format(" ({})", config.device_note))},
           {"Strategy", info.strategy},
           {"Processor",
-           fmt::format("{}, {} cores, {} threads", processor(), detail::usable_cores(), info.threads)},
+           fmt::format("{}, {} cores, {} threads", processor(system), detail::usable_cores(), info.threads)},
           {"Kernels", cpu_implementations()},
           {"Memory", fmt::format("{:.1f} GB", memory / 1e9)},
           {"System", fmt::format("{} {} {}", system.sysname, system.release, system.machine)},
