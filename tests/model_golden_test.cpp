@@ -25,7 +25,9 @@
 namespace athanor::nn {
 namespace {
 
-constexpr double kTolerance = 1e-10;
+/// A change of the weights by their last bit moves mobilenet_v3_large's gradients by 7e-10 of their norm, and
+/// those of the other models by less than 1e-12. Sums in another order, as on another CPU, do as much.
+constexpr double kTolerance = 2e-9;
 /// A shift that a norm follows has no gradient: what is left is rounding, and not the peer's.
 constexpr double kRounding = 1e-12;
 constexpr std::int64_t kClasses = 7;
