@@ -14,8 +14,9 @@ if(ATHANOR_OPENMP)
   find_package(OpenMP REQUIRED COMPONENTS CXX)
 endif()
 
+# On 64-bit ARM, AUTO means OFF: the code of oneDNN in Debian 12 is for SVE of 512 bits, or else plain C++; Eigen's is for NEON.
 set(ATHANOR_WITH_ONEDNN OFF)
-if(NOT ATHANOR_ONEDNN STREQUAL "OFF")
+if(ATHANOR_ONEDNN STREQUAL "ON" OR (ATHANOR_ONEDNN STREQUAL "AUTO" AND NOT CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64"))
   find_package(DNNL 2.6 QUIET)
   if(DNNL_FOUND)
     set(ATHANOR_WITH_ONEDNN ON)

@@ -31,7 +31,7 @@ target_compile_features(athanor_flags INTERFACE cxx_std_20)
 # Nobody reads errno or the exception flags, and branch-free loops need both out of the way to vectorise.
 target_compile_options(athanor_flags INTERFACE
   "$<$<COMPILE_LANGUAGE:CXX>:${ATHANOR_OPTIMIZE};-fno-math-errno;-fno-trapping-math;-ffp-contract=off;-Wall;-Wextra;-Wshadow;-Wno-unknown-pragmas>")
-if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+if(ATHANOR_ISA)
   target_compile_options(athanor_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-march=${ATHANOR_ISA}>)
 endif()
 if(ATHANOR_WERROR)

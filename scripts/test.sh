@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Installs what is missing, builds the cpu preset and runs its tests. --all adds cpu-asan, cpu-tsan, simt and cuda; under
-# AddressSanitizer and ThreadSanitizer without tests labelled slow. --every runs these, too, and adds simt-asan, simt-race and
-# smpi, which take as long again; smpi is left out where there is no SimGrid, and cuda where there is no toolkit for it; and it
-# tries the recipes of HACKING.md. --werror makes warnings errors, as CI=true does.
+# AddressSanitizer and ThreadSanitizer without tests labelled slow. --every runs these, too, and adds simt-asan, simt-race,
+# smpi and aarch64, which take as long again, and tries the recipes of HACKING.md. Left out are smpi where there is no SimGrid,
+# cuda where there is no toolkit for it, and aarch64 where its cross compiler, emulator and libraries cannot be had. --werror
+# makes warnings errors, as CI=true does.
 # The last line counts passed, failed and skipped tests; above it each skipped one says why.
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
@@ -13,7 +14,7 @@ for argument in "$@"; do
   case "$argument" in
     --all) presets=(cpu cpu-asan cpu-tsan simt cuda) ;;
     --every)
-      presets=(cpu cpu-asan cpu-tsan simt simt-asan simt-race smpi cuda)
+      presets=(cpu cpu-asan cpu-tsan simt simt-asan simt-race smpi aarch64 cuda)
       lanes=(-C recipes) # HACKING's recipes, each of which builds a copy of the library
       sanitized=()
       ;;
@@ -72,10 +73,19 @@ slowest() {
     awk '{ printf "%s%s %.0f s", (NR > 1 ? ", " : ""), $2, $1 } END { print "" }'
 }
 
+# The cross compiler, the emulator, and what programs link to. On ARM itself the lane cpu tests all of it.
+prepare_aarch64() {
+  [ "$(uname -m)" = x86_64 ] && scripts/install_packages.sh g++-aarch64-linux-gnu qemu-user && scripts/arm64_sysroot.sh
+}
+
 for preset in "${presets[@]}"; do
   settings=()
   if [ "$preset" = smpi ] && ! command -v smpirun >/dev/null; then
     rows+=("$(printf '%-10s %7s %7s   left out, for there is no SimGrid here (libsimgrid-dev)' smpi - -)")
+    continue
+  fi
+  if [ "$preset" = aarch64 ] && ! prepare_aarch64; then
+    rows+=("$(printf '%-10s %7s %7s   left out, for there is no cross compiler with its libraries here (Debian on x86-64)' aarch64 - -)")
     continue
   fi
   if [ "$preset" = cuda ]; then

@@ -25,7 +25,14 @@
 namespace athanor::nn {
 namespace {
 
+#if defined(__x86_64__)
 constexpr double kTolerance = 1e-10;
+#else
+/// The golden files are from an x86-64 CPU; others sum in another order. A change of the weights in their
+/// last bit moves mobilenet_v3_large's gradients by 7e-10 of their norm, those of other models by less than
+/// 1e-12.
+constexpr double kTolerance = 2e-9;
+#endif
 /// A shift that a norm follows has no gradient: what is left is rounding, and not the peer's.
 constexpr double kRounding = 1e-12;
 constexpr std::int64_t kClasses = 7;

@@ -9,7 +9,7 @@
 
 namespace {
 
-/// A signal action in the Linux x86-64 kernel's layout.
+/// A signal action in the layout of the Linux kernel on x86-64 and on 64-bit ARM.
 struct KernelAction {
   void (*handler)(int);
   unsigned long flags;

@@ -15,6 +15,8 @@ const char* instruction_set() {
   return "AVX-512";
 #elif defined(__AVX2__)
   return "AVX2";
+#elif defined(__ARM_NEON)
+  return "NEON";
 #else
   return "baseline instructions";
 #endif

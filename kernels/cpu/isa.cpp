@@ -1,13 +1,13 @@
 #include "kernels/cpu/isa.h"
 
+#if defined(__x86_64__) && defined(__GNUC__)
+
 #include <cstdlib>
 #include <string_view>
 
-#include "tensor/error.h"
-
-#if defined(__x86_64__) && defined(__GNUC__)
 #include <cpuid.h>
-#endif
+
+#include "tensor/error.h"
 
 namespace athanor::cpu {
 namespace {
@@ -24,35 +24,41 @@ bool avx512_is_allowed() {
 }  // namespace
 
 bool has_avx512() {
-#if defined(__x86_64__) && defined(__GNUC__)
   static const bool found = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                             __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
                             __builtin_cpu_supports("avx512cd") && avx512_is_allowed();
   return found;
-#else
-  return false;
-#endif
 }
 
 bool has_avx512_bf16() {
-#if defined(__x86_64__) && defined(__GNUC__)
   static const bool found = __builtin_cpu_supports("avx512bf16");
   return found;
-#else
-  return false;
-#endif
 }
 
 bool has_amx_bf16() {
-#if defined(__x86_64__) && defined(__GNUC__)
   static const bool found = [] {  // clang 14 has no name for it
     unsigned a = 0, b = 0, c = 0, d = 0;
     return __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (d >> 22 & 1) != 0;
   }();
   return found;
-#else
-  return false;
-#endif
 }
 
 }  // namespace athanor::cpu
+
+#else
+
+namespace athanor::cpu {
+
+bool has_avx512() {
+  return false;
+}
+bool has_avx512_bf16() {
+  return false;
+}
+bool has_amx_bf16() {
+  return false;
+}
+
+}  // namespace athanor::cpu
+
+#endif

@@ -16,7 +16,7 @@ grep -q 'trainer/tool/predict\|unity_trainer_tool' <<<"$inputs" || die "the inpu
 
 run=$("$bin/train_digits" --fast-dev-run --device cpu)
 first=${run%%$'\n'*}
-grep -qE '^train_digits: device cpu.*, (oneDNN [0-9]+\.[0-9]+\.[0-9]+|no oneDNN), (AVX-512|AVX2|baseline instructions),' <<<"$first" ||
+grep -qE '^train_digits: device cpu.*, (oneDNN [0-9]+\.[0-9]+\.[0-9]+|no oneDNN), (AVX-512|AVX2|NEON|baseline instructions),' <<<"$first" ||
   die "the first line does not say what computes: $first"
 if grep -qw avx512vl /proc/cpuinfo 2>/dev/null && [ "$(uname -m)" = x86_64 ]; then
   grep -qF 'AVX-512' <<<"$first" || die "this CPU has AVX-512, but: $first"

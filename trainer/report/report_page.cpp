@@ -33,12 +33,12 @@ std::string now() {
   return fmt::format("{:%Y-%m-%d %H:%M:%S} UTC", fmt::gmtime(time));
 }
 
-std::string processor() {
+std::string processor(const utsname& system) {
   std::ifstream in("/proc/cpuinfo");
   for (std::string line; std::getline(in, line);)
     if (line.starts_with("model name") && line.find(": ") != line.npos)
       return line.substr(line.find(": ") + 2);
-  return "";
+  return system.machine;  // Linux on ARM gives no name
 }
 
 Json facts_of(const FitInfo& info) {
@@ -48,30 +48,30 @@ Json facts_of(const FitInfo& info) {
   const double memory =
       static_cast<double>(::sysconf(_SC_PHYS_PAGES)) * static_cast<double>(::sysconf(_SC_PAGESIZE));
   const ImageSpec& spec = info.spec;
-  return {{"Program", config.program},
-          {"Network", config.model},
-          {"Parameters", with_commas(info.parameters) +
-                             (info.frozen_parameters > 0
-                                  ? fmt::format(", and {} frozen", with_commas(info.frozen_parameters))
-                                  : "")},
-          {"Data", fmt::format("{} images of {}x{}x{} to train on, {} to validate on{}",
-                               with_commas(info.train_samples), spec.height, spec.width, spec.channels,
-                               info.val_samples > 0 ? with_commas(info.val_samples) : "none",
-                               info.classifies ? fmt::format(", {} classes", spec.classes) : "")},
-          {"Loading", info.feeding},
-          {"Steps", fmt::format("{} of them, {} in an epoch, batches of {}{}", with_commas(info.total_steps),
-                                with_commas(info.steps_per_epoch), config.batch_size,
-                                config.accumulate > 1 ? fmt::format(" x {}", config.accumulate) : "")},
-          {"Precision", std::string(name_of(config.precision))},
-          {"Device", config.device.str() +
-                         (config.device_note.empty() ? "" : fmt::format(" ({})", config.device_note))},
-          {"Strategy", info.strategy},
-          {"Processor",
-           fmt::format("{}, {} cores, {} threads", processor(), usable_cores(), info.threads)},
-          {"Kernels", cpu_implementations()},
-          {"Memory", fmt::format("{:.1f} GB", memory / 1e9)},
-          {"System", fmt::format("{} {} {}", system.sysname, system.release, system.machine)},
-          {"Compiler", __VERSION__}};
+  return {
+      {"Program", config.program},
+      {"Network", config.model},
+      {"Parameters",
+       with_commas(info.parameters) +
+           (info.frozen_parameters > 0 ? fmt::format(", and {} frozen", with_commas(info.frozen_parameters))
+                                       : "")},
+      {"Data", fmt::format("{} images of {}x{}x{} to train on, {} to validate on{}",
+                           with_commas(info.train_samples), spec.height, spec.width, spec.channels,
+                           info.val_samples > 0 ? with_commas(info.val_samples) : "none",
+                           info.classifies ? fmt::format(", {} classes", spec.classes) : "")},
+      {"Loading", info.feeding},
+      {"Steps", fmt::format("{} of them, {} in an epoch, batches of {}{}", with_commas(info.total_steps),
+                            with_commas(info.steps_per_epoch), config.batch_size,
+                            config.accumulate > 1 ? fmt::format(" x {}", config.accumulate) : "")},
+      {"Precision", std::string(name_of(config.precision))},
+      {"Device",
+       config.device.str() + (config.device_note.empty() ? "" : fmt::format(" ({})", config.device_note))},
+      {"Strategy", info.strategy},
+      {"Processor", fmt::format("{}, {} cores, {} threads", processor(system), usable_cores(), info.threads)},
+      {"Kernels", cpu_implementations()},
+      {"Memory", fmt::format("{:.1f} GB", memory / 1e9)},
+      {"System", fmt::format("{} {} {}", system.sysname, system.release, system.machine)},
+      {"Compiler", __VERSION__}};
 }
 
 }  // namespace
