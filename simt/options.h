@@ -18,6 +18,7 @@ struct Order {
 struct Options {
   Order threads;                                    ///< SIMT_ORDER=forward|reverse|random[:seed]; blocks too
   Order streams;                                    ///< SIMT_STREAM_ORDER, the same
+  Order sums;                                       ///< SIMT_SUMS, the same: of tensor cores
   int devices = 1;                                  ///< SIMT_DEVICES
   std::size_t memory_bytes = std::size_t{4} << 30;  ///< SIMT_MEMORY, of each device
   std::size_t pinned_bytes = SIZE_MAX;              ///< SIMT_PINNED, of page-locked memory

@@ -55,8 +55,10 @@ function(athanor_simt_library check)
     executor
     fiber
     graph
+    matrices
     memory
     names
+    operands
     options
     queues
     runtime
@@ -65,8 +67,10 @@ function(athanor_simt_library check)
   if(check STREQUAL "RACE")
     list(APPEND sources
       access
+      block_order
       program_memory
       race
+      race_words
       shadow
       symbols
       warp_counters

@@ -51,6 +51,18 @@ struct Calls {
   bool operator==(const Calls&) const = default;
 };
 
+/// An instruction that the lanes of a warp execute together, when all 32 have come.
+struct WarpWork {
+  const char* name;
+  unsigned first_thread;  // lane i is thread first_thread + i
+  Site site;
+  const void* pc;  // race build: where the kernel goes on
+  void* brought[32];
+
+  template <class T> T& of(unsigned lane) const { return *static_cast<T*>(brought[lane]); }
+};
+using WarpFunction = void (*)(const WarpWork& warp);
+
 struct Thread {
   State state;
   Together what;
@@ -62,6 +74,8 @@ struct Thread {
   Site site;
   Calls calls;  // race build
   uint3 index;
+  const char* instruction;  // for Together::instruction: its name, and who does it
+  WarpFunction run;
 };
 
 struct Warp {
@@ -74,13 +88,18 @@ class Executor {
   int barrier(bool predicate, const Site& site, const void* frame);
   void together(Together what, unsigned mask, const void* in, unsigned bytes, unsigned source, void* out,
                 const Site& site, const void* frame);
+  /// Waits until all 32 lanes are at this instruction; the last of them calls the function, once.
+  void together(const char* instruction, WarpFunction function, void* brought, const Site& site,
+                const void* frame);
+  /// What follows is done for that thread, though another runs; null: no longer.
+  void act_for(const unsigned* thread) { acting_ = thread ? static_cast<int>(*thread) : -1; }
   [[noreturn]] void fail(std::string&& what);
 #if defined(__SANITIZE_ADDRESS__)
   bool running() const {
     return current_ != nullptr;
   }
   std::string in_thread() const {
-    return in_block("thread " + name(current_->thread));
+    return in_block("thread " + name(acting_ < 0 ? current_->thread : static_cast<unsigned>(acting_)));
   }
 #endif
 
@@ -92,6 +111,12 @@ class Executor {
   }
   void* shared() {
     return shared_;
+  }
+  bool is_shared(const void* address) const {  // dynamic
+    return shared_ && address >= shared_ && address < static_cast<char*>(shared_) + grid_->shared_bytes;
+  }
+  bool on_a_stack(const void* address) const {
+    return address >= stacks_.begin() && address < stacks_.end();
   }
   std::string name(unsigned thread) const;
   ExecutorStats stats;
@@ -108,7 +133,9 @@ class Executor {
   Worker* next_worker();
   Worker* take_worker();
   void open_barrier();
+  void gather(unsigned mask, const Site& site, const void* frame);
   void complete(unsigned warp, unsigned mask, const Thread& last);
+  void run_instruction(unsigned warp, const Thread& last);
   void release(unsigned thread);
   void reorder();
   std::string stuck() const;
@@ -131,6 +158,7 @@ class Executor {
   std::vector<Worker*> idle_;
   Fiber host_;
   Worker* current_ = nullptr;
+  int acting_ = -1;
 
   void* shared_ = nullptr;
   std::unique_ptr<void, decltype(&std::free)> shared_block_{nullptr, &std::free};

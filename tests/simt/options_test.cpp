@@ -9,12 +9,15 @@ namespace {
 
 struct Variables {
   Variables(std::initializer_list<std::pair<const char*, const char*>> values) {
-    for (const char* name : {"SIMT_ORDER", "SIMT_STREAM_ORDER", "SIMT_DEVICES", "SIMT_MEMORY"})
-      unsetenv(name);
+    unset();
     for (const auto& [name, value] : values) setenv(name, value, 1);
   }
-  ~Variables() {
-    for (const char* name : {"SIMT_ORDER", "SIMT_STREAM_ORDER", "SIMT_DEVICES", "SIMT_MEMORY"})
+  ~Variables() { unset(); }
+
+ private:
+  static void unset() {
+    for (const char* name : {"SIMT_ORDER", "SIMT_STREAM_ORDER", "SIMT_SUMS", "SIMT_ASYNC", "SIMT_DEVICES",
+                             "SIMT_MEMORY", "SIMT_PINNED"})
       unsetenv(name);
   }
 };
@@ -30,6 +33,7 @@ TEST(Options, HaveDefaults) {
 TEST(Options, ComeFromTheEnvironment) {
   const Variables some({{"SIMT_ORDER", "random:7"},
                         {"SIMT_STREAM_ORDER", "reverse"},
+                        {"SIMT_SUMS", "random:9"},
                         {"SIMT_DEVICES", "3"},
                         {"SIMT_MEMORY", "1000"},
                         {"SIMT_PINNED", "2000"}});
@@ -37,6 +41,8 @@ TEST(Options, ComeFromTheEnvironment) {
   EXPECT_EQ(read.threads.kind, Order::Kind::random);
   EXPECT_EQ(read.threads.seed, 7u);
   EXPECT_EQ(read.streams.kind, Order::Kind::reverse);
+  EXPECT_EQ(read.sums.kind, Order::Kind::random);
+  EXPECT_EQ(read.sums.seed, 9u);
   EXPECT_EQ(read.devices, 3);
   EXPECT_EQ(read.memory_bytes, 1000u);
   EXPECT_EQ(read.pinned_bytes, 2000u);

@@ -114,13 +114,14 @@ inline std::string planted_line(const std::string& name) {
   return marked_line("planted.cu", name);
 }
 
-/// Runs a body in the orders forward, reverse and three random ones, of threads and of streams.
+/// Runs a body in the orders forward, reverse and three random ones, of threads, of streams and of the sums
+/// of tensor cores.
 template <class F> void in_all_orders(F&& body) {
   const Options saved = options();
   for (const auto kind : {Order::Kind::forward, Order::Kind::reverse, Order::Kind::random}) {
     for (std::uint64_t seed = 1; seed <= (kind == Order::Kind::random ? 3 : 1); ++seed) {
       SCOPED_TRACE(testing::Message() << "order " << static_cast<int>(kind) << ", seed " << seed);
-      options().threads = options().streams = {kind, seed};
+      options().threads = options().streams = options().sums = {kind, seed};
       body();
     }
   }
@@ -162,14 +163,14 @@ struct Planted {
   friend std::ostream& operator<<(std::ostream& to, const Planted& bug) { return to << bug.name; }
 };
 
-inline void expect_found(const Planted& bug) {
+inline void expect_found(const Planted& bug, const std::string& file = "planted.cu") {
   in_all_orders([&] {
     const OnDevice<float> out(std::vector<float>(128, 0.0f));
     EXPECT_OK(bug.run(out.data()));
     const std::string text = diagnosis();
     EXPECT_TEXT(text, std::string("kernel ") + bug.name);
     for (const std::string part : bug.parts) {
-      EXPECT_TEXT(text, part[0] == '@' ? planted_line(part.substr(1)) : part);
+      EXPECT_TEXT(text, part[0] == '@' ? marked_line(file, part.substr(1)) : part);
     }
     if (bug.caught) {
       const std::vector<unsigned> threads = threads_in(text);
