@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "simt/access.h"
+#include "simt/asynchronous.h"
 #include "simt/threads.h"
 #include "simt/warp_counters.h"
 
@@ -68,7 +69,9 @@ Worker* Executor::take_worker() {
 // Whoever can go on when the current worker cannot; null: nobody.
 Worker* Executor::next_worker() {
   if (begun_ < count_) return take_worker();
-  if (ready_first_ == ready_end_) return nullptr;
+  while (ready_first_ == ready_end_) {
+    if (done_ == count_ || !async::run_one()) return nullptr;
+  }
   Worker* const worker = ready_[ready_first_];
   if (++ready_first_ == ready_.size()) ready_first_ = 0;
   return worker;
@@ -112,6 +115,7 @@ void Executor::work() {
       counting::end_thread(thread);
       self.threads_[thread].state = State::done;
       ++self.done_;
+      self.something_happened();
       if (self.waiting_ > 0 && self.waiting_ + self.done_ == self.count_) self.open_barrier();
     }
     self.idle_.push_back(me);
@@ -208,9 +212,14 @@ void Executor::run_block() {
   ready_first_ = ready_end_ = 0;
   reorder();
   race::begin_block();
+  async::begin_block(count_);
+  polls_ = 0;
   stats.threads += count_;
   switch_to(take_worker());
   if (fault_.empty() && done_ != count_) fault_ = in_block(stuck());
+  if (fault_.empty()) {
+    if (const std::string wrong = async::end_block(); !wrong.empty()) fault_ = in_block(wrong);
+  }
   counting::end_block();
 }
 

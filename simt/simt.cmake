@@ -50,18 +50,22 @@ function(athanor_simt_library check)
     api_launch
     api_memory
     api_stream
+    async_copies
+    bulk_copies
     copies
     counters
     executor
     fiber
     graph
     matrices
+    mbarriers
     memory
     names
     operands
     options
     queues
     runtime
+    tensor_tiles
     waiting
   )
   if(check STREQUAL "RACE")

@@ -23,7 +23,7 @@ inline constexpr std::size_t kStackBytes = 256 * 1024;
 inline constexpr std::size_t kStackBytes = 64 * 1024;
 #endif
 
-enum class State : std::uint8_t { fresh, ready, at_barrier, at_collective, done };
+enum class State : std::uint8_t { fresh, ready, at_barrier, at_collective, in_memory, done };
 
 inline constexpr std::size_t kMaxThreads = 1024;  // of a block
 
@@ -76,6 +76,8 @@ struct Thread {
   uint3 index;
   const char* instruction;  // for Together::instruction: its name, and who does it
   WarpFunction run;
+  const void* barrier;  // in memory: which, and for which parity of its phase
+  unsigned parity;
 };
 
 struct Warp {
@@ -91,6 +93,12 @@ class Executor {
   /// Waits until all 32 lanes are at this instruction; the last of them calls the function, once.
   void together(const char* instruction, WarpFunction function, void* brought, const Site& site,
                 const void* frame);
+  /// Waits for release_waiting() of that barrier, which also names the phase that is missing.
+  void wait_in_memory(const void* barrier, unsigned parity, const Site& site);
+  std::vector<unsigned> release_waiting(const void* barrier);
+  /// The thread asks again and again: lets others run. Fails where nothing can come of it.
+  void poll(const Site& site);
+  void something_happened() { polls_ = 0; }
   /// What follows is done for that thread, though another runs; null: no longer.
   void act_for(const unsigned* thread) { acting_ = thread ? static_cast<int>(*thread) : -1; }
   [[noreturn]] void fail(std::string&& what);
@@ -111,6 +119,9 @@ class Executor {
   }
   void* shared() {
     return shared_;
+  }
+  std::size_t shared_bytes() const {
+    return grid_->shared_bytes;
   }
   bool is_shared(const void* address) const {  // dynamic
     return shared_ && address >= shared_ && address < static_cast<char*>(shared_) + grid_->shared_bytes;
@@ -159,6 +170,7 @@ class Executor {
   Fiber host_;
   Worker* current_ = nullptr;
   int acting_ = -1;
+  std::uint64_t polls_ = 0;  // since something happened
 
   void* shared_ = nullptr;
   std::unique_ptr<void, decltype(&std::free)> shared_block_{nullptr, &std::free};

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "simt/asynchronous.h"
 #include "simt/symbols.h"
 #include "simt/threads.h"
 
@@ -211,6 +212,39 @@ void Executor::run_instruction(unsigned warp, const Thread& last) {
   last.run(work);
 }
 
+void Executor::wait_in_memory(const void* barrier, unsigned parity, const Site& site) {
+  Thread& me = self();
+  me.state = State::in_memory;
+  me.barrier = barrier;
+  me.parity = parity;
+  me.site = site;
+  wait();
+}
+
+std::vector<unsigned> Executor::release_waiting(const void* barrier) {
+  something_happened();
+  std::vector<unsigned> released;
+  for (unsigned i = 0; i < count_; ++i) {
+    const Thread& other = threads_[order_[i]];
+    if (other.state == State::in_memory && other.barrier == barrier) {
+      release(order_[i]);
+      released.push_back(order_[i]);
+    }
+  }
+  return released;
+}
+
+void Executor::poll(const Site& site) {
+  if (++polls_ % (2 * count_) == 0 && async::run_one()) return;
+  if (polls_ > 1000 * (count_ + 1)) {
+    std::string text = fmt::format("thread {} asks in vain at {}: nobody else can go on either",
+                                   name(current_->thread), place(site));
+    fail(std::move(text));
+  }
+  release(current_->thread);
+  wait();
+}
+
 // Nobody can go on, and not all are done.
 std::string Executor::stuck() const {
   std::string text = "deadlock:";
@@ -219,6 +253,10 @@ std::string Executor::stuck() const {
     const Thread& other = threads_[thread];
     if (other.state == State::at_barrier) {
       text += fmt::format(" thread {} waits at the barrier {};", name(thread), place(other.site));
+      ++shown;
+    } else if (other.state == State::in_memory) {
+      text += fmt::format(" thread {} waits at {} for {};", name(thread), place(other.site),
+                          async::what_is_missing(other.barrier, other.parity));
       ++shown;
     } else if (other.state == State::at_collective) {
       const unsigned warp = thread / 32, leader = std::countr_zero(other.mask);

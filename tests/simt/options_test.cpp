@@ -34,6 +34,7 @@ TEST(Options, ComeFromTheEnvironment) {
   const Variables some({{"SIMT_ORDER", "random:7"},
                         {"SIMT_STREAM_ORDER", "reverse"},
                         {"SIMT_SUMS", "random:9"},
+                        {"SIMT_ASYNC", "early"},
                         {"SIMT_DEVICES", "3"},
                         {"SIMT_MEMORY", "1000"},
                         {"SIMT_PINNED", "2000"}});
@@ -43,6 +44,7 @@ TEST(Options, ComeFromTheEnvironment) {
   EXPECT_EQ(read.streams.kind, Order::Kind::reverse);
   EXPECT_EQ(read.sums.kind, Order::Kind::random);
   EXPECT_EQ(read.sums.seed, 9u);
+  EXPECT_EQ(read.async, Async::at_issue);
   EXPECT_EQ(read.devices, 3);
   EXPECT_EQ(read.memory_bytes, 1000u);
   EXPECT_EQ(read.pinned_bytes, 2000u);
@@ -54,6 +56,10 @@ TEST(Options, SayWhatIsWrong) {
     const Variables one({{"SIMT_ORDER", wrong}});
     EXPECT_EQ(options_from_environment().error,
               "SIMT_ORDER must be forward, reverse or random[:seed], but is '" + std::string(wrong) + "'");
+  }
+  {
+    const Variables async({{"SIMT_ASYNC", "soon"}});
+    EXPECT_EQ(options_from_environment().error, "SIMT_ASYNC must be late or early, but is 'soon'");
   }
   const Variables devices({{"SIMT_DEVICES", "65"}});
   EXPECT_EQ(options_from_environment().error, "SIMT_DEVICES must be a number from 0 to 64, but is '65'");

@@ -15,6 +15,14 @@ namespace simt::test {
 
 #define EXPECT_OK(expression) EXPECT_EQ(expression, cudaSuccess) << cudaGetErrorString(cudaPeekAtLastError())
 
+constexpr bool can_find_races() {
+#if defined(SIMT_RACE)
+  return true;
+#else
+  return false;
+#endif
+}
+
 inline bool is_nan(float value) {
   return std::isnan(value);
 }
@@ -117,7 +125,7 @@ inline std::string planted_line(const std::string& name) {
 /// Runs a body in the orders forward, reverse and three random ones, of threads, of streams and of the sums
 /// of tensor cores.
 template <class F> void in_all_orders(F&& body) {
-  const Options saved = options();
+  const Options saved = options();  // the body may change them
   for (const auto kind : {Order::Kind::forward, Order::Kind::reverse, Order::Kind::random}) {
     for (std::uint64_t seed = 1; seed <= (kind == Order::Kind::random ? 3 : 1); ++seed) {
       SCOPED_TRACE(testing::Message() << "order " << static_cast<int>(kind) << ", seed " << seed);
@@ -126,6 +134,17 @@ template <class F> void in_all_orders(F&& body) {
     }
   }
   options() = saved;
+}
+
+/// The same, with asynchronous work done late, and at once.
+template <class F> void early_and_late(F&& body) {
+  for (const Async async : {Async::late, Async::at_issue}) {
+    SCOPED_TRACE(async == Async::late ? "late" : "at issue");
+    const Async saved = options().async;
+    options().async = async;
+    in_all_orders(body);
+    options().async = saved;
+  }
 }
 
 /// Whether the text says this; a number at its end is the whole number: planted.cu:13 is not in
@@ -164,7 +183,7 @@ struct Planted {
 };
 
 inline void expect_found(const Planted& bug, const std::string& file = "planted.cu") {
-  in_all_orders([&] {
+  early_and_late([&] {
     const OnDevice<float> out(std::vector<float>(128, 0.0f));
     EXPECT_OK(bug.run(out.data()));
     const std::string text = diagnosis();

@@ -6,6 +6,7 @@
 
 #include "simt/fragments.h"
 #include "simt/launch.h"
+#include "simt/tensor_map.h"
 
 // Kernels for tests of tensor cores and asynchronous copies: good ones, and planted ones with one bug each,
 // whose lines are marked as those of planted.cu.
@@ -33,5 +34,51 @@ cudaError_t ldmatrix_beyond(int offset, float* out);
 cudaError_t stmatrix_no_syncwarp(float* out);
 cudaError_t stmatrix_over_reader(float* out);
 cudaError_t mma_divergent(float* out);
+
+// tests/simt/copies.cu. Planted ones have 128 floats.
+cudaError_t reverse_tiles(int n, const float* x, float* y);  ///< each 64 floats, the rest with zeros
+cudaError_t copy_words(const float* x, float* y);            ///< 224 floats, neighbours exchanged
+cudaError_t cp_async_no_wait(float* out);
+cudaError_t cp_async_no_commit(float* out);
+cudaError_t cp_async_one_group_too_few(float* out);
+cudaError_t cp_async_no_barrier(float* out);
+cudaError_t cp_async_over_reader(float* out);
+cudaError_t cp_async_source_changes(float* out);
+cudaError_t cp_async_misaligned(float* out);
+cudaError_t cp_async_from_shared(float* out);
+cudaError_t cp_async_too_long(float* out);
+cudaError_t cp_async_beyond(int offset, const float* x, float* out);
+
+// tests/simt/bulk.cu. Planted ones have 128 floats.
+cudaError_t ring(int tiles, const float* x, float* y);  ///< each 64 floats reversed
+cudaError_t bulk_stores(bool all_fence, float* y);      ///< 128 floats: 0, 1, ...
+cudaError_t bring_tile(const TensorMap& from, const TensorMap& to, unsigned bytes, const int (&at)[3],
+                       int rank, unsigned char* shown);
+cudaError_t mbarrier_uninitialised(float* out);
+cudaError_t mbarrier_init_twice(float* out);
+cudaError_t mbarrier_no_barrier(float* out);
+cudaError_t mbarrier_lacks_arrivals(float* out);
+cudaError_t mbarrier_wrong_parity(float* out);
+cudaError_t mbarrier_no_wait(float* out);
+cudaError_t mbarrier_writes_after_arrival(float* out);
+cudaError_t mbarrier_asks_in_vain(float* out);
+cudaError_t bulk_no_init_fence(float* out);
+cudaError_t bulk_no_wait(float* out);
+cudaError_t bulk_nobody_waits(float* out);
+cudaError_t bulk_expects_nothing(float* out);
+cudaError_t bulk_expects_too_much(float* out);
+cudaError_t bulk_by_all(float* out);
+cudaError_t bulk_over_reader(float* out);
+cudaError_t bulk_over_writes(float* out);
+cudaError_t bulk_misaligned(float* out);
+cudaError_t bulk_odd_size(float* out);
+cudaError_t bulk_store_no_fence(float* out);
+cudaError_t bulk_store_wrong_fence(float* out);
+cudaError_t bulk_store_no_wait(float* out);
+cudaError_t bulk_store_reuse(float* out);
+cudaError_t bulk_store_result(float* out);
+cudaError_t tensor_misaligned(float* out);
+cudaError_t tensor_wrong_rank(float* out);
+cudaError_t tensor_expects_inside(float* out);
 
 }  // namespace simt::test
