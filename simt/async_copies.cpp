@@ -50,12 +50,15 @@ void begin_block(unsigned threads) {
   begin_block_copies(threads);
   begin_block_barriers();
   begin_block_bulk(threads);
+  begin_block_warpgroups(threads);
 }
 
 std::string end_block() {
   if (!used()) return {};
-  std::string wrong = end_block_barriers();
-  return wrong.empty() ? end_block_bulk() : wrong;
+  for (const auto end : {end_block_barriers, end_block_bulk, end_block_warpgroups}) {
+    if (std::string wrong = end(); !wrong.empty()) return wrong;
+  }
+  return {};
 }
 
 void probe([[maybe_unused]] const void* address, [[maybe_unused]] std::size_t bytes) {

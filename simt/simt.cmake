@@ -67,6 +67,7 @@ function(athanor_simt_library check)
     runtime
     tensor_tiles
     waiting
+    warpgroups
   )
   if(check STREQUAL "RACE")
     list(APPEND sources

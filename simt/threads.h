@@ -114,6 +114,9 @@ class Executor {
   Thread& self() {
     return threads_[current_->thread];
   }
+  unsigned threads() const {  // of a block
+    return count_;
+  }
   unsigned current_thread() const {
     return current_->thread;
   }

@@ -7,6 +7,7 @@
 #include "simt/fragments.h"
 #include "simt/launch.h"
 #include "simt/tensor_map.h"
+#include "simt/wgmma.h"
 
 // Kernels for tests of tensor cores and asynchronous copies: good ones, and planted ones with one bug each,
 // whose lines are marked as those of planted.cu.
@@ -80,5 +81,34 @@ cudaError_t bulk_store_result(float* out);
 cudaError_t tensor_misaligned(float* out);
 cudaError_t tensor_wrong_rank(float* out);
 cudaError_t tensor_expects_inside(float* out);
+
+// tests/simt/warpgroups.cu. Planted ones write 128 floats.
+struct WgmmaCase {
+  Swizzle swizzle;
+  Major left_major, right_major;
+  int columns, steps, left_step, right_step;  ///< steps in bytes
+  unsigned left_leading, left_stride, right_leading, right_stride;
+  unsigned left_bytes, right_bytes;  ///< of shared memory, up to 8192 and 32768
+  bool from_registers, accumulate;
+};
+/// Sums are [128 threads][columns / 2], registers [steps][128][4].
+cudaError_t wgmma_product(Factor type, const WgmmaCase& c, const unsigned char* a, const unsigned char* b,
+                          const std::uint32_t* registers, float* sums);
+/// `early`: a stage is given back too early.
+cudaError_t wgmma_gemm(bool early, const TensorMap& a, const TensorMap& b, int tiles, float* y);
+cudaError_t wgmma_right(float* out);
+cudaError_t wgmma_no_fence(float* out);
+cudaError_t wgmma_no_second_fence(float* out);
+cudaError_t wgmma_no_wait(float* out);
+cudaError_t wgmma_no_commit(float* out);
+cudaError_t wgmma_touches_sums(float* out);
+cudaError_t wgmma_no_proxy_fence(float* out);
+cudaError_t wgmma_factor_changes(float* out);
+cudaError_t wgmma_one_warp_less(float* out);
+cudaError_t wgmma_two_factors(float* out);
+cudaError_t wgmma_one_lane_less(float* out);
+cudaError_t wgmma_second_line(float* out);
+cudaError_t wgmma_no_distance(float* out);
+cudaError_t wgmma_part_of_a_group(float* out);
 
 }  // namespace simt::test

@@ -12,6 +12,8 @@ namespace simt {
 enum class Factor : unsigned char;
 struct MemoryBarrier;
 struct TensorMap;
+struct FactorDescriptor;
+enum class Major : unsigned char;
 
 namespace emulated {
 
@@ -42,6 +44,14 @@ void bulk_wait(unsigned groups, bool for_reads);
 void tensor_load(void* to, const TensorMap& map, const int* at, int rank, MemoryBarrier* barrier,
                  const Site& site);
 void tensor_store(const TensorMap& map, const int* at, int rank, const void* from, const Site& site);
+
+// simt/warpgroups.cpp
+void wgmma(Factor type, int columns, float* sums, const std::uint32_t* left_registers, Major left_major,
+           Major right_major, const FactorDescriptor* left, const FactorDescriptor& right, bool accumulate,
+           const Site& site);
+void wgmma_fence(const Site& site);
+void wgmma_commit(const Site& site);
+void wgmma_wait(unsigned groups, const Site& site);
 
 }  // namespace emulated
 }  // namespace simt
