@@ -70,11 +70,21 @@ Worker* Executor::take_worker() {
 Worker* Executor::next_worker() {
   if (begun_ < count_) return take_worker();
   while (ready_first_ == ready_end_) {
-    if (done_ == count_ || !async::run_one()) return nullptr;
+    if (done_ == count_ || !run_one_asynchronous()) return nullptr;
   }
   Worker* const worker = ready_[ready_first_];
   if (++ready_first_ == ready_.size()) ready_first_ = 0;
   return worker;
+}
+
+bool Executor::run_one_asynchronous() {
+  std::string refused;
+  try {
+    return async::run_one();
+  } catch (Refusal& refusal) {
+    refused = std::move(refusal.text);
+  }
+  fail(std::move(refused));
 }
 
 void Executor::release(unsigned thread) {
@@ -110,6 +120,8 @@ void Executor::work() {
         call->run();
       } catch (const std::exception& error) {
         thrown = fmt::format("thread {} throws: {}", self.name(thread), error.what());
+      } catch (Refusal& refusal) {
+        thrown = std::move(refusal.text);
       }
       if (!thrown.empty()) self.fail(std::move(thrown));
       counting::end_thread(thread);

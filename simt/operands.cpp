@@ -7,9 +7,8 @@
 namespace simt {
 
 void refuse(const char* instruction, unsigned thread, const std::string& what, const Site& site) {
-  Executor& now = executor();
-  std::string text = fmt::format("{}: thread {} {}, at {}", instruction, now.name(thread), what, place(site));
-  now.fail(std::move(text));
+  throw Refusal{
+      fmt::format("{}: thread {} {}, at {}", instruction, executor().name(thread), what, place(site))};
 }
 
 void check_address(const char* instruction, unsigned thread, const void* address, std::size_t alignment,

@@ -15,7 +15,8 @@ enum class Where : std::uint8_t { shared, global };
 void check_address(const char* instruction, unsigned thread, const void* address, std::size_t alignment,
                    Where where, const Site& site);
 
-/// Fails the kernel with "NAME: thread (1,0,0) WHAT, at k.cu:20".
+/// Fails the kernel with "NAME: thread (1,0,0) WHAT, at k.cu:20". Thrown, and caught where the thread began:
+/// so that nothing on its stack is lost.
 [[noreturn]] void refuse(const char* instruction, unsigned thread, const std::string& what, const Site& site);
 
 }  // namespace simt

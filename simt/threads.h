@@ -80,6 +80,11 @@ struct Thread {
   unsigned parity;
 };
 
+/// Thrown by what a thread calls: the whole diagnosis.
+struct Refusal {
+  std::string text;
+};
+
 struct Warp {
   unsigned arrived[32];  // by the lowest lane of the mask: which lanes have come
 };
@@ -152,6 +157,7 @@ class Executor {
   void run_instruction(unsigned warp, const Thread& last);
   void release(unsigned thread);
   void reorder();
+  bool run_one_asynchronous();
   std::string stuck() const;
   std::string in_block(const std::string& what) const;
 

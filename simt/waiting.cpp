@@ -235,7 +235,7 @@ std::vector<unsigned> Executor::release_waiting(const void* barrier) {
 }
 
 void Executor::poll(const Site& site) {
-  if (++polls_ % (2 * count_) == 0 && async::run_one()) return;
+  if (++polls_ % (2 * count_) == 0 && run_one_asynchronous()) return;
   if (polls_ > 1000 * (count_ + 1)) {
     std::string text = fmt::format("thread {} asks in vain at {}: nobody else can go on either",
                                    name(current_->thread), place(site));

@@ -40,6 +40,20 @@ TEST(BulkStore, WritesWhatWasFenced) {
   });
 }
 
+TEST(BulkCopy, WithoutItsWaitNothingHasCome) {
+  if (can_find_races()) GTEST_SKIP() << "the race build names it";
+  for (const Async async : {Async::late, Async::at_issue}) {
+    options().async = async;
+    const OnDevice<float> out(numbers(128));
+    EXPECT_OK(bulk_no_wait(out.data()));
+    EXPECT_EQ(diagnosis(), "");
+    const float value = out.read()[64 + 40];
+    EXPECT_TRUE(async == Async::late ? is_nan(value) : value == 41)
+        << "done at once, the mistake does not show";
+  }
+  options().async = Async::late;
+}
+
 TEST(BulkStore, WithoutAFenceTheProxySeesNothing) {
   if (can_find_races()) GTEST_SKIP() << "the race build names it";
   early_and_late([] {

@@ -85,10 +85,10 @@ __global__ void ldmatrix_two_forms_kernel(float* out) {
 
 __global__ void ldmatrix_of_a_part_kernel(float* out) {
   __shared__ __align__(16) std::uint32_t lines[kWords];
-  write_line(lines, threadIdx.x);
+  if (threadIdx.x < 32) write_line(lines, threadIdx.x);
   __syncwarp();
   std::uint32_t parts[1] = {};
-  ldmatrix<1>(parts, lines + threadIdx.x * 4);  // line: ldmatrix_of_a_part
+  ldmatrix<1>(parts, lines + threadIdx.x % 32 * 4);  // line: ldmatrix_of_a_part
   out[threadIdx.x] = static_cast<float>(parts[0]);
 }
 

@@ -94,8 +94,9 @@ struct WgmmaCase {
 /// Sums are [128 threads][columns / 2], registers [steps][128][4].
 cudaError_t wgmma_product(Factor type, const WgmmaCase& c, const unsigned char* a, const unsigned char* b,
                           const std::uint32_t* registers, float* sums);
-/// `early`: a stage is given back too early.
-cudaError_t wgmma_gemm(bool early, const TensorMap& a, const TensorMap& b, int tiles, float* y);
+/// When a stage is given back to the one who fills it.
+enum class Release { in_time, before_the_wait, one_group_too_soon };
+cudaError_t wgmma_gemm(Release when, const TensorMap& a, const TensorMap& b, int tiles, float* y);
 cudaError_t wgmma_right(float* out);
 cudaError_t wgmma_no_fence(float* out);
 cudaError_t wgmma_no_second_fence(float* out);

@@ -40,8 +40,8 @@ __global__ void __launch_bounds__(128)
 }
 
 // y [64, 64] = a [64, k] b [64, k]^T: the fifth warp brings tiles of 64 x 64 in two stages, four warps
-// multiply. kEarly is a bug: a stage is given back before what reads it is waited for.
-template <bool kEarly>
+// multiply, and give a stage back when they have waited for what reads it. The two other ways are bugs.
+template <Release kWhen>
 __global__ void __launch_bounds__(160) gemm_kernel(const __grid_constant__ TensorMap a,
                                                    const __grid_constant__ TensorMap b, int tiles, float* y) {
   __shared__ __align__(1024) unsigned char left[2][8192], right[2][8192];
@@ -72,10 +72,11 @@ __global__ void __launch_bounds__(160) gemm_kernel(const __grid_constant__ Tenso
     for (int k = 0; k < 4; ++k)
       wgmma<Factor::f16, 64>(d, from.moved(k * 32), by.moved(k * 32));  // line: wgmma_gemm
     wgmma_commit();
-    if (kEarly && threadIdx.x == 0) mbarrier_arrive(&empty[stage]);
+    if (kWhen == Release::before_the_wait && threadIdx.x == 0) mbarrier_arrive(&empty[stage]);
     // The tile before this one has been multiplied: its stage is free.
     wgmma_wait<1>(d);
-    if (!kEarly && tile > 0 && threadIdx.x == 0) mbarrier_arrive(&empty[1 - stage]);
+    if (threadIdx.x == 0 && kWhen == Release::one_group_too_soon) mbarrier_arrive(&empty[stage]);
+    if (threadIdx.x == 0 && kWhen == Release::in_time && tile > 0) mbarrier_arrive(&empty[1 - stage]);
   }
   wgmma_wait<0>(d);
   for (int i = 0; i < 32; ++i) {
@@ -293,9 +294,11 @@ cudaError_t wgmma_product(Factor type, const WgmmaCase& c, const unsigned char* 
   return cudaErrorInvalidValue;
 }
 
-cudaError_t wgmma_gemm(bool early, const TensorMap& a, const TensorMap& b, int tiles, float* y) {
-  return launch(nullptr, {"wgmma_gemm", 1, 160}, early ? &gemm_kernel<true> : &gemm_kernel<false>, a, b,
-                tiles, y);
+cudaError_t wgmma_gemm(Release when, const TensorMap& a, const TensorMap& b, int tiles, float* y) {
+  const auto kernel = when == Release::in_time           ? &gemm_kernel<Release::in_time>
+                      : when == Release::before_the_wait ? &gemm_kernel<Release::before_the_wait>
+                                                         : &gemm_kernel<Release::one_group_too_soon>;
+  return launch(nullptr, {"wgmma_gemm", 1, 160}, kernel, a, b, tiles, y);
 }
 
 cudaError_t wgmma_part_of_a_group(float* out) {

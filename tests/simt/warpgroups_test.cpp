@@ -200,9 +200,9 @@ struct Gemm {
                                      .swizzle = Swizzle::bytes_128}));
     return map;
   }
-  std::string run(bool early, float* y) const {
+  std::string run(Release when, float* y) const {
     const OnDevice<std::uint16_t> a_on(a), b_on(b);
-    EXPECT_OK(wgmma_gemm(early, map_of(a_on.data()), map_of(b_on.data()), k / 64, y));
+    EXPECT_OK(wgmma_gemm(when, map_of(a_on.data()), map_of(b_on.data()), k / 64, y));
     return diagnosis();
   }
 };
@@ -212,7 +212,7 @@ TEST(Wgmma, AProducerAndFourWarpsMultiplyWhatTensorMapsBring) {
     for (const int tiles : {1, 2, 5}) {
       const Gemm gemm(tiles);
       const OnDevice<float> y(64 * 64);
-      ASSERT_EQ(gemm.run(false, y.data()), "");
+      ASSERT_EQ(gemm.run(Release::in_time, y.data()), "");
       const std::vector<float> result = y.read();
       for (int m = 0; m < 64; ++m)
         for (int n = 0; n < 64; ++n) {
@@ -229,12 +229,14 @@ TEST(Wgmma, AProducerAndFourWarpsMultiplyWhatTensorMapsBring) {
 TEST(Wgmma, AStageThatIsGivenBackTooEarlyIsARace) {
   if (!can_find_races()) GTEST_SKIP() << "only the race build names it";
   early_and_late([] {
-    const OnDevice<float> y(64 * 64);
-    const std::string text = Gemm(5).run(true, y.data());
-    EXPECT_TEXT(text, "race in shared memory");
-    EXPECT_TEXT(text, marked_line("warpgroups.cu", "wgmma_gemm"));
-    EXPECT_TEXT(text, marked_line("warpgroups.cu", "wgmma_gemm_load"));
-    EXPECT_TEXT(text, "no wgmma.wait_group is between");
+    for (const Release when : {Release::before_the_wait, Release::one_group_too_soon}) {
+      const OnDevice<float> y(64 * 64);
+      const std::string text = Gemm(5).run(when, y.data());
+      EXPECT_TEXT(text, "race in shared memory");
+      EXPECT_TEXT(text, marked_line("warpgroups.cu", "wgmma_gemm"));
+      EXPECT_TEXT(text, marked_line("warpgroups.cu", "wgmma_gemm_load"));
+      EXPECT_TEXT(text, "no wgmma.wait_group is between");
+    }
   });
 }
 
