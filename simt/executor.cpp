@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "simt/access.h"
+#include "simt/asynchronous.h"
 #include "simt/threads.h"
 #include "simt/warp_counters.h"
 
@@ -68,10 +69,22 @@ Worker* Executor::take_worker() {
 // Whoever can go on when the current worker cannot; null: nobody.
 Worker* Executor::next_worker() {
   if (begun_ < count_) return take_worker();
-  if (ready_first_ == ready_end_) return nullptr;
+  while (ready_first_ == ready_end_) {
+    if (done_ == count_ || !run_one_asynchronous()) return nullptr;
+  }
   Worker* const worker = ready_[ready_first_];
   if (++ready_first_ == ready_.size()) ready_first_ = 0;
   return worker;
+}
+
+bool Executor::run_one_asynchronous() {
+  std::string refused;
+  try {
+    return async::run_one();
+  } catch (Refusal& refusal) {
+    refused = std::move(refusal.text);
+  }
+  fail(std::move(refused));
 }
 
 void Executor::release(unsigned thread) {
@@ -107,11 +120,14 @@ void Executor::work() {
         call->run();
       } catch (const std::exception& error) {
         thrown = fmt::format("thread {} throws: {}", self.name(thread), error.what());
+      } catch (Refusal& refusal) {
+        thrown = std::move(refusal.text);
       }
       if (!thrown.empty()) self.fail(std::move(thrown));
       counting::end_thread(thread);
       self.threads_[thread].state = State::done;
       ++self.done_;
+      self.something_happened();
       if (self.waiting_ > 0 && self.waiting_ + self.done_ == self.count_) self.open_barrier();
     }
     self.idle_.push_back(me);
@@ -208,9 +224,14 @@ void Executor::run_block() {
   ready_first_ = ready_end_ = 0;
   reorder();
   race::begin_block();
+  async::begin_block(count_);
+  polls_ = 0;
   stats.threads += count_;
   switch_to(take_worker());
   if (fault_.empty() && done_ != count_) fault_ = in_block(stuck());
+  if (fault_.empty()) {
+    if (const std::string wrong = async::end_block(); !wrong.empty()) fault_ = in_block(wrong);
+  }
   counting::end_block();
 }
 

@@ -36,6 +36,11 @@ Options options_from_environment() {
   constexpr auto kOrders = "forward, reverse or random[:seed]";
   read("SIMT_ORDER", kOrders, [&](auto text) { return parse_order(text, &result.threads); });
   read("SIMT_STREAM_ORDER", kOrders, [&](auto text) { return parse_order(text, &result.streams); });
+  read("SIMT_SUMS", kOrders, [&](auto text) { return parse_order(text, &result.sums); });
+  read("SIMT_ASYNC", "late or early", [&](auto text) {
+    result.async = text == "early" ? Async::at_issue : Async::late;
+    return text == "early" || text == "late";
+  });
   read("SIMT_DEVICES", "a number from 0 to 64", [&](auto text) {
     return parse(text, &result.devices) && result.devices >= 0 && result.devices <= 64;
   });

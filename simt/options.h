@@ -14,10 +14,15 @@ struct Order {
   std::uint64_t seed = 1;
 };
 
+/// When asynchronous work of kernels is done: as late as it may be, or at once.
+enum class Async : std::uint8_t { late, at_issue };
+
 /// Set once by the environment, before the first call; tests may change the orders between launches.
 struct Options {
   Order threads;                                    ///< SIMT_ORDER=forward|reverse|random[:seed]; blocks too
   Order streams;                                    ///< SIMT_STREAM_ORDER, the same
+  Order sums;                                       ///< SIMT_SUMS, the same: of tensor cores
+  Async async = Async::late;                        ///< SIMT_ASYNC=late|early
   int devices = 1;                                  ///< SIMT_DEVICES
   std::size_t memory_bytes = std::size_t{4} << 30;  ///< SIMT_MEMORY, of each device
   std::size_t pinned_bytes = SIZE_MAX;              ///< SIMT_PINNED, of page-locked memory

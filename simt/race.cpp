@@ -1,19 +1,14 @@
 #include "simt/race.h"
 
 #include <algorithm>
-#include <bit>
-#include <cstring>
 
 #include <fmt/format.h>
 #include <simt/device.h>
 
 #include "simt/access.h"
+#include "simt/detector.h"
 #include "simt/executor.h"
-#include "simt/names.h"
-#include "simt/program_memory.h"
 #include "simt/runtime.h"
-#include "simt/shadow.h"
-#include "simt/symbols.h"
 #include "simt/warp_counters.h"
 
 // The race detector. Kernels are compiled with -fsanitize=thread, but not linked with its library: the
@@ -24,10 +19,12 @@
 // is:
 //
 //   in a block: the same thread earlier; any thread, if a block barrier lies between; a lane of the same
-//   warp,
-//     if a __syncwarp of both lies between, directly or through other lanes (shuffles and votes are no
-//     barriers for memory). Barriers are counted (block epoch); each lane keeps what it has heard of each
-//     other lane's __syncwarps (a vector clock of 32 counts);
+//     warp, if a __syncwarp of both lies between, directly or through other lanes (shuffles and votes are no
+//     barriers for memory); any thread, if one arrives at a barrier in memory and the other waits for it
+//     (block_order.h);
+//   asynchronous work: who has waited for it. While it is under way, not even the thread that issued it.
+//   Where
+//     it goes by way of the asynchronous proxy, a fence must lie between it and what was written by threads;
 //   between blocks of a launch: nothing;
 //   between launches and copies: their clocks (race.h). Events, the default stream and waits of the host make
 //     them; which one happened to run first here does not matter.
@@ -44,110 +41,15 @@
 extern "C" char __start_simt_builtin[], __stop_simt_builtin[];
 
 namespace simt::race {
-namespace {
-
-constexpr unsigned kWarp = 32;
-
-struct OpRecord {
-  enum class Kind : std::uint8_t { kernel, copy, fill, message, other } kind = Kind::other;
-  std::uint32_t slot = 0;
-  std::uint64_t position = 0, stream_id = 0;
-  const char* name = "";
-  Site site;
-  dim3 grid, block;
-  std::size_t bytes = 0;
-  cudaMemcpyKind direction = cudaMemcpyDefault;
-};
-
-struct WarpClock {
-  std::uint32_t own[kWarp];           // __syncwarps of each lane so far, plus 1
-  std::uint32_t heard[kWarp][kWarp];  // [a][b]: how many of b's a knows to be over
-};
-
-struct Detector {
-  Clock host;
-  Deque<OpRecord> ops = Deque<OpRecord>(1);  // by number; 0 is nobody
-  Shadow shadow;
-  std::string report;
-  std::string unwritten;  // a read of what nobody wrote: reported if no write races with it later
-
-  // The op that runs.
-  std::uint32_t op = 0;
-  Clock clock;
-  std::uint32_t known_op = 0;  // the latest other op asked about, and whether it is before this one
-  bool known_before = false;
-
-  // The grid, block and thread that run.
-  const Grid* grid = nullptr;
-  Range dynamic_shared, parameters, memory;  // memory: the allocation of the latest access
-  std::uint32_t block = 0, block_epoch = 0;
-  unsigned thread = 0;
-  Vector<WarpClock> warps;
-};
 
 Detector& detector() {
   static Detector& result = *new Detector;
   return result;
 }
 
-// ---- words
+namespace {
 
-std::string thread_name(const OpRecord& op, const Stamp& stamp) {
-  if (op.kind != OpRecord::Kind::kernel) return {};
-  const auto t = static_cast<unsigned>(stamp.thread);
-  return fmt::format("thread ({},{},{}) of block ({},{},{})", t % op.block.x, t / op.block.x % op.block.y,
-                     t / op.block.x / op.block.y, stamp.block % op.grid.x,
-                     stamp.block / op.grid.x % op.grid.y, stamp.block / op.grid.x / op.grid.y);
-}
-
-std::string op_name(const OpRecord& op) {
-  switch (op.kind) {
-    case OpRecord::Kind::kernel: return fmt::format("kernel {} on stream {}", op.name, op.stream_id);
-    case OpRecord::Kind::copy:
-      return fmt::format("the copy of {} bytes from {} at {}:{} on stream {}", op.bytes,
-                         copy_name(op.direction), op.site.file, op.site.line, op.stream_id);
-    case OpRecord::Kind::fill:
-      return fmt::format("the memset of {} bytes at {}:{} on stream {}", op.bytes, op.site.file, op.site.line,
-                         op.stream_id);
-    case OpRecord::Kind::message: return fmt::format("a message on stream {}", op.stream_id);
-    case OpRecord::Kind::other: break;
-  }
-  return "work";
-}
-
-std::string place(const Stamp& stamp) {
-  return stamp.pc ? " at " + line_of(reinterpret_cast<const void*>(std::uintptr_t{stamp.pc})) : std::string();
-}
-
-std::string how(const Stamp& stamp, bool write, bool past) {
-  const std::string_view verb = write ? (past ? "wrote" : "writes") : (past ? "read" : "reads");
-  return fmt::format("{}{}{}", verb, stamp.atomic ? " atomically" : "", place(stamp));
-}
-
-void say(std::string text) {
-  Detector& now = detector();
-  if (now.report.empty()) now.report = std::move(text);
-}
-
-void clash(const Stamp& before, bool before_wrote, const Stamp& after, bool after_writes, bool shared) {
-  Detector& now = detector();
-  if (!now.report.empty()) return;
-  const OpRecord& op = now.ops[now.op];
-  if (before.op != now.op) {
-    const OpRecord& other = now.ops[before.op];
-    say(fmt::format("race between streams: {}{} {}, {} {} {}, and no event makes one wait for the other",
-                    op_name(op), op.kind == OpRecord::Kind::kernel ? ": " + thread_name(op, after) : "",
-                    how(after, after_writes, false), op_name(other), thread_name(other, before),
-                    how(before, before_wrote, true)));
-    return;
-  }
-  say(fmt::format("kernel {}: race in {} memory: {} {}, {} {}, and no {} between", op.name,
-                  shared ? "shared" : "global", thread_name(op, after), how(after, after_writes, false),
-                  thread_name(op, before), how(before, before_wrote, true),
-                  before.block != after.block                     ? "order is"
-                  : before.thread / kWarp == after.thread / kWarp ? "__syncwarp or barrier is"
-                                                                  : "barrier is"));
-}
+constexpr unsigned kWarp = 32;
 
 // ---- happens-before
 
@@ -165,10 +67,8 @@ bool op_is_before(std::uint32_t op) {
 bool is_before(const Stamp& stamp, const Stamp& mine) {
   if (stamp.op != mine.op) return op_is_before(stamp.op);
   if (stamp.block != mine.block) return false;
-  if (stamp.thread == mine.thread || stamp.block_epoch < mine.block_epoch) return true;
-  const auto theirs = static_cast<unsigned>(stamp.thread), my = static_cast<unsigned>(mine.thread);
-  if (theirs / kWarp != my / kWarp) return false;
-  return stamp.lane_epoch <= detector().warps[my / kWarp].heard[my % kWarp][theirs % kWarp];
+  if (stamp.under_way) return false;
+  return detector().order.knows(static_cast<unsigned>(mine.thread), stamp);
 }
 
 // Of three reads that are none before another, the one to forget for a fourth. Ops run one at a time, so all
@@ -190,7 +90,7 @@ Stamp& least_needed(Cell& cell, const Stamp& mine) {
   return found == reads.end() ? reads.back() : *found;
 }
 
-void remember_read(Cell& cell, const Stamp& mine, bool shared) {
+void remember_read(Cell& cell, const Stamp& mine, const Stamp& kept, bool shared) {
   Stamp* to = nullptr;
   for (Stamp& read : cell.reads) {
     if (read.op == 0 || (shared && (read.op != mine.op || read.block != mine.block)) ||
@@ -203,10 +103,11 @@ void remember_read(Cell& cell, const Stamp& mine, bool shared) {
     }
   }
   if (!to) to = &least_needed(cell, mine);
-  *to = mine;
+  *to = kept;
 }
 
-void touch(Cell& cell, const Stamp& mine, bool write, bool shared) {
+// The access is ordered after what `mine` knows; later ones, after what `kept` says.
+void touch(Cell& cell, const Stamp& mine, const Stamp& kept, bool write, bool shared) {
   const auto counts = [&](const Stamp& stamp) {
     return stamp.op != 0 && (!shared || (stamp.op == mine.op && stamp.block == mine.block));
   };
@@ -216,6 +117,10 @@ void touch(Cell& cell, const Stamp& mine, bool write, bool shared) {
     }
   };
   check(cell.write, true);
+  if (mine.by_proxy && counts(cell.write) && !cell.write.by_proxy && cell.write.op == mine.op &&
+      !detector().order.fenced(cell.write, static_cast<unsigned>(mine.thread), false)) {
+    unfenced(cell.write, mine, write, shared);
+  }
   if (write) {
     for (Stamp& read : cell.reads) {
       check(read, read.wrote);
@@ -228,7 +133,7 @@ void touch(Cell& cell, const Stamp& mine, bool write, bool shared) {
       to = cell.write;
       to.wrote = 1;
     }
-    cell.write = mine;
+    cell.write = kept;
     return;
   }
   if (shared && !counts(cell.write)) {
@@ -238,7 +143,7 @@ void touch(Cell& cell, const Stamp& mine, bool write, bool shared) {
                          thread_name(op, mine), place(mine));
     }
   }
-  remember_read(cell, mine, shared);
+  remember_read(cell, mine, kept, shared);
 }
 
 // ---- kinds of memory
@@ -266,10 +171,10 @@ Stamp current_stamp(const void* pc, bool atomic) {
   Stamp stamp;
   stamp.op = now.op;
   stamp.block = now.block;
-  stamp.block_epoch = now.block_epoch;
-  stamp.lane_epoch = now.warps[now.thread / kWarp].own[now.thread % kWarp];
+  stamp.block_epoch = now.order.block_epoch();
+  stamp.lane_epoch = now.order.epoch_of(now.thread);
   stamp.pc = reinterpret_cast<std::uintptr_t>(pc) & 0xffffffffffffu;
-  stamp.thread = now.thread & 0x3fffu;
+  stamp.thread = now.thread & 0xfffu;
   stamp.atomic = atomic;
   return stamp;
 }
@@ -289,7 +194,9 @@ void kernel_basic_block(const void* pc) {
   if (counting::on()) counting::basic_block(detector().thread, pc);
 }
 
-void kernel_access(const void* pointer, std::size_t bytes, Access access, const void* pc) {
+// Of the thread that runs.
+static void access_as(const void* pointer, std::size_t bytes, Access access, const void* pc,
+                      const Asynchronous& how_done) {
   Detector& now = detector();
   const auto* address = static_cast<const char*>(pointer);
   if (address >= __start_simt_builtin && address < __stop_simt_builtin) return;
@@ -303,14 +210,67 @@ void kernel_access(const void* pointer, std::size_t bytes, Access access, const 
                      pc);
     return;
   }
-  const Stamp mine = current_stamp(pc, access == Access::atomic);
+  Stamp mine = current_stamp(pc, access == Access::atomic);
+  mine.by_proxy = how_done.by_proxy;
   if (space == Space::forbidden) {
     const OpRecord& op = now.ops[now.op];
     say(fmt::format("kernel {}: {} {} memory that is no device's, at address {}", op.name,
                     thread_name(op, mine), how(mine, write, false), pointer));
     return;
   }
-  now.shadow.for_each(address, bytes, [&](Cell& cell) { touch(cell, mine, write, shared); });
+  Stamp kept = mine;
+  kept.under_way = how_done.under_way;
+  if (how_done.agent != 0) kept.thread = how_done.agent & 0xfffu, kept.lane_epoch = how_done.epoch;
+  now.shadow.for_each(address, bytes, [&](Cell& cell) { touch(cell, mine, kept, write, shared); });
+}
+
+void kernel_access(const void* pointer, std::size_t bytes, Access access, const void* pc) {
+  access_as(pointer, bytes, access, pc, {});
+}
+
+void access_by(unsigned thread, const void* pointer, std::size_t bytes, Access access, const void* pc,
+               const Asynchronous& how_done) {
+  Detector& now = detector();
+  const unsigned running = std::exchange(now.thread, thread);
+  access_as(pointer, bytes, access, pc, how_done);
+  now.thread = running;
+}
+
+void settle(unsigned thread, const void* pointer, std::size_t bytes, const void* pc) {
+  Detector& now = detector();
+  const unsigned running = std::exchange(now.thread, thread);
+  Stamp over = current_stamp(pc, false);
+  now.thread = running;
+  const auto end = [&](Stamp& stamp) {
+    if (!stamp.under_way || !stamp.same_thread(over) || stamp.pc != over.pc) return;
+    over.by_proxy = stamp.by_proxy;
+    stamp = over;
+  };
+  now.shadow.for_each(static_cast<const char*>(pointer), bytes, [&](Cell& cell) {
+    end(cell.write);
+    for (Stamp& read : cell.reads) end(read);
+  });
+}
+
+bool counts() {
+  return counting::on();
+}
+
+bool is_shared(const void* address) {
+  const auto* at = static_cast<const char*>(address);
+  return detector().dynamic_shared.contains(at) || is_thread_local(at);
+}
+
+unsigned new_agent(const char* waited_for_by) {
+  Detector& now = detector();
+  const unsigned agent = now.order.new_agent();
+  now.agents.resize(agent - BlockOrder::kFirstAgent + 1);
+  now.agents.back() = waited_for_by;
+  return agent;
+}
+
+BlockOrder& block_order() {
+  return detector().order;
 }
 
 void join(Clock& to, const Clock& from) {
@@ -364,7 +324,7 @@ void access_range(const void* begin, std::size_t bytes, bool write) {
   Stamp mine;
   mine.op = now.op;
   now.shadow.for_each(static_cast<const char*>(begin), bytes,
-                      [&](Cell& cell) { touch(cell, mine, write, false); });
+                      [&](Cell& cell) { touch(cell, mine, mine, write, false); });
 }
 
 std::string end_op() {
@@ -385,17 +345,13 @@ void begin_grid(const Grid& grid, const void* dynamic_shared) {
   const auto* call = reinterpret_cast<const char*>(grid.call);
   now.parameters = {call, call + grid.call_bytes};
   now.memory = {};
-  now.warps.resize((std::size_t{grid.block.x} * grid.block.y * grid.block.z + kWarp - 1) / kWarp);
 }
 
 void begin_block() {
   Detector& now = detector();
   now.block = (blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
-  now.block_epoch = 0;
-  for (WarpClock& warp : now.warps) {
-    std::fill(warp.own, warp.own + kWarp, 1u);
-    std::memset(warp.heard, 0, sizeof(warp.heard));
-  }
+  now.order.begin_block(blockDim.x * blockDim.y * blockDim.z);
+  now.agents.clear();
 }
 
 void run_thread(unsigned thread) {
@@ -403,24 +359,11 @@ void run_thread(unsigned thread) {
 }
 
 void block_barrier() {
-  ++detector().block_epoch;
+  detector().order.block_barrier();
 }
 
 void warp_sync(unsigned warp, unsigned mask) {
-  WarpClock& clock = detector().warps[warp];
-  std::uint32_t all[kWarp] = {};
-  for (unsigned left = mask; left != 0; left &= left - 1) {
-    const auto lane = static_cast<unsigned>(std::countr_zero(left));
-    for (unsigned other = 0; other < kWarp; ++other)
-      all[other] = std::max(all[other], clock.heard[lane][other]);
-  }
-  for (unsigned left = mask; left != 0; left &= left - 1) {
-    const auto lane = static_cast<unsigned>(std::countr_zero(left));
-    all[lane] = clock.own[lane]++;
-  }
-  for (unsigned left = mask; left != 0; left &= left - 1) {
-    std::memcpy(clock.heard[std::countr_zero(left)], all, sizeof(all));
-  }
+  detector().order.warp_sync(warp, mask);
 }
 
 void end_grid() {

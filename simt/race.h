@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 
+#include "simt/access.h"
 #include "simt/plain_memory.h"
 
 // What the runtime and the executor tell the race detector, which simt/race.cpp is in the race build.
@@ -20,6 +21,14 @@ namespace race {
 /// clock. What happens-before means here: the same stream and queued earlier, an event between, or a host
 /// that waited.
 using Clock = Vector<std::uint64_t>;
+
+/// How an instruction's access differs from a thread's own.
+struct Asynchronous {
+  bool by_proxy = false;   ///< through the asynchronous proxy
+  bool under_way = false;  ///< until settle()
+  unsigned agent = 0;      ///< or until somebody knows of what this agent did up to `epoch`
+  std::uint32_t epoch = 0;
+};
 
 #if defined(SIMT_RACE)
 inline constexpr bool kOn = true;
@@ -45,6 +54,19 @@ void run_thread(unsigned thread);  ///< the accesses that follow are its
 void block_barrier();
 void warp_sync(unsigned warp, unsigned mask);
 void end_grid();
+
+/// An access that an instruction makes for a thread, from the kernel's line that goes on at `pc`.
+void access_by(unsigned thread, const void* address, std::size_t bytes, Access access, const void* pc,
+               const Asynchronous& how = {});
+/// What is under way for that thread, from that line, is over, and it knows.
+void settle(unsigned thread, const void* address, std::size_t bytes, const void* pc);
+class BlockOrder;
+BlockOrder& block_order();
+/// Somebody who does asynchronous work; `waited_for_by` is for reports: "a wait for its mbarrier".
+unsigned new_agent(const char* waited_for_by);
+/// Whether accesses are counted, not searched for races.
+bool counts();
+bool is_shared(const void* address);
 #else
 inline constexpr bool kOn = false;
 
@@ -62,6 +84,14 @@ inline void run_thread(unsigned) {}
 inline void block_barrier() {}
 inline void warp_sync(unsigned, unsigned) {}
 inline void end_grid() {}
+inline void access_by(unsigned, const void*, std::size_t, Access, const void*, const Asynchronous& = {}) {}
+inline void settle(unsigned, const void*, std::size_t, const void*) {}
+inline bool counts() {
+  return false;
+}
+inline bool is_shared(const void*) {
+  return true;
+}
 #endif
 
 }  // namespace race

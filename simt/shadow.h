@@ -15,10 +15,12 @@ struct Stamp {
   std::uint32_t op = 0;     ///< number of the launch or copy
   std::uint32_t block = 0;  ///< number of the block in its grid
   std::uint32_t block_epoch = 0, lane_epoch = 0;
-  std::uint64_t pc : 48 = 0;  ///< the access's return address
-  std::uint64_t thread : 14 = 0;
-  std::uint64_t wrote : 1 = 0;  ///< among a cell's reads: a plain write that an atomic one came after
+  std::uint64_t pc : 48 = 0;      ///< the access's return address
+  std::uint64_t thread : 12 = 0;  ///< or an agent: see block_order.h
+  std::uint64_t wrote : 1 = 0;    ///< among a cell's reads: a plain write that an atomic one came after
   std::uint64_t atomic : 1 = 0;
+  std::uint64_t under_way : 1 = 0;  ///< asynchronous, and nobody has waited for it
+  std::uint64_t by_proxy : 1 = 0;   ///< through the asynchronous proxy
 
   bool same_thread(const Stamp& other) const {
     return op == other.op && block == other.block && thread == other.thread;

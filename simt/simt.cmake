@@ -50,23 +50,32 @@ function(athanor_simt_library check)
     api_launch
     api_memory
     api_stream
+    async_copies
+    bulk_copies
     copies
     counters
     executor
     fiber
     graph
+    matrices
+    mbarriers
     memory
     names
+    operands
     options
     queues
     runtime
+    tensor_tiles
     waiting
+    warpgroups
   )
   if(check STREQUAL "RACE")
     list(APPEND sources
       access
+      block_order
       program_memory
       race
+      race_words
       shadow
       symbols
       warp_counters

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "simt/asynchronous.h"
 #include "simt/symbols.h"
 #include "simt/threads.h"
 
@@ -50,6 +51,13 @@ bool same_place(const Thread& a, const Thread& b) {
          same_calls(a.calls, b.calls);
 }
 
+std::string instruction_of(const Thread& thread) {
+  return thread.what == Together::instruction ? std::string(thread.instruction) + " " : std::string();
+}
+bool same_instruction(const Thread& a, const Thread& b) {
+  return a.what != Together::instruction || std::strcmp(a.instruction, b.instruction) == 0;
+}
+
 }  // namespace
 
 int Executor::barrier(bool predicate, const Site& site, const void* frame) {
@@ -91,16 +99,39 @@ void Executor::open_barrier() {
 
 void Executor::together(Together what, unsigned mask, const void* in, unsigned bytes, unsigned source,
                         void* out, const Site& site, const void* frame) {
+  Thread& me = self();
+  me.what = what;
+  me.bytes = static_cast<std::uint8_t>(bytes);
+  me.source = source;
+  me.in = in;
+  me.out = out;
+  gather(mask, site, frame);
+}
+
+void Executor::together(const char* instruction, WarpFunction function, void* brought, const Site& site,
+                        const void* frame) {
+  Thread& me = self();
+  const unsigned first = current_->thread / 32 * 32;
+  if (count_ - first < 32) {
+    std::string text =
+        fmt::format("{}: all 32 lanes of a warp execute it, but that of thread {} has {}, at {}", instruction,
+                    name(current_->thread), count_ - first, place(site));
+    fail(std::move(text));
+  }
+  me.what = Together::instruction;
+  me.bytes = 0;
+  me.out = brought;
+  me.instruction = instruction;
+  me.run = function;
+  gather(~0u, site, frame);
+}
+
+void Executor::gather(unsigned mask, const Site& site, const void* frame) {
   const unsigned thread = current_->thread, lane = thread % 32, warp = thread / 32;
   const unsigned lanes = std::min(32u, count_ - warp * 32);
   if (lanes < 32) mask &= (1u << lanes) - 1;  // a mask may name lanes the block does not have
   Thread& me = threads_[thread];
-  me.what = what;
-  me.bytes = static_cast<std::uint8_t>(bytes);
   me.mask = mask;
-  me.source = source;
-  me.in = in;
-  me.out = out;
   me.site = site;
   if constexpr (race::kOn) me.calls = Calls::from(frame);
   if ((mask >> lane & 1) == 0) {
@@ -131,14 +162,17 @@ void Executor::complete(unsigned warp, unsigned mask, const Thread& last) {
   for (unsigned left = mask; left != 0; left &= left - 1) {
     const auto lane = static_cast<unsigned>(std::countr_zero(left));
     const Thread& to = lanes[lane];
-    if (to.mask != first.mask || to.what != first.what || to.bytes != first.bytes || !same_place(to, first)) {
+    if (to.mask != first.mask || to.what != first.what || to.bytes != first.bytes ||
+        !same_instruction(to, first) || !same_place(to, first)) {
       std::string text = fmt::format(
-          "warp collective mismatch: thread {} at {} with mask {:#x}, thread {} at {} with mask {:#x}",
-          name(warp * 32 + first_lane), place(first), first.mask, name(warp * 32 + lane), place(to), to.mask);
+          "warp collective mismatch: thread {} at {}{} with mask {:#x}, thread {} at {}{} with mask {:#x}",
+          name(warp * 32 + first_lane), instruction_of(first), place(first), first.mask,
+          name(warp * 32 + lane), instruction_of(to), place(to), to.mask);
       fail(std::move(text));
     }
     switch (last.what) {
-      case Together::sync: break;
+      case Together::sync:
+      case Together::instruction: break;
       case Together::ballot: ballot |= unsigned{*static_cast<const bool*>(to.in)} << lane; break;
       case Together::match:
       case Together::reduce:
@@ -158,6 +192,7 @@ void Executor::complete(unsigned warp, unsigned mask, const Thread& last) {
         std::memcpy(to.out, lanes[to.source].in, to.bytes);
     }
   }
+  if (last.what == Together::instruction) run_instruction(warp, last);
   const auto turn = options().threads.kind == Order::Kind::forward ? 0u
                     : options().threads.kind == Order::Kind::reverse
                         ? 31u
@@ -171,6 +206,45 @@ void Executor::complete(unsigned warp, unsigned mask, const Thread& last) {
   if (last.what == Together::sync) race::warp_sync(warp, mask);  // the only one that orders memory
 }
 
+void Executor::run_instruction(unsigned warp, const Thread& last) {
+  WarpWork work{last.instruction, warp * 32, last.site, last.calls.returns[0], {}};
+  for (unsigned lane = 0; lane < 32; ++lane) work.brought[lane] = threads_[work.first_thread + lane].out;
+  last.run(work);
+}
+
+void Executor::wait_in_memory(const void* barrier, unsigned parity, const Site& site) {
+  Thread& me = self();
+  me.state = State::in_memory;
+  me.barrier = barrier;
+  me.parity = parity;
+  me.site = site;
+  wait();
+}
+
+std::vector<unsigned> Executor::release_waiting(const void* barrier) {
+  something_happened();
+  std::vector<unsigned> released;
+  for (unsigned i = 0; i < count_; ++i) {
+    const Thread& other = threads_[order_[i]];
+    if (other.state == State::in_memory && other.barrier == barrier) {
+      release(order_[i]);
+      released.push_back(order_[i]);
+    }
+  }
+  return released;
+}
+
+void Executor::poll(const Site& site) {
+  if (++polls_ % (2 * count_) == 0 && run_one_asynchronous()) return;
+  if (polls_ > 1000 * (count_ + 1)) {
+    std::string text = fmt::format("thread {} asks in vain at {}: nobody else can go on either",
+                                   name(current_->thread), place(site));
+    fail(std::move(text));
+  }
+  release(current_->thread);
+  wait();
+}
+
 // Nobody can go on, and not all are done.
 std::string Executor::stuck() const {
   std::string text = "deadlock:";
@@ -180,6 +254,10 @@ std::string Executor::stuck() const {
     if (other.state == State::at_barrier) {
       text += fmt::format(" thread {} waits at the barrier {};", name(thread), place(other.site));
       ++shown;
+    } else if (other.state == State::in_memory) {
+      text += fmt::format(" thread {} waits at {} for {};", name(thread), place(other.site),
+                          async::what_is_missing(other.barrier, other.parity));
+      ++shown;
     } else if (other.state == State::at_collective) {
       const unsigned warp = thread / 32, leader = std::countr_zero(other.mask);
       const unsigned missing = other.mask & ~warps_[warp].arrived[leader];
@@ -188,7 +266,8 @@ std::string Executor::stuck() const {
         const auto lane = static_cast<unsigned>(std::countr_zero(left));
         all_left = all_left && threads_[warp * 32 + lane].state == State::done;
       }
-      text += fmt::format(" thread {} waits at the warp collective {} for lanes {:#x}{};", name(thread),
+      const char* what = other.what == Together::instruction ? other.instruction : "the warp collective";
+      text += fmt::format(" thread {} waits at {} {} for lanes {:#x}{};", name(thread), what,
                           place(other.site), missing,
                           all_left ? ", which have left the kernel: a mask must name those who come" : "");
       ++shown;

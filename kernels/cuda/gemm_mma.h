@@ -5,78 +5,12 @@
 #include <type_traits>
 
 #include "kernels/cuda/gemm_tile.h"
+#include "simt/tensor_core.h"
 
 namespace athanor::cuda {
 
-namespace detail {
-
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 750
-#define ATH_MMA_F16 1
-#else
-#define ATH_MMA_F16 0
-#endif
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-#define ATH_MMA_BF16 1
-#else
-#define ATH_MMA_BF16 0
-#endif
-
-/// Four 8 x 8 matrices of 16-bit numbers from shared memory, as the lanes of a warp hold them for mma: lane l
-/// gives the address of line l % 8 of matrix l / 8, and gets elements 2 (l % 4), + 1 of row l / 4 of each.
-/// Lines are the rows, or else the columns.
-__device__ __forceinline__ void load_matrices(const void* line, bool by_rows, std::uint32_t (&parts)[4]) {
-#if ATH_MMA_F16
-  const auto address = static_cast<std::uint32_t>(__cvta_generic_to_shared(line));
-  if (by_rows) {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(parts[0]), "=r"(parts[1]), "=r"(parts[2]), "=r"(parts[3])
-                 : "r"(address)
-                 : "memory");
-  } else {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(parts[0]), "=r"(parts[1]), "=r"(parts[2]), "=r"(parts[3])
-                 : "r"(address)
-                 : "memory");
-  }
-#else
-  (void)line, (void)by_rows, (void)parts;
-#endif
-}
-
-/// c [16, 8] += a [16, 16] b [16, 8], spread over a warp as PTX says of mma.m16n8k16.
-template <class T>
-__device__ __forceinline__ void multiply_add(float (&c)[4], const std::uint32_t (&a)[4], std::uint32_t b0,
-                                             std::uint32_t b1) {
-#if ATH_MMA_BF16
-  if constexpr (std::is_same_v<T, Half>) {
-    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
-        "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-  } else {
-    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
-        "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-  }
-#elif ATH_MMA_F16
-  asm("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 "
-      "{%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"
-      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-      : "r"(a[0]), "r"(a[1]), "r"(b0));
-  asm("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 "
-      "{%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"
-      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-      : "r"(a[2]), "r"(a[3]), "r"(b1));
-#else
-  (void)c, (void)a, (void)b0, (void)b1;
-#endif
-}
-
-}  // namespace detail
-
 /// A thread's part of a block's product on tensor cores, for f16 (sm_75 and later) and bf16 (sm_80 and
-/// later); elsewhere, the emulator included, by multiply-adds of the same numbers in the same places.
+/// later); elsewhere by multiply-adds of the same numbers in the same places.
 ///
 /// A warp has fragments of 16 x 8 of the product, kDown x kAcross of them: lane l has, of each, columns 2 (l
 /// % 4), + 1 of rows l / 4 and l / 4 + 8. A tile lies in shared memory line by line as it came, packet by
@@ -114,7 +48,7 @@ template <class T, class Tile> class MmaProduct {
 
   /// Adds the product of two tiles, which came along the depth or not.
   __device__ __forceinline__ void multiply(const T* left, bool left_deep, const T* right, bool right_deep) {
-    if constexpr (std::is_same_v<T, Half> ? ATH_MMA_F16 : ATH_MMA_BF16) {
+    if constexpr (simt::has_mma(kFactor)) {
       multiply_fragments(left, left_deep, right, right_deep);
     } else {
       multiply_plainly(left, left_deep, right, right_deep);
@@ -135,6 +69,8 @@ template <class T, class Tile> class MmaProduct {
   }
 
  private:
+  static constexpr simt::Factor kFactor = std::is_same_v<T, Half> ? simt::Factor::f16 : simt::Factor::bf16;
+
   /// Where packets are kept in a tile of kExtent rows.
   template <int kExtent> struct Lines {
     bool deep;
@@ -176,6 +112,16 @@ template <class T, class Tile> class MmaProduct {
     }
   };
 
+  /// Four 8 x 8 matrices, whose lines are their rows or else their columns.
+  __device__ __forceinline__ static void load_matrices(std::uint32_t (&parts)[4], const T* line,
+                                                       bool by_rows) {
+    if (by_rows) {
+      simt::ldmatrix<4>(parts, line);
+    } else {
+      simt::ldmatrix<4, true>(parts, line);
+    }
+  }
+
   __device__ __forceinline__ void multiply_fragments(const T* left, bool left_deep, const T* right,
                                                      bool right_deep) {
     const Lines<Tile::kM> left_lines(left_deep);
@@ -192,17 +138,15 @@ template <class T, class Tile> class MmaProduct {
       std::uint32_t a[kDown][4], b[kAcross / 2][4];
 #pragma unroll
       for (int i = 0; i < kDown; ++i)  // rows 0 and 8 at depth 0, then at depth 8
-        detail::load_matrices(left + left_lines.of(left_row + i * kStageRows, left_depth + depth), left_deep,
-                              a[i]);
+        load_matrices(a[i], left + left_lines.of(left_row + i * kStageRows, left_depth + depth), left_deep);
 #pragma unroll
       for (int j = 0; j < kAcross / 2; ++j)  // depths 0 and 8 of column 0, then of column 8
-        detail::load_matrices(right + right_lines.of(right_row + j * 16, right_depth + depth), right_deep,
-                              b[j]);
+        load_matrices(b[j], right + right_lines.of(right_row + j * 16, right_depth + depth), right_deep);
 #pragma unroll
       for (int i = 0; i < kDown; ++i)
 #pragma unroll
         for (int j = 0; j < kAcross; ++j)
-          detail::multiply_add<T>(sums_[i][j], a[i], b[j / 2][j % 2 * 2], b[j / 2][j % 2 * 2 + 1]);
+          simt::mma<kFactor>(sums_[i][j], a[i], b[j / 2][j % 2 * 2], b[j / 2][j % 2 * 2 + 1]);
     }
   }
 
@@ -238,8 +182,5 @@ template <class T, class Tile> class MmaProduct {
 
   float sums_[kDown][kAcross][4];
 };
-
-#undef ATH_MMA_F16
-#undef ATH_MMA_BF16
 
 }  // namespace athanor::cuda

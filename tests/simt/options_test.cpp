@@ -9,12 +9,15 @@ namespace {
 
 struct Variables {
   Variables(std::initializer_list<std::pair<const char*, const char*>> values) {
-    for (const char* name : {"SIMT_ORDER", "SIMT_STREAM_ORDER", "SIMT_DEVICES", "SIMT_MEMORY"})
-      unsetenv(name);
+    unset();
     for (const auto& [name, value] : values) setenv(name, value, 1);
   }
-  ~Variables() {
-    for (const char* name : {"SIMT_ORDER", "SIMT_STREAM_ORDER", "SIMT_DEVICES", "SIMT_MEMORY"})
+  ~Variables() { unset(); }
+
+ private:
+  static void unset() {
+    for (const char* name : {"SIMT_ORDER", "SIMT_STREAM_ORDER", "SIMT_SUMS", "SIMT_ASYNC", "SIMT_DEVICES",
+                             "SIMT_MEMORY", "SIMT_PINNED"})
       unsetenv(name);
   }
 };
@@ -30,6 +33,8 @@ TEST(Options, HaveDefaults) {
 TEST(Options, ComeFromTheEnvironment) {
   const Variables some({{"SIMT_ORDER", "random:7"},
                         {"SIMT_STREAM_ORDER", "reverse"},
+                        {"SIMT_SUMS", "random:9"},
+                        {"SIMT_ASYNC", "early"},
                         {"SIMT_DEVICES", "3"},
                         {"SIMT_MEMORY", "1000"},
                         {"SIMT_PINNED", "2000"}});
@@ -37,6 +42,9 @@ TEST(Options, ComeFromTheEnvironment) {
   EXPECT_EQ(read.threads.kind, Order::Kind::random);
   EXPECT_EQ(read.threads.seed, 7u);
   EXPECT_EQ(read.streams.kind, Order::Kind::reverse);
+  EXPECT_EQ(read.sums.kind, Order::Kind::random);
+  EXPECT_EQ(read.sums.seed, 9u);
+  EXPECT_EQ(read.async, Async::at_issue);
   EXPECT_EQ(read.devices, 3);
   EXPECT_EQ(read.memory_bytes, 1000u);
   EXPECT_EQ(read.pinned_bytes, 2000u);
@@ -48,6 +56,10 @@ TEST(Options, SayWhatIsWrong) {
     const Variables one({{"SIMT_ORDER", wrong}});
     EXPECT_EQ(options_from_environment().error,
               "SIMT_ORDER must be forward, reverse or random[:seed], but is '" + std::string(wrong) + "'");
+  }
+  {
+    const Variables async({{"SIMT_ASYNC", "soon"}});
+    EXPECT_EQ(options_from_environment().error, "SIMT_ASYNC must be late or early, but is 'soon'");
   }
   const Variables devices({{"SIMT_DEVICES", "65"}});
   EXPECT_EQ(options_from_environment().error, "SIMT_DEVICES must be a number from 0 to 64, but is '65'");

@@ -15,6 +15,14 @@ namespace simt::test {
 
 #define EXPECT_OK(expression) EXPECT_EQ(expression, cudaSuccess) << cudaGetErrorString(cudaPeekAtLastError())
 
+constexpr bool can_find_races() {
+#if defined(SIMT_RACE)
+  return true;
+#else
+  return false;
+#endif
+}
+
 inline bool is_nan(float value) {
   return std::isnan(value);
 }
@@ -114,17 +122,29 @@ inline std::string planted_line(const std::string& name) {
   return marked_line("planted.cu", name);
 }
 
-/// Runs a body in the orders forward, reverse and three random ones, of threads and of streams.
+/// Runs a body in the orders forward, reverse and three random ones, of threads, of streams and of the sums
+/// of tensor cores.
 template <class F> void in_all_orders(F&& body) {
-  const Options saved = options();
+  const Options saved = options();  // the body may change them
   for (const auto kind : {Order::Kind::forward, Order::Kind::reverse, Order::Kind::random}) {
     for (std::uint64_t seed = 1; seed <= (kind == Order::Kind::random ? 3 : 1); ++seed) {
       SCOPED_TRACE(testing::Message() << "order " << static_cast<int>(kind) << ", seed " << seed);
-      options().threads = options().streams = {kind, seed};
+      options().threads = options().streams = options().sums = {kind, seed};
       body();
     }
   }
   options() = saved;
+}
+
+/// The same, with asynchronous work done late, and at once.
+template <class F> void early_and_late(F&& body) {
+  for (const Async async : {Async::late, Async::at_issue}) {
+    SCOPED_TRACE(async == Async::late ? "late" : "at issue");
+    const Async saved = options().async;
+    options().async = async;
+    in_all_orders(body);
+    options().async = saved;
+  }
 }
 
 /// Whether the text says this; a number at its end is the whole number: planted.cu:13 is not in
@@ -162,14 +182,14 @@ struct Planted {
   friend std::ostream& operator<<(std::ostream& to, const Planted& bug) { return to << bug.name; }
 };
 
-inline void expect_found(const Planted& bug) {
-  in_all_orders([&] {
+inline void expect_found(const Planted& bug, const std::string& file = "planted.cu") {
+  early_and_late([&] {
     const OnDevice<float> out(std::vector<float>(128, 0.0f));
     EXPECT_OK(bug.run(out.data()));
     const std::string text = diagnosis();
     EXPECT_TEXT(text, std::string("kernel ") + bug.name);
     for (const std::string part : bug.parts) {
-      EXPECT_TEXT(text, part[0] == '@' ? planted_line(part.substr(1)) : part);
+      EXPECT_TEXT(text, part[0] == '@' ? marked_line(file, part.substr(1)) : part);
     }
     if (bug.caught) {
       const std::vector<unsigned> threads = threads_in(text);

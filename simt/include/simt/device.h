@@ -49,7 +49,8 @@ enum class Together : std::uint8_t {
   shuffle_xor,
   ballot,
   match,
-  reduce
+  reduce,
+  instruction  ///< of those in simt/include/simt/instructions.h
 };
 
 /// Waits until every lane of `mask` is here. Then *out becomes what lane `source` brought as *in; for ballot,

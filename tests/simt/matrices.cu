@@ -1,0 +1,243 @@
+#include "simt/tensor_core.h"
+#include "tests/simt/tensor_kernels.h"
+
+namespace simt::test {
+namespace {
+
+template <Factor kType> __global__ void mma_kernel(const std::uint32_t* a, const std::uint32_t* b, float* c) {
+  const unsigned lane = threadIdx.x;
+  std::uint32_t left[4];
+  float sums[4];
+  for (unsigned i = 0; i < 4; ++i) left[i] = a[lane * 4 + i], sums[i] = c[lane * 4 + i];
+  mma<kType>(sums, left, b[lane * 2], b[lane * 2 + 1]);
+  for (unsigned i = 0; i < 4; ++i) c[lane * 4 + i] = sums[i];
+}
+
+// Line l of the matrices is at l pitch bytes.
+template <int kCount, bool kColumns>
+__global__ void ldmatrix_kernel(unsigned pitch, const std::uint16_t* x, std::uint32_t* parts) {
+  __shared__ __align__(16) unsigned char lines[32 * 256];
+  auto* const line = reinterpret_cast<std::uint16_t*>(lines + threadIdx.x * pitch);
+  for (unsigned i = 0; i < 8; ++i) line[i] = x[threadIdx.x * 8 + i];
+  __syncwarp();
+  std::uint32_t mine[kCount];
+  ldmatrix<kCount, kColumns>(mine, line);  // line: ldmatrix
+  for (int i = 0; i < kCount; ++i) parts[threadIdx.x * kCount + static_cast<unsigned>(i)] = mine[i];
+}
+
+template <int kCount, bool kColumns>
+__global__ void stmatrix_kernel(const std::uint32_t* parts, std::uint16_t* x) {
+  __shared__ __align__(16) std::uint16_t lines[32 * 8];
+  std::uint32_t mine[kCount];
+  for (int i = 0; i < kCount; ++i) mine[i] = parts[threadIdx.x * kCount + static_cast<unsigned>(i)];
+  stmatrix<kCount, kColumns>(lines + threadIdx.x * 8, mine);
+  __syncwarp();
+  if (threadIdx.x >= 8 * kCount) return;
+  for (unsigned i = 0; i < 8; ++i) x[threadIdx.x * 8 + i] = lines[threadIdx.x * 8 + i];
+}
+
+__global__ void tf32_kernel(int n, const float* x, std::uint32_t* y) {
+  for (int i = static_cast<int>(threadIdx.x); i < n; i += 32) y[i] = to_tf32(x[i]);
+}
+
+// ---- planted
+
+constexpr unsigned kWords = 128;  // 32 lines of 16 bytes
+
+__device__ __forceinline__ void write_line(std::uint32_t* lines, unsigned line) {
+  for (unsigned i = 0; i < 4; ++i) lines[line * 4 + i] = line;
+}
+
+__global__ void ldmatrix_divergent_kernel(float* out) {
+  __shared__ __align__(16) std::uint32_t lines[kWords];
+  write_line(lines, threadIdx.x);
+  __syncwarp();
+  std::uint32_t parts[4] = {};
+  if (threadIdx.x < 16) ldmatrix<4>(parts, lines + threadIdx.x * 4);  // line: ldmatrix_divergent
+  out[threadIdx.x] = static_cast<float>(parts[0]);
+}
+
+__global__ void ldmatrix_two_places_kernel(float* out) {
+  __shared__ __align__(16) std::uint32_t lines[kWords];
+  write_line(lines, threadIdx.x);
+  __syncwarp();
+  std::uint32_t parts[4] = {};
+  if (threadIdx.x < 16) {
+    ldmatrix<4>(parts, lines + threadIdx.x * 4);  // line: ldmatrix_two_places_then
+  } else {
+    ldmatrix<4>(parts, lines + threadIdx.x * 4);  // line: ldmatrix_two_places_else
+  }
+  out[threadIdx.x] = static_cast<float>(parts[0]);
+}
+
+// On one line, as a choice between the two forms may stand.
+__device__ __forceinline__ void load(bool by_rows, std::uint32_t (&parts)[4], const std::uint32_t* line) {
+  by_rows ? ldmatrix<4>(parts, line) : ldmatrix<4, true>(parts, line);  // line: ldmatrix_two_forms
+}
+__global__ void ldmatrix_two_forms_kernel(float* out) {
+  __shared__ __align__(16) std::uint32_t lines[kWords];
+  write_line(lines, threadIdx.x);
+  __syncwarp();
+  std::uint32_t parts[4] = {};
+  load(threadIdx.x < 16, parts, lines + threadIdx.x * 4);
+  out[threadIdx.x] = static_cast<float>(parts[0]);
+}
+
+__global__ void ldmatrix_of_a_part_kernel(float* out) {
+  __shared__ __align__(16) std::uint32_t lines[kWords];
+  if (threadIdx.x < 32) write_line(lines, threadIdx.x);
+  __syncwarp();
+  std::uint32_t parts[1] = {};
+  ldmatrix<1>(parts, lines + threadIdx.x % 32 * 4);  // line: ldmatrix_of_a_part
+  out[threadIdx.x] = static_cast<float>(parts[0]);
+}
+
+__global__ void ldmatrix_misaligned_kernel(float* out) {
+  __shared__ __align__(16) std::uint32_t lines[kWords + 2];
+  write_line(lines, threadIdx.x);
+  __syncwarp();
+  std::uint32_t parts[1] = {};
+  ldmatrix<1>(parts, lines + threadIdx.x * 4 + (threadIdx.x == 5 ? 2 : 0));  // line: ldmatrix_misaligned
+  out[threadIdx.x] = static_cast<float>(parts[0]);
+}
+
+__global__ void ldmatrix_global_kernel(float* out) {
+  std::uint32_t parts[1] = {};
+  ldmatrix<1>(parts, out);  // line: ldmatrix_global
+  out[threadIdx.x] = static_cast<float>(parts[0]);
+}
+
+__global__ void ldmatrix_local_kernel(float* out) {
+  __align__(16) std::uint32_t line[4] = {1, 2, 3, 4};
+  std::uint32_t parts[1] = {};
+  ldmatrix<1>(parts, line);  // line: ldmatrix_local
+  out[threadIdx.x] = static_cast<float>(parts[0] + line[1]);
+}
+
+__global__ void ldmatrix_no_syncwarp_kernel(float* out) {
+  __shared__ __align__(16) std::uint32_t lines[kWords];
+  for (unsigned i = 0; i < 4; ++i) lines[threadIdx.x * 4 + i] = i;  // line: ldmatrix_no_syncwarp_write
+  std::uint32_t parts[4];
+  ldmatrix<4>(parts, lines + threadIdx.x * 4);  // line: ldmatrix_no_syncwarp
+  out[threadIdx.x] = static_cast<float>(parts[0]);
+}
+
+__global__ void ldmatrix_columns_no_syncwarp_kernel(float* out) {
+  __shared__ __align__(16) std::uint32_t lines[kWords];
+  if (threadIdx.x < 8) write_line(lines, threadIdx.x);
+  std::uint32_t parts[1];
+  ldmatrix<1, true>(parts, lines + threadIdx.x * 4);  // line: ldmatrix_columns_no_syncwarp
+  out[threadIdx.x] = static_cast<float>(parts[0]);
+}
+
+__global__ void ldmatrix_unwritten_kernel(float* out) {
+  __shared__ __align__(16) std::uint32_t lines[kWords];
+  if (threadIdx.x != 9) write_line(lines, threadIdx.x);
+  __syncwarp();
+  std::uint32_t parts[2];
+  ldmatrix<2>(parts, lines + threadIdx.x * 4);  // line: ldmatrix_unwritten
+  out[threadIdx.x] = static_cast<float>(parts[0]);
+}
+
+__global__ void ldmatrix_beyond_kernel(int offset, float* out) {
+  auto* const lines = dynamic_shared<std::uint32_t>();
+  write_line(lines, threadIdx.x);
+  __syncwarp();
+  std::uint32_t parts[4];
+  const auto line = static_cast<int>(threadIdx.x) + (threadIdx.x == 31 ? offset : 0);
+  ldmatrix<4>(parts, lines + line * 4);  // line: ldmatrix_beyond
+  out[threadIdx.x] = static_cast<float>(parts[0]);
+}
+
+__global__ void stmatrix_no_syncwarp_kernel(float* out) {
+  __shared__ __align__(16) std::uint32_t lines[kWords];
+  const std::uint32_t parts[4] = {1, 2, 3, 4};
+  stmatrix<4, true>(lines + threadIdx.x * 4, parts);          // line: stmatrix_no_syncwarp
+  out[threadIdx.x] = static_cast<float>(lines[threadIdx.x]);  // line: stmatrix_no_syncwarp_read
+}
+
+__global__ void stmatrix_over_reader_kernel(float* out) {
+  __shared__ __align__(16) std::uint32_t lines[kWords];
+  write_line(lines, threadIdx.x);
+  __syncwarp();
+  out[threadIdx.x] = static_cast<float>(lines[127 - threadIdx.x]);  // line: stmatrix_over_reader_read
+  const std::uint32_t parts[4] = {1, 2, 3, 4};
+  stmatrix<4>(lines + threadIdx.x * 4, parts);  // line: stmatrix_over_reader
+}
+
+__global__ void mma_divergent_kernel(float* out) {
+  float sums[4] = {};
+  const std::uint32_t a[4] = {};
+  if (threadIdx.x != 7) mma<Factor::f16>(sums, a, 0, 0);  // line: mma_divergent
+  out[threadIdx.x] = sums[0];
+}
+
+template <class... P> cudaError_t warp(const char* name, void (*kernel)(P...), P... parameters) {
+  return launch(nullptr, {name, 1, 32, 512}, kernel, parameters...);
+}
+
+}  // namespace
+
+cudaError_t mma_registers(Factor type, const std::uint32_t* a, const std::uint32_t* b, float* c) {
+  switch (type) {
+    case Factor::f16: return warp("mma_f16", mma_kernel<Factor::f16>, a, b, c);
+    case Factor::bf16: return warp("mma_bf16", mma_kernel<Factor::bf16>, a, b, c);
+    case Factor::tf32: return warp("mma_tf32", mma_kernel<Factor::tf32>, a, b, c);
+  }
+  return cudaErrorInvalidValue;
+}
+
+cudaError_t ldmatrix_rows(int count, bool columns, int pitch_bytes, const std::uint16_t* x,
+                          std::uint32_t* parts) {
+  const auto run = [&](auto kernel) {
+    return warp("ldmatrix", kernel, static_cast<unsigned>(pitch_bytes), x, parts);
+  };
+  if (columns)
+    return count == 1   ? run(ldmatrix_kernel<1, true>)
+           : count == 2 ? run(ldmatrix_kernel<2, true>)
+                        : run(ldmatrix_kernel<4, true>);
+  return count == 1   ? run(ldmatrix_kernel<1, false>)
+         : count == 2 ? run(ldmatrix_kernel<2, false>)
+                      : run(ldmatrix_kernel<4, false>);
+}
+
+cudaError_t stmatrix_rows(int count, bool columns, const std::uint32_t* parts, std::uint16_t* x) {
+  const auto run = [&](auto kernel) { return warp("stmatrix", kernel, parts, x); };
+  if (columns)
+    return count == 1   ? run(stmatrix_kernel<1, true>)
+           : count == 2 ? run(stmatrix_kernel<2, true>)
+                        : run(stmatrix_kernel<4, true>);
+  return count == 1   ? run(stmatrix_kernel<1, false>)
+         : count == 2 ? run(stmatrix_kernel<2, false>)
+                      : run(stmatrix_kernel<4, false>);
+}
+
+cudaError_t round_to_tf32(int n, const float* x, std::uint32_t* y) {
+  return warp("round_to_tf32", tf32_kernel, n, x, y);
+}
+
+cudaError_t ldmatrix_beyond(int offset, float* out) {
+  return warp("ldmatrix_beyond", ldmatrix_beyond_kernel, offset, out);
+}
+cudaError_t ldmatrix_of_a_part(float* out) {
+  return launch(nullptr, {"ldmatrix_of_a_part", 1, 52}, ldmatrix_of_a_part_kernel, out);
+}
+#define PLANTED(name)                       \
+  cudaError_t name(float* out) {            \
+    return warp(#name, name##_kernel, out); \
+  }
+PLANTED(ldmatrix_divergent)
+PLANTED(ldmatrix_two_places)
+PLANTED(ldmatrix_two_forms)
+PLANTED(ldmatrix_misaligned)
+PLANTED(ldmatrix_global)
+PLANTED(ldmatrix_local)
+PLANTED(ldmatrix_no_syncwarp)
+PLANTED(ldmatrix_columns_no_syncwarp)
+PLANTED(ldmatrix_unwritten)
+PLANTED(stmatrix_no_syncwarp)
+PLANTED(stmatrix_over_reader)
+PLANTED(mma_divergent)
+#undef PLANTED
+
+}  // namespace simt::test
