@@ -22,14 +22,15 @@ target_link_libraries(athanor_test_memory PRIVATE athanor_flags)
 
 # What a cross build tests, one program per test of GoogleTest, each in an emulator: what depends on the CPU, and formats,
 # which know whether a char has a sign. Left out are tests that start programs, for the emulator does not run those, and
-# tests of the loader, of ranks and of whole runs, which take it many minutes.
+# whole models, the loader, ranks and runs, which take it many minutes; and, by the test preset, what is labelled slow and
+# Muon's largest matrices.
 set(ATHANOR_CROSS_TESTS
   accumulate activation allocator arena attention augment checkpoint compare conv conv_padding conv_transpose copy crc32c creation
   cross_entropy dropout elementwise elementwise_rows ema engine formats foreign_names gradcheck group_norm half image init integers
-  interpolate layer_norm layers loss loss_scale math matmul metric_sums metrics model_golden model_parts models module muon norm npy
-  optim optim_golden optim_step orientation pair_loss philox pool pool_indices precision preprocess printable rand_augment
-  reduce resize safetensors scalar_ops scalars schedule sha256 shape similarity softmax state_dict tensor tfrecord topk
-  torch_file transform)
+  interpolate layer_norm loss loss_scale math matmul metric_sums metrics model_golden model_parts module muon norm npy optim
+  optim_golden optim_step orientation pair_loss philox pool pool_indices precision preprocess printable rand_augment reduce
+  resize safetensors scalar_ops scalars schedule sha256 shape similarity softmax state_dict tensor tfrecord topk torch_file
+  transform)
 
 # athanor_test(NAME [LABELS label...] [THREADS] [SOURCES file...] [LIBRARIES target...])
 #   One binary from NAME_test.cpp (and SOURCES); each of its cases is a test. A case is labelled as LABELS says, else
