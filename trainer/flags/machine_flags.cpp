@@ -16,7 +16,8 @@ void add_machine_flags(FlagTable& flags, TrainerConfig& config) {
   flags.add(
       "--threads N",
       "CPU threads per rank; auto: one or all, whichever is faster in ten steps that are tried first [" +
-          (config.threads > 0 ? fmt::to_string(config.threads) : "one for each core, divided among ranks") + "]",
+          (config.threads > 0 ? fmt::to_string(config.threads) : "one for each core, divided among ranks") +
+          "]",
       config.threads, word_or("auto", TrainerConfig::kMeasuredThreads, whole(1, 1024)));
   flags.add("--precision P", "f32, tf32 (on a GPU), or bf16 or f16 with f32 master weights [f32]",
             config.precision, precision);
