@@ -192,20 +192,20 @@ struct Validated : Parts {
 TEST(Validation, MeasuresAllThatIsHeldOut) {
   Validated parts;
   parts.model.train();
-  const auto metrics = parts.validation.run({}, parts.times);
+  const auto metrics = parts.validation.run(0, {}, parts.times);
   ASSERT_TRUE(metrics);
   EXPECT_EQ(metrics->samples, 50);
   EXPECT_NEAR(metrics->loss, std::log(5.0), 0.5) << "of weights that have learnt nothing, not smoothed";
   EXPECT_TRUE(parts.model.training());
   EXPECT_GT(parts.total.validation, 0);
-  EXPECT_EQ(parts.validation.run({}, parts.times)->loss, metrics->loss);
-  EXPECT_EQ(parts.validation.run({}, parts.times, nullptr, 0)->samples, 0);
+  EXPECT_EQ(parts.validation.run(0, {}, parts.times)->loss, metrics->loss);
+  EXPECT_EQ(parts.validation.run(0, {}, parts.times, nullptr, 0)->samples, 0);
 }
 
 TEST(Validation, ASignalEndsItWithoutAResult) {
   Validated parts;
   parts.model.on_validation = [](int, const Tensor&) { std::raise(SIGTERM); };
-  EXPECT_FALSE(parts.validation.run({}, parts.times));
+  EXPECT_FALSE(parts.validation.run(0, {}, parts.times));
   EXPECT_EQ(parts.limits.signal(), SIGTERM);
 }
 
@@ -214,10 +214,10 @@ TEST(Validation, IsOfTheAverageWhereThereIsOne) {
   ParameterArena arena(parts.model.parameters(), parts.model.buffers());
   parts.strategy->attach(arena, parts.times);
   Ema average(arena);
-  const double before = parts.validation.run({}, parts.times)->loss;
+  const double before = parts.validation.run(0, {}, parts.times)->loss;
   kernels::fill(cpu_context(), arena.parts()[0].masters, 0);
-  EXPECT_NEAR(parts.validation.run({}, parts.times)->loss, std::log(5.0), 1e-6);
-  EXPECT_EQ(parts.validation.run({&average}, parts.times)->loss, before);
+  EXPECT_NEAR(parts.validation.run(0, {}, parts.times)->loss, std::log(5.0), 1e-6);
+  EXPECT_EQ(parts.validation.run(0, {&average}, parts.times)->loss, before);
   EXPECT_FALSE(average.swapped());
   EXPECT_EQ(arena.parts()[0].masters.data<float>()[0], 0);
 }
