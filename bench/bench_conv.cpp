@@ -35,11 +35,6 @@ const Layer kLayers[] = {
 enum class Pass { forward, backward_data, backward_weights };
 constexpr const char* kPassNames[] = {"fwd", "bwd_data", "bwd_weights"};
 
-const char* name_of_impl(ConvImpl impl) {
-  constexpr const char* kNames[] = {"automatic", "reference", "vendor", "direct", "winograd"};
-  return kNames[static_cast<int>(impl)];
-}
-
 struct Operands {
   Tensor x, w, y;  // the pass writes one of them
 };
@@ -88,7 +83,7 @@ void add_case(const Layer& layer, Pass pass, DType dtype, ConvImpl impl) {
   const double macs = static_cast<double>(out.numel()) * static_cast<double>(layer.w.numel() / layer.w[0]);
   const double bytes = static_cast<double>(layer.x.numel() + layer.w.numel() + out.numel()) *
                        static_cast<double>(size_of(dtype));
-  add({"conv2d", kPassNames[static_cast<int>(pass)], dtype, layer.name, name_of_impl(impl)},
+  add({"conv2d", kPassNames[static_cast<int>(pass)], dtype, layer.name, std::string(name_of(impl))},
       {.bytes = bytes, .flops = 2 * macs}, [=] {
         const Operands t{filled(layer.x, dtype, -1, 1, 1), filled(layer.w, dtype, -1, 1, 2),
                          filled(out, dtype, -1, 1, 3)};

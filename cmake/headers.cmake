@@ -113,6 +113,7 @@ set(ATHANOR_HEADERS
   kernels/compare.h
   kernels/context.h
   kernels/conv.h
+  kernels/conv_choices.h
   kernels/convert.h
   kernels/copy.h
   kernels/copy_walk.h

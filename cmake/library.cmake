@@ -230,6 +230,7 @@ set(ATHANOR_SOURCES
   kernels/cpu/batch_norm_backward.cpp
   kernels/cpu/batch_norm_statistics.cpp
   kernels/cpu/context.cpp
+  kernels/cpu/conv_choices.cpp
   kernels/cpu/conv_direct.cpp
   kernels/cpu/conv_eigen.cpp
   kernels/cpu/conv_scatter.cpp

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 
 namespace athanor {
 
@@ -8,6 +9,10 @@ namespace athanor {
 /// `vendor` is oneDNN on the CPU and cuDNN or cuBLASLt on CUDA; it throws BackendError in a build without it.
 /// `direct` and `winograd` are our own AVX-512 code, CPU only. `automatic` uses the fastest applicable one.
 enum class ConvImpl : std::uint8_t { automatic, reference, vendor, direct, winograd };
+constexpr std::string_view kConvImplNames[] = {"automatic", "reference", "vendor", "direct", "winograd"};
+constexpr std::string_view name_of(ConvImpl impl) {
+  return kConvImplNames[static_cast<int>(impl)];
+}
 enum class MatmulImpl : std::uint8_t { automatic, reference, vendor };
 
 }  // namespace athanor

@@ -10,6 +10,7 @@
 #include "data/in_memory.h"
 #include "data/synthetic.h"
 #include "dist/transports/thread_transport.h"
+#include "kernels/conv_choices.h"
 #include "nn/models/model.h"
 #include "support/says.h"
 #include "support/temp_dir.h"
@@ -56,6 +57,23 @@ class EvaluateTest : public testing::Test {
   int runs_ = 0;
   std::unique_ptr<Dataset> test_ = digits(Split::test);
 };
+
+TEST_F(EvaluateTest, RunsConvolutionsAsTheRunDid) {
+  {  // every convolution of this training by the definition, whatever is fastest here
+    const MeasureConvs measure;
+    train({.epochs = 1});
+  }
+  std::string choices = conv_choices();
+  for (const char* impl : {" automatic\n", " vendor\n", " direct\n", " winograd\n"})
+    for (std::size_t at; (at = choices.find(impl)) != std::string::npos;)
+      choices.replace(at, std::string(impl).size(), " reference\n");
+  set_conv_choices(choices);
+  const FitReport report = train({.epochs = 1});
+  set_conv_choices("");
+  expect_reported(report);
+  EXPECT_EQ(conv_choices(), "") << "what the process had chosen is restored";
+  EXPECT_EQ(load_model(report.model).info.conv_choices, choices);
+}
 
 TEST_F(EvaluateTest, OfTheLastWeightsIsWhatTheRunReported) {
   for (const Precision precision : {Precision::f32, Precision::bf16, Precision::f16}) {

@@ -7,6 +7,7 @@
 
 #include <gtest/gtest.h>
 
+#include "kernels/conv_choices.h"
 #include "optim/load.h"
 #include "support/ranks_run.h"
 #include "support/says.h"
@@ -235,6 +236,53 @@ TEST_F(Threads, AreAllWhereNothingMayBeMeasured) {
   const RecordedRun run = train(config);
   EXPECT_TRUE(has_note(run, fmt::format("--threads auto: {}", cpu_context().threads())));
   EXPECT_FALSE(has_note(run, "ms with 1"));
+}
+
+// The implementations of convolutions -----------------------------------------------------------------------
+
+class BenchmarkFlag : public ResumeTest {
+ protected:
+  void TearDown() override {
+    set_conv_choices("");
+    ResumeTest::TearDown();
+  }
+};
+
+TEST_F(BenchmarkFlag, MeasuresLeavesNoTraceAndIsKept) {
+  TrainerConfig config = resume_config();
+  config.deterministic = false;
+  config.benchmark = true;
+  const RecordedRun measured = train(saving(config, 4));
+  ASSERT_TRUE(has_note(measured, "--benchmark: ")) << measured.notes.size();
+  const std::string chosen = load_checkpoint(file(4)).text("run.conv_choices");
+  EXPECT_EQ(chosen, conv_choices());
+  EXPECT_NE(chosen, "");
+  config.benchmark = false;
+  expect_same_end(measured, train(config));  // with the same choices, which are the process's
+  set_conv_choices("");
+  const RecordedRun resumed = train(from(config, file(4).string()));
+  expect_same_end(resumed, measured);
+  EXPECT_EQ(conv_choices(), chosen);
+  EXPECT_TRUE(has_note(resumed, "--benchmark: convolutions run as the run was begun"));
+}
+
+TEST_F(BenchmarkFlag, MeasuresNothingInARunBegunWithoutIt) {
+  TrainerConfig config = resume_config();
+  config.deterministic = false;
+  const RecordedRun plain = train(saving(config, 4));
+  config.benchmark = true;
+  const RecordedRun resumed = train(from(config, file(4).string()));
+  expect_same_end(resumed, plain);
+  EXPECT_TRUE(has_note(resumed, "--benchmark: nothing is measured, since the run was begun without it"));
+  EXPECT_EQ(conv_choices(), "");
+}
+
+TEST_F(BenchmarkFlag, MeasuresNothingWithDeterministic) {
+  TrainerConfig config = resume_config();
+  config.benchmark = config.deterministic = true;
+  const RecordedRun run = train(config);
+  EXPECT_TRUE(has_note(run, "--benchmark: nothing is measured"));
+  EXPECT_EQ(conv_choices(), "");
 }
 
 // The batch size -------------------------------------------------------------------------------------------

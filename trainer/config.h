@@ -158,6 +158,8 @@ struct TrainerConfig {
   Order order = Order::random;         ///< of the training set's samples
   bool data_on_device = false;         ///< keep in-memory data sets on the device
   bool deterministic = false;
+  /// Measure on the CPU, in a trial step, which implementation of each convolution is fastest.
+  bool benchmark = false;
   bool forbid_sync = false;  ///< waiting for the device inside a step is an error
   /// Number of steps, and of validation batches, of a trial run that leaves nothing behind; 0: a real run.
   std::int64_t fast_dev_run = 0;

@@ -119,6 +119,7 @@ void Run::begin() {
   const auto found = checkpoints_.open([this](std::int64_t steps) { return plan(steps); }, total_steps());
   if (found) position_ = *found;
   choose_threads();
+  choose_convs();
   trainer_.begin_record();
   FitInfo info = describe();
   if (config_.summary && strategy_.is_rank0() && info.nothing_to_do.empty()) info.summary = summary();

@@ -95,6 +95,7 @@ class Run : private Minimizer {
   bool try_step();
   std::vector<double> time_steps(int warm, int steps, double at_most_s);
   void choose_threads();
+  void choose_convs();
   int faster_threads(int all);
   void validate(std::int64_t epochs);
   void try_validation();
@@ -159,7 +160,7 @@ class Run : private Minimizer {
   bool overlaps_weights_ = false;
   std::optional<NoFusion> no_fusion_;
   bool trying_ = false;  // trial steps, hidden from callbacks
-  std::string threads_note_;
+  std::string threads_note_, convs_note_;
 
   // Of the current step.
   struct Now {

@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "kernels/copy.h"
+#include "kernels/cpu/conv_choice.h"
 #include "kernels/cpu/conv_impl.h"
 #include "kernels/cpu/conv_pool.h"
 #include "kernels/cpu/conv_winograd.h"
@@ -34,9 +35,14 @@ bool winograd_is_on() {
 
 /// Cases in which Winograd's algorithm was measured to beat the definition, on a Zen 5: by 1.2 to 3.7 times
 /// in f32, 1 to 2.5 times in bf16, at an error of 3e-6 of the largest value. Excludes mostly empty tiles, so
-/// few tiles that filters dominate, and CPUs where oneDNN uses bf16 tiles.
-bool prefers_winograd(const ConvSize& z, DType dtype) {
+/// few tiles that filters dominate, CPUs where oneDNN uses bf16 tiles, and bf16 backward-data of 16 channels
+/// in and out where oneDNN multiplies bf16: it is 1.3 to 1.5 times as fast.
+bool prefers_winograd(const ConvSize& z, const PrimitiveKey& key) {
+  const DType dtype = key.in;
   if (!winograd_is_on() || (dtype == DType::bf16 && cpu::has_amx_bf16())) return false;
+  if (z.c == 16 && z.k == 16 && dtype == DType::bf16 && key.op == PrimitiveKey::Op::conv_backward_data &&
+      cpu::has_avx512_bf16() && cpu::has_onednn())
+    return false;
   const std::int64_t tiles = z.n * ((z.p + 3) / 4) * ((z.q + 3) / 4);
   return tiles >= 4 && z.n * z.p * z.q >= 4 * tiles;
 }
@@ -75,7 +81,7 @@ cpu::Primitive* winograd(CpuContext& context, const Conv2dParams& params, const 
     detail::fail<BackendError>(
         "conv2d: Winograd's algorithm needs AVX-512, f32 or a half type, 3 x 3 filters of multiples of 16 "
         "channels, stride and dilation 1 and one group; use ConvImpl::automatic");
-  if (!fits || !(asked || prefers_winograd(z, key.in))) return nullptr;
+  if (!fits || !(asked || prefers_winograd(z, key))) return nullptr;
   key.winograd = true;
   return context.primitives().find(key);
 }
@@ -108,6 +114,41 @@ bool direct(const Conv2dParams& params, const ConvSize& z, bool backward, DType 
   return false;
 }
 
+/// Whether this machine's code behind `impl` handles this pass.
+bool available(CpuContext& context, const ConvSize& z, const PrimitiveKey& key, ConvImpl impl) {
+  const bool backward = key.op == PrimitiveKey::Op::conv_backward_data;
+  switch (impl) {
+    case ConvImpl::vendor: return context.primitives().find(key) != nullptr;
+    case ConvImpl::winograd: return cpu::winograd_fits(z) && key.in != DType::f64;
+    case ConvImpl::direct:
+      return key.in != DType::f64 && key.op != PrimitiveKey::Op::conv_backward_weights &&
+             (backward ? cpu::conv_scatter_fits(z) : cpu::conv_direct_fits(z));
+    default: return true;
+  }
+}
+
+/// `params` with the implementation chosen for this pass by measurement, if one is or run(params) may be
+/// timed.
+template <class Run>
+Conv2dParams with_choice(CpuContext& context, Conv2dParams params, const ConvSize& z, const PrimitiveKey& key,
+                         const Run& run) {
+  if (params.impl != ConvImpl::automatic) return params;
+  if (const std::optional<ConvImpl> choice = cpu::chosen_conv(key)) {
+    if (available(context, z, key, *choice)) params.impl = *choice;  // else it is another machine's
+  } else if (cpu::measures_convs()) {
+    std::vector<ConvImpl> impls;
+    for (const ConvImpl impl :
+         {ConvImpl::automatic, ConvImpl::reference, ConvImpl::vendor, ConvImpl::direct, ConvImpl::winograd})
+      if (available(context, z, key, impl)) impls.push_back(impl);
+    params.impl = cpu::choose_conv(key, impls, [&](ConvImpl impl) {
+      Conv2dParams timed = params;
+      timed.impl = impl;
+      run(timed);
+    });
+  }
+  return params;
+}
+
 template <class T> const T* data_or_null(const Tensor& x) {
   return x.defined() ? x.data<T>() : nullptr;
 }
@@ -115,19 +156,22 @@ template <class T> const T* data_or_null(const Tensor& x) {
 }  // namespace
 
 template <>
-void conv2d_forward(CpuContext& context, const Conv2dParams& params, const Tensor& x, const Tensor& w,
+void conv2d_forward(CpuContext& context, const Conv2dParams& asked, const Tensor& x, const Tensor& w,
                     const Tensor& bias, const Tensor& y) {
   if (y.numel() == 0) return;
-  if (!cpu::fuses(params.activation)) {
-    Conv2dParams plain = params;
+  if (!cpu::fuses(asked.activation)) {
+    Conv2dParams plain = asked;
     plain.activation = Activation::none;
     conv2d_forward(context, plain, x, w, bias, y);
-    return activate(context, params.activation, y);
+    return activate(context, asked.activation, y);
   }
-  const ConvSize z(x.shape(), w.shape(), y.shape(), params);
+  const ConvSize z(x.shape(), w.shape(), y.shape(), asked);
   if (z.c > 0) {  // else the definition gives activation(bias)
-    PrimitiveKey key =
+    const PrimitiveKey key =
         key_of(context, z, PrimitiveKey::Op::conv_forward, x.dtype(), y.dtype(), bias.defined());
+    const Conv2dParams params = with_choice(context, asked, z, key, [&](const Conv2dParams& timed) {
+      conv2d_forward(context, timed, x, w, bias, empty_like(y));
+    });
     const void* const offsets = bias.defined() ? bias.raw_data() : nullptr;
     PrimitiveKey activated = key;
     activated.activation = params.activation;
@@ -146,7 +190,7 @@ void conv2d_forward(CpuContext& context, const Conv2dParams& params, const Tenso
     }
   }
   dispatch_floating(x.dtype(), "conv2d", [&]<class T>() {
-    cpu::conv_forward_eigen<T>(context, z, params.activation, x.data<T>(), w.data<T>(), data_or_null<T>(bias),
+    cpu::conv_forward_eigen<T>(context, z, asked.activation, x.data<T>(), w.data<T>(), data_or_null<T>(bias),
                                y.data<T>());
   });
 }
@@ -228,7 +272,7 @@ bool conv2d_pool_packed(CpuContext& context, const Conv2dParams& params, const T
 }
 
 template <>
-void conv2d_backward_data(CpuContext& context, const Conv2dParams& params, const Tensor& dy, const Tensor& w,
+void conv2d_backward_data(CpuContext& context, const Conv2dParams& asked, const Tensor& dy, const Tensor& w,
                           const Tensor& dx, Write write_dx) {
   if (dx.numel() == 0) return;
   const bool accumulate = write_dx == Write::accumulate;
@@ -236,9 +280,12 @@ void conv2d_backward_data(CpuContext& context, const Conv2dParams& params, const
     if (!accumulate) fill(context, dx, 0);
     return;
   }
-  const ConvSize z(dx.shape(), w.shape(), dy.shape(), params);
+  const ConvSize z(dx.shape(), w.shape(), dy.shape(), asked);
   const PrimitiveKey key =
       key_of(context, z, PrimitiveKey::Op::conv_backward_data, dy.dtype(), dx.dtype(), false);
+  const Conv2dParams params = with_choice(context, asked, z, key, [&](const Conv2dParams& timed) {
+    conv2d_backward_data(context, timed, dy, w, empty_like(dx));
+  });
   if (cpu::Primitive* const primitive = winograd(context, params, z, key))
     return primitive->run(context, dy.raw_data(), w.raw_data(), nullptr, dx.raw_data(),
                           accumulate ? dx.raw_data() : nullptr);
@@ -261,7 +308,7 @@ void conv2d_backward_data(CpuContext& context, const Conv2dParams& params, const
 }
 
 template <>
-void conv2d_backward_weights(CpuContext& context, const Conv2dParams& params, const Tensor& x,
+void conv2d_backward_weights(CpuContext& context, const Conv2dParams& asked, const Tensor& x,
                              const Tensor& dy, const Tensor& dw, Write write_dw, const Tensor& dbias,
                              Write write_dbias) {
   if (dbias.defined()) column_sums(context, dy, dbias, write_dbias);
@@ -271,9 +318,12 @@ void conv2d_backward_weights(CpuContext& context, const Conv2dParams& params, co
     if (!accumulate) fill(context, dw, 0);
     return;
   }
-  const ConvSize z(x.shape(), dw.shape(), dy.shape(), params);
+  const ConvSize z(x.shape(), dw.shape(), dy.shape(), asked);
   PrimitiveKey key =
       key_of(context, z, PrimitiveKey::Op::conv_backward_weights, x.dtype(), dw.dtype(), false);
+  const Conv2dParams params = with_choice(context, asked, z, key, [&](const Conv2dParams& timed) {
+    conv2d_backward_weights(context, timed, x, dy, empty_like(dw), Write::overwrite, {}, Write::overwrite);
+  });
   key.accumulate = accumulate;
   if (cpu::Primitive* const primitive = winograd(context, params, z, key))
     return primitive->run(context, x.raw_data(), dy.raw_data(), nullptr, dw.raw_data());

@@ -3,6 +3,7 @@
 #include <concepts>
 #include <utility>
 
+#include "kernels/conv_choices.h"
 #include "optim/load.h"
 #include "tensor/error.h"
 #include "trainer/config.h"
@@ -38,6 +39,7 @@ struct Reader {
 
 constexpr char kRateScale[] = "rate_scale";        // omitted if 1
 constexpr char kThreads[] = "threads";             // omitted if 0
+constexpr char kConvChoices[] = "conv_choices";    // omitted if empty
 const std::string kLogged = "validation.logged.";  // plus the name of a task's metric
 
 template <class Visit>
@@ -96,6 +98,7 @@ StateDict state_of(const RunPosition& position) {
   for (const auto& [name, value] : position.validation.others) write.state.set(kLogged + name, value);
   if (position.rate_scale != 1) write.state.set(kRateScale, position.rate_scale);
   if (position.threads > 0) write.state.set(kThreads, std::int64_t{position.threads});
+  if (!position.conv_choices.empty()) write.state.set(kConvChoices, position.conv_choices);
   return std::move(write.state);
 }
 
@@ -107,6 +110,9 @@ RunPosition position_from(const StateDict& state) {
   if (state.contains(kRateScale)) at.rate_scale = state.real(kRateScale);
   ATH_CHECK(at.rate_scale > 0 && at.rate_scale < 1e30, "state_dict: '{}' must be above 0, but is {}",
             kRateScale, at.rate_scale);
+  if (state.contains(kConvChoices)) at.conv_choices = state.text(kConvChoices);
+  ATH_CHECK(are_conv_choices(at.conv_choices), "state_dict: '{}' must be choices of --benchmark, but is '{}'",
+            kConvChoices, at.conv_choices.substr(0, 200));
   if (state.contains(kThreads)) at.threads = static_cast<int>(state.integer(kThreads));
   ATH_CHECK(at.threads >= 0 && at.threads <= 1024, "state_dict: '{}' must be 1 to 1024, but is {}", kThreads,
             at.threads);

@@ -1,5 +1,5 @@
-// Trial steps before or during training: to find the learning rate or the number of threads. Their effects
-// are undone.
+// Trial steps before or during training: to find the learning rate, the number of threads, or the fastest
+// convolutions. Their effects are undone.
 
 #include <algorithm>
 #include <chrono>
@@ -9,6 +9,7 @@
 #include <string>
 #include <system_error>
 
+#include "kernels/conv_choices.h"
 #include "optim/load.h"
 #include "optim/schedule.h"
 #include "tensor/atomic_file.h"
@@ -202,6 +203,35 @@ void Run::choose_threads() {
   }
   cpu_context().set_threads(threads);
   position_.threads = threads;
+}
+
+// The implementations of convolutions ---------------------------------------------------------------------
+
+// Those that rank 0 measured, on all ranks and in every resumed run, so that the bits of results stay the
+// same.
+void Run::choose_convs() {
+  if (!position_.conv_choices.empty()) {
+    convs_note_ = "--benchmark: convolutions run as the run was begun";
+  } else if (config_.benchmark) {
+    const bool resumed = !checkpoints_.resumed_from().empty();
+    if (resumed || config_.deterministic || !config_.device.is_cpu()) {
+      convs_note_ = fmt::format("--benchmark: nothing is measured, since {}",
+                                resumed                 ? "the run was begun without it"
+                                : config_.deterministic ? "--deterministic is given"
+                                                        : "a GPU measures without it");
+      return;
+    }
+    try_out([&] {
+      const MeasureConvs measure;
+      (void)try_step();
+    });
+    position_.conv_choices = strategy_.broadcast_from_rank0(conv_choices());
+    const auto lines = std::ranges::count(position_.conv_choices, '\n');
+    convs_note_ = fmt::format("--benchmark: {} convolution passes were measured", lines);
+  } else {
+    return;
+  }
+  set_conv_choices(position_.conv_choices);
 }
 
 }  // namespace athanor

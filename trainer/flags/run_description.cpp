@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "kernels/conv_choices.h"
 #include "tensor/counters.h"
 #include "tensor/error.h"
 #include "trainer/profile/layers.h"
@@ -60,7 +61,8 @@ FitInfo Run::describe() const {
   info.resumed_from = checkpoints_.resumed_from();
   info.attempted = position_.attempted;
   info.notes = checkpoints_.notes();
-  if (!threads_note_.empty()) info.notes.push_back(threads_note_);
+  for (const std::string& note : {threads_note_, convs_note_})
+    if (!note.empty()) info.notes.push_back(note);
   info.nothing_to_do = nothing_to_do(info);
   info.classifies = task_.classifies();
   const std::vector<OptimizerSpec> optimizers = task_.optimizers();
@@ -126,6 +128,7 @@ ModelInfo Run::describe_model(std::uint64_t hash) {
   info.precision = config_.precision;
   info.batch_size = config_.validated_at_once();
   info.ranks = strategy_.world_size();
+  info.conv_choices = conv_choices();
   info.test_loss = info.test_accuracy = std::numeric_limits<double>::quiet_NaN();
   info.weights_hash = hash;
   return info;

@@ -117,7 +117,6 @@ constexpr Answer kAnswers[] = {
     {"--enable-progress-bar", "use --progress off to turn it off"},
     {"--enable-checkpointing", "use --run-dir none to save nothing"},
     {"--save-every", "use --checkpoint-every STEPS"},
-    {"--benchmark", "leave it out: plans are always measured, unless --deterministic"},
     {"--channels-last", "leave it out: images are always stored channels last"},
     {"--torchcompile", "leave it out: fused functions are always used"},
     {"--compile", "leave it out: fused functions are always used"},

@@ -13,6 +13,7 @@
 #include "data/detail/batch_plan.h"
 #include "data/preprocess.h"
 #include "kernels/context.h"
+#include "kernels/conv_choices.h"
 #include "nn/models/model.h"
 #include "tensor/error.h"
 #include "tensor/printable.h"
@@ -74,6 +75,20 @@ Batch part_of(const Batch& batch, std::int64_t first, std::int64_t count) {
   return part;
 }
 
+/// In its scope convolutions run as they ran in the model's run.
+class ConvChoicesOf {
+ public:
+  explicit ConvChoicesOf(const ModelInfo& model) : before_(conv_choices()) {
+    set_conv_choices(model.conv_choices);
+  }
+  ~ConvChoicesOf() { set_conv_choices(before_); }
+  ConvChoicesOf(const ConvChoicesOf&) = delete;
+  ConvChoicesOf& operator=(const ConvChoicesOf&) = delete;
+
+ private:
+  std::string before_;
+};
+
 /// "loss 0.0216   top-1 98.89 %"
 std::string figures(double loss, double top1) {
   return fmt::format("loss {:.4f}   top-1 {:.2f} %", loss, 100 * top1);
@@ -114,6 +129,7 @@ Evaluation evaluate(nn::Module& network, const ModelFile& model, const Dataset& 
   const Preprocess preprocess(info.images, info.pixels, compute_dtype(info.precision), options.device);
   Loader loader(data, loading(info, options));
   const InferenceMode inference;
+  const ConvChoicesOf choices(info);
   const std::int64_t classes = info.images.classes;
   Evaluation evaluation(classes, info.class_names, std::min(options.top, classes), options.worst);
   loader.start_epoch(0);

@@ -2,6 +2,7 @@
 
 #include <charconv>
 
+#include "kernels/conv_choices.h"
 #include "tensor/error.h"
 #include "tensor/printable.h"
 #include "tensor/version.h"
@@ -44,6 +45,7 @@ StateDict state_of(const ModelInfo& info) {
   about.set("precision", std::string(name_of(info.precision)));
   about.set("batch_size", info.batch_size);
   about.set("ranks", std::int64_t{info.ranks});
+  if (!info.conv_choices.empty()) about.set("conv_choices", info.conv_choices);
   about.set("weights", info.weights);
   about.set("test_loss", info.test_loss);
   about.set("test_accuracy", info.test_accuracy);
@@ -86,6 +88,9 @@ ModelInfo info_from(const StateDict& about) {
   info.precision = precision_from(about.text("precision"));
   info.batch_size = about.integer("batch_size");
   if (about.contains("ranks")) info.ranks = ranks_from(about.integer("ranks"));  // absent in older versions
+  if (about.contains("conv_choices")) info.conv_choices = about.text("conv_choices");
+  ATH_CHECK(are_conv_choices(info.conv_choices), "'conv_choices' must be choices of --benchmark, but is '{}'",
+            info.conv_choices.substr(0, 200));
   info.weights = about.text("weights");
   info.test_loss = about.real("test_loss");
   info.test_accuracy = about.real("test_accuracy");

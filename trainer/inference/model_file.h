@@ -27,9 +27,10 @@ struct ModelInfo {
   /// scaled to cover height x width.
   std::int64_t shorter_side = 0;
   Precision precision = Precision::f32;
-  std::int64_t batch_size = 0;  ///< of the validation that gave the figures below, and
-  int ranks = 1;                ///< the number of ranks that shared each of its batches
-  std::string weights = {};     ///< which weights: "best val_loss", "running average", "last step"
+  std::int64_t batch_size = 0;    ///< of the validation that gave the figures below, and
+  int ranks = 1;                  ///< the number of ranks that shared each of its batches
+  std::string conv_choices = {};  ///< of its convolutions, see kernels/conv_choices.h; empty: rules
+  std::string weights = {};       ///< which weights: "best val_loss", "running average", "last step"
   double test_loss = 0, test_accuracy = 0;  ///< NaN if not measured
   std::uint64_t weights_hash = 0;
 };
