@@ -86,7 +86,7 @@
 #include "nn/sequential.h"
 #include "nn/squeeze_excitation.h"
 #include "nn/stochastic_depth.h"
-#include "nn/torch_layout.h"
+#include "nn/torch/torch_layout.h"
 #include "nn/upsample.h"
 #include "nn/whitening.h"
 #include "optim/adam.h"

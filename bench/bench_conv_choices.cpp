@@ -1,26 +1,32 @@
 // How far the rules of ConvImpl::automatic are from the best implementation, over every convolution of a
 // model: its passes in one training step, each implementation in turn.
 //
-//     bench_conv_choices [MODEL:BATCH[:DTYPE]...]     those of bench/peers, f32 and bf16
+//     bench_conv_choices [--json FILE] [MODEL:BATCH[:DTYPE]...]     those of bench/peers, f32 and bf16
 //
 // Prints a row for each pass of each shape: the shortest time of each implementation, and the rule's divided
-// by the best. Ends with each model's sums and its worst row.
+// by the best. Ends with each model's sums and its worst row. FILE gets the rows, and the machine's roofs.
 
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <span>
+#include <sstream>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include "autograd/engine.h"
 #include "autograd/loss.h"
+#include "bench/support/roof.h"
 #include "kernels/conv_choices.h"
 #include "kernels/copy.h"
 #include "kernels/implementations.h"
 #include "nn/models/model.h"
+#include "tensor/atomic_file.h"
 #include "tensor/error.h"
 
 namespace athanor::bench {
@@ -78,6 +84,23 @@ std::vector<ConvTimes> measure(const Workload& of) {
   return found;
 }
 
+/// FLOPs of the definition, and bytes of x, w and y, each once.
+struct Cost {
+  double flops = 0, bytes = 0;
+};
+Cost cost_of(const ConvTimes& times) {
+  std::istringstream words(times.conv);
+  std::string pass, in, out;
+  int threads = 0;
+  double z[16];
+  words >> pass >> in >> out >> threads;
+  for (double& size : z) words >> size;
+  const double images = z[0], outputs = images * z[7] * z[8] * z[4];
+  const double filter = z[5] * z[6] * z[3] / z[15];
+  const auto size = static_cast<double>(size_of(dtype_named(in).value()));
+  return {2 * outputs * filter, size * (images * z[1] * z[2] * z[3] + z[4] * filter + outputs)};
+}
+
 double best_of(const ConvTimes& times) {
   double best = times.seconds.front().second;
   for (const auto& timed : times.seconds) best = std::min(best, timed.second);
@@ -99,16 +122,37 @@ struct Account {
   }
 };
 
+std::string_view name_in_row(ConvImpl impl) {
+  return impl == ConvImpl::automatic ? "rule" : name_of(impl);
+}
+
+nlohmann::json json_of(const std::string& workload, const ConvTimes& times) {
+  const Cost cost = cost_of(times);
+  nlohmann::json row{
+      {"workload", workload}, {"conv", times.conv}, {"flops", cost.flops}, {"bytes", cost.bytes}};
+  for (const auto& [impl, seconds] : times.seconds) row["seconds"][std::string(name_in_row(impl))] = seconds;
+  return row;
+}
+
 void print_row(const ConvTimes& times) {
   std::string row = fmt::format("  {:<90}", times.conv);
   for (const auto& [impl, seconds] : times.seconds)
-    row += fmt::format(" {} {:.1f}", impl == ConvImpl::automatic ? "rule" : name_of(impl), seconds * 1e6);
-  const double ratio = times.seconds.front().second / best_of(times);
-  std::printf("%s us, %.2f\n", row.c_str(), ratio);
+    row += fmt::format(" {} {:.1f}", name_in_row(impl), seconds * 1e6);
+  const double rule = times.seconds.front().second;
+  std::printf("%s us, %.0f GFLOP/s, %.2f\n", row.c_str(), cost_of(times).flops / rule * 1e-9,
+              rule / best_of(times));
 }
 
-int run(const std::vector<Workload>& workloads) {
-  std::printf("%s\n", cpu_implementations().c_str());
+int run(const std::vector<Workload>& workloads, const char* json_file) {
+  const double peak = fma_peak(), copies = copy_roof(1 << 28);
+  const int threads = cpu_context().threads();
+  std::printf("%s, threads: %d, %.0f GFLOP/s in f32, copies at %.1f GB/s\n", cpu_implementations().c_str(),
+              threads, peak * 1e-9, copies * 1e-9);
+  nlohmann::json all{{"implementations", cpu_implementations()},
+                     {"threads", threads},
+                     {"flops_per_s", peak},
+                     {"bytes_per_s", copies},
+                     {"rows", nlohmann::json::array()}};
   std::vector<std::string> sums;
   for (const Workload& of : workloads) {
     const std::string name = fmt::format("{}:{}:{}", of.model, of.batch, of.dtype);
@@ -117,6 +161,7 @@ int run(const std::vector<Workload>& workloads) {
     for (const ConvTimes& times : measure(of)) {
       print_row(times);
       account.add(times);
+      all["rows"].push_back(json_of(name, times));
       std::fflush(stdout);
     }
     sums.push_back(fmt::format("{:<26} {:>10.2f} {:>10.2f} {:>7.3f} {:>7.3f}  {}", name, account.rule_s * 1e3,
@@ -126,6 +171,12 @@ int run(const std::vector<Workload>& workloads) {
   std::printf("\n%-26s %10s %10s %7s %7s  %s\n", "each shape once", "rules, ms", "best, ms", "ratio", "worst",
               "of");
   for (const std::string& sum : sums) std::printf("%s\n", sum.c_str());
+  if (json_file) {
+    AtomicFile file(json_file);
+    const std::string text = all.dump(1) + "\n";
+    file.write(std::as_bytes(std::span(text)));
+    file.commit();
+  }
   return 0;
 }
 
@@ -134,9 +185,15 @@ int run(const std::vector<Workload>& workloads) {
 
 int main(int argc, char** argv) try {
   using namespace athanor::bench;
+  const char* json_file = nullptr;
   std::vector<Workload> workloads;
-  for (int i = 1; i < argc; ++i) workloads.push_back(workload_from(argv[i]));
-  return run(workloads.empty() ? default_workloads() : workloads);
+  for (int i = 1; i < argc; ++i) {
+    if (std::string(argv[i]) == "--json" && i + 1 < argc)
+      json_file = argv[++i];
+    else
+      workloads.push_back(workload_from(argv[i]));
+  }
+  return run(workloads.empty() ? default_workloads() : workloads, json_file);
 } catch (const athanor::Error& error) {
   std::fprintf(stderr, "%s\n", error.what());
   return 2;

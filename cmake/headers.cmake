@@ -163,7 +163,6 @@ set(ATHANOR_HEADERS
   nn/conv_transpose2d.h
   nn/dropout.h
   nn/flatten.h
-  nn/foreign_names.h
   nn/group_norm.h
   nn/init.h
   nn/layer_norm.h
@@ -188,7 +187,9 @@ set(ATHANOR_HEADERS
   nn/sequential.h
   nn/squeeze_excitation.h
   nn/stochastic_depth.h
-  nn/torch_layout.h
+  nn/torch/foreign_names.h
+  nn/torch/torch_file.h
+  nn/torch/torch_layout.h
   nn/upsample.h
   nn/whitening.h
   optim/adam.h
@@ -226,7 +227,6 @@ set(ATHANOR_HEADERS
   tensor/state_dict.h
   tensor/stream.h
   tensor/tensor.h
-  tensor/torch_file.h
   tensor/trace.h
   tensor/version.h
   trainer/bottleneck.h

@@ -203,13 +203,9 @@ set(ATHANOR_SOURCES
   tensor/counters.cpp
   tensor/detail/host_copy.cpp
   tensor/detail/mapped_file.cpp
-  tensor/detail/pickle.cpp
-  tensor/detail/pickle_tensors.cpp
   tensor/detail/safetensors_header.cpp
   tensor/detail/sha256.cpp
   tensor/detail/tags.cpp
-  tensor/detail/torch_tensors.cpp
-  tensor/detail/zip_directory.cpp
   tensor/device.cpp
   tensor/format.cpp
   tensor/nearest.cpp
@@ -221,7 +217,6 @@ set(ATHANOR_SOURCES
   tensor/state_dict.cpp
   tensor/stream.cpp
   tensor/tensor.cpp
-  tensor/torch_file.cpp
   tensor/trace.cpp
   tensor/version.cpp
   kernels/conv.cpp
@@ -252,7 +247,6 @@ set(ATHANOR_SOURCES
   nn/conv2d.cpp
   nn/conv_norm.cpp
   nn/conv_transpose2d.cpp
-  nn/foreign_names.cpp
   nn/init.cpp
   nn/linear.cpp
   nn/models/alexnet.cpp
@@ -264,7 +258,13 @@ set(ATHANOR_SOURCES
   nn/module.cpp
   nn/pretrained.cpp
   nn/sequential.cpp
-  nn/torch_layout.cpp
+  nn/torch/detail/pickle.cpp
+  nn/torch/detail/pickle_tensors.cpp
+  nn/torch/detail/torch_tensors.cpp
+  nn/torch/detail/zip_directory.cpp
+  nn/torch/foreign_names.cpp
+  nn/torch/torch_file.cpp
+  nn/torch/torch_layout.cpp
   optim/adam.cpp
   optim/arena.cpp
   optim/ema.cpp

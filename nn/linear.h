@@ -11,7 +11,7 @@
 namespace athanor::nn {
 
 /// The shape of the image that flatten() turned into a layer's input. We flatten as H, W, C and PyTorch as C,
-/// H, W: nn/torch_layout.h uses this to permute the columns.
+/// H, W: nn/torch/torch_layout.h uses this to permute the columns.
 struct FlattenedImage {
   std::int64_t height = 0, width = 0, channels = 0;
 };

@@ -2,8 +2,8 @@
 
 #include "autograd/grad_mode.h"
 #include "autograd/shape.h"
-#include "nn/foreign_names.h"
-#include "nn/torch_layout.h"
+#include "nn/torch/foreign_names.h"
+#include "nn/torch/torch_layout.h"
 #include "tensor/error.h"
 
 namespace athanor::nn {

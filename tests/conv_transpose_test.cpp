@@ -11,7 +11,7 @@
 #include "autograd/reduce.h"
 #include "nn/conv_transpose2d.h"
 #include "nn/sequential.h"
-#include "nn/torch_layout.h"
+#include "nn/torch/torch_layout.h"
 #include "tests/support/cases.h"
 #include "tests/support/compare.h"
 #include "tests/support/conv_transpose_cases.h"

@@ -1,4 +1,4 @@
-#include "nn/foreign_names.h"
+#include "nn/torch/foreign_names.h"
 
 #include <memory>
 #include <string>
@@ -9,7 +9,7 @@
 #include "autograd/creation.h"
 #include "nn/models/model.h"
 #include "nn/pretrained.h"
-#include "nn/torch_layout.h"
+#include "nn/torch/torch_layout.h"
 #include "support/says.h"
 
 namespace athanor {

@@ -17,7 +17,7 @@
 #include "nn/models/unet.h"
 #include "nn/models/vision_transformer.h"
 #include "nn/stochastic_depth.h"
-#include "nn/torch_layout.h"
+#include "nn/torch/torch_layout.h"
 
 // What torchvision's models compute in f64, from weights that both sides make:
 // tests/golden/make_model_goldens.py says how, and what the numbers here are.

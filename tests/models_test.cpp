@@ -11,7 +11,7 @@
 #include "nn/models/model.h"
 #include "nn/models/resnet.h"
 #include "nn/pretrained.h"
-#include "nn/torch_layout.h"
+#include "nn/torch/torch_layout.h"
 #include "nn/whitening.h"
 #include "support/temp_dir.h"
 #include "tensor/safetensors.h"

@@ -20,7 +20,7 @@
 #include "nn/models/lenet.h"
 #include "nn/models/model.h"
 #include "nn/onnx/export.h"
-#include "nn/torch_layout.h"
+#include "nn/torch/torch_layout.h"
 #include "tests/support/says.h"
 #include "tests/support/temp_dir.h"
 

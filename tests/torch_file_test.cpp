@@ -1,5 +1,5 @@
 // Files of torch.save(), written here byte by byte; tests/torch_weights.py has PyTorch itself write them.
-#include "tensor/torch_file.h"
+#include "nn/torch/torch_file.h"
 
 #include <cstring>
 #include <random>

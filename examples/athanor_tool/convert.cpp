@@ -13,7 +13,7 @@
 #include "examples/athanor_tool/convert_onnx.h"
 #include "nn/models/model.h"
 #include "nn/pretrained.h"
-#include "nn/torch_layout.h"
+#include "nn/torch/torch_layout.h"
 #include "tensor/error.h"
 #include "tensor/printable.h"
 #include "tensor/safetensors.h"

@@ -1,7 +1,7 @@
 #include <algorithm>
 
 #include "fuzz.h"
-#include "tensor/detail/torch_tensors.h"
+#include "nn/torch/detail/torch_tensors.h"
 #include "tests/support/torch_writer.h"
 
 using namespace athanor;

@@ -7,7 +7,7 @@
 
 #include "tensor/error.h"
 #include "tensor/safetensors.h"
-#include "tensor/torch_file.h"
+#include "nn/torch/torch_file.h"
 #include "trainer/checkpoints/checkpoint.h"
 
 namespace athanor {

@@ -18,7 +18,7 @@ struct WeightsFile {
 };
 
 /// Reads the weights of a run's model or checkpoint, which are verified, of any other safetensors file, or of
-/// a torch.save() file (tensor/torch_file.h). The first bytes give the format. Throws IoError naming the file
+/// a torch.save() file (nn/torch/torch_file.h). The first bytes give the format. Throws IoError naming the file
 /// and the problem.
 WeightsFile read_weights(const std::filesystem::path& path);
 

@@ -9,7 +9,7 @@
 
 #include "autograd/engine.h"
 #include "bench/peers/athanor/worker.h"
-#include "nn/torch_layout.h"
+#include "nn/torch/torch_layout.h"
 
 namespace athanor::peers {
 namespace {

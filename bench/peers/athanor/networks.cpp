@@ -8,7 +8,7 @@
 #include "bench/peers/athanor/worker.h"
 #include "nn/models/mobilenet.h"
 #include "nn/models/model.h"
-#include "nn/torch_layout.h"
+#include "nn/torch/torch_layout.h"
 #include "trainer/checkpoints/state_file.h"
 #include "trainer/inference/model_file.h"
 

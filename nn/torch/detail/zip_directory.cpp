@@ -1,4 +1,4 @@
-#include "tensor/detail/zip_directory.h"
+#include "nn/torch/detail/zip_directory.h"
 
 #include <algorithm>
 #include <optional>

@@ -1,12 +1,12 @@
-#include "tensor/torch_file.h"
+#include "nn/torch/torch_file.h"
 
 #include <array>
 #include <map>
 #include <utility>
 
 #include "tensor/detail/mapped_file.h"
-#include "tensor/detail/torch_tensors.h"
-#include "tensor/detail/zip_directory.h"
+#include "nn/torch/detail/torch_tensors.h"
+#include "nn/torch/detail/zip_directory.h"
 #include "tensor/error.h"
 #include "tensor/regular_file.h"
 

@@ -1,10 +1,10 @@
-// The names a pickle of weights may contain, and their replacements: the only part of tensor/detail/pickle.h
+// The names a pickle of weights may contain, and their replacements: the only part of nn/torch/detail/pickle.h
 // specific to PyTorch.
 
 #include <algorithm>
 #include <limits>
 
-#include "tensor/detail/pickle.h"
+#include "nn/torch/detail/pickle.h"
 #include "tensor/error.h"
 
 namespace athanor::pickle {

@@ -1,4 +1,4 @@
-#include "tensor/detail/pickle.h"
+#include "nn/torch/detail/pickle.h"
 
 #include <algorithm>
 #include <charconv>

@@ -1,4 +1,4 @@
-#include "nn/torch_layout.h"
+#include "nn/torch/torch_layout.h"
 
 #include <map>
 

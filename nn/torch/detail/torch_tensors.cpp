@@ -1,12 +1,12 @@
-#include "tensor/detail/torch_tensors.h"
+#include "nn/torch/detail/torch_tensors.h"
 
 #include <functional>
 #include <map>
 #include <set>
 #include <string_view>
 
-#include "tensor/detail/pickle.h"
-#include "tensor/detail/zip_directory.h"
+#include "nn/torch/detail/pickle.h"
+#include "nn/torch/detail/zip_directory.h"
 #include "tensor/error.h"
 
 namespace athanor::torch_file {

@@ -1,4 +1,4 @@
-#include "nn/foreign_names.h"
+#include "nn/torch/foreign_names.h"
 
 #include <algorithm>
 #include <cctype>
