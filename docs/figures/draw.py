@@ -3,6 +3,7 @@
 
     docs/figures/draw.py FOLDER [NAME...] [--bin DIR]     ring data_parallel_bytes zero1_layout overlap; all where none is named
     docs/figures/draw.py FOLDER gradient_histogram --from FILE   FILE of gradient_histogram --out
+    docs/figures/draw.py FOLDER conv_roofs --from FILE           FILE of bench_conv_choices --json
     docs/figures/draw.py FOLDER around_a_step             needs no program
 
 A program in DIR, build/cpu/bin, does what is shown; here it is drawn, to FOLDER/NAME.svg, and its table printed. Python alone
@@ -17,7 +18,8 @@ import subprocess
 import sys
 
 TRACED = ("ring", "data_parallel_bytes", "zero1_layout", "overlap")
-OTHERS = ("gradient_histogram", "around_a_step")
+FROM_FILE = {"gradient_histogram": "gradient_histogram --out", "conv_roofs": "bench_conv_choices --json"}
+OTHERS = (*FROM_FILE, "around_a_step")
 
 
 def refuse(why):
@@ -26,9 +28,9 @@ def refuse(why):
 
 
 def trace_of(name, args):
-    if name == "gradient_histogram":
+    if name in FROM_FILE:
         if not args.file:
-            refuse("gradient_histogram needs --from FILE, which gradient_histogram --out writes")
+            refuse(f"{name} needs --from FILE, which {FROM_FILE[name]} writes")
         return pathlib.Path(args.file).read_text(encoding="utf-8")
     if name == "around_a_step":
         return "null"
