@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -147,6 +148,27 @@ TEST_F(ConvChoices, HoldForAddedGradientsToo) {
       for (std::size_t i = 0; i < a.size(); ++i) ASSERT_NEAR(a[i], 2 * b[i], 2e-3) << impl << " at " << i;
     }
   }
+}
+
+TEST_F(ConvChoices, MayChangeWhileOtherThreadsCompute) {
+  std::string text;
+  {
+    const MeasureConvs measure;
+    run(kCase);
+    text = conv_choices();
+  }
+  set_conv_choices("");
+  const Results by_rule = run(kCase);
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 3; ++i) {
+    threads.emplace_back([&] {
+      cpu_context().set_threads(1);
+      const MeasureConvs measure;
+      for (int pass = 0; pass < 2; ++pass) EXPECT_TRUE(test::close(run(kCase).y, by_rule.y, 1e-4));
+    });
+  }
+  for (int i = 0; i < 20; ++i) set_conv_choices(i % 2 == 0 ? text : "");
+  for (std::thread& thread : threads) thread.join();
 }
 
 TEST_F(ConvChoices, TextOfAnotherFormIsRefused) {
