@@ -35,12 +35,16 @@ means that nothing was measured, or that every result is on that list. Convoluti
 (`ATHANOR_WINOGRAD=off`): the error of Winograd's algorithm depends on the largest value of a tile, and
 `conv_winograd_test` bounds it by 4e-6 of the largest of all.
 
-The test `random_ops.100000` runs 100,000 cases, and none may exceed these limits. These commands run it, measured
-PyTorch and made this table:
+The column `cuda` is of our own CUDA kernels, which the emulator ran (preset `simt`); cuDNN and cuBLASLt need a GPU.
 
-    build/cpu/bin/random_ops --cases 100000 --limits tests/random_ops/pytorch.csv --others tests/random_ops/pytorch_others.csv --csv cpu.csv
+The tests `random_ops.100000` and `cuda_random_ops.100000` run 100,000 cases each, and none may exceed these limits. These
+commands run them, measured PyTorch and made this table:
+
+    export ATHANOR_WINOGRAD=off limits="--limits tests/random_ops/pytorch.csv --others tests/random_ops/pytorch_others.csv"
+    build/cpu/bin/random_ops --cases 100000 $limits --csv cpu.csv
+    build/simt/bin/random_ops --device cuda --cases 100000 $limits --csv cuda.csv
     tests/random_ops/pytorch.sh build/cpu/bin/random_ops ~/torch/bin/python 100000
-    build/cpu/bin/random_ops --table docs/reference/op_errors.md --column cpu=cpu.csv --column PyTorch=tests/random_ops/pytorch.csv
+    build/cpu/bin/random_ops --table docs/reference/op_errors.md --column cpu=cpu.csv --column cuda=cuda.csv --column PyTorch=tests/random_ops/pytorch.csv
 
 )";
 
