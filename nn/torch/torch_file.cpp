@@ -4,9 +4,9 @@
 #include <map>
 #include <utility>
 
-#include "tensor/detail/mapped_file.h"
 #include "nn/torch/detail/torch_tensors.h"
 #include "nn/torch/detail/zip_directory.h"
+#include "tensor/detail/mapped_file.h"
 #include "tensor/error.h"
 #include "tensor/regular_file.h"
 

@@ -5,9 +5,9 @@
 #include <sstream>
 #include <vector>
 
+#include "nn/torch/torch_file.h"
 #include "tensor/error.h"
 #include "tensor/safetensors.h"
-#include "nn/torch/torch_file.h"
 #include "trainer/checkpoints/checkpoint.h"
 
 namespace athanor {

@@ -18,8 +18,8 @@ struct WeightsFile {
 };
 
 /// Reads the weights of a run's model or checkpoint, which are verified, of any other safetensors file, or of
-/// a torch.save() file (nn/torch/torch_file.h). The first bytes give the format. Throws IoError naming the file
-/// and the problem.
+/// a torch.save() file (nn/torch/torch_file.h). The first bytes give the format. Throws IoError naming the
+/// file and the problem.
 WeightsFile read_weights(const std::filesystem::path& path);
 
 /// Reads a file's weights into an initialised model: nn::load_pretrained() defines what fits, and handles the

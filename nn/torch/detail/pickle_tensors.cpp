@@ -1,5 +1,5 @@
-// The names a pickle of weights may contain, and their replacements: the only part of nn/torch/detail/pickle.h
-// specific to PyTorch.
+// The names a pickle of weights may contain, and their replacements: the only part of
+// nn/torch/detail/pickle.h specific to PyTorch.
 
 #include <algorithm>
 #include <limits>
