@@ -1,5 +1,5 @@
-// What is asked before a run trains, or between its steps: learning rate, batch size, number of threads.
-// Afterwards the run is what it would have been.
+// What is asked before a run trains, or between its steps: learning rate, batch size, number of threads,
+// convolutions. Afterwards the run is what it would have been.
 
 #include <cmath>
 #include <cstdlib>
@@ -264,6 +264,20 @@ TEST_F(BenchmarkFlag, MeasuresLeavesNoTraceAndIsKept) {
   expect_same_end(resumed, measured);
   EXPECT_EQ(conv_choices(), chosen);
   EXPECT_TRUE(has_note(resumed, "--benchmark: convolutions run as the run was begun"));
+}
+
+TEST_F(BenchmarkFlag, WhatTheProgramHasChosenIsKeptToo) {
+  TrainerConfig config = resume_config();
+  config.deterministic = false;
+  config.benchmark = true;
+  train(config);
+  const std::string chosen = conv_choices();
+  config.benchmark = false;
+  const RecordedRun next = train(saving(config, 4));
+  EXPECT_EQ(load_checkpoint(file(4)).text("run.conv_choices"), chosen);
+  set_conv_choices("");
+  expect_same_end(train(from(config, file(4).string())), next);
+  EXPECT_EQ(conv_choices(), chosen);
 }
 
 TEST_F(BenchmarkFlag, MeasuresNothingInARunBegunWithoutIt) {

@@ -38,7 +38,7 @@ struct RunPosition {
   double epoch_began_s = 0;          ///< in seconds since training began
   double rate_scale = 1;             ///< of all learning rates, by callbacks
   int threads = 0;                   ///< chosen by --threads auto; 0: not used
-  std::string conv_choices;          ///< of --benchmark, as conv_choices() wrote them; empty: not used
+  std::string conv_choices;          ///< of convolutions, as conv_choices() returned them; empty: rules
   double elapsed_s = 0;              ///< since training began, without time between processes
   Times times;
   Metrics validation;         ///< the latest one

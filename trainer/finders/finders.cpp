@@ -207,31 +207,31 @@ void Run::choose_threads() {
 
 // The implementations of convolutions ---------------------------------------------------------------------
 
-// Those that rank 0 measured, on all ranks and in every resumed run, so that the bits of results stay the
-// same.
+// A run keeps the choices it was begun with, in every resumed run, so that the bits of results stay the same.
 void Run::choose_convs() {
-  if (!position_.conv_choices.empty()) {
-    convs_note_ = "--benchmark: convolutions run as the run was begun";
+  if (!checkpoints_.resumed_from().empty()) {
+    set_conv_choices(position_.conv_choices);
+    if (!position_.conv_choices.empty())
+      convs_note_ = "--benchmark: convolutions run as the run was begun";
+    else if (config_.benchmark)
+      convs_note_ = "--benchmark: nothing is measured, since the run was begun without it";
+    return;
+  }
+  if (config_.benchmark && (config_.deterministic || !config_.device.is_cpu())) {
+    convs_note_ =
+        fmt::format("--benchmark: nothing is measured, since {}",
+                    config_.deterministic ? "--deterministic is given" : "a GPU measures without it");
   } else if (config_.benchmark) {
-    const bool resumed = !checkpoints_.resumed_from().empty();
-    if (resumed || config_.deterministic || !config_.device.is_cpu()) {
-      convs_note_ = fmt::format("--benchmark: nothing is measured, since {}",
-                                resumed                 ? "the run was begun without it"
-                                : config_.deterministic ? "--deterministic is given"
-                                                        : "a GPU measures without it");
-      return;
-    }
     try_out([&] {
       const MeasureConvs measure;
       (void)try_step();
     });
-    position_.conv_choices = strategy_.broadcast_from_rank0(conv_choices());
-    const auto lines = std::ranges::count(position_.conv_choices, '\n');
-    convs_note_ = fmt::format("--benchmark: {} convolution passes were measured", lines);
-  } else {
-    return;
+    set_conv_choices(strategy_.broadcast_from_rank0(conv_choices()));
+    const std::string chosen = conv_choices();
+    convs_note_ =
+        fmt::format("--benchmark: {} convolution passes were measured", std::ranges::count(chosen, '\n'));
   }
-  set_conv_choices(position_.conv_choices);
+  position_.conv_choices = conv_choices();  // also those that the program has set
 }
 
 }  // namespace athanor

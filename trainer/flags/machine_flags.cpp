@@ -42,11 +42,11 @@ void add_machine_flags(FlagTable& flags, TrainerConfig& config) {
       config.fused, on_or_off);
   flags.on("--deterministic", "same seed, flags and threads: same weights, bit for bit",
            config.deterministic);
-  flags.on("--benchmark",
-           "on the CPU: time each implementation of each convolution in a trial step and use the fastest, in "
-           "resumed "
-           "runs, too; a GPU does so without it",
-           config.benchmark);
+  flags.on(
+      "--benchmark",
+      "on the CPU, time all implementations of each convolution in a trial step, and use the fastest; a GPU "
+      "does so without this flag",
+      config.benchmark);
 }
 
 void add_rank_flags(FlagTable& flags, TrainerConfig& config) {
