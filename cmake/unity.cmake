@@ -3,10 +3,10 @@
 
 # These are compiled alone: kernels, which are long; formats and models, which are many, and alike in their names; what a
 # test (tests/cuda/plans_test.cpp) stands in for; what is compiled with headers of its own.
-set(ATHANOR_TOGETHER "^(autograd|data|dist|nn|optim|tensor|trainer)/")
+set(ATHANOR_TOGETHER "^(autograd|data|dist|kernels/account|nn|optim|tensor|trainer)/")
 set(ATHANOR_ALONE "^(data/formats|nn/models)/|^autograd/conv.cpp$|/cuda/|nccl|mpi")
 # What runs once, or once an epoch, is not worth the compiler's time.
-set(ATHANOR_RUNS_ONCE "^trainer_(checkpoints|finders|flags|report|tool)$|^dist_(launch|watch)$")
+set(ATHANOR_RUNS_ONCE "^kernels_account$|^trainer_(checkpoints|finders|flags|report|tool)$|^dist_(launch|watch)$")
 
 function(athanor_unity library)
   if(NOT ATHANOR_UNITY)
