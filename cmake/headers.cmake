@@ -90,6 +90,7 @@ set(ATHANOR_HEADERS
   dist/launch/bootstrap.h
   dist/launch/launcher.h
   dist/launch/rendezvous.h
+  dist/launch/restart.h
   dist/launch/run_processes.h
   dist/pass_network.h
   dist/stop_vote.h

@@ -199,6 +199,7 @@ set(ATHANOR_SOURCES
   dist/launch/bootstrap.cpp
   dist/launch/launcher.cpp
   dist/launch/rendezvous.cpp
+  dist/launch/restart.cpp
   dist/launch/run_processes.cpp
   dist/launch/scratch_folder.cpp
   dist/launch/signal_stack.cpp

@@ -133,7 +133,8 @@ struct TrainerConfig {
   Strategy strategy = Strategy::automatic;  ///< automatic: ddp if there are several ranks
   bool sync_bn = false;                     ///< batch norms use the samples of all ranks
   bool overlap = true;                      ///< overlap communication with computation; results do not change
-  int local_ranks = 1;                      ///< that share this machine's cores; see run_on_ranks()
+  int max_restarts = 0;  ///< of the ranks of `devices`, after one was lost; needs resume = "auto"
+  int local_ranks = 1;   ///< that share this machine's cores; see run_on_ranks()
   /// For flight records of a failing rank; empty: checkpoint_dir, or the current folder.
   std::filesystem::path flight_dir = {};
   std::string ranks_note = {};  ///< which launcher started them, or why there is one

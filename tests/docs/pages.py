@@ -2,7 +2,7 @@
 import re
 import subprocess
 
-FOLDERS = ("docs", "simt", "recipes", "examples", "bench/peers", "bench/scale")  # bench/results holds records, not instructions
+FOLDERS = ("docs", "simt", "recipes", "examples", "bench/peers", "bench/scale", "bench/README.md")  # bench/results holds records, not instructions
 PROGRAMS = """athanor awk chromium cmake cp ctest curl denoise docker export gdb grep nice pkill pngquant python3 sbatch scontrol set source
 srun tar tensorboard timeout torchrun train_cifar10 unshare""".split()
 COMMAND = re.compile(r"(?:\$ )?(?:[A-Z_]+=\S+ )*(?:~/\S+/bin/|(?:[\w.-]+/)?(?:build|scripts|bench|tests|docs/figures|bin)/[\w./-]*\w(?![\w./-]| +\|)"
@@ -11,7 +11,7 @@ COMMAND = re.compile(r"(?:\$ )?(?:[A-Z_]+=\S+ )*(?:~/\S+/bin/|(?:[\w.-]+/)?(?:bu
 
 def pages(root):
     """Paths of all Markdown pages, relative to `root`, in order."""
-    found = [*root.glob("*.md"), *(page for folder in FOLDERS for page in root.glob(f"{folder}/**/*.md"))]
+    found = [*root.glob("*.md"), *(page for folder in FOLDERS for page in (root.glob(f"{folder}/**/*.md") if "." not in folder else [root / folder]))]
     return sorted({page.relative_to(root).as_posix() for page in found} - {"CHANGELOG.md"})
 
 

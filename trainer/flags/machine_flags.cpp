@@ -80,6 +80,10 @@ void add_rank_flags(FlagTable& flags, TrainerConfig& config) {
             fmt::format("seconds without a word from a rank, after which all ranks end [{}]",
                         config.collectives.timeout.count() / 1000),
             config.collectives.timeout, seconds);
+  flags.add("--max-restarts N",
+            "how often --devices starts its ranks again, from the newest checkpoint, after one of them was "
+            "lost; needs --resume auto [0]",
+            config.max_restarts, whole(0, 1000));
   flags.add("--flight-dir DIR",
             "folder for the records that ranks write when one is lost; see athanor flight [--checkpoint-dir, "
             "else the current folder]",
