@@ -24,6 +24,9 @@ from ratios import processor, stolen_and_all  # noqa: E402
 LAUNCHES = 3  # of a run without a comparison
 TURNS = 4     # of each side in a launch, in the order old new new old
 MOST_STOLEN = 0.02
+# Programs that print tables of their own, and how a run of all calls them. bench_cuda runs on a GPU, by scripts/gpu_check.sh.
+OWN = {"bench_collective": ["mpirun", "-n", "2", "{}", "--rounds", "5"], "bench_conv_choices": ["{}", "resnet20:128"],
+       "bench_inference": ["{}", "resnet20", "1", "100"], "bench_trainer": ["{}", "5"], "bench_cuda": None}
 
 
 class Binary:
@@ -218,13 +221,23 @@ def main():
 def binaries_of(args):
     """The bench binaries that have rows, and those that print tables of their own."""
     found = sorted(path for path in args.bin.glob("bench_*") if os.access(path, os.X_OK) and path.is_file())
-    own = {"bench_collective", "bench_inference", "bench_trainer", "bench_cuda"}
     if args.sets:
         missing = [name for name in args.sets if not (args.bin / f"bench_{name}").is_file()]
         if missing:
             sys.exit(f"bench: {args.bin} must have bench_{missing[0]}, but has {' '.join(path.name[6:] for path in found) or 'none'}")
         found = [args.bin / f"bench_{name}" for name in args.sets]
-    return [path for path in found if path.name not in own], [path for path in found if path.name in own]
+    return [path for path in found if path.name not in OWN], [path for path in found if OWN.get(path.name)]
+
+
+def run_own(path):
+    """What a program prints that has no rows."""
+    settings = (line.split("=", 1) for line in (HERE.parent / "scripts/open_mpi.env").read_text(encoding="utf-8").split("\n") if line[:1].isupper())
+    command = [part.format(path) for part in OWN[path.name]]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, env={**dict(settings), **os.environ})
+    except OSError as error:
+        return f"{shlex.join(command)}: {error}"
+    return done.stdout if done.returncode == 0 else f"{shlex.join(command)} ended with {done.returncode}: {done.stderr[-500:]}"
 
 
 def trial(args, rows, log):
@@ -324,7 +337,7 @@ def run(args, log):
                                                for row, what in measure(path, names, args.seconds, LAUNCHES, log)}
         for path in own if not args.rows and not args.against else []:
             print(path.name, flush=True)
-            report["programs"][path.name] = subprocess.run([path], capture_output=True, text=True, check=False).stdout
+            report["programs"][path.name] = run_own(path)
     if args.against:
         code = compare(args, rows, report, log)
     stolen, everything = (now - then for now, then in zip(stolen_and_all(), before))
