@@ -14,6 +14,7 @@ stand_in() { cat >"$folder/tools/$1" && chmod +x "$folder/tools/$1"; }
 # The program: on the CPU, briefly. Without MPI's variables (torchrun, the loop by hand) it must find out who started it.
 stand_in train_cifar10 <<END
 #!/usr/bin/env bash
+PATH=\${PATH#*:}
 for word; do [ "\$word" != --device ] && [ "\$word" != cuda ] && words+=("\$word"); done
 exec '$bin/train_digits' "\${words[@]}" --device cpu --epochs 2 --batch-size 64 --deterministic --threads 1
 END
@@ -30,7 +31,6 @@ while [ "\${1#-}" != "\$1" ]; do
 done
 echo "secret '\${ATHANOR_SECRET-}' interface '\${NCCL_SOCKET_IFNAME-}'" >>"\$FOLDER/steps"
 [ "\${LOSE-}" != yes ] || exit 137
-export SLURM_JOB_ID=4711 SLURM_STEP_NUM_TASKS=2 SLURM_NTASKS=2
 exec env $(printf "'%s' " "${settings[@]}") '$mpirun' -n 2 -H localhost:2 "\$@"
 END
 stand_in scontrol <<'END'
