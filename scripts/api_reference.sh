@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # scripts/api_reference.sh [--check] [DIR]: the API reference of all public headers by Doxygen, as HTML in DIR (build/api); prints where.
 # --check writes nothing there, and only looks for warnings. Code 1 on a warning; 2 without Doxygen (apt-get install doxygen).
+# A warning's line is that of the header as docs/api/filter.py writes it, which is a little longer than the header.
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 set -euo pipefail
 check=no out=$root/build/api
@@ -15,9 +16,12 @@ command -v doxygen >/dev/null || { echo "scripts/api_reference.sh: needs doxygen
 cd "$root"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
+mapfile -t headers < <(sed -n 's/^  \([a-z].*\.h\)$/\1/p' cmake/headers.cmake)
+python3 docs/api/filter.py . "$work/source" "${headers[@]}"
+cp docs/api/main.md "$work/source/"
 {
   cat docs/api/Doxyfile
-  echo "INPUT = docs/api/main.md $(sed -n 's/^  \([a-z].*\.h\)$/\1/p' cmake/headers.cmake | tr '\n' ' ')"
+  printf 'INPUT = %s\nRECURSIVE = YES\nSTRIP_FROM_PATH = %s\nUSE_MDFILE_AS_MAINPAGE = %s\n' "$work/source" "$work/source" "$work/source/main.md"
   echo "PROJECT_NUMBER = $(sed -n 's/^project(athanor VERSION \([0-9.]*\).*/\1/p' CMakeLists.txt)"
   echo "OUTPUT_DIRECTORY = $work"
   echo "WARN_LOGFILE = $work/warnings"
@@ -25,7 +29,7 @@ trap 'rm -rf "$work"' EXIT
 } >"$work/Doxyfile"
 doxygen "$work/Doxyfile" >"$work/said" 2>&1 || { cat "$work/said" "$work/warnings" >&2; exit 1; }
 if [ -s "$work/warnings" ]; then
-  sed "s|^$root/||" "$work/warnings" >&2
+  sed "s|^$work/source/||" "$work/warnings" >&2
   exit 1
 fi
 if [ $check = no ]; then
