@@ -82,6 +82,7 @@ class CpuContext : public ContextBase {
   std::unique_ptr<cpu::PrimitiveCache> primitives_;
 };
 
+/// The CPU's context of the calling thread.
 CpuContext& cpu_context();
 
 /// The state of CUDA kernels: this thread's current stream on one device. One per host thread and device;
@@ -117,6 +118,8 @@ class CudaContext : public ContextBase {
   std::unique_ptr<cuda::Vendor> vendor_;
 };
 
+/// A GPU's context of the calling thread, which becomes current there. Throws ArgumentError if the device is
+/// no GPU.
 CudaContext& cuda_context(Device device);
 
 /// What one launch on a GPU takes, as its kernel's contract has it. Bytes of global memory count once for

@@ -56,6 +56,7 @@ struct Freeze {
 /// What ranks share: nothing (a single rank); gradients; or also masters and optimizer state.
 enum class Strategy : std::uint8_t { automatic, single, ddp, zero1 };
 
+/// "single", "ddp", "zero1" or "auto", as `--strategy` writes it.
 constexpr std::string_view name_of(Strategy strategy) {
   switch (strategy) {
     case Strategy::automatic: return "auto";

@@ -72,6 +72,8 @@ def needs_none(lines):
         return "//" in text
     if re.match(r"struct \w+ (?:: [\w:]+ )?\{", text) and text.count("///<") >= 1:
         return True
+    if re.match(r"(?:template <[^>]*> )?[\w:<>& ]+ \w+::\w+\(", text):  # a member, outside of its class
+        return True
     return text.startswith("ATH_") or text == ";"
 
 
