@@ -179,6 +179,8 @@ def markdown(report):
                      f"{row['roof_percent']:.0f} {row['roof_name']}" if "roof_percent" in row else "-"]
             lines.append(f"| {name} | {' | '.join(cells)} |")
         lines.append("")
+    if report.get("changes"):
+        lines += ["## Changes", "", *(f"- {line}" for line in report["changes"]), ""]
     for name, text in report.get("programs", {}).items():
         lines += [f"## {name}", "", *(f"    {line}" for line in text.rstrip().split("\n")), ""]
     return "\n".join(lines)
@@ -290,27 +292,24 @@ def compare(args, rows, report, log):
         if earlier["machine"]["processor"] != processor()[0]:
             print(f"bench: --against {args.against}: was measured on {earlier['machine']['processor']}, but this is {processor()[0]}", file=sys.stderr)
             return 2
-    verdicts, code, found = {}, 0, old_binaries(args.against, rows, earlier)
-    in_turns = {}
+    found, in_turns = old_binaries(args.against, rows, earlier), {}
     for path, old in found.items():
         in_turns |= compare_binaries(old, path, rows[path], args, log)
-    if in_turns:
-        print("\n".join(summary(in_turns, "in turns with the old binaries")))
+    lines = summary(in_turns, "in turns with the old binaries") if in_turns else []
     recorded = {}
     for path, names in rows.items():
         if path not in found and earlier and path.name in earlier["benchmarks"]:
             mine = report["benchmarks"].get(path.name) or dict(measure(path, names, args.seconds, LAUNCHES, log))
             old = {name: row["launches"] for name, row in earlier["benchmarks"][path.name].items() if "launches" in row}
             recorded |= dict(decide.compare_recorded(old, {name: row["launches"] for name, row in mine.items() if "launches" in row}))
-    if recorded:
-        print("\n".join(summary(recorded, "by recorded times (the old binaries are gone; 10 % and more are seen)")))
+    lines += summary(recorded, "by recorded times (the old binaries are gone; 10 % and more are seen)") if recorded else []
     verdicts = in_turns | recorded
     if not verdicts:
         print(f"bench: --against {args.against}: has none of these rows", file=sys.stderr)
         return 2
-    report["comparison"] = verdicts
-    code = 1 if any(row["change"] == "slower" for row in verdicts.values()) else 0
-    return code
+    print("\n".join(lines))
+    report["comparison"], report["changes"] = verdicts, lines
+    return 1 if any(row["change"] == "slower" for row in verdicts.values()) else 0
 
 
 def run(args, log):

@@ -60,7 +60,8 @@ says '^\| a/f32 \| [0-9.,]+ \| [0-9.,]+ \.\. [0-9.,]+ \| 1\.0[0-9]+ \| 3\.[0-9]+
 bench 0 one --against one.json
 says '^3 rows compared in turns with the old binaries: 0 changed, 0 too noisy$'
 made_up bin/bench_one 1.05
-bench 1 one --against one.json --json two.json
+bench 1 one --against one.json --json two.json --markdown two.md
+says '^- slower b/f32: ' two.md
 says '^slower b/f32: 1\.0[45][0-9] of the old time, 1\.0[0-9]+ \.\. 1\.0[0-9]+ \([0-9]+ launches\)$'
 [ "$(grep -c '^slower\|^faster' out)" -eq 1 ] || die "other rows are reported"
 json two.json 'd["comparison"]["b/f32"]["change"] == "slower" and d["comparison"]["a/f32"]["change"] == "none"'
