@@ -148,6 +148,7 @@ namespace detail {
 extern constinit thread_local AccountContext* account;
 }
 
+/// While it lives, this thread counts the costs of kernels.
 class AccountScope {
  public:
   explicit AccountScope(AccountContext& context) : before_(std::exchange(detail::account, &context)) {}
