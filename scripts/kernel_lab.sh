@@ -31,6 +31,9 @@ for name in "${names[@]}"; do
 done
 cd "$root"
 lab=${KERNEL_LAB_BUILD:-$root/build/kernel_lab}
+if [ -d "$root/lib" ]; then # a tarball, with libraries of its own
+  export CPATH=$root/include LIBRARY_PATH=$root/lib LD_RUN_PATH=$root/lib
+fi
 ccache=$(command -v ccache || true)
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT

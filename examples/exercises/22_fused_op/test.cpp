@@ -1,5 +1,6 @@
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -19,11 +20,16 @@ namespace {
 
 using namespace athanor;
 
+Tensor filled(const Shape& shape, DType dtype, const std::function<double(std::int64_t)>& value) {
+  const Tensor x = Tensor::empty(shape, {dtype, kCpu});
+  dispatch_floating(dtype, "filled", [&]<class T>() {
+    for (std::int64_t i = 0; i < shape.numel(); ++i) x.data<T>()[i] = T(static_cast<Accumulate<T>>(value(i)));
+  });
+  return x;
+}
 Tensor numbers(const Shape& shape, double from, DType dtype = DType::f64) {
-  std::vector<double> values;
-  for (std::int64_t i = 0; i < shape.numel(); ++i)
-    values.push_back(from + static_cast<double>(i * 7 % 11) / 8 - 0.6);
-  return Tensor::from(values, shape).to(dtype);
+  return filled(shape, dtype,
+                [&](std::int64_t i) { return from + static_cast<double>(i * 7 % 11) / 8 - 0.6; });
 }
 
 Tensor by_ops(const Tensor& x, const Tensor& scale, const Tensor& bias) {
@@ -102,10 +108,10 @@ TEST(Op, TakesStridedInput) {
 
 TEST(Op, SumsHalvesInFloat) {
   for (const DType dtype : {DType::f16, DType::bf16}) {
-    const std::vector<float> ones(4096, 1.0f);
-    const Tensor x = Tensor::from(ones, {4096, 1}).to(dtype),
-                 scale = Tensor::from(std::vector<float>{1}, {1}).to(dtype),
-                 bias = Tensor::from(std::vector<float>{0}, {1}).to(dtype);
+    const auto all = [&](const Shape& shape, double value) {
+      return filled(shape, dtype, [&](std::int64_t) { return value; });
+    };
+    const Tensor x = all({4096, 1}, 1), scale = all({1}, 1), bias = all({1}, 0);
     for (const Tensor& t : {scale, bias}) require_grad(t);
     backward(sum(scale_bias_relu(x, scale, bias)));
     EXPECT_EQ(grad_of(scale).item(), 4096)
