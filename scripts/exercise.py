@@ -9,6 +9,7 @@ from exercises import compiling, grading, limits, packing
 from exercises.description import UserError, find, load_all
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+MINE = str(ROOT / "my_exercises")
 
 
 def show_list(arguments):
@@ -44,7 +45,8 @@ def start(arguments):
     print(f"{exercise.number} {exercise.title}: {exercise.points} points, about {exercise.minutes} minutes\n")
     print(f"read    {folder / 'text.md'}, and docs/{exercise.chapter}")
     print(f"change  {', '.join(str(folder / path) for path in exercise.files)}")
-    print(f"then    scripts/exercise.sh check {exercise.number}")
+    where = "" if arguments.dir == MINE else f" --dir {arguments.dir}"
+    print(f"then    scripts/exercise.sh check {exercise.number}{where}")
     if exercise.library:
         print("needs   scripts/exercise.sh build, once: it compiles the library")
     return 0
@@ -121,7 +123,7 @@ def parse():
     for name, function, does in (("start", start, "copy an exercise, to change it"), ("check", check, "count its points")):
         command = add(name, function, does)
         command.add_argument("number", metavar="N", help="the number or the name")
-        command.add_argument("--dir", default=str(ROOT / "my_exercises"), help="where exercises are changed (my_exercises/)")
+        command.add_argument("--dir", default=MINE, help="where exercises are changed (my_exercises/)")
         if name == "check":
             command.add_argument("--json", action="store_true", help="one line of JSON")
             command.add_argument("--results", metavar="FILE", help="write Gradescope's results.json")
