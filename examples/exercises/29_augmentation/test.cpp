@@ -62,14 +62,14 @@ TEST(Crop, MirrorsIndependently) {
 const Image kImage{{1, 2, 3}, {4, 5, 6}, {7, 8, 9}};
 
 TEST(Crop, PadsWithZeros) {
-  EXPECT_EQ(apply(kImage, {0, 0, false}), kImage) << "no shift";
-  EXPECT_EQ(apply(kImage, {1, 0, false}), (Image{{4, 5, 6}, {7, 8, 9}, {0, 0, 0}}))
+  EXPECT_EQ(transformed(kImage, {0, 0, false}), kImage) << "no shift";
+  EXPECT_EQ(transformed(kImage, {1, 0, false}), (Image{{4, 5, 6}, {7, 8, 9}, {0, 0, 0}}))
       << "one row down: below the image there are zeros";
-  EXPECT_EQ(apply(kImage, {0, -1, false}), (Image{{0, 1, 2}, {0, 4, 5}, {0, 7, 8}}))
+  EXPECT_EQ(transformed(kImage, {0, -1, false}), (Image{{0, 1, 2}, {0, 4, 5}, {0, 7, 8}}))
       << "one column to the left";
-  EXPECT_EQ(apply(kImage, {0, -1, true}), (Image{{2, 1, 0}, {5, 4, 0}, {8, 7, 0}}))
+  EXPECT_EQ(transformed(kImage, {0, -1, true}), (Image{{2, 1, 0}, {5, 4, 0}, {8, 7, 0}}))
       << "first shifted, then mirrored";
-  EXPECT_EQ(apply(kImage, {5, 5, false}), (Image{{0, 0, 0}, {0, 0, 0}, {0, 0, 0}}))
+  EXPECT_EQ(transformed(kImage, {5, 5, false}), (Image{{0, 0, 0}, {0, 0, 0}, {0, 0, 0}}))
       << "shifted out of the image altogether";
 }
 

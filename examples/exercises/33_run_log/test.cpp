@@ -36,11 +36,10 @@ TEST(Log, LeavesOutATornLine) {
   const std::string next = line(4, "1.5");
   for (std::size_t length = 0; length < next.size(); ++length) {
     const std::string text = kWhole + next.substr(0, length);
-    EXPECT_EQ(refusal(text), "") << "a torn last line is what a kill leaves, and no damage";
-    if (refusal(text).empty())
-      EXPECT_EQ(read(text).size(), 3u)
-          << "the last line has no newline yet, after " << length << " of " << next.size()
-          << " characters: that it can be parsed does not mean that it is whole";
+    ASSERT_EQ(refusal(text), "") << "a torn last line is what a kill leaves, and no damage";
+    EXPECT_EQ(read(text).size(), 3u) << "the last line has no newline yet, after " << length << " of "
+                                     << next.size()
+                                     << " characters: that it can be parsed does not mean that it is whole";
   }
 }
 

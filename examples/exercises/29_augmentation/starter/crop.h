@@ -20,7 +20,7 @@ inline Crop draw(std::uint64_t seed, std::uint64_t epoch, std::uint64_t sample, 
   return {shift, shift, random % 2 == 0};
 }
 
-inline Image apply(const Image& image, const Crop& crop) {
+inline Image transformed(const Image& image, const Crop& crop) {
   (void)crop;
   return image;
 }
@@ -28,5 +28,5 @@ inline Image apply(const Image& image, const Crop& crop) {
 inline void augment(Image& image, Image& mask, std::uint64_t seed, std::uint64_t epoch, std::uint64_t sample,
                     int pad) {
   (void)mask;
-  image = apply(image, draw(seed, epoch, sample, pad));
+  image = transformed(image, draw(seed, epoch, sample, pad));
 }
