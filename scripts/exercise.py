@@ -140,7 +140,9 @@ def main():
         return arguments.run(arguments)
     except UserError as error:
         print(error, file=sys.stderr)
-        return 2
+    except OSError as error:
+        print(f"{arguments.command}: {error}", file=sys.stderr)
+    return 2
 
 
 if __name__ == "__main__":

@@ -49,16 +49,32 @@ def compiler():
     path = shutil.which(name)
     if not path:
         raise UserError(f"check: the compiler {name} must be installed (Debian: apt install g++), or named by CXX")
-    cache = shutil.which("ccache")
-    return [cache, path] if cache else [path]
+    return path
 
 
-def flags(root, exercise, stage):
+def flags(root):
     found = ["-std=c++20", "-O1", "-g1", "-Wall", "-Wextra", "-Wno-unknown-pragmas", "-D_GLIBCXX_ASSERTIONS",
-             "-ffp-contract=off", "-pthread", f"-I{stage}", f"-I{root}", f"-I{root / 'include'}"]
+             "-ffp-contract=off", "-pthread"]
     if platform.machine() in ("x86_64", "AMD64"):
         found.append("-march=x86-64-v3")  # as the library
+    if (root / "include").is_dir():  # a tarball
+        found += ["-isystem", str(root / "include")]
     return found
+
+
+def precompiled_tests(root):
+    """A header with GoogleTest, compiled once: without it, most of a check would be spent on that."""
+    command = [compiler(), *flags(root)]
+    version = subprocess.run([compiler(), "--version"], capture_output=True, text=True, errors="replace").stdout
+    header = build_folder(root) / "checks" / f"gtest-{hashlib.sha256(str((command, version)).encode()).hexdigest()[:12]}.h"
+    ready = header.with_name(header.name + ".gch")
+    if not ready.is_file():
+        header.parent.mkdir(parents=True, exist_ok=True)
+        header.write_text("#include <gtest/gtest.h>\n")
+        partial = f"{ready}.{os.getpid()}"
+        run_compiler([*command, "-x", "c++-header", str(header), "-o", partial], "GoogleTest does not compile; is it installed (Debian: libgtest-dev)?")
+        os.replace(partial, ready)
+    return header
 
 
 def link_flags(root, exercise):
@@ -72,23 +88,35 @@ def link_flags(root, exercise):
     return [*found, "-lfmt", "-lgtest_main", "-lgtest", "-pthread"]
 
 
-def headers_hash(stage):
-    text = b"".join(path.read_bytes() for path in sorted(stage.rglob("*")) if path.suffix in (".h", ".inc"))
+def run_compiler(command, what):
+    """What the compiler said. Throws DoesNotCompile where it fails, or does not end."""
+    try:
+        ran = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=SECONDS)
+    except subprocess.TimeoutExpired:
+        raise DoesNotCompile(f"{what}: the compiler had not ended after {SECONDS} s") from None
+    if ran.returncode != 0:
+        raise DoesNotCompile(f"{what}:\n{first_errors(ran.stderr)}")
+    return ran.stderr
+
+
+FOLDERS = ["autograd", "data", "dist", "kernels", "nn", "optim", "tensor", "trainer"]  # of the library's headers
+
+
+def headers_hash(root, exercise, stage):
+    places = [stage, *(root / folder for folder in FOLDERS if exercise.library or exercise.tree)]
+    text = b"".join(path.read_bytes() for place in places for path in sorted(place.rglob("*.h")))
     return hashlib.sha256(text).digest()
 
 
 def compile_one(command, source, folder, common):
     """The object of a source; an earlier one where nothing has changed."""
-    state = hashlib.sha256(common + source.read_bytes() + str(command).encode()).hexdigest()[:24]
+    state = hashlib.sha256(common + source.read_bytes()).hexdigest()[:24]
     target = folder / f"{source.stem}-{state}.o"
     if target.is_file():
         return target, ""
-    ran = subprocess.run([*command, "-c", str(source), "-o", str(target) + ".tmp"], capture_output=True, text=True,
-                         timeout=SECONDS)
-    if ran.returncode != 0:
-        raise DoesNotCompile(f"{source.name} does not compile:\n" + first_errors(ran.stderr))
+    warnings = run_compiler([*command, "-c", str(source), "-o", str(target) + ".tmp"], f"{source.name} does not compile")
     os.replace(str(target) + ".tmp", target)
-    return target, ran.stderr
+    return target, warnings
 
 
 def first_errors(text, most=30):
@@ -99,9 +127,9 @@ def first_errors(text, most=30):
 def compile_tests(root, exercise, stage, folder):
     """The test program, in `folder`, where objects are kept for the next time; and the compiler's warnings."""
     folder.mkdir(parents=True, exist_ok=True)
-    command = [*compiler(), *flags(root, exercise, stage)]
+    command = [compiler(), "-include", str(precompiled_tests(root)), *flags(root), f"-I{stage}", f"-I{root}"]
     libraries = link_flags(root, exercise)
-    common = headers_hash(stage)
+    common = headers_hash(root, exercise, stage) + str(command[:-2]).encode()
     sources = sorted(stage.rglob("*.cpp"))
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
         done = list(pool.map(lambda source: compile_one(command, source, folder, common), sources))
@@ -109,8 +137,6 @@ def compile_tests(root, exercise, stage, folder):
         if old not in [target for target, _ in done]:
             old.unlink()
     program = folder / "tests"
-    ran = subprocess.run([compiler()[-1], *(str(target) for target, _ in done), "-o", str(program), *libraries],
-                         capture_output=True, text=True, timeout=SECONDS)
-    if ran.returncode != 0:
-        raise DoesNotCompile("the files do not link:\n" + first_errors(ran.stderr))
+    run_compiler([compiler(), *(str(target) for target, _ in done), "-o", str(program), *libraries],
+                 "the files do not link")
     return program, "".join(warnings for _, warnings in done)

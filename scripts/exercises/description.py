@@ -60,8 +60,8 @@ class Exercise:
         self.starter_into(folder)
         for path in self.files:
             source = work / path
-            if not source.is_file():
-                raise UserError(f"check: {source} must exist: restore it, or start {self.number} in another folder")
+            if source.is_symlink() or not source.is_file():
+                raise UserError(f"check: {source} must exist, as a file: restore it, or start {self.number} in another folder")
             shutil.copy(source, folder / path)
         for own in self.own_tests():
             shutil.copy(own, folder / own.name)

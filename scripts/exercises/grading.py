@@ -80,7 +80,7 @@ def judge(test, ran, report):
     if ran.rc < 0:
         return failed(f"the program crashed with signal {-ran.rc} ({signal_name(-ran.rc)})\n" + tail(ran.output))
     try:
-        cases = [case for suite in json.loads(report.read_text())["testsuites"] for case in suite["testsuite"]]
+        cases = [case for suite in json.loads(report.read_text(errors="replace"))["testsuites"] for case in suite["testsuite"]]
     except (OSError, ValueError, KeyError):
         return failed(f"the program ended with code {ran.rc} before the test had\n" + tail(ran.output))
     cases = [case for case in cases if f"{case['classname']}.{case['name']}" == test.name]

@@ -10,7 +10,6 @@ from .description import UserError, folder_of
 
 STUDENTS, TEACHERS = "athanor-exercises", "athanor-exercise-answers"
 SCRIPTS = ["exercise.sh", "exercise.py", "kernel_lab.sh", "common.sh", "gpu_env.sh"]
-FOLDERS = ["autograd", "data", "dist", "kernels", "nn", "optim", "tensor", "trainer"]
 LIBRARIES = ["fmt", "gtest", "gtest_main", "isal", "z"]  # of the system, where a student may not install packages
 
 README = """Exercises on what happens inside the training of a network. They need g++ 12 or later and python3; nothing is installed.
@@ -59,7 +58,7 @@ def for_students(root, exercises, folder):
     copy_tree(root, folder, "scripts/exercises", {".py"})
     copy_tree(root, folder, "examples/kernel_lab", {".h", ".cpp", ".cu", ".md"})
     copy_tree(root, folder, "simt", {".h", ".cpp", ".cmake", ""})
-    for top in FOLDERS:
+    for top in compiling.FOLDERS:
         copy_tree(root, folder, top, {".h"}, without=planted)
     for path in ("athanor.h", "LICENSE"):
         copy(root, folder, path)
@@ -88,7 +87,7 @@ def copy_system(folder):
     for name in LIBRARIES:
         found = []
         for suffix in (".so", ".a"):
-            said = subprocess.run([compiling.compiler()[-1], f"-print-file-name=lib{name}{suffix}"], capture_output=True, text=True)
+            said = subprocess.run([compiling.compiler(), f"-print-file-name=lib{name}{suffix}"], capture_output=True, text=True)
             path = pathlib.Path(said.stdout.strip())
             if path.is_absolute() and path.is_file():
                 found = [path] if suffix == ".a" else sorted(path.parent.glob(path.name + "*"))

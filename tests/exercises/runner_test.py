@@ -33,7 +33,7 @@ HAND_INS = [
     ("a false end", "#include <unistd.h>\nint answer() { _exit(0); }", 1, "before the test had"),
     ("a crash", "int* volatile p = nullptr; int answer() { return *p; }", 1, "crashed with signal 11"),
     ("a child left behind", "#include <unistd.h>\nint answer() { if (fork() == 0) pause(); return 42; }", 4, ""),
-    ("no C++", "int answer() { return }", 0, "answer.cpp does not compile"),
+    ("no C++", "int answer() { return \udcff }", 0, "answer.cpp does not compile"),
 ]
 
 
@@ -94,7 +94,7 @@ def check_hand_ins(root, work):
     if limits.no_network():
         hand_ins.append(("a look at the network", ONLY_LOOPBACK, 4, ""))
     for what, text, points, words in hand_ins:
-        (work / "answer.cpp").write_text(text)
+        (work / "answer.cpp").write_text(text, errors="surrogateescape")
         checked = run(root, "check", "1", "--json")
         said = json.loads(checked.stdout)
         expect(said["points"] == points and checked.returncode == (0 if points == 4 else 1), f"{what}: {points} points, but {said}")
@@ -103,7 +103,7 @@ def check_hand_ins(root, work):
     expect(not left, f"processes were left behind: {left}")
     (work / "answer.cpp").unlink()
     checked = run(root, "check", "1")
-    expect(checked.returncode == 2 and "answer.cpp must exist" in checked.stderr, f"a missing file: {checked}")
+    expect(checked.returncode == 2 and "answer.cpp must exist, as a file" in checked.stderr, f"a missing file: {checked}")
 
 
 def main():
