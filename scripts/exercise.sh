@@ -7,6 +7,6 @@
 #   build                          compiles what exercises need once: the library, and the emulator of the kernel lab
 #   pack students|teachers FILE    a tarball to solve exercises without root, or the answers and wrong answers
 # N is the number or the name. check needs g++ and GoogleTest; some exercises also need the library (`build`, minutes once).
-# Each test runs without network, for 10 s and in 1 GB at most, unless its exercise says otherwise.
+# Each test runs without network, for 10 s of computing and in 1 GB at most, unless its exercise says otherwise.
 # Codes: 0 all points; 1 not all; 2 wrong arguments, a missing file or package.
 exec python3 "$(dirname "${BASH_SOURCE[0]}")/exercise.py" "$@"

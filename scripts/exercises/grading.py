@@ -65,9 +65,9 @@ def grade_program(root, exercise, stage):
 def run_test(exercise, program, test, deadline):
     with tempfile.TemporaryDirectory(prefix="exercise-run-") as name:
         report = pathlib.Path(name) / "report.json"
-        seconds = min(exercise.seconds, max(1, deadline - time.monotonic()))
-        ran = limits.run([str(program), f"--gtest_filter={test.name}", f"--gtest_output=json:{report}"], name, seconds,
-                         exercise.megabytes, {"HOME": name, "OMP_NUM_THREADS": "2", "OMP_WAIT_POLICY": "passive"})
+        wall = min(3 * exercise.seconds, max(1, deadline - time.monotonic()))
+        ran = limits.run([str(program), f"--gtest_filter={test.name}", f"--gtest_output=json:{report}"], name, exercise.seconds,
+                         exercise.megabytes, {"HOME": name, "OMP_NUM_THREADS": "2", "OMP_WAIT_POLICY": "passive"}, wall)
         return judge(test, ran, report)
 
 
@@ -135,7 +135,7 @@ def grade_kernel(root, exercise, stage):
     if built.why or built.rc != 0:
         return none_passed(exercise, "the kernel does not compile:\n" + (built.why or built.output.replace(f"{stage}/", ""))), ""
     deadline = time.monotonic() + ALL_SECONDS
-    ran = limits.run(lab(root, stage, exercise.kernel), stage, ALL_SECONDS, 4096, lab_environment(root))
+    ran = limits.run(lab(root, stage, exercise.kernel), stage, ALL_SECONDS, 4096, lab_environment(root), ALL_SECONDS)
     if ran.why:
         return none_passed(exercise, f"the kernel was ended: {ran.why}"), ""
     said = dict(re.findall(r"^  (values|bounds|races) +(.*)$", ran.output, re.M))
@@ -155,7 +155,7 @@ def grade_kernel(root, exercise, stage):
 
 def counts(root, exercise, stage, seconds):
     """The columns of kernel_lab.sh --table, each summed over the kernels."""
-    ran = limits.run(lab(root, stage, "--table", exercise.kernel), stage, seconds, 4096, lab_environment(root))
+    ran = limits.run(lab(root, stage, "--table", exercise.kernel), stage, ALL_SECONDS, 4096, lab_environment(root), seconds)
     total = {}
     for row in re.findall(r"^\| `.*$", ran.output, re.M):
         cells = [cell.strip() for cell in row.strip("|").split("|")]

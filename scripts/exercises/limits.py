@@ -9,7 +9,7 @@ import subprocess
 import tempfile
 import time
 
-PAGE = os.sysconf("SC_PAGE_SIZE")
+PAGE, TICKS = os.sysconf("SC_PAGE_SIZE"), os.sysconf("SC_CLK_TCK")
 MOST_OUTPUT = 20_000  # characters; a test that prints more has its beginning and end shown
 
 
@@ -25,8 +25,8 @@ def no_network():
 
 
 def members(session):
-    """Processes of a session, and the bytes they have in memory."""
-    ids, resident = [], 0
+    """Processes of a session, the bytes they have in memory, and the seconds that they have computed."""
+    ids, resident, ticks = [], 0, 0
     for entry in pathlib.Path("/proc").iterdir():
         if not entry.name.isdigit():
             continue
@@ -35,9 +35,10 @@ def members(session):
             if int(fields[3]) == session and fields[0] != "Z":
                 ids.append(int(entry.name))
                 resident += int(fields[21]) * PAGE
+                ticks += sum(map(int, fields[11:15]))  # of itself and of children that have ended
         except (OSError, IndexError, ValueError):
             continue  # it has ended
-    return ids, resident
+    return ids, resident, ticks / TICKS
 
 
 def end(session):
@@ -67,19 +68,27 @@ class Ran:
         self.rc, self.output, self.why = rc, output, why
 
 
-def run(command, cwd, seconds, megabytes, environment=None):
-    deadline, why = time.monotonic() + seconds, ""
+def broken_limit(session, seconds, megabytes):
+    _, resident, computed = members(session)
+    if computed > seconds:
+        return f"it had not ended after {seconds} s of computing"
+    return f"it used more than {megabytes} MB of memory" if resident > megabytes << 20 else ""
+
+
+def run(command, cwd, seconds, megabytes, environment=None, wall=None):
+    """Ends a command that has computed for `seconds`, or by default three times as long by the clock: other work on the machine
+    must not cost points."""
+    wall = wall or 3 * seconds
+    deadline, why = time.monotonic() + wall, ""
     with tempfile.TemporaryFile() as output:
         process = subprocess.Popen([*no_network(), *command], cwd=cwd, stdin=subprocess.DEVNULL, stdout=output,
                                    stderr=subprocess.STDOUT, env={**os.environ, **(environment or {})},
                                    start_new_session=True, preexec_fn=prepare)
         try:
             while process.poll() is None and not why:
-                if time.monotonic() > deadline:
-                    why = f"it had not ended after {seconds} s"
-                elif members(process.pid)[1] > megabytes << 20:
-                    why = f"it used more than {megabytes} MB of memory"
-                else:
+                why = f"it had not ended after {wall:.0f} s" if time.monotonic() > deadline else broken_limit(
+                    process.pid, seconds, megabytes)
+                if not why:
                     try:
                         process.wait(0.05)
                     except subprocess.TimeoutExpired:
