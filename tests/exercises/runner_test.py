@@ -28,7 +28,7 @@ int answer() {
 # What is handed in, the points for it, and what must be said.
 HAND_INS = [
     ("right", "int answer() { return 42; }", 4, ""),
-    ("an endless loop", "volatile bool on = true; int answer() { while (on) {} return 42; }", 1, "had not ended after 2 s"),
+    ("an endless loop", "volatile bool on = true; int answer() { while (on) {} return 42; }", 1, "it had not ended after"),
     ("much memory", "#include <vector>\nint answer() { std::vector<char> v(1 << 30, 1); return v[7] + 41; }", 1, "more than 100 MB"),
     ("a false end", "#include <unistd.h>\nint answer() { _exit(0); }", 1, "before the test had"),
     ("a crash", "int* volatile p = nullptr; int answer() { return *p; }", 1, "crashed with signal 11"),
