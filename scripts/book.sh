@@ -1,0 +1,47 @@
+#!/usr/bin/env bash
+# Builds the book from docs/: build/book/site/index.html and build/book/athanor.pdf. Sphinx with MyST and furo makes the site,
+# WeasyPrint the PDF; all are Debian packages, which it installs where they are missing. Downloads nothing else.
+#   --site, --pdf   only one of the two
+#   --look          opens pages in headless Chromium, fails on an error in its console, and saves build/book/look/*.png
+# Ends with code 1 on a warning of Sphinx, a dead link or a page with an error.
+source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+
+site=yes pdf=yes look=""
+for flag; do
+  case $flag in
+    --site) pdf="" ;;
+    --pdf) site="" ;;
+    --look) look=yes ;;
+    -h | --help) sed -n '2,6s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    *) fail 2 "book.sh: no such flag: $flag (--help lists them)" ;;
+  esac
+done
+[ "$site$pdf" ] || fail 2 "book.sh: --site and --pdf exclude each other; without both, it builds both"
+"$root/scripts/install_packages.sh" python3-sphinx python3-myst-parser furo python3-sphinx-copybutton weasyprint ${look:+chromium}
+cd "$root"
+export PYTHONDONTWRITEBYTECODE=1
+out=build/book
+mkdir -p "$out"
+
+docs/book/order.py --check || fail 1 "book.sh: the chapters' heads or their list are wrong"
+sphinx() { # sphinx BUILDER SOURCE TARGET [OPTION...]: every warning is an error
+  /usr/bin/python3 -m sphinx -q -W --keep-going -j 1 -b "$1" -d "$out/doctrees-$1" "${@:4}" "$2" "$3" ||
+    fail 1 "book.sh: Sphinx ends with warnings"
+}
+if [ "$site" ]; then
+  docs/book/stage.py "$out/pages" site
+  rm -rf "$out/site"
+  sphinx html "$out/pages" "$out/site"
+  docs/book/links.py "$out/site" || fail 1 "book.sh: dead links"
+  say "$out/site/index.html"
+fi
+if [ "$pdf" ]; then
+  docs/book/stage.py "$out/print" print
+  rm -rf "$out/single"
+  sphinx singlehtml "$out/print" "$out/single" -D html_theme=basic -D html_permalinks= -D html_css_files=
+  /usr/bin/python3 docs/book/print.py "$out/single/index.html" "$out/athanor.pdf" || fail 1 "book.sh: no PDF"
+  say "$out/athanor.pdf"
+fi
+if [ "$look" ]; then
+  docs/book/look.py "$out/site" "$out/look" || fail 1 "book.sh: a page has an error"
+fi
