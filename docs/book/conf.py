@@ -8,6 +8,7 @@ extensions = ["myst_parser", "sphinx_copybutton"]
 source_suffix = {".md": "markdown"}
 exclude_patterns = ["_build"]
 myst_heading_anchors = 6
+suppress_warnings = ["myst.header"]  # some pages go from # to ###
 highlight_language = "none"  # of indented blocks, which hold commands and what they print
 pygments_style = "friendly"
 html_theme = "furo"

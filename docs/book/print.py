@@ -27,7 +27,7 @@ def main():
     title = "Athanor: how training works inside"
     whole = (f'<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><title>{html.escape(title)}</title></head><body>'
              f'<ul class="contents-of-book">{contents}</ul>{body}</body></html>')
-    sheets = [weasyprint.CSS(filename=str(BOOK / name)) for name in ("print.css", "code.css")]
+    sheets = [weasyprint.CSS(filename=str(BOOK / name)) for name in ("print.css",)]
     weasyprint.HTML(string=whole, base_url=page.resolve().parent.as_uri() + "/").write_pdf(str(target), stylesheets=sheets)
     return 0
 

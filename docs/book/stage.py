@@ -57,7 +57,7 @@ class Stage:
         return self.place(source, path, anchor)
 
     def place(self, source, path, anchor=""):
-        if not fit_for_page(path) and path.suffix not in (".svg", ".png"):
+        if not fit_for_page(path) and not (path.suffix in (".svg", ".png") and path.is_file()):
             return None
         place = place_of(path)
         if self.printed and place.startswith(("repo/", "files/")):
@@ -94,7 +94,7 @@ class Stage:
             if line.lstrip().startswith("```"):
                 flush()
                 fence = not fence
-                out.append(line)
+                out.append("```text" if line == "```gdb" else line)  # Pygments does not know gdb
             elif fence or line.startswith("    ") or line.startswith("#"):
                 flush()
                 out.append(line)
@@ -102,8 +102,7 @@ class Stage:
                 plain.append(line)
         flush()
         text = "\n".join(out) + "\n"
-        return text.replace("<!-- chapter -->\n", "````{container} chapter-head\n").replace(
-            "\n<!-- end of chapter -->", "\n````")
+        return text.replace("<!-- chapter -->\n", "````{container} chapter-head\n").replace("\n<!-- end of chapter -->", "\n````")
 
     def write(self, place, text):
         path = self.folder / place

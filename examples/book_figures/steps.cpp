@@ -52,7 +52,7 @@ double accuracy_of(nn::Module& network, const Batch& batch) {
   return mean(cast(eq(argmax(network(batch.images), 1), batch.labels), DType::f32)).item();
 }
 
-// Plain SGD on batches of 32; calls after(step) behind each.
+// Plain SGD on batches of 32; calls after(step, loss) behind each.
 template <class F> void train(Network& network, int steps, float rate, const F& after) {
   const auto data = digits(Split::train);
   std::vector<double> order;
@@ -62,14 +62,15 @@ template <class F> void train(Network& network, int steps, float rate, const F& 
     const Batch batch = batch_of(*data, std::span(order).subspan(at * 32, 32));
     const std::vector<Parameter> parameters = network.parameters();
     for (const Parameter& parameter : parameters) zero_grad(parameter.tensor);
-    backward(cross_entropy(network(batch.images), batch.labels));
+    const Tensor loss = cross_entropy(network(batch.images), batch.labels);
+    backward(loss);
     for (const Parameter& parameter : parameters) {
       float* value = parameter.tensor.data<float>();
       const Tensor gradient = contiguous(grad_of(parameter.tensor));
       for (std::int64_t i = 0; i < gradient.numel(); ++i) value[i] -= rate * gradient.data<float>()[i];
       parameter.tensor.bump_version();
     }
-    after(step + 1);
+    after(step + 1, loss.item());
   }
 }
 
@@ -79,6 +80,15 @@ std::vector<double> weights_of(const Network& network) {
     for (const double value : parameter.tensor.detach().to_vector()) all.push_back(value);
   }
   return all;
+}
+
+double relative_distance(std::span<const double> weights, std::span<const double> others) {
+  double sum = 0, norm = 0;
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    sum += (weights[i] - others[i]) * (weights[i] - others[i]);
+    norm += others[i] * others[i];
+  }
+  return std::sqrt(sum / norm);
 }
 
 // Live bytes after each op, forward and backward, without those at the beginning.
@@ -144,7 +154,7 @@ nlohmann::json running_statistics() {
   for (const double momentum : {0.1, 0.01}) {
     Network network(momentum);
     nlohmann::json rows;
-    train(network, 132, 0.1f, [&](int step) {
+    train(network, 132, 0.1f, [&](int step, double) {
       if (step > 12 && step % 4 != 0) return;
       network.eval();
       const double evaluated = accuracy_of(network, all);
@@ -167,27 +177,24 @@ nlohmann::json running_statistics() {
 }
 
 nlohmann::json last_bit() {
-  std::vector<std::vector<double>> first;
-  nlohmann::json rows;
-  for (const bool changed : {false, true}) {
-    Network network(0.1);
-    if (changed) {
-      float& weight = network.head.weight().data<float>()[0];
-      weight = std::nextafter(weight, 1.0f);
-    }
-    train(network, 440, 0.1f, [&](int step) {
-      const std::vector<double> weights = weights_of(network);
-      if (!changed) return first.push_back(weights);
-      const std::vector<double>& other = first[static_cast<std::size_t>(step - 1)];
-      double sum = 0, norm = 0;
-      for (std::size_t i = 0; i < weights.size(); ++i) {
-        sum += (weights[i] - other[i]) * (weights[i] - other[i]);
-        norm += other[i] * other[i];
+  nlohmann::json out;
+  for (const float rate : {0.1f, 1.0f}) {
+    std::vector<std::vector<double>> first;
+    for (const bool changed : {false, true}) {
+      Network network(0.1);
+      if (changed) {
+        float& weight = network.head.weight().data<float>()[0];
+        weight = std::nextafter(weight, 1.0f);
       }
-      rows.push_back({step, std::sqrt(sum / norm)});
-    });
+      train(network, 440, rate, [&](int step, double loss) {
+        const std::vector<double> weights = weights_of(network);
+        if (!changed) return first.push_back(weights);
+        const double distance = relative_distance(weights, first[static_cast<std::size_t>(step - 1)]);
+        if (step <= 20 || step % 5 == 0) out[fmt::format("{:g}", rate)].push_back({step, distance, loss});
+      });
+    }
   }
-  return {{"distance", rows}};
+  return out;
 }
 
 nlohmann::json step_memory() {

@@ -21,5 +21,6 @@
 
 #include "athanor.h"
 #include "examples/athanor_tool/flight_report.h"
+#include "kernels/implementations.h"
 
 using namespace athanor;  // NOLINT: the chapters read like a user's program
