@@ -59,11 +59,13 @@ def read_markdown(path):
 
 
 def pages_of(folder):
+    if not (folder / "CMakeLists.txt").exists():
+        return sorted(folder.rglob("*.html")), read_html
     if (folder / ".git").exists():
         listed = subprocess.run(["git", "-C", str(folder), "ls-files", "-co", "--exclude-standard", "*.md"], check=True,
                                 capture_output=True, text=True).stdout.split()
         return [folder / name for name in listed if (folder / name).exists()], read_markdown
-    return sorted(folder.rglob("*.html")), read_html
+    return [page for page in sorted(folder.rglob("*.md")) if "build" not in page.relative_to(folder).parts], read_markdown
 
 
 def main():

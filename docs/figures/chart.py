@@ -86,17 +86,21 @@ def lines(title, x_name, y_name, series, *, x_log=False, y_log=False, x_range=No
     return out + "</svg>\n"
 
 
-def bars(title, rows, unit, *, note="", log=False, width=760, form="{:,.3g}"):
-    """rows: [(words, value, class)], drawn downwards; a value is written behind its bar."""
+def bars(title, rows, unit, *, note="", log=False, width=760, form="{:,.3g}", centre=None):
+    """rows: [(words, value, class)], drawn downwards; a value is written behind its bar. Bars begin at `centre`, if given."""
     left, height = 36 + 6.7 * max(len(words) for words, _, _ in rows), 74 + 28 * len(rows) + (24 if note else 8)
     high = max(value for _, value, _ in rows)
-    low = min(value for _, value, _ in rows) / 3 if log else 0
+    low = min(value for _, value, _ in rows) / (3 if centre is None else 1.2) if log else 0
     axis = Axis(low, high, left, width - 110, log)
     out = begin(width, height, title, RANKS + STYLE) + text(24, 34, "title", "start", title)
+    zero = left if centre is None else axis(centre)
+    if centre is not None:
+        out += line(zero, 54, zero, 58 + 28 * len(rows), "axis")
     for i, (words, value, style) in enumerate(rows):
         y = 58 + 28 * i
-        out += text(left - 8, y + 14, "", "end", words) + rect(left, y, max(axis(value) - left, 1), 19, style)
-        out += text(max(axis(value), left) + 6, y + 14, "", "start", f"{form.format(value)} {unit}")
+        out += text(left - 8, y + 14, "", "end", words)
+        out += rect(min(zero, axis(value)), y, max(abs(axis(value) - zero), 1), 19, style)
+        out += text(max(axis(value), zero) + 6, y + 14, "", "start", f"{form.format(value)} {unit}")
     if note:
         out += text(24, height - 10, "tick", "start", note)
     return out + "</svg>\n"

@@ -21,6 +21,5 @@
 
 #include "athanor.h"
 #include "examples/athanor_tool/flight_report.h"
-#include "kernels/implementations.h"
 
 using namespace athanor;  // NOLINT: the chapters read like a user's program
