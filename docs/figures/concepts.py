@@ -243,3 +243,8 @@ def after():
     return chart.lines("Bytes of a parameter on each rank", "ranks", "bytes (AdamW, 16-bit weights, f32 masters)", series, x_log=True,
                        y_range=(0, 17), x_range=(1, 1024), x_ticks=[(p, f"{p:,}") for p in ranks],
                        note="computed: 2 weight + 2 gradient + 4 master + 8 optimizer; a stage divides more of the four by the ranks")
+
+
+def valley():
+    import valley as descents
+    return descents.draw()

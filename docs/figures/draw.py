@@ -24,7 +24,7 @@ OTHERS = (*FROM_FILE, "around_a_step")
 # Diagrams, by their function in concepts.py.
 CONCEPTS = {
     "a_kernel_five_times": "coalescing", "a_run_from_flag_to_file": "run_flow", "autograd": "autograd", "coming_from_lightning": "lightning",
-    "feeding_the_furnace": "loader_ring", "from_photos_to_a_url": "photos", "kill_nine": "kills", "one_step_by_hand": "one_step", "own_op": "own_op",
+    "feeding_the_furnace": "loader_ring", "from_photos_to_a_url": "photos", "kill_nine": "kills", "one_step_by_hand": "one_step", "optimizers_and_schedules": "valley", "own_op": "own_op",
     "packed_file": "packed_layout", "stepping_through_a_kernel": "gdb_threads", "tensors": "tensors", "what_comes_after": "after",
     "what_emulation_cannot_see": "emulation", "when_a_rank_dies": "waiting_chain",
 }
@@ -33,7 +33,7 @@ MEASURED = {
     "activation_memory": "activation_memory", "augmentation": "augmentation", "batch_norm": "batch_norm", "batch_size_and_noise": "batch_size",
     "convolution_three_ways": "convolution_three_ways", "determinism": "determinism", "early_stopping": "early_stopping",
     "emptying_the_cache": "emptying", "gradcheck": "gradcheck", "inference_mode": "inference", "initialisation": "initialisation",
-    "matrix_product": "matrix_product", "measuring_under_noise": "measuring_under_noise", "optimizers_and_schedules": "optimizers",
+    "matrix_product": "matrix_product", "measuring_under_noise": "measuring_under_noise",
     "reading_a_profile": "profile", "what_the_articles_say": "articles",
 }
 DATA = pathlib.Path(__file__).resolve().parent / "data"

@@ -94,16 +94,6 @@ def measuring_under_noise():
                        note="in blocks: 20 runs of the one, then 20 of the other; in turns: one of each, and who is first alternates")
 
 
-def optimizers():
-    data = data_of("optimizers_and_schedules")
-    series = []
-    for i, (name, rows) in enumerate(data["accuracy"].items()):
-        points = sorted({rate for rate, _, _ in rows})
-        series.append((name, [(rate, 100 * sum(a for r, _, a in rows if r == rate) / sum(1 for r, _, _ in rows if r == rate)) for rate in points], f"l{i}"))
-    return chart.lines("Ten epochs on the digits, by learning rate", "learning rate", "test accuracy, %, mean of three seeds", series, x_log=True,
-                       x_range=(1e-4, 1), y_range=(0, 100), note="cosine schedule; the range of good rates matters more than the best one")
-
-
 def augmentation():
     rows = table("augmentation", "`--augment`")
     points = [(cells[0].replace("`", "").split(" (")[0], number(cells[2]), "c0" if i < 2 else "c1") for i, cells in enumerate(rows)]
