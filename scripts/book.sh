@@ -32,14 +32,20 @@ if [ "$site" ]; then
   docs/book/stage.py "$out/pages" site
   rm -rf "$out/site"
   sphinx html "$out/pages" "$out/site"
+  # Debian's furo takes one style sheet from the root of a web server. Pages opened as files, or below a root, need it beside them.
+  style=$out/site/_static/styles/furo.css shared=/javascript/normalize.css/normalize.css
+  if grep -qF "$shared" "$style"; then
+    cp "/usr/share$shared" "$out/site/_static/styles/normalize.css"
+    sed -i "s|$shared|normalize.css|" "$style"
+  fi
   docs/book/links.py "$out/site" || fail 1 "book.sh: dead links"
   say "$out/site/index.html"
 fi
 if [ "$pdf" ]; then
   docs/book/stage.py "$out/print" print
   rm -rf "$out/single"
-  sphinx singlehtml "$out/print" "$out/single" -D html_theme=basic -D html_permalinks= -D html_css_files=
-  /usr/bin/python3 docs/book/print.py "$out/single/index.html" "$out/athanor.pdf" || fail 1 "book.sh: no PDF"
+  sphinx singlehtml "$out/print" "$out/single" -D root_doc=book -D html_theme=basic -D html_permalinks= -D html_css_files=
+  /usr/bin/python3 docs/book/print.py "$out/single/book.html" "$out/athanor.pdf" || fail 1 "book.sh: no PDF"
   say "$out/athanor.pdf"
 fi
 if [ "$look" ]; then

@@ -9,7 +9,7 @@ import sys
 import weasyprint
 
 BOOK = pathlib.Path(__file__).resolve().parent
-HEADING = re.compile(r'<section id="([^"]+)"[^>]*>\s*(?:<span id="[^"]*"></span>)*<h([12])>(.*?)</h\2>', re.DOTALL)
+HEADING = re.compile(r'<section id="([^"]+)"[^>]*>\s*(?:<span id="[^"]*"></span>)*<h([23])>(.*?)</h\2>', re.DOTALL)
 
 
 def main():
@@ -23,7 +23,7 @@ def main():
     contents = ""
     for anchor, level, name in HEADING.findall(body):
         name = re.sub("<[^>]+>", "", name)
-        contents += f'<li class="{"part-name" if level == "1" else "page-name"}"><a href="#{anchor}">{name}</a></li>\n'
+        contents += f'<li class="{"part-name" if level == "2" else "page-name"}"><a href="#{anchor}">{name}</a></li>\n'
     title = "Athanor: how training works inside"
     whole = (f'<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><title>{html.escape(title)}</title></head><body>'
              f'<ul class="contents-of-book">{contents}</ul>{body}</body></html>')

@@ -146,10 +146,10 @@ def toctree(pages, caption="", hidden=True):
 
 
 def front(folder, kind):
-    """The tables of contents: in the site a list at the side; in print a page for each part."""
+    """The tables of contents: in the site a list at the side; in print book.md, with a page for each part."""
     index = folder / "index.md"
     text = index.read_text(encoding="utf-8")
-    trees = ""
+    trees = "" if kind == "site" else "# Athanor\n" + toctree(["index"], hidden=False)
     for number, (part, pages) in enumerate(order.parts(), 1):
         name = part or "Reference"
         if kind == "site":
@@ -157,9 +157,11 @@ def front(folder, kind):
         else:
             (folder / f"part{number}.md").write_text(f"# {name}\n" + toctree(pages, hidden=False), encoding="utf-8")
             trees += toctree([f"part{number}"], hidden=False)
-    if kind == "print":
-        text = order.LIST.sub("", text)
-    index.write_text(text + trees, encoding="utf-8")
+    if kind == "site":
+        index.write_text(text + trees, encoding="utf-8")
+    else:
+        index.write_text(order.LIST.sub("", text), encoding="utf-8")
+        (folder / "book.md").write_text(trees, encoding="utf-8")
 
 
 def main():
