@@ -28,16 +28,24 @@ sphinx() { # sphinx BUILDER SOURCE TARGET [OPTION...]: every warning is an error
   /usr/bin/python3 -m sphinx -q -W --keep-going -j 1 -b "$1" -d "$out/doctrees-$1" "${@:4}" "$2" "$3" ||
     fail 1 "book.sh: Sphinx ends with warnings"
 }
+# Debian's furo takes a style sheet from the root of a web server, and its script from two modules that no package has joined.
+# Pages opened as files need both in one piece.
+stand_alone() { # stand_alone STATIC
+  local style=$1/styles/furo.css shared=/javascript/normalize.css/normalize.css script=$1/scripts/furo.js
+  if grep -qF "$shared" "$style"; then
+    cp "/usr/share$shared" "$1/styles/normalize.css"
+    sed -i "s|$shared|normalize.css|" "$style"
+  fi
+  if grep -q '^import Gumshoe from' "$script"; then
+    { cat "$1/scripts/gumshoe-patched.js"; sed '/^import Gumshoe from/d' "$script"; } >"$script.joined"
+    mv "$script.joined" "$script"
+  fi
+}
 if [ "$site" ]; then
   docs/book/stage.py "$out/pages" site
   rm -rf "$out/site"
   sphinx html "$out/pages" "$out/site"
-  # Debian's furo takes one style sheet from the root of a web server. Pages opened as files, or below a root, need it beside them.
-  style=$out/site/_static/styles/furo.css shared=/javascript/normalize.css/normalize.css
-  if grep -qF "$shared" "$style"; then
-    cp "/usr/share$shared" "$out/site/_static/styles/normalize.css"
-    sed -i "s|$shared|normalize.css|" "$style"
-  fi
+  stand_alone "$out/site/_static"
   docs/book/links.py "$out/site" || fail 1 "book.sh: dead links"
   say "$out/site/index.html"
 fi

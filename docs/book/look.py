@@ -61,7 +61,8 @@ class Browser:
         found = json.loads(line)
         method, told = found.get("method"), found.get("params", {})
         if method == "Runtime.exceptionThrown":
-            self.errors.append(told["exceptionDetails"].get("text", "exception"))
+            details = told["exceptionDetails"]
+            self.errors.append(details.get("exception", {}).get("description", details["text"]).split("\n")[0] + " " + details.get("url", ""))
         elif method == "Runtime.consoleAPICalled" and told["type"] in ("error", "assert"):
             self.errors.append(str([a.get("value", a.get("description")) for a in told["args"]]))
         elif method == "Log.entryAdded" and told["entry"]["level"] == "error":
