@@ -28,13 +28,19 @@ sphinx() { # sphinx BUILDER SOURCE TARGET [OPTION...]: every warning is an error
   /usr/bin/python3 -m sphinx -q -W --keep-going -j 1 -b "$1" -d "$out/doctrees-$1" "${@:4}" "$2" "$3" ||
     fail 1 "book.sh: Sphinx ends with warnings"
 }
-# Debian's furo takes a style sheet from the root of a web server, and its script from two modules that no package has joined.
-# Pages opened as files need both in one piece.
+# Debian 12's furo takes a style sheet from the root of a web server, its script from two modules that were not joined, and has
+# lost the rules for a system that prefers dark. Pages opened as files need all of it in place.
 stand_alone() { # stand_alone STATIC
   local style=$1/styles/furo.css shared=/javascript/normalize.css/normalize.css script=$1/scripts/furo.js
   if grep -qF "$shared" "$style"; then
     cp "/usr/share$shared" "$1/styles/normalize.css"
     sed -i "s|$shared|normalize.css|" "$style"
+  fi
+  if ! grep -q 'prefers-color-scheme: *dark' "$style"; then
+    { echo '@media screen and (prefers-color-scheme: dark) {'
+      sed -n '/^ *body\[data-theme="dark"\] {/,/}/p' "$style" | sed 's/body\[data-theme="dark"\]/body:not([data-theme="light"])/'
+      echo '}'; } >"$style.dark"
+    cat "$style.dark" >>"$style" && rm "$style.dark"
   fi
   if grep -q '^import Gumshoe from' "$script"; then
     { cat "$1/scripts/gumshoe-patched.js"; sed '/^import Gumshoe from/d' "$script"; } >"$script.joined"

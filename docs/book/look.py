@@ -136,13 +136,17 @@ def try_out(browser, site, folder):
     browser.shot(folder / "search.png")
     browser.open((site / "autograd.html").as_uri())
     paper = "getComputedStyle(document.body).backgroundColor"
-    light = browser.ask(paper)
-    for _ in range(2):  # auto, light, dark
+    browser.window(1280, True)
+    dark = browser.ask(paper)
+    browser.window(1280, False)
+    if dark == browser.ask(paper):
+        yield "autograd.html: a system that prefers dark gets a light page"
+    papers = set()
+    for _ in range(3):  # automatic, dark, light
+        papers.add(browser.ask(paper))
         browser.ask("document.querySelector('.theme-toggle').click()")
-    states = {light, browser.ask(paper)}
-    browser.ask("document.querySelector('.theme-toggle').click()")
-    if len(states | {browser.ask(paper)}) < 2:
-        yield "autograd.html: the switch does not change light to dark"
+    if len(papers) != 2:
+        yield f"autograd.html: the switch must change light to dark, but shows {papers}"
     browser.ask("document.body.dataset.theme = 'auto'; localStorage.removeItem('theme')")
     if not browser.until("document.querySelectorAll('button.copybtn').length > 0"):
         yield "autograd.html: no block has a copy button"
