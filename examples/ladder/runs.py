@@ -132,7 +132,8 @@ class Runner:
         self.log.flush()
         if process.returncode != 0:
             last = [line for line in text.splitlines() if line.strip()][-1:] or ["no output"]
-            raise RunFailed(f"`{' '.join(command)}` ended with code {process.returncode}: {last[0][:300]}")
+            name = pathlib.Path(command[0]).name
+            raise RunFailed(f"{name} ended with code {process.returncode}: {last[0][:300]}; the command: {' '.join(map(str, command))}")
         return seconds, text, usage.ru_maxrss * 1024
 
     def train(self, program, flags, quiet=True):

@@ -85,6 +85,7 @@ says 'r["workers"]["same_weights"] and not r["ddp"]["same_weights"] and r["bf16"
 says 'near(r["optimizer"]["target_factor"]["factor"], 3) and r["optimizer"]["epochs_to_target"] == [2, 2]'
 says 'near(r["early-stop"]["target_factor"]["factor"], 12 / 5) and near(r["early-stop"]["alone"]["factor"], 12 / 9)'
 says 'near(r["naive"]["to_target_s"], 6 * 10.25) and near(r["naive"]["run_s"], 12 * 10.25)'
+says '"packed" not in [w["key"] for w in d["without"]] and len(d["without"]) == 9'
 says '{w["key"]: round(w["loses"]["factor"], 2) for w in d["without"]}["prepared"] == round((4 + 0.8 + 0.5) / 1.55, 2)'
 says 'here["bf16"].startswith("not worth it here, because") and "needs a GPU" in here["pinned"] and here["workers"].startswith("1.64")'
 says 'len(here) == 20 and len(d["packing"]) == 4 and all(row["command"].startswith("mock/train_images --model ") for row in d["rows"])'
