@@ -32,6 +32,8 @@ TEST(Flags, HelpNamesEveryFlag) {
                              "--bad-samples",    "--order",        "--data-on-device", "--help"}) {
       EXPECT_NE(text.find(flag), std::string::npos) << flag;
     }
+    for (const char* flag : {"--fused", "--inference-mode", "--empty-cache", "--sync-each-step"})
+      EXPECT_NE(text.find(flag), std::string::npos) << flag;
   }
 }
 

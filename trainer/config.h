@@ -154,6 +154,9 @@ struct TrainerConfig {
   bool pin_memory = true;              ///< for batches copied to a GPU
   bool persistent_workers = true;      ///< loader threads live across epochs
   bool fused = true;                   ///< fuse activations and residual sums
+  bool inference_mode = true;          ///< validation records no graph
+  bool empty_cache = false;            ///< return cached memory to the system after each step
+  bool sync_each_step = false;         ///< wait for the device after each step
   bool progress = true;                ///< show progress on stdout
   int prefetch = 4;                    ///< batches in memory, for training and validation each
   BadSamples bad_samples = {};         ///< policy for samples that cannot be read
