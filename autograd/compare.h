@@ -30,6 +30,8 @@ Tensor ge(const Tensor& a, double b);
 
 // Logic: every nonzero value is true, NaN included.
 
+/// Truth of both, either, exactly one, or not: any dtype, nonzero is true; broadcast. Returns bool, not
+/// recorded.
 Tensor logical_and(const Tensor& a, const Tensor& b);
 Tensor logical_or(const Tensor& a, const Tensor& b);
 Tensor logical_xor(const Tensor& a, const Tensor& b);

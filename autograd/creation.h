@@ -9,12 +9,15 @@ namespace athanor {
 
 // New tensors, created on their device without a copy. None needs a gradient before require_grad().
 
+/// Uninitialised values.
 inline Tensor empty(const Shape& shape, TensorOptions options = {}) {
   return Tensor::empty(shape, options);
 }
+/// All 0.
 inline Tensor zeros(const Shape& shape, TensorOptions options = {}) {
   return Tensor::zeros(shape, options);
 }
+/// All 1, or all `value`, rounded to the dtype.
 Tensor ones(const Shape& shape, TensorOptions options = {});
 Tensor full(const Shape& shape, double value, TensorOptions options = {});
 /// start, start + step, ... below `end` (above it for a negative step).

@@ -8,6 +8,7 @@ namespace athanor {
 // bool, unless stated; integers wrap. Gradients are summed to each operand's shape. Throws ArgumentError on
 // shapes that do not broadcast and on mixed dtypes or devices: nothing is converted implicitly.
 
+/// a + b, a - b, a b, broadcast over both shapes.
 Tensor add(const Tensor& a, const Tensor& b);
 Tensor sub(const Tensor& a, const Tensor& b);
 Tensor mul(const Tensor& a, const Tensor& b);
@@ -65,18 +66,23 @@ Tensor square(const Tensor& x);
 /// x|, also of integers, where the smallest stays itself; the derivative at 0 and at NaN is 0.
 Tensor abs(const Tensor& x);
 
+/// add(a, b).
 inline Tensor operator+(const Tensor& a, const Tensor& b) {
   return add(a, b);
 }
+/// sub(a, b).
 inline Tensor operator-(const Tensor& a, const Tensor& b) {
   return sub(a, b);
 }
+/// mul(a, b).
 inline Tensor operator*(const Tensor& a, const Tensor& b) {
   return mul(a, b);
 }
+/// div(a, b).
 inline Tensor operator/(const Tensor& a, const Tensor& b) {
   return div(a, b);
 }
+/// neg(x).
 inline Tensor operator-(const Tensor& x) {
   return neg(x);
 }

@@ -9,6 +9,7 @@ namespace athanor {
 
 // Losses are f32 (f64 for f64), whatever the inputs' dtype; the mean of no losses is NaN.
 
+/// What a loss makes of its values: their mean, their sum, or all of them.
 enum class Reduction : std::uint8_t { mean, sum, none };
 
 /// Softmax cross-entropy with label smoothing. logits [N, C] f16|bf16|f32|f64; target [N] i64 in [0, C).

@@ -258,6 +258,7 @@ struct Input {
   Input(const Tensor& t) : tensor(&t) {}  // NOLINT: written as a plain list of tensors
 };
 
+/// record() for inputs of which some may be undefined.
 template <class Closure>
 Tensor record(const char* op, Tensor y, std::initializer_list<Input> inputs, Closure&& closure) {
   static_assert(sizeof(Input) == sizeof(const Tensor*));

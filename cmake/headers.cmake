@@ -90,6 +90,7 @@ set(ATHANOR_HEADERS
   dist/launch/bootstrap.h
   dist/launch/launcher.h
   dist/launch/rendezvous.h
+  dist/launch/restart.h
   dist/launch/run_processes.h
   dist/pass_network.h
   dist/stop_vote.h
@@ -106,6 +107,7 @@ set(ATHANOR_HEADERS
   dist/watch/wait_chain.h
   dist/watch/watchdog.h
   dist/zero1.h
+  kernels/account/flops.h
   kernels/accumulate.h
   kernels/activate.h
   kernels/activation.h
@@ -282,6 +284,8 @@ set(ATHANOR_HEADERS
   trainer/loggers/reports.h
   trainer/loggers/step_log.h
   trainer/loggers/tensorboard.h
+  trainer/plan/gpus.h
+  trainer/plan/step_account.h
   trainer/profile/layers.h
   trainer/profile/profiler.h
   trainer/profile/roof.h

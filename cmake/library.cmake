@@ -31,6 +31,24 @@ set(ATHANOR_KERNELS
   softmax
   update
 )
+# What kernels of a GPU would take: several families in a file. Compiled as one, in this order: a specialisation comes
+# before what calls it.
+set(ATHANOR_ACCOUNT
+  context
+  elementwise
+  copy
+  matmul
+  conv
+  augment
+  index
+  loss
+  metrics
+  norm
+  pool
+  reduce
+  update
+  random
+)
 # Those of them that kernels/cuda/ has.
 set(ATHANOR_CUDA_KERNELS
   accumulate
@@ -181,6 +199,7 @@ set(ATHANOR_SOURCES
   dist/launch/bootstrap.cpp
   dist/launch/launcher.cpp
   dist/launch/rendezvous.cpp
+  dist/launch/restart.cpp
   dist/launch/run_processes.cpp
   dist/launch/scratch_folder.cpp
   dist/launch/signal_stack.cpp
@@ -347,6 +366,8 @@ set(ATHANOR_SOURCES
   trainer/loggers/reports.cpp
   trainer/loggers/step_log.cpp
   trainer/loggers/tensorboard.cpp
+  trainer/plan/gpus.cpp
+  trainer/plan/step_account.cpp
   trainer/profile/layers.cpp
   trainer/profile/profile_text.cpp
   trainer/profile/profiler.cpp
@@ -453,6 +474,9 @@ set_target_properties(athanor_all PROPERTIES EXPORT_NAME athanor)
 
 foreach(family ${ATHANOR_KERNELS})
   target_sources(athanor PRIVATE kernels/cpu/${family}.cpp)
+endforeach()
+foreach(family ${ATHANOR_ACCOUNT})
+  target_sources(athanor PRIVATE kernels/account/${family}.cpp)
 endforeach()
 foreach(family ${ATHANOR_AUTOGRAD})
   target_sources(athanor PRIVATE autograd/${family}.cpp)

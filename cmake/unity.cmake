@@ -3,10 +3,13 @@
 
 # These are compiled alone: kernels, which are long; formats and models, which are many, and alike in their names; what a
 # test (tests/cuda/plans_test.cpp) stands in for; what is compiled with headers of its own.
-set(ATHANOR_TOGETHER "^(autograd|data|dist|nn|optim|tensor|trainer)/")
+set(ATHANOR_TOGETHER "^(autograd|data|dist|kernels/account|nn|optim|tensor|trainer)/")
 set(ATHANOR_ALONE "^(data/formats|nn/models)/|^autograd/conv.cpp$|/cuda/|nccl|mpi")
+# So is a source that an exercise replaces: the linker takes the archive's object only if nothing has defined its symbols.
+set(ATHANOR_REPLACEABLE "" CACHE STRING "Sources to compile alone, as well")
+mark_as_advanced(ATHANOR_REPLACEABLE)
 # What runs once, or once an epoch, is not worth the compiler's time.
-set(ATHANOR_RUNS_ONCE "^trainer_(checkpoints|finders|flags|report|tool)$|^dist_(launch|watch)$")
+set(ATHANOR_RUNS_ONCE "^kernels_account$|^trainer_(checkpoints|finders|flags|report|tool)$|^dist_(launch|watch)$")
 
 function(athanor_unity library)
   if(NOT ATHANOR_UNITY)
@@ -15,7 +18,7 @@ function(athanor_unity library)
   set_target_properties(${library} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
   get_target_property(sources ${library} SOURCES)
   foreach(source ${sources})
-    if(NOT source MATCHES "${ATHANOR_TOGETHER}" OR source MATCHES "${ATHANOR_ALONE}")
+    if(NOT source MATCHES "${ATHANOR_TOGETHER}" OR source MATCHES "${ATHANOR_ALONE}" OR source IN_LIST ATHANOR_REPLACEABLE)
       continue()
     endif()
     cmake_path(GET source PARENT_PATH folder)

@@ -21,6 +21,7 @@ enum class Order : std::uint8_t {
   page_random,
 };
 
+/// "random" or "pages", as `--order` writes it.
 constexpr std::string_view name_of(Order order) {
   return order == Order::random ? "random" : "pages";
 }

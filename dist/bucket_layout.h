@@ -32,6 +32,7 @@ struct BucketOptions {
 /// Options for an arena whose buckets are divided among `world_size` ranks.
 ArenaOptions bucketed(ArenaOptions options, int world_size, const BucketOptions& buckets = {});
 
+/// Which bucket each parameter's gradient belongs to, and which rank owns which piece of each bucket.
 class BucketLayout {
  public:
   struct Bucket {

@@ -159,6 +159,7 @@ ATH_HD inline std::int64_t below(std::uint32_t word, std::int64_t range) {
   return static_cast<std::int64_t>((std::uint64_t{word} * static_cast<std::uint64_t>(range)) >> 32);
 }
 
+/// A part of an image, in pixels.
 struct CropBox {
   std::int64_t top = 0, left = 0, height = 0, width = 0;
 };

@@ -17,6 +17,8 @@ enum class Predicate : std::uint8_t {
   logical_xor
 };
 
+/// The predicate of two values; comparisons with NaN are false, except not_equal. NaN is true in the logical
+/// ones.
 template <class A> ATH_HD bool holds(Predicate predicate, A a, A b) {
   switch (predicate) {
     case Predicate::equal: return a == b;

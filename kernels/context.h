@@ -2,7 +2,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <utility>
 
 #include "kernels/step_state.h"
 #include "tensor/tensor.h"
@@ -80,6 +82,7 @@ class CpuContext : public ContextBase {
   std::unique_ptr<cpu::PrimitiveCache> primitives_;
 };
 
+/// The CPU's context of the calling thread.
 CpuContext& cpu_context();
 
 /// The state of CUDA kernels: this thread's current stream on one device. One per host thread and device;
@@ -115,7 +118,47 @@ class CudaContext : public ContextBase {
   std::unique_ptr<cuda::Vendor> vendor_;
 };
 
+/// A GPU's context of the calling thread, which becomes current there. Throws ArgumentError if the device is
+/// no GPU.
 CudaContext& cuda_context(Device device);
+
+/// What one launch on a GPU takes, as its kernel's contract has it. Bytes of global memory count once for
+/// each launch, however often its threads access them.
+struct KernelCost {
+  const char* kernel = "";  ///< as it is launched: "batch_norm_sums"
+  std::int64_t bytes_read = 0, bytes_written = 0;
+  std::int64_t flops = 0;    ///< of products of matrices and convolutions; else 0
+  DType dtype = DType::f32;  ///< of their factors
+  bool assumed = false;      ///< of cuDNN or cuBLASLt: inputs and outputs once
+};
+
+/// Computes nothing, but says what the kernels of a GPU would take: kernels/account/ has a cost for every
+/// contract. While an AccountScope is alive it replaces cpu_context() on its thread, so memory of the CPU
+/// stands for that of the GPU; nothing reads or writes it.
+class AccountContext : public CpuContext {
+ public:
+  explicit AccountContext(std::function<void(const KernelCost&)> listener) : add(std::move(listener)) {}
+
+  std::function<void(const KernelCost&)> add;
+  bool vendor = true;  ///< products and convolutions are cuBLASLt's and cuDNN's
+  int multiprocessors = 132;  ///< of the GPU, on which the partial results of some kernels depend
+};
+
+namespace detail {
+extern constinit thread_local AccountContext* account;
+}
+
+/// While it lives, this thread counts the costs of kernels.
+class AccountScope {
+ public:
+  explicit AccountScope(AccountContext& context) : before_(std::exchange(detail::account, &context)) {}
+  ~AccountScope() { detail::account = before_; }
+  AccountScope(const AccountScope&) = delete;
+  AccountScope& operator=(const AccountScope&) = delete;
+
+ private:
+  AccountContext* before_;
+};
 
 /// oneDNN primitives compiled so far, over all contexts: 0 per step after warm-up.
 std::int64_t primitives_created();
@@ -127,10 +170,14 @@ std::int64_t reorders_run();
 bool inside_onednn();
 
 /// Calls f(context) with the concrete context of the device: the library's only switch over devices. Kernels
-/// are templates on the context, specialised in kernels/cpu/ and kernels/cuda/; a missing specialisation is a
-/// link error that names it.
+/// are templates on the context, specialised in kernels/cpu/, kernels/cuda/ and kernels/account/; a missing
+/// specialisation is a link error that names it.
 template <class F> decltype(auto) on_device(Device device, F&& f) {
-  if (device.is_cpu()) return f(cpu_context());
+  if (device.is_cpu()) {
+    if (detail::account) [[unlikely]]
+      return f(*detail::account);
+    return f(cpu_context());
+  }
 #if defined(ATHANOR_WITH_CUDA)
   return f(cuda_context(device));
 #else

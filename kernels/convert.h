@@ -44,6 +44,8 @@ template <class To, class From> ATH_HD inline To saturate(From v) {
 
 }  // namespace detail
 
+/// value as another element type: rounded to nearest-even among floating types; to integers truncated and
+/// clamped, NaN becomes 0.
 template <class To, class From> ATH_HD inline To convert(From value) {
   constexpr bool kHalfTo = std::is_same_v<To, Half> || std::is_same_v<To, BFloat16>;
   constexpr bool kHalfFrom = std::is_same_v<From, Half> || std::is_same_v<From, BFloat16>;

@@ -118,30 +118,35 @@ struct Mish {
   }
 };
 
+/// 1 / (1 + exp(-x)).
 struct Sigmoid {
   static constexpr bool kFromOutput = true;
   template <class A> ATH_HD static A forward(A x) { return math::sigmoid(x); }
   template <class A> ATH_HD static A backward(A y, A dy) { return dy * y * (A(1) - y); }
 };
 
+/// tanh(x).
 struct Tanh {
   static constexpr bool kFromOutput = true;
   template <class A> ATH_HD static A forward(A x) { return math::tanh(x); }
   template <class A> ATH_HD static A backward(A y, A dy) { return dy * std::fma(-y, y, A(1)); }
 };
 
+/// exp(x).
 struct Exp {
   static constexpr bool kFromOutput = true;
   template <class A> ATH_HD static A forward(A x) { return math::exp(x); }
   template <class A> ATH_HD static A backward(A y, A dy) { return dy * y; }
 };
 
+/// The natural logarithm.
 struct Log {
   static constexpr bool kFromOutput = false;
   template <class A> ATH_HD static A forward(A x) { return math::log(x); }
   template <class A> ATH_HD static A backward(A x, A dy) { return dy / x; }
 };
 
+/// sqrt(x).
 struct Sqrt {
   static constexpr bool kFromOutput = true;
   template <class A> ATH_HD static A forward(A x) { return std::sqrt(x); }
@@ -155,6 +160,7 @@ struct Rsqrt {
   template <class A> ATH_HD static A backward(A y, A dy) { return A(-0.5) * dy * (y * y * y); }
 };
 
+/// x^2.
 struct Square {
   static constexpr bool kFromOutput = false;
   template <class A> ATH_HD static A forward(A x) { return x * x; }
@@ -179,21 +185,25 @@ struct Abs {
 // Binary ops. For those with gradient functors (see autograd/elementwise.cpp), first(a, b, dy) is dL/da and
 // second(a, b, dy) is dL/db.
 
+/// a + b.
 struct Add {
   static constexpr bool kTakesIntegers = true;
   template <class A> ATH_HD static A forward(A a, A b) { return wrapped(a, b, std::plus<>()); }
 };
 
+/// a - b.
 struct Sub {
   static constexpr bool kTakesIntegers = true;
   template <class A> ATH_HD static A forward(A a, A b) { return wrapped(a, b, std::minus<>()); }
 };
 
+/// a b.
 struct Mul {
   static constexpr bool kTakesIntegers = true;
   template <class A> ATH_HD static A forward(A a, A b) { return wrapped(a, b, std::multiplies<>()); }
 };
 
+/// a / b.
 struct Div {
   template <class A> ATH_HD static A forward(A a, A b) { return a / b; }
 };
@@ -207,6 +217,7 @@ struct Maximum {
   template <class A> ATH_HD static A second(A a, A b, A dy) { return first(b, a, dy); }
 };
 
+/// min(a, b).
 struct Minimum {
   static constexpr bool kTakesIntegers = true;
   template <class A> ATH_HD static A forward(A a, A b) { return (a < b) | (a != a) ? a : b; }

@@ -6,6 +6,7 @@
 
 namespace athanor {
 
+/// How a resampled value is made: the nearest input, or a weighted mean of the four around it.
 enum class Interpolation : std::uint8_t { nearest, bilinear };
 
 namespace kernels {
@@ -17,6 +18,7 @@ struct InterpolateAxis {
   bool align_corners = false;  ///< aligns the centres of the first and last pixels, not their edges
 };
 
+/// Both axes of an image.
 struct InterpolateAxes {
   InterpolateAxis h, w;
 };

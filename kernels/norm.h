@@ -74,6 +74,7 @@ void batch_norm_backward_join(Context& context, const BatchNormBackward& args, c
 // Layer normalisation over the last D elements of each of R rows; x, y, dy, dx [R, D] dense. gamma, beta [D]
 // A or undefined; stats [R, 2] A: mean and 1 / sqrt(var + eps).
 
+/// y = (x - mean) / sqrt(var + eps) gamma + beta; writes y and stats.
 template <class Context>
 void layer_norm_forward(Context& context, const Tensor& x, const Tensor& gamma, const Tensor& beta,
                         double eps, const Tensor& stats, const Tensor& y);
@@ -86,6 +87,7 @@ void layer_norm_backward(Context& context, const Tensor& x, const Tensor& gamma,
 // dense; gamma, beta [C] A or undefined; stats [N, G, 2] A: mean and 1 / sqrt(var + eps). Reads x twice for
 // the statistics: deviations are from the mean itself.
 
+/// y = (x - mean) / sqrt(var + eps) gamma + beta; writes y and stats.
 template <class Context>
 void group_norm_forward(Context& context, const Tensor& x, const Tensor& gamma, const Tensor& beta,
                         double eps, const Tensor& stats, const Tensor& y);

@@ -10,6 +10,7 @@
 
 namespace athanor::kernels {
 
+/// Mean and biased variance.
 struct Moments {
   double mean, var;
 };

@@ -38,6 +38,7 @@ struct PoolAxis {
   }
 };
 
+/// The windows along both axes.
 struct PoolWindows {
   PoolAxis h, w;
   bool count_padding = true;

@@ -9,6 +9,7 @@
 
 namespace athanor::kernels {
 
+/// The operations of RandAugment, in torchvision's order.
 enum class RandOp : std::uint8_t {
   identity,
   shear_x,
@@ -25,6 +26,7 @@ enum class RandOp : std::uint8_t {
   auto_contrast,
   equalize
 };
+/// How many operations there are, and the magnitude of the strongest.
 constexpr int kRandOps = 14, kMostMagnitude = 30;
 
 /// An operation on images of one size, at one strength. Trivial, for shared memory.
@@ -135,6 +137,7 @@ ATH_HD inline void fill_table(const RandChange& change, const std::int32_t* hist
   }
 }
 
+/// An image of bytes [height, width, channels] that operations read.
 struct RandImage {
   const std::uint8_t* bytes;
   std::int64_t height, width, channels;

@@ -7,6 +7,7 @@
 
 namespace athanor {
 
+/// Groups of parameters that have options of their own, at most, in one optimizer.
 inline constexpr int kMaxParamGroups = 16;
 
 /// The scalars of a training step, on the step's device: kernels read them, and the host does not wait for

@@ -27,6 +27,7 @@ struct UpdateRange {
   bool last;               ///< the last range of its parameter
 };
 
+/// Elements that one range of an update covers at most.
 inline constexpr std::int64_t kUpdateChunk = 16384;
 
 /// The rule of averages: average += (1 - d)(value - average) with d = min(decay, (1 + t) / (10 + t)) if
@@ -49,6 +50,7 @@ struct UpdateTable {
   AverageRule average;  ///< the rule if an update also updates averages, at 8 bytes per parameter
 };
 
+/// The options of SGD for one group of parameters.
 struct SgdGroup {
   float momentum = 0, dampening = 0, weight_decay = 0;
   bool nesterov = false;

@@ -54,6 +54,8 @@ template <bool Nesterov> struct MomentumOp {
   }
 };
 
+/// The step of SGD with momentum for a parameter that has been updated `updates` times; `decay`: weight decay
+/// applies.
 template <bool Nesterov>
 ATH_HD inline MomentumOp<Nesterov> momentum_op(const SgdGroup& group, float lr, bool decay,
                                                std::int64_t updates) {
@@ -81,6 +83,8 @@ template <bool Decoupled> struct AdamOp {
   }
 };
 
+/// The step of Adam or AdamW for a parameter that has been updated `updates` times; `decay`: weight decay
+/// applies.
 template <bool Decoupled>
 ATH_HD inline AdamOp<Decoupled> adam_op(const AdamGroup& group, float rate, bool decay,
                                         std::int64_t updates) {

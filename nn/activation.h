@@ -26,6 +26,7 @@ class Relu6 final : public Module {
   Tensor forward(const Tensor& x) override { return clamp(x, 0, 6); }
 };
 
+/// leaky_relu() as a module.
 class LeakyRelu final : public Module {
  public:
   explicit LeakyRelu(double slope = 0.01) : slope_(slope) {}
@@ -35,6 +36,7 @@ class LeakyRelu final : public Module {
   double slope_;
 };
 
+/// elu() as a module.
 class Elu final : public Module {
  public:
   explicit Elu(double alpha = 1) : alpha_(alpha) {}
@@ -44,6 +46,7 @@ class Elu final : public Module {
   double alpha_;
 };
 
+/// softplus() as a module.
 class Softplus final : public Module {
  public:
   explicit Softplus(double beta = 1, double threshold = 20) : beta_(beta), threshold_(threshold) {}

@@ -31,14 +31,17 @@ struct Fans {
 /// Throws ArgumentError below rank 2.
 Fans fans(const Shape& shape);
 
+/// Which fan an initialisation divides by: that of the inputs, or of the outputs.
 enum class Fan : std::uint8_t { in, out };
 
+/// sqrt(2): keeps the variance through a ReLU.
 inline constexpr double kReluGain = 1.41421356237309505;
 /// sqrt(2 / (1 + slope^2)): keeps the variance through a leaky ReLU.
 inline double leaky_relu_gain(double slope) {
   return std::sqrt(2 / (1 + slope * slope));
 }
 
+/// Every element is `value`.
 void constant(const Tensor& w, double value);
 /// Zeros, as an Init.
 void zeros(const Tensor& w, RandomKey key = {});

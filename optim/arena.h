@@ -53,6 +53,8 @@ struct ArenaOptions {
   std::function<std::vector<ArenaRange>(const ParameterArena&)> keep = {};
 };
 
+/// The parameters of networks in a few flat tensors: compute weights, f32 masters, gradients and optimizer
+/// state, part by part.
 class ParameterArena {
  public:
   /// Position of a parameter in its part's flat tensors, in elements.

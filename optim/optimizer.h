@@ -19,6 +19,7 @@ namespace athanor {
 using Selector = std::function<bool(const Parameter&)>;
 
 namespace selectors {
+/// All parameters.
 Selector all();
 /// Parameters with these names.
 Selector named(std::vector<std::string> names);

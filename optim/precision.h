@@ -22,6 +22,7 @@ constexpr DType compute_dtype(Precision precision) {
   return DType::f32;
 }
 
+/// "f32", "tf32", "bf16" or "f16", as `--precision` writes it.
 constexpr std::string_view name_of(Precision precision) {
   switch (precision) {
     case Precision::f32: return "f32";

@@ -11,6 +11,7 @@
 
 namespace athanor {
 
+/// The learning rate of a step, by the number of steps applied before it.
 using Schedule = std::function<float(std::int64_t applied_step)>;
 
 namespace schedules {
@@ -39,6 +40,7 @@ Schedule linear(double rate, std::int64_t total, double end = 0);
 /// steps gives (s + 1) / steps nearly everywhere.
 Schedule warm_up(std::int64_t steps, Schedule after, double start = 0);
 
+/// How a rate falls: along half a cosine, or a line.
 enum class Anneal : std::uint8_t { cosine, linear };
 
 struct OneCycle {

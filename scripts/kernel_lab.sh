@@ -8,6 +8,7 @@
 #   --dir DIR   the exercises are in DIR instead
 #   --counters  only counts;  --table: as a Markdown table, one line a kernel
 #   --gdb       builds the one NAME for a debugger, and starts gdb on it
+#   --build     only builds: the emulator, and each NAME
 # Start with: cp examples/kernel_lab/my_kernel.cu examples/kernel_lab/mine.cu
 # Needs g++ and fmt (libfmt-dev); the first run builds the emulator, later ones take seconds.
 # Codes: 0 all right; 1 a kernel is wrong; 2 wrong arguments, or it does not compile.
@@ -17,19 +18,22 @@ folder=$root/examples/kernel_lab mode=check names=()
 while [ $# -gt 0 ]; do
   case $1 in
     --dir) [ $# -ge 2 ] || fail 2 "--dir must be followed by a folder"; folder=$(cd "$2" && pwd) || exit 2; shift 2 ;;
-    --counters | --table | --gdb) mode=${1#--}; shift ;;
-    -h | --help) sed -n '2,14s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    --counters | --table | --gdb | --build) mode=${1#--}; shift ;;
+    -h | --help) sed -n '2,15s/^# \{0,1\}//p' "$0"; exit 0 ;;
     -*) fail 2 "kernel_lab.sh: no such flag: $1 (--help lists them)" ;;
     *) names+=("$1"); shift ;;
   esac
 done
 exercises() { cd "$folder" && ls -- *.cu | sed 's/\.cu$//' | tr '\n' ' '; }
-[ ${#names[@]} -gt 0 ] || fail 2 "name an exercise: $(exercises)"
+[ ${#names[@]} -gt 0 ] || [ "$mode" = build ] || fail 2 "name an exercise: $(exercises)"
 for name in "${names[@]}"; do
   [ -f "$folder/$name.cu" ] || fail 2 "there is no $folder/$name.cu, but: $(exercises)"
 done
 cd "$root"
 lab=${KERNEL_LAB_BUILD:-$root/build/kernel_lab}
+if [ -d "$root/lib" ]; then # a tarball, with libraries of its own
+  export CPATH=$root/include LIBRARY_PATH=$root/lib LD_RUN_PATH=$root/lib
+fi
 ccache=$(command -v ccache || true)
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
@@ -152,6 +156,11 @@ on_gpu() {
 
 status=0
 case $mode in
+  build)
+    compile_emulator bounds && compile_emulator races || exit 2
+    for name in "${names[@]}"; do
+      compile bounds "$name" && compile races "$name" || exit 2
+    done ;;
   gdb)
     [ ${#names[@]} = 1 ] || fail 2 "--gdb takes one exercise"
     compile gdb "${names[0]}" || exit 2

@@ -73,8 +73,9 @@ const KernelCounts* Counts::find(const std::string& name) const {
 std::string table(const Counts& counts) {
   std::string text;
   for (const KernelCounts& kernel : counts.kernels) {
-    text += fmt::format("kernel {}: {} launches, {} blocks, {} threads\n", kernel.name, kernel.launches,
-                        kernel.blocks, kernel.threads);
+    text += fmt::format(
+        "kernel {}: {} launches, {} blocks, {} threads; of memory, {} bytes read, {} written\n", kernel.name,
+        kernel.launches, kernel.blocks, kernel.threads, kernel.bytes_read, kernel.bytes_written);
     text += fmt::format("  {:<40} {:<13} {:>9} {:>6} {:>11} {:>10} {:>6} {:>6}\n", "line", "access", "warps",
                         "lanes", "bytes", "cost", "each", "fewest");
     for (const AccessCount& count : kernel.accesses) text += row(count);

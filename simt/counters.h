@@ -54,6 +54,9 @@ struct BranchCount {
 struct KernelCounts {
   std::string name;
   std::uint64_t launches = 0, blocks = 0, threads = 0;
+  /// Bytes of global memory that a launch reads and writes, each byte once for each launch: what memory moves
+  /// if the cache holds all that is used again. Atomics do both. Asynchronous copies are not counted.
+  std::uint64_t bytes_read = 0, bytes_written = 0;
   std::vector<AccessCount> accesses;  ///< by place
   std::vector<BranchCount> branches;
 

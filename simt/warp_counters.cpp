@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bitset>
 #include <deque>
 #include <map>
 #include <unordered_map>
@@ -99,8 +100,35 @@ struct Block {
   }
 };
 
+/// The bytes of memory that were accessed.
+class ByteSet {
+ public:
+  void insert(std::uintptr_t address, std::size_t bytes) {
+    for (std::uintptr_t at = address; at < address + bytes; ++at) {
+      const std::uintptr_t page = at / kPage;
+      if (!last_ || page != last_page_) last_ = &pages_[page], last_page_ = page;
+      last_->set(at % kPage);
+    }
+  }
+  std::uint64_t size() const {
+    std::uint64_t sum = 0;
+    for (const auto& [page, bytes] : pages_) sum += bytes.count();
+    return sum;
+  }
+  void clear() {
+    pages_.clear();
+    last_ = nullptr;
+  }
+
+ private:
+  static constexpr std::size_t kPage = 4096;
+  std::unordered_map<std::uintptr_t, std::bitset<kPage>> pages_;
+  std::bitset<kPage>* last_ = nullptr;
+  std::uintptr_t last_page_ = 0;
+};
+
 struct Kernel {
-  std::uint64_t launches = 0, blocks = 0, threads = 0;
+  std::uint64_t launches = 0, blocks = 0, threads = 0, bytes_read = 0, bytes_written = 0;
   std::unordered_map<AccessKey, Access, AccessHash> accesses;
   std::unordered_map<Pc, Block> blocks_at;
 };
@@ -109,6 +137,7 @@ struct State {
   bool on = false;
   std::map<std::string, Kernel> kernels;
   Kernel* kernel = nullptr;
+  ByteSet read, written;    // by this launch, of global memory
   unsigned threads = 0;     // of a block
   std::vector<Pc> last_at;  // of each thread: the basic block it is in; 0: none yet
 
@@ -116,6 +145,15 @@ struct State {
   std::uint32_t lanes_of(unsigned warp) const {
     const unsigned lanes = std::min(kWarp, threads - warp * kWarp);
     return lanes == kWarp ? ~0u : (1u << lanes) - 1;
+  }
+  /// Adds the bytes of the launch that has ended, if any.
+  void end_launch() {
+    if (!kernel) return;
+    kernel->bytes_read += read.size();
+    kernel->bytes_written += written.size();
+    read.clear();
+    written.clear();
+    kernel = nullptr;
   }
 };
 
@@ -203,7 +241,8 @@ bool place_before(const std::string& a, const std::string& b) {
 }
 
 KernelCounts counts_of(const std::string& name, const Kernel& kernel) {
-  KernelCounts counts{name, kernel.launches, kernel.blocks, kernel.threads, {}, {}};
+  KernelCounts counts{
+      name, kernel.launches, kernel.blocks, kernel.threads, kernel.bytes_read, kernel.bytes_written, {}, {}};
   std::map<std::pair<std::string, AccessKind>, AccessCount> lines;
   for (const auto& [key, access] : kernel.accesses) {
     AccessCount& line = lines[{line_of(reinterpret_cast<const void*>(key.pc)), key.kind}];
@@ -238,15 +277,15 @@ bool can_count() {
 }
 
 void start_counting() {
+  state().end_launch();
   state().kernels.clear();
-  state().kernel = nullptr;
   state().on = true;
 }
 
 Counts stop_counting() {
   State& now = state();
   now.on = false;
-  now.kernel = nullptr;
+  now.end_launch();
   Counts counts;
   for (const auto& [name, kernel] : now.kernels) counts.kernels.push_back(counts_of(name, kernel));
   now.kernels.clear();
@@ -261,6 +300,7 @@ bool on() {
 
 void begin_grid(const Grid& grid) {
   State& now = state();
+  now.end_launch();
   if (!now.on) return;
   now.kernel = &now.kernels[grid.kernel];
   now.threads = grid.block.x * grid.block.y * grid.block.z;
@@ -275,6 +315,9 @@ void access(AccessKind kind, unsigned thread, std::uintptr_t address, std::size_
   State& now = state();
   if (!now.kernel) return;
   for (; bytes > kWidest; bytes -= kWidest, address += kWidest) access(kind, thread, address, kWidest, pc);
+  const bool writes = kind != AccessKind::global_read, reads = kind != AccessKind::global_write;
+  if (!is_shared(kind) && reads) now.read.insert(address, bytes);
+  if (!is_shared(kind) && writes) now.written.insert(address, bytes);
   const AccessKey key{reinterpret_cast<Pc>(pc), kind, static_cast<std::uint32_t>(bytes)};
   Access& entry = now.kernel->accesses[key];
   entry.tally.kind = kind;

@@ -32,7 +32,9 @@ struct CopyCounts {
 };
 CopyCounts copies();
 
+/// Between which memories a copy is.
 enum class CopyKind : std::uint8_t { to_device, to_host, on_device };
+/// Adds one copy of that many bytes to copies().
 void count_copy(CopyKind kind, std::size_t bytes);
 
 /// How this thread currently treats a wait.

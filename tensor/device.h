@@ -6,6 +6,7 @@
 
 namespace athanor {
 
+/// The kinds of devices.
 enum class DeviceType : std::uint8_t { cpu, cuda };
 
 /// Where a tensor's bytes are: on the host, or on one CUDA device.
@@ -25,6 +26,7 @@ struct Device {
   static Device parse(const std::string& text);
 };
 
+/// The host.
 inline constexpr Device kCpu{};
 
 }  // namespace athanor

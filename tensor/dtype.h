@@ -14,6 +14,7 @@ namespace athanor {
 /// Element types of a tensor.
 enum class DType : std::uint8_t { f64, f32, f16, bf16, i64, i32, u8, boolean };
 
+/// All of them, in the order of DType.
 inline constexpr DType kDTypes[] = {DType::f64, DType::f32, DType::f16, DType::bf16,
                                     DType::i64, DType::i32, DType::u8,  DType::boolean};
 
@@ -55,9 +56,11 @@ constexpr std::optional<DType> dtype_named(std::string_view name) {
   return std::nullopt;
 }
 
+/// f64, f32, f16 or bf16.
 constexpr bool is_floating(DType dtype) {
   return dtype <= DType::bf16;
 }
+/// f16 or bf16.
 constexpr bool is_half(DType dtype) {
   return dtype == DType::f16 || dtype == DType::bf16;
 }
@@ -73,6 +76,7 @@ template <> struct DTypeOf<std::int32_t> { static constexpr DType value = DType:
 template <> struct DTypeOf<std::uint8_t> { static constexpr DType value = DType::u8; };
 template <> struct DTypeOf<bool> { static constexpr DType value = DType::boolean; };
 
+/// The dtype of a storage type.
 template <class T> inline constexpr DType dtype_of = DTypeOf<T>::value;
 
 /// The type for arithmetic on T: double for f64, float for every other floating type.

@@ -42,6 +42,7 @@ ATH_HD constexpr std::uint64_t random_stream(RandomPurpose purpose, std::uint64_
          (minor & 0xffffull);
 }
 
+/// The counter of Philox, or its 128 random bits.
 struct PhiloxBlock {
   std::uint32_t word[4];
 };
@@ -115,6 +116,7 @@ ATH_HD inline float random_log(float x) {
 
 }  // namespace detail
 
+/// Two independent values.
 struct NormalPair {
   float first, second;
 };

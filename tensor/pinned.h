@@ -17,6 +17,7 @@ struct PinnedStats {
   std::int64_t cached = 0;   ///< bytes cached for reuse
   std::int64_t growths = 0;  ///< requests to the system for more memory
 };
+/// Page-locked memory of this process.
 PinnedStats pinned_stats();
 
 /// Marks the memory of `tensor` as used by the work now queued on `stream`: it is reused only after that

@@ -10,6 +10,7 @@ namespace athanor {
 /// over kMaxPooledBytes use the global operator new.
 inline constexpr std::size_t kMaxPooledBytes = 1024;
 
+/// A block of that many bytes, and its return; any thread may return it.
 void* pool_allocate(std::size_t bytes);
 void pool_free(void* block, std::size_t bytes) noexcept;
 

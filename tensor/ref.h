@@ -65,6 +65,7 @@ template <class T> class Ref {
   T* object_ = nullptr;
 };
 
+/// A new object, counted once.
 template <class T, class... Args> Ref<T> make_ref(Args&&... args) {
   return Ref<T>(new T(std::forward<Args>(args)...));
 }

@@ -10,6 +10,7 @@
 
 namespace athanor {
 
+/// The most axes that a tensor may have.
 inline constexpr int kMaxRank = 8;
 
 /// A short inline list of sizes or strides. Rank 0 is a scalar.

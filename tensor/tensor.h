@@ -166,6 +166,7 @@ class Tensor {
   Ref<Impl> impl_;
 };
 
+/// Prints the values, of a large tensor only the first and last, and shape, dtype and device.
 std::ostream& operator<<(std::ostream& out, const Tensor& tensor);
 
 /// Uninitialised, with the shape, dtype and device of `like`.

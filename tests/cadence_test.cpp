@@ -16,6 +16,7 @@
 #include "support/says.h"
 #include "support/small_training.h"
 #include "support/temp_dir.h"
+#include "tensor/allocator.h"
 #include "tensor/error.h"
 
 namespace athanor::test {
@@ -252,6 +253,41 @@ TEST(Switches, WhatTheyTurnOffChangesNoWeights) {
   EXPECT_EQ(run(parse({"--workers", "2", "--persistent-workers", "off"})).report.weights_hash, usual);
   EXPECT_EQ(run(parse({"--fused", "off"})).report.weights_hash, usual);
   EXPECT_EQ(run(parse({"--pin-memory", "off"})).report.weights_hash, usual);
+  for (const char* flag : {"--empty-cache", "--sync-each-step"})
+    EXPECT_EQ(run(parse({flag, "on"})).report.weights_hash, usual) << flag;
+  EXPECT_EQ(run(parse({"--inference-mode", "off"})).report.weights_hash, usual);
+}
+
+TEST(Switches, WithoutInferenceModeValidationRecords) {
+  const auto records = [](const std::string& flag) {
+    bool recorded = false;
+    Perceptron model;
+    model.on_validation = [&](int, const Tensor&) { recorded = grad_enabled(); };
+    Trainer trainer(parse({"--inference-mode", flag, "--epochs", "1"}));
+    record(trainer, model, *synthetic(kSmallSpec, 32, 1), *synthetic(kSmallSpec, 16, 2));
+    return recorded;
+  };
+  EXPECT_FALSE(records("on"));
+  EXPECT_TRUE(records("off"));
+}
+
+TEST(Switches, AfterEachStepTheCacheIsEmptiedAndTheDeviceIdle) {
+  // How often the steps asked the system for memory, and waited for the device.
+  const auto counts = [](const std::vector<std::string>& flags) {
+    const auto large = [](int, const Tensor&) { Tensor::empty({1 << 21}); };
+    const std::int64_t before = allocator_of(kCpu).stats().growths;
+    const std::int64_t waits = run(parse(flags), 160, large).report.host_syncs;
+    return std::pair(allocator_of(kCpu).stats().growths - before, waits);
+  };
+  (void)counts({});
+  const auto [growths, waits] = counts({});
+  const auto [emptied, same] = counts({"--empty-cache", "on"});
+  EXPECT_GE(emptied, growths + 29) << "every step but the first";
+  EXPECT_EQ(same, waits);
+  const auto [cached, more] = counts({"--sync-each-step", "on"});
+  EXPECT_LE(cached, growths + 1);
+  EXPECT_EQ(more, waits + 30);
+  EXPECT_SAYS(run(parse({"--forbid-sync", "--sync-each-step", "on"})), "--forbid-sync: must go without");
 }
 
 TEST(Switches, WithoutFusionActivationsAreOpsOfTheirOwn) {

@@ -32,6 +32,8 @@ TEST(Flags, HelpNamesEveryFlag) {
                              "--bad-samples",    "--order",        "--data-on-device", "--help"}) {
       EXPECT_NE(text.find(flag), std::string::npos) << flag;
     }
+    for (const char* flag : {"--fused", "--inference-mode", "--empty-cache", "--sync-each-step"})
+      EXPECT_NE(text.find(flag), std::string::npos) << flag;
   }
 }
 
@@ -115,6 +117,7 @@ TEST(Flags, HelpHasASubjectForEachFlag) {
         "sharded",
         "--algorithm A how ranks sum gradients: ",
         "--dist-timeout SECONDS seconds without a word from a rank, after which all ranks end",
+        "--max-restarts N how often --devices starts its ranks again, from the newest checkpoint",
         "--flight-dir DIR folder for the records that ranks write when one is lost"})
     EXPECT_NE(text.find(says), std::string::npos) << says << " in: " << text;
 }

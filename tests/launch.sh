@@ -250,6 +250,46 @@ restarted)
   [ "$(field straight.jsonl end weights_hash)" = "$(field resumed.jsonl end weights_hash)" ] || die "hash differs"
   nothing_left
   ;;
+restarts)
+  # --max-restarts: the launcher itself starts a job again that has lost a rank; the weights are those of a run that lost none.
+  whole=("${train[@]}" --epochs 20 --devices 2 --metrics)
+  run 0 "${whole[@]}" straight.jsonl
+  go=("${whole[@]}" restarted.jsonl --checkpoint-dir saved --checkpoint-every 5 --resume auto)
+  run 2 "${whole[@]}" none.jsonl --max-restarts 3
+  one_line "--max-restarts 3: must come with --resume auto"
+  run 2 "${train[@]}" --max-restarts 3 --resume auto
+  one_line "--max-restarts 3: must come with --devices"
+  ranks() { pgrep -P "$(pgrep -P "$1")"; }
+  code=0
+  ATHANOR_OMP_SET=1 "${go[@]}" --max-restarts 3 >out 2>err &
+  pid=$!
+  for try in 1 2; do
+    before=$(saved)
+    wait_for_save "$before" $pid
+    kill -KILL "$(ranks $pid | tail -1)"
+    for _ in $(seq 600); do [ "$(grep -c "^warning: a rank was lost" err)" -eq $try ] && break; sleep 0.05; done
+  done
+  wait $pid || code=$?
+  [ "$code" -eq 0 ] || die "--max-restarts: got $code"
+  grep -q "^warning: a rank was lost, and the job ended with code 137: restart 2 of 3$" err || die "no second restart is announced"
+  [ "$(field straight.jsonl end weights_hash)" = "$(field restarted.jsonl end weights_hash)" ] || die "hash differs"
+  nothing_left
+  # A signal for the job ends it: that is no lost rank.
+  rm -rf saved
+  code=0
+  ATHANOR_OMP_SET=1 "${train[@]}" --epochs 100000 --devices 2 --checkpoint-dir saved --resume auto --max-restarts 3 >out 2>err &
+  pid=$!
+  wait_for_save "" $pid
+  kill -TERM $pid
+  wait $pid || code=$?
+  [ "$code" -eq 143 ] && [ ! -s err ] || die "SIGTERM: got $code"
+  nothing_left
+  ;;
+recipes)
+  # The commands of docs/past_one_machine.md, on this machine: mpirun as it is; Slurm and torchrun by what they set for each rank.
+  bash "$(dirname "${BASH_SOURCE[0]}")/launch_recipes.sh" "$bin" "$mpirun" "$(dirname "${BASH_SOURCE[0]}")/../docs/past_one_machine.md"
+  nothing_left
+  ;;
 killed)
   # A rank, mpirun, and the launcher: nothing is left, and the run that goes on is the one that was let alone.
   whole=("${train[@]}" --epochs 20 --devices 2 --metrics)

@@ -186,7 +186,7 @@ struct Validated : Parts {
   Feeding feeding{config, *strategy, *train, held_out.get(), {}};
   Perceptron model;
   Classifier task{model, 5, 0.3};
-  Validation validation{task, feeding, *strategy, limits, kCpu};
+  Validation validation{task, feeding, *strategy, limits, config};
 };
 
 TEST(Validation, MeasuresAllThatIsHeldOut) {

@@ -1,13 +1,20 @@
 // Processes that are started and watched: how they end, and what is said of it.
 #include "dist/launch/run_processes.h"
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
+#include <cstdio>
+#include <fstream>
 #include <functional>
+#include <iterator>
+#include <utility>
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include "dist/launch/launcher.h"
+#include "dist/launch/restart.h"
 #include "tensor/error.h"
 
 namespace athanor {
@@ -134,6 +141,40 @@ TEST(RunProcesses, WhereARankSaysWhyMpiIsSilent) {
   const std::string nothing = fmt::format("{0}\nPrimary job  terminated\n{0}", kRule);
   EXPECT_EQ(run({shell(-1, words(nothing, 9))}).errors,
             "error: a rank ended with code 9, and did not say why\n");
+}
+
+TEST(Restarts, OnlyALostRankIsWorthOne) {
+  for (const int code : {74, 135, 137, 139}) EXPECT_TRUE(dist::has_lost_rank(code)) << code;
+  for (const int code : {0, 1, 2, 3, 4, 129, 130, 143}) EXPECT_FALSE(dist::has_lost_rank(code)) << code;
+}
+
+// A rank that is killed in its first two starts, by a count in a file.
+TEST(Restarts, AJobStartsAgainUntilItSucceedsOrTheyAreUsedUp) {
+  const std::string count = testing::TempDir() + fmt::format("restarts.{}", ::getpid());
+  const auto start = [&] {
+    return dist::run_processes(
+        {shell(0, "echo >>" + count + "; [ $(wc -l <" + count + ") -ge 3 ] || kill -KILL $$")});
+  };
+  const auto starts = [&](int restarts, int code) {
+    std::remove(count.c_str());
+    testing::internal::CaptureStderr();
+    EXPECT_EQ(dist::run_with_restarts(restarts, start), code);
+    const std::string errors = testing::internal::GetCapturedStderr();
+    std::ifstream file(count);
+    const auto made = std::count(std::istreambuf_iterator<char>(file), {}, '\n');
+    return std::pair(made, errors);
+  };
+  EXPECT_EQ(starts(0, 137).first, 1);
+  EXPECT_EQ(starts(1, 137).first, 2);
+  const auto [made, errors] = starts(5, 0);
+  EXPECT_EQ(made, 3);
+  EXPECT_NE(errors.find("warning: a rank was lost, and the job ended with code 137: restart 2 of 5\n"),
+            std::string::npos)
+      << errors;
+  std::remove(count.c_str());
+  int calls = 0;
+  EXPECT_EQ(dist::run_with_restarts(5, [&] { return ++calls, 143; }), 143);  // was told to end
+  EXPECT_EQ(calls, 1);
 }
 
 TEST(CheckRanks, ManyAreSlowAndAbsurdlyManyRefused) {

@@ -38,6 +38,10 @@ refuses 'relu.safetensors' convert "$golden/relu.safetensors" "$folder/a.onnx"
 refuses 'DST' pack "$folder"
 refuses '--image-size: must be at least 1, but got -3' plan lenet5 --image-size -3
 refuses '--classes: must be at least 1, but got -1' plan lenet5 --classes -1
+refuses "--gpu: must be one of .*h100, .*h200, .*but got 'h300'; did you mean" plan lenet5 --gpu h300
+refuses '--batch-size: must be in' plan lenet5 --gpu h200 --batch-size 0
+refuses '--precision: T4, 16 GB has no tensor cores for bf16' plan lenet5 --gpu t4 --precision bf16
+refuses '--json: must come with --gpu' plan lenet5 --json
 refuses 'threads' pack "$folder" "$folder/a.athp" --threads -1
 refuses 'must be one of' inspect "$golden/relu.safetensors"
 refuses 'there is none' verify "$folder/absent"
@@ -45,6 +49,20 @@ printf 'p' > "$folder/large.bin"
 printf '\376\377\377\177' > "$folder/labels.bin"
 echo '{"height": 1, "width": 1, "labels": "labels.bin", "label_dtype": "u32"}' > "$folder/large.json"
 refuses 'at most 1000000 classes' inspect "$folder/large.bin"
+# The account of a step, for programs and for people.
+"$athanor" plan lenet5 --batch-size 8 --precision f16 --gpu h200 --json > "$folder/account.json"
+python3 - "$folder/account.json" <<'END'
+import json, sys
+account = json.load(open(sys.argv[1]))
+assert account["prediction"] is True, account
+for sum_of in ("launches", "bytes", "flops"):
+    assert account["total"][sum_of] == sum(row[sum_of] for row in account["layers"]) > 0, sum_of
+assert account["total"]["seconds"] > 0
+assert any(row["assumed"] for row in account["layers"]) and not all(row["assumed"] for row in account["layers"])
+END
+"$athanor" plan lenet5 --gpu a100 > "$folder/account.txt"
+grep -q 'A prediction: nothing here is measured' "$folder/account.txt" && grep -q '^total' "$folder/account.txt"
+
 # What a terminal would obey is shown as text.
 for command in inspect verify flight; do
   refuses '\\x1b\[31mred' $command "$folder/"$'\e[31mred'

@@ -26,6 +26,7 @@ class Trainer;
 /// Why training ended.
 enum class StoppedBy : std::uint8_t { epochs, max_steps, early_stop, max_time, signal, diverged };
 
+/// As metrics files write it: "epochs", "max_steps", "signal", ...
 constexpr std::string_view name_of(StoppedBy reason) {
   switch (reason) {
     case StoppedBy::epochs: return "epochs";
@@ -225,6 +226,7 @@ class Callback {
   virtual void load_state_dict(const Trainer&, const StateDict&) {}
 };
 
+/// The callbacks of a run, in the order of their calls.
 using Callbacks = std::vector<std::unique_ptr<Callback>>;
 
 }  // namespace athanor

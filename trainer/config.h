@@ -56,6 +56,7 @@ struct Freeze {
 /// What ranks share: nothing (a single rank); gradients; or also masters and optimizer state.
 enum class Strategy : std::uint8_t { automatic, single, ddp, zero1 };
 
+/// "single", "ddp", "zero1" or "auto", as `--strategy` writes it.
 constexpr std::string_view name_of(Strategy strategy) {
   switch (strategy) {
     case Strategy::automatic: return "auto";
@@ -133,7 +134,8 @@ struct TrainerConfig {
   Strategy strategy = Strategy::automatic;  ///< automatic: ddp if there are several ranks
   bool sync_bn = false;                     ///< batch norms use the samples of all ranks
   bool overlap = true;                      ///< overlap communication with computation; results do not change
-  int local_ranks = 1;                      ///< that share this machine's cores; see run_on_ranks()
+  int max_restarts = 0;  ///< of the ranks of `devices`, after one was lost; needs resume = "auto"
+  int local_ranks = 1;   ///< that share this machine's cores; see run_on_ranks()
   /// For flight records of a failing rank; empty: checkpoint_dir, or the current folder.
   std::filesystem::path flight_dir = {};
   std::string ranks_note = {};  ///< which launcher started them, or why there is one
@@ -152,6 +154,9 @@ struct TrainerConfig {
   bool pin_memory = true;              ///< for batches copied to a GPU
   bool persistent_workers = true;      ///< loader threads live across epochs
   bool fused = true;                   ///< fuse activations and residual sums
+  bool inference_mode = true;          ///< validation records no graph
+  bool empty_cache = false;            ///< return cached memory to the system after each step
+  bool sync_each_step = false;         ///< wait for the device after each step
   bool progress = true;                ///< show progress on stdout
   int prefetch = 4;                    ///< batches in memory, for training and validation each
   BadSamples bad_samples = {};         ///< policy for samples that cannot be read

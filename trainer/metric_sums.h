@@ -13,6 +13,7 @@
 
 namespace athanor {
 
+/// A metric of an epoch.
 struct NamedValue {
   std::string name;
   double value = 0;

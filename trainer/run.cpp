@@ -83,7 +83,7 @@ Run::Run(Trainer& trainer, const TrainerConfig& config, const Callbacks& callbac
       checkpoints_(config, strategy, step_, metrics_),
       product_(config, strategy),
       samples_(sample_folder()),
-      validation_(task, feeding_, strategy, limits_, config.device, samples_ ? &*samples_ : nullptr),
+      validation_(task, feeding_, strategy, limits_, config, samples_ ? &*samples_ : nullptr),
       named_(static_cast<std::size_t>(strategy.world_size())) {
   for (const auto& networks : networks_) arenas_.push_back(&networks->arena());
   step_.on_known([this](const StepState& state) {

@@ -16,6 +16,7 @@
 
 #include "dist/launch/launcher.h"
 #include "dist/launch/rendezvous.h"
+#include "dist/launch/restart.h"
 #include "dist/watch/watchdog.h"
 #include "tensor/error.h"
 #include "tensor/stream.h"
@@ -31,6 +32,9 @@ void warn(const std::string& what) {
 int start_ranks(const TrainerConfig& config, int ranks, char** argv, const dist::Networks& networks) {
   std::vector<std::string> arguments;
   for (char** at = argv + 1; *at; ++at) arguments.emplace_back(*at);
+  ATH_CHECK(config.max_restarts == 0 || config.resume == "auto",
+            "--max-restarts {}: must come with --resume auto, or a restart would begin anew",
+            config.max_restarts);
   const dist::RunOptions options{.end_within = config.collectives.timeout,
                                  .show_all = config.collectives.compare_calls};
   if (config.device.is_cuda() && networks.nccl) {
@@ -38,7 +42,9 @@ int start_ranks(const TrainerConfig& config, int ranks, char** argv, const dist:
               config.device.str(), ranks);
     ATH_CHECK(ranks <= cuda_device_count(), "--devices: must be at most {}, one process per GPU, but is {}",
               cuda_device_count(), ranks);
-    return dist::run_processes(dist::one_per_gpu(ranks, arguments), options);
+    return dist::run_with_restarts(config.max_restarts, [&] {
+      return dist::run_processes(dist::one_per_gpu(ranks, arguments), options);
+    });
   }
   if (!networks.mpi) {
     detail::fail<BackendError>(
@@ -47,7 +53,9 @@ int start_ranks(const TrainerConfig& config, int ranks, char** argv, const dist:
         ranks);
   }
   warn(dist::check_ranks(ranks));
-  return dist::run_processes({dist::with_mpirun(ranks, arguments)}, options);
+  return dist::run_with_restarts(config.max_restarts, [&] {
+    return dist::run_processes({dist::with_mpirun(ranks, arguments)}, options);
+  });
 }
 
 int gpu_of(const dist::RankInfo& info) {
@@ -154,6 +162,9 @@ int run_on_ranks(TrainerConfig& config, char** argv, const dist::Networks& netwo
     const int ranks = config.devices == TrainerConfig::kAllDevices ? all : std::max(config.devices, 1);
     if (ranks > 1) return start_ranks(config, ranks, argv, networks);
   }
+  ATH_CHECK(config.max_restarts == 0 || dist::started_by_devices(),
+            "--max-restarts {}: must come with --devices, which restarts its ranks; {}", config.max_restarts,
+            nobody ? "one process has none" : "for others, restart the job by its launcher");
   check_flags(config, info);
   if (info.alone()) {
     check_alone(config, info);

@@ -62,7 +62,7 @@ bool Run::validate_within_epoch() {
 // Detects errors in validation before an epoch is spent.
 void Run::try_validation() {
   if (config_.sanity_val == 0 || !feeding_.held_out()) return;
-  Validation tried(task_, feeding_, strategy_, limits_, config_.device);
+  Validation tried(task_, feeding_, strategy_, limits_, config_);
   tried.run(position_.epoch, {}, times_, gathering(), config_.sanity_val);
 }
 
@@ -70,7 +70,7 @@ void Run::try_validation() {
 Metrics Run::keep_last() {
   std::optional<Metrics> last = position_.validation;
   if (!position_.validated || !averages().empty()) {
-    Validation of_last(task_, feeding_, strategy_, limits_, config_.device);
+    Validation of_last(task_, feeding_, strategy_, limits_, config_);
     last = of_last.run(std::max<std::int64_t>(position_.epoch - 1, 0), {}, times_, gathering());
   }
   if (!last) return Metrics::not_measured();  // a signal has arrived

@@ -14,6 +14,7 @@
 #include "tensor/cores.h"
 #include "tensor/error.h"
 #include "tensor/printable.h"
+#include "tensor/stream.h"
 #include "trainer/checkpoints/checkpoint.h"
 #include "trainer/checkpoints/run_folder.h"
 #include "trainer/classifier.h"
@@ -101,6 +102,23 @@ void check_for_classifier(const TrainerConfig& config, const Dataset& train) {
                  names.empty() ? "one" : fmt::format("'{}'", printable(names[0])));
 }
 
+/// --empty-cache and --sync-each-step.
+class AfterStep final : public Callback {
+ public:
+  explicit AfterStep(const TrainerConfig& config) : config_(config) {
+    ATH_CHECK(!config.forbid_sync,
+              "--forbid-sync: must go without --empty-cache on and --sync-each-step on, which wait");
+  }
+  void on_step_end(Trainer&, const StepInfo&) override {
+    if (config_.sync_each_step) synchronize(config_.device);
+    if (config_.empty_cache) allocator_of(config_.device).trim();
+  }
+  bool reads_weights() const override { return false; }
+
+ private:
+  const TrainerConfig& config_;
+};
+
 void make_run_dir(const std::filesystem::path& folder) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
@@ -125,6 +143,7 @@ Trainer::Trainer(TrainerConfig config, dist::Transport* transport)
     profiler_ = profiler.get();
     add(std::move(profiler));
   }
+  if (config_.empty_cache || config_.sync_each_step) add(std::make_unique<AfterStep>(config_));
   if (config_.early_stop) add(std::make_unique<EarlyStopping>(*config_.early_stop));
   set_plateau();
   add_page();

@@ -31,7 +31,7 @@ std::optional<Metrics> Validation::run(std::int64_t epoch, const std::vector<Ema
   }
   ValidatedModel model(averages, strategy_);
   strategy_.broadcast_buffers();
-  const InferenceMode inference;
+  const auto inference = inference_mode_ ? std::make_unique<InferenceMode>() : nullptr;
   task_.networks().eval();
   sums_.clear();
   held_out->start_epoch(0);

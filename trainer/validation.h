@@ -38,13 +38,14 @@ class ValidatedModel {
 class Validation {
  public:
   /// `samples`: null if no pictures are written.
-  Validation(Task& task, const Feeding& feeding, ParallelStrategy& strategy, Limits& limits, Device device,
-             SampleFolder* samples = nullptr)
+  Validation(Task& task, const Feeding& feeding, ParallelStrategy& strategy, Limits& limits,
+             const TrainerConfig& config, SampleFolder* samples = nullptr)
       : task_(task),
         feeding_(feeding),
         strategy_(strategy),
         limits_(limits),
-        sums_(device),
+        sums_(config.device),
+        inference_mode_(config.inference_mode),
         samples_(samples) {}
 
   /// Metrics over all ranks; empty if a signal arrived. `epoch` is what Step::epoch() returns; `ranks` as in
@@ -60,6 +61,7 @@ class Validation {
   ParallelStrategy& strategy_;
   Limits& limits_;
   MetricSums sums_;
+  bool inference_mode_;
   SampleFolder* samples_;
 };
 

@@ -8,7 +8,6 @@ all pairs, with the interval that holds it with a probability of 95 % at least. 
 
 import argparse
 import json
-import math
 import os
 import pathlib
 import re
@@ -18,6 +17,7 @@ import sys
 import tempfile
 
 from interleave import Worker, WorkerError, quantile
+from ratios import interval, processor, stolen_and_all
 
 HERE = pathlib.Path(__file__).resolve().parent
 NETWORKS = {"lenet5": "lenet5", "resnet20": "resnet20", "resnet18": "resnet18_cifar", "resnet18_cifar": "resnet18_cifar",
@@ -85,37 +85,11 @@ def others(args, folder, network, kind, batch):
         yield package, f"{python} '{HERE}/onnx/infer.py' '{folder}' {package}", case, package
 
 
-def interval(ratios):
-    """What holds their median with a probability of 95 % at least, whatever their distribution: two of them, in order."""
-    ratios, outside = sorted(ratios), 0
-    for low in range(len(ratios) // 2):
-        outside += 2 * math.comb(len(ratios), low) / 2 ** len(ratios)
-        if outside > 0.05:
-            return [ratios[max(low - 1, 0)], ratios[len(ratios) - max(low, 1)]]
-    return [ratios[0], ratios[-1]]
-
-
-def stolen_and_all():
-    """Ticks of all processors so far: those that other machines on this host took, and all."""
-    ticks = [int(word) for word in pathlib.Path("/proc/stat").read_text(encoding="utf-8").split("\n")[0].split()[1:9]]
-    return ticks[7], sum(ticks)
-
-
 def error_of(ours, theirs):
     """The largest difference, of the largest value."""
     if len(ours) != len(theirs):
         return float("inf")
     return max(abs(a - b) for a, b in zip(ours, theirs)) / max(map(abs, ours))
-
-
-def processor():
-    """Its name, and the sets of vector instructions that its first core has."""
-    text = pathlib.Path("/proc/cpuinfo").read_text(encoding="utf-8")
-    flags = re.search(r"^flags\s*:(.*)$", text, re.M)[1].split()
-    known = ("avx2", "avx_vnni", "avx512f", "avx512_bf16", "avx512_vnni", "amx_tile", "amx_bf16")
-    model = re.search(r"^model name\s*:\s*(.*)$", text, re.M)[1]
-    family, number = (re.search(rf"^{name}\s*:\s*(\d+)$", text, re.M)[1] for name in ("cpu family", "model"))
-    return f"{model} (family {family}, model {number})", [flag for flag in known if flag in flags]
 
 
 def measure(args, folder, network, kind, batch, threads, log, said):

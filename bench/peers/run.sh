@@ -37,11 +37,11 @@ networks='(lenet5|resnet20|resnet18|resnet18_cifar|resnet50|mobilenetv2|cifarnet
 [[ $workload =~ ^$networks(-b[0-9]+)?(-224)?-train(-b[0-9]+)?$ ]] && program=train
 case $workload in
   mnist-run | cifar10-run | jpegs-run | first-step) program=tuned_run ;;
-  infer | train | networks | worker | *_run*) program=none ;;
+  infer | train | networks | worker | naive | *_run*) program=none ;;
 esac
 [ -f "$here/pytorch/$program.py" ] ||
   fail 2 "peers: workload must be one of $(cd "$here/pytorch" && ls ./*.py | sed -n 's/^\.\/\(.*\)\.py$/\1/p' |
-    grep -vx -e worker -e networks -e infer -e train -e ".*_run.*" | tr '\n' ' ')or mnist-run, cifar10-run, jpegs-run, first-step, or a network as resnet20-b128-train, -infer or -infer-b1, but is $workload"
+    grep -vx -e worker -e naive -e networks -e infer -e train -e ".*_run.*" | tr '\n' ' ')or mnist-run, cifar10-run, jpegs-run, first-step, or a network as resnet20-b128-train, -infer or -infer-b1, but is $workload"
 case $precision in
   '' | f32 | bf16 | f16) ;;
   *) fail 2 "peers: --precision must be f32, bf16 or f16, but is $precision" ;;

@@ -3,10 +3,15 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <exception>
+#include <iostream>
 #include <memory>
+#include <sstream>
+#include <utility>
 
 #include <fmt/ranges.h>
 
+#include "kernels/context.h"
 #include "kernels/copy.h"
 
 namespace athanor::bench {
@@ -18,9 +23,21 @@ struct Case {
   std::function<Prepared()> prepare;
 };
 
+std::vector<std::shared_ptr<const Case>> all_cases;
+
 // The prepared case lives until another one takes its turn: Google Benchmark calls a function several times.
 const Case* current_case = nullptr;
 Prepared current;
+
+/// Makes the case ready unless it is. Returns what is wrong with its result, or "".
+std::string make_ready(const Case& row) {
+  if (std::exchange(current_case, &row) != &row) {
+    current = Prepared();
+    current = row.prepare();
+  }
+  if (current.max_error <= current.tolerance) return {};
+  return fmt::format("max error {:.3g}, but at most {:.3g} is allowed", current.max_error, current.tolerance);
+}
 
 double seconds_of(const std::function<void()>& run, std::int64_t times) {
   const auto start = std::chrono::steady_clock::now();
@@ -34,27 +51,63 @@ double quantile(std::vector<double>& samples, double q) {
   return samples[static_cast<std::size_t>(at)];
 }
 
+/// Warms up: caches, primitives, the allocator. Returns how many runs make a sample that is long against the
+/// clock's own cost.
+std::int64_t warm_up() {
+  seconds_of(current.run, 1);
+  std::int64_t batch = 1;
+  while (seconds_of(current.run, batch) < 5e-6) batch *= 2;
+  return batch;
+}
+
+Roofs roofs_of(const Work& work) {
+  Roofs roofs;
+  if (work.bytes > 0) roofs.bytes = {copy_roof(work.bytes), "copy"};
+  if (work.flops > 0) roofs.flops = {fma_peak(), "FMA"};
+  return roofs;
+}
+
 void run_case(benchmark::State& state, const Case& row) {
-  if (std::exchange(current_case, &row) != &row) {
-    current = Prepared();
-    current = row.prepare();
-  }
-  if (!(current.max_error <= current.tolerance)) {
-    state.SkipWithError(
-        fmt::format("max error {:.3g}, but at most {:.3g} is allowed", current.max_error, current.tolerance)
-            .c_str());
+  if (const std::string wrong = make_ready(row); !wrong.empty()) {
+    state.SkipWithError(wrong.c_str());
     return;
   }
-  seconds_of(current.run, 1);  // warm-up: caches, primitives, the allocator
-  std::int64_t batch = 1;      // a sample must be long against the clock's own cost
-  while (seconds_of(current.run, batch) < 5e-6) batch *= 2;
+  const std::int64_t batch = warm_up();
   std::vector<double> samples;
   while (state.KeepRunningBatch(batch))
     samples.push_back(seconds_of(current.run, batch) / static_cast<double>(batch));
-  Roofs roofs;
-  if (row.work.bytes > 0) roofs.bytes = {copy_roof(row.work.bytes), "copy"};
-  if (row.work.flops > 0) roofs.flops = {fma_peak(), "FMA"};
-  report(state, row.work, roofs, samples, current.max_error);
+  report(state, row.work, roofs_of(row.work), samples, current.max_error);
+}
+
+/// Samples for so many seconds, at least three.
+std::vector<double> sample_for(double seconds, double planted_slowdown) {
+  using Clock = std::chrono::steady_clock;
+  const std::int64_t batch = warm_up();
+  std::vector<double> samples;
+  for (const auto start = Clock::now();
+       samples.size() < 3 || std::chrono::duration<double>(Clock::now() - start).count() < seconds;) {
+    const auto began = Clock::now();
+    double took = seconds_of(current.run, batch);
+    if (planted_slowdown > 0) {
+      const double until = took * (1 + planted_slowdown);
+      while (took < until) took = std::chrono::duration<double>(Clock::now() - began).count();
+    }
+    samples.push_back(took / static_cast<double>(batch));
+  }
+  return samples;
+}
+
+std::string answer(const Case& row, const std::string& variant, double seconds,
+                   const WorkerOptions& options) {
+  if (variant == "roof") {
+    const Roofs roofs = roofs_of(row.work);
+    return fmt::format(R"({{"bytes_per_s":{:.6g},"flops_per_s":{:.6g}}})", roofs.bytes.per_second,
+                       roofs.flops.per_second);
+  }
+  if (const std::string wrong = make_ready(row); !wrong.empty())
+    return fmt::format(R"({{"error":"{}"}})", wrong);
+  return fmt::format(R"({{"seconds":[{:.6g}]}})",
+                     fmt::join(sample_for(seconds, options.planted_slowdown), ","));
 }
 
 }  // namespace
@@ -65,9 +118,39 @@ std::string Id::str() const {
 
 void add(const Id& id, const Work& work, std::function<Prepared()> prepare) {
   const auto row = std::make_shared<const Case>(Case{id, work, std::move(prepare)});
+  all_cases.push_back(row);
   benchmark::RegisterBenchmark(id.str().c_str(), [row](benchmark::State& state) {
     run_case(state, *row);
   })->Unit(benchmark::kMicrosecond);
+}
+
+int serve_rows(const std::string& binary, const WorkerOptions& options) {
+  std::string rows;
+  for (const auto& row : all_cases) {
+    rows += fmt::format(R"({}"{}":{{"bytes":{:.6g},"flops":{:.6g}}})", rows.empty() ? "" : ",", row->id.str(),
+                        row->work.bytes, row->work.flops);
+  }
+  std::cout << fmt::format(R"({{"name":"{}","threads":{},"cases":{{{}}}}})", binary, cpu_context().threads(),
+                           rows)
+            << std::endl;
+  for (std::string line, name, variant; std::getline(std::cin, line);) {
+    std::istringstream words(line);
+    double seconds = 0.05;
+    words >> name >> variant >> seconds;
+    const auto found = std::find_if(all_cases.begin(), all_cases.end(),
+                                    [&](const auto& row) { return row->id.str() == name; });
+    try {
+      std::cout << (found == all_cases.end() ? R"({"error":"no such row"})"
+                                             : answer(**found, variant, seconds, options))
+                << std::endl;
+    } catch (const std::exception& error) {  // data that is not here, memory
+      std::string what = error.what();
+      std::replace_if(
+          what.begin(), what.end(), [](char c) { return c == '"' || c == '\\' || c == '\n'; }, ' ');
+      std::cout << fmt::format(R"({{"error":"{}"}})", what) << std::endl;
+    }
+  }
+  return 0;
 }
 
 void report(benchmark::State& state, const Work& work, const Roofs& roofs, std::vector<double>& seconds,

@@ -55,6 +55,16 @@ void add(const Id& id, const Work& work, std::function<Prepared()> prepare);
 void report(benchmark::State& state, const Work& work, const Roofs& roofs, std::vector<double>& seconds,
             double max_error);
 
+struct WorkerOptions {
+  double planted_slowdown = 0;  ///< each run is followed by this part of its time, spent waiting: for tests
+};
+
+/// Times rows on request, for scripts/bench.sh, in the protocol of bench/peers/README.md: writes a line with
+/// all rows and their work, then answers each line "ROW VARIANT SECONDS" of stdin with the times of single
+/// runs, or, for the variant "roof", with the bytes and FLOP per second that the row is held against. A row
+/// whose result is wrong is an "error" and can be asked for again. Returns main()'s exit code.
+int serve_rows(const std::string& binary, const WorkerOptions& options);
+
 /// Defined by each benchmark binary: its add() calls.
 void register_all();
 

@@ -1,3 +1,6 @@
+#include <cstdlib>
+#include <string>
+
 #include <benchmark/benchmark.h>
 
 #include "bench/support/bench.h"
@@ -7,9 +10,15 @@
 
 // Google Benchmark's own flags do the rest: --benchmark_filter=REGEX, --benchmark_out=FILE (JSON),
 // --benchmark_min_time=SECONDS. Ends with 1 where the filter matches nothing: a name that has changed must
-// not pass for one that was measured.
+// not pass for one that was measured. `--worker [PLANTED_SLOWDOWN]` alone times rows for scripts/bench.sh.
 int main(int argc, char** argv) {
   using namespace athanor;
+  if (argc > 1 && std::string(argv[1]) == "--worker") {
+    bench::register_all();
+    const std::string program = argv[0];
+    return bench::serve_rows(program.substr(program.rfind('/') + 1),
+                             {.planted_slowdown = argc > 2 ? std::atof(argv[2]) : 0.0});
+  }
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
   bench::register_all();

@@ -4,6 +4,7 @@
 
 namespace athanor {
 
+/// Of an image, in pixels.
 struct ImageSize {
   std::int64_t height = 0, width = 0;
 

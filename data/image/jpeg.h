@@ -42,6 +42,7 @@ class JpegDecoder {
   std::unique_ptr<State> state_;
 };
 
+/// The longest side that encode_jpeg() writes, in pixels: libjpeg has no longer ones.
 inline constexpr std::int64_t kMaxJpegSide = 65500;
 
 /// Encodes an image of 1 or 3 channels as a JPEG file, with chroma at half the resolution (4:2:0) and

@@ -24,6 +24,7 @@ struct DrawKey {
   std::int64_t epoch = 0, sample = 0;
 };
 
+/// The part of an image of that size that a crop takes; the same for the same key.
 Box draw(const RandomResizedCrop& crop, const ImageSize& size, const DrawKey& key);
 
 /// Transforms an image of any size to height x width.

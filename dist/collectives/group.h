@@ -38,6 +38,7 @@ inline std::vector<Range> equal_pieces(std::int64_t count, int parts) {
   return pieces;
 }
 
+/// Elements of the largest piece; 0 without any.
 inline std::int64_t largest_of(std::span<const Range> pieces) {
   std::int64_t largest = 0;
   for (const Range& piece : pieces) largest = std::max(largest, piece.count());

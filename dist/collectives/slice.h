@@ -12,6 +12,7 @@ inline Tensor slice(const Tensor& flat, const Range& range) {
   return slice_of(flat, range.begin, {range.count()});
 }
 
+/// The bytes of a range of a flat tensor on the CPU.
 inline std::span<std::byte> bytes_of(const Tensor& flat, const Range& range) {
   const auto element = static_cast<std::int64_t>(size_of(flat.dtype()));
   return {flat.raw_data() + range.begin * element, static_cast<std::size_t>(range.count() * element)};

@@ -160,8 +160,12 @@ std::vector<Command> one_per_gpu(int ranks, const std::vector<std::string>& argu
   return commands;
 }
 
+bool started_by_devices() {
+  return std::getenv(kLaunched) != nullptr;
+}
+
 void die_with_launcher() {
-  if (std::getenv(kLaunched)) ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (started_by_devices()) ::prctl(PR_SET_PDEATHSIG, SIGKILL);
 }
 
 bool launcher_has_terminal() {

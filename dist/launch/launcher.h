@@ -26,6 +26,8 @@ Command with_mpirun(int ranks, const std::vector<std::string>& arguments);
 /// inherits a socket listening at that port, whose descriptor is in ATHANOR_LISTENING: RankInfo::listening.
 std::vector<Command> one_per_gpu(int ranks, const std::vector<std::string>& arguments);
 
+/// Whether this process is a rank that with_mpirun() or one_per_gpu() has started.
+bool started_by_devices();
 /// Called by a rank: makes it die with its launcher, after with_mpirun() or one_per_gpu().
 void die_with_launcher();
 /// Whether the launcher writes to a terminal. (For mpirun's ranks, isatty() is always true.)

@@ -4,7 +4,8 @@
     docs/figures/draw.py FOLDER [NAME...] [--bin DIR]     ring data_parallel_bytes zero1_layout overlap; all where none is named
     docs/figures/draw.py FOLDER gradient_histogram --from FILE   FILE of gradient_histogram --out
     docs/figures/draw.py FOLDER conv_roofs --from FILE           FILE of bench_conv_choices --json
-    docs/figures/draw.py FOLDER around_a_step             needs no program
+    docs/figures/draw.py FOLDER around_a_step             needs no program, like all of CONCEPTS and MEASURED
+    docs/figures/draw.py FOLDER gradcheck --measure       first runs book_figures, which writes docs/figures/data/gradcheck.json
 
 A program in DIR, build/cpu/bin, does what is shown; here it is drawn, to FOLDER/NAME.svg, and its table printed. Python alone
 does it: nothing else is needed.
@@ -20,6 +21,22 @@ import sys
 TRACED = ("ring", "data_parallel_bytes", "zero1_layout", "overlap")
 FROM_FILE = {"gradient_histogram": "gradient_histogram --out", "conv_roofs": "bench_conv_choices --json"}
 OTHERS = (*FROM_FILE, "around_a_step")
+# Diagrams, by their function in concepts.py.
+CONCEPTS = {
+    "a_kernel_five_times": "coalescing", "a_run_from_flag_to_file": "run_flow", "autograd": "autograd", "coming_from_lightning": "lightning",
+    "feeding_the_furnace": "loader_ring", "from_photos_to_a_url": "photos", "kill_nine": "kills", "one_step_by_hand": "one_step", "optimizers_and_schedules": "valley", "own_op": "own_op",
+    "packed_file": "packed_layout", "stepping_through_a_kernel": "gdb_threads", "tensors": "tensors", "what_comes_after": "after",
+    "what_emulation_cannot_see": "emulation", "when_a_rank_dies": "waiting_chain",
+}
+# Charts of data/NAME.json, or of a table in the chapter, by their function in measured.py.
+MEASURED = {
+    "activation_memory": "activation_memory", "augmentation": "augmentation", "batch_norm": "batch_norm", "batch_size_and_noise": "batch_size",
+    "convolution_three_ways": "convolution_three_ways", "determinism": "determinism", "early_stopping": "early_stopping",
+    "emptying_the_cache": "emptying", "gradcheck": "gradcheck", "inference_mode": "inference", "initialisation": "initialisation",
+    "matrix_product": "matrix_product", "measuring_under_noise": "measuring_under_noise",
+    "reading_a_profile": "profile", "what_the_articles_say": "articles",
+}
+DATA = pathlib.Path(__file__).resolve().parent / "data"
 
 
 def refuse(why):
@@ -37,6 +54,26 @@ def trace_of(name, args):
     return subprocess.run([f"{args.bin}/dist_traces", name], check=True, capture_output=True, text=True).stdout
 
 
+def draw_page(name, args):
+    """The figure of the chapter NAME."""
+    if args.measure:
+        measured = subprocess.run([f"{args.bin}/book_figures", name], check=True, capture_output=True, text=True).stdout
+        (DATA / f"{name}.json").write_text(rounded(json.loads(measured)), encoding="utf-8")
+    module, function = ("concepts", CONCEPTS[name]) if name in CONCEPTS else ("measured", MEASURED[name])
+    path = args.folder / f"{name}.svg"
+    path.write_text(getattr(importlib.import_module(module), function)(), encoding="utf-8")
+    print(path)
+
+
+def rounded(value):
+    """The JSON text of `value` with four digits of each number, a row a line."""
+    def short(x):
+        if isinstance(x, float):
+            return float(f"{x:.4g}")
+        return {k: short(v) for k, v in x.items()} if isinstance(x, dict) else [short(v) for v in x] if isinstance(x, list) else x
+    return json.dumps(short(value)).replace('], "', '],\n"').replace("}, {", "},\n{") + "\n"
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.error = refuse
@@ -44,13 +81,17 @@ def main():
     parser.add_argument("names", nargs="*")
     parser.add_argument("--bin", default="build/cpu/bin")
     parser.add_argument("--from", dest="file")
+    parser.add_argument("--measure", action="store_true")
     args = parser.parse_args()
     if not args.folder.is_dir():
         refuse(f"{args.folder} must be a folder, but is not")
     for name in args.names:
-        if name not in (*TRACED, *OTHERS):
-            refuse(f"'{name}' must be one of {', '.join((*TRACED, *OTHERS))}")
+        if name not in (*TRACED, *OTHERS, *CONCEPTS, *MEASURED):
+            refuse(f"'{name}' must be one of {', '.join((*TRACED, *OTHERS, *CONCEPTS, *MEASURED))}")
     for name in args.names or TRACED:
+        if name in CONCEPTS or name in MEASURED:
+            draw_page(name, args)
+            continue
         picture, table = importlib.import_module(name).draw(json.loads(trace_of(name, args)))
         path = args.folder / f"{name}.svg"
         path.write_text(picture, encoding="utf-8")

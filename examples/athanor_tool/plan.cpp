@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "examples/athanor_tool/account.h"
 #include "examples/athanor_tool/rank_bytes.h"
 #include "nn/models/model.h"
 #include "optim/optimizer.h"
@@ -18,9 +19,10 @@ namespace athanor::tool {
 namespace {
 
 struct Options {
-  std::string model, precision = "f32", optimizer = "sgd";
+  std::string model, precision = "f32", optimizer = "sgd", gpu;
+  std::int64_t batch_size = 64;
   int devices = 2;
-  bool accumulate = false;
+  bool accumulate = false, json = false;
   nn::ModelOptions size;
   dist::BucketOptions buckets;
 };
@@ -61,6 +63,32 @@ std::string megabytes(std::int64_t bytes) {
   return fmt::format("{:.2f}", static_cast<double>(bytes) / 1e6);
 }
 
+OptimizerKind kind_of(const Options& options) {
+  (void)states_of(options.optimizer);  // refuses unknown ones
+  return options.optimizer == "sgd"    ? OptimizerKind::sgd
+         : options.optimizer == "adam" ? OptimizerKind::adam
+         : options.optimizer == "muon" ? OptimizerKind::muon
+                                       : OptimizerKind::adamw;
+}
+
+/// --gpu: the account of a step on one GPU.
+void account(const Options& options, Precision precision) {
+  const Gpu& gpu = gpu_named(options.gpu);
+  ATH_CHECK(options.batch_size >= 1 && options.batch_size <= 65536,
+            "--batch-size: must be in [1, 65536], but got {}", options.batch_size);
+  ATH_CHECK(precision != Precision::bf16 || gpu.bf16,
+            "--precision: {} has no tensor cores for bf16; use f16, or another --gpu", gpu.title);
+  const StepPlan step{.model = options.model,
+                      .size = options.size,
+                      .batch_size = options.batch_size,
+                      .accumulate = options.accumulate ? 2 : 1,
+                      .precision = precision,
+                      .optimizer = kind_of(options)};
+  const StepAccount found = account_for_step(step, gpu);
+  fmt::print("{}{}", options.json ? json_of(found, step, gpu) : text_of(found, step, gpu),
+             options.json ? "\n" : "");
+}
+
 void plan(const Options& options) {
   const auto precision = precision_named(options.precision);
   ATH_CHECK(precision, "--precision: must be f32, tf32, bf16 or f16, but got '{}'", options.precision);
@@ -71,6 +99,8 @@ void plan(const Options& options) {
   };
   at_least_one("--classes", options.size.classes);
   at_least_one("--image-size", options.size.image_size);
+  if (!options.gpu.empty()) return account(options, *precision);
+  ATH_CHECK(!options.json, "--json: must come with --gpu, whose account it writes; try --gpu h200");
   const Plan of_ddp = plan(options, *precision, false), of_zero1 = plan(options, *precision, true);
   const RankBytes &ddp = of_ddp.bytes, &zero1 = of_zero1.bytes;
   fmt::print("{}: {} parameters, {}, {}, {} rank{}, {} bucket{}\n\n", options.model,
@@ -102,8 +132,7 @@ void plan(const Options& options) {
 }  // namespace
 
 void add_plan(CLI::App& app) {
-  CLI::App* command =
-      app.add_subcommand("plan", "memory per rank with --strategy ddp and zero1, before a training begins");
+  CLI::App* command = app.add_subcommand("plan", "memory per rank, or with --gpu what a step takes");
   const auto options = std::make_shared<Options>();
   command->add_option("model", options->model, "model, by the name that --model takes")->required();
   command->add_option("--devices", options->devices, "ranks that share the work [2]");
@@ -113,6 +142,9 @@ void add_plan(CLI::App& app) {
   command->add_option("--classes", options->size.classes, "outputs of the last layer [the model's own]");
   command->add_option("--image-size", options->size.image_size,
                       "side of an image in pixels [the model's own]");
+  command->add_option("--gpu", options->gpu, "predict a step on one: h200, h100, a100, ...");
+  command->add_option("--batch-size", options->batch_size, "images of a step on that GPU [64]");
+  command->add_flag("--json", options->json, "with --gpu: its account as JSON");
   command->callback([options] { plan(*options); });
 }
 

@@ -110,6 +110,16 @@ std::string compare(const std::vector<float>& y, const std::vector<double>& expe
   return "";
 }
 
+// ": what a typical mistake does", where y is the result of one.
+std::string mistake(const Task& task, Size size, const Problem& problem) {
+  for (const Mistake& mistake : task.mistakes) {
+    double ignored = 0;
+    if (compare(problem.result(), mistake.result(size, problem.inputs()), task.tolerance, &ignored).empty())
+      return ": " + mistake.name;
+  }
+  return "";
+}
+
 int check_all(const Task& task, std::span<const Size> sizes) {
   double largest = 0;
   for (const Size size : sizes) {
@@ -119,7 +129,8 @@ int check_all(const Task& task, std::span<const Size> sizes) {
     const std::string wrong =
         compare(problem.result(), task.reference(size, problem.inputs()), task.tolerance, &largest);
     if (!wrong.empty()) {
-      std::printf("wrong at %d x %d: %s\n", size.rows, size.cols, wrong.c_str());
+      std::printf("wrong at %d x %d: %s%s\n", size.rows, size.cols, wrong.c_str(),
+                  mistake(task, size, problem).c_str());
       return 1;
     }
   }

@@ -38,6 +38,12 @@ inline std::size_t cols(Size size) {
 /// Input arrays on the host.
 using Arrays = std::span<const std::vector<float>>;
 
+/// What a typical mistake computes: a result that equals it is called by its name.
+struct Mistake {
+  std::string name;
+  std::function<std::vector<double>(Size, Arrays x)> result;
+};
+
 /// What a kernel must compute.
 struct Task {
   std::string formula;         ///< for the reader of the report
@@ -48,6 +54,7 @@ struct Task {
   /// y, in double.
   std::function<std::vector<double>(Size, Arrays x)> reference;
   double tolerance = 0;  ///< largest |y - reference| / (1 + |reference|)
+  std::vector<Mistake> mistakes = {};
 };
 
 /// The exercise: its task, and the launch of its kernel. x[i] are the inputs and y the result, in device

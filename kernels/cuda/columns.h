@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "kernels/cuda/grid_partition.h"
 #include "kernels/cuda/group.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/vec.h"
@@ -15,33 +16,9 @@
 
 namespace athanor::cuda {
 
-inline constexpr int kColumnThreads = 256;
-
-/// How [rows, channels] is cut: `1 << shift` threads side by side with V channels each, the others of a block
-/// below them.
-struct ColumnTiling {
-  std::int64_t rows, channels;
-  int shift = 0;
-  std::int64_t tiles = 0;   ///< of channels
-  std::int64_t splits = 0;  ///< of rows
-  std::int64_t share = 0;   ///< rows of a split
-
-  /// `most_blocks`: a few waves of any device, so that the last one hardly shows. `rounds`: rows a thread
-  /// takes, at least.
-  ColumnTiling(std::int64_t all_rows, std::int64_t all_channels, int width, std::int64_t most_blocks = 1024,
-               std::int64_t rounds = 8)
-      : rows(all_rows), channels(all_channels) {
-    const std::int64_t across = (channels + width - 1) / width;
-    while (shift < 5 && (1 << shift) < across) ++shift;
-    tiles = (across + (1 << shift) - 1) >> shift;
-    if (tiles == 0) return;
-    const std::int64_t below = kColumnThreads >> shift, most = std::max<std::int64_t>(most_blocks / tiles, 1);
-    share = std::max((rows + most - 1) / most, below * rounds);
-    share = (share + below - 1) / below * below;
-    splits = (rows + share - 1) / share;
-  }
-  unsigned blocks() const { return static_cast<unsigned>(tiles * splits); }
-  std::size_t partial_elements() const { return static_cast<std::size_t>(2 * splits * channels); }
+/// How [rows, channels] is cut, for kernels.
+struct ColumnTiling : ColumnCut {
+  using ColumnCut::ColumnCut;
 
   /// A thread's tile: V channels from `channel` on, of `count` rows. Elements of its first row begin at
   /// `first`, those of the next, `step` rows down, `stride` further. No rows beyond the last channel, but

@@ -78,23 +78,21 @@ template <>
 void conv2d_backward_data(CudaContext& context, const Conv2dParams& params, const Tensor& dy, const Tensor& w,
                           const Tensor& dx, Write write_dx) {
   if (dx.numel() == 0) return;
-  if (write_dx == Write::accumulate) {
-    const Tensor fresh = empty_like(dx);
-    conv2d_backward_data(context, params, dy, w, fresh);
-    return add_into(context, fresh, dx);
-  }
   const bool nothing = dy.numel() == 0;  // no filters
-  if (!nothing && cuda::vendor_conv_backward_data(context, params, dy, w, dx)) return;
+  if (!nothing && cuda::vendor_conv_backward_data(context, params, dy, w, dx, write_dx)) return;
   check_impl(params, dx);
   const ConvSize z(dx.shape(), w.shape(), dy.shape(), params);
   if (!nothing && pointwise(z))
     return matmul(context, MatmulImpl::reference, rows(dy, z.k), rows(w, z.c), {}, Activation::none,
-                  rows(dx, z.c), Write::overwrite);
+                  rows(dx, z.c), write_dx);
   check_sizes(z);
   dispatch_floating(dy.dtype(), "conv2d", [&]<class T>() {
-    const auto run =
-        cuda::is_depthwise(z) ? cuda::depthwise_backward_data<T> : cuda::product_backward_data<T>;
-    run(context, z, dy.data<T>(), w.data<T>(), dx.data<T>(), cuda::kMostCounted);
+    if (!cuda::is_depthwise(z))
+      return cuda::product_backward_data(context, z, dy.data<T>(), w.data<T>(), dx.data<T>(),
+                                         write_dx == Write::accumulate);
+    const Tensor to = write_dx == Write::accumulate ? empty_like(dx) : dx;
+    cuda::depthwise_backward_data(context, z, dy.data<T>(), w.data<T>(), to.data<T>());
+    if (write_dx == Write::accumulate) add_into(context, to, dx);
   });
 }
 

@@ -116,7 +116,7 @@ void product_backward_weights(const CudaContext& context, const ConvSize& z, con
 
 template <class T>
 void product_backward_data(const CudaContext& context, const ConvSize& z, const T* dy, const T* w, T* dx,
-                           std::int64_t most) {
+                           bool accumulate, std::int64_t most) {
   const std::int64_t gc = z.group_c(), gk = z.group_k(), filter = z.r * z.s * gc;
   const auto axis = [](std::int64_t size, const Residue& residue) {
     return PatchAxis{static_cast<int>(size), static_cast<int>(residue.origin), 1,
@@ -139,7 +139,7 @@ void product_backward_data(const CudaContext& context, const ConvSize& z, const 
         .k = taps * gk,
         .batches = groups<3>(z.groups, {gk, gk * filter, gc}),
         .summed = no_sum(),
-        .finish = {to, false, nullptr, Activation::none, false}};
+        .finish = {to, false, nullptr, Activation::none, accumulate}};
     const bool all = z.stride_h == 1 && z.stride_w == 1;  // what a cut needs: one class has all of dx
     gemm(context, "conv2d_backward_data", g,
          all ? std::optional(SplitK{images * z.h * z.w * z.c, 1}) : std::nullopt);
@@ -157,7 +157,7 @@ void product_backward_data(const CudaContext& context, const ConvSize& z, const 
 #define ATH_INSTANTIATE(T)                                                                                  \
   template void product_forward(const CudaContext&, const ConvSize&, Activation, const T*, const T*,        \
                                 const T*, T*, std::int64_t);                                                \
-  template void product_backward_data(const CudaContext&, const ConvSize&, const T*, const T*, T*,          \
+  template void product_backward_data(const CudaContext&, const ConvSize&, const T*, const T*, T*, bool,    \
                                       std::int64_t);                                                        \
   template void product_backward_weights(const CudaContext&, const ConvSize&, const T*, const T*, T*, bool, \
                                          std::int64_t);

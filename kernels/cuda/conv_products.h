@@ -13,7 +13,7 @@ void product_forward(const CudaContext& context, const ConvSize& z, Activation a
                      const T* w, const T* bias, T* y, std::int64_t most = kMostCounted);
 template <class T>
 void product_backward_data(const CudaContext& context, const ConvSize& z, const T* dy, const T* w, T* dx,
-                           std::int64_t most = kMostCounted);
+                           bool accumulate, std::int64_t most = kMostCounted);
 template <class T, class W>
 void product_backward_weights(const CudaContext& context, const ConvSize& z, const T* x, const T* dy, W* dw,
                               bool accumulate, std::int64_t most = kMostCounted);

@@ -178,7 +178,7 @@ constexpr ConvolutionNames names_of(Graph::Pass pass) {
 
 }  // namespace
 
-void Graph::convolution(Pass pass, const Window& window, DType accumulate, Id x, Id w, Id y) {
+void Graph::convolution(Pass pass, const Window& window, DType accumulate, Id x, Id w, Id y, bool adds) {
   Descriptor convolution(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
   const std::span<const std::int64_t> stride(window.stride), padding(window.padding),
       dilation(window.dilation);
@@ -199,10 +199,10 @@ void Graph::convolution(Pass pass, const Window& window, DType accumulate, Id x,
   operation.set(names.y, at(y));
   if (accumulate == DType::f64) {
     operation.set(names.alpha, 1.0);
-    operation.set(names.beta, 0.0);
+    operation.set(names.beta, adds ? 1.0 : 0.0);
   } else {
     operation.set(names.alpha, 1.0f);
-    operation.set(names.beta, 0.0f);
+    operation.set(names.beta, adds ? 1.0f : 0.0f);
   }
   operation.finalize();
   parts_.push_back(std::move(convolution));

@@ -170,7 +170,7 @@ class Graph {
   enum class Pass : std::uint8_t { forward, backward_data, backward_weights };
   /// The tensor that `pass` computes (y, dx, dw) from the other two; x [N, C, H, W], w [K, C / groups, R, S],
   /// y [N, K, P, Q].
-  void convolution(Pass pass, const Window& window, DType accumulate, Id x, Id w, Id y);
+  void convolution(Pass pass, const Window& window, DType accumulate, Id x, Id w, Id y, bool adds = false);
   /// y = mode(x) or, with b, mode(x, b), in f32. Whether relu keeps NaN is the engine's choice.
   void pointwise(cudnnPointwiseMode_t mode, Id x, std::optional<Id> b, Id y);
 

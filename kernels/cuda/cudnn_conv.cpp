@@ -83,7 +83,8 @@ Graph conv_graph(const ConvSignature& z) {
 
   const DType accumulate = z.dtype == DType::f64 ? DType::f64 : DType::f32;
   Graph::Id product = z.bias || z.relu ? graph.intermediate(image, image_strides) : y;
-  graph.convolution(z.pass, z.window, accumulate, x, w, product);
+  const bool adds = z.pass == Graph::Pass::backward_data && z.accumulate;
+  graph.convolution(z.pass, z.window, accumulate, x, w, product, adds);
   if (z.bias) {
     const Graph::Id sum = z.relu ? graph.intermediate(image, image_strides) : y;
     graph.pointwise(CUDNN_POINTWISE_ADD, product, bias, sum);

@@ -17,10 +17,11 @@ struct ConvSignature {
   DType dtype = DType::f32;  ///< of every tensor; sums are f32
   bool bias = false;         ///< forward: y = x * w + bias
   bool relu = false;         ///< forward: y = max(x * w + bias, 0); cuDNN has it together with a bias alone
+  /// Whether the result is added to: dx by the plan itself, dw by a kernel of ours.
+  bool accumulate = false;
   // What kernels of ours do to the result, which does not change the plan, but what is faster.
   Activation after = Activation::none;      ///< forward
-  DType out = DType::f32;                   ///< backward weights: what dw is kept in,
-  bool accumulate = false;                  ///< and whether it is added to
+  DType out = DType::f32;                   ///< backward weights: what dw is kept in
   std::int64_t n = 1, h = 1, w = 1, c = 1;  ///< x
   std::int64_t k = 1, r = 1, s = 1;         ///< w [k, r, s, c / groups]
   std::int64_t p = 1, q = 1;                ///< y [n, p, q, k]

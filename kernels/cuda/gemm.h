@@ -281,17 +281,10 @@ void launch_gemm(const CudaContext& context, const char* name, Gemm<T, Left, Rig
             "{}: a sum must have less than 2^31 x {} terms, but has {} of {}", name, kDepth, g.summed.numel,
             g.k);
   g.steps = static_cast<unsigned>(steps);
-  // Enough blocks for every multiprocessor of a large GPU to hide waiting, in pieces that are not all
-  // overhead, and buffers of at most 256 MiB.
-  std::int64_t pieces = 1;
-  if (split) {
-    const std::int64_t tiles = std::int64_t{g.tiles_m} * g.tiles_n * g.batches.numel,
-                       wanted = kMultiprocessors * (512 / Tile::kThreads),
-                       longest = steps * g.summed.numel / 8,
-                       room = (std::int64_t{1} << 28) / static_cast<std::int64_t>(sizeof(Accumulate<T>)) /
-                              std::max<std::int64_t>(split->y_size, 1);
-    pieces = std::clamp<std::int64_t>(std::min({wanted / tiles, longest, room}), 1, 1024);
-  }
+  const std::int64_t pieces =
+      split ? split_pieces(std::int64_t{g.tiles_m} * g.tiles_n * g.batches.numel, Tile::kThreads,
+                           steps * g.summed.numel, split->y_size, sizeof(Accumulate<T>))
+            : 1;
   const auto run = [&] {
     constexpr std::int64_t kMostBatches = 65535;
     for (g.first_batch = 0; g.first_batch < g.batches.numel; g.first_batch += kMostBatches) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 
 // How work is divided among the blocks of a grid. The order of a sum decides its bits, so nothing here asks
@@ -10,6 +11,45 @@ namespace athanor::cuda {
 
 /// Multiprocessors of the GPU that work is divided for.
 inline constexpr std::int64_t kMultiprocessors = 128;
+
+inline constexpr int kColumnThreads = 256;
+
+/// How [rows, channels] is cut: `1 << shift` threads side by side with V channels each, the others of a block
+/// below them.
+struct ColumnCut {
+  std::int64_t rows, channels;
+  int shift = 0;
+  std::int64_t tiles = 0;   ///< of channels
+  std::int64_t splits = 0;  ///< of rows
+  std::int64_t share = 0;   ///< rows of a split
+
+  /// `most_blocks`: a few waves of any device, so that the last one hardly shows. `rounds`: rows a thread
+  /// takes, at least.
+  ColumnCut(std::int64_t all_rows, std::int64_t all_channels, int width, std::int64_t most_blocks = 1024,
+            std::int64_t rounds = 8)
+      : rows(all_rows), channels(all_channels) {
+    const std::int64_t across = (channels + width - 1) / width;
+    while (shift < 5 && (1 << shift) < across) ++shift;
+    tiles = (across + (1 << shift) - 1) >> shift;
+    if (tiles == 0) return;
+    const std::int64_t below = kColumnThreads >> shift, most = std::max<std::int64_t>(most_blocks / tiles, 1);
+    share = std::max((rows + most - 1) / most, below * rounds);
+    share = (share + below - 1) / below * below;
+    splits = (rows + share - 1) / share;
+  }
+  unsigned blocks() const { return static_cast<unsigned>(tiles * splits); }
+  std::size_t partial_elements() const { return static_cast<std::size_t>(2 * splits * channels); }
+};
+
+/// Into how many pieces the depth of a product is cut, whose result has `tiles` tiles and `y_size` sums of
+/// `sum_bytes`: enough blocks for every multiprocessor of a large GPU to hide waiting, in pieces that are not
+/// all overhead, and buffers of at most 256 MiB.
+inline std::int64_t split_pieces(std::int64_t tiles, std::int64_t threads, std::int64_t steps,
+                                 std::int64_t y_size, std::int64_t sum_bytes) {
+  const std::int64_t wanted = kMultiprocessors * (512 / threads), longest = steps / 8,
+                     room = (std::int64_t{1} << 28) / sum_bytes / std::max<std::int64_t>(y_size, 1);
+  return std::clamp<std::int64_t>(std::min({wanted / tiles, longest, room}), 1, 1024);
+}
 
 /// Elements that one launch of a convolution counts: indices are 32-bit numbers in its kernels.
 inline constexpr std::int64_t kMostCounted = std::int64_t{1} << 30;

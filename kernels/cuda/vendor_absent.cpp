@@ -25,7 +25,7 @@ bool vendor_conv_forward(CudaContext&, const Conv2dParams&, const Tensor&, const
   return false;
 }
 bool vendor_conv_backward_data(CudaContext&, const Conv2dParams&, const Tensor&, const Tensor&,
-                               const Tensor&) {
+                               const Tensor&, Write) {
   return false;
 }
 bool vendor_conv_backward_weights(CudaContext&, const Conv2dParams&, const Tensor&, const Tensor&,

@@ -69,11 +69,11 @@ bool keeps_nan(CudaContext& context, const ConvSignature& z, const Plan& plan, c
 }
 
 /// Runs one pass by the plan chosen for it, if `impl` does not prefer our own kernel. `own` is all of the
-/// pass by ours, `finish` what kernels of ours do after the plan's work: both write nothing that a
-/// measurement may not write again and again.
+/// pass by ours, `finish` what kernels of ours do after the plan's work, and `tried` the operands of
+/// measurements: none of them writes what a measurement may not write again and again.
 template <class Own, class Finish>
-Answer run(CudaContext& context, ConvImpl impl, const ConvSignature& z, const Operands& t, const Own& own,
-           const Finish& finish) {
+Answer run(CudaContext& context, ConvImpl impl, const ConvSignature& z, const Operands& t,
+           const Operands& tried, const Own& own, const Finish& finish) {
   struct Steps : PlanSteps {
     const ConvSignature& z;
     const Operands& t;
@@ -90,7 +90,7 @@ Answer run(CudaContext& context, ConvImpl impl, const ConvSignature& z, const Op
   };
   Vendor& vendor = context.vendor();
   return serve(vendor.planner(context), vendor.impl().convolutions, z, impl == ConvImpl::automatic,
-               Steps{{context}, z, t, own, finish}, [&](const Plan& plan) {
+               Steps{{context}, z, tried, own, finish}, [&](const Plan& plan) {
                  run_plan(context, z, plan, t, z.bias ? t.bias.raw_data() : nullptr);
                });
 }
@@ -106,7 +106,7 @@ bool vendor_conv_forward(CudaContext& context, const Conv2dParams& params, const
   own.impl = ConvImpl::reference;
   const auto run_as = [&](const ConvSignature& z) {
     return run(
-        context, params.impl, z, t, [&] { kernels::conv2d_forward(context, own, x, w, bias, y); },
+        context, params.impl, z, t, t, [&] { kernels::conv2d_forward(context, own, x, w, bias, y); },
         [&] { kernels::activate(context, z.after, y); });
   };
   ConvSignature z = signature_of(context, Graph::Pass::forward, params, t);
@@ -122,17 +122,27 @@ bool vendor_conv_forward(CudaContext& context, const Conv2dParams& params, const
 }
 
 bool vendor_conv_backward_data(CudaContext& context, const Conv2dParams& params, const Tensor& dy,
-                               const Tensor& w, const Tensor& dx) {
+                               const Tensor& w, const Tensor& dx, Write write_dx) {
   if (!wanted(context, params, dy.dtype())) return false;
   const DeviceGuard guard(context.device());
   const Tensor none;
-  const Operands t{dx, w, none, dy};
-  const ConvSignature z = signature_of(context, Graph::Pass::backward_data, params, t);
+  ConvSignature z = signature_of(context, Graph::Pass::backward_data, params, {dx, w, none, dy});
+  z.accumulate = write_dx == Write::accumulate;
+  // What is added to must not be added to once per measurement.
+  const Choice<Plan>* const known = context.vendor().impl().convolutions.find(z);
+  const bool measures = z.accumulate && (!known || known->provisional || known->untried);
+  const Tensor trial = measures ? empty_like(dx) : dx;
+  const Operands t{dx, w, none, dy}, tried{trial, w, none, dy};
   Conv2dParams own = params;
   own.impl = ConvImpl::reference;
   const Answer answer = run(
-      context, params.impl, z, t, [&] { kernels::conv2d_backward_data(context, own, dy, w, dx); }, [] {});
-  return answer == Answer::done;
+      context, params.impl, z, t, tried,
+      [&] { kernels::conv2d_backward_data(context, own, dy, w, trial, write_dx); }, [] {});
+  if (answer != Answer::no_plan || !z.accumulate) return answer == Answer::done;
+  const Tensor fresh = empty_like(dx);
+  if (!vendor_conv_backward_data(context, params, dy, w, fresh, Write::overwrite)) return false;
+  kernels::add_into(context, fresh, dx);
+  return true;
 }
 
 bool vendor_conv_backward_weights(CudaContext& context, const Conv2dParams& params, const Tensor& x,
@@ -161,7 +171,7 @@ bool vendor_conv_backward_weights(CudaContext& context, const Conv2dParams& para
     return trial;
   };
   const Answer answer = run(
-      context, params.impl, z, t,
+      context, params.impl, z, t, t,
       [&] { kernels::conv2d_backward_weights(context, own, x, dy, target(), write_dw, none, write_dw); },
       [&] { finish(target()); });
   if (answer != Answer::done) return false;

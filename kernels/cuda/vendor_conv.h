@@ -14,7 +14,7 @@ namespace athanor::cuda {
 bool vendor_conv_forward(CudaContext& context, const Conv2dParams& params, const Tensor& x, const Tensor& w,
                          const Tensor& bias, const Tensor& y);
 bool vendor_conv_backward_data(CudaContext& context, const Conv2dParams& params, const Tensor& dy,
-                               const Tensor& w, const Tensor& dx);
+                               const Tensor& w, const Tensor& dx, Write write_dx = Write::overwrite);
 /// dw and dbias may each be undefined.
 bool vendor_conv_backward_weights(CudaContext& context, const Conv2dParams& params, const Tensor& x,
                                   const Tensor& dy, const Tensor& dw, Write write_dw, const Tensor& dbias,

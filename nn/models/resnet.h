@@ -20,6 +20,7 @@ struct ResNetConfig {
   bool imagenet_stem = true;    ///< 7x7 stride 2 and a pooling, instead of one 3x3
 };
 
+/// The networks of He et al. 2015, table 1, and those with the stem for images of 32x32.
 inline constexpr ResNetConfig kResNet18{{2, 2, 2, 2}, 64, false, true};
 inline constexpr ResNetConfig kResNet34{{3, 4, 6, 3}, 64, false, true};
 inline constexpr ResNetConfig kResNet50{{3, 4, 6, 3}, 64, true, true};

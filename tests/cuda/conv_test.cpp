@@ -44,10 +44,12 @@ void check_case(const ConvCase& c, DType dtype, test::Layout layout = test::Layo
   }
   params.activation = Activation::none;
 
-  const Tensor dx = Tensor::empty(c.x, {dtype}), dx_on = on_device_like(dx);
-  kernels::conv2d_backward_data(cpu_context(), params, dy, w, dx);
-  kernels::conv2d_backward_data(context(), params, dy_on, w_on, dx_on);
-  EXPECT_TRUE(test::same_values(dx_on.to(kCpu), dx)) << "backward data";
+  for (const Write write : {Write::overwrite, Write::accumulate}) {
+    const Tensor dx = exact({c.x}, dtype, {7}), dx_on = on_device_like(dx);
+    kernels::conv2d_backward_data(cpu_context(), params, dy, w, dx, write);
+    kernels::conv2d_backward_data(context(), params, dy_on, w_on, dx_on, write);
+    EXPECT_TRUE(test::same_values(dx_on.to(kCpu), dx)) << "backward data";
+  }
 
   for (const DType to : {dtype, dtype == DType::f64 ? dtype : DType::f32}) {
     for (const Write write : {Write::overwrite, Write::accumulate}) {
@@ -168,8 +170,11 @@ TEST_F(ConvOnDevice, ImagesGoInRounds) {
         backward_weights(context(), z, in, gradient, dw_on.data<float>(), true, most);
       };
       if (groups == 1) {
-        run(cuda::product_forward<float>, cuda::product_backward_data<float>,
-            cuda::product_backward_weights<float, float>);
+        const auto data = [](CudaContext& on, const ConvSize& sizes, const float* from, const float* w_at,
+                             float* to, std::int64_t images) {
+          cuda::product_backward_data(on, sizes, from, w_at, to, false, images);
+        };
+        run(cuda::product_forward<float>, data, cuda::product_backward_weights<float, float>);
       } else {
         run(cuda::depthwise_forward<float>, cuda::depthwise_backward_data<float>,
             cuda::depthwise_backward_weights<float, float>);

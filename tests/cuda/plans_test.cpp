@@ -80,8 +80,11 @@ const std::vector<Planned>& signatures() {
              {Graph::Pass::forward, Graph::Pass::backward_data, Graph::Pass::backward_weights}) {
           if (pass == Graph::Pass::backward_data && !call.wants_dx) continue;
           if (pass == Graph::Pass::backward_weights && !call.wants_dw) continue;
-          const ConvSignature z =
+          ConvSignature z =
               cudnn::conv_signature(pass, DType::f16, call.x, call.w, call.y, call.bias, call.params);
+          if (seen.insert(z).second) planned.push_back({model, z});
+          if (pass != Graph::Pass::backward_data) continue;
+          z.accumulate = true;  // where the gradient of a shortcut is there already
           if (seen.insert(z).second) planned.push_back({model, z});
         }
       }

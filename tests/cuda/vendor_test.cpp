@@ -130,6 +130,10 @@ class ConvOnGpu : public OnGpu {
       EXPECT_TRUE(test::close(dx_on.to(kCpu), dx, tolerance(dtype, c.w[0] * c.w[1] * c.w[2])));
       ++taken;
     }
+    if (cuda::vendor_conv_backward_data(context(), vendors, dy_on, w_on, dx_on, Write::accumulate)) {
+      kernels::conv2d_backward_data(cpu_context(), reference, dy, w, dx, Write::accumulate);
+      EXPECT_TRUE(test::close(dx_on.to(kCpu), dx, 3 * tolerance(dtype, c.w[0] * c.w[1] * c.w[2])));
+    }
     const std::int64_t positions = shape[0] * shape[1] * shape[2];
     if (cuda::vendor_conv_backward_weights(context(), vendors, x_on, dy_on, dw_on, Write::overwrite, {},
                                            Write::overwrite)) {

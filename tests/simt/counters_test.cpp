@@ -54,6 +54,8 @@ void expect_transpose(const std::string& kernel, F&& run, std::uint64_t write_se
       for (int j = 0; j < kN; ++j) ASSERT_EQ(result[j * kN + i], values[i * kN + j]);
     }
     EXPECT_EQ(counts.threads, std::uint64_t{kN * kN});
+    EXPECT_EQ(counts.bytes_read, sizeof(float) * kN * kN);
+    EXPECT_EQ(counts.bytes_written, sizeof(float) * kN * kN);
     const AccessCount read = counts.total(AccessKind::global_read),
                       write = counts.total(AccessKind::global_write);
     EXPECT_EQ(read.warps, kWarps);

@@ -48,10 +48,12 @@ struct RunPosition {
   std::optional<Ended> ended;
 };
 
+/// As tensors, for a checkpoint.
 StateDict state_of(const RunPosition& position);
 /// Throws ArgumentError on a missing or extra entry, or a value out of range.
 RunPosition position_from(const StateDict& state);
 
+/// The state of optimizers and loss scale as tensors, for a checkpoint, and back.
 StateDict state_of(const StepState& step);
 StepState step_from(const StateDict& state);
 

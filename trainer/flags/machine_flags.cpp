@@ -40,6 +40,17 @@ void add_machine_flags(FlagTable& flags, TrainerConfig& config) {
       "whether activations and residual sums are computed within convolutions, linear layers and norms; off, "
       "to see what that saves [on]",
       config.fused, on_or_off);
+  flags.add("--inference-mode on|off",
+            "whether validation records no graph; off, to see what that saves [on]", config.inference_mode,
+            on_or_off);
+  flags.add("--empty-cache on|off",
+            "whether each step ends with cached memory returned to the system; on, to see what that costs "
+            "[off]",
+            config.empty_cache, on_or_off);
+  flags.add("--sync-each-step on|off",
+            "whether each step ends with a wait for the device, as code that reads its loss does; on, to see "
+            "what that costs [off]",
+            config.sync_each_step, on_or_off);
   flags.on("--deterministic", "same seed, flags and threads: same weights, bit for bit",
            config.deterministic);
   flags.on(
@@ -80,6 +91,10 @@ void add_rank_flags(FlagTable& flags, TrainerConfig& config) {
             fmt::format("seconds without a word from a rank, after which all ranks end [{}]",
                         config.collectives.timeout.count() / 1000),
             config.collectives.timeout, seconds);
+  flags.add("--max-restarts N",
+            "how often --devices starts its ranks again, from the newest checkpoint, after one of them was "
+            "lost; needs --resume auto [0]",
+            config.max_restarts, whole(0, 1000));
   flags.add("--flight-dir DIR",
             "folder for the records that ranks write when one is lost; see athanor flight [--checkpoint-dir, "
             "else the current folder]",

@@ -16,11 +16,13 @@ namespace athanor {
 
 struct TrainerConfig;
 
+/// The values of `--optimizer`, and of `--schedule`.
 enum class OptimizerKind : std::uint8_t { sgd, adam, adamw, muon };
 enum class ScheduleKind : std::uint8_t { constant, step, multistep, cosine, one_cycle, plateau };
 /// How the learning rate scales with the batch size.
 enum class LrScaling : std::uint8_t { none, linear, sqrt };
 
+/// As the flag writes it.
 std::string_view name_of(OptimizerKind kind);
 std::string_view name_of(ScheduleKind kind);
 

@@ -21,11 +21,11 @@ constexpr std::array kAlways{"--model",    "--epochs",          "--batch-size", 
                              "--nesterov", "--betas",           "--weight-decay", "--decay",
                              "--schedule", "--label-smoothing", "--augment",      "--precision"};
 // Specific to one run or machine.
-constexpr std::array kNever{"--recipe",        "--resume",      "--run-dir",  "--checkpoint-dir",
-                            "--metrics",       "--flight-dir",  "--data-dir", "PHOTOS",
-                            "--train",         "--val",         "--test",     "--threads",
-                            "--workers",       "--device",      "--devices",  "--fast-dev-run",
-                            "--validate-only", "--memory-limit"};
+constexpr std::array kNever{"--recipe",        "--resume",       "--run-dir",     "--checkpoint-dir",
+                            "--metrics",       "--flight-dir",   "--data-dir",    "PHOTOS",
+                            "--train",         "--val",          "--test",        "--threads",
+                            "--workers",       "--device",       "--devices",     "--fast-dev-run",
+                            "--validate-only", "--memory-limit", "--max-restarts"};
 
 bool holds(std::span<const char* const> names, const std::string& name) {
   return std::any_of(names.begin(), names.end(), [&](std::string_view one) { return one == name; });

@@ -98,6 +98,7 @@ std::string epoch_json(const EpochReport& report, const std::string& phase) {
             {"val_loss", number(report.val_loss)},
             {"val_accuracy", number(report.val_accuracy)},
             {"images_per_s", number(std::round(report.images_per_s))},
+            {"wall_s", seconds(report.wall_s)},
             {"learning_rate", number(report.learning_rate)},
             {"loss_scale", number(report.loss_scale)},
             {"applied_steps", report.steps.applied},

@@ -10,6 +10,7 @@
 
 namespace athanor {
 
+/// Applied and skipped steps, and the last step's figures.
 StepCounts counts_of(const StepState& state);
 StepReport report_of(const StepState& state);
 /// `seconds` since training began.

@@ -9,6 +9,7 @@
 
 #include "autograd/grad_mode.h"
 #include "autograd/op_trace.h"
+#include "kernels/account/flops.h"
 #include "tensor/error.h"
 #include "tensor/printable.h"
 #include "trainer/readable.h"
@@ -20,10 +21,9 @@ using Address = const std::byte*;
 
 std::int64_t flops_of(const TracedOp& op) {
   const auto &in = op.inputs, &out = op.outputs;
-  const auto last = [](const Tensor& t) { return t.shape()[t.rank() - 1]; };
-  if (op.name == "conv2d") return 2 * out[0].numel() * (in[1].numel() / in[1].shape()[0]);
-  if (op.name == "conv_transpose2d") return 2 * in[0].numel() * (in[1].numel() / last(in[0]));
-  if (op.name == "linear" || op.name == "matmul") return 2 * out[0].numel() * last(in[0]);
+  if (op.name == "conv2d" || op.name == "linear") return layer_flops(in[1].shape(), out[0].numel());
+  if (op.name == "conv_transpose2d") return transposed_flops(in[1].shape(), in[0].numel());
+  if (op.name == "matmul") return product_flops(out[0].numel(), in[0].dim(-1));
   return 0;
 }
 

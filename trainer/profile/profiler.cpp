@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "kernels/account/flops.h"
 #include "tensor/trace.h"
 #include "trainer/trainer.h"
 
@@ -17,33 +18,22 @@ bool is(const char* op, const char* name) {
   return std::strcmp(op, name) == 0;
 }
 
-/// Multiplications and additions per element of a result whose weight is [out, ...]: twice a row's length.
-double per_result(const Tensor& weight) {
-  return 2 * static_cast<double>(weight.numel()) /
-         static_cast<double>(std::max<std::int64_t>(weight.shape()[0], 1));
-}
-
-double forward_flops(const char* op, const Tensor& y, std::span<const Tensor* const> inputs) {
+std::int64_t forward_flops(const char* op, const Tensor& y, std::span<const Tensor* const> inputs) {
   if (inputs.size() < 2 || !inputs[1]->defined()) return 0;
   const Tensor &x = *inputs[0], &other = *inputs[1];
-  const auto results = static_cast<double>(y.numel());
-  if (is(op, "conv2d") || is(op, "linear")) return results * per_result(other);
-  if (is(op, "matmul")) return 2 * results * static_cast<double>(x.shape()[x.rank() - 1]);
-  if (is(op, "conv_transpose2d"))
-    return 2 * static_cast<double>(x.numel()) * static_cast<double>(other.numel()) /
-           static_cast<double>(x.shape()[x.rank() - 1]);
+  if (is(op, "conv2d") || is(op, "linear")) return layer_flops(other.shape(), y.numel());
+  if (is(op, "matmul")) return product_flops(y.numel(), x.dim(-1));
+  if (is(op, "conv_transpose2d")) return transposed_flops(other.shape(), x.numel());
   return 0;
 }
 
 // Each gradient costs as much as the forward pass. Without the weight's gradient, its shape is not known
 // here.
-double backward_flops(const char* op, const Tensor& dy, std::span<const Tensor> dx) {
+std::int64_t backward_flops(const char* op, const Tensor& dy, std::span<const Tensor> dx) {
   if (dx.size() < 2 || !dx[1].defined()) return 0;
-  const double asked = dx[0].defined() ? 2 : 1;
-  if (is(op, "conv2d") || is(op, "linear"))
-    return asked * static_cast<double>(dy.numel()) * per_result(dx[1]);
-  if (is(op, "matmul") && dx[0].defined())
-    return 4 * static_cast<double>(dy.numel()) * static_cast<double>(dx[0].shape()[dx[0].rank() - 1]);
+  const std::int64_t asked = dx[0].defined() ? 2 : 1;
+  if (is(op, "conv2d") || is(op, "linear")) return asked * layer_flops(dx[1].shape(), dy.numel());
+  if (is(op, "matmul") && dx[0].defined()) return 2 * product_flops(dy.numel(), dx[0].dim(-1));
   return 0;
 }
 
@@ -138,7 +128,8 @@ void Profiler::on_forward(const char* op, const char* layer, const Tensor& y,
   if (!in_step_) return;
   double bytes = bytes_of(y);
   for (const Tensor* const input : inputs) bytes += bytes_of(*input);
-  add({op, layer, false}, last_ns_, detail::trace_now(), 0, bytes, forward_flops(op, y, inputs));
+  add({op, layer, false}, last_ns_, detail::trace_now(), 0, bytes,
+      static_cast<double>(forward_flops(op, y, inputs)));
 }
 
 void Profiler::before_backward(const char* op, const char* layer) {
@@ -160,7 +151,7 @@ void Profiler::on_backward(const char* op, const char* layer, const Tensor& dy, 
   double bytes = bytes_of(dy);
   for (const Tensor& one : dx) bytes += bytes_of(one);
   add({op, layer, true}, open.begin_ns, detail::trace_now(), open.within_ns, bytes,
-      backward_flops(op, dy, dx));
+      static_cast<double>(backward_flops(op, dy, dx)));
 }
 
 void Profiler::on_layer_begin(const char* layer) {

@@ -1,0 +1,36 @@
+#!/usr/bin/env python3
+"""Makes the PDF: print.py PAGE FILE, where PAGE is Sphinx's single page. Adds a title page and a list of contents with page numbers."""
+
+import html
+import pathlib
+import re
+import sys
+
+import weasyprint
+
+BOOK = pathlib.Path(__file__).resolve().parent
+HEADING = re.compile(r'<section id="([^"]+)"[^>]*>\s*(?:<span id="[^"]*"></span>)*<h([23])>(.*?)</h\2>', re.DOTALL)
+
+
+def main():
+    page, target = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
+    text = page.read_text(encoding="utf-8")
+    body = re.search(r'<div class="body" role="main">(.*?)\n\s*<div class="clearer">', text, re.DOTALL)
+    if not body:
+        print("print.py: the page has no body as Sphinx writes it", file=sys.stderr)
+        return 1
+    body = body.group(1)
+    contents = ""
+    for anchor, level, name in HEADING.findall(body):
+        name = re.sub("<[^>]+>", "", name)
+        contents += f'<li class="{"part-name" if level == "2" else "page-name"}"><a href="#{anchor}">{name}</a></li>\n'
+    title = "Athanor: how training works inside"
+    whole = (f'<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><title>{html.escape(title)}</title></head><body>'
+             f'<ul class="contents-of-book">{contents}</ul>{body}</body></html>')
+    sheets = [weasyprint.CSS(filename=str(BOOK / name)) for name in ("print.css",)]
+    weasyprint.HTML(string=whole, base_url=page.resolve().parent.as_uri() + "/").write_pdf(str(target), stylesheets=sheets)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,155 @@
+"""Charts of what a program measured or computed (data/NAME.json), and of the chapters' own tables."""
+
+import json
+import pathlib
+
+import chart
+from tables import number, table
+
+DATA = pathlib.Path(__file__).resolve().parent / "data"
+
+
+def data_of(name):
+    return json.loads((DATA / f"{name}.json").read_text(encoding="utf-8"))
+
+
+def gradcheck():
+    data = data_of("gradcheck")
+    series = [("computed in f64", list(zip(data["step"], data["f64"])), "l0"), ("in f32", data["f32"], "l3"),
+              ("what a step h costs: h²", [(h, h * h / 6) for h in data["step"] if h > 1e-6], "l2 dash")]
+    return chart.lines("The error of a central difference by its step", "step h", "largest error, of 64 places", series, x_log=True,
+                       y_log=True, x_range=(1e-12, 1), y_range=(1e-12, 1),
+                       note="left of the lowest point rounding is the error, right of it the curve between x - h and x + h")
+
+
+def initialisation():
+    data = data_of("initialisation")
+    series = []
+    for i, (name, rows) in enumerate(data.items()):
+        series.append((name, list(enumerate(rows["activations"], 1)), f"l{i}"))
+        series.append(("", list(enumerate(rows["gradients"], 1)), f"l{i} dash"))
+    return chart.lines("Through 24 layers: activations (solid) and gradients (dashed)", "layer", "root mean square", series, y_log=True,
+                       y_range=(1e-10, 1e4), x_range=(1, 24), note="3 x 3 convolutions of 32 channels with ReLU, no norm; gradients flow from layer 24 to layer 1")
+
+
+def batch_norm():
+    data = data_of("batch_norm")
+    fast, slow = data["0.1"], data["0.01"]
+    series = [("training mode", [(s, 100 * t) for s, _, t in fast], "l2"),
+              ("evaluation, momentum 0.1", [(s, 100 * e) for s, e, _ in fast], "l0"),
+              ("evaluation, momentum 0.01", [(s, 100 * e) for s, e, _ in slow], "l3")]
+    return chart.lines("The same weights, measured in both modes", "step", "test accuracy, %", series, y_range=(0, 100), x_range=(0, 132),
+                       marks=((44, "1 epoch"), (88, "2 epochs")), note="the running statistics begin at 0 and 1, and move by the momentum in each step")
+
+
+def determinism():
+    data = data_of("determinism")
+    series = [(f"rate {rate}", [(s, max(d, 1e-10)) for s, d, *_ in rows], style) for (rate, rows), style in zip(sorted(data.items(), key=lambda one: float(one[0])), ("l2", "l3"))]
+    return chart.lines("Two trainings that began one last bit apart", "step", "distance of the weights, relative", series, y_log=True,
+                       y_range=(1e-10, 10), x_range=(0, 440), marks=((325, "rate 1: stuck until here"),),
+                       note="one weight of 6,000 was changed to the next float before the first step; nothing else differs")
+
+
+def activation_memory():
+    data = data_of("activation_memory")
+    names = {"0": "all kept", "4": "checkpoint of 4 layers", "1": "checkpoint of each layer"}
+    series = []
+    for i, (key, name) in enumerate(names.items()):
+        points = data[key]["bytes"]
+        series.append((name, [(j / (len(points) - 1) * 100, b / 1e6) for j, b in enumerate(points)], f"l{(3, 0, 2)[i]}"))
+    return chart.lines("Memory through a step: up forwards, down backwards", "progress through the ops of the step, %", "live megabytes",
+                       series, y_range=(0, max(y for _, points, _ in series for _, y in points) * 1.05), x_range=(0, 100),
+                       note="16 convolutions with ReLU, 16 images of 32 x 32 with 16 channels: 1.05 MB for one result")
+
+
+def matrix_product():
+    data = data_of("matrix_product")
+    rows = {row["name"]: row for row in data["rows"]}
+    peak, bandwidth = rows["multiply-adds"]["gflops"], rows["copy"]["gbs"]
+    series = [("the roof", [(0.1, 0.1 * bandwidth), (peak / bandwidth, peak), (200, peak)], "l5 dash")]
+    for name, style in (("naive", "3"), ("reordered", "1"), ("library", "0"), ("matrix times vector", "4")):
+        points = [(row["intensity"], row["gflops"]) for key, row in rows.items() if key.startswith(name)]
+        series += [(name, points, ("c" if "vector" in name else "l") + style), ("", points, "c" + style)]
+    return chart.lines("One core: products of n x n matrices under its roof", "FLOPs for each byte of the operands", "GFLOP/s", series, x_log=True,
+                       y_log=True, x_range=(0.1, 200), y_range=(0.1, 1000), marks=((peak / bandwidth, "compute is the limit from here on"),),
+                       note="n = 16 to 512 from left to right; left of the ridge the roof is what memory delivers, right of it what the core adds")
+
+
+def convolution_three_ways():
+    data = data_of("convolution_three_ways")
+    styles = {"seven loops": "c3", "im2col": "c1", "im2col and a product": "c0", "oneDNN": "c4", "Winograd": "c2"}
+    rows = [(row["name"], row["ms"], styles[row["name"]]) for row in data["rows"]]
+    return chart.bars("One convolution in five programs, one core", rows, "ms", log=True,
+                      note="8 images of 32 x 32, 64 to 64 channels, 3 x 3: 0.6 GFLOP; the axis is logarithmic")
+
+
+def measuring_under_noise():
+    data = data_of("measuring_under_noise")
+    series = []
+    for key, style in (("in blocks", "3"), ("in turns", "0")):
+        ordered = sorted(data[key])
+        series.append((f"medians of 20, {key}", [(100 * (ratio - 1), 100 * (i + 0.5) / len(ordered)) for i, ratio in enumerate(ordered)], "l" + style))
+    return chart.lines("A program compared with itself, 200 times", "how much slower A seems than A, %", "share of comparisons below, %", series,
+                       x_range=(-50, 50), y_range=(0, 100), marks=((0, "the truth"),),
+                       note="in blocks: 20 runs of the one, then 20 of the other; in turns: one of each, and who is first alternates")
+
+
+def augmentation():
+    rows = table("augmentation", "`--augment`")
+    points = [(cells[0].replace("`", "").split(" (")[0], number(cells[2]), "c0" if i < 2 else "c1") for i, cells in enumerate(rows)]
+    return chart.bars("Test loss by augmentation, mean of eight seeds", points, "", form="{:.3f}",
+                      note="lower is better; a network that trained on mixed labels (mixup, cutmix) is less sure, so its loss is higher")
+
+
+def early_stopping():
+    rows = table("early_stopping", "images that choose")
+    points = []
+    for cells in rows:
+        points.append((f"{cells[0]} images, by {cells[1].strip('`')}", number(cells[2]) - number(cells[3]), "c3" if "accuracy" in cells[1] else "c0"))
+    return chart.bars("How much of the best epoch is luck", points, "points", form="{:.1f}",
+                      note="accuracy of the best weights on the images that chose them, minus that on all other images; mean of twelve seeds")
+
+
+def batch_size():
+    rows = table("batch_size_and_noise", "batch | loss lowest")
+    split = lambda words: [float(x) for x in words.split(",")]  # noqa: E731
+    low = [(number(c[0]), sorted(split(c[1]))[1]) for c in rows]
+    high = [(number(c[0]), sorted(split(c[2]))[1]) for c in rows]
+    first, rate = low[0]
+    series = [("diverges from", high, "l3"), ("loss lowest at", low, "l0"), ("linear rule", [(b, rate * b / first) for b, _ in low], "l5 dash"),
+              ("square root", [(b, rate * (b / first) ** 0.5) for b, _ in low], "l2 dash")]
+    return chart.lines("Which rate a batch allows", "batch", "learning rate, median of three seeds", series, x_log=True, y_log=True,
+                       x_range=(8, 512), y_range=(0.005, 1), x_ticks=[(b, f"{b:g}") for b, _ in low],
+                       note="from 8 to 32 images the rates grow like a rule; beyond, they grow less than either")
+
+
+def inference():
+    rows = table("inference_mode", "way")
+    points = [(cells[0].replace("`", "").replace("()", "").split(":")[0] + (", recorded" if cells[0].startswith("plain") else ""), number(cells[4]), "c3" if "recorded" in cells[0] else "c0") for cells in rows]
+    return chart.bars("Peak memory of a forward pass, 64 images", points, "MB", note="ResNet-20; what is recorded keeps every activation for a backward pass")
+
+
+def emptying():
+    rows = table("emptying_the_cache", "work")
+    points = []
+    for cells in rows[:3]:
+        first = lambda words: float(words.split()[0])  # noqa: E731
+        points += [(f"{cells[0]}, cache kept", first(cells[1]), "c0"), ("emptied after each", first(cells[2]), "c3")]
+    return chart.bars("The price of a fresh page", points, "ms", log=True, note="CPU time of one thread, the fastest of three runs; the axis is logarithmic")
+
+
+def profile():
+    text = (DATA.parent.parent / "reading_a_profile.md").read_text(encoding="utf-8")
+    block = text.split("    where the time went\n", 1)[1].split("\n\n", 1)[0]
+    rows = [(line.split()[0], number(line.split()[3]), "c0" if line.split()[0] in ("forward", "backward", "update") else "c1") for line in block.splitlines()]
+    return chart.bars("Where the time of this run went", rows, "%", note="blue is training itself; the rest is what can be made rarer or moved to other threads")
+
+
+def articles():
+    rows = [cells for cells in table("what_the_articles_say", "the article's") if "×" in cells[2]]
+    points = []
+    for cells in rows:
+        factor = number(cells[2])
+        points.append((cells[0], factor, "c2" if factor > 1.05 else "c3" if factor < 0.95 else "c1"))
+    return chart.bars("What the advice gave here: times as fast", points, "×", log=True, form="{:,.4g}", width=860, centre=1.0,
+                      note="bars begin at 1, which is no change; the axis is logarithmic. Where each was measured, and against what, is in the table")

@@ -1,0 +1,142 @@
+"""Compiles a student's files with an exercise's tests."""
+import concurrent.futures
+import hashlib
+import os
+import pathlib
+import platform
+import shutil
+import subprocess
+
+from .description import UserError
+
+SECONDS = 300  # for one source
+
+OPTIONS = ["-DATHANOR_ONEDNN=OFF", "-DATHANOR_HDF5=OFF", "-DATHANOR_LMDB=OFF", "-DATHANOR_LIBZIP=OFF", "-DATHANOR_WEBP=OFF",
+           "-DATHANOR_SERVE=OFF", "-DATHANOR_MPI=OFF", "-DATHANOR_NCCL=OFF", "-DATHANOR_BUILD_TESTS=OFF",
+           "-DATHANOR_BUILD_BENCH=OFF", "-DATHANOR_BUILD_EXAMPLES=OFF"]  # else as build/cpu: ccache has most of it
+ARCHIVES = ["libathanor_ops.a", "libathanor.a"]
+
+
+class DoesNotCompile(Exception):
+    """Holds the compiler's first errors."""
+
+
+def build_folder(root):
+    return pathlib.Path(os.environ.get("ATHANOR_EXERCISES_BUILD", root / "build" / "exercises"))
+
+
+def library_folder(root):
+    """Where the library is that exercises are linked with: in a tarball lib/, else what `build` made."""
+    packed = root / "lib"
+    return packed if (packed / ARCHIVES[1]).is_file() else build_folder(root)
+
+
+def build_library(root, exercises):
+    """Sources that an exercise replaces are compiled alone, for the linker replaces whole objects."""
+    if library_folder(root) == root / "lib":
+        return
+    replaced = sorted({path for exercise in exercises if exercise.library for path in exercise.tree if path.endswith(".cpp")})
+    folder = build_folder(root)
+    for command in ([
+            ["cmake", "--preset", "cpu", "-B", folder, "-DATHANOR_REPLACEABLE=" + ";".join(replaced), *OPTIONS],
+            ["cmake", "--build", folder, "--target", "athanor", "athanor_ops"]]):
+        if subprocess.run(command, cwd=root).returncode != 0:
+            raise UserError("build: the library does not build; its messages are above")
+
+
+def compiler():
+    name = os.environ.get("CXX", "g++")
+    path = shutil.which(name)
+    if not path:
+        raise UserError(f"check: the compiler {name} must be installed (Debian: apt install g++), or named by CXX")
+    return path
+
+
+def flags(root):
+    found = ["-std=c++20", "-O1", "-g1", "-Wall", "-Wextra", "-Wno-unknown-pragmas", "-D_GLIBCXX_ASSERTIONS",
+             "-ffp-contract=off", "-pthread"]
+    if platform.machine() in ("x86_64", "AMD64"):
+        found.append("-march=x86-64-v3")  # as the library
+    if (root / "include").is_dir():  # a tarball
+        found += ["-isystem", str(root / "include")]
+    return found
+
+
+def precompiled_tests(root):
+    """A header with GoogleTest, compiled once: without it, most of a check would be spent on that."""
+    command = [compiler(), *flags(root)]
+    version = subprocess.run([compiler(), "--version"], capture_output=True, text=True, errors="replace").stdout
+    header = build_folder(root) / "checks" / f"gtest-{hashlib.sha256(str((command, version)).encode()).hexdigest()[:12]}.h"
+    ready = header.with_name(header.name + ".gch")
+    if not ready.is_file():
+        header.parent.mkdir(parents=True, exist_ok=True)
+        header.write_text("#include <gtest/gtest.h>\n")
+        partial = f"{ready}.{os.getpid()}"
+        run_compiler([*command, "-x", "c++-header", str(header), "-o", partial], "GoogleTest does not compile; is it installed (Debian: libgtest-dev)?")
+        os.replace(partial, ready)
+    return header
+
+
+def link_flags(root, exercise):
+    folder = library_folder(root)
+    found = [f"-L{root / 'lib'}", f"-Wl,-rpath,{root / 'lib'}"] if (root / "lib").is_dir() else []
+    if exercise.library:
+        missing = [name for name in ARCHIVES if not (folder / name).is_file()]
+        if missing:
+            raise UserError(f"check: exercise {exercise.number} needs the library: run scripts/exercise.sh build once")
+        found += [*(str(folder / name) for name in ARCHIVES), "-lz", "-lisal", "-fopenmp"]
+    return [*found, "-lfmt", "-lgtest_main", "-lgtest", "-pthread"]
+
+
+def run_compiler(command, what):
+    """What the compiler said. Throws DoesNotCompile where it fails, or does not end."""
+    try:
+        ran = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=SECONDS)
+    except subprocess.TimeoutExpired:
+        raise DoesNotCompile(f"{what}: the compiler had not ended after {SECONDS} s") from None
+    if ran.returncode != 0:
+        raise DoesNotCompile(f"{what}:\n{first_errors(ran.stderr)}")
+    return ran.stderr
+
+
+FOLDERS = ["autograd", "data", "dist", "kernels", "nn", "optim", "tensor", "trainer"]  # of the library's headers
+
+
+def headers_hash(root, exercise, stage):
+    places = [stage, *(root / folder for folder in FOLDERS if exercise.library or exercise.tree)]
+    text = b"".join(path.read_bytes() for place in places for path in sorted(place.rglob("*.h")))
+    return hashlib.sha256(text).digest()
+
+
+def compile_one(command, source, folder, common):
+    """The object of a source; an earlier one where nothing has changed."""
+    state = hashlib.sha256(common + source.read_bytes()).hexdigest()[:24]
+    target = folder / f"{source.stem}-{state}.o"
+    if target.is_file():
+        return target, ""
+    warnings = run_compiler([*command, "-c", str(source), "-o", str(target) + ".tmp"], f"{source.name} does not compile")
+    os.replace(str(target) + ".tmp", target)
+    return target, warnings
+
+
+def first_errors(text, most=30):
+    lines = text.splitlines()
+    return "\n".join(lines[:most] + ([f"... and {len(lines) - most} more lines"] if len(lines) > most else []))
+
+
+def compile_tests(root, exercise, stage, folder):
+    """The test program, in `folder`, where objects are kept for the next time; and the compiler's warnings."""
+    folder.mkdir(parents=True, exist_ok=True)
+    command = [compiler(), "-include", str(precompiled_tests(root)), *flags(root), f"-I{stage}", f"-I{root}"]
+    libraries = link_flags(root, exercise)
+    common = headers_hash(root, exercise, stage) + str(command[:-2]).encode()
+    sources = sorted(stage.rglob("*.cpp"))
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        done = list(pool.map(lambda source: compile_one(command, source, folder, common), sources))
+    for old in folder.glob("*.o"):
+        if old not in [target for target, _ in done]:
+            old.unlink()
+    program = folder / "tests"
+    run_compiler([compiler(), *(str(target) for target, _ in done), "-o", str(program), *libraries],
+                 "the files do not link")
+    return program, "".join(warnings for _, warnings in done)

@@ -1,0 +1,293 @@
+// The account (kernels/account/) against what the emulator counts of the same calls: launches, and in the
+// race build, which sees every access, distinct bytes of memory.
+#include <functional>
+#include <map>
+#include <memory>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "autograd/conv.h"
+#include "autograd/dropout.h"
+#include "autograd/elementwise.h"
+#include "autograd/engine.h"
+#include "autograd/loss.h"
+#include "autograd/matmul.h"
+#include "autograd/norm.h"
+#include "autograd/pool.h"
+#include "autograd/reduce.h"
+#include "autograd/scalar_ops.h"
+#include "autograd/shape.h"
+#include "autograd/softmax.h"
+#include "kernels/metrics.h"
+#include "nn/models/model.h"
+#include "optim/adam.h"
+#include "optim/muon.h"
+#include "optim/sgd.h"
+#include "optim/step.h"
+#include "simt/counters.h"
+#include "simt/executor.h"
+#include "tests/cuda/device.h"
+
+namespace athanor {
+namespace {
+
+using AccountOnDevice = test::DeviceTest;
+
+struct Sums {
+  std::int64_t launches = 0, read = 0, written = 0;
+  bool operator==(const Sums&) const = default;
+};
+std::ostream& operator<<(std::ostream& out, const Sums& sums) {
+  return out << sums.launches << " launches, " << sums.read << " bytes read, " << sums.written << " written";
+}
+using ByKernel = std::map<std::string, Sums>;
+
+/// What is run on a device: made there once, then called.
+using Make = std::function<std::function<void()>(Device)>;
+
+ByKernel accounted(const Make& make) {
+  ByKernel sums;
+  bool counts = false;
+  AccountContext context([&](const KernelCost& cost) {
+    if (!counts) return;
+    EXPECT_FALSE(cost.assumed);
+    Sums& of = sums[cost.kernel];
+    ++of.launches, of.read += cost.bytes_read, of.written += cost.bytes_written;
+  });
+  context.vendor = false;
+  context.multiprocessors = device_info(test::device()).multiprocessors;
+  const auto run = make(kCpu);
+  const AccountScope scope(context);
+  run();
+  counts = true;
+  run();
+  return sums;
+}
+
+ByKernel counted(const Make& make) {
+  const auto run = make(test::device());
+  run();
+  synchronize(test::device());
+  simt::start_counting();
+  run();
+  synchronize(test::device());
+  ByKernel sums;
+  for (const simt::KernelCounts& kernel : simt::stop_counting().kernels)
+    sums[kernel.name] = {static_cast<std::int64_t>(kernel.launches),
+                         static_cast<std::int64_t>(kernel.bytes_read),
+                         static_cast<std::int64_t>(kernel.bytes_written)};
+  return sums;
+}
+
+std::int64_t launches_of(const Make& make) {
+  const auto run = make(test::device());
+  run();
+  synchronize(test::device());
+  const std::uint64_t before = simt::executor_stats().launches;
+  run();
+  synchronize(test::device());
+  return static_cast<std::int64_t>(simt::executor_stats().launches - before);
+}
+
+void expect_equal(const std::string& what, const Make& make) {
+  SCOPED_TRACE(what);
+  const ByKernel said = accounted(make);
+  if (!simt::can_count()) {
+    std::int64_t launches = 0;
+    for (const auto& [kernel, sums] : said) launches += sums.launches;
+    EXPECT_EQ(launches, launches_of(make));
+    return;
+  }
+  const ByKernel found = counted(make);
+  for (const auto& [kernel, sums] : found) {
+    const auto at = said.find(kernel);
+    EXPECT_EQ(at == said.end() ? Sums() : at->second, sums) << kernel;
+  }
+  for (const auto& [kernel, sums] : said) EXPECT_TRUE(found.contains(kernel)) << kernel << " did not run";
+}
+
+/// An op of tensors that need gradients, and its backward pass. Shapes are the inputs'.
+using Op = std::function<Tensor(const std::vector<Tensor>&)>;
+
+Make both_passes(DType dtype, std::vector<Shape> shapes, const Op& op) {
+  return [=](Device device) {
+    std::vector<Tensor> inputs;
+    for (const Shape& shape : shapes) {
+      inputs.push_back(Tensor::zeros(shape, {dtype, device}));
+      require_grad(inputs.back());
+    }
+    return [=] {
+      for (const Tensor& input : inputs) leaf_of(input).zero();
+      const Tensor y = op(inputs);
+      backward(y, Tensor::zeros(y.shape(), y.options()));
+    };
+  };
+}
+
+// Two sizes: one that divides by vectors, and one that does not.
+TEST_F(AccountOnDevice, Elementwise) {
+  for (const DType dtype : {DType::f32, DType::f16}) {
+    for (const std::int64_t n : {64, 1003}) {
+      const auto run = [&](const char* name, std::vector<Shape> shapes, const Op& op) {
+        expect_equal(fmt::format("{} {} of {}", name, dtype, n), both_passes(dtype, shapes, op));
+      };
+      run("relu", {{n}}, [](const auto& x) { return relu(x[0]); });
+      run("gelu", {{n}}, [](const auto& x) { return gelu(x[0]); });
+      run("add", {{n}, {n}}, [](const auto& x) { return x[0] + x[1]; });
+      run("product", {{n}, {n}}, [](const auto& x) { return x[0] * x[1]; });
+      run("leaky_relu", {{n}}, [](const auto& x) { return leaky_relu(x[0], 0.1); });
+      run("dropout", {{n}}, [](const auto& x) { return dropout(x[0], 0.5, true); });
+      run("sum", {{n}}, [](const auto& x) { return sum(x[0]); });
+      run("broadcast", {{3, n}, {n}}, [](const auto& x) { return x[0] + x[1]; });
+      run("softmax", {{7, n}}, [](const auto& x) { return softmax(x[0]); });
+      run("transpose", {{20, n}}, [](const auto& x) { return contiguous(transpose(x[0], 0, 1)); });
+    }
+  }
+}
+
+TEST_F(AccountOnDevice, Convolutions) {
+  struct Case {
+    const char* name;
+    Shape x, w;
+    Conv2dParams params;
+    bool bias;
+  };
+  const Case cases[] = {
+      {"3 x 3", {2, 9, 8, 16}, {24, 3, 3, 16}, {.padding = {1, 1}}, false},
+      {"3 x 3 by 2", {2, 9, 8, 5}, {7, 3, 3, 5}, {.stride = {2, 2}, .padding = {1, 1}}, true},
+      {"1 x 1", {2, 8, 8, 16}, {32, 1, 1, 16}, {}, false},
+      {"1 x 1 by 2", {2, 8, 8, 16}, {32, 1, 1, 16}, {.stride = {2, 2}}, false},
+      {"deep", {4, 16, 16, 8}, {8, 3, 3, 8}, {.padding = {1, 1}}, false},
+      {"depthwise", {2, 9, 8, 16}, {16, 3, 3, 1}, {.padding = {1, 1}, .groups = 16}, true},
+  };
+  for (const DType dtype : {DType::f32, DType::f16}) {
+    for (const Case& z : cases) {
+      std::vector<Shape> shapes{z.x, z.w};
+      if (z.bias) shapes.push_back({z.w[0]});
+      expect_equal(fmt::format("conv2d {} {}", z.name, dtype), both_passes(dtype, shapes, [&](const auto& x) {
+                     return conv2d(x[0], x[1], z.bias ? x[2] : Tensor(), z.params);
+                   }));
+    }
+  }
+}
+
+TEST_F(AccountOnDevice, Products) {
+  for (const DType dtype : {DType::f32, DType::f16}) {
+    const auto run = [&](const char* name, std::vector<Shape> shapes, const Op& op) {
+      expect_equal(fmt::format("{} {}", name, dtype), both_passes(dtype, shapes, op));
+    };
+    const Op product = [](const auto& x) { return matmul(x[0], x[1]); };
+    const Op layer = [](const auto& x) { return linear(x[0], x[1], x[2]); };
+    run("matmul", {{40, 24}, {24, 56}}, product);
+    run("matmul of few rows", {{3, 50}, {50, 33}}, product);
+    run("batch", {{2, 3, 8, 16}, {2, 3, 16, 8}}, product);
+    run("linear", {{8, 64}, {10, 64}, {10}}, layer);
+    run("deep linear", {{300, 33}, {5, 33}, {5}}, layer);
+  }
+}
+
+TEST_F(AccountOnDevice, Norms) {
+  for (const DType dtype : {DType::f32, DType::f16}) {
+    for (const Shape& shape : {Shape{2, 9, 8, 16}, Shape{3, 5, 5, 6}}) {
+      for (const bool residual : {false, true}) {
+        const Make make = [=](Device device) {
+          const std::int64_t c = shape[3];
+          std::vector<Tensor> leaves{Tensor::zeros(shape, {dtype, device}),
+                                     Tensor::zeros({c}, {DType::f32, device}),
+                                     Tensor::zeros({c}, {DType::f32, device})};
+          if (residual) leaves.push_back(Tensor::zeros(shape, {dtype, device}));
+          for (const Tensor& leaf : leaves) require_grad(leaf);
+          const Tensor mean = Tensor::zeros({c}, {DType::f32, device}), var = clone(mean);
+          return [=] {
+            for (const Tensor& leaf : leaves) leaf_of(leaf).zero();
+            const Tensor y = batch_norm(leaves[0], leaves[1], leaves[2], mean, var, true,
+                                        {.activation = Activation::relu}, residual ? leaves[3] : Tensor());
+            backward(y, Tensor::zeros(y.shape(), y.options()));
+          };
+        };
+        expect_equal(fmt::format("batch_norm {} {}{}", dtype, shape.str(), residual ? " + residual" : ""),
+                     make);
+      }
+    }
+  }
+}
+
+TEST_F(AccountOnDevice, Pools) {
+  for (const DType dtype : {DType::f32, DType::f16}) {
+    for (const std::int64_t side : {8, 9}) {
+      for (const std::int64_t window : {2, 3}) {
+        const Pool2dParams params{.window = {window, window}, .stride = {2, 2}};
+        const std::string what = fmt::format("pool {} of {} {}", window, side, dtype);
+        const Shape shape{2, side, side, 8};
+        expect_equal("max " + what,
+                     both_passes(dtype, {shape}, [=](const auto& x) { return max_pool2d(x[0], params); }));
+        expect_equal("mean " + what,
+                     both_passes(dtype, {shape}, [=](const auto& x) { return avg_pool2d(x[0], params); }));
+      }
+    }
+  }
+}
+
+/// A step of a model as the trainer takes it, without data.
+struct Training {
+  Training(Device device, const char* name, const nn::ModelOptions& size, std::int64_t batch,
+           Precision precision, const char* kind)
+      : model(nn::make_model(name, size, 1)),
+        arena(model->parameters(), model->buffers(), {.precision = precision, .device = device}),
+        meter(arena),
+        step(device),
+        images(Tensor::zeros({batch, size.image_size, size.image_size, size.in_channels},
+                             {compute_dtype(precision), device})),
+        labels(Tensor::zeros({batch}, {DType::i64, device})),
+        totals(Tensor::zeros({3}, {DType::f64, device})) {
+    const std::string optimizer_kind = kind;
+    if (optimizer_kind == "sgd") optimizer = std::make_unique<Sgd>(arena, SgdOptions{.momentum = 0.9f});
+    if (optimizer_kind == "adamw") optimizer = std::make_unique<AdamW>(arena, AdamWOptions{});
+    if (optimizer_kind == "muon")
+      optimizer = std::make_unique<Muon>(arena, MuonOptions{.dtype = DType::bf16}, AdamWOptions{}, 0.1f);
+  }
+  void run() {
+    on_device(step.device(), [](auto& context) { context.set_random_ops(0); });
+    arena.snapshot_buffers();
+    arena.zero_grad();
+    const Tensor logits = (*model)(images);
+    const CrossEntropy loss = cross_entropy_of_each(logits, labels, 0.1);
+    on_device(step.device(), [&](auto& context) {
+      kernels::add_metrics(context, loss.losses, logits.detach(), labels, totals);
+    });
+    backward_scaled(loss.mean, step);
+    meter.measure(step, {.max_norm = 5});
+    optimizer->set_learning_rates(step, schedules::constant(0.01));
+    optimizer->step(step);
+    arena.restore_buffers_if_skipped(step);
+    finish_step(step, LossScaling::fixed(1));
+  }
+
+  std::unique_ptr<nn::Module> model;
+  ParameterArena arena;
+  GradientMeter meter;
+  std::unique_ptr<Optimizer> optimizer;
+  StepBuffer step;
+  Tensor images, labels, totals;
+};
+
+void expect_step(const char* name, const nn::ModelOptions& size, std::int64_t batch, Precision precision,
+                 const char* optimizer) {
+  expect_equal(
+      fmt::format("{} of {}, batch {}, {}, {}", name, size.image_size, batch, name_of(precision), optimizer),
+      [=](Device device) {
+        const auto training = std::make_shared<Training>(device, name, size, batch, precision, optimizer);
+        return [training] { training->run(); };
+      });
+}
+
+TEST_F(AccountOnDevice, Steps) {
+  expect_step("digits_cnn", {10, 1, 8}, 4, Precision::f32, "sgd");
+  expect_step("digits_cnn", {10, 1, 8}, 7, Precision::f16, "adamw");
+  expect_step("resnet20", {10, 3, 8}, 2, Precision::f16, "sgd");
+  if (!test::kChecksEveryAccess) expect_step("resnet20", {10, 3, 16}, 3, Precision::f32, "muon");
+}
+
+}  // namespace
+}  // namespace athanor

@@ -1,0 +1,121 @@
+"""scripts/exercise.sh on a made-up exercise: what each kind of hand-in gets, and what the JSON says."""
+import json
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "scripts"))
+from exercises import limits  # noqa: E402
+
+EXERCISE = {"title": "Answer", "chapter": "autograd.md", "minutes": 1, "files": ["answer.cpp"], "seconds": 2, "megabytes": 100,
+            "tests": [{"name": "Answer.Is42", "points": 3}, {"name": "Answer.Exists", "points": 1}]}
+TEST = """#include <gtest/gtest.h>
+int answer();
+TEST(Answer, Is42) { EXPECT_EQ(answer(), 42) << "the answer is another"; }
+TEST(Answer, Exists) {}
+"""
+STARTER = "int answer() { return 41; }\n"
+ONLY_LOOPBACK = """#include <net/if.h>
+int answer() {
+  int count = 0;
+  for (const auto* name = if_nameindex(); name->if_index != 0; ++name) ++count;
+  return count <= 1 ? 42 : 0;
+}
+"""
+# What is handed in, the points for it, and what must be said.
+HAND_INS = [
+    ("right", "int answer() { return 42; }", 4, ""),
+    ("an endless loop", "volatile bool on = true; int answer() { while (on) {} return 42; }", 1, "it had not ended after"),
+    ("much memory", "#include <vector>\nint answer() { std::vector<char> v(1 << 30, 1); return v[7] + 41; }", 1, "more than 100 MB"),
+    ("a false end", "#include <unistd.h>\nint answer() { _exit(0); }", 1, "before the test had"),
+    ("a crash", "int* volatile p = nullptr; int answer() { return *p; }", 1, "crashed with signal 11"),
+    ("a child left behind", "#include <unistd.h>\nint answer() { if (fork() == 0) pause(); return 42; }", 4, ""),
+    ("no C++", "int answer() { return \udcff }", 0, "answer.cpp does not compile"),
+]
+
+
+def run(root, *arguments):
+    return subprocess.run(["bash", root / "scripts" / "exercise.sh", *arguments], capture_output=True, text=True)
+
+
+def expect(condition, words):
+    if not condition:
+        raise SystemExit(words)
+
+
+def make_root(root):
+    shutil.copytree(ROOT / "scripts" / "exercises", root / "scripts" / "exercises", ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("exercise.sh", "exercise.py"):
+        shutil.copy(ROOT / "scripts" / name, root / "scripts" / name)
+    folder = root / "examples" / "exercises" / "01_answer"
+    (folder / "starter").mkdir(parents=True)
+    (folder / "exercise.json").write_text(json.dumps(EXERCISE))
+    (folder / "text.md").write_text("# Answer\n")
+    (folder / "test.cpp").write_text(TEST)
+    (folder / "starter" / "answer.cpp").write_text(STARTER)
+
+
+def check_commands(root):
+    listed = json.loads(run(root, "list", "--json").stdout)["exercises"]
+    expect(listed[0]["exercise"] == 1 and listed[0]["points"] == 4, f"list --json says {listed}")
+    expect("Answer" in run(root, "list").stdout, "list must name the exercise")
+    missing = run(root, "check", "1")
+    expect(missing.returncode == 2 and "must exist" in missing.stderr, f"check before start: {missing}")
+    started = run(root, "start", "1")
+    expect(started.returncode == 0 and "answer.cpp" in started.stdout, f"start: {started}")
+    again = run(root, "start", "answer")
+    expect(again.returncode == 2 and "must not exist" in again.stderr, f"start must not overwrite work: {again}")
+    unknown = run(root, "start", "99")
+    expect(unknown.returncode == 2 and "there is no exercise 99" in unknown.stderr, f"start 99: {unknown}")
+
+
+def check_starter(root, work):
+    (work / "test.cpp").write_text(TEST.replace("42)", "41)"))  # a tampered test
+    file = root / "results.json"
+    checked = run(root, "check", "1", "--json", "--results", str(file))
+    expect(checked.returncode == 1, f"the starter must lose points: {checked}")
+    said = json.loads(checked.stdout)
+    expect((said["exercise"], said["points"], said["of"]) == (1, 1, 4), f"the starter, with a changed test: {said}")
+    expect([(test["name"], test["passed"]) for test in said["tests"]] == [("Answer.Is42", False), ("Answer.Exists", True)], str(said))
+    expect("the answer is another" in said["tests"][0]["output"], f"the output must say what is wrong: {said}")
+    results = json.loads(file.read_text())
+    expect(set(results) <= {"score", "execution_time", "output", "visibility", "stdout_visibility", "extra_data", "tests", "leaderboard"},
+           f"keys that Gradescope does not know: {results}")
+    expect(results["score"] == 1 and results["tests"][0] == {
+        "name": "Answer.Is42", "score": 0, "max_score": 3, "status": "failed", "output": said["tests"][0]["output"],
+        "visibility": "visible"}, f"results.json: {results}")
+
+
+def check_hand_ins(root, work):
+    hand_ins = list(HAND_INS)
+    if limits.no_network():
+        hand_ins.append(("a look at the network", ONLY_LOOPBACK, 4, ""))
+    for what, text, points, words in hand_ins:
+        (work / "answer.cpp").write_text(text, errors="surrogateescape")
+        checked = run(root, "check", "1", "--json")
+        said = json.loads(checked.stdout)
+        expect(said["points"] == points and checked.returncode == (0 if points == 4 else 1), f"{what}: {points} points, but {said}")
+        expect(words in "".join(test["output"] for test in said["tests"]), f"{what}: it must say '{words}', but: {said}")
+    left = subprocess.run(["pgrep", "-f", str(root)], capture_output=True, text=True).stdout
+    expect(not left, f"processes were left behind: {left}")
+    (work / "answer.cpp").unlink()
+    checked = run(root, "check", "1")
+    expect(checked.returncode == 2 and "answer.cpp must exist, as a file" in checked.stderr, f"a missing file: {checked}")
+
+
+def main():
+    with tempfile.TemporaryDirectory(prefix="exercise-runner-") as name:
+        root = pathlib.Path(name)
+        (root / "scripts").mkdir()
+        make_root(root)
+        work = root / "my_exercises" / "01_answer"
+        check_commands(root)
+        check_starter(root, work)
+        check_hand_ins(root, work)
+
+
+if __name__ == "__main__":
+    main()

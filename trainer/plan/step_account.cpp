@@ -1,0 +1,175 @@
+#include "trainer/plan/step_account.h"
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+#include <utility>
+
+#include "autograd/op_listener.h"
+#include "data/dataset.h"
+#include "kernels/context.h"
+#include "tensor/error.h"
+#include "trainer/classifier.h"
+#include "trainer/trainer.h"
+
+namespace athanor {
+namespace {
+
+constexpr std::int64_t kSteps = 2;  // the last one is accounted for
+
+/// As many images as the steps need, all alike: nothing looks at their values.
+class BlankImages final : public Dataset {
+ public:
+  BlankImages(const ImageSpec& spec, std::int64_t size)
+      : spec_(spec), size_(size), pixels_(static_cast<std::size_t>(spec.bytes())) {}
+
+  std::int64_t size() const override { return size_; }
+  const ImageSpec& spec() const override { return spec_; }
+  StoredSample fetch(std::int64_t, std::vector<std::byte>&) const override {
+    StoredSample sample;
+    sample.bytes = pixels_;
+    sample.height = spec_.height, sample.width = spec_.width, sample.channels = spec_.channels;
+    return sample;
+  }
+
+ private:
+  ImageSpec spec_;
+  std::int64_t size_;
+  std::vector<std::byte> pixels_;
+};
+
+/// Collects costs, by what the training thread is doing when they arise.
+class Collector final : public Callback, private OpListener {
+ public:
+  Collector(const Gpu& gpu, bool tf32) : gpu_(gpu), tf32_(tf32) {}
+  ~Collector() override { stop(); }
+
+  void add(const KernelCost& cost) {
+    if (!listens_) return;
+    const char* layer = "";
+    const char* pass = "forward";
+    // Between the closures of a backward pass, the engine adds gradients up.
+    const bool adds = std::string_view(cost.kernel) == "add_into" || std::string_view(cost.kernel) == "copy";
+    if (open_ > 0 || (backward_ && adds)) {
+      layer = layer_, pass = "backward";
+    } else if (backward_) {
+      pass = "update";
+    } else if (detail::current_layer) {
+      layer = detail::current_layer;
+    }
+    AccountRow& row = row_of(layer ? layer : "", pass, cost);
+    ++row.launches;
+    row.read += cost.bytes_read, row.written += cost.bytes_written, row.flops += cost.flops;
+    const double memory = static_cast<double>(cost.bytes_read + cost.bytes_written) / gpu_.bytes_per_s,
+                 compute = static_cast<double>(cost.flops) / gpu_.flops_per_s(cost.dtype, tf32_),
+                 least = std::max({memory, compute, kLaunchSeconds});
+    row.seconds += least;
+    row.roof = least == kLaunchSeconds ? "launch" : least == memory ? "memory" : "compute";
+  }
+
+  StepAccount account() && {
+    StepAccount account;
+    account.rows = std::move(rows_);
+    AccountRow& total = account.total;
+    for (const AccountRow& row : account.rows) {
+      total.launches += row.launches, total.read += row.read, total.written += row.written;
+      total.flops += row.flops, total.seconds += row.seconds;
+      if (row.assumed) account.assumed_bytes += row.bytes();
+    }
+    return account;
+  }
+
+ private:
+  AccountRow& row_of(const char* layer, const char* pass, const KernelCost& cost) {
+    const auto [found, fresh] = places_.try_emplace({layer, pass, cost.kernel, cost.assumed}, rows_.size());
+    if (fresh) {
+      AccountRow& row = rows_.emplace_back();
+      row.layer = layer, row.pass = pass, row.kernel = cost.kernel, row.assumed = cost.assumed;
+    }
+    return rows_[found->second];
+  }
+
+  void on_fit_begin(Trainer& trainer, const FitInfo&) override {
+    networks_ = &trainer.networks();
+    networks_->name_layers(true);
+  }
+  void on_step_begin(Trainer&, const StepInfo& info) override {
+    listens_ = info.attempted == kSteps - 1;
+    backward_ = false;
+    detail::op_listener = listens_ ? this : nullptr;
+  }
+  void on_step_end(Trainer&, const StepInfo&) override { stop(); }
+  void on_train_end(Trainer&) override { stop_naming(); }
+  void on_exception(Trainer&, const std::exception&) override { stop_naming(); }
+  bool reads_weights() const override { return false; }
+
+  void on_forward(const char*, const char*, const Tensor&, std::span<const Tensor* const>) override {}
+  void on_layer_begin(const char*) override {}
+  void on_layer_end(const char*) override {}
+  void before_backward(const char*, const char* layer) override {
+    backward_ = true;
+    ++open_;
+    layer_ = layer;
+  }
+  void on_backward(const char*, const char*, const Tensor&, std::span<const Tensor>) override { --open_; }
+
+  void stop() {
+    listens_ = false;
+    if (detail::op_listener == this) detail::op_listener = nullptr;
+  }
+  void stop_naming() {
+    stop();
+    if (networks_) networks_->name_layers(false);
+    networks_ = nullptr;
+  }
+
+  const Gpu& gpu_;
+  bool tf32_;
+  bool listens_ = false, backward_ = false;
+  int open_ = 0;  // closures of the backward pass that are running
+  const char* layer_ = nullptr;
+  nn::Module* networks_ = nullptr;
+  std::map<std::tuple<std::string, std::string, std::string, bool>, std::size_t> places_;
+  std::vector<AccountRow> rows_;
+};
+
+TrainerConfig config_of(const StepPlan& plan, std::int64_t channels) {
+  TrainerConfig config;
+  config.program = "plan";
+  config.batch_size = plan.batch_size;
+  config.accumulate = plan.accumulate;
+  config.precision = plan.precision == Precision::tf32 ? Precision::f32 : plan.precision;
+  config.optimizer_kind = plan.optimizer;
+  config.epochs = 1;
+  config.max_steps = kSteps;
+  config.workers = 0;
+  config.prefetch = 1;
+  config.progress = false;
+  config.pixel_mean.assign(static_cast<std::size_t>(channels), 0.5);
+  config.pixel_stddev = config.pixel_mean;
+  config.memory_limit = std::int64_t{1} << 50;  // activations are address space alone
+  return config;
+}
+
+}  // namespace
+
+StepAccount account_for_step(const StepPlan& plan, const Gpu& gpu) {
+  const nn::ModelOptions size = nn::model_options(plan.model, plan.size);
+  const ImageSpec spec{size.image_size, size.image_size, size.in_channels, size.classes};
+  const BlankImages images(spec, kSteps * plan.accumulate * plan.batch_size);
+  const auto model = nn::make_model(plan.model, plan.size, 0);
+  Classifier task(*model, spec.classes);
+  Trainer trainer(config_of(plan, spec.channels));
+  auto owned = std::make_unique<Collector>(gpu, plan.precision == Precision::tf32);
+  Collector& collector = *owned;
+  trainer.add(std::move(owned));
+  AccountContext context([&](const KernelCost& cost) { collector.add(cost); });
+  context.multiprocessors = gpu.multiprocessors;
+  const AccountScope scope(context);
+  trainer.fit(task, images);
+  StepAccount account = std::move(collector).account();
+  account.peak_bytes = allocator_of(kCpu).stats().peak;
+  return account;
+}
+
+}  // namespace athanor
