@@ -213,6 +213,7 @@ set(ATHANOR_HEADERS
   tensor/device.h
   tensor/dtype.h
   tensor/error.h
+  tensor/graph.h
   tensor/half.h
   tensor/nearest.h
   tensor/philox.h

@@ -69,7 +69,7 @@ set(ATHANOR_CUDA_RUNTIME
   tensor/cuda/allocator.cpp
   tensor/cuda/copy.cpp
   tensor/cuda/device.cpp
-  tensor/cuda/graph_pool.cpp
+  tensor/cuda/graph.cpp
   tensor/cuda/parking.cpp
   tensor/cuda/pinned.cpp
   tensor/cuda/stream.cpp
