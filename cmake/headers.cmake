@@ -255,6 +255,7 @@ set(ATHANOR_HEADERS
   trainer/run_on_ranks.h
   trainer/samples.h
   trainer/signals.h
+  trainer/step_graphs.h
   trainer/task.h
   trainer/train_main.h
   trainer/trainer.h

@@ -301,6 +301,7 @@ set(ATHANOR_SOURCES
   trainer/run_validation.cpp
   trainer/samples.cpp
   trainer/signals.cpp
+  trainer/step_graphs.cpp
   trainer/task.cpp
   trainer/train_main.cpp
   trainer/trainer.cpp

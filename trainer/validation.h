@@ -7,6 +7,7 @@
 #include "optim/ema.h"
 #include "trainer/feeding.h"
 #include "trainer/limits.h"
+#include "trainer/step_graphs.h"
 #include "trainer/task.h"
 
 namespace athanor {
@@ -37,15 +38,16 @@ class ValidatedModel {
 /// The metrics of a task over the validation data; without data, none is measured.
 class Validation {
  public:
-  /// `samples`: null if no pictures are written.
+  /// `samples`: null if no pictures are written. `graphs`: null if batches are not captured.
   Validation(Task& task, const Feeding& feeding, ParallelStrategy& strategy, Limits& limits, Device device,
-             SampleFolder* samples = nullptr)
+             SampleFolder* samples = nullptr, StepGraphs* graphs = nullptr)
       : task_(task),
         feeding_(feeding),
         strategy_(strategy),
         limits_(limits),
         sums_(device),
-        samples_(samples) {}
+        samples_(samples),
+        graphs_(graphs) {}
 
   /// Metrics over all ranks; empty if a signal arrived. `epoch` is what Step::epoch() returns; `ranks` as in
   /// StepParts. With `most` >= 0, uses at most that many batches.
@@ -53,7 +55,7 @@ class Validation {
                              const dist::PassNetwork* ranks = nullptr, std::int64_t most = -1);
 
  private:
-  void measure(const Batch& batch, Step& step, std::int64_t of_ranks);
+  void measure(const Batch& batch, Step& step, const BatchPlace& place);
 
   Task& task_;
   const Feeding& feeding_;
@@ -61,6 +63,7 @@ class Validation {
   Limits& limits_;
   MetricSums sums_;
   SampleFolder* samples_;
+  StepGraphs* graphs_;
 };
 
 }  // namespace athanor

@@ -40,6 +40,12 @@ void add_machine_flags(FlagTable& flags, TrainerConfig& config) {
       "whether activations and residual sums are computed within convolutions, linear layers and norms; off, "
       "to see what that saves [on]",
       config.fused, on_or_off);
+  flags.add(
+      "--graph G",
+      "whether the host captures a step's work for the GPU once and then launches it as a whole (CUDA "
+      "graphs); results do not change: on, off, or auto, where that can be done [auto]",
+      config.graph,
+      one_of<GraphMode>({{"auto", GraphMode::automatic}, {"on", GraphMode::on}, {"off", GraphMode::off}}));
   flags.on("--deterministic", "same seed, flags and threads: same weights, bit for bit",
            config.deterministic);
   flags.on("--benchmark",
