@@ -215,6 +215,7 @@ set(ATHANOR_HEADERS
   tensor/device.h
   tensor/dtype.h
   tensor/error.h
+  tensor/graph.h
   tensor/half.h
   tensor/nearest.h
   tensor/philox.h
@@ -256,6 +257,7 @@ set(ATHANOR_HEADERS
   trainer/run_on_ranks.h
   trainer/samples.h
   trainer/signals.h
+  trainer/step_graphs.h
   trainer/task.h
   trainer/train_main.h
   trainer/trainer.h

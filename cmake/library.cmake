@@ -87,7 +87,7 @@ set(ATHANOR_CUDA_RUNTIME
   tensor/cuda/allocator.cpp
   tensor/cuda/copy.cpp
   tensor/cuda/device.cpp
-  tensor/cuda/graph_pool.cpp
+  tensor/cuda/graph.cpp
   tensor/cuda/parking.cpp
   tensor/cuda/pinned.cpp
   tensor/cuda/stream.cpp
@@ -320,6 +320,7 @@ set(ATHANOR_SOURCES
   trainer/run_validation.cpp
   trainer/samples.cpp
   trainer/signals.cpp
+  trainer/step_graphs.cpp
   trainer/task.cpp
   trainer/train_main.cpp
   trainer/trainer.cpp

@@ -84,6 +84,8 @@ struct Batch {
   /// in [0, 1].
   Tensor partner_labels = {};
   double own_share = 1;
+  /// [] i64 on a GPU, for a batch whose memory is filled again for each replay of a captured step: the epoch.
+  Tensor epoch = {};
   std::int64_t views = 1;  ///< of each picture: cropped fields then have views * N rows
   /// The other fields, and those present: [N, ...] each.
   std::shared_ptr<const std::vector<FieldSpec>> fields = {};

@@ -148,21 +148,20 @@ Preprocess::Preprocess(const ImageSpec& spec, const Normalization& normalization
 }
 
 template <class Make>
-Tensor Preprocess::in_views(const Shape& one, DType dtype, std::int64_t epoch, const Make& make) const {
+Tensor Preprocess::in_views(const Shape& one, DType dtype, kernels::AugmentKey key, const Make& make) const {
   Shape all = one;
   all[0] *= views_;
   const Tensor y = Tensor::empty(all, {dtype, table_.device()});
-  for (std::int64_t view = 0; view < views_ && y.numel() > 0; ++view) {
-    make(kernels::AugmentKey{seed_, epoch, view},
-         views_ == 1 ? y : y.view_as_strided(one, contiguous_strides(one), view * one.numel()));
+  for (; key.view < views_ && y.numel() > 0; ++key.view) {
+    make(key, views_ == 1 ? y : y.view_as_strided(one, contiguous_strides(one), key.view * one.numel()));
   }
   return y;
 }
 
 Tensor Preprocess::changed(const Tensor& from, const Tensor& rows, const Tensor& samples, const Tensor& table,
-                           const Augment& augment, std::int64_t epoch) const {
+                           const Augment& augment, const kernels::AugmentKey& of_pass) const {
   const Shape one{samples.shape()[0], spec_.height, spec_.width, from.shape()[3]};
-  return in_views(one, table.dtype(), epoch, [&](const kernels::AugmentKey& key, const Tensor& y) {
+  return in_views(one, table.dtype(), of_pass, [&](const kernels::AugmentKey& key, const Tensor& y) {
     Tensor places = rows;
     const Tensor bytes = rand_augmented(key, augment, from, places, samples);
     on_device(y.device(), [&](auto& context) {
@@ -186,6 +185,10 @@ Tensor Preprocess::rand_augmented(const kernels::AugmentKey& key, const Augment&
   return from;
 }
 
+kernels::AugmentKey Preprocess::key_of(const Batch& batch, std::int64_t epoch) const {
+  return {seed_, epoch, 0, batch.epoch.defined() ? batch.epoch.data<std::int64_t>() : nullptr};
+}
+
 Tensor Preprocess::operator()(const Batch& batch, std::int64_t epoch, bool training) const {
   const Device device = table_.device();
   const Tensor images = batch.images.to(device), samples = batch.samples.to(device);
@@ -193,31 +196,31 @@ Tensor Preprocess::operator()(const Batch& batch, std::int64_t epoch, bool train
   const Shape all{rows.defined() ? images.shape()[0] : batch.size(), spec_.height, spec_.width,
                   spec_.channels};
   ATH_CHECK(images.shape() == all, "preprocess: images must be {}, but got {}", all, images.shape());
-  return changed(images, rows, samples, table_, training ? augment_ : Augment{}, epoch);
+  return changed(images, rows, samples, table_, training ? augment_ : Augment{}, key_of(batch, epoch));
 }
 
 Tensor Preprocess::prepared(const FieldSpec& field, const Tensor& from, const Tensor& samples,
-                            const Augment& augment, std::int64_t epoch) const {
+                            const Augment& augment, const kernels::AugmentKey& of_pass) const {
   Augment geometry = augment;
   geometry.cutout = 0;
   geometry.random_erasing = 0;
   geometry.colour = {};
   switch (field.kind) {
     case FieldKind::values: return from;
-    case FieldKind::picture: return changed(from, {}, samples, table_, augment, epoch);
-    case FieldKind::target: return changed(from, {}, samples, target_table_, geometry, epoch);
+    case FieldKind::picture: return changed(from, {}, samples, table_, augment, of_pass);
+    case FieldKind::target: return changed(from, {}, samples, target_table_, geometry, of_pass);
     case FieldKind::mask: {
       const auto with = [](const Tensor& x, const Shape& shape) {
         return x.view_as_strided(shape, contiguous_strides(shape), 0);
       };
       const std::int64_t n = from.shape()[0], h = spec_.height, w = spec_.width;
-      const Tensor y = changed(with(from, {n, h, w, 1}), {}, samples, mask_table_, geometry, epoch);
+      const Tensor y = changed(with(from, {n, h, w, 1}), {}, samples, mask_table_, geometry, of_pass);
       return with(y, {views_ * n, h, w});
     }
     case FieldKind::boxes:
     case FieldKind::points: break;
   }
-  return in_views(from.shape(), DType::f32, epoch, [&](const kernels::AugmentKey& key, const Tensor& y) {
+  return in_views(from.shape(), DType::f32, of_pass, [&](const kernels::AugmentKey& key, const Tensor& y) {
     on_device(y.device(), [&](auto& context) {
       kernels::augment_points(context, geometry, key, spec_.height, spec_.width, samples, from, y);
     });
@@ -233,11 +236,12 @@ Batch Preprocess::prepare(const Batch& batch, std::int64_t epoch, bool training)
               .samples = batch.samples,
               .rows = {},
               .id = batch.id,
+              .epoch = batch.epoch,
               .views = views_,
               .fields = batch.fields};
   for (std::size_t i = 0; batch.fields && i < batch.fields->size(); ++i) {
     ready.more[i] = prepared((*batch.fields)[i], batch.more[i].to(device), batch.samples.to(device),
-                             training ? augment_ : Augment{}, epoch);
+                             training ? augment_ : Augment{}, key_of(batch, epoch));
   }
   return ready;
 }

@@ -43,12 +43,13 @@ class Preprocess {
                         const Tensor& samples) const;
   /// Bytes of `from` [N, or the source of `rows`, H, W, C] mapped by a table, changed in each view.
   Tensor changed(const Tensor& from, const Tensor& rows, const Tensor& samples, const Tensor& table,
-                 const Augment& augment, std::int64_t epoch) const;
+                 const Augment& augment, const kernels::AugmentKey& of_pass) const;
   Tensor prepared(const FieldSpec& field, const Tensor& from, const Tensor& samples, const Augment& augment,
-                  std::int64_t epoch) const;
+                  const kernels::AugmentKey& of_pass) const;
   /// [views * N, ...] for one view's shape [N, ...], each filled by make(key, y).
   template <class Make>
-  Tensor in_views(const Shape& one, DType dtype, std::int64_t epoch, const Make& make) const;
+  Tensor in_views(const Shape& one, DType dtype, kernels::AugmentKey key, const Make& make) const;
+  kernels::AugmentKey key_of(const Batch& batch, std::int64_t epoch) const;
 
   ImageSpec spec_;
   Tensor table_, target_table_, mask_table_;  // [C, 256], [4, 256], [1, 256]: byte mappings

@@ -133,6 +133,10 @@ struct AugmentKey {
   std::uint64_t seed = 0;
   std::int64_t epoch = 0;
   std::int64_t view = 0;  ///< below 256
+  /// On the device: replaces `epoch` when the kernel runs, for a kernel that is captured once.
+  const std::int64_t* epoch_then = nullptr;
+
+  ATH_HD AugmentKey now() const { return {seed, epoch_then ? *epoch_then : epoch, view}; }
 };
 
 /// The purpose of a draw: the minor number of its stream. Attempts at a resized crop or erasing, and

@@ -26,11 +26,15 @@ void backward_scaled(const Tensor& loss, StepBuffer& step, float weight,
   backward(loss, seed, {.parameters = parameters});
 }
 
-void finish_step(StepBuffer& step, const LossScaling& scaling, const OutlierGuard& outliers) {
+void count_step(StepBuffer& step, const LossScaling& scaling, const OutlierGuard& outliers) {
   on_device(step.device(), [&](auto& context) {
     const BoundStep bound(context, step);
     kernels::finish_step(context, scaling, outliers);
   });
+}
+
+void finish_step(StepBuffer& step, const LossScaling& scaling, const OutlierGuard& outliers) {
+  count_step(step, scaling, outliers);
   step.publish();
 }
 

@@ -61,6 +61,10 @@ class GradientMeter {
 void backward_scaled(const Tensor& loss, StepBuffer& step, float weight = 1,
                      std::span<const Parameter> parameters = {});
 
+/// Counts the step as applied or skipped, and updates the loss scale: the device's part of finish_step(). A
+/// captured step ends with it; StepBuffer::publish() then follows each launch.
+void count_step(StepBuffer& step, const LossScaling& scaling, const OutlierGuard& outliers);
+
 /// Counts the step as applied or skipped, updates the loss scale, and notifies the host.
 void finish_step(StepBuffer& step, const LossScaling& scaling = LossScaling::fixed(1),
                  const OutlierGuard& outliers = {});

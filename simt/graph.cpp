@@ -49,6 +49,41 @@ Vector<char> joined_nodes(const Capture& capture) {
   return joined;
 }
 
+// Calls f(address, what), where what() describes it, for the memory that an op names.
+template <class F> void for_each_address(const Op& op, F&& f) {
+  if (const auto* copy = std::get_if<CopyWork>(&op.work)) {
+    f(copy->to, [] { return std::string("the destination of a copy"); });
+    f(copy->from, [] { return std::string("the source of a copy"); });
+  } else if (const auto* fill = std::get_if<FillWork>(&op.work)) {
+    f(fill->to, [] { return std::string("what a memset fills"); });
+  } else if (const auto* launch = std::get_if<LaunchWork>(&op.work)) {
+    for (const PointerParameter& parameter : launch->call->pointers()) {
+      f(parameter.value,
+        [&] { return fmt::format("parameter {} of kernel {}", parameter.position, launch->name); });
+    }
+  }
+}
+
+// A pointer may also be the end of an array. 0: memory of the host.
+std::uint64_t allocation_of(const Runtime& all, const void* address) {
+  const Allocation* memory = address ? all.find(address) : nullptr;
+  if (address && !memory) memory = all.find(static_cast<const char*>(address) - 1);
+  return memory ? memory->id : 0;
+}
+
+// What is freed may have been given to somebody else since, at the same address.
+void require_memory(const Runtime& all, const CUgraphExec_st& exec) {
+  for (const NamedMemory& one : exec.memory) {
+    if (allocation_of(all, one.address) == one.allocation) continue;
+    std::string what;
+    for_each_address(exec.nodes[one.node].op, [&](const void* address, auto&& describe) {
+      if (address == one.address) what = describe();
+    });
+    throw Failure{cudaErrorIllegalAddress,
+                  fmt::format("node {} of the graph: {} was freed after the capture", one.node, what)};
+  }
+}
+
 void forget(Runtime& all, Capture* capture) {
   for (const auto& lane : capture->lanes) lane.stream->capture = nullptr;
   std::erase(all.captures, capture);
@@ -111,6 +146,20 @@ void Runtime::forbid_in_capture() {
       lose(*capture, fmt::format("must not be called while stream {} is captured{}",
                                  capture->lanes.front().stream->id, mine ? "" : " by another thread"));
     }
+  }
+}
+
+void Runtime::forbid_beside_capture(const Stream& default_stream) {
+  for (Capture* capture : captures) {
+    const Stream& captured = *capture->lanes.front().stream;
+    if (capture->thread != std::this_thread::get_id() || captured.device != default_stream.device) continue;
+    if (thread_mode() == cudaStreamCaptureModeRelaxed || capture->mode == cudaStreamCaptureModeRelaxed)
+      continue;
+    const std::string why = fmt::format(
+        "the default stream is used while stream {} is captured: its work runs once and is not in the graph",
+        captured.id);
+    if (capture->lost.empty()) capture->lost = why;
+    throw Failure{cudaErrorStreamCaptureImplicit, why};
   }
 }
 
@@ -213,7 +262,13 @@ cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t* nodes, std::si
 
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph, unsigned long long) {
   return api_call("cudaGraphInstantiate", [&](Runtime& all) {
-    *exec = new CUgraphExec_st{graph->device, graph->nodes, {}};
+    *exec = new CUgraphExec_st{graph->device, {}, graph->nodes, {}};
+    for (std::size_t node = 0; node < graph->nodes.size(); ++node) {
+      for_each_address(graph->nodes[node].op, [&](const void* address, auto&&) {
+        if (const std::uint64_t id = allocation_of(all, address))
+          (*exec)->memory.push_back({node, address, id});
+      });
+    }
     for (int lane = 0; lane < graph->lanes; ++lane) {
       Stream* const stream = all.make_stream(graph->device, cudaStreamNonBlocking);
       stream->of_graph = true;
@@ -231,6 +286,7 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t handle) {
       throw Failure{cudaErrorInvalidValue, fmt::format("the graph is of device {}, the stream of device {}",
                                                        exec->device, stream.device)};
     }
+    require_memory(all, *exec);
     const Mark begin = all.queue(stream, {});
     Vector<Mark> marks(exec->nodes.size());
     Vector<race::Clock> clocks(race::kOn ? marks.size() : 0);

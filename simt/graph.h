@@ -27,6 +27,13 @@ struct Capture {
   std::string lost;    ///< why it is no longer valid; else empty
 };
 
+/// An allocation that a node names, when the graph was made.
+struct NamedMemory {
+  std::size_t node = 0;
+  const void* address = nullptr;
+  std::uint64_t allocation = 0;
+};
+
 void capture_op(Stream& stream, Op op);
 void capture_record(Stream& stream, Event& event);
 void capture_wait(Runtime& all, Stream& stream, const Event& event);
@@ -41,6 +48,7 @@ struct CUgraph_st {
 
 struct CUgraphExec_st {
   int device = 0;
+  simt::Vector<simt::NamedMemory> memory;
   simt::Vector<simt::GraphNode> nodes;
   simt::Vector<simt::Stream*> lanes;
 };

@@ -45,7 +45,7 @@ void* Runtime::allocate(std::size_t bytes, cudaMemoryType type, int index, const
   (on_device ? of.memory_used : pinned_used_) += bytes;
   auto* base = static_cast<char*>(memory);
   race::forget(base, bytes);
-  allocations_.emplace(base, Allocation{base, bytes, type, index, site});
+  allocations_.emplace(base, Allocation{base, bytes, type, index, site, ++allocations_made_});
   return memory;
 }
 

@@ -49,6 +49,7 @@ Mark Runtime::queue(Stream& stream, Op op) {
   };
   Stream* const legacy = device(stream.device).default_stream;
   if (&stream == legacy) {
+    forbid_beside_capture(stream);
     for (Stream* other : streams_) {
       if (other != legacy && other->device == stream.device && blocking(*other) && other->queued > 0) {
         op.after.push_back({other, other->queued});

@@ -137,6 +137,7 @@ struct Allocation {
   cudaMemoryType type = cudaMemoryTypeUnregistered;
   int device = 0;
   Site site;
+  std::uint64_t id = 0;
 
   bool contains(const void* pointer) const { return pointer >= base && pointer < base + bytes; }
 };
@@ -198,6 +199,8 @@ class Runtime {
   /// The same for a call on a stream, or for an event, that is itself part of a capture.
   void forbid_captured(const Stream& stream);
   void forbid_captured(const Event& event);
+  /// The same for the default stream, whose work no capture of this thread sees.
+  void forbid_beside_capture(const Stream& default_stream);
 
   Vector<Capture*> captures;
   std::uint64_t next_id = 1;
@@ -222,6 +225,7 @@ class Runtime {
   Deque<Stream*> dead_streams_;  // the oldest is made anew when there are enough
   Deque<Event*> dead_events_;
   Map<const char*, Allocation> allocations_;
+  std::uint64_t allocations_made_ = 0;
   Vector<Allocation> graveyard_;
   std::size_t graveyard_bytes_ = 0;
   std::size_t pinned_used_ = 0;

@@ -1,11 +1,15 @@
 #include "tensor/detail/device_memory.h"
 #include "tensor/detail/stream_state.h"
 #include "tensor/error.h"
+#include "tensor/graph.h"
 #include "tensor/pinned.h"
 
 // Replaces tensor/cuda/ in a build without it: there is no device, and every request for one is an error.
 
 namespace athanor {
+
+struct cuda::Pool {};
+
 namespace {
 
 [[noreturn]] void no_backend(Device device) {
@@ -40,6 +44,30 @@ PinnedStats pinned_stats() {
   return {};
 }
 void record_stream(const Tensor&, const Stream&) {}
+
+void Graph::launch() const {}
+std::size_t Graph::nodes() const {
+  return 0;
+}
+GraphMemory::GraphMemory(Device device) {
+  no_backend(device);
+}
+GraphMemory::~GraphMemory() = default;
+Graph GraphMemory::capture(const std::function<void()>&) {
+  no_backend(device_);
+}
+std::int64_t GraphMemory::held_bytes() const {
+  return 0;
+}
+std::uint64_t GraphMemory::in_use() const {
+  return 0;
+}
+GraphMemory::Use::Use(GraphMemory& memory) : device_(memory.device_) {
+  no_backend(device_);
+}
+GraphMemory::Use::~Use() {
+  (void)saved_;
+}
 
 namespace detail {
 

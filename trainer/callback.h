@@ -162,6 +162,7 @@ struct FitReport {
   std::int64_t epochs = 0;
   std::int64_t host_syncs = 0;
   std::int64_t peak_bytes = 0;
+  std::int64_t graphs = 0, graph_launches = 0;  ///< captured passes of steps and validations (--graph)
   std::uint64_t weights_hash = 0;
   StoppedBy stopped_by = StoppedBy::epochs;
   int signal = 0;

@@ -30,6 +30,13 @@ Tensor balanced_weights(const Dataset& data) {
   return Tensor::from(weights, {classes});
 }
 
+// The first rows.
+static Tensor rows_of(const Tensor& all, std::int64_t rows) {
+  Shape shape = all.shape();
+  shape[0] = rows;
+  return all.view_as_strided(shape, all.strides(), 0);
+}
+
 Classifier::Classifier(nn::Module& model, std::int64_t classes, double smoothing, Tensor class_weights)
     : model_(model), classes_(classes), smoothing_(smoothing), class_weights_(std::move(class_weights)) {
   network("", model);
@@ -61,7 +68,22 @@ void Classifier::validation_step(const Batch& batch, Step& step) {
   const Tensor logits = model_(batch["image"]);
   const Tensor losses = cross_entropy(logits, batch.labels, 0, Reduction::none);
   step.log_classes(losses, logits, batch.labels);
-  if (watch_) watch_(losses, logits, batch);
+  if (!watch_) return;
+  // A captured step writes them each time, to where it once wrote them.
+  const auto keep = [&](const Tensor& result, Tensor& to) {
+    if (!batch.epoch.defined()) {
+      to = result.detach();
+      return;
+    }
+    if (!to.defined() || to.dim(0) < result.dim(0)) to = Tensor::empty(result.shape(), result.options());
+    rows_of(to, result.dim(0)).copy_bytes_from(result.detach());
+  };
+  keep(losses, losses_);
+  keep(logits, logits_);
+}
+
+void Classifier::validated(const Batch& batch) {
+  if (watch_) watch_(rows_of(losses_, batch.size()), rows_of(logits_, batch.size()), batch);
 }
 
 }  // namespace athanor

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
+#include <optional>
 #include <utility>
 
 #include "autograd/loss.h"
@@ -26,10 +28,13 @@ class Classifier final : public Task {
 
   Tensor training_step(const Batch& batch, Step& step) override;
   void validation_step(const Batch& batch, Step& step) override;
+  std::optional<std::int64_t> captured_as(const BatchPlace&) const override { return 0; }
+  void validated(const Batch& batch) override;
   bool classifies() const override { return true; }
   bool mixes_labels() const override { return true; }
 
-  /// Receives the results of each validation step: losses [N] f32, logits [N, C], and the batch.
+  /// Receives the results of each validation step: losses [N] f32, logits [N, C], and the batch as it was
+  /// loaded. All are valid during the call.
   using Watch = std::function<void(const Tensor& losses, const Tensor& logits, const Batch& batch)>;
   void watch(Watch watch) { watch_ = std::move(watch); }
 
@@ -41,6 +46,7 @@ class Classifier final : public Task {
   double smoothing_;
   Tensor class_weights_;
   Watch watch_ = {};
+  Tensor losses_, logits_;  // of the last validation step, for watch_
 };
 
 }  // namespace athanor

@@ -51,6 +51,17 @@ static void check_reports(const TrainerConfig& config) {
   if (config.early_stop) check(*config.early_stop);
 }
 
+static void check_device(const TrainerConfig& config) {
+  ATH_CHECK(config.precision != Precision::tf32 || config.device.is_cuda(),
+            "--precision tf32: must be on a GPU, but the device is {}; use f32 or bf16", config.device.str());
+  ATH_CHECK(
+      config.precision != Precision::bf16 || config.device.is_cpu() || device_info(config.device).sm() >= 80,
+      "--precision bf16: the GPU must be of compute capability 8.0 or newer, but {} is not; use f32",
+      device_info(config.device).name);
+  ATH_CHECK(config.graph != GraphMode::on || config.device.is_cuda(),
+            "--graph on: must be on a GPU, but the device is {}; use auto or off", config.device.str());
+}
+
 void check(const TrainerConfig& config) {
   const auto at_least = [](auto low, const char* name, auto value) {
     ATH_CHECK(value >= low, "trainer: {} must be at least {}, but got {}", name, low, value);
@@ -72,12 +83,7 @@ void check(const TrainerConfig& config) {
   at_least(0, "save_top_k", config.save_top_k);
   ATH_CHECK(std::isfinite(config.lr) && config.lr > 0,
             "trainer: the learning rate must be above 0, but got {}", config.lr);
-  ATH_CHECK(config.precision != Precision::tf32 || config.device.is_cuda(),
-            "--precision tf32: must be on a GPU, but the device is {}; use f32 or bf16", config.device.str());
-  ATH_CHECK(
-      config.precision != Precision::bf16 || config.device.is_cpu() || device_info(config.device).sm() >= 80,
-      "--precision bf16: the GPU must be of compute capability 8.0 or newer, but {} is not; use f32",
-      device_info(config.device).name);
+  check_device(config);
   ATH_CHECK(config.strategy != Strategy::single || config.devices <= 1,
             "--strategy single: must have one device, but got --devices {}; use ddp or zero1",
             config.devices);

@@ -81,6 +81,10 @@ struct BatchLimit {
 /// A question that a run answers instead of training, without changing anything.
 enum class Question : std::uint8_t { none, learning_rate, batch_size };
 
+/// --graph: whether a GPU's work of a step is captured as CUDA graphs (step_graphs.h). Automatic: where it
+/// can be, and the network is made of the library's modules alone.
+enum class GraphMode : std::uint8_t { automatic, on, off };
+
 /// How detailed the final report on time is.
 enum class Profile : std::uint8_t { none, simple, advanced, trace };
 
@@ -150,18 +154,19 @@ struct TrainerConfig {
   Device device = kCpu;
   std::string device_note = {};  ///< which GPU it is, or why this device
   std::uint64_t seed = 0;
-  int workers = LoaderOptions::kAuto;  ///< loader threads; 0: load in the training thread
-  bool pin_memory = true;              ///< for batches copied to a GPU
-  bool persistent_workers = true;      ///< loader threads live across epochs
-  bool fused = true;                   ///< fuse activations and residual sums
-  bool inference_mode = true;          ///< validation records no graph
-  bool empty_cache = false;            ///< return cached memory to the system after each step
-  bool sync_each_step = false;         ///< wait for the device after each step
-  bool progress = true;                ///< show progress on stdout
-  int prefetch = 4;                    ///< batches in memory, for training and validation each
-  BadSamples bad_samples = {};         ///< policy for samples that cannot be read
-  Order order = Order::random;         ///< of the training set's samples
-  bool data_on_device = false;         ///< keep in-memory data sets on the device
+  int workers = LoaderOptions::kAuto;      ///< loader threads; 0: load in the training thread
+  bool pin_memory = true;                  ///< for batches copied to a GPU
+  bool persistent_workers = true;          ///< loader threads live across epochs
+  GraphMode graph = GraphMode::automatic;  ///< capture a step's work on a GPU
+  bool fused = true;                       ///< fuse activations and residual sums
+  bool inference_mode = true;              ///< validation records no graph
+  bool empty_cache = false;                ///< return cached memory to the system after each step
+  bool sync_each_step = false;             ///< wait for the device after each step
+  bool progress = true;                    ///< show progress on stdout
+  int prefetch = 4;                        ///< batches in memory, for training and validation each
+  BadSamples bad_samples = {};             ///< policy for samples that cannot be read
+  Order order = Order::random;             ///< of the training set's samples
+  bool data_on_device = false;             ///< keep in-memory data sets on the device
   bool deterministic = false;
   /// Measure on the CPU, in a trial step, which implementation of each convolution is fastest.
   bool benchmark = false;

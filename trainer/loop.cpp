@@ -43,13 +43,10 @@ bool Run::train_step() {
   const double waited_s = step_.waited_s();
   frozen_.check();
   notify([&](Callback& c) { c.on_step_begin(trainer_, info_of(position_, clock_.seconds())); });
-  metrics_.snapshot();
   run_passes(samples);
-  if (returns_loss()) update(*networks_[0]);
   if (now_.dropped) return drop_step();
-  for (const auto& networks : networks_) networks->restore_buffers_if_skipped(step_);
   settle_metrics(samples);
-  finish_step(step_, scaling_, gradient_limits_.outliers);
+  step_.publish();
   times_.move(step_.waited_s() - waited_s, &Times::update, &Times::device);
   position_.epoch_samples += samples;
   ++position_.attempted;
@@ -59,23 +56,35 @@ bool Run::train_step() {
 }
 
 void Run::run_passes(std::int64_t samples, bool updates) {
-  now_ = {.samples = samples};
-  for (const auto& networks : networks_) networks->begin_step();
-  // Random numbers depend on the applied steps and on the index of the op within the step.
-  on_device(config_.device, [](auto& context) { context.set_random_ops(0); });
+  begin_passes(samples, updates);
   Batch batch;  // this rank's part
   for (std::int64_t done = 0; done < samples; done += config_.batch_size) {
     feeding_.next(batch, times_);
-    now_.pass = feeding_.place(position_.epoch, position_.attempted - (updates ? 0 : 1),
-                               std::min(config_.batch_size, samples - done), true, done / config_.batch_size);
+    now_.pass = place_of_pass(done, updates);
     now_.updates = updates && done + config_.batch_size >= samples;
-    // Ranks without samples contribute zeros, unless other ranks expect messages of their passes.
-    const bool joins = updates && (joined_ || !returns_loss());
-    if (batch.size() > 0 || joins) position_.attempted > 0 ? run_pass(batch) : run_first_pass(batch);
+    graphs_.pass(batch, position_.epoch, [this](const Batch& there) { run_work(there); });
   }
+  graphs_.end();
   if (!updates || returns_loss()) return;
   const std::int64_t passes = (samples + config_.batch_size - 1) / config_.batch_size;
   for (const auto& networks : networks_) networks->check_passes(passes, position_.attempted);
+}
+
+// A pass, with the work before the first one and after the last: what a graph captures.
+void Run::run_work(const Batch& batch) {
+  now_.made = 0;
+  if (now_.pass.pass == 0) {
+    metrics_.snapshot();
+    for (const auto& networks : networks_) networks->begin_step();
+    // Random numbers depend on the applied steps and on the index of the op within the step.
+    on_device(config_.device, [](auto& context) { context.set_random_ops(0); });
+  }
+  // Ranks without samples contribute zeros, unless other ranks expect messages of their passes.
+  if (batch.size() > 0 || now_.joins) position_.attempted > 0 ? run_pass(batch) : run_first_pass(batch);
+  if (now_.updates && returns_loss()) update(*networks_[0]);
+  if (!now_.updates || now_.dropped) return;
+  for (const auto& networks : networks_) networks->restore_buffers_if_skipped(step_);
+  count_step(step_, scaling_, gradient_limits_.outliers);
 }
 
 void Run::run_pass(const Batch& batch) {
@@ -99,15 +108,6 @@ void Run::run_pass(const Batch& batch) {
   if (returns_loss()) add_gradients(*networks_[0], loss);
 }
 
-// Each pass is weighted by its share of the step's samples, so a shorter last step is still an exact mean.
-void Run::add_gradients(OptimizedNetworks& networks, const Tensor& loss) {
-  const auto timed = times_.scope(&Times::backward);
-  const auto silent = strategy_.begin_pass(networks.arena(), now_.updates);
-  networks.add_gradients(
-      loss, step_,
-      static_cast<float>(static_cast<double>(now_.pass.samples) / static_cast<double>(now_.samples)));
-}
-
 void Run::update(OptimizedNetworks& networks) {
   const auto timed = times_.scope(&Times::update);
   GradientLimits limits = gradient_limits_;
@@ -115,6 +115,7 @@ void Run::update(OptimizedNetworks& networks) {
   ++now_.made;
   now_.dropped = limits_.take(strategy_.reduce(networks.arena(), step_, limits));
   if (now_.dropped) return;  // the votes say that the previous step was the last one
+  if (!graphs_.sets_rates_of(networks)) networks.set_learning_rates(step_);
   networks.update(step_);
   if (!overlaps_weights_) strategy_.complete_weights();
   if (Ema* const average = networks.average()) average->update(step_);

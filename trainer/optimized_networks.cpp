@@ -25,12 +25,13 @@ void OptimizedNetworks::begin_step() {
   arena_.snapshot_buffers();
   arena_.zero_grad();
   passes_ = 0;
+  last_ = -1;
 }
 
-void OptimizedNetworks::count_pass() {
+void OptimizedNetworks::count_pass(std::int64_t pass) {
   ATH_CHECK(!std::exchange(counted_, true), "minimize: '{}' must be minimized once a step, but is again",
             name_);
-  ++passes_;
+  if (std::exchange(last_, pass) != pass) ++passes_;
 }
 
 // Otherwise the gradients of the other passes would be lost with the step, or weigh too little.
@@ -44,11 +45,6 @@ void OptimizedNetworks::check_passes(std::int64_t passes, std::int64_t step) con
 
 void OptimizedNetworks::add_gradients(const Tensor& loss, StepBuffer& step, float weight) {
   backward_scaled(loss, step, weight, are_all_ ? std::span<const Parameter>() : arena_.parameters());
-}
-
-void OptimizedNetworks::update(StepBuffer& step) {
-  optimizer_->set_learning_rates(step, schedule_);
-  optimizer_->step(step);
 }
 
 }  // namespace athanor

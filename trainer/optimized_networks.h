@@ -46,16 +46,17 @@ class OptimizedNetworks {
   void restore_buffers_if_skipped(StepBuffer& step) { arena_.restore_buffers_if_skipped(step); }
   void restore_buffers() { arena_.restore_buffers(); }
   void begin_pass() { counted_ = false; }
-  /// Throws ArgumentError on a second call after begin_pass().
-  void count_pass();
+  /// Throws ArgumentError on a second call after begin_pass(). A pass that is run again counts once.
+  void count_pass(std::int64_t pass);
   /// After all passes of a step: throws ArgumentError unless all or none of them were counted.
   void check_passes(std::int64_t passes, std::int64_t step) const;
   /// Adds the gradients of a loss, times `weight` and the loss scale, to these networks only, whatever else
   /// the loss depends on.
   void add_gradients(const Tensor& loss, StepBuffer& step, float weight);
+  void set_learning_rates(StepBuffer& step) { optimizer_->set_learning_rates(step, schedule_); }
   /// Updates the weights from the step's measured gradients, then their average; a skipped step changes
-  /// nothing.
-  void update(StepBuffer& step);
+  /// nothing. The learning rates must be set.
+  void update(StepBuffer& step) { optimizer_->step(step); }
 
  private:
   std::string name_, loss_name_;
@@ -66,6 +67,7 @@ class OptimizedNetworks {
   bool are_all_;             ///< they are all networks of the task, so every gradient is needed
   bool counted_ = false;     ///< in this pass
   std::int64_t passes_ = 0;  ///< counted passes of the step
+  std::int64_t last_ = -1;   ///< the last of them
 };
 
 }  // namespace athanor

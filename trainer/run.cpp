@@ -83,7 +83,9 @@ Run::Run(Trainer& trainer, const TrainerConfig& config, const Callbacks& callbac
       checkpoints_(config, strategy, step_, metrics_),
       product_(config, strategy),
       samples_(sample_folder()),
-      validation_(task, feeding_, strategy, limits_, config, samples_ ? &*samples_ : nullptr),
+      graphs_(config.graph, why_not_captured(config, strategy.world_size(), task, networks_), step_,
+              [this](const std::string& note) { notify([&](Callback& c) { c.on_note(trainer_, note); }); }),
+      validation_(task, feeding_, strategy, limits_, config, samples_ ? &*samples_ : nullptr, &graphs_),
       named_(static_cast<std::size_t>(strategy.world_size())) {
   for (const auto& networks : networks_) arenas_.push_back(&networks->arena());
   step_.on_known([this](const StepState& state) {
@@ -219,6 +221,7 @@ StatePart Run::weights_part() {
 
 void Run::begin_epoch() {
   freeze_for_epoch(task_.networks(), config_.freeze, position_.epoch);
+  if (!config_.freeze.empty()) graphs_.clear();
   feeding_.start_epoch(position_.epoch, position_.epoch_samples);
   if (position_.epoch_steps == 0) {
     metrics_.clear();
@@ -380,6 +383,8 @@ FitReport Run::finish() {
   report.strategy = strategy_.kind();
   report.host_syncs = host_syncs() - syncs_before_;
   report.peak_bytes = allocator_of(config_.device).stats().peak;
+  report.graphs = graphs_.captured();
+  report.graph_launches = graphs_.launched();
   report.stopped_by = limits_.ended().reason;
   report.checkpoint = checkpoints_.newest();
   report.last = last;

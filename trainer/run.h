@@ -58,6 +58,9 @@ class Run : private Minimizer {
   void begin_epoch();
   bool train_step();
   void run_passes(std::int64_t samples, bool updates = true);
+  void begin_passes(std::int64_t samples, bool updates);
+  BatchPlace place_of_pass(std::int64_t done, bool updates) const;
+  void run_work(const Batch& batch);
   void run_pass(const Batch& batch);
   void run_first_pass(const Batch& batch);
   std::int64_t samples_that_fit(const Batch& batch);
@@ -154,6 +157,7 @@ class Run : private Minimizer {
   RunCheckpoints checkpoints_;
   RunProduct product_;
   std::optional<SampleFolder> samples_;
+  StepGraphs graphs_;
   Validation validation_;
   std::optional<dist::PassNetwork> joined_;  // for passes in which ranks wait for each other
   std::unique_ptr<dist::SyncBatchNorm> norms_;
@@ -167,6 +171,7 @@ class Run : private Minimizer {
     std::int64_t samples = 0;  // of all passes and ranks
     std::int64_t draws = 0;    // of random numbers, by the task
     BatchPlace pass = {};      // the current pass
+    bool joins = false;        // ranks without samples take part
     bool updates = false;      // it is the last one
     int made = 0;              // number of updates
     bool dropped = false;      // its updates are dropped

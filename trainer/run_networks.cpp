@@ -111,6 +111,9 @@ std::vector<std::unique_ptr<OptimizedNetworks>> Run::make_networks(ModelMemory& 
         std::make_unique<OptimizedNetworks>(specs_[i], *memory.arenas[i], slot, specs_[i].schedule, config_));
     slot += networks.back()->optimizer().group_count();
   }
+  const std::string why = why_not_captured(config_, strategy_.world_size(), task_, networks);
+  ATH_CHECK(config_.graph != GraphMode::on || why.empty(),
+            "--graph on: steps must be ones that can be captured, but {}; use --graph auto", why);
   return networks;
 }
 
@@ -174,11 +177,40 @@ std::vector<Ema*> Run::averages() {
   return all;
 }
 
+// Steps ----------------------------------------------------------------------------------------------------
+
+// Trial steps, and those that look for an error, are not captured: they run once. Nor is the first step,
+// which detects whether the run fits in memory: a graph's memory is never given back.
+void Run::begin_passes(std::int64_t samples, bool updates) {
+  now_ = {.samples = samples, .joins = updates && (joined_ || !returns_loss())};
+  now_.pass = place_of_pass(0, updates);
+  StepGraphs::Key key{.samples = samples};
+  if (updates && !trying_ && position_.attempted > 0) key.number = task_.captured_as(now_.pass);
+  graphs_.begin(key, metrics_.totals().raw_data());
+}
+
+BatchPlace Run::place_of_pass(std::int64_t done, bool updates) const {
+  BatchPlace place =
+      feeding_.place(position_.epoch, position_.attempted - (updates ? 0 : 1),
+                     std::min(config_.batch_size, now_.samples - done), true, done / config_.batch_size);
+  place.may_be_captured = graphs_.may_capture();
+  return place;
+}
+
+// Each pass is weighted by its share of the step's samples, so a shorter last step is still an exact mean.
+void Run::add_gradients(OptimizedNetworks& networks, const Tensor& loss) {
+  const auto timed = times_.scope(&Times::backward);
+  const auto silent = strategy_.begin_pass(networks.arena(), now_.updates);
+  networks.add_gradients(
+      loss, step_,
+      static_cast<float>(static_cast<double>(now_.pass.samples) / static_cast<double>(now_.samples)));
+}
+
 // For one of several optimizers, within a step of the task.
 void Run::minimize(std::string_view optimizer, const Tensor& loss) {
   OptimizedNetworks& networks = networks_called(optimizer);
   check_loss("minimize", loss);
-  networks.count_pass();
+  networks.count_pass(now_.pass.pass);
   metrics_.log(networks.loss_name(), loss, now_.pass.samples, MetricReduce::mean);
   if (now_.dropped) return;
   add_gradients(networks, loss);

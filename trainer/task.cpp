@@ -74,6 +74,9 @@ Tensor Step::randn(const Shape& shape) {
   ATH_CHECK(shape.rank() >= 1 && shape[0] == place_.samples,
             "randn: the first axis must be that of the batch's {} samples, but the shape is {}",
             place_.samples, shape);
+  ATH_CHECK(!place_.may_be_captured,
+            "randn: its numbers are those of a step, so the task must not let the step be captured; override "
+            "captured_as()");
   const auto minor = static_cast<std::uint64_t>(draws_++);
   // All validations draw the same numbers, different from those of any step.
   constexpr std::uint64_t kValidation = (std::uint64_t{1} << 40) - 1;

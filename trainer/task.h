@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -55,10 +56,11 @@ struct BatchPlace {
   std::int64_t epoch = 0, step = 0;  ///< 0 is the first
   std::int64_t samples = 0;          ///< of this rank
   std::int64_t first = 0,
-               of_ranks = 0;   ///< the first one's index among those of all ranks, and their number
-  std::uint64_t seed = 0;      ///< of the run
-  TensorOptions options = {};  ///< of a network's input
-  std::int64_t pass = 0;       ///< of the step; 0 is the first
+               of_ranks = 0;     ///< the first one's index among those of all ranks, and their number
+  std::uint64_t seed = 0;        ///< of the run
+  TensorOptions options = {};    ///< of a network's input
+  std::int64_t pass = 0;         ///< of the step; 0 is the first
+  bool may_be_captured = false;  ///< the device's work of the step
 };
 
 /// The parts of a run that a step can access.
@@ -194,6 +196,13 @@ class Task {
   virtual void validation_step(const Batch& /*batch*/, Step& /*step*/) {}
   /// Whether steps call Step::all_gather(): all ranks then make all steps.
   virtual bool gathers() const { return false; }
+  /// Whether the device's work of a step, or validation batch, may be captured once and launched again from
+  /// then on (--graph), without a call of the step. If so, a number: steps of the same number and size must
+  /// queue the same work, on the same tensors, whatever epoch(), number() and the host's memory say. They
+  /// must not wait for the device, draw randn() or show images(). By default no step is captured.
+  virtual std::optional<std::int64_t> captured_as(const BatchPlace& /*place*/) const { return std::nullopt; }
+  /// Called after each validation_step(), also after one that was not called because its work was captured.
+  virtual void validated(const Batch& /*batch*/) {}
   /// Whether loss and accuracy are the main metrics, for reports.
   virtual bool classifies() const { return false; }
   /// Whether training steps use the loss of mixed labels (trainer/mixed_labels.h); otherwise --augment mixup

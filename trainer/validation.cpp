@@ -11,13 +11,20 @@
 namespace athanor {
 
 // A batch of validation may be larger than those of training.
-void Validation::measure(const Batch& batch, Step& step, std::int64_t of_ranks) {
+void Validation::measure(const Batch& batch, Step& step, const BatchPlace& place) {
+  const auto work = [&](const Batch& read) { task_.validation_step(feeding_.prepare(read, 0, false), step); };
   try {
-    task_.validation_step(feeding_.prepare(batch, 0, false), step);
+    if (graphs_) {
+      graphs_->pass(batch, place.epoch, work);
+      graphs_->end();
+    } else {
+      work(batch);
+    }
+    task_.validated(batch);
   } catch (const OutOfMemoryError& error) {
-    if (of_ranks < 2) throw;
+    if (place.of_ranks < 2) throw;
     detail::fail<OutOfMemoryError>("{}. Validation does not fit: a smaller --val-batch-size may, such as {}",
-                                   error.what(), of_ranks / 2);
+                                   error.what(), place.of_ranks / 2);
   }
 }
 
@@ -41,10 +48,14 @@ std::optional<Metrics> Validation::run(std::int64_t epoch, const std::vector<Ema
   for (std::int64_t done = 0; done < count && held_out->next(batch); ++done) {
     const std::int64_t of_ranks = std::min(left, held_out->options().batch_size);
     left -= of_ranks;
-    const BatchPlace place = feeding_.place(epoch, 0, of_ranks, false);
+    BatchPlace place = feeding_.place(epoch, 0, of_ranks, false);
+    if (graphs_) {
+      graphs_->begin({task_.captured_as(place), false, batch.size()}, sums_.totals().raw_data());
+      place.may_be_captured = graphs_->may_capture();
+    }
     const SampleScope samples({place.first, place.samples});
     Step step(place, draws, {.metrics = sums_, .times = times, .ranks = ranks, .samples = samples_});
-    if (batch.size() > 0 || ranks) measure(batch, step, of_ranks);
+    if (batch.size() > 0 || ranks) measure(batch, step, place);
     limits_.agree();
     if (limits_.signal() != 0) break;
   }

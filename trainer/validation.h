@@ -7,6 +7,7 @@
 #include "optim/ema.h"
 #include "trainer/feeding.h"
 #include "trainer/limits.h"
+#include "trainer/step_graphs.h"
 #include "trainer/task.h"
 
 namespace athanor {
@@ -37,16 +38,17 @@ class ValidatedModel {
 /// The metrics of a task over the validation data; without data, none is measured.
 class Validation {
  public:
-  /// `samples`: null if no pictures are written.
+  /// `samples`: null if no pictures are written. `graphs`: null if batches are not captured.
   Validation(Task& task, const Feeding& feeding, ParallelStrategy& strategy, Limits& limits,
-             const TrainerConfig& config, SampleFolder* samples = nullptr)
+             const TrainerConfig& config, SampleFolder* samples = nullptr, StepGraphs* graphs = nullptr)
       : task_(task),
         feeding_(feeding),
         strategy_(strategy),
         limits_(limits),
         sums_(config.device),
         inference_mode_(config.inference_mode),
-        samples_(samples) {}
+        samples_(samples),
+        graphs_(graphs) {}
 
   /// Metrics over all ranks; empty if a signal arrived. `epoch` is what Step::epoch() returns; `ranks` as in
   /// StepParts. With `most` >= 0, uses at most that many batches.
@@ -54,7 +56,7 @@ class Validation {
                              const dist::PassNetwork* ranks = nullptr, std::int64_t most = -1);
 
  private:
-  void measure(const Batch& batch, Step& step, std::int64_t of_ranks);
+  void measure(const Batch& batch, Step& step, const BatchPlace& place);
 
   Task& task_;
   const Feeding& feeding_;
@@ -63,6 +65,7 @@ class Validation {
   MetricSums sums_;
   bool inference_mode_;
   SampleFolder* samples_;
+  StepGraphs* graphs_;
 };
 
 }  // namespace athanor

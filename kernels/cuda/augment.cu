@@ -110,7 +110,7 @@ __global__ void __launch_bounds__(kThreads)
   for (std::int64_t task = blockIdx.x; task < batch.count * batch.pieces; task += gridDim.x) {
     const std::int64_t n = task / batch.pieces;
     __syncthreads();  // the table is there, and nobody needs the last plan
-    if (threadIdx.x == 0) draw_plan<Full>(augment, key, batch, batch.samples[n], plan);
+    if (threadIdx.x == 0) draw_plan<Full>(augment, key.now(), batch, batch.samples[n], plan);
     __syncthreads();
     const std::uint8_t* image = batch.images + (batch.rows ? batch.rows[n] : n) * numel;
     const int first = static_cast<int>(task % batch.pieces) * kThreads * kPerThread;
@@ -139,7 +139,8 @@ __global__ void __launch_bounds__(kThreads) move_points(Augment augment, Augment
                                                         int each, int numbers, const float* x, float* y) {
   const std::int64_t all = batch.count * each, step = std::int64_t{gridDim.x} * kThreads;
   for (std::int64_t i = std::int64_t{blockIdx.x} * kThreads + threadIdx.x; i < all; i += step) {
-    const AugmentPlan plan = plan_augment(augment, batch.height, batch.width, key, batch.samples[i / each]);
+    const AugmentPlan plan =
+        plan_augment(augment, batch.height, batch.width, key.now(), batch.samples[i / each]);
     const float* from = x + i * numbers;
     (numbers == 4 ? move_box : move_point)(plan, batch.height, batch.width, from, y + i * numbers);
   }

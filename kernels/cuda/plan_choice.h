@@ -63,18 +63,18 @@ template <class F> Went attempt(F&& f) {
 }
 
 /// While alive, memory comes from the pool for everybody: what is worked in here once would else stay with
-/// the graph that this thread prepares (GraphPool::Use).
+/// the graph that this thread prepares (GraphMemory::Use).
 class OutsideGraphPools {
  public:
   explicit OutsideGraphPools(Device device)
-      : device_(device), saved_(exchange_active_pool(device, ActivePool())) {}
+      : device_(device), saved_(exchange_active_pool(device, nullptr)) {}
   ~OutsideGraphPools() { exchange_active_pool(device_, saved_); }
   OutsideGraphPools(const OutsideGraphPools&) = delete;
   OutsideGraphPools& operator=(const OutsideGraphPools&) = delete;
 
  private:
   Device device_;
-  ActivePool saved_;
+  Pool* saved_;
 };
 
 /// Times every plan, and our own kernels where there are some; the fastest plan becomes the choice.

@@ -3,6 +3,8 @@
 #include "kernels/cuda/update_range.h"
 #include "kernels/update.h"
 #include "kernels/update_ops.h"
+#include "tensor/cuda/capture.h"
+#include "tensor/error.h"
 
 namespace athanor::kernels {
 namespace {
@@ -221,6 +223,8 @@ __global__ void __launch_bounds__(32) choose_rates(StepState* step, RateWindow w
 }  // namespace
 
 template <> void set_learning_rates(CudaContext& context, const RateWindow& window) {
+  if (cuda::thread_is_capturing())
+    athanor::detail::fail<Error>("set_learning_rates: must precede each launch, not be captured");
   cuda::launch(context, {"set_learning_rates", 1, 32}, choose_rates, context.step(), window);
 }
 

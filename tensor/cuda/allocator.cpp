@@ -23,7 +23,7 @@ constexpr std::size_t round_up(std::size_t value, std::size_t step) {
   return (value + step - 1) / step * step;
 }
 
-constinit thread_local std::array<ActivePool, athanor::detail::kMaxDevices> active_pools{};
+constinit thread_local std::array<Pool*, athanor::detail::kMaxDevices> active_pools{};
 
 std::size_t index_of(Device device) {
   return static_cast<std::size_t>(device.index);
@@ -31,7 +31,7 @@ std::size_t index_of(Device device) {
 
 }  // namespace
 
-ActivePool exchange_active_pool(Device device, ActivePool active) {
+Pool* exchange_active_pool(Device device, Pool* active) {
   return std::exchange(active_pools[index_of(device)], active);
 }
 
@@ -71,6 +71,7 @@ Block DeviceAllocator::allocate(std::size_t bytes) {
   }
   split(*chunk, request);
   chunk->state = Chunk::State::live;
+  pool.in_use += identify(*chunk);
   // So a free parks it until its own stream has also finished with it.
   if (exact_ && !pool.graph) add_use(*chunk, chunk->segment->stream, chunk->segment->stream_id);
   usage_.charge(chunk->bytes, athanor::detail::current_tag);
@@ -83,8 +84,8 @@ DeviceAllocator::Request DeviceAllocator::request_of(std::size_t bytes) const {
 }
 
 Pool& DeviceAllocator::pool_of_thread() {
-  const ActivePool& active = active_pools[index_of(device_)];
-  return active.allocator == this ? *active.pool : shared_;
+  Pool* const active = active_pools[index_of(device_)];
+  return active && active->graph == this ? *active : shared_;
 }
 
 Chunk* DeviceAllocator::find(Pool& pool, std::uint32_t stream_id, const Request& request) {
@@ -183,8 +184,9 @@ void DeviceAllocator::out_of_memory(const Request& request) const {
 
 void DeviceAllocator::refuse_in_capture(const Request& request) const {
   athanor::detail::fail<Error>(
-      "allocate: while a graph is captured, memory must come from its GraphPool, but {} bytes on {} are not "
-      "there; run the step under a GraphPool::Use until it grows the pool no more, then capture it",
+      "allocate: while a graph is captured, memory must come from its GraphMemory, but {} bytes on {} are "
+      "not "
+      "there; run the step under a GraphMemory::Use until it grows no more, then capture it",
       request.bytes, device_.str());
 }
 
@@ -215,6 +217,7 @@ void DeviceAllocator::free(const Block& block) noexcept {
   const std::lock_guard lock(mutex_);
   Chunk& chunk = chunks_.at(block.index);
   usage_.release(chunk.bytes, block.tag);
+  chunk.segment->pool->in_use -= identify(chunk);
   if (chunk.uses.empty()) {
     put_back(chunk);
   } else {

@@ -44,10 +44,11 @@ class DeviceAllocator final : public Allocator {
   /// See athanor::record_stream.
   void record_stream(const Block& block, const Stream& stream);
 
-  // For GraphPool.
+  // For GraphMemory.
   void enter(Pool& pool);
   void dissolve(Pool& pool) noexcept;
   std::int64_t held(const Pool& pool) const;
+  std::uint64_t in_use(const Pool& pool) const;
 
  private:
   struct Request {
@@ -90,11 +91,8 @@ class DeviceAllocator final : public Allocator {
 /// The allocator of a device, one per process.
 DeviceAllocator& device_allocator_of(Device device);
 
-/// The pool of this thread's allocations on a device; null for the shared pool.
-struct ActivePool {
-  DeviceAllocator* allocator = nullptr;
-  Pool* pool = nullptr;
-};
-ActivePool exchange_active_pool(Device device, ActivePool active);
+/// Sets the pool of this thread's allocations on a device, and returns the previous one; null: the shared
+/// one.
+Pool* exchange_active_pool(Device device, Pool* active);
 
 }  // namespace athanor::cuda

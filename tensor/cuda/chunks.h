@@ -16,6 +16,7 @@
 
 namespace athanor::cuda {
 
+class DeviceAllocator;
 struct Pool;
 struct Segment;
 
@@ -50,6 +51,13 @@ struct Segment {
   Segment *previous = nullptr, *next = nullptr;  // in the pool's list
   std::uint32_t index = 0;
 };
+
+/// Sums of these differ for different sets of chunks, but for bad luck.
+inline std::uint64_t identify(const Chunk& chunk) {
+  const std::uint64_t bits =
+      (reinterpret_cast<std::uintptr_t>(chunk.data) ^ chunk.bytes << 48) * 0x9e3779b97f4a7c15u;
+  return bits ^ bits >> 29;
+}
 
 /// Objects at stable addresses, found by number and reused. They are made in pages, so a warmed-up allocator
 /// creates none.
@@ -147,7 +155,7 @@ class FreeLists {
   std::array<std::uint64_t, kWords> used_{};
 };
 
-/// The source of one kind of allocations: shared, or of one captured graph.
+/// The source of one kind of allocations: shared, or of captured graphs.
 struct Pool {
   struct Lists {
     FreeLists small, large;
@@ -163,7 +171,8 @@ struct Pool {
   Segment* segments = nullptr;
   Chunk *parked_first = nullptr, *parked_last = nullptr;  // freed, but other streams may still use them
   std::int64_t held = 0;                                  // bytes
-  bool graph = false;
+  std::uint64_t in_use = 0;                               // sum of identify() over live chunks
+  DeviceAllocator* graph = nullptr;                       // whose it is, if of graphs; else shared
 };
 
 }  // namespace athanor::cuda

@@ -92,6 +92,11 @@ std::int64_t DeviceAllocator::held(const Pool& pool) const {
   return pool.held;
 }
 
+std::uint64_t DeviceAllocator::in_use(const Pool& pool) const {
+  const std::lock_guard lock(mutex_);
+  return pool.in_use;
+}
+
 void DeviceAllocator::dissolve(Pool& pool) noexcept {
   const std::lock_guard lock(mutex_);
   while (Segment* segment = pool.segments) {

@@ -11,9 +11,9 @@
 #include "optim/muon.h"
 #include "optim/sgd.h"
 #include "optim/step.h"
-#include "tensor/cuda/graph_pool.h"
 #include "tensor/cuda/runtime.h"
 #include "tensor/error.h"
+#include "tensor/graph.h"
 #include "tests/cuda/device.h"
 
 namespace athanor {
@@ -157,7 +157,7 @@ std::size_t launches(const std::string& kind, Precision precision, const std::ve
   Training training(kind, precision, test::device(), shapes);
   if (averages) training.ema = std::make_unique<Ema>(*training.arena);
   if (fused) training.ema->fuse_into(*training.optimizer);
-  cuda::GraphPool pool(test::device());
+  GraphMemory pool(test::device());
   const auto step = [&] {
     training.optimizer->step(training.state);
     if (training.ema) training.ema->update(training.state);
@@ -165,10 +165,10 @@ std::size_t launches(const std::string& kind, Precision precision, const std::ve
   training.deliver();
   for (std::int64_t held = -1; held != pool.held_bytes();) {
     held = pool.held_bytes();
-    const cuda::GraphPool::Use use(pool);
+    const GraphMemory::Use use(pool);
     step();
   }
-  const cuda::GraphPool::Use use(pool);
+  const GraphMemory::Use use(pool);
   cudaGraph_t graph = nullptr;
   ATH_TRY(
       cudaStreamBeginCapture(static_cast<cudaStream_t>(stream.native()), cudaStreamCaptureModeThreadLocal));

@@ -120,7 +120,7 @@ TEST_F(Pinned, NoneIsAskedForInACaptureAndNobodyWaitsInOne) {
   expect(message_of([&] { static_cast<void>(event.done()); }), "event: ");
   expect(message_of([&] { stream.synchronize(); }), "stream: ");
   expect(message_of([&] { synchronize(test::device()); }), "synchronize: ");
-  expect(message_of([&] { Tensor::empty({1}, {DType::f32, test::device()}); }), "GraphPool");
+  expect(message_of([&] { Tensor::empty({1}, {DType::f32, test::device()}); }), "GraphMemory");
   cudaGraph_t graph = nullptr;
   EXPECT_EQ(cudaStreamEndCapture(native, &graph), cudaSuccess) << "the errors must not spoil the capture";
   cudaGraphDestroy(graph);

@@ -6,8 +6,8 @@
 
 #include <cuda_runtime.h>
 
-#include "tensor/cuda/graph_pool.h"
 #include "tensor/detail/device_memory.h"
+#include "tensor/graph.h"
 #include "tests/cuda/device.h"
 #include "tests/support/temp_dir.h"
 
@@ -155,8 +155,8 @@ TEST_F(PlanChoice, WithoutMemoryToMeasureInTheFirstGuessServes) {
 
 TEST_F(PlanChoice, MeasuringTakesNothingFromTheGraphsPool) {
   (void)context();  // has memory of its own
-  cuda::GraphPool pool(test::device());
-  const cuda::GraphPool::Use use(pool);
+  GraphMemory pool(test::device());
+  const GraphMemory::Use use(pool);
   choose({context(), {kSlow, kQuick}});
   EXPECT_EQ(pool.held_bytes(), 0);
 }

@@ -10,8 +10,8 @@
 #include "kernels/cuda/cudnn_conv.h"
 #include "kernels/cuda/vendor_conv.h"
 #include "kernels/cuda/vendor_matmul.h"
-#include "tensor/cuda/graph_pool.h"
 #include "tensor/cuda/runtime.h"
+#include "tensor/graph.h"
 #include "tests/cuda/device.h"
 #include "tests/support/folder.h"
 #include "tests/support/temp_dir.h"
@@ -279,9 +279,9 @@ TEST_F(ConvOnGpu, IsCapturedAndReplayed) {
   const Stream stream = Stream::create(test::device());
   synchronize(test::device());
   const StreamGuard guard(stream);
-  cuda::GraphPool pool(test::device());
+  GraphMemory pool(test::device());
   {
-    const cuda::GraphPool::Use use(pool);
+    const GraphMemory::Use use(pool);
     ASSERT_TRUE(cuda::vendor_conv_forward(context(), params, x_on, w_on, {}, y_on));  // warm-up
   }
   kernels::fill(context(), y_on, 0);
@@ -290,7 +290,7 @@ TEST_F(ConvOnGpu, IsCapturedAndReplayed) {
   cudaGraph_t graph = nullptr;
   cudaGraphExec_t exec = nullptr;
   {
-    const cuda::GraphPool::Use use(pool);
+    const GraphMemory::Use use(pool);
     ATH_TRY(cudaStreamBeginCapture(native, cudaStreamCaptureModeThreadLocal));
     EXPECT_TRUE(cuda::vendor_conv_forward(context(), params, x_on, w_on, {}, y_on));
     ATH_TRY(cudaStreamEndCapture(native, &graph));

@@ -140,6 +140,52 @@ TEST(Graph, AStreamThatForkedMustBeJoined) {
   EXPECT_TEXT(text_of(cudaErrorStreamCaptureUnjoined), "does not wait for its last work");
 }
 
+// CUDA lets it run where the captured stream does not block; it is a bug of the one who replays the graph.
+TEST(Graph, TheDefaultStreamMustNotWorkBesideACapture) {
+  const OnDevice<float> x(1);
+  for (const auto mode : {cudaStreamCaptureModeGlobal, cudaStreamCaptureModeThreadLocal}) {
+    const TestStream stream;
+    cudaGraph_t graph = nullptr;
+    EXPECT_OK(cudaStreamBeginCapture(stream, mode));
+    EXPECT_EQ(fill(1, 1.0f, x.data(), nullptr), cudaErrorStreamCaptureImplicit);
+    EXPECT_TEXT(text_of(cudaErrorStreamCaptureImplicit), "is not in the graph");
+    EXPECT_EQ(cudaStreamEndCapture(stream, &graph), cudaErrorStreamCaptureInvalidated);
+    cudaGetLastError();
+  }
+  EXPECT_OK(fill(1, 1.0f, x.data(), nullptr));
+}
+
+TEST(Graph, ALaunchNamesMemoryThatWasFreedAfterTheCapture) {
+  const OnDevice<float> y(1);
+  const std::pair<const char*, std::function<cudaError_t(float*, cudaStream_t)>> works[] = {
+      {"parameter 2 of kernel fill", [](float* x, cudaStream_t stream) { return fill(1, 1.0f, x, stream); }},
+      {"what a memset fills", [](float* x, cudaStream_t stream) { return cudaMemsetAsync(x, 0, 4, stream); }},
+      {"the source of a copy",
+       [&](float* x, cudaStream_t stream) {
+         return cudaMemcpyAsync(y.data(), x, 4, cudaMemcpyDeviceToDevice, stream);
+       }},
+  };
+  for (const auto& [what, work] : works) {
+    const TestStream stream;
+    GraphHandles graph;
+    float *x = nullptr, *again = nullptr;
+    EXPECT_OK(cudaMalloc(&x, 4));
+    EXPECT_OK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+    EXPECT_OK(work(x, stream));
+    EXPECT_OK(cudaStreamEndCapture(stream, &graph.graph));
+    EXPECT_OK(cudaGraphInstantiate(&graph.exec, graph.graph));
+    EXPECT_OK(cudaGraphLaunch(graph.exec, stream));
+    EXPECT_OK(cudaStreamSynchronize(stream));
+    EXPECT_OK(cudaFree(x));
+    EXPECT_OK(cudaMalloc(&again, 4));  // maybe at the same address
+    EXPECT_EQ(cudaGraphLaunch(graph.exec, stream), cudaErrorIllegalAddress);
+    EXPECT_TEXT(text_of(cudaErrorIllegalAddress), what);
+    EXPECT_TEXT(text_of(cudaErrorIllegalAddress), "was freed after the capture");
+    EXPECT_OK(cudaFree(again));
+    cudaGetLastError();
+  }
+}
+
 TEST(Graph, ACaptureMustNotWaitForWorkOutside) {
   const TestStream stream, other;
   const TestEvent outside, inside;

@@ -51,6 +51,12 @@ void add_machine_flags(FlagTable& flags, TrainerConfig& config) {
             "whether each step ends with a wait for the device, as code that reads its loss does; on, to see "
             "what that costs [off]",
             config.sync_each_step, on_or_off);
+  flags.add(
+      "--graph G",
+      "whether the host captures a step's work for the GPU once and then launches it as a whole (CUDA "
+      "graphs); results do not change: on, off, or auto, where that can be done [auto]",
+      config.graph,
+      one_of<GraphMode>({{"auto", GraphMode::automatic}, {"on", GraphMode::on}, {"off", GraphMode::off}}));
   flags.on("--deterministic", "same seed, flags and threads: same weights, bit for bit",
            config.deterministic);
   flags.on(

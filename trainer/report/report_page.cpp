@@ -133,7 +133,7 @@ void ReportPage::validated(const Tensor& losses, const Tensor& logits, const Bat
   data_ = &data;
   const bool waits = !logits.device().is_cpu();
   const auto kept = [&](const Tensor& field) { return waits ? clone(field) : field; };  // reused by loader
-  pending_.push_back({losses.detach(), logits.detach(), kept(batch.labels), kept(batch.samples)});
+  pending_.push_back({kept(losses.detach()), kept(logits.detach()), kept(batch.labels), kept(batch.samples)});
   if (!waits) take_logits();
 }
 

@@ -1,7 +1,8 @@
-#include "tensor/cuda/graph_pool.h"
+#include "tensor/graph.h"
 
 #include <optional>
 
+#include "tensor/cuda/allocator.h"
 #include "tensor/error.h"
 #include "tensor/pinned.h"
 #include "tests/cuda/busy.h"
@@ -10,17 +11,15 @@
 namespace athanor {
 namespace {
 
-using cuda::GraphPool;
-
 struct GraphPools : test::DeviceTest {
   static Tensor floats(std::int64_t count) { return Tensor::empty({count}, {DType::f32, test::device()}); }
 };
 
 TEST_F(GraphPools, KeepTheirMemoryToThemselves) {
-  GraphPool pool(test::device());
+  GraphMemory pool(test::device());
   std::byte* inside = nullptr;
   {
-    const GraphPool::Use use(pool);
+    const GraphMemory::Use use(pool);
     inside = floats(1'000'000).raw_data();
     EXPECT_EQ(floats(1'000'000).raw_data(), inside);
   }
@@ -29,16 +28,16 @@ TEST_F(GraphPools, KeepTheirMemoryToThemselves) {
   EXPECT_NE(outside.raw_data(), inside);
   allocator_of(test::device()).trim();  // not the pool's
   const std::int64_t held = pool.held_bytes();
-  const GraphPool::Use use(pool);
+  const GraphMemory::Use use(pool);
   EXPECT_EQ(floats(1'000'000).raw_data(), inside);
   EXPECT_EQ(pool.held_bytes(), held);
 }
 
 TEST_F(GraphPools, NestAndEndWithTheirScope) {
-  GraphPool outer(test::device()), inner(test::device());
+  GraphMemory outer(test::device()), inner(test::device());
   {
-    const GraphPool::Use first(outer);
-    { const GraphPool::Use second(inner); }
+    const GraphMemory::Use first(outer);
+    { const GraphMemory::Use second(inner); }
     floats(100);
   }
   floats(100);
@@ -48,18 +47,37 @@ TEST_F(GraphPools, NestAndEndWithTheirScope) {
 
 TEST_F(GraphPools, ServeNoOtherAllocator) {
   cuda::DeviceAllocator other(test::device(), cuda::DeviceAllocator::Blocks::cached);
-  GraphPool pool(test::device());
-  const GraphPool::Use use(pool);
+  GraphMemory pool(test::device());
+  const GraphMemory::Use use(pool);
   other.free(other.allocate(1000));
   EXPECT_EQ(pool.held_bytes(), 0);
   EXPECT_EQ(other.stats().growths, 1);
 }
 
+// A graph writes to blocks that were free when it was captured.
+TEST_F(GraphPools, TellWhetherTheBlocksInUseAreTheSame) {
+  GraphMemory memory(test::device());
+  const GraphMemory::Use use(memory);
+  const std::uint64_t none = memory.in_use();
+  Tensor a = floats(1000);
+  const std::uint64_t one = memory.in_use();
+  EXPECT_NE(one, none);
+  Tensor b = floats(1000);
+  EXPECT_NE(memory.in_use(), one);
+  a = Tensor();
+  EXPECT_NE(memory.in_use(), one) << "as many blocks, but another";
+  a = floats(1000);
+  b = Tensor();
+  EXPECT_EQ(memory.in_use(), one);
+  a = Tensor();
+  EXPECT_EQ(memory.in_use(), none);
+}
+
 TEST_F(GraphPools, LeaveTheirMemoryToEverybody) {
-  std::optional<GraphPool> pool(std::in_place, test::device());
+  std::optional<GraphMemory> pool(std::in_place, test::device());
   std::optional<Tensor> survivor;
   {
-    const GraphPool::Use use(*pool);
+    const GraphMemory::Use use(*pool);
     survivor = Tensor::from(std::vector<float>{1, 2, 3}, {3}, test::device());
     floats(2'000'000);
   }
@@ -73,24 +91,24 @@ TEST_F(GraphPools, LeaveTheirMemoryToEverybody) {
 }
 
 TEST_F(GraphPools, ParkWhatAnotherStreamUsedUntilTheNextUse) {
-  GraphPool pool(test::device());
+  GraphMemory pool(test::device());
   const Stream other = Stream::create(test::device());
   std::byte* address = nullptr;
   {
-    const GraphPool::Use use(pool);
+    const GraphMemory::Use use(pool);
     const Tensor x = floats(1'000'000);
     record_stream(x, other);
     address = x.raw_data();
   }
   {
-    const GraphPool::Use use(pool);
+    const GraphMemory::Use use(pool);
     EXPECT_EQ(floats(1'000'000).raw_data(), address);
     record_stream(floats(1'000'000), other);
     const Tensor large = floats(5'000'000);  // would fit where the parked block lies; so would no capture do
     EXPECT_FALSE(large.raw_data() <= address && address < large.raw_data() + large.bytes());
   }
   const std::int64_t held = pool.held_bytes();
-  const GraphPool::Use use(pool);
+  const GraphMemory::Use use(pool);
   const Tensor small = floats(1'000'000), large = floats(5'000'000);  // all of it is free again
   EXPECT_EQ(pool.held_bytes(), held);
 }
@@ -118,7 +136,7 @@ struct Capture {
 TEST_F(GraphPools, ACaptureFindsTheMemoryOfTheWarmUp) {
   const Stream stream = Stream::create(test::device());
   const StreamGuard guard(stream);
-  GraphPool pool(test::device());
+  GraphMemory pool(test::device());
   const auto step = [&] {
     const Tensor a = Tensor::zeros({300'000}, {DType::f32, test::device()});
     Tensor b = floats(300'000);
@@ -131,13 +149,13 @@ TEST_F(GraphPools, ACaptureFindsTheMemoryOfTheWarmUp) {
   std::int64_t held = -1;
   while (held != pool.held_bytes()) {
     held = pool.held_bytes();
-    const GraphPool::Use use(pool);
+    const GraphMemory::Use use(pool);
     kept = step();
   }
   const std::int64_t growths = allocator_of(test::device()).stats().growths;
   cudaGraph_t graph = nullptr;
   {
-    const GraphPool::Use use(pool);
+    const GraphMemory::Use use(pool);
     Capture capture(stream);
     kept = step();
     graph = capture.end();
@@ -153,8 +171,8 @@ TEST_F(GraphPools, ACaptureFindsTheMemoryOfTheWarmUp) {
 TEST_F(GraphPools, ADryPoolIsAClearErrorInACapture) {
   const Stream stream = Stream::create(test::device());
   const StreamGuard guard(stream);
-  GraphPool pool(test::device());
-  const GraphPool::Use use(pool);
+  GraphMemory pool(test::device());
+  const GraphMemory::Use use(pool);
   Capture capture(stream);
   try {
     floats(1000);
@@ -162,7 +180,7 @@ TEST_F(GraphPools, ADryPoolIsAClearErrorInACapture) {
   } catch (const Error& error) {
     EXPECT_NE(std::string(error.what()).find("4000 bytes on " + test::device().str()), std::string::npos)
         << error.what();
-    EXPECT_NE(std::string(error.what()).find("GraphPool"), std::string::npos);
+    EXPECT_NE(std::string(error.what()).find("GraphMemory"), std::string::npos);
   }
   EXPECT_THROW(allocator_of(test::device()).trim(), Error);
   cudaGraph_t graph = capture.end();
