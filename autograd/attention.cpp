@@ -22,7 +22,7 @@ void check_operands(const Tensor& q, const Tensor& k, const Tensor& v) {
     ATH_CHECK(is_floating(q.dtype()) && other->dtype() == q.dtype() && other->device() == q.device(),
               "{}: q, k and v must have one floating dtype and device, but got {} on {} and {} on {}{}", kOp,
               q.dtype(), q.device().str(), other->dtype(), other->device().str(),
-              how_to_match("q", q, other == &k ? "k" : "v", *other));
+              cast_hint("q", q, other == &k ? "k" : "v", *other));
   }
   ATH_CHECK(
       q.rank() >= 2 && k.rank() >= 2 && v.rank() >= 2 && k.dim(-1) == q.dim(-1) && v.dim(-2) == k.dim(-2),
@@ -69,7 +69,7 @@ Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tens
                   broadcasts_to(mask.shape(), scores.shape()),
               "{}: mask must be bool or {} on {} of a shape that broadcasts to {}, but got {} on {} of {}{}",
               kOp, q.dtype(), q.device().str(), scores.shape(), mask.dtype(), mask.device().str(),
-              mask.shape(), how_to_match("mask", mask, q.dtype(), q.device()));
+              mask.shape(), cast_hint("mask", mask, q.dtype(), q.device()));
   }
   const Tensor weights = [&, mask = mask, causal = causal] {
     if (mask.defined() && mask.dtype() == DType::boolean) return masked_softmax(scores, mask);

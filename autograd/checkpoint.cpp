@@ -76,7 +76,7 @@ class CheckpointNode final : public Node {
     for (int i = 1; i < inputs(); ++i) states.push_back(edge(i).get());
     detail::backward_to(run.y, dy, states, gradients);
     for (int i = 0; i < inputs(); ++i) {
-      if (dx.wants(i)) dx[i] = gradients[static_cast<std::size_t>(i)];
+      if (dx.needs(i)) dx[i] = gradients[static_cast<std::size_t>(i)];
     }
   }
 

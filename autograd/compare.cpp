@@ -15,7 +15,7 @@ Tensor compare(const char* op, Predicate predicate, const Tensor& a, const Tenso
             a.defined() ? "second" : "first");
   ATH_CHECK(a.dtype() == b.dtype() && a.device() == b.device(),
             "{}: both tensors must have one dtype and device, but got {} on {} and {} on {}{}", op, a.dtype(),
-            a.device().str(), b.dtype(), b.device().str(), how_to_match("a", a, "b", b, /*floating=*/false));
+            a.device().str(), b.dtype(), b.device().str(), cast_hint("a", a, "b", b, /*floating=*/false));
   const Tensor y = Tensor::empty(broadcast_shapes(a.shape(), b.shape(), op), {DType::boolean, a.device()});
   on_device(a.device(), [&](auto& context) { kernels::compare(context, predicate, a, b, y); });
   if (OpTrace* const trace = op_trace()) trace->add("compare", {y}, {a, b}, {{"predicate", {predicate}}});

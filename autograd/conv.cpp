@@ -9,7 +9,7 @@
 namespace athanor {
 
 Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& bias, const Conv2dParams& params) {
-  if (detail::stands_alone(params.activation)) {
+  if (detail::runs_separately(params.activation)) {
     Conv2dParams plain = params;
     plain.activation = Activation::none;
     return detail::activate(params.activation, conv2d(x, w, bias, plain));
@@ -17,7 +17,7 @@ Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& bias, const Conv2d
   ATH_CHECK(x.defined() && w.defined(), "conv2d: x and w must be defined");
   ATH_CHECK(is_floating(x.dtype()) && x.dtype() == w.dtype() && x.device() == w.device(),
             "conv2d: x and w must have one floating dtype and device, but got {} on {} and {} on {}{}",
-            x.dtype(), x.device().str(), w.dtype(), w.device().str(), how_to_match("x", x, "w", w));
+            x.dtype(), x.device().str(), w.dtype(), w.device().str(), cast_hint("x", x, "w", w));
   const Shape shape = conv2d_shape(x.shape(), w.shape(), params);
   if (params.same_padding) {
     Conv2dParams even = params;
@@ -44,17 +44,17 @@ Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& bias, const Conv2d
                                                                                         Grads& dx) {
         const Tensor dz = detail::activation_gradient(params.activation, y, dy);
         on_device(dz.device(), [&](auto& context) {
-          if (dx.wants(0)) {
+          if (dx.needs(0)) {
             const auto [target, write] = dx.target(0, input);
             kernels::conv2d_backward_data(context, params, dz, filter, target, write);
           }
           Tensor dw, dbias;
           Write write_dw{}, write_dbias{};
-          if (dx.wants(1)) {
+          if (dx.needs(1)) {
             const auto [target, write] = dx.target(1, filter);
             dw = target, write_dw = write;
           }
-          if (dx.wants(2)) {
+          if (dx.needs(2)) {
             const auto [target, write] = dx.target(2, Tensor::empty({filter.get().shape()[0]}, dz.options()));
             dbias = target, write_dbias = write;
           }

@@ -64,7 +64,7 @@ Tensor conv_transpose2d(const Tensor& x, const Tensor& w, const Tensor& bias,
   ATH_CHECK(
       is_floating(x.dtype()) && x.dtype() == w.dtype() && x.device() == w.device(),
       "conv_transpose2d: x and w must have one floating dtype and device, but got {} on {} and {} on {}{}",
-      x.dtype(), x.device().str(), w.dtype(), w.device().str(), how_to_match("x", x, "w", w));
+      x.dtype(), x.device().str(), w.dtype(), w.device().str(), cast_hint("x", x, "w", w));
   const Shape shape = conv_transpose2d_shape(x.shape(), w.shape(), params);
   if (bias.defined()) check_dense("conv_transpose2d", "bias", bias, x.dtype(), {shape[3]}, x.device());
   // With output padding of a whole stride or more, the convolution expects an image larger than x: pads x
@@ -95,15 +95,15 @@ Tensor conv_transpose2d(const Tensor& x, const Tensor& w, const Tensor& bias,
                 [input = Saved(input), filter = Saved(filter), conv](const Tensor& seed, Grads& dx) {
                   const Tensor dy = dense(seed);
                   on_device(dy.device(), [&](auto& context) {
-                    if (dx.wants(0)) {
+                    if (dx.needs(0)) {
                       dx[0] = empty_like(input);
                       kernels::conv2d_forward(context, conv, dy, filter, {}, dx[0]);
                     }
-                    if (dx.wants(1)) {
+                    if (dx.needs(1)) {
                       const auto [dw, write] = dx.target(1, filter);
                       kernels::conv2d_backward_weights(context, conv, dy, input, dw, write, {}, {});
                     }
-                    if (dx.wants(2)) {
+                    if (dx.needs(2)) {
                       const auto [dbias, write] = dx.target(2, Tensor::empty({dy.dim(-1)}, dy.options()));
                       kernels::column_sums(context, dy, dbias, write);
                     }

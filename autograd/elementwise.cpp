@@ -40,7 +40,7 @@ template <class Op> Tensor binary(const char* op, const Tensor& a, const Tensor&
   ATH_CHECK(a.dtype() == b.dtype() && a.device() == b.device(),
             "{}: both tensors must have one dtype and device, but got {} on {} and {} on {}{}", op, a.dtype(),
             a.device().str(), b.dtype(), b.device().str(),
-            how_to_match("a", a, "b", b, !kernels::kTakesIntegers<Op>));
+            cast_hint("a", a, "b", b, !kernels::kTakesIntegers<Op>));
   const Tensor y = Tensor::empty(
       a.shape() == b.shape() ? a.shape() : broadcast_shapes(a.shape(), b.shape(), op), a.options());
   if constexpr (kernels::kRefusesZero<Op>) {
@@ -56,7 +56,7 @@ template <class Op> Tensor binary(const char* op, const Tensor& a, const Tensor&
 template <class Op> Tensor binary_with_gradients(const char* op, const Tensor& a, const Tensor& b) {
   return record(op, binary<Op>(op, a, b), {a, b}, [a = Saved(a), b = Saved(b)](const Tensor& dy, Grads& dx) {
     for (int i = 0; i < 2; ++i) {
-      if (!dx.wants(i)) continue;
+      if (!dx.needs(i)) continue;
       const Tensor full = empty_like(dy);
       on_device(dy.device(),
                 [&](auto& context) { kernels::binary_backward<Op>(context, i, a, b, dy, full); });
@@ -83,16 +83,16 @@ Tensor add(const Tensor& a, const Tensor& b) {
     });
   }
   return record("add", y, {a, b}, [a = a.shape(), b = b.shape()](const Tensor& dy, Grads& dx) {
-    if (dx.wants(0)) dx[0] = sum_to(dy, a);
-    if (dx.wants(1)) dx[1] = sum_to(dy, b);
+    if (dx.needs(0)) dx[0] = sum_to(dy, a);
+    if (dx.needs(1)) dx[1] = sum_to(dy, b);
   });
 }
 
 Tensor sub(const Tensor& a, const Tensor& b) {
   const Tensor y = binary<kernels::Sub>("sub", a, b);
   return record("sub", y, {a, b}, [a = a.shape(), b = b.shape()](const Tensor& dy, Grads& dx) {
-    if (dx.wants(0)) dx[0] = sum_to(dy, a);
-    if (dx.wants(1)) dx[1] = detail::affine(sum_to(dy, b), -1);
+    if (dx.needs(0)) dx[0] = sum_to(dy, a);
+    if (dx.needs(1)) dx[1] = detail::affine(sum_to(dy, b), -1);
   });
 }
 
@@ -102,8 +102,8 @@ Tensor mul(const Tensor& a, const Tensor& b) {
   return record("mul", y, {a, b},
                 [a_shape = a.shape(), b_shape = b.shape(), a = Saved(b.requires_grad() ? a : Tensor()),
                  b = Saved(a.requires_grad() ? b : Tensor())](const Tensor& dy, Grads& dx) {
-                  if (dx.wants(0)) dx[0] = sum_to(binary<kernels::Mul>("mul", dy, b), a_shape);
-                  if (dx.wants(1)) dx[1] = sum_to(binary<kernels::Mul>("mul", dy, a), b_shape);
+                  if (dx.needs(0)) dx[0] = sum_to(binary<kernels::Mul>("mul", dy, b), a_shape);
+                  if (dx.needs(1)) dx[1] = sum_to(binary<kernels::Mul>("mul", dy, a), b_shape);
                 });
 }
 
@@ -116,8 +116,8 @@ Tensor div(const Tensor& a, const Tensor& b) {
                 [a_shape = a.shape(), b_shape = b.shape(), b = Saved(b),
                  y = Saved::output(b.requires_grad() ? y : Tensor())](const Tensor& dy, Grads& dx) {
                   const Tensor q = binary<kernels::Div>("div", dy, b);
-                  if (dx.wants(0)) dx[0] = sum_to(q, a_shape);
-                  if (dx.wants(1))
+                  if (dx.needs(0)) dx[0] = sum_to(q, a_shape);
+                  if (dx.needs(1))
                     dx[1] = sum_to(detail::affine(binary<kernels::Mul>("div", q, y), -1), b_shape);
                 });
 }
@@ -125,8 +125,8 @@ Tensor div(const Tensor& a, const Tensor& b) {
 Tensor floor_divide(const Tensor& a, const Tensor& b) {
   const Tensor y = binary<kernels::FloorDivide>("floor_divide", a, b);
   return record("floor_divide", y, {a, b}, [a = a.shape(), b = b.shape()](const Tensor& dy, Grads& dx) {
-    if (dx.wants(0)) dx[0] = Tensor::zeros(a, dy.options());
-    if (dx.wants(1)) dx[1] = Tensor::zeros(b, dy.options());
+    if (dx.needs(0)) dx[0] = Tensor::zeros(a, dy.options());
+    if (dx.needs(1)) dx[1] = Tensor::zeros(b, dy.options());
   });
 }
 

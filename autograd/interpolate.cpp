@@ -21,8 +21,8 @@ void check_images(const char* op, const Tensor& x) {
 
 // Checks r before sizes are multiplied by it.
 void check_factor(const char* op, std::int64_t r) {
-  constexpr std::int64_t kMost = 1 << 15;
-  ATH_CHECK(r >= 1 && r <= kMost, "{}: r must be from 1 to {}, but is {}", op, kMost, r);
+  constexpr std::int64_t kMax = 1 << 15;
+  ATH_CHECK(r >= 1 && r <= kMax, "{}: r must be from 1 to {}, but is {}", op, kMax, r);
 }
 
 void check_input(const Tensor& x, const InterpolateParams& params) {
@@ -44,13 +44,13 @@ InterpolateAxis axis_of(const Tensor& x, const InterpolateParams& params, int ax
   const std::int64_t inputs = x.dim(1 + axis);
   const double scale = params.scale[axis], in = static_cast<double>(inputs);
   const bool by_size = params.size[0] != 0 || params.size[1] != 0;
-  constexpr double kMost = 1 << 24;  // positions are f32
-  ATH_CHECK(by_size || (scale > 0 && in * scale >= 1 && in * scale <= kMost),
-            "interpolate: scale must make a size from 1 to {}, but got {} times {}", kMost, inputs, scale);
+  constexpr double kMax = 1 << 24;  // positions are f32
+  ATH_CHECK(by_size || (scale > 0 && in * scale >= 1 && in * scale <= kMax),
+            "interpolate: scale must make a size from 1 to {}, but got {} times {}", kMax, inputs, scale);
   const std::int64_t outputs =
       by_size ? params.size[axis] : static_cast<std::int64_t>(std::floor(in * scale));
-  ATH_CHECK(outputs > 0 && static_cast<double>(std::max(inputs, outputs)) <= kMost,
-            "interpolate: sizes must be from 1 to {}, but got {} to {}", kMost, inputs, outputs);
+  ATH_CHECK(outputs > 0 && static_cast<double>(std::max(inputs, outputs)) <= kMax,
+            "interpolate: sizes must be from 1 to {}, but got {} to {}", kMax, inputs, outputs);
   result.inputs = inputs;
   result.outputs = outputs;
   result.align_corners = params.align_corners;

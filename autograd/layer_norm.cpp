@@ -17,10 +17,10 @@ Tensor record_norm(const char* op, const Tensor& y, const Tensor& x, const Tenso
                 [in = Saved(in), gamma = Saved(gamma), beta = Saved(beta), stats = Saved(stats), backward](
                     const Tensor& seed, Grads& dx) {
                   const Tensor dy = dense(seed);
-                  kernels::Sink dgamma, dbeta;
-                  if (dx.wants(0)) dx[0] = empty_like(dy);
-                  if (dx.wants(1)) dgamma = detail::norm_target(dx, 1, gamma);
-                  if (dx.wants(2)) dbeta = detail::norm_target(dx, 2, beta);
+                  kernels::GradientTarget dgamma, dbeta;
+                  if (dx.needs(0)) dx[0] = empty_like(dy);
+                  if (dx.needs(1)) dgamma = detail::norm_target(dx, 1, gamma);
+                  if (dx.needs(2)) dbeta = detail::norm_target(dx, 2, beta);
                   on_device(dy.device(), [&](auto& context) {
                     backward(context, in.get(), gamma.get(), stats.get(), dy, dx[0], dgamma, dbeta);
                   });

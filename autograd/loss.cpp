@@ -27,7 +27,7 @@ void check_classes(const char* op, const Tensor& x, const Tensor& target) {
             "{}: input must be floating [N, C] with C > 0, but got {} {}", op, x.dtype(), x.shape());
   ATH_CHECK(target.dtype() == DType::i64 && target.shape() == Shape({x.shape()[0]}),
             "{}: target must be i64 [{}], but got {} {}{}", op, x.shape()[0], target.dtype(), target.shape(),
-            how_to_match("target", target, DType::i64, target.device()));
+            cast_hint("target", target, DType::i64, target.device()));
   ATH_CHECK(x.device() == target.device(), "{}: target must be on {}, but is on {}", op, x.device().str(),
             target.device().str());
   on_device(x.device(), [&](auto& context) { kernels::check_target(context, op, target, x.shape()[1]); });
@@ -81,14 +81,14 @@ Tensor soft_cross_entropy(const Tensor& logits, const Tensor& target, const Tens
   return record("cross_entropy", losses, {logits, target},
                 [x = Saved(x), q = Saved(q), weight = Saved(weight), stats = Saved(stats), smoothing](
                     const Tensor& dy, Grads& dx) {
-                  if (dx.wants(0)) {
+                  if (dx.needs(0)) {
                     dx[0] = empty_like(x);
                     on_device(dy.device(), [&](auto& context) {
                       kernels::soft_cross_entropy_backward(context, x, q, weight, smoothing, stats, dy,
                                                            dx[0]);
                     });
                   }
-                  if (!q.defined() || !dx.wants(1)) return;
+                  if (!q.defined() || !dx.needs(1)) return;
                   const Tensor& in = x;
                   Tensor dq = log_softmax(cast(in, dy.dtype())) * unsqueeze(dy, 1);
                   if (weight.defined()) dq = dq * weight;
@@ -114,7 +114,7 @@ struct Rows {
       ATH_CHECK(t.dtype() == x.dtype() && t.shape() == x.shape() && t.device() == x.device(),
                 "cross_entropy: distributions must be {} {} on {} like the input, but got {} {} on {}{}",
                 x.dtype(), x.shape(), x.device().str(), t.dtype(), t.shape(), t.device().str(),
-                how_to_match("target", t, x.dtype(), x.device()));
+                cast_hint("target", t, x.dtype(), x.device()));
     } else {
       ATH_CHECK((t.dtype() == DType::i64 || t.dtype() == DType::i32 || t.dtype() == DType::u8) &&
                     t.shape() == shape,

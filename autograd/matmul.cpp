@@ -16,7 +16,7 @@ void check_operands(const char* op, const Tensor& a, const Tensor& b, const char
   ATH_CHECK(a.defined() && b.defined(), "{}: both operands must be defined", op);
   ATH_CHECK(is_floating(a.dtype()) && a.dtype() == b.dtype() && a.device() == b.device(),
             "{}: both operands must have one floating dtype and device, but got {} on {} and {} on {}{}", op,
-            a.dtype(), a.device().str(), b.dtype(), b.device().str(), how_to_match(a_name, a, b_name, b));
+            a.dtype(), a.device().str(), b.dtype(), b.device().str(), cast_hint(a_name, a, b_name, b));
   ATH_CHECK(a.rank() >= 1 && b.rank() >= 1, "{}: operands must have rank >= 1, but got {} and {}", op,
             a.shape(), b.shape());
 }
@@ -91,11 +91,11 @@ Tensor matmul(const Tensor& a, const Tensor& b, MatmulImpl impl) {
           strides.push_back(dropped ? 1 : dy.strides()[own++]);
         }
         const Tensor gradient = dy.detach().view_as_strided(product, strides, 0);
-        if (dx.wants(0)) {
+        if (dx.needs(0)) {
           const auto [da, write] = dx.target(0, a);
           run(impl, gradient, transposed(as_matrix(b, axes, false)), as_matrix(da, axes, true), write);
         }
-        if (dx.wants(1)) {
+        if (dx.needs(1)) {
           const auto [db, write] = dx.target(1, b);
           run(impl, transposed(as_matrix(a, axes, true)), gradient, as_matrix(db, axes, false), write);
         }
@@ -103,7 +103,7 @@ Tensor matmul(const Tensor& a, const Tensor& b, MatmulImpl impl) {
 }
 
 Tensor linear(const Tensor& x, const Tensor& w, const Tensor& bias, Activation activation, MatmulImpl impl) {
-  if (detail::stands_alone(activation))
+  if (detail::runs_separately(activation))
     return detail::activate(activation, linear(x, w, bias, Activation::none, impl));
   check_operands("linear", x, w, "x", "w");
   const std::int64_t k = x.dim(-1), n = w.shape()[0];
@@ -124,15 +124,15 @@ Tensor linear(const Tensor& x, const Tensor& w, const Tensor& bias, Activation a
        activation, impl](const Tensor& dy, Grads& dx) {
         const Tensor dz = detail::activation_gradient(activation, y, dy);
         const Tensor gradient = rows_of(dz);
-        if (dx.wants(0)) {
+        if (dx.needs(0)) {
           const auto [target, write] = dx.target(0, input);
           run(impl, gradient, w.get().detach(), rows_of(target), write);
         }
-        if (dx.wants(1)) {
+        if (dx.needs(1)) {
           const auto [dw, write] = dx.target(1, w);
           run(impl, transposed(gradient), rows_of(input), dw, write);
         }
-        if (dx.wants(2)) {
+        if (dx.needs(2)) {
           const auto [db, write] = dx.target(2, Tensor::empty({w.get().shape()[0]}, dz.options()));
           on_device(dz.device(), [&, &sums = db, how = write](auto& context) {
             kernels::column_sums(context, dz, sums, how);

@@ -73,7 +73,7 @@ Grads::Grads(const Node& node, bool capturing, std::uint64_t pass)
   if (node.inputs() > kInline) spill_.resize(static_cast<std::size_t>(node.inputs() - kInline));
 }
 
-bool Grads::wants(int input) const {
+bool Grads::needs(int input) const {
   const AutogradState* edge = node_.edge(input).get();
   if (!edge) return false;
   if (!edge->is_leaf()) return pass_ == 0 || static_cast<const Node*>(edge)->wanted_ == pass_;
@@ -83,7 +83,7 @@ bool Grads::wants(int input) const {
 
 Leaf* Grads::direct_leaf(int input) const {
   AutogradState* edge = node_.edge(input).get();
-  return edge && edge->is_leaf() && !capturing_ && wants(input) ? static_cast<Leaf*>(edge) : nullptr;
+  return edge && edge->is_leaf() && !capturing_ && needs(input) ? static_cast<Leaf*>(edge) : nullptr;
 }
 
 // Anomaly mode checks every contribution, so each gets a separate tensor. Gradients captured for the caller

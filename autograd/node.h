@@ -72,7 +72,7 @@ class Grads {
   Grads(const Node& node, bool capturing, std::uint64_t pass);
 
   /// False if no leaf needs the gradient of that input.
-  bool wants(int input) const;
+  bool needs(int input) const;
 
   /// dx[i] = t sets the gradient of input i. An undefined one counts as zero.
   Tensor& operator[](int input) {

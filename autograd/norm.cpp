@@ -35,7 +35,7 @@ void check_batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, 
   ATH_CHECK(residual.shape() == x.shape() && residual.dtype() == x.dtype() && residual.device() == x.device(),
             "batch_norm: residual must be {} {} on {} like x, but is {} {} on {}{}", x.dtype(), x.shape(),
             x.device().str(), residual.dtype(), residual.shape(), residual.device().str(),
-            how_to_match("residual", residual, x.dtype(), x.device()));
+            cast_hint("residual", residual, x.dtype(), x.device()));
 }
 
 // The row that a rank sends to the others in a joint batch norm.
@@ -124,10 +124,10 @@ Tensor batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, cons
                   args.dy = dense(seed);
                   args.extra = extra;
                   if (args.extra.defined()) args.dresidual = empty_like(args.x);
-                  if (dx.wants(0)) dx[0] = args.dx = empty_like(args.x);
-                  if (dx.wants(1)) args.dgamma = detail::norm_target(dx, 1, gamma);
-                  if (dx.wants(2)) args.dbeta = detail::norm_target(dx, 2, beta);
-                  if (dx.wants(3)) dx[3] = args.extra.defined() ? args.dresidual : args.dy;
+                  if (dx.needs(0)) dx[0] = args.dx = empty_like(args.x);
+                  if (dx.needs(1)) args.dgamma = detail::norm_target(dx, 1, gamma);
+                  if (dx.needs(2)) args.dbeta = detail::norm_target(dx, 2, beta);
+                  if (dx.needs(3)) dx[3] = args.extra.defined() ? args.dresidual : args.dy;
                   on_device(args.x.device(), [&](auto& context) {
                     if (!joined) return kernels::batch_norm_backward(context, args);
                     const Tensor row = empty_row(args.x);

@@ -22,7 +22,7 @@ void OpTrace::add(std::string_view name, std::vector<Tensor> outputs, std::vecto
 }
 
 void OpTrace::made(std::string_view name, const Tensor& y) {
-  if (!ops_.empty() && ops_.back().told && ops_.back().name == name) {
+  if (!ops_.empty() && ops_.back().is_reported && ops_.back().name == name) {
     for (const Tensor& told : ops_.back().outputs) {
       if (TensorPlace(told) == TensorPlace(y)) return;
     }

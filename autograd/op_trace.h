@@ -34,7 +34,7 @@ struct TracedOp {
   std::vector<Tensor> outputs;
   std::vector<Tensor> inputs;  ///< as given, undefined if omitted
   std::vector<TracedAttribute> attributes;
-  bool told = true;  ///< false: the op does not report itself, and only its output is known
+  bool is_reported = true;  ///< false: the op does not report itself, and only its output is known
 };
 
 /// The memory of a tensor's elements: the identity of a value in a graph of ops. A trace keeps its tensors

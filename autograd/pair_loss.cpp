@@ -20,7 +20,7 @@ void check_pair(const char* op, const Tensor& a, const Tensor& b) {
       is_floating(a.dtype()) && a.dtype() == b.dtype() && a.shape() == b.shape() && a.device() == b.device(),
       "{}: both inputs must have one shape, floating dtype and device, but got {} {} on {} and {} {} on {}{}",
       op, a.dtype(), a.shape(), a.device().str(), b.dtype(), b.shape(), b.device().str(),
-      how_to_match("a", a, "b", b));
+      cast_hint("a", a, "b", b));
 }
 
 // The loss of each element, or (not `each`) scale times their sum. If the op has a `weight`, it is dense and
@@ -39,9 +39,9 @@ Tensor run(const char* name, const Op& op, const Tensor& a, const Tensor& b, con
       [op, a = Saved(left), b = Saved(right), weight = Saved(weight), scale](const Tensor& seed, Grads& dx) {
         const Tensor dy = dense(seed);
         on_device(dy.device(), [&](auto& context) {
-          if (dx.wants(0))
+          if (dx.needs(0))
             kernels::pair_loss_backward(context, op, a, b, weight, scale, dy, dx[0] = empty_like(a));
-          if (!dx.wants(1)) return;
+          if (!dx.needs(1)) return;
           dx[1] = empty_like(b);
           if constexpr (Op::kSymmetric) {
             kernels::pair_loss_backward(context, op, b, a, weight, scale, dy, dx[1]);
@@ -67,7 +67,7 @@ void check_weight(const char* name, const Tensor& weight, const Tensor& logits) 
                 broadcasts_to(weight.shape(), logits.shape()),
             "bce_with_logits: {} must be {} on {} of a shape that broadcasts to {}, but got {} on {} of {}{}",
             name, dtype, logits.device().str(), logits.shape(), weight.dtype(), weight.device().str(),
-            weight.shape(), how_to_match(name, weight, dtype, logits.device()));
+            weight.shape(), cast_hint(name, weight, dtype, logits.device()));
 }
 
 }  // namespace

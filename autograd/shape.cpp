@@ -271,7 +271,7 @@ void check_part(const char* op, std::span<const Tensor> parts, std::size_t i, in
   ATH_CHECK(part.dtype() == first.dtype() && part.device() == first.device(),
             "{}: part {} must be {} on {} like the first, but is {} on {}{}", op, i, first.dtype(),
             first.device().str(), part.dtype(), part.device().str(),
-            how_to_match(fmt::format("parts[{}]", i).c_str(), part, first.dtype(), first.device()));
+            cast_hint(fmt::format("parts[{}]", i).c_str(), part, first.dtype(), first.device()));
 }
 
 }  // namespace
@@ -298,7 +298,7 @@ Tensor cat(std::span<const Tensor> parts, int axis) {
   return record_many("cat", y, parts, [along, sizes = std::move(sizes)](const Tensor& dy, Grads& dx) {
     std::int64_t from = 0;
     for (std::size_t i = 0; i < sizes.size(); ++i) {
-      if (dx.wants(static_cast<int>(i))) dx[static_cast<int>(i)] = slice(dy, along, from, sizes[i]);
+      if (dx.needs(static_cast<int>(i))) dx[static_cast<int>(i)] = slice(dy, along, from, sizes[i]);
       from += sizes[i];
     }
   });
@@ -316,7 +316,7 @@ Tensor stack(std::span<const Tensor> parts, int axis) {
     trace->add("stack", {y}, {parts.begin(), parts.end()}, {{"axis", {along}}});
   return record_many("stack", y, parts, [along, count](const Tensor& dy, Grads& dx) {
     for (std::int64_t i = 0; i < count; ++i) {
-      if (dx.wants(static_cast<int>(i))) dx[static_cast<int>(i)] = slice_at(dy, along, i);
+      if (dx.needs(static_cast<int>(i))) dx[static_cast<int>(i)] = slice_at(dy, along, i);
     }
   });
 }
@@ -333,7 +333,7 @@ Tensor checked_index(const char* op, const Tensor& x, const Tensor& index, std::
   const bool integer = !is_floating(index.dtype()) && index.dtype() != DType::boolean;
   ATH_CHECK(integer && index.device() == x.device(),
             "{}: index must be i64, i32 or u8 on {}, but is {} on {}{}", op, x.device().str(), index.dtype(),
-            index.device().str(), how_to_match("index", index, DType::i64, x.device()));
+            index.device().str(), cast_hint("index", index, DType::i64, x.device()));
   const Tensor flat = index.dtype() == DType::i64 ? dense(index) : copy_of(index, DType::i64);
   on_device(x.device(), [&](auto& context) { kernels::check_indices(context, op, flat, size); });
   return flat;
@@ -390,7 +390,7 @@ Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
             "where: both choices must have one dtype and be on {} like the condition, but got {} on {} and "
             "{} on {}{}",
             condition.device().str(), a.dtype(), a.device().str(), b.dtype(), b.device().str(),
-            how_to_match("a", a, "b", b, /*floating=*/false));
+            cast_hint("a", a, "b", b, /*floating=*/false));
   const Shape shape =
       broadcast_shapes(broadcast_shapes(condition.shape(), a.shape(), "where"), b.shape(), "where");
   const Tensor y = Tensor::empty(shape, a.options());
@@ -401,7 +401,7 @@ Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
       [condition = Saved(condition), shapes = std::array{a.shape(), b.shape()}](const Tensor& dy, Grads& dx) {
         const Tensor zero = Tensor::zeros({}, dy.options());
         for (int i = 0; i < 2; ++i) {
-          if (!dx.wants(i)) continue;
+          if (!dx.needs(i)) continue;
           const Tensor full = empty_like(dy), &taken = i == 0 ? dy : zero, &left = i == 0 ? zero : dy;
           on_device(dy.device(),
                     [&](auto& context) { kernels::where(context, condition, taken, left, full); });

@@ -22,7 +22,7 @@ void check_alike(const char* op, const Tensor& a, const Tensor& b) {
   check_floating(op, b);
   ATH_CHECK(a.dtype() == b.dtype() && a.device() == b.device(),
             "{}: inputs must have one dtype and device, but got {} on {} and {} on {}{}", op, a.dtype(),
-            a.device().str(), b.dtype(), b.device().str(), how_to_match("a", a, "b", b));
+            a.device().str(), b.dtype(), b.device().str(), cast_hint("a", a, "b", b));
 }
 
 // In half types, squares overflow and their sums lose digits.
@@ -39,7 +39,7 @@ Tensor length(const Tensor& x, int axis, double least, bool keepdim = false) {
 }
 
 // The least length whose square is more than 0 in f32.
-constexpr double kLeast = 1e-18;
+constexpr double kMin = 1e-18;
 
 }  // namespace
 
@@ -68,7 +68,7 @@ Tensor triplet_margin_loss(const Tensor& anchor, const Tensor& positive, const T
             "triplet_margin_loss: eps must be finite and >= 0, but got {}", options.eps);
   const Tensor a = widened(anchor), p = widened(positive), n = widened(negative);
   const auto distance = [&](const Tensor& from, const Tensor& to) {
-    return length(affine(from - to, 1, options.eps), -1, kLeast);
+    return length(affine(from - to, 1, options.eps), -1, kMin);
   };
   Tensor apart = distance(a, n);
   if (options.swap) apart = -max(stack(std::array{-apart, -distance(p, n)}, 0), 0);

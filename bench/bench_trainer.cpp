@@ -40,7 +40,7 @@ namespace {
 constexpr ImageSpec kSpec{16, 16, 1, 10};
 constexpr std::int64_t kBatch = 64, kSteps = 200;
 constexpr std::size_t kWarm = 10;
-constexpr double kMostOver = 0.01;
+constexpr double kMaxOver = 0.01;
 
 class Net final : public nn::Module {
  public:
@@ -207,7 +207,7 @@ int compare(int rounds) {
       "by hand {:.1f} us, Trainer {:.1f} us a step; ratio {:.4f} (of rounds: {:.4f} to {:.4f}); weights {}\n",
       1e6 * median_of(hand), 1e6 * median_of(trainer), ratio, *std::min_element(ratios.begin(), ratios.end()),
       *std::max_element(ratios.begin(), ratios.end()), equal ? "equal" : "differ");
-  return equal && ratio <= 1 + kMostOver ? 0 : 1;
+  return equal && ratio <= 1 + kMaxOver ? 0 : 1;
 }
 
 int compare_reports(int rounds) {

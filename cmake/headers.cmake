@@ -238,7 +238,7 @@ set(ATHANOR_HEADERS
   trainer/classifier.h
   trainer/config.h
   trainer/early_stopping.h
-  trainer/feeding.h
+  trainer/data_pipeline.h
   trainer/free_memory.h
   trainer/freezing.h
   trainer/frozen_weights.h
@@ -266,7 +266,7 @@ set(ATHANOR_HEADERS
   trainer/checkpoints/checkpoint.h
   trainer/checkpoints/run_checkpoints.h
   trainer/checkpoints/run_folder.h
-  trainer/checkpoints/run_product.h
+  trainer/checkpoints/final_weights.h
   trainer/checkpoints/run_state.h
   trainer/checkpoints/state_file.h
   trainer/finders/largest_fit.h

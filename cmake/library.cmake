@@ -209,7 +209,7 @@ set(ATHANOR_SOURCES
   dist/transports/staged_transport.cpp
   dist/transports/thread_transport.cpp
   dist/transports/transport.cpp
-  dist/watch/blame.cpp
+  dist/watch/culprit.cpp
   dist/watch/flight_record.cpp
   dist/watch/rank_record.cpp
   dist/watch/wait_chain.cpp
@@ -299,7 +299,7 @@ set(ATHANOR_SOURCES
   trainer/classifier.cpp
   trainer/config.cpp
   trainer/early_stopping.cpp
-  trainer/feeding.cpp
+  trainer/data_pipeline.cpp
   trainer/first_pass.cpp
   trainer/free_memory.cpp
   trainer/freezing.cpp
@@ -329,7 +329,7 @@ set(ATHANOR_SOURCES
   trainer/checkpoints/checkpoint_folder.cpp
   trainer/checkpoints/run_checkpoints.cpp
   trainer/checkpoints/run_folder.cpp
-  trainer/checkpoints/run_product.cpp
+  trainer/checkpoints/final_weights.cpp
   trainer/checkpoints/run_state.cpp
   trainer/checkpoints/state_file.cpp
   trainer/detail/terminal.cpp

@@ -37,7 +37,7 @@ class ReadAhead {
   }
 
  private:
-  static constexpr std::int64_t kMostInRun = 64, kRunBytes = std::int64_t{256} << 10;
+  static constexpr std::int64_t kMaxInRun = 64, kRunBytes = std::int64_t{256} << 10;
 
   struct Item {
     std::vector<std::byte> scratch, changed;
@@ -105,7 +105,7 @@ class ReadAhead {
       lock.lock();
       // The first runs have one sample. Their size determines the length of later runs.
       const std::int64_t each = std::max<std::int64_t>(bytes / static_cast<std::int64_t>(slot.count), 1);
-      run_samples_ = static_cast<std::size_t>(std::clamp<std::int64_t>(kRunBytes / each, 1, kMostInRun));
+      run_samples_ = static_cast<std::size_t>(std::clamp<std::int64_t>(kRunBytes / each, 1, kMaxInRun));
       slot.ready = true;
       changed_.notify_all();
     }

@@ -34,10 +34,10 @@ int next_number(const char*& at, const char* end) {
 }  // namespace
 
 std::unique_ptr<InMemoryDataset> digits(Split split) {
-  constexpr std::int64_t kMost = 1 << 20;
+  constexpr std::int64_t kMax = 1 << 20;
   const detail::FileBytes csv =
       detail::FileBytes("embedded", {kDigitsCsvGz, kDigitsCsvGz + kDigitsCsvGzBytes}, "digits", "build again")
-          .head(kMost);
+          .head(kMax);
   std::vector<std::uint8_t> pixels;
   std::vector<std::int64_t> labels;
   std::array<std::int64_t, 10> seen{};

@@ -90,7 +90,7 @@ struct Loader::Impl {
     if (!others.empty()) fields = std::make_shared<const std::vector<FieldSpec>>(std::move(others));
   }
 
-  void go_to(std::int64_t to_epoch, std::int64_t to_step);
+  void seek(std::int64_t to_epoch, std::int64_t to_step);
   void release();
   void send();
   void reclaim();
@@ -123,7 +123,7 @@ struct Loader::Impl {
 };
 
 // Moves the threads, unless they are already at that position.
-void Loader::Impl::go_to(std::int64_t to_epoch, std::int64_t to_step) {
+void Loader::Impl::seek(std::int64_t to_epoch, std::int64_t to_step) {
   const bool same_every_epoch = !options.training && !options.shuffle && options.epochs == 0;
   const bool at_end = step == plan.steps() && to_step == 0 && readers.goes_on_after(epoch);
   const bool here = begun && ((to_step == step && (to_epoch == epoch || (same_every_epoch && step == 0))) ||
@@ -132,7 +132,7 @@ void Loader::Impl::go_to(std::int64_t to_epoch, std::int64_t to_step) {
   step = to_step;
   if (here) return;
   begun = true;
-  readers.go_to(epoch, step);
+  readers.seek(epoch, step);
   number = sent = reclaimed = 0;
 }
 
@@ -294,7 +294,7 @@ void Loader::start_epoch(std::int64_t epoch, std::int64_t delivered) {
             "loader: an epoch of {} samples must go on at the end of a batch of {}, but got {} delivered",
             samples_per_epoch(), at.plan.batch, delivered);
   at.release();
-  at.go_to(epoch, (delivered + at.plan.batch - 1) / at.plan.batch);
+  at.seek(epoch, (delivered + at.plan.batch - 1) / at.plan.batch);
   at.stats = {};
   at.work_before = at.readers.work();
   at.tuner.pause();
@@ -304,7 +304,7 @@ bool Loader::next(Batch& batch) {
   Impl& at = *impl_;
   at.release();
   if (at.step == at.plan.steps()) return false;
-  if (!at.begun) at.go_to(at.epoch, at.step);
+  if (!at.begun) at.seek(at.epoch, at.step);
   at.wait();
   at.check();
   at.hand_out(batch);

@@ -89,7 +89,7 @@ struct Batch {
   std::int64_t views = 1;  ///< of each picture: cropped fields then have views * N rows
   /// The other fields, and those present: [N, ...] each.
   std::shared_ptr<const std::vector<FieldSpec>> fields = {};
-  std::array<Tensor, RowLayout::kMostFields> more = {};
+  std::array<Tensor, RowLayout::kMaxFields> more = {};
 
   std::int64_t size() const { return samples.defined() ? samples.shape()[0] : 0; }
   /// A field by name, "image", "label", "mask", ...: its first view. Throws ArgumentError listing the

@@ -92,10 +92,10 @@ void check_augment(const Augment& augment, const ImageSpec& spec) {
             spec.channels);
   if (const auto& rand = augment.rand_augment) {
     ATH_CHECK(rand->operations >= 1 && rand->operations <= 16 && rand->magnitude >= 0 &&
-                  rand->magnitude <= kernels::kMostMagnitude,
+                  rand->magnitude <= kernels::kMaxMagnitude,
               "preprocess: rand-augment must have 1 to 16 operations of a magnitude in [0, {}], but got {} "
               "and {}",
-              kernels::kMostMagnitude, rand->operations, rand->magnitude);
+              kernels::kMaxMagnitude, rand->operations, rand->magnitude);
     ATH_CHECK(spec.channels == 1 || spec.channels == 3,
               "preprocess: images must have 1 or 3 channels where rand-augment changes them, but have {}",
               spec.channels);
@@ -107,9 +107,9 @@ void check_augment(const Augment& augment, const ImageSpec& spec) {
       augment.random_erasing);
   if (!augment.resized_crop) return;
   kernels::check(*augment.resized_crop);
-  constexpr std::int64_t kMostSide = 1 << 14;  // kernels::Tap
-  ATH_CHECK(spec.height <= kMostSide && spec.width <= kMostSide,
-            "preprocess: images must have sides of at most {} for a resized crop, but have {}x{}", kMostSide,
+  constexpr std::int64_t kMaxSide = 1 << 14;  // kernels::Tap
+  ATH_CHECK(spec.height <= kMaxSide && spec.width <= kMaxSide,
+            "preprocess: images must have sides of at most {} for a resized crop, but have {}x{}", kMaxSide,
             spec.height, spec.width);
   ATH_CHECK(augment.pad == 0, "preprocess: pad must be 0 beside a resized crop, but is {}", augment.pad);
 }

@@ -66,10 +66,10 @@ void check_field_names(const std::vector<FieldSpec>& fields) {
               "fields: each must have a name of its own, but '{}' is there twice or empty", name);
   }
   const std::size_t others = fields.size() - (count("label") == 0 ? 1 : 2);
-  ATH_CHECK(others <= RowLayout::kMostFields,
+  ATH_CHECK(others <= RowLayout::kMaxFields,
             "fields: there must be at most {} beside image and label, but there are {}: several numbers can "
             "be one field",
-            RowLayout::kMostFields, others);
+            RowLayout::kMaxFields, others);
 }
 
 void check_fields(const std::vector<FieldSpec>& fields) {

@@ -16,16 +16,16 @@ std::optional<FieldKind> field_kind_named(std::string_view name);
 /// Memory layout of the fields of `rows` samples in one block: labels, sample numbers, images, then the
 /// others, each aligned to 64 bytes. The rows of a field are contiguous.
 struct RowLayout {
-  static constexpr std::size_t kMostFields = 16;  ///< besides image and label
+  static constexpr std::size_t kMaxFields = 16;  ///< besides image and label
 
   /// For fields accepted by check_fields().
   RowLayout(std::vector<FieldSpec> of, std::int64_t rows);
 
-  struct Place {
+  struct Position {
     std::int64_t at = 0, bytes = 0;  ///< offset of its rows, and bytes per row
   };
   std::vector<FieldSpec> fields;
-  std::vector<Place> places;  ///< of the fields
+  std::vector<Position> places;  ///< of the fields
   std::int64_t rows = 0;
   std::int64_t bytes = 0;                          ///< of all fields, a multiple of 64
   std::size_t image = SIZE_MAX, label = SIZE_MAX;  ///< their indices in `fields`, if any
@@ -72,7 +72,7 @@ class SampleRow {
   /// Field `field` of layout().fields; marks it as written.
   std::span<std::byte> bytes(std::size_t field) {
     written_ |= std::uint32_t{1} << field;
-    const RowLayout::Place& place = layout_->places[field];
+    const RowLayout::Position& place = layout_->places[field];
     return {memory_ + place.at + row_ * place.bytes, static_cast<std::size_t>(place.bytes)};
   }
   /// Copies a field. Throws IoError naming it if `from` has another size.

@@ -35,12 +35,13 @@ void release(Leaf& leaf) {
 }  // namespace
 
 // Part of a row, between the squares of all buckets and a flag per parameter.
-struct GradientSync::Said {
+struct GradientSync::AgreementRow {
   StopVote vote;
   std::int32_t number;
 
   static std::int64_t row_bytes(const BucketLayout& layout, const ParameterArena& arena) {
-    const auto squares = static_cast<std::int64_t>(layout.buckets().size() * sizeof(double) + sizeof(Said));
+    const auto squares =
+        static_cast<std::int64_t>(layout.buckets().size() * sizeof(double) + sizeof(AgreementRow));
     return align_elements(squares + arena.size(), sizeof(double));
   }
 };
@@ -56,7 +57,7 @@ GradientSync::GradientSync(const char* name, Kind kind, ParameterArena& arena, C
       watched_(static_cast<std::size_t>(arena.size())),
       arrived_(static_cast<std::size_t>(arena.size())),
       missing_(layout_.buckets().size()),
-      rows_(comm, Said::row_bytes(layout_, arena)),
+      rows_(comm, AgreementRow::row_bytes(layout_, arena)),
       votes_(static_cast<std::size_t>(comm.world_size())),
       runner_(comm, options.overlap, make_collectives(kind)) {
   ATH_CHECK(arena.sharded() == (kind == Kind::reduce_scatter),
@@ -232,13 +233,13 @@ StopVote GradientSync::agree(StepBuffer& step, const GradientLimits& limits, con
     }
   });
   for (int i = 0; i < arena_.size(); ++i) flags_of(rank)[i] = arena_.has_gradient(i);
-  said_by(rank) = {vote, number_};
+  row_of(rank) = {vote, number_};
   rows_.upload(count * static_cast<std::int64_t>(sizeof(double)));
   rows_.run();
 
   check_numbers();
   for (int other = 0; other < comm_.world_size(); ++other)
-    votes_[static_cast<std::size_t>(other)] = said_by(other).vote;
+    votes_[static_cast<std::size_t>(other)] = row_of(other).vote;
   const StopVote all = outcome(votes_);
   if (all.stops()) return all;
   take_flags();
@@ -253,10 +254,10 @@ StopVote GradientSync::agree(StepBuffer& step, const GradientLimits& limits, con
 
 void GradientSync::check_numbers() const {
   for (int other = 0; other < comm_.world_size(); ++other) {
-    ATH_CHECK(said_by(other).number == said_by(0).number,
+    ATH_CHECK(row_of(other).number == row_of(0).number,
               "{}: all ranks must update the same optimizers in the same order, but rank {} is at number {} "
               "where rank 0 is at number {}",
-              name_, other, said_by(other).number + 1, said_by(0).number + 1);
+              name_, other, row_of(other).number + 1, row_of(0).number + 1);
   }
 }
 
@@ -277,12 +278,12 @@ void GradientSync::take_flags() {
   }
 }
 
-GradientSync::Said& GradientSync::said_by(int rank) const {
-  return *reinterpret_cast<Said*>(rows_.row(rank) + layout_.buckets().size() * sizeof(double));
+GradientSync::AgreementRow& GradientSync::row_of(int rank) const {
+  return *reinterpret_cast<AgreementRow*>(rows_.row(rank) + layout_.buckets().size() * sizeof(double));
 }
 
 char* GradientSync::flags_of(int rank) const {
-  return reinterpret_cast<char*>(&said_by(rank) + 1);
+  return reinterpret_cast<char*>(&row_of(rank) + 1);
 }
 
 std::vector<std::string> GradientSync::unused(int rank) const {

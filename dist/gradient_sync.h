@@ -120,8 +120,8 @@ class GradientSync {
   StopVote agree(StepBuffer& step, const GradientLimits& limits, const StopVote& vote);
   void check_numbers() const;
   void take_flags();
-  struct Said;
-  Said& said_by(int rank) const;
+  struct AgreementRow;
+  AgreementRow& row_of(int rank) const;
   char* flags_of(int rank) const;
 
   const char* name_;

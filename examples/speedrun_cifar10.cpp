@@ -28,7 +28,7 @@ struct Speedrun : Task {
   bool classifies() const override { return true; }
   bool mixes_labels() const override { return true; }
   /// On a GPU, steps are captured as CUDA graphs. Six views are made in the last epoch alone.
-  std::optional<std::int64_t> captured_as(const BatchPlace& place) const override {
+  std::optional<std::int64_t> captured_as(const BatchPosition& place) const override {
     if (place.training || place.epoch + 1 < config.epochs) return 0;
     return std::nullopt;
   }

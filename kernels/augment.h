@@ -221,7 +221,7 @@ struct AugmentPlan {
 };
 
 /// The fraction of an image's area that random erasing blanks.
-constexpr float kLeastErased = 0.02f, kMostErased = 1.0f / 3;
+constexpr float kMinErased = 0.02f, kMaxErased = 1.0f / 3;
 
 /// Draws the rectangle, with height / width in [0.3, 10 / 3], log-uniform; none after ten draws that do not
 /// fit. Source: Zhong et al. 2017, arXiv:1708.04896; torchvision's RandomErasing.
@@ -234,7 +234,7 @@ ATH_HD inline void draw_erasing(float probability, std::int64_t height, std::int
   constexpr float kLogRatio = 1.2039728f;  // of 10 / 3
   for (int attempt = 0; attempt < 10; ++attempt) {
     const PhiloxBlock random = draw(AugmentOp::erasing, attempt);
-    const float share = kLeastErased + (kMostErased - kLeastErased) * random_uniform(random.word[0]);
+    const float share = kMinErased + (kMaxErased - kMinErased) * random_uniform(random.word[0]);
     const float ratio = math::exp(kLogRatio * (2 * random_uniform(random.word[1]) - 1));
     const float area = share * static_cast<float>(height * width);
     const auto h = static_cast<std::int64_t>(std::nearbyint(std::sqrt(area * ratio)));

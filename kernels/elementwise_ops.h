@@ -62,8 +62,8 @@ struct GeluTanh {
   template <class A> ATH_HD static A backward(A wide, A dy) {
     constexpr A kLinear = static_cast<A>(1.59576912160573071176L), kCubic3 = A(3 * 0.044715);
     // The sigmoid is 0 or 1 beyond 100, where the slope could overflow to infinity and give NaN.
-    constexpr A kMost = A(100);
-    const A x = wide > kMost ? kMost : wide < -kMost ? -kMost : wide;
+    constexpr A kMax = A(100);
+    const A x = wide > kMax ? kMax : wide < -kMax ? -kMax : wide;
     // Computes sigmoid(z) sigmoid(-z) as large * small: 1 - sigmoid(z) would cancel near 1.
     const A z = twice_u(x), e = math::exp(-std::fabs(z));
     const A large = A(1) / (A(1) + e), small = e * large;

@@ -24,7 +24,7 @@ namespace athanor::kernels {
 
 /// Rounds a loss for a total: to a multiple of 2^-24, about the error of an f32 log-sum-exp. Sums of such
 /// numbers are exact in f64 below 2^29, and so the same in any order.
-template <class A> ATH_HD double counted_loss(A loss) {
+template <class A> ATH_HD double quantized_loss(A loss) {
   return std::rint(static_cast<double>(loss) * 0x1p24) * 0x1p-24;
 }
 
@@ -32,7 +32,7 @@ template <class A> ATH_HD double counted_loss(A loss) {
 /// totals [3] f64 += {sum of losses, samples whose largest logit is the target's, N}.
 /// losses [N] f32|f64, one per sample; logits [N, C] floating; target [N] i64; all dense. The first of equal
 /// logits counts as the largest; a row with a NaN, or with a target that is no class, counts as wrong. Losses
-/// are rounded by counted_loss(): below 2^29, totals have the same bits for any division of samples into
+/// are rounded by quantized_loss(): below 2^29, totals have the same bits for any division of samples into
 /// batches, and of batches among ranks.
 template <class Context>
 void add_metrics(Context& context, const Tensor& losses, const Tensor& logits, const Tensor& target,
@@ -43,7 +43,7 @@ void add_metrics(Context& context, const Tensor& losses, const Tensor& logits, c
 ///     mean:      total += {their mean * weight, weight}
 ///     sum:       total += {their sum, 1}
 ///     min, max:  total = {the smallest (largest) so far, NaN where one is NaN; calls so far}
-///     exact:     total += {the sum of their counted_loss(), their number}
+///     exact:     total += {the sum of their quantized_loss(), their number}
 template <class Context>
 void add_metric(Context& context, const Tensor& values, double weight, MetricReduce reduce,
                 const Tensor& total);
@@ -80,7 +80,7 @@ struct JoinMetric {
   MetricReduce reduce;
   /// An element in the form in which it is joined.
   ATH_HD double counted(double element) const {
-    return reduce == MetricReduce::exact ? counted_loss(element) : element;
+    return reduce == MetricReduce::exact ? quantized_loss(element) : element;
   }
   ATH_HD double operator()(double a, double b) const {
     if (reduce != MetricReduce::min && reduce != MetricReduce::max) return a + b;

@@ -10,7 +10,7 @@ namespace athanor::kernels {
 // holds mean and 1 / sqrt(var + eps). The order of every sum depends only on R and C.
 
 /// Destination of a parameter's gradient; an undefined tensor if it is not needed.
-struct Sink {
+struct GradientTarget {
   Tensor tensor;
   Write write = Write::overwrite;
 };
@@ -46,7 +46,7 @@ struct BatchNormBackward {
   /// dL/d(residual), shaped like x: defined exactly if `extra` is (it carries the gradient between passes).
   Tensor dresidual;
   Tensor dx;  ///< undefined if not needed
-  Sink dgamma, dbeta;
+  GradientTarget dgamma, dbeta;
 };
 /// One pass sums, one writes dx. Moves 2 + 3 elements per element (4 + 3 with a residual and an activation).
 template <class Context> void batch_norm_backward(Context& context, const BatchNormBackward& args);
@@ -81,7 +81,8 @@ void layer_norm_forward(Context& context, const Tensor& x, const Tensor& gamma, 
 /// dx may be undefined.
 template <class Context>
 void layer_norm_backward(Context& context, const Tensor& x, const Tensor& gamma, const Tensor& stats,
-                         const Tensor& dy, const Tensor& dx, const Sink& dgamma, const Sink& dbeta);
+                         const Tensor& dy, const Tensor& dx, const GradientTarget& dgamma,
+                         const GradientTarget& dbeta);
 
 // Group normalisation over the pixels of an image and C / G adjacent channels. x, y, dy, dx [N, ..., C]
 // dense; gamma, beta [C] A or undefined; stats [N, G, 2] A: mean and 1 / sqrt(var + eps). Reads x twice for
@@ -94,6 +95,7 @@ void group_norm_forward(Context& context, const Tensor& x, const Tensor& gamma, 
 /// dx may be undefined.
 template <class Context>
 void group_norm_backward(Context& context, const Tensor& x, const Tensor& gamma, const Tensor& stats,
-                         const Tensor& dy, const Tensor& dx, const Sink& dgamma, const Sink& dbeta);
+                         const Tensor& dy, const Tensor& dx, const GradientTarget& dgamma,
+                         const GradientTarget& dbeta);
 
 }  // namespace athanor::kernels

@@ -27,7 +27,7 @@ enum class RandOp : std::uint8_t {
   equalize
 };
 /// How many operations there are, and the magnitude of the strongest.
-constexpr int kRandOps = 14, kMostMagnitude = 30;
+constexpr int kRandOps = 14, kMaxMagnitude = 30;
 
 /// An operation on images of one size, at one strength. Trivial, for shared memory.
 struct RandChange {
@@ -51,7 +51,7 @@ ATH_HD inline void set_place(std::int64_t* to, double of_x, double of_y, double 
 /// `op` at a magnitude in [0, 30]; `negative` reverses its direction, if it has one.
 ATH_HD inline RandChange rand_change(RandOp op, bool negative, int magnitude, std::int64_t height,
                                      std::int64_t width) {
-  const double share = magnitude / double{kMostMagnitude}, way = negative ? -1 : 1;
+  const double share = magnitude / double{kMaxMagnitude}, way = negative ? -1 : 1;
   RandChange change{op, 1, 0xff, 256, {}, {}};
   const auto place = [&](double xx, double xy, double x, double yx, double yy, double y) {
     set_place(change.column, xx, xy, x);

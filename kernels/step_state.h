@@ -28,9 +28,9 @@ struct StepState {
   float clip_value = std::numeric_limits<float>::infinity();  ///< then each is clamped to [-value, value]
 
   // Loss scaling: see LossScaling.
-  float loss_scale = 1.0f;          ///< factor by which gradients are scaled
-  std::int32_t growth_counter = 0;  ///< applied steps since the scale last changed
-  std::int32_t stuck_steps = 0;     ///< consecutive overflows at the minimum scale
+  float loss_scale = 1.0f;              ///< factor by which gradients are scaled
+  std::int32_t growth_counter = 0;      ///< applied steps since the scale last changed
+  std::int32_t overflows_at_floor = 0;  ///< consecutive overflows at the minimum scale
 
   // Gradient norms so far: see OutlierGuard.
   float norm_mean = 0.0f, norm_variance = 0.0f;

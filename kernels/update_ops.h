@@ -127,13 +127,13 @@ ATH_HD inline void measure(StepState& step, double squares, const GradientLimits
 /// Reduces the loss scale after an overflow.
 ATH_HD inline void back_off(StepState& step, const LossScaling& scaling) {
   const float lower = std::max(scaling.floor, step.loss_scale * scaling.backoff);
-  step.stuck_steps = lower < step.loss_scale ? 0 : step.stuck_steps + 1;
+  step.overflows_at_floor = lower < step.loss_scale ? 0 : step.overflows_at_floor + 1;
   step.loss_scale = std::min(step.loss_scale, lower);
   step.growth_counter = 0;
 }
 /// Updates the loss scale after an applied step.
 ATH_HD inline void grow(StepState& step, const LossScaling& scaling) {
-  step.stuck_steps = 0;
+  step.overflows_at_floor = 0;
   if (++step.growth_counter < scaling.growth_interval) return;
   // By value: references, as in std::min and std::max, would put the settings on a kernel's stack.
   const float wanted = step.loss_scale * scaling.growth;

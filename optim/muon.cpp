@@ -114,18 +114,19 @@ void Muon::sort_by_shape() {
               "muon: {} must be on one rank as a whole, but this one keeps {} of its {} elements; shard the "
               "arena with BucketOptions::whole_parameters",
               arena().parameters()[static_cast<std::size_t>(member.parameter)].name, here, weight.numel());
-    auto at = std::find_if(alike_.begin(), alike_.end(), [&](const Alike& known) {
+    auto at = std::find_if(groups_.begin(), groups_.end(), [&](const MatrixGroup& known) {
       return known.part == part && known.rows == rows && known.columns == columns && known.options == options;
     });
-    if (at == alike_.end()) {
+    if (at == groups_.end()) {
       const std::int64_t bytes = weight.numel() * static_cast<std::int64_t>(size_of(options.dtype));
       const std::int64_t most = std::max<std::int64_t>(1, batch_bytes(arena().device()) / bytes);
-      at = alike_.insert(at, {part, rows, columns, options, most, {}});
+      at = groups_.insert(at, {part, rows, columns, options, most, {}});
     }
     at->members.push_back(static_cast<int>(i));
   }
   std::vector<int> order;
-  for (const Alike& alike : alike_) order.insert(order.end(), alike.members.begin(), alike.members.end());
+  for (const MatrixGroup& group : groups_)
+    order.insert(order.end(), group.members.begin(), group.members.end());
   order.insert(order.end(), elsewhere_.begin(), elsewhere_.end());
   plan().arrange(std::move(order));
 }
@@ -134,11 +135,11 @@ void Muon::make_workspace() {
   const AllocTag named("optimizer");
   for (const DType dtype : {DType::f32, DType::bf16}) {
     std::int64_t largest = 0, square = 0;
-    for (const Alike& alike : alike_) {
-      if (alike.options.dtype != dtype) continue;
-      const auto count = std::min(alike.most, static_cast<std::int64_t>(alike.members.size()));
-      largest = std::max(largest, count * alike.rows * alike.columns);
-      square = std::max(square, count * alike.side() * alike.side());
+    for (const MatrixGroup& group : groups_) {
+      if (group.options.dtype != dtype) continue;
+      const auto count = std::min(group.most, static_cast<std::int64_t>(group.members.size()));
+      largest = std::max(largest, count * group.rows * group.columns);
+      square = std::max(square, count * group.side() * group.side());
     }
     if (largest == 0) continue;
     const auto make = [&](std::int64_t size) { return make_flat(size, dtype, arena().device()); };
@@ -152,20 +153,20 @@ void Muon::make_workspace() {
 // X -> a X + (b A + c A^2) X = (a I + A (b I + c A)) X with A = X X^T; transposed for a tall X, so that A has
 // the shorter side.
 template <class Context>
-Tensor Muon::orthogonalize(Context& context, const Alike& alike, std::int64_t count) const {
+Tensor Muon::orthogonalize(Context& context, const MatrixGroup& group, std::int64_t count) const {
   const auto multiply = [&](const Tensor& left, const Tensor& right, const Tensor& product) {
     kernels::matmul(context, MatmulImpl::automatic, left, right, {}, Activation::none, product,
                     Write::overwrite);
   };
-  const Workspace& work = alike.options.dtype == DType::f32 ? f32_ : bf16_;
-  const bool tall = alike.rows > alike.columns;
-  const auto [a, b, c] = alike.options.coefficients;
-  const Shape matrices{count, alike.rows, alike.columns}, squares{count, alike.side(), alike.side()};
+  const Workspace& work = group.options.dtype == DType::f32 ? f32_ : bf16_;
+  const bool tall = group.rows > group.columns;
+  const auto [a, b, c] = group.options.coefficients;
+  const Shape matrices{count, group.rows, group.columns}, squares{count, group.side(), group.side()};
   const Tensor gram = slice_of(work.gram, 0, squares), factor = slice_of(work.factor, 0, squares),
                product = slice_of(work.product, 0, squares);
   Tensor x = slice_of(work.x, 0, matrices), next = slice_of(work.next, 0, matrices);
-  kernels::normalize(context, x, alike.options.eps);
-  for (int i = 0; i < alike.options.iterations; ++i) {
+  kernels::normalize(context, x, group.options.eps);
+  for (int i = 0; i < group.options.iterations; ++i) {
     const Tensor mirror = transposed(x);
     multiply(tall ? mirror : x, tall ? x : mirror, gram);
     kernels::scale_add_identity(context, gram, c, b, factor);
@@ -179,16 +180,16 @@ Tensor Muon::orthogonalize(Context& context, const Alike& alike, std::int64_t co
 
 // `count` active matrices, beginning with that member.
 template <class Context>
-void Muon::step_batch(Context& context, const Alike& alike, int first, std::int64_t count) {
-  const MuonOptions& options = alike.options;
+void Muon::step_batch(Context& context, const MatrixGroup& group, int first, std::int64_t count) {
+  const MuonOptions& options = group.options;
   const Workspace& work = options.dtype == DType::f32 ? f32_ : bf16_;
   const kernels::UpdateTable table = plan().table_of(first, count);
   kernels::muon_momentum(context, table, options.momentum, options.nesterov, momentum_,
-                         slice_of(work.x, 0, {count, alike.rows, alike.columns}));
-  const Tensor direction = orthogonalize(context, alike, count);
-  const float norm = options.normalize_weights ? std::sqrt(static_cast<float>(alike.rows)) : 0.0f;
+                         slice_of(work.x, 0, {count, group.rows, group.columns}));
+  const Tensor direction = orthogonalize(context, group, count);
+  const float norm = options.normalize_weights ? std::sqrt(static_cast<float>(group.rows)) : 0.0f;
   kernels::muon_apply(context, table,
-                      {options.weight_decay, shape_scale(options.scale, alike.rows, alike.columns), norm},
+                      {options.weight_decay, shape_scale(options.scale, group.rows, group.columns), norm},
                       direction);
 }
 
@@ -196,17 +197,17 @@ void Muon::step(StepBuffer& step) {
   on_device(arena().device(), [&](auto& context) {
     const BoundStep bound(context, step);
     plan().refresh();
-    for (const Alike& alike : alike_) {
+    for (const MatrixGroup& group : groups_) {
       int first = 0;
       std::int64_t count = 0;
-      for (const int member : alike.members) {
+      for (const int member : group.members) {
         if (!plan().active(member)) continue;
         if (count == 0) first = member;
-        if (++count < alike.most) continue;
-        step_batch(context, alike, first, count);
+        if (++count < group.most) continue;
+        step_batch(context, group, first, count);
         count = 0;
       }
-      if (count > 0) step_batch(context, alike, first, count);
+      if (count > 0) step_batch(context, group, first, count);
     }
     // Other ranks update these; only the counts, which every update increments, change here.
     constexpr std::array<kernels::SgdGroup, kMaxParamGroups> kNothing{};

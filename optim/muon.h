@@ -89,7 +89,7 @@ class Muon final : public Optimizer {
 
  private:
   // Matrices that can share a batch.
-  struct Alike {
+  struct MatrixGroup {
     int part = 0;
     std::int64_t rows = 0, columns = 0;
     MuonOptions options;
@@ -107,14 +107,14 @@ class Muon final : public Optimizer {
   void sort_by_shape();
   void make_workspace();
   template <class Context>
-  void step_batch(Context& context, const Alike& alike, int first, std::int64_t count);
+  void step_batch(Context& context, const MatrixGroup& group, int first, std::int64_t count);
   template <class Context>
-  Tensor orthogonalize(Context& context, const Alike& alike, std::int64_t count) const;
+  Tensor orthogonalize(Context& context, const MatrixGroup& group, std::int64_t count) const;
 
   std::vector<MuonOptions> options_;  // by learning-rate slot
   std::unique_ptr<Optimizer> rest_;
   Tensor momentum_;
-  std::vector<Alike> alike_;
+  std::vector<MatrixGroup> groups_;
   std::vector<int> elsewhere_;  // members that other ranks of a sharded arena update
   Workspace f32_, bf16_;        // allocated if a group iterates in that dtype
 };

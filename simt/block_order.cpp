@@ -63,7 +63,7 @@ void BlockOrder::widen() {
   if (wide_) return;
   const Clock narrow = rows_;
   wide_ = true;
-  width_ = threads_ + kMostAgents;
+  width_ = threads_ + kMaxAgents;
   rows_.assign(std::size_t{threads_} * width_, 0u);
   for (unsigned thread = 0; thread < threads_; ++thread) {
     const unsigned first = thread / kWarp * kWarp, lanes = std::min(kWarp, threads_ - first);
@@ -91,7 +91,7 @@ void BlockOrder::acquire(unsigned thread, const Clock& from) {
 
 unsigned BlockOrder::new_agent() {
   widen();
-  return kFirstAgent + (agents_ < kMostAgents ? agents_++ : kMostAgents - 1);
+  return kFirstAgent + (agents_ < kMaxAgents ? agents_++ : kMaxAgents - 1);
 }
 
 void BlockOrder::learn(unsigned thread, unsigned agent, std::uint32_t epoch) {
@@ -109,9 +109,9 @@ void BlockOrder::fence(unsigned thread, bool for_barriers_only) {
   const std::uint32_t* row = row_of(thread);
   Fence made{thread, block_epoch_, own_[thread]++, for_barriers_only, Clock(row, row + width_)};
   // One that knows as much as an earlier one of the same thread, and is as widely known, takes its place.
-  constexpr std::size_t kMost = 4;
+  constexpr std::size_t kMax = 4;
   const auto of_thread = [&](const Fence& other) { return other.thread == thread; };
-  if (std::count_if(fences_.begin(), fences_.end(), of_thread) >= static_cast<std::ptrdiff_t>(kMost))
+  if (std::count_if(fences_.begin(), fences_.end(), of_thread) >= static_cast<std::ptrdiff_t>(kMax))
     fences_.erase(std::find_if(fences_.begin(), fences_.end(), of_thread));
   fences_.push_back(std::move(made));
 }

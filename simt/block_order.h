@@ -18,7 +18,7 @@ class BlockOrder {
  public:
   using Clock = Vector<std::uint32_t>;
   static constexpr unsigned kFirstAgent = 1024;  ///< agents are numbered like threads, from here on
-  static constexpr unsigned kMostAgents = 256;
+  static constexpr unsigned kMaxAgents = 256;
 
   void begin_block(unsigned threads);
   /// Whether `thread` knows that what `stamp` says is over.

@@ -17,8 +17,8 @@ namespace simt {
 namespace async {
 namespace {
 
-constexpr unsigned kMostArrivals = (1u << 20) - 1;
-constexpr long kMostBytes = (1l << 20) - 1;
+constexpr unsigned kMaxArrivals = (1u << 20) - 1;
+constexpr long kMaxBytes = (1l << 20) - 1;
 
 struct State {
   Site site;  // of its init
@@ -118,7 +118,7 @@ void bytes_came(const CountedCopy& copy, unsigned bytes) {
   State& state = table().at(copy.barrier);
   state.bytes -= bytes;
   --state.under_way;
-  if (state.bytes < -kMostBytes)
+  if (state.bytes < -kMaxBytes)
     refuse("mbarrier", executor().current_thread(), "gets more bytes than it can count", state.copy);
   complete_if_done(copy.barrier, state, state.copy);
 }
@@ -147,7 +147,7 @@ namespace emulated {
 void mbarrier_init(MemoryBarrier* barrier, unsigned arrivals, const Site& site) {
   const unsigned thread = executor().current_thread();
   check_address("mbarrier.init", thread, barrier, 8, Where::shared, site);
-  if (arrivals == 0 || arrivals > async::kMostArrivals) {
+  if (arrivals == 0 || arrivals > async::kMaxArrivals) {
     refuse("mbarrier.init", thread, fmt::format("asks for {} arrivals, not 1 to 2^20 - 1", arrivals), site);
   }
   async::used() = true;
@@ -187,7 +187,7 @@ void mbarrier_arrive(MemoryBarrier* barrier, unsigned expected_bytes, bool arriv
   async::State& state = async::find(name, barrier, site);
   race::access_by(thread, barrier, sizeof(*barrier), Access::atomic, __builtin_return_address(0));
   state.bytes += expected_bytes;
-  if (state.bytes > async::kMostBytes) {
+  if (state.bytes > async::kMaxBytes) {
     refuse(name, thread, fmt::format("expects {} bytes in one phase, more than 2^20 - 1", state.bytes), site);
   }
   if (!arrives) return;

@@ -11,8 +11,8 @@ namespace {
 // The thread_local block of the thread that runs kernels, in each module: static shared memory lies there. No
 // destructor: a thread's last kernels run when its thread_local objects die, which wait for their device.
 struct Ranges {
-  static constexpr int kMost = 64;
-  Range of[kMost];
+  static constexpr int kMax = 64;
+  Range of[kMax];
   int count = 0;
 };
 
@@ -25,7 +25,7 @@ const Ranges& thread_local_ranges() {
           for (int i = 0; i < info->dlpi_phnum; ++i) {
             const auto& segment = info->dlpi_phdr[i];
             const auto* begin = static_cast<const char*>(info->dlpi_tls_data);
-            if (segment.p_type == PT_TLS && begin && found.count < Ranges::kMost)
+            if (segment.p_type == PT_TLS && begin && found.count < Ranges::kMax)
               found.of[found.count++] = {begin, begin + segment.p_memsz};
           }
           return 0;

@@ -15,9 +15,9 @@ namespace simt {
 float factor_of(Factor type, std::uint32_t bits, int half);
 
 struct SumOrder {
-  static constexpr int kMost = 17;
+  static constexpr int kMax = 17;
   int terms;
-  int term[kMost];  ///< a depth, or -1: what was there before
+  int term[kMax];  ///< a depth, or -1: what was there before
 };
 /// By options().sums.
 const SumOrder& sum_order(int depth);

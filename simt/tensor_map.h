@@ -23,14 +23,14 @@ struct TensorMap {
 
 /// What a tensor map says. Axis 0 is dense; strides are those of the other axes, in bytes.
 struct TensorLayout {
-  static constexpr int kMostAxes = 5;
+  static constexpr int kMaxAxes = 5;
   TensorType type = TensorType::f16;
-  int rank = 2;                          ///< 1 to 5
-  void* data = nullptr;                  ///< a multiple of 16
-  std::uint64_t size[kMostAxes] = {};    ///< elements, up to 2^32
-  std::uint64_t stride[kMostAxes] = {};  ///< from [1]: multiples of 16, below 2^40
-  std::uint32_t tile[kMostAxes] = {};    ///< elements, up to 256; of axis 0 a multiple of 16 bytes
-  Swizzle swizzle = Swizzle::none;       ///< whose bytes a row of the tile must not exceed
+  int rank = 2;                         ///< 1 to 5
+  void* data = nullptr;                 ///< a multiple of 16
+  std::uint64_t size[kMaxAxes] = {};    ///< elements, up to 2^32
+  std::uint64_t stride[kMaxAxes] = {};  ///< from [1]: multiples of 16, below 2^40
+  std::uint32_t tile[kMaxAxes] = {};    ///< elements, up to 256; of axis 0 a multiple of 16 bytes
+  Swizzle swizzle = Swizzle::none;      ///< whose bytes a row of the tile must not exceed
 };
 
 /// On the host. Elements outside of the tensor are read as zero.
@@ -50,8 +50,8 @@ inline cudaError_t make_tensor_map(TensorMap* map, const TensorLayout& layout) {
       cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &encode, 12000, cudaEnableDefault, &found);
   if (status != cudaSuccess) return status;
   if (found != cudaDriverEntryPointSuccess) return cudaErrorNotSupported;
-  static constexpr cuuint32_t kEach[TensorLayout::kMostAxes] = {1, 1, 1, 1, 1};
-  cuuint64_t size[TensorLayout::kMostAxes], stride[TensorLayout::kMostAxes];
+  static constexpr cuuint32_t kEach[TensorLayout::kMaxAxes] = {1, 1, 1, 1, 1};
+  cuuint64_t size[TensorLayout::kMaxAxes], stride[TensorLayout::kMaxAxes];
   for (int i = 0; i < layout.rank; ++i) size[i] = layout.size[i], stride[i] = layout.stride[i];
   using Encode = CUresult(CUtensorMap*, CUtensorMapDataType, cuuint32_t, void*, const cuuint64_t*,
                           const cuuint64_t*, const cuuint32_t*, const cuuint32_t*, CUtensorMapInterleave,

@@ -23,7 +23,7 @@ int bytes_of(TensorType type) {
 
 /// Why the driver would refuse it; empty where it would not.
 std::string wrong_with(const TensorLayout& layout) {
-  if (layout.rank < 1 || layout.rank > TensorLayout::kMostAxes)
+  if (layout.rank < 1 || layout.rank > TensorLayout::kMaxAxes)
     return fmt::format("a tensor has 1 to 5 axes, not {}", layout.rank);
   if (!layout.data || reinterpret_cast<std::uintptr_t>(layout.data) % 16 != 0)
     return fmt::format("data must be a multiple of 16, but is {}", layout.data);

@@ -22,7 +22,7 @@ namespace simt {
 namespace async {
 namespace {
 
-constexpr int kMostColumns = 256;
+constexpr int kMaxColumns = 256;
 // A signalling NaN: whoever computes with it gets another.
 constexpr std::uint32_t kUnderWay = 0x7fa0ffee;
 
@@ -171,7 +171,7 @@ void write_registers(Sums& sums, bool poison) {
 void multiply(const Work& work, unsigned first_row, std::vector<float>& sums) {
   const Call& call = work.call;
   const int depth = depth_of(call.type), halves = call.type == Factor::tf32 ? 1 : 2;
-  static float a[16][16], b[16][kMostColumns], part[16][8];  // one thread of the host runs all kernels
+  static float a[16][16], b[16][kMaxColumns], part[16][8];  // one thread of the host runs all kernels
   const auto read = [&](const Shared& from, int row, int k) {
     std::uint32_t bits = 0;
     std::memcpy(&bits, seen_by_proxy(from.at(row, k)), static_cast<std::size_t>(from.element_bytes));

@@ -24,7 +24,7 @@ namespace {
 constexpr std::size_t kHugePage = 2 * 1024 * 1024;
 constexpr std::size_t kAlignment = 64;
 constexpr std::size_t kMaxSmall = 1024 * 1024;
-constexpr std::size_t kMostFilled = 64 * 1024 * 1024;  // larger blocks may be mostly unused in tests
+constexpr std::size_t kMaxFilled = 64 * 1024 * 1024;  // larger blocks may be mostly unused in tests
 constexpr std::size_t kSmallClasses = 16 + 8 * 10;  // 64-byte steps to 1 KiB, then 8 steps an octave to 1 MiB
 
 constexpr std::size_t round_up(std::size_t value, std::size_t step) {
@@ -68,7 +68,7 @@ class CpuAllocator final : public Allocator {
     if (bytes == 0) return {nullptr, 0, detail::current_tag};
     const Block block = take(bytes);
     if (detail::fill_fresh_memory.load(std::memory_order_relaxed))
-      std::memset(block.data, 0xff, std::min(bytes, kMostFilled));
+      std::memset(block.data, 0xff, std::min(bytes, kMaxFilled));
     return block;
   }
 

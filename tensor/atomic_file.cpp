@@ -14,7 +14,7 @@
 namespace athanor {
 namespace {
 
-constexpr std::size_t kMost = std::size_t{1} << 30;  // Linux writes no more than 2 GiB at a time
+constexpr std::size_t kMax = std::size_t{1} << 30;  // Linux writes no more than 2 GiB at a time
 
 }  // namespace
 
@@ -52,7 +52,7 @@ AtomicFile::~AtomicFile() {
 
 void AtomicFile::write(std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
-    const ssize_t count = ::write(file_, bytes.data(), std::min(bytes.size(), kMost));
+    const ssize_t count = ::write(file_, bytes.data(), std::min(bytes.size(), kMax));
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) fail("cannot write");
     bytes = bytes.subspan(static_cast<std::size_t>(count));
@@ -63,7 +63,7 @@ void AtomicFile::write(std::span<const std::byte> bytes) {
 void AtomicFile::write_at(std::uint64_t offset, std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
     const ssize_t count =
-        ::pwrite(file_, bytes.data(), std::min(bytes.size(), kMost), static_cast<off_t>(offset));
+        ::pwrite(file_, bytes.data(), std::min(bytes.size(), kMax), static_cast<off_t>(offset));
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) fail("cannot write", offset);
     bytes = bytes.subspan(static_cast<std::size_t>(count));

@@ -48,11 +48,11 @@ std::int64_t RegularFile::bytes_now() const {
 }
 
 std::size_t RegularFile::read_at(std::uint64_t offset, std::span<std::byte> to) const {
-  constexpr std::size_t kMost = std::size_t{1} << 30;  // Linux reads no more than 2 GiB at a time
+  constexpr std::size_t kMax = std::size_t{1} << 30;  // Linux reads no more than 2 GiB at a time
   std::size_t done = 0;
   while (problem_.empty() && done < to.size()) {
     errno = 0;
-    const ssize_t count = ::pread(descriptor_, to.data() + done, std::min(to.size() - done, kMost),
+    const ssize_t count = ::pread(descriptor_, to.data() + done, std::min(to.size() - done, kMax),
                                   static_cast<off_t>(offset + done));
     if (count < 0 && errno == EINTR) continue;
     if (count <= 0) break;

@@ -110,7 +110,7 @@ TEST(AllGather, WhoseGradientsOverflowIsTold) {
     TrainerConfig config = test::small_config();
     config.threads = 1;
     config.strategy = Strategy::ddp;
-    config.patience_at_floor = 2;
+    config.max_overflows_at_floor = 2;
     Trainer trainer(config, &transport);
     const std::string said = what_of<DivergedError>([&] {
       (void)trainer.fit(task, *synthetic(test::kSmallSpec, 64, 1), *synthetic(test::kSmallSpec, 16, 2));

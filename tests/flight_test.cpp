@@ -6,7 +6,7 @@
 
 #include "dist/collectives/communicator.h"
 #include "dist/transports/thread_transport.h"
-#include "dist/watch/detail/blame.h"
+#include "dist/watch/detail/culprit.h"
 #include "dist/watch/flight_record.h"
 #include "dist/watch/rank_record.h"
 #include "tests/support/temp_dir.h"
@@ -24,7 +24,7 @@ using dist::Transport;
 using test::TempDir;
 
 std::string doing_of(const FlightRecord& record) {
-  return dist::find_blame(record, {}, {}).text;
+  return dist::find_culprit(record, {}, {}).text;
 }
 
 TEST(FlightRecord, HasEveryCollective) {

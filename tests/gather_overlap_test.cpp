@@ -221,7 +221,7 @@ TEST_F(GatherOverlap, AnErrorBetweenTwoStepsIsTheSame) {
     config.clip_norm = 0;
     config.momentum = 0;
     config.schedule = [](double lr, std::int64_t) { return schedules::constant(static_cast<float>(lr)); };
-    config.patience_at_floor = 3;
+    config.max_overflows_at_floor = 3;
     return test::message_of([&] { train_ranks(2, config); });
   };
   EXPECT_NE(message(true).find("gradients must be finite"), std::string::npos) << message(true);

@@ -118,7 +118,7 @@ TEST_P(Scaler, Follows) {
   if (!wanted.scaling.is_fixed()) {
     EXPECT_EQ(run.step->growth_counter, wanted.counter);
   }
-  EXPECT_EQ(run.step->stuck_steps, wanted.stuck);
+  EXPECT_EQ(run.step->overflows_at_floor, wanted.stuck);
   EXPECT_EQ(run.step->applied_steps, wanted.applied);
   EXPECT_EQ(run.step->overflow_steps, wanted.overflows);
 }

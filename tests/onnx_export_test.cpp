@@ -307,7 +307,7 @@ TEST(OpTrace, IsOfItsThreadAndScopeAndNeedsGradientsOff) {
     EXPECT_TRUE(trace.ops()[1].inputs[0].same_as(trace.ops()[0].outputs[0]));
     EXPECT_EQ(trace.ops()[0].attributes[0].values[0].value, 2);
     EXPECT_EQ(trace.ops()[4].name, "own_op");
-    EXPECT_FALSE(trace.ops()[4].told);
+    EXPECT_FALSE(trace.ops()[4].is_reported);
   }
   EXPECT_EQ(op_trace(), nullptr);
 }

@@ -196,7 +196,7 @@ TEST(RandAugment, RefusesWhatDoesNotFit) {
 
 // torchvision's are 255 - 8.5 m and floor(150 / 331 m / 30 side), which doubles only come close to.
 TEST(RandAugment, ThresholdsAndShiftsAreExact) {
-  for (int m = 0; m <= kernels::kMostMagnitude; ++m) {
+  for (int m = 0; m <= kernels::kMaxMagnitude; ++m) {
     EXPECT_EQ(kernels::rand_change(RandOp::solarize, false, m, 8, 8).inverted_from, std::ceil(255 - 8.5 * m))
         << m;
     const kernels::RandChange moved = kernels::rand_change(RandOp::translate_x, true, m, 8, 331);

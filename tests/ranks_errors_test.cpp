@@ -111,7 +111,7 @@ TEST(Ranks, AnOverflowThatStaysIsNamedBesideJoinedNorms) {
     for (const bool sync_bn : {true, false}) {
       TrainerConfig config = with(ranks_config(), strategy);
       config.sync_bn = sync_bn;
-      config.patience_at_floor = 2;
+      config.max_overflows_at_floor = 2;
       config.collectives.timeout = std::chrono::seconds(20);
       const auto errors = errors_of<Overflowing>(2, config);
       for (const std::string& error : errors)
@@ -143,7 +143,7 @@ TEST(Ranks, WhoseGradientOverflowsIsNamedWhereverItsShardLies) {
   for (const Strategy strategy : {Strategy::ddp, Strategy::zero1}) {
     SCOPED_TRACE(name_of(strategy));
     TrainerConfig config = with(ranks_config(), strategy);
-    config.patience_at_floor = 2;
+    config.max_overflows_at_floor = 2;
     const auto errors = errors_of<Rooted>(2, config);
     test::expect_one_line(errors[0], {"first bad parameter: root;", "sqrt: backward"});
     EXPECT_EQ(errors[0], errors[1]);
@@ -255,7 +255,7 @@ TEST_F(RanksSettings, ThatDifferAreNamed) {
       {"checkpoint_dir", [](TrainerConfig& c) { c.checkpoint_dir.clear(); }, "not given", "given"},
       {"checkpoint_every", [](TrainerConfig& c) { c.checkpoint_every = 2; }, "2", "0"},
       {"resume", [](TrainerConfig& c) { c.resume = "auto"; }, "given", "not given"},
-      {"patience_at_floor", [](TrainerConfig& c) { c.patience_at_floor = 3; }, "3", "16"},
+      {"max_overflows_at_floor", [](TrainerConfig& c) { c.max_overflows_at_floor = 3; }, "3", "16"},
       {"optimizer",
        [](TrainerConfig& c) {
          c.optimizer = [](ParameterArena& arena) { return std::make_unique<AdamW>(arena); };

@@ -199,7 +199,7 @@ TEST(Ranks, AnInfinityOnOneRankSkipsTheStepOnAll) {
   };
   TrainerConfig config = ranks_config();
   config.max_steps = 12;
-  config.patience_at_floor = 100;
+  config.max_overflows_at_floor = 100;
   const auto ddp = train_ranks<Spoiled>(2, config);
   expect_alike(ddp);
   EXPECT_EQ(ddp[0].report.steps.skipped_overflow, 2);

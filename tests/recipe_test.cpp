@@ -308,26 +308,26 @@ TEST(Spellings, WhatMeansTheSameIsTaken) {
                                        "--warmup",     "--profile", "--profiler",     "--sync-bn",
                                        "--lr",         "--resume",  "--fast-dev-run", "--precision"};
   using Words = std::vector<std::string>;
-  EXPECT_EQ(in_our_words({"--max_epochs", "5", "--opt=adamw"}, known),
+  EXPECT_EQ(translate_flags({"--max_epochs", "5", "--opt=adamw"}, known),
             (Words{"--max-epochs", "5", "--optimizer=adamw"}));
-  EXPECT_EQ(in_our_words({"--gpus", "-1"}, known), (Words{"--device=cuda", "--devices=auto"}));
-  EXPECT_EQ(in_our_words({"--gpus=2"}, known), (Words{"--device=cuda", "--devices=2"}));
-  EXPECT_EQ(in_our_words({"--gpus", "0", "--lr", "1"}, known), (Words{"--device=cpu", "--lr", "1"}));
-  EXPECT_EQ(in_our_words({"--devices=-1"}, known), (Words{"--devices=auto"}));
-  EXPECT_EQ(in_our_words({"--warmup-epochs", "5", "--learning_rate=1"}, known),
+  EXPECT_EQ(translate_flags({"--gpus", "-1"}, known), (Words{"--device=cuda", "--devices=auto"}));
+  EXPECT_EQ(translate_flags({"--gpus=2"}, known), (Words{"--device=cuda", "--devices=2"}));
+  EXPECT_EQ(translate_flags({"--gpus", "0", "--lr", "1"}, known), (Words{"--device=cpu", "--lr", "1"}));
+  EXPECT_EQ(translate_flags({"--devices=-1"}, known), (Words{"--devices=auto"}));
+  EXPECT_EQ(translate_flags({"--warmup-epochs", "5", "--learning_rate=1"}, known),
             (Words{"--warmup=5e", "--lr=1"}));
-  EXPECT_EQ(in_our_words({"--warmup-epochs=5"}, known), (Words{"--warmup=5e"}));
-  EXPECT_EQ(in_our_words({"--profiler"}, known), (Words{"--profiler=simple"}));
-  EXPECT_EQ(in_our_words({"--profiler", "--lr", "1"}, known), (Words{"--profiler=simple", "--lr", "1"}));
-  EXPECT_EQ(in_our_words({"--profiler", "trace"}, known), (Words{"--profiler", "trace"}));
-  EXPECT_EQ(in_our_words({"--sync-batchnorm"}, known), (Words{"--sync-bn"}));
-  EXPECT_EQ(in_our_words({"--ckpt_path", "last"}, known), (Words{"--resume=auto"}));
-  EXPECT_EQ(in_our_words({"--ckpt-path=a.safetensors"}, known), (Words{"--resume=a.safetensors"}));
-  EXPECT_EQ(in_our_words({"--fast_dev_run", "5", "--lr", "1"}, known),
+  EXPECT_EQ(translate_flags({"--warmup-epochs=5"}, known), (Words{"--warmup=5e"}));
+  EXPECT_EQ(translate_flags({"--profiler"}, known), (Words{"--profiler=simple"}));
+  EXPECT_EQ(translate_flags({"--profiler", "--lr", "1"}, known), (Words{"--profiler=simple", "--lr", "1"}));
+  EXPECT_EQ(translate_flags({"--profiler", "trace"}, known), (Words{"--profiler", "trace"}));
+  EXPECT_EQ(translate_flags({"--sync-batchnorm"}, known), (Words{"--sync-bn"}));
+  EXPECT_EQ(translate_flags({"--ckpt_path", "last"}, known), (Words{"--resume=auto"}));
+  EXPECT_EQ(translate_flags({"--ckpt-path=a.safetensors"}, known), (Words{"--resume=a.safetensors"}));
+  EXPECT_EQ(translate_flags({"--fast_dev_run", "5", "--lr", "1"}, known),
             (Words{"--fast-dev-run=5", "--lr", "1"}));
-  EXPECT_EQ(in_our_words({"--fast_dev_run=True"}, known), (Words{"--fast-dev-run=1"}));
-  EXPECT_EQ(in_our_words({"--fast-dev-run", "photos"}, known), (Words{"--fast-dev-run", "photos"}));
-  EXPECT_EQ(in_our_words({"--bs", "3", "a_b", "--"}, known), (Words{"--bs", "3", "a_b", "--"}))
+  EXPECT_EQ(translate_flags({"--fast_dev_run=True"}, known), (Words{"--fast-dev-run=1"}));
+  EXPECT_EQ(translate_flags({"--fast-dev-run", "photos"}, known), (Words{"--fast-dev-run", "photos"}));
+  EXPECT_EQ(translate_flags({"--bs", "3", "a_b", "--"}, known), (Words{"--bs", "3", "a_b", "--"}))
       << "no such flag here";
 }
 

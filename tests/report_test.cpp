@@ -55,8 +55,8 @@ TEST(ReportSeries, KeepsTheExtremesOfAnyNumberOfSteps) {
   for (int step = 1; step <= 1'000'000; ++step)
     series.add(step, step == 777'777 ? 9 : step == 3 ? -9 : std::sin(step));
   const auto points = series.points();
-  EXPECT_LE(points.size(), 2 * Series::kMost);
-  EXPECT_GE(points.size(), Series::kMost) << "not fewer than there is room for";
+  EXPECT_LE(points.size(), 2 * Series::kMax);
+  EXPECT_GE(points.size(), Series::kMax) << "not fewer than there is room for";
   const auto at = [&](double x) {
     return std::count_if(points.begin(), points.end(),
                          [x](const report::Point& point) { return point.x == x; });

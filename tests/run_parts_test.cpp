@@ -11,7 +11,7 @@
 #include "support/temp_dir.h"
 #include "trainer/checkpoints/run_checkpoints.h"
 #include "trainer/classifier.h"
-#include "trainer/feeding.h"
+#include "trainer/data_pipeline.h"
 #include "trainer/limits.h"
 #include "trainer/loggers/reports.h"
 #include "trainer/overflow.h"
@@ -183,10 +183,10 @@ struct Validated : Parts {
   Validated() : Parts(small_config()) {}
   std::unique_ptr<InMemoryDataset> train = synthetic(kSmallSpec, 64, 1),
                                    held_out = synthetic(kSmallSpec, 50, 2);
-  Feeding feeding{config, *strategy, *train, held_out.get(), {}};
+  DataPipeline pipeline{config, *strategy, *train, held_out.get(), {}};
   Perceptron model;
   Classifier task{model, 5, 0.3};
-  Validation validation{task, feeding, *strategy, limits, config};
+  Validation validation{task, pipeline, *strategy, limits, config};
 };
 
 TEST(Validation, MeasuresAllThatIsHeldOut) {
@@ -280,9 +280,9 @@ TEST(RunCheckpoints, WhatHasDivergedIsNotSaved) {
   Saved run(config);
   (void)run.open(30);
   run.position.attempted = 1;
-  run.step->stuck_steps = 1;
+  run.step->overflows_at_floor = 1;
   run.save();
-  run.step->stuck_steps = 0;
+  run.step->overflows_at_floor = 0;
   run.position.validated = true;
   run.position.validation.finite = false;
   run.save();
@@ -303,9 +303,9 @@ TEST(Overflows, AreNamedWithParameterAndOpWhenPatienceEnds) {
     check_overflows(step.known(), 4, step, {&arena}, *parts.strategy,
                     [] { throw Error("mul: forward result must be finite"); });
   };
-  step->stuck_steps = 3;
+  step->overflows_at_floor = 3;
   EXPECT_NO_THROW(check());
-  step->stuck_steps = 4;
+  step->overflows_at_floor = 4;
   try {
     check();
     FAIL() << "nobody is told";

@@ -93,7 +93,7 @@ TEST(Trainer, ASkippedStepLeavesWeightsAndStatisticsAlone) {
 // When every step is lost, somebody must say so: which parameter, which op, what to do.
 TEST(Trainer, OverflowsThatNothingHelpsAreAnError) {
   TrainerConfig config = small_config();
-  config.patience_at_floor = 4;
+  config.max_overflows_at_floor = 4;
   config.accumulate = 2;
   const auto spoil = [](int call, const Tensor& y) {
     if (call > 6) y.data<float>()[0] = std::numeric_limits<float>::infinity();
@@ -109,7 +109,7 @@ TEST(Trainer, OverflowsThatNothingHelpsAreAnError) {
     EXPECT_NE(text.find("--lr"), std::string::npos) << text;
   }
   // An epoch shorter than that patience is one, too.
-  config.patience_at_floor = 1000;
+  config.max_overflows_at_floor = 1000;
   EXPECT_THROW(run(config, 160, spoil), Error);
 }
 
@@ -119,7 +119,7 @@ TEST(Trainer, AdviceOnOverflowsFitsThePrecision) {
   };
   for (const Precision precision : {Precision::f32, Precision::bf16, Precision::f16}) {
     TrainerConfig config = small_config();
-    config.patience_at_floor = 4;
+    config.max_overflows_at_floor = 4;
     config.precision = precision;
     config.loss_scaling = LossScaling::fixed(1);
     try {
@@ -140,7 +140,7 @@ TEST(Trainer, AdviceOnOverflowsFitsThePrecision) {
 TEST(Trainer, NothingIsSavedWhileStepsAreStuck) {
   const test::TempDir folder;
   TrainerConfig config = small_config();
-  config.patience_at_floor = 6;
+  config.max_overflows_at_floor = 6;
   config.checkpoint_dir = folder.path() / "saved";
   config.checkpoint_every = 1;
   EXPECT_THROW(run(config, 160,
@@ -177,7 +177,7 @@ TEST(Trainer, AScaleThatStillFallsIsNoError) {
   TrainerConfig config = small_config();
   config.epochs = 1;
   config.loss_scaling = LossScaling{};
-  config.patience_at_floor = 1;
+  config.max_overflows_at_floor = 1;
   const RecordedRun spoiled = run(
       config, 160, [](int, const Tensor& y) { y.data<float>()[0] = std::numeric_limits<float>::infinity(); });
   EXPECT_EQ(spoiled.report.steps.skipped_overflow, 10);

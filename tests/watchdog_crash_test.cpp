@@ -121,10 +121,10 @@ TEST_F(WatchdogDeathTest, WhoHasSaidItHimselfEndsInSilence) {
     Watchdog watchdog(job.transport(0),
                       {.folder = folder, .agreement = 300ms, .limit = signal == 0 ? 300ms : 10s});
     std::filesystem::remove(record());
-    watchdog.stand_down(3, "it has done nothing");
+    watchdog.report_own_failure(3, "it has done nothing");
     if (std::filesystem::exists(record())) _exit(1);
     job.transport(0).session().begin({"barrier"});
-    watchdog.stand_down(3, "a file is missing");
+    watchdog.report_own_failure(3, "a file is missing");
     if (signal != 0) raise(signal);
     std::this_thread::sleep_for(20s);
   };

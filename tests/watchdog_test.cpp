@@ -233,8 +233,8 @@ TEST_F(WatchdogDeathTest, WhatTakesLongMayEnd) {
     ThreadJob job(2);
     Watchdog watchdog(job.transport(0), {.folder = folder, .agreement = 100ms});
     watchdog.agreed(false);
-    if (says_so) watchdog.takes_long();
-    if (done) watchdog.takes_long(-1);
+    if (says_so) watchdog.set_slow_rank();
+    if (done) watchdog.set_slow_rank(-1);
     raise(SIGTERM);
     std::this_thread::sleep_for(1s);
     watchdog.agreed(true);
@@ -252,7 +252,7 @@ TEST_F(WatchdogDeathTest, WhoIsLostDuringASaveIsNotWaitedFor) {
     ThreadJob job(3);
     Watchdog watchdog(job.transport(0), {.folder = folder, .agreement = 300ms});
     watchdog.agreed(false);
-    watchdog.takes_long(0);
+    watchdog.set_slow_rank(0);
     job.transport(0).session().begin({"barrier"});
     job.transport(0).session().flight().waits_for(waits_for);
     raise(SIGTERM);
@@ -272,7 +272,7 @@ TEST_F(WatchdogDeathTest, WhoStandsStillTriesNoAgreement) {
     ThreadJob job(3);
     Watchdog watchdog(job.transport(0), {.folder = folder, .agreement = 10s});
     watchdog.agreed(false);
-    if (slow >= 0) watchdog.takes_long(slow);
+    if (slow >= 0) watchdog.set_slow_rank(slow);
     job.transport(0).session().begin({"barrier"});
     job.transport(0).session().flight().waits_for(waits_for);
     std::this_thread::sleep_for(10ms);
@@ -326,11 +326,11 @@ TEST(Watchdog, AWrongFlagLeavesTheRecordOfTheRunBefore) {
   Watchdog watchdog(job.transport(0), {.folder = folder.path(), .agreement = 1s, .limit = 60s});
   job.transport(0).session().begin({"barrier"});
   EXPECT_EQ(text(), "of an earlier run");
-  watchdog.stand_down(2, "a flag is wrong", false);
+  watchdog.report_own_failure(2, "a flag is wrong", false);
   EXPECT_EQ(text(), "of an earlier run");
   watchdog.agreed(false);
   EXPECT_FALSE(std::filesystem::exists(path));
-  watchdog.stand_down(2, "a setting is wrong", false);
+  watchdog.report_own_failure(2, "a setting is wrong", false);
   EXPECT_EQ(dist::read_record(path, 0).error, "a setting is wrong");
   constexpr itimerval kNever{};
   setitimer(ITIMER_REAL, &kNever, nullptr);

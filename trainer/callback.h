@@ -104,7 +104,7 @@ struct FitInfo {
   int threads = 1;
   int ranks = 1;                            ///< that share a batch
   std::string strategy = "single";          ///< "ddp on 4 ranks (mpirun)"
-  std::string feeding = {};                 ///< the source of samples: "data in memory"
+  std::string data_source = {};             ///< the source of samples: "data in memory"
   std::filesystem::path resumed_from = {};  ///< the checkpoint to resume; empty: a fresh start
   std::int64_t attempted = 0;               ///< steps before this run
   std::vector<std::string> notes = {};      ///< lines for the user: how the run started or resumed

@@ -50,7 +50,7 @@ Tensor Classifier::training_step(const Batch& batch, Step& step) {
   CrossEntropy loss = training_loss(logits, batch.labels);
   if (batch.partner_labels.defined()) {
     const CrossEntropy partners = training_loss(logits, batch.partner_labels);
-    loss = {by_shares(batch, loss.mean, partners.mean), by_shares(batch, loss.losses, partners.losses)};
+    loss = {mix_by_share(batch, loss.mean, partners.mean), mix_by_share(batch, loss.losses, partners.losses)};
   }
   // Not from the batch mean: f32 means weighted by ranks' shares differ from a single rank's mean.
   step.log_classes(loss.losses, logits, main_labels(batch));

@@ -28,7 +28,7 @@ class Classifier final : public Task {
 
   Tensor training_step(const Batch& batch, Step& step) override;
   void validation_step(const Batch& batch, Step& step) override;
-  std::optional<std::int64_t> captured_as(const BatchPlace&) const override { return 0; }
+  std::optional<std::int64_t> captured_as(const BatchPosition&) const override { return 0; }
   void validated(const Batch& batch) override;
   bool classifies() const override { return true; }
   bool mixes_labels() const override { return true; }

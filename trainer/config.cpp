@@ -75,7 +75,7 @@ void check(const TrainerConfig& config) {
   at_least(0, "clip_norm", config.clip_norm);
   at_least(0, "clip_value", config.clip_value);
   at_least(0, "skip_outliers", config.skip_outliers);
-  at_least(1, "patience_at_floor", config.patience_at_floor);
+  at_least(1, "max_overflows_at_floor", config.max_overflows_at_floor);
   at_least(LoaderOptions::kAuto, "workers", config.workers);
   at_least(1, "prefetch", config.prefetch);
   at_least(0, "checkpoint_every", config.checkpoint_every);

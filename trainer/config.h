@@ -179,7 +179,7 @@ struct TrainerConfig {
   std::int64_t overfit_batches = 0;   ///< the same few batches in every epoch, unshuffled; 0: all, shuffled
   std::int64_t sanity_val = 0;        ///< validation batches before training, to detect errors early
   /// Fails at the first non-finite gradient at the lowest loss scale, naming its op. Otherwise such steps are
-  /// skipped, and patience_at_floor of them in a row are an error.
+  /// skipped, and max_overflows_at_floor of them in a row are an error.
   bool stop_on_nan = false;
   std::int64_t synthetic_images = 0;  ///< synthetic images instead of the data set; 0: none
   std::int64_t memory_limit = 0;      ///< bytes of tensors; 0: none
@@ -226,7 +226,8 @@ struct TrainerConfig {
   dist::BucketOptions buckets = {};
   /// For bytes / 255, per channel; empty: measured on the training set, which reads all of it.
   std::vector<double> pixel_mean = {}, pixel_stddev = {};
-  std::int64_t patience_at_floor = 16;  ///< consecutive overflows at the lowest loss scale that are an error
+  std::int64_t max_overflows_at_floor =
+      16;  ///< consecutive overflows at the lowest loss scale that are an error
 
   // The recipe (recipe.h).
   std::filesystem::path recipe = {};  ///< the file that set some of the flags; empty: none

@@ -19,7 +19,7 @@ FitReport Run::train() {
     begin_epoch();
     while (!limits_.stopped() && train_step()) {
       notify([&](Callback& c) { c.on_step_end(trainer_, info_of(position_, clock_.seconds())); });
-      name_unused();
+      report_unused_parameters();
       limits_.after_step(position_.attempted);
       check_overflows(strategy_.known(step_), overflow_patience());
       if (limits_.take_save_request() || save_is_due()) {
@@ -35,7 +35,7 @@ FitReport Run::train() {
 
 // One step, as in optim/step.h; false at the end of the epoch, or if ranks have agreed to stop.
 bool Run::train_step() {
-  const std::int64_t samples = feeding_.samples_of_step(position_.epoch_samples);
+  const std::int64_t samples = pipeline_.samples_of_step(position_.epoch_samples);
   if (samples == 0 || !validate_within_epoch()) return false;
   const std::optional<ForbidSync> forbid =
       config_.forbid_sync ? std::optional<ForbidSync>(std::in_place) : std::nullopt;
@@ -59,7 +59,7 @@ void Run::run_passes(std::int64_t samples, bool updates) {
   begin_passes(samples, updates);
   Batch batch;  // this rank's part
   for (std::int64_t done = 0; done < samples; done += config_.batch_size) {
-    feeding_.next(batch, times_);
+    pipeline_.next(batch, times_);
     now_.pass = place_of_pass(done, updates);
     now_.updates = updates && done + config_.batch_size >= samples;
     graphs_.pass(batch, position_.epoch, [this](const Batch& there) { run_work(there); });
@@ -94,7 +94,7 @@ void Run::run_pass(const Batch& batch) {
     const auto timed = times_.scope(&Times::forward);
     const Batch prepared = [&] {
       const auto copying = times_.scope(&Times::copy);
-      return feeding_.prepare(batch, now_.pass);
+      return pipeline_.prepare(batch, now_.pass);
     }();
     const AllocTag named("activations");
     Step step(now_.pass, now_.draws,
@@ -129,11 +129,11 @@ void Run::end_epoch() {
     return step_.read();
   }();
   const double epoch_s = clock_.seconds() - position_.epoch_began_s;
-  EpochReport report = feeding_.begin_report(times_.total() - times_before_, clock_.seconds() - part_began_s_,
-                                             position_.attempted - steps_before_);
+  EpochReport report = pipeline_.begin_report(
+      times_.total() - times_before_, clock_.seconds() - part_began_s_, position_.attempted - steps_before_);
   check_overflows(last, std::min(overflow_patience(), position_.epoch_steps));
   // Whether the epoch is complete or reported stays the same in a resumed run.
-  const bool whole = position_.epoch_samples == feeding_.samples_per_epoch();
+  const bool whole = position_.epoch_samples == pipeline_.samples_per_epoch();
   if (!whole) save();
   const bool reported = limits_.signal() == 0 && report_epoch(std::move(report), epoch_s);
   if (!reported) save();

@@ -21,7 +21,7 @@ namespace {
 constexpr double kNotMeasured = std::numeric_limits<double>::quiet_NaN();
 constexpr int kUnknownAxes = -1;  // of a row named by a checkpoint or another rank
 constexpr std::array<const char*, 5> kReductions{"mean", "sum", "min", "max", "exact"};
-constexpr std::string_view kConfusion = "confusion:", kOfEach = ":each";
+constexpr std::string_view kConfusion = "confusion:", kPerClass = ":each";
 
 const char* name_of(MetricReduce reduce) {
   return kReductions[static_cast<std::size_t>(reduce)];
@@ -157,41 +157,41 @@ void MetricSums::add_top_k(std::string_view name, const Tensor& logits, const Te
 }
 
 void MetricSums::add_confusion(std::string_view name, const Tensor& predicted, const Tensor& target,
-                               std::int64_t classes, bool of_each) {
-  constexpr std::int64_t kMost = 4096;  // 128 MiB of counts
+                               std::int64_t classes, bool per_class) {
+  constexpr std::int64_t kMax = 4096;  // 128 MiB of counts
   ATH_CHECK(
-      classes >= 1 && classes <= kMost && predicted.dtype() == DType::i64 && target.dtype() == DType::i64 &&
+      classes >= 1 && classes <= kMax && predicted.dtype() == DType::i64 && target.dtype() == DType::i64 &&
           predicted.shape() == target.shape() && predicted.device() == device_ && target.device() == device_,
       "log_confusion: '{}' must have 1 to {} classes, and predicted and target i64 of one shape on {}, but "
       "has {}, {} {} and {} {}",
-      name, kMost, device_.str(), classes, predicted.dtype(), predicted.shape(), target.dtype(),
+      name, kMax, device_.str(), classes, predicted.dtype(), predicted.shape(), target.dtype(),
       target.shape());
-  const Table& to = table(name, classes, of_each);
+  const Table& to = table(name, classes, per_class);
   const NoGrad no_grad;
   on_device(device_, [&](auto& context) {
     kernels::add_confusion(context, dense(predicted), dense(target), to.counts);
   });
 }
 
-MetricSums::Table& MetricSums::table(std::string_view name, std::int64_t classes, bool of_each) {
+MetricSums::Table& MetricSums::table(std::string_view name, std::int64_t classes, bool per_class) {
   for (Table& one : tables_) {
     if (one.name != name) continue;
     ATH_CHECK(
-        one.classes == classes && one.of_each == of_each,
+        one.classes == classes && one.per_class == per_class,
         "log_confusion: '{}' must have as many classes each time, and figures of each or not, but got {}{} "
         "after {}{}",
-        name, classes, of_each ? kOfEach : "", one.classes, one.of_each ? kOfEach : "");
+        name, classes, per_class ? kPerClass : "", one.classes, one.per_class ? kPerClass : "");
     return one;
   }
   check_name(name);
-  add_table(name, classes, of_each);
+  add_table(name, classes, per_class);
   return tables_.back();
 }
 
-void MetricSums::add_table(std::string_view name, std::int64_t classes, bool of_each) {
-  rows_ += fmt::format("{} {}{}{}\n", name, kConfusion, classes, of_each ? kOfEach : "");
+void MetricSums::add_table(std::string_view name, std::int64_t classes, bool per_class) {
+  rows_ += fmt::format("{} {}{}{}\n", name, kConfusion, classes, per_class ? kPerClass : "");
   const auto zeros = [&] { return Tensor::zeros({classes, classes}, {DType::f64, device_}); };
-  tables_.push_back({std::string(name), classes, of_each, zeros(), zeros()});
+  tables_.push_back({std::string(name), classes, per_class, zeros(), zeros()});
 }
 
 std::size_t MetricSums::row(std::string_view name, MetricReduce reduce, int axes) {
@@ -236,7 +236,7 @@ void MetricSums::add_rows(const std::string& rows) {
     if (reduce.starts_with(kConfusion)) {
       const std::int64_t classes = classes_of(reduce);
       ATH_CHECK(classes > 0, "metrics: '{}' must have classes, but is {}", name, reduce);
-      add_table(name, classes, reduce.ends_with(kOfEach));
+      add_table(name, classes, reduce.ends_with(kPerClass));
       continue;
     }
     const auto found = std::find(kReductions.begin(), kReductions.end(), reduce);
@@ -336,7 +336,7 @@ void MetricSums::add_figures(const Table& table, std::span<const double> counts,
       const double value = (classes[c].*value_in)(), counted = std::isnan(value) ? 0 : value;
       sum += counted;
       ++present;
-      if (table.of_each) to.others.push_back({fmt::format("{}/{}", name, c), counted});
+      if (table.per_class) to.others.push_back({fmt::format("{}/{}", name, c), counted});
     }
     to.others.push_back({name, sum / static_cast<double>(present)});
   }

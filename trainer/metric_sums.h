@@ -58,10 +58,10 @@ class MetricSums {
   void add_top_k(std::string_view name, const Tensor& logits, const Tensor& target, std::int64_t k);
   /// Adds pairs to a confusion matrix: predicted and target, i64 of one shape. Pairs outside [0, classes) are
   /// ignored. Results are NAME_accuracy and, over classes that occur in either, the means NAME_precision,
-  /// NAME_recall, NAME_f1 and NAME_iou; with `of_each` also per class, as NAME_iou/3. Precision without
+  /// NAME_recall, NAME_f1 and NAME_iou; with `per_class` also per class, as NAME_iou/3. Precision without
   /// predictions, and recall without targets, is 0.
   void add_confusion(std::string_view name, const Tensor& predicted, const Tensor& target,
-                     std::int64_t classes, bool of_each);
+                     std::int64_t classes, bool per_class);
 
   /// Saves the current sums, for a step that may be dropped.
   void snapshot();
@@ -104,15 +104,15 @@ class MetricSums {
   struct Table {
     std::string name;
     std::int64_t classes;
-    bool of_each;
+    bool per_class;
     Tensor counts, before;
   };
 
   std::size_t row(std::string_view name, MetricReduce reduce, int axes);
   Tensor total_of(std::size_t row) const;
   void add_row(Row row);
-  Table& table(std::string_view name, std::int64_t classes, bool of_each);
-  void add_table(std::string_view name, std::int64_t classes, bool of_each);
+  Table& table(std::string_view name, std::int64_t classes, bool per_class);
+  void add_table(std::string_view name, std::int64_t classes, bool per_class);
   void add_rows(const std::string& rows);
   void add_figures(const Table& table, std::span<const double> counts, Metrics& to) const;
   std::size_t rows_size() const { return kOfClasses + 2 * named_.size(); }

@@ -6,7 +6,7 @@
 namespace athanor {
 
 /// Combines two results, for an image's own label and its partner's, by their shares.
-inline Tensor by_shares(const Batch& batch, const Tensor& own, const Tensor& partners) {
+inline Tensor mix_by_share(const Batch& batch, const Tensor& own, const Tensor& partners) {
   return affine(own, batch.own_share) + affine(partners, 1 - batch.own_share);
 }
 
@@ -16,7 +16,7 @@ inline Tensor by_shares(const Batch& batch, const Tensor& own, const Tensor& par
 ///     return mixed_loss(batch, [&](const Tensor& label) { return cross_entropy(logits, label); });
 template <class Loss> Tensor mixed_loss(const Batch& batch, const Loss& loss) {
   const Tensor own = loss(batch.labels);
-  return batch.partner_labels.defined() ? by_shares(batch, own, loss(batch.partner_labels)) : own;
+  return batch.partner_labels.defined() ? mix_by_share(batch, own, loss(batch.partner_labels)) : own;
 }
 
 /// The label with the larger share of each mixed image, for counting right answers.

@@ -54,10 +54,10 @@ std::string_view advice_on_divergence(Precision precision) {
 void check_overflows(const StepState& known, std::int64_t patience, const StepBuffer& step,
                      const std::vector<const ParameterArena*>& arenas, ParallelStrategy& strategy,
                      const std::function<void()>& repeat) {
-  if (known.stuck_steps < patience || patience == 0) return;
+  if (known.overflows_at_floor < patience || patience == 0) return;
   const AllowSync allow;
   const StepState now = step.read();
-  if (now.stuck_steps < patience) return;  // it has recovered since
+  if (now.overflows_at_floor < patience) return;  // it has recovered since
   strategy.complete_weights();
   std::string parameter = "none alone, but their norm";
   for (const ParameterArena* const arena : arenas) {
@@ -76,7 +76,7 @@ void check_overflows(const StepState& known, std::int64_t patience, const StepBu
   detail::fail<DivergedError>(
       "trainer: gradients must be finite, but were not for {} consecutive steps{}; first bad parameter: {}; "
       "checked op by op: {}; {}",
-      now.stuck_steps,
+      now.overflows_at_floor,
       now.loss_scale == 1 ? "" : fmt::format(" at loss scale {}, the lowest", now.loss_scale), parameter, op,
       advice_on_divergence(arenas.at(0)->options().precision));
 }

@@ -80,7 +80,7 @@ class SlowSave {
 
  private:
   static void tell(int rank) {
-    if (auto* watchdog = dist::Watchdog::current()) watchdog->takes_long(rank);
+    if (auto* watchdog = dist::Watchdog::current()) watchdog->set_slow_rank(rank);
   }
 };
 

@@ -10,7 +10,7 @@ namespace athanor {
 namespace {
 
 constexpr double kThreshold = 1e-4;
-constexpr double kLeast = 1e-30;  // minimum of the scale that is safe in f32 products
+constexpr double kMin = 1e-30;  // minimum of the scale that is safe in f32 products
 
 }  // namespace
 
@@ -28,7 +28,7 @@ double ReduceOnPlateau::update(double value) {
   if (++bad_in_a_row_ <= options_.patience) return 1;
   bad_in_a_row_ = 0;
   const double before = scale_;
-  scale_ = std::min(before, std::max({before * options_.factor, options_.lowest, kLeast}));
+  scale_ = std::min(before, std::max({before * options_.factor, options_.lowest, kMin}));
   return scale_ / before;
 }
 

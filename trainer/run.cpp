@@ -67,8 +67,8 @@ Run::Run(Trainer& trainer, const TrainerConfig& config, const Callbacks& callbac
       limits_(config, strategy, clock_),
       times_(position_.times),
       attached_(&strategy),
-      feeding_(config, strategy, train, held_out,
-               [this](const std::string& note) { notify([&](Callback& c) { c.on_note(trainer_, note); }); }),
+      pipeline_(config, strategy, train, held_out,
+                [this](const std::string& note) { notify([&](Callback& c) { c.on_note(trainer_, note); }); }),
       task_(task),
       train_(train),
       specs_(specs()),
@@ -81,11 +81,11 @@ Run::Run(Trainer& trainer, const TrainerConfig& config, const Callbacks& callbac
       metrics_(config.device),
       step_logs_(config.log_every, config.device),
       checkpoints_(config, strategy, step_, metrics_),
-      product_(config, strategy),
+      final_weights_(config, strategy),
       samples_(sample_folder()),
       graphs_(config.graph, why_not_captured(config, strategy.world_size(), task, networks_), step_,
               [this](const std::string& note) { notify([&](Callback& c) { c.on_note(trainer_, note); }); }),
-      validation_(task, feeding_, strategy, limits_, config, samples_ ? &*samples_ : nullptr, &graphs_),
+      validation_(task, pipeline_, strategy, limits_, config, samples_ ? &*samples_ : nullptr, &graphs_),
       named_(static_cast<std::size_t>(strategy.world_size())) {
   for (const auto& networks : networks_) arenas_.push_back(&networks->arena());
   step_.on_known([this](const StepState& state) {
@@ -104,7 +104,7 @@ Run::Run(Trainer& trainer, const TrainerConfig& config, const Callbacks& callbac
 }
 
 std::vector<Setting> Run::settings_over(std::int64_t schedule_steps) const {
-  return settings_of(data_and_steps(), feeding_.pixels(), schedules(), schedule_steps, optimizer_kinds());
+  return settings_of(data_and_steps(), pipeline_.pixels(), schedules(), schedule_steps, optimizer_kinds());
 }
 
 /// Checks that all ranks have the same settings. They may select the run's folder.
@@ -185,7 +185,7 @@ std::vector<StatePart> Run::state_parts() {
                      const RunPosition position = position_from(state);
                      ATH_CHECK(position.epoch <= config_.epochs, "run: epoch must be at most {}, but is {}",
                                config_.epochs, position.epoch);
-                     feeding_.start_epoch(position.epoch, position.epoch_samples);
+                     pipeline_.start_epoch(position.epoch, position.epoch_samples);
                      position_ = position;
                    }});
   parts.push_back({"step.", [this] { return state_of(step_.read()); },
@@ -222,7 +222,7 @@ StatePart Run::weights_part() {
 void Run::begin_epoch() {
   freeze_for_epoch(task_.networks(), config_.freeze, position_.epoch);
   if (!config_.freeze.empty()) graphs_.clear();
-  feeding_.start_epoch(position_.epoch, position_.epoch_samples);
+  pipeline_.start_epoch(position_.epoch, position_.epoch_samples);
   if (position_.epoch_steps == 0) {
     metrics_.clear();
     position_.epoch_began_s = clock_.seconds();
@@ -271,7 +271,7 @@ void Run::save() {
 // A checkpoint due after an epoch's last step is saved after the epoch's report, so that a resumed run does
 // not repeat the report.
 bool Run::save_is_due() const {
-  return checkpoints_.due(position_.attempted) && feeding_.samples_of_step(position_.epoch_samples) > 0;
+  return checkpoints_.due(position_.attempted) && pipeline_.samples_of_step(position_.epoch_samples) > 0;
 }
 
 void Run::tell_of_checkpoint() {
@@ -293,14 +293,14 @@ bool Run::drop_step() {
 // the step was skipped. With only this rank's samples, a batch norm still gives an infinity for one.
 void Run::repeat_step() {
   const std::int64_t samples = (position_.epoch_samples - 1) % (config_.accumulate * config_.batch_size) + 1;
-  feeding_.start_epoch(position_.epoch, position_.epoch_samples - samples);
+  pipeline_.start_epoch(position_.epoch, position_.epoch_samples - samples);
   if (norms_) norms_->leave();
   if (joined_) joined_.emplace();  // of this rank alone
   run_passes(samples, false);
 }
 
 // For debugging. Once per rank: layers that a model skips at random would give many lines.
-void Run::name_unused() {
+void Run::report_unused_parameters() {
   if (!config_.collectives.compare_calls) return;
   for (int rank = 0; rank < strategy_.world_size(); ++rank) {
     char& named = named_[static_cast<std::size_t>(rank)];
@@ -334,7 +334,7 @@ bool Run::report_epoch(EpochReport report, double epoch_s) {
        epoch_s, clock_.seconds());
   report.weights_hash = weights_hash();
   strategy_.check_weights(report.weights_hash);
-  feeding_.add_bad_samples(report, strategy_, validates);
+  pipeline_.add_bad_samples(report, strategy_, validates);
   if (validates) report_validation(report);
   notify([&](Callback& c) { c.on_epoch_end(trainer_, report); });
   return true;
@@ -342,7 +342,7 @@ bool Run::report_epoch(EpochReport report, double epoch_s) {
 
 // The number of consecutive overflows at the lowest loss scale that is an error.
 std::int64_t Run::overflow_patience() const {
-  return config_.stop_on_nan ? 1 : config_.patience_at_floor;
+  return config_.stop_on_nan ? 1 : config_.max_overflows_at_floor;
 }
 
 // Of all trained weights, and of frozen ones if any.
@@ -355,11 +355,12 @@ void Run::save_product(FitReport& report) {
   ModelInfo info = describe_model(report.weights_hash);
   info.test_loss = report.test_loss;
   info.test_accuracy = report.test_accuracy;
-  product_.save(weights_part().save, std::move(info), report);
+  final_weights_.save(weights_part().save, std::move(info), report);
 }
 
 FitReport Run::finish() {
-  const Metrics last = limits_.signal() == 0 && product_.may_differ() ? keep_last() : Metrics::not_measured();
+  const Metrics last =
+      limits_.signal() == 0 && final_weights_.may_differ() ? keep_last() : Metrics::not_measured();
   notify([&](Callback& c) { c.on_train_end(trainer_); });
   limits_.agree();
   if (!position_.validated && limits_.signal() == 0) validate(position_.epoch);
@@ -390,7 +391,7 @@ FitReport Run::finish() {
   report.last = last;
   std::exception_ptr no_room;  // thrown after the results were reported
   try {
-    if (report.signal == 0 && test.finite && product_.wanted()) save_product(report);
+    if (report.signal == 0 && test.finite && final_weights_.wanted()) save_product(report);
   } catch (const IoError&) {
     no_room = std::current_exception();
     report.model.clear();

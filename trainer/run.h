@@ -11,9 +11,9 @@
 #include "dist/sync_batch_norm.h"
 #include "optim/step.h"
 #include "trainer/callback.h"
+#include "trainer/checkpoints/final_weights.h"
 #include "trainer/checkpoints/run_checkpoints.h"
-#include "trainer/checkpoints/run_product.h"
-#include "trainer/feeding.h"
+#include "trainer/data_pipeline.h"
 #include "trainer/finders/lr_finder.h"
 #include "trainer/limits.h"
 #include "trainer/loggers/step_log.h"
@@ -59,7 +59,7 @@ class Run : private Minimizer {
   bool train_step();
   void run_passes(std::int64_t samples, bool updates = true);
   void begin_passes(std::int64_t samples, bool updates);
-  BatchPlace place_of_pass(std::int64_t done, bool updates) const;
+  BatchPosition place_of_pass(std::int64_t done, bool updates) const;
   void run_work(const Batch& batch);
   void run_pass(const Batch& batch);
   void run_first_pass(const Batch& batch);
@@ -93,7 +93,7 @@ class Run : private Minimizer {
   void tell_of_checkpoint();
   void check_overflows(const StepState& known, std::int64_t patience);
   void repeat_step();
-  void name_unused();
+  void report_unused_parameters();
   void try_out(const std::function<void()>& body);
   bool try_step();
   std::vector<double> time_steps(int warm, int steps, double at_most_s);
@@ -141,7 +141,7 @@ class Run : private Minimizer {
   RunPosition position_;
   PhaseTimes times_;
   std::unique_ptr<ParallelStrategy, Detach> attached_;  // detaches, even if a later part throws
-  Feeding feeding_;
+  DataPipeline pipeline_;
   Task& task_;
   const Dataset& train_;
   std::vector<OptimizerSpec> specs_;
@@ -155,7 +155,7 @@ class Run : private Minimizer {
   MetricSums metrics_;
   StepLogs step_logs_;
   RunCheckpoints checkpoints_;
-  RunProduct product_;
+  FinalWeights final_weights_;
   std::optional<SampleFolder> samples_;
   StepGraphs graphs_;
   Validation validation_;
@@ -170,7 +170,7 @@ class Run : private Minimizer {
   struct Now {
     std::int64_t samples = 0;  // of all passes and ranks
     std::int64_t draws = 0;    // of random numbers, by the task
-    BatchPlace pass = {};      // the current pass
+    BatchPosition pass = {};   // the current pass
     bool joins = false;        // ranks without samples take part
     bool updates = false;      // it is the last one
     int made = 0;              // number of updates
@@ -182,7 +182,7 @@ class Run : private Minimizer {
   double part_began_s_ = 0;
   std::int64_t steps_before_ = 0;
   std::int64_t syncs_before_ = 0;
-  std::vector<char> named_;  // per rank: name_unused() has reported it
+  std::vector<char> named_;  // per rank: report_unused_parameters() has reported it
 };
 
 }  // namespace athanor

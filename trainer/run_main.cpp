@@ -110,7 +110,7 @@ int with_standard_files(const std::function<int()>& body) {
   return code == kExitDone ? flush_stdout() : code;
 }
 
-void let_threads_sleep(char** argv) {
+void use_passive_openmp_waits(char** argv) {
 #if defined(_OPENMP)
   if (std::getenv(kMark)) {  // otherwise `ps` would show the program as "exe"
     if (argv && argv[0]) ::prctl(PR_SET_NAME, ::basename(argv[0]));
@@ -129,7 +129,7 @@ void let_threads_sleep(char** argv) {
 
 int run_main(int argc, char** argv, const std::function<int(int, char**)>& body) {
   return with_standard_files([&] {
-    let_threads_sleep(argv);
+    use_passive_openmp_waits(argv);
     std::signal(SIGUSR1, SIG_IGN);  // requests a checkpoint, ignored before training
     std::signal(SIGXFSZ, SIG_IGN);  // above `ulimit -f` a write then fails, reported in one line
     try {

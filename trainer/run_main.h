@@ -32,7 +32,7 @@ Failure describe_failure();
 int run_main(int argc, char** argv, const std::function<int(int argc, char** argv)>& body);
 
 /// Only the first of these, for another kind of main(). Call it before anything else.
-void let_threads_sleep(char** argv);
+void use_passive_openmp_waits(char** argv);
 
 /// Opens stdin and stderr if they are closed, so that no later file gets their descriptors; calls `body`;
 /// flushes stdout. Returns body's exit code, or 2 with one line on stderr if stdout is closed or could not be

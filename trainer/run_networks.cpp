@@ -68,14 +68,14 @@ std::vector<OptimizerSpec> Run::specs() {
     return std::all_of(all.begin(), all.end(),
                        [&](const auto& spec) { return static_cast<bool>(spec.*member); });
   };
-  const std::int64_t asked = config_.accumulate * config_.batch_size, has = feeding_.samples_of_step(0);
+  const std::int64_t asked = config_.accumulate * config_.batch_size, has = pipeline_.samples_of_step(0);
   ATH_CHECK(config_.lr_scaling == LrScaling::none || has == asked,
             "--scale-lr: a step must have the {} samples of --batch-size and --accumulate, which the rate is "
             "scaled for, but an epoch has {}: make them smaller",
             asked, has);
   check_recipe_is_used(config_, every(&OptimizerSpec::make), every(&OptimizerSpec::schedule));
   for (OptimizerSpec& spec : all) {
-    if (!spec.schedule) spec.schedule = make_schedule(config_, total_steps(), feeding_.steps_per_epoch());
+    if (!spec.schedule) spec.schedule = make_schedule(config_, total_steps(), pipeline_.steps_per_epoch());
   }
   return all;
 }
@@ -148,7 +148,7 @@ void Run::check_result(const Tensor& returned) const {
 void Run::hold_rates_after(std::int64_t steps) {
   for (std::size_t i = 0; i < specs_.size(); ++i) {
     if (task_.optimizers().size() > i && task_.optimizers()[i].schedule) continue;  // the task's own
-    specs_[i].schedule = make_schedule(config_, steps, feeding_.steps_per_epoch());
+    specs_[i].schedule = make_schedule(config_, steps, pipeline_.steps_per_epoch());
     if (depends_on_length(config_)) specs_[i].schedule = held_after(specs_[i].schedule, steps);
     networks_[i]->set_schedule(specs_[i].schedule);
   }
@@ -189,10 +189,10 @@ void Run::begin_passes(std::int64_t samples, bool updates) {
   graphs_.begin(key, metrics_.totals().raw_data());
 }
 
-BatchPlace Run::place_of_pass(std::int64_t done, bool updates) const {
-  BatchPlace place =
-      feeding_.place(position_.epoch, position_.attempted - (updates ? 0 : 1),
-                     std::min(config_.batch_size, now_.samples - done), true, done / config_.batch_size);
+BatchPosition Run::place_of_pass(std::int64_t done, bool updates) const {
+  BatchPosition place =
+      pipeline_.place(position_.epoch, position_.attempted - (updates ? 0 : 1),
+                      std::min(config_.batch_size, now_.samples - done), true, done / config_.batch_size);
   place.may_be_captured = graphs_.may_capture();
   return place;
 }

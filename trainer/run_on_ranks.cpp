@@ -117,7 +117,8 @@ std::filesystem::path flight_folder(const TrainerConfig& config) {
 /// Reports the exception being handled, and ends all ranks with its exit code.
 [[noreturn]] void end_all(const dist::ProcessGroup& job, dist::Watchdog* watchdog) {
   const Failure failure = describe_failure();
-  if (watchdog) watchdog->stand_down(failure.exit_code, failure.line, failure.exit_code != kExitBadInput);
+  if (watchdog)
+    watchdog->report_own_failure(failure.exit_code, failure.line, failure.exit_code != kExitBadInput);
   // Often all ranks fail alike: then rank 0 reports it, and the others end before they do.
   if (job.info.rank > 0) std::this_thread::sleep_for(std::chrono::milliseconds(900));
   std::fflush(stdout);

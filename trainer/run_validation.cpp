@@ -10,12 +10,12 @@
 namespace athanor {
 
 void Run::validate(std::int64_t epochs) {
-  if (feeding_.held_out()) notify([&](Callback& c) { c.on_validation_begin(trainer_); });
+  if (pipeline_.held_out()) notify([&](Callback& c) { c.on_validation_begin(trainer_); });
   if (samples_) samples_->begin(epochs);
   const auto metrics =
       validation_.run(std::max<std::int64_t>(epochs - 1, 0), averages(), times_, gathering());
   if (!metrics) return;
-  if (feeding_.held_out()) notify([&](Callback& c) { c.on_validation_end(trainer_, *metrics); });
+  if (pipeline_.held_out()) notify([&](Callback& c) { c.on_validation_end(trainer_, *metrics); });
   position_.validation = *metrics;
   position_.validated = true;
 }
@@ -28,18 +28,18 @@ void Run::report_validation(const EpochReport& report) {
 
 bool Run::validates_after_epoch() const {
   const bool last = position_.epoch + 1 == config_.epochs || limits_.stopped();
-  if (last || !feeding_.held_out()) return true;
+  if (last || !pipeline_.held_out()) return true;
   if (!config_.val_every.is_whole_epochs())
-    return position_.attempted % config_.val_every.steps(feeding_.steps_per_epoch()) == 0;
+    return position_.attempted % config_.val_every.steps(pipeline_.steps_per_epoch()) == 0;
   return (position_.epoch + 1) % static_cast<std::int64_t>(config_.val_every.count) == 0;
 }
 
 // Between two steps; a run resumed from a checkpoint of that moment catches up. False if training ends.
 bool Run::validate_within_epoch() {
   if (trying_) return true;
-  if (config_.val_every.is_whole_epochs() || !feeding_.held_out() || position_.validated ||
+  if (config_.val_every.is_whole_epochs() || !pipeline_.held_out() || position_.validated ||
       position_.attempted == 0 ||
-      position_.attempted % config_.val_every.steps(feeding_.steps_per_epoch()) != 0)
+      position_.attempted % config_.val_every.steps(pipeline_.steps_per_epoch()) != 0)
     return true;
   strategy_.complete_weights();
   EpochReport report;
@@ -61,8 +61,8 @@ bool Run::validate_within_epoch() {
 
 // Detects errors in validation before an epoch is spent.
 void Run::try_validation() {
-  if (config_.sanity_val == 0 || !feeding_.held_out()) return;
-  Validation tried(task_, feeding_, strategy_, limits_, config_);
+  if (config_.sanity_val == 0 || !pipeline_.held_out()) return;
+  Validation tried(task_, pipeline_, strategy_, limits_, config_);
   tried.run(position_.epoch, {}, times_, gathering(), config_.sanity_val);
 }
 
@@ -70,14 +70,14 @@ void Run::try_validation() {
 Metrics Run::keep_last() {
   std::optional<Metrics> last = position_.validation;
   if (!position_.validated || !averages().empty()) {
-    Validation of_last(task_, feeding_, strategy_, limits_, config_);
+    Validation of_last(task_, pipeline_, strategy_, limits_, config_);
     last = of_last.run(std::max<std::int64_t>(position_.epoch - 1, 0), {}, times_, gathering());
   }
   if (!last) return Metrics::not_measured();  // a signal has arrived
   ModelInfo info = describe_model(weights_hash());
   info.test_loss = last->loss;
   info.test_accuracy = last->accuracy;
-  product_.save_last(weights_part().save, std::move(info));
+  final_weights_.save_last(weights_part().save, std::move(info));
   return *last;
 }
 

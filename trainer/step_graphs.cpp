@@ -15,7 +15,7 @@ namespace athanor {
 namespace {
 
 // Work of more kinds runs as usual: each has the memory of its handles, and finding it takes time.
-constexpr std::size_t kMostWorks = 64;
+constexpr std::size_t kMaxWorks = 64;
 
 Tensor bytes_of(const Ref<Storage>& storage) {
   return Tensor::wrap(storage, 0, {static_cast<std::int64_t>(storage->bytes())}, {1}, DType::u8);
@@ -81,7 +81,7 @@ StepGraphs::Work* StepGraphs::find(const Key& key) {
   for (const auto& work : works_) {
     if (work->key == key) return work.get();
   }
-  if (works_.size() == kMostWorks) return nullptr;
+  if (works_.size() == kMaxWorks) return nullptr;
   works_.push_back(std::make_unique<Work>());
   works_.back()->key = key;
   return works_.back().get();
@@ -90,7 +90,7 @@ StepGraphs::Work* StepGraphs::find(const Key& key) {
 void StepGraphs::begin(const Key& key, const void* sums) {
   work_ = find(key);
   how_ = How::plain;
-  if (!work_ || work_->failures == kMostFailures) return;
+  if (!work_ || work_->failures == kMaxFailures) return;
   held_ = memory_->held_bytes();
   next_ = 0;
   // Something has since taken memory that the graphs write to, or has freed what they read.
@@ -146,7 +146,7 @@ void StepGraphs::failed(const std::string& why) {
   how_ = How::warm;
   work_->passes.clear();
   work_->warm = 0;
-  if (++work_->failures < kMostFailures) return;
+  if (++work_->failures < kMaxFailures) return;
   ATH_CHECK(mode_ != GraphMode::on, "--graph on: a {} could not be captured: {}",
             work_->key.training ? "step" : "validation batch", why);
   on_note_(fmt::format("a {} of {} samples is not captured as a CUDA graph: {}",

@@ -33,7 +33,7 @@ class StepGraphs {
   /// New work runs so often before it is captured, ...
   static constexpr int kWarm = 2;
   /// ... and as usual for good after so many captures that failed.
-  static constexpr int kMostFailures = 3;
+  static constexpr int kMaxFailures = 3;
 
   using Note = std::function<void(const std::string&)>;
   /// `why_not`: why_not_captured(). `on_note` receives a line if captures

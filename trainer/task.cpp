@@ -56,10 +56,10 @@ void Step::minimize(std::string_view optimizer, const Tensor& loss) {
 }
 
 void Step::log_confusion(std::string_view name, const Tensor& prediction, const Tensor& target,
-                         std::int64_t classes, bool of_each) {
+                         std::int64_t classes, bool per_class) {
   const NoGrad no_grad;
   const Tensor says = is_floating(prediction.dtype()) ? argmax(prediction.detach(), -1) : prediction;
-  metrics_.add_confusion(name, cast(says, DType::i64), cast(target, DType::i64), classes, of_each);
+  metrics_.add_confusion(name, cast(says, DType::i64), cast(target, DType::i64), classes, per_class);
 }
 
 void Step::log_absolute_error(std::string_view name, const Tensor& prediction, const Tensor& target) {

@@ -51,7 +51,7 @@ class Minimizer {
 };
 
 /// The position of a batch in a run.
-struct BatchPlace {
+struct BatchPosition {
   bool training = true;
   std::int64_t epoch = 0, step = 0;  ///< 0 is the first
   std::int64_t samples = 0;          ///< of this rank
@@ -76,7 +76,7 @@ struct StepParts {
 class Step {
  public:
   /// `draws` counts the calls of randn() in the step.
-  Step(const BatchPlace& place, std::int64_t& draws, const StepParts& parts)
+  Step(const BatchPosition& place, std::int64_t& draws, const StepParts& parts)
       : place_(place),
         draws_(draws),
         metrics_(parts.metrics),
@@ -126,12 +126,12 @@ class Step {
     metrics_.add_top_k(name, logits, target, k);
   }
   /// Logs a confusion matrix over all batches and ranks, exact: NAME_accuracy, and the means over classes
-  /// NAME_precision, NAME_recall, NAME_f1 and NAME_iou (mean IoU); with `of_each` also per class, as
+  /// NAME_precision, NAME_recall, NAME_f1 and NAME_iou (mean IoU); with `per_class` also per class, as
   /// NAME_f1/3. `prediction`: class indices (integers) of the target's shape, or floating logits [...,
   /// classes]. target: integers; values outside [0, classes) are ignored, such as 255 around a mask. Throws
   /// ArgumentError as MetricSums::add_confusion() does.
   void log_confusion(std::string_view name, const Tensor& prediction, const Tensor& target,
-                     std::int64_t classes, bool of_each = false);
+                     std::int64_t classes, bool per_class = false);
   /// Logs the mean of |prediction - target| over all elements of all batches and ranks, exact: both floating,
   /// of one shape.
   void log_absolute_error(std::string_view name, const Tensor& prediction, const Tensor& target);
@@ -156,7 +156,7 @@ class Step {
   PhaseTimes& times() { return times_; }
 
  private:
-  BatchPlace place_;
+  BatchPosition place_;
   std::int64_t& draws_;
   MetricSums& metrics_;
   PhaseTimes& times_;
@@ -200,7 +200,9 @@ class Task {
   /// then on (--graph), without a call of the step. If so, a number: steps of the same number and size must
   /// queue the same work, on the same tensors, whatever epoch(), number() and the host's memory say. They
   /// must not wait for the device, draw randn() or show images(). By default no step is captured.
-  virtual std::optional<std::int64_t> captured_as(const BatchPlace& /*place*/) const { return std::nullopt; }
+  virtual std::optional<std::int64_t> captured_as(const BatchPosition& /*place*/) const {
+    return std::nullopt;
+  }
   /// Called after each validation_step(), also after one that was not called because its work was captured.
   virtual void validated(const Batch& /*batch*/) {}
   /// Whether loss and accuracy are the main metrics, for reports.

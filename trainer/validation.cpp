@@ -11,8 +11,10 @@
 namespace athanor {
 
 // A batch of validation may be larger than those of training.
-void Validation::measure(const Batch& batch, Step& step, const BatchPlace& place) {
-  const auto work = [&](const Batch& read) { task_.validation_step(feeding_.prepare(read, 0, false), step); };
+void Validation::measure(const Batch& batch, Step& step, const BatchPosition& place) {
+  const auto work = [&](const Batch& read) {
+    task_.validation_step(pipeline_.prepare(read, 0, false), step);
+  };
   try {
     if (graphs_) {
       graphs_->pass(batch, place.epoch, work);
@@ -31,7 +33,7 @@ void Validation::measure(const Batch& batch, Step& step, const BatchPlace& place
 std::optional<Metrics> Validation::run(std::int64_t epoch, const std::vector<Ema*>& averages,
                                        PhaseTimes& times, const dist::PassNetwork* ranks, std::int64_t most) {
   const auto timed = times.scope(&Times::validation);
-  Loader* const held_out = feeding_.held_out();
+  Loader* const held_out = pipeline_.held_out();
   if (!held_out) {
     strategy_.broadcast_buffers();  // for users of the model after training
     return Metrics::not_measured();
@@ -44,11 +46,11 @@ std::optional<Metrics> Validation::run(std::int64_t epoch, const std::vector<Ema
   held_out->start_epoch(0);
   Batch batch;
   std::int64_t draws = 0, left = held_out->samples_per_epoch();
-  const std::int64_t all = feeding_.held_out_batches(), count = most < 0 ? all : std::min(most, all);
+  const std::int64_t all = pipeline_.held_out_batches(), count = most < 0 ? all : std::min(most, all);
   for (std::int64_t done = 0; done < count && held_out->next(batch); ++done) {
     const std::int64_t of_ranks = std::min(left, held_out->options().batch_size);
     left -= of_ranks;
-    BatchPlace place = feeding_.place(epoch, 0, of_ranks, false);
+    BatchPosition place = pipeline_.place(epoch, 0, of_ranks, false);
     if (graphs_) {
       graphs_->begin({task_.captured_as(place), false, batch.size()}, sums_.totals().raw_data());
       place.may_be_captured = graphs_->may_capture();

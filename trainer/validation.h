@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "optim/ema.h"
-#include "trainer/feeding.h"
+#include "trainer/data_pipeline.h"
 #include "trainer/limits.h"
 #include "trainer/step_graphs.h"
 #include "trainer/task.h"
@@ -39,10 +39,10 @@ class ValidatedModel {
 class Validation {
  public:
   /// `samples`: null if no pictures are written. `graphs`: null if batches are not captured.
-  Validation(Task& task, const Feeding& feeding, ParallelStrategy& strategy, Limits& limits,
+  Validation(Task& task, const DataPipeline& pipeline, ParallelStrategy& strategy, Limits& limits,
              const TrainerConfig& config, SampleFolder* samples = nullptr, StepGraphs* graphs = nullptr)
       : task_(task),
-        feeding_(feeding),
+        pipeline_(pipeline),
         strategy_(strategy),
         limits_(limits),
         sums_(config.device),
@@ -56,10 +56,10 @@ class Validation {
                              const dist::PassNetwork* ranks = nullptr, std::int64_t most = -1);
 
  private:
-  void measure(const Batch& batch, Step& step, const BatchPlace& place);
+  void measure(const Batch& batch, Step& step, const BatchPosition& place);
 
   Task& task_;
-  const Feeding& feeding_;
+  const DataPipeline& pipeline_;
   ParallelStrategy& strategy_;
   Limits& limits_;
   MetricSums sums_;

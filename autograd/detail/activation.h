@@ -14,7 +14,7 @@ inline bool needs_its_input(Activation activation) {
 }
 
 /// Whether the activation must run as a separate op.
-inline bool stands_alone(Activation activation) {
+inline bool runs_separately(Activation activation) {
   return needs_its_input(activation) || (activation != Activation::none && !fusion_enabled());
 }
 

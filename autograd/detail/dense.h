@@ -19,7 +19,7 @@ inline void check_floating(const char* op, const Tensor& x) {
 }
 
 /// A hint how to give x that dtype and device: "; write cast(x, DType::f32)". Empty if it has them.
-inline std::string how_to_match(const char* name, const Tensor& x, DType dtype, Device device) {
+inline std::string cast_hint(const char* name, const Tensor& x, DType dtype, Device device) {
   const std::string type = dtype == DType::boolean ? "boolean" : std::string(name_of(dtype));
   std::string what = x.dtype() == dtype ? "" : fmt::format("; write cast({}, DType::{})", name, type);
   if (x.device() != device)
@@ -29,13 +29,13 @@ inline std::string how_to_match(const char* name, const Tensor& x, DType dtype, 
 }
 /// The hint for two operands that must share a dtype: that of a floating one, the first if both are floating.
 /// `floating`: two integers of one dtype are not accepted either.
-inline std::string how_to_match(const char* a_name, const Tensor& a, const char* b_name, const Tensor& b,
-                                bool floating = true) {
+inline std::string cast_hint(const char* a_name, const Tensor& a, const char* b_name, const Tensor& b,
+                             bool floating = true) {
   const bool neither = !is_floating(a.dtype()) && !is_floating(b.dtype());
   const DType dtype = neither && floating                 ? DType::f32
                       : neither || is_floating(a.dtype()) ? a.dtype()
                                                           : b.dtype();
-  return how_to_match(a_name, a, dtype, a.device()) + how_to_match(b_name, b, dtype, a.device());
+  return cast_hint(a_name, a, dtype, a.device()) + cast_hint(b_name, b, dtype, a.device());
 }
 
 /// Throws ArgumentError if a parameter is not as the kernels need it.
@@ -44,7 +44,7 @@ inline void check_dense(const char* op, const char* name, const Tensor& p, DType
   ATH_CHECK(p.dtype() == dtype && p.shape() == shape && p.device() == device && p.is_contiguous(),
             "{}: {} must be dense {} {} on {}, but is {} {} on {}{}{}", op, name, dtype, shape, device.str(),
             p.dtype(), p.shape(), p.device().str(), p.is_contiguous() ? "" : ", with strides",
-            how_to_match(name, p, dtype, device));
+            cast_hint(name, p, dtype, device));
 }
 
 }  // namespace athanor

@@ -25,7 +25,7 @@ inline void check_norm_parameter(const char* op, const char* name, const Tensor&
 }
 
 /// Where the kernel writes the gradient of an input.
-inline kernels::Sink norm_target(Grads& dx, int input, const Tensor& like) {
+inline kernels::GradientTarget norm_target(Grads& dx, int input, const Tensor& like) {
   const auto [tensor, write] = dx.target(input, like);
   return {tensor, write};
 }

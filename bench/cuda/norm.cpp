@@ -152,7 +152,8 @@ void add_layer_norm(const Shape& shape, DType dtype) {
                           result(Role::sum_result, {shape[1]}, DType::f32)},
                          8 * epsilon_of(dtype) + 1e-4, [](auto& context, std::span<const Tensor> t) {
                            kernels::layer_norm_backward(context, t[0], t[1], t[2], t[3], t[4],
-                                                        kernels::Sink{t[5]}, kernels::Sink{t[6]});
+                                                        kernels::GradientTarget{t[5]},
+                                                        kernels::GradientTarget{t[6]});
                          });
            },
        .tiles = tiles_for(shape, dtype)});

@@ -37,10 +37,10 @@ std::int64_t epochs_at_once(const BatchPlan& plan, int slots) {
 /// Small enough that a batch has several runs per thread and a run takes little time: all wait for the last
 /// one.
 std::int64_t run_of(const BatchPlan& plan, const RowLayout& layout, int threads) {
-  constexpr std::int64_t kRunsEach = 8, kMostBytes = 64 << 10;
-  const std::int64_t small = kMostBytes * layout.rows / layout.bytes;
+  constexpr std::int64_t kRunsEach = 8, kMaxBytes = 64 << 10;
+  const std::int64_t small = kMaxBytes * layout.rows / layout.bytes;
   const std::int64_t each = plan.rows() / (kRunsEach * std::max(threads, 1));
-  return std::clamp<std::int64_t>(std::min(each, small), 1, BatchReaders::kMostAtOnce);
+  return std::clamp<std::int64_t>(std::min(each, small), 1, BatchReaders::kMaxAtOnce);
 }
 
 double seconds(std::chrono::steady_clock::duration time) {
@@ -87,7 +87,7 @@ std::int64_t BatchReaders::rows(std::int64_t number) const {
   return epoch_ + at / steps > last_epoch() ? 0 : plan_.rows_of(at % steps).count;
 }
 
-void BatchReaders::go_to(std::int64_t epoch, std::int64_t step) {
+void BatchReaders::seek(std::int64_t epoch, std::int64_t step) {
   std::unique_lock lock(mutex_);
   open_.store(false);
   room_.notify_all();

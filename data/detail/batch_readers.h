@@ -21,19 +21,19 @@ namespace athanor::detail {
 
 /// Fills slots with the batches of successive epochs.
 ///
-/// Steps are numbered from 0 at the position of go_to(), across epochs; step n uses slot n % D. A ticket is
+/// Steps are numbered from 0 at the position of seek(), across epochs; step n uses slot n % D. A ticket is
 /// one row of one step. One atomic counter issues tickets in order, so threads always work on the rows that
 /// the next batch lacks. For large batches a thread takes several tickets at once: with small images,
 /// contention would cost as much as reading. There are three rules:
 ///
 /// - A thread whose ticket is of step n waits until n < freed + D (back-pressure).
 /// - The thread that writes the last row of a slot wakes the consumer (`left` counts down).
-/// - go_to() closes the gate, waits until all threads inside have left, and renumbers.
+/// - seek() closes the gate, waits until all threads inside have left, and renumbers.
 ///
 /// No thread ends before the destructor, which asks them to stop: each stops after its current read.
 class BatchReaders {
  public:
-  static constexpr std::int64_t kMostAtOnce = 16;  ///< tickets
+  static constexpr std::int64_t kMaxAtOnce = 16;  ///< tickets
 
   /// Creates `threads` threads, of which `awake` work, and `slots` slots.
   BatchReaders(const Dataset& data, const LoaderOptions& options, const BatchPlan& plan, int threads,
@@ -41,7 +41,7 @@ class BatchReaders {
   ~BatchReaders();
 
   /// Restarts with step `step` of `epoch` as number 0; all slots become free. Waits for reads in progress.
-  void go_to(std::int64_t epoch, std::int64_t step);
+  void seek(std::int64_t epoch, std::int64_t step);
   /// Releases the slots of steps below `number`.
   void free_below(std::int64_t number);
   /// Whether step `number` has a slot.

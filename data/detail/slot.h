@@ -14,9 +14,9 @@ namespace athanor::detail {
 
 /// The tensors of a batch in one block of memory, laid out by a RowLayout, so that a single copy moves it.
 struct SlotTensors {
-  Tensor memory;                                    // [layout.bytes] u8
-  Tensor labels, samples, images;                   // views of all rows
-  std::array<Tensor, RowLayout::kMostFields> more;  // the other fields, in order
+  Tensor memory;                                   // [layout.bytes] u8
+  Tensor labels, samples, images;                  // views of all rows
+  std::array<Tensor, RowLayout::kMaxFields> more;  // the other fields, in order
 
   SlotTensors(const Tensor& where, const RowLayout& layout) : memory(where) {
     const auto view = [&](std::int64_t at, const Shape& row, DType dtype) {

@@ -17,7 +17,7 @@ namespace {
 constexpr std::uint32_t kU8 = 0x08, kI8 = 0x09, kI16 = 0x0b, kI32 = 0x0c;
 constexpr char kAdvice[] = "fetch or write the file again";
 
-constexpr std::int64_t kMostHeader = 4 + 4 * 255;
+constexpr std::int64_t kMaxHeader = 4 + 4 * 255;
 
 struct Header {
   std::uint32_t type = 0;
@@ -26,7 +26,7 @@ struct Header {
 };
 
 Header read_header(const detail::FileBytes& whole) {
-  const detail::FileBytes file = whole.head(kMostHeader);
+  const detail::FileBytes file = whole.head(kMaxHeader);
   const auto magic = detail::load_be<std::uint32_t>(file.at(0, 4, "the magic number"));
   Header header{magic >> 8, {}, 4};
   if (magic >> 16 != 0) {

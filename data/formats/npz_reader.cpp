@@ -57,7 +57,7 @@ class ZipReader {
       empty(member).fail(0, "the member must be stored or deflated, but its method is {}",
                          status.comp_method);
     }
-    if (status.size / detail::kMostExpansion > file_.bytes().size()) {
+    if (status.size / detail::kMaxExpansion > file_.bytes().size()) {
       empty(member).fail(0, "the member's {} bytes must fit into a file of {}, but cannot", status.size,
                          file_.size());
     }

@@ -44,8 +44,8 @@ bool is_local(int file) {
 /// prefetch of unmapped memory has no effect. Always inline: GCC 12 drops calls of a function that does
 /// nothing else.)
 [[gnu::always_inline]] inline void prefetch(std::span<const std::byte> bytes) {
-  constexpr std::size_t kLine = 64, kMost = 4096;  // beyond, the CPU's own prefetcher suffices
-  for (std::size_t at = 0; at < std::min(bytes.size(), kMost); at += kLine)
+  constexpr std::size_t kLine = 64, kMax = 4096;  // beyond, the CPU's own prefetcher suffices
+  for (std::size_t at = 0; at < std::min(bytes.size(), kMax); at += kLine)
     __builtin_prefetch(bytes.data() + at, 0, 2);
 }
 

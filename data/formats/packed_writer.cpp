@@ -17,7 +17,7 @@ using packed::Entry;
 
 namespace {
 
-constexpr std::int64_t kMost = UINT32_MAX;
+constexpr std::int64_t kMax = UINT32_MAX;
 
 }  // namespace
 
@@ -64,7 +64,7 @@ void PackedWriter::check(const StoredSample& sample) const {
   ATH_CHECK(sample.more.size() == more_.size(),
             "packed file: sample {} must have {} fields beside image and label, but has {}", samples_,
             more_.size(), sample.more.size());
-  ATH_CHECK(sample.stored_bytes() <= kMost,
+  ATH_CHECK(sample.stored_bytes() <= kMax,
             "packed file: sample {} must have less than 4 GiB, but has {} bytes", samples_,
             sample.stored_bytes());
   const StoredField image{sample.bytes, sample.codec, sample.height, sample.width, sample.channels};
@@ -86,11 +86,11 @@ void PackedWriter::check(const StoredSample& sample) const {
 }
 
 void PackedWriter::check_sides(const std::string& name, const StoredField& field) const {
-  const auto fits = [](std::int64_t side) { return side >= 0 && side <= kMost; };
+  const auto fits = [](std::int64_t side) { return side >= 0 && side <= kMax; };
   ATH_CHECK(
       fits(field.height) && fits(field.width) && fits(field.channels),
       "packed file: height, width and channels of '{}' of sample {} must be in [0, {}], but are {}x{}x{}",
-      name, samples_, kMost, field.height, field.width, field.channels);
+      name, samples_, kMax, field.height, field.width, field.channels);
 }
 
 void PackedWriter::add(const StoredSample& sample) {
@@ -100,8 +100,8 @@ void PackedWriter::add(const StoredSample& sample) {
   if (!more_.empty()) {
     packed::join_fields(sample, joined_);
     bytes = joined_;
-    ATH_CHECK(std::ssize(bytes) <= kMost,
-              "packed file: sample {} must have less than 4 GiB, but has {} bytes", samples_, bytes.size());
+    ATH_CHECK(std::ssize(bytes) <= kMax, "packed file: sample {} must have less than 4 GiB, but has {} bytes",
+              samples_, bytes.size());
   }
   const auto page = static_cast<std::uint64_t>(options_.page_bytes);
   std::uint64_t offset = packed::align_up(end_, packed::kAlignment);

@@ -21,7 +21,7 @@ int number(const Environment& environment, const char* name, int low, int high) 
 }
 
 /// True if all of `names` are set, false if none is; throws otherwise.
-bool speaks(const Environment& environment, std::initializer_list<const char*> names) {
+bool all_set(const Environment& environment, std::initializer_list<const char*> names) {
   std::string there, missing;
   for (const char* name : names) {
     std::string& list = environment(name) ? there : missing;
@@ -32,7 +32,7 @@ bool speaks(const Environment& environment, std::initializer_list<const char*> n
   return missing.empty();
 }
 
-constexpr int kMostRanks = 1 << 20;
+constexpr int kMaxRanks = 1 << 20;
 
 /// A launcher's environment variables for rank and sizes; null: the launcher has none.
 struct Variables {
@@ -51,7 +51,7 @@ struct Announcement {
 
 Announcement read(const Environment& environment, Launcher launcher, const Variables& in) {
   RankInfo info{.launcher = launcher};
-  info.world_size = number(environment, in.size, 1, kMostRanks);
+  info.world_size = number(environment, in.size, 1, kMaxRanks);
   info.rank = number(environment, in.rank, 0, info.world_size - 1);
   info.local_known = environment(in.local_rank).has_value();
   if (info.local_known) info.local_rank = number(environment, in.local_rank, 0, info.world_size - 1);
@@ -63,7 +63,7 @@ Announcement read(const Environment& environment, Launcher launcher, const Varia
 }
 
 std::optional<Announcement> ask_mpirun(const Environment& environment) {
-  if (!speaks(environment, {kMpirun.rank, kMpirun.size})) return std::nullopt;
+  if (!all_set(environment, {kMpirun.rank, kMpirun.size})) return std::nullopt;
   return read(environment, Launcher::mpirun, kMpirun);
 }
 
@@ -78,8 +78,8 @@ std::optional<Announcement> ask_torchrun(const Environment& environment) {
   const bool address = environment("MASTER_ADDR") || environment("MASTER_PORT");
   if (!ranks) return std::nullopt;  // an address alone does not tell the rank
   const bool by_nccl = !address && environment("NCCL_COMM_ID");
-  (void)(by_nccl ? speaks(environment, {"RANK", "WORLD_SIZE"})
-                 : speaks(environment, {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}));
+  (void)(by_nccl ? all_set(environment, {"RANK", "WORLD_SIZE"})
+                 : all_set(environment, {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}));
   Announcement said = read(environment, by_nccl ? Launcher::nccl_comm : Launcher::torchrun, kTorchrun);
   RankInfo& info = said.info;
   if (environment("ATHANOR_JOB")) info.launcher = Launcher::devices;
@@ -118,7 +118,7 @@ std::optional<Announcement> ask_slurm(const Environment& environment) {
   Announcement said = read(environment, Launcher::slurm, kSlurm);
   RankInfo& info = said.info;
   if (const auto tasks = environment("SLURM_STEP_TASKS_PER_NODE")) {
-    const int node = environment("SLURM_NODEID") ? number(environment, "SLURM_NODEID", 0, kMostRanks) : 0;
+    const int node = environment("SLURM_NODEID") ? number(environment, "SLURM_NODEID", 0, kMaxRanks) : 0;
     info.local_size = std::max(info.local_size, tasks_of_node(*tasks, node));
   }
   info.job = fmt::format("slurm {}.{}", environment("SLURM_JOB_ID").value_or("?"),

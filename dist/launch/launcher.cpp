@@ -27,7 +27,7 @@ namespace fs = std::filesystem;
 constexpr char kLaunched[] = "ATHANOR_LAUNCHED";
 
 // Above a few ranks per core they only take turns; above some dozens, starting them takes minutes.
-constexpr int kManyPerCore = 4, kMostPerCore = 32;
+constexpr int kManyPerCore = 4, kMaxPerCore = 32;
 /// train_digits alone takes 57 MiB at its peak (x86-64, one thread); other trainings take more.
 constexpr std::uintmax_t kBytesPerRank = 64 << 20;
 /// Threads of mpirun, and of each rank: main, MPI's two, ours for buckets and signals, a loader.
@@ -88,10 +88,10 @@ std::vector<std::string> for_ranks() {
 }  // namespace
 
 std::string check_ranks(int ranks, int cores, std::uintmax_t memory) {
-  ATH_CHECK(ranks <= kMostPerCore * cores,
+  ATH_CHECK(ranks <= kMaxPerCore * cores,
             "--devices {}: must be at most {}, {} ranks for each core of this machine; to have more all the "
             "same, use mpirun",
-            ranks, kMostPerCore * cores, kMostPerCore);
+            ranks, kMaxPerCore * cores, kMaxPerCore);
   ATH_CHECK(memory == 0 || memory / static_cast<std::uintmax_t>(ranks) >= kBytesPerRank,
             "--devices {}: must leave {} MiB of memory to each rank, but {} MiB are free in all; use fewer",
             ranks, kBytesPerRank >> 20, memory >> 20);

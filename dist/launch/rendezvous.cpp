@@ -29,11 +29,11 @@ using namespace tcp;
 using std::chrono::milliseconds;
 
 constexpr std::uint64_t kMagic = 0x34726f6e61687441;  // "Athanor4"
-constexpr std::size_t kMost = 64 << 10;
+constexpr std::size_t kMax = 64 << 10;
 constexpr milliseconds kRetry{50};
 /// Time limit for a client to identify itself, and the number of concurrent clients of rank 0.
 constexpr milliseconds kHandshake{5000};
-constexpr std::size_t kMostGuests = 512;
+constexpr std::size_t kMaxClients = 512;
 
 using Nonce = std::array<std::byte, 16>;  // for one conversation
 using Proof = std::array<std::byte, 32>;
@@ -115,79 +115,79 @@ Socket listen_as_master(const RankInfo& info) {
 // Rank 0 ---------------------------------------------------------------------------------------------------
 
 /// Rank 0's state, shared by its conversations.
-struct Meeting {
+struct RendezvousState {
   const RankInfo& info;
   std::span<const std::byte> blob;
-  enum class Place : std::uint8_t { free, claimed, served };
-  std::vector<Place> places;
+  enum class RankState : std::uint8_t { free, claimed, served };
+  std::vector<RankState> places;
   std::mutex mutex = {};  // guards these
 
   Status judge(const Hello& hello) {
     if (hello.job != kernels::fnv1a(info.job)) return Status::other_job;
     if (hello.world_size != static_cast<std::uint32_t>(info.world_size)) return Status::other_size;
     const std::lock_guard lock(mutex);
-    const bool free = hello.rank > 0 && hello.rank < places.size() && places[hello.rank] == Place::free;
+    const bool free = hello.rank > 0 && hello.rank < places.size() && places[hello.rank] == RankState::free;
     return free ? Status::welcome : Status::taken;
   }
   /// If two clients claim one rank concurrently, the first gets it.
   Status claim(std::uint32_t rank) {
     const std::lock_guard lock(mutex);
-    if (places[rank] != Place::free) return Status::taken;
-    places[rank] = Place::claimed;
+    if (places[rank] != RankState::free) return Status::taken;
+    places[rank] = RankState::claimed;
     return Status::welcome;
   }
   void settle(std::uint32_t rank, bool knows) {
     const std::lock_guard lock(mutex);
-    places[rank] = knows ? Place::served : Place::free;
+    places[rank] = knows ? RankState::served : RankState::free;
   }
   std::vector<std::size_t> missing() {
     const std::lock_guard lock(mutex);
     std::vector<std::size_t> ranks;
     for (std::size_t rank = 1; rank < places.size(); ++rank)
-      if (places[rank] != Place::served) ranks.push_back(rank);
+      if (places[rank] != RankState::served) ranks.push_back(rank);
     return ranks;
   }
 };
 
 /// Rank 0's side of one conversation, with a rank or a stranger.
-void answer_once(Meeting& meeting, int socket) {
+void answer_once(RendezvousState& state, int socket) {
   const Clock::time_point until = Clock::now() + kHandshake;
   Hello hello;
   if (!receive_all(socket, bytes_of(hello), until) || hello.magic != kMagic) return;
-  Challenge challenge{.status = meeting.judge(hello), .nonce = draw_nonce()};
+  Challenge challenge{.status = state.judge(hello), .nonce = draw_nonce()};
   if (!send_all(socket, bytes_of(challenge), until) || challenge.status != Status::welcome) return;
   Proof proof;
   if (!receive_all(socket, bytes_of(proof), until)) return;
-  const bool knows = equal(proof, prove(meeting.info, "client", hello, challenge));
-  Answer answer{.status = knows ? meeting.judge(hello) : Status::other_secret};
+  const bool knows = equal(proof, prove(state.info, "client", hello, challenge));
+  Answer answer{.status = knows ? state.judge(hello) : Status::other_secret};
   const bool welcome = answer.status == Status::welcome;
   if (welcome) {
-    answer.bytes = static_cast<std::uint32_t>(meeting.blob.size());
-    answer.proof = prove(meeting.info, "rank 0", hello, challenge, meeting.blob);
+    answer.bytes = static_cast<std::uint32_t>(state.blob.size());
+    answer.proof = prove(state.info, "rank 0", hello, challenge, state.blob);
   }
   std::byte received{};
-  if (!send_all(socket, bytes_of(answer), until) || !welcome || !send_all(socket, meeting.blob, until) ||
+  if (!send_all(socket, bytes_of(answer), until) || !welcome || !send_all(socket, state.blob, until) ||
       !receive_all(socket, bytes_of(received), until))
     return;
-  Status place = meeting.claim(hello.rank);
+  Status place = state.claim(hello.rank);
   const bool knows_place = send_all(socket, bytes_of(place), until);
-  if (place == Status::welcome) meeting.settle(hello.rank, knows_place);
+  if (place == Status::welcome) state.settle(hello.rank, knows_place);
 }
 
 /// A conversation in its own thread, so that clients do not wait for each other. The destructor aborts it.
-class Guest {
+class ClientConnection {
  public:
-  Guest(Meeting& meeting, Socket socket)
-      : socket_(std::move(socket)), thread_([this, &meeting] { talk(meeting); }) {}
-  ~Guest() { hang_up(); }
+  ClientConnection(RendezvousState& state, Socket socket)
+      : socket_(std::move(socket)), thread_([this, &state] { talk(state); }) {}
+  ~ClientConnection() { hang_up(); }
 
   bool over() const { return over_; }
 
  private:
   void hang_up() const { ::shutdown(socket_.fd(), SHUT_RDWR); }
-  void talk(Meeting& meeting) {
+  void talk(RendezvousState& state) {
     try {
-      answer_once(meeting, socket_.fd());
+      answer_once(state, socket_.fd());
     } catch (const std::exception&) {  // the rank tries again
     }
     hang_up();
@@ -203,9 +203,10 @@ void serve(const RankInfo& info, std::span<const std::byte> blob, Socket listeni
            milliseconds timeout) {
   ::fcntl(listening.fd(), F_SETFL, ::fcntl(listening.fd(), F_GETFL, 0) | O_NONBLOCK);
   ::fcntl(listening.fd(), F_SETFD, FD_CLOEXEC);
-  Meeting meeting{info, blob, std::vector<Meeting::Place>(static_cast<std::size_t>(info.world_size))};
-  std::list<Guest> guests;
-  for (auto missing = meeting.missing(); !missing.empty(); missing = meeting.missing()) {
+  RendezvousState state{info, blob,
+                        std::vector<RendezvousState::RankState>(static_cast<std::size_t>(info.world_size))};
+  std::list<ClientConnection> guests;
+  for (auto missing = state.missing(); !missing.empty(); missing = state.missing()) {
     const Clock::time_point now = Clock::now();
     if (now >= until) {
       detail::fail<PeerLostError>(
@@ -213,13 +214,13 @@ void serve(const RankInfo& info, std::span<const std::byte> blob, Socket listeni
           info.port, static_cast<double>(timeout.count()) / 1000, fmt::join(missing, ", "));
     }
     const bool knocks = ready(listening.fd(), POLLIN, std::min(until, now + kRetry));
-    guests.remove_if([](const Guest& guest) { return guest.over(); });
+    guests.remove_if([](const ClientConnection& guest) { return guest.over(); });
     if (!knocks) continue;
     try {
       Socket socket(::accept4(listening.fd(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
-      if (guests.size() == kMostGuests) guests.pop_front();  // that rank tries again
+      if (guests.size() == kMaxClients) guests.pop_front();  // that rank tries again
       if (socket) {
-        guests.emplace_back(meeting, std::move(socket));
+        guests.emplace_back(state, std::move(socket));
         continue;
       }
     } catch (const std::system_error&) {  // no thread available
@@ -260,7 +261,7 @@ std::optional<std::vector<std::byte>> ask_once(const RankInfo& info, int socket,
   if (!send_all(socket, bytes_of(proof), until) || !receive_all(socket, bytes_of(answer), until))
     return std::nullopt;
   check_status(info, answer.status);
-  ATH_CHECK(answer.bytes <= kMost, "ranks: what rank 0 shares must be at most {} bytes, but is {}", kMost,
+  ATH_CHECK(answer.bytes <= kMax, "ranks: what rank 0 shares must be at most {} bytes, but is {}", kMax,
             answer.bytes);
   std::vector<std::byte> blob(answer.bytes);
   if (!receive_all(socket, blob, until)) return std::nullopt;
@@ -292,7 +293,7 @@ std::vector<std::byte> ask(const RankInfo& info, Clock::time_point until, millis
 
 std::vector<std::byte> share_from_rank_0(const RankInfo& info, std::span<const std::byte> mine,
                                          milliseconds timeout) {
-  ATH_CHECK(mine.size() <= kMost, "ranks: what rank 0 shares must be at most {} bytes, but is {}", kMost,
+  ATH_CHECK(mine.size() <= kMax, "ranks: what rank 0 shares must be at most {} bytes, but is {}", kMax,
             mine.size());
   Socket listening(info.listening);
   if (info.alone()) return {mine.begin(), mine.end()};

@@ -148,7 +148,7 @@ class ErrorLines {
     if (exit_code == 0 || explained_ || by_signal) return exit_code;
     if (!why_.empty()) {
       std::fprintf(stderr, "error: Open MPI: %s; ATHANOR_DIST_DEBUG=1 shows all that it says\n",
-                   why_.substr(0, kMostOfWhy).c_str());
+                   why_.substr(0, kMaxOfWhy).c_str());
       return exit_code == 1 ? 3 : exit_code;  // 1 is mpirun's own code; ours are specific
     }
     if (framed_lines_ > 0)
@@ -157,7 +157,7 @@ class ErrorLines {
   }
 
  private:
-  static constexpr std::size_t kMostOfWhy = 400, kRule = 60;
+  static constexpr std::size_t kMaxOfWhy = 400, kRule = 60;
 
   void take(const Child& child, std::string line) {
     while (line.ends_with('\r')) line.pop_back();

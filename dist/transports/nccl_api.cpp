@@ -21,7 +21,7 @@ NcclApi load() {
 
 #else
 
-constexpr int kLeastVersion = 22000;  // non-blocking communicators that do not hang at the end
+constexpr int kMinVersion = 22000;  // non-blocking communicators that do not hang at the end
 
 NcclApi load() {
   void* library = dlopen("libnccl.so.2", RTLD_NOW | RTLD_LOCAL);
@@ -46,7 +46,7 @@ NcclApi load() {
   ATH_NCCL_FUNCTIONS(ATH_FIND)
 #undef ATH_FIND
   int version = 0;
-  if (api.get_version(&version) != ncclSuccess || version < kLeastVersion)
+  if (api.get_version(&version) != ncclSuccess || version < kMinVersion)
     detail::fail<BackendError>("nccl: libnccl.so.2 must be 2.20 or newer, but is {}", version);
   return api;
 }

@@ -17,17 +17,17 @@ using Json = nlohmann::json;
 using Entry = RankRecord::Entry;
 
 /// Bound on times, bytes and numbers, so that sums of a few cannot overflow.
-constexpr std::int64_t kMost = std::int64_t{1} << 60;
+constexpr std::int64_t kMax = std::int64_t{1} << 60;
 
 /// Parses the numbers and texts of a line, and notes whether all were present and in range.
 class Fields {
  public:
   explicit Fields(const Json& line) : line_(line) {}
 
-  std::int64_t number(const char* name, std::int64_t least = 0, std::int64_t most = kMost) {
+  std::int64_t number(const char* name, std::int64_t least = 0, std::int64_t most = kMax) {
     const auto at = line_.find(name);
     const bool is_number = at != line_.end() && at->is_number_integer();
-    const bool too_large = is_number && at->is_number_unsigned() && at->get<std::uint64_t>() > kMost;
+    const bool too_large = is_number && at->is_number_unsigned() && at->get<std::uint64_t>() > kMax;
     const std::int64_t value = is_number && !too_large ? at->get<std::int64_t>() : least - 1;
     good_ = good_ && value >= least && value <= most;
     return value;
@@ -49,7 +49,7 @@ bool take_head(const Json& line, RankRecord& record) {
   if (record.found) return false;  // a header exists already
   Fields fields(line);
   RankRecord head{.rank = record.rank, .found = true};
-  head.world_size = static_cast<int>(fields.number("world_size", 1, RankRecord::kMostRanks));
+  head.world_size = static_cast<int>(fields.number("world_size", 1, RankRecord::kMaxRanks));
   head.host = fields.text("host");
   head.reason = fields.text("reason");
   head.error = fields.text("error");
@@ -75,7 +75,7 @@ bool take_entry(const Json& line, RankRecord& record) {
   entry.end_us = fields.number("end_us");
   entry.bytes = fields.number("bytes");
   // Without a header line, waits_for may be any rank.
-  const std::int64_t ranks = record.world_size > 0 ? record.world_size : RankRecord::kMostRanks;
+  const std::int64_t ranks = record.world_size > 0 ? record.world_size : RankRecord::kMaxRanks;
   entry.waits_for = static_cast<int>(fields.number("waits_for", -1, ranks - 1));
   if (!fields.good()) return false;
   record.found = true;

@@ -32,7 +32,7 @@ struct RankRecord {
   std::int64_t now_us = 0;          ///< time of writing
   std::vector<Entry> entries = {};  ///< ascending
 
-  static constexpr int kMostRanks = 1 << 16;
+  static constexpr int kMaxRanks = 1 << 16;
   /// `damage` of a file without readable content.
   static constexpr char kUnreadable[] = "holds nothing that can be read";
 

@@ -15,7 +15,7 @@
 
 #include "dist/collectives/session.h"
 #include "dist/launch/detail/signal_stack.h"
-#include "dist/watch/detail/blame.h"
+#include "dist/watch/detail/culprit.h"
 #include "dist/watch/rank_record.h"
 #include "tensor/error.h"
 #include "tensor/printable.h"
@@ -190,10 +190,10 @@ struct Watchdog::Impl {
       if (options.agreement.count() > 0 && have_agreed(name)) continue;
       if (stop) return;
       if (silent_code >= 0) _exit(silent_code);
-      const bool in_vain = options.agreement.count() > 0 && !stands_still();
+      const bool in_vain = options.agreement.count() > 0 && !is_stalled();
       leave(kExitPeerLost, just_stopped() ? "stopped" : name, [&] {
         if (just_stopped()) return fmt::format("ended by {}: {}", name, stopped_for());
-        const Blame found = blame();
+        const Culprit found = culprit();
         if (found.ended >= 0 && options.agreement.count() > 0)
           return fmt::format("ended with rank {}, which has an error of its own", found.ended);
         return in_vain ? fmt::format(
@@ -215,7 +215,7 @@ struct Watchdog::Impl {
         just_stopped() ? stopped_for() : fmt::format("{} came to rank {}", signal, transport.rank()));
     std::int64_t began = FlightRecord::now_us();
     const std::int64_t at_least = std::chrono::microseconds(options.agreement).count();
-    while (!stop && !has_agreed && silent_code < 0 && !stands_still() &&
+    while (!stop && !has_agreed && silent_code < 0 && !is_stalled() &&
            FlightRecord::now_us() - began < std::max(at_least, 3 * longest_us)) {
       std::this_thread::sleep_for(std::chrono::milliseconds(2));
       if (slow_rank >= 0 && !waits_for_another()) began = FlightRecord::now_us();
@@ -234,7 +234,7 @@ struct Watchdog::Impl {
 
   // mpirun announces the end by SIGCONT, a second ahead: a waiting rank then writes its record early, for
   // itself and for ranks that look for it.
-  void foretell() {
+  void announce() {
     const FlightRecord::Entry last = flight()->last();
     if (foretold || continued_us == 0 || !last.under_way() || last.last_us > continued_us) return;
     write_record("SIGTERM", "told to go on while it waited, as mpirun does before it ends all");
@@ -249,7 +249,7 @@ struct Watchdog::Impl {
 
   // mpirun has announced the end, and this rank waits: for so long that no agreement is possible, or until
   // the time is up.
-  bool stands_still() const {
+  bool is_stalled() const {
     const FlightRecord::Entry last = flight()->last();
     const bool waits = last.under_way() && (slow_rank < 0 || last.waits_for != slow_rank);
     if (!waits || continued_us < caught_us - kAnnouncedUs || just_stopped()) return false;
@@ -270,7 +270,7 @@ struct Watchdog::Impl {
       until.tv_sec += until.tv_nsec / 1'000'000'000;
       until.tv_nsec %= 1'000'000'000;
       sem_clockwait(&wake, CLOCK_MONOTONIC, &until);
-      foretell();
+      announce();
       const double gap = seconds_since(before);
       before = FlightRecord::now_us();
       if (gap > 1.5) {
@@ -282,22 +282,22 @@ struct Watchdog::Impl {
 
   // On the advancing thread.
   void failed(Failure kind, const std::exception& error) {
-    if (kind == Failure::deadline) leave(kExitPeerLost, "deadline", [&] { return blame().text; });
+    if (kind == Failure::deadline) leave(kExitPeerLost, "deadline", [&] { return culprit().text; });
     if (kind == Failure::lost) leave(kExitPeerLost, "lost", [&] { return std::string(error.what()); });
     // The catcher knows it, perhaps all ranks do: an orderly end follows.
     write_record("error", printable(error.what()));
   }
 
   // Records cover only the job's network: on the other one, this rank knows only the rank it waits for.
-  Blame blame() const {
+  Culprit culprit() const {
     const std::shared_ptr<const FlightRecord> record = flight();
     const FlightRecord& mine = *record;
     const bool of_job = &mine == &transport.session().flight();
     std::int64_t patience = kOthersUs;
     if (caught != 0)
       patience = (foretold ? kForetoldOthersUs : kToldOthersUs) - (FlightRecord::now_us() - caught_us);
-    return find_blame(mine, of_job ? options.folder : "",
-                      std::chrono::microseconds(std::max<std::int64_t>(0, patience)));
+    return find_culprit(mine, of_job ? options.folder : "",
+                        std::chrono::microseconds(std::max<std::int64_t>(0, patience)));
   }
 
   // mpirun sends SIGCONT, SIGTERM and SIGKILL to all ranks after one has failed, a second apart. But its
@@ -377,13 +377,13 @@ void Watchdog::agreed(bool last) {
   impl_->slow_rank = -1;     // from now on, waiting without agreement is a stall
 }
 
-void Watchdog::takes_long(int rank) {
+void Watchdog::set_slow_rank(int rank) {
   if (!impl_) return;
   if (rank >= 0) impl_->took_long = true;
   impl_->slow_rank = rank;
 }
 
-void Watchdog::stand_down(int exit_code, const std::string& why, bool accident) {
+void Watchdog::report_own_failure(int exit_code, const std::string& why, bool accident) {
   if (!impl_) return;
   if (impl_->transport.session().flight().size() > 0 && (accident || impl_->agreed_us > 0))
     write_record("error", printable(why));

@@ -17,8 +17,8 @@ struct WatchdogOptions {
   std::filesystem::path folder = ".";
   /// Minimum time for ranks to agree on a last step after SIGTERM, SIGINT or SIGHUP. The limit is three times
   /// the longest interval between calls of agreed(): the current step must end, and votes are sent with the
-  /// next one. It is longer while a checkpoint is saved (takes_long()), and 0.4 s if mpirun has announced by
-  /// SIGCONT that it ends all ranks while this rank waits for another. 0: no attempt to agree.
+  /// next one. It is longer while a checkpoint is saved (set_slow_rank()), and 0.4 s if mpirun has announced
+  /// by SIGCONT that it ends all ranks while this rank waits for another. 0: no attempt to agree.
   std::chrono::milliseconds agreement{0};
   /// Maximum time to end, including writing the record, before the process is ended without it.
   std::chrono::milliseconds limit{2000};
@@ -57,12 +57,12 @@ class Watchdog {
 
   /// `rank` may take any time: the others wait while it saves. Ends when all ranks know that it is done and
   /// pass -1, or by agreed().
-  void takes_long(int rank = 0);
+  void set_slow_rank(int rank = 0);
 
   /// This rank ends by its own error, which the caller reports: writes the record, if it has entries. From
   /// now on a signal ends the process silently with that exit code; so does the limit, with kExitPeerLost.
   /// With `accident` false (a wrong flag), no record is written before the first agreed().
-  void stand_down(int exit_code, const std::string& why, bool accident = true);
+  void report_own_failure(int exit_code, const std::string& why, bool accident = true);
 
   /// Writes the record and a line ("rank 1: error: " and `why`), then ends. For an exception on this rank
   /// alone: the others wait for it, and it must not wait for them.

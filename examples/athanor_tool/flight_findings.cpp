@@ -63,8 +63,8 @@ void find_own_ends(const std::vector<RankRecord>& ranks, Findings& findings) {
 // Conclusions from the ranks that others wait for.
 struct Waiting {
   std::vector<WaitChain> chains;
-  std::set<int> ranks;    // that wait for another rank
-  std::set<int> gone_on;  // that were late, or have done their part
+  std::set<int> ranks;         // that wait for another rank
+  std::set<int> passed_ranks;  // that were late, or have done their part
 };
 
 Waiting follow_all(const std::vector<RankRecord>& ranks) {
@@ -79,7 +79,7 @@ Waiting follow_all(const std::vector<RankRecord>& ranks) {
     if (last.waits_for < 0 || last.waits_for >= std::ssize(ranks)) continue;
     WaitChain chain = follow_waits(record.rank, last, record.now_us - last.last_us, record_of);
     waiting.ranks.insert(record.rank);
-    if (chain.end == WaitChain::End::passed) waiting.gone_on.insert(chain.ranks.back());
+    if (chain.end == WaitChain::End::passed) waiting.passed_ranks.insert(chain.ranks.back());
     waiting.chains.push_back(std::move(chain));
   }
   return waiting;
@@ -114,7 +114,7 @@ void find_missing(const std::vector<RankRecord>& ranks, const Waiting& waiting, 
 
 // Ranks that are awaited although they have done their part: they were delayed, or their messages were lost.
 void find_gone_on(const std::vector<RankRecord>& ranks, const Waiting& waiting, Findings& findings) {
-  for (const int rank : waiting.gone_on) {
+  for (const int rank : waiting.passed_ranks) {
     const bool late = std::any_of(waiting.chains.begin(), waiting.chains.end(), [&](const WaitChain& chain) {
       return chain.ranks.back() == rank && chain.late;
     });
@@ -161,7 +161,7 @@ bool find_desync(const std::vector<RankRecord>& ranks, Findings& findings) {
 bool find_behind(const std::vector<RankRecord>& ranks, const Waiting& waiting, Findings& findings) {
   std::int64_t front = -1;
   for (const RankRecord& record : ranks) {
-    if (!waiting.gone_on.contains(record.rank)) front = std::max(front, record.entered());
+    if (!waiting.passed_ranks.contains(record.rank)) front = std::max(front, record.entered());
   }
   std::map<std::int64_t, std::vector<int>> behind;  // by the first collective they lack
   for (const RankRecord& record : ranks) {
@@ -237,7 +237,7 @@ std::string call_name(const std::vector<RankRecord>& ranks, std::int64_t seq) {
   return entry ? fmt::format("#{} {}", seq, name_of(*entry)) : fmt::format("#{}", seq);
 }
 
-std::vector<std::string> find_who_is_to_blame(const std::vector<RankRecord>& ranks) {
+std::vector<std::string> find_culprits(const std::vector<RankRecord>& ranks) {
   Findings findings;
   const Waiting waiting = follow_all(ranks);
   find_own_ends(ranks, findings);

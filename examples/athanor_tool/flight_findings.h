@@ -11,7 +11,7 @@
 namespace athanor::tool {
 
 /// FlightReport::findings for the records of the whole world, by rank; never empty.
-std::vector<std::string> find_who_is_to_blame(const std::vector<dist::RankRecord>& ranks);
+std::vector<std::string> find_culprits(const std::vector<dist::RankRecord>& ranks);
 
 /// "ring all_reduce, bucket 4"
 std::string name_of(const dist::RankRecord::Entry& entry);

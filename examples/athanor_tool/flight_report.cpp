@@ -24,7 +24,7 @@ std::optional<int> rank_of(const std::filesystem::path& file) {
   int rank = -1;
   if (name.starts_with(kBefore))
     std::from_chars(name.data() + kBefore.size(), name.data() + name.size(), rank);
-  if (rank < 0 || rank >= RankRecord::kMostRanks || name != dist::record_file({}, rank)) return {};
+  if (rank < 0 || rank >= RankRecord::kMaxRanks || name != dist::record_file({}, rank)) return {};
   return rank;
 }
 
@@ -81,7 +81,7 @@ FlightReport conclude(std::vector<RankRecord> records) {
   for (const RankRecord& record : ranks) {
     if (record.found) report.last_common = std::min(report.last_common, finished(record));
   }
-  report.findings = find_who_is_to_blame(ranks);
+  report.findings = find_culprits(ranks);
   return report;
 }
 

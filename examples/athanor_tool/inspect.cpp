@@ -16,7 +16,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::int64_t kClassesShown = 20, kMostClasses = 1'000'000;
+constexpr std::int64_t kClassesShown = 20, kMaxClasses = 1'000'000;
 
 /// The smallest number that at least `share` of the sorted values do not exceed.
 std::int64_t quantile(const std::vector<std::int64_t>& sorted, double share) {
@@ -38,8 +38,8 @@ Json describe_sizes(std::vector<std::int64_t> sizes) {
 
 Json describe_samples(const Dataset& store) {
   // A damaged label or a forged header must not exhaust memory.
-  if (store.spec().classes > kMostClasses) {
-    detail::fail<IoError>("inspect: there must be at most {} classes, but are {}", kMostClasses,
+  if (store.spec().classes > kMaxClasses) {
+    detail::fail<IoError>("inspect: there must be at most {} classes, but are {}", kMaxClasses,
                           store.spec().classes);
   }
   std::vector<std::int64_t> sizes;

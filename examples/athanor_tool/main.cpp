@@ -10,7 +10,7 @@
 
 int main(int argc, char** argv) {
   using namespace athanor;
-  let_threads_sleep(argv);  // instead of spinning next to loader threads
+  use_passive_openmp_waits(argv);  // instead of spinning next to loader threads
   return tool_main(argc, argv, [](CLI::App& app) {
     tool::add_run_op(app);
     tool::add_pack(app);

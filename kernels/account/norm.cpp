@@ -31,10 +31,10 @@ struct Cut {
 };
 
 /// Written, and read where it is added to.
-std::int64_t read_of(const Sink& sink) {
+std::int64_t read_of(const GradientTarget& sink) {
   return sink.write == Write::accumulate ? bytes(sink.tensor) : 0;
 }
-std::int64_t written_of(const Sink& sink) {
+std::int64_t written_of(const GradientTarget& sink) {
   return bytes(sink.tensor);
 }
 
@@ -141,7 +141,8 @@ bool in_registers(const Tensor& x, std::int64_t size) {
 }
 
 /// The second sum of a backward pass.
-void add_finish(AccountContext& context, std::int64_t partial, const Sink& dgamma, const Sink& dbeta) {
+void add_finish(AccountContext& context, std::int64_t partial, const GradientTarget& dgamma,
+                const GradientTarget& dbeta) {
   launch(context, "layer_norm_finish", partial + read_of(dgamma) + read_of(dbeta),
          written_of(dgamma) + written_of(dbeta));
 }
@@ -157,7 +158,8 @@ void layer_norm_forward(AccountContext& context, const Tensor& x, const Tensor& 
 
 template <>
 void layer_norm_backward(AccountContext& context, const Tensor& x, const Tensor& gamma, const Tensor& stats,
-                         const Tensor& dy, const Tensor& dx, const Sink& dgamma, const Sink& dbeta) {
+                         const Tensor& dy, const Tensor& dx, const GradientTarget& dgamma,
+                         const GradientTarget& dbeta) {
   const std::int64_t rows = stats.dim(0), size = rows > 0 ? x.numel() / rows : 0;
   if (rows == 0) return;
   const bool sums = dgamma.tensor.defined() || dbeta.tensor.defined();
@@ -207,7 +209,8 @@ void group_norm_forward(AccountContext& context, const Tensor& x, const Tensor& 
 
 template <>
 void group_norm_backward(AccountContext& context, const Tensor& x, const Tensor& gamma, const Tensor& stats,
-                         const Tensor& dy, const Tensor& dx, const Sink& dgamma, const Sink& dbeta) {
+                         const Tensor& dy, const Tensor& dx, const GradientTarget& dgamma,
+                         const GradientTarget& dbeta) {
   if (x.numel() == 0) return;
   const std::int64_t partial = 2 * group_partials(x, stats.dim(0)),
                      read = bytes(x) + bytes(dy) + bytes(stats);

@@ -63,7 +63,7 @@ void write_dx(const Wide& wide, std::int64_t chunk, const Affine<A>& affine, con
           });
 }
 
-template <class A> void write_sums(const Sink& to, std::int64_t n, const double* from) {
+template <class A> void write_sums(const GradientTarget& to, std::int64_t n, const double* from) {
   if (!to.tensor.defined()) return;
   A* out = to.tensor.data<A>();
   for (std::int64_t c = 0; c < n; ++c)

@@ -23,9 +23,9 @@ namespace athanor::cpu {
 namespace {
 
 constexpr std::int64_t kLanes = 16;
-constexpr std::int64_t kMostInputs = 8;
-constexpr std::int64_t kMostPixelChannels = 6;  // 4 sums each, of 32 registers
-constexpr int kMostPairs = 6;                   // of pixels, in two rows: 24 sums
+constexpr std::int64_t kMaxInputs = 8;
+constexpr std::int64_t kMaxPixelChannels = 6;  // 4 sums each, of 32 registers
+constexpr int kMaxPairs = 6;                   // of pixels, in two rows: 24 sums
 
 std::int64_t round_up(std::int64_t value, std::int64_t to) {
   return (value + to - 1) / to * to;
@@ -53,7 +53,7 @@ struct Sizes {
         p(key.sizes[7] / 2),
         q(key.sizes[8] / 2) {}
 
-  bool by_pixels() const { return k <= kMostPixelChannels; }
+  bool by_pixels() const { return k <= kMaxPixelChannels; }
   std::int64_t image() const { return h * w * c; }
   std::int64_t rows() const { return 2 * p + r - 1; }     // of a frame: all that windows read
   std::int64_t columns() const { return 2 * q + s - 1; }  // of it
@@ -141,10 +141,10 @@ void fill_frame(const Sizes& z, const float* image, float* frame) {
 
 void run_channels(const Sizes& z, const float* image, bool is_frame, const float* w, const float* bias,
                   float* y) {
-  static constexpr void (*kTiles[kMostPairs])(const ChannelTile&) = {
+  static constexpr void (*kTiles[kMaxPairs])(const ChannelTile&) = {
       channel_tile<1>, channel_tile<2>, channel_tile<3>, channel_tile<4>, channel_tile<5>, channel_tile<6>};
   const std::int64_t row = (is_frame ? z.columns() : z.w) * z.c, run = z.s * z.c;
-  const std::int64_t tiles = (z.q + kMostPairs - 1) / kMostPairs;  // of similar length
+  const std::int64_t tiles = (z.q + kMaxPairs - 1) / kMaxPairs;  // of similar length
   for (std::int64_t k = 0; k < z.k; k += kLanes) {
     const std::int64_t channels = std::min(kLanes, z.k - k);
     for (std::int64_t p = 0; p < z.p; ++p) {
@@ -222,8 +222,8 @@ ATH_AVX512 void pixel_tile(const Sizes& z, const float* x, const float* w, const
 }
 
 void run_pixels(const Sizes& z, const float* frame, const float* w, const float* bias, float* y) {
-  static constexpr void (*kTiles[kMostPixelChannels])(const Sizes&, const float*, const float*, const float*,
-                                                      std::int64_t, float*) = {
+  static constexpr void (*kTiles[kMaxPixelChannels])(const Sizes&, const float*, const float*, const float*,
+                                                     std::int64_t, float*) = {
       pixel_tile<1>, pixel_tile<2>, pixel_tile<3>, pixel_tile<4>, pixel_tile<5>, pixel_tile<6>};
   for (std::int64_t p = 0; p < z.p; ++p)
     for (std::int64_t q = 0; q < z.q; q += kLanes)
@@ -278,7 +278,7 @@ class ConvPool final : public Primitive {
 
 bool conv_pool_fits(const ConvSize& z) {
   return has_avx512() && z.stride_h == 1 && z.stride_w == 1 && z.dilation_h == 1 && z.dilation_w == 1 &&
-         z.groups == 1 && z.c > 0 && z.c <= kMostInputs && z.p > 1 && z.q > 1;
+         z.groups == 1 && z.c > 0 && z.c <= kMaxInputs && z.p > 1 && z.q > 1;
 }
 
 MadePrimitive make_conv_pool(const PrimitiveKey& key) {

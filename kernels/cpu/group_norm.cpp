@@ -15,15 +15,15 @@ namespace {
 using cpu::parallel_for;
 using cpu::vectorize_if;
 
-constexpr std::int64_t kChunk = 16384;             // approximate elements of a chunk
-constexpr std::int64_t kFewest = 16, kMost = 512;  // range of its pixels: larger sums would round more
+constexpr std::int64_t kChunk = 16384;            // approximate elements of a chunk
+constexpr std::int64_t kFewest = 16, kMax = 512;  // range of its pixels: larger sums would round more
 
 /// The division of every image's pixels into chunks.
 struct Chunks {
   std::int64_t share, of_image, all;
 
   explicit Chunks(const ChannelGroups& z)
-      : share(std::clamp(kChunk / z.channels, kFewest, kMost)),
+      : share(std::clamp(kChunk / z.channels, kFewest, kMax)),
         of_image((z.pixels + share - 1) / share),
         all(z.images * of_image) {}
 
@@ -57,7 +57,7 @@ template <int kSums, class A> class ChannelSums {
         totals_(reinterpret_cast<double*>(memory)),
         slots_(reinterpret_cast<A*>(totals_ + z.images * kSums * z.channels)) {}
 
-  template <bool kFast, class Add> void add_up(const CpuContext& context, const Add& add) const {
+  template <bool kFast, class Add> void accumulate(const CpuContext& context, const Add& add) const {
     const std::int64_t n = kSums * z_.channels;
     chunks_.for_each<kFast>(
         context, z_, [&](std::int64_t chunk, std::int64_t image, std::int64_t first, std::int64_t pixels) {
@@ -120,20 +120,20 @@ void write_statistics(CpuContext& context, const ChannelGroups& z, const T* x, d
   const Scratch memory = context.scratch(ChannelSums<1, A>::bytes(z));
   const ChannelSums<1, A> sums(z, memory.as<std::byte>());
   const std::int64_t C = z.channels;
-  sums.template add_up<cpu::kFastType<T>>(context, [=](A* __restrict sum, std::int64_t, std::int64_t at) {
+  sums.template accumulate<cpu::kFastType<T>>(context, [=](A* __restrict sum, std::int64_t, std::int64_t at) {
     for (std::int64_t c = 0; c < C; ++c) sum[c] += A(x[at + c]);
   });
   sums.for_each_group(nullptr, [&](std::int64_t image, std::int64_t group, const auto& mean) {
     of.set_first(image, group, stats[2 * (image * z.groups + group)] = A(mean(0)));
   });
-  sums.template add_up<cpu::kFastType<T>>(context,
-                                          [&](A* __restrict sum, std::int64_t image, std::int64_t at) {
-                                            const A* __restrict mean = of.first(image);
-                                            for (std::int64_t c = 0; c < C; ++c) {
-                                              const A d = A(x[at + c]) - mean[c];
-                                              sum[c] = std::fma(d, d, sum[c]);
-                                            }
-                                          });
+  sums.template accumulate<cpu::kFastType<T>>(context,
+                                              [&](A* __restrict sum, std::int64_t image, std::int64_t at) {
+                                                const A* __restrict mean = of.first(image);
+                                                for (std::int64_t c = 0; c < C; ++c) {
+                                                  const A d = A(x[at + c]) - mean[c];
+                                                  sum[c] = std::fma(d, d, sum[c]);
+                                                }
+                                              });
   sums.for_each_group(nullptr, [&](std::int64_t image, std::int64_t group, const auto& mean) {
     const A inverse = A(inverse_deviation(mean(0), eps));
     of.set_second(image, group, stats[2 * (image * z.groups + group) + 1] = inverse);
@@ -174,7 +174,7 @@ namespace {
 
 /// The sum of one kind over all images, if requested.
 template <class A>
-void put_parameter(const Sink& to, const ChannelSums<2, A>& sums, const ChannelGroups& z, int sum) {
+void put_parameter(const GradientTarget& to, const ChannelSums<2, A>& sums, const ChannelGroups& z, int sum) {
   if (!to.tensor.defined()) return;
   A* out = to.tensor.data<A>();
   for (std::int64_t c = 0; c < z.channels; ++c) {
@@ -216,7 +216,8 @@ void write_dx(CpuContext& context, const ChannelGroups& z, const Operands<T, A>&
 
 template <>
 void group_norm_backward(CpuContext& context, const Tensor& x, const Tensor& gamma, const Tensor& stats,
-                         const Tensor& dy, const Tensor& dx, const Sink& dgamma, const Sink& dbeta) {
+                         const Tensor& dy, const Tensor& dx, const GradientTarget& dgamma,
+                         const GradientTarget& dbeta) {
   if (x.dim(-1) == 0) return;
   dispatch_floating(x.dtype(), "group_norm", [&]<class T>() {
     using A = Accumulate<T>;
@@ -230,7 +231,7 @@ void group_norm_backward(CpuContext& context, const Tensor& x, const Tensor& gam
     const Operands<T, A> t{x.data<T>(), dy.data<T>(), gamma.defined() ? gamma.data<A>() : nullptr, of};
     const Scratch memory = context.scratch(ChannelSums<2, A>::bytes(z));
     const ChannelSums<2, A> sums(z, memory.as<std::byte>());
-    sums.template add_up<cpu::kFastType<T>>(context, [&](A* sum, std::int64_t image, std::int64_t at) {
+    sums.template accumulate<cpu::kFastType<T>>(context, [&](A* sum, std::int64_t image, std::int64_t at) {
       const A* __restrict mean = of.first(image), * __restrict inverse = of.second(image);
       A* __restrict of_dy = sum, * __restrict of_product = sum + z.channels;
       for (std::int64_t c = 0; c < z.channels; ++c) {

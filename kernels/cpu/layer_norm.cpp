@@ -79,7 +79,8 @@ void row_gradient(const T* __restrict x, const T* __restrict dy, const A* __rest
 
 /// Adds chunk sums in order: to[j] (+)= sum over chunks of slots[chunk * stride + j].
 template <class A>
-void add_slots(const Sink& to, const A* slots, std::int64_t chunks, std::int64_t stride, std::int64_t n) {
+void add_slots(const GradientTarget& to, const A* slots, std::int64_t chunks, std::int64_t stride,
+               std::int64_t n) {
   if (!to.tensor.defined()) return;
   A* out = to.tensor.data<A>();
   for (std::int64_t j = 0; j < n; ++j) {
@@ -92,7 +93,7 @@ void add_slots(const Sink& to, const A* slots, std::int64_t chunks, std::int64_t
 
 template <class T, class A>
 void parameter_gradients(CpuContext& context, const Rows& rows, const T* x, const T* dy, const A* stats,
-                         const Sink& dgamma, const Sink& dbeta) {
+                         const GradientTarget& dgamma, const GradientTarget& dbeta) {
   const std::int64_t n = (dgamma.tensor.defined() ? dgamma : dbeta).tensor.numel();
   const std::int64_t share = std::max({std::int64_t{1}, kChunk / n, rows.rows / 64});
   const std::int64_t chunks = (rows.rows + share - 1) / share;
@@ -123,7 +124,8 @@ void parameter_gradients(CpuContext& context, const Rows& rows, const T* x, cons
 
 template <>
 void layer_norm_backward(CpuContext& context, const Tensor& x, const Tensor& gamma, const Tensor& stats,
-                         const Tensor& dy, const Tensor& dx, const Sink& dgamma, const Sink& dbeta) {
+                         const Tensor& dy, const Tensor& dx, const GradientTarget& dgamma,
+                         const GradientTarget& dbeta) {
   dispatch_floating(x.dtype(), "layer_norm", [&]<class T>() {
     using A = Accumulate<T>;
     const Rows rows(x, stats);

@@ -304,7 +304,7 @@ template <> void column_sums(CpuContext& context, const Tensor& x, const Tensor&
         }
       });
     });
-    const auto add_up = [&]<class Y>() {
+    const auto accumulate = [&]<class Y>() {
       Y* to = sums.data<Y>();
       for (std::int64_t j = 0; j < n; ++j) {
         A total = write == Write::accumulate ? A(to[j]) : A(0);
@@ -313,9 +313,9 @@ template <> void column_sums(CpuContext& context, const Tensor& x, const Tensor&
       }
     };
     if (sums.dtype() == x.dtype()) {
-      add_up.template operator()<T>();
+      accumulate.template operator()<T>();
     } else {
-      add_up.template operator()<A>();
+      accumulate.template operator()<A>();
     }
   });
 }

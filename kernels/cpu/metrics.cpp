@@ -24,7 +24,7 @@ void add_metrics(CpuContext&, const Tensor& losses, const Tensor& logits, const 
   double sum = 0;
   const auto add = [&]<class A>() {
     const A* loss = losses.data<A>();
-    for (std::int64_t n = 0; n < rows; ++n) sum += counted_loss(loss[n]);
+    for (std::int64_t n = 0; n < rows; ++n) sum += quantized_loss(loss[n]);
   };
   losses.dtype() == DType::f64 ? add.template operator()<double>() : add.template operator()<float>();
   double* total = totals.data<double>();

@@ -8,12 +8,12 @@
 namespace athanor::kernels {
 namespace {
 
-constexpr std::int64_t kMostChannels = 3;
+constexpr std::int64_t kMaxChannels = 3;
 
 void change_image(const RandChange& change, const RandImage& image, std::uint8_t* out) {
   const std::int64_t pixels = image.height * image.width, channels = image.channels;
-  std::array<std::int32_t, kMostChannels * 256> histogram{};
-  std::array<std::uint8_t, kMostChannels * 256> table{};
+  std::array<std::int32_t, kMaxChannels * 256> histogram{};
+  std::array<std::uint8_t, kMaxChannels * 256> table{};
   const bool of_luma = change.op == RandOp::contrast;
   for (std::int64_t i = 0; change.counts() && i < pixels; ++i) {
     const std::uint8_t* const pixel = image.bytes + i * channels;

@@ -14,11 +14,11 @@ namespace athanor::kernels {
 namespace {
 
 void check_sizes(const ConvSize& z) {
-  constexpr std::int64_t kMost = std::int64_t{1} << 30;
-  ATH_CHECK((z.h + 2 * z.padding_h) * (z.w + 2 * z.padding_w) < kMost && z.r * z.s * z.c < kMost &&
-                z.r * z.s * z.k < kMost && z.stride_h < kMost && z.stride_w < kMost,
+  constexpr std::int64_t kMax = std::int64_t{1} << 30;
+  ATH_CHECK((z.h + 2 * z.padding_h) * (z.w + 2 * z.padding_w) < kMax && z.r * z.s * z.c < kMax &&
+                z.r * z.s * z.k < kMax && z.stride_h < kMax && z.stride_w < kMax,
             "conv2d: a padded image must have less than {} pixels, and a filter less than that many taps",
-            kMost);
+            kMax);
   if (!cuda::is_depthwise(z)) return;
   constexpr std::int64_t kElements = std::int64_t{1} << 31;
   ATH_CHECK(
@@ -70,7 +70,7 @@ void conv2d_forward(CudaContext& context, const Conv2dParams& params, const Tens
   dispatch_floating(x.dtype(), "conv2d", [&]<class T>() {
     const auto run = cuda::is_depthwise(z) ? cuda::depthwise_forward<T> : cuda::product_forward<T>;
     run(context, z, params.activation, x.data<T>(), w.data<T>(), cuda::data_or_null<T>(bias), y.data<T>(),
-        cuda::kMostCounted);
+        cuda::kMaxCounted);
   });
 }
 
@@ -117,7 +117,7 @@ void conv2d_backward_weights(CudaContext& context, const Conv2dParams& params, c
     const auto run = [&]<class W>() {
       const auto pass = cuda::is_depthwise(z) ? cuda::depthwise_backward_weights<T, W>
                                               : cuda::product_backward_weights<T, W>;
-      pass(context, z, x.data<T>(), dy.data<T>(), dw.data<W>(), accumulate, cuda::kMostCounted);
+      pass(context, z, x.data<T>(), dy.data<T>(), dw.data<W>(), accumulate, cuda::kMaxCounted);
     };
     if (dw.dtype() == x.dtype()) {
       run.template operator()<T>();

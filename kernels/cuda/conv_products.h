@@ -10,12 +10,12 @@ namespace athanor::cuda {
 
 template <class T>
 void product_forward(const CudaContext& context, const ConvSize& z, Activation activation, const T* x,
-                     const T* w, const T* bias, T* y, std::int64_t most = kMostCounted);
+                     const T* w, const T* bias, T* y, std::int64_t most = kMaxCounted);
 template <class T>
 void product_backward_data(const CudaContext& context, const ConvSize& z, const T* dy, const T* w, T* dx,
-                           bool accumulate, std::int64_t most = kMostCounted);
+                           bool accumulate, std::int64_t most = kMaxCounted);
 template <class T, class W>
 void product_backward_weights(const CudaContext& context, const ConvSize& z, const T* x, const T* dy, W* dw,
-                              bool accumulate, std::int64_t most = kMostCounted);
+                              bool accumulate, std::int64_t most = kMaxCounted);
 
 }  // namespace athanor::cuda

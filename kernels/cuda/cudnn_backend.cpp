@@ -300,10 +300,9 @@ std::optional<Plan> Plan::from_json(std::string_view json, const DevicePropertie
 }
 
 void Plan::run(const Handle& handle, std::span<void* const> pointers, void* workspace) const {
-  constexpr std::size_t kMost = 16;
-  std::array<std::int64_t, kMost> ids;
-  ATH_CHECK(pointers.size() <= kMost, "cuDNN: a graph may have {} tensors, but got {}", kMost,
-            pointers.size());
+  constexpr std::size_t kMax = 16;
+  std::array<std::int64_t, kMax> ids;
+  ATH_CHECK(pointers.size() <= kMax, "cuDNN: a graph may have {} tensors, but got {}", kMax, pointers.size());
   for (std::size_t i = 0; i < pointers.size(); ++i) ids[i] = static_cast<std::int64_t>(i) + 1;
   Descriptor pack(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
   pack.set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, std::span<const std::int64_t>(ids.data(), pointers.size()));

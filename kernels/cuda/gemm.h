@@ -286,9 +286,9 @@ void launch_gemm(const CudaContext& context, const char* name, Gemm<T, Left, Rig
                            steps * g.summed.numel, split->y_size, sizeof(Accumulate<T>))
             : 1;
   const auto run = [&] {
-    constexpr std::int64_t kMostBatches = 65535;
-    for (g.first_batch = 0; g.first_batch < g.batches.numel; g.first_batch += kMostBatches) {
-      const std::int64_t batches = std::min(kMostBatches, g.batches.numel - g.first_batch);
+    constexpr std::int64_t kMaxBatches = 65535;
+    for (g.first_batch = 0; g.first_batch < g.batches.numel; g.first_batch += kMaxBatches) {
+      const std::int64_t batches = std::min(kMaxBatches, g.batches.numel - g.first_batch);
       const dim3 grid(g.tiles_m * g.tiles_n, static_cast<unsigned>(pieces), static_cast<unsigned>(batches));
       launch(context, {name, grid, Tile::kThreads}, gemm_kernel<Tile, T, Left, Right, To>, g);
     }

@@ -52,7 +52,7 @@ inline std::int64_t split_pieces(std::int64_t tiles, std::int64_t threads, std::
 }
 
 /// Elements that one launch of a convolution counts: indices are 32-bit numbers in its kernels.
-inline constexpr std::int64_t kMostCounted = std::int64_t{1} << 30;
+inline constexpr std::int64_t kMaxCounted = std::int64_t{1} << 30;
 
 /// More images go in several rounds: calls f(first image, images), once at least, with `most` elements at
 /// most in a round where an image has `elements`, or one image that has more.

@@ -276,7 +276,8 @@ void group_norm_forward(CudaContext& context, const Tensor& x, const Tensor& gam
 
 template <>
 void group_norm_backward(CudaContext& context, const Tensor& x, const Tensor& gamma, const Tensor& stats,
-                         const Tensor& dy, const Tensor& dx, const Sink& dgamma, const Sink& dbeta) {
+                         const Tensor& dy, const Tensor& dx, const GradientTarget& dgamma,
+                         const GradientTarget& dbeta) {
   if (x.dim(-1) == 0) return;
   dispatch_floating(x.dtype(), "group_norm", [&]<class T>() {
     using A = Accumulate<T>;

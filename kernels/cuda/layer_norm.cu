@@ -319,8 +319,8 @@ __global__ void __launch_bounds__(1024)
 
 /// Runs both sums of a backward pass and, between them, what fills [splits, 2, size] partials.
 template <class A, class F>
-void with_partials(const CudaContext& context, std::int64_t splits, std::int64_t size, const Sink& dgamma,
-                   const Sink& dbeta, const F& fill) {
+void with_partials(const CudaContext& context, std::int64_t splits, std::int64_t size,
+                   const GradientTarget& dgamma, const GradientTarget& dbeta, const F& fill) {
   if (!dgamma.tensor.defined() && !dbeta.tensor.defined()) return fill(static_cast<A*>(nullptr));
   const Scratch memory = context.scratch(static_cast<std::size_t>(splits * 2 * size) * sizeof(A));
   fill(memory.as<A>());
@@ -332,7 +332,8 @@ void with_partials(const CudaContext& context, std::int64_t splits, std::int64_t
 
 template <>
 void layer_norm_backward(CudaContext& context, const Tensor& x, const Tensor& gamma, const Tensor& stats,
-                         const Tensor& dy, const Tensor& dx, const Sink& dgamma, const Sink& dbeta) {
+                         const Tensor& dy, const Tensor& dx, const GradientTarget& dgamma,
+                         const GradientTarget& dbeta) {
   dispatch_floating(x.dtype(), "layer_norm", [&]<class T>() {
     using A = Accumulate<T>;
     const Tensor& like = dgamma.tensor.defined() ? dgamma.tensor : dbeta.tensor;

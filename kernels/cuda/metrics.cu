@@ -19,7 +19,7 @@ __global__ void __launch_bounds__(kRowBlock)
   std::int64_t correct = 0;
   double sum = 0;
   for (std::int64_t row = Row::first(); row < rows; row += Row::step()) {
-    sum += counted_loss(losses[row]);
+    sum += quantized_loss(losses[row]);
     const std::int64_t label = target[row];
     if (label < 0 || label >= n) continue;
     const T* x = logits + row * n;
@@ -149,8 +149,8 @@ template <>
 void add_confusion(CudaContext& context, const Tensor& predicted, const Tensor& target,
                    const Tensor& counts) {
   if (target.numel() == 0) return;
-  constexpr std::int64_t kMostBlocks = 1024;
-  const std::int64_t blocks = std::min((target.numel() + kRowBlock - 1) / kRowBlock, kMostBlocks);
+  constexpr std::int64_t kMaxBlocks = 1024;
+  const std::int64_t blocks = std::min((target.numel() + kRowBlock - 1) / kRowBlock, kMaxBlocks);
   cuda::launch(context, {"metrics", static_cast<unsigned>(blocks), kRowBlock}, count_pairs,
                predicted.data<std::int64_t>(), target.data<std::int64_t>(), target.numel(), counts.shape()[0],
                counts.data<double>());

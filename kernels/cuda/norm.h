@@ -7,12 +7,12 @@
 
 namespace athanor::cuda {
 
-/// A Sink as kernels see it.
+/// A GradientTarget as kernels see it.
 template <class A> struct Target {
   A* to;
   bool accumulate;
 
-  explicit Target(const kernels::Sink& sink)
+  explicit Target(const kernels::GradientTarget& sink)
       : to(data_or_null<A>(sink.tensor)), accumulate(sink.write == Write::accumulate) {}
   __device__ __forceinline__ void put(std::int64_t c, double value) const {
     if (to) to[c] = A(accumulate ? static_cast<double>(to[c]) + value : value);

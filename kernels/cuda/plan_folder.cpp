@@ -18,7 +18,7 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr int kFormat = 1;
-constexpr std::size_t kMostBytes = std::size_t{1} << 20;  // a plan takes a few KiB
+constexpr std::size_t kMaxBytes = std::size_t{1} << 20;  // a plan takes a few KiB
 
 std::string hash_of(std::string_view text) {
   std::uint64_t hash = text.size();
@@ -45,7 +45,7 @@ std::pair<Lookup, StoredPlan> PlanFolder::load(const std::string& key) const {
   if (!enabled()) return {Lookup::missing, {}};
   std::ifstream file(path_of(key), std::ios::binary);
   if (!file) return {Lookup::missing, {}};
-  std::string text(kMostBytes, '\0');
+  std::string text(kMaxBytes, '\0');
   file.read(text.data(), std::ssize(text));
   text.resize(static_cast<std::size_t>(file.gcount()));
   try {

@@ -4,7 +4,7 @@
 namespace athanor::kernels {
 namespace {
 
-constexpr int kThreads = 256, kMostChannels = 3;
+constexpr int kThreads = 256, kMaxChannels = 3;
 
 struct Batch {
   const std::uint8_t* images;
@@ -30,14 +30,14 @@ struct Batch {
 __global__ void __launch_bounds__(kThreads)
     change_images(RandAugment how, int number, AugmentKey key, Batch batch, std::uint8_t* y) {
   __shared__ RandChange change;
-  __shared__ std::int32_t histogram[kMostChannels * 256];
-  __shared__ std::uint8_t table[kMostChannels * 256];
+  __shared__ std::int32_t histogram[kMaxChannels * 256];
+  __shared__ std::uint8_t table[kMaxChannels * 256];
   const int thread = static_cast<int>(threadIdx.x);
   const int pixels = batch.height * batch.width, numel = pixels * batch.channels;
   for (std::int64_t n = blockIdx.x; n < batch.count; n += gridDim.x) {
     __syncthreads();  // nobody needs the last image's
     if (thread == 0) draw(how, number, key.now(), batch, batch.samples[n], change);
-    for (int i = thread; i < kMostChannels * 256; i += kThreads) histogram[i] = 0;
+    for (int i = thread; i < kMaxChannels * 256; i += kThreads) histogram[i] = 0;
     __syncthreads();
     const std::uint8_t* const bytes = batch.images + (batch.rows ? batch.rows[n] : n) * numel;
     const bool of_luma = change.op == RandOp::contrast;

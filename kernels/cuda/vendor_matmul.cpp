@@ -10,7 +10,7 @@ namespace {
 using cublas::Algorithm;
 using cublas::MatmulSignature;
 
-constexpr std::size_t kMostWorkspace = std::size_t{32} << 20;  // more is of no use to a product
+constexpr std::size_t kMaxWorkspace = std::size_t{32} << 20;  // more is of no use to a product
 
 void run_algorithm(CudaContext& context, const MatmulSignature& z, const Algorithm& algorithm,
                    const Tensor& a, const Tensor& b, const Tensor& bias, const Tensor& y) {
@@ -78,7 +78,7 @@ bool vendor_matmul(CudaContext& context, MatmulImpl impl, const Tensor& a, const
   z.deterministic = context.deterministic;
   z.alignment = {alignment_of(a.raw_data(), 256), alignment_of(b.raw_data(), 256),
                  alignment_of(y.raw_data(), 256), z.bias ? alignment_of(bias.raw_data(), 256) : 256};
-  z.workspace_bytes = std::min(vendor.options().workspace_bytes, kMostWorkspace);
+  z.workspace_bytes = std::min(vendor.options().workspace_bytes, kMaxWorkspace);
 
   z.after = activation, z.bias_after = bias.defined() && !z.bias;
 

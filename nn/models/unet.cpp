@@ -46,7 +46,7 @@ std::unique_ptr<Module> enlargement(std::int64_t channels, bool bilinear) {
 
 UNet::UNet(const ModelOptions& options, const UNetOptions& more)
     : depth_(more.depth), head_(more.width, options.classes ? options.classes : 2, 1) {
-  ATH_CHECK(depth_ >= 1 && depth_ <= kMostDepth, "UNet: depth must be in [1, {}], but got {}", kMostDepth,
+  ATH_CHECK(depth_ >= 1 && depth_ <= kMaxDepth, "UNet: depth must be in [1, {}], but got {}", kMaxDepth,
             depth_);
   std::int64_t in = options.in_channels ? options.in_channels : 3, width = more.width;
   for (int i = 0; i < depth_; ++i, in = width, width *= 2) {
@@ -70,7 +70,7 @@ Tensor UNet::forward(const Tensor& x) {
   ATH_CHECK(x.rank() == 4 && x.dim(1) % multiple == 0 && x.dim(2) % multiple == 0,
             "UNet: images must be [N, H, W, C] with H and W multiples of {}, but got {}", multiple,
             x.shape());
-  std::array<Tensor, kMostDepth> kept;
+  std::array<Tensor, kMaxDepth> kept;
   Tensor y = x;
   for (int i = 0; i < depth_; ++i) {
     kept[i] = (*down_[i])(y);

@@ -23,7 +23,7 @@ struct UNetOptions {
 /// Source: Ronneberger, Fischer and Brox 2015, arXiv:1505.04597; theirs neither pads nor normalises.
 class UNet final : public Module {
  public:
-  static constexpr int kMostDepth = 8;
+  static constexpr int kMaxDepth = 8;
 
   /// In `options`, 0 means 2 classes and 3 channels; image_size is ignored.
   explicit UNet(const ModelOptions& options, const UNetOptions& more = {});
@@ -31,7 +31,7 @@ class UNet final : public Module {
 
  private:
   int depth_;
-  std::array<std::unique_ptr<Module>, kMostDepth> down_, enlarge_, up_;
+  std::array<std::unique_ptr<Module>, kMaxDepth> down_, enlarge_, up_;
   std::unique_ptr<Module> bottom_;
   MaxPool2d pool_{2};
   Conv2d head_;

@@ -14,7 +14,7 @@ namespace athanor::nn {
 namespace {
 
 constexpr std::int64_t kIrVersion = 8, kOpset = 17;
-constexpr std::size_t kMostBytes = std::numeric_limits<std::int32_t>::max();
+constexpr std::size_t kMaxBytes = std::numeric_limits<std::int32_t>::max();
 constexpr const char *kInput = "images", *kOutput = "logits";
 
 /// Puts the whole tree into evaluation mode, then restores each module's mode.
@@ -42,7 +42,7 @@ void check(const Module& model, const Shape& sample, const OnnxOptions& options)
   std::size_t bytes = 0;
   const StateDict state = model.state_dict();
   for (const StateDict::Entry& entry : state) bytes += std::get<Tensor>(entry.value).bytes();
-  ATH_CHECK(bytes < kMostBytes,
+  ATH_CHECK(bytes < kMaxBytes,
             "export_onnx: an ONNX file must be smaller than 2 GB, but the weights are {:.2f} GB",
             static_cast<double>(bytes) / 1e9);
   for (const Parameter& parameter : model.parameters())
@@ -141,7 +141,7 @@ void export_onnx(Module& model, const Shape& sample, const std::filesystem::path
   file.message(8, opset);
   for (const auto& [name, text] : options.metadata) file.message(14, onnx::pair_message(name, text));
   file.head_of_bytes(7, graph.text().size());
-  ATH_CHECK(file.text().size() + graph.text().size() < kMostBytes,
+  ATH_CHECK(file.text().size() + graph.text().size() < kMaxBytes,
             "export_onnx: an ONNX file must be smaller than 2 GB, but {} has {} bytes", path.string(),
             file.text().size() + graph.text().size());
   AtomicFile out(path);

@@ -139,7 +139,7 @@ void Program::read_op(const TracedOp& two, const TracedOp& three, Places& places
                 two.outputs.size() == three.outputs.size(),
             kBatchRule, fmt::format(": one calls {}, the other {}", two.name, three.name));
   Op op{std::string(two.name), {}, {}, &two, &three, ops_.empty() ? "" : ops_.back().layer};
-  bool varies = !two.told;
+  bool varies = !two.is_reported;
   for (std::size_t i = 0; i < two.inputs.size(); ++i) {
     const Tensor &a = two.inputs[i], &b = three.inputs[i];
     ATH_CHECK(a.defined() == b.defined(), kBatchRule, fmt::format(" in the inputs of {}", two.name));
@@ -159,7 +159,7 @@ void Program::read_op(const TracedOp& two, const TracedOp& three, Places& places
   }
   for (std::size_t i = 0; i < two.outputs.size(); ++i) {
     Value& value = new_value(two.outputs[i], three.outputs[i]);
-    value.known = two.told;
+    value.known = two.is_reported;
     value.varies = varies || !value.has_fixed_shape();
     places.set(value);
     op.outputs.push_back(&value);

@@ -17,7 +17,7 @@ constexpr std::size_t kMaxSmall = kMiB;
 constexpr std::size_t kSmallSegment = 2 * kMiB;
 constexpr std::size_t kMediumSegment = 20 * kMiB;  // for large blocks below kOwnSegment
 constexpr std::size_t kOwnSegment = 10 * kMiB;
-constexpr std::size_t kLeastRest = 64 * 1024;  // minimum remainder for splitting a large chunk
+constexpr std::size_t kMinRest = 64 * 1024;  // minimum remainder for splitting a large chunk
 
 constexpr std::size_t round_up(std::size_t value, std::size_t step) {
   return (value + step - 1) / step * step;
@@ -155,7 +155,7 @@ void* DeviceAllocator::system_allocate(std::size_t bytes) {
 
 void DeviceAllocator::split(Chunk& chunk, const Request& request) {
   const std::size_t rest = chunk.bytes - request.size;
-  if (rest < (request.small ? kGranule : kLeastRest)) return;
+  if (rest < (request.small ? kGranule : kMinRest)) return;
   Chunk& second = chunks_.take();
   second.data = chunk.data + request.size;
   second.bytes = rest;

@@ -16,22 +16,22 @@ cudaStream_t native(const Stream& stream) {
 }
 
 // Sizes of staging blocks are powers of two in this range, so that few sizes serve all copies.
-constexpr std::size_t kLeastStage = 4 * 1024, kMostStage = 4 * 1024 * 1024;
+constexpr std::size_t kMinStage = 4 * 1024, kMaxStage = 4 * 1024 * 1024;
 // A copy of more pageable memory waits at intervals, to limit page-locked memory.
-constexpr std::size_t kMostUnderWay = 64 * 1024 * 1024;
+constexpr std::size_t kMaxUnderWay = 64 * 1024 * 1024;
 
 // The device may read host memory long after the call, when the caller has reused it. So it reads a
 // page-locked copy, which is not reused before it has been read.
 void upload_staged(std::byte* to, const std::byte* from, std::size_t bytes, const Stream& stream,
                    const Site& site) {
-  if (bytes > kMostUnderWay) count_host_sync("copy", site);
-  for (std::size_t at = 0; at < bytes; at += kMostStage) {
-    if (at > 0 && at % kMostUnderWay == 0) {
+  if (bytes > kMaxUnderWay) count_host_sync("copy", site);
+  for (std::size_t at = 0; at < bytes; at += kMaxStage) {
+    if (at > 0 && at % kMaxUnderWay == 0) {
       cuda::refuse_wait_in_capture("copy");
       ATH_TRY(cudaStreamSynchronize(native(stream)));
     }
-    const std::size_t part = std::min(bytes - at, kMostStage);
-    const Ref<cuda::PinnedBlock> stage = cuda::take_pinned(std::bit_ceil(std::max(part, kLeastStage)));
+    const std::size_t part = std::min(bytes - at, kMaxStage);
+    const Ref<cuda::PinnedBlock> stage = cuda::take_pinned(std::bit_ceil(std::max(part, kMinStage)));
     std::memcpy(stage->data(), from + at, part);
     ATH_TRY(cudaMemcpyAsync(to + at, stage->data(), part, cudaMemcpyHostToDevice, native(stream)));
     stage->record(stream);

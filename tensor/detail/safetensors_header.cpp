@@ -24,8 +24,8 @@ template <class... Args>
 
 // A name for messages: truncates untrusted ones.
 std::string shown(std::string_view name) {
-  constexpr std::size_t kMost = 80;
-  return name.size() <= kMost ? std::string(name) : fmt::format("{}...", name.substr(0, kMost));
+  constexpr std::size_t kMax = 80;
+  return name.size() <= kMax ? std::string(name) : fmt::format("{}...", name.substr(0, kMax));
 }
 
 // Feeds characters to the parser and keeps the position for messages.

@@ -12,8 +12,8 @@ namespace {
 
 using BatchNormOnDevice = test::DeviceTest;
 using kernels::BatchNormBackward;
+using kernels::GradientTarget;
 using kernels::RunningStats;
-using kernels::Sink;
 using test::close;
 using test::filled;
 using test::Layout;

@@ -21,10 +21,10 @@
 
 namespace athanor::test {
 
-inline constexpr int kMostRanks = 4;
+inline constexpr int kMaxRanks = 4;
 #if defined(ATHANOR_SIMT)
 // Before the first call of the emulator's runtime.
-inline const bool four_devices = (simt::options().devices = kMostRanks, true);
+inline const bool four_devices = (simt::options().devices = kMaxRanks, true);
 #endif
 
 /// Calls f(rank) in a thread and with a stream per rank; throws the first exception when all have ended.

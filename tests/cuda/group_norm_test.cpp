@@ -5,7 +5,7 @@ namespace athanor {
 namespace {
 
 using GroupNormOnDevice = test::DeviceTest;
-using kernels::Sink;
+using kernels::GradientTarget;
 using test::close;
 using test::epsilon_of;
 using test::filled;
@@ -82,7 +82,7 @@ struct Gradients {
 Gradients backward(const Operands& t, bool input, bool parameters, Device device) {
   const auto there = [&](const Tensor& x) { return device.is_cpu() ? x : on_device(x); };
   Gradients result;
-  Sink dgamma, dbeta;
+  GradientTarget dgamma, dbeta;
   if (input) result.dx = there(filled({t.x.shape()}, t.x.dtype(), {8}));
   if (parameters) {
     result.dgamma = there(filled({{t.x.dim(-1)}}, t.stats.dtype(), {6}));

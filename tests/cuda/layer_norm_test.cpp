@@ -7,7 +7,7 @@ namespace athanor {
 namespace {
 
 using LayerNormOnDevice = test::DeviceTest;
-using kernels::Sink;
+using kernels::GradientTarget;
 using test::close;
 using test::epsilon_of;
 using test::filled;
@@ -88,7 +88,7 @@ struct Gradients {
 Gradients backward(const Case& c, bool input, bool parameters, Device device) {
   const auto there = [&](const Tensor& t) { return device.is_cpu() ? t : on_device(t); };
   Gradients result;
-  Sink dgamma, dbeta;
+  GradientTarget dgamma, dbeta;
   if (input) result.dx = there(test::filled({c.x.shape()}, c.x.dtype(), {8}));
   if (parameters) {
     result.dgamma = there(filled({{c.x.dim(-1)}}, c.stats.dtype(), {6}));

@@ -15,7 +15,7 @@ namespace athanor::test {
 /// Worlds NCCL can run here: a GPU for each rank.
 inline std::vector<int> nccl_worlds() {
   std::vector<int> worlds;
-  for (int world = 1; world <= std::min(kMostRanks, cuda_device_count()); ++world) worlds.push_back(world);
+  for (int world = 1; world <= std::min(kMaxRanks, cuda_device_count()); ++world) worlds.push_back(world);
   return worlds;
 }
 

@@ -43,7 +43,7 @@ TEST_F(RanksOnDevice, GiveUpOverflowsAfterTheSameStep) {
   config.batch_size = 3;
   config.threads = 1;
   config.workers = 0;
-  config.patience_at_floor = 2;
+  config.max_overflows_at_floor = 2;
   config.collectives.timeout = std::chrono::seconds(60);
   std::vector<std::string> errors(2, "no error");
   test::run_staged_ranks(2, [&](dist::Transport& transport) {

@@ -158,7 +158,7 @@ struct Alternating : Task {
             optimizer<Sgd>("g", {"g"}, {.momentum = 0.5f}, schedules::linear(0.02, 20))};
   }
   static bool updates_g(std::int64_t step) { return step % 2 == 1; }
-  std::optional<std::int64_t> captured_as(const BatchPlace& place) const override {
+  std::optional<std::int64_t> captured_as(const BatchPosition& place) const override {
     return place.training && updates_g(place.step) ? 1 : 0;
   }
   Tensor training_step(const Batch& batch, Step& step) override {
@@ -198,7 +198,7 @@ struct Unfit : Task {
     network("", net);
     networks().initialize(7);
   }
-  std::optional<std::int64_t> captured_as(const BatchPlace&) const override { return 0; }
+  std::optional<std::int64_t> captured_as(const BatchPosition&) const override { return 0; }
   Tensor training_step(const Batch& batch, Step& step) override {
     Tensor x = flatten(batch["image"]);
     if (draws) x = x + step.randn(x.shape());

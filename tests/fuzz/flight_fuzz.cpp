@@ -1,4 +1,4 @@
-#include "dist/watch/detail/blame.h"
+#include "dist/watch/detail/culprit.h"
 #include "dist/watch/flight_record.h"
 #include "examples/athanor_tool/flight_report.h"
 #include "fuzz.h"
@@ -23,6 +23,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   dist::FlightRecord mine(3, 4);
   mine.begin(data && size > 0 ? data[0] % 8 : 0, {"ring all_reduce"});
   mine.waits_for(0);
-  check(dist::find_blame(mine, fuzz::folder(), {}).text);
+  check(dist::find_culprit(mine, fuzz::folder(), {}).text);
   return 0;
 }

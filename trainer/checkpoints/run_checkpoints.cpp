@@ -198,7 +198,7 @@ std::string RunCheckpoints::describe_best() const {
 // Saving ---------------------------------------------------------------------------------------------------
 
 bool RunCheckpoints::has_diverged(const RunPosition& position) const {
-  return step_.read().stuck_steps > 0 || (position.validated && !position.validation.finite);
+  return step_.read().overflows_at_floor > 0 || (position.validated && !position.validation.finite);
 }
 
 bool RunCheckpoints::save(RunPosition& position, const Limits& limits, const RunClock& clock,

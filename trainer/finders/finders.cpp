@@ -43,8 +43,8 @@ void write_svg(const std::filesystem::path& path, const std::string& text) {
 
 // A step that ignores ends of epochs: the first batch follows the last. False if a signal ends it.
 bool Run::try_step() {
-  if (feeding_.samples_of_step(position_.epoch_samples) == 0) {
-    feeding_.train().start_epoch(position_.epoch, 0);
+  if (pipeline_.samples_of_step(position_.epoch_samples) == 0) {
+    pipeline_.train().start_epoch(position_.epoch, 0);
     position_.epoch_samples = position_.epoch_steps = 0;
   }
   metrics_.clear();
@@ -73,7 +73,7 @@ void Run::try_out(const std::function<void()>& body) {
   trying_ = true;
   task_.networks().train();
   freeze_for_epoch(task_.networks(), config_.freeze, position_.epoch);
-  feeding_.train().start_epoch(position_.epoch, position_.epoch_samples);
+  pipeline_.train().start_epoch(position_.epoch, position_.epoch_samples);
   body();
   strategy_.complete_weights();
   (void)step_.read();
@@ -84,7 +84,7 @@ void Run::try_out(const std::function<void()>& body) {
   strategy_.complete_weights();
   metrics_.write(rows, sums);
   now_ = now;
-  feeding_.train().start_epoch(position_.epoch, position_.epoch_samples);
+  pipeline_.train().start_epoch(position_.epoch, position_.epoch_samples);
   task_.networks().train(training);
   syncs_before_ += host_syncs() - syncs;
   trying_ = false;

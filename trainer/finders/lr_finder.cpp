@@ -16,8 +16,8 @@ constexpr std::size_t kFirst = 10;  // losses at the beginning, as a reference
 constexpr double kForget = 0.8;     // of the running mean that ends a test
 constexpr double kSigma = 2.5;      // steps, of the smoothing
 constexpr double kSmoothNoise =
-    0.34;  // deviation of a smooth loss to that of a loss: 1 / sqrt(2 sqrt(pi) sigma)
-constexpr double kLeastFall = 0.02;  // of the first loss
+    0.34;                          // deviation of a smooth loss to that of a loss: 1 / sqrt(2 sqrt(pi) sigma)
+constexpr double kMinFall = 0.02;  // of the first loss
 
 struct Level {
   double mean = 0, deviation = 0;
@@ -104,7 +104,7 @@ LrAnswer answer_of(const LrCurve& curve) {
   answer.lowest = rate_at(lowest);
   const Level first = level_of(curve.points);
   const double fall = first.mean - smooth[lowest];
-  if (fall < std::max(kLeastFall * std::abs(first.mean), 5 * kSmoothNoise * first.deviation)) {
+  if (fall < std::max(kMinFall * std::abs(first.mean), 5 * kSmoothNoise * first.deviation)) {
     answer.why = fmt::format("the loss is {:.4g} at first and nowhere clearly lower, from {:.2g} to {:.2g}",
                              first.mean, rate_at(0), rate_at(smooth.size() - 1));
     return answer;

@@ -45,8 +45,8 @@ class Item {
   std::vector<std::string> parts_;
 };
 
-constexpr std::int64_t kMostPixels = 65536;
-constexpr double kLeastAlpha = 1e-3, kMostAlpha = 1e3;
+constexpr std::int64_t kMaxPixels = 65536;
+constexpr double kMinAlpha = 1e-3, kMaxAlpha = 1e3;
 
 /// An item's name, its allowed numbers, an example, and its effect.
 struct Known {
@@ -59,7 +59,7 @@ struct Known {
 constexpr const char* kCropForm = "crop:PIXELS or crop:PIXELS:reflect";
 
 void read_crop(Augment& to, const Item& item) {
-  to.pad = item.count(1, 1, kMostPixels);
+  to.pad = item.count(1, 1, kMaxPixels);
   if (item.ends_with("reflect")) {
     to.padding = Padding::reflect;
   } else if (item.numbers() > 1) {
@@ -97,7 +97,7 @@ const std::vector<Known>& known_items() {
          to.rand_augment = RandAugment{};
          if (item.numbers() == 0) return;
          *to.rand_augment = {static_cast<int>(item.count(1, 1, 16)),
-                             static_cast<int>(item.count(2, 0, kernels::kMostMagnitude))};
+                             static_cast<int>(item.count(2, 0, kernels::kMaxMagnitude))};
        }},
       {"random-erasing",
        {0, 1},
@@ -106,15 +106,15 @@ const std::vector<Known>& known_items() {
       {"cutout",
        {1},
        "cutout:SIDE",
-       [](Augment& to, const Item& item) { to.cutout = item.count(1, 1, kMostPixels); }},
+       [](Augment& to, const Item& item) { to.cutout = item.count(1, 1, kMaxPixels); }},
       {"mixup",
        {0, 1},
        "mixup or mixup:ALPHA",
        [](Augment& to, const Item& item) {
-         to.mixup = item.numbers() > 0 ? item.real(1, kLeastAlpha, kMostAlpha) : 0.2;
+         to.mixup = item.numbers() > 0 ? item.real(1, kMinAlpha, kMaxAlpha) : 0.2;
        }},
       {"cutmix", {0, 1}, "cutmix or cutmix:ALPHA", [](Augment& to, const Item& item) {
-         to.cutmix = item.numbers() > 0 ? item.real(1, kLeastAlpha, kMostAlpha) : 1;
+         to.cutmix = item.numbers() > 0 ? item.real(1, kMinAlpha, kMaxAlpha) : 1;
        }}};
   return all;
 }

@@ -90,7 +90,7 @@ void refuse_extras(const CLI::App& app, const std::string& program) {
   if (extras.empty()) return;
   const std::string name = extras[0].substr(0, extras[0].find('='));
   ATH_CHECK(name.starts_with("-"), "{}: there are only flags, but got '{}'; see --help", program, name);
-  const std::string answer = answer_to(name);
+  const std::string answer = flag_advice(name);
   detail::fail<>("{}: there is no flag '{}'{}; see --help", program, name,
                  answer.empty() ? did_you_mean(name, names_of(app)) : ": " + answer);
 }
@@ -214,7 +214,7 @@ TrainerConfig parse_flags(int argc, const char* const* argv, TrainerConfig confi
   FlagTable flags(app);
   add_shared(flags, config);
   add_own(flags, config, own);
-  std::vector<std::string> words = in_our_words({argv + std::min(argc, 1), argv + argc}, names_of(app));
+  std::vector<std::string> words = translate_flags({argv + std::min(argc, 1), argv + argc}, names_of(app));
   refuse_missing_values(app, words);
   const std::string recipe = recipe_of(words);
   std::vector<std::string> by_recipe;

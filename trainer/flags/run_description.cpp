@@ -27,25 +27,25 @@ StateDict Run::shared_settings() const {
   set("checkpoint_every_s", config_.checkpoint_every_s);
   set("phase", config_.phase);
   set("resume", given(!config_.resume.empty()));
-  set("patience_at_floor", config_.patience_at_floor);
+  set("max_overflows_at_floor", config_.max_overflows_at_floor);
   for (const Setting& setting :
-       settings_of(data_and_steps(), feeding_.pixels(), schedules(), total_steps(), "")) {
+       settings_of(data_and_steps(), pipeline_.pixels(), schedules(), total_steps(), "")) {
     if (!shared.contains(setting.name)) shared.set(setting.name, setting.value);
   }
   return shared;
 }
 
 std::int64_t Run::total_steps() const {
-  const std::int64_t all = config_.epochs * feeding_.steps_per_epoch();
+  const std::int64_t all = config_.epochs * pipeline_.steps_per_epoch();
   if (config_.fast_dev_run > 0) return std::min(all, config_.fast_dev_run);
   return config_.max_steps > 0 ? std::min(all, config_.max_steps) : all;
 }
 
 FitInfo Run::data_and_steps() const {
-  FitInfo info{config_, feeding_.train().spec()};
-  info.train_samples = feeding_.train().samples();
-  info.val_samples = feeding_.held_out() ? feeding_.held_out()->samples() : 0;
-  info.steps_per_epoch = feeding_.steps_per_epoch();
+  FitInfo info{config_, pipeline_.train().spec()};
+  info.train_samples = pipeline_.train().samples();
+  info.val_samples = pipeline_.held_out() ? pipeline_.held_out()->samples() : 0;
+  info.steps_per_epoch = pipeline_.steps_per_epoch();
   info.total_steps = total_steps();
   return info;
 }
@@ -57,7 +57,7 @@ FitInfo Run::describe() const {
   info.threads = cpu_context().threads();
   info.ranks = strategy_.world_size();
   info.strategy = strategy_.describe(config_.ranks_note);
-  info.feeding = feeding_.describe();
+  info.data_source = pipeline_.describe();
   info.resumed_from = checkpoints_.resumed_from();
   info.attempted = position_.attempted;
   info.notes = checkpoints_.notes();
@@ -82,10 +82,10 @@ std::string Run::summary() {
                   {.batch_size = 1, .workers = 0, .prefetch = 1, .epochs = 1, .device = config_.device});
     Batch one;
     loader.next(one);
-    const Batch batch = feeding_.prepare(one, 0, false);
+    const Batch batch = pipeline_.prepare(one, 0, false);
     MetricSums sums(config_.device);
     std::int64_t draws = 0;
-    Step step(feeding_.place(0, 0, 1, false), draws, {.metrics = sums, .times = times_});
+    Step step(pipeline_.place(0, 0, 1, false), draws, {.metrics = sums, .times = times_});
     networks.eval();
     layers = trace_layers(networks, [&] {
       if (task_.network_names() == std::vector<std::string>{""}) {
@@ -123,7 +123,7 @@ ModelInfo Run::describe_model(std::uint64_t hash) {
   ModelInfo info{.program = config_.program, .model = config_.model, .classifies = task_.classifies()};
   info.images = train_.spec();
   info.class_names = train_.class_names();
-  info.pixels = feeding_.pixels();
+  info.pixels = pipeline_.pixels();
   info.shorter_side = train_.shorter_side();
   info.precision = config_.precision;
   info.batch_size = config_.validated_at_once();

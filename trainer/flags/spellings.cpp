@@ -168,8 +168,8 @@ std::optional<std::string> value_here(const OurName& name, const std::string& th
 
 }  // namespace
 
-std::vector<std::string> in_our_words(const std::vector<std::string>& arguments,
-                                      const std::vector<std::string>& known) {
+std::vector<std::string> translate_flags(const std::vector<std::string>& arguments,
+                                         const std::vector<std::string>& known) {
   std::vector<std::string> ours;
   for (auto at = arguments.begin(); at != arguments.end(); ++at) {
     if (!at->starts_with("--") || at->size() < 3) {
@@ -196,7 +196,7 @@ std::vector<std::string> in_our_words(const std::vector<std::string>& arguments,
   return ours;
 }
 
-std::string answer_to(const std::string& flag) {
+std::string flag_advice(const std::string& flag) {
   if (!flag.starts_with("--") || flag.size() < 3) return {};
   const std::string name = dashed(flag);
   for (const Answer& answer : kAnswers) {

@@ -82,7 +82,7 @@ void Evaluation::add(const Tensor& losses, const Tensor& logits, const Tensor& l
     const Answer answer = answer_of(all.data() + i * figures_.size(), classes(), label);
     const bool right = answer.predicted == label;
     ++images_;
-    loss_ += kernels::counted_loss(loss[i]);
+    loss_ += kernels::quantized_loss(loss[i]);
     right_ += right;
     among_top_ += answer.likelier < top_ && answer.predicted != kNone;
     ClassFigures& of_label = figures_[static_cast<std::size_t>(label)];

@@ -101,11 +101,11 @@ ModelInfo info_from(const StateDict& about) {
 
 void check(const ModelInfo& info) {
   const ImageSpec& images = info.images;
-  constexpr std::int64_t kMost = 1 << 16;  // pixels a side, the limit of --image-size
-  if (!info.classifies) return;            // only its program can use it
-  ATH_CHECK(images.height > 0 && images.width > 0 && images.height <= kMost && images.width <= kMost &&
+  constexpr std::int64_t kMax = 1 << 16;  // pixels a side, the limit of --image-size
+  if (!info.classifies) return;           // only its program can use it
+  ATH_CHECK(images.height > 0 && images.width > 0 && images.height <= kMax && images.width <= kMax &&
                 images.channels > 0 && images.channels <= 16 && images.classes >= 0,
-            "images must be of 1 to {} pixels a side and 1 to 16 channels, but are {}x{}x{}", kMost,
+            "images must be of 1 to {} pixels a side and 1 to 16 channels, but are {}x{}x{}", kMax,
             images.height, images.width, images.channels);
   ATH_CHECK(info.class_names.empty() || std::ssize(info.class_names) == images.classes,
             "there must be a name for each of {} classes, but there are {}", images.classes,
@@ -114,7 +114,7 @@ void check(const ModelInfo& info) {
       std::ssize(info.pixels.mean) == images.channels && std::ssize(info.pixels.stddev) == images.channels,
       "there must be a mean and a deviation for each of {} channels, but there are {} and {}",
       images.channels, info.pixels.mean.size(), info.pixels.stddev.size());
-  ATH_CHECK(info.shorter_side >= 0 && info.shorter_side <= 2 * kMost && info.batch_size >= 0,
+  ATH_CHECK(info.shorter_side >= 0 && info.shorter_side <= 2 * kMax && info.batch_size >= 0,
             "'shorter_side' and 'batch_size' must be 0 or more, but are {} and {}", info.shorter_side,
             info.batch_size);
 }

@@ -24,7 +24,7 @@ namespace {
 namespace fs = std::filesystem;
 
 /// Working state of one call.
-struct Workplace {
+struct CallState {
   CpuContext context;
   ImageReader reader;
   std::vector<std::uint8_t> rgb;  // of an image to be converted to grey
@@ -33,24 +33,24 @@ struct Workplace {
 /// A pool that grows to the number of concurrent calls.
 class Workplaces {
  public:
-  std::unique_ptr<Workplace> take() {
+  std::unique_ptr<CallState> take() {
     const std::lock_guard lock(mutex_);
     if (!free_.empty()) {
-      std::unique_ptr<Workplace> place = std::move(free_.back());
+      std::unique_ptr<CallState> place = std::move(free_.back());
       free_.pop_back();
       return place;
     }
     free_.reserve(static_cast<std::size_t>(++made_));
-    return std::make_unique<Workplace>();
+    return std::make_unique<CallState>();
   }
-  void give_back(std::unique_ptr<Workplace> place) {
+  void give_back(std::unique_ptr<CallState> place) {
     const std::lock_guard lock(mutex_);
     free_.push_back(std::move(place));
   }
 
  private:
   std::mutex mutex_;
-  std::vector<std::unique_ptr<Workplace>> free_;  // last in, first out: its memory is warm
+  std::vector<std::unique_ptr<CallState>> free_;  // last in, first out: its memory is warm
   int made_ = 0;
 };
 
@@ -65,11 +65,11 @@ class Lease {
   }
   Lease(const Lease&) = delete;
   Lease& operator=(const Lease&) = delete;
-  Workplace& operator*() const { return *place_; }
+  CallState& operator*() const { return *place_; }
 
  private:
   Workplaces& all_;
-  std::unique_ptr<Workplace> place_;
+  std::unique_ptr<CallState> place_;
   std::optional<BorrowedContext> borrowed_;
 };
 
@@ -173,16 +173,16 @@ struct Predictor::Impl {
     network->pack_weights();
   }
 
-  void decode(Workplace& place, const StoredSample& sample, std::span<std::uint8_t> pixels) const;
-  void decode_file(Workplace& place, std::span<const std::byte> file, std::span<std::uint8_t> pixels) const;
-  Tensor resized(Workplace& place, const Tensor& images) const;
+  void decode(CallState& place, const StoredSample& sample, std::span<std::uint8_t> pixels) const;
+  void decode_file(CallState& place, std::span<const std::byte> file, std::span<std::uint8_t> pixels) const;
+  Tensor resized(CallState& place, const Tensor& images) const;
   Tensor run(const Tensor& x) const;
-  Tensor logits(Workplace& place, const Tensor& images) const;
-  Predictions predict(Workplace& place, const Tensor& images, std::int64_t top) const;
+  Tensor logits(CallState& place, const Tensor& images) const;
+  Predictions predict(CallState& place, const Tensor& images, std::int64_t top) const;
 };
 
 /// Decodes an image of any size with 1 or 3 channels to `pixels` of the model's size and channels.
-void Predictor::Impl::decode(Workplace& place, const StoredSample& sample,
+void Predictor::Impl::decode(CallState& place, const StoredSample& sample,
                              std::span<std::uint8_t> pixels) const {
   const bool raw = sample.codec == Codec::raw;
   const bool grey = info.images.channels == 1 && (!raw || sample.channels == 3);
@@ -192,7 +192,7 @@ void Predictor::Impl::decode(Workplace& place, const StoredSample& sample,
   if (grey) to_luma(place.rgb, pixels);
 }
 
-void Predictor::Impl::decode_file(Workplace& place, std::span<const std::byte> file,
+void Predictor::Impl::decode_file(CallState& place, std::span<const std::byte> file,
                                   std::span<std::uint8_t> pixels) const {
   const std::int64_t channels = info.images.channels;
   ATH_CHECK(channels == 1 || channels == 3,
@@ -202,7 +202,7 @@ void Predictor::Impl::decode_file(Workplace& place, std::span<const std::byte> f
   decode(place, {.bytes = file, .codec = Codec::jpeg}, pixels);  // or another format: first bytes decide
 }
 
-Tensor Predictor::Impl::resized(Workplace& place, const Tensor& images) const {
+Tensor Predictor::Impl::resized(CallState& place, const Tensor& images) const {
   const ImageSpec& spec = info.images;
   const std::int64_t n = images.dim(0), h = images.dim(1), w = images.dim(2), c = images.dim(3);
   const Tensor all = Tensor::empty({n, spec.height, spec.width, spec.channels}, {DType::u8});
@@ -224,7 +224,7 @@ Tensor Predictor::Impl::run(const Tensor& x) const {
   return (*network)(x);
 }
 
-Tensor Predictor::Impl::logits(Workplace& place, const Tensor& images) const {
+Tensor Predictor::Impl::logits(CallState& place, const Tensor& images) const {
   const ImageSpec& spec = info.images;
   ATH_CHECK(images.defined() && images.rank() == 4 && images.numel() > 0 && images.is_contiguous() &&
                 (images.dtype() == DType::u8 || images.dtype() == DType::f32),
@@ -249,7 +249,7 @@ Tensor Predictor::Impl::logits(Workplace& place, const Tensor& images) const {
   return run(preprocess(batch, 0, false));
 }
 
-Predictions Predictor::Impl::predict(Workplace& place, const Tensor& images, std::int64_t top) const {
+Predictions Predictor::Impl::predict(CallState& place, const Tensor& images, std::int64_t top) const {
   ATH_CHECK(top >= 1 && top <= info.images.classes, "predict: top must be in [1, {}], but got {}",
             info.images.classes, top);
   const InferenceMode inference;

@@ -123,7 +123,7 @@ void Progress::on_fit_begin(Trainer&, const FitInfo& info) {
                   : config.local_ranks > 1 ? " for each rank (auto: all cores)"
                                            : " (auto: all cores)",
                   config.device.is_cpu() ? ", " + cpu_implementations() : "", name_of(config.precision),
-                  info.strategy, info.feeding, config.seed));
+                  info.strategy, info.data_source, config.seed));
   say(fmt::format(
       "{} with {} parameters{}; {} images to train on, {} to test, {}x{}x{}{}",
       config.model.empty() ? "a model" : config.model, with_commas(info.parameters),

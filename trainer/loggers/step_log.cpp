@@ -13,20 +13,20 @@ std::span<const double> values_of(const Tensor& sums) {
 
 }  // namespace
 
-void StepLogs::make_room(Letter& letter, const Shape& shape) const {
-  for (Tensor* const part : {&letter.sums, &letter.sums_before})
+void StepLogs::make_room(PendingCopy& copy, const Shape& shape) const {
+  for (Tensor* const part : {&copy.sums, &copy.sums_before})
     *part = device_.is_cpu() ? Tensor::zeros(shape, {DType::f64, kCpu}) : empty_pinned(shape, DType::f64);
 }
 
 void StepLogs::send(const MetricSums& sums, const Place& at) {
   const Shape& shape = sums.totals().shape();
-  if (!letters_[0].sums.defined()) {  // the first step has all names: later ones allocate nothing
-    for (Letter& one : letters_) make_room(one, shape);
+  if (!copies_[0].sums.defined()) {  // the first step has all names: later ones allocate nothing
+    for (PendingCopy& one : copies_) make_room(one, shape);
     const Tensor none = Tensor::zeros(shape, {DType::f64, kCpu});
     sums.values_of_step(values_of(none), values_of(none), values_);
   }
   if (at.attempted % every_ != 0) return;
-  Letter& to = letter(at.attempted);
+  PendingCopy& to = copy(at.attempted);
   to.at = at;
   to.before = last_;
   last_ = at;
@@ -37,7 +37,7 @@ void StepLogs::send(const MetricSums& sums, const Place& at) {
 
 const StepLog* StepLogs::arrived(const MetricSums& sums, const StepReport& report) {
   if (report.attempted % every_ != 0) return nullptr;
-  const Letter& from = letter(report.attempted);
+  const PendingCopy& from = copy(report.attempted);
   if (from.at.attempted != report.attempted) return nullptr;
   sums.values_of_step(values_of(from.sums_before), values_of(from.sums), values_);
   const auto steps = static_cast<double>(from.at.attempted - from.before.attempted);

@@ -36,15 +36,15 @@ class StepLogs {
   const StepLog* arrived(const MetricSums& sums, const StepReport& report);
 
  private:
-  struct Letter {
+  struct PendingCopy {
     Place at, before;
     Tensor sums, sums_before;  // [2 or more] f64 in host memory
   };
-  void make_room(Letter& letter, const Shape& shape) const;
+  void make_room(PendingCopy& copy, const Shape& shape) const;
   // One more than the maximum number of steps unknown to the host.
-  std::array<Letter, StepBuffer::kLead + 1> letters_;
-  Letter& letter(std::int64_t attempted) {
-    return letters_[static_cast<std::size_t>(attempted) % letters_.size()];
+  std::array<PendingCopy, StepBuffer::kLead + 1> copies_;
+  PendingCopy& copy(std::int64_t attempted) {
+    return copies_[static_cast<std::size_t>(attempted) % copies_.size()];
   }
 
   std::int64_t every_;

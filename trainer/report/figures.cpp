@@ -219,7 +219,7 @@ std::vector<Bar> times_of(const Record& run) {
 }
 
 std::vector<std::string> labels_of(const std::vector<Record>& runs) {
-  constexpr std::size_t kMost = 24;
+  constexpr std::size_t kMax = 24;
   std::vector<std::string> names;
   for (const Record& run : runs) {
     names.push_back(run.name);
@@ -232,7 +232,7 @@ std::vector<std::string> labels_of(const std::vector<Record>& runs) {
     shared = shared < 2 ? 0 : names[0].rfind('/', shared - 2) + 1;
   for (std::string& name : names) {
     name.erase(0, shared);
-    if (name.size() > kMost) name = "…" + name.substr(name.size() - kMost);
+    if (name.size() > kMax) name = "…" + name.substr(name.size() - kMax);
   }
   return names;
 }

@@ -59,7 +59,7 @@ Json facts_of(const FitInfo& info) {
                            with_commas(info.train_samples), spec.height, spec.width, spec.channels,
                            info.val_samples > 0 ? with_commas(info.val_samples) : "none",
                            info.classifies ? fmt::format(", {} classes", spec.classes) : "")},
-      {"Loading", info.feeding},
+      {"Loading", info.data_source},
       {"Steps", fmt::format("{} of them, {} in an epoch, batches of {}{}", with_commas(info.total_steps),
                             with_commas(info.steps_per_epoch), config.batch_size,
                             config.accumulate > 1 ? fmt::format(" x {}", config.accumulate) : "")},

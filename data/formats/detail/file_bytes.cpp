@@ -115,7 +115,7 @@ FileBytes FileBytes::head(std::int64_t most) const {
 
 void FileBytes::expand(std::int64_t count) {
   if (!is_gzip(bytes_)) return;
-  if (count / kMostExpansion > size()) {
+  if (count / kMaxExpansion > size()) {
     fail(0, "must hold {} bytes, but a gzip file of {} bytes cannot", count, size());
   }
   std::vector<std::uint8_t> content = inflated(count + 1);  // one extra byte would be an error

@@ -64,7 +64,7 @@ class FileBytes {
 };
 
 /// More than the maximum expansion of deflate per byte: a larger size is forged.
-inline constexpr std::int64_t kMostExpansion = 1040;
+inline constexpr std::int64_t kMaxExpansion = 1040;
 
 /// `folder/name`, or `folder/name.gz` if only that exists. Throws IoError if neither exists.
 std::filesystem::path find_plain_or_gz(const std::filesystem::path& folder, const std::string& name,

@@ -38,11 +38,11 @@ std::vector<std::string> sorted_names(const std::filesystem::path& folder, const
 
 std::size_t append_file(const RegularFile& file, std::vector<std::byte>& to, std::size_t from,
                         const char* format, const std::function<std::string()>& name) {
-  constexpr std::int64_t kMost = std::int64_t{1} << 30;
+  constexpr std::int64_t kMax = std::int64_t{1} << 30;
   const auto refuse = [&](const std::string& why) { fail<IoError>("{}: {}: {}", format, name(), why); };
   if (!file.problem().empty()) refuse(file.problem());
   const std::int64_t bytes = file.bytes();
-  if (bytes > kMost) refuse(fmt::format("must have at most 1 GiB, but has {} bytes", bytes));
+  if (bytes > kMax) refuse(fmt::format("must have at most 1 GiB, but has {} bytes", bytes));
   const std::size_t end = from + static_cast<std::size_t>(bytes);
   if (to.size() < end) to.resize(end);
   const auto got = static_cast<std::int64_t>(file.read_at(0, std::span(to).subspan(from, end - from)));

@@ -174,8 +174,8 @@ std::vector<std::byte> encode_fields(const std::vector<FieldSpec>& fields) {
 }
 
 std::vector<FieldSpec> decode_fields(std::span<const std::byte> bytes) {
-  constexpr std::size_t kMostSides = 8;
-  constexpr std::int64_t kMostSide = std::int64_t{1} << 31;
+  constexpr std::size_t kMaxSides = 8;
+  constexpr std::int64_t kMaxSide = std::int64_t{1} << 31;
   std::vector<FieldSpec> fields;
   try {
     for (const nlohmann::json& entry : nlohmann::json::parse(detail::text_of(bytes))) {
@@ -183,14 +183,14 @@ std::vector<FieldSpec> decode_fields(std::span<const std::byte> bytes) {
       const auto dtype = dtype_named(entry.at("dtype").get<std::string>());
       const auto kind = field_kind_named(entry.at("kind").get<std::string>());
       const nlohmann::json& shape = entry.at("shape");
-      if (!dtype || !kind || !shape.is_array() || shape.size() > kMostSides) return {};
+      if (!dtype || !kind || !shape.is_array() || shape.size() > kMaxSides) return {};
       std::int64_t elements = 1;
       for (const nlohmann::json& side : shape) {
         const auto length = side.is_number_integer() ? side.get<std::int64_t>() : -1;
-        if (length < 0 || length > kMostSide) return {};
+        if (length < 0 || length > kMaxSide) return {};
         field.shape.push_back(length);
         elements *= length;
-        if (elements > kMostSide) return {};
+        if (elements > kMaxSide) return {};
       }
       field.dtype = *dtype;
       field.kind = *kind;

@@ -21,8 +21,8 @@ namespace {
 
 using Row = SampleTable::Row;
 
-constexpr double kMostWhole = 0x1p53;  // largest range of integers that a double represents exactly
-constexpr double kMostFloat = std::numeric_limits<float>::max();
+constexpr double kMaxWhole = 0x1p53;  // largest range of integers that a double represents exactly
+constexpr double kMaxFloat = std::numeric_limits<float>::max();
 
 /// The kinds allowed for a field of that name and form; the first is the default.
 std::vector<FieldKind> kinds_of(const std::string& name, bool is_text) {
@@ -184,7 +184,7 @@ void SampleTable::add_numbers(Column& column, const Row& value, const std::strin
     if (!number.is_number()) fail(where, "field '{}' must be numbers, but has {}", name, shown(number));
     const auto x = number.get<double>();
     const bool whole = number.is_number_integer();
-    if (whole ? std::abs(x) >= kMostWhole : std::abs(x) > kMostFloat)
+    if (whole ? std::abs(x) >= kMaxWhole : std::abs(x) > kMaxFloat)
       fail(where, "field '{}' must be numbers within 2^53, or f32, but has {}", name, shown(number));
     column.whole = column.whole && whole;
     column.numbers.push_back(x);

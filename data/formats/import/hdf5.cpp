@@ -76,7 +76,7 @@ class Hdf5Sequence final : public SampleSequence {
     // A few images may compress to almost nothing; many need at least a byte of the file each.
     const std::int64_t bytes = std::max<std::int64_t>(spec_.bytes(), 1);  // the analyzer assumes it can be 0
     const std::int64_t most =
-        std::min(std::max(file_.size(), kFewImages), file_.size() * detail::kMostExpansion / bytes);
+        std::min(std::max(file_.size(), kFewImages), file_.size() * detail::kMaxExpansion / bytes);
     if (shape.dims[0] == 0 || shape.dims[0] > static_cast<std::uint64_t>(most)) {
       fail("there must be at least one image, and no more than fit into the file, but there are {}",
            shape.dims[0]);

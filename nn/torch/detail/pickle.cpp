@@ -9,7 +9,7 @@
 namespace athanor::pickle {
 namespace {
 
-constexpr std::uint64_t kMostWork = std::uint64_t{1} << 21;
+constexpr std::uint64_t kMaxWork = std::uint64_t{1} << 21;
 
 constexpr std::uint8_t code(char letter) {
   return static_cast<std::uint8_t>(letter);
@@ -36,7 +36,7 @@ Id Reader::read(std::size_t at, std::size_t end) {
 
 void Reader::count(std::uint64_t work) {
   work_ += work;
-  if (work_ > kMostWork) fail("a pickle of weights must have at most {} opcodes, but has more", kMostWork);
+  if (work_ > kMaxWork) fail("a pickle of weights must have at most {} opcodes, but has more", kMaxWork);
 }
 
 const Value* Reader::find(const Value& dict, std::string_view key) const {

@@ -40,8 +40,8 @@ constexpr StorageName kStorages[] = {{"DoubleStorage", DType::f64}, {"FloatStora
 
 /// Names are untrusted: truncates them.
 std::string shown(std::string_view module, std::string_view name) {
-  constexpr std::size_t kMost = 60;
-  return fmt::format("{}.{}", module.substr(0, kMost), name.substr(0, kMost));
+  constexpr std::size_t kMax = 60;
+  return fmt::format("{}.{}", module.substr(0, kMax), name.substr(0, kMax));
 }
 
 }  // namespace

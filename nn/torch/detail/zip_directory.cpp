@@ -14,7 +14,7 @@ namespace {
 constexpr std::uint32_t kEnd = 0x06054b50, kEnd64 = 0x06064b50, kLocator64 = 0x07064b50, kEntry = 0x02014b50,
                         kLocal = 0x04034b50;
 constexpr std::uint64_t kEndBytes = 22, kEnd64Bytes = 56, kLocatorBytes = 20, kEntryBytes = 46,
-                        kLocalBytes = 30, kMostComment = 65535;
+                        kLocalBytes = 30, kMaxComment = 65535;
 constexpr std::uint32_t kIn64 = 0xffffffff;  // the value is in a ZIP64 record
 
 /// Little-endian numbers of a file. Every read is checked.
@@ -55,7 +55,7 @@ struct Directory {
 
 Directory find_directory(const Bytes& file) {
   if (file.size() < kEndBytes) file.fail(0, "must be a whole zip file, but has {} bytes", file.size());
-  const std::uint64_t last = file.size() - kEndBytes, first = last > kMostComment ? last - kMostComment : 0;
+  const std::uint64_t last = file.size() - kEndBytes, first = last > kMaxComment ? last - kMaxComment : 0;
   std::uint64_t end = last;
   while (file.number(end, 4) != kEnd || file.number(end + 20, 2) != last - end) {
     if (end-- == first) file.fail(file.size(), "expected the end of a zip file: it is cut off");

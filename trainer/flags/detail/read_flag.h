@@ -22,7 +22,7 @@ namespace athanor::read_flag {
 using Text = const std::string&;
 
 /// Larger than any real count (steps, epochs, images), yet safe in sums and products of a few.
-inline constexpr std::int64_t kMost = 1'000'000'000;
+inline constexpr std::int64_t kMax = 1'000'000'000;
 
 template <class T> T number(Text flag, Text text, const char* what) {
   T value{};
@@ -32,7 +32,7 @@ template <class T> T number(Text flag, Text text, const char* what) {
   return value;
 }
 
-inline auto whole(std::int64_t low, std::int64_t high = kMost) {
+inline auto whole(std::int64_t low, std::int64_t high = kMax) {
   return [=](Text flag, Text text) {
     const auto value = number<std::int64_t>(flag, text, "a whole number");
     ATH_CHECK(value >= low, "{}: must be at least {}, but got {}", flag, low, value);

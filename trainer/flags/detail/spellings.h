@@ -7,10 +7,10 @@ namespace athanor {
 
 /// Translates the flags of PyTorch Lightning, timm and others to ours if they mean the same: "--max_epochs 5
 /// --opt adamw" becomes "--max-epochs 5 --optimizer adamw". `known`: our flags. Others are unchanged.
-std::vector<std::string> in_our_words(const std::vector<std::string>& arguments,
-                                      const std::vector<std::string>& known);
+std::vector<std::string> translate_flags(const std::vector<std::string>& arguments,
+                                         const std::vector<std::string>& known);
 
 /// Our equivalent of another tool's flag: "use --precision bf16 or f16"; empty: unknown.
-std::string answer_to(const std::string& flag);
+std::string flag_advice(const std::string& flag);
 
 }  // namespace athanor

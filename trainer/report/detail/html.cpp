@@ -108,8 +108,8 @@ std::string figure(double value, Format format) {
 
 std::string picture_url(std::span<const std::uint8_t> pixels, std::int64_t height, std::int64_t width,
                         std::int64_t channels) {
-  constexpr std::int64_t kMost = 128;
-  const std::int64_t stride = (std::max(height, width) + kMost - 1) / kMost;
+  constexpr std::int64_t kMax = 128;
+  const std::int64_t stride = (std::max(height, width) + kMax - 1) / kMax;
   const std::int64_t rows = (height + stride - 1) / stride, columns = (width + stride - 1) / stride;
   Bytes packed;
   for (std::int64_t y = 0; y < rows; ++y) {

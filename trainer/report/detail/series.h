@@ -10,20 +10,20 @@ struct Point {
   double x = 0, y = 0;
 };
 
-/// A curve of any length in bounded memory: at most 2 * kMost points, with the minimum and maximum of every
+/// A curve of any length in bounded memory: at most 2 * kMax points, with the minimum and maximum of every
 /// stretch. Stretches have equal length, which doubles when there are too many.
 class Series {
  public:
-  static constexpr std::size_t kMost = 500;
+  static constexpr std::size_t kMax = 500;
 
   /// Steps must ascend; other steps and values that are not finite are ignored.
   void add(double step, double value) {
     if (!std::isfinite(step) || !std::isfinite(value) || step < 0) return;
     if (step <= last_.x) return;
     last_ = {step, value};
-    if (stretches_.empty()) stretches_.reserve(kMost + 1);  // once: later steps allocate nothing
+    if (stretches_.empty()) stretches_.reserve(kMax + 1);  // once: later steps allocate nothing
     put({std::floor(step / width_), last_, last_}, stretches_.size());
-    while (stretches_.size() > kMost) {
+    while (stretches_.size() > kMax) {
       width_ *= 2;
       std::size_t kept = 0;
       for (std::size_t i = 0; i < stretches_.size(); ++i) {

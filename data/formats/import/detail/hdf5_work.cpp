@@ -23,7 +23,7 @@ constexpr std::array<std::pair<const char*, const char*>, 6> kNames{{{"images", 
                                                                      {"x_test", "y_test"},
                                                                      {"data", "label"},
                                                                      {"X", "Y"}}};
-constexpr std::size_t kChunkBytes = 1 << 20, kMostChunkBytes = std::size_t{1} << 30;
+constexpr std::size_t kChunkBytes = 1 << 20, kMaxChunkBytes = std::size_t{1} << 30;
 
 /// Owns an HDF5 identifier.
 class Handle {
@@ -157,7 +157,7 @@ std::uint64_t rows_at_once(const Handle& images, const Hdf5Shape& shape) {
     rows = chunk[0];
   }
   rows = std::min(rows, shape.dims[0]);
-  if (rows > 0 && image_bytes > kMostChunkBytes / rows) {
+  if (rows > 0 && image_bytes > kMaxChunkBytes / rows) {
     refuse(
         fmt::format("a row of chunks must have at most 1 GiB, but has {} images of {} bytes; write smaller "
                     "chunks",

@@ -58,7 +58,7 @@ std::int64_t threads_of_this_process() {
   return std::distance(begin(tasks), end(tasks));
 }
 
-TEST(Feeding, WeightsAreTheSameHoweverSamplesCome) {
+TEST(DataPipeline, WeightsAreTheSameHoweverSamplesCome) {
   const test::MadeUpSet data(95, kSpec), held_out(33, kSpec);
   TrainerConfig config = small_config();
   config.deterministic = true;
@@ -81,7 +81,7 @@ TEST(Feeding, WeightsAreTheSameHoweverSamplesCome) {
   EXPECT_EQ(train(config, *resident, *resident_test).report.weights_hash, usual.report.weights_hash);
 }
 
-TEST(Feeding, ThreadsEndWithTheTraining) {
+TEST(DataPipeline, ThreadsEndWithTheTraining) {
   const test::MadeUpSet held_out(20, kSpec);
   TrainerConfig config = small_config();
   config.workers = 3;
@@ -102,7 +102,7 @@ TEST(Feeding, ThreadsEndWithTheTraining) {
   EXPECT_TRUE(test::becomes_true([&] { return threads_of_this_process() <= before; }));
 }
 
-TEST(Feeding, CtrlCEndsItAfterTheStep) {
+TEST(DataPipeline, CtrlCEndsItAfterTheStep) {
   test::MadeUpSet data(4000, kSpec), held_out(20, kSpec);
   std::atomic<int> reads{0};
   data.before = [&](std::int64_t) {
@@ -121,7 +121,7 @@ TEST(Feeding, CtrlCEndsItAfterTheStep) {
 }
 
 // What the data set takes is what the data is said to have taken, whatever else the machine does.
-TEST(Feeding, AStallOfTheDataIsDatasTime) {
+TEST(DataPipeline, AStallOfTheDataIsDatasTime) {
   using Clock = std::chrono::steady_clock;
   test::MadeUpSet data(400, kSpec);
   const test::MadeUpSet held_out(20, kSpec);
@@ -168,7 +168,7 @@ TEST(Feeding, AStallOfTheDataIsDatasTime) {
   EXPECT_LE(data_s, 1.05 * stalled.seconds) << "of steps of " << step_s << " s";
 }
 
-TEST(Feeding, BadSamplesAreCountedOnceAnEpoch) {
+TEST(DataPipeline, BadSamplesAreCountedOnceAnEpoch) {
   test::MadeUpSet data(200, kSpec);
   const test::MadeUpSet held_out(20, kSpec);
   data.before = [](std::int64_t index) {
@@ -207,7 +207,7 @@ TEST(Feeding, BadSamplesAreCountedOnceAnEpoch) {
   EXPECT_EQ(notes, 2);
 }
 
-TEST(Feeding, ProgressSaysWhereDataComesFromAndWhatHoldsItUp) {
+TEST(DataPipeline, ProgressSaysWhereDataComesFromAndWhatHoldsItUp) {
   const auto said = [](TrainerConfig config, const Dataset& data,
                        std::chrono::milliseconds takes = std::chrono::milliseconds(0)) {
     char* text = nullptr;

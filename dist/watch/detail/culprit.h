@@ -11,7 +11,7 @@
 
 namespace athanor::dist {
 
-struct Blame {
+struct Culprit {
   /// "rank 2 did not do its part of ring all_reduce #688, bucket 4, for 10 s (rank 0 waits for rank 3 waits
   /// for rank 2)", or that this rank is in no collective, and since when.
   std::string text;
@@ -25,7 +25,7 @@ struct Blame {
 /// rank is awaited. If ranks wait for each other, a message is lost: names one of the two ends of the wait
 /// with the least progress, preferably the one on another host. With an empty `folder`, blames the rank that
 /// this one waits for.
-Blame find_blame(const FlightRecord& mine, const std::filesystem::path& folder,
-                 std::chrono::microseconds patience);
+Culprit find_culprit(const FlightRecord& mine, const std::filesystem::path& folder,
+                     std::chrono::microseconds patience);
 
 }  // namespace athanor::dist

@@ -1,4 +1,4 @@
-#include "trainer/checkpoints/run_product.h"
+#include "trainer/checkpoints/final_weights.h"
 
 #include "tensor/atomic_file.h"
 #include "tensor/error.h"
@@ -15,7 +15,7 @@ std::string describe_weights(const TrainerConfig& config) {
 
 }  // namespace
 
-void RunProduct::write(const std::filesystem::path& path, const Weights& weights, const ModelInfo& info) {
+void FinalWeights::write(const std::filesystem::path& path, const Weights& weights, const ModelInfo& info) {
   strategy_.complete_weights();
   strategy_.write_state([&] { return model_state(info, weights()); },
                         [&](const StateDict& state, const dist::ReadTensor& read) {
@@ -26,14 +26,14 @@ void RunProduct::write(const std::filesystem::path& path, const Weights& weights
                         });
 }
 
-void RunProduct::save_last(const Weights& weights, ModelInfo info) {
+void FinalWeights::save_last(const Weights& weights, ModelInfo info) {
   info.weights = "last step";
   write(last_model_path(config_.run_dir, config_.phase), weights, info);
   has_last_ = true;
   last_hash_ = info.weights_hash;
 }
 
-void RunProduct::save(const Weights& weights, ModelInfo info, FitReport& report) {
+void FinalWeights::save(const Weights& weights, ModelInfo info, FitReport& report) {
   report.weights = info.weights = describe_weights(config_);
   report.model = model_path(config_.run_dir, config_.phase);
   write(report.model, weights, info);

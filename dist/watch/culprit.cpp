@@ -1,4 +1,4 @@
-#include "dist/watch/detail/blame.h"
+#include "dist/watch/detail/culprit.h"
 
 #include <algorithm>
 #include <functional>
@@ -72,8 +72,8 @@ void end_at_lost_message(WaitChain& chain, const std::function<bool(int)>& here,
 
 }  // namespace
 
-Blame find_blame(const FlightRecord& mine, const std::filesystem::path& folder,
-                 std::chrono::microseconds patience) {
+Culprit find_culprit(const FlightRecord& mine, const std::filesystem::path& folder,
+                     std::chrono::microseconds patience) {
   const std::int64_t now = FlightRecord::now_us(), until = now + patience.count();
   const FlightRecord::Entry last = mine.last();
   if (last.seq < 0) return {fmt::format("rank {} has not come to its first collective", mine.rank())};

@@ -20,12 +20,12 @@ namespace athanor {
 
 /// The source of samples: the loaders of the training set and, if any, of the validation set, with facts
 /// about them. Loader threads read the data sets until destruction.
-class Feeding {
+class DataPipeline {
  public:
   /// `on_note` receives urgent notes for the user, on this thread inside next(). Throws ArgumentError if the
   /// data sets do not match each other, or the number of ranks.
-  Feeding(const TrainerConfig& config, const ParallelStrategy& strategy, const Dataset& train,
-          const Dataset* held_out, const std::function<void(const std::string&)>& on_note);
+  DataPipeline(const TrainerConfig& config, const ParallelStrategy& strategy, const Dataset& train,
+               const Dataset* held_out, const std::function<void(const std::string&)>& on_note);
 
   Loader& train() const { return *train_; }
   /// Null without validation data.
@@ -45,14 +45,14 @@ class Feeding {
   /// This rank's part of the next training batch.
   void next(Batch& batch, PhaseTimes& times) const;
   /// The position of a batch of `of_ranks` samples, of which this rank has a part.
-  BatchPlace place(std::int64_t epoch, std::int64_t step, std::int64_t of_ranks, bool training,
-                   std::int64_t pass = 0) const;
+  BatchPosition place(std::int64_t epoch, std::int64_t step, std::int64_t of_ranks, bool training,
+                      std::int64_t pass = 0) const;
   /// A batch as network input, on the device; augmented for training, unchanged for validation.
   Batch prepare(const Batch& batch, std::int64_t epoch, bool training) const {
     return preprocess_->prepare(batch, epoch, training);
   }
   /// The same for a training batch, mixed (data/mix.h) if configured.
-  Batch prepare(const Batch& batch, const BatchPlace& place) const;
+  Batch prepare(const Batch& batch, const BatchPosition& place) const;
 
   /// "data in memory".
   std::string describe() const;

@@ -1,5 +1,5 @@
 // Whom one rank blames, in the moment before it ends.
-#include "dist/watch/detail/blame.h"
+#include "dist/watch/detail/culprit.h"
 
 #include <algorithm>
 #include <array>
@@ -16,7 +16,7 @@ namespace athanor {
 namespace {
 
 using namespace std::chrono_literals;
-using dist::Blame;
+using dist::Culprit;
 using dist::FlightRecord;
 using test::FlightJob;
 
@@ -29,8 +29,8 @@ struct Ring {
     }
   }
   FlightRecord& operator[](std::size_t rank) { return *flights[rank]; }
-  Blame of(std::size_t rank, std::chrono::milliseconds patience = 0ms) {
-    return dist::find_blame(*flights[rank], job.folder(), patience);
+  Culprit of(std::size_t rank, std::chrono::milliseconds patience = 0ms) {
+    return dist::find_culprit(*flights[rank], job.folder(), patience);
   }
 
   FlightJob job{4};
@@ -38,7 +38,7 @@ struct Ring {
 };
 
 /// "rank 2 did not do its part of ring all_reduce #8, bucket 4 (rank 1 waits for rank 2)"
-std::string without_time(const Blame& blame) {
+std::string without_time(const Culprit& blame) {
   std::string text = blame.text;
   const std::size_t begin = std::min(text.find(", for "), text.find(" for "));
   const std::size_t end = text.find(" s", begin);
@@ -48,7 +48,7 @@ std::string without_time(const Blame& blame) {
 
 constexpr char kRank2[] = "rank 2 did not do its part of ring all_reduce #8, bucket 4";
 
-TEST(Blame, FollowsARingToTheOneThatIsMissing) {
+TEST(Culprit, FollowsARingToTheOneThatIsMissing) {
   Ring ring;
   for (const std::size_t rank : {0, 1, 3}) ring.job.write(ring[rank]);
   EXPECT_EQ(without_time(ring.of(3)), kRank2);
@@ -59,7 +59,7 @@ TEST(Blame, FollowsARingToTheOneThatIsMissing) {
 }
 
 // It may be in the one before, or ahead; or have done its part of it, and wait for somebody in the next.
-TEST(Blame, WhoIsInAnotherCollectiveIsTheEndOfTheWay) {
+TEST(Culprit, WhoIsInAnotherCollectiveIsTheEndOfTheWay) {
   for (const std::int64_t finished : {7, 9}) {
     Ring ring;
     for (const std::size_t rank : {0, 1, 3}) ring.job.write(ring[rank]);
@@ -71,7 +71,7 @@ TEST(Blame, WhoIsInAnotherCollectiveIsTheEndOfTheWay) {
 }
 
 // Who is one collective behind has not come to this one because of whom it waits for in that.
-TEST(Blame, FollowsThoseThatAreBehind) {
+TEST(Culprit, FollowsThoseThatAreBehind) {
   FlightJob job(4);
   FlightRecord &mine = job.rank(1, 8), &behind = job.rank(0, 7);
   FlightJob::enter(mine, FlightJob::kSum, 0);
@@ -79,14 +79,14 @@ TEST(Blame, FollowsThoseThatAreBehind) {
   job.write(behind);
   const std::string way =
       "rank 3 did not do its part of ring all_reduce #7, bucket 4 (rank 1 waits for rank 0 waits for rank 3)";
-  EXPECT_EQ(without_time(dist::find_blame(mine, job.folder(), 0ms)), way) << "no record";
+  EXPECT_EQ(without_time(dist::find_culprit(mine, job.folder(), 0ms)), way) << "no record";
   FlightRecord& elsewhere = job.rank(3, 7);
   job.write(elsewhere);
-  EXPECT_EQ(without_time(dist::find_blame(mine, job.folder(), 0ms)), way) << "in no collective";
+  EXPECT_EQ(without_time(dist::find_culprit(mine, job.folder(), 0ms)), way) << "in no collective";
 }
 
 // It has done its part of #8 by now; when the others still waited it had not.
-TEST(Blame, WhoWasLateIsToBlameAndWhoWaitedForItIsNot) {
+TEST(Culprit, WhoWasLateIsToBlameAndWhoWaitedForItIsNot) {
   for (const bool late : {true, false}) {
     FlightJob job(4);
     FlightRecord &mine = job.rank(0, 9), &behind = job.rank(3, 8), &other = job.rank(2, 8);
@@ -98,21 +98,21 @@ TEST(Blame, WhoWasLateIsToBlameAndWhoWaitedForItIsNot) {
     if (!late) std::this_thread::sleep_for(1200ms);
     job.write(behind);
     job.write(other);
-    EXPECT_EQ(without_time(dist::find_blame(mine, job.folder(), 0ms)),
+    EXPECT_EQ(without_time(dist::find_culprit(mine, job.folder(), 0ms)),
               late ? "rank 2 did not do its part of ring all_reduce #8, bucket 4 (rank 0 waits for rank 3 "
                      "waits for rank 2)"
                    : "rank 3 did not do its part of ring all_reduce #9, bucket 4");
   }
 }
 
-TEST(Blame, WhoWaitsForNobodyIsTheEndOfTheWay) {
+TEST(Culprit, WhoWaitsForNobodyIsTheEndOfTheWay) {
   Ring ring;
   FlightJob::enter(ring[2], FlightJob::kSum, -1);
   for (const std::size_t rank : {0, 1, 2, 3}) ring.job.write(ring[rank]);
   EXPECT_EQ(without_time(ring.of(3)), kRank2);
 }
 
-TEST(Blame, InAFullCircleTheNextIsNamed) {
+TEST(Culprit, InAFullCircleTheNextIsNamed) {
   Ring ring;
   FlightJob::enter(ring[2], FlightJob::kSum, 1);
   for (const std::size_t rank : {0, 1, 2, 3}) ring.job.write(ring[rank], rank == 3 ? "error" : "deadline");
@@ -143,13 +143,13 @@ struct CutLink {
   std::vector<FlightRecord*> here;
 };
 
-TEST(Blame, WhereALinkIsCutTheOtherSideIsNamed) {
+TEST(Culprit, WhereALinkIsCutTheOtherSideIsNamed) {
   std::array<std::int64_t, 3> bytes{100, 200, 300};
   do {
     if (bytes[1] < bytes[0]) continue;  // who waits for another of its side has got further
     const CutLink cut(bytes);
     for (FlightRecord* mine : cut.here) {
-      const std::string said = without_time(dist::find_blame(*mine, cut.job.folder(), 0ms));
+      const std::string said = without_time(dist::find_culprit(*mine, cut.job.folder(), 0ms));
       EXPECT_EQ(said.find("rank 3 did not do its part of ring all_reduce #8, bucket 4"), 0u)
           << said << ", " << bytes[0] << " " << bytes[1] << " " << bytes[2];
     }
@@ -157,7 +157,7 @@ TEST(Blame, WhereALinkIsCutTheOtherSideIsNamed) {
 }
 
 // 3 has not got what 1 has long sent: nobody names himself, or who is on his side.
-TEST(Blame, WhoHasDoneItsPartIsNotNamedForAMessageThatIsLost) {
+TEST(Culprit, WhoHasDoneItsPartIsNotNamedForAMessageThatIsLost) {
   FlightJob job(4);
   FlightRecord &one = job.rank(1, 9), &zero = job.rank(0, 8), &three = job.rank(3, 8);
   FlightJob::enter(one, FlightJob::kSum, 0);
@@ -165,14 +165,14 @@ TEST(Blame, WhoHasDoneItsPartIsNotNamedForAMessageThatIsLost) {
   FlightJob::enter(three, FlightJob::kSum, 1);
   for (const FlightRecord* flight : {&one, &zero, &three}) job.write(*flight);
   CutLink::put_on_another_host(job, 3);
-  EXPECT_EQ(without_time(dist::find_blame(one, job.folder(), 0ms)),
+  EXPECT_EQ(without_time(dist::find_culprit(one, job.folder(), 0ms)),
             "rank 3 did not do its part of ring all_reduce #8, bucket 4 (rank 1 waits for rank 0 waits for "
             "rank 3)");
-  EXPECT_EQ(without_time(dist::find_blame(zero, job.folder(), 0ms)),
+  EXPECT_EQ(without_time(dist::find_culprit(zero, job.folder(), 0ms)),
             "rank 3 did not do its part of ring all_reduce #8, bucket 4");
 }
 
-TEST(Blame, AnErrorOfItsOwnOnTheWayIsTold) {
+TEST(Culprit, AnErrorOfItsOwnOnTheWayIsTold) {
   Ring ring;
   for (const std::size_t rank : {0, 1}) ring.job.write(ring[rank]);
   ring.job.write(ring[3], "error", "the data are broken");
@@ -181,7 +181,7 @@ TEST(Blame, AnErrorOfItsOwnOnTheWayIsTold) {
 }
 
 // Others write theirs at the same time: what is not whole may be soon.
-TEST(Blame, RecordsThatComeLateAreWaitedFor) {
+TEST(Culprit, RecordsThatComeLateAreWaitedFor) {
   Ring ring;
   ring.job.write(ring[3]);
   std::filesystem::resize_file(ring.job.file(3), 400);
@@ -200,7 +200,7 @@ TEST(Blame, RecordsThatComeLateAreWaitedFor) {
 }
 
 // One that comes late uses it up: for the next there is only what is left.
-TEST(Blame, PatienceIsForAllOfThem) {
+TEST(Culprit, PatienceIsForAllOfThem) {
   Ring ring;
   std::thread late([&] {
     std::this_thread::sleep_for(1800ms);
@@ -215,7 +215,7 @@ TEST(Blame, PatienceIsForAllOfThem) {
 }
 
 // There is a second for all of it: the first line and the newest entries say enough.
-TEST(Blame, ReadsNoMoreThanTheFirstLines) {
+TEST(Culprit, ReadsNoMoreThanTheFirstLines) {
   Ring ring;
   ring.job.write(ring[3]);
   std::filesystem::resize_file(ring.job.file(3), 1000);  // those, and some
@@ -224,7 +224,7 @@ TEST(Blame, ReadsNoMoreThanTheFirstLines) {
 }
 
 // Whoever it waits for by its record is no rank.
-TEST(Blame, ARecordThatWaitsForNoRankIsNotFollowed) {
+TEST(Culprit, ARecordThatWaitsForNoRankIsNotFollowed) {
   for (const char* nobody : {"4", "2147483648", "4294967295", "-5"}) {
     Ring ring;
     ring.job.write(ring[3]);
@@ -240,18 +240,18 @@ TEST(Blame, ARecordThatWaitsForNoRankIsNotFollowed) {
 }
 
 // Nobody writes any: what lies in the working directory is of another run.
-TEST(Blame, WithoutAFolderItLooksNowhere) {
+TEST(Culprit, WithoutAFolderItLooksNowhere) {
   Ring ring;
   ring.job.write(ring[3], "error");
   const std::filesystem::path here = std::filesystem::current_path();
   std::filesystem::current_path(ring.job.folder());
-  const Blame blame = dist::find_blame(ring[0], {}, 10s);
+  const Culprit blame = dist::find_culprit(ring[0], {}, 10s);
   std::filesystem::current_path(here);
   EXPECT_EQ(without_time(blame), "rank 3 did not do its part of ring all_reduce #8, bucket 4");
   EXPECT_EQ(blame.ended, -1);
 }
 
-TEST(Blame, WhoWaitsForNobodyHimselfSaysWhereHeIs) {
+TEST(Culprit, WhoWaitsForNobodyHimselfSaysWhereHeIs) {
   Ring ring;
   EXPECT_EQ(
       ring.of(2).text.find("rank 2 is in no collective: its last, ring all_reduce #7, bucket 4, was done 0"),
@@ -259,7 +259,7 @@ TEST(Blame, WhoWaitsForNobodyHimselfSaysWhereHeIs) {
   FlightJob::enter(ring[2], FlightJob::kSum, -1);
   EXPECT_EQ(without_time(ring.of(2)), "ring all_reduce #8, bucket 4 got no further, and waits for nobody");
   const FlightRecord fresh(1, 4);
-  EXPECT_EQ(dist::find_blame(fresh, ring.job.folder(), 0ms).text,
+  EXPECT_EQ(dist::find_culprit(fresh, ring.job.folder(), 0ms).text,
             "rank 1 has not come to its first collective");
 }
 

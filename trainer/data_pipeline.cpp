@@ -1,4 +1,4 @@
-#include "trainer/feeding.h"
+#include "trainer/data_pipeline.h"
 
 #include <algorithm>
 
@@ -43,8 +43,9 @@ void check_fits(const Dataset& train, const Dataset& held_out) {
 
 }  // namespace
 
-Feeding::Feeding(const TrainerConfig& config, const ParallelStrategy& strategy, const Dataset& train,
-                 const Dataset* held_out, const std::function<void(const std::string&)>& on_note)
+DataPipeline::DataPipeline(const TrainerConfig& config, const ParallelStrategy& strategy,
+                           const Dataset& train, const Dataset* held_out,
+                           const std::function<void(const std::string&)>& on_note)
     : config_(config), strategy_(strategy), resident_(train.resident()) {
   check_fits(train, held_out ? *held_out : train);
   check_fields(config.augment, train.fields());
@@ -73,9 +74,9 @@ Feeding::Feeding(const TrainerConfig& config, const ParallelStrategy& strategy, 
 }
 
 /// Options shared by both loaders.
-LoaderOptions Feeding::options(const TrainerConfig& config, const ParallelStrategy& strategy,
-                               const Dataset& data,
-                               const std::function<void(const std::string&)>& on_note) const {
+LoaderOptions DataPipeline::options(const TrainerConfig& config, const ParallelStrategy& strategy,
+                                    const Dataset& data,
+                                    const std::function<void(const std::string&)>& on_note) const {
   LoaderOptions options;
   options.seed = config.seed;
   options.rank = strategy.rank();
@@ -91,40 +92,40 @@ LoaderOptions Feeding::options(const TrainerConfig& config, const ParallelStrate
   return options;
 }
 
-std::int64_t Feeding::batches_per_epoch() const {
+std::int64_t DataPipeline::batches_per_epoch() const {
   const std::int64_t all = train_->batches_per_epoch();
   return config_.overfit_batches > 0 ? std::min(config_.overfit_batches, all)
                                      : std::max<std::int64_t>(1, config_.limit_train_batches.of(all));
 }
 
-std::int64_t Feeding::samples_per_epoch() const {
+std::int64_t DataPipeline::samples_per_epoch() const {
   return std::min(train_->samples_per_epoch(), batches_per_epoch() * config_.batch_size);
 }
 
-std::int64_t Feeding::held_out_batches() const {
+std::int64_t DataPipeline::held_out_batches() const {
   const std::int64_t all = held_out_->batches_per_epoch();
   if (config_.fast_dev_run > 0) return std::min(config_.fast_dev_run, all);
   return config_.overfit_batches > 0 ? std::min(config_.overfit_batches, all)
                                      : config_.limit_val_batches.of(all);
 }
 
-std::int64_t Feeding::steps_per_epoch() const {
+std::int64_t DataPipeline::steps_per_epoch() const {
   return (batches_per_epoch() + config_.accumulate - 1) / config_.accumulate;
 }
 
-std::int64_t Feeding::samples_of_step(std::int64_t delivered) const {
+std::int64_t DataPipeline::samples_of_step(std::int64_t delivered) const {
   return std::min(samples_per_epoch() - delivered, config_.accumulate * config_.batch_size);
 }
 
-Batch Feeding::prepare(const Batch& batch, const BatchPlace& place) const {
+Batch DataPipeline::prepare(const Batch& batch, const BatchPosition& place) const {
   Batch ready = prepare(batch, place.epoch, true);
   mix(ready, config_.augment, mix_key(place.seed, place.step, place.pass));
   if (OpListener* const listener = detail::op_listener) listener->on_pass_begin();
   return ready;
 }
 
-BatchPlace Feeding::place(std::int64_t epoch, std::int64_t step, std::int64_t of_ranks, bool training,
-                          std::int64_t pass) const {
+BatchPosition DataPipeline::place(std::int64_t epoch, std::int64_t step, std::int64_t of_ranks, bool training,
+                                  std::int64_t pass) const {
   const detail::BatchPlan plan{of_ranks, of_ranks, strategy_.rank(), strategy_.world_size()};
   const detail::BatchPlan::Rows rows = plan.rows_of(0);
   return {.training = training,
@@ -138,7 +139,7 @@ BatchPlace Feeding::place(std::int64_t epoch, std::int64_t step, std::int64_t of
           .pass = pass};
 }
 
-void Feeding::start_epoch(std::int64_t epoch, std::int64_t delivered) {
+void DataPipeline::start_epoch(std::int64_t epoch, std::int64_t delivered) {
   if (!config_.persistent_workers) {
     train_.reset();
     train_ = make_train_();
@@ -146,7 +147,7 @@ void Feeding::start_epoch(std::int64_t epoch, std::int64_t delivered) {
   train_->start_epoch(epoch, delivered);
 }
 
-void Feeding::next(Batch& batch, PhaseTimes& times) const {
+void DataPipeline::next(Batch& batch, PhaseTimes& times) const {
   const auto timed = times.scope(&Times::data);
   const LoaderWaits before = train_->waits();
   train_->next(batch);
@@ -155,7 +156,7 @@ void Feeding::next(Batch& batch, PhaseTimes& times) const {
   times.move(after.device_s - before.device_s, &Times::data, &Times::device);
 }
 
-std::string Feeding::describe() const {
+std::string DataPipeline::describe() const {
   const LoaderStats now = train_->stats();
   if (train_->options().data_on_device) return "data on the device";
   if (now.threads > 0) {
@@ -166,7 +167,7 @@ std::string Feeding::describe() const {
   return resident_ ? "data in memory" : "data read by the training thread";
 }
 
-EpochReport Feeding::begin_report(const Times& times, double seconds, std::int64_t steps) const {
+EpochReport DataPipeline::begin_report(const Times& times, double seconds, std::int64_t steps) const {
   EpochReport report;
   report.times = times;
   report.times.validation = 0;
@@ -183,7 +184,7 @@ EpochReport Feeding::begin_report(const Times& times, double seconds, std::int64
   return report;
 }
 
-void Feeding::add_bad_samples(EpochReport& report, ParallelStrategy& strategy, bool validated) const {
+void DataPipeline::add_bad_samples(EpochReport& report, ParallelStrategy& strategy, bool validated) const {
   const LoaderStats held_out = held_out_ && validated ? held_out_->stats() : LoaderStats{};
   double skipped[] = {static_cast<double>(report.loader.skipped), static_cast<double>(held_out.skipped)};
   strategy.add_up(skipped);

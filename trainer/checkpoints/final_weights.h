@@ -13,11 +13,11 @@
 namespace athanor {
 
 /// The weights that a run leaves in its folder. All calls are calls of all ranks.
-class RunProduct {
+class FinalWeights {
  public:
   using Weights = std::function<StateDict()>;  ///< masters and buffers, possibly a part of them
 
-  RunProduct(const TrainerConfig& config, ParallelStrategy& strategy)
+  FinalWeights(const TrainerConfig& config, ParallelStrategy& strategy)
       : config_(config), strategy_(strategy) {}
 
   /// Whether the run saves its weights, and whether they may differ from the last step's: the best ones, or
