@@ -247,6 +247,7 @@ set(ATHANOR_SOURCES
   kernels/cpu/conv_choices.cpp
   kernels/cpu/conv_direct.cpp
   kernels/cpu/conv_eigen.cpp
+  kernels/cpu/conv_few_pixels.cpp
   kernels/cpu/conv_scatter.cpp
   kernels/cpu/conv_pool.cpp
   kernels/cpu/conv_winograd.cpp
@@ -255,6 +256,7 @@ set(ATHANOR_SOURCES
   kernels/cpu/implementations.cpp
   kernels/cpu/isa.cpp
   kernels/cpu/matmul_eigen.cpp
+  kernels/cpu/panel_product.cpp
   kernels/cpu/primitive_cache.cpp
   kernels/cpu/winograd.cpp
   autograd/engine.cpp

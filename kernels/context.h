@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "kernels/step_state.h"
 #include "tensor/tensor.h"
@@ -31,6 +32,24 @@ class Scratch {
  private:
   Block block_;
   Device device_;
+};
+
+/// Memory for each slot of parallel work (kernels/cpu/parallel.h), kept between kernels. So a thread finds
+/// its own in its core's cache; that of a Scratch may be in another core's, which takes longer.
+class SlotScratch {
+ public:
+  /// Makes room for `bytes` in each of `slots`.
+  void reserve(std::int64_t slots, std::size_t bytes);
+  template <class T> T* as(std::int64_t slot) const {
+    return slots_[static_cast<std::size_t>(slot)].memory->as<T>();
+  }
+
+ private:
+  struct Slot {
+    std::size_t bytes = 0;
+    std::unique_ptr<Scratch> memory = {};
+  };
+  std::vector<Slot> slots_;
 };
 
 /// The state that kernels of every backend run with.
@@ -74,10 +93,16 @@ class CpuContext : public ContextBase {
   void set_threads(int threads);
 
   Scratch scratch(std::size_t bytes) const { return Scratch(bytes, kCpu); }
+  /// At least `bytes` for each slot, not initialized, valid until the next call.
+  const SlotScratch& slot_scratch(std::int64_t slots, std::size_t bytes) const {
+    slot_scratch_.reserve(slots, bytes);
+    return slot_scratch_;
+  }
   cpu::PrimitiveCache& primitives();
 
  private:
   int threads_;
+  mutable SlotScratch slot_scratch_;
   StepState step_state_;
   std::unique_ptr<cpu::PrimitiveCache> primitives_;
 };
@@ -140,7 +165,7 @@ class AccountContext : public CpuContext {
   explicit AccountContext(std::function<void(const KernelCost&)> listener) : add(std::move(listener)) {}
 
   std::function<void(const KernelCost&)> add;
-  bool vendor = true;  ///< products and convolutions are cuBLASLt's and cuDNN's
+  bool vendor = true;         ///< products and convolutions are cuBLASLt's and cuDNN's
   int multiprocessors = 132;  ///< of the GPU, on which the partial results of some kernels depend
 };
 

@@ -24,6 +24,20 @@ int default_threads() {
 
 }  // namespace
 
+void SlotScratch::reserve(std::int64_t slots, std::size_t bytes) {
+  constexpr std::size_t kStep = 64 << 10;  // so that it rarely grows
+  const AllocTag tag("workspace");
+  if (slots_.size() < static_cast<std::size_t>(slots)) slots_.resize(static_cast<std::size_t>(slots));
+  for (std::int64_t i = 0; i < slots; ++i) {
+    Slot& slot = slots_[static_cast<std::size_t>(i)];
+    if (slot.bytes >= bytes) continue;
+    slot = {};  // first, so that both are never there at once
+    const std::size_t rounded = (bytes + kStep - 1) / kStep * kStep;
+    slot.memory = std::make_unique<Scratch>(rounded, kCpu);
+    slot.bytes = rounded;
+  }
+}
+
 CpuContext::CpuContext() : threads_(default_threads()) {
   set_own_step(&step_state_);
 }

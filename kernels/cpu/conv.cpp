@@ -5,6 +5,7 @@
 
 #include "kernels/copy.h"
 #include "kernels/cpu/conv_choice.h"
+#include "kernels/cpu/conv_few_pixels.h"
 #include "kernels/cpu/conv_impl.h"
 #include "kernels/cpu/conv_pool.h"
 #include "kernels/cpu/conv_winograd.h"
@@ -45,6 +46,16 @@ bool prefers_winograd(const ConvSize& z, const PrimitiveKey& key) {
     return false;
   const std::int64_t tiles = z.n * ((z.p + 3) / 4) * ((z.q + 3) / 4);
   return tiles >= 4 && z.n * z.p * z.q >= 4 * tiles;
+}
+
+/// Cases in which our code for few pixels was measured to beat the others on a Zen 5, because filters are too
+/// large for the caches and few pixels use each: oneDNN's by 1.0 to 2.2 times, Winograd's by 1.0 to 1.3.
+/// Excludes smaller filters that Winograd's algorithm supports, which do fit.
+bool prefers_few_pixels(const ConvSize& z) {
+  constexpr std::int64_t kMaxPixels = 64, kMinFilters = 1 << 17, kMinWinograd = 256 * 256;
+  if (!cpu::conv_few_pixels_fits(z) || z.n * z.p * z.q > kMaxPixels || z.r * z.s * z.c * z.k < kMinFilters)
+    return false;
+  return !cpu::winograd_fits(z) || z.c * z.k >= kMinWinograd;
 }
 
 /// Cases in which our own loops were measured to beat oneDNN on AVX-512. f32: up to 8 output channels forward
@@ -209,6 +220,10 @@ PackedCode packed_code(CpuContext& context, const Conv2dParams& params, const Co
   key.packed = true;
   key.residual = residual;
   key.activation = params.activation == Activation::relu ? Activation::relu : Activation::none;
+  if (params.impl == ConvImpl::automatic && prefers_few_pixels(z)) {
+    key.few_pixels = true;
+    return {context.primitives().find(key), residual};
+  }
   if (cpu::Primitive* found = winograd(context, params, z, key)) return {found, residual};
   if (direct(params, z, false, DType::f32)) return {};
   if (params.impl != ConvImpl::automatic && params.impl != ConvImpl::vendor) return {};

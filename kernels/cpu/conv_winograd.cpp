@@ -4,12 +4,9 @@
 #include <utility>
 
 #include "kernels/cpu/isa.h"
+#include "kernels/cpu/panel_product.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/winograd.h"
-
-#if defined(__x86_64__) && defined(__GNUC__)
-#include <immintrin.h>
-#endif
 
 // Convolutions of 3 x 3 filters by Winograd's algorithm, directly on NHWC memory. At each of 36 points,
 // transformed input tiles and filters form matrices, [tiles, C] and [C, K]; the convolution is their product,
@@ -27,9 +24,14 @@ namespace {
 
 using namespace winograd;
 
-constexpr std::int64_t kBlock = 48;         // tiles whose products fit in L2 cache
-constexpr std::int64_t kGradientRows = 16;  // output channels per piece of the weights' gradient
-constexpr std::int64_t kAddends = 256;      // tiles per partial sum: small sums have less rounding error
+static_assert(kWidth == kPanelColumns);
+
+constexpr std::int64_t kBlock = 48;              // tiles whose products fit in L2 cache
+constexpr std::int64_t kLargeFilters = 64 * 64;  // of this many taps, too large for a core's caches
+constexpr std::int64_t kSmallBlock = 8;          // tiles worth a thread of their own
+constexpr std::int64_t kOwnInputs = 1 << 17;  // floats at the points that each thread transforms for itself
+constexpr std::int64_t kGradientRows = 16;    // output channels per piece of the weights' gradient
+constexpr std::int64_t kAddends = 256;        // tiles per partial sum: small sums have less rounding error
 constexpr std::int64_t kGradientFloats = 2 << 20;  // of both factors of such products, at all points
 
 std::int64_t quotient_up(std::int64_t value, std::int64_t by) {
@@ -37,64 +39,6 @@ std::int64_t quotient_up(std::int64_t value, std::int64_t by) {
 }
 std::int64_t round_up(std::int64_t value, std::int64_t to) {
   return quotient_up(value, to) * to;
-}
-
-// Products -------------------------------------------------------------------------------------------------
-
-/// out[i][j] (+)= the sum over t < depth of x[i, t] w[t][j], added once complete; the row stride of w and out
-/// is kWidth.
-struct Product {
-  const float* x;
-  std::int64_t row, next;  // from x[i, t] to x[i + 1, t] and x[i, t + 1]
-  const float* w;
-  std::int64_t depth;
-  float* out;
-  bool accumulate;
-};
-
-template <int kRows, int kVectors> ATH_AVX512 void multiply_tile(const Product& f) {
-  __m512 total[kRows][kVectors];
-#pragma GCC unroll 16
-  for (int i = 0; i < kRows; ++i)
-#pragma GCC unroll 2
-    for (int v = 0; v < kVectors; ++v) total[i][v] = _mm512_setzero_ps();
-  const std::int64_t row = f.row;
-  const float *x0 = f.x, *x1 = x0 + 4 * row, *x2 = x1 + 4 * row, *w = f.w;
-  for (std::int64_t t = 0; t < f.depth; ++t) {
-    __m512 b[kVectors];
-#pragma GCC unroll 2
-    for (int v = 0; v < kVectors; ++v) b[v] = _mm512_loadu_ps(w + v * kLanes);
-#pragma GCC unroll 16
-    for (int i = 0; i < kRows; ++i) {
-      const float* const x = i < 4 ? x0 : i < 8 ? x1 : x2;
-      const __m512 a = _mm512_set1_ps(x[i % 4 * row]);
-#pragma GCC unroll 2
-      for (int v = 0; v < kVectors; ++v) total[i][v] = _mm512_fmadd_ps(a, b[v], total[i][v]);
-    }
-    x0 += f.next, x1 += f.next, x2 += f.next, w += kWidth;
-  }
-#pragma GCC unroll 16
-  for (int i = 0; i < kRows; ++i)
-#pragma GCC unroll 2
-    for (int v = 0; v < kVectors; ++v) {
-      float* const out = f.out + i * kWidth + v * kLanes;
-      _mm512_storeu_ps(out, f.accumulate ? _mm512_loadu_ps(out) + total[i][v] : total[i][v]);
-    }
-}
-
-/// Multiplies this many rows, rounded up to a multiple of 4, and columns: one vector, or the panel's two.
-void multiply(Product f, std::int64_t rows, std::int64_t columns) {
-  static constexpr void (*kTiles[3][2])(const Product&) = {{multiply_tile<4, 1>, multiply_tile<4, 2>},
-                                                           {multiply_tile<8, 1>, multiply_tile<8, 2>},
-                                                           {multiply_tile<12, 1>, multiply_tile<12, 2>}};
-  while (rows > 0) {
-    const bool twelve = rows >= 24 || (rows > 8 && rows <= 12);
-    const int quads = twelve ? 3 : rows > 4 ? 2 : 1;
-    kTiles[quads - 1][columns > kLanes](f);
-    f.x += 4 * quads * f.row;
-    f.out += 4 * quads * kWidth;
-    rows -= 4 * quads;
-  }
 }
 
 // Passes ---------------------------------------------------------------------------------------------------
@@ -121,12 +65,18 @@ template <class T> class Pass {
        const Finish<T>& finish, T* y)
       : context_(context), z_(z), tiles_(z.out), x_(x), w_(w), packed_(packed), finish_(finish), y_(y) {}
 
+  // Threads share the tiles, or where these are few, so that filters dominate, the panels of filters.
   void run() const {
-    if (tiles_.count <= z_.out.c) return by_panels();
-    by_tiles();
+    const std::int64_t of_panels = slots_of(panels()),
+                       of_tiles = slots_of(quotient_up(tiles_.count, kSmallBlock));
+    if (tiles_.count <= z_.out.c / 2 && of_panels >= of_tiles) return by_panels(of_panels);
+    by_tiles(of_tiles);
   }
 
  private:
+  std::int64_t slots_of(std::int64_t parts) const {
+    return std::min<std::int64_t>(context_.threads(), parts);
+  }
   std::int64_t panels() const { return z_.filters.panels(); }
   std::int64_t depth() const { return z_.in.c; }
   Points filters(const float* data) const { return {const_cast<float*>(data), depth(), kWidth}; }
@@ -135,48 +85,62 @@ template <class T> class Pass {
   }
 
   // Computes the outputs of tiles [first, first + count), whose inputs begin at row first_row of v.
-  void multiply_panel(std::int64_t panel, const Points& u, const Points& v, std::int64_t first_row,
-                      std::int64_t first, std::int64_t count, const Points& m) const {
+  void multiply(std::int64_t panel, const Points& u, const Points& v, std::int64_t first_row,
+                std::int64_t first, std::int64_t count, const Points& m) const {
     for (int p = 0; p < kPoints; ++p)
-      multiply({v.at(0, p) + first_row * depth(), depth(), 1, u.at(0, p), depth(), m.at(0, p), false}, count,
-               z_.out.c - panel * kWidth);
+      multiply_panel({.x = v.at(0, p) + first_row * depth(),
+                      .row = depth(),
+                      .next = 1,
+                      .w = u.at(0, p),
+                      .depth = depth(),
+                      .out = m.at(0, p),
+                      .accumulate = false,
+                      .fetch_ahead = packed_ && depth() * z_.out.c >= kLargeFilters},
+                     count, z_.out.c - panel * kWidth);
     write_outputs(z_.out, tiles_, first, count, panel, m, finish_, y_);
   }
 
-  // With few tiles, filters dominate: threads share the filter panels.
-  void by_panels() const {
-    const std::int64_t rows = round_up(tiles_.count, 4);
-    const std::int64_t slots = std::min<std::int64_t>(context_.threads(), panels());
-    const std::int64_t inputs = Points::floats(rows, depth()), products = Points::floats(kBlock, kWidth),
-                       own = packed_ ? 0 : Points::floats(depth(), kWidth);
-    const Scratch scratch =
-        context_.scratch(static_cast<std::size_t>(inputs + slots * (products + own)) * sizeof(float));
-    const Points v{scratch.as<float>(), rows, depth()};
-    parallel_for(context_, tiles_.count, std::max<std::int64_t>(1, kGrain / (kPoints * depth())),
-                 [&](std::int64_t begin, std::int64_t end) { read(begin, end - begin, v, begin); });
+  // Each thread transforms all inputs for itself if they fit in its cache: to get them from another core
+  // takes longer.
+  void by_panels(std::int64_t slots) const {
+    const std::int64_t rows = round_up(tiles_.count, 4), block = std::min(kBlock, rows);
+    const std::int64_t inputs = Points::floats(rows, depth()), products = Points::floats(block, kWidth),
+                       own_filters = packed_ ? 0 : Points::floats(depth(), kWidth);
+    const bool own_inputs = inputs <= kOwnInputs;
+    const SlotScratch& own = context_.slot_scratch(
+        slots, static_cast<std::size_t>(products + own_filters + (own_inputs ? inputs : 0)) * sizeof(float));
+    const Scratch shared =
+        context_.scratch(own_inputs ? 0 : static_cast<std::size_t>(inputs) * sizeof(float));
+    if (!own_inputs) {
+      parallel_for(context_, tiles_.count, std::max<std::int64_t>(1, kGrain / (kPoints * depth())),
+                   [&](std::int64_t begin, std::int64_t end) {
+                     read(begin, end - begin, {shared.as<float>(), rows, depth()}, begin);
+                   });
+    }
     for_each_slot(context_, slots, panels(), [&](std::int64_t slot, std::int64_t begin, std::int64_t end) {
-      float* const mine = v.data + inputs + slot * (products + own);
-      const Points m{mine, kBlock, kWidth};
+      float* const mine = own.as<float>(slot);
+      const Points m{mine, block, kWidth};
+      const Points v{own_inputs ? mine + products + own_filters : shared.as<float>(), rows, depth()};
+      if (own_inputs) read(0, tiles_.count, v, 0);
       for (std::int64_t panel = begin; panel < end; ++panel) {
         const Points u = packed_ ? filters(packed_).panel(panel) : filters(mine + products);
         if (!packed_) filters_to_points(z_.filters, w_, panel, u);
-        for (std::int64_t first = 0; first < tiles_.count; first += kBlock)
-          multiply_panel(panel, u, v, first, first, std::min(kBlock, tiles_.count - first), m);
+        for (std::int64_t first = 0; first < tiles_.count; first += block)
+          multiply(panel, u, v, first, first, std::min(block, tiles_.count - first), m);
       }
     });
   }
 
-  // With many tiles, threads share the tiles.
-  void by_tiles() const {
+  void by_tiles(std::int64_t slots) const {
     const std::int64_t most = depth() <= 64 ? kBlock : kBlock / 2;
-    const std::int64_t slots = std::min<std::int64_t>(context_.threads(), quotient_up(tiles_.count, most));
     // Equal numbers for each thread.
     const std::int64_t blocks = round_up(quotient_up(tiles_.count, most), slots),
                        block = round_up(quotient_up(tiles_.count, blocks), 4);
     const std::int64_t shared = packed_ ? 0 : Points::floats(depth(), kWidth, panels());
-    const std::int64_t inputs = Points::floats(block, depth()), products = Points::floats(kBlock, kWidth);
-    const Scratch scratch =
-        context_.scratch(static_cast<std::size_t>(shared + slots * (inputs + products)) * sizeof(float));
+    const std::int64_t inputs = Points::floats(block, depth()), products = Points::floats(block, kWidth);
+    const SlotScratch& own =
+        context_.slot_scratch(slots, static_cast<std::size_t>(inputs + products) * sizeof(float));
+    const Scratch scratch = context_.scratch(static_cast<std::size_t>(shared) * sizeof(float));
     const Points u = filters(packed_ ? packed_ : scratch.as<float>());
     if (!packed_) {
       parallel_for(context_, panels(), 1, [&](std::int64_t begin, std::int64_t end) {
@@ -184,13 +148,13 @@ template <class T> class Pass {
       });
     }
     for_each_slot(context_, slots, blocks, [&](std::int64_t slot, std::int64_t begin, std::int64_t end) {
-      float* const mine = scratch.as<float>() + shared + slot * (inputs + products);
-      const Points v{mine, block, depth()}, m{mine + inputs, kBlock, kWidth};
+      float* const mine = own.as<float>(slot);
+      const Points v{mine, block, depth()}, m{mine + inputs, block, kWidth};
       for (std::int64_t first = begin * block; first < std::min(tiles_.count, end * block); first += block) {
         const std::int64_t count = std::min(block, tiles_.count - first);
         read(first, count, v, 0);
         for (std::int64_t panel = 0; panel < panels(); ++panel)
-          multiply_panel(panel, u.panel(panel), v, 0, first, count, m);
+          multiply(panel, u.panel(panel), v, 0, first, count, m);
       }
     });
   }
@@ -250,9 +214,15 @@ template <class T, class W> class BackwardWeights {
     const Points m{sums, kGradientRows, kWidth};
     for (std::int64_t p = part * kPoints / parts_; p < (part + 1) * kPoints / parts_; ++p) {
       for (std::int64_t t = 0; t < block.count; t += kAddends)
-        multiply({g.at(0, p) + t * k_ + row, 1, k_, v.at(panel, p) + t * kWidth,
-                  std::min(kAddends, block.count - t), m.at(0, p), block.first + t > 0},
-                 kGradientRows, c_ - panel * kWidth);
+        multiply_panel({.x = g.at(0, p) + t * k_ + row,
+                        .row = 1,
+                        .next = k_,
+                        .w = v.at(panel, p) + t * kWidth,
+                        .depth = std::min(kAddends, block.count - t),
+                        .out = m.at(0, p),
+                        .accumulate = block.first + t > 0,
+                        .fetch_ahead = false},
+                       kGradientRows, c_ - panel * kWidth);
     }
     if (parts_ == 1 && block.first + block.count == tiles_.count) write(piece, sums);
   }

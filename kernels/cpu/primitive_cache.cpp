@@ -4,6 +4,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "kernels/cpu/conv_few_pixels.h"
 #include "kernels/cpu/conv_pool.h"
 #include "kernels/cpu/conv_winograd.h"
 #include "kernels/cpu/onednn.h"
@@ -15,8 +16,8 @@ namespace {
 struct KeyHash {
   std::size_t operator()(const PrimitiveKey& key) const {
     kernels::HashOf hash;
-    hash.add(key.op, key.in, key.out, key.bias, key.accumulate, key.winograd, key.pooled, key.packed,
-             key.residual, key.activation, key.threads);
+    hash.add(key.op, key.in, key.out, key.bias, key.accumulate, key.winograd, key.pooled, key.few_pixels,
+             key.packed, key.residual, key.activation, key.threads);
     for (const std::int64_t size : key.sizes) hash.add(size);
     return static_cast<std::size_t>(hash.value());
   }
@@ -43,9 +44,10 @@ Primitive* PrimitiveCache::find(const PrimitiveKey& key) {
     entries.splice(entries.begin(), entries, found->second);
     return entries.front().primitive.get();
   }
-  MadePrimitive made = key.winograd ? make_winograd(key)
-                       : key.pooled ? make_conv_pool(key)
-                                    : make_onednn(key);
+  MadePrimitive made = key.winograd     ? make_winograd(key)
+                       : key.pooled     ? make_conv_pool(key)
+                       : key.few_pixels ? make_conv_few_pixels(key)
+                                        : make_onednn(key);
   if (entries.size() == kCapacity) {
     index.erase(entries.back().key);
     entries.pop_back();

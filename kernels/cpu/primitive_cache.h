@@ -10,8 +10,8 @@
 #include "kernels/context.h"
 #include "kernels/packed_weights.h"
 
-// Operations prepared for their shapes: by oneDNN or, if the key requests it, by our own conv_winograd.cpp or
-// conv_pool.cpp.
+// Operations prepared for their shapes: by oneDNN or, if the key requests it, by our own conv_winograd.cpp,
+// conv_pool.cpp or conv_few_pixels.cpp.
 
 namespace athanor::cpu {
 
@@ -27,6 +27,7 @@ struct PrimitiveKey {
   bool accumulate = false;  ///< adds to the current result
   bool winograd = false;    ///< our code for Winograd's algorithm, not oneDNN's
   bool pooled = false;      ///< our code with 2 x 2 max pooling and ReLU; only for packed conv_forward
+  bool few_pixels = false;  ///< our code for few output pixels; only for packed conv_forward
   bool packed = false;      ///< weights are in Primitive::layout(); forward only
   bool residual = false;    ///< adds a tensor of the result's shape before the activation; conv_forward only
   Activation activation = Activation::none;  ///< none or relu, which turns NaN into 0

@@ -1,0 +1,186 @@
+#include "kernels/cpu/conv_few_pixels.h"
+
+#include <algorithm>
+#include <memory>
+
+#include "kernels/cpu/isa.h"
+#include "kernels/cpu/panel_product.h"
+#include "kernels/cpu/parallel.h"
+
+#if defined(__x86_64__) && defined(__GNUC__)
+#include <immintrin.h>
+#endif
+
+// The last convolutions of a network on one image have more filters than pixels: reading the filters takes
+// most of the time. So they are one product, [pixels, R S C] x [R S C, K]. The rows of the first factor are
+// copied from the image; the second is packed in panels of 32 columns, which threads share.
+
+namespace athanor::cpu {
+
+#if defined(__x86_64__) && defined(__GNUC__)
+
+namespace {
+
+constexpr std::int64_t kLanes = 16;
+constexpr std::int64_t kChunk = 128;  // rows of a panel in the L1 cache: 16 KB
+
+std::int64_t quotient_up(std::int64_t value, std::int64_t by) {
+  return (value + by - 1) / by;
+}
+
+struct Sizes {
+  std::int64_t n, h, w, c, k, r, s, p, q, stride_h, stride_w, pad_h, pad_w, dilation_h, dilation_w;
+
+  static Sizes of(const PrimitiveKey& key) {
+    const auto [n, h, w, c, k, r, s, p, q, sh, sw, ph, pw, dh, dw, groups] = key.sizes;
+    return {n, h, w, c, k, r, s, p, q, sh, sw, ph, pw, dh, dw};
+  }
+
+  std::int64_t pixels() const { return n * p * q; }
+  std::int64_t depth() const { return r * s * c; }
+  std::int64_t panels() const { return quotient_up(k, kPanelColumns); }
+};
+
+/// Filters [K, R, S, C] as [K / 32, R S C, 32], with zeros after the last channel.
+class FilterPanels final : public kernels::WeightLayout {
+ public:
+  explicit FilterPanels(const Sizes& z) : depth_(z.depth()), k_(z.k), panels_(z.panels()) {}
+
+  bool equals(const WeightLayout& other) const override {
+    const auto* const same = dynamic_cast<const FilterPanels*>(&other);
+    return same && same->depth_ == depth_ && same->k_ == k_;
+  }
+  std::size_t bytes() const override {
+    return static_cast<std::size_t>(panels_ * depth_ * kPanelColumns) * sizeof(float);
+  }
+  void fill(const CpuContext& context, const float* weights, void* to) const override {
+    parallel_for(context, panels_, 1, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t panel = begin; panel < end; ++panel) {
+        float* const out = static_cast<float*>(to) + panel * depth_ * kPanelColumns;
+        for (std::int64_t column = 0; column < kPanelColumns; ++column) {
+          const std::int64_t filter = panel * kPanelColumns + column;
+          for (std::int64_t t = 0; t < depth_; ++t)
+            out[t * kPanelColumns + column] = filter < k_ ? weights[filter * depth_ + t] : 0.0f;
+        }
+      }
+    });
+  }
+
+ private:
+  std::int64_t depth_, k_, panels_;
+};
+
+/// Writes for each pixel of the result the R S C values under its filter, zeros outside the image.
+void copy_rows(const Sizes& z, const float* x, float* rows) {
+  for (std::int64_t pixel = 0; pixel < z.pixels(); ++pixel) {
+    const std::int64_t image = pixel / (z.p * z.q), top = pixel / z.q % z.p * z.stride_h - z.pad_h,
+                       left = pixel % z.q * z.stride_w - z.pad_w;
+    for (std::int64_t r = 0; r < z.r; ++r) {
+      const std::int64_t row = top + r * z.dilation_h;
+      for (std::int64_t s = 0; s < z.s; ++s, rows += z.c) {
+        const std::int64_t column = left + s * z.dilation_w;
+        const bool inside = row >= 0 && row < z.h && column >= 0 && column < z.w;
+        if (inside)
+          std::copy_n(x + ((image * z.h + row) * z.w + column) * z.c, z.c, rows);
+        else
+          std::fill_n(rows, z.c, 0.0f);
+      }
+    }
+  }
+}
+
+/// y = activation(sums + bias + residual), the channels of one panel.
+struct Finish {
+  const float *bias, *residual;
+  bool relu;
+  std::int64_t k;
+  float* y;
+};
+ATH_AVX512 void write_panel(const Finish& f, std::int64_t panel, const float* sums, std::int64_t pixels) {
+  const std::int64_t first = panel * kPanelColumns, last = std::min(f.k, first + kPanelColumns);
+  for (std::int64_t pixel = 0; pixel < pixels; ++pixel) {
+    for (std::int64_t k = first; k < last; k += kLanes) {
+      const std::int64_t at = pixel * f.k + k;
+      __m512 value = _mm512_loadu_ps(sums + pixel * kPanelColumns + k - first);
+      if (f.bias) value += _mm512_loadu_ps(f.bias + k);
+      if (f.residual) value += _mm512_loadu_ps(f.residual + at);
+      if (f.relu) {  // NaN stays NaN
+        const __mmask16 below = _mm512_cmp_ps_mask(value, _mm512_setzero_ps(), _CMP_LT_OQ);
+        value = _mm512_mask_mov_ps(value, below, _mm512_setzero_ps());
+      }
+      _mm512_storeu_ps(f.y + at, value);
+    }
+  }
+}
+
+class ConvFewPixels final : public Primitive {
+ public:
+  explicit ConvFewPixels(const PrimitiveKey& key)
+      : z_(Sizes::of(key)),
+        relu_(key.activation == Activation::relu),
+        layout_(std::make_shared<FilterPanels>(z_)) {}
+
+  void run(const CpuContext& context, const void* first, const void* second, const void* bias, void* out,
+           const void* residual) override {
+    const auto* const x = static_cast<const float*>(first);
+    const auto* const filters = static_cast<const float*>(second);
+    const Finish finish{static_cast<const float*>(bias), static_cast<const float*>(residual), relu_, z_.k,
+                        static_cast<float*>(out)};
+    const std::int64_t slots = std::min<std::int64_t>(context.threads(), z_.panels());
+    const std::int64_t rows = quotient_up(z_.pixels(), 4) * 4, copies = rows * z_.depth();
+    const SlotScratch& own =
+        context.slot_scratch(slots, static_cast<std::size_t>(copies + rows * kPanelColumns) * sizeof(float));
+    for_each_slot(context, slots, z_.panels(), [&](std::int64_t slot, std::int64_t begin, std::int64_t end) {
+      float *const copied = own.as<float>(slot), *const sums = copied + copies;
+      copy_rows(z_, x, copied);
+      for (std::int64_t panel = begin; panel < end; ++panel) {
+        multiply(copied, filters + panel * z_.depth() * kPanelColumns, rows, z_.k - panel * kPanelColumns,
+                 sums);
+        write_panel(finish, panel, sums, z_.pixels());
+      }
+    });
+  }
+  const std::shared_ptr<const kernels::WeightLayout>& layout() const override { return layout_; }
+
+ private:
+  void multiply(const float* copied, const float* panel, std::int64_t rows, std::int64_t columns,
+                float* sums) const {
+    for (std::int64_t t = 0; t < z_.depth(); t += kChunk)
+      multiply_panel({.x = copied + t,
+                      .row = z_.depth(),
+                      .next = 1,
+                      .w = panel + t * kPanelColumns,
+                      .depth = std::min(kChunk, z_.depth() - t),
+                      .out = sums,
+                      .accumulate = t > 0,
+                      .fetch_ahead = true},
+                     rows, columns);
+  }
+
+  Sizes z_;
+  bool relu_;
+  std::shared_ptr<const kernels::WeightLayout> layout_;
+};
+
+}  // namespace
+
+bool conv_few_pixels_fits(const ConvSize& z) {
+  return has_avx512() && z.groups == 1 && z.c > 0 && z.k % kLanes == 0;
+}
+
+MadePrimitive make_conv_few_pixels(const PrimitiveKey& key) {
+  return {std::make_unique<ConvFewPixels>(key), "few pixels, AVX-512"};
+}
+
+#else
+
+bool conv_few_pixels_fits(const ConvSize&) {
+  return false;
+}
+MadePrimitive make_conv_few_pixels(const PrimitiveKey&) {
+  return {};
+}
+
+#endif
+
+}  // namespace athanor::cpu
