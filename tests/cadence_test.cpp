@@ -287,7 +287,8 @@ TEST(Switches, AfterEachStepTheCacheIsEmptiedAndTheDeviceIdle) {
   const auto [cached, more] = counts({"--sync-each-step", "on"});
   EXPECT_LE(cached, growths + 1);
   EXPECT_EQ(more, waits + 30);
-  EXPECT_SAYS(run(parse({"--forbid-sync", "--sync-each-step", "on"})), "--forbid-sync: must go without");
+  EXPECT_SAYS(run(parse({"--forbid-sync", "--sync-each-step", "on"})),
+              "--forbid-sync: cannot be combined with");
 }
 
 TEST(Switches, WithoutFusionActivationsAreOpsOfTheirOwn) {

@@ -132,8 +132,8 @@ signals)
     wait $pid || code=$?
     [ "$code" -eq "${signal#*:}" ] || die "$signal: got $code"
     [ ! -s err ] || die "$signal: an end that was asked for is no error"
-    grep -q "^ended by SIG${signal%:*} .*go on with --resume auto" out || die "$signal: it does not say where it stands"
-    last=$(sed -n 's/^ended by .* all of it is in \(.*\): go on.*/\1/p' out)
+    grep -q "^ended by SIG${signal%:*} .*continue with --resume auto" out || die "$signal: it does not say where it stands"
+    last=$(sed -n 's/^ended by .* saved in \(.*\): continue with.*/\1/p' out)
     [ "$last" = "saved/$(saved)" ] || die "$signal: $last is not the newest"
     nothing_left
   done
@@ -175,7 +175,7 @@ stopped)
   kill -TERM $pid
   wait $pid || code=$?
   [ "$code" -eq 143 ] || die "mpirun stopped: got $code"
-  grep -q "^ended by SIGTERM .*go on with --resume auto" out || die "mpirun stopped: nothing is saved"
+  grep -q "^ended by SIGTERM .*continue with --resume auto" out || die "mpirun stopped: nothing is saved"
   nothing_left
   ;;
 paused)
@@ -256,9 +256,9 @@ restarts)
   run 0 "${whole[@]}" straight.jsonl
   go=("${whole[@]}" restarted.jsonl --checkpoint-dir saved --checkpoint-every 5 --resume auto)
   run 2 "${whole[@]}" none.jsonl --max-restarts 3
-  one_line "--max-restarts 3: must come with --resume auto"
+  one_line "--max-restarts 3: needs --resume auto"
   run 2 "${train[@]}" --max-restarts 3 --resume auto
-  one_line "--max-restarts 3: must come with --devices"
+  one_line "--max-restarts 3: needs --devices"
   ranks() { pgrep -P "$(pgrep -P "$1")"; }
   code=0
   ATHANOR_OMP_SET=1 "${go[@]}" --max-restarts 3 >out 2>err &

@@ -236,8 +236,8 @@ TEST(Recipe, WrongValuesAreRefusedInALine) {
       {{"--weight-decay", "-1"}, "--weight-decay: must be 0 to 1e15, but got -1"},
       {{"--nesterov", "maybe"}, "--nesterov: must be on or off, but got 'maybe'"},
       {{"--decay", "some"}, "--decay: must be matrices or all, but got 'some'"},
-      {{"--schedule", "step"}, "--schedule: must be as step:30 or step:30:0.1"},
-      {{"--schedule", "cosine:3"}, "--schedule: cosine stands alone, but got 'cosine:3'"},
+      {{"--schedule", "step"}, "--schedule: must be like step:30 or step:30:0.1"},
+      {{"--schedule", "cosine:3"}, "--schedule: cosine takes no value, but got 'cosine:3'"},
       {{"--schedule", "multistep:30,20"}, "--schedule: epochs must increase, but got 'multistep:30,20'"},
       {{"--schedule", "step:1:2"}, "--schedule: must be 1e-06 to 0.999999, but got 2"},
       {{"--schedule", "step:1,2"}, "use multistep"},
@@ -297,7 +297,7 @@ TEST(RecipeFile, DamageIsSaidInALine) {
   refuses("lr = 'high'", "--lr: must be a number, but got 'high'");
   refuses("recipe = 'b.toml'", "there is no flag 'recipe'");
   refuses(std::string("\0\xff\n[[[\n", 7), "--recipe");
-  EXPECT_SAYS(parse({"--recipe", "nowhere.toml"}), "there is none at nowhere.toml");
+  EXPECT_SAYS(parse({"--recipe", "nowhere.toml"}), "there is no nowhere.toml");
   EXPECT_SAYS(parse({"--recipe", folder.path().string()}), "--recipe: must be a file");
 }
 

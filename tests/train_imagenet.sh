@@ -88,7 +88,7 @@ grep -q "^pretrained: 102 tensors from $weights$" out || die "it does not say th
 refuses "--pretrained: $weights: load_state_dict: .*missing" "${fine[@]}" --model resnet50 --pretrained $weights
 printf x | dd of=$weights bs=1 seek=2000000 conv=notrunc 2>/dev/null
 refuses "$weights is damaged" "${fine[@]}" --pretrained $weights
-refuses "--pretrained: must be a file of weights, but there is no none" "${fine[@]}" --pretrained none
+refuses "--pretrained: must be a file with weights, but there is no none" "${fine[@]}" --pretrained none
 
 # Other classes in validation, and a damaged photo.
 mv two/val/class1 two/val/class9

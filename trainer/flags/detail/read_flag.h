@@ -309,8 +309,9 @@ inline DeviceChoice device(Text flag, Text text) {
   if (count == 0) {
     detail::fail<BackendError>("{} {}: {}", flag, text, why_no_cuda());
   }
-  ATH_CHECK(device.index < count, "{}: must be one of the {} here, cuda:0 to cuda:{}, but got {}", flag,
-            count, count - 1, text);
+  ATH_CHECK(device.index < count,
+            "{}: must be one of the {} GPUs of this machine, cuda:0 to cuda:{}, but got {}", flag, count,
+            count - 1, text);
   return {device, cuda_is_emulated() ? "emulated on the CPU: correct, not fast" : device_info(device).name};
 }
 
