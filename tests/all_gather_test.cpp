@@ -50,7 +50,7 @@ TEST(AllGather, AResultThatIsKeptDoesNotKeepTheNetwork) {
     require_grad(x);
     const Tensor y = sum(dist::all_gather(x, *network));
     network.reset();
-    EXPECT_SAYS(backward(y), "all_gather: the network must last until the backward pass");
+    EXPECT_SAYS(backward(y), "all_gather: the communicator must live until the backward pass");
   });
 }
 

@@ -81,7 +81,7 @@ TEST(AugmentFlag, SaysItsDefaultAsItIsRead) {
 
 TEST(AugmentFlag, RefusesInOneLine) {
   for (const auto& [list, part] : std::vector<std::pair<std::string, std::string>>{
-           {"flips", "--augment: must be of none, crop, resized-crop, flip, "},
+           {"flips", "--augment: each entry must be one of none, crop, resized-crop, flip, "},
            {"flips", "but got 'flips'; did you mean 'flip'?"},
            {"rand_augment", "did you mean 'rand-augment'?"},
            {"", "but got ''"},

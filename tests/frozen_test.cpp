@@ -70,8 +70,9 @@ TEST(Frozen, RanksShareNothingOfIt) {
         test::message_of([&] { (void)train(task, small_config(), &transport); });
   });
   for (const std::string& message : messages) {
-    EXPECT_TRUE(message.starts_with(
-        "ranks: all must train the same, but rank 1 differs from rank 0: the frozen weights' hash is '"))
+    EXPECT_TRUE(
+        message.starts_with("ranks: all must train with the same settings and data, but rank 1 differs from "
+                            "rank 0: the frozen weights' hash is '"))
         << message;
   }
 }

@@ -115,7 +115,7 @@ errors)
   run 2 by_mpirun 2 "${train[@]}" --devices 4
   grep -q "must be the number of ranks that mpirun has started on this machine, 2" err || die "devices"
   RANK=1 WORLD_SIZE=2 MASTER_ADDR=localhost MASTER_PORT=1 run 3 "${train[@]}"
-  one_line "talk through MPI, which torchrun has not started"
+  one_line "communicate through MPI, which torchrun has not started"
   RANK=1 run 2 "${train[@]}"
   one_line "RANK must come with"
   nothing_left
@@ -162,7 +162,7 @@ stopped)
   kill -TERM $pid
   wait $pid || code=$?
   [ "$code" -eq 74 ] || die "got $code"
-  grep -qE "^rank [0-2]: error: told to end, but .* nothing more is saved" err || die "it does not say so"
+  grep -qE "^rank [0-2]: error: asked to end, but .* nothing more is saved" err || die "it does not say so"
   [ "$(saved)" = "$before" ] || die "it has saved $(saved)"
   nothing_left
   # mpirun is stopped: it is woken, and all ends as it should.
@@ -210,7 +210,7 @@ room)
   run 0 timeout 120 bash -c "$(declare -f inside); inside true ${train[*]} --max-steps 3 --epochs 1 --devices 2"
   mkdir tiny
   run 3 timeout 120 bash -c "$(declare -f inside); TMPDIR=tiny inside 'mount -t tmpfs -o size=64k none tiny' ${train[*]} --devices 2"
-  one_line "^error: ranks: /dev/shm or tiny must have [0-9]* MB free for what they share, but have not"
+  one_line "^error: ranks: /dev/shm or tiny must have [0-9]* MB free for data that ranks share, but neither has"
   nothing_left
   ;;
 threads)

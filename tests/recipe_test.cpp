@@ -117,15 +117,14 @@ TEST(Recipe, AFlagThatNothingReadsIsRefused) {
     return message_of([&] { check_recipe_is_used(parse(flags), false, false); });
   };
   EXPECT_EQ(refused({"--optimizer", "adamw", "--momentum", "0.9"}),
-            "--momentum: must be left out, for adamw has none; it has --betas");
+            "--momentum: must be left out: adamw has none; it has --betas");
   EXPECT_EQ(refused({"--optimizer=AdamW", "--betas=0.9,0.99"}), "");
   EXPECT_EQ(refused({"--nesterov", "on", "--optimizer", "adam"}),
-            "--nesterov: must be left out, for adam has none; it has --betas");
-  EXPECT_EQ(refused({"--betas", "0.9,0.99"}),
-            "--betas: must be left out, for sgd has none; it has --momentum");
+            "--nesterov: must be left out: adam has none; it has --betas");
+  EXPECT_EQ(refused({"--betas", "0.9,0.99"}), "--betas: must be left out: sgd has none; it has --momentum");
   EXPECT_EQ(refused({"--optimizer=muon", "--betas=0.9,0.99", "--momentum=0.9"}), "");
   EXPECT_EQ(refused({"--schedule=constant", "--min-lr=0.001"}),
-            "--min-lr: must be left out, for the learning rate is constant; choose another --schedule");
+            "--min-lr: must be left out: the learning rate is constant; choose another --schedule");
   EXPECT_EQ(refused({"--schedule=plateau", "--min-lr=0.001"}), "");
   // A run's recipe lists both, so that any version trains the same way again.
   const test::TempDir folder;

@@ -44,7 +44,7 @@ TEST_F(ResumeFiles, AutoBeginsWhereThereIsNothingAndSaysSo) {
   for (const auto& entry : std::filesystem::directory_iterator(folder())) test::write_file(entry.path(), "x");
   const RecordedRun again = train(config);
   EXPECT_EQ(again.notes.size(), 3u);
-  EXPECT_TRUE(has_note(again, "no checkpoint that can be read in"));
+  EXPECT_TRUE(has_note(again, "no valid checkpoint in"));
   expect_same_end(again, straight);
 }
 
@@ -171,13 +171,13 @@ TEST_F(ResumeFiles, OtherSettingsAreNamedAsTheUserKnowsThem) {
       {"--optimizer is adam and was sgd;",
        [](auto& c) { c.optimizer = [](ParameterArena& arena) { return std::make_unique<Adam>(arena); }; }},
       // What follows from another flag is not said beside it.
-      {"but --batch-size is 16 and was 8 (the learning rate's course depends on it);",
+      {"but --batch-size is 16 and was 8 (the learning rate schedule depends on it);",
        [](auto& c) { c.batch_size = 16; }},
-      {"but --accumulate is 1 and was 2 (the learning rate's course depends on it);",
+      {"but --accumulate is 1 and was 2 (the learning rate schedule depends on it);",
        [](auto& c) { c.accumulate = 1; }},
-      {"but --epochs is 1 and was 2 (the learning rate's course depends on it);",
+      {"but --epochs is 1 and was 2 (the learning rate schedule depends on it);",
        [](auto& c) { c.epochs = 1; }},
-      {"but the number of steps (--max-steps) is 7 and was 10 (the learning rate's course depends on it);",
+      {"but the number of steps (--max-steps) is 7 and was 10 (the learning rate schedule depends on it);",
        [](auto& c) { c.max_steps = 7; }},
       {"but --lr is 0.1 and was 0.2 (the learning rate schedule depends on it); restore what differs, or "
        "start a new run from these weights with --pretrained FILE and another --checkpoint-dir",

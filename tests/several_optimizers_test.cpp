@@ -248,8 +248,8 @@ TEST(SeveralOptimizers, RanksThatUpdateOthersAtATimeAreTold) {
           messages[static_cast<std::size_t>(transport.rank())] = error.what();
         }
       });
-      const std::string numbers = order[0] == "b" ? "is at number 2 where rank 0 is at number 1"
-                                                  : "is at number 1 where rank 0 is at number 2";
+      const std::string numbers = order[0] == "b" ? "updates number 2 while rank 0 updates number 1"
+                                                  : "updates number 1 while rank 0 updates number 2";
       for (const std::string& message : messages)
         EXPECT_EQ(
             message,

@@ -31,7 +31,7 @@ void check_mpi(int status, const char* what) {
   char text[MPI_MAX_ERROR_STRING] = "";
   int length = 0;
   MPI_Error_string(status, text, &length);
-  detail::fail<BackendError>("{}: MPI must succeed, but says: {}", what, text);
+  detail::fail<BackendError>("{}: MPI must succeed, but reports: {}", what, text);
 }
 
 namespace {
