@@ -52,7 +52,7 @@ TEST(FlightReport, AMissingFileIsAFinding) {
   ASSERT_EQ(report.findings.size(), 1u) << report.str();
   EXPECT_EQ(
       report.findings[0],
-      "rank 2 left no record: it was killed, ended without a word, or its machine is gone; ranks 0, 1, 3 "
+      "rank 2 left no record: it was killed, ended without a report, or its machine is down; ranks 0, 1, 3 "
       "wait for it in #10 ring all_reduce, bucket 4");
   EXPECT_NE(report.str().find("flight.2.json is missing\n"), std::string::npos);
   EXPECT_EQ(report.last_common, 9);  // of those who have said so
@@ -118,7 +118,7 @@ TEST(FlightReport, GarbageIsNoRecord) {
   EXPECT_EQ(report.ranks.size(), 3u);
   EXPECT_FALSE(report.ranks[2].found);
   EXPECT_EQ(report.ranks[2].damage, "holds nothing that can be read");
-  EXPECT_EQ(report.findings[0], "rank 2 left a record that cannot be read: it was killed as it wrote it");
+  EXPECT_EQ(report.findings[0], "rank 2 left a record that cannot be read: it was killed while writing it");
 }
 
 // Until it is whole it has another name, and is read by that one if there is no other.

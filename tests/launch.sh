@@ -344,7 +344,7 @@ lost)
     ! grep '^rank [0-9]*: error: ' err | grep -vE "rank $rank did not do its part|^rank $rank: error: .* stopped" ||
       die "$how: somebody else is named"
     head -n 1 flight | grep -qE "^rank $rank( left no record|: .*it had been stopped)" || { cat flight; die "$how: flight"; }
-    ! sed '/^the last\|^there is none/,$d' flight | grep -vE "^rank $rank[ :]|for rank $rank in" ||
+    ! sed '/^last collective\|^no collective/,$d' flight | grep -vE "^rank $rank[ :]|for rank $rank in" ||
       { cat flight; die "$how: flight names somebody else"; }
   done
   ;;

@@ -83,7 +83,7 @@ refuses "--val-split: must be .* but got 1.5" train_images both --val-split 1.5
 refuses "--train: cannot be combined with PHOTOS" train_images both --train both
 refuses "data: nowhere must be" train_images nowhere
 refuses "takes only flags, but got 'more'" train_images both more
-refuses "--test: measures the model that the run leaves" train_images both --test both/val --run-dir none
+refuses "--test: evaluates the model that the run saves" train_images both --test both/val --run-dir none
 # A resumed run must have the same images to validate on.
 run 0 train_images both/train "${few[@]}" --run-dir named
 refuses "--val-split is 0.3 and was 0.2" train_images both/train --val-split 0.3 "${few[@]}" --run-dir named --resume auto
