@@ -126,7 +126,7 @@ TEST_F(EvaluateTest, RefusesImagesThatAreNotTheModels) {
   EXPECT_EQ(line(model, *synthetic({8, 8, 3, 10}, 4)),
             "evaluate: images must be 8x8x1, as the model expects, but are 8x8x3");
   EXPECT_EQ(line(model, *synthetic({8, 8, 1, 11}, 44)),
-            "evaluate: there must be at most 10 classes, the number of the model, but there are 11");
+            "evaluate: there must be at most 10 classes, as in the model, but there are 11");
   ModelFile named = model;
   named.info.class_names = {"a", "b", "c", "d", "e", "f", "g", "h", "i", "j"};
   std::vector<std::string> names = named.info.class_names;

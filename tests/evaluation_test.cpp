@@ -158,7 +158,7 @@ TEST(Evaluation, SvgEscapesNamesAndDrawsEachCellOnce) {
   EXPECT_TRUE(svg.starts_with("<svg xmlns=")) << svg;
   EXPECT_TRUE(svg.ends_with("</svg>\n"));
   EXPECT_EQ(count("<title>"), 2) << svg;
-  EXPECT_EQ(count("<title>1 of 1: &quot;b&quot; said &lt;&amp;&gt;</title>"), 1) << svg;
+  EXPECT_EQ(count("<title>1 of 1: &quot;b&quot; predicted as &lt;&amp;&gt;</title>"), 1) << svg;
   EXPECT_EQ(count("<&>"), 0);
 }
 

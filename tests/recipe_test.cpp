@@ -240,7 +240,7 @@ TEST(Recipe, WrongValuesAreRefusedInALine) {
       {{"--schedule", "multistep:30,20"}, "--schedule: epochs must increase, but got 'multistep:30,20'"},
       {{"--schedule", "step:1:2"}, "--schedule: must be 1e-06 to 0.999999, but got 2"},
       {{"--schedule", "step:1,2"}, "use multistep"},
-      {{"--warmup", "x"}, "--warmup: must be a number of steps, or of epochs as 5e, but got 'x'"},
+      {{"--warmup", "x"}, "--warmup: must be a number of steps, or of epochs as in 5e, but got 'x'"},
       {{"--warmup", "nane"}, "--warmup: must be 0 to 1e9 epochs, but got nane"},
       {{"--scale-lr", "linear"}, "as in linear:256, but got 'linear'"},
       {{"--scale-lr", "cubic:3"}, "--scale-lr: must be linear or sqrt, but got 'cubic'"},

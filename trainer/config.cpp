@@ -103,7 +103,7 @@ void check(const TrainerConfig& config) {
   ATH_CHECK(config.resume.empty() || config.resume == "auto" || std::filesystem::exists(config.resume),
             "--resume: must be auto or a checkpoint file, but there is no {}", config.resume);
   ATH_CHECK(config.resume.empty() || !config.fast_dev_run,
-            "--fast-dev-run: cannot be combined with --resume, because it tries a step from the beginning");
+            "--fast-dev-run: cannot be combined with --resume, because it runs a trial from the beginning");
   ATH_CHECK(config.pretrained.empty() || std::filesystem::exists(config.pretrained),
             "--pretrained: must be a file with weights, but there is no {}", config.pretrained.string());
   ATH_CHECK(config.save_top_k == 0 || config.early_stop,

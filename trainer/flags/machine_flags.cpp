@@ -12,7 +12,7 @@ void add_machine_flags(FlagTable& flags, TrainerConfig& config) {
     config.device = choice.device;
     config.device_note = choice.note;
   }
-  flags.group("Device and numbers");
+  flags.group("Device and precision");
   flags.add("--threads N",
             "CPU threads per rank; auto: one or all, whichever is faster in ten trial steps [" +
                 (config.threads > 0 ? fmt::to_string(config.threads) : "one per core, divided among ranks") +

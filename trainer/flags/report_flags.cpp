@@ -41,8 +41,8 @@ void add_report_flags(FlagTable& flags, TrainerConfig& config) {
             "save checkpoints in DIR, and keep the newest [checkpoints/ of --run-dir, else none]",
             config.checkpoint_dir, path);
   flags.add("--checkpoint-every STEPS|Nmin",
-            "save every so many steps (including skipped ones) or minutes, and at the end; SIGUSR1 saves at "
-            "once [once per epoch]",
+            "save every STEPS steps (skipped ones included) or every N minutes, and at the end; SIGUSR1 "
+            "saves at once [once per epoch]",
             config.checkpoint_every, [&config](Text flag, Text text) -> std::int64_t {
               if (!text.ends_with("min")) return whole(1)(flag, text);
               config.checkpoint_every_s = 60 * positive(1e-3, 1e7)(flag, text.substr(0, text.size() - 3));

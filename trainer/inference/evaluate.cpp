@@ -40,8 +40,8 @@ void check_fits(const ModelInfo& model, const Dataset& data) {
   const std::vector<std::string> names = data.class_names();
   if (names.empty() || model.class_names.empty()) {
     ATH_CHECK(has.classes <= takes.classes,
-              "evaluate: there must be at most {} classes, the number of the model, but there are {}",
-              takes.classes, has.classes);
+              "evaluate: there must be at most {} classes, as in the model, but there are {}", takes.classes,
+              has.classes);
     return;
   }
   for (std::size_t i = 0; i < std::max(names.size(), model.class_names.size()); ++i) {
