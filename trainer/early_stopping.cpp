@@ -45,7 +45,7 @@ EarlyStopping::EarlyStopping(const EarlyStop& options)
   check(options);
 }
 
-/// ": back to the weights of epoch 3 (0.25)"; empty if none were kept.
+/// ": restoring the weights of epoch 3 (0.25)"; empty if none were kept.
 std::string EarlyStopping::back_to_best() const {
   if (best_epoch_ == 0) return "";
   const std::string where =
