@@ -38,8 +38,8 @@ Pieces pieces_of_all(const Tensor& t, Communicator& comm) {
   std::int64_t begin = 0;
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     ATH_CHECK(all[rank].kind == all[0].kind,
-              "{}: all ranks must have one dtype, and one shape behind the first axis, but rank {} has not "
-              "what rank 0 has; rank {} has {} {}",
+              "{}: all ranks must have the same dtype and the same shape after the first axis, but rank {} "
+              "differs from rank 0; rank {} has {} {}",
               kOp, rank, comm.rank(), t.dtype(), t.shape());
     const std::int64_t end = begin + all[rank].count * width_of(t.shape());
     pieces.of_ranks.push_back({begin, end});
@@ -77,7 +77,7 @@ Tensor all_gather(const Tensor& t, const PassNetwork& network) {
     const std::weak_ptr<Communicator> there = network.comm_;
     return record(kOp, y, {t}, [there, pieces = pieces, mine, own = t.shape()](const Tensor& dy, Grads& dx) {
       const auto comm = there.lock();
-      ATH_CHECK(comm, "{}: the network must last until the backward pass, but is gone", kOp);
+      ATH_CHECK(comm, "{}: the communicator must live until the backward pass, but was destroyed", kOp);
       const Tensor sums = Tensor::empty(dy.shape(), dy.options());  // this op must not write to dy
       copy(dy, sums);
       if (dy.numel() > 0) {

@@ -17,10 +17,9 @@ BucketRunner::BucketRunner(Communicator& comm, Overlap overlap,
       backwards_(backwards),
       collectives_(std::move(collectives)),
       launch_us_(collectives_.size()) {
-  ATH_CHECK(
-      overlap != Overlap::thread || comm.transport().threads_may_call(),
-      "overlap: a thread of its own needs a transport that threads may call (MPI_THREAD_SERIALIZED), but "
-      "this one allows one thread; use Overlap::pumped");
+  ATH_CHECK(overlap != Overlap::thread || comm.transport().threads_may_call(),
+            "overlap: a communication thread needs a transport that several threads may call "
+            "(MPI_THREAD_SERIALIZED), but this one allows one; use Overlap::pumped");
   if (overlap == Overlap::thread) thread_ = std::thread([this] { run_thread(); });
 }
 
@@ -34,7 +33,7 @@ BucketRunner::~BucketRunner() {
     thread_.join();
   }
   if (launched_ == 0) return;
-  comm_.session().give_up("buckets were under way when their owner ended");
+  comm_.session().give_up("buckets were in flight when their owner was destroyed");
   comm_.session().release(this);
 }
 

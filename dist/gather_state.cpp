@@ -186,7 +186,7 @@ class Gather {
     for (std::size_t rank = 0; rank < states.size(); ++rank) {
       ATH_CHECK(
           states[rank].hash == states[0].hash,
-          "gather_state: all ranks must have parts of the same tensors, but rank {} has others than rank 0",
+          "gather_state: all ranks must have parts of the same tensors, but rank {} differs from rank 0",
           rank);
       most = std::max(most, states[rank].most);
     }
@@ -225,7 +225,7 @@ class Gather {
       next = run.begin + run.count;
     }
     ATH_CHECK(whole && next == of.part.shape.numel(),
-              "gather_state: the parts of all ranks must make up '{}', each element once, but do not",
+              "gather_state: the parts of all ranks must cover '{}', each element exactly once, but do not",
               of.entry.name);
   }
 
@@ -272,7 +272,7 @@ class Gather {
 void read_whole(const StateDict::Entry& entry, const std::function<void(std::span<const std::byte>)>& sink) {
   const auto* whole = std::get_if<Tensor>(&entry.value);
   ATH_CHECK(whole,
-            "checkpoint: '{}' must be whole, but this rank has a part of it; save it on all ranks by "
+            "checkpoint: '{}' must be whole, but this rank has only a part; save it on all ranks with "
             "dist::gather_state()",
             entry.name);
   const NoGrad no_grad;

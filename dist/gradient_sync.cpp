@@ -13,7 +13,7 @@ namespace athanor::dist {
 
 float batch_weight(std::int64_t samples, std::int64_t samples_of_all) {
   ATH_CHECK(samples >= 0 && samples <= samples_of_all && samples_of_all > 0,
-            "batch_weight: samples must be among those of all ranks, but got {} of {}", samples,
+            "batch_weight: samples of a rank must be at most those of all ranks, but got {} of {}", samples,
             samples_of_all);
   return static_cast<float>(static_cast<double>(samples) / static_cast<double>(samples_of_all));
 }
@@ -22,8 +22,8 @@ namespace {
 
 const ParameterArena& checked(const char* name, const ParameterArena& arena, const Communicator& comm) {
   const Device network = comm.transport().device();
-  ATH_CHECK(arena.device() == network, "{}: parameters must be on {}, as the network is, but are on {}", name,
-            network.str(), arena.device().str());
+  ATH_CHECK(arena.device() == network, "{}: parameters must be on {}, like the communicator, but are on {}",
+            name, network.str(), arena.device().str());
   return arena;
 }
 
@@ -150,7 +150,7 @@ void GradientSync::watch() {
 void GradientSync::begin_step() {
   if (begun_) return;
   ATH_CHECK(arena_.zeroed() != reduced_,
-            "{}: gradients must be fresh when a step begins, but are those that reduce() has summed; call "
+            "{}: gradients must be cleared before a step begins, but still hold the sums of reduce(); call "
             "arena.zero_grad() first",
             name_);
   check_weights();
@@ -203,7 +203,7 @@ StopVote GradientSync::reduce(StepBuffer& step, const GradientLimits& limits, co
   begin_step();
   for (int i = 0; i < arena_.size(); ++i) {
     ATH_CHECK(!arena_.has_gradient(i) || watches(i),
-              "{}: {} must ask for its gradient when a step begins, but was unfrozen during it", name_,
+              "{}: {} must require its gradient when a step begins, but was unfrozen during the step", name_,
               arena_.parameters()[static_cast<std::size_t>(i)].name);
   }
   std::fill(missing_.begin(), missing_.end(), 0);
@@ -255,8 +255,8 @@ StopVote GradientSync::agree(StepBuffer& step, const GradientLimits& limits, con
 void GradientSync::check_numbers() const {
   for (int other = 0; other < comm_.world_size(); ++other) {
     ATH_CHECK(row_of(other).number == row_of(0).number,
-              "{}: all ranks must update the same optimizers in the same order, but rank {} is at number {} "
-              "where rank 0 is at number {}",
+              "{}: all ranks must update the same optimizers in the same order, but rank {} updates number "
+              "{} while rank 0 updates number {}",
               name_, other, row_of(other).number + 1, row_of(0).number + 1);
   }
 }
@@ -270,8 +270,8 @@ void GradientSync::take_flags() {
       if (!flags_of(other)[i]) continue;
       const Parameter& parameter = arena_.parameters()[static_cast<std::size_t>(i)];
       ATH_CHECK(parameter.tensor.requires_grad(),
-                "{}: {} must ask for a gradient on all ranks, but only rank {} does", name_, parameter.name,
-                other);
+                "{}: {} must require a gradient on all ranks, but only does on rank {}", name_,
+                parameter.name, other);
       leaf_of(parameter.tensor).direct();  // counts as a contribution
       break;
     }

@@ -158,11 +158,10 @@ void Zero1::read(int parameter) {
     look_ = Look::failed;
   }
   const int bucket = layout().bucket_of(parameter);
-  ATH_CHECK(
-      !gathering_ || bucket < 0 || place_of_bucket(bucket) <= waited_,
-      "zero1: a forward pass must wait for weights, but {} was read while they were being gathered; run "
-      "its module by a call, not by forward()",
-      arena().parameters()[static_cast<std::size_t>(parameter)].name);
+  ATH_CHECK(!gathering_ || bucket < 0 || place_of_bucket(bucket) <= waited_,
+            "zero1: a forward pass must wait for weights, but {} was read while they were being gathered; "
+            "call its module, not its forward()",
+            arena().parameters()[static_cast<std::size_t>(parameter)].name);
 }
 
 void Zero1::check_weights() {

@@ -77,6 +77,6 @@ int main(int argc, char** argv) {
   return train_main(argc, argv, config, dist::networks(), fit, [&](Flags& flags) {
     flags.add("--temperature T", temperature, "temperature of both softmaxes [{}]");
     flags.add("--share S", share,
-              "weight of the teacher's answers in the loss; the labels have the rest [{}]");
+              "weight of the teacher's predictions in the loss; the labels have the rest [{}]");
   });
 }

@@ -63,7 +63,7 @@ Options parse(int argc, const char* const* argv) {
   };
   const std::vector<std::string> models = nn::model_names();
   flag("--model", "NAME",
-       fmt::format("one of {} [resnet20 where there is CIFAR-10, else digits_cnn]", fmt::join(models, " ")),
+       fmt::format("one of {} [resnet20 if there is CIFAR-10, else digits_cnn]", fmt::join(models, " ")),
        [&](const std::string& text) {
          ATH_CHECK(std::find(models.begin(), models.end(), text) != models.end(),
                    "--model: must be one of {}, but got '{}'{}", fmt::join(models, " "), text,
@@ -72,19 +72,20 @@ Options parse(int argc, const char* const* argv) {
        });
   flag("--data-dir", "DIR", "folder that holds cifar10/ [$ATHANOR_DATA_DIR, else data-cache]",
        [&](const std::string& text) { options.data_dir = text; });
-  flag("--steps", "N", "of training before the gradients are taken [200]", [&](const std::string& text) {
-    options.steps = number<std::int64_t>("--steps", text, "a whole number");
-    ATH_CHECK(options.steps >= 0, "--steps: must be at least 0, but got {}", text);
-  });
-  flag("--seed", "N", "of weights and order [0]", [&](const std::string& text) {
+  flag("--steps", "N", "training steps before the gradients are recorded [200]",
+       [&](const std::string& text) {
+         options.steps = number<std::int64_t>("--steps", text, "a whole number");
+         ATH_CHECK(options.steps >= 0, "--steps: must be at least 0, but got {}", text);
+       });
+  flag("--seed", "N", "random seed of weights and order [0]", [&](const std::string& text) {
     options.seed = number<std::uint64_t>("--seed", text, "a whole number of at least 0");
   });
-  flag("--loss-scale", "S", "what the loss is multiplied by [65536]", [&](const std::string& text) {
+  flag("--loss-scale", "S", "factor that the loss is multiplied with [65536]", [&](const std::string& text) {
     options.loss_scale = number<double>("--loss-scale", text, "a number");
     ATH_CHECK(options.loss_scale >= 0x1p-60 && options.loss_scale <= 0x1p60,
               "--loss-scale: must be in [2^-60, 2^60], but got {}", text);
   });
-  flag("--out", "FILE", "the histograms, as JSON [gradient_histogram.json]",
+  flag("--out", "FILE", "file for the histograms, as JSON [gradient_histogram.json]",
        [&](const std::string& text) { options.out = text; });
   try {
     app.parse(argc, argv);
@@ -138,8 +139,8 @@ StateDict train(const Options& options, const Dataset& data, Loader& loader, con
     backward(loss);
     meter.measure(step);
     ATH_CHECK(!step->found_inf,
-              "training: gradients must be finite, but those of step {} are not; take "
-              "fewer --steps or another --model",
+              "training: gradients must be finite, but those of step {} are not; use fewer --steps or "
+              "another --model",
               i);
     sgd.set_learning_rates(step, schedule);
     sgd.step(step);

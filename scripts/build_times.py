@@ -63,7 +63,7 @@ def main():
     parser.add_argument("--target", default="train_digits")
     parser.add_argument("--match", default="", help="only units whose path matches")
     parser.add_argument("--top", type=int, default=20)
-    parser.add_argument("--over", type=float, help="fail where a unit takes more CPU seconds")
+    parser.add_argument("--over", type=float, help="fail if a unit takes more CPU seconds")
     options = parser.parse_args()
     build = ROOT / "build" / options.preset
     if not (build / "build.ninja").exists():

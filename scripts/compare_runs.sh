@@ -56,7 +56,7 @@ for set in mnist cifar10 imagenet-sample; do
   if [ -d "$data/$set" ]; then
     programs+=("train_${set%-sample}")
   else
-    echo "train_${set%-sample}: left out, for ATHANOR_DATA_DIR names no folder with $set"
+    echo "train_${set%-sample}: skipped: ATHANOR_DATA_DIR names no folder with $set"
   fi
 done
 [ ! -d "$photos" ] || link_photos "$folder/imagenet" 3 24 24

@@ -80,7 +80,7 @@ def as_text(exercise, grade):
         said.add(outcome.output)
     lines.append(f"{grade.points} of {exercise.points} points")
     if not limits.no_network():
-        lines.append("The tests ran with network: this system does not let a program without root cut it off.")
+        lines.append("The tests ran with network access: on this system, only root can disable it.")
     return "\n".join(lines)
 
 
@@ -120,10 +120,10 @@ def parse():
         return command
 
     add("list", show_list, "the exercises").add_argument("--json", action="store_true")
-    for name, function, does in (("start", start, "copy an exercise, to change it"), ("check", check, "count its points")):
+    for name, function, does in (("start", start, "copy an exercise to work on it"), ("check", check, "count its points")):
         command = add(name, function, does)
         command.add_argument("number", metavar="N", help="the number or the name")
-        command.add_argument("--dir", default=MINE, help="where exercises are changed (my_exercises/)")
+        command.add_argument("--dir", default=MINE, help="folder of your copies (my_exercises/)")
         if name == "check":
             command.add_argument("--json", action="store_true", help="one line of JSON")
             command.add_argument("--results", metavar="FILE", help="write Gradescope's results.json")

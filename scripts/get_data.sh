@@ -16,7 +16,7 @@ while [ $# -gt 0 ]; do
   esac
 done
 [ -n "$name" ] || fail "name a data set: mnist or cifar10"
-[ -z "$from" ] || [ -d "$from" ] || fail "--from must be a folder, but $from is none"
+[ -z "$from" ] || [ -d "$from" ] || fail "--from must be a folder, but $from is not"
 folder=$to/$name
 mkdir -p "$folder"
 
@@ -40,7 +40,7 @@ fetch() {
   fi
   check "$folder/$file.part" "$sum" || {
     rm -f "$folder/$file.part"
-    fail "$file: the checksum must be $sum (md5), but is not: get the file again"
+    fail "$file: the MD5 checksum must be $sum, but is not: download the file again"
   }
   mv "$folder/$file.part" "$folder/$file"
 }
@@ -77,7 +77,7 @@ get_cifar10() {
         [ -f "$at" ] && found=$at
       done
       [ -n "$found" ] || fail "$from holds neither $archive nor $file"
-      [ "$(stat -c %s "$found")" = 30730000 ] || fail "$found: must have 30730000 bytes: get the file again"
+      [ "$(stat -c %s "$found")" = 30730000 ] || fail "$found: must have 30730000 bytes: download the file again"
       cp "$found" "$folder/$file.part" && mv "$folder/$file.part" "$folder/$file"
     done
     return 0

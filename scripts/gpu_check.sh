@@ -25,8 +25,8 @@ while [ $# -gt 0 ]; do
   esac
 done
 [[ $minutes =~ ^[0-9]+([.][0-9]+)?$ ]] || fail 2 "gpu_check.sh: --minutes must be a number, but got '$minutes'"
-[ -z "$bundle" ] || [ -d "$bundle/bin" ] || fail 2 "gpu_check.sh: --bundle must be a folder with bin/, but $bundle is none"
-command -v python3 >/dev/null || fail 2 "gpu_check.sh: python3 is needed, for the report"
+[ -z "$bundle" ] || [ -d "$bundle/bin" ] || fail 2 "gpu_check.sh: --bundle must be a folder with bin/, but $bundle is not"
+command -v python3 >/dev/null || fail 2 "gpu_check.sh: python3 is needed for the report"
 gpu=$(gpu_name) || fail 3 "gpu_check.sh: no NVIDIA GPU here, so there is nothing to check"
 
 [ -z "$bundle" ] || bundle=$(realpath "$bundle")

@@ -105,7 +105,7 @@ def figure_of(row):
         reached = figure.get("roof_percent", 0)
         figure["verdict"] = "pass" if reached >= MEMORY_ROOF else "FAIL"
         if figure["verdict"] == "FAIL":
-            figure["why"] = f"{reached:.0f} % of the copy bandwidth, but at least {MEMORY_ROOF:.0f} % are asked for"
+            figure["why"] = f"{reached:.0f} % of the copy bandwidth, but at least {MEMORY_ROOF:.0f} % are required"
     return figure
 
 
@@ -172,7 +172,7 @@ def training(raw, part):
         if loss is None:
             result["why"] = "the loss is not finite"
         elif accuracy is None or accuracy < wanted:
-            result["why"] = f"test accuracy {accuracy}, but at least {wanted} is asked for"
+            result["why"] = f"test accuracy {accuracy}, but at least {wanted} is required"
         else:
             result["verdict"] = "pass"
     return result
@@ -227,7 +227,7 @@ def verdict_of(report):
     names = [part["name"] for part in report["parts"]]
     for pattern in REQUIRED:
         if not any(re.fullmatch(pattern, name) for name in names):
-            missing.append(f"{pattern}: did not come to it")
+            missing.append(f"{pattern}: was not reached")
     if not any(test["passed"] for test in report["tests"]):
         missing.append("no test passed")
     return ("red" if failures else "incomplete" if missing else "green"), failures + missing
@@ -269,7 +269,7 @@ def markdown(report):
     yield ""
     yield from machine_lines(report)
     if report["reasons"]:
-        yield "\n## Why it is not green\n"
+        yield "\n## Why the check is not green\n"
         yield from (f"- {reason}" for reason in report["reasons"])
     yield "\n## Parts\n"
     yield from table(["part", "status", "s"], [[p["name"], p["status"], p["seconds"]] for p in report["parts"]

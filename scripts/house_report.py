@@ -186,11 +186,11 @@ def report(root):
         held = [count for name, count in lines.items() if room_of(name, rooms) == room]
         print(f"{room:<10} {sum(held):>7,} {budget:>7,} {goal:>7,}   {spread(held)}")
         if sum(held) > budget:
-            wrong.append(f"{room} has {sum(held):,} lines, {sum(held) - budget:,} over its budget: let something old go, or raise the "
+            wrong.append(f"{room} has {sum(held):,} lines, {sum(held) - budget:,} over its budget: remove something old, or raise the "
                          "budget in HACKING.md and say why")
     for name in sorted(lines):
         if room_of(name, rooms) is None:
-            wrong.append(f"{name} is in no room of the table in HACKING.md")
+            wrong.append(f"{name} belongs to no room of the table in HACKING.md")
     print(f"{'all':<10} {sum(lines.values()):>7,} {'':>7} {'':>7}   {spread(lines.values())}")
     for folder in BESIDE:
         held = {str(f.relative_to(root)): read(f).count("\n") for f in source_files(root, [folder], BESIDE_SUFFIXES)}

@@ -25,7 +25,7 @@ packages=(
 optional=(libdnnl-dev libhdf5-dev liblmdb-dev libmicrohttpd-dev libopenmpi-dev libwebp-dev libzip-dev openmpi-bin)
 
 if ! command -v dpkg-query >/dev/null; then
-  echo "This is no Debian or Ubuntu: install what these packages hold, then run cmake --workflow --preset cpu:" >&2
+  echo "This is not Debian or Ubuntu: install the contents of these packages, then run cmake --workflow --preset cpu:" >&2
   echo "  ${packages[*]} ${optional[*]}" >&2
   exit 2
 fi
@@ -44,7 +44,7 @@ if [ "$(id -u)" -ne 0 ]; then
   if command -v sudo >/dev/null && { sudo -n true 2>/dev/null || [ -t 0 ]; }; then
     become=(sudo)
   else
-    echo "These packages are missing, and installing them takes root or sudo. Ask for:" >&2
+    echo "These packages are missing, and installing them needs root or sudo. Ask an administrator to run:" >&2
     echo "  apt-get install --no-install-recommends ${missing[*]} ${wanted[*]}" >&2
     exit 2
   fi

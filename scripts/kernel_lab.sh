@@ -27,7 +27,7 @@ done
 exercises() { cd "$folder" && ls -- *.cu | sed 's/\.cu$//' | tr '\n' ' '; }
 [ ${#names[@]} -gt 0 ] || [ "$mode" = build ] || fail 2 "name an exercise: $(exercises)"
 for name in "${names[@]}"; do
-  [ -f "$folder/$name.cu" ] || fail 2 "there is no $folder/$name.cu, but: $(exercises)"
+  [ -f "$folder/$name.cu" ] || fail 2 "there is no $folder/$name.cu; exercises: $(exercises)"
 done
 cd "$root"
 lab=${KERNEL_LAB_BUILD:-$root/build/kernel_lab}

@@ -165,7 +165,7 @@ damage_newest() { # one time in three; `damaged` is its name, `inode` tells it f
 heeds_damage() { # what the last run has said of the file that was damaged before it
   local begins
   [ -n "$damaged" ] || return 0
-  begins=$(grep -nE '^(resumed from|--resume auto: no checkpoint that can be read)' out | head -n 1) || begins=
+  begins=$(grep -nE '^(resumed from|--resume auto: no valid checkpoint)' out | head -n 1) || begins=
   if [ -z "$begins" ]; then # killed before it said so, or what it said was lost with mpirun
     [ "$(stat -c %i "$run/checkpoints/$damaged" 2>/dev/null)" = "$inode" ] || damaged=
     return 0

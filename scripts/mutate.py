@@ -203,7 +203,7 @@ class Workshop:
             start = time.monotonic()
             why = f"{test} does not build" if log else self.run(test, self.seconds)
             if why:
-                print(f"  left out, for without any fault {why}", flush=True)
+                print(f"  skipped: without any fault, {why}", flush=True)
             self.sound[test] = 0 if why else time.monotonic() - start
         return self.sound[test] > 0
 
@@ -250,15 +250,15 @@ def arguments():
     parser.add_argument("--first", type=int, default=0, help="number of the first one")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--rooms", nargs="+", default=ROOMS)
-    parser.add_argument("--headers", action="store_true", help="change headers too, which rebuilds much")
+    parser.add_argument("--headers", action="store_true", help="also change headers, which rebuilds more")
     parser.add_argument("--tests", type=int, default=5, help="test binaries to run for a fault")
-    parser.add_argument("--seconds", type=float, default=600, help="a test that takes longer hangs, and so does one that takes 30 s and ten times what it takes without a fault")
-    parser.add_argument("--most", type=float, default=100, help="percent that may survive")
+    parser.add_argument("--seconds", type=float, default=600, help="a test that takes longer counts as hanging, as does one that takes 30 s and ten times its time without a fault")
+    parser.add_argument("--most", type=float, default=100, help="percentage of faults that may survive")
     parser.add_argument("--preset", default="cpu")
     parser.add_argument("--set", nargs="*", default=[], metavar="NAME=VALUE", help="settings for CMake")
     parser.add_argument("--folder", type=pathlib.Path, default=ROOT / "build" / "mutate")
-    parser.add_argument("--report", type=pathlib.Path, help="appends a JSON line per fault")
-    parser.add_argument("--list", action="store_true", help="show the faults, try none")
+    parser.add_argument("--report", type=pathlib.Path, help="append a JSON line per fault")
+    parser.add_argument("--list", action="store_true", help="show the faults without trying them")
     return parser.parse_args()
 
 
@@ -300,7 +300,7 @@ def main():
                 with open(options.report, "a") as out:
                     out.write(json.dumps(row) + "\n")
     except KeyboardInterrupt:
-        print("stopped; the tree is as it was")
+        print("stopped; the tree is unchanged")
     tried = counts["killed"] + counts["survived"]
     if options.list or not tried:
         return

@@ -16,7 +16,7 @@ link_tool() { # link_tool BIN
 # Shows what the model of a run says of a test image.
 ask() { # ask TOOL RUN
   local picture=$2/digit.png
-  say "What the model says of a digit that it has not been trained on"
+  say "The model's prediction for a digit that it was not trained on"
   echo "$1 picture digits 7 $picture" && "$1" picture digits 7 "$picture"
   echo "$1 predict $2 $picture" && "$1" predict "$2" "$picture"
 }
@@ -38,7 +38,7 @@ build_for_gpu() {
   find_nvcc
   nccl=$(find_library libnccl.so.2) || nccl="none (needed for several GPUs only)"
   echo "GPU: $gpu; nvcc: $(command -v nvcc); cuDNN: $(cudnn_root); NCCL: $nccl"
-  architecture=$(gpu_architecture) || { echo "Its driver does not say what GPU that is: training on the CPU."; return 1; }
+  architecture=$(gpu_architecture) || { echo "The driver does not report the GPU's architecture: training on the CPU."; return 1; }
   cudnn=$(cudnn_root)
   mkdir -p build
   if ! build cuda -DATHANOR_CUDA_ARCHITECTURES="$architecture" -DCUDNN_ROOT="$cudnn" 2>&1 | tee "$log"; then

@@ -51,7 +51,7 @@ summarise() {
     /: Skipped/ { reason_next = 1 }
     /<\/testcase>/ {
       if (status == "notrun" || status == "disabled") {
-        if (why == "") why = first == "" ? "did not say why" : first
+        if (why == "") why = first == "" ? "gave no reason" : first
         if (!(why in count)) reasons[++kinds] = why
         names[why, ++count[why]] = name
       }
@@ -81,17 +81,17 @@ prepare_aarch64() {
 for preset in "${presets[@]}"; do
   settings=()
   if [ "$preset" = smpi ] && ! command -v smpirun >/dev/null; then
-    rows+=("$(printf '%-10s %7s %7s   left out, for there is no SimGrid here (libsimgrid-dev)' smpi - -)")
+    rows+=("$(printf '%-10s %7s %7s   skipped: no SimGrid here (libsimgrid-dev)' smpi - -)")
     continue
   fi
   if [ "$preset" = aarch64 ] && ! prepare_aarch64; then
-    rows+=("$(printf '%-10s %7s %7s   left out, for there is no cross compiler with its libraries here (Debian on x86-64)' aarch64 - -)")
+    rows+=("$(printf '%-10s %7s %7s   skipped: no cross compiler with its libraries here (Debian on x86-64)' aarch64 - -)")
     continue
   fi
   if [ "$preset" = cuda ]; then
     lacks=$(cuda_build_lacks)
     if [ -n "$lacks" ]; then
-      rows+=("$(printf '%-10s %7s %7s   left out, for there is no %s here' cuda - - "$lacks")")
+      rows+=("$(printf '%-10s %7s %7s   skipped: no %s here' cuda - - "$lacks")")
       continue
     fi
     find_nvcc

@@ -50,7 +50,7 @@ TEST(AllGather, AResultThatIsKeptDoesNotKeepTheNetwork) {
     require_grad(x);
     const Tensor y = sum(dist::all_gather(x, *network));
     network.reset();
-    EXPECT_SAYS(backward(y), "all_gather: the network must last until the backward pass");
+    EXPECT_SAYS(backward(y), "all_gather: the communicator must live until the backward pass");
   });
 }
 
@@ -95,7 +95,7 @@ TEST(AllGather, ATaskMustSayThatItGathers) {
   } task(test::Contrastive::Loss::nt_xent);
   Trainer trainer(test::small_config());
   EXPECT_SAYS(trainer.fit(task, *synthetic(test::kSmallSpec, 32, 1), *synthetic(test::kSmallSpec, 16, 2)),
-              "all_gather: the task must say that its steps do so, but does not; override gathers()");
+              "all_gather: the task must declare that its steps gather, but does not; override gathers()");
 }
 
 // Each rank by itself looks for the op that made it.

@@ -81,13 +81,13 @@ TEST(AugmentFlag, SaysItsDefaultAsItIsRead) {
 
 TEST(AugmentFlag, RefusesInOneLine) {
   for (const auto& [list, part] : std::vector<std::pair<std::string, std::string>>{
-           {"flips", "--augment: must be of none, crop, resized-crop, flip, "},
+           {"flips", "--augment: each entry must be one of none, crop, resized-crop, flip, "},
            {"flips", "but got 'flips'; did you mean 'flip'?"},
            {"rand_augment", "did you mean 'rand-augment'?"},
            {"", "but got ''"},
            {"flip,", "but got ''"},
-           {"none,flip", "--augment: none must stand alone"},
-           {"flip,none", "--augment: none must stand alone"},
+           {"none,flip", "--augment: none cannot be combined"},
+           {"flip,none", "--augment: none cannot be combined"},
            {"crop", "--augment crop: must be crop:PIXELS or crop:PIXELS:reflect"},
            {"crop:4:mirror", "--augment crop:4:mirror: must be crop:PIXELS or crop:PIXELS:reflect"},
            {"crop:x", "--augment crop:x: must be a whole number, but got 'x'"},
@@ -103,7 +103,7 @@ TEST(AugmentFlag, RefusesInOneLine) {
            {"mixup:0", "--augment mixup:0: must be 0.001 to 1000, but got 0"},
            {"mixup:nan", "--augment mixup:nan: must be 0.001 to 1000, but got nan"},
            {"cutmix:x", "--augment cutmix:x: must be a number, but got 'x'"},
-           {"flip,crop:2,flip", "--augment: flip must be given once, but is again"},
+           {"flip,crop:2,flip", "--augment: flip must be given once, but is repeated"},
            {"crop:2,resized-crop", "--augment: must have crop or resized-crop, but got both"},
            {"flip,alternating-flip", "--augment: must have flip or alternating-flip, but got both"},
            {"cutout:4,random-erasing", "--augment: must have random-erasing or cutout, but got both"}}) {

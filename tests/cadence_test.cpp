@@ -287,7 +287,8 @@ TEST(Switches, AfterEachStepTheCacheIsEmptiedAndTheDeviceIdle) {
   const auto [cached, more] = counts({"--sync-each-step", "on"});
   EXPECT_LE(cached, growths + 1);
   EXPECT_EQ(more, waits + 30);
-  EXPECT_SAYS(run(parse({"--forbid-sync", "--sync-each-step", "on"})), "--forbid-sync: must go without");
+  EXPECT_SAYS(run(parse({"--forbid-sync", "--sync-each-step", "on"})),
+              "--forbid-sync: cannot be combined with");
 }
 
 TEST(Switches, WithoutFusionActivationsAreOpsOfTheirOwn) {
@@ -332,8 +333,8 @@ TEST(CadenceFlags, EarlyStopTakesMoreBehindCommas) {
     EXPECT_SAYS(parse({"--early-stop", text}), line);
   };
   refuses("val_loss:3,delta=1",
-          "--early-stop: must have min_delta, mode, stop_at or diverge_at behind its comma");
-  refuses("val_loss:3,min_delta=-1", "min_delta not below 0");
+          "--early-stop: must have min_delta, mode, stop_at or diverge_at after its comma");
+  refuses("val_loss:3,min_delta=-1", "min_delta at least 0");
   refuses("val_loss:3,stop_at=nan", "must have a finite stop_at");
   refuses("val_loss:3,mode=up", "must be min or max");
   refuses("val_loss:3,", "--early-stop: must have");
@@ -341,7 +342,7 @@ TEST(CadenceFlags, EarlyStopTakesMoreBehindCommas) {
 
 TEST(CadenceFlags, NonsenseIsRefused) {
   EXPECT_SAYS(parse({"--val-every", "0"}), "--val-every: must be above 0, but got 0");
-  EXPECT_SAYS(parse({"--val-every", "1x"}), "--val-every: must be a number of steps, or of epochs as 5e");
+  EXPECT_SAYS(parse({"--val-every", "1x"}), "--val-every: must be a number of steps, or of epochs as in 5e");
   EXPECT_SAYS(parse({"--limit-train-batches", "0"}), "--limit-train-batches: must be at least 1");
   EXPECT_SAYS(parse({"--limit-train-batches", "1.5"}), "or a share of them up to 1.0, but got 1.5");
   EXPECT_SAYS(parse({"--fast-dev-run=0"}), "--fast-dev-run: must be at least 1");

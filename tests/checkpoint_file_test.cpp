@@ -144,7 +144,8 @@ TEST_F(CheckpointFile, WhatIsWrongIsSaid) {
                   {"must be readable", path("none").string()});
   expect_one_line(message([&] { load_checkpoint(folder_.path()); }), {"must be a file, but is a folder"});
   safetensors::save(path(), sample(), {{"format", "pt"}});
-  expect_one_line(message([&] { load_checkpoint(path()); }), {path().string(), "something else"});
+  expect_one_line(message([&] { load_checkpoint(path()); }),
+                  {path().string(), "some other safetensors file"});
   safetensors::save(path(), sample(), {{"format", "athanor.checkpoint"}, {"schema", "2"}, {"checksum", "?"}});
   expect_one_line(message([&] { load_checkpoint(path()); }), {path().string(), "schema 2", "newer version"});
   safetensors::save(path(), sample(), {{"format", "athanor.checkpoint"}, {"schema", "1"}});
@@ -232,7 +233,7 @@ TEST_F(CheckpointFile, TheNewestValidOneIsFoundAndOthersAreNamed) {
   ASSERT_EQ(newest.skipped.size(), 3u);
   expect_one_line(newest.skipped[0], {"step-00000005.safetensors", "truncated"});
   expect_one_line(newest.skipped[1], {"step-00000004.safetensors", "truncated"});
-  expect_one_line(newest.skipped[2], {"step-00000003.safetensors", "something else"});
+  expect_one_line(newest.skipped[2], {"step-00000003.safetensors", "some other safetensors file"});
 }
 
 TEST_F(CheckpointFile, OnlyWhatAKilledSaveLeftIsCleanedUp) {

@@ -212,7 +212,8 @@ TEST_F(CheckpointPolicies, ALongerRunKeepsItsLearningRatesAndThenTheLast) {
     SCOPED_TRACE(step);
     const RecordedRun longer = train(from(for_epochs(4), file(step).string()));
     expect_same_end(longer, straight);
-    EXPECT_TRUE(has_note(longer, "it was begun for 10 steps: learning rates are those of then"));
+    EXPECT_TRUE(
+        has_note(longer, "the run was planned for 10 steps: the learning rate follows that schedule"));
   }
   // What a longer run has saved goes on in the same way, and can be made longer still.
   const RecordedRun third = train(from(saving(for_epochs(3), 0), "auto"));
@@ -229,7 +230,7 @@ TEST_F(CheckpointPolicies, MoreStepsAreALongerRunToo) {
   config.max_steps = 7;
   const RecordedRun longer = train(from(config, "auto"));
   EXPECT_EQ(longer.steps.size(), 3u);
-  EXPECT_TRUE(has_note(longer, "it was begun for 4 steps"));
+  EXPECT_TRUE(has_note(longer, "the run was planned for 4 steps"));
 }
 
 }  // namespace

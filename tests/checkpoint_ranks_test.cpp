@@ -263,10 +263,9 @@ TEST_F(CheckpointOfRanks, ShardsAreNotSavedByOneAlone) {
     save_checkpoint(file("alone"), state);
     ADD_FAILURE() << "half of it is a checkpoint";
   } catch (const ArgumentError& error) {
-    EXPECT_STREQ(
-        error.what(),
-        "checkpoint: 'fc.weight' must be whole, but this rank has a part of it; save it on all ranks "
-        "by dist::gather_state()");
+    EXPECT_STREQ(error.what(),
+                 "checkpoint: 'fc.weight' must be whole, but this rank has only a part; save it on all ranks "
+                 "with dist::gather_state()");
   }
   EXPECT_FALSE(fs::exists(file("alone")));
 }
@@ -286,16 +285,16 @@ TEST_F(CheckpointOfRanks, StatesThatDifferOrDoNotFitAreErrors) {
     };
     StateDict named, longer;
     named.set(rank == 0 ? "a" : "b", ShardedTensor{{0}, DType::f32, {}});
-    EXPECT_NE(gather(named).find("rank 1 has others than rank 0"), std::string::npos);
+    EXPECT_NE(gather(named).find("rank 1 differs from rank 0"), std::string::npos);
     longer.set("a", ShardedTensor{{rank}, DType::f32, {}});
-    EXPECT_NE(gather(longer).find("rank 1 has others than rank 0"), std::string::npos);
+    EXPECT_NE(gather(longer).find("rank 1 differs from rank 0"), std::string::npos);
     const auto runs = [&](std::int64_t begin, std::int64_t count) {
       StateDict state;
       state.set("x", ShardedTensor{{10}, DType::f32, {{begin, Tensor::zeros({count})}}});
       return state;
     };
     EXPECT_EQ(gather(runs(rank * 4, rank == 0 ? 4 : 6)), "");
-    const std::string hole = "the parts of all ranks must make up 'x', each element once, but do not";
+    const std::string hole = "the parts of all ranks must cover 'x', each element exactly once, but do not";
     EXPECT_NE(gather(runs(rank * 5, rank == 0 ? 4 : 5)).find(hole), std::string::npos);
     EXPECT_NE(gather(runs(rank * 4, rank == 0 ? 5 : 6)).find(hole), std::string::npos);
     EXPECT_NE(gather(runs(rank * 4, 4)).find(hole), std::string::npos);

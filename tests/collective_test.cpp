@@ -41,10 +41,9 @@ TEST(Collectives, NativeTakesATransportThatHasIt) {
       const Communicator comm(transport, {.algorithm = Algorithm::native});
       FAIL();
     } catch (const ArgumentError& error) {
-      EXPECT_EQ(
-          std::string(error.what()),
-          "communicator: native takes a transport with collectives of its own (MPI, NCCL), but this one "
-          "has none; use ring, hierarchical or rank_order");
+      EXPECT_EQ(std::string(error.what()),
+                "communicator: native needs a transport with its own collectives (MPI, NCCL), but this one "
+                "has none; use ring, hierarchical or rank_order");
     }
   });
 }
@@ -283,7 +282,7 @@ TEST(LostRanks, AStoppedOneIsNamedAfterTheTimeout) {
     const std::string error = error_of(comm, *comm.all_reduce(x), 7);
     EXPECT_EQ(error,
               fmt::format("rank_order all_reduce of bucket 7: rank 2 must answer within 1.5 s, but rank {} "
-                          "has heard nothing from it",
+                          "has received nothing from it",
                           transport.rank()));
     --waiting;
   });
@@ -370,7 +369,7 @@ TEST(LostRanks, SizesThatDifferAreAnError) {
     });
     FAIL();
   } catch (const Error& error) {
-    EXPECT_NE(std::string(error.what()).find("must have the size its receiver asks for"), std::string::npos)
+    EXPECT_NE(std::string(error.what()).find("must have the size its receiver expects"), std::string::npos)
         << error.what();
   }
 }

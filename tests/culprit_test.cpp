@@ -257,10 +257,10 @@ TEST(Culprit, WhoWaitsForNobodyHimselfSaysWhereHeIs) {
       ring.of(2).text.find("rank 2 is in no collective: its last, ring all_reduce #7, bucket 4, was done 0"),
       0u);
   FlightJob::enter(ring[2], FlightJob::kSum, -1);
-  EXPECT_EQ(without_time(ring.of(2)), "ring all_reduce #8, bucket 4 got no further, and waits for nobody");
+  EXPECT_EQ(without_time(ring.of(2)), "ring all_reduce #8, bucket 4 made no progress, and waits for no rank");
   const FlightRecord fresh(1, 4);
   EXPECT_EQ(dist::find_culprit(fresh, ring.job.folder(), 0ms).text,
-            "rank 1 has not come to its first collective");
+            "rank 1 has not reached its first collective");
 }
 
 }  // namespace

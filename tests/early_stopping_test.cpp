@@ -131,7 +131,7 @@ TEST(EarlyStop, AnEpochWithoutALossIsNotTheBest) {
     EXPECT_EQ(run.report.stopped_by, StoppedBy::early_stop);
     ASSERT_EQ(run.epochs.size(), 2u);
     EXPECT_EQ(run.report.weights_hash, run.epochs[0].weights_hash);
-    EXPECT_NE(trainer.why_stopped().find("val_loss is nan after epoch 2: back to the weights of epoch 1"),
+    EXPECT_NE(trainer.why_stopped().find("val_loss is nan after epoch 2: restoring the weights of epoch 1"),
               std::string::npos)
         << trainer.why_stopped();
   }

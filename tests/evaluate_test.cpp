@@ -122,17 +122,18 @@ TEST_F(EvaluateTest, RefusesImagesThatAreNotTheModels) {
     return test::message_of([&] { (void)evaluate(file, data); });
   };
   EXPECT_EQ(line(model, *synthetic({28, 28, 1, 10}, 4)),
-            "evaluate: images must be 8x8x1, as the model takes them, but are 28x28x1");
+            "evaluate: images must be 8x8x1, as the model expects, but are 28x28x1");
   EXPECT_EQ(line(model, *synthetic({8, 8, 3, 10}, 4)),
-            "evaluate: images must be 8x8x1, as the model takes them, but are 8x8x3");
+            "evaluate: images must be 8x8x1, as the model expects, but are 8x8x3");
   EXPECT_EQ(line(model, *synthetic({8, 8, 1, 11}, 44)),
-            "evaluate: there must be at most 10 classes, as the model has, but there are 11");
+            "evaluate: there must be at most 10 classes, as in the model, but there are 11");
   ModelFile named = model;
   named.info.class_names = {"a", "b", "c", "d", "e", "f", "g", "h", "i", "j"};
   std::vector<std::string> names = named.info.class_names;
   names[3] = "x";
-  EXPECT_EQ(line(named, InMemoryDataset(*test_, names)),
-            "evaluate: images must have the classes of the model, but class 3 is 'd' there and 'x' here");
+  EXPECT_EQ(
+      line(named, InMemoryDataset(*test_, names)),
+      "evaluate: images must have the model's classes, but class 3 is 'd' in the data and 'x' in the model");
   names[3] = "d";
   EXPECT_EQ(line(named, InMemoryDataset(*test_, names)), "");
 }
@@ -140,8 +141,7 @@ TEST_F(EvaluateTest, RefusesImagesThatAreNotTheModels) {
 TEST_F(EvaluateTest, RefusesNetworksThatTheirProgramAloneKnows) {
   ModelFile model = load_model(train({.epochs = 1}).model);
   model.info.model = "mine";
-  EXPECT_SAYS((void)evaluate(model, *test_),
-              "holds mine of train_digits: its own program knows how to use it");
+  EXPECT_SAYS((void)evaluate(model, *test_), "holds mine of train_digits; use it with its own program");
   model.info.model = "lenet5";  // takes no images of 8x8
   EXPECT_NE(test::message_of<IoError>([&] {
               (void)evaluate(model, *test_);

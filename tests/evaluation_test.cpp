@@ -65,7 +65,7 @@ TEST(Evaluation, OfEqualLogitsTheFirstIsTheAnswerAndANaNIsWrong) {
   EXPECT_TRUE(std::isnan(all.loss()));
   EXPECT_EQ(all.worst().at(0).sample, 2) << "what is no number is worst";
   EXPECT_EQ(all.worst().at(0).predicted, Evaluation::kNone);
-  EXPECT_NE(text_of(all).find("of 1 images the model says nothing"), std::string::npos) << text_of(all);
+  EXPECT_NE(text_of(all).find("for 1 images the model predicts nothing"), std::string::npos) << text_of(all);
   EXPECT_TRUE(nlohmann::json::parse(json_of(all)).at("loss").is_null());
 }
 
@@ -100,8 +100,8 @@ TEST(Evaluation, TextHasTheTablesWhereClassesAreFew) {
             std::string::npos)
       << text;
   EXPECT_NE(text.find("2 mistakes, by falling loss\n"
-                      "    3.00   owl/\\x1b[31m.jpg: owl, said cat (99.3 %)\n"
-                      "    1.50   image 11: cat, said dog (66.5 %)\n"),
+                      "    3.00   owl/\\x1b[31m.jpg: owl, predicted cat (99.3 %)\n"
+                      "    1.50   image 11: cat, predicted dog (66.5 %)\n"),
             std::string::npos)
       << text;
 }
@@ -118,8 +118,8 @@ TEST(Evaluation, OfManyClassesTheWorstAreShown) {
   all.add(Tensor::zeros({kImages}), Tensor::from(logits, {kImages, kClasses}), Tensor::from(label, {kImages}),
           Tensor::from(index, {kImages}));
   const std::string text = text_of(all);
-  EXPECT_NE(text.find("the 4 of 1,000 classes that the model finds least of"), std::string::npos) << text;
-  EXPECT_NE(text.find("      10 of 903 taken for 907\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("the 4 of 1,000 classes with the lowest recall"), std::string::npos) << text;
+  EXPECT_NE(text.find("      10 of 903 predicted as 907\n"), std::string::npos) << text;
   EXPECT_LT(text.size(), 2000u);
   EXPECT_LT(svg_of(all).size(), 3000u) << "of cells that are empty nothing is drawn";
 }
@@ -158,7 +158,7 @@ TEST(Evaluation, SvgEscapesNamesAndDrawsEachCellOnce) {
   EXPECT_TRUE(svg.starts_with("<svg xmlns=")) << svg;
   EXPECT_TRUE(svg.ends_with("</svg>\n"));
   EXPECT_EQ(count("<title>"), 2) << svg;
-  EXPECT_EQ(count("<title>1 of 1: &quot;b&quot; said &lt;&amp;&gt;</title>"), 1) << svg;
+  EXPECT_EQ(count("<title>1 of 1: &quot;b&quot; predicted as &lt;&amp;&gt;</title>"), 1) << svg;
   EXPECT_EQ(count("<&>"), 0);
 }
 

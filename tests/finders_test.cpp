@@ -65,7 +65,7 @@ TEST(LrFinder, StopsWhereTheLossDiverges) {
 TEST(LrFinder, SaysThatItDoesNotKnow) {
   const LrAnswer flat = answer_of(curve_of(1e-3, 0.05, 0.0));
   EXPECT_FALSE(flat.rate);
-  EXPECT_NE(flat.why.find("nowhere clearly lower"), std::string::npos) << flat.why;
+  EXPECT_NE(flat.why.find("never falls clearly"), std::string::npos) << flat.why;
   LrCurve early;
   for (int i = 0; i < 4; ++i) early.add(1e-3, 2);
   EXPECT_FALSE(early.add(1e-2, std::nan("")));
@@ -227,7 +227,7 @@ TEST_F(Threads, AreMeasuredAndLeaveNoTrace) {
   config.threads = TrainerConfig::kMeasuredThreads;
   const RecordedRun resumed = train(from(config, file(4).string()));
   expect_same_end(resumed, measured);
-  EXPECT_TRUE(has_note(resumed, fmt::format("--threads auto: {}, as the run was begun", chosen)));
+  EXPECT_TRUE(has_note(resumed, fmt::format("--threads auto: {}, as when the run started", chosen)));
 }
 
 TEST_F(Threads, AreAllWhereNothingMayBeMeasured) {
@@ -263,7 +263,8 @@ TEST_F(BenchmarkFlag, MeasuresLeavesNoTraceAndIsKept) {
   const RecordedRun resumed = train(from(config, file(4).string()));
   expect_same_end(resumed, measured);
   EXPECT_EQ(conv_choices(), chosen);
-  EXPECT_TRUE(has_note(resumed, "--benchmark: convolutions run as the run was begun"));
+  EXPECT_TRUE(
+      has_note(resumed, "--benchmark: convolutions use the implementations chosen when the run started"));
 }
 
 TEST_F(BenchmarkFlag, WhatTheProgramHasChosenIsKeptToo) {
@@ -287,7 +288,7 @@ TEST_F(BenchmarkFlag, MeasuresNothingInARunBegunWithoutIt) {
   config.benchmark = true;
   const RecordedRun resumed = train(from(config, file(4).string()));
   expect_same_end(resumed, plain);
-  EXPECT_TRUE(has_note(resumed, "--benchmark: nothing is measured, since the run was begun without it"));
+  EXPECT_TRUE(has_note(resumed, "--benchmark: nothing is measured, because the run was started without it"));
   EXPECT_EQ(conv_choices(), "");
 }
 
@@ -403,7 +404,8 @@ TEST(BatchSize, OfValidationMayBeTooLarge) {
   Classifier task(model, 5);
   const std::string said = test::message_of<OutOfMemoryError>(
       [&] { Trainer(config).fit(task, *synthetic(kSmallSpec, 64, 1), *synthetic(kSmallSpec, 150'000, 2)); });
-  EXPECT_NE(said.find("Validation does not fit: a smaller --val-batch-size may, such as 75000"), said.npos)
+  EXPECT_NE(said.find("Validation does not fit in memory; try a smaller --val-batch-size, such as 75000"),
+            said.npos)
       << said;
 }
 
@@ -414,7 +416,7 @@ TEST(BatchSize, IsNotAskedOfSeveralRanks) {
     PlainNet net;
     Trainer trainer(config, &transport);
     expect_one_line(message_of([&] { trainer.fit(net, *digits(Split::train), *digits(Split::test)); }),
-                    {"--find-batch-size: must be asked of one rank, but there are 2"});
+                    {"--find-batch-size: needs a single rank, but there are 2"});
   });
 }
 

@@ -112,13 +112,13 @@ std::string unwrapped(const std::string& text) {
 TEST(Flags, HelpHasASubjectForEachFlag) {
   const std::string text = unwrapped(help());
   for (const char* says :
-       {"--max-time TIME stop after so much training, including time before --resume",
+       {"--max-time TIME stop after this much training time, including time before --resume",
         "ddp: each rank has the whole model; zero1: like ddp, but master weights and optimizer state are "
         "sharded",
         "--algorithm A how ranks sum gradients: ",
-        "--dist-timeout SECONDS seconds without a word from a rank, after which all ranks end",
-        "--max-restarts N how often --devices starts its ranks again, from the newest checkpoint",
-        "--flight-dir DIR folder for the records that ranks write when one is lost"})
+        "--dist-timeout SECONDS end all ranks after a rank has not responded for SECONDS",
+        "--max-restarts N how often --devices restarts its ranks from the newest checkpoint",
+        "--flight-dir DIR folder for flight records, which ranks write when one is lost"})
     EXPECT_NE(text.find(says), std::string::npos) << says << " in: " << text;
 }
 

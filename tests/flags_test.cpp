@@ -142,12 +142,12 @@ TEST(Flags, MistakesAreOneLineThatHelps) {
   };
   const std::vector<Case> cases{
       {{"--epoch", "3"}, "did you mean '--epochs'"},
-      {{"--lr", "--epochs", "3"}, "--lr: must have its value behind it, but is followed by --epochs"},
-      {{"--max_epochs", "-1"}, "--epochs: must be a number, but got -1; where --max-time"},
+      {{"--lr", "--epochs", "3"}, "--lr: needs a value, but is followed by --epochs"},
+      {{"--max_epochs", "-1"}, "--epochs: must be a number, but got -1; if --max-time"},
       {{"--batchsize=3"}, "did you mean '--batch-size'"},
       {{"--modle", "lenet5"}, "did you mean '--model'"},
       {{"--model", "resnet2"}, "did you mean 'resnet20'"},
-      {{"resnet20"}, "there are only flags, but got 'resnet20'"},
+      {{"resnet20"}, "takes only flags, but got 'resnet20'"},
       {{"--lr", "nan"}, "--lr: must be a finite number above 0"},
       {{"--lr", "inf"}, "--lr: must be a finite"},
       {{"--lr", "-0.1"}, "--lr: must be a finite number above 0, but got -0.1"},
@@ -183,14 +183,13 @@ TEST(Flags, MistakesAreOneLineThatHelps) {
       {{"--device", "tpu"}, "--device"},
       {{"--strategy", "fsdp"}, "--strategy: must be single, ddp or zero1, but got 'fsdp'"},
       {{"--strategy", "dp"}, "use ddp"},
-      {{"--strategy", "single", "--devices", "2"}, "--strategy single: must have one device"},
+      {{"--strategy", "single", "--devices", "2"}, "--strategy single: needs exactly one device"},
       {{"--devices", "0"}, "--devices: must be at least 1"},
       {{"--devices", "many"}, "--devices: must be a whole number"},
       {{"--checkpoint-dir", "x", "--checkpoint-every", "0"}, "--checkpoint-every: must be at least 1"},
       {{"--checkpoint-every", "5"}, "--checkpoint-every: needs --checkpoint-dir"},
       {{"--resume", "auto"}, "--resume auto: needs --checkpoint-dir"},
-      {{"--resume", "/none/such"},
-       "--resume: must be auto or a checkpoint's file, but there is no /none/such"},
+      {{"--resume", "/none/such"}, "--resume: must be auto or a checkpoint file, but there is no /none/such"},
       {{"--workers", "-1"}, "--workers: must be at least 0, but got -1"},
       {{"--workers", "many"}, "--workers: must be a whole number, but got 'many'"},
       {{"--prefetch", "0"}, "--prefetch: must be at least 1, but got 0"},
@@ -221,12 +220,14 @@ TEST(Flags, AQuestionIsAskedAlone) {
   EXPECT_EQ(parse({"--find-lr", "--lr-curve", "c.svg"}).lr_curve, "c.svg");
   EXPECT_EQ(parse({"--find-batch-size"}).question, Question::batch_size);
   EXPECT_EQ(parse({}).question, Question::none);
-  EXPECT_NE(refusal({"--find-lr", "--find-batch-size"}).find("--find-lr: must be asked alone"),
+  EXPECT_NE(refusal({"--find-lr", "--find-batch-size"})
+                .find("--find-lr: cannot be combined with --find-batch-size"),
             std::string::npos);
   EXPECT_NE(refusal({"--lr-curve", "c.svg"}).find("--lr-curve: needs --find-lr"), std::string::npos);
-  EXPECT_NE(refusal({"--find-lr", "--fast-dev-run"}).find("without --fast-dev-run"), std::string::npos);
+  EXPECT_NE(refusal({"--find-lr", "--fast-dev-run"}).find("cannot be combined with --fast-dev-run"),
+            std::string::npos);
   EXPECT_NE(refusal({"--find-batch-size", "--checkpoint-dir", "x", "--resume", "auto"})
-                .find("--find-batch-size: must be asked before a run begins, without --resume"),
+                .find("--find-batch-size: cannot be combined with --resume"),
             std::string::npos);
   EXPECT_EQ(parse({"--threads", "auto"}).threads, TrainerConfig::kMeasuredThreads);
 }
@@ -271,7 +272,7 @@ TEST(Flags, ADeviceThatIsNotThereIsNamed) {
 }
 
 TEST(Flags, Tf32NeedsAGpu) {
-  EXPECT_NE(refusal({"--precision", "tf32", "--device", "cpu"}).find("must be on a GPU"), std::string::npos);
+  EXPECT_NE(refusal({"--precision", "tf32", "--device", "cpu"}).find("needs a GPU"), std::string::npos);
 }
 
 TEST(Flags, FreezeMayBeGivenSeveralTimes) {
@@ -290,7 +291,7 @@ TEST(Flags, FreezeMayBeGivenSeveralTimes) {
   EXPECT_EQ(shown->value, "layer1 layer2.0:3 fc:1");
   EXPECT_TRUE(parse({}).freeze.empty());
   EXPECT_EQ(refusal({"--freeze", "layer1", "layer2"}),
-            "train: there are only flags, but got 'layer2'; see --help");
+            "train: takes only flags, but got 'layer2'; see --help");
 }
 
 TEST(Flags, TheNoteOnADeviceThatNobodyAskedForIsShort) {
@@ -324,10 +325,9 @@ TEST(Flags, RunsGetAFolderBelowRunsUnlessSomebodySaysOtherwise) {
   EXPECT_EQ(parse({}).run_root, "/elsewhere/train");
   setenv("ATHANOR_RUNS_DIR", "none", 1);
   EXPECT_EQ(parse({}).run_root, "");
-  EXPECT_EQ(
-      refusal({"--resume", "auto"}),
-      "--resume auto: needs --checkpoint-dir or --run-dir, which says where from; or name a checkpoint's "
-      "file");
+  EXPECT_EQ(refusal({"--resume", "auto"}),
+            "--resume auto: needs --checkpoint-dir or --run-dir, to find checkpoints in; or name a "
+            "checkpoint file");
 }
 
 TEST(Flags, MonitorKeepsTheBestWeightsAndNeverStops) {
@@ -337,14 +337,14 @@ TEST(Flags, MonitorKeepsTheBestWeightsAndNeverStops) {
   EXPECT_EQ(config.early_stop->patience, EarlyStop::kNever);
   EXPECT_EQ(config.early_stop->goal_or_default(), Goal::maximum);
   EXPECT_EQ(parse({"--monitor", "val_psnr:max"}).early_stop->goal, Goal::maximum);
-  EXPECT_EQ(refusal({"--monitor", "val_psnr"}),
-            "--monitor: must say whether less or more of val_psnr is better: val_psnr:min or val_psnr:max");
   EXPECT_EQ(
-      refusal({"--monitor", "val_los"}),
-      "--monitor: the metric must be one of val_loss val_accuracy train_loss, or what the program logs, but "
-      "got 'val_los'; did you mean 'val_loss'?");
+      refusal({"--monitor", "val_psnr"}),
+      "--monitor: must say whether a lower or a higher val_psnr is better: val_psnr:min or val_psnr:max");
+  EXPECT_EQ(refusal({"--monitor", "val_los"}),
+            "--monitor: the metric must be one of val_loss val_accuracy train_loss, or one that the program "
+            "logs, but got 'val_los'; did you mean 'val_loss'?");
   EXPECT_EQ(refusal({"--monitor", "val_loss", "--early-stop", "val_loss:3"}),
-            "--monitor: --early-stop keeps the best weights, too: give one of them");
+            "--monitor: cannot be combined with --early-stop, which also keeps the best weights");
   EXPECT_EQ(parse({"--keep", "7"}).checkpoint_keep, 7);
 }
 

@@ -27,12 +27,14 @@ TEST(FlightReport, SaysWhoNeverEntered) {
   }
   const FlightReport report = tool::read_flight(job.folder());
   ASSERT_EQ(report.findings.size(), 1u) << report.str();
-  EXPECT_EQ(
-      report.findings[0].find("rank 1 never entered #688 ring all_reduce, bucket 4; its last was done 0"), 0u)
+  EXPECT_EQ(report.findings[0].find(
+                "rank 1 never entered #688 ring all_reduce, bucket 4; its last collective ended 0"),
+            0u)
       << report.findings[0];
   EXPECT_EQ(report.last_common, 687);
-  EXPECT_NE(report.str().find("the last that all have finished: #687 ring all_reduce, bucket 4\n"),
-            std::string::npos)
+  EXPECT_NE(
+      report.str().find("last collective that all ranks have finished: #687 ring all_reduce, bucket 4\n"),
+      std::string::npos)
       << report.str();
   EXPECT_NE(report.str().find("ring all_reduce, bucket 4 (4096 f32, 16384 bytes)\n"), std::string::npos)
       << report.str();
@@ -61,7 +63,7 @@ TEST(FlightReport, RanksThatDoDifferentThingsAreNamedFirst) {
     }
     const FlightReport report = tool::read_flight(job.folder());
     EXPECT_EQ(report.findings[0],
-              fmt::format("ranks do not do the same: rank 1 entered #30 {}; but ranks 0, 2, 3 entered #30 "
+              fmt::format("ranks are out of sync: rank 1 entered #30 {}; but ranks 0, 2, 3 entered #30 "
                           "ring all_reduce, bucket 4, 4096 f32",
                           other));
   }
@@ -74,10 +76,9 @@ TEST(FlightReport, OfManySidesTheSmallestComesFirst) {
     FlightJob::enter(flight, rank == 4 ? Call{"turn"} : rank % 4 == 1 ? Call{"barrier"} : FlightJob::kSum, 0);
     job.write(flight);
   }
-  EXPECT_EQ(
-      tool::read_flight(job.folder()).findings[0],
-      "ranks do not do the same: rank 4 entered #30 turn; but ranks 1, 5 entered #30 barrier; but ranks "
-      "0, 2, 3 entered #30 ring all_reduce, bucket 4, 4096 f32");
+  EXPECT_EQ(tool::read_flight(job.folder()).findings[0],
+            "ranks are out of sync: rank 4 entered #30 turn; but ranks 1, 5 entered #30 barrier; but ranks "
+            "0, 2, 3 entered #30 ring all_reduce, bucket 4, 4096 f32");
 }
 
 // All that follows from it is no finding: neither later differences, nor that one is behind.
@@ -95,7 +96,7 @@ TEST(FlightReport, OnlyTheFirstDifferenceIsNamed) {
   const FlightReport report = tool::read_flight(job.folder());
   ASSERT_EQ(report.findings.size(), 1u) << report.str();
   EXPECT_EQ(report.findings[0],
-            "ranks do not do the same: rank 1 entered #3 barrier; but rank 0 entered #3 ring all_reduce, "
+            "ranks are out of sync: rank 1 entered #3 barrier; but rank 0 entered #3 ring all_reduce, "
             "bucket 4, 4096 f32");
 }
 
@@ -109,7 +110,7 @@ TEST(FlightReport, CountsAndDTypesMustBeEqualToo) {
       FlightJob::enter(flight, rank == 1 ? other : FlightJob::kSum, 1 - rank);
       job.write(flight);
     }
-    EXPECT_EQ(tool::read_flight(job.folder()).findings[0].find("ranks do not do the same: "), 0u)
+    EXPECT_EQ(tool::read_flight(job.folder()).findings[0].find("ranks are out of sync: "), 0u)
         << tool::read_flight(job.folder()).str();
   }
 }
@@ -130,9 +131,9 @@ TEST(FlightReport, WhoIsBehindBecauseOfAnotherIsNotNamed) {
     const FlightReport report = tool::read_flight(job.folder());
     ASSERT_EQ(report.findings.size(), 1u) << report.str();
     EXPECT_EQ(report.findings[0].find(
-                  record_of_3 ? "rank 3 never entered #7 ring all_reduce, bucket 4; its last was"
-                              : "rank 3 left no record: it was killed, ended without a word, or its "
-                                "machine is gone; ranks 0, 2 wait for it in #7 ring all_reduce"),
+                  record_of_3 ? "rank 3 never entered #7 ring all_reduce, bucket 4; its last collective ended"
+                              : "rank 3 left no record: it was killed, ended without a report, or its "
+                                "machine is down; ranks 0, 2 wait for it in #7 ring all_reduce"),
               0u)
         << report.str();
   }
@@ -174,7 +175,7 @@ TEST(FlightReport, WhoWaitsInACircleIsBehindBecauseOfIt) {
                 stopped
                     ? "rank 2: it had been stopped for 3.3 s itself"
                     : fmt::format("in #8 ring all_reduce, bucket 4 ranks wait for each other (0 -> 2 -> 0); "
-                                  "rank {} has got least far, with {} bytes",
+                                  "rank {} has made the least progress, {} bytes",
                                   ahead == 1 ? 0 : 1, ahead == 1 ? 20 : 10));
     }
   }
@@ -190,10 +191,9 @@ TEST(FlightReport, WhoHasDoneItsPartIsNotCalledLate) {
   }
   const FlightReport report = tool::read_flight(job.folder());
   ASSERT_EQ(report.findings.size(), 1u) << report.str();
-  EXPECT_EQ(
-      report.findings[0],
-      "rank 0 waits for rank 1 in #8 ring all_reduce, bucket 4, which has done its part: what it sent is "
-      "lost, or rank 0 was held up");
+  EXPECT_EQ(report.findings[0],
+            "rank 0 waits for rank 1 in #8 ring all_reduce, bucket 4, which has done its part: its message "
+            "was lost, or rank 0 was delayed");
 }
 
 TEST(FlightReport, AnErrorOfAllIsSaidOnce) {
@@ -213,10 +213,9 @@ TEST(FlightReport, InARingTheOneThatGotLeastFarIsNamed) {
     FlightJob::enter(flight, FlightJob::kSum, (rank + 3) % 4, rank == 2 ? 1000 : 2000 + rank);
     job.write(flight);
   }
-  EXPECT_EQ(
-      tool::read_flight(job.folder()).findings[0],
-      "in #8 ring all_reduce, bucket 4 ranks wait for each other (0 -> 3 -> 2 -> 1 -> 0); rank 2 has got "
-      "least far, with 1000 bytes");
+  EXPECT_EQ(tool::read_flight(job.folder()).findings[0],
+            "in #8 ring all_reduce, bucket 4 ranks wait for each other (0 -> 3 -> 2 -> 1 -> 0); rank 2 has "
+            "made the least progress, 1000 bytes");
 }
 
 // Who is waited for, and waits for nobody: at the end of the chain.
@@ -244,7 +243,7 @@ TEST(FlightReport, OneThatCameLateIsNamed) {
   records[1].entries.back().start_us = records[0].entries.back().start_us + 10'500'000;
   records[2].entries.back().start_us = records[0].entries.back().start_us + 400'000;
   EXPECT_EQ(
-      tool::conclude(records).findings[0].find("rank 1 came to #8 ring all_reduce, bucket 4 10.5 s after"),
+      tool::conclude(records).findings[0].find("rank 1 entered #8 ring all_reduce, bucket 4 10.5 s after"),
       0u)
       << tool::conclude(records).str();
 }
@@ -260,7 +259,7 @@ TEST(FlightReport, OfTwoThatCameLateNeitherIsNamed) {
     records.push_back(dist::read_record(job.file(rank), rank));
     if (rank % 2 == 0) records.back().entries.back().start_us += 10'000'000;
   }
-  EXPECT_NE(tool::conclude(records).findings[0].find("rank 3 has got least far, with 1000 bytes"),
+  EXPECT_NE(tool::conclude(records).findings[0].find("rank 3 has made the least progress, 1000 bytes"),
             std::string::npos)
       << tool::conclude(records).str();
 }
@@ -276,7 +275,7 @@ TEST(FlightReport, OfEqualsTheOneThatStoppedFirstIsNamed) {
     records.push_back(dist::read_record(job.file(rank), rank));
     records.back().entries.back().last_us += rank == 2 ? 0 : 500'000;
   }
-  EXPECT_NE(tool::conclude(records).findings[0].find("rank 2 has got least far"), std::string::npos)
+  EXPECT_NE(tool::conclude(records).findings[0].find("rank 2 has made the least progress"), std::string::npos)
       << tool::conclude(records).str();
 }
 
@@ -333,7 +332,7 @@ TEST(FlightReport, NobodyToBlame) {
   FlightJob job(2);
   for (const int rank : {0, 1}) job.write(job.rank(rank, 3), "SIGTERM");
   EXPECT_EQ(tool::read_flight(job.folder()).findings[0],
-            "no rank is behind: all have finished what they entered");
+            "no rank is behind: all have finished every collective they entered");
 }
 
 }  // namespace

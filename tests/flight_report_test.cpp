@@ -52,7 +52,7 @@ TEST(FlightReport, AMissingFileIsAFinding) {
   ASSERT_EQ(report.findings.size(), 1u) << report.str();
   EXPECT_EQ(
       report.findings[0],
-      "rank 2 left no record: it was killed, ended without a word, or its machine is gone; ranks 0, 1, 3 "
+      "rank 2 left no record: it was killed, ended without a report, or its machine is down; ranks 0, 1, 3 "
       "wait for it in #10 ring all_reduce, bucket 4");
   EXPECT_NE(report.str().find("flight.2.json is missing\n"), std::string::npos);
   EXPECT_EQ(report.last_common, 9);  // of those who have said so
@@ -71,7 +71,7 @@ TEST(FlightReport, ACutFileStillTells) {
     const FlightReport report = tool::read_flight(job.folder());
     EXPECT_EQ(report.findings[0].find("rank 1 never entered #300 ring all_reduce, bucket 4"), 0u)
         << report.str();
-    EXPECT_EQ(report.ranks[1].damage.find("was cut: "), 0u) << report.ranks[1].damage;
+    EXPECT_EQ(report.ranks[1].damage.find("was truncated: "), 0u) << report.ranks[1].damage;
     EXPECT_EQ(report.ranks[0].damage, "");
   }
 }
@@ -87,7 +87,7 @@ TEST(FlightReport, WithoutFirstLinesThereAreAsManyRanksAsFiles) {
   const FlightReport report = tool::read_flight(job.folder());
   ASSERT_EQ(report.ranks.size(), 3u);
   for (const RankRecord& record : report.ranks) {
-    EXPECT_EQ(record.damage, "does not say whose it is");
+    EXPECT_EQ(record.damage, "does not name its rank");
     EXPECT_EQ(record.entries.back().seq, 4);
   }
   EXPECT_EQ(report.last_common, 4);
@@ -104,7 +104,7 @@ TEST(FlightReport, WhatIsThereTwiceCountsOnceAndWhatIsNoEntryIsSaid) {
   EXPECT_EQ(record.damage, "");
   EXPECT_EQ(record.entries.size(), 3u);
   std::ofstream(job.file(0), std::ios::app) << "something else\n";
-  EXPECT_EQ(dist::read_record(job.file(0), 0).damage, "has 1 lines that are no entries");
+  EXPECT_EQ(dist::read_record(job.file(0), 0).damage, "has 1 lines that are not entries");
 }
 
 TEST(FlightReport, GarbageIsNoRecord) {
@@ -118,7 +118,7 @@ TEST(FlightReport, GarbageIsNoRecord) {
   EXPECT_EQ(report.ranks.size(), 3u);
   EXPECT_FALSE(report.ranks[2].found);
   EXPECT_EQ(report.ranks[2].damage, "holds nothing that can be read");
-  EXPECT_EQ(report.findings[0], "rank 2 left a record that cannot be read: it was killed as it wrote it");
+  EXPECT_EQ(report.findings[0], "rank 2 left a record that cannot be read: it was killed while writing it");
 }
 
 // Until it is whole it has another name, and is read by that one if there is no other.
@@ -130,7 +130,7 @@ TEST(FlightReport, AnUnfinishedFileIsReadWhereThereIsNoOther) {
   cut(part, 0.5);
   EXPECT_EQ(tool::read_flight(job.folder()).ranks[1].damage, "");
   std::filesystem::remove(job.file(1));
-  EXPECT_EQ(tool::read_flight(job.folder()).ranks[1].damage.find("was cut: "), 0u);
+  EXPECT_EQ(tool::read_flight(job.folder()).ranks[1].damage.find("was truncated: "), 0u);
   EXPECT_EQ(tool::read_flight(job.folder()).ranks[1].entered(), 299);
 }
 
@@ -188,7 +188,7 @@ TEST(FlightReport, NumbersOutOfRangeAreNoEntries) {
     std::ofstream(job.file(1), std::ios::binary) << changed;
     const RankRecord record = dist::read_record(job.file(1), 1);
     EXPECT_EQ(record.entries.size(), 8u) << name << " " << value;
-    EXPECT_EQ(record.damage, "was cut: 8 entries can be read") << name << " " << value;
+    EXPECT_EQ(record.damage, "was truncated: 8 entries can be read") << name << " " << value;
     EXPECT_FALSE(tool::read_flight(job.folder()).str().empty());
   }
 }
@@ -199,7 +199,7 @@ TEST(FlightReport, ARecordOfMoreRanksThanThereCanBeHasNoHead) {
   for (const char* world : {"1099511627776", "0", "-1", "65537"}) {
     job.write(job.rank(1, 3));
     rewrite(job, 1, "\"world_size\":2", fmt::format("\"world_size\":{}", world));
-    EXPECT_EQ(dist::read_record(job.file(1), 1).damage, "does not say whose it is") << world;
+    EXPECT_EQ(dist::read_record(job.file(1), 1).damage, "does not name its rank") << world;
     EXPECT_EQ(tool::read_flight(job.folder()).ranks.size(), 2u);
   }
 }

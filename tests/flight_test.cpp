@@ -117,7 +117,7 @@ TEST(FlightRecord, KnowsWhoIsWaitedFor) {
 TEST(FlightRecord, KeepsTheNewest) {
   FlightRecord flight(0, 2);
   EXPECT_EQ(flight.last().seq, -1);
-  EXPECT_EQ(doing_of(flight), "rank 0 has not come to its first collective");
+  EXPECT_EQ(doing_of(flight), "rank 0 has not reached its first collective");
   constexpr std::int64_t kAll = FlightRecord::kEntries + 100;
   for (std::int64_t seq = 0; seq < kAll; ++seq) {
     flight.begin(seq, {"barrier"});

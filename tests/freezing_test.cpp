@@ -185,10 +185,10 @@ TEST(Freezing, NamesThatAreNoneListThoseThereAre) {
 TEST(Freezing, SomethingMustBeLeft) {
   Training task;
   EXPECT_SAYS((void)train(task, config_of({{"body", 2}, {"norm", 2}, {"head", 1}})),
-              "--freeze: must leave something to train, but all is frozen in epoch 1");
+              "--freeze: must leave something to train, but everything is frozen in epoch 1");
   Training again;
   EXPECT_SAYS((void)train(again, config_of({{"body"}, {"norm"}, {"head"}})),
-              "task: its optimizer must have something to train, but all of it is frozen");
+              "task: its optimizer must have something to train, but everything is frozen");
 }
 
 }  // namespace

@@ -70,8 +70,9 @@ TEST(Frozen, RanksShareNothingOfIt) {
         test::message_of([&] { (void)train(task, small_config(), &transport); });
   });
   for (const std::string& message : messages) {
-    EXPECT_TRUE(message.starts_with(
-        "ranks: all must train the same, but rank 1 differs from rank 0: the frozen weights' hash is '"))
+    EXPECT_TRUE(
+        message.starts_with("ranks: all must train with the same settings and data, but rank 1 differs from "
+                            "rank 0: the frozen weights' hash is '"))
         << message;
   }
 }
@@ -201,21 +202,22 @@ TEST(Frozen, MustStayFrozenWhileARunLasts) {
   };
   FineTuning task;
   EXPECT_SAYS((void)train(task, small_config(), nullptr, std::make_unique<Unfreezes>(task.net.body)),
-              "frozen: body.linear.weight must stay frozen while a run lasts, but asks for a gradient");
+              "frozen: body.linear.weight must stay frozen during a run, but requires a gradient");
 }
 
 TEST(Frozen, SomethingMustBeTrained) {
   FineTuning task;
   task.net.freeze();
   EXPECT_SAYS((void)train(task, small_config()),
-              "task: its optimizer must have something to train, but all of it is frozen");
+              "task: its optimizer must have something to train, but everything is frozen");
   struct Named : Distillation {
     std::vector<OptimizerSpec> optimizers() const override {
       return {{.name = "all", .networks = {"student", "teacher"}}};
     }
   } named;
-  EXPECT_SAYS((void)train(named, small_config()),
-              "task: optimizer 'all' must train networks that no other one does, but 'teacher' is none of ");
+  EXPECT_SAYS(
+      (void)train(named, small_config()),
+      "task: optimizer 'all' must train networks that no other optimizer trains, but 'teacher' is none of ");
 }
 
 }  // namespace

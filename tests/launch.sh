@@ -115,7 +115,7 @@ errors)
   run 2 by_mpirun 2 "${train[@]}" --devices 4
   grep -q "must be the number of ranks that mpirun has started on this machine, 2" err || die "devices"
   RANK=1 WORLD_SIZE=2 MASTER_ADDR=localhost MASTER_PORT=1 run 3 "${train[@]}"
-  one_line "talk through MPI, which torchrun has not started"
+  one_line "communicate through MPI, which torchrun has not started"
   RANK=1 run 2 "${train[@]}"
   one_line "RANK must come with"
   nothing_left
@@ -132,8 +132,8 @@ signals)
     wait $pid || code=$?
     [ "$code" -eq "${signal#*:}" ] || die "$signal: got $code"
     [ ! -s err ] || die "$signal: an end that was asked for is no error"
-    grep -q "^ended by SIG${signal%:*} .*go on with --resume auto" out || die "$signal: it does not say where it stands"
-    last=$(sed -n 's/^ended by .* all of it is in \(.*\): go on.*/\1/p' out)
+    grep -q "^ended by SIG${signal%:*} .*continue with --resume auto" out || die "$signal: it does not say where it stands"
+    last=$(sed -n 's/^ended by .* saved in \(.*\): continue with.*/\1/p' out)
     [ "$last" = "saved/$(saved)" ] || die "$signal: $last is not the newest"
     nothing_left
   done
@@ -162,7 +162,7 @@ stopped)
   kill -TERM $pid
   wait $pid || code=$?
   [ "$code" -eq 74 ] || die "got $code"
-  grep -qE "^rank [0-2]: error: told to end, but .* nothing more is saved" err || die "it does not say so"
+  grep -qE "^rank [0-2]: error: asked to end, but .* nothing more is saved" err || die "it does not say so"
   [ "$(saved)" = "$before" ] || die "it has saved $(saved)"
   nothing_left
   # mpirun is stopped: it is woken, and all ends as it should.
@@ -175,7 +175,7 @@ stopped)
   kill -TERM $pid
   wait $pid || code=$?
   [ "$code" -eq 143 ] || die "mpirun stopped: got $code"
-  grep -q "^ended by SIGTERM .*go on with --resume auto" out || die "mpirun stopped: nothing is saved"
+  grep -q "^ended by SIGTERM .*continue with --resume auto" out || die "mpirun stopped: nothing is saved"
   nothing_left
   ;;
 paused)
@@ -210,7 +210,7 @@ room)
   run 0 timeout 120 bash -c "$(declare -f inside); inside true ${train[*]} --max-steps 3 --epochs 1 --devices 2"
   mkdir tiny
   run 3 timeout 120 bash -c "$(declare -f inside); TMPDIR=tiny inside 'mount -t tmpfs -o size=64k none tiny' ${train[*]} --devices 2"
-  one_line "^error: ranks: /dev/shm or tiny must have [0-9]* MB free for what they share, but have not"
+  one_line "^error: ranks: /dev/shm or tiny must have [0-9]* MB free for data that ranks share, but neither has"
   nothing_left
   ;;
 threads)
@@ -256,9 +256,9 @@ restarts)
   run 0 "${whole[@]}" straight.jsonl
   go=("${whole[@]}" restarted.jsonl --checkpoint-dir saved --checkpoint-every 5 --resume auto)
   run 2 "${whole[@]}" none.jsonl --max-restarts 3
-  one_line "--max-restarts 3: must come with --resume auto"
+  one_line "--max-restarts 3: needs --resume auto"
   run 2 "${train[@]}" --max-restarts 3 --resume auto
-  one_line "--max-restarts 3: must come with --devices"
+  one_line "--max-restarts 3: needs --devices"
   ranks() { pgrep -P "$(pgrep -P "$1")"; }
   code=0
   ATHANOR_OMP_SET=1 "${go[@]}" --max-restarts 3 >out 2>err &
@@ -344,7 +344,7 @@ lost)
     ! grep '^rank [0-9]*: error: ' err | grep -vE "rank $rank did not do its part|^rank $rank: error: .* stopped" ||
       die "$how: somebody else is named"
     head -n 1 flight | grep -qE "^rank $rank( left no record|: .*it had been stopped)" || { cat flight; die "$how: flight"; }
-    ! sed '/^the last\|^there is none/,$d' flight | grep -vE "^rank $rank[ :]|for rank $rank in" ||
+    ! sed '/^last collective\|^no collective/,$d' flight | grep -vE "^rank $rank[ :]|for rank $rank in" ||
       { cat flight; die "$how: flight names somebody else"; }
   done
   ;;

@@ -74,8 +74,8 @@ SLURM_JOB_ID=4711 LOSE=yes block '^#SBATCH' 137
 grep -qx 'requeue 4711' requeued || die "no requeue"
 # Ranks of torchrun need NCCL. On the CPU the program says so, and who it thinks has started it.
 block '^torchrun ' 3
-grep -q "talk through MPI, which torchrun has not started" said || die "torchrun is not recognised"
+grep -q "communicate through MPI, which torchrun has not started" said || die "torchrun is not recognised"
 block '^for local' 0
-[ "$(grep -c "talk through MPI, which torchrun has not started" said)" -eq 8 ] || die "eight ranks by hand are not recognised"
+[ "$(grep -c "communicate through MPI, which torchrun has not started" said)" -eq 8 ] || die "eight ranks by hand are not recognised"
 # --max-restarts is tested by launch.restarts; here only that the command is one.
 block '--max-restarts 3$' 0 && trained --devices

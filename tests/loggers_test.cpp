@@ -356,9 +356,9 @@ TEST(LoggerFlags, ChooseFilesAndSteps) {
   EXPECT_EQ(others.log_every, 7);
   EXPECT_EQ(parsed({"--logger", "none", "--metrics", "m"}).metrics, "m") << "was asked for by itself";
   EXPECT_SAYS(parsed({"--logger", "tensorbord"}), "did you mean 'tensorboard'?");
-  EXPECT_SAYS(parsed({"--logger", "json,none"}), "none must stand alone");
+  EXPECT_SAYS(parsed({"--logger", "json,none"}), "none cannot be combined with other formats");
   EXPECT_SAYS(parsed({"--logger", "json,"}), "must be a list of json, csv and tensorboard");
-  EXPECT_SAYS(parsed({"--logger", "csv", "--run-dir", "none"}), "give --run-dir DIR");
+  EXPECT_SAYS(parsed({"--logger", "csv", "--run-dir", "none"}), "add --run-dir DIR");
   EXPECT_SAYS(parsed({"--log-every", "0"}), "--log-every: must be at least 1");
 }
 

@@ -189,10 +189,11 @@ TEST(MixedTraining, IsAnotherOneAndSaysSo) {
 
 TEST(MixedTraining, IsRefusedWhereATaskKnowsNothingOfIt) {
   test::Autoencoder task;
-  EXPECT_SAYS(test::train(task, mixing(test::small_config())), "--augment: mixup and cutmix mix labels");
+  EXPECT_SAYS(test::train(task, mixing(test::small_config())),
+              "--augment: mixup and cutmix need a task with a loss for mixed labels");
   TrainerConfig views = mixing(test::small_config());
   views.views = 2;
-  EXPECT_SAYS(test::run(views), "--augment: mixup and cutmix mix labels");
+  EXPECT_SAYS(test::run(views), "--augment: mixup and cutmix need a task with a loss for mixed labels");
 }
 
 // All ranks have one share, and each mixes its own part, which may be a single image.

@@ -185,7 +185,7 @@ TEST_F(ModelFileTest, WhatItIsNotIsSaidInOneLine) {
   save_checkpoint(dir_ / "x", state);
   refused({"must be a model of a run, but is a checkpoint"});
   safetensors::save(dir_ / "x", state);
-  refused({"must be a model of a run, but is a safetensors file of something else"});
+  refused({"must be a model of a run, but is some other safetensors file"});
   save_state_file(dir_ / "x", StateFile::model, state);
   refused({"cannot be used", "'version'"});
   ModelInfo info = info_of_three_classes();

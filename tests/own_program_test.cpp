@@ -100,9 +100,9 @@ TEST(OwnFlags, MistakesAreOneLine) {
   Flags twice;
   double value = 0;
   twice.add("--value X", value, "");
-  EXPECT_SAYS(twice.add("--value X", value, ""), "flags: --value must be added once, but is again");
+  EXPECT_SAYS(twice.add("--value X", value, ""), "flags: --value must be added once, but is added again");
   EXPECT_SAYS(twice.add("value X", value, ""), "flags: a flag must be -- and letters, digits and dashes");
-  EXPECT_SAYS(twice.add("--other", value, ""), "flags: '--other' must say what --help calls its value");
+  EXPECT_SAYS(twice.add("--other", value, ""), "flags: '--other' must name its value for --help");
   bool on = false;
   EXPECT_SAYS(twice.add("--on X", on, ""), "flags: '--on X' is a switch: it must have no value");
   for (const char* const ours : {"--epochs N", "--max-epochs N", "--help N"}) {
@@ -111,7 +111,7 @@ TEST(OwnFlags, MistakesAreOneLine) {
     const std::string name = std::string(ours).substr(0, std::string(ours).find(' '));
     EXPECT_SAYS(
         (void)parse(clash, {}, {.program = "distill"}),
-        "flags: " + name + " is a flag of all training programs: distill must call its own otherwise");
+        "flags: all training programs have " + name + "; distill must give its own flag another name");
   }
 }
 
@@ -128,7 +128,7 @@ TEST(OwnFlags, AreSettingsOfTheRun) {
   config.own_flags = {{"--temperature", "2"}};
   Autoencoder other;
   EXPECT_SAYS((void)train(other, config),
-              "settings must be those of the run that is resumed, but --temperature is 2 and was 4;");
+              "settings must match those of the resumed run, but --temperature is 2 and was 4;");
   config.checkpoint_dir.clear();
   config.resume.clear();
   std::vector<std::string> messages(2);
@@ -280,7 +280,7 @@ TEST(Samples, AFullDiskIsOneWarning) {
   const test::RecordedRun run = train(task, config);
   EXPECT_EQ(run.report.stopped_by, StoppedBy::epochs);
   ASSERT_EQ(run.notes.size(), 1u) << run.notes.back();
-  EXPECT_TRUE(run.notes[0].starts_with("warning: pictures are not saved: ")) << run.notes[0];
+  EXPECT_TRUE(run.notes[0].starts_with("warning: pictures were not saved: ")) << run.notes[0];
   EXPECT_NE(run.notes[0].find("samples/epoch_0001_samples.png"), std::string::npos) << run.notes[0];
 }
 

@@ -169,13 +169,13 @@ TEST(Phases, MistakesAreOneLine) {
   Trainer trainer(adam_config());
   EXPECT_SAYS(trainer.phase("a/b"), "phase: a name must be of letters, digits and '_', but is 'a/b'");
   trainer.phase("one");
-  EXPECT_SAYS(trainer.phase("one"), "phase: 'one' must begin once, but does again");
+  EXPECT_SAYS(trainer.phase("one"), "phase: 'one' must begin once, but begins again");
   EXPECT_SAYS(trainer.phase("two", [](TrainerConfig& own) { own.epochs = 0; }), "epochs must be at least 1");
   TrainerConfig config = adam_config();
   config.resume = (folder / "file").string();
   test::write_file(config.resume, "");
   Trainer resumed(config);
-  EXPECT_SAYS(resumed.phase("one"), "--resume: must be auto where a run has phases");
+  EXPECT_SAYS(resumed.phase("one"), "--resume: must be auto if a run has phases");
 }
 
 }  // namespace

@@ -295,7 +295,7 @@ TEST(Predictor, RefusesWhatItCannotUse) {
   EXPECT_SAYS(Predictor(std::move(diverged), info_of("resnet20", kColours)), "weights must be finite, but '");
   auto eleven = network("resnet20", {16, 16, 3, 11});
   const Predictor wrong(std::move(eleven), info_of("resnet20", kColours));
-  EXPECT_SAYS(wrong.predict(bytes({1, 16, 16, 3})), "must give logits [N, 10], but gave [1, 11]");
+  EXPECT_SAYS(wrong.predict(bytes({1, 16, 16, 3})), "must return logits [N, 10], but returned [1, 11]");
 }
 
 // Threads, memory ------------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ code=0; "${short[@]}" --metrics closed.jsonl >&- 2>err || code=$?
 one_line 2 "^error: stdout: must be open, but is closed"
 [ ! -e closed.jsonl ] || die "it has trained"
 code=0; "${short[@]}" --metrics full.jsonl >/dev/full 2>err || code=$?
-one_line 2 "^error: stdout: must take all that is printed, but does not"
+one_line 2 "^error: stdout: must accept all output, but does not"
 grep -q '"event":"end"' full.jsonl || die "the training did not end"
 code=0; "$bin/train_digits" --help >/dev/full 2>err || code=$?
 one_line 2 "^error: stdout: .*"

@@ -314,9 +314,10 @@ TEST(Bottleneck, OpeningIsNamedAsSuch) {
   facts.loader = {.waits = {.data_s = 0.3, .opening_s = 0.28}, .busy = 0.99, .workers = 2, .threads = 2};
   const Bottleneck slow = find_bottleneck(times, facts);
   EXPECT_EQ(slow.bound_by, "data");
-  EXPECT_NE(slow.line.find(
-                "data: 30 % of the step, 28 % for opening: the first reads of 2 workers took 0.28 s longer"),
-            std::string::npos)
+  EXPECT_NE(
+      slow.line.find(
+          "data: 30 % of the step, 28 % for opening files: the first reads of 2 workers took 0.28 s longer"),
+      std::string::npos)
       << slow.line;
   facts.loader.waits.opening_s = 0.01;
   EXPECT_NE(find_bottleneck(times, facts).line.find("try --workers"), std::string::npos);

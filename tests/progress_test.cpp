@@ -183,7 +183,7 @@ TEST(Progress, SaysThatMaxTimeHasStoppedIt) {
   TrainerConfig config = test::small_config();
   config.max_time_s = 1e-9;
   const std::string text = said(config);
-  EXPECT_TRUE(has(text, "\nstopped: --max-time is over, after 0.")) << text;
+  EXPECT_TRUE(has(text, "\nstopped: --max-time is reached, after 0.")) << text;
   EXPECT_FALSE(has(said(test::small_config()), "stopped"));
 }
 
@@ -214,7 +214,7 @@ TEST_F(ProgressResumed, SoHasOneWhoseStepsOrTimeAreUsedUp) {
   EXPECT_FALSE(has(said(config), "nothing to do"));
   text = said(from(config, "auto"));
   EXPECT_TRUE(has(text, "nothing to do: --max-time is used up (0.")) << text;
-  EXPECT_TRUE(has(text, "of 0.0 s); with more of it the run goes on\n")) << text;
+  EXPECT_TRUE(has(text, "of 0.0 s); raise it to continue the run\n")) << text;
   EXPECT_FALSE(has(text, "stopped: ")) << text;
   config.max_time_s = 1000;
   text = said(from(config, "auto"));

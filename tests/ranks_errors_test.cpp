@@ -191,7 +191,7 @@ TEST(Ranks, WeightsThatPartAreAnError) {
   };
   for (const std::string& error : errors_of(3, config, spoil))
     test::expect_one_line(error,
-                          {"the same weights, but those of rank 2 are no longer rank 0's", "use zero1"});
+                          {"the same weights, but those of rank 2 have drifted from rank 0's", "use zero1"});
 }
 
 // In the second of three epochs, at whose end it is said: the first has been reported, and no other.
@@ -206,7 +206,7 @@ TEST(Ranks, WeightsThatPartLaterAreAnErrorOfThatEpoch) {
     if (trainer.rank() == 1 && step.attempted == 12) trainer.arena().master(1).data<float>()[0] += 1e-6f;
   };
   for (const std::string& error : errors_of(2, config, spoil))
-    test::expect_one_line(error, {"those of rank 1 are no longer rank 0's"});
+    test::expect_one_line(error, {"those of rank 1 have drifted from rank 0's"});
   EXPECT_EQ(newest, (std::vector<std::int64_t>{22, 22}));
 }
 
@@ -225,7 +225,7 @@ TEST(Ranks, AnyTwoHashesAreToldApart) {
   for (const auto& [a, b] :
        {std::pair<std::uint64_t, std::uint64_t>{1, 2}, {0, kMinusZero}, {kNan, kNan + 1}}) {
     for (const std::string& error : errors_with(a, b))
-      test::expect_one_line(error, {"those of rank 2 are no longer rank 0's"});
+      test::expect_one_line(error, {"those of rank 2 have drifted from rank 0's"});
   }
   for (const std::uint64_t same : {std::uint64_t{7}, kNan}) {
     for (const std::string& error : errors_with(same, same)) EXPECT_EQ(error, "no error");
@@ -291,7 +291,7 @@ TEST_F(RanksSettings, WhatOneHasAndAnotherHasNotIsMissedBothWays) {
       });
     });
     test::expect_one_line(message, {"rank 1 differs from rank 0: model is",
-                                    has == 0 ? "'not there', not 'lenet5'" : "'lenet5', not 'not there'"});
+                                    has == 0 ? "'missing', not 'lenet5'" : "'lenet5', not 'missing'"});
   }
 }
 

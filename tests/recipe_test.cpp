@@ -117,15 +117,14 @@ TEST(Recipe, AFlagThatNothingReadsIsRefused) {
     return message_of([&] { check_recipe_is_used(parse(flags), false, false); });
   };
   EXPECT_EQ(refused({"--optimizer", "adamw", "--momentum", "0.9"}),
-            "--momentum: must be left out, for adamw has none; it has --betas");
+            "--momentum: must be left out: adamw has none; it has --betas");
   EXPECT_EQ(refused({"--optimizer=AdamW", "--betas=0.9,0.99"}), "");
   EXPECT_EQ(refused({"--nesterov", "on", "--optimizer", "adam"}),
-            "--nesterov: must be left out, for adam has none; it has --betas");
-  EXPECT_EQ(refused({"--betas", "0.9,0.99"}),
-            "--betas: must be left out, for sgd has none; it has --momentum");
+            "--nesterov: must be left out: adam has none; it has --betas");
+  EXPECT_EQ(refused({"--betas", "0.9,0.99"}), "--betas: must be left out: sgd has none; it has --momentum");
   EXPECT_EQ(refused({"--optimizer=muon", "--betas=0.9,0.99", "--momentum=0.9"}), "");
   EXPECT_EQ(refused({"--schedule=constant", "--min-lr=0.001"}),
-            "--min-lr: must be left out, for the learning rate is constant; choose another --schedule");
+            "--min-lr: must be left out: the learning rate is constant; choose another --schedule");
   EXPECT_EQ(refused({"--schedule=plateau", "--min-lr=0.001"}), "");
   // A run's recipe lists both, so that any version trains the same way again.
   const test::TempDir folder;
@@ -236,12 +235,12 @@ TEST(Recipe, WrongValuesAreRefusedInALine) {
       {{"--weight-decay", "-1"}, "--weight-decay: must be 0 to 1e15, but got -1"},
       {{"--nesterov", "maybe"}, "--nesterov: must be on or off, but got 'maybe'"},
       {{"--decay", "some"}, "--decay: must be matrices or all, but got 'some'"},
-      {{"--schedule", "step"}, "--schedule: must be as step:30 or step:30:0.1"},
-      {{"--schedule", "cosine:3"}, "--schedule: cosine stands alone, but got 'cosine:3'"},
+      {{"--schedule", "step"}, "--schedule: must be like step:30 or step:30:0.1"},
+      {{"--schedule", "cosine:3"}, "--schedule: cosine takes no value, but got 'cosine:3'"},
       {{"--schedule", "multistep:30,20"}, "--schedule: epochs must increase, but got 'multistep:30,20'"},
       {{"--schedule", "step:1:2"}, "--schedule: must be 1e-06 to 0.999999, but got 2"},
       {{"--schedule", "step:1,2"}, "use multistep"},
-      {{"--warmup", "x"}, "--warmup: must be a number of steps, or of epochs as 5e, but got 'x'"},
+      {{"--warmup", "x"}, "--warmup: must be a number of steps, or of epochs as in 5e, but got 'x'"},
       {{"--warmup", "nane"}, "--warmup: must be 0 to 1e9 epochs, but got nane"},
       {{"--scale-lr", "linear"}, "as in linear:256, but got 'linear'"},
       {{"--scale-lr", "cubic:3"}, "--scale-lr: must be linear or sqrt, but got 'cubic'"},
@@ -297,7 +296,7 @@ TEST(RecipeFile, DamageIsSaidInALine) {
   refuses("lr = 'high'", "--lr: must be a number, but got 'high'");
   refuses("recipe = 'b.toml'", "there is no flag 'recipe'");
   refuses(std::string("\0\xff\n[[[\n", 7), "--recipe");
-  EXPECT_SAYS(parse({"--recipe", "nowhere.toml"}), "there is none at nowhere.toml");
+  EXPECT_SAYS(parse({"--recipe", "nowhere.toml"}), "there is no nowhere.toml");
   EXPECT_SAYS(parse({"--recipe", folder.path().string()}), "--recipe: must be a file");
 }
 

@@ -125,9 +125,9 @@ TEST_F(Rendezvous, RanksOfOtherJobsAreSentAway) {
   other.job = "another";
   many.world_size = 2;
   many.rank = 2;
-  EXPECT_NE(message_of<Error>([&] { share(other, ""); }).find("is of another job"), std::string::npos);
+  EXPECT_NE(message_of<Error>([&] { share(other, ""); }).find("belongs to another job"), std::string::npos);
   EXPECT_NE(message_of<Error>([&] { share(size, ""); }).find("of another size"), std::string::npos);
-  EXPECT_NE(message_of<Error>([&] { share(many, ""); }).find("has no such rank"), std::string::npos);
+  EXPECT_NE(message_of<Error>([&] { share(many, ""); }).find("expects no such rank"), std::string::npos);
   EXPECT_EQ(share(rank_info(1, 2), ""), "blob");
 }
 
@@ -156,7 +156,7 @@ TEST_F(Rendezvous, OneThatIsCutOffAsksAgain) {
 TEST_F(Rendezvous, ARankTooManyIsSentAway) {
   std::jthread server([&] { EXPECT_EQ(share(rank_info(0), "blob"), "blob"); });
   EXPECT_EQ(share(rank_info(1), ""), "blob");
-  EXPECT_NE(message_of<Error>([&] { share(rank_info(1), ""); }).find("has that rank already"),
+  EXPECT_NE(message_of<Error>([&] { share(rank_info(1), ""); }).find("already has that rank"),
             std::string::npos);
   EXPECT_EQ(share(rank_info(2), ""), "blob");
 }
@@ -172,7 +172,7 @@ TEST_F(Rendezvous, OfTwoWhoClaimOnePlaceAtATimeOneHasIt) {
         try {
           in += share(rank_info(rank, 7), "") == "blob";
         } catch (const ArgumentError& error) {
-          out += std::string(error.what()).find("has that rank already") != std::string::npos;
+          out += std::string(error.what()).find("already has that rank") != std::string::npos;
         }
       });
     }
@@ -202,7 +202,7 @@ TEST_F(Rendezvous, Rank0MustAnswerInTime) {
     share(rank_info(1), "", 300ms);
     ADD_FAILURE() << "who answered?";
   } catch (const PeerLostError& error) {
-    EXPECT_NE(std::string(error.what()).find("nobody answers there"), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("nothing answers there"), std::string::npos) << error.what();
   }
 }
 
@@ -216,7 +216,7 @@ TEST_F(Rendezvous, AnotherProgramAtThatPortIsAnError) {
     ::close(guest);
     ::close(meeting_.socket);
   });
-  EXPECT_NE(message_of<Error>([&] { share(rank_info(1), ""); }).find("there is another program"),
+  EXPECT_NE(message_of<Error>([&] { share(rank_info(1), ""); }).find("another program answers there"),
             std::string::npos);
 }
 
@@ -326,7 +326,7 @@ TEST_F(Rendezvous, Rank0ListensAtTheMastersAddressAlone) {
   other.host = "127.0.0.1";
   std::jthread server([&] { EXPECT_EQ(share(host, "blob", 20s), "blob"); });
   std::this_thread::sleep_for(200ms);
-  EXPECT_NE(message_of<Error>([&] { share(other, "", 200ms); }).find("nobody answers there"),
+  EXPECT_NE(message_of<Error>([&] { share(other, "", 200ms); }).find("nothing answers there"),
             std::string::npos);
   EXPECT_EQ(share(guest, "", 20s), "blob");
 }

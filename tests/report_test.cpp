@@ -216,7 +216,7 @@ TEST(Report, AFullDiskIsAWarning) {
   fs::create_directories(dir / "report.html/in the way");
   const test::RecordedRun run = test::run(config_in(dir.path()));
   EXPECT_EQ(run.report.steps.applied, 30);
-  EXPECT_TRUE(test::has_note(run, "warning: the report is not written: "));
+  EXPECT_TRUE(test::has_note(run, "warning: the report was not written: "));
   EXPECT_EQ(
       std::count_if(run.notes.begin(), run.notes.end(), [](auto& note) { return has(note, "warning"); }), 1);
 }
@@ -397,7 +397,7 @@ TEST(Report, OfManyClassesThePairsAreNamed) {
                         {"mistakes", Json::array()}};
   const std::string html = report::mistakes_section(evaluation);
   EXPECT_TRUE(has(html, "<td>class 7</td><td>class 8</td><td class=\"n\">2</td>")) << html;
-  EXPECT_TRUE(has(html, "(of 9 that there are)"));
+  EXPECT_TRUE(has(html, "(of 9 in all)"));
 }
 
 }  // namespace

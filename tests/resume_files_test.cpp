@@ -39,12 +39,12 @@ TEST_F(ResumeFiles, AutoBeginsWhereThereIsNothingAndSaysSo) {
   const TrainerConfig config = from(saving(test::resume_config(), 0), "auto");
   const RecordedRun fresh = train(config);
   ASSERT_EQ(fresh.notes.size(), 1u);
-  expect_one_line(fresh.notes[0], {"no checkpoint in " + folder().string(), "a fresh start"});
+  expect_one_line(fresh.notes[0], {"no checkpoint in " + folder().string(), "starting fresh"});
   expect_same_end(fresh, straight);
   for (const auto& entry : std::filesystem::directory_iterator(folder())) test::write_file(entry.path(), "x");
   const RecordedRun again = train(config);
   EXPECT_EQ(again.notes.size(), 3u);
-  EXPECT_TRUE(has_note(again, "no checkpoint that can be read in"));
+  EXPECT_TRUE(has_note(again, "no valid checkpoint in"));
   expect_same_end(again, straight);
 }
 
@@ -171,17 +171,16 @@ TEST_F(ResumeFiles, OtherSettingsAreNamedAsTheUserKnowsThem) {
       {"--optimizer is adam and was sgd;",
        [](auto& c) { c.optimizer = [](ParameterArena& arena) { return std::make_unique<Adam>(arena); }; }},
       // What follows from another flag is not said beside it.
-      {"but --batch-size is 16 and was 8 (the learning rate's course depends on it);",
+      {"but --batch-size is 16 and was 8 (the learning rate schedule depends on it);",
        [](auto& c) { c.batch_size = 16; }},
-      {"but --accumulate is 1 and was 2 (the learning rate's course depends on it);",
+      {"but --accumulate is 1 and was 2 (the learning rate schedule depends on it);",
        [](auto& c) { c.accumulate = 1; }},
-      {"but --epochs is 1 and was 2 (the learning rate's course depends on it);",
+      {"but --epochs is 1 and was 2 (the learning rate schedule depends on it);",
        [](auto& c) { c.epochs = 1; }},
-      {"but the number of steps (--max-steps) is 7 and was 10 (the learning rate's course depends on it);",
+      {"but the number of steps (--max-steps) is 7 and was 10 (the learning rate schedule depends on it);",
        [](auto& c) { c.max_steps = 7; }},
-      {"but --lr is 0.1 and was 0.2 (the learning rate's course depends on it); set back what differs, or "
-       "begin "
-       "a run of its own with these weights: --pretrained FILE and another --checkpoint-dir",
+      {"but --lr is 0.1 and was 0.2 (the learning rate schedule depends on it); restore what differs, or "
+       "start a new run from these weights with --pretrained FILE and another --checkpoint-dir",
        [](auto& c) { c.lr = 0.1; }},
       {"--seed is 1 and was 0, --epochs is 1 and was 2 (",
        [](auto& c) {
@@ -193,7 +192,7 @@ TEST_F(ResumeFiles, OtherSettingsAreNamedAsTheUserKnowsThem) {
     TrainerConfig config = from(test::resume_config(), file(10).string());
     c.change(config);
     const std::string message = message_of([&] { train(config); });
-    expect_one_line(message, {"--resume: " + file(10).string() + ": settings must be ", c.says});
+    expect_one_line(message, {"--resume: " + file(10).string() + ": settings must match ", c.says});
     EXPECT_EQ(message.find("schedule_steps"), std::string::npos) << message;
   }
   // The one flag that is written only where it is given.
@@ -213,7 +212,7 @@ TEST_F(ResumeFiles, OtherSettingsAreNamedAsTheUserKnowsThem) {
   ResumeNet model;
   expect_one_line(
       message_of([&] { trainer.fit(model, *data, *held_out); }),
-      {"the number of images to validate on is 31 and was 30", "the images' mean and deviation is 'mean "});
+      {"the number of validation images is 31 and was 30", "the images' mean and deviation is 'mean "});
   // Another model.
   ResumeNet wide(7);
   expect_one_line(message_of([&] { train(config, wide); }),

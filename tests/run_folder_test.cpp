@@ -53,7 +53,8 @@ TEST(RunFolder, WhereNoneCanBeMadeOneLineSaysSo) {
   const test::TempDir folder;
   test::write_file(folder / "file", "");
   const std::string line = test::message_of([&] { (void)make_run_folder(folder / "file" / "runs"); });
-  test::expect_one_line(line, {"--run-dir: " + (folder / "file" / "runs").string(), "name another, or none"});
+  test::expect_one_line(
+      line, {"--run-dir: " + (folder / "file" / "runs").string(), "choose another folder, or none"});
 }
 
 TEST(RunFolder, ConfigSaysWhatEachFlagWasAndWhy) {

@@ -106,7 +106,7 @@ TEST(Limits, StepsTimeAndSignalsEndIt) {
   EXPECT_FALSE(by_time.limits.stopped()) << "within a validation, time is not looked at";
   by_time.limits.agree(true);
   EXPECT_EQ(by_time.limits.ended().reason, StoppedBy::max_time);
-  EXPECT_EQ(by_time.limits.ended().why, "--max-time is over, after 1 min 41 s");
+  EXPECT_EQ(by_time.limits.ended().why, "--max-time is reached, after 1 min 41 s");
   std::raise(SIGINT);
   by_signal.limits.after_step(1);
   EXPECT_EQ(by_signal.limits.ended().reason, StoppedBy::signal);
@@ -134,7 +134,7 @@ TEST(Limits, WhatOtherRanksHaveVotedForIsTaken) {
   EXPECT_FALSE(parts.limits.take({}));
   EXPECT_TRUE(parts.limits.take({.reason = static_cast<int>(StoppedBy::early_stop), .rank = 2}));
   EXPECT_EQ(parts.limits.ended().reason, StoppedBy::early_stop);
-  EXPECT_EQ(parts.limits.ended().why, "rank 2 has stopped it");
+  EXPECT_EQ(parts.limits.ended().why, "rank 2 has stopped the run");
 }
 
 // Reports --------------------------------------------------------------------------------------------------
@@ -312,7 +312,7 @@ TEST(Overflows, AreNamedWithParameterAndOpWhenPatienceEnds) {
   } catch (const DivergedError& error) {
     const std::string text = error.what();
     EXPECT_NE(text.find("for 4 consecutive steps"), std::string::npos) << text;
-    EXPECT_NE(text.find("none alone, but their norm"), std::string::npos) << text;
+    EXPECT_NE(text.find("none alone, only their norm"), std::string::npos) << text;
     EXPECT_NE(text.find("mul: forward result must be finite; lower --lr"), std::string::npos) << text;
   }
 }

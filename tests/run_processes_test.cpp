@@ -48,7 +48,7 @@ TEST(RunProcesses, TheFirstSignalStartsADeadline) {
   for (const int rank : {0, -1}) {
     const Outcome outcome = run({shell(rank, deaf)}, {.end_within = 500ms});
     EXPECT_EQ(outcome.code, 74);
-    EXPECT_EQ(outcome.errors, "error: SIGTERM: ranks must end within 0.5 s, but have not; they are killed\n");
+    EXPECT_EQ(outcome.errors, "error: SIGTERM: ranks must end within 0.5 s, but have not; killing them\n");
     EXPECT_LT(outcome.took, 30s);
   }
 }
@@ -120,7 +120,7 @@ TEST(RunProcesses, WhatMpiSaysOfItselfIsOneLine) {
       "error: Open MPI: It appears as if there is not enough space for /dev/shm/vader_segment.vm.0.1 (the "
       "shared-memory backing file). It is likely that your MPI job will now either abort or experience "
       "performance "
-      "degradation; ATHANOR_DIST_DEBUG=1 shows all that it says\n");
+      "degradation; ATHANOR_DIST_DEBUG=1 shows all of its output\n");
   const std::string threads =
       "[vm:04074] [[25364,0],0] ORTE_ERROR_LOG: Error in file oob_tcp_listener.c at line 151\n"
       "*** An error occurred in MPI_Init_thread\n*** on a NULL communicator";
@@ -128,7 +128,7 @@ TEST(RunProcesses, WhatMpiSaysOfItselfIsOneLine) {
   EXPECT_EQ(outcome.code, 3);
   EXPECT_EQ(outcome.errors,
             "error: Open MPI: [[25364,0],0] ORTE_ERROR_LOG: Error in file oob_tcp_listener.c at line 151; "
-            "ATHANOR_DIST_DEBUG=1 shows all that it says\n");
+            "ATHANOR_DIST_DEBUG=1 shows all of its output\n");
   EXPECT_NE(run({shell(-1, words(threads, 1))}, {.show_all = true}).errors.find("on a NULL communicator"),
             std::string::npos);
 }
@@ -140,7 +140,7 @@ TEST(RunProcesses, WhereARankSaysWhyMpiIsSilent) {
   EXPECT_EQ(outcome.errors, "rank 1: error: it is so\n");
   const std::string nothing = fmt::format("{0}\nPrimary job  terminated\n{0}", kRule);
   EXPECT_EQ(run({shell(-1, words(nothing, 9))}).errors,
-            "error: a rank ended with code 9, and did not say why\n");
+            "error: a rank ended with code 9, without giving a reason\n");
 }
 
 TEST(Restarts, OnlyALostRankIsWorthOne) {

@@ -77,7 +77,7 @@ TEST(Multipart, RefusesWhatHasNoEnd) {
   EXPECT_SAYS(parse_multipart("multipart/form-data", whole), "must name a boundary");
   EXPECT_SAYS(parse_multipart("multipart/form-data; boundary=" + std::string(71, 'x'), whole), "1 to 70");
   EXPECT_SAYS(parse_multipart(kType, part("filename=" + std::string(9000, 'n'), "x") + "--XX--"),
-              "the head of part 0 must end within 8192 bytes");
+              "the header of part 0 must end within 8192 bytes");
   std::string many;
   for (std::size_t i = 0; i <= kMaxFiles; ++i) many += part("filename=a", "b");
   EXPECT_SAYS(parse_multipart(kType, many + "--XX--"), "at most 64 files");

@@ -248,8 +248,8 @@ TEST(SeveralOptimizers, RanksThatUpdateOthersAtATimeAreTold) {
           messages[static_cast<std::size_t>(transport.rank())] = error.what();
         }
       });
-      const std::string numbers = order[0] == "b" ? "is at number 2 where rank 0 is at number 1"
-                                                  : "is at number 1 where rank 0 is at number 2";
+      const std::string numbers = order[0] == "b" ? "updates number 2 while rank 0 updates number 1"
+                                                  : "updates number 1 while rank 0 updates number 2";
       for (const std::string& message : messages)
         EXPECT_EQ(
             message,
@@ -280,8 +280,8 @@ TEST(SeveralOptimizers, OneIsUpdatedInAllPassesOfAStepOrInNone) {
       ADD_FAILURE() << "a gradient was lost";
     } catch (const ArgumentError& error) {
       EXPECT_EQ(std::string(error.what()),
-                "minimize: 'g' must be minimized in all passes of a step (--accumulate), or in none, but was "
-                "in 1 of the 2 of step 0");
+                "minimize: 'g' must be minimized in all passes of a step (--accumulate) or in none, but was "
+                "in 1 of 2 passes of step 0");
     }
   }
 }
@@ -311,14 +311,13 @@ TEST(SeveralOptimizers, EachTrainsNetworksOfItsOwnOnceAStep) {
     return message_of<With>();
   };
   EXPECT_EQ(refused({{"d", {"d"}}, {"d", {"g"}}}),
-            "task: optimizers must have names of their own, but two are called 'd'");
+            "task: optimizers must have different names, but two are called 'd'");
   EXPECT_EQ(refused({{"d", {"d"}}, {"", {"g"}}}),
             "task: an optimizer's name must be of letters, digits and '_', but is ''");
   EXPECT_EQ(refused({{"d", {"d"}}, {"g", {"d"}}}),
-            "task: optimizer 'g' must train networks that no other one does, but 'd' is none of g");
+            "task: optimizer 'g' must train networks that no other optimizer trains, but 'd' is none of g");
   EXPECT_EQ(refused({{"d", {"d"}}, {"g", {}}}), "task: optimizer 'g' must name the networks that it trains");
-  EXPECT_EQ(refused({{"d", {"d"}}}),
-            "task: every network must be trained by an optimizer, but 'g' is by none");
+  EXPECT_EQ(refused({{"d", {"d"}}}), "task: every network must have an optimizer, but 'g' has none");
 
   struct Misnamed : Adversarial {
     Tensor training_step(const Batch& batch, Step& step) override {
@@ -335,12 +334,13 @@ TEST(SeveralOptimizers, EachTrainsNetworksOfItsOwnOnceAStep) {
       return {};
     }
   };
-  EXPECT_EQ(message_of<Twice>(), "minimize: 'd' must be minimized once a step, but is again");
+  EXPECT_EQ(message_of<Twice>(), "minimize: 'd' must be minimized once per step, but is minimized again");
   struct Neither : Adversarial {
     Tensor training_step(const Batch&, Step&) override { return {}; }
   };
-  EXPECT_EQ(message_of<Neither>(),
-            "training_step: of 2 optimizers must minimize() the loss of one at least, but has of none");
+  EXPECT_EQ(
+      message_of<Neither>(),
+      "training_step: with 2 optimizers, must minimize() the loss of at least one, but did so for none");
   struct Both : Adversarial {
     Tensor training_step(const Batch& batch, Step& step) override {
       (void)Adversarial::training_step(batch, step);
@@ -348,7 +348,7 @@ TEST(SeveralOptimizers, EachTrainsNetworksOfItsOwnOnceAStep) {
     }
   };
   EXPECT_EQ(message_of<Both>(),
-            "training_step: of 2 optimizers must return no loss, but minimize() each of its losses");
+            "training_step: with 2 optimizers, must minimize() each of its losses, and return none");
   struct OfTheOther : Adversarial {
     Tensor training_step(const Batch& batch, Step& step) override {
       step.minimize("g", distance(d(flatten(batch["image"])), 1));

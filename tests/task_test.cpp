@@ -275,7 +275,7 @@ TEST(Task, AStepMustReturnTheLossOfItsBatch) {
     Tensor training_step(const Batch&, Step&) override { return {}; }
   };
   EXPECT_EQ(message_of<None>(),
-            "training_step: must have the mean loss of its batch, one f32 that depends on parameters, but "
+            "training_step: needs the mean loss of its batch, one f32 that depends on parameters, but "
             "got none");
   struct Rows : Autoencoder {
     Tensor training_step(const Batch& batch, Step&) override {

@@ -50,7 +50,7 @@ PYTHON
 
 cp same.safetensors before
 refuses "OUT must end in .safetensors or .onnx, but is same.txt" $run same.txt
-refuses "does not say which network it is of: name it with --model, one of lenet5 " torch.safetensors same.safetensors
+refuses "does not name its network: name it with --model, one of lenet5 " torch.safetensors same.safetensors
 refuses "does not hold lenet5: " torch.safetensors same.safetensors --model lenet5
 refuses "must be one of .* but got 'digits'" torch.safetensors same.safetensors --model digits
 refuses "--model: .* holds digits_cnn, but got lenet5" $run same.safetensors --model lenet5

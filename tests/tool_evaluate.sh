@@ -46,7 +46,7 @@ grep -q '"loss"' out || die "--json - prints no figures"
 # Bad input.
 refuses "there is none" $run --val nowhere
 mkdir moved && cp $run/model.safetensors moved
-refuses "--val: must name images, as moved/config.json does not tell" moved
+refuses "--val: must name images, because moved/config.json does not record" moved
 echo '{"program": 3}' >moved/config.json
 refuses "--val: must name images" moved
 refuses "--top: must be at least 1" $run --val digits --top 0
@@ -60,7 +60,7 @@ refuses "bent.safetensors is damaged" bent.safetensors --val digits
 mkdir -p photos/cat photos/dog
 python3 "$source/tests/digit_pictures.py" "$source/data/digits/digits.csv.gz" photos/cat 3
 cp photos/cat/*.png photos/dog
-refuses "images must be 8x8x1, as the model takes them, but are 8x8x3" $run --val photos
+refuses "images must be 8x8x1, as the model expects, but are 8x8x3" $run --val photos
 if [ "$(id -u)" -ne 0 ]; then
   mkdir locked && chmod 500 locked
   athanor 2 evaluate $run --val digits --json locked/all.json

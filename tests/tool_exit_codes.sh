@@ -41,7 +41,7 @@ refuses '--classes: must be at least 1, but got -1' plan lenet5 --classes -1
 refuses "--gpu: must be one of .*h100, .*h200, .*but got 'h300'; did you mean" plan lenet5 --gpu h300
 refuses '--batch-size: must be in' plan lenet5 --gpu h200 --batch-size 0
 refuses '--precision: T4, 16 GB has no tensor cores for bf16' plan lenet5 --gpu t4 --precision bf16
-refuses '--json: must come with --gpu' plan lenet5 --json
+refuses '--json: needs --gpu' plan lenet5 --json
 refuses 'threads' pack "$folder" "$folder/a.athp" --threads -1
 refuses 'must be one of' inspect "$golden/relu.safetensors"
 refuses 'there is none' verify "$folder/absent"

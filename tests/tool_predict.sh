@@ -67,7 +67,7 @@ grep -q "^test accuracy" out || die "the figures are lost"
 [ -d taken/model.safetensors/is/taken ] || die "what was there is gone"
 
 # A run that is not over has none yet; other files are refused, and damaged ones.
-refuses "there must be a JPEG, PNG or WebP, but there is none in $run" $run $run
+refuses "needs a JPEG, PNG or WebP, but found none in $run" $run $run
 refuses "must be a model of a run, but is a checkpoint" $run/checkpoints/*220.safetensors pictures
 refuses 'model: runs must hold model.safetensors' runs pictures
 refuses "IMAGE" $run

@@ -204,7 +204,7 @@ def check_reload(expected, expected_of_other):
             time.sleep(0.01)
     link.unlink()
     server.tell(signal.SIGHUP)
-    server.wait_for_line(r"the model stays as it was: .*latest")
+    server.wait_for_line(r"the model is unchanged: .*latest")
     load.stop()
     check(not load.wrong, f"SIGHUP has lost requests: {load.wrong}")
     of_old = sum(same(top, expected[picture]) for picture, top in load.answers)
@@ -270,7 +270,7 @@ def check_start(server):
         check(ended.returncode == 2 and len(lines) == 1 and part in lines[0] and not ended.stdout, f"{arguments}: {ended}")
     every = Server(athanor, run, "--host", "0.0.0.0", err="every.err")
     check(every.first_line.startswith("http://0.0.0.0:") and "digits_cnn of" in every.first_line and "10 classes" in every.first_line, every.first_line)
-    check(every.stop() == 0 and open("every.err").read().count("warning: others reach this address") == 1, "0.0.0.0 must warn")
+    check(every.stop() == 0 and open("every.err").read().count("warning: other machines can reach this address") == 1, "0.0.0.0 must warn")
 
 
 def check_queue():

@@ -43,7 +43,7 @@ run 0 train_digits --device cpu --devices auto --fast-dev-run
 grep -q "strategy single (--devices auto: no GPU in use), " out || die "--devices auto: not a word"
 run 3 train_digits --memory-limit 100000
 [ "$(wc -l <err)" -eq 1 ] || die "out of memory takes more than a line"
-grep -qE -- "--memory-limit: must be above the [0-9]+ bytes that model and data already hold, .* but is 100000$" err || die "it does not say what it needs"
+grep -qE -- "--memory-limit: must exceed the [0-9]+ bytes of model and data .* but is 100000$" err || die "it does not say what it needs"
 # In the first step it is found which batch fits, and that one does.
 run 0 train_digits --batch-size 512 --epochs 1 --metrics big.jsonl
 limit=$(($(field big.jsonl end peak_bytes) * 85 / 100)) # how much a step takes depends on the oneDNN that is here
@@ -52,7 +52,7 @@ fits=$(sed -nE 's/.*would with (--batch-size [0-9]+); (--accumulate [0-9]+) make
 [ -n "$fits" ] && [ "$(wc -l <err)" -eq 1 ] || die "it does not say which batch fits"
 run 0 train_digits --memory-limit $limit --epochs 1 $fits
 run 3 train_digits --memory-limit 3000000 --epochs 1
-grep -q "The run does not fit: no smaller batch does" err || die "it does not say that nothing fits"
+grep -q "The run does not fit in memory, not even with a smaller batch" err || die "it does not say that nothing fits"
 
 # A question is answered, and nothing else is left.
 run 0 train_digits --find-lr --run-dir asked --lr 0.5 --threads 1
@@ -135,7 +135,7 @@ if command -v setpriv >/dev/null && [ "$(id -u)" -eq 0 ]; then
       code=0
       # shellcheck disable=SC2086
       few "$bin/train_digits" --device cpu --fast-dev-run $flags >out 2>err || code=$?
-      [ "$code" -eq 3 ] && [ "$(cat err)" = "error: threads: the system must give all that are asked for, but gives no more (ulimit -u); raise its limit, or use fewer --threads and --workers" ] || die "$flags with few threads: got $code"
+      [ "$code" -eq 3 ] && [ "$(cat err)" = "error: threads: the system cannot start another thread (ulimit -u); raise the limit, or use fewer --threads and --workers" ] || die "$flags with few threads: got $code"
     done
   fi
 fi

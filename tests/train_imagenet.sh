@@ -81,14 +81,14 @@ mkdir -p two/train two/val
 for part in train val; do cp -r imagenet/$part/class[01] two/$part/; done
 fine=(--train two/train --val two/val --image-size 32 --batch-size 6 --max-steps 1)
 run 0 "${fine[@]}" --pretrained $weights
-grep -q "^pretrained: 100 tensors from $weights; new, for 2 classes in place of 3: fc.weight, fc.bias$" out ||
+grep -q "^pretrained: 100 tensors from $weights; new, for 2 classes instead of 3: fc.weight, fc.bias$" out ||
   die "it does not say what it took"
 run 0 "${train[@]}" --max-steps 1 --pretrained $weights
 grep -q "^pretrained: 102 tensors from $weights$" out || die "it does not say that it took all"
 refuses "--pretrained: $weights: load_state_dict: .*missing" "${fine[@]}" --model resnet50 --pretrained $weights
 printf x | dd of=$weights bs=1 seek=2000000 conv=notrunc 2>/dev/null
 refuses "$weights is damaged" "${fine[@]}" --pretrained $weights
-refuses "--pretrained: must be a file of weights, but there is no none" "${fine[@]}" --pretrained none
+refuses "--pretrained: must be a file with weights, but there is no none" "${fine[@]}" --pretrained none
 
 # Other classes in validation, and a damaged photo.
 mv two/val/class1 two/val/class9

@@ -47,7 +47,7 @@ run 0 train_imagenet photos "${few[@]}" --batch-size 8 --lr 0.015625
 run 0 athanor evaluate $one --device cpu --json all.json
 grep -q "^as its run reported$" out || die "evaluate does not find the run's images"
 grep -q "^the 6 of photos that its run validated on: 6 images$" out || die "which images"
-grep -qE "photos/class[012]/.*JPEG: class[012], said class[012]" out || die "mistakes are not named"
+grep -qE "photos/class[012]/.*JPEG: class[012], predicted class[012]" out || die "mistakes are not named"
 run 0 train_images photos --val-split 0.5 --seed 3 "${few[@]}" --max-steps 1 --test all/val
 grep -q "^all/val: 12 images$" out || die "--test is not measured"
 run 0 athanor evaluate runs/train_images/3 --device cpu
@@ -80,10 +80,10 @@ run 0 train_images both "${few[@]}" --max-steps 1
 grep -q "36 images to train on, 12 to test" out || die "train/ and val/"
 
 refuses "--val-split: must be .* but got 1.5" train_images both --val-split 1.5
-refuses "--train: PHOTOS are the images to train on" train_images both --train both
+refuses "--train: cannot be combined with PHOTOS" train_images both --train both
 refuses "data: nowhere must be" train_images nowhere
-refuses "there are only flags, but got 'more'" train_images both more
-refuses "--test: measures the model that the run leaves" train_images both --test both/val --run-dir none
+refuses "takes only flags, but got 'more'" train_images both more
+refuses "--test: evaluates the model that the run saves" train_images both --test both/val --run-dir none
 # A resumed run must have the same images to validate on.
 run 0 train_images both/train "${few[@]}" --run-dir named
 refuses "--val-split is 0.3 and was 0.2" train_images both/train --val-split 0.3 "${few[@]}" --run-dir named --resume auto

@@ -156,7 +156,7 @@ cut() {
 }
 
 echo "== the cable is cut"
-silent='rank [23] must answer within 2 s, but rank [01] has heard nothing from it'
+silent='rank [23] must answer within 2 s, but rank [01] has received nothing from it'
 cut "$bin/lost_link_mpi_test" "grep -q 'all ranks are going' '$work/cut.log'" 7 "$silent"
 
 weights() { sed -n 's/.*, weights \([0-9a-f]*\).*/\1/p' "$1"; }

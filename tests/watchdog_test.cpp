@@ -170,10 +170,10 @@ TEST_F(WatchdogDeathTest, ASignalEndsIt) {
     for (;;) std::this_thread::sleep_for(1s);
   };
   EXPECT_EXIT(end(0ms), testing::ExitedWithCode(74),
-              "^rank 0: error: ended by SIGTERM: rank 0 has not come to its first collective");
+              "^rank 0: error: ended by SIGTERM: rank 0 has not reached its first collective");
   EXPECT_EXIT(end(3s), testing::ExitedWithCode(74),
-              "^still here; rank 0: error: told to end, but ranks did not agree on a last step in time, and "
-              "nothing more is saved \\(SIGTERM\\): rank 0 has not come");
+              "^still here; rank 0: error: asked to end, but ranks did not agree on a last step in time, so "
+              "nothing more is saved \\(SIGTERM\\): rank 0 has not reached");
 }
 
 TEST_F(WatchdogDeathTest, RanksThatAgreeAreLetAlone) {

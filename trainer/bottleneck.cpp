@@ -29,14 +29,15 @@ std::string data_line(double share, double data_s, const RunFacts& run) {
            (run.device.is_cuda() ? "; try --data-on-device" : "");
   }
   if (loader.threads == 0) return begin + ", read by the training thread; try --workers auto";
-  if (run.resident) return begin + ", handed over by threads, though it is in memory; try --workers auto";
+  if (run.resident)
+    return begin + ", passed on by loader threads although it is in memory; try --workers auto";
   const std::string workers =
       fmt::format("{}; {} worker{} busy {} %", begin, loader.workers, loader.workers == 1 ? "" : "s",
                   percent(std::min(loader.busy, 1.0)));
   if (const double opening_s = loader.waits.opening_s; opening_s >= kOpening * data_s)
     return fmt::format(
-        "{}, {} % for opening: the first reads of {} worker{} took {:.2g} s longer than those behind "
-        "them; more workers do not help; try athanor pack",
+        "{}, {} % for opening files: the first reads of {} worker{} took {:.2g} s longer than later ones; "
+        "more workers will not help; try athanor pack",
         begin, percent(share * opening_s / std::max(data_s, 1e-12)), loader.workers,
         loader.workers == 1 ? "" : "s", opening_s);
   if (loader.busy < kBusy) return fmt::format("{}; try --prefetch {}", workers, 2 * run.prefetch);
@@ -85,9 +86,11 @@ Bottleneck find_bottleneck(const Times& times, const RunFacts& run) {
                                          percent(share(times.communication)))};
   }
   if (run.device.is_cuda() && share(times.device) >= kDevice) {
-    return {"device", fmt::format("device: the host waits for it {} % of the step, and data is ready; try "
-                                  "--precision bf16",
-                                  percent(share(times.device)))};
+    return {
+        "device",
+        fmt::format(
+            "device: the host waits for the device {} % of the step, and data is ready; try --precision bf16",
+            percent(share(times.device)))};
   }
   if (share(times.copy) >= kCopy) {
     return {"copy",

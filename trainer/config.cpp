@@ -14,8 +14,8 @@ Goal EarlyStop::goal_or_default() const {
   if (goal) return *goal;
   if (metric.ends_with("accuracy")) return Goal::maximum;
   ATH_CHECK(metric.ends_with("loss") || metric.ends_with("error"),
-            "{0}: must say whether less or more of {1} is better: {1}{2}:min or {1}{2}:max", flag(), metric,
-            patience == kNever ? "" : fmt::format(":{}", patience));
+            "{0}: must say whether a lower or a higher {1} is better: {1}{2}:min or {1}{2}:max", flag(),
+            metric, patience == kNever ? "" : fmt::format(":{}", patience));
   return Goal::minimum;
 }
 
@@ -32,7 +32,7 @@ void check(const EarlyStop& options) {
   const std::string meant = known ? "" : did_you_mean(options.metric, metrics);
   const bool may_be_logged = options.metric.starts_with("val_") || options.metric.starts_with("train_");
   ATH_CHECK(meant.empty() && (known || may_be_logged),
-            "{}: the metric must be one of {}, or what the program logs, but got '{}'{}", options.flag(),
+            "{}: the metric must be one of {}, or one that the program logs, but got '{}'{}", options.flag(),
             fmt::join(metrics, " "), options.metric, meant);
   (void)options.goal_or_default();
   ATH_CHECK(options.patience >= 1, "--early-stop: patience must be at least 1, but got {}", options.patience);
@@ -41,25 +41,25 @@ void check(const EarlyStop& options) {
 static void check_reports(const TrainerConfig& config) {
   ATH_CHECK(!config.early_stop || !config.early_stop->metric.starts_with("val_") ||
                 config.limit_val_batches.count != 0,
-            "{}: {} must be measured, but --limit-val-batches is 0; watch train_loss",
+            "{}: {} needs validation, but --limit-val-batches is 0; monitor train_loss instead",
             config.early_stop->flag(), config.early_stop->metric);
   ATH_CHECK(config.log_every >= 1, "trainer: log_every must be at least 1, but got {}", config.log_every);
   const bool has_folder = !config.run_dir.empty() || !config.run_root.empty() || config.fast_dev_run;
   ATH_CHECK(
       has_folder || !(config.log_csv || config.log_tensorboard),
-      "--logger: csv and tensorboard write into the run's folder, but there is none: give --run-dir DIR");
+      "--logger: csv and tensorboard write into the run's folder, but there is none; add --run-dir DIR");
   if (config.early_stop) check(*config.early_stop);
 }
 
 static void check_device(const TrainerConfig& config) {
   ATH_CHECK(config.precision != Precision::tf32 || config.device.is_cuda(),
-            "--precision tf32: must be on a GPU, but the device is {}; use f32 or bf16", config.device.str());
+            "--precision tf32: needs a GPU, but the device is {}; use f32 or bf16", config.device.str());
   ATH_CHECK(
       config.precision != Precision::bf16 || config.device.is_cpu() || device_info(config.device).sm() >= 80,
       "--precision bf16: the GPU must be of compute capability 8.0 or newer, but {} is not; use f32",
       device_info(config.device).name);
   ATH_CHECK(config.graph != GraphMode::on || config.device.is_cuda(),
-            "--graph on: must be on a GPU, but the device is {}; use auto or off", config.device.str());
+            "--graph on: needs a GPU, but the device is {}; use auto or off", config.device.str());
 }
 
 void check(const TrainerConfig& config) {
@@ -85,7 +85,7 @@ void check(const TrainerConfig& config) {
             "trainer: the learning rate must be above 0, but got {}", config.lr);
   check_device(config);
   ATH_CHECK(config.strategy != Strategy::single || config.devices <= 1,
-            "--strategy single: must have one device, but got --devices {}; use ddp or zero1",
+            "--strategy single: needs exactly one device, but got --devices {}; use ddp or zero1",
             config.devices);
   ATH_CHECK(config.label_smoothing >= 0 && config.label_smoothing < 1,
             "trainer: label_smoothing must be in [0, 1), but got {}", config.label_smoothing);
@@ -96,24 +96,24 @@ void check(const TrainerConfig& config) {
   ATH_CHECK(config.checkpoint_every_s > 0, "trainer: checkpoint_every_s must be above 0, but got {}",
             config.checkpoint_every_s);
   ATH_CHECK((config.checkpoint_every == 0 && std::isinf(config.checkpoint_every_s)) || saves,
-            "--checkpoint-every: needs --checkpoint-dir or --run-dir, which says where");
-  ATH_CHECK(config.resume != "auto" || saves,
-            "--resume auto: needs --checkpoint-dir or --run-dir, which says where from; or name a "
-            "checkpoint's file");
+            "--checkpoint-every: needs --checkpoint-dir or --run-dir to save checkpoints in");
+  ATH_CHECK(
+      config.resume != "auto" || saves,
+      "--resume auto: needs --checkpoint-dir or --run-dir to find checkpoints in; or name a checkpoint file");
   ATH_CHECK(config.resume.empty() || config.resume == "auto" || std::filesystem::exists(config.resume),
-            "--resume: must be auto or a checkpoint's file, but there is no {}", config.resume);
+            "--resume: must be auto or a checkpoint file, but there is no {}", config.resume);
   ATH_CHECK(config.resume.empty() || !config.fast_dev_run,
-            "--fast-dev-run: must go without --resume, as it makes one step of its own");
+            "--fast-dev-run: cannot be combined with --resume, because it runs a trial from the beginning");
   ATH_CHECK(config.pretrained.empty() || std::filesystem::exists(config.pretrained),
-            "--pretrained: must be a file of weights, but there is no {}", config.pretrained.string());
+            "--pretrained: must be a file with weights, but there is no {}", config.pretrained.string());
   ATH_CHECK(config.save_top_k == 0 || config.early_stop,
-            "--save-top-k: needs --monitor METRIC, which says what the best are; or --early-stop");
+            "--save-top-k: needs --monitor METRIC or --early-stop to rank checkpoints");
   ATH_CHECK(config.save_top_k == 0 || saves,
-            "--save-top-k: needs --checkpoint-dir or --run-dir, which says where");
+            "--save-top-k: needs --checkpoint-dir or --run-dir to save checkpoints in");
   ATH_CHECK(!config.reset_head || !config.pretrained.empty(),
-            "--reset-head: needs --pretrained, whose last layer it leaves out");
+            "--reset-head: needs --pretrained, whose last layer it discards");
   for (const Freeze& one : config.freeze)
-    ATH_CHECK(one.epochs > 0, "--freeze: '{}' must be frozen for 1 epoch at least, but got {}", one.prefix,
+    ATH_CHECK(one.epochs > 0, "--freeze: '{}' must be frozen for at least 1 epoch, but got {}", one.prefix,
               one.epochs);
   check_reports(config);
 }

@@ -34,7 +34,7 @@ void check_fits(const Dataset& train, const Dataset& held_out) {
             "trainer: both data sets must hold samples, but got {} for training and {} for testing",
             train.size(), held_out.size());
   ATH_CHECK(train.spec() == held_out.spec(),
-            "trainer: both data sets must have images of one shape and as many classes, but got {} and {}",
+            "trainer: both data sets must have the same image shape and number of classes, but got {} and {}",
             describe(train.spec()), describe(held_out.spec()));
   ATH_CHECK(train.fields() == held_out.fields(),
             "trainer: samples of both data sets must have the same fields, but got {} and {}",
@@ -50,7 +50,7 @@ DataPipeline::DataPipeline(const TrainerConfig& config, const ParallelStrategy& 
   check_fits(train, held_out ? *held_out : train);
   check_fields(config.augment, train.fields());
   ATH_CHECK(train.size() >= strategy.world_size(),
-            "trainer: there must be a sample to train on for each of {} ranks, but there are {}",
+            "trainer: each of {} ranks needs at least one training sample, but there are {}",
             strategy.world_size(), train.size());
   LoaderOptions of_train = options(config, strategy, train, on_note);
   of_train.batch_size = config.batch_size;
@@ -193,7 +193,7 @@ void DataPipeline::add_bad_samples(EpochReport& report, ParallelStrategy& strate
     if (of_all == 0) return;
     report.notes.push_back(fmt::format(
         "bad samples: {} of {} replaced, the first: {}", with_commas(static_cast<std::int64_t>(of_all)), of,
-        stats.first_skipped.empty() ? "one of another rank" : stats.first_skipped));
+        stats.first_skipped.empty() ? "on another rank" : stats.first_skipped));
   };
   note(report.loader, skipped[0], "training");
   note(held_out, skipped[1], "validation");

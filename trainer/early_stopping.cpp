@@ -45,12 +45,12 @@ EarlyStopping::EarlyStopping(const EarlyStop& options)
   check(options);
 }
 
-/// ": back to the weights of epoch 3 (0.25)"; empty if none were kept.
+/// ": restoring the weights of epoch 3 (0.25)"; empty if none were kept.
 std::string EarlyStopping::back_to_best() const {
   if (best_epoch_ == 0) return "";
   const std::string where =
       best_step_ > 0 ? fmt::format("step {}", best_step_) : fmt::format("epoch {}", best_epoch_);
-  return fmt::format(": back to the weights of {} ({:.4g})", where, rule_.best);
+  return fmt::format(": restoring the weights of {} ({:.4g})", where, rule_.best);
 }
 
 void EarlyStopping::on_validated(Trainer& trainer, const EpochReport& report) {

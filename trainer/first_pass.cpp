@@ -50,11 +50,11 @@ void Run::run_first_pass(const Batch& batch) {
     if (trying_ || joined_ || !can_be_cut(batch)) throw;
     const std::int64_t fit = samples_that_fit(batch), batch_size = config_.batch_size * fit / batch.size();
     if (batch_size == 0)
-      detail::fail<OutOfMemoryError>("{}. The run does not fit: no smaller batch does", error.what());
+      detail::fail<OutOfMemoryError>("{}. The run does not fit in memory, not even with a smaller batch",
+                                     error.what());
     detail::fail<OutOfMemoryError>(
-        "{}. The run does not fit, but would with --batch-size {}; --accumulate {} makes its steps as large "
-        "as "
-        "they were",
+        "{}. The run does not fit in memory, but would with --batch-size {}; --accumulate {} keeps the "
+        "samples per step",
         error.what(), batch_size, config_.accumulate * ((config_.batch_size + batch_size - 1) / batch_size));
   }
 }

@@ -51,7 +51,7 @@ void freeze_for_epoch(nn::Module& networks, std::span<const Freeze> freezes, std
   const std::vector<Parameter> parameters = networks.parameters();
   ATH_CHECK(std::any_of(parameters.begin(), parameters.end(),
                         [](const Parameter& one) { return one.tensor.requires_grad(); }),
-            "--freeze: must leave something to train, but all is frozen in epoch {}", epoch + 1);
+            "--freeze: must leave something to train, but everything is frozen in epoch {}", epoch + 1);
 }
 
 }  // namespace athanor

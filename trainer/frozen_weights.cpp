@@ -13,7 +13,7 @@ FrozenWeights::FrozenWeights(const std::vector<Parameter>& parameters,
   const AllocTag named("frozen");
   const auto take = [&](const std::string& name, const Tensor& handle, DType dtype) {
     ATH_CHECK(handle.dtype() == DType::f32 && handle.is_contiguous(),
-              "frozen: {} must be f32 and dense when a run begins, but is {}", name, handle.dtype());
+              "frozen: {} must be f32 and dense when a run starts, but is {}", name, handle.dtype());
     Entry entry{name, handle, handle.detach()};
     if (dtype != DType::f32) {
       entry.values = entry.values.to(kCpu);
@@ -45,7 +45,7 @@ void FrozenWeights::write_handle(Entry& entry) {
 void FrozenWeights::check() const {
   for (const Entry& entry : entries_) {
     ATH_CHECK(!entry.handle.requires_grad(),
-              "frozen: {} must stay frozen while a run lasts, but asks for a gradient; end the run, and call "
+              "frozen: {} must stay frozen during a run, but requires a gradient; end the run, then call "
               "fit() again with it unfrozen",
               entry.name);
   }

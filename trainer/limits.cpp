@@ -40,14 +40,14 @@ bool Limits::take(const dist::StopVote& outcome) {
     const auto reason = static_cast<StoppedBy>(outcome.reason);
     if (ended_ && ended_->reason != reason) ended_.reset();  // other ranks agreed on another reason before
     const bool mine = wanted_ && wanted_->reason == reason;
-    end({reason, mine ? wanted_->why : fmt::format("rank {} has stopped it", outcome.rank)});
+    end({reason, mine ? wanted_->why : fmt::format("rank {} has stopped the run", outcome.rank)});
   }
   if (outcome.signal != 0) {
     signal_ = outcome.signal;
     end({StoppedBy::signal});
   }
   if (outcome.out_of_time != 0)
-    end({StoppedBy::max_time, fmt::format("--max-time is over, after {}", duration(clock_.seconds()))});
+    end({StoppedBy::max_time, fmt::format("--max-time is reached, after {}", duration(clock_.seconds()))});
   return outcome.stops();
 }
 

@@ -110,10 +110,11 @@ void MetricSums::add(const Tensor& losses, const Tensor& logits, const Tensor& t
   ATH_CHECK(logits.defined() && logits.rank() == 2 && is_floating(logits.dtype()),
             "log_classes: logits must be floating [N, C], but are not");
   const Shape rows{logits.dim(0)};
-  ATH_CHECK(are(losses, logits.dtype() == DType::f64 ? DType::f64 : DType::f32, rows) &&
-                are(target, DType::i64, rows),
-            "log_classes: losses must be {} and target i64, both {} as logits {} {} have rows, but are not",
-            logits.dtype() == DType::f64 ? "f64" : "f32", rows, logits.dtype(), logits.shape());
+  ATH_CHECK(
+      are(losses, logits.dtype() == DType::f64 ? DType::f64 : DType::f32, rows) &&
+          are(target, DType::i64, rows),
+      "log_classes: losses must be {} and target i64, both {} like the rows of logits {} {}, but are not",
+      logits.dtype() == DType::f64 ? "f64" : "f32", rows, logits.dtype(), logits.shape());
   ATH_CHECK(losses.device() == device_ && logits.device() == device_ && target.device() == device_,
             "log_classes: losses, logits and target must be on {}, but are on {}, {} and {}", device_.str(),
             losses.device().str(), logits.device().str(), target.device().str());
@@ -176,11 +177,10 @@ void MetricSums::add_confusion(std::string_view name, const Tensor& predicted, c
 MetricSums::Table& MetricSums::table(std::string_view name, std::int64_t classes, bool per_class) {
   for (Table& one : tables_) {
     if (one.name != name) continue;
-    ATH_CHECK(
-        one.classes == classes && one.per_class == per_class,
-        "log_confusion: '{}' must have as many classes each time, and figures of each or not, but got {}{} "
-        "after {}{}",
-        name, classes, per_class ? kPerClass : "", one.classes, one.per_class ? kPerClass : "");
+    ATH_CHECK(one.classes == classes && one.per_class == per_class,
+              "log_confusion: '{}' must have the same number of classes and the same figures each time, but "
+              "got {}{} after {}{}",
+              name, classes, per_class ? kPerClass : "", one.classes, one.per_class ? kPerClass : "");
     return one;
   }
   check_name(name);

@@ -29,18 +29,17 @@ void OptimizedNetworks::begin_step() {
 }
 
 void OptimizedNetworks::count_pass(std::int64_t pass) {
-  ATH_CHECK(!std::exchange(counted_, true), "minimize: '{}' must be minimized once a step, but is again",
-            name_);
+  ATH_CHECK(!std::exchange(counted_, true),
+            "minimize: '{}' must be minimized once per step, but is minimized again", name_);
   if (std::exchange(last_, pass) != pass) ++passes_;
 }
 
 // Otherwise the gradients of the other passes would be lost with the step, or weigh too little.
 void OptimizedNetworks::check_passes(std::int64_t passes, std::int64_t step) const {
-  ATH_CHECK(
-      passes_ == 0 || passes_ == passes,
-      "minimize: '{}' must be minimized in all passes of a step (--accumulate), or in none, but was in {} "
-      "of the {} of step {}",
-      name_, passes_, passes, step);
+  ATH_CHECK(passes_ == 0 || passes_ == passes,
+            "minimize: '{}' must be minimized in all passes of a step (--accumulate) or in none, but was in "
+            "{} of {} passes of step {}",
+            name_, passes_, passes, step);
 }
 
 void OptimizedNetworks::add_gradients(const Tensor& loss, StepBuffer& step, float weight) {

@@ -11,7 +11,7 @@
 namespace athanor {
 namespace {
 
-constexpr char kNothingFound[] = "every op gave finite numbers this time";
+constexpr char kNothingFound[] = "every op returned finite numbers this time";
 
 /// Index of the first parameter, in declared order, with a NaN or infinite gradient; arena.size() if none.
 /// Checks only this rank's part: outside its shard, gradients are not sums. Waits.
@@ -59,7 +59,7 @@ void check_overflows(const StepState& known, std::int64_t patience, const StepBu
   const StepState now = step.read();
   if (now.overflows_at_floor < patience) return;  // it has recovered since
   strategy.complete_weights();
-  std::string parameter = "none alone, but their norm";
+  std::string parameter = "none alone, only their norm";
   for (const ParameterArena* const arena : arenas) {
     const std::size_t mine = first_not_finite(*arena);
     const std::vector<std::size_t> firsts = strategy.gather(std::span(&mine, 1));

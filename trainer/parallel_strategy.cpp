@@ -228,9 +228,9 @@ class DdpStrategy final : public SyncedStrategy {
     for (std::size_t rank = 1; rank < all.size(); ++rank) {
       if (all[rank] == all[0]) continue;
       detail::fail<Error>(
-          "ddp: all ranks must have the same weights, but those of rank {} are no longer rank 0's; an "
-          "optimizer that multiplies matrices (Muon) does the same on all only where CPUs, --threads and "
-          "libraries are the same: use zero1, where each weight is updated by one rank",
+          "ddp: all ranks must have the same weights, but those of rank {} have drifted from rank 0's; Muon "
+          "gives equal results only with equal CPUs, --threads and libraries on all ranks; use zero1, which "
+          "updates each weight on one rank",
           rank);
     }
   }
@@ -289,14 +289,14 @@ std::unique_ptr<ParallelStrategy> ParallelStrategy::make(dist::Transport* transp
                                                          const TrainerConfig& config) {
   // A program that does not start ranks must not appear to.
   ATH_CHECK(transport || config.devices <= 1,
-            "--devices {}: this program trains in one process: its Trainer must be made in run_on_ranks()",
+            "--devices {}: this program trains in one process; create its Trainer inside run_on_ranks()",
             config.devices);
   if (!transport || transport->world_size() == 1) return std::make_unique<SingleStrategy>();
   ATH_CHECK(config.strategy != Strategy::single,
             "--strategy single: must have one rank, but there are {}; use ddp or zero1",
             transport->world_size());
   ATH_CHECK(config.batch_size >= transport->world_size(),
-            "--batch-size: must be at least one image for each of the {} ranks, but is {} for all of them",
+            "--batch-size: must be at least one image for each of {} ranks, but is {} over all ranks",
             transport->world_size(), config.batch_size);
   if (config.strategy == Strategy::zero1) return std::make_unique<Zero1Strategy>(*transport, config);
   return std::make_unique<DdpStrategy>(*transport, config);
@@ -360,7 +360,7 @@ void ParallelStrategy::check_same(const StateDict& settings) {
     return values;
   };
   const auto value = [](const StateDict& of, const std::string& name) {
-    return of.contains(name) ? of.text(name) : "not there";
+    return of.contains(name) ? of.text(name) : "missing";
   };
   for (std::size_t rank = 1; rank < all.size(); ++rank) {
     const StateDict first = parsed(all[0]), theirs = parsed(all[rank]);
@@ -374,7 +374,9 @@ void ParallelStrategy::check_same(const StateDict& settings) {
       why += fmt::format("{}{} is '{}', not '{}'", why.empty() ? "" : ", ", name, value(theirs, name),
                          value(first, name));
     }
-    ATH_CHECK(why.empty(), "ranks: all must train the same, but rank {} differs from rank 0: {}", rank, why);
+    ATH_CHECK(why.empty(),
+              "ranks: all must train with the same settings and data, but rank {} differs from rank 0: {}",
+              rank, why);
   }
 }
 

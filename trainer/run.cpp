@@ -38,7 +38,7 @@ std::string not_finite(const Metrics& metrics) {
   for (const auto& [name, value] : metrics.others) {
     if (!std::isfinite(value)) return fmt::format("{} is {}", name, value);
   }
-  return "accuracy is no number";
+  return "accuracy is not a number";
 }
 
 /// "callbacks.NAME.", checked.
@@ -50,8 +50,7 @@ std::string prefix_of(const Callback& callback, const std::vector<StatePart>& pa
   std::string prefix = fmt::format("callbacks.{}.", name);
   const bool taken =
       std::any_of(parts.begin(), parts.end(), [&](const StatePart& part) { return part.prefix == prefix; });
-  ATH_CHECK(!taken, "trainer: callbacks with state must have names of their own, but two are called '{}'",
-            name);
+  ATH_CHECK(!taken, "trainer: callbacks with state must have different names, but two are called '{}'", name);
   return prefix;
 }
 

@@ -47,7 +47,7 @@ bool open_standard_files() {
 int flush_stdout() {
   errno = 0;
   if (std::fflush(stdout) == 0 && !std::ferror(stdout)) return kExitDone;
-  std::fprintf(stderr, "error: stdout: must take all that is printed, but does not%s%s\n", errno ? ": " : "",
+  std::fprintf(stderr, "error: stdout: must accept all output, but does not%s%s\n", errno ? ": " : "",
                errno ? std::strerror(errno) : "");
   return kExitBadInput;
 }
@@ -87,17 +87,17 @@ Failure describe_failure() {
   } catch (const DivergedError& error) {
     return one_line(kExitDiverged, error.what());
   } catch (const std::bad_alloc&) {
-    return {kExitBackend, "out of memory: the system gave no more; use smaller batches or data"};
+    return {kExitBackend, "out of memory: the system has no more; use a smaller batch size or data set"};
   } catch (const std::system_error& error) {
     if (error.code() != std::errc::resource_unavailable_try_again)
       return one_line(kExitBadInput, error.what());
     return {kExitBackend,
-            "threads: the system must give all that are asked for, but gives no more (ulimit -u); raise its "
-            "limit, or use fewer --threads and --workers"};
+            "threads: the system cannot start another thread (ulimit -u); raise the limit, or use fewer "
+            "--threads and --workers"};
   } catch (const std::exception& error) {  // ArgumentError, IoError, and exceptions of user code
     return one_line(kExitBadInput, error.what());
   } catch (...) {
-    return {kExitBadInput, "an exception that is no std::exception, and says nothing"};
+    return {kExitBadInput, "an exception that is not a std::exception, without a message"};
   }
 }
 

@@ -23,20 +23,20 @@ void check_optimizers(const std::vector<OptimizerSpec>& specs, Task& task) {
                                           [](unsigned char c) { return std::isalnum(c) != 0 || c == '_'; });
     ATH_CHECK(plain, "task: an optimizer's name must be of letters, digits and '_', but is '{}'", spec.name);
     ATH_CHECK(std::find(names.begin(), names.end(), spec.name) == names.end(),
-              "task: optimizers must have names of their own, but two are called '{}'", spec.name);
+              "task: optimizers must have different names, but two are called '{}'", spec.name);
     names.push_back(spec.name);
     ATH_CHECK(!spec.networks.empty(), "task: optimizer '{}' must name the networks that it trains",
               spec.name);
     for (const std::string& network : spec.networks) {
       const auto found = std::find(left.begin(), left.end(), network);
-      ATH_CHECK(found != left.end(),
-                "task: optimizer '{}' must train networks that no other one does, but '{}' is none of {}",
-                spec.name, network, fmt::join(left, ", "));
+      ATH_CHECK(
+          found != left.end(),
+          "task: optimizer '{}' must train networks that no other optimizer trains, but '{}' is none of {}",
+          spec.name, network, fmt::join(left, ", "));
       left.erase(found);
     }
   }
-  ATH_CHECK(left.empty(), "task: every network must be trained by an optimizer, but '{}' is by none",
-            left[0]);
+  ATH_CHECK(left.empty(), "task: every network must have an optimizer, but '{}' has none", left[0]);
 }
 
 /// An earlier run in a half precision has left weights in it: widens them to continue.
@@ -60,18 +60,16 @@ std::vector<OptimizerSpec> Run::specs() {
   std::vector<OptimizerSpec> all = task_.optimizers();
   if (all.empty()) all.emplace_back();
   check_optimizers(all, task_);
-  ATH_CHECK(
-      all.size() == 1 || config_.skip_outliers == 0,
-      "--skip-outliers: must go without several optimizers, whose gradients differ, but the task has {}",
-      all.size());
+  ATH_CHECK(all.size() == 1 || config_.skip_outliers == 0,
+            "--skip-outliers: works with a single optimizer only, but the task has {}", all.size());
   const auto every = [&](auto member) {
     return std::all_of(all.begin(), all.end(),
                        [&](const auto& spec) { return static_cast<bool>(spec.*member); });
   };
   const std::int64_t asked = config_.accumulate * config_.batch_size, has = pipeline_.samples_of_step(0);
   ATH_CHECK(config_.lr_scaling == LrScaling::none || has == asked,
-            "--scale-lr: a step must have the {} samples of --batch-size and --accumulate, which the rate is "
-            "scaled for, but an epoch has {}: make them smaller",
+            "--scale-lr: a step must have {} samples (--batch-size times --accumulate), but an epoch has "
+            "only {}; use smaller values",
             asked, has);
   check_recipe_is_used(config_, every(&OptimizerSpec::make), every(&OptimizerSpec::schedule));
   for (OptimizerSpec& spec : all) {
@@ -92,7 +90,7 @@ std::vector<std::unique_ptr<OptimizedNetworks>> Run::make_networks(ModelMemory& 
   for (const OptimizerSpec& spec : specs_) {
     std::vector<Parameter> parameters = task_.parameters_of(spec.networks);
     ATH_CHECK(!parameters.empty() || frozen->empty(),
-              "task: {} must have something to train, but all of it is frozen",
+              "task: {} must have something to train, but everything is frozen",
               spec.name.empty() ? "its optimizer" : fmt::format("optimizer '{}'", spec.name));
     made.push_back(std::make_unique<ParameterArena>(
         std::move(parameters), task_.buffers_of(spec.networks),
@@ -113,7 +111,7 @@ std::vector<std::unique_ptr<OptimizedNetworks>> Run::make_networks(ModelMemory& 
   }
   const std::string why = why_not_captured(config_, strategy_.world_size(), task_, networks);
   ATH_CHECK(config_.graph != GraphMode::on || why.empty(),
-            "--graph on: steps must be ones that can be captured, but {}; use --graph auto", why);
+            "--graph on: the steps of this run cannot be captured: {}; use --graph auto", why);
   return networks;
 }
 
@@ -129,7 +127,7 @@ OptimizedNetworks& Run::networks_called(std::string_view optimizer) {
 
 void Run::check_loss(std::string_view whose, const Tensor& loss) {
   ATH_CHECK(loss.defined() && loss.numel() == 1 && loss.dtype() == DType::f32 && loss.requires_grad(),
-            "{}: must have the mean loss of its batch, one f32 that depends on parameters, but got {}", whose,
+            "{}: needs the mean loss of its batch, one f32 that depends on parameters, but got {}", whose,
             !loss.defined()        ? "none"
             : loss.requires_grad() ? fmt::format("{} {}", loss.dtype(), loss.shape())
                                    : "one that depends on none");
@@ -138,11 +136,12 @@ void Run::check_loss(std::string_view whose, const Tensor& loss) {
 void Run::check_result(const Tensor& returned) const {
   if (returns_loss()) return check_loss("training_step", returned);
   ATH_CHECK(!returned.defined(),
-            "training_step: of {} optimizers must return no loss, but minimize() each of its losses",
+            "training_step: with {} optimizers, must minimize() each of its losses, and return none",
             networks_.size());
-  ATH_CHECK(now_.made > 0 || !now_.updates,
-            "training_step: of {} optimizers must minimize() the loss of one at least, but has of none",
-            networks_.size());
+  ATH_CHECK(
+      now_.made > 0 || !now_.updates,
+      "training_step: with {} optimizers, must minimize() the loss of at least one, but did so for none",
+      networks_.size());
 }
 
 void Run::hold_rates_after(std::int64_t steps) {

@@ -33,12 +33,12 @@ int start_ranks(const TrainerConfig& config, int ranks, char** argv, const dist:
   std::vector<std::string> arguments;
   for (char** at = argv + 1; *at; ++at) arguments.emplace_back(*at);
   ATH_CHECK(config.max_restarts == 0 || config.resume == "auto",
-            "--max-restarts {}: must come with --resume auto, or a restart would begin anew",
+            "--max-restarts {}: needs --resume auto, or a restart would train from the beginning",
             config.max_restarts);
   const dist::RunOptions options{.end_within = config.collectives.timeout,
                                  .show_all = config.collectives.compare_calls};
   if (config.device.is_cuda() && networks.nccl) {
-    ATH_CHECK(config.device.index == 0, "--device {}: must be without a number where --devices is {}",
+    ATH_CHECK(config.device.index == 0, "--device {}: must have no number if --devices is {}",
               config.device.str(), ranks);
     ATH_CHECK(ranks <= cuda_device_count(), "--devices: must be at most {}, one process per GPU, but is {}",
               cuda_device_count(), ranks);
@@ -48,8 +48,8 @@ int start_ranks(const TrainerConfig& config, int ranks, char** argv, const dist:
   }
   if (!networks.mpi) {
     detail::fail<BackendError>(
-        "--devices {}: ranks talk through MPI, which this build was made without; install "
-        "libopenmpi-dev and openmpi-bin, and configure again",
+        "--devices {}: ranks communicate through MPI, but this build has none; install libopenmpi-dev and "
+        "openmpi-bin, and configure again",
         ranks);
   }
   warn(dist::check_ranks(ranks));
@@ -73,14 +73,12 @@ void check_flags(const TrainerConfig& config, const dist::RankInfo& info) {
             "--strategy single: must have one rank, but {} has started {}; use ddp or zero1",
             name_of(info.launcher), info.world_size);
   if (!config.device.is_cuda()) return;
-  ATH_CHECK(
-      config.device.index == 0 || config.device.index == gpu_of(info),
-      "--device {}: must be without a number where {} has started several ranks, of which rank {} is to "
-      "take cuda:{}",
-      config.device.str(), name_of(info.launcher), info.rank, gpu_of(info));
+  ATH_CHECK(config.device.index == 0 || config.device.index == gpu_of(info),
+            "--device {}: must have no number if {} has started several ranks, of which rank {} uses cuda:{}",
+            config.device.str(), name_of(info.launcher), info.rank, gpu_of(info));
   ATH_CHECK(info.local_known || cuda_device_count() == 1,
             "ranks: RANK and WORLD_SIZE must come with LOCAL_RANK and LOCAL_WORLD_SIZE on a machine with {} "
-            "GPUs, or all would take the first",
+            "GPUs, or all ranks would use the first",
             cuda_device_count());
 }
 
@@ -88,10 +86,9 @@ void check_flags(const TrainerConfig& config, const dist::RankInfo& info) {
 /// to start one rank; zero1 without any request for ranks is a mistake.
 void check_alone(TrainerConfig& config, const dist::RankInfo& info) {
   const bool automatic = config.devices == TrainerConfig::kAllDevices;
-  ATH_CHECK(
-      config.strategy != Strategy::zero1 || automatic || info.launcher != dist::Launcher::none,
-      "--strategy zero1: must have several devices to divide masters and optimizer state among, but there is "
-      "one; add --devices N, or leave it out");
+  ATH_CHECK(config.strategy != Strategy::zero1 || automatic || info.launcher != dist::Launcher::none,
+            "--strategy zero1: needs several devices to shard masters and optimizer state over, but there is "
+            "one; add --devices N, or leave it out");
   if (automatic)
     config.ranks_note = config.device.is_cuda() ? "--devices auto: one GPU" : "--devices auto: no GPU in use";
   if (config.strategy == Strategy::ddp || config.strategy == Strategy::zero1)
@@ -164,8 +161,8 @@ int run_on_ranks(TrainerConfig& config, char** argv, const dist::Networks& netwo
     if (ranks > 1) return start_ranks(config, ranks, argv, networks);
   }
   ATH_CHECK(config.max_restarts == 0 || dist::started_by_devices(),
-            "--max-restarts {}: must come with --devices, which restarts its ranks; {}", config.max_restarts,
-            nobody ? "one process has none" : "for others, restart the job by its launcher");
+            "--max-restarts {}: needs --devices, which restarts its ranks; {}", config.max_restarts,
+            nobody ? "a single process has none" : "for other ranks, restart the job with its launcher");
   check_flags(config, info);
   if (info.alone()) {
     check_alone(config, info);

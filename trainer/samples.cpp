@@ -80,7 +80,7 @@ void SampleFolder::write(std::string_view name, const Tensor& images, const Imag
     file.commit();
   } catch (const IoError& error) {
     if (!std::exchange(failed_, true))
-      on_note_(fmt::format("warning: pictures are not saved: {}", error.what()));
+      on_note_(fmt::format("warning: pictures were not saved: {}", error.what()));
   }
 }
 

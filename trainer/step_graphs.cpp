@@ -34,11 +34,11 @@ bool is_of_library(nn::Module& networks) {
 
 std::string why_not_captured(const TrainerConfig& config, int ranks, Task& task,
                              std::span<const std::unique_ptr<OptimizedNetworks>> networks) {
-  if (ranks > 1) return "several ranks share them";
+  if (ranks > 1) return "several ranks share the steps";
   if (config.profile == Profile::simple || config.profile == Profile::advanced)
-    return "--profile takes the time of their parts";
-  if (config.augment.mixes()) return "the host draws the shares of mixup and cutmix";
-  if (!task.captured_as({})) return "the task does not say that they may be (Task::captured_as)";
+    return "--profile times the parts of a step";
+  if (config.augment.mixes()) return "the host draws the mixing ratios of mixup and cutmix";
+  if (!task.captured_as({})) return "the task does not allow capture (Task::captured_as)";
   constexpr std::array<std::string_view, 4> kinds{"sgd", "adam", "adamw", "muon"};
   for (const auto& one : networks) {
     const std::string_view kind = one->optimizer().kind();

@@ -117,7 +117,7 @@ class StepGraphs {
   std::int64_t launched_ = 0, captured_ = 0;
 };
 
-/// Why a run's steps cannot be captured: "several ranks share them"; empty if they can.
+/// Why a run's steps cannot be captured: "several ranks share the steps"; empty if they can.
 std::string why_not_captured(const TrainerConfig& config, int ranks, Task& task,
                              std::span<const std::unique_ptr<OptimizedNetworks>> networks);
 

@@ -31,7 +31,7 @@ std::vector<Named> of_networks(std::vector<Named> all, const std::vector<std::st
 class Task::Networks final : public nn::Module {
  public:
   Tensor forward(const Tensor&) override {
-    detail::fail<>("task: its networks are called one by one, not as a whole");
+    detail::fail<>("task: several networks must be called one by one, not as a whole");
   }
   void add(const std::string& name, nn::Module& module) {
     ATH_CHECK(std::find(added_.begin(), added_.end(), &module) == added_.end(),
@@ -45,7 +45,8 @@ class Task::Networks final : public nn::Module {
 };
 
 Tensor Step::all_gather(const Tensor& t) {
-  ATH_CHECK(ranks_, "all_gather: the task must say that its steps do so, but does not; override gathers()");
+  ATH_CHECK(ranks_,
+            "all_gather: the task must declare that its steps gather, but does not; override gathers()");
   return dist::all_gather(t, *ranks_);
 }
 
@@ -64,7 +65,7 @@ void Step::log_confusion(std::string_view name, const Tensor& prediction, const 
 
 void Step::log_absolute_error(std::string_view name, const Tensor& prediction, const Tensor& target) {
   ATH_CHECK(prediction.shape() == target.shape(),
-            "log_absolute_error: '{}' must have both of one shape, but got {} and {}", name,
+            "log_absolute_error: '{}' must get two tensors of one shape, but got {} and {}", name,
             prediction.shape(), target.shape());
   const NoGrad no_grad;
   log(name, abs(prediction.detach() - target.detach()), MetricReduce::exact);
@@ -75,7 +76,7 @@ Tensor Step::randn(const Shape& shape) {
             "randn: the first axis must be that of the batch's {} samples, but the shape is {}",
             place_.samples, shape);
   ATH_CHECK(!place_.may_be_captured,
-            "randn: its numbers are those of a step, so the task must not let the step be captured; override "
+            "randn: draws different numbers in each step, so the step must not be captured; override "
             "captured_as()");
   const auto minor = static_cast<std::uint64_t>(draws_++);
   // All validations draw the same numbers, different from those of any step.

@@ -60,8 +60,8 @@ class MemoryLimit {
     const std::int64_t held = now.current + now.cached;
     if (held < bytes) return;
     detail::fail<OutOfMemoryError>(
-        "--memory-limit: must be above the {} bytes that model and data already hold, by as much as training "
-        "needs, but is {}",
+        "--memory-limit: must exceed the {} bytes of model and data by the memory that training needs, but "
+        "is {}",
         held, bytes);
   }
 
@@ -98,7 +98,7 @@ void check_for_classifier(const TrainerConfig& config, const Dataset& train) {
   if (config.early_stop) check_metric(*config.early_stop, {"train_loss", "val_loss", "val_accuracy"});
   if (train.spec().classes != 1) return;
   const std::vector<std::string> names = train.class_names();
-  detail::fail<>("data: images to classify must be of two classes or more, but all are of {}",
+  detail::fail<>("data: images to classify must have two classes or more, but all have {}",
                  names.empty() ? "one" : fmt::format("'{}'", printable(names[0])));
 }
 
@@ -107,7 +107,8 @@ class AfterStep final : public Callback {
  public:
   explicit AfterStep(const TrainerConfig& config) : config_(config) {
     ATH_CHECK(!config.forbid_sync,
-              "--forbid-sync: must go without --empty-cache on and --sync-each-step on, which wait");
+              "--forbid-sync: cannot be combined with --empty-cache on or --sync-each-step on, which wait "
+              "for the device");
   }
   void on_step_end(Trainer&, const StepInfo&) override {
     if (config_.sync_each_step) synchronize(config_.device);
@@ -123,7 +124,7 @@ void make_run_dir(const std::filesystem::path& folder) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   if (error) {
-    detail::fail<IoError>("--run-dir: {} must be a folder that can be made, but got: {}", folder.string(),
+    detail::fail<IoError>("--run-dir: {} must be a folder that can be created, but got: {}", folder.string(),
                           error.message());
   }
 }
@@ -179,9 +180,9 @@ Trainer& Trainer::phase(const std::string& name, const std::function<void(Traine
   });
   ATH_CHECK(plain, "phase: a name must be of letters, digits and '_', but is '{}'", name);
   ATH_CHECK(std::find(phases_.begin(), phases_.end(), name) == phases_.end(),
-            "phase: '{}' must begin once, but does again", name);
+            "phase: '{}' must begin once, but begins again", name);
   ATH_CHECK(whole_.resume.empty() || whole_.resume == "auto",
-            "--resume: must be auto where a run has phases, but is {}, which is of one of them",
+            "--resume: must be auto if a run has phases, but is {}, a checkpoint of one phase",
             whole_.resume);
   TrainerConfig config = whole_;
   if (change) change(config);
@@ -253,11 +254,10 @@ FitReport Trainer::fit(Task& task, const Dataset& train) {
 
 FitReport Trainer::fit(Task& task, const Dataset& train, const Dataset* held_out) {
   if (ended_phases_) return *ended_phases_;
-  ATH_CHECK(
-      !config_.augment.mixes() || (task.mixes_labels() && config_.views == 1),
-      "--augment: mixup and cutmix mix labels, so that the task must take the loss of mixed labels, but "
-      "that of {} does not; leave them out",
-      config_.phase.empty() ? config_.program : config_.phase);
+  ATH_CHECK(!config_.augment.mixes() || (task.mixes_labels() && config_.views == 1),
+            "--augment: mixup and cutmix need a task with a loss for mixed labels, which that of {} does not "
+            "have; leave them out",
+            config_.phase.empty() ? config_.program : config_.phase);
   why_stopped_.clear();
   begun_ = false;
   const MemoryLimit limit(config_);
@@ -305,7 +305,7 @@ void Trainer::tell_callbacks(const std::exception& error) {
 }
 
 Run& Trainer::run() const {
-  ATH_CHECK(run_, "trainer: callbacks ask while fit() runs, and nobody before or after");
+  ATH_CHECK(run_, "trainer: only callbacks may ask this, and only while fit() runs");
   return *run_;
 }
 

@@ -25,8 +25,9 @@ void Validation::measure(const Batch& batch, Step& step, const BatchPosition& pl
     task_.validated(batch);
   } catch (const OutOfMemoryError& error) {
     if (place.of_ranks < 2) throw;
-    detail::fail<OutOfMemoryError>("{}. Validation does not fit: a smaller --val-batch-size may, such as {}",
-                                   error.what(), place.of_ranks / 2);
+    detail::fail<OutOfMemoryError>(
+        "{}. Validation does not fit in memory; try a smaller --val-batch-size, such as {}", error.what(),
+        place.of_ranks / 2);
   }
 }
 

@@ -21,8 +21,8 @@ using What = NativeCall::What;
 void check_buffer(const char* op, const Tensor& buffer, Device device) {
   ATH_CHECK(buffer.defined() && buffer.is_contiguous() && buffer.rank() == 1,
             "{}: the buffer must be flat and dense, but is not", op);
-  ATH_CHECK(buffer.device() == device, "{}: the buffer must be on {}, as the network is, but is on {}", op,
-            device.str(), buffer.device().str());
+  ATH_CHECK(buffer.device() == device, "{}: the buffer must be on {}, like the communicator, but is on {}",
+            op, device.str(), buffer.device().str());
 }
 
 /// Size of the description of the next call, as sent to other ranks.
@@ -63,11 +63,12 @@ Communicator::Communicator(Transport& transport, const CommunicatorOptions& opti
             options.timeout.count());
   const bool whole_nodes = options.node_size >= 1 && world_size() % options.node_size == 0;
   ATH_CHECK(options.algorithm != Algorithm::hierarchical || whole_nodes,
-            "hierarchical: the world must be made of whole nodes, but got {} ranks on nodes of {}",
+            "hierarchical: the number of ranks must be a multiple of the node size, but got {} ranks on "
+            "nodes of {}",
             world_size(), options.node_size);
   ATH_CHECK(options.algorithm != Algorithm::native || transport.has_native(),
-            "communicator: native takes a transport with collectives of its own (MPI, NCCL), but this one "
-            "has none; use ring, hierarchical or rank_order");
+            "communicator: native needs a transport with its own collectives (MPI, NCCL), but this one has "
+            "none; use ring, hierarchical or rank_order");
 }
 
 Communicator::~Communicator() = default;
@@ -108,8 +109,8 @@ std::vector<Range> Communicator::checked(const char* op, const Tensor& buffer,
   std::int64_t next = 0;
   for (const Range& range : placed) {
     ATH_CHECK(range.begin == next && range.end >= next,
-              "{}: pieces must follow each other from element 0 on, but [{}, {}) comes after {}", op,
-              range.begin, range.end, next);
+              "{}: pieces must be contiguous from element 0 on, but [{}, {}) comes after {}", op, range.begin,
+              range.end, next);
     next = range.end;
   }
   ATH_CHECK(next == count, "{}: pieces must end with the buffer, at {}, but end at {}", op, count, next);

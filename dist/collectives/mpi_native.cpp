@@ -70,7 +70,7 @@ class MpiNative final : public Collective {
         abandoned_(abandoned),
         type_(type_of(call.buffer.dtype())) {
     ATH_CHECK(call.buffer.numel() <= std::numeric_limits<int>::max(),
-              "native: MPI counts in int: there must be at most {} elements, but got {}",
+              "native: MPI counts with int, so there must be at most {} elements, but got {}",
               std::numeric_limits<int>::max(), call.buffer.numel());
     const auto turn = mpi_turn(threads);
     if (call.what == What::all_reduce || call.what == What::reduce_scatter)

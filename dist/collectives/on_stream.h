@@ -24,7 +24,7 @@ class OnStream final : public Collective {
         done_(transport.device()) {}
   /// Queued work must not touch freed memory: the transport gives up.
   ~OnStream() override {
-    if (under_way_) transport_.session().give_up("a collective was let go of before it was done");
+    if (under_way_) transport_.session().give_up("a collective was released before it was done");
   }
 
   void filled() override { filled_.record(current_stream(transport_.device())); }

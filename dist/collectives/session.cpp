@@ -7,9 +7,10 @@ namespace athanor::dist {
 void Session::check_free(const char* who, const void* owner) const {
   if (!failure_.empty())
     detail::fail<PeerLostError>("{}: ranks cannot communicate after an error: {}", who, failure_);
-  ATH_CHECK(!owner_ || owner_ == owner,
-            "{}: the network must be free, but buckets of a backward pass are under way; call reduce() first",
-            who);
+  ATH_CHECK(
+      !owner_ || owner_ == owner,
+      "{}: the communicator must be free, but buckets of a backward pass are in flight; call reduce() first",
+      who);
 }
 
 void Session::hold(const char* who, const void* owner) {

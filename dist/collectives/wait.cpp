@@ -62,22 +62,22 @@ void finish(Collective& collective, Transport& transport, const WaitOptions& opt
   StallTimeout patience(options.timeout);
   while (!push(collective, transport, options)) {
     if (options.stop && options.stop->load(std::memory_order_relaxed)) {
-      detail::fail<PeerLostError>("{}: rank {} ends before it is done", what(collective, options),
-                                  transport.rank());
+      detail::fail<PeerLostError>("{}: rank {} stops before the collective is done",
+                                  what(collective, options), transport.rank());
     }
     if (transport.wait_for_any()) continue;
     if (!patience.wait(collective.progress())) {
       const double seconds = static_cast<double>(options.timeout.count()) / 1000;
       const int missing = collective.waits_for();
-      fail(
-          transport, Failure::deadline,
-          PeerLostError(
-              missing < 0
-                  ? fmt::format("{}: must be done within {} s, but rank {} waits, and the library below does "
-                                "not say for whom",
-                                what(collective, options), seconds, transport.rank())
-                  : fmt::format("{}: rank {} must answer within {} s, but rank {} has heard nothing from it",
-                                what(collective, options), missing, seconds, transport.rank())));
+      fail(transport, Failure::deadline,
+           PeerLostError(
+               missing < 0
+                   ? fmt::format("{}: must be done within {} s, but rank {} still waits, and the library "
+                                 "below does not report for which rank",
+                                 what(collective, options), seconds, transport.rank())
+                   : fmt::format(
+                         "{}: rank {} must answer within {} s, but rank {} has received nothing from it",
+                         what(collective, options), missing, seconds, transport.rank())));
     }
   }
 }

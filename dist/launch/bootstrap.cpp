@@ -135,7 +135,7 @@ void read_nccl(const Environment& environment, RankInfo& info) {
   const auto id = environment("NCCL_COMM_ID");
   if (!id || info.launcher == Launcher::mpirun) return;
   ATH_CHECK(info.launcher != Launcher::none,
-            "ranks: NCCL_COMM_ID must come with RANK and WORLD_SIZE, but says '{}' alone", *id);
+            "ranks: NCCL_COMM_ID must come with RANK and WORLD_SIZE, but is set alone, to '{}'", *id);
   const std::size_t colon = id->rfind(':');
   const Environment port = [&](const char*) {
     return std::optional<std::string>(colon == std::string::npos ? "" : id->substr(colon + 1));
@@ -144,8 +144,8 @@ void read_nccl(const Environment& environment, RankInfo& info) {
   const int number_of_port = number(port, "the port of NCCL_COMM_ID=HOST:PORT", 1, 65535);
   const bool same = info.host.empty() || (info.host == host && info.port == number_of_port);
   ATH_CHECK(same || info.launcher == Launcher::slurm,
-            "ranks: two addresses of rank 0: NCCL_COMM_ID says {}, MASTER_ADDR and MASTER_PORT say {}:{}; "
-            "unset one",
+            "ranks: rank 0 must have one address, but NCCL_COMM_ID says {}, and MASTER_ADDR and MASTER_PORT "
+            "say {}:{}; unset one",
             *id, info.host, info.port);
   info.host = host;
   info.port = number_of_port;
@@ -192,8 +192,8 @@ RankInfo find_rank_info(const Environment& environment) {
                           name_of(said.info.launcher), said.in.rank, said.in.size, said.info.rank,
                           said.info.world_size);
     }
-    detail::fail<>("ranks: one launcher must say who this process is, but {}; unset the variables of one",
-                   list);
+    detail::fail<>(
+        "ranks: launchers must agree on the rank of this process, but {}; unset the variables of one", list);
   }
   RankInfo info = first;
   info.secret = environment("ATHANOR_SECRET").value_or("");

@@ -38,7 +38,7 @@ constexpr std::uintmax_t kSharedBytes = 16 << 20, kSharedBytesPerRank = 5 << 20;
 std::string this_program() {
   std::error_code error;
   const fs::path path = fs::read_symlink("/proc/self/exe", error);
-  if (error) detail::fail<BackendError>("--devices: /proc must be there, but is not: {}", error.message());
+  if (error) detail::fail<BackendError>("--devices: needs /proc, but got: {}", error.message());
   return path.string();
 }
 
@@ -74,7 +74,7 @@ void try_threads(int ranks) {
     over = true;
     over.notify_all();
     detail::fail<BackendError>(
-        "--devices {}: the system must give {} processes and threads, but gives {} (ulimit -u): {}", ranks,
+        "--devices {}: needs {} processes and threads, but the system allows {} (ulimit -u): {}", ranks,
         count, threads.size(), error.code().message());
   }
   over = true;
@@ -89,8 +89,8 @@ std::vector<std::string> for_ranks() {
 
 std::string check_ranks(int ranks, int cores, std::uintmax_t memory) {
   ATH_CHECK(ranks <= kMaxPerCore * cores,
-            "--devices {}: must be at most {}, {} ranks for each core of this machine; to have more all the "
-            "same, use mpirun",
+            "--devices {}: must be at most {}, {} ranks for each core of this machine; to start more anyway, "
+            "use mpirun",
             ranks, kMaxPerCore * cores, kMaxPerCore);
   ATH_CHECK(memory == 0 || memory / static_cast<std::uintmax_t>(ranks) >= kBytesPerRank,
             "--devices {}: must leave {} MiB of memory to each rank, but {} MiB are free in all; use fewer",

@@ -66,7 +66,8 @@ template <class T> std::span<std::byte> bytes_of(T& value) {
 Nonce draw_nonce() {
   Nonce nonce;
   if (::getentropy(nonce.data(), nonce.size()) != 0)
-    detail::fail<BackendError>("ranks: the system must have random bytes, but got: {}", std::strerror(errno));
+    detail::fail<BackendError>("ranks: the system must provide random bytes, but got: {}",
+                               std::strerror(errno));
   return nonce;
 }
 
@@ -210,8 +211,8 @@ void serve(const RankInfo& info, std::span<const std::byte> blob, Socket listeni
     const Clock::time_point now = Clock::now();
     if (now >= until) {
       detail::fail<PeerLostError>(
-          "ranks: all {} must come to rank 0 at port {} within {} s, but these have not: {}", info.world_size,
-          info.port, static_cast<double>(timeout.count()) / 1000, fmt::join(missing, ", "));
+          "ranks: all {} must connect to rank 0 at port {} within {} s, but these have not: {}",
+          info.world_size, info.port, static_cast<double>(timeout.count()) / 1000, fmt::join(missing, ", "));
     }
     const bool knocks = ready(listening.fd(), POLLIN, std::min(until, now + kRetry));
     guests.remove_if([](const ClientConnection& guest) { return guest.over(); });
@@ -232,12 +233,12 @@ void serve(const RankInfo& info, std::span<const std::byte> blob, Socket listeni
 // The others -----------------------------------------------------------------------------------------------
 
 void check_status(const RankInfo& info, Status status) {
-  const char* why = status == Status::other_job      ? "is of another job"
-                    : status == Status::other_size   ? "is of a job of another size"
+  const char* why = status == Status::other_job      ? "belongs to another job"
+                    : status == Status::other_size   ? "belongs to a job of another size"
                     : status == Status::other_secret ? "has another ATHANOR_SECRET"
-                                                     : "has that rank already, or has no such rank";
+                                                     : "already has that rank, or expects no such rank";
   ATH_CHECK(status == Status::welcome,
-            "ranks: rank {} of {} must be one that rank 0 at {}:{} waits for, but that {}", info.rank,
+            "ranks: rank {} of {} must be expected by rank 0 at {}:{}, but rank 0 {}", info.rank,
             info.world_size, info.host, info.port, why);
 }
 
@@ -252,7 +253,7 @@ std::optional<std::vector<std::byte>> ask_once(const RankInfo& info, int socket,
   if (!send_all(socket, bytes_of(hello), until) ||
       !receive_all(socket, heard.first(sizeof challenge.magic), until))
     return std::nullopt;
-  ATH_CHECK(challenge.magic == kMagic, "ranks: rank 0 must be at {}:{}, but there is another program",
+  ATH_CHECK(challenge.magic == kMagic, "ranks: rank 0 must be at {}:{}, but another program answers there",
             info.host, info.port);
   if (!receive_all(socket, heard.subspan(sizeof challenge.magic), until)) return std::nullopt;
   check_status(info, challenge.status);
@@ -266,7 +267,7 @@ std::optional<std::vector<std::byte>> ask_once(const RankInfo& info, int socket,
   std::vector<std::byte> blob(answer.bytes);
   if (!receive_all(socket, blob, until)) return std::nullopt;
   ATH_CHECK(equal(answer.proof, prove(info, "rank 0", hello, challenge, blob)),
-            "ranks: rank 0 must be at {}:{}, but who is there does not know ATHANOR_SECRET", info.host,
+            "ranks: rank 0 must be at {}:{}, but the process there does not know ATHANOR_SECRET", info.host,
             info.port);
   std::byte received{1};
   Status place{};
@@ -277,11 +278,11 @@ std::optional<std::vector<std::byte>> ask_once(const RankInfo& info, int socket,
 }
 
 std::vector<std::byte> ask(const RankInfo& info, Clock::time_point until, milliseconds timeout) {
-  const char* how_far = "nobody answers there";
+  const char* how_far = "nothing answers there";
   while (Clock::now() < until) {
     if (const Socket socket = connect_to(addresses_of(info.host.c_str(), info.port), until)) {
       if (auto blob = ask_once(info, socket.fd(), until)) return *std::move(blob);
-      how_far = "who is there says nothing";
+      how_far = "the process there says nothing";
     }
     std::this_thread::sleep_for(kRetry);
   }
@@ -313,8 +314,8 @@ std::string warn_of_strangers(const RankInfo& info) {
   const bool local = is_on_one_machine(info) && std::ranges::all_of(addresses, is_loopback);
   if (local) return {};
   return fmt::format(
-      "ATHANOR_SECRET is not set: whoever reaches {}:{} can take the place of a rank; set it to the same "
-      "random words on all ranks",
+      "ATHANOR_SECRET is not set: any process that reaches {}:{} can take the place of a rank; set it to the "
+      "same random words on all ranks",
       info.host, info.port);
 }
 

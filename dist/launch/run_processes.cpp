@@ -147,12 +147,12 @@ class ErrorLines {
         exit_code == 128 + SIGINT || exit_code == 128 + SIGTERM || exit_code == 128 + SIGHUP;
     if (exit_code == 0 || explained_ || by_signal) return exit_code;
     if (!why_.empty()) {
-      std::fprintf(stderr, "error: Open MPI: %s; ATHANOR_DIST_DEBUG=1 shows all that it says\n",
+      std::fprintf(stderr, "error: Open MPI: %s; ATHANOR_DIST_DEBUG=1 shows all of its output\n",
                    why_.substr(0, kMaxOfWhy).c_str());
       return exit_code == 1 ? 3 : exit_code;  // 1 is mpirun's own code; ours are specific
     }
     if (framed_lines_ > 0)
-      std::fprintf(stderr, "error: a rank ended with code %d, and did not say why\n", exit_code);
+      std::fprintf(stderr, "error: a rank ended with code %d, without giving a reason\n", exit_code);
     return exit_code;
   }
 
@@ -317,7 +317,7 @@ class Processes {
 
   void give_up() {
     gave_up_ = true;
-    std::fprintf(stderr, "error: SIG%s: ranks must end within %g s, but have not; they are killed\n",
+    std::fprintf(stderr, "error: SIG%s: ranks must end within %g s, but have not; killing them\n",
                  ::sigabbrev_np(signal_), static_cast<double>(options_.end_within.count()) / 1000);
     kill_all();
   }
@@ -350,7 +350,7 @@ class Processes {
       if (first_failure_ == 0) first_failure_ = code;
       failed_ |= code != 0 && (signal_ == 0 || code != 128 + signal_);  // other ranks may still be saving
       if (WIFSIGNALED(status) && child.rank >= 0 && !killing_)
-        std::fprintf(stderr, "rank %d: error: was ended by signal %d\n", child.rank, WTERMSIG(status));
+        std::fprintf(stderr, "rank %d: error: was killed by signal %d\n", child.rank, WTERMSIG(status));
     }
   }
 

@@ -61,8 +61,9 @@ ScratchFolder::ScratchFolder(std::uintmax_t bytes) {
       fs::remove_all(name, error);
     }
   }
-  detail::fail<BackendError>("ranks: {} or {} must have {} MB free for what they share, but have not",
-                             parents[0].string(), parents[1].string(), bytes >> 20);
+  detail::fail<BackendError>(
+      "ranks: {} or {} must have {} MB free for data that ranks share, but neither has", parents[0].string(),
+      parents[1].string(), bytes >> 20);
 }
 
 ScratchFolder::~ScratchFolder() {

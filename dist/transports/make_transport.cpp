@@ -35,7 +35,7 @@ void join_nccl(ProcessGroup& job, Device device) {
   NcclId id = info.rank == 0 || info.launcher == Launcher::nccl_comm ? new_nccl_id() : NcclId{};
   if (info.launcher != Launcher::nccl_comm) {
     const std::vector<std::byte> shared = share_from_rank_0(info, id, job.timeout);
-    ATH_CHECK(shared.size() == id.size(), "ranks: rank 0 must send an id of NCCL's, but sends {} bytes",
+    ATH_CHECK(shared.size() == id.size(), "ranks: rank 0 must send an NCCL id, but sends {} bytes",
               shared.size());
     std::memcpy(id.data(), shared.data(), id.size());
   }
@@ -90,9 +90,8 @@ void join_mpi(ProcessGroup& job, Device device) {
   RankInfo& info = job.info;
   if (mpi.world_size() != info.world_size || mpi.rank() != info.rank) {
     detail::fail<BackendError>(
-        "ranks: MPI must see what {} says, rank {} of {}, but sees rank {} of {}; is it another MPI than "
-        "Open "
-        "MPI, or srun without --mpi=pmix?",
+        "ranks: MPI must agree with {} on rank {} of {}, but reports rank {} of {}; is it not Open MPI, or "
+        "srun without --mpi=pmix?",
         name_of(info.launcher), info.rank, info.world_size, mpi.rank(), mpi.world_size());
   }
   info.local_rank = mpi.local_rank();
@@ -119,9 +118,8 @@ void join(ProcessGroup& job, Device device) {
   }
 #if defined(ATHANOR_WITH_MPI)
   detail::fail<BackendError>(
-      "ranks: in this build they talk through MPI, which {} has not started; use --devices {}, mpirun, or "
-      "srun "
-      "--mpi=pmix",
+      "ranks: in this build they communicate through MPI, which {} has not started; use --devices {}, "
+      "mpirun, or srun --mpi=pmix",
       name_of(info.launcher), info.world_size);
 #else
   detail::fail<BackendError>(

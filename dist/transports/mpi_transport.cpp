@@ -31,7 +31,7 @@ void check_mpi(int status, const char* what) {
   char text[MPI_MAX_ERROR_STRING] = "";
   int length = 0;
   MPI_Error_string(status, text, &length);
-  detail::fail<BackendError>("{}: MPI must succeed, but says: {}", what, text);
+  detail::fail<BackendError>("{}: MPI must succeed, but reports: {}", what, text);
 }
 
 namespace {
@@ -54,7 +54,7 @@ class MpiDeadline {
           std::unique_lock lock(mutex_);
           if (wake_.wait_for(lock, over, timeout, [&] { return over.stop_requested(); })) return;
           if (over.stop_requested()) return;
-          std::fprintf(stderr, "error: mpi: all ranks must come to %s within %g s, but one has not\n", what,
+          std::fprintf(stderr, "error: mpi: all ranks must reach %s within %g s, but one has not\n", what,
                        static_cast<double>(timeout.count()) / 1000);
           std::fflush(stderr);
           std::_Exit(kExitPeerLost);
@@ -140,10 +140,10 @@ struct MpiTransport::Impl {
       return;
     }
     const char* why = !failure.empty() ? failure.c_str()
-                      : unwinding      ? "an exception is on its way"
-                                       : "messages were let go of";
+                      : unwinding      ? "an exception is in flight"
+                                       : "messages were released";
     std::fprintf(stderr, "mpi: rank %d ends all ranks: %s%s\n", rank, why,
-                 broken->poisoned ? " (and MPI has not let go of their memory)" : "");
+                 broken->poisoned ? " (and MPI has not released their memory)" : "");
     std::fflush(stderr);
     if (!failure.empty()) std::this_thread::sleep_for(kOthersSpeak);
     MPI_Abort(comm, kExitPeerLost);
@@ -243,8 +243,8 @@ bool MpiTransport::test(Request& request) {
     if (count < 0) check_mpi(MPI_Get_count(&slot.statuses[i], MPI_BYTE, &count), "mpi test");
     if (count != impl_->chunk(slot, i)) {
       detail::fail<Error>(
-          "transport: a message must have the size its receiver asks for, but {} asks for {} bytes "
-          "and {} sends {}",
+          "transport: a message must have the size its receiver expects, but rank {} expects {} bytes and "
+          "rank {} sends {}",
           rank(), impl_->chunk(slot, i), slot.peer, count);
     }
   }

@@ -23,7 +23,7 @@ namespace {
 [[noreturn]] void fail(const char* what, ncclResult_t result, ncclComm_t comm, bool together = false) {
   const char* more = nccl_api().last_error(comm);
   const std::string text =
-      fmt::format("{}: NCCL must succeed, but says: {}{}{}", what, nccl_api().error_string(result),
+      fmt::format("{}: NCCL must succeed, but reports: {}{}{}", what, nccl_api().error_string(result),
                   more && *more ? ": " : "", more ? more : "");
   if (result == ncclRemoteError || (together && result == ncclSystemError)) throw PeerLostError(text);
   throw BackendError(text);
@@ -150,7 +150,7 @@ NcclTransport::NcclTransport(const NcclId& id, int rank, int world_size, const N
     while (impl_->state("nccl start") == ncclInProgress) {
       if (patience.wait(0)) continue;
       athanor::detail::fail<PeerLostError>(
-          "nccl start: all {} ranks must come within {} s, but rank {} waits for others", world_size,
+          "nccl start: all {} ranks must connect within {} s, but rank {} still waits for others", world_size,
           static_cast<double>(options.timeout.count()) / 1000, rank);
     }
     impl_->together = true;

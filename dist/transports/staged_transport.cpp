@@ -12,8 +12,8 @@ StagedTransport::StagedTransport(Transport& below, Device device)
       out_(Stream::create(device)),
       in_(Stream::create(device)) {
   ATH_CHECK(below.device().is_cpu() && device.is_cuda(),
-            "staged: messages of a GPU go over a network of the host, but got {} over {}", device.str(),
-            below.device().str());
+            "staged: messages of a GPU must go through a transport of the host, but got {} over {}",
+            device.str(), below.device().str());
 }
 
 std::unique_ptr<Transport> StagedTransport::duplicate() {

@@ -114,14 +114,14 @@ class ThreadJob::End final : public Transport {
       // It may have arrived just before.
       if (slot.state.load(std::memory_order_acquire) == State::waiting)
         detail::fail<PeerLostError>("rank {} is gone, and rank {} has a message of {} bytes {} it", slot.peer,
-                                    rank(), slot.bytes, slot.sends ? "for" : "to come from");
+                                    rank(), slot.bytes, slot.sends ? "for" : "pending from");
       return false;
     }
     if (state == State::misfit) {
       detail::fail<Error>(
-          "transport: a message must have the size its receiver asks for, but {} {} {} bytes "
-          "and {} has {} (tag {})",
-          rank(), slot.sends ? "sends" : "asks for", slot.bytes, slot.peer, slot.other_bytes, slot.tag);
+          "transport: a message must have the size its receiver expects, but rank {} {} {} bytes and rank {} "
+          "has {} (tag {})",
+          rank(), slot.sends ? "sends" : "expects", slot.bytes, slot.peer, slot.other_bytes, slot.tag);
     }
     if (Clock::now() < slot.ready) return false;
     release(request);

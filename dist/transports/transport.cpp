@@ -24,9 +24,8 @@ std::unique_ptr<Collective> Transport::native(const NativeCall&) {
 
 std::unique_ptr<Transport> Transport::duplicate() {
   detail::fail<>(
-      "transport: batch norms and gathers over all ranks need a second network beside the gradients', of "
-      "which "
-      "this kind has none; use MPI or NCCL");
+      "transport: batch norms and gathers over all ranks need a second network beside that of the gradients, "
+      "which this kind of transport lacks; use MPI or NCCL");
 }
 
 }  // namespace athanor::dist

@@ -76,7 +76,7 @@ Culprit find_culprit(const FlightRecord& mine, const std::filesystem::path& fold
                      std::chrono::microseconds patience) {
   const std::int64_t now = FlightRecord::now_us(), until = now + patience.count();
   const FlightRecord::Entry last = mine.last();
-  if (last.seq < 0) return {fmt::format("rank {} has not come to its first collective", mine.rank())};
+  if (last.seq < 0) return {fmt::format("rank {} has not reached its first collective", mine.rank())};
   const RankRecord::Entry entry = as_read(last);
   if (!entry.under_way()) {
     return {fmt::format("rank {} is in no collective: its last, {}, was done {} s ago", mine.rank(),
@@ -84,7 +84,7 @@ Culprit find_culprit(const FlightRecord& mine, const std::filesystem::path& fold
   }
   const double idle_s = seconds(now - entry.last_us);
   if (entry.waits_for < 0)
-    return {fmt::format("{} got no further for {} s, and waits for nobody", named(entry), idle_s)};
+    return {fmt::format("{} made no progress for {} s, and waits for no rank", named(entry), idle_s)};
 
   std::map<int, RankRecord> records;
   int ended = -1;

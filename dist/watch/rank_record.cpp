@@ -117,11 +117,11 @@ RankRecord parse_record(std::string_view text, int rank, std::size_t most_entrie
   if (!record.found) {
     record.damage = RankRecord::kUnreadable;
   } else if (record.world_size == 0) {
-    record.damage = "does not say whose it is";
+    record.damage = "does not name its rank";
   } else if (!enough && promised != std::ssize(record.entries)) {
-    record.damage = fmt::format("was cut: {} entries can be read", record.entries.size());
+    record.damage = fmt::format("was truncated: {} entries can be read", record.entries.size());
   } else if (broken > 0) {
-    record.damage = fmt::format("has {} lines that are no entries", broken);
+    record.damage = fmt::format("has {} lines that are not entries", broken);
   }
   return record;
 }

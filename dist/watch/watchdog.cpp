@@ -197,8 +197,8 @@ struct Watchdog::Impl {
         if (found.ended >= 0 && options.agreement.count() > 0)
           return fmt::format("ended with rank {}, which has an error of its own", found.ended);
         return in_vain ? fmt::format(
-                             "told to end, but ranks did not agree on a last step in time, and nothing "
-                             "more is saved ({}): {}",
+                             "asked to end, but ranks did not agree on a last step in time, so nothing more "
+                             "is saved ({}): {}",
                              name, found.text)
                        : fmt::format("ended by {}: {}", name, found.text);
       });
@@ -212,7 +212,7 @@ struct Watchdog::Impl {
   bool have_agreed(const char* signal) {
     write_record(
         just_stopped() ? "stopped" : signal,
-        just_stopped() ? stopped_for() : fmt::format("{} came to rank {}", signal, transport.rank()));
+        just_stopped() ? stopped_for() : fmt::format("{} reached rank {}", signal, transport.rank()));
     std::int64_t began = FlightRecord::now_us();
     const std::int64_t at_least = std::chrono::microseconds(options.agreement).count();
     while (!stop && !has_agreed && silent_code < 0 && !is_stalled() &&
@@ -237,7 +237,7 @@ struct Watchdog::Impl {
   void announce() {
     const FlightRecord::Entry last = flight()->last();
     if (foretold || continued_us == 0 || !last.under_way() || last.last_us > continued_us) return;
-    write_record("SIGTERM", "told to go on while it waited, as mpirun does before it ends all");
+    write_record("SIGTERM", "received SIGCONT while it waited, which mpirun sends before it ends all ranks");
     foretold = true;
   }
 

@@ -83,7 +83,8 @@ class Arguments {
                 did_you_mean(name, known));
     }
     ATH_CHECK(impl_used_ || impl_ == "automatic",
-              "{}: --impl must be automatic, for it has one implementation, but is {}", call_.op, impl_);
+              "{}: --impl must be automatic, because the op has one implementation, but is {}", call_.op,
+              impl_);
     if (differentiate_) call_.tensors.tensor("dy");
     call_.tensors.require_all_used(call_.op);
   }

@@ -43,8 +43,8 @@ struct Loaded {
 void check_known(const fs::path& path, const WeightsFile& file, const Options& options) {
   if (!file.info) {
     ATH_CHECK(!options.model.empty(),
-              "convert: {} does not say which network it is of: name it with --model, one of {}",
-              path.string(), fmt::join(nn::model_names(), " "));
+              "convert: {} does not name its network: name it with --model, one of {}", path.string(),
+              fmt::join(nn::model_names(), " "));
     return;
   }
   const std::string& name = file.info->model;
@@ -97,7 +97,7 @@ Loaded load(const Options& options) {
   }
   if (info.pixels.mean.empty()) {
     assume_images(info);
-    loaded.assumed = fmt::format("; images are assumed to be normalised by mean {:.4g}, deviation {:.4g}",
+    loaded.assumed = fmt::format("; assuming images normalised with mean {:.4g}, deviation {:.4g}",
                                  fmt::join(info.pixels.mean, " "), fmt::join(info.pixels.stddev, " "));
   }
   return loaded;
@@ -154,7 +154,7 @@ void convert(const Options& options) {
 }  // namespace
 
 void add_convert(CLI::App& app) {
-  CLI::App* command = app.add_subcommand("convert", "a network from or for other programs");
+  CLI::App* command = app.add_subcommand("convert", "convert a network from or to other programs");
   const auto options = std::make_shared<Options>();
   command
       ->add_option(
@@ -163,19 +163,22 @@ void add_convert(CLI::App& app) {
           "network: .safetensors, .pth, .pt")
       ->required();
   command->add_option("OUT", options->out, "file to write: .safetensors or .onnx")->required();
-  command->add_option("--model", options->model, "which network it is, where IN does not say");
+  command->add_option("--model", options->model, "name of the network, if IN does not have it");
   command
       ->add_option("--layout", options->layout,
-                   "athanor: as a run leaves its model; torch: what load_state_dict() takes [athanor]")
+                   "athanor: the layout of a run's model; torch: the layout for load_state_dict() [athanor]")
       ->check(CLI::IsMember({"athanor", "torch"}));
   command->add_option("--input", options->onnx.input,
                       "ONNX: order of the images' axes, nchw or nhwc [nchw; with --preprocess nhwc]");
   command->add_flag("--preprocess", options->onnx.preprocess,
                     "ONNX: the graph takes u8 pixels, and normalises them");
-  command->add_option("--channels", options->channels, "of the images, where IN does not say [the model's]")
+  command
+      ->add_option("--channels", options->channels,
+                   "channels of an image, if IN does not have them [the model's]")
       ->check(CLI::PositiveNumber);
   command
-      ->add_option("--image-size", options->image_size, "pixels a side, where IN does not say [the model's]")
+      ->add_option("--image-size", options->image_size,
+                   "side of an image in pixels, if IN does not have it [the model's]")
       ->check(CLI::PositiveNumber);
   command->callback([options] { convert(*options); });
 }

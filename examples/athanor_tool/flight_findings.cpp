@@ -99,10 +99,10 @@ void find_missing(const std::vector<RankRecord>& ranks, const Waiting& waiting, 
     if (record.found) continue;
     std::string line =
         record.damage == RankRecord::kUnreadable
-            ? fmt::format("rank {} left a record that cannot be read: it was killed as it wrote it",
+            ? fmt::format("rank {} left a record that cannot be read: it was killed while writing it",
                           record.rank)
             : fmt::format(
-                  "rank {} left no record: it was killed, ended without a word, or its machine is gone",
+                  "rank {} left no record: it was killed, ended without a report, or its machine is down",
                   record.rank);
     for (const auto& [seq, who] : who_waits_for(record.rank, waiting)) {
       line += fmt::format("; {} wait{} for it in {}", named({who.begin(), who.end()}),
@@ -121,13 +121,12 @@ void find_gone_on(const std::vector<RankRecord>& ranks, const Waiting& waiting, 
     for (const auto& [seq, who] : who_waits_for(rank, waiting)) {
       const std::string others = named({who.begin(), who.end()});
       const char* s = who.size() == 1 ? "s" : "";
-      findings.push_back(
-          late ? fmt::format("rank {} was late: {} had waited for it in {}", rank, others,
-                             call_name(ranks, seq))
-               : fmt::format("{} wait{} for rank {} in {}, which has done its part: what it sent is lost, or "
-                             "{} held up",
-                             others, s, rank, call_name(ranks, seq),
-                             fmt::format("{} {}", others, who.size() == 1 ? "was" : "were")));
+      findings.push_back(late ? fmt::format("rank {} was late: {} had waited for it in {}", rank, others,
+                                            call_name(ranks, seq))
+                              : fmt::format("{} wait{} for rank {} in {}, which has done its part: its "
+                                            "message was lost, or {} delayed",
+                                            others, s, rank, call_name(ranks, seq),
+                                            fmt::format("{} {}", others, who.size() == 1 ? "was" : "were")));
     }
   }
 }
@@ -152,7 +151,7 @@ bool find_desync(const std::vector<RankRecord>& ranks, Findings& findings) {
     parts.reserve(sides.size());
     for (const auto& [what, who] : sides)
       parts.push_back(fmt::format("{} entered #{} {}", named(who), seq, what));
-    findings.push_back(fmt::format("ranks do not do the same: {}", fmt::join(parts, "; but ")));
+    findings.push_back(fmt::format("ranks are out of sync: {}", fmt::join(parts, "; but ")));
     return true;
   }
   return false;
@@ -172,7 +171,7 @@ bool find_behind(const std::vector<RankRecord>& ranks, const Waiting& waiting, F
     std::string line = fmt::format("{} never entered {}", named(who), call_name(ranks, seq));
     const RankRecord& first = ranks[static_cast<std::size_t>(who[0])];
     if (who.size() == 1 && first.last() && !first.under_way())
-      line += fmt::format("; its last was done {} before its record was written",
+      line += fmt::format("; its last collective ended {} before its record was written",
                           seconds_of(first.now_us - first.last()->end_us));
     findings.push_back(line);
   }
@@ -198,7 +197,7 @@ void find_stuck(const std::vector<RankRecord>& ranks, const Waiting& waiting, Fi
   std::sort(here.begin(), here.end(), [&](auto* a, auto* b) { return started(a) < started(b); });
   constexpr std::int64_t kLate = 1'000'000;
   if (here.size() > 1 && started(here.back()) - started(here[here.size() - 2]) > kLate) {
-    findings.push_back(fmt::format("rank {} came to {} {} after the others", here.back()->rank,
+    findings.push_back(fmt::format("rank {} entered {} {} after the others", here.back()->rank,
                                    call_name(ranks, seq),
                                    seconds_of(started(here.back()) - started(here[0]))));
     return;
@@ -214,7 +213,7 @@ void find_stuck(const std::vector<RankRecord>& ranks, const Waiting& waiting, Fi
       return std::tie(x.bytes, x.last_us) < std::tie(y.bytes, y.last_us);
     });
     findings.push_back(fmt::format(
-        "in {} ranks wait for each other ({}); rank {} has got least far, with {} bytes",
+        "in {} ranks wait for each other ({}); rank {} has made the least progress, {} bytes",
         call_name(ranks, seq), fmt::join(chain.ranks, " -> "), least->rank, least->entries.back().bytes));
   } else if (chain.end == WaitChain::End::nobody) {
     findings.push_back(fmt::format("rank {} did not do its part of {} ({})", chain.ranks.back(),
@@ -246,7 +245,8 @@ std::vector<std::string> find_culprits(const std::vector<RankRecord>& ranks) {
     find_gone_on(ranks, waiting, findings);
     if (!find_behind(ranks, waiting, findings) && findings.empty()) find_stuck(ranks, waiting, findings);
   }
-  if (findings.empty()) findings.push_back("no rank is behind: all have finished what they entered");
+  if (findings.empty())
+    findings.push_back("no rank is behind: all have finished every collective they entered");
   return findings;
 }
 

@@ -54,7 +54,7 @@ void forget_earlier_runs(std::vector<RankRecord>& records) {
   for (RankRecord& record : records) {
     if (!record.found || record.world_size == 0) continue;
     if (record.world_size == world && record.now_us + kClocksUs >= began) continue;
-    record = RankRecord{.rank = record.rank, .damage = "is of an earlier run"};
+    record = RankRecord{.rank = record.rank, .damage = "belongs to an earlier run"};
   }
 }
 
@@ -102,9 +102,8 @@ FlightReport read_flight(const std::filesystem::path& folder) {
       std::any_of(records.begin(), records.end(), [](const auto& record) { return record.found; });
   if (!any) {
     athanor::detail::fail<IoError>(
-        "flight: {} must hold records of ranks (flight.0.json, ...), but holds {} that can be read; a run "
-        "that "
-        "ends well leaves none",
+        "flight: {} must hold flight records (flight.0.json, ...), but holds {} that can be read; a run that "
+        "ends normally leaves none",
         folder.string(), records.empty() ? "none" : "no file");
   }
   return conclude(std::move(records));
@@ -119,10 +118,10 @@ std::string FlightReport::str() const {
   const bool all_there =
       std::all_of(ranks.begin(), ranks.end(), [](const RankRecord& record) { return record.found; });
   if (last_common >= 0) {
-    add("the last that all{} have finished: {}\n", all_there ? "" : " with a record",
+    add("last collective that all ranks{} have finished: {}\n", all_there ? "" : " with a record",
         call_name(ranks, last_common));
   } else {
-    add("there is none that all have finished\n");
+    add("no collective that all ranks have finished\n");
   }
   add("\n{:>4}  {:<16} {:<9} {:>8} {:>8}  {:>8} {:>11}  {:>9}  {}\n", "rank", "host", "ended by", "finished",
       "entered", "idle", "bytes", "waits for", "in");

@@ -39,7 +39,7 @@ Json describe_sizes(std::vector<std::int64_t> sizes) {
 Json describe_samples(const Dataset& store) {
   // A damaged label or a forged header must not exhaust memory.
   if (store.spec().classes > kMaxClasses) {
-    detail::fail<IoError>("inspect: there must be at most {} classes, but are {}", kMaxClasses,
+    detail::fail<IoError>("inspect: there must be at most {} classes, but there are {}", kMaxClasses,
                           store.spec().classes);
   }
   std::vector<std::int64_t> sizes;
@@ -140,15 +140,15 @@ void print(const Json& all) {
 }  // namespace
 
 void add_inspect(CLI::App& app) {
-  CLI::App* const command = app.add_subcommand("inspect", "Says what is in a file or folder of samples");
+  CLI::App* const command = app.add_subcommand("inspect", "Describes a file or folder of samples");
   struct Arguments {
     std::string path, part = "train";
     bool json = false;
   };
   const auto arguments = std::make_shared<Arguments>();
   command->add_option("FILE", arguments->path, "A file or folder of samples, of any format")->required();
-  command->add_flag("--json", arguments->json, "As JSON");
-  command->add_option("--part", arguments->part, "Of a folder that holds both: train or test")
+  command->add_flag("--json", arguments->json, "Prints JSON");
+  command->add_option("--part", arguments->part, "Part of a folder that has both: train or test")
       ->check(CLI::IsMember({"train", "test"}));
   command->callback([arguments] {
     const Json all = describe(arguments->path, arguments->part);

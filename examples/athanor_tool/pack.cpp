@@ -90,7 +90,7 @@ void run_pack(const PackArguments& arguments) {
                              .progress = progress});
   line.clear();
   if (!done) {
-    throw Interrupted(signals.caught(), fmt::format("pack: ended by SIG{}; {} is as it was",
+    throw Interrupted(signals.caught(), fmt::format("pack: ended by SIG{}; {} is unchanged",
                                                     ::sigabbrev_np(signals.caught()), arguments.target));
   }
   to->finish();
@@ -124,25 +124,25 @@ void add_pack(CLI::App& app) {
                    "idx3-ubyte, or a folder of "
                    "images")
       ->required();
-  command->add_option("--file-mb", arguments->file_mb, "Of several files: MiB of samples in each")
+  command->add_option("--file-mb", arguments->file_mb, "MiB of samples in each file, if there are several")
       ->check(CLI::Range(1, 1 << 30));
   command
-      ->add_option("--threads", arguments->threads, "Threads; 0: one for each core. The bytes are the same")
+      ->add_option("--threads", arguments->threads,
+                   "Threads; 0: one per core. Any number writes the same bytes")
       ->check(CLI::Range(0, 1024));
   command
       ->add_option("--resize", arguments->shorter_side,
-                   "Images whose shorter side is longer become JPEGs (quality 90) of that side; 0: none")
+                   "Scales larger images down to this shorter side, as JPEGs of quality 90; 0: none")
       ->check(CLI::Range(std::int64_t{0}, kMaxImageSide));
   command->add_option("--raw", arguments->raw,
-                      "HxW: all images become raw ones of this size, middle cut out");
-  command->add_option("--limit", arguments->limit, "Only so many samples, the first; 0: all")
+                      "HxW: stores all images as raw pixels of this size, center-cropped");
+  command->add_option("--limit", arguments->limit, "Takes only the first N samples; 0: all")
       ->check(CLI::NonNegativeNumber);
-  command->add_option("--shuffle-seed", arguments->shuffle_seed,
-                      "Samples in an order drawn from this number");
-  command->add_option("--part", arguments->part, "Of a folder that holds both: train or test")
+  command->add_option("--shuffle-seed", arguments->shuffle_seed, "Shuffles the samples with this seed");
+  command->add_option("--part", arguments->part, "Part of a folder that has both: train or test")
       ->check(CLI::IsMember({"train", "test"}));
   command->add_flag("--no-decode", arguments->no_decode,
-                    "Takes images that stay as they are unseen: quicker, but a damaged one goes along");
+                    "Copies unchanged images without decoding them: faster, but keeps damaged ones");
   command->callback([arguments] { run_pack(*arguments); });
 }
 

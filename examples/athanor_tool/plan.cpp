@@ -100,7 +100,7 @@ void plan(const Options& options) {
   at_least_one("--classes", options.size.classes);
   at_least_one("--image-size", options.size.image_size);
   if (!options.gpu.empty()) return account(options, *precision);
-  ATH_CHECK(!options.json, "--json: must come with --gpu, whose account it writes; try --gpu h200");
+  ATH_CHECK(!options.json, "--json: needs --gpu, whose account it prints; try --gpu h200");
   const Plan of_ddp = plan(options, *precision, false), of_zero1 = plan(options, *precision, true);
   const RankBytes &ddp = of_ddp.bytes, &zero1 = of_zero1.bytes;
   fmt::print("{}: {} parameters, {}, {}, {} rank{}, {} bucket{}\n\n", options.model,
@@ -119,8 +119,7 @@ void plan(const Options& options) {
   row("all", ddp.total(), zero1.total());
   row("sent per step", of_ddp.sent, of_zero1.sent);
   const std::int64_t spared = ddp.total() - zero1.total();
-  fmt::print("\nActivations{} come on top, the same for both. ",
-             is_muon(options) ? " and Muon's workspace" : "");
+  fmt::print("\nActivations{} add the same to both. ", is_muon(options) ? " and Muon's workspace" : "");
   if (zero1_pays(ddp, zero1)) {
     fmt::print("zero1 saves {} MB per rank ({:.0f} %).\n", megabytes(spared),
                100 * static_cast<double>(spared) / static_cast<double>(ddp.total()));
@@ -132,19 +131,21 @@ void plan(const Options& options) {
 }  // namespace
 
 void add_plan(CLI::App& app) {
-  CLI::App* command = app.add_subcommand("plan", "memory per rank, or with --gpu what a step takes");
+  CLI::App* command =
+      app.add_subcommand("plan", "memory per rank, or with --gpu the predicted time of a step");
   const auto options = std::make_shared<Options>();
-  command->add_option("model", options->model, "model, by the name that --model takes")->required();
+  command->add_option("model", options->model, "name of the model, as for --model")->required();
   command->add_option("--devices", options->devices, "ranks that share the work [2]");
-  command->add_option("--precision", options->precision, "of weights: f32, tf32, bf16 or f16 [f32]");
+  command->add_option("--precision", options->precision,
+                      "precision of the weights: f32, tf32, bf16 or f16 [f32]");
   command->add_option("--optimizer", options->optimizer, "sgd (with momentum), adam, adamw or muon [sgd]");
-  command->add_flag("--accumulate", options->accumulate, "gradients are f32, as --accumulate makes them");
+  command->add_flag("--accumulate", options->accumulate, "f32 gradients, as with --accumulate");
   command->add_option("--classes", options->size.classes, "outputs of the last layer [the model's own]");
   command->add_option("--image-size", options->size.image_size,
                       "side of an image in pixels [the model's own]");
-  command->add_option("--gpu", options->gpu, "predict a step on one: h200, h100, a100, ...");
-  command->add_option("--batch-size", options->batch_size, "images of a step on that GPU [64]");
-  command->add_flag("--json", options->json, "with --gpu: its account as JSON");
+  command->add_option("--gpu", options->gpu, "GPU to predict a step for: h200, h100, a100, ...");
+  command->add_option("--batch-size", options->batch_size, "images per step on that GPU [64]");
+  command->add_flag("--json", options->json, "with --gpu: print the account as JSON");
   command->callback([options] { plan(*options); });
 }
 

@@ -25,7 +25,7 @@ OpCall read_op_call(const std::filesystem::path& file) {
 
 StateDict run_op(const OpCall& call, Device device, const std::string& impl) {
   const auto op = op_table().find(call.op);
-  ATH_CHECK(op != op_table().end(), "run-op: op must be one of the table's, but is '{}'{}", call.op,
+  ATH_CHECK(op != op_table().end(), "run-op: op must be one of those in --help, but is '{}'{}", call.op,
             did_you_mean(call.op, op_names()));
 
   Arguments arguments(call, device, impl);
@@ -59,7 +59,7 @@ void add_run_op(CLI::App& app) {
   CLI::App* command =
       app.add_subcommand("run-op", "Run one op on the tensors of a file, forward and backward");
   command->add_option("file", flags->file, "Inputs (and dy), op and attributes, as safetensors")->required();
-  command->add_option("--out", flags->out, "Where y, gradients and moved buffers go")->required();
+  command->add_option("--out", flags->out, "Output file for y, gradients and updated buffers")->required();
   command->add_option("--device", flags->device, "cpu")->capture_default_str();
   command->add_option("--impl", flags->impl, "automatic, reference, eigen or vendor")->capture_default_str();
   command->footer(fmt::format("Ops: {}\n", fmt::join(op_names(), " ")));

@@ -127,10 +127,10 @@ void reload(serve::Service& service, serve::Metrics& metrics) {
     service.reload();
     ++metrics.reloads;
     const std::chrono::duration<double> time = serve::Clock::now() - begin;
-    say("loaded {} again, in {:.2f} s", describe(service), time.count());
+    say("reloaded {} in {:.2f} s", describe(service), time.count());
   } catch (const std::exception& error) {
     ++metrics.failed_reloads;
-    say("the model stays as it was: {}", error.what());
+    say("the model is unchanged: {}", error.what());
   }
 }
 
@@ -141,7 +141,7 @@ void drain(const Signals& signals, const serve::HttpServer& server, double most_
   while (server.busy() && serve::Clock::now() < end) {
     const int signal = signals.wait_for(20ms);
     if (signal == SIGINT || signal == SIGTERM) {
-      say("ended at once by a second signal");
+      say("ended immediately by a second signal");
       std::_Exit(128 + signal);
     }
   }
@@ -159,7 +159,7 @@ void serve_model(const Options& options) {
                service.options().threads == 1 ? "" : "s", options.max_batch, options.max_delay_ms);
     std::fflush(stdout);
     if (!server.is_loopback())
-      say("warning: others reach this address, and there is neither encryption nor a password");
+      say("warning: other machines can reach this address, without encryption or a password");
     int signal = signals.wait();
     for (; signal == SIGHUP; signal = signals.wait()) reload(service, metrics);
     server.stop_accepting();
@@ -176,25 +176,25 @@ void serve_model(const Options& options) {
 }  // namespace
 
 void add_serve(CLI::App& app) {
-  CLI::App* command = app.add_subcommand("serve", "a trained classifier behind HTTP");
+  CLI::App* command = app.add_subcommand("serve", "serve a trained classifier over HTTP");
   const auto options = std::make_shared<Options>();
   const auto add = [&](const char* flag, auto& value, const char* what, const char* word) {
     command->add_option(flag, value, what)->option_text(word);
   };
   command->add_option("MODEL", options->model, "folder of a run, or its model.safetensors")->required();
   add("--host", options->host, "address to listen on; 0.0.0.0: all [127.0.0.1]", "ADDRESS");
-  add("--port", options->port, "0: one that is free [8080]", "N");
-  add("--max-batch", options->max_batch, "images computed together, at most [32]", "N");
-  add("--max-delay-ms", options->max_delay_ms, "an image waits so long for others [2]", "MS");
-  add("--max-queue", options->max_queue, "images inside; more are answered with 503 [256]", "N");
-  add("--threads", options->threads, "of the model, and as many decode [all cores]", "N");
-  add("--max-body-mb", options->max_body_mb, "of a request; larger ones get 413 [16]", "MB");
-  add("--max-memory-mb", options->max_memory_mb, "of all requests' bodies at a time [256]", "MB");
-  add("--max-megapixels", options->max_megapixels, "of an image; larger ones are refused [50]", "N");
-  add("--max-connections", options->max_connections, "at a time; others wait [512]", "N");
-  add("--timeout-s", options->timeout_s, "for a request to come [30]", "S");
-  add("--drain-s", options->drain_s, "to answer what has come, at the end [10]", "S");
-  command->add_flag("--verbose", options->verbose, "a line per request on stderr");
+  add("--port", options->port, "port to listen on; 0: any free one [8080]", "N");
+  add("--max-batch", options->max_batch, "most images per batch [32]", "N");
+  add("--max-delay-ms", options->max_delay_ms, "longest time an image waits for others [2]", "MS");
+  add("--max-queue", options->max_queue, "most images in the server; more are answered with 503 [256]", "N");
+  add("--threads", options->threads, "threads for the model, and as many for decoding [all cores]", "N");
+  add("--max-body-mb", options->max_body_mb, "largest request; larger ones get 413 [16]", "MB");
+  add("--max-memory-mb", options->max_memory_mb, "memory for the bodies of all requests [256]", "MB");
+  add("--max-megapixels", options->max_megapixels, "largest image; larger ones are refused [50]", "N");
+  add("--max-connections", options->max_connections, "most open connections; others wait [512]", "N");
+  add("--timeout-s", options->timeout_s, "longest time for a request to arrive [30]", "S");
+  add("--drain-s", options->drain_s, "longest time to answer open requests at the end [10]", "S");
+  command->add_flag("--verbose", options->verbose, "print a line per request on stderr");
   command->callback([options] { serve_model(*options); });
 }
 

@@ -4,7 +4,7 @@
 namespace athanor::tool {
 
 void add_serve(CLI::App& app) {
-  CLI::App* command = app.add_subcommand("serve", "a trained classifier behind HTTP (not in this build)");
+  CLI::App* command = app.add_subcommand("serve", "serve a trained classifier over HTTP (not in this build)");
   command->allow_extras();
   command->callback([] {
     detail::fail<>(

@@ -11,8 +11,8 @@ int main(int argc, char** argv) {
     tool::add_predict(app);
     tool::add_picture(app, [](const std::string& data) {
       ATH_CHECK(data == "digits",
-                "picture: this athanor was built by scripts/quickstart.sh, and knows digits only, "
-                "but got {}; cmake --build --preset cpu --target athanor-tool builds the whole",
+                "picture: this athanor was built by scripts/quickstart.sh, and knows digits only, but got "
+                "{}; build all of it with cmake --build --preset cpu --target athanor-tool",
                 data);
       return digits(Split::test);
     });

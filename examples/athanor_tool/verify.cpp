@@ -158,15 +158,15 @@ void run_verify(const Arguments& arguments) {
 
 void add_verify(CLI::App& app) {
   CLI::App* const command = app.add_subcommand(
-      "verify", "Reads a data set whole: compares CRCs, decodes images, names what is damaged");
+      "verify", "Checks a whole data set: compares CRCs, decodes images, names damaged samples");
   const auto arguments = std::make_shared<Arguments>();
   command->add_option("FILE", arguments->path, "A file or folder of samples, of any format")->required();
-  command->add_option("--threads", arguments->threads, "Threads; 0: one for each core")
+  command->add_option("--threads", arguments->threads, "Threads; 0: one per core")
       ->check(CLI::Range(0, 1024));
-  command->add_option("--part", arguments->part, "Of a folder that holds both: train or test")
+  command->add_option("--part", arguments->part, "Part of a folder that has both: train or test")
       ->check(CLI::IsMember({"train", "test"}));
   command->add_flag("--no-decode", arguments->no_decode,
-                    "Only reads and compares CRCs: quicker, but says nothing of the images");
+                    "Only compares CRCs, without decoding images: faster");
   command->callback([arguments] { run_verify(*arguments); });
 }
 

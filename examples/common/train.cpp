@@ -35,7 +35,7 @@ void begin_with(nn::Module& model, const TrainerConfig& config, std::int64_t cla
   if (!taken.fresh.empty()) {
     const bool others = taken.classes != 0 && taken.classes != classes;
     fmt::print("; new, for {} classes{}: {}", classes,
-               others ? fmt::format(" in place of {}", taken.classes) : "", fmt::join(taken.fresh, ", "));
+               others ? fmt::format(" instead of {}", taken.classes) : "", fmt::join(taken.fresh, ", "));
   }
   fmt::print("\n");
 }
@@ -66,7 +66,7 @@ int validate(const TrainerConfig& config, const Dataset& held_out) {
             "--validate-only: needs --pretrained FILE, the model of a run, or --run-dir DIR");
   const std::filesystem::path run = config.run_dir.empty() ? config.run_root / "latest" : config.run_dir;
   const ModelFile model = load_model(model_of(config.pretrained.empty() ? run : config.pretrained));
-  fmt::print("{}", text_of(model, config, held_out, "the images to validate on of " + config.program));
+  fmt::print("{}", text_of(model, config, held_out, "the validation images of " + config.program));
   return kExitDone;
 }
 
@@ -123,7 +123,7 @@ int train(int argc, char** argv, TrainerConfig defaults,
   return run_main(argc, argv, [&](int count, char** arguments) {
     TrainerConfig config = parse_flags(count, arguments, defaults);
     ATH_CHECK(config.test_data.empty() || !config.run_dir.empty() || !config.run_root.empty(),
-              "--test: measures the model that the run leaves: must go without --run-dir none");
+              "--test: evaluates the model that the run saves; cannot be combined with --run-dir none");
     if (config.validate_only) return validate(config, *data(config).test);
     std::optional<Data> opened;
     if (fit_to_size) {

@@ -82,7 +82,8 @@ nlohmann::json ring_trace() {
   const nlohmann::json gather = replay(pieces, ranks, buffers, false);
   for (std::size_t r = 0; r < kRanks; ++r) {
     for (std::size_t p = 0; p < kRanks; ++p)
-      check(pieces[r][p] == kAll && buffers[r].data<std::int32_t>()[p] == kAll, "everyone must have the sum");
+      check(pieces[r][p] == kAll && buffers[r].data<std::int32_t>()[p] == kAll,
+            "every rank must have the sum");
   }
 
   return {{"scatter", scatter}, {"gather", gather}};

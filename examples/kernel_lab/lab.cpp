@@ -103,7 +103,7 @@ std::string compare(const std::vector<float>& y, const std::vector<double>& expe
   for (std::size_t i = 0; i < y.size(); ++i) {
     const double value = y[i], error = std::fabs(value - expected[i]) / (1 + std::fabs(expected[i]));
     if (std::isnan(value) && !std::isnan(expected[i]))
-      return text("y[%zu] must be %.9g, but nobody wrote a number there", i, expected[i]);
+      return text("y[%zu] must be %.9g, but no number was written there", i, expected[i]);
     if (!(error <= tolerance)) return text("y[%zu] must be %.9g, but is %.9g", i, expected[i], value);
     *largest = std::max(*largest, error);
   }

@@ -155,13 +155,13 @@ void write(const Options& options, Split split, const std::filesystem::path& fol
 int run(int argc, char** argv) {
   Options options;
   CLI::App app(
-      "Draws a folder of JPEGs, DIR/train and DIR/val with a folder for each class: handwritten "
-      "digits on pictures like photos. The same pictures every time.");
+      "Draws a folder of JPEGs, DIR/train and DIR/val with a folder for each class: handwritten digits on "
+      "photo-like pictures. Every run draws the same pictures.");
   app.add_option("DIR", options.out, "Folder to write; must not hold train/ or val/ yet")->required();
   app.add_option("--side", options.side, "Width and height in pixels [1024]")->check(CLI::Range(16, 8192));
-  app.add_option("--limit", options.limit, "At most so many images in each of train/ and val/; 0: all [0]")
+  app.add_option("--limit", options.limit, "Most images in each of train/ and val/; 0: all [0]")
       ->check(CLI::NonNegativeNumber);
-  app.add_option("--quality", options.quality, "Of the JPEGs [90]")->check(CLI::Range(1, 100));
+  app.add_option("--quality", options.quality, "JPEG quality [90]")->check(CLI::Range(1, 100));
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -170,7 +170,7 @@ int run(int argc, char** argv) {
   std::error_code error;
   std::filesystem::create_directories(options.out, error);
   if (error)
-    detail::fail<IoError>("ladder_jpegs: {} must be a folder that can be made, but got: {}",
+    detail::fail<IoError>("ladder_jpegs: {} must be a folder that can be created, but got: {}",
                           options.out.string(), error.message());
   write(options, Split::train, options.out / "train");
   write(options, Split::test, options.out / "val");

@@ -307,7 +307,7 @@ void HttpServer::Impl::start() {
       return static_cast<Impl*>(self)->handle(connection, url, method, upload, upload_bytes,
                                               *reinterpret_cast<std::shared_ptr<Request>**>(context));
     } catch (const std::exception& error) {  // out of memory: closes only this connection
-      std::fprintf(stderr, "athanor serve: a request was given up: %s\n", printable(error.what()).c_str());
+      std::fprintf(stderr, "athanor serve: a request was aborted: %s\n", printable(error.what()).c_str());
       return MHD_NO;
     }
   };
@@ -346,7 +346,8 @@ HttpServer::HttpServer(ServerOptions options, Service& service, Metrics& metrics
 
 HttpServer::~HttpServer() {
   stop_accepting();
-  for (const auto& request : impl_->connections.unanswered()) request->wake(refusal(503, "the server ends"));
+  for (const auto& request : impl_->connections.unanswered())
+    request->wake(refusal(503, "the server is shutting down"));
   // Lets woken connections send their answers before they are closed.
   for (int i = 0; i < 100 && !impl_->connections.unanswered().empty(); ++i)
     std::this_thread::sleep_for(std::chrono::milliseconds(10));

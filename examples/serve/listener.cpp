@@ -34,11 +34,11 @@ Addresses addresses_of(const std::string& host, int port) {
 
 [[noreturn]] void fail_to_bind(const std::string& host, int port, int error) {
   if (error == EADDRINUSE) {
-    detail::fail<>("--port: {} of {} must be free, but is in use; 0 takes one that is free", port,
+    detail::fail<>("--port: {} of {} must be free, but is in use; 0 chooses a free port", port,
                    printable(host));
   }
   if (error == EACCES)
-    detail::fail<>("--port: must be one that this user may take (1024 and up), but got {}", port);
+    detail::fail<>("--port: must be one that this user may bind (1024 and up), but got {}", port);
   detail::fail<>("--host: must be an address of this machine, but got '{}': {}", printable(host),
                  std::strerror(error));
 }

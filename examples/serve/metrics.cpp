@@ -59,8 +59,7 @@ std::uint64_t Metrics::requests(int code) const {
 
 std::string Metrics::text() const {
   std::string out =
-      "# HELP athanor_requests_total Requests by the code of their answer.\n"
-      "# TYPE athanor_requests_total counter\n";
+      "# HELP athanor_requests_total Requests by status code.\n# TYPE athanor_requests_total counter\n";
   for (std::size_t i = 0; i < kCodes.size(); ++i) {
     fmt::format_to(std::back_inserter(out), "athanor_requests_total{{code=\"{}\"}} {}\n",
                    kCodes[i] ? fmt::to_string(kCodes[i]) : "other", requests_[i].load());
@@ -71,9 +70,9 @@ std::string Metrics::text() const {
   line(out, "athanor_failed_reloads_total", "counter", "Models that could not be used.",
        failed_reloads.load());
   line(out, "athanor_connections", "gauge", "Open connections.", connections.load());
-  line(out, "athanor_active_requests", "gauge", "Requests begun and not yet answered.",
+  line(out, "athanor_active_requests", "gauge", "Requests started and not yet answered.",
        active_requests.load());
-  line(out, "athanor_images_inside", "gauge", "Images being decoded, waiting or computed.",
+  line(out, "athanor_images_inside", "gauge", "Images that are being decoded, waiting or being computed.",
        images_inside.load());
   line(out, "athanor_body_bytes", "gauge", "Bytes of requests held in memory.", body_bytes.load());
   line(out, "athanor_model_classes", "gauge", "Classes of the current model.", model_classes.load());
@@ -82,7 +81,7 @@ std::string Metrics::text() const {
   line(out, "process_resident_memory_bytes", "gauge", "Resident memory size in bytes.", resident_bytes());
   request_seconds.write(out, "athanor_request_seconds", "From a request's headers to its answer.");
   decode_seconds.write(out, "athanor_decode_seconds", "To decode and scale an image.");
-  wait_seconds.write(out, "athanor_wait_seconds", "From a decoded image to the begin of its batch.");
+  wait_seconds.write(out, "athanor_wait_seconds", "From the end of decoding to the start of the batch.");
   model_seconds.write(out, "athanor_model_seconds", "To compute a batch.");
   batch_images.write(out, "athanor_batch_images", "Images in a batch.");
   return out;

@@ -114,7 +114,7 @@ std::vector<UploadedFile> parse_multipart(std::string_view content_type, std::st
     const std::size_t head_end =
         body.substr(0, std::min(body.size(), head + kLongestHead)).find("\r\n\r\n", head);
     ATH_CHECK(head_end != std::string_view::npos,
-              "multipart: the head of part {} must end within {} bytes, but does not", files.size(),
+              "multipart: the header of part {} must end within {} bytes, but does not", files.size(),
               kLongestHead);
     const std::size_t first = head_end + 4, end = body.find(line, first - 2);
     ATH_CHECK(end != std::string_view::npos, "{}", kNoEnd);

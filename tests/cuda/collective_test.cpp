@@ -58,7 +58,7 @@ TEST_F(StagedCollectives, RefuseMemoryOfTheHost) {
       FAIL();
     } catch (const ArgumentError& error) {
       EXPECT_EQ(std::string(error.what()),
-                fmt::format("reduce_scatter: the buffer must be on {0}, as the network is, but is on cpu",
+                fmt::format("reduce_scatter: the buffer must be on {0}, like the communicator, but is on cpu",
                             test::device().str()));
     }
   });
@@ -76,7 +76,7 @@ TEST_F(StagedCollectives, AStoppedRankIsNamedAfterTheTimeout) {
     const Tensor x = test::ranks_part(transport.rank(), 64, DType::f32, transport.device());
     EXPECT_EQ(test::error_of(comm, *comm.all_reduce(x), 7),
               fmt::format("rank_order all_reduce of bucket 7: rank 2 must answer within 3 s, but rank {} has "
-                          "heard nothing from it",
+                          "received nothing from it",
                           transport.rank()));
     --waiting;
   });

@@ -120,7 +120,7 @@ std::string start_error(const dist::NcclId& id, int rank, int world, std::chrono
 
 TEST_F(NcclCollectives, ARankThatDoesNotComeIsMissed) {
   EXPECT_EQ(start_error(dist::new_nccl_id(), 0, 2, 500ms),
-            "nccl start: all 2 ranks must come within 0.5 s, but rank 0 waits for others");
+            "nccl start: all 2 ranks must connect within 0.5 s, but rank 0 still waits for others");
 }
 TEST_F(NcclCollectives, RefuseARankOutOfRange) {
   EXPECT_EQ(start_error(dist::new_nccl_id(), 2, 2, 500ms), "nccl: the rank must be one of 2, but is 2");
@@ -141,7 +141,8 @@ TEST_F(NcclCollectives, TheStartOfAJobEndsWithItsTimeout) {
     dist::networks().join(job, test::device());
     ADD_FAILURE() << "it has begun";
   } catch (const PeerLostError& error) {
-    EXPECT_STREQ(error.what(), "nccl start: all 2 ranks must come within 2 s, but rank 0 waits for others");
+    EXPECT_STREQ(error.what(),
+                 "nccl start: all 2 ranks must connect within 2 s, but rank 0 still waits for others");
   }
   other.join();
 }
@@ -160,7 +161,7 @@ TEST_F(NcclCollectives, ARankThatJoinsAndIsSilentIsNamedByTheFirstWhoAsksIt) {
     dist::NcclTransport transport(id, 0, 2, {.device = test::device(), .timeout = 500ms});
     Communicator comm(transport, {.timeout = 500ms});
     EXPECT_EQ(test::error_of(comm, *comm.barrier(), -1),
-              "barrier: rank 1 must answer within 0.5 s, but rank 0 has heard nothing from it");
+              "barrier: rank 1 must answer within 0.5 s, but rank 0 has received nothing from it");
   }
   ncclCommAbort(silent);
   EXPECT_EQ(simt::live_communicators(), 0);
@@ -208,11 +209,12 @@ TEST_F(NcclCollectives, TwoRanksOnOneGpuAreRefused) {
   test::run_on_devices(
       2, [](int) { return test::device(); },
       [&](int rank) {
-        EXPECT_EQ(start_error(id, rank, 2, 20s),
-                  fmt::format(
-                      "nccl start: NCCL must succeed, but says: invalid usage: Duplicate GPU detected : rank "
-                      "{} and rank {} both on CUDA device 0",
-                      rank, 1 - rank));
+        EXPECT_EQ(
+            start_error(id, rank, 2, 20s),
+            fmt::format(
+                "nccl start: NCCL must succeed, but reports: invalid usage: Duplicate GPU detected : rank "
+                "{} and rank {} both on CUDA device 0",
+                rank, 1 - rank));
       });
 }
 
@@ -230,7 +232,7 @@ TEST_F(NcclCollectives, AStoppedRankIsNamedAfterTheTimeout) {
       const std::string what = fmt::format("{} all_reduce of bucket 7: rank ", name_of(algorithm));
       EXPECT_EQ(error.find(what), 0u) << error;
       if (transport.rank() == 3) {
-        EXPECT_EQ(error, what + "2 must answer within 0.7 s, but rank 3 has heard nothing from it");
+        EXPECT_EQ(error, what + "2 must answer within 0.7 s, but rank 3 has received nothing from it");
       }
       EXPECT_THROW(comm.run(*comm.barrier()), PeerLostError);
       --waiting;
@@ -255,7 +257,7 @@ TEST_F(NcclCollectives, ErrorsOfNcclArePassedOn) {
     });
     EXPECT_EQ(
         test::error_of(comm, *sum, 3),
-        "rank_order all_reduce of bucket 3: nccl: NCCL must succeed, but says: remote process exited or "
+        "rank_order all_reduce of bucket 3: nccl: NCCL must succeed, but reports: remote process exited or "
         "there was a network error: connection closed by peer");
     breaks.join();
     end = true;
@@ -323,8 +325,8 @@ TEST_F(NcclCollectives, ARankThatDoesNotDuplicateIsNamed) {
           ADD_FAILURE() << "nobody was missed";
         } catch (const PeerLostError& error) {
           EXPECT_EQ(std::string(error.what()),
-                    "native all_gather: must be done within 3 s, but rank 0 waits, and the library below "
-                    "does not say for whom");
+                    "native all_gather: must be done within 3 s, but rank 0 still waits, and the library "
+                    "below does not report for which rank");
         }
         end = true;
       },
@@ -342,8 +344,8 @@ TEST_F(NcclCollectives, AStoppedRankIsMissedInANativeOne) {
     Communicator comm(transport, {.algorithm = Algorithm::native, .timeout = 700ms});
     const Tensor x = test::ranks_part(transport.rank(), 64, DType::f32, transport.device());
     EXPECT_EQ(test::error_of(comm, *comm.all_reduce(x), 7),
-              fmt::format("native all_reduce of bucket 7: must be done within 0.7 s, but rank {} waits, and "
-                          "the library below does not say for whom",
+              fmt::format("native all_reduce of bucket 7: must be done within 0.7 s, but rank {} still "
+                          "waits, and the library below does not report for which rank",
                           transport.rank()));
     EXPECT_THROW(comm.run(*comm.barrier()), PeerLostError);
     --waiting;
@@ -365,7 +367,7 @@ TEST_F(NcclCollectives, ErrorsInANativeOneArePassedOn) {
       simt::break_communicators(0, ncclRemoteError, "connection closed by peer");
     });
     EXPECT_EQ(test::error_of(comm, *sum, 3),
-              "native all_reduce of bucket 3: nccl: NCCL must succeed, but says: remote process exited or "
+              "native all_reduce of bucket 3: nccl: NCCL must succeed, but reports: remote process exited or "
               "there was a network error: connection closed by peer");
     breaks.join();
     end = true;
@@ -391,7 +393,7 @@ TEST_F(NcclCollectives, OneThatIsLetGoOfEndsItsMessages) {
         for (int i = 0; i < 10; ++i) EXPECT_FALSE(sum->advance());
       }
       EXPECT_EQ(simt::live_communicators(), 1) << "that of the other rank";
-      EXPECT_EQ(transport.session().failure(), "a collective was let go of before it was done");
+      EXPECT_EQ(transport.session().failure(), "a collective was released before it was done");
       EXPECT_THROW(comm.run(*comm.barrier()), PeerLostError);
       end = true;
     });

@@ -112,9 +112,8 @@ TEST_F(NcclTraining, AStoppedRankIsNamedWithItsBucket) {
         ADD_FAILURE() << "nobody was missed";
       } catch (const PeerLostError& error) {
         EXPECT_EQ(std::string(error.what()),
-                  "rank_order all_reduce of bucket 0: rank 1 must answer within 3 s, but rank 0 has heard "
-                  "nothing "
-                  "from it");
+                  "rank_order all_reduce of bucket 0: rank 1 must answer within 3 s, but rank 0 has received "
+                  "nothing from it");
       }
       end = true;
     });

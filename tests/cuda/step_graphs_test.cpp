@@ -238,9 +238,9 @@ TEST_F(StepGraphsOnDevice, ACaptureThatFailsIsReportedAndChangesNothing) {
 }
 
 TEST_F(StepGraphsOnDevice, NumbersOfAStepAreNotDrawnInACapture) {
-  EXPECT_NE(
-      message_of(config(GraphMode::automatic), Unfit(true)).find("randn: its numbers are those of a step"),
-      std::string::npos);
+  EXPECT_NE(message_of(config(GraphMode::automatic), Unfit(true))
+                .find("randn: draws different numbers in each step"),
+            std::string::npos);
 }
 
 TEST_F(StepGraphsOnDevice, WhatCannotBeCapturedIsSaidOrRefused) {
@@ -254,7 +254,7 @@ TEST_F(StepGraphsOnDevice, WhatCannotBeCapturedIsSaidOrRefused) {
   EXPECT_THROW(test::train(wanted), ArgumentError);
   Alternating task;
   EXPECT_EQ(why_not_captured(config(GraphMode::on), 1, task, {}), "");
-  EXPECT_EQ(why_not_captured(config(GraphMode::on), 2, task, {}), "several ranks share them");
+  EXPECT_EQ(why_not_captured(config(GraphMode::on), 2, task, {}), "several ranks share the steps");
   wanted = config(GraphMode::on);
   wanted.device = kCpu;
   EXPECT_THROW(check(wanted), ArgumentError);

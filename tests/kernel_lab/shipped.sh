@@ -13,4 +13,4 @@ if said=$("$root/scripts/kernel_lab.sh" my_kernel); then
   echo "an empty body must be wrong"
   exit 1
 fi
-grep -q 'values .*y\[0\] must be 0.47.*, but nobody wrote a number there' <<<"$said" || { printf '%s\n' "$said"; exit 1; }
+grep -q 'values .*y\[0\] must be 0.47.*, but no number was written there' <<<"$said" || { printf '%s\n' "$said"; exit 1; }

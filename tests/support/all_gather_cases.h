@@ -105,8 +105,8 @@ inline void check_ranks_that_differ_are_told(dist::Transport& transport) {
       ADD_FAILURE() << "ranks differ";
     } catch (const ArgumentError& error) {
       EXPECT_EQ(error.what(),
-                fmt::format("all_gather: all ranks must have one dtype, and one shape behind the first axis, "
-                            "but rank {} has not what rank 0 has; rank {} has {} {}",
+                fmt::format("all_gather: all ranks must have the same dtype and the same shape after the "
+                            "first axis, but rank {} differs from rank 0; rank {} has {} {}",
                             transport.world_size() - 1, transport.rank(), x.dtype(), x.shape()));
     }
   }

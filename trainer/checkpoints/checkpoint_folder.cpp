@@ -84,11 +84,11 @@ NewestCheckpoint newest_valid(const fs::path& folder) {
 
 CheckpointFolder::CheckpointFolder(fs::path folder, std::int64_t keep)
     : folder_(std::move(folder)), keep_(keep) {
-  ATH_CHECK(keep >= 1, "checkpoints: at least 1 must be kept, but got {}", keep);
+  ATH_CHECK(keep >= 1, "checkpoints: must keep at least 1, but got {}", keep);
   std::error_code error;
   fs::create_directories(folder_, error);
   if (error) {
-    detail::fail<IoError>("--checkpoint-dir: {} must be a folder that can be made, but got: {}",
+    detail::fail<IoError>("--checkpoint-dir: {} must be a folder that can be created, but got: {}",
                           folder_.string(), error.message());
   }
   try {

@@ -18,14 +18,14 @@ void check_folder(const CheckpointFolder& folder, const std::string& resume) {
   const std::vector<std::int64_t> steps = folder.steps();
   if (steps.empty() || resume == "auto") return;
   ATH_CHECK(!resume.empty(),
-            "--checkpoint-dir: {} must be empty when a run begins, but holds checkpoints up to step {}: add "
-            "--resume auto to go on with them, or name another folder",
+            "--checkpoint-dir: {} must be empty when a new run starts, but holds checkpoints up to step {}; "
+            "add --resume auto to continue from them, or choose another folder",
             folder.path().string(), steps.back());
   std::error_code ignored;
   const fs::path newest = folder.path_of(steps.back());
   ATH_CHECK(fs::equivalent(newest, resume, ignored),
-            "--resume: {} must be the newest checkpoint of --checkpoint-dir, but that is {}: name another "
-            "folder to save in, or remove what is newer",
+            "--resume: {} must be the newest checkpoint in --checkpoint-dir, but the newest is {}; choose "
+            "another folder to save in, or delete the newer checkpoints",
             resume, newest.string());
 }
 
@@ -66,9 +66,8 @@ std::optional<RunPosition> RunCheckpoints::open(const SettingsOver& settings, st
   choose(found);
   if (config_.resume.empty()) return std::nullopt;
   if (found.path.empty()) {
-    notes_.push_back(fmt::format("--resume auto: no checkpoint {}in {}: a fresh start",
-                                 found.skipped.empty() ? "" : "that can be read ",
-                                 config_.checkpoint_dir.string()));
+    notes_.push_back(fmt::format("--resume auto: no {}checkpoint in {}; starting fresh",
+                                 found.skipped.empty() ? "" : "valid ", config_.checkpoint_dir.string()));
     return std::nullopt;
   }
   // Reports known errors before anything else begins.
@@ -85,9 +84,10 @@ std::optional<RunPosition> RunCheckpoints::open(const SettingsOver& settings, st
   notes_.push_back(fmt::format("resumed from {}: {} of {} steps done", found.path.string(),
                                position.attempted, total_steps));
   if (schedule_steps < total_steps)
-    notes_.push_back(fmt::format(
-        "it was begun for {} steps: learning rates are those of then, and after that the last of them",
-        schedule_steps));
+    notes_.push_back(
+        fmt::format("the run was planned for {} steps: the learning rate follows that schedule, then keeps "
+                    "its last value",
+                    schedule_steps));
   found_ = std::move(found);
   return position;
 }

@@ -56,7 +56,8 @@ fs::path make_run_folder(const fs::path& root) {
   const auto check = [&](const std::error_code& error) {
     if (!error) return;
     detail::fail<IoError>(
-        "--run-dir: {} must be a folder that runs can make theirs in, but got: {}; name another, or none",
+        "--run-dir: {} must be a folder in which runs can create theirs, but got: {}; choose another folder, "
+        "or none",
         root.string(), error.message());
   };
   std::error_code error;
@@ -90,9 +91,8 @@ fs::path model_of(const fs::path& given) {
   const fs::path path = model_path(given, "");
   if (!fs::exists(path, ignored))
     detail::fail<IoError>(
-        "model: {} must hold model.safetensors, but does not: its run is not over (go on with --resume "
-        "auto), "
-        "or has failed",
+        "model: {} must hold model.safetensors, but does not: its run has not finished (continue it with "
+        "--resume auto) or has failed",
         given.string());
   return path;
 }

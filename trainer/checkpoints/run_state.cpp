@@ -64,7 +64,7 @@ void visit_fields(RunPosition& at, std::string& ended_by, std::string& why_ended
 }
 
 // A field missing here would be lost in every resumed run.
-static_assert(sizeof(StepState) == 144, "a field of StepState came or went: list it in visit_fields()");
+static_assert(sizeof(StepState) == 144, "StepState gained or lost a field: update visit_fields()");
 
 template <class Visit> void visit_fields(StepState& step, Visit& visit) {
   visit("seed", step.seed);
@@ -127,14 +127,14 @@ RunPosition position_from(const StateDict& state) {
   const std::pair<const char*, double> seconds[] = {
       {"train_s", at.train_s}, {"epoch_began_s", at.epoch_began_s}, {"elapsed_s", at.elapsed_s}};
   for (const auto& [name, value] : seconds)
-    ATH_CHECK(value >= 0 && value <= 1e9, "state_dict: '{}' must be seconds of a run, but is {}", name,
-              value);
+    ATH_CHECK(value >= 0 && value <= 1e9,
+              "state_dict: '{}' must be a number of seconds from 0 to 1e9, but is {}", name, value);
   for (const StoppedBy reason : {StoppedBy::epochs, StoppedBy::max_steps, StoppedBy::early_stop,
                                  StoppedBy::max_time, StoppedBy::signal}) {
     if (ended_by == name_of(reason)) at.ended = {reason, why};
   }
-  ATH_CHECK(at.ended || ended_by.empty(), "state_dict: 'ended_by' must be a reason or empty, but is '{}'",
-            ended_by);
+  ATH_CHECK(at.ended || ended_by.empty(),
+            "state_dict: 'ended_by' must be a known reason or empty, but is '{}'", ended_by);
   return at;
 }
 

@@ -114,12 +114,11 @@ void check_schema(const std::filesystem::path& path, StateFile kind, const safet
     const bool other = value("format") == format_of(other_than(kind));
     detail::fail<IoError>(
         "{}: {} must be a {} of a run, but is {}", name_of(kind), path.string(), name_of(kind),
-        other ? fmt::format("a {}", name_of(other_than(kind))) : "a safetensors file of something else");
+        other ? fmt::format("a {}", name_of(other_than(kind))) : "some other safetensors file");
   }
   if (schema > kSchema) {
-    detail::fail<IoError>(
-        "{}: {} must be of schema {} or older, but is of schema {}: a newer version wrote it", name_of(kind),
-        path.string(), kSchema, schema);
+    detail::fail<IoError>("{}: {} must have schema {} or older, but has schema {}: a newer version wrote it",
+                          name_of(kind), path.string(), kSchema, schema);
   }
 }
 
@@ -149,8 +148,9 @@ StateDict load_state_file(const std::filesystem::path& path, StateFile kind, Ver
   } catch (const IoError& error) {
     std::error_code ignored;
     if (!std::filesystem::is_regular_file(path, ignored) || ::access(path.c_str(), R_OK) != 0) throw;
-    detail::fail<IoError>("{0}: the file must be whole, but is truncated, damaged or no {0}; {1}",
-                          name_of(kind), error.what());
+    detail::fail<IoError>(
+        "{0}: the file must be a valid {0}, but is truncated, damaged or of another kind; {1}", name_of(kind),
+        error.what());
   }
   check_schema(path, kind, metadata);
   if (verify == Verify::header) return state;

@@ -56,7 +56,7 @@ std::string text_of(const Search& search, const TrainerConfig& config, std::int6
   text += fmt::format("fastest             {}, {} images/s", with_commas(fastest.batch),
                       with_commas(std::llround(fastest.images_per_s())));
   if (enough.batch != fastest.batch)
-    text += fmt::format("; {} is as fast, but for {:.0f} %", with_commas(enough.batch),
+    text += fmt::format("; {} is within {:.0f} % of that", with_commas(enough.batch),
                         100 * (1 - enough.images_per_s() / fastest.images_per_s()));
   return text + fmt::format("\nnext                {}\n",
                             command_with(config, "--batch-size", fmt::to_string(enough.batch)));
@@ -112,11 +112,10 @@ class Untouched {
 }  // namespace
 
 FitReport Trainer::find_batch_size(Task& task, const Dataset& train) {
-  ATH_CHECK(
-      world_size() == 1,
-      "--find-batch-size: must be asked of one rank, but there are {}: a batch that does not fit would end "
-      "the others; ask without --devices, and multiply",
-      world_size());
+  ATH_CHECK(world_size() == 1,
+            "--find-batch-size: needs a single rank, but there are {}: running out of memory on one would "
+            "end the others; run it without --devices, and multiply the result",
+            world_size());
   FitReport report;
   Untouched networks(task);
   ModelMemory memory;

@@ -97,7 +97,7 @@ LrCurve Run::find_lr(const LrRange& range) {
   const std::vector<OptimizerSpec> own = task_.optimizers();
   ATH_CHECK(returns_loss() &&
                 std::none_of(own.begin(), own.end(), [](const auto& spec) { return bool(spec.schedule); }),
-            "--find-lr: the learning rate must be --lr's, but this task's {} own",
+            "--find-lr: the learning rate must come from --lr, but this task's {} own",
             returns_loss() ? "optimizer has a rate of its" : "optimizers have rates of their");
   LrCurve curve;
   try_out([&] {
@@ -179,8 +179,9 @@ int Run::faster_threads(int all) {
   int threads = all;
   double one_ms = 0, all_ms = 0;
   std::sscanf(chosen.c_str(), "%d %lf %lf", &threads, &one_ms, &all_ms);
-  threads_note_ = fmt::format("--threads auto: {}; a step takes {:.4g} ms with 1, and {:.4g} ms with {}",
-                              threads, one_ms, all_ms, all);
+  threads_note_ =
+      fmt::format("--threads auto: {}; a step takes {:.4g} ms with 1 thread, and {:.4g} ms with {}", threads,
+                  one_ms, all_ms, all);
   return threads;
 }
 
@@ -191,13 +192,13 @@ void Run::choose_threads() {
   int threads = all;
   if (position_.threads > 0) {
     threads = position_.threads;
-    threads_note_ = fmt::format("--threads auto: {}, as the run was begun", threads);
+    threads_note_ = fmt::format("--threads auto: {}, as when the run started", threads);
   } else if (config_.deterministic || !config_.device.is_cpu() || all == 1) {
     threads_note_ =
         fmt::format("--threads auto: {}{}", all,
-                    config_.deterministic     ? ", all of them, since --deterministic measures nothing"
-                    : config_.device.is_cpu() ? ", there is one core"
-                                              : ", all of them, since a GPU computes");
+                    config_.deterministic     ? ", all of them, because --deterministic measures nothing"
+                    : config_.device.is_cpu() ? ", because there is one core"
+                                              : ", all of them, because a GPU does the computing");
   } else {
     threads = faster_threads(all);
   }
@@ -212,15 +213,14 @@ void Run::choose_convs() {
   if (!checkpoints_.resumed_from().empty()) {
     set_conv_choices(position_.conv_choices);
     if (!position_.conv_choices.empty())
-      convs_note_ = "--benchmark: convolutions run as the run was begun";
+      convs_note_ = "--benchmark: convolutions use the implementations chosen when the run started";
     else if (config_.benchmark)
-      convs_note_ = "--benchmark: nothing is measured, since the run was begun without it";
+      convs_note_ = "--benchmark: nothing is measured, because the run was started without it";
     return;
   }
   if (config_.benchmark && (config_.deterministic || !config_.device.is_cpu())) {
-    convs_note_ =
-        fmt::format("--benchmark: nothing is measured, since {}",
-                    config_.deterministic ? "--deterministic is given" : "a GPU measures without it");
+    convs_note_ = fmt::format("--benchmark: nothing is measured, because {}",
+                              config_.deterministic ? "--deterministic is given" : "a GPU always measures");
   } else if (config_.benchmark) {
     try_out([&] {
       const MeasureConvs measure;

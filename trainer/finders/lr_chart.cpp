@@ -93,7 +93,7 @@ std::string svg_of(const LrCurve& curve, const LrAnswer& answer) {
       "<rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n"
       "<text x=\"20\" y=\"24\" font-size=\"15\">{2}</text>\n<text x=\"20\" y=\"42\" "
       "fill=\"#666\">{3}</text>\n",
-      kWidth, kHeight, answer.rate ? fmt::format("learning rate {:g}", *answer.rate) : "no answer",
+      kWidth, kHeight, answer.rate ? fmt::format("learning rate {:g}", *answer.rate) : "no suggestion",
       answer.why);
   if (curve.points.size() < 2) return text + "</svg>\n";
   const Axis x = rates(curve), y = losses(curve, answer);
@@ -134,7 +134,7 @@ std::string svg_of(const LrCurve& curve, const LrAnswer& answer) {
 
 std::string text_of(const LrCurve& curve, const LrAnswer& answer, const TrainerConfig& config, int columns) {
   const std::string why = answer.rate ? fmt::format("learning rate {:g}: {}", *answer.rate, answer.why)
-                                      : fmt::format("no answer: {}", answer.why);
+                                      : fmt::format("no suggestion: {}", answer.why);
   std::string text = chart_of(curve, answer, columns) + "\n" + terminal::wrapped(why, columns, 0) + "\n";
   if (!config.lr_curve.empty()) text += fmt::format("saved   {}\n", printable(config.lr_curve.string()));
   if (!answer.rate) return text;

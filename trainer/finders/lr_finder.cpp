@@ -68,7 +68,7 @@ void check(const LrRange& range) {
   ATH_CHECK(std::isfinite(range.to) && range.from > 0 && range.from < range.to && range.to <= 1e6,
             "find_lr: rates must rise, from above 0 to at most 1e6, but go from {} to {}", range.from,
             range.to);
-  ATH_CHECK(range.steps >= 20 && range.steps <= 100'000, "find_lr: must make 20 to 100,000 steps, but got {}",
+  ATH_CHECK(range.steps >= 20 && range.steps <= 100'000, "find_lr: must take 20 to 100,000 steps, but got {}",
             range.steps);
 }
 
@@ -93,9 +93,9 @@ LrAnswer answer_of(const LrCurve& curve) {
   const std::vector<double>& smooth = answer.smooth;
   if (smooth.size() <= kFirst) {
     answer.why = curve.diverged_at
-                     ? fmt::format("the loss is no number, or rises, from the rate {:.2g} on, after {} steps",
+                     ? fmt::format("the loss is not finite or rises from the rate {:.2g} on, after {} steps",
                                    *curve.diverged_at, smooth.size())
-                     : fmt::format("{} losses were measured, which are too few", smooth.size());
+                     : fmt::format("{} losses were measured, which is too few", smooth.size());
     return answer;
   }
   const auto rate_at = [&](std::size_t i) { return curve.points[i].rate; };
@@ -105,8 +105,9 @@ LrAnswer answer_of(const LrCurve& curve) {
   const Level first = level_of(curve.points);
   const double fall = first.mean - smooth[lowest];
   if (fall < std::max(kMinFall * std::abs(first.mean), 5 * kSmoothNoise * first.deviation)) {
-    answer.why = fmt::format("the loss is {:.4g} at first and nowhere clearly lower, from {:.2g} to {:.2g}",
-                             first.mean, rate_at(0), rate_at(smooth.size() - 1));
+    answer.why =
+        fmt::format("the loss starts at {:.4g} and never falls clearly, at rates from {:.2g} to {:.2g}",
+                    first.mean, rate_at(0), rate_at(smooth.size() - 1));
     return answer;
   }
   std::size_t steepest = 1;

@@ -125,8 +125,8 @@ const Known& known_as(Text flag, const Item& item) {
     if (known.name == item.name()) return known;
     names.push_back(known.name);
   }
-  ATH_CHECK(item.name() != "none", "{}: none must stand alone", flag);
-  fail<>("{}: must be of {}, but got '{}'{}", flag, fmt::join(names, ", "), item.name(),
+  ATH_CHECK(item.name() != "none", "{}: none cannot be combined with other entries", flag);
+  fail<>("{}: each entry must be one of {}, but got '{}'{}", flag, fmt::join(names, ", "), item.name(),
          did_you_mean(item.name(), names));
 }
 
@@ -140,7 +140,8 @@ Augment read_list(Text flag, Text text) {
   for (const std::string& part : split(text, ',')) {
     const Item item(flag, part);
     const Known& known = known_as(flag, item);
-    ATH_CHECK(!has(item.name()), "{}: {} must be given once, but is again in '{}'", flag, item.name(), text);
+    ATH_CHECK(!has(item.name()), "{}: {} must be given once, but is repeated in '{}'", flag, item.name(),
+              text);
     if (std::find(known.numbers.begin(), known.numbers.end(), item.numbers()) == known.numbers.end())
       item.refuse(known.form);
     known.apply(augment, item);
@@ -183,11 +184,11 @@ std::string list_of(const Augment& augment) {
 
 void add_augment_flag(FlagTable& flags, TrainerConfig& config) {
   flags.add("--augment LIST",
-            fmt::format("random changes to images that are trained on, with commas between them: "
-                        "crop:PIXELS[:reflect], resized-crop[:MINAREA], flip, alternating-flip, "
-                        "color-jitter[:B:C:S:H], rand-augment[:N:M], random-erasing[:P], cutout:SIDE, "
-                        "mixup[:ALPHA], cutmix[:ALPHA]; or none [{}]",
-                        list_of(config.augment)),
+            fmt::format(
+                "random augmentations of training images, separated by commas: crop:PIXELS[:reflect], "
+                "resized-crop[:MINAREA], flip, alternating-flip, color-jitter[:B:C:S:H], rand-augment[:N:M], "
+                "random-erasing[:P], cutout:SIDE, mixup[:ALPHA], cutmix[:ALPHA]; or none [{}]",
+                list_of(config.augment)),
             config.augment, [&config](Text flag, Text text) {
               Augment augment = read_list(flag, text);
               augment.crops_when_decoded = config.augment.crops_when_decoded;

@@ -13,12 +13,13 @@ void add_finder_flags(FlagTable& flags, TrainerConfig& config) {
     flags.ask(name, help, [&config, question] { config.question = question; });
   };
   ask("--find-lr", Question::learning_rate,
-      "which --lr? 100 steps with rates from 1e-7 to 10 show where the loss falls fastest; trains nothing");
+      "suggest --lr: take 100 steps with rates from 1e-7 to 10, and find where the loss falls fastest; "
+      "trains nothing");
   flags.add("--lr-curve FILE",
-            "where --find-lr draws what it saw [lr_curve.svg in --run-dir, else beside the runs]",
-            config.lr_curve, path);
+            "chart that --find-lr draws [lr_curve.svg in --run-dir, else next to the runs]", config.lr_curve,
+            path);
   ask("--find-batch-size", Question::batch_size,
-      "which --batch-size? the largest that fits in memory, and the fastest; trains nothing");
+      "suggest --batch-size: find the largest that fits in memory, and the fastest; trains nothing");
 }
 
 void leave_nothing_behind(TrainerConfig& config) {
@@ -33,14 +34,14 @@ void leave_nothing_behind(TrainerConfig& config) {
 
 void fit_to_question(const FlagTable& flags, TrainerConfig& config) {
   ATH_CHECK(!flags.given("--find-lr") || !flags.given("--find-batch-size"),
-            "--find-lr: must be asked alone, but so is --find-batch-size; first the batch size");
+            "--find-lr: cannot be combined with --find-batch-size; find the batch size first");
   const bool curve = config.question == Question::learning_rate;
   ATH_CHECK(curve || config.lr_curve.empty(), "--lr-curve: needs --find-lr, which draws it");
   if (config.question == Question::none) return;
   const char* const name = curve ? "--find-lr" : "--find-batch-size";
-  ATH_CHECK(config.resume.empty(), "{}: must be asked before a run begins, without --resume", name);
+  ATH_CHECK(config.resume.empty(), "{}: cannot be combined with --resume; use it before a run starts", name);
   ATH_CHECK(config.fast_dev_run == 0 && !config.validate_only,
-            "{}: makes steps of its own: must go without --fast-dev-run and --validate-only", name);
+            "{}: takes its own trial steps; cannot be combined with --fast-dev-run or --validate-only", name);
   const std::filesystem::path folder = config.run_dir.empty() ? config.run_root : config.run_dir;
   if (curve && config.lr_curve.empty() && !folder.empty()) config.lr_curve = folder / "lr_curve.svg";
   leave_nothing_behind(config);

@@ -40,14 +40,14 @@ void Flags::append(const std::string& usage, Flag flag) {
                                  [](unsigned char c) { return std::isalnum(c) != 0 || c == '-'; });
   ATH_CHECK(plain, "flags: a flag must be -- and letters, digits and dashes, but is '{}'", flag.name);
   const auto known = [&](const Flag& other) { return other.name == flag.name; };
-  ATH_CHECK(std::none_of(flags_.begin(), flags_.end(), known), "flags: {} must be added once, but is again",
-            flag.name);
+  ATH_CHECK(std::none_of(flags_.begin(), flags_.end(), known),
+            "flags: {} must be added once, but is added again", flag.name);
   flags_.push_back(std::move(flag));
 }
 
 template <class T, class Read>
 void Flags::take(const std::string& usage, T& target, const std::string& help, const Read& read) {
-  ATH_CHECK(usage.find(' ') != usage.npos, "flags: '{}' must say what --help calls its value: '{} N'", usage,
+  ATH_CHECK(usage.find(' ') != usage.npos, "flags: '{}' must name its value for --help, as in '{} N'", usage,
             usage);
   const std::string name = usage.substr(0, usage.find(' '));
   Flag flag;

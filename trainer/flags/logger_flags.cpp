@@ -25,7 +25,8 @@ bool read_loggers(TrainerConfig& config, const std::string& flag, const std::str
   const auto has = [&](const char* name) {
     return std::find(asked.begin(), asked.end(), name) != asked.end();
   };
-  ATH_CHECK(!has("none") || asked.size() == 1, "{}: none must stand alone, but got '{}'", flag, text);
+  ATH_CHECK(!has("none") || asked.size() == 1, "{}: none cannot be combined with other formats, but got '{}'",
+            flag, text);
   config.log_csv = has("csv");
   config.log_tensorboard = has("tensorboard");
   return has("json");
@@ -36,14 +37,15 @@ bool read_loggers(TrainerConfig& config, const std::string& flag, const std::str
 using namespace read_flag;
 
 void add_logger_flags(FlagTable& flags, TrainerConfig& config) {
-  flags.add("--logger LIST",
-            "what steps and epochs are written to, in the run's folder: json (metrics.jsonl), csv "
-            "(metrics.csv), tensorboard (events.out.tfevents...), several with commas, or none [json]",
-            config.log_json, [&config](Text flag, Text text) { return read_loggers(config, flag, text); });
-  flags.add("--log-every N", "log every N-th step; nothing waits for the device [{}]", config.log_every,
+  flags.add(
+      "--logger LIST",
+      "log formats for the metrics of steps and epochs, in the run's folder: json (metrics.jsonl), csv "
+      "(metrics.csv), tensorboard (events.out.tfevents...), several separated by commas, or none [json]",
+      config.log_json, [&config](Text flag, Text text) { return read_loggers(config, flag, text); });
+  flags.add("--log-every N", "log every N-th step, without waiting for the device [{}]", config.log_every,
             whole(1));
   flags.on("--summary",
-           "show each layer's output, parameters, FLOPs and activations for one image, and train",
+           "show each layer's output, parameters, FLOPs and activations for one image, then train",
            config.summary);
 }
 

@@ -12,16 +12,15 @@ void add_machine_flags(FlagTable& flags, TrainerConfig& config) {
     config.device = choice.device;
     config.device_note = choice.note;
   }
-  flags.group("Device and numbers");
-  flags.add(
-      "--threads N",
-      "CPU threads per rank; auto: one or all, whichever is faster in ten steps that are tried first [" +
-          (config.threads > 0 ? fmt::to_string(config.threads) : "one for each core, divided among ranks") +
-          "]",
-      config.threads, word_or("auto", TrainerConfig::kMeasuredThreads, whole(1, 1024)));
+  flags.group("Device and precision");
+  flags.add("--threads N",
+            "CPU threads per rank; auto: one or all, whichever is faster in ten trial steps [" +
+                (config.threads > 0 ? fmt::to_string(config.threads) : "one per core, divided among ranks") +
+                "]",
+            config.threads, word_or("auto", TrainerConfig::kMeasuredThreads, whole(1, 1024)));
   flags.add("--precision P", "f32, tf32 (on a GPU), or bf16 or f16 with f32 master weights [f32]",
             config.precision, precision);
-  flags.add("--loss-scale S", "dynamic, dynamic:FIRST, or the scale to keep [dynamic for f16, else 1]",
+  flags.add("--loss-scale S", "dynamic, dynamic:FIRST, or a constant scale [dynamic for f16, else 1]",
             config.loss_scaling, loss_scaling);
   flags.add("--grad-dtype T",
             "dtype of gradients: auto or f32 [auto: the precision's; f32 with --accumulate]",
@@ -33,28 +32,26 @@ void add_machine_flags(FlagTable& flags, TrainerConfig& config) {
               return choice.device;
             });
   flags.add("--memory-limit BYTES",
-            "most memory that tensors may take, as 500000000 or 2G [on the CPU, nearly all that is free]",
+            "most memory that tensors may take, such as 500000000 or 2G [on the CPU, nearly all free memory]",
             config.memory_limit, byte_count);
-  flags.add(
-      "--fused on|off",
-      "whether activations and residual sums are computed within convolutions, linear layers and norms; off, "
-      "to see what that saves [on]",
-      config.fused, on_or_off);
+  flags.add("--fused on|off",
+            "fuse activations and residual sums into convolutions, linear layers and norms; off shows what "
+            "fusion saves [on]",
+            config.fused, on_or_off);
   flags.add("--inference-mode on|off",
-            "whether validation records no graph; off, to see what that saves [on]", config.inference_mode,
-            on_or_off);
+            "validate without recording the autograd graph; off shows what that saves [on]",
+            config.inference_mode, on_or_off);
   flags.add("--empty-cache on|off",
-            "whether each step ends with cached memory returned to the system; on, to see what that costs "
-            "[off]",
+            "return cached memory to the system after each step; on shows what that costs [off]",
             config.empty_cache, on_or_off);
-  flags.add("--sync-each-step on|off",
-            "whether each step ends with a wait for the device, as code that reads its loss does; on, to see "
-            "what that costs [off]",
-            config.sync_each_step, on_or_off);
+  flags.add(
+      "--sync-each-step on|off",
+      "wait for the device after each step, as code that reads the loss does; on shows what that costs [off]",
+      config.sync_each_step, on_or_off);
   flags.add(
       "--graph G",
-      "whether the host captures a step's work for the GPU once and then launches it as a whole (CUDA "
-      "graphs); results do not change: on, off, or auto, where that can be done [auto]",
+      "capture a step's GPU work once as a CUDA graph, then launch the whole graph; results do not change: "
+      "on, off, or auto (if possible) [auto]",
       config.graph,
       one_of<GraphMode>({{"auto", GraphMode::automatic}, {"on", GraphMode::on}, {"off", GraphMode::off}}));
   flags.on("--deterministic", "same seed, flags and threads: same weights, bit for bit",
@@ -69,41 +66,38 @@ void add_machine_flags(FlagTable& flags, TrainerConfig& config) {
 void add_rank_flags(FlagTable& flags, TrainerConfig& config) {
   using dist::Algorithm;
   flags.group("Several devices");
-  flags.add("--devices N",
-            "ranks (processes that share the work): one per GPU, or on the CPU as many as wanted; auto: all "
-            "GPUs [1]",
-            config.devices, word_or("auto", TrainerConfig::kAllDevices, whole(1, 1024)));
+  flags.add(
+      "--devices N",
+      "ranks (processes that share the work): one per GPU, or any number on the CPU; auto: all GPUs [1]",
+      config.devices, word_or("auto", TrainerConfig::kAllDevices, whole(1, 1024)));
   flags.add("--strategy S",
             "single: one rank; ddp: each rank has the whole model; zero1: like ddp, but master weights and "
             "optimizer state are sharded [single; with several ranks ddp]",
             config.strategy, strategy);
-  flags.add(
-      "--algorithm A",
-      "how ranks sum gradients: rank_order, ring, hierarchical, native (what MPI or NCCL does), or auto: "
-      "native between GPUs of several machines without --deterministic, else rank_order [auto]",
-      config.collectives.algorithm,
-      one_of<Algorithm>({{"auto", Algorithm::automatic},
-                         {"rank_order", Algorithm::rank_order},
-                         {"ring", Algorithm::ring},
-                         {"hierarchical", Algorithm::hierarchical},
-                         {"native", Algorithm::native}}));
-  flags.add("--overlap on|off",
-            "whether gradients and weights travel between ranks while passes compute [on]", config.overlap,
-            on_or_off);
-  flags.on("--sync-bn",
-           "batch norms take their statistics from the images of all ranks, not each rank from its own",
+  flags.add("--algorithm A",
+            "how ranks sum gradients: rank_order, ring, hierarchical, native (MPI's or NCCL's own), or auto: "
+            "native between GPUs of several machines without --deterministic, else rank_order [auto]",
+            config.collectives.algorithm,
+            one_of<Algorithm>({{"auto", Algorithm::automatic},
+                               {"rank_order", Algorithm::rank_order},
+                               {"ring", Algorithm::ring},
+                               {"hierarchical", Algorithm::hierarchical},
+                               {"native", Algorithm::native}}));
+  flags.add("--overlap on|off", "overlap the communication of gradients and weights with computation [on]",
+            config.overlap, on_or_off);
+  flags.on("--sync-bn", "compute batch-norm statistics over the images of all ranks, not of each rank alone",
            config.sync_bn);
   flags.add("--dist-timeout SECONDS",
-            fmt::format("seconds without a word from a rank, after which all ranks end [{}]",
+            fmt::format("end all ranks after a rank has not responded for SECONDS [{}]",
                         config.collectives.timeout.count() / 1000),
             config.collectives.timeout, seconds);
   flags.add("--max-restarts N",
-            "how often --devices starts its ranks again, from the newest checkpoint, after one of them was "
-            "lost; needs --resume auto [0]",
+            "how often --devices restarts its ranks from the newest checkpoint after losing one; needs "
+            "--resume auto [0]",
             config.max_restarts, whole(0, 1000));
   flags.add("--flight-dir DIR",
-            "folder for the records that ranks write when one is lost; see athanor flight [--checkpoint-dir, "
-            "else the current folder]",
+            "folder for flight records, which ranks write when one is lost; see athanor flight "
+            "[--checkpoint-dir, else the current folder]",
             config.flight_dir, path);
 }
 

@@ -40,7 +40,7 @@ void add_own(FlagTable& flags, const TrainerConfig& config, const Flags& own) {
   flags.group(config.program);
   for (const Flags::Flag& flag : own.all()) {
     ATH_CHECK(!flags.has(flag.name),
-              "flags: {} is a flag of all training programs: {} must call its own otherwise", flag.name,
+              "flags: all training programs have {}; {} must give its own flag another name", flag.name,
               config.program);
     flags.add_own(flag);
   }
@@ -89,7 +89,7 @@ void refuse_extras(const CLI::App& app, const std::string& program) {
   const std::vector<std::string> extras = app.remaining();
   if (extras.empty()) return;
   const std::string name = extras[0].substr(0, extras[0].find('='));
-  ATH_CHECK(name.starts_with("-"), "{}: there are only flags, but got '{}'; see --help", program, name);
+  ATH_CHECK(name.starts_with("-"), "{}: takes only flags, but got '{}'; see --help", program, name);
   const std::string answer = flag_advice(name);
   detail::fail<>("{}: there is no flag '{}'{}; see --help", program, name,
                  answer.empty() ? did_you_mean(name, names_of(app)) : ": " + answer);
@@ -101,7 +101,7 @@ void refuse_missing_values(const CLI::App& app, const std::vector<std::string>& 
     const CLI::Option* const option =
         words[i].starts_with("--") ? app.get_option_no_throw(words[i]) : nullptr;
     ATH_CHECK(!option || option->get_items_expected_min() == 0 || !words[i + 1].starts_with("--"),
-              "{}: must have its value behind it, but is followed by {}", words[i], words[i + 1]);
+              "{}: needs a value, but is followed by {}", words[i], words[i + 1]);
     if (option && option->get_items_expected_min() > 0) ++i;
   }
 }
@@ -184,9 +184,9 @@ void check_together(const FlagTable& flags, TrainerConfig& config) {
   if (!config.photos.empty() && config.val_data.empty())
     config.own_flags.push_back({"--val-split", fmt::format("{}", config.val_split)});
   ATH_CHECK(config.photos.empty() || config.train_data.empty(),
-            "--train: PHOTOS are the images to train on: give one of them");
+            "--train: cannot be combined with PHOTOS, which also names the training images");
   ATH_CHECK(!flags.given("--early-stop") || !flags.given("--monitor"),
-            "--monitor: --early-stop keeps the best weights, too: give one of them");
+            "--monitor: cannot be combined with --early-stop, which also keeps the best weights");
 }
 
 }  // namespace
@@ -205,9 +205,8 @@ TrainerConfig parse_flags(int argc, const char* const* argv, TrainerConfig confi
   if (config.run_dir.empty() && config.run_root.empty()) config.run_root = runs_of(config.program);
   config.command.assign(argv, argv + argc);
   CLI::App app(
-      "Trains a model. The images that it is validated on are its test set, too, where\n"
-      "there is no other: with --early-stop they also choose the weights, which\n"
-      "flatters val_loss and val_accuracy.",
+      "Trains a model. Without a separate test set, the validation images also serve as\nthe test set. With "
+      "--early-stop they choose the weights as well, which makes\nval_loss and val_accuracy optimistic.",
       config.program);
   app.allow_extras();
   app.set_help_flag("-h,--help,--help-all", "Print this help message and exit");

@@ -208,12 +208,12 @@ void check_recipe_is_used(const TrainerConfig& config, bool own_optimizers, bool
   const auto check_unused = [&](const std::string& why, std::initializer_list<const char*> names) {
     for (const FlagValue& flag : config.flags) {
       const bool is_one = std::find(names.begin(), names.end(), flag.name) != names.end();
-      ATH_CHECK(!is_one || flag.from != "flag", "{}: must be left out, for {}", flag.name, why);
+      ATH_CHECK(!is_one || flag.from != "flag", "{}: must be left out: {}", flag.name, why);
     }
   };
-  const std::string brings = config.program + " brings ";
+  const std::string has = config.program + " has ";
   if (own_optimizers || config.optimizer) {
-    check_unused(brings + "optimizers of its own",
+    check_unused(has + "its own optimizers",
                  {"--optimizer", "--momentum", "--nesterov", "--betas", "--weight-decay", "--decay"});
   } else if (config.optimizer_kind == OptimizerKind::sgd) {
     check_unused("sgd has none; it has --momentum", {"--betas"});
@@ -222,11 +222,11 @@ void check_recipe_is_used(const TrainerConfig& config, bool own_optimizers, bool
                  {"--momentum", "--nesterov"});
   }
   if (own_schedules || config.schedule)
-    check_unused(brings + "learning rates of its own", {"--schedule", "--warmup", "--min-lr"});
+    check_unused(has + "its own learning rates", {"--schedule", "--warmup", "--min-lr"});
   else if (config.schedule_options.kind == ScheduleKind::constant)
     check_unused("the learning rate is constant; choose another --schedule", {"--min-lr"});
   if (own_schedules)  // config.schedule gets the scaled rate
-    check_unused(brings + "learning rates of its own", {"--lr", "--scale-lr"});
+    check_unused(has + "its own learning rates", {"--lr", "--scale-lr"});
 }
 
 std::string describe_recipe(const TrainerConfig& config) {

@@ -61,8 +61,8 @@ void write_recipe(const std::filesystem::path& run_dir, const TrainerConfig& con
 }
 
 std::vector<RecipeFlag> read_recipe(const std::filesystem::path& file) {
-  ATH_CHECK(std::filesystem::is_regular_file(file),
-            "--recipe: must be a file of flags, but there is none at {}", printable(file.string()));
+  ATH_CHECK(std::filesystem::is_regular_file(file), "--recipe: must be a file of flags, but there is no {}",
+            printable(file.string()));
   std::vector<RecipeFlag> flags;
   try {
     for (const CLI::ConfigItem& item : CLI::ConfigTOML().from_file(file.string())) {

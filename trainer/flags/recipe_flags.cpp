@@ -40,10 +40,10 @@ ScheduleOptions schedule(Text flag, Text text) {
                                        {"plateau", ScheduleKind::plateau}})(flag, parts[0]);
   const bool steps = options.kind == ScheduleKind::step || options.kind == ScheduleKind::multistep;
   const bool takes = steps || options.kind == ScheduleKind::plateau;
-  ATH_CHECK(takes || parts.size() == 1, "{}: {} stands alone, but got '{}'", flag, parts[0], text);
+  ATH_CHECK(takes || parts.size() == 1, "{}: {} takes no value, but got '{}'", flag, parts[0], text);
   ATH_CHECK(parts.size() <= 3 && (!steps || parts.size() >= 2),
-            "{}: must be as step:30 or step:30:0.1, multistep:30,60 or multistep:30,60:0.1, plateau:10 or "
-            "plateau:10:0.1 (epochs, and the factor), but got '{}'",
+            "{}: must be like step:30 or step:30:0.1, multistep:30,60 or multistep:30,60:0.1, plateau:10 or "
+            "plateau:10:0.1 (epochs, then the factor), but got '{}'",
             flag, text);
   if (parts.size() > 1 && steps) {
     for (const std::string& epoch : split(parts[1], ',')) {
@@ -52,7 +52,7 @@ ScheduleOptions schedule(Text flag, Text text) {
                 "{}: epochs must increase, but got '{}'", flag, text);
     }
     ATH_CHECK(options.kind == ScheduleKind::multistep || options.epochs.size() == 1,
-              "{}: step has one number of epochs, but got '{}'; use multistep", flag, text);
+              "{}: step takes one number of epochs, but got '{}'; use multistep", flag, text);
   } else if (parts.size() > 1) {
     options.patience = whole(0)(flag, parts[1]);
   }
@@ -70,7 +70,8 @@ Scaling lr_scaling(Text flag, Text text) {
   const LrScaling kind = one_of<LrScaling>({{"linear", LrScaling::linear}, {"sqrt", LrScaling::sqrt}})(
       flag, text.substr(0, colon));
   ATH_CHECK(colon != std::string::npos,
-            "{}: must say which batch --lr was chosen for, as in {}:256, but got '{}'", flag, text, text);
+            "{}: must name the batch size that --lr was chosen for, as in {}:256, but got '{}'", flag, text,
+            text);
   return {kind, whole(1)(flag, text.substr(colon + 1))};
 }
 
@@ -90,73 +91,70 @@ void add_optimizer_flags(FlagTable& flags, TrainerConfig& config) {
                                             {"muon", OptimizerKind::muon}})(flag, text);
             });
   flags.add("--lr RATE", "highest learning rate [{}]", config.lr, positive());
-  flags.add("--momentum MU", "of sgd and muon [{}]", config.momentum, share());
-  flags.add("--nesterov on|off",
-            fmt::format("momentum that looks ahead [{}]", config.nesterov ? "on" : "off"), config.nesterov,
-            on_or_off);
-  flags.add("--betas B1,B2", fmt::format("of adam and adamw [{},{}]", config.beta1, config.beta2),
-            config.beta1, [&config](Text flag, Text text) {
-              const std::vector<std::string> parts = split(text, ',');
-              ATH_CHECK(parts.size() == 2, "{}: must be two numbers, as in 0.9,0.999, but got '{}'", flag,
-                        text);
-              config.beta2 = share()(flag, parts[1]);
-              return share()(flag, parts[0]);
-            });
-  flags.add("--weight-decay,--wd X", "how much weights are pulled to 0 [{}]", config.weight_decay,
-            not_negative);
+  flags.add("--momentum MU", "momentum of sgd and muon [{}]", config.momentum, share());
+  flags.add("--nesterov on|off", fmt::format("use Nesterov momentum [{}]", config.nesterov ? "on" : "off"),
+            config.nesterov, on_or_off);
   flags.add(
-      "--decay WHAT",
-      fmt::format("what --weight-decay applies to: matrices (and filters) alone, or all, as in PyTorch [{}]",
-                  text(config.decay)),
-      config.decay, one_of<Decay>({{"matrices", Decay::matrices}, {"all", Decay::all}}));
+      "--betas B1,B2",
+      fmt::format("decay rates of adam's and adamw's moving averages [{},{}]", config.beta1, config.beta2),
+      config.beta1, [&config](Text flag, Text text) {
+        const std::vector<std::string> parts = split(text, ',');
+        ATH_CHECK(parts.size() == 2, "{}: must be two numbers, as in 0.9,0.999, but got '{}'", flag, text);
+        config.beta2 = share()(flag, parts[1]);
+        return share()(flag, parts[0]);
+      });
+  flags.add("--weight-decay,--wd X", "weight decay coefficient [{}]", config.weight_decay, not_negative);
+  flags.add("--decay WHAT",
+            fmt::format("parameters that --weight-decay applies to: matrices (and filters) only, or all, as "
+                        "in PyTorch [{}]",
+                        text(config.decay)),
+            config.decay, one_of<Decay>({{"matrices", Decay::matrices}, {"all", Decay::all}}));
 }
 
 void add_schedule_flags(FlagTable& flags, TrainerConfig& config) {
   flags.add("--schedule KIND",
-            fmt::format("course of the learning rate: constant; step:EPOCHS[:FACTOR]; "
-                        "multistep:E1,E2,...[:FACTOR]; cosine; one-cycle; plateau[:PATIENCE[:FACTOR]], lower "
-                        "when --monitor or val_loss does not improve [{}]",
+            fmt::format("learning rate schedule: constant; step:EPOCHS[:FACTOR]; "
+                        "multistep:E1,E2,...[:FACTOR]; cosine; one-cycle; plateau[:PATIENCE[:FACTOR]], which "
+                        "lowers the rate when --monitor or val_loss stops improving [{}]",
                         config.schedule ? "the program's" : athanor::text(config.schedule_options)),
             config.schedule_options, [&config](Text flag, Text text) {
               config.schedule = {};
               return schedule(flag, text);
             });
   flags.add("--warmup N[e]",
-            "steps, or epochs, in which the rate rises from near 0 [none; of one-cycle a quarter of the run]",
+            "steps, or epochs (as in 5e), in which the rate rises from near 0 [none; with one-cycle a "
+            "quarter of the run]",
             config.warmup, training_length);
-  flags.add("--min-lr RATE",
-            "after the warm-up the rate goes no lower [0; one-cycle ends with a 25,000th of --lr]",
+  flags.add("--min-lr RATE", "lowest learning rate after the warm-up [0; one-cycle: --lr / 25,000]",
             config.min_lr, not_negative);
-  flags.add(
-      "--scale-lr RULE:BATCH",
-      "linear:256 or sqrt:256: --lr was chosen for batches of 256, and grows with the batch or with its "
-      "root [none]",
-      config.lr_scaling, [&config](Text flag, Text text) {
-        const Scaling scaling = lr_scaling(flag, text);
-        config.lr_scaling_batch = scaling.batch;
-        return scaling.kind;
-      });
+  flags.add("--scale-lr RULE:BATCH",
+            "linear:256 or sqrt:256: --lr was chosen for batch size 256; scale it with the batch size or its "
+            "square root [none]",
+            config.lr_scaling, [&config](Text flag, Text text) {
+              const Scaling scaling = lr_scaling(flag, text);
+              config.lr_scaling_batch = scaling.batch;
+              return scaling.kind;
+            });
 }
 
 }  // namespace
 
 void add_recipe_flags(FlagTable& flags, TrainerConfig& config) {
   flags.group("Recipe");
-  flags.add(
-      "--recipe FILE",
-      "flags from a file, NAME = \"VALUE\" in each line, as recipe.toml in a run's folder has them; the "
-      "command line wins [none]",
-      config.recipe, path);
+  flags.add("--recipe FILE",
+            "read flags from a file with NAME = \"VALUE\" in each line, such as recipe.toml of a run; the "
+            "command line takes precedence [none]",
+            config.recipe, path);
   add_optimizer_flags(flags, config);
   add_schedule_flags(flags, config);
   if (config.models.empty()) return;  // a custom task handles its own losses and layers
-  flags.add("--label-smoothing X", "the share of a label that goes to all classes [{}]",
+  flags.add("--label-smoothing X", "share of a label's weight that is spread over all classes [{}]",
             config.label_smoothing, share());
   flags.add("--class-weights KIND",
-            "balanced: in training losses a class weighs the more, the fewer images it has; none [none]",
+            "balanced: the training loss weighs classes with fewer images more; or none [none]",
             config.balanced_classes, one_of<bool>({{"none", false}, {"balanced", true}}));
-  flags.add("--dropout PROB", "probability of the model's dropout layers [the model's own]", config.dropout,
-            share());
+  flags.add("--dropout PROB", "drop probability of the model's dropout layers [the model's own]",
+            config.dropout, share());
 }
 
 void fit_to_optimizer(FlagTable& flags, TrainerConfig& config) {

@@ -115,7 +115,7 @@ std::string Run::nothing_to_do(const FitInfo& info) const {
                                : fmt::format("all of its {} epochs are done", config_.epochs);
   }
   if (position_.elapsed_s < config_.max_time_s) return {};
-  return fmt::format("--max-time is used up ({} of {}); with more of it the run goes on",
+  return fmt::format("--max-time is used up ({} of {}); raise it to continue the run",
                      duration(position_.elapsed_s), duration(config_.max_time_s));
 }
 

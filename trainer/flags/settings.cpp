@@ -138,8 +138,8 @@ std::vector<Setting> data_of(const FitInfo& info, const Normalization& pixels) {
       {"images", "the images' size",
        fmt::format("{}x{}x{}, {} classes", info.spec.height, info.spec.width, info.spec.channels,
                    info.spec.classes)},
-      {"train_samples", "the number of images to train on", text(info.train_samples)},
-      {"val_samples", "the number of images to validate on", text(info.val_samples)},
+      {"train_samples", "the number of training images", text(info.train_samples)},
+      {"val_samples", "the number of validation images", text(info.val_samples)},
       {"pixels", "the images' mean and deviation",
        fmt::format("mean {:.6g}, deviation {:.6g}", fmt::join(pixels.mean, " "),
                    fmt::join(pixels.stddev, " "))},
@@ -241,11 +241,11 @@ void check_settings(const StateDict& saved, const std::vector<Setting>& mine, bo
                                shown(setting.value), shown(was(setting)));
   }
   ATH_CHECK(differences.empty(),
-            "settings must be those of the run that is resumed, but {}{}; set back what differs, or begin a "
-            "run of its own with these weights: --pretrained FILE and another --checkpoint-dir",
+            "settings must match those of the resumed run, but {}{}; restore what differs, or start a new "
+            "run from these weights with --pretrained FILE and another --checkpoint-dir",
             differences,
             any_differs({"lr", "schedule_steps", "batch_size", "accumulate", "train_samples"})
-                ? " (the learning rate's course depends on it)"
+                ? " (the learning rate schedule depends on it)"
                 : "");
 }
 

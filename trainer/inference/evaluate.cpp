@@ -35,23 +35,23 @@ void check_fits(const ModelInfo& model, const Dataset& data) {
                                            [](const FieldSpec& field) { return field.name == "label"; }),
             "evaluate: images must have labels, but have none");
   ATH_CHECK(takes.height == has.height && takes.width == has.width && takes.channels == has.channels,
-            "evaluate: images must be {}, as the model takes them, but are {}", size_of_images(takes),
+            "evaluate: images must be {}, as the model expects, but are {}", size_of_images(takes),
             size_of_images(has));
   const std::vector<std::string> names = data.class_names();
   if (names.empty() || model.class_names.empty()) {
     ATH_CHECK(has.classes <= takes.classes,
-              "evaluate: there must be at most {} classes, as the model has, but "
-              "there are {}",
-              takes.classes, has.classes);
+              "evaluate: there must be at most {} classes, as in the model, but there are {}", takes.classes,
+              has.classes);
     return;
   }
   for (std::size_t i = 0; i < std::max(names.size(), model.class_names.size()); ++i) {
     const auto at = [&](const std::vector<std::string>& all) {
       return i < all.size() ? fmt::format("'{}'", all[i]) : std::string("none");
     };
-    ATH_CHECK(at(names) == at(model.class_names),
-              "evaluate: images must have the classes of the model, but class {} is {} there and {} here", i,
-              at(model.class_names), at(names));
+    ATH_CHECK(
+        at(names) == at(model.class_names),
+        "evaluate: images must have the model's classes, but class {} is {} in the data and {} in the model",
+        i, at(model.class_names), at(names));
   }
 }
 
@@ -99,10 +99,10 @@ std::string figures(double loss, double top1) {
 std::unique_ptr<nn::Module> make_network(const ModelFile& model) {
   const ModelInfo& info = model.info;
   const std::vector<std::string> known = nn::model_names();
-  ATH_CHECK(info.classifies && std::find(known.begin(), known.end(), info.model) != known.end(),
-            "model: {} must hold a classifier that --model names, but holds {} of {}: its own program knows "
-            "how to use it",
-            model.path.string(), info.model.empty() ? "a network" : info.model, info.program);
+  ATH_CHECK(
+      info.classifies && std::find(known.begin(), known.end(), info.model) != known.end(),
+      "model: {} must hold a classifier that --model names, but holds {} of {}; use it with its own program",
+      model.path.string(), info.model.empty() ? "a network" : info.model, info.program);
   const ImageSpec& images = info.images;
   try {
     auto network = nn::make_model(info.model, {images.classes, images.channels, images.height}, 0);

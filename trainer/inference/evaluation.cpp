@@ -42,7 +42,7 @@ Evaluation::Evaluation(std::int64_t classes, std::vector<std::string> names, std
                        std::int64_t worst)
     : names_(std::move(names)), top_(top), most_(worst) {
   ATH_CHECK(classes > 0 && top > 0 && worst >= 0,
-            "evaluation: there must be classes, and a top of 1 or more, but got {} and {}", classes, top);
+            "evaluation: classes and top must be at least 1, but are {} and {}", classes, top);
   ATH_CHECK(names_.empty() || std::ssize(names_) == classes,
             "evaluation: there must be a name for each of {} classes, but there are {}", classes,
             names_.size());

@@ -40,8 +40,8 @@ std::string cell(const Evaluation& evaluation, std::pair<std::int64_t, std::int6
                            : is == said ? "fill=\"#1f5fa8\""
                                         : "fill=\"#c0392b\"";
   std::string text = fmt::format(
-      "<rect x=\"{:g}\" y=\"{:g}\" width=\"{:g}\" height=\"{:g}\" {} fill-opacity=\"{:.3f}\">"
-      "<title>{} of {}: {} said {}</title></rect>\n",
+      "<rect x=\"{:g}\" y=\"{:g}\" width=\"{:g}\" height=\"{:g}\" {} fill-opacity=\"{:.3f}\"><title>{} of "
+      "{}: {} predicted as {}</title></rect>\n",
       x, y, side, side, fill, inlined ? 0.06 + 0.94 * share : 0.15 + 0.85 * share, images,
       evaluation.figures(is).images, escaped(evaluation.name(is)), escaped(evaluation.name(said)));
   if (side >= 24)
@@ -77,17 +77,15 @@ std::string svg_of(const Evaluation& evaluation, bool inlined) {
   const double width = inlined ? left + side : std::max(left + side + 20, 420.0), height = top + side + 20;
   std::string text = fmt::format(
       "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0:g}\" height=\"{1:g}\" viewBox=\"0 0 {0:g} "
-      "{1:g}\" "
-      "role=\"img\" aria-label=\"Confusion matrix of {2} images, {3:.2f} % right\" "
-      "font-family=\"sans-serif\" "
-      "font-size=\"12\" fill=\"{4}\">\n",
+      "{1:g}\" role=\"img\" aria-label=\"Confusion matrix of {2} images, {3:.2f} % correct\" "
+      "font-family=\"sans-serif\" font-size=\"12\" fill=\"{4}\">\n",
       width, height, with_commas(evaluation.images()), 100 * evaluation.top1(),
       inlined ? "currentColor" : "#222");
   if (!inlined)
     text += fmt::format(
-        "<rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n"
-        "<text x=\"20\" y=\"24\" font-size=\"15\">{} images, {:.2f} % right</text>\n"
-        "<text x=\"20\" y=\"42\" fill=\"#666\">rows: what images show; columns: what the model says</text>\n",
+        "<rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n<text x=\"20\" y=\"24\" font-size=\"15\">{} "
+        "images, {:.2f} % correct</text>\n<text x=\"20\" y=\"42\" fill=\"#666\">rows: true class; columns: "
+        "predicted class</text>\n",
         with_commas(evaluation.images()), 100 * evaluation.top1());
   text += fmt::format("<rect x=\"{:g}\" y=\"{:g}\" width=\"{:g}\" height=\"{:g}\" {}/>\n", left, top, side,
                       side, inlined ? "class=\"ground\"" : "fill=\"#f4f4f4\"");

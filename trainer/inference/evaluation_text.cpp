@@ -59,7 +59,7 @@ std::string class_table(const Evaluation& evaluation, std::size_t names) {
   const std::vector<std::int64_t> shown = classes_shown(evaluation);
   std::string text;
   if (evaluation.classes() > kClassesShown)
-    text = fmt::format("the {} of {} classes that the model finds least of\n", shown.size(),
+    text = fmt::format("the {} of {} classes with the lowest recall\n", shown.size(),
                        with_commas(evaluation.classes()));
   text +=
       fmt::format("{}   {:>8}   {:>9}   {:>9}\n", column("class", names), "images", "precision", "recall");
@@ -75,7 +75,7 @@ std::string matrix(const Evaluation& evaluation, std::size_t names) {
   std::int64_t largest = evaluation.classes() - 1;
   for (const auto& [pair, images] : evaluation.confusion()) largest = std::max(largest, images);
   const std::size_t width = std::max(fmt::to_string(largest).size(), std::size_t{3}) + 1;
-  std::string text = "confusion: a row for what images show, a column for what the model says\n";
+  std::string text = "confusion: rows are true classes, columns predicted classes\n";
   text += std::string(names, ' ');
   for (std::int64_t c = 0; c < evaluation.classes(); ++c) {
     const std::string name = printable(evaluation.name(c));
@@ -109,7 +109,7 @@ std::string pairs(const Evaluation& evaluation) {
   if (std::ssize(cells) > kWorstShown) cells.resize(kWorstShown);
   std::string text = "most often confused\n";
   for (const auto& [pair, images] : cells)
-    text += fmt::format("{:>8} of {} taken for {}\n", with_commas(images),
+    text += fmt::format("{:>8} of {} predicted as {}\n", with_commas(images),
                         printable(evaluation.name(pair.first)), printable(evaluation.name(pair.second)));
   return text;
 }
@@ -122,7 +122,7 @@ std::string mistakes(const Evaluation& evaluation, const Evaluated& of) {
   text += fmt::format(", by {}loss\n", all == 1 ? "" : "falling ");
   for (const Evaluation::Mistake& one : evaluation.worst()) {
     const std::string where = of.where ? of.where(one.sample) : "";
-    text += fmt::format("{:>8.2f}   {}: {}, said {}{}\n", one.loss,
+    text += fmt::format("{:>8.2f}   {}: {}, predicted {}{}\n", one.loss,
                         where.empty() ? fmt::format("image {}", one.sample) : printable(where),
                         printable(evaluation.name(one.label)), printable(evaluation.name(one.predicted)),
                         std::isnan(one.probability) ? "" : fmt::format(" ({:.1f} %)", 100 * one.probability));
@@ -140,8 +140,8 @@ std::string text_of(const Evaluation& evaluation, const Evaluated& of) {
   for (const auto& [pair, images] : evaluation.confusion())
     no_number += pair.second == Evaluation::kNone ? images : 0;
   if (no_number > 0)
-    text +=
-        fmt::format("of {} images the model says nothing: logits are not numbers\n", with_commas(no_number));
+    text += fmt::format("for {} images the model predicts nothing: their logits are NaN\n",
+                        with_commas(no_number));
   const std::string worst = mistakes(evaluation, of);
   return worst.empty() ? text : text + '\n' + worst;
 }

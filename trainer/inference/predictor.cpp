@@ -105,11 +105,10 @@ std::unique_ptr<nn::Module> load_network(const fs::path& path, const ModelFile& 
   const ModelInfo& info = file.info;
   const std::vector<std::string> known = nn::model_names();
   const bool is_known = std::find(known.begin(), known.end(), info.model) != known.end();
-  ATH_CHECK(
-      is_known && info.classifies,
-      "predict: {} must hold a classifier that --model names, but holds {} of {}: its own program knows "
-      "how to use it",
-      path.string(), info.model.empty() ? "a network" : info.model, info.program);
+  ATH_CHECK(is_known && info.classifies,
+            "predict: {} must hold a classifier that --model names, but holds {} of {}; use it with its own "
+            "program",
+            path.string(), info.model.empty() ? "a network" : info.model, info.program);
   const ImageSpec& images = info.images;
   try {
     auto network = nn::make_model(info.model, {images.classes, images.channels, images.height});
@@ -197,8 +196,8 @@ void Predictor::Impl::decode_file(CallState& place, std::span<const std::byte> f
   const std::int64_t channels = info.images.channels;
   ATH_CHECK(channels == 1 || channels == 3,
             "predict: the model must take images of 1 or 3 channels, but takes {}", channels);
-  ATH_CHECK(std::ssize(pixels) == info.images.bytes(),
-            "predict: there must be room for {} bytes, but is for {}", info.images.bytes(), pixels.size());
+  ATH_CHECK(std::ssize(pixels) == info.images.bytes(), "predict: the buffer must hold {} bytes, but holds {}",
+            info.images.bytes(), pixels.size());
   decode(place, {.bytes = file, .codec = Codec::jpeg}, pixels);  // or another format: first bytes decide
 }
 
@@ -233,15 +232,14 @@ Tensor Predictor::Impl::logits(CallState& place, const Tensor& images) const {
   const Shape wanted{images.dim(0), spec.height, spec.width, spec.channels};
   const InferenceMode inference;
   if (images.dtype() == DType::f32) {
-    ATH_CHECK(images.shape() == wanted,
-              "predict: f32 images must be {}, as the network takes them, but got {}", wanted,
-              images.shape());
+    ATH_CHECK(images.shape() == wanted, "predict: f32 images must be {}, as the network expects, but got {}",
+              wanted, images.shape());
     return run(images.to(device));
   }
   const bool can_change =
       (spec.channels == 1 || spec.channels == 3) && (images.dim(3) == 1 || images.dim(3) == 3);
   ATH_CHECK(images.dim(3) == spec.channels || can_change,
-            "predict: images must have {} channels, as the network takes them, but got {}", spec.channels,
+            "predict: images must have {} channels, as the network expects, but got {}", spec.channels,
             images.shape());
   Batch batch;
   batch.images = images.shape() == wanted ? images : resized(place, images.to(kCpu));
@@ -255,17 +253,18 @@ Predictions Predictor::Impl::predict(CallState& place, const Tensor& images, std
   const InferenceMode inference;
   const Tensor scores = logits(place, images);
   ATH_CHECK(scores.rank() == 2 && scores.dim(1) == info.images.classes,
-            "predict: the network must give logits [N, {}], but gave {}", info.images.classes,
+            "predict: the network must return logits [N, {}], but returned {}", info.images.classes,
             scores.shape());
   return largest(softmax(scores).to(kCpu), top);
 }
 
 Predictor::Predictor(std::unique_ptr<nn::Module> network, ModelInfo info) {
   ATH_CHECK(network != nullptr, "predictor: there must be a network, but got null");
-  ATH_CHECK(info.images.classes >= 1 &&
-                (info.class_names.empty() || std::ssize(info.class_names) == info.images.classes),
-            "predictor: there must be classes, and a name for each or none, but there are {} and {} names",
-            info.images.classes, info.class_names.size());
+  ATH_CHECK(
+      info.images.classes >= 1 &&
+          (info.class_names.empty() || std::ssize(info.class_names) == info.images.classes),
+      "predictor: there must be classes, with a name for each or none, but there are {} classes and {} names",
+      info.images.classes, info.class_names.size());
   check({.height = info.images.height, .width = info.images.width, .shorter_side = info.shorter_side});
   check_finite(*network);
   impl_ = std::make_unique<Impl>(std::move(network), std::move(info));

@@ -70,7 +70,7 @@ void AppendedFile::append(std::string_view bytes) {
 void AppendedFile::remove_last(std::size_t bytes) {
   const off_t end = lseek(file_, 0, SEEK_END);
   if (end < static_cast<off_t>(bytes) || ftruncate(file_, end - static_cast<off_t>(bytes)) != 0)
-    detail::fail<IoError>("{}: {} cannot be cut: {}", flag_, path_.string(), std::strerror(errno));
+    detail::fail<IoError>("{}: {} cannot be truncated: {}", flag_, path_.string(), std::strerror(errno));
 }
 
 }  // namespace athanor

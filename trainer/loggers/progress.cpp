@@ -120,7 +120,7 @@ void Progress::on_fit_begin(Trainer&, const FitInfo& info) {
                   config.device_note.empty() ? "" : fmt::format(" ({})", config.device_note),
                   counted(info.threads, "thread"),
                   config.threads != 0      ? ""
-                  : config.local_ranks > 1 ? " for each rank (auto: all cores)"
+                  : config.local_ranks > 1 ? " per rank (auto: all cores)"
                                            : " (auto: all cores)",
                   config.device.is_cpu() ? ", " + cpu_implementations() : "", name_of(config.precision),
                   info.strategy, info.data_source, config.seed));
@@ -299,7 +299,7 @@ void Progress::on_fit_end(Trainer& trainer, const FitReport& report) {
         "ended by SIG{} after {}{}", ::sigabbrev_np(report.signal), counted(report.steps.attempted(), "step"),
         report.checkpoint.empty()
             ? ""
-            : fmt::format("; all of it is in {}: go on with --resume auto", report.checkpoint.string())));
+            : fmt::format("; saved in {}: continue with --resume auto", report.checkpoint.string())));
   } else if (!trainer.why_stopped().empty() && !idle_) {
     print(out_, "\n");
     say((report.stopped_by == StoppedBy::diverged ? "diverged: " : "stopped: ") + trainer.why_stopped());

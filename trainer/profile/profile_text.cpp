@@ -82,7 +82,7 @@ std::string text_by_op(const std::vector<OpTotal>& totals, const Roof& roof) {
   if (rest.calls > 0) text += row_of(rest, "", all, roof);
   if (roof.bytes_per_s > 0)
     text += fmt::format(
-        "  the roof, measured when the run began: {:.1f} GB/s of memory, {:.0f} GFLOP/s of a matrix "
+        "  the roof, measured when the run started: {:.1f} GB/s of memory, {:.0f} GFLOP/s of a matrix "
         "product\n",
         roof.bytes_per_s / 1e9, roof.flops_per_s / 1e9);
   return text;

@@ -81,13 +81,13 @@ std::string figures_table(const std::vector<Record>& runs) {
   add("images per second", Format::count, 1, end("images_per_s"));
   add("epochs", Format::count, 0, end("epochs"));
   add("steps", Format::count, 0, end("applied_steps"));
-  add("steps skipped", Format::count, 0, end("skipped_steps"));
-  add("memory at most", Format::bytes, -1, end("peak_bytes"));
+  add("skipped steps", Format::count, 0, end("skipped_steps"));
+  add("peak memory", Format::bytes, -1, end("peak_bytes"));
   rows += text_row("ended", runs, ending_of);
   rows += text_row("weights", runs, [](const Record& run) { return text(run.end, "weights_hash"); });
   return "<section id=\"figures\">\n<h2>Figures</h2>\n<div class=\"scroll\">\n<table class=\"numbers\">\n" +
          head(runs) + rows +
-         "</table>\n</div>\n<p><small>Bold: the best, where more or less of it is "
+         "</table>\n</div>\n<p><small>Bold: the best value, if higher or lower is "
          "better.</small></p>\n</section>\n";
 }
 

@@ -25,7 +25,7 @@ constexpr std::array<StepChart, 10> kStepCharts{{
     {"loss_scale", "Loss scale", Format::count},
     {"skipped_steps", "Skipped steps so far", Format::count},
     {"images_per_s", "Images per second", Format::count},
-    {"data_wait_s", "Wait for data, each step", Format::seconds},
+    {"data_wait_s", "Wait for data per step", Format::seconds},
     {"train_loss", "Training loss by step", Format::plain},
     {"train_accuracy", "Training accuracy by step", Format::share},
     {"val_loss", "Validation loss by step", Format::plain},

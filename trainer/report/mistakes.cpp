@@ -66,8 +66,8 @@ std::string pairs_table(const Evaluation& all) {
     rows +=
         fmt::format("<tr><td>{}</td><td>{}</td><td class=\"n\">{}</td></tr>\n", escaped(all.name(pair.first)),
                     escaped(all.name(pair.second)), figure(static_cast<double>(images), Format::count));
-  return "<table>\n<caption>Confused most often</caption>\n<tr><th scope=\"col\">shows</th><th scope=\"col\">"
-         "said</th><th scope=\"col\" class=\"n\">images</th></tr>\n" +
+  return "<table>\n<caption>Most often confused</caption>\n<tr><th scope=\"col\">true class</th><th "
+         "scope=\"col\">predicted</th><th scope=\"col\" class=\"n\">images</th></tr>\n" +
          rows + "</table>\n";
 }
 
@@ -84,7 +84,7 @@ std::string picture_list(const Json& mistakes, const Evaluation& all) {
     const std::string file = text(one, "file"), url = text(one, "picture");
     const std::string where = file.empty() ? fmt::format("image {:.0f}", number(one, "sample")) : file;
     items += fmt::format(
-        "<li>{}<b>{}</b><span>said {}</span><small title=\"{}\">{:.0f} %, {}</small></li>\n",
+        "<li>{}<b>{}</b><span>predicted {}</span><small title=\"{}\">{:.0f} %, {}</small></li>\n",
         is_picture(url) ? fmt::format("<img src=\"{}\" alt=\"{}\" loading=\"lazy\"/>", url, is) : "", is,
         answer, escaped(where), 100 * number(one, "probability"), escaped(where));
   }
@@ -118,18 +118,15 @@ std::string mistakes_section(const Json& json) {
   const std::unique_ptr<Evaluation> all = evaluation_of(json);
   if (!all) return "";
   const double images = static_cast<double>(all->images()), of = number(json, "of");
-  const std::string seen =
-      of > images ? fmt::format(" (of {} that there are)", figure(of, Format::count)) : "";
+  const std::string seen = of > images ? fmt::format(" (of {} in all)", figure(of, Format::count)) : "";
   const bool matrix = all->classes() <= static_cast<std::int64_t>(kMatrix);
   return fmt::format(
-      "<section id=\"mistakes\">\n<h2>What it takes for what</h2>\n<p>{} of {} images of the last "
-      "validation{} "
-      "are right: {}.{}</p>\n<div class=\"confusion\">\n{}</div>\n{}</section>\n",
+      "<section id=\"mistakes\">\n<h2>Confusions and mistakes</h2>\n<p>{} of {} images of the last "
+      "validation{} are classified correctly: {}.{}</p>\n<div class=\"confusion\">\n{}</div>\n{}</section>\n",
       figure(images * all->top1(), Format::count), figure(images, Format::count), seen,
       figure(all->top1(), Format::share),
-      matrix ? " Rows are what images show, columns what the model says; the fuller a cell, the larger its "
-               "share of "
-               "the row."
+      matrix ? " Rows are true classes, columns predicted classes; the stronger a cell's color, the larger "
+               "its share of the row."
              : "",
       matrix ? svg_of(*all, true) : pairs_table(*all), picture_list(part(json, "mistakes"), *all));
 }

@@ -101,7 +101,7 @@ std::string header(const Record& run) {
       escaped(run.name), escaped(subject(run)), line.empty() ? "" : "<p>" + line + "</p>\n",
       runs ? " live" : "", escaped(ending_of(run)),
       runs ? fmt::format(
-                 " as of {} <a href=\"#follow\" class=\"follow\" hidden=\"hidden\">reload by itself</a>",
+                 " as of {} <a href=\"#follow\" class=\"follow\" hidden=\"hidden\">reload automatically</a>",
                  escaped(run.written))
            : "",
       tiles(run));

@@ -227,9 +227,9 @@ std::vector<Record> read_runs(const fs::path& folder) {
     if (config.is_object()) record.config = config;
     record.phase = phase;
     record.name = folder.string() + (phase.empty() ? "" : ", " + phase);
-    if (has_config && !config.is_object()) note(record, "config.json is damaged: it is left out");
+    if (has_config && !config.is_object()) note(record, "config.json is damaged and was ignored");
     if (damaged > 0)
-      note(record, fmt::format("{} lines of metrics.jsonl are damaged: they are left out", damaged));
+      note(record, fmt::format("{} lines of metrics.jsonl are damaged and were ignored", damaged));
     if (record.epochs.empty() && record.steps.empty()) note(record, "nothing has been measured yet");
     runs.push_back(std::move(record));
   }

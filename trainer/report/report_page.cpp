@@ -55,12 +55,12 @@ Json facts_of(const FitInfo& info) {
        with_commas(info.parameters) +
            (info.frozen_parameters > 0 ? fmt::format(", and {} frozen", with_commas(info.frozen_parameters))
                                        : "")},
-      {"Data", fmt::format("{} images of {}x{}x{} to train on, {} to validate on{}",
+      {"Data", fmt::format("{} images of {}x{}x{} for training, {} for validation{}",
                            with_commas(info.train_samples), spec.height, spec.width, spec.channels,
                            info.val_samples > 0 ? with_commas(info.val_samples) : "none",
                            info.classifies ? fmt::format(", {} classes", spec.classes) : "")},
       {"Loading", info.data_source},
-      {"Steps", fmt::format("{} of them, {} in an epoch, batches of {}{}", with_commas(info.total_steps),
+      {"Steps", fmt::format("{} in all, {} per epoch, batch size {}{}", with_commas(info.total_steps),
                             with_commas(info.steps_per_epoch), config.batch_size,
                             config.accumulate > 1 ? fmt::format(" x {}", config.accumulate) : "")},
       {"Precision", std::string(name_of(config.precision))},
@@ -223,7 +223,7 @@ void ReportPage::write() {
     file.commit();
   } catch (const IoError& error) {
     if (!std::exchange(said_, true))
-      on_note_(fmt::format("warning: the report is not written: {}", error.what()));
+      on_note_(fmt::format("warning: the report was not written: {}", error.what()));
   }
 }
 

@@ -64,10 +64,9 @@ std::string memory_section(const Record& run) {
   std::stable_sort(bars.begin(), bars.end(), [](const Bar& a, const Bar& b) { return a.value > b.value; });
   std::string body;
   if (const double peak = number(run.end, "peak_bytes"); peak > 0)
-    body +=
-        fmt::format("<p>Tensors held {} at most, of all kinds together.</p>\n", figure(peak, Format::bytes));
+    body += fmt::format("<p>Peak memory of all tensors together: {}.</p>\n", figure(peak, Format::bytes));
   if (!bars.empty())
-    body += bar_list("The most that each kind has held, at a time of its own", bars, Format::bytes);
+    body += bar_list("Peak of each kind of tensor, not all at the same time", bars, Format::bytes);
   return section("memory", "Memory", body);
 }
 
@@ -112,7 +111,7 @@ std::string configuration_section(const Record& run) {
   const auto count =
       std::count_if(flags.begin(), flags.end(), [](const FlagRow& flag) { return !flag.given; });
   if (!defaults.empty()) body += folded(fmt::format("{} defaults", count), defaults);
-  if (flags.empty()) body += "<p>This folder has no config.json that can be read.</p>\n";
+  if (flags.empty()) body += "<p>This folder has no readable config.json.</p>\n";
   return section("configuration", "Configuration", body);
 }
 

@@ -92,7 +92,7 @@ void evaluate(const EvaluateOptions& options) {
 }  // namespace
 
 void add_evaluate(CLI::App& app) {
-  CLI::App* command = app.add_subcommand("evaluate", "how good a trained classifier is on labelled images");
+  CLI::App* command = app.add_subcommand("evaluate", "measure a trained classifier on labelled images");
   const auto options = std::make_shared<EvaluateOptions>();
   command->add_option("MODEL", options->model, "folder of a run, or its model.safetensors")->required();
   command->add_option(
@@ -100,14 +100,16 @@ void add_evaluate(CLI::App& app) {
       "digits, mnist, cifar10 (their test images), or whatever `athanor inspect` takes: a folder "
       "for each class, a packed file, ... [what its run validated on]");
   command->add_option("--top", options->top, "top-K accuracy [5]");
-  command->add_option("--worst", options->worst, "so many mistakes are named [10]");
-  command->add_option("--json", options->json, "all figures as a JSON object, to a file if one is named")
+  command->add_option("--worst", options->worst, "number of worst mistakes to list [10]");
+  command
+      ->add_option("--json", options->json,
+                   "print all figures as a JSON object, or write them to a file if one is given")
       ->expected(0, 1);
   command->add_option("--svg", options->svg, "the confusion matrix as a picture");
   command->add_option("--data-dir", options->data_dir,
                       "folder that holds mnist/ and cifar10/ [$ATHANOR_DATA_DIR, else data-cache]");
   command->add_option("--threads", options->threads, "CPU threads [all cores]");
-  command->add_option("--workers", options->workers, "threads that read images [auto]");
+  command->add_option("--workers", options->workers, "loader threads [auto]");
   command->add_option("--device", options->device, "auto, cpu or cuda[:N] [auto]");
   command->callback([options] { evaluate(*options); });
 }

@@ -33,7 +33,8 @@ std::unique_ptr<Dataset> open_named(const std::string& data, const std::string& 
 ValidatedData open_validated(const std::filesystem::path& model, const std::string& data_dir) {
   const std::filesystem::path config = model.parent_path() / "config.json";
   const auto does_not_tell = [&] {
-    detail::fail<>("--val: must name images, as {} does not tell what the run validated on", config.string());
+    detail::fail<>("--val: must name images, because {} does not record what the run validated on",
+                   config.string());
   };
   std::ifstream in(config);
   const auto json = nlohmann::json::parse(in, nullptr, false);

@@ -47,7 +47,7 @@ void write_picture(const PictureOptions& options, const Dataset& data) {
 }  // namespace
 
 void add_picture(CLI::App& app, const OpenData& open) {
-  CLI::App* command = app.add_subcommand("picture", "writes an image of a data set as a PNG");
+  CLI::App* command = app.add_subcommand("picture", "write an image of a data set as a PNG");
   const auto options = std::make_shared<PictureOptions>();
   command->add_option("DATA", options->data, "digits (its test images), or whatever --val of evaluate takes")
       ->required();

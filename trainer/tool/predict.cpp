@@ -93,7 +93,7 @@ void predict(const PredictOptions& options) {
             "--batch-size: must be in [1, 4096], but got {}", options.batch_size);
   const Predictor predictor(options.model);
   const std::vector<fs::path> files = pictures_of(options.pictures);
-  ATH_CHECK(!files.empty(), "predict: there must be a JPEG, PNG or WebP, but there is none in {}",
+  ATH_CHECK(!files.empty(), "predict: needs a JPEG, PNG or WebP, but found none in {}",
             fmt::join(options.pictures, ", "));
   const std::int64_t channels = predictor.info().images.channels;
   ATH_CHECK(channels == 1 || channels == 3, "the model must take images of 1 or 3 channels, but takes {}",
@@ -108,14 +108,14 @@ void predict(const PredictOptions& options) {
 }  // namespace
 
 void add_predict(CLI::App& app) {
-  CLI::App* command = app.add_subcommand("predict", "what a trained classifier says of pictures");
+  CLI::App* command = app.add_subcommand("predict", "classify pictures with a trained model");
   const auto options = std::make_shared<PredictOptions>();
   command->add_option("MODEL", options->model, "folder of a run, or its model.safetensors")->required();
   command
       ->add_option("IMAGE", options->pictures,
                    "JPEG, PNG or WebP files, folders of them, or - for a list on stdin")
       ->required();
-  command->add_option("--top", options->top, "so many of the most probable classes [3]");
+  command->add_option("--top", options->top, "number of most probable classes to print [3]");
   command->add_option("--batch-size", options->batch_size, "images at a time [32]");
   command->add_flag("--json", options->json, "a JSON object per line and picture");
   command->callback([options] { predict(*options); });

@@ -43,7 +43,7 @@ void write_report(const ReportOptions& options) {
 }  // namespace
 
 void add_report(CLI::App& app) {
-  CLI::App* command = app.add_subcommand("report", "the page of a run, or one that compares several");
+  CLI::App* command = app.add_subcommand("report", "write the report page of a run, or compare several runs");
   const auto options = std::make_shared<ReportOptions>();
   command->add_option("RUN", options->runs, "folders of runs")->required();
   command->add_option("--out", options->out,

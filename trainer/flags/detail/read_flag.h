@@ -150,11 +150,10 @@ inline void set_early_stop(EarlyStop& options, Text flag, Text text) {
     return;
   }
   ATH_CHECK(name == "min_delta" || name == "stop_at" || name == "diverge_at",
-            "{}: must have min_delta, mode, stop_at or diverge_at behind its comma, but got '{}'", flag,
-            text);
-  const auto number_of = number<double>(flag, value, "a number behind '='");
+            "{}: must have min_delta, mode, stop_at or diverge_at after its comma, but got '{}'", flag, text);
+  const auto number_of = number<double>(flag, value, "a number after '='");
   ATH_CHECK(std::isfinite(number_of) && (name != "min_delta" || number_of >= 0),
-            "{}: must have a finite {}, min_delta not below 0, but got '{}'", flag, name, text);
+            "{}: must have a finite {}, and min_delta at least 0, but got '{}'", flag, name, text);
   if (name == "min_delta") options.min_delta = number_of;
   if (name == "stop_at") options.stop_at = number_of;
   if (name == "diverge_at") options.diverge_at = number_of;
@@ -197,11 +196,11 @@ inline BadSamples bad_samples(Text flag, Text text) {
 /// "500" steps or "5e" epochs, also fractions of epochs: "0.5e".
 inline TrainingLength training_length(Text flag, Text text) {
   if (!text.ends_with("e")) {
-    const auto steps = number<std::int64_t>(flag, text, "a number of steps, or of epochs as 5e");
+    const auto steps = number<std::int64_t>(flag, text, "a number of steps, or of epochs as in 5e");
     return {static_cast<double>(whole(0)(flag, fmt::format("{}", steps))), false};
   }
   const auto epochs =
-      number<double>(flag, text.substr(0, text.size() - 1), "a number of steps, or of epochs as 5e");
+      number<double>(flag, text.substr(0, text.size() - 1), "a number of steps, or of epochs as in 5e");
   ATH_CHECK(epochs == 0 || (epochs >= 1e-9 && epochs <= 1e9), "{}: must be 0 to 1e9 epochs, but got {}", flag,
             text);
   return {epochs, true};
@@ -257,8 +256,8 @@ inline LossScaling loss_scaling(Text flag, Text text) {
 
 inline Strategy strategy(Text flag, Text text) {
   ATH_CHECK(text != "dp",
-            "{} dp: one process that copies the model to every device in every step is not offered; use ddp, "
-            "one process per device, with the same result",
+            "{} dp: not supported (one process that copies the model to every device in every step); use "
+            "ddp, one process per device, with the same result",
             flag);
   return one_of<Strategy>({{"single", Strategy::single}, {"ddp", Strategy::ddp}, {"zero1", Strategy::zero1}})(
       flag, text);
@@ -309,8 +308,9 @@ inline DeviceChoice device(Text flag, Text text) {
   if (count == 0) {
     detail::fail<BackendError>("{} {}: {}", flag, text, why_no_cuda());
   }
-  ATH_CHECK(device.index < count, "{}: must be one of the {} here, cuda:0 to cuda:{}, but got {}", flag,
-            count, count - 1, text);
+  ATH_CHECK(device.index < count,
+            "{}: must be one of the {} GPUs of this machine, cuda:0 to cuda:{}, but got {}", flag, count,
+            count - 1, text);
   return {device, cuda_is_emulated() ? "emulated on the CPU: correct, not fast" : device_info(device).name};
 }
 
