@@ -147,7 +147,7 @@ TEST(Allocator, LimitIsKeptAndTheErrorSaysWhoHoldsWhat) {
     ADD_FAILURE() << "the limit was passed";
   } catch (const OutOfMemoryError& error) {
     const std::string message = error.what();
-    EXPECT_NE(message.find("asked 50000000 bytes"), message.npos) << message;
+    EXPECT_NE(message.find("requested 50000000 bytes"), message.npos) << message;
     EXPECT_NE(message.find(fmt::format("but {} are held and {} cached", before.current, before.cached)),
               message.npos)
         << message;

@@ -141,7 +141,7 @@ TEST_F(CheckpointFile, EveryTruncationIsSeen) {
 
 TEST_F(CheckpointFile, WhatIsWrongIsSaid) {
   expect_one_line(message([&] { load_checkpoint(path("none")); }),
-                  {"must be readable", path("none").string()});
+                  {"cannot be read", path("none").string()});
   expect_one_line(message([&] { load_checkpoint(folder_.path()); }), {"must be a file, but is a folder"});
   safetensors::save(path(), sample(), {{"format", "pt"}});
   expect_one_line(message([&] { load_checkpoint(path()); }), {path().string(), "something else"});

@@ -123,7 +123,7 @@ TEST(ImageFolder, ReadsFilesInByteOrder) {
   // What changed since is one line that names the file.
   std::filesystem::remove(dir / "b/2.jpg");
   EXPECT_EQ(error_of<IoError>([&] { data.fetch(2, scratch); }),
-            fmt::format("image folder: {}: must be readable, but got: No such file or directory",
+            fmt::format("image folder: {}: cannot be read: No such file or directory",
                         (dir / "b/2.jpg").string()));
   std::filesystem::create_directories(dir / "b/2.jpg");
   EXPECT_NE(error_of<IoError>([&] { data.fetch(2, scratch); }).find("must be a file, but is a folder"),

@@ -115,7 +115,7 @@ TEST_F(ResumeFiles, EveryEntryIsNeededAndNamed) {
     StateDict state = whole;
     state.set(extra, std::int64_t{1});
     const std::string last = std::string(extra).substr(std::string(extra).rfind('.') + 1);
-    expect_one_line(refusal(state), {"--resume: " + broken.string(), last, "does not have"});
+    expect_one_line(refusal(state), {"--resume: " + broken.string(), last, "unknown entries"});
   }
   // Of another kind, shape, dtype or range.
   const auto changed = [&](const std::string& name, const StateDict::Value& value) {

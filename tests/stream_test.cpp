@@ -91,7 +91,7 @@ TEST_F(NoDevice, SaysWhyAndWhatToDo) {
 }
 
 TEST_F(NoDevice, EveryRequestForOneSaysThat) {
-  const std::string expected = fmt::format("device: {} is not there: {}", cuda.str(), why_no_cuda());
+  const std::string expected = fmt::format("device: {} is not available: {}", cuda.str(), why_no_cuda());
   const Tensor x = Tensor::zeros({2});
   EXPECT_EQ(message_of([&] { device_info(cuda); }), expected);
   EXPECT_EQ(message_of([&] { Stream::create(cuda); }), expected);

@@ -264,7 +264,7 @@ TEST_F(DeviceCache, LimitIsKeptAndTheErrorSaysWhoHoldsWhat) {
       EXPECT_NE(message.find(part), message.npos) << part << "\n" << message;
     };
     has("out of memory on " + test::device().str());
-    has("asked 50000000 bytes, but 12582912 are held and 0 cached");
+    has("requested 50000000 bytes, but 12582912 are held and 0 cached");
     has("the limit is 41943040 bytes");
     has("by tag: test.hoard 12582912");
     has("--memory-limit");
