@@ -246,7 +246,7 @@ TEST(Attention, SaysWhatIsWrong) {
   EXPECT_SAYS(scaled_dot_product_attention(q, k, k, {.mask = Tensor::zeros({4, 6}, {DType::i64, kCpu})}),
               "scaled_dot_product_attention: mask must be bool or f32");
   EXPECT_SAYS(nn::MultiheadAttention(6, {.heads = 4}),
-              "MultiheadAttention: heads must divide the channels, but are 4 of 6");
+              "MultiheadAttention: heads must divide the channels, but got 4 heads and 6 channels");
   EXPECT_SAYS(nn::MultiheadAttention(6, {.dropout = 1.5}),
               "MultiheadAttention: dropout must be in [0, 1], but got 1.5");
   EXPECT_SAYS(scaled_dot_product_attention(q, k, k, {.dropout = -1}),

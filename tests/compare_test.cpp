@@ -129,7 +129,7 @@ TEST(Comparisons, SayWhatIsWrongWithANumber) {
       lt(x, number);
       FAIL() << number;
     } catch (const ArgumentError& error) {
-      EXPECT_NE(std::string(error.what()).find("lt: the number must be a number that u8 holds"),
+      EXPECT_NE(std::string(error.what()).find("lt: the number must fit the tensor's dtype u8"),
                 std::string::npos)
           << error.what();
     }

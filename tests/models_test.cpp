@@ -135,12 +135,12 @@ TEST(Models, RefusesImagesThatAreTooSmall) {
   EXPECT_EQ(message_of([] {
               make_model("alexnet", {10, 3, 32}, 0);
             }),
-            "alexnet: images must be at least 63 pixels a side, but got 32");
+            "alexnet: images must be at least 63 pixels per side, but got 32");
   EXPECT_THROW(make_model("lenet5", {-1, 0, 0}, 0), ArgumentError);
   EXPECT_EQ(message_of([] {
               make_model("convnext_tiny", {10, 3, 31}, 0);
             }),
-            "convnext_tiny: images must be at least 32 pixels a side, but got 31");
+            "convnext_tiny: images must be at least 32 pixels per side, but got 31");
   EXPECT_EQ(message_of([] {
               make_model("vit_tiny", {10, 3, 40}, 0);
             }),

@@ -126,7 +126,7 @@ TEST(MaxPool2dIndices, MistakesAreNamed) {
   // Elements at -1 and 2 of an axis of 2: PyTorch returns -infinity here, and an index that is none.
   EXPECT_EQ(message(Tensor::zeros({1, 1, 2, 1}),
                     {.window = {1, 2}, .stride = {1, 1}, .padding = {0, 1}, .dilation = {1, 3}}),
-            "max_pool2d: every window must hold an element of x, but number 0 has only padding");
+            "max_pool2d: every window must contain an element of x, but window 0 has only padding");
   try {
     avg_pool2d(x, {.dilation = {2, 1}});
     FAIL();

@@ -173,7 +173,7 @@ TEST(PackedWeights, EndWithWhateverChangesWeights) {
   const Tensor weight = model->parameters().front().tensor.detach();
   weight.data<float>()[0] += 1;
   weight.bump_version();
-  EXPECT_SAYS(logits(), "packed weights must stay as they are, but were written to; call pack_weights()");
+  EXPECT_SAYS(logits(), "packed weights must not change, but were written to; call pack_weights()");
 }
 
 TEST(PackedWeights, AreForInferenceModeAlone) {

@@ -356,7 +356,7 @@ TEST(SeveralOptimizers, EachTrainsNetworksOfItsOwnOnceAStep) {
     }
   };
   EXPECT_EQ(message_of<OfTheOther>(),
-            "backward: the root must depend on one of the parameters that are named, but does not");
+            "backward: the root must depend on one of the named parameters, but does not");
   struct InOne : Autoencoder {
     Tensor training_step(const Batch& batch, Step& step) override {
       step.minimize("encoder", error(batch));
