@@ -127,8 +127,7 @@ TEST(AugmentFlag, ChangesTheTraining) {
     for (std::size_t i = 0; i + 1 < all.size(); ++i) EXPECT_NE(all.back(), all[i]) << list;
   }
   EXPECT_EQ(hash("none"), none);
-  EXPECT_SAYS(hash("color-jitter"),
-              "images must have 3 channels where color-jitter changes them, but have 1");
+  EXPECT_SAYS(hash("color-jitter"), "images must have 3 channels for color-jitter, but have 1");
   EXPECT_SAYS(hash("crop:4"), "padding must be in [0, 4)");
 }
 

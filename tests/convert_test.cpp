@@ -291,7 +291,7 @@ TEST(Open, EveryFormatIsWrittenAndKnownAgain) {
                                          {"a.tfrecord", "TFRecord file", true, true},
                                          {"a.lmdb", "LMDB environment", true, true},
                                          {"a.mdb", "LMDB environment", true, true},
-                                         {"a.bin", "file of bare pixels", true, false},
+                                         {"a.bin", "raw pixel file", true, false},
                                          {"a-images-idx4-ubyte", "IDX file", true, false}}) {
     for (const bool use_raw : {true, false}) {
       const std::vector<OwnedSample>& samples = use_raw ? raw : encoded;

@@ -141,7 +141,7 @@ TEST(Mnist, HostileFilesAreOneLineNamingFileAndOffset) {
        "one label for each of 3 images"},
       {"label 10", good_images(), big_endian(0x801) + big_endian(3) + "\1\12\1", "train-labels",
        "offset 9: the label must be in [0, 10), but is 10"},
-      {"gzip cut short", gz.substr(0, gz.size() - 9), good_labels(), "train-images", "cut short"},
+      {"gzip cut short", gz.substr(0, gz.size() - 9), good_labels(), "train-images", "truncated"},
       {"gzip damaged", flipped, good_labels(), "train-images", "must be"},
   };
   for (const Case& c : cases) {

@@ -275,7 +275,7 @@ TEST(RawStore, EveryCutAndEveryByteIsSafe) {
     EXPECT_TRUE(names_place(io_error(read), dir.path().string())) << hostile << ": " << io_error(read);
   }
   std::filesystem::remove(dir / "x.json");
-  expect_one_line(io_error(read), "x.json", "state height, width and channels in it");
+  expect_one_line(io_error(read), "x.json", "put height, width and channels into it");
 }
 
 /// Another's images, one at a time.
