@@ -170,7 +170,7 @@ cudaError_t cudaMemsetAsync(void* memory, int value, std::size_t bytes, cudaStre
     Stream& stream = all.stream(handle);
     if (bytes == 0) return cudaSuccess;
     if (!require_range(all, memory, bytes, "memory")) {
-      throw Failure{cudaErrorInvalidValue, fmt::format("{} is memory of the host", memory)};
+      throw Failure{cudaErrorInvalidValue, fmt::format("{} is host memory", memory)};
     }
     all.queue(stream, {FillWork{static_cast<char*>(memory), value, bytes, site}});
     return cudaSuccess;

@@ -51,11 +51,11 @@ void say(std::string text) {
 // What would have made an order.
 static std::string missing_between(const Stamp& before, const Stamp& after) {
   constexpr unsigned kWarp = 32;
-  if (before.block != after.block) return "order is";
+  if (before.block != after.block) return "ordering";
   if (before.thread >= BlockOrder::kFirstAgent)
-    return fmt::format("{} is", detector().agents[before.thread - BlockOrder::kFirstAgent]);
-  if (before.under_way) return "wait for it is";
-  return before.thread / kWarp == after.thread / kWarp ? "__syncwarp or barrier is" : "barrier is";
+    return fmt::format("{}", detector().agents[before.thread - BlockOrder::kFirstAgent]);
+  if (before.under_way) return "wait for it";
+  return before.thread / kWarp == after.thread / kWarp ? "__syncwarp or barrier" : "barrier";
 }
 
 void clash(const Stamp& before, bool before_wrote, const Stamp& after, bool after_writes, bool shared) {
@@ -70,14 +70,14 @@ void clash(const Stamp& before, bool before_wrote, const Stamp& after, bool afte
                     how(before, before_wrote, true)));
     return;
   }
-  say(fmt::format("kernel {}: race in {} memory: {} {}, {} {}, and no {} between", op.name,
+  say(fmt::format("kernel {}: race in {} memory: {} {}, {} {}, with no {} in between", op.name,
                   shared ? "shared" : "global", thread_name(op, after), how(after, after_writes, false),
                   thread_name(op, before), how(before, before_wrote, true), missing_between(before, after)));
 }
 
 void unfenced(const Stamp& write, const Stamp& after, bool after_writes, bool shared) {
   const OpRecord& op = detector().ops[detector().op];
-  say(fmt::format("kernel {}: {} memory: {} {}, {} {}, and no fence.proxy.async is between", op.name,
+  say(fmt::format("kernel {}: {} memory: {} {}, {} {}, with no fence.proxy.async in between", op.name,
                   shared ? "shared" : "global", thread_name(op, after), how(after, after_writes, false),
                   thread_name(op, write), how(write, true, true)));
 }

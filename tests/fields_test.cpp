@@ -111,8 +111,8 @@ TEST(Fields, AskedForByAnotherNameSayWhichThereAre) {
   Batch batch;
   ASSERT_TRUE(loader.next(batch));
   EXPECT_SAYS(batch["masks"],
-              "batch: fields are 'image', 'id', 'clean', 'mask', 'noisy', 'box', 'point', 'weight', but "
-              "'masks' is asked for");
+              "batch: field must be one of 'image', 'id', 'clean', 'mask', 'noisy', 'box', 'point', "
+              "'weight', but is 'masks'");
   EXPECT_SAYS(batch.view("mask", 1), "batch: view of 'mask' must be in [0, 1), but got 1");
   struct Wrong : Places {
     void read_fields(std::int64_t, std::int64_t, SampleRow& row) const override { row.get<float>("mask"); }

@@ -167,7 +167,7 @@ TEST(OwnModels, AreKnownByName) {
               "register_model: 'own_test_net' must be a new name, but is already registered");
   EXPECT_SAYS(nn::register_model("resnet18", none), "'resnet18' must be a new name");
   EXPECT_SAYS(nn::register_model("a b", none),
-              "a name must be of letters, digits, '_' and '-', but is 'a b'");
+              "a name must consist of letters, digits, '_' and '-', but is 'a b'");
   EXPECT_SAYS(nn::register_model("nothing", nullptr), "'nothing' must have a factory");
 
   TrainerConfig config;

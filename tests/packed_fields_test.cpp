@@ -277,7 +277,7 @@ TEST(PackedFields, ThatAreForgedAreRefused) {
             std::string::npos);
   EXPECT_NE(said([](std::string&, packed::Header& header) {
               header.version = 3;
-            }).find("version 1 or 2, but is of 3"),
+            }).find("version 1 or 2, but has 3"),
             std::string::npos);
   EXPECT_NE(said([](std::string&, packed::Header& header) { header.field_bytes = ~0ull; }).find("contradict"),
             std::string::npos);

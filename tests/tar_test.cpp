@@ -126,7 +126,7 @@ TEST(Tar, HostileArchivesAreOneLineNamingFileAndOffset) {
       {image + label, "offset 2048: a member's header, or the zeros at the end,"},
       {image + kEnd, "offset 512: this image must have a .cls of the same name, or a .json with \"label\""},
       {label + kEnd, "offset 512: this label must have a .jpg"},
-      {image + image + label + kEnd, "offset 1536: a sample must have one image, but x.jpg is another"},
+      {image + image + label + kEnd, "offset 1536: a sample must have one image, but x.jpg is a second one"},
       {image + label + member("x.json", "{\"label\": 2}") + kEnd,
        "offset 2560: a sample must have one label, but has 1 and 2"},
       {image + member("x.cls", "") + kEnd, "must contain a whole number"},

@@ -320,7 +320,7 @@ TEST(Task, NetworksAreRegisteredOnceUnderNames) {
   struct NoField : Autoencoder {
     Tensor training_step(const Batch& batch, Step&) override { return mean(batch["mask"]); }
   };
-  EXPECT_EQ(message_of<NoField>(), "batch: fields are 'image', 'label', but 'mask' is asked for");
+  EXPECT_EQ(message_of<NoField>(), "batch: field must be one of 'image', 'label', but is 'mask'");
 }
 
 TEST(Task, ANameThatOneRankLogsAloneIsAnErrorOnAll) {

@@ -171,7 +171,7 @@ TEST(HostSync, ForbiddenNamesOpAndCallSite) {
   const int line = __LINE__ + 1;
   const std::string message = message_of([&] { x.item(); });
   EXPECT_NE(message.find(fmt::format(
-                "item: a training step must not wait for the device, but tensor_test.cpp:{} does", line)),
+                "item: a training step must not wait for the device, but tensor_test.cpp:{} waits", line)),
             message.npos)
       << message;
   std::thread([&] { EXPECT_NO_THROW(x.item()); }).join();  // this thread's step, not another's

@@ -300,7 +300,7 @@ TEST_F(NcclCollectives, SizesThatDifferAreAnError) {
     try {
       comm.run(*broadcast);
     } catch (const BackendError& error) {
-      EXPECT_NE(std::string(error.what()).find("rank 0 sends 40 bytes, but rank 1 asks for 44"),
+      EXPECT_NE(std::string(error.what()).find("rank 0 sends 40 bytes, but rank 1 expects 44"),
                 std::string::npos)
           << error.what();
       ++errors;

@@ -23,7 +23,7 @@ TEST(HostMistakes, APinnedSourceReusedTooEarlyIsNamedWithItsCopy) {
     host[99] = 2;
     const std::string text = diagnosis();
     EXPECT_TEXT(text, "copy of 400 bytes from host to device");
-    EXPECT_TEXT(text, "source was changed before the copy has run");
+    EXPECT_TEXT(text, "source was changed before the copy ran");
     EXPECT_TEXT(text, here(line));
   });
 }
@@ -72,7 +72,7 @@ TEST(HostMistakes, APageableSourceReusedOrGoneIsNamed) {
     const std::vector<float> gone(1 << 20, 1.0f);  // so large that the system takes it back
     EXPECT_OK(cudaMemcpyAsync(x.data(), gone.data(), gone.size() * 4, cudaMemcpyHostToDevice, stream));
   }
-  EXPECT_TEXT(diagnosis(), "source is gone");
+  EXPECT_TEXT(diagnosis(), "source was freed");
 #endif
 }
 
@@ -100,7 +100,7 @@ TEST(HostMistakes, AFunctionOfTheHostExcusesOnlyWhatComesAfterIt) {
     EXPECT_OK(cudaLaunchHostFunc(other, write, &elsewhere));
     EXPECT_OK(cudaMemcpyAsync(x.data(), host.data(), 4, cudaMemcpyHostToDevice, stream));
     host[0] = 2;
-    EXPECT_TEXT(diagnosis(), "source was changed before the copy has run");
+    EXPECT_TEXT(diagnosis(), "source was changed before the copy ran");
 
     TestEvent written;
     EXPECT_OK(cudaLaunchHostFunc(other, write, host.data()));
@@ -178,7 +178,7 @@ TEST(HostMistakes, DestroyedHandlesAreRefused) {
 TEST(HostMistakes, KernelsMustNotBeGivenMemoryOfTheHost) {
   std::vector<float> host(10);
   EXPECT_TEXT(text_of(fill(10, 1.0f, host.data(), nullptr)),
-              "kernel fill: parameter 2 points to memory of the host");
+              "kernel fill: parameter 2 points to host memory");
   const Pinned<float> pinned(10);
   EXPECT_OK(fill(10, 1.0f, pinned.data(), nullptr));
   EXPECT_EQ(diagnosis(), "");

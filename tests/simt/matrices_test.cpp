@@ -356,11 +356,11 @@ INSTANTIATE_TEST_SUITE_P(
                             ldmatrix_columns_no_syncwarp,
                             {"race in shared memory", "@ldmatrix_columns_no_syncwarp", "no __syncwarp"},
                             [](unsigned a, unsigned b) { return a != b && a % 4 == b / 2; }},
-                    Planted{
-                        "ldmatrix_unwritten",
-                        ldmatrix_unwritten,
-                        {"reads shared memory that nobody in the block has written", "@ldmatrix_unwritten"},
-                        [](unsigned a, unsigned) { return a / 4 == 1; }}),
+                    Planted{"ldmatrix_unwritten",
+                            ldmatrix_unwritten,
+                            {"reads shared memory that no thread of the block has written",
+                             "@ldmatrix_unwritten"},
+                            [](unsigned a, unsigned) { return a / 4 == 1; }}),
     name_of);
 INSTANTIATE_TEST_SUITE_P(
     StmatrixRace, MatrixBugs,

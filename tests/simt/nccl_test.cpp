@@ -335,7 +335,7 @@ TEST(Nccl, SizesThatDifferAreAnError) {
   for (auto& rank : world.ranks) EXPECT_EQ(settle(rank->comm), ncclSuccess);
   EXPECT_FALSE(over(world[1]));
   EXPECT_EQ(state_of(world[0].comm), ncclInvalidUsage);
-  EXPECT_TRUE(says(ncclGetLastError(world[1].comm), "rank 0 sends 12 bytes, but rank 1 asks for 16"));
+  EXPECT_TRUE(says(ncclGetLastError(world[1].comm), "rank 0 sends 12 bytes, but rank 1 expects 16"));
 }
 
 TEST(Nccl, RefusesWhatNcclRefuses) {
