@@ -224,7 +224,7 @@ TEST(Attention, GradcheckWithDropout) {
   }
 }
 
-TEST(Attention, SaysWhatIsWrong) {
+TEST(Attention, RejectsInvalidArguments) {
   const Tensor q = Tensor::zeros({2, 4, 5}), k = Tensor::zeros({2, 6, 5});
   const Tensor flags = Tensor::zeros({4, 6}, {DType::boolean, kCpu});
   EXPECT_SAYS(scaled_dot_product_attention(q, k, Tensor()),
@@ -273,7 +273,7 @@ StateDict waves() {
 }
 
 // torch.nn.MultiheadAttention(4, 2, batch_first=True) of PyTorch 2.15, in f64, with the same weights.
-TEST(MultiheadAttention, IsThatOfPyTorch) {
+TEST(MultiheadAttention, MatchesPyTorch) {
   const Tensor x = wave({2, 3, 4}, 4);
   require_grad(x);
   nn::MultiheadAttention layer(4, {.heads = 2}), causal(4, {.heads = 2, .causal = true});
@@ -345,7 +345,7 @@ TEST(MultiheadAttention, TakesAMaskForEveryHead) {
   EXPECT_EQ(layer(Tensor::zeros({2, 0, 4})).shape(), Shape({2, 0, 4}));
 }
 
-TEST(MultiheadAttention, DropsWeightsInTrainingAlone) {
+TEST(MultiheadAttention, DropsWeightsOnlyInTraining) {
   nn::MultiheadAttention layer(4, {.heads = 2, .dropout = 0.5}), plain(4, {.heads = 2});
   for (nn::MultiheadAttention* each : {&layer, &plain}) {
     each->to(DType::f64);
@@ -370,7 +370,7 @@ void init_head(nn::Module& model) {
   }
 }
 
-TEST(VisionTransformer, AttentionDropoutIsOfTraining) {
+TEST(VisionTransformer, DropsAttentionOnlyInTraining) {
   const nn::ModelOptions size{3, 3, 16};
   nn::VisionTransformerOptions options{.patch = 8, .layers = 2, .heads = 2, .width = 8, .mlp = 16};
   nn::VisionTransformer plain(size, options);

@@ -39,7 +39,7 @@ std::string value_in_config(const TrainerConfig& config) {
   return "missing";
 }
 
-TEST(AugmentFlag, ReadsEveryItemInPlaceOfTheDefault) {
+TEST(AugmentFlag, ReadsEveryItemInsteadOfTheDefault) {
   EXPECT_EQ(read("none"), Augment{});
   EXPECT_EQ(read("crop:4"), Augment{.pad = 4});
   EXPECT_EQ(read("crop:4:reflect"), (Augment{.pad = 4, .padding = Padding::reflect}));
@@ -59,7 +59,7 @@ TEST(AugmentFlag, ReadsEveryItemInPlaceOfTheDefault) {
   EXPECT_EQ(read("flip,crop:2,cutmix:0.5"), (Augment{.pad = 2, .flip = true, .cutmix = 0.5}));
 }
 
-TEST(AugmentFlag, SaysItsDefaultAsItIsRead) {
+TEST(AugmentFlag, PrintsItsDefaultInInputForm) {
   for (const std::string list :
        {"none", "crop:2:reflect,flip", "resized-crop,alternating-flip,color-jitter", "resized-crop:0.2",
         "color-jitter:0.1:0.2:0.3:0.4,rand-augment:2:9,random-erasing:0.25,mixup:0.2,cutmix:1",
@@ -79,7 +79,7 @@ TEST(AugmentFlag, SaysItsDefaultAsItIsRead) {
   EXPECT_EQ(value_in_config(parse({"--augment", "flip"})), "flip by flag");
 }
 
-TEST(AugmentFlag, RefusesInOneLine) {
+TEST(AugmentFlag, RejectsInOneLine) {
   for (const auto& [list, part] : std::vector<std::pair<std::string, std::string>>{
            {"flips", "--augment: must be of none, crop, resized-crop, flip, "},
            {"flips", "but got 'flips'; did you mean 'flip'?"},

@@ -119,7 +119,7 @@ TEST(ChildProcess, AnExceptionIsOneLine) {
   expect_no_zombies();
 }
 
-TEST(ChildProcess, SaysHowItWasLost) {
+TEST(ChildProcess, ReportsHowItEnded) {
   const std::vector<std::pair<char, const char*>> ways{{'s', "was terminated by signal 11"},
                                                        {'a', "was terminated by signal 6"},
                                                        {'l', "exited with status 3"}};
@@ -149,7 +149,7 @@ TEST(ChildProcess, WaitsNoLongerThanItsPatience) {
   expect_no_zombies();
 }
 
-TEST(ChildProcess, HoldsNoFilesOfItsOwner) {
+TEST(ChildProcess, InheritsNoFilesOfItsOwner) {
   const int open_file = ::open("/dev/null", O_RDONLY);
   ASSERT_GE(open_file, 0);
   const ChildProcess elder(obey, 60);
@@ -206,7 +206,7 @@ TEST(ChildProcess, OutlivesTheThreadThatForkedIt) {
   EXPECT_EQ(ask(*child, 'y'), 'y');
 }
 
-TEST(ChildProcess, IgnoresWhatTheTerminalSendsToAll) {
+TEST(ChildProcess, IgnoresTerminalSignals) {
   ChildProcess child(obey, 60);
   EXPECT_EQ(ask(child, 'x'), 'x');  // it has come to where it says so
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) ASSERT_EQ(::kill(child.pid(), signal), 0);

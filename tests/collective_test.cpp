@@ -26,7 +26,7 @@ using test::Communicator;
 
 constexpr int kWorlds[] = {1, 2, 3, 4, 5, 6, 7, 8, 9};
 
-TEST(Collectives, GiveWhatAllRanksMakeTogether) {
+TEST(Collectives, ReduceOverAllRanks) {
   for (const int world : kWorlds) run_ranks(world, test::check_reductions);
 }
 TEST(Collectives, SlowSixteenRanks) {
@@ -61,7 +61,7 @@ TEST(Collectives, RankOrderRoundsOnce) {
   for (const int world : {1, 2, 5, 8}) run_ranks(world, test::check_rank_order_rounds_once);
 }
 
-TEST(Collectives, GatherWhatEachRankHas) {
+TEST(Collectives, GatherEveryRanksPart) {
   for (const int world : {1, 2, 3, 4}) run_ranks(world, test::check_gathers);
 }
 TEST(Collectives, NaNStays) {
@@ -75,7 +75,7 @@ TEST(Collectives, DelaysChangeNothing) {
   }
 }
 
-TEST(Collectives, NobodyLeavesABarrierBeforeAllHaveCome) {
+TEST(Collectives, NoRankLeavesABarrierEarly) {
   for (const int world : kWorlds) {
     std::atomic<int> arrived{0};
     run_ranks(world, [&](Transport& transport) {
@@ -93,7 +93,7 @@ TEST(Collectives, NobodyLeavesABarrierBeforeAllHaveCome) {
 }
 
 // Until then, another rank may write to it.
-TEST(Collectives, MemoryStaysUntilMessagesAreLetGoOf) {
+TEST(Collectives, MemoryLivesUntilMessagesAreReleased) {
   struct Waiting final : Transport {
     Waiting() : Transport(0, 2) {}
     Request isend(int, Tag, std::span<const std::byte>) override { return {0}; }
@@ -212,7 +212,7 @@ TEST(Collectives, SendAsManyBytesAsTheirHeadersSay) {
   }
 }
 
-TEST(Collectives, ABroadcastPassesEverySegmentOnOnce) {
+TEST(Collectives, ABroadcastForwardsEverySegmentOnce) {
   run_ranks(5, [](Transport& below) {
     Counting transport(below);
     Communicator comm(transport, {.segment_bytes = 64});
@@ -271,7 +271,7 @@ std::string error_of(Communicator& comm, Collective& collective, std::int64_t bu
   return "no error";
 }
 
-TEST(LostRanks, AStoppedOneIsNamedAfterTheTimeout) {
+TEST(LostRanks, AStoppedRankIsNamedAfterTheTimeout) {
   ThreadJob job(4);
   job.stop(2);
   std::atomic<int> waiting{3};
@@ -289,7 +289,7 @@ TEST(LostRanks, AStoppedOneIsNamedAfterTheTimeout) {
   });
 }
 
-TEST(LostRanks, InARingTheNextOneNamesIt) {
+TEST(LostRanks, InARingTheNextRankNamesIt) {
   ThreadJob job(4);
   job.stop(2);
   std::atomic<int> waiting{3};
@@ -309,7 +309,7 @@ TEST(LostRanks, InARingTheNextOneNamesIt) {
 }
 
 // A collective that has failed may be kept, and its buffer read.
-TEST(LostRanks, WhatWasGivenUpIsNotDelivered) {
+TEST(LostRanks, AbandonedMessagesAreNotDelivered) {
   std::atomic<int> turn{0};
   run_ranks(2, [&](Transport& transport) {
     const auto wait_for = [&](int mine) {
@@ -335,7 +335,7 @@ TEST(LostRanks, WhatWasGivenUpIsNotDelivered) {
   });
 }
 
-TEST(LostRanks, OneThatIsGoneIsNamedAtOnce) {
+TEST(LostRanks, ALostRankIsNamedAtOnce) {
   run_ranks(4, [](Transport& transport) {
     if (transport.rank() == 2) return;
     Communicator comm(transport, {.algorithm = Algorithm::rank_order, .timeout = 20s});
@@ -345,7 +345,7 @@ TEST(LostRanks, OneThatIsGoneIsNamedAtOnce) {
   });
 }
 
-TEST(LostRanks, TheFirstErrorIsTheOneThatIsThrown) {
+TEST(LostRanks, TheFirstErrorIsThrown) {
   for (const int culprit : {0, 1, 3}) {
     try {
       run_ranks(4, [&](Transport& transport) {
@@ -362,7 +362,7 @@ TEST(LostRanks, TheFirstErrorIsTheOneThatIsThrown) {
   }
 }
 
-TEST(LostRanks, SizesThatDifferAreAnError) {
+TEST(LostRanks, MismatchedSizesAreAnError) {
   try {
     run_ranks(2, [](Transport& transport) {
       Communicator comm(transport);
@@ -375,7 +375,7 @@ TEST(LostRanks, SizesThatDifferAreAnError) {
   }
 }
 
-TEST(Communicators, RefuseWhatTheyCannotDo) {
+TEST(Communicators, RejectUnsupportedRequests) {
   run_ranks(6, [](Transport& transport) {
     EXPECT_THROW(Communicator(transport, {.algorithm = Algorithm::hierarchical, .node_size = 4}),
                  ArgumentError);

@@ -230,7 +230,7 @@ TEST(CrossEntropyOptions, EmptyBatch) {
   }
 }
 
-TEST(CrossEntropyOptions, SaysWhatIsWrong) {
+TEST(CrossEntropyOptions, RejectsInvalidArguments) {
   const Tensor x = Tensor::zeros({2, 3}), t = labels({2}, 3, false), trained = Tensor::zeros({3});
   require_grad(trained);
   const auto of = [](std::int64_t a, std::int64_t b) {

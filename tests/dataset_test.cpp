@@ -153,7 +153,7 @@ TEST(Mnist, HostileFilesAreOneLineNamingFileAndOffset) {
   }
 }
 
-TEST(Mnist, AFolderInAFilesPlaceIsAnIoError) {
+TEST(Mnist, AFolderInsteadOfAFileIsAnIoError) {
   const TempDir dir;
   std::filesystem::create_directories(dir / "train-images-idx3-ubyte");
   write_file(dir / "train-labels-idx1-ubyte", good_labels());
@@ -218,7 +218,7 @@ TEST(Cifar10, ReadsTheOfficialFiles) {
   for (std::size_t c = 0; c < 3; ++c) EXPECT_NEAR(known.mean[c], mean[c], 1e-7);
 }
 
-TEST(InMemory, RefusesWhatDoesNotFit) {
+TEST(InMemory, RejectsInvalidArguments) {
   EXPECT_THROW(InMemoryDataset({2, 2, 1, 3}, std::vector<std::uint8_t>(7), {0, 1}), ArgumentError);
   EXPECT_THROW(InMemoryDataset({2, 2, 1, 3}, std::vector<std::uint8_t>(4), {3}), ArgumentError);
   EXPECT_THROW(InMemoryDataset({2, 2, 1, 3}, std::vector<std::uint8_t>(4), {-1}), ArgumentError);

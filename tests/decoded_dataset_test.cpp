@@ -162,7 +162,7 @@ TEST(DecodedDataset, AReducedImageIsNearlyTheSame) {
   }
 }
 
-TEST(DecodedDataset, IsTheSameWhoeverReadsInWhateverOrder) {
+TEST(DecodedDataset, DoesNotDependOnReaderOrOrder) {
   const DecodedDataset data(photos(), kTraining, kEvaluation, 5), other(photos(), kTraining, kEvaluation, 6);
   std::vector<std::vector<std::uint8_t>> want;
   for (std::int64_t i = 0; i < data.size(); ++i) want.push_back(read(data, i, 3));

@@ -116,7 +116,7 @@ TEST_F(EvaluateTest, OfSeveralRanksIsWhatTheyReported) {
   }
 }
 
-TEST_F(EvaluateTest, RefusesImagesThatAreNotTheModels) {
+TEST_F(EvaluateTest, RejectsImagesThatDoNotFitTheModel) {
   const ModelFile model = load_model(train({.epochs = 1}).model);
   const auto line = [](const ModelFile& file, const Dataset& data) {
     return test::message_of([&] { (void)evaluate(file, data); });

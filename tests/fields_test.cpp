@@ -105,7 +105,7 @@ TEST(Fields, AreWhatTheirKindSaysAndHaveNamesOfTheirOwn) {
   EXPECT_EQ(refused({"x", DType::boolean, {1, 2, 3, 4}}), "");
 }
 
-TEST(Fields, AskedForByAnotherNameSayWhichThereAre) {
+TEST(Fields, UnknownNamesListTheKnownOnes) {
   const Places data;
   Loader loader(data, {.workers = 0});
   Batch batch;
@@ -193,7 +193,7 @@ TEST(FieldErrors, OfStoredSamplesNameFieldAndSample) {
   said("label: must be in [0, 4), but is 4");
 }
 
-TEST(FieldErrors, WhoKeepsImageAndLabelAloneSaysSo) {
+TEST(FieldErrors, StoresOfImageAndLabelRejectFields) {
   EXPECT_SAYS(InMemoryDataset{Places()},
               "dataset: samples must have only an image and a label, but also have 'id'");
 }
@@ -318,7 +318,7 @@ TEST(FieldGeometry, BoxesMoveFlipAndAreClipped) {
   EXPECT_EQ(moved(half, {11, 6, 12, 7}), (Box{16, 2, 18, 4}));
 }
 
-TEST(Views, TheFirstIsWhatOneAloneIsAndTheOthersAreDrawnAnew) {
+TEST(Views, TheFirstEqualsASingleViewAndTheOthersDiffer) {
   const Augment crop{.flip = true, .colour = {0.4f, 0.4f, 0.4f, 0.1f}, .resized_crop = RandomResizedCrop{}};
   for (const Augment& augment : {kMoves, crop}) {
     const Batch one = prepared(augment), three = prepared(augment, 3);
@@ -337,7 +337,7 @@ TEST(Views, TheFirstIsWhatOneAloneIsAndTheOthersAreDrawnAnew) {
   EXPECT_SAYS(prepared(kMoves, 0), "views must be in [1, 256], but got 0");
 }
 
-TEST(Fields, OfWarmBatchesAskForNoMemory) {
+TEST(Fields, OfWarmBatchesAllocateNothing) {
 #if defined(__SANITIZE_ADDRESS__)
   GTEST_SKIP() << "the pool is off under AddressSanitizer";
 #endif

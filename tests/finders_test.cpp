@@ -143,11 +143,11 @@ void expect_untouched(const TrainerConfig& config) {
   }
 }
 
-TEST(Finders, LeaveARunAsItWas) {
+TEST(Finders, LeaveARunUnchanged) {
   expect_untouched(resume_config());
 }
 
-TEST(Finders, LeaveARunInHalfPrecisionWithAveragesAsItWas) {
+TEST(Finders, LeaveARunInHalfPrecisionWithAveragesUnchanged) {
   TrainerConfig config = resume_config();
   config.precision = Precision::bf16;
   config.ema_decay = 0.9;
@@ -182,7 +182,7 @@ class AskingOnce final : public Callback {
   LrCurve& curve_;
 };
 
-TEST(Finders, RanksAnswerAlike) {
+TEST(Finders, RanksGetTheSameAnswer) {
   for (const Strategy strategy : {Strategy::ddp, Strategy::zero1}) {
     TrainerConfig config = with(ranks_config(), strategy);
     config.max_steps = 12;
@@ -230,7 +230,7 @@ TEST_F(Threads, AreMeasuredAndLeaveNoTrace) {
   EXPECT_TRUE(has_note(resumed, fmt::format("--threads auto: {}, as the run was begun", chosen)));
 }
 
-TEST_F(Threads, AreAllWhereNothingMayBeMeasured) {
+TEST_F(Threads, AreAllIfNothingMayBeMeasured) {
   TrainerConfig config = resume_config();
   config.threads = TrainerConfig::kMeasuredThreads;
   const RecordedRun run = train(config);
@@ -407,7 +407,7 @@ TEST(BatchSize, OfValidationMayBeTooLarge) {
       << said;
 }
 
-TEST(BatchSize, IsNotAskedOfSeveralRanks) {
+TEST(BatchSize, RejectsSeveralRanks) {
   TrainerConfig config = ranks_config();
   config.question = Question::batch_size;
   dist::run_ranks(2, [&](dist::Transport& transport) {

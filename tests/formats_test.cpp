@@ -94,7 +94,7 @@ TEST(IdxStore, EveryCutAndEveryByteIsSafe) {
   expect_one_line(io_error(read), "labels", "there is no such file");
 }
 
-TEST(Writers, RefuseWhatTheyCannotHoldAndLeaveNothing) {
+TEST(Writers, RejectUnsupportedSamplesAndLeaveNothing) {
   const TempDir dir;
   const auto raw = raw_samples(2, 2, 2, 3, 3);
   const auto writers = [&] {

@@ -205,7 +205,7 @@ TEST_F(GatherOverlap, CallbacksThatReadWeightsSeeThemWhole) {
 }
 
 // Norms ask the other ranks in the forward pass, while weights are on their way on another network.
-TEST_F(GatherOverlap, BatchNormsOverRanksDoNotMind) {
+TEST_F(GatherOverlap, BatchNormsOverRanksAreUnaffected) {
   TrainerConfig plain = zero1_config(false), overlapped = zero1_config(true);
   plain.sync_bn = overlapped.sync_bn = true;
   plain.accumulate = overlapped.accumulate = 2;

@@ -83,7 +83,7 @@ TEST(Hdf5, ReadsWhatH5pyWrote) {
   expect_one_line(io_error([&] { open_hdf5(path); }), "h5py.h5", "the names of yours");
 }
 
-TEST(Hdf5, RefusesWhatItCannotHoldAndLeavesNothing) {
+TEST(Hdf5, RejectsUnsupportedSamplesAndLeavesNothing) {
   const TempDir dir;
   {
     const auto writer = create_hdf5(dir / "a.h5");
@@ -152,7 +152,7 @@ TEST(Hdf5, ImagesMustLieInTheFile) {
 }
 
 // Chunks that were never written cost nothing and read as zeros: a small file may claim any number of images.
-TEST(Hdf5, ImagesThatAreNotThereAskForNoMemory) {
+TEST(Hdf5, MissingImagesAllocateNothing) {
   const TempDir dir;
   write_all(create_hdf5(dir / "a.h5"), raw_samples(3, 1, 1, 1, 1));
   const std::string whole = read_file(dir / "a.h5");
@@ -296,7 +296,7 @@ TEST(Hdf5, AFullDiskIsOneLine) {
   EXPECT_TRUE(std::filesystem::is_empty(dir.path()));
 }
 
-TEST(Import, APackedFileIsMadeOnceAndSaidSo) {
+TEST(Import, PacksOnceAndReportsIt) {
   const TempDir dir;
   const Cache cache;
   const auto samples = raw_samples(20, 8, 9, 3, 10);
@@ -317,7 +317,7 @@ TEST(Import, APackedFileIsMadeOnceAndSaidSo) {
   EXPECT_EQ(said.size(), 1u);
 }
 
-TEST(Import, AStaleOrDamagedPackedFileIsMadeAnew) {
+TEST(Import, RebuildsAStaleOrDamagedPackedFile) {
   const TempDir dir;
   const Cache cache;
   auto samples = raw_samples(20, 8, 9, 3, 10);
@@ -383,7 +383,7 @@ TEST(Import, ALongNameIsImported) {
   expect_same(*open_hdf5(path), samples);
 }
 
-TEST(Import, ProcessesMakeOneTogether) {
+TEST(Import, ConcurrentProcessesMakeOneFile) {
   const TempDir dir;
   const Cache cache;
   const auto samples = raw_samples(30, 64, 64, 3, 10);
@@ -423,7 +423,7 @@ TEST(Import, TheCacheIsWhereTheUserSaysOrBelowHome) {
 }
 
 #else
-TEST(Hdf5, SaysThatItTakesLibhdf5) {
+TEST(Hdf5, SaysThatItNeedsLibhdf5) {
   const TempDir dir;
   expect_one_line(io_error([&] { open_hdf5(dir / "a.h5"); }), "a.h5", "need libhdf5");
   expect_one_line(io_error([&] { create_hdf5(dir / "a.h5"); }), "a.h5", "need libhdf5");

@@ -170,7 +170,7 @@ void expect_refused(const std::function<void()>& read, const std::string& file, 
   EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(5));
 }
 
-TEST(NoFile, AFifoInAFilesPlaceIsRefusedAtOnce) {
+TEST(NoFile, AFifoInsteadOfAFileIsRejectedAtOnce) {
   const TempDir dir;
   const auto fifo = [&](const std::string& name) {
     std::filesystem::create_directories((dir / name).parent_path());
@@ -207,7 +207,7 @@ TEST(NoFile, AFifoInAFilesPlaceIsRefusedAtOnce) {
   expect_refused([&] { photos.fetch(0, scratch); }, "1.jpg", "but is a FIFO");
 }
 
-TEST(NoFile, SoAreSocketsAndDevices) {
+TEST(NoFile, SocketsAndDevicesAreRejectedToo) {
   const TempDir dir;
   const int socket = ::socket(AF_UNIX, SOCK_STREAM, 0);
   sockaddr_un name{};

@@ -55,7 +55,7 @@ TEST(ImageFolder, NamesPhotosThatItDoesNotReadWhereAClassHasNoOthers) {
   EXPECT_EQ(line.find('\n'), std::string::npos) << line;
 }
 
-TEST(ImageFolder, SaysHowToConvertAPhotoOfATelephone) {
+TEST(ImageFolder, SaysHowToConvertAHeicPhoto) {
   const TempDir dir;
   const char head[] =
       "\0\0\0\x18"
@@ -141,7 +141,7 @@ TEST(ImageFolder, HiddenFilesAndFoldersAreNoSamples) {
   EXPECT_EQ(data.where(0), dir / "a/a.jpg");
 }
 
-TEST(ImageFolder, MayBeCalledWhatItLikes) {
+TEST(ImageFolder, MayHaveAnyName) {
   const TempDir dir;
   write_file(dir / "photos-of-pets/cat/a.jpg", "a");
   EXPECT_EQ(format_of(dir / "photos-of-pets"), "image folder");
@@ -260,7 +260,7 @@ TEST(ImageFolderWriter, RefusesWhatAFolderCannotHoldAndLeavesNothing) {
   EXPECT_THROW(ImageFolderWriter("/proc/nowhere/out"), IoError);
 }
 
-TEST(ImageFolderWriter, ASlashBehindTheNameChangesNothing) {
+TEST(ImageFolderWriter, ATrailingSlashChangesNothing) {
   const TempDir dir;
   const auto writer = create_samples(dir / "out/");
   writer->add(encoded("x", Codec::jpeg, 0));

@@ -103,7 +103,7 @@ TEST(Jpeg, AnyPartOfRealPhotosIsThatPartOfTheWhole) {
   }
 }
 
-TEST(Jpeg, InksBecomeLight) {
+TEST(Jpeg, ConvertsCmykToRgb) {
   JpegDecoder decoder;
   // Photoshop's files hold 255 - ink, and a marker that says so; others hold ink.
   JpegKind inverted{"inks", JCS_CMYK, JCS_CMYK, 1, 1}, ycck{"ycck", JCS_CMYK, JCS_YCCK, 1, 1},
@@ -355,7 +355,7 @@ TEST(Png, DamagedFilesAreAnErrorOrAnImage) {
   EXPECT_NE(error_of(decoder, huge), "");
 }
 
-TEST(ImageDecoder, LooksAtTheContent) {
+TEST(ImageDecoder, DetectsTheFormatFromTheContent) {
   ImageDecoder decoder;
   const Pixels image = test::photo(8, 8, 3);
   std::vector<std::byte> png;

@@ -220,7 +220,7 @@ TEST(Lmdb, GrowsItsMapAsItWrites) {
   expect_same(*open_lmdb(dir / "env"), samples);
 }
 
-TEST(Lmdb, RefusesWhatItCannotHoldAndLeavesNothing) {
+TEST(Lmdb, RejectsUnsupportedSamplesAndLeavesNothing) {
   const TempDir dir;
   {
     const auto writer = create_lmdb(dir / "env");
@@ -256,7 +256,7 @@ TEST(Lmdb, NoFlippedByteOfAValueIsAccepted) {
 }
 
 #else
-TEST(Lmdb, SaysThatWritingTakesLiblmdb) {
+TEST(Lmdb, SaysThatWritingNeedsLiblmdb) {
   const TempDir dir;
   expect_one_line(io_error([&] { create_lmdb(dir / "env"); }), "env", "needs liblmdb");
 }

@@ -138,7 +138,7 @@ TEST(LoaderErrors, SkippingEndsAtTheLimit) {
   expect_parts(what_next_throws(hopeless), {"sample 0", "none of 16 replacements"});
 }
 
-TEST(LoaderErrors, WhatIsNoSamplesFaultIsNotSkipped) {
+TEST(LoaderErrors, ErrorsNotCausedByASampleAreNotSkipped) {
   test::MadeUpSet data(8);
   data.before = [](std::int64_t index) {
     if (index == 6) throw std::bad_alloc();
@@ -151,7 +151,7 @@ TEST(LoaderErrors, WhatIsNoSamplesFaultIsNotSkipped) {
   }
 }
 
-TEST(LoaderErrors, AReadThatDoesNotEndIsNamed) {
+TEST(LoaderErrors, AHangingReadIsNamed) {
   test::MadeUpSet data(16);
   test::Gate gate;
   data.before = [&](std::int64_t index) {

@@ -187,7 +187,7 @@ TEST(MixedTraining, IsAnotherOneAndSaysSo) {
   }
 }
 
-TEST(MixedTraining, IsRefusedWhereATaskKnowsNothingOfIt) {
+TEST(MixedTraining, IsRejectedIfTheTaskDoesNotSupportIt) {
   test::Autoencoder task;
   EXPECT_SAYS(test::train(task, mixing(test::small_config())), "--augment: mixup and cutmix mix labels");
   TrainerConfig views = mixing(test::small_config());

@@ -68,7 +68,7 @@ TEST_F(ModelFileTest, HoldsTheLastWeightsAndWhatTheyAre) {
   EXPECT_TRUE(safetensors::load(model()).contains("hidden.weight"));
 }
 
-TEST_F(ModelFileTest, TakesThePlaceOfWhatAKilledRunHasLeft) {
+TEST_F(ModelFileTest, ReplacesTheRemainsOfAKilledRun) {
   for (const char* name : {"run/model.safetensors.17-3.tmp", "run/config.json.17-0.tmp", "run/mine.tmp"})
     test::write_file(dir_ / name, "half");
   test::write_file(model(), "an earlier one");
@@ -109,7 +109,7 @@ TEST_F(ModelFileTest, OfEarlyStoppingIsTheBest) {
   EXPECT_EQ(load_model(last()).info.weights_hash, run.epochs.back().weights_hash);
 }
 
-TEST_F(ModelFileTest, IsTheSameWhateverTheRanks) {
+TEST_F(ModelFileTest, DoesNotDependOnTheNumberOfRanks) {
   std::vector<std::string> files;
   for (const Strategy strategy : {Strategy::ddp, Strategy::zero1}) {
     TrainerConfig many = test::with(test::ranks_config(), strategy);
@@ -129,7 +129,7 @@ TEST_F(ModelFileTest, IsTheSameWhateverTheRanks) {
   EXPECT_NE(files[0], files[1]);
 }
 
-TEST_F(ModelFileTest, IsNotLeftByARunThatDivergedOrWasTriedOnly) {
+TEST_F(ModelFileTest, IsNotWrittenByDivergedOrTrialRuns) {
   TrainerConfig wild = config();
   wild.lr = 1e30;
   wild.max_steps = 1;
@@ -140,7 +140,7 @@ TEST_F(ModelFileTest, IsNotLeftByARunThatDivergedOrWasTriedOnly) {
   EXPECT_FALSE(fs::exists(model()));
 }
 
-TEST_F(ModelFileTest, ATrainingThatGoesWrongLeavesTheOlderOne) {
+TEST_F(ModelFileTest, AFailedTrainingKeepsTheOlderFile) {
   (void)test::run(config());
   const std::string before = test::read_file(model());
   TrainerConfig wild = config();
@@ -168,7 +168,7 @@ TEST_F(ModelFileTest, NamesOfClassesMayBeAnyBytes) {
   EXPECT_TRUE(std::isnan(info.test_loss));
 }
 
-TEST_F(ModelFileTest, WhatItIsNotIsSaidInOneLine) {
+TEST_F(ModelFileTest, OtherFilesAreRejectedInOneLine) {
   StateDict state;
   state.set("w", Tensor::zeros({2}));
   const auto refused = [&](const std::vector<std::string>& parts) {
@@ -202,7 +202,7 @@ TEST_F(ModelFileTest, WhatItIsNotIsSaidInOneLine) {
   refused({"images must be of 1 to 65536 pixels a side"});
 }
 
-TEST_F(ModelFileTest, NoByteOfItMayBeWrong) {
+TEST_F(ModelFileTest, AnyWrongByteIsDetected) {
   (void)test::run(config());
   const std::string whole = test::read_file(model());
   std::mt19937 random(7);

@@ -276,7 +276,7 @@ TEST(TorchLayout, ThereAndBackIsTheSame) {
   }
 }
 
-TEST(TorchLayout, MisfitsAreLeftForLoadingToName) {
+TEST(TorchLayout, MisfitsAreReportedByLoading) {
   const auto model = make_model("lenet5", {}, kSeed);
   StateDict torch;
   for (const StateDict::Entry& entry : to_torch_layout(*model, model->state_dict()))

@@ -226,7 +226,7 @@ TEST(Npz, AnArchiveOfOtherArraysSaysWhatItNeeds) {
   expect_one_line(io_error([&] { open_npz(dir / "none.npz"); }), "none.npz", "No such file");
 }
 #else
-TEST(Npz, SaysThatItTakesLibzip) {
+TEST(Npz, SaysThatItNeedsLibzip) {
   const TempDir dir;
   write_all(create_npz(dir / "a.npz"), raw_samples(1, 2, 2, 3, 3));
   expect_one_line(io_error([&] { open_npz(dir / "a.npz"); }), "a.npz", "needs libzip");

@@ -237,7 +237,7 @@ TEST(OnnxExport, TakesAnUnknownOpWhoseResultIsNotUsed) {
   EXPECT_EQ(File(folder / "x.onnx").ops(), (std::vector<std::string>{"Gemm", "Relu", "Gemm"}));
 }
 
-TEST(OnnxExport, RefusesWhatForwardComputesOfItsInputByItself) {
+TEST(OnnxExport, RejectsResultsComputedOutsideOfOps) {
   const TempDir folder;
   WithFunction model([](const Tensor& x) {
     std::vector<double> values = x.to_vector();

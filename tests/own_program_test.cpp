@@ -185,7 +185,7 @@ TEST(OwnModels, AreKnownByName) {
 // Pictures
 // ---------------------------------------------------------------------------------------------------
 
-TEST(Samples, AGridIsWhatItsTensorSays) {
+TEST(Samples, AGridMatchesItsTensor) {
   const Tensor images =
       Tensor::from(std::vector<float>{-1, 0, 1, 3, -7, 0.5f, NAN, 1, -1, -1, -1, -1}, {3, 2, 2, 1});
   const GridPixels grid = draw_grid(images, {.low = -1, .high = 1, .columns = 2});

@@ -118,7 +118,7 @@ TEST(Packed, VerifyNamesEveryDamagedSample) {
   }
 }
 
-TEST(Packed, VerifySaysHowFarItIsAndCanBeStopped) {
+TEST(Packed, VerifyReportsProgressAndCanBeStopped) {
   const TempDir dir;
   write(dir / "a.athp", mixed());
   const PackedStore store(dir / "a.athp");
@@ -233,7 +233,7 @@ TEST(Packed, NumbersThatContradictTheFileAreRefused) {
   EXPECT_NE(found[0].what.find("content id"), std::string::npos);
 }
 
-TEST(Packed, WhatIsNoPackedFileIsRefused) {
+TEST(Packed, RejectsOtherFiles) {
   const TempDir dir;
   for (const std::string& content : {std::string(),
                                      std::string("\x93"

@@ -50,7 +50,7 @@ void expect_same(const Dataset& a, const Dataset& b) {
   }
 }
 
-TEST(PackedFields, ComeBackAsTheyWere) {
+TEST(PackedFields, RoundTrip) {
   const test::TempDir folder;
   const auto table = open_samples(write_table(folder));
   const auto path = pack(*table, folder / "a.athp");
@@ -101,7 +101,7 @@ TEST(PackedFields, OtherFormatsSayThatTheyHoldNone) {
               "packed file: sample 0 must have 0 fields besides image and label, but has 4");
 }
 
-TEST(PackedFields, ThatCouldNotBeReadAreNotWritten) {
+TEST(PackedFields, UnreadableOnesAreNotWritten) {
   const test::TempDir folder;
   const FieldSpec image{"image", DType::u8, {0, 0, 0}, FieldKind::picture},
       mask{"mask", DType::u8, {0, 0}, FieldKind::mask};
@@ -148,7 +148,7 @@ TEST(PackedFields, OfTheSameNamesMustBeOfTheSameKinds) {
 }
 
 // Before they are packed, not in the middle of a training.
-TEST(PackedFields, ThatNobodyCouldTrainOnAreFoundByPacking) {
+TEST(PackedFields, UnusableOnesAreFoundWhilePacking) {
   const test::TempDir folder;
   const auto path = write_table(folder);
   const auto said = [&](bool check) {
@@ -245,7 +245,7 @@ void forge(const std::filesystem::path& path,
   std::ofstream(path, std::ios::binary) << file;
 }
 
-TEST(PackedFields, ThatAreForgedAreRefused) {
+TEST(PackedFields, ForgedOnesAreRejected) {
   const test::TempDir folder;
   const auto table = open_samples(write_table(folder));
   const auto said = [&](const std::function<void(std::string&, packed::Header&)>& change) {

@@ -222,7 +222,7 @@ TEST(Packed, TheWriterRefusesWhatItCannotHold) {
   EXPECT_TRUE(std::filesystem::is_empty(dir.path())) << "writers that never finished left a file";
 }
 
-TEST(Packed, NothingStaysWithoutFinish) {
+TEST(Packed, NothingRemainsWithoutFinish) {
   const TempDir dir;
   write_file(dir / "a.athp", "before");
   for (const int threads : {0, 3}) {

@@ -190,7 +190,7 @@ TEST_P(PairLoss, BitsDependOnNeitherThreadsNorStrides) {
   EXPECT_TRUE(same_bits(first, second));
 }
 
-TEST_P(PairLoss, RefusesWhatItCannotRead) {
+TEST_P(PairLoss, RejectsInvalidInputs) {
   const Tensor a = Tensor::zeros({2, 3});
   const auto refused = [&](const Tensor& left, const Tensor& right) {
     EXPECT_THROW(GetParam().run(left, right, Reduction::mean), ArgumentError);

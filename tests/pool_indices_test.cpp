@@ -152,7 +152,7 @@ TEST(MaxUnpool2d, PutsMaximaBackWhereTheyWere) {
   }
 }
 
-TEST(MaxUnpool2d, WhatBelongsToOnePlaceIsAddedUp) {
+TEST(MaxUnpool2d, ValuesForOnePlaceAreSummed) {
   const Tensor y = Tensor::from(std::vector<float>{5, 6, 7}, {1, 1, 3, 1});
   const Tensor at = Tensor::from(std::vector<std::int64_t>{3, 0, 3}, {1, 1, 3, 1});
   EXPECT_EQ(max_unpool2d(y, at, 2, 2).to_vector(), (std::vector<double>{6, 0, 0, 12}));

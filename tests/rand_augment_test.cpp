@@ -176,7 +176,7 @@ TEST(RandAugment, TakesRowsOfResidentImages) {
   }
 }
 
-TEST(RandAugment, RefusesWhatDoesNotFit) {
+TEST(RandAugment, RejectsInvalidArguments) {
   const auto with = [](const ImageSpec& spec, const RandAugment& how) {
     const Normalization plain{std::vector<double>(std::size_t(spec.channels), 0.0),
                               std::vector<double>(std::size_t(spec.channels), 1.0)};

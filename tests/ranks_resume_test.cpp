@@ -26,7 +26,7 @@ TrainerConfig saved_config() {
   return config;
 }
 
-TEST_F(RanksResume, AnyNumberOfRanksGoesOn) {
+TEST_F(RanksResume, AnyNumberOfRanksCanResume) {
   const auto straight = train_ranks(2, saved_config());
   expect_alike(train_ranks(2, saving(saved_config(), 4)));
   const auto check = [&](std::int64_t step, int world) {

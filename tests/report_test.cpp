@@ -223,7 +223,7 @@ TEST(Report, AFullDiskIsAWarning) {
 
 // A page that is made anew of metrics.jsonl and config.json has the same figures; what they do not hold, the
 // page that is there brings along.
-TEST(Report, CanBeMadeAnewOfTheRunsFiles) {
+TEST(Report, CanBeRebuiltFromTheFilesOfTheRun) {
   const test::TempDir dir;
   TrainerConfig config = config_in(dir.path());
   config.flags = {{"--lr", "0.1", "flag"}, {"--<b>", "a & \"b\"", "default"}};

@@ -198,7 +198,7 @@ TEST(Resize, ReachIsWhatThePixelsAreMadeOf) {
   }
 }
 
-TEST(Resize, RefusesWhatDoesNotFit) {
+TEST(Resize, RejectsInvalidArguments) {
   const std::vector<std::uint8_t> pixels(300);
   const ImageView image{pixels.data(), 10, 10, 3, 30};
   std::vector<std::uint8_t> out(48);

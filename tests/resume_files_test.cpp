@@ -34,7 +34,7 @@ TEST_F(ResumeFiles, FallsBackWhereTheNewestFileIsDamagedAndSaysSo) {
   EXPECT_NO_THROW(load_checkpoint(file(6)));  // written anew on the way
 }
 
-TEST_F(ResumeFiles, AutoBeginsWhereThereIsNothingAndSaysSo) {
+TEST_F(ResumeFiles, AutoStartsFreshAndSaysSo) {
   const RecordedRun straight = train(test::resume_config());
   const TrainerConfig config = from(saving(test::resume_config(), 0), "auto");
   const RecordedRun fresh = train(config);

@@ -250,7 +250,7 @@ TEST(Similarities, AWarmStepCallsNoOperatorNew) {
   EXPECT_EQ(test::operator_news(), before);
 }
 
-TEST(Similarities, SayWhatIsWrong) {
+TEST(Similarities, RejectInvalidArguments) {
   const Tensor a = Tensor::zeros({2, 3}), wide = Tensor::zeros({2, 3}, {DType::f64, kCpu});
   const Tensor whole = Tensor::zeros({2, 3}, {DType::i64, kCpu}), vector = Tensor::zeros({3});
   EXPECT_SAYS(cosine_similarity(a, wide),

@@ -35,7 +35,7 @@ TEST(CpuStream, WorkIsDoneWhenTheCallReturns) {
   EXPECT_TRUE(current_stream(kCpu) == stream);
 }
 
-TEST(CpuStream, EventsTellTheTimeWhereAskedTo) {
+TEST(CpuStream, EventsMeasureTimeIfRequested) {
   Event begin(kCpu, Event::Timing::on), end(kCpu, Event::Timing::on), untimed(kCpu);
   EXPECT_THROW(begin.ms_until(end), ArgumentError);
   begin.record(current_stream(kCpu));

@@ -134,7 +134,7 @@ TEST_F(WrongTables, LackColumnsOrRows) {
   EXPECT_EQ(second("1", "1}\n{\"image\": \"a.png\""), "line 3: field 'p' is missing");
 }
 
-TEST_F(WrongTables, HaveNamesThatAreNone) {
+TEST_F(WrongTables, HaveInvalidNames) {
   EXPECT_EQ(csv("image,x,x.0\ny.png,3,4\n"), "line 1: column 'x' appears twice");
   EXPECT_EQ(csv("image,x,x\ny.png,3,4\n"), "line 1: column 'x' appears twice");
   EXPECT_EQ(csv("image,x,x:boxes\ny.png,3,4\n"), "line 1: column 'x' appears twice");
@@ -151,7 +151,7 @@ TEST_F(WrongTables, HaveNamesThatAreNone) {
             "line 1: the columns of 'x' must be x.0, x.1, ... in order, but x.2 comes instead of number 1");
 }
 
-TEST_F(WrongTables, SayAKindThatDoesNotFit) {
+TEST_F(WrongTables, DeclareAMismatchedKind) {
   EXPECT_EQ(csv("image,x:colour\ny.png,3\n"),
             "line 2: the kind of 'x:colour' must be values, picture, target, mask, boxes or points");
   EXPECT_EQ(csv("image,label:boxes\ny.png,3\n"),
@@ -171,7 +171,7 @@ TEST_F(WrongTables, SayAKindThatDoesNotFit) {
             "line 2: field 'p' must be values, as in the previous line, but is declared as points");
 }
 
-TEST_F(WrongTables, HaveValuesThatAreNone) {
+TEST_F(WrongTables, HaveInvalidValues) {
   EXPECT_EQ(csv("image\n3\n"), "line 2: field 'image' must be the name of a file, but is 3");
   EXPECT_EQ(csv("image,x\ny.png,3\ny.png,four\n"),
             "line 3: field 'x' must contain numbers only, but has \"four\"");
@@ -203,7 +203,7 @@ TEST_F(WrongTables, HaveValuesThatAreNone) {
             "line 2: field 'p' must have numbers of shape [2], as in the previous line, but has [1]");
 }
 
-TEST_F(WrongTables, HaveLabelsThatAreNone) {
+TEST_F(WrongTables, HaveInvalidLabels) {
   const std::string must = "field 'label' must be a whole number >= 0 or a class name, but is ";
   EXPECT_EQ(csv("image,label\ny.png,1\n\ny.png,-1\n"), "line 4: " + must + "-1");
   EXPECT_EQ(csv("image,label\ny.png,0.5\n"), "line 2: " + must + "0.5");
@@ -216,7 +216,7 @@ TEST_F(WrongTables, HaveLabelsThatAreNone) {
             "line 2: field 'label' must be a number, as in the previous line, but is \"cat\"");
 }
 
-TEST_F(WrongTables, AreNoCsvOrNoJson) {
+TEST_F(WrongTables, AreInvalidCsvOrJson) {
   EXPECT_EQ(csv("image,label\n\"y.png,3\nz.png,4\n"),
             "line 2: a quoted cell must end with a quote, but the file ends");
   EXPECT_EQ(csv("image,label\n\"y\".png,3\n"),
@@ -227,7 +227,7 @@ TEST_F(WrongTables, AreNoCsvOrNoJson) {
 }
 
 // A message about them must not go down as deep as they do.
-TEST_F(WrongTables, MayBeNestedAsDeepAsTheyLike) {
+TEST_F(WrongTables, MayBeNestedArbitrarilyDeep) {
   constexpr std::size_t kDeep = 1'000'000;
   const std::string deep = std::string(kDeep, '[') + std::string(kDeep, ']');
   EXPECT_EQ(json("{\"image\": \"x.png\", \"p\": " + deep + "}"),
@@ -307,7 +307,7 @@ TEST_F(FolderPairs, OfTwoFilesOrFoldersForOneNameAreRefused) {
   EXPECT_EQ(said(), "labels/ must not contain images: a label is a class; are they masks or targets?");
 }
 
-TEST_F(FolderPairs, ThatHoldNoImagesAreNotPassedOver) {
+TEST_F(FolderPairs, WithoutImagesAreNotIgnored) {
   put("images/a.jpg");
   put("masks/a.tif");
   EXPECT_EQ(said(), "masks/ must contain .png, .jpg or .jpeg files, but has none");

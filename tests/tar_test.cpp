@@ -56,7 +56,7 @@ TEST(Tar, ReadsWhatItWrote) {
                   "the label must be in [0, 3), but is 3");
 }
 
-TEST(Tar, RefusesWhatItCannotHoldAndLeavesNothing) {
+TEST(Tar, RejectsUnsupportedSamplesAndLeavesNothing) {
   const TempDir dir;
   const auto writer = create_tar(dir / "a.tar");
   EXPECT_THROW(writer->finish(), ArgumentError);

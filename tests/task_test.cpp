@@ -124,7 +124,7 @@ TEST(Task, RanksEndWithOneModelAlsoWithoutValidation) {
   }
 }
 
-TEST(Task, GoesOnFromACheckpointWithTheSameBits) {
+TEST(Task, ResumesFromACheckpointBitForBit) {
   for (const std::int64_t every : {3, 10}) {  // within an epoch, and at its end
     const test::TempDir folder;
     TrainerConfig config = adam_config();

@@ -123,7 +123,7 @@ TEST(TopK, BitsDoNotDependOnThreads) {
   check(x, 7, 1, true);
 }
 
-TEST(TopK, SaysWhatIsWrong) {
+TEST(TopK, RejectsInvalidArguments) {
   const Tensor x = Tensor::zeros({2, 3});
   const auto message = [](const auto& call) -> std::string {
     try {

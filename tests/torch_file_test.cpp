@@ -156,7 +156,7 @@ TEST_F(TorchFile, ParametersAndOtherProtocolsAreRead) {
   EXPECT_EQ(read.tensor("w", {2, 3}).to_vector()[4], 4);
 }
 
-TEST_F(TorchFile, WhatIsNoTensorIsRefusedByName) {
+TEST_F(TorchFile, NonTensorsAreRejectedByName) {
   const std::filesystem::path touched = folder_ / "touched";
   const std::string call =
       fmt::format("(X{}touch {}tR.", test::little(6 + touched.string().size(), 4), touched.string());
@@ -253,7 +253,7 @@ TEST_F(TorchFile, OtherFilesAreNamed) {
             std::string::npos);
 }
 
-TEST_F(TorchFile, NoFileThatIsCutOffOrMadeUpDoesMoreThanThrow) {
+TEST_F(TorchFile, TruncatedOrForgedFilesOnlyThrow) {
   std::mt19937 random(5);
   std::int64_t accepted = 0, refused = 0;
   const auto attempt = [&](const std::string& bytes) {

@@ -103,7 +103,7 @@ TEST(Webp, LossyImagesAreNearWhatWasEncoded) {
   EXPECT_LT(off / static_cast<double>(image.bytes.size()), 16);  // the photo's own noise is 10
 }
 
-TEST(Webp, WhatIsTransparentLiesOverWhite) {
+TEST(Webp, TransparencyIsBlendedOverWhite) {
   const Pixels image{1, 3, 4, {10, 20, 30, 255, 10, 20, 30, 0, 100, 0, 200, 51}};
   const std::string file = webp_file(image);
   WebpDecoder decoder;

@@ -40,7 +40,7 @@ TEST(BulkStore, WritesWhatWasFenced) {
   });
 }
 
-TEST(BulkCopy, WithoutItsWaitNothingHasCome) {
+TEST(BulkCopy, WithoutItsWaitNothingHasArrived) {
   if (can_find_races()) GTEST_SKIP() << "the race build names it";
   for (const Async async : {Async::late, Async::at_issue}) {
     options().async = async;
@@ -165,7 +165,7 @@ TEST(Tma, OutsideOfTheTensorAreZerosAndNothingIsWritten) {
   });
 }
 
-TEST(Tma, AMapThatTheDriverWouldRefuseIsRefused) {
+TEST(Tma, RejectsMapsThatTheDriverWouldReject) {
   const OnDevice<float> memory(1024);
   const TensorLayout good{.type = TensorType::f16,
                           .data = memory.data(),
@@ -242,7 +242,7 @@ INSTANTIATE_TEST_SUITE_P(
                         "got 512 bytes that no thread expects")),
     name_of);
 
-TEST(BulkCopy, BytesThatNobodyExpectsAreNamed) {
+TEST(BulkCopy, UnexpectedBytesAreReported) {
   in_all_orders([] {
     const OnDevice<float> out(numbers(128));
     EXPECT_OK(bulk_expects_nothing(out.data()));

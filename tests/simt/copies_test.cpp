@@ -38,7 +38,7 @@ TEST(CpAsync, FourEightAndSixteenBytes) {
 }
 
 // What a plain build sees: the wrong values, where copies come late.
-TEST(CpAsync, WithoutItsWaitNothingHasCome) {
+TEST(CpAsync, WithoutItsWaitNothingHasArrived) {
   if (can_find_races()) GTEST_SKIP() << "the race build names it";
   options().async = Async::late;
   const OnDevice<float> out(numbers(128));

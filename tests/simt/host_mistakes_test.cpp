@@ -76,7 +76,7 @@ TEST(HostMistakes, APageableSourceReusedOrGoneIsNamed) {
 #endif
 }
 
-TEST(HostMistakes, WhatTheStreamItselfWritesInBetweenIsNone) {
+TEST(HostMistakes, WritesOfTheSameStreamAreNoMistake) {
   in_all_orders([] {
     const TestStream stream;
     const OnDevice<float> x(std::vector<float>(1, 3.0f)), y(1);
@@ -185,7 +185,7 @@ TEST(HostMistakes, KernelsMustNotBeGivenMemoryOfTheHost) {
   EXPECT_EQ(pinned[9], 1.0f);
 }
 
-TEST(HostMistakes, LaunchesNoDeviceTakesAreRefused) {
+TEST(HostMistakes, InvalidLaunchSizesAreRejected) {
   const OnDevice<float> x(10);
   EXPECT_TEXT(text_of(count(1, 1025, nullptr, nullptr)), "1 to 1024 threads");
   EXPECT_OK(count(0, 32, nullptr, nullptr)) << "an empty grid launches nothing";

@@ -327,7 +327,7 @@ TEST(Nccl, AnAbortEndsTheGroupsOfItsOwnRank) {
   });
 }
 
-TEST(Nccl, SizesThatDifferAreAnError) {
+TEST(Nccl, MismatchedSizesAreAnError) {
   World world(2);
   for (auto& rank : world.ranks) EXPECT_EQ(settle(rank->comm), ncclSuccess);
   EXPECT_EQ(send(world[0], 1, world[0].x.data(), 3), ncclInProgress);

@@ -210,7 +210,7 @@ TEST(StreamRace, AWriterThatForgetsOneOfThreeReaders) {
   });
 }
 
-TEST(StreamRace, TwoReadersAreNone) {
+TEST(StreamRace, TwoReadersAreNoRace) {
   in_all_orders([] {
     TwoStreams s;
     const OnDevice<float> z(std::vector<float>(64, 0.0f));

@@ -27,7 +27,7 @@ TEST(Runtime, WorkRunsOnlyWhenItIsWaitedFor) {
   });
 }
 
-TEST(Runtime, AskingMakesProgressAndEndsReady) {
+TEST(Runtime, QueryingMakesProgressAndEndsReady) {
   in_all_orders([] {
     const TestStream stream;
     const TestEvent event;

@@ -226,7 +226,7 @@ TEST(Wgmma, AProducerAndFourWarpsMultiplyWhatTensorMapsBring) {
   });
 }
 
-TEST(Wgmma, AStageThatIsGivenBackTooEarlyIsARace) {
+TEST(Wgmma, AStageReleasedTooEarlyIsARace) {
   if (!can_find_races()) GTEST_SKIP() << "only the race build names it";
   early_and_late([] {
     for (const Release when : {Release::before_the_wait, Release::one_group_too_soon}) {
