@@ -71,7 +71,7 @@ TEST(Allocator, LiveBlocksNeverOverlap) {
   for (const Live& left : live) cpu().free(left.block);
 }
 
-TEST(Allocator, ReusesWhatWasFreed) {
+TEST(Allocator, ReusesFreedBlocks) {
   void* first = nullptr;
   for (const std::size_t bytes : {100u, 5000u, 3'000'000u}) {
     {

@@ -134,7 +134,7 @@ TEST(AugmentFlag, ChangesTheTraining) {
 class AugmentResumed : public test::ResumeTest {};
 
 // A program that crops while it decodes has always done so: its checkpoints go on.
-TEST_F(AugmentResumed, OfCropsWhileDecodingOnlyAnotherOneIsNew) {
+TEST_F(AugmentResumed, DecodeTimeCropsOfTheProgramAreNoChange) {
   TrainerConfig config = test::resume_config();
   config.epochs = 1;
   config.augment = {.flip = true};

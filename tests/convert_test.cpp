@@ -146,7 +146,7 @@ TEST(Convert, AFailedChangeIsAnError) {
   EXPECT_TRUE(writer.labels.empty());
 }
 
-TEST(Convert, EndsWhereItIsTold) {
+TEST(Convert, StopsWhenProgressReturnsFalse) {
   const SlowStore store(10'000);
   ListWriter writer;
   std::int64_t bytes_seen = 0;

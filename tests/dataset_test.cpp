@@ -261,7 +261,7 @@ TEST(Synthetic, RefusesImagesOfNoClass) {
   EXPECT_THROW(synthetic({4, 4, 3, 0}, 30), ArgumentError);
 }
 
-TEST(Subset, PassesOnWhatWillBeNeeded) {
+TEST(Subset, ForwardsWillNeed) {
   const auto data = std::make_shared<test::MadeUpSet>(10);
   std::vector<std::int64_t> needed;
   data->on_will_need = [&](std::int64_t first, std::int64_t count) {

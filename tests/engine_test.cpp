@@ -163,7 +163,7 @@ Tensor writes_target(const Tensor& x, int* overwrites) {
                 });
 }
 
-TEST(Engine, ATensorInTheMiddleHandsOutItsSumSoFar) {
+TEST(Engine, AnIntermediateTensorPassesItsSumSoFar) {
   const Tensor a = leaf({1, 2});
   const Tensor seed = Tensor::from(std::vector<float>{1, 10}, {2});
   int overwrites = 0;

@@ -164,7 +164,7 @@ struct Measuring : test::Autoencoder {
   }
 };
 
-TEST(ExactMetrics, OfRanksAreThoseOfOne) {
+TEST(ExactMetrics, OfRanksEqualThoseOfOne) {
   TrainerConfig config = test::small_config();
   config.threads = 1;
   config.lr = 1e-30;  // all ranks have the same weights, to the last bit

@@ -142,7 +142,7 @@ void expect_same_rows(const Dataset& a, const Dataset& b) {
   }
 }
 
-TEST(DecodedFields, OfASubsetAreAsTrainingSeesThem) {
+TEST(DecodedFields, OfASubsetAreThoseOfTraining) {
   const test::TempDir folder;
   const auto data = std::make_shared<DecodedDataset>(
       open_samples(write_table(folder)),

@@ -76,7 +76,7 @@ TEST(Fields, RanksShareABatch) {
   }
 }
 
-TEST(Fields, AreWhatTheirKindSaysAndHaveNamesOfTheirOwn) {
+TEST(Fields, MatchTheirKindAndHaveUniqueNames) {
   const ImageSpec image{4, 5, 3, 2};
   const auto refused = [&](const FieldSpec& field) {
     struct Set : FieldDataset {

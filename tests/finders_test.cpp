@@ -62,7 +62,7 @@ TEST(LrFinder, StopsWhereTheLossDiverges) {
   EXPECT_EQ(nan.points.size(), 30u);
 }
 
-TEST(LrFinder, SaysThatItDoesNotKnow) {
+TEST(LrFinder, ReportsWhenNoRateIsBest) {
   const LrAnswer flat = answer_of(curve_of(1e-3, 0.05, 0.0));
   EXPECT_FALSE(flat.rate);
   EXPECT_NE(flat.why.find("nowhere clearly lower"), std::string::npos) << flat.why;
@@ -266,7 +266,7 @@ TEST_F(BenchmarkFlag, MeasuresLeavesNoTraceAndIsKept) {
   EXPECT_TRUE(has_note(resumed, "--benchmark: convolutions run as the run was begun"));
 }
 
-TEST_F(BenchmarkFlag, WhatTheProgramHasChosenIsKeptToo) {
+TEST_F(BenchmarkFlag, StoresTheChoicesOfTheProgramToo) {
   TrainerConfig config = resume_config();
   config.deterministic = false;
   config.benchmark = true;

@@ -210,7 +210,7 @@ TEST(Flags, MistakesGiveOneHelpfulLine) {
 }
 
 // It leaves its answer alone, wherever a run would leave things.
-TEST(Flags, AQuestionIsAskedAlone) {
+TEST(Flags, AFinderWritesOnlyItsAnswer) {
   const TrainerConfig config = parse({"--find-lr", "--run-dir", "there", "--checkpoint-every", "5",
                                       "--save-top-k", "2", "--monitor", "val_loss", "--metrics", "m.jsonl"});
   EXPECT_EQ(config.question, Question::learning_rate);

@@ -349,7 +349,7 @@ TEST(Join, IsThePartsInOrder) {
   EXPECT_THROW(join({}), ArgumentError);
 }
 
-TEST(Join, EachPartLearnsWhatIsNeededOfIt) {
+TEST(Join, ForwardsWillNeedToEachPart) {
   struct Part final : Dataset {
     Part(std::int64_t count, std::vector<std::int64_t>& told) : count_(count), told_(told) {}
     std::int64_t size() const override { return count_; }

@@ -59,7 +59,7 @@ std::vector<std::vector<double>> body_after_epochs(const TrainerConfig& config) 
   return all;
 }
 
-TEST(Freezing, APartStaysAsItIsToTheBitForTheWholeRun) {
+TEST(Freezing, AFrozenPartKeepsItsBitsForTheWholeRun) {
   for (const Precision precision : {Precision::f32, Precision::f16}) {
     Training task;
     const std::vector<double> body = values_of(task.net.body), head = values_of(task.net.head);

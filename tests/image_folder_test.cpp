@@ -184,7 +184,7 @@ TEST(ImageFolder, DecodesRealPhotos) {
   }
 }
 
-TEST(ImageFolderWriter, WhatIsWrittenIsReadBack) {
+TEST(ImageFolderWriter, ReadsWhatItWrote) {
   const TempDir dir;
   const std::vector<std::uint8_t> grey{1, 2, 3, 4, 5, 6};
   StoredSample raw{.bytes = std::as_bytes(std::span(grey)), .codec = Codec::raw, .label = 3};
@@ -236,7 +236,7 @@ TEST(ImageFolderWriter, ClassesKeepTheirNumbers) {
   }
 }
 
-TEST(ImageFolderWriter, RefusesWhatAFolderCannotHoldAndLeavesNothing) {
+TEST(ImageFolderWriter, RejectsUnsupportedSamplesAndLeavesNothing) {
   const TempDir dir;
   for (const std::string name : {"", ".", "..", "a/b"})
     EXPECT_THROW(ImageFolderWriter(dir / "out", {"fine", name}), ArgumentError) << name;

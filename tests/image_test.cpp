@@ -61,7 +61,7 @@ testing::AssertionResult equals_part(const ImageView& part, const Pixels& whole,
   return testing::AssertionSuccess();
 }
 
-TEST(Jpeg, AnyPartIsThatPartOfTheWhole) {
+TEST(Jpeg, AnyPartEqualsThatPartOfTheWhole) {
   JpegDecoder decoder;
   for (const JpegKind& kind : kKinds) {
     for (const auto& [height, width] : {std::pair(1, 1), {7, 5}, {16, 33}, {100, 75}, {61, 130}}) {
@@ -82,7 +82,7 @@ TEST(Jpeg, AnyPartIsThatPartOfTheWhole) {
   }
 }
 
-TEST(Jpeg, AnyPartOfRealPhotosIsThatPartOfTheWhole) {
+TEST(Jpeg, AnyPartOfRealPhotosEqualsThatPartOfTheWhole) {
   ATHANOR_NEEDS_DATA(photos, "imagenet-sample");
   std::vector<std::filesystem::path> files;
   for (const auto& entry : std::filesystem::directory_iterator(photos)) {
@@ -291,7 +291,7 @@ TEST(Png, EveryKindIsRgbOverWhite) {
   }
 }
 
-TEST(Png, WhatIsWrittenIsReadBack) {
+TEST(Png, ReadsWhatItWrote) {
   PngDecoder decoder;
   for (const std::int64_t channels : {1, 3}) {
     const Pixels image = test::photo(13, 40, channels);

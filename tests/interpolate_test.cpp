@@ -136,7 +136,7 @@ TEST(Interpolate, EveryGradientArrivesOnce) {
   }
 }
 
-TEST(Interpolate, NearestCopiesWhateverItIs) {
+TEST(Interpolate, NearestCopiesEveryDtype) {
   for (const DType dtype : {DType::u8, DType::i32, DType::i64, DType::boolean}) {
     const Tensor x = filled({{2, 3, 4, 3}}, dtype, {1}, 0, 9);
     EXPECT_EQ(interpolate(x, {.scale = {2, 2}}).to_vector(),

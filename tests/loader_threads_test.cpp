@@ -184,7 +184,7 @@ TEST(LoaderThreads, ShutdownWaitsOnlyForReadsInFlight) {
   }
 }
 
-TEST(LoaderThreads, ElsewhereWaitsForReadsUnderWayAndNoneOfThemIsSeen) {
+TEST(LoaderThreads, ARestartWaitsForReadsInFlightAndDropsThem) {
   test::MadeUpSet data(300);
   data.before = test::take_a_while;
   for (const std::int64_t size : {10, 150}) {  // of the larger, a thread takes 3 rows at a time

@@ -265,7 +265,7 @@ struct Logging : test::Autoencoder {
   }
 };
 
-TEST(Loggers, KnowWhatATaskLogs) {
+TEST(Loggers, LogTheMetricsOfATask) {
   const test::TempDir dir;
   Logging task;
   const test::RecordedRun run = test::train(task, logging_config(dir / "run", 5));
@@ -286,7 +286,7 @@ TEST(Loggers, KnowWhatATaskLogs) {
   EXPECT_EQ(events.pictures.at("pictures/grid"), 3);
 }
 
-TEST(Loggers, OfPhasesWriteIntoFoldersOfTheirOwn) {
+TEST(Loggers, OfPhasesWriteIntoSeparateFolders) {
   const test::TempDir dir;
   Trainer trainer(logging_config(dir / "run", 10));
   for (const char* phase : {"first", "second"}) {

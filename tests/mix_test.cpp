@@ -173,7 +173,7 @@ TrainerConfig mixing(TrainerConfig config) {
   return config;
 }
 
-TEST(MixedTraining, IsAnotherOneAndSaysSo) {
+TEST(MixedTraining, DiffersFromPlainTrainingAndReportsIt) {
   const TrainerConfig plain = test::small_config();
   const std::uint64_t without = test::run(plain).report.weights_hash;
   for (const bool cuts : {false, true}) {

@@ -43,7 +43,7 @@ class ModelFileTest : public testing::Test {
   test::TempDir dir_;
 };
 
-TEST_F(ModelFileTest, HoldsTheLastWeightsAndWhatTheyAre) {
+TEST_F(ModelFileTest, HoldsTheLastWeightsAndTheirDescription) {
   const test::RecordedRun run = test::run(config());
   EXPECT_EQ(run.report.model, model());
   EXPECT_EQ(run.report.last_model, "");
@@ -79,7 +79,7 @@ TEST_F(ModelFileTest, ReplacesTheRemainsOfAKilledRun) {
   EXPECT_TRUE(fs::exists(dir_ / "run/mine.tmp")) << "nobody here has written it";
 }
 
-TEST_F(ModelFileTest, OfAnAverageIsWhatWasValidated) {
+TEST_F(ModelFileTest, OfAnAverageHoldsTheValidatedWeights) {
   TrainerConfig averaged = config();
   averaged.ema_decay = 0.9;
   const test::RecordedRun run = test::run(averaged);
@@ -93,7 +93,7 @@ TEST_F(ModelFileTest, OfAnAverageIsWhatWasValidated) {
   EXPECT_EQ(values_of(raw.weights, test::Perceptron()), test::run(plain).weights);
 }
 
-TEST_F(ModelFileTest, OfEarlyStoppingIsTheBest) {
+TEST_F(ModelFileTest, OfEarlyStoppingHoldsTheBestWeights) {
   TrainerConfig early = config();
   early.epochs = 12;
   early.early_stop = EarlyStop{"val_loss", 2};

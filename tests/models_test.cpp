@@ -356,7 +356,7 @@ TEST(Pretrained, TakesPyTorchsLayoutsForWhatTheyAre) {
   }
 }
 
-TEST(Pretrained, RefusesWhatDoesNotFitAndChangesNothing) {
+TEST(Pretrained, RejectsMismatchesAndChangesNothing) {
   const auto model = make_model("resnet20", {.classes = 10}, 1);
   const auto before = model->state_dict().tensor("conv1.weight").to_vector();
   const auto refused = [&](const StateDict& weights, const char* says) {

@@ -181,7 +181,7 @@ TEST(Packed, ANewFileUnderTheNameLeavesOpenOnesAlone) {
   expect_holds(PackedStore(dir / "a.athp"), mixed());
 }
 
-TEST(Packed, TheWriterRefusesWhatItCannotHold) {
+TEST(Packed, TheWriterRejectsUnsupportedSamples) {
   const TempDir dir;
   const auto add = [&](const OwnedSample& sample, PackedWriterOptions options = small_pages()) {
     PackedWriter writer(dir / "a.athp", std::move(options));

@@ -294,7 +294,7 @@ TEST(BceWithLogits, OneTargetForAll) {
   }
 }
 
-TEST(BceWithLogits, SaysWhatIsWrongWithAWeight) {
+TEST(BceWithLogits, RejectsInvalidWeights) {
   const Tensor x = Tensor::zeros({4, 3}), wide = Tensor::zeros({5, 4, 3});
   const Tensor trained = Tensor::zeros({3});
   require_grad(trained);

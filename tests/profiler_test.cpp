@@ -308,7 +308,7 @@ TEST_F(ProfileTrace, HasACollectiveOfEachRank) {
 
 // Opening --------------------------------------------------------------------------------------------------
 
-TEST(Bottleneck, OpeningIsNamedAsSuch) {
+TEST(Bottleneck, NamesOpening) {
   const Times times{.data = 0.3, .forward = 0.3, .backward = 0.4};
   RunFacts facts{.cores = 8};
   facts.loader = {.waits = {.data_s = 0.3, .opening_s = 0.28}, .busy = 0.99, .workers = 2, .threads = 2};

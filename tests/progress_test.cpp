@@ -172,7 +172,7 @@ TEST(Progress, CountsThePlannedSteps) {
   EXPECT_TRUE(has(text, " images/s, 1 step, ")) << text;
 }
 
-TEST(Progress, ASignalInTheFirstStepIsSaidToBeAfterOne) {
+TEST(Progress, ASignalInTheFirstStepEndsTheRunAfterOne) {
   const std::string text = said(test::small_config(), 0, [](int call, const Tensor&) {
     if (call == 1) std::raise(SIGTERM);
   });

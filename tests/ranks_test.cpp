@@ -221,7 +221,7 @@ TEST(Ranks, AStoppingRankStopsTheOthers) {
 
 // The step that brings the votes has run forward and backward: weights, statistics and metrics are those of a
 // run that never began it.
-TEST(Ranks, TheStepThatBringsTheVotesLeavesNothing) {
+TEST(Ranks, TheStepThatBringsTheVotesLeavesNoTrace) {
   for (const Strategy strategy : {Strategy::ddp, Strategy::zero1}) {
     SCOPED_TRACE(name_of(strategy));
     TrainerConfig config = with(ranks_config(), strategy);

@@ -89,7 +89,7 @@ TEST(EncodeJpeg, ADecoderGivesTheImageBack) {
   EXPECT_THROW(encode_jpeg({image.bytes.data(), 1, 70'000, 1, 70'000}, 90, bytes), ArgumentError);
 }
 
-TEST(Recode, TheShorterSideIsWhatWasAskedFor) {
+TEST(Recode, TheShorterSideIsTheRequestedOne) {
   const SampleChange shrink = make_recoder({.shorter_side = 50, .quality = 95});
   std::vector<std::byte> bytes;
   for (const auto& [height, width, to_height, to_width] : std::vector<std::array<int, 4>>{

@@ -69,7 +69,7 @@ TEST(ReportSeries, KeepsTheExtremesOfAnyNumberOfSteps) {
   EXPECT_GE(series.points().back().x, 490'000);
 }
 
-TEST(ReportSeries, LeavesOutWhatIsNoNumberOrComesAgain) {
+TEST(ReportSeries, SkipsNonFiniteAndRepeatedPoints) {
   Series series;
   series.add(1, 1);
   series.add(1, 2);

@@ -186,7 +186,7 @@ TEST(Resize, APartOfALargerImageIsThatImage) {
   EXPECT_EQ(a, c);
 }
 
-TEST(Resize, ReachIsWhatThePixelsAreMadeOf) {
+TEST(Resize, ReachCoversThePixelsThatAreRead) {
   for (const double scale : {0.3, 1.0, 1.25, 2.0, 3.7}) {
     const Window window{scale, 40, 10, 300};
     const Reach r = reach(window, 20);

@@ -39,7 +39,7 @@ TEST(SyncBatchNorm, OneValueOverAllRanksIsRefused) {
 TEST(SyncBatchNorm, EvaluationIsLocal) {
   on_worlds(test::check_evaluation_is_local);
 }
-TEST(SyncBatchNorm, RecomputationAsksAgain) {
+TEST(SyncBatchNorm, RecomputationReducesAgain) {
   on_worlds(test::check_recomputation);
 }
 

@@ -206,7 +206,7 @@ TEST(Task, EarlyStoppingWatchesWhatItLogs) {
   EXPECT_THROW(Trainer{config}, ArgumentError) << "is less of it better, or more?";
 }
 
-TEST(Task, AMetricThatIsNoNumberHasDiverged) {
+TEST(Task, ANaNMetricHasDiverged) {
   struct Lost : Autoencoder {
     void validation_step(const Batch& batch, Step& step) override {
       step.log("loss", error(batch));

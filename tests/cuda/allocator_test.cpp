@@ -428,7 +428,7 @@ TEST_F(AFailedKernel, IsNotLostByAnAllocatorThatPollsItsEvents) {
   expect_diagnosis([] { synchronize(test::device()); });
 }
 
-TEST_F(AFailedKernel, IsTheErrorOfAnAllocationAndNotACaptureThatIsNone) {
+TEST_F(AFailedKernel, FailsAnAllocationWithItsOwnError) {
   EXPECT_NE(cudaDeviceSynchronize(), cudaSuccess);
   expect_diagnosis([&] { cached.allocate(64); });
   expect_diagnosis([&] { cached.trim(); });

@@ -89,7 +89,7 @@ TEST(HostMistakes, WritesOfTheSameStreamAreNoMistake) {
   });
 }
 
-TEST(HostMistakes, AFunctionOfTheHostExcusesOnlyWhatComesAfterIt) {
+TEST(HostMistakes, AHostFunctionExcusesOnlyLaterMistakes) {
   in_all_orders([] {
     const TestStream stream, other;
     const OnDevice<float> x(1);

@@ -154,7 +154,7 @@ float sum_in_order(Factor type, Order order, float c, std::array<float, 3> produ
   return result;
 }
 
-TEST(Mma, SumsAreF32InTheOrderThatIsAskedFor) {
+TEST(Mma, SumsAreF32InTheChosenOrder) {
   constexpr float kLarge = 1 << 24;  // plus 1 is a tie, which goes back to it
   for (const Factor type : kFactors) {
     EXPECT_EQ(sum_in_order(type, {Order::Kind::forward}, 0, {kLarge, 1, -kLarge}), 0);

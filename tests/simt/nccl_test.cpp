@@ -338,7 +338,7 @@ TEST(Nccl, MismatchedSizesAreAnError) {
   EXPECT_TRUE(says(ncclGetLastError(world[1].comm), "rank 0 sends 12 bytes, but rank 1 expects 16"));
 }
 
-TEST(Nccl, RefusesWhatNcclRefuses) {
+TEST(Nccl, RejectsWhatNcclRejects) {
   World world(2, true);
   EXPECT_EQ(settle(world[0].comm), ncclInvalidUsage);
   EXPECT_TRUE(says(ncclGetLastError(world[0].comm), "Duplicate GPU detected"));
