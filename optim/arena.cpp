@@ -304,14 +304,15 @@ void ParameterArena::snapshot_buffers() {
 
 void ParameterArena::restore_buffers() {
   if (!flat_buffers_.defined()) return;
-  ATH_CHECK(snapshot_.defined(), "arena: snapshot_buffers() must come before restore_buffers()");
+  ATH_CHECK(snapshot_.defined(), "arena: snapshot_buffers() must be called before restore_buffers()");
   flat_buffers_.copy_bytes_from(snapshot_);
   bump_buffers();
 }
 
 void ParameterArena::restore_buffers_if_skipped(StepBuffer& step) {
   if (!flat_buffers_.defined()) return;
-  ATH_CHECK(snapshot_.defined(), "arena: snapshot_buffers() must come before restore_buffers_if_skipped()");
+  ATH_CHECK(snapshot_.defined(),
+            "arena: snapshot_buffers() must be called before restore_buffers_if_skipped()");
   on_device(device(), [&](auto& context) {
     const BoundStep bound(context, step);
     kernels::copy_if_skipped(context, snapshot_, flat_buffers_);

@@ -37,8 +37,9 @@ CopyWork checked_copy(const Runtime& all, CopyWork copy) {
   const cudaMemcpyKind found = to ? (from ? cudaMemcpyDeviceToDevice : cudaMemcpyHostToDevice)
                                   : (from ? cudaMemcpyDeviceToHost : cudaMemcpyHostToHost);
   if (copy.kind != cudaMemcpyDefault && copy.kind != found) {
-    throw Failure{cudaErrorInvalidMemcpyDirection, fmt::format("asked to copy {}, but the addresses are {}",
-                                                               copy_name(copy.kind), copy_name(found))};
+    throw Failure{
+        cudaErrorInvalidMemcpyDirection,
+        fmt::format("the direction is {}, but the addresses are {}", copy_name(copy.kind), copy_name(found))};
   }
   copy.kind = found;
   return copy;

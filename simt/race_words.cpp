@@ -64,8 +64,8 @@ void clash(const Stamp& before, bool before_wrote, const Stamp& after, bool afte
   const OpRecord& op = now.ops[now.op];
   if (before.op != now.op) {
     const OpRecord& other = now.ops[before.op];
-    say(fmt::format("race between streams: {}{} {}, {} {} {}, and no event makes one wait for the other",
-                    op_name(op), op.kind == OpRecord::Kind::kernel ? ": " + thread_name(op, after) : "",
+    say(fmt::format("race between streams: {}{} {}, {} {} {}, with no event that orders them", op_name(op),
+                    op.kind == OpRecord::Kind::kernel ? ": " + thread_name(op, after) : "",
                     how(after, after_writes, false), op_name(other), thread_name(other, before),
                     how(before, before_wrote, true)));
     return;

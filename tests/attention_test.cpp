@@ -238,7 +238,7 @@ TEST(Attention, RejectsInvalidArguments) {
       "scaled_dot_product_attention: q, k and v must be [..., L, D], [..., S, D] and [..., S, E], but got "
       "[2, 4, 5], [2, 6, 5] and [2, 4, 5]");
   EXPECT_SAYS(scaled_dot_product_attention(q, k, k, {.mask = flags, .causal = true}),
-              "scaled_dot_product_attention: causal must come without a mask, but has one");
+              "scaled_dot_product_attention: causal must not be combined with a mask, but both are given");
   EXPECT_SAYS(
       scaled_dot_product_attention(q, k, k, {.mask = Tensor::zeros({5, 6})}),
       "scaled_dot_product_attention: mask must be bool or f32 on cpu of a shape that broadcasts to [2, 4, "

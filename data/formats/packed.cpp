@@ -165,10 +165,11 @@ void PackedStore::check_entries() {
     const bool formed =
         entry.form.codec <= kLast && (entry.form.codec != kRaw || more_ > 0 || is_raw_size(entry));
     if (!inside || entry.label >= header.classes || !formed) {
-      fail(header.index_offset() + static_cast<std::uint64_t>(i) * header.entry_bytes,
-           fmt::format("sample {} must lie in the data, after the one before it, have a label below {} and a "
-                       "size that fits its format, but its index entry says otherwise",
-                       i, header.classes));
+      fail(
+          header.index_offset() + static_cast<std::uint64_t>(i) * header.entry_bytes,
+          fmt::format("sample {} must lie in the data after the previous sample, have a label below {} and a "
+                      "size that fits its format, but its index entry says otherwise",
+                      i, header.classes));
     }
     free = entry.offset + entry.length;
   }

@@ -151,7 +151,7 @@ TEST(HostMistakes, CopiesBeyondAnAllocationOrInTheWrongDirectionAreRefused) {
   EXPECT_TEXT(text_of(cudaMemcpyAsync(x.data(), host.data(), 404, cudaMemcpyHostToDevice, nullptr)),
               "4 bytes of the destination lie beyond the end of its allocation of 400 bytes");
   EXPECT_TEXT(text_of(cudaMemcpyAsync(x.data(), host.data(), 4, cudaMemcpyDeviceToHost, nullptr)),
-              "asked to copy device to host, but the addresses are host to device");
+              "the direction is device to host, but the addresses are host to device");
   EXPECT_TEXT(text_of(cudaMemsetAsync(x.data() + 99, 0, 8, nullptr)), "beyond the end");
   EXPECT_OK(cudaMemcpyAsync(x.data(), host.data(), 400, cudaMemcpyDefault, nullptr));
   EXPECT_EQ(diagnosis(), "");

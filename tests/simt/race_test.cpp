@@ -166,7 +166,7 @@ TEST(StreamRace, AReaderThatDoesNotWaitForItsWriter) {
     EXPECT_TEXT(text, "kernel axpy on stream");
     EXPECT_TEXT(text, marked_line("good.cu", "fill"));
     EXPECT_TEXT(text, marked_line("good.cu", "axpy"));
-    EXPECT_TEXT(text, "no event makes one wait for the other");
+    EXPECT_TEXT(text, "no event that orders them");
 
     EXPECT_OK(fill(64, 2.0f, s.x.data(), s.a));
     s.b_waits_for_a();
