@@ -44,9 +44,8 @@ TEST(StateDict, TensorsAreHandles) {
 }
 
 TEST(StateDict, MissingEntryNamesTheNearest) {
-  EXPECT_EQ(
-      message_of([] { sample().tensor("model.wieght"); }),
-      "state_dict: 'model.wieght' (a tensor) is missing; did you mean 'model.weight'?");
+  EXPECT_EQ(message_of([] { sample().tensor("model.wieght"); }),
+            "state_dict: 'model.wieght' (a tensor) is missing; did you mean 'model.weight'?");
 }
 
 TEST(StateDict, WrongKindNamesBoth) {
