@@ -146,8 +146,7 @@ class TarWriter final : public SampleWriter {
     detail::check_sample(sample, count_, "tar");
     ATH_CHECK(sample.codec != Codec::raw,
               "tar: the archive holds JPEG, PNG and WebP only, but sample {} is raw; encode it first, or "
-              "write a format that "
-              "holds raw images: packed, TFRecord, LMDB or npz",
+              "write a format that holds raw images: packed, TFRecord, LMDB or npz",
               count_);
     const std::string name = fmt::format("{:09}", count_);
     member(name + "." + detail::suffix_of(sample.codec), sample.bytes);

@@ -22,8 +22,7 @@ class ImageDecoder {
     if (is_heic(bytes)) {
       detail::fail<IoError>(
           "heic: this format cannot be read: convert the image to JPEG first, with heif-convert IMAGE.heic "
-          "IMAGE.jpg (package "
-          "libheif-examples)");
+          "IMAGE.jpg (package libheif-examples)");
     }
     codec_ = PngDecoder::recognises(bytes)    ? Codec::png
              : WebpDecoder::recognises(bytes) ? Codec::webp

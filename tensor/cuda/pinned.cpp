@@ -81,8 +81,7 @@ class PinnedPool {
       cudaGetLastError();
       athanor::detail::fail<OutOfMemoryError>(
           "out of page-locked memory: requested {} bytes, but {} are held and {} cached; use fewer workers "
-          "or a "
-          "smaller batch",
+          "or a smaller batch",
           bytes, current_, cached_);
     }
     athanor::detail::check_status(status, "cudaHostAlloc", Site::current());
