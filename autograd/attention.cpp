@@ -53,7 +53,8 @@ Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tens
   check_operands(q, k, v);
   const auto& [mask, causal, given, p] = options;
   ATH_CHECK(p >= 0 && p <= 1, "{}: dropout must be in [0, 1], but got {}", kOp, p);
-  ATH_CHECK(!(causal && mask.defined()), "{}: causal must come without a mask, but has one", kOp);
+  ATH_CHECK(!(causal && mask.defined()), "{}: causal must not be combined with a mask, but both are given",
+            kOp);
   const bool added = mask.defined() && mask.dtype() == q.dtype();
   if (is_half(q.dtype()) && (added || !mask.defined() || mask.dtype() == DType::boolean)) {
     // Rounds only once: scores and weights in a half type would lose digits at every step.

@@ -15,7 +15,7 @@ void check(const Tensor& x, const kernels::PackedWeights& w) {
             "conv2d: for packed weights, x must be f32 on the CPU, but is {}",
             x.defined() ? fmt::format("{} on {}", x.dtype(), x.device().str()) : "undefined");
   ATH_CHECK(w.are_current(),
-            "conv2d: packed weights must stay as they are, but were written to; call pack_weights() again");
+            "conv2d: packed weights must not change, but were written to; call pack_weights() again");
 }
 
 }  // namespace

@@ -110,7 +110,7 @@ Tensor mul(const Tensor& a, const Tensor& b) {
 // With q = dy / b, the gradients are q and -q y.
 Tensor div(const Tensor& a, const Tensor& b) {
   ATH_CHECK(!a.defined() || is_floating(a.dtype()),
-            "div: tensors must be floating, but the first is {}: cast() both, to f32 say", a.dtype());
+            "div: tensors must be floating, but the first is {}: cast() both, for example to f32", a.dtype());
   const Tensor y = binary<kernels::Div>("div", a, b);
   return record("div", y, {a, b},
                 [a_shape = a.shape(), b_shape = b.shape(), b = Saved(b),

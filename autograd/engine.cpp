@@ -160,14 +160,13 @@ class Engine {
                             : static_cast<const Node&>(state).wanted_) == pass_;
   }
   void check_wanted(const AutogradState& root) const {
-    ATH_CHECK(wanted(root),
-              "backward: the root must depend on one of the parameters that are named, but does not");
+    ATH_CHECK(wanted(root), "backward: the root must depend on one of the named parameters, but does not");
   }
 
   static void check_not_released(const Node& node) {
     ATH_CHECK(!node.released_,
-              "backward: the graph of {} must still be there, but an earlier backward freed it; pass "
-              "retain_graph",
+              "backward: the graph of {} must still exist, but an earlier backward freed it; pass "
+              "retain_graph to that one",
               node.op_);
   }
 
@@ -299,7 +298,8 @@ namespace {
 
 void start(const Tensor& root, const Tensor& seed, const Engine::Capture* capture,
            const BackwardOptions& options) {
-  ATH_CHECK(!options.create_graph, "backward: create_graph must be off: autograd here is first-order");
+  ATH_CHECK(!options.create_graph,
+            "backward: create_graph must be off: Athanor computes first-order gradients only");
   ATH_CHECK(root.defined() && root.requires_grad(),
             "backward: the root must depend on a tensor that needs a gradient, but does not");
   Tensor dy = seed;
@@ -309,7 +309,8 @@ void start(const Tensor& root, const Tensor& seed, const Engine::Capture* captur
               dy.shape());
     dy = dy.detach();
   } else {
-    ATH_CHECK(root.numel() == 1, "backward: a root of shape {} needs a seed; only one element can do without",
+    ATH_CHECK(root.numel() == 1,
+              "backward: a root of shape {} needs a seed; only a root of one element can omit it",
               root.shape());
     dy = Tensor::empty(root.shape(), root.options());
     on_device(dy.device(), [&](auto& context) { kernels::fill(context, dy, 1.0); });
@@ -359,8 +360,8 @@ Leaf& leaf_of(const Tensor& x) {
 const Tensor& require_grad(const Tensor& x) {
   ATH_CHECK(x.defined(), "require_grad: tensor must be defined, but is not");
   ATH_CHECK(is_floating(x.dtype()), "require_grad: tensor must be floating, but is {}", x.dtype());
-  ATH_CHECK(!x.is_inference(), "require_grad: tensor must not come from InferenceMode, but {} made it there",
-            x.made_by());
+  ATH_CHECK(!x.is_inference(),
+            "require_grad: tensor must not come from InferenceMode, but {} created it there", x.made_by());
   if (x.requires_grad()) {
     ATH_CHECK(x.autograd()->is_leaf(),
               "require_grad: tensor must be a leaf, but was computed; detach() it first");

@@ -60,8 +60,9 @@ Tensor evaluate(const Function& fn, std::span<const Tensor> inputs) {
 double contracted(const Function& fn, std::span<const Tensor> inputs, const std::vector<double>& weights) {
   const NoGrad no_grad;
   const std::vector<double> y = evaluate(fn, inputs).to_vector();
-  ATH_CHECK(y.size() == weights.size(), "gradcheck: the result must always have {} elements, but had {}",
-            weights.size(), y.size());
+  ATH_CHECK(y.size() == weights.size(),
+            "gradcheck: the function must return {} elements in every call, but returned {}", weights.size(),
+            y.size());
   double total = 0;
   for (std::size_t i = 0; i < y.size(); ++i) total += y[i] * weights[i];
   return total;

@@ -32,11 +32,12 @@ void check_input(const Tensor& x, const InterpolateParams& params) {
   ATH_CHECK(!bilinear || is_floating(x.dtype()), "interpolate: x must be floating for bilinear, but is {}",
             x.dtype());
   ATH_CHECK(bilinear || !params.align_corners,
-            "interpolate: align_corners must be false for nearest, but is not");
+            "interpolate: align_corners must be false for nearest, but is true");
   const auto given = [](const auto(&pair)[2]) { return pair[0] != 0 || pair[1] != 0; };
-  ATH_CHECK(given(params.size) != given(params.scale),
-            "interpolate: size or scale must be given, and not both, but got {} x {} and {} x {}",
-            params.size[0], params.size[1], params.scale[0], params.scale[1]);
+  ATH_CHECK(
+      given(params.size) != given(params.scale),
+      "interpolate: either size or scale must be given, not both, but got size {} x {} and scale {} x {}",
+      params.size[0], params.size[1], params.scale[0], params.scale[1]);
 }
 
 InterpolateAxis axis_of(const Tensor& x, const InterpolateParams& params, int axis) {
@@ -46,7 +47,7 @@ InterpolateAxis axis_of(const Tensor& x, const InterpolateParams& params, int ax
   const bool by_size = params.size[0] != 0 || params.size[1] != 0;
   constexpr double kMax = 1 << 24;  // positions are f32
   ATH_CHECK(by_size || (scale > 0 && in * scale >= 1 && in * scale <= kMax),
-            "interpolate: scale must make a size from 1 to {}, but got {} times {}", kMax, inputs, scale);
+            "interpolate: scale must give a size from 1 to {}, but got {} times {}", kMax, inputs, scale);
   const std::int64_t outputs =
       by_size ? params.size[axis] : static_cast<std::int64_t>(std::floor(in * scale));
   ATH_CHECK(outputs > 0 && static_cast<double>(std::max(inputs, outputs)) <= kMax,

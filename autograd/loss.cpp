@@ -179,7 +179,7 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& target, const CrossEntr
     ATH_CHECK(!weight.requires_grad(), "cross_entropy: weight must not need a gradient, but does");
   }
   if (rows.soft) {
-    ATH_CHECK(!ignore_index, "cross_entropy: ignore_index must be left out for distributions, but is {}",
+    ATH_CHECK(!ignore_index, "cross_entropy: ignore_index must not be set for distributions, but is {}",
               *ignore_index);
     return reduced(soft_cross_entropy(rows.logits, rows.target, weight, smoothing), rows.shape, reduction);
   }

@@ -148,7 +148,7 @@ Tensor linear_packed(const Tensor& x, const kernels::PackedWeights& w, Activatio
             w.shape()[1],
             x.defined() ? fmt::format("{} {} on {}", x.dtype(), x.shape(), x.device().str()) : "undefined");
   ATH_CHECK(w.are_current(),
-            "linear: packed weights must stay as they are, but were written to; call pack_weights() again");
+            "linear: packed weights must not change, but were written to; call pack_weights() again");
   Shape shape = x.shape();
   shape[x.rank() - 1] = w.shape()[0];
   const Tensor input = dense(x), y = Tensor::empty(shape);

@@ -188,17 +188,16 @@ void Node::dispose() noexcept {
 std::uint32_t Saved::seal(const Tensor& tensor) {
   if (!tensor.defined()) return 0;
   ++counters.saved_tensors;
-  ATH_CHECK(
-      !tensor.is_inference(),
-      "{}: a tensor saved for the backward pass must not come from InferenceMode, but this {} was made there "
-      "by {}; compute it outside, or use NoGrad there",
-      recording, tensor.shape(), tensor.made_by());
+  ATH_CHECK(!tensor.is_inference(),
+            "{}: a tensor saved for the backward pass must not come from InferenceMode, but this {} was "
+            "created there by {}; compute it outside, or use NoGrad there",
+            recording, tensor.shape(), tensor.made_by());
   return tensor.version();
 }
 
 void Saved::modified() const {
   detail::fail<>(
-      "backward: a tensor saved for the gradient must stay as it was, but this {} {} was written in place "
+      "backward: a tensor saved for backward must not change, but this {} {} was modified in place "
       "(version {}, saved at {})",
       tensor_.dtype(), tensor_.shape(), tensor_.version(), version_);
 }

@@ -22,13 +22,13 @@ void check_batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, 
   detail::check_norm_parameter(op, "gamma", gamma, channels, x);
   detail::check_norm_parameter(op, "beta", beta, channels, x);
   ATH_CHECK(running_mean.defined() == running_var.defined() && (training || running_mean.defined()),
-            "batch_norm: running_mean and running_var must both be there{}, but are not",
+            "batch_norm: running_mean and running_var must both be given{}, but one is missing",
             training ? ", or neither" : "");
   detail::check_norm_parameter(op, "running_mean", running_mean, channels, x);
   detail::check_norm_parameter(op, "running_var", running_var, channels, x);
   if (training && !joined) {
     const std::int64_t values = x.dim(-1) > 0 ? x.numel() / x.dim(-1) : 2;
-    ATH_CHECK(values > 1, "batch_norm: training must see at least 2 values per channel, but x {} has {}",
+    ATH_CHECK(values > 1, "batch_norm: training needs at least 2 values per channel, but x {} has {}",
               x.shape(), values);
   }
   if (!residual.defined()) return;
@@ -54,8 +54,8 @@ template <class Context> Tensor gather_moments(Context& context, const Tensor& x
   double all = 0;
   for (std::int64_t r = 0; r < rows.dim(0); ++r) all += values[static_cast<std::size_t>(r * rows.dim(1))];
   ATH_CHECK(all > 1,
-            "batch_norm: training must see at least 2 values per channel on all ranks together, but x "
-            "{} and the {} others have {}",
+            "batch_norm: training needs at least 2 values per channel over all ranks, but x {} and those of "
+            "the {} other ranks have {}",
             x.shape(), rows.dim(0) - 1, all);
   return rows;
 }

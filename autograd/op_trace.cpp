@@ -7,8 +7,8 @@ namespace athanor {
 constinit thread_local OpTrace* detail::active_trace = nullptr;
 
 OpTrace::OpTrace() {
-  ATH_CHECK(!op_trace(), "OpTrace: there must be one at a time on a thread, but there is another");
-  ATH_CHECK(!grad_enabled(), "OpTrace: gradients must be off, but are not; write NoGrad before it");
+  ATH_CHECK(!op_trace(), "OpTrace: a thread must have at most one, but another is active");
+  ATH_CHECK(!grad_enabled(), "OpTrace: gradients must be off, but are on; put NoGrad before it");
   detail::active_trace = this;
 }
 

@@ -35,7 +35,7 @@ PoolAxis axis_of(const char* op, const Tensor& x, const Pool2dParams& params, in
   if ((result.outputs - 1) * stride >= inputs + padding) --result.outputs;  // would start in the padding
   for (std::int64_t i = 0; i < result.outputs && result.start(i) < 0; ++i) {
     const std::int64_t first = (result.start(i) % dilation + dilation) % dilation;
-    ATH_CHECK(first < inputs, "{}: every window must hold an element of x, but number {} has only padding",
+    ATH_CHECK(first < inputs, "{}: every window must contain an element of x, but window {} has only padding",
               op, i);
   }
   return result;

@@ -32,7 +32,7 @@ Reduced reduced(const char* op, const Tensor& x, std::span<const int> axes) {
   unsigned named = axes.empty() ? ~0u : 0u;
   for (const int axis : axes) {
     const unsigned bit = 1u << normalize_axis(axis, x.rank(), op);
-    ATH_CHECK(!(named & bit), "{}: every axis must be named once, but {} is there twice", op, axis);
+    ATH_CHECK(!(named & bit), "{}: axes must be unique, but {} appears twice", op, axis);
     named |= bit;
   }
   Reduced shapes;

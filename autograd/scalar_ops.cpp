@@ -57,9 +57,9 @@ Tensor softplus(const Tensor& x, double beta, double threshold) {
 }
 
 Tensor clamp(const Tensor& x, std::optional<double> low, std::optional<double> high) {
-  ATH_CHECK(low || high, "clamp: there must be a bound, but there is none");
+  ATH_CHECK(low || high, "clamp: at least one bound must be given, but got none");
   ATH_CHECK(!std::isnan(low.value_or(0)) && !std::isnan(high.value_or(0)),
-            "clamp: bounds must be numbers, but are {} and {}", low.value_or(0), high.value_or(0));
+            "clamp: bounds must not be NaN, but are {} and {}", low.value_or(0), high.value_or(0));
   if (x.defined() && !is_floating(x.dtype())) {
     Tensor y = x;
     if (low) y = maximum(y, detail::scalar_like("clamp", "low", *low, x));

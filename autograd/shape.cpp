@@ -64,7 +64,7 @@ Shape resolved(const Shape& wanted, const Tensor& x) {
   std::int64_t known = 1;
   for (int i = 0; i < shape.rank(); ++i) {
     ATH_CHECK(shape[i] >= -1 && (shape[i] >= 0 || unknown < 0),
-              "reshape: sizes must be >= 0, but for one -1, but got {}", wanted);
+              "reshape: sizes must be >= 0, except one -1, but got {}", wanted);
     if (shape[i] == -1) {
       unknown = i;
     } else {
@@ -118,15 +118,15 @@ Tensor flatten(const Tensor& x, int start, int end) {
 Tensor permute(const Tensor& x, std::span<const int> order) {
   check_defined("permute", x);
   const int rank = x.rank();
-  ATH_CHECK(static_cast<int>(order.size()) == rank, "permute: order must name the {} axes of {}, but has {}",
-            rank, x.shape(), order.size());
+  ATH_CHECK(static_cast<int>(order.size()) == rank,
+            "permute: order must list the {} axes of {}, but has {} entries", rank, x.shape(), order.size());
   Shape shape = x.shape();
   Strides strides = x.strides();
   std::array<int, kMaxRank> inverse;
   unsigned seen = 0;
   for (int i = 0; i < rank; ++i) {
     const int from = normalize_axis(order[static_cast<std::size_t>(i)], rank, "permute");
-    ATH_CHECK((seen & (1u << from)) == 0, "permute: order must name each axis once, but names {} again",
+    ATH_CHECK((seen & (1u << from)) == 0, "permute: order must list each axis once, but lists {} again",
               from);
     seen |= 1u << from;
     shape[i] = x.shape()[from];
@@ -267,7 +267,7 @@ void check_part(const char* op, std::span<const Tensor> parts, std::size_t i, in
   for (int axis = 0; axis < first.rank() && fits; ++axis)
     fits = axis == free_axis || part.shape()[axis] == first.shape()[axis];
   ATH_CHECK(fits, "{}: part {} must have the shape of the first, {}{}, but has {}", op, i, first.shape(),
-            free_axis >= 0 ? fmt::format(" but for axis {}", free_axis) : "", part.shape());
+            free_axis >= 0 ? fmt::format(" except along axis {}", free_axis) : "", part.shape());
   ATH_CHECK(part.dtype() == first.dtype() && part.device() == first.device(),
             "{}: part {} must be {} on {} like the first, but is {} on {}{}", op, i, first.dtype(),
             first.device().str(), part.dtype(), part.device().str(),
@@ -277,7 +277,7 @@ void check_part(const char* op, std::span<const Tensor> parts, std::size_t i, in
 }  // namespace
 
 Tensor cat(std::span<const Tensor> parts, int axis) {
-  ATH_CHECK(!parts.empty(), "cat: there must be at least one tensor, but there is none");
+  ATH_CHECK(!parts.empty(), "cat: at least one tensor must be given, but got none");
   check_defined("cat", parts[0]);
   const int along = normalize_axis(axis, parts[0].rank(), "cat");
   Shape shape = parts[0].shape();
@@ -305,7 +305,7 @@ Tensor cat(std::span<const Tensor> parts, int axis) {
 }
 
 Tensor stack(std::span<const Tensor> parts, int axis) {
-  ATH_CHECK(!parts.empty(), "stack: there must be at least one tensor, but there is none");
+  ATH_CHECK(!parts.empty(), "stack: at least one tensor must be given, but got none");
   for (std::size_t i = 0; i < parts.size(); ++i) check_part("stack", parts, i, -1);
   const int along = normalize_axis(axis, parts[0].rank() + 1, "stack");
   const auto count = static_cast<std::int64_t>(parts.size());
@@ -366,7 +366,8 @@ Tensor gather(const Tensor& x, int axis, const Tensor& index) {
   const Tensor at = checked_index("gather", x, index, x.shape()[along]);
   bool fits = at.rank() == x.rank();
   for (int i = 0; i < x.rank() && fits; ++i) fits = i == along || at.shape()[i] <= x.shape()[i];
-  ATH_CHECK(fits, "gather: index must have x's rank and be no larger but along axis {}, but got {} for {}",
+  ATH_CHECK(fits,
+            "gather: index must have the rank of x and be no larger, except along axis {}, but got {} for {}",
             along, at.shape(), x.shape());
   const Tensor y = Tensor::empty(at.shape(), x.options());
   on_device(x.device(), [&](auto& context) { kernels::gather(context, x, along, at, y); });
@@ -387,7 +388,7 @@ Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
   ATH_CHECK(condition.dtype() == DType::boolean, "where: condition must be bool, but is {}",
             condition.dtype());
   ATH_CHECK(a.dtype() == b.dtype() && a.device() == b.device() && a.device() == condition.device(),
-            "where: both choices must have one dtype and be on {} like the condition, but got {} on {} and "
+            "where: both values must have one dtype and be on {} like the condition, but got {} on {} and "
             "{} on {}{}",
             condition.device().str(), a.dtype(), a.device().str(), b.dtype(), b.device().str(),
             cast_hint("a", a, "b", b, /*floating=*/false));

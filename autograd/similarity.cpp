@@ -59,7 +59,7 @@ Tensor triplet_margin_loss(const Tensor& anchor, const Tensor& positive, const T
   for (const Tensor* other : {&positive, &negative}) {
     check_alike("triplet_margin_loss", anchor, *other);
     ATH_CHECK(anchor.rank() > 0 && other->shape() == anchor.shape(),
-              "triplet_margin_loss: all three must have one shape [..., D], but got {} and {}",
+              "triplet_margin_loss: all three inputs must have one shape [..., D], but got {} and {}",
               anchor.shape(), other->shape());
   }
   ATH_CHECK(options.margin > 0 && std::isfinite(options.margin),

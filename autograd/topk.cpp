@@ -13,7 +13,7 @@ TopK topk(const Tensor& x, std::int64_t k, int axis, bool largest) {
             x.defined() ? name_of(x.dtype()) : "an undefined tensor");
   const int along = normalize_axis(axis, x.rank(), "topk");
   Shape shape = x.shape();
-  ATH_CHECK(k >= 0 && k <= shape[along], "topk: k must be in [0, {}], as axis {} of {} has it, but is {}",
+  ATH_CHECK(k >= 0 && k <= shape[along], "topk: k must be in [0, {}], the size of axis {} of {}, but is {}",
             shape[along], along, x.shape(), k);
   shape[along] = k;
   const Tensor values = Tensor::empty(shape, x.options());

@@ -148,13 +148,13 @@ std::int64_t measure(Job& job, std::int64_t mib, int rounds, DType dtype, double
 }
 
 int run(int argc, char** argv) {
-  CLI::App app{"all-reduce by every algorithm, and by MPI's own; run it by mpirun"};
+  CLI::App app{"all-reduce with every algorithm, and MPI's own; run with mpirun"};
   std::int64_t least = 1, most = 64;
   int rounds = 20;
   std::string dtype_name = "f32";
-  app.add_option("--min-mib", least, "smallest buffer")->check(CLI::PositiveNumber);
-  app.add_option("--max-mib", most, "largest buffer")->check(CLI::PositiveNumber);
-  app.add_option("--rounds", rounds, "of each way, in turns")->check(CLI::PositiveNumber);
+  app.add_option("--min-mib", least, "smallest buffer, in MiB")->check(CLI::PositiveNumber);
+  app.add_option("--max-mib", most, "largest buffer, in MiB")->check(CLI::PositiveNumber);
+  app.add_option("--rounds", rounds, "rounds of each algorithm, in turns")->check(CLI::PositiveNumber);
   app.add_option("--dtype", dtype_name, "f32 or bf16")->check(CLI::IsMember({"f32", "bf16"}));
   CLI11_PARSE(app, argc, argv);
   Job job;

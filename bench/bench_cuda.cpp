@@ -63,17 +63,19 @@ class Errors final : public benchmark::BenchmarkReporter {
 
 int run(int argc, char** argv) {
   if (!take_flag(argc, argv, "--counters"))
-    return refuse(2, "emulated on the CPU: correct, not fast; there is nothing to time, but see --counters");
+    return refuse(2, "emulated on the CPU: correct, not fast, so there is nothing to time; see --counters");
   if (!simt::can_count())
     return refuse(
-        2, "--counters: this build's kernels do not report what they touch; build the simt-race preset");
+        2,
+        "--counters: this build's kernels do not report their memory accesses; build the simt-race preset");
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
   add_all();
   Errors errors;
   const std::size_t rows = benchmark::RunSpecifiedBenchmarks(&errors);
   benchmark::Shutdown();
-  if (rows == 0) return refuse(2, "--benchmark_filter: matches no row; --benchmark_list_tests names them");
+  if (rows == 0)
+    return refuse(2, "--benchmark_filter: matches no row; --benchmark_list_tests lists all rows");
   return failed_rows() > 0 ? 1 : 0;
 }
 #else

@@ -47,7 +47,7 @@ void Dataset::read_fields(std::int64_t index, std::int64_t epoch, SampleRow& row
     const StoredField field =
         i == layout.image ? StoredField{sample.bytes, sample.codec} : sample.more[next++];
     if (field.codec != Codec::raw)
-      detail::fail<IoError>("field '{}' must be raw, but is {}: a DecodedDataset decodes it",
+      detail::fail<IoError>("field '{}' must be raw, but is {}: decode it with a DecodedDataset",
                             layout.fields[i].name, name_of(field.codec));
     row.set(i, field.bytes);
   }
@@ -60,12 +60,13 @@ std::int64_t Dataset::label(std::int64_t index) const {
 
 std::int64_t Dataset::read(std::int64_t index, std::span<std::uint8_t> pixels) const {
   ATH_CHECK(index >= 0 && index < size() && std::ssize(pixels) == spec().bytes() && !pixels.empty(),
-            "dataset: image {} of {} cannot be read into {} bytes, which must be {}", index, size(),
+            "dataset: image {} of {} cannot be read into a buffer of {} bytes; it needs {}", index, size(),
             pixels.size(), spec().bytes());
   detail::ThreadScratch scratch;
   const StoredSample sample = fetch(index, scratch.bytes());
   ATH_CHECK(sample.codec == Codec::raw && sample.bytes.size() == pixels.size(),
-            "dataset: image {} must be raw and of {} bytes, but is {} of {}: a DecodedDataset decodes it",
+            "dataset: image {} must be raw and have {} bytes, but is {} with {} bytes: decode it with a "
+            "DecodedDataset",
             index, pixels.size(), name_of(sample.codec), sample.bytes.size());
   std::memcpy(pixels.data(), sample.bytes.data(), pixels.size());
   return sample.label;

@@ -53,19 +53,19 @@ void move(const Placement& at, const ImageSize& wanted, FieldKind kind, std::spa
 DecodedDataset::DecodedDataset(std::shared_ptr<const Dataset> store, const ImageTransform& training,
                                const ImageTransform& evaluation, std::uint64_t seed)
     : store_(std::move(store)), training_(training), evaluation_(evaluation), seed_(seed) {
-  ATH_CHECK(store_, "decoded data set: there must be a store");
+  ATH_CHECK(store_, "decoded data set: the store must not be null");
   check(training);
   check(evaluation);
-  ATH_CHECK(!evaluation.random_crop, "decoded data set: evaluation must not draw, but got: {}",
+  ATH_CHECK(!evaluation.random_crop, "decoded data set: evaluation must not crop at random, but got: {}",
             describe(evaluation));
   ATH_CHECK(training.height == evaluation.height && training.width == evaluation.width,
-            "decoded data set: training and evaluation must give one size, but got {}x{} and {}x{}",
+            "decoded data set: training and evaluation must give images of one size, but got {}x{} and {}x{}",
             training.height, training.width, evaluation.height, evaluation.width);
   constexpr std::int64_t kRgb = 3;
   const ImageSpec& stored = store_->spec();
   const bool resized = stored.height != training.height || stored.width != training.width;
   ATH_CHECK(stored.channels <= kMaxResizedChannels || !resized,
-            "decoded data set: images must have at most {} channels to be resized, but theirs are {}",
+            "decoded data set: images must have at most {} channels to be resized, but have {}",
             kMaxResizedChannels, stored.channels);
   spec_ = {training.height, training.width, stored.channels > 0 ? stored.channels : kRgb, stored.classes};
   for (const FieldSpec& field : store_->fields()) fields_.push_back(decoded(field, spec_));
@@ -78,14 +78,14 @@ DecodedDataset::DecodedDataset(std::shared_ptr<const Dataset> store, const Image
 std::int64_t DecodedDataset::transformed(const ImageTransform& transform, const DrawKey& key,
                                          std::span<std::uint8_t> pixels) const {
   ATH_CHECK(key.sample >= 0 && key.sample < size() && std::ssize(pixels) == spec_.bytes(),
-            "decoded data set: image {} of {} cannot be read into {} bytes, which must be {}", key.sample,
-            size(), pixels.size(), spec_.bytes());
+            "decoded data set: image {} of {} cannot be read into a buffer of {} bytes; it needs {}",
+            key.sample, size(), pixels.size(), spec_.bytes());
   detail::ThreadScratch scratch;
   const StoredSample sample = store_->fetch(key.sample, scratch.bytes());
   try {
     thread_reader().read(sample, transform, key, spec_.channels, pixels);
   } catch (const IoError& error) {
-    detail::fail<IoError>("{}: {}; replace it or leave it out", where(key.sample), error.what());
+    detail::fail<IoError>("{}: {}; replace or remove the file", where(key.sample), error.what());
   }
   return sample.label;
 }
@@ -126,7 +126,7 @@ void DecodedDataset::read_fields(std::int64_t index, std::int64_t epoch, SampleR
       }
     }
   } catch (const IoError& error) {
-    detail::fail<IoError>("{}: field '{}': {}; replace it or leave it out", where(index), *of, error.what());
+    detail::fail<IoError>("{}: field '{}': {}; replace or remove the file", where(index), *of, error.what());
   }
 }
 

@@ -26,7 +26,7 @@ constexpr std::array<std::int64_t, 10> kTestSize{36, 37, 35, 37, 36, 36, 36, 36,
 int next_number(const char*& at, const char* end) {
   int value = -1;
   const auto [after, error] = std::from_chars(at, end, value);
-  ATH_CHECK(error == std::errc() && after != end, "digits: the embedded file must hold numbers");
+  ATH_CHECK(error == std::errc() && after != end, "digits: the embedded file must contain numbers");
   at = after + 1;
   return value;
 }

@@ -39,7 +39,7 @@ InMemoryDataset::InMemoryDataset(const Dataset& source, std::vector<std::string>
       class_names_(class_names.empty() ? source.class_names() : std::move(class_names)) {
   for (const FieldSpec& field : source.fields()) {
     ATH_CHECK(field.name == "image" || field.name == "label",
-              "dataset: must have image and label alone, but has '{}', too", field.name);
+              "dataset: samples must have only an image and a label, but also have '{}'", field.name);
   }
   check_spec(spec_);
   const auto n = static_cast<std::size_t>(source.size()), bytes = static_cast<std::size_t>(spec_.bytes());

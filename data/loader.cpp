@@ -200,7 +200,7 @@ void Loader::Impl::wait_for_threads() {
     const std::string line = readers.stuck(options.stuck_after_s);
     if (line.empty()) continue;
     told = true;
-    warn(fmt::format("loader: step {} of epoch {} waits: {}; is the disk or the network slow?", step + 1,
+    warn(fmt::format("loader: step {} of epoch {} is waiting: {}; is the disk or the network slow?", step + 1,
                      epoch + 1, line));
   }
 }
@@ -213,7 +213,7 @@ void Loader::Impl::check() {
   }
   if (slot.replacements == 0) return;
   if (stats.skipped + slot.replacements > options.bad_samples.limit) {
-    detail::fail<IoError>("{}; these are more than the {} an epoch may have (--bad-samples skip:LIMIT)",
+    detail::fail<IoError>("{}; the epoch now exceeds its limit of {} bad samples (--bad-samples skip:LIMIT)",
                           slot.replaced.line, options.bad_samples.limit);
   }
   if (stats.skipped == 0) {
@@ -257,8 +257,8 @@ void Loader::Impl::tune() {
 const Tensor& Batch::all_views(std::string_view field) const {
   if (field == "image") {
     ATH_CHECK(!rows.defined(),
-              "batch: 'image' must be taken from a prepared batch, for here the images are those of all "
-              "samples, on the device; call prepare() first");
+              "batch: 'image' needs a prepared batch, because this one holds the images of all samples on "
+              "the device; call prepare() first");
     return images;
   }
   if (field == "label" && labels.defined()) return labels;
@@ -268,7 +268,7 @@ const Tensor& Batch::all_views(std::string_view field) const {
   std::string names = labels.defined() ? "'image', 'label'" : "'image'";
   for (std::size_t i = 0; fields && i < fields->size(); ++i)
     names += fmt::format(", '{}'", (*fields)[i].name);
-  detail::fail<>("batch: fields are {}, but '{}' is asked for", names, field);
+  detail::fail<>("batch: field must be one of {}, but is '{}'", names, field);
 }
 
 Tensor Batch::view(std::string_view field, std::int64_t number) const {
@@ -290,9 +290,10 @@ void Loader::start_epoch(std::int64_t epoch, std::int64_t delivered) {
   Impl& at = *impl_;
   ATH_CHECK(epoch >= 0, "loader: epoch must be at least 0, but got {}", epoch);
   const bool ends_a_batch = delivered % at.plan.batch == 0 || delivered == samples_per_epoch();
-  ATH_CHECK(delivered >= 0 && delivered <= samples_per_epoch() && ends_a_batch,
-            "loader: an epoch of {} samples must go on at the end of a batch of {}, but got {} delivered",
-            samples_per_epoch(), at.plan.batch, delivered);
+  ATH_CHECK(
+      delivered >= 0 && delivered <= samples_per_epoch() && ends_a_batch,
+      "loader: an epoch of {} samples must resume at the end of a batch of {}, but got {} delivered samples",
+      samples_per_epoch(), at.plan.batch, delivered);
   at.release();
   at.seek(epoch, (delivered + at.plan.batch - 1) / at.plan.batch);
   at.stats = {};

@@ -29,8 +29,7 @@ RandomKey mix_key(std::uint64_t seed, std::int64_t step, std::int64_t pass) {
 }
 
 double draw_beta(double alpha, const RandomKey& key) {
-  ATH_CHECK(alpha > 0 && std::isfinite(alpha), "draw_beta: alpha must be a number above 0, but got {}",
-            alpha);
+  ATH_CHECK(alpha > 0 && std::isfinite(alpha), "draw_beta: alpha must be > 0, but got {}", alpha);
   const double root = std::sqrt(alpha);
   for (std::uint64_t attempt = 1; attempt <= 256; ++attempt) {  // at least one in two is accepted
     const auto [u, v] = uniforms(key, attempt);
@@ -71,7 +70,7 @@ Mixing draw_mixing(const Augment& augment, std::int64_t height, std::int64_t wid
 void mix(Batch& batch, const Augment& augment, const RandomKey& key) {
   if (!augment.mixes()) return;
   ATH_CHECK(batch.labels.defined() && batch.views == 1,
-            "mix: samples must have a label and one view to be mixed, but have {} and {}",
+            "mix: mixed samples must have a label and one view, but have {} and {}",
             batch.labels.defined() ? "a label" : "none", batch.views);
   const Shape& shape = batch.images.shape();
   const Mixing how = draw_mixing(augment, shape[1], shape[2], key);

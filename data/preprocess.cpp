@@ -12,7 +12,7 @@
 namespace athanor {
 
 Normalization measure(const Dataset& data, std::int64_t most, bool skip_unreadable) {
-  ATH_CHECK(data.size() > 0 && most > 0, "measure: there must be images, but got {} of {}", most,
+  ATH_CHECK(data.size() > 0 && most > 0, "measure: needs at least one image, but got {} of {}", most,
             data.size());
   const ImageSpec& spec = data.spec();
   const auto channels = static_cast<std::size_t>(spec.channels);
@@ -81,37 +81,34 @@ void check_augment(const Augment& augment, const ImageSpec& spec) {
             std::min(spec.height, spec.width), augment.pad, augment.cutout);
   const ColourJitter& colour = augment.colour;
   for (const float amount : {colour.brightness, colour.contrast, colour.saturation, 4 * colour.hue}) {
-    ATH_CHECK(
-        amount >= 0 && amount <= 2,
-        "preprocess: colours must change by amounts in [0, 2] and a hue in [0, 0.5], but got {}, {}, {} "
-        "and {}",
-        colour.brightness, colour.contrast, colour.saturation, colour.hue);
+    ATH_CHECK(amount >= 0 && amount <= 2,
+              "preprocess: color-jitter must have brightness, contrast and saturation in [0, 2] and hue in "
+              "[0, 0.5], but got {}, {}, {} "
+              "and {}",
+              colour.brightness, colour.contrast, colour.saturation, colour.hue);
   }
   ATH_CHECK(!colour.any() || spec.channels == 3,
-            "preprocess: images must have 3 channels where color-jitter changes them, but have {}",
-            spec.channels);
+            "preprocess: images must have 3 channels for color-jitter, but have {}", spec.channels);
   if (const auto& rand = augment.rand_augment) {
-    ATH_CHECK(rand->operations >= 1 && rand->operations <= 16 && rand->magnitude >= 0 &&
-                  rand->magnitude <= kernels::kMaxMagnitude,
-              "preprocess: rand-augment must have 1 to 16 operations of a magnitude in [0, {}], but got {} "
-              "and {}",
-              kernels::kMaxMagnitude, rand->operations, rand->magnitude);
+    ATH_CHECK(
+        rand->operations >= 1 && rand->operations <= 16 && rand->magnitude >= 0 &&
+            rand->magnitude <= kernels::kMaxMagnitude,
+        "preprocess: rand-augment must have 1 to 16 operations and a magnitude in [0, {}], but got {} and {}",
+        kernels::kMaxMagnitude, rand->operations, rand->magnitude);
     ATH_CHECK(spec.channels == 1 || spec.channels == 3,
-              "preprocess: images must have 1 or 3 channels where rand-augment changes them, but have {}",
-              spec.channels);
+              "preprocess: images must have 1 or 3 channels for rand-augment, but have {}", spec.channels);
   }
-  ATH_CHECK(
-      augment.random_erasing >= 0 && augment.random_erasing <= 1 &&
-          (augment.random_erasing == 0 || augment.cutout == 0),
-      "preprocess: random erasing must have a probability in [0, 1], and none beside cutout, but got {}",
-      augment.random_erasing);
+  ATH_CHECK(augment.random_erasing >= 0 && augment.random_erasing <= 1 &&
+                (augment.random_erasing == 0 || augment.cutout == 0),
+            "preprocess: random erasing must have a probability in [0, 1], and 0 with cutout, but got {}",
+            augment.random_erasing);
   if (!augment.resized_crop) return;
   kernels::check(*augment.resized_crop);
   constexpr std::int64_t kMaxSide = 1 << 14;  // kernels::Tap
   ATH_CHECK(spec.height <= kMaxSide && spec.width <= kMaxSide,
             "preprocess: images must have sides of at most {} for a resized crop, but have {}x{}", kMaxSide,
             spec.height, spec.width);
-  ATH_CHECK(augment.pad == 0, "preprocess: pad must be 0 beside a resized crop, but is {}", augment.pad);
+  ATH_CHECK(augment.pad == 0, "preprocess: pad must be 0 with a resized crop, but is {}", augment.pad);
 }
 
 }  // namespace
@@ -120,8 +117,8 @@ void check_fields(const Augment& augment, const std::vector<FieldSpec>& fields) 
   for (const FieldSpec& field : fields) {
     const bool follows = field.kind == FieldKind::values || field.kind == FieldKind::picture;
     ATH_CHECK(!augment.rand_augment || follows,
-              "preprocess: rand-augment must not be used where pixels have a place that counts, but samples "
-              "have the field '{}' ({})",
+              "preprocess: rand-augment must not be used with fields that refer to pixel positions, but "
+              "samples have the field '{}' ({})",
               field.name, name_of(field.kind));
   }
 }
@@ -131,13 +128,13 @@ Preprocess::Preprocess(const ImageSpec& spec, const Normalization& normalization
     : spec_(spec), augment_(augment), seed_(seed), views_(views) {
   const auto channels = static_cast<std::size_t>(spec.channels);
   ATH_CHECK(normalization.mean.size() == channels && normalization.stddev.size() == channels,
-            "preprocess: {} channels need as many means and standard deviations, but got {} and {}", channels,
-            normalization.mean.size(), normalization.stddev.size());
+            "preprocess: {} channels need one mean and one standard deviation each, but got {} and {}",
+            channels, normalization.mean.size(), normalization.stddev.size());
   ATH_CHECK(views >= 1 && views <= 256, "preprocess: views must be in [1, 256], but got {}", views);
   check_augment(augment, spec);
   ATH_CHECK(views == 1 || !augment.crops_when_decoded || !augment.resized_crop,
-            "preprocess: views must be 1 where the data set crops while it decodes, and gives all views one "
-            "crop, but are {}",
+            "preprocess: views must be 1 if the data set crops while it decodes, because all views get the "
+            "same crop, but are {}",
             views);
   if (augment_.crops_when_decoded) augment_.resized_crop.reset();
   table_ = make_table(normalization, dtype, device);

@@ -20,7 +20,7 @@ class Recoder {
   StoredSample recode(const StoredSample& sample, std::vector<std::byte>& bytes) {
     if (!sample.more.empty() && (options_.raw.height > 0 || options_.shorter_side > 0))
       detail::fail<IoError>(
-          "images must stay as they are where samples have more fields: their sizes go together");
+          "images must not change if samples have more fields, because their sizes must match");
     if (options_.raw.height > 0) return to_raw(sample, bytes);
     return options_.shorter_side > 0 ? shrink(sample, bytes) : checked(sample);
   }

@@ -63,12 +63,12 @@ void check_field_names(const std::vector<FieldSpec>& fields) {
     ATH_CHECK(printable(name) == name, "fields: a name must be UTF-8 without control characters, but is '{}'",
               printable(name));
     ATH_CHECK(!name.empty() && count(name) == 1,
-              "fields: each must have a name of its own, but '{}' is there twice or empty", name);
+              "fields: names must be unique and not empty, but '{}' is not", name);
   }
   const std::size_t others = fields.size() - (count("label") == 0 ? 1 : 2);
   ATH_CHECK(others <= RowLayout::kMaxFields,
-            "fields: there must be at most {} beside image and label, but there are {}: several numbers can "
-            "be one field",
+            "fields: samples must have at most {} besides image and label, but have {}: put several numbers "
+            "into one field",
             RowLayout::kMaxFields, others);
 }
 
@@ -79,10 +79,10 @@ void check_fields(const std::vector<FieldSpec>& fields) {
     ATH_CHECK(field.name != "image" || (field.dtype == DType::u8 && field.shape.rank() == 3),
               "fields: 'image' must be u8 [H, W, C], but is {}", describe(field));
     ATH_CHECK(field.name != "label" || (field.dtype == DType::i64 && field.shape.rank() == 0),
-              "fields: 'label' must be i64 [], but is {}: numbers of another kind need another name",
+              "fields: 'label' must be i64 [], but is {}: numbers of another dtype need another name",
               describe(field));
     ATH_CHECK(std::all_of(field.shape.begin(), field.shape.end(), [](auto side) { return side > 0; }),
-              "fields: '{}' must have one size, but has {}: a DecodedDataset brings pictures to one",
+              "fields: '{}' must have one size, but has {}: resize pictures with a DecodedDataset",
               field.name, field.shape);
   }
   for (const FieldSpec& field : fields) check_kind(field, image);
@@ -115,7 +115,7 @@ std::size_t RowLayout::index_of(std::string_view name) const {
   }
   std::vector<std::string_view> names;
   for (const FieldSpec& field : fields) names.push_back(field.name);
-  detail::fail<>("fields: there are '{}', but '{}' is asked for", fmt::join(names, "', '"), name);
+  detail::fail<>("fields: name must be one of '{}', but is '{}'", fmt::join(names, "', '"), name);
 }
 
 std::int64_t SampleRow::label() const {
@@ -140,13 +140,12 @@ void SampleRow::set(std::size_t field, std::span<const std::byte> from) {
 
 void SampleRow::fail_unwritten() const {
   const auto first = static_cast<std::size_t>(std::countr_one(written_));
-  detail::fail<IoError>("field '{}' is missing: read_fields() has not asked for it",
-                        layout_->fields[first].name);
+  detail::fail<IoError>("field '{}' is missing: read_fields() did not set it", layout_->fields[first].name);
 }
 
 void SampleRow::check_dtype(std::size_t field, DType dtype) const {
   const FieldSpec& spec = layout_->fields[field];
-  ATH_CHECK(spec.dtype == dtype, "fields: '{}' must be asked for as {}, but is as {}", spec.name,
+  ATH_CHECK(spec.dtype == dtype, "fields: '{}' must be read as {}, but is read as {}", spec.name,
             name_of(spec.dtype), name_of(dtype));
 }
 
@@ -205,7 +204,7 @@ std::int64_t FieldDataset::read_in_epoch(std::int64_t index, std::int64_t epoch,
   SampleRow row(layout, scratch.bytes().data(), 0);
   read_fields(index, epoch, row);
   const std::span<const std::uint8_t> image = row.image();
-  ATH_CHECK(pixels.size() == image.size(), "dataset: an image has {} bytes, but {} are asked for",
+  ATH_CHECK(pixels.size() == image.size(), "dataset: an image has {} bytes, but the buffer has {}",
             image.size(), pixels.size());
   std::copy(image.begin(), image.end(), pixels.begin());
   return row.label();

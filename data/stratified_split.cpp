@@ -24,7 +24,7 @@ std::map<std::int64_t, std::vector<std::int64_t>> by_class(const Dataset& data) 
 
 std::pair<std::unique_ptr<Dataset>, std::unique_ptr<Dataset>> stratified_split(
     std::shared_ptr<const Dataset> source, double fraction, std::uint64_t seed) {
-  ATH_CHECK(fraction > 0 && fraction < 1, "split: the share to validate on must be in (0, 1), but got {}",
+  ATH_CHECK(fraction > 0 && fraction < 1, "split: the validation fraction must be in (0, 1), but got {}",
             fraction);
   std::vector<std::int64_t> first, second;
   for (const auto& [label, samples] : by_class(*source)) {
@@ -37,7 +37,7 @@ std::pair<std::unique_ptr<Dataset>, std::unique_ptr<Dataset>> stratified_split(
       (i < held_out ? second : first)
           .push_back(samples[static_cast<std::size_t>(order[static_cast<std::size_t>(i)])]);
   }
-  ATH_CHECK(!second.empty(), "split: a class must have two images or more, one of them to validate on");
+  ATH_CHECK(!second.empty(), "split: at least one class must have two images, one of them for validation");
   std::sort(first.begin(), first.end());
   std::sort(second.begin(), second.end());
   return {std::make_unique<Subset>(source, std::move(first)),

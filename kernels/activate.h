@@ -23,7 +23,7 @@ template <class F> decltype(auto) dispatch_activation(Activation activation, F&&
       ATH_ACTIVATIONS(ATH_CASE)
 #undef ATH_CASE
   }
-  athanor::detail::fail<>("activation: unknown one {}", static_cast<int>(activation));
+  athanor::detail::fail<>("activation: unknown activation {}", static_cast<int>(activation));
 }
 
 /// Whether the gradient needs only the result, not the input.

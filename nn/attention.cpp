@@ -13,7 +13,8 @@ MultiheadAttention::MultiheadAttention(std::int64_t channels, const MultiheadAtt
       out_(channels, channels,
            {.bias = options.bias, .bias_init = [](const Tensor& b, RandomKey) { init::constant(b, 0); }}) {
   ATH_CHECK(options.heads > 0 && channels % options.heads == 0,
-            "MultiheadAttention: heads must divide the channels, but are {} of {}", options.heads, channels);
+            "MultiheadAttention: heads must divide the channels, but got {} heads and {} channels",
+            options.heads, channels);
   ATH_CHECK(options.dropout >= 0 && options.dropout <= 1,
             "MultiheadAttention: dropout must be in [0, 1], but got {}", options.dropout);
   in_weight_ = register_parameter("in_proj_weight", Tensor::zeros({3 * channels, channels}));

@@ -62,7 +62,7 @@ double xavier_deviation(const Tensor& w, double gain) {
 }  // namespace
 
 Fans fans(const Shape& shape) {
-  ATH_CHECK(shape.rank() >= 2, "init: fans need a rank of at least 2, but got shape {}", shape);
+  ATH_CHECK(shape.rank() >= 2, "init: fan-in and fan-out need a rank of at least 2, but got shape {}", shape);
   std::int64_t field = 1;
   for (int i = 1; i + 1 < shape.rank(); ++i) field *= shape[i];
   return {field * shape[shape.rank() - 1], field * shape[0]};
@@ -87,8 +87,10 @@ void truncated_normal(const Tensor& w, RandomKey key, double mean, double stddev
   ATH_CHECK(stddev > 0 && low < high,
             "truncated_normal: stddev must be > 0 and low < high, but got {}, {}, {}", stddev, low, high);
   const double share = normal_cdf((high - mean) / stddev) - normal_cdf((low - mean) / stddev);
-  ATH_CHECK(share >= 0.01, "truncated_normal: [{}, {}] must hold at least 1 % of the normal, but holds {} %",
-            low, high, 100 * share);
+  ATH_CHECK(
+      share >= 0.01,
+      "truncated_normal: [{}, {}] must contain at least 1 % of the normal distribution, but contains {} %",
+      low, high, 100 * share);
   fill("truncated_normal", w, [&](std::uint64_t i) {
     for (std::uint64_t attempt = 0;; ++attempt) {  // a separate sub-stream for each element
       const PhiloxBlock block = philox(key, i + (attempt << 40));

@@ -5,7 +5,8 @@
 namespace athanor::nn {
 
 LayerNorm::LayerNorm(const Shape& shape, const LayerNormOptions& options) : shape_(shape), eps_(options.eps) {
-  ATH_CHECK(shape.rank() >= 1 && shape.numel() > 0, "LayerNorm: shape must hold elements, but is {}", shape);
+  ATH_CHECK(shape.rank() >= 1 && shape.numel() > 0,
+            "LayerNorm: shape must have at least one element, but is {}", shape);
   constexpr ParameterOptions kNorm{.keep_f32 = true, .decay = false};
   if (options.scale) weight_ = register_parameter("weight", Tensor::zeros(shape), kNorm);
   if (options.shift) bias_ = register_parameter("bias", Tensor::zeros(shape), kNorm);

@@ -206,7 +206,7 @@ void Module::load_state_dict(const StateDict& state) {
   for (std::size_t i = 0; i < std::min<std::size_t>(misfits.size(), 5); ++i)
     wrong += (wrong.empty() ? "" : "; ") + misfits[i];
   if (misfits.size() > 5) wrong += fmt::format(" and {} more", misfits.size() - 5);
-  ATH_CHECK(wrong.empty(), "load_state_dict: entries must be those of the model, but got: {}", wrong);
+  ATH_CHECK(wrong.empty(), "load_state_dict: entries must match the model, but got: {}", wrong);
 
   set_packs(false);
   for (const StateDict::Entry& entry : own) {

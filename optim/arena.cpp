@@ -21,8 +21,9 @@ template <class Named> void take_once(std::vector<Named>& entries, const char* k
   once.reserve(entries.size());
   for (Named& entry : entries) {
     ATH_CHECK(entry.tensor.defined(), "arena: {} {} must be defined", kind, entry.name);
-    ATH_CHECK(entry.tensor.dtype() == DType::f32, "arena: {} {} must be f32 when it is taken over, but is {}",
-              kind, entry.name, entry.tensor.dtype());
+    ATH_CHECK(entry.tensor.dtype() == DType::f32,
+              "arena: {} {} must be f32 when the arena takes it over, but is {}", kind, entry.name,
+              entry.tensor.dtype());
     ATH_CHECK(entry.tensor.is_contiguous(), "arena: {} {} must be dense", kind, entry.name);
     const bool tied = std::any_of(once.begin(), once.end(),
                                   [&](const Named& other) { return other.tensor.same_as(entry.tensor); });
@@ -46,8 +47,8 @@ void check_apart(std::span<const Parameter> parameters, std::span<const NamedTen
   std::sort(ranges.begin(), ranges.end(), [](const Range& a, const Range& b) { return a.begin < b.begin; });
   for (std::size_t i = 1; i < ranges.size(); ++i) {
     ATH_CHECK(ranges[i].begin >= ranges[i - 1].end,
-              "arena: tensors must be the same or apart, but {} and {} share memory", *ranges[i - 1].name,
-              *ranges[i].name);
+              "arena: two tensors must be identical or disjoint, but {} and {} overlap in memory",
+              *ranges[i - 1].name, *ranges[i].name);
   }
 }
 
@@ -145,7 +146,9 @@ void ParameterArena::lay_out() {
 }
 
 void ParameterArena::check_whole(const char* op) const {
-  ATH_CHECK(!sharded_, "{}: takes the masters of all parameters, but this rank keeps those of its shard", op);
+  ATH_CHECK(!sharded_,
+            "{}: needs the master weights of all parameters, but this rank holds only those of its shard",
+            op);
 }
 
 void ParameterArena::choose_owned() {
@@ -168,7 +171,7 @@ void ParameterArena::choose_owned() {
     ATH_CHECK(part < parts_.size() && range.begin >= 0 && range.begin <= range.end &&
                   range.end <= parts_[part].size &&
                   (i == 0 || ranges[i - 1].part < range.part || ranges[i - 1].end <= range.begin),
-              "arena: ranges to keep must lie in the arena, apart, but one is [{}, {}) of part {}",
+              "arena: ranges to keep must lie in the arena without overlap, but one is [{}, {}) of part {}",
               range.begin, range.end, range.part);
     const std::int64_t kept = kept_[part];
     owned_.push_back({range, parts_[part].dtype == DType::f32 ? range.begin : kept, kept});
@@ -282,8 +285,8 @@ bool ParameterArena::has_gradient(int parameter) const {
   const Leaf& leaf = leaf_of(entry.tensor);
   const Tensor gradient = leaf.grad();
   ATH_CHECK(leaf.bound() || !gradient.defined(),
-            "arena: the gradient of {} must lie in the arena, but it was asked for and delivered since the "
-            "last zero_grad(); call zero_grad() before backward()",
+            "arena: the gradient of {} must lie in the arena, but backward() wrote it elsewhere; after "
+            "require_grad(), call zero_grad() before backward()",
             entry.name);
   return gradient.defined();
 }
@@ -301,14 +304,15 @@ void ParameterArena::snapshot_buffers() {
 
 void ParameterArena::restore_buffers() {
   if (!flat_buffers_.defined()) return;
-  ATH_CHECK(snapshot_.defined(), "arena: snapshot_buffers() must come before restore_buffers()");
+  ATH_CHECK(snapshot_.defined(), "arena: snapshot_buffers() must be called before restore_buffers()");
   flat_buffers_.copy_bytes_from(snapshot_);
   bump_buffers();
 }
 
 void ParameterArena::restore_buffers_if_skipped(StepBuffer& step) {
   if (!flat_buffers_.defined()) return;
-  ATH_CHECK(snapshot_.defined(), "arena: snapshot_buffers() must come before restore_buffers_if_skipped()");
+  ATH_CHECK(snapshot_.defined(),
+            "arena: snapshot_buffers() must be called before restore_buffers_if_skipped()");
   on_device(device(), [&](auto& context) {
     const BoundStep bound(context, step);
     kernels::copy_if_skipped(context, snapshot_, flat_buffers_);

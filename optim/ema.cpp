@@ -40,8 +40,8 @@ template <class F> void Ema::for_each_kept(const F& f) const {
 }
 
 void Ema::fuse_into(Optimizer& optimizer) {
-  ATH_CHECK(&optimizer.arena() == &arena_, "ema: the optimizer must work on the arena that is averaged");
-  ATH_CHECK(optimizer_.expired(), "ema: averages must be fused into one optimizer, but are in one already");
+  ATH_CHECK(&optimizer.arena() == &arena_, "ema: the optimizer must work on the averaged arena");
+  ATH_CHECK(optimizer_.expired(), "ema: averages must be fused into only one optimizer, but already are");
   optimizer.fuse_averages(averages_, rule());
   optimizer_ = optimizer.watch();
   calls_ = optimizer.calls();
@@ -60,8 +60,10 @@ void Ema::update(StepBuffer& step) {
 template <class Context> void Ema::average_masters(Context& context) {
   const auto optimizer = optimizer_.lock();
   const std::int64_t steps = optimizer ? optimizer->calls() - std::exchange(calls_, optimizer->calls()) : 0;
-  ATH_CHECK(steps <= 1, "ema: update() must follow every step of the optimizer, but there were {} since",
-            steps);
+  ATH_CHECK(
+      steps <= 1,
+      "ema: update() must follow every step of the optimizer, but there were {} steps since the last one",
+      steps);
   if (steps == 0) {
     return for_each_kept([&](const Tensor& masters, const Tensor& averages) {
       kernels::average_update(context, masters, averages, rule());

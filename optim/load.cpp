@@ -55,7 +55,8 @@ void check_tensors(const StateDict& target, const StateDict& source, const char*
         continue;
       }
       ATH_CHECK(same_runs(*part, source.sharded(entry.name)),
-                "{}: '{}' must be this rank's part of {}, but is another one", who, entry.name, part->shape);
+                "{}: '{}' must be this rank's shard of {}, but is another shard", who, entry.name,
+                part->shape);
     }
   }
   source.require_all_used(who);

@@ -85,8 +85,8 @@ void Muon::check_selection() const {
     for (int i : rest_->selected()) ++times[static_cast<std::size_t>(i)];
     ATH_CHECK(rest_->first_slot() >= first_slot() + group_count() ||
                   first_slot() >= rest_->first_slot() + rest_->group_count(),
-              "muon: the optimizer for the rest must have learning rates of its own, but takes them from "
-              "place {} on, and Muon from {} on",
+              "muon: the optimizer for the rest must have its own learning rates, but reads them from index "
+              "{} on, and Muon from {} on",
               rest_->first_slot(), first_slot());
   }
   for (std::size_t i = 0; i < times.size(); ++i) {
@@ -111,7 +111,7 @@ void Muon::sort_by_shape() {
       continue;
     }
     ATH_CHECK(here == weight.numel(),
-              "muon: {} must be on one rank as a whole, but this one keeps {} of its {} elements; shard the "
+              "muon: {} must lie entirely on one rank, but this rank holds {} of its {} elements; shard the "
               "arena with BucketOptions::whole_parameters",
               arena().parameters()[static_cast<std::size_t>(member.parameter)].name, here, weight.numel());
     auto at = std::find_if(groups_.begin(), groups_.end(), [&](const MatrixGroup& known) {

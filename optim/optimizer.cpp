@@ -17,7 +17,7 @@ std::vector<UpdatePlan::Member> sort_into_groups(const ParameterArena& arena,
                                                  std::span<const Decay> decay) {
   ATH_CHECK(!groups.empty(), "optimizer: there must be at least one group of parameters");
   ATH_CHECK(first_slot >= 0 && first_slot + static_cast<int>(groups.size()) <= kMaxParamGroups,
-            "optimizer: groups must fit into {} learning rates, but got {} from place {} on", kMaxParamGroups,
+            "optimizer: groups must fit into {} learning rates, but got {} from index {} on", kMaxParamGroups,
             groups.size(), first_slot);
   std::vector<UpdatePlan::Member> members;
   std::vector<int> taken(groups.size());
@@ -35,11 +35,10 @@ std::vector<UpdatePlan::Member> sort_into_groups(const ParameterArena& arena,
     at += align_elements(arena.owned_elements(i), kStateAlign);
   }
   for (std::size_t i = 0; i < groups.size(); ++i) {
-    ATH_CHECK(
-        taken[i] > 0,
-        "optimizer: every group must select a parameter no earlier group has, but group {} selects none "
-        "of {}",
-        i, arena.size());
+    ATH_CHECK(taken[i] > 0,
+              "optimizer: every group must select a parameter that no earlier group has, but group {} "
+              "selects none of {}",
+              i, arena.size());
   }
   return members;
 }
@@ -133,8 +132,8 @@ std::int64_t Optimizer::updates_of(const StateDict& state, const UpdatePlan::Mem
 }
 
 void Optimizer::fuse_averages(std::span<const Tensor> averages, const kernels::AverageRule& rule) {
-  ATH_CHECK(!fused_ || averages.empty(), "{}: averages must be fused into an optimizer once, but it has some",
-            kind_);
+  ATH_CHECK(!fused_ || averages.empty(),
+            "{}: averages must be fused into an optimizer only once, but it has some already", kind_);
   fused_ = !averages.empty();
   plan_.set_averages(averages, rule);
 }
@@ -163,7 +162,7 @@ void Optimizer::set_learning_rates(StepBuffer& step, const Schedule& schedule) c
   for (int i = 0; i < window.groups; ++i) {
     const ParamGroup& group = groups_[static_cast<std::size_t>(i)];
     const Schedule& own = group.schedule ? group.schedule : schedule;
-    ATH_CHECK(own, "set_learning_rates: group {} must have a schedule of its own where none is given", i);
+    ATH_CHECK(own, "set_learning_rates: group {} must have its own schedule if none is passed", i);
     for (int k = 0; k < window.steps; ++k) window.rate[k][i] = own(first + k) * group.lr_scale * rate_scale_;
   }
   on_device(step.device(), [&](auto& context) {

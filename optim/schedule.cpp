@@ -50,7 +50,7 @@ Schedule multi_step(double rate, std::vector<std::int64_t> milestones, double ga
   check_rate("multi_step", "gamma", gamma);
   for (std::size_t i = 0; i < milestones.size(); ++i) {
     ATH_CHECK(milestones[i] > (i == 0 ? -1 : milestones[i - 1]),
-              "multi_step: milestones must increase from 0 on, but got {} at place {}", milestones[i], i);
+              "multi_step: milestones must increase from 0 on, but got {} at index {}", milestones[i], i);
   }
   return [rate, gamma, milestones = std::move(milestones)](std::int64_t step) {
     const auto passed = std::upper_bound(milestones.begin(), milestones.end(), step) - milestones.begin();
@@ -84,7 +84,7 @@ Schedule linear(double rate, std::int64_t total, double end) {
 Schedule warm_up(std::int64_t steps, Schedule after, double start) {
   ATH_CHECK(steps >= 0, "warm_up: steps must be >= 0, but got {}", steps);
   ATH_CHECK(start >= 0 && start <= 1, "warm_up: start must be in [0, 1], but got {}", start);
-  ATH_CHECK(after, "warm_up: a schedule must follow");
+  ATH_CHECK(after, "warm_up: a schedule must follow the warm-up");
   return [steps, start, after = std::move(after)](std::int64_t step) {
     if (step >= steps) return after(step - steps);
     return static_cast<float>((start + (1 - start) * progress(step, steps)) * after(0));

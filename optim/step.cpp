@@ -42,7 +42,7 @@ void check(const LossScaling& scaling) {
   const auto positive = [](float value) { return std::isfinite(value) && value > 0; };
   ATH_CHECK(positive(scaling.floor) && scaling.floor <= scaling.initial &&
                 scaling.initial <= scaling.ceiling && positive(scaling.ceiling),
-            "loss scale: must hold 0 < floor <= initial <= ceiling, but got {}, {} and {}", scaling.floor,
+            "loss scale: must satisfy 0 < floor <= initial <= ceiling, but got {}, {} and {}", scaling.floor,
             scaling.initial, scaling.ceiling);
   ATH_CHECK(positive(scaling.growth) && scaling.growth >= 1 && scaling.backoff > 0 && scaling.backoff <= 1,
             "loss scale: growth must be at least 1 and backoff in (0, 1], but got {} and {}", scaling.growth,

@@ -33,7 +33,8 @@ StepState* StepBuffer::data() const {
 }
 
 StepState* StepBuffer::operator->() {
-  ATH_CHECK(device_.is_cpu(), "step: the state of {} is not at hand; use known() or read()", device_.str());
+  ATH_CHECK(device_.is_cpu(), "step: the state of {} is not on the host; use known() or read()",
+            device_.str());
   return &host_;
 }
 

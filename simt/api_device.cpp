@@ -73,9 +73,9 @@ cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned) {
   return api_call("cudaDeviceEnablePeerAccess", [&](Runtime& all) {
     all.device(peer);
     auto& peers = all.device(current_device()).peers;
-    if (peer == current_device()) throw Failure{cudaErrorInvalidDevice, "a device is no peer of itself"};
+    if (peer == current_device()) throw Failure{cudaErrorInvalidDevice, "a device is not a peer of itself"};
     if (std::find(peers.begin(), peers.end(), peer) != peers.end()) {
-      throw Failure{cudaErrorPeerAccessAlreadyEnabled, "it was enabled before"};
+      throw Failure{cudaErrorPeerAccessAlreadyEnabled, "it is already enabled"};
     }
     peers.push_back(peer);
     return cudaSuccess;
@@ -115,7 +115,7 @@ cudaError_t cudaFuncSetAttribute(const void*, cudaFuncAttribute attribute, int v
   return api_call("cudaFuncSetAttribute", [&](Runtime&) {
     if (attribute == cudaFuncAttributeMaxDynamicSharedMemorySize &&
         (value < 0 || static_cast<std::size_t>(value) > kSharedBytesPerBlockOptin)) {
-      throw Failure{cudaErrorInvalidValue, "a block has no more than 227 KiB of shared memory"};
+      throw Failure{cudaErrorInvalidValue, "a block has at most 227 KiB of shared memory"};
     }
     return cudaSuccess;
   });

@@ -35,7 +35,7 @@ void require_reachable(const char* name, Runtime& all, const PointerParameter& p
   if (!memory) memory = all.find(static_cast<const char*>(parameter.value) - 1);
   if (!memory) {
     throw Failure{cudaErrorIllegalAddress,
-                  fmt::format("kernel {}: parameter {} points to memory of the host, or to none", name,
+                  fmt::format("kernel {}: parameter {} points to host memory, or to no allocation", name,
                               parameter.position)};
   }
   if (memory->type == cudaMemoryTypeHost || memory->device == device) return;

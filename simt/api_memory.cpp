@@ -37,8 +37,9 @@ CopyWork checked_copy(const Runtime& all, CopyWork copy) {
   const cudaMemcpyKind found = to ? (from ? cudaMemcpyDeviceToDevice : cudaMemcpyHostToDevice)
                                   : (from ? cudaMemcpyDeviceToHost : cudaMemcpyHostToHost);
   if (copy.kind != cudaMemcpyDefault && copy.kind != found) {
-    throw Failure{cudaErrorInvalidMemcpyDirection, fmt::format("asked to copy {}, but the addresses are {}",
-                                                               copy_name(copy.kind), copy_name(found))};
+    throw Failure{
+        cudaErrorInvalidMemcpyDirection,
+        fmt::format("the direction is {}, but the addresses are {}", copy_name(copy.kind), copy_name(found))};
   }
   copy.kind = found;
   return copy;
@@ -170,7 +171,7 @@ cudaError_t cudaMemsetAsync(void* memory, int value, std::size_t bytes, cudaStre
     Stream& stream = all.stream(handle);
     if (bytes == 0) return cudaSuccess;
     if (!require_range(all, memory, bytes, "memory")) {
-      throw Failure{cudaErrorInvalidValue, fmt::format("{} is memory of the host", memory)};
+      throw Failure{cudaErrorInvalidValue, fmt::format("{} is host memory", memory)};
     }
     all.queue(stream, {FillWork{static_cast<char*>(memory), value, bytes, site}});
     return cudaSuccess;

@@ -20,7 +20,8 @@ cudaError_t cudaStreamCreate(cudaStream_t* handle) {
 cudaError_t cudaStreamDestroy(cudaStream_t handle) {
   return api_call<Faults::reported_after>("cudaStreamDestroy", [&](Runtime& all) {
     if (!handle || handle->magic != Stream::kAlive) {
-      throw Failure{cudaErrorInvalidResourceHandle, "the stream was destroyed before, or is the default one"};
+      throw Failure{cudaErrorInvalidResourceHandle,
+                    "the stream was destroyed already, or is the default stream"};
     }
     all.forbid_captured(*handle);
     all.drop_stream(*handle);
@@ -142,7 +143,8 @@ cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t start_handle, cudaEvent_
     const Event &start = all.event(start_handle), &end = all.event(end_handle);
     for (const Event* event : {&start, &end}) {
       if ((event->flags & cudaEventDisableTiming) != 0 || !event->mark.stream) {
-        throw Failure{cudaErrorInvalidResourceHandle, "an event takes no times, or was never recorded"};
+        throw Failure{cudaErrorInvalidResourceHandle,
+                      "an event was created without timing, or was never recorded"};
       }
       if (!all.reached(event->mark)) return cudaErrorNotReady;
     }

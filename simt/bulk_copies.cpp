@@ -103,8 +103,8 @@ std::string end_block_bulk() {
       for (const Store& store : group) {
         if (!store.settled) {
           return fmt::format(
-              "a copy from shared memory that is started at {} may still read it when the block "
-              "has ended: no cp.async.bulk.wait_group has waited for it",
+              "a copy from shared memory, started at {}, may still read it after the block has ended: no "
+              "cp.async.bulk.wait_group waited for the copy",
               place(store.site));
         }
       }
@@ -177,7 +177,7 @@ void start_store(Pieces pieces, const Site& site, const void* pc) {
 void check_bytes(const char* instruction, unsigned bytes, const Site& site) {
   if (bytes % 16 != 0 || bytes == 0)
     refuse(instruction, executor().current_thread(),
-           fmt::format("copies {} bytes, which is no multiple of 16", bytes), site);
+           fmt::format("copies {} bytes, which is not a multiple of 16", bytes), site);
 }
 
 /// The pieces of a tile; `to_shared`: from the tensor. Fails where the tile cannot lie there.
@@ -185,7 +185,7 @@ Pieces pieces_of(const char* instruction, const TensorMap& map, const int* at, i
                  bool to_shared, const Site& site) {
   const unsigned thread = executor().current_thread();
   const TensorLayout* const layout = layout_of(map);
-  if (!layout) refuse(instruction, thread, "is given what is no tensor map", site);
+  if (!layout) refuse(instruction, thread, "got a pointer to something other than a tensor map", site);
   if (layout->rank != rank) {
     refuse(instruction, thread,
            fmt::format("gives {} coordinates of a tensor of {} axes", rank, layout->rank), site);

@@ -149,11 +149,11 @@ void watch(Runtime& all, const Stream& stream, const Vector<Mark>& after, CopyWo
 void run_copy(Runtime&, const CopyWork& copy) {
   if (copy.checked) {
     const int same = copy.from_pageable ? compare_pageable(copy) : hash_source(copy) == copy.hash;
-    if (same < 0) throw KernelFault(describe(copy) + ": its source is gone before the copy has run");
+    if (same < 0) throw KernelFault(describe(copy) + ": its source was freed before the copy ran");
     if (same == 0) {
       throw KernelFault(describe(copy) +
-                        ": its source was changed before the copy has run; it was reused too "
-                        "early, without waiting for an event after the copy");
+                        ": its source was changed before the copy ran; it was reused too early, without "
+                        "waiting for an event after the copy");
     }
   }
   for (std::size_t row = 0; row < copy.height; ++row) {

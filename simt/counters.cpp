@@ -73,19 +73,19 @@ const KernelCounts* Counts::find(const std::string& name) const {
 std::string table(const Counts& counts) {
   std::string text;
   for (const KernelCounts& kernel : counts.kernels) {
-    text += fmt::format(
-        "kernel {}: {} launches, {} blocks, {} threads; of memory, {} bytes read, {} written\n", kernel.name,
-        kernel.launches, kernel.blocks, kernel.threads, kernel.bytes_read, kernel.bytes_written);
+    text += fmt::format("kernel {}: {} launches, {} blocks, {} threads; {} bytes read, {} bytes written\n",
+                        kernel.name, kernel.launches, kernel.blocks, kernel.threads, kernel.bytes_read,
+                        kernel.bytes_written);
     text += fmt::format("  {:<40} {:<13} {:>9} {:>6} {:>11} {:>10} {:>6} {:>6}\n", "line", "access", "warps",
                         "lanes", "bytes", "cost", "each", "fewest");
     for (const AccessCount& count : kernel.accesses) text += row(count);
     for (const BranchCount& branch : kernel.branches) {
       if (branch.diverged == 0) continue;
-      text += fmt::format("  {:<40} lanes part after it in {} of {} executions by a warp\n", branch.place,
+      text += fmt::format("  {:<40} lanes diverge here in {} of {} warp executions\n", branch.place,
                           branch.diverged, branch.warps);
     }
     const BranchCount all = kernel.total_branches();
-    text += fmt::format("  divergent branches: {}; lanes to a basic block: {:.1f} of 32\n", all.diverged,
+    text += fmt::format("  divergent branches: {}; lanes per basic block: {:.1f} of 32\n", all.diverged,
                         per(all.lanes, all.warps));
   }
   return text;

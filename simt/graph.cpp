@@ -254,7 +254,7 @@ cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode) {
 
 cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t* nodes, std::size_t* count) {
   return api_call("cudaGraphGetNodes", [&](Runtime&) {
-    if (nodes) throw Failure{cudaErrorNotSupported, "only the number of nodes can be asked for"};
+    if (nodes) throw Failure{cudaErrorNotSupported, "only the number of nodes can be queried"};
     *count = graph->nodes.size();
     return cudaSuccess;
   });

@@ -48,7 +48,7 @@ State& find(const char* instruction, MemoryBarrier* barrier, const Site& site) {
   check_address(instruction, thread, barrier, 8, Where::shared, site);
   const auto found = table().find(barrier);
   if (found == table().end())
-    refuse(instruction, thread, "names a barrier that nobody has initialised", site);
+    refuse(instruction, thread, "names a barrier that no thread has initialised", site);
   return found->second;
 }
 
@@ -56,19 +56,18 @@ std::string lacks(const State& state) {
   std::string text = fmt::format("phase {} of the barrier of {}", state.phase, place(state.site));
   if (state.pending > 0) text += fmt::format(", which lacks {} of {} arrivals", state.pending, state.count);
   if (state.bytes > 0) text += fmt::format(", which lacks {} bytes", state.bytes);
-  if (state.bytes < 0) text += fmt::format(", which got {} bytes that nobody expects", -state.bytes);
+  if (state.bytes < 0) text += fmt::format(", which got {} bytes that no thread expects", -state.bytes);
   return text;
 }
 
 void complete_if_done(MemoryBarrier* barrier, State& state, const Site& site) {
   if (state.pending > 0 || state.bytes != 0) return;
   if (state.under_way > 0) {
-    refuse(
-        "mbarrier", executor().current_thread(),
-        fmt::format("completes phase {} of the barrier of {}, but the copy of {} is still under way: nobody "
-                    "expects its bytes",
-                    state.phase, place(state.site), place(state.copy)),
-        site);
+    refuse("mbarrier", executor().current_thread(),
+           fmt::format("completes phase {} of the barrier of {}, but the copy of {} is still in flight: no "
+                       "thread expects its bytes",
+                       state.phase, place(state.site), place(state.copy)),
+           site);
   }
   ++state.phase;
   state.pending = state.count;
@@ -99,8 +98,8 @@ CountedCopy count_copy(const char* instruction, unsigned thread, MemoryBarrier* 
 #endif
   if (!fenced) {
     refuse(instruction, thread,
-           fmt::format("names the barrier that is initialised at {}, and no fence.mbarrier_init or "
-                       "fence.proxy.async is between",
+           fmt::format("names the barrier initialised at {}, with no fence.mbarrier_init or "
+                       "fence.proxy.async in between",
                        place(state.site)),
            site);
   }
@@ -125,15 +124,15 @@ void bytes_came(const CountedCopy& copy, unsigned bytes) {
 
 std::string what_is_missing(const void* barrier, unsigned) {
   const auto found = table().find(barrier);
-  return found == table().end() ? std::string("a barrier that is no longer there") : lacks(found->second);
+  return found == table().end() ? std::string("a barrier that no longer exists") : lacks(found->second);
 }
 
 std::string end_block_barriers() {
   for (const auto& [barrier, state] : table()) {
     if (state.copied_phases > state.seen_phases) {
       return fmt::format(
-          "a copy to shared memory that is started at {} may come when the block has ended: "
-          "nobody has waited for phase {} of the barrier of {}",
+          "a copy to shared memory, started at {}, may arrive after the block has ended: no thread waited "
+          "for phase {} of the barrier of {}",
           place(state.copy), state.copied_phases - 1, place(state.site));
     }
   }
@@ -148,13 +147,13 @@ void mbarrier_init(MemoryBarrier* barrier, unsigned arrivals, const Site& site) 
   const unsigned thread = executor().current_thread();
   check_address("mbarrier.init", thread, barrier, 8, Where::shared, site);
   if (arrivals == 0 || arrivals > async::kMaxArrivals) {
-    refuse("mbarrier.init", thread, fmt::format("asks for {} arrivals, not 1 to 2^20 - 1", arrivals), site);
+    refuse("mbarrier.init", thread, fmt::format("sets {} arrivals, not 1 to 2^20 - 1", arrivals), site);
   }
   async::used() = true;
   const auto [found, is_new] = async::table().try_emplace(barrier);
   if (!is_new) {
     refuse("mbarrier.init", thread,
-           fmt::format("initialises a barrier again that is in use since {}: mbarrier.inval ends that",
+           fmt::format("initialises a barrier that is in use since {}: call mbarrier.inval first",
                        place(found->second.site)),
            site);
   }
@@ -192,8 +191,8 @@ void mbarrier_arrive(MemoryBarrier* barrier, unsigned expected_bytes, bool arriv
   }
   if (!arrives) return;
   if (state.pending == 0) {
-    refuse(name, thread,
-           fmt::format("is one more than the {} arrivals of {}", state.count, async::lacks(state)), site);
+    refuse(name, thread, fmt::format("exceeds the {} arrivals of {}", state.count, async::lacks(state)),
+           site);
   }
 #if defined(SIMT_RACE)
   race::block_order().release(thread, state.arriving);
@@ -206,7 +205,7 @@ void mbarrier_arrive(MemoryBarrier* barrier, unsigned expected_bytes, bool arriv
 bool mbarrier_wait(MemoryBarrier* barrier, unsigned parity, bool waits, const Site& site) {
   const char* const name = waits ? "mbarrier.try_wait" : "mbarrier.test_wait";
   const unsigned thread = executor().current_thread();
-  if (parity > 1) refuse(name, thread, fmt::format("asks for the parity {}", parity), site);
+  if (parity > 1) refuse(name, thread, fmt::format("waits for parity {}, not 0 or 1", parity), site);
   async::State& state = async::find(name, barrier, site);
   race::access_by(thread, barrier, sizeof(*barrier), Access::atomic, __builtin_return_address(0));
   if ((state.phase & 1) == parity) {

@@ -29,17 +29,17 @@ void* Runtime::allocate(std::size_t bytes, cudaMemoryType type, int index, const
   const bool on_device = type == cudaMemoryTypeDevice;
   if (on_device && bytes > options().memory_bytes - std::min(options().memory_bytes, of.memory_used)) {
     throw Failure{cudaErrorMemoryAllocation,
-                  fmt::format("{} bytes asked for, but device {} has {} of {} left (SIMT_MEMORY)", bytes,
+                  fmt::format("{} bytes requested, but device {} has {} of {} left (SIMT_MEMORY)", bytes,
                               index, memory_free(index), options().memory_bytes)};
   }
   if (!on_device && bytes > options().pinned_bytes - std::min(options().pinned_bytes, pinned_used_)) {
     throw Failure{cudaErrorMemoryAllocation,
-                  fmt::format("{} bytes of page-locked memory asked for, but {} of {} are used (SIMT_PINNED)",
+                  fmt::format("{} bytes of page-locked memory requested, but {} of {} are used (SIMT_PINNED)",
                               bytes, pinned_used_, options().pinned_bytes)};
   }
   void* memory = nullptr;
   if (posix_memalign(&memory, kAlignment, bytes) != 0) {
-    throw Failure{cudaErrorMemoryAllocation, fmt::format("the host has no {} bytes left", bytes)};
+    throw Failure{cudaErrorMemoryAllocation, fmt::format("the host does not have {} bytes left", bytes)};
   }
   if (bytes <= kPoisoned) std::memset(memory, 0xff, bytes);
   (on_device ? of.memory_used : pinned_used_) += bytes;

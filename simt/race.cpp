@@ -139,8 +139,8 @@ void touch(Cell& cell, const Stamp& mine, const Stamp& kept, bool write, bool sh
   if (shared && !counts(cell.write)) {
     const OpRecord& op = detector().ops[mine.op];
     if (std::string& text = detector().unwritten; text.empty()) {
-      text = fmt::format("kernel {}: {} reads shared memory that nobody in the block has written,{}", op.name,
-                         thread_name(op, mine), place(mine));
+      text = fmt::format("kernel {}: {} reads shared memory that no thread of the block has written,{}",
+                         op.name, thread_name(op, mine), place(mine));
     }
   }
   remember_read(cell, mine, kept, shared);
@@ -214,7 +214,7 @@ static void access_as(const void* pointer, std::size_t bytes, Access access, con
   mine.by_proxy = how_done.by_proxy;
   if (space == Space::forbidden) {
     const OpRecord& op = now.ops[now.op];
-    say(fmt::format("kernel {}: {} {} memory that is no device's, at address {}", op.name,
+    say(fmt::format("kernel {}: {} {} memory that belongs to no device, at address {}", op.name,
                     thread_name(op, mine), how(mine, write, false), pointer));
     return;
   }

@@ -51,11 +51,11 @@ void say(std::string text) {
 // What would have made an order.
 static std::string missing_between(const Stamp& before, const Stamp& after) {
   constexpr unsigned kWarp = 32;
-  if (before.block != after.block) return "order is";
+  if (before.block != after.block) return "ordering";
   if (before.thread >= BlockOrder::kFirstAgent)
-    return fmt::format("{} is", detector().agents[before.thread - BlockOrder::kFirstAgent]);
-  if (before.under_way) return "wait for it is";
-  return before.thread / kWarp == after.thread / kWarp ? "__syncwarp or barrier is" : "barrier is";
+    return fmt::format("{}", detector().agents[before.thread - BlockOrder::kFirstAgent]);
+  if (before.under_way) return "wait for it";
+  return before.thread / kWarp == after.thread / kWarp ? "__syncwarp or barrier" : "barrier";
 }
 
 void clash(const Stamp& before, bool before_wrote, const Stamp& after, bool after_writes, bool shared) {
@@ -64,20 +64,20 @@ void clash(const Stamp& before, bool before_wrote, const Stamp& after, bool afte
   const OpRecord& op = now.ops[now.op];
   if (before.op != now.op) {
     const OpRecord& other = now.ops[before.op];
-    say(fmt::format("race between streams: {}{} {}, {} {} {}, and no event makes one wait for the other",
-                    op_name(op), op.kind == OpRecord::Kind::kernel ? ": " + thread_name(op, after) : "",
+    say(fmt::format("race between streams: {}{} {}, {} {} {}, with no event that orders them", op_name(op),
+                    op.kind == OpRecord::Kind::kernel ? ": " + thread_name(op, after) : "",
                     how(after, after_writes, false), op_name(other), thread_name(other, before),
                     how(before, before_wrote, true)));
     return;
   }
-  say(fmt::format("kernel {}: race in {} memory: {} {}, {} {}, and no {} between", op.name,
+  say(fmt::format("kernel {}: race in {} memory: {} {}, {} {}, with no {} in between", op.name,
                   shared ? "shared" : "global", thread_name(op, after), how(after, after_writes, false),
                   thread_name(op, before), how(before, before_wrote, true), missing_between(before, after)));
 }
 
 void unfenced(const Stamp& write, const Stamp& after, bool after_writes, bool shared) {
   const OpRecord& op = detector().ops[detector().op];
-  say(fmt::format("kernel {}: {} memory: {} {}, {} {}, and no fence.proxy.async is between", op.name,
+  say(fmt::format("kernel {}: {} memory: {} {}, {} {}, with no fence.proxy.async in between", op.name,
                   shared ? "shared" : "global", thread_name(op, after), how(after, after_writes, false),
                   thread_name(op, write), how(write, true, true)));
 }

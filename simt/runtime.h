@@ -256,7 +256,7 @@ template <Faults faults = Faults::reported_first, class F> cudaError_t api_call(
       if (const auto code = pending_fault(all, current_device()); code != cudaSuccess) return code;
     }
     const cudaError_t code = body(all);
-    if (code == cudaErrorNotReady) return remember(code, "the work queued before is not done");
+    if (code == cudaErrorNotReady) return remember(code, "earlier queued work has not finished");
     if (code != cudaSuccess || faults == Faults::not_reported) return code;
     return pending_fault(all, current_device());
   } catch (const Failure& failure) {

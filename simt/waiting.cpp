@@ -237,7 +237,7 @@ std::vector<unsigned> Executor::release_waiting(const void* barrier) {
 void Executor::poll(const Site& site) {
   if (++polls_ % (2 * count_) == 0 && run_one_asynchronous()) return;
   if (polls_ > 1000 * (count_ + 1)) {
-    std::string text = fmt::format("thread {} asks in vain at {}: nobody else can go on either",
+    std::string text = fmt::format("thread {} polls forever at {}: no other thread can make progress",
                                    name(current_->thread), place(site));
     fail(std::move(text));
   }
@@ -267,9 +267,9 @@ std::string Executor::stuck() const {
         all_left = all_left && threads_[warp * 32 + lane].state == State::done;
       }
       const char* what = other.what == Together::instruction ? other.instruction : "the warp collective";
-      text += fmt::format(" thread {} waits at {} {} for lanes {:#x}{};", name(thread), what,
-                          place(other.site), missing,
-                          all_left ? ", which have left the kernel: a mask must name those who come" : "");
+      text += fmt::format(
+          " thread {} waits at {} {} for lanes {:#x}{};", name(thread), what, place(other.site), missing,
+          all_left ? ", which have left the kernel: a mask must name only lanes that arrive" : "");
       ++shown;
     }
   }

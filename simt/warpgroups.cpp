@@ -157,7 +157,7 @@ void check_untouched(const WarpWork& warp, const Sums& sums, const std::vector<f
 
 void check_under_way(const WarpWork& warp, const Sums& sums) {
   check_untouched(warp, sums, late() ? nullptr : &sums.value,
-                  "has touched the sums of a wgmma that it has not waited for");
+                  "touched the accumulators of a wgmma before waiting for it");
 }
 
 void write_registers(Sums& sums, bool poison) {
@@ -208,20 +208,20 @@ void check_factor(const WarpWork& warp, const FactorDescriptor& descriptor, cons
                   int depth) {
   const unsigned thread = warp.first_thread;
   if ((descriptor.bits & 0x3fff) != (reinterpret_cast<std::uintptr_t>(descriptor.start) & 0x3ffff) >> 4)
-    refuse(warp.name, thread, "is given a descriptor that factor_descriptor() has not made", warp.site);
+    refuse(warp.name, thread, "got a descriptor that factor_descriptor() did not make", warp.site);
   check_address(warp.name, thread, descriptor.start, 16, Where::shared, warp.site);
   const auto line = static_cast<std::uintptr_t>(bytes_of(factor.swizzle));
   if (factor.swizzle != Swizzle::none &&
       reinterpret_cast<std::uintptr_t>(descriptor.start) % (8 * line) >= line) {
     refuse(warp.name, thread,
-           fmt::format("is given a factor at {}, which is not in the first line of a swizzle of {} bytes",
+           fmt::format("got a factor at {}, which is not in the first line of a swizzle of {} bytes",
                        static_cast<const void*>(descriptor.start), line),
            warp.site);
   }
   const int line_elements = static_cast<int>(line) / factor.element_bytes;
   const auto used_stride = [&](unsigned stride, bool is_used, const char* which) {
     if (is_used && stride == 0)
-      refuse(warp.name, thread, fmt::format("is given a factor whose {} distance is 0", which), warp.site);
+      refuse(warp.name, thread, fmt::format("got a factor whose {} distance is 0", which), warp.site);
   };
   const bool none = factor.swizzle == Swizzle::none, by_depth = factor.major == Major::depth;
   const bool eights = (by_depth ? rows : depth) > 8, lines = (by_depth ? depth : rows) > line_elements;
@@ -253,7 +253,7 @@ void check_same(const WarpWork& warp) {
     if (other.site.line != made.site.line || std::strcmp(other.site.file, made.site.file) != 0 ||
         other.left != made.left || other.right != made.right)
       refuse(warp.name, warp.first_thread,
-             fmt::format("does another product than a warp of its warpgroup at {}", place(other.site)),
+             fmt::format("computes another product than a warp of its warpgroup at {}", place(other.site)),
              warp.site);
   }
   ++mine.calls;
@@ -290,9 +290,9 @@ Sums& begin_sums(const WarpWork& warp, WarpState& mine, int count) {
   const std::vector<float> known = is_new || sums.count != count ? std::vector<float>() : sums.known;
   sums.count = count;
   for (unsigned lane = 0; lane < 32; ++lane) sums.lanes[lane] = warp.of<Call>(lane).sums;
-  if (!mine.fenced) refuse(warp.name, warp.first_thread, "has executed no wgmma.fence before", warp.site);
+  if (!mine.fenced) refuse(warp.name, warp.first_thread, "executed no wgmma.fence before", warp.site);
   if (!known.empty()) {
-    check_untouched(warp, sums, &known, "has touched the sums since the last wgmma.fence");
+    check_untouched(warp, sums, &known, "touched the accumulators since the last wgmma.fence");
   }
   sums.value.resize(static_cast<std::size_t>(16 * count * 2));
   for_each_register(sums, [&](float& here, std::size_t at, int) { sums.value[at] = here; });
@@ -342,7 +342,7 @@ void run_wait(const WarpWork& warp) {
     if (late()) multiply(work, warp.first_thread % 128 / 2, sums.value);
     if (--sums.under_way > 0) return;
     check_untouched(warp, sums, late() ? nullptr : &sums.value,
-                    "has touched the sums of a wgmma that it has not waited for");
+                    "touched the accumulators of a wgmma before waiting for it");
     write_registers(sums, false);
     sums.known = sums.value;
   });
@@ -371,7 +371,7 @@ std::string end_block_warpgroups() {
     warp.work.commit();
     for (const auto& group : warp.work.closed)
       for (const Work& work : group)
-        return fmt::format("nobody has waited for the wgmma at {}", place(work.site));
+        return fmt::format("no thread waited for the wgmma at {}", place(work.site));
   }
   return {};
 }

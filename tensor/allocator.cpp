@@ -206,8 +206,8 @@ class CpuAllocator final : public Allocator {
 
   [[noreturn]] void out_of_memory(std::size_t asked, std::string_view why) const {
     detail::fail<OutOfMemoryError>(
-        "out of memory on cpu: asked {} bytes, but {} are held and {} cached ({}); by tag: {}; use a smaller "
-        "batch or raise --memory-limit",
+        "out of memory on cpu: requested {} bytes, but {} are held and {} cached ({}); by tag: {}; use a "
+        "smaller batch or raise --memory-limit",
         asked, usage_.current(), held_ - usage_.current(), why, usage_.holders());
   }
 

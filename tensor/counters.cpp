@@ -23,8 +23,8 @@ void count_host_sync(const char* op, const Site& site) {
   if (mode == SyncMode::ignored) return;
   if (mode == SyncMode::forbidden) {
     detail::fail<Error>(
-        "{}: a training step must not wait for the device, but {}:{} does; keep the value on "
-        "the device, or read it between steps",
+        "{}: a training step must not wait for the device, but {}:{} waits; keep the value on the device, or "
+        "read it between steps",
         op, base_name(site.file), site.line);
   }
   syncs.fetch_add(1, std::memory_order_relaxed);

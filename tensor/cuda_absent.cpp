@@ -13,7 +13,7 @@ struct cuda::Pool {};
 namespace {
 
 [[noreturn]] void no_backend(Device device) {
-  detail::fail<BackendError>("device: {} is not there: {}", device.str(), why_no_cuda());
+  detail::fail<BackendError>("device: {} is not available: {}", device.str(), why_no_cuda());
 }
 
 }  // namespace

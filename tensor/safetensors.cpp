@@ -153,7 +153,7 @@ std::string header_text(const StateDict& entries, const std::vector<Placed>& pla
     text.append((8 - text.size() % 8) % 8, ' ');  // tensor bytes begin aligned
     return text;
   } catch (const nlohmann::json::type_error& error) {
-    detail::fail<>("safetensors: names, texts and metadata must be UTF-8, but got {}", error.what());
+    detail::fail<>("safetensors: names, strings and metadata must be UTF-8, but got {}", error.what());
   }
 }
 
@@ -236,16 +236,17 @@ void save(const std::filesystem::path& path, const StateDict& entries, const Met
       file.write(bytes);
       written += bytes.size();
     });
-    ATH_CHECK(written == place.bytes, "safetensors: '{}' must have {} bytes, but {} came", place.entry->name,
-              place.bytes, written);
+    ATH_CHECK(written == place.bytes, "safetensors: '{}' must have {} bytes, but {} were written",
+              place.entry->name, place.bytes, written);
   }
   if (source.metadata) {
     const Metadata last = source.metadata();
     check_keys(last);
     const std::string text = header_text(entries, placed, last);
-    ATH_CHECK(text.size() == header.size(),
-              "safetensors: metadata must stay as long as they were, but take {} bytes instead of {}",
-              text.size(), header.size());
+    ATH_CHECK(
+        text.size() == header.size(),
+        "safetensors: the size of the metadata must not change during a save, but is {} bytes instead of {}",
+        text.size(), header.size());
     file.write_at(kLengthBytes, std::as_bytes(std::span(text)));
   }
   file.commit();

@@ -27,7 +27,7 @@ const StateDict::Value* StateDict::find(std::string_view name) const {
 
 const StateDict::Value& StateDict::use(std::string_view name, std::string_view wanted) const {
   const auto at = index_.find(name);
-  ATH_CHECK(at != index_.end(), "state_dict: '{}' must be there ({}), but is missing{}", name, wanted,
+  ATH_CHECK(at != index_.end(), "state_dict: '{}' ({}) is missing{}", name, wanted,
             did_you_mean(name, names()));
   used_[at->second] = true;
   return entries_[at->second].value;
@@ -52,7 +52,7 @@ const Tensor& StateDict::tensor(std::string_view name, const Shape& shape) const
 }
 
 const ShardedTensor& StateDict::sharded(std::string_view name) const {
-  return get<ShardedTensor>(name, "a part of a tensor");
+  return get<ShardedTensor>(name, "a shard of a tensor");
 }
 
 std::int64_t StateDict::integer(std::string_view name) const {
@@ -64,7 +64,7 @@ double StateDict::real(std::string_view name) const {
 }
 
 const std::string& StateDict::text(std::string_view name) const {
-  return get<std::string>(name, "a text");
+  return get<std::string>(name, "a string");
 }
 
 StateDict StateDict::under(std::string_view prefix) const {
@@ -98,7 +98,7 @@ void StateDict::require_all_used(std::string_view who) const {
   for (std::size_t i = 0; i < entries_.size(); ++i) {
     if (!used_[i]) extra.push_back(entries_[i].name);
   }
-  ATH_CHECK(extra.empty(), "{}: every entry must be known, but got {} it does not have", who,
+  ATH_CHECK(extra.empty(), "{}: every entry must be known, but got unknown entries: {}", who,
             list_names(extra));
 }
 
@@ -110,8 +110,8 @@ std::vector<std::string> StateDict::names() const {
 }
 
 std::string_view kind_of(const StateDict::Value& value) {
-  constexpr std::string_view kKinds[] = {"a tensor", "an integer", "a real number", "a text",
-                                         "a part of a tensor"};
+  constexpr std::string_view kKinds[] = {"a tensor", "an integer", "a real number", "a string",
+                                         "a shard of a tensor"};
   return kKinds[value.index()];
 }
 

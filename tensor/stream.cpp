@@ -26,7 +26,7 @@ class CpuEvent final : public detail::EventState {
   void synchronize() const override {}
   double ms_until(const EventState& later) const override {
     const auto& end = static_cast<const CpuEvent&>(later).at_;
-    ATH_CHECK(at_ && end, "event: both events must be made with Timing::on and recorded");
+    ATH_CHECK(at_ && end, "event: both events must be created with Timing::on and recorded");
     return std::chrono::duration<double, std::milli>(*end - *at_).count();
   }
 
@@ -39,7 +39,7 @@ class CpuEvent final : public detail::EventState {
 constinit thread_local std::array<detail::StreamState*, detail::kMaxDevices> current{};
 
 void check_same(Device a, Device b, const char* what) {
-  ATH_CHECK(a == b, "event: must be of its stream's device to {}, but got {} and {}", what, a.str(), b.str());
+  ATH_CHECK(a == b, "event: to {}, both must be on one device, but got {} and {}", what, a.str(), b.str());
 }
 
 }  // namespace

@@ -82,8 +82,8 @@ Tensor Tensor::wrap(Ref<Storage> storage, std::int64_t offset, const Shape& shap
 Tensor Tensor::view_as_strided(const Shape& shape, const Strides& strides,
                                std::int64_t offset_elements) const {
   ATH_CHECK(!requires_grad(),
-            "view: a raw view of a tensor that needs a gradient would lose it, but got {}; use "
-            "the recorded views of autograd/shape.h, or detach() first",
+            "view: a raw view of {}, which requires a gradient, would cut it from the graph; use the "
+            "differentiable views of autograd/shape.h, or detach() first",
             this->shape());
   std::int64_t first = impl_->offset + offset_elements, last = first;
   for (int i = 0; i < shape.rank(); ++i) {
@@ -91,8 +91,8 @@ Tensor Tensor::view_as_strided(const Shape& shape, const Strides& strides,
   }
   const auto held = static_cast<std::int64_t>(impl_->storage->bytes() / size_of(dtype()));
   ATH_CHECK(shape.numel() == 0 || (shape.rank() == strides.rank() && first >= 0 && last < held),
-            "view: elements must lie in the storage of {}, but {} with strides {} at {} does not", held,
-            shape, strides, impl_->offset + offset_elements);
+            "view: elements must lie in the storage of {}, but {} with strides {} at offset {} does not",
+            held, shape, strides, impl_->offset + offset_elements);
   Tensor view =
       make(impl_->storage, impl_->offset + offset_elements, shape, strides, dtype(), impl_->version);
   view.impl_->made_by = impl_->made_by;

@@ -43,7 +43,7 @@ void expect_same(const F& op, const std::vector<Tensor>& inputs, Activation acti
     EXPECT_LE(test::max_relative_error(outcomes[1][i], outcomes[0][i]), tolerance) << "result " << i;
 }
 
-TEST_P(AnActivation, OfAnOpIsTheActivationAfterIt) {
+TEST_P(AnActivation, FusedEqualsTheOpFollowedByIt) {
   for (const DType dtype : {DType::f64, DType::f32, DType::bf16}) {
     const double tolerance = (dtype == DType::f64 ? 64 : 4) * test::epsilon_of(dtype);
     const DType stats = test::stats_dtype(dtype);

@@ -9,10 +9,10 @@ namespace {
 TEST(MpiAllGather, RowsAndGradientsToTheBit) {
   test::check_rows_and_gradients(test::mpi_transport());
 }
-TEST(MpiAllGather, WorksWhereNoGradientIsAskedFor) {
+TEST(MpiAllGather, WorksWithoutGradients) {
   test::check_no_gradient_is_asked_for(test::mpi_transport());
 }
-TEST(MpiAllGather, RanksThatDifferAreTold) {
+TEST(MpiAllGather, ReportsMismatchedRanks) {
   test::check_ranks_that_differ_are_told(test::mpi_transport());
 }
 TEST(MpiAllGather, LossesOverAllRanksGiveTheGradientsOfOneRank) {

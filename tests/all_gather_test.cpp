@@ -35,14 +35,14 @@ TEST(AllGather, RowsAndGradientsToTheBit) {
   for (const int world : {1, 2, 3, 4, 8}) run_ranks(world, test::check_rows_and_gradients);
   run_ranks(3, test::check_rows_and_gradients, {.delay = 200us, .seed = 3});
 }
-TEST(AllGather, WorksWhereNoGradientIsAskedFor) {
+TEST(AllGather, WorksWithoutGradients) {
   for (const int world : {1, 2, 3}) run_ranks(world, test::check_no_gradient_is_asked_for);
 }
-TEST(AllGather, RanksThatDifferAreTold) {
+TEST(AllGather, ReportsMismatchedRanks) {
   for (const int world : {2, 3}) run_ranks(world, test::check_ranks_that_differ_are_told);
 }
 
-TEST(AllGather, AResultThatIsKeptDoesNotKeepTheNetwork) {
+TEST(AllGather, KeptResultDoesNotKeepTheNetworkAlive) {
   run_ranks(2, [](Transport& transport) {
     const Communicator comm(transport);
     auto network = std::make_optional<PassNetwork>(comm);
@@ -54,7 +54,7 @@ TEST(AllGather, AResultThatIsKeptDoesNotKeepTheNetwork) {
   });
 }
 
-TEST(AllGather, WhoIsMissingIsNamed) {
+TEST(AllGather, NamesTheMissingRank) {
   for (const bool in_forward : {true, false}) {
     std::atomic<bool> named{false};
     run_ranks(2, [&](Transport& transport) {
@@ -84,11 +84,11 @@ TEST(AllGather, LossesOverAllRanksGiveTheGradientsOfOneRank) {
   for (const int world : {2, 4}) run_ranks(world, test::check_losses_over_all_ranks);
 }
 // Over NCCL before 2.26, all ranks must do everything in one order.
-TEST(AllGather, LossesWhereNetworksMustNotBeUsedAtOnce) {
+TEST(AllGather, LossesWithoutConcurrentNetworks) {
   run_ranks(2, test::check_losses_over_all_ranks, {.delay = 100us, .seed = 5, .in_order = true});
 }
 
-TEST(AllGather, ATaskMustSayThatItGathers) {
+TEST(AllGather, TaskMustDeclareThatItGathers) {
   struct Silent : test::Contrastive {
     using Contrastive::Contrastive;
     bool gathers() const override { return false; }
@@ -99,7 +99,7 @@ TEST(AllGather, ATaskMustSayThatItGathers) {
 }
 
 // Each rank by itself looks for the op that made it.
-TEST(AllGather, WhoseGradientsOverflowIsTold) {
+TEST(AllGather, NamesTheRankWhoseGradientsOverflow) {
   run_ranks(2, [](Transport& transport) {
     struct Spoilt : test::Contrastive {
       using Contrastive::Contrastive;

@@ -71,7 +71,7 @@ TEST(Allocator, LiveBlocksNeverOverlap) {
   for (const Live& left : live) cpu().free(left.block);
 }
 
-TEST(Allocator, ReusesWhatWasFreed) {
+TEST(Allocator, ReusesFreedBlocks) {
   void* first = nullptr;
   for (const std::size_t bytes : {100u, 5000u, 3'000'000u}) {
     {
@@ -119,7 +119,7 @@ TEST(Allocator, StatsCountLivePeakAndTags) {
   EXPECT_EQ(cpu().stats().current, before.current);
 }
 
-TEST(Allocator, ABlockIsChargedToTheTagItWasMadeUnder) {
+TEST(Allocator, ChargesBlocksToTheCurrentTag) {
   Block block;
   {
     const AllocTag tag("test.moved");
@@ -136,7 +136,7 @@ struct Limit {
   ~Limit() { cpu().set_limit(0); }
 };
 
-TEST(Allocator, LimitIsKeptAndTheErrorSaysWhoHoldsWhat) {
+TEST(Allocator, LimitErrorListsMemoryByTag) {
   const AllocTag tag("test.hoard");
   const Held held(5'000'000);
   cpu().trim();
@@ -147,7 +147,7 @@ TEST(Allocator, LimitIsKeptAndTheErrorSaysWhoHoldsWhat) {
     ADD_FAILURE() << "the limit was passed";
   } catch (const OutOfMemoryError& error) {
     const std::string message = error.what();
-    EXPECT_NE(message.find("asked 50000000 bytes"), message.npos) << message;
+    EXPECT_NE(message.find("requested 50000000 bytes"), message.npos) << message;
     EXPECT_NE(message.find(fmt::format("but {} are held and {} cached", before.current, before.cached)),
               message.npos)
         << message;
@@ -160,12 +160,12 @@ TEST(Allocator, LimitIsKeptAndTheErrorSaysWhoHoldsWhat) {
   EXPECT_NO_THROW(Held(7'000'000));
 }
 
-TEST(Allocator, SystemRefusalIsAnErrorToo) {
+TEST(Allocator, ReportsSystemOutOfMemory) {
   EXPECT_THROW(Held(std::size_t{1} << 60), OutOfMemoryError);
   EXPECT_NO_THROW(Held(1000));
 }
 
-TEST(Allocator, TrimGivesTheCacheBack) {
+TEST(Allocator, TrimFreesTheCache) {
   { const Held held(30'000'000); }
   const AllocatorStats before = cpu().stats();
   cpu().trim();
@@ -240,7 +240,7 @@ TEST(Pool, ObjectsFreedOnAnotherThreadAreReused) {
   EXPECT_LT(test::operator_news() - before, 20);  // the vector, the thread: not a thousand objects
 }
 
-TEST(Pool, SteadyStateAsksTheSystemForNothing) {
+TEST(Pool, SteadyStateAllocatesNothing) {
 #if defined(__SANITIZE_ADDRESS__)
   GTEST_SKIP() << "the pool is off under AddressSanitizer";
 #endif

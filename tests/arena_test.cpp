@@ -104,7 +104,7 @@ TEST(Arena, GradientsLandInTheirSlices) {
   EXPECT_EQ(arena.parts()[0].gradients.raw_data(), flat);
 }
 
-TEST(Arena, AFrozenLeafMayAskForItsGradientLater) {
+TEST(Arena, FrozenLeafMayRequireGradientLater) {
   const Tensor a = counting({3}, 1, false);
   ParameterArena arena({{"a", a}}, {});
   EXPECT_FALSE(arena.has_gradient(0));
@@ -187,7 +187,7 @@ TEST(Arena, HashOfOneToThreeIsStable) {
   EXPECT_EQ(arena.weights_hash(), 0xdea62be7595deff6u);
 }
 
-TEST(Arena, BuffersComeBackFromTheSnapshot) {
+TEST(Arena, RestoresBuffersFromTheSnapshot) {
   const Model model;
   ParameterArena arena(model.parameters(), model.buffers());
   const std::vector<double> mean = model.mean.to_vector(), variance = model.variance.to_vector();
@@ -294,7 +294,7 @@ TEST(Arena, RefusesShardsThatOverlapOrLieOutside) {
   EXPECT_THROW(keep({{2, 0, 1}}), ArgumentError);
 }
 
-TEST(Arena, MemoryIsTaggedByWhatItIsFor) {
+TEST(Arena, TagsMemoryByPurpose) {
   const auto tagged = [](const char* tag) { return allocator_of(kCpu).stats().by_tag[tag]; };
   const std::int64_t weights = tagged("weights"), masters = tagged("masters");
   const Tensor big = counting({1 << 22}, 0);

@@ -224,7 +224,7 @@ TEST(Attention, GradcheckWithDropout) {
   }
 }
 
-TEST(Attention, SaysWhatIsWrong) {
+TEST(Attention, RejectsInvalidArguments) {
   const Tensor q = Tensor::zeros({2, 4, 5}), k = Tensor::zeros({2, 6, 5});
   const Tensor flags = Tensor::zeros({4, 6}, {DType::boolean, kCpu});
   EXPECT_SAYS(scaled_dot_product_attention(q, k, Tensor()),
@@ -238,7 +238,7 @@ TEST(Attention, SaysWhatIsWrong) {
       "scaled_dot_product_attention: q, k and v must be [..., L, D], [..., S, D] and [..., S, E], but got "
       "[2, 4, 5], [2, 6, 5] and [2, 4, 5]");
   EXPECT_SAYS(scaled_dot_product_attention(q, k, k, {.mask = flags, .causal = true}),
-              "scaled_dot_product_attention: causal must come without a mask, but has one");
+              "scaled_dot_product_attention: causal must not be combined with a mask, but both are given");
   EXPECT_SAYS(
       scaled_dot_product_attention(q, k, k, {.mask = Tensor::zeros({5, 6})}),
       "scaled_dot_product_attention: mask must be bool or f32 on cpu of a shape that broadcasts to [2, 4, "
@@ -246,7 +246,7 @@ TEST(Attention, SaysWhatIsWrong) {
   EXPECT_SAYS(scaled_dot_product_attention(q, k, k, {.mask = Tensor::zeros({4, 6}, {DType::i64, kCpu})}),
               "scaled_dot_product_attention: mask must be bool or f32");
   EXPECT_SAYS(nn::MultiheadAttention(6, {.heads = 4}),
-              "MultiheadAttention: heads must divide the channels, but are 4 of 6");
+              "MultiheadAttention: heads must divide the channels, but got 4 heads and 6 channels");
   EXPECT_SAYS(nn::MultiheadAttention(6, {.dropout = 1.5}),
               "MultiheadAttention: dropout must be in [0, 1], but got 1.5");
   EXPECT_SAYS(scaled_dot_product_attention(q, k, k, {.dropout = -1}),
@@ -273,7 +273,7 @@ StateDict waves() {
 }
 
 // torch.nn.MultiheadAttention(4, 2, batch_first=True) of PyTorch 2.15, in f64, with the same weights.
-TEST(MultiheadAttention, IsThatOfPyTorch) {
+TEST(MultiheadAttention, MatchesPyTorch) {
   const Tensor x = wave({2, 3, 4}, 4);
   require_grad(x);
   nn::MultiheadAttention layer(4, {.heads = 2}), causal(4, {.heads = 2, .causal = true});
@@ -345,7 +345,7 @@ TEST(MultiheadAttention, TakesAMaskForEveryHead) {
   EXPECT_EQ(layer(Tensor::zeros({2, 0, 4})).shape(), Shape({2, 0, 4}));
 }
 
-TEST(MultiheadAttention, DropsWeightsInTrainingAlone) {
+TEST(MultiheadAttention, DropsWeightsOnlyInTraining) {
   nn::MultiheadAttention layer(4, {.heads = 2, .dropout = 0.5}), plain(4, {.heads = 2});
   for (nn::MultiheadAttention* each : {&layer, &plain}) {
     each->to(DType::f64);
@@ -370,7 +370,7 @@ void init_head(nn::Module& model) {
   }
 }
 
-TEST(VisionTransformer, AttentionDropoutIsOfTraining) {
+TEST(VisionTransformer, DropsAttentionOnlyInTraining) {
   const nn::ModelOptions size{3, 3, 16};
   nn::VisionTransformerOptions options{.patch = 8, .layers = 2, .heads = 2, .width = 8, .mlp = 16};
   nn::VisionTransformer plain(size, options);

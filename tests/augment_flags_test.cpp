@@ -39,7 +39,7 @@ std::string value_in_config(const TrainerConfig& config) {
   return "missing";
 }
 
-TEST(AugmentFlag, ReadsEveryItemInPlaceOfTheDefault) {
+TEST(AugmentFlag, ReadsEveryItemInsteadOfTheDefault) {
   EXPECT_EQ(read("none"), Augment{});
   EXPECT_EQ(read("crop:4"), Augment{.pad = 4});
   EXPECT_EQ(read("crop:4:reflect"), (Augment{.pad = 4, .padding = Padding::reflect}));
@@ -59,7 +59,7 @@ TEST(AugmentFlag, ReadsEveryItemInPlaceOfTheDefault) {
   EXPECT_EQ(read("flip,crop:2,cutmix:0.5"), (Augment{.pad = 2, .flip = true, .cutmix = 0.5}));
 }
 
-TEST(AugmentFlag, SaysItsDefaultAsItIsRead) {
+TEST(AugmentFlag, PrintsItsDefaultInInputForm) {
   for (const std::string list :
        {"none", "crop:2:reflect,flip", "resized-crop,alternating-flip,color-jitter", "resized-crop:0.2",
         "color-jitter:0.1:0.2:0.3:0.4,rand-augment:2:9,random-erasing:0.25,mixup:0.2,cutmix:1",
@@ -79,7 +79,7 @@ TEST(AugmentFlag, SaysItsDefaultAsItIsRead) {
   EXPECT_EQ(value_in_config(parse({"--augment", "flip"})), "flip by flag");
 }
 
-TEST(AugmentFlag, RefusesInOneLine) {
+TEST(AugmentFlag, RejectsInOneLine) {
   for (const auto& [list, part] : std::vector<std::pair<std::string, std::string>>{
            {"flips", "--augment: each entry must be one of none, crop, resized-crop, flip, "},
            {"flips", "but got 'flips'; did you mean 'flip'?"},
@@ -127,15 +127,14 @@ TEST(AugmentFlag, ChangesTheTraining) {
     for (std::size_t i = 0; i + 1 < all.size(); ++i) EXPECT_NE(all.back(), all[i]) << list;
   }
   EXPECT_EQ(hash("none"), none);
-  EXPECT_SAYS(hash("color-jitter"),
-              "images must have 3 channels where color-jitter changes them, but have 1");
+  EXPECT_SAYS(hash("color-jitter"), "images must have 3 channels for color-jitter, but have 1");
   EXPECT_SAYS(hash("crop:4"), "padding must be in [0, 4)");
 }
 
 class AugmentResumed : public test::ResumeTest {};
 
 // A program that crops while it decodes has always done so: its checkpoints go on.
-TEST_F(AugmentResumed, OfCropsWhileDecodingOnlyAnotherOneIsNew) {
+TEST_F(AugmentResumed, DecodeTimeCropsOfTheProgramAreNoChange) {
   TrainerConfig config = test::resume_config();
   config.epochs = 1;
   config.augment = {.flip = true};

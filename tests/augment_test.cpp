@@ -122,7 +122,7 @@ Tensor affine_table(std::int64_t channels) {
   return table;
 }
 
-TEST(ResizedCrop, IsBilinearInAPartThatIsDrawn) {
+TEST(ResizedCrop, IsBilinearInTheDrawnBox) {
   const ImageSpec spec{9, 13, 3, 2};
   const auto data = synthetic(spec, 20, 5);
   const Tensor images =
@@ -165,7 +165,7 @@ TEST(ResizedCrop, IsBilinearInAPartThatIsDrawn) {
   }
 }
 
-TEST(ResizedCrop, OfAllOfAnImageIsTheImage) {
+TEST(ResizedCrop, OfTheWholeImageIsTheImage) {
   const auto data = synthetic({8, 8, 3, 2}, 6, 5);
   const Tensor images = Tensor::from(std::vector(data->pixels().begin(), data->pixels().end()), {6, 8, 8, 3});
   const Augment all{.resized_crop = RandomResizedCrop{1, 1, 1, 1}};
@@ -206,7 +206,7 @@ TEST(Masks, AreScaledToTheNearestPixelAndPaddedWith255) {
   }
 }
 
-TEST(Augment, DrawsEachViewAnew) {
+TEST(Augment, DrawsEachViewIndependently) {
   const Augment augment{.pad = 4, .flip = true, .cutout = 2, .colour = {.hue = 0.3f}};
   int same = 0;
   for (std::int64_t sample = 0; sample < 200; ++sample) {

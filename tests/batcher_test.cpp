@@ -32,7 +32,7 @@ std::vector<std::size_t> indices(const std::vector<Picture>& batch) {
 
 using Indices = std::vector<std::size_t>;
 
-TEST(Batcher, StartsAtOnceWhereNothingElseIsComing) {
+TEST(Batcher, StartsAtOnceIfNothingElseIsComing) {
   Batcher batcher(8, kForever);
   batcher.expect(2);
   for (std::size_t i = 0; i < 2; ++i) put(batcher, i);
@@ -63,7 +63,7 @@ TEST(Batcher, FillsNoBatchBeyondItsSizeAndKeepsTheOrder) {
   EXPECT_EQ(indices(batcher.take()), Indices{10});
 }
 
-TEST(Batcher, WaitsForWhatIsBeingDecoded) {
+TEST(Batcher, WaitsForImagesBeingDecoded) {
   Batcher batcher(8, kForever);
   batcher.expect(2);
   put(batcher, 0);
@@ -110,7 +110,7 @@ TEST(Batcher, SharesNoBatchAmongModels) {
   EXPECT_EQ(indices(batcher.take()), Indices{4});
 }
 
-TEST(Batcher, EndsWhenAllThatWasExpectedHasCome) {
+TEST(Batcher, EndsWhenAllExpectedImagesArrived) {
   Batcher batcher(8, kForever);
   batcher.expect(2);
   put(batcher, 0);
@@ -123,14 +123,14 @@ TEST(Batcher, EndsWhenAllThatWasExpectedHasCome) {
   EXPECT_TRUE(batcher.take().empty());
 }
 
-TEST(Batcher, RefusesWhatWasNotAnnounced) {
+TEST(Batcher, RejectsUnannouncedImages) {
   Batcher batcher(8, kForever);
   EXPECT_THROW(put(batcher, 0), ArgumentError);
   EXPECT_THROW(batcher.drop(), ArgumentError);
   EXPECT_THROW(Batcher(0, kForever), ArgumentError);
 }
 
-TEST(Batcher, LosesAndDoublesNothingFromManyThreads) {
+TEST(Batcher, LosesAndDuplicatesNothingFromManyThreads) {
   constexpr std::size_t kThreads = 6, kEach = 400;
   Batcher batcher(16, 100us);
   std::vector<std::thread> decoders;

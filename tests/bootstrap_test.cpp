@@ -63,7 +63,7 @@ void expect_info(const RankInfo& info, Launcher launcher, int rank, int size, in
   EXPECT_EQ(info.local_size, local_size);
 }
 
-TEST(Bootstrap, NobodySpeaksIsOneRank) {
+TEST(Bootstrap, WithoutALauncherThereIsOneRank) {
   expect_info(info_of({}), Launcher::none, 0, 1, 0, 1);
   // An address, an empty variable, a shell in an allocation of Slurm's: none of them says who this is.
   expect_info(
@@ -89,7 +89,7 @@ TEST(Bootstrap, EveryLauncherIsUnderstood) {
   EXPECT_EQ(nccl.port, 4000);
 }
 
-TEST(Bootstrap, TheFirstCountsWhereTheyAgree) {
+TEST(Bootstrap, TheFirstLauncherCountsIfAllAgree) {
   EXPECT_EQ(info_of(kMpirun +
                     Variables{{"RANK", "3"}, {"WORLD_SIZE", "8"}, {"MASTER_ADDR", "a"}, {"MASTER_PORT", "1"}})
                 .launcher,
@@ -119,7 +119,7 @@ TEST(Bootstrap, ContradictionsAreErrorsThatListThem) {
   EXPECT_EQ(info_of(kTorchrun + Variables{{"NCCL_COMM_ID", "10.0.0.7:29500"}}).launcher, Launcher::torchrun);
 }
 
-TEST(Bootstrap, HalfAndBadWordsAreErrors) {
+TEST(Bootstrap, PartialAndBadVariablesAreErrors) {
   const auto refused = [](const Variables& variables, const std::string& part) {
     const std::string message = message_of<Error>([&] { (void)info_of(variables); });
     EXPECT_NE(message.find(part), std::string::npos) << message;

@@ -145,7 +145,7 @@ TEST(BucketLayout, PiecesOfAllRanksAreEveryElementOnceWithoutPadding) {
   });
 }
 
-TEST(BucketLayout, HashesDifferWhereRanksWouldNotFitTogether) {
+TEST(BucketLayout, HashesDifferForIncompatibleRanks) {
   const auto hash = [](int world, Precision precision, const CommunicatorOptions& options = {}) {
     const ParameterArena arena = make_arena(world, precision);
     return BucketLayout(arena, world, options).hash();
@@ -163,7 +163,7 @@ TEST(BucketLayout, HashesDifferWhereRanksWouldNotFitTogether) {
   EXPECT_NE(BucketLayout(arena, 4).hash(), plain);
 }
 
-TEST(BucketLayout, RefusesAnArenaMadeForOthers) {
+TEST(BucketLayout, RejectsAnArenaMadeForOtherRanks) {
   const ParameterArena arena(odd_parameters(), {}, ArenaOptions{});
   EXPECT_THROW(BucketLayout(arena, 7), ArgumentError);
   EXPECT_THROW(bucketed({}, 2, {.bucket_bytes = 0}), ArgumentError);

@@ -85,7 +85,7 @@ TEST(ValEvery, SomeSteps) {
   EXPECT_EQ(watch(parse({"--val-every", "0.5e"})).validations, (Steps{-5, 10, -15, 20, -25, 30}));
 }
 
-TEST(ValEvery, IsNoPartOfTheSpeedOfTraining) {
+TEST(ValEvery, DoesNotCountInTrainingSpeed) {
   Perceptron model;
   model.on_validation = [](int, const Tensor&) {
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
@@ -98,7 +98,7 @@ TEST(ValEvery, IsNoPartOfTheSpeedOfTraining) {
   EXPECT_LT(slow.epochs[0].other_s, 0.19);
 }
 
-TEST(ValEvery, EachIsALineOfATable) {
+TEST(ValEvery, EachIsALineOfTheTable) {
   const TempDir dir;
   TrainerConfig config = parse({"--epochs", "1", "--val-every", "4"});
   config.run_dir = dir / "run";
@@ -155,7 +155,7 @@ TEST(ValEvery, AResumedRunMakesTheSameValidations) {
   }
 }
 
-TEST(Limits, APartOfTheTrainingSet) {
+TEST(Limits, LimitTheTrainingSet) {
   const Watched some = watch(parse({"--limit-train-batches", "3"}));
   EXPECT_EQ(some.run.steps.size(), 9u);
   EXPECT_EQ(some.run.steps.back().samples, 48);
@@ -182,7 +182,7 @@ TEST(Limits, APartResumesBitExactly) {
   EXPECT_SAYS(watch(config), "--limit-train-batches is 5 and was 4");
 }
 
-TEST(Limits, APartOfValidation) {
+TEST(Limits, LimitValidation) {
   EXPECT_EQ(watch(parse({})).validated_batches, 3 * 4);
   EXPECT_EQ(watch(parse({"--limit-val-batches", "1"})).validated_batches, 3);
   EXPECT_EQ(watch(parse({"--limit-val-batches", "0.5"})).validated_batches, 3 * 2);
@@ -215,7 +215,7 @@ TEST(Limits, ASanityCheckComesFirstAndLeavesNoTrace) {
   EXPECT_EQ(model.calls, 0);
 }
 
-TEST(Limits, AFastRunMakesSoManySteps) {
+TEST(Limits, FastDevRunMakesTheGivenSteps) {
   const Watched one = watch(parse({"--fast-dev-run"})), three = watch(parse({"--fast-dev-run=3"}));
   EXPECT_EQ(one.run.steps.size(), 1u);
   EXPECT_EQ(one.validated_batches, 1);
@@ -223,7 +223,7 @@ TEST(Limits, AFastRunMakesSoManySteps) {
   EXPECT_EQ(three.validated_batches, 3);
 }
 
-TEST(NanPolicy, StopEndsWithTheFirst) {
+TEST(NanPolicy, StopEndsAtTheFirstNaN) {
   for (const std::string flag : {"--detect-anomaly", "--nan-policy=stop"}) {
     const TrainerConfig config = parse({flag});
     std::string message;
@@ -248,7 +248,7 @@ TEST(NanPolicy, StopEndsWithTheFirst) {
 }
 
 // What is fused is rounded as its parts are: nothing changes but the time.
-TEST(Switches, WhatTheyTurnOffChangesNoWeights) {
+TEST(Switches, TurningFeaturesOffChangesNoWeights) {
   const std::uint64_t usual = run(parse({"--workers", "2"})).report.weights_hash;
   EXPECT_EQ(run(parse({"--workers", "2", "--persistent-workers", "off"})).report.weights_hash, usual);
   EXPECT_EQ(run(parse({"--fused", "off"})).report.weights_hash, usual);
@@ -319,7 +319,7 @@ TEST(CadenceFlags, TimesAreReadInLightningsForms) {
     EXPECT_SAYS(parse({"--max-time", text}), "--max-time: must be ");
 }
 
-TEST(CadenceFlags, EarlyStopTakesMoreBehindCommas) {
+TEST(CadenceFlags, EarlyStopTakesOptionsAfterCommas) {
   const TrainerConfig config =
       parse({"--early-stop", "val_psnr:10,min_delta=0.001,mode=max,stop_at=30,diverge_at=5"});
   ASSERT_TRUE(config.early_stop);
@@ -340,7 +340,7 @@ TEST(CadenceFlags, EarlyStopTakesMoreBehindCommas) {
   refuses("val_loss:3,", "--early-stop: must have");
 }
 
-TEST(CadenceFlags, NonsenseIsRefused) {
+TEST(CadenceFlags, RejectsInvalidValues) {
   EXPECT_SAYS(parse({"--val-every", "0"}), "--val-every: must be above 0, but got 0");
   EXPECT_SAYS(parse({"--val-every", "1x"}), "--val-every: must be a number of steps, or of epochs as in 5e");
   EXPECT_SAYS(parse({"--limit-train-batches", "0"}), "--limit-train-batches: must be at least 1");

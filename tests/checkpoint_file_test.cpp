@@ -86,7 +86,7 @@ class CheckpointFile : public testing::Test {
 
 // One file -------------------------------------------------------------------------------------------------
 
-TEST_F(CheckpointFile, ComesBackWhole) {
+TEST_F(CheckpointFile, RoundTrips) {
   save_checkpoint(path(), sample());
   EXPECT_TRUE(same(load_checkpoint(path()), sample()));
   EXPECT_TRUE(same(safetensors::load(path()), sample()));  // any reader of the format reads it
@@ -102,7 +102,7 @@ TEST_F(CheckpointFile, StridedTensorsAreSavedDense) {
   EXPECT_EQ(load_checkpoint(path()).tensor("x").to_vector(), (std::vector<double>{1, 4, 2, 5, 3, 6}));
 }
 
-TEST_F(CheckpointFile, EveryFlippedBitIsSeenOrHarmless) {
+TEST_F(CheckpointFile, EveryFlippedBitIsDetectedOrHarmless) {
   save_checkpoint(path(), sample());
   const std::string good = test::read_file(path());
   const int file = open(path().c_str(), O_WRONLY | O_CLOEXEC);
@@ -128,7 +128,7 @@ TEST_F(CheckpointFile, EveryFlippedBitIsSeenOrHarmless) {
                           << 8 * good.size();  // such as a letter of a number that may be large or small
 }
 
-TEST_F(CheckpointFile, EveryTruncationIsSeen) {
+TEST_F(CheckpointFile, EveryTruncationIsDetected) {
   save_checkpoint(path(), sample());
   const std::string good = test::read_file(path());
   for (std::size_t size = good.size(); size-- > 0;) {
@@ -139,9 +139,8 @@ TEST_F(CheckpointFile, EveryTruncationIsSeen) {
   EXPECT_THROW(load_checkpoint(path()), IoError);
 }
 
-TEST_F(CheckpointFile, WhatIsWrongIsSaid) {
-  expect_one_line(message([&] { load_checkpoint(path("none")); }),
-                  {"must be readable", path("none").string()});
+TEST_F(CheckpointFile, ErrorsSayWhatIsWrong) {
+  expect_one_line(message([&] { load_checkpoint(path("none")); }), {"cannot be read", path("none").string()});
   expect_one_line(message([&] { load_checkpoint(folder_.path()); }), {"must be a file, but is a folder"});
   safetensors::save(path(), sample(), {{"format", "pt"}});
   expect_one_line(message([&] { load_checkpoint(path()); }),
@@ -236,7 +235,7 @@ TEST_F(CheckpointFile, TheNewestValidOneIsFoundAndOthersAreNamed) {
   expect_one_line(newest.skipped[2], {"step-00000003.safetensors", "some other safetensors file"});
 }
 
-TEST_F(CheckpointFile, OnlyWhatAKilledSaveLeftIsCleanedUp) {
+TEST_F(CheckpointFile, CleansUpOnlyFilesOfKilledSaves) {
   const std::vector<std::string> foreign{"notes.txt",
                                          "step-00000001.safetensors.tmp",
                                          "x.12-0.tmp",
@@ -255,7 +254,7 @@ TEST_F(CheckpointFile, OnlyWhatAKilledSaveLeftIsCleanedUp) {
   EXPECT_EQ(names(), left);
 }
 
-TEST_F(CheckpointFile, AFolderIsOfOneRunAtATime) {
+TEST_F(CheckpointFile, AFolderBelongsToOneRunAtATime) {
   {
     const CheckpointFolder first(folder_.path());
     expect_one_line(message([&] { const CheckpointFolder second(folder_.path()); }),

@@ -35,7 +35,7 @@ TrainerConfig for_epochs(std::int64_t epochs) {
 
 // When -----------------------------------------------------------------------------------------------------
 
-TEST_F(CheckpointPolicies, SigUsr1SavesAndTrainingGoesOn) {
+TEST_F(CheckpointPolicies, SigUsr1SavesAndTrainingContinues) {
   const RecordedRun straight = train(for_epochs(2));
   TrainerConfig config = saving(for_epochs(2), 0);
   const RecordedRun run = train(config, [](Trainer&, const StepInfo& step) {
@@ -46,7 +46,7 @@ TEST_F(CheckpointPolicies, SigUsr1SavesAndTrainingGoesOn) {
   expect_same_end(train(from(for_epochs(2), file(3).string())), straight);
 }
 
-TEST_F(CheckpointPolicies, MinutesAreThoseOfTraining) {
+TEST_F(CheckpointPolicies, MinutesCountTrainingTime) {
   TrainerConfig config = resume_config();
   config.checkpoint_every_s = 60;
   const auto strategy = ParallelStrategy::make(nullptr, config);
@@ -68,7 +68,7 @@ TEST_F(CheckpointPolicies, MinutesAreThoseOfTraining) {
   EXPECT_TRUE(limits.take_save_request());
 }
 
-TEST_F(CheckpointPolicies, TimeTakesThePlaceOfEpochs) {
+TEST_F(CheckpointPolicies, TimeReplacesEpochs) {
   TrainerConfig config = saving(for_epochs(2), 0);
   config.checkpoint_every_s = 1e6;
   train(config);
@@ -144,7 +144,7 @@ TEST_F(CheckpointPolicies, TheBestNeedAMetric) {
 
 // How ------------------------------------------------------------------------------------------------------
 
-TEST_F(CheckpointPolicies, ACopyIsWrittenWhileTrainingGoesOn) {
+TEST_F(CheckpointPolicies, WritesACopyWhileTrainingContinues) {
   const RecordedRun straight = train(for_epochs(2));
   TrainerConfig config = saving(for_epochs(2), 1);
   config.async_checkpoints = true;
@@ -156,7 +156,7 @@ TEST_F(CheckpointPolicies, ACopyIsWrittenWhileTrainingGoesOn) {
   }
 }
 
-TEST_F(CheckpointPolicies, WhatCannotBeWrittenInTheBackgroundEndsTheRun) {
+TEST_F(CheckpointPolicies, AFailedBackgroundSaveEndsTheRun) {
   TrainerConfig config = saving(for_epochs(2), 1);
   config.async_checkpoints = true;
   const std::string message = message_of([&] {
@@ -167,7 +167,7 @@ TEST_F(CheckpointPolicies, WhatCannotBeWrittenInTheBackgroundEndsTheRun) {
   expect_one_line(message, {folder().string(), "No such file"});
 }
 
-TEST(BackgroundSave, WritesWhatWasThereWhenItBegan) {
+TEST(BackgroundSave, WritesTheStateAtItsStart) {
   const Tensor values = Tensor::from(std::vector<float>{1, 2, 3}, {3});
   StateDict state;
   state.set("values", values);

@@ -157,7 +157,7 @@ TEST_F(CheckpointOfRanks, DdpAndZeroOneSaveTheSameFile) {
 }
 
 // Read back by the plain function, and the same as written by it.
-TEST_F(CheckpointOfRanks, IsTheFileThatOneRankWrites) {
+TEST_F(CheckpointOfRanks, EqualsTheFileOfOneRank) {
   run_ranks(1, [&](Transport& transport) {
     Training<Ddp> training(transport, {.precision = Precision::bf16});
     training.train(0);
@@ -168,7 +168,7 @@ TEST_F(CheckpointOfRanks, IsTheFileThatOneRankWrites) {
 }
 
 // Goes on as the run that never stopped: weights, state, averages, scale.
-TEST_F(CheckpointOfRanks, ARunGoesOnAsIfItHadNotStopped) {
+TEST_F(CheckpointOfRanks, AResumedRunEqualsAnUninterruptedOne) {
   for (const Kind& kind : kKinds) {
     std::uint64_t expected = 0;
     run_ranks(4, [&](Transport& transport) {
@@ -210,7 +210,7 @@ TEST_F(CheckpointOfRanks, LoadsAllOrNothing) {
 }
 
 // What goes wrong on rank 0 ends the save on all, and only the save.
-TEST_F(CheckpointOfRanks, AFailedSaveIsToldToAllRanks) {
+TEST_F(CheckpointOfRanks, AFailedSaveIsReportedOnAllRanks) {
   run_ranks(3, [&](Transport& transport) {
     Training<Zero1> training(transport, {.precision = Precision::bf16});
     const StateDict state = save_parts(training.parts());
@@ -255,7 +255,7 @@ TEST_F(CheckpointOfRanks, RanksWaitForASlowWrite) {
   });
 }
 
-TEST_F(CheckpointOfRanks, ShardsAreNotSavedByOneAlone) {
+TEST_F(CheckpointOfRanks, OneRankAloneCannotSaveShards) {
   StateDict state;
   state.set("whole", Tensor::zeros({3}));
   state.set("fc.weight", ShardedTensor{{10}, DType::f32, {{0, Tensor::zeros({5})}}});

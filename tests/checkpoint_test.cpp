@@ -49,7 +49,7 @@ TEST(Checkpoint, DrawsTheSameRandomNumbersAgain) {
   EXPECT_TRUE(test::same_bits(run(true), run(false)));
 }
 
-TEST(Checkpoint, TellsTheSecondRunApart) {
+TEST(Checkpoint, RecomputingIsTrueInTheSecondRun) {
   const Tensor x = leaf({1}, 4);
   std::vector<bool> runs;
   const Tensor y = checkpoint(

@@ -119,9 +119,10 @@ TEST(ChildProcess, AnExceptionIsOneLine) {
   expect_no_zombies();
 }
 
-TEST(ChildProcess, SaysHowItWasLost) {
-  const std::vector<std::pair<char, const char*>> ways{
-      {'s', "was ended by signal 11"}, {'a', "was ended by signal 6"}, {'l', "ended with status 3"}};
+TEST(ChildProcess, ReportsHowItEnded) {
+  const std::vector<std::pair<char, const char*>> ways{{'s', "was terminated by signal 11"},
+                                                       {'a', "was terminated by signal 6"},
+                                                       {'l', "exited with status 3"}};
   for (const auto& [request, how] : ways) {
     ChildProcess child(obey, 60);
     const auto [what, lost] = failure([&, request = request] { ask(child, request); });
@@ -135,19 +136,20 @@ TEST(ChildProcess, SaysHowItWasLost) {
   }
   ChildProcess child(obey, 60);
   ASSERT_EQ(::kill(child.pid(), SIGKILL), 0);
-  EXPECT_NE(failure([&] { ask(child, 'x'); }).first.find("was ended by signal 9"), std::string::npos);
+  EXPECT_NE(failure([&] { ask(child, 'x'); }).first.find("was terminated by signal 9"), std::string::npos);
   expect_no_zombies();
 }
 
 TEST(ChildProcess, WaitsNoLongerThanItsPatience) {
   ChildProcess child(obey, 0.25);
   const auto began = std::chrono::steady_clock::now();
-  EXPECT_EQ(failure([&] { ask(child, 'h'); }), std::pair("did nothing for 0.25 s, and was ended"s, true));
+  EXPECT_EQ(failure([&] { ask(child, 'h'); }),
+            std::pair("made no progress for 0.25 s and was killed"s, true));
   EXPECT_GE(std::chrono::steady_clock::now() - began, 200ms);
   expect_no_zombies();
 }
 
-TEST(ChildProcess, HoldsNoFilesOfItsOwner) {
+TEST(ChildProcess, InheritsNoFilesOfItsOwner) {
   const int open_file = ::open("/dev/null", O_RDONLY);
   ASSERT_GE(open_file, 0);
   const ChildProcess elder(obey, 60);
@@ -204,7 +206,7 @@ TEST(ChildProcess, OutlivesTheThreadThatForkedIt) {
   EXPECT_EQ(ask(*child, 'y'), 'y');
 }
 
-TEST(ChildProcess, IgnoresWhatTheTerminalSendsToAll) {
+TEST(ChildProcess, IgnoresTerminalSignals) {
   ChildProcess child(obey, 60);
   EXPECT_EQ(ask(child, 'x'), 'x');  // it has come to where it says so
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) ASSERT_EQ(::kill(child.pid(), signal), 0);

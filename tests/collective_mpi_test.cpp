@@ -16,10 +16,10 @@ dist::Transport& transport() {
   return test::mpi_transport();
 }
 
-TEST(MpiCollectives, GiveWhatAllRanksMakeTogether) {
+TEST(MpiCollectives, ReduceOverAllRanks) {
   test::check_reductions(transport());
 }
-TEST(MpiCollectives, GatherWhatEachRankHas) {
+TEST(MpiCollectives, GatherEveryRanksPart) {
   test::check_gathers(transport());
 }
 TEST(MpiCollectives, TakeUnequalPieces) {
@@ -40,7 +40,7 @@ TEST(MpiCollectives, RankOrderRoundsOnce) {
 TEST(MpiCollectives, NaNStays) {
   test::check_nan_stays(transport());
 }
-TEST(MpiCollectives, NativeOnesAreOnRecord) {
+TEST(MpiCollectives, NativeOnesAreInTheFlightRecord) {
   test::check_native_records(transport());
 }
 TEST(MpiCollectives, Barriers) {
@@ -100,7 +100,7 @@ TEST(MpiCollectives, WaitingInsideMpiIsForTheOldestMessage) {
   comm.run(*comm.barrier());
 }
 
-TEST(MpiCollectives, SizesThatDifferAreAnError) {
+TEST(MpiCollectives, MismatchedSizesAreAnError) {
   if (transport().world_size() != 2) GTEST_SKIP() << "takes two ranks";
   dist::Communicator comm(transport(), {.segment_bytes = 1 << 20});
   const Tensor x = test::ranks_part(0, 20 - 10 * transport().rank(), DType::f32);

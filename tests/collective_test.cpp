@@ -26,7 +26,7 @@ using test::Communicator;
 
 constexpr int kWorlds[] = {1, 2, 3, 4, 5, 6, 7, 8, 9};
 
-TEST(Collectives, GiveWhatAllRanksMakeTogether) {
+TEST(Collectives, ReduceOverAllRanks) {
   for (const int world : kWorlds) run_ranks(world, test::check_reductions);
 }
 TEST(Collectives, SlowSixteenRanks) {
@@ -60,7 +60,7 @@ TEST(Collectives, RankOrderRoundsOnce) {
   for (const int world : {1, 2, 5, 8}) run_ranks(world, test::check_rank_order_rounds_once);
 }
 
-TEST(Collectives, GatherWhatEachRankHas) {
+TEST(Collectives, GatherEveryRanksPart) {
   for (const int world : {1, 2, 3, 4}) run_ranks(world, test::check_gathers);
 }
 TEST(Collectives, NaNStays) {
@@ -74,7 +74,7 @@ TEST(Collectives, DelaysChangeNothing) {
   }
 }
 
-TEST(Collectives, NobodyLeavesABarrierBeforeAllHaveCome) {
+TEST(Collectives, NoRankLeavesABarrierEarly) {
   for (const int world : kWorlds) {
     std::atomic<int> arrived{0};
     run_ranks(world, [&](Transport& transport) {
@@ -92,7 +92,7 @@ TEST(Collectives, NobodyLeavesABarrierBeforeAllHaveCome) {
 }
 
 // Until then, another rank may write to it.
-TEST(Collectives, MemoryStaysUntilMessagesAreLetGoOf) {
+TEST(Collectives, MemoryLivesUntilMessagesAreReleased) {
   struct Waiting final : Transport {
     Waiting() : Transport(0, 2) {}
     Request isend(int, Tag, std::span<const std::byte>) override { return {0}; }
@@ -211,7 +211,7 @@ TEST(Collectives, SendAsManyBytesAsTheirHeadersSay) {
   }
 }
 
-TEST(Collectives, ABroadcastPassesEverySegmentOnOnce) {
+TEST(Collectives, ABroadcastForwardsEverySegmentOnce) {
   run_ranks(5, [](Transport& below) {
     Counting transport(below);
     Communicator comm(transport, {.segment_bytes = 64});
@@ -270,7 +270,7 @@ std::string error_of(Communicator& comm, Collective& collective, std::int64_t bu
   return "no error";
 }
 
-TEST(LostRanks, AStoppedOneIsNamedAfterTheTimeout) {
+TEST(LostRanks, AStoppedRankIsNamedAfterTheTimeout) {
   ThreadJob job(4);
   job.stop(2);
   std::atomic<int> waiting{3};
@@ -288,7 +288,7 @@ TEST(LostRanks, AStoppedOneIsNamedAfterTheTimeout) {
   });
 }
 
-TEST(LostRanks, InARingTheNextOneNamesIt) {
+TEST(LostRanks, InARingTheNextRankNamesIt) {
   ThreadJob job(4);
   job.stop(2);
   std::atomic<int> waiting{3};
@@ -308,7 +308,7 @@ TEST(LostRanks, InARingTheNextOneNamesIt) {
 }
 
 // A collective that has failed may be kept, and its buffer read.
-TEST(LostRanks, WhatWasGivenUpIsNotDelivered) {
+TEST(LostRanks, AbandonedMessagesAreNotDelivered) {
   std::atomic<int> turn{0};
   run_ranks(2, [&](Transport& transport) {
     const auto wait_for = [&](int mine) {
@@ -334,7 +334,7 @@ TEST(LostRanks, WhatWasGivenUpIsNotDelivered) {
   });
 }
 
-TEST(LostRanks, OneThatIsGoneIsNamedAtOnce) {
+TEST(LostRanks, ALostRankIsNamedAtOnce) {
   run_ranks(4, [](Transport& transport) {
     if (transport.rank() == 2) return;
     Communicator comm(transport, {.algorithm = Algorithm::rank_order, .timeout = 20s});
@@ -344,7 +344,7 @@ TEST(LostRanks, OneThatIsGoneIsNamedAtOnce) {
   });
 }
 
-TEST(LostRanks, TheFirstErrorIsTheOneThatIsThrown) {
+TEST(LostRanks, TheFirstErrorIsThrown) {
   for (const int culprit : {0, 1, 3}) {
     try {
       run_ranks(4, [&](Transport& transport) {
@@ -361,7 +361,7 @@ TEST(LostRanks, TheFirstErrorIsTheOneThatIsThrown) {
   }
 }
 
-TEST(LostRanks, SizesThatDifferAreAnError) {
+TEST(LostRanks, MismatchedSizesAreAnError) {
   try {
     run_ranks(2, [](Transport& transport) {
       Communicator comm(transport);
@@ -374,7 +374,7 @@ TEST(LostRanks, SizesThatDifferAreAnError) {
   }
 }
 
-TEST(Communicators, RefuseWhatTheyCannotDo) {
+TEST(Communicators, RejectUnsupportedRequests) {
   run_ranks(6, [](Transport& transport) {
     EXPECT_THROW(Communicator(transport, {.algorithm = Algorithm::hierarchical, .node_size = 4}),
                  ArgumentError);

@@ -94,7 +94,7 @@ TEST(ConvPool, SameBitsByAnyNumberOfThreads) {
   }
 }
 
-TEST(ConvPool, LeavesTheRestToItsParts) {
+TEST(ConvPool, FallsBackToItsParts) {
   const std::vector<ConvCase> others = {
       {{2, 8, 8, 9}, {6, 3, 3, 9}, {}},  // more channels than it is for
       {{2, 8, 8, 3}, {6, 3, 3, 3}, {.stride = {2, 2}}},

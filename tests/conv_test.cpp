@@ -268,7 +268,7 @@ TEST(Conv2d, WithoutChannelsIsItsBias) {
   }
 }
 
-TEST(Conv2d, SamePaddingIsThatOfAPaddedImage) {
+TEST(Conv2d, SamePaddingEqualsAPaddedImage) {
   for (const auto& [r, s] : {std::pair{3, 3}, {2, 4}, {4, 5}, {1, 1}, {7, 2}}) {
     for (const std::int64_t dilation : {1, 2, 3}) {
       const Tensor x = require_grad(values({2, 5, 6, 4}, DType::f64, 1)),
@@ -345,7 +345,7 @@ TEST(Conv2d, MistakesAreNamed) {
   }
 }
 
-TEST(Conv2d, VendorSaysWhenItCannot) {
+TEST(Conv2d, VendorReportsUnsupportedShapes) {
   const Tensor x = values({1, 8, 8, 16}, DType::f64, 1), w = values({16, 3, 3, 16}, DType::f64, 2);
   try {
     (void)conv2d(x, w, {}, {.impl = ConvImpl::vendor});

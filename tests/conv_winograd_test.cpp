@@ -167,7 +167,7 @@ TEST(Winograd, NanReachesAllThatSeeItAndNothingBeyondItsTiles) {
   }
 }
 
-TEST(Winograd, RefusesWhatItCannotDo) {
+TEST(Winograd, RejectsUnsupportedRequests) {
   const auto refused = [](const ConvCase& c, DType dtype) {
     const Operands operands(c, dtype);
     EXPECT_THROW(operands.run(c.params, ConvImpl::winograd), BackendError)

@@ -63,7 +63,7 @@ std::vector<std::int64_t> converted(const Dataset& store, const ConvertOptions& 
   return writer.labels;
 }
 
-TEST(Convert, KeepsTheOrderWhateverTheThreads) {
+TEST(Convert, KeepsTheOrderForAnyThreadCount) {
   std::vector<std::int64_t> all(200);
   for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<std::int64_t>(i);
   const SlowStore store(200);
@@ -86,7 +86,7 @@ TEST(Convert, AShuffleIsAFunctionOfItsSeed) {
   EXPECT_EQ(some, std::vector<std::int64_t>(first.begin(), first.begin() + 10));
 }
 
-TEST(Convert, SamplesAreChangedByEachThreadForItself) {
+TEST(Convert, ThreadsChangeSamplesIndependently) {
   const SlowStore store(100);
   std::atomic<int> made = 0;
   const auto make_change = [&]() -> SampleChange {
@@ -138,7 +138,7 @@ TEST(Convert, TheFirstBadSampleOfTheOrderIsTheError) {
   }
 }
 
-TEST(Convert, AChangeThatCannotBeMadeIsAnError) {
+TEST(Convert, AFailedChangeIsAnError) {
   const SlowStore store(20);
   ListWriter writer;
   const auto make_change = []() -> SampleChange { throw ArgumentError("no such change"); };
@@ -146,7 +146,7 @@ TEST(Convert, AChangeThatCannotBeMadeIsAnError) {
   EXPECT_TRUE(writer.labels.empty());
 }
 
-TEST(Convert, EndsWhereItIsTold) {
+TEST(Convert, StopsWhenProgressReturnsFalse) {
   const SlowStore store(10'000);
   ListWriter writer;
   std::int64_t bytes_seen = 0;
@@ -229,7 +229,7 @@ std::string big_endian(std::uint32_t value) {
           static_cast<char>(value)};
 }
 
-TEST(Open, KnowsFormatsByWhatLiesThere) {
+TEST(Open, DetectsFormatsByContent) {
   const TempDir dir;
   std::string pixels, records;
   for (int i = 0; i < 24; ++i) pixels.push_back(static_cast<char>(i));
@@ -267,7 +267,7 @@ TEST(Open, KnowsFormatsByWhatLiesThere) {
   }
 }
 
-TEST(Open, EveryFormatIsWrittenAndKnownAgain) {
+TEST(Open, EveryFormatIsWrittenAndDetected) {
   const TempDir dir;
   std::vector<OwnedSample> raw, encoded;
   for (int i = 0; i < 12; ++i) {
@@ -291,7 +291,7 @@ TEST(Open, EveryFormatIsWrittenAndKnownAgain) {
                                          {"a.tfrecord", "TFRecord file", true, true},
                                          {"a.lmdb", "LMDB environment", true, true},
                                          {"a.mdb", "LMDB environment", true, true},
-                                         {"a.bin", "file of bare pixels", true, false},
+                                         {"a.bin", "raw pixel file", true, false},
                                          {"a-images-idx4-ubyte", "IDX file", true, false}}) {
     for (const bool use_raw : {true, false}) {
       const std::vector<OwnedSample>& samples = use_raw ? raw : encoded;
@@ -336,7 +336,7 @@ TEST(Open, EveryFormatIsWrittenAndKnownAgain) {
   }
 }
 
-TEST(Open, WhatItDoesNotKnowIsAnError) {
+TEST(Open, UnknownFormatsAreErrors) {
   const TempDir dir;
   write_file(dir / "x.bin", "hello");
   const auto message = [](auto&& call) -> std::string {
@@ -355,7 +355,7 @@ TEST(Open, WhatItDoesNotKnowIsAnError) {
   EXPECT_NE(message([&] { create_samples(dir / "x.zip"); }).find(".athp"), std::string::npos);
 }
 
-TEST(Open, ASlashBehindTheNameChangesNothing) {
+TEST(Open, ATrailingSlashChangesNothing) {
   const TempDir dir;
   const std::string pixels(4, 'p');
   const auto writer = create_samples(dir / "x.lmdb/");

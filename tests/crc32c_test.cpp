@@ -71,7 +71,7 @@ TEST(Crc32c, LongInputsToo) {
   }
 }
 
-TEST(Crc32c, GoesOnFromWhatCameBefore) {
+TEST(Crc32c, ContinuesFromAPreviousValue) {
   const Bytes bytes = noise(5000);
   const auto all = std::span(bytes);
   for (std::size_t cut = 0; cut <= bytes.size(); cut += 7) {

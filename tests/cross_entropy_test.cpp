@@ -230,7 +230,7 @@ TEST(CrossEntropyOptions, EmptyBatch) {
   }
 }
 
-TEST(CrossEntropyOptions, SaysWhatIsWrong) {
+TEST(CrossEntropyOptions, RejectsInvalidArguments) {
   const Tensor x = Tensor::zeros({2, 3}), t = labels({2}, 3, false), trained = Tensor::zeros({3});
   require_grad(trained);
   const auto of = [](std::int64_t a, std::int64_t b) {
@@ -255,7 +255,7 @@ TEST(CrossEntropyOptions, SaysWhatIsWrong) {
   EXPECT_SAYS(cross_entropy(x, t, {.weight = trained}),
               "cross_entropy: weight must not need a gradient, but does");
   EXPECT_SAYS(cross_entropy(x, x, {.ignore_index = 1}),
-              "cross_entropy: ignore_index must be left out for distributions, but is 1");
+              "cross_entropy: ignore_index must not be set for distributions, but is 1");
   EXPECT_SAYS(cross_entropy(x, t, {.label_smoothing = -0.5}),
               "cross_entropy: label_smoothing must be in [0, 1], but got -0.5");
   EXPECT_SAYS(cross_entropy(Tensor::zeros({}), t),

@@ -48,7 +48,7 @@ std::string without_time(const Culprit& blame) {
 
 constexpr char kRank2[] = "rank 2 did not do its part of ring all_reduce #8, bucket 4";
 
-TEST(Culprit, FollowsARingToTheOneThatIsMissing) {
+TEST(Culprit, FollowsARingToTheMissingRank) {
   Ring ring;
   for (const std::size_t rank : {0, 1, 3}) ring.job.write(ring[rank]);
   EXPECT_EQ(without_time(ring.of(3)), kRank2);
@@ -59,7 +59,7 @@ TEST(Culprit, FollowsARingToTheOneThatIsMissing) {
 }
 
 // It may be in the one before, or ahead; or have done its part of it, and wait for somebody in the next.
-TEST(Culprit, WhoIsInAnotherCollectiveIsTheEndOfTheWay) {
+TEST(Culprit, SearchEndsAtARankInAnotherCollective) {
   for (const std::int64_t finished : {7, 9}) {
     Ring ring;
     for (const std::size_t rank : {0, 1, 3}) ring.job.write(ring[rank]);
@@ -71,7 +71,7 @@ TEST(Culprit, WhoIsInAnotherCollectiveIsTheEndOfTheWay) {
 }
 
 // Who is one collective behind has not come to this one because of whom it waits for in that.
-TEST(Culprit, FollowsThoseThatAreBehind) {
+TEST(Culprit, FollowsRanksThatAreBehind) {
   FlightJob job(4);
   FlightRecord &mine = job.rank(1, 8), &behind = job.rank(0, 7);
   FlightJob::enter(mine, FlightJob::kSum, 0);
@@ -86,7 +86,7 @@ TEST(Culprit, FollowsThoseThatAreBehind) {
 }
 
 // It has done its part of #8 by now; when the others still waited it had not.
-TEST(Culprit, WhoWasLateIsToBlameAndWhoWaitedForItIsNot) {
+TEST(Culprit, NamesTheLateRankAndNotTheOneThatWaited) {
   for (const bool late : {true, false}) {
     FlightJob job(4);
     FlightRecord &mine = job.rank(0, 9), &behind = job.rank(3, 8), &other = job.rank(2, 8);
@@ -105,14 +105,14 @@ TEST(Culprit, WhoWasLateIsToBlameAndWhoWaitedForItIsNot) {
   }
 }
 
-TEST(Culprit, WhoWaitsForNobodyIsTheEndOfTheWay) {
+TEST(Culprit, SearchEndsAtARankThatWaitsForNone) {
   Ring ring;
   FlightJob::enter(ring[2], FlightJob::kSum, -1);
   for (const std::size_t rank : {0, 1, 2, 3}) ring.job.write(ring[rank]);
   EXPECT_EQ(without_time(ring.of(3)), kRank2);
 }
 
-TEST(Culprit, InAFullCircleTheNextIsNamed) {
+TEST(Culprit, InACycleTheNextRankIsNamed) {
   Ring ring;
   FlightJob::enter(ring[2], FlightJob::kSum, 1);
   for (const std::size_t rank : {0, 1, 2, 3}) ring.job.write(ring[rank], rank == 3 ? "error" : "deadline");
@@ -143,7 +143,7 @@ struct CutLink {
   std::vector<FlightRecord*> here;
 };
 
-TEST(Culprit, WhereALinkIsCutTheOtherSideIsNamed) {
+TEST(Culprit, IfALinkIsCutTheOtherSideIsNamed) {
   std::array<std::int64_t, 3> bytes{100, 200, 300};
   do {
     if (bytes[1] < bytes[0]) continue;  // who waits for another of its side has got further
@@ -157,7 +157,7 @@ TEST(Culprit, WhereALinkIsCutTheOtherSideIsNamed) {
 }
 
 // 3 has not got what 1 has long sent: nobody names himself, or who is on his side.
-TEST(Culprit, WhoHasDoneItsPartIsNotNamedForAMessageThatIsLost) {
+TEST(Culprit, ALostMessageDoesNotBlameAFinishedRank) {
   FlightJob job(4);
   FlightRecord &one = job.rank(1, 9), &zero = job.rank(0, 8), &three = job.rank(3, 8);
   FlightJob::enter(one, FlightJob::kSum, 0);
@@ -172,7 +172,7 @@ TEST(Culprit, WhoHasDoneItsPartIsNotNamedForAMessageThatIsLost) {
             "rank 3 did not do its part of ring all_reduce #8, bucket 4");
 }
 
-TEST(Culprit, AnErrorOfItsOwnOnTheWayIsTold) {
+TEST(Culprit, ReportsTheOwnErrorOfARank) {
   Ring ring;
   for (const std::size_t rank : {0, 1}) ring.job.write(ring[rank]);
   ring.job.write(ring[3], "error", "the data are broken");
@@ -181,7 +181,7 @@ TEST(Culprit, AnErrorOfItsOwnOnTheWayIsTold) {
 }
 
 // Others write theirs at the same time: what is not whole may be soon.
-TEST(Culprit, RecordsThatComeLateAreWaitedFor) {
+TEST(Culprit, WaitsForLateRecords) {
   Ring ring;
   ring.job.write(ring[3]);
   std::filesystem::resize_file(ring.job.file(3), 400);
@@ -200,7 +200,7 @@ TEST(Culprit, RecordsThatComeLateAreWaitedFor) {
 }
 
 // One that comes late uses it up: for the next there is only what is left.
-TEST(Culprit, PatienceIsForAllOfThem) {
+TEST(Culprit, TheTimeoutIsSharedByAllRecords) {
   Ring ring;
   std::thread late([&] {
     std::this_thread::sleep_for(1800ms);
@@ -240,7 +240,7 @@ TEST(Culprit, ARecordThatWaitsForNoRankIsNotFollowed) {
 }
 
 // Nobody writes any: what lies in the working directory is of another run.
-TEST(Culprit, WithoutAFolderItLooksNowhere) {
+TEST(Culprit, WithoutAFolderItReadsNothing) {
   Ring ring;
   ring.job.write(ring[3], "error");
   const std::filesystem::path here = std::filesystem::current_path();
@@ -251,7 +251,7 @@ TEST(Culprit, WithoutAFolderItLooksNowhere) {
   EXPECT_EQ(blame.ended, -1);
 }
 
-TEST(Culprit, WhoWaitsForNobodyHimselfSaysWhereHeIs) {
+TEST(Culprit, ARankThatWaitsForNoneReportsWhereItIs) {
   Ring ring;
   EXPECT_EQ(
       ring.of(2).text.find("rank 2 is in no collective: its last, ring all_reduce #7, bucket 4, was done 0"),

@@ -8,7 +8,7 @@ namespace {
 TEST(MpiTraining, ZeroOneEqualsDdpBitForBit) {
   test::check_zero1_equals_ddp(test::mpi_transport());
 }
-TEST(MpiTraining, WhoPushesDoesNotMatter) {
+TEST(MpiTraining, AnyThreadMayAdvanceBuckets) {
   test::check_overlap_changes_nothing(test::mpi_transport());
 }
 TEST(MpiTraining, DdpEqualsOneRankOnTheJoinedBatch) {
@@ -24,7 +24,7 @@ TEST(MpiTraining, NativeEqualsOneRankOnTheJoinedBatch) {
 TEST(MpiTraining, UnusedParametersJoinWithZeros) {
   test::check_unused_parameters(test::mpi_transport());
 }
-TEST(MpiTraining, RanksBeginAlike) {
+TEST(MpiTraining, RanksStartWithEqualWeights) {
   test::check_ranks_begin_alike(test::mpi_transport());
 }
 

@@ -71,14 +71,14 @@ TEST(ZeroOne, RealTrainingEqualsOneRankOnTheJoinedBatch) {
 TEST(DistributedDataParallel, UnusedParametersJoinWithZeros) {
   for (const int world : kWorlds) run_ranks(world, test::check_unused_parameters);
 }
-TEST(DistributedDataParallel, RanksBeginAlike) {
+TEST(DistributedDataParallel, RanksStartWithEqualWeights) {
   for (const int world : kWorlds) run_ranks(world, test::check_ranks_begin_alike);
 }
-TEST(DistributedDataParallel, WhoPushesDoesNotMatter) {
+TEST(DistributedDataParallel, AnyThreadMayAdvanceBuckets) {
   for (const int world : {1, 2, 4}) run_ranks(world, test::check_overlap_changes_nothing);
 }
 
-TEST(DistributedDataParallel, RanksThatDifferAreNamed) {
+TEST(DistributedDataParallel, MismatchedRanksAreNamed) {
   run_ranks(3, [](Transport& transport) {
     // 7 x 2 on rank 2, 7 x 1 elsewhere.
     nn::Linear layer(7, transport.rank() == 2 ? 2 : 1);
@@ -133,7 +133,7 @@ TEST(DistributedDataParallel, AStoppedRankIsNamedWithItsBucket) {
 }
 
 // A rank that fails in its backward pass must not have to wait for those that wait for it.
-TEST(DistributedDataParallel, ARankThatFailsTakesTheOthersAlong) {
+TEST(DistributedDataParallel, AFailingRankEndsTheOthers) {
   const auto began = std::chrono::steady_clock::now();
   EXPECT_THROW(run_ranks(3,
                          [&](Transport& transport) {

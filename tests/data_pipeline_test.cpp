@@ -121,7 +121,7 @@ TEST(DataPipeline, CtrlCEndsItAfterTheStep) {
 }
 
 // What the data set takes is what the data is said to have taken, whatever else the machine does.
-TEST(DataPipeline, AStallOfTheDataIsDatasTime) {
+TEST(DataPipeline, ADataStallCountsAsDataTime) {
   using Clock = std::chrono::steady_clock;
   test::MadeUpSet data(400, kSpec);
   const test::MadeUpSet held_out(20, kSpec);
@@ -207,7 +207,7 @@ TEST(DataPipeline, BadSamplesAreCountedOnceAnEpoch) {
   EXPECT_EQ(notes, 2);
 }
 
-TEST(DataPipeline, ProgressSaysWhereDataComesFromAndWhatHoldsItUp) {
+TEST(DataPipeline, ProgressNamesTheDataSourceAndItsBottleneck) {
   const auto said = [](TrainerConfig config, const Dataset& data,
                        std::chrono::milliseconds takes = std::chrono::milliseconds(0)) {
     char* text = nullptr;

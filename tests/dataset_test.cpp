@@ -141,7 +141,7 @@ TEST(Mnist, HostileFilesAreOneLineNamingFileAndOffset) {
        "one label for each of 3 images"},
       {"label 10", good_images(), big_endian(0x801) + big_endian(3) + "\1\12\1", "train-labels",
        "offset 9: the label must be in [0, 10), but is 10"},
-      {"gzip cut short", gz.substr(0, gz.size() - 9), good_labels(), "train-images", "cut short"},
+      {"gzip cut short", gz.substr(0, gz.size() - 9), good_labels(), "train-images", "truncated"},
       {"gzip damaged", flipped, good_labels(), "train-images", "must be"},
   };
   for (const Case& c : cases) {
@@ -153,7 +153,7 @@ TEST(Mnist, HostileFilesAreOneLineNamingFileAndOffset) {
   }
 }
 
-TEST(Mnist, AFolderInAFilesPlaceIsAnIoError) {
+TEST(Mnist, AFolderInsteadOfAFileIsAnIoError) {
   const TempDir dir;
   std::filesystem::create_directories(dir / "train-images-idx3-ubyte");
   write_file(dir / "train-labels-idx1-ubyte", good_labels());
@@ -218,7 +218,7 @@ TEST(Cifar10, ReadsTheOfficialFiles) {
   for (std::size_t c = 0; c < 3; ++c) EXPECT_NEAR(known.mean[c], mean[c], 1e-7);
 }
 
-TEST(InMemory, RefusesWhatDoesNotFit) {
+TEST(InMemory, RejectsInvalidArguments) {
   EXPECT_THROW(InMemoryDataset({2, 2, 1, 3}, std::vector<std::uint8_t>(7), {0, 1}), ArgumentError);
   EXPECT_THROW(InMemoryDataset({2, 2, 1, 3}, std::vector<std::uint8_t>(4), {3}), ArgumentError);
   EXPECT_THROW(InMemoryDataset({2, 2, 1, 3}, std::vector<std::uint8_t>(4), {-1}), ArgumentError);
@@ -261,7 +261,7 @@ TEST(Synthetic, RefusesImagesOfNoClass) {
   EXPECT_THROW(synthetic({4, 4, 3, 0}, 30), ArgumentError);
 }
 
-TEST(Subset, PassesOnWhatWillBeNeeded) {
+TEST(Subset, ForwardsWillNeed) {
   const auto data = std::make_shared<test::MadeUpSet>(10);
   std::vector<std::int64_t> needed;
   data->on_will_need = [&](std::int64_t first, std::int64_t count) {

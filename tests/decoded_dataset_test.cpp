@@ -162,7 +162,7 @@ TEST(DecodedDataset, AReducedImageIsNearlyTheSame) {
   }
 }
 
-TEST(DecodedDataset, IsTheSameWhoeverReadsInWhateverOrder) {
+TEST(DecodedDataset, DoesNotDependOnReaderOrOrder) {
   const DecodedDataset data(photos(), kTraining, kEvaluation, 5), other(photos(), kTraining, kEvaluation, 6);
   std::vector<std::vector<std::uint8_t>> want;
   for (std::int64_t i = 0; i < data.size(); ++i) want.push_back(read(data, i, 3));
@@ -233,8 +233,8 @@ TEST(DecodedDataset, ErrorsSayWhereAndWhat) {
     } catch (const IoError& error) {
       const std::string text = error.what();
       EXPECT_EQ(text.find(fmt::format("file {}: jpeg: offset ", i)), 0u) << text;
-      EXPECT_NE(text.find("must be whole JPEG data, but got: "), std::string::npos) << text;
-      EXPECT_NE(text.find("; replace it or leave it out"), std::string::npos) << text;
+      EXPECT_NE(text.find("must be complete JPEG data, but got: "), std::string::npos) << text;
+      EXPECT_NE(text.find("; replace or remove the file"), std::string::npos) << text;
       EXPECT_EQ(text.find('\n'), std::string::npos);
     }
   }

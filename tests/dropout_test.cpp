@@ -41,7 +41,7 @@ TEST_F(Dropout, KeepsTheElementsTheirWordsSay) {
   }
 }
 
-TEST_F(Dropout, DropsTheShareItShould) {
+TEST_F(Dropout, DropsTheExpectedShare) {
   const std::vector<double> y = dropout(ones({1 << 20}), 0.3f, true).to_vector();
   const auto dropped = static_cast<double>(std::count(y.begin(), y.end(), 0.0));
   EXPECT_NEAR(dropped / (1 << 20), 0.3, 5 * std::sqrt(0.21 / (1 << 20)));
@@ -113,7 +113,7 @@ TEST_F(Dropout, MasksBelongToSamplesHoweverManyRanksThereAre) {
 }
 
 // As ranks with seeds of their own would.
-TEST_F(Dropout, WhereRowsAreNoSamplesRanksDrawTheirOwn) {
+TEST_F(Dropout, IfRowsAreNotSamplesRanksDrawTheirOwn) {
   const Tensor x = ones({4097});
   std::vector<std::vector<double>> masks;
   for (std::int64_t rank = 0; rank < 4; ++rank) {

@@ -67,7 +67,7 @@ TEST(EarlyStop, FollowsTheTable) {
   EXPECT_THROW(EarlyStopping({"loss", 1}), ArgumentError);
 }
 
-TEST(EarlyStop, PutsTheBestWeightsBack) {
+TEST(EarlyStop, RestoresTheBestWeights) {
   TrainerConfig config = test::small_config();
   config.epochs = 12;
   config.early_stop = EarlyStop{"val_loss", 2};

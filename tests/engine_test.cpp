@@ -163,7 +163,7 @@ Tensor writes_target(const Tensor& x, int* overwrites) {
                 });
 }
 
-TEST(Engine, ATensorInTheMiddleHandsOutItsSumSoFar) {
+TEST(Engine, AnIntermediateTensorPassesItsSumSoFar) {
   const Tensor a = leaf({1, 2});
   const Tensor seed = Tensor::from(std::vector<float>{1, 10}, {2});
   int overwrites = 0;
@@ -239,7 +239,7 @@ TEST(Leaf, ForgetsItsGradient) {
 // Hostile use
 // -------------------------------------------------------------------------------------------------
 
-TEST(Engine, RefusesWhatItCannotDo) {
+TEST(Engine, RejectsUnsupportedRequests) {
   const Tensor a = leaf({1, 2}), plain = Tensor::zeros({1});
   EXPECT_THROW(backward(Tensor()), ArgumentError);
   EXPECT_THROW(backward(plain), ArgumentError);
@@ -256,7 +256,7 @@ TEST(Engine, RefusesWhatItCannotDo) {
   EXPECT_FALSE(grad_of(a).defined());
 }
 
-TEST(Engine, GoesOnAfterAnOpThrew) {
+TEST(Engine, ContinuesAfterAnOpThrew) {
   const Tensor a = leaf({2});
   const Tensor bad = record("bad", a.detach() + a.detach(), {a},
                             [](const Tensor&, Grads&) { detail::fail<>("bad: on purpose"); });
@@ -283,7 +283,7 @@ Tensor counted(const Tensor& x, int& runs) {
   });
 }
 
-TEST(NamedParameters, CollectAloneAndWhatLeadsToNoneDoesNotRun) {
+TEST(NamedParameters, OnlyTheyCollectAndUnrelatedNodesDoNotRun) {
   const Tensor a = leaf({2}), b = leaf({3}), bound = leaf({5});
   const Tensor slice = Tensor::from(std::vector<float>{-7}, {1});
   leaf_of(bound).bind(slice);
@@ -301,7 +301,7 @@ TEST(NamedParameters, CollectAloneAndWhatLeadsToNoneDoesNotRun) {
 }
 
 // Two losses of one network's output: the second pass finds all of it that the first did not run.
-TEST(NamedParameters, WhatDidNotRunIsThereForAnotherPass) {
+TEST(NamedParameters, NodesThatDidNotRunRemainForAnotherPass) {
   const Tensor a = leaf({2}), b = leaf({3});
   int of_a = 0;
   const Tensor fake = counted(a, of_a) * a;  // 4
@@ -387,7 +387,7 @@ TEST(Anomaly, ChecksViewsAsViews) {
 // Memory
 // ------------------------------------------------------------------------------------------------------
 
-TEST(Engine, AStepAsksTheSystemForNothingAfterWarmUp) {
+TEST(Engine, AStepAllocatesNothingAfterWarmUp) {
 #if defined(__SANITIZE_ADDRESS__)
   GTEST_SKIP() << "the pool is off under AddressSanitizer";
 #endif

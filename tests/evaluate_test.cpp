@@ -75,14 +75,14 @@ TEST_F(EvaluateTest, RunsConvolutionsAsTheRunDid) {
   EXPECT_EQ(load_model(report.model).info.conv_choices, choices);
 }
 
-TEST_F(EvaluateTest, OfTheLastWeightsIsWhatTheRunReported) {
+TEST_F(EvaluateTest, OfTheLastWeightsEqualsTheReportOfTheRun) {
   for (const Precision precision : {Precision::f32, Precision::bf16, Precision::f16}) {
     SCOPED_TRACE(name_of(precision));
     expect_reported(train({.epochs = 2, .precision = precision}));
   }
 }
 
-TEST_F(EvaluateTest, OfAnAverageAndOfTheLastWeightsIsWhatTheRunReported) {
+TEST_F(EvaluateTest, OfAverageAndLastWeightsEqualsTheReportOfTheRun) {
   const FitReport report = train({.epochs = 2, .ema_decay = 0.95});
   expect_reported(report);
   const ModelFile last = load_model(report.last_model);
@@ -93,7 +93,7 @@ TEST_F(EvaluateTest, OfAnAverageAndOfTheLastWeightsIsWhatTheRunReported) {
   EXPECT_NE(report.last.loss, report.test_loss);
 }
 
-TEST_F(EvaluateTest, OfTheBestEpochIsWhatTheRunReported) {
+TEST_F(EvaluateTest, OfTheBestEpochEqualsTheReportOfTheRun) {
   TrainerConfig config{.epochs = 4, .early_stop = EarlyStop{"val_loss", EarlyStop::kNever}};
   config.schedule = [](double, std::int64_t steps) {  // worse again at the end
     return Schedule([steps](std::int64_t step) { return step < steps / 2 ? 0.1f : 3.0f; });
@@ -105,7 +105,7 @@ TEST_F(EvaluateTest, OfTheBestEpochIsWhatTheRunReported) {
   EXPECT_GT(report.last.loss, report.test_loss);
 }
 
-TEST_F(EvaluateTest, OfSeveralRanksIsWhatTheyReported) {
+TEST_F(EvaluateTest, OfSeveralRanksEqualsTheirReport) {
   for (const int ranks : {2, 3}) {
     SCOPED_TRACE(ranks);
     TrainerConfig config{.epochs = 1, .ema_decay = 0.9, .precision = Precision::f16};
@@ -116,7 +116,7 @@ TEST_F(EvaluateTest, OfSeveralRanksIsWhatTheyReported) {
   }
 }
 
-TEST_F(EvaluateTest, RefusesImagesThatAreNotTheModels) {
+TEST_F(EvaluateTest, RejectsImagesThatDoNotFitTheModel) {
   const ModelFile model = load_model(train({.epochs = 1}).model);
   const auto line = [](const ModelFile& file, const Dataset& data) {
     return test::message_of([&] { (void)evaluate(file, data); });

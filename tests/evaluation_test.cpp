@@ -162,7 +162,7 @@ TEST(Evaluation, SvgEscapesNamesAndDrawsEachCellOnce) {
   EXPECT_EQ(count("<&>"), 0);
 }
 
-TEST(Evaluation, RefusesWhatIsNoBatch) {
+TEST(Evaluation, RejectsInvalidBatches) {
   Evaluation all(3);
   const auto add = [&](std::int64_t n, std::int64_t classes, std::int64_t label) {
     all.add(Tensor::zeros({n}), Tensor::zeros({n, classes}),

@@ -134,7 +134,7 @@ TEST(ExactMetrics, LeaveOutAbsentClassesAndMarkedTargets) {
   EXPECT_TRUE(nothing.mean(nothing.read()).others.empty());
 }
 
-TEST(ExactMetrics, RefuseWhatDoesNotFit) {
+TEST(ExactMetrics, RejectInvalidArguments) {
   MetricSums sums(kCpu);
   const Data from = data();
   EXPECT_THROW(sums.add_top_k("t", from.logits, from.target, 0), ArgumentError);
@@ -164,7 +164,7 @@ struct Measuring : test::Autoencoder {
   }
 };
 
-TEST(ExactMetrics, OfRanksAreThoseOfOne) {
+TEST(ExactMetrics, OfRanksEqualThoseOfOne) {
   TrainerConfig config = test::small_config();
   config.threads = 1;
   config.lr = 1e-30;  // all ranks have the same weights, to the last bit
@@ -183,7 +183,7 @@ TEST(ExactMetrics, OfRanksAreThoseOfOne) {
   }
 }
 
-TEST(ExactMetrics, GoOnFromACheckpointInTheMiddleOfAnEpoch) {
+TEST(ExactMetrics, ResumeInTheMiddleOfAnEpoch) {
   const test::TempDir dir;
   TrainerConfig config = test::small_config();
   Measuring straight, saving, resuming;
@@ -201,7 +201,7 @@ TEST(ExactMetrics, GoOnFromACheckpointInTheMiddleOfAnEpoch) {
 }
 
 // A figure of a confusion matrix is a name as any other.
-TEST(ExactMetrics, MayBeWatched) {
+TEST(ExactMetrics, CanBeMonitored) {
   TrainerConfig config = test::small_config();
   config.early_stop = EarlyStop{"val_classes_iou", 1, Goal::minimum};
   config.lr = 1e-30;

@@ -107,7 +107,7 @@ TEST(DecodedFields, OfAnotherSizeAreNamedWithTheirSample) {
   holds(
       "field 'mask': png: a mask must be grey or have a palette, of at most 8 bits, but has 3 channels of 8");
   write_file(folder / "masks/2.png", test::jpeg_file(test::photo(46, 46, 3), {}));
-  holds("field 'mask': jpeg: a mask must be a PNG or raw: other files change its classes");
+  holds("field 'mask': jpeg: a mask must be PNG or raw: lossy formats change its classes");
   write_file(folder / "masks/2.png", "rubbish");
   holds("field 'mask': ");
 }
@@ -142,7 +142,7 @@ void expect_same_rows(const Dataset& a, const Dataset& b) {
   }
 }
 
-TEST(DecodedFields, OfASubsetAreAsTrainingSeesThem) {
+TEST(DecodedFields, OfASubsetAreThoseOfTraining) {
   const test::TempDir folder;
   const auto data = std::make_shared<DecodedDataset>(
       open_samples(write_table(folder)),

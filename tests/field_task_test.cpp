@@ -83,7 +83,7 @@ TEST(FieldTask, RanksSeeTheSameSamples) {
   }
 }
 
-TEST(FieldTask, GoesOnFromACheckpointWithTheSameBits) {
+TEST(FieldTask, ResumesFromACheckpointBitForBit) {
   const test::TempDir folder;
   TrainerConfig config = finds_config();
   Finds whole;

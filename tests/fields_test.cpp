@@ -76,7 +76,7 @@ TEST(Fields, RanksShareABatch) {
   }
 }
 
-TEST(Fields, AreWhatTheirKindSaysAndHaveNamesOfTheirOwn) {
+TEST(Fields, MatchTheirKindAndHaveUniqueNames) {
   const ImageSpec image{4, 5, 3, 2};
   const auto refused = [&](const FieldSpec& field) {
     struct Set : FieldDataset {
@@ -99,26 +99,26 @@ TEST(Fields, AreWhatTheirKindSaysAndHaveNamesOfTheirOwn) {
   EXPECT_EQ(refused({"eyes", DType::f32, {2, 4}, FieldKind::points}),
             "fields: points 'eyes' must be f32 [K, 2], but is f32 [2, 4]");
   EXPECT_EQ(refused({"x", DType::f32, {0}}),
-            "fields: 'x' must have one size, but has [0]: a DecodedDataset brings pictures to one");
-  EXPECT_NE(refused({"image", DType::f32}).find("'image' is there twice"), std::string::npos);
-  EXPECT_NE(refused({"", DType::f32}).find("'' is there twice or empty"), std::string::npos);
+            "fields: 'x' must have one size, but has [0]: resize pictures with a DecodedDataset");
+  EXPECT_NE(refused({"image", DType::f32}).find("'image' is not"), std::string::npos);
+  EXPECT_NE(refused({"", DType::f32}).find("'' is not"), std::string::npos);
   EXPECT_EQ(refused({"x", DType::boolean, {1, 2, 3, 4}}), "");
 }
 
-TEST(Fields, AskedForByAnotherNameSayWhichThereAre) {
+TEST(Fields, UnknownNamesListTheKnownOnes) {
   const Places data;
   Loader loader(data, {.workers = 0});
   Batch batch;
   ASSERT_TRUE(loader.next(batch));
   EXPECT_SAYS(batch["masks"],
-              "batch: fields are 'image', 'id', 'clean', 'mask', 'noisy', 'box', 'point', 'weight', but "
-              "'masks' is asked for");
+              "batch: field must be one of 'image', 'id', 'clean', 'mask', 'noisy', 'box', 'point', "
+              "'weight', but is 'masks'");
   EXPECT_SAYS(batch.view("mask", 1), "batch: view of 'mask' must be in [0, 1), but got 1");
   struct Wrong : Places {
     void read_fields(std::int64_t, std::int64_t, SampleRow& row) const override { row.get<float>("mask"); }
   } wrong;
   std::vector<std::uint8_t> pixels(static_cast<std::size_t>(wrong.spec().bytes()));
-  EXPECT_SAYS(wrong.read(0, pixels), "fields: 'mask' must be asked for as u8, but is as f32");
+  EXPECT_SAYS(wrong.read(0, pixels), "fields: 'mask' must be read as u8, but is read as f32");
 }
 
 // What goes wrong ------------------------------------------------------------------------------------------
@@ -187,14 +187,15 @@ TEST(FieldErrors, OfStoredSamplesNameFieldAndSample) {
   data.masks[5] = {data.longer_};
   said("read: field 'mask' must have 6 bytes, u8 [2, 3], but has 8");
   data.masks[5] = {data.bytes_, Codec::png};
-  said("read: field 'mask' must be raw, but is png: a DecodedDataset decodes it");
+  said("read: field 'mask' must be raw, but is png: decode it with a DecodedDataset");
   data.masks[5] = {data.bytes_};
   data.labels[5] = 4;
   said("label: must be in [0, 4), but is 4");
 }
 
-TEST(FieldErrors, WhoKeepsImageAndLabelAloneSaysSo) {
-  EXPECT_SAYS(InMemoryDataset{Places()}, "dataset: must have image and label alone, but has 'id', too");
+TEST(FieldErrors, StoresOfImageAndLabelRejectFields) {
+  EXPECT_SAYS(InMemoryDataset{Places()},
+              "dataset: samples must have only an image and a label, but also have 'id'");
 }
 
 // Data sets around ------------------------------------------------------------------------------------------
@@ -317,7 +318,7 @@ TEST(FieldGeometry, BoxesMoveFlipAndAreClipped) {
   EXPECT_EQ(moved(half, {11, 6, 12, 7}), (Box{16, 2, 18, 4}));
 }
 
-TEST(Views, TheFirstIsWhatOneAloneIsAndTheOthersAreDrawnAnew) {
+TEST(Views, TheFirstEqualsASingleViewAndTheOthersDiffer) {
   const Augment crop{.flip = true, .colour = {0.4f, 0.4f, 0.4f, 0.1f}, .resized_crop = RandomResizedCrop{}};
   for (const Augment& augment : {kMoves, crop}) {
     const Batch one = prepared(augment), three = prepared(augment, 3);
@@ -336,7 +337,7 @@ TEST(Views, TheFirstIsWhatOneAloneIsAndTheOthersAreDrawnAnew) {
   EXPECT_SAYS(prepared(kMoves, 0), "views must be in [1, 256], but got 0");
 }
 
-TEST(Fields, OfWarmBatchesAskForNoMemory) {
+TEST(Fields, OfWarmBatchesAllocateNothing) {
 #if defined(__SANITIZE_ADDRESS__)
   GTEST_SKIP() << "the pool is off under AddressSanitizer";
 #endif

@@ -62,7 +62,7 @@ TEST(LrFinder, StopsWhereTheLossDiverges) {
   EXPECT_EQ(nan.points.size(), 30u);
 }
 
-TEST(LrFinder, SaysThatItDoesNotKnow) {
+TEST(LrFinder, ReportsWhenNoRateIsBest) {
   const LrAnswer flat = answer_of(curve_of(1e-3, 0.05, 0.0));
   EXPECT_FALSE(flat.rate);
   EXPECT_NE(flat.why.find("never falls clearly"), std::string::npos) << flat.why;
@@ -143,11 +143,11 @@ void expect_untouched(const TrainerConfig& config) {
   }
 }
 
-TEST(Finders, LeaveARunAsItWas) {
+TEST(Finders, LeaveARunUnchanged) {
   expect_untouched(resume_config());
 }
 
-TEST(Finders, LeaveARunInHalfPrecisionWithAveragesAsItWas) {
+TEST(Finders, LeaveARunInHalfPrecisionWithAveragesUnchanged) {
   TrainerConfig config = resume_config();
   config.precision = Precision::bf16;
   config.ema_decay = 0.9;
@@ -182,7 +182,7 @@ class AskingOnce final : public Callback {
   LrCurve& curve_;
 };
 
-TEST(Finders, RanksAnswerAlike) {
+TEST(Finders, RanksGetTheSameAnswer) {
   for (const Strategy strategy : {Strategy::ddp, Strategy::zero1}) {
     TrainerConfig config = with(ranks_config(), strategy);
     config.max_steps = 12;
@@ -230,7 +230,7 @@ TEST_F(Threads, AreMeasuredAndLeaveNoTrace) {
   EXPECT_TRUE(has_note(resumed, fmt::format("--threads auto: {}, as when the run started", chosen)));
 }
 
-TEST_F(Threads, AreAllWhereNothingMayBeMeasured) {
+TEST_F(Threads, AreAllIfNothingMayBeMeasured) {
   TrainerConfig config = resume_config();
   config.threads = TrainerConfig::kMeasuredThreads;
   const RecordedRun run = train(config);
@@ -267,7 +267,7 @@ TEST_F(BenchmarkFlag, MeasuresLeavesNoTraceAndIsKept) {
       has_note(resumed, "--benchmark: convolutions use the implementations chosen when the run started"));
 }
 
-TEST_F(BenchmarkFlag, WhatTheProgramHasChosenIsKeptToo) {
+TEST_F(BenchmarkFlag, StoresTheChoicesOfTheProgramToo) {
   TrainerConfig config = resume_config();
   config.deterministic = false;
   config.benchmark = true;
@@ -409,7 +409,7 @@ TEST(BatchSize, OfValidationMayBeTooLarge) {
       << said;
 }
 
-TEST(BatchSize, IsNotAskedOfSeveralRanks) {
+TEST(BatchSize, RejectsSeveralRanks) {
   TrainerConfig config = ranks_config();
   config.question = Question::batch_size;
   dist::run_ranks(2, [&](dist::Transport& transport) {

@@ -62,7 +62,7 @@ std::vector<std::pair<std::string, std::string>> flags_with_values() {
 }
 
 // Neither wraps around, becomes 0 on the way to f32, nor ends in another flag's name, or in none.
-TEST(Flags, NumbersThatNothingCanBeDoneWithAreRefusedByName) {
+TEST(Flags, InvalidNumbersAreRejectedByName) {
   const std::vector<std::string> texts{"NAME", "DIR", "PATH", "P",    "T",      "D",    "S",
                                        "A",    "O",   "FILE", "KIND", "METRIC", "WHAT", "LIST"};
   int numeric = 0;

@@ -135,7 +135,7 @@ TEST(Flags, EveryNameAndItsAliasAreRead) {
   EXPECT_EQ(parse({"--lr", "1e-3"}).lr, 1e-3);
 }
 
-TEST(Flags, MistakesAreOneLineThatHelps) {
+TEST(Flags, MistakesGiveOneHelpfulLine) {
   struct Case {
     std::vector<std::string> arguments;
     const char* says;
@@ -209,7 +209,7 @@ TEST(Flags, MistakesAreOneLineThatHelps) {
 }
 
 // It leaves its answer alone, wherever a run would leave things.
-TEST(Flags, AQuestionIsAskedAlone) {
+TEST(Flags, AFinderWritesOnlyItsAnswer) {
   const TrainerConfig config = parse({"--find-lr", "--run-dir", "there", "--checkpoint-every", "5",
                                       "--save-top-k", "2", "--monitor", "val_loss", "--metrics", "m.jsonl"});
   EXPECT_EQ(config.question, Question::learning_rate);
@@ -256,7 +256,7 @@ TEST(Flags, ImagesHaveFlagsWhereTheyHaveAnySize) {
   EXPECT_EQ(config.val_data, "b");
 }
 
-TEST(Flags, ADeviceThatIsNotThereIsNamed) {
+TEST(Flags, AMissingDeviceIsNamed) {
   if (cuda_device_count() > 0) GTEST_SKIP() << "there is a device";
   for (const char* text : {"cuda", "cuda:1", "gpu"}) {
     try {
@@ -294,7 +294,7 @@ TEST(Flags, FreezeMayBeGivenSeveralTimes) {
             "train: takes only flags, but got 'layer2'; see --help");
 }
 
-TEST(Flags, TheNoteOnADeviceThatNobodyAskedForIsShort) {
+TEST(Flags, TheNoteOnAnUnrequestedDeviceIsShort) {
   if (cuda_device_count() > 0) GTEST_SKIP() << "there is a device";
   EXPECT_EQ(parse({}).device_note, "no CUDA in this build");
   EXPECT_EQ(parse({"--device", "auto"}).device_note, "no CUDA in this build");
@@ -309,7 +309,7 @@ TEST(Flags, DataDirComesFromTheFlagThenTheEnvironment) {
   EXPECT_EQ(parse({}).data_dir, "data-cache");
 }
 
-TEST(Flags, RunsGetAFolderBelowRunsUnlessSomebodySaysOtherwise) {
+TEST(Flags, RunsGetAFolderBelowRunsByDefault) {
   ASSERT_TRUE(test::no_runs);
   unsetenv("ATHANOR_RUNS_DIR");
   EXPECT_EQ(parse({}).run_root, "runs/train");
@@ -355,7 +355,7 @@ TEST(Flags, ProgramsWithoutAChoiceOfModelsLoadNone) {
   EXPECT_SAYS(parse_flags(3, argv.data(), defaults), "there is no flag '--pretrained'");
 }
 
-TEST(Flags, EachIsKeptWithWhereItCameFrom) {
+TEST(Flags, EachIsStoredWithItsSource) {
   setenv("ATHANOR_DATA_DIR", "/from/env", 1);
   const TrainerConfig config = parse({"--epochs", "7", "--deterministic", "--max-epochs", "8"});
   const auto flag = [&](const std::string& name) {

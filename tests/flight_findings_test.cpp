@@ -18,7 +18,7 @@ using test::FlightJob;
 using test::TempDir;
 using tool::FlightReport;
 
-TEST(FlightReport, SaysWhoNeverEntered) {
+TEST(FlightReport, NamesRanksThatNeverEntered) {
   FlightJob job(4);
   for (int rank = 0; rank < 4; ++rank) {
     FlightRecord& flight = job.rank(rank, 688);
@@ -41,7 +41,7 @@ TEST(FlightReport, SaysWhoNeverEntered) {
 }
 
 // Others may have gone on without it: what counts is the first it lacks.
-TEST(FlightReport, TheFirstThatARankLacksIsNamed) {
+TEST(FlightReport, NamesTheFirstCollectiveThatARankLacks) {
   FlightJob job(3);
   for (int rank = 0; rank < 3; ++rank) {
     FlightRecord& flight = job.rank(rank, rank == 1 ? 5 : 7);
@@ -53,7 +53,7 @@ TEST(FlightReport, TheFirstThatARankLacksIsNamed) {
   EXPECT_EQ(report.last_common, 4);
 }
 
-TEST(FlightReport, RanksThatDoDifferentThingsAreNamedFirst) {
+TEST(FlightReport, NamesMismatchedRanksFirst) {
   for (const char* other : {"barrier", "turn"}) {  // the few come first, not the alphabet
     FlightJob job(4);
     for (int rank = 0; rank < 4; ++rank) {
@@ -69,7 +69,7 @@ TEST(FlightReport, RanksThatDoDifferentThingsAreNamedFirst) {
   }
 }
 
-TEST(FlightReport, OfManySidesTheSmallestComesFirst) {
+TEST(FlightReport, ListsTheSmallestGroupFirst) {
   FlightJob job(6);
   for (int rank = 0; rank < 6; ++rank) {
     FlightRecord& flight = job.rank(rank, 30);
@@ -116,7 +116,7 @@ TEST(FlightReport, CountsAndDTypesMustBeEqualToo) {
 }
 
 // Rank 3 is gone. Rank 1 is in the next one already, and waits for those that wait for rank 3.
-TEST(FlightReport, WhoIsBehindBecauseOfAnotherIsNotNamed) {
+TEST(FlightReport, DoesNotNameARankHeldUpByAnother) {
   for (const bool record_of_3 : {false, true}) {
     FlightJob job(4);
     for (const int rank : {0, 2}) {
@@ -140,7 +140,7 @@ TEST(FlightReport, WhoIsBehindBecauseOfAnotherIsNotNamed) {
 }
 
 // Rank 2 was stopped, and woken to be ended: it found its messages there, and is the front now.
-TEST(FlightReport, WhoWasLateIsNamedThoughItIsAhead) {
+TEST(FlightReport, NamesALateRankEvenIfItIsAhead) {
   FlightJob job(4);
   std::vector<RankRecord> records;
   for (int rank = 0; rank < 4; ++rank) {
@@ -159,7 +159,7 @@ TEST(FlightReport, WhoWasLateIsNamedThoughItIsAhead) {
 
 // It may also be in the same collective by now, and wait there for those that have given up; and one of them
 // may have been in the next already.
-TEST(FlightReport, WhoWaitsInACircleIsBehindBecauseOfIt) {
+TEST(FlightReport, RanksInACycleAreHeldUpByIt) {
   for (const bool stopped : {true, false}) {
     for (const int ahead : {-1, 1}) {
       FlightJob job(4);
@@ -182,7 +182,7 @@ TEST(FlightReport, WhoWaitsInACircleIsBehindBecauseOfIt) {
 }
 
 // On a cable that is cut, what was sent is gone.
-TEST(FlightReport, WhoHasDoneItsPartIsNotCalledLate) {
+TEST(FlightReport, AFinishedRankIsNotCalledLate) {
   FlightJob job(2);
   for (int rank = 0; rank < 2; ++rank) {
     FlightRecord& flight = job.rank(rank, rank == 1 ? 9 : 8);
@@ -196,7 +196,7 @@ TEST(FlightReport, WhoHasDoneItsPartIsNotCalledLate) {
             "was lost, or rank 0 was delayed");
 }
 
-TEST(FlightReport, AnErrorOfAllIsSaidOnce) {
+TEST(FlightReport, ACommonErrorIsReportedOnce) {
   FlightJob job(3);
   for (int rank = 0; rank < 3; ++rank)
     job.write(job.rank(rank, 3), "error", rank == 1 ? "another" : "the data are broken");
@@ -206,7 +206,7 @@ TEST(FlightReport, AnErrorOfAllIsSaidOnce) {
 }
 
 // In a ring each waits for the one before it. Who has got least far stopped first.
-TEST(FlightReport, InARingTheOneThatGotLeastFarIsNamed) {
+TEST(FlightReport, InARingNamesTheRankFurthestBehind) {
   FlightJob job(4);
   for (int rank = 0; rank < 4; ++rank) {
     FlightRecord& flight = job.rank(rank, 8);
@@ -219,7 +219,7 @@ TEST(FlightReport, InARingTheOneThatGotLeastFarIsNamed) {
 }
 
 // Who is waited for, and waits for nobody: at the end of the chain.
-TEST(FlightReport, WhoWaitsForNobodyIsNamed) {
+TEST(FlightReport, NamesARankThatWaitsForNone) {
   FlightJob job(3);
   for (int rank = 0; rank < 3; ++rank) {
     FlightRecord& flight = job.rank(rank, 8);
@@ -231,7 +231,7 @@ TEST(FlightReport, WhoWaitsForNobodyIsNamed) {
   EXPECT_EQ(report.findings[0], "rank 2 did not do its part of #8 ring all_reduce, bucket 4 (0 -> 1 -> 2)");
 }
 
-TEST(FlightReport, OneThatCameLateIsNamed) {
+TEST(FlightReport, NamesTheLateRank) {
   FlightJob job(3);
   std::vector<RankRecord> records;
   for (int rank = 0; rank < 3; ++rank) {
@@ -249,7 +249,7 @@ TEST(FlightReport, OneThatCameLateIsNamed) {
 }
 
 // Two that came late have something in common: neither of them is the one.
-TEST(FlightReport, OfTwoThatCameLateNeitherIsNamed) {
+TEST(FlightReport, NamesNeitherOfTwoLateRanks) {
   FlightJob job(4);
   std::vector<RankRecord> records;
   for (int rank = 0; rank < 4; ++rank) {
@@ -265,7 +265,7 @@ TEST(FlightReport, OfTwoThatCameLateNeitherIsNamed) {
 }
 
 // Where all have got equally far, by the one clock that they have here.
-TEST(FlightReport, OfEqualsTheOneThatStoppedFirstIsNamed) {
+TEST(FlightReport, OnATieNamesTheRankThatStoppedFirst) {
   FlightJob job(4);
   std::vector<RankRecord> records;
   for (int rank = 0; rank < 4; ++rank) {
@@ -279,7 +279,7 @@ TEST(FlightReport, OfEqualsTheOneThatStoppedFirstIsNamed) {
       << tool::conclude(records).str();
 }
 
-TEST(FlightReport, WhoLacksMostComesFirst) {
+TEST(FlightReport, TheRankThatLacksMostComesFirst) {
   FlightJob job(3);
   for (int rank = 0; rank < 3; ++rank) {
     FlightRecord& flight = job.rank(rank, 7 - rank);
@@ -294,7 +294,7 @@ TEST(FlightReport, WhoLacksMostComesFirst) {
       << report.str();
 }
 
-TEST(FlightReport, AnErrorComesBeforeWhoLeftNoRecord) {
+TEST(FlightReport, AnErrorComesBeforeAMissingRecord) {
   FlightJob job(3);
   job.write(job.rank(1, 8));
   job.write(job.rank(2, 8), "error", "the data are broken");
@@ -328,7 +328,7 @@ TEST(FlightReport, WithoutAnyRecordItIsAnError) {
   EXPECT_THROW((void)tool::read_flight(folder.path()), IoError);
 }
 
-TEST(FlightReport, NobodyToBlame) {
+TEST(FlightReport, NoCulprit) {
   FlightJob job(2);
   for (const int rank : {0, 1}) job.write(job.rank(rank, 3), "SIGTERM");
   EXPECT_EQ(tool::read_flight(job.folder()).findings[0],

@@ -59,7 +59,7 @@ TEST(FlightReport, AMissingFileIsAFinding) {
 }
 
 // However little is left of a file, the rest is read; newest entries come first, so that they are there.
-TEST(FlightReport, ACutFileStillTells) {
+TEST(FlightReport, ATruncatedFileIsStillUsed) {
   for (const double share : {0.999, 0.5, 0.02}) {
     FlightJob job(3);
     for (int rank = 0; rank < 3; ++rank) {
@@ -93,7 +93,7 @@ TEST(FlightReport, WithoutFirstLinesThereAreAsManyRanksAsFiles) {
   EXPECT_EQ(report.last_common, 4);
 }
 
-TEST(FlightReport, WhatIsThereTwiceCountsOnceAndWhatIsNoEntryIsSaid) {
+TEST(FlightReport, DuplicatesCountOnceAndBadEntriesAreReported) {
   FlightJob job(2);
   job.write(job.rank(0, 3));
   std::stringstream text;
@@ -135,7 +135,7 @@ TEST(FlightReport, AnUnfinishedFileIsReadWhereThereIsNoOther) {
 }
 
 // Every byte of a file may be wrong.
-TEST(FlightReport, AnyByteMayBeWrong) {
+TEST(FlightReport, SurvivesAnyWrongByte) {
   FlightJob job(2);
   for (const int rank : {0, 1}) job.write(job.rank(rank, 3));
   std::stringstream text;
@@ -205,7 +205,7 @@ TEST(FlightReport, ARecordOfMoreRanksThanThereCanBeHasNoHead) {
 }
 
 // A terminal obeys what begins with an escape.
-TEST(FlightReport, WhatOthersWroteIsShownAsText) {
+TEST(FlightReport, ForeignTextIsEscaped) {
   FlightJob job(2);
   for (const int rank : {0, 1}) job.write(job.rank(rank, 3), "error", "ERROR");
   for (const int rank : {0, 1}) {
@@ -220,7 +220,7 @@ TEST(FlightReport, WhatOthersWroteIsShownAsText) {
 }
 
 // Opening a FIFO would wait for its writer.
-TEST(FlightReport, WhatIsNoFileIsNoRecord) {
+TEST(FlightReport, IgnoresWhatIsNotAFile) {
   FlightJob job(2);
   job.write(job.rank(0, 3));
   ASSERT_EQ(mkfifo(job.file(1).c_str(), 0600), 0);

@@ -67,7 +67,7 @@ TEST(FlightRecord, HasEveryCollective) {
 }
 
 // Others have folders here, too: what they put in the way is neither written to nor taken over.
-TEST(FlightRecord, IsItsUsersAloneAndFollowsNoLink) {
+TEST(FlightRecord, IsPrivateAndFollowsNoLink) {
   const test::TempDir folder;
   const auto file = folder.path() / "flight.0.json", other = folder.path() / "other";
   const std::string unfinished = file.string() + FlightRecord::kUnfinished;
@@ -88,7 +88,7 @@ TEST(FlightRecord, IsItsUsersAloneAndFollowsNoLink) {
   }
 }
 
-TEST(FlightRecord, KnowsWhoIsWaitedFor) {
+TEST(FlightRecord, RecordsTheAwaitedRank) {
   ThreadJob job(4);
   job.stop(2);
   std::atomic<int> waiting{3};

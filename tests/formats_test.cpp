@@ -94,7 +94,7 @@ TEST(IdxStore, EveryCutAndEveryByteIsSafe) {
   expect_one_line(io_error(read), "labels", "there is no such file");
 }
 
-TEST(Writers, RefuseWhatTheyCannotHoldAndLeaveNothing) {
+TEST(Writers, RejectUnsupportedSamplesAndLeaveNothing) {
   const TempDir dir;
   const auto raw = raw_samples(2, 2, 2, 3, 3);
   const auto writers = [&] {
@@ -275,7 +275,7 @@ TEST(RawStore, EveryCutAndEveryByteIsSafe) {
     EXPECT_TRUE(names_place(io_error(read), dir.path().string())) << hostile << ": " << io_error(read);
   }
   std::filesystem::remove(dir / "x.json");
-  expect_one_line(io_error(read), "x.json", "state height, width and channels in it");
+  expect_one_line(io_error(read), "x.json", "put height, width and channels into it");
 }
 
 /// Another's images, one at a time.
@@ -349,7 +349,7 @@ TEST(Join, IsThePartsInOrder) {
   EXPECT_THROW(join({}), ArgumentError);
 }
 
-TEST(Join, EachPartLearnsWhatIsNeededOfIt) {
+TEST(Join, ForwardsWillNeedToEachPart) {
   struct Part final : Dataset {
     Part(std::int64_t count, std::vector<std::int64_t>& told) : count_(count), told_(told) {}
     std::int64_t size() const override { return count_; }

@@ -30,7 +30,7 @@ TEST_F(FreeMemoryTest, IsWhatTheSystemHasAvailable) {
   EXPECT_EQ(found(), std::nullopt);
 }
 
-TEST_F(FreeMemoryTest, OrWhatTheTightestGroupLeaves) {
+TEST_F(FreeMemoryTest, IsLimitedByTheTightestGroup) {
   write("proc/self/cgroup", "0::/pod/job\n");
   write("sys/fs/cgroup/pod/job/memory.max", "max\n");
   write("sys/fs/cgroup/pod/job/memory.current", "1048576\n");
@@ -44,14 +44,14 @@ TEST_F(FreeMemoryTest, OrWhatTheTightestGroupLeaves) {
   EXPECT_EQ(found(), 0);
 }
 
-TEST_F(FreeMemoryTest, AlsoOfTheFirstVersion) {
+TEST_F(FreeMemoryTest, IsLimitedByGroupsOfTheFirstVersionToo) {
   write("proc/self/cgroup", "5:cpuset:/job\n4:cpu,memory:/job\n1:name=systemd:/job\n");
   write("sys/fs/cgroup/memory/job/memory.limit_in_bytes", "5242880\n");
   write("sys/fs/cgroup/memory/job/memory.usage_in_bytes", "1048576\n");
   EXPECT_EQ(found(), 4 * kMiB);
 }
 
-TEST(FreeMemory, OfThisMachineIsSomething) {
+TEST(FreeMemory, OfThisMachineIsPositive) {
   const auto here = free_memory();
   ASSERT_TRUE(here.has_value());
   EXPECT_GT(*here, 0);

@@ -59,7 +59,7 @@ std::vector<std::vector<double>> body_after_epochs(const TrainerConfig& config) 
   return all;
 }
 
-TEST(Freezing, APartStaysAsItIsToTheBitForTheWholeRun) {
+TEST(Freezing, AFrozenPartKeepsItsBitsForTheWholeRun) {
   for (const Precision precision : {Precision::f32, Precision::f16}) {
     Training task;
     const std::vector<double> body = values_of(task.net.body), head = values_of(task.net.head);
@@ -148,7 +148,7 @@ TEST(Freezing, RanksReleaseItTogether) {
   }
 }
 
-TEST(Freezing, ARunMayFollowThatTrainsAll) {
+TEST(Freezing, AFollowingRunMayTrainAll) {
   Training task;
   const auto train_set = synthetic(kSmallSpec, 160, 1), test_set = synthetic(kSmallSpec, 50, 2);
   Trainer trainer(config_of({{"body", 9}}));  // not released in this run
@@ -172,7 +172,7 @@ TEST(Freezing, ResumingNeedsTheSameFreezing) {
   EXPECT_SAYS((void)train(other, config), "--freeze is not given and was body:2");
 }
 
-TEST(Freezing, NamesThatAreNoneListThoseThereAre) {
+TEST(Freezing, UnknownNamesListTheKnownOnes) {
   Training task;
   EXPECT_SAYS(
       (void)train(task, config_of({{"boddy"}})),

@@ -162,7 +162,7 @@ TEST_F(GatherOverlap, PassesBeginBeforeAllWeightsAreThere) {
 }
 
 // Epochs that have ended, with averages that were swapped in and out, checkpoints, the end.
-TEST_F(GatherOverlap, ElsewhereWeightsAreWhole) {
+TEST_F(GatherOverlap, WeightsAreCompleteOutsideOfSteps) {
   const auto run = [&](bool overlap) {
     std::filesystem::remove_all(folder());
     return look<LookingNet>(3, saving(zero1_config(overlap), 4));
@@ -187,7 +187,7 @@ TEST_F(GatherOverlap, ModelsThatReadWeightsOutsideOfCallsDoNotOverlap) {
 }
 
 // A callback of one rank alone keeps all from it, or they would send in another order.
-TEST_F(GatherOverlap, CallbacksThatReadWeightsSeeThemWhole) {
+TEST_F(GatherOverlap, CallbacksSeeCompleteWeights) {
   const auto read = [](Strategy strategy) {
     std::vector<std::vector<double>> seen;
     TrainerConfig config = zero1_config(true);
@@ -205,7 +205,7 @@ TEST_F(GatherOverlap, CallbacksThatReadWeightsSeeThemWhole) {
 }
 
 // Norms ask the other ranks in the forward pass, while weights are on their way on another network.
-TEST_F(GatherOverlap, BatchNormsOverRanksDoNotMind) {
+TEST_F(GatherOverlap, BatchNormsOverRanksAreUnaffected) {
   TrainerConfig plain = zero1_config(false), overlapped = zero1_config(true);
   plain.sync_bn = overlapped.sync_bn = true;
   plain.accumulate = overlapped.accumulate = 2;

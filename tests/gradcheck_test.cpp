@@ -86,7 +86,7 @@ TEST(Gradcheck, TakesStridedAndEmptyInputs) {
   EXPECT_NO_THROW(gradcheck(product, std::array{leaf({}, {0, 2}), leaf({}, {0, 2})}));
 }
 
-TEST(Gradcheck, RefusesWhatItCannotCheck) {
+TEST(Gradcheck, RejectsWhatItCannotCheck) {
   const Tensor f32 = Tensor::from(std::vector<float>{1}, {1});
   require_grad(f32);
   const auto square = [](std::span<const Tensor> in) { return in[0] * in[0]; };

@@ -184,7 +184,7 @@ TEST(ZeroOne, AForgottenGatherIsAnError) {
 
 // Who may use the network ----------------------------------------------------------------------------------
 
-TEST(GradientSync, NobodyElseCommunicatesWhileBucketsAreUnderWay) {
+TEST(GradientSync, NothingElseCommunicatesWhileBucketsAreInFlight) {
   for (const Overlap overlap : {Overlap::thread, Overlap::pumped, Overlap::none}) {
     run_ranks(2, [&](Transport& transport) {
       Model model(2), other(2);
@@ -211,7 +211,7 @@ TEST(Communicators, OfOneTransportShareItsTags) {
   });
 }
 
-TEST(Communicators, AreOfNoUseAfterALoss) {
+TEST(Communicators, CannotBeUsedAfterALostRank) {
   std::atomic<bool> done{false};
   run_ranks(2, [&](Transport& transport) {
     Communicator comm(transport, {.timeout = 200ms});
@@ -227,7 +227,7 @@ TEST(Communicators, AreOfNoUseAfterALoss) {
 }
 
 // One that was in the middle of a step has left its messages behind.
-TEST(Communicators, AreOfNoUseAfterAStepThatWasGivenUp) {
+TEST(Communicators, CannotBeUsedAfterAnAbandonedStep) {
   run_ranks(2, [](Transport& transport) {
     Communicator comm(transport);
     {
@@ -256,7 +256,7 @@ TEST(GradientSync, AThreadNeedsATransportThatAllowsIt) {
 
 // An op that depends on the spare layer and hands nothing over: its hook is called, its gradient is not
 // there.
-TEST(GradientSync, WhatIsReachedButNotDeliveredJoinsWithZeros) {
+TEST(GradientSync, ReachedButUndeliveredGradientsJoinWithZeros) {
   for (const auto overlap : {Overlap::none, Overlap::pumped}) {
     run_ranks(3, [&](Transport& transport) {
       Model model(3);

@@ -80,10 +80,10 @@ TEST(Hdf5, ReadsWhatH5pyWrote) {
   const Cache cache;
   const auto path = std::filesystem::path(ATHANOR_GOLDEN_DIR) / "formats/h5py.h5";
   expect_same(*open_hdf5(path, {.images = "train/x", .labels = "train/y"}), golden_samples());
-  expect_one_line(io_error([&] { open_hdf5(path); }), "h5py.h5", "name yours");
+  expect_one_line(io_error([&] { open_hdf5(path); }), "h5py.h5", "the names of yours");
 }
 
-TEST(Hdf5, RefusesWhatItCannotHoldAndLeavesNothing) {
+TEST(Hdf5, RejectsUnsupportedSamplesAndLeavesNothing) {
   const TempDir dir;
   {
     const auto writer = create_hdf5(dir / "a.h5");
@@ -120,9 +120,9 @@ TEST(Hdf5, DamagedFilesAreOneLine) {
   std::string damaged = whole;
   damaged[at + 3] = static_cast<char>(damaged[at + 3] ^ 4);
   replace_file(dir / "a.h5", damaged);
-  expect_one_line(io_error(read), "a.h5", "images 0 to 19 must be readable");
+  expect_one_line(io_error(read), "a.h5", "cannot read images 0 to 19");
   write_file(dir / "a.h5", "not HDF5");
-  expect_one_line(io_error(read), "a.h5", "must be a whole HDF5 file");
+  expect_one_line(io_error(read), "a.h5", "must be a complete HDF5 file");
   expect_one_line(io_error([&] { open_hdf5(dir / "none.h5"); }), "none.h5", "No such file");
 }
 
@@ -152,7 +152,7 @@ TEST(Hdf5, ImagesMustLieInTheFile) {
 }
 
 // Chunks that were never written cost nothing and read as zeros: a small file may claim any number of images.
-TEST(Hdf5, ImagesThatAreNotThereAskForNoMemory) {
+TEST(Hdf5, MissingImagesAllocateNothing) {
   const TempDir dir;
   write_all(create_hdf5(dir / "a.h5"), raw_samples(3, 1, 1, 1, 1));
   const std::string whole = read_file(dir / "a.h5");
@@ -169,7 +169,7 @@ TEST(Hdf5, ImagesThatAreNotThereAskForNoMemory) {
     }
     replace_file(dir / "a.h5", file);
     expect_one_line(io_error([&] { open_hdf5(dir / "a.h5"); }), "a.h5",
-                    fmt::format("no more than fit into the file, but there are {}", claimed));
+                    fmt::format("no more than fit into it, but has {}", claimed));
   }
 }
 
@@ -184,7 +184,7 @@ struct Outcomes {
       return;
     }
     ++lines;
-    if (line.find("a process of its own") != std::string::npos) ++lost;
+    if (line.find("a separate process") != std::string::npos) ++lost;
     ASSERT_TRUE(names_place(line, "a.h5")) << line;
   }
 };
@@ -234,7 +234,7 @@ TEST(Hdf5, ALostChildIsOneLineAndNothingIsKept) {
     expect_one_line(io_error([&] {
                       for (;;) sequence->next();
                     }),
-                    "a.h5", "must be readable, but libhdf5, in a process of its own, was ended by signal 9");
+                    "a.h5", "libhdf5, in a separate process, was terminated by signal 9");
     EXPECT_EQ(child_of_this(), -1) << "no zombie";
   }
   {
@@ -243,7 +243,7 @@ TEST(Hdf5, ALostChildIsOneLineAndNothingIsKept) {
     expect_one_line(io_error([&] {
                       for (;;) sequence->next();
                     }),
-                    "a.h5", "in a process of its own, did nothing for 0.2 s");
+                    "a.h5", "in a separate process, made no progress for 0.2 s");
   }
   EXPECT_EQ(child_of_this(), -1);
   EXPECT_THROW(read_hdf5(dir / "a.h5", {.patience_s = 0}), ArgumentError);
@@ -296,7 +296,7 @@ TEST(Hdf5, AFullDiskIsOneLine) {
   EXPECT_TRUE(std::filesystem::is_empty(dir.path()));
 }
 
-TEST(Import, APackedFileIsMadeOnceAndSaidSo) {
+TEST(Import, PacksOnceAndReportsIt) {
   const TempDir dir;
   const Cache cache;
   const auto samples = raw_samples(20, 8, 9, 3, 10);
@@ -309,7 +309,7 @@ TEST(Import, APackedFileIsMadeOnceAndSaidSo) {
   ASSERT_EQ(cache.files().size(), 1u);
   const auto packed = cache.files()[0];
   ASSERT_EQ(said.size(), 1u);
-  expect_one_line(said[0], "a.h5", "its 20 samples, 0.0 MB, are packed once, into " + packed.string());
+  expect_one_line(said[0], "a.h5", "packing its 20 samples, 0.0 MB, once into " + packed.string());
   EXPECT_EQ(packed.string().rfind(cache.path().string(), 0), 0u);
   const auto made = std::filesystem::last_write_time(packed);
   expect_same(*open(), samples);
@@ -317,7 +317,7 @@ TEST(Import, APackedFileIsMadeOnceAndSaidSo) {
   EXPECT_EQ(said.size(), 1u);
 }
 
-TEST(Import, AStaleOrDamagedPackedFileIsMadeAnew) {
+TEST(Import, RebuildsAStaleOrDamagedPackedFile) {
   const TempDir dir;
   const Cache cache;
   auto samples = raw_samples(20, 8, 9, 3, 10);
@@ -345,7 +345,7 @@ TEST(Import, AStaleOrDamagedPackedFileIsMadeAnew) {
   replace_file(cache.files()[0], content);
   std::vector<std::byte> scratch;
   expect_one_line(io_error([&] { open()->fetch(0, scratch); }), ".athp",
-                  "it is removed, and made anew when it is opened again");
+                  "the file was removed; open the source again to rebuild it");
   expect_same(*open(), samples);
 }
 
@@ -357,7 +357,7 @@ TEST(Import, AFileThatCannotBeReadLeavesNothing) {
   const std::size_t at = content.find(raw_samples(20, 8, 9, 3, 10)[19].bytes);
   content[at] = static_cast<char>(content[at] ^ 1);
   replace_file(dir / "a.h5", content);
-  expect_one_line(io_error([&] { open_hdf5(dir / "a.h5"); }), "a.h5", "images 0 to 19 must be readable");
+  expect_one_line(io_error([&] { open_hdf5(dir / "a.h5"); }), "a.h5", "cannot read images 0 to 19");
   EXPECT_TRUE(cache.files().empty());
 }
 
@@ -383,7 +383,7 @@ TEST(Import, ALongNameIsImported) {
   expect_same(*open_hdf5(path), samples);
 }
 
-TEST(Import, ProcessesMakeOneTogether) {
+TEST(Import, ConcurrentProcessesMakeOneFile) {
   const TempDir dir;
   const Cache cache;
   const auto samples = raw_samples(30, 64, 64, 3, 10);
@@ -418,15 +418,15 @@ TEST(Import, TheCacheIsWhereTheUserSaysOrBelowHome) {
   ::setenv("HOME", cache.path().c_str(), 1);
   EXPECT_EQ(import_folder(), cache.path() / ".cache/athanor/imported");
   ::unsetenv("HOME");
-  expect_one_line(io_error([] { import_folder(); }), "XDG_CACHE_HOME", "there must be a folder");
+  expect_one_line(io_error([] { import_folder(); }), "XDG_CACHE_HOME", "need a cache folder");
   if (!home.empty()) ::setenv("HOME", home.c_str(), 1);
 }
 
 #else
-TEST(Hdf5, SaysThatItTakesLibhdf5) {
+TEST(Hdf5, SaysThatItNeedsLibhdf5) {
   const TempDir dir;
-  expect_one_line(io_error([&] { open_hdf5(dir / "a.h5"); }), "a.h5", "take libhdf5");
-  expect_one_line(io_error([&] { create_hdf5(dir / "a.h5"); }), "a.h5", "take libhdf5");
+  expect_one_line(io_error([&] { open_hdf5(dir / "a.h5"); }), "a.h5", "need libhdf5");
+  expect_one_line(io_error([&] { create_hdf5(dir / "a.h5"); }), "a.h5", "need libhdf5");
 }
 #endif
 

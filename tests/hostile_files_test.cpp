@@ -144,7 +144,7 @@ TEST(Npz, SizesAreComparedBeforeAnythingIsInflated) {
   const TempDir dir;
   const auto read = [&] { open_npz(dir / "a.npz"); };
   const Member labels{"labels.npy", npy_header("|u1", "(2,)"), 2};
-  if (io_error(read).find("takes libzip") != std::string::npos) GTEST_SKIP() << "built without libzip";
+  if (io_error(read).find("needs libzip") != std::string::npos) GTEST_SKIP() << "built without libzip";
   write_file(dir / "a.npz", zip({{"images.npy", npy_header("|u1", "(2, 2, 2)"), 8}, labels}));
   EXPECT_EQ(io_error(read), "no error");
   write_file(dir / "a.npz", zip({{"images.npy", npy_header("|u1", "(2, 2, 2)"), kMany}, labels}));
@@ -170,7 +170,7 @@ void expect_refused(const std::function<void()>& read, const std::string& file, 
   EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(5));
 }
 
-TEST(NoFile, AFifoInAFilesPlaceIsRefusedAtOnce) {
+TEST(NoFile, AFifoInsteadOfAFileIsRejectedAtOnce) {
   const TempDir dir;
   const auto fifo = [&](const std::string& name) {
     std::filesystem::create_directories((dir / name).parent_path());
@@ -207,7 +207,7 @@ TEST(NoFile, AFifoInAFilesPlaceIsRefusedAtOnce) {
   expect_refused([&] { photos.fetch(0, scratch); }, "1.jpg", "but is a FIFO");
 }
 
-TEST(NoFile, SoAreSocketsAndDevices) {
+TEST(NoFile, SocketsAndDevicesAreRejectedToo) {
   const TempDir dir;
   const int socket = ::socket(AF_UNIX, SOCK_STREAM, 0);
   sockaddr_un name{};

@@ -61,7 +61,7 @@ testing::AssertionResult equals_part(const ImageView& part, const Pixels& whole,
   return testing::AssertionSuccess();
 }
 
-TEST(Jpeg, AnyPartIsThatPartOfTheWhole) {
+TEST(Jpeg, AnyPartEqualsThatPartOfTheWhole) {
   JpegDecoder decoder;
   for (const JpegKind& kind : kKinds) {
     for (const auto& [height, width] : {std::pair(1, 1), {7, 5}, {16, 33}, {100, 75}, {61, 130}}) {
@@ -82,7 +82,7 @@ TEST(Jpeg, AnyPartIsThatPartOfTheWhole) {
   }
 }
 
-TEST(Jpeg, AnyPartOfRealPhotosIsThatPartOfTheWhole) {
+TEST(Jpeg, AnyPartOfRealPhotosEqualsThatPartOfTheWhole) {
   ATHANOR_NEEDS_DATA(photos, "imagenet-sample");
   std::vector<std::filesystem::path> files;
   for (const auto& entry : std::filesystem::directory_iterator(photos)) {
@@ -103,7 +103,7 @@ TEST(Jpeg, AnyPartOfRealPhotosIsThatPartOfTheWhole) {
   }
 }
 
-TEST(Jpeg, InksBecomeLight) {
+TEST(Jpeg, ConvertsCmykToRgb) {
   JpegDecoder decoder;
   // Photoshop's files hold 255 - ink, and a marker that says so; others hold ink.
   JpegKind inverted{"inks", JCS_CMYK, JCS_CMYK, 1, 1}, ycck{"ycck", JCS_CMYK, JCS_YCCK, 1, 1},
@@ -291,7 +291,7 @@ TEST(Png, EveryKindIsRgbOverWhite) {
   }
 }
 
-TEST(Png, WhatIsWrittenIsReadBack) {
+TEST(Png, ReadsWhatItWrote) {
   PngDecoder decoder;
   for (const std::int64_t channels : {1, 3}) {
     const Pixels image = test::photo(13, 40, channels);
@@ -355,7 +355,7 @@ TEST(Png, DamagedFilesAreAnErrorOrAnImage) {
   EXPECT_NE(error_of(decoder, huge), "");
 }
 
-TEST(ImageDecoder, LooksAtTheContent) {
+TEST(ImageDecoder, DetectsTheFormatFromTheContent) {
   ImageDecoder decoder;
   const Pixels image = test::photo(8, 8, 3);
   std::vector<std::byte> png;

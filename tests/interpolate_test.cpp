@@ -136,7 +136,7 @@ TEST(Interpolate, EveryGradientArrivesOnce) {
   }
 }
 
-TEST(Interpolate, NearestCopiesWhateverItIs) {
+TEST(Interpolate, NearestCopiesEveryDtype) {
   for (const DType dtype : {DType::u8, DType::i32, DType::i64, DType::boolean}) {
     const Tensor x = filled({{2, 3, 4, 3}}, dtype, {1}, 0, 9);
     EXPECT_EQ(interpolate(x, {.scale = {2, 2}}).to_vector(),
@@ -237,19 +237,19 @@ TEST(Interpolate, MistakesAreNamed) {
   EXPECT_EQ(message(Tensor::zeros({1, 4, 4, 2}, {DType::u8, kCpu}), {.mode = bilinear, .size = {2, 3}}),
             "interpolate: x must be floating for bilinear, but is u8");
   EXPECT_EQ(message(x, {.align_corners = true, .size = {2, 3}}),
-            "interpolate: align_corners must be false for nearest, but is not");
+            "interpolate: align_corners must be false for nearest, but is true");
   EXPECT_EQ(message(x, {}),
-            "interpolate: size or scale must be given, and not both, but got 0 x 0 and 0 x 0");
+            "interpolate: either size or scale must be given, not both, but got size 0 x 0 and scale 0 x 0");
   EXPECT_EQ(message(x, {.size = {2, 3}, .scale = {0, 2}}),
-            "interpolate: size or scale must be given, and not both, but got 2 x 3 and 0 x 2");
+            "interpolate: either size or scale must be given, not both, but got size 2 x 3 and scale 0 x 2");
   EXPECT_EQ(message(x, {.size = {2, 0}}), "interpolate: sizes must be from 1 to 16777216, but got 4 to 0");
   EXPECT_EQ(message(x, {.size = {2, -3}}), "interpolate: sizes must be from 1 to 16777216, but got 4 to -3");
   EXPECT_EQ(message(x, {.scale = {2, 0.2}}),
-            "interpolate: scale must make a size from 1 to 16777216, but got 4 times 0.2");
+            "interpolate: scale must give a size from 1 to 16777216, but got 4 times 0.2");
   EXPECT_EQ(message(x, {.scale = {NAN, 2}}),
-            "interpolate: scale must make a size from 1 to 16777216, but got 4 times nan");
+            "interpolate: scale must give a size from 1 to 16777216, but got 4 times nan");
   EXPECT_EQ(message(x, {.scale = {INFINITY, 2}}),
-            "interpolate: scale must make a size from 1 to 16777216, but got 4 times inf");
+            "interpolate: scale must give a size from 1 to 16777216, but got 4 times inf");
 }
 
 TEST(PixelShuffle, ChannelsBecomePixelsAndBack) {

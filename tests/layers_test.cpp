@@ -43,7 +43,7 @@ void expect_cost(const std::vector<Layer>& layers, double giga) {
   EXPECT_NEAR(static_cast<double>(totals_of(layers).flops) / 2e9, giga, 0.0006);
 }
 
-TEST(Layers, CostWhatTorchvisionSays) {
+TEST(Layers, CostsMatchTorchvision) {
   expect_cost(layers_of("mobilenet_v2"), 0.301);
   const std::vector<Layer> layers = layers_of("resnet18");
   expect_cost(layers, 1.814);
@@ -59,7 +59,7 @@ TEST(Layers, CostWhatTorchvisionSays) {
   EXPECT_EQ(last.parameters, 512 * 1000 + 1000);
 }
 
-TEST(Layers, SlowOnesCostWhatTorchvisionSays) {
+TEST(Layers, SlowOnesMatchTorchvisionCosts) {
   for (const auto& [name, giga] :
        {std::pair{"resnet50", 4.089}, {"vit_b_16", 17.564}, {"convnext_tiny", 4.456}})
     expect_cost(layers_of(name), giga);

@@ -130,10 +130,10 @@ TEST(Lmdb, HostilePagesAreOneLineNamingFileAndOffset) {
            {with([](Pages& p) { p.page_size = 1 << 20; }), "power of two"},
            {with([](Pages& p) { p.main_flags = 4; }), "must have no flags"},
            {with([](Pages& p) { p.entries = 0; }), "at least one entry"},
-           {with([](Pages& p) { p.entries = 2; }), "there must be 2 entries, but there are 1"},
-           {with([](Pages& p) { p.root = 3; }), "a page must be in [2, 3), but the one named is 3"},
-           {with([](Pages& p) { p.root = UINT64_MAX; }), "a page must be in [2, 3)"},
-           {with([](Pages& p) { p.root = 1; }), "a page must be in [2, 3)"},
+           {with([](Pages& p) { p.entries = 2; }), "the database must have 2 entries, but has 1"},
+           {with([](Pages& p) { p.root = 3; }), "a page number must be in [2, 3), but is 3"},
+           {with([](Pages& p) { p.root = UINT64_MAX; }), "a page number must be in [2, 3)"},
+           {with([](Pages& p) { p.root = 1; }), "a page number must be in [2, 3)"},
            {with([](Pages& p) { p.depth = 2; }), "every leaf must lie at depth 2"},
            {with([](Pages& p) { p.depth = 60000; }), "the depth must be in [1, 32]"},
            {with([](Pages& p) { p.pages[0] = Pages::branch(2, {2}); }), "every leaf must lie at depth 1"},
@@ -152,15 +152,15 @@ TEST(Lmdb, HostilePagesAreOneLineNamingFileAndOffset) {
            {with([&](Pages& p) {
               p.pages[0] = Pages::leaf(2, {{good, good.size()}}, 2);
             }),
-            "only the main one is read"},
+            "only the main database can be read"},
            {with([&](Pages& p) {
               p.pages[0] = Pages::leaf(2, {{number(2, 8), 600}}, 1);
             }),
-            "of kind 0x04"},
+            "kind 0x04"},
            {with([&](Pages& p) {
               p.pages[0] = Pages::leaf(2, {{number(99, 8), 600}}, 1);
             }),
-            "but the one named is 99"},
+            "but is 99"},
            {with([&](Pages& p) {
               p.pages[0] = Pages::leaf(2, {{number(3, 8), 0xffffffff}}, 1);
               p.pages.push_back(Pages::page(3, 4, number(1, 4)));
@@ -220,7 +220,7 @@ TEST(Lmdb, GrowsItsMapAsItWrites) {
   expect_same(*open_lmdb(dir / "env"), samples);
 }
 
-TEST(Lmdb, RefusesWhatItCannotHoldAndLeavesNothing) {
+TEST(Lmdb, RejectsUnsupportedSamplesAndLeavesNothing) {
   const TempDir dir;
   {
     const auto writer = create_lmdb(dir / "env");
@@ -256,9 +256,9 @@ TEST(Lmdb, NoFlippedByteOfAValueIsAccepted) {
 }
 
 #else
-TEST(Lmdb, SaysThatWritingTakesLiblmdb) {
+TEST(Lmdb, SaysThatWritingNeedsLiblmdb) {
   const TempDir dir;
-  expect_one_line(io_error([&] { create_lmdb(dir / "env"); }), "env", "takes liblmdb");
+  expect_one_line(io_error([&] { create_lmdb(dir / "env"); }), "env", "needs liblmdb");
 }
 #endif
 

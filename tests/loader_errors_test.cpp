@@ -82,7 +82,7 @@ TEST(LoaderErrors, OfUnknownKinds) {
     if (index == 2) throw 17;
   };
   Loader loader(data, {.batch_size = 8, .workers = 2});
-  expect_parts(what_next_throws(loader), {"sample 2", "no std::exception"});
+  expect_parts(what_next_throws(loader), {"sample 2", "not derived from std::exception"});
 }
 
 TEST(LoaderErrors, SkippingReplacesByTheSameSamplesForAnyNumberOfThreads) {
@@ -126,7 +126,7 @@ TEST(LoaderErrors, SkippingEndsAtTheLimit) {
   Loader loader(damaged.data, options);
   Batch batch;
   for (int step = 0; step < 4; ++step) ASSERT_TRUE(loader.next(batch));
-  expect_parts(what_next_throws(loader), {"sample 17", "more than the 2", "skip:LIMIT"});
+  expect_parts(what_next_throws(loader), {"sample 17", "limit of 2", "skip:LIMIT"});
   options.bad_samples.limit = -1;  // a hundredth of 32, at least one
   Loader usual(damaged.data, options);
   EXPECT_EQ(usual.options().bad_samples.limit, 1);
@@ -135,10 +135,10 @@ TEST(LoaderErrors, SkippingEndsAtTheLimit) {
   none.before = [](std::int64_t) { throw IoError("made-up: gone"); };
   options.bad_samples.limit = 1000;
   Loader hopeless(none, options);
-  expect_parts(what_next_throws(hopeless), {"sample 0", "none of 16 samples in its place"});
+  expect_parts(what_next_throws(hopeless), {"sample 0", "none of 16 replacements"});
 }
 
-TEST(LoaderErrors, WhatIsNoSamplesFaultIsNotSkipped) {
+TEST(LoaderErrors, ErrorsNotCausedByASampleAreNotSkipped) {
   test::MadeUpSet data(8);
   data.before = [](std::int64_t index) {
     if (index == 6) throw std::bad_alloc();
@@ -151,7 +151,7 @@ TEST(LoaderErrors, WhatIsNoSamplesFaultIsNotSkipped) {
   }
 }
 
-TEST(LoaderErrors, AReadThatDoesNotEndIsNamed) {
+TEST(LoaderErrors, AHangingReadIsNamed) {
   test::MadeUpSet data(16);
   test::Gate gate;
   data.before = [&](std::int64_t index) {

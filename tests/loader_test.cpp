@@ -73,7 +73,7 @@ TEST(Loader, OrderIsAFunctionOfSeedAndEpoch) {
   EXPECT_NE(epoch_order(c, 0), first);
 }
 
-TEST(Loader, GoesOnInTheMiddleOfAnEpochAsIfItHadNeverLeft) {
+TEST(Loader, ResumesInTheMiddleOfAnEpoch) {
   const auto data = synthetic(kSpec, 23);
   for (const bool drop_last : {false, true}) {
     const LoaderOptions options{.batch_size = 4, .shuffle = true, .drop_last = drop_last, .seed = 3};
@@ -122,7 +122,7 @@ TEST(Loader, BatchesHoldTheSamplesTheyName) {
   EXPECT_FALSE(loader.next(batch));  // stays at the end
 }
 
-TEST(Loader, RefusesNothingToLoad) {
+TEST(Loader, RejectsAnEmptyDataSet) {
   const auto none = synthetic(kSpec, 0), some = synthetic(kSpec, 3);
   EXPECT_THROW(Loader(*none, {}), ArgumentError);
   EXPECT_THROW(Loader(*some, {.batch_size = 0}), ArgumentError);
@@ -164,7 +164,7 @@ TEST(LoaderRanks, MakeAsManyStepsAndReadEachSampleOnce) {
   }
 }
 
-TEST(LoaderRanks, ABatchOfNothingIsABatch) {
+TEST(LoaderRanks, AnEmptyBatchIsABatch) {
   const test::MadeUpSet data(5);
   Loader loader(data, {.batch_size = 4, .workers = 1, .rank = 1, .world_size = 2});
   const Preprocess preprocess(data.spec(), {{0, 0, 0}, {1, 1, 1}}, DType::f32, kCpu);
@@ -228,7 +228,7 @@ TEST(LoaderMemory, IsWhatTheHeaderSays) {
   }
 }
 
-TEST(LoaderMemory, AWarmStepAsksForNothing) {
+TEST(LoaderMemory, AWarmStepAllocatesNothing) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "sanitizers allocate on their own, and the pool is off under them";
 #endif
@@ -319,7 +319,7 @@ TEST(LoaderPages, AreAnnouncedBeforeTheyAreRead) {
   }
 }
 
-TEST(Loader, SaysWhatImagesOfNoOneSizeNeed) {
+TEST(Loader, ExplainsWhatImagesOfSeveralSizesNeed) {
   test::MadeUpSet data(3, {0, 0, 0, 2});
   try {
     const Loader loader(data, {.workers = 0});

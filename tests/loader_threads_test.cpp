@@ -43,7 +43,7 @@ std::int64_t anonymous_kb() {
   return 0;
 }
 
-TEST(LoaderThreads, AreMadeOnceAndMemoryStaysWhatItIs) {
+TEST(LoaderThreads, StartOnceAndMemoryStaysConstant) {
   test::MadeUpSet train(64), held_out(20);
   test::Gate gate;
   train.before = held_out.before = [&](std::int64_t) { gate.wait(); };
@@ -88,7 +88,7 @@ TEST(LoaderThreads, ReadNoFurtherAheadThanThereAreSlots) {
   }
 }
 
-TEST(LoaderThreads, GoOnAcrossTheEndOfAnEpoch) {
+TEST(LoaderThreads, ContinueAcrossTheEndOfAnEpoch) {
   const test::MadeUpSet data(12);
   Loader loader(data, {.batch_size = 4, .shuffle = true, .training = true, .workers = 2, .epochs = 2});
   Batch batch;
@@ -159,7 +159,7 @@ TEST(LoaderThreads, EndWithTheLoaderInAnyState) {
   });
 }
 
-TEST(LoaderThreads, TheEndWaitsForTheReadUnderWayAndNothingElse) {
+TEST(LoaderThreads, ShutdownWaitsOnlyForReadsInFlight) {
   for (const std::int64_t batch_size : {10, 1024}) {  // of the larger, a thread takes 16 rows at a time
     test::MadeUpSet data(2000);
     test::Gate gate;
@@ -184,7 +184,7 @@ TEST(LoaderThreads, TheEndWaitsForTheReadUnderWayAndNothingElse) {
   }
 }
 
-TEST(LoaderThreads, ElsewhereWaitsForReadsUnderWayAndNoneOfThemIsSeen) {
+TEST(LoaderThreads, ARestartWaitsForReadsInFlightAndDropsThem) {
   test::MadeUpSet data(300);
   data.before = test::take_a_while;
   for (const std::int64_t size : {10, 150}) {  // of the larger, a thread takes 3 rows at a time
@@ -208,7 +208,7 @@ TEST(LoaderThreads, ElsewhereWaitsForReadsUnderWayAndNoneOfThemIsSeen) {
 
 // How many threads work is found out, and never how many there are. What is found has a table of its own
 // (worker_tuner_test.cpp); here the tuner is told of time that goes by, and threads do what it says.
-TEST(LoaderThreads, AutomaticallyAsManyAsAreOfUse) {
+TEST(LoaderThreads, AutoStartsAsManyAsHelp) {
   using std::chrono::milliseconds;
   const std::int64_t before = threads_without_loaders();
   Batch batch;

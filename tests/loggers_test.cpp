@@ -137,7 +137,7 @@ TEST(Loggers, WriteEveryFewStepsAndEveryEpoch) {
 }
 
 // The loss of an epoch is the mean of its steps' losses; nothing of the run is another for being logged.
-TEST(Loggers, TellEachStepsOwnLossAndChangeNothing) {
+TEST(Loggers, LogEachStepsOwnLossAndChangeNothing) {
   const test::TempDir dir;
   TrainerConfig plain = test::small_config();
   plain.run_dir = dir / "plain";  // has checkpoints, too
@@ -166,7 +166,7 @@ TEST(Loggers, TellEachStepsOwnLossAndChangeNothing) {
 }
 
 // Gradients in f16 are scaled, weights are not: TensorBoard shows both as they are in f32.
-TEST(Loggers, UnscaleGradientsAndTellOfSkippedSteps) {
+TEST(Loggers, UnscaleGradientsAndLogSkippedSteps) {
   const test::TempDir dir;
   TrainerConfig config = logging_config(dir / "run", 1);
   config.precision = Precision::f16;
@@ -201,7 +201,7 @@ struct Killed : std::runtime_error {
   Killed() : std::runtime_error("killed") {}
 };
 
-TEST(Loggers, OfAKilledRunGoOnWithTheSameFiles) {
+TEST(Loggers, ContinueTheFilesOfAKilledRun) {
   const test::TempDir dir;
   TrainerConfig config = logging_config(dir / "run", 2);
   config.checkpoint_every = 5;
@@ -265,7 +265,7 @@ struct Logging : test::Autoencoder {
   }
 };
 
-TEST(Loggers, KnowWhatATaskLogs) {
+TEST(Loggers, LogTheMetricsOfATask) {
   const test::TempDir dir;
   Logging task;
   const test::RecordedRun run = test::train(task, logging_config(dir / "run", 5));
@@ -286,7 +286,7 @@ TEST(Loggers, KnowWhatATaskLogs) {
   EXPECT_EQ(events.pictures.at("pictures/grid"), 3);
 }
 
-TEST(Loggers, OfPhasesWriteIntoFoldersOfTheirOwn) {
+TEST(Loggers, OfPhasesWriteIntoSeparateFolders) {
   const test::TempDir dir;
   Trainer trainer(logging_config(dir / "run", 10));
   for (const char* phase : {"first", "second"}) {
@@ -300,7 +300,7 @@ TEST(Loggers, OfPhasesWriteIntoFoldersOfTheirOwn) {
   EXPECT_EQ(lines[5].at("phase"), "second");
 }
 
-TEST(Loggers, AreRank0sAlone) {
+TEST(Loggers, RunOnRank0Only) {
   const test::TempDir dir;
   for (const Strategy strategy : {Strategy::ddp, Strategy::zero1}) {
     const fs::path folder = dir / std::string(name_of(strategy));
@@ -328,7 +328,7 @@ TEST(Loggers, AreRank0sAlone) {
   }
 }
 
-TEST(Loggers, RefuseATableOfSomebodyElse) {
+TEST(Loggers, RejectAForeignTable) {
   const test::TempDir dir;
   fs::create_directories(dir / "run");
   for (const char* table : {"name,price\n1,2\n", "name,price\n1,2\nlast,9", "name of a note"}) {

@@ -216,7 +216,7 @@ TEST(LossScale, RefusesSettingsOutOfRange) {
 
 // Outliers -------------------------------------------------------------------------------------------------
 
-TEST(OutlierGuard, SkipsWhatIsFarOffAndFollowsWhatStays) {
+TEST(OutlierGuard, SkipsOutliersAndFollowsLastingChanges) {
   OneWeight run(LossScaling::fixed(1));
   const GradientLimits limits{.outliers = {.z = 4, .decay = 0.95f, .warm_up = 10, .patience = 3}};
   for (int i = 0; i < 9; ++i) run.run(i % 2 ? 1.1f : 0.9f, limits);

@@ -184,7 +184,7 @@ TEST(CrossEntropy, EmptyBatch) {
   EXPECT_EQ(grad_of(x).shape(), Shape({0, 3}));
 }
 
-TEST(CrossEntropy, RefusesWhatItCannotRead) {
+TEST(CrossEntropy, RejectsInvalidInputs) {
   const Tensor x = wave({2, 3});
   EXPECT_THROW(cross_entropy(x, labels({0, 3})), ArgumentError);
   EXPECT_THROW(cross_entropy(x, labels({-1, 0})), ArgumentError);

@@ -121,12 +121,13 @@ TEST(Manifest, NamesWhatDoesNotFit) {
   };
   EXPECT_NE(with("\"version\": 1", "\"version\": 2").find("\"version\": 1"), std::string::npos);
   EXPECT_NE(with("athanor manifest", "menu").find("menu"), std::string::npos);
-  EXPECT_NE(with("set-00001.athp", "../set-00001.athp").find("beside it"), std::string::npos);
+  EXPECT_NE(with("set-00001.athp", "../set-00001.athp").find("manifest's folder"), std::string::npos);
   EXPECT_NE(with("\"samples\": 10", "\"samples\": 11").find("11 samples"), std::string::npos);
   EXPECT_NE(with("\"samples\": 10", "\"samples\": \"x\"").find("must be a whole number"), std::string::npos);
   EXPECT_NE(with("\"samples\": 10", "\"samples\": 10.5").find("must be a whole number"), std::string::npos);
-  EXPECT_NE(with("set-00001.athp", "set\\n00001.athp").find("beside it, with names of one line"),
-            std::string::npos);
+  EXPECT_NE(
+      with("set-00001.athp", "set\\n00001.athp").find("in the manifest's folder and have printable names"),
+      std::string::npos);
   EXPECT_EQ(message().find('\n'), std::string::npos);
   // The message must not go down as deep as the file does.
   const std::string deep = std::string(1'000'000, '[') + std::string(1'000'000, ']');

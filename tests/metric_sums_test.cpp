@@ -9,7 +9,7 @@
 namespace athanor {
 namespace {
 
-TEST(MetricSums, AddUpUntilAStepComesToNothing) {
+TEST(MetricSums, SumUntilAStepIsSkipped) {
   MetricSums sums(kCpu);
   const Tensor losses = Tensor::from(std::vector<float>{1, 2, 3}, {3});
   const Tensor logits = Tensor::from(std::vector<float>{1, 0, 0, 1, 1, 0}, {3, 2});
@@ -98,7 +98,7 @@ TEST(MetricSums, WritesWhatItRead) {
   EXPECT_THROW(other.write("a\"b mean\n", {1, 2, 3, 4, 5}), ArgumentError);
 }
 
-TEST(MetricSums, RefusesWhatCannotBeOneMetric) {
+TEST(MetricSums, RejectsConflictingUsesOfOneMetric) {
   MetricSums sums(kCpu);
   const Tensor one = Tensor::from(std::vector<float>{1}, {}),
                row = Tensor::from(std::vector<float>{1, 2}, {2});

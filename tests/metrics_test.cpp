@@ -28,7 +28,7 @@ TEST(Metrics, MatchACountByHand) {
   EXPECT_EQ(totals.to_vector(), (std::vector<double>{4, 3, 8}));
 }
 
-TEST(Metrics, ReduceWhatIsLogged) {
+TEST(Metrics, ReduceLoggedValues) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   const auto after = [](MetricReduce reduce, const std::vector<std::vector<double>>& all) {
     const Tensor total = Tensor::zeros({2}, {DType::f64, kCpu});

@@ -44,7 +44,7 @@ TEST(Beta, HasItsMeanAndVariance) {
     const double x = draw_beta(1e-3, mix_key(1, i, 0));
     EXPECT_TRUE(x >= 0 && x <= 1);
   }
-  EXPECT_SAYS(draw_beta(0, {}), "alpha must be a number above 0");
+  EXPECT_SAYS(draw_beta(0, {}), "alpha must be > 0");
 }
 
 // The same everywhere. Worked out apart, from the formulas and the words, in Python.
@@ -129,7 +129,7 @@ TEST(Mix, OfABatchSetsWhatTheLossNeedsAndTakesAnySize) {
   }
   Batch without;
   without.images = counting(2);
-  EXPECT_SAYS(mix(without, {.mixup = 1}, {}), "samples must have a label and one view to be mixed");
+  EXPECT_SAYS(mix(without, {.mixup = 1}, {}), "mixed samples must have a label and one view");
 }
 
 TEST(MixedClassifier, WeighsBothLabelsAndCountsTheLargerShare) {
@@ -173,7 +173,7 @@ TrainerConfig mixing(TrainerConfig config) {
   return config;
 }
 
-TEST(MixedTraining, IsAnotherOneAndSaysSo) {
+TEST(MixedTraining, DiffersFromPlainTrainingAndReportsIt) {
   const TrainerConfig plain = test::small_config();
   const std::uint64_t without = test::run(plain).report.weights_hash;
   for (const bool cuts : {false, true}) {
@@ -187,7 +187,7 @@ TEST(MixedTraining, IsAnotherOneAndSaysSo) {
   }
 }
 
-TEST(MixedTraining, IsRefusedWhereATaskKnowsNothingOfIt) {
+TEST(MixedTraining, IsRejectedIfTheTaskDoesNotSupportIt) {
   test::Autoencoder task;
   EXPECT_SAYS(test::train(task, mixing(test::small_config())),
               "--augment: mixup and cutmix need a task with a loss for mixed labels");

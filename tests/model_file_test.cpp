@@ -43,7 +43,7 @@ class ModelFileTest : public testing::Test {
   test::TempDir dir_;
 };
 
-TEST_F(ModelFileTest, HoldsTheLastWeightsAndWhatTheyAre) {
+TEST_F(ModelFileTest, HoldsTheLastWeightsAndTheirDescription) {
   const test::RecordedRun run = test::run(config());
   EXPECT_EQ(run.report.model, model());
   EXPECT_EQ(run.report.last_model, "");
@@ -68,7 +68,7 @@ TEST_F(ModelFileTest, HoldsTheLastWeightsAndWhatTheyAre) {
   EXPECT_TRUE(safetensors::load(model()).contains("hidden.weight"));
 }
 
-TEST_F(ModelFileTest, TakesThePlaceOfWhatAKilledRunHasLeft) {
+TEST_F(ModelFileTest, ReplacesTheRemainsOfAKilledRun) {
   for (const char* name : {"run/model.safetensors.17-3.tmp", "run/config.json.17-0.tmp", "run/mine.tmp"})
     test::write_file(dir_ / name, "half");
   test::write_file(model(), "an earlier one");
@@ -79,7 +79,7 @@ TEST_F(ModelFileTest, TakesThePlaceOfWhatAKilledRunHasLeft) {
   EXPECT_TRUE(fs::exists(dir_ / "run/mine.tmp")) << "nobody here has written it";
 }
 
-TEST_F(ModelFileTest, OfAnAverageIsWhatWasValidated) {
+TEST_F(ModelFileTest, OfAnAverageHoldsTheValidatedWeights) {
   TrainerConfig averaged = config();
   averaged.ema_decay = 0.9;
   const test::RecordedRun run = test::run(averaged);
@@ -93,7 +93,7 @@ TEST_F(ModelFileTest, OfAnAverageIsWhatWasValidated) {
   EXPECT_EQ(values_of(raw.weights, test::Perceptron()), test::run(plain).weights);
 }
 
-TEST_F(ModelFileTest, OfEarlyStoppingIsTheBest) {
+TEST_F(ModelFileTest, OfEarlyStoppingHoldsTheBestWeights) {
   TrainerConfig early = config();
   early.epochs = 12;
   early.early_stop = EarlyStop{"val_loss", 2};
@@ -109,7 +109,7 @@ TEST_F(ModelFileTest, OfEarlyStoppingIsTheBest) {
   EXPECT_EQ(load_model(last()).info.weights_hash, run.epochs.back().weights_hash);
 }
 
-TEST_F(ModelFileTest, IsTheSameWhateverTheRanks) {
+TEST_F(ModelFileTest, DoesNotDependOnTheNumberOfRanks) {
   std::vector<std::string> files;
   for (const Strategy strategy : {Strategy::ddp, Strategy::zero1}) {
     TrainerConfig many = test::with(test::ranks_config(), strategy);
@@ -129,7 +129,7 @@ TEST_F(ModelFileTest, IsTheSameWhateverTheRanks) {
   EXPECT_NE(files[0], files[1]);
 }
 
-TEST_F(ModelFileTest, IsNotLeftByARunThatDivergedOrWasTriedOnly) {
+TEST_F(ModelFileTest, IsNotWrittenByDivergedOrTrialRuns) {
   TrainerConfig wild = config();
   wild.lr = 1e30;
   wild.max_steps = 1;
@@ -140,7 +140,7 @@ TEST_F(ModelFileTest, IsNotLeftByARunThatDivergedOrWasTriedOnly) {
   EXPECT_FALSE(fs::exists(model()));
 }
 
-TEST_F(ModelFileTest, ATrainingThatGoesWrongLeavesTheOlderOne) {
+TEST_F(ModelFileTest, AFailedTrainingKeepsTheOlderFile) {
   (void)test::run(config());
   const std::string before = test::read_file(model());
   TrainerConfig wild = config();
@@ -168,7 +168,7 @@ TEST_F(ModelFileTest, NamesOfClassesMayBeAnyBytes) {
   EXPECT_TRUE(std::isnan(info.test_loss));
 }
 
-TEST_F(ModelFileTest, WhatItIsNotIsSaidInOneLine) {
+TEST_F(ModelFileTest, OtherFilesAreRejectedInOneLine) {
   StateDict state;
   state.set("w", Tensor::zeros({2}));
   const auto refused = [&](const std::vector<std::string>& parts) {
@@ -202,7 +202,7 @@ TEST_F(ModelFileTest, WhatItIsNotIsSaidInOneLine) {
   refused({"images must be of 1 to 65536 pixels a side"});
 }
 
-TEST_F(ModelFileTest, NoByteOfItMayBeWrong) {
+TEST_F(ModelFileTest, AnyWrongByteIsDetected) {
   (void)test::run(config());
   const std::string whole = test::read_file(model());
   std::mt19937 random(7);

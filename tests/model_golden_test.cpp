@@ -199,7 +199,7 @@ void run(Module& model, const nlohmann::json& file, const char* mode, double tol
     expect_digest(entry.name, std::get<Tensor>(entry.value), file["tensors"][entry.name]["moved"], tolerance);
 }
 
-TEST_P(ModelGolden, LogitsGradientsAndStatisticsAreThePeers) {
+TEST_P(ModelGolden, LogitsGradientsAndStatisticsMatchThePeer) {
   const nlohmann::json file = read(GetParam().name);
   const std::int64_t side = file["input"][1].get<std::int64_t>();
   const auto model = GetParam().make({kClasses, 3, side}, file["options"]);

@@ -78,13 +78,13 @@ TEST(StochasticDepth, IsTheIdentityInEvaluationAndWithoutProbability) {
   EXPECT_EQ(drop(Tensor::zeros({0, 3})).shape(), (Shape{0, 3}));
 }
 
-TEST(StochasticDepth, DrawsAnewInEveryCall) {
+TEST(StochasticDepth, DrawsIndependentlyInEveryCall) {
   StochasticDepth drop(0.5);
   const Tensor x = normal({64, 2});
   EXPECT_NE(drop(x).to_vector(), drop(x).to_vector());
 }
 
-TEST(StochasticDepth, RefusesWhatIsNoProbabilityAndNoBatch) {
+TEST(StochasticDepth, RejectsInvalidProbabilitiesAndInputs) {
   for (const double p : {-0.1, 1.5, std::nan("")}) EXPECT_THROW(StochasticDepth{p}, ArgumentError) << p;
   StochasticDepth drop(0.5);
   EXPECT_THROW(drop(Tensor::zeros({})), ArgumentError);

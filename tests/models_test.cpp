@@ -135,12 +135,12 @@ TEST(Models, RefusesImagesThatAreTooSmall) {
   EXPECT_EQ(message_of([] {
               make_model("alexnet", {10, 3, 32}, 0);
             }),
-            "alexnet: images must be at least 63 pixels a side, but got 32");
+            "alexnet: images must be at least 63 pixels per side, but got 32");
   EXPECT_THROW(make_model("lenet5", {-1, 0, 0}, 0), ArgumentError);
   EXPECT_EQ(message_of([] {
               make_model("convnext_tiny", {10, 3, 31}, 0);
             }),
-            "convnext_tiny: images must be at least 32 pixels a side, but got 31");
+            "convnext_tiny: images must be at least 32 pixels per side, but got 31");
   EXPECT_EQ(message_of([] {
               make_model("vit_tiny", {10, 3, 40}, 0);
             }),
@@ -276,7 +276,7 @@ TEST(TorchLayout, ThereAndBackIsTheSame) {
   }
 }
 
-TEST(TorchLayout, MisfitsAreLeftForLoadingToName) {
+TEST(TorchLayout, MisfitsAreReportedByLoading) {
   const auto model = make_model("lenet5", {}, kSeed);
   StateDict torch;
   for (const StateDict::Entry& entry : to_torch_layout(*model, model->state_dict()))
@@ -356,7 +356,7 @@ TEST(Pretrained, TakesPyTorchsLayoutsForWhatTheyAre) {
   }
 }
 
-TEST(Pretrained, RefusesWhatDoesNotFitAndChangesNothing) {
+TEST(Pretrained, RejectsMismatchesAndChangesNothing) {
   const auto model = make_model("resnet20", {.classes = 10}, 1);
   const auto before = model->state_dict().tensor("conv1.weight").to_vector();
   const auto refused = [&](const StateDict& weights, const char* says) {

@@ -213,7 +213,7 @@ TEST(Module, LoadNamesWhatIsWrongAndChangesNothing) {
   const std::string message = message_of([&] { net.load_state_dict(state); });
   EXPECT_EQ(
       message,
-      "load_state_dict: entries must be those of the model, but got: missing 'first.bias' (for 'first.bias' "
+      "load_state_dict: entries must match the model, but got: missing 'first.bias' (for 'first.bias' "
       "did you mean 'first.bais'?); not in the model: 'first.bais' (for 'first.bais' did you mean "
       "'first.bias'?); 'second.weight' must have shape [2, 4], but has [4, 2]; 'seen' must be a tensor, but "
       "is an integer");

@@ -79,7 +79,7 @@ TEST(Muon, ScalesAndNormalizesByShape) {
 // have no gradient, and take part again later.
 // A matrix marked as exempt, without a gradient: w - lr lambda w = 3 - 0.3, as torch.optim.Muon has it for
 // all.
-TEST(Muon, DecaySparesWhatIsMarkedUnlessItIsOfAll) {
+TEST(Muon, DecaySkipsMarkedParametersUnlessForAll) {
   for (const Decay decay : {Decay::matrices, Decay::all}) {
     const Tensor w = filled({2, 1}, {3, 0}), v = filled({2, 1}, {3, 0});
     ParameterArena arena({{"w", w}, {"v", v, false, false}}, {});

@@ -338,7 +338,7 @@ TEST(BatchNorm, BitsDoNotDependOnTheThreadCount) {
   }
 }
 
-TEST(BatchNorm, RefusesWhatItCannotNormalize) {
+TEST(BatchNorm, RejectsInputsItCannotNormalize) {
   const Norm norm(3, DType::f32);
   const Tensor x = Tensor::zeros({4, 3});
   EXPECT_THROW(norm(Tensor::zeros({1, 3}), true), ArgumentError);

@@ -103,11 +103,12 @@ TEST(Npy, HostileHeadersAreOneLineNamingFileAndOffset) {
   const std::string data(12, 'a');
   const std::string dict = "{'descr': '|u1', 'fortran_order': False, 'shape': ";
   for (const Case& c : std::vector<Case>{
-           {npy("<f4", "(2, 2, 3)", data), "must be of type |u1, but are <f4: astype(numpy.uint8)"},
+           {npy("<f4", "(2, 2, 3)", data),
+            "must have dtype |u1, but have <f4: convert them with astype(numpy.uint8)"},
            {npy("{'descr': '|u1', 'fortran_order': True, 'shape': (2, 2, 3), }", data),
             "numpy.ascontiguousarray"},
            {npy("{'descr': [('a', '|u1')], 'fortran_order': False, 'shape': (2, 2, 3), }", data),
-            "but is a structure"},
+            "but is structured"},
            {npy("|u1", "(12,)", data), "the shape is [12]"},
            {npy("|u1", "(0, 2, 3)", ""), "at least one image"},
            {npy("|u1", "(2, 0, 3)", ""), "must be positive"},
@@ -121,7 +122,7 @@ TEST(Npy, HostileHeadersAreOneLineNamingFileAndOffset) {
            {npy("|u1", "(-2, 2, 3)", data), "a dimension must be a number in [0, 2^63), but is -2"},
            {npy("|u1", "(1,1,1,1,1,1,1,1,1)", data), "at most 8 dimensions"},
            {npy(dict + "(2, 2, 3)", data), "expected '}'"},
-           {npy(dict + "(2, 2, 3), 'shape': (2, 2, 3)}", data), "once each"},
+           {npy(dict + "(2, 2, 3), 'shape': (2, 2, 3)}", data), "each once"},
            {npy(dict + "(2, 2, 3)} x", data), "offset 71: the header must be a dictionary, but got: "},
            {npy("{'descr': '|u1}", data), "offset 63: the header must be a dictionary"},
            {npy("{'a\nb': 1}", data), "control character"},
@@ -168,7 +169,7 @@ TEST(Npz, ReadsWhatItWrote) {
     expect_same(*store, samples);
     expect_same(*open_npz(dir / "a.npz", {.images = "images", .labels = "labels"}), samples);
     expect_one_line(io_error([&] { open_npz(dir / "a.npz", {.images = "x", .labels = "labels"}); }),
-                    "a.npz:x.npy", "must be there");
+                    "a.npz:x.npy", "the member is missing");
   }
 }
 
@@ -219,16 +220,16 @@ TEST(Npz, AnArchiveOfOtherArraysSaysWhatItNeeds) {
   std::string file = read_file(dir / "a.npz");
   for (std::size_t at; (at = file.find("labels.npy")) != std::string::npos;) file[at] = 'k';
   write_file(dir / "a.npz", file);
-  expect_one_line(io_error([&] { open_npz(dir / "a.npz"); }), "a.npz", "name yours");
+  expect_one_line(io_error([&] { open_npz(dir / "a.npz"); }), "a.npz", "the names of yours");
   write_file(dir / "a.npz", "not a zip");
-  expect_one_line(io_error([&] { open_npz(dir / "a.npz"); }), "a.npz", "whole zip file");
+  expect_one_line(io_error([&] { open_npz(dir / "a.npz"); }), "a.npz", "complete zip file");
   expect_one_line(io_error([&] { open_npz(dir / "none.npz"); }), "none.npz", "No such file");
 }
 #else
-TEST(Npz, SaysThatItTakesLibzip) {
+TEST(Npz, SaysThatItNeedsLibzip) {
   const TempDir dir;
   write_all(create_npz(dir / "a.npz"), raw_samples(1, 2, 2, 3, 3));
-  expect_one_line(io_error([&] { open_npz(dir / "a.npz"); }), "a.npz", "takes libzip");
+  expect_one_line(io_error([&] { open_npz(dir / "a.npz"); }), "a.npz", "needs libzip");
 }
 #endif
 

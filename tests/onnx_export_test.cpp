@@ -237,7 +237,7 @@ TEST(OnnxExport, TakesAnUnknownOpWhoseResultIsNotUsed) {
   EXPECT_EQ(File(folder / "x.onnx").ops(), (std::vector<std::string>{"Gemm", "Relu", "Gemm"}));
 }
 
-TEST(OnnxExport, RefusesWhatForwardComputesOfItsInputByItself) {
+TEST(OnnxExport, RejectsResultsComputedOutsideOfOps) {
   const TempDir folder;
   WithFunction model([](const Tensor& x) {
     std::vector<double> values = x.to_vector();
@@ -251,7 +251,7 @@ TEST(OnnxExport, RefusesWhatForwardComputesOfItsInputByItself) {
   EXPECT_NE(test::message_of([&] { export_onnx(model, {4}, folder / "x.onnx"); }), "");
   EXPECT_SAYS(export_onnx(scaled, {4}, folder / "x.onnx"),
               "'affine', at or after the layer 'before', has none: its scale");
-  EXPECT_SAYS(export_onnx(mixed, {4}, folder / "x.onnx"), "must be computed by ops of autograd/");
+  EXPECT_SAYS(export_onnx(mixed, {4}, folder / "x.onnx"), "must be computed with ops of autograd/");
 }
 
 TEST(OnnxExport, RefusesWeightsThatAreNotF32AndLeavesTheFileThatWasThere) {
@@ -299,7 +299,7 @@ TEST(OpTrace, IsOfItsThreadAndScopeAndNeedsGradientsOff) {
   relu(x);
   {
     const OpTrace trace;
-    EXPECT_SAYS(OpTrace(), "one at a time");
+    EXPECT_SAYS(OpTrace(), "must have at most one");
     relu(affine(x, 2));
     own_op(x);
     ASSERT_EQ(trace.ops().size(), 5u);

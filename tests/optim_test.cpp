@@ -129,7 +129,7 @@ const DecayCase kDecayCases[] = {
      1.9, 2},
 };
 
-TEST(Decay, SparesWhatIsMarkedUnlessItIsOfAll) {
+TEST(Decay, SkipsMarkedParametersUnlessForAll) {
   for (const DecayCase& c : kDecayCases) {
     for (const Decay decay : {Decay::matrices, Decay::all}) {
       const Tensor weight = filled({1}, {2}), bias = filled({1}, {2});

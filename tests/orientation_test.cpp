@@ -128,7 +128,7 @@ int largest_difference(const std::vector<std::uint8_t>& a, const std::vector<std
   return largest;
 }
 
-TEST(Orientation, EveryPartIsThatOfTheUprightImage) {
+TEST(Orientation, EveryPartEqualsThatOfTheUprightImage) {
   const std::string plain = test::jpeg_file(waves(), {"4:4:4", JCS_RGB, JCS_YCbCr, 1, 1, false, 0, 98});
   for (const Meaning& meaning : kMeanings) {
     const std::string file = test::with_orientation(plain, meaning.value), png = upright_png(plain, meaning);

@@ -160,14 +160,14 @@ TEST(OwnModels, AreKnownByName) {
   EXPECT_EQ((*net)(Tensor::zeros({2, 4, 4, 1})).shape(), (Shape{2, 3}));
   EXPECT_EQ(nn::model_names().back(), "own_test_net");
   EXPECT_SAYS((void)nn::make_model("own_test_net", {.image_size = 1}, 1),
-              "own_test_net: images must be at least 2 pixels a side, but got 1");
+              "own_test_net: images must be at least 2 pixels per side, but got 1");
   EXPECT_SAYS((void)nn::make_model("own_test_nett", {}, 1), "did you mean 'own_test_net'?");
   const nn::ModelFactory none = [](const nn::ModelOptions&) { return nullptr; };
   EXPECT_SAYS(nn::register_model("own_test_net", none),
-              "register_model: 'own_test_net' must be a new name, but there is such a model");
+              "register_model: 'own_test_net' must be a new name, but is already registered");
   EXPECT_SAYS(nn::register_model("resnet18", none), "'resnet18' must be a new name");
   EXPECT_SAYS(nn::register_model("a b", none),
-              "a name must be of letters, digits, '_' and '-', but is 'a b'");
+              "a name must consist of letters, digits, '_' and '-', but is 'a b'");
   EXPECT_SAYS(nn::register_model("nothing", nullptr), "'nothing' must have a factory");
 
   TrainerConfig config;
@@ -185,7 +185,7 @@ TEST(OwnModels, AreKnownByName) {
 // Pictures
 // ---------------------------------------------------------------------------------------------------
 
-TEST(Samples, AGridIsWhatItsTensorSays) {
+TEST(Samples, AGridMatchesItsTensor) {
   const Tensor images =
       Tensor::from(std::vector<float>{-1, 0, 1, 3, -7, 0.5f, NAN, 1, -1, -1, -1, -1}, {3, 2, 2, 1});
   const GridPixels grid = draw_grid(images, {.low = -1, .high = 1, .columns = 2});

@@ -118,7 +118,7 @@ TEST(Packed, VerifyNamesEveryDamagedSample) {
   }
 }
 
-TEST(Packed, VerifySaysHowFarItIsAndCanBeStopped) {
+TEST(Packed, VerifyReportsProgressAndCanBeStopped) {
   const TempDir dir;
   write(dir / "a.athp", mixed());
   const PackedStore store(dir / "a.athp");
@@ -145,7 +145,7 @@ TEST(Packed, AFileCutAtAnyLengthIsRefused) {
     ASSERT_NE(message.find("b.athp, offset"), std::string::npos) << length << ": " << message;
   }
   write_file(dir / "b.athp", file + '\0');
-  EXPECT_NE(io_error([&] { PackedStore store(dir / "b.athp"); }).find("followed by something else"),
+  EXPECT_NE(io_error([&] { PackedStore store(dir / "b.athp"); }).find("followed by other data"),
             std::string::npos);
 }
 
@@ -211,7 +211,7 @@ TEST(Packed, NumbersThatContradictTheFileAreRefused) {
       {"numbers", [](auto& h) { h.classes = kMax; }},
       {"numbers", [](auto& h) { h.form.codec = 7; }},
       {"numbers", [](auto& h) { h.form.codec = packed::kVaries; }},
-      {"cut short", [](auto& h) { h.samples += 1; }},
+      {"truncated", [](auto& h) { h.samples += 1; }},
       {"followed", [](auto& h) { h.samples -= 1; }},
       {"same offsets", [](auto& h) { h.samples -= 1, h.name_bytes += 24; }},
       {"label below 1", [](auto& h) { h.classes = 1; }},
@@ -233,7 +233,7 @@ TEST(Packed, NumbersThatContradictTheFileAreRefused) {
   EXPECT_NE(found[0].what.find("content id"), std::string::npos);
 }
 
-TEST(Packed, WhatIsNoPackedFileIsRefused) {
+TEST(Packed, RejectsOtherFiles) {
   const TempDir dir;
   for (const std::string& content : {std::string(),
                                      std::string("\x93"

@@ -50,7 +50,7 @@ void expect_same(const Dataset& a, const Dataset& b) {
   }
 }
 
-TEST(PackedFields, ComeBackAsTheyWere) {
+TEST(PackedFields, RoundTrip) {
   const test::TempDir folder;
   const auto table = open_samples(write_table(folder));
   const auto path = pack(*table, folder / "a.athp");
@@ -86,20 +86,22 @@ TEST(PackedFields, OtherFormatsSayThatTheyHoldNone) {
       continue;  // built without its library, or a name that images cannot have
     }
     ++writers;
-    EXPECT_SAYS(writer->add(raw),
-                "must have image and label alone, but has 2 more fields; a packed file (.athp) holds them");
-    EXPECT_SAYS(writer->add(photo),
-                "must have image and label alone, but has 4 more fields; a packed file (.athp) holds them");
+    EXPECT_SAYS(
+        writer->add(raw),
+        "must have only an image and a label, but has 2 more fields; a packed file (.athp) can hold them");
+    EXPECT_SAYS(
+        writer->add(photo),
+        "must have only an image and a label, but has 4 more fields; a packed file (.athp) can hold them");
     writer.reset();
     EXPECT_FALSE(std::filesystem::exists(folder / name)) << name;
   }
   EXPECT_GE(writers, 6);
   PackedWriter writer(folder / "a.athp");
   EXPECT_SAYS(writer.add(photo),
-              "packed file: sample 0 must have 0 fields beside image and label, but has 4");
+              "packed file: sample 0 must have 0 fields besides image and label, but has 4");
 }
 
-TEST(PackedFields, ThatCouldNotBeReadAreNotWritten) {
+TEST(PackedFields, UnreadableOnesAreNotWritten) {
   const test::TempDir folder;
   const FieldSpec image{"image", DType::u8, {0, 0, 0}, FieldKind::picture},
       mask{"mask", DType::u8, {0, 0}, FieldKind::mask};
@@ -107,8 +109,7 @@ TEST(PackedFields, ThatCouldNotBeReadAreNotWritten) {
     (void)PackedWriter(folder / "a.athp", {.fields = fields});
   };
   EXPECT_SAYS(create({mask}), "fields: samples must have an 'image'");
-  EXPECT_SAYS(create({image, mask, mask}),
-              "fields: each must have a name of its own, but 'mask' is there twice");
+  EXPECT_SAYS(create({image, mask, mask}), "fields: names must be unique and not empty, but 'mask' is not");
   EXPECT_SAYS(create({image,
                       {"gr\xf6\xdf"
                        "e"}}),
@@ -147,7 +148,7 @@ TEST(PackedFields, OfTheSameNamesMustBeOfTheSameKinds) {
 }
 
 // Before they are packed, not in the middle of a training.
-TEST(PackedFields, ThatNobodyCouldTrainOnAreFoundByPacking) {
+TEST(PackedFields, UnusableOnesAreFoundWhilePacking) {
   const test::TempDir folder;
   const auto path = write_table(folder);
   const auto said = [&](bool check) {
@@ -165,7 +166,7 @@ TEST(PackedFields, ThatNobodyCouldTrainOnAreFoundByPacking) {
       << said(true);
   EXPECT_EQ(said(false), "");
   write_file(folder / "masks/2.png", test::jpeg_file(test::photo(46, 46, 3), {}));
-  EXPECT_NE(said(true).find("field 'mask': jpeg: a mask must be a PNG or raw"), std::string::npos)
+  EXPECT_NE(said(true).find("field 'mask': jpeg: a mask must be PNG or raw"), std::string::npos)
       << said(true);
 }
 
@@ -244,7 +245,7 @@ void forge(const std::filesystem::path& path,
   std::ofstream(path, std::ios::binary) << file;
 }
 
-TEST(PackedFields, ThatAreForgedAreRefused) {
+TEST(PackedFields, ForgedOnesAreRejected) {
   const test::TempDir folder;
   const auto table = open_samples(write_table(folder));
   const auto said = [&](const std::function<void(std::string&, packed::Header&)>& change) {
@@ -265,7 +266,7 @@ TEST(PackedFields, ThatAreForgedAreRefused) {
     });
   };
   const auto expect_no_table = [](const std::string& line) {
-    EXPECT_NE(line.find("must be a table of fields, with an image, but is none"), std::string::npos) << line;
+    EXPECT_NE(line.find("must be a table of fields with an image, but is not"), std::string::npos) << line;
   };
   expect_no_table(in_table("\"image\"", "\"imogi\""));
   expect_no_table(in_table("[{", "[["));
@@ -276,7 +277,7 @@ TEST(PackedFields, ThatAreForgedAreRefused) {
             std::string::npos);
   EXPECT_NE(said([](std::string&, packed::Header& header) {
               header.version = 3;
-            }).find("version 1 or 2, but is of 3"),
+            }).find("version 1 or 2, but has 3"),
             std::string::npos);
   EXPECT_NE(said([](std::string&, packed::Header& header) { header.field_bytes = ~0ull; }).find("contradict"),
             std::string::npos);
@@ -288,7 +289,7 @@ TEST(PackedFields, ThatAreForgedAreRefused) {
           header.entry_bytes, header.form);
       file[entry.offset + entry.length - back + 2] = '\x7f';
     });
-    EXPECT_NE(line.find("sample 1 must be divided into its fields, but its bytes are not"), std::string::npos)
+    EXPECT_NE(line.find("the bytes of sample 1 must split into its fields, but do not"), std::string::npos)
         << line;
   }
 }

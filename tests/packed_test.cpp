@@ -181,7 +181,7 @@ TEST(Packed, ANewFileUnderTheNameLeavesOpenOnesAlone) {
   expect_holds(PackedStore(dir / "a.athp"), mixed());
 }
 
-TEST(Packed, TheWriterRefusesWhatItCannotHold) {
+TEST(Packed, TheWriterRejectsUnsupportedSamples) {
   const TempDir dir;
   const auto add = [&](const OwnedSample& sample, PackedWriterOptions options = small_pages()) {
     PackedWriter writer(dir / "a.athp", std::move(options));
@@ -222,7 +222,7 @@ TEST(Packed, TheWriterRefusesWhatItCannotHold) {
   EXPECT_TRUE(std::filesystem::is_empty(dir.path())) << "writers that never finished left a file";
 }
 
-TEST(Packed, NothingStaysWithoutFinish) {
+TEST(Packed, NothingRemainsWithoutFinish) {
   const TempDir dir;
   write_file(dir / "a.athp", "before");
   for (const int threads : {0, 3}) {

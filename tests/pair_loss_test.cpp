@@ -190,7 +190,7 @@ TEST_P(PairLoss, BitsDependOnNeitherThreadsNorStrides) {
   EXPECT_TRUE(same_bits(first, second));
 }
 
-TEST_P(PairLoss, RefusesWhatItCannotRead) {
+TEST_P(PairLoss, RejectsInvalidInputs) {
   const Tensor a = Tensor::zeros({2, 3});
   const auto refused = [&](const Tensor& left, const Tensor& right) {
     EXPECT_THROW(GetParam().run(left, right, Reduction::mean), ArgumentError);
@@ -294,7 +294,7 @@ TEST(BceWithLogits, OneTargetForAll) {
   }
 }
 
-TEST(BceWithLogits, SaysWhatIsWrongWithAWeight) {
+TEST(BceWithLogits, RejectsInvalidWeights) {
   const Tensor x = Tensor::zeros({4, 3}), wide = Tensor::zeros({5, 4, 3});
   const Tensor trained = Tensor::zeros({3});
   require_grad(trained);

@@ -96,7 +96,7 @@ TEST(Phases, EachHasItsFolderAndItsSettings) {
                                               "student", "student", "student"}));
 }
 
-TEST(Phases, AKilledRunGoesOnInTheOneItWasIn) {
+TEST(Phases, AKilledRunResumesInItsPhase) {
   for (const Precision precision : {Precision::f32, Precision::f16}) {
     TrainerConfig config = adam_config();
     config.precision = precision;
@@ -127,7 +127,7 @@ TEST(Phases, AKilledRunGoesOnInTheOneItWasIn) {
   }
 }
 
-TEST(Phases, EarlyStoppingBeginsAnewInEach) {
+TEST(Phases, EarlyStoppingRestartsInEach) {
   struct Falling : Autoencoder {
     double score;
     explicit Falling(double from) : score(from) {}

@@ -50,7 +50,7 @@ TEST(Predict, BytesInF32AndOnOneRank) {
 
 // Two matrices and two vectors for two ranks, which own whole parameters: the bucket is filled from the last,
 // and half of its 2,464 elements are before the middle of `large`.
-TEST(Predict, WholeParametersAreWhatTheRankWithMostTakes) {
+TEST(Predict, WholeParametersCountTheRankWithTheMost) {
   const ParameterArena arena({{"large", Tensor::zeros({64, 32})},
                               {"a", Tensor::zeros({96})},
                               {"small", Tensor::zeros({32, 8})},

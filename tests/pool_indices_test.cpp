@@ -126,7 +126,7 @@ TEST(MaxPool2dIndices, MistakesAreNamed) {
   // Elements at -1 and 2 of an axis of 2: PyTorch returns -infinity here, and an index that is none.
   EXPECT_EQ(message(Tensor::zeros({1, 1, 2, 1}),
                     {.window = {1, 2}, .stride = {1, 1}, .padding = {0, 1}, .dilation = {1, 3}}),
-            "max_pool2d: every window must hold an element of x, but number 0 has only padding");
+            "max_pool2d: every window must contain an element of x, but window 0 has only padding");
   try {
     avg_pool2d(x, {.dilation = {2, 1}});
     FAIL();
@@ -152,7 +152,7 @@ TEST(MaxUnpool2d, PutsMaximaBackWhereTheyWere) {
   }
 }
 
-TEST(MaxUnpool2d, WhatBelongsToOnePlaceIsAddedUp) {
+TEST(MaxUnpool2d, ValuesForOnePlaceAreSummed) {
   const Tensor y = Tensor::from(std::vector<float>{5, 6, 7}, {1, 1, 3, 1});
   const Tensor at = Tensor::from(std::vector<std::int64_t>{3, 0, 3}, {1, 1, 3, 1});
   EXPECT_EQ(max_unpool2d(y, at, 2, 2).to_vector(), (std::vector<double>{6, 0, 0, 12}));

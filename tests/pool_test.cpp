@@ -185,7 +185,7 @@ TEST(Pool2d, ShapesOfCeilModeAndPadding) {
   EXPECT_EQ(rows(224, {{3, 1}, {2, 1}, {1, 0}}), 112);
 }
 
-TEST(Pool2d, RefusesWhatDoesNotFit) {
+TEST(Pool2d, RejectsInvalidArguments) {
   const Tensor x = Tensor::zeros({1, 4, 4, 1});
   EXPECT_THROW(max_pool2d(x, {{5, 2}, {1, 1}}), ArgumentError);
   EXPECT_THROW(max_pool2d(x, {{2, 2}, {0, 1}}), ArgumentError);

@@ -144,7 +144,7 @@ TEST_P(Folding, ChangesLogitsByRoundingAlone) {
 INSTANTIATE_TEST_SUITE_P(Models, Folding, testing::ValuesIn(nn::model_names()),
                          [](const auto& tested) { return tested.param; });
 
-TEST(PackedWeights, EndWithWhateverChangesWeights) {
+TEST(PackedWeights, AreDroppedWhenWeightsChange) {
   const auto model = network("digits_cnn", kDigits);
   const StateDict other = network("digits_cnn", kDigits, 2)->state_dict();
   const Tensor x = floats({2, 8, 8, 1});
@@ -173,10 +173,10 @@ TEST(PackedWeights, EndWithWhateverChangesWeights) {
   const Tensor weight = model->parameters().front().tensor.detach();
   weight.data<float>()[0] += 1;
   weight.bump_version();
-  EXPECT_SAYS(logits(), "packed weights must stay as they are, but were written to; call pack_weights()");
+  EXPECT_SAYS(logits(), "packed weights must not change, but were written to; call pack_weights()");
 }
 
-TEST(PackedWeights, AreForInferenceModeAlone) {
+TEST(PackedWeights, AreOnlyForInferenceMode) {
   const auto model = network("digits_cnn", kDigits);
   const Tensor x = floats({2, 8, 8, 1});
   model->eval();
@@ -279,7 +279,7 @@ TEST(Predictor, LoadsWhatARunLeaves) {
   EXPECT_SAYS(loaded.class_name(10), "class must be in [0, 10), but got 10");
 }
 
-TEST(Predictor, RefusesWhatItCannotUse) {
+TEST(Predictor, RejectsUnusableInputs) {
   const Predictor predictor = of("resnet20", kColours);
   EXPECT_SAYS(predictor.predict(bytes({1, 16, 16, 3}), 11), "top must be in [1, 10], but got 11");
   EXPECT_SAYS(predictor.predict(bytes({16, 16, 3})), "images must be dense u8 or f32 [N, H, W, C]");

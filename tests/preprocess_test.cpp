@@ -58,7 +58,7 @@ TEST(ResizedCrop, IsLeftToADataSetThatDecodes) {
   EXPECT_NE(after({.flip = true, .resized_crop = crop}), after({.flip = true}));
 }
 
-TEST(Preprocess, RefusesWhatDoesNotFit) {
+TEST(Preprocess, RejectsInvalidArguments) {
   const Normalization one{{0.0}, {1.0}};
   EXPECT_THROW(Preprocess({8, 8, 3, 10}, one, DType::f32, kCpu), ArgumentError);
   EXPECT_THROW(Preprocess({8, 8, 1, 10}, one, DType::f32, kCpu, {.pad = 8}), ArgumentError);

@@ -11,7 +11,7 @@ TEST(Printable, TextStays) {
     EXPECT_EQ(printable(text), text);
 }
 
-TEST(Printable, WhatATerminalObeysIsShown) {
+TEST(Printable, ControlCharactersAreEscaped) {
   EXPECT_EQ(printable("\x1b[2Ja"), "\\x1b[2Ja");
   EXPECT_EQ(printable(std::string_view("a\0b", 3)), "a\\x00b");
   EXPECT_EQ(printable("a\r\b\x7f"), "a\\x0d\\x08\\x7f");
@@ -19,7 +19,7 @@ TEST(Printable, WhatATerminalObeysIsShown) {
   EXPECT_EQ(printable("\u009b31m"), "\\xc2\\x9b31m") << "the escape of Latin-1";
 }
 
-TEST(Printable, BytesThatAreNoUtf8AreShown) {
+TEST(Printable, InvalidUtf8IsEscaped) {
   EXPECT_EQ(printable("M\xfcller"), "M\\xfcller");
   EXPECT_EQ(printable("\x9b"), "\\x9b") << "an escape, on a terminal of Latin-1";
   EXPECT_EQ(printable("\xe6\x97"), "\\xe6\\x97") << "cut";

@@ -86,7 +86,7 @@ std::vector<std::string> words_of_row(const std::string& text, const std::string
 
 // Ops ------------------------------------------------------------------------------------------------------
 
-TEST(Profiler, CountsTheOpsOfTrainingAlone) {
+TEST(Profiler, CountsOnlyTheOpsOfTraining) {
   const Profiled simple = train_deep(profiled(Profile::simple));
   // 9 batches of 8 an epoch, two epochs; none of validation, which has as many ops.
   ASSERT_FALSE(words_of_row(simple.text, "conv2d", "forward").empty()) << simple.text;
@@ -189,7 +189,7 @@ TEST(OpListener, KnowsTheLayerOfAnOpAndOfItsGradient) {
   EXPECT_EQ(heard.calls.back().layer, "");
 }
 
-TEST(ProfileText, HoldsFiguresAgainstTheRoof) {
+TEST(ProfileText, ComparesFiguresWithTheRoof) {
   std::vector<OpTotal> totals{{"conv2d", "a", false, 10, 0.5, 1e9, 40e9},
                               {"conv2d", "b", false, 10, 0.5, 1e9, 40e9},
                               {"relu", "a", true, 4, 1.0, 8e9, 0}};
@@ -308,7 +308,7 @@ TEST_F(ProfileTrace, HasACollectiveOfEachRank) {
 
 // Opening --------------------------------------------------------------------------------------------------
 
-TEST(Bottleneck, OpeningIsNamedAsSuch) {
+TEST(Bottleneck, NamesOpening) {
   const Times times{.data = 0.3, .forward = 0.3, .backward = 0.4};
   RunFacts facts{.cores = 8};
   facts.loader = {.waits = {.data_s = 0.3, .opening_s = 0.28}, .busy = 0.99, .workers = 2, .threads = 2};

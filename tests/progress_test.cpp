@@ -89,7 +89,7 @@ TEST(Progress, EndsWithWhatIsSavedAndWhatToTypeNext) {
   EXPECT_FALSE(has(said_anew(), "predict")) << "the program alone knows how to use it";
 }
 
-TEST(Progress, SaysWhoChoseTheThreads) {
+TEST(Progress, ReportsHowTheThreadsWereChosen) {
   TrainerConfig config = test::small_config();
   config.threads = 0;
   EXPECT_TRUE(has(said(config), "(auto: all cores)"));
@@ -121,7 +121,7 @@ TEST(Progress, TheLineThatMovesFitsTheTerminal) {
   }
 }
 
-TEST(Progress, WhatItSaysIsWrappedOnATerminalAlone) {
+TEST(Progress, WrapsLinesOnlyOnATerminal) {
   TrainerConfig config = test::small_config();
   config.device_note = "no CUDA in this build";
   const auto longest = [](const std::string& text) {
@@ -145,7 +145,7 @@ TEST(Progress, TheStarIsExplained) {
   EXPECT_LT(explained, text.find(" s *\n")) << text;
 }
 
-TEST(Progress, NoLossIsNeverTheBest) {
+TEST(Progress, AMissingLossIsNeverTheBest) {
   TrainerConfig config = test::small_config();
   const std::string text = said(config, 0, {}, [](int, const Tensor& y) {
     y.data<float>()[0] = std::numeric_limits<float>::quiet_NaN();
@@ -155,7 +155,7 @@ TEST(Progress, NoLossIsNeverTheBest) {
   EXPECT_TRUE(has(text, "\ndiverged: the last validation's loss is nan; lower --lr")) << text;
 }
 
-TEST(Progress, CountsTheStepsThatThereWillBe) {
+TEST(Progress, CountsThePlannedSteps) {
   TrainerConfig config = test::small_config();
   EXPECT_TRUE(has(said(config), "\n3 epochs of 10 steps, batch 16, "));
   config.max_steps = 15;
@@ -172,7 +172,7 @@ TEST(Progress, CountsTheStepsThatThereWillBe) {
   EXPECT_TRUE(has(text, " images/s, 1 step, ")) << text;
 }
 
-TEST(Progress, ASignalInTheFirstStepIsSaidToBeAfterOne) {
+TEST(Progress, ASignalInTheFirstStepEndsTheRunAfterOne) {
   const std::string text = said(test::small_config(), 0, [](int call, const Tensor&) {
     if (call == 1) std::raise(SIGTERM);
   });
@@ -201,7 +201,7 @@ TEST_F(ProgressResumed, ARunThatIsOverHasNothingToDo) {
   EXPECT_FALSE(has(text, table)) << text;
 }
 
-TEST_F(ProgressResumed, SoHasOneWhoseStepsOrTimeAreUsedUp) {
+TEST_F(ProgressResumed, ARunOutOfStepsOrTimeHasNothingToDo) {
   TrainerConfig config = saving(test::small_config(), 0);
   config.max_steps = 20;
   said(config);
@@ -221,7 +221,7 @@ TEST_F(ProgressResumed, SoHasOneWhoseStepsOrTimeAreUsedUp) {
   EXPECT_TRUE(has(text, "1 of 30 steps done\n\n") && !has(text, "nothing to do")) << text;
 }
 
-TEST_F(ProgressResumed, SoHasOneThatWasStoppedEarly) {
+TEST_F(ProgressResumed, AnEarlyStoppedRunHasNothingToDo) {
   TrainerConfig config = saving(test::small_config(), 0);
   config.epochs = 50;
   config.lr = 1e-30;  // nothing gets better

@@ -176,14 +176,14 @@ TEST(RandAugment, TakesRowsOfResidentImages) {
   }
 }
 
-TEST(RandAugment, RefusesWhatDoesNotFit) {
+TEST(RandAugment, RejectsInvalidArguments) {
   const auto with = [](const ImageSpec& spec, const RandAugment& how) {
     const Normalization plain{std::vector<double>(std::size_t(spec.channels), 0.0),
                               std::vector<double>(std::size_t(spec.channels), 1.0)};
     return Preprocess(spec, plain, DType::f32, kCpu, {.rand_augment = how});
   };
   EXPECT_NO_THROW(with({8, 8, 1, 4}, {}));
-  EXPECT_SAYS(with({8, 8, 4, 4}, {}), "images must have 1 or 3 channels where rand-augment changes them");
+  EXPECT_SAYS(with({8, 8, 4, 4}, {}), "images must have 1 or 3 channels for rand-augment");
   EXPECT_SAYS(with({8, 8, 3, 4}, {.operations = 0}), "1 to 16 operations");
   EXPECT_SAYS(with({8, 8, 3, 4}, {.magnitude = 31}), "in [0, 30]");
   const Augment rand{.rand_augment = RandAugment{}};

@@ -59,7 +59,7 @@ class Torn final : public ImageDataset {
 };
 
 // The others are not there to exchange averages for weights with.
-TEST(Ranks, AnErrorInAValidationOfAveragesIsSaid) {
+TEST(Ranks, ReportsAnErrorInAValidationOfAverages) {
   for (const Strategy strategy : {Strategy::ddp, Strategy::zero1}) {
     for (const Precision precision : {Precision::f32, Precision::bf16}) {
       TrainerConfig config = with(ranks_config(), strategy);
@@ -123,7 +123,7 @@ TEST(Ranks, AnOverflowThatStaysIsNamedBesideJoinedNorms) {
 }
 
 // Its gradient is infinite where rank 1 keeps it, and nowhere else.
-TEST(Ranks, WhoseGradientOverflowsIsNamedWhereverItsShardLies) {
+TEST(Ranks, TheOverflowingParameterIsNamedOnAnyShard) {
   class Rooted final : public nn::Module {
    public:
     Rooted() {
@@ -183,7 +183,7 @@ TEST(Ranks, UnusedParametersAreNamedOnceForEachRank) {
   }
 }
 
-TEST(Ranks, WeightsThatPartAreAnError) {
+TEST(Ranks, DivergedWeightsAreAnError) {
   TrainerConfig config = ranks_config();
   config.max_steps = 4;
   const auto spoil = [](Trainer& trainer, const StepInfo& step) {
@@ -195,7 +195,7 @@ TEST(Ranks, WeightsThatPartAreAnError) {
 }
 
 // In the second of three epochs, at whose end it is said: the first has been reported, and no other.
-TEST(Ranks, WeightsThatPartLaterAreAnErrorOfThatEpoch) {
+TEST(Ranks, LaterDivergedWeightsAreAnErrorOfThatEpoch) {
   TrainerConfig config = ranks_config();
   config.max_steps = -1;
   config.epochs = 3;
@@ -211,7 +211,7 @@ TEST(Ranks, WeightsThatPartLaterAreAnErrorOfThatEpoch) {
 }
 
 // They travel as doubles, of which some are equal that have other bits, and some are not equal to themselves.
-TEST(Ranks, AnyTwoHashesAreToldApart) {
+TEST(Ranks, AnyTwoHashesAreDistinguished) {
   constexpr std::uint64_t kMinusZero = 0x8000000000000000, kNan = 0x7ff8000000000000;
   const auto errors_with = [](std::uint64_t of_rank_0, std::uint64_t of_rank_2) {
     std::vector<std::string> errors(3, "none");
@@ -280,7 +280,7 @@ TEST_F(RanksSettings, ThatDifferAreNamed) {
   }
 }
 
-TEST_F(RanksSettings, WhatOneHasAndAnotherHasNotIsMissedBothWays) {
+TEST_F(RanksSettings, ASettingMissingOnOneRankIsReported) {
   for (const int has : {0, 1}) {
     const std::string message = test::message_of([&] {
       dist::run_ranks(2, [&](dist::Transport& transport) {
@@ -295,7 +295,7 @@ TEST_F(RanksSettings, WhatOneHasAndAnotherHasNotIsMissedBothWays) {
   }
 }
 
-TEST_F(RanksSettings, ThatAreARanksOwnBusinessMayDiffer) {
+TEST_F(RanksSettings, LocalOnesMayDiffer) {
   const auto runs = train_ranks(2, [&](int rank) {
     TrainerConfig config = saving(ranks_config(), 2);
     config.max_steps = 4;
@@ -318,7 +318,7 @@ TEST_F(RanksSettings, ThatAreARanksOwnBusinessMayDiffer) {
   EXPECT_EQ(runs[0].report.steps.applied, 4);
 }
 
-TEST(Ranks, WhatCannotBeIsRefused) {
+TEST(Ranks, RejectsImpossibleSettings) {
   TrainerConfig config = ranks_config();
   config.batch_size = 2;
   test::expect_one_line(test::message_of([&] { train_ranks(3, config); }), {"--batch-size", "3 ranks"});

@@ -26,7 +26,7 @@ TrainerConfig saved_config() {
   return config;
 }
 
-TEST_F(RanksResume, AnyNumberOfRanksGoesOn) {
+TEST_F(RanksResume, AnyNumberOfRanksCanResume) {
   const auto straight = train_ranks(2, saved_config());
   expect_alike(train_ranks(2, saving(saved_config(), 4)));
   const auto check = [&](std::int64_t step, int world) {
@@ -72,7 +72,7 @@ TEST_F(RanksResume, TheOthersWaitForASlowSave) {
 
 // ZeRO-1 saves what DDP saves, and goes on with it, on any number of ranks; averages and the best weights
 // too.
-TEST_F(RanksResume, ShardsGoOnWhole) {
+TEST_F(RanksResume, ShardsResumeOnAnyNumberOfRanks) {
   const auto straight = train_ranks(2, saved_config());
   const auto saved = train_ranks(2, with(saving(saved_config(), 8), Strategy::zero1));
   expect_alike(saved);

@@ -139,7 +139,7 @@ TEST(Ranks, AccumulationAndShortStepsAreWeighted) {
 
 // Of the passes of a step only the last sends gradients, and while it runs: those of the last layer are on
 // their way before it comes to the first.
-TEST(Ranks, GradientsTravelDuringTheLastPass) {
+TEST(Ranks, GradientsAreSentDuringTheLastPass) {
   class Watched final : public nn::Module {
    public:
     explicit Watched(const dist::FlightRecord& flight) : flight_(flight) {
@@ -210,7 +210,7 @@ TEST(Ranks, AnInfinityOnOneRankSkipsTheStepOnAll) {
 // Agreement
 // --------------------------------------------------------------------------------------------------
 
-TEST(Ranks, OneThatStopsTakesTheOthersAlong) {
+TEST(Ranks, AStoppingRankStopsTheOthers) {
   const auto runs = train_ranks(3, ranks_config(), [](Trainer& trainer, const StepInfo& step) {
     if (trainer.rank() == 2 && step.attempted == 7) trainer.stop(StoppedBy::early_stop, "enough");
   });
@@ -221,7 +221,7 @@ TEST(Ranks, OneThatStopsTakesTheOthersAlong) {
 
 // The step that brings the votes has run forward and backward: weights, statistics and metrics are those of a
 // run that never began it.
-TEST(Ranks, TheStepThatBringsTheVotesLeavesNothing) {
+TEST(Ranks, TheStepThatBringsTheVotesLeavesNoTrace) {
   for (const Strategy strategy : {Strategy::ddp, Strategy::zero1}) {
     SCOPED_TRACE(name_of(strategy));
     TrainerConfig config = with(ranks_config(), strategy);
@@ -240,7 +240,7 @@ TEST(Ranks, TheStepThatBringsTheVotesLeavesNothing) {
   }
 }
 
-TEST(Ranks, TwoThatStopForReasonsOfTheirOwnSayTheSame) {
+TEST(Ranks, TwoStoppingRanksReportTheSameReason) {
   const auto runs = train_ranks(3, ranks_config(), [](Trainer& trainer, const StepInfo& step) {
     if (step.attempted != 7 || trainer.rank() == 0) return;
     trainer.stop(trainer.rank() == 1 ? StoppedBy::early_stop : StoppedBy::max_time, "enough");
@@ -250,7 +250,7 @@ TEST(Ranks, TwoThatStopForReasonsOfTheirOwnSayTheSame) {
   EXPECT_EQ(runs[0].report.steps.applied, 7);
 }
 
-TEST(Ranks, OneThatStopsBetweenEpochsTakesTheOthersAlong) {
+TEST(Ranks, AStopBetweenEpochsStopsAllRanks) {
   class Content final : public Callback {
    public:
     void on_epoch_end(Trainer& trainer, const EpochReport& report) override {
@@ -329,7 +329,7 @@ TEST(Ranks, AStepHasOneAgreement) {
   }
 }
 
-TEST(Ranks, TimeIsRank0s) {
+TEST(Ranks, TimeIsTakenFromRank0) {
   const auto limited = [](int slow) {
     return train_ranks(2, [=](int rank) {
       TrainerConfig config = ranks_config();

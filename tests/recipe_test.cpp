@@ -225,7 +225,7 @@ TEST(RecipeSchedule, APlateauComesBackFromACheckpoint) {
 
 // Bad input ------------------------------------------------------------------------------------------------
 
-TEST(Recipe, WrongValuesAreRefusedInALine) {
+TEST(Recipe, WrongValuesAreRejectedInOneLine) {
   const std::vector<std::pair<std::vector<std::string>, std::string>> cases{
       {{"--optimizer", "adamm"}, "--optimizer: must be sgd, adam, adamw or muon, but got 'adamm'"},
       {{"--betas", "0.9"}, "--betas: must be two numbers, as in 0.9,0.999, but got '0.9'"},
@@ -273,7 +273,7 @@ TEST(RecipeFile, GivesTheRunBack) {
   EXPECT_EQ(value_of(other, "--epochs"), "9 (flag)");
 }
 
-TEST(RecipeFile, ThoseThatComeWithTheSourcesAreRead) {
+TEST(RecipeFile, BundledRecipesAreRead) {
   const std::filesystem::path recipes = ATHANOR_RECIPES_DIR;
   int count = 0;
   for (const auto& entry : std::filesystem::directory_iterator(recipes)) {
@@ -284,7 +284,7 @@ TEST(RecipeFile, ThoseThatComeWithTheSourcesAreRead) {
   EXPECT_GE(count, 4);
 }
 
-TEST(RecipeFile, DamageIsSaidInALine) {
+TEST(RecipeFile, DamageIsReportedInOneLine) {
   const TempDir folder;
   const std::string file = (folder.path() / "a.toml").string();
   const auto refuses = [&](const std::string& text, const std::string& line) {
@@ -302,7 +302,7 @@ TEST(RecipeFile, DamageIsSaidInALine) {
 
 // Other trainers' words ------------------------------------------------------------------------------------
 
-TEST(Spellings, WhatMeansTheSameIsTaken) {
+TEST(Spellings, SynonymsAreAccepted) {
   const std::vector<std::string> known{"--max-epochs", "--devices", "--device",       "--optimizer",
                                        "--warmup",     "--profile", "--profiler",     "--sync-bn",
                                        "--lr",         "--resume",  "--fast-dev-run", "--precision"};
@@ -330,7 +330,7 @@ TEST(Spellings, WhatMeansTheSameIsTaken) {
       << "no such flag here";
 }
 
-TEST(Spellings, WhatHasNoTwinIsAnswered) {
+TEST(Spellings, FlagsWithoutAnEquivalentAreExplained) {
   EXPECT_SAYS(parse({"--amp"}), "there is no flag '--amp': use --precision bf16");
   EXPECT_SAYS(parse({"--model_ema"}), "use --ema DECAY");
   EXPECT_SAYS(parse({"--swa"}), "use --ema DECAY");

@@ -89,7 +89,7 @@ TEST(EncodeJpeg, ADecoderGivesTheImageBack) {
   EXPECT_THROW(encode_jpeg({image.bytes.data(), 1, 70'000, 1, 70'000}, 90, bytes), ArgumentError);
 }
 
-TEST(Recode, TheShorterSideIsWhatWasAskedFor) {
+TEST(Recode, TheShorterSideIsTheRequestedOne) {
   const SampleChange shrink = make_recoder({.shorter_side = 50, .quality = 95});
   std::vector<std::byte> bytes;
   for (const auto& [height, width, to_height, to_width] : std::vector<std::array<int, 4>>{
@@ -108,7 +108,7 @@ TEST(Recode, TheShorterSideIsWhatWasAskedFor) {
   }
 }
 
-TEST(Recode, WhatNoJpegCanHoldIsAnErrorOfTheSample) {
+TEST(Recode, AnImageThatNoJpegCanHoldIsASampleError) {
   std::vector<std::byte> bytes;
   const Pixels strip = smooth(2, 140'000, 1), many = photo(8, 8, 5);
   const SampleChange shrink = make_recoder({.shorter_side = 1}), flatten = make_recoder({.raw = {4, 4}});
@@ -116,7 +116,7 @@ TEST(Recode, WhatNoJpegCanHoldIsAnErrorOfTheSample) {
   EXPECT_THROW(flatten(raw_sample(many), bytes), IoError) << "five channels";
 }
 
-TEST(Recode, WhatIsSmallEnoughStaysAsItIs) {
+TEST(Recode, SmallImagesAreUnchanged) {
   const SampleChange shrink = make_recoder({.shorter_side = 50});
   std::vector<std::byte> bytes;
   const std::string file = jpeg_file(photo(50, 90, 3), {});
@@ -144,7 +144,7 @@ TEST(Recode, RawImagesHaveOneSize) {
   EXPECT_EQ(flatten(raw_sample(photo(10, 10, 3)), bytes).bytes.size(), 1800u);
 }
 
-TEST(Recode, OptionsThatCannotBeAreRefused) {
+TEST(Recode, RejectsInvalidOptions) {
   EXPECT_THROW(make_recoder({.shorter_side = -1}), ArgumentError);
   EXPECT_THROW(make_recoder({.shorter_side = 8, .quality = 101}), ArgumentError);
   EXPECT_THROW(make_recoder({.raw = {20, 0}}), ArgumentError);
@@ -153,7 +153,7 @@ TEST(Recode, OptionsThatCannotBeAreRefused) {
 }
 
 /// A folder of photos packed with the bytes of any number of threads, and back.
-TEST(Recode, FoldersPackToTheSameBytesWhateverTheThreads) {
+TEST(Recode, FoldersPackToTheSameBytesForAnyThreadCount) {
   const TempDir dir;
   for (int i = 0; i < 24; ++i) {
     write_file(dir / "photos" / ("class" + std::to_string(i % 3)) / (std::to_string(100 + i) + ".jpg"),

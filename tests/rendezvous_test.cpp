@@ -91,7 +91,7 @@ TEST(Tcp, AnAddressThatIsSilentIsNotTheLast) {
   EXPECT_LT(tcp::Clock::now() - began, 15s);
 }
 
-TEST_F(Rendezvous, AllGetWhatRank0Has) {
+TEST_F(Rendezvous, AllRanksGetTheDataOfRank0) {
   const std::string blob(40000, 'x');
   std::atomic<int> right{0};
   std::vector<std::jthread> ranks;
@@ -106,7 +106,7 @@ TEST_F(Rendezvous, AllGetWhatRank0Has) {
   EXPECT_EQ(right, 3);
 }
 
-TEST_F(Rendezvous, OneRankNeedsNobody) {
+TEST_F(Rendezvous, OneRankNeedsNoPeer) {
   EXPECT_EQ(share({}, "me"), "me");
   ::close(meeting_.socket);
 }
@@ -119,7 +119,7 @@ TEST_F(Rendezvous, StrangersDoNoHarm) {
   EXPECT_EQ(share(rank_info(1, 2), ""), "blob");
 }
 
-TEST_F(Rendezvous, RanksOfOtherJobsAreSentAway) {
+TEST_F(Rendezvous, RanksOfOtherJobsAreRejected) {
   std::jthread server([&] { EXPECT_EQ(share(rank_info(0, 2), "blob"), "blob"); });
   RankInfo other = rank_info(1, 2), size = rank_info(1, 3), many = rank_info(3, 4);
   other.job = "another";
@@ -132,7 +132,7 @@ TEST_F(Rendezvous, RanksOfOtherJobsAreSentAway) {
 }
 
 // What rank 1 says is heard by a proxy first, which says it to rank 0 and is gone before it has the answer.
-TEST_F(Rendezvous, OneThatIsCutOffAsksAgain) {
+TEST_F(Rendezvous, ADisconnectedRankRetries) {
   const dist::Listening proxy = dist::listen_anywhere();
   std::string words;
   std::jthread cut_off([&] {
@@ -153,7 +153,7 @@ TEST_F(Rendezvous, OneThatIsCutOffAsksAgain) {
   EXPECT_EQ(share(rank_info(1, 2), ""), "blob");
 }
 
-TEST_F(Rendezvous, ARankTooManyIsSentAway) {
+TEST_F(Rendezvous, AnExtraRankIsRejected) {
   std::jthread server([&] { EXPECT_EQ(share(rank_info(0), "blob"), "blob"); });
   EXPECT_EQ(share(rank_info(1), ""), "blob");
   EXPECT_NE(message_of<Error>([&] { share(rank_info(1), ""); }).find("already has that rank"),
@@ -162,7 +162,7 @@ TEST_F(Rendezvous, ARankTooManyIsSentAway) {
 }
 
 // Both are told that they are welcome before either has all.
-TEST_F(Rendezvous, OfTwoWhoClaimOnePlaceAtATimeOneHasIt) {
+TEST_F(Rendezvous, OneOfTwoRanksThatClaimAPlaceGetsIt) {
   std::jthread server([&] { EXPECT_EQ(share(rank_info(0, 7), "blob"), "blob"); });
   for (int rank = 1; rank < 6; ++rank) {
     std::atomic<int> in{0}, out{0};
@@ -183,7 +183,7 @@ TEST_F(Rendezvous, OfTwoWhoClaimOnePlaceAtATimeOneHasIt) {
   EXPECT_EQ(share(rank_info(6, 7), ""), "blob");
 }
 
-TEST_F(Rendezvous, WhoDoesNotComeIsNamed) {
+TEST_F(Rendezvous, AMissingRankIsNamed) {
   const auto began = std::chrono::steady_clock::now();
   std::jthread guest([&] { EXPECT_EQ(share(rank_info(2, 4), ""), "blob"); });
   try {
@@ -233,7 +233,7 @@ int connect_to_port(int port) {
   return socket;
 }
 
-TEST_F(Rendezvous, SilentStrangersKeepNobodyWaiting) {
+TEST_F(Rendezvous, SilentStrangersDelayNoRank) {
   std::vector<int> silent;
   for (int i = 0; i < 20; ++i) silent.push_back(connect_to_port(meeting_.port));
   const auto began = std::chrono::steady_clock::now();
@@ -243,7 +243,7 @@ TEST_F(Rendezvous, SilentStrangersKeepNobodyWaiting) {
   for (const int socket : silent) ::close(socket);
 }
 
-TEST_F(Rendezvous, WhoDoesNotKnowTheSecretTakesNobodysPlace) {
+TEST_F(Rendezvous, WithoutTheSecretNoPlaceCanBeTaken) {
   const auto knowing = [&](int rank, const char* secret) {
     RankInfo at = rank_info(rank, 2);
     at.secret = secret;
@@ -258,7 +258,7 @@ TEST_F(Rendezvous, WhoDoesNotKnowTheSecretTakesNobodysPlace) {
 }
 
 // What a rank says is recorded on its way to rank 0, and said again.
-TEST_F(Rendezvous, WhatWasHeardOnceIsOfNoUseAgain) {
+TEST_F(Rendezvous, ReplayedMessagesAreRejected) {
   const dist::Listening proxy = dist::listen_anywhere();
   std::string words;
   std::jthread between([&] {
@@ -317,7 +317,7 @@ TEST_F(Rendezvous, Rank0SleepsWhileItHasNoDescriptorForAGuest) {
 }
 
 // Addresses of this machine that are not the master's: nobody listens there.
-TEST_F(Rendezvous, Rank0ListensAtTheMastersAddressAlone) {
+TEST_F(Rendezvous, Rank0ListensOnlyAtTheMasterAddress) {
   ::close(meeting_.socket);
   RankInfo host = rank_info(0, 2), guest = rank_info(1, 2), other = guest;
   host.listening = -1;
@@ -331,7 +331,7 @@ TEST_F(Rendezvous, Rank0ListensAtTheMastersAddressAlone) {
   EXPECT_EQ(share(guest, "", 20s), "blob");
 }
 
-TEST_F(Rendezvous, WithoutASecretThereIsAWarningButOnOneMachine) {
+TEST_F(Rendezvous, WarnsWithoutASecretExceptOnOneMachine) {
   ::close(meeting_.socket);
   RankInfo at = rank_info(0, 2);
   EXPECT_NE(dist::warn_of_strangers(at).find("ATHANOR_SECRET is not set"), std::string::npos);

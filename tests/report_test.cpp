@@ -69,7 +69,7 @@ TEST(ReportSeries, KeepsTheExtremesOfAnyNumberOfSteps) {
   EXPECT_GE(series.points().back().x, 490'000);
 }
 
-TEST(ReportSeries, LeavesOutWhatIsNoNumberOrComesAgain) {
+TEST(ReportSeries, SkipsNonFiniteAndRepeatedPoints) {
   Series series;
   series.add(1, 1);
   series.add(1, 2);
@@ -223,7 +223,7 @@ TEST(Report, AFullDiskIsAWarning) {
 
 // A page that is made anew of metrics.jsonl and config.json has the same figures; what they do not hold, the
 // page that is there brings along.
-TEST(Report, CanBeMadeAnewOfTheRunsFiles) {
+TEST(Report, CanBeRebuiltFromTheFilesOfTheRun) {
   const test::TempDir dir;
   TrainerConfig config = config_in(dir.path());
   config.flags = {{"--lr", "0.1", "flag"}, {"--<b>", "a & \"b\"", "default"}};

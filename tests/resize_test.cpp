@@ -186,7 +186,7 @@ TEST(Resize, APartOfALargerImageIsThatImage) {
   EXPECT_EQ(a, c);
 }
 
-TEST(Resize, ReachIsWhatThePixelsAreMadeOf) {
+TEST(Resize, ReachCoversThePixelsThatAreRead) {
   for (const double scale : {0.3, 1.0, 1.25, 2.0, 3.7}) {
     const Window window{scale, 40, 10, 300};
     const Reach r = reach(window, 20);
@@ -198,7 +198,7 @@ TEST(Resize, ReachIsWhatThePixelsAreMadeOf) {
   }
 }
 
-TEST(Resize, RefusesWhatDoesNotFit) {
+TEST(Resize, RejectsInvalidArguments) {
   const std::vector<std::uint8_t> pixels(300);
   const ImageView image{pixels.data(), 10, 10, 3, 30};
   std::vector<std::uint8_t> out(48);

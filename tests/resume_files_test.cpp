@@ -34,7 +34,7 @@ TEST_F(ResumeFiles, FallsBackWhereTheNewestFileIsDamagedAndSaysSo) {
   EXPECT_NO_THROW(load_checkpoint(file(6)));  // written anew on the way
 }
 
-TEST_F(ResumeFiles, AutoBeginsWhereThereIsNothingAndSaysSo) {
+TEST_F(ResumeFiles, AutoStartsFreshAndSaysSo) {
   const RecordedRun straight = train(test::resume_config());
   const TrainerConfig config = from(saving(test::resume_config(), 0), "auto");
   const RecordedRun fresh = train(config);
@@ -115,7 +115,7 @@ TEST_F(ResumeFiles, EveryEntryIsNeededAndNamed) {
     StateDict state = whole;
     state.set(extra, std::int64_t{1});
     const std::string last = std::string(extra).substr(std::string(extra).rfind('.') + 1);
-    expect_one_line(refusal(state), {"--resume: " + broken.string(), last, "does not have"});
+    expect_one_line(refusal(state), {"--resume: " + broken.string(), last, "unknown entries"});
   }
   // Of another kind, shape, dtype or range.
   const auto changed = [&](const std::string& name, const StateDict::Value& value) {

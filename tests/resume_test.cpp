@@ -97,7 +97,7 @@ TEST_F(Resume, WithOtherOptimizersToo) {
                   {"--resume: ", "--optimizer is adamw and was muon"});
 }
 
-TEST_F(Resume, TimesGoOnToo) {
+TEST_F(Resume, TimesContinueToo) {
   const TrainerConfig config = saving(test::resume_config(), 4);
   const RecordedRun whole = train(config);
   const double at_4 = load_checkpoint(file(4)).real("run.elapsed_s");
@@ -162,7 +162,7 @@ TEST_F(Resume, AfterASignalInAValidationEqualsTheRunThatNeverStopped) {
   }
 }
 
-TEST_F(Resume, AfterMaxTimeGoesOnInTheMiddleOfTheEpoch) {
+TEST_F(Resume, AfterMaxTimeResumesInTheMiddleOfTheEpoch) {
   const RecordedRun straight = train(test::resume_config());
   TrainerConfig config = saving(test::resume_config(), 0), brief = config;
   brief.max_time_s = 1e-9;  // one step
@@ -215,7 +215,7 @@ RecordedRun train_with(const TrainerConfig& config, std::map<std::string, std::i
   return train(config, model, {}, std::move(callbacks));
 }
 
-TEST_F(Resume, CallbacksGoOnUnderTheirNames) {
+TEST_F(Resume, CallbacksResumeUnderTheirNames) {
   std::map<std::string, std::int64_t> counts, resumed;
   const TrainerConfig config = saving(test::resume_config(), 4);
   train_with(config, counts, {"a", "b"});
@@ -236,7 +236,7 @@ TEST_F(Resume, CallbacksGoOnUnderTheirNames) {
   expect_one_line(message_of([&] { train_with(again, kept, {"a.b"}); }), {"'a.b'"});
 }
 
-TEST_F(Resume, TheMetricsSayWhereARunGoesOn) {
+TEST_F(Resume, MetricsRecordWhereARunResumes) {
   TrainerConfig config = saving(test::resume_config(), 4);
   config.metrics = dir_ / "metrics.jsonl";
   train(config, [](Trainer&, const StepInfo& step) {

@@ -127,7 +127,7 @@ class RunsTest : public testing::Test {
   test::TempDir folder_;
 };
 
-TEST_F(RunsTest, ResumeAutoGoesOnWithTheNewestUnfinishedRunOfTheseSettings) {
+TEST_F(RunsTest, ResumeAutoContinuesTheNewestUnfinishedRun) {
   const fs::path root = folder_ / "runs";
   EXPECT_EQ(train(config()), root / "1");
   const std::string whole = test::read_file(root / "1/model.safetensors");
@@ -150,7 +150,7 @@ TEST_F(RunsTest, ResumeAutoGoesOnWithTheNewestUnfinishedRunOfTheseSettings) {
   EXPECT_EQ(events, (std::vector<std::string>{"epoch", "error", "resume", "epoch", "end"}));
 }
 
-TEST_F(RunsTest, ARunUnderWayIsLeftAlone) {
+TEST_F(RunsTest, ARunInProgressIsLeftAlone) {
   const fs::path root = folder_ / "runs";
   (void)train(config(), 7);
   const CheckpointFolder under_way(root / "1/checkpoints");

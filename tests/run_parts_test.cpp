@@ -129,7 +129,7 @@ TEST(Limits, SignalsAreAsTheyWereWhenTheLastGuardGoes) {
   EXPECT_EQ(handler(), before);
 }
 
-TEST(Limits, WhatOtherRanksHaveVotedForIsTaken) {
+TEST(Limits, TheVoteOfOtherRanksIsTaken) {
   Parts parts(small_config());
   EXPECT_FALSE(parts.limits.take({}));
   EXPECT_TRUE(parts.limits.take({.reason = static_cast<int>(StoppedBy::early_stop), .rank = 2}));
@@ -244,7 +244,7 @@ struct Saved : Parts {
   void save() { checkpoints.save(position, limits, clock, times, parts()); }
 };
 
-TEST(RunCheckpoints, APositionIsSavedOnceAndGoneOnFrom) {
+TEST(RunCheckpoints, APositionIsSavedOnceAndResumed) {
   const test::TempDir folder;
   TrainerConfig config = small_config();
   config.checkpoint_dir = folder / "saved";
@@ -273,7 +273,7 @@ TEST(RunCheckpoints, APositionIsSavedOnceAndGoneOnFrom) {
   EXPECT_EQ(again.metrics.read(), (std::vector<double>{4, 3, 8}));
 }
 
-TEST(RunCheckpoints, WhatHasDivergedIsNotSaved) {
+TEST(RunCheckpoints, ADivergedStateIsNotSaved) {
   const test::TempDir folder;
   TrainerConfig config = small_config();
   config.checkpoint_dir = folder / "saved";

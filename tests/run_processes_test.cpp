@@ -65,7 +65,7 @@ TEST(RunProcesses, TheSignalThatCameIsTheOneThatIsPassedOn) {
 }
 
 // One rank has saved at once; the other takes longer than ranks get that have lost one.
-TEST(RunProcesses, WhoIsStillSavingIsNotEndedByWhoIsDone) {
+TEST(RunProcesses, ASavingRankIsNotEndedByAFinishedOne) {
   const std::string quick = "trap 'exit 143' TERM; sleep 0.2; kill -TERM $PPID; sleep 30 & wait",
                     slow = "trap 'sleep 7; echo saved >&2; exit 143' TERM; sleep 30 & wait";
   const Outcome outcome = run({shell(0, slow), shell(1, quick)});
@@ -74,7 +74,7 @@ TEST(RunProcesses, WhoIsStillSavingIsNotEndedByWhoIsDone) {
 }
 
 // Ranks under mpirun: the first is there when the signal comes, the second starts later.
-TEST(RunProcesses, ARankThatStartsLaterIsToldToo) {
+TEST(RunProcesses, ALateRankGetsTheSignalToo) {
   const Outcome outcome =
       run({shell(-1, "sleep 100 & kill -TERM $PPID; sleep 0.5; sleep 100; echo told >&2; exit 5")});
   EXPECT_TRUE(outcome.errors.ends_with("told\n")) << outcome.errors;  // after the shell's own words
@@ -133,7 +133,7 @@ TEST(RunProcesses, WhatMpiSaysOfItselfIsOneLine) {
             std::string::npos);
 }
 
-TEST(RunProcesses, WhereARankSaysWhyMpiIsSilent) {
+TEST(RunProcesses, MpiIsSilentIfARankReports) {
   const std::string both = fmt::format("{0}\nPrimary job  terminated\nrank 1: error: it is so\n{0}", kRule);
   const Outcome outcome = run({shell(-1, words(both, 2))});
   EXPECT_EQ(outcome.code, 2);
@@ -143,7 +143,7 @@ TEST(RunProcesses, WhereARankSaysWhyMpiIsSilent) {
             "error: a rank ended with code 9, without giving a reason\n");
 }
 
-TEST(Restarts, OnlyALostRankIsWorthOne) {
+TEST(Restarts, OnlyALostRankCausesOne) {
   for (const int code : {74, 135, 137, 139}) EXPECT_TRUE(dist::has_lost_rank(code)) << code;
   for (const int code : {0, 1, 2, 3, 4, 129, 130, 143}) EXPECT_FALSE(dist::has_lost_rank(code)) << code;
 }

@@ -71,7 +71,7 @@ TEST(Schedule, IsAPureFunctionOfTheStep) {
   for (int step = 24; step >= 0; --step) EXPECT_EQ(curve(step), rates[static_cast<std::size_t>(step)]);
 }
 
-TEST(Schedule, RefusesNonsense) {
+TEST(Schedule, RejectsInvalidArguments) {
   EXPECT_THROW(constant(-1), ArgumentError);
   EXPECT_THROW(constant(std::nan("")), ArgumentError);
   EXPECT_THROW(cosine(1, 0), ArgumentError);

@@ -70,7 +70,7 @@ TEST(Multipart, UnderstandsNamesOfAllKinds) {
   EXPECT_EQ(name_of("name;;  name = file ;"), "none");
 }
 
-TEST(Multipart, RefusesWhatHasNoEnd) {
+TEST(Multipart, RejectsUnterminatedInput) {
   const std::string whole = part("filename=a", "bytes") + "--XX--";
   for (std::size_t n = 0; n < whole.size(); ++n)
     EXPECT_THROW(parse_multipart(kType, whole.substr(0, n)), ArgumentError) << n;
@@ -269,7 +269,7 @@ TEST_F(ServeService, SwapsModelsBetweenBatchesUnderLoad) {
   }
 }
 
-TEST_F(ServeService, KeepsTheModelWhereTheNewOneCannotBeUsed) {
+TEST_F(ServeService, KeepsTheModelIfTheNewOneIsUnusable) {
   const Predictor predictor(path_);
   Service service(options(), metrics_);
   test::write_file(path_, "no model");

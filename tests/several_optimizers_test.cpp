@@ -123,7 +123,7 @@ TEST(SeveralOptimizers, UpdateTheirOwnNetworksAtOnce) {
   EXPECT_EQ(run.results.at(3).learning_rate, 0.01f);
 }
 
-TEST(SeveralOptimizers, GoOnFromACheckpointWithTheSameBits) {
+TEST(SeveralOptimizers, ResumeFromACheckpointBitForBit) {
   TrainerConfig config = small_config();
   config.ema_decay = 0.9;
   Adversarial whole;
@@ -141,7 +141,7 @@ TEST(SeveralOptimizers, GoOnFromACheckpointWithTheSameBits) {
   EXPECT_EQ(run.epochs.back().value_of("train_g_loss"), expected.epochs.back().value_of("train_g_loss"));
 }
 
-TEST(SeveralOptimizers, RanksGiveWhatOneDoes) {
+TEST(SeveralOptimizers, RanksEqualOneRank) {
   for (const std::int64_t accumulate : {1, 2}) {
     TrainerConfig config = small_config();
     config.threads = 1;
@@ -231,7 +231,7 @@ struct Twins : Task {
 };
 
 // The sums would be of gradients that do not belong together.
-TEST(SeveralOptimizers, RanksThatUpdateOthersAtATimeAreTold) {
+TEST(SeveralOptimizers, RanksThatUpdateDifferentOnesAreReported) {
   const std::vector<std::string_view> orders[] = {{"b", "a"}, {"b"}, {"a"}};
   for (const auto& order : orders) {
     for (const Strategy strategy : {Strategy::ddp, Strategy::zero1}) {
@@ -356,7 +356,7 @@ TEST(SeveralOptimizers, EachTrainsNetworksOfItsOwnOnceAStep) {
     }
   };
   EXPECT_EQ(message_of<OfTheOther>(),
-            "backward: the root must depend on one of the parameters that are named, but does not");
+            "backward: the root must depend on one of the named parameters, but does not");
   struct InOne : Autoencoder {
     Tensor training_step(const Batch& batch, Step& step) override {
       step.minimize("encoder", error(batch));

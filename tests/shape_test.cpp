@@ -65,7 +65,7 @@ TEST(View, HasTheValuesWorkedOutByHand) {
   EXPECT_EQ(reshape(counting({0, 4}), {2, 0}).shape(), (Shape{2, 0}));
 }
 
-TEST(View, RefusesWhatDoesNotFit) {
+TEST(View, RejectsInvalidArguments) {
   const Tensor x = counting({2, 3});
   EXPECT_THROW(reshape(x, {4, 2}), ArgumentError);
   EXPECT_THROW(reshape(x, {-1, -1}), ArgumentError);

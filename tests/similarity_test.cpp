@@ -250,7 +250,7 @@ TEST(Similarities, AWarmStepCallsNoOperatorNew) {
   EXPECT_EQ(test::operator_news(), before);
 }
 
-TEST(Similarities, SayWhatIsWrong) {
+TEST(Similarities, RejectInvalidArguments) {
   const Tensor a = Tensor::zeros({2, 3}), wide = Tensor::zeros({2, 3}, {DType::f64, kCpu});
   const Tensor whole = Tensor::zeros({2, 3}, {DType::i64, kCpu}), vector = Tensor::zeros({3});
   EXPECT_SAYS(cosine_similarity(a, wide),
@@ -261,7 +261,7 @@ TEST(Similarities, SayWhatIsWrong) {
   EXPECT_SAYS(cosine_similarity(a, a, 2), "cosine_similarity: ");
   EXPECT_SAYS(cosine_similarity(a, a, 1, -1), "cosine_similarity: eps must be finite and >= 0, but got -1");
   EXPECT_SAYS(triplet_margin_loss(a, a, vector),
-              "triplet_margin_loss: all three must have one shape [..., D], but got [2, 3] and [3]");
+              "triplet_margin_loss: all three inputs must have one shape [..., D], but got [2, 3] and [3]");
   EXPECT_SAYS(triplet_margin_loss(a, wide, a), "triplet_margin_loss: inputs must have one dtype and device");
   EXPECT_SAYS(triplet_margin_loss(a, a, a, {.margin = 0}),
               "triplet_margin_loss: margin must be finite and > 0, but got 0");

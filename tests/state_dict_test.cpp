@@ -44,16 +44,15 @@ TEST(StateDict, TensorsAreHandles) {
 }
 
 TEST(StateDict, MissingEntryNamesTheNearest) {
-  EXPECT_EQ(
-      message_of([] { sample().tensor("model.wieght"); }),
-      "state_dict: 'model.wieght' must be there (a tensor), but is missing; did you mean 'model.weight'?");
+  EXPECT_EQ(message_of([] { sample().tensor("model.wieght"); }),
+            "state_dict: 'model.wieght' (a tensor) is missing; did you mean 'model.weight'?");
 }
 
 TEST(StateDict, WrongKindNamesBoth) {
   EXPECT_EQ(message_of([] { sample().integer("scale"); }),
             "state_dict: 'scale' must be an integer, but is a real number");
   EXPECT_EQ(message_of([] { sample().text("model.bias"); }),
-            "state_dict: 'model.bias' must be a text, but is a tensor");
+            "state_dict: 'model.bias' must be a string, but is a tensor");
   EXPECT_EQ(message_of([] { sample().tensor("model.bias", {3}); }),
             "state_dict: 'model.bias' must have shape [3], but has [2]");
 }
@@ -65,7 +64,7 @@ TEST(StateDict, UnusedEntriesAreNamed) {
   dict.real("scale");
   dict.under("model.");
   EXPECT_EQ(message_of([&] { dict.require_all_used("trainer"); }),
-            "trainer: every entry must be known, but got 'step', 'format' it does not have");
+            "trainer: every entry must be known, but got unknown entries: 'step', 'format'");
   dict.integer("step");
   dict.text("format");
   EXPECT_NO_THROW(dict.require_all_used("trainer"));

@@ -35,7 +35,7 @@ TEST(CpuStream, WorkIsDoneWhenTheCallReturns) {
   EXPECT_TRUE(current_stream(kCpu) == stream);
 }
 
-TEST(CpuStream, EventsTellTheTimeWhereAskedTo) {
+TEST(CpuStream, EventsMeasureTimeIfRequested) {
   Event begin(kCpu, Event::Timing::on), end(kCpu, Event::Timing::on), untimed(kCpu);
   EXPECT_THROW(begin.ms_until(end), ArgumentError);
   begin.record(current_stream(kCpu));
@@ -91,7 +91,7 @@ TEST_F(NoDevice, SaysWhyAndWhatToDo) {
 }
 
 TEST_F(NoDevice, EveryRequestForOneSaysThat) {
-  const std::string expected = fmt::format("device: {} is not there: {}", cuda.str(), why_no_cuda());
+  const std::string expected = fmt::format("device: {} is not available: {}", cuda.str(), why_no_cuda());
   const Tensor x = Tensor::zeros({2});
   EXPECT_EQ(message_of([&] { device_info(cuda); }), expected);
   EXPECT_EQ(message_of([&] { Stream::create(cuda); }), expected);

@@ -39,7 +39,7 @@ TEST(SyncBatchNorm, OneValueOverAllRanksIsRefused) {
 TEST(SyncBatchNorm, EvaluationIsLocal) {
   on_worlds(test::check_evaluation_is_local);
 }
-TEST(SyncBatchNorm, RecomputationAsksAgain) {
+TEST(SyncBatchNorm, RecomputationReducesAgain) {
   on_worlds(test::check_recomputation);
 }
 
@@ -48,7 +48,7 @@ TEST(SyncBatchNorm, TrainingEqualsOneRankOnTheJoinedBatch) {
     run_ranks(world, [](Transport& t) { test::check_training_equals_one_rank<Ddp>(t, true); });
 }
 // Buckets are under way while norms ask the other ranks: on another network.
-TEST(SyncBatchNorm, WhoPushesBucketsDoesNotMatter) {
+TEST(SyncBatchNorm, AnyThreadMayAdvanceBuckets) {
   for (const Overlap overlap : {Overlap::none, Overlap::pumped})
     run_ranks(3, [&](Transport& t) { test::check_training_equals_one_rank<Ddp>(t, true, overlap); });
 }
@@ -61,7 +61,7 @@ TEST(SyncBatchNorm, DelaysChangeNothing) {
 }
 
 // Over NCCL before 2.26, all ranks must do everything in one order: no bucket while norms may ask others.
-TEST(SyncBatchNorm, BucketsWaitWhereNetworksMustNotBeUsedAtOnce) {
+TEST(SyncBatchNorm, BucketsWaitWithoutConcurrentNetworks) {
   for (const Overlap overlap : {Overlap::thread, Overlap::pumped}) {
     const auto check = [&](Transport& transport) {
       test::check_training_equals_one_rank<Ddp>(transport, true, overlap);
@@ -88,7 +88,7 @@ TEST(SyncBatchNorm, BucketsWaitWhereNetworksMustNotBeUsedAtOnce) {
   }
 }
 
-TEST(SyncBatchNorm, JoinsAllNormsOfAModelAndLetsThemGo) {
+TEST(SyncBatchNorm, JoinsAllNormsOfAModelAndReleasesThem) {
   run_ranks(2, [](Transport& transport) {
     test::DigitsNet model(true);
     Communicator comm(transport);
@@ -153,7 +153,7 @@ TEST(SyncBatchNorm, ALostRankIsNoticedAtOnce) {
   EXPECT_LT(std::chrono::steady_clock::now() - began, 30s);
 }
 
-TEST(SyncBatchNorm, ARankThatDoesNotComeIsNamed) {
+TEST(SyncBatchNorm, AMissingRankIsNamed) {
   std::atomic<bool> named{false};
   run_ranks(2, [&](Transport& transport) {
     nn::BatchNorm norm(3);

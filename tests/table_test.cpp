@@ -118,49 +118,49 @@ class WrongTables : public testing::Test {
 };
 
 TEST_F(WrongTables, LackColumnsOrRows) {
-  EXPECT_EQ(csv(""), "line 1: there must be a row of names, but the file is empty");
-  EXPECT_EQ(json(""), "there must be a sample, but there is none");
-  EXPECT_EQ(csv("image\n"), "there must be a sample, but there is none");
-  EXPECT_EQ(csv("mask;image\ny.png\n"), "there must be a field 'image', but there is 'mask;image'");
+  EXPECT_EQ(csv(""), "line 1: the file must start with a row of names, but is empty");
+  EXPECT_EQ(json(""), "the table must have at least one sample, but has none");
+  EXPECT_EQ(csv("image\n"), "the table must have at least one sample, but has none");
+  EXPECT_EQ(csv("mask;image\ny.png\n"), "the first row must have a field 'image', but has 'mask;image'");
   EXPECT_EQ(json("{\"mask\": \"y.png\", \"x\": 2}"),
-            "there must be a field 'image', but there are 'mask', 'x'");
+            "the first row must have a field 'image', but has 'mask', 'x'");
   EXPECT_EQ(csv("image,mask\nx.png,y.png\nx.png,\n"), "line 3: field 'mask' is missing");
   EXPECT_EQ(csv("image,mask\nx.png,\nx.png,y.png\n"), "line 2: field 'mask' is missing");
   EXPECT_EQ(csv("image,mask\n,\n"), "line 2: field 'image' is missing");
   EXPECT_EQ(csv("image,x.0,x.1\ny.png,1,\ny.png,1,\n"), "line 2: field 'x.1' is missing");
-  EXPECT_EQ(csv("image,mask\n\nx.png\n"), "line 3: must have 2 columns like the first, but has 1");
+  EXPECT_EQ(csv("image,mask\n\nx.png\n"), "line 3: must have 2 columns, like line 1, but has 1");
   EXPECT_EQ(json("{\"image\": \"x.png\"}\n{\"image\": \"x.png\", \"p\": 1}"),
-            "line 2: field 'p' is in no line before");
+            "line 2: field 'p' does not appear in the previous lines");
   EXPECT_EQ(second("1", "1}\n{\"image\": \"a.png\""), "line 3: field 'p' is missing");
 }
 
-TEST_F(WrongTables, HaveNamesThatAreNone) {
-  EXPECT_EQ(csv("image,x,x.0\ny.png,3,4\n"), "line 1: column 'x' is there twice");
-  EXPECT_EQ(csv("image,x,x\ny.png,3,4\n"), "line 1: column 'x' is there twice");
-  EXPECT_EQ(csv("image,x,x:boxes\ny.png,3,4\n"), "line 1: column 'x' is there twice");
-  EXPECT_EQ(json("{\"image\": \"x.png\", \"p\": 1, \"p:values\": 2}"), "line 1: field 'p' is there twice");
-  EXPECT_EQ(csv("image,\ny.png,3\n"), "line 2: each field must have a name, but one has none");
+TEST_F(WrongTables, HaveInvalidNames) {
+  EXPECT_EQ(csv("image,x,x.0\ny.png,3,4\n"), "line 1: column 'x' appears twice");
+  EXPECT_EQ(csv("image,x,x\ny.png,3,4\n"), "line 1: column 'x' appears twice");
+  EXPECT_EQ(csv("image,x,x:boxes\ny.png,3,4\n"), "line 1: column 'x' appears twice");
+  EXPECT_EQ(json("{\"image\": \"x.png\", \"p\": 1, \"p:values\": 2}"), "line 1: field 'p' appears twice");
+  EXPECT_EQ(csv("image,\ny.png,3\n"), "line 2: every field must have a name, but one has none");
   EXPECT_EQ(json("{\"image\": \"x.png\", \":boxes\": 1}"),
-            "line 1: each field must have a name, but one has none");
+            "line 1: every field must have a name, but one has none");
   EXPECT_EQ(csv("image,gr\xf6\xdf"
                 "e\ny.png,3\n"),
-            "line 2: the name of a field must be UTF-8 without control characters, but is 'gr\\xf6\\xdfe'");
+            "line 2: a field name must be UTF-8 without control characters, but is 'gr\\xf6\\xdfe'");
   EXPECT_EQ(csv("image,x.1,x.0\ny.png,3,4\n"),
-            "line 1: the columns of 'x' must be x.0, x.1, ... in order, but x.1 comes where 0 is due");
+            "line 1: the columns of 'x' must be x.0, x.1, ... in order, but x.1 comes instead of number 0");
   EXPECT_EQ(csv("image,x.0,x.2\ny.png,3,4\n"),
-            "line 1: the columns of 'x' must be x.0, x.1, ... in order, but x.2 comes where 1 is due");
+            "line 1: the columns of 'x' must be x.0, x.1, ... in order, but x.2 comes instead of number 1");
 }
 
-TEST_F(WrongTables, SayAKindThatDoesNotFit) {
+TEST_F(WrongTables, DeclareAMismatchedKind) {
   EXPECT_EQ(csv("image,x:colour\ny.png,3\n"),
             "line 2: the kind of 'x:colour' must be values, picture, target, mask, boxes or points");
   EXPECT_EQ(csv("image,label:boxes\ny.png,3\n"),
-            "line 2: field 'label' must be values, but is said to be boxes");
-  EXPECT_EQ(csv("image:mask\ny.png\n"), "line 2: field 'image' must be picture, but is said to be mask");
+            "line 2: field 'label' must be values, but is declared as boxes");
+  EXPECT_EQ(csv("image:mask\ny.png\n"), "line 2: field 'image' must be picture, but is declared as mask");
   EXPECT_EQ(csv("image,x:mask\ny.png,3\n"),
-            "line 2: field 'x' must be values or boxes or points, but is said to be mask");
+            "line 2: field 'x' must be values or boxes or points, but is declared as mask");
   EXPECT_EQ(csv("image,x:boxes\ny.png,a.png\n"),
-            "line 2: field 'x' must be target or mask or picture, but is said to be boxes");
+            "line 2: field 'x' must be target or mask or picture, but is declared as boxes");
   const std::string six = "line 2: field 'x' must be boxes of 4 numbers each, but has [6]";
   EXPECT_EQ(csv("image,x.0:boxes,x.1,x.2,x.3,x.4,x.5\ny.png,1,2,3,4,5,6\n"), six);
   EXPECT_EQ(csv("image,x:points\ny.png,3\n"),
@@ -168,13 +168,14 @@ TEST_F(WrongTables, SayAKindThatDoesNotFit) {
   EXPECT_EQ(json("{\"image\": \"x.png\", \"p:points\": [[1, 2, 3]]}"),
             "line 1: field 'p' must be points of 2 numbers each, but has [1, 3]");
   EXPECT_EQ(json("{\"image\": \"x.png\", \"p\": [1, 2]}\n{\"image\": \"x.png\", \"p:points\": [1, 2]}"),
-            "line 2: field 'p' is values in the line before, but is said to be points");
+            "line 2: field 'p' must be values, as in the previous line, but is declared as points");
 }
 
-TEST_F(WrongTables, HaveValuesThatAreNone) {
+TEST_F(WrongTables, HaveInvalidValues) {
   EXPECT_EQ(csv("image\n3\n"), "line 2: field 'image' must be the name of a file, but is 3");
-  EXPECT_EQ(csv("image,x\ny.png,3\ny.png,four\n"), "line 3: field 'x' must be numbers, but has \"four\"");
-  const std::string no_file = "must be a number, or a file that ends in .png, .jpg or .jpeg, but is ";
+  EXPECT_EQ(csv("image,x\ny.png,3\ny.png,four\n"),
+            "line 3: field 'x' must contain numbers only, but has \"four\"");
+  const std::string no_file = "must be a number or a file that ends in .png, .jpg or .jpeg, but is ";
   EXPECT_EQ(csv("image,x\ny.png,two\n"), "line 2: field 'x' " + no_file + "'two'");
   EXPECT_EQ(csv("image,x\ny.png,nan\n"), "line 2: field 'x' " + no_file + "'nan'");
   EXPECT_EQ(csv("image,x\ny.png,-inf\n"), "line 2: field 'x' " + no_file + "'-inf'");
@@ -183,62 +184,62 @@ TEST_F(WrongTables, HaveValuesThatAreNone) {
   EXPECT_EQ(csv("image,x\ny.png,12345678901234567890\n"),
             "line 2: field 'x' " + no_file + "'12345678901234567890'");
   EXPECT_EQ(csv("image,x\ny.png,9007199254740993\n"),
-            "line 2: field 'x' must be numbers within 2^53, or f32, but has 9007199254740993");
+            "line 2: field 'x' must contain integers below 2^53 or f32 numbers, but has 9007199254740993");
   EXPECT_EQ(csv("image,x\ny.png,1e39\n"),
-            "line 2: field 'x' must be numbers within 2^53, or f32, but has 1e+39");
+            "line 2: field 'x' must contain integers below 2^53 or f32 numbers, but has 1e+39");
   EXPECT_EQ(csv("image,x\ny.png,a.png\ny.png,3\n"), "line 3: field 'x' must be the name of a file, but is 3");
   EXPECT_EQ(csv(std::string("image\na\0.png\n", 13)),
-            "line 2: the name of a file must have no control characters, but is 'a\\x00.png'");
-  EXPECT_EQ(json("{\"image\": \"x.png\", \"p\": null}"), "line 1: field 'p' must be numbers, but has null");
+            "line 2: a file name must not contain control characters, but is 'a\\x00.png'");
+  EXPECT_EQ(json("{\"image\": \"x.png\", \"p\": null}"),
+            "line 1: field 'p' must contain numbers only, but has null");
   EXPECT_EQ(json("{\"image\": \"x.png\", \"p\": []}"),
-            "line 1: field 'p' must have a number at least, but has none");
+            "line 1: field 'p' must have at least one number, but has none");
   EXPECT_EQ(json("{\"image\": \"x.png\", \"p\": [[]]}"),
-            "line 1: field 'p' must have a number at least, but has none");
-  EXPECT_EQ(second("[]", "\"b.png\""), "line 1: field 'p' must have a number at least, but has none");
+            "line 1: field 'p' must have at least one number, but has none");
+  EXPECT_EQ(second("[]", "\"b.png\""), "line 1: field 'p' must have at least one number, but has none");
   EXPECT_EQ(json("{\"image\": \"x.png\", \"p\": [[1, 2], [3]]}"),
-            "line 1: field 'p' must have lists of one length");
+            "line 1: field 'p' must have lists of equal length");
   EXPECT_EQ(second("[1, 2]", "[1]"),
-            "line 2: field 'p' must have numbers [2] as in the line before, but has [1]");
+            "line 2: field 'p' must have numbers of shape [2], as in the previous line, but has [1]");
 }
 
-TEST_F(WrongTables, HaveLabelsThatAreNone) {
-  const std::string must = "field 'label' must be a whole number from 0 on, or a class by its name, but is ";
+TEST_F(WrongTables, HaveInvalidLabels) {
+  const std::string must = "field 'label' must be a whole number >= 0 or a class name, but is ";
   EXPECT_EQ(csv("image,label\ny.png,1\n\ny.png,-1\n"), "line 4: " + must + "-1");
   EXPECT_EQ(csv("image,label\ny.png,0.5\n"), "line 2: " + must + "0.5");
   EXPECT_EQ(csv("image,label\ny.png,2147483648\n"), "line 2: " + must + "2147483648");
   EXPECT_EQ(json("{\"image\": \"x.png\", \"label\": [1]}"), "line 1: " + must + "array");
   EXPECT_EQ(json("{\"image\": \"x.png\", \"label\": \"\"}"), "line 1: field 'label' is missing");
   EXPECT_EQ(json("{\"image\": \"x.png\", \"label\": \"cat\"}\n{\"image\": \"x.png\", \"label\": 3}"),
-            "line 2: field 'label' must be a class by its name as in the line before, but is 3");
+            "line 2: field 'label' must be a class name, as in the previous line, but is 3");
   EXPECT_EQ(json("{\"image\": \"x.png\", \"label\": 3}\n{\"image\": \"x.png\", \"label\": \"cat\"}"),
-            "line 2: field 'label' must be a number as in the line before, but is \"cat\"");
+            "line 2: field 'label' must be a number, as in the previous line, but is \"cat\"");
 }
 
-TEST_F(WrongTables, AreNoCsvOrNoJson) {
+TEST_F(WrongTables, AreInvalidCsvOrJson) {
   EXPECT_EQ(csv("image,label\n\"y.png,3\nz.png,4\n"),
-            "line 2: a cell must end with a quote, as it begins, but the file ends");
+            "line 2: a quoted cell must end with a quote, but the file ends");
   EXPECT_EQ(csv("image,label\n\"y\".png,3\n"),
-            "line 2: a comma must follow a cell in quotes, but '.' does; quotes within are doubled");
+            "line 2: a comma must follow a quoted cell, but '.' follows; double the quotes inside a cell");
   EXPECT_EQ(json("[1]"), "line 1: must be an object, but is array");
-  EXPECT_EQ(json("{\"image\": "), "line 1: must be a JSON object on a line of its own, in UTF-8, but is not");
-  EXPECT_EQ(json("{\n\"image\": \"x.png\"\n}"),
-            "line 1: must be a JSON object on a line of its own, in UTF-8, but is not");
+  EXPECT_EQ(json("{\"image\": "), "line 1: must be one JSON object in UTF-8, but is not");
+  EXPECT_EQ(json("{\n\"image\": \"x.png\"\n}"), "line 1: must be one JSON object in UTF-8, but is not");
 }
 
 // A message about them must not go down as deep as they do.
-TEST_F(WrongTables, MayBeNestedAsDeepAsTheyLike) {
+TEST_F(WrongTables, MayBeNestedArbitrarilyDeep) {
   constexpr std::size_t kDeep = 1'000'000;
   const std::string deep = std::string(kDeep, '[') + std::string(kDeep, ']');
   EXPECT_EQ(json("{\"image\": \"x.png\", \"p\": " + deep + "}"),
-            "line 1: field 'p' must be numbers, but has array");
+            "line 1: field 'p' must contain numbers only, but has array");
   EXPECT_EQ(json("{\"image\": \"x.png\", \"label\": " + deep + "}"),
-            "line 1: field 'label' must be a whole number from 0 on, or a class by its name, but is array");
+            "line 1: field 'label' must be a whole number >= 0 or a class name, but is array");
 }
 
 TEST(TableFiles, ThatAreMissingAreNamed) {
   Opened it("a.csv", "image\nnone.png\n");
   const std::string line = test::message_of<IoError>([&] { it.image(0); });
-  EXPECT_NE(line.find("none.png: must be readable, but got: No such file"), std::string::npos) << line;
+  EXPECT_NE(line.find("none.png: cannot be read: No such file"), std::string::npos) << line;
 }
 
 // Folders of pairs -----------------------------------------------------------------------------------------
@@ -294,26 +295,26 @@ TEST_F(FolderPairs, OfTwoFilesOrFoldersForOneNameAreRefused) {
   put("images/a.jpg");
   put("masks/a.png");
   put("images/a.png");
-  EXPECT_EQ(said(), "images/ must have one file of each name, but has a.jpg and a.png");
+  EXPECT_EQ(said(), "images/ must have one file per name, but has a.jpg and a.png");
   std::filesystem::remove(set() / "images/a.png");
   for (const char* also : {"mask", "image"}) {
     put(std::string(also) + "/a.png");
-    EXPECT_EQ(said(), fmt::format("each folder must be a field of its own, but {}/ and {}s/ are both '{}'",
+    EXPECT_EQ(said(), fmt::format("each folder must be a separate field, but {}/ and {}s/ are both '{}'",
                                   also, also, also));
     std::filesystem::remove_all(set() / also);
   }
   put("labels/a.png");
-  EXPECT_EQ(said(), "labels/ must not hold images: a label is a class; are they masks or targets?");
+  EXPECT_EQ(said(), "labels/ must not contain images: a label is a class; are they masks or targets?");
 }
 
-TEST_F(FolderPairs, ThatHoldNoImagesAreNotPassedOver) {
+TEST_F(FolderPairs, WithoutImagesAreNotIgnored) {
   put("images/a.jpg");
   put("masks/a.tif");
-  EXPECT_EQ(said(), "masks/ must hold .png, .jpg or .jpeg files, but holds none");
+  EXPECT_EQ(said(), "masks/ must contain .png, .jpg or .jpeg files, but has none");
   put("masks/a.png");
   std::filesystem::remove(set() / "images/a.jpg");
   put("images/cat/a.jpg");
-  EXPECT_EQ(said(), "images/ must hold .png, .jpg or .jpeg files, but holds none");
+  EXPECT_EQ(said(), "images/ must contain .png, .jpg or .jpeg files, but has none");
 }
 
 }  // namespace

@@ -56,7 +56,7 @@ TEST(Tar, ReadsWhatItWrote) {
                   "the label must be in [0, 3), but is 3");
 }
 
-TEST(Tar, RefusesWhatItCannotHoldAndLeavesNothing) {
+TEST(Tar, RejectsUnsupportedSamplesAndLeavesNothing) {
   const TempDir dir;
   const auto writer = create_tar(dir / "a.tar");
   EXPECT_THROW(writer->finish(), ArgumentError);
@@ -124,16 +124,16 @@ TEST(Tar, HostileArchivesAreOneLineNamingFileAndOffset) {
       {wrong_sum + kEnd, "offset 0: a header's checksum must be"},
       {std::string(512, 'x'), "checksum must be octal digits"},
       {image + label, "offset 2048: a member's header, or the zeros at the end,"},
-      {image + kEnd, "offset 512: the image here must have a .cls of its name, or a .json with \"label\""},
-      {label + kEnd, "offset 512: the label here must have a .jpg"},
-      {image + image + label + kEnd, "offset 1536: a sample must have one image, but x.jpg is another"},
+      {image + kEnd, "offset 512: this image must have a .cls of the same name, or a .json with \"label\""},
+      {label + kEnd, "offset 512: this label must have a .jpg"},
+      {image + image + label + kEnd, "offset 1536: a sample must have one image, but x.jpg is a second one"},
       {image + label + member("x.json", "{\"label\": 2}") + kEnd,
        "offset 2560: a sample must have one label, but has 1 and 2"},
-      {image + member("x.cls", "") + kEnd, "must hold a whole number"},
+      {image + member("x.cls", "") + kEnd, "must contain a whole number"},
       {image + member("x.cls", "one\n") + kEnd, "holds 'one'"},
-      {image + member("x.cls", "1.5") + kEnd, "must hold a whole number"},
+      {image + member("x.cls", "1.5") + kEnd, "must contain a whole number"},
       {image + member("x.cls", "-1") + kEnd, "the label must be in [0, "},
-      {image + member("x.cls", "99999999999999999999") + kEnd, "must hold a whole number"},
+      {image + member("x.cls", "99999999999999999999") + kEnd, "must contain a whole number"},
       {image + member("x.json", "[1]") + kEnd, "must be an object"},
       {image + member("x.json", "{\"label\": ") + kEnd, "must be an object"},
       {image + member("x.json", "{\"label\": \"1\"}") + kEnd, "must be a whole number"},

@@ -124,7 +124,7 @@ TEST(Task, RanksEndWithOneModelAlsoWithoutValidation) {
   }
 }
 
-TEST(Task, GoesOnFromACheckpointWithTheSameBits) {
+TEST(Task, ResumesFromACheckpointBitForBit) {
   for (const std::int64_t every : {3, 10}) {  // within an epoch, and at its end
     const test::TempDir folder;
     TrainerConfig config = adam_config();
@@ -206,7 +206,7 @@ TEST(Task, EarlyStoppingWatchesWhatItLogs) {
   EXPECT_THROW(Trainer{config}, ArgumentError) << "is less of it better, or more?";
 }
 
-TEST(Task, AMetricThatIsNoNumberHasDiverged) {
+TEST(Task, ANaNMetricHasDiverged) {
   struct Lost : Autoencoder {
     void validation_step(const Batch& batch, Step& step) override {
       step.log("loss", error(batch));
@@ -320,7 +320,7 @@ TEST(Task, NetworksAreRegisteredOnceUnderNames) {
   struct NoField : Autoencoder {
     Tensor training_step(const Batch& batch, Step&) override { return mean(batch["mask"]); }
   };
-  EXPECT_EQ(message_of<NoField>(), "batch: fields are 'image', 'label', but 'mask' is asked for");
+  EXPECT_EQ(message_of<NoField>(), "batch: field must be one of 'image', 'label', but is 'mask'");
 }
 
 TEST(Task, ANameThatOneRankLogsAloneIsAnErrorOnAll) {

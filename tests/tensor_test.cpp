@@ -171,7 +171,7 @@ TEST(HostSync, ForbiddenNamesOpAndCallSite) {
   const int line = __LINE__ + 1;
   const std::string message = message_of([&] { x.item(); });
   EXPECT_NE(message.find(fmt::format(
-                "item: a training step must not wait for the device, but tensor_test.cpp:{} does", line)),
+                "item: a training step must not wait for the device, but tensor_test.cpp:{} waits", line)),
             message.npos)
       << message;
   std::thread([&] { EXPECT_NO_THROW(x.item()); }).join();  // this thread's step, not another's
@@ -209,7 +209,7 @@ TEST(Print, ColumnsLineUp) {
   EXPECT_EQ(print(x.view_as_strided({2, 2}, {1, 2}, 0)), "[[1, 3],\n [2, 4]]\ntensor [2, 2] f32 cpu");
 }
 
-TEST(Print, CutsWhatIsLongAndWrapsWhatIsWide) {
+TEST(Print, CutsLongAndWrapsWideTensors) {
   std::vector<std::int32_t> values(1200);
   for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<std::int32_t>(i);
   EXPECT_EQ(print(Tensor::from(values, {1200})),

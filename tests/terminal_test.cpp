@@ -15,7 +15,7 @@ namespace {
 using terminal::fit;
 using terminal::wrapped;
 
-TEST(Terminal, SaysHowWideItIs) {
+TEST(Terminal, ReportsItsWidth) {
   for (const unsigned short columns : std::array<unsigned short, 3>{60, 80, 120}) {
     const winsize size{.ws_row = 24, .ws_col = columns, .ws_xpixel = 0, .ws_ypixel = 0};
     int ours = -1, theirs = -1;
@@ -28,7 +28,7 @@ TEST(Terminal, SaysHowWideItIs) {
   }
 }
 
-TEST(Terminal, IsTakenForEightyColumnsWhereItDoesNotSay) {
+TEST(Terminal, DefaultsToEightyColumns) {
   // In a process of its own, which can leave the terminal that this test may have been started from.
   const auto ask = [] {
     setsid();

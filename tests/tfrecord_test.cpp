@@ -139,7 +139,7 @@ TEST(TfRecord, ReadsWhatItWrote) {
   }
 }
 
-TEST(TfRecord, RefusesWhatItCannotHoldAndLeavesNothing) {
+TEST(TfRecord, RejectsUnsupportedSamplesAndLeavesNothing) {
   const TempDir dir;
   const auto writer = create_tfrecord(dir / "a");
   EXPECT_THROW(writer->finish(), ArgumentError);

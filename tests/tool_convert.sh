@@ -58,7 +58,7 @@ refuses "nothing.safetensors" nothing.safetensors same.safetensors
 head -c 3000 $run/model.safetensors >cut.safetensors
 refuses "cut.safetensors" cut.safetensors same.safetensors
 printf '\x80\x02cposix\nsystem\nX\x04\0\0\0true\x85R.' >evil.pth
-refuses "evil.pth: at byte .*: holds posix.system, which is no tensor; only files of weights are read" evil.pth same.safetensors --model digits_cnn
+refuses "evil.pth: at byte .*: contains posix.system, which is not a tensor; only weight files can be read" evil.pth same.safetensors --model digits_cnn
 refuses "/nowhere/x.safetensors" $run /nowhere/x.safetensors
 cmp -s same.safetensors before || die "a refusal has changed the file that was there"
 rm -f ./*.safetensors before evil.pth out err said

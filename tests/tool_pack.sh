@@ -141,7 +141,7 @@ for image in "$out"/digits/*/*.png; do cp "$image" "$out/pairs/images/"; cp "$im
 "$athanor" inspect "$out/table.athp" | grep -q 'centre: values, f32 \[2\]' || fail "inspect of a table: $("$athanor" inspect "$out/table.athp")"
 code=0
 "$athanor" pack "$out/pairs.csv" "$out/table.tar" > "$folder/stdout" 2> "$folder/stderr" || code=$?
-[ "$code" -eq 2 ] && grep -q "must have image and label alone, but has 2 more fields; a packed file (.athp) holds them" "$folder/stderr" || fail "a table as a tar: $code, $(cat "$folder/stderr")"
+[ "$code" -eq 2 ] && grep -q "must have only an image and a label, but has 2 more fields; a packed file (.athp) can hold them" "$folder/stderr" || fail "a table as a tar: $code, $(cat "$folder/stderr")"
 printf 'not a picture' > "$out/pairs/masks/00000003.png"
 code=0
 "$athanor" verify "$out/pairs.csv" > "$folder/stdout" 2> "$folder/stderr" || code=$?

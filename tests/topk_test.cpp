@@ -123,7 +123,7 @@ TEST(TopK, BitsDoNotDependOnThreads) {
   check(x, 7, 1, true);
 }
 
-TEST(TopK, SaysWhatIsWrong) {
+TEST(TopK, RejectsInvalidArguments) {
   const Tensor x = Tensor::zeros({2, 3});
   const auto message = [](const auto& call) -> std::string {
     try {
@@ -134,7 +134,7 @@ TEST(TopK, SaysWhatIsWrong) {
     return "nothing thrown";
   };
   EXPECT_NE(
-      message([&] { topk(x, 4); }).find("topk: k must be in [0, 3], as axis 1 of [2, 3] has it, but is 4"),
+      message([&] { topk(x, 4); }).find("topk: k must be in [0, 3], the size of axis 1 of [2, 3], but is 4"),
       std::string::npos)
       << message([&] { topk(x, 4); });
   EXPECT_THROW(topk(x, -1), ArgumentError);

@@ -156,7 +156,7 @@ TEST_F(TorchFile, ParametersAndOtherProtocolsAreRead) {
   EXPECT_EQ(read.tensor("w", {2, 3}).to_vector()[4], 4);
 }
 
-TEST_F(TorchFile, WhatIsNoTensorIsRefusedByName) {
+TEST_F(TorchFile, NonTensorsAreRejectedByName) {
   const std::filesystem::path touched = folder_ / "touched";
   const std::string call =
       fmt::format("(X{}touch {}tR.", test::little(6 + touched.string().size(), 4), touched.string());
@@ -170,7 +170,7 @@ TEST_F(TorchFile, WhatIsNoTensorIsRefusedByName) {
                                                         {"torch._utils", "_rebuild_tensor_v3"}}) {
     const std::string error = error_of(Pickle().global(module, name).op(call));
     EXPECT_NE(error.find("x.pth: at byte"), std::string::npos) << error;
-    EXPECT_NE(error.find(fmt::format("holds {}.{}, which is no tensor; only files of weights are read",
+    EXPECT_NE(error.find(fmt::format("contains {}.{}, which is not a tensor; only weight files can be read",
                                      module, name)),
               std::string::npos)
         << error;
@@ -220,7 +220,7 @@ TEST_F(TorchFile, TensorsLieWithinTheirStorage) {
   larger.numel = 7;
   refused(larger, "must have 7 elements");
   larger.numel = -1;
-  refused(larger, "0 elements or more");
+  refused(larger, "at least 0 elements");
   SavedTensor lost = kMatrix;
   lost.key = "1";
   EXPECT_NE(error_of(new_torch_file(state_pickle({lost}), {{"0", bytes_of(kValues)}})).find("no storage '1'"),
@@ -238,8 +238,8 @@ TEST_F(TorchFile, DamageIsNoticed) {
 }
 
 TEST_F(TorchFile, OtherFilesAreNamed) {
-  EXPECT_NE(error_of("").find("expected a file that torch.save() wrote"), std::string::npos);
-  EXPECT_NE(error_of("not a model").find("expected a file that torch.save() wrote"), std::string::npos);
+  EXPECT_NE(error_of("").find("expected a file written by torch.save()"), std::string::npos);
+  EXPECT_NE(error_of("not a model").find("expected a file written by torch.save()"), std::string::npos);
   EXPECT_NE(error_of(test::zip_of({{"a.npy", "x"}})).find("not one that torch.save() writes"),
             std::string::npos);
   EXPECT_NE(error_of(test::zip_of({{"a/data.pkl", "x"}, {"a/constants.pkl", "y"}})).find("TorchScript"),
@@ -253,7 +253,7 @@ TEST_F(TorchFile, OtherFilesAreNamed) {
             std::string::npos);
 }
 
-TEST_F(TorchFile, NoFileThatIsCutOffOrMadeUpDoesMoreThanThrow) {
+TEST_F(TorchFile, TruncatedOrForgedFilesOnlyThrow) {
   std::mt19937 random(5);
   std::int64_t accepted = 0, refused = 0;
   const auto attempt = [&](const std::string& bytes) {

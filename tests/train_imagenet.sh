@@ -96,4 +96,4 @@ refuses "class 1 is 'class1' in training and 'class9'" "${fine[@]}"
 mv two/val/class9 two/val/class1
 bad=$(ls two/train/class1/*.JPEG | head -1)
 head -c 5000 "$bad" >cut && rm "$bad" && mv cut "$bad"
-refuses "two/train/class1/$(basename "$bad"): jpeg: offset [0-9]*: must be whole JPEG data" "${fine[@]}"
+refuses "two/train/class1/$(basename "$bad"): jpeg: offset [0-9]*: must be complete JPEG data" "${fine[@]}"

@@ -91,7 +91,7 @@ TEST(Trainer, ASkippedStepLeavesWeightsAndStatisticsAlone) {
 }
 
 // When every step is lost, somebody must say so: which parameter, which op, what to do.
-TEST(Trainer, OverflowsThatNothingHelpsAreAnError) {
+TEST(Trainer, PersistentOverflowsAreAnError) {
   TrainerConfig config = small_config();
   config.max_overflows_at_floor = 4;
   config.accumulate = 2;
@@ -184,7 +184,7 @@ TEST(Trainer, AScaleThatStillFallsIsNoError) {
   EXPECT_EQ(spoiled.epochs.back().loss_scale, 0x1p6f);
 }
 
-TEST(Trainer, OutliersAreSkippedAndTold) {
+TEST(Trainer, OutliersAreSkippedAndReported) {
   TrainerConfig config = small_config();
   config.epochs = 12;
   config.skip_outliers = 6;

@@ -338,7 +338,7 @@ TEST(Trainer, DecaysMatricesOrAll) {
   EXPECT_GT(vectors, 0.1) << "or the comparison says nothing";
 }
 
-TEST(Trainer, RefusesDataAndModelsThatDoNotFit) {
+TEST(Trainer, RejectsMismatchedDataAndModels) {
   const auto train = synthetic(kSmallSpec, 20), none = synthetic(kSmallSpec, 0),
              other = synthetic({4, 4, 3, 5}, 20);
   const auto more = synthetic({4, 4, 1, 7}, 20);

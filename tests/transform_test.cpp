@@ -73,7 +73,7 @@ TEST(RandomResizedCrop, DrawsAreaLogRatioAndPlaceEvenly) {
   EXPECT_NEAR(together / kSamples, 0, 5 / 12.0 / std::sqrt(kSamples));
 }
 
-TEST(RandomResizedCrop, WhatNeverFitsGivesTheMiddle) {
+TEST(RandomResizedCrop, FallsBackToTheCentreCrop) {
   EXPECT_EQ(draw({.min_area = 0.9}, {10, 1000}, {0, 0, 1}), (Box{0, 493, 10, 13}));  // 10 * 4/3 = 13.3
   EXPECT_EQ(draw({.min_area = 0.9}, {1000, 10}, {0, 0, 1}), (Box{493, 0, 13, 10}));
   EXPECT_EQ(draw({}, {1, 1}, {0, 0, 1}), (Box{0, 0, 1, 1}));
@@ -143,7 +143,7 @@ TEST(Transform, ARawImageOfTheSizeWantedIsItself) {
   }
 }
 
-TEST(Transform, RefusesWhatCannotBe) {
+TEST(Transform, RejectsImpossibleTransforms) {
   EXPECT_NO_THROW(check(ImageTransform{}));
   EXPECT_THROW(check({.height = 0}), ArgumentError);
   EXPECT_THROW(check({.width = 16385}), ArgumentError);

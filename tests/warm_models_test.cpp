@@ -57,7 +57,7 @@ void PrintTo(const Expected& of, std::ostream* out) {
 
 class WarmModels : public testing::TestWithParam<Expected> {};
 
-TEST_P(WarmModels, AskForNothingAndConvertWhatIsListed) {
+TEST_P(WarmModels, AllocateNothingAndConvertWhatIsListed) {
 #if defined(__SANITIZE_ADDRESS__)
   GTEST_SKIP() << "the pool is off under AddressSanitizer";
 #endif

@@ -18,7 +18,7 @@ namespace {
 
 class WarmStep : public testing::TestWithParam<Precision> {};
 
-TEST_P(WarmStep, AsksForNothing) {
+TEST_P(WarmStep, AllocatesNothing) {
 #if defined(__SANITIZE_ADDRESS__)
   GTEST_SKIP() << "the pool is off under AddressSanitizer";
 #endif
@@ -69,7 +69,7 @@ TEST_P(WarmStep, AsksForNothing) {
 }
 
 // A task of two optimizers, whose steps log and draw random numbers.
-TEST(WarmStep, OfTwoOptimizersAsksForNothing) {
+TEST(WarmStep, OfTwoOptimizersAllocatesNothing) {
 #if defined(__SANITIZE_ADDRESS__)
   GTEST_SKIP() << "the pool is off under AddressSanitizer";
 #endif

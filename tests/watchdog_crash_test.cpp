@@ -83,11 +83,11 @@ class OverflowDeathTest : public WatchdogDeathTest {
 TEST_F(OverflowDeathTest, LeavesARecord) {
   check(dist::Overlap::none);
 }
-TEST_F(OverflowDeathTest, LeavesOneWhereAThreadPushes) {
+TEST_F(OverflowDeathTest, LeavesOneWithAnAdvancingThread) {
   check(dist::Overlap::thread);
 }
 
-TEST_F(WatchdogDeathTest, AnEndHasALimit) {
+TEST_F(WatchdogDeathTest, ShutdownHasATimeLimit) {
 #if defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "ThreadSanitizer keeps a signal back until the call in which it came returns";
 #endif
@@ -106,7 +106,7 @@ TEST_F(WatchdogDeathTest, AnEndHasALimit) {
   EXPECT_EXIT(hang(), testing::ExitedWithCode(74), "^$");
 }
 
-TEST_F(WatchdogDeathTest, AnErrorOfItsOwnIsSaidInOneLine) {
+TEST_F(WatchdogDeathTest, AnOwnErrorIsReportedInOneLine) {
   const auto end = [&] {
     ThreadJob job(2);
     Watchdog watchdog(job.transport(0), {.folder = {}});
@@ -115,7 +115,7 @@ TEST_F(WatchdogDeathTest, AnErrorOfItsOwnIsSaidInOneLine) {
   EXPECT_EXIT(end(), testing::ExitedWithCode(3), "^rank 0: error: one two\n$");
 }
 
-TEST_F(WatchdogDeathTest, WhoHasSaidItHimselfEndsInSilence) {
+TEST_F(WatchdogDeathTest, ARankThatReportedEndsSilently) {
   const auto end = [&](int signal) {
     ThreadJob job(2);
     Watchdog watchdog(job.transport(0),

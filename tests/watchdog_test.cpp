@@ -34,12 +34,12 @@ using test::WatchdogDeathTest;
 
 // Comparing ------------------------------------------------------------------------------------------------
 
-TEST(CompareCalls, RanksThatDifferAllSaySo) {
+TEST(CompareCalls, AllMismatchedRanksReportIt) {
   for (const test::OtherCall& call : test::other_calls())
     run_ranks(3, [&](Transport& transport) { test::check_other_call(transport, call); });
 }
 
-TEST(CompareCalls, AMissingStepIsFoundByWhoeverPushes) {
+TEST(CompareCalls, AMissingStepIsFoundByTheAdvancingThread) {
   for (const auto overlap : {dist::Overlap::none, dist::Overlap::pumped, dist::Overlap::thread})
     run_ranks(2, [&](Transport& transport) { test::check_missing_step(transport, overlap); });
 }
@@ -91,7 +91,7 @@ TEST_F(WatchdogDeathTest, ALostRankEndsTheProcess) {
 }
 
 // On a busy machine another gives up a moment later: whom that one waits for is the one that is missing.
-TEST_F(WatchdogDeathTest, WhoGivesUpALittleLaterIsHeard) {
+TEST_F(WatchdogDeathTest, ARankThatGivesUpLaterIsHeard) {
   const auto lose = [&] {
     ThreadJob job(3);
     job.stop(1);
@@ -115,7 +115,7 @@ TEST_F(WatchdogDeathTest, WhoGivesUpALittleLaterIsHeard) {
 }
 
 // A pass waits on a network of its own.
-TEST_F(WatchdogDeathTest, WhoIsMissingInAPassIsNamed) {
+TEST_F(WatchdogDeathTest, NamesTheRankMissingInAPass) {
   const auto lose = [&](bool told) {
     ThreadJob job(2);
     std::unique_ptr<Transport> other = job.transport(1).duplicate();
@@ -176,7 +176,7 @@ TEST_F(WatchdogDeathTest, ASignalEndsIt) {
               "nothing more is saved \\(SIGTERM\\): rank 0 has not reached");
 }
 
-TEST_F(WatchdogDeathTest, RanksThatAgreeAreLetAlone) {
+TEST_F(WatchdogDeathTest, MatchingRanksAreLeftAlone) {
   const auto agree = [&] {
     ThreadJob job(2);
     Watchdog watchdog(job.transport(0), {.folder = folder, .agreement = 5s});
@@ -198,7 +198,7 @@ TEST_F(WatchdogDeathTest, RanksThatAgreeAreLetAlone) {
 }
 
 // Of several ranks one is the first to be told.
-TEST_F(WatchdogDeathTest, TheNewsMayComeBeforeTheSignal) {
+TEST_F(WatchdogDeathTest, TheErrorMayComeBeforeTheSignal) {
   const auto agree = [&] {
     ThreadJob job(2);
     Watchdog watchdog(job.transport(0), {.folder = folder, .agreement = 100ms});
@@ -211,7 +211,7 @@ TEST_F(WatchdogDeathTest, TheNewsMayComeBeforeTheSignal) {
 }
 
 // Half a second is not enough where a step takes longer.
-TEST_F(WatchdogDeathTest, TheStepUnderWayMayEnd) {
+TEST_F(WatchdogDeathTest, TheCurrentStepMayFinish) {
   const auto agree = [&] {
     ThreadJob job(2);
     Watchdog watchdog(job.transport(0), {.folder = folder, .agreement = 100ms});
@@ -228,7 +228,7 @@ TEST_F(WatchdogDeathTest, TheStepUnderWayMayEnd) {
 }
 
 // A checkpoint that is being saved is waited for.
-TEST_F(WatchdogDeathTest, WhatTakesLongMayEnd) {
+TEST_F(WatchdogDeathTest, LongWorkMayFinish) {
   const auto agree = [&](bool says_so, bool done = false) {
     ThreadJob job(2);
     Watchdog watchdog(job.transport(0), {.folder = folder, .agreement = 100ms});
@@ -247,7 +247,7 @@ TEST_F(WatchdogDeathTest, WhatTakesLongMayEnd) {
 }
 
 // But not where something else than the save keeps the ranks from it.
-TEST_F(WatchdogDeathTest, WhoIsLostDuringASaveIsNotWaitedFor) {
+TEST_F(WatchdogDeathTest, DoesNotWaitForARankLostDuringASave) {
   const auto end = [&](int waits_for) {
     ThreadJob job(3);
     Watchdog watchdog(job.transport(0), {.folder = folder, .agreement = 300ms});
@@ -267,7 +267,7 @@ TEST_F(WatchdogDeathTest, WhoIsLostDuringASaveIsNotWaitedFor) {
 
 // mpirun has announced the end, a second ahead. Who waits for one that is lost has no time for an agreement;
 // who waits for the one that saves has.
-TEST_F(WatchdogDeathTest, WhoStandsStillTriesNoAgreement) {
+TEST_F(WatchdogDeathTest, AStalledRankTriesNoAgreement) {
   const auto end = [&](int waits_for, int slow) {
     ThreadJob job(3);
     Watchdog watchdog(job.transport(0), {.folder = folder, .agreement = 10s});
@@ -294,7 +294,7 @@ TEST_F(WatchdogDeathTest, WhoStandsStillTriesNoAgreement) {
 
 // It kills a second after SIGTERM: steps that take long, or a message that was still on its way, are no
 // reason to end without a word.
-TEST_F(WatchdogDeathTest, WhoIsAboutToBeKilledSpeaksInTime) {
+TEST_F(WatchdogDeathTest, ReportsBeforeItIsKilled) {
   const auto end = [&] {
     ThreadJob job(3);
     Watchdog watchdog(job.transport(0), {.folder = folder, .agreement = 10s});

@@ -103,7 +103,7 @@ TEST(Webp, LossyImagesAreNearWhatWasEncoded) {
   EXPECT_LT(off / static_cast<double>(image.bytes.size()), 16);  // the photo's own noise is 10
 }
 
-TEST(Webp, WhatIsTransparentLiesOverWhite) {
+TEST(Webp, TransparencyIsBlendedOverWhite) {
   const Pixels image{1, 3, 4, {10, 20, 30, 255, 10, 20, 30, 0, 100, 0, 200, 51}};
   const std::string file = webp_file(image);
   WebpDecoder decoder;
@@ -118,7 +118,7 @@ TEST(Webp, DamagedFilesAreAnErrorOrAnImage) {
   for (const bool lossless : {true, false}) {
     const std::string file = webp_file(test::photo(61, 83, 3), lossless);
     for (std::size_t size = 0; size < file.size(); size += 97)
-      EXPECT_NE(error_of(decoder, file.substr(0, size)).find("webp: must be whole WebP data"),
+      EXPECT_NE(error_of(decoder, file.substr(0, size)).find("webp: must be complete WebP data"),
                 std::string::npos)
           << size << " of " << file.size();
     for (std::size_t at = 0; at < file.size(); at += 3) {
@@ -137,7 +137,7 @@ TEST(Webp, HugeImagesAndAnimationsAreRefused) {
             std::string::npos);
   std::string animation = "RIFF";
   animation += std::string("\x16\0\0\0WEBPVP8X\x0a\0\0\0\x02\0\0\0\x07\0\0\x07\0\0", 26);
-  EXPECT_EQ(error_of(decoder, animation), "webp: must be one image, but is an animation");
+  EXPECT_EQ(error_of(decoder, animation), "webp: must be a single image, but is an animation");
 }
 
 TEST(Webp, DecodeMustFollowOpenAndStayInside) {

@@ -130,7 +130,7 @@ TEST(WorkerTuner, FindsItsNumberByTheTable) {
 }
 
 // Only all steps of a round together say something, not one of them.
-TEST(WorkerTuner, LooksAtAWholeRound) {
+TEST(WorkerTuner, MeasuresAWholeRound) {
   Steps steps({"", 8, 2, {}}, 1000);
   steps.uncounted_step();
   for (int step = 0; step < 9; ++step) EXPECT_EQ(steps.step(0.010, 0, 1.7), 2);

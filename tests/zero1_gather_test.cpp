@@ -64,7 +64,7 @@ TEST(ZeroOne, AGatherReturnsBeforeTheWeightsAreThere) {
 }
 
 // Rank 0 reads them before rank 1 has sent any: what is under way stays so, and nobody writes what it reads.
-TEST(ZeroOne, WeightsReadBehindItsBackAreAnError) {
+TEST(ZeroOne, UnannouncedWeightReadsAreAnError) {
   for (const Overlap overlap : {Overlap::thread, Overlap::pumped, Overlap::none}) {
     std::atomic<bool> read{false};
     run_ranks(2, [&](Transport& transport) {

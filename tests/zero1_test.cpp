@@ -137,7 +137,7 @@ TEST(ZeroOne, RefusesArenasShardedOtherwise) {
   });
 }
 
-TEST(ZeroOne, RanksThatDifferAreNamedWhenTheArenaIsMade) {
+TEST(ZeroOne, MismatchedRanksAreNamedAtArenaCreation) {
   run_ranks(3, [](Transport& transport) {
     nn::Linear layer(7, transport.rank() == 2 ? 2 : 1);
     layer.initialize(1);

@@ -20,8 +20,7 @@ inline Tensor scalar_like(const char* op, const char* argument, double value, co
   if (!is_floating(x.dtype())) {
     dispatch_any(x.dtype(), [&]<class T>() {
       ATH_CHECK(kernels::convert<double>(kernels::convert<T>(value)) == value,
-                "{}: {} must be a number that {} holds, as the tensor does, but is {}", op, argument,
-                x.dtype(), value);
+                "{}: {} must fit the tensor's dtype {}, but is {}", op, argument, x.dtype(), value);
     });
   }
   const Tensor y = Tensor::empty({}, x.options());

@@ -49,17 +49,18 @@ Options parse(int argc, char** argv) {
       ->check(CLI::IsMember({"all_reduce", "step"}));
   app.add_option("--algorithm", options.algorithm)->transform(CLI::CheckedTransformer(algorithms));
   app.add_option("--node-size", options.node_size, "ranks per node, for hierarchical");
-  app.add_option("--mib", options.mib, "all_reduce: sizes of buffers");
-  app.add_option("--bucket-mib", options.bucket_mib, "step: sizes of buckets");
+  app.add_option("--mib", options.mib, "all_reduce: buffer sizes, in MiB");
+  app.add_option("--bucket-mib", options.bucket_mib, "step: bucket sizes, in MiB");
   app.add_option("--strategy", options.strategies, "step: ddp, zero1")
       ->check(CLI::IsMember({"ddp", "zero1"}));
   app.add_option("--overlap", options.overlap, "step: none, pumped")
       ->check(CLI::IsMember({"none", "pumped"}));
-  app.add_option("--samples", options.costs.samples_per_rank, "step: of each rank");
+  app.add_option("--samples", options.costs.samples_per_rank, "step: samples per rank");
   double tflops = options.costs.flops_per_second * 1e-12;
-  app.add_option("--tflops", tflops, "step: what a rank keeps up, in 10^12/s");
+  app.add_option("--tflops", tflops, "step: sustained TFLOP/s of a rank");
   double agreement_us = 0;
-  app.add_option("--agreement-us", agreement_us, "step: time of the agreement, which is then not made");
+  app.add_option("--agreement-us", agreement_us,
+                 "step: time of the agreement, to simulate it instead of running it");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

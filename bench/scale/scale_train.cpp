@@ -141,12 +141,13 @@ template <class Sync> Result train(dist::Transport& transport, Algorithm algorit
 
 Options parse(int argc, char** argv) {
   Options options;
-  CLI::App app("DDP and ZeRO-1 with data, on many ranks, to the bit");
+  CLI::App app("Trains with DDP and ZeRO-1 on many ranks and compares them bit for bit");
   const std::map<std::string, Algorithm> algorithms{{"ring", Algorithm::ring},
                                                     {"hierarchical", Algorithm::hierarchical},
                                                     {"rank_order", Algorithm::rank_order}};
   app.add_option("--steps", options.steps)->check(CLI::Range(kPoisonedStep + 2, 1000000));
-  app.add_option("--samples", options.samples_per_rank, "of each rank and step")->check(CLI::Range(1, 1000));
+  app.add_option("--samples", options.samples_per_rank, "samples per rank and step")
+      ->check(CLI::Range(1, 1000));
   app.add_option("--node-size", options.node_size, "ranks per node, for hierarchical");
   app.add_option("--algorithm", options.algorithms)->transform(CLI::CheckedTransformer(algorithms));
   try {

@@ -195,7 +195,8 @@ Tensor filled(const Shape& shape, DType dtype, double low, double high, std::uin
 
 double max_error(const Tensor& got, const std::vector<double>& expected) {
   ATH_CHECK(got.numel() == static_cast<std::int64_t>(expected.size()),
-            "max_error: both must have as many elements, but got {} and {}", got.numel(), expected.size());
+            "max_error: both must have equally many elements, but got {} and {}", got.numel(),
+            expected.size());
   const std::vector<double> values = got.to_vector();
   double worst = 0;
   for (std::size_t i = 0; i < values.size(); ++i) {

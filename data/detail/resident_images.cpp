@@ -50,7 +50,7 @@ ResidentImages::ResidentImages(const Dataset& source, Device device)
 }
 
 StoredSample ResidentImages::fetch(std::int64_t index, std::vector<std::byte>& /*scratch*/) const {
-  fail<>("loader: sample {} has no pixels any more: they are on the device", index);
+  fail<>("loader: sample {} has no pixels on the host any more: they are on the device", index);
 }
 
 void ResidentImages::read_fields(std::int64_t index, std::int64_t /*epoch*/, SampleRow& row) const {

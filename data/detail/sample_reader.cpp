@@ -50,7 +50,7 @@ std::optional<Problem> SampleReader::try_read(std::int64_t sample, std::int64_t 
   } catch (const std::exception& error) {
     what = one_line(error.what());
   } catch (...) {
-    what = "an exception that is no std::exception";
+    what = "an exception not derived from std::exception";
   }
   if (!problem.fatal) {
     problem.line = fmt::format("loader: {}{}, {}: {}: {}",
@@ -75,7 +75,7 @@ Read SampleReader::read(std::int64_t sample, std::int64_t epoch, int worker, con
   std::optional<Problem> problem = try_read(sample, epoch, worker, row);
   if (!problem) return result;
   if (problem->fatal || !options_.bad_samples.skip) {
-    if (!problem->fatal) problem->line += "; --bad-samples skip goes on without it";
+    if (!problem->fatal) problem->line += "; to replace such samples, use --bad-samples skip";
     result.failed = std::move(problem);
     return result;
   }
@@ -92,7 +92,7 @@ Read SampleReader::read(std::int64_t sample, std::int64_t epoch, int worker, con
       return result;
     }
   }
-  problem->line += fmt::format("; and none of {} samples in its place can be read", kAttempts);
+  problem->line += fmt::format("; and none of {} replacements can be read", kAttempts);
   result.failed = std::move(problem);
   return result;
 }

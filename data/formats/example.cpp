@@ -50,7 +50,7 @@ class ProtobufReader {
       value |= (byte & 0x7f) << shift;
       if (byte < 0x80) return value;
     }
-    fail("a number must have at most 10 bytes, but goes on");
+    fail("a number must have at most 10 bytes, but has more");
   }
   template <class... Args> [[noreturn]] void fail(fmt::format_string<Args...> message, Args&&... args) const {
     detail::fail<IoError>("example: offset {}: {}", base_ + static_cast<std::int64_t>(at_),
@@ -109,7 +109,7 @@ void read_floats(ProtobufReader list, std::vector<float>& to) {
   while (list.next()) {
     if (!list.is(1, Wire::fixed32) && !list.is(1, Wire::length)) continue;
     const Bytes packed = list.bytes();
-    if (packed.size() % 4 != 0) list.fail("packed floats must have 4 bytes each, but some are missing");
+    if (packed.size() % 4 != 0) list.fail("packed floats must have 4 bytes each, but bytes are missing");
     for (std::size_t i = 0; i < packed.size(); i += 4)
       to.push_back(detail::load_le<float>(packed.subspan(i)));
   }

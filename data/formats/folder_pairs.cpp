@@ -28,8 +28,7 @@ Files files_of(const path& folder, const std::string& part) {
   for (const std::string& file : detail::sorted_names(folder / part, kFormat)) {
     if (!detail::codec_named(file)) continue;
     const auto [at, is_new] = files.try_emplace(path(file).stem().string(), file);
-    if (!is_new)
-      fail(folder, "{}/ must have one file of each name, but has {} and {}", part, at->second, file);
+    if (!is_new) fail(folder, "{}/ must have one file per name, but has {} and {}", part, at->second, file);
   }
   return files;
 }
@@ -61,14 +60,14 @@ std::unique_ptr<Dataset> open_folder_pairs(const path& folder) {
     if (!std::filesystem::is_directory(folder / part, error)) continue;
     Files files = files_of(folder, part);
     const bool must = part == "images" || part == "masks" || part == "targets";
-    if (files.empty() && must) fail(folder, "{}/ must hold .png, .jpg or .jpeg files, but holds none", part);
+    if (files.empty() && must) fail(folder, "{}/ must contain .png, .jpg or .jpeg files, but has none", part);
     if (files.empty()) continue;
     const std::string field = part.ends_with('s') ? part.substr(0, part.size() - 1) : part;
     if (field == "label")
-      fail(folder, "{}/ must not hold images: a label is a class; are they masks or targets?", part);
+      fail(folder, "{}/ must not contain images: a label is a class; are they masks or targets?", part);
     const auto [at, is_new] = parts.try_emplace(field, Part{part, std::move(files)});
     if (!is_new)
-      fail(folder, "each folder must be a field of its own, but {}/ and {}/ are both '{}'", at->second.folder,
+      fail(folder, "each folder must be a separate field, but {}/ and {}/ are both '{}'", at->second.folder,
            part, field);
   }
   const Files& images = parts["image"].files;

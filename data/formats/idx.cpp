@@ -66,7 +66,7 @@ detail::ByteWriter header_bytes(std::uint32_t type, const std::vector<std::int64
 }
 
 std::vector<std::byte> images_header(std::int64_t count, const ImageSpec& spec) {
-  ATH_CHECK(count <= UINT32_MAX, "idx: holds at most {} samples, but got {}", UINT32_MAX, count);
+  ATH_CHECK(count <= UINT32_MAX, "idx: a file holds at most {} samples, but got {}", UINT32_MAX, count);
   std::vector<std::int64_t> dims{count, spec.height, spec.width};
   if (spec.channels != 1) dims.push_back(spec.channels);
   return header_bytes(kU8, dims).bytes;

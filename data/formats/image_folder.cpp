@@ -30,18 +30,16 @@ ImageFolder::ImageFolder(std::filesystem::path folder) : folder_(std::move(folde
     }
     if (!unread.empty() && samples_.size() == before) {
       detail::fail<IoError>(
-          "image folder: {} is HEIC, which is not read, and its class has nothing else: make them JPEGs "
-          "first: "
-          "for f in {}/*/*.[hH][eE][iI][cC]; do heif-convert \"$f\" \"${{f%.*}}.jpg\"; done (package "
-          "libheif-examples)",
+          "image folder: {} is HEIC, which Athanor cannot read, and its class has no other images: convert "
+          "them to JPEG first: for f in {}/*/*.[hH][eE][iI][cC]; do heif-convert \"$f\" \"${{f%.*}}.jpg\"; "
+          "done (package libheif-examples)",
           unread.string(), folder_.string());
     }
   }
   if (samples_.empty()) {
     detail::fail<IoError>(
-        "image folder: {} must hold one folder per class with .jpg, .jpeg, .png or .webp files in it, but "
-        "has {} "
-        "folders and no such file",
+        "image folder: {} must contain one folder per class with .jpg, .jpeg, .png or .webp files, but has "
+        "{} folders and no such file",
         folder_.string(), class_names_.size());
   }
   spec_ = {0, 0, 0, std::ssize(class_names_)};

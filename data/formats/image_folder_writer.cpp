@@ -69,7 +69,7 @@ ImageFolderWriter::~ImageFolderWriter() {
 void ImageFolderWriter::make_folder(const std::filesystem::path& path) const {
   std::error_code error;
   if (std::filesystem::create_directories(path, error)) return;
-  fail(path, error ? error.message().c_str() : "it is there already");
+  fail(path, error ? error.message().c_str() : "it already exists");
 }
 
 void ImageFolderWriter::fail(const std::filesystem::path& path, const char* what) const {
@@ -112,7 +112,7 @@ void ImageFolderWriter::add(const StoredSample& sample) {
 }
 
 void ImageFolderWriter::finish() {
-  ATH_CHECK(!finished_ && count_ > 0, "image folder: finish() comes once, after the samples");
+  ATH_CHECK(!finished_ && count_ > 0, "image folder: finish() must be called once, after the samples");
   // A single flush for all files, then the rename.
   const int file = ::open(temporary_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   const bool flushed = file >= 0 && ::syncfs(file) == 0;

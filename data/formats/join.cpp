@@ -22,9 +22,10 @@ class JoinedStore final : public Dataset {
       if (end == 0) spec_ = spec;  // earlier parts are empty, so any size is allowed
       if (end > 0 && part->size() > 0 && size != spec) spec_ = {};
       spec_.classes = classes;
-      ATH_CHECK(part->class_names() == parts_[0]->class_names(),
-                "join: all stores must have the same class names, but store {} has others than the first",
-                ends_.size());
+      ATH_CHECK(
+          part->class_names() == parts_[0]->class_names(),
+          "join: all stores must have the same class names, but those of store {} differ from the first",
+          ends_.size());
       // Sizes of images may differ.
       const auto form = [](const FieldSpec& field) {
         const bool has_pixels = field.kind == FieldKind::picture || field.kind == FieldKind::target ||
@@ -32,7 +33,7 @@ class JoinedStore final : public Dataset {
         return std::tuple(field.name, field.kind, field.dtype, has_pixels ? Shape{} : field.shape);
       };
       ATH_CHECK(std::ranges::equal(part->fields(), parts_[0]->fields(), {}, form, form),
-                "join: all stores must have the same fields, but store {} has others than the first",
+                "join: all stores must have the same fields, but those of store {} differ from the first",
                 ends_.size());
       ends_.push_back(end += part->size());
     }

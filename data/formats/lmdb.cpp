@@ -22,7 +22,7 @@ StoredSample read_value(const detail::FileBytes& file, const detail::IndexEntry&
   }
   const std::span<const std::byte> value = file.at(at.offset, at.bytes, "a value");
   if (!detail::text_of(value).starts_with(detail::kLmdbMagic)) {
-    file.fail(at.offset, "a value must begin with ATH1, as create_lmdb() writes it, but does not");
+    file.fail(at.offset, "a value must begin with ATH1, which create_lmdb() writes, but does not");
   }
   const auto codec = std::to_integer<int>(value[detail::kLmdbCodec]);
   if (codec > static_cast<int>(Codec::webp)) {
@@ -65,7 +65,7 @@ void check_crc(const detail::FileBytes& file, const detail::IndexEntry& at) {
 std::unique_ptr<Dataset> open_lmdb(const std::filesystem::path& path, const LmdbOptions& options) {
   detail::check_classes(options.classes, "lmdb");
   const auto file = std::make_shared<detail::FileBytes>(
-      data_file(path), "lmdb", "write the environment again with mdb_copy, or by create_lmdb()");
+      data_file(path), "lmdb", "write the environment again with mdb_copy, or with create_lmdb()");
   std::vector<detail::IndexEntry> entries = detail::lmdb_values(*file);
   ImageSpec spec = detail::read_all(*file, entries, [&](const auto& bytes, const auto& at, auto&) {
     return read_value(bytes, at, options.classes);

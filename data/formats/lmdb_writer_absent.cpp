@@ -5,9 +5,8 @@ namespace athanor {
 
 std::unique_ptr<SampleWriter> create_lmdb(const std::filesystem::path& path) {
   detail::fail<IoError>(
-      "lmdb: {}, offset 0: writing takes liblmdb, but this build was made without it; install liblmdb-dev "
-      "and configure "
-      "with -DATHANOR_LMDB=ON, or write a packed file",
+      "lmdb: {}, offset 0: writing needs liblmdb, but this build was made without it; install liblmdb-dev "
+      "and configure with -DATHANOR_LMDB=ON, or write a packed file",
       path.string());
 }
 

@@ -43,12 +43,12 @@ std::vector<File> read_files(const std::filesystem::path& path) {
       // A manifest from an untrusted source must not refer to other folders.
       const std::string& name = list.back().name;
       if (name.empty() || name.find('/') != std::string::npos || printable(name) != name) {
-        fail(path, "files must lie beside it, with names of one line, but \"name\" is {}",
+        fail(path, "files must lie in the manifest's folder and have printable names, but \"name\" is {}",
              entry.at("name").dump());
       }
     }
   } catch (const nlohmann::json::exception& error) {
-    fail(path, "must be a manifest, but: {}", printable(error.what()));
+    fail(path, "must be a valid manifest, but got: {}", printable(error.what()));
   }
   return list;
 }
@@ -146,7 +146,7 @@ std::unique_ptr<Dataset> open_manifest(const std::filesystem::path& path, const 
     }
     files.push_back(std::move(store));
   }
-  if (files.empty()) fail(path, "must list a file, but lists none");
+  if (files.empty()) fail(path, "must list at least one file, but lists none");
   try {
     return join(std::move(files));
   } catch (const ArgumentError& error) {

@@ -38,7 +38,7 @@ class ZipReader {
     zip_error_fini(&error);
     if (archive_) return;
     zip_source_free(source);
-    file_.fail(0, "must be a whole zip file, but got: {}", reason);
+    file_.fail(0, "must be a complete zip file, but got: {}", reason);
   }
 
   const FileBytes& file() const { return file_; }
@@ -51,14 +51,14 @@ class ZipReader {
     zip_stat_t status;
     const int failed = zip_stat_index(archive_.get(), find(member), 0, &status);
     if (failed != 0 || !(status.valid & ZIP_STAT_SIZE) || !(status.valid & ZIP_STAT_COMP_METHOD)) {
-      empty(member).fail(0, "the member must have a size and a method, but has not");
+      empty(member).fail(0, "the member must have a size and a compression method, but has not");
     }
     if (status.comp_method != ZIP_CM_STORE && status.comp_method != ZIP_CM_DEFLATE) {
       empty(member).fail(0, "the member must be stored or deflated, but its method is {}",
                          status.comp_method);
     }
     if (status.size / detail::kMaxExpansion > file_.bytes().size()) {
-      empty(member).fail(0, "the member's {} bytes must fit into a file of {}, but cannot", status.size,
+      empty(member).fail(0, "the member's {} bytes cannot fit into a file of {} bytes", status.size,
                          file_.size());
     }
     return static_cast<std::int64_t>(status.size);
@@ -75,7 +75,7 @@ class ZipReader {
     const std::unique_ptr<zip_file_t, int (*)(zip_file_t*)> file(
         zip_fopen_index(archive_.get(), find(member), 0), &zip_fclose);
     if (!file) {
-      empty(member).fail(0, "the member must be readable, but got: {}", zip_strerror(archive_.get()));
+      empty(member).fail(0, "the member cannot be read: {}", zip_strerror(archive_.get()));
     }
     std::vector<std::uint8_t> content;
     content.reserve(room);
@@ -84,13 +84,13 @@ class ZipReader {
       content.resize(std::min(room, done + kPiece));
       got = zip_fread(file.get(), content.data() + done, content.size() - done);
       if (got < 0) {
-        empty(member).fail(static_cast<std::int64_t>(done), "the member must be whole, but got: {}",
+        empty(member).fail(static_cast<std::int64_t>(done), "the member must be complete, but got: {}",
                            zip_file_strerror(file.get()));
       }
     }
     content.resize(done);
     if (done != wanted) {
-      empty(member).fail(static_cast<std::int64_t>(done), "the member must have {} bytes, but has not",
+      empty(member).fail(static_cast<std::int64_t>(done), "the member must have {} bytes, but ends here",
                          whole);
     }
     return std::make_shared<FileBytes>(name_of(member), std::move(content), "npz", kAdvice);
@@ -103,7 +103,7 @@ class ZipReader {
 
   std::uint64_t find(const std::string& member) const {
     const std::int64_t index = zip_name_locate(archive_.get(), member.c_str(), 0);
-    if (index < 0) empty(member).fail(0, "the member must be there, but is not");
+    if (index < 0) empty(member).fail(0, "the member is missing");
     return static_cast<std::uint64_t>(index);
   }
 
@@ -125,8 +125,8 @@ std::unique_ptr<Dataset> open_npz(const std::filesystem::path& path, const NpzOp
   }
   if (images.empty()) {
     archive.file().fail(0,
-                        "must have arrays images and labels, x and y, x_train and y_train or the like, "
-                        "but has not: name yours");
+                        "must have arrays named images and labels, x and y, x_train and y_train, or similar, "
+                        "but has none: pass the names of yours");
   }
   images += ".npy";
   labels += ".npy";

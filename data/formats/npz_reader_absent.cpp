@@ -5,7 +5,7 @@ namespace athanor {
 
 std::unique_ptr<Dataset> open_npz(const std::filesystem::path& path, const NpzOptions& /*options*/) {
   detail::fail<IoError>(
-      "npz: {}, offset 0: reading takes libzip, but this build was made without it; install libzip-dev and "
+      "npz: {}, offset 0: reading needs libzip, but this build was made without it; install libzip-dev and "
       "configure with -DATHANOR_LIBZIP=ON, or write .npy files",
       path.string());
 }

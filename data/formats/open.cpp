@@ -122,7 +122,7 @@ constexpr Format kFormats[] = {
     {"LMDB environment", [](const path& at) { return ends_with(at, {".mdb"}) || holds(at, {"data.mdb"}); },
      [](const path& at, const OpenOptions&) { return open_lmdb(at); }},
     {"IDX file", is_idx, [](const path& at, const OpenOptions&) { return open_idx(at); }},
-    {"file of bare pixels", is_raw, [](const path& at, const OpenOptions&) { return open_raw(at); }},
+    {"raw pixel file", is_raw, [](const path& at, const OpenOptions&) { return open_raw(at); }},
     {"MNIST folder",
      [](const path& at) {
        return holds(at, {"train-images-idx3-ubyte", "t10k-images-idx3-ubyte"});
@@ -158,7 +158,7 @@ const Format& find_format(const path& at) {
   }
   std::vector<const char*> names;
   for (const Format& format : kFormats) names.push_back(format.name);
-  detail::fail<IoError>("data: {} must be one of: {}; but is none of them", at.string(),
+  detail::fail<IoError>("data: {} must be one of: {}; but is none of these", at.string(),
                         fmt::join(names, ", "));
 }
 

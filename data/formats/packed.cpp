@@ -83,7 +83,7 @@ void PackedStore::read_head() {
   const auto length = static_cast<std::uint64_t>(file_.bytes());
   packed::HeaderBytes bytes{};
   read_at(0, std::span(bytes).first(std::min<std::uint64_t>(length, bytes.size())), "the header");
-  if (!packed::has_header_magic(bytes)) fail(0, "must be a packed file, but does not begin like one");
+  if (!packed::has_header_magic(bytes)) fail(0, "must be a packed file, but does not start like one");
   const std::uint64_t least = packed::kHeaderBytes + packed::kFooterBytes;
   if (length < least) {
     fail(length, fmt::format("must have at least {} bytes, but the file ends after {}", least, length));
@@ -93,8 +93,8 @@ void PackedStore::read_head() {
   compare("the header", 0, bytes.size(), packed::stored_crc(bytes), packed::own_crc(bytes));
   const bool fields = header.version == packed::kFieldsVersion;
   if ((header.version != packed::kVersion && !fields) || header.byte_order != packed::kByteOrder) {
-    fail(8, fmt::format("must be of version {} or {}, but is of {}: a newer Athanor wrote it",
-                        packed::kVersion, packed::kFieldsVersion, header.version));
+    fail(8, fmt::format("must have version {} or {}, but has {}: a newer Athanor wrote it", packed::kVersion,
+                        packed::kFieldsVersion, header.version));
   }
   // Each size fits in the file, so their sum cannot overflow.
   const bool sizes =
@@ -113,7 +113,7 @@ void PackedStore::read_head() {
   if (header.file_bytes() != length) {
     fail(std::min(length, header.file_bytes()),
          fmt::format("must have {} bytes, but has {}: the file is {}", header.file_bytes(), length,
-                     length < header.file_bytes() ? "cut short" : "followed by something else"));
+                     length < header.file_bytes() ? "truncated" : "followed by other data"));
   }
 }
 
@@ -148,7 +148,7 @@ void PackedStore::read_tail() {
   fields_ = packed::decode_fields(fields);
   more_ = static_cast<std::size_t>(std::ranges::count_if(fields_, packed::is_more));
   if (fields_.empty())
-    fail(header.names_offset() + header.name_bytes, "must be a table of fields, with an image, but is none");
+    fail(header.names_offset() + header.name_bytes, "must be a table of fields with an image, but is not");
 }
 
 /// Undamaged files may still violate the format.
@@ -165,11 +165,11 @@ void PackedStore::check_entries() {
     const bool formed =
         entry.form.codec <= kLast && (entry.form.codec != kRaw || more_ > 0 || is_raw_size(entry));
     if (!inside || entry.label >= header.classes || !formed) {
-      fail(header.index_offset() + static_cast<std::uint64_t>(i) * header.entry_bytes,
-           fmt::format(
-               "sample {} must lie in the data, after the one before it, and have a label below {} and "
-               "the size of its form, but its index entry says otherwise",
-               i, header.classes));
+      fail(
+          header.index_offset() + static_cast<std::uint64_t>(i) * header.entry_bytes,
+          fmt::format("sample {} must lie in the data after the previous sample, have a label below {} and a "
+                      "size that fits its format, but its index entry says otherwise",
+                      i, header.classes));
     }
     free = entry.offset + entry.length;
   }
@@ -229,8 +229,7 @@ StoredSample PackedStore::fetch(std::int64_t index, std::vector<std::byte>& scra
     auto* const more = reinterpret_cast<StoredField*>(scratch.data() + own);
     std::uninitialized_default_construct_n(more, more_);
     if (!packed::divide_fields(sample, {more, more_})) [[unlikely]]
-      fail(entry.offset,
-           fmt::format("sample {} must be divided into its fields, but its bytes are not", index));
+      fail(entry.offset, fmt::format("the bytes of sample {} must split into its fields, but do not", index));
   }
   return sample;
 }
@@ -258,8 +257,8 @@ void PackedStore::check_length() const {
   const std::int64_t length = file_.bytes_now();
   if (length < std::ssize(map_)) [[unlikely]] {
     fail(static_cast<std::uint64_t>(length),
-         fmt::format("must stay as long as it was, {} bytes, but was cut to {} while it was open",
-                     header_->file_bytes(), length));
+         fmt::format("must keep its {} bytes, but was truncated to {} while open", header_->file_bytes(),
+                     length));
   }
 }
 

@@ -43,7 +43,7 @@ PackedWriter::PackedWriter(const std::filesystem::path& path, PackedWriterOption
             "packed file: classes must be in [0, {}], but got {}", packed::kMaxClasses, classes_);
   const std::int64_t names = std::ssize(options_.class_names);
   ATH_CHECK(names == 0 || classes_ == 0 || classes_ == names,
-            "packed file: there must be no class names or one for each of {} classes, but there are {}",
+            "packed file: class names must be empty or one for each of {} classes, but there are {}",
             classes_, names);
   if (names > 0) options_.classes = classes_ = names;
   std::vector<FieldSpec>& fields = options_.fields;
@@ -62,7 +62,7 @@ void PackedWriter::check(const StoredSample& sample) const {
             "packed file: the label of sample {} must be in [0, {}), but got {}", samples_, classes,
             sample.label);
   ATH_CHECK(sample.more.size() == more_.size(),
-            "packed file: sample {} must have {} fields beside image and label, but has {}", samples_,
+            "packed file: sample {} must have {} fields besides image and label, but has {}", samples_,
             more_.size(), sample.more.size());
   ATH_CHECK(sample.stored_bytes() <= kMax,
             "packed file: sample {} must have less than 4 GiB, but has {} bytes", samples_,
@@ -94,7 +94,7 @@ void PackedWriter::check_sides(const std::string& name, const StoredField& field
 }
 
 void PackedWriter::add(const StoredSample& sample) {
-  ATH_CHECK(!finished_, "packed file: add() must come before finish()");
+  ATH_CHECK(!finished_, "packed file: add() must be called before finish()");
   check(sample);
   std::span<const std::byte> bytes = sample.bytes;
   if (!more_.empty()) {
@@ -160,7 +160,7 @@ void PackedWriter::seal(Chunk& chunk) const {
 }
 
 void PackedWriter::finish() {
-  ATH_CHECK(!finished_, "packed file: finish() must come once");
+  ATH_CHECK(!finished_, "packed file: finish() must be called once");
   finished_ = true;
   packed::Header header;
   header.data_bytes = packed::align_up(end_, packed::kAlignment) - packed::kHeaderBytes;

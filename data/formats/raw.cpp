@@ -32,7 +32,7 @@ json read_object(const detail::FileBytes& file) {
   } catch (const json::parse_error& error) {
     file.fail(static_cast<std::int64_t>(error.byte), "must be JSON, but is not");
   } catch (const json::exception&) {
-    file.fail(0, "must be JSON with numbers of 64 bits, but is not");
+    file.fail(0, "must be JSON with 64-bit numbers, but is not");
   }
   if (!all.is_object()) file.fail(0, "must be a JSON object, but is not");
   return all;
@@ -42,7 +42,7 @@ json read_object(const detail::FileBytes& file) {
 RawOptions read_sidecar(const std::filesystem::path& bin) {
   const std::filesystem::path path = beside(bin, ".json");
   const detail::FileBytes file(path, "raw",
-                               "state height, width and channels in it, or give them as options");
+                               "put height, width and channels into it, or pass them as options");
   RawOptions options{.channels = 1};
   std::string dtype = "u8", labels;
   const std::map<std::string, std::int64_t*> numbers{{"height", &options.height},
@@ -65,7 +65,7 @@ RawOptions read_sidecar(const std::filesystem::path& bin) {
       value.get_to(*text->second);
     } else {
       file.fail(0,
-                "must have no entry but height, width, channels, classes, offset, dtype, labels and "
+                "must have no entries except height, width, channels, classes, offset, dtype, labels and "
                 "label_dtype, but has {}",
                 detail::printable(key));
     }
@@ -78,7 +78,8 @@ RawOptions read_sidecar(const std::filesystem::path& bin) {
   if (all.contains("labels")) {
     const bool leads_away = labels.find_first_of(std::string_view("/\0", 2)) != std::string::npos;
     if (labels.empty() || labels == ".." || leads_away) {
-      file.fail(0, "\"labels\" must be the name of a file beside it, but is {}", detail::printable(labels));
+      file.fail(0, "\"labels\" must be the name of a file in the same folder, but is {}",
+                detail::printable(labels));
     }
     options.labels = path.parent_path() / labels;
   }
@@ -107,7 +108,7 @@ std::unique_ptr<Dataset> open_raw(const std::filesystem::path& path, const RawOp
   const auto file = std::make_shared<detail::FileBytes>(path, "raw", kAdvice);
   const std::int64_t rest = file->size() - std::min(options.offset, file->size());
   if (rest == 0 || rest % spec.bytes() != 0) {
-    file->fail(options.offset, "images of {} bytes, at least one, must follow, but {} bytes do", spec.bytes(),
+    file->fail(options.offset, "at least one image of {} bytes must follow, but {} bytes do", spec.bytes(),
                rest);
   }
   std::vector<std::int64_t> labels(static_cast<std::size_t>(rest / spec.bytes()));

@@ -43,14 +43,14 @@ std::vector<Heading> read_headings(const std::vector<std::string>& columns, cons
     Field& field = at->second;
     const std::string shown = detail::printable(name);
     if (!is_new && !(in_list && field.heading.in_list))
-      detail::fail<IoError>("{}: column '{}' is there twice", where, shown);
+      detail::fail<IoError>("{}: column '{}' appears twice", where, shown);
     if (in_list && number != std::to_string(field.columns))
       detail::fail<IoError>(
-          "{}: the columns of '{}' must be {}.0, {}.1, ... in order, but {}.{} comes where {} is due", where,
-          shown, shown, shown, shown, number, field.columns);
+          "{}: the columns of '{}' must be {}.0, {}.1, ... in order, but {}.{} comes instead of number {}",
+          where, shown, shown, shown, shown, number, field.columns);
     if (!is_new && !kind.empty() && name + kind != field.heading.key)
-      detail::fail<IoError>("{}: the columns of '{}' must be of one kind, but '{}' is of another", where,
-                            shown, detail::printable(column));
+      detail::fail<IoError>("{}: the columns of '{}' must have one kind, but '{}' has another", where, shown,
+                            detail::printable(column));
     ++field.columns;
     all.push_back(field.heading);
   }
@@ -61,12 +61,12 @@ void read_csv(std::string_view text, SampleTable& table, const std::string& name
   detail::CsvReader csv(text, name);
   std::vector<std::string> columns, cells;
   if (!csv.next(columns))
-    detail::fail<IoError>("{}, line 1: there must be a row of names, but the file is empty", name);
+    detail::fail<IoError>("{}, line 1: the file must start with a row of names, but is empty", name);
   const std::vector<Heading> headings = read_headings(columns, fmt::format("{}, line {}", name, csv.line()));
   while (csv.next(cells)) {
     const std::string where = fmt::format("line {}", csv.line());
     if (cells.size() != columns.size())
-      detail::fail<IoError>("{}, {}: must have {} columns like the first, but has {}", name, where,
+      detail::fail<IoError>("{}, {}: must have {} columns, like line 1, but has {}", name, where,
                             columns.size(), cells.size());
     Row row = Row::object();
     for (std::size_t i = 0; i < cells.size(); ++i) {
@@ -88,8 +88,7 @@ void read_json_lines(std::string_view text, SampleTable& table, const std::strin
     if (one.find_first_not_of(" \r\t") == std::string_view::npos) continue;
     const Row row = Row::parse(one, nullptr, false);
     if (row.is_discarded())
-      detail::fail<IoError>("{}, line {}: must be a JSON object on a line of its own, in UTF-8, but is not",
-                            name, line);
+      detail::fail<IoError>("{}, line {}: must be one JSON object in UTF-8, but is not", name, line);
     table.add_row(row, fmt::format("line {}", line));
   }
 }
@@ -97,7 +96,7 @@ void read_json_lines(std::string_view text, SampleTable& table, const std::strin
 }  // namespace
 
 std::unique_ptr<Dataset> open_table(const std::filesystem::path& at) {
-  const detail::FileBytes file(at, "table", "mend it");
+  const detail::FileBytes file(at, "table", "correct it");
   const std::string name = fmt::format("table: {}", at.string());
   const bool is_csv = detail::lower_case(at.extension().string()) == ".csv";
   auto table = std::make_unique<SampleTable>(

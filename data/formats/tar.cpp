@@ -39,8 +39,7 @@ void refuse_compressed(const FileBytes& file) {
                                                                    "unxz"}};
   for (const auto& [magic, program] : kMagics) {
     if (detail::text_of(file.bytes()).starts_with(magic)) {
-      file.fail(0,
-                "the archive must not be compressed, so that samples can be read in any order: {} it first",
+      file.fail(0, "the archive must not be compressed, because samples are read in any order: {} it first",
                 program);
     }
   }
@@ -54,7 +53,8 @@ std::int64_t read_cls(const FileBytes& file, const TarReader& tar) {
   std::int64_t label = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), label);
   if (text.empty() || error != std::errc{} || end != text.data() + text.size()) {
-    file.fail(tar.offset(), "a .cls must hold a whole number, but holds '{}'", detail::printable(text));
+    file.fail(tar.offset(), "a .cls file must contain a whole number, but contains '{}'",
+              detail::printable(text));
   }
   return label;
 }
@@ -62,10 +62,10 @@ std::int64_t read_cls(const FileBytes& file, const TarReader& tar) {
 /// nullopt if the object has no such key: then a .cls is required.
 std::optional<std::int64_t> read_json(const FileBytes& file, const TarReader& tar, const std::string& key) {
   if (tar.size() > kMaxJson) {
-    file.fail(tar.offset(), "a .json must have at most {} bytes, but has {}", kMaxJson, tar.size());
+    file.fail(tar.offset(), "a .json file must have at most {} bytes, but has {}", kMaxJson, tar.size());
   }
   const json all = json::parse(detail::text_of(file.at(tar.offset(), tar.size(), "JSON")), nullptr, false);
-  if (!all.is_object()) file.fail(tar.offset(), "a .json must be an object, but is not");
+  if (!all.is_object()) file.fail(tar.offset(), "a .json file must be an object, but is not");
   const auto at = all.find(key);
   if (at == all.end()) return std::nullopt;
   if (!at->is_number_integer() || (at->is_number_unsigned() && at->get<std::uint64_t>() > INT64_MAX)) {
@@ -84,17 +84,16 @@ class Index {
     for (std::size_t i = 0; i < samples_.size(); ++i) {
       if (samples_[i].offset < 0) {
         file_.fail(first_members_[i],
-                   "the label here must have a .jpg, .jpeg, .png or .webp of its name, but has none");
+                   "this label must have a .jpg, .jpeg, .png or .webp of the same name, but has none");
       }
       if (samples_[i].label < 0) {
         file_.fail(first_members_[i],
-                   "the image here must have a .cls of its name, or a .json with \"{}\" in it, but has "
-                   "neither",
+                   "this image must have a .cls of the same name, or a .json with \"{}\", but has neither",
                    options_.label_key);
       }
     }
     if (samples_.empty())
-      file_.fail(0, "there must be at least one .jpg, .jpeg, .png or .webp, but there is none");
+      file_.fail(0, "the archive must contain at least one .jpg, .jpeg, .png or .webp, but has none");
     return std::move(samples_);
   }
 
@@ -117,7 +116,7 @@ class Index {
       return;
     }
     if (sample.offset >= 0) {
-      file_.fail(tar.offset(), "a sample must have one image, but {} is another of it",
+      file_.fail(tar.offset(), "a sample must have one image, but {} is a second one",
                  detail::printable(tar.name()));
     }
     if (tar.size() == 0) file_.fail(tar.offset(), "an image must not be empty, but is");
@@ -145,11 +144,10 @@ class TarWriter final : public SampleWriter {
 
   void add(const StoredSample& sample) override {
     detail::check_sample(sample, count_, "tar");
-    ATH_CHECK(
-        sample.codec != Codec::raw,
-        "tar: holds JPEG, PNG and WebP only, but sample {} is raw; encode it first, or write a format that "
-        "holds raw images: packed, TFRecord, LMDB or npz",
-        count_);
+    ATH_CHECK(sample.codec != Codec::raw,
+              "tar: the archive holds JPEG, PNG and WebP only, but sample {} is raw; encode it first, or "
+              "write a format that holds raw images: packed, TFRecord, LMDB or npz",
+              count_);
     const std::string name = fmt::format("{:09}", count_);
     member(name + "." + detail::suffix_of(sample.codec), sample.bytes);
     member(name + ".cls", detail::bytes_of(std::to_string(sample.label)));
@@ -195,7 +193,7 @@ class TarWriter final : public SampleWriter {
 
 std::unique_ptr<Dataset> open_tar(const std::filesystem::path& path, const TarOptions& options) {
   detail::check_classes(options.classes, "tar");
-  const auto file = std::make_shared<FileBytes>(path, "tar", "write the archive again, or leave it out");
+  const auto file = std::make_shared<FileBytes>(path, "tar", "write the archive again, or remove it");
   refuse_compressed(*file);
   return std::make_unique<detail::IndexedStore>(file, ImageSpec{0, 0, 0, options.classes},
                                                 Index(*file, options).build());

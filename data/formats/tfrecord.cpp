@@ -44,7 +44,7 @@ std::vector<IndexEntry> index(const FileBytes& file) {
     entries.push_back({at + kHead, static_cast<std::int64_t>(bytes), 0, Codec::raw});
     at += kHead + entries.back().bytes + kTail;
   }
-  if (entries.empty()) file.fail(0, "there must be at least one record, but the file is empty");
+  if (entries.empty()) file.fail(0, "the file must have at least one record, but is empty");
   return entries;
 }
 
@@ -100,7 +100,7 @@ class Record {
     }
     if (!detail::fits_shape(sample)) {
       file_.fail(at_,
-                 "an image that is no JPEG, PNG or WebP must have height x width x channels bytes, but has "
+                 "a raw image (no JPEG, PNG or WebP) must have height x width x channels bytes, but has "
                  "{}x{}x{} and {} bytes",
                  sample.height, sample.width, sample.channels, sample.bytes.size());
     }
@@ -161,11 +161,11 @@ class TfRecordWriter final : public SampleWriter {
                          : sample.codec == Codec::webp ? "WEBP"
                                                        : "RAW";
     ATH_CHECK(sample.codec != Codec::jpeg || detail::text_of(sample.bytes).starts_with(kJpeg),
-              "tfrecord: a jpeg sample must begin as JPEG files do, but sample {} does not", count_);
+              "tfrecord: a jpeg sample must start with the JPEG signature, but sample {} does not", count_);
     ATH_CHECK(sample.codec != Codec::png || detail::text_of(sample.bytes).starts_with(kPng),
-              "tfrecord: a png sample must begin as PNG files do, but sample {} does not", count_);
+              "tfrecord: a png sample must start with the PNG signature, but sample {} does not", count_);
     ATH_CHECK(sample.codec != Codec::webp || WebpDecoder::recognises(sample.bytes),
-              "tfrecord: a webp sample must begin as WebP files do, but sample {} does not", count_);
+              "tfrecord: a webp sample must start with the WebP signature, but sample {} does not", count_);
     FeatureMap features{{"image/encoded", Strings{sample.bytes}},
                         {"image/format", Strings{detail::bytes_of(format)}},
                         {"image/class/label", Ints{sample.label}}};
@@ -193,7 +193,7 @@ class TfRecordWriter final : public SampleWriter {
 
 std::unique_ptr<Dataset> open_tfrecord(const std::filesystem::path& path, const TfRecordOptions& options) {
   detail::check_classes(options.classes, "tfrecord");
-  const auto file = std::make_shared<FileBytes>(path, "tfrecord", "write the file again, or leave it out");
+  const auto file = std::make_shared<FileBytes>(path, "tfrecord", "write the file again, or remove it");
   std::vector<IndexEntry> entries = index(*file);
   const detail::ReadEntry read = [options](const FileBytes& bytes, const IndexEntry& at, auto&) {
     return Record(bytes, at, options).sample();

@@ -21,8 +21,8 @@ class ImageDecoder {
   ImageSize open(std::span<const std::byte> bytes) {
     if (is_heic(bytes)) {
       detail::fail<IoError>(
-          "heic: is not read: make it a JPEG first, by heif-convert IMAGE.heic IMAGE.jpg (package "
-          "libheif-examples)");
+          "heic: this format cannot be read: convert the image to JPEG first, with heif-convert IMAGE.heic "
+          "IMAGE.jpg (package libheif-examples)");
     }
     codec_ = PngDecoder::recognises(bytes)    ? Codec::png
              : WebpDecoder::recognises(bytes) ? Codec::webp
@@ -50,7 +50,7 @@ class ImageDecoder {
   /// Decodes a part of a one-channel PNG to its stored values, without colour. Throws IoError on others.
   ImageView decode_classes(const Box& box) {
     if (codec_ != Codec::png)
-      detail::fail<IoError>("{}: a mask must be a PNG or raw: other files change its classes",
+      detail::fail<IoError>("{}: a mask must be PNG or raw: lossy formats change its classes",
                             name_of(codec_));
     return png_.decode(box, true);
   }

@@ -135,7 +135,8 @@ JpegDecoder::JpegDecoder() : state_(std::make_unique<State>()) {
   State& s = *state_;
   s.watch(s.info);
   s.manager.emit_message = State::on_message;
-  if (setjmp(s.escape) != 0) detail::fail<BackendError>("jpeg: the decoder cannot start: {}", s.message);
+  if (setjmp(s.escape) != 0)
+    detail::fail<BackendError>("jpeg: the decoder failed to initialize: {}", s.message);
   jpeg_create_decompress(&s.info);
   s.progress.progress_monitor = State::on_progress;
   jpeg_save_markers(&s.info, kApp1, 0xffff);
@@ -151,7 +152,7 @@ void JpegDecoder::attempt(void (*step)(State&)) {
     return;
   }
   const std::size_t left = s.info.src ? s.info.src->bytes_in_buffer : s.size;
-  detail::fail<IoError>("jpeg: offset {}: must be whole JPEG data, but got: {}",
+  detail::fail<IoError>("jpeg: offset {}: must be complete JPEG data, but got: {}",
                         s.size - std::min(left, s.size), s.message);
 }
 
@@ -191,7 +192,7 @@ const Orientation& JpegDecoder::orientation() const {
 ImageView JpegDecoder::decode(const Box& box, int reduce) {
   State& s = *state_;
   ATH_CHECK(s.opened && (reduce == 1 || reduce == 2 || reduce == 4 || reduce == 8),
-            "jpeg: decode must follow open, and reduce be 1, 2, 4 or 8, but got {}", reduce);
+            "jpeg: decode must follow open, and reduce must be 1, 2, 4 or 8, but got {}", reduce);
   const auto reduced = [&](JDIMENSION side) { return (std::int64_t{side} + reduce - 1) / reduce; };
   const std::int64_t height = reduced(s.info.image_height), width = reduced(s.info.image_width);
   ATH_CHECK(holds({height, width}, box), "jpeg: box must lie in an image of {}x{}, but is {}x{} at ({}, {})",

@@ -75,7 +75,8 @@ void PngDecoder::attempt(void (*step)(State&)) {
     step(*state_);
     return;
   }
-  detail::fail<IoError>("png: offset {}: must be whole PNG data, but got: {}", state_->at, state_->message);
+  detail::fail<IoError>("png: offset {}: must be complete PNG data, but got: {}", state_->at,
+                        state_->message);
 }
 
 ImageSize PngDecoder::open(std::span<const std::byte> bytes) {
@@ -124,8 +125,8 @@ ImageView PngDecoder::decode(const Box& box, bool classes) {
   const std::int64_t height = s.opened ? png_get_image_height(s.png, s.info) : 0;
   const std::int64_t width = s.opened ? png_get_image_width(s.png, s.info) : 0;
   ATH_CHECK(s.opened && holds({height, width}, box),
-            "png: box must lie in the image that was opened, of {}x{}, but is {}x{} at ({}, {})", height,
-            width, box.height, box.width, box.top, box.left);
+            "png: box must lie in the opened image of {}x{}, but is {}x{} at ({}, {})", height, width,
+            box.height, box.width, box.top, box.left);
   s.opened = false;
   s.classes = classes;
   const int kind = png_get_color_type(s.png, s.info), bits = png_get_bit_depth(s.png, s.info);
@@ -165,8 +166,8 @@ ImageView PngDecoder::decode(const Box& box, bool classes) {
 
 void encode_png(const ImageView& image, std::vector<std::byte>& out) {
   ATH_CHECK((image.channels == 1 || image.channels == 3) && image.height > 0 && image.width > 0,
-            "png: image must have 1 or 3 channels and a pixel, but is {}x{}x{}", image.height, image.width,
-            image.channels);
+            "png: image must have 1 or 3 channels and at least one pixel, but is {}x{}x{}", image.height,
+            image.width, image.channels);
   png_image file{};
   file.version = PNG_IMAGE_VERSION;
   file.height = static_cast<png_uint_32>(image.height);
@@ -176,7 +177,7 @@ void encode_png(const ImageView& image, std::vector<std::byte>& out) {
   out.resize(size);
   if (png_image_write_to_memory(&file, out.data(), &size, 0, image.pixels,
                                 static_cast<png_int_32>(image.stride), nullptr) == 0) {
-    detail::fail<BackendError>("png: the encoder must not fail, but got: {}", file.message);
+    detail::fail<BackendError>("png: the encoder failed: {}", file.message);
   }
   out.resize(size);
 }

@@ -69,11 +69,11 @@ Box draw(const RandomResizedCrop& crop, const ImageSize& size, const DrawKey& ke
 std::string describe(const ImageTransform& transform) {
   const std::string size = fmt::format("{}x{}", transform.height, transform.width);
   if (const auto& crop = transform.random_crop) {
-    return fmt::format("random part of {} to {} of the area, {} to {} as wide as high, to {}", crop->min_area,
-                       crop->max_area, crop->min_ratio, crop->max_ratio, size);
+    return fmt::format("random crop of {} to {} of the area, aspect ratio {} to {}, resized to {}",
+                       crop->min_area, crop->max_area, crop->min_ratio, crop->max_ratio, size);
   }
-  if (transform.shorter_side == 0) return fmt::format("middle that covers {}", size);
-  return fmt::format("shorter side to {}, middle of {}", transform.shorter_side, size);
+  if (transform.shorter_side == 0) return fmt::format("resized to cover {}, centre crop", size);
+  return fmt::format("shorter side resized to {}, centre crop of {}", transform.shorter_side, size);
 }
 
 void check(const ImageTransform& transform) {

@@ -12,13 +12,13 @@ const char* text_of(VP8StatusCode status) {
   switch (status) {
     case VP8_STATUS_OUT_OF_MEMORY: return "no memory for the decoder";
     case VP8_STATUS_NOT_ENOUGH_DATA: return "the data ends too early";
-    case VP8_STATUS_UNSUPPORTED_FEATURE: return "a feature that libwebp does not know";
-    default: return "data that is no WebP image";
+    case VP8_STATUS_UNSUPPORTED_FEATURE: return "a feature that libwebp does not support";
+    default: return "data that is not a WebP image";
   }
 }
 
 [[noreturn]] void refuse(VP8StatusCode status) {
-  detail::fail<IoError>("webp: must be whole WebP data, but got: {}", text_of(status));
+  detail::fail<IoError>("webp: must be complete WebP data, but got: {}", text_of(status));
 }
 
 const std::uint8_t* data_of(std::span<const std::byte> bytes) {
@@ -32,7 +32,7 @@ ImageSize WebpDecoder::open(std::span<const std::byte> bytes) {
   WebPBitstreamFeatures found;
   const VP8StatusCode status = WebPGetFeatures(data_of(bytes), bytes.size(), &found);
   if (status != VP8_STATUS_OK) refuse(status);
-  if (found.has_animation) detail::fail<IoError>("webp: must be one image, but is an animation");
+  if (found.has_animation) detail::fail<IoError>("webp: must be a single image, but is an animation");
   size_ = {found.height, found.width};
   if (size_.height * size_.width > kMaxPixels) {
     detail::fail<IoError>("webp: image must have at most {} pixels, but is {}x{}", kMaxPixels, size_.width,
@@ -46,13 +46,14 @@ ImageSize WebpDecoder::open(std::span<const std::byte> bytes) {
 
 ImageView WebpDecoder::decode(const Box& box) {
   ATH_CHECK(opened_ && holds(size_, box),
-            "webp: box must lie in the image that was opened, of {}x{}, but is {}x{} at ({}, {})",
-            size_.height, size_.width, box.height, box.width, box.top, box.left);
+            "webp: box must lie in the opened image of {}x{}, but is {}x{} at ({}, {})", size_.height,
+            size_.width, box.height, box.width, box.top, box.left);
   opened_ = false;
   const std::int64_t row = size_.width * (transparent_ ? 4 : 3), needed = row * size_.height;
   if (std::ssize(pixels_) < needed) pixels_.resize(static_cast<std::size_t>(needed));
   WebPDecoderConfig config;
-  if (!WebPInitDecoderConfig(&config)) detail::fail<BackendError>("webp: libwebp is of another version");
+  if (!WebPInitDecoderConfig(&config))
+    detail::fail<BackendError>("webp: libwebp has another version than its headers");
   config.output.colorspace = transparent_ ? MODE_RGBA : MODE_RGB;
   config.output.is_external_memory = 1;
   config.output.u.RGBA = {pixels_.data(), static_cast<int>(row), static_cast<std::size_t>(needed)};

@@ -5,9 +5,9 @@ namespace athanor {
 
 ImageSize WebpDecoder::open(std::span<const std::byte>) {
   detail::fail<IoError>(
-      "webp: reading takes libwebp, but this build was made without it; install libwebp-dev and configure "
-      "with "
-      "-DATHANOR_WEBP=ON, or make it a PNG first, by dwebp IMAGE.webp -o IMAGE.png (package webp)");
+      "webp: reading needs libwebp, but this build was made without it; install libwebp-dev and configure "
+      "with -DATHANOR_WEBP=ON, or convert the image to PNG first, with dwebp IMAGE.webp -o IMAGE.png "
+      "(package webp)");
 }
 
 ImageView WebpDecoder::decode(const Box&) {

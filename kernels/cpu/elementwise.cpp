@@ -59,7 +59,7 @@ template <> void check_divisors(CpuContext& context, const char* op, const Tenso
   });
   if (!bad.load(std::memory_order_relaxed)) return;
   const std::vector<double> values = b.to_vector();
-  athanor::detail::fail<>("{}: integers must not be divided by 0, but element {} of the divisor {} is", op,
+  athanor::detail::fail<>("{}: integers must not be divided by 0, but element {} of the divisor {} is 0", op,
                           std::find(values.begin(), values.end(), 0.0) - values.begin(), b.shape());
 }
 

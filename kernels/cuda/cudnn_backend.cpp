@@ -137,7 +137,7 @@ const Descriptor& Graph::at(Id id) const {
   for (const auto& [number, tensor] : tensors_) {
     if (number == id) return tensor;
   }
-  detail::fail<>("cuDNN: a graph must have made its tensors, but got number {}", id);
+  detail::fail<>("cuDNN: a tensor must belong to the graph, but got id {}", id);
 }
 
 namespace {

@@ -224,7 +224,7 @@ __global__ void __launch_bounds__(32) choose_rates(StepState* step, RateWindow w
 
 template <> void set_learning_rates(CudaContext& context, const RateWindow& window) {
   if (cuda::thread_is_capturing())
-    athanor::detail::fail<Error>("set_learning_rates: must precede each launch, not be captured");
+    athanor::detail::fail<Error>("set_learning_rates: must be called before each launch, not captured");
   cuda::launch(context, {"set_learning_rates", 1, 32}, choose_rates, context.step(), window);
 }
 

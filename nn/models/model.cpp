@@ -82,9 +82,9 @@ void register_model(const std::string& name, ModelFactory make, const ModelOptio
                     std::int64_t smallest_image) {
   const auto allowed = [](unsigned char c) { return std::isalnum(c) != 0 || c == '_' || c == '-'; };
   ATH_CHECK(!name.empty() && std::all_of(name.begin(), name.end(), allowed),
-            "register_model: a name must be of letters, digits, '_' and '-', but is '{}'", name);
+            "register_model: a name must consist of letters, digits, '_' and '-', but is '{}'", name);
   for (const Recipe* recipe : recipes())
-    ATH_CHECK(recipe->name != name, "register_model: '{}' must be a new name, but there is such a model",
+    ATH_CHECK(recipe->name != name, "register_model: '{}' must be a new name, but is already registered",
               name);
   ATH_CHECK(make != nullptr, "register_model: '{}' must have a factory", name);
   registered().push_back({name, defaults, smallest_image, std::move(make)});
@@ -100,7 +100,7 @@ ModelOptions model_options(std::string_view name, const ModelOptions& options) {
                           or_default(options.in_channels, recipe.defaults.in_channels),
                           or_default(options.image_size, recipe.defaults.image_size)};
   ATH_CHECK(full.image_size >= recipe.smallest_image,
-            "{}: images must be at least {} pixels a side, but got {}", name, recipe.smallest_image,
+            "{}: images must be at least {} pixels per side, but got {}", name, recipe.smallest_image,
             full.image_size);
   return full;
 }

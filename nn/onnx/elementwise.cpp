@@ -28,13 +28,13 @@ constexpr const char *kAdd = "Add", *kSub = "Sub", *kMul = "Mul", *kDiv = "Div",
                      *kPow = "Pow";
 
 void lower_floor_divide(Graph& graph, const Op& op) {
-  if (!is_floating(op.y().two.dtype())) op.refuse("it is of integers");
+  if (!is_floating(op.y().two.dtype())) op.refuse("its operands are integers");
   const Operands operands = aligned(graph, op.inputs);
   graph.define(op.y(), graph.node("Floor", {graph.node("Div", operands.names)}), operands.layout);
 }
 
 void lower_remainder(Graph& graph, const Op& op) {
-  if (!is_floating(op.y().two.dtype())) op.refuse("it is of integers");
+  if (!is_floating(op.y().two.dtype())) op.refuse("its operands are integers");
   const Operands operands = aligned(graph, op.inputs);
   const std::string whole = graph.node("Floor", {graph.node("Div", operands.names)});
   const std::string part = graph.node("Mul", {whole, operands.names[1]});
@@ -59,7 +59,7 @@ void lower_compare(Graph& graph, const Op& op) {
       case kernels::Predicate::logical_or: as_bool(); return of("Or");
       case kernels::Predicate::logical_xor: as_bool(); return of("Xor");
     }
-    op.refuse("the comparison is not known");
+    op.refuse("this comparison is not supported");
   }();
   graph.define(op.y(), result, operands.layout);
 }
@@ -147,7 +147,7 @@ std::string unary(Graph& graph, std::string_view op, const std::string& x) {
   if (op == "mish") return graph.node("Mul", {x, graph.node("Tanh", {graph.node("Softplus", {x})})});
   if (op == "rsqrt") return graph.node("Reciprocal", {graph.node("Sqrt", {x})});
   if (op == "square") return graph.node("Mul", {x, x});
-  detail::fail<>("export_onnx: every op must have a form in ONNX, but '{}' has none", op);
+  detail::fail<>("export_onnx: every op must have an ONNX equivalent, but '{}' has none", op);
 }
 
 std::string activated(Graph& graph, std::int64_t activation, const std::string& x) {

@@ -50,12 +50,11 @@ void check(const Module& model, const Shape& sample, const OnnxOptions& options)
               "export_onnx: weights must be f32, but '{}' is {}; write model.to(DType::f32)", parameter.name,
               parameter.tensor.dtype());
   const std::size_t means = options.pixel_mean.size(), deviations = options.pixel_deviation.size();
-  ATH_CHECK(
-      means == deviations &&
-          (means == 0 || (sample.rank() == 3 && std::ssize(options.pixel_mean) == sample[2])),
-      "export_onnx: there must be a mean and a deviation of pixels per channel of {}, but there are {} and "
-      "{}",
-      sample, means, deviations);
+  ATH_CHECK(means == deviations &&
+                (means == 0 || (sample.rank() == 3 && std::ssize(options.pixel_mean) == sample[2])),
+            "export_onnx: each channel of {} needs a pixel mean and deviation, but there are {} means and {} "
+            "deviations",
+            sample, means, deviations);
 }
 
 onnx::Layout layout_of(const OnnxOptions& options, int rank) {
@@ -93,7 +92,7 @@ void normalize(onnx::Graph& graph, onnx::Value& input, onnx::Layout layout, cons
 }
 
 void lower(onnx::Graph& graph, const onnx::Op& op) {
-  if (!op.y().known) op.refuse("export_onnx() knows the ops of autograd/ alone; make it of those");
+  if (!op.y().known) op.refuse("export_onnx() supports only the ops of autograd/; build it from those");
   for (const auto* table : {&onnx::elementwise_ops(), &onnx::image_ops(), &onnx::norm_ops(),
                             &onnx::product_ops(), &onnx::reduce_ops(), &onnx::shape_ops()}) {
     const auto found = table->find(op.name);
@@ -101,7 +100,7 @@ void lower(onnx::Graph& graph, const onnx::Op& op) {
     graph.set_layer(op.layer);
     return found->second(graph, op);
   }
-  op.refuse("export_onnx() does not know it");
+  op.refuse("export_onnx() does not support it");
 }
 
 onnx::Message graph_message(Module& model, const Shape& sample, const OnnxOptions& options) {

@@ -36,11 +36,10 @@ bool same_bytes(const Tensor& a, const Tensor& b) {
 }
 
 void check_fixed(bool holds, const Value& value) {
-  ATH_CHECK(
-      holds,
-      "export_onnx: what depends on the input must be computed by ops of autograd/, but a {} {} differs "
-      "between two inputs and comes from elsewhere",
-      value.two.dtype(), value.two.shape());
+  ATH_CHECK(holds,
+            "export_onnx: whatever depends on the input must be computed with ops of autograd/, but a {} {} "
+            "differs between two inputs and was computed elsewhere",
+            value.two.dtype(), value.two.shape());
 }
 
 std::vector<std::int64_t> as_integers(std::span<const int> order) {

@@ -95,7 +95,7 @@ std::int64_t data_type(DType dtype) {
     case DType::f64: return 11;
     case DType::bf16: return 16;
   }
-  detail::fail<>("onnx: dtype {} has no form in ONNX", dtype);
+  detail::fail<>("onnx: dtype {} has no ONNX equivalent", dtype);
 }
 
 }  // namespace athanor::nn::onnx

@@ -57,7 +57,7 @@ void lower_var(Graph& graph, const Op& op) {
   double count = -op.number("correction");
   std::int64_t terms = 1;
   for (const std::int64_t axis : op.integers("axes")) {
-    if (op.x().batches_in(static_cast<int>(axis)) > 0) op.refuse("it is over the batch");
+    if (op.x().batches_in(static_cast<int>(axis)) > 0) op.refuse("it reduces over the batch");
     terms *= op.x().two.dim(static_cast<int>(axis));
   }
   count += static_cast<double>(terms);
@@ -69,7 +69,7 @@ void lower_var(Graph& graph, const Op& op) {
 
 void lower_argmax(Graph& graph, const Op& op) {
   const Reduction over(graph, op);
-  if (over.axes.size() != 1) op.refuse("it is over all axes");
+  if (over.axes.size() != 1) op.refuse("it reduces over all axes");
   graph.define(
       op.y(),
       graph.node("ArgMax", {over.x}, {{"axis", over.axes[0]}, {"keepdims", std::int64_t{over.keeps}}}),

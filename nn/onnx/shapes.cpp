@@ -63,7 +63,7 @@ void lower_narrow(Graph& graph, const Op& op) {
   const std::int64_t axis = axis_in(layout, ours), start = op.integer("start");
   const auto ends = [&](const Tensor& x, const Tensor& y) { return start + y.dim(ours) == x.dim(ours); };
   const bool to_the_end = ends(op.x().two, op.y().two) && ends(op.x().three, op.y().three);
-  if (!to_the_end && op.y().batches_in(ours) > 0) op.refuse("it takes a part of the batch");
+  if (!to_the_end && op.y().batches_in(ours) > 0) op.refuse("it takes a slice of the batch");
   const std::int64_t end =
       to_the_end ? std::numeric_limits<std::int64_t>::max() : start + op.y().two.dim(ours);
   graph.define(op.y(),

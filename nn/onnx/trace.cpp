@@ -11,7 +11,7 @@ namespace athanor::nn::onnx {
 namespace {
 
 constexpr const char* kBatchRule =
-    "export_onnx: forward() must call the same ops for batches of any size, but those of 2 and 3 samples "
+    "export_onnx: forward() must call the same ops for batches of any size, but batches of 2 and 3 samples "
     "differ{}";
 
 /// "conv1" of "conv1.weight".
@@ -61,8 +61,8 @@ struct Program::Places {
 std::int64_t Value::batches_in(int axis) const {
   const std::int64_t small = two.dim(axis), more = three.dim(axis) - small;
   ATH_CHECK(more >= 0 && (more == 0 || small == kBatches[0] * more),
-            "export_onnx: sizes must be fixed or grow with the batch, but axis {} is {} of {} samples and {} "
-            "of {}",
+            "export_onnx: sizes must be fixed or grow with the batch, but axis {} is {} with {} samples and "
+            "{} with {}",
             axis, small, kBatches[0], three.dim(axis), kBatches[1]);
   return more;
 }
@@ -73,7 +73,7 @@ std::vector<double> Op::numbers(std::string_view attribute) const {
   const auto values_in = [&](const TracedOp& op) {
     const auto found = std::find_if(op.attributes.begin(), op.attributes.end(),
                                     [&](const TracedAttribute& one) { return one.name == attribute; });
-    ATH_CHECK(found != op.attributes.end(), "export_onnx: op '{}' must tell its '{}', but does not", name,
+    ATH_CHECK(found != op.attributes.end(), "export_onnx: op '{}' must record its '{}', but does not", name,
               attribute);
     std::vector<double> values;
     for (const TracedNumber& number : found->values) values.push_back(number.value);
@@ -93,7 +93,7 @@ std::vector<std::int64_t> Op::integers(std::string_view attribute) const {
 }
 
 void Op::refuse(const std::string& reason) const {
-  detail::fail<>("export_onnx: every op must have a form in ONNX, but '{}'{} has none: {}", name,
+  detail::fail<>("export_onnx: every op must have an ONNX equivalent, but '{}'{} has none: {}", name,
                  layer.empty() ? "" : fmt::format(", at or after the layer '{}',", layer), reason);
 }
 
@@ -131,7 +131,7 @@ void Program::read(const Run& two, const Run& three, const Module& model) {
   output_ = places.find(0, two.output);
   ATH_CHECK(
       output_ && output_ == places.find(1, three.output) && output_->varies,
-      "export_onnx: forward() must compute its result of its input with ops of autograd/, but does not");
+      "export_onnx: forward() must compute its result from its input with ops of autograd/, but does not");
 }
 
 void Program::read_op(const TracedOp& two, const TracedOp& three, Places& places) {

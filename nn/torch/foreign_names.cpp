@@ -212,8 +212,9 @@ StateDict with_our_names(const Module& model, const StateDict& given) {
   StateDict result;
   for (const StateDict::Entry& entry : state) {
     const std::string name = renamed(entry.name);
-    ATH_CHECK(!result.contains(name), "names: '{}' must stand for an entry of its own, but '{}' is there",
-              entry.name, name);
+    ATH_CHECK(!result.contains(name),
+              "names: each name must map to its own entry, but '{}' maps to '{}', which is taken", entry.name,
+              name);
     const Tensor* tensor = std::get_if<Tensor>(&entry.value);
     const StateDict::Value* own = ours.find(name);
     const Tensor* like = own ? std::get_if<Tensor>(own) : nullptr;

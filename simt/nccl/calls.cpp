@@ -77,7 +77,7 @@ ncclResult_t check_call(ncclComm* comm, cudaStream_t stream) {
   if (comm->error != ncclSuccess) return comm->error;
   if (comm->state != ncclComm::State::ready || !comm->under_way.empty()) {
     return refuse(comm, ncclInvalidUsage,
-                  "a call on a communicator that is in progress: ask ncclCommGetAsyncError first");
+                  "another call on this communicator is in progress: poll ncclCommGetAsyncError first");
   }
   if (runtime().stream(stream).device != comm->device)
     return refuse(comm, ncclInvalidUsage, "the stream is of another device than the communicator");
@@ -115,7 +115,7 @@ template <class F> ncclResult_t nccl_call(F&& body) {
 // The same, for a call on a communicator.
 template <class F> ncclResult_t comm_call(ncclComm* comm, F&& body) {
   return nccl_call([&] {
-    if (!usable(comm)) return refuse(nullptr, ncclInvalidArgument, "the communicator is none, or destroyed");
+    if (!usable(comm)) return refuse(nullptr, ncclInvalidArgument, "the communicator is null or destroyed");
     return body();
   });
 }
@@ -137,7 +137,7 @@ ncclResult_t grouped(ncclComm* comm, cudaStream_t stream,
       if (group_depth > 0) open_groups.push_back(group);
     }
     if (group->stream != stream)
-      return refuse(comm, ncclInvalidUsage, "a group of the stand-in for NCCL has one stream");
+      return refuse(comm, ncclInvalidUsage, "a group of the stand-in for NCCL must use one stream");
     add(*group);
     return group_depth > 0 ? ncclSuccess : launch(group);
   });
@@ -164,7 +164,7 @@ bool is_rank(ncclComm* comm, int root) {
 }
 ncclResult_t refuse_root() {
   if (group_depth > 0) group_error = ncclInvalidArgument;
-  return refuse(nullptr, ncclInvalidArgument, "the root is no rank of the communicator");
+  return refuse(nullptr, ncclInvalidArgument, "the root is not a rank of the communicator");
 }
 
 }  // namespace
@@ -220,11 +220,12 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* result, int ranks, ncclUniqueId 
   *result = nullptr;
   return nccl_call([&] {
     NcclJob* job = job_of(id);
-    if (!job) return refuse(nullptr, ncclInvalidArgument, "the id is none of ncclGetUniqueId's");
+    if (!job) return refuse(nullptr, ncclInvalidArgument, "the id does not come from ncclGetUniqueId");
     if (!config || config->magic != 0xcafebeef || config->size != sizeof(ncclConfig_t))
-      return refuse(nullptr, ncclInvalidArgument, "the config is not made by NCCL_CONFIG_INITIALIZER");
+      return refuse(nullptr, ncclInvalidArgument,
+                    "the config was not initialised with NCCL_CONFIG_INITIALIZER");
     if (config->blocking != 0)
-      return refuse(nullptr, ncclInvalidUsage, "the stand-in for NCCL takes blocking = 0 alone");
+      return refuse(nullptr, ncclInvalidUsage, "the stand-in for NCCL supports only blocking = 0");
     if (job->comms.empty()) job->comms.resize(static_cast<std::size_t>(std::max(ranks, 0)));
     if (rank < 0 || rank >= ranks || static_cast<int>(job->comms.size()) != ranks ||
         job->comms[static_cast<std::size_t>(rank)])

@@ -117,9 +117,8 @@ bool Group::meet(NcclJob::Lane& lane, int from, int to) {
     if (!send.group->may_meet() || !receive.group->may_meet()) break;
     const Message &out = send.call(), &in = receive.call();
     if (out.bytes != in.bytes) {
-      fail_both(
-          *send.group->comm, *receive.group->comm,
-          fmt::format("rank {} sends {} bytes, but rank {} asks for {}", from, out.bytes, to, in.bytes));
+      fail_both(*send.group->comm, *receive.group->comm,
+                fmt::format("rank {} sends {} bytes, but rank {} expects {}", from, out.bytes, to, in.bytes));
       break;
     }
     send.call().passed = receive.call().passed = any = true;
@@ -144,7 +143,7 @@ bool Group::meet_all(std::uint64_t number) {
         call.op == first.op && call.root == first.root)
       continue;
     fail_both(*all[0].group->comm, *end.group->comm,
-              fmt::format("rank {} makes another call than rank 0", end.group->comm->rank));
+              fmt::format("rank {} calls another function than rank 0", end.group->comm->rank));
     return false;
   }
   dispatch(first.type, [&]<class T>() {

@@ -176,7 +176,7 @@ void DeviceAllocator::out_of_memory(const Request& request) const {
   }
   const std::int64_t cached = held_ - usage_.current();
   athanor::detail::fail<OutOfMemoryError>(
-      "out of memory on {}: asked {} bytes, but {} are held and {} cached, and {} of the device's {} are "
+      "out of memory on {}: requested {} bytes, but {} are held and {} cached, and {} of the device's {} are "
       "free ({}); by tag: {}; use a smaller batch or raise --memory-limit",
       device_.str(), request.bytes, usage_.current(), cached, free_bytes, total_bytes,
       limit_ > 0 ? fmt::format("the limit is {} bytes", limit_) : "no limit is set", usage_.holders());
@@ -184,9 +184,8 @@ void DeviceAllocator::out_of_memory(const Request& request) const {
 
 void DeviceAllocator::refuse_in_capture(const Request& request) const {
   athanor::detail::fail<Error>(
-      "allocate: while a graph is captured, memory must come from its GraphMemory, but {} bytes on {} are "
-      "not "
-      "there; run the step under a GraphMemory::Use until it grows no more, then capture it",
+      "allocate: during a graph capture, memory must come from the graph's GraphMemory, but {} bytes on {} "
+      "are not in it; run the step under a GraphMemory::Use until the pool stops growing, then capture",
       request.bytes, device_.str());
 }
 
@@ -299,8 +298,7 @@ void DeviceAllocator::trim() {
   count_host_sync("trim", Site::current());
   const bool capturing =
       is_capturing(static_cast<cudaStream_t>(athanor::detail::current_stream_state(device_).native));
-  if (capturing)
-    athanor::detail::fail<Error>("trim: memory must not be given back while a graph is captured");
+  if (capturing) athanor::detail::fail<Error>("trim: memory must not be freed during a graph capture");
   const std::lock_guard lock(mutex_);
   release_cached();
 }

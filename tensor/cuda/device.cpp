@@ -86,9 +86,7 @@ std::string cuda::explain_no_device(cudaError_t status, int driver, int runtime)
   constexpr std::string_view kElse = "or use --device cpu";
   if (status == cudaErrorInsufficientDriver && driver == 0) {
     return fmt::format(
-        "no NVIDIA driver was found: install one that supports CUDA {} (a container needs it passed "
-        "through), "
-        "{}",
+        "no NVIDIA driver was found: install one that supports CUDA {} (a container must expose it), {}",
         version(runtime), kElse);
   }
   if (status == cudaErrorInsufficientDriver) {
@@ -100,9 +98,9 @@ std::string cuda::explain_no_device(cudaError_t status, int driver, int runtime)
     if (cuda_is_emulated()) return fmt::format("the emulator has no device: unset SIMT_DEVICES, {}", kElse);
     const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");
     return fmt::format("the NVIDIA driver shows no GPU: check nvidia-smi and CUDA_VISIBLE_DEVICES ({}), {}",
-                       visible ? fmt::format("now '{}'", visible) : "not set", kElse);
+                       visible ? fmt::format("currently '{}'", visible) : "not set", kElse);
   }
-  return fmt::format("CUDA does not start: {}: {}; check nvidia-smi, {}", cudaGetErrorName(status),
+  return fmt::format("CUDA failed to initialize: {}: {}; check nvidia-smi, {}", cudaGetErrorName(status),
                      cudaGetErrorString(status), kElse);
 }
 
@@ -174,8 +172,8 @@ void detail::check_device(Device device) {
       return;
     fail<BackendError>("device: {} cannot be used: {}", device.str(), why_not);
   }
-  if (count == 0) fail<BackendError>("device: {} is not there: {}", device.str(), why_no_cuda());
-  fail<BackendError>("device: {} is not there: this process sees {} of them, numbered from 0", device.str(),
+  if (count == 0) fail<BackendError>("device: {} is not available: {}", device.str(), why_no_cuda());
+  fail<BackendError>("device: {} does not exist: this process sees {} of them, numbered from 0", device.str(),
                      count);
 }
 

@@ -66,8 +66,8 @@ class PinnedPool {
   PinnedBlock* grow(std::size_t bytes) {
     if (thread_is_capturing()) {
       athanor::detail::fail<Error>(
-          "allocate: while a graph is captured, page-locked memory cannot be asked for, but {} bytes are not "
-          "free, and a copy from ordinary memory needs them, too; make it before, with empty_pinned",
+          "allocate: page-locked memory cannot be allocated during a graph capture, but {} bytes are needed "
+          "(a copy from pageable memory needs them, too); allocate it before the capture, with empty_pinned",
           bytes);
     }
     void* data = nullptr;
@@ -80,8 +80,8 @@ class PinnedPool {
     if (status == cudaErrorMemoryAllocation) {
       cudaGetLastError();
       athanor::detail::fail<OutOfMemoryError>(
-          "out of page-locked memory: asked {} bytes, but {} are held and {} cached; use fewer workers or a "
-          "smaller batch",
+          "out of page-locked memory: requested {} bytes, but {} are held and {} cached; use fewer workers "
+          "or a smaller batch",
           bytes, current_, cached_);
     }
     athanor::detail::check_status(status, "cudaHostAlloc", Site::current());
@@ -189,8 +189,9 @@ void record_stream(const Tensor& tensor, const Stream& stream) {
   if (tensor.device().is_cpu()) {
     cuda::record_if_pinned(tensor.storage()->data(), stream);
   } else if (const Block* block = tensor.storage()->block()) {
-    ATH_CHECK(stream.device() == tensor.device(), "record_stream: the stream must be of {}, but is of {}",
-              tensor.device().str(), stream.device().str());
+    ATH_CHECK(stream.device() == tensor.device(),
+              "record_stream: the stream must belong to {}, but belongs to {}", tensor.device().str(),
+              stream.device().str());
     cuda::device_allocator_of(tensor.device()).record_stream(*block, stream);
   }
 }

@@ -22,7 +22,7 @@ namespace cuda::detail {
 inline void check_launch(cudaError_t status, const char* kernel) {
   if (status == cudaSuccess) [[likely]]
     return;
-  athanor::detail::fail<BackendError>("CUDA: kernel {} must launch, but got {}", kernel,
+  athanor::detail::fail<BackendError>("CUDA: kernel {} failed to launch: {}", kernel,
                                       athanor::detail::StatusTraits<cudaError_t>::text(status));
 }
 

@@ -96,7 +96,7 @@ class CudaEvent final : public detail::EventState {
   double ms_until(const EventState& later) const override {
     const auto& end = static_cast<const CudaEvent&>(later);
     ATH_CHECK(recorded_ && end.recorded_ && timing_ == Event::Timing::on && end.timing_ == Event::Timing::on,
-              "event: both events must be made with Timing::on and recorded");
+              "event: both events must be created with Timing::on and recorded");
     float ms = 0;
     ATH_TRY(cudaEventElapsedTime(&ms, event_, end.event_));
     return ms;
@@ -160,8 +160,7 @@ bool cuda::thread_is_capturing() {
 void cuda::refuse_wait_in_capture(const char* op) {
   if (!thread_is_capturing()) return;
   athanor::detail::fail<Error>(
-      "{}: while a graph is captured, the host must not wait: nothing that is captured runs before the graph "
-      "is launched",
+      "{}: the host must not wait during a graph capture: captured work runs only when the graph is launched",
       op);
 }
 

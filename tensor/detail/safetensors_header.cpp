@@ -69,7 +69,7 @@ class Reader final : public nlohmann::json_sax<Json> {
   bool boolean(bool) override { fail_value("a boolean"); }
   bool number_integer(number_integer_t) override { fail_value("a negative number"); }
   bool number_float(number_float_t, const string_t&) override {
-    fail_value("a number that is no integer below 2^64");
+    fail_value("a number that is not an integer below 2^64");
   }
   bool binary(binary_t&) override { fail_value("binary data"); }
 
@@ -92,7 +92,7 @@ class Reader final : public nlohmann::json_sax<Json> {
       info_.dtype = *dtype;
       where_ = Where::info;
     } else {
-      fail_value("a text");
+      fail_value("a string");
     }
     return true;
   }
@@ -183,11 +183,11 @@ class Reader final : public nlohmann::json_sax<Json> {
 
   [[noreturn]] void fail_value(std::string_view got) const {
     constexpr std::string_view kExpected[] = {
-        "a header object", "a name",          "an object with dtype, shape and data_offsets",
-        "a metadata key",  "a metadata text", "a field"};
+        "a header object",   "a name", "an object with dtype, shape and data_offsets", "a metadata key",
+        "a metadata string", "a field"};
     if (where_ == Where::numbers) fail("an integer >= 0", got);
     if (where_ == Where::field_value)
-      fail(field_ == Field::dtype ? "dtype to be a text" : "shape and data_offsets to be arrays", got);
+      fail(field_ == Field::dtype ? "dtype to be a string" : "shape and data_offsets to be arrays", got);
     fail(kExpected[std::min<std::size_t>(static_cast<std::size_t>(where_), 5)], got);
   }
 
@@ -250,9 +250,9 @@ void check_ranges(const Header& header, std::uint64_t data_bytes, const std::str
   for (const TensorInfo* info : order) {
     if (info->begin != next)
       bad_file(path, header.bytes + info->begin,
-               "expected tensor '{}' to begin where the one before ends ({}), "
+               "expected tensor '{}' to begin where the previous one ends ({}), "
                "but got {}: {}",
-               shown(info->name), next, info->begin, info->begin < next ? "an overlap" : "a hole");
+               shown(info->name), next, info->begin, info->begin < next ? "an overlap" : "a gap");
     next = info->end;
   }
   if (next != data_bytes)

@@ -51,7 +51,7 @@ TEST_F(AccumulateOnDevice, RowsEqualTheCpu) {
   }
 }
 
-TEST_F(AccumulateOnDevice, SquaresAndWhatIsMeasuredByThem) {
+TEST_F(AccumulateOnDevice, SquaresNormAndClipping) {
   CudaContext& context = cuda_context(test::device());
   for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) {
     for (const std::int64_t n : {1, 31, 9001}) {

@@ -142,7 +142,7 @@ TEST_F(DeviceCache, AnotherStreamGetsOtherMemory) {
   EXPECT_EQ(cached.stats().growths, 2);
 }
 
-TEST_F(DeviceCache, ABlockAnotherStreamUsesIsFreeWhenThatHasPassed) {
+TEST_F(DeviceCache, ABlockUsedByAnotherStreamIsFreedAfterIt) {
   const Stream other = Stream::create(test::device());
   const Block block = cached.allocate(3 * kMiB);
   cached.record_stream(block, current_stream(test::device()));  // its own: nothing new
@@ -194,7 +194,7 @@ TEST_F(DeviceCache, ABlockIsCutAndJoinedAgain) {
   EXPECT_EQ(cached.stats().growths, 1);
 }
 
-TEST_F(DeviceCache, SteadyStateAsksNobodyForMemory) {
+TEST_F(DeviceCache, SteadyStateAllocatesNothing) {
   const auto step = [&] {
     std::array<Block, 6> blocks;
     std::size_t at = 0;
@@ -251,7 +251,7 @@ TEST_F(DeviceCache, StatsCountLivePeakAndTags) {
   EXPECT_TRUE(cached.stats().by_tag.empty());
 }
 
-TEST_F(DeviceCache, LimitIsKeptAndTheErrorSaysWhoHoldsWhat) {
+TEST_F(DeviceCache, LimitErrorListsMemoryByTag) {
   const AllocTag tag("test.hoard");
   const Block held = cached.allocate(12 * kMiB);
   cached.set_limit(40 * kMiB);
@@ -264,7 +264,7 @@ TEST_F(DeviceCache, LimitIsKeptAndTheErrorSaysWhoHoldsWhat) {
       EXPECT_NE(message.find(part), message.npos) << part << "\n" << message;
     };
     has("out of memory on " + test::device().str());
-    has("asked 50000000 bytes, but 12582912 are held and 0 cached");
+    has("requested 50000000 bytes, but 12582912 are held and 0 cached");
     has("the limit is 41943040 bytes");
     has("by tag: test.hoard 12582912");
     has("--memory-limit");
@@ -280,12 +280,12 @@ TEST_F(DeviceCache, LimitIsKeptAndTheErrorSaysWhoHoldsWhat) {
   cached.free(held);
 }
 
-TEST_F(DeviceCache, SystemRefusalIsAnErrorToo) {
+TEST_F(DeviceCache, ReportsSystemOutOfMemory) {
   EXPECT_THROW(cached.allocate(std::size_t{1} << 50), OutOfMemoryError);
   EXPECT_NO_THROW(address_of_next(1000));
 }
 
-TEST_F(DeviceCache, TrimGivesBackWhatNobodyHolds) {
+TEST_F(DeviceCache, TrimFreesUnusedBlocks) {
   const Block small = cached.allocate(1000), large = cached.allocate(30 * kMiB);
   cached.free(large);
   const std::int64_t waits = host_syncs();
@@ -356,7 +356,7 @@ TEST_F(DeviceCache, ThreadsShareIt) {
 
 using ExactBlocks = Allocators;
 
-TEST_F(ExactBlocks, HaveTheSizeAskedForAndGoBackWhenTheirStreamIsDone) {
+TEST_F(ExactBlocks, HaveTheRequestedSizeAndAreFreedAfterTheirStream) {
   Block first = exact.allocate(1001);
   EXPECT_EQ(first.bytes, 1001u);
   EXPECT_EQ(exact.stats().growths, 1);
@@ -415,7 +415,7 @@ struct AFailedKernel : Allocators {
 
 // Freeing and allocating ask events, which makes the emulator run what is queued, and may be the first to
 // hear of the failure.
-TEST_F(AFailedKernel, IsNotForgottenByAnAllocatorThatAsksItsEvents) {
+TEST_F(AFailedKernel, IsNotLostByAnAllocatorThatPollsItsEvents) {
   const Block held = exact.allocate(64);
   exact.free(held);  // parked: its own stream is busy
   for (int i = 0; i < 3; ++i) {
@@ -428,7 +428,7 @@ TEST_F(AFailedKernel, IsNotForgottenByAnAllocatorThatAsksItsEvents) {
   expect_diagnosis([] { synchronize(test::device()); });
 }
 
-TEST_F(AFailedKernel, IsTheErrorOfAnAllocationAndNotACaptureThatIsNone) {
+TEST_F(AFailedKernel, FailsAnAllocationWithItsOwnError) {
   EXPECT_NE(cudaDeviceSynchronize(), cudaSuccess);
   expect_diagnosis([&] { cached.allocate(64); });
   expect_diagnosis([&] { cached.trim(); });

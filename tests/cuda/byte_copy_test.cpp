@@ -55,7 +55,7 @@ TEST_F(Copies, ToTheDeviceDoNotWaitAndTheSourceIsFreeAtOnce) {
                       pattern(100'000, static_cast<std::uint32_t>(row))));
 }
 
-TEST_F(Copies, OfMoreThanIsPageLockedAtOnceWaitAndSaySo) {
+TEST_F(Copies, OfMoreThanTheStagingMemoryAreCountedWaits) {
 #if defined(SIMT_RACE)
   GTEST_SKIP() << "the race detector would need 14 GB to remember who touched 64 MiB last";
 #endif

@@ -16,7 +16,7 @@ using test::Communicator;
 
 using StagedCollectives = test::DeviceTest;
 
-TEST_F(StagedCollectives, GiveWhatAllRanksMakeTogether) {
+TEST_F(StagedCollectives, ReduceOverAllRanks) {
   for (const int world : {1, 2, 3}) test::run_staged_ranks(world, test::check_reductions);
 }
 TEST_F(StagedCollectives, RestartOnNewValues) {
@@ -38,7 +38,7 @@ TEST_F(StagedCollectives, Barriers) {
   test::run_staged_ranks(3, test::check_barriers);
 }
 
-TEST_F(StagedCollectives, RanksThatDifferAllSaySo) {
+TEST_F(StagedCollectives, AllMismatchedRanksReportIt) {
   for (const test::OtherCall& call : test::other_calls())
     test::run_staged_ranks(3, [&](Transport& transport) { test::check_other_call(transport, call); });
 }
@@ -50,7 +50,7 @@ TEST_F(StagedCollectives, ComparingChangesNothing) {
   test::run_staged_ranks(3, test::check_comparing_changes_nothing);
 }
 
-TEST_F(StagedCollectives, RefuseMemoryOfTheHost) {
+TEST_F(StagedCollectives, RejectHostMemory) {
   test::run_staged_ranks(1, [](Transport& transport) {
     Communicator comm(transport);
     try {

@@ -261,7 +261,7 @@ TEST_F(ConvOnDevice, EmptySizesGiveNothingOrZeros) {
   for (std::size_t i = 0; i < 24; ++i) EXPECT_EQ(found[i], i % 3 == 0 ? 1 : i % 3 == 1 ? 0 : 3);
 }
 
-TEST_F(ConvOnDevice, ImplementationsThatAreNotThereAreNamed) {
+TEST_F(ConvOnDevice, UnavailableImplementationsAreNamed) {
   const Tensor x = Tensor::zeros({1, 3, 3, 1}, {DType::f32, test::device()}),
                y = Tensor::empty({1, 1, 1, 1}, {DType::f32, test::device()});
   const auto run = [&](ConvImpl impl) { kernels::conv2d_forward(context(), {.impl = impl}, x, x, {}, y); };

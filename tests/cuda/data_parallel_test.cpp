@@ -34,10 +34,10 @@ TEST_F(StagedTraining, EqualsOneRankOnTheJoinedBatch) {
 TEST_F(StagedTraining, UnusedParametersJoinWithZeros) {
   test::run_staged_ranks(3, test::check_unused_parameters);
 }
-TEST_F(StagedTraining, RanksBeginAlike) {
+TEST_F(StagedTraining, RanksStartWithEqualWeights) {
   test::run_staged_ranks(3, test::check_ranks_begin_alike);
 }
-TEST_F(StagedTraining, WhoPushesDoesNotMatter) {
+TEST_F(StagedTraining, AnyThreadMayAdvanceBuckets) {
   test::run_staged_ranks(2, test::check_overlap_changes_nothing);
 }
 

@@ -23,7 +23,7 @@ TEST_F(FrozenOnDevice, AResumedRunHasTheWeightsThatItBeganWith) {
     expect_a_resume_keeps_it(device(), precision);
 }
 
-TEST_F(FrozenOnDevice, AGridOfPicturesIsThatOfTheCpu) {
+TEST_F(FrozenOnDevice, AGridOfPicturesEqualsTheCpu) {
   const Tensor images = randn({5, 6, 4, 3}, {3, 1});
   EXPECT_EQ(draw_grid(images.to(device()), {.low = -2, .high = 2}).pixels,
             draw_grid(images, {.low = -2, .high = 2}).pixels);

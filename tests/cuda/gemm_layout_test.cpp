@@ -153,7 +153,7 @@ TEST(GemmLayout, ComputesWhatMatmulComputes) {
   }
 }
 
-TEST(GemmLayout, RefusesWhatNoBlasCanRead) {
+TEST(GemmLayout, RejectsLayoutsThatNoBlasCanRead) {
   const auto refused = [](const Tensor& a, const Tensor& b, const Shape& y) {
     return !gemm_layout(a, b, Tensor::empty(y));
   };

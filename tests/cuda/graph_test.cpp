@@ -15,7 +15,7 @@ struct GraphPools : test::DeviceTest {
   static Tensor floats(std::int64_t count) { return Tensor::empty({count}, {DType::f32, test::device()}); }
 };
 
-TEST_F(GraphPools, KeepTheirMemoryToThemselves) {
+TEST_F(GraphPools, DoNotShareTheirMemory) {
   GraphMemory pool(test::device());
   std::byte* inside = nullptr;
   {
@@ -55,7 +55,7 @@ TEST_F(GraphPools, ServeNoOtherAllocator) {
 }
 
 // A graph writes to blocks that were free when it was captured.
-TEST_F(GraphPools, TellWhetherTheBlocksInUseAreTheSame) {
+TEST_F(GraphPools, DetectWhetherTheBlocksInUseChanged) {
   GraphMemory memory(test::device());
   const GraphMemory::Use use(memory);
   const std::uint64_t none = memory.in_use();
@@ -73,7 +73,7 @@ TEST_F(GraphPools, TellWhetherTheBlocksInUseAreTheSame) {
   EXPECT_EQ(memory.in_use(), none);
 }
 
-TEST_F(GraphPools, LeaveTheirMemoryToEverybody) {
+TEST_F(GraphPools, ReleaseTheirMemoryToAll) {
   std::optional<GraphMemory> pool(std::in_place, test::device());
   std::optional<Tensor> survivor;
   {
@@ -168,7 +168,7 @@ TEST_F(GraphPools, ACaptureFindsTheMemoryOfTheWarmUp) {
   ATH_TRY(cudaGraphDestroy(graph));
 }
 
-TEST_F(GraphPools, ADryPoolIsAClearErrorInACapture) {
+TEST_F(GraphPools, AnEmptyPoolIsAClearErrorInACapture) {
   const Stream stream = Stream::create(test::device());
   const StreamGuard guard(stream);
   GraphMemory pool(test::device());

@@ -140,7 +140,7 @@ TEST_F(IndexOnDevice, WhereNamesEveryDevice) {
   } catch (const ArgumentError& error) {
     const std::string on = test::device().str();
     EXPECT_EQ(error.what(),
-              "where: both choices must have one dtype and be on cpu like the condition, but got f32 on " +
+              "where: both values must have one dtype and be on cpu like the condition, but got f32 on " +
                   on + " and f32 on " + on);
   }
 }

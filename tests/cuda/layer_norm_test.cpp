@@ -126,7 +126,7 @@ TEST_F(LayerNormOnDevice, BackwardEqualsCpu) {
   }
 }
 
-TEST_F(LayerNormOnDevice, BackwardWritesOnlyWhatIsAskedFor) {
+TEST_F(LayerNormOnDevice, BackwardWritesOnlyRequestedGradients) {
   for (const auto& wanted : {test::ShapeCase{{19, 64}}, test::ShapeCase{{19, 9}}}) {
     Case c(wanted, DType::f16);
     kernels::layer_norm_forward(cpu_context(), c.x, c.gamma, c.beta, 1e-3, c.stats, c.y);

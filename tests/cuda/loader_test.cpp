@@ -48,7 +48,7 @@ class Diary {
   std::vector<Batch> batches_;
 };
 
-TEST_F(LoaderOnDevice, BatchesAreThoseOfTheCpuAndNobodyWaits) {
+TEST_F(LoaderOnDevice, BatchesEqualTheCpuWithoutWaits) {
   test::MadeUpSet slow(53);
   slow.before = test::take_a_while;
   for (const int prefetch : {1, 2, 4}) {
@@ -79,7 +79,7 @@ TEST_F(LoaderOnDevice, BatchesAreThoseOfTheCpuAndNobodyWaits) {
   }
 }
 
-TEST_F(LoaderOnDevice, SlotsArePinnedAndHereAndThereAsLargeAsTheHeaderSays) {
+TEST_F(LoaderOnDevice, SlotsArePinnedAndAsLargeAsTheHeaderSays) {
   const test::MadeUpSet data(64, {16, 16, 3, 10});
   for (const bool pinned : {true, false}) {
     const std::int64_t pinned_before = pinned_stats().current;
@@ -123,7 +123,7 @@ TEST_F(LoaderOnDevice, MemoryStaysTheSameOverManyBatches) {
   }
 }
 
-TEST_F(LoaderOnDevice, ASetThatIsKeptThereIsReadByRows) {
+TEST_F(LoaderOnDevice, AResidentDataSetIsReadByRows) {
   const auto data = synthetic({6, 5, 3, 4}, 50);
   const Augment augment{.pad = 2, .flip = true, .cutout = 2};
   const Normalization pixels = measure(*data);

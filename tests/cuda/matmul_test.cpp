@@ -210,7 +210,7 @@ TEST_F(MatmulOnDevice, MoreBatchesThanAGridHolds) {
         Tensor::empty({batches, 1, 1}));
 }
 
-TEST_F(MatmulOnDevice, ImplementationsThatAreNotThereAreNamed) {
+TEST_F(MatmulOnDevice, UnavailableImplementationsAreNamed) {
   const Tensor a = Tensor::zeros({2, 2}, {DType::f32, test::device()}), y = empty_like(a);
   const auto run = [&](MatmulImpl impl) {
     kernels::matmul(context(), impl, a, a, {}, Activation::none, y, Write::overwrite);

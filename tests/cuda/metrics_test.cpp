@@ -81,7 +81,7 @@ TEST_F(MetricsOnDevice, LoggedValuesGrowAsOnTheCpu) {
 }
 
 // Beside a row whose logits would make it right, were they looked at.
-TEST_F(MetricsOnDevice, ALabelThatIsNoClassIsWrong) {
+TEST_F(MetricsOnDevice, AnInvalidLabelCountsAsWrong) {
   const Tensor logits =
       Tensor::from(std::vector<float>{0, 0, 9, 1, 2, 3, 1, 2, 3, 9, 0, 0}, {4, 3}, test::device());
   const Tensor target = Tensor::from(std::vector<std::int64_t>{2, -1, 3, 0}, {4}, test::device());

@@ -26,7 +26,7 @@ using test::Communicator;
 
 using NcclCollectives = test::DeviceTest;
 
-TEST_F(NcclCollectives, GiveWhatAllRanksMakeTogether) {
+TEST_F(NcclCollectives, ReduceOverAllRanks) {
   for (const int world : test::nccl_worlds()) test::run_nccl_ranks(world, test::check_reductions);
 }
 TEST_F(NcclCollectives, RestartOnNewValues) {
@@ -44,7 +44,7 @@ TEST_F(NcclCollectives, RowsOfAllRanksAndTheirGradientsToTheBit) {
 TEST_F(NcclCollectives, RankOrderRoundsOnce) {
   for (const int world : test::nccl_worlds()) test::run_nccl_ranks(world, test::check_rank_order_rounds_once);
 }
-TEST_F(NcclCollectives, GatherWhatEachRankHas) {
+TEST_F(NcclCollectives, GatherEveryRanksPart) {
   for (const int world : test::nccl_worlds()) test::run_nccl_ranks(world, test::check_gathers);
 }
 TEST_F(NcclCollectives, TakeUnequalPieces) {
@@ -53,7 +53,7 @@ TEST_F(NcclCollectives, TakeUnequalPieces) {
 TEST_F(NcclCollectives, NaNStays) {
   for (const int world : test::nccl_worlds()) test::run_nccl_ranks(world, test::check_nan_stays);
 }
-TEST_F(NcclCollectives, NativeOnesAreOnRecord) {
+TEST_F(NcclCollectives, NativeOnesAreInTheFlightRecord) {
   for (const int world : test::nccl_worlds()) test::run_nccl_ranks(world, test::check_native_records);
 }
 // What NCCL does not promise is done by ours.
@@ -68,7 +68,7 @@ TEST_F(NcclCollectives, MaximaOfFloatsAreNotNative) {
     EXPECT_EQ(name(DType::i32, kernels::Combine::max), "native all_reduce");
   });
 }
-TEST_F(NcclCollectives, ADuplicateIsANetworkOfItsOwn) {
+TEST_F(NcclCollectives, ADuplicateIsASeparateNetwork) {
   for (const int world : test::nccl_worlds()) {
     test::run_nccl_ranks(world, [](Transport& transport) {
       const std::unique_ptr<Transport> other = transport.duplicate();
@@ -98,7 +98,7 @@ TEST_F(NcclCollectives, Barriers) {
   for (const int world : test::nccl_worlds()) test::run_nccl_ranks(world, test::check_barriers);
 }
 
-TEST_F(NcclCollectives, RanksThatDifferAllSaySo) {
+TEST_F(NcclCollectives, AllMismatchedRanksReportIt) {
   if (cuda_device_count() < 3) GTEST_SKIP() << "needs three GPUs";
   for (const test::OtherCall& call : test::other_calls())
     test::run_nccl_ranks(3, [&](Transport& transport) { test::check_other_call(transport, call); });
@@ -118,7 +118,7 @@ std::string start_error(const dist::NcclId& id, int rank, int world, std::chrono
   return "";
 }
 
-TEST_F(NcclCollectives, ARankThatDoesNotComeIsMissed) {
+TEST_F(NcclCollectives, AMissingRankIsDetected) {
   EXPECT_EQ(start_error(dist::new_nccl_id(), 0, 2, 500ms),
             "nccl start: all 2 ranks must connect within 0.5 s, but rank 0 still waits for others");
 }
@@ -128,7 +128,7 @@ TEST_F(NcclCollectives, RefuseARankOutOfRange) {
 
 #if defined(ATHANOR_SIMT)
 // --dist-timeout is NCCL's, too: one rank comes to where they meet, and no further.
-TEST_F(NcclCollectives, TheStartOfAJobEndsWithItsTimeout) {
+TEST_F(NcclCollectives, StartupEndsAtItsTimeout) {
   const dist::Listening meeting = dist::listen_anywhere();
   dist::RankInfo info{.launcher = dist::Launcher::torchrun, .rank = 1, .world_size = 2};
   info.host = "127.0.0.1";
@@ -147,7 +147,7 @@ TEST_F(NcclCollectives, TheStartOfAJobEndsWithItsTimeout) {
   other.join();
 }
 
-TEST_F(NcclCollectives, ARankThatJoinsAndIsSilentIsNamedByTheFirstWhoAsksIt) {
+TEST_F(NcclCollectives, ASilentRankIsNamedByTheFirstThatNeedsIt) {
   const dist::NcclId id = dist::new_nccl_id();
   ncclUniqueId unique;
   std::memcpy(&unique, id.data(), sizeof unique);
@@ -293,7 +293,7 @@ TEST_F(NcclCollectives, ALostLinkIsALostPeer) {
   });
 }
 
-TEST_F(NcclCollectives, SizesThatDifferAreAnError) {
+TEST_F(NcclCollectives, MismatchedSizesAreAnError) {
   std::atomic<int> errors{0};
   test::run_nccl_ranks(2, [&](Transport& transport) {
     Communicator comm(transport);
@@ -302,7 +302,7 @@ TEST_F(NcclCollectives, SizesThatDifferAreAnError) {
     try {
       comm.run(*broadcast);
     } catch (const BackendError& error) {
-      EXPECT_NE(std::string(error.what()).find("rank 0 sends 40 bytes, but rank 1 asks for 44"),
+      EXPECT_NE(std::string(error.what()).find("rank 0 sends 40 bytes, but rank 1 expects 44"),
                 std::string::npos)
           << error.what();
       ++errors;
@@ -334,7 +334,7 @@ TEST_F(NcclCollectives, ARankThatDoesNotDuplicateIsNamed) {
   EXPECT_EQ(simt::live_communicators(), 0);
 }
 
-TEST_F(NcclCollectives, AStoppedRankIsMissedInANativeOne) {
+TEST_F(NcclCollectives, AStoppedRankIsDetectedInANativeCollective) {
   std::atomic<int> waiting{3};
   test::run_nccl_ranks(4, [&](Transport& transport) {
     if (transport.rank() == 2) {
@@ -353,7 +353,7 @@ TEST_F(NcclCollectives, AStoppedRankIsMissedInANativeOne) {
   EXPECT_EQ(simt::live_communicators(), 0);
 }
 
-TEST_F(NcclCollectives, ErrorsInANativeOneArePassedOn) {
+TEST_F(NcclCollectives, ErrorsInANativeCollectiveArePassedOn) {
   std::atomic<bool> end{false};
   test::run_nccl_ranks(2, [&](Transport& transport) {
     if (transport.rank() == 1) {
@@ -376,7 +376,7 @@ TEST_F(NcclCollectives, ErrorsInANativeOneArePassedOn) {
 }
 
 // A collective that nobody finishes: what it has queued must be gone before its memory is.
-TEST_F(NcclCollectives, OneThatIsLetGoOfEndsItsMessages) {
+TEST_F(NcclCollectives, DestroyingACollectiveEndsItsMessages) {
   for (const Algorithm algorithm : {Algorithm::rank_order, Algorithm::native}) {
     std::atomic<bool> end{false};
     test::run_nccl_ranks(2, [&](Transport& transport) {

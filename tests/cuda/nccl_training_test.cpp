@@ -79,15 +79,15 @@ TEST_F(NcclTraining, OverlappedGathersChangeNoBit) {
 TEST_F(NcclTraining, UnusedParametersJoinWithZeros) {
   for (const int world : test::nccl_worlds()) test::run_nccl_ranks(world, test::check_unused_parameters);
 }
-TEST_F(NcclTraining, RanksBeginAlike) {
+TEST_F(NcclTraining, RanksStartWithEqualWeights) {
   for (const int world : test::nccl_worlds()) test::run_nccl_ranks(world, test::check_ranks_begin_alike);
 }
-TEST_F(NcclTraining, AMissingStepIsFoundByWhoeverPushes) {
+TEST_F(NcclTraining, AMissingStepIsFoundByTheAdvancingThread) {
   if (cuda_device_count() < 2) GTEST_SKIP() << "needs two GPUs";
   for (const Overlap overlap : {Overlap::thread, Overlap::pumped, Overlap::none})
     test::run_nccl_ranks(2, [&](Transport& transport) { test::check_missing_step(transport, overlap); });
 }
-TEST_F(NcclTraining, WhoPushesDoesNotMatter) {
+TEST_F(NcclTraining, AnyThreadMayAdvanceBuckets) {
   for (const int world : test::nccl_worlds()) {
     if (world == 1 || world == 4) test::run_nccl_ranks(world, test::check_overlap_changes_nothing);
   }

@@ -27,7 +27,7 @@ TEST_F(Pinned, MemoryIsTheHostsAndKnown) {
   EXPECT_THROW(empty_pinned({-1}, DType::f32), ArgumentError);
 }
 
-TEST_F(Pinned, BlocksOfASizeAreUsedAgainAndSizesAreExact) {
+TEST_F(Pinned, BlocksAreReusedAndSizesAreExact) {
   const PinnedStats before = pinned_stats();
   const std::byte* first = nullptr;
   {
@@ -43,7 +43,7 @@ TEST_F(Pinned, BlocksOfASizeAreUsedAgainAndSizesAreExact) {
   EXPECT_EQ(pinned_stats().growths - before.growths, 2);
 }
 
-TEST_F(Pinned, ABlockAQueuedCopyReadsIsNotHandedOut) {
+TEST_F(Pinned, ABlockReadByAQueuedCopyIsNotReused) {
   const Tensor y = Tensor::zeros({1000}, {DType::f32, test::device()});
   synchronize(test::device());
   const Stream stream = Stream::create(test::device());
@@ -63,7 +63,7 @@ TEST_F(Pinned, ABlockAQueuedCopyReadsIsNotHandedOut) {
   EXPECT_EQ(empty_pinned({1000}, DType::f32).raw_data(), address);
 }
 
-TEST_F(Pinned, RecordStreamKeepsABlockFromBeingHandedOut) {
+TEST_F(Pinned, RecordStreamKeepsABlockFromReuse) {
   const Stream stream = Stream::create(test::device());
   const std::byte* address = nullptr;
   {
@@ -78,7 +78,7 @@ TEST_F(Pinned, RecordStreamKeepsABlockFromBeingHandedOut) {
   EXPECT_EQ(empty_pinned({777}, DType::u8).raw_data(), address);
 }
 
-TEST_F(Pinned, SteadyStateAsksNobodyForMemory) {
+TEST_F(Pinned, SteadyStateAllocatesNothing) {
 #if defined(__SANITIZE_ADDRESS__)
   GTEST_SKIP() << "the pool is off under AddressSanitizer";
 #endif
@@ -90,7 +90,7 @@ TEST_F(Pinned, SteadyStateAsksNobodyForMemory) {
   EXPECT_EQ(test::operator_news(), news);
 }
 
-TEST_F(Pinned, NoneIsAskedForInACaptureAndNobodyWaitsInOne) {
+TEST_F(Pinned, ACaptureNeitherAllocatesNorWaits) {
   const Stream stream = Stream::create(test::device());
   const StreamGuard guard(stream);
   const std::vector<float> values(70'001, 1.0f);
@@ -105,7 +105,7 @@ TEST_F(Pinned, NoneIsAskedForInACaptureAndNobodyWaitsInOne) {
   };
   const auto expect = [](const std::string& text, const char* part) {
     EXPECT_NE(text.find(part), std::string::npos) << text;
-    EXPECT_NE(text.find("while a graph is captured"), std::string::npos) << text;
+    EXPECT_NE(text.find("during a graph capture"), std::string::npos) << text;
   };
   const Tensor to = Tensor::empty({70'001}, {DType::f32, test::device()});
   Tensor back = Tensor::empty({70'001}, {DType::f32});
@@ -127,7 +127,7 @@ TEST_F(Pinned, NoneIsAskedForInACaptureAndNobodyWaitsInOne) {
 }
 
 #if defined(ATHANOR_SIMT)
-TEST_F(Pinned, WhereTheSystemHasNoMoreWhatIsCachedGoesBack) {
+TEST_F(Pinned, TheCacheIsFreedIfTheSystemHasNoMore) {
   constexpr std::size_t kRoom = 1 << 20;
   const Stream stream = Stream::create(test::device());
   const Tensor y = Tensor::empty({kRoom}, {DType::u8, test::device()});

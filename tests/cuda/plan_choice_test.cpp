@@ -118,7 +118,7 @@ TEST_F(PlanChoice, KnowsWhereOurOwnKernelIsFaster) {
   EXPECT_TRUE(choose({context(), {kSlow}, kQuick}).own_is_faster());
 }
 
-TEST_F(PlanChoice, PassesOverPlansThatDoNotRunOrAreNotAccepted) {
+TEST_F(PlanChoice, SkipsPlansThatFailOrAreNotAccepted) {
   EXPECT_EQ(chosen({context(), {kBroken, kQuick, kSlow}, kSlow, kQuick}), kSlow);
   EXPECT_EQ(chosen({context(), {kQuick}, kSlow, kQuick, "refused"}, 1), 0u);
   const Choice<Plan>& broken = choose({context(), {kBroken}, kSlow, 0, "broken"}, 2);
@@ -126,7 +126,7 @@ TEST_F(PlanChoice, PassesOverPlansThatDoNotRunOrAreNotAccepted) {
   EXPECT_FALSE(std::filesystem::exists(folder.path_of("broken")));  // it may run the next time
 }
 
-TEST_F(PlanChoice, WhatGoesWrongOnTheWayIsNoErrorAndNotKept) {
+TEST_F(PlanChoice, FailedMeasurementsAreNotErrorsAndNotStored) {
   EXPECT_EQ(chosen({context(), {kUntestable, kQuick}}), kQuick);
   EXPECT_FALSE(kept());
   EXPECT_EQ(chosen({context(), {kHuge, kQuick}}, 1), kQuick);
@@ -139,7 +139,7 @@ TEST_F(PlanChoice, WhatGoesWrongOnTheWayIsNoErrorAndNotKept) {
   EXPECT_FALSE(kept());
 }
 
-TEST_F(PlanChoice, WithoutMemoryToMeasureInTheFirstGuessServes) {
+TEST_F(PlanChoice, WithoutMemoryToMeasureTheFirstGuessIsUsed) {
   Allocator& allocator = allocator_of(test::device());
   (void)context();  // has memory of its own
   allocator.trim();
@@ -161,7 +161,7 @@ TEST_F(PlanChoice, MeasuringTakesNothingFromTheGraphsPool) {
   EXPECT_EQ(pool.held_bytes(), 0);
 }
 
-TEST_F(PlanChoice, ServesByThePlanOrLeavesItToOurOwnKernel) {
+TEST_F(PlanChoice, RunsThePlanOrOurOwnKernel) {
   const Steps steps{context(), {kQuick}};
   EXPECT_EQ(serve(steps), cuda::Answer::done);
   EXPECT_EQ(stats.calls, 1);
@@ -229,7 +229,7 @@ TEST_F(PlanChoice, WithoutAutotuneTakesTheFirstGuess) {
   EXPECT_EQ(steps.runs, 0u);
 }
 
-TEST_F(PlanChoice, WhatWasMeasuredOutlivesTheProcess) {
+TEST_F(PlanChoice, MeasurementsOutliveTheProcess) {
   EXPECT_EQ(chosen({context(), {kSlow, kQuick}}), kQuick);
   EXPECT_EQ(stats.disk_misses, 1);
   cache.clear();
@@ -240,7 +240,7 @@ TEST_F(PlanChoice, WhatWasMeasuredOutlivesTheProcess) {
   EXPECT_EQ(stats.plans_made, 1);
 }
 
-TEST_F(PlanChoice, ThatThereIsNoPlanOutlivesTheProcessToo) {
+TEST_F(PlanChoice, AMissingPlanIsRememberedAcrossProcesses) {
   EXPECT_EQ(chosen({context(), {}}), 0u);
   cache.clear();
   const Steps next{context(), {kQuick}};
@@ -269,7 +269,7 @@ TEST_F(PlanChoice, PlansTheVendorNoLongerReadsAreMadeAgain) {
   EXPECT_EQ(stats.disk_rejected, 1);
 }
 
-TEST_F(PlanChoice, WithoutAFolderNothingIsKeptNorMissed) {
+TEST_F(PlanChoice, WithoutAFolderNothingIsStored) {
   folder = PlanFolder({});
   EXPECT_EQ(chosen({context(), {kQuick}}), kQuick);
   EXPECT_EQ(stats.disk_misses, 0);

@@ -20,7 +20,7 @@ struct PlanFolderTest : testing::Test {
   Lookup lookup(const std::string& key = kKey) { return folder.load(key).first; }
 };
 
-TEST_F(PlanFolderTest, GivesBackWhatWasSaved) {
+TEST_F(PlanFolderTest, LoadsWhatWasSaved) {
   EXPECT_EQ(lookup(), Lookup::missing);
   ASSERT_TRUE(folder.save(kKey, kPlan));
   const auto [found, stored] = folder.load(kKey);
@@ -53,7 +53,7 @@ TEST_F(PlanFolderTest, RejectsAFileWithAnyByteChanged) {
   }
 }
 
-TEST_F(PlanFolderTest, RejectsWhatIsNotOurs) {
+TEST_F(PlanFolderTest, RejectsForeignFiles) {
   ASSERT_TRUE(folder.save(kKey, kPlan));
   const std::string good = test::read_file(folder.path_of(kKey));
   const std::string other = [&] {
@@ -80,7 +80,7 @@ TEST_F(PlanFolderTest, AFolderThatCannotBeWrittenIsNoError) {
   EXPECT_EQ(PlanFolder({}).load(kKey).first, Lookup::missing);
 }
 
-TEST_F(PlanFolderTest, TextThatIsNoUnicodeIsNotSaved) {
+TEST_F(PlanFolderTest, InvalidUnicodeIsNotSaved) {
   EXPECT_FALSE(folder.save(kKey, {"\xff\xfe", 0, 0}));
   EXPECT_EQ(lookup(), Lookup::missing);
 }

@@ -195,7 +195,7 @@ TEST(ConvPlan, TextGivesThePlanBack) {
   EXPECT_NE(plans[0].json(), plans[1].json());
 }
 
-TEST(ConvPlan, TextOfNoPlanIsRefused) {
+TEST(ConvPlan, RejectsTextThatIsNotAPlan) {
   const cudnn::DeviceProperties device = device_of("sm90_h200");
   const std::string good = cudnn::find_conv_plans(example(), device, 1).plans.at(0).json();
   std::string older = good;
@@ -236,7 +236,7 @@ TEST(ConvPlan, RulesDecideWhichEnginesAreTaken) {
   EXPECT_GT(nondeterministic, 0u);
 }
 
-TEST(ConvPlan, OnlyWhatIsNotSupportedIsSurelyNotThere) {
+TEST(ConvPlan, OnlyUnsupportedPlansAreCertainlyMissing) {
   const cudnn::DeviceProperties device = device_of("sm90_h200");
   const cuda::Found<cudnn::Plan> found = cudnn::find_conv_plans(example(), device, 10);
   EXPECT_FALSE(found.plans.empty());

@@ -17,10 +17,10 @@ template <class F> void staged(const F& f) {
   f(transport);
 }
 
-TEST_F(StagedMpi, CollectivesGiveWhatAllRanksMakeTogether) {
+TEST_F(StagedMpi, CollectivesReduceOverAllRanks) {
   staged(test::check_reductions);
 }
-TEST_F(StagedMpi, CollectivesGatherWhatEachRankHas) {
+TEST_F(StagedMpi, CollectivesGatherEveryRanksPart) {
   staged(test::check_gathers);
 }
 TEST_F(StagedMpi, CollectivesTakeUnequalPieces) {

@@ -91,7 +91,7 @@ TEST_F(StepGraphsOnDevice, CifarNetIsTheSame) {
 
 // Two passes a step, and a shorter last step of one; batch norm, dropout, an average, a validation each
 // epoch.
-TEST_F(StepGraphsOnDevice, SoAreStepsOfSeveralPassesAndSizes) {
+TEST_F(StepGraphsOnDevice, StepsOfSeveralPassesAndSizesAreTheSame) {
   for (const Precision precision : {Precision::f32, Precision::f16}) {
     SCOPED_TRACE(name_of(precision));
     TrainerConfig wanted = test::resume_config();
@@ -110,7 +110,7 @@ TEST_F(StepGraphsOnDevice, SoAreStepsOfSeveralPassesAndSizes) {
 }
 
 // A step whose scaled gradients overflow changes nothing but the scale: the graph decides it, too.
-TEST_F(StepGraphsOnDevice, SoAreSkippedSteps) {
+TEST_F(StepGraphsOnDevice, SkippedStepsAreTheSame) {
   TrainerConfig wanted = test::resume_config();
   wanted.device = test::device();
   wanted.precision = Precision::f16;
@@ -133,7 +133,7 @@ TEST_F(StepGraphsOnDevice, ALayerThatIsReleasedIsTrainedByNewGraphs) {
   expect_same(wanted, (9 - 3) + (9 - 2), [](const TrainerConfig& config) { return test::train(config); });
 }
 
-TEST_F(StepGraphsOnDevice, TakeNoMemoryOnceTheyAreCaptured) {
+TEST_F(StepGraphsOnDevice, AllocateNothingOnceCaptured) {
   TrainerConfig wanted = config(GraphMode::on);
   wanted.batch_size = 8;
   std::vector<std::int64_t> growths;
@@ -181,7 +181,7 @@ RecordedRun train_task(const TrainerConfig& config, Task& task) {
   return run;
 }
 
-TEST_F(StepGraphsOnDevice, ATaskWithOptimizersOfItsOwnSaysWhichStepsAreAlike) {
+TEST_F(StepGraphsOnDevice, ATaskWithItsOwnOptimizersDeclaresEqualSteps) {
   TrainerConfig wanted = config(GraphMode::off);
   wanted.batch_size = 8;
   expect_same(wanted, (9 - 4) + (9 - 3), [](const TrainerConfig& config) {
@@ -243,7 +243,7 @@ TEST_F(StepGraphsOnDevice, NumbersOfAStepAreNotDrawnInACapture) {
             std::string::npos);
 }
 
-TEST_F(StepGraphsOnDevice, WhatCannotBeCapturedIsSaidOrRefused) {
+TEST_F(StepGraphsOnDevice, UncapturableStepsAreReportedOrRejected) {
   TrainerConfig wanted = config(GraphMode::automatic);
   const RecordedRun own = test::train(wanted);  // the net is a module of this test's
   EXPECT_EQ(own.report.graph_launches, 0);

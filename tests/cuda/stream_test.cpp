@@ -178,7 +178,7 @@ TEST_F(Events, OrderTheWorkOfTwoStreams) {
   EXPECT_EQ(y.to_vector(), std::vector<double>(1000, 3));
 }
 
-TEST_F(Events, TellTheTimeWhereAskedTo) {
+TEST_F(Events, MeasureTimeIfRequested) {
   const Stream stream = Stream::create(test::device());
   Event begin(test::device(), Event::Timing::on), end(test::device(), Event::Timing::on),
       untimed(test::device());

@@ -86,7 +86,7 @@ TEST_F(DeviceTensor, IsSavedFromWhereItLies) {
   EXPECT_EQ(loaded.tensor("strided").to_vector(), (Values{0, 3, 1, 4, 2, 5}));
 }
 
-TEST_F(DeviceTensor, MemoryIsCountedAndGivenBack) {
+TEST_F(DeviceTensor, MemoryIsCountedAndFreed) {
   Allocator& allocator = allocator_of(test::device());
   const std::int64_t before = allocator.stats().current;
   {

@@ -305,7 +305,7 @@ TEST_F(ConvOnGpu, IsCapturedAndReplayed) {
   cudaGraphDestroy(graph);
 }
 
-TEST_F(ConvOnGpu, NothingIsDoneWhereItIsNotAsked) {
+TEST_F(ConvOnGpu, DoesNothingUnlessRequested) {
   const Tensor x = values({1, 8, 8, 8}, DType::f32, 1).to(test::device()),
                w = values({8, 1, 1, 8}, DType::f32, 2).to(test::device()),
                y = empty({1, 8, 8, 8}, DType::f32);
@@ -392,7 +392,7 @@ TEST_F(MatmulOnGpu, ReluKeepsNaN) {
   for (std::size_t i = 0; i < got.size(); ++i) ASSERT_EQ(std::isnan(got[i]), i < 8) << i;
 }
 
-TEST_F(MatmulOnGpu, NoMemoryIsAskedForOncePlanned) {
+TEST_F(MatmulOnGpu, AllocatesNothingOncePlanned) {
   const Tensor a = values({64, 64}, DType::f16, 1).to(test::device()), y = empty({64, 64}, DType::f16);
   const auto run = [&] {
     ASSERT_TRUE(

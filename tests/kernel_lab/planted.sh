@@ -43,7 +43,7 @@ expect twice "values    right" "races     FOUND: kernel rms_norm_shuffle: race i
 
 # Only the first warp has written.
 sed 's|^  sums\[thread\] = sum;|  if (thread < 32) sums[thread] = sum;|' "$shipped/row_sum.cu" >unwritten.cu
-expect unwritten "races     FOUND: kernel row_sum: thread " "reads shared memory that nobody in the block has written, at unwritten.cu:$(line_of unwritten 'sums[thread] += ')"
+expect unwritten "races     FOUND: kernel row_sum: thread " "reads shared memory that no thread of the block has written, at unwritten.cu:$(line_of unwritten 'sums[thread] += ')"
 
 # Half a warp and more wait where the others never come.
 awk '/__syncthreads/ && ++n == 1 { sub(/__sync/, "if (thread < 40) __sync") } { print }' "$shipped/row_sum.cu" >divergent.cu

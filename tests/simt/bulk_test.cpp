@@ -40,7 +40,7 @@ TEST(BulkStore, WritesWhatWasFenced) {
   });
 }
 
-TEST(BulkCopy, WithoutItsWaitNothingHasCome) {
+TEST(BulkCopy, WithoutItsWaitNothingHasArrived) {
   if (can_find_races()) GTEST_SKIP() << "the race build names it";
   for (const Async async : {Async::late, Async::at_issue}) {
     options().async = async;
@@ -165,7 +165,7 @@ TEST(Tma, OutsideOfTheTensorAreZerosAndNothingIsWritten) {
   });
 }
 
-TEST(Tma, AMapThatTheDriverWouldRefuseIsRefused) {
+TEST(Tma, RejectsMapsThatTheDriverWouldReject) {
   const OnDevice<float> memory(1024);
   const TensorLayout good{.type = TensorType::f16,
                           .data = memory.data(),
@@ -212,25 +212,25 @@ const auto name_of = [](const auto& bug) { return bug.param.name; };
 
 INSTANTIATE_TEST_SUITE_P(
     Mbarrier, BarrierBugs,
-    testing::Values(BUG(mbarrier_uninitialised, "mbarrier.arrive: thread ", "that nobody has initialised",
+    testing::Values(BUG(mbarrier_uninitialised, "mbarrier.arrive: thread ", "that no thread has initialised",
                         "@mbarrier_uninitialised"),
                     BUG(mbarrier_init_twice, "mbarrier.init: thread (0,0,0)", "that is in use since ",
                         "@mbarrier_init_twice_first", "@mbarrier_init_twice"),
                     BUG(mbarrier_lacks_arrivals, "deadlock:", "@mbarrier_lacks_arrivals",
                         "phase 0 of the barrier", "lacks 1 of 64 arrivals"),
-                    BUG(mbarrier_asks_in_vain, "asks in vain at ", "@mbarrier_asks_in_vain")),
+                    BUG(mbarrier_asks_in_vain, "polls forever at ", "@mbarrier_asks_in_vain")),
     name_of);
 INSTANTIATE_TEST_SUITE_P(
     BulkCopy, BulkBugs,
     testing::Values(BUG(bulk_no_init_fence, "cp.async.bulk: thread (0,0,0)", "no fence.mbarrier_init or ",
                         "@bulk_no_init_fence_init", "@bulk_no_init_fence"),
-                    BUG(bulk_nobody_waits, "may come when the block has ended", "@bulk_nobody_waits",
-                        "nobody has waited for phase 0"),
+                    BUG(bulk_nobody_waits, "may arrive after the block has ended", "@bulk_nobody_waits",
+                        "no thread waited for phase 0"),
                     BUG(bulk_expects_too_much, "deadlock:", "@bulk_expects_too_much", "lacks 256 bytes"),
                     BUG(bulk_misaligned, "cp.async.bulk: thread (0,0,0) gives the address ",
                         "not a multiple of 16", "@bulk_misaligned"),
                     BUG(bulk_odd_size, "cp.async.bulk: thread (0,0,0) copies 100 bytes", "@bulk_odd_size"),
-                    BUG(bulk_store_no_wait, "may still read it when the block has ended",
+                    BUG(bulk_store_no_wait, "may still read it after the block has ended",
                         "@bulk_store_no_wait")),
     name_of);
 INSTANTIATE_TEST_SUITE_P(
@@ -239,20 +239,20 @@ INSTANTIATE_TEST_SUITE_P(
                         "not a multiple of 1024", "@tensor_misaligned"),
                     BUG(tensor_wrong_rank, "gives 3 coordinates of a tensor of 2 axes", "@tensor_wrong_rank"),
                     BUG(tensor_expects_inside, "deadlock:", "@tensor_expects_inside",
-                        "got 512 bytes that nobody expects")),
+                        "got 512 bytes that no thread expects")),
     name_of);
 
-TEST(BulkCopy, BytesThatNobodyExpectsAreNamed) {
+TEST(BulkCopy, UnexpectedBytesAreReported) {
   in_all_orders([] {
     const OnDevice<float> out(numbers(128));
     EXPECT_OK(bulk_expects_nothing(out.data()));
     const std::string late = diagnosis();
     EXPECT_TEXT(late, "completes phase 0 of the barrier");
     EXPECT_TEXT(late, marked_line("bulk.cu", "bulk_expects_nothing"));
-    EXPECT_TEXT(late, marked_line("bulk.cu", "bulk_expects_nothing_copy") + " is still under way");
+    EXPECT_TEXT(late, marked_line("bulk.cu", "bulk_expects_nothing_copy") + "is still in flight");
     options().async = Async::at_issue;
     EXPECT_OK(bulk_expects_nothing(out.data()));
-    EXPECT_TEXT(diagnosis(), "got 256 bytes that nobody expects");
+    EXPECT_TEXT(diagnosis(), "got 256 bytes that no thread expects");
     options().async = Async::late;
   });
 }
@@ -281,18 +281,18 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(
         BUG(bulk_no_wait, "race in shared memory", "@bulk_no_wait", "@bulk_no_wait_copy"),
         BUG(bulk_by_all, "race in shared memory", "writes asynchronously at ", "@bulk_by_all",
-            "no wait for its mbarrier is between"),
+            "no wait for its mbarrier in between"),
         BUG(bulk_over_reader, "race in shared memory", "@bulk_over_reader", "@bulk_over_reader_read"),
         BUG(bulk_over_writes, "writes asynchronously at ", "@bulk_over_writes", "@bulk_over_writes_write",
-            "no fence.proxy.async is between"),
+            "no fence.proxy.async in between"),
         BUG(bulk_store_no_fence, "shared memory", "reads asynchronously at ", "@bulk_store_no_fence",
-            "@bulk_store_no_fence_write", "no fence.proxy.async is between"),
+            "@bulk_store_no_fence_write", "no fence.proxy.async in between"),
         BUG(bulk_store_wrong_fence, "@bulk_store_wrong_fence", "@bulk_store_wrong_fence_write",
-            "no fence.proxy.async is between"),
+            "no fence.proxy.async in between"),
         BUG(bulk_store_reuse, "race in shared memory", "writes at ", "@bulk_store_reuse",
-            "read asynchronously at ", "@bulk_store_reuse_copy", "no wait for it is between"),
+            "read asynchronously at ", "@bulk_store_reuse_copy", "no wait for it in between"),
         BUG(bulk_store_result, "race in global memory", "@bulk_store_result", "@bulk_store_result_copy",
-            "no wait for it is between")),
+            "no wait for it in between")),
     name_of);
 #endif
 

@@ -38,7 +38,7 @@ TEST(CpAsync, FourEightAndSixteenBytes) {
 }
 
 // What a plain build sees: the wrong values, where copies come late.
-TEST(CpAsync, WithoutItsWaitNothingHasCome) {
+TEST(CpAsync, WithoutItsWaitNothingHasArrived) {
   if (can_find_races()) GTEST_SKIP() << "the race build names it";
   options().async = Async::late;
   const OnDevice<float> out(numbers(128));
@@ -80,16 +80,16 @@ INSTANTIATE_TEST_SUITE_P(
         Planted{"cp_async_no_wait",
                 cp_async_no_wait,
                 {"race in shared memory", " reads at ", "@cp_async_no_wait", " wrote asynchronously at ",
-                 "@cp_async_no_wait_copy", "no wait for it is between"},
+                 "@cp_async_no_wait_copy", "no wait for it in between"},
                 [](unsigned a, unsigned b) { return a == b; }},
         Planted{"cp_async_no_commit",
                 cp_async_no_commit,
                 {"race in shared memory", "@cp_async_no_commit", "@cp_async_no_commit_copy",
-                 "no wait for it is"}},
+                 "no wait for it in"}},
         Planted{"cp_async_one_group_too_few",
                 cp_async_one_group_too_few,
                 {"race in shared memory", "@cp_async_one_group_too_few", "@cp_async_one_group_too_few_copy",
-                 "no wait for it is"}},
+                 "no wait for it in"}},
         Planted{"cp_async_no_barrier",
                 cp_async_no_barrier,
                 {"race in shared memory", "@cp_async_no_barrier", "@cp_async_no_barrier_copy"},
@@ -97,12 +97,12 @@ INSTANTIATE_TEST_SUITE_P(
         Planted{"cp_async_over_reader",
                 cp_async_over_reader,
                 {"race in shared memory", "@cp_async_over_reader", "@cp_async_over_reader_read",
-                 "no barrier is between"},
+                 "no barrier in between"},
                 [](unsigned a, unsigned b) { return a + b == 63; }},
         Planted{"cp_async_source_changes",
                 cp_async_source_changes,
                 {"race in global memory", " writes at ", "@cp_async_source_changes",
-                 " read asynchronously at ", "@cp_async_source_changes_copy", "no wait for it is between"}}),
+                 " read asynchronously at ", "@cp_async_source_changes_copy", "no wait for it in between"}}),
     name_of);
 #endif
 

@@ -158,7 +158,7 @@ TEST(Counters, MisalignedReadsTouchOneSectorMore) {
   EXPECT_EQ(counts.total(AccessKind::global_write).sectors, 4u);
 }
 
-TEST(Counters, LanesThatPartAreCounted) {
+TEST(Counters, DivergentLanesAreCounted) {
   in_all_orders([] {
     const OnDevice<float> out(256);
     const KernelCounts apart = counted("diverging", [&] { return diverging(out.data()); });

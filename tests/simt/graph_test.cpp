@@ -68,7 +68,7 @@ TEST(Graph, CopiesReadTheirSourceWhenTheGraphIsLaunched) {
   EXPECT_EQ(x.read()[0], 2.0f);
   EXPECT_OK(cudaGraphLaunch(graph.exec, stream));
   host[0] = 3;
-  EXPECT_TEXT(diagnosis(), "source was changed before the copy has run");
+  EXPECT_TEXT(diagnosis(), "source was changed before the copy ran");
 }
 
 TEST(Graph, WaitsAndAllocationsDuringCaptureAreErrors) {

@@ -23,7 +23,7 @@ TEST(HostMistakes, APinnedSourceReusedTooEarlyIsNamedWithItsCopy) {
     host[99] = 2;
     const std::string text = diagnosis();
     EXPECT_TEXT(text, "copy of 400 bytes from host to device");
-    EXPECT_TEXT(text, "source was changed before the copy has run");
+    EXPECT_TEXT(text, "source was changed before the copy ran");
     EXPECT_TEXT(text, here(line));
   });
 }
@@ -72,11 +72,11 @@ TEST(HostMistakes, APageableSourceReusedOrGoneIsNamed) {
     const std::vector<float> gone(1 << 20, 1.0f);  // so large that the system takes it back
     EXPECT_OK(cudaMemcpyAsync(x.data(), gone.data(), gone.size() * 4, cudaMemcpyHostToDevice, stream));
   }
-  EXPECT_TEXT(diagnosis(), "source is gone");
+  EXPECT_TEXT(diagnosis(), "source was freed");
 #endif
 }
 
-TEST(HostMistakes, WhatTheStreamItselfWritesInBetweenIsNone) {
+TEST(HostMistakes, WritesOfTheSameStreamAreNoMistake) {
   in_all_orders([] {
     const TestStream stream;
     const OnDevice<float> x(std::vector<float>(1, 3.0f)), y(1);
@@ -89,7 +89,7 @@ TEST(HostMistakes, WhatTheStreamItselfWritesInBetweenIsNone) {
   });
 }
 
-TEST(HostMistakes, AFunctionOfTheHostExcusesOnlyWhatComesAfterIt) {
+TEST(HostMistakes, AHostFunctionExcusesOnlyLaterMistakes) {
   in_all_orders([] {
     const TestStream stream, other;
     const OnDevice<float> x(1);
@@ -100,7 +100,7 @@ TEST(HostMistakes, AFunctionOfTheHostExcusesOnlyWhatComesAfterIt) {
     EXPECT_OK(cudaLaunchHostFunc(other, write, &elsewhere));
     EXPECT_OK(cudaMemcpyAsync(x.data(), host.data(), 4, cudaMemcpyHostToDevice, stream));
     host[0] = 2;
-    EXPECT_TEXT(diagnosis(), "source was changed before the copy has run");
+    EXPECT_TEXT(diagnosis(), "source was changed before the copy ran");
 
     TestEvent written;
     EXPECT_OK(cudaLaunchHostFunc(other, write, host.data()));
@@ -151,7 +151,7 @@ TEST(HostMistakes, CopiesBeyondAnAllocationOrInTheWrongDirectionAreRefused) {
   EXPECT_TEXT(text_of(cudaMemcpyAsync(x.data(), host.data(), 404, cudaMemcpyHostToDevice, nullptr)),
               "4 bytes of the destination lie beyond the end of its allocation of 400 bytes");
   EXPECT_TEXT(text_of(cudaMemcpyAsync(x.data(), host.data(), 4, cudaMemcpyDeviceToHost, nullptr)),
-              "asked to copy device to host, but the addresses are host to device");
+              "the direction is device to host, but the addresses are host to device");
   EXPECT_TEXT(text_of(cudaMemsetAsync(x.data() + 99, 0, 8, nullptr)), "beyond the end");
   EXPECT_OK(cudaMemcpyAsync(x.data(), host.data(), 400, cudaMemcpyDefault, nullptr));
   EXPECT_EQ(diagnosis(), "");
@@ -178,14 +178,14 @@ TEST(HostMistakes, DestroyedHandlesAreRefused) {
 TEST(HostMistakes, KernelsMustNotBeGivenMemoryOfTheHost) {
   std::vector<float> host(10);
   EXPECT_TEXT(text_of(fill(10, 1.0f, host.data(), nullptr)),
-              "kernel fill: parameter 2 points to memory of the host");
+              "kernel fill: parameter 2 points to host memory");
   const Pinned<float> pinned(10);
   EXPECT_OK(fill(10, 1.0f, pinned.data(), nullptr));
   EXPECT_EQ(diagnosis(), "");
   EXPECT_EQ(pinned[9], 1.0f);
 }
 
-TEST(HostMistakes, LaunchesNoDeviceTakesAreRefused) {
+TEST(HostMistakes, InvalidLaunchSizesAreRejected) {
   const OnDevice<float> x(10);
   EXPECT_TEXT(text_of(count(1, 1025, nullptr, nullptr)), "1 to 1024 threads");
   EXPECT_OK(count(0, 32, nullptr, nullptr)) << "an empty grid launches nothing";

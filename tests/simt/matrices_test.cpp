@@ -154,7 +154,7 @@ float sum_in_order(Factor type, Order order, float c, std::array<float, 3> produ
   return result;
 }
 
-TEST(Mma, SumsAreF32InTheOrderThatIsAskedFor) {
+TEST(Mma, SumsAreF32InTheChosenOrder) {
   constexpr float kLarge = 1 << 24;  // plus 1 is a tie, which goes back to it
   for (const Factor type : kFactors) {
     EXPECT_EQ(sum_in_order(type, {Order::Kind::forward}, 0, {kLarge, 1, -kLarge}), 0);
@@ -356,11 +356,11 @@ INSTANTIATE_TEST_SUITE_P(
                             ldmatrix_columns_no_syncwarp,
                             {"race in shared memory", "@ldmatrix_columns_no_syncwarp", "no __syncwarp"},
                             [](unsigned a, unsigned b) { return a != b && a % 4 == b / 2; }},
-                    Planted{
-                        "ldmatrix_unwritten",
-                        ldmatrix_unwritten,
-                        {"reads shared memory that nobody in the block has written", "@ldmatrix_unwritten"},
-                        [](unsigned a, unsigned) { return a / 4 == 1; }}),
+                    Planted{"ldmatrix_unwritten",
+                            ldmatrix_unwritten,
+                            {"reads shared memory that no thread of the block has written",
+                             "@ldmatrix_unwritten"},
+                            [](unsigned a, unsigned) { return a / 4 == 1; }}),
     name_of);
 INSTANTIATE_TEST_SUITE_P(
     StmatrixRace, MatrixBugs,

@@ -327,7 +327,7 @@ TEST(Nccl, AnAbortEndsTheGroupsOfItsOwnRank) {
   });
 }
 
-TEST(Nccl, SizesThatDifferAreAnError) {
+TEST(Nccl, MismatchedSizesAreAnError) {
   World world(2);
   for (auto& rank : world.ranks) EXPECT_EQ(settle(rank->comm), ncclSuccess);
   EXPECT_EQ(send(world[0], 1, world[0].x.data(), 3), ncclInProgress);
@@ -335,10 +335,10 @@ TEST(Nccl, SizesThatDifferAreAnError) {
   for (auto& rank : world.ranks) EXPECT_EQ(settle(rank->comm), ncclSuccess);
   EXPECT_FALSE(over(world[1]));
   EXPECT_EQ(state_of(world[0].comm), ncclInvalidUsage);
-  EXPECT_TRUE(says(ncclGetLastError(world[1].comm), "rank 0 sends 12 bytes, but rank 1 asks for 16"));
+  EXPECT_TRUE(says(ncclGetLastError(world[1].comm), "rank 0 sends 12 bytes, but rank 1 expects 16"));
 }
 
-TEST(Nccl, RefusesWhatNcclRefuses) {
+TEST(Nccl, RejectsWhatNcclRejects) {
   World world(2, true);
   EXPECT_EQ(settle(world[0].comm), ncclInvalidUsage);
   EXPECT_TRUE(says(ncclGetLastError(world[0].comm), "Duplicate GPU detected"));
@@ -376,7 +376,7 @@ TEST(Nccl, AMessageThatNoEventOrdersIsARace) {
   EXPECT_EQ(send(world[0], 1, world[0].x.data()), ncclInProgress);
   EXPECT_EQ(receive(world[1], 0, world[1].y.data()), ncclInProgress);
   for (auto& rank : world.ranks) EXPECT_EQ(settle(rank->comm), ncclSuccess);
-  EXPECT_TRUE(says(diagnosis(), "no event makes one wait for the other"));
+  EXPECT_TRUE(says(diagnosis(), "no event that orders them"));
 }
 #endif
 

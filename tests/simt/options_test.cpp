@@ -51,7 +51,7 @@ TEST(Options, ComeFromTheEnvironment) {
   EXPECT_EQ(read.error, "");
 }
 
-TEST(Options, SayWhatIsWrong) {
+TEST(Options, RejectInvalidArguments) {
   for (const char* wrong : {"backward", "random7", "random:", "random:x", "forward:1"}) {
     const Variables one({{"SIMT_ORDER", wrong}});
     EXPECT_EQ(options_from_environment().error,

@@ -15,22 +15,22 @@ TEST_P(RaceFinds, ItInEveryOrderAndSaysWhere) {
 INSTANTIATE_TEST_SUITE_P(
     Race, RaceFinds,
     testing::Values(
-        Planted{
-            "uninitialised_dynamic",
-            uninitialised_dynamic,
-            {"thread (9,0,0) of block (0,0,0)", "nobody in the block has written", "@uninitialised_dynamic"}},
-        Planted{
-            "uninitialised_static",
-            uninitialised_static,
-            {"thread (9,0,0) of block (0,0,0)", "nobody in the block has written", "@uninitialised_static"}},
-        Planted{
-            "left_by_another_block",
-            left_by_another_block,
-            {"thread (9,0,0) of block (1,0,0)", "nobody in the block has written", "@left_by_another_block"}},
+        Planted{"uninitialised_dynamic",
+                uninitialised_dynamic,
+                {"thread (9,0,0) of block (0,0,0)", "no thread of the block has written",
+                 "@uninitialised_dynamic"}},
+        Planted{"uninitialised_static",
+                uninitialised_static,
+                {"thread (9,0,0) of block (0,0,0)", "no thread of the block has written",
+                 "@uninitialised_static"}},
+        Planted{"left_by_another_block",
+                left_by_another_block,
+                {"thread (9,0,0) of block (1,0,0)", "no thread of the block has written",
+                 "@left_by_another_block"}},
         Planted{
             "dynamic_race",
             dynamic_race,
-            {"race in shared memory", "no barrier is between", "@dynamic_race_write", "@dynamic_race_read"},
+            {"race in shared memory", "no barrier in between", "@dynamic_race_write", "@dynamic_race_read"},
             [](unsigned a, unsigned b) { return a + b == 63; }},
         Planted{"two_writers",
                 two_writers,
@@ -46,17 +46,17 @@ INSTANTIATE_TEST_SUITE_P(
                 [](unsigned a, unsigned b) { return (a == 0) != (b == 0); }},
         Planted{"warps_of_a_block",
                 warps_of_a_block,
-                {"race in global memory", "no barrier is between", "@warps_of_a_block_write",
+                {"race in global memory", "no barrier in between", "@warps_of_a_block_write",
                  "@warps_of_a_block_read"},
                 [](unsigned a, unsigned b) { return (a ^ b) == 32; }},
         Planted{"missing_barrier",
                 missing_barrier,
-                {"race in shared memory", "no barrier is between", "@missing_barrier_write",
+                {"race in shared memory", "no barrier in between", "@missing_barrier_write",
                  "@missing_barrier_read"},
                 [](unsigned a, unsigned b) { return a + b == 63; }},
         Planted{"missing_second_barrier",
                 missing_second_barrier,
-                {"race in shared memory", "barrier is between", "@missing_second_barrier_write",
+                {"race in shared memory", "barrier in between", "@missing_second_barrier_write",
                  "@missing_second_barrier_read"},
                 [](unsigned a, unsigned b) { return a != b && (a % 32 == 0 || b % 32 == 0); }},
         Planted{"barrier_in_helper",
@@ -99,7 +99,7 @@ INSTANTIATE_TEST_SUITE_P(
                 [](unsigned a, unsigned b) { return a != b && a < 32 && b < 32; }},
         Planted{"two_blocks_one_cell",
                 two_blocks_one_cell,
-                {"race in global memory", "thread (5,0,0) of block", "no order is between",
+                {"race in global memory", "thread (5,0,0) of block", "no ordering in between",
                  "@two_blocks_one_cell"}},
         Planted{"atomic_and_plain",
                 atomic_and_plain,
@@ -107,11 +107,11 @@ INSTANTIATE_TEST_SUITE_P(
                 [](unsigned a, unsigned b) { return (a == 0) != (b == 0); }},
         Planted{"blocks_one_variable",
                 blocks_one_variable,
-                {"race in global memory", "thread (5,0,0) of block", "no order is between",
+                {"race in global memory", "thread (5,0,0) of block", "no ordering in between",
                  "@blocks_one_variable"}},
         Planted{"memory_of_the_host",
                 memory_of_the_host,
-                {"of block (0,0,0) reads at ", "memory that is no device's", "@memory_of_the_host"},
+                {"of block (0,0,0) reads at ", "memory that belongs to no device", "@memory_of_the_host"},
                 [](unsigned first, unsigned) {
                   const auto order = options().threads.kind;
                   return order == Order::Kind::random || first == (order == Order::Kind::forward ? 0 : 63);
@@ -166,7 +166,7 @@ TEST(StreamRace, AReaderThatDoesNotWaitForItsWriter) {
     EXPECT_TEXT(text, "kernel axpy on stream");
     EXPECT_TEXT(text, marked_line("good.cu", "fill"));
     EXPECT_TEXT(text, marked_line("good.cu", "axpy"));
-    EXPECT_TEXT(text, "no event makes one wait for the other");
+    EXPECT_TEXT(text, "no event that orders them");
 
     EXPECT_OK(fill(64, 2.0f, s.x.data(), s.a));
     s.b_waits_for_a();
@@ -210,7 +210,7 @@ TEST(StreamRace, AWriterThatForgetsOneOfThreeReaders) {
   });
 }
 
-TEST(StreamRace, TwoReadersAreNone) {
+TEST(StreamRace, TwoReadersAreNoRace) {
   in_all_orders([] {
     TwoStreams s;
     const OnDevice<float> z(std::vector<float>(64, 0.0f));

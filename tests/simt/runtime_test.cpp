@@ -27,7 +27,7 @@ TEST(Runtime, WorkRunsOnlyWhenItIsWaitedFor) {
   });
 }
 
-TEST(Runtime, AskingMakesProgressAndEndsReady) {
+TEST(Runtime, QueryingMakesProgressAndEndsReady) {
   in_all_orders([] {
     const TestStream stream;
     const TestEvent event;
@@ -102,7 +102,7 @@ TEST(Runtime, TheDefaultStreamWaitsForBlockingStreamsAndTheyForIt) {
   });
 }
 
-TEST(Runtime, RecordingAgainDoesNotMoveWhatWasWaitedFor) {
+TEST(Runtime, RecordingAgainDoesNotMoveAnEarlierWait) {
   in_all_orders([] {
     const TestStream a, b;
     const TestEvent event;

@@ -226,7 +226,7 @@ TEST(Wgmma, AProducerAndFourWarpsMultiplyWhatTensorMapsBring) {
   });
 }
 
-TEST(Wgmma, AStageThatIsGivenBackTooEarlyIsARace) {
+TEST(Wgmma, AStageReleasedTooEarlyIsARace) {
   if (!can_find_races()) GTEST_SKIP() << "only the race build names it";
   early_and_late([] {
     for (const Release when : {Release::before_the_wait, Release::one_group_too_soon}) {
@@ -235,7 +235,7 @@ TEST(Wgmma, AStageThatIsGivenBackTooEarlyIsARace) {
       EXPECT_TEXT(text, "race in shared memory");
       EXPECT_TEXT(text, marked_line("warpgroups.cu", "wgmma_gemm"));
       EXPECT_TEXT(text, marked_line("warpgroups.cu", "wgmma_gemm_load"));
-      EXPECT_TEXT(text, "no wgmma.wait_group is between");
+      EXPECT_TEXT(text, "no wgmma.wait_group in between");
     }
   });
 }
@@ -279,13 +279,12 @@ INSTANTIATE_TEST_SUITE_P(
         BUG(wgmma_no_fence, "wgmma.mma_async: thread ", "no wgmma.fence before", "@wgmma_no_fence"),
         BUG(wgmma_no_second_fence, "wgmma.mma_async: thread ", "since the last wgmma.fence",
             "@wgmma_no_second_fence"),
-        BUG(wgmma_no_wait, "nobody has waited for the wgmma at ", "@wgmma_no_wait"),
-        BUG(wgmma_no_commit, "nobody has waited for the wgmma at ", "@wgmma_no_commit"),
-        BUG(wgmma_touches_sums, "wgmma.wait_group: thread ", "that it has not waited for",
-            "@wgmma_touches_sums"),
+        BUG(wgmma_no_wait, "no thread waited for the wgmma at ", "@wgmma_no_wait"),
+        BUG(wgmma_no_commit, "no thread waited for the wgmma at ", "@wgmma_no_commit"),
+        BUG(wgmma_touches_sums, "wgmma.wait_group: thread ", "before waiting for it", "@wgmma_touches_sums"),
         BUG(wgmma_part_of_a_group, "in a warpgroup of 96 threads, not 128", "@wgmma_part_of_a_group"),
         BUG(wgmma_one_warp_less, "warp 3 has not executed the wgmma at ", "@wgmma_one_warp_less"),
-        BUG(wgmma_two_factors, "does another product than a warp of its warpgroup", "@wgmma_two_factors"),
+        BUG(wgmma_two_factors, "computes another product than a warp of its warpgroup", "@wgmma_two_factors"),
         BUG(wgmma_one_lane_less, "warp collective mismatch", "thread (40,0,0) at wgmma.commit_group",
             "@wgmma_one_lane_less"),
         BUG(wgmma_second_line, "not in the first line of a swizzle of 128 bytes", "@wgmma_second_line"),
@@ -296,7 +295,7 @@ INSTANTIATE_TEST_SUITE_P(
 INSTANTIATE_TEST_SUITE_P(WgmmaRace, WarpgroupBugs,
                          testing::Values(BUG(wgmma_no_proxy_fence, "shared memory",
                                              "reads asynchronously at ", "@wgmma_no_proxy_fence",
-                                             "@wgmma_write", "no fence.proxy.async is between"),
+                                             "@wgmma_write", "no fence.proxy.async in between"),
                                          BUG(wgmma_factor_changes, "race in shared memory",
                                              "@wgmma_factor_changes", "@wgmma_factor_changes_write")),
                          name_of);

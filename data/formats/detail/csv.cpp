@@ -46,7 +46,7 @@ void CsvReader::take_quoted(std::string& cell) {
     text_.remove_prefix(1);  // the quote; a doubled one is a literal quote
     const std::size_t quote = text_.find('"');
     if (quote == std::string_view::npos)
-      fail(began, "a cell must end with a quote, as it begins, but the file ends");
+      fail(began, "a quoted cell must end with a quote, but the file ends");
     const std::string_view part = text_.substr(0, quote);
     line_ += std::count(part.begin(), part.end(), '\n');
     text_.remove_prefix(quote + 1);
@@ -55,8 +55,9 @@ void CsvReader::take_quoted(std::string& cell) {
   } while (text_.starts_with('"'));
   skip_blanks();
   if (text_.empty() || kEnds.find(text_[0]) != std::string_view::npos) return;
-  fail(line_, fmt::format("a comma must follow a cell in quotes, but '{}' does; quotes within are doubled",
-                          printable(text_.substr(0, 1))));
+  fail(line_,
+       fmt::format("a comma must follow a quoted cell, but '{}' follows; double the quotes inside a cell",
+                   printable(text_.substr(0, 1))));
 }
 
 void CsvReader::skip_blanks() {

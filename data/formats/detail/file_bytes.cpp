@@ -64,7 +64,7 @@ std::span<const std::byte> FileBytes::at(std::int64_t offset, std::int64_t count
 }
 
 void FileBytes::must_end_at(std::int64_t offset) const {
-  if (size() > offset) fail(offset, "the file must end here, but goes on");
+  if (size() > offset) fail(offset, "the file must end here, but more bytes follow");
 }
 
 std::int64_t FileBytes::stated_size() const {
@@ -76,7 +76,7 @@ std::int64_t FileBytes::stated_size() const {
 std::vector<std::uint8_t> FileBytes::inflated(std::int64_t most) const {
   constexpr std::size_t kPiece = std::size_t{1} << 24;
   z_stream stream{};
-  if (inflateInit2(&stream, 16 + MAX_WBITS) != Z_OK) fail(0, "zlib cannot start");
+  if (inflateInit2(&stream, 16 + MAX_WBITS) != Z_OK) fail(0, "zlib failed to initialize");
   const std::unique_ptr<z_stream, int (*)(z_streamp)> ended(&stream, &inflateEnd);
   const auto wanted = static_cast<std::size_t>(most);
   std::vector<std::uint8_t> content;
@@ -95,8 +95,8 @@ std::vector<std::uint8_t> FileBytes::inflated(std::int64_t most) const {
     code = inflate(&stream, Z_NO_FLUSH);
     done = content.size() - stream.avail_out;
     if (code != Z_OK && code != Z_STREAM_END) {
-      fail(static_cast<std::int64_t>(done), "the gzip stream must be whole, {}",
-           code == Z_BUF_ERROR ? "but is cut short"
+      fail(static_cast<std::int64_t>(done), "the gzip stream must be complete, {}",
+           code == Z_BUF_ERROR ? "but is truncated"
            : stream.msg        ? stream.msg
                                : "but is damaged");
     }
@@ -116,7 +116,7 @@ FileBytes FileBytes::head(std::int64_t most) const {
 void FileBytes::expand(std::int64_t count) {
   if (!is_gzip(bytes_)) return;
   if (count / kMaxExpansion > size()) {
-    fail(0, "must hold {} bytes, but a gzip file of {} bytes cannot", count, size());
+    fail(0, "must hold {} bytes, but a gzip file of {} bytes cannot expand to that", count, size());
   }
   std::vector<std::uint8_t> content = inflated(count + 1);  // one extra byte would be an error
   unmap();

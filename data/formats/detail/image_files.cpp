@@ -47,7 +47,7 @@ std::size_t append_file(const RegularFile& file, std::vector<std::byte>& to, std
   if (to.size() < end) to.resize(end);
   const auto got = static_cast<std::int64_t>(file.read_at(0, std::span(to).subspan(from, end - from)));
   if (got != bytes) {
-    refuse(errno != 0 ? fmt::format("offset {}: must be readable, but got: {}", got, std::strerror(errno))
+    refuse(errno != 0 ? fmt::format("offset {}: cannot be read: {}", got, std::strerror(errno))
                       : fmt::format("offset {}: must have {} bytes, but ends here", got, bytes));
   }
   return end;

@@ -109,7 +109,7 @@ std::filesystem::path labels_beside(
   }
   std::vector<std::string_view> known;
   for (const auto& [from, to] : words) known.push_back(from);
-  detail::fail<>("{}: the name of a file of images must have {} in it, but is {}; or name the file of labels",
+  detail::fail<>("{}: the name of an image file must contain {}, but is {}; or pass the label file, too",
                  format, fmt::join(known, " or "), images.string());
 }
 

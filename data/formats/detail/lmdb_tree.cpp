@@ -47,10 +47,12 @@ class Tree {
       file_.fail(main_ + kDbFlags, "the main database must have no flags, but has {:#06x}", flags);
     }
     const auto entries = number<std::uint64_t>(main_ + kDbEntries);
-    if (entries == 0) file_.fail(main_ + kDbEntries, "there must be at least one entry, but there is none");
+    if (entries == 0)
+      file_.fail(main_ + kDbEntries, "the database must have at least one entry, but has none");
     walk(number<std::uint64_t>(main_ + kDbRoot), number<std::uint16_t>(main_ + kDbDepth));
     if (entries != values_.size()) {
-      file_.fail(main_ + kDbEntries, "there must be {} entries, but there are {}", entries, values_.size());
+      file_.fail(main_ + kDbEntries, "the database must have {} entries, but has {}", entries,
+                 values_.size());
     }
     return std::move(values_);
   }
@@ -75,11 +77,12 @@ class Tree {
   std::int64_t page(std::uint64_t index, std::uint16_t kinds, std::int64_t named_at) const {
     const auto pages = static_cast<std::uint64_t>(file_.size() / page_);
     if (index < 2 || index >= pages) {
-      file_.fail(named_at, "a page must be in [2, {}), but the one named is {}", pages, index);
+      file_.fail(named_at, "a page number must be in [2, {}), but is {}", pages, index);
     }
     const auto offset = static_cast<std::int64_t>(index) * page_;
     if (number<std::uint64_t>(offset) != index || (number<std::uint16_t>(offset + kFlags) & kinds) == 0) {
-      file_.fail(offset, "page {} must be of its number and of kind {:#04x}, but is {} of kind {:#04x}",
+      file_.fail(offset,
+                 "page {} must have its own number and kind {:#04x}, but has number {} and kind {:#04x}",
                  index, kinds, number<std::uint64_t>(offset), number<std::uint16_t>(offset + kFlags));
     }
     return offset;
@@ -117,7 +120,7 @@ class Tree {
       Level& at = path.back();
       const bool is_leaf = (number<std::uint16_t>(at.page + kFlags) & kLeaf) != 0;
       if (is_leaf != (std::ssize(path) == depth)) {
-        file_.fail(at.page, "every leaf must lie at depth {}, but this page does not fit", depth);
+        file_.fail(at.page, "every leaf must lie at depth {}, but this page does not", depth);
       }
       if (is_leaf) {
         for (std::int64_t i = 0; i < count_nodes(at.page); ++i) add_value(at.page, node(at.page, i));
@@ -139,7 +142,7 @@ class Tree {
     const std::int64_t bytes = number<std::uint32_t>(node);
     const auto flags = number<std::uint16_t>(node + 4);
     if (flags & (kSubtree | kDuplicates)) {
-      file_.fail(node + 4, "an entry must be a value, but is a database: only the main one is read");
+      file_.fail(node + 4, "an entry must be a value, but is a database: only the main database can be read");
     }
     const std::int64_t key_bytes = number<std::uint16_t>(node + 6), data = node + kNodeHeader + key_bytes;
     const std::int64_t end = page_offset + page_, here = flags & kBig ? kPageNumber : bytes;

@@ -57,11 +57,11 @@ Header read_dictionary(const FileBytes& file, std::int64_t start, const std::str
   }
   std::sort(keys.begin(), keys.end());
   if (keys != std::vector<std::string>{"descr", "fortran_order", "shape"}) {
-    file.fail(start, "the keys must be descr, fortran_order and shape, once each, but are {}",
+    file.fail(start, "the keys must be descr, fortran_order and shape, each once, but are {}",
               printable(fmt::format("{}", fmt::join(keys, ", "))));
   }
   const json &descr = all["descr"], &order = all["fortran_order"], &shape = all["shape"];
-  if (!descr.is_string()) file.fail(start, "the type must be a simple one, but is a structure");
+  if (!descr.is_string()) file.fail(start, "the dtype must be a scalar type, but is structured");
   if (!order.is_boolean()) file.fail(start, "fortran_order must be True or False, but is not");
   if (!shape.is_array() || shape.size() > kMaxRank) {
     file.fail(start, "the shape must be a tuple of at most {} dimensions, but is not", kMaxRank);
@@ -107,7 +107,7 @@ void check_elements(const FileBytes& file, const Header& header, std::int64_t si
   if (rest < *bytes) {
     file.fail(header.data, "{} must have {} bytes, but the file ends after {}", what, *bytes, rest);
   }
-  if (rest > *bytes) file.fail(header.data + *bytes, "the file must end here, but goes on");
+  if (rest > *bytes) file.fail(header.data + *bytes, "the file must end here, but more bytes follow");
 }
 
 IntType label_type(const FileBytes& file, const std::string& descr) {
@@ -116,10 +116,10 @@ IntType label_type(const FileBytes& file, const std::string& descr) {
           ? int_type(fmt::format("{}{}", descr[1], 8 * (descr[2] - '0')))
           : std::nullopt;
   if (!type) {
-    file.fail(0,
-              "labels must be of a whole type such as <i8, but are {}: astype(numpy.int64) in Python makes "
-              "them so",
-              printable(descr));
+    file.fail(
+        0,
+        "labels must have an integer dtype such as <i8, but have {}: convert them with astype(numpy.int64)",
+        printable(descr));
   }
   return {type->bytes, type->is_signed, descr[0] == '>' ? std::endian::big : std::endian::little};
 }
@@ -151,18 +151,18 @@ NpyPair check_npy(const FileBytes& images, std::int64_t image_bytes, const FileB
   const Header of_images = read_header(images), of_labels = read_header(labels);
   const std::string& descr = of_images.descr;
   if (descr != "|u1" && descr != "<u1" && descr != ">u1" && descr != "=u1") {
-    images.fail(0, "images must be of type |u1, but are {}: astype(numpy.uint8) in Python makes them so",
+    images.fail(0, "images must have dtype |u1, but have {}: convert them with astype(numpy.uint8)",
                 printable(descr));
   }
   if (of_images.fortran_order) {
-    images.fail(0,
-                "images must be in C order, but are in Fortran order: numpy.ascontiguousarray makes them so");
+    images.fail(
+        0, "images must be in C order, but are in Fortran order: convert them with numpy.ascontiguousarray");
   }
   const std::vector<std::int64_t>&dims = of_images.shape, &column = of_labels.shape;
   if (dims.size() != 3 && dims.size() != 4) {
     images.fail(0, "images must be [N, H, W] or [N, H, W, C], but the shape is [{}]", fmt::join(dims, ", "));
   }
-  if (dims[0] == 0) images.fail(0, "there must be at least one image, but there is none");
+  if (dims[0] == 0) images.fail(0, "the array must have at least one image, but has none");
   const ImageSpec spec{dims[1], dims[2], dims.size() == 4 ? dims[3] : 1, classes};
   if (const auto bad = bad_image(spec)) images.fail(0, "{}", *bad);
   check_elements(images, of_images, image_bytes, 1, "pixels");

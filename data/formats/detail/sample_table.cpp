@@ -72,7 +72,7 @@ void SampleTable::add_row(const Row& row, const std::string& where) {
   if (rows_ == 0) check_image(row);
   for (const auto& [key, value] : row.items()) {
     Column& column = column_of(key, value, where);
-    if (column.rows > rows_) fail(where, "field '{}' is there twice", column.field.name);
+    if (column.rows > rows_) fail(where, "field '{}' appears twice", column.field.name);
     column.is_text ? add_text(column, value, where) : add_numbers(column, value, where);
     ++column.rows;
   }
@@ -88,8 +88,7 @@ void SampleTable::check_image(const Row& first) const {
     names.push_back(printable(key.substr(0, key.find(':'))));
     if (names.back() == "image") return;
   }
-  fail("", "there must be a field 'image', but there {} '{}'", names.size() == 1 ? "is" : "are",
-       fmt::join(names, "', '"));
+  fail("", "the first row must have a field 'image', but has '{}'", fmt::join(names, "', '"));
 }
 
 SampleTable::Column& SampleTable::column_of(const std::string& key, const Row& value,
@@ -106,12 +105,12 @@ SampleTable::Column& SampleTable::column_of(const std::string& key, const Row& v
   const auto name = [](const Column& column) -> const std::string& { return column.field.name; };
   const auto at = std::ranges::find(columns_, field.name, name);
   if (at == columns_.end()) {
-    if (rows_ > 0) fail(where, "field '{}' is in no line before", printable(field.name));
+    if (rows_ > 0) fail(where, "field '{}' does not appear in the previous lines", printable(field.name));
     columns_.push_back(declared(std::move(field), has_kind, value, where));
     return columns_.back();
   }
   if (has_kind && field.kind != at->field.kind)
-    fail(where, "field '{}' is {} in the line before, but is said to be {}", field.name,
+    fail(where, "field '{}' must be {}, as in the previous line, but is declared as {}", field.name,
          athanor::name_of(at->field.kind), athanor::name_of(field.kind));
   return *at;
 }
@@ -120,16 +119,16 @@ SampleTable::Column& SampleTable::column_of(const std::string& key, const Row& v
 SampleTable::Column SampleTable::declared(FieldSpec field, bool has_kind, const Row& value,
                                           const std::string& where) const {
   const std::string& name = field.name;
-  if (name.empty()) fail(where, "each field must have a name, but one has none");
+  if (name.empty()) fail(where, "every field must have a name, but one has none");
   if (athanor::printable(name) != name)
-    fail(where, "the name of a field must be UTF-8 without control characters, but is '{}'", printable(name));
+    fail(where, "a field name must be UTF-8 without control characters, but is '{}'", printable(name));
   const bool is_text = name == "image" || value.is_string();
   const std::vector<FieldKind> kinds = kinds_of(name, is_text);
   if (!has_kind) field.kind = kinds.front();
   if (std::ranges::find(kinds, field.kind) == kinds.end()) {
     std::vector<const char*> names(kinds.size());
     std::ranges::transform(kinds, names.begin(), [](FieldKind kind) { return athanor::name_of(kind); });
-    fail(where, "field '{}' must be {}, but is said to be {}", name, fmt::join(names, " or "),
+    fail(where, "field '{}' must be {}, but is declared as {}", name, fmt::join(names, " or "),
          athanor::name_of(field.kind));
   }
   Column column;
@@ -144,8 +143,7 @@ void SampleTable::add_text(Column& column, const Row& value, const std::string& 
   const std::string& name = column.field.name;
   if (!value.is_string())
     fail(where, "field '{}' must be {}, but is {}", name,
-         column.is_label() ? "a class by its name as in the line before" : "the name of a file",
-         shown(value));
+         column.is_label() ? "a class name, as in the previous line" : "the name of a file", shown(value));
   const auto text = value.get<std::string>();
   if (column.is_label()) {
     if (text.empty()) fail(where, "field '{}' is missing", name);
@@ -153,10 +151,10 @@ void SampleTable::add_text(Column& column, const Row& value, const std::string& 
     if (number.is_number()) check_label(number, where);
   } else {
     if (std::ranges::any_of(text, [](unsigned char c) { return c < 0x20; }))
-      fail(where, "the name of a file must have no control characters, but is '{}'", printable(text));
+      fail(where, "a file name must not contain control characters, but is '{}'", printable(text));
     if (!codec_named(text))
       fail(where, "field '{}' must be {}a file that ends in .png, .jpg or .jpeg, but is '{}'", name,
-           name == "image" ? "" : "a number, or ", printable(text));
+           name == "image" ? "" : "a number or ", printable(text));
   }
   column.texts.push_back(text);
 }
@@ -164,28 +162,29 @@ void SampleTable::add_text(Column& column, const Row& value, const std::string& 
 void SampleTable::check_label(const Row& value, const std::string& where) const {
   const double label = value.is_number() ? value.get<double>() : -1;
   if (label >= 0 && label < static_cast<double>(kMaxClasses) && label == std::floor(label)) return;
-  fail(where, "field 'label' must be a whole number from 0 on, or a class by its name, but is {}",
-       shown(value));
+  fail(where, "field 'label' must be a whole number >= 0 or a class name, but is {}", shown(value));
 }
 
 void SampleTable::add_numbers(Column& column, const Row& value, const std::string& where) const {
   const std::string& name = column.field.name;
   if (column.is_label() && value.is_string())
-    fail(where, "field 'label' must be a number as in the line before, but is {}", shown(value));
+    fail(where, "field 'label' must be a number, as in the previous line, but is {}", shown(value));
   if (column.is_label()) check_label(value, where);
   const std::optional<Shape> shape = shape_of(value);
-  if (!shape) fail(where, "field '{}' must have lists of one length", name);
-  if (shape->numel() == 0) fail(where, "field '{}' must have a number at least, but has none", name);
+  if (!shape) fail(where, "field '{}' must have lists of equal length", name);
+  if (shape->numel() == 0) fail(where, "field '{}' must have at least one number, but has none", name);
   if (column.rows == 0) set_shape(column, *shape, where);
   if (*shape != column.listed)
-    fail(where, "field '{}' must have numbers {} as in the line before, but has {}", name, column.listed,
-         *shape);
+    fail(where, "field '{}' must have numbers of shape {}, as in the previous line, but has {}", name,
+         column.listed, *shape);
   const auto add = [&](const Row& number) {
-    if (!number.is_number()) fail(where, "field '{}' must be numbers, but has {}", name, shown(number));
+    if (!number.is_number())
+      fail(where, "field '{}' must contain numbers only, but has {}", name, shown(number));
     const auto x = number.get<double>();
     const bool whole = number.is_number_integer();
     if (whole ? std::abs(x) >= kMaxWhole : std::abs(x) > kMaxFloat)
-      fail(where, "field '{}' must be numbers within 2^53, or f32, but has {}", name, shown(number));
+      fail(where, "field '{}' must contain integers below 2^53 or f32 numbers, but has {}", name,
+           shown(number));
     column.whole = column.whole && whole;
     column.numbers.push_back(x);
   };
@@ -214,7 +213,7 @@ void SampleTable::set_shape(Column& column, const Shape& listed, const std::stri
 }
 
 void SampleTable::finish() {
-  if (rows_ == 0) fail("", "there must be a sample, but there is none");
+  if (rows_ == 0) fail("", "the table must have at least one sample, but has none");
   for (Column& column : columns_) {
     if (column.is_label()) read_classes(column);
     if (column.is_text) continue;

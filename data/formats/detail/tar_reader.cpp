@@ -91,8 +91,9 @@ void TarReader::check_sum(std::int64_t header) const {
   }
   const std::int64_t stated = number(header + kSum, kSumLength, "a header's checksum");
   if (stated != sum && stated != as_signed) {
-    file_.fail(header, "a header's checksum must be {}, but is {}: this is no tar archive, or a damaged one",
-               sum, stated);
+    file_.fail(header,
+               "a header's checksum must be {}, but is {}: this is not a tar archive, or a damaged one", sum,
+               stated);
   }
 }
 
@@ -123,7 +124,7 @@ void TarReader::read_pax() {
     const std::size_t space = rest.find(' '), equals = rest.find('=');
     const auto length = static_cast<std::size_t>(whole_number(rest.substr(0, space), 10).value_or(0));
     const auto bad = [&] {
-      file_.fail(at, "a pax record must be LENGTH KEY=VALUE and a line's end, but is not");
+      file_.fail(at, "a pax record must be LENGTH KEY=VALUE and a newline, but is not");
     };
     if (length > rest.size() || space >= equals || equals >= length || rest[length - 1] != '\n') bad();
     const std::string_view key = rest.substr(space + 1, equals - space - 1);

@@ -45,8 +45,8 @@ FolderOf::~FolderOf() {
 
 void check_sample(const StoredSample& sample, std::int64_t index, const char* format) {
   ATH_CHECK(sample.more.empty(),
-            "{}: sample {} must have image and label alone, but has {} more fields; a packed file (.athp) "
-            "holds them",
+            "{}: sample {} must have only an image and a label, but has {} more fields; a packed file "
+            "(.athp) can hold them",
             format, index, sample.more.size());
   ATH_CHECK(sample.label >= 0 && sample.label < kMaxClasses,
             "{}: the label of sample {} must be in [0, {}), but got {}", format, index, kMaxClasses,
@@ -60,23 +60,22 @@ void check_sample(const StoredSample& sample, std::int64_t index, const char* fo
 }
 
 void check_some(std::int64_t samples, const char* format) {
-  ATH_CHECK(samples > 0, "{}: a file must hold at least one sample, but got none", format);
+  ATH_CHECK(samples > 0, "{}: a file must have at least one sample, but got none", format);
 }
 
 void UniformSamples::add(const StoredSample& sample) {
   check_sample(sample, size(), format_);
   ATH_CHECK(classes_ == 0 || sample.label < classes_, "{}: labels must be below {}, but got {}", format_,
             classes_, sample.label);
-  ATH_CHECK(
-      sample.codec == Codec::raw,
-      "{}: holds raw images only, but sample {} is {}; decode it first, or write a format that keeps it: "
-      "packed, TFRecord, LMDB or tar",
-      format_, size(), name_of(sample.codec));
+  ATH_CHECK(sample.codec == Codec::raw,
+            "{}: this format holds raw images only, but sample {} is {}; decode it first, or write a format "
+            "that keeps it: packed, TFRecord, LMDB or tar",
+            format_, size(), name_of(sample.codec));
   const ImageSpec spec{sample.height, sample.width, sample.channels, 0};
   if (labels_.empty()) spec_ = spec;
   ATH_CHECK(spec == spec_,
-            "{}: holds images of one size only, but sample {} is {}x{}x{} and those before it {}x{}x{}; "
-            "resize them first, or write a format that holds any: packed, TFRecord or LMDB",
+            "{}: this format holds images of one size only, but sample {} is {}x{}x{} and the previous ones "
+            "are {}x{}x{}; resize them first, or write a format for any size: packed, TFRecord or LMDB",
             format_, size(), spec.height, spec.width, spec.channels, spec_.height, spec_.width,
             spec_.channels);
   labels_.push_back(sample.label);

@@ -31,10 +31,8 @@ class Lock {
     if (result == 0) return;
     const int error = errno;
     if (file_ >= 0) ::close(file_);
-    detail::fail<IoError>(
-        "import: {} must be a file to lock, but got: {}; name another folder with "
-        "XDG_CACHE_HOME",
-        path.string(), std::strerror(error));
+    detail::fail<IoError>("import: cannot lock {}: {}; set XDG_CACHE_HOME to another folder", path.string(),
+                          std::strerror(error));
   }
   ~Lock() { ::close(file_); }
   Lock(const Lock&) = delete;
@@ -57,7 +55,7 @@ class ImportedStore final : public Dataset {
     } catch (const IoError& error) {
       std::error_code ignored;
       fs::remove(path_, ignored);
-      detail::fail<IoError>("{}; it is removed, and made anew when it is opened again", error.what());
+      detail::fail<IoError>("{}; the file was removed; open the source again to rebuild it", error.what());
     }
   }
   std::string where(std::int64_t index) const override { return packed_.where(index); }
@@ -98,9 +96,7 @@ fs::path import_folder() {
   } else if (home && home[0] == '/') {
     folder = fs::path(home) / ".cache";
   } else {
-    detail::fail<IoError>(
-        "import: there must be a folder for what is made of imported files; name one with "
-        "XDG_CACHE_HOME");
+    detail::fail<IoError>("import: imported files need a cache folder; set XDG_CACHE_HOME to one");
   }
   return folder / "athanor" / "imported";
 }
@@ -132,8 +128,7 @@ std::unique_ptr<Dataset> open_imported(const fs::path& path, std::string_view ho
   if (on_import) {
     const double mb = static_cast<double>(samples->size() * samples->spec().bytes()) * 1e-6;
     on_import(
-        fmt::format("data: {} can only be read from front to back: its {} samples, {:.1f} MB, are packed "
-                    "once, into {}",
+        fmt::format("data: {} can only be read sequentially: packing its {} samples, {:.1f} MB, once into {}",
                     path.string(), samples->size(), mb, packed.string()));
   }
   pack(*samples, packed);

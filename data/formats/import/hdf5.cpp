@@ -61,7 +61,7 @@ class Hdf5Sequence final : public SampleSequence {
       child_.read(to);
     } catch (const detail::ChildFailure& failure) {
       if (!failure.lost) fail("{}", failure.what());
-      fail("{} must be readable, but libhdf5, in a process of its own, {}", what, failure.what());
+      fail("cannot read {}: libhdf5, in a separate process, {}", what, failure.what());
     }
   }
 
@@ -78,8 +78,7 @@ class Hdf5Sequence final : public SampleSequence {
     const std::int64_t most =
         std::min(std::max(file_.size(), kFewImages), file_.size() * detail::kMaxExpansion / bytes);
     if (shape.dims[0] == 0 || shape.dims[0] > static_cast<std::uint64_t>(most)) {
-      fail("there must be at least one image, and no more than fit into the file, but there are {}",
-           shape.dims[0]);
+      fail("the file must have at least one image, and no more than fit into it, but has {}", shape.dims[0]);
     }
     labels_.resize(static_cast<std::size_t>(shape.dims[0]));
   }
@@ -144,7 +143,7 @@ class Hdf5Writer final : public SampleWriter {
       step();
     } catch (const detail::ChildFailure& failure) {
       detail::fail<IoError>("hdf5: cannot write {} at sample {}: {}{}", file_.temporary().string(),
-                            samples_.size(), failure.lost ? "libhdf5, in a process of its own, " : "",
+                            samples_.size(), failure.lost ? "libhdf5, in a separate process, " : "",
                             failure.what());
     }
   }

@@ -30,7 +30,7 @@ Id Reader::read(std::size_t at, std::size_t end) {
     if (opcode == code('.')) return pop();
     if (!run_number(opcode) && !run_text(opcode) && !run_container(opcode) && !run_memo(opcode) &&
         !run_object(opcode))
-      fail("holds opcode 0x{:02x}, which no tensor needs; only files of weights are read", opcode);
+      fail("contains opcode 0x{:02x}, which no tensor needs; only weight files can be read", opcode);
   }
 }
 
@@ -95,7 +95,7 @@ std::int64_t Reader::decimal(std::string_view text) const {
   std::int64_t value = 0;
   if (text.ends_with('L')) text.remove_suffix(1);
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) fail("expected a whole number in a line");
+  if (error != std::errc() || end != text.data() + text.size()) fail("expected a line with an integer");
   return value;
 }
 
@@ -176,7 +176,7 @@ bool Reader::run_text(std::uint8_t opcode) {
     case code('V'): push_text(line()); return true;
     case code('S'): {
       std::string_view quoted = line();
-      if (quoted.size() < 2 || quoted.front() != quoted.back()) fail("expected a text in quotes");
+      if (quoted.size() < 2 || quoted.front() != quoted.back()) fail("expected a quoted string");
       push_text(quoted.substr(1, quoted.size() - 2));
       return true;
     }
@@ -268,7 +268,7 @@ bool Reader::run_object(std::uint8_t opcode) {
     case 0x93: {
       const Id name = pop(), module = pop();
       if (values_[name].kind != Kind::text || values_[module].kind != Kind::text)
-        fail("expected a name of Python");
+        fail("expected a Python name");
       push_global(values_[module].text, values_[name].text);
       return true;
     }

@@ -58,17 +58,17 @@ void Reader::push_global(std::string_view module, std::string_view name) {
                    .number = static_cast<std::int64_t>(Global::storage) + static_cast<int>(known.dtype)});
   }
   if (in_torch && name.ends_with("Storage"))
-    fail("holds {}; only tensors of f64, f32, f16, bf16, i64, i32, u8 and bool are read",
+    fail("contains {}; only tensors of f64, f32, f16, bf16, i64, i32, u8 and bool can be read",
          shown(module, name));
   fail(
-      "holds {}, which is no tensor; only files of weights are read, such as "
+      "contains {}, which is not a tensor; only weight files can be read, such as "
       "torch.save(model.state_dict(), path) writes",
       shown(module, name));
 }
 
 const Value& Reader::argument(const std::vector<Id>& arguments, std::size_t i, Kind kind) const {
   if (i >= arguments.size() || values_[arguments[i]].kind != kind)
-    fail("expected another argument {} of what is called", i);
+    fail("expected another kind of argument {} in the call", i);
   return values_[arguments[i]];
 }
 
@@ -85,7 +85,7 @@ void Reader::call() {
     case Global::parameter: return push_first(arguments, Kind::tensor);
     case Global::storage: break;
   }
-  fail("expected a function, but a storage's type is called");
+  fail("expected a function, but got a storage type");
 }
 
 void Reader::push_first(const std::vector<Id>& arguments, Kind kind) {
@@ -96,7 +96,7 @@ void Reader::push_first(const std::vector<Id>& arguments, Kind kind) {
 // BUILD: a dict's attributes, such as a state_dict's versions, which are ignored.
 void Reader::build() {
   (void)pop();
-  if (values_[top()].kind != Kind::dict) fail("expected a dict whose attributes are set");
+  if (values_[top()].kind != Kind::dict) fail("expected a dict before its attributes");
 }
 
 /// Empty, or from a list of pairs as in Python 2.
@@ -117,22 +117,22 @@ Value Reader::ordered_dict(const std::vector<Id>& arguments) {
 void Reader::push_storage() {
   const std::vector<Id>& parts = values_[pop()].items;
   if (const Value& kind = argument(parts, 0, Kind::text); kind.text != "storage")
-    fail("holds a {}, which is no tensor; only files of weights are read",
+    fail("contains a {}, which is not a tensor; only weight files can be read",
          kind.text == "module" ? "module" : "reference");
   const std::int64_t type =
       argument(parts, 1, Kind::global).number - static_cast<std::int64_t>(Global::storage);
-  if (type < 0) fail("expected a storage's type");
+  if (type < 0) fail("expected a storage type");
   Storage storage{.key = argument(parts, 2, Kind::text).text, .dtype = static_cast<DType>(type)};
   storage.numel = storage.count = argument(parts, 4, Kind::integer).number;
-  if (storage.numel < 0) fail("a storage must have 0 elements or more, but has {}", storage.numel);
+  if (storage.numel < 0) fail("a storage must have at least 0 elements, but has {}", storage.numel);
   if (parts.size() > 5 && values_[parts[5]].kind == Kind::tuple) {
     const std::vector<Id>& view = values_[parts[5]].items;
     storage.first = argument(view, 1, Kind::integer).number;
     storage.count = argument(view, 2, Kind::integer).number;
     if (storage.first < 0 || storage.count < 0 || storage.first > storage.numel ||
         storage.count > storage.numel - storage.first)
-      fail("a part of a storage must lie in its {} elements, but is {} from {}", storage.numel, storage.count,
-           storage.first);
+      fail("a view of a storage must lie in its {} elements, but has {} from element {}", storage.numel,
+           storage.count, storage.first);
   }
   storages_.push_back(storage);
   push({.kind = Kind::storage, .number = std::ssize(storages_) - 1});

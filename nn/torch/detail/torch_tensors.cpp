@@ -54,7 +54,7 @@ Contents contents_of(const pickle::Reader& reader, pickle::Id root, const Find& 
     TensorInfo info{std::string(name.text), storage.dtype, tensor.shape,
                     tensor.strides,         tensor.offset, stored->second};
     const auto [at, is_first] = names.emplace(name.text, contents.tensors.size());
-    if (name.text.empty()) reader.fail("names of tensors must not be empty");
+    if (name.text.empty()) reader.fail("tensor names must not be empty");
     if (is_first) {
       contents.tensors.push_back(std::move(info));
     } else {
@@ -77,7 +77,7 @@ Contents read_zip(std::span<const std::byte> file, const std::string& path) {
       folder = name.substr(0, name.size() - kPickle.size() + 1);
   }
   const auto no_weights = [&](const char* what) {
-    athanor::detail::fail<IoError>("{} {}; save its weights by torch.save(model.state_dict(), path)", who,
+    athanor::detail::fail<IoError>("{} {}; save its weights with torch.save(model.state_dict(), path)", who,
                                    what);
   };
   if (folder.empty()) no_weights("is a zip file, but not one that torch.save() writes");
@@ -85,7 +85,7 @@ Contents read_zip(std::span<const std::byte> file, const std::string& path) {
   if (const auto order = members.find(folder + "byteorder"); order != members.end()) {
     const auto bytes = zip::content(file, order->second, who);
     if (std::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size()) != "little")
-      no_weights("was written by a big-endian machine");
+      no_weights("was written on a big-endian machine");
   }
   const zip::Member& member = members.find(folder + "data.pkl")->second;
   (void)zip::content(file, member, who);
@@ -93,7 +93,7 @@ Contents read_zip(std::span<const std::byte> file, const std::string& path) {
   const pickle::Id root = reader.read(member.begin, member.begin + member.bytes);
   return contents_of(reader, root, [&](const pickle::Storage& storage) {
     const auto found = members.find(fmt::format("{}data/{}", folder, storage.key));
-    if (found == members.end()) reader.fail("there is no storage '{}'", storage.key.substr(0, 80));
+    if (found == members.end()) reader.fail("storage '{}' is missing", storage.key.substr(0, 80));
     (void)zip::content(file, found->second, who);
     return StoredBytes{found->second.begin, found->second.bytes};
   });
@@ -123,7 +123,7 @@ std::map<std::string_view, StoredBytes> find_storages(std::span<const std::byte>
       reader.fail("storage '{}' must have {} elements, but {} bytes are left: the file is cut off",
                   key.text.substr(0, 80), elements, file.size() - at);
     if (!found.emplace(key.text, StoredBytes{at, elements * size->second}).second)
-      reader.fail("storage '{}' must come once", key.text.substr(0, 80));
+      reader.fail("storage '{}' must appear once", key.text.substr(0, 80));
     at += elements * size->second;
   }
   return found;
@@ -134,16 +134,16 @@ Contents read_old(std::span<const std::byte> file, const std::string& path) {
   pickle::Reader reader(file, path);
   const auto next = [&] { return reader.read(reader.position(), file.size()); };
   if (const pickle::Value& magic = reader[next()]; magic.kind != Kind::other || magic.text != kMagic)
-    reader.fail("expected a file that torch.save() wrote, but it is another pickle");
+    reader.fail("expected a file written by torch.save(), but it is another pickle");
   if (const pickle::Value& protocol = reader[next()]; protocol.number != kProtocol)
     reader.fail("expected PyTorch's protocol {}, but got {}", kProtocol, protocol.number);
   const pickle::Value* little = reader.find(reader[next()], "little_endian");
-  if (little && little->number == 0) reader.fail("was written by a big-endian machine");
+  if (little && little->number == 0) reader.fail("was written on a big-endian machine");
   const pickle::Id root = next(), keys = next();
   const auto storages = find_storages(file, reader, reader[keys]);
   return contents_of(reader, root, [&](const pickle::Storage& storage) {
     const auto found = storages.find(storage.key);
-    if (found == storages.end()) reader.fail("there is no storage '{}'", storage.key.substr(0, 80));
+    if (found == storages.end()) reader.fail("storage '{}' is missing", storage.key.substr(0, 80));
     return found->second;
   });
 }
@@ -154,9 +154,8 @@ Contents read_contents(std::span<const std::byte> file, const std::string& path)
   if (zip::is_zip(file)) return read_zip(file, path);
   if (!file.empty() && file[0] == std::byte{0x80}) return read_old(file, path);
   athanor::detail::fail<IoError>(
-      "torch file: {}: at byte 0: expected a file that torch.save() wrote, but it is none; save the weights "
-      "by "
-      "torch.save(model.state_dict(), path)",
+      "torch file: {}: at byte 0: expected a file written by torch.save(), but it is not one; save the "
+      "weights with torch.save(model.state_dict(), path)",
       path);
 }
 

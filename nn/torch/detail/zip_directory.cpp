@@ -54,7 +54,7 @@ struct Directory {
 };
 
 Directory find_directory(const Bytes& file) {
-  if (file.size() < kEndBytes) file.fail(0, "must be a whole zip file, but has {} bytes", file.size());
+  if (file.size() < kEndBytes) file.fail(0, "must be a complete zip file, but has {} bytes", file.size());
   const std::uint64_t last = file.size() - kEndBytes, first = last > kMaxComment ? last - kMaxComment : 0;
   std::uint64_t end = last;
   while (file.number(end, 4) != kEnd || file.number(end + 20, 2) != last - end) {
@@ -130,7 +130,7 @@ std::map<std::string, Member, std::less<>> directory(std::span<const std::byte> 
     file.check(begin, size, "a member");
     const auto crc = static_cast<std::uint32_t>(file.number(at + 16, 4));
     if (!members.emplace(member, Member{begin, size, crc}).second)
-      file.fail(at, "members must have names of their own, but two are '{}'", member.substr(0, 80));
+      file.fail(at, "member names must be unique, but two are '{}'", member.substr(0, 80));
     at += kEntryBytes + name + extra + file.number(at + 32, 2);
   }
   return members;
@@ -143,8 +143,7 @@ std::span<const std::byte> content(std::span<const std::byte> file, const Member
       crc32_gzip_refl(0, reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size());
   if (crc != member.crc32)
     athanor::detail::fail<IoError>(
-        "{}: at byte {}: the {} bytes here are damaged: their CRC-32 is {:08x}, "
-        "and was {:08x} when they were written",
+        "{}: at byte {}: the {} bytes here are damaged: their CRC-32 is {:08x}, but was {:08x} when written",
         who, member.begin, member.bytes, crc, member.crc32);
   return bytes;
 }

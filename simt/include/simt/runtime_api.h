@@ -10,31 +10,31 @@
 // Where a call takes a simt::Site, it is the place of the call, for reports about work that runs later.
 
 // X(name, value, what it means in general, where there is no diagnosis)
-#define SIMT_ERRORS(X)                                                                          \
-  X(cudaSuccess, 0, "no error")                                                                 \
-  X(cudaErrorInvalidValue, 1, "an argument is not in its range")                                \
-  X(cudaErrorMemoryAllocation, 2, "out of memory")                                              \
-  X(cudaErrorInitializationError, 3, "the emulator could not start")                            \
-  X(cudaErrorInvalidConfiguration, 9, "grid or block have a size no device takes")              \
-  X(cudaErrorInvalidMemcpyDirection, 21, "the direction of the copy does not fit its pointers") \
-  X(cudaErrorInsufficientDriver, 35, "the driver is too old")                                   \
-  X(cudaErrorNoDevice, 100, "there is no device")                                               \
-  X(cudaErrorInvalidDevice, 101, "there is no such device")                                     \
-  X(cudaErrorInvalidResourceHandle, 400, "the handle is not valid here")                        \
-  X(cudaErrorNotReady, 600, "the work queued before is not done")                               \
-  X(cudaErrorIllegalAddress, 700, "a kernel reaches memory it must not")                        \
-  X(cudaErrorPeerAccessAlreadyEnabled, 704, "peer access is on already")                        \
-  X(cudaErrorLaunchFailure, 719, "a kernel failed")                                             \
-  X(cudaErrorNotPermitted, 800, "the call is not allowed here")                                 \
-  X(cudaErrorNotSupported, 801, "the emulator does not have this")                              \
-  X(cudaErrorStreamCaptureUnsupported, 900, "not allowed while a stream is captured")           \
-  X(cudaErrorStreamCaptureInvalidated, 901, "the capture was lost to an earlier error")         \
-  X(cudaErrorStreamCaptureUnmatched, 903, "the capture did not begin on this stream")           \
-  X(cudaErrorStreamCaptureUnjoined, 904, "a stream that joined the capture was not waited for") \
-  X(cudaErrorStreamCaptureIsolation, 905, "a captured stream must not wait for work outside")   \
-  X(cudaErrorStreamCaptureImplicit, 906, "the default stream must not be captured")             \
-  X(cudaErrorCapturedEvent, 907, "the event was last recorded in a capture")                    \
-  X(cudaErrorStreamCaptureWrongThread, 908, "another thread began the capture")                 \
+#define SIMT_ERRORS(X)                                                                            \
+  X(cudaSuccess, 0, "no error")                                                                   \
+  X(cudaErrorInvalidValue, 1, "an argument is out of range")                                      \
+  X(cudaErrorMemoryAllocation, 2, "out of memory")                                                \
+  X(cudaErrorInitializationError, 3, "the emulator failed to initialize")                         \
+  X(cudaErrorInvalidConfiguration, 9, "the grid or block size is not supported by any device")    \
+  X(cudaErrorInvalidMemcpyDirection, 21, "the direction of the copy does not match its pointers") \
+  X(cudaErrorInsufficientDriver, 35, "the driver is too old")                                     \
+  X(cudaErrorNoDevice, 100, "there is no device")                                                 \
+  X(cudaErrorInvalidDevice, 101, "there is no such device")                                       \
+  X(cudaErrorInvalidResourceHandle, 400, "the handle is not valid here")                          \
+  X(cudaErrorNotReady, 600, "earlier queued work has not finished")                               \
+  X(cudaErrorIllegalAddress, 700, "a kernel accessed invalid memory")                             \
+  X(cudaErrorPeerAccessAlreadyEnabled, 704, "peer access is already enabled")                     \
+  X(cudaErrorLaunchFailure, 719, "a kernel failed")                                               \
+  X(cudaErrorNotPermitted, 800, "the call is not allowed here")                                   \
+  X(cudaErrorNotSupported, 801, "the emulator does not support this")                             \
+  X(cudaErrorStreamCaptureUnsupported, 900, "not allowed while a stream is captured")             \
+  X(cudaErrorStreamCaptureInvalidated, 901, "the capture was lost to an earlier error")           \
+  X(cudaErrorStreamCaptureUnmatched, 903, "the capture did not begin on this stream")             \
+  X(cudaErrorStreamCaptureUnjoined, 904, "a stream that joined the capture was not waited for")   \
+  X(cudaErrorStreamCaptureIsolation, 905, "a captured stream must not wait for work outside")     \
+  X(cudaErrorStreamCaptureImplicit, 906, "the default stream must not be captured")               \
+  X(cudaErrorCapturedEvent, 907, "the event was last recorded in a capture")                      \
+  X(cudaErrorStreamCaptureWrongThread, 908, "another thread began the capture")                   \
   X(cudaErrorUnknown, 999, "unknown error")
 
 enum cudaError {

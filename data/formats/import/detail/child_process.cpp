@@ -122,14 +122,14 @@ void limit_resources(ChildProcess::Files files) {
 // In the parent --------------------------------------------------------------------------------------------
 
 std::string how_it_ended(int status) {
-  if (!WIFSIGNALED(status)) return fmt::format("ended with status {}", WEXITSTATUS(status));
+  if (!WIFSIGNALED(status)) return fmt::format("exited with status {}", WEXITSTATUS(status));
   const int signal = WTERMSIG(status);
-  const char* const why = signal == SIGSEGV   ? "SIGSEGV: it read or wrote where nothing is"
-                          : signal == SIGBUS  ? "SIGBUS: the file was cut, or the memory is not there"
-                          : signal == SIGABRT ? "SIGABRT: it gave up"
-                          : signal == SIGKILL ? "SIGKILL: somebody ended it, or memory ran out"
+  const char* const why = signal == SIGSEGV   ? "SIGSEGV: it accessed invalid memory"
+                          : signal == SIGBUS  ? "SIGBUS: the file was truncated, or the memory does not exist"
+                          : signal == SIGABRT ? "SIGABRT: it aborted"
+                          : signal == SIGKILL ? "SIGKILL: it was killed, or memory ran out"
                                               : ::strsignal(signal);
-  return fmt::format("was ended by signal {} ({})", signal, why);
+  return fmt::format("was terminated by signal {} ({})", signal, why);
 }
 
 }  // namespace
@@ -146,12 +146,12 @@ void ChildProcess::Owner::write(std::span<const std::byte> bytes) {
 }
 
 ChildProcess::ChildProcess(const Work& work, double patience_s, Files files) : patience_s_(patience_s) {
-  ATH_CHECK(patience_s > 0, "child process: patience must be more than 0 s, but got {}", patience_s);
+  ATH_CHECK(patience_s > 0, "child process: patience must be > 0 s, but got {}", patience_s);
   const auto check = [&](bool good, const char* call) {
     if (good) return;
     const int error = errno;
     release();
-    detail::fail<IoError>("a process to work in cannot be had: {}: {}", call, std::strerror(error));
+    detail::fail<IoError>("cannot start a child process: {}: {}", call, std::strerror(error));
   };
   void* const memory =
       ::mmap(nullptr, kMessageBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -196,7 +196,7 @@ void ChildProcess::wait_for(short events) {
   }
   ::kill(pid_, SIGKILL);
   (void)reap();
-  throw ChildFailure(fmt::format("did nothing for {} s, and was ended", patience_s_), true);
+  throw ChildFailure(fmt::format("made no progress for {} s and was killed", patience_s_), true);
 }
 
 void ChildProcess::read(std::span<std::byte> to) {

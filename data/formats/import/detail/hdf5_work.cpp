@@ -54,7 +54,7 @@ class Handle {
 
 /// The library's message for the innermost cause of the last failure, in one line.
 std::string reason() {
-  std::string text = "an error the library does not name";
+  std::string text = "an unknown error";
   const auto take_first = [](unsigned index, const H5E_error2_t* error, void* to) -> herr_t {
     if (index == 0 && error->desc) *static_cast<std::string*>(to) = printable(error->desc);
     return 0;
@@ -72,7 +72,7 @@ Dims dims_of(const Handle& set) {
   const int rank = H5Sget_simple_extent_ndims(space.get());
   Dims dims(static_cast<std::size_t>(std::max(rank, 0)));
   if (rank < 0 || H5Sget_simple_extent_dims(space.get(), dims.data(), nullptr) < 0) {
-    refuse("the shape of a data set must be readable, but got: " + reason());
+    refuse("cannot read the shape of a data set: " + reason());
   }
   return dims;
 }
@@ -81,15 +81,14 @@ Dims dims_of(const Handle& set) {
 void read_rows(const Handle& set, hid_t type, std::uint64_t first, std::uint64_t count, void* to,
                const char* what) {
   Dims extent = dims_of(set), start(extent.size());
-  if (extent.empty()) refuse("a data set has lost its shape");
+  if (extent.empty()) refuse("a data set has no shape");
   start[0] = first;
   extent[0] = count;
   const Handle from(H5Dget_space(set.get()), &H5Sclose);
   const Handle into(H5Screate_simple(static_cast<int>(extent.size()), extent.data(), nullptr), &H5Sclose);
   if (H5Sselect_hyperslab(from.get(), H5S_SELECT_SET, start.data(), nullptr, extent.data(), nullptr) < 0 ||
       H5Dread(set.get(), type, into.get(), from.get(), H5P_DEFAULT, to) < 0) {
-    refuse(
-        fmt::format("{} {} to {} must be readable, but got: {}", what, first, first + count - 1, reason()));
+    refuse(fmt::format("cannot read {} {} to {}: {}", what, first, first + count - 1, reason()));
   }
 }
 
@@ -111,7 +110,7 @@ Handle open_images(const Handle& file, const std::string& name, Hdf5Shape& shape
   const Handle type(H5Dget_type(set.get()), &H5Tclose);
   if (H5Tget_class(type.get()) != H5T_INTEGER || H5Tget_size(type.get()) != 1 ||
       H5Tget_sign(type.get()) != H5T_SGN_NONE) {
-    refuse(fmt::format("{} must be of type u8, but is not: astype(numpy.uint8) in Python makes them so",
+    refuse(fmt::format("{} must have dtype u8, but has another: convert it with astype(numpy.uint8)",
                        printable(name)));
   }
   const Dims dims = dims_of(set);
@@ -129,7 +128,7 @@ Handle open_labels(const Handle& file, const std::string& name, std::uint64_t im
   Handle set = open_set(file, name);
   const Handle type(H5Dget_type(set.get()), &H5Tclose);
   if (H5Tget_class(type.get()) != H5T_INTEGER) {
-    refuse(fmt::format("{} must be of a whole type, but is not: astype(numpy.int64) in Python makes them so",
+    refuse(fmt::format("{} must have an integer dtype, but has another: convert it with astype(numpy.int64)",
                        printable(name)));
   }
   const Dims column = dims_of(set);
@@ -152,7 +151,7 @@ std::uint64_t rows_at_once(const Handle& images, const Hdf5Shape& shape) {
   if (H5Pget_layout(created.get()) == H5D_CHUNKED) {
     Dims chunk(static_cast<std::size_t>(shape.rank));
     if (H5Pget_chunk(created.get(), static_cast<int>(chunk.size()), chunk.data()) < 0 || chunk[0] == 0) {
-      refuse("the chunks must be readable, but got: " + reason());
+      refuse("cannot read the chunks: " + reason());
     }
     rows = chunk[0];
   }
@@ -168,7 +167,8 @@ std::uint64_t rows_at_once(const Handle& images, const Hdf5Shape& shape) {
 
 template <class T> T number_from(Owner& owner) {
   T value{};
-  if (!owner.read(std::as_writable_bytes(std::span(&value, 1)))) refuse("nobody says what to write");
+  if (!owner.read(std::as_writable_bytes(std::span(&value, 1))))
+    refuse("the parent process closed the connection");
   return value;
 }
 
@@ -229,13 +229,15 @@ class Output {
 void read_hdf5(const std::string& path, std::string images, std::string labels, Owner& owner) {
   H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
   const Handle file(H5Fopen(path.c_str(), H5F_ACC_RDONLY, H5P_DEFAULT), &H5Fclose);
-  if (!file) refuse("must be a whole HDF5 file, but got: " + reason());
+  if (!file) refuse("must be a complete HDF5 file, but got: " + reason());
   const auto is_there = [&](const char* name) { return H5Lexists(file.get(), name, H5P_DEFAULT) > 0; };
   for (const auto& [x, y] : kNames) {
     if (images.empty() && is_there(x) && is_there(y)) images = x, labels = y;
   }
   if (images.empty()) {
-    refuse("must have data sets images and labels, x and y or the like, but has not: name yours");
+    refuse(
+        "must have data sets named images and labels, or x and y, or similar, but has none: pass the names "
+        "of yours");
   }
   Hdf5Shape shape;
   const Handle pixels = open_images(file, images, shape);

@@ -5,7 +5,7 @@ namespace athanor::detail {
 
 void require_hdf5(const std::string& path) {
   fail<IoError>(
-      "hdf5: {}, offset 0: reading and writing take libhdf5, but this build was made without it; install "
+      "hdf5: {}, offset 0: reading and writing need libhdf5, but this build was made without it; install "
       "libhdf5-dev and configure with -DATHANOR_HDF5=ON",
       path);
 }
