@@ -34,7 +34,7 @@ std::vector<ConvCase> cases() {
       {{1, 8, 8, 256}, {512, 1, 1, 256}, {.stride = {2, 2}}},
       {{1, 7, 7, 512}, {272, 1, 1, 512}, {}},                   // 49 pixels, half a panel
       {{1, 1, 1, 512}, {256, 1, 1, 512}, {}},                   // one pixel
-      {{3, 2, 3, 130}, {112, 3, 3, 130}, {.padding = {1, 1}}},  // depth no multiple of a chunk
+      {{3, 2, 3, 130}, {128, 3, 3, 130}, {.padding = {1, 1}}},  // depth no multiple of a chunk
       {{2, 9, 8, 40}, {144, 5, 5, 40}, {.padding = {2, 0}, .dilation = {2, 1}}},
       {{2, 3, 3, 128}, {128, 3, 3, 128}, {.stride = {2, 1}, .padding = {5, 4}}},  // pixels of padding alone
   };
@@ -84,7 +84,8 @@ TEST(ConvFewPixels, MatchesTheDefinitionInDouble) {
           params.activation = activation;
           const std::ptrdiff_t before = count_of_ours();
           const Tensor y = operands.packed(params, with_bias, with_residual);
-          if (activation == Activation::none) EXPECT_EQ(count_of_ours(), before + 1);
+          const bool is_new = activation != Activation::silu;  // which follows in a pass of its own
+          EXPECT_EQ(count_of_ours(), before + (is_new ? 1 : 0));
           Tensor expected = conv2d(wide(operands.x), wide(operands.w),
                                    with_bias ? wide(operands.bias) : Tensor(), c.params);
           if (with_residual) expected = expected + wide(operands.residual);
