@@ -113,7 +113,7 @@ TEST(Bootstrap, ContradictionsAreErrorsThatListThem) {
   const std::string address = message_of<Error>([] {
     (void)info_of(kTorchrun + Variables{{"NCCL_COMM_ID", "10.0.0.7:1"}});
   });
-  EXPECT_NE(address.find("NCCL_COMM_ID says 10.0.0.7:1, MASTER_ADDR and MASTER_PORT say 10.0.0.7:29500"),
+  EXPECT_NE(address.find("NCCL_COMM_ID says 10.0.0.7:1, and MASTER_ADDR and MASTER_PORT say 10.0.0.7:29500"),
             std::string::npos)
       << address;
   EXPECT_EQ(info_of(kTorchrun + Variables{{"NCCL_COMM_ID", "10.0.0.7:29500"}}).launcher, Launcher::torchrun);

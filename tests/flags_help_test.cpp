@@ -88,7 +88,7 @@ TEST(Flags, InvalidNumbersAreRejectedByName) {
       EXPECT_EQ(std::count(message.begin(), message.end(), '\n'), 0) << message;
     }
   }
-  EXPECT_EQ(numeric, 37);
+  EXPECT_EQ(numeric, 39);
 }
 
 TEST(Flags, HelpFitsATerminal) {

@@ -326,7 +326,7 @@ TEST(Flags, RunsGetAFolderBelowRunsByDefault) {
   setenv("ATHANOR_RUNS_DIR", "none", 1);
   EXPECT_EQ(parse({}).run_root, "");
   EXPECT_EQ(refusal({"--resume", "auto"}),
-            "--resume auto: needs --checkpoint-dir or --run-dir, to find checkpoints in; or name a "
+            "--resume auto: needs --checkpoint-dir or --run-dir to find checkpoints in; or name a "
             "checkpoint file");
 }
 

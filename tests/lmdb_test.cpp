@@ -138,7 +138,7 @@ TEST(Lmdb, HostilePagesAreOneLineNamingFileAndOffset) {
            {with([](Pages& p) { p.depth = 60000; }), "the depth must be in [1, 32]"},
            {with([](Pages& p) { p.pages[0] = Pages::branch(2, {2}); }), "every leaf must lie at depth 1"},
            {with([](Pages& p) { p.depth = 5, p.pages[0] = Pages::branch(2, {2}); }), "must have one parent"},
-           {with([](Pages& p) { p.pages[0] = Pages::page(3, 2, ""); }), "must be of its number"},
+           {with([](Pages& p) { p.pages[0] = Pages::page(3, 2, ""); }), "must have its own number"},
            {with([](Pages& p) { p.pages[0] = Pages::page(2, 2, number(999, 2)); }),
             "the end of a page's nodes"},
            {with([](Pages& p) {

@@ -114,7 +114,7 @@ TEST(PackedFields, UnreadableOnesAreNotWritten) {
                       {"gr\xf6\xdf"
                        "e"}}),
               "fields: a name must be UTF-8 without control characters, but is 'gr\\xf6\\xdfe'");
-  EXPECT_SAYS(create({image, {""}}), "fields: each must have a name");
+  EXPECT_SAYS(create({image, {""}}), "fields: names must be unique and not empty, but '' is not");
   PackedWriter writer(folder / "a.athp", {.fields = {image, {"weight", DType::f32}}});
   std::vector<std::byte> bytes(8);
   std::vector<StoredField> more{{bytes}};
@@ -144,7 +144,7 @@ TEST(PackedFields, OfTheSameNamesMustBeOfTheSameKinds) {
   };
   EXPECT_EQ(join(parts(FieldKind::values))->size(), 2);
   EXPECT_SAYS(join(parts(FieldKind::target)),
-              "join: all stores must have the same fields, but store 1 has others");
+              "join: all stores must have the same fields, but those of store 1 differ from the first");
 }
 
 // Before they are packed, not in the middle of a training.

@@ -130,7 +130,7 @@ TEST(Tar, HostileArchivesAreOneLineNamingFileAndOffset) {
       {image + label + member("x.json", "{\"label\": 2}") + kEnd,
        "offset 2560: a sample must have one label, but has 1 and 2"},
       {image + member("x.cls", "") + kEnd, "must contain a whole number"},
-      {image + member("x.cls", "one\n") + kEnd, "holds 'one'"},
+      {image + member("x.cls", "one\n") + kEnd, "contains 'one'"},
       {image + member("x.cls", "1.5") + kEnd, "must contain a whole number"},
       {image + member("x.cls", "-1") + kEnd, "the label must be in [0, "},
       {image + member("x.cls", "99999999999999999999") + kEnd, "must contain a whole number"},

@@ -176,11 +176,11 @@ TEST_F(TorchFile, NonTensorsAreRejectedByName) {
         << error;
     EXPECT_EQ(error.find('\n'), std::string::npos) << error;
     const std::string named = error_of(Pickle().text(module).text(name).op("\x93" + call));
-    EXPECT_NE(named.find("holds " + module + "." + name), std::string::npos) << named;
+    EXPECT_NE(named.find("contains " + module + "." + name), std::string::npos) << named;
   }
   EXPECT_FALSE(std::filesystem::exists(touched));
   EXPECT_NE(
-      error_of(Pickle().global("torch", "ShortStorage")).find("holds torch.ShortStorage; only tensors of"),
+      error_of(Pickle().global("torch", "ShortStorage")).find("contains torch.ShortStorage; only tensors of"),
       std::string::npos);
   EXPECT_NE(error_of(Pickle().op("((").text("module").op("tQ.")).find("holds a module"), std::string::npos);
 }
@@ -223,7 +223,8 @@ TEST_F(TorchFile, TensorsLieWithinTheirStorage) {
   refused(larger, "at least 0 elements");
   SavedTensor lost = kMatrix;
   lost.key = "1";
-  EXPECT_NE(error_of(new_torch_file(state_pickle({lost}), {{"0", bytes_of(kValues)}})).find("no storage '1'"),
+  EXPECT_NE(error_of(new_torch_file(state_pickle({lost}), {{"0", bytes_of(kValues)}}))
+                .find("storage '1' is missing"),
             std::string::npos);
 }
 

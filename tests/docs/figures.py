@@ -17,9 +17,13 @@ import sys
 
 import pages
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "docs/figures"))
+import draw
+
 NUMBER = re.compile(r"(?<![\w.-])\d[\d,]*(?:\.\d+)?(?!\w)")
 # picture: the test that draws it again and compares, or (in parentheses) why none does
-PICTURES = {"around_a_step.svg": "(drawn by hand: docs/figures/around_a_step.py)", "comparison.png": "(of a browser)", "data_parallel_bytes.svg": "dist_figures",
+PICTURES = {**{f"{name}.svg": "book.pages" for name in (*draw.CONCEPTS, *draw.MEASURED)},
+            "around_a_step.svg": "(drawn by hand: docs/figures/around_a_step.py)", "comparison.png": "(of a browser)", "data_parallel_bytes.svg": "dist_figures",
             "dcgan.png": "(of one run: bench/results/dcgan_cpu.md)", "dcgan_pytorch.png": "(of one run: bench/results/dcgan_cpu.md)",
             "epochs.svg": "scripts.epochs_figure", "gradient_histogram.svg": "gradient_histogram", "lr_curve.svg": "(of one run: docs/choosing_a_learning_rate.md)",
             "overlap.svg": "dist_figures", "report.png": "(of a browser)", "ring.svg": "dist_figures",
