@@ -10,14 +10,15 @@ from being sent. The client takes a part of the same machine. Only 127.0.0.1 is 
 With --onnx, athanor convert writes the model as ONNX, and onnx_server.py serves it with that Python, which must have onnxruntime,
 numpy and Pillow. The top class of every picture must be that of athanor predict at both servers. Then both are measured in turns, at
 the same loads: 50, 80 and 95 % of the capacity of each, ours first in every other turn; the latencies of all turns are put together.
-A load above a server's own capacity is not sent to it: its latencies would grow for as long as that lasts. The code is 1 where a
-class differs or an answer is wrong.
+A server that answers fewer images/s than are sent is above its capacity, and its latencies grow for as long as that lasts. Twice its
+capacity and more is not sent. The code is 1 where a class differs or an answer is wrong.
 """
 import argparse
 import asyncio
 import contextlib
 import pathlib
 import random
+import statistics
 import subprocess
 import tempfile
 import time
@@ -28,7 +29,8 @@ from client import Connection, Server, expectations, is_right
 MOST_CONNECTIONS = 256  # a request that finds none waits, which counts
 IDLE_S = 15  # older ones may have been closed by the server
 SHARES = (0.5, 0.8, 0.95)  # of a capacity
-HEAD = "load | images/s | p50 ms | p99 ms | mean batch | requests | refused |"
+MOST_ABOVE = 2  # times a server's capacity: more is not sent to it
+TIMES = "p50 ms | p99 ms | mean batch | requests | refused |"
 
 
 def has_top_class(said, expected):
@@ -107,7 +109,7 @@ async def measure(options, server):
     capacity = await load.capacity(options.seconds)
     batch, totals = load.mean_batch(totals)
     print(server.first_line.split("/: ", 1)[1].strip())
-    print(f"| {HEAD}\n|---|---|---|---|---|---|---|")
+    print(f"| load | images/s | {TIMES}\n|---|---|---|---|---|---|---|")
     print(f"| 64 clients without pause | {capacity:.0f} | - | - | {batch:.1f} | - | {load.refused} |")
     for share in SHARES:
         load.refused = 0
@@ -129,22 +131,27 @@ class Engine:
         self.begin()
 
     def begin(self):
-        self.latencies, self.rates = [], []
+        self.latencies, self.answered = [], []  # seconds of each request; images/s of each turn
         self.load.refused = 0
         _, self.totals = self.load.mean_batch()
 
     async def without_pause(self, seconds):
-        self.rates.append(await self.load.capacity(seconds))
-        self.capacity = sum(self.rates) / len(self.rates)
+        self.answered.append(await self.load.capacity(seconds))
+        self.capacity = statistics.fmean(self.answered)
 
     async def at_rate(self, rate, seconds):
-        self.rates.append(rate)
-        self.latencies += await self.load.open_loop(rate, seconds)
+        begin = time.monotonic()
+        latencies = await self.load.open_loop(rate, seconds)
+        self.answered.append(len(latencies) / (time.monotonic() - begin))
+        self.latencies += latencies
 
-    def row(self, load):
+    def row(self, load, sent="-"):
+        if not self.answered:
+            return f"| {self.name} | {load} | {sent} | far above its capacity | - | - | - | - | - |"
         latencies, (batch, _) = sorted(self.latencies), self.load.mean_batch(self.totals)
         times = f"{at_quantile(latencies, 0.5):.1f} | {at_quantile(latencies, 0.99):.1f}" if latencies else "- | -"
-        return f"| {self.name} | {load} | {sum(self.rates) / len(self.rates):.0f} | {times} | {batch:.1f} | {len(latencies) or '-'} | {self.load.refused} |"
+        return (f"| {self.name} | {load} | {sent} | {statistics.fmean(self.answered):.0f} | {times} | {batch:.1f} | {len(latencies) or '-'} "
+                f"| {self.load.refused} |")
 
 
 async def answer_alike(engines, known):
@@ -166,8 +173,6 @@ async def answer_alike(engines, known):
 
 
 async def in_turns(engines, turns, measure_one):
-    for engine in engines:
-        engine.begin()
     for turn in range(turns):
         for engine in engines if turn % 2 == 0 else engines[::-1]:
             await measure_one(engine)
@@ -180,16 +185,20 @@ async def measure_beside(options, ours, theirs):
         return False
     for engine in engines:
         await engine.load.capacity(2)
-    print(f"\n| engine | {HEAD}\n|---|---|---|---|---|---|---|---|")
+    print(f"\n| engine | load | sent/s | answered/s | {TIMES}\n|---|---|---|---|---|---|---|---|---|")
+    for engine in engines:
+        engine.begin()
     await in_turns(engines, options.turns, lambda engine: engine.without_pause(options.seconds))
     for engine in engines:
         print(engine.row("64 clients without pause"))
     for of, share in [(engine, share) for engine in engines for share in SHARES]:
         rate, load = share * of.capacity, f"{100 * share:.0f} % of {of.name}'s"
-        able = [engine for engine in engines if rate < engine.capacity]
+        for engine in engines:
+            engine.begin()
+        able = [engine for engine in engines if rate < MOST_ABOVE * engine.capacity]
         await in_turns(able, options.turns, lambda engine: engine.at_rate(rate, options.seconds))  # pylint: disable=cell-var-from-loop
         for engine in engines:
-            print(engine.row(load) if engine in able else f"| {engine.name} | {load} | {rate:.0f} | above its capacity | - | - | - | - |", flush=True)
+            print(engine.row(load, f"{rate:.0f}"), flush=True)
     print("\n" + "; ".join(f"{e.name}: {e.load.wrong} wrong answers, {e.load.again} asked again, memory {e.load.server.resident_kb() / 1024:.0f} MiB"
                            for e in engines))
     return all(engine.load.wrong == 0 for engine in engines)
