@@ -33,11 +33,11 @@ def multipart(files, boundary="the-boundary"):
 
 
 class Server:
-    """athanor serve MODEL FLAGS..., until it has said where it listens."""
+    """athanor serve MODEL FLAGS..., until it has said where it listens. Or another PROGRAM COMMAND MODEL FLAGS... like it."""
 
-    def __init__(self, athanor, model, *flags, port=0, err="serve.err"):
+    def __init__(self, athanor, model, *flags, port=0, err="serve.err", command="serve"):
         self.err = err
-        command = [str(athanor), "serve", str(model), "--port", str(port), *flags]
+        command = [str(athanor), str(command), str(model), "--port", str(port), *flags]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=open(err, "a"), text=True)
         self.first_line = self.process.stdout.readline()
         found = re.match(r"http://([\d.]+):(\d+)/: ", self.first_line)

@@ -1,13 +1,25 @@
 #!/usr/bin/env python3
-"""load.py ATHANOR MODEL PICTURES [--seconds S] [--flags="FLAGS of athanor serve"]: what athanor serve answers in time.
+"""load.py ATHANOR MODEL PICTURES [--seconds S] [--flags="FLAGS of athanor serve"] [--onnx PYTHON]: what athanor serve answers in time.
 
 Its capacity first: 64 clients that ask without pause. Then requests at random times (a Poisson process) at 50, 80 and 95 % of
 that. Each one's latency counts from the time it was due, so that a server that stalls is not spared the requests it has kept
 from being sent. The client takes a part of the same machine. Only 127.0.0.1 is talked to.
+
+    bench/serve/load.py build/cpu/bin/athanor MODEL PICTURES --onnx ~/.cache/athanor/peers/bin/python3
+
+With --onnx, athanor convert writes the model as ONNX, and onnx_server.py serves it with that Python, which must have onnxruntime,
+numpy and Pillow. The top class of every picture must be that of athanor predict at both servers. Then both are measured in turns, at
+the same loads: 50, 80 and 95 % of the capacity of each, ours first in every other turn; the latencies of all turns are put together.
+A server that answers fewer images/s than are sent is above its capacity, and its latencies grow for as long as that lasts. Twice its
+capacity and more is not sent. The code is 1 where a class differs or an answer is wrong.
 """
 import argparse
 import asyncio
+import contextlib
+import pathlib
 import random
+import statistics
+import subprocess
 import tempfile
 import time
 
@@ -16,11 +28,20 @@ from client import Connection, Server, expectations, is_right
 
 MOST_CONNECTIONS = 256  # a request that finds none waits, which counts
 IDLE_S = 15  # older ones may have been closed by the server
+SHARES = (0.5, 0.8, 0.95)  # of a capacity
+MOST_ABOVE = 2  # times a server's capacity: more is not sent to it
+TIMES = "p50 ms | p99 ms | mean batch | requests | refused |"
+
+
+def has_top_class(said, expected):
+    return bool(said) and said[0]["index"] == expected[0]["index"]
 
 
 class Load:
-    def __init__(self, server, known):
-        self.server, self.known, self.draw, self.free = server, known, random.Random(1), []
+    """One server's. is_right(said, expected) judges an answer's classes."""
+
+    def __init__(self, server, known, is_right=is_right):
+        self.server, self.known, self.is_right, self.draw, self.free = server, known, is_right, random.Random(1), []
         self.wrong = self.refused = self.again = 0
         self.room = asyncio.Semaphore(MOST_CONNECTIONS)
 
@@ -37,7 +58,7 @@ class Load:
                 connection.close()
                 code, said = await connection.ask(body)
             self.refused += code == 503
-            self.wrong += code not in (200, 503) or (code == 200 and not is_right(said["top"], expected))
+            self.wrong += code not in (200, 503) or (code == 200 and not self.is_right(said["top"], expected))
             self.free.append((connection, time.monotonic()))
 
     async def capacity(self, seconds, clients=64):
@@ -76,6 +97,11 @@ class Load:
         return (totals[0] - since[0]) / max(1, totals[1] - since[1]), totals
 
 
+def at_quantile(latencies, q):
+    """In ms, of sorted seconds."""
+    return 1000 * latencies[min(len(latencies) - 1, int(q * len(latencies)))]
+
+
 async def measure(options, server):
     load = Load(server, expectations(options.athanor, options.model, options.pictures))
     await load.capacity(2)
@@ -83,17 +109,108 @@ async def measure(options, server):
     capacity = await load.capacity(options.seconds)
     batch, totals = load.mean_batch(totals)
     print(server.first_line.split("/: ", 1)[1].strip())
-    print("| load | images/s | p50 ms | p99 ms | mean batch | requests | refused |")
-    print("|---|---|---|---|---|---|---|")
+    print(f"| load | images/s | {TIMES}\n|---|---|---|---|---|---|---|")
     print(f"| 64 clients without pause | {capacity:.0f} | - | - | {batch:.1f} | - | {load.refused} |")
-    for share in (0.5, 0.8, 0.95):
+    for share in SHARES:
         load.refused = 0
         latencies = await load.open_loop(share * capacity, options.seconds)
         batch, totals = load.mean_batch(totals)
-        at = lambda q: 1000 * latencies[min(len(latencies) - 1, int(q * len(latencies)))]  # pylint: disable=cell-var-from-loop
-        print(f"| {100 * share:.0f} % | {share * capacity:.0f} | {at(0.5):.1f} | {at(0.99):.1f} | {batch:.1f} | {len(latencies)} | {load.refused} |")
+        print(f"| {100 * share:.0f} % | {share * capacity:.0f} | {at_quantile(latencies, 0.5):.1f} | {at_quantile(latencies, 0.99):.1f} "
+              f"| {batch:.1f} | {len(latencies)} | {load.refused} |")
     print(f"wrong answers: {load.wrong}; asked again: {load.again}; memory {server.resident_kb() / 1024:.0f} MiB")
     return load.wrong == 0
+
+
+# Beside ONNX Runtime -------------------------------------------------------------------------------------------------
+
+class Engine:
+    """A server beside another, and what its turns at one load have added up to."""
+
+    def __init__(self, name, server, known):
+        self.name, self.load, self.capacity = name, Load(server, known, has_top_class), 0
+        self.begin()
+
+    def begin(self):
+        self.latencies, self.answered = [], []  # seconds of each request; images/s of each turn
+        self.load.refused = 0
+        _, self.totals = self.load.mean_batch()
+
+    async def without_pause(self, seconds):
+        self.answered.append(await self.load.capacity(seconds))
+        self.capacity = statistics.fmean(self.answered)
+
+    async def at_rate(self, rate, seconds):
+        begin = time.monotonic()
+        latencies = await self.load.open_loop(rate, seconds)
+        self.answered.append(len(latencies) / (time.monotonic() - begin))
+        self.latencies += latencies
+
+    def row(self, load, sent="-"):
+        if not self.answered:
+            return f"| {self.name} | {load} | {sent} | far above its capacity | - | - | - | - | - |"
+        latencies, (batch, _) = sorted(self.latencies), self.load.mean_batch(self.totals)
+        times = f"{at_quantile(latencies, 0.5):.1f} | {at_quantile(latencies, 0.99):.1f}" if latencies else "- | -"
+        return (f"| {self.name} | {load} | {sent} | {statistics.fmean(self.answered):.0f} | {times} | {batch:.1f} | {len(latencies) or '-'} "
+                f"| {self.load.refused} |")
+
+
+async def answer_alike(engines, known):
+    """Whether each server's top class is athanor predict's, for every picture; says how far probabilities are off."""
+    alike = True
+    for engine in engines:
+        connection, farthest = Connection(engine.load.server), 0
+        for body, expected in known:
+            code, said = await connection.ask(body)
+            if code != 200 or not has_top_class(said["top"], expected):
+                print(f"{engine.name}: {code} {said} instead of {expected}")
+                alike = False
+                continue
+            farthest = max(farthest, abs(said["top"][0]["probability"] - expected[0]["probability"]))
+        connection.close()
+        print(f"{engine.name}: {engine.load.server.first_line.split('/: ', 1)[1].strip()}; "
+              f"top probabilities of {len(known)} pictures within {farthest:.1g}")
+    return alike
+
+
+async def in_turns(engines, turns, measure_one):
+    for turn in range(turns):
+        for engine in engines if turn % 2 == 0 else engines[::-1]:
+            await measure_one(engine)
+
+
+async def measure_beside(options, ours, theirs):
+    known = expectations(options.athanor, options.model, options.pictures)
+    engines = [Engine("athanor", ours, known), Engine("ONNX Runtime", theirs, known)]
+    if not await answer_alike(engines, known):
+        return False
+    for engine in engines:
+        await engine.load.capacity(2)
+    print(f"\n| engine | load | sent/s | answered/s | {TIMES}\n|---|---|---|---|---|---|---|---|---|")
+    for engine in engines:
+        engine.begin()
+    await in_turns(engines, options.turns, lambda engine: engine.without_pause(options.seconds))
+    for engine in engines:
+        print(engine.row("64 clients without pause"))
+    for of, share in [(engine, share) for engine in engines for share in SHARES]:
+        rate, load = share * of.capacity, f"{100 * share:.0f} % of {of.name}'s"
+        for engine in engines:
+            engine.begin()
+        able = [engine for engine in engines if rate < MOST_ABOVE * engine.capacity]
+        await in_turns(able, options.turns, lambda engine: engine.at_rate(rate, options.seconds))  # pylint: disable=cell-var-from-loop
+        for engine in engines:
+            print(engine.row(load, f"{rate:.0f}"), flush=True)
+    print("\n" + "; ".join(f"{e.name}: {e.load.wrong} wrong answers, {e.load.again} asked again, memory {e.load.server.resident_kb() / 1024:.0f} MiB"
+                           for e in engines))
+    return all(engine.load.wrong == 0 for engine in engines)
+
+
+@contextlib.contextmanager
+def served(program, model, options, folder, command="serve"):
+    server = Server(program, model, "--max-queue", "2000", *options.flags.split(), err=f"{folder}/{pathlib.Path(command).stem}.err", command=command)
+    try:
+        yield server
+    finally:
+        server.stop()
 
 
 def main():
@@ -101,14 +218,18 @@ def main():
     for name in ("athanor", "model", "pictures"):
         parser.add_argument(name, metavar=name.upper())
     parser.add_argument("--seconds", type=float, default=10)
-    parser.add_argument("--flags", default="", help="of athanor serve")
+    parser.add_argument("--flags", default="", help="of athanor serve; onnx_server.py gets the same")
+    parser.add_argument("--onnx", metavar="PYTHON", help="measure onnx_server.py beside it, with this Python")
+    parser.add_argument("--turns", type=int, default=2, help="of each server at each load, with --onnx")
     options = parser.parse_args()
-    with tempfile.NamedTemporaryFile(suffix=".err") as log:
-        server = Server(options.athanor, options.model, "--max-queue", "2000", *options.flags.split(), err=log.name)
-        try:
+    with tempfile.TemporaryDirectory() as folder, served(options.athanor, options.model, options, folder) as server:
+        if not options.onnx:
             right = asyncio.run(measure(options, server))
-        finally:
-            server.stop()
+        else:
+            model, command = f"{folder}/model.onnx", pathlib.Path(__file__).resolve().with_name("onnx_server.py")
+            subprocess.run([options.athanor, "convert", options.model, model, "--preprocess"], check=True, stdout=subprocess.DEVNULL)
+            with served(options.onnx, model, options, folder, command) as theirs:
+                right = asyncio.run(measure_beside(options, server, theirs))
     raise SystemExit(0 if right else 1)
 
 
