@@ -147,7 +147,7 @@ signals)
   kill -0 $pid || die "nohup: it has ended"
   kill -TERM $pid
   wait $pid || code=$?
-  [ "$code" -eq 143 ] && grep -q "^ended by SIGTERM .*go on" out || die "nohup: got $code"
+  [ "$code" -eq 143 ] && grep -q "^ended by SIGTERM .*continue with --resume auto" out || die "nohup: got $code"
   nothing_left
   ;;
 stopped)
@@ -257,7 +257,7 @@ restarts)
   go=("${whole[@]}" restarted.jsonl --checkpoint-dir saved --checkpoint-every 5 --resume auto)
   run 2 "${whole[@]}" none.jsonl --max-restarts 3
   one_line "--max-restarts 3: needs --resume auto"
-  run 2 "${train[@]}" --max-restarts 3 --resume auto
+  run 2 "${train[@]}" --max-restarts 3 --resume auto --checkpoint-dir saved
   one_line "--max-restarts 3: needs --devices"
   ranks() { pgrep -P "$(pgrep -P "$1")"; }
   code=0

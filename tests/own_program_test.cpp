@@ -270,6 +270,21 @@ TEST(Samples, ARunsFolderHasThemAndAllElse) {
   EXPECT_EQ(decoder.open(half), (ImageSize{2 * 6 + 2, 8 * 6 + 2})) << "its ten";
 }
 
+TEST(Samples, WhatAKilledRunLeftHalfWrittenIsRemoved) {
+  const test::TempDir folder;
+  TrainerConfig config = adam_config();
+  config.run_dir = folder / "run";
+  const auto samples = config.run_dir / "samples";
+  fs::create_directories(samples);
+  std::ofstream(samples / "epoch_0001_samples.png.24042-6.tmp") << "half";
+  std::ofstream(samples / "mine.tmp") << "of somebody else";
+  Painter task;
+  (void)train(task, config);
+  EXPECT_FALSE(fs::exists(samples / "epoch_0001_samples.png.24042-6.tmp"));
+  EXPECT_TRUE(fs::exists(samples / "mine.tmp"));
+  EXPECT_TRUE(fs::exists(samples / "epoch_0001_samples.png"));
+}
+
 TEST(Samples, AFullDiskIsOneWarning) {
   const test::TempDir folder;
   TrainerConfig config = adam_config();

@@ -182,7 +182,8 @@ TEST_F(TorchFile, NonTensorsAreRejectedByName) {
   EXPECT_NE(
       error_of(Pickle().global("torch", "ShortStorage")).find("contains torch.ShortStorage; only tensors of"),
       std::string::npos);
-  EXPECT_NE(error_of(Pickle().op("((").text("module").op("tQ.")).find("holds a module"), std::string::npos);
+  EXPECT_NE(error_of(Pickle().op("((").text("module").op("tQ.")).find("contains a module"),
+            std::string::npos);
 }
 
 TEST_F(TorchFile, OpcodesThatMakeObjectsAreRefused) {

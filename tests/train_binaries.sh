@@ -48,7 +48,7 @@ grep -qE -- "--memory-limit: must exceed the [0-9]+ bytes of model and data .* b
 run 0 train_digits --batch-size 512 --epochs 1 --metrics big.jsonl
 limit=$(($(field big.jsonl end peak_bytes) * 85 / 100)) # how much a step takes depends on the oneDNN that is here
 run 3 train_digits --memory-limit $limit --batch-size 512 --epochs 1
-fits=$(sed -nE 's/.*would with (--batch-size [0-9]+); (--accumulate [0-9]+) makes.*/\1 \2/p' err)
+fits=$(sed -nE 's/.*would with (--batch-size [0-9]+); (--accumulate [0-9]+) keeps the.*/\1 \2/p' err)
 [ -n "$fits" ] && [ "$(wc -l <err)" -eq 1 ] || die "it does not say which batch fits"
 run 0 train_digits --memory-limit $limit --epochs 1 $fits
 run 3 train_digits --memory-limit 3000000 --epochs 1

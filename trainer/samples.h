@@ -46,8 +46,8 @@ class SampleFolder {
                std::function<void(const Picture&)> on_picture = {})
       : folder_(std::move(folder)), on_note_(std::move(on_note)), on_picture_(std::move(on_picture)) {}
 
-  /// Begins a validation; 1 is the first epoch.
-  void begin(std::int64_t epoch) { epoch_ = epoch, written_.clear(); }
+  /// Begins a validation; 1 is the first epoch. The first call removes what a killed run left half-written.
+  void begin(std::int64_t epoch);
   /// Writes the first picture of a name in a validation, atomically; ignores later ones.
   void write(std::string_view name, const Tensor& images, const ImageGrid& grid);
 

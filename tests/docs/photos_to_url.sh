@@ -52,8 +52,8 @@ done
 [ "$(ls block* | wc -l)" -eq 5 ] || die "expected five blocks of commands"
 [ "$(grep -cE '^photos/cat/IMG_00[01][0-9].jpg: (cat|dog) ' said)" -eq 10 ] || die "predict does not name ten photos"
 grep -qE '^\{"image":"IMG_0001.jpg","top":\[\{"class":"(cat|dog)","index":[01],"probability":' said || die "the server does not answer"
-for _ in $(seq 600); do ! grep -q '^athanor serve: loaded resnet18 of runs/train_images/latest' served.err || break; sleep 0.1; done
-grep -q '^athanor serve: loaded resnet18 of runs/train_images/latest' served.err || die "no reload: $(cat served.err)"
+for _ in $(seq 600); do ! grep -q '^athanor serve: reloaded resnet18 of runs/train_images/latest' served.err || break; sleep 0.1; done
+grep -q '^athanor serve: reloaded resnet18 of runs/train_images/latest' served.err || die "no reload: $(cat served.err)"
 kill "$(cat pid)"
 wait "$(cat pid)" || die "the server ended with $?"
 : >pid
