@@ -215,6 +215,22 @@ def check_reload(expected, expected_of_other):
     return server
 
 
+def check_crowd():
+    """Clients that keep their connections open leave room for others: none waits until they time out."""
+    server = Server(athanor, run, "--max-connections", "8", "--timeout-s", "30")
+    head = f"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Length: {len(data[pictures[0]])}\r\n\r\n".encode()
+    kept = []
+    for number in range(24):
+        client = socket.create_connection((server.host, server.port), timeout=5)
+        client.sendall(head + data[pictures[0]])
+        check(client.recv(65536).startswith(b"HTTP/1.1 200 "), f"client {number} must be answered")
+        kept.append(client)
+    for client in kept:
+        client.close()
+    server.tell(signal.SIGTERM)
+    check(server.process.wait(30) == 0, "SIGTERM must end with 0")
+
+
 def check_end(server):
     """SIGTERM while requests are in flight: all that has come is answered, and the port is free at once."""
     body = data[pictures[0]]
@@ -303,6 +319,7 @@ def main():
     server = check_end(server)
     check(server.stop() == 0, "SIGTERM must end with 0")
     check_signals()
+    check_crowd()
     check_queue()
     for line in open("serve.err"):
         check(line.startswith("athanor serve: "), f"a line on stderr that is not ours: {line}")

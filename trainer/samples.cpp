@@ -63,12 +63,6 @@ GridPixels draw_grid(const Tensor& images, const ImageGrid& grid) {
   return out;
 }
 
-void SampleFolder::begin(std::int64_t epoch) {
-  if (epoch_ == 0) AtomicFile::remove_unfinished(folder_);
-  epoch_ = epoch;
-  written_.clear();
-}
-
 void SampleFolder::write(std::string_view name, const Tensor& images, const ImageGrid& grid) {
   if (images.dim(0) == 0 || std::find(written_.begin(), written_.end(), name) != written_.end()) return;
   written_.emplace_back(name);

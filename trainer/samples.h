@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "tensor/atomic_file.h"
 #include "tensor/tensor.h"
 
 namespace athanor {
@@ -47,7 +48,11 @@ class SampleFolder {
       : folder_(std::move(folder)), on_note_(std::move(on_note)), on_picture_(std::move(on_picture)) {}
 
   /// Begins a validation; 1 is the first epoch. The first call removes what a killed run left half-written.
-  void begin(std::int64_t epoch);
+  void begin(std::int64_t epoch) {
+    if (epoch_ == 0) AtomicFile::remove_unfinished(folder_);
+    epoch_ = epoch;
+    written_.clear();
+  }
   /// Writes the first picture of a name in a validation, atomically; ignores later ones.
   void write(std::string_view name, const Tensor& images, const ImageGrid& grid);
 

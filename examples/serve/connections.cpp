@@ -73,6 +73,11 @@ bool Connections::timed_out(const Connection* connection) const {
   return connection->timed_out;
 }
 
+std::size_t Connections::count() const {
+  const std::lock_guard lock(mutex_);
+  return all_.size();
+}
+
 bool Connections::busy() const {
   const std::lock_guard lock(mutex_);
   const Clock::time_point now = Clock::now();

@@ -44,6 +44,8 @@ class Connections {
   void end(Connection* connection);
   bool timed_out(const Connection* connection) const;
 
+  /// Number of open ones.
+  std::size_t count() const;
   /// Whether a request is in progress or may be: a new connection has not sent anything yet.
   bool busy() const;
   /// Requests received but not yet answered.

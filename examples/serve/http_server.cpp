@@ -254,7 +254,9 @@ MHD_Result HttpServer::Impl::send(MHD_Connection* connection, Request& request) 
   }
   if (!request.allow.empty()) add(MHD_HTTP_HEADER_ALLOW, request.allow.c_str());
   if (reply.code == 503) add(MHD_HTTP_HEADER_RETRY_AFTER, "1");
-  if (draining) add(MHD_HTTP_HEADER_CONNECTION, "close");
+  // Idle connections must leave room for new ones, which would wait until the others time out.
+  const bool crowded = 4 * connections.count() > 3 * static_cast<std::size_t>(options.max_connections);
+  if (draining || crowded) add(MHD_HTTP_HEADER_CONNECTION, "close");
   request.sent_code = reply.code;
   return MHD_queue_response(connection, static_cast<unsigned int>(reply.code), response.get());
 }
