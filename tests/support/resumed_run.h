@@ -80,17 +80,19 @@ inline RecordedRun train(const TrainerConfig& config, const OnStep& on_step = {}
 }
 
 /// Equal, or both not measured.
-inline void expect_same(double a, double b, const char* what, std::int64_t epoch) {
+inline void expect_same(double a, double b, const char* what, std::int64_t number) {
   EXPECT_TRUE(a == b || (std::isnan(a) && std::isnan(b)))
-      << what << " of epoch " << epoch << ": " << a << " and " << b;
+      << what << ' ' << number << ": " << a << " and " << b;
 }
 
 /// All that must be the same, bit for bit, in a run that went on and in one that never stopped.
 inline void expect_same_end(const RecordedRun& resumed, const RecordedRun& straight) {
   EXPECT_EQ(resumed.report.weights_hash, straight.report.weights_hash);
   EXPECT_EQ(resumed.weights, straight.weights);
-  EXPECT_EQ(resumed.report.test_loss, straight.report.test_loss);
-  EXPECT_EQ(resumed.report.test_accuracy, straight.report.test_accuracy);
+  expect_same(resumed.report.test_loss, straight.report.test_loss, "test_loss after epoch",
+              resumed.report.epochs);
+  expect_same(resumed.report.test_accuracy, straight.report.test_accuracy, "test_accuracy after epoch",
+              resumed.report.epochs);
   EXPECT_EQ(resumed.report.steps.applied, straight.report.steps.applied);
   EXPECT_EQ(resumed.report.steps.skipped(), straight.report.steps.skipped());
   EXPECT_EQ(resumed.report.epochs, straight.report.epochs);
