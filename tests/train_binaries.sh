@@ -114,7 +114,7 @@ grep -q "^skipped: .*$damaged is damaged" out || die "it does not say what is da
 refuses "saved/step-.* --batch-size is 16 and was 32 .*--pretrained" "${saving[@]}" --resume auto --batch-size 16
 refuses "must be empty .*--resume auto" "${saving[@]}"
 refuses "there is no saved/none" "${saving[@]}" --resume saved/none
-refuses "something else|no checkpoint" "${train[@]}" --resume resumed.jsonl
+refuses "of another kind|no checkpoint" "${train[@]}" --resume resumed.jsonl
 
 # A full disk (which a limit on the size of files is to a program): one line, and nothing is left behind.
 ( trap '' XFSZ; ulimit -f 64; refuses "save: cannot write full/step-.*: File too large" \
