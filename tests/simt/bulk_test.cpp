@@ -249,7 +249,7 @@ TEST(BulkCopy, UnexpectedBytesAreReported) {
     const std::string late = diagnosis();
     EXPECT_TEXT(late, "completes phase 0 of the barrier");
     EXPECT_TEXT(late, marked_line("bulk.cu", "bulk_expects_nothing"));
-    EXPECT_TEXT(late, marked_line("bulk.cu", "bulk_expects_nothing_copy") + "is still in flight");
+    EXPECT_TEXT(late, marked_line("bulk.cu", "bulk_expects_nothing_copy") + " is still in flight");
     options().async = Async::at_issue;
     EXPECT_OK(bulk_expects_nothing(out.data()));
     EXPECT_TEXT(diagnosis(), "got 256 bytes that no thread expects");
