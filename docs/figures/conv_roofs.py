@@ -5,7 +5,7 @@ import math
 from svg import RANKS, begin, escaped, line, text
 
 PASSES = (("forward", "forward"), ("backward_data", "backward: data"), ("backward_weights", "backward: weights"))
-LOW_X, HIGH_X, LOW_Y, HIGH_Y = 1.5, 1000, 40, 1000
+LOW_X, HIGH_X, LOW_Y, HIGH_Y = 1.5, 1000, 40, 2000
 WIDTH, HEIGHT, LEFT, TOP, GAP = 250, 260, 62, 128, 26
 STYLE = RANKS + """\
     .roof { stroke: #1f2328; stroke-width: 1.5; fill: none } .peer { fill: none; stroke: #59636e; stroke-width: 1.5 }
@@ -36,7 +36,7 @@ def roof(peak, bandwidth):
 
 def panel(name, rows, peak, bandwidth, first):
     out = text(0, -10, "head", "start", name)
-    for gflops in (50, 100, 200, 400, 800):
+    for gflops in (50, 100, 200, 400, 800, 1600):
         out += line(0, y_of(gflops), WIDTH, y_of(gflops), "grid")
         if first:
             out += text(-8, y_of(gflops) + 4, "tick", "end", str(gflops))

@@ -4,6 +4,7 @@ import json
 import pathlib
 
 import chart
+import conv_roofs
 from tables import number, table
 
 DATA = pathlib.Path(__file__).resolve().parent / "data"
@@ -20,6 +21,10 @@ def gradcheck():
     return chart.lines("The error of a central difference by its step", "step h", "largest error, of 64 places", series, x_log=True,
                        y_log=True, x_range=(1e-12, 1), y_range=(1e-12, 1),
                        note="left of the lowest point rounding is the error, right of it the curve between x - h and x + h")
+
+
+def cpu_roofs():
+    return conv_roofs.draw(data_of("where_time_goes_on_a_cpu"))[0]
 
 
 def initialisation():

@@ -355,8 +355,15 @@ def write(path, text):
     partial.replace(path)
 
 
+def portable(result):
+    """Its commands as anybody would type them in the root of a checkout."""
+    text = json.dumps(result).replace(f"{ROOT}/", "").replace(f"{pathlib.Path.home()}/", "~/")
+    return json.loads(text)
+
+
 def publish(result):
     """The committed result, its picture, and the tables that the chapter quotes."""
+    result = portable(result)
     text, page = report.text(result), ROOT / "docs/the_ladder.md"
     begin, end = "<!-- ladder -->\n", "<!-- end of ladder -->"
     words = page.read_text(encoding="utf-8")

@@ -25,7 +25,7 @@ NUMBER = re.compile(r"(?<![\w.-])\d[\d,]*(?:\.\d+)?(?!\w)")
 PICTURES = {**{f"{name}.svg": "book.pages" for name in (*draw.CONCEPTS, *draw.MEASURED)},
             "around_a_step.svg": "(drawn by hand: docs/figures/around_a_step.py)", "comparison.png": "(of a browser)", "data_parallel_bytes.svg": "dist_figures",
             "dcgan.png": "(of one run: bench/results/dcgan_cpu.md)", "dcgan_pytorch.png": "(of one run: bench/results/dcgan_cpu.md)",
-            "epochs.svg": "scripts.epochs_figure", "gradient_histogram.svg": "gradient_histogram", "lr_curve.svg": "(of one run: docs/choosing_a_learning_rate.md)",
+            "epochs.svg": "scripts.epochs_figure", "gradient_histogram.svg": "gradient_histogram", "ladder.svg": "(of one run: bench/results/ladder.md)", "lr_curve.svg": "(of one run: docs/choosing_a_learning_rate.md)",
             "overlap.svg": "dist_figures", "report.png": "(of a browser)", "ring.svg": "dist_figures",
             "scale.svg": "(scripts/simulate_scale.sh)", "zero1_layout.svg": "dist_figures"}
 
