@@ -11,6 +11,6 @@ command -v chromium >/dev/null && look=--look
 cd "$source"
 rm -rf build/book
 scripts/book.sh $look
-[ "$(find build/book/site -maxdepth 1 -name '*.html' | wc -l)" -ge 50 ] || { echo "expected 50 pages or more"; exit 1; }
+[ "$(find build/book/site -maxdepth 2 -name '*.html' | wc -l)" -ge 60 ] || { echo "expected 60 pages or more"; exit 1; }
 [ "$(head -c 5 build/book/athanor.pdf)" = "%PDF-" ] || { echo "no PDF"; exit 1; }
 [ "$(stat -c %s build/book/athanor.pdf)" -gt 500000 ] || { echo "the PDF is too short"; exit 1; }
