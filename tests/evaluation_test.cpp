@@ -106,6 +106,23 @@ TEST(Evaluation, TextHasTheTablesWhereClassesAreFew) {
       << text;
 }
 
+TEST(Evaluation, LongNamesWidenTheMatrixOrBecomeIndices) {
+  const auto text_with = [](std::vector<std::string> names) {
+    Evaluation all(2, std::move(names), 1);
+    all.add(Tensor::zeros({2}), Tensor::from(std::vector<float>{1, 0, 1, 0}, {2, 2}),
+            Tensor::from(std::vector<std::int64_t>{0, 1}, {2}),
+            Tensor::from(std::vector<std::int64_t>{0, 1}, {2}));
+    return text_of(all);
+  };
+  const std::string wide = text_with({"horse", "zebra"});
+  EXPECT_NE(wide.find("      horse zebra\nhorse     1     .\nzebra     1     .\n"), std::string::npos)
+      << wide;
+  const std::string longer = text_with({"a rather long name", "b"});
+  EXPECT_NE(longer.find("   0   1\n0 a rather long name   1   .\n1 b                    1   .\n"),
+            std::string::npos)
+      << longer;
+}
+
 TEST(Evaluation, OfManyClassesTheWorstAreShown) {
   constexpr std::int64_t kClasses = 1000, kImages = 40;
   Evaluation all(kClasses);

@@ -15,6 +15,7 @@ namespace {
 
 constexpr std::int64_t kClassesShown = 50, kWorstShown = 20, kMatrixShown = 20;
 constexpr std::size_t kNameColumns = 24;
+constexpr std::size_t kLongestColumn = 12, kLine = 100;  // of the confusion matrix
 
 std::string percent(double share) {
   return std::isnan(share) ? "-" : fmt::format("{:.2f} %", 100 * share);
@@ -74,18 +75,25 @@ std::string class_table(const Evaluation& evaluation, std::size_t names) {
 std::string matrix(const Evaluation& evaluation, std::size_t names) {
   std::int64_t largest = evaluation.classes() - 1;
   for (const auto& [pair, images] : evaluation.confusion()) largest = std::max(largest, images);
-  const std::size_t width = std::max(fmt::to_string(largest).size(), std::size_t{3}) + 1;
+  std::size_t width = std::max(fmt::to_string(largest).size(), std::size_t{3}) + 1, longest = 0;
+  for (std::int64_t c = 0; c < evaluation.classes(); ++c)
+    longest = std::max(longest, static_cast<std::size_t>(terminal::width_of(printable(evaluation.name(c)))));
+  // Columns have names where these fit into a line; else indices, and so have the rows.
+  const bool named = longest <= kLongestColumn &&
+                     (longest + 1) * static_cast<std::size_t>(evaluation.classes()) + names <= kLine;
+  if (named) width = std::max(width, longest + 1);
+  const std::size_t digits = named ? 0 : fmt::to_string(evaluation.classes() - 1).size();
+  const auto row_of = [&](std::int64_t c) {
+    return named ? column(evaluation.name(c), names)
+                 : fmt::format("{:>{}} {}", c, digits, column(evaluation.name(c), names));
+  };
   std::string text = "confusion: rows are true classes, columns predicted classes\n";
-  text += std::string(names, ' ');
-  for (std::int64_t c = 0; c < evaluation.classes(); ++c) {
-    const std::string name = printable(evaluation.name(c));
-    // A column is as narrow as its numbers: a long name is replaced by the class's index.
-    const bool fits = terminal::width_of(name) < static_cast<int>(width);
-    text += fmt::format("{:>{}}", fits ? name : fmt::to_string(c), width);
-  }
+  text += std::string(names + (named ? 0 : digits + 1), ' ');
+  for (std::int64_t c = 0; c < evaluation.classes(); ++c)
+    text += fmt::format("{:>{}}", named ? printable(evaluation.name(c)) : fmt::to_string(c), width);
   text += '\n';
   for (std::int64_t is = 0; is < evaluation.classes(); ++is) {
-    text += column(evaluation.name(is), names);
+    text += row_of(is);
     for (std::int64_t said = 0; said < evaluation.classes(); ++said) {
       const auto found = evaluation.confusion().find({is, said});
       text += fmt::format("{:>{}}",
