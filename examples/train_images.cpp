@@ -43,9 +43,10 @@ Store open(const TrainerConfig& flags, Split split) {
   const std::filesystem::path& given = split == Split::train ? flags.train_data : flags.val_data;
   const std::filesystem::path path = given.empty() ? flags.data_dir / "imagenet" / name : given;
   if (!std::filesystem::exists(path)) {
-    detail::fail<IoError>("data: {} must be a file or folder, but there is none; name it with --{}{}",
-                          path.string(), name,
-                          given.empty() ? ", or the folder that holds imagenet/ with --data-dir" : "");
+    detail::fail<IoError>("data: {} must be a file or folder, but there is none; {}name it with --{}{}",
+                          path.string(),
+                          given.empty() && split == Split::train ? "name one folder of photos, or " : "",
+                          name, given.empty() ? ", or the folder that holds imagenet/ with --data-dir" : "");
   }
   return open_at(path, split);
 }

@@ -29,7 +29,7 @@ link_photos imagenet 3 36 12
 
 run 0 --help
 grep -q -- '--image-size' out || die "--help lacks --image-size"
-refuses "data: data-cache/imagenet/train must be a file or folder, but there is none; name it with --train, .*--data-dir" --data-dir data-cache
+refuses "data: data-cache/imagenet/train must be a file or folder, but there is none; name one folder of photos, or name it with --train, .*--data-dir" --data-dir data-cache
 refuses "data: nowhere/imagenet/val must be .*there is none; name it with --val, .*--data-dir" --data-dir nowhere --train imagenet/train
 refuses "data: nothing must be a file or folder, but there is none; name it with --val$" --data-dir . --val nothing
 refuses "--image-size: must be at least 1" --image-size 0
