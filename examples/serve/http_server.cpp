@@ -327,7 +327,9 @@ void HttpServer::Impl::start() {
       all.remove(static_cast<Connection*>(*context));
     }
   };
-  unsigned flags = MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME;
+  // Not epoll: with it, libmicrohttpd 0.9.75 stopped reading from all connections at 15,000 requests/s, until
+  // they timed out.
+  unsigned flags = MHD_USE_POLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME;
   if (listener.is_ipv6()) flags |= MHD_USE_DUAL_STACK;
   const auto seconds = std::chrono::ceil<std::chrono::seconds>(options.timeout).count();
   daemon = MHD_start_daemon(flags, 0, nullptr, nullptr, +on_request, this,                                //
