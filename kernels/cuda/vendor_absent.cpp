@@ -24,8 +24,8 @@ bool vendor_conv_forward(CudaContext&, const Conv2dParams&, const Tensor&, const
                          const Tensor&) {
   return false;
 }
-bool vendor_conv_backward_data(CudaContext&, const Conv2dParams&, const Tensor&, const Tensor&,
-                               const Tensor&, Write) {
+bool vendor_conv_backward_data(CudaContext&, const Conv2dParams&, const Tensor&, const Tensor&, const Tensor&,
+                               Write) {
   return false;
 }
 bool vendor_conv_backward_weights(CudaContext&, const Conv2dParams&, const Tensor&, const Tensor&,
