@@ -11,7 +11,6 @@
 
 #include "autograd/conv.h"
 #include "autograd/elementwise.h"
-#include "kernels/copy.h"
 #include "tests/support/compare.h"
 #include "tests/support/conv_values.h"
 
@@ -23,6 +22,7 @@ using test::ConvCase;
 using test::name;
 using test::same_bits;
 using test::values;
+using test::wide;
 
 constexpr char kName[] = "few pixels, AVX-512";
 
@@ -56,12 +56,6 @@ struct Operands {
     return y;
   }
 };
-
-Tensor wide(const Tensor& x) {
-  const Tensor y = Tensor::empty(x.shape(), {DType::f64});
-  kernels::copy(cpu_context(), x, y);
-  return y;
-}
 
 bool can_run(const ConvCase& c) {
   return cpu::conv_few_pixels_fits(ConvSize(c.x, c.w, conv2d_shape(c.x, c.w, c.params), c.params));

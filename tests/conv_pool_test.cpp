@@ -9,7 +9,6 @@
 #include "autograd/elementwise.h"
 #include "autograd/grad_mode.h"
 #include "autograd/pool.h"
-#include "kernels/copy.h"
 #include "nn/conv2d.h"
 #include "nn/models/lenet.h"
 #include "tests/support/compare.h"
@@ -23,6 +22,7 @@ using test::ConvCase;
 using test::name;
 using test::same_bits;
 using test::values;
+using test::wide;
 
 std::vector<ConvCase> cases() {
   return {
@@ -42,12 +42,6 @@ std::vector<ConvCase> cases() {
 
 bool can_run(const ConvCase& c) {
   return cpu::conv_pool_fits(ConvSize(c.x, c.w, conv2d_shape(c.x, c.w, c.params), c.params));
-}
-
-Tensor wide(const Tensor& x) {
-  const Tensor y = Tensor::empty(x.shape(), {DType::f64});
-  kernels::copy(cpu_context(), x, y);
-  return y;
 }
 
 struct Operands {

@@ -17,4 +17,11 @@ inline std::string name(const ConvCase& c, DType dtype, ConvImpl impl) {
                      static_cast<int>(impl));
 }
 
+/// x in f64.
+inline Tensor wide(const Tensor& x) {
+  const Tensor y = Tensor::empty(x.shape(), {DType::f64});
+  kernels::copy(cpu_context(), x, y);
+  return y;
+}
+
 }  // namespace athanor::test
