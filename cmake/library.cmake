@@ -259,6 +259,8 @@ set(ATHANOR_SOURCES
   kernels/cpu/panel_product.cpp
   kernels/cpu/primitive_cache.cpp
   kernels/cpu/winograd.cpp
+  kernels/cpu/winograd_avx2.cpp
+  kernels/cpu/winograd_avx512.cpp
   autograd/engine.cpp
   autograd/gradcheck.cpp
   autograd/grad_mode.cpp

@@ -57,6 +57,18 @@ function(athanor_test name)
   endif()
 endfunction()
 
+# athanor_avx2_test(NAME...): the whole program once more, as on a CPU without AVX-512.
+function(athanor_avx2_test)
+  if(ATHANOR_SANITIZE OR CMAKE_CROSSCOMPILING OR NOT CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+    return()
+  endif()
+  foreach(name ${ARGN})
+    add_test(NAME avx2.${name} COMMAND ${name}_test --gtest_brief=1 --gtest_filter=-*Slow*)
+    set_tests_properties(avx2.${name} PROPERTIES LABELS unit TIMEOUT ${ATHANOR_TEST_TIMEOUT}
+      ENVIRONMENT "ATHANOR_MAX_CPU_ISA=AVX2;ONEDNN_MAX_CPU_ISA=AVX2")
+  endforeach()
+endfunction()
+
 function(athanor_discover name filter labels)
   gtest_discover_tests(${name}_test TEST_FILTER "${filter}" TEST_LIST ${name}_${labels} NO_PRETTY_VALUES
     DISCOVERY_TIMEOUT 60 PROPERTIES LABELS "${labels}" TIMEOUT ${ATHANOR_TEST_TIMEOUT})

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -24,7 +25,7 @@ using test::same_bits;
 using test::values;
 using test::wide;
 
-constexpr char kName[] = "few pixels, AVX-512";
+constexpr std::string_view kName = "few pixels, ";
 
 // All with filters large enough for it.
 std::vector<ConvCase> cases() {
@@ -64,12 +65,12 @@ bool can_run(const ConvCase& c) {
 // Number of primitives of ours in the cache.
 std::ptrdiff_t count_of_ours() {
   const auto all = cpu_context().primitives().contents();
-  return std::count_if(all.begin(), all.end(), [](const auto& one) { return one.implementation == kName; });
+  return std::count_if(all.begin(), all.end(), [](const auto& one) { return one.implementation.starts_with(kName); });
 }
 
 TEST(ConvFewPixels, MatchesTheDefinitionInDouble) {
   for (const ConvCase& c : cases()) {
-    if (!can_run(c)) GTEST_SKIP() << "this CPU has no AVX-512";
+    if (!can_run(c)) GTEST_SKIP() << "this CPU has no AVX2";
     const Operands operands(c);
     for (const bool with_bias : {true, false}) {
       for (const bool with_residual : {true, false}) {
@@ -106,7 +107,7 @@ TEST(ConvFewPixels, SameBitsByAnyNumberOfThreads) {
   CpuContext& context = cpu_context();
   const int usual = context.threads();
   for (const ConvCase& c : cases()) {
-    if (!can_run(c)) GTEST_SKIP() << "this CPU has no AVX-512";
+    if (!can_run(c)) GTEST_SKIP() << "this CPU has no AVX2";
     const Operands operands(c);
     context.set_threads(1);
     const Tensor one = operands.packed(c.params, true, true);
@@ -120,7 +121,7 @@ TEST(ConvFewPixels, SameBitsByAnyNumberOfThreads) {
 
 TEST(ConvFewPixels, ReluKeepsNan) {
   const ConvCase c = cases().front();
-  if (!can_run(c)) GTEST_SKIP() << "this CPU has no AVX-512";
+  if (!can_run(c)) GTEST_SKIP() << "this CPU has no AVX2";
   const Operands operands(c);
   operands.x.data<float>()[5] = std::numeric_limits<float>::quiet_NaN();
   Conv2dParams params = c.params;

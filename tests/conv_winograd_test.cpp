@@ -3,7 +3,9 @@
 #include "kernels/cpu/conv_winograd.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <cstdint>
 #include <limits>
 #include <vector>
 
@@ -11,6 +13,9 @@
 
 #include "kernels/conv.h"
 #include "kernels/copy.h"
+#include "kernels/cpu/isa.h"
+#include "kernels/cpu/winograd.h"
+#include "tensor/half.h"
 #include "tests/support/compare.h"
 #include "tests/support/conv_values.h"
 
@@ -91,7 +96,7 @@ struct Operands {
 
 TEST(Winograd, EveryPassMatchesTheDefinition) {
   for (const ConvCase& c : winograd_cases()) {
-    if (!can_run(c)) GTEST_SKIP() << "this CPU has no AVX-512";
+    if (!can_run(c)) GTEST_SKIP() << "this CPU has no AVX2";
     for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) {
       SCOPED_TRACE(name(c, dtype, ConvImpl::winograd));
       const Operands operands(c, dtype);
@@ -111,7 +116,7 @@ TEST(Winograd, SameBitsByAnyNumberOfThreads) {
   CpuContext& context = cpu_context();
   const int usual = context.threads();
   for (const ConvCase& c : winograd_cases()) {
-    if (!can_run(c)) GTEST_SKIP() << "this CPU has no AVX-512";
+    if (!can_run(c)) GTEST_SKIP() << "this CPU has no AVX2";
     const Operands operands(c, DType::f32);
     context.set_threads(1);
     const Results one = operands.run(c.params, ConvImpl::winograd);
@@ -129,7 +134,7 @@ TEST(Winograd, SameBitsByAnyNumberOfThreads) {
 
 TEST(Winograd, PackedFiltersAddBiasAndResidual) {
   for (const ConvCase& c : winograd_cases()) {
-    if (!can_run(c)) GTEST_SKIP() << "this CPU has no AVX-512";
+    if (!can_run(c)) GTEST_SKIP() << "this CPU has no AVX2";
     const Operands operands(c, DType::f32);
     const Tensor y = empty_like(operands.dy), again = empty_like(operands.dy);
     const kernels::PackedWeights packed(operands.w, operands.bias);
@@ -150,7 +155,7 @@ TEST(Winograd, PackedFiltersAddBiasAndResidual) {
 
 TEST(Winograd, NanReachesAllThatSeeItAndNothingBeyondItsTiles) {
   const ConvCase c{{1, 12, 12, 16}, {16, 3, 3, 16}, {.padding = {1, 1}}};
-  if (!can_run(c)) GTEST_SKIP() << "this CPU has no AVX-512";
+  if (!can_run(c)) GTEST_SKIP() << "this CPU has no AVX2";
   const Operands operands(c, DType::f32);
   operands.x.data<float>()[(5 * 12 + 5) * 16] = std::numeric_limits<float>::quiet_NaN();
   const std::vector<double> y = operands.run(c.params, ConvImpl::winograd).y.to_vector();
@@ -166,6 +171,54 @@ TEST(Winograd, NanReachesAllThatSeeItAndNothingBeyondItsTiles) {
     }
   }
 }
+
+#if defined(__x86_64__) && defined(__GNUC__)
+// The transforms of a T, of every kind of tile, as numbers.
+template <class T> std::vector<float> transformed(const cpu::winograd::Transforms<T>& code) {
+  using namespace cpu::winograd;
+  const Images images{2, 9, 7, 32};
+  const Tiles tiles(images);
+  std::vector<T> pixels(static_cast<std::size_t>(images.n * images.h * images.w * images.c)),
+      filters(32 * 9 * 32), y(pixels.size()), dw(filters.size());
+  for (std::size_t i = 0; i < pixels.size(); ++i) pixels[i] = T(static_cast<float>(i * 37 % 1009) / 500 - 1);
+  for (std::size_t i = 0; i < filters.size(); ++i) filters[i] = T(static_cast<float>(i * 53 % 997) / 500 - 1);
+  pixels[500] = T(std::numeric_limits<float>::quiet_NaN());
+  std::vector<float> all(static_cast<std::size_t>(Points::floats(tiles.count, kWidth)));
+  std::vector<float> found;
+  const Points points{all.data(), tiles.count, kWidth};
+  const auto keep = [&] { found.insert(found.end(), all.begin(), all.end()); };
+  code.inputs_to_points(images, pixels.data(), tiles, 1, 1, 0, tiles.count, points, 0), keep();
+  code.write_outputs(images, tiles, 0, tiles.count, 0, points, {pixels.data(), pixels.data(), true},
+                     y.data());
+  code.gradients_to_points(images, pixels.data(), tiles, 0, tiles.count, points, 0), keep();
+  for (const bool backward : {false, true}) {
+    std::vector<float> room(static_cast<std::size_t>(Points::floats(32, kWidth)));
+    code.filters_to_points({32, 32, 32, backward}, filters.data(), 0, {room.data(), 32, kWidth});
+    found.insert(found.end(), room.begin(), room.end());
+    code.write_gradient(32, 0, 32, 0, {room.data(), 32, kWidth}, backward, dw.data());
+  }
+  for (const T value : y) found.push_back(static_cast<float>(value));
+  for (const T value : dw) found.push_back(static_cast<float>(value));
+  return found;
+}
+
+template <class T> void expect_same_transforms() {
+  const std::vector<float> narrow = transformed(cpu::winograd::avx2::transforms<T>()),
+                           wide = transformed(cpu::winograd::avx512::transforms<T>());
+  ASSERT_EQ(narrow.size(), wide.size());
+  for (std::size_t i = 0; i < narrow.size(); ++i) {
+    if (std::isnan(narrow[i]) && std::isnan(wide[i])) continue;
+    ASSERT_EQ(std::bit_cast<std::uint32_t>(narrow[i]), std::bit_cast<std::uint32_t>(wide[i])) << i;
+  }
+}
+
+TEST(Winograd, Avx2AndAvx512TransformToTheSameBits) {
+  if (!cpu::has_avx512()) GTEST_SKIP() << "this CPU has no AVX-512";
+  expect_same_transforms<float>();
+  expect_same_transforms<Half>();
+  expect_same_transforms<BFloat16>();
+}
+#endif
 
 TEST(Winograd, RejectsUnsupportedRequests) {
   const auto refused = [](const ConvCase& c, DType dtype) {

@@ -34,18 +34,30 @@ bool winograd_is_on() {
   return on;
 }
 
-/// Cases in which Winograd's algorithm was measured to beat the definition, on a Zen 5: by 1.2 to 3.7 times
-/// in f32, 1 to 2.5 times in bf16, at an error of 3e-6 of the largest value. Excludes mostly empty tiles, so
-/// few tiles that filters dominate, CPUs where oneDNN uses bf16 tiles, and bf16 backward-data of 16 channels
-/// in and out where oneDNN multiplies bf16: it is 1.3 to 1.5 times as fast.
+/// Cases in which Winograd's algorithm was measured to beat the definition: on a Zen 5 (AVX-512) by 1.2
+/// to 3.7 times in f32, 1 to 2.5 times in bf16; on a Zen 3 (AVX2) by 1.1 to 4 times in f32; at an error of
+/// 3e-6 of the largest value. Excludes mostly empty tiles, so few tiles that filters dominate, CPUs where
+/// oneDNN uses bf16 tiles, and two passes of 16 channels in and out where oneDNN is faster: bf16
+/// backward-data where the CPU multiplies bf16 (1.3 to 1.5 times), and f32 backward-weights without AVX-512
+/// (1.2 times).
 bool prefers_winograd(const ConvSize& z, const PrimitiveKey& key) {
   const DType dtype = key.in;
   if (!winograd_is_on() || (dtype == DType::bf16 && cpu::has_amx_bf16())) return false;
   if (z.c == 16 && z.k == 16 && dtype == DType::bf16 && key.op == PrimitiveKey::Op::conv_backward_data &&
       cpu::has_avx512_bf16() && cpu::has_onednn())
     return false;
+  if (z.c == 16 && z.k == 16 && dtype == DType::f32 && key.op == PrimitiveKey::Op::conv_backward_weights &&
+      !cpu::has_avx512() && cpu::has_onednn())
+    return false;
   const std::int64_t tiles = z.n * ((z.p + 3) / 4) * ((z.q + 3) / 4);
   return tiles >= 4 && z.n * z.p * z.q >= 4 * tiles;
+}
+
+/// Cases in which a product of Eigen's was measured to beat oneDNN 2.6 on a Zen 3 (AVX2), by 1.2 to 1.7
+/// times: larger filters than 1 x 1 of many channels.
+bool prefers_eigen(const ConvSize& z, DType dtype) {
+  return !cpu::has_avx512() && dtype == DType::f32 && z.groups == 1 && z.r * z.s > 1 && z.c >= 64 &&
+         z.k >= 64;
 }
 
 /// Cases in which our code for few pixels was measured to beat the others on a Zen 5, because filters are too
@@ -91,7 +103,7 @@ cpu::Primitive* winograd(CpuContext& context, const Conv2dParams& params, const 
   const bool fits = cpu::winograd_fits(z) && key.in != DType::f64;
   if (asked && !fits)
     detail::fail<BackendError>(
-        "conv2d: Winograd's algorithm needs AVX-512, f32 or a half type, 3 x 3 filters of multiples of 16 "
+        "conv2d: Winograd's algorithm needs AVX2, f32 or a half type, 3 x 3 filters of multiples of 16 "
         "channels, stride and dilation 1 and one group; use ConvImpl::automatic");
   if (!fits || !(asked || prefers_winograd(z, key))) return nullptr;
   key.winograd = true;
@@ -102,6 +114,7 @@ cpu::Primitive* winograd(CpuContext& context, const Conv2dParams& params, const 
 cpu::Primitive* vendor(CpuContext& context, const Conv2dParams& params, const ConvSize& z,
                        const PrimitiveKey& key) {
   if (params.impl != ConvImpl::automatic && params.impl != ConvImpl::vendor) return nullptr;
+  if (params.impl == ConvImpl::automatic && prefers_eigen(z, key.in)) return nullptr;
   cpu::Primitive* const primitive = context.primitives().find(key);
   if (!primitive && params.impl == ConvImpl::vendor) {
     if (!cpu::has_onednn())

@@ -7,10 +7,6 @@
 #include "kernels/cpu/panel_product.h"
 #include "kernels/cpu/parallel.h"
 
-#if defined(__x86_64__) && defined(__GNUC__)
-#include <immintrin.h>
-#endif
-
 // The last convolutions of a network on one image have more filters than pixels: reading the filters takes
 // most of the time. So they are one product, [pixels, R S C] x [R S C, K]. The rows of the first factor are
 // copied from the image; the second is packed in panels of 32 columns, which threads share.
@@ -96,21 +92,22 @@ struct Finish {
   std::int64_t k;
   float* y;
 };
-ATH_AVX512 void write_panel(const Finish& f, std::int64_t panel, const float* sums, std::int64_t pixels) {
-  const std::int64_t first = panel * kPanelColumns, last = std::min(f.k, first + kPanelColumns);
-  for (std::int64_t pixel = 0; pixel < pixels; ++pixel) {
-    for (std::int64_t k = first; k < last; k += kLanes) {
-      const std::int64_t at = pixel * f.k + k;
-      __m512 value = _mm512_loadu_ps(sums + pixel * kPanelColumns + k - first);
-      if (f.bias) value += _mm512_loadu_ps(f.bias + k);
-      if (f.residual) value += _mm512_loadu_ps(f.residual + at);
-      if (f.relu) {  // NaN stays NaN
-        const __mmask16 below = _mm512_cmp_ps_mask(value, _mm512_setzero_ps(), _CMP_LT_OQ);
-        value = _mm512_mask_mov_ps(value, below, _mm512_setzero_ps());
+void write_panel(const Finish& f, std::int64_t panel, const float* sums, std::int64_t pixels) {
+  const std::int64_t first = panel * kPanelColumns, width = std::min(f.k - first, kPanelColumns);
+  vectorize([&] {
+    for (std::int64_t pixel = 0; pixel < pixels; ++pixel) {
+      const float* const from = sums + pixel * kPanelColumns;
+      const float* const bias = f.bias ? f.bias + first : nullptr;
+      const float* const residual = f.residual ? f.residual + pixel * f.k + first : nullptr;
+      float* const to = f.y + pixel * f.k + first;
+      for (std::int64_t k = 0; k < width; ++k) {
+        float value = from[k];
+        if (bias) value += bias[k];
+        if (residual) value += residual[k];
+        to[k] = f.relu && value < 0 ? 0.0f : value;  // NaN stays NaN
       }
-      _mm512_storeu_ps(f.y + at, value);
     }
-  }
+  });
 }
 
 class ConvFewPixels final : public Primitive {
@@ -165,11 +162,11 @@ class ConvFewPixels final : public Primitive {
 }  // namespace
 
 bool conv_few_pixels_fits(const ConvSize& z) {
-  return has_avx512() && z.groups == 1 && z.c > 0 && z.k % kLanes == 0;
+  return has_avx2() && z.groups == 1 && z.c > 0 && z.k % kLanes == 0;
 }
 
 MadePrimitive make_conv_few_pixels(const PrimitiveKey& key) {
-  return {std::make_unique<ConvFewPixels>(key), "few pixels, AVX-512"};
+  return {std::make_unique<ConvFewPixels>(key), has_avx512() ? "few pixels, AVX-512" : "few pixels, AVX2"};
 }
 
 #else

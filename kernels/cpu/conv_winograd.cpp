@@ -81,7 +81,7 @@ template <class T> class Pass {
   std::int64_t depth() const { return z_.in.c; }
   Points filters(const float* data) const { return {const_cast<float*>(data), depth(), kWidth}; }
   void read(std::int64_t first, std::int64_t count, const Points& v, std::int64_t first_row) const {
-    inputs_to_points(z_.in, x_, tiles_, z_.pad_h, z_.pad_w, first, count, v, first_row);
+    transforms<T>().inputs_to_points(z_.in, x_, tiles_, z_.pad_h, z_.pad_w, first, count, v, first_row);
   }
 
   // Computes the outputs of tiles [first, first + count), whose inputs begin at row first_row of v.
@@ -97,7 +97,7 @@ template <class T> class Pass {
                       .accumulate = false,
                       .fetch_ahead = packed_ && depth() * z_.out.c >= kLargeFilters},
                      count, z_.out.c - panel * kWidth);
-    write_outputs(z_.out, tiles_, first, count, panel, m, finish_, y_);
+    transforms<T>().write_outputs(z_.out, tiles_, first, count, panel, m, finish_, y_);
   }
 
   // Each thread transforms all inputs for itself if they fit in its cache: to get them from another core
@@ -124,7 +124,7 @@ template <class T> class Pass {
       if (own_inputs) read(0, tiles_.count, v, 0);
       for (std::int64_t panel = begin; panel < end; ++panel) {
         const Points u = packed_ ? filters(packed_).panel(panel) : filters(mine + products);
-        if (!packed_) filters_to_points(z_.filters, w_, panel, u);
+        if (!packed_) transforms<T>().filters_to_points(z_.filters, w_, panel, u);
         for (std::int64_t first = 0; first < tiles_.count; first += block)
           multiply(panel, u, v, first, first, std::min(block, tiles_.count - first), m);
       }
@@ -144,7 +144,8 @@ template <class T> class Pass {
     const Points u = filters(packed_ ? packed_ : scratch.as<float>());
     if (!packed_) {
       parallel_for(context_, panels(), 1, [&](std::int64_t begin, std::int64_t end) {
-        for (std::int64_t i = begin; i < end; ++i) filters_to_points(z_.filters, w_, i, u.panel(i));
+        for (std::int64_t i = begin; i < end; ++i)
+          transforms<T>().filters_to_points(z_.filters, w_, i, u.panel(i));
       });
     }
     for_each_slot(context_, slots, blocks, [&](std::int64_t slot, std::int64_t begin, std::int64_t end) {
@@ -203,8 +204,9 @@ template <class T, class W> class BackwardWeights {
     parallel_for(context_, count, std::max<std::int64_t>(1, kGrain / (kPoints * (c_ + k_))),
                  [&](std::int64_t begin, std::int64_t end) {
                    const std::int64_t from = first + begin, some = end - begin;
-                   inputs_to_points(z_.in, x_, tiles_, z_.pad_h, z_.pad_w, from, some, v, begin);
-                   gradients_to_points(z_.out, dy_, tiles_, from, some, g, begin);
+                   transforms<T>().inputs_to_points(z_.in, x_, tiles_, z_.pad_h, z_.pad_w, from, some, v,
+                                                    begin);
+                   transforms<T>().gradients_to_points(z_.out, dy_, tiles_, from, some, g, begin);
                  });
   }
   /// For some of the points.
@@ -227,8 +229,8 @@ template <class T, class W> class BackwardWeights {
     if (parts_ == 1 && block.first + block.count == tiles_.count) write(piece, sums);
   }
   void write(std::int64_t piece, float* sums) const {
-    write_gradient(c_, piece % rows_ * kGradientRows, kGradientRows, piece / rows_,
-                   {sums, kGradientRows, kWidth}, accumulate_, dw_);
+    transforms<W>().write_gradient(c_, piece % rows_ * kGradientRows, kGradientRows, piece / rows_,
+                                   {sums, kGradientRows, kWidth}, accumulate_, dw_);
   }
 
   const CpuContext& context_;
@@ -268,7 +270,8 @@ class FilterPoints final : public kernels::WeightLayout {
   void fill(const CpuContext& context, const float* weights, void* to) const override {
     const Points all{static_cast<float*>(to), filters_.depth, kWidth};
     parallel_for(context, filters_.panels(), 1, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t i = begin; i < end; ++i) filters_to_points(filters_, weights, i, all.panel(i));
+      for (std::int64_t i = begin; i < end; ++i)
+        transforms<float>().filters_to_points(filters_, weights, i, all.panel(i));
     });
   }
 
@@ -311,17 +314,17 @@ template <class T> std::unique_ptr<Primitive> make(const PrimitiveKey& key) {
 }  // namespace
 
 bool winograd_fits(const ConvSize& z) {
-  return has_avx512() && z.r == kTaps && z.s == kTaps && z.stride_h == 1 && z.stride_w == 1 &&
+  return has_avx2() && z.r == kTaps && z.s == kTaps && z.stride_h == 1 && z.stride_w == 1 &&
          z.dilation_h == 1 && z.dilation_w == 1 && z.padding_h < kTaps && z.padding_w < kTaps &&
          z.groups == 1 && z.c > 0 && z.c % kLanes == 0 && z.k % kLanes == 0;
 }
 
 MadePrimitive make_winograd(const PrimitiveKey& key) {
-  constexpr char kName[] = "winograd 4x3, AVX-512";
+  const char* const name = has_avx512() ? "winograd 4x3, AVX-512" : "winograd 4x3, AVX2";
   switch (key.in) {
-    case DType::f32: return {make<float>(key), kName};
-    case DType::f16: return {make<Half>(key), kName};
-    case DType::bf16: return {make<BFloat16>(key), kName};
+    case DType::f32: return {make<float>(key), name};
+    case DType::f16: return {make<Half>(key), name};
+    case DType::bf16: return {make<BFloat16>(key), name};
     default: return {};
   }
 }

@@ -23,6 +23,12 @@ bool avx512_is_allowed() {
 
 }  // namespace
 
+bool has_avx2() {
+  static const bool found =
+      __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+  return found;
+}
+
 bool has_avx512() {
   static const bool found = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                             __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
@@ -49,6 +55,9 @@ bool has_amx_bf16() {
 
 namespace athanor::cpu {
 
+bool has_avx2() {
+  return false;
+}
 bool has_avx512() {
   return false;
 }

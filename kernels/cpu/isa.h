@@ -5,8 +5,13 @@
 /// Compiles a function for AVX-512, whatever the build's baseline. Call it only if has_avx512().
 #define ATH_AVX512 [[gnu::target("avx512f,avx512bw,avx512dq,avx512vl,fma")]]
 
+/// The same for AVX2, FMA and F16C, which a build for older CPUs does not have by itself. Only if has_avx2().
+#define ATH_AVX2 [[gnu::target("avx2,fma,f16c")]]
+
 namespace athanor::cpu {
 
+/// Whether the CPU has AVX2, FMA and F16C.
+bool has_avx2();
 /// Whether this process may run AVX-512 (F, BW, DQ, VL): the CPU supports it, and ATHANOR_MAX_CPU_ISA is not
 /// AVX2. Fixed at start-up.
 bool has_avx512();

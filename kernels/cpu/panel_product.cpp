@@ -51,6 +51,52 @@ template <int kRows, int kVectors, Fetch kFetch> ATH_AVX512 void multiply_tile(c
     }
 }
 
+/// The same for AVX2: 16 columns at a time, so that sums, factors and a broadcast fit in its 16 registers.
+template <int kRows> ATH_AVX2 void multiply_columns(const PanelProduct& f) {
+  static_assert(kRows <= 6);
+  __m256 total[kRows][2];
+#pragma GCC unroll 6
+  for (int i = 0; i < kRows; ++i) total[i][0] = total[i][1] = _mm256_setzero_ps();
+  const float *x = f.x, *w = f.w;
+  for (std::int64_t t = 0; t < f.depth; ++t) {
+    const __m256 low = _mm256_loadu_ps(w), high = _mm256_loadu_ps(w + 8);
+    if (f.fetch_ahead) __builtin_prefetch(w + kAhead);
+#pragma GCC unroll 6
+    for (int i = 0; i < kRows; ++i) {
+      const __m256 a = _mm256_set1_ps(x[i * f.row]);
+      total[i][0] = _mm256_fmadd_ps(a, low, total[i][0]);
+      total[i][1] = _mm256_fmadd_ps(a, high, total[i][1]);
+    }
+    x += f.next, w += kPanelColumns;
+  }
+#pragma GCC unroll 6
+  for (int i = 0; i < kRows; ++i) {
+#pragma GCC unroll 2
+    for (int v = 0; v < 2; ++v) {
+      float* const out = f.out + i * kPanelColumns + v * 8;
+      _mm256_storeu_ps(out, f.accumulate ? _mm256_loadu_ps(out) + total[i][v] : total[i][v]);
+    }
+  }
+}
+
+void multiply_panel_avx2(PanelProduct f, std::int64_t rows, std::int64_t columns) {
+  const float* const w = f.w;
+  float* const out = f.out;
+  const std::int64_t width = columns > kLanes ? kPanelColumns : kLanes;
+  for (std::int64_t row = 0; row < rows;) {
+    const bool six = rows - row > 8 || rows - row == 6;  // twelve rows are two of six, not three of four
+    for (std::int64_t column = 0; column < width; column += kLanes) {
+      f.w = w + column, f.out = out + row * kPanelColumns + column;
+      if (six)
+        multiply_columns<6>(f);
+      else
+        multiply_columns<4>(f);
+    }
+    f.fetch_ahead = false;  // what the first rows have fetched
+    f.x += (six ? 6 : 4) * f.row, row += six ? 6 : 4;
+  }
+}
+
 template <Fetch kFetch>
 constexpr void (*kTiles[3][2])(const PanelProduct&) = {
     {multiply_tile<4, 1, kFetch>, multiply_tile<4, 2, kFetch>},
@@ -60,6 +106,7 @@ constexpr void (*kTiles[3][2])(const PanelProduct&) = {
 }  // namespace
 
 void multiply_panel(PanelProduct f, std::int64_t rows, std::int64_t columns) {
+  if (!has_avx512()) return multiply_panel_avx2(f, (rows + 3) / 4 * 4, columns);
   // Two tiles share the work, so that memory is busy throughout.
   Fetch fetch = !f.fetch_ahead ? Fetch::none : rows > 12 && columns > kLanes ? Fetch::first : Fetch::both;
   while (rows > 0) {

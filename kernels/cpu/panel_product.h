@@ -2,7 +2,8 @@
 
 #include <cstdint>
 
-// The product inside of convolutions that lay their filters out in panels of 32 columns. For AVX-512.
+// The product inside of convolutions that lay their filters out in panels of 32 columns. Only if has_avx2();
+// the bits are the same with AVX-512.
 
 namespace athanor::cpu {
 
@@ -22,7 +23,7 @@ struct PanelProduct {
   bool fetch_ahead;
 };
 
-/// Multiplies this many rows, rounded up to a multiple of 4, and columns: up to 16, or the panel's 32.
+/// Multiplies this many rows, rounded up to a multiple of 4, and columns: up to 16, or all 32 of the panel if there are more.
 void multiply_panel(PanelProduct product, std::int64_t rows, std::int64_t columns);
 
 }  // namespace athanor::cpu

@@ -4,7 +4,7 @@
 
 #include "kernels/detail/conv_size.h"
 
-// The transforms of Winograd's algorithm for images and filters, before and after its products, for AVX-512.
+// The transforms of Winograd's algorithm for images and filters, before and after its products.
 // conv_winograd.cpp has the products and the passes of a convolution made of them. Tensors are f32 or a half
 // type T; intermediate values are f32.
 
@@ -69,26 +69,35 @@ template <class T> struct Finish {
   bool relu;                 ///< NaN stays NaN
 };
 
-/// Transforms the padded inputs `x` of output tiles [first, first + count) to the points: row i of v is tile
-/// first + i.
-template <class T>
-void inputs_to_points(const Images& z, const T* x, const Tiles& tiles, std::int64_t pad_h, std::int64_t pad_w,
-                      std::int64_t first, std::int64_t count, const Points& v, std::int64_t first_row);
-/// Transforms the tiles of dy, which act as the filters of backward-weights.
-template <class T>
-void gradients_to_points(const Images& z, const T* dy, const Tiles& tiles, std::int64_t first,
-                         std::int64_t count, const Points& v, std::int64_t first_row);
-/// Transforms one panel of filters, `u`.
-template <class T>
-void filters_to_points(const Filters& filters, const T* w, std::int64_t panel, const Points& u);
+/// The transforms, for tensors of T.
+template <class T> struct Transforms {
+  /// The padded inputs `x` of output tiles [first, first + count) at the points: row i of v is tile first +
+  /// i.
+  void (*inputs_to_points)(const Images& z, const T* x, const Tiles& tiles, std::int64_t pad_h,
+                           std::int64_t pad_w, std::int64_t first, std::int64_t count, const Points& v,
+                           std::int64_t first_row);
+  /// The tiles of dy, which act as the filters of backward-weights.
+  void (*gradients_to_points)(const Images& z, const T* dy, const Tiles& tiles, std::int64_t first,
+                              std::int64_t count, const Points& v, std::int64_t first_row);
+  /// One panel of filters, `u`.
+  void (*filters_to_points)(const Filters& filters, const T* w, std::int64_t panel, const Points& u);
+  /// Writes y for such tiles, the channels of one panel, from products m.
+  void (*write_outputs)(const Images& z, const Tiles& tiles, std::int64_t first, std::int64_t count,
+                        std::int64_t panel, const Points& m, const Finish<T>& finish, T* y);
+  /// Writes rows [first, first + count) of dw [K, 3, 3, channels], the channels of one panel.
+  void (*write_gradient)(std::int64_t channels, std::int64_t first, std::int64_t count, std::int64_t panel,
+                         const Points& m, bool accumulate, T* dw);
+};
 
-/// Writes y for such tiles, the channels of one panel, from products m.
-template <class T>
-void write_outputs(const Images& z, const Tiles& tiles, std::int64_t first, std::int64_t count,
-                   std::int64_t panel, const Points& m, const Finish<T>& finish, T* y);
-/// Writes rows [first, first + count) of dw [K, 3, 3, channels], the channels of one panel.
-template <class T>
-void write_gradient(std::int64_t channels, std::int64_t first, std::int64_t count, std::int64_t panel,
-                    const Points& m, bool accumulate, T* dw);
+/// Those of this CPU, whose bits do not depend on it. Only if has_avx2().
+template <class T> const Transforms<T>& transforms();
+
+// By instruction set: winograd_avx2.cpp and winograd_avx512.cpp.
+namespace avx2 {
+template <class T> const Transforms<T>& transforms();
+}
+namespace avx512 {
+template <class T> const Transforms<T>& transforms();
+}
 
 }  // namespace athanor::cpu::winograd
