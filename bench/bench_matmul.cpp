@@ -6,11 +6,6 @@
 namespace athanor::bench {
 namespace {
 
-const char* name_of_impl(MatmulImpl impl) {
-  constexpr const char* kNames[] = {"automatic", "reference", "vendor"};
-  return kNames[static_cast<int>(impl)];
-}
-
 Tensor transposed(const Tensor& x) {
   return x.view_as_strided({x.shape()[1], x.shape()[0]}, {x.strides()[1], x.strides()[0]}, 0);
 }
@@ -21,8 +16,8 @@ void add_case(const char* dir, std::int64_t m, std::int64_t k, std::int64_t n, b
   const double size = static_cast<double>(size_of(dtype));
   const double bytes = static_cast<double>(m * k + k * n + m * n) * size;
   const double flops = 2.0 * static_cast<double>(m) * static_cast<double>(k) * static_cast<double>(n);
-  add({"matmul", dir, dtype, shape_name({m, k, n}), name_of_impl(impl)}, {.bytes = bytes, .flops = flops},
-      [=] {
+  add({"matmul", dir, dtype, shape_name({m, k, n}), std::string(name_of(impl))},
+      {.bytes = bytes, .flops = flops}, [=] {
         const Tensor a = a_t ? transposed(filled({k, m}, dtype, -1, 1, 1)) : filled({m, k}, dtype, -1, 1, 1);
         const Tensor b = b_t ? transposed(filled({n, k}, dtype, -1, 1, 2)) : filled({k, n}, dtype, -1, 1, 2);
         const Tensor y = Tensor::empty({m, n}, {dtype}), expected = Tensor::empty({m, n}, {dtype});

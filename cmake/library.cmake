@@ -70,6 +70,7 @@ set(ATHANOR_CUDA_KERNELS
   layer_norm
   loss
   matmul
+  matmul_wgmma
   metrics
   mix
   muon
@@ -501,6 +502,9 @@ endif()
 if(ATHANOR_CUDA STREQUAL "ON")
   string(REPLACE ";" "," code_for "${CMAKE_CUDA_ARCHITECTURES}")
   set_property(SOURCE tensor/cuda/device.cpp APPEND PROPERTY COMPILE_DEFINITIONS ATHANOR_CUDA_CODE_FOR="${code_for}")
+  if(code_for MATCHES "90a")
+    set_property(SOURCE kernels/cuda/matmul_wgmma.cu APPEND PROPERTY COMPILE_DEFINITIONS ATHANOR_HAS_SM90A)
+  endif()
   file(GENERATE OUTPUT ${PROJECT_BINARY_DIR}/cuda_objects.txt CONTENT "$<JOIN:$<TARGET_OBJECTS:athanor>,\n>\n")
   foreach(file ${ATHANOR_CUDA_VENDOR})
     target_sources(athanor PRIVATE kernels/cuda/${file}.cpp)

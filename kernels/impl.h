@@ -13,6 +13,12 @@ constexpr std::string_view kConvImplNames[] = {"automatic", "reference", "vendor
 constexpr std::string_view name_of(ConvImpl impl) {
   return kConvImplNames[static_cast<int>(impl)];
 }
-enum class MatmulImpl : std::uint8_t { automatic, reference, vendor };
+/// `mma` and `wgmma` are our own tensor-core kernels for f16 and bf16, CUDA only: by mma.sync, and by
+/// Hopper's wgmma. `reference` picks among our own.
+enum class MatmulImpl : std::uint8_t { automatic, reference, vendor, mma, wgmma };
+constexpr std::string_view kMatmulImplNames[] = {"automatic", "reference", "vendor", "mma", "wgmma"};
+constexpr std::string_view name_of(MatmulImpl impl) {
+  return kMatmulImplNames[static_cast<int>(impl)];
+}
 
 }  // namespace athanor

@@ -141,6 +141,13 @@ check() {
   [ "$bad" = 0 ]
 }
 
+# Code for the GPU that is here, with what only its architecture has (wgmma).
+arch_flag() {
+  local sm
+  sm=$(gpu_sm) || { echo native; return; }
+  if [ "$sm" = 90 ]; then echo sm_90a; else echo "sm_$sm"; fi
+}
+
 # on_gpu NAME: what it takes on a GPU, in words; why that is not known, where there is none. 1 where it is wrong there.
 on_gpu() {
   local name=$1 nvcc
@@ -148,7 +155,7 @@ on_gpu() {
   [ -n "$nvcc" ] || { echo "not measured: there is no nvcc"; return 0; }
   nvidia-smi -L >/dev/null 2>&1 || { echo "not measured: there is no GPU"; return 0; }
   mkdir -p "$lab/gpu"
-  "$nvcc" -std=c++20 -O3 -arch=native --fmad=false -lineinfo -I"$root" -I"$root/examples/kernel_lab" -I"$folder" -x cu \
+  "$nvcc" -std=c++20 -O3 -arch="$(arch_flag)" --fmad=false -lineinfo -I"$root" -I"$root/examples/kernel_lab" -I"$folder" -x cu \
     examples/kernel_lab/lab.cpp "$folder/$name.cu" -o "$lab/gpu/$name" >"$log" 2>&1 || { head -n 20 "$log" >&2; return 2; }
   "$lab/gpu/$name" >"$log" 2>&1 || { echo "WRONG on the GPU: $(diagnosis)"; return 1; }
   "$lab/gpu/$name" --time | tail -n 1

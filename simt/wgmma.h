@@ -174,6 +174,21 @@ __device__ __forceinline__ void wgmma(float (&d)[N / 2], const std::uint32_t (&a
 #endif
 }
 
+/// From here on a thread has that many registers, a multiple of 8 (setmaxnreg): fewer than before, or more,
+/// for which others must have lowered theirs. All warps of a warpgroup call it. The emulator does nothing.
+template <int kCount> __device__ __forceinline__ void lower_registers() {
+  static_assert(kCount % 8 == 0 && kCount >= 24 && kCount <= 256);
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" : : "n"(kCount));
+#endif
+}
+template <int kCount> __device__ __forceinline__ void raise_registers() {
+  static_assert(kCount % 8 == 0 && kCount >= 24 && kCount <= 256);
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" : : "n"(kCount));
+#endif
+}
+
 namespace detail {
 /// Keeps what is done with the sums on its side of what stands beside it.
 template <int kCount> __device__ __forceinline__ void pin([[maybe_unused]] float (&d)[kCount]) {

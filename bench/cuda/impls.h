@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "bench/support/device_case.h"
@@ -15,10 +16,7 @@ template <class Impl> struct Way {
   Impl impl = Impl::automatic;
   bool tf32 = false;
 
-  std::string name() const {
-    const char* who = impl == Impl::automatic ? "automatic" : impl == Impl::vendor ? "vendor" : "reference";
-    return tf32 ? std::string(who) + "_tf32" : who;
-  }
+  std::string name() const { return std::string(name_of(impl)) + (tf32 ? "_tf32" : ""); }
   /// What tensor cores reach, except in f32, which they do not have.
   std::string peak() const {
     return tf32 ? "tf32" : dtype == DType::f32 ? "FMA" : std::string(name_of(dtype));
@@ -26,12 +24,18 @@ template <class Impl> struct Way {
   double tolerance() const { return tf32 ? 4e-3 : 4 * epsilon_of(dtype) + 2e-4; }
 };
 
-/// reference, vendor (where there is one) and automatic, in f32, tf32, f16 and bf16.
+/// reference, vendor (where there is one) and automatic, in f32, tf32, f16 and bf16. Products of half types
+/// also by each of our own tensor-core kernels that the device has.
 template <class Impl> std::vector<Way<Impl>> ways() {
   std::vector<Way<Impl>> all;
   const bool has_bf16 = bench_dtypes().size() == 3;  // and with it tf32
   for (const DType dtype : bench_dtypes()) {
     all.push_back({dtype, Impl::reference, false});
+    if constexpr (std::is_same_v<Impl, MatmulImpl>) {
+      if (size_of(dtype) == 2) all.push_back({dtype, Impl::mma, false});
+      if (size_of(dtype) == 2 && device_info(bench_device()).sm() == 90)
+        all.push_back({dtype, Impl::wgmma, false});
+    }
     for (const bool tf32 : {false, true}) {
       if (!cuda::has_vendor() || (tf32 && (dtype != DType::f32 || !has_bf16))) continue;
       all.push_back({dtype, Impl::vendor, tf32});

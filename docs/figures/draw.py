@@ -34,7 +34,7 @@ MEASURED = {
     "convolution_three_ways": "convolution_three_ways", "determinism": "determinism", "early_stopping": "early_stopping",
     "emptying_the_cache": "emptying", "gradcheck": "gradcheck", "inference_mode": "inference", "initialisation": "initialisation",
     "matrix_product": "matrix_product", "measuring_under_noise": "measuring_under_noise",
-    "reading_a_profile": "profile", "what_the_articles_say": "articles", "where_time_goes_on_a_cpu": "cpu_roofs",
+    "reading_a_profile": "profile", "tensor_cores_by_hand": "tensor_cores", "what_the_articles_say": "articles", "where_time_goes_on_a_cpu": "cpu_roofs",
 }
 DATA = pathlib.Path(__file__).resolve().parent / "data"
 

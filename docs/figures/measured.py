@@ -5,6 +5,7 @@ import pathlib
 
 import chart
 import conv_roofs
+from diagram import Diagram
 from tables import number, table
 
 DATA = pathlib.Path(__file__).resolve().parent / "data"
@@ -21,6 +22,28 @@ def gradcheck():
     return chart.lines("The error of a central difference by its step", "step h", "largest error, of 64 places", series, x_log=True,
                        y_log=True, x_range=(1e-12, 1), y_range=(1e-12, 1),
                        note="left of the lowest point rounding is the error, right of it the curve between x - h and x + h")
+
+
+def tensor_cores():
+    """Which lane holds which element of y += a b, and the banks of a tile's pieces with and without the swizzle."""
+    data = data_of("tensor_cores_by_hand")
+    d = Diagram(820, 480, "One mma.sync, in the registers of 32 lanes")
+    for name, x, title in (("a", 24, "a: 16 x 8, four registers"), ("b", 300, "b: 8 x 8, two registers"), ("y", 576, "y: 16 x 8, four registers")):
+        d.words(x, 66, title, "head")
+        for row, owners in enumerate(data[name]):
+            for column, (lane, register) in enumerate(owners):
+                d.box(x + 27 * column, 76 + 15 * row, 26, 14, "", "box" if register % 2 == 0 else "warm")
+                d.words(x + 27 * column + 13, 76 + 15 * row + 11, f"{lane}.{register}", "tick", "middle")
+    d.words(300, 224, "Each element: its lane, and the", "muted").words(300, 240, "register that holds it.", "muted")
+    d.words(24, 348, "Eight lines of 128 bytes", "head").words(300, 348, "The same, swizzled", "head")
+    for name, x in (("straight", 24), ("turned", 300)):
+        for line, pieces in enumerate(data[name]):
+            for piece, bank in enumerate(pieces):
+                d.fill(x + 26 * bank, 358 + 12 * line, 24, 10, f"c{piece}")
+    for i, words in enumerate(("A colour is one column of pieces,", "which one ldmatrix reads from eight", "lines. On the left they share four",
+                               "banks and take eight rounds; on the", "right they take one.")):
+        d.words(576, 370 + 16 * i, words, "muted")
+    return d.done()
 
 
 def cpu_roofs():

@@ -193,6 +193,8 @@ bool prefers_eigen(GemmSize size, DType dtype) {
 template <>
 void matmul(CpuContext& context, MatmulImpl impl, const Tensor& a, const Tensor& b, const Tensor& bias,
             Activation activation, const Tensor& y, Write write) {
+  ATH_CHECK(impl != MatmulImpl::mma && impl != MatmulImpl::wgmma,
+            "matmul: MatmulImpl::{} is CUDA code, but the tensors are on the CPU", name_of(impl));
   if (y.numel() == 0) return;
   if (!cpu::fuses(activation)) {
     matmul(context, impl, a, b, bias, Activation::none, y, write);

@@ -110,6 +110,7 @@ struct PixelTo {
   std::int64_t image, row, pixel;  // elements from one of the pass to the next
 
   __host__ __device__ static constexpr bool by_columns() { return false; }
+  bool in_packets(int width) const { return image % width == 0 && row % width == 0 && pixel % width == 0; }
   __device__ __forceinline__ std::int64_t at(std::int64_t m, std::int64_t n) const {
     const auto index = static_cast<std::uint32_t>(m);
     const auto [one, out] = image_outs.divide(index);

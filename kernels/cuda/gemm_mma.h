@@ -21,7 +21,9 @@ template <class T, class Tile> class MmaProduct {
   using Stored = T;
   static constexpr int kThreads = Tile::kThreads;
   static constexpr int kDepth = 32;
-  static constexpr int kWarpsAcross = Tile::kN < 32 ? 1 : Tile::kN / 32;
+  // A warp has 64 x 64 of the product where its threads have 128 sums, else 32 columns or all.
+  static constexpr int kWarpColumns = Tile::kSums == 128 ? 64 : Tile::kN < 32 ? Tile::kN : 32;
+  static constexpr int kWarpsAcross = Tile::kN / kWarpColumns;
   static constexpr int kWarpsDown = kThreads / 32 / kWarpsAcross;
   static constexpr int kDown = Tile::kM / kWarpsDown / 16, kAcross = Tile::kN / kWarpsAcross / 8;
   static_assert(kDown * kAcross * 4 == Tile::kSums && kAcross % 2 == 0);
@@ -31,10 +33,13 @@ template <class T, class Tile> class MmaProduct {
   template <int kExtent, int kPackets>
   __device__ __forceinline__ static void put(T* tile, bool deep, PacketPlace place,
                                              const Vec<T, kVec<T>> (&packets)[kPackets]) {
-    const Lines<kExtent> lines(deep);
 #pragma unroll
     for (int i = 0; i < kPackets; ++i)
-      store(tile + lines.at(place.across + i * place.step, place.along), packets[i]);
+      store(MmaProduct::place<kExtent>(tile, deep, place.across + i * place.step, place.along), packets[i]);
+  }
+  /// Where in a tile the packet lies that starts at `along` of a line.
+  template <int kExtent> __device__ __forceinline__ static T* place(T* tile, bool deep, int line, int along) {
+    return tile + Lines<kExtent>(deep).at(line, along);
   }
 
   __device__ __forceinline__ MmaProduct() {

@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "kernels/cuda/vec.h"
+#include "simt/async_copy.h"
 #include "tensor/dtype.h"
 
 // How tiles of the factors come from global memory into the shared memory of a block: see gemm.h.
@@ -46,39 +47,75 @@ template <class T> __device__ __forceinline__ Vec<std::uint32_t, 4> packed(const
   return words;
 }
 
-/// What one thread carries from a factor in global memory to its tile: packets of 16 bytes, neighbours along
-/// the axis that is dense in memory. A view says what the factor is:
+/// Which packets of a factor's tile a thread moves: 16 bytes each, neighbours along the axis that is dense in
+/// memory. A view says what the factor is:
 ///   Element; Origin, Along, Across: where a tile begins, and parts of an address relative to it;
 ///   deep(): whether packets lie along the depth (else along the rows);
 ///   whole: whether a packet that starts inside can be read by one access;
 ///   origin(base, first_along, first_across); along(origin, i), across(origin, i);
 ///   at(origin, along, across): the element's address, and whether it is one: it is zero where not.
-template <class View, int kExtent, class Product> class TileCopy {
- public:
+template <class View, int kExtent, class Product> struct TilePackets {
   using T = typename View::Element;
   static constexpr int kDepth = Product::kDepth, kThreads = Product::kThreads;
+  static constexpr int kWidth = kVec<T>;
+  static constexpr int kCount = kExtent * kDepth / kWidth / kThreads;
+  static_assert(kCount * kWidth * kThreads == kExtent * kDepth);
+
+  PacketPlace place;
+  typename View::Origin origin;
+  int end_along, end_across;  ///< of the factor, counted from where the tile begins
+
+  /// Of the tile that starts at (first_row, first_depth).
+  __device__ __forceinline__ TilePackets(const View& view, const T* base, std::int64_t first_row,
+                                         std::int64_t first_depth, std::int64_t rows, std::int64_t depths)
+      : place(place_of(view.deep())),
+        origin(view.deep() ? view.origin(base, first_depth, first_row)
+                           : view.origin(base, first_row, first_depth)) {
+    const int rows_left = left(rows - first_row), depths_left = left(depths - first_depth);
+    end_along = view.deep() ? depths_left : rows_left, end_across = view.deep() ? rows_left : depths_left;
+  }
+
+  /// f(i, line, address, inside) for each packet of a view that is whole. Addresses are computed whether they
+  /// are needed or not, so that an access is one predicated instruction.
+  template <class F> __device__ __forceinline__ void for_each(const View& view, const F& f) const {
+    const auto inner = view.along(origin, place.along);
+    const bool starts_inside = place.along < end_along;
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) {
+      const int line = place.across + i * place.step;
+      const auto from = view.at(origin, inner, view.across(origin, line));
+      f(i, line, from.address, starts_inside && line < end_across && from.inside);
+    }
+  }
+
+  __device__ __forceinline__ static PacketPlace place_of(bool deep) {
+    constexpr int kDeep = kDepth / kWidth, kFlat = kExtent / kWidth;  // packets of a line
+    const int thread = afresh(static_cast<int>(threadIdx.x));
+    return {(deep ? thread % kDeep : thread % kFlat) * kWidth, deep ? thread / kDeep : thread / kFlat,
+            deep ? kThreads / kDeep : kThreads / kFlat};
+  }
+
+ private:
+  __device__ __forceinline__ static int left(std::int64_t n) {
+    return n > kExtent + kDepth ? kExtent + kDepth : static_cast<int>(n);
+  }
+};
+
+/// What one thread carries from a factor in global memory to its tile, by way of registers.
+template <class View, int kExtent, class Product> class TileCopy {
+ public:
+  using Packets = TilePackets<View, kExtent, Product>;
+  using T = typename View::Element;
 
   /// Reads the tile that starts at (first_row, first_depth); zeros beyond the factor's rows and depths.
   __device__ __forceinline__ void fetch(const View& view, const T* base, std::int64_t first_row,
                                         std::int64_t first_depth, std::int64_t rows, std::int64_t depths) {
-    const bool deep = view.deep();
-    const auto origin =
-        deep ? view.origin(base, first_depth, first_row) : view.origin(base, first_row, first_depth);
-    const int rows_left = left(rows - first_row), depths_left = left(depths - first_depth);
-    const int end_along = deep ? depths_left : rows_left, end_across = deep ? rows_left : depths_left;
-    const PacketPlace place = place_of(deep);
-    // Addresses are computed whether they are needed or not, so that a load is one predicated instruction.
+    const Packets tile(view, base, first_row, first_depth, rows, depths);
     if (view.whole) {
-      const auto inner = view.along(origin, place.along);
-      const bool starts_inside = place.along < end_along;
-#pragma unroll
-      for (int i = 0; i < kPackets; ++i) {
-        const int line = place.across + i * place.step;
-        const auto from = view.at(origin, inner, view.across(origin, line));
+      tile.for_each(view, [&](int i, int, const T* address, bool inside) {
         packets_[i] = {};
-        if (starts_inside && line < end_across && from.inside)
-          packets_[i] = load<4>(reinterpret_cast<const std::uint32_t*>(from.address));
-      }
+        if (inside) packets_[i] = load<4>(reinterpret_cast<const std::uint32_t*>(address));
+      });
     } else {
       // A chunk at a time, which goes behind those before it: registers have no index.
 #pragma unroll 1
@@ -87,16 +124,16 @@ template <class View, int kExtent, class Product> class TileCopy {
         typename View::Across lines[kChunk];
 #pragma unroll
         for (int i = 0; i < kChunk; ++i)
-          lines[i] = view.across(origin, place.across + (first + i) * place.step);
+          lines[i] = view.across(tile.origin, tile.place.across + (first + i) * tile.place.step);
 #pragma unroll
         for (int v = 0; v < kWidth; ++v) {
-          const auto inner = view.along(origin, place.along + v);
-          const bool inside = place.along + v < end_along;
+          const auto inner = view.along(tile.origin, tile.place.along + v);
+          const bool inside = tile.place.along + v < tile.end_along;
 #pragma unroll
           for (int i = 0; i < kChunk; ++i) {
-            const auto from = view.at(origin, inner, lines[i]);
+            const auto from = view.at(tile.origin, inner, lines[i]);
             elements[i][v] = T{};
-            if (inside && place.across + (first + i) * place.step < end_across && from.inside)
+            if (inside && tile.place.across + (first + i) * tile.place.step < tile.end_across && from.inside)
               elements[i][v] = *from.address;
           }
         }
@@ -113,27 +150,28 @@ template <class View, int kExtent, class Product> class TileCopy {
     Vec<T, kWidth> packets[kPackets];
 #pragma unroll
     for (int i = 0; i < kPackets; ++i) packets[i] = std::bit_cast<Vec<T, kWidth>>(packets_[i]);
-    Product::template put<kExtent>(tile, view.deep(), place_of(view.deep()), packets);
+    Product::template put<kExtent>(tile, view.deep(), Packets::place_of(view.deep()), packets);
   }
 
  private:
-  static constexpr int kWidth = kVec<T>;
-  static constexpr int kPackets = kExtent * kDepth / kWidth / kThreads;
-  static_assert(kPackets * kWidth * kThreads == kExtent * kDepth);
+  static constexpr int kWidth = Packets::kWidth, kPackets = Packets::kCount;
   static constexpr int kChunk = kPackets * kWidth > 32 ? 32 / kWidth : kPackets;  // read element by element
   static_assert(kPackets % kChunk == 0);
 
-  __device__ __forceinline__ static PacketPlace place_of(bool deep) {
-    constexpr int kDeep = kDepth / kWidth, kFlat = kExtent / kWidth;  // packets of a line
-    const int thread = afresh(static_cast<int>(threadIdx.x));
-    return {(deep ? thread % kDeep : thread % kFlat) * kWidth, deep ? thread / kDeep : thread / kFlat,
-            deep ? kThreads / kDeep : kThreads / kFlat};
-  }
-  __device__ __forceinline__ static int left(std::int64_t n) {
-    return n > kExtent + kDepth ? kExtent + kDepth : static_cast<int>(n);
-  }
-
   Vec<std::uint32_t, 4> packets_[kPackets] = {};
 };
+
+/// The same by cp.async, which needs no registers: the copies that this thread starts of the tile that begins
+/// at (first_row, first_depth) of a view that is whole. What lies beyond becomes zero.
+template <int kExtent, class Product, class View, class T>
+__device__ __forceinline__ void start_tile_copy(const View& view, const T* base, std::int64_t first_row,
+                                                std::int64_t first_depth, std::int64_t rows,
+                                                std::int64_t depths, T* tile) {
+  const TilePackets<View, kExtent, Product> packets(view, base, first_row, first_depth, rows, depths);
+  packets.for_each(view, [&](int, int line, const T* address, bool inside) {
+    simt::cp_async<16>(Product::template place<kExtent>(tile, view.deep(), line, packets.place.along),
+                       address, inside ? 16 : 0);
+  });
+}
 
 }  // namespace athanor::cuda

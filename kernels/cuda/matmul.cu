@@ -1,5 +1,6 @@
 #include "kernels/cuda/columns.h"
 #include "kernels/cuda/gemm.h"
+#include "kernels/cuda/matmul_wgmma.h"
 #include "kernels/cuda/vendor.h"
 #include "kernels/cuda/vendor_matmul.h"
 #include "kernels/detail/matmul_plan.h"
@@ -117,10 +118,22 @@ void matmul(CudaContext& context, MatmulImpl impl, const Tensor& a, const Tensor
     detail::fail<BackendError>("matmul: cuBLASLt has no code for {} {} x {}; use MatmulImpl::automatic",
                                a.dtype(), a.shape(), b.shape());
   }
+  const bool half = size_of(a.dtype()) == 2;
+  if ((impl == MatmulImpl::mma || impl == MatmulImpl::wgmma) && !half)
+    detail::fail<BackendError>("matmul: {} multiplies f16 and bf16, but a is {}; use MatmulImpl::automatic",
+                               name_of(impl), a.dtype());
   const MatmulPlan plan(a, b, y);
-  dispatch_floating(a.dtype(), "matmul", [&]<class T>() {
-    multiply<T>(context, plan, a, b, bias, activation, y, write == Write::accumulate);
-  });
+  const bool accumulate = write == Write::accumulate;
+  if (!nothing && impl != MatmulImpl::mma &&
+      cuda::wgmma_matmul(context, impl == MatmulImpl::wgmma, plan, a, b, bias, activation, y, accumulate))
+    return;
+  if (impl == MatmulImpl::wgmma && !nothing)
+    detail::fail<BackendError>(
+        "matmul: wgmma needs sm_90, code for sm_90a, and factors whose lines and batches are multiples of 16 "
+        "bytes apart, but got {} x {} on sm_{}; use MatmulImpl::automatic",
+        a.shape(), b.shape(), context.sm());
+  dispatch_floating(a.dtype(), "matmul",
+                    [&]<class T>() { multiply<T>(context, plan, a, b, bias, activation, y, accumulate); });
 }
 
 template <> void column_sums(CudaContext& context, const Tensor& x, const Tensor& sums, Write write) {
