@@ -333,8 +333,9 @@ TEST(Predictor, HoldsNoMoreActivationsThanAreStillToBeRead) {
     ImageSpec images;
     std::int64_t n, floats;  // of one image
   };
-  // LeNet-5: conv1 and its pooling, or, where these are one pass, the first result and the second.
-  const std::int64_t lenet = cpu::has_avx512() ? 14 * 14 * 6 + 5 * 5 * 16 : 28 * 28 * 6 + 14 * 14 * 6;
+  // LeNet-5: conv1, its pooling and the ReLU's result, or, where these are one pass, the first result and the
+  // second.
+  const std::int64_t lenet = cpu::has_avx512() ? 14 * 14 * 6 + 5 * 5 * 16 : 28 * 28 * 6 + 2 * 14 * 14 * 6;
   const Least all[] = {
       {"lenet5", {28, 28, 1, 10}, 1, lenet},
       {"resnet20", {32, 32, 3, 10}, 1, 3 * 32 * 32 * 16},                   // a block: x, between, result
