@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "kernels/cuda/gemm_call.h"
 #include "kernels/cuda/gemm_mma.h"

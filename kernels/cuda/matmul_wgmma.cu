@@ -11,11 +11,10 @@
 
 // The product of gemm.h on Hopper's tensor cores, which multiply out of shared memory, while nobody waits:
 //
-//   one thread            brings tiles of 64 depths to shared memory by tensor maps (TMA), four pairs of them
-//   in turn two warpgroups        multiply 64 x 64 by 64 x N each (wgmma), N = 128 or 256, as the tiles
-//   arrive
+//   one thread brings tiles of 64 depths to shared memory by tensor maps (TMA), four pairs of them in turn;
+//   two warpgroups multiply 64 x 64 by 64 x N each (wgmma), N = 128 or 256, as the tiles arrive.
 //
-// A block takes tiles of y until there are none left, and the first of the two goes on to the next tile while
+// A block takes tiles of y until there are none left, and the thread goes on to the next tile while
 // the others write theirs. Two barriers in memory for each pair of tiles say who may use it: `full` counts
 // the bytes that have arrived, `empty` the warpgroups that are done with it. No thread computes an address of
 // a factor, and no factor passes through registers. Each factor lies along the depth or along its rows;
@@ -41,8 +40,8 @@ constexpr bool kIsBuilt = false;
 constexpr int kConsumers = 2, kWarpgroup = 128, kThreads = (kConsumers + 1) * kWarpgroup;
 constexpr int kRows = kConsumers * 64, kDepth = 64, kStages = 4;
 constexpr int kBox = 64 * kDepth * 2;  // bytes of 64 lines of 128
-constexpr int kStagedColumns = 32,
-              kStagedPitch = 40;  // at which the lanes that write at once meet no bank twice
+[[maybe_unused]] constexpr int kStagedColumns = 32,
+                               kStagedPitch = 40;  // at which the lanes that write at once meet no bank twice
 
 /// What the kernel is told besides its factors.
 template <class T> struct Task {
@@ -78,14 +77,6 @@ template <int kN> struct Stages {
   }
 };
 
-/// Counts through the stages, and how often each was used.
-struct Turn {
-  unsigned count = 0;
-
-  __device__ __forceinline__ unsigned stage() const { return count % kStages; }
-  __device__ __forceinline__ unsigned parity() const { return count / kStages & 1; }
-};
-
 /// Which tile of y a block computes.
 struct TileAt {
   int row, column, batch;
@@ -110,7 +101,7 @@ __device__ __forceinline__ void load_factor(unsigned char* to, const TensorMap& 
 }
 
 /// Eight rows (of depths: eight depths) of 128 bytes follow one another, and so do boxes of 64 rows.
-__device__ __forceinline__ FactorDescriptor factor(const unsigned char* from) {
+[[maybe_unused]] __device__ __forceinline__ FactorDescriptor factor(const unsigned char* from) {
   return simt::factor_descriptor(from, Swizzle::bytes_128, kBox, 8 * 128);
 }
 /// From one depth of an instruction to the next.
@@ -119,13 +110,13 @@ template <Major kMajor> constexpr int kDepthBytes = kMajor == Major::depth ? 32 
 template <int kN, Major kLeft, Major kRight, class T>
 __device__ __forceinline__ void produce(const Task<T>& task, const Stages<kN>& stages, const TensorMap& a,
                                         const TensorMap& b, MemoryBarrier* full, MemoryBarrier* empty) {
-  Turn turn;
+  unsigned count = 0;  // of steps: a stage has had count / kStages of them
   const unsigned tiles = task.tiles_m * task.tiles_n * task.batches;
   for (unsigned tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
     const TileAt at(task, tile);
-    for (unsigned step = 0; step < task.steps; ++step, ++turn.count) {
-      const unsigned stage = turn.stage();
-      if (turn.count >= kStages) simt::mbarrier_wait(&empty[stage], turn.parity() ^ 1);
+    for (unsigned step = 0; step < task.steps; ++step, ++count) {
+      const unsigned stage = count % kStages, parity = count / kStages & 1;
+      if (count >= kStages) simt::mbarrier_wait(&empty[stage], parity ^ 1);
       simt::mbarrier_arrive_expect_tx(&full[stage], Stages<kN>::kStageBytes);
       const int depth = static_cast<int>(step) * kDepth;
       load_factor<kLeft, kRows>(stages.left(stage), a, at.row * kRows, depth, task.left_moves ? at.batch : 0,
@@ -186,16 +177,16 @@ __device__ __forceinline__ void consume(const Task<T>& task, const Stages<kN>& s
   constexpr Factor kFactor = std::is_same_v<T, Half> ? Factor::f16 : Factor::bf16;
   const int thread = static_cast<int>(threadIdx.x), group = thread / kWarpgroup;
   const bool speaks = thread % kWarpgroup == 0;  // for its warpgroup, whose work is done as one
-  Turn turn;
+  unsigned count = 0;                            // of steps: a stage has had count / kStages of them
   const unsigned tiles = task.tiles_m * task.tiles_n * task.batches;
   float sums[kN / 2] = {};
 #pragma unroll 1
   for (unsigned tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
     const TileAt at(task, tile);
 #pragma unroll 1
-    for (unsigned step = 0; step < task.steps; ++step, ++turn.count) {
-      const unsigned stage = turn.stage();
-      simt::mbarrier_wait(&full[stage], turn.parity());
+    for (unsigned step = 0; step < task.steps; ++step, ++count) {
+      const unsigned stage = count % kStages, parity = count / kStages & 1;
+      simt::mbarrier_wait(&full[stage], parity);
       const FactorDescriptor a = factor(stages.left(stage) + group * kBox), b = factor(stages.right(stage));
       simt::wgmma_fence(sums);
 #pragma unroll
@@ -205,10 +196,10 @@ __device__ __forceinline__ void consume(const Task<T>& task, const Stages<kN>& s
       simt::wgmma_commit();
       // The step before this one is done with its stage; this one goes on.
       simt::wgmma_wait<1>(sums);
-      if (speaks && step > 0) simt::mbarrier_arrive(&empty[(turn.count - 1) % kStages]);
+      if (speaks && step > 0) simt::mbarrier_arrive(&empty[(count - 1) % kStages]);
     }
     simt::wgmma_wait<0>(sums);
-    if (speaks) simt::mbarrier_arrive(&empty[(turn.count - 1) % kStages]);
+    if (speaks) simt::mbarrier_arrive(&empty[(count - 1) % kStages]);
     write_rows<kN>(task, at, thread / 32, stages.staging(thread / 32), sums);
   }
 }
