@@ -37,7 +37,7 @@ bool has_avx512() {
 }
 
 bool has_avx512_bf16() {
-  static const bool found = __builtin_cpu_supports("avx512bf16");
+  static const bool found = __builtin_cpu_supports("avx512bf16") && avx512_is_allowed();
   return found;
 }
 
@@ -45,7 +45,7 @@ bool has_amx_bf16() {
   static const bool found = [] {  // clang 14 has no name for it
     unsigned a = 0, b = 0, c = 0, d = 0;
     return __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (d >> 22 & 1) != 0;
-  }();
+  }() && avx512_is_allowed();
   return found;
 }
 
