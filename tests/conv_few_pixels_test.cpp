@@ -65,7 +65,8 @@ bool can_run(const ConvCase& c) {
 // Number of primitives of ours in the cache.
 std::ptrdiff_t count_of_ours() {
   const auto all = cpu_context().primitives().contents();
-  return std::count_if(all.begin(), all.end(), [](const auto& one) { return one.implementation.starts_with(kName); });
+  return std::count_if(all.begin(), all.end(),
+                       [](const auto& one) { return one.implementation.starts_with(kName); });
 }
 
 TEST(ConvFewPixels, MatchesTheDefinitionInDouble) {

@@ -20,7 +20,8 @@ nlohmann::json step_memory();
 nlohmann::json roof();
 /// Measured: one convolution in three ways.
 nlohmann::json convolutions();
-/// Which lane of a warp has which element of a tensor core's matrices, and where pieces of shared memory are stored.
+/// Which lane of a warp has which element of a tensor core's matrices, and where pieces of shared memory are
+/// stored.
 nlohmann::json fragment_owners();
 /// Measured: a program compared with itself, in two orders.
 nlohmann::json same_twice();

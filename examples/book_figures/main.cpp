@@ -15,10 +15,10 @@ struct Figure {
   nlohmann::json (*compute)();
 };
 constexpr Figure kFigures[] = {
-    {"gradcheck", gradcheck_errors},          {"initialisation", depth_spread},
-    {"batch_norm", running_statistics},       {"determinism", last_bit},
-    {"activation_memory", step_memory},       {"matrix_product", roof},
-    {"convolution_three_ways", convolutions}, {"measuring_under_noise", same_twice},
+    {"gradcheck", gradcheck_errors},           {"initialisation", depth_spread},
+    {"batch_norm", running_statistics},        {"determinism", last_bit},
+    {"activation_memory", step_memory},        {"matrix_product", roof},
+    {"convolution_three_ways", convolutions},  {"measuring_under_noise", same_twice},
     {"tensor_cores_by_hand", fragment_owners},
 };
 

@@ -23,7 +23,8 @@ struct PanelProduct {
   bool fetch_ahead;
 };
 
-/// Multiplies this many rows, rounded up to a multiple of 4, and columns: up to 16, or all 32 of the panel if there are more.
+/// Multiplies this many rows, rounded up to a multiple of 4, and columns: up to 16, or all 32 of the panel if
+/// there are more.
 void multiply_panel(PanelProduct product, std::int64_t rows, std::int64_t columns);
 
 }  // namespace athanor::cpu
