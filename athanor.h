@@ -64,6 +64,7 @@
 #include "dist/watch/flight_record.h"
 #include "dist/watch/watchdog.h"
 #include "dist/zero1.h"
+#include "kernels/on_device.h"
 #include "nn/activation.h"
 #include "nn/attention.h"
 #include "nn/batch_norm.h"

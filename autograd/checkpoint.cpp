@@ -7,6 +7,7 @@
 #include "autograd/detail/replay_random.h"
 #include "autograd/engine.h"
 #include "autograd/node.h"
+#include "kernels/on_device.h"
 
 // fn runs twice: at once, and again when its gradient is needed. The first run is also recorded, and its
 // graph traversed. Everything it reaches outside fn (weights, captured tensors) becomes an input of a single

@@ -4,6 +4,7 @@
 #include "autograd/detail/scalar_tensor.h"
 #include "autograd/op_trace.h"
 #include "kernels/compare.h"
+#include "kernels/on_device.h"
 
 namespace athanor {
 namespace {

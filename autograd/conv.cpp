@@ -5,6 +5,7 @@
 #include "autograd/detail/pad_same.h"
 #include "autograd/node.h"
 #include "autograd/op_trace.h"
+#include "kernels/on_device.h"
 
 namespace athanor {
 

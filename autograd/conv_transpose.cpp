@@ -9,6 +9,7 @@
 #include "kernels/conv.h"
 #include "kernels/elementwise.h"
 #include "kernels/matmul.h"
+#include "kernels/on_device.h"
 
 namespace athanor {
 namespace {

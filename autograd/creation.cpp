@@ -4,6 +4,7 @@
 
 #include "autograd/node.h"
 #include "kernels/copy.h"
+#include "kernels/on_device.h"
 #include "kernels/random.h"
 
 namespace athanor {

@@ -3,6 +3,7 @@
 #include "autograd/detail/dense.h"
 #include "autograd/node.h"
 #include "kernels/dropout.h"
+#include "kernels/on_device.h"
 
 namespace athanor {
 

@@ -6,6 +6,7 @@
 #include "autograd/op_trace.h"
 #include "autograd/reduce.h"
 #include "kernels/elementwise.h"
+#include "kernels/on_device.h"
 
 namespace athanor {
 namespace {

@@ -8,6 +8,7 @@
 #include "autograd/op_trace.h"
 #include "kernels/copy.h"
 #include "kernels/elementwise.h"
+#include "kernels/on_device.h"
 #include "kernels/reduce.h"
 
 namespace athanor {

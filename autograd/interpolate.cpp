@@ -7,6 +7,7 @@
 #include "autograd/node.h"
 #include "autograd/op_trace.h"
 #include "autograd/shape.h"
+#include "kernels/on_device.h"
 
 namespace athanor {
 namespace {

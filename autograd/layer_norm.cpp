@@ -3,6 +3,7 @@
 #include "autograd/detail/rounded.h"
 #include "autograd/norm.h"
 #include "autograd/op_trace.h"
+#include "kernels/on_device.h"
 
 // Norms over a sample's own values: layer, group and instance norm.
 

@@ -10,6 +10,7 @@
 #include "autograd/shape.h"
 #include "autograd/softmax.h"
 #include "kernels/loss.h"
+#include "kernels/on_device.h"
 
 namespace athanor {
 namespace {

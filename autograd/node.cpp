@@ -1,4 +1,5 @@
 #include "autograd/node.h"
+#include "kernels/on_device.h"
 
 #include "kernels/copy.h"
 

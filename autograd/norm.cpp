@@ -10,6 +10,7 @@
 #include "autograd/op_trace.h"
 #include "kernels/activate.h"
 #include "kernels/norm.h"
+#include "kernels/on_device.h"
 
 namespace athanor {
 namespace {

@@ -8,6 +8,7 @@
 #include "autograd/node.h"
 #include "autograd/shape.h"
 #include "kernels/loss.h"
+#include "kernels/on_device.h"
 
 namespace athanor {
 namespace {

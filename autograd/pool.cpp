@@ -4,6 +4,7 @@
 #include "autograd/node.h"
 #include "autograd/op_trace.h"
 #include "kernels/index.h"
+#include "kernels/on_device.h"
 
 namespace athanor {
 namespace {

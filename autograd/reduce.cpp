@@ -13,6 +13,7 @@
 #include "kernels/copy.h"
 #include "kernels/elementwise.h"
 #include "kernels/extremum.h"
+#include "kernels/on_device.h"
 #include "kernels/reduce.h"
 
 namespace athanor {

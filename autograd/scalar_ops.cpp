@@ -8,6 +8,7 @@
 #include "autograd/elementwise.h"
 #include "autograd/node.h"
 #include "autograd/op_trace.h"
+#include "kernels/on_device.h"
 #include "kernels/scalar_ops.h"
 
 namespace athanor {

@@ -6,6 +6,7 @@
 #include "autograd/reduce.h"
 #include "kernels/copy.h"
 #include "kernels/index.h"
+#include "kernels/on_device.h"
 
 namespace athanor {
 namespace {

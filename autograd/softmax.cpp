@@ -3,6 +3,7 @@
 #include "autograd/detail/dense.h"
 #include "autograd/node.h"
 #include "autograd/op_trace.h"
+#include "kernels/on_device.h"
 #include "kernels/softmax.h"
 
 namespace athanor {

@@ -141,6 +141,7 @@ set(ATHANOR_HEADERS
   kernels/norm.h
   kernels/norm_ops.h
   kernels/numbers.h
+  kernels/on_device.h
   kernels/packed_weights.h
   kernels/pool.h
   kernels/pool_ops.h

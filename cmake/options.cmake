@@ -12,17 +12,14 @@ if(CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER AND PROJECT_IS_TOP_LEVEL)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${PROJECT_SOURCE_DIR}/scripts/ccache.sh)
 endif()
 
-# Most sources are read by the compiler for longer than they run. Builds that check rather than run compile tests without
-# optimisation, those with CUDA with little; with sanitizers, which make the compiler twice as slow, all but the library's
-# loops (library.cmake). What tests test is otherwise optimised as ever.
+# Most sources are read by the compiler for longer than they run. Tests are compiled without optimisation; with sanitizers,
+# which make the compiler twice as slow, so is all but the library's loops (library.cmake). What tests test is otherwise
+# optimised as ever.
 define_property(TARGET PROPERTY ATHANOR_IS_TEST BRIEF_DOCS "A test, without code under test in its own sources")
-set(ATHANOR_OPTIMIZE -O3)
 if(ATHANOR_SANITIZE)
   set(ATHANOR_OPTIMIZE -O0)
-elseif(ATHANOR_CUDA STREQUAL "SIMT")
+else()
   set(ATHANOR_OPTIMIZE "$<IF:$<BOOL:$<TARGET_PROPERTY:ATHANOR_IS_TEST>>,-O0,-O3>")
-elseif(ATHANOR_CUDA STREQUAL "ON")
-  set(ATHANOR_OPTIMIZE "$<IF:$<BOOL:$<TARGET_PROPERTY:ATHANOR_IS_TEST>>,-O1,-O3>")
 endif()
 
 add_library(athanor_flags INTERFACE)

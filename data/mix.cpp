@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "kernels/math.h"
+#include "kernels/on_device.h"
 #include "tensor/error.h"
 
 namespace athanor {

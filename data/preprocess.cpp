@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "kernels/on_device.h"
 #include "kernels/rand_augment.h"
 #include "tensor/error.h"
 #include "tensor/philox.h"

@@ -7,6 +7,7 @@
 #include "dist/collectives/slice.h"
 #include "kernels/copy.h"
 #include "kernels/hash.h"
+#include "kernels/on_device.h"
 
 namespace athanor::dist {
 namespace {

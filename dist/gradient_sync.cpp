@@ -7,6 +7,7 @@
 #include "dist/collectives/slice.h"
 #include "kernels/accumulate.h"
 #include "kernels/copy.h"
+#include "kernels/on_device.h"
 #include "optim/step.h"
 
 namespace athanor::dist {

@@ -6,6 +6,7 @@
 #include "autograd/op_listener.h"
 #include "autograd/shape.h"
 #include "kernels/copy.h"
+#include "kernels/on_device.h"
 #include "tensor/nearest.h"
 #include "tensor/trace.h"
 

@@ -1,3 +1,4 @@
+#include "kernels/on_device.h"
 #include "optim/adam.h"
 
 #include <utility>

@@ -7,6 +7,7 @@
 #include "autograd/engine.h"
 #include "kernels/copy.h"
 #include "kernels/hash.h"
+#include "kernels/on_device.h"
 #include "kernels/update.h"
 #include "optim/flat.h"
 #include "optim/load.h"

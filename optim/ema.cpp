@@ -4,6 +4,7 @@
 #include <exception>
 #include <utility>
 
+#include "kernels/on_device.h"
 #include "kernels/update.h"
 #include "optim/flat.h"
 #include "optim/load.h"

@@ -6,6 +6,7 @@
 
 #include "kernels/matmul.h"
 #include "kernels/muon.h"
+#include "kernels/on_device.h"
 #include "optim/flat.h"
 #include "optim/step.h"
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "kernels/on_device.h"
 #include "optim/flat.h"
 #include "optim/load.h"
 #include "optim/step.h"

@@ -1,3 +1,4 @@
+#include "kernels/on_device.h"
 #include "optim/sgd.h"
 
 #include "optim/step.h"

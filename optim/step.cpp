@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "autograd/engine.h"
+#include "kernels/on_device.h"
 #include "kernels/update.h"
 
 namespace athanor {

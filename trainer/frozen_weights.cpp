@@ -2,6 +2,7 @@
 
 #include "kernels/copy.h"
 #include "kernels/hash.h"
+#include "kernels/on_device.h"
 #include "optim/flat.h"
 #include "optim/load.h"
 #include "tensor/error.h"

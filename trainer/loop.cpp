@@ -4,6 +4,7 @@
 #include <optional>
 #include <utility>
 
+#include "kernels/on_device.h"
 #include "kernels/random_op.h"
 #include "optim/step.h"
 #include "tensor/counters.h"

@@ -11,6 +11,7 @@
 #include "autograd/detail/dense.h"
 #include "autograd/grad_mode.h"
 #include "kernels/copy.h"
+#include "kernels/on_device.h"
 #include "optim/step.h"
 #include "tensor/error.h"
 #include "trainer/class_figures.h"

@@ -6,7 +6,7 @@
 #include <typeinfo>
 #include <utility>
 
-#include "kernels/context.h"
+#include "kernels/on_device.h"
 #include "tensor/counters.h"
 #include "tensor/error.h"
 #include "trainer/classifier.h"

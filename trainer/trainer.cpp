@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "kernels/on_device.h"
 #include "optim/step.h"
 #include "tensor/cores.h"
 #include "tensor/error.h"

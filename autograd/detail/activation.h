@@ -5,6 +5,7 @@
 #include "autograd/grad_mode.h"
 #include "kernels/activate.h"
 #include "kernels/elementwise.h"
+#include "kernels/on_device.h"
 
 namespace athanor::detail {
 

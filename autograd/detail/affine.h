@@ -2,6 +2,7 @@
 
 #include "autograd/node.h"
 #include "kernels/elementwise.h"
+#include "kernels/on_device.h"
 
 namespace athanor::detail {
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "kernels/copy.h"
+#include "kernels/on_device.h"
 #include "tensor/tensor.h"
 
 namespace athanor {

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "kernels/context.h"
+#include "kernels/on_device.h"
 
 namespace athanor::detail {
 

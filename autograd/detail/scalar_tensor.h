@@ -4,6 +4,7 @@
 
 #include "kernels/convert.h"
 #include "kernels/copy.h"
+#include "kernels/on_device.h"
 #include "tensor/tensor.h"
 
 namespace athanor::detail {

@@ -10,6 +10,7 @@
 #include "bench/support/device_time.h"
 #include "kernels/copy.h"
 #include "kernels/cuda/vendor.h"
+#include "kernels/on_device.h"
 #if defined(ATHANOR_SIMT)
 #include "simt/counters.h"
 #endif

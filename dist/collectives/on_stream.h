@@ -3,7 +3,7 @@
 #include <memory>
 
 #include "dist/collectives/collective.h"
-#include "kernels/context.h"
+#include "kernels/on_device.h"
 #include "tensor/stream.h"
 
 namespace athanor::dist {

@@ -1,4 +1,5 @@
 #include "dist/collectives/rank_order.h"
+#include "kernels/on_device.h"
 
 #include "dist/collectives/slice.h"
 

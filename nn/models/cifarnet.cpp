@@ -6,6 +6,7 @@
 #include "autograd/elementwise.h"
 #include "autograd/shape.h"
 #include "kernels/copy.h"
+#include "kernels/on_device.h"
 #include "nn/conv_norm.h"
 #include "nn/whitening.h"
 

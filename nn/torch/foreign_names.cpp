@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "kernels/copy.h"
+#include "kernels/on_device.h"
 #include "tensor/error.h"
 
 namespace athanor::nn {

@@ -3,6 +3,7 @@
 #include <map>
 
 #include "kernels/copy.h"
+#include "kernels/on_device.h"
 #include "nn/batch_norm.h"
 #include "nn/conv2d.h"
 #include "nn/conv_transpose2d.h"

@@ -20,6 +20,7 @@
 #include "autograd/shape.h"
 #include "autograd/softmax.h"
 #include "kernels/metrics.h"
+#include "kernels/on_device.h"
 #include "nn/models/model.h"
 #include "optim/adam.h"
 #include "optim/muon.h"

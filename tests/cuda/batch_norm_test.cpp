@@ -4,6 +4,7 @@
 #include "kernels/activate.h"
 #include "kernels/copy.h"
 #include "kernels/norm.h"
+#include "kernels/on_device.h"
 #include "tests/cuda/device.h"
 #include "tests/support/activations.h"
 

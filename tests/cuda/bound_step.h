@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "kernels/on_device.h"
 #include "kernels/update.h"
 #include "tests/cuda/device.h"
 

@@ -1,4 +1,5 @@
 #include "kernels/norm.h"
+#include "kernels/on_device.h"
 #include "tests/cuda/device.h"
 
 namespace athanor {

@@ -1,6 +1,7 @@
 #include <cmath>
 
 #include "kernels/norm.h"
+#include "kernels/on_device.h"
 #include "tests/cuda/device.h"
 
 namespace athanor {

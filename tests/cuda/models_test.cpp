@@ -3,6 +3,7 @@
 #include <map>
 
 #include "autograd/engine.h"
+#include "kernels/on_device.h"
 #include "nn/models/convnext.h"
 #include "nn/models/efficientnet.h"
 #include "nn/models/mobilenet.h"

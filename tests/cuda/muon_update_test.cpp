@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "kernels/muon.h"
+#include "kernels/on_device.h"
 #include "kernels/update.h"
 #include "tests/cuda/bound_step.h"
 #include "tests/cuda/device.h"

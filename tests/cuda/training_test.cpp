@@ -8,6 +8,7 @@
 #include "data/digits.h"
 #include "data/loader.h"
 #include "data/preprocess.h"
+#include "kernels/on_device.h"
 #include "nn/models/model.h"
 #include "optim/adam.h"
 #include "optim/muon.h"

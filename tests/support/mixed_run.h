@@ -9,7 +9,7 @@
 
 #include "autograd/loss.h"
 #include "autograd/shape.h"
-#include "kernels/context.h"
+#include "kernels/on_device.h"
 #include "nn/batch_norm.h"
 #include "nn/conv2d.h"
 #include "nn/linear.h"

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "kernels/on_device.h"
 #include "optim/load.h"
 #include "optim/step.h"
 #include "tensor/error.h"
