@@ -4,14 +4,17 @@
 # smpi and aarch64, which take as long again, and tries the recipes of HACKING.md. Left out are smpi where there is no SimGrid,
 # cuda where there is no toolkit for it, and aarch64 where its cross compiler, emulator and libraries cannot be had. --werror
 # makes warnings errors, as CI=true does.
+# --minutes N starts no preset that would end after N minutes, going by how long cpu took on this machine; the table names those.
 # The last line counts passed, failed and skipped tests; above it each skipped one says why.
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 presets=(cpu)
 lanes=()
+took_cpu=0
 sanitized=(-LE slow)
-for argument in "$@"; do
-  case "$argument" in
+minutes=
+while [ $# -gt 0 ]; do
+  case "$1" in
     --all) presets=(cpu simt cuda cpu-asan cpu-tsan) ;;
     --every)
       presets=(cpu simt cuda cpu-asan cpu-tsan simt-asan simt-race smpi aarch64)
@@ -19,8 +22,14 @@ for argument in "$@"; do
       sanitized=()
       ;;
     --werror) werror=yes ;;
-    *) fail 2 "usage: scripts/test.sh [--all | --every] [--werror]" ;;
+    --minutes)
+      [[ ${2-} =~ ^[1-9][0-9]*$ ]] || fail 2 "--minutes takes a whole number, not '${2-}'"
+      minutes=$2
+      shift
+      ;;
+    *) fail 2 "usage: scripts/test.sh [--all | --every] [--werror] [--minutes N]" ;;
   esac
+  shift
 done
 
 set_up python3 libmicrohttpd-dev libwebp-dev # some scripts under test are written in the first; the tool is tested whole
@@ -30,7 +39,10 @@ rows=()
 passed=0 failed=0 skipped=0
 skips=""
 
-minutes() { awk -v s="$1" 'BEGIN { printf "%.1f", s / 60 }'; }
+in_minutes() { awk -v s="$1" 'BEGIN { printf "%.1f", s / 60 }'; }
+
+# How long a preset takes where cpu has taken SECONDS, in per cent of those: measured on two cores with a cold ccache.
+declare -A share=([simt]=60 [cuda]=45 [cpu-asan]=75 [cpu-tsan]=45)
 
 # Counts and skipped tests of a JUnit file: "passed failed skipped", then "name: why" for each skipped one, or, where
 # more than a few say the same, "n tests, such as name: why". Why is the line GoogleTest prints after
@@ -99,13 +111,19 @@ for preset in "${presets[@]}"; do
     # Without a GPU: what nvcc makes of every kernel, and the tests that need none (plans, the kernel report).
     gpu_name >/dev/null || settings+=(-DATHANOR_BUILD_BENCH=OFF -DATHANOR_BUILD_EXAMPLES=OFF)
   fi
+  expected=$(((took_cpu * ${share[$preset]-100} + 99) / 100))
+  if [ -n "$minutes" ] && [ "$preset" != cpu ] && [ $((SECONDS + expected)) -gt $((minutes * 60)) ]; then
+    rows+=("$(printf '%-10s %7s %7s   not run: it takes about %s minutes here, and %s of %d are left' "$preset" - - \
+      "$(in_minutes $expected)" "$(in_minutes $((minutes * 60 - SECONDS)))" "$minutes")")
+    continue
+  fi
   # ccache has the loops for the CPU from the first preset, with code for AVX-512.
   [ "$preset" != simt ] || settings=(-DATHANOR_ONE_ISA=OFF)
   say "$preset: building"
   start=$SECONDS
   if ! { configure "$preset" "${settings[@]}" && cmake --build --preset "$preset"; }; then
     status=1
-    rows+=("$(printf '%-10s %7s %7s   does not build' "$preset" "$(minutes $((SECONDS - start)))" -)")
+    rows+=("$(printf '%-10s %7s %7s   does not build' "$preset" "$(in_minutes $((SECONDS - start)))" -)")
     continue
   fi
   built=$SECONDS
@@ -120,12 +138,13 @@ for preset in "${presets[@]}"; do
     cpu-asan | cpu-tsan) extra=("${sanitized[@]}") ;;
   esac
   ctest --preset "$preset" -j "$jobs" "${extra[@]}" --output-junit "$root/$report" | scripts/test_progress.sh || status=1
+  [ "$preset" != cpu ] || took_cpu=$((SECONDS - start))
   { read -r p f s; names=$(cat); } < <(summarise "$report")
   passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
   echo "slowest: $(slowest "$report")"
   [ -z "$names" ] || skips+="$preset"$'\n'"$names"$'\n'
   rows+=("$(printf '%-10s %7s %7s   %d passed, %d failed, %d skipped' "$preset" \
-    "$(minutes $((built - start)))" "$(minutes $((SECONDS - built)))" "$p" "$f" "$s")")
+    "$(in_minutes $((built - start)))" "$(in_minutes $((SECONDS - built)))" "$p" "$f" "$s")")
 done
 
 [ "$failed" -eq 0 ] || status=1
