@@ -1,24 +1,25 @@
 #!/usr/bin/env bash
 # Packs what scripts/gpu_check.sh needs into one archive for a machine with a GPU and no network, compiler or packages:
 # the cuda preset's programs, stripped, the libraries they need beyond CUDA's own and glibc's, scripts and golden files.
-#   scripts/gpu_bundle.sh OUT.tar.(gz|xz|zst) [--build DIR] [--arch LIST] [--glibc VERSION] [--limit-mb N]
+#   scripts/gpu_bundle.sh OUT.tar.(gz|xz|zst) [--build DIR] [--arch LIST] [--glibc VERSION] [--limit-mb N] [--cache DIR]
 #   --build DIR     packs DIR/bin as it is, instead of building the cuda preset
 #   --arch LIST     architectures to build for, as ATHANOR_CUDA_ARCHITECTURES [90a-real]
 #   --glibc VERSION that of the oldest machine it must run on [2.35]: what is packed must not need a newer one
 #   --limit-mb N    fails where the archive is larger than N million bytes [55]
+#   --cache DIR     packs the plans that an earlier visit measured: cache/ of its report
 # There: tar -xf OUT, then athanor-gpu/scripts/gpu_check.sh. It wants x86-64, bash, python3, and CUDA 13, cuDNN 9 and
 # NCCL in their usual places or in Python's nvidia-* wheels.
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
-out="" build="" architectures=90a-real oldest=2.35 limit=55
+out="" build="" architectures=90a-real oldest=2.35 limit=55 cache=""
 while [ $# -gt 0 ]; do
   case $1 in
-    --build | --arch | --glibc | --limit-mb)
+    --build | --arch | --glibc | --limit-mb | --cache)
       [ $# -ge 2 ] || fail 2 "gpu_bundle.sh: $1 must be followed by a value"
-      case $1 in --build) build=$2 ;; --arch) architectures=$2 ;; --glibc) oldest=$2 ;; --limit-mb) limit=$2 ;; esac
+      case $1 in --build) build=$2 ;; --arch) architectures=$2 ;; --glibc) oldest=$2 ;; --limit-mb) limit=$2 ;; --cache) cache=$2 ;; esac
       shift 2 ;;
-    -h | --help) sed -n '2,10s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit 0 ;;
-    -*) fail 2 "gpu_bundle.sh: must be --build, --arch, --glibc or --limit-mb, but got '$1'" ;;
+    -h | --help) sed -n '2,11s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit 0 ;;
+    -*) fail 2 "gpu_bundle.sh: must be --build, --arch, --glibc, --limit-mb or --cache, but got '$1'" ;;
     *) out=$1; shift ;;
   esac
 done
@@ -32,6 +33,7 @@ esac
 for tool in "${pack[0]}" strip readelf objdump ldd; do
   command -v "$tool" >/dev/null || fail 2 "gpu_bundle.sh: $tool is needed, but is not installed"
 done
+[ -z "$cache" ] || [ -d "$cache" ] || fail 2 "gpu_bundle.sh: --cache must be a folder, but $cache is not"
 out=$(realpath -m "$out")
 
 if [ -z "$build" ]; then
@@ -45,7 +47,7 @@ if [ -z "$build" ]; then
 fi
 [ -x "$build/bin/bench_cuda" ] || fail 2 "gpu_bundle.sh: $build must be a build of the cuda preset, but has no bin/bench_cuda"
 programs=()
-for program in "$build"/bin/{cuda_*_test,bench_cuda,train_*,athanor}; do
+for program in "$build"/bin/{cuda_*_test,bench_cuda,bench_step,train_*,athanor}; do
   # cuda_plans_test needs no GPU: it runs where the bundle is made.
   [ ! -x "$program" ] || [[ $program = */cuda_@(plans|staged_mpi)_test ]] || programs+=("$program")
 done
@@ -60,10 +62,12 @@ done
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 stage=$folder/athanor-gpu
-mkdir -p "$stage"/{bin,lib/c++,tests}
+mkdir -p "$stage"/{bin,lib/c++,tests,bench/peers}
 cp -L "${programs[@]}" "$stage/bin"
 cp -r "$root/scripts" "$stage"
 cp -r "$root/tests/golden" "$stage/tests"
+cp -r "$root/bench/peers/pytorch" "$stage/bench/peers"
+[ -z "$cache" ] || cp -rL "$cache" "$stage/cache"
 cp "$root/scripts/gpu_bundle_env.sh" "$stage/env.sh"
 
 for program in "$stage"/bin/*; do

@@ -167,3 +167,27 @@ use_bundle() {
   use_libraries "${programs[@]}"
   [ ! -d "$1/tests/golden" ] || export ATHANOR_GOLDEN_DIR="$1/tests/golden"
 }
+
+# find_cuda_tool NAME FOLDER: a tool of the toolkit, or of a folder of its own beside or in it.
+find_cuda_tool() {
+  local folder file
+  command -v "$1" && return
+  for file in $(cuda_folders | while read -r folder; do printf '%s\n' "$folder/bin/$1" "$folder/$2/$1" "$folder/$2"*/"$1"; done) \
+    /opt/nvidia/"$2"/*/"$1"; do
+    if [ -x "$file" ]; then echo "$file" && return; fi
+  done
+  return 1
+}
+
+# The first Python here whose PyTorch sees a GPU.
+python_with_torch() {
+  local python
+  for python in "${ATHANOR_PEERS_VENV:-${HOME-}/.cache/athanor/peers}/bin/python" "${VIRTUAL_ENV:+$VIRTUAL_ENV/bin/python}" python3 \
+    /opt/*/bin/python3 /opt/*/.venv/bin/python3; do
+    python=$(type -P "${python:-none}") || continue
+    if timeout 60 "$python" -c 'import torch, sys; sys.exit(not torch.cuda.is_available())' >/dev/null 2>&1; then
+      echo "$python" && return
+    fi
+  done
+  return 1
+}

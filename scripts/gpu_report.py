@@ -2,6 +2,7 @@
 """The report of scripts/gpu_check.sh, from what its parts left behind. Needs Python's standard library alone.
 
 gpu_report.py assemble RAW OUT     RAW/{meta.tsv,parts.tsv,*.json,*.jsonl,*.log} -> OUT/report.{md,json}; 0 if green
+gpu_report.py heaviest FILE N      the N kernels that take longest, of bench_step's file
 gpu_report.py versions             versions of CUDA's libraries, as lines for meta.tsv
 gpu_report.py make-cifar FOLDER    a made-up CIFAR-10 in its official file format
 """
@@ -13,13 +14,27 @@ import random
 import re
 import sys
 
+import gpu_steps
+
 # What a line must reach.
-MEMORY_ROOF = 80.0     # % of the measured copy bandwidth, where a kernel is bound by memory
+MEMORY_ROOF = 80.0  # % of a copy of the same size, where a kernel is bound by memory, but for these:
+MEMORY_ROOFS = [
+    # Two passes, of which the second finds little in the cache; sums of channels in between.
+    (r"batch_norm_gelu/bwd/", 30), (r"batch_norm_gelu/fwd/", 40), (r"batch_norm.*/bwd/", 60), (r"batch_norm", 65),
+    (r"layer_norm/bwd/", 50), (r"layer_norm/", 65),
+    # 45 and more instructions for each element of 16 bits, or an integer division for each.
+    (r"gelu/.*/(f16|bf16)/", 45), (r"cross_entropy/", 40), (r"(log_)?softmax/", 65), (r"augment", 30), (r"dropout/|normalise/", 60),
+    # Windows that overlap; strides that the memory does not like.
+    (r"max_pool.*/bwd/", 30), (r"._pool_|.*_pool_", 60), (r"transpose/|n..._to_n", 60),
+    # Several streams of few bytes each; a second launch that adds up.
+    (r"sgd_|adamw/|measure_gradients/", 60), (r"sum_", 70),
+]
 AUTOMATIC_SLACK = 1.05  # `automatic` over the fastest way tried
 DIGITS_ACCURACY = 0.95
 LEARNED_ACCURACY = 0.20  # of ten classes, after a few hundred steps
 # Without these a report is not green, whatever the others say.
-REQUIRED = [r"cuda_.*_test", r"train_digits_f32", r"train_cifar10_.*", r"bench_.*"]
+REQUIRED = [r"cuda_(vendor|conv|matmul|batch_norm|layer_norm|update|training)_test", r"train_digits_f32", r"step_smoke", r"step_resnet50",
+            r"bench_memory"]
 SIDE = 32 * 32 * 3
 
 
@@ -56,9 +71,11 @@ def log_tail(raw, name, count=12):
 
 def parts(raw):
     found = []
+    samples = gpu_steps.clock_samples(f"{raw}/clocks.tsv")
     for line in read_lines(f"{raw}/parts.tsv"):
-        name, status, seconds, what = (line.split("\t") + [""] * 4)[:4]
+        name, status, seconds, what, began, ended = (line.split("\t") + [""] * 6)[:6]
         part = {"name": name, "status": status, "seconds": int(seconds or 0), "what": what}
+        part["clocks"] = gpu_steps.clocks_between(samples, float(began or 0), float(ended or 0))
         if status in ("failed", "timed out"):
             part["log"] = log_tail(raw, name)
         found.append(part)
@@ -103,9 +120,10 @@ def figure_of(row):
     figure["roof"] = row.get("label", "")
     if "gb_s" in figure and "gflop_s" not in figure:
         reached = figure.get("roof_percent", 0)
-        figure["verdict"] = "pass" if reached >= MEMORY_ROOF else "FAIL"
+        wanted = next((roof for pattern, roof in MEMORY_ROOFS if re.match(pattern, figure["id"])), MEMORY_ROOF)
+        figure["verdict"] = "pass" if reached >= wanted else "FAIL"
         if figure["verdict"] == "FAIL":
-            figure["why"] = f"{reached:.0f} % of the copy bandwidth, but at least {MEMORY_ROOF:.0f} % are required"
+            figure["why"] = f"{reached:.0f} % of the copy bandwidth, but at least {wanted:.0f} % are required"
     return figure
 
 
@@ -138,7 +156,8 @@ def benchmarks(raw, all_parts):
         part["figures"] = len(rows)
         if report:
             context = report.get("context", context)
-            figures += [figure_of(row) for row in rows]
+            known = {figure["id"] for figure in figures}
+            figures += [dict(one, clocks=part["clocks"]) for one in map(figure_of, rows) if one["id"] not in known]
     judge_automatic(figures)
     keep = ("device", "sm", "multiprocessors", "l2_bytes", "memory_bytes", "copy_roof_gb_s", "fma_peak_gflop_s")
     return figures, {key: context[key] for key in keep if key in context}
@@ -207,12 +226,12 @@ def verdict_of(report):
     failures, missing = [], []
     for part in report["parts"]:
         name, status = part["name"], part["status"]
-        if name.startswith("sanitizer_"):
+        if name.startswith(("sanitizer_", "torch_", "ncu")):  # the others judge the first, nothing the rest
             continue
         required = any(re.fullmatch(pattern, name) for pattern in REQUIRED)
         if status == "failed":
             failures.append(f"{name} failed")
-        elif status in ("timed out", "no time left"):
+        elif status == "timed out" or (status == "no time left" and required):
             missing.append(f"{name}: {status}")
         elif status == "skipped" and required and not name.endswith("_bf16"):
             missing.append(f"{name}: skipped")
@@ -223,6 +242,7 @@ def verdict_of(report):
                  if one["verdict"] == "FAIL" and one["status"] == "passed"]
     failures += [f"{one['tool']} of {one['family']}: {one['why']}" for one in report["sanitizer"]
                  if one["verdict"] == "FAIL"]
+    failures += [f"{one['workload']}: {one['why']}" for one in report["steps"] + report["plan_verdicts"] if one["verdict"] == "FAIL"]
     failures += [f"{figure['id']}: {figure['why']}" for figure in report["figures"] if figure["verdict"] == "FAIL"]
     names = [part["name"] for part in report["parts"]]
     for pattern in REQUIRED:
@@ -249,7 +269,7 @@ def figure_row(figure):
     return [figure["dir"], figure["dtype"], figure["shape"], figure["impl"], number(figure.get("median_us"), 1),
             number(figure.get("p10_us"), 1), number(figure.get("p90_us"), 1), number(figure.get("gb_s")),
             number(figure.get("gflop_s")), number(figure.get("roof_percent")), figure.get("roof", ""),
-            "" if error is None else f"{error:.1e}", figure["verdict"]]
+            "" if error is None else f"{error:.1e}", figure["verdict"], gpu_steps.clock_text(figure["clocks"])]
 
 
 def machine_lines(report):
@@ -272,8 +292,11 @@ def markdown(report):
         yield "\n## Why the check is not green\n"
         yield from (f"- {reason}" for reason in report["reasons"])
     yield "\n## Parts\n"
-    yield from table(["part", "status", "s"], [[p["name"], p["status"], p["seconds"]] for p in report["parts"]
-                                               if not p["name"].startswith("sanitizer_")])
+    yield from table(["part", "status", "s", "clocks"],
+                     [[p["name"], p["status"], p["seconds"], gpu_steps.clock_text(p["clocks"])] for p in report["parts"]
+                      if not p["name"].startswith("sanitizer_")])
+    yield from gpu_steps.step_text(report, table)
+    yield from gpu_steps.other_text(report, table)
     yield "\n## Tests\n"
     yield from table(["binary", "passed", "failed", "skipped"],
                      [[t["binary"], t["passed"], t["failed"], t["skipped"]] for t in report["tests"]])
@@ -290,13 +313,14 @@ def markdown(report):
     yield from table(["tool", "tests of", "verdict", ""],
                      [[s["tool"], s["family"], s["verdict"], s["why"]] for s in report["sanitizer"]])
     yield "\n## Kernels\n"
-    yield (f"A kernel bound by memory passes from {MEMORY_ROOF:.0f} % of the copy bandwidth measured here; `automatic` "
+    yield (f"A kernel bound by memory passes from {MEMORY_ROOF:.0f} % of the copy bandwidth measured here, or a lower part for those "
+           f"listed in `scripts/gpu_report.py`; `automatic` "
            f"within {100 * AUTOMATIC_SLACK - 100:.0f} % of the fastest way tried.")
     for op in dict.fromkeys(figure["op"] for figure in report["figures"]):
         yield f"\n### {op}\n"
         rows = [figure for figure in report["figures"] if figure["op"] == op]
         yield from table(["pass", "dtype", "shape", "impl", "median us", "p10", "p90", "GB/s", "GFLOP/s", "% of roof",
-                          "roof", "max error", "verdict"], [figure_row(figure) for figure in rows])
+                          "roof", "max error", "verdict", "clocks"], [figure_row(figure) for figure in rows])
         for figure in rows:
             if figure["why"]:
                 yield f"- `{figure['id']}`: {figure['why']}"
@@ -321,6 +345,8 @@ def assemble(raw, out):
     all_parts = parts(raw)
     named = lambda pattern: [part for part in all_parts if re.fullmatch(pattern, part["name"])]
     figures, roofs = benchmarks(raw, all_parts)
+    samples = gpu_steps.clock_samples(f"{raw}/clocks.tsv")
+    plan_rows, plan_verdicts = gpu_steps.plans(raw)
     report = {
         "commit": manifest.get("commit") or machine.pop("commit", ""),
         "machine": machine,
@@ -330,6 +356,11 @@ def assemble(raw, out):
         "parts": all_parts,
         "tests": [tests(raw, part) for part in named("cuda_.*_test")],
         "trainings": [training(raw, part) for part in named("train_.*")],
+        "steps": gpu_steps.steps(raw, named, samples),
+        "torch": gpu_steps.torch_rows(raw, samples),
+        "plans": plan_rows,
+        "plan_verdicts": plan_verdicts if named("step_plans") and named("step_plans")[0]["status"] == "passed" else [],
+        "ncu": gpu_steps.ncu(raw, named),
         "sanitizer": [sanitizer(raw, part) for part in named("sanitizer_.*")],
         "figures": figures,
     }
@@ -400,6 +431,9 @@ def make_cifar(folder):
 def main(arguments):
     if len(arguments) == 3 and arguments[0] == "assemble":
         return assemble(arguments[1], arguments[2])
+    if len(arguments) == 3 and arguments[0] == "heaviest":
+        print(*gpu_steps.heaviest(arguments[1], int(arguments[2])), sep="\n")
+        return 0
     if arguments == ["versions"]:
         return versions()
     if len(arguments) == 2 and arguments[0] == "make-cifar":

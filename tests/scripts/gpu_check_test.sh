@@ -7,9 +7,9 @@ command -v python3 >/dev/null || { printf '%s: Skipped\npython3 is not installed
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 source "$here/gpu/project.sh"
-for name in elementwise reduce; do ln -s "$here/gpu/cuda_test" "$folder/programs/cuda_${name}_test"; done
+for name in conv elementwise matmul reduce; do ln -s "$here/gpu/cuda_test" "$folder/programs/cuda_${name}_test"; done
 for name in digits mnist cifar10; do ln -s "$here/gpu/train" "$folder/programs/train_$name"; done
-ln -s "$here/gpu/bench_cuda" "$folder/programs/bench_cuda"
+for name in bench_cuda bench_step; do ln -s "$here/gpu/$name" "$folder/programs/$name"; done
 bundle=$folder/bundle
 mkdir -p "$bundle" "$folder/data/cifar10"
 cp -r "$folder/project/scripts" "$folder/programs" "$bundle"
@@ -58,12 +58,59 @@ says 'before 1980, 3201, 41, 118.20'
 says '| fwd | f32 | 16384x1024 | athanor | 34.1 |'
 says '| 92 | copy | 1.0e-07 | pass |'
 json 'r["verdict"] == "green" and r["reasons"] == [] and r["commit"] == "abc1234"'
-json '[t["passed"] for t in r["tests"]] == [2, 2] and [t["skipped"] for t in r["tests"]] == [1, 1]'
-json '[t["verdict"] for t in r["trainings"]] == ["pass"] * 4 + ["skipped"]'
-json 'len(r["sanitizer"]) == 8 and all(s["verdict"] == "pass" for s in r["sanitizer"])'
+json '[t["passed"] for t in r["tests"]] == [2] * 4 and [t["skipped"] for t in r["tests"]] == [1] * 4'
+json '[t["binary"] for t in r["tests"]][:2] == ["cuda_conv_test", "cuda_matmul_test"]'
+json '[t["verdict"] for t in r["trainings"]] == ["pass"] * 5 + ["skipped"]'
+json 'len(r["sanitizer"]) == 10 and all(s["verdict"] == "pass" for s in r["sanitizer"])'
 json '[f["of_fastest"] for f in r["figures"] if f["impl"] == "automatic" and f["op"] == "matmul"] == [1.0]'
 json 'r["roofs"]["copy_roof_gb_s"] == "4300.0"'
 [ -s "$folder/report/raw.tar.gz" ] && [ ! -e "$folder/report/raw" ] || die "what the report was made of must be one archive"
+
+# Steps of training, kernel by kernel, and their clocks.
+says '| resnet50:256:f16:sgd | 5,812 | 5,990 |  |  | 44.040 | 42.700 | 2.510 | 0.021 | 0 | 0 | 530 | 1980 MHz, 690 W | pass |'
+says '| batch_norm_dx | ours | 53 | 53 | 5,900.0 | 51.7 | 20,000.0 | 3.42 | 80 |'
+says '| layer1.0.conv1 | forward | conv2d_forward | 120.0 | 410.0 |'
+says 'off the account: matmul of fc forward: 2 launches, 1 accounted'
+says '| conv2d forward f16 x[256,56,56,64] | 4 | 40.0 | 39.5 | 1.013 | 200.0 |'
+says '| conv2d_forward | layer1.0.conv1 | forward | 410.0 | 410.0 | 20.5 | 1.05 | 120.0 |'
+json '[s["workload"] for s in r["steps"]] == ["resnet20:128:f16:sgd", "resnet50:256:f16:sgd", "resnet18_cifar:512:f16:sgd", "cifarnet:2000:f16:sgd"]'
+json '[n["kernel"] for n in r["ncu"]] == ["batch_norm_dx", "conv2d_forward"] and r["torch"] == []'
+json 'all(p["clocks"]["sm_mhz"] == [1980, 1980] for p in r["parts"] if p["seconds"] or p["name"].startswith("step_"))'
+json 'all(f["clocks"]["watts"] == 690.1 for f in r["figures"])'
+json '[p["name"] for p in r["parts"]][:4] == ["train_digits_f32", "step_smoke", "cuda_conv_test", "cuda_matmul_test"]'
+
+# The plans that were measured come home, and serve the next visit: in the same folder, from another, in a bundle.
+[ -s "$folder/report/cache/athanor/plans/resnet50.json" ] || die "the plans must be in the report's folder"
+there() { tar -xOf "$folder/report/raw.tar.gz" raw/step_smoke.log | grep -q "^$1 plans were there" || die "$1 plans must have been there at first"; }
+there 0
+cp -r "$folder/report/cache" "$folder/cache"
+check 0 --minutes 3 --cache "$folder/cache"
+there 4
+check 2 --cache "$folder/none"
+mkdir "$folder/venv" "$folder/venv/bin"
+ln -s "$here/gpu/python_with_torch" "$folder/venv/bin/python"
+cp -r "$folder/cache" "$bundle/cache"
+check 0 --minutes 3
+there 4
+says '| resnet50:256:f16:sgd | 5,812 | 5,990 | 3,200 (graph) | 1.87 |'
+says '| cifarnet:2000:f16 | graph |'
+says 'RuntimeError: operation not permitted when stream is capturing'
+rm -r "$folder/venv" "$bundle/cache"
+
+# A step that waits, or does without the vendor; plans that are not the best; counters that may not be read.
+FAKE_SYNC=1 FAKE_PLANS=1 FAKE_NO_COUNTERS=1 FAKE_LIMIT=0x0000000000000004 check 1 --minutes 3
+says 'resnet50:256:f16:sgd: 3 syncs in 30 steady steps (plain)'
+says 'the chosen plans take 1.212 times as long as the best ones'
+says 'ERR_NVGPUCTRPERM'
+says '1980 MHz, 690 W, power cap'
+FAKE_NO_VENDOR=1 check 1 --minutes 3
+says 'step_smoke failed'
+says 'resnet20:128:f16:sgd: no plan of cuDNN or cuBLASLt ran'
+
+# A short time gives a report of the first parts.
+check 1 --minutes 0.05
+says '# GPU check: INCOMPLETE'
+json 'r["parts"][0]["name"] == "train_digits_f32" and any(p["status"] == "no time left" for p in r["parts"])'
 
 # From the source: builds for this GPU first, or says why that is not possible.
 script=$folder/project/scripts/gpu_check.sh
@@ -96,7 +143,7 @@ says 'train_mnist_f32: the loss is not finite'
 FAKE_EMPTY=relu FAKE_UNLISTED=reduce check 1 --minutes 3
 says 'bench_elementwise: measured nothing'
 says 'memcheck of reduce: no summary'
-json 'len(r["sanitizer"]) == 8'
+json 'len(r["sanitizer"]) == 10'
 
 # What hangs is ended, and what a benchmark had measured by then counts.
 FAKE_HANG=reduce FAKE_CUT=1 check 1 --minutes 0.6
@@ -110,7 +157,7 @@ json 'r["trainings"][0]["verdict"] == "pass"'
 rm -rf "$folder/report"
 FAKE_HANG=reduce "$script" --out "$folder/report" --data-dir "$folder/data" >"$folder/out" 2>"$folder/err" &
 pid=$!
-for _ in $(seq 300); do [ -e "$folder/report/raw/cuda_reduce_test.log" ] && break; sleep 0.1; done
+for _ in $(seq 600); do [ -e "$folder/report/raw/cuda_reduce_test.log" ] && break; sleep 0.1; done
 kill -TERM $pid
 code=0 ended=$SECONDS
 wait $pid || code=$?

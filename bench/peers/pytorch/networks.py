@@ -1,10 +1,10 @@
 """The networks of the comparisons, with torchvision's names; bench/peers/athanor/networks.cpp gives them their weights."""
 
 import dataclasses
+import importlib
 import typing
 
 import torch
-import torchvision
 from torch import nn
 from torch.nn import functional
 
@@ -97,11 +97,16 @@ class Network:
     classes: int = 10
 
 
+def of_torchvision(name, **options):
+    """Needs torchvision when it is made."""
+    return lambda: getattr(importlib.import_module("torchvision.models"), name)(**options)
+
+
 NETWORKS = {
     "lenet5": Network(LeNet5, (1, 28, 28)),
     "resnet20": Network(lambda: ResNet(16, (3, 3, 3))),
     "resnet18_cifar": Network(lambda: ResNet(64, (2, 2, 2, 2))),
     "cifarnet": Network(CifarNet),
-    "resnet50": Network(torchvision.models.resnet50, (3, 224, 224), 1000),
-    "mobilenet_v2": Network(lambda: torchvision.models.mobilenet_v2(dropout=0), (3, 224, 224), 1000),
+    "resnet50": Network(of_torchvision("resnet50"), (3, 224, 224), 1000),
+    "mobilenet_v2": Network(of_torchvision("mobilenet_v2", dropout=0), (3, 224, 224), 1000),
 }
