@@ -1,15 +1,21 @@
-// Kernels on the GPU: bench_cuda [--benchmark_filter=REGEX] [--benchmark_out=FILE]. The emulator has nothing
-// to time: there bench_cuda --counters [--benchmark_filter=REGEX] prints what each line of a kernel touches.
+// Kernels on the GPU: bench_cuda [--mib=N] [--benchmark_filter=REGEX] [--benchmark_out=FILE]. --mib: tensors
+// of memory-bound rows, and the copy that is their roof, have so many MiB (by default 64). The emulator has
+// nothing to time: there bench_cuda --counters [--benchmark_filter=REGEX] prints what each line of a kernel
+// touches.
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <string>
+#include <string_view>
 
 #include <benchmark/benchmark.h>
 
 #include "bench/cuda/families.h"
 #include "bench/support/device_case.h"
 #include "bench/support/device_roof.h"
+#include "tensor/error.h"
 #if defined(ATHANOR_SIMT)
 #include "simt/counters.h"
 #endif
@@ -46,6 +52,21 @@ bool take_flag(int& argc, char** argv, const char* name) {
     return true;
   }
   return false;
+}
+
+// Removes --mib=N and heeds it.
+void take_mib(int& argc, char** argv) {
+  constexpr std::string_view kName = "--mib=";
+  for (int i = 1; i < argc; ++i) {
+    const std::string argument = argv[i];
+    if (!argument.starts_with(kName)) continue;
+    const std::int64_t mib = std::atoll(argument.c_str() + kName.size());
+    ATH_CHECK(mib >= 1 && mib <= 16384, "--mib: must be in [1, 16384], but got '{}'",
+              argument.substr(kName.size()));
+    set_row_bytes(mib << 20);
+    take_flag(argc, argv, argument.c_str());
+    return;
+  }
 }
 
 #if defined(ATHANOR_SIMT)
@@ -112,7 +133,10 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   try {
+    athanor::bench::take_mib(argc, argv);
     return athanor::bench::run(argc, argv);
+  } catch (const athanor::ArgumentError& error) {
+    return athanor::bench::refuse(2, error.what());
   } catch (const std::exception& error) {
     return athanor::bench::refuse(3, error.what());
   }

@@ -23,3 +23,8 @@ add_executable(bench_cuda
   cuda/update.cpp
 )
 target_link_libraries(bench_cuda PRIVATE athanor_bench_support)
+
+# A training step, kernel by kernel. In the emulator it prints launches and bytes.
+add_executable(bench_step bench_step.cpp step/measure.cpp step/report.cpp step/step_timer.cpp step/workload.cpp)
+target_link_libraries(bench_step PRIVATE athanor_bench_support CLI11::CLI11 nlohmann_json::nlohmann_json
+  $<TARGET_NAME_IF_EXISTS:CUDA::cudart>)

@@ -289,6 +289,7 @@ set(ATHANOR_HEADERS
   trainer/loggers/tensorboard.h
   trainer/plan/gpus.h
   trainer/plan/step_account.h
+  trainer/plan/step_places.h
   trainer/profile/layers.h
   trainer/profile/profiler.h
   trainer/profile/roof.h

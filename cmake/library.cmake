@@ -374,6 +374,7 @@ set(ATHANOR_SOURCES
   trainer/loggers/tensorboard.cpp
   trainer/plan/gpus.cpp
   trainer/plan/step_account.cpp
+  trainer/plan/step_places.cpp
   trainer/profile/layers.cpp
   trainer/profile/profile_text.cpp
   trainer/profile/profiler.cpp

@@ -67,6 +67,7 @@ cp -L "${programs[@]}" "$stage/bin"
 cp -r "$root/scripts" "$stage"
 cp -r "$root/tests/golden" "$stage/tests"
 cp -r "$root/bench/peers/pytorch" "$stage/bench/peers"
+rm -rf "$stage/bench/peers/pytorch/__pycache__"
 [ -z "$cache" ] || cp -rL "$cache" "$stage/cache"
 cp "$root/scripts/gpu_bundle_env.sh" "$stage/env.sh"
 

@@ -221,7 +221,7 @@ train train_digits_f32 "$smoke" train_digits --precision f32
 step step_smoke "$smoke" --require-vendor --graph off --steps 5 resnet20:128:f16
 
 # 2. Tests of what a step of training consists of.
-run_tests 15 vendor conv matmul batch_norm layer_norm update muon_update training step_graphs plan_choice loss pool
+run_tests 15 vendor conv matmul gemm batch_norm layer_norm update muon_update training step_graphs plan_choice loss pool
 
 # 3. Steps: the networks one by one, so that one that fails costs no other its time.
 step step_resnet50 "$(seconds_to 25)" --require-vendor resnet50:256:f16

@@ -19,6 +19,7 @@ namespace athanor::bench {
 namespace {
 
 int failures = 0;
+std::int64_t row_bytes = 0;  // 0: the default
 
 Tensor flat_view(const Tensor& dense, std::int64_t first, std::int64_t count) {
   return dense.view_as_strided({count}, {1}, first);
@@ -171,7 +172,7 @@ void check_and_measure(benchmark::State& state, const DeviceCase& row) {
   });
   const auto tiles = static_cast<double>(row.tiles);
   const Work work{row.work.bytes * tiles, row.work.flops * tiles};
-  const Roofs roofs{device_copy_roof(bench_device()), device_flops_roof(bench_device(), row.peak)};
+  const Roofs roofs{device_copy_roof(bench_device(), row_bytes), device_flops_roof(bench_device(), row.peak)};
   report(state, work, roofs, seconds, error);
   state.SetIterationTime(state.counters["median_us"].value * 1e-6);
 }
@@ -222,8 +223,13 @@ double bytes_of(const Shape& shape, DType dtype) {
   return static_cast<double>(shape.numel()) * static_cast<double>(size_of(dtype));
 }
 
-std::int64_t tiles_for(const Shape& shape, DType dtype, double bytes) {
+void set_row_bytes(std::int64_t bytes) {
+  row_bytes = bytes;
+}
+
+std::int64_t tiles_for(const Shape& shape, DType dtype) {
   if (cuda_is_emulated()) return 1;  // nobody times there
+  const double bytes = row_bytes > 0 ? static_cast<double>(row_bytes) : 64 << 20;
   return static_cast<std::int64_t>(std::ceil(bytes / bytes_of(shape, dtype)));
 }
 

@@ -86,9 +86,11 @@ Device bench_device();
 /// Rows whose time was not taken, because something failed or a result was wrong.
 int failed_rows();
 
-/// Copies of the small case that make a tensor of it at least `bytes` large: by default one that no cache
-/// holds.
-std::int64_t tiles_for(const Shape& shape, DType dtype, double bytes = 64 << 20);
+/// From now on a row's largest tensor has at least so many bytes (by default 64 MiB), and its roof is a copy
+/// of so many.
+void set_row_bytes(std::int64_t bytes);
+/// Copies of the small case that make a tensor of it that large.
+std::int64_t tiles_for(const Shape& shape, DType dtype);
 /// Bytes of a dense tensor.
 double bytes_of(const Shape& shape, DType dtype);
 

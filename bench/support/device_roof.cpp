@@ -16,9 +16,9 @@ double fastest(Device device, const std::function<void(std::int64_t)>& run) {
   return *std::min_element(seconds.begin(), seconds.end());
 }
 
-double measure_copy(Device device) {
+double measure_copy(Device device, std::int64_t bytes) {
   const auto wanted = static_cast<std::int64_t>(device_info(device).memory_bytes / 16);
-  const std::int64_t bytes = std::clamp(wanted, std::int64_t{256} << 20, std::int64_t{1} << 30);
+  if (bytes == 0) bytes = std::clamp(wanted, std::int64_t{256} << 20, std::int64_t{1} << 30);
   const Tensor from = pattern({bytes / 4}, DType::f32).to(device), to = empty_like(from);
   const void* in = from.raw_data();
   void* out = to.raw_data();
@@ -55,9 +55,11 @@ double measure_product(Device device, const std::string& name) {
 
 }  // namespace
 
-Roof device_copy_roof(Device device) {
-  static const double measured = measure_copy(device);
-  return {measured, "copy"};
+Roof device_copy_roof(Device device, std::int64_t bytes) {
+  static std::map<std::int64_t, double> measured;
+  double& roof = measured[bytes];
+  if (roof == 0) roof = measure_copy(device, bytes);
+  return {roof, "copy"};
 }
 
 Roof device_flops_roof(Device device, const std::string& name) {

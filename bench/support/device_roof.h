@@ -5,9 +5,9 @@
 
 namespace athanor::bench {
 
-/// Bytes per second (read and written together) of the best copy on the device of at least 256 MiB: our own
-/// kernel's, or the driver's. Measured once.
-Roof device_copy_roof(Device device);
+/// Bytes per second (read and written together) of the best copy on the device, our own kernel's or the
+/// driver's, of that many bytes; 0: of at least 256 MiB. Measured once for each size.
+Roof device_copy_roof(Device device, std::int64_t bytes = 0);
 
 /// "FMA": single-precision FLOP/s of independent fused multiply-adds in registers. "f16", "bf16", "tf32": the
 /// best product of two 8192 x 8192 matrices of that type, ours or the vendor's, of random values (a device

@@ -2,6 +2,7 @@
 
 #include "kernels/context.h"
 #include "simt/launch.h"
+#include "tensor/cuda/launch_listener.h"
 #include "tensor/cuda/runtime.h"
 #include "tensor/trace.h"
 
@@ -15,8 +16,10 @@ using simt::Launch;
 /// Queues a kernel on the context's stream, as simt::launch says. Throws BackendError.
 template <class... P, class... A>
 void launch(const CudaContext& context, const Launch& how, void (*kernel)(P...), A&&... args) {
+  if (how.grid.x == 0 || how.grid.y == 0 || how.grid.z == 0) return;
   const TraceScope traced(how.name, "kernel");
   const auto stream = static_cast<cudaStream_t>(context.native_stream());
+  const LaunchScope reported(how.name, Queued::kernel, stream);
   detail::check_launch(simt::launch(stream, how, kernel, std::forward<A>(args)...), how.name);
 }
 

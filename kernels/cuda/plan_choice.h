@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <limits>
 #include <optional>
 #include <string>
 #include <utility>
@@ -79,16 +80,21 @@ class OutsideGraphPools {
 
 /// Times every plan, and our own kernels where there are some; the fastest plan becomes the choice.
 template <class Plan, class Steps>
-void choose_fastest(std::vector<Plan>& plans, Stopwatch& watch, const Steps& steps, Choice<Plan>& choice) {
-  const auto measured = [&](auto&& run) {
+void choose_fastest(const VendorOptions& options, std::vector<Plan>& plans, Stopwatch& watch,
+                    const Steps& steps, Choice<Plan>& choice) {
+  const auto measured = [&](int candidate, auto&& run) {
     double ms = Stopwatch::kTooSlow;
     const Went went = attempt([&] { ms = watch.median_ms(choice.vendor_ms, run); });
     choice.certain = choice.certain && went != Went::out_of_memory;
-    return went == Went::well ? ms : Stopwatch::kTooSlow;
+    if (went != Went::well) ms = Stopwatch::kTooSlow;
+    if (options.on_measured)
+      options.on_measured(
+          {steps.key(), candidate, ms < Stopwatch::kTooSlow ? ms : std::numeric_limits<double>::infinity()});
+    return ms;
   };
   std::size_t best = 0;
   for (std::size_t i = 0; i < plans.size(); ++i) {
-    const double ms = measured([&] { steps.run(plans[i]); });
+    const double ms = measured(static_cast<int>(i), [&] { steps.run(plans[i]); });
     if (i > 0 && ms >= choice.vendor_ms) continue;
     choice.vendor_ms = ms;
     best = i;
@@ -98,7 +104,7 @@ void choose_fastest(std::vector<Plan>& plans, Stopwatch& watch, const Steps& ste
   } else {
     choice.certain = false;
   }
-  if constexpr (requires { steps.run_own(); }) choice.own_ms = measured([&] { steps.run_own(); });
+  if constexpr (requires { steps.run_own(); }) choice.own_ms = measured(-1, [&] { steps.run_own(); });
 }
 
 }  // namespace detail
@@ -143,7 +149,7 @@ Choice<Plan> decide(const Planner& planner, bool capturing, const Steps& steps) 
   }
 
   ++planner.stats.tuned;
-  detail::choose_fastest(plans, *watch, steps, choice);
+  detail::choose_fastest(options, plans, *watch, steps, choice);
   return choice;
 }
 

@@ -3,7 +3,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
+#include <string>
 
 #include "tensor/device.h"
 
@@ -22,6 +24,14 @@ struct Planner;  // kernels/cuda/plan_choice.h
 /// $XDG_CACHE_HOME/athanor/plans, or ~/.cache/athanor/plans; empty where neither variable is set.
 std::filesystem::path default_plan_directory();
 
+/// A candidate that was measured for a signature.
+struct MeasuredPlan {
+  std::string signature;  ///< as it is kept under on disk
+  int candidate = 0;      ///< in the vendor's order; -1: our own kernel
+  double ms =
+      0;  ///< median; infinite where it did not run, or the first run took three times the best so far
+};
+
 struct VendorOptions {
   bool enabled = true;  ///< false: every question is answered with no
   /// Measures candidates the first time a shape is met. Without, and always where the context is
@@ -34,6 +44,8 @@ struct VendorOptions {
   bool runtime_compiled = false;
   /// Where plans are kept between runs; empty: nowhere.
   std::filesystem::path plan_directory = default_plan_directory();
+  /// Called for each candidate when it has been measured; empty: nobody is told.
+  std::function<void(const MeasuredPlan&)> on_measured = {};
 };
 
 /// Throws ArgumentError where an option is out of its range.

@@ -8,6 +8,7 @@
 #include "kernels/cuda/read_back.h"
 #include "kernels/cuda/vendor_impl.h"
 #include "kernels/matmul.h"
+#include "tensor/cuda/launch_listener.h"
 #include "tensor/detail/device_memory.h"
 
 namespace athanor::cuda {
@@ -40,6 +41,16 @@ ConvSignature signature_of(CudaContext& context, Graph::Pass pass, const Conv2dP
   return z;
 }
 
+/// As the account names it.
+const char* name_of(Graph::Pass pass) {
+  switch (pass) {
+    case Graph::Pass::forward: return "conv2d_forward";
+    case Graph::Pass::backward_data: return "conv2d_backward_data";
+    case Graph::Pass::backward_weights: return "conv2d_backward_weights";
+  }
+  return "conv2d";
+}
+
 void run_plan(CudaContext& context, const ConvSignature& z, const Plan& plan, const Operands& t,
               const void* bias) {
   std::array<void*, 4> pointers{t.x.raw_data(), t.w.raw_data()};
@@ -47,6 +58,8 @@ void run_plan(CudaContext& context, const ConvSignature& z, const Plan& plan, co
   if (z.bias) pointers[count++] = const_cast<void*>(bias);
   pointers[count++] = t.y.raw_data();
   const Scratch workspace = context.scratch(plan.workspace_bytes());
+  const LaunchScope reported(name_of(z.pass), Queued::vendor,
+                             static_cast<cudaStream_t>(context.native_stream()));
   plan.run(context.vendor().impl().cudnn_on(context.native_stream()), std::span(pointers.data(), count),
            workspace.as<void>());
 }

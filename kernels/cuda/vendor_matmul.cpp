@@ -3,6 +3,7 @@
 #include "kernels/activate.h"
 #include "kernels/copy.h"
 #include "kernels/cuda/vendor_impl.h"
+#include "tensor/cuda/launch_listener.h"
 
 namespace athanor::cuda {
 namespace {
@@ -15,6 +16,7 @@ constexpr std::size_t kMaxWorkspace = std::size_t{32} << 20;  // more is of no u
 void run_algorithm(CudaContext& context, const MatmulSignature& z, const Algorithm& algorithm,
                    const Tensor& a, const Tensor& b, const Tensor& bias, const Tensor& y) {
   const Scratch workspace = context.scratch(algorithm.workspace_bytes);
+  const LaunchScope reported("matmul", Queued::vendor, static_cast<cudaStream_t>(context.native_stream()));
   cublas::run(context.vendor().impl().cublas(), z, algorithm, a.raw_data(), b.raw_data(),
               z.bias ? bias.raw_data() : nullptr, y.raw_data(), workspace.as<void>(),
               context.native_stream());

@@ -4,11 +4,15 @@
 
 #include "tensor/cuda/capture.h"
 #include "tensor/cuda/device.h"
+#include "tensor/cuda/launch_listener.h"
 #include "tensor/cuda/pinned_pool.h"
 #include "tensor/detail/device_memory.h"
 #include "tensor/detail/stream_state.h"
 
 namespace athanor {
+
+constinit thread_local cuda::LaunchListener* cuda::detail::launch_listener = nullptr;
+
 namespace {
 
 cudaStream_t native(const Stream& stream) {
@@ -33,6 +37,7 @@ void upload_staged(std::byte* to, const std::byte* from, std::size_t bytes, cons
     const std::size_t part = std::min(bytes - at, kMaxStage);
     const Ref<cuda::PinnedBlock> stage = cuda::take_pinned(std::bit_ceil(std::max(part, kMinStage)));
     std::memcpy(stage->data(), from + at, part);
+    const cuda::LaunchScope reported("copy to device", cuda::Queued::copy, native(stream), part);
     ATH_TRY(cudaMemcpyAsync(to + at, stage->data(), part, cudaMemcpyHostToDevice, native(stream)));
     stage->record(stream);
   }
@@ -45,6 +50,7 @@ void upload(void* to, Device device, const void* from, std::size_t bytes, const 
   if (!cuda::record_if_pinned(from, stream))
     return upload_staged(static_cast<std::byte*>(to), static_cast<const std::byte*>(from), bytes, stream,
                          site);
+  const cuda::LaunchScope reported("copy to device", cuda::Queued::copy, native(stream), bytes);
   ATH_TRY(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, native(stream)));
 }
 
@@ -57,7 +63,10 @@ void download(void* to, const void* from, Device device, std::size_t bytes, cons
     cuda::refuse_wait_in_capture("copy");
   }
   count_copy(CopyKind::to_host, bytes);
-  ATH_TRY(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, native(stream)));
+  {
+    const cuda::LaunchScope reported("copy to host", cuda::Queued::copy, native(stream), bytes);
+    ATH_TRY(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, native(stream)));
+  }
   if (!pinned) ATH_TRY(cudaStreamSynchronize(native(stream)));
 }
 
@@ -86,13 +95,17 @@ void detail::copy_device_bytes(void* to, Device to_device, const void* from, Dev
   count_copy(CopyKind::on_device, bytes);
   if (to_device != from_device) return copy_across(to, to_device, from, from_device, bytes);
   const cuda::DeviceGuard guard(to_device);
-  ATH_TRY(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, native(current_stream(to_device))));
+  const cudaStream_t stream = native(current_stream(to_device));
+  const cuda::LaunchScope reported("copy on device", cuda::Queued::copy, stream, 2 * bytes);
+  ATH_TRY(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream));
 }
 
 void detail::set_device_bytes(void* data, Device device, int value, std::size_t bytes) {
   if (bytes == 0) return;
   const cuda::DeviceGuard guard(device);
-  ATH_TRY(cudaMemsetAsync(data, value, bytes, native(current_stream(device))));
+  const cudaStream_t stream = native(current_stream(device));
+  const cuda::LaunchScope reported("fill", cuda::Queued::fill, stream, bytes);
+  ATH_TRY(cudaMemsetAsync(data, value, bytes, stream));
 }
 
 }  // namespace athanor

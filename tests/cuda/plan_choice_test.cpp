@@ -1,6 +1,7 @@
 #include "kernels/cuda/plan_choice.h"
 
 #include <algorithm>
+#include <cmath>
 #include <fstream>
 #include <iterator>
 
@@ -112,6 +113,25 @@ TEST_F(PlanChoice, TakesTheFastestCandidate) {
   EXPECT_LT(choice.vendor_ms, choice.own_ms);
   EXPECT_FALSE(choice.own_is_faster());
   EXPECT_EQ(stats.tuned, 1);
+}
+
+TEST_F(PlanChoice, ReportsEachMeasurement) {
+  std::vector<cuda::MeasuredPlan> measured;
+  options.on_measured = [&](const cuda::MeasuredPlan& one) { measured.push_back(one); };
+  EXPECT_EQ(chosen({context(), {kBroken, kSlow, kQuick}, kQuick}), kQuick);
+  ASSERT_EQ(measured.size(), 4u);  // the last one: ours
+  const int candidates[] = {0, 1, 2, -1};
+  for (std::size_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(measured[i].signature, "signature");
+    EXPECT_EQ(measured[i].candidate, candidates[i]);
+    if (i < 3) {
+      EXPECT_EQ(std::isinf(measured[i].ms), i == 0) << i;
+    }
+  }
+  EXPECT_EQ(measured[2].ms, cache.find({0})->vendor_ms);
+  measured.clear();
+  (void)chosen({context(), {kSlow}});
+  EXPECT_TRUE(measured.empty()) << "a known signature is not measured again";
 }
 
 TEST_F(PlanChoice, KnowsWhereOurOwnKernelIsFaster) {

@@ -32,11 +32,17 @@ says 'at most 1 million bytes'
 
 glibc=2.17 pack 1 "$folder/a.tar.gz" --build "$folder/build"
 says 'must do with glibc 2\.17, but needs 2\.'
-pack 0 "$folder/a.tar.gz" --build "$folder/build"
+mkdir -p "$folder/cache/athanor/plans"
+echo '{}' >"$folder/cache/athanor/plans/1.json"
+pack 2 "$folder/a.tar.gz" --build "$folder/build" --cache "$folder/none"
+says '--cache must be a folder'
+pack 0 "$folder/a.tar.gz" --build "$folder/build" --cache "$folder/cache"
 says '2 programs for 90a-real, needs glibc 2\.'
 tar -xf "$folder/a.tar.gz" -C "$folder/there"
 bundle=$folder/there/athanor-gpu
 [ -f "$bundle/tests/golden/relu.safetensors" ] || die "golden files are missing"
+[ -f "$bundle/cache/athanor/plans/1.json" ] || die "the plans of an earlier visit are missing"
+[ -f "$bundle/bench/peers/pytorch/gpu_step.py" ] || die "PyTorch's side is missing"
 ldd "$bundle/bin/athanor" >"$folder/out"
 says "libfmt.* => $bundle/bin/\.\./lib/libfmt"
 ! grep -q 'stdc.*there' "$folder/out" || die "the machine's own C++ library comes first"

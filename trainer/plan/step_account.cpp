@@ -5,11 +5,11 @@
 #include <tuple>
 #include <utility>
 
-#include "autograd/op_listener.h"
 #include "data/dataset.h"
 #include "kernels/context.h"
 #include "tensor/error.h"
 #include "trainer/classifier.h"
+#include "trainer/plan/step_places.h"
 #include "trainer/trainer.h"
 
 namespace athanor {
@@ -39,25 +39,14 @@ class BlankImages final : public Dataset {
 };
 
 /// Collects costs, by what the training thread is doing when they arise.
-class Collector final : public Callback, private OpListener {
+class Collector final : public StepPlaces {
  public:
   Collector(const Gpu& gpu, bool tf32) : gpu_(gpu), tf32_(tf32) {}
-  ~Collector() override { stop(); }
 
   void add(const KernelCost& cost) {
-    if (!listens_) return;
-    const char* layer = "";
-    const char* pass = "forward";
-    // Between the closures of a backward pass, the engine adds gradients up.
-    const bool adds = std::string_view(cost.kernel) == "add_into" || std::string_view(cost.kernel) == "copy";
-    if (open_ > 0 || (backward_ && adds)) {
-      layer = layer_, pass = "backward";
-    } else if (backward_) {
-      pass = "update";
-    } else if (detail::current_layer) {
-      layer = detail::current_layer;
-    }
-    AccountRow& row = row_of(layer ? layer : "", pass, cost);
+    if (!listens()) return;
+    const Place place = place_of(cost.kernel);
+    AccountRow& row = row_of(place, cost);
     ++row.launches;
     row.read += cost.bytes_read, row.written += cost.bytes_written, row.flops += cost.flops;
     const double memory = static_cast<double>(cost.bytes_read + cost.bytes_written) / gpu_.bytes_per_s,
@@ -80,55 +69,19 @@ class Collector final : public Callback, private OpListener {
   }
 
  private:
-  AccountRow& row_of(const char* layer, const char* pass, const KernelCost& cost) {
-    const auto [found, fresh] = places_.try_emplace({layer, pass, cost.kernel, cost.assumed}, rows_.size());
+  AccountRow& row_of(const Place& place, const KernelCost& cost) {
+    const auto [found, fresh] =
+        places_.try_emplace({place.layer, place.pass, cost.kernel, cost.assumed}, rows_.size());
     if (fresh) {
       AccountRow& row = rows_.emplace_back();
-      row.layer = layer, row.pass = pass, row.kernel = cost.kernel, row.assumed = cost.assumed;
+      row.layer = place.layer, row.pass = place.pass, row.kernel = cost.kernel, row.assumed = cost.assumed;
     }
     return rows_[found->second];
   }
-
-  void on_fit_begin(Trainer& trainer, const FitInfo&) override {
-    networks_ = &trainer.networks();
-    networks_->name_layers(true);
-  }
-  void on_step_begin(Trainer&, const StepInfo& info) override {
-    listens_ = info.attempted == kSteps - 1;
-    backward_ = false;
-    detail::op_listener = listens_ ? this : nullptr;
-  }
-  void on_step_end(Trainer&, const StepInfo&) override { stop(); }
-  void on_train_end(Trainer&) override { stop_naming(); }
-  void on_exception(Trainer&, const std::exception&) override { stop_naming(); }
-  bool reads_weights() const override { return false; }
-
-  void on_forward(const char*, const char*, const Tensor&, std::span<const Tensor* const>) override {}
-  void on_layer_begin(const char*) override {}
-  void on_layer_end(const char*) override {}
-  void before_backward(const char*, const char* layer) override {
-    backward_ = true;
-    ++open_;
-    layer_ = layer;
-  }
-  void on_backward(const char*, const char*, const Tensor&, std::span<const Tensor>) override { --open_; }
-
-  void stop() {
-    listens_ = false;
-    if (detail::op_listener == this) detail::op_listener = nullptr;
-  }
-  void stop_naming() {
-    stop();
-    if (networks_) networks_->name_layers(false);
-    networks_ = nullptr;
-  }
+  bool listens_to(std::int64_t attempted) const override { return attempted == kSteps - 1; }
 
   const Gpu& gpu_;
   bool tf32_;
-  bool listens_ = false, backward_ = false;
-  int open_ = 0;  // closures of the backward pass that are running
-  const char* layer_ = nullptr;
-  nn::Module* networks_ = nullptr;
   std::map<std::tuple<std::string, std::string, std::string, bool>, std::size_t> places_;
   std::vector<AccountRow> rows_;
 };
@@ -138,20 +91,40 @@ TrainerConfig config_of(const StepPlan& plan, std::int64_t channels) {
   config.program = "plan";
   config.batch_size = plan.batch_size;
   config.accumulate = plan.accumulate;
-  config.precision = plan.precision == Precision::tf32 ? Precision::f32 : plan.precision;
+  config.precision = plan.precision;
   config.optimizer_kind = plan.optimizer;
-  config.epochs = 1;
-  config.max_steps = kSteps;
   config.workers = 0;
   config.prefetch = 1;
   config.progress = false;
   config.pixel_mean.assign(static_cast<std::size_t>(channels), 0.5);
   config.pixel_stddev = config.pixel_mean;
-  config.memory_limit = std::int64_t{1} << 50;  // activations are address space alone
   return config;
 }
 
 }  // namespace
+
+StepAccount account_for_step(TrainerConfig config, Task& task, const Dataset& images, const Gpu& gpu,
+                             bool vendor) {
+  const bool tf32 = config.precision == Precision::tf32;
+  if (tf32) config.precision = Precision::f32;
+  config.device = kCpu;
+  config.graph = GraphMode::automatic;
+  config.epochs = 1;
+  config.max_steps = kSteps;
+  config.memory_limit = std::int64_t{1} << 50;  // activations are address space alone
+  Trainer trainer(config);
+  auto owned = std::make_unique<Collector>(gpu, tf32);
+  Collector& collector = *owned;
+  trainer.add(std::move(owned));
+  AccountContext context([&](const KernelCost& cost) { collector.add(cost); });
+  context.multiprocessors = gpu.multiprocessors;
+  context.vendor = vendor;
+  const AccountScope scope(context);
+  trainer.fit(task, images);
+  StepAccount account = std::move(collector).account();
+  account.peak_bytes = allocator_of(kCpu).stats().peak;
+  return account;
+}
 
 StepAccount account_for_step(const StepPlan& plan, const Gpu& gpu) {
   const nn::ModelOptions size = nn::model_options(plan.model, plan.size);
@@ -159,17 +132,7 @@ StepAccount account_for_step(const StepPlan& plan, const Gpu& gpu) {
   const BlankImages images(spec, kSteps * plan.accumulate * plan.batch_size);
   const auto model = nn::make_model(plan.model, plan.size, 0);
   Classifier task(*model, spec.classes);
-  Trainer trainer(config_of(plan, spec.channels));
-  auto owned = std::make_unique<Collector>(gpu, plan.precision == Precision::tf32);
-  Collector& collector = *owned;
-  trainer.add(std::move(owned));
-  AccountContext context([&](const KernelCost& cost) { collector.add(cost); });
-  context.multiprocessors = gpu.multiprocessors;
-  const AccountScope scope(context);
-  trainer.fit(task, images);
-  StepAccount account = std::move(collector).account();
-  account.peak_bytes = allocator_of(kCpu).stats().peak;
-  return account;
+  return account_for_step(config_of(plan, spec.channels), task, images, gpu);
 }
 
 }  // namespace athanor

@@ -4,10 +4,13 @@
 #include <string>
 #include <vector>
 
+#include "data/dataset.h"
 #include "nn/models/model.h"
 #include "optim/precision.h"
+#include "trainer/config.h"
 #include "trainer/flags/recipe.h"
 #include "trainer/plan/gpus.h"
+#include "trainer/task.h"
 
 // The account of a training step: what its kernels read, write and compute on a GPU, predicted without one.
 // The trainer takes real steps, but kernels only say what they would take (AccountContext): what follows from
@@ -57,5 +60,9 @@ inline constexpr double kLaunchSeconds = 2e-6;
 /// bound. Uses the memory of a model, its optimizer and some batches, and address space for activations.
 /// Throws ArgumentError as nn::make_model() does.
 StepAccount account_for_step(const StepPlan& plan, const Gpu& gpu);
+/// The same of steps that a Trainer with this configuration takes on a GPU: `images` must have samples for
+/// two. Without `vendor`, products and convolutions are our own kernels'. Throws what Trainer::fit() throws.
+StepAccount account_for_step(TrainerConfig config, Task& task, const Dataset& images, const Gpu& gpu,
+                             bool vendor = true);
 
 }  // namespace athanor
