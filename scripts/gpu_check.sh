@@ -268,6 +268,7 @@ sanitize() { # sanitize TOOL FAMILY SECONDS [FILTER]: without a filter, the firs
     "$program" --gtest_brief=1 "--gtest_filter=$filter"
 }
 if [ -n "$sanitizer" ]; then
+  sanitize memcheck gemm "$(seconds_to 89)" '*LargeTiles*:*TilesOf256*'
   sanitize memcheck matmul "$(seconds_to 91)" '*LargeTiles*:*HalfFactors*:*Misaligned*'
   sanitize memcheck conv "$(seconds_to 97)" '*LargeTiles*:*InF16'
 fi
