@@ -81,6 +81,7 @@ set(ATHANOR_HEADERS
   dist/collectives/on_stream.h
   dist/collectives/rank_order.h
   dist/collectives/ring.h
+  dist/collectives/ring_advice.h
   dist/collectives/session.h
   dist/collectives/slice.h
   dist/collectives/wait.h
@@ -158,6 +159,7 @@ set(ATHANOR_HEADERS
   kernels/topk.h
   kernels/update.h
   kernels/update_ops.h
+  kernels/vendor_stats.h
   nn/activation.h
   nn/attention.h
   nn/batch_norm.h

@@ -96,11 +96,14 @@ set(ATHANOR_CUDA_RUNTIME
 # What plans of cuDNN and cuBLASLt need and can be tested without them,
 set(ATHANOR_CUDA_PLANNING
   autotune
+  conv_error
   gemm_layout
   plan_folder
+  vendor_log
 )
 # and they themselves; in a simt build vendor_absent stands in.
 set(ATHANOR_CUDA_VENDOR
+  conv_plan
   cublas_matmul
   cudnn_backend
   cudnn_conv
@@ -193,6 +196,7 @@ set(ATHANOR_SOURCES
   dist/collectives/hierarchical.cpp
   dist/collectives/rank_order.cpp
   dist/collectives/ring.cpp
+  dist/collectives/ring_advice.cpp
   dist/collectives/session.cpp
   dist/collectives/wait.cpp
   dist/gather_state.cpp
@@ -242,6 +246,7 @@ set(ATHANOR_SOURCES
   kernels/conv.cpp
   kernels/packed_weights.cpp
   kernels/random_op.cpp
+  kernels/vendor_stats.cpp
   kernels/cpu/batch_norm_backward.cpp
   kernels/cpu/batch_norm_statistics.cpp
   kernels/cpu/context.cpp

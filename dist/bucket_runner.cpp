@@ -1,6 +1,7 @@
 #include "dist/bucket_runner.h"
 
 #include <algorithm>
+#include <functional>
 #include <utility>
 
 #include "dist/launch/detail/signal_stack.h"
@@ -16,7 +17,8 @@ BucketRunner::BucketRunner(Communicator& comm, Overlap overlap,
       overlap_(overlap),
       backwards_(backwards),
       collectives_(std::move(collectives)),
-      launch_us_(collectives_.size()) {
+      launch_us_(collectives_.size()),
+      seqs_(collectives_.size()) {
   ATH_CHECK(overlap != Overlap::thread || comm.transport().threads_may_call(),
             "overlap: a communication thread needs a transport that several threads may call "
             "(MPI_THREAD_SERIALIZED), but this one allows one; use Overlap::pumped");
@@ -37,6 +39,30 @@ BucketRunner::~BucketRunner() {
   comm_.session().release(this);
 }
 
+WaitOptions BucketRunner::options_of(int index) const {
+  return {.timeout = comm_.options().timeout,
+          .bucket = number_of(index),
+          .seq = seqs_[static_cast<std::size_t>(index)]};
+}
+
+/// Starts a collective unless it has been; returns it.
+Collective& BucketRunner::start(int index) {
+  const auto at = static_cast<std::size_t>(index);
+  Collective& collective = *collectives_[at];
+  if (started_ == index) {
+    seqs_[at] = comm_.start(collective, number_of(index), launch_us_[at]);
+    ++started_;
+  }
+  return collective;
+}
+
+/// Queues a collective behind one that is queued, if it is among the first `until`.
+void BucketRunner::queue_next(int index, int until) {
+  if (index >= until) return;
+  Collective& next = start(index);
+  if (!next.queued()) dist::push(next, comm_.transport(), options_of(index));
+}
+
 void BucketRunner::run_thread() {
   have_signal_stack();
   cpu_context().set_threads(1);  // the other threads compute
@@ -45,14 +71,22 @@ void BucketRunner::run_thread() {
   for (;;) {
     changed_.wait(lock, [&] { return stop_ || done_ < handed_over_; });
     if (stop_) return;
-    const int next = done_;
+    const int now = done_;
     lock.unlock();
     std::exception_ptr error;
     try {
-      Collective& collective = *collectives_[static_cast<std::size_t>(next)];
-      comm_.start(collective, number_of(next), launch_us_[static_cast<std::size_t>(next)]);
-      dist::finish(collective, comm_.transport(),
-                   {.timeout = comm_.options().timeout, .bucket = number_of(next), .stop = &stop_});
+      const std::function<void()> meanwhile = [&] {
+        const int until = [&] {
+          const std::lock_guard guard(mutex_);
+          return handed_over_;
+        }();
+        queue_next(now + 1, until);
+      };
+      Collective& collective = start(now);
+      WaitOptions options = options_of(now);
+      options.stop = &stop_;
+      options.meanwhile = &meanwhile;
+      dist::finish(collective, comm_.transport(), options);
     } catch (...) {
       error = std::current_exception();
     }
@@ -88,14 +122,15 @@ void BucketRunner::hand_over(int count) {
 // Advances the first `until` collectives: as far as possible or, if waiting, to completion.
 bool BucketRunner::push(bool wait, int until) {
   try {
-    for (; done_ < until; ++done_, started_ = false) {
-      Collective& collective = *collectives_[static_cast<std::size_t>(done_)];
-      const WaitOptions options{.timeout = comm_.options().timeout, .bucket = number_of(done_)};
-      if (!std::exchange(started_, true))
-        comm_.start(collective, number_of(done_), launch_us_[static_cast<std::size_t>(done_)]);
+    for (; done_ < until; ++done_) {
+      const std::function<void()> meanwhile = [&] { queue_next(done_ + 1, until); };
+      Collective& collective = start(done_);
+      WaitOptions options = options_of(done_);
       if (wait) {
+        options.meanwhile = &meanwhile;
         dist::finish(collective, comm_.transport(), options);
       } else if (!dist::push(collective, comm_.transport(), options)) {
+        if (collective.queued()) meanwhile();
         return false;
       }
     }
@@ -116,7 +151,7 @@ void BucketRunner::finish() {
   wait(launched_);
   {
     const std::lock_guard lock(mutex_);
-    launched_ = done_ = handed_over_ = 0;
+    launched_ = done_ = started_ = handed_over_ = 0;
   }
   comm_.session().release(this);
 }

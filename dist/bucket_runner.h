@@ -21,8 +21,10 @@ enum class Overlap : std::uint8_t {
   thread,  ///< a separate thread
 };
 
-/// Runs the collectives of the buckets, one at a time and strictly in order of their numbers. So every rank
-/// has the same order, whichever bucket it completes first. Results do not depend on the Overlap.
+/// Runs the collectives of the buckets strictly in order of their numbers. So every rank has the same order,
+/// whichever bucket it completes first. Results do not depend on the Overlap. On a device, the next one is
+/// queued as soon as the work of the one before is, so that the stream does not wait for the host between two
+/// buckets; elsewhere one runs at a time.
 class BucketRunner {
  public:
   /// Numbers the buckets from 0 up or, if `backwards`, down to 0. Throws ArgumentError if a thread is
@@ -48,6 +50,9 @@ class BucketRunner {
   void run_thread();
   void hand_over(int count);
   bool push(bool wait, int until);
+  Collective& start(int index);
+  WaitOptions options_of(int index) const;
+  void queue_next(int index, int until);
   int number_of(int index) const {
     return backwards_ ? static_cast<int>(collectives_.size()) - 1 - index : index;
   }
@@ -59,7 +64,8 @@ class BucketRunner {
   std::vector<std::int64_t> launch_us_;  // by FlightRecord::now_us()
   int launched_ = 0;
   int done_ = 0;
-  bool started_ = false;  // the collective `done_`, if the caller advances it
+  int started_ = 0;                 // at most two more than are done; the advancing thread's
+  std::vector<std::int64_t> seqs_;  // of the started ones, in the flight record
 
   std::mutex mutex_;     // guards the following, and done_ if there is a thread
   int handed_over_ = 0;  // those the thread may run: all launched, or those waited for

@@ -167,6 +167,12 @@ def benchmarks(raw, all_parts):
 # ---- trainings ------------------------------------------------------------------------------------------------------
 
 
+def plan_note(lines):
+    """What a run said of the first plan that was refused."""
+    notes = [line.get("text", "") for line in lines if line.get("event") == "note"]
+    return next((note[:300] for note in notes if "refused" in note or "our own kernel" in note), "it does not say which")
+
+
 def training(raw, part):
     """The last line a run wrote, and whether it learned."""
     name = part["name"]
@@ -189,7 +195,13 @@ def training(raw, part):
             result[key] = end.get(key)
         wanted = DIGITS_ACCURACY if "digits" in name or "mnist" in name else LEARNED_ACCURACY
         accuracy, loss = end.get("test_accuracy"), end.get("test_loss")
-        if loss is None:
+        vendor = end.get("vendor") or {}
+        result["vendor"] = vendor
+        refused, fallbacks = vendor.get("refused", 0), vendor.get("fallbacks", 0)
+        if refused or fallbacks:
+            result["why"] = (f"cuDNN or cuBLASLt refused plans of {refused} shapes, and {fallbacks} are left to our own "
+                             f"kernels: {plan_note(lines)}")
+        elif loss is None:
             result["why"] = "the loss is not finite"
         elif accuracy is None or accuracy < wanted:
             result["why"] = f"test accuracy {accuracy}, but at least {wanted} is required"

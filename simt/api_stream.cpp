@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "simt/graph.h"
@@ -5,12 +7,24 @@
 
 using namespace simt;
 
-cudaError_t cudaStreamCreateWithFlags(cudaStream_t* handle, unsigned flags) {
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t* handle, unsigned flags, int priority) {
   return api_call("cudaStreamCreate", [&](Runtime& all) {
     all.device(current_device()).has_context = true;
     *handle = all.make_stream(current_device(), flags);
+    (*handle)->priority = std::clamp(priority, kHighestPriority, 0);
     return cudaSuccess;
   });
+}
+
+cudaError_t cudaStreamGetPriority(cudaStream_t handle, int* priority) {
+  return api_call("cudaStreamGetPriority", [&](Runtime& all) {
+    *priority = all.stream(handle).priority;
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* handle, unsigned flags) {
+  return cudaStreamCreateWithPriority(handle, flags, 0);
 }
 
 cudaError_t cudaStreamCreate(cudaStream_t* handle) {

@@ -81,6 +81,7 @@ Stream* Runtime::make_stream(int device, unsigned flags) {
   stream->magic = Stream::kAlive;
   stream->device = device;
   stream->flags = flags;
+  stream->priority = 0;
   stream->id = next_id++;
   stream->of_graph = false;
   streams_.push_back(stream);

@@ -41,6 +41,8 @@ struct Capture;
 inline constexpr std::size_t kSharedBytesPerBlock = 48 * 1024;        ///< without being asked for
 inline constexpr std::size_t kSharedBytesPerBlockOptin = 227 * 1024;  ///< where it is; simt::launch asks
 
+inline constexpr int kHighestPriority = -5;  ///< of a stream; 0 is the lowest
+
 /// A call of the runtime that failed: becomes the call's result, and the text of cudaGetErrorString.
 struct Failure {
   cudaError_t code;
@@ -273,6 +275,7 @@ struct CUstream_st {
   std::uint32_t magic = kAlive;
   int device = 0;
   unsigned flags = 0;
+  int priority = 0;
   std::uint64_t id = 0;
   bool of_graph = false;
   bool running_host_function = false;

@@ -86,7 +86,7 @@ void copy_device_bytes(void*, Device to, const void*, Device from, std::size_t, 
 void set_device_bytes(void*, Device device, int, std::size_t) {
   no_backend(device);
 }
-Ref<StreamState> create_device_stream(Device device) {
+Ref<StreamState> create_device_stream(Device device, StreamPriority) {
   no_backend(device);
 }
 StreamState& default_device_stream(Device device) {

@@ -52,8 +52,9 @@ detail::StreamState& detail::current_stream_state(Device device) {
 
 // Streams --------------------------------------------------------------------------------------------------
 
-Stream Stream::create(Device device) {
-  return {device, device.is_cpu() ? nullptr : Ref<RefCounted>(detail::create_device_stream(device))};
+Stream Stream::create(Device device, StreamPriority priority) {
+  return {device,
+          device.is_cpu() ? nullptr : Ref<RefCounted>(detail::create_device_stream(device, priority))};
 }
 
 Stream Stream::default_of(Device device) {

@@ -42,11 +42,14 @@ class EventState;
 
 class Event;
 
+/// Whose kernels start first where several streams have some ready: a hint, of which no order follows.
+enum class StreamPriority : std::uint8_t { normal, high };
+
 /// A queue of work on a device, executed in order. A handle: copies refer to the same queue.
 class Stream {
  public:
   /// A new queue with no other handle. Only events order the work of two queues.
-  static Stream create(Device device);
+  static Stream create(Device device, StreamPriority priority = StreamPriority::normal);
   /// The default queue of every thread.
   static Stream default_of(Device device);
 

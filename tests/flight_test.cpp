@@ -169,6 +169,37 @@ TEST(FlightRecord, ALongErrorEndsWithAWholeCharacter) {
   EXPECT_EQ(record.error, letters);
 }
 
+// On a device, the next bucket is queued behind the one that a rank waits in: it stands in the older one.
+TEST(FlightRecord, OfTwoThatAreQueuedTheOlderIsWhereTheRankStands) {
+  const TempDir folder;
+  const std::filesystem::path path = folder.path() / "flight.0.json";
+  FlightRecord flight(0, 2);
+  const auto stands_in = [&](std::int64_t seq, bool waits) {
+    EXPECT_EQ(flight.oldest_open().seq, seq);
+    ASSERT_TRUE(flight.write(path.c_str(), "deadline"));
+    for (const RankRecord& record : {dist::read_record(path, 0), dist::read_newest(path, 0)}) {
+      ASSERT_NE(record.last(), nullptr);
+      EXPECT_EQ(record.entered(), seq);
+      EXPECT_EQ(record.under_way(), waits);
+    }
+  };
+  flight.begin(0, {"barrier"});
+  flight.end();
+  stands_in(0, false);
+  flight.begin(1, {"ring all_reduce", DType::f32, 8, 0});
+  flight.begin(2, {"ring all_reduce", DType::f32, 8, 1});
+  flight.waits_for(1, 1);
+  stands_in(1, true);
+  EXPECT_EQ(flight.at(1).waits_for, 1);
+  EXPECT_EQ(flight.at(2).waits_for, -1);
+  EXPECT_EQ(doing_of(flight).find("rank 1 did not do its part of ring all_reduce #1, bucket 0, for "), 0u)
+      << doing_of(flight);
+  flight.end(1);
+  stands_in(2, true);
+  flight.end(2);
+  stands_in(2, false);
+}
+
 TEST(FlightRecord, ComesBackFromItsFile) {
   const TempDir folder;
   FlightRecord flight(3, 4);

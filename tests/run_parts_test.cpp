@@ -64,6 +64,51 @@ TEST(PhaseTimes, ASecondIsTheInnermostScopes) {
   EXPECT_EQ(total.communication, 0.5);
 }
 
+TEST(PhaseTimes, TuningIsAPartOfItsOwnWhereverItHappens) {
+  Times total;
+  VendorStats vendor;
+  PhaseTimes times(total, vendor);
+  const RunClock wall, clock(vendor);
+  const auto tune = [&] {
+    wait_ms(50);
+    vendor.tuning_s += 0.05;
+  };
+  {
+    const auto outer = times.scope(&Times::update);
+    tune();
+    {
+      const auto inner = times.scope(&Times::forward);
+      tune();
+      wait_ms(20);
+    }
+    const auto inner = times.scope(&Times::validation);
+    tune();
+  }
+  tune();  // outside of all scopes
+  const double passed = clock.seconds();
+  EXPECT_NEAR(total.tuning, 0.15, 1e-9);
+  EXPECT_GE(total.forward, 0.02);
+  EXPECT_GE(total.update, 0);
+  EXPECT_GE(total.validation, 0);
+  EXPECT_LE(total.step() + total.validation, passed) << "a second of tuning counts nowhere else";
+  EXPECT_NEAR(wall.seconds() - clock.seconds(), 0.2, 0.04);
+}
+TEST(Limits, MaxTimeDoesNotCountTuning) {
+  TrainerConfig config = small_config();
+  config.max_time_s = 10;
+  VendorStats vendor;
+  RunClock clock(vendor);
+  const auto strategy = ParallelStrategy::make(nullptr, config);
+  Limits limits(config, *strategy, clock);
+  clock.add(15);
+  vendor.tuning_s += 7;
+  limits.after_step(1);
+  EXPECT_FALSE(limits.stopped());
+  clock.add(3);
+  limits.after_step(2);
+  EXPECT_TRUE(limits.stopped());
+  EXPECT_EQ(limits.ended().reason, StoppedBy::max_time);
+}
 TEST(PhaseTimes, ValidationIsAWhole) {
   Times total;
   PhaseTimes times(total);

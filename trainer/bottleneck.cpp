@@ -74,6 +74,7 @@ std::string compute_line(const Times& times) {
 Times operator-(const Times& now, const Times& before) {
   Times part;
   for (const TimesPart& one : kTimesParts) part.*one.seconds = now.*one.seconds - before.*one.seconds;
+  part.tuning = now.tuning - before.tuning;
   return part;
 }
 

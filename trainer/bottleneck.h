@@ -19,12 +19,14 @@ struct Times {
   double update = 0;         ///< optimizer, averages, and the beginning and end of a step
   double device = 0;         ///< waiting for a device that is behind
   double validation = 0, saving = 0;
+  /// Finding and measuring plans of cuDNN and cuBLASLt: in this process, and in no other part.
+  double tuning = 0;
 
   /// The parts of a step: all but validation and saving.
   double step() const { return data + copy + forward + backward + communication + update + device; }
 };
 
-/// All parts, in the order of a step.
+/// All parts but tuning, in the order of a step.
 struct TimesPart {
   const char* name;
   double Times::*seconds;

@@ -13,6 +13,7 @@
 
 #include "data/dataset.h"
 #include "data/loader.h"
+#include "kernels/vendor_stats.h"
 #include "tensor/error.h"
 #include "tensor/state_dict.h"
 #include "trainer/bottleneck.h"
@@ -163,6 +164,7 @@ struct FitReport {
   std::int64_t host_syncs = 0;
   std::int64_t peak_bytes = 0;
   std::int64_t graphs = 0, graph_launches = 0;  ///< captured passes of steps and validations (--graph)
+  VendorStats vendor;  ///< cuDNN and cuBLASLt on this rank; `refused` and `fallbacks` of all ranks
   std::uint64_t weights_hash = 0;
   StoppedBy stopped_by = StoppedBy::epochs;
   int signal = 0;

@@ -132,6 +132,9 @@ void Run::end_epoch() {
   const double epoch_s = clock_.seconds() - position_.epoch_began_s;
   EpochReport report = pipeline_.begin_report(
       times_.total() - times_before_, clock_.seconds() - part_began_s_, position_.attempted - steps_before_);
+  if (std::string line = describe_tuning(vendor_ - vendor_before_); !line.empty())
+    report.notes.push_back(std::move(line));
+  vendor_before_ = vendor_;
   check_overflows(last, std::min(overflow_patience(), position_.epoch_steps));
   // Whether the epoch is complete or reported stays the same in a resumed run.
   const bool whole = position_.epoch_samples == pipeline_.samples_per_epoch();

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "dist/collectives/exchange.h"
+#include "dist/collectives/ring_advice.h"
 #include "dist/ddp.h"
 #include "dist/watch/watchdog.h"
 #include "dist/zero1.h"
@@ -90,10 +91,14 @@ class SyncedStrategy : public ParallelStrategy {
   SyncedStrategy(dist::Transport& transport, const TrainerConfig& config)
       : comm_(transport, config.collectives),
         buckets_(config.buckets),
-        overlap_(overlap_of(transport, config)) {}
+        overlap_(overlap_of(transport, config)) {
+    if (config.collectives.algorithm == dist::Algorithm::ring)
+      advice_ = dist::advise_on_ring(transport.links());
+  }
 
   int rank() const override { return comm_.rank(); }
   int world_size() const override { return comm_.world_size(); }
+  std::string advice() const override { return advice_; }
 
   void attach(ParameterArena& arena, PhaseTimes& times) override {
     settle();
@@ -203,6 +208,7 @@ class SyncedStrategy : public ParallelStrategy {
                                                         const dist::SyncOptions& options) = 0;
 
   dist::Communicator comm_;
+  std::string advice_;
   dist::BucketOptions buckets_;
   dist::Overlap overlap_;
   std::vector<std::unique_ptr<dist::GradientSync>> syncs_;

@@ -39,6 +39,8 @@ class ParallelStrategy {
   bool is_rank0() const { return rank() == 0; }
   /// "single", "ddp on 4 ranks (mpirun)", "single (--devices auto: no GPU in use)".
   std::string describe(const std::string& note) const;
+  /// A line for the user, on how ranks could communicate faster; empty: none.
+  virtual std::string advice() const { return {}; }
 
   // The model.
 

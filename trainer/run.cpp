@@ -63,8 +63,12 @@ Run::Run(Trainer& trainer, const TrainerConfig& config, const Callbacks& callbac
       config_(config),
       callbacks_(callbacks),
       strategy_(strategy),
+      vendor_(vendor_stats(config.device)),
+      vendor_before_run_(vendor_),
+      vendor_before_(vendor_),
+      clock_(vendor_),
       limits_(config, strategy, clock_),
-      times_(position_.times),
+      times_(position_.times, vendor_),
       attached_(&strategy),
       pipeline_(config, strategy, train, held_out,
                 [this](const std::string& note) { notify([&](Callback& c) { c.on_note(trainer_, note); }); }),
@@ -125,6 +129,9 @@ void Run::begin() {
   FitInfo info = describe();
   if (config_.summary && strategy_.is_rank0() && info.nothing_to_do.empty()) info.summary = summary();
   notify([&](Callback& c) { c.on_fit_begin(trainer_, info); });
+  vendor_notes_.emplace(config_.device, [this](const std::string& note) {
+    notify([&](Callback& c) { c.on_note(trainer_, note); });
+  });
   clock_.start();
   if (found) resume();
   if (!found) try_validation();
@@ -357,6 +364,17 @@ void Run::save_product(FitReport& report) {
   final_weights_.save(weights_part().save, std::move(info), report);
 }
 
+// Refused plans of all ranks, of which only rank 0 may have a logger; the rest is this rank's.
+VendorStats Run::vendor_stats_of_run() const {
+  VendorStats stats = vendor_ - vendor_before_run_;
+  if (config_.device.is_cpu()) return stats;
+  double of_all[] = {static_cast<double>(stats.refused), static_cast<double>(stats.fallbacks)};
+  strategy_.add_up(of_all);
+  stats.refused = static_cast<std::int64_t>(of_all[0]);
+  stats.fallbacks = static_cast<std::int64_t>(of_all[1]);
+  return stats;
+}
+
 FitReport Run::finish() {
   const Metrics last =
       limits_.signal() == 0 && final_weights_.may_differ() ? keep_last() : Metrics::not_measured();
@@ -385,6 +403,7 @@ FitReport Run::finish() {
   report.peak_bytes = allocator_of(config_.device).stats().peak;
   report.graphs = graphs_.captured();
   report.graph_launches = graphs_.launched();
+  report.vendor = vendor_stats_of_run();
   report.stopped_by = limits_.ended().reason;
   report.checkpoint = checkpoints_.newest();
   report.last = last;

@@ -9,6 +9,7 @@
 
 #include "autograd/grad_mode.h"
 #include "dist/sync_batch_norm.h"
+#include "kernels/vendor_stats.h"
 #include "optim/step.h"
 #include "trainer/callback.h"
 #include "trainer/checkpoints/final_weights.h"
@@ -108,6 +109,7 @@ class Run : private Minimizer {
   std::int64_t overflow_patience() const;
   std::optional<SampleFolder> sample_folder() const;
   bool report_epoch(EpochReport report, double epoch_s);
+  VendorStats vendor_stats_of_run() const;
   FitReport finish();
   Metrics keep_last();
   void save_product(FitReport& report);
@@ -136,6 +138,9 @@ class Run : private Minimizer {
   const TrainerConfig& config_;
   const Callbacks& callbacks_;
   ParallelStrategy& strategy_;
+  const VendorStats& vendor_;
+  const VendorStats vendor_before_run_;
+  VendorStats vendor_before_;  // before this epoch
   RunClock clock_;
   Limits limits_;
   RunPosition position_;
@@ -165,6 +170,7 @@ class Run : private Minimizer {
   std::optional<NoFusion> no_fusion_;
   bool trying_ = false;  // trial steps, hidden from callbacks
   std::string threads_note_, convs_note_;
+  std::optional<VendorNotes> vendor_notes_;
 
   // Of the current step.
   struct Now {

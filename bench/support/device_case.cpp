@@ -152,6 +152,10 @@ class Untuned {
 void check_and_measure(benchmark::State& state, const DeviceCase& row) {
   const Call call = row.prepare();
   CudaContext& context = cuda_context(bench_device());
+  const VendorStats& vendor = context.vendor().stats();
+  const std::int64_t refused = vendor.refused + vendor.fallbacks;
+  std::string note;
+  const VendorNotes notes(bench_device(), [&](const std::string& line) { note = line; });
   const std::vector<Tensor> expected = results_on_cpu(call);
   double error = 0;
   if (row.tiles > 1) {
@@ -170,6 +174,7 @@ void check_and_measure(benchmark::State& state, const DeviceCase& row) {
   std::vector<double> seconds = device_seconds(bench_device(), [&](std::int64_t i) {
     call.on_device(context, sets[static_cast<std::size_t>(i) % sets.size()]);
   });
+  ATH_CHECK(vendor.refused + vendor.fallbacks == refused, "{}", note);
   const auto tiles = static_cast<double>(row.tiles);
   const Work work{row.work.bytes * tiles, row.work.flops * tiles};
   const Roofs roofs{device_copy_roof(bench_device(), row_bytes), device_flops_roof(bench_device(), row.peak)};

@@ -30,6 +30,9 @@ class Collective {
   virtual void start(Tag tag) = 0;
   /// Advances as far as possible without waiting. True when done.
   virtual bool advance() = 0;
+  /// On a device: whether the host has nothing more to do for it, as all its work is queued. The next
+  /// collective of the same transport may then start: its work comes after.
+  virtual bool queued() const { return false; }
 
   /// Messages completed since the start: lets a waiting caller see progress.
   virtual std::int64_t progress() const = 0;

@@ -181,12 +181,14 @@ std::unique_ptr<Collective> Communicator::barrier() {
   return ready(std::make_unique<Barrier>(transport_, world()));
 }
 
-void Communicator::start(Collective& collective, std::int64_t bucket, std::int64_t launch_us) {
+std::int64_t Communicator::start(Collective& collective, std::int64_t bucket, std::int64_t launch_us) {
   Call call = collective.call();
   call.bucket = bucket;
   const Tag tag = session().begin(call, launch_us);
-  if (options_.compare_calls && world_size() > 1) compare(call, session().flight().last().seq, tag);
+  const std::int64_t seq = session().flight().size() - 1;
+  if (options_.compare_calls && world_size() > 1) compare(call, seq, tag);
   collective.start(tag);
+  return seq;
 }
 
 // Uses the tag of the following call: messages between two ranks stay in order.

@@ -104,9 +104,9 @@ class Communicator {
   std::unique_ptr<Collective> ready(std::unique_ptr<Collective> collective);
 
   /// Records and starts a collective that the caller then advances (dist/collectives/wait.h). `launch_us`:
-  /// the time from which it could have started, by FlightRecord::now_us(); 0: now. Throws as run() if calls
-  /// are compared.
-  void start(Collective& collective, std::int64_t bucket = -1, std::int64_t launch_us = 0);
+  /// the time from which it could have started, by FlightRecord::now_us(); 0: now. Returns its number in the
+  /// record. Throws as run() if calls are compared.
+  std::int64_t start(Collective& collective, std::int64_t bucket = -1, std::int64_t launch_us = 0);
   /// Runs to completion. Throws PeerLostError; ArgumentError if the transport is held.
   void run(Collective& collective, std::int64_t bucket = -1);
 

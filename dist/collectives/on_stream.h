@@ -49,6 +49,8 @@ class OnStream final : public Collective {
     return !under_way_;
   }
 
+  bool queued() const override { return queued_; }
+
   std::int64_t progress() const override { return inner_->progress() + arrived_; }
   int waits_for() const override {
     const int behind = transport_.behind();

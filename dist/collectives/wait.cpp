@@ -45,8 +45,8 @@ bool StallTimeout::wait(std::int64_t progress) {
 bool push(Collective& collective, Transport& transport, const WaitOptions& options) {
   try {
     const bool done = collective.advance();
-    if (!done) transport.session().flight().waits_for(collective.waits_for());
-    if (done && options.last) transport.session().flight().end();
+    if (!done) transport.session().flight().waits_for(collective.waits_for(), options.seq);
+    if (done && options.last) transport.session().flight().end(options.seq);
     return done;
   } catch (const PeerLostError& error) {
     fail(transport, Failure::lost,
@@ -65,6 +65,7 @@ void finish(Collective& collective, Transport& transport, const WaitOptions& opt
       detail::fail<PeerLostError>("{}: rank {} stops before the collective is done",
                                   what(collective, options), transport.rank());
     }
+    if (options.meanwhile && collective.queued()) (*options.meanwhile)();
     if (transport.wait_for_any()) continue;
     if (!patience.wait(collective.progress())) {
       const double seconds = static_cast<double>(options.timeout.count()) / 1000;

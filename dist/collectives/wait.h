@@ -3,6 +3,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 
 #include "dist/collectives/collective.h"
 
@@ -33,6 +34,9 @@ struct WaitOptions {
   std::int64_t bucket = -1;                 ///< for messages: the bucket of gradients; -1: none
   const std::atomic<bool>* stop = nullptr;  ///< gives up when this becomes true
   bool last = true;                         ///< ends the record's entry; false: another part follows
+  std::int64_t seq = -1;                    ///< of that entry; -1: the newest
+  /// Called again and again once the collective is queued(): the next one may be queued behind it.
+  const std::function<void()>* meanwhile = nullptr;
 };
 
 /// advance(), adding the operation's name and bucket to the error if a rank is lost. Records progress, and

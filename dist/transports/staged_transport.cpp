@@ -7,10 +7,10 @@
 namespace athanor::dist {
 
 StagedTransport::StagedTransport(Transport& below, Device device)
-    : Transport(below.rank(), below.world_size(), Stream::create(device)),
+    : Transport(below.rank(), below.world_size(), Stream::create(device, StreamPriority::high)),
       below_(below),
-      out_(Stream::create(device)),
-      in_(Stream::create(device)) {
+      out_(Stream::create(device, StreamPriority::high)),
+      in_(Stream::create(device, StreamPriority::high)) {
   ATH_CHECK(below.device().is_cpu() && device.is_cuda(),
             "staged: messages of a GPU must go through a transport of the host, but got {} over {}",
             device.str(), below.device().str());

@@ -1,6 +1,7 @@
 #include "dist/transports/transport.h"
 
 #include "dist/collectives/collective.h"
+#include "dist/collectives/ring_advice.h"
 #include "tensor/error.h"
 
 namespace athanor::dist {
@@ -20,6 +21,10 @@ void Transport::check_peer(int peer) const {
 
 std::unique_ptr<Collective> Transport::native(const NativeCall&) {
   return nullptr;
+}
+
+GpuLinks Transport::links() {
+  return {};
 }
 
 std::unique_ptr<Transport> Transport::duplicate() {

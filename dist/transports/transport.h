@@ -13,6 +13,7 @@
 namespace athanor::dist {
 
 class Collective;
+struct GpuLinks;
 struct NativeCall;
 class Session;
 
@@ -82,6 +83,10 @@ class Transport {
   virtual bool has_native() const { return false; }
   /// A native collective; null if none satisfies kernels::Combine.
   virtual std::unique_ptr<Collective> native(const NativeCall& call);
+
+  /// How the ranks' GPUs are linked (dist/collectives/ring_advice.h); nothing is known by default. A call of
+  /// all ranks, which must have nothing in flight.
+  virtual GpuLinks links();
 
   /// The state shared by all users of this network (dist/collectives/session.h).
   Session& session() const { return *session_; }

@@ -75,7 +75,7 @@ void end_at_lost_message(WaitChain& chain, const std::function<bool(int)>& here,
 Culprit find_culprit(const FlightRecord& mine, const std::filesystem::path& folder,
                      std::chrono::microseconds patience) {
   const std::int64_t now = FlightRecord::now_us(), until = now + patience.count();
-  const FlightRecord::Entry last = mine.last();
+  const FlightRecord::Entry last = mine.oldest_open();
   if (last.seq < 0) return {fmt::format("rank {} has not reached its first collective", mine.rank())};
   const RankRecord::Entry entry = as_read(last);
   if (!entry.under_way()) {

@@ -132,9 +132,9 @@ void FlightRecord::begin(std::int64_t seq, const Call& call, std::int64_t launch
   put(begun_, seq + 1);
 }
 
-// The current entry, or null.
-FlightRecord::Slot* FlightRecord::current() const {
-  const std::int64_t begun = get(begun_);
+// The newest entry, or that of `seq`, if it is not done; else null.
+FlightRecord::Slot* FlightRecord::current(std::int64_t seq) const {
+  const std::int64_t begun = seq < 0 ? get(begun_) : seq + 1;
   if (begun == 0) return nullptr;
   Slot& slot = slots_[static_cast<std::size_t>((begun - 1) % kEntries)];
   return get(slot.mark) == begun && get(slot.end_us) == 0 ? &slot : nullptr;
@@ -147,12 +147,12 @@ void FlightRecord::moved(std::int64_t bytes) {
   }
 }
 
-void FlightRecord::waits_for(int rank) {
-  if (Slot* slot = current()) put(slot->waits_for, rank);
+void FlightRecord::waits_for(int rank, std::int64_t seq) {
+  if (Slot* slot = current(seq)) put(slot->waits_for, rank);
 }
 
-void FlightRecord::end() {
-  if (Slot* slot = current()) {
+void FlightRecord::end(std::int64_t seq) {
+  if (Slot* slot = current(seq)) {
     put(slot->waits_for, -1);
     put(slot->end_us, now_us());
   }

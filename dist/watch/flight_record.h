@@ -48,13 +48,15 @@ class FlightRecord {
 
   // For the communicating thread.
 
-  /// The collective `seq` starts; all before it are done or given up. `launch_us`: the time from which it
-  /// could have started, 0: now.
+  /// The collective `seq` starts; all before the last one are done or given up. `launch_us`: the time from
+  /// which it could have started, 0: now.
   void begin(std::int64_t seq, const Call& call, std::int64_t launch_us = 0);
-  /// A message of the current collective is complete.
+  // Of the newest collective, or of `seq`: the one before may still be in a device's queue.
+
+  /// A message of the newest is complete.
   void moved(std::int64_t bytes);
-  void waits_for(int rank);
-  void end();
+  void waits_for(int rank, std::int64_t seq = -1);
+  void end(std::int64_t seq = -1);
 
   // For any thread.
 
@@ -66,6 +68,11 @@ class FlightRecord {
   /// The collective `seq`; its seq is -1 if it was overwritten or has not begun.
   Entry at(std::int64_t seq) const;
   Entry last() const { return at(size() - 1); }
+  /// Where this rank stands: the last one, or the one before if that is not done either.
+  Entry oldest_open() const {
+    const Entry before = at(size() - 2);
+    return before.under_way() && last().under_way() ? before : last();
+  }
 
   /// Writes JSON lines: a header with the rank, the reason (`reason`, a word, and `error`, any text) and the
   /// time; then the entries, newest first, so that a truncated file has the important ones; then an end
@@ -80,7 +87,7 @@ class FlightRecord {
 
  private:
   struct Slot;
-  Slot* current() const;
+  Slot* current(std::int64_t seq = -1) const;
 
   int rank_, world_size_;
   std::int64_t began_us_;

@@ -38,11 +38,16 @@ struct RankRecord {
 
   /// The collective of that number; null if missing.
   const Entry* at(std::int64_t seq) const;
-  /// The newest; null if there is none.
-  const Entry* last() const { return entries.empty() ? nullptr : &entries.back(); }
+  /// The newest, or the one before if neither is done (FlightRecord::oldest_open); null if there is none.
+  const Entry* last() const {
+    if (entries.empty()) return nullptr;
+    const Entry* const newest = &entries.back();
+    const bool both = entries.size() > 1 && newest->under_way() && newest[-1].under_way();
+    return both ? newest - 1 : newest;
+  }
   /// Whether the rank was in a collective at the time of writing.
   bool under_way() const { return last() && last()->under_way(); }
-  /// Highest number it has entered; -1: none.
+  /// The number of that one; -1: none.
   std::int64_t entered() const { return last() ? last()->seq : -1; }
 };
 

@@ -229,13 +229,13 @@ struct Watchdog::Impl {
   // The record of the network on which this rank waits: the job's or that of its passes.
   std::shared_ptr<const FlightRecord> flight() const {
     auto job = transport.session().shared_flight(), passes = transport.session().passes();
-    return passes && !job->last().under_way() && passes->last().under_way() ? passes : job;
+    return passes && !job->oldest_open().under_way() && passes->oldest_open().under_way() ? passes : job;
   }
 
   // mpirun announces the end by SIGCONT, a second ahead: a waiting rank then writes its record early, for
   // itself and for ranks that look for it.
   void announce() {
-    const FlightRecord::Entry last = flight()->last();
+    const FlightRecord::Entry last = flight()->oldest_open();
     if (foretold || continued_us == 0 || !last.under_way() || last.last_us > continued_us) return;
     write_record("SIGTERM", "received SIGCONT while it waited, which mpirun sends before it ends all ranks");
     foretold = true;
@@ -243,14 +243,14 @@ struct Watchdog::Impl {
 
   // While one rank is slow: whether this one waits for another rank, without excuse.
   bool waits_for_another() const {
-    const FlightRecord::Entry last = flight()->last();
+    const FlightRecord::Entry last = flight()->oldest_open();
     return last.under_way() && last.waits_for >= 0 && last.waits_for != slow_rank;
   }
 
   // mpirun has announced the end, and this rank waits: for so long that no agreement is possible, or until
   // the time is up.
   bool is_stalled() const {
-    const FlightRecord::Entry last = flight()->last();
+    const FlightRecord::Entry last = flight()->oldest_open();
     const bool waits = last.under_way() && (slow_rank < 0 || last.waits_for != slow_rank);
     if (!waits || continued_us < caught_us - kAnnouncedUs || just_stopped()) return false;
     const std::int64_t now = FlightRecord::now_us(), idle = now - last.last_us;

@@ -5,7 +5,7 @@
 
 #include <cuda_runtime.h>
 
-#include "kernels/cuda/vendor.h"
+#include "kernels/cuda/plan_choice.h"
 #include "tensor/cuda/runtime.h"
 #include "tensor/detail/device_memory.h"
 
@@ -14,6 +14,8 @@ namespace athanor::cuda {
 void check(const VendorOptions& options) {
   ATH_CHECK(options.candidates >= 1, "vendor options: candidates must be 1 or more, but got {}",
             options.candidates);
+  ATH_CHECK(options.reduced_precision >= 0,
+            "vendor options: reduced_precision must be at least 0, but got {}", options.reduced_precision);
 }
 
 Stopwatch::Stopwatch(const CudaContext& context)
@@ -38,10 +40,41 @@ double Stopwatch::median() const {
   return ms[kRuns / 2];
 }
 
+TuningTime::TuningTime(const CudaContext& context, VendorLog& log, const std::filesystem::path& folder,
+                       bool measures)
+    : log_(log), folder_(folder) {
+  if (measures) {
+    const AllowSync planning;
+    detail::attempt([&] { current_stream(context.device()).synchronize(); });
+  }
+  began_ = Clock::now();
+}
+
 bool is_capturing(const CudaContext& context) {
   cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
   ATH_TRY(cudaStreamIsCapturing(static_cast<cudaStream_t>(context.native_stream()), &status));
   return status != cudaStreamCaptureStatusNone;
+}
+
+void detail::report(const Planner& planner, const std::string& signature, const Trouble& trouble,
+                    std::size_t tried, Runs runs) {
+  const bool any = trouble.refused > 0 || trouble.without_memory > 0;
+  // Without memory for a workspace, another plan does.
+  if (!any || (runs != Runs::own && trouble.refused == 0)) return;
+  const std::string what =
+      tried == 0 ? std::string("no plan could be made")
+      : trouble.refused == 0
+          ? fmt::format("none of {} plans had room for its workspace", tried)
+          : fmt::format("{} of {} plans were refused when they ran", trouble.refused, tried);
+  const char* const then = runs == Runs::plan ? "another runs"
+                           : runs == Runs::another_signature
+                               ? "it is done in two parts"
+                               : "our own kernel runs, which may be many times slower";
+  planner.log.add(signature, {.refused = trouble.refused > 0, .fell_back = runs == Runs::own},
+                  fmt::format("{}, and {}: {}; {} ({})", what, then, trouble.first,
+                              trouble.refused > 0 ? "check that driver and libraries belong together"
+                                                  : "use a smaller batch",
+                              planner.folder.made_by()));
 }
 
 }  // namespace athanor::cuda

@@ -1,9 +1,12 @@
 #pragma once
 
+#include <chrono>
 #include <cstddef>
+#include <filesystem>
 #include <vector>
 
 #include "kernels/context.h"
+#include "kernels/cuda/vendor_log.h"
 #include "tensor/counters.h"
 #include "tensor/stream.h"
 
@@ -49,6 +52,28 @@ class Stopwatch {
   std::vector<Event> begin_, end_;
   std::size_t flush_bytes_;
   Scratch flush_;
+};
+
+/// While alive, time counts as tuning (VendorStats::tuning_s). Where candidates will be measured, it begins
+/// when the device has done what is queued: that is the time of training.
+class TuningTime {
+ public:
+  /// `folder`: where results are kept.
+  TuningTime(const CudaContext& context, VendorLog& log, const std::filesystem::path& folder, bool measures);
+  ~TuningTime() { log_.stats.tuning_s += elapsed_s(); }
+  TuningTime(const TuningTime&) = delete;
+  TuningTime& operator=(const TuningTime&) = delete;
+
+  /// Between two candidates: the user may have waited for long.
+  void tick() const { log_.tuning(elapsed_s(), folder_.string()); }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  double elapsed_s() const { return std::chrono::duration<double>(Clock::now() - began_).count(); }
+
+  VendorLog& log_;
+  const std::filesystem::path& folder_;
+  Clock::time_point began_;
 };
 
 /// Whether the context's stream is being captured into a graph: nothing may wait for it then.

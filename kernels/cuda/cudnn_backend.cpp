@@ -284,7 +284,9 @@ std::optional<Plan> Plan::make(const EngineConfig& config, const DevicePropertie
   descriptor.set(CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, device.descriptor());
   if (!descriptor.try_finalize()) return std::nullopt;
   Plan plan(std::move(descriptor));
+  plan.engine_ = config.engine();
   plan.tensor_cores_ = config.has(CUDNN_NUMERICAL_NOTE_TENSOR_CORE);
+  plan.reduced_precision_ = config.has(CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION);
   return plan;
 }
 

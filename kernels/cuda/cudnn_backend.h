@@ -237,9 +237,11 @@ class Plan {
 
   std::string json() const { return plan_.text(CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION); }
   std::size_t workspace_bytes() const { return workspace_bytes_; }
-  /// Whether cuDNN notes that it computes on tensor cores; false of a plan read from text, which has no
-  /// notes.
+  // What cuDNN notes of its engine; a plan read from text has no notes: false, false and -1.
   bool tensor_cores() const { return tensor_cores_; }
+  /// Whether it rounds partial sums to the type of the result.
+  bool reduced_precision() const { return reduced_precision_; }
+  std::int64_t engine() const { return engine_; }
 
   /// Queues it: pointers[i] is tensor i + 1 of the graph.
   void run(const Handle& handle, std::span<void* const> pointers, void* workspace) const;
@@ -249,7 +251,8 @@ class Plan {
 
   Descriptor plan_;
   std::size_t workspace_bytes_ = 0;
-  bool tensor_cores_ = false;
+  std::int64_t engine_ = -1;
+  bool tensor_cores_ = false, reduced_precision_ = false;
 };
 
 }  // namespace cudnn

@@ -27,8 +27,8 @@ std::size_t ConvSignature::hash() const {
   for (int axis = 0; axis < 2; ++axis)
     hash.add(window.stride[axis], window.padding[axis], window.dilation[axis]);
   for (const auto bytes : alignment) hash.add(bytes);
-  hash.add(rules.workspace_bytes, pass, dtype, bias, relu, after, out, accumulate, rules.tf32,
-           rules.deterministic, rules.runtime_compiled);
+  hash.add(rules.workspace_bytes, rules.reduced_precision, pass, dtype, bias, relu, after, out, accumulate,
+           rules.tf32, rules.deterministic, rules.runtime_compiled);
   return static_cast<std::size_t>(hash.value());
 }
 
@@ -44,6 +44,7 @@ std::string ConvSignature::str() const {
   if (after != Activation::none) text += fmt::format(" then activation {}", static_cast<int>(after));
   if (out != dtype) text += fmt::format(" to {}", out);
   if (accumulate) text += " accumulate";
+  if (rules.reduced_precision > 0) text += fmt::format(" reduced_precision {}", rules.reduced_precision);
   return text;
 }
 

@@ -1,6 +1,9 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
 
 #include "kernels/cuda/cudnn_backend.h"
 #include "kernels/cuda/found.h"
@@ -14,6 +17,9 @@ struct PlanRules {
   bool deterministic = false;
   bool runtime_compiled = false;
   std::size_t workspace_bytes = std::size_t{256} << 20;
+  /// Above 0: engines that round partial sums are proposed, too; the caller must measure their error
+  /// (VendorOptions::reduced_precision).
+  double reduced_precision = 0;
 
   bool operator==(const PlanRules&) const = default;
 };
@@ -22,8 +28,13 @@ struct PlanRules {
 /// unless tf32 is allowed; none of the transforms whose error grows with their tile.
 bool permits(const PlanRules& rules, DType dtype, const EngineConfig& config);
 
-/// Up to `most` plans for a graph over tensors of `dtype`, cuDNN's favourite first; empty where it has none.
-/// Engines that fail for another reason than that they do not support the graph are passed over.
+/// An order that begins with the first entry of every engine, then has the second of every engine, and so on:
+/// cuDNN lists an engine's configurations together, and the best of another engine may be far down.
+std::vector<std::size_t> spread(std::span<const std::int64_t> engines);
+
+/// Up to `most` plans for a graph over tensors of `dtype`, spread over engines, cuDNN's favourite first;
+/// empty where it has none. Engines that fail for another reason than that they do not support the graph are
+/// passed over.
 cuda::Found<Plan> find_plans(const Graph& graph, const DeviceProperties& device, DType dtype,
                              const PlanRules& rules, std::size_t most);
 

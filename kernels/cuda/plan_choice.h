@@ -30,37 +30,71 @@ template <class Plan> struct Choice {
   bool own_is_faster() const { return own_ms > 0 && vendor_ms > 0 && own_ms < vendor_ms; }
 };
 
-/// Whom a choice is made for, and where it is kept.
+/// Whom a choice is made for, where it is kept, and who hears of what goes wrong.
 struct Planner {
   CudaContext& context;
   const VendorOptions& options;
-  VendorStats& stats;
+  VendorLog& log;
   const PlanFolder& folder;
 };
 
 // The functions below take the steps of one kind of operation:
 //   key()                      what the signature's plan is kept under between runs: it names all that a
-//                              measurement depends on, too
+//                              measurement depends on, too, but for the device and what the plan is made by
 //   find(most)                 what the vendor has, as Found
 //   read(text), write(plan)    a plan as text, and back
 //   accept(plan)               whether it does what it must, tried on the device; not asked in a capture
 //   run(plan)                  queues all of the work, to be measured: it writes only what is written anyway
 //   run_own()                  the same by our own kernel; may be missing
+//   ours_is_next()             whether our own kernel runs where there is no plan, and not another signature
+//   of
+//                              the vendor's; missing: yes
 
 namespace detail {
 
 enum class Went : unsigned char { well, badly, out_of_memory };
 
+struct Outcome {
+  Went went = Went::well;
+  std::string why = {};
+};
+
 /// How f() went: badly where a library or the device refused.
-template <class F> Went attempt(F&& f) {
+template <class F> Outcome attempt(F&& f) {
   try {
     f();
-    return Went::well;
-  } catch (const BackendError&) {
-    return Went::badly;
-  } catch (const OutOfMemoryError&) {
-    return Went::out_of_memory;
+    return {};
+  } catch (const BackendError& error) {
+    return {Went::badly, error.what()};
+  } catch (const OutOfMemoryError& error) {
+    return {Went::out_of_memory, error.what()};
   }
+}
+
+/// Plans of a signature that could not be run, or not be made.
+struct Trouble {
+  int refused = 0, without_memory = 0;
+  std::string first = {};
+
+  void add(const Outcome& outcome) {
+    if (outcome.went == Went::well) return;
+    ++(outcome.went == Went::badly ? refused : without_memory);
+    if (first.empty()) first = outcome.why;
+  }
+};
+
+/// What runs in the end.
+enum class Runs : unsigned char { plan, another_signature, own };
+
+/// Says what became of a signature some of whose `tried` plans gave trouble.
+void report(const Planner& planner, const std::string& signature, const Trouble& trouble, std::size_t tried,
+            Runs runs);
+
+template <class Steps> Runs runs_without_plan(const Steps& steps) {
+  if constexpr (requires { steps.ours_is_next(); }) {
+    if (!steps.ours_is_next()) return Runs::another_signature;
+  }
+  return Runs::own;
 }
 
 /// While alive, memory comes from the pool for everybody: what is worked in here once would else stay with
@@ -81,12 +115,14 @@ class OutsideGraphPools {
 /// Times every plan, and our own kernels where there are some; the fastest plan becomes the choice.
 template <class Plan, class Steps>
 void choose_fastest(const VendorOptions& options, std::vector<Plan>& plans, Stopwatch& watch,
-                    const Steps& steps, Choice<Plan>& choice) {
-  const auto measured = [&](int candidate, auto&& run) {
+                    const TuningTime& timed, const Steps& steps, Choice<Plan>& choice, Trouble& trouble) {
+  const auto measured = [&](int candidate, auto&& run, Trouble& heard) {
+    timed.tick();
     double ms = Stopwatch::kTooSlow;
-    const Went went = attempt([&] { ms = watch.median_ms(choice.vendor_ms, run); });
-    choice.certain = choice.certain && went != Went::out_of_memory;
-    if (went != Went::well) ms = Stopwatch::kTooSlow;
+    const Outcome outcome = attempt([&] { ms = watch.median_ms(choice.vendor_ms, run); });
+    heard.add(outcome);
+    choice.certain = choice.certain && outcome.went != Went::out_of_memory;
+    if (outcome.went != Went::well) ms = Stopwatch::kTooSlow;
     if (options.on_measured)
       options.on_measured(
           {steps.key(), candidate, ms < Stopwatch::kTooSlow ? ms : std::numeric_limits<double>::infinity()});
@@ -94,7 +130,7 @@ void choose_fastest(const VendorOptions& options, std::vector<Plan>& plans, Stop
   };
   std::size_t best = 0;
   for (std::size_t i = 0; i < plans.size(); ++i) {
-    const double ms = measured(static_cast<int>(i), [&] { steps.run(plans[i]); });
+    const double ms = measured(static_cast<int>(i), [&] { steps.run(plans[i]); }, trouble);
     if (i > 0 && ms >= choice.vendor_ms) continue;
     choice.vendor_ms = ms;
     best = i;
@@ -104,27 +140,40 @@ void choose_fastest(const VendorOptions& options, std::vector<Plan>& plans, Stop
   } else {
     choice.certain = false;
   }
-  if constexpr (requires { steps.run_own(); }) choice.own_ms = measured(-1, [&] { steps.run_own(); });
+  Trouble ours;  // its own caller hears of it
+  if constexpr (requires { steps.run_own(); })
+    choice.own_ms = measured(-1, [&] { steps.run_own(); }, ours);
 }
 
 }  // namespace detail
 
-/// Decides about a signature that nothing is known of. Throws nothing that a library or the device says.
+/// Decides about a signature that nothing is known of. Throws nothing that a library or the device says, but
+/// reports it.
 template <class Plan, class Steps>
 Choice<Plan> decide(const Planner& planner, bool capturing, const Steps& steps) {
+  using detail::Outcome;
   using detail::Went;
   const VendorOptions& options = planner.options;
   const bool measures = options.autotune && !planner.context.deterministic;
+  const TuningTime timed(planner.context, planner.log, planner.folder.path(), measures && !capturing);
   Choice<Plan> choice;
+  detail::Trouble trouble;
   Found<Plan> found;
-  const auto ask = [&] {
-    found = steps.find(measures && !capturing ? static_cast<std::size_t>(options.candidates) : 1);
-  };
-  choice.certain = detail::attempt(ask) == Went::well && found.certain;
+  const Outcome asked = detail::attempt(
+      [&] { found = steps.find(measures && !capturing ? static_cast<std::size_t>(options.candidates) : 1); });
+  trouble.add(asked);
+  choice.certain = asked.went == Went::well && found.certain;
   std::vector<Plan>& plans = found.plans;
+  if (plans.empty() && !found.certain) trouble.add({Went::badly, found.why});
+  const std::size_t tried = plans.size();
+  const auto told = [&] {
+    const detail::Runs runs = choice.plan ? detail::Runs::plan : detail::runs_without_plan(steps);
+    detail::report(planner, steps.key(), trouble, tried, runs);
+  };
   if (capturing) {
     choice.provisional = true;
     if (!plans.empty()) choice.plan = std::move(plans[0]);
+    told();
     return choice;
   }
 
@@ -132,24 +181,23 @@ Choice<Plan> decide(const Planner& planner, bool capturing, const Steps& steps) 
   bool failed = false;  // a plan that was promised: it may run the next time
   std::erase_if(plans, [&](const Plan& plan) {
     bool accepted = false;
-    const Went went = detail::attempt([&] { accepted = steps.accept(plan); });
-    failed = failed || went != Went::well;
-    choice.certain = choice.certain && went != Went::out_of_memory;
+    const Outcome outcome = detail::attempt([&] { accepted = steps.accept(plan); });
+    trouble.add(outcome);
+    failed = failed || outcome.went != Went::well;
+    choice.certain = choice.certain && outcome.went != Went::out_of_memory;
     return !accepted;
   });
+  std::optional<Stopwatch> watch;
   if (plans.empty()) {
     choice.certain = choice.certain && !failed;
-    return choice;
-  }
-  std::optional<Stopwatch> watch;
-  if (!measures || detail::attempt([&] { watch.emplace(planner.context); }) != Went::well) {
+  } else if (!measures || detail::attempt([&] { watch.emplace(planner.context); }).went != Went::well) {
     choice.certain = choice.certain && !measures;
     choice.plan = std::move(plans[0]);
-    return choice;
+  } else {
+    ++planner.log.stats.tuned;
+    detail::choose_fastest(options, plans, *watch, timed, steps, choice, trouble);
   }
-
-  ++planner.stats.tuned;
-  detail::choose_fastest(options, plans, *watch, steps, choice);
+  told();
   return choice;
 }
 
@@ -159,7 +207,7 @@ template <class Plan, class Signature, class Steps>
 Choice<Plan>& decide_and_keep(const Planner& planner, BoundedCache<Signature, Choice<Plan>>& cache,
                               const Signature& signature, bool capturing, const Steps& steps) {
   Choice<Plan> choice = decide<Plan>(planner, capturing, steps);
-  ++planner.stats.plans_made;
+  ++planner.log.stats.plans_made;
   const bool worth = choice.certain && !choice.provisional && (!choice.plan || choice.vendor_ms > 0);
   const auto save = [&] {
     planner.folder.save(steps.key(), {choice.plan ? steps.write(*choice.plan) : std::string(),
@@ -180,7 +228,7 @@ Choice<Plan>& choose(const Planner& planner, BoundedCache<Signature, Choice<Plan
   if (known && capturing) return *known;
 
   const PlanFolder& folder = planner.folder;
-  VendorStats& stats = planner.stats;
+  VendorStats& stats = planner.log.stats;
   auto loaded = folder.load(steps.key());
   Lookup& lookup = loaded.first;
   const StoredPlan& stored = loaded.second;
@@ -198,6 +246,7 @@ Choice<Plan>& choose(const Planner& planner, BoundedCache<Signature, Choice<Plan
     lookup = Lookup::rejected;
   }
   if (lookup == Lookup::rejected) ++stats.disk_rejected;
+  if (lookup == Lookup::outdated) ++stats.disk_outdated;
   if (lookup == Lookup::missing && folder.enabled()) ++stats.disk_misses;
   return decide_and_keep(planner, cache, signature, capturing, steps);
 }
@@ -205,28 +254,41 @@ Choice<Plan>& choose(const Planner& planner, BoundedCache<Signature, Choice<Plan
 enum class Answer : unsigned char { done, no_plan, own_is_faster };
 
 /// Runs a signature by the plan chosen for it: execute(plan) does the work. Where ours may be preferred and
-/// was measured to be faster, nothing is done. A plan from a file that does not run here is forgotten, and
-/// chosen again, once.
+/// was measured to be faster, nothing is done. A plan from a file that does not run here is reported and
+/// chosen again, once. One that was chosen here and is refused later is an error that names the signature.
 template <class Plan, class Signature, class Steps, class Execute>
 Answer serve(const Planner& planner, BoundedCache<Signature, Choice<Plan>>& cache, const Signature& signature,
              bool may_prefer_own, const Steps& steps, const Execute& execute) {
   Choice<Plan>* choice = &choose(planner, cache, signature, steps);
+  VendorLog& log = planner.log;
   const auto own = [&] { return may_prefer_own && choice->own_is_faster(); };
   if (choice->plan && choice->untried && !own()) {
     choice->untried = false;
     try {
       execute(*choice->plan);
-      ++planner.stats.calls;
+      ++log.stats.calls;
       return Answer::done;
-    } catch (const BackendError&) {
-      ++planner.stats.disk_rejected;
+    } catch (const BackendError& error) {
+      ++log.stats.disk_rejected;
+      log.add(steps.key(), {.refused = true},
+              fmt::format("the plan of {} was refused when it ran, and another is chosen: {}",
+                          planner.folder.path_of(steps.key()).string(), error.what()));
       choice = &decide_and_keep(planner, cache, signature, is_capturing(planner.context), steps);
     }
   }
   if (!choice->plan) return Answer::no_plan;
   if (own()) return Answer::own_is_faster;
-  execute(*choice->plan);
-  ++planner.stats.calls;
+  try {
+    execute(*choice->plan);
+  } catch (const BackendError& error) {
+    const std::string why = fmt::format(
+        "the plan chosen for it was refused when it ran: {}; check that driver and libraries "
+        "belong together ({})",
+        error.what(), planner.folder.made_by());
+    log.add(steps.key(), {.refused = true}, why);
+    throw BackendError(fmt::format("{}: {}", steps.key(), why));
+  }
+  ++log.stats.calls;
   return Answer::done;
 }
 

@@ -11,13 +11,14 @@
 #include "kernels/hash.h"
 #include "tensor/atomic_file.h"
 #include "tensor/error.h"
+#include "tensor/printable.h"
 
 namespace athanor::cuda {
 namespace {
 
 using Json = nlohmann::json;
 
-constexpr int kFormat = 1;
+constexpr int kFormat = 2;
 constexpr std::size_t kMaxBytes = std::size_t{1} << 20;  // a plan takes a few KiB
 
 std::string hash_of(std::string_view text) {
@@ -27,18 +28,25 @@ std::string hash_of(std::string_view text) {
 }
 
 /// All that a file says, but for the checksum over it.
-Json described(const std::string& key, const StoredPlan& stored) {
-  return {{"athanor_plan", kFormat},
-          {"key", key},
-          {"own_ms", stored.own_ms},
-          {"plan", stored.plan},
-          {"vendor_ms", stored.vendor_ms}};
+Json described(const std::string& key, const std::string& made_by, const StoredPlan& stored) {
+  return {{"athanor_plan", kFormat}, {"key", key},          {"made_by", made_by},
+          {"own_ms", stored.own_ms}, {"plan", stored.plan}, {"vendor_ms", stored.vendor_ms}};
 }
 
 }  // namespace
 
+std::string dotted(std::int64_t version, int major, int minor) {
+  return fmt::format("{}.{}.{}", version / major, version % major / minor, version % minor);
+}
+
+std::string kernel_driver_version(const std::filesystem::path& file) {
+  std::string version;
+  std::ifstream(file) >> version;
+  return version.empty() ? "unknown" : printable(version.substr(0, 40));
+}
+
 std::filesystem::path PlanFolder::path_of(const std::string& key) const {
-  return folder_ / (hash_of(key) + ".json");
+  return folder_ / (hash_of(full(key)) + ".json");
 }
 
 std::pair<Lookup, StoredPlan> PlanFolder::load(const std::string& key) const {
@@ -53,8 +61,11 @@ std::pair<Lookup, StoredPlan> PlanFolder::load(const std::string& key) const {
     const std::string checksum = json.at("checksum");
     json.erase("checksum");
     StoredPlan stored{json.at("plan"), json.at("vendor_ms"), json.at("own_ms")};
+    const std::string made_by = json.at("made_by");
     // Compared as it would be written: any other field, type or format differs.
-    if (json != described(key, stored) || checksum != hash_of(json.dump())) return {Lookup::rejected, {}};
+    if (json != described(full(key), made_by, stored) || checksum != hash_of(json.dump()))
+      return {Lookup::rejected, {}};
+    if (made_by != made_by_) return {Lookup::outdated, {}};
     return {Lookup::found, std::move(stored)};
   } catch (const Json::exception&) {
     return {Lookup::rejected, {}};
@@ -67,7 +78,7 @@ bool PlanFolder::save(const std::string& key, const StoredPlan& stored) const {
   std::filesystem::create_directories(folder_, error);
   if (error) return false;
   try {
-    Json json = described(key, stored);
+    Json json = described(full(key), made_by_, stored);
     json["checksum"] = hash_of(json.dump());
     const std::string text = json.dump(1) + "\n";
     AtomicFile file(path_of(key));

@@ -20,18 +20,31 @@ std::filesystem::path default_plan_directory() {
 
 // Raise it when our products or convolutions become faster or slower: what was measured against them is
 // measured again.
-constexpr int kOwnKernels = 2;
+constexpr int kOwnKernels = 3;
+
+namespace {
+
+/// What plans are made by: with another driver or library they may not run, or not be the fastest.
+std::string makers() {
+  int driver = 0, runtime = 0;
+  ATH_TRY(cudaDriverGetVersion(&driver));
+  ATH_TRY(cudaRuntimeGetVersion(&runtime));
+  const auto cuda_version = [](int version) {
+    return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
+  };
+  return fmt::format("driver {} for CUDA {}, CUDA {}, cuDNN {}, cuBLASLt {}, athanor kernels {}",
+                     kernel_driver_version(), cuda_version(driver), cuda_version(runtime),
+                     dotted(cudnn::version(), 10000, 100), dotted(cublas::version(), 10000, 100),
+                     kOwnKernels);
+}
+
+}  // namespace
 
 Vendor::Impl::Impl(const Vendor& vendor)
     : properties(cudnn::DeviceProperties::of_device(vendor.device().index)),
-      folder(vendor.options().plan_directory) {}
-
-std::string Vendor::Impl::disk_key(const std::string& signature, std::int64_t library_version) const {
-  int driver = 0;
-  ATH_TRY(cudaDriverGetVersion(&driver));
-  return fmt::format("{} on {} sm_{} x{} by {}, driver {}, athanor kernels {}", signature, properties.name(),
-                     properties.sm(), properties.multiprocessors(), library_version, driver, kOwnKernels);
-}
+      device(fmt::format("{} sm_{} x{}", properties.name(), properties.sm(), properties.multiprocessors())),
+      made_by(makers()),
+      folder(vendor.options().plan_directory, device, made_by) {}
 
 const cudnn::Handle& Vendor::Impl::cudnn_on(void* stream) {
   if (!cudnn_) cudnn_.emplace();
@@ -55,7 +68,7 @@ Vendor::Impl& Vendor::impl() {
 void Vendor::set_options(VendorOptions options) {
   check(options);
   options_ = std::move(options);
-  if (impl_) impl_->folder = PlanFolder(options_.plan_directory);
+  if (impl_) impl_->folder = PlanFolder(options_.plan_directory, impl_->device, impl_->made_by);
 }
 
 void Vendor::clear() {
@@ -65,11 +78,12 @@ void Vendor::clear() {
 }
 
 Planner Vendor::planner(CudaContext& context) {
-  return {context, options_, stats_, impl().folder};
+  return {context, options_, log_, impl().folder};
 }
 
 cudnn::PlanRules plan_rules(const CudaContext& context, const VendorOptions& options) {
-  return {context.tf32, context.deterministic, options.runtime_compiled, options.workspace_bytes};
+  return {context.tf32, context.deterministic, options.runtime_compiled, options.workspace_bytes,
+          options.autotune && !context.deterministic ? options.reduced_precision : 0};
 }
 
 std::int64_t alignment_of(const void* address, std::int64_t most) {

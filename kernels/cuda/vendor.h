@@ -6,7 +6,10 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 
+#include "kernels/cuda/vendor_log.h"
+#include "kernels/vendor_stats.h"
 #include "tensor/device.h"
 
 // cuDNN and cuBLASLt as the kernels of this folder see them: vendor_conv.h and vendor_matmul.h ask, and get a
@@ -38,8 +41,16 @@ struct VendorOptions {
   /// `deterministic` (a measurement may go the other way next time) or a stream is being captured, the
   /// vendor's own guess runs.
   bool autotune = true;
-  int candidates = 10;                                   ///< of the vendor's guesses, measured: 1 or more
+  /// Of the vendor's guesses, measured: 1 or more. cuDNN's are spread over its engines, and for a convolution
+  /// that is a plain product a quarter as many of cuBLASLt's join them.
+  int candidates = 16;
   std::size_t workspace_bytes = std::size_t{256} << 20;  ///< a plan that needs more is not taken
+  /// Engines of cuDNN's that round partial sums to the type of the result: taken where, in a measured forward
+  /// pass, the error of theirs against f32 is at most this many times that of our kernel, which rounds once.
+  /// 0: never.
+  double reduced_precision = 0;
+  /// false: only cuBLASLt's products are candidates for convolutions; to test them.
+  bool conv_graphs = true;
   /// Engines that cuDNN compiles when a plan is made: 1 to 2 s each time.
   bool runtime_compiled = false;
   /// Where plans are kept between runs; empty: nowhere.
@@ -50,17 +61,6 @@ struct VendorOptions {
 
 /// Throws ArgumentError where an option is out of its range.
 void check(const VendorOptions& options);
-
-/// What a Vendor has done so far.
-struct VendorStats {
-  std::int64_t calls = 0;  ///< answered with yes
-  /// Signatures planned, by heuristics or measurement; 0 per step after warm-up.
-  std::int64_t plans_made = 0;
-  std::int64_t tuned = 0;          ///< of these, measured
-  std::int64_t plans_loaded = 0;   ///< signatures read from the plan directory
-  std::int64_t disk_misses = 0;    ///< signatures the directory did not have,
-  std::int64_t disk_rejected = 0;  ///< or only in a damaged file, one of another version, or one not ours
-};
 
 /// Handles and plans of cuBLASLt and cuDNN on one device. One per context, so one per thread.
 class Vendor {
@@ -73,21 +73,23 @@ class Vendor {
   const VendorOptions& options() const { return options_; }
   /// Takes effect for signatures that are met for the first time from now on.
   void set_options(VendorOptions options);
-  const VendorStats& stats() const { return stats_; }
+  const VendorStats& stats() const { return log_.stats; }
+  /// Where lines for the user go from now on (VendorNotes); returns where they went.
+  VendorNotes::Note exchange_listener(VendorNotes::Note note) { return log_.exchange(std::move(note)); }
   /// Forgets all plans; files stay.
   void clear();
 
   // For the vendor_*.cpp alone.
   struct Impl;
   Impl& impl();
-  VendorStats& mutable_stats() { return stats_; }
+  VendorLog& log() { return log_; }
   Planner planner(CudaContext& context);
   Device device() const { return device_; }
 
  private:
   Device device_;
   VendorOptions options_;
-  VendorStats stats_;
+  VendorLog log_;
   std::unique_ptr<Impl> impl_;  // made when first needed: the libraries take their time to load
 };
 

@@ -1,10 +1,12 @@
 #include "kernels/cuda/vendor_conv.h"
 
+#include <algorithm>
 #include <array>
 #include <span>
 
 #include "kernels/activate.h"
 #include "kernels/copy.h"
+#include "kernels/cuda/conv_error.h"
 #include "kernels/cuda/read_back.h"
 #include "kernels/cuda/vendor_impl.h"
 #include "kernels/matmul.h"
@@ -16,7 +18,6 @@ namespace {
 
 using cudnn::ConvSignature;
 using cudnn::Graph;
-using cudnn::Plan;
 
 /// Operands of one pass, each in its place: x or dx, w or dw, y or dy.
 struct Operands {
@@ -38,6 +39,7 @@ ConvSignature signature_of(CudaContext& context, Graph::Pass pass, const Conv2dP
                                    t.y.raw_data()};
   for (std::size_t i = 0; i < z.alignment.size(); ++i) z.alignment[i] = alignment_of(addresses[i], 16);
   z.rules = plan_rules(context, context.vendor().options());
+  if (pass != Graph::Pass::forward) z.rules.reduced_precision = 0;  // whose error is measured there alone
   return z;
 }
 
@@ -51,8 +53,8 @@ const char* name_of(Graph::Pass pass) {
   return "conv2d";
 }
 
-void run_plan(CudaContext& context, const ConvSignature& z, const Plan& plan, const Operands& t,
-              const void* bias) {
+void run_graph(CudaContext& context, const ConvSignature& z, const cudnn::Plan& plan, const Operands& t,
+               const void* bias) {
   std::array<void*, 4> pointers{t.x.raw_data(), t.w.raw_data()};
   std::size_t count = 2;
   if (z.bias) pointers[count++] = const_cast<void*>(bias);
@@ -64,14 +66,37 @@ void run_plan(CudaContext& context, const ConvSignature& z, const Plan& plan, co
            workspace.as<void>());
 }
 
+void run_product(CudaContext& context, const ConvSignature& z, const cublas::Algorithm& algorithm,
+                 const Operands& t) {
+  const cublas::MatmulSignature product = *product_of(z);
+  const Scratch workspace = context.scratch(algorithm.workspace_bytes);
+  const LaunchScope reported(name_of(z.pass), Queued::vendor,
+                             static_cast<cudaStream_t>(context.native_stream()));
+  const auto run = [&](const Tensor& a, const Tensor& b, const Tensor& y) {
+    cublas::run(context.vendor().impl().cublas(), product, algorithm, a.raw_data(), b.raw_data(),
+                z.bias ? t.bias.raw_data() : nullptr, y.raw_data(), workspace.as<void>(),
+                context.native_stream());
+  };
+  switch (z.pass) {
+    case Graph::Pass::forward: return run(t.x, t.w, t.y);
+    case Graph::Pass::backward_data: return run(t.y, t.w, t.x);
+    case Graph::Pass::backward_weights: return run(t.y, t.x, t.w);
+  }
+}
+
+void run_plan(CudaContext& context, const ConvSignature& z, const ConvPlan& plan, const Operands& t) {
+  if (plan.product) return run_product(context, z, *plan.product, t);
+  run_graph(context, z, *plan.graph, t, z.bias ? t.bias.raw_data() : nullptr);
+}
+
 /// Whether a fused relu lets a NaN through, as ours does: with a bias of NaN, all of y must be NaN. Some
 /// engines take the maximum of 0 and NaN to be 0, which would hide a diverged model.
-bool keeps_nan(CudaContext& context, const ConvSignature& z, const Plan& plan, const Operands& t) {
+bool keeps_nan(CudaContext& context, const ConvSignature& z, const cudnn::Plan& plan, const Operands& t) {
   const AllowSync planning;
   const Scratch bias = context.scratch(t.bias.bytes());
   // All bits set is a NaN in every floating type.
   athanor::detail::set_device_bytes(bias.as<void>(), context.device(), 0xff, t.bias.bytes());
-  run_plan(context, z, plan, t, bias.as<void>());
+  run_graph(context, z, plan, t, bias.as<void>());
   return dispatch_floating(t.y.dtype(), "conv2d", [&]<class T>() {
     const auto is_nan = [&](std::int64_t i) {
       const auto value = static_cast<Accumulate<T>>(read_back(context, t.y.data<T>() + i));
@@ -81,32 +106,38 @@ bool keeps_nan(CudaContext& context, const ConvSignature& z, const Plan& plan, c
   });
 }
 
-/// Runs one pass by the plan chosen for it, if `impl` does not prefer our own kernel. `own` is all of the
-/// pass by ours, `finish` what kernels of ours do after the plan's work, and `tried` the operands of
-/// measurements: none of them writes what a measurement may not write again and again.
-template <class Own, class Finish>
-Answer run(CudaContext& context, ConvImpl impl, const ConvSignature& z, const Operands& t,
-           const Operands& tried, const Own& own, const Finish& finish) {
-  struct Steps : PlanSteps {
+/// Runs one pass by the plan chosen for it, if `impl` does not prefer our own kernel. work(plan) is all of
+/// the pass by a plan, trial(plan) the same for measurements, which writes nothing that may not be written
+/// again and again, own() the same by ours, and accept(plan) whether a plan does what it must.
+template <class Work, class Trial, class Own, class Accept>
+Answer run(CudaContext& context, ConvImpl impl, const ConvSignature& z, const Work& work, const Trial& trial,
+           const Own& own, const Accept& accepts) {
+  struct Steps {
+    CudaContext& context;
     const ConvSignature& z;
-    const Operands& t;
+    const Trial& run;
     const Own& run_own;
-    const Finish& finish;
+    const Accept& accept;
 
-    std::string key() const { return disk_key(z.str(), cudnn::version()); }
-    Found<Plan> find(std::size_t most) const { return cudnn::find_conv_plans(z, properties(), most); }
-    bool accept(const Plan& plan) const { return !z.relu || keeps_nan(context, z, plan, t); }
-    void run(const Plan& plan) const {
-      run_plan(context, z, plan, t, z.bias ? t.bias.raw_data() : nullptr);
-      finish();
+    Vendor::Impl& impl() const { return context.vendor().impl(); }
+    std::string key() const { return z.str(); }
+    Found<ConvPlan> find(std::size_t most) const {
+      return find_conv_plans(impl().cublas(), z, impl().properties, most,
+                             context.vendor().options().conv_graphs);
     }
+    std::optional<ConvPlan> read(const std::string& text) const {
+      return cuda::read(impl().cublas(), z, impl().properties, text);
+    }
+    std::string write(const ConvPlan& plan) const { return cuda::write(plan); }
+    /// A relu, and what is added to, can also be done after a plan without them.
+    bool ours_is_next() const { return !z.relu && !(z.pass == Graph::Pass::backward_data && z.accumulate); }
   };
   Vendor& vendor = context.vendor();
   return serve(vendor.planner(context), vendor.impl().convolutions, z, impl == ConvImpl::automatic,
-               Steps{{context}, z, tried, own, finish}, [&](const Plan& plan) {
-                 run_plan(context, z, plan, t, z.bias ? t.bias.raw_data() : nullptr);
-               });
+               Steps{context, z, trial, own, accepts}, work);
 }
+
+constexpr auto any_plan = [](const ConvPlan&) { return true; };
 
 }  // namespace
 
@@ -118,9 +149,20 @@ bool vendor_conv_forward(CudaContext& context, const Conv2dParams& params, const
   Conv2dParams own = params;
   own.impl = ConvImpl::reference;
   const auto run_as = [&](const ConvSignature& z) {
+    const auto work = [&](const ConvPlan& plan) {
+      run_plan(context, z, plan, t);
+      kernels::activate(context, z.after, y);
+    };
+    const auto accept = [&](const ConvPlan& plan) {
+      if (plan.product) return true;
+      if (z.relu && !keeps_nan(context, z, *plan.graph, t)) return false;
+      if (!plan.graph->reduced_precision()) return true;
+      work(plan);
+      return error_beside_ours(context, params, x, w, bias, y) <= z.rules.reduced_precision;
+    };
     return run(
-        context, params.impl, z, t, t, [&] { kernels::conv2d_forward(context, own, x, w, bias, y); },
-        [&] { kernels::activate(context, z.after, y); });
+        context, params.impl, z, work, work, [&] { kernels::conv2d_forward(context, own, x, w, bias, y); },
+        accept);
   };
   ConvSignature z = signature_of(context, Graph::Pass::forward, params, t);
   // Whether a fused relu is ours can only be tried outside of a capture.
@@ -129,9 +171,7 @@ bool vendor_conv_forward(CudaContext& context, const Conv2dParams& params, const
     if (fused != Answer::no_plan) return fused == Answer::done;
   }
   z.relu = false, z.after = params.activation;
-  if (run_as(z) != Answer::done) return false;
-  kernels::activate(context, z.after, y);
-  return true;
+  return run_as(z) == Answer::done;
 }
 
 bool vendor_conv_backward_data(CudaContext& context, const Conv2dParams& params, const Tensor& dy,
@@ -142,15 +182,17 @@ bool vendor_conv_backward_data(CudaContext& context, const Conv2dParams& params,
   ConvSignature z = signature_of(context, Graph::Pass::backward_data, params, {dx, w, none, dy});
   z.accumulate = write_dx == Write::accumulate;
   // What is added to must not be added to once per measurement.
-  const Choice<Plan>* const known = context.vendor().impl().convolutions.find(z);
+  const auto* const known = context.vendor().impl().convolutions.find(z);
   const bool measures = z.accumulate && (!known || known->provisional || known->untried);
   const Tensor trial = measures ? empty_like(dx) : dx;
-  const Operands t{dx, w, none, dy}, tried{trial, w, none, dy};
   Conv2dParams own = params;
   own.impl = ConvImpl::reference;
+  const auto to = [&](const Tensor& target) {
+    return [&, out = &target](const ConvPlan& plan) { run_plan(context, z, plan, {*out, w, none, dy}); };
+  };
   const Answer answer = run(
-      context, params.impl, z, t, tried,
-      [&] { kernels::conv2d_backward_data(context, own, dy, w, trial, write_dx); }, [] {});
+      context, params.impl, z, to(dx), to(trial),
+      [&] { kernels::conv2d_backward_data(context, own, dy, w, trial, write_dx); }, any_plan);
   if (answer != Answer::no_plan || !z.accumulate) return answer == Answer::done;
   const Tensor fresh = empty_like(dx);
   if (!vendor_conv_backward_data(context, params, dy, w, fresh, Write::overwrite)) return false;
@@ -167,12 +209,15 @@ bool vendor_conv_backward_weights(CudaContext& context, const Conv2dParams& para
   const bool direct = write_dw == Write::overwrite && dw.dtype() == x.dtype();
   const Tensor fresh = direct ? dw : Tensor::empty(dw.shape(), x.options());
   const Tensor none;
-  const Operands t{x, fresh, none, dy};
-  ConvSignature z = signature_of(context, Graph::Pass::backward_weights, params, t);
+  ConvSignature z = signature_of(context, Graph::Pass::backward_weights, params, {x, fresh, none, dy});
   z.out = dw.dtype(), z.accumulate = write_dw == Write::accumulate;
-  const auto finish = [&](const Tensor& to) {
-    if (!direct && write_dw == Write::overwrite) kernels::copy(context, fresh, to);
-    if (!direct && write_dw == Write::accumulate) kernels::add_into(context, fresh, to);
+  z.alignment[1] = std::min(z.alignment[1], alignment_of(dw.raw_data(), 16));
+  const auto work_on = [&](const Tensor& to, const ConvPlan& plan) {
+    if (plan.product) return run_plan(context, z, plan, {x, to, none, dy});  // in its dtype, and it adds
+    run_plan(context, z, plan, {x, fresh, none, dy});
+    if (direct) return;
+    if (write_dw == Write::overwrite) return kernels::copy(context, fresh, to);
+    kernels::add_into(context, fresh, to);
   };
   Conv2dParams own = params;
   own.impl = ConvImpl::reference;
@@ -184,11 +229,11 @@ bool vendor_conv_backward_weights(CudaContext& context, const Conv2dParams& para
     return trial;
   };
   const Answer answer = run(
-      context, params.impl, z, t, t,
+      context, params.impl, z, [&](const ConvPlan& plan) { work_on(dw, plan); },
+      [&](const ConvPlan& plan) { work_on(target(), plan); },
       [&] { kernels::conv2d_backward_weights(context, own, x, dy, target(), write_dw, none, write_dw); },
-      [&] { finish(target()); });
+      any_plan);
   if (answer != Answer::done) return false;
-  finish(dw);
   if (dbias.defined()) kernels::column_sums(context, dy, dbias, write_dbias);
   return true;
 }

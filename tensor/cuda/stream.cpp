@@ -44,12 +44,13 @@ template <class Handle> class Spare {
 struct NativeStream {
   cudaStream_t stream;
   std::uint32_t id;
+  StreamPriority priority;
 };
 
 /// Of one device; never destroyed, as events and streams are also released during exit.
 struct Spares {
-  Spare<NativeStream> streams;
-  Spare<cudaEvent_t> events[2];  // without and with timing
+  Spare<NativeStream> streams[2];  // by StreamPriority
+  Spare<cudaEvent_t> events[2];    // without and with timing
   std::mutex mutex;
   std::atomic<detail::StreamState*> default_stream{nullptr};
 };
@@ -114,7 +115,8 @@ class CudaEvent final : public detail::EventState {
 
 class CudaStream final : public detail::StreamState {
  public:
-  CudaStream(Device where, NativeStream made) : StreamState(where, made.stream, made.id) {}
+  CudaStream(Device where, NativeStream made)
+      : StreamState(where, made.stream, made.id), priority_(made.priority) {}
 
   void wait(const detail::EventState& event) override {
     const auto& mark = static_cast<const CudaEvent&>(event);
@@ -127,8 +129,12 @@ class CudaStream final : public detail::StreamState {
   }
 
  private:
-  ~CudaStream() override { spares_of(device).streams.give_back({stream(), id}); }
+  ~CudaStream() override {
+    spares_of(device).streams[static_cast<std::size_t>(priority_)].give_back({stream(), id, priority_});
+  }
   cudaStream_t stream() const { return static_cast<cudaStream_t>(native); }
+
+  StreamPriority priority_;
 };
 
 }  // namespace
@@ -166,14 +172,18 @@ void cuda::refuse_wait_in_capture(const char* op) {
 
 // Streams and events ---------------------------------------------------------------------------------------
 
-Ref<detail::StreamState> detail::create_device_stream(Device device) {
+Ref<detail::StreamState> detail::create_device_stream(Device device, StreamPriority priority) {
   check_device(device);
+  const auto which = static_cast<std::size_t>(priority);
   // Non-blocking: does not synchronise with the driver's default stream, which libraries may use.
-  const NativeStream native = spares_of(device).streams.take([&](std::uint32_t id) {
+  const NativeStream native = spares_of(device).streams[which].take([&](std::uint32_t number) {
     const cuda::DeviceGuard guard(device);
+    int lowest = 0, highest = 0;
+    ATH_TRY(cudaDeviceGetStreamPriorityRange(&lowest, &highest));
     cudaStream_t stream = nullptr;
-    ATH_TRY(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
-    return NativeStream{stream, id};
+    ATH_TRY(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking,
+                                         priority == StreamPriority::high ? highest : lowest));
+    return NativeStream{stream, 2 * number + static_cast<std::uint32_t>(which), priority};
   });
   return make_ref<CudaStream>(device, native);
 }
@@ -184,7 +194,7 @@ detail::StreamState& detail::default_device_stream(Device device) {
   if (StreamState* made = slot.load(std::memory_order_acquire)) return *made;
   std::lock_guard lock(spares_of(device).mutex);
   if (!slot.load()) {
-    const Ref<StreamState> stream = create_device_stream(device);
+    const Ref<StreamState> stream = create_device_stream(device, StreamPriority::normal);
     stream->retain();  // never released
     slot.store(stream.get(), std::memory_order_release);
   }

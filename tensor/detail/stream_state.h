@@ -41,7 +41,7 @@ class EventState : public RefCounted {
 /// Throws BackendError, with why_no_cuda(), if the device does not exist.
 void check_device(Device device);
 
-Ref<StreamState> create_device_stream(Device device);
+Ref<StreamState> create_device_stream(Device device, StreamPriority priority);
 /// One per device, created on first use, never destroyed.
 StreamState& default_device_stream(Device device);
 Ref<EventState> create_device_event(Device device, Event::Timing timing);

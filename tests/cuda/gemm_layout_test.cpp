@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "kernels/conv.h"
 #include "kernels/matmul.h"
 #include "tests/support/cases.h"
 #include "tests/support/compare.h"
@@ -203,6 +204,29 @@ TEST(GemmLayout, RandomLayoutsAgreeOrAreRefused) {
     ASSERT_TRUE(test::close(out, expected, 1e-5)) << seed << " " << left << right << out;
   }
   EXPECT_GT(understood, 1000);
+}
+
+// The three passes of a 1 x 1 convolution, which are products where images are NHWC.
+TEST(GemmLayout, PointwiseConvolutionsAreProducts) {
+  const std::int64_t n = 2, h = 3, w = 5, c = 7, k = 4, pixels = n * h * w;
+  const Tensor x = numbers({n, h, w, c}, 1), filter = numbers({k, 1, 1, c}, 2), dy = numbers({n, h, w, k}, 3);
+  const Conv2dParams params{.impl = ConvImpl::reference};
+  const auto expect = [](const Tensor& got, const Tensor& expected) {
+    EXPECT_TRUE(test::close(got, expected, 1e-5));
+  };
+  const Tensor y = empty_like(dy), expected_y = empty_like(dy);
+  naive_gemm(pointwise_layout(PointwisePass::forward, pixels, c, k), x, filter, y);
+  kernels::conv2d_forward(cpu_context(), params, x, filter, {}, expected_y);
+  expect(y, expected_y);
+  const Tensor dx = empty_like(x), expected_dx = empty_like(x);
+  naive_gemm(pointwise_layout(PointwisePass::backward_data, pixels, c, k), dy, filter, dx);
+  kernels::conv2d_backward_data(cpu_context(), params, dy, filter, expected_dx);
+  expect(dx, expected_dx);
+  const Tensor dw = empty_like(filter), expected_dw = empty_like(filter);
+  naive_gemm(pointwise_layout(PointwisePass::backward_weights, pixels, c, k), dy, x, dw);
+  kernels::conv2d_backward_weights(cpu_context(), params, x, dy, expected_dw, Write::overwrite, {},
+                                   Write::overwrite);
+  expect(dw, expected_dw);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "dist/collectives/exchange.h"
+#include "dist/collectives/ring_advice.h"
 #include "dist/launch/rendezvous.h"
 #include "dist/transports/detail/nccl_api.h"
 #include "dist/transports/make_transport.h"
@@ -11,9 +12,11 @@
 #include "tests/support/all_gather_cases.h"
 #include "tests/support/collective_cases.h"
 #include "tests/support/compare_calls_cases.h"
+#include "trainer/parallel_strategy.h"
 
 #if defined(ATHANOR_SIMT)
 #include "simt/nccl/communicators.h"
+#include "simt/options.h"
 #endif
 
 namespace athanor {
@@ -126,6 +129,18 @@ TEST_F(NcclCollectives, RefuseARankOutOfRange) {
   EXPECT_EQ(start_error(dist::new_nccl_id(), 2, 2, 500ms), "nccl: the rank must be one of 2, but is 2");
 }
 
+// Kernels of messages must not queue behind those of the backward pass.
+TEST_F(NcclCollectives, TheStreamHasAHigherPriorityThanThoseThatCompute) {
+  const auto priority = [](const Stream& stream) {
+    int value = 0;
+    EXPECT_EQ(cudaStreamGetPriority(static_cast<cudaStream_t>(stream.native()), &value), cudaSuccess);
+    return value;
+  };
+  test::run_nccl_ranks(1, [&](Transport& transport) {
+    EXPECT_LT(priority(transport.stream()), priority(Stream::default_of(transport.device())));
+  });
+}
+
 #if defined(ATHANOR_SIMT)
 // --dist-timeout is NCCL's, too: one rank comes to where they meet, and no further.
 TEST_F(NcclCollectives, StartupEndsAtItsTimeout) {
@@ -165,6 +180,28 @@ TEST_F(NcclCollectives, ASilentRankIsNamedByTheFirstThatNeedsIt) {
   }
   ncclCommAbort(silent);
   EXPECT_EQ(simt::live_communicators(), 0);
+}
+
+// GPUs 0 and 2, 2 and 1, 1 and 3, 3 and 0 have fast links, others no peer access.
+TEST_F(NcclCollectives, ARingOverASlowLinkIsAdvisedAgainst) {
+  simt::options().link = [](int a, int b) { return a / 2 == b / 2 ? -1 : 0; };
+  const std::string advice =
+      "--algorithm ring: ranks 0 and 1 have no peer access, which holds up the whole ring; use --algorithm "
+      "native, "
+      "or the GPUs in the order 0,2,1,3 (CUDA_VISIBLE_DEVICES)";
+  test::run_nccl_ranks(4, [&](dist::NcclTransport& transport) {
+    TrainerConfig config;
+    config.device = transport.device();
+    config.strategy = Strategy::ddp;
+    config.collectives.algorithm = Algorithm::ring;
+    EXPECT_EQ(ParallelStrategy::make(&transport, config)->advice(), advice);
+    EXPECT_EQ(transport.connected(), 0);
+    config.collectives.algorithm = Algorithm::native;
+    EXPECT_EQ(ParallelStrategy::make(&transport, config)->advice(), "");
+  });
+  simt::options().link = nullptr;
+  test::run_nccl_ranks(
+      4, [&](dist::NcclTransport& transport) { EXPECT_EQ(dist::advise_on_ring(transport.links()), ""); });
 }
 
 // NCCL keeps memory of the GPU for every rank that one exchanges messages with.

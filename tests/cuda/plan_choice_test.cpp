@@ -7,104 +7,15 @@
 
 #include <cuda_runtime.h>
 
-#include "tensor/detail/device_memory.h"
 #include "tensor/graph.h"
-#include "tests/cuda/device.h"
-#include "tests/support/temp_dir.h"
+#include "tests/cuda/plan_choice.h"
 
 namespace athanor {
 namespace {
 
-using cuda::BoundedCache;
-using cuda::Choice;
-using cuda::PlanFolder;
+using namespace test;
 
-struct Signature {
-  int number = 0;
-
-  bool operator==(const Signature&) const = default;
-  std::size_t hash() const { return static_cast<std::size_t>(number); }
-};
-
-/// Stands for a vendor's plan: its work is to set that many bytes.
-struct Plan {
-  std::size_t bytes = 0;
-};
-
-constexpr std::size_t kQuick = std::size_t{1} << 10,
-                      kSlow = std::size_t{1} << (test::kChecksEveryAccess ? 20 : 25);
-// Bytes of plans that do not run, that need more memory than there is, and whose trial goes wrong.
-constexpr std::size_t kBroken = 1, kHuge = 2, kUntestable = 3;
-
-struct Steps {
-  CudaContext& context;
-  std::vector<std::size_t> candidates;
-  std::size_t own_bytes = kSlow;
-  std::size_t unacceptable = 0;
-  std::string name = "signature";
-  bool certain = true;
-  mutable std::size_t asked_for = 0, runs = 0;
-
-  std::string key() const { return name; }
-  cuda::Found<Plan> find(std::size_t most) const {
-    asked_for = most;
-    cuda::Found<Plan> found{{}, certain};
-    for (std::size_t bytes : candidates) found.plans.push_back({bytes});
-    if (found.plans.size() > most) found.plans.resize(most);
-    return found;
-  }
-  std::optional<Plan> read(const std::string& text) const {
-    if (text.find_first_not_of("0123456789") != text.npos) return std::nullopt;
-    return Plan{std::stoull(text)};
-  }
-  std::string write(const Plan& plan) const { return std::to_string(plan.bytes); }
-  bool accept(const Plan& plan) const {
-    if (plan.bytes == kUntestable) throw OutOfMemoryError("no room for its workspace");
-    return plan.bytes != unacceptable;
-  }
-  void run(const Plan& plan) const {
-    ++runs;
-    if (plan.bytes == kBroken) throw BackendError("does not run");
-    if (plan.bytes == kHuge) throw OutOfMemoryError("no room for its workspace");
-    set(plan.bytes);
-  }
-  void run_own() const { set(own_bytes); }
-
-  void set(std::size_t bytes) const {
-    const Scratch memory = context.scratch(bytes);
-    detail::set_device_bytes(memory.as<void>(), context.device(), 1, bytes);
-  }
-};
-
-class PlanChoice : public test::DeviceTest {
- protected:
-  CudaContext& context() { return cuda_context(test::device()); }
-  void TearDown() override {
-    if (!IsSkipped()) {
-      context().deterministic = false;
-      allocator_of(test::device()).set_limit(0);
-    }
-    DeviceTest::TearDown();
-  }
-  const Choice<Plan>& choose(const Steps& steps, int signature = 0) {
-    return cuda::choose<Plan>({context(), options, stats, folder}, cache, Signature{signature}, steps);
-  }
-  cuda::Answer serve(const Steps& steps, bool may_prefer_own = true) {
-    return cuda::serve<Plan>({context(), options, stats, folder}, cache, Signature{0}, may_prefer_own, steps,
-                             [&](const Plan& plan) { steps.run(plan); });
-  }
-  bool kept(const std::string& name = "signature") { return std::filesystem::exists(folder.path_of(name)); }
-  std::size_t chosen(const Steps& steps, int signature = 0) {
-    const Choice<Plan>& choice = choose(steps, signature);
-    return choice.plan ? choice.plan->bytes : 0;
-  }
-
-  test::TempDir dir;
-  cuda::VendorOptions options;
-  cuda::VendorStats stats;
-  PlanFolder folder{dir.path() / "plans"};
-  BoundedCache<Signature, Choice<Plan>> cache{4};
-};
+using PlanChoice = PlanChoiceTest;
 
 TEST_F(PlanChoice, TakesTheFastestCandidate) {
   EXPECT_EQ(chosen({context(), {kSlow, kQuick, kSlow}}), kQuick);
@@ -201,14 +112,17 @@ TEST_F(PlanChoice, APlanFromDiskThatDoesNotRunIsChosenAgainOnce) {
   EXPECT_EQ(cache.find({0})->plan->bytes, kQuick);
   EXPECT_EQ(stats.disk_rejected, 1);
   EXPECT_EQ(folder.load("signature").second.plan, std::to_string(kQuick));
+  EXPECT_EQ(stats.refused, 1);
+  EXPECT_EQ(lines(),
+            std::vector{fmt::format("signature: the plan of {} was refused when it ran, and another is "
+                                    "chosen: does not run",
+                                    folder.path_of("signature").string())});
   cache.clear();
   EXPECT_EQ(serve(steps), cuda::Answer::done);
   EXPECT_EQ(stats.disk_rejected, 1);
-  // Not from disk: what was chosen here and then fails is the caller's to hear of.
-  cache.insert({0}, {Plan{kBroken}});
-  EXPECT_THROW(serve(steps), BackendError);
 }
 
+// What was chosen here and then fails is the caller's to hear of: with the name of what it was.
 TEST_F(PlanChoice, OptionsOutOfRangeAreRefused) {
   cuda::VendorOptions none;
   none.candidates = 0;
@@ -287,6 +201,24 @@ TEST_F(PlanChoice, PlansTheVendorNoLongerReadsAreMadeAgain) {
   ASSERT_TRUE(folder.save("signature", {"of another version", 1, 2}));
   EXPECT_EQ(chosen({context(), {kQuick}}), kQuick);
   EXPECT_EQ(stats.disk_rejected, 1);
+}
+
+TEST_F(PlanChoice, AFileOfAnotherDriverOrLibraryIsCountedAndReplaced) {
+  choose({context(), {kSlow}});
+  folder = PlanFolder(folder.path(), "GPU", "driver 2, cuDNN 9");
+  cache.clear();
+  EXPECT_EQ(chosen({context(), {kQuick}}), kQuick);
+  EXPECT_EQ(stats.disk_outdated, 1);
+  EXPECT_EQ(stats.disk_rejected, 0);
+  EXPECT_EQ(stats.disk_misses, 1);  // the first
+  cache.clear();
+  EXPECT_EQ(chosen({context(), {}}), kQuick);
+  EXPECT_EQ(stats.plans_loaded, 1);
+  folder = PlanFolder(folder.path(), "another GPU", "driver 2, cuDNN 9");
+  cache.clear();
+  EXPECT_EQ(chosen({context(), {kSlow}}), kSlow);
+  EXPECT_EQ(stats.disk_misses, 2);
+  EXPECT_EQ(stats.disk_outdated, 1);
 }
 
 TEST_F(PlanChoice, WithoutAFolderNothingIsStored) {

@@ -15,7 +15,7 @@ const StoredPlan kPlan{R"({"engineId":62,"knobs":[1,2,3]})", 0.25, 1.5};
 
 struct PlanFolderTest : testing::Test {
   test::TempDir dir;
-  PlanFolder folder{dir / "deep" / "plans"};
+  PlanFolder folder{dir / "deep" / "plans", "NVIDIA H200 sm_90 x132", "driver 580.1, cuDNN 9.19.0"};
 
   Lookup lookup(const std::string& key = kKey) { return folder.load(key).first; }
 };
@@ -70,6 +70,33 @@ TEST_F(PlanFolderTest, RejectsForeignFiles) {
   std::filesystem::remove(folder.path_of(kKey));
   std::filesystem::create_directory(folder.path_of(kKey));
   EXPECT_EQ(lookup(), Lookup::rejected);
+}
+
+TEST_F(PlanFolderTest, TellsFilesMadeByOthersApart) {
+  const auto with = [&](const char* device, const char* made_by) {
+    return PlanFolder(dir / "deep" / "plans", device, made_by);
+  };
+  ASSERT_TRUE(folder.save(kKey, kPlan));
+  const std::string text = test::read_file(folder.path_of(kKey));
+  for (const char* part : {kKey.c_str(), "NVIDIA H200 sm_90 x132", "driver 580.1, cuDNN 9.19.0"})
+    EXPECT_NE(text.find(part), std::string::npos) << part;
+  const PlanFolder updated = with("NVIDIA H200 sm_90 x132", "driver 580.2, cuDNN 9.19.0");
+  const PlanFolder moved = with("NVIDIA B200 sm_100 x148", "driver 580.1, cuDNN 9.19.0");
+  EXPECT_EQ(updated.load(kKey), std::pair(Lookup::outdated, StoredPlan()));
+  EXPECT_EQ(moved.load(kKey).first, Lookup::missing);
+  // Made again, it takes the place of the old one.
+  ASSERT_TRUE(updated.save(kKey, kPlan));
+  EXPECT_EQ(updated.path_of(kKey), folder.path_of(kKey));
+  EXPECT_EQ(updated.load(kKey).first, Lookup::found);
+  EXPECT_EQ(lookup(), Lookup::outdated);
+}
+
+TEST_F(PlanFolderTest, TheDriversVersionIsTheKernelModules) {
+  test::write_file(dir / "version", "580.159.03\n");
+  EXPECT_EQ(kernel_driver_version(dir / "version"), "580.159.03");
+  EXPECT_EQ(kernel_driver_version(dir / "none"), "unknown");
+  EXPECT_EQ(dotted(91900, 10000, 100), "9.19.0");
+  EXPECT_EQ(dotted(130102, 10000, 100), "13.1.2");
 }
 
 TEST_F(PlanFolderTest, AFolderThatCannotBeWrittenIsNoError) {

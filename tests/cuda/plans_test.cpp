@@ -2,15 +2,19 @@
 // plans for a device that is described to it (tests/cuda/devices/).
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <iterator>
+#include <set>
 #include <unordered_set>
 
 #include <gtest/gtest.h>
 
 #include "autograd/conv.h"
 #include "autograd/grad_mode.h"
+#include "kernels/cuda/conv_plan.h"
 #include "kernels/cuda/cublas_matmul.h"
 #include "kernels/cuda/cudnn_conv.h"
 #include "nn/models/model.h"
@@ -124,8 +128,9 @@ Tally tally_of(const cudnn::DeviceProperties& device, DType dtype) {
     z.dtype = z.out = dtype;
     z.rules.deterministic = true;
     const std::string name = model + ": " + z.str();
-    const auto [plans, certain] = cudnn::find_conv_plans(z, device, 1);
+    const auto [plans, certain, why] = cudnn::find_conv_plans(z, device, 1);
     tally.uncertain += !certain;
+    if (!certain) fmt::print("{}: {}\n", name, why);
     if (plans.empty()) {
       const bool refused = dtype == DType::bf16 && device.sm() < 80;
       (!refused && needs_nvrtc(z, device) ? tally.with_nvrtc : tally.without_plan).push_back(name);
@@ -236,6 +241,86 @@ TEST(ConvPlan, RulesDecideWhichEnginesAreTaken) {
   EXPECT_GT(nondeterministic, 0u);
 }
 
+TEST(ConvPlan, CandidatesAreSpreadOverEngines) {
+  EXPECT_EQ(cudnn::spread(std::vector<std::int64_t>{7, 7, 7, 3, 7, 3, 9}),
+            (std::vector<std::size_t>{0, 3, 6, 1, 5, 2, 4}));
+  EXPECT_TRUE(cudnn::spread({}).empty());
+  const cudnn::DeviceProperties device = device_of("sm90_h200");
+  const auto configs = cudnn::propose(cudnn::conv_graph(example()), device, CUDNN_HEUR_MODE_A);
+  std::set<std::int64_t> first_16, offered, taken;
+  for (std::size_t i = 0; i < configs.size(); ++i) {
+    if (!cudnn::permits({}, DType::f16, configs[i])) continue;
+    offered.insert(configs[i].engine());
+    if (i < 16) first_16.insert(configs[i].engine());
+  }
+  const std::vector<cudnn::Plan> plans = cudnn::find_conv_plans(example(), device, 16).plans;
+  ASSERT_EQ(plans.size(), 16u);
+  for (const cudnn::Plan& plan : plans) taken.insert(plan.engine());
+  EXPECT_EQ(plans[0].engine(), configs[0].engine());  // the guess is cuDNN's favourite
+  EXPECT_EQ(taken, offered);
+  EXPECT_GT(taken.size(), first_16.size());
+}
+
+/// The first layer of a ResNet; `c`: 3, or padded.
+ConvSignature stem(std::int64_t c) {
+  return cudnn::conv_signature(Graph::Pass::forward, DType::f16, {256, 224, 224, c}, {64, 7, 7, c},
+                               {256, 112, 112, 64}, false, {.stride = {2, 2}, .padding = {3, 3}});
+}
+
+// Its error has to be measured, on a device.
+TEST(ConvPlan, EnginesThatRoundPartialSumsAreProposedOnRequest) {
+  const cudnn::DeviceProperties device = device_of("sm90_h200");
+  const auto rounding = [&](ConvSignature z, double bound) {
+    z.rules.reduced_precision = bound;
+    const std::vector<cudnn::Plan> plans = cudnn::find_conv_plans(z, device, 100).plans;
+    EXPECT_FALSE(plans.empty());
+    return std::count_if(plans.begin(), plans.end(),
+                         [](const auto& plan) { return plan.reduced_precision(); });
+  };
+  EXPECT_EQ(rounding(stem(3), 0), 0);
+  EXPECT_GT(rounding(stem(3), 1.5), 0);
+  EXPECT_EQ(rounding(stem(4), 0), 0);
+  EXPECT_GT(rounding(stem(4), 1.5), 0);
+}
+
+// What cuBLASLt may do in cuDNN's place.
+TEST(ConvPlan, PointwiseConvolutionsAreProducts) {
+  const std::vector<Call> calls = calls_of("resnet50");
+  EXPECT_EQ(calls.size(), 53u);
+  int products = 0;
+  for (const Call& call : calls) {
+    for (const auto pass :
+         {Graph::Pass::forward, Graph::Pass::backward_data, Graph::Pass::backward_weights}) {
+      const ConvSignature z =
+          cudnn::conv_signature(pass, DType::f16, call.x, call.w, call.y, call.bias, call.params);
+      const auto product = cuda::product_of(z);
+      products += product.has_value();
+      if (!product) continue;
+      const auto [m, n, k, batch, a, b] = product->layout;
+      EXPECT_EQ(m * n * k, z.n * z.p * z.q * z.k * z.c) << z.str();
+    }
+  }
+  EXPECT_EQ(products, 3 * 33);
+  ConvSignature z = cudnn::conv_signature(Graph::Pass::backward_weights, DType::bf16, {8, 7, 7, 64},
+                                          {32, 1, 1, 64}, {8, 7, 7, 32}, false, {});
+  z.out = DType::f32, z.accumulate = true;
+  z.alignment = {16, 8, 4, 2};  // x, dw, (bias), dy
+  const auto product = cuda::product_of(z);
+  ASSERT_TRUE(product);
+  EXPECT_EQ(product->in, DType::bf16);
+  EXPECT_EQ(product->out, DType::f32);
+  EXPECT_TRUE(product->accumulate);
+  EXPECT_EQ(product->alignment, (std::array<std::int64_t, 4>{2, 16, 8, 256}));
+  for (const auto& change : std::vector<std::function<void(ConvSignature&)>>{
+           [](ConvSignature& one) { one.window.stride[1] = 2; },
+           [](ConvSignature& one) { one.window.padding[0] = 1; }, [](ConvSignature& one) { one.groups = 2; },
+           [](ConvSignature& one) { one.s = 3; }, [](ConvSignature& one) { one.relu = true; }}) {
+    ConvSignature other = z;
+    change(other);
+    EXPECT_FALSE(cuda::product_of(other)) << other.str();
+  }
+}
+
 TEST(ConvPlan, OnlyUnsupportedPlansAreCertainlyMissing) {
   const cudnn::DeviceProperties device = device_of("sm90_h200");
   const cuda::Found<cudnn::Plan> found = cudnn::find_conv_plans(example(), device, 10);
@@ -291,6 +376,7 @@ TEST(ConvPlan, SignaturesDifferInAllThatDecides) {
   with([](ConvSignature& z) { z.rules.deterministic = true; });
   with([](ConvSignature& z) { z.rules.runtime_compiled = true; });
   with([](ConvSignature& z) { z.rules.workspace_bytes = 1; });
+  with([](ConvSignature& z) { z.rules.reduced_precision = 2; });
   expect_all_different(all);
 }
 

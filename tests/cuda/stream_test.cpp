@@ -91,6 +91,22 @@ TEST_F(Streams, ADeviceHasOneDefaultForAllThreads) {
   std::thread([&] { EXPECT_TRUE(current_stream(test::device()) == stream); }).join();
 }
 
+TEST_F(Streams, KeepTheirPriorityWhenTheyAreUsedAgain) {
+  const auto priority = [](const Stream& stream) {
+    int value = 0;
+    EXPECT_EQ(cudaStreamGetPriority(static_cast<cudaStream_t>(stream.native()), &value), cudaSuccess);
+    return value;
+  };
+  const int normal = priority(Stream::default_of(test::device()));
+  for (int i = 0; i < 3; ++i) {  // a handle that is gone gives its queue to the next of its priority
+    EXPECT_LT(priority(Stream::create(test::device(), StreamPriority::high)), normal);
+    EXPECT_EQ(priority(Stream::create(test::device())), normal);
+  }
+  const Stream a = Stream::create(test::device()), b = Stream::create(test::device(), StreamPriority::high);
+  EXPECT_NE(a.id(), b.id());
+  EXPECT_EQ(Stream::create(kCpu, StreamPriority::high).native(), nullptr);
+}
+
 TEST_F(Streams, AGuardChangesTheCurrentOneOfItsThreadAndNests) {
   const Stream normal = current_stream(test::device()), a = Stream::create(test::device()),
                b = Stream::create(test::device());

@@ -36,6 +36,7 @@ class OnGpu : public test::DeviceTest {
       vendor().set_options(saved_);
       vendor().clear();
       context().deterministic = context().tf32 = false;
+      EXPECT_EQ(vendor().stats().refused + vendor().stats().fallbacks, 0) << "a plan was refused";
     }
     DeviceTest::TearDown();
   }
@@ -76,6 +77,11 @@ struct ConvCase {
   bool bias = false;
 };
 
+/// A plain product.
+ConvCase pointwise_case() {
+  return {{4, 14, 14, 32}, {64, 1, 1, 32}, {.activation = Activation::gelu}, true};
+}
+
 std::vector<ConvCase> conv_cases() {
   return {
       {{4, 14, 14, 32}, {64, 3, 3, 32}, {.padding = {1, 1}}},
@@ -90,6 +96,7 @@ std::vector<ConvCase> conv_cases() {
       {{2, 9, 9, 16}, {32, 3, 3, 4}, {.padding = {1, 1}, .groups = 4}},
       {{2, 9, 9, 16}, {16, 3, 3, 16}, {.padding = {1, 1}, .activation = Activation::gelu}, true},
       {{2, 9, 9, 16}, {16, 3, 3, 16}, {.padding = {1, 1}, .activation = Activation::relu}},
+      pointwise_case(),
   };
 }
 
@@ -104,6 +111,8 @@ class ConvOnGpu : public OnGpu {
     }
     return taken;
   }
+
+  void check_weight_gradients(const ConvCase& c);
 
   int check(const ConvCase& c, DType dtype) {
     Conv2dParams vendors = c.params, reference = c.params;
@@ -213,7 +222,21 @@ TEST_F(ConvOnGpu, ReluKeepsNaN) {
 }
 
 TEST_F(ConvOnGpu, WeightGradientsAccumulateAndWiden) {
-  const ConvCase c = conv_cases()[0];
+  check_weight_gradients(conv_cases()[0]);
+}
+
+// By cuBLASLt, whatever cuDNN could do.
+TEST_F(ConvOnGpu, PointwiseProductsEqualTheReference) {
+  set(&cuda::VendorOptions::conv_graphs, false);
+  for (const DType dtype : kDTypes3) {
+    if (!supported(dtype)) continue;
+    EXPECT_EQ(check(pointwise_case(), dtype), 3) << name_of(dtype);
+    EXPECT_EQ(check(conv_cases()[0], dtype), 0) << name_of(dtype);  // no product
+  }
+  check_weight_gradients(pointwise_case());
+}
+
+void ConvOnGpu::check_weight_gradients(const ConvCase& c) {
   const Shape shape = conv2d_shape(c.x, c.w, c.params);
   for (const DType dtype : kDTypes3) {
     if (!supported(dtype)) continue;
@@ -259,7 +282,7 @@ TEST_F(ConvOnGpu, PlansComeBackFromDisk) {
   set(&cuda::VendorOptions::autotune, true);
   const ConvCase c = conv_cases()[0];
   check(c, DType::f16);
-  const cuda::VendorStats before = vendor().stats();
+  const VendorStats before = vendor().stats();
   vendor().clear();
   check(c, DType::f16);
   EXPECT_EQ(vendor().stats().plans_made, before.plans_made);
@@ -372,7 +395,7 @@ TEST_F(MatmulOnGpu, EqualsTheReference) {
 TEST_F(MatmulOnGpu, MeasuredAlgorithmsEqualTheReferenceAndComeBackFromDisk) {
   set(&cuda::VendorOptions::autotune, true);
   check_all();
-  const cuda::VendorStats before = vendor().stats();
+  const VendorStats before = vendor().stats();
   EXPECT_GT(before.tuned, 0);
   vendor().clear();
   check_all();

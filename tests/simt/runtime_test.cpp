@@ -288,5 +288,50 @@ TEST(Devices, EventsOrderStreamsOfTwoDevices) {
   });
 }
 
+// ---- priorities, and links between devices
+
+TEST(Runtime, PrioritiesAreClampedAndKept) {
+  int lowest = 1, highest = 1, priority = 1;
+  EXPECT_OK(cudaDeviceGetStreamPriorityRange(&lowest, &highest));
+  EXPECT_LT(highest, lowest);
+  for (const auto& [wanted, got] :
+       {std::pair(highest, highest), {lowest, lowest}, {highest - 9, highest}, {7, lowest}}) {
+    cudaStream_t stream = nullptr;
+    EXPECT_OK(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, wanted));
+    EXPECT_OK(cudaStreamGetPriority(stream, &priority));
+    EXPECT_EQ(priority, got);
+    EXPECT_OK(cudaStreamDestroy(stream));
+  }
+  const TestStream plain;
+  EXPECT_OK(cudaStreamGetPriority(plain, &priority));
+  EXPECT_EQ(priority, lowest);
+}
+
+TEST(Runtime, DevicesHaveLinksAndPciIds) {
+  int value = 7;
+  EXPECT_OK(cudaDeviceCanAccessPeer(&value, 0, 1));
+  EXPECT_EQ(value, 1);
+  EXPECT_OK(cudaDeviceCanAccessPeer(&value, 1, 1));
+  EXPECT_EQ(value, 0);
+  options().link = [](int device, int peer) { return device < peer ? 3 : -1; };
+  EXPECT_OK(cudaDeviceGetP2PAttribute(&value, cudaDevP2PAttrPerformanceRank, 0, 1));
+  EXPECT_EQ(value, 3);
+  EXPECT_OK(cudaDeviceCanAccessPeer(&value, 1, 0));
+  EXPECT_EQ(value, 0);
+  EXPECT_OK(cudaDeviceGetP2PAttribute(&value, cudaDevP2PAttrAccessSupported, 1, 0));
+  EXPECT_EQ(value, 0);
+  options().link = nullptr;
+  EXPECT_EQ(cudaDeviceGetP2PAttribute(&value, cudaDevP2PAttrPerformanceRank, 1, 1), cudaErrorInvalidDevice);
+  EXPECT_EQ(cudaDeviceCanAccessPeer(&value, 0, 2), cudaErrorInvalidDevice);
+
+  char id[16] = {};
+  EXPECT_OK(cudaDeviceGetPCIBusId(id, sizeof id, 1));
+  EXPECT_OK(cudaDeviceGetByPCIBusId(&value, id));
+  EXPECT_EQ(value, 1);
+  EXPECT_EQ(cudaDeviceGetPCIBusId(id, 5, 1), cudaErrorInvalidValue);
+  EXPECT_EQ(cudaDeviceGetByPCIBusId(&value, "0000:07:00.0"), cudaErrorInvalidDevice);
+  cudaGetLastError();
+}
+
 }  // namespace
 }  // namespace simt::test

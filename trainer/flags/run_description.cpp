@@ -61,7 +61,7 @@ FitInfo Run::describe() const {
   info.resumed_from = checkpoints_.resumed_from();
   info.attempted = position_.attempted;
   info.notes = checkpoints_.notes();
-  for (const std::string& note : {threads_note_, convs_note_, graphs_.why_off()})
+  for (const std::string& note : {threads_note_, convs_note_, graphs_.why_off(), strategy_.advice()})
     if (!note.empty()) info.notes.push_back(note);
   info.nothing_to_do = nothing_to_do(info);
   info.classifies = task_.classifies();

@@ -29,6 +29,21 @@ std::string line_of(const std::string& phase, Json line) {
   return text_of(line) + '\n';
 }
 
+/// What cuDNN and cuBLASLt did.
+Json json_of(const VendorStats& stats) {
+  return {{"calls", stats.calls},
+          {"plans_made", stats.plans_made},
+          {"tuned", stats.tuned},
+          {"tuning_s", number(stats.tuning_s)},
+          {"plans_loaded", stats.plans_loaded},
+          {"disk_misses", stats.disk_misses},
+          {"disk_rejected", stats.disk_rejected},
+          {"disk_outdated", stats.disk_outdated},
+          {"refused", stats.refused},
+          {"fallbacks", stats.fallbacks},
+          {"summary", describe(stats)}};
+}
+
 /// Adds a task's values besides loss and accuracy, which have their own places.
 void add(Json& line, const std::vector<NamedValue>& others) {
   for (const auto& [name, value] : others) line[name] = number(value);
@@ -91,6 +106,7 @@ std::string epoch_json(const EpochReport& report, const std::string& phase) {
     if (of_a_step) seconds_of[part.name] = seconds(report.times.*part.seconds);
   }
   seconds_of["other"] = seconds(report.other_s);
+  if (report.times.tuning > 0) seconds_of["tuning"] = seconds(report.times.tuning);
   Json line{{"event", "epoch"},
             {"epoch", report.epoch},
             {"train_loss", number(report.train_loss)},
@@ -141,6 +157,7 @@ std::string end_json(const FitReport& report, const std::string& phase) {
             {"strategy", std::string(name_of(report.strategy))},
             {"ranks", report.world_size},
             {"stopped_by", std::string(name_of(report.stopped_by))}};
+  if (report.vendor.any()) line["vendor"] = json_of(report.vendor);
   add(line, report.others);
   return line_of(phase, std::move(line));
 }

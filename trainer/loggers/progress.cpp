@@ -171,8 +171,9 @@ void Progress::on_step_end(Trainer& trainer, const StepInfo& step) {
   const auto now = std::chrono::steady_clock::now();
   if (now - shown_ < kRefresh) return;
   shown_ = now;
-  const double per_step = std::chrono::duration<double>(now - started_).count() /
-                          static_cast<double>(std::max<std::int64_t>(step.attempted - done_before_, 1));
+  const double trained_s = std::chrono::duration<double>(now - started_).count() - trainer.times().tuning;
+  const double per_step =
+      trained_s / static_cast<double>(std::max<std::int64_t>(step.attempted - done_before_, 1));
   const double done =
       static_cast<double>(step.attempted) / static_cast<double>(std::max<std::int64_t>(total_steps_, 1));
   const std::int64_t last =
@@ -309,6 +310,7 @@ void Progress::on_fit_end(Trainer& trainer, const FitReport& report) {
                   duration(report.wall_s), rate(report.images_per_s), counted(report.steps.applied, "step"),
                   report.steps.skipped() ? fmt::format(" and {} skipped", report.steps.skipped()) : "",
                   bytes(report.peak_bytes), report.weights_hash));
+  if (const std::string vendor = describe(report.vendor); !vendor.empty()) say(vendor);
   say_product(trainer.config(), report);
   if (trainer.config().profile != Profile::none) {
     const Times& t = trainer.times();
@@ -321,6 +323,7 @@ void Progress::on_fit_end(Trainer& trainer, const FitReport& report) {
       if (t.*part.seconds > 0) row(part.name, t.*part.seconds);
     }
     row("other", report.wall_s - t.step() - t.validation - t.saving);
+    if (t.tuning > 0) print(out_, "  {:<12} {:>9.3f} s  in no other time\n", "tuning", t.tuning);
     print(out_, "{}", trainer.profile());
   }
   std::fflush(out_);

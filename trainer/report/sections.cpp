@@ -54,6 +54,8 @@ std::string times_section(const Record& run) {
   const std::string charts =
       step_chart({run}, "images_per_s") + data_share_chart({run}) + step_chart({run}, "data_wait_s");
   if (!charts.empty()) body += "<div class=\"charts\">\n" + charts + "</div>\n";
+  if (const std::string vendor = text(part(run.end, "vendor"), "summary"); !vendor.empty())
+    body += fmt::format("<p>{}.</p>\n", escaped(vendor));
   return section("times", "Where the time went", body);
 }
 

@@ -1,0 +1,121 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "kernels/cuda/plan_choice.h"
+#include "tensor/detail/device_memory.h"
+#include "tests/cuda/device.h"
+#include "tests/support/temp_dir.h"
+
+// A made-up vendor, for tests of how plans are chosen.
+
+namespace athanor::test {
+
+using cuda::BoundedCache;
+using cuda::Choice;
+using cuda::PlanFolder;
+
+struct Signature {
+  int number = 0;
+
+  bool operator==(const Signature&) const = default;
+  std::size_t hash() const { return static_cast<std::size_t>(number); }
+};
+
+/// Stands for a vendor's plan: its work is to set that many bytes.
+struct Plan {
+  std::size_t bytes = 0;
+};
+
+inline constexpr std::size_t kQuick = std::size_t{1} << 10,
+                             kSlow = std::size_t{1} << (kChecksEveryAccess ? 20 : 25);
+// Bytes of plans that do not run, that need more memory than there is, and whose trial goes wrong.
+inline constexpr std::size_t kBroken = 1, kHuge = 2, kUntestable = 3;
+
+struct Steps {
+  CudaContext& context;
+  std::vector<std::size_t> candidates;
+  std::size_t own_bytes = kSlow;
+  std::size_t unacceptable = 0;
+  std::string name = "signature";
+  bool certain = true;
+  bool ours_next = true;
+  mutable std::size_t asked_for = 0, runs = 0;
+
+  std::string key() const { return name; }
+  cuda::Found<Plan> find(std::size_t most) const {
+    asked_for = most;
+    cuda::Found<Plan> found{{}, certain, certain ? "" : "the library is not itself"};
+    for (std::size_t bytes : candidates) found.plans.push_back({bytes});
+    if (found.plans.size() > most) found.plans.resize(most);
+    return found;
+  }
+  std::optional<Plan> read(const std::string& text) const {
+    if (text.find_first_not_of("0123456789") != text.npos) return std::nullopt;
+    return Plan{std::stoull(text)};
+  }
+  std::string write(const Plan& plan) const { return std::to_string(plan.bytes); }
+  bool accept(const Plan& plan) const {
+    if (plan.bytes == kUntestable) throw OutOfMemoryError("no room for its workspace");
+    return plan.bytes != unacceptable;
+  }
+  void run(const Plan& plan) const {
+    ++runs;
+    if (plan.bytes == kBroken) throw BackendError("does not run");
+    if (plan.bytes == kHuge) throw OutOfMemoryError("no room for its workspace");
+    set(plan.bytes);
+  }
+  void run_own() const { set(own_bytes); }
+  bool ours_is_next() const { return ours_next; }
+
+  void set(std::size_t bytes) const {
+    const Scratch memory = context.scratch(bytes);
+    athanor::detail::set_device_bytes(memory.as<void>(), context.device(), 1, bytes);
+  }
+};
+
+class PlanChoiceTest : public DeviceTest {
+ protected:
+  CudaContext& context() { return cuda_context(device()); }
+  void TearDown() override {
+    if (!IsSkipped()) {
+      context().deterministic = false;
+      allocator_of(device()).set_limit(0);
+    }
+    DeviceTest::TearDown();
+  }
+  const Choice<Plan>& choose(const Steps& steps, int signature = 0) {
+    return cuda::choose<Plan>({context(), options, log, folder}, cache, Signature{signature}, steps);
+  }
+  cuda::Answer serve(const Steps& steps, bool may_prefer_own = true) {
+    return cuda::serve<Plan>({context(), options, log, folder}, cache, Signature{0}, may_prefer_own, steps,
+                             [&](const Plan& plan) { steps.run(plan); });
+  }
+  bool kept(const std::string& name = "signature") { return std::filesystem::exists(folder.path_of(name)); }
+  std::size_t chosen(const Steps& steps, int signature = 0) {
+    const Choice<Plan>& choice = choose(steps, signature);
+    return choice.plan ? choice.plan->bytes : 0;
+  }
+
+  /// What the user is told.
+  std::vector<std::string> lines() {
+    std::vector<std::string> told;
+    log.exchange([&](const std::string& line) { told.push_back(line); });
+    log.exchange({});
+    return told;
+  }
+
+  TempDir dir;
+  cuda::VendorOptions options;
+  cuda::VendorLog log;
+  const VendorStats& stats = log.stats;
+  PlanFolder folder{dir.path() / "plans", "GPU", "driver 1, cuDNN 9"};
+  BoundedCache<Signature, Choice<Plan>> cache{4};
+};
+
+}  // namespace athanor::test

@@ -1,0 +1,162 @@
+// Plans that are refused, and the time that tuning takes: what is counted, and what the user is told.
+#include <chrono>
+#include <thread>
+
+#include <cuda_runtime.h>
+
+#include "tests/cuda/plan_choice.h"
+
+namespace athanor {
+namespace {
+
+using namespace test;
+
+using PlanLog = PlanChoiceTest;
+
+TEST_F(PlanLog, AChosenPlanThatIsRefusedLaterIsAnErrorThatNamesTheSignature) {
+  cache.insert({0}, {Plan{kBroken}});
+  try {
+    serve({context(), {kQuick}});
+    ADD_FAILURE() << "it ran";
+  } catch (const BackendError& error) {
+    EXPECT_STREQ(
+        error.what(),
+        "signature: the plan chosen for it was refused when it ran: does not run; check that driver and "
+        "libraries belong together (driver 1, cuDNN 9)");
+    EXPECT_EQ(lines(), std::vector<std::string>{error.what()});
+  }
+  EXPECT_EQ(stats.refused, 1);
+  EXPECT_EQ(stats.calls, 0);
+}
+
+TEST_F(PlanLog, ARefusedPlanIsCountedAndToldOncePerSignature) {
+  const Steps steps{context(), {kBroken, kQuick, kBroken}};
+  EXPECT_EQ(chosen(steps), kQuick);
+  const std::vector<std::string> told{
+      "signature: 2 of 3 plans were refused when they ran, and another runs: does not run; check that driver "
+      "and "
+      "libraries belong together (driver 1, cuDNN 9)"};
+  EXPECT_EQ(lines(), told);
+  EXPECT_EQ(stats.refused, 1);
+  EXPECT_EQ(stats.fallbacks, 0);
+  cache.clear();
+  std::filesystem::remove(folder.path_of("signature"));
+  EXPECT_EQ(chosen(steps), kQuick);
+  EXPECT_EQ(chosen({context(), {kQuick, kSlow}, kSlow, kSlow, "sound"}, 1),
+            kQuick);  // not accepted: no refusal
+  EXPECT_EQ(lines(), std::vector<std::string>());
+  EXPECT_EQ(stats.refused, 1);
+}
+
+TEST_F(PlanLog, OurOwnKernelInTheVendorsPlaceIsNoSecret) {
+  const auto told_of = [&](const Steps& steps, int signature) {
+    EXPECT_FALSE(choose(steps, signature).plan);
+    const std::vector<std::string> told = lines();
+    return told.size() == 1 ? told[0] : fmt::format("{} lines", told.size());
+  };
+  const char* const ours = "our own kernel runs, which may be many times slower";
+  EXPECT_EQ(
+      told_of({context(), {kBroken}, kSlow, 0, "broken"}, 1),
+      fmt::format("broken: 1 of 1 plans were refused when they ran, and {}: does not run; check that driver "
+                  "and libraries belong together (driver 1, cuDNN 9)",
+                  ours));
+  EXPECT_EQ(stats.refused, 1);
+  EXPECT_EQ(stats.fallbacks, 1);
+  EXPECT_EQ(
+      told_of({context(), {kUntestable, kUntestable}, kSlow, 0, "huge"}, 2),
+      fmt::format("huge: none of 2 plans had room for its workspace, and {}: no room for its workspace; use "
+                  "a smaller batch (driver 1, cuDNN 9)",
+                  ours));
+  EXPECT_EQ(stats.refused, 1);
+  EXPECT_EQ(stats.fallbacks, 2);
+  Steps unmade{context(), {}, kSlow, 0, "unmade"};
+  unmade.certain = false;
+  EXPECT_EQ(told_of(unmade, 3).find(fmt::format("unmade: no plan could be made, and {}: ", ours)), 0u);
+  EXPECT_EQ(stats.refused, 2);
+  EXPECT_EQ(stats.fallbacks, 3);
+  Steps fused{context(), {kBroken}, kSlow, 0, "fused"};
+  fused.ours_next = false;
+  EXPECT_EQ(
+      told_of(fused, 5).find("fused: 1 of 1 plans were refused when they ran, and it is done in two parts: "),
+      0u);
+  EXPECT_EQ(stats.refused, 3);
+  EXPECT_EQ(stats.fallbacks, 3);
+  EXPECT_EQ(told_of({context(), {}, kSlow, 0, "unsupported"}, 4),
+            "0 lines");  // the vendor has none, and says so
+  EXPECT_EQ(stats.fallbacks, 3);
+}
+
+// A plan from a file is refused, and so are all others: one signature, one refusal, and one fallback.
+TEST_F(PlanLog, ARefusedFileAndRefusedPlansCountAsOneSignature) {
+  ASSERT_TRUE(folder.save("signature", {std::to_string(kBroken), 1, 2}));
+  EXPECT_EQ(serve({context(), {kBroken}}), cuda::Answer::no_plan);
+  EXPECT_EQ(stats.refused, 1);
+  EXPECT_EQ(stats.fallbacks, 1);
+  EXPECT_EQ(lines().size(), 2u);
+}
+
+// The time of tuning ---------------------------------------------------------------------------------------
+
+TEST_F(PlanLog, TimeSpentOnMeasuringIsCounted) {
+  choose({context(), {kSlow, kQuick}});
+  const double tuned_s = stats.tuning_s;
+  EXPECT_GT(tuned_s, 0);
+  choose({context(), {kSlow, kQuick}});  // known
+  EXPECT_EQ(stats.tuning_s, tuned_s);
+}
+
+// Before it measures, tuning waits for the device: what was queued is the step's time.
+TEST_F(PlanLog, WorkThatWasQueuedBeforeIsNoTuning) {
+  if (test::kChecksEveryAccess) GTEST_SKIP() << "measuring takes as long here";
+  constexpr std::chrono::milliseconds kWork{1500};
+  const auto native = static_cast<cudaStream_t>(context().native_stream());
+  const auto sleep = [](void* ms) {
+    std::this_thread::sleep_for(*static_cast<std::chrono::milliseconds*>(ms));
+  };
+  std::chrono::milliseconds work = kWork;
+  ASSERT_EQ(cudaLaunchHostFunc(native, sleep, &work), cudaSuccess);
+  choose({context(), {kQuick}, kQuick});
+  EXPECT_LT(stats.tuning_s, 1.0);
+}
+
+TEST_F(PlanLog, TuningThatTakesOverASecondIsToldOnceWhileItHappens) {
+  log.stats.tuning_s = -1e9;
+  choose({context(), {kQuick}});
+  EXPECT_EQ(lines(), std::vector<std::string>());
+  log.stats.tuning_s = cuda::VendorLog::kWorthALine_s;
+  std::vector<std::string> told;
+  bool ran = true;
+  Steps steps{context(), {kQuick, kQuick}, kSlow, 0, "another"};
+  log.exchange([&](const std::string& line) {
+    told.push_back(line);
+    ran = steps.runs > 0;
+  });
+  choose(steps, 1);
+  choose({context(), {kQuick}, kSlow, 0, "a third"}, 2);
+  log.exchange({});
+  ASSERT_EQ(told.size(), 1u);
+  EXPECT_EQ(told[0].find("tuning convolutions and products: "), 0u) << told[0];
+  EXPECT_NE(told[0].find(folder.path().string()), std::string::npos) << told[0];
+  EXPECT_FALSE(ran) << "told after the fact";
+}
+
+TEST_F(PlanLog, LinesWaitForWhoeverListensNext) {
+  cuda::Vendor& vendor = context().vendor();
+  vendor.log().say("before");
+  std::vector<std::string> outer, inner;
+  {
+    const VendorNotes notes(test::device(), [&](const std::string& line) { outer.push_back(line); });
+    vendor.log().say("1");
+    {
+      const VendorNotes nested(test::device(), [&](const std::string& line) { inner.push_back(line); });
+      vendor.log().say("2");
+    }
+    vendor.log().say("3");
+  }
+  EXPECT_EQ(outer, (std::vector<std::string>{"before", "1", "3"}));
+  EXPECT_EQ(inner, std::vector<std::string>{"2"});
+  EXPECT_EQ(&vendor_stats(test::device()), &vendor.stats());
+}
+
+}  // namespace
+}  // namespace athanor
