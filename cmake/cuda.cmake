@@ -57,6 +57,22 @@ if(ATHANOR_WITH_CUDA)
   message(STATUS "athanor: NCCL ${ATHANOR_WITH_NCCL}")
 endif()
 
+# nvJPEG decodes JPEG files on a GPU. Its header is needed to build, its library by runs with --decode gpu: beside the
+# toolkit, or in the wheel nvidia-nvjpeg (set NVJPEG_ROOT to its folder nvidia/cu13).
+set(ATHANOR_WITH_NVJPEG OFF)
+if(ATHANOR_CUDA STREQUAL "ON" AND NOT ATHANOR_NVJPEG STREQUAL "OFF")
+  find_path(NVJPEG_INCLUDE_DIR nvjpeg.h HINTS ${NVJPEG_ROOT} $ENV{NVJPEG_ROOT} ${CUDAToolkit_INCLUDE_DIRS} PATH_SUFFIXES include)
+  find_library(NVJPEG_LIBRARY NAMES nvjpeg libnvjpeg.so.13 libnvjpeg.so.12 HINTS ${NVJPEG_ROOT} $ENV{NVJPEG_ROOT} ${CUDAToolkit_LIBRARY_DIR}
+    PATH_SUFFIXES lib lib64)
+  mark_as_advanced(NVJPEG_INCLUDE_DIR NVJPEG_LIBRARY)
+  if(NVJPEG_INCLUDE_DIR)
+    set(ATHANOR_WITH_NVJPEG ON)
+  elseif(ATHANOR_NVJPEG STREQUAL "ON")
+    message(FATAL_ERROR "ATHANOR_NVJPEG=ON, but nvjpeg.h was not found: install libnvjpeg-dev, set NVJPEG_ROOT, or set it OFF")
+  endif()
+  message(STATUS "athanor: nvJPEG ${ATHANOR_WITH_NVJPEG}")
+endif()
+
 include(${PROJECT_SOURCE_DIR}/simt/simt.cmake) # its libraries are built where something links to them
 if(ATHANOR_CUDA STREQUAL "SIMT")
   # What the emulator looks for besides wrong results. Only what runs on or drives the device is instrumented: kernels,

@@ -31,6 +31,7 @@ set(ATHANOR_HEADERS
   data/convert.h
   data/dataset.h
   data/decoded_dataset.h
+  data/device_jpeg.h
   data/digits.h
   data/formats/cifar.h
   data/formats/crc32c.h
@@ -62,6 +63,7 @@ set(ATHANOR_HEADERS
   data/in_memory.h
   data/loader.h
   data/mix.h
+  data/pixel_stage.h
   data/preprocess.h
   data/recode.h
   data/sample_row.h
@@ -152,6 +154,8 @@ set(ATHANOR_HEADERS
   kernels/random_ops.h
   kernels/reduce.h
   kernels/reduce_plan.h
+  kernels/resize.h
+  kernels/resize_ops.h
   kernels/scalar_ops.h
   kernels/softmax.h
   kernels/step_rules.h

@@ -28,6 +28,7 @@ set(ATHANOR_KERNELS
   rand_augment
   random
   reduce
+  resize
   softmax
   update
 )
@@ -79,6 +80,7 @@ set(ATHANOR_CUDA_KERNELS
   rand_augment
   random
   reduce
+  resize
   scalar_ops
   softmax
   topk
@@ -182,6 +184,7 @@ set(ATHANOR_SOURCES
   data/in_memory.cpp
   data/loader.cpp
   data/mix.cpp
+  data/pixel_stage.cpp
   data/preprocess.cpp
   data/recode.cpp
   data/sample_row.cpp
@@ -504,6 +507,15 @@ if(ATHANOR_WITH_CUDA)
   endforeach()
 else()
   target_sources(athanor PRIVATE tensor/cuda_absent.cpp)
+endif()
+if(ATHANOR_WITH_NVJPEG)
+  target_sources(athanor PRIVATE data/detail/nvjpeg.cpp)
+  set_property(SOURCE data/detail/nvjpeg.cpp APPEND PROPERTY INCLUDE_DIRECTORIES ${NVJPEG_INCLUDE_DIR})
+  set_property(SOURCE data/detail/nvjpeg.cpp APPEND PROPERTY COMPILE_DEFINITIONS
+    ATHANOR_NVJPEG_LIBRARY="$<IF:$<BOOL:${NVJPEG_LIBRARY}>,${NVJPEG_LIBRARY},libnvjpeg.so>")
+  target_link_libraries(athanor PRIVATE ${CMAKE_DL_LIBS})
+else()
+  target_sources(athanor PRIVATE data/detail/nvjpeg_absent.cpp)
 endif()
 if(ATHANOR_CUDA STREQUAL "ON")
   string(REPLACE ";" "," code_for "${CMAKE_CUDA_ARCHITECTURES}")

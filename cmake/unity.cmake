@@ -4,7 +4,7 @@
 # These are compiled alone: kernels, which are long; formats and models, which are many, and alike in their names; what a
 # test (tests/cuda/plans_test.cpp) stands in for; what is compiled with headers of its own.
 set(ATHANOR_TOGETHER "^(autograd|data|dist|kernels/account|nn|optim|tensor|trainer)/")
-set(ATHANOR_ALONE "^(data/formats|nn/models)/|^autograd/conv.cpp$|/cuda/|nccl|mpi")
+set(ATHANOR_ALONE "^(data/formats|nn/models)/|^autograd/conv.cpp$|/cuda/|nccl|nvjpeg|mpi")
 # So is a source that an exercise replaces: the linker takes the archive's object only if nothing has defined its symbols.
 set(ATHANOR_REPLACEABLE "" CACHE STRING "Sources to compile alone, as well")
 mark_as_advanced(ATHANOR_REPLACEABLE)

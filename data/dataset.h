@@ -130,6 +130,8 @@ class Dataset {
 
   /// The source of sample `index`, for messages: "FILE", "FILE, offset N", or "".
   virtual std::string where(std::int64_t /*index*/) const { return {}; }
+  /// Whether read_fields() can leave the scaling of images to a GPU (SampleRow::stage()).
+  virtual bool stages() const { return false; }
   /// True if reading needs neither files nor decompression: a loader then needs no threads.
   virtual bool resident() const { return false; }
   /// Announces that samples [first, first + count) will be read soon. Thread-safe.

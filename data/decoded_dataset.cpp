@@ -75,25 +75,57 @@ DecodedDataset::DecodedDataset(std::shared_ptr<const Dataset> store, const Image
 DecodedDataset::DecodedDataset(std::shared_ptr<const Dataset> store, const ImageTransform& evaluation)
     : DecodedDataset(std::move(store), evaluation, evaluation, 0) {}
 
+template <class F> std::int64_t DecodedDataset::with_sample(std::int64_t index, const F& read) const {
+  detail::ThreadScratch scratch;
+  const StoredSample sample = store_->fetch(index, scratch.bytes());
+  try {
+    read(sample);
+  } catch (const IoError& error) {
+    detail::fail<IoError>("{}: {}; replace or remove the file", where(index), error.what());
+  }
+  return sample.label;
+}
+
 std::int64_t DecodedDataset::transformed(const ImageTransform& transform, const DrawKey& key,
                                          std::span<std::uint8_t> pixels) const {
   ATH_CHECK(key.sample >= 0 && key.sample < size() && std::ssize(pixels) == spec_.bytes(),
             "decoded data set: image {} of {} cannot be read into a buffer of {} bytes; it needs {}",
             key.sample, size(), pixels.size(), spec_.bytes());
-  detail::ThreadScratch scratch;
-  const StoredSample sample = store_->fetch(key.sample, scratch.bytes());
-  try {
+  return with_sample(key.sample, [&](const StoredSample& sample) {
     thread_reader().read(sample, transform, key, spec_.channels, pixels);
-  } catch (const IoError& error) {
-    detail::fail<IoError>("{}: {}; replace or remove the file", where(key.sample), error.what());
+  });
+}
+
+/// Decodes the image, and scales it unless a GPU does.
+void DecodedDataset::read_image(ImageReader& reader, const StoredSample& sample,
+                                const ImageTransform& transform, const DrawKey& key, SampleRow& row) const {
+  if (!row.stages() || ImageReader::copies(sample, transform, spec_.channels))
+    return reader.read(sample, transform, key, spec_.channels, row.image());
+  const Placement at = place(transform, reader.open(sample), key);
+  const ImageSize wanted{spec_.height, spec_.width};
+  if (row.stages_files() && spec_.channels == 3) {
+    const std::optional<ImagePart> whole = reader.undecoded(at, wanted);
+    if (whole && row.stage_file(whole->staged(), sample.bytes)) return;
   }
-  return sample.label;
+  const ImagePart part = reader.part(at, wanted, transform.random_crop.has_value(), spec_.channels);
+  const bool fits = part.pixels.channels == spec_.channels || part.pixels.channels == 1;
+  std::uint8_t* to = fits ? row.stage(part.staged()) : nullptr;
+  if (!to) return reader.scale(part, spec_.channels, row.image());
+  const ImageView& pixels = part.pixels;
+  for (std::int64_t y = 0; y < pixels.height; ++y)
+    to = std::copy_n(pixels.row(y), pixels.width * pixels.channels, to);
 }
 
 void DecodedDataset::read_fields(std::int64_t index, std::int64_t epoch, SampleRow& row) const {
   const ImageTransform& transform = epoch == kEvaluation ? evaluation_ : training_;
   const DrawKey key{seed_, std::max<std::int64_t>(epoch, 0), index};
-  if (row.layout().others() == 0) return row.set_label(transformed(transform, key, row.image()));
+  if (row.layout().others() == 0) {
+    ATH_CHECK(index >= 0 && index < size(), "decoded data set: index must be in [0, {}), but got {}", size(),
+              index);
+    return row.set_label(with_sample(index, [&](const StoredSample& sample) {
+      read_image(thread_reader(), sample, transform, key, row);
+    }));
+  }
   const ImageSize wanted{spec_.height, spec_.width};
   detail::ThreadScratch scratch;
   const StoredSample sample = store_->fetch(index, scratch.bytes());
@@ -102,7 +134,7 @@ void DecodedDataset::read_fields(std::int64_t index, std::int64_t epoch, SampleR
   try {
     const ImageSize size = reader.open(sample);
     const Placement at = place(transform, size, key);
-    reader.read(sample, transform, key, spec_.channels, row.image());
+    read_image(reader, sample, transform, key, row);
     row.set_label(sample.label);
     std::size_t next = 0;
     for (std::size_t i = 0; i < fields_.size(); ++i) {

@@ -15,7 +15,8 @@ namespace athanor {
 ///     const DecodedDataset train(photos, {.random_crop = RandomResizedCrop{}}, {.shorter_side = 256}, seed);
 ///
 /// read_in_epoch() applies the training transform, drawn by (seed, epoch, index) only; read() the evaluation
-/// transform, which must not be random. Errors name the sample's source.
+/// transform, which must not be random. Errors name the sample's source. For a GPU, a Loader has images
+/// scaled there, with the same bits (LoaderOptions::resize_on_device).
 ///
 /// Further fields follow the image. Pictures and targets get the same part, masks too, by nearest pixel;
 /// boxes and points move with it; values are unchanged. A mask is a PNG (palette indices, or grey bytes) or
@@ -33,6 +34,7 @@ class DecodedDataset final : public ImageDataset {
   std::vector<FieldSpec> fields() const override { return fields_; }
   std::vector<std::string> class_names() const override { return store_->class_names(); }
   std::int64_t shorter_side() const override { return evaluation_.shorter_side; }
+  bool stages() const override { return spec_.channels <= kMaxResizedChannels; }
   std::int64_t label(std::int64_t index) const override { return store_->label(index); }
   std::int64_t read(std::int64_t index, std::span<std::uint8_t> pixels) const override;
   std::int64_t read_in_epoch(std::int64_t index, std::int64_t epoch,
@@ -43,8 +45,12 @@ class DecodedDataset final : public ImageDataset {
   void will_need(std::int64_t first, std::int64_t count) const override { store_->will_need(first, count); }
 
  private:
+  void read_image(ImageReader& reader, const StoredSample& sample, const ImageTransform& transform,
+                  const DrawKey& key, SampleRow& row) const;
   std::int64_t transformed(const ImageTransform& transform, const DrawKey& key,
                            std::span<std::uint8_t> pixels) const;
+  /// Calls read(sample); errors name it. Returns its label.
+  template <class F> std::int64_t with_sample(std::int64_t index, const F& read) const;
 
   std::shared_ptr<const Dataset> store_;
   ImageTransform training_, evaluation_;

@@ -82,7 +82,8 @@ struct Loader::Impl {
         readers(resident ? *resident : set, options, plan, threads.made, threads.awake,
                 slots_of(threads, options)),
         tuner(options.workers == LoaderOptions::kAuto ? threads.made : 0, threads.awake) {
-    if (options.device.is_cuda()) feed.emplace(options.device, readers.slots(), readers.layout());
+    if (options.device.is_cuda())
+      feed.emplace(options.device, readers.slots(), readers.layout(), options.jpeg);
     std::vector<FieldSpec> others;
     for (const FieldSpec& field : readers.layout().fields) {
       if (field.name != "image" && field.name != "label") others.push_back(field);
@@ -132,6 +133,10 @@ void Loader::Impl::seek(std::int64_t to_epoch, std::int64_t to_step) {
   step = to_step;
   if (here) return;
   begun = true;
+  // What a kernel reads of a slot must be valid: copies in progress come before new rows.
+  for (std::int64_t i = reclaimed; feed && feed->scales() && i < sent; ++i) {
+    while (!feed->arrived(i)) std::this_thread::sleep_for(kPollCopies);
+  }
   readers.seek(epoch, step);
   number = sent = reclaimed = 0;
 }
@@ -156,7 +161,7 @@ void Loader::Impl::reclaim() {
 void Loader::Impl::send() {
   while (sent < number + readers.slots() && readers.complete(sent)) {
     // After the last epoch there are no rows to send.
-    feed->send(sent, readers.of(sent).tensors, readers.rows(sent));
+    feed->send(sent, readers.of(sent), readers.rows(sent));
     ++sent;
   }
 }
@@ -341,7 +346,7 @@ const LoaderOptions& Loader::options() const {
 }
 
 std::int64_t Loader::memory_bytes() const {
-  return impl_->readers.slots() * impl_->readers.slot_bytes();
+  return impl_->readers.memory_bytes();
 }
 
 const LoaderWaits& Loader::waits() const {

@@ -13,6 +13,8 @@
 
 namespace athanor {
 
+class DeviceJpeg;  // data/device_jpeg.h
+
 /// How an epoch is shuffled.
 enum class Order : std::uint8_t {
   random,  ///< a uniformly random permutation of all samples
@@ -63,6 +65,12 @@ struct LoaderOptions {
   int rank = 0, world_size = 1;
   /// The device to which batches are delivered.
   Device device = kCpu;
+  /// On a GPU, images of different sizes (a DecodedDataset's) are scaled there instead of by loader threads,
+  /// with the same bits.
+  bool resize_on_device = true;
+  /// With resize_on_device: also decodes plain JPEG files on the GPU, for this loader alone; null: threads
+  /// do.
+  std::shared_ptr<DeviceJpeg> jpeg = {};
   bool pin_memory = true;  ///< false, for comparison: copies to a GPU use an extra buffer
   /// Keeps all images of a resident set on the device. A batch then has all of them, and row indices.
   bool data_on_device = false;
@@ -132,6 +140,9 @@ struct LoaderStats {
 /// allocates nothing. Reading continues across epochs, also during validation. An epoch's order takes 8 bytes
 /// per sample, for the few epochs in use at once.
 ///
+/// If the GPU scales images, a slot has a PixelStage, too, and the GPU one copy of the largest. They grow in
+/// the first batches, to a bound.
+///
 /// On a GPU each slot is copied once, on a separate stream, and work queued after next() waits for the copy
 /// there. The host waits only if all slots are in the device's queue.
 class Loader {
@@ -166,7 +177,7 @@ class Loader {
   LoaderStats stats() const;
   /// Only stats().waits, cheap enough for every step.
   const LoaderWaits& waits() const;
-  /// Bytes of all slots in host memory; the device has as many.
+  /// Bytes of all slots in host memory; the device has as many, without their PixelStages.
   std::int64_t memory_bytes() const;
 
  private:

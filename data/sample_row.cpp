@@ -128,6 +128,18 @@ void SampleRow::set_label(std::int64_t label) {
   if (layout_->label != SIZE_MAX) std::memcpy(bytes(layout_->label).data(), &label, sizeof(label));
 }
 
+std::uint8_t* SampleRow::stage(const kernels::StagedImage& image) {
+  std::uint8_t* const to = stage_ ? stage_->take(row_, image) : nullptr;
+  if (to) written_ |= std::uint32_t{1} << layout_->image;
+  return to;
+}
+
+bool SampleRow::stage_file(const kernels::StagedImage& image, std::span<const std::byte> file) {
+  if (!stages_files_ || !stage_->take_file(row_, image, file)) return false;
+  written_ |= std::uint32_t{1} << layout_->image;
+  return true;
+}
+
 void SampleRow::set(std::size_t field, std::span<const std::byte> from) {
   const std::span<std::byte> to = bytes(field);
   if (from.size() != to.size()) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "data/dataset.h"
+#include "data/pixel_stage.h"
 
 namespace athanor {
 
@@ -50,8 +51,10 @@ void check_fields(const std::vector<FieldSpec>& fields);
 /// Writes the fields of one sample to memory, each of fixed size: for data sets.
 class SampleRow {
  public:
-  SampleRow(const RowLayout& layout, std::byte* memory, std::int64_t row)
-      : layout_(&layout), memory_(memory), row_(row) {}
+  /// `stage`: the image may be left there, `files`: as a file, too; null: it may not.
+  SampleRow(const RowLayout& layout, std::byte* memory, std::int64_t row, PixelStage* stage = nullptr,
+            bool files = false)
+      : layout_(&layout), memory_(memory), stage_(stage), row_(row), stages_files_(files) {}
 
   /// The elements of a field, dense: for a mask [H, W], H * W bytes. Throws ArgumentError if there is no such
   /// field, or its dtype differs.
@@ -65,6 +68,14 @@ class SampleRow {
     const std::span<std::byte> all = bytes(layout_->image);
     return {reinterpret_cast<std::uint8_t*>(all.data()), all.size()};
   }
+  /// Memory for an image that a GPU scales: `image`'s pixels, in place of image(). Null if the host must
+  /// scale it.
+  std::uint8_t* stage(const kernels::StagedImage& image);
+  /// The same for a JPEG file that the GPU decodes first: false if the host must.
+  bool stage_file(const kernels::StagedImage& image, std::span<const std::byte> file);
+  /// Whether stage() may give memory, and stage_file() take files.
+  bool stages() const { return stage_ != nullptr; }
+  bool stages_files() const { return stages_files_; }
   std::int64_t label() const;
   void set_label(std::int64_t label);
 
@@ -72,6 +83,7 @@ class SampleRow {
   /// Field `field` of layout().fields; marks it as written.
   std::span<std::byte> bytes(std::size_t field) {
     written_ |= std::uint32_t{1} << field;
+    if (stage_ && field == layout_->image) stage_->complete(row_);
     const RowLayout::Position& place = layout_->places[field];
     return {memory_ + place.at + row_ * place.bytes, static_cast<std::size_t>(place.bytes)};
   }
@@ -88,8 +100,10 @@ class SampleRow {
 
   const RowLayout* layout_;
   std::byte* memory_;
+  PixelStage* stage_;
   std::int64_t row_;
   std::uint32_t written_ = 0;
+  bool stages_files_;
 };
 
 /// The result of read_fields() for evaluation, as raw fields in `scratch`.

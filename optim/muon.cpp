@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <utility>
 
 #include "kernels/matmul.h"
@@ -48,7 +49,8 @@ Muon::Muon(ParameterArena& arena, const std::vector<Group>& groups, int first_sl
     : Optimizer("muon", arena, {groups.begin(), groups.end()}, first_slot, decay_of(groups)),
       options_(static_cast<std::size_t>(first_slot)),
       rest_(std::move(rest)),
-      momentum_(add_state("momentum")) {
+      momentum_(add_state("momentum")),
+      ready_(arena.device()) {
   for (const Group& group : groups) {
     const MuonOptions& o = group.options;
     ATH_CHECK(o.momentum >= 0 && o.momentum < 1, "muon: momentum must be in [0, 1), but got {}", o.momentum);
@@ -62,7 +64,7 @@ Muon::Muon(ParameterArena& arena, const std::vector<Group>& groups, int first_sl
   }
   check_selection();
   sort_by_shape();
-  make_workspace();
+  make_lanes();
 }
 
 Muon::Muon(ParameterArena& arena, const MuonOptions& options, const AdamWOptions& rest, float rest_lr_scale)
@@ -132,21 +134,45 @@ void Muon::sort_by_shape() {
   plan().arrange(std::move(order));
 }
 
-void Muon::make_workspace() {
+double Muon::MatrixGroup::flops() const {
+  const auto n = static_cast<double>(side()), m = static_cast<double>(std::max(rows, columns));
+  return static_cast<double>(members.size()) * options.iterations * (4 * n * n * m + 2 * n * n * n);
+}
+
+// The longest groups first, each to the lane that has least to do.
+void Muon::make_lanes() {
   const AllocTag named("optimizer");
-  for (const DType dtype : {DType::f32, DType::bf16}) {
-    std::int64_t largest = 0, square = 0;
-    for (const MatrixGroup& group : groups_) {
-      if (group.options.dtype != dtype) continue;
-      const auto count = std::min(group.most, static_cast<std::int64_t>(group.members.size()));
-      largest = std::max(largest, count * group.rows * group.columns);
-      square = std::max(square, count * group.side() * group.side());
-    }
-    if (largest == 0) continue;
-    const auto make = [&](std::int64_t size) { return make_flat(size, dtype, arena().device()); };
-    Workspace& work = dtype == DType::f32 ? f32_ : bf16_;
-    work = {make(largest), make(largest), make(square), make(square), make(square)};
+  const Device device = arena().device();
+  const std::size_t count = device.is_cpu() ? 1 : std::min(kMaxLanes, groups_.size());
+  for (std::size_t i = 0; i < count; ++i) lanes_.emplace_back(device);
+  std::vector<std::size_t> order(groups_.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return groups_[a].flops() > groups_[b].flops(); });
+  for (const std::size_t group : order) {
+    Lane& least = *std::min_element(lanes_.begin(), lanes_.end(),
+                                    [](const Lane& a, const Lane& b) { return a.flops < b.flops; });
+    least.groups.push_back(group);
+    least.flops += groups_[group].flops();
   }
+  for (Lane& lane : lanes_) {
+    lane.f32 = workspace_of(lane, DType::f32);
+    lane.bf16 = workspace_of(lane, DType::bf16);
+  }
+}
+
+Muon::Workspace Muon::workspace_of(const Lane& lane, DType dtype) const {
+  std::int64_t largest = 0, square = 0;
+  for (const std::size_t i : lane.groups) {
+    const MatrixGroup& group = groups_[i];
+    if (group.options.dtype != dtype) continue;
+    const auto count = std::min(group.most, static_cast<std::int64_t>(group.members.size()));
+    largest = std::max(largest, count * group.rows * group.columns);
+    square = std::max(square, count * group.side() * group.side());
+  }
+  if (largest == 0) return {};
+  const auto make = [&](std::int64_t size) { return make_flat(size, dtype, arena().device()); };
+  return {make(largest), make(largest), make(square), make(square), make(square)};
 }
 
 // Step -----------------------------------------------------------------------------------------------------
@@ -154,12 +180,12 @@ void Muon::make_workspace() {
 // X -> a X + (b A + c A^2) X = (a I + A (b I + c A)) X with A = X X^T; transposed for a tall X, so that A has
 // the shorter side.
 template <class Context>
-Tensor Muon::orthogonalize(Context& context, const MatrixGroup& group, std::int64_t count) const {
+Tensor Muon::orthogonalize(Context& context, const Workspace& work, const MatrixGroup& group,
+                           std::int64_t count) const {
   const auto multiply = [&](const Tensor& left, const Tensor& right, const Tensor& product) {
     kernels::matmul(context, MatmulImpl::automatic, left, right, {}, Activation::none, product,
                     Write::overwrite);
   };
-  const Workspace& work = group.options.dtype == DType::f32 ? f32_ : bf16_;
   const bool tall = group.rows > group.columns;
   const auto [a, b, c] = group.options.coefficients;
   const Shape matrices{count, group.rows, group.columns}, squares{count, group.side(), group.side()};
@@ -181,34 +207,50 @@ Tensor Muon::orthogonalize(Context& context, const MatrixGroup& group, std::int6
 
 // `count` active matrices, beginning with that member.
 template <class Context>
-void Muon::step_batch(Context& context, const MatrixGroup& group, int first, std::int64_t count) {
+void Muon::step_batch(Context& context, const Workspace& work, const MatrixGroup& group, int first,
+                      std::int64_t count) {
   const MuonOptions& options = group.options;
-  const Workspace& work = options.dtype == DType::f32 ? f32_ : bf16_;
   const kernels::UpdateTable table = plan().table_of(first, count);
   kernels::muon_momentum(context, table, options.momentum, options.nesterov, momentum_,
                          slice_of(work.x, 0, {count, group.rows, group.columns}));
-  const Tensor direction = orthogonalize(context, group, count);
+  const Tensor direction = orthogonalize(context, work, group, count);
   const float norm = options.normalize_weights ? std::sqrt(static_cast<float>(group.rows)) : 0.0f;
   kernels::muon_apply(context, table,
                       {options.weight_decay, shape_scale(options.scale, group.rows, group.columns), norm},
                       direction);
 }
 
+template <class Context> void Muon::step_lane(Context& context, const Lane& lane) {
+  for (const std::size_t i : lane.groups) {
+    const MatrixGroup& group = groups_[i];
+    const Workspace& work = lane.workspace(group.options.dtype);
+    int first = 0;
+    std::int64_t count = 0;
+    for (const int member : group.members) {
+      if (!plan().active(member)) continue;
+      if (count == 0) first = member;
+      if (++count < group.most) continue;
+      step_batch(context, work, group, first, count);
+      count = 0;
+    }
+    if (count > 0) step_batch(context, work, group, first, count);
+  }
+}
+
+// Lanes, and the rest, update different parameters, and read the gradients and the StepState.
 void Muon::step(StepBuffer& step) {
-  on_device(arena().device(), [&](auto& context) {
+  const Device device = arena().device();
+  const Stream here = current_stream(device);
+  const bool aside = device.is_cuda() && std::exchange(stepped_, true);
+  on_device(device, [&](auto& context) {
     const BoundStep bound(context, step);
     plan().refresh();
-    for (const MatrixGroup& group : groups_) {
-      int first = 0;
-      std::int64_t count = 0;
-      for (const int member : group.members) {
-        if (!plan().active(member)) continue;
-        if (count == 0) first = member;
-        if (++count < group.most) continue;
-        step_batch(context, group, first, count);
-        count = 0;
-      }
-      if (count > 0) step_batch(context, group, first, count);
+    if (aside) ready_.record(here);
+    for (Lane& lane : lanes_) {
+      if (aside) lane.stream.wait(ready_);
+      const StreamGuard guard(aside ? lane.stream : here);
+      step_lane(context, lane);
+      if (aside) lane.done.record(lane.stream);
     }
     // Other ranks update these; only the counts, which every update increments, change here.
     constexpr std::array<kernels::SgdGroup, kMaxParamGroups> kNothing{};
@@ -217,6 +259,9 @@ void Muon::step(StepBuffer& step) {
     }
   });
   if (rest_) rest_->step(step);
+  for (const Lane& lane : lanes_) {
+    if (aside) here.wait(lane.done);
+  }
   stepped();
 }
 

@@ -8,6 +8,7 @@
 #include "optim/adam.h"
 #include "optim/optimizer.h"
 #include "optim/sgd.h"
+#include "tensor/stream.h"
 
 namespace athanor {
 
@@ -47,10 +48,12 @@ struct MuonOptions {
 /// another optimizer. State: one f32 per parameter.
 ///
 /// Matrices of one shape, dtype and set of options form batches of up to batch_bytes(), at least one matrix
-/// each; a batch is one launch. Workspace is at most five times batch_bytes(), or of the largest matrix if
-/// that is larger. A matrix affects others of its batch only as kernels::matmul does: not at all on the CPU,
-/// by rounding on a GPU. Like the product, results depend on the number of threads and the CPU's
-/// instructions: with Ddp (dist/ddp.h), ranks must be alike in both.
+/// each; a batch is one launch. On a GPU, batches of different shapes run on up to kMaxLanes streams at a
+/// time, beside the update of the rest: their products are too small to fill it. Workspace of a stream is at
+/// most five times batch_bytes(), or of the largest matrix if that is larger. A matrix affects others of its
+/// batch only as kernels::matmul does: not at all on the CPU, by rounding on a GPU. Like the product, results
+/// depend on the number of threads and the CPU's instructions: with Ddp (dist/ddp.h), ranks must be alike in
+/// both.
 ///
 /// A sharded arena must keep whole parameters (ArenaOptions::whole_parameters). Each rank orthogonalises the
 /// matrices it keeps, so ranks share the work.
@@ -60,6 +63,7 @@ struct MuonOptions {
 class Muon final : public Optimizer {
  public:
   using Group = GroupOf<MuonOptions>;
+  static constexpr std::size_t kMaxLanes = 4;
 
   /// Size limit of a batch. On a GPU larger batches save launches; on a CPU they must fit in cache.
   static std::int64_t batch_bytes(Device device) {
@@ -97,26 +101,45 @@ class Muon final : public Optimizer {
     std::vector<int> members;
 
     std::int64_t side() const { return std::min(rows, columns); }
+    double flops() const;  // of a step
   };
   struct Workspace {
     Tensor x, next;                // flat, for the largest batch
     Tensor gram, factor, product;  // flat, for a batch of min(rows, columns) squared
   };
 
+  // Groups that run one after the other, on a stream of their own.
+  struct Lane {
+    explicit Lane(Device device) : stream(Stream::create(device)), done(device) {}
+    Stream stream;
+    Event done;
+    std::vector<std::size_t> groups;
+    double flops = 0;
+    Workspace f32, bf16;  // allocated if a group iterates in that dtype
+
+    const Workspace& workspace(DType dtype) const { return dtype == DType::f32 ? f32 : bf16; }
+  };
+
   void check_selection() const;
   void sort_by_shape();
-  void make_workspace();
+  void make_lanes();
+  Workspace workspace_of(const Lane& lane, DType dtype) const;
+  template <class Context> void step_lane(Context& context, const Lane& lane);
   template <class Context>
-  void step_batch(Context& context, const MatrixGroup& group, int first, std::int64_t count);
+  void step_batch(Context& context, const Workspace& work, const MatrixGroup& group, int first,
+                  std::int64_t count);
   template <class Context>
-  Tensor orthogonalize(Context& context, const MatrixGroup& group, std::int64_t count) const;
+  Tensor orthogonalize(Context& context, const Workspace& work, const MatrixGroup& group,
+                       std::int64_t count) const;
 
   std::vector<MuonOptions> options_;  // by learning-rate slot
   std::unique_ptr<Optimizer> rest_;
   Tensor momentum_;
   std::vector<MatrixGroup> groups_;
   std::vector<int> elsewhere_;  // members that other ranks of a sharded arena update
-  Workspace f32_, bf16_;        // allocated if a group iterates in that dtype
+  std::vector<Lane> lanes_;
+  Event ready_;           // what lanes wait for
+  bool stepped_ = false;  // products have been measured, with nothing beside them
 };
 
 }  // namespace athanor

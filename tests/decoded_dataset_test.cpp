@@ -7,6 +7,8 @@
 #include <gtest/gtest.h>
 
 #include "data/image/png.h"
+#include "data/sample_row.h"
+#include "kernels/resize.h"
 #include "support/count_new.h"
 #include "support/image_files.h"
 #include "tensor/error.h"
@@ -94,6 +96,58 @@ double exact(const Pixels& whole, const Placement& at, std::int64_t y, std::int6
     }
   }
   return sum / total;
+}
+
+// As a loader leaves images to a GPU, with the CPU in its place.
+TEST(DecodedDataset, StagedImagesAreScaledToTheSameBits) {
+  const DecodedDataset data(photos(), kTraining, kEvaluation, 3);
+  ASSERT_TRUE(data.stages());
+  const std::int64_t n = data.size(), bytes = data.spec().bytes();
+  const RowLayout layout(data.fields(), n);
+  PixelStage stage(n, bytes, false);
+  std::vector<std::int64_t> left_to_kernels;
+  for (const std::int64_t epoch : {std::int64_t{-1}, std::int64_t{-1}, std::int64_t{0}, std::int64_t{7}}) {
+    stage.clear(stage.wanted());
+    EXPECT_LE(stage.memory().numel() - stage.pixels_at(), PixelStage::kMost * n * (bytes + 64));
+    std::vector<std::byte> memory(static_cast<std::size_t>(layout.bytes));
+    std::int64_t staged = 0;
+    for (std::int64_t i = 0; i < n; ++i) {
+      SampleRow row(layout, memory.data(), i, &stage);
+      data.read_fields(i, epoch, row);
+      row.check_written();
+      EXPECT_EQ(row.label(), i % 10);
+      staged += stage.image(i).at == kernels::StagedImage::kComplete ? 0 : 1;
+    }
+    const auto part = [&](std::int64_t begin, std::int64_t count) {
+      return stage.memory().view_as_strided({count}, {1}, begin);
+    };
+    const auto* rows = reinterpret_cast<const std::uint8_t*>(memory.data()) + layout.places[layout.image].at;
+    const Tensor y = Tensor::from(std::vector(rows, rows + n * bytes), {n, 32, 24, 3});
+    kernels::resize_images(cpu_context(), part(0, n * std::int64_t{sizeof(kernels::StagedImage)}),
+                           part(stage.pixels_at(), stage.used() - stage.pixels_at()), y);
+    for (std::int64_t i = 0; i < n; ++i) {
+      const std::uint8_t* at = y.data<std::uint8_t>() + i * bytes;
+      EXPECT_EQ(std::vector(at, at + bytes), read(data, i, epoch)) << i << " of epoch " << epoch;
+    }
+    left_to_kernels.push_back(staged);
+  }
+  EXPECT_LT(left_to_kernels[0], n) << "the first batch finds little room";
+  EXPECT_GT(left_to_kernels[0], 0);
+  EXPECT_EQ(left_to_kernels[1], n) << "then there is more";
+}
+
+// A row whose image is replaced after it was staged has the new one alone.
+TEST(DecodedDataset, AStagedRowMayBeWrittenAfterAll) {
+  const DecodedDataset data(photos(), kTraining, kEvaluation, 3);
+  const RowLayout layout(data.fields(), 2);
+  PixelStage stage(2, data.spec().bytes() * 10, false);
+  std::vector<std::byte> memory(static_cast<std::size_t>(layout.bytes));
+  SampleRow row(layout, memory.data(), 1, &stage);
+  data.read_fields(2, -1, row);
+  EXPECT_NE(stage.image(1).at, kernels::StagedImage::kComplete);
+  EXPECT_EQ(stage.image(0).at, kernels::StagedImage::kComplete);
+  row.image()[0] = 1;
+  EXPECT_EQ(stage.image(1).at, kernels::StagedImage::kComplete);
 }
 
 TEST(DecodedDataset, IsTheWholeImageDecodedThenCutAndScaled) {

@@ -254,6 +254,30 @@ TEST(Flags, ImagesHaveFlagsWhereTheyHaveAnySize) {
   EXPECT_EQ(config.image_size, 64);
   EXPECT_EQ(config.train_data, "a");
   EXPECT_EQ(config.val_data, "b");
+  EXPECT_EQ(config.decode, ImageWork::automatic);
+  EXPECT_EQ(config.resize, ImageWork::automatic);
+}
+
+TEST(Flags, ImagesArePreparedOnEither) {
+  TrainerConfig defaults;
+  defaults.image_size = 224;
+  const auto parsed = [&](std::vector<const char*> flags) {
+    flags.insert(flags.begin(), {"program", "--device", "cpu"});
+    return parse_flags(static_cast<int>(flags.size()), flags.data(), defaults);
+  };
+  EXPECT_EQ(parsed({"--resize", "CPU", "--decode", "cpu"}).resize, ImageWork::cpu);
+  EXPECT_THROW(parsed({"--decode", "on"}), ArgumentError);
+  const auto refused = [&](std::vector<const char*> flags) -> std::string {
+    try {
+      (void)parsed(std::move(flags));
+    } catch (const ArgumentError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(refused({"--resize", "auto", "--decode", "auto"}), "");
+  EXPECT_NE(refused({"--resize", "gpu"}).find("--resize gpu: needs a GPU"), std::string::npos);
+  EXPECT_NE(refused({"--decode", "gpu"}).find("--decode gpu: needs a GPU"), std::string::npos);
 }
 
 TEST(Flags, AMissingDeviceIsNamed) {

@@ -60,6 +60,12 @@ static void check_device(const TrainerConfig& config) {
       device_info(config.device).name);
   ATH_CHECK(config.graph != GraphMode::on || config.device.is_cuda(),
             "--graph on: needs a GPU, but the device is {}; use auto or off", config.device.str());
+  ATH_CHECK(config.resize != ImageWork::gpu || config.device.is_cuda(),
+            "--resize gpu: needs a GPU, but the device is {}; use auto or cpu", config.device.str());
+  ATH_CHECK(config.decode != ImageWork::gpu || config.device.is_cuda(),
+            "--decode gpu: needs a GPU, but the device is {}; use auto or cpu", config.device.str());
+  ATH_CHECK(config.decode != ImageWork::gpu || config.resize != ImageWork::cpu,
+            "--decode gpu: decodes for resizing on the GPU, but got --resize cpu; use --resize auto");
 }
 
 void check(const TrainerConfig& config) {

@@ -85,6 +85,10 @@ enum class Question : std::uint8_t { none, learning_rate, batch_size };
 /// can be, and the network is made of the library's modules alone.
 enum class GraphMode : std::uint8_t { automatic, on, off };
 
+/// Where images of different sizes are prepared. Automatic: --decode on the CPU, whose pixels are the same
+/// everywhere; --resize on the GPU, if the run is on one.
+enum class ImageWork : std::uint8_t { automatic, cpu, gpu };
+
 /// How detailed the final report on time is.
 enum class Profile : std::uint8_t { none, simple, advanced, trace };
 
@@ -217,6 +221,8 @@ struct TrainerConfig {
 
   // For programs that accept images of any size; image_size 0 removes these flags.
   std::int64_t image_size = 0;                           ///< pixels a side, after resizing
+  ImageWork decode = ImageWork::automatic;               ///< of plain JPEG files
+  ImageWork resize = ImageWork::automatic;               ///< the same bits on both
   std::filesystem::path train_data = {}, val_data = {};  ///< their folders; empty: below data_dir
   std::filesystem::path photos = {};     ///< folder for both: val_split of each class is for validation
   double val_split = 0.2;                ///< in (0, 1)

@@ -4,6 +4,7 @@
 
 #include "autograd/op_listener.h"
 #include "data/detail/batch_plan.h"
+#include "data/device_jpeg.h"
 #include "data/mix.h"
 #include "kernels/context.h"
 #include "tensor/cores.h"
@@ -85,6 +86,8 @@ LoaderOptions DataPipeline::options(const TrainerConfig& config, const ParallelS
   options.workers = config.workers;
   options.prefetch = config.prefetch;
   options.pin_memory = config.pin_memory;
+  options.resize_on_device = config.resize != ImageWork::cpu;
+  if (config.decode == ImageWork::gpu && data.stages()) options.jpeg = make_device_jpeg(config.device);
   options.device = config.device;
   options.data_on_device = config.data_on_device && data.resident();
   options.bad_samples = config.bad_samples;

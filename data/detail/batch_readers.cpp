@@ -57,16 +57,19 @@ BatchReaders::BatchReaders(const Dataset& data, const LoaderOptions& options, co
       last_epoch_(options.epochs > 0 ? options.epochs - 1 : INT64_MAX),
       run_(run_of(plan, layout_, threads)),
       training_(options.training),
+      stages_files_(options.jpeg != nullptr),
       reader_(data, options),
       order_(plan.samples, options, epochs_at_once(plan, slots)),
       awake_(awake),
       states_(static_cast<std::size_t>(threads)) {
   const AllocTag named("data");
   for (int i = 0; i < slots; ++i) {
-    const Shape bytes{slot_bytes()};
+    const Shape bytes{layout_.bytes};
     const bool pinned = options.device.is_cuda() && options.pin_memory;
     const Tensor memory = pinned ? empty_pinned(bytes, DType::u8) : Tensor::empty(bytes, {DType::u8, kCpu});
-    slots_.emplace_back(memory, layout_);
+    Slot& slot = slots_.emplace_back(memory, layout_);
+    if (options.device.is_cuda() && options.resize_on_device && data.stages())
+      slot.stage.emplace(layout_.rows, layout_.places[layout_.image].bytes, pinned);
   }
   const BlockSignals blocked;
   threads_.reserve(static_cast<std::size_t>(threads));
@@ -98,10 +101,7 @@ void BatchReaders::seek(std::int64_t epoch, std::int64_t step) {
   tickets_.store(0);
   bound_.store(slots());
   for (std::int64_t number = 0; number < slots(); ++number) {
-    Slot& slot = of(number);
-    slot.left.store(rows(number));
-    slot.failed = slot.replaced = {};
-    slot.replacements = 0;
+    clear(of(number), number);
   }
   order_.prepare(epoch);
   open_.store(plan_.rows() > 0);
@@ -112,14 +112,25 @@ void BatchReaders::free_below(std::int64_t number) {
   std::int64_t next = bound_.load(std::memory_order_relaxed);
   if (number + slots() <= next) return;
   const std::lock_guard lock(mutex_);
-  for (; next < number + slots(); ++next) {
-    Slot& slot = of(next);
-    if (slot.failed.row >= 0 || slot.replaced.row >= 0) slot.failed = slot.replaced = {};
-    slot.replacements = 0;
-    slot.left.store(rows(next), std::memory_order_relaxed);
-  }
+  for (; next < number + slots(); ++next) clear(of(next), next);
   bound_.store(next, std::memory_order_release);
   if (waiting_ > 0) room_.notify_all();
+}
+
+void BatchReaders::clear(Slot& slot, std::int64_t number) {
+  if (slot.failed.row >= 0 || slot.replaced.row >= 0) slot.failed = slot.replaced = {};
+  slot.replacements = 0;
+  if (slot.stage) {
+    staged_ = std::max(staged_, slot.stage->wanted());
+    slot.stage->clear(staged_);
+  }
+  slot.left.store(rows(number), std::memory_order_relaxed);
+}
+
+std::int64_t BatchReaders::memory_bytes() const {
+  std::int64_t bytes = slots() * layout_.bytes;
+  for (const Slot& slot : slots_) bytes += slot.stage ? slot.stage->memory().numel() : 0;
+  return bytes;
 }
 
 bool BatchReaders::wait(std::int64_t number, std::chrono::microseconds most) {
@@ -251,10 +262,12 @@ void BatchReaders::read_rows(const std::stop_token& stop, std::int64_t number, s
   const std::int64_t begin = plan_.rows_of(step).first;
   auto* const memory = reinterpret_cast<std::byte*>(slot.tensors.memory.data<std::uint8_t>());
   auto* const samples = slot.tensors.samples.data<std::int64_t>();
+  PixelStage* const stage = slot.stage ? &*slot.stage : nullptr;
   Clock::time_point now = me < 0 ? Clock::time_point() : Clock::now();
   for (std::int64_t row = first; row < end; ++row) {
     announce(epoch, step, row);
-    Read read = read_row(order_.at(epoch, begin + row), epoch, {layout_, memory, row}, me, now);
+    Read read =
+        read_row(order_.at(epoch, begin + row), epoch, {layout_, memory, row, stage, stages_files_}, me, now);
     samples[row] = read.sample;
     if (read.failed || read.replaced) keep_problems(slot, row, read);
     // The rest of the slot is not needed: the reader is stopping or renumbering.

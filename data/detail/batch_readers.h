@@ -78,7 +78,8 @@ class BatchReaders {
   /// The longest read in progress: "worker 2 has been reading sample 7 (FILE) for 12 s"; empty if none lasts
   /// `seconds`.
   std::string stuck(double seconds) const;
-  std::int64_t slot_bytes() const { return layout_.bytes; }
+  /// Bytes of all slots.
+  std::int64_t memory_bytes() const;
   const RowLayout& layout() const { return layout_; }
 
  private:
@@ -98,6 +99,8 @@ class BatchReaders {
                  std::int64_t first, std::int64_t end, int me);
   Read read_row(std::int64_t sample, std::int64_t epoch, const SampleRow& row, int me,
                 Clock::time_point& now);
+  /// Frees a slot for step `number`.
+  void clear(Slot& slot, std::int64_t number);
   void keep_problems(Slot& slot, std::int64_t row, Read& read);
   void announce(std::int64_t epoch, std::int64_t step, std::int64_t row);
   std::int64_t last_epoch() const { return std::max(last_epoch_, epoch_); }
@@ -109,9 +112,11 @@ class BatchReaders {
   const std::int64_t last_epoch_;
   const std::int64_t run_;  // tickets that a thread takes at once
   const bool training_;
+  const bool stages_files_;
   SampleReader reader_;
   SampleOrder order_;
-  std::deque<Slot> slots_;  // stable addresses
+  std::deque<Slot> slots_;   // stable addresses
+  std::int64_t staged_ = 0;  // most bytes that a batch's images asked for
 
   std::int64_t epoch_ = 0, step_ = 0;  // of number 0
   std::int64_t first_ticket_ = 0;      // of number 0, relative to its epoch

@@ -1,11 +1,15 @@
 #include "data/detail/device_feed.h"
 
+#include <utility>
+
+#include "kernels/on_device.h"
+#include "kernels/resize.h"
 #include "tensor/allocator.h"
 
 namespace athanor::detail {
 
-DeviceFeed::DeviceFeed(Device device, int slots, const RowLayout& layout)
-    : device_(device), copies_(Stream::create(device)), layout_(layout) {
+DeviceFeed::DeviceFeed(Device device, int slots, const RowLayout& layout, std::shared_ptr<DeviceJpeg> jpeg)
+    : device_(device), copies_(Stream::create(device)), layout_(layout), jpeg_(std::move(jpeg)) {
   const AllocTag named("data");
   for (int i = 0; i < slots; ++i) {
     DeviceSlot& slot = slots_.emplace_back(Tensor::empty({layout.bytes}, {DType::u8, device}), layout);
@@ -18,14 +22,59 @@ DeviceFeed::~DeviceFeed() {
   for (const DeviceSlot& slot : slots_) record_stream(slot.tensors.memory, copies_);
 }
 
-void DeviceFeed::send(std::int64_t number, const SlotTensors& from, std::int64_t rows) {
+void DeviceFeed::send(std::int64_t number, const Slot& from, std::int64_t rows) {
   DeviceSlot& slot = of(number);
   const StreamGuard guard(copies_);
   copies_.wait(slot.used);
-  const std::int64_t bytes = layout_.end_of(rows);
-  const auto part = [&](const Tensor& memory) { return memory.view_as_strided({bytes}, {1}, 0); };
-  if (rows > 0) part(slot.tensors.memory).copy_bytes_from(part(from.memory));
+  const std::int64_t end = rows > 0 ? layout_.end_of(rows) : 0;
+  const RowLayout::Position& images = layout_.places[layout_.image];
+  bool all_staged = from.stage && rows > 0;
+  for (std::int64_t row = 0; all_staged && row < rows; ++row)
+    all_staged = from.stage->image(row).at != kernels::StagedImage::kComplete;
+  copy(slot, from.tensors, 0, all_staged ? images.at : end);  // the slot's images have no content then
+  if (all_staged) copy(slot, from.tensors, images.at + layout_.rows * images.bytes, end);
+  if (from.stage && from.stage->used() + from.stage->decoded() > from.stage->pixels_at())
+    scale(slot, *from.stage, rows);
   slot.arrived.record(copies_);
+}
+
+void DeviceFeed::copy(const DeviceSlot& to, const SlotTensors& from, std::int64_t begin,
+                      std::int64_t end) const {
+  const auto part = [&](const Tensor& memory) { return memory.view_as_strided({end - begin}, {1}, begin); };
+  if (begin < end) part(to.tensors.memory).copy_bytes_from(part(from.memory));
+}
+
+void DeviceFeed::scale(const DeviceSlot& to, const PixelStage& from, std::int64_t rows) {
+  const std::int64_t needed = from.memory().numel() + from.decoded();
+  if (!staged_.defined() || staged_.numel() < needed) {
+    const AllocTag named("data");
+    staged_ = {};  // queued work still uses it; what is queued on this stream from now on comes later
+    staged_ = Tensor::empty({needed + from.decoded() / 8}, {DType::u8, device_});
+  }
+  const auto part = [](const Tensor& memory, std::int64_t begin, std::int64_t bytes) {
+    return memory.view_as_strided({bytes}, {1}, begin);
+  };
+  part(staged_, 0, from.used()).copy_bytes_from(part(from.memory(), 0, from.used()));
+  if (from.decoded() > 0) decode(from, rows);
+  const Tensor images = part(staged_, 0, rows * static_cast<std::int64_t>(sizeof(kernels::StagedImage)));
+  const std::int64_t end = from.decoded() > 0 ? needed : from.used();
+  const Tensor pixels = part(staged_, from.pixels_at(), end - from.pixels_at());
+  const Tensor& all = to.tensors.images;
+  Shape shape = all.shape();
+  shape[0] = rows;
+  const Tensor y = all.view_as_strided(shape, all.strides(), 0);
+  on_device(device_, [&](auto& context) { kernels::resize_images(context, images, pixels, y); });
+}
+
+void DeviceFeed::decode(const PixelStage& from, std::int64_t rows) {
+  jobs_.clear();
+  std::uint8_t* const pixels = staged_.data<std::uint8_t>() + from.pixels_at();
+  for (std::int64_t row = 0; row < rows; ++row) {
+    const kernels::StagedImage& image = from.image(row);
+    if (!from.file(row).empty())
+      jobs_.push_back({from.file(row), pixels + image.at, image.height, image.width});
+  }
+  jpeg_->decode(jobs_);
 }
 
 const SlotTensors& DeviceFeed::take(std::int64_t number) const {

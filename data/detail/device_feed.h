@@ -2,24 +2,31 @@
 
 #include <cstdint>
 #include <deque>
+#include <memory>
+#include <vector>
 
 #include "data/detail/slot.h"
+#include "data/device_jpeg.h"
 #include "tensor/stream.h"
 
 namespace athanor::detail {
 
-/// Slots on a GPU, laid out like the host's, each with two events. `arrived` on the copy stream: the caller's
-/// stream waits for it, and then the host's slot may be reused. `used` on the caller's stream: the copy
-/// stream waits for it before it writes the next batch.
+/// Slots on a GPU, laid out like the host's, each with two events. Images in a PixelStage are copied, and
+/// scaled into the slot, on the copy stream, before `arrived`: one memory serves all slots. `arrived` on the
+/// copy stream: the caller's stream waits for it, and then the host's slot may be reused. `used` on the
+/// caller's stream: the copy stream waits for it before it writes the next batch.
 class DeviceFeed {
  public:
-  DeviceFeed(Device device, int slots, const RowLayout& layout);
+  /// `jpeg` decodes what a PixelStage holds as files.
+  DeviceFeed(Device device, int slots, const RowLayout& layout, std::shared_ptr<DeviceJpeg> jpeg);
   ~DeviceFeed();
   DeviceFeed(const DeviceFeed&) = delete;
   DeviceFeed& operator=(const DeviceFeed&) = delete;
 
-  /// Queues the copy of the first `rows` rows of step `number`.
-  void send(std::int64_t number, const SlotTensors& from, std::int64_t rows);
+  /// Queues the copy of the first `rows` rows of step `number`, and the scaling of its images.
+  void send(std::int64_t number, const Slot& from, std::int64_t rows);
+  /// Whether images were scaled.
+  bool scales() const { return staged_.defined(); }
   /// Whether the copy of step `number` is done. Does not wait.
   bool arrived(std::int64_t number) const { return of(number).arrived.done(); }
   /// Makes work that the caller queues from now on wait for step `number`.
@@ -39,10 +46,17 @@ class DeviceFeed {
     return slots_[static_cast<std::size_t>(number) % slots_.size()];
   }
 
+  void copy(const DeviceSlot& to, const SlotTensors& from, std::int64_t begin, std::int64_t end) const;
+  void scale(const DeviceSlot& to, const PixelStage& from, std::int64_t rows);
+  void decode(const PixelStage& from, std::int64_t rows);
+
   Device device_;
   Stream copies_;
   const RowLayout& layout_;
   std::deque<DeviceSlot> slots_;
+  Tensor staged_;  // what a PixelStage holds, and decoded files; of the copy stream
+  std::shared_ptr<DeviceJpeg> jpeg_;
+  std::vector<DeviceJpeg::Job> jobs_;
 };
 
 }  // namespace athanor::detail

@@ -4,8 +4,10 @@
 #include <atomic>
 #include <cstdint>
 #include <exception>
+#include <optional>
 #include <string>
 
+#include "data/pixel_stage.h"
 #include "data/sample_row.h"
 #include "tensor/pinned.h"
 #include "tensor/tensor.h"
@@ -47,6 +49,7 @@ struct Slot {
   Slot(const Tensor& memory, const RowLayout& layout) : tensors(memory, layout) {}
 
   SlotTensors tensors;
+  std::optional<PixelStage> stage;                ///< if a GPU scales images
   alignas(64) std::atomic<std::int64_t> left{0};  ///< rows still to be written
   Problem failed, replaced;                       ///< of each kind, the one with the lowest row
   std::int64_t replacements = 0;

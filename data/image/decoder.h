@@ -40,6 +40,8 @@ class ImageDecoder {
   }
   /// The orientation of the image that open() read.
   Orientation orientation() const { return codec_ == Codec::jpeg ? jpeg_.orientation() : Orientation(); }
+  /// JpegDecoder::is_plain(); false for other formats.
+  bool is_plain_jpeg() const { return codec_ == Codec::jpeg && jpeg_.is_plain(); }
   /// Whether decode() supports `reduce`.
   bool reduces() const { return codec_ == Codec::jpeg; }
   /// Decodes `box` of the image open() read, once; see JpegDecoder for `reduce`. Valid until the next open().

@@ -189,6 +189,16 @@ const Orientation& JpegDecoder::orientation() const {
   return state_->orientation;
 }
 
+bool JpegDecoder::is_plain() const {
+  const jpeg_decompress_struct& info = state_->info;
+  const jpeg_component_info* const each = info.comp_info;
+  return state_->opened && !info.progressive_mode && !info.arith_code && info.data_precision == 8 &&
+         info.num_components == 3 && info.comps_in_scan == 3 && info.jpeg_color_space == JCS_YCbCr &&
+         each[0].h_samp_factor <= 2 && each[0].v_samp_factor <= 2 &&
+         std::all_of(each + 1, each + 3,
+                     [](const auto& one) { return one.h_samp_factor == 1 && one.v_samp_factor == 1; });
+}
+
 ImageView JpegDecoder::decode(const Box& box, int reduce) {
   State& s = *state_;
   ATH_CHECK(s.opened && (reduce == 1 || reduce == 2 || reduce == 4 || reduce == 8),

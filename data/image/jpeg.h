@@ -30,6 +30,9 @@ class JpegDecoder {
   ImageSize open(std::span<const std::byte> bytes);
   /// Orientation of the image open() read, from its EXIF data.
   const Orientation& orientation() const;
+  /// Whether it is of the kind that a GPU's engines decode: one baseline pass of YCbCr, sampled 4:4:4, 4:2:2,
+  /// 4:4:0 or 4:2:0.
+  bool is_plain() const;
   /// Decodes `box` of the image open() read, once. `reduce` 2, 4 or 8 reduces the image by that factor in
   /// each direction, to sides of ceil(side / reduce): means of pixel squares, cheaper than full decoding.
   /// Pixels equal those of the fully decoded image, bit for bit. Valid until the next open().

@@ -1,7 +1,6 @@
 #include "data/image/resize.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 
 #include "data/image/detail/resize_rows.h"
@@ -11,17 +10,9 @@ namespace athanor {
 namespace {
 
 using namespace resize_rows;
-
-std::int64_t taps_of(const Window& window) {
-  const auto most = static_cast<std::int64_t>(std::ceil(2 * std::max(window.scale, 1.0)));
-  return std::min(most, window.high - window.low);
-}
-
-std::int64_t first_of(const Window& window, std::int64_t taps, std::int64_t i) {
-  const double centre = (static_cast<double>(i) + 0.5) * window.scale + window.offset;
-  const auto low = static_cast<std::int64_t>(std::floor(centre - std::max(window.scale, 1.0) + 0.5));
-  return std::clamp(low, window.low, window.high - taps);
-}
+using kernels::first_tap;
+using kernels::kManyTaps;
+using kernels::taps_of;
 
 /// f.operator()<taps>() for common numbers of taps, 0 for others.
 template <class F> void with_taps(std::int64_t taps, const F& f) {
@@ -37,7 +28,7 @@ template <class F> void with_taps(std::int64_t taps, const F& f) {
 
 Reach reach(const Window& window, std::int64_t count) {
   const std::int64_t taps = taps_of(window);
-  return {first_of(window, taps, 0), first_of(window, taps, count - 1) + taps};
+  return {first_tap(window, taps, 0), first_tap(window, taps, count - 1) + taps};
 }
 
 bool Resizer::Axis::prepare(const Window& wanted, std::int64_t size) {
@@ -47,27 +38,11 @@ bool Resizer::Axis::prepare(const Window& wanted, std::int64_t size) {
   taps = taps_of(window);
   first.resize(static_cast<std::size_t>(count));
   weight.resize(static_cast<std::size_t>(count * taps));
-  const double radius = std::max(window.scale, 1.0), per_radius = 1 / radius;
   std::uint16_t* w = weight.data();
-  for (std::int64_t i = 0; i < count; ++i) {
-    const std::int64_t start = first_of(window, taps, i);
+  for (std::int64_t i = 0; i < count; ++i, w += taps) {
+    const std::int64_t start = first_tap(window, taps, i);
     first[static_cast<std::size_t>(i)] = static_cast<std::int32_t>(start);
-    const double centre = (static_cast<double>(i) + 0.5) * window.scale + window.offset;
-    const auto height = [&](std::int64_t k) {
-      return std::max(0.0, 1 - std::abs(static_cast<double>(start + k) + 0.5 - centre) * per_radius);
-    };
-    double total = 0;
-    for (std::int64_t k = 0; k < taps; ++k) total += height(k);
-    // Rounds running sums instead of weights, so that the total is exact.
-    const double unit = 65535 / total;
-    double sum = 0;
-    std::int32_t before = 0;
-    for (std::int64_t k = 0; k < taps; ++k) {
-      sum += height(k);
-      const auto now = static_cast<std::int32_t>(std::floor(sum * unit + 0.5));
-      *w++ = static_cast<std::uint16_t>(now - before);
-      before = now;
-    }
+    kernels::weigh_taps(window, taps, i, start, [w](std::int64_t k, std::uint16_t value) { w[k] = value; });
   }
   return true;
 }

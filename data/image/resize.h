@@ -5,20 +5,12 @@
 #include <vector>
 
 #include "data/image/image.h"
+#include "kernels/resize.h"
 
 namespace athanor {
 
 /// Maximum side of a scaled image in pixels.
 inline constexpr std::int64_t kMaxImageSide = 16384;
-
-/// The mapping of a result's pixels to its source along one axis: pixel i is centred at (i + 0.5) * scale +
-/// offset in the source, and uses only source pixels in [low, high).
-struct Window {
-  double scale = 1, offset = 0;
-  std::int64_t low = 0, high = 0;
-
-  bool operator==(const Window&) const = default;
-};
 
 /// The source pixels [first, last) needed for `count` pixels of the result.
 struct Reach {
@@ -30,8 +22,8 @@ Reach reach(const Window& window, std::int64_t count);
 /// by a triangle of max(scale, 1) to each side, normalised at the window's ends. Equals torchvision's resize
 /// with antialias=True.
 ///
-/// Within 1 of the exact result, and the same bits everywhere. For one thread at a time; memory and the last
-/// weights are cached.
+/// Within 1 of the exact result, and the same bits everywhere: kernels::resize_images has them on a GPU. For
+/// one thread at a time; memory and the last weights are cached.
 class Resizer {
  public:
   /// Writes height x width pixels of image.channels (1 to 4) to `out`. Windows are in pixels of `image`.

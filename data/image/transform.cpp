@@ -43,15 +43,6 @@ Placement as_stored(Placement at, const ImageSize& result, const Orientation& tu
   return at;
 }
 
-/// Whether a raw sample needs neither cropping nor scaling.
-bool is_as_wanted(const StoredSample& sample, const ImageTransform& transform, std::int64_t channels) {
-  const std::int64_t side = transform.shorter_side;
-  return sample.codec == Codec::raw && !transform.random_crop && sample.height == transform.height &&
-         sample.width == transform.width && sample.channels == channels &&
-         (side == 0 || side == std::min(sample.height, sample.width)) &&
-         std::ssize(sample.bytes) == sample.height * sample.width * sample.channels;
-}
-
 }  // namespace
 
 void must_have_size(const ImageSize& image, const ImageSize& field) {
@@ -115,9 +106,29 @@ Placement place(const ImageTransform& transform, const ImageSize& size, const Dr
   return {window(size.height, transform.height), window(size.width, transform.width)};
 }
 
+kernels::StagedImage ImagePart::staged() const {
+  const auto narrow = [](std::int64_t side) { return static_cast<std::int32_t>(side); };
+  return {.height = narrow(pixels.height),
+          .width = narrow(pixels.width),
+          .channels = static_cast<std::int16_t>(pixels.channels),
+          .transposed = turned.transposed,
+          .rows_flipped = turned.rows_flipped,
+          .columns_flipped = turned.columns_flipped,
+          .rows = at.rows,
+          .columns = at.columns};
+}
+
+bool ImageReader::copies(const StoredSample& sample, const ImageTransform& transform, std::int64_t channels) {
+  const std::int64_t side = transform.shorter_side;
+  return sample.codec == Codec::raw && !transform.random_crop && sample.height == transform.height &&
+         sample.width == transform.width && sample.channels == channels &&
+         (side == 0 || side == std::min(sample.height, sample.width)) &&
+         std::ssize(sample.bytes) == sample.height * sample.width * sample.channels;
+}
+
 void ImageReader::read(const StoredSample& sample, const ImageTransform& transform, const DrawKey& key,
                        std::int64_t channels, std::span<std::uint8_t> out) {
-  if (is_as_wanted(sample, transform, channels) && out.size() == sample.bytes.size()) {
+  if (copies(sample, transform, channels) && out.size() == sample.bytes.size()) {
     std::memcpy(out.data(), sample.bytes.data(), out.size());
     return;
   }
@@ -147,8 +158,8 @@ ImageSize ImageReader::open(const StoredSample& sample) {
   return turned_.turned(size_);
 }
 
-void ImageReader::read(const Placement& upright, const ImageSize& wanted, bool reduces, std::int64_t channels,
-                       std::span<std::uint8_t> out) {
+ImagePart ImageReader::part(const Placement& upright, const ImageSize& wanted, bool reduces,
+                            std::int64_t channels) {
   const ImageSize result = turned_.turned(wanted);
   Placement at = as_stored(upright, result, turned_, size_);
   int reduce = 1;
@@ -166,21 +177,19 @@ void ImageReader::read(const Placement& upright, const ImageSize& wanted, bool r
     return moved(window, within.first);
   };
   at = {clipped(at.rows, rows), clipped(at.columns, columns)};
-  if (raw) {
-    read_raw(at, box, result, channels, out);
-  } else if (turned_.upright()) {
-    resize_(decoder_.decode(box, reduce), at.rows, at.columns, result.height, result.width, out);
-  } else {
-    const ImageView view = decoder_.decode(box, reduce);
-    stored_.resize(out.size());
-    resize_(view, at.rows, at.columns, result.height, result.width, stored_);
-    turn({stored_.data(), result.height, result.width, view.channels, result.width * view.channels}, turned_,
-         out.data());
-  }
+  return {raw ? raw_part(box, channels) : decoder_.decode(box, reduce), at, result, turned_};
 }
 
-void ImageReader::read_raw(const Placement& at, const Box& box, const ImageSize& result,
-                           std::int64_t channels, std::span<std::uint8_t> out) {
+std::optional<ImagePart> ImageReader::undecoded(const Placement& upright, const ImageSize& wanted) const {
+  if (sample_.codec == Codec::raw || !decoder_.is_plain_jpeg()) return std::nullopt;
+  const ImageSize result = turned_.turned(wanted);
+  return ImagePart{{nullptr, size_.height, size_.width, 3, size_.width * 3},
+                   as_stored(upright, result, turned_, size_),
+                   result,
+                   turned_};
+}
+
+ImageView ImageReader::raw_part(const Box& box, std::int64_t channels) const {
   if (sample_.channels != channels && (sample_.channels != 1 || channels != 3)) {
     detail::fail<IoError>("raw: image must have {} channels, but has {}", channels, sample_.channels);
   }
@@ -190,12 +199,24 @@ void ImageReader::read_raw(const Placement& at, const Box& box, const ImageSize&
   }
   const std::int64_t stride = sample_.width * sample_.channels;
   const auto* pixels = reinterpret_cast<const std::uint8_t*>(sample_.bytes.data());
-  const ImageView view{pixels + box.top * stride + box.left * sample_.channels, box.height, box.width,
-                       sample_.channels, stride};
+  return {pixels + box.top * stride + box.left * sample_.channels, box.height, box.width, sample_.channels,
+          stride};
+}
+
+void ImageReader::scale(const ImagePart& part, std::int64_t channels, std::span<std::uint8_t> out) {
+  const auto [pixels, at, result, turned] = part;
+  if (!turned.upright()) {
+    stored_.resize(out.size());
+    resize_(pixels, at.rows, at.columns, result.height, result.width, stored_);
+    return turn(
+        {stored_.data(), result.height, result.width, pixels.channels, result.width * pixels.channels},
+        turned, out.data());
+  }
+  const bool widens = pixels.channels == 1 && channels == 3;
   const std::int64_t count = result.height * result.width;
-  const auto narrow = static_cast<std::size_t>(count * sample_.channels);
-  resize_(view, at.rows, at.columns, result.height, result.width, out.first(narrow));
-  if (sample_.channels == channels) return;
+  resize_(pixels, at.rows, at.columns, result.height, result.width,
+          widens ? out.first(static_cast<std::size_t>(count)) : out);
+  if (!widens) return;
   for (std::int64_t i = count - 1; i >= 0; --i) {  // backwards, because it is in place
     std::fill_n(out.data() + 3 * i, 3, out[static_cast<std::size_t>(i)]);
   }

@@ -50,6 +50,17 @@ struct Placement {
 };
 Placement place(const ImageTransform& transform, const ImageSize& size, const DrawKey& key);
 
+/// A decoded part of an image, which is still to be scaled and turned upright.
+struct ImagePart {
+  ImageView pixels;
+  Placement at;        ///< of the stored result, in pixels of the part
+  ImageSize result;    ///< as stored
+  Orientation turned;  ///< its orientation
+
+  /// For kernels::resize_images.
+  kernels::StagedImage staged() const;
+};
+
 /// Throws IoError if a field that belongs to an image has another size.
 void must_have_size(const ImageSize& image, const ImageSize& field);
 
@@ -68,7 +79,16 @@ class ImageReader {
   /// Then read() once; with `reduces`, it decodes fewer pixels if the scale allows.
   ImageSize open(const StoredSample& sample);
   void read(const Placement& at, const ImageSize& wanted, bool reduces, std::int64_t channels,
-            std::span<std::uint8_t> out);
+            std::span<std::uint8_t> out) {
+    scale(part(at, wanted, reduces, channels), channels, out);
+  }
+  /// That read() in two steps: decodes what it needs, valid until the reader's next call; and scales that.
+  ImagePart part(const Placement& at, const ImageSize& wanted, bool reduces, std::int64_t channels);
+  void scale(const ImagePart& part, std::int64_t channels, std::span<std::uint8_t> out);
+  /// The whole image as a part without pixels, if a GPU can decode it (JpegDecoder::is_plain()).
+  std::optional<ImagePart> undecoded(const Placement& at, const ImageSize& wanted) const;
+  /// Whether read() only copies the sample, because it is raw and needs neither cropping nor scaling.
+  static bool copies(const StoredSample& sample, const ImageTransform& transform, std::int64_t channels);
   /// As read(), for a mask: the nearest pixel's class, a palette index or grey byte. Throws IoError on a
   /// JPEG, or a raw mask with several channels.
   void read_nearest(const Placement& at, const ImageSize& wanted, std::span<std::uint8_t> out);
@@ -80,8 +100,7 @@ class ImageReader {
  private:
   ImageView classes();
   ImageSize decode_all(const StoredSample& sample, bool mask);
-  void read_raw(const Placement& at, const Box& box, const ImageSize& result, std::int64_t channels,
-                std::span<std::uint8_t> out);
+  ImageView raw_part(const Box& box, std::int64_t channels) const;
 
   ImageDecoder decoder_;
   Resizer resize_;

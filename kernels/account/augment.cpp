@@ -3,6 +3,7 @@
 #include "kernels/account/detail/cost.h"
 #include "kernels/mix.h"
 #include "kernels/rand_augment.h"
+#include "kernels/resize.h"
 
 // What is cropped away is counted as read: it depends on what is drawn.
 
@@ -25,6 +26,11 @@ template <>
 void rand_augment(AccountContext& context, const RandAugment&, int, const AugmentKey&, const Tensor&,
                   const Tensor& rows, const Tensor& samples, const Tensor& y) {
   account::map(context, "rand_augment", bytes(y) + bytes(rows) + bytes(samples), y);
+}
+
+template <>
+void resize_images(AccountContext& context, const Tensor& images, const Tensor& pixels, const Tensor& y) {
+  account::map(context, "resize_images", bytes(images) + bytes(pixels), y);
 }
 
 /// Pairs of images, or a rectangle of each; the middle one of an odd number stays.

@@ -14,7 +14,6 @@ namespace athanor::nn {
 namespace {
 
 constexpr std::int64_t kPatch = 2;
-constexpr std::int64_t kWidths[] = {64, 256, 256};
 constexpr double kLogitScale = 1.0 / 256;
 
 // Running statistics with weight 0.4, and no scale: the next convolution's weights are renormalised anyway.
@@ -67,19 +66,20 @@ class CifarNet::Group final : public Module {
   MaxPool2d pool{2};
 };
 
-CifarNet::CifarNet(const ModelOptions& options)
+CifarNet::CifarNet(const ModelOptions& options, std::int64_t width)
     : whiten_(options.in_channels, 2 * kPatch * kPatch * options.in_channels, kPatch,
               {.activation = Activation::gelu, .frozen_weight = true}),
-      head_(final_side(options.image_size) * final_side(options.image_size) * kWidths[2], options.classes,
+      head_(final_side(options.image_size) * final_side(options.image_size) * 4 * width, options.classes,
             {.bias = false,
-             .image = {final_side(options.image_size), final_side(options.image_size), kWidths[2]},
+             .image = {final_side(options.image_size), final_side(options.image_size), 4 * width},
              .weight_init = unit_deviation}) {
+  ATH_CHECK(width >= 1, "CifarNet: width must be at least 1, but got {}", width);
   register_module("whiten", whiten_);
   std::int64_t channels = whiten_.weight().dim(0);
-  for (const std::int64_t width : kWidths) {
-    groups_.push_back(std::make_unique<Group>(channels, width));
+  for (const std::int64_t out : {width, 4 * width, 4 * width}) {
+    groups_.push_back(std::make_unique<Group>(channels, out));
     register_module(fmt::format("group{}", groups_.size()), *groups_.back());
-    channels = width;
+    channels = out;
   }
   register_module("head", head_);
 }

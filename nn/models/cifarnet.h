@@ -13,12 +13,13 @@ namespace athanor::nn {
 
 /// The network of the CIFAR-10 speed records: a frozen whitening convolution with a trained bias; three
 /// groups {conv, max pool, norm, GELU, conv, norm, GELU} of 64, 256 and 256 channels; max pool; a linear head
-/// over 256 channels. 1,971,640 values, 288 of them frozen. Convolutions are initialised to the identity on
+/// over 256 channels. 1,971,640 values, 288 of them frozen. `width` replaces the 64, and four times it the
+/// 256. Convolutions are initialised to the identity on
 /// their first channels. Source: Jordan 2024, arXiv:2404.00498 (airbench94, with the later Muon variant's
 /// widths and momentum).
 class CifarNet final : public Module {
  public:
-  explicit CifarNet(const ModelOptions& options);
+  explicit CifarNet(const ModelOptions& options, std::int64_t width = 64);
   Tensor forward(const Tensor& x) override;
 
   /// Sets the whitening filters from normalised training images [N, H, W, C]; the recipe passes the first

@@ -1,5 +1,6 @@
 // The account (kernels/account/) against what the emulator counts of the same calls: launches, and in the
 // race build, which sees every access, distinct bytes of memory.
+#include <cstring>
 #include <functional>
 #include <map>
 #include <memory>
@@ -21,6 +22,7 @@
 #include "autograd/softmax.h"
 #include "kernels/metrics.h"
 #include "kernels/on_device.h"
+#include "kernels/resize.h"
 #include "nn/models/model.h"
 #include "optim/adam.h"
 #include "optim/muon.h"
@@ -228,6 +230,28 @@ TEST_F(AccountOnDevice, Pools) {
       }
     }
   }
+}
+
+// Whole images, of which every byte is read.
+TEST_F(AccountOnDevice, Resizing) {
+  std::vector<kernels::StagedImage> images;
+  for (const std::int32_t side : {8, 24, 40}) {
+    const Window window{side / 18.0, 0, 0, side};
+    images.push_back(
+        {.at = 0, .height = side, .width = side, .channels = 3, .rows = window, .columns = window});
+    if (images.size() > 1) {
+      const kernels::StagedImage& last = images[images.size() - 2];
+      images.back().at = last.at + std::int64_t{last.height} * last.width * last.channels;
+    }
+  }
+  std::vector<std::uint8_t> described(images.size() * sizeof(kernels::StagedImage));
+  std::memcpy(described.data(), images.data(), described.size());
+  expect_equal("resize", [=](Device device) {
+    const Tensor of = Tensor::from(described, {std::ssize(described)}).to(device);
+    const Tensor pixels = Tensor::zeros({3 * (8 * 8 + 24 * 24 + 40 * 40)}, {DType::u8, device});
+    const Tensor y = Tensor::zeros({3, 18, 18, 3}, {DType::u8, device});
+    return [=] { on_device(device, [&](auto& context) { kernels::resize_images(context, of, pixels, y); }); };
+  });
 }
 
 /// A step of a model as the trainer takes it, without data.

@@ -90,6 +90,17 @@ TEST_F(StepGraphsOnDevice, CifarNetIsTheSame) {
     expect_same_model("cifarnet", {25, 25, 3, 5}, precision, 1);
 }
 
+// Matrices of several shapes are updated on streams of their own, beside the rest.
+TEST_F(StepGraphsOnDevice, MuonIsTheSame) {
+  TrainerConfig wanted = config(GraphMode::off);
+  wanted.epochs = 1;
+  wanted.optimizer_kind = OptimizerKind::muon;
+  expect_same(wanted, 2, [](const TrainerConfig& config) {
+    const auto model = nn::make_model("lenet5", {5, 1, 16}, 3);
+    return run(config, *model, {16, 16, 1, 5}, 20);
+  });
+}
+
 // Two passes a step, and a shorter last step of one; batch norm, dropout, an average, a validation each
 // epoch.
 TEST_F(StepGraphsOnDevice, StepsOfSeveralPassesAndSizesAreTheSame) {

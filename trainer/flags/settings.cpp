@@ -134,10 +134,12 @@ std::vector<Setting> recipe_of(const TrainerConfig& config, const std::vector<Sc
 }
 
 std::vector<Setting> data_of(const FitInfo& info, const Normalization& pixels) {
+  const char* const decode = info.config.decode == ImageWork::gpu ? "gpu" : "cpu";
   return {
       {"images", "the images' size",
        fmt::format("{}x{}x{}, {} classes", info.spec.height, info.spec.width, info.spec.channels,
                    info.spec.classes)},
+      added_later("decode", "--decode", decode, "cpu"),
       {"train_samples", "the number of training images", text(info.train_samples)},
       {"val_samples", "the number of validation images", text(info.val_samples)},
       {"pixels", "the images' mean and deviation",

@@ -117,6 +117,16 @@ void add_data_flags(FlagTable& flags, TrainerConfig& config) {
   if (config.image_size > 0) {
     flags.add("--image-size PIXELS", "side length that images are resized to [{}]", config.image_size,
               whole(1, 65536));
+    const auto where =
+        one_of<ImageWork>({{"auto", ImageWork::automatic}, {"cpu", ImageWork::cpu}, {"gpu", ImageWork::gpu}});
+    flags.add("--decode auto|cpu|gpu",
+              "where JPEG files are decoded; gpu: by nvJPEG, whose pixels differ in the last bits; auto: cpu "
+              "[auto]",
+              config.decode, where);
+    flags.add("--resize auto|cpu|gpu",
+              "where images are cropped and resized, with equal results; auto: on the GPU, if there is one "
+              "[auto]",
+              config.resize, where);
     flags.add("PHOTOS PATH",
               "all images: a folder for each class, or other data; --val-split of them are for validation, "
               "the others for training",

@@ -4,17 +4,14 @@
 #include <cstring>
 #include <span>
 
+#include "kernels/resize_ops.h"
+
 #if defined(__AVX2__)
 #include <immintrin.h>
 #endif
 
 // Resizing of an image's rows (data/image/resize.h), in two versions with the same bits.
-//
-// Fixed point throughout. A byte v enters as v * 256 and is multiplied by weights that sum to 65535 / 65536;
-// the upper halves of the products are summed. So both passes have eight fractional bits, sums stay below
-// 65536, and each product costs one instruction for 16 values. Truncation loses half of the last bit per
-// product on average, so the sum of n starts with n / 2. The result adds 128 to round, and 1 for what the
-// weights of two passes lack.
+// kernels/resize_ops.h explains the arithmetic.
 
 namespace athanor::resize_rows {
 
@@ -33,9 +30,7 @@ struct Groups {
 
 namespace plain {
 
-inline std::uint16_t upper_half(std::uint16_t a, std::uint16_t b) {
-  return static_cast<std::uint16_t>((std::uint32_t{a} * b) >> 16);
-}
+using kernels::upper_half;
 
 /// Resizes one row of the source to the result's width, with 8 fractional bits. The source needs kBytes
 /// readable bytes after its end, the result kSlack values.
@@ -46,11 +41,11 @@ template <int Taps> void narrow_row(const std::uint8_t* row, const Groups& group
     const std::uint8_t* from = row + groups.from[g];
     for (std::size_t lane = 0; lane < kLanes; ++lane) {
       const std::uint8_t at = groups.pick[g * kBytes + 2 * lane + 1];
-      auto sum = static_cast<std::uint16_t>(taps / 2);
+      std::uint16_t sum = kernels::first_pass_start(taps);
       for (std::int64_t k = 0; k < taps && at < kBytes; ++k) {
         const std::size_t w = (g / 2 * static_cast<std::size_t>(taps) + static_cast<std::size_t>(k)) * 2;
-        const auto value = static_cast<std::uint16_t>(from[at + k * groups.channels] << 8);
-        sum = static_cast<std::uint16_t>(sum + upper_half(value, weight[(w + g % 2) * kLanes + lane]));
+        sum = static_cast<std::uint16_t>(sum + kernels::weighted_byte(from[at + k * groups.channels],
+                                                                      weight[(w + g % 2) * kLanes + lane]));
       }
       out[static_cast<std::size_t>(groups.to[g]) + lane] = sum;
     }
@@ -63,7 +58,7 @@ void blend_rows(std::int64_t values, std::int64_t taps_given, const std::uint16_
                 const std::uint16_t* const* rows, std::uint8_t* out) {
   const std::int64_t taps = Taps ? Taps : taps_given;
   for (std::int64_t x = 0; x < values; ++x) {
-    auto sum = static_cast<std::uint16_t>(129 + taps / 2);
+    std::uint16_t sum = kernels::second_pass_start(taps);
     for (std::int64_t k = 0; k < taps; ++k) {
       sum = static_cast<std::uint16_t>(sum + upper_half(rows[k][x], weight[k]));
     }
@@ -89,7 +84,7 @@ template <int Taps> void narrow_row(const std::uint8_t* row, const Groups& group
   for (std::size_t g = 0; g < groups.count; g += 2) {
     const std::uint8_t *a = row + groups.from[g], *b = row + groups.from[g + 1];
     const __m256i pick = load_32(groups.pick + g * std::size_t{kBytes});
-    __m256i sum = _mm256_set1_epi16(static_cast<short>(taps / 2));
+    __m256i sum = _mm256_set1_epi16(static_cast<short>(kernels::first_pass_start(taps)));
     for (std::int64_t k = 0; k < taps; ++k, weight += 2 * kLanes) {
       const std::int64_t shift = k * groups.channels;
       const __m256i bytes =
@@ -107,7 +102,7 @@ template <int Taps>
 void blend_rows(std::int64_t values, std::int64_t taps_given, const std::uint16_t* weight,
                 const std::uint16_t* const* rows, std::uint8_t* out) {
   const std::int64_t taps = Taps ? Taps : taps_given;
-  const __m256i start = _mm256_set1_epi16(static_cast<short>(129 + taps / 2));
+  const __m256i start = _mm256_set1_epi16(static_cast<short>(kernels::second_pass_start(taps)));
   for (std::int64_t x = 0; x < values; x += 32) {
     __m256i low = start, high = start;
     for (std::int64_t k = 0; k < taps; ++k) {
@@ -135,9 +130,7 @@ namespace in_use = avx2;
 namespace in_use = plain;
 #endif
 
-// With many taps, truncation errors add up and may differ from the compensated half. These sum all 32 bits;
-// they are for images that shrink 64 times or more.
-inline constexpr std::int64_t kManyTaps = 128;
+// For more than kernels::kManyTaps taps: these sum all 32 bits.
 
 inline void narrow_row_exactly(const std::uint8_t* row, std::span<const std::int32_t> first,
                                std::int64_t taps, const std::uint16_t* weight, std::int64_t channels,
