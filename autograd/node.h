@@ -258,6 +258,13 @@ struct Input {
   Input(const Tensor& t) : tensor(&t) {}  // NOLINT: written as a plain list of tensors
 };
 
+/// Whether record() would, for these inputs.
+inline bool records(std::initializer_list<Input> inputs) {
+  bool wanted = false;
+  for (const Input& input : inputs) wanted = wanted || input.tensor->requires_grad();
+  return wanted && grad_enabled();
+}
+
 /// record() for inputs of which some may be undefined.
 template <class Closure>
 Tensor record(const char* op, Tensor y, std::initializer_list<Input> inputs, Closure&& closure) {

@@ -61,28 +61,43 @@ template <class Context> Tensor gather_moments(Context& context, const Tensor& x
   return rows;
 }
 
-Tensor statistics(const Tensor& x, const Tensor& running_mean, const Tensor& running_var, bool training,
-                  const BatchNormParams& params) {
-  const Tensor stats = Tensor::empty({2, x.dim(-1)}, {detail::stats_dtype(x), x.device()});
-  const bool updates = training && running_mean.defined() && !recomputing();
-  kernels::RunningStats running;
-  if (updates) running = {running_mean, running_var, rounded(params.momentum, x)};
-  const double eps = rounded(params.eps, x);
-  on_device(x.device(), [&](auto& context) {
-    if (!training) {
-      kernels::batch_norm_fixed(context, {running_mean, running_var}, eps, stats);
-    } else if (params.joined) {
-      const Tensor rows = gather_moments(context, x, *params.joined);
-      kernels::batch_norm_join(context, rows, eps, stats, running);
+/// What a forward pass reads, but for the running statistics, and room for what it writes, but for the mask.
+kernels::BatchNormTraining pass_of(const Tensor& x, const Tensor& gamma, const Tensor& beta,
+                                   const BatchNormParams& params, const Tensor& residual) {
+  kernels::BatchNormTraining pass;
+  pass.activation = params.activation;
+  pass.x = dense(x);
+  pass.gamma = gamma;
+  pass.beta = beta;
+  if (residual.defined()) pass.residual = dense(residual);
+  pass.eps = rounded(params.eps, x);
+  pass.stats = Tensor::empty({2, x.dim(-1)}, {detail::stats_dtype(x), x.device()});
+  pass.y = empty_like(pass.x);
+  return pass;
+}
+
+/// Computes stats and y, from args with all else.
+void normalize(const kernels::BatchNormTraining& args, bool training, JoinedBatch* joined) {
+  on_device(args.x.device(), [&](auto& context) {
+    if (training && !joined) return kernels::batch_norm_training(context, args);
+    if (training) {
+      const Tensor rows = gather_moments(context, args.x, *joined);
+      kernels::batch_norm_join(context, rows, args.eps, args.stats, args.running);
     } else {
-      kernels::batch_norm_statistics(context, x, eps, stats, running);
+      kernels::batch_norm_fixed(context, args.running, args.eps, args.stats);
     }
+    kernels::batch_norm_forward(context, args.activation, args.x, args.gamma, args.beta, args.stats,
+                                args.residual, args.y, args.mask);
   });
-  if (updates) {
-    running_mean.bump_version();
-    running_var.bump_version();
-  }
-  return stats;
+}
+
+/// What the backward pass reads instead of y, for the forward pass to write; undefined if it reads y, or if
+/// none will follow.
+Tensor empty_mask(Activation activation, const Tensor& x) {
+  const std::int64_t bytes = on_device(x.device(), [&](const auto& context) {
+    return kernels::batch_norm_mask_bytes(context, activation, x);
+  });
+  return bytes > 0 ? Tensor::empty({bytes}, {DType::u8, x.device()}) : Tensor();
 }
 
 }  // namespace
@@ -99,21 +114,25 @@ Tensor batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, cons
     return detail::activate(activation, residual.defined() ? y + residual : y);
   }
   JoinedBatch* const joined = training ? params.joined : nullptr;
-  const Tensor in = dense(x), plus = residual.defined() ? dense(residual) : Tensor();
-  const Tensor stats = statistics(in, running_mean, running_var, training, params);
-  const Tensor y = empty_like(in);
-  on_device(x.device(), [&](auto& context) {
-    kernels::batch_norm_forward(context, activation, in, gamma, beta, stats, plus, y);
-  });
+  const bool updates = training && running_mean.defined() && !recomputing();
+  const bool mixes = residual.defined() && activation != Activation::none;
+  kernels::BatchNormTraining pass = pass_of(x, gamma, beta, params, residual);
+  if (updates || !training) pass.running = {running_mean, running_var, rounded(params.momentum, x)};
+  if (mixes && records({x, gamma, beta, residual})) pass.mask = empty_mask(activation, pass.x);
+  normalize(pass, training, joined);
+  if (updates) {
+    running_mean.bump_version();
+    running_var.bump_version();
+  }
+  const Tensor &y = pass.y, &mask = pass.mask;
   if (OpTrace* const trace = op_trace())
     trace->add("batch_norm", {y}, {x, gamma, beta, running_mean, running_var, residual},
                {{"eps", {params.eps}}, {"activation", {activation}}, {"training", {training}}});
-  const bool mixes = residual.defined() && activation != Activation::none;
   return record("batch_norm", y, {x, gamma, beta, residual},
-                [in = Saved(in), gamma = Saved(gamma), beta = Saved(beta), stats = Saved(stats),
-                 extra = !mixes                                      ? Saved(Tensor())
+                [in = Saved(pass.x), gamma = Saved(gamma), beta = Saved(beta), stats = Saved(pass.stats),
+                 extra = !mixes || mask.defined()                    ? Saved(mask)
                          : kernels::gradient_from_output(activation) ? Saved::output(y)
-                                                                     : Saved(plus),
+                                                                     : Saved(pass.residual),
                  activation, training, joined](const Tensor& seed, Grads& dx) {
                   kernels::BatchNormBackward args;
                   args.activation = activation;
@@ -135,6 +154,88 @@ Tensor batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, cons
                     kernels::batch_norm_backward_sums(context, args, row);
                     if (args.dx.defined())
                       kernels::batch_norm_backward_join(context, args, joined->gather(row));
+                  });
+                });
+}
+
+// Two norms that are added --------------------------------------------------------------------------------
+
+namespace {
+
+kernels::NormTerm kernel_term(const BatchNormTerm& term) {
+  kernels::NormTerm norm{dense(term.x), term.gamma, term.beta, rounded(term.params.eps, term.x), {}, {}};
+  if (term.running_mean.defined() && !recomputing())
+    norm.running = {term.running_mean, term.running_var, rounded(term.params.momentum, term.x)};
+  norm.stats = Tensor::empty({2, term.x.dim(-1)}, {detail::stats_dtype(term.x), term.x.device()});
+  return norm;
+}
+
+/// f(context), where its backend has kernels for a pair.
+template <class F> void with_pairs(Device device, const F& f) {
+  on_device(device, [&]<class Context>(Context& context) {
+    if constexpr (kernels::kHasNormPairs<Context>) f(context);
+  });
+}
+
+/// What the backward pass keeps of one term.
+struct SavedTerm {
+  Saved x, gamma, stats;
+
+  explicit SavedTerm(const kernels::NormTerm& norm) : x(norm.x), gamma(norm.gamma), stats(norm.stats) {}
+  kernels::NormTerm term() const { return {x, gamma, {}, 0, {}, stats}; }
+};
+
+/// Where the gradients of inputs first, first + 1 and first + 2 go.
+kernels::NormGradients term_gradients(Grads& dx, int first, const kernels::NormTerm& norm,
+                                      const Tensor& beta) {
+  kernels::NormGradients to;
+  if (dx.needs(first)) dx[first] = to.dx = empty_like(norm.x);
+  if (dx.needs(first + 1)) to.dgamma = detail::norm_target(dx, first + 1, norm.gamma);
+  if (dx.needs(first + 2)) to.dbeta = detail::norm_target(dx, first + 2, beta);
+  return to;
+}
+
+}  // namespace
+
+bool fuses_batch_norm_pair(const BatchNormTerm& a, const BatchNormTerm& b, bool training) {
+  if (!training || a.params.joined || b.params.joined || b.params.activation != Activation::none ||
+      !fusion_enabled() || op_trace())
+    return false;
+  std::int64_t mask = 0;
+  with_pairs(a.x.device(), [&](const auto& context) {
+    mask = kernels::batch_norm_mask_bytes(context, a.params.activation, a.x);
+  });
+  return mask > 0;
+}
+
+Tensor batch_norm_pair(const BatchNormTerm& a, const BatchNormTerm& b, bool training) {
+  if (!fuses_batch_norm_pair(a, b, training)) {
+    const Tensor residual =
+        batch_norm(b.x, b.gamma, b.beta, b.running_mean, b.running_var, training, b.params);
+    return batch_norm(a.x, a.gamma, a.beta, a.running_mean, a.running_var, training, a.params, residual);
+  }
+  check_batch_norm(a.x, a.gamma, a.beta, a.running_mean, a.running_var, training, false, b.x);
+  check_batch_norm(b.x, b.gamma, b.beta, b.running_mean, b.running_var, training, false, {});
+  const kernels::NormTerm first = kernel_term(a), second = kernel_term(b);
+  const Tensor y = empty_like(first.x);
+  const bool recorded = records({a.x, a.gamma, a.beta, b.x, b.gamma, b.beta});
+  const Tensor mask = recorded ? empty_mask(a.params.activation, first.x) : Tensor();
+  with_pairs(y.device(),
+             [&](auto& context) { kernels::batch_norm_pair_training(context, first, second, y, mask); });
+  for (const kernels::NormTerm* norm : {&first, &second}) {
+    if (!norm->running.mean.defined()) continue;
+    norm->running.mean.bump_version();
+    norm->running.var.bump_version();
+  }
+  return record("batch_norm_pair", y, {a.x, a.gamma, a.beta, b.x, b.gamma, b.beta},
+                [first = SavedTerm(first), second = SavedTerm(second), mask = Saved(mask),
+                 beta_a = Saved(a.beta), beta_b = Saved(b.beta)](const Tensor& seed, Grads& dx) {
+                  const kernels::NormTerm of_a = first.term(), of_b = second.term();
+                  const auto to_a = term_gradients(dx, 0, of_a, beta_a),
+                             to_b = term_gradients(dx, 3, of_b, beta_b);
+                  const Tensor dy = dense(seed);
+                  with_pairs(dy.device(), [&](auto& context) {
+                    kernels::batch_norm_pair_backward(context, of_a, of_b, dy, mask, to_a, to_b);
                   });
                 });
 }

@@ -55,7 +55,8 @@ set(ATHANOR_CUDA_KERNELS
   accumulate
   augment
   batch_norm
-  batch_norm_statistics
+  batch_norm_backward
+  batch_norm_pair
   compare
   conv
   conv_depthwise

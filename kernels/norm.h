@@ -1,5 +1,7 @@
 #pragma once
 
+#include <type_traits>
+
 #include "kernels/activation.h"
 #include "kernels/context.h"
 
@@ -31,25 +33,75 @@ template <class Context>
 void batch_norm_fixed(Context& context, const RunningStats& running, double eps, const Tensor& stats);
 
 /// y = activation((x - mean) * (gamma / std) + beta + residual). residual may be undefined. Moves 2 elements
-/// (3 with a residual) per element.
+/// (3 with a residual) per element. `mask`: see batch_norm_mask_bytes(); undefined if no backward pass
+/// follows.
 template <class Context>
 void batch_norm_forward(Context& context, Activation activation, const Tensor& x, const Tensor& gamma,
-                        const Tensor& beta, const Tensor& stats, const Tensor& residual, const Tensor& y);
+                        const Tensor& beta, const Tensor& stats, const Tensor& residual, const Tensor& y,
+                        const Tensor& mask = {});
+
+/// Bytes of the mask that a backward pass with a residual reads in the place of y, or 0 where it reads y. A
+/// GPU has one for ReLU, if C is a multiple of 8; the CPU has none. A bit for each element, whether y > 0 or
+/// NaN, is 1/16 of a 16-bit y. Byte i has those of elements 8 i to 8 i + 7, the first one lowest.
+template <class Context>
+std::int64_t batch_norm_mask_bytes(const Context& context, Activation activation, const Tensor& x);
+
+/// Arguments of batch_norm_training().
+struct BatchNormTraining {
+  Activation activation = Activation::none;
+  Tensor x, gamma, beta, residual;
+  double eps = 0;
+  RunningStats running;
+  Tensor stats, y, mask;  ///< results; mask as in batch_norm_forward()
+};
+/// batch_norm_statistics(), then batch_norm_forward() with what it finds, with the same bits. On a GPU two
+/// launches instead of three.
+template <class Context> void batch_norm_training(Context& context, const BatchNormTraining& args);
 
 struct BatchNormBackward {
   Activation activation = Activation::none;
   bool training = true;  ///< stats are a function of x
   Tensor x, gamma, beta, stats, dy;
-  /// For a residual with an activation, what its derivative needs besides x: y if that suffices
-  /// (gradient_from_output()), else the residual. Otherwise undefined.
+  /// For a residual with an activation, what its derivative needs besides x: the mask [bytes] u8 that the
+  /// forward pass wrote, if any; else y if that suffices (gradient_from_output()); else the residual.
+  /// Otherwise undefined.
   Tensor extra;
   /// dL/d(residual), shaped like x: defined exactly if `extra` is (it carries the gradient between passes).
   Tensor dresidual;
   Tensor dx;  ///< undefined if not needed
   GradientTarget dgamma, dbeta;
 };
-/// One pass sums, one writes dx. Moves 2 + 3 elements per element (4 + 3 with a residual and an activation).
+/// One pass sums, one writes dx. Moves 2 + 3 elements per element (4 + 3 with a residual and an activation,
+/// 3 + 3 and a bit with a mask).
 template <class Context> void batch_norm_backward(Context& context, const BatchNormBackward& args);
+
+// Two norms that are added: y = ReLU(norm(a) + norm(b)), where a residual block also normalises its shortcut.
+// Same bits as batch_norm_training() of b, then of a with b's result as its residual; but that result and its
+// gradient are not in memory. x, y, dy, dx of both have one shape and dtype, and batch_norm_mask_bytes() > 0.
+
+/// Backends with batch_norm_pair_*(). The CPU computes one norm after the other.
+template <class Context> inline constexpr bool kHasNormPairs = !std::is_same_v<Context, CpuContext>;
+
+/// One of the two.
+struct NormTerm {
+  Tensor x, gamma, beta;
+  double eps = 0;
+  RunningStats running;
+  Tensor stats;  ///< a result of training
+};
+/// Writes y, the stats of both, and the mask if defined. Moves 5 elements per element: a and b twice, and y.
+template <class Context>
+void batch_norm_pair_training(Context& context, const NormTerm& a, const NormTerm& b, const Tensor& y,
+                              const Tensor& mask);
+
+struct NormGradients {
+  Tensor dx;  ///< undefined if not needed
+  GradientTarget dgamma, dbeta;
+};
+/// One pass sums, one writes both dx. Moves 3 + 5 elements per element, and the mask twice.
+template <class Context>
+void batch_norm_pair_backward(Context& context, const NormTerm& a, const NormTerm& b, const Tensor& dy,
+                              const Tensor& mask, const NormGradients& to_a, const NormGradients& to_b);
 
 // The same over several ranks, each with its own rows, R >= 0. Ranks exchange a row of 1 + 2 C f64, which
 // begins with R. `rows` [P, 1 + 2 C] has those of all ranks, combined in rank order, so that every rank gets

@@ -97,6 +97,11 @@ template <class Operation> struct FromOutput {
   template <class A> ATH_HD static A gradient(A dy, A, A, A, A extra) { return Op::backward(extra, dy); }
 };
 
+/// batch_norm_mask_bytes() of a backend that has masks.
+inline std::int64_t mask_of_relu(Activation activation, const Tensor& x) {
+  return activation == Activation::relu && x.dim(-1) % 8 == 0 ? x.numel() / 8 : 0;
+}
+
 /// dL/dx from the sums over a channel's n values: offset = sum(g) / n, slope = sum(g d) / (n var). Both are 0
 /// if the statistics do not depend on x, whose infinities then have no effect.
 template <class A> ATH_HD inline A batch_norm_dx(A g, A d, A scale, A slope, A offset) {

@@ -4,8 +4,8 @@
 
 #include <fmt/format.h>
 
-#include "kernels/on_device.h"
 #include "kernels/cuda/vendor.h"
+#include "kernels/on_device.h"
 #include "tensor/error.h"
 
 namespace athanor {

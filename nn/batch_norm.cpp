@@ -23,6 +23,19 @@ Tensor BatchNorm::forward(const Tensor& x, const Tensor& residual) {
   return batch_norm(x, weight_, bias_, running_mean_, running_var_, training(), params_, residual);
 }
 
+BatchNormTerm BatchNorm::term(const Tensor& x) const {
+  return {x, weight_, bias_, running_mean_, running_var_, params_};
+}
+
+Tensor BatchNorm::forward_added(const Tensor& x, BatchNorm& other, const Tensor& y) {
+  const bool together = training() && other.training() && fuses_batch_norm_pair(term(x), other.term(y), true);
+  if (!together) return forward(x, other(y));
+  about_to_run();
+  other.about_to_run();
+  const LayerScope named(layer_name());
+  return batch_norm_pair(term(x), other.term(y), true);
+}
+
 BatchNorm::ScaleAndShift BatchNorm::scale_and_shift() const {
   const std::int64_t channels = running_mean_.numel();
   const ScaleAndShift result{Tensor::empty({channels}), Tensor::empty({channels})};

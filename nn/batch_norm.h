@@ -25,6 +25,10 @@ class BatchNorm final : public Module {
   /// activation(norm(x) + residual), in one pass.
   Tensor forward(const Tensor& x, const Tensor& residual);
 
+  /// activation(norm(x) + other(y)): in fewer passes than one after the other where batch_norm_pair() is one
+  /// op.
+  Tensor forward_added(const Tensor& x, BatchNorm& other, const Tensor& y);
+
   Activation activation() const { return params_.activation; }
   /// Evaluation without activation and residual: y = x scale + shift. [channels] f32 each. The statistics
   /// must be on the CPU.
@@ -39,6 +43,8 @@ class BatchNorm final : public Module {
 
  private:
   void reset(const InitKeys& keys) override;
+
+  BatchNormTerm term(const Tensor& x) const;
 
   BatchNormParams params_;
   Tensor weight_, bias_, running_mean_, running_var_;

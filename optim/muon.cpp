@@ -122,7 +122,9 @@ void Muon::sort_by_shape() {
     });
     if (at == groups_.end()) {
       const std::int64_t bytes = weight.numel() * static_cast<std::int64_t>(size_of(options.dtype));
-      const std::int64_t most = std::max<std::int64_t>(1, batch_bytes(arena().device()) / bytes);
+      // In an account, as many as on the GPU that it is for.
+      const Device device = detail::account ? Device{DeviceType::cuda} : arena().device();
+      const std::int64_t most = std::max<std::int64_t>(1, batch_bytes(device) / bytes);
       at = groups_.insert(at, {part, rows, columns, options, most, {}});
     }
     at->members.push_back(static_cast<int>(i));

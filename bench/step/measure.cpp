@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "kernels/context.h"
+#include "kernels/cuda/vendor.h"
 #include "tensor/error.h"
 #include "trainer/trainer.h"
 
@@ -26,15 +27,6 @@ double quantile(std::vector<double> values, double part) {
   const auto at = values.begin() + static_cast<std::ptrdiff_t>(part * static_cast<double>(values.size() - 1));
   std::nth_element(values.begin(), at, values.end());
   return *at;
-}
-
-cuda::VendorStats operator-(const cuda::VendorStats& a, const cuda::VendorStats& b) {
-  return {a.calls - b.calls,
-          a.plans_made - b.plans_made,
-          a.tuned - b.tuned,
-          a.plans_loaded - b.plans_loaded,
-          a.disk_misses - b.disk_misses,
-          a.disk_rejected - b.disk_rejected};
 }
 
 /// Trains, and calls look(timer) before the timer goes.
@@ -179,7 +171,7 @@ StepResult measure_step(const StepWorkload& workload, const StepOptions& options
   result.workload = workload;
   result.began_s = unix_time();
   cuda::Vendor& vendor = cuda_context(device).vendor();
-  const cuda::VendorStats before = vendor.stats();
+  const VendorStats before = vendor.stats();
   if (!options.profile_launch.empty() || options.plain) result.account = account_of(workload, device);
   if (!options.profile_launch.empty())
     result.profiled = heaviest_launch(result.account, options.profile_launch);

@@ -7,7 +7,7 @@
 
 #include "bench/step/step_timer.h"
 #include "bench/step/workload.h"
-#include "kernels/cuda/vendor.h"
+#include "kernels/vendor_stats.h"
 #include "trainer/plan/step_account.h"
 
 namespace athanor::bench {
@@ -40,7 +40,7 @@ struct StepResult {
   std::vector<StepRow> rows;  ///< by layer, pass and kernel; those of the account first
   double timed_step_ms = 0;   ///< median, with an event before and after each launch
   StepAccount account;
-  cuda::VendorStats vendor;   ///< of this workload
+  VendorStats vendor;         ///< of this workload
   ProfiledLaunch profiled;    ///< what a profiler was to see,
   bool profiled_ran = false;  ///< and did
 
@@ -54,7 +54,7 @@ struct StepOptions {
   StepPhases phases;
   bool plain = true, graph = true;
   /// The kernel whose launch with the most bytes a profiler sees; empty: none.
-  std::string profile_launch;
+  std::string profile_launch = {};
 };
 
 /// Trains as a Trainer does, without the network's data in the way. Throws what Trainer::fit() throws.

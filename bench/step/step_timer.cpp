@@ -22,6 +22,10 @@ cudaError_t let_profiler_see(bool see) {
 #endif
 }
 
+cudaEvent_t native(const Event& event) {
+  return static_cast<cudaEvent_t>(event.native());
+}
+
 }  // namespace
 
 StepTimer::StepTimer(const StepPhases& phases, Device device, ProfiledLaunch profiled)
@@ -97,12 +101,15 @@ void StepTimer::on_train_end(Trainer& trainer) {
   for (std::size_t i = 1; i < steps_.size(); ++i) steady_ms.push_back(steps_[i - 1].ms_until(steps_[i]));
   for (std::size_t i = 1; i < timed_steps_.size(); ++i)
     launches_ms.push_back(timed_steps_[i - 1].ms_until(timed_steps_[i]));
-  for (std::size_t i = 0; i < launches.size(); ++i)
-    launches[i].us = 1e3 * events_[2 * i].ms_until(events_[2 * i + 1]);
+  for (std::size_t i = 0; i < launches.size(); ++i) {
+    float ms = 0;
+    ATH_TRY(cudaEventElapsedTime(&ms, native(events_[2 * i]), native(events_[2 * i + 1])));
+    launches[i].us = 1e3 * ms;
+  }
 }
 
 cudaEvent_t StepTimer::next_event() {
-  return static_cast<cudaEvent_t>(events_.emplace_back(device_, Event::Timing::on).native());
+  return native(events_.emplace_back(device_, Event::Timing::on));
 }
 
 void StepTimer::before_launch(const char* name, cuda::Queued kind, cudaStream_t stream, std::size_t bytes) {

@@ -1,11 +1,14 @@
 #include "kernels/norm.h"
 
+#include <utility>
+
 #include "kernels/account/detail/cost.h"
 #include "kernels/activate.h"
 #include "kernels/copy.h"
 #include "kernels/cuda/grid_partition.h"
+#include "kernels/norm_ops.h"
 
-// Sums down columns go through partial sums of blocks, [splits, 2, C], which a second small kernel adds up.
+// Sums down columns go through partial sums of blocks, [splits, 2, C], which the next kernel adds up.
 
 namespace athanor::kernels {
 
@@ -24,8 +27,8 @@ struct Cut {
     rows = channels > 0 ? x.numel() / channels : 0;
     const std::int64_t width = account::per_vector(x.dtype());
     const bool vectors = x.dtype() != DType::f64 && channels % width == 0;
-    const cuda::ColumnCut cut(rows, channels, vectors ? static_cast<int>(width) : 1);
-    partial = cut.splits * 2 * channels * sum;
+    partial =
+        cuda::norm_cut(rows, channels, vectors ? static_cast<int>(width) : 1).splits * 2 * channels * sum;
   }
   std::int64_t vector() const { return channels * sum; }  ///< bytes of a number per channel
 };
@@ -38,10 +41,15 @@ std::int64_t written_of(const GradientTarget& sink) {
   return bytes(sink.tensor);
 }
 
-/// x once, and its rough mean; `result`: what the second kernel writes, `kept`: what it reads besides.
-void add_moments(AccountContext& context, const Tensor& x, std::int64_t kept, std::int64_t result) {
+/// x once, and its rough mean.
+void add_moments(AccountContext& context, const Tensor& x) {
   const Cut cut(x);
   launch(context, "batch_norm_statistics", bytes(x), cut.partial + cut.vector());
+}
+/// `kept`: what the kernel that only adds up reads besides, `result`: what it writes.
+void finish_moments(AccountContext& context, const Tensor& x, std::int64_t kept, std::int64_t result) {
+  add_moments(context, x);
+  const Cut cut(x);
   launch(context, "batch_norm_finish", cut.partial + cut.vector() + kept, result);
 }
 
@@ -55,28 +63,38 @@ bool needs_pre(const BatchNormBackward& args) {
   return args.activation != Activation::none && !from_y;
 }
 
-/// The pass that sums: x, dy and, with a residual, what the derivative needs. `found`: what the kernel that
-/// finishes the sums writes besides the parameters' gradients.
-void add_sums(AccountContext& context, const BatchNormBackward& args, std::int64_t found) {
+/// The pass that sums: x, dy and, with a residual, what the derivative needs.
+void add_sums(AccountContext& context, const BatchNormBackward& args) {
   const Cut cut(args.x);
   const std::int64_t parameters =
       needs_pre(args) ? bytes(args.stats) + bytes(args.gamma) + bytes(args.beta) : cut.vector();
-  launch(context, "batch_norm_sums", bytes(args.x) + bytes(args.dy) + bytes(args.extra) + parameters,
-         cut.partial + bytes(args.dresidual));
-  launch(context, "batch_norm_finish",
-         cut.partial + cut.vector() + read_of(args.dgamma) + read_of(args.dbeta),
-         found + written_of(args.dgamma) + written_of(args.dbeta));
+  if (cut.rows > 0)
+    launch(context, "batch_norm_sums", bytes(args.x) + bytes(args.dy) + bytes(args.extra) + parameters,
+           cut.partial + bytes(args.dresidual));
+}
+std::int64_t read_of_parameters(const BatchNormBackward& args) {
+  return read_of(args.dgamma) + read_of(args.dbeta);
+}
+std::int64_t written_of_parameters(const BatchNormBackward& args) {
+  return written_of(args.dgamma) + written_of(args.dbeta);
+}
+/// `found`: what the kernel that only adds up writes besides the parameters' gradients.
+void finish_sums(AccountContext& context, const BatchNormBackward& args, std::int64_t found) {
+  const Cut cut(args.x);
+  const std::int64_t inverses = args.dgamma.tensor.defined() ? cut.vector() : 0;
+  launch(context, "batch_norm_finish", cut.partial + inverses + read_of_parameters(args),
+         found + written_of_parameters(args));
 }
 
 /// The pass that writes dx: x and dL/d(pre), which the first pass has kept where there is a residual.
-void add_dx(AccountContext& context, const BatchNormBackward& args) {
-  if (!args.dx.defined()) return;
-  const Cut cut(args.x);
+/// `sums`, `results`: what it reads in order to find the coefficients, and writes besides.
+void add_dx(AccountContext& context, const BatchNormBackward& args, std::int64_t sums, std::int64_t results) {
+  if (!args.dx.defined() || args.x.numel() == 0) return;
   const bool kept = args.extra.defined();
   launch(context, "batch_norm_backward",
          bytes(args.x) + bytes(args.dy) + bytes(args.stats) + bytes(args.gamma) +
-             (needs_pre(args) && !kept ? bytes(args.beta) : 0) + 2 * cut.vector(),
-         bytes(args.dx));
+             (needs_pre(args) && !kept ? bytes(args.beta) : 0) + sums,
+         bytes(args.dx) + results);
 }
 
 }  // namespace
@@ -85,11 +103,11 @@ template <>
 void batch_norm_statistics(AccountContext& context, const Tensor& x, double, const Tensor& stats,
                            const RunningStats& running) {
   if (x.numel() == 0) return;
-  add_moments(context, x, running_bytes(running), bytes(stats) + running_bytes(running));
+  finish_moments(context, x, running_bytes(running), bytes(stats) + running_bytes(running));
 }
 template <> void batch_norm_moments(AccountContext& context, const Tensor& x, const Tensor& row) {
   if (x.numel() == 0) return fill(context, row, 0);
-  add_moments(context, x, 0, bytes(row));
+  finish_moments(context, x, 0, bytes(row));
 }
 template <>
 void batch_norm_join(AccountContext& context, const Tensor& rows, double, const Tensor& stats,
@@ -104,28 +122,80 @@ void batch_norm_fixed(AccountContext& context, const RunningStats& running, doub
 }
 
 template <>
+std::int64_t batch_norm_mask_bytes(const AccountContext&, Activation activation, const Tensor& x) {
+  return mask_of_relu(activation, x);
+}
+
+template <>
 void batch_norm_forward(AccountContext& context, Activation, const Tensor& x, const Tensor& gamma,
-                        const Tensor& beta, const Tensor& stats, const Tensor& residual, const Tensor& y) {
-  account::map(context, "batch_norm", bytes(x) + bytes(residual) + bytes(stats) + bytes(gamma) + bytes(beta),
-               y);
+                        const Tensor& beta, const Tensor& stats, const Tensor& residual, const Tensor& y,
+                        const Tensor& mask) {
+  if (y.numel() == 0) return;
+  launch(context, "batch_norm", bytes(x) + bytes(residual) + bytes(stats) + bytes(gamma) + bytes(beta),
+         bytes(y) + bytes(mask));
+}
+
+template <> void batch_norm_training(AccountContext& context, const BatchNormTraining& args) {
+  if (args.x.numel() == 0) return;
+  add_moments(context, args.x);
+  const Cut cut(args.x);
+  const std::int64_t running = running_bytes(args.running);
+  launch(context, "batch_norm",
+         bytes(args.x) + bytes(args.residual) + cut.partial + cut.vector() + running + bytes(args.gamma) +
+             bytes(args.beta),
+         bytes(args.y) + bytes(args.mask) + bytes(args.stats) + running);
 }
 
 template <> void batch_norm_backward(AccountContext& context, const BatchNormBackward& args) {
   if (args.x.dim(-1) == 0) return;
-  add_sums(context, args, 2 * Cut(args.x).vector());
-  add_dx(context, args);
+  add_sums(context, args);
+  if (!args.dx.defined() || args.x.numel() == 0) return finish_sums(context, args, 0);
+  add_dx(context, args, Cut(args.x).partial + read_of_parameters(args), written_of_parameters(args));
 }
 template <>
 void batch_norm_backward_sums(AccountContext& context, const BatchNormBackward& args, const Tensor& row) {
   if (args.x.dim(-1) == 0) return fill(context, row, 0);
-  add_sums(context, args, bytes(row));
+  add_sums(context, args);
+  finish_sums(context, args, bytes(row));
 }
 template <>
 void batch_norm_backward_join(AccountContext& context, const BatchNormBackward& args, const Tensor& rows) {
   if (args.x.dim(-1) == 0 || !args.dx.defined()) return;
   const std::int64_t vector = Cut(args.x).vector();
   launch(context, "batch_norm_join", bytes(rows) + vector, 2 * vector);
-  add_dx(context, args);
+  add_dx(context, args, 2 * vector, 0);
+}
+
+template <>
+void batch_norm_pair_training(AccountContext& context, const NormTerm& a, const NormTerm& b, const Tensor& y,
+                              const Tensor& mask) {
+  if (y.numel() == 0) return;
+  std::int64_t read = 0, written = bytes(y) + bytes(mask);
+  for (const NormTerm* norm : {&b, &a}) {
+    add_moments(context, norm->x);
+    const Cut cut(norm->x);
+    const std::int64_t running = running_bytes(norm->running);
+    read += bytes(norm->x) + cut.partial + cut.vector() + running + bytes(norm->gamma) + bytes(norm->beta);
+    written += bytes(norm->stats) + running;
+  }
+  launch(context, "batch_norm_pair", read, written);
+}
+
+template <>
+void batch_norm_pair_backward(AccountContext& context, const NormTerm& a, const NormTerm& b, const Tensor& dy,
+                              const Tensor& mask, const NormGradients& to_a, const NormGradients& to_b) {
+  if (dy.numel() == 0) return;
+  const Cut cut(dy);
+  const std::int64_t shared = bytes(dy) + bytes(mask);
+  launch(context, "batch_norm_pair_sums", bytes(a.x) + bytes(b.x) + shared + 2 * cut.vector(),
+         2 * cut.partial);
+  std::int64_t read = shared, written = 0;
+  for (const auto& [norm, to] : {std::pair(&a, &to_a), std::pair(&b, &to_b)}) {
+    if (to->dx.defined()) read += bytes(norm->x);
+    read += cut.partial + bytes(norm->stats) + bytes(norm->gamma) + read_of(to->dgamma) + read_of(to->dbeta);
+    written += bytes(to->dx) + written_of(to->dgamma) + written_of(to->dbeta);
+  }
+  launch(context, "batch_norm_pair_backward", read, written);
 }
 
 // Layer norm -----------------------------------------------------------------------------------------------

@@ -32,7 +32,8 @@ void apply(const Wide& wide, std::int64_t chunk, const Affine<A>& affine, const 
 
 template <>
 void batch_norm_forward(CpuContext& context, Activation activation, const Tensor& x, const Tensor& gamma,
-                        const Tensor& beta, const Tensor& stats, const Tensor& residual, const Tensor& y) {
+                        const Tensor& beta, const Tensor& stats, const Tensor& residual, const Tensor& y,
+                        const Tensor&) {
   dispatch_floating(x.dtype(), "batch_norm", [&]<class T>() {
     using A = Accumulate<T>;
     const Wide wide(x);
@@ -40,7 +41,8 @@ void batch_norm_forward(CpuContext& context, Activation activation, const Tensor
     const T* in = x.data<T>();
     const T* plus = residual.defined() ? residual.data<T>() : nullptr;
     T* out = y.data<T>();
-    dispatch_activation(activation, [&]<class Op>() {
+    dispatch_activation(activation, [&]<class Named>() {
+      using Op = OpFor<Named, T>;
       wide.for_each_chunk(context, [&](std::int64_t chunk) {
         cpu::vectorize_if<cpu::kFastType<T>>([&] {
           if (plus) {
@@ -52,6 +54,17 @@ void batch_norm_forward(CpuContext& context, Activation activation, const Tensor
       });
     });
   });
+}
+
+/// None: backward reads y.
+template <> std::int64_t batch_norm_mask_bytes(const CpuContext&, Activation, const Tensor&) {
+  return 0;
+}
+
+template <> void batch_norm_training(CpuContext& context, const BatchNormTraining& args) {
+  batch_norm_statistics(context, args.x, args.eps, args.stats, args.running);
+  batch_norm_forward(context, args.activation, args.x, args.gamma, args.beta, args.stats, args.residual,
+                     args.y);
 }
 
 }  // namespace athanor::kernels

@@ -102,7 +102,7 @@ cpu::Primitive* winograd(CpuContext& context, const Conv2dParams& params, const 
   if (!asked && params.impl != ConvImpl::automatic) return nullptr;
   const bool fits = cpu::winograd_fits(z) && key.in != DType::f64;
   if (asked && !fits)
-    detail::fail<BackendError>(
+    athanor::detail::fail<BackendError>(
         "conv2d: Winograd's algorithm needs AVX2, f32 or a half type, 3 x 3 filters of multiples of 16 "
         "channels, stride and dilation 1 and one group; use ConvImpl::automatic");
   if (!fits || !(asked || prefers_winograd(z, key))) return nullptr;
@@ -118,8 +118,8 @@ cpu::Primitive* vendor(CpuContext& context, const Conv2dParams& params, const Co
   cpu::Primitive* const primitive = context.primitives().find(key);
   if (!primitive && params.impl == ConvImpl::vendor) {
     if (!cpu::has_onednn())
-      detail::fail<BackendError>("conv2d: this build has no oneDNN; use ConvImpl::automatic");
-    detail::fail<BackendError>(
+      athanor::detail::fail<BackendError>("conv2d: this build has no oneDNN; use ConvImpl::automatic");
+    athanor::detail::fail<BackendError>(
         "conv2d: oneDNN has no fast code for {} x [{}, {}, {}, {}] with [{}, {}, {}, {}] filters; use "
         "ConvImpl::automatic",
         key.in, z.n, z.h, z.w, z.c, z.k, z.r, z.s, z.group_c());
@@ -133,7 +133,7 @@ bool direct(const Conv2dParams& params, const ConvSize& z, bool backward, DType 
   if (dtype != DType::f64 && (backward ? cpu::conv_scatter_fits(z) : cpu::conv_direct_fits(z)))
     return params.impl == ConvImpl::direct || prefers_direct(z, backward, dtype);
   if (params.impl == ConvImpl::direct)
-    detail::fail<BackendError>(
+    athanor::detail::fail<BackendError>(
         "conv2d: the direct code needs AVX-512, f32 or a half type, one group and, for its backward pass, "
         "few input channels; use ConvImpl::automatic");
   return false;

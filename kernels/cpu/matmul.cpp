@@ -204,13 +204,14 @@ void matmul(CpuContext& context, MatmulImpl impl, const Tensor& a, const Tensor&
   const MatmulPlan problem(a, b, y);
   const bool nothing = problem.size.k == 0 || a.numel() == 0 || b.numel() == 0;
   if (impl == MatmulImpl::vendor && !cpu::has_onednn())
-    detail::fail<BackendError>("matmul: this build has no oneDNN; use MatmulImpl::automatic");
+    athanor::detail::fail<BackendError>("matmul: this build has no oneDNN; use MatmulImpl::automatic");
   if (!nothing && (impl == MatmulImpl::vendor ||
                    (impl == MatmulImpl::automatic && !prefers_eigen(problem.size, a.dtype())))) {
     if (vendor(context, problem, a, b, bias, activation, y, accumulate)) return;
     if (impl == MatmulImpl::vendor)
-      detail::fail<BackendError>("matmul: oneDNN has no fast code for {} {} x {}; use MatmulImpl::automatic",
-                                 a.dtype(), a.shape(), b.shape());
+      athanor::detail::fail<BackendError>(
+          "matmul: oneDNN has no fast code for {} {} x {}; use MatmulImpl::automatic", a.dtype(), a.shape(),
+          b.shape());
   }
   dispatch_floating(a.dtype(), "matmul", [&]<class T>() {
     const auto run = [&]<class Y>() {

@@ -169,7 +169,7 @@ class Compiled final : public Primitive {
 
   static void point(memory& target, void* data) {
     if (dnnl_memory_set_data_handle(target.get(), data) != dnnl_success)
-      detail::fail<BackendError>("oneDNN: dnnl_memory_set_data_handle failed");
+      athanor::detail::fail<BackendError>("oneDNN: dnnl_memory_set_data_handle failed");
   }
 
   void run_reorder(Slot& slot, const memory& from, const memory& to, std::byte* base) {
@@ -184,8 +184,8 @@ class Compiled final : public Primitive {
   void execute(const dnnl::primitive& primitive, int count, const dnnl_exec_arg_t* arguments) {
     const dnnl_status_t status = dnnl_primitive_execute(primitive.get(), stream_.get(), count, arguments);
     if (status != dnnl_success)
-      detail::fail<BackendError>("oneDNN: dnnl_primitive_execute failed with status {}",
-                                 static_cast<int>(status));
+      athanor::detail::fail<BackendError>("oneDNN: dnnl_primitive_execute failed with status {}",
+                                          static_cast<int>(status));
   }
 
   int threads_;
@@ -394,7 +394,8 @@ MadePrimitive make_onednn(const PrimitiveKey& key) {
     return made;
   } catch (const dnnl::error& error) {
     if (error.status == dnnl_unimplemented) return {};
-    detail::fail<BackendError>("oneDNN: {} (status {})", error.what(), static_cast<int>(error.status));
+    athanor::detail::fail<BackendError>("oneDNN: {} (status {})", error.what(),
+                                        static_cast<int>(error.status));
   }
 }
 

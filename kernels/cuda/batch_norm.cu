@@ -1,323 +1,236 @@
 #include "kernels/copy.h"
-#include "kernels/cuda/norm.h"
-#include "kernels/norm_ops.h"
+#include "kernels/cuda/batch_norm_statistics.h"
 
-// x is [R, C] in memory and C lies side by side, so a thread keeps its channels and walks down the rows: what
-// belongs to a channel stays in its registers. See kernels/cuda/columns.h for how sums are made.
+// Forward: mean and variance per channel, then y. Backward is batch_norm_backward.cu.
 
 namespace athanor::kernels {
 namespace {
 
+using cuda::Channels;
+using cuda::ChannelTile;
 using cuda::ColumnTiling;
 using cuda::data_or_null;
 using cuda::dispatch_width;
-using cuda::Target;
+using cuda::Summed;
 using cuda::Vec;
+using cuda::WriteStatistics;
 
-constexpr int kThreads = cuda::kColumnThreads;
+constexpr int kThreads = cuda::kNormThreads;
 
-/// Vectors a thread has in flight: fewer where it reads several tensors.
-constexpr int kOne = 4, kSeveral = 2;
+// Statistics -----------------------------------------------------------------------------------------------
 
-// Forward --------------------------------------------------------------------------------------------------
+/// The row of batch_norm_moments().
+struct WriteRow {
+  std::int64_t channels;
+  double* row;
 
-/// Per-channel operands in memory.
-template <class A> struct Channels {
-  const A *stats, *gamma, *beta;  // gamma, beta null: 1 and 0
-
-  Channels(const Tensor& s, const Tensor& g, const Tensor& b)
-      : stats(s.data<A>()), gamma(data_or_null<A>(g)), beta(data_or_null<A>(b)) {}
-};
-
-/// What is subtracted, multiplied and added in V channels of one thread.
-template <int V, class A> struct Affine {
-  A mean[V], scale[V], beta[V];
-
-  __device__ __forceinline__ Affine(const Channels<A>& from, std::int64_t channels,
-                                    const ColumnTiling::ThreadTile& at) {
-#pragma unroll
-    for (int k = 0; k < V; ++k) {
-      const std::int64_t c = at.inside ? at.channel + k : 0;
-      const A inverse = from.stats[channels + c];
-      mean[k] = from.stats[c];
-      scale[k] = from.gamma ? inverse * from.gamma[c] : inverse;
-      beta[k] = from.beta ? from.beta[c] : A(0);
-    }
+  __device__ __forceinline__ void operator()(std::int64_t c, const Moments& found, double n) const {
+    if (c == 0) row[0] = n;
+    row[1 + c] = found.mean;
+    row[1 + channels + c] = found.var * n;
   }
 };
 
+template <class A, class Write>
+__global__ void __launch_bounds__(1024)
+    finish_moments(const A* partials, std::int64_t splits, std::int64_t rows, std::int64_t channels,
+                   const A* shifts, Write write) {
+  const auto total = cuda::total_columns(partials, splits, channels);
+  if (!total.valid) return;
+  const double n = static_cast<double>(rows);
+  const auto shift = static_cast<double>(shifts[total.channel]);
+  write(total.channel, moments(shift, total.first, total.second, n), n);
+}
+
+template <class A>
+__global__ void __launch_bounds__(cuda::kColumnThreads)
+    join_statistics(const double* rows, std::int64_t ranks, WriteStatistics<A> write) {
+  const std::int64_t c = std::int64_t{blockIdx.x} * cuda::kColumnThreads + threadIdx.x;
+  if (c >= write.channels) return;
+  const JoinedMoments joined = joined_moments(rows, ranks, write.channels, c);
+  write(c, {joined.mean, joined.squares / joined.n}, joined.n);
+}
+
+template <class A>
+__global__ void __launch_bounds__(cuda::kColumnThreads)
+    fix_statistics(const A* mean, const A* var, std::int64_t channels, double eps, A* stats) {
+  const std::int64_t c = std::int64_t{blockIdx.x} * cuda::kColumnThreads + threadIdx.x;
+  if (c >= channels) return;
+  stats[c] = mean[c];
+  stats[channels + c] = A(inverse_deviation(static_cast<double>(var[c]), eps));
+}
+
+/// Sums x, and has `write` take the moments of every channel.
+template <class T, class Write>
+void find_moments(const CudaContext& context, const Tensor& x, const Write& write) {
+  using A = Accumulate<T>;
+  const T* in = x.data<T>();
+  const auto run = [&]<int V>() {
+    const ColumnTiling tiling = cuda::norm_tiling(x, V);
+    const Scratch memory = context.scratch(cuda::summed_elements(tiling) * sizeof(A));
+    const auto summed = cuda::launch_sums<V>(context, in, tiling, memory.as<A>());
+    cuda::launch(context, cuda::total_launch("batch_norm_finish", tiling.splits, tiling.channels),
+                 finish_moments<A, Write>, summed.partials, tiling.splits, tiling.rows, tiling.channels,
+                 summed.shifts, write);
+  };
+  dispatch_width<T>(x.dim(-1), run, in);
+}
+
+// Application ----------------------------------------------------------------------------------------------
+
+/// Vectors of each tensor that a thread has in flight: what fits in 64 registers.
+template <class Op, bool kResidual, bool kMask, int V> constexpr int in_flight() {
+  if (!kResidual) return V == 8 ? 3 : cuda::kNormVectors;
+  return kMask || (V == 8 && std::is_same_v<Op, Silu>) ? 1 : 2;
+}
+
+template <class T> struct Results {
+  T* y;
+  std::uint8_t* mask;  // of the elements whose gradient passes, where kMask
+};
+
 /// y of a block's tile: 2 * sizeof(T) bytes (3 with a residual) and 3 FLOPs an element, and the activation's.
-template <class Op, bool kResidual, int V, class T, class A>
-__global__ void __launch_bounds__(kThreads)
-    apply(const T* __restrict__ x, const T* __restrict__ residual, ColumnTiling tiling,
-          Channels<A> parameters, T* __restrict__ y) {
-  const auto at = tiling.thread_tile<V>();
-  const Affine<V, A> affine(parameters, tiling.channels, at);
-  cuda::for_each_rows<kResidual ? kSeveral : kOne>(at, [&](std::int64_t here, auto n) {
-    Vec<T, V> in[n()];
+template <class Op, bool kResidual, bool kMask, int V, class T, class A>
+__global__ void __launch_bounds__(kThreads, 2)
+    apply(const T* __restrict__ x, const T* __restrict__ residual, ColumnTiling tiling, Summed<A> summed,
+          WriteStatistics<A> write, Channels<A> parameters, Results<T> results) {
+  __shared__ __align__(16) A values[3][cuda::kNormChannels];
+  const auto at = tiling.thread_tile<V, kThreads>();
+  const ChannelTile<V> tile(tiling, at);
+  cuda::prepare<V>(tile, tiling, at.split == 0, summed, write, parameters, values);
+  constexpr int E = ChannelTile<V>::kEach;
+  cuda::for_each_rows<in_flight<Op, kResidual, kMask, V>()>(at, [&](std::int64_t here, auto n) {
+    Vec<T, V> in[n()], out[n()];
     [[maybe_unused]] Vec<T, V> plus[n()];
+    [[maybe_unused]] unsigned passes = 0;  // a byte for each vector
 #pragma unroll
     for (int u = 0; u < n(); ++u) {
       in[u] = cuda::load<V>(x + here + u * at.stride);
       if constexpr (kResidual) plus[u] = cuda::load<V>(residual + here + u * at.stride);
     }
+    cuda::read_anew();
+#pragma unroll
+    for (int first = 0; first < V; first += E) {
+      const auto mean = tile.load(values[0], at.column, first),
+                 scale = tile.load(values[1], at.column, first),
+                 beta = tile.load(values[2], at.column, first);
+#pragma unroll
+      for (int u = 0; u < n(); ++u) {
+#pragma unroll
+        for (int i = 0; i < E; ++i) {
+          const int k = first + i;
+          A pre = std::fma(cuda::widen(in[u], k) - mean[i], scale[i], beta[i]);
+          if constexpr (kResidual) pre += cuda::widen(plus[u], k);
+          const T y = T(Op::forward(pre));
+          out[u][k] = y;
+          if constexpr (kMask) passes |= (A(y) <= A(0) ? 0u : 1u) << (8 * u + k);
+        }
+      }
+    }
 #pragma unroll
     for (int u = 0; u < n(); ++u) {
-#pragma unroll
-      for (int k = 0; k < V; ++k) {
-        A pre = std::fma(A(in[u][k]) - affine.mean[k], affine.scale[k], affine.beta[k]);
-        if constexpr (kResidual) pre += A(plus[u][k]);
-        in[u][k] = T(Op::forward(pre));
-      }
-      cuda::store<V>(y + here + u * at.stride, in[u]);
+      cuda::store<V>(results.y + here + u * at.stride, out[u]);
+      if constexpr (kMask) cuda::store_mask<V>(results.mask, here + u * at.stride, passes >> 8 * u & 0xffu);
     }
   });
 }
 
+/// What both forward functions are called with.
+struct Forward {
+  Activation activation;
+  const Tensor &x, &gamma, &beta, &residual, &stats, &y, &mask;
+  double eps = 0;
+  RunningStats running = {};
+  bool training = false;  ///< stats are still to be found
+};
+
+template <class T, class Op> void run_forward(const CudaContext& context, const Forward& args) {
+  using A = Accumulate<T>;
+  const T *in = args.x.data<T>(), *plus = data_or_null<T>(args.residual);
+  const Results<T> results{args.y.data<T>(), data_or_null<std::uint8_t>(args.mask)};
+  const WriteStatistics<A> write(args.eps, args.stats, args.running);
+  const Channels<A> parameters(args.stats, args.gamma, args.beta);
+  const auto run = [&]<int V>() {
+    const ColumnTiling tiling = cuda::norm_tiling(args.x, V);
+    const Scratch memory = context.scratch(args.training ? cuda::summed_elements(tiling) * sizeof(A) : 0);
+    Summed<A> summed;
+    if (args.training) summed = cuda::launch_sums<V>(context, in, tiling, memory.as<A>());
+    const ColumnTiling writers = cuda::norm_writer_tiling(context, tiling, V);
+    const auto launch = [&](auto kernel) {
+      cuda::launch(context, {"batch_norm", writers.blocks(), kThreads}, kernel, in, plus, writers, summed,
+                   write, parameters, results);
+    };
+    if constexpr (std::is_same_v<Op, Relu>) {
+      if (results.mask) return launch(apply<Op, true, true, V, T, A>);
+    }
+    launch(plus ? apply<Op, true, false, V, T, A> : apply<Op, false, false, V, T, A>);
+  };
+  dispatch_width<T>(args.x.dim(-1), run, in, plus, results.y);
+}
+
+void run_forward(const CudaContext& context, const Forward& args) {
+  if (args.x.numel() == 0) return;
+  dispatch_floating(args.x.dtype(), "batch_norm", [&]<class T>() {
+    dispatch_activation(args.activation, [&]<class Op>() { run_forward<T, OpFor<Op, T>>(context, args); });
+  });
+}
+
 }  // namespace
+
+template <>
+void batch_norm_statistics(CudaContext& context, const Tensor& x, double eps, const Tensor& stats,
+                           const RunningStats& running) {
+  if (x.numel() == 0) return;
+  dispatch_floating(x.dtype(), "batch_norm", [&]<class T>() {
+    find_moments<T>(context, x, WriteStatistics<Accumulate<T>>(eps, stats, running));
+  });
+}
+
+template <> void batch_norm_moments(CudaContext& context, const Tensor& x, const Tensor& row) {
+  if (x.numel() == 0) return fill(context, row, 0);
+  dispatch_floating(x.dtype(), "batch_norm", [&]<class T>() {
+    find_moments<T>(context, x, WriteRow{x.dim(-1), row.data<double>()});
+  });
+}
+
+template <>
+void batch_norm_join(CudaContext& context, const Tensor& rows, double eps, const Tensor& stats,
+                     const RunningStats& running) {
+  const std::int64_t channels = stats.dim(1);
+  if (channels == 0) return;
+  dispatch_floating(stats.dtype(), "batch_norm", [&]<class A>() {
+    if constexpr (sizeof(A) >= 4) {
+      cuda::launch(context, cuda::by_channel("batch_norm_join", channels), join_statistics<A>,
+                   rows.data<double>(), rows.dim(0), WriteStatistics<A>(eps, stats, running));
+    }
+  });
+}
+
+template <>
+void batch_norm_fixed(CudaContext& context, const RunningStats& running, double eps, const Tensor& stats) {
+  dispatch_floating(stats.dtype(), "batch_norm", [&]<class A>() {
+    if constexpr (sizeof(A) >= 4) {
+      const std::int64_t channels = stats.dim(1);
+      cuda::launch(context, cuda::by_channel("batch_norm_fixed", channels), fix_statistics<A>,
+                   running.mean.data<A>(), running.var.data<A>(), channels, eps, stats.data<A>());
+    }
+  });
+}
+
+template <> std::int64_t batch_norm_mask_bytes(const CudaContext&, Activation activation, const Tensor& x) {
+  return mask_of_relu(activation, x);
+}
 
 template <>
 void batch_norm_forward(CudaContext& context, Activation activation, const Tensor& x, const Tensor& gamma,
-                        const Tensor& beta, const Tensor& stats, const Tensor& residual, const Tensor& y) {
-  if (x.numel() == 0) return;
-  dispatch_floating(x.dtype(), "batch_norm", [&]<class T>() {
-    using A = Accumulate<T>;
-    const T *in = x.data<T>(), *plus = data_or_null<T>(residual);
-    T* out = y.data<T>();
-    const Channels<A> parameters(stats, gamma, beta);
-    dispatch_activation(activation, [&]<class Op>() {
-      const auto run = [&]<int V>() {
-        const ColumnTiling tiling = cuda::tiling_of(x, V);
-        cuda::launch(context, {"batch_norm", tiling.blocks(), kThreads},
-                     plus ? apply<Op, true, V, T, A> : apply<Op, false, V, T, A>, in, plus, tiling,
-                     parameters, out);
-      };
-      dispatch_width<T>(x.dim(-1), run, in, plus, out);
-    });
-  });
+                        const Tensor& beta, const Tensor& stats, const Tensor& residual, const Tensor& y,
+                        const Tensor& mask) {
+  run_forward(context, {activation, x, gamma, beta, residual, stats, y, mask});
 }
 
-// Backward -------------------------------------------------------------------------------------------------
-
-namespace {
-
-template <class T> struct GradientSources {
-  const T *x, *dy, *extra;  // extra null where the policy needs none
-  T* dresidual;
-};
-
-/// Sums of g and of g (x - mean), g = dL/d(pre); g is kept in dresidual, and summed as rounded there, where
-/// the policy needs extra. Moves 2 * sizeof(T) bytes an element, 4 where g is kept.
-template <class Policy, int V, class T, class A>
-__global__ void __launch_bounds__(kThreads)
-    sum_gradients(GradientSources<T> from, ColumnTiling tiling, Channels<A> parameters, A* partials) {
-  __shared__ A shared[V * kThreads];
-  const auto at = tiling.thread_tile<V>();
-  const Affine<V, A> affine(parameters, tiling.channels, at);
-  A sums[2 * V] = {};
-  cuda::for_each_rows<kSeveral>(at, [&](std::int64_t here, auto n) {
-    Vec<T, V> in[n()], gradient[n()];
-    [[maybe_unused]] Vec<T, V> more[n()];
-#pragma unroll
-    for (int u = 0; u < n(); ++u) {
-      in[u] = cuda::load<V>(from.x + here + u * at.stride);
-      gradient[u] = cuda::load<V>(from.dy + here + u * at.stride);
-      if constexpr (Policy::kExtra) more[u] = cuda::load<V>(from.extra + here + u * at.stride);
-    }
-#pragma unroll
-    for (int u = 0; u < n(); ++u) {
-#pragma unroll
-      for (int k = 0; k < V; ++k) {
-        const A d = A(in[u][k]) - affine.mean[k];
-        A extra(0);
-        if constexpr (Policy::kExtra) extra = A(more[u][k]);
-        A g = Policy::gradient(A(gradient[u][k]), d, affine.scale[k], affine.beta[k], extra);
-        if constexpr (Policy::kExtra) g = A(more[u][k] = T(g));
-        sums[k] += g;
-        sums[V + k] = std::fma(g, d, sums[V + k]);
-      }
-      if constexpr (Policy::kExtra) cuda::store<V>(from.dresidual + here + u * at.stride, more[u]);
-    }
-  });
-  cuda::write_partials<V>(tiling, at, sums, shared, partials);
-}
-
-/// The parameters' gradients, and what dx needs: offset and slope of each channel.
-template <class A>
-__global__ void __launch_bounds__(1024)
-    finish_gradients(const A* partials, std::int64_t splits, std::int64_t channels, const A* inverses,
-                     double share, Target<A> dgamma, Target<A> dbeta, A* coefficients) {
-  const auto total = cuda::total_columns(partials, splits, channels);
-  if (!total.valid) return;
-  const double inverse = static_cast<double>(inverses[total.channel]), product = total.second * inverse;
-  dgamma.put(total.channel, product);
-  dbeta.put(total.channel, total.first);
-  coefficients[total.channel] = A(batch_norm_mean(total.first, share));
-  coefficients[channels + total.channel] = A(batch_norm_mean(product * inverse, share));
-}
-
-/// The parameters' gradients, and the row of batch_norm_backward_sums().
-template <class A>
-__global__ void __launch_bounds__(1024)
-    finish_sums(const A* partials, std::int64_t splits, std::int64_t rows, std::int64_t channels,
-                const A* inverses, Target<A> dgamma, Target<A> dbeta, double* row) {
-  const auto total = cuda::total_columns(partials, splits, channels);
-  if (!total.valid) return;
-  const std::int64_t c = total.channel;
-  dgamma.put(c, total.second * static_cast<double>(inverses[c]));
-  dbeta.put(c, total.first);
-  if (c == 0) row[0] = static_cast<double>(rows);
-  row[1 + c] = total.first;
-  row[1 + channels + c] = total.second;
-}
-
-/// Offset and slope of each channel from the rows of all ranks.
-template <class A>
-__global__ void __launch_bounds__(kThreads)
-    join_gradients(const double* rows, std::int64_t ranks, std::int64_t channels, const A* inverses,
-                   A* coefficients) {
-  const std::int64_t c = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
-  if (c >= channels) return;
-  const JoinedSums sums = joined_sums(rows, ranks, channels, c);
-  const double inverse = static_cast<double>(inverses[c]);
-  coefficients[c] = A(sums.first / sums.n);
-  coefficients[channels + c] = A(sums.second * inverse * inverse / sums.n);
-}
-
-/// dx of a block's tile from dL/d(pre) (policy FromX<Identity>) or dy: 3 * sizeof(T) bytes an element.
-template <class Policy, int V, class T, class A>
-__global__ void __launch_bounds__(kThreads)
-    write_dx(const T* __restrict__ x, const T* __restrict__ dy, ColumnTiling tiling, Channels<A> parameters,
-             const A* __restrict__ coefficients, T* __restrict__ dx) {
-  const auto at = tiling.thread_tile<V>();
-  const Affine<V, A> affine(parameters, tiling.channels, at);
-  A offset[V], slope[V];
-#pragma unroll
-  for (int k = 0; k < V; ++k) {
-    const std::int64_t c = at.inside ? at.channel + k : 0;
-    offset[k] = coefficients[c];
-    slope[k] = coefficients[tiling.channels + c];
-  }
-  cuda::for_each_rows<kSeveral>(at, [&](std::int64_t here, auto n) {
-    Vec<T, V> in[n()], gradient[n()];
-#pragma unroll
-    for (int u = 0; u < n(); ++u) {
-      in[u] = cuda::load<V>(x + here + u * at.stride);
-      gradient[u] = cuda::load<V>(dy + here + u * at.stride);
-    }
-#pragma unroll
-    for (int u = 0; u < n(); ++u) {
-#pragma unroll
-      for (int k = 0; k < V; ++k) {
-        const A d = A(in[u][k]) - affine.mean[k];
-        const A g = Policy::gradient(A(gradient[u][k]), d, affine.scale[k], affine.beta[k], A(0));
-        gradient[u][k] = T(batch_norm_dx(g, d, affine.scale[k], slope[k], offset[k]));
-      }
-      cuda::store<V>(dx + here + u * at.stride, gradient[u]);
-    }
-  });
-}
-
-/// The two passes over a batch, and the tensors they go over.
-template <class Sum, class Dx, class T> struct Backward {
-  using A = Accumulate<T>;
-
-  Backward(const CudaContext& on, const BatchNormBackward& arguments)
-      : context(on),
-        args(arguments),
-        from{args.x.data<T>(), args.dy.data<T>(), data_or_null<T>(args.extra),
-             data_or_null<T>(args.dresidual)},
-        dx(data_or_null<T>(args.dx)),
-        parameters(args.stats, args.gamma, args.beta),
-        inverses(parameters.stats + args.x.dim(-1)) {}
-
-  /// f<V>(tiling)
-  template <class F> void with_width(const F& f) const {
-    const auto run = [&]<int V>() { f.template operator()<V>(cuda::tiling_of(args.x, V)); };
-    dispatch_width<T>(args.x.dim(-1), run, from.x, from.dy, from.extra, from.dresidual, dx);
-  }
-  template <int V> void launch_sums(const ColumnTiling& tiling, A* partials) const {
-    cuda::launch(context, {"batch_norm_sums", tiling.blocks(), kThreads}, sum_gradients<Sum, V, T, A>, from,
-                 tiling, parameters, partials);
-  }
-  template <int V> void launch_dx(const ColumnTiling& tiling, const A* coefficients) const {
-    cuda::launch(context, {"batch_norm_backward", tiling.blocks(), kThreads}, write_dx<Dx, V, T, A>, from.x,
-                 from.dresidual ? from.dresidual : from.dy, tiling, parameters, coefficients, dx);
-  }
-
-  /// Both, for one rank.
-  void alone() const {
-    with_width([this]<int V>(const ColumnTiling& tiling) {
-      const std::int64_t channels = tiling.channels;
-      const Scratch memory =
-          context.scratch((tiling.partial_elements() + 2 * static_cast<std::size_t>(channels)) * sizeof(A));
-      A *partials = memory.as<A>(), *coefficients = partials + tiling.partial_elements();
-      launch_sums<V>(tiling, partials);
-      const double share = args.training && tiling.rows > 0 ? 1 / static_cast<double>(tiling.rows) : 0;
-      cuda::launch(context, cuda::total_launch("batch_norm_finish", tiling.splits, channels),
-                   finish_gradients<A>, partials, tiling.splits, channels, inverses, share,
-                   Target<A>(args.dgamma), Target<A>(args.dbeta), coefficients);
-      if (dx) launch_dx<V>(tiling, coefficients);
-    });
-  }
-  void sums(double* row) const {
-    with_width([this, row]<int V>(const ColumnTiling& tiling) {
-      const Scratch memory = context.scratch(tiling.partial_elements() * sizeof(A));
-      launch_sums<V>(tiling, memory.as<A>());
-      cuda::launch(context, cuda::total_launch("batch_norm_finish", tiling.splits, tiling.channels),
-                   finish_sums<A>, memory.as<A>(), tiling.splits, tiling.rows, tiling.channels, inverses,
-                   Target<A>(args.dgamma), Target<A>(args.dbeta), row);
-    });
-  }
-  void join(const double* rows, std::int64_t ranks) const {
-    if (!dx) return;
-    with_width([this, rows, ranks]<int V>(const ColumnTiling& tiling) {
-      const Scratch memory = context.scratch(2 * static_cast<std::size_t>(tiling.channels) * sizeof(A));
-      cuda::launch(context, cuda::by_channel("batch_norm_join", tiling.channels), join_gradients<A>, rows,
-                   ranks, tiling.channels, inverses, memory.as<A>());
-      launch_dx<V>(tiling, memory.as<A>());
-    });
-  }
-
-  const CudaContext& context;
-  const BatchNormBackward& args;
-  GradientSources<T> from;
-  T* dx;
-  Channels<A> parameters;
-  const A* inverses;
-};
-
-/// f(Backward) with the policies that have g = dL/d(pre).
-template <class F> void with_passes(const CudaContext& context, const BatchNormBackward& args, const F& f) {
-  if (args.x.dim(-1) == 0) return;
-  dispatch_floating(args.x.dtype(), "batch_norm", [&]<class T>() {
-    dispatch_activation(args.activation, [&]<class Op>() {
-      if (!args.extra.defined()) return f(Backward<FromX<Op>, FromX<Op>, T>(context, args));
-      if constexpr (std::is_same_v<Op, Identity>) {
-      } else if constexpr (Op::kFromOutput) {
-        f(Backward<FromOutput<Op>, FromX<Identity>, T>(context, args));
-      } else {
-        f(Backward<FromResidual<Op>, FromX<Identity>, T>(context, args));
-      }
-    });
-  });
-}
-
-}  // namespace
-
-template <> void batch_norm_backward(CudaContext& context, const BatchNormBackward& args) {
-  with_passes(context, args, [](const auto& passes) { passes.alone(); });
-}
-
-template <>
-void batch_norm_backward_sums(CudaContext& context, const BatchNormBackward& args, const Tensor& row) {
-  if (args.x.dim(-1) == 0) return fill(context, row, 0);
-  with_passes(context, args, [&](const auto& passes) { passes.sums(row.data<double>()); });
-}
-
-template <>
-void batch_norm_backward_join(CudaContext& context, const BatchNormBackward& args, const Tensor& rows) {
-  with_passes(context, args, [&](const auto& passes) { passes.join(rows.data<double>(), rows.dim(0)); });
+template <> void batch_norm_training(CudaContext& context, const BatchNormTraining& args) {
+  run_forward(context, {args.activation, args.x, args.gamma, args.beta, args.residual, args.stats, args.y,
+                        args.mask, args.eps, args.running, true});
 }
 
 }  // namespace athanor::kernels

@@ -19,6 +19,7 @@ namespace athanor::cuda {
 /// How [rows, channels] is cut, for kernels.
 struct ColumnTiling : ColumnCut {
   using ColumnCut::ColumnCut;
+  explicit ColumnTiling(const ColumnCut& cut) : ColumnCut(cut) {}
 
   /// A thread's tile: V channels from `channel` on, of `count` rows. Elements of its first row begin at
   /// `first`, those of the next, `step` rows down, `stride` further. No rows beyond the last channel, but
@@ -28,14 +29,19 @@ struct ColumnTiling : ColumnCut {
     int count, step, column, below;
     bool inside;
   };
-  template <int V> __device__ __forceinline__ ThreadTile thread_tile() const {
+  template <int V, int kThreads = kColumnThreads> __device__ __forceinline__ ThreadTile thread_tile() const {
+    return thread_tile<V, kThreads>(blockIdx.x);
+  }
+  /// The same of a block that takes the place of `block`.
+  template <int V, int kThreads = kColumnThreads>
+  __device__ __forceinline__ ThreadTile thread_tile(unsigned block) const {
     const int thread = static_cast<int>(threadIdx.x);
     ThreadTile at;
-    at.step = kColumnThreads >> shift;
+    at.step = kThreads >> shift;
     at.column = thread & ((1 << shift) - 1);
     at.below = thread >> shift;
-    at.split = static_cast<std::int64_t>(blockIdx.x) / tiles;
-    at.channel = (((blockIdx.x - at.split * tiles) << shift) + at.column) * V;
+    at.split = static_cast<std::int64_t>(block) / tiles;
+    at.channel = (((block - at.split * tiles) << shift) + at.column) * V;
     at.inside = at.channel < channels;
     at.row = at.split * share + at.below;
     const std::int64_t wanted = (at.split + 1) * share, end = wanted < rows ? wanted : rows;
@@ -81,11 +87,11 @@ __device__ __forceinline__ void for_each_rows(const ColumnTiling::ThreadTile& at
 }
 
 /// Joins the sums of a block's threads, kSums for each of a thread's V channels, and writes them: partials
-/// [splits, kSums, C]. `shared` has kColumnThreads / 2 * kSums * V elements.
-template <int V, int kSums = 2, class A>
+/// [splits, kSums, C]. `shared` has kThreads / 2 * kSums * V elements.
+template <int V, int kSums = 2, int kThreads = kColumnThreads, class A>
 __device__ __forceinline__ void write_partials(const ColumnTiling& tiling, const ColumnTiling::ThreadTile& at,
                                                A (&sums)[kSums * V], A* shared, A* partials) {
-  add_up_columns<kColumnThreads>(sums, 1 << tiling.shift, shared);
+  add_up_columns<kThreads>(sums, 1 << tiling.shift, shared);
   if (at.below > 0 || !at.inside) return;
 #pragma unroll
   for (int k = 0; k < kSums; ++k) {

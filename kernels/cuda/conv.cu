@@ -48,9 +48,9 @@ void check_impl(const Conv2dParams& params, const Tensor& x) {
             params.impl == ConvImpl::direct ? "direct" : "winograd");
   if (params.impl != ConvImpl::vendor) return;
   if (!cuda::has_vendor())
-    detail::fail<BackendError>("conv2d: this build has no cuDNN; use ConvImpl::automatic");
-  detail::fail<BackendError>("conv2d: cuDNN has no plan for {} {}; use ConvImpl::automatic", x.dtype(),
-                             x.shape());
+    athanor::detail::fail<BackendError>("conv2d: this build has no cuDNN; use ConvImpl::automatic");
+  athanor::detail::fail<BackendError>("conv2d: cuDNN has no plan for {} {}; use ConvImpl::automatic",
+                                      x.dtype(), x.shape());
 }
 
 }  // namespace

@@ -24,15 +24,15 @@ struct ColumnCut {
   std::int64_t share = 0;   ///< rows of a split
 
   /// `most_blocks`: a few waves of any device, so that the last one hardly shows. `rounds`: rows a thread
-  /// takes, at least.
+  /// takes, at least. 1 << `most_shift`: threads side by side, at most.
   ColumnCut(std::int64_t all_rows, std::int64_t all_channels, int width, std::int64_t most_blocks = 1024,
-            std::int64_t rounds = 8)
+            std::int64_t rounds = 8, int threads = kColumnThreads, int most_shift = 5)
       : rows(all_rows), channels(all_channels) {
     const std::int64_t across = (channels + width - 1) / width;
-    while (shift < 5 && (1 << shift) < across) ++shift;
+    while (shift < most_shift && (1 << shift) < across) ++shift;
     tiles = (across + (1 << shift) - 1) >> shift;
     if (tiles == 0) return;
-    const std::int64_t below = kColumnThreads >> shift, most = std::max<std::int64_t>(most_blocks / tiles, 1);
+    const std::int64_t below = threads >> shift, most = std::max<std::int64_t>(most_blocks / tiles, 1);
     share = std::max((rows + most - 1) / most, below * rounds);
     share = (share + below - 1) / below * below;
     splits = (rows + share - 1) / share;
@@ -40,6 +40,14 @@ struct ColumnCut {
   unsigned blocks() const { return static_cast<unsigned>(tiles * splits); }
   std::size_t partial_elements() const { return static_cast<std::size_t>(2 * splits * channels); }
 };
+
+/// Batch norm: a block has half a multiprocessor, and 128 bytes of a row, which is one line of the cache.
+inline constexpr int kNormThreads = 512;
+/// How a pass of batch norm that sums is cut. Every block of the next pass adds up the partial sums of its
+/// channels: of a wave of blocks, 128 KB at most.
+inline ColumnCut norm_cut(std::int64_t rows, std::int64_t channels, int width) {
+  return {rows, channels, width, 2 * kMultiprocessors, 8, kNormThreads, width == 1 ? 5 : 3};
+}
 
 /// Into how many pieces the depth of a product is cut, whose result has `tiles` tiles and `y_size` sums of
 /// `sum_bytes`: enough blocks for every multiprocessor of a large GPU to hide waiting, in pieces that are not

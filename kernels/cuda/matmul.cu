@@ -114,21 +114,23 @@ void matmul(CudaContext& context, MatmulImpl impl, const Tensor& a, const Tensor
   if (!nothing && cuda::vendor_matmul(context, impl, a, b, bias, activation, y, write)) return;
   if (impl == MatmulImpl::vendor && !nothing) {
     if (!cuda::has_vendor())
-      detail::fail<BackendError>("matmul: this build has no cuBLASLt; use MatmulImpl::automatic");
-    detail::fail<BackendError>("matmul: cuBLASLt has no code for {} {} x {}; use MatmulImpl::automatic",
-                               a.dtype(), a.shape(), b.shape());
+      athanor::detail::fail<BackendError>("matmul: this build has no cuBLASLt; use MatmulImpl::automatic");
+    athanor::detail::fail<BackendError>(
+        "matmul: cuBLASLt has no code for {} {} x {}; use MatmulImpl::automatic", a.dtype(), a.shape(),
+        b.shape());
   }
   const bool half = size_of(a.dtype()) == 2;
   if ((impl == MatmulImpl::mma || impl == MatmulImpl::wgmma) && !half)
-    detail::fail<BackendError>("matmul: {} multiplies f16 and bf16, but a is {}; use MatmulImpl::automatic",
-                               name_of(impl), a.dtype());
+    athanor::detail::fail<BackendError>(
+        "matmul: {} multiplies f16 and bf16, but a is {}; use MatmulImpl::automatic", name_of(impl),
+        a.dtype());
   const MatmulPlan plan(a, b, y);
   const bool accumulate = write == Write::accumulate;
   if (!nothing && impl != MatmulImpl::mma &&
       cuda::wgmma_matmul(context, impl == MatmulImpl::wgmma, plan, a, b, bias, activation, y, accumulate))
     return;
   if (impl == MatmulImpl::wgmma && !nothing)
-    detail::fail<BackendError>(
+    athanor::detail::fail<BackendError>(
         "matmul: wgmma needs sm_90, code for sm_90a, and factors whose lines and batches are multiples of 16 "
         "bytes apart, but got {} x {} on sm_{}; use MatmulImpl::automatic",
         a.shape(), b.shape(), context.sm());

@@ -19,11 +19,6 @@ template <class A> struct Target {
   }
 };
 
-inline ColumnTiling tiling_of(const Tensor& x, int width) {
-  const std::int64_t channels = x.dim(-1);
-  return {channels > 0 ? x.numel() / channels : 0, channels, width};
-}
-
 /// One thread per channel.
 inline Launch by_channel(const char* name, std::int64_t channels) {
   return {name, static_cast<unsigned>((channels + kColumnThreads - 1) / kColumnThreads), kColumnThreads};

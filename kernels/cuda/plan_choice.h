@@ -130,7 +130,8 @@ void choose_fastest(const VendorOptions& options, std::vector<Plan>& plans, Stop
   };
   std::size_t best = 0;
   for (std::size_t i = 0; i < plans.size(); ++i) {
-    const double ms = measured(static_cast<int>(i), [&] { steps.run(plans[i]); }, trouble);
+    const double ms = measured(
+        static_cast<int>(i), [&] { steps.run(plans[i]); }, trouble);
     if (i > 0 && ms >= choice.vendor_ms) continue;
     choice.vendor_ms = ms;
     best = i;
@@ -142,7 +143,8 @@ void choose_fastest(const VendorOptions& options, std::vector<Plan>& plans, Stop
   }
   Trouble ours;  // its own caller hears of it
   if constexpr (requires { steps.run_own(); })
-    choice.own_ms = measured(-1, [&] { steps.run_own(); }, ours);
+    choice.own_ms = measured(
+        -1, [&] { steps.run_own(); }, ours);
 }
 
 }  // namespace detail

@@ -1,6 +1,6 @@
 #include <limits>
 
-#include "kernels/cuda/places.h"
+#include "kernels/cuda/max_gather.h"
 #include "kernels/pool.h"
 #include "kernels/pool_ops.h"
 
@@ -242,6 +242,13 @@ void run_max_backward(const CudaContext& context, const PoolWindows& windows, co
   const auto run = [&]<int V>() {
     const bool scatters = disjoint(windows.h) && disjoint(windows.w);
     const Places<V> places(scatters ? dy : dx);
+    constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();
+    if (!scatters && cuda::FewWindows::fit(windows.h) && cuda::FewWindows::fit(windows.w) &&
+        std::max(dx.numel(), dy.numel()) <= kMost) {
+      return launch_over(context, "max_pool2d_backward", places.count, cuda::max_gather_few<V, T, I>,
+                         gradient, won, cuda::FewWindows(windows.h), cuda::FewWindows(windows.w), places,
+                         out);
+    }
     launch_over(context, "max_pool2d_backward", places.count,
                 scatters ? max_scatter<V, T, I> : max_gather<V, T, I>, gradient, won, Windows(windows),
                 places, out);

@@ -47,8 +47,14 @@ void ResidualBlock::register_shortcut() {
   if (downsample_) register_module("downsample", *downsample_);
 }
 
-Tensor ResidualBlock::shortcut(const Tensor& x) {
-  return downsample_ ? (*downsample_)(x) : x;
+template <class Branch>
+Tensor ResidualBlock::join(Conv2d& conv, BatchNorm& norm, const Tensor& x, const Branch& branch) {
+  if (downsample_ && training()) {
+    const Tensor other = (*downsample_)[0](x);
+    return norm.forward_added(conv(branch()), static_cast<BatchNorm&>((*downsample_)[1]), other);
+  }
+  const Tensor other = downsample_ ? (*downsample_)(x) : x;
+  return conv_norm_act(conv, norm, branch(), other);
 }
 
 BasicBlock::BasicBlock(std::int64_t in, std::int64_t width, std::int64_t stride)
@@ -65,7 +71,7 @@ BasicBlock::BasicBlock(std::int64_t in, std::int64_t width, std::int64_t stride)
 }
 
 Tensor BasicBlock::forward(const Tensor& x) {
-  return conv_norm_act(conv2, bn2, conv_norm_act(conv1, bn1, x), shortcut(x));
+  return join(conv2, bn2, x, [&] { return conv_norm_act(conv1, bn1, x); });
 }
 
 Bottleneck::Bottleneck(std::int64_t in, std::int64_t width, std::int64_t stride)
@@ -86,7 +92,7 @@ Bottleneck::Bottleneck(std::int64_t in, std::int64_t width, std::int64_t stride)
 }
 
 Tensor Bottleneck::forward(const Tensor& x) {
-  return conv_norm_act(conv3, bn3, conv_norm_act(conv2, bn2, conv_norm_act(conv1, bn1, x)), shortcut(x));
+  return join(conv3, bn3, x, [&] { return conv_norm_act(conv2, bn2, conv_norm_act(conv1, bn1, x)); });
 }
 
 // The network ----------------------------------------------------------------------------------------------

@@ -37,7 +37,8 @@ class ResidualBlock : public Module {
  protected:
   ResidualBlock(std::int64_t in, std::int64_t out, std::int64_t stride);
   void register_shortcut();
-  Tensor shortcut(const Tensor& x);
+  /// activation(norm(conv(branch())) + shortcut of x); the shortcut is computed first.
+  template <class Branch> Tensor join(Conv2d& conv, BatchNorm& norm, const Tensor& x, const Branch& branch);
 
  private:
   std::optional<Sequential> downsample_;

@@ -216,6 +216,35 @@ TEST_F(AccountOnDevice, Norms) {
   }
 }
 
+TEST_F(AccountOnDevice, PairsOfNorms) {
+  for (const DType dtype : {DType::f32, DType::f16}) {
+    for (const unsigned frozen : {0u, 1u, 6u}) {  // none; the first x; the first gamma and beta
+      const Make make = [=](Device device) {
+        BatchNormTerm terms[2];
+        std::vector<Tensor> leaves;
+        for (BatchNormTerm& term : terms) {
+          term.x = Tensor::zeros({2, 9, 8, 16}, {dtype, device});
+          term.gamma = Tensor::zeros({16}, {DType::f32, device}), term.beta = clone(term.gamma);
+          term.running_mean = clone(term.gamma), term.running_var = clone(term.gamma);
+          for (const Tensor& leaf : {term.x, term.gamma, term.beta}) leaves.push_back(leaf);
+        }
+        terms[0].params.activation = Activation::relu;
+        for (unsigned i = 0; i < leaves.size(); ++i) {
+          if ((frozen >> i & 1u) == 0) require_grad(leaves[i]);
+        }
+        return [=] {
+          for (unsigned i = 0; i < leaves.size(); ++i) {
+            if ((frozen >> i & 1u) == 0) leaf_of(leaves[i]).zero();
+          }
+          const Tensor y = batch_norm_pair(terms[0], terms[1], true);
+          backward(y, Tensor::zeros(y.shape(), y.options()));
+        };
+      };
+      expect_equal(fmt::format("batch_norm_pair {} {}", dtype, frozen), make);
+    }
+  }
+}
+
 TEST_F(AccountOnDevice, Pools) {
   for (const DType dtype : {DType::f32, DType::f16}) {
     for (const std::int64_t side : {8, 9}) {

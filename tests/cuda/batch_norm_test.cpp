@@ -1,5 +1,6 @@
 #include <cmath>
 
+#include "autograd/creation.h"
 #include "autograd/shape.h"
 #include "kernels/activate.h"
 #include "kernels/copy.h"
@@ -198,6 +199,92 @@ TEST_F(BatchNormOnDevice, BackwardEqualsCpu) {
           expect_close(found.dresidual, expected.dresidual, tolerance(dtype));
         }
       }
+    }
+  }
+}
+
+// The statistics, the running ones and y of one call are those of two.
+TEST_F(BatchNormOnDevice, TrainingEqualsStatisticsThenForward) {
+  for (const DType dtype : kFloating) {
+    for (const auto& wanted : kShapes) {
+      SCOPED_TRACE(fmt::format("{} {}", dtype, wanted.shape));
+      const Case c(wanted, dtype, 3);
+      const TensorOptions options{c.stats.dtype(), test::device()};
+      const Shape channels{c.x.dim(-1)};
+      kernels::BatchNormTraining args;
+      args.activation = Activation::relu;
+      args.x = on_device(c.x), args.gamma = on_device(c.gamma), args.beta = on_device(c.beta);
+      args.residual = on_device(c.residual);
+      args.eps = 1e-5;
+      args.running = {ones(channels, options), Tensor::zeros(channels, options), 0.25};
+      args.stats = Tensor::empty({2, channels[0]}, options), args.y = empty_like(args.x);
+      const kernels::RunningStats running{ones(channels, options), Tensor::zeros(channels, options), 0.25};
+      const Tensor stats = empty_like(args.stats), y = empty_like(args.x);
+      kernels::batch_norm_statistics(context(), args.x, args.eps, stats, running);
+      kernels::batch_norm_forward(context(), args.activation, args.x, args.gamma, args.beta, stats,
+                                  args.residual, y);
+      kernels::batch_norm_training(context(), args);
+      EXPECT_TRUE(test::same_bits(args.stats.to(kCpu), stats.to(kCpu)));
+      EXPECT_TRUE(test::same_bits(args.y.to(kCpu), y.to(kCpu)));
+      EXPECT_TRUE(test::same_bits(args.running.mean.to(kCpu), running.mean.to(kCpu)));
+      EXPECT_TRUE(test::same_bits(args.running.var.to(kCpu), running.var.to(kCpu)));
+    }
+  }
+}
+
+// A bit for each element in the place of y changes no bit of any gradient: of values above and below zero, of
+// zeros of both signs, of what rounds to zero, of infinities and NaN.
+TEST_F(BatchNormOnDevice, MaskStandsForTheResult) {
+  for (const DType dtype : kFloating) {
+    for (const auto& wanted : kShapes) {
+      if (wanted.shape[wanted.shape.rank() - 1] % 8 != 0) continue;
+      SCOPED_TRACE(fmt::format("{} {}", dtype, wanted.shape));
+      Case c(wanted, dtype, 0);
+      c.gamma = Tensor::zeros(c.gamma.shape(), c.gamma.options());  // y is that of the residual
+      c.beta = Tensor::zeros(c.beta.shape(), c.beta.options());
+      const double special[] = {0.0, -0.0, 1e-40, -1e-40, 1e-7, INFINITY, -INFINITY, NAN};
+      for (std::int64_t i = 0; i < 8; ++i)
+        kernels::fill(cpu_context(), narrow(narrow(reshape(c.residual, {-1, c.x.dim(-1)}), 0, 1, 1), 1, i, 1),
+                      special[i]);
+      const std::int64_t bytes = kernels::batch_norm_mask_bytes(context(), Activation::relu, c.x);
+      ASSERT_EQ(bytes, c.x.numel() / 8);
+      BatchNormBackward args;
+      args.activation = Activation::relu;
+      args.x = on_device(c.x), args.gamma = on_device(c.gamma), args.beta = on_device(c.beta);
+      args.stats = on_device(c.stats), args.dy = on_device(c.dy);
+      const Tensor residual = on_device(c.residual), y = empty_like(args.x),
+                   mask = Tensor::empty({bytes}, {DType::u8, test::device()});
+      kernels::batch_norm_forward(context(), args.activation, args.x, args.gamma, args.beta, args.stats,
+                                  residual, y, mask);
+      const std::vector<double> bits = mask.to(kCpu).to_vector(), values = y.to(kCpu).to_vector();
+      for (std::size_t i = 0; i < values.size(); ++i) {
+        const bool passes = (static_cast<unsigned>(bits[i / 8]) >> (i % 8) & 1u) != 0;
+        ASSERT_EQ(passes, !(values[i] <= 0)) << i << ": " << values[i];
+      }
+      std::vector<Tensor> results[2];
+      for (const bool by_mask : {false, true}) {
+        args.extra = by_mask ? mask : y;
+        args.dx = empty_like(args.x), args.dresidual = empty_like(args.x);
+        args.dgamma = {empty_like(args.gamma)}, args.dbeta = {empty_like(args.beta)};
+        kernels::batch_norm_backward(context(), args);
+        results[by_mask] = {args.dx, args.dresidual, args.dgamma.tensor, args.dbeta.tensor};
+      }
+      for (std::size_t i = 0; i < 4; ++i)
+        EXPECT_TRUE(test::same_bits(results[0][i].to(kCpu), results[1][i].to(kCpu))) << i;
+    }
+  }
+}
+
+// Where no dx is needed, another kernel finishes the sums.
+TEST_F(BatchNormOnDevice, ParametersGetTheSameBitsWithoutDx) {
+  for (const DType dtype : {DType::f32, DType::f16}) {
+    for (const auto& wanted : kShapes) {
+      SCOPED_TRACE(fmt::format("{} {}", dtype, wanted.shape));
+      const Case c(wanted, dtype);
+      const Gradients all = backward(c, Activation::relu, false, true, Which::all, test::device());
+      const Gradients alone = backward(c, Activation::relu, false, true, Which::parameters, test::device());
+      EXPECT_TRUE(test::same_bits(all.dgamma.to(kCpu), alone.dgamma.to(kCpu)));
+      EXPECT_TRUE(test::same_bits(all.dbeta.to(kCpu), alone.dbeta.to(kCpu)));
     }
   }
 }

@@ -46,6 +46,36 @@ template <class Op> void check_unary(const Tensor& x, const Tensor& dy) {
   }
 ATH_UNARY_OPS(ATH_CHECK_UNARY)
 
+// GELU of every value of a 16-bit type, and its derivative: the bits of the CPU, dense and strided.
+TEST_F(ElementwiseOnDevice, GeluOfSixteenBitsHasTheBitsOfTheCpu) {
+  for (const DType dtype : {DType::f16, DType::bf16}) {
+    const Tensor x = Tensor::empty({256, 256}, {dtype, kCpu});
+    auto* const bits = reinterpret_cast<std::uint16_t*>(x.raw_data());
+    for (std::uint32_t i = 0; i < 65536; ++i) bits[i] = static_cast<std::uint16_t>(i);
+    const Tensor on = x.to(test::device()), dy = test::filled({{256, 256}}, dtype, {3}),
+                 dy_on = dy.to(test::device());
+    CudaContext& context = cuda_context(test::device());
+    const Tensor y = empty_like(x), dx = empty_like(x);
+    kernels::unary_forward<kernels::Gelu>(cpu_context(), x, y);
+    kernels::unary_backward<kernels::Gelu>(cpu_context(), x, dy, dx);
+    const std::vector<double> expected = y.to_vector(), expected_dx = dx.to_vector();
+    const Tensor views[] = {on, on.view_as_strided({256, 256}, {1, 256}, 0)};
+    const Tensor seeds[] = {dy_on, dy_on.view_as_strided({256, 256}, {1, 256}, 0)};
+    for (const int transposed : {0, 1}) {
+      const Tensor y_on = empty_like(on), dx_on = empty_like(on);
+      kernels::unary_forward<kernels::Gelu>(context, views[transposed], y_on);
+      kernels::unary_backward<kernels::Gelu>(context, views[transposed], seeds[transposed], dx_on);
+      const std::vector<double> found = y_on.to(kCpu).to_vector(), found_dx = dx_on.to(kCpu).to_vector();
+      for (std::size_t i = 0; i < 65536; ++i) {
+        const std::size_t at = transposed ? i % 256 * 256 + i / 256 : i;
+        const auto same = [](double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)); };
+        ASSERT_TRUE(same(found[i], expected[at])) << i;
+        ASSERT_TRUE(same(found_dx[i], expected_dx[at])) << i;
+      }
+    }
+  }
+}
+
 template <class Op> void check_binary(const Tensor& a, const Tensor& b) {
   const Tensor y = Tensor::empty(broadcast_shapes(a.shape(), b.shape(), "test"), a.options());
   const Tensor y_on = Tensor::empty(y.shape(), {y.dtype(), test::device()});

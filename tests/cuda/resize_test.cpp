@@ -291,7 +291,7 @@ TEST_F(ResizeOnDevice, BadSamplesAreReplacedAsOnTheCpu) {
   files->damage(9);
   files->damage(24);
   const DecodedDataset data(files, kDrawn, kMiddle, 5);
-  LoaderOptions options{.batch_size = 8, .shuffle = true, .training = true, .workers = 2};
+  LoaderOptions options{.batch_size = 8, .shuffle = true, .training = true, .workers = 1};
   options.bad_samples = {.skip = true, .limit = 10};
   Loader reference(data, options), loader(data, here(options));
   EXPECT_EQ(read_all(loader, 0), test::steps_of(reference, 0));
@@ -304,6 +304,7 @@ TEST_F(ResizeOnDevice, BadSamplesAreReplacedAsOnTheCpu) {
 /// A stand-in for nvJPEG: libjpeg, and copies that are queued.
 class ByLibjpeg final : public DeviceJpeg {
  public:
+  ~ByLibjpeg() override { cudaDeviceSynchronize(); }  // copies may still be queued
   void decode(std::span<const Job> jobs) override {
     const auto stream = static_cast<cudaStream_t>(current_stream(test::device()).native());
     for (const Job& job : jobs) {
