@@ -1,7 +1,7 @@
 #include "autograd/node.h"
-#include "kernels/on_device.h"
 
 #include "kernels/copy.h"
+#include "kernels/on_device.h"
 
 namespace athanor {
 namespace {

@@ -1,8 +1,8 @@
-#include "kernels/on_device.h"
 #include "optim/adam.h"
 
 #include <utility>
 
+#include "kernels/on_device.h"
 #include "optim/step.h"
 
 namespace athanor {

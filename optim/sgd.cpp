@@ -1,6 +1,6 @@
-#include "kernels/on_device.h"
 #include "optim/sgd.h"
 
+#include "kernels/on_device.h"
 #include "optim/step.h"
 
 namespace athanor {

@@ -1,7 +1,7 @@
 #include "dist/collectives/rank_order.h"
-#include "kernels/on_device.h"
 
 #include "dist/collectives/slice.h"
+#include "kernels/on_device.h"
 
 namespace athanor::dist {
 
