@@ -41,8 +41,8 @@ skips=""
 
 in_minutes() { awk -v s="$1" 'BEGIN { printf "%.1f", s / 60 }'; }
 
-# How long a preset takes where cpu has taken SECONDS, in per cent of those: measured on two cores with a cold ccache.
-declare -A share=([simt]=60 [cuda]=45 [cpu-asan]=75 [cpu-tsan]=45)
+# How long a preset takes, in per cent of what cpu has taken: about, on two cores with a cold ccache, from the compiler's times.
+declare -A share=([simt]=55 [cuda]=45 [cpu-asan]=110 [cpu-tsan]=50)
 
 # Counts and skipped tests of a JUnit file: "passed failed skipped", then "name: why" for each skipped one, or, where
 # more than a few say the same, "n tests, such as name: why". Why is the line GoogleTest prints after
