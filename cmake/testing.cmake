@@ -29,7 +29,7 @@ set(ATHANOR_CROSS_TESTS
   cross_entropy dropout elementwise elementwise_rows ema engine formats foreign_names gradcheck group_norm half image init integers
   interpolate layer_norm loss loss_scale math matmul metric_sums metrics model_golden model_parts module muon norm npy optim
   optim_golden optim_step orientation pair_loss philox pool pool_indices precision preprocess printable rand_augment reduce
-  resize safetensors scalar_ops scalars schedule sha256 shape short_gelu similarity softmax state_dict tensor tfrecord topk torch_file
+  resize safetensors scalar_ops scalars schedule sha256 shape similarity softmax state_dict tensor tfrecord topk torch_file
   transform)
 
 # athanor_test(NAME [LABELS label...] [THREADS] [SOURCES file...] [LIBRARIES target...])

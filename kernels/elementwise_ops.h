@@ -29,20 +29,6 @@ template <class Op> inline constexpr bool kRefusesZero = requires {
   requires Op::kRefusesZero;
 };
 
-namespace detail {
-template <class Op, bool kShort> struct OpFor { using Type = Op; };
-template <class Op>
-requires requires {
-  typename Op::Short;
-}
-struct OpFor<Op, true> {
-  using Type = typename Op::Short;
-};
-}  // namespace detail
-
-/// What computes Op for results of type T: Op::Short, if there is one, where T has 16 bits.
-template <class Op, class T> using OpFor = typename detail::OpFor<Op, sizeof(T) == 2>::Type;
-
 /// max(x, 0); NaN stays NaN. The derivative at 0 is 0.
 struct Relu {
   static constexpr bool kFromOutput = true;
@@ -50,17 +36,9 @@ struct Relu {
   template <class A> ATH_HD static A backward(A y, A dy) { return y <= A(0) ? A(0) : dy; }
 };
 
-/// Gelu where the result has 16 bits.
-struct ShortGelu {
-  static constexpr bool kFromOutput = false;
-  ATH_HD static float forward(float x) { return x * math::short_normal_distribution(x); }
-  ATH_HD static float backward(float x, float dy) { return dy * math::short_gelu_derivative(x); }
-};
-
 /// x Phi(x), with Phi the normal distribution function. d/dx = Phi(x) + x phi(x).
 struct Gelu {
   static constexpr bool kFromOutput = false;
-  using Short = ShortGelu;
   template <class A> ATH_HD static A distribution(A x) {
     constexpr A kRootHalf = static_cast<A>(0.70710678118654752440L);
     return std::fma(A(0.5), math::erf(x * kRootHalf), A(0.5));

@@ -289,33 +289,4 @@ template <class A> ATH_HD inline A sigmoid(A x) {
   return (x < A(0) ? e : A(1)) / (A(1) + e);
 }
 
-// For results of 16 bits, which keep 11 bits or 8 of a float. An odd function about 1/2 that reaches 0 and 1
-// is a polynomial times x, the same everywhere, in a third of the instructions of erf() and exp(). Its
-// variable is x^2 - 12.5, centred, so that no terms cancel. Minimax fits on |x| <= 5; at 5 the product rounds
-// to exactly 1/2. Beyond, the value is that at 5.
-
-namespace detail {
-
-/// 1/2 + x p(x^2 - 12.5), x bounded by 5 on both sides; NaN passes.
-template <class... C> ATH_HD inline float odd_step(float x, C... coefficients) {
-  float bounded = x > 5.0f ? 5.0f : x;
-  bounded = bounded < -5.0f ? -5.0f : bounded;
-  return bounded * polynomial(std::fma(bounded, bounded, -12.5f), coefficients...) + 0.5f;
-}
-
-}  // namespace detail
-
-/// The normal distribution function Phi(x), so that x Phi(x) has an error of 8e-6 at most.
-ATH_HD inline float short_normal_distribution(float x) {
-  return detail::odd_step(x, 0.141364321f, -0.00562402932f, 0.000329513336f, -2.06448385e-05f,
-                          1.30088745e-06f, -7.93046055e-08f, 4.06145428e-09f, -1.75166714e-10f,
-                          1.19065461e-11f, -8.40927154e-13f, 2.40663694e-14f);
-}
-/// Phi(x) + x phi(x), the derivative of x Phi(x), with an error of 1.4e-5 at most.
-ATH_HD inline float short_gelu_derivative(float x) {
-  return detail::odd_step(x, 0.142130569f, -0.00600989955f, 0.000427694409f, -3.66180539e-05f,
-                          3.15717512e-06f, -2.8015981e-07f, 2.494337e-08f, -1.42778356e-09f, 3.55476412e-11f,
-                          -3.77522232e-12f, 4.99636953e-13f, -1.76592444e-14f);
-}
-
 }  // namespace athanor::math

@@ -41,8 +41,7 @@ void batch_norm_forward(CpuContext& context, Activation activation, const Tensor
     const T* in = x.data<T>();
     const T* plus = residual.defined() ? residual.data<T>() : nullptr;
     T* out = y.data<T>();
-    dispatch_activation(activation, [&]<class Named>() {
-      using Op = OpFor<Named, T>;
+    dispatch_activation(activation, [&]<class Op>() {
       wide.for_each_chunk(context, [&](std::int64_t chunk) {
         cpu::vectorize_if<cpu::kFastType<T>>([&] {
           if (plus) {

@@ -127,8 +127,7 @@ void run_dx(CpuContext& context, const BatchNormBackward& args, const Wide& wide
 /// f<Sum, Dx, T>(): selects how the two passes get g = dL/d(pre).
 template <class F> void dispatch_passes(const BatchNormBackward& args, const F& f) {
   dispatch_floating(args.x.dtype(), "batch_norm", [&]<class T>() {
-    dispatch_activation(args.activation, [&]<class Named>() {
-      using Op = OpFor<Named, T>;
+    dispatch_activation(args.activation, [&]<class Op>() {
       if (!args.extra.defined()) return f.template operator()<FromX<Op>, FromX<Op>, T>();
       if constexpr (std::is_same_v<Op, Identity>) {
       } else if constexpr (Op::kFromOutput) {

@@ -22,7 +22,7 @@ template <class Op, class F> void dispatch_operand(DType dtype, const F& f) {
 template <class Op> void run_unary(CpuContext& context, const Tensor& x, const Tensor& y) {
   dispatch_operand<Op>(y.dtype(), [&]<class T>() {
     map<T, T, cpu::kOpGrain<Op>>(
-        context, [](auto value) { return OpFor<Op, T>::forward(value); }, y, x);
+        context, [](auto value) { return Op::forward(value); }, y, x);
   });
 }
 

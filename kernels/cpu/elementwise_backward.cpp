@@ -10,8 +10,7 @@ template <class Op>
 void run_unary_backward(CpuContext& context, const Tensor& saved, const Tensor& dy, const Tensor& dx) {
   dispatch_floating(dx.dtype(), "unary", [&]<class T>() {
     map<T, T, cpu::kOpGrain<Op>>(
-        context, [](auto value, auto gradient) { return OpFor<Op, T>::backward(value, gradient); }, dx, saved,
-        dy);
+        context, [](auto value, auto gradient) { return Op::backward(value, gradient); }, dx, saved, dy);
   });
 }
 

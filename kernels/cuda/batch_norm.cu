@@ -80,7 +80,8 @@ void find_moments(const CudaContext& context, const Tensor& x, const Write& writ
 
 /// Vectors of each tensor that a thread has in flight: what fits in 64 registers.
 template <class Op, bool kResidual, bool kMask, int V> constexpr int in_flight() {
-  if (!kResidual) return V == 8 ? 3 : cuda::kNormVectors;
+  if (!kResidual && V == 8) return std::is_same_v<Op, Gelu> ? 2 : 3;
+  if (!kResidual) return cuda::kNormVectors;
   return kMask || (V == 8 && std::is_same_v<Op, Silu>) ? 1 : 2;
 }
 
@@ -171,7 +172,7 @@ template <class T, class Op> void run_forward(const CudaContext& context, const 
 void run_forward(const CudaContext& context, const Forward& args) {
   if (args.x.numel() == 0) return;
   dispatch_floating(args.x.dtype(), "batch_norm", [&]<class T>() {
-    dispatch_activation(args.activation, [&]<class Op>() { run_forward<T, OpFor<Op, T>>(context, args); });
+    dispatch_activation(args.activation, [&]<class Op>() { run_forward<T, Op>(context, args); });
   });
 }
 

@@ -319,8 +319,7 @@ template <class Sum, class Dx, class T> struct Backward {
 template <class F> void with_passes(const CudaContext& context, const BatchNormBackward& args, const F& f) {
   if (args.x.dim(-1) == 0) return;
   dispatch_floating(args.x.dtype(), "batch_norm", [&]<class T>() {
-    dispatch_activation(args.activation, [&]<class Named>() {
-      using Op = OpFor<Named, T>;
+    dispatch_activation(args.activation, [&]<class Op>() {
       if (!args.extra.defined()) return f(Backward<FromX<Op>, FromX<Op>, T>(context, args));
       if constexpr (std::is_same_v<Op, Relu>) {
         if (args.extra.dtype() == DType::u8)

@@ -43,19 +43,19 @@ enum class Op {
       ATH_BINARY_OPS_WITH_GRADIENTS(ATH_OP)
 #undef ATH_OP
 };
-template <class T, class A> __device__ A evaluate(Op op, A x) {
+template <class A> __device__ A evaluate(Op op, A x) {
   switch (op) {
 #define ATH_OP(Name, name) \
-  case Op::Name: return OpFor<Name, T>::forward(x);
+  case Op::Name: return Name::forward(x);
     ATH_UNARY_OPS(ATH_OP)
 #undef ATH_OP
     default: return A(0);
   }
 }
-template <class T, class A> __device__ A evaluate(Op op, A x, A y) {
+template <class A> __device__ A evaluate(Op op, A x, A y) {
   switch (op) {
 #define ATH_OP(Name, name) \
-  case Op::Name##Backward: return OpFor<Name, T>::backward(x, y);
+  case Op::Name##Backward: return Name::backward(x, y);
     ATH_UNARY_OPS(ATH_OP)
 #undef ATH_OP
 #define ATH_OP(Name, name) \
@@ -65,7 +65,7 @@ template <class T, class A> __device__ A evaluate(Op op, A x, A y) {
     default: return A(0);
   }
 }
-template <class T, class A> __device__ A evaluate(Op op, A a, A b, A dy) {
+template <class A> __device__ A evaluate(Op op, A a, A b, A dy) {
   switch (op) {
 #define ATH_OP(Name, name)                            \
   case Op::Name##First: return Name::first(a, b, dy); \
@@ -75,10 +75,10 @@ template <class T, class A> __device__ A evaluate(Op op, A a, A b, A dy) {
     default: return A(0);
   }
 }
-template <class T> struct AnyOp {
+struct AnyOp {
   Op op;
   template <class... A> __device__ __forceinline__ auto operator()(A... x) const {
-    return evaluate<T>(op, x...);
+    return evaluate(op, x...);
   }
 };
 
@@ -87,7 +87,7 @@ template <class T, class Name> auto strided(Op op) {
   if constexpr (std::is_integral_v<T>) {
     return Forward<Name>{};
   } else {
-    return AnyOp<T>{op};
+    return AnyOp{op};
   }
 }
 
@@ -112,19 +112,18 @@ template <> void affine(CudaContext& context, const Tensor& x, double scale, dou
 
 template <> void check_divisors(CudaContext&, const char*, const Tensor&) {}
 
-#define ATH_SPECIALISE(Name, name)                                                                     \
-  template <> void unary_forward<Name>(CudaContext & context, const Tensor& x, const Tensor& y) {      \
-    dispatch_operand<Name>(y.dtype(), #name, [&]<class T>() {                                          \
-      map<T>(context, #name, Forward<OpFor<Name, T>>{}, strided<T, Name>(Op::Name), y, x);             \
-    });                                                                                                \
-  }                                                                                                    \
-  template <>                                                                                          \
-  void unary_backward<Name>(CudaContext & context, const Tensor& saved, const Tensor& dy,              \
-                            const Tensor& dx) {                                                        \
-    dispatch_floating(dx.dtype(), #name, [&]<class T>() {                                              \
-      map<T>(context, #name "_backward", Backward<OpFor<Name, T>>{}, AnyOp<T>{Op::Name##Backward}, dx, \
-             saved, dy);                                                                               \
-    });                                                                                                \
+#define ATH_SPECIALISE(Name, name)                                                                    \
+  template <> void unary_forward<Name>(CudaContext & context, const Tensor& x, const Tensor& y) {     \
+    dispatch_operand<Name>(y.dtype(), #name, [&]<class T>() {                                         \
+      map<T>(context, #name, Forward<Name>{}, strided<T, Name>(Op::Name), y, x);                      \
+    });                                                                                               \
+  }                                                                                                   \
+  template <>                                                                                         \
+  void unary_backward<Name>(CudaContext & context, const Tensor& saved, const Tensor& dy,             \
+                            const Tensor& dx) {                                                       \
+    dispatch_floating(dx.dtype(), #name, [&]<class T>() {                                             \
+      map<T>(context, #name "_backward", Backward<Name>{}, AnyOp{Op::Name##Backward}, dx, saved, dy); \
+    });                                                                                               \
   }
 ATH_UNARY_OPS(ATH_SPECIALISE)
 #undef ATH_SPECIALISE
@@ -139,17 +138,17 @@ ATH_UNARY_OPS(ATH_SPECIALISE)
 ATH_BINARY_OPS(ATH_SPECIALISE)
 #undef ATH_SPECIALISE
 
-#define ATH_SPECIALISE(Name, name)                                                                    \
-  template <>                                                                                         \
-  void binary_backward<Name>(CudaContext & context, int operand, const Tensor& a, const Tensor& b,    \
-                             const Tensor& dy, const Tensor& dx) {                                    \
-    dispatch_floating(dx.dtype(), #name, [&]<class T>() {                                             \
-      if (operand == 0) {                                                                             \
-        map<T>(context, #name "_backward", First<Name>{}, AnyOp<T>{Op::Name##First}, dx, a, b, dy);   \
-      } else {                                                                                        \
-        map<T>(context, #name "_backward", Second<Name>{}, AnyOp<T>{Op::Name##Second}, dx, a, b, dy); \
-      }                                                                                               \
-    });                                                                                               \
+#define ATH_SPECIALISE(Name, name)                                                                 \
+  template <>                                                                                      \
+  void binary_backward<Name>(CudaContext & context, int operand, const Tensor& a, const Tensor& b, \
+                             const Tensor& dy, const Tensor& dx) {                                 \
+    dispatch_floating(dx.dtype(), #name, [&]<class T>() {                                          \
+      if (operand == 0) {                                                                          \
+        map<T>(context, #name "_backward", First<Name>{}, AnyOp{Op::Name##First}, dx, a, b, dy);   \
+      } else {                                                                                     \
+        map<T>(context, #name "_backward", Second<Name>{}, AnyOp{Op::Name##Second}, dx, a, b, dy); \
+      }                                                                                            \
+    });                                                                                            \
   }
 ATH_BINARY_OPS_WITH_GRADIENTS(ATH_SPECIALISE)
 #undef ATH_SPECIALISE
