@@ -1,9 +1,10 @@
 // CIFAR-10 to 94 % in eight epochs: a small network, a whitening convolution computed from the images, Muon
 // for the filters, alternating flips, and six views of each test image. The recipe of the speed records, on
-// CPU and GPU: there the images stay in its memory, and each step is a CUDA graph.
-// build/cpu/bin/speedrun_cifar10
-// --precision bf16 --seed 1 Source: Jordan 2024, arXiv:2404.00498, and its later variant with Muon
-// (airbench94_muon).
+// CPU and GPU. On a GPU the images stay in its memory, and each step is a CUDA graph.
+//
+//     build/cpu/bin/speedrun_cifar10 --precision bf16 --seed 1
+//
+// Source: Jordan 2024, arXiv:2404.00498, and its later variant with Muon (airbench94_muon).
 
 #include <athanor.h>
 

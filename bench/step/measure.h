@@ -63,8 +63,8 @@ StepResult measure_step(const StepWorkload& workload, const StepOptions& options
 /// A signature's candidates, each measured as the library does when it chooses.
 struct PlanTimes {
   std::string signature;
-  std::vector<double>
-      ms;  ///< of each of the vendor's plans, in its order; infinite: slower than 3 x the best so far
+  /// Of each of the vendor's plans, in its order; infinite: slower than three times the best so far.
+  std::vector<double> ms;
   double own_ms = 0;     ///< of our own kernel; 0: not measured
   double chosen_ms = 0;  ///< the best of those that the library measures by default
   double best_ms = 0;    ///< of all

@@ -46,9 +46,8 @@ struct Planner {
 //   accept(plan)               whether it does what it must, tried on the device; not asked in a capture
 //   run(plan)                  queues all of the work, to be measured: it writes only what is written anyway
 //   run_own()                  the same by our own kernel; may be missing
-//   ours_is_next()             whether our own kernel runs where there is no plan, and not another signature
-//   of
-//                              the vendor's; missing: yes
+//   ours_is_next()             whether our own kernel runs where there is no plan; false: another signature
+//                              of the vendor's does; missing: yes
 
 namespace detail {
 

@@ -31,8 +31,8 @@ std::filesystem::path default_plan_directory();
 struct MeasuredPlan {
   std::string signature;  ///< as it is kept under on disk
   int candidate = 0;      ///< in the vendor's order; -1: our own kernel
-  double ms =
-      0;  ///< median; infinite where it did not run, or the first run took three times the best so far
+  /// Median; infinite where it did not run, or the first run took three times the best so far.
+  double ms = 0;
 };
 
 struct VendorOptions {

@@ -43,8 +43,8 @@ ConvSignature signature_of(CudaContext& context, Graph::Pass pass, const Conv2dP
   return z;
 }
 
-/// As the account names it.
-const char* name_of(Graph::Pass pass) {
+/// The name of the pass in the account.
+const char* account_name(Graph::Pass pass) {
   switch (pass) {
     case Graph::Pass::forward: return "conv2d_forward";
     case Graph::Pass::backward_data: return "conv2d_backward_data";
@@ -60,7 +60,7 @@ void run_graph(CudaContext& context, const ConvSignature& z, const cudnn::Plan& 
   if (z.bias) pointers[count++] = const_cast<void*>(bias);
   pointers[count++] = t.y.raw_data();
   const Scratch workspace = context.scratch(plan.workspace_bytes());
-  const LaunchScope reported(name_of(z.pass), Queued::vendor,
+  const LaunchScope reported(account_name(z.pass), Queued::vendor,
                              static_cast<cudaStream_t>(context.native_stream()));
   plan.run(context.vendor().impl().cudnn_on(context.native_stream()), std::span(pointers.data(), count),
            workspace.as<void>());
@@ -70,7 +70,7 @@ void run_product(CudaContext& context, const ConvSignature& z, const cublas::Alg
                  const Operands& t) {
   const cublas::MatmulSignature product = *product_of(z);
   const Scratch workspace = context.scratch(algorithm.workspace_bytes);
-  const LaunchScope reported(name_of(z.pass), Queued::vendor,
+  const LaunchScope reported(account_name(z.pass), Queued::vendor,
                              static_cast<cudaStream_t>(context.native_stream()));
   const auto run = [&](const Tensor& a, const Tensor& b, const Tensor& y) {
     cublas::run(context.vendor().impl().cublas(), product, algorithm, a.raw_data(), b.raw_data(),
