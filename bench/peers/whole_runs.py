@@ -25,7 +25,7 @@ LEAST_ACCURACY = {"mnist-run": 0.97, "cifar10-run": 0.3}  # of every side: else 
 
 def link_photos(photos, folder):
     """A folder for each of ten classes, nine in ten photos to train on: what both sides know how to read."""
-    for i, photo in enumerate(sorted(photos.iterdir())):
+    for i, photo in enumerate(sorted(photos.glob("[!.]*"))):
         place = pathlib.Path(folder) / ("val" if i % 100 < 10 else "train") / str(i % 10)
         place.mkdir(parents=True, exist_ok=True)
         (place / photo.name).symlink_to(photo)
