@@ -234,24 +234,9 @@ def one_step():
     return d.done()
 
 
-def step_graph():
-    d = Diagram(760, 330, "A step of small kernels: queued one by one, and as a graph")
-    kinds = ["plain"] + ["box"] * 6 + ["warm"] * 8 + ["good"] * 3  # the batch, forward, backward, update
-    for top, name in ((64, "Each kernel queued by the host"), (198, "Captured before: one graph")):
-        d.words(24, top + 12, name, "head").words(24, top + 46, "host", "tick").words(24, top + 82, "device", "tick")
-    for i, kind in enumerate(kinds):
-        d.box(80 + 36 * i, 96, 32, 20, "", kind)
-        d.box(80 + 36 * i + 34, 132, 16, 20, "", kind)
-    for x, kind in zip((130, 182, *range(234, 234 + 17 * 16, 17)), ["plain", "good", *kinds[1:-1]]):
-        d.box(x, 266, 16, 20, "", kind)
-    for x, words, kind in ((80, "batch", "plain"), (132, "rates", "good"), (184, "launch", "box")):
-        d.box(x, 230, 48, 20, words, kind, "tick")
-    d.words(244, 244, "free: prepares the next step", "tick")
-    d.words(516, 280, "no gaps: the host is ahead", "tick")
-    for x, words, kind in ((80, "copy of the batch", "plain"), (220, "forward", "box"), (310, "backward", "warm"), (408, "update", "good")):
-        d.box(x, 304, 14, 14, "", kind)
-        d.words(x + 20, 315, words, "tick")
-    return d.done()
+def step_calls():
+    import step_calls as calls
+    return calls.draw()
 
 
 def after():
