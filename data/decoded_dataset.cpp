@@ -4,6 +4,7 @@
 #include <array>
 
 #include "data/detail/thread_scratch.h"
+#include "data/image/jpeg.h"
 #include "data/sample_row.h"
 #include "kernels/augment.h"
 #include "tensor/error.h"
@@ -15,6 +16,15 @@ namespace {
 ImageReader& thread_reader() {
   thread_local ImageReader mine;
   return mine;
+}
+
+/// PixelStage::HostDecoder.
+void decode_whole(std::span<const std::byte> file, std::uint8_t* to) {
+  JpegDecoder decoder;
+  const ImageSize size = decoder.open(file);
+  const ImageView whole = decoder.decode({0, 0, size.height, size.width});
+  for (std::int64_t y = 0; y < whole.height; ++y)
+    to = std::copy_n(whole.row(y), whole.width * whole.channels, to);
 }
 
 /// The form of a store's field once all images have one size.
@@ -105,7 +115,7 @@ void DecodedDataset::read_image(ImageReader& reader, const StoredSample& sample,
   const ImageSize wanted{spec_.height, spec_.width};
   if (row.stages_files() && spec_.channels == 3) {
     const std::optional<ImagePart> whole = reader.undecoded(at, wanted);
-    if (whole && row.stage_file(whole->staged(), sample.bytes)) return;
+    if (whole && row.stage_file(whole->staged(), sample.bytes, decode_whole)) return;
   }
   const ImagePart part = reader.part(at, wanted, transform.random_crop.has_value(), spec_.channels);
   const bool fits = part.pixels.channels == spec_.channels || part.pixels.channels == 1;

@@ -25,7 +25,8 @@ class DeviceJpeg {
   DeviceJpeg& operator=(const DeviceJpeg&) = delete;
 
   /// Queues the decoding of files that JpegDecoder::is_plain() accepts, on the current stream. Files must
-  /// stay until it is done. Throws IoError on damaged files.
+  /// stay until it is done. Throws IoError if it can decode one of them not at all, and then
+  /// has queued nothing that still reads them.
   virtual void decode(std::span<const Job> jobs) = 0;
 };
 

@@ -161,7 +161,13 @@ void Loader::Impl::reclaim() {
 void Loader::Impl::send() {
   while (sent < number + readers.slots() && readers.complete(sent)) {
     // After the last epoch there are no rows to send.
-    feed->send(sent, readers.of(sent), readers.rows(sent));
+    try {
+      feed->send(sent, readers.of(sent), readers.rows(sent));
+    } catch (const detail::UndecodedFile& file) {
+      detail::fail<IoError>(
+          "loader: {}: read: {}; to replace such samples, use --decode cpu and --bad-samples skip",
+          readers.name_of(file.sample), file.what());
+    }
     ++sent;
   }
 }

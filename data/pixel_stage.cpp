@@ -65,7 +65,8 @@ std::uint8_t* PixelStage::take(std::int64_t row, kernels::StagedImage image) {
   return memory_.data<std::uint8_t>() + pixels_at_ + image.at;
 }
 
-bool PixelStage::take_file(std::int64_t row, kernels::StagedImage image, std::span<const std::byte> file) {
+bool PixelStage::take_file(std::int64_t row, kernels::StagedImage image, std::span<const std::byte> file,
+                           HostDecoder on_host) {
   complete(row);
   if (has_many_taps(image)) return false;
   const std::int64_t at = reserve(decoded_, bytes_of(image), kMost * result_bytes_);
@@ -73,6 +74,7 @@ bool PixelStage::take_file(std::int64_t row, kernels::StagedImage image, std::sp
   image.at = capacity() + at;
   images()[row] = image;
   files_[static_cast<std::size_t>(row)].assign(file.begin(), file.end());
+  decoder_.store(on_host, std::memory_order_relaxed);
   return true;
 }
 

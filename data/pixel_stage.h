@@ -19,6 +19,9 @@ namespace athanor {
 /// Images that find none are scaled on the host.
 class PixelStage {
  public:
+  /// Decodes a file on the CPU, to height x width x 3 bytes of RGB, as stored. Throws IoError.
+  using HostDecoder = void (*)(std::span<const std::byte> file, std::uint8_t* to);
+
   static constexpr std::int64_t kFirst = 2, kMost = 8;
 
   /// For `rows` images that are scaled to `image_bytes` each. `pinned`: in page-locked memory.
@@ -27,8 +30,10 @@ class PixelStage {
   /// Room for the pixels of `image`, whose field `at` does not matter, and makes it the row's. Null if there
   /// is none, or its axes have too many taps; then the row is complete. Thread-safe for different rows.
   std::uint8_t* take(std::int64_t row, kernels::StagedImage image);
-  /// The same for a JPEG file of that image, which is copied. False if there is no room.
-  bool take_file(std::int64_t row, kernels::StagedImage image, std::span<const std::byte> file);
+  /// The same for a JPEG file of that image, which is copied. False if there is no room. `decoder` is for
+  /// files that a GPU refuses, the same in all calls.
+  bool take_file(std::int64_t row, kernels::StagedImage image, std::span<const std::byte> file,
+                 HostDecoder on_host);
   /// The row gets its pixels otherwise.
   void complete(std::int64_t row);
 
@@ -41,6 +46,7 @@ class PixelStage {
   const kernels::StagedImage& image(std::int64_t row) const { return images()[row]; }
   /// The file of a row; empty if it has none.
   std::span<const std::byte> file(std::int64_t row) const { return files_[static_cast<std::size_t>(row)]; }
+  HostDecoder decoder() const { return decoder_.load(std::memory_order_relaxed); }
   /// All of it: [bytes] u8.
   const Tensor& memory() const { return memory_; }
   /// Bytes of memory() before the pixels.
@@ -60,6 +66,7 @@ class PixelStage {
   bool pinned_;
   Tensor memory_;
   std::vector<std::vector<std::byte>> files_;
+  std::atomic<HostDecoder> decoder_{nullptr};
   std::atomic<std::int64_t> used_{0}, wanted_{0}, decoded_{0};
 };
 

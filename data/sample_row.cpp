@@ -134,8 +134,9 @@ std::uint8_t* SampleRow::stage(const kernels::StagedImage& image) {
   return to;
 }
 
-bool SampleRow::stage_file(const kernels::StagedImage& image, std::span<const std::byte> file) {
-  if (!stages_files_ || !stage_->take_file(row_, image, file)) return false;
+bool SampleRow::stage_file(const kernels::StagedImage& image, std::span<const std::byte> file,
+                           PixelStage::HostDecoder decoder) {
+  if (!stages_files_ || !stage_->take_file(row_, image, file, decoder)) return false;
   written_ |= std::uint32_t{1} << layout_->image;
   return true;
 }

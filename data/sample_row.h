@@ -72,7 +72,8 @@ class SampleRow {
   /// scale it.
   std::uint8_t* stage(const kernels::StagedImage& image);
   /// The same for a JPEG file that the GPU decodes first: false if the host must.
-  bool stage_file(const kernels::StagedImage& image, std::span<const std::byte> file);
+  bool stage_file(const kernels::StagedImage& image, std::span<const std::byte> file,
+                  PixelStage::HostDecoder decoder);
   /// Whether stage() may give memory, and stage_file() take files.
   bool stages() const { return stage_ != nullptr; }
   bool stages_files() const { return stages_files_; }

@@ -82,6 +82,9 @@ class BatchReaders {
   std::int64_t memory_bytes() const;
   const RowLayout& layout() const { return layout_; }
 
+  /// "sample 7 (photos/7.jpg)".
+  std::string name_of(std::int64_t sample) const { return reader_.name_of(sample); }
+
  private:
   using Clock = std::chrono::steady_clock;
   struct alignas(64) ReaderState {  // per thread

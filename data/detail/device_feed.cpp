@@ -34,7 +34,7 @@ void DeviceFeed::send(std::int64_t number, const Slot& from, std::int64_t rows) 
   copy(slot, from.tensors, 0, all_staged ? images.at : end);  // the slot's images have no content then
   if (all_staged) copy(slot, from.tensors, images.at + layout_.rows * images.bytes, end);
   if (from.stage && from.stage->used() + from.stage->decoded() > from.stage->pixels_at())
-    scale(slot, *from.stage, rows);
+    scale(slot, from, rows);
   slot.arrived.record(copies_);
 }
 
@@ -44,7 +44,8 @@ void DeviceFeed::copy(const DeviceSlot& to, const SlotTensors& from, std::int64_
   if (begin < end) part(to.tensors.memory).copy_bytes_from(part(from.memory));
 }
 
-void DeviceFeed::scale(const DeviceSlot& to, const PixelStage& from, std::int64_t rows) {
+void DeviceFeed::scale(const DeviceSlot& to, const Slot& slot, std::int64_t rows) {
+  const PixelStage& from = *slot.stage;
   const std::int64_t needed = from.memory().numel() + from.decoded();
   if (!staged_.defined() || staged_.numel() < needed) {
     const AllocTag named("data");
@@ -55,7 +56,7 @@ void DeviceFeed::scale(const DeviceSlot& to, const PixelStage& from, std::int64_
     return memory.view_as_strided({bytes}, {1}, begin);
   };
   part(staged_, 0, from.used()).copy_bytes_from(part(from.memory(), 0, from.used()));
-  if (from.decoded() > 0) decode(from, rows);
+  if (from.decoded() > 0) decode(slot, rows);
   const Tensor images = part(staged_, 0, rows * static_cast<std::int64_t>(sizeof(kernels::StagedImage)));
   const std::int64_t end = from.decoded() > 0 ? needed : from.used();
   const Tensor pixels = part(staged_, from.pixels_at(), end - from.pixels_at());
@@ -66,15 +67,36 @@ void DeviceFeed::scale(const DeviceSlot& to, const PixelStage& from, std::int64_
   on_device(device_, [&](auto& context) { kernels::resize_images(context, images, pixels, y); });
 }
 
-void DeviceFeed::decode(const PixelStage& from, std::int64_t rows) {
+void DeviceFeed::decode(const Slot& from, std::int64_t rows) {
   jobs_.clear();
-  std::uint8_t* const pixels = staged_.data<std::uint8_t>() + from.pixels_at();
+  std::uint8_t* const pixels = staged_.data<std::uint8_t>() + from.stage->pixels_at();
   for (std::int64_t row = 0; row < rows; ++row) {
-    const kernels::StagedImage& image = from.image(row);
-    if (!from.file(row).empty())
-      jobs_.push_back({from.file(row), pixels + image.at, image.height, image.width});
+    const kernels::StagedImage& image = from.stage->image(row);
+    if (!from.stage->file(row).empty())
+      jobs_.push_back({from.stage->file(row), pixels + image.at, image.height, image.width});
   }
-  jpeg_->decode(jobs_);
+  try {
+    jpeg_->decode(jobs_);
+  } catch (const IoError&) {  // which does not say which file
+    decode_on_host(from, rows);
+  }
+}
+
+void DeviceFeed::decode_on_host(const Slot& from, std::int64_t rows) {
+  const PixelStage& stage = *from.stage;
+  for (std::int64_t row = 0; row < rows; ++row) {
+    if (stage.file(row).empty()) continue;
+    const kernels::StagedImage& image = stage.image(row);
+    const std::int64_t bytes = std::int64_t{image.height} * image.width * 3;
+    const Tensor pixels = Tensor::empty({bytes}, {DType::u8, kCpu});
+    try {
+      stage.decoder()(stage.file(row), pixels.data<std::uint8_t>());
+    } catch (const IoError& error) {
+      throw UndecodedFile(from.tensors.samples.data<std::int64_t>()[row], error.what());
+    }
+    staged_.view_as_strided({bytes}, {1}, stage.pixels_at() + image.at).copy_bytes_from(pixels);
+    copies_.synchronize();  // the pixels are freed here
+  }
 }
 
 const SlotTensors& DeviceFeed::take(std::int64_t number) const {

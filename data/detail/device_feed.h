@@ -3,13 +3,22 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "data/detail/slot.h"
 #include "data/device_jpeg.h"
+#include "tensor/error.h"
 #include "tensor/stream.h"
 
 namespace athanor::detail {
+
+/// A staged file that neither the GPU nor the CPU can decode.
+class UndecodedFile : public IoError {
+ public:
+  UndecodedFile(std::int64_t of, const std::string& why) : IoError(why), sample(of) {}
+  std::int64_t sample;
+};
 
 /// Slots on a GPU, laid out like the host's, each with two events. Images in a PixelStage are copied, and
 /// scaled into the slot, on the copy stream, before `arrived`: one memory serves all slots. `arrived` on the
@@ -23,7 +32,8 @@ class DeviceFeed {
   DeviceFeed(const DeviceFeed&) = delete;
   DeviceFeed& operator=(const DeviceFeed&) = delete;
 
-  /// Queues the copy of the first `rows` rows of step `number`, and the scaling of its images.
+  /// Queues the copy of the first `rows` rows of step `number`, and the scaling of its images. Files that the
+  /// GPU refuses are decoded here. Throws UndecodedFile.
   void send(std::int64_t number, const Slot& from, std::int64_t rows);
   /// Whether images were scaled.
   bool scales() const { return staged_.defined(); }
@@ -47,8 +57,9 @@ class DeviceFeed {
   }
 
   void copy(const DeviceSlot& to, const SlotTensors& from, std::int64_t begin, std::int64_t end) const;
-  void scale(const DeviceSlot& to, const PixelStage& from, std::int64_t rows);
-  void decode(const PixelStage& from, std::int64_t rows);
+  void scale(const DeviceSlot& to, const Slot& from, std::int64_t rows);
+  void decode(const Slot& from, std::int64_t rows);
+  void decode_on_host(const Slot& from, std::int64_t rows);
 
   Device device_;
   Stream copies_;

@@ -16,6 +16,7 @@
 #include "tests/cuda/device.h"
 #include "tests/support/image_files.h"
 #include "tests/support/loader_steps.h"
+#include "tests/support/says.h"
 
 // Images scaled on the device are those of the CPU, to the bit: by the kernel, and by a loader that leaves
 // them to it.
@@ -187,6 +188,11 @@ class MixedFiles final : public Dataset {
   }
   std::string where(std::int64_t index) const override { return fmt::format("file {}", index); }
   void damage(std::int64_t index) { files_[static_cast<std::size_t>(index)].bytes.resize(300); }
+  /// Keeps a part of the file.
+  void damage(std::int64_t index, double part) {
+    std::string& bytes = files_[static_cast<std::size_t>(index)].bytes;
+    bytes.resize(static_cast<std::size_t>(static_cast<double>(bytes.size()) * part));
+  }
 
  private:
   struct File {
@@ -333,6 +339,45 @@ TEST_F(ResizeOnDevice, FilesDecodedThereAreScaledAlike) {
       EXPECT_EQ(read_all(loader, epoch), test::steps_of(reference, epoch)) << epoch;
     EXPECT_GE(jpeg->files(), 3 * 20);
   }
+}
+
+/// Says of every n-th batch that one of its files cannot be decoded, after another was.
+class Refuses final : public DeviceJpeg {
+ public:
+  explicit Refuses(int every) : every_(every) {}
+  void decode(std::span<const Job> jobs) override {
+    const bool refuses = ++batches_ % every_ == 0;
+    jpeg_.decode(jobs.first(refuses ? 1 : jobs.size()));
+    if (!refuses) return;
+    synchronize(test::device());
+    throw IoError("one of them");
+  }
+
+ private:
+  ByLibjpeg jpeg_;
+  int every_, batches_ = 0;
+};
+
+TEST_F(ResizeOnDevice, RefusedBatchesAreDecodedOnTheCpu) {
+  const DecodedDataset data(std::make_shared<MixedFiles>(45), kDrawn, kMiddle, 5);
+  const LoaderOptions options{.batch_size = 7, .workers = 2, .prefetch = 3};
+  LoaderOptions decoding = here(options);
+  decoding.jpeg = std::make_shared<Refuses>(3);
+  Loader reference(data, options), loader(data, decoding);
+  for (const std::int64_t epoch : {0, 1})
+    EXPECT_EQ(read_all(loader, epoch), test::steps_of(reference, epoch)) << epoch;
+}
+
+TEST_F(ResizeOnDevice, AFileThatNobodyDecodesIsNamed) {
+  const auto files = std::make_shared<MixedFiles>(20);
+  files->damage(9, 0.7);  // behind the header, which the threads read
+  const DecodedDataset data(files, kDrawn, kMiddle, 5);
+  LoaderOptions options = here({.batch_size = 4, .workers = 1});
+  options.jpeg = std::make_shared<Refuses>(1);
+  Loader loader(data, options);
+  const std::string text = test::message_of<IoError>([&] { read_all(loader, 0); });
+  EXPECT_NE(text.find("sample 9 (file 9): read: jpeg"), std::string::npos) << text;
+  EXPECT_NE(text.find("--decode cpu and --bad-samples skip"), std::string::npos) << text;
 }
 
 // Few files find room there; the threads decode the others.
