@@ -3,17 +3,38 @@
 #include "autograd/detail/activation.h"
 #include "autograd/detail/dense.h"
 #include "autograd/detail/pad_same.h"
+#include "autograd/grad_mode.h"
 #include "autograd/node.h"
 #include "autograd/op_trace.h"
 #include "kernels/on_device.h"
 
 namespace athanor {
 
-Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& bias, const Conv2dParams& params) {
+namespace {
+
+/// y, and its channels' sums if the backend finds them.
+Tensor run_forward(const Tensor& x, const Tensor& w, const Tensor& bias, const Conv2dParams& params,
+                   const Tensor& y, bool wants_sums) {
+  Tensor sums;
+  on_device(x.device(), [&]<class Context>(Context& context) {
+    if constexpr (kernels::kHasConvSums<Context>) {
+      if (wants_sums && is_half(x.dtype())) {
+        sums = Tensor::empty({2, y.dim(-1)}, {DType::f32, x.device()});
+        if (kernels::conv2d_forward_sums(context, params, x, w, y, sums)) return;
+        sums = {};
+      }
+    }
+    kernels::conv2d_forward(context, params, x, w, bias, y);
+  });
+  return sums;
+}
+
+ConvAndSums convolve(const Tensor& x, const Tensor& w, const Tensor& bias, const Conv2dParams& params,
+                     bool wants_sums) {
   if (detail::runs_separately(params.activation)) {
     Conv2dParams plain = params;
     plain.activation = Activation::none;
-    return detail::activate(params.activation, conv2d(x, w, bias, plain));
+    return {detail::activate(params.activation, convolve(x, w, bias, plain, false).y), {}};
   }
   ATH_CHECK(x.defined() && w.defined(), "conv2d: x and w must be defined");
   ATH_CHECK(is_floating(x.dtype()) && x.dtype() == w.dtype() && x.device() == w.device(),
@@ -23,13 +44,12 @@ Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& bias, const Conv2d
   if (params.same_padding) {
     Conv2dParams even = params;
     const Tensor padded = detail::pad_same(x, w.shape(), even);
-    return conv2d(padded, w, bias, even);
+    return convolve(padded, w, bias, even, wants_sums);
   }
   if (bias.defined()) check_dense("conv2d", "bias", bias, x.dtype(), {w.shape()[0]}, x.device());
 
   const Tensor input = dense(x), filter = dense(w), y = Tensor::empty(shape, x.options());
-  on_device(x.device(),
-            [&](auto& context) { kernels::conv2d_forward(context, params, input, filter, bias, y); });
+  const Tensor sums = run_forward(input, filter, bias, params, y, wants_sums && !bias.defined());
   const Tensor result = params.activation == Activation::none ? Tensor() : y;
   if (OpTrace* const trace = op_trace())
     trace->add("conv2d", {y}, {x, w, bias},
@@ -39,7 +59,7 @@ Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& bias, const Conv2d
                 {"groups", {params.groups}},
                 {"activation", {params.activation}}});
 
-  return record(
+  const Tensor recorded = record(
       "conv2d", y, {x, w, bias},
       [input = Saved(input), filter = Saved(filter), y = Saved::output(result), params](const Tensor& dy,
                                                                                         Grads& dx) {
@@ -63,6 +83,18 @@ Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& bias, const Conv2d
             kernels::conv2d_backward_weights(context, params, input, dz, dw, write_dw, dbias, write_dbias);
         });
       });
+  return {recorded, sums};
+}
+
+}  // namespace
+
+Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& bias, const Conv2dParams& params) {
+  return convolve(x, w, bias, params, false).y;
+}
+
+ConvAndSums conv2d_with_sums(const Tensor& x, const Tensor& w, const Tensor& bias,
+                             const Conv2dParams& params) {
+  return convolve(x, w, bias, params, fusion_enabled());
 }
 
 }  // namespace athanor

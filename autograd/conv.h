@@ -17,6 +17,15 @@ namespace athanor {
 /// Throws ArgumentError on rank, shape, dtype or device.
 Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& bias = {}, const Conv2dParams& params = {});
 
+/// A convolution's result, and the sums of its channels if they were found: BatchNormParams::sums.
+struct ConvAndSums {
+  Tensor y, sums;
+};
+/// conv2d() before a batch norm that will be training. Finds the sums on a GPU, for f16 and bf16 without bias
+/// and activation, where that is faster than to read y again.
+ConvAndSums conv2d_with_sums(const Tensor& x, const Tensor& w, const Tensor& bias = {},
+                             const Conv2dParams& params = {});
+
 /// activation(conv(x, w) + bias + residual) with packed weights and bias, for inference; not recorded. x and
 /// residual (the result's shape, or undefined) are f32 on the CPU. A ReLU may turn NaN into 0. Throws
 /// ArgumentError on shape, dtype or device, and if the weights have changed since they were packed.

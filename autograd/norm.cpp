@@ -16,7 +16,8 @@ namespace athanor {
 namespace {
 
 void check_batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, const Tensor& running_mean,
-                      const Tensor& running_var, bool training, bool joined, const Tensor& residual) {
+                      const Tensor& running_var, bool training, bool joined, const Tensor& residual,
+                      const Tensor& sums) {
   constexpr const char* op = "batch_norm";
   detail::check_norm_input(op, x, 1);
   const Shape channels = {x.dim(-1)};
@@ -32,6 +33,8 @@ void check_batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, 
     ATH_CHECK(values > 1, "batch_norm: training needs at least 2 values per channel, but x {} has {}",
               x.shape(), values);
   }
+  if (sums.defined())
+    check_dense("batch_norm", "sums", sums, detail::stats_dtype(x), {2, x.dim(-1)}, x.device());
   if (!residual.defined()) return;
   ATH_CHECK(residual.shape() == x.shape() && residual.dtype() == x.dtype() && residual.device() == x.device(),
             "batch_norm: residual must be {} {} on {} like x, but is {} {} on {}{}", x.dtype(), x.shape(),
@@ -71,6 +74,7 @@ kernels::BatchNormTraining pass_of(const Tensor& x, const Tensor& gamma, const T
   pass.beta = beta;
   if (residual.defined()) pass.residual = dense(residual);
   pass.eps = rounded(params.eps, x);
+  pass.sums = params.sums;
   pass.stats = Tensor::empty({2, x.dim(-1)}, {detail::stats_dtype(x), x.device()});
   pass.y = empty_like(pass.x);
   return pass;
@@ -105,7 +109,8 @@ Tensor empty_mask(Activation activation, const Tensor& x) {
 Tensor batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, const Tensor& running_mean,
                   const Tensor& running_var, bool training, const BatchNormParams& params,
                   const Tensor& residual) {
-  check_batch_norm(x, gamma, beta, running_mean, running_var, training, params.joined != nullptr, residual);
+  check_batch_norm(x, gamma, beta, running_mean, running_var, training, params.joined != nullptr, residual,
+                   params.sums);
   const Activation activation = params.activation;
   if (!fusion_enabled() && (activation != Activation::none || residual.defined())) {
     BatchNormParams alone = params;
@@ -167,6 +172,7 @@ kernels::NormTerm kernel_term(const BatchNormTerm& term) {
   if (term.running_mean.defined() && !recomputing())
     norm.running = {term.running_mean, term.running_var, rounded(term.params.momentum, term.x)};
   norm.stats = Tensor::empty({2, term.x.dim(-1)}, {detail::stats_dtype(term.x), term.x.device()});
+  norm.sums = term.params.sums;
   return norm;
 }
 
@@ -214,8 +220,8 @@ Tensor batch_norm_pair(const BatchNormTerm& a, const BatchNormTerm& b, bool trai
         batch_norm(b.x, b.gamma, b.beta, b.running_mean, b.running_var, training, b.params);
     return batch_norm(a.x, a.gamma, a.beta, a.running_mean, a.running_var, training, a.params, residual);
   }
-  check_batch_norm(a.x, a.gamma, a.beta, a.running_mean, a.running_var, training, false, b.x);
-  check_batch_norm(b.x, b.gamma, b.beta, b.running_mean, b.running_var, training, false, {});
+  check_batch_norm(a.x, a.gamma, a.beta, a.running_mean, a.running_var, training, false, b.x, a.params.sums);
+  check_batch_norm(b.x, b.gamma, b.beta, b.running_mean, b.running_var, training, false, {}, b.params.sums);
   const kernels::NormTerm first = kernel_term(a), second = kernel_term(b);
   const Tensor y = empty_like(first.x);
   const bool recorded = records({a.x, a.gamma, a.beta, b.x, b.gamma, b.beta});

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "kernels/activation.h"
 #include "kernels/context.h"
@@ -30,6 +31,17 @@ namespace kernels {
 template <class Context>
 void conv2d_forward(Context& context, const Conv2dParams& params, const Tensor& x, const Tensor& w,
                     const Tensor& bias, const Tensor& y);
+
+/// Backends with conv2d_forward_sums().
+template <class Context> inline constexpr bool kHasConvSums = !std::is_same_v<Context, CpuContext>;
+
+/// y = conv(x, w), and what batch norm needs to know of it (BatchNormTraining::sums): sums [2, K] A, of each
+/// channel of y the sum of its values, as they are rounded, and that of their squares. Saves batch norm one
+/// reading of y. Returns false without doing anything where two passes are faster, or there is no code for
+/// it: x must be f16 or bf16, C and K multiples of 8, and `params` have no groups and no activation.
+template <class Context>
+bool conv2d_forward_sums(Context& context, const Conv2dParams& params, const Tensor& x, const Tensor& w,
+                         const Tensor& y, const Tensor& sums);
 
 /// y = activation(conv(x, w) + bias + residual) with the weights and bias of `w`. x, residual (or undefined),
 /// y f32 on the CPU, shapes as above. With oneDNN, a ReLU turns NaN into 0.

@@ -46,16 +46,21 @@ void batch_norm_forward(Context& context, Activation activation, const Tensor& x
 template <class Context>
 std::int64_t batch_norm_mask_bytes(const Context& context, Activation activation, const Tensor& x);
 
+// `sums` [2, C] A, of each channel of x the sum of its values and that of their squares, where whoever wrote
+// x has found them (conv2d_forward_sums()); else undefined. Statistics from them are not shifted: their error
+// is that of f32 times (mean / deviation)^2.
+
 /// Arguments of batch_norm_training().
 struct BatchNormTraining {
   Activation activation = Activation::none;
   Tensor x, gamma, beta, residual;
   double eps = 0;
   RunningStats running;
+  Tensor sums;            ///< may be undefined
   Tensor stats, y, mask;  ///< results; mask as in batch_norm_forward()
 };
 /// batch_norm_statistics(), then batch_norm_forward() with what it finds, with the same bits. On a GPU two
-/// launches instead of three.
+/// launches instead of three, and one where there are sums.
 template <class Context> void batch_norm_training(Context& context, const BatchNormTraining& args);
 
 struct BatchNormBackward {
@@ -87,7 +92,8 @@ struct NormTerm {
   Tensor x, gamma, beta;
   double eps = 0;
   RunningStats running;
-  Tensor stats;  ///< a result of training
+  Tensor stats;      ///< a result of training
+  Tensor sums = {};  ///< may be undefined
 };
 /// Writes y, the stats of both, and the mask if defined. Moves 5 elements per element: a and b twice, and y.
 template <class Context>

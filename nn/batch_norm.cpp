@@ -17,19 +17,28 @@ BatchNorm::BatchNorm(std::int64_t channels, const BatchNormOptions& options)
   BatchNorm::reset(InitKeys(0, ""));
 }
 
-Tensor BatchNorm::forward(const Tensor& x, const Tensor& residual) {
+BatchNormParams BatchNorm::params_for(const ConvAndSums& x) const {
+  BatchNormParams params = params_;
+  if (reads_sums()) params.sums = x.sums;
+  return params;
+}
+
+Tensor BatchNorm::forward(const ConvAndSums& x, const Tensor& residual) {
   about_to_run();
   const LayerScope named(layer_name());
-  return batch_norm(x, weight_, bias_, running_mean_, running_var_, training(), params_, residual);
+  return batch_norm(x.y, weight_, bias_, running_mean_, running_var_, training(), params_for(x), residual);
 }
 
-BatchNormTerm BatchNorm::term(const Tensor& x) const {
-  return {x, weight_, bias_, running_mean_, running_var_, params_};
+BatchNormTerm BatchNorm::term(const ConvAndSums& x) const {
+  return {x.y, weight_, bias_, running_mean_, running_var_, params_for(x)};
 }
 
-Tensor BatchNorm::forward_added(const Tensor& x, BatchNorm& other, const Tensor& y) {
+Tensor BatchNorm::forward_added(const ConvAndSums& x, BatchNorm& other, const ConvAndSums& y) {
   const bool together = training() && other.training() && fuses_batch_norm_pair(term(x), other.term(y), true);
-  if (!together) return forward(x, other(y));
+  if (!together) {
+    const Tensor residual = other.reads_sums() ? other.forward(y, {}) : other(y.y);
+    return forward(x, residual);
+  }
   about_to_run();
   other.about_to_run();
   const LayerScope named(layer_name());

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include "autograd/conv.h"
 #include "autograd/norm.h"
 #include "nn/module.h"
 
@@ -21,13 +22,17 @@ class BatchNorm final : public Module {
  public:
   explicit BatchNorm(std::int64_t channels, const BatchNormOptions& options = {});
 
-  Tensor forward(const Tensor& x) override { return forward(x, {}); }
+  Tensor forward(const Tensor& x) override { return forward(x, Tensor()); }
   /// activation(norm(x) + residual), in one pass.
-  Tensor forward(const Tensor& x, const Tensor& residual);
+  Tensor forward(const Tensor& x, const Tensor& residual) { return forward(ConvAndSums{x, {}}, residual); }
+  /// The same of a convolution's result.
+  Tensor forward(const ConvAndSums& x, const Tensor& residual);
+  /// Whether sums of x (ConvAndSums) are of use: in training over its own batch.
+  bool reads_sums() const { return training() && params_.joined == nullptr && !keeps_f32(); }
 
   /// activation(norm(x) + other(y)): in fewer passes than one after the other where batch_norm_pair() is one
   /// op.
-  Tensor forward_added(const Tensor& x, BatchNorm& other, const Tensor& y);
+  Tensor forward_added(const ConvAndSums& x, BatchNorm& other, const ConvAndSums& y);
 
   Activation activation() const { return params_.activation; }
   /// Evaluation without activation and residual: y = x scale + shift. [channels] f32 each. The statistics
@@ -44,7 +49,8 @@ class BatchNorm final : public Module {
  private:
   void reset(const InitKeys& keys) override;
 
-  BatchNormTerm term(const Tensor& x) const;
+  BatchNormParams params_for(const ConvAndSums& x) const;
+  BatchNormTerm term(const ConvAndSums& x) const;
 
   BatchNormParams params_;
   Tensor weight_, bias_, running_mean_, running_var_;

@@ -1,8 +1,8 @@
 #include "nn/conv2d.h"
 
-#include "autograd/conv.h"
 #include "autograd/elementwise.h"
 #include "autograd/grad_mode.h"
+#include "autograd/op_listener.h"
 #include "autograd/pool.h"
 #include "autograd/shape.h"
 #include "nn/batch_norm.h"
@@ -64,10 +64,19 @@ const kernels::PackedWeights* Conv2d::packed(const Tensor& x) const {
 
 Tensor Conv2d::forward(const Tensor& x) {
   if (const kernels::PackedWeights* const weights = packed(x)) return conv2d_packed(x, *weights, params_);
+  return conv2d(x, weight_for(x), bias_, params_);
+}
+
+ConvAndSums Conv2d::with_sums(const Tensor& x) {
+  if (keeps_f32() || has_packed_weights()) return {(*this)(x), {}};
+  about_to_run();
+  const LayerScope named(layer_name());
+  return conv2d_with_sums(x, weight_for(x), bias_, params_);
+}
+
+Tensor Conv2d::weight_for(const Tensor& x) const {
   // A frozen weight is a buffer, and buffers stay f32.
-  if (options_.frozen_weight && weight_.dtype() != x.dtype())
-    return conv2d(x, cast(weight_, x.dtype()), bias_, params_);
-  return conv2d(x, weight_, bias_, params_);
+  return options_.frozen_weight && weight_.dtype() != x.dtype() ? cast(weight_, x.dtype()) : weight_;
 }
 
 Tensor conv_pool_relu(Conv2d& conv, const Tensor& x) {

@@ -4,6 +4,7 @@
 #include <memory>
 #include <mutex>
 
+#include "autograd/conv.h"
 #include "kernels/conv.h"
 #include "kernels/packed_weights.h"
 #include "nn/module.h"
@@ -38,6 +39,8 @@ class Conv2d final : public Module {
   Conv2d(std::int64_t in, std::int64_t out, std::int64_t kernel, const Conv2dOptions& options = {});
 
   Tensor forward(const Tensor& x) override;
+  /// A call whose result goes to a batch norm in training.
+  ConvAndSums with_sums(const Tensor& x);
 
   const Tensor& weight() const { return weight_; }
   const Tensor& bias() const { return bias_; }
@@ -55,6 +58,8 @@ class Conv2d final : public Module {
 
   void reset(const InitKeys& keys) override;
   void on_pack() override;
+  /// The weights in the dtype of x.
+  Tensor weight_for(const Tensor& x) const;
   /// Whether a call on x may use packed weights.
   bool may_use_packed(const Tensor& x) const;
   /// The packed weights of this convolution, or null if the call must not use them.

@@ -4,13 +4,18 @@
 
 namespace athanor::nn {
 
+ConvAndSums with_sums(Conv2d& conv, const BatchNorm& norm, const Tensor& x) {
+  return norm.reads_sums() ? conv.with_sums(x) : ConvAndSums{conv(x), {}};
+}
+
 Tensor conv_norm_act(Conv2d& conv, BatchNorm& norm, const Tensor& x, const Tensor& residual) {
   if (const kernels::PackedWeights* packed = conv.packed_with(norm, x)) {
     Conv2dParams params = conv.params_;
     params.activation = norm.activation();
     return conv2d_packed(x, *packed, params, residual);
   }
-  return residual.defined() ? norm.forward(conv(x), residual) : norm(conv(x));
+  const ConvAndSums y = with_sums(conv, norm, x);
+  return residual.defined() || norm.reads_sums() ? norm.forward(y, residual) : norm(y.y);
 }
 
 }  // namespace athanor::nn

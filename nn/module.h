@@ -58,8 +58,6 @@ class Module {
   virtual Tensor forward(const Tensor& x) = 0;
   /// forward(x). Throws ArgumentError if this module's parameters have no values yet.
   Tensor operator()(const Tensor& x) {
-    if (!ready_) [[unlikely]]
-      not_ready();
     about_to_run();
     if (keeps_f32_ || layer_) [[unlikely]]
       return call_named(x);
@@ -156,10 +154,15 @@ class Module {
   void needs_values() { ready_ = false; }
   /// Called when pack_weights() begins or ends: discard any packed weights of this module.
   virtual void on_pack() {}
+  /// Whether keep_f32() is on.
+  bool keeps_f32() const { return keeps_f32_; }
   /// Its name while layers are named, else null. For a LayerScope in functions other than forward(x).
   const char* layer_name() const { return layer_; }
-  /// Runs the hook of before_call(); for functions other than forward(x) that read parameters.
+  /// Checks that there are values, and runs the hook of before_call(); for functions other than forward(x)
+  /// that read parameters.
   void about_to_run() const {
+    if (!ready_) [[unlikely]]
+      not_ready();
     if (before_call_) [[unlikely]]
       before_call_();
   }

@@ -18,10 +18,6 @@ using account::launch;
 
 namespace {
 
-bool pointwise(const ConvSize& z) {
-  return z.r == 1 && z.s == 1 && z.stride_h == 1 && z.stride_w == 1 && z.padding_h == 0 && z.padding_w == 0 &&
-         z.groups == 1;
-}
 Tensor rows(const Tensor& x, std::int64_t columns) {
   return x.detach().view_as_strided({x.numel() / columns, columns}, {columns, 1}, 0);
 }
@@ -79,7 +75,7 @@ void conv2d_forward(AccountContext& context, const Conv2dParams& params, const T
     add_vendor(context, "conv2d_forward", z, x.dtype(), bytes_read(z, x) + bytes(w) + bytes(bias), bytes(y));
     return activate(context, params.activation == Activation::relu ? Activation::none : params.activation, y);
   }
-  if (pointwise(z))
+  if (z.is_pointwise())
     return matmul(context, MatmulImpl::reference, rows(x, z.c), columns(w, z.c), bias, params.activation,
                   rows(y, z.k), Write::overwrite);
   const std::int64_t read = bytes_read(z, x) + bytes(w);
@@ -102,6 +98,34 @@ void conv2d_forward(AccountContext& context, const Conv2dParams& params, const T
                                  .results = y.numel(),
                                  .splits = true,
                                  .dtype = x.dtype()});
+}
+
+/// cuDNN has such plans for all that conv2d_forward_sums() takes. Ours writes a row of sums for each row of
+/// tiles, 128 or 64 high, which a second kernel adds up.
+template <>
+bool conv2d_forward_sums(AccountContext& context, const Conv2dParams& params, const Tensor& x,
+                         const Tensor& w, const Tensor& y, const Tensor& sums) {
+  if (!may_sum_channels(params, x, y)) return false;
+  const ConvSize z(x.shape(), w.shape(), y.shape(), params);
+  const std::int64_t read = bytes_read(z, x) + bytes(w);
+  if (!is_ours(context, params, x, y)) {
+    add_vendor(context, "conv2d_forward", z, x.dtype(), read, bytes(y) + bytes(sums));
+    return true;
+  }
+  const std::int64_t rows = z.n * z.p * z.q, depth = z.r * z.s * z.c;
+  if (!cuda::product_sums_columns(rows, z.k, depth)) return false;
+  account::Product product{.kernel = "conv2d_forward",
+                           .read = read,
+                           .written = bytes(y),
+                           .m = rows,
+                           .n = z.k,
+                           .k = depth,
+                           .dtype = x.dtype()};
+  const std::int64_t partial = account::pieces(rows, account::tile_of(product).rows) * bytes(sums);
+  product.written += partial;
+  account::add_product(context, product);
+  launch(context, "conv2d_sums", partial, bytes(sums));
+  return true;
 }
 
 namespace {
@@ -152,7 +176,7 @@ void conv2d_backward_data(AccountContext& context, const Conv2dParams& params, c
   const std::int64_t read = bytes(dy) + bytes(w), before = adds ? bytes(dx) : 0;
   if (!is_ours(context, params, dx, dy))
     return add_vendor(context, "conv2d_backward_data", z, dy.dtype(), read + before, bytes(dx));
-  if (pointwise(z))
+  if (z.is_pointwise())
     return matmul(context, MatmulImpl::reference, rows(dy, z.k), rows(w, z.c), {}, Activation::none,
                   rows(dx, z.c), write_dx);
   if (cuda::is_depthwise(z)) {
@@ -174,7 +198,7 @@ namespace {
 void add_weights(AccountContext& context, const ConvSize& z, const Tensor& x, const Tensor& dy,
                  const Tensor& dw, Write write) {
   const std::int64_t read = bytes_read(z, x) + bytes(dy), before = write == Write::accumulate ? bytes(dw) : 0;
-  if (pointwise(z))
+  if (z.is_pointwise())
     return matmul(context, MatmulImpl::reference, columns(dy, z.k), rows(x, z.c), {}, Activation::none,
                   rows(dw, z.c), write);
   if (!cuda::is_depthwise(z))

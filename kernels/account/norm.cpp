@@ -53,6 +53,14 @@ void finish_moments(AccountContext& context, const Tensor& x, std::int64_t kept,
   launch(context, "batch_norm_finish", cut.partial + cut.vector() + kept, result);
 }
 
+/// Finds the sums of x, if they are not there; the bytes that the next kernel then reads.
+std::int64_t find_sums(AccountContext& context, const Tensor& x, const Tensor& sums) {
+  if (sums.defined()) return bytes(sums);
+  add_moments(context, x);
+  const Cut cut(x);
+  return cut.partial + cut.vector();
+}
+
 std::int64_t running_bytes(const RunningStats& running) {
   return bytes(running.mean) + bytes(running.var);
 }
@@ -137,12 +145,9 @@ void batch_norm_forward(AccountContext& context, Activation, const Tensor& x, co
 
 template <> void batch_norm_training(AccountContext& context, const BatchNormTraining& args) {
   if (args.x.numel() == 0) return;
-  add_moments(context, args.x);
-  const Cut cut(args.x);
-  const std::int64_t running = running_bytes(args.running);
+  const std::int64_t found = find_sums(context, args.x, args.sums), running = running_bytes(args.running);
   launch(context, "batch_norm",
-         bytes(args.x) + bytes(args.residual) + cut.partial + cut.vector() + running + bytes(args.gamma) +
-             bytes(args.beta),
+         bytes(args.x) + bytes(args.residual) + found + running + bytes(args.gamma) + bytes(args.beta),
          bytes(args.y) + bytes(args.mask) + bytes(args.stats) + running);
 }
 
@@ -172,10 +177,9 @@ void batch_norm_pair_training(AccountContext& context, const NormTerm& a, const 
   if (y.numel() == 0) return;
   std::int64_t read = 0, written = bytes(y) + bytes(mask);
   for (const NormTerm* norm : {&b, &a}) {
-    add_moments(context, norm->x);
-    const Cut cut(norm->x);
-    const std::int64_t running = running_bytes(norm->running);
-    read += bytes(norm->x) + cut.partial + cut.vector() + running + bytes(norm->gamma) + bytes(norm->beta);
+    const std::int64_t found = find_sums(context, norm->x, norm->sums),
+                       running = running_bytes(norm->running);
+    read += bytes(norm->x) + found + running + bytes(norm->gamma) + bytes(norm->beta);
     written += bytes(norm->stats) + running;
   }
   launch(context, "batch_norm_pair", read, written);

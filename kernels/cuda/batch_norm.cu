@@ -142,6 +142,7 @@ struct Forward {
   const Tensor &x, &gamma, &beta, &residual, &stats, &y, &mask;
   double eps = 0;
   RunningStats running = {};
+  Tensor sums = {};
   bool training = false;  ///< stats are still to be found
 };
 
@@ -153,9 +154,10 @@ template <class T, class Op> void run_forward(const CudaContext& context, const 
   const Channels<A> parameters(args.stats, args.gamma, args.beta);
   const auto run = [&]<int V>() {
     const ColumnTiling tiling = cuda::norm_tiling(args.x, V);
-    const Scratch memory = context.scratch(args.training ? cuda::summed_elements(tiling) * sizeof(A) : 0);
+    const bool sums = args.training && !args.sums.defined();
+    const Scratch memory = context.scratch(sums ? cuda::summed_elements(tiling) * sizeof(A) : 0);
     Summed<A> summed;
-    if (args.training) summed = cuda::launch_sums<V>(context, in, tiling, memory.as<A>());
+    if (args.training) summed = cuda::find_sums<V>(context, in, args.sums, tiling, memory.as<A>());
     const ColumnTiling writers = cuda::norm_writer_tiling(context, tiling, V);
     const auto launch = [&](auto kernel) {
       cuda::launch(context, {"batch_norm", writers.blocks(), kThreads}, kernel, in, plus, writers, summed,
@@ -231,7 +233,7 @@ void batch_norm_forward(CudaContext& context, Activation activation, const Tenso
 
 template <> void batch_norm_training(CudaContext& context, const BatchNormTraining& args) {
   run_forward(context, {args.activation, args.x, args.gamma, args.beta, args.residual, args.stats, args.y,
-                        args.mask, args.eps, args.running, true});
+                        args.mask, args.eps, args.running, args.sums, true});
 }
 
 }  // namespace athanor::kernels

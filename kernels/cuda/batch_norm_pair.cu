@@ -238,11 +238,12 @@ void batch_norm_pair_training(CudaContext& context, const NormTerm& a, const Nor
     const auto run = [&]<int V>() {
       const ColumnTiling tiling = cuda::norm_tiling(y, V),
                          writers = cuda::norm_writer_tiling(context, tiling, V);
-      const std::size_t elements = cuda::summed_elements(tiling);
-      const Scratch of_a = context.scratch(elements * sizeof(A)),
-                    of_b = context.scratch(elements * sizeof(A));
-      const auto summed_b = cuda::launch_sums<V>(context, in_b, tiling, of_b.as<A>());
-      const auto summed_a = cuda::launch_sums<V>(context, in_a, tiling, of_a.as<A>());
+      const auto memory = [&](const NormTerm& norm) {
+        return context.scratch(norm.sums.defined() ? 0 : cuda::summed_elements(tiling) * sizeof(A));
+      };
+      const Scratch of_a = memory(a), of_b = memory(b);
+      const auto summed_b = cuda::find_sums<V>(context, in_b, b.sums, tiling, of_b.as<A>());
+      const auto summed_a = cuda::find_sums<V>(context, in_a, a.sums, tiling, of_a.as<A>());
       cuda::launch(context, {"batch_norm_pair", writers.blocks(), kThreads}, apply<V, T, A>,
                    term_of<T, A>(a, summed_a), term_of<T, A>(b, summed_b), writers, out,
                    data_or_null<std::uint8_t>(mask));

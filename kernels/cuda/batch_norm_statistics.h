@@ -99,6 +99,14 @@ Summed<A> launch_sums(const CudaContext& context, const T* x, const ColumnTiling
   return {memory, shifts, tiling.splits};
 }
 
+/// `sums` if they are there (BatchNormTraining::sums), else those of x.
+template <int V, class T, class A>
+Summed<A> find_sums(const CudaContext& context, const T* x, const Tensor& sums, const ColumnTiling& tiling,
+                    A* memory) {
+  if (sums.defined()) return {sums.data<A>(), nullptr, 1};
+  return launch_sums<V>(context, x, tiling, memory);
+}
+
 /// Mean, scale and beta of a tile's channels, in shared memory. Where the statistics follow from sums, the
 /// first block of a tile also writes them.
 template <int V, class A>

@@ -28,11 +28,6 @@ void check_sizes(const ConvSize& z) {
       kElements, z.h, z.w, z.c, z.p, z.q, z.k);
 }
 
-/// A 1 x 1 filter at every pixel is a plain product, whose pixels need no finding.
-bool pointwise(const ConvSize& z) {
-  return z.r == 1 && z.s == 1 && z.stride_h == 1 && z.stride_w == 1 && z.padding_h == 0 && z.padding_w == 0 &&
-         z.groups == 1;
-}
 /// x [..., columns] as a matrix.
 Tensor rows(const Tensor& x, std::int64_t columns) {
   return x.detach().view_as_strided({x.numel() / columns, columns}, {columns, 1}, 0);
@@ -63,7 +58,7 @@ void conv2d_forward(CudaContext& context, const Conv2dParams& params, const Tens
   if (!nothing && cuda::vendor_conv_forward(context, params, x, w, bias, y)) return;
   check_impl(params, x);
   const ConvSize z(x.shape(), w.shape(), y.shape(), params);
-  if (!nothing && pointwise(z))
+  if (!nothing && z.is_pointwise())
     return matmul(context, MatmulImpl::reference, rows(x, z.c), columns(w, z.c), bias, params.activation,
                   rows(y, z.k), Write::overwrite);
   check_sizes(z);
@@ -75,6 +70,22 @@ void conv2d_forward(CudaContext& context, const Conv2dParams& params, const Tens
 }
 
 template <>
+bool conv2d_forward_sums(CudaContext& context, const Conv2dParams& params, const Tensor& x, const Tensor& w,
+                         const Tensor& y, const Tensor& sums) {
+  if (!may_sum_channels(params, x, y)) return false;
+  if (const auto answer = cuda::vendor_conv_forward_sums(context, params, x, w, y, sums)) return *answer;
+  if (params.impl != ConvImpl::automatic && params.impl != ConvImpl::reference) return false;
+  const ConvSize z(x.shape(), w.shape(), y.shape(), params);
+  check_sizes(z);
+  return dispatch_floating(x.dtype(), "conv2d", [&]<class T>() {
+    if constexpr (sizeof(T) == 2)
+      return cuda::product_forward_sums(context, z, x.data<T>(), w.data<T>(), y.data<T>(),
+                                        sums.data<float>());
+    return false;
+  });
+}
+
+template <>
 void conv2d_backward_data(CudaContext& context, const Conv2dParams& params, const Tensor& dy, const Tensor& w,
                           const Tensor& dx, Write write_dx) {
   if (dx.numel() == 0) return;
@@ -82,7 +93,7 @@ void conv2d_backward_data(CudaContext& context, const Conv2dParams& params, cons
   if (!nothing && cuda::vendor_conv_backward_data(context, params, dy, w, dx, write_dx)) return;
   check_impl(params, dx);
   const ConvSize z(dx.shape(), w.shape(), dy.shape(), params);
-  if (!nothing && pointwise(z))
+  if (!nothing && z.is_pointwise())
     return matmul(context, MatmulImpl::reference, rows(dy, z.k), rows(w, z.c), {}, Activation::none,
                   rows(dx, z.c), write_dx);
   check_sizes(z);
@@ -109,7 +120,7 @@ void conv2d_backward_weights(CudaContext& context, const Conv2dParams& params, c
   if (!dw.defined() || dw.numel() == 0) return;
   const bool accumulate = write_dw == Write::accumulate;
   const ConvSize z(x.shape(), dw.shape(), dy.shape(), params);
-  if (!nothing && pointwise(z))
+  if (!nothing && z.is_pointwise())
     return matmul(context, MatmulImpl::reference, columns(dy, z.k), rows(x, z.c), {}, Activation::none,
                   rows(dw, z.c), write_dw);
   check_sizes(z);

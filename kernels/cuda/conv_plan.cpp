@@ -29,7 +29,7 @@ PointwisePass pass_of(const ConvSignature& z) {
 }  // namespace
 
 std::optional<cublas::MatmulSignature> product_of(const ConvSignature& z) {
-  if (!pointwise(z) || z.relu) return std::nullopt;
+  if (!pointwise(z) || z.relu || z.sums) return std::nullopt;
   cublas::MatmulSignature product;
   product.layout = pointwise_layout(pass_of(z), z.n * z.h * z.w, z.c, z.k);
   product.in = z.dtype;

@@ -95,6 +95,33 @@ void product_forward(const CudaContext& context, const ConvSize& z, Activation a
   });
 }
 
+template <class T>
+bool product_forward_sums(const CudaContext& context, const ConvSize& z, const T* x, const T* w, T* y,
+                          float* sums) {
+  const std::int64_t depth = z.r * z.s * z.c, rows = z.n * z.p * z.q;
+  if (rows > kMaxCounted || z.h * z.w == 0 || !product_sums_columns(rows, z.k, depth) ||
+      !aligned<kVec<T>>(static_cast<const T*>(y)))
+    return false;
+  const auto run = [&]<class Left>(const Left& left) {
+    Gemm<T, Left, MatrixView<T>, SummedMatrixTo> g{.a = left,
+                                                   .b = {w, z.k, depth, depth, 1, {}},
+                                                   .to = {{z.k, 1}, sums},
+                                                   .m = rows,
+                                                   .n = z.k,
+                                                   .k = depth,
+                                                   .batches = groups<3>(1, {}),
+                                                   .summed = no_sum(),
+                                                   .finish = {y, false, nullptr}};
+    gemm(context, "conv2d_forward", g, std::nullopt);
+  };
+  if (z.is_pointwise()) {
+    run(MatrixView<T>(x, rows, z.c, z.c, 1, {}));
+  } else {
+    run(patches<T, true>(z, x));
+  }
+  return true;
+}
+
 template <class T, class W>
 void product_backward_weights(const CudaContext& context, const ConvSize& z, const T* x, const T* dy, W* dw,
                               bool accumulate, std::int64_t most) {
@@ -166,6 +193,10 @@ ATH_INSTANTIATE(float)
 ATH_INSTANTIATE(Half)
 ATH_INSTANTIATE(BFloat16)
 #undef ATH_INSTANTIATE
+template bool product_forward_sums(const CudaContext&, const ConvSize&, const Half*, const Half*, Half*,
+                                   float*);
+template bool product_forward_sums(const CudaContext&, const ConvSize&, const BFloat16*, const BFloat16*,
+                                   BFloat16*, float*);
 template void product_backward_weights(const CudaContext&, const ConvSize&, const Half*, const Half*, float*,
                                        bool, std::int64_t);
 template void product_backward_weights(const CudaContext&, const ConvSize&, const BFloat16*, const BFloat16*,

@@ -225,6 +225,17 @@ void Graph::pointwise(cudnnPointwiseMode_t mode, Id x, std::optional<Id> b, Id y
   operations_.push_back(std::move(operation));
 }
 
+void Graph::channel_sums(Id x, Id sum, Id squares) {
+  Descriptor operation(CUDNN_BACKEND_OPERATION_GEN_STATS_DESCRIPTOR);
+  operation.set(CUDNN_ATTR_OPERATION_GENSTATS_MODE, CUDNN_GENSTATS_SUM_SQSUM);
+  operation.set(CUDNN_ATTR_OPERATION_GENSTATS_MATH_PREC, CUDNN_DATA_FLOAT);
+  operation.set(CUDNN_ATTR_OPERATION_GENSTATS_XDESC, at(x));
+  operation.set(CUDNN_ATTR_OPERATION_GENSTATS_SUMDESC, at(sum));
+  operation.set(CUDNN_ATTR_OPERATION_GENSTATS_SQSUMDESC, at(squares));
+  operation.finalize();
+  operations_.push_back(std::move(operation));
+}
+
 void Graph::finalize() {
   graph_.emplace(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
   graph_->set(CUDNN_ATTR_OPERATIONGRAPH_OPS, std::span<const Descriptor>(operations_));

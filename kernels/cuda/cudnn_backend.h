@@ -53,6 +53,7 @@ template <> struct TypeOf<cudnnHandle_t> : Type<CUDNN_TYPE_HANDLE> {};
 template <> struct TypeOf<cudnnDataType_t> : Type<CUDNN_TYPE_DATA_TYPE> {};
 template <> struct TypeOf<cudnnConvolutionMode_t> : Type<CUDNN_TYPE_CONVOLUTION_MODE> {};
 template <> struct TypeOf<cudnnPointwiseMode_t> : Type<CUDNN_TYPE_POINTWISE_MODE> {};
+template <> struct TypeOf<cudnnGenStatsMode_t> : Type<CUDNN_TYPE_GENSTATS_MODE> {};
 template <> struct TypeOf<cudnnBackendHeurMode_t> : Type<CUDNN_TYPE_HEUR_MODE> {};
 template <> struct TypeOf<cudnnBackendNumericalNote_t> : Type<CUDNN_TYPE_NUMERICAL_NOTE> {};
 template <> struct TypeOf<cudnnBackendBehaviorNote_t> : Type<CUDNN_TYPE_BEHAVIOR_NOTE> {};
@@ -173,6 +174,8 @@ class Graph {
   void convolution(Pass pass, const Window& window, DType accumulate, Id x, Id w, Id y, bool adds = false);
   /// y = mode(x) or, with b, mode(x, b), in f32. Whether relu keeps NaN is the engine's choice.
   void pointwise(cudnnPointwiseMode_t mode, Id x, std::optional<Id> b, Id y);
+  /// sum[c], squares[c] = sums of x[n, c, h, w] and of their squares, in f32.
+  void channel_sums(Id x, Id sum, Id squares);
 
   /// No more operations.
   void finalize();

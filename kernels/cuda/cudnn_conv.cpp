@@ -27,18 +27,18 @@ std::size_t ConvSignature::hash() const {
   for (int axis = 0; axis < 2; ++axis)
     hash.add(window.stride[axis], window.padding[axis], window.dilation[axis]);
   for (const auto bytes : alignment) hash.add(bytes);
-  hash.add(rules.workspace_bytes, rules.reduced_precision, pass, dtype, bias, relu, after, out, accumulate,
-           rules.tf32, rules.deterministic, rules.runtime_compiled);
+  hash.add(rules.workspace_bytes, rules.reduced_precision, pass, dtype, bias, relu, sums, after, out,
+           accumulate, rules.tf32, rules.deterministic, rules.runtime_compiled);
   return static_cast<std::size_t>(hash.value());
 }
 
 std::string ConvSignature::str() const {
   std::string text = fmt::format(
-      "conv2d {} {}{}{} x[{},{},{},{}] w[{},{},{},{}] y[{},{}] stride {},{} padding {},{} dilation {},{} "
+      "conv2d {} {}{}{}{} x[{},{},{},{}] w[{},{},{},{}] y[{},{}] stride {},{} padding {},{} dilation {},{} "
       "groups {} alignment {},{},{},{} workspace {}{}{}{}",
-      name_of(pass), dtype, bias ? " bias" : "", relu ? " relu" : "", n, h, w, c, k, r, s, c / groups, p, q,
-      window.stride[0], window.stride[1], window.padding[0], window.padding[1], window.dilation[0],
-      window.dilation[1], groups, alignment[0], alignment[1], alignment[2], alignment[3],
+      name_of(pass), dtype, bias ? " bias" : "", relu ? " relu" : "", sums ? " sums" : "", n, h, w, c, k, r,
+      s, c / groups, p, q, window.stride[0], window.stride[1], window.padding[0], window.padding[1],
+      window.dilation[0], window.dilation[1], groups, alignment[0], alignment[1], alignment[2], alignment[3],
       rules.workspace_bytes, rules.tf32 ? " tf32" : "", rules.deterministic ? " deterministic" : "",
       rules.runtime_compiled ? " runtime_compiled" : "");
   if (after != Activation::none) text += fmt::format(" then activation {}", static_cast<int>(after));
@@ -92,6 +92,11 @@ Graph conv_graph(const ConvSignature& z) {
     product = sum;
   }
   if (z.relu) graph.pointwise(CUDNN_POINTWISE_RELU_FWD, product, std::nullopt, y);
+  if (z.sums) {
+    const auto of_channels = [&] { return graph.tensor({1, z.k, 1, 1}, {z.k, 1, z.k, z.k}, DType::f32, 16); };
+    const Graph::Id sum = of_channels(), squares = of_channels();
+    graph.channel_sums(y, sum, squares);
+  }
   graph.finalize();
   return graph;
 }

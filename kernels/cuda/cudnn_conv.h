@@ -17,6 +17,7 @@ struct ConvSignature {
   DType dtype = DType::f32;  ///< of every tensor; sums are f32
   bool bias = false;         ///< forward: y = x * w + bias
   bool relu = false;         ///< forward: y = max(x * w + bias, 0); cuDNN has it together with a bias alone
+  bool sums = false;         ///< forward: also the sums of y's channels and of their squares, f32
   /// Whether the result is added to: dx by the plan itself, dw by a kernel of ours.
   bool accumulate = false;
   // What kernels of ours do to the result, which does not change the plan, but what is faster.
@@ -41,7 +42,8 @@ struct ConvSignature {
 ConvSignature conv_signature(Graph::Pass pass, DType dtype, const Shape& x, const Shape& w, const Shape& y,
                              bool bias, const Conv2dParams& params);
 
-/// Its pointers are x, w, bias where there is one, y (or the gradients in their places).
+/// Its pointers are x, w, bias where there is one, y (or the gradients in their places), and with sums those
+/// of the values and of the squares, both on 16 bytes.
 Graph conv_graph(const ConvSignature& signature);
 
 /// Up to `most` plans, cuDNN's favourite first. Empty where there is none: bf16 before sm_80, patterns and

@@ -8,6 +8,7 @@
 #include "kernels/cuda/gemm_fma.h"
 #include "kernels/cuda/gemm_mma.h"
 #include "kernels/cuda/gemm_pipeline.h"
+#include "kernels/cuda/gemm_sums.h"
 #include "kernels/cuda/grid_partition.h"
 
 // A product of matrices on a GPU, for matmul and for convolutions, which are products whose factors are
@@ -126,20 +127,13 @@ void launch_tiles(const CudaContext& context, const char* name, const dim3& grid
   launch(context, {name, grid, Tile::kThreads}, gemm_kernel<Tile, T, Left, Right, To>, g);
 }
 
+/// A product whose depth may be cut.
 template <class Tile, class T, class Left, class Right, class To>
-void launch_gemm(const CudaContext& context, const char* name, Gemm<T, Left, Right, To> g,
-                 const std::optional<SplitK>& split) {
-  constexpr int kDepth = GemmProduct<T, Tile>::kDepth;
-  g.tiles_m = static_cast<unsigned>((g.m + Tile::kM - 1) / Tile::kM);
-  g.tiles_n = static_cast<unsigned>((g.n + Tile::kN - 1) / Tile::kN);
-  const std::int64_t steps = (g.k + kDepth - 1) / kDepth;
-  ATH_CHECK(steps * g.summed.numel < std::int64_t{1} << 31,
-            "{}: a sum must have less than 2^31 x {} terms, but has {} of {}", name, kDepth, g.summed.numel,
-            g.k);
-  g.steps = static_cast<unsigned>(steps);
+void launch_pieces(const CudaContext& context, const char* name, Gemm<T, Left, Right, To>& g,
+                   const std::optional<SplitK>& split) {
   const std::int64_t pieces =
       split ? split_pieces(std::int64_t{g.tiles_m} * g.tiles_n * g.batches.numel, Tile::kThreads,
-                           steps * g.summed.numel, split->y_size, sizeof(Accumulate<T>))
+                           g.steps * g.summed.numel, split->y_size, sizeof(Accumulate<T>))
             : 1;
   const auto run = [&] {
     constexpr std::int64_t kMaxBatches = 65535;
@@ -160,6 +154,31 @@ void launch_gemm(const CudaContext& context, const char* name, Gemm<T, Left, Rig
   run();
   launch(context, {name, blocks_for(context, split->y_size, 256), 256}, gemm_finish<T>, g.partials,
          static_cast<unsigned>(pieces), split->y_size, g.finish, split->channels);
+}
+
+/// A product whose columns are summed.
+template <class Tile, class T, class Left, class Right>
+void launch_pieces(const CudaContext& context, const char* name, Gemm<T, Left, Right, SummedMatrixTo>& g,
+                   const std::optional<SplitK>&) {
+  const Scratch rows = context.scratch(static_cast<std::size_t>(2 * g.tiles_m * g.n) * sizeof(float));
+  g.to.partials = rows.as<float>();
+  launch_tiles<Tile>(context, name, dim3(g.tiles_m * g.tiles_n), g);
+  launch(context, total_launch("conv2d_sums", g.tiles_m, g.n), finish_column_sums<float>, g.to.partials,
+         g.tiles_m, g.n, g.to.sums);
+}
+
+template <class Tile, class T, class Left, class Right, class To>
+void launch_gemm(const CudaContext& context, const char* name, Gemm<T, Left, Right, To> g,
+                 const std::optional<SplitK>& split) {
+  constexpr int kDepth = GemmProduct<T, Tile>::kDepth;
+  g.tiles_m = static_cast<unsigned>((g.m + Tile::kM - 1) / Tile::kM);
+  g.tiles_n = static_cast<unsigned>((g.n + Tile::kN - 1) / Tile::kN);
+  const std::int64_t steps = (g.k + kDepth - 1) / kDepth;
+  ATH_CHECK(steps * g.summed.numel < std::int64_t{1} << 31,
+            "{}: a sum must have less than 2^31 x {} terms, but has {} of {}", name, kDepth, g.summed.numel,
+            g.k);
+  g.steps = static_cast<unsigned>(steps);
+  launch_pieces<Tile>(context, name, g, split);
 }
 
 }  // namespace detail

@@ -59,6 +59,14 @@ inline std::int64_t split_pieces(std::int64_t tiles, std::int64_t threads, std::
   return std::clamp<std::int64_t>(std::min({wanted / tiles, longest, room}), 1, 1024);
 }
 
+/// Whether our own product y [m, n] of half types, k deep, can also sum its columns: whole packets, and
+/// enough tiles that its depth is not cut.
+inline bool product_sums_columns(std::int64_t m, std::int64_t n, std::int64_t k) {
+  const bool narrow = n <= 16;
+  const std::int64_t tiles = (m + 63) / 64 * (narrow ? 1 : (n + 63) / 64);
+  return n % 8 == 0 && split_pieces(tiles, narrow ? 32 : 128, (k + 31) / 32, m * n, 4) == 1;
+}
+
 /// Elements that one launch of a convolution counts: indices are 32-bit numbers in its kernels.
 inline constexpr std::int64_t kMaxCounted = std::int64_t{1} << 30;
 

@@ -24,6 +24,10 @@ bool vendor_conv_forward(CudaContext&, const Conv2dParams&, const Tensor&, const
                          const Tensor&) {
   return false;
 }
+std::optional<bool> vendor_conv_forward_sums(CudaContext&, const Conv2dParams&, const Tensor&, const Tensor&,
+                                             const Tensor&, const Tensor&) {
+  return std::nullopt;
+}
 bool vendor_conv_backward_data(CudaContext&, const Conv2dParams&, const Tensor&, const Tensor&, const Tensor&,
                                Write) {
   return false;

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <span>
+#include <vector>
 
 #include "kernels/activate.h"
 #include "kernels/copy.h"
@@ -10,6 +12,8 @@
 #include "kernels/cuda/read_back.h"
 #include "kernels/cuda/vendor_impl.h"
 #include "kernels/matmul.h"
+#include "kernels/norm.h"
+#include "kernels/norm_ops.h"
 #include "tensor/cuda/launch_listener.h"
 #include "tensor/detail/device_memory.h"
 
@@ -22,6 +26,7 @@ using cudnn::Graph;
 /// Operands of one pass, each in its place: x or dx, w or dw, y or dy.
 struct Operands {
   const Tensor &x, &w, &bias, &y;
+  const Tensor* sums = nullptr;  ///< [2, K], where they are found, too
 };
 
 /// Whether cuDNN is asked at all. f64 is for checking gradients.
@@ -55,10 +60,14 @@ const char* account_name(Graph::Pass pass) {
 
 void run_graph(CudaContext& context, const ConvSignature& z, const cudnn::Plan& plan, const Operands& t,
                const void* bias) {
-  std::array<void*, 4> pointers{t.x.raw_data(), t.w.raw_data()};
+  std::array<void*, 6> pointers{t.x.raw_data(), t.w.raw_data()};
   std::size_t count = 2;
   if (z.bias) pointers[count++] = const_cast<void*>(bias);
   pointers[count++] = t.y.raw_data();
+  if (t.sums) {
+    pointers[count++] = t.sums->data<float>();
+    pointers[count++] = t.sums->data<float>() + z.k;
+  }
   const Scratch workspace = context.scratch(plan.workspace_bytes());
   const LaunchScope reported(account_name(z.pass), Queued::vendor,
                              static_cast<cudaStream_t>(context.native_stream()));
@@ -106,6 +115,25 @@ bool keeps_nan(CudaContext& context, const ConvSignature& z, const cudnn::Plan& 
   });
 }
 
+/// Whether a plan's sums are those of the y that it wrote, closely enough for a norm: means within 1/1000 of
+/// the root of the mean square, variances within 1/100 of their own. What is NaN is not compared.
+bool sums_match(CudaContext& context, const Tensor& y, const Tensor& sums) {
+  const AllowSync planning;
+  const std::int64_t channels = y.dim(-1);
+  const Tensor row = Tensor::empty({1 + 2 * channels}, {DType::f64, y.device()});
+  kernels::batch_norm_moments(context, y, row);
+  const std::vector<double> exact = row.to_vector(), found = sums.to_vector();
+  const double n = exact[0];
+  for (std::int64_t c = 0; c < channels; ++c) {
+    const auto at = static_cast<std::size_t>(c), second = static_cast<std::size_t>(channels + c);
+    const double mean = exact[1 + at], var = exact[1 + second] / n;
+    const kernels::Moments moments = kernels::moments(0, found[at], found[second], n);
+    if (std::abs(moments.mean - mean) > 1e-3 * std::sqrt(var + mean * mean)) return false;
+    if (std::abs(moments.var - var) > 1e-2 * var + 1e-5 * mean * mean) return false;
+  }
+  return true;
+}
+
 /// Runs one pass by the plan chosen for it, if `impl` does not prefer our own kernel. work(plan) is all of
 /// the pass by a plan, trial(plan) the same for measurements, which writes nothing that may not be written
 /// again and again, own() the same by ours, and accept(plan) whether a plan does what it must.
@@ -129,8 +157,10 @@ Answer run(CudaContext& context, ConvImpl impl, const ConvSignature& z, const Wo
       return cuda::read(impl().cublas(), z, impl().properties, text);
     }
     std::string write(const ConvPlan& plan) const { return cuda::write(plan); }
-    /// A relu, and what is added to, can also be done after a plan without them.
-    bool ours_is_next() const { return !z.relu && !(z.pass == Graph::Pass::backward_data && z.accumulate); }
+    /// A relu, sums, and what is added to, can also be done after a plan without them.
+    bool ours_is_next() const {
+      return !z.relu && !z.sums && !(z.pass == Graph::Pass::backward_data && z.accumulate);
+    }
   };
   Vendor& vendor = context.vendor();
   return serve(vendor.planner(context), vendor.impl().convolutions, z, impl == ConvImpl::automatic,
@@ -172,6 +202,34 @@ bool vendor_conv_forward(CudaContext& context, const Conv2dParams& params, const
   }
   z.relu = false, z.after = params.activation;
   return run_as(z) == Answer::done;
+}
+
+std::optional<bool> vendor_conv_forward_sums(CudaContext& context, const Conv2dParams& params,
+                                             const Tensor& x, const Tensor& w, const Tensor& y,
+                                             const Tensor& sums) {
+  if (!wanted(context, params, x.dtype())) return std::nullopt;
+  if (!context.vendor().options().conv_graphs || alignment_of(sums.raw_data(), 16) < 16) return false;
+  const DeviceGuard guard(context.device());
+  const Tensor none;
+  const Operands t{x, w, none, y, &sums};
+  ConvSignature z = signature_of(context, Graph::Pass::forward, params, t);
+  z.sums = true, z.rules.reduced_precision = 0;
+  const Tensor row = Tensor::empty({1 + 2 * y.dim(-1)}, {DType::f64, y.device()});
+  // Two passes, and a small kernel more than a step has.
+  const auto apart = [&] {
+    kernels::conv2d_forward(context, params, x, w, none, y);
+    kernels::batch_norm_moments(context, y, row);
+  };
+  if (!context.vendor().impl().convolutions.find(z)) {
+    if (is_capturing(context)) return false;
+    apart();  // chooses the plan that it is measured with
+  }
+  const auto work = [&](const ConvPlan& plan) { run_plan(context, z, plan, t); };
+  const auto accept = [&](const ConvPlan& plan) {
+    work(plan);
+    return sums_match(context, y, sums);
+  };
+  return run(context, params.impl, z, work, work, apart, accept) == Answer::done;
 }
 
 bool vendor_conv_backward_data(CudaContext& context, const Conv2dParams& params, const Tensor& dy,

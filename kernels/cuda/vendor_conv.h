@@ -1,5 +1,7 @@
 #pragma once
 
+#include <optional>
+
 #include "kernels/context.h"
 #include "kernels/conv.h"
 
@@ -13,6 +15,10 @@ namespace athanor::cuda {
 
 bool vendor_conv_forward(CudaContext& context, const Conv2dParams& params, const Tensor& x, const Tensor& w,
                          const Tensor& bias, const Tensor& y);
+/// conv2d_forward_sums(). Nothing: the vendor is not asked here, and our own kernel may run.
+std::optional<bool> vendor_conv_forward_sums(CudaContext& context, const Conv2dParams& params,
+                                             const Tensor& x, const Tensor& w, const Tensor& y,
+                                             const Tensor& sums);
 bool vendor_conv_backward_data(CudaContext& context, const Conv2dParams& params, const Tensor& dy,
                                const Tensor& w, const Tensor& dx, Write write_dx = Write::overwrite);
 /// dw and dbias may each be undefined.

@@ -34,6 +34,11 @@ struct ConvSize {
 
   std::int64_t group_c() const { return c / groups; }
   std::int64_t group_k() const { return k / groups; }
+  /// A 1 x 1 filter at every pixel is a plain product, whose pixels need no finding.
+  bool is_pointwise() const {
+    return r == 1 && s == 1 && stride_h == 1 && stride_w == 1 && padding_h == 0 && padding_w == 0 &&
+           groups == 1;
+  }
   /// Multiply-adds.
   std::int64_t work() const { return n * p * q * k * r * s * group_c(); }
 
@@ -45,5 +50,11 @@ struct ConvSize {
     return out * stride_w - padding_w + tap * dilation_w;
   }
 };
+
+/// Whether conv2d_forward_sums() may have code for it.
+inline bool may_sum_channels(const Conv2dParams& params, const Tensor& x, const Tensor& y) {
+  return is_half(x.dtype()) && x.numel() > 0 && y.numel() > 0 && x.dim(-1) % 8 == 0 && y.dim(-1) % 8 == 0 &&
+         params.groups == 1 && params.activation == Activation::none;
+}
 
 }  // namespace athanor

@@ -50,8 +50,9 @@ void ResidualBlock::register_shortcut() {
 template <class Branch>
 Tensor ResidualBlock::join(Conv2d& conv, BatchNorm& norm, const Tensor& x, const Branch& branch) {
   if (downsample_ && training()) {
-    const Tensor other = (*downsample_)[0](x);
-    return norm.forward_added(conv(branch()), static_cast<BatchNorm&>((*downsample_)[1]), other);
+    BatchNorm& other_norm = static_cast<BatchNorm&>((*downsample_)[1]);
+    const ConvAndSums other = with_sums(static_cast<Conv2d&>((*downsample_)[0]), other_norm, x);
+    return norm.forward_added(with_sums(conv, norm, branch()), other_norm, other);
   }
   const Tensor other = downsample_ ? (*downsample_)(x) : x;
   return conv_norm_act(conv, norm, branch(), other);

@@ -245,6 +245,22 @@ TEST_F(AccountOnDevice, PairsOfNorms) {
   }
 }
 
+TEST_F(AccountOnDevice, ConvolutionsThatSumTheirChannels) {
+  const std::pair<Shape, Shape> cases[] = {
+      {{9, 16, 16, 16}, {16, 3, 3, 16}}, {{13, 9, 9, 32}, {72, 1, 1, 32}}, {{65, 16, 16, 8}, {136, 1, 1, 8}}};
+  for (const auto& [x, w] : cases) {
+    if (test::kChecksEveryAccess && x[0] > 20) continue;
+    const Op op = [](const std::vector<Tensor>& in) {
+      const Conv2dParams params{.padding = {in[1].dim(1) / 2, in[1].dim(2) / 2}};
+      const ConvAndSums found = conv2d_with_sums(in[0], in[1], {}, params);
+      BatchNormParams norm;
+      norm.sums = found.sums;
+      return batch_norm(found.y, {}, {}, {}, {}, true, norm);
+    };
+    expect_equal(fmt::format("conv2d_with_sums {} {}", x, w), both_passes(DType::f16, {x, w}, op));
+  }
+}
+
 TEST_F(AccountOnDevice, Pools) {
   for (const DType dtype : {DType::f32, DType::f16}) {
     for (const std::int64_t side : {8, 9}) {

@@ -47,6 +47,10 @@ Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& bias, const Conv2d
       {x.shape(), w.shape(), y, bias.defined(), params, x.storage().get() != images, w.requires_grad()});
   return Tensor::zeros(y, x.options());
 }
+ConvAndSums conv2d_with_sums(const Tensor& x, const Tensor& w, const Tensor& bias,
+                             const Conv2dParams& params) {
+  return {conv2d(x, w, bias, params), {}};
+}
 
 namespace {
 
@@ -267,6 +271,32 @@ ConvSignature stem(std::int64_t c) {
                                {256, 112, 112, 64}, false, {.stride = {2, 2}, .padding = {3, 3}});
 }
 
+// All of ResNet-50 but the stem, whose three channels are no whole packet. cuDNN notes nothing of these
+// engines, not even tensor cores: whether they are fast is measured on the device.
+TEST(ConvPlan, ConvolutionsBeforeANormSumTheirChannels) {
+  std::set<std::string> seen;
+  for (const char* const file : {"sm80_a100", "sm90_h200"}) {
+    const cudnn::DeviceProperties device = device_of(file);
+    std::string table;
+    for (const bool deterministic : {false, true}) {
+      for (Call& call : calls_of("resnet50")) {
+        if (call.x[3] % 8 != 0) continue;
+        call.x[0] = call.y[0] = 256;
+        ConvSignature z = cudnn::conv_signature(Graph::Pass::forward, DType::f16, call.x, call.w, call.y,
+                                                false, call.params);
+        z.sums = true, z.rules.deterministic = deterministic;
+        if (!seen.insert(file + z.str()).second) continue;
+        const cuda::Found<cudnn::Plan> found = cudnn::find_conv_plans(z, device, 10);
+        EXPECT_FALSE(found.plans.empty()) << z.str() << found.why;
+        table += fmt::format("{:2} plans  {}\n", found.plans.size(), z.str());
+      }
+    }
+    std::filesystem::create_directories(ATHANOR_PLANS_DIR);
+    std::ofstream(std::string(ATHANOR_PLANS_DIR) + "/" + file + "_sums.txt") << table;
+  }
+  EXPECT_EQ(seen.size(), 4u * 22);
+}
+
 // Its error has to be measured, on a device.
 TEST(ConvPlan, EnginesThatRoundPartialSumsAreProposedOnRequest) {
   const cudnn::DeviceProperties device = device_of("sm90_h200");
@@ -356,6 +386,7 @@ TEST(ConvPlan, SignaturesDifferInAllThatDecides) {
   with([](ConvSignature& z) { z.dtype = DType::bf16; });
   with([](ConvSignature& z) { z.bias = true; });
   with([](ConvSignature& z) { z.relu = true; });
+  with([](ConvSignature& z) { z.sums = true; });
   with([](ConvSignature& z) { z.after = Activation::relu; });
   with([](ConvSignature& z) { z.after = Activation::gelu; });
   with([](ConvSignature& z) { z.out = DType::f32; });

@@ -19,19 +19,23 @@ struct Product {
   DType dtype = DType::f32;
 };
 
+/// The part of y that a block has.
+struct ProductTile {
+  std::int64_t rows, columns, threads;
+};
+inline ProductTile tile_of(const Product& z) {
+  const bool narrow = z.n <= 16;
+  const std::int64_t large_tiles = pieces(z.m, 128) * pieces(z.n, 128) * z.batches;
+  if (!narrow && z.dtype != DType::f64 && z.m > 64 && z.n > 64 && large_tiles >= cuda::kMultiprocessors)
+    return {128, 128, 256};
+  return {64, narrow ? 16 : 64, narrow ? 32 : 128};
+}
+
 /// Tiles are fetched more than once, mostly from the cache: factors count once. Where the depth is cut, the
 /// pieces go through memory and a second kernel adds them up.
 inline void add_product(AccountContext& context, const Product& z) {
-  const bool half = size(z.dtype) == 2, narrow = z.n <= 16;
-  const std::int64_t large_tiles = pieces(z.m, 128) * pieces(z.n, 128) * z.batches;
-  const bool large =
-      !narrow && z.dtype != DType::f64 && z.m > 64 && z.n > 64 && large_tiles >= cuda::kMultiprocessors;
-  const std::int64_t rows = large ? 128 : 64,
-                     columns = large    ? 128
-                               : narrow ? 16
-                                        : 64,
-                     threads = rows * columns / (large ? 64 : 32),
-                     depth = half                                     ? 32
+  const auto [rows, columns, threads] = tile_of(z);
+  const std::int64_t depth = size(z.dtype) == 2                       ? 32
                              : rows * columns * size(z.dtype) > 32768 ? 8
                                                                       : 16,
                      steps = pieces(z.k, depth) * z.summed,
