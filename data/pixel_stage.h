@@ -30,7 +30,7 @@ class PixelStage {
   /// Room for the pixels of `image`, whose field `at` does not matter, and makes it the row's. Null if there
   /// is none, or its axes have too many taps; then the row is complete. Thread-safe for different rows.
   std::uint8_t* take(std::int64_t row, kernels::StagedImage image);
-  /// The same for a JPEG file of that image, which is copied. False if there is no room. `decoder` is for
+  /// The same for a JPEG file of that image, which is copied. False if there is no room. `on_host` is for
   /// files that a GPU refuses, the same in all calls.
   bool take_file(std::int64_t row, kernels::StagedImage image, std::span<const std::byte> file,
                  HostDecoder on_host);
