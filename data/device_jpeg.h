@@ -25,8 +25,8 @@ class DeviceJpeg {
   DeviceJpeg& operator=(const DeviceJpeg&) = delete;
 
   /// Queues the decoding of files that JpegDecoder::is_plain() accepts, on the current stream. Files must
-  /// stay until it is done. Throws IoError if it can decode one of them not at all, and then
-  /// has queued nothing that still reads them.
+  /// stay until it is done. Throws IoError if it cannot decode one of them; then no queued work
+  /// reads them any more.
   virtual void decode(std::span<const Job> jobs) = 0;
 };
 

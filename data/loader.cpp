@@ -161,12 +161,19 @@ void Loader::Impl::reclaim() {
 void Loader::Impl::send() {
   while (sent < number + readers.slots() && readers.complete(sent)) {
     // After the last epoch there are no rows to send.
-    try {
-      feed->send(sent, readers.of(sent), readers.rows(sent));
-    } catch (const detail::UndecodedFile& file) {
-      detail::fail<IoError>(
-          "loader: {}: read: {}; to replace such samples, use --decode cpu and --bad-samples skip",
-          readers.name_of(file.sample), file.what());
+    detail::Slot& slot = readers.of(sent);
+    const std::int64_t refused = feed->refused();
+    const auto undecoded = feed->send(sent, slot, readers.rows(sent));
+    if (refused == 0 && feed->refused() > 0)
+      warn(fmt::format("loader: {}; such batches are decoded on the CPU, which takes longer",
+                       feed->first_refusal()));
+    if (undecoded && (slot.failed.row < 0 || undecoded->row < slot.failed.row)) {
+      const std::int64_t sample = slot.tensors.samples.data<std::int64_t>()[undecoded->row];
+      slot.failed = {undecoded->row,
+                     fmt::format("loader: {}: read: {}; to replace such samples, use --decode cpu and "
+                                 "--bad-samples skip",
+                                 readers.name_of(sample), undecoded->why),
+                     nullptr};
     }
     ++sent;
   }

@@ -37,8 +37,9 @@ template <class Context> inline constexpr bool kHasConvSums = !std::is_same_v<Co
 
 /// y = conv(x, w), and what batch norm needs to know of it (BatchNormTraining::sums): sums [2, K] A, of each
 /// channel of y the sum of its values, as they are rounded, and that of their squares. Saves batch norm one
-/// reading of y. Returns false without doing anything where two passes are faster, or there is no code for
-/// it: x must be f16 or bf16, C and K multiples of 8, and `params` have no groups and no activation.
+/// reading of y. Returns false where two passes are faster, or there is no code for it; y and sums then
+/// have no content. x must be f16 or bf16, C and K multiples of 8, and `params` have no groups and no
+/// activation.
 template <class Context>
 bool conv2d_forward_sums(Context& context, const Conv2dParams& params, const Tensor& x, const Tensor& w,
                          const Tensor& y, const Tensor& sums);

@@ -46,8 +46,8 @@ void batch_norm_forward(Context& context, Activation activation, const Tensor& x
 template <class Context>
 std::int64_t batch_norm_mask_bytes(const Context& context, Activation activation, const Tensor& x);
 
-// `sums` [2, C] A, of each channel of x the sum of its values and that of their squares, where whoever wrote
-// x has found them (conv2d_forward_sums()); else undefined. Statistics from them are not shifted: their error
+// `sums` [2, C] A: each channel's sum of x, then of x squared. Undefined unless the op that wrote x found them
+// (conv2d_forward_sums()). Statistics from them are not shifted: their error
 // is that of f32 times (mean / deviation)^2.
 
 /// Arguments of batch_norm_training().

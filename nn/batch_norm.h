@@ -25,7 +25,7 @@ class BatchNorm final : public Module {
   Tensor forward(const Tensor& x) override { return forward(x, Tensor()); }
   /// activation(norm(x) + residual), in one pass.
   Tensor forward(const Tensor& x, const Tensor& residual) { return forward(ConvAndSums{x, {}}, residual); }
-  /// The same of a convolution's result.
+  /// The same of a convolution's result, whose sums are used if they are there.
   Tensor forward(const ConvAndSums& x, const Tensor& residual);
   /// Whether sums of x (ConvAndSums) are of use: in training over its own batch.
   bool reads_sums() const { return training() && params_.joined == nullptr && !keeps_f32(); }

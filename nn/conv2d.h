@@ -39,7 +39,7 @@ class Conv2d final : public Module {
   Conv2d(std::int64_t in, std::int64_t out, std::int64_t kernel, const Conv2dOptions& options = {});
 
   Tensor forward(const Tensor& x) override;
-  /// A call whose result goes to a batch norm in training.
+  /// A call whose result goes to a batch norm in training: see conv2d_with_sums().
   ConvAndSums with_sums(const Tensor& x);
 
   const Tensor& weight() const { return weight_; }

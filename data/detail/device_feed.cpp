@@ -22,7 +22,7 @@ DeviceFeed::~DeviceFeed() {
   for (const DeviceSlot& slot : slots_) record_stream(slot.tensors.memory, copies_);
 }
 
-void DeviceFeed::send(std::int64_t number, const Slot& from, std::int64_t rows) {
+std::optional<UndecodedFile> DeviceFeed::send(std::int64_t number, const Slot& from, std::int64_t rows) {
   DeviceSlot& slot = of(number);
   const StreamGuard guard(copies_);
   copies_.wait(slot.used);
@@ -33,9 +33,11 @@ void DeviceFeed::send(std::int64_t number, const Slot& from, std::int64_t rows) 
     all_staged = from.stage->image(row).at != kernels::StagedImage::kComplete;
   copy(slot, from.tensors, 0, all_staged ? images.at : end);  // the slot's images have no content then
   if (all_staged) copy(slot, from.tensors, images.at + layout_.rows * images.bytes, end);
+  std::optional<UndecodedFile> undecoded;
   if (from.stage && from.stage->used() + from.stage->decoded() > from.stage->pixels_at())
-    scale(slot, from, rows);
+    undecoded = scale(slot, from, rows);
   slot.arrived.record(copies_);
+  return undecoded;
 }
 
 void DeviceFeed::copy(const DeviceSlot& to, const SlotTensors& from, std::int64_t begin,
@@ -44,7 +46,7 @@ void DeviceFeed::copy(const DeviceSlot& to, const SlotTensors& from, std::int64_
   if (begin < end) part(to.tensors.memory).copy_bytes_from(part(from.memory));
 }
 
-void DeviceFeed::scale(const DeviceSlot& to, const Slot& slot, std::int64_t rows) {
+std::optional<UndecodedFile> DeviceFeed::scale(const DeviceSlot& to, const Slot& slot, std::int64_t rows) {
   const PixelStage& from = *slot.stage;
   const std::int64_t needed = from.memory().numel() + from.decoded();
   if (!staged_.defined() || staged_.numel() < needed) {
@@ -56,7 +58,8 @@ void DeviceFeed::scale(const DeviceSlot& to, const Slot& slot, std::int64_t rows
     return memory.view_as_strided({bytes}, {1}, begin);
   };
   part(staged_, 0, from.used()).copy_bytes_from(part(from.memory(), 0, from.used()));
-  if (from.decoded() > 0) decode(slot, rows);
+  std::optional<UndecodedFile> undecoded;
+  if (from.decoded() > 0) undecoded = decode(slot, rows);
   const Tensor images = part(staged_, 0, rows * static_cast<std::int64_t>(sizeof(kernels::StagedImage)));
   const std::int64_t end = from.decoded() > 0 ? needed : from.used();
   const Tensor pixels = part(staged_, from.pixels_at(), end - from.pixels_at());
@@ -65,9 +68,10 @@ void DeviceFeed::scale(const DeviceSlot& to, const Slot& slot, std::int64_t rows
   shape[0] = rows;
   const Tensor y = all.view_as_strided(shape, all.strides(), 0);
   on_device(device_, [&](auto& context) { kernels::resize_images(context, images, pixels, y); });
+  return undecoded;
 }
 
-void DeviceFeed::decode(const Slot& from, std::int64_t rows) {
+std::optional<UndecodedFile> DeviceFeed::decode(const Slot& from, std::int64_t rows) {
   jobs_.clear();
   std::uint8_t* const pixels = staged_.data<std::uint8_t>() + from.stage->pixels_at();
   for (std::int64_t row = 0; row < rows; ++row) {
@@ -77,13 +81,16 @@ void DeviceFeed::decode(const Slot& from, std::int64_t rows) {
   }
   try {
     jpeg_->decode(jobs_);
-  } catch (const IoError&) {  // which does not say which file
-    decode_on_host(from, rows);
+    return std::nullopt;
+  } catch (const IoError& error) {  // which does not say which file
+    if (++refused_ == 1) first_refusal_ = error.what();
   }
+  return decode_on_host(from, rows);
 }
 
-void DeviceFeed::decode_on_host(const Slot& from, std::int64_t rows) {
+std::optional<UndecodedFile> DeviceFeed::decode_on_host(const Slot& from, std::int64_t rows) {
   const PixelStage& stage = *from.stage;
+  std::optional<UndecodedFile> undecoded;
   for (std::int64_t row = 0; row < rows; ++row) {
     if (stage.file(row).empty()) continue;
     const kernels::StagedImage& image = stage.image(row);
@@ -92,11 +99,12 @@ void DeviceFeed::decode_on_host(const Slot& from, std::int64_t rows) {
     try {
       stage.decoder()(stage.file(row), pixels.data<std::uint8_t>());
     } catch (const IoError& error) {
-      throw UndecodedFile(from.tensors.samples.data<std::int64_t>()[row], error.what());
+      if (!undecoded) undecoded = {row, error.what()};
+      continue;
     }
     staged_.view_as_strided({bytes}, {1}, stage.pixels_at() + image.at).copy_bytes_from(pixels);
-    copies_.synchronize();  // the pixels are freed here
   }
+  return undecoded;
 }
 
 const SlotTensors& DeviceFeed::take(std::int64_t number) const {

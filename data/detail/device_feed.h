@@ -3,21 +3,20 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "data/detail/slot.h"
 #include "data/device_jpeg.h"
-#include "tensor/error.h"
 #include "tensor/stream.h"
 
 namespace athanor::detail {
 
 /// A staged file that neither the GPU nor the CPU can decode.
-class UndecodedFile : public IoError {
- public:
-  UndecodedFile(std::int64_t of, const std::string& why) : IoError(why), sample(of) {}
-  std::int64_t sample;
+struct UndecodedFile {
+  std::int64_t row = 0;
+  std::string why;
 };
 
 /// Slots on a GPU, laid out like the host's, each with two events. Images in a PixelStage are copied, and
@@ -33,8 +32,11 @@ class DeviceFeed {
   DeviceFeed& operator=(const DeviceFeed&) = delete;
 
   /// Queues the copy of the first `rows` rows of step `number`, and the scaling of its images. Files that the
-  /// GPU refuses are decoded here. Throws UndecodedFile.
-  void send(std::int64_t number, const Slot& from, std::int64_t rows);
+  /// GPU refuses are decoded here. Returns the first file that cannot be decoded; its image has no content.
+  std::optional<UndecodedFile> send(std::int64_t number, const Slot& from, std::int64_t rows);
+  /// Batches whose files the GPU refused, and what it said of the first.
+  std::int64_t refused() const { return refused_; }
+  const std::string& first_refusal() const { return first_refusal_; }
   /// Whether images were scaled.
   bool scales() const { return staged_.defined(); }
   /// Whether the copy of step `number` is done. Does not wait.
@@ -57,9 +59,9 @@ class DeviceFeed {
   }
 
   void copy(const DeviceSlot& to, const SlotTensors& from, std::int64_t begin, std::int64_t end) const;
-  void scale(const DeviceSlot& to, const Slot& from, std::int64_t rows);
-  void decode(const Slot& from, std::int64_t rows);
-  void decode_on_host(const Slot& from, std::int64_t rows);
+  std::optional<UndecodedFile> scale(const DeviceSlot& to, const Slot& from, std::int64_t rows);
+  std::optional<UndecodedFile> decode(const Slot& from, std::int64_t rows);
+  std::optional<UndecodedFile> decode_on_host(const Slot& from, std::int64_t rows);
 
   Device device_;
   Stream copies_;
@@ -68,6 +70,8 @@ class DeviceFeed {
   Tensor staged_;  // what a PixelStage holds, and decoded files; of the copy stream
   std::shared_ptr<DeviceJpeg> jpeg_;
   std::vector<DeviceJpeg::Job> jobs_;
+  std::int64_t refused_ = 0;
+  std::string first_refusal_;
 };
 
 }  // namespace athanor::detail

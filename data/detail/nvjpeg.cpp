@@ -126,8 +126,9 @@ class NvJpeg final : public DeviceJpeg {
                                               static_cast<cudaStream_t>(stream.native()));
     if (status == NVJPEG_STATUS_BAD_JPEG || status == NVJPEG_STATUS_INCOMPLETE_BITSTREAM ||
         status == NVJPEG_STATUS_JPEG_NOT_SUPPORTED) {
-      batch_ = 0;            // a failed batch must begin anew
-      stream.synchronize();  // of those before it, some may be on their way
+      batch_ = 0;  // a failed batch must begin anew
+      done_.record(stream);
+      wait();  // files before the refused one may still be decoding
       detail::fail<IoError>("jpeg: nvJPEG cannot decode one of the {} files of a batch: {}", jobs.size(),
                             detail::StatusTraits<nvjpegStatus_t>::text(status));
     }

@@ -11,7 +11,7 @@ namespace athanor::cuda {
 template <class T>
 void product_forward(const CudaContext& context, const ConvSize& z, Activation activation, const T* x,
                      const T* w, const T* bias, T* y, std::int64_t most = kMaxCounted);
-/// conv2d_forward_sums(); false: see product_sums_columns(), and x must fit into one launch.
+/// conv2d_forward_sums(). False unless product_sums_columns() holds and x fits into one launch.
 template <class T>
 bool product_forward_sums(const CudaContext& context, const ConvSize& z, const T* x, const T* w, T* y,
                           float* sums);

@@ -7,7 +7,7 @@
 
 // A product of half types that also sums the columns of its result, and their squares: what a batch norm
 // after a convolution would otherwise read y once more for. A block adds up the columns of its tile while it
-// is in shared memory on its way out, and writes one row of partial sums, 1/32 of the tile's bytes at most; a
+// is in shared memory on its way out, and writes one row of partial sums, 1/16 of the tile's bytes at most; a
 // small kernel adds up the rows in double and in a fixed order. What is summed are the values as y has them,
 // rounded.
 

@@ -30,7 +30,7 @@ std::filesystem::path default_plan_directory();
 /// A candidate that was measured for a signature.
 struct MeasuredPlan {
   std::string signature;  ///< as it is kept under on disk
-  int candidate = 0;      ///< in the vendor's order; -1: our own kernel
+  int candidate = 0;      ///< in the vendor's order; -1: our own kernel, or for " sums" two passes
   /// Median; infinite where it did not run, or the first run took three times the best so far.
   double ms = 0;
 };

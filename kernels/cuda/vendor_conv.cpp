@@ -116,7 +116,7 @@ bool keeps_nan(CudaContext& context, const ConvSignature& z, const cudnn::Plan& 
 }
 
 /// Whether a plan's sums are those of the y that it wrote, closely enough for a norm: means within 1/1000 of
-/// the root of the mean square, variances within 1/100 of their own. What is NaN is not compared.
+/// the root of the mean square, variances within 1/1000 of their own. What is NaN is not compared.
 bool sums_match(CudaContext& context, const Tensor& y, const Tensor& sums) {
   const AllowSync planning;
   const std::int64_t channels = y.dim(-1);
@@ -124,12 +124,13 @@ bool sums_match(CudaContext& context, const Tensor& y, const Tensor& sums) {
   kernels::batch_norm_moments(context, y, row);
   const std::vector<double> exact = row.to_vector(), found = sums.to_vector();
   const double n = exact[0];
+  constexpr double kTiny = 0x1p-24;  // f16's smallest: what rounds to 0 may be summed before it does
   for (std::int64_t c = 0; c < channels; ++c) {
     const auto at = static_cast<std::size_t>(c), second = static_cast<std::size_t>(channels + c);
     const double mean = exact[1 + at], var = exact[1 + second] / n;
     const kernels::Moments moments = kernels::moments(0, found[at], found[second], n);
-    if (std::abs(moments.mean - mean) > 1e-3 * std::sqrt(var + mean * mean)) return false;
-    if (std::abs(moments.var - var) > 1e-2 * var + 1e-5 * mean * mean) return false;
+    if (std::abs(moments.mean - mean) > 1e-3 * std::sqrt(var + mean * mean) + kTiny) return false;
+    if (std::abs(moments.var - var) > 1e-3 * var + 1e-5 * mean * mean + kTiny * kTiny) return false;
   }
   return true;
 }
@@ -208,28 +209,30 @@ std::optional<bool> vendor_conv_forward_sums(CudaContext& context, const Conv2dP
                                              const Tensor& x, const Tensor& w, const Tensor& y,
                                              const Tensor& sums) {
   if (!wanted(context, params, x.dtype())) return std::nullopt;
-  if (!context.vendor().options().conv_graphs || alignment_of(sums.raw_data(), 16) < 16) return false;
+  // cuDNN notes nothing of these engines, so only a measurement says whether they are fast.
+  const VendorOptions& options = context.vendor().options();
+  if (!options.conv_graphs || !options.autotune || context.deterministic ||
+      alignment_of(sums.raw_data(), 16) < 16)
+    return false;
   const DeviceGuard guard(context.device());
   const Tensor none;
   const Operands t{x, w, none, y, &sums};
   ConvSignature z = signature_of(context, Graph::Pass::forward, params, t);
   z.sums = true, z.rules.reduced_precision = 0;
-  const Tensor row = Tensor::empty({1 + 2 * y.dim(-1)}, {DType::f64, y.device()});
-  // Two passes, and a small kernel more than a step has.
+  // Whether they are faster can only be tried outside of a capture.
+  if (is_capturing(context) && !context.vendor().impl().convolutions.find(z)) return false;
+  // Two passes. They include one small kernel that a training step does not need.
   const auto apart = [&] {
+    const Tensor row = Tensor::empty({1 + 2 * y.dim(-1)}, {DType::f64, y.device()});
     kernels::conv2d_forward(context, params, x, w, none, y);
     kernels::batch_norm_moments(context, y, row);
   };
-  if (!context.vendor().impl().convolutions.find(z)) {
-    if (is_capturing(context)) return false;
-    apart();  // chooses the plan that it is measured with
-  }
   const auto work = [&](const ConvPlan& plan) { run_plan(context, z, plan, t); };
   const auto accept = [&](const ConvPlan& plan) {
     work(plan);
     return sums_match(context, y, sums);
   };
-  return run(context, params.impl, z, work, work, apart, accept) == Answer::done;
+  return run(context, ConvImpl::automatic, z, work, work, apart, accept) == Answer::done;
 }
 
 bool vendor_conv_backward_data(CudaContext& context, const Conv2dParams& params, const Tensor& dy,

@@ -15,7 +15,7 @@ namespace athanor::cuda {
 
 bool vendor_conv_forward(CudaContext& context, const Conv2dParams& params, const Tensor& x, const Tensor& w,
                          const Tensor& bias, const Tensor& y);
-/// conv2d_forward_sums(). Nothing: the vendor is not asked here, and our own kernel may run.
+/// conv2d_forward_sums(). std::nullopt: the vendor is not asked, and our own kernel may run.
 std::optional<bool> vendor_conv_forward_sums(CudaContext& context, const Conv2dParams& params,
                                              const Tensor& x, const Tensor& w, const Tensor& y,
                                              const Tensor& sums);

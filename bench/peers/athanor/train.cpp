@@ -32,8 +32,8 @@ struct Workload {
   double lr = 0.002;
 };
 // Of deep networks, which amplify rounding: at 0.002, PyTorch's own f32 is off by 4e-4 after MobileNetV2's
-// first step. At 0.00002, its ResNet-50 with channels_last is 1e-3 off its own without after ten steps; at a
-// tenth of that, 7e-5.
+// first step. At 0.00002, its ResNet-50 with channels_last is 1e-3 off its result without after ten steps;
+// at a tenth of that rate, 7e-5.
 constexpr double kSmallRate = 0.000002;
 constexpr Workload kWorkloads[] = {{"lenet5", 64, 100},
                                    {"lenet5", 512, 20},
