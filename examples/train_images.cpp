@@ -1,7 +1,10 @@
 // Trains a ResNet-18 (or --model NAME) on images of any size: a folder with a subfolder per class, split for
 // validation; or the data of --train and --val: a folder, a packed file, a tar, ...; or
-// --data-dir/imagenet/train and val. build/cpu/bin/train_images photos build/cpu/bin/train_images --train
-// photos/train --val photos.athp --model resnet50 --pretrained FILE
+// --data-dir/imagenet/train and val.
+//
+//     build/cpu/bin/train_images photos
+//
+//     build/cpu/bin/train_images --train photos/train --val photos.athp --model resnet50 --pretrained FILE
 
 #include <algorithm>
 #include <cstdio>
