@@ -54,6 +54,7 @@
 #include "data/recode.h"
 #include "data/sample_row.h"
 #include "data/sample_writer.h"
+#include "data/stratified_split.h"
 #include "data/synthetic.h"
 #include "dist/all_gather.h"
 #include "dist/collectives/communicator.h"

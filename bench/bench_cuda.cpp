@@ -27,6 +27,7 @@ void add_all() {
   add_elementwise();
   add_copy();
   add_reduce();
+  add_resize();
   add_norm();
   add_softmax();
   add_loss();

@@ -19,6 +19,7 @@ add_executable(bench_cuda
   cuda/norm.cpp
   cuda/pool.cpp
   cuda/reduce.cpp
+  cuda/resize.cpp
   cuda/softmax.cpp
   cuda/update.cpp
 )

@@ -15,6 +15,7 @@ void add_matmul();
 void add_norm();
 void add_pool();
 void add_reduce();
+void add_resize();
 void add_softmax();
 void add_update();
 

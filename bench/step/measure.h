@@ -70,8 +70,9 @@ struct PlanTimes {
   double best_ms = 0;    ///< of all
 };
 
-/// The signatures of a step, with up to `most` plans of each; reads and writes no plan folder. Throws
-/// ArgumentError in a build without a vendor.
+/// The signatures of a step, with up to `most` plans of each; reads and writes no plan folder. A convolution
+/// that also sums its channels is there twice: with " sums", where own_ms is that of two passes, and without.
+/// Throws ArgumentError in a build without a vendor.
 std::vector<PlanTimes> measure_plans(const StepWorkload& workload, int most, Device device);
 
 }  // namespace athanor::bench

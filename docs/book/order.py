@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Checks the heads of the chapters, and writes the list of chapters in docs/README.md.
+"""Checks the heads of the chapters, and writes the list of chapters in docs/README.md and the numbers of the exercises in the heads.
 
-    docs/book/order.py            writes the list
+    docs/book/order.py            writes both
     docs/book/order.py --check    writes nothing; code 1 with a line for each fault
 
 order.txt names the parts and their pages. A chapter's head is a table between two comments below the title, with the rows of
-ROWS in their order. What a chapter needs must come before it.
+ROWS in their order. What a chapter needs must come before it. The row Exercise ends with the exercises that the table of
+examples/exercises/README.md lists for the chapter.
 """
 
 import pathlib
@@ -15,6 +16,7 @@ import sys
 DOCS = pathlib.Path(__file__).resolve().parent.parent
 ROWS = ("You learn", "You need", "Time", "Run", "Figure", "Exercise", "Answer test")
 HEAD = re.compile(r"<!-- chapter -->\n\n\| \| \|\n\|---\|---\|\n(.*?)\n\n<!-- end of chapter -->", re.DOTALL)
+EXERCISES = re.compile(r"(?:; \[exercises? [^\]]*\]\([^)]*\))? <!-- exercises of (\w+) -->")
 LIST = re.compile(r"(<!-- chapters -->\n).*(<!-- end of chapters -->)", re.DOTALL)
 
 
@@ -41,6 +43,27 @@ def head_of(text):
     return dict(re.findall(r"^\| \*\*(.+?)\*\* \| (.+) \|$", found.group(1), re.MULTILINE)) if found else None
 
 
+def exercises():
+    """{page: [number]}"""
+    table = (DOCS.parent / "examples/exercises/README.md").read_text(encoding="utf-8")
+    numbers = {}
+    for number, page in re.findall(r"^\| (\d+) \|.*\(\.\./\.\./docs/(\w+)\.md\)", table, re.MULTILINE):
+        numbers.setdefault(page, []).append(number)
+    return numbers
+
+
+def with_exercises(page, text, numbers):
+    """The page, with the chapter's exercises at the end of the row."""
+    def row(found):
+        if not numbers:
+            return f" <!-- exercises of {page} -->"
+        listed = ", ".join(numbers[:-1]) + " and " + numbers[-1] if numbers[1:] else numbers[0]
+        name = "exercises" if numbers[1:] else "exercise"
+        return f"; [{name} {listed}](../examples/exercises/README.md) <!-- exercises of {page} -->"
+
+    return EXERCISES.sub(row, text)
+
+
 def faults_of(page, text, before):
     """`before`: the pages that come earlier. Yields what is wrong with a chapter."""
     head = head_of(text)
@@ -61,9 +84,10 @@ def faults_of(page, text, before):
             yield f"needs {needed}, which must come before it"
 
 
-def check():
-    """[(title of the part, [(page, title, head)])] of the chapters, and what is wrong."""
-    before, chapters, faults = set(), [], []
+def check(writes):
+    """[(title of the part, [(page, title, head)])] of the chapters, and what is wrong. `writes`: the numbers of exercises are
+    written, where they differ."""
+    before, chapters, faults, numbers = set(), [], [], exercises()
     for name, pages in parts():
         listed = []
         for page in pages:
@@ -74,6 +98,11 @@ def check():
             text = path.read_text(encoding="utf-8")
             if name is not None:
                 faults += [f"docs/{page}.md: {fault}" for fault in faults_of(page, text, before)]
+                new = with_exercises(page, text, numbers.get(page, []))
+                if new != text and writes:
+                    path.write_text(new, encoding="utf-8")
+                elif new != text:
+                    faults.append(f"docs/{page}.md: run docs/book/order.py, which writes the exercises into the head")
                 listed.append((page, title_of(text), head_of(text) or {}))
             before.add(page)
         if name is not None:
@@ -96,13 +125,14 @@ def listing(chapters):
 
 
 def main():
-    chapters, faults = check()
+    checks = "--check" in sys.argv[1:]
+    chapters, faults = check(writes=not checks)
     readme = DOCS / "README.md"
     text = readme.read_text(encoding="utf-8")
     if not LIST.search(text):
         faults.append("docs/README.md: no list between <!-- chapters --> and <!-- end of chapters -->")
     new = LIST.sub(lambda found: found.group(1) + listing(chapters) + found.group(2), text)
-    if "--check" in sys.argv[1:]:
+    if checks:
         if new != text:
             faults.append("docs/README.md: run docs/book/order.py, which writes the list of chapters")
     else:

@@ -42,7 +42,7 @@ double Stopwatch::median() const {
 
 TuningTime::TuningTime(const CudaContext& context, VendorLog& log, const std::filesystem::path& folder,
                        bool measures)
-    : log_(log), folder_(folder) {
+    : log_(log), folder_(folder), before_s_(log.stats.tuning_s) {
   if (measures) {
     const AllowSync planning;
     detail::attempt([&] { current_stream(context.device()).synchronize(); });

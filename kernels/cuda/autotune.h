@@ -55,24 +55,27 @@ class Stopwatch {
 };
 
 /// While alive, time counts as tuning (VendorStats::tuning_s). Where candidates will be measured, it begins
-/// when the device has done what is queued: that is the time of training.
+/// when the device has done what is queued: that is the time of training. Where one is made within another's
+/// life (a candidate is our own kernel, which asks the vendor for a part), no second counts twice.
 class TuningTime {
  public:
   /// `folder`: where results are kept.
   TuningTime(const CudaContext& context, VendorLog& log, const std::filesystem::path& folder, bool measures);
-  ~TuningTime() { log_.stats.tuning_s += elapsed_s(); }
+  ~TuningTime() { log_.stats.tuning_s = total_s(); }
   TuningTime(const TuningTime&) = delete;
   TuningTime& operator=(const TuningTime&) = delete;
 
   /// Between two candidates: the user may have waited for long.
-  void tick() const { log_.tuning(elapsed_s(), folder_.string()); }
+  void tick() const { log_.tuning(total_s() - log_.stats.tuning_s, folder_.string()); }
 
  private:
   using Clock = std::chrono::steady_clock;
-  double elapsed_s() const { return std::chrono::duration<double>(Clock::now() - began_).count(); }
+  /// What the log's time of tuning would be if it ended now.
+  double total_s() const { return before_s_ + std::chrono::duration<double>(Clock::now() - began_).count(); }
 
   VendorLog& log_;
   const std::filesystem::path& folder_;
+  double before_s_;
   Clock::time_point began_;
 };
 

@@ -251,18 +251,18 @@ TEST(ConvPlan, CandidatesAreSpreadOverEngines) {
   EXPECT_TRUE(cudnn::spread({}).empty());
   const cudnn::DeviceProperties device = device_of("sm90_h200");
   const auto configs = cudnn::propose(cudnn::conv_graph(example()), device, CUDNN_HEUR_MODE_A);
-  std::set<std::int64_t> first_16, offered, taken;
-  for (std::size_t i = 0; i < configs.size(); ++i) {
-    if (!cudnn::permits({}, DType::f16, configs[i])) continue;
-    offered.insert(configs[i].engine());
-    if (i < 16) first_16.insert(configs[i].engine());
+  std::vector<std::int64_t> offered;  // engines, by cuDNN's order, which differs from machine to machine
+  for (const auto& config : configs) {
+    if (cudnn::permits({}, DType::f16, config)) offered.push_back(config.engine());
   }
-  const std::vector<cudnn::Plan> plans = cudnn::find_conv_plans(example(), device, 16).plans;
-  ASSERT_EQ(plans.size(), 16u);
+  const std::set<std::int64_t> engines(offered.begin(), offered.end());
+  const auto most = std::ssize(engines);
+  ASSERT_LT(std::set(offered.begin(), offered.begin() + most).size(), engines.size());
+  std::set<std::int64_t> taken;
+  const auto plans = cudnn::find_conv_plans(example(), device, engines.size()).plans;
   for (const cudnn::Plan& plan : plans) taken.insert(plan.engine());
-  EXPECT_EQ(plans[0].engine(), configs[0].engine());  // the guess is cuDNN's favourite
-  EXPECT_EQ(taken, offered);
-  EXPECT_GT(taken.size(), first_16.size());
+  EXPECT_EQ(taken, engines);
+  EXPECT_EQ(plans.at(0).engine(), offered.at(0));  // the guess is cuDNN's favourite
 }
 
 /// The first layer of a ResNet; `c`: 3, or padded.
@@ -278,23 +278,21 @@ TEST(ConvPlan, ConvolutionsBeforeANormSumTheirChannels) {
   for (const char* const file : {"sm80_a100", "sm90_h200"}) {
     const cudnn::DeviceProperties device = device_of(file);
     std::string table;
-    for (const bool deterministic : {false, true}) {
-      for (Call& call : calls_of("resnet50")) {
-        if (call.x[3] % 8 != 0) continue;
-        call.x[0] = call.y[0] = 256;
-        ConvSignature z = cudnn::conv_signature(Graph::Pass::forward, DType::f16, call.x, call.w, call.y,
-                                                false, call.params);
-        z.sums = true, z.rules.deterministic = deterministic;
-        if (!seen.insert(file + z.str()).second) continue;
-        const cuda::Found<cudnn::Plan> found = cudnn::find_conv_plans(z, device, 10);
-        EXPECT_FALSE(found.plans.empty()) << z.str() << found.why;
-        table += fmt::format("{:2} plans  {}\n", found.plans.size(), z.str());
-      }
+    for (Call& call : calls_of("resnet50")) {
+      if (call.x[3] % 8 != 0) continue;
+      call.x[0] = call.y[0] = 256;
+      ConvSignature z = cudnn::conv_signature(Graph::Pass::forward, DType::f16, call.x, call.w, call.y, false,
+                                              call.params);
+      z.sums = true;
+      if (!seen.insert(file + z.str()).second) continue;
+      const cuda::Found<cudnn::Plan> found = cudnn::find_conv_plans(z, device, 10);
+      EXPECT_FALSE(found.plans.empty()) << z.str() << found.why;
+      table += fmt::format("{:2} plans  {}\n", found.plans.size(), z.str());
     }
     std::filesystem::create_directories(ATHANOR_PLANS_DIR);
     std::ofstream(std::string(ATHANOR_PLANS_DIR) + "/" + file + "_sums.txt") << table;
   }
-  EXPECT_EQ(seen.size(), 4u * 22);
+  EXPECT_EQ(seen.size(), 2u * 22);
 }
 
 // Its error has to be measured, on a device.

@@ -105,6 +105,18 @@ TEST_F(PlanLog, TimeSpentOnMeasuringIsCounted) {
   EXPECT_EQ(stats.tuning_s, tuned_s);
 }
 
+TEST_F(PlanLog, TimeSpentOnMeasuringWithinAMeasurementCountsOnce) {
+  using Clock = std::chrono::steady_clock;
+  const Clock::time_point began = Clock::now();
+  {
+    const cuda::TuningTime of_both(context(), log, folder.path(), false);
+    const cuda::TuningTime of_a_part(context(), log, folder.path(), false);
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  EXPECT_GE(stats.tuning_s, 0.02);
+  EXPECT_LE(stats.tuning_s, std::chrono::duration<double>(Clock::now() - began).count());
+}
+
 // Before it measures, tuning waits for the device: what was queued is the step's time.
 TEST_F(PlanLog, WorkThatWasQueuedBeforeIsNoTuning) {
   if (test::kChecksEveryAccess) GTEST_SKIP() << "measuring takes as long here";
