@@ -281,8 +281,8 @@ TEST(ConvPlan, ConvolutionsBeforeANormSumTheirChannels) {
     for (Call& call : calls_of("resnet50")) {
       if (call.x[3] % 8 != 0) continue;
       call.x[0] = call.y[0] = 256;
-      ConvSignature z = cudnn::conv_signature(Graph::Pass::forward, DType::f16, call.x, call.w, call.y, false,
-                                              call.params);
+      ConvSignature z =
+          cudnn::conv_signature(Graph::Pass::forward, DType::f16, call.x, call.w, call.y, false, call.params);
       z.sums = true;
       if (!seen.insert(file + z.str()).second) continue;
       const cuda::Found<cudnn::Plan> found = cudnn::find_conv_plans(z, device, 10);
