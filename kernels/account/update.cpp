@@ -1,5 +1,7 @@
 #include "kernels/update.h"
 
+#include <algorithm>
+
 #include "kernels/account/detail/cost.h"
 #include "kernels/accumulate.h"
 #include "kernels/muon.h"
@@ -29,25 +31,29 @@ std::int64_t ranges(const UpdateTable& table, std::int64_t fields) {
 std::int64_t part(const UpdateTable& table, const Tensor& flat) {
   return flat.defined() ? table.elements * account::size(flat.dtype()) : 0;
 }
-/// Counts of updates, which are read and written.
+/// The parameters of a table: its ranges that are the last of one.
+std::int64_t members(const UpdateTable& table) {
+  const auto* const ranges = reinterpret_cast<const UpdateRange*>(table.ranges.raw_data());
+  return std::count_if(ranges, ranges + table.count, [](const UpdateRange& range) { return range.last; });
+}
+/// Their counts of updates, which are read and written.
 std::int64_t counts(const UpdateTable& table) {
-  return bytes(table.steps);
+  return members(table) * 8;
 }
 
-/// What the optimizer does to each range, `op` bytes and whether it is a variant, from the range's member,
-/// group and decay; and the update itself.
+/// What the optimizer does to each range, `op` bytes, the average's rate and whether it is a variant, from
+/// the range's member, group and decay; and the update itself, which reads all of that.
 void add_update(AccountContext& context, const char* kernel, const UpdateTable& table, std::int64_t op,
                 std::int64_t states) {
   if (table.count == 0) return;
-  const bool averages = table.averages.defined(), copies = table.weights.defined();
+  const bool averages = table.averages.defined();
   launch(context, "prepare_update", table.count * 7 + counts(table) + 12, table.count * (op + 5));
   const std::int64_t kept =
       part(table, table.masters) + part(table, table.averages) + states * 4 * table.elements;
-  const std::int64_t fields = 3 + copies + averages + (states > 0), members = table.steps.numel() * 4;
-  const std::int64_t prepared = table.count * (op + 1 + (averages ? 4 : 0));
+  const std::int64_t prepared = table.count * (op + 8);
   launch(context, kernel,
-         kept + part(table, table.gradients) + ranges(table, fields) + table.count + members + prepared +
-             counts(table) + kSkips + kScaleFields,
+         kept + part(table, table.gradients) + ranges(table, 4 + averages + (states > 0)) + table.count +
+             members(table) * 4 + prepared + counts(table) + kSkips + kScaleFields,
          kept + part(table, table.weights) + counts(table));
 }
 
@@ -144,7 +150,7 @@ void muon_apply(AccountContext& context, const UpdateTable& table, const MuonSte
   launch(context, "muon_apply",
          masters + averages + bytes(x) +
              ranges(table, 3 + table.weights.defined() + table.averages.defined()) + table.count * 4 +
-             table.steps.numel() * 4 + counts(table) + growth + kSkips + 4,
+             members(table) * 4 + counts(table) + growth + kSkips + 4,
          masters + averages + part(table, table.weights) + counts(table));
 }
 
