@@ -11,7 +11,11 @@ namespace {
 
 using namespace test;
 
-using PlanLog = PlanChoiceTest;
+class PlanLog : public PlanChoiceTest {
+ protected:
+  /// However slowly this runs, there will be no line about tuning.
+  void say_nothing_of_tuning() { log.stats.tuning_s = -1e9; }
+};
 
 TEST_F(PlanLog, AChosenPlanThatIsRefusedLaterIsAnErrorThatNamesTheSignature) {
   cache.insert({0}, {Plan{kBroken}});
@@ -30,7 +34,7 @@ TEST_F(PlanLog, AChosenPlanThatIsRefusedLaterIsAnErrorThatNamesTheSignature) {
 }
 
 TEST_F(PlanLog, ARefusedPlanIsCountedAndToldOncePerSignature) {
-  log.stats.tuning_s = -1e9;  // however slow this is, no line about tuning
+  say_nothing_of_tuning();
   const Steps steps{context(), {kBroken, kQuick, kBroken}};
   EXPECT_EQ(chosen(steps), kQuick);
   const std::vector<std::string> told{
@@ -50,6 +54,7 @@ TEST_F(PlanLog, ARefusedPlanIsCountedAndToldOncePerSignature) {
 }
 
 TEST_F(PlanLog, OurOwnKernelInTheVendorsPlaceIsNoSecret) {
+  say_nothing_of_tuning();
   const auto told_of = [&](const Steps& steps, int signature) {
     EXPECT_FALSE(choose(steps, signature).plan);
     const std::vector<std::string> told = lines();
@@ -89,6 +94,7 @@ TEST_F(PlanLog, OurOwnKernelInTheVendorsPlaceIsNoSecret) {
 
 // A plan from a file is refused, and so are all others: one signature, one refusal, and one fallback.
 TEST_F(PlanLog, ARefusedFileAndRefusedPlansCountAsOneSignature) {
+  say_nothing_of_tuning();
   ASSERT_TRUE(folder.save("signature", {std::to_string(kBroken), 1, 2}));
   EXPECT_EQ(serve({context(), {kBroken}}), cuda::Answer::no_plan);
   EXPECT_EQ(stats.refused, 1);
@@ -133,7 +139,7 @@ TEST_F(PlanLog, WorkThatWasQueuedBeforeIsNoTuning) {
 }
 
 TEST_F(PlanLog, TuningThatTakesOverASecondIsToldOnceWhileItHappens) {
-  log.stats.tuning_s = -1e9;
+  say_nothing_of_tuning();
   choose({context(), {kQuick}});
   EXPECT_EQ(lines(), std::vector<std::string>());
   log.stats.tuning_s = cuda::VendorLog::kWorthALine_s;
