@@ -305,7 +305,8 @@ TEST(RecipeFile, DamageIsReportedInOneLine) {
 TEST(Spellings, SynonymsAreAccepted) {
   const std::vector<std::string> known{"--max-epochs", "--devices", "--device",       "--optimizer",
                                        "--warmup",     "--profile", "--profiler",     "--sync-bn",
-                                       "--lr",         "--resume",  "--fast-dev-run", "--precision"};
+                                       "--lr",         "--resume",  "--fast-dev-run", "--precision",
+                                       "--val-every"};
   using Words = std::vector<std::string>;
   EXPECT_EQ(translate_flags({"--max_epochs", "5", "--opt=adamw"}, known),
             (Words{"--max-epochs", "5", "--optimizer=adamw"}));
@@ -316,6 +317,8 @@ TEST(Spellings, SynonymsAreAccepted) {
   EXPECT_EQ(translate_flags({"--warmup-epochs", "5", "--learning_rate=1"}, known),
             (Words{"--warmup=5e", "--lr=1"}));
   EXPECT_EQ(translate_flags({"--warmup-epochs=5"}, known), (Words{"--warmup=5e"}));
+  EXPECT_EQ(translate_flags({"--val_check_interval", "0.25"}, known), (Words{"--val-every=0.25e"}));
+  EXPECT_EQ(translate_flags({"--val-check-interval=500"}, known), (Words{"--val-every=500"}));
   EXPECT_EQ(translate_flags({"--profiler"}, known), (Words{"--profiler=simple"}));
   EXPECT_EQ(translate_flags({"--profiler", "--lr", "1"}, known), (Words{"--profiler=simple", "--lr", "1"}));
   EXPECT_EQ(translate_flags({"--profiler", "trace"}, known), (Words{"--profiler", "trace"}));

@@ -175,7 +175,7 @@ TEST_F(WrongTables, HaveInvalidValues) {
   EXPECT_EQ(csv("image\n3\n"), "line 2: field 'image' must be the name of a file, but is 3");
   EXPECT_EQ(csv("image,x\ny.png,3\ny.png,four\n"),
             "line 3: field 'x' must contain numbers only, but has \"four\"");
-  const std::string no_file = "must be a number or a file that ends in .png, .jpg or .jpeg, but is ";
+  const std::string no_file = "must be a number or a file that ends in .png, .webp, .jpg or .jpeg, but is ";
   EXPECT_EQ(csv("image,x\ny.png,two\n"), "line 2: field 'x' " + no_file + "'two'");
   EXPECT_EQ(csv("image,x\ny.png,nan\n"), "line 2: field 'x' " + no_file + "'nan'");
   EXPECT_EQ(csv("image,x\ny.png,-inf\n"), "line 2: field 'x' " + no_file + "'-inf'");
@@ -310,11 +310,11 @@ TEST_F(FolderPairs, OfTwoFilesOrFoldersForOneNameAreRefused) {
 TEST_F(FolderPairs, WithoutImagesAreNotIgnored) {
   put("images/a.jpg");
   put("masks/a.tif");
-  EXPECT_EQ(said(), "masks/ must contain .png, .jpg or .jpeg files, but has none");
+  EXPECT_EQ(said(), "masks/ must contain .png, .webp, .jpg or .jpeg files, but has none");
   put("masks/a.png");
   std::filesystem::remove(set() / "images/a.jpg");
   put("images/cat/a.jpg");
-  EXPECT_EQ(said(), "images/ must contain .png, .jpg or .jpeg files, but has none");
+  EXPECT_EQ(said(), "images/ must contain .png, .webp, .jpg or .jpeg files, but has none");
 }
 
 }  // namespace

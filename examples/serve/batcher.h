@@ -40,7 +40,6 @@ std::vector<std::size_t> batch_sizes(std::size_t max_batch);
 ///   - or none is being decoded, so that waiting is useless.
 /// It takes as many as the largest of batch_sizes() allows; the rest is the next batch. During a computation
 /// arriving images gather for the next batch: under load, batches fill without max_delay.
-/// under load batches fill by themselves, and max_delay costs nothing.
 class Batcher {
  public:
   /// max_batch >= 1, max_delay >= 0.

@@ -12,6 +12,7 @@ namespace {
 struct Same {
   std::string_view theirs, ours;
   std::string_view behind = {};  ///< appended to the value
+  bool only_fractions = false;   ///< appended only to a value with a decimal point
 };
 constexpr Same kSame[] = {
     {"--gpus", "--devices"},
@@ -52,7 +53,7 @@ constexpr Same kSame[] = {
     {"--seed-everything", "--seed"},
     {"--enable-model-summary", "--summary"},
     {"--arch", "--model"},
-    {"--val-check-interval", "--val-every", "e"},
+    {"--val-check-interval", "--val-every", "e", true},  // 0.25: of an epoch; 500: steps
 };
 
 /// A value with another name here.
@@ -148,12 +149,14 @@ const Same* twin_of(std::string_view flag) {
 struct OurName {
   std::string flag;
   std::string_view behind = {};
+  bool only_fractions = false;
 };
 OurName name_here(const std::string& theirs, std::span<const std::string> known) {
   if (is(known, theirs)) return {theirs};
   if (const std::string name = dashed(theirs); is(known, name)) return {name};
   const Same* const twin = twin_of(dashed(theirs));
-  if (twin && is(known, std::string(twin->ours))) return {std::string(twin->ours), twin->behind};
+  if (twin && is(known, std::string(twin->ours)))
+    return {std::string(twin->ours), twin->behind, twin->only_fractions};
   return {theirs};
 }
 
@@ -164,7 +167,9 @@ std::optional<std::string> value_here(const OurName& name, const std::string& th
   }
   const bool number = !theirs.empty() && theirs.find_first_not_of("0123456789") == std::string::npos;
   if (name.flag == "--fast-dev-run" && number) return theirs;  // ours takes the value after '='
-  if (!name.behind.empty() && !theirs.empty()) return theirs + std::string(name.behind);
+  const bool fraction = theirs.find('.') != std::string::npos;
+  if (!name.behind.empty() && !theirs.empty() && (fraction || !name.only_fractions))
+    return theirs + std::string(name.behind);
   return std::nullopt;
 }
 

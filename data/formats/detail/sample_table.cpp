@@ -153,7 +153,7 @@ void SampleTable::add_text(Column& column, const Row& value, const std::string& 
     if (std::ranges::any_of(text, [](unsigned char c) { return c < 0x20; }))
       fail(where, "a file name must not contain control characters, but is '{}'", printable(text));
     if (!codec_named(text))
-      fail(where, "field '{}' must be {}a file that ends in .png, .jpg or .jpeg, but is '{}'", name,
+      fail(where, "field '{}' must be {}a file that ends in .png, .webp, .jpg or .jpeg, but is '{}'", name,
            name == "image" ? "" : "a number or ", printable(text));
   }
   column.texts.push_back(text);
