@@ -237,7 +237,7 @@ restarted)
     for try in 1 2 3; do
       code=0
       "${go[@]}" || code=$?
-      case $code in 74 | 137 | 139) echo "try $try ended with $code" ;; *) return $code ;; esac
+      case $code in 74 | 135 | 137 | 139) echo "try $try ended with $code" ;; *) return $code ;; esac
     done
     return $code
   }

@@ -1,4 +1,4 @@
-"""What the Trainer does around a step of the user's: who does what, in the order of trainer/loop.cpp."""
+"""What the Trainer does around a step of the user's, and what the user does, in the order of trainer/loop.cpp."""
 
 from svg import RANKS, begin, rect, text
 
@@ -10,15 +10,15 @@ STYLE = """
       .yours { fill: #5c9dff } .on_blue { fill: #0d1117 } .trainers { fill: #3d444d } .lane { stroke: #2a313a } .wire { stroke: #9198a1 }
     }
 """
-# Who, and the lines in the box.
+# The one who does it, and the lines in the box.
 ROWS = (
     ("a batch", (("trainer", "reads, shuffles,", "divides among ranks"), ("trainer", "copies ahead,", "normalises, augments"),
                      ("you", "training_step():", "from fields to a loss"), ("trainer", "scales the loss,", "runs it backward"),
-                     ("trainer", "adds up buckets of", "gradients of ranks"), ("trainer", "skips, where one", "is not finite"))),
+                     ("trainer", "sums gradients over", "ranks, by buckets"), ("trainer", "skips the step if one", "is not finite"))),
     ("an update", (("trainer", "norm, clipping,", "outliers"), ("trainer", "learning rate,", "optimizer"),
-                      ("trainer", "running average", "(--ema)"), ("trainer", "weights to all ranks,", "while the next runs"),
-                      ("trainer", "checkpoint, where", "one is due"), ("trainer", "signals, limits,", "votes of ranks"))),
-    ("an epoch", (("trainer", "puts the average in,", "norms in evaluation"), ("you", "validation_step():", "log(), images()"),
+                      ("trainer", "running average", "(--ema)"), ("trainer", "weights to all ranks,", "during the next step"),
+                      ("trainer", "checkpoint, if", "one is due"), ("trainer", "signals, limits,", "votes of ranks"))),
+    ("an epoch", (("trainer", "averaged weights,", "norms in evaluation"), ("you", "validation_step():", "log(), images()"),
                      ("trainer", "sums over batches", "and ranks"), ("trainer", "early stopping,", "callbacks"),
                      ("trainer", "report, JSON line,", "hash of weights"), ("trainer", "checkpoint", "of everything"))),
 )
@@ -46,6 +46,6 @@ def draw(_):
                 out += f'<path d="M{x - GAP:.1f} {y + 23:.1f} h{GAP}" class="wire"/>\n'
             out += box(x, y, who, lines)
     out += text(24, height - 16, "muted", "start",
-                "Nothing in the first two rows waits for the device: losses, norms and overflows stay there until they are asked for; a checkpoint asks.")
+                "Nothing in the first two rows waits for the device: losses, norms and overflows stay there until they are read; a checkpoint reads them.")
     table = "".join(f"{head}: {'; '.join(' '.join(lines) for _, *lines in boxes)}\n" for head, boxes in ROWS)
     return out + "</svg>\n", table

@@ -58,7 +58,14 @@ def lines(title, x_name, y_name, series, *, x_log=False, y_log=False, x_range=No
     ys = [y for _, points, _ in series for _, y in points]
     x_axis = Axis(*(x_range or (min(xs), max(xs))), 76, width - 28, x_log)
     y_axis = Axis(*(y_range or (min(ys), max(ys))), height - 92, 66, y_log)
-    out = begin(width, height, title, RANKS + STYLE) + text(24, 34, "title", "start", title)
+    keys, at, row = [], 24, 0  # where the name of each series begins, and in which row below the chart
+    for name, _, _ in series:
+        wide = 17 + 6.7 * len(name)
+        if name and at > 24 and at + wide > width - 10:
+            at, row = 24, row + 1
+        keys.append((at, 18 * row))
+        at += wide + 22 if name else 0
+    out = begin(width, height + 18 * row, title, RANKS + STYLE) + text(24, 34, "title", "start", title)
     out += text(24, 56, "tick", "start", y_name)
     for value, words in y_axis.ticks():
         out += line(76, y_axis(value), width - 28, y_axis(value), "grid") + text(70, y_axis(value) + 4, "tick", "end", words)
@@ -69,8 +76,7 @@ def lines(title, x_name, y_name, series, *, x_log=False, y_log=False, x_range=No
     for value, words in marks:
         out += line(x_axis(value), 66, x_axis(value), height - 92, "mark") + text(x_axis(value) + 4, height - 98, "tick", "start", words)
     inside = lambda axis, value: min(max(value, axis.low), axis.high)  # noqa: E731
-    at = 24
-    for name, points, style in series:
+    for (name, points, style), (at, down) in zip(series, keys):
         places = [(x_axis(inside(x_axis, x)), y_axis(inside(y_axis, y))) for x, y in points]
         if style[0] == "c":
             out += "".join(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="2.6" class="{style}"/>\n' for x, y in places)
@@ -79,10 +85,10 @@ def lines(title, x_name, y_name, series, *, x_log=False, y_log=False, x_range=No
         if not name:
             continue
         colour = "c" + style.split()[0][1:]
-        out += rect(at, height - 36, 12, 4, colour) + text(at + 17, height - 30, "", "start", name)
-        at += 17 + 6.7 * len(name) + 22
+        out += "".join(rect(at + x, height - 36 + down, wide, 4, colour) for x, wide in (((0, 5), (7, 5)) if "dash" in style else ((0, 12),)))
+        out += text(at + 17, height - 30 + down, "", "start", name)
     if note:
-        out += text(24, height - 10, "tick", "start", note)
+        out += text(24, height - 10 + 18 * row, "tick", "start", note)
     return out + "</svg>\n"
 
 

@@ -5,22 +5,20 @@ from diagram import Diagram
 
 def tensors():
     """One buffer of six numbers and three views of it."""
-    d = Diagram(760, 330, "Six numbers in memory, three tensors")
+    d = Diagram(760, 346, "Six numbers in memory, three tensors")
     d.words(24, 70, "memory", "muted")
     for i in range(6):
         d.box(120 + 44 * i, 52, 40, 28, f"{i + 1}", "box")
         d.words(140 + 44 * i, 96, f"{i}", "tick", "middle")
-    views = (("x: shape {2, 3}, strides {3, 1}", 24, 2, 3, 3, 1),
-             ("transpose(x): {3, 2}, {1, 3}", 280, 3, 2, 1, 3),
-             ("expand(row): {2, 3}, {0, 1}", 530, 2, 3, 0, 1))
+    views = (("x", 24, 2, 3, 3, 1), ("transpose(x, 0, 1)", 270, 3, 2, 1, 3), ("expand(select(x, 0, 0), {2, 3})", 500, 2, 3, 0, 1))
     for title, x, rows, cols, s0, s1 in views:
-        d.words(x, 142, title, "head")
+        d.words(x, 138, title, "head").words(x, 156, f"shape {{{rows}, {cols}}}, strides {{{s0}, {s1}}}")
         for i in range(rows):
             for j in range(cols):
                 at = i * s0 + j * s1
-                d.box(x + 48 * j, 158 + 36 * i, 44, 30, f"{at + 1}", "warm" if s0 == 0 else "box")
-        d.words(x, 158 + 36 * rows + 16, f"element (i, j) is at {s0} i + {s1} j", "tick")
-    d.words(24, 312, "No view has numbers of its own: strides say where in memory an index is. A stride of 0 repeats a row.", "muted")
+                d.box(x + 48 * j, 170 + 36 * i, 44, 30, f"{at + 1}", "warm" if s0 == 0 else "box")
+        d.words(x, 170 + 36 * rows + 16, f"element (i, j) is at {s0} i + {s1} j", "tick")
+    d.words(24, 328, "No view has numbers of its own: its strides give the place of an index in memory. A stride of 0 repeats a row.", "muted")
     return d.done()
 
 
@@ -48,7 +46,7 @@ def coalescing():
     """What one load of a warp touches, in rung 1 and rung 2."""
     d = Diagram(760, 330, "One load of a warp: 32 threads, 32 floats")
     for y, title, sectors, note in ((76, "rung 1: each thread in a row of its own, 4,096 bytes apart", 32, "32 sectors read for 128 bytes: 28 of every 32 bytes are wasted"),
-                                    (202, "rung 2: neighbours read neighbours", 4, "4 sectors for 128 bytes: nothing is wasted")):
+                                    (202, "rung 2: adjacent threads read adjacent floats", 4, "4 sectors for 128 bytes: nothing is wasted")):
         d.words(24, y - 8, title, "head")
         for i in range(32):
             d.fill(24 + 22 * i, y + 4, 16, 12, f"c{i % 8}")
@@ -67,34 +65,39 @@ def coalescing():
 
 
 def gdb_threads():
-    d = Diagram(760, 270, "A block in the debugger: 256 threads, each with a stack of its own")
+    """Block 2 of the chapter's session, at the line before the barrier, in the order `forward`."""
+    d = Diagram(760, 290, "A block in the debugger: 256 threads, each with a stack of its own")
+    shuffles, written, barrier = 84, 232, 334
+    for x, words in ((shuffles, "shuffles"), (written, "sum written"), (barrier, "barrier")):
+        d.words(x, 64, words, "tick", "start" if x == shuffles else "middle")
+    d.rule(written, 70, written, 242).rule(barrier, 70, barrier, 242, "axis")
     for i in range(8):
-        y = 64 + 20 * i
-        here = i == 2
+        y = 76 + 20 * i
         d.words(24, y + 12, f"warp {i}", "tick")
-        d.fill(84, y, 250 if not here else 110, 14, "c0")
-        if here:
-            d.fill(194, y, 8, 14, "c3")
-    d.arrow(420, 70, 345, 70, "way").words(426, 74, "waiting at __syncthreads()")
-    d.arrow(420, 112, 208, 112, "way").words(426, 116, "thread 70, stopped in gdb: step, print, look around")
-    d.words(426, 150, "g++ compiles the kernel as a function. The emulator")
-    d.words(426, 166, "calls it once for each thread, and switches stacks at a")
-    d.words(426, 182, "barrier. A debugger sees ordinary frames.")
-    d.words(24, 250, "time runs to the right; a barrier is where all bars of a block must end", "muted")
+        d.fill(shuffles, y, (barrier if i < 2 else 270 if i == 2 else 216) - shuffles, 14, "c0")
+        if i == 2:
+            d.fill(262, y, 8, 14, "c3")
+    d.arrow(420, 92, 340, 92, "way").words(426, 96, "warps 0 and 1 wait at __syncthreads()")
+    d.arrow(420, 123, 276, 123, "way").words(426, 127, "thread 70, stopped in gdb: step, print, look around")
+    d.arrow(420, 154, 222, 154, "way").words(426, 158, "warps 3 to 7: their sums are not written yet")
+    d.words(426, 190, "g++ compiles the kernel as a function. The emulator")
+    d.words(426, 206, "calls it once for each thread, and switches stacks at")
+    d.words(426, 222, "shuffles and barriers. gdb sees ordinary frames.")
+    d.words(24, 270, "Time runs to the right. All bars of the block must reach the barrier before any of them continues.", "muted")
     return d.done()
 
 
 def emulation():
     d = Diagram(760, 290, "One source, two compilers, and what each proves")
     d.box(24, 120, 130, 50, "a kernel in\nkernels/cuda/", "plain")
-    d.box(230, 66, 130, 46, "g++", "box", "head")
+    d.box(230, 66, 130, 46, "g++", "good", "head")
     d.box(230, 180, 130, 46, "nvcc", "box", "head")
     d.arrow(154, 135, 230, 92).arrow(154, 155, 230, 200)
     d.box(440, 60, 290, 58, "emulator: results, races, bounds,\nbarriers, missing waits, counted sectors", "good")
-    d.box(440, 156, 290, 42, "ptxas: registers, spills, launch limits", "good")
+    d.box(440, 156, 290, 42, "ptxas: registers, spills, launch limits", "box")
     d.box(440, 208, 290, 42, "a GPU: time, overlap, real rounding", "warm")
     d.arrow(360, 89, 440, 89).arrow(360, 196, 440, 178).arrow(360, 210, 440, 228)
-    d.words(24, 276, "Green runs on any machine. What stands in yellow needs the hardware, and no number here pretends otherwise.", "muted")
+    d.words(24, 276, "Green runs on any machine. Blue needs the CUDA toolkit, but no GPU. Yellow needs a GPU.", "muted")
     return d.done()
 
 
@@ -115,34 +118,41 @@ def own_op():
 
 
 def loader_ring():
-    d = Diagram(760, 300, "Four slots, filled in order; tickets count rows")
-    states = (("step 7", 4, "the caller's"), ("step 8", 3, "one row is missing"), ("step 9", 1, "being filled"), ("step 10", 0, "no room yet"))
+    d = Diagram(760, 330, "Four slots, filled in order; tickets count rows")
+    states = (("step 7", "gggg", "the caller's"), ("step 8", "ggwg", "one row missing"), ("step 9", "gwpp", "being filled"), ("step 10", "pppp", "not begun"))
+    styles = {"g": "good", "w": "warm", "p": "plain"}
     for s, (name, rows, note) in enumerate(states):
         x = 40 + 180 * s
         d.words(x, 70, name, "head").words(x, 88, f"slot {(s + 3) % 4}", "tick")
-        for r in range(4):
-            d.box(x, 98 + 26 * r, 140, 22, "", "good" if r < rows else "plain")
+        for r, row in enumerate(rows):
+            d.box(x, 98 + 26 * r, 140, 22, "next ticket" if (s, r) == (2, 2) else "", styles[row], "tick")
         d.words(x, 222, note, "tick")
-    d.arrow(290, 242, 290, 228, "way").words(226, 258, "next to be complete", "tick")
-    d.arrow(470, 258, 470, 228, "way").words(420, 274, "threads take tickets here", "tick")
-    d.arrow(110, 258, 110, 228, "back").words(40, 274, "freed by next(): becomes step 11", "tick")
+    d.arrow(110, 240, 110, 228, "back").words(40, 256, "next() frees this slot;", "tick").words(40, 271, "until then, step 11 waits", "tick")
+    d.arrow(290, 240, 290, 228, "way").words(220, 256, "the caller's next batch", "tick")
+    for x, style, words in ((40, "good", "filled"), (116, "warm", "a thread is reading it"), (290, "plain", "no thread has its ticket yet")):
+        d.box(x, 296, 16, 14, "", style)
+        d.words(x + 22, 307, words, "muted")
     return d.done()
 
 
 def packed_layout():
-    d = Diagram(760, 240, "A packed file, from its first byte to its last")
-    parts = (("header", 70, "warm"), ("data: samples in pages, each at a multiple of 64", 330, "box"), ("index", 80, "good"), ("names", 60, "good"),
-             ("page\nCRCs", 60, "good"), ("footer", 70, "warm"))
-    x = 24
+    d = Diagram(760, 270, "A packed file, from its first byte to its last")
+    parts = (("header", 62, "warm"), ("data: samples, each at a multiple of 64", 280, "box"), ("index", 74, "good"), ("class\nnames", 66, "good"),
+             ("fields\n(version 2)", 76, "good"), ("page\nCRCs", 56, "good"), ("footer", 62, "warm"))
+    x, left = 24, []
     for name, width, style in parts:
-        d.box(x, 66, width, 54, name, style)
-        x += width + 8
-    d.curve(690, 120, 470, 120, 24, "way", "")
-    d.words(580, 160, "where the index is", "tick", "middle")
-    d.curve(470, 66, 200, 66, -18, "back", "")
-    d.words(380, 192, "A reader opens the footer, then the index, and has any sample with one read.", "muted", "middle")
-    d.words(380, 210, "Each part has its checksum; a writer that was killed has left no footer, so no reader opens half a file.", "muted", "middle")
-    d.words(560, 56, "offset, length and checksum of each sample", "tick", "middle")
+        d.box(x, 76, width, 54, name, style)
+        left.append(x)
+        x += width + 6
+    d.words(left[2] + 37, 58, "of each sample: offset, length, CRC, label", "tick", "middle")
+    d.curve(left[2] + 20, 76, left[1] + 160, 76, -14, "back", "")
+    for first, last, words in ((0, 0, "1st read"), (6, 6, "2nd read"), (2, 5, "3rd read, to the page CRCs"), (1, 1, "then one read for each sample")):
+        end = left[last] + parts[last][1]
+        d.fill(left[first], 138, end - left[first], 3, "c0").words((left[first] + end) / 2, 156, words, "tick", "middle")
+    d.words(24, 192, "A reader checks all parts but the data when it opens the file, and a sample when it is fetched.", "muted")
+    d.words(24, 212, "The footer holds the CRCs of header, index, names with fields, and page CRCs; header and footer end with their own.", "muted")
+    d.words(24, 232, "A file gets its final name only when all its bytes are on the disk, so a killed writer leaves none with that name.", "muted")
+    d.words(24, 252, "The data are divided into pages, usually of 8 MiB; no sample that fits into a page crosses its end.", "muted")
     return d.done()
 
 
@@ -162,29 +172,29 @@ def run_flow():
 
 
 def kills():
-    d = Diagram(760, 260, "A checkpoint is written beside the old one, then renamed")
+    d = Diagram(760, 260, "A checkpoint is written under another name, then renamed")
     d.arrow(24, 110, 736, 110)
-    steps = ((60, "step 30", "saved", "good"), (250, "write", "30.tmp grows", "warm"), (420, "fsync", "bytes on disk", "warm"), (560, "rename", "one instant", "good"), (680, "tidy up", "", "plain"))
+    steps = ((60, "step 30", "saved", "good"), (250, "write", "40.tmp grows", "warm"), (420, "fsync", "bytes on disk", "warm"), (560, "rename", "one instant", "good"), (680, "remove old", "", "plain"))
     for x, name, note, style in steps:
         d.box(x - 34, 92, 82, 36, name, style)
         d.words(x + 7, 146, note, "tick", "middle")
-    for x, words in ((160, "killed here:\nresume from the last one"), (345, "killed here: .tmp is\nignored and removed"), (624, "killed here:\nthe new one counts")):
+    for x, words in ((160, "killed here:\nresume from step 30"), (345, "killed here: .tmp is\nignored and removed"), (624, "killed here:\nresume from step 40")):
         d.arrow(x, 64, x, 104, "back")
         for k, row in enumerate(words.split("\n")):
             d.words(x, 182 + 16 * k, row, "tick", "middle")
         d.curve(x, 168, x, 112, 0.01, "back")
-    d.words(24, 244, "At every moment one complete checkpoint has its final name. A reader never has to guess which bytes arrived.", "muted")
+    d.words(24, 244, "From the first checkpoint on, a valid one always has its final name.", "muted")
     return d.done()
 
 
 def waiting_chain():
-    d = Diagram(760, 290, "Who waits for whom: rank 2 has stopped")
+    d = Diagram(760, 290, "Which rank waits for which: rank 2 has stopped")
     places = ((120, 150), (320, 80), (520, 150), (320, 220))
     names = ("rank 0\nwaits for 3", "rank 1\nwaits for 0", "rank 2\nsilent", "rank 3\nwaits for 2")
     for (x, y), name, style in zip(places, names, ("box", "box", "bad", "box")):
         d.box(x - 56, y - 24, 112, 48, name, style)
     d.arrow(280, 104, 176, 140, "back").arrow(166, 174, 264, 214, "back").arrow(376, 206, 464, 164, "back")
-    d.words(600, 130, "Three ranks report a wait,", "tick").words(600, 146, "each for another one.", "tick")
+    d.words(600, 130, "Three ranks report a wait,", "tick").words(600, 146, "each for another rank.", "tick")
     d.words(600, 168, "Follow the arrows: they", "tick").words(600, 184, "end at the rank that", "tick").words(600, 200, "waits for none.", "tick")
     d.words(24, 274, "An arrow points from the rank that waits to the rank it waits for.", "muted")
     return d.done()
@@ -202,7 +212,7 @@ def photos():
 
 def lightning():
     d = Diagram(760, 280, "Lightning on the left, Athanor on the right")
-    rows = (("LightningModule", "nn::Module, and a Task for its loss"), ("training_step", "Task::train"), ("configure_optimizers", "flags, or Task::networks"),
+    rows = (("LightningModule", "nn::Module, and a Task for its loss"), ("training_step", "Task::training_step"), ("configure_optimizers", "flags, or Task::optimizers"),
             ("Trainer(...)", "TrainerConfig, the same flags"), ("Callback", "Callback"), ("DataLoader, DataModule", "Dataset; the Loader is built in"))
     for i, (left, right) in enumerate(rows):
         y = 62 + 34 * i
@@ -228,7 +238,7 @@ def one_step():
         d.box(x, 210, 118, 34, words, "good")
         d.arrow(x + 40, 210, x + 40, 138).arrow(x + 80, 138, x + 80, 210, "back")
         d.words(x + 86, 178, "dL/dW", "tick")
-    d.words(24, 66, "forward, black: each op keeps what its gradient needs", "muted")
+    d.words(24, 66, "forward, black: each op saves what its gradient needs", "muted")
     d.words(24, 280, "backward, red: from the loss to the weights; the images need no gradient, so no arrow reaches them", "muted")
     d.words(24, 300, "update: W -= rate dL/dW, for 144 + 4,608 + 1,280 = 6,032 numbers", "muted")
     return d.done()

@@ -60,7 +60,7 @@ def draw(found):
     out += text(24, 58, "muted", "start", f"Each dot is one convolution of a training step in f32: GFLOP/s of its definition. The roof: "
                 f"{peak:.0f} GFLOP/s, {bandwidth:.0f} GB/s.")
     for x, style, words in ((28, "peer", "oneDNN"), (110, "ours", "Athanor, by the definition or oneDNN"),
-                            (370, "won", "Athanor, by Winograd's algorithm, which multiplies 4 times less")):
+                            (370, "won", "Athanor, by Winograd's algorithm, with a quarter of the multiplications")):
         out += circle(x, 80, 4, style, words) + text(x + 10, 84, "muted", "start", words)
     table = ["pass              convolutions  ms oneDNN  ms Athanor"]
     for i, (name, words) in enumerate(PASSES):

@@ -1,4 +1,4 @@
-"""What a step sends, counted: one rank that hands out and collects, and ranks that are equal."""
+"""What a step sends, counted: one rank that sends everything and collects, and ranks that are equal."""
 
 import math
 
@@ -53,7 +53,7 @@ def curve(rows, scheme, color, label):
 
 
 def draw(rows):
-    table = "| ranks | one rank hands out | along a chain | images, of rank 0 in both | DDP, every rank |\n|---|---|---|---|---|\n"
+    table = "| ranks | one rank sends all | along a chain | images, of rank 0 in both | DDP, every rank |\n|---|---|---|---|---|\n"
     for row in rows:
         check(row)
         images = max(row["one"]["images"]) * IMAGES_MB
@@ -75,9 +75,9 @@ def draw(rows):
     # A rank in the middle of a chain moves more, as long as images are few.
     bend = next(row["ranks"] for row in rows if row["ranks"] > 2 and of_ranks(row["chain"])[0] == mb(row["chain"]))
     out += text(24, TOP + HEIGHT + 70, "muted", "start",
-                f"Along a chain the busiest is rank 0, with everyone's images, from {bend} ranks on; with {bend // 2} it is one in "
-                "the middle.")
-    out += curve(rows, "one", "c3", "one rank hands out")
+                f"Along a chain, rank 0 is the busiest from {bend} ranks on: it sends the images of every other rank. With {bend // 2}, "
+                "a rank in the middle is.")
+    out += curve(rows, "one", "c3", "one rank sends all")
     out += curve(rows, "chain", "c1", "along a chain")
     out += curve(rows, "equals", "c0", "DDP: every rank")
     return out + "</svg>\n", table

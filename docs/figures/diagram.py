@@ -2,7 +2,7 @@
 
 import math
 
-from svg import RANKS, begin, rect, text
+from svg import RANKS, begin, line, rect, text
 
 STYLE = """
     .box { fill: #eef3fb; stroke: #2f6fd6 } .plain { fill: #ffffff; stroke: #59636e } .warm { fill: #fdf3dc; stroke: #c98a00 }
@@ -36,6 +36,10 @@ class Diagram:
 
     def fill(self, x, y, width, height, style):
         self.out += rect(x, y, width, height, style)
+        return self
+
+    def rule(self, x1, y1, x2, y2, style="grid"):
+        self.out += line(x1, y1, x2, y2, style)
         return self
 
     def arrow(self, x1, y1, x2, y2, style="way", words="", above=True):

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Draws the figures of the chapters, from what the code does.
 
-    docs/figures/draw.py FOLDER [NAME...] [--bin DIR]     ring data_parallel_bytes zero1_layout overlap; all where none is named
+    docs/figures/draw.py FOLDER [NAME...] [--bin DIR]     ring data_parallel_bytes zero1_layout overlap; all if none is named
     docs/figures/draw.py FOLDER gradient_histogram --from FILE   FILE of gradient_histogram --out
     docs/figures/draw.py FOLDER conv_roofs --from FILE           FILE of bench_conv_choices --json
     docs/figures/draw.py FOLDER around_a_step             needs no program, like all of CONCEPTS and MEASURED

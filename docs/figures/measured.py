@@ -15,10 +15,15 @@ def data_of(name):
     return json.loads((DATA / f"{name}.json").read_text(encoding="utf-8"))
 
 
+def style_of(i, colours):
+    """The style of line number i: all colours solid, then all dashed."""
+    return f"l{colours[i % len(colours)]}" + (" dash" if i // len(colours) % 2 else "")
+
+
 def gradcheck():
     data = data_of("gradcheck")
     series = [("computed in f64", list(zip(data["step"], data["f64"])), "l0"), ("in f32", data["f32"], "l3"),
-              ("what a step h costs: h²", [(h, h * h / 6) for h in data["step"] if h > 1e-6], "l2 dash")]
+              ("h² / 6", [(h, h * h / 6) for h in data["step"] if h > 1e-6], "l2 dash")]
     return chart.lines("The error of a central difference by its step", "step h", "largest error, of 64 places", series, x_log=True,
                        y_log=True, x_range=(1e-12, 1), y_range=(1e-12, 1),
                        note="left of the lowest point rounding is the error, right of it the curve between x - h and x + h")
@@ -70,21 +75,38 @@ def batch_norm():
                        marks=((44, "1 epoch"), (88, "2 epochs")), note="the running statistics begin at 0 and 1, and move by the momentum in each step")
 
 
+def stuck_until(rows):
+    """The last of the steps through which the distance stays near that of step 10; 0 if it leaves within 50 steps."""
+    near = next((1.2 * distance for step, distance, *_ in rows if step == 10), 0)
+    last = 0
+    for step, distance, *_ in rows:
+        if distance > near:
+            break
+        last = step
+    return last if last > 50 else 0
+
+
 def determinism():
-    data = data_of("determinism")
-    series = [(f"rate {rate}", [(s, max(d, 1e-10)) for s, d, *_ in rows], style) for (rate, rows), style in zip(sorted(data.items(), key=lambda one: float(one[0])), ("l2", "l3"))]
+    data = dict(sorted(data_of("determinism").items(), key=lambda one: float(one[0])))
+    series = [(f"rate {rate}", [(s, max(d, 1e-10)) for s, d, *_ in rows], style_of(i, (2, 3, 0, 1, 4, 5))) for i, (rate, rows) in enumerate(data.items())]
+    marks, stuck = (), stuck_until(data.get("1", []))
+    if stuck:
+        marks = ((stuck, "rate 1: stuck until here"),)
     return chart.lines("Two trainings that began one last bit apart", "step", "distance of the weights, relative", series, y_log=True,
-                       y_range=(1e-10, 10), x_range=(0, 440), marks=((325, "rate 1: stuck until here"),),
+                       y_range=(1e-10, 10), x_range=(0, max(rows[-1][0] for rows in data.values())), marks=marks,
                        note="one weight of 6,000 was changed to the next float before the first step; nothing else differs")
 
 
 def activation_memory():
     data = data_of("activation_memory")
-    names = {"0": "all kept", "4": "checkpoint of 4 layers", "1": "checkpoint of each layer"}
+    names, styles, others = {0: "all kept", 1: "checkpoint of each layer"}, {0: "l3", 4: "l0", 1: "l2"}, 0
     series = []
-    for i, (key, name) in enumerate(names.items()):
-        points = data[key]["bytes"]
-        series.append((name, [(j / (len(points) - 1) * 100, b / 1e6) for j, b in enumerate(points)], f"l{(3, 0, 2)[i]}"))
+    for segment in sorted(map(int, data), key=lambda s: (s > 0, -s)):  # without segments, then from the longest to the shortest
+        if segment not in styles:
+            styles[segment], others = style_of(others, (1, 4, 5)), others + 1
+        points = data[str(segment)]["bytes"]
+        series.append((names.get(segment, f"checkpoint of {segment} layers"), [(j / (len(points) - 1) * 100, b / 1e6) for j, b in enumerate(points)],
+                       styles[segment]))
     return chart.lines("Memory through a step: up forwards, down backwards", "progress through the ops of the step, %", "live megabytes",
                        series, y_range=(0, max(y for _, points, _ in series for _, y in points) * 1.05), x_range=(0, 100),
                        note="16 convolutions with ReLU, 16 images of 32 x 32 with 16 channels: 1.05 MB for one result")
@@ -100,7 +122,7 @@ def matrix_product():
         series += [(name, points, ("c" if "vector" in name else "l") + style), ("", points, "c" + style)]
     return chart.lines("One core: products of n x n matrices under its roof", "FLOPs for each byte of the operands", "GFLOP/s", series, x_log=True,
                        y_log=True, x_range=(0.1, 200), y_range=(0.1, 1000), marks=((peak / bandwidth, "compute is the limit from here on"),),
-                       note="n = 16 to 512 from left to right; left of the ridge the roof is what memory delivers, right of it what the core adds")
+                       note="n = 16 to 512 from left to right; left of the ridge the roof is what memory delivers, right of it what the core computes")
 
 
 def convolution_three_ways():
@@ -118,15 +140,15 @@ def measuring_under_noise():
         ordered = sorted(data[key])
         series.append((f"medians of 20, {key}", [(100 * (ratio - 1), 100 * (i + 0.5) / len(ordered)) for i, ratio in enumerate(ordered)], "l" + style))
     return chart.lines("A program compared with itself, 200 times", "how much slower A seems than A, %", "share of comparisons below, %", series,
-                       x_range=(-50, 50), y_range=(0, 100), marks=((0, "the truth"),),
-                       note="in blocks: 20 runs of the one, then 20 of the other; in turns: one of each, and who is first alternates")
+                       x_range=(-50, 50), y_range=(0, 100), marks=((0, "the true value"),),
+                       note="in blocks: 20 runs of the one, then 20 of the other; in turns: one of each, and which one is first alternates")
 
 
 def augmentation():
     rows = table("augmentation", "`--augment`")
     points = [(cells[0].replace("`", "").split(" (")[0], number(cells[2]), "c0" if i < 2 else "c1") for i, cells in enumerate(rows)]
     return chart.bars("Test loss by augmentation, mean of eight seeds", points, "", form="{:.3f}",
-                      note="lower is better; a network that trained on mixed labels (mixup, cutmix) is less sure, so its loss is higher")
+                      note="lower is better; a network trained on mixed labels (mixup, cutmix) is less confident, so its loss is higher")
 
 
 def early_stopping():
@@ -148,7 +170,7 @@ def batch_size():
               ("square root", [(b, rate * (b / first) ** 0.5) for b, _ in low], "l2 dash")]
     return chart.lines("Which rate a batch allows", "batch", "learning rate, median of three seeds", series, x_log=True, y_log=True,
                        x_range=(8, 512), y_range=(0.005, 1), x_ticks=[(b, f"{b:g}") for b, _ in low],
-                       note="from 8 to 32 images the rates grow like a rule; beyond, they grow less than either")
+                       note="the two rules begin at the lowest loss of 8 images; from 128 to 512 images both rates grow less than either rule")
 
 
 def inference():
@@ -162,7 +184,7 @@ def emptying():
     points = []
     for cells in rows[:3]:
         first = lambda words: float(words.split()[0])  # noqa: E731
-        points += [(f"{cells[0]}, cache kept", first(cells[1]), "c0"), ("emptied after each", first(cells[2]), "c3")]
+        points += [(f"{cells[0]}, cached", first(cells[1]), "c0"), ("emptied after each", first(cells[2]), "c3")]
     return chart.bars("The price of a fresh page", points, "ms", log=True, note="CPU time of one thread, the fastest of three runs; the axis is logarithmic")
 
 

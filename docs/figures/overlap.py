@@ -4,7 +4,7 @@ from svg import RANKS, begin, line, rect, text
 
 LEFT, TOP, WIDTH, RIGHT, BAR, GROUP = 128, 116, 800, 50, 26, 112
 TOTAL = TOP + 3 * GROUP + 60
-NOTES = {"none": "nobody pushes", "pumped": "the pass pushes", "thread": "a thread pushes"}
+ADVANCED_BY = {"none": "reduce() only", "pumped": "the pass", "thread": "its own thread"}
 STYLE = """
     .wait { fill: none; stroke: #59636e; stroke-dasharray: 3 3 } .on { fill: #ffffff; font-size: 11px; font-weight: 600 }
     @media (prefers-color-scheme: dark) { .wait { stroke: #9198a1 } .on { fill: #0d1117 } }
@@ -23,7 +23,8 @@ def lane(y, spans, style, x, label):
 
 def group(y, kind, x):
     computed, reduced, layers = kind["layers"][-1][1], kind["reduced"], len(kind["layers"])
-    out = text(24, y + 18, "head", "start", kind["name"]) + text(24, y + 36, "tick", "start", NOTES[kind["name"]])
+    out = text(24, y + 18, "head", "start", kind["name"]) + text(24, y + 36, "tick", "start", "advanced by")
+    out += text(24, y + 50, "tick", "start", ADVANCED_BY[kind["name"]])
     out += lane(y, kind["layers"], "c0", x, lambda i: f"{layers - 1 - i}")
     out += rect(x(computed) + 0.5, y, max(x(reduced) - x(computed) - 1, 0.5), BAR, "wait")
     waits = f"waits {reduced - computed:.0f} ms"
@@ -38,6 +39,8 @@ def group(y, kind, x):
 
 def draw(trace):
     longest = max(kind["reduced"] for kind in trace["kinds"])
+    buckets, layers = (len(trace["kinds"][0][name]) for name in ("buckets", "layers"))
+    owners = f": 0 is layer {layers - 1}'s, {buckets - 1} is layer 0's" if buckets == layers else ""
 
     def x(ms):
         return LEFT + WIDTH * ms / longest
@@ -45,8 +48,8 @@ def draw(trace):
     out = begin(LEFT + WIDTH + RIGHT, TOTAL, "Backward pass and buckets", RANKS + STYLE)
     out += text(24, 34, "title", "start", "A backward pass and its buckets")
     out += text(24, 56, "muted", "start",
-                f"Rank 0 of 2. {len(trace['kinds'][0]['layers'])} layers, each of which sleeps for {trace['layer_ms']} ms in place of "
-                "computing; a bucket for each, from the last layer to the first.")
+                f"Rank 0 of 2. {len(trace['kinds'][0]['layers'])} layers, each of which sleeps for {trace['layer_ms']} ms instead of computing; "
+                f"{buckets} buckets, from the last layer to the first.")
     out += text(24, 74, "muted", "start",
                 "An all-reduce of a bucket sends two messages one after the other, each up to "
                 f"{trace['delay_ms']} ms late, at random. Of {trace['steps']} steps the median.")
@@ -61,7 +64,7 @@ def draw(trace):
         y = TOP + 2 * GROUP + 72
         out += line(x(ms), y, x(ms), y + 4, "axis") + text(x(ms), y + 18, "tick", "middle", f"{ms} ms")
     for at, style, words in ((0, "c0", "backward pass, by layer"),
-                             (200, "c1", "messages, by bucket: 0 is layer 5's, 5 is layer 0's"),
+                             (200, "c1", f"messages, by bucket{owners}"),
                              (560, "c2", "a: norm and overflow agreed on")):
         out += rect(LEFT + at, TOTAL - 26, 12, 12, style) + text(LEFT + at + 18, TOTAL - 16, "muted", "start", words)
     return out + "</svg>\n", table

@@ -70,8 +70,8 @@ def draw(trace):
     out += row_of_panels(TOP + 22, "reduce_scatter: pieces 0 to 3 of each rank's buffer", trace["scatter"])
     out += row_of_panels(TOP + 22 + HALF_HEIGHT, "all_gather", trace["gather"])
     out += text(24, height - 36, "muted", "start",
-                "A cell is a piece; its stripes say whose values are summed up in it. Framed: what has arrived in this step, "
+                "A cell is a piece; its stripes show the ranks whose values are summed in it. Framed: what has arrived in this step, "
                 "from the rank above")
     out += text(24, height - 18, "muted", "start",
-                "(rank 0: from rank 3). Before all_gather, only the piece a rank owns is complete; the others are leftovers.")
+                "(rank 0: from rank 3). Before all_gather, only the piece a rank owns is complete; the others are partial sums.")
     return out + "</svg>\n", ""

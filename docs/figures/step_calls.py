@@ -60,7 +60,7 @@ def draw():
     each = WIDTH / len(before)
     out = begin(LEFT + WIDTH + 24, 330, "The calls of a training step, queued one by one and as a graph", RANKS)
     out += text(24, 36, "title", "start", "What the host queues in one step")
-    out += text(24, 58, "muted", "start", "The network of train_digits, by the emulator's trace: every kernel and graph, in their order. Widths are no times.")
+    out += text(24, 58, "muted", "start", "The network of train_digits, by the emulator's trace: every kernel and graph, in their order. Widths are not times.")
     out += text(24, 96, "head", "start", f"--graph off: {len(before)} calls")
     out += lane(108, "host, device", before, each)
     out += line(24, 160, LEFT + WIDTH, 160, "grid")

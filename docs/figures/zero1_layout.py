@@ -1,4 +1,4 @@
-"""Who owns what in ZeRO-1, from the layout a real arena has, and what the ranks keep."""
+"""Which rank owns which elements in ZeRO-1, from the layout a real arena has, and what the ranks keep."""
 
 from svg import RANKS, begin, line, rect, text
 
@@ -60,8 +60,9 @@ def draw(trace):
         return "".join(bar(x_of(begin_), y, x_of(end) - x_of(begin_), "other" if others else f"c{rank}")
                        for begin_, end in (bucket["shards"][rank] for bucket in buckets))
 
-    out = begin(LEFT + WIDTH + RIGHT, TOTAL, "Who owns what", RANKS + STYLE)
-    out += text(24, 34, "title", "start", "Who owns what")
+    title = "Which rank owns which elements"
+    out = begin(LEFT + WIDTH + RIGHT, TOTAL, title, RANKS + STYLE)
+    out += text(24, 34, "title", "start", title)
     out += text(24, 56, "muted", "start",
                 f"{len(trace['parameters'])} parameters of a small network in one arena of {size} elements, its buckets, and their "
                 f"shards for {N} ranks")
@@ -84,5 +85,5 @@ def draw(trace):
         out += "".join(shards(other, y, other != rank) for other in range(N))
         y += 34
     out += text(24, TOTAL - 16, "muted", "start",
-                "A shard may begin in one parameter and end in another. Dashed: padding, zeros that nobody saves.")
+                "A shard may begin in one parameter and end in another. Dashed: padding, zeros that are never saved.")
     return out + "</svg>\n", memory_table(trace["shares"])
