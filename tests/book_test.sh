@@ -19,15 +19,18 @@ printf '<h1 id="here">x</h1><a href="#here">x</a><a href="gone.html">x</a><a hre
 ! "$docs/book/links.py" "$folder/site" >"$folder/out" || die "links.py finds no dead link"
 grep -q 'gone.html: no such file' "$folder/out" && grep -q '#nowhere: no such heading' "$folder/out" &&
   grep -qx '1 pages, 3 links, 2 dead' "$folder/out" || die "links.py: expected two dead links"
-mkdir -p "$folder/copy/docs"
+mkdir -p "$folder/copy/docs" "$folder/copy/examples/exercises"
 cp -r "$docs/." "$folder/copy/docs/"
+cp "$source/examples/exercises/README.md" "$folder/copy/examples/exercises/"
 copy=$folder/copy/docs
 sed -i 's/^| \*\*Time\*\* | .*/| **Time** | long |/' "$copy/tensors.md"
 sed -i 's/^!\[.*//' "$copy/gradcheck.md"
 sed -i 's/^| \*\*You need\*\* | .*/| **You need** | [The ring](the_ring.md) |/' "$copy/initialisation.md"
+sed -i 's/exercise 15\](/exercise 16](/' "$copy/the_ring.md"
 echo "# Stray" >"$copy/stray.md"
 ! "$copy/book/order.py" --check >"$folder/out" || die "order.py finds nothing"
-for fault in "tensors.md: Time must be" "gradcheck.md: has no figure" "initialisation.md: needs the_ring" "stray.md: docs/book/order.txt"; do
+for fault in "tensors.md: Time must be" "gradcheck.md: has no figure" "initialisation.md: needs the_ring" \
+  "the_ring.md: run docs/book/order.py" "stray.md: docs/book/order.txt"; do
   grep -qF "$fault" "$folder/out" || die "order.py: expected '$fault'"
 done
 
