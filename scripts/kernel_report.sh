@@ -4,7 +4,7 @@
 # name. Read from what ptxas said when DIR (by default build/cuda) was built; no GPU is needed.
 #   --check LIST   instead, fails where a kernel on LIST spills, keeps a stack or needs more registers than LIST allows.
 #                  A line of LIST: source, regular expression for the whole name, most registers, and perhaps the first
-#                  architecture (80 for sm_80) for which that holds.
+#                  architecture (80 for sm_80) for which that holds, or the first and the last (80-90).
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -70,12 +70,14 @@ table | awk -F'\t' -v list="$list" '
   BEGIN {
     while ((got = getline line < list) > 0) {
       if (line ~ /^ *(#|$)/) continue
-      if ((fields = split(line, field, " ")) < 3 || fields > 4 || field[fields] !~ /^[0-9]+$/) {
+      if ((fields = split(line, field, " ")) < 3 || fields > 4 || field[3] !~ /^[0-9]+$/ ||
+          (fields == 4 && field[4] !~ /^[0-9]+(-[0-9]+)?$/)) {
         complain(list ": a line must be source, pattern, registers and perhaps an architecture, but is: " line)
         continue
       }
       ++patterns; source[patterns] = field[1]; pattern[patterns] = "^(" field[2] ")$"; most[patterns] = field[3]
-      first[patterns] = fields > 3 ? field[4] : 0; found[patterns] = 0
+      ends = fields > 3 ? split(field[4], range, "-") : 0
+      first[patterns] = ends > 0 ? range[1] + 0 : 0; last[patterns] = ends > 1 ? range[2] + 0 : 1000; found[patterns] = 0
     }
     if (got < 0 || patterns == 0) { print list ": must be a list of kernels, but has none"; failed = 1; exit }
   }
@@ -83,7 +85,8 @@ table | awk -F'\t' -v list="$list" '
     for (i = 1; i <= patterns; ++i) {
       if ($6 != source[i] || $7 !~ pattern[i]) continue
       ++found[i]
-      if (substr($5, 4) + 0 < first[i]) continue
+      architecture = substr($5, 4) + 0
+      if (architecture < first[i] || architecture > last[i]) continue
       hot[$5 $6 $7] = 1
       where = $6 ".cu: " $7 " (" $5 ")"
       if ($4 > 0) complain(where " must not spill, but moves " $4 " bytes to and from local memory")

@@ -92,7 +92,7 @@ template <class T> struct Results {
 
 /// y of a block's tile: 2 * sizeof(T) bytes (3 with a residual) and 3 FLOPs an element, and the activation's.
 template <class Op, bool kResidual, bool kMask, int V, class T, class A>
-__global__ void __launch_bounds__(kThreads, 2)
+__global__ void __launch_bounds__(kThreads, cuda::kNormBlocks)
     apply(const T* __restrict__ x, const T* __restrict__ residual, ColumnTiling tiling, Summed<A> summed,
           WriteStatistics<A> write, Channels<A> parameters, Results<T> results) {
   __shared__ __align__(16) A values[3][cuda::kNormChannels];

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "kernels/cuda/architecture.h"
 #include "kernels/cuda/norm.h"
 #include "kernels/norm_ops.h"
 
@@ -21,6 +22,9 @@ namespace athanor::cuda {
 inline constexpr int kNormChannels = 64;
 /// Vectors that a thread has in flight of the one tensor that it reads.
 inline constexpr int kNormVectors = 4;
+/// Blocks that share a multiprocessor, with 64 registers for each thread. On Turing and Blackwell there is
+/// one, since ptxas would spill.
+inline constexpr int kNormBlocks = kArchitecture >= 80 && !kIsBlackwell ? 2 : 1;
 
 inline ColumnTiling norm_tiling(const Tensor& x, int width) {
   const std::int64_t channels = x.dim(-1);

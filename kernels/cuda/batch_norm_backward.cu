@@ -26,8 +26,9 @@ template <class Op> constexpr bool kIgnoresX<FromMask<Op>> = true;
 template <> constexpr bool kIgnoresX<FromX<Identity>> = true;
 
 /// Vectors of each tensor that a thread has in flight: one where the activation's derivative, found anew from
-/// x, needs the registers.
+/// x, needs the registers. On sm_80, two of three tensors would spill.
 template <class Policy> constexpr int kTogether = 2;
+template <class Op> constexpr int kTogether<FromOutput<Op>> = cuda::kArchitecture == 80 ? 1 : 2;
 template <class Op> constexpr int kTogether<FromX<Op>> = std::is_same_v<Op, Identity> ? 2 : 1;
 template <class Op> constexpr int kTogether<FromResidual<Op>> = 1;
 
@@ -65,7 +66,7 @@ __device__ __forceinline__ Accumulate<T> extra_of(const Vec<T, V>& more, unsigne
 /// Sums of g and of g (x - mean), g = dL/d(pre); g is kept in dresidual, and summed as rounded there, where
 /// the policy needs extra. Moves 2 * sizeof(T) bytes an element, and where g is kept 4, or 3 with a mask.
 template <class Policy, int V, class T, class A>
-__global__ void __launch_bounds__(kThreads, 2)
+__global__ void __launch_bounds__(kThreads, cuda::kNormBlocks)
     sum_gradients(GradientSources<T> from, ColumnTiling tiling, Channels<A> parameters, A* partials) {
   __shared__ A shared[V * kThreads];
   __shared__ __align__(16) A values[3][cuda::kNormChannels];
@@ -197,7 +198,7 @@ __device__ __forceinline__ void prepare_dx(const ChannelTile<V>& tile, const Col
 /// dx of a block's tile from dL/d(pre) (policy FromX<Identity>) or dy: 3 * sizeof(T) bytes an element. From
 /// partial sums, the first block of a tile also writes the parameters' gradients.
 template <class Policy, int V, class T, class A>
-__global__ void __launch_bounds__(kThreads, 2)
+__global__ void __launch_bounds__(kThreads, cuda::kNormBlocks)
     write_dx(const T* __restrict__ x, const T* __restrict__ dy, ColumnTiling tiling, Channels<A> parameters,
              Coefficients<A> coefficients, GradientTotals<A> totals, T* __restrict__ dx) {
   __shared__ __align__(16) A values[5][cuda::kNormChannels];

@@ -32,7 +32,7 @@ template <class T, class A> struct Term {
 
 /// y of a block's tile: 3 * sizeof(T) bytes and 7 FLOPs an element, and a bit.
 template <int V, class T, class A>
-__global__ void __launch_bounds__(kThreads, 2)
+__global__ void __launch_bounds__(kThreads, cuda::kNormBlocks)
     apply(Term<T, A> a, Term<T, A> b, ColumnTiling tiling, T* __restrict__ y, std::uint8_t* mask) {
   __shared__ __align__(16) A values[6][cuda::kNormChannels];
   const auto at = tiling.thread_tile<V, kThreads>();
@@ -97,7 +97,7 @@ __device__ __forceinline__ A passed(const Vec<T, V>& dy, unsigned bits, int k, A
 /// Sums of g, of g (a - mean of a) and of g (b - mean of b), g = dL/d(pre), as the partial sums of both
 /// norms. Moves 3 * sizeof(T) bytes an element.
 template <int V, class T, class A>
-__global__ void __launch_bounds__(kThreads, 2)
+__global__ void __launch_bounds__(kThreads, cuda::kNormBlocks)
     sum_gradients(Sources<T> from, ColumnTiling tiling, const A* means_a, const A* means_b, A* partials_a,
                   A* partials_b) {
   __shared__ A shared[V * kThreads];
@@ -197,7 +197,7 @@ __device__ __forceinline__ void write_dx_of(const ChannelTile<V>& tile, A (*valu
 
 /// dL/da and dL/db of a block's tile: 5 * sizeof(T) bytes an element.
 template <int V, class T, class A>
-__global__ void __launch_bounds__(kThreads, 2)
+__global__ void __launch_bounds__(kThreads, cuda::kNormBlocks)
     write_dx(Sources<T> from, ColumnTiling tiling, std::int64_t splits, Gradient<T, A> of_a,
              Gradient<T, A> of_b) {
   __shared__ __align__(16) A values[8][cuda::kNormChannels];

@@ -9,7 +9,7 @@ namespace athanor::cuda {
 /// Sums of x - shift and of its square, shift a rough mean per channel of rows spread evenly over x: every
 /// block works out the same one. Reads x once, 4 FLOPs an element.
 template <int V, class T, class A>
-__global__ void __launch_bounds__(kNormThreads, 2)
+__global__ void __launch_bounds__(kNormThreads, kNormBlocks)
     sum_deviations(const T* __restrict__ x, ColumnTiling tiling, A* shifts, A* partials) {
   __shared__ A shared[V * kNormThreads];
   const auto at = tiling.thread_tile<V, kNormThreads>(gridDim.x - 1 - blockIdx.x);

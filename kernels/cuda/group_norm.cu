@@ -1,3 +1,4 @@
+#include "kernels/cuda/architecture.h"
 #include "kernels/cuda/group.h"
 #include "kernels/cuda/norm.h"
 #include "kernels/norm_ops.h"
@@ -15,7 +16,8 @@ using cuda::Target;
 using cuda::Vec;
 
 constexpr int kThreads = cuda::kColumnThreads;
-constexpr int kTogether = 4;  // vectors a thread has in flight
+constexpr int kTogether = cuda::kIsBlackwell ? 1 : 4;  // vectors a thread has in flight
+constexpr int kWriters = cuda::kIsBlackwell ? 2 : 1;   // blocks that write dx and share a multiprocessor
 
 /// Two values of the group of each of a thread's channels, of pairs [N, G, 2].
 template <int V, class A> struct GroupPair {
@@ -187,7 +189,7 @@ __global__ void __launch_bounds__(kThreads)
 
 /// 3 sizeof(T) bytes and 8 FLOPs an element.
 template <int V, class T, class A>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, kWriters)
     write_dx(const T* __restrict__ x, const T* __restrict__ dy, const A* gamma, const A* stats,
              const A* means, ChannelGroups z, ColumnTiling tiling, T* __restrict__ dx) {
   const auto at = tiling.thread_tile<V>();

@@ -1,3 +1,4 @@
+#include "kernels/cuda/architecture.h"
 #include "kernels/cuda/max_sum.h"
 #include "kernels/cuda/total.h"
 #include "kernels/loss.h"
@@ -12,7 +13,8 @@ constexpr int kThreads = 256;
 
 // Two rows in registers; f64 takes too many of them for as many blocks as one row has.
 template <class Shape, class A>
-inline constexpr int kResidentPairs = std::max(1, cuda::kResident<Shape, A> - (sizeof(A) > 4 ? 1 : 0));
+inline constexpr int kResidentPairs = std::max(1, cuda::kResident<Shape, A> -
+                                                      (sizeof(A) > 4 || cuda::kIsBlackwell ? 1 : 0));
 
 template <class A> struct Identity {
   __device__ __forceinline__ A operator()(A x) const { return x; }

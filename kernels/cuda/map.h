@@ -4,6 +4,7 @@
 #include <tuple>
 
 #include "kernels/convert.h"
+#include "kernels/cuda/architecture.h"
 #include "kernels/cuda/vec.h"
 
 // y[i] = f(x[i]...) over dense operands whose element types may differ: bytes over bandwidth. W elements of
@@ -17,7 +18,7 @@ template <int W> inline constexpr int kMapUnroll = W > 4 || W == 2 ? 2 : 4;
 
 template <int W, class F, class To, class... From>
 __global__ void __launch_bounds__(kMapThreads) map_kernel(std::int64_t n, F f, To* y, const From*... x) {
-  constexpr int kUnroll = kMapUnroll<W>;
+  constexpr int kUnroll = kIsBlackwell ? (kMapUnroll<W> + 1) / 2 : kMapUnroll<W>;
   const std::int64_t thread = std::int64_t{blockIdx.x} * kMapThreads + threadIdx.x;
   const std::int64_t step = std::int64_t{gridDim.x} * kMapThreads, vectors = n / W;
   for (std::int64_t first = thread; first < vectors; first += step * kUnroll) {

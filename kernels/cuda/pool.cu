@@ -1,5 +1,6 @@
 #include <limits>
 
+#include "kernels/cuda/architecture.h"
 #include "kernels/cuda/max_gather.h"
 #include "kernels/pool.h"
 #include "kernels/pool_ops.h"
@@ -17,7 +18,7 @@ using cuda::launch_over;
 using cuda::Places;
 using cuda::Vec;
 
-constexpr int kThreads = cuda::kPlaceThreads, kResident = cuda::kPlaceResident;
+constexpr int kThreads = cuda::kPlaceThreads, kResident = cuda::kPlaceResident - (cuda::kIsBlackwell ? 2 : 0);
 
 /// The windows along one axis, for kernels.
 struct Axis {
