@@ -17,7 +17,11 @@ using cuda::Vec;
 
 constexpr int kThreads = cuda::kColumnThreads;
 constexpr int kTogether = cuda::kIsBlackwell ? 1 : 4;  // vectors a thread has in flight
-constexpr int kWriters = cuda::kIsBlackwell ? 2 : 1;   // blocks that write dx and share a multiprocessor
+/// Blocks that write dx and share a multiprocessor: as many as their registers allow.
+template <int V, class T>
+constexpr int kWriters = std::is_same_v<T, double>                                   ? 1
+                         : cuda::kIsBlackwell || (V == 8 && std::is_same_v<T, Half>) ? 2
+                                                                                     : 3;
 
 /// Two values of the group of each of a thread's channels, of pairs [N, G, 2].
 template <int V, class A> struct GroupPair {
@@ -189,7 +193,7 @@ __global__ void __launch_bounds__(kThreads)
 
 /// 3 sizeof(T) bytes and 8 FLOPs an element.
 template <int V, class T, class A>
-__global__ void __launch_bounds__(kThreads, kWriters)
+__global__ void __launch_bounds__(kThreads, kWriters<V, T>)
     write_dx(const T* __restrict__ x, const T* __restrict__ dy, const A* gamma, const A* stats,
              const A* means, ChannelGroups z, ColumnTiling tiling, T* __restrict__ dx) {
   const auto at = tiling.thread_tile<V>();
