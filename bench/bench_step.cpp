@@ -2,8 +2,8 @@
 // device, forward, backward and update.
 //
 //     bench_step [OPTIONS] [MODEL:BATCH[:PRECISION[:OPTIMIZER]]...]
-//     bench_step                           ResNet-50 of 256, ResNet-18 for CIFAR of 512, CifarNet of 2,000:
-//     f16 bench_step --help                    the options
+//     bench_step           ResNet-50 of 256, ResNet-18 for CIFAR of 512, CifarNet of 2,000, in f16
+//     bench_step --help    the options
 //
 // Of each workload: images/s of steps that the host queues one after the other, and of steps captured as CUDA
 // graphs; what the host takes to queue one; waits and allocations, which must be 0; and for each kernel its
@@ -27,6 +27,7 @@
 #include "bench/step/measure.h"
 #include "bench/step/report.h"
 #include "bench/support/device_roof.h"
+#include "kernels/cuda/vendor.h"
 #include "tensor/atomic_file.h"
 #include "tensor/error.h"
 #include "tensor/stream.h"
