@@ -303,10 +303,9 @@ TEST(RecipeFile, DamageIsReportedInOneLine) {
 // Other trainers' words ------------------------------------------------------------------------------------
 
 TEST(Spellings, SynonymsAreAccepted) {
-  const std::vector<std::string> known{"--max-epochs", "--devices", "--device",       "--optimizer",
-                                       "--warmup",     "--profile", "--profiler",     "--sync-bn",
-                                       "--lr",         "--resume",  "--fast-dev-run", "--precision",
-                                       "--val-every"};
+  const std::vector<std::string> known{
+      "--max-epochs", "--devices", "--device", "--optimizer",    "--warmup",    "--profile",  "--profiler",
+      "--sync-bn",    "--lr",      "--resume", "--fast-dev-run", "--precision", "--val-every"};
   using Words = std::vector<std::string>;
   EXPECT_EQ(translate_flags({"--max_epochs", "5", "--opt=adamw"}, known),
             (Words{"--max-epochs", "5", "--optimizer=adamw"}));

@@ -60,7 +60,8 @@ std::unique_ptr<Dataset> open_folder_pairs(const path& folder) {
     if (!std::filesystem::is_directory(folder / part, error)) continue;
     Files files = files_of(folder, part);
     const bool must = part == "images" || part == "masks" || part == "targets";
-    if (files.empty() && must) fail(folder, "{}/ must contain .png, .webp, .jpg or .jpeg files, but has none", part);
+    if (files.empty() && must)
+      fail(folder, "{}/ must contain .png, .webp, .jpg or .jpeg files, but has none", part);
     if (files.empty()) continue;
     const std::string field = part.ends_with('s') ? part.substr(0, part.size() - 1) : part;
     if (field == "label")

@@ -18,6 +18,7 @@ using cuda::launch_over;
 using cuda::Places;
 using cuda::Vec;
 
+// On Blackwell ptxas would spill with 80 registers a thread.
 constexpr int kThreads = cuda::kPlaceThreads, kResident = cuda::kPlaceResident - (cuda::kIsBlackwell ? 2 : 0);
 
 /// The windows along one axis, for kernels.
