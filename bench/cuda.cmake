@@ -29,3 +29,4 @@ target_link_libraries(bench_cuda PRIVATE athanor_bench_support)
 add_executable(bench_step bench_step.cpp step/measure.cpp step/report.cpp step/step_timer.cpp step/workload.cpp)
 target_link_libraries(bench_step PRIVATE athanor_bench_support CLI11::CLI11 nlohmann_json::nlohmann_json
   $<TARGET_NAME_IF_EXISTS:CUDA::cudart>)
+add_dependencies(gpu_programs bench_cuda bench_step)

@@ -3,6 +3,9 @@
 set(ATHANOR_CUDA OFF CACHE STRING "CUDA backend: OFF, ON (nvcc, cuDNN, cuBLASLt) or SIMT (emulated on the CPU)")
 set_property(CACHE ATHANOR_CUDA PROPERTY STRINGS OFF ON SIMT)
 
+# What scripts/gpu_bundle.sh packs: programs that run on a device.
+add_custom_target(gpu_programs)
+
 set(ATHANOR_WITH_CUDA OFF)
 if(NOT ATHANOR_CUDA STREQUAL "OFF")
   set(ATHANOR_WITH_CUDA ON)

@@ -2,7 +2,7 @@
 # Packs what scripts/gpu_check.sh needs into one archive for a machine with a GPU and no network, compiler or packages:
 # the cuda preset's programs, stripped, the libraries they need beyond CUDA's own and glibc's, scripts and golden files.
 #   scripts/gpu_bundle.sh OUT.tar.(gz|xz|zst) [--build DIR] [--arch LIST] [--glibc VERSION] [--limit-mb N] [--cache DIR]
-#   --build DIR     packs DIR/bin as it is, instead of building the cuda preset
+#   --build DIR     packs DIR/bin as it is, instead of building the cuda preset in build/gpu-bundle
 #   --arch LIST     architectures to build for, as ATHANOR_CUDA_ARCHITECTURES [90a-real]
 #   --glibc VERSION that of the oldest machine it must run on [2.35]: what is packed must not need a newer one
 #   --limit-mb N    fails where the archive is larger than N million bytes [55]
@@ -26,7 +26,7 @@ done
 case $out in
   *.tar.gz) pack=(gzip -9n) ;;
   *.tar.xz) pack=(xz -9e -T1) ;;
-  # A long window: programs that hold the same kernels cost little more than one.
+  # A long window: programs hold the same tests of GoogleTest, and the same templates.
   *.tar.zst) pack=(zstd -q -19 --long=27 -T0) ;;
   *) fail 2 "gpu_bundle.sh: the archive must be named *.tar.gz, *.tar.xz or *.tar.zst, but got '$out'" ;;
 esac
@@ -40,14 +40,16 @@ if [ -z "$build" ]; then
   set_up
   find_nvcc || fail 2 "gpu_bundle.sh: nvcc is needed, but was not found"
   root_of_cudnn=$(cudnn_root) || fail 2 "gpu_bundle.sh: cuDNN 9 is needed, but was not found"
-  say "Building the cuda preset for $architectures"
-  configure cuda -DATHANOR_CUDA_ARCHITECTURES="$architectures" -DCUDNN_ROOT="$root_of_cudnn" -DATHANOR_MPI=OFF -DATHANOR_SERVE=OFF
-  cmake --build --preset cuda
-  build=$root/build/cuda
+  say "Building the cuda preset for $architectures in build/gpu-bundle"
+  # A shared library, packed once: each of 75 programs would otherwise hold all kernels.
+  build=$root/build/gpu-bundle
+  configure cuda -B "$build" -DBUILD_SHARED_LIBS=ON -DATHANOR_CUDA_ARCHITECTURES="$architectures" -DCUDNN_ROOT="$root_of_cudnn" \
+    -DATHANOR_MPI=OFF -DATHANOR_SERVE=OFF
+  cmake --build "$build" --target gpu_programs
 fi
 [ -x "$build/bin/bench_cuda" ] || fail 2 "gpu_bundle.sh: $build must be a build of the cuda preset, but has no bin/bench_cuda"
 programs=()
-for program in "$build"/bin/{cuda_*_test,bench_cuda,bench_step,train_*,athanor}; do
+for program in "$build"/bin/{cuda_*_test,bench_cuda,bench_step,train_*,speedrun_cifar10,athanor}; do
   # cuda_plans_test needs no GPU: it runs where the bundle is made.
   [ ! -x "$program" ] || [[ $program = */cuda_@(plans|staged_mpi)_test ]] || programs+=("$program")
 done

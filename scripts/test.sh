@@ -4,7 +4,8 @@
 # smpi and aarch64, which take as long again, and tries the recipes of HACKING.md. Left out are smpi where there is no SimGrid,
 # cuda where there is no toolkit for it, and aarch64 where its cross compiler, emulator and libraries cannot be had. --werror
 # makes warnings errors, as CI=true does.
-# --minutes N starts no preset that would end after N minutes, going by how long cpu took on this machine; the table names those.
+# --minutes N starts no preset that would end after N minutes, going by how long cpu took on this machine, and stops one that
+# is not done by then; the table names those. cpu must be done.
 # The last line counts passed, failed and skipped tests; above it each skipped one says why.
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
@@ -43,6 +44,12 @@ in_minutes() { awk -v s="$1" 'BEGIN { printf "%.1f", s / 60 }'; }
 
 # How long a preset takes, in per cent of what cpu has taken: about, on two cores with a cold ccache, from the compiler's times.
 declare -A share=([simt]=55 [cuda]=45 [cpu-asan]=110 [cpu-tsan]=50)
+
+seconds_left() { # of --minutes, at least 1
+  local left=$((minutes * 60 - SECONDS))
+  echo $((left > 1 ? left : 1))
+}
+time_is_over() { [ -n "$minutes" ] && [ "$(seconds_left)" -eq 1 ]; }
 
 # Counts and skipped tests of a JUnit file: "passed failed skipped", then "name: why" for each skipped one, or, where
 # more than a few say the same, "n tests, such as name: why". Why is the line GoogleTest prints after
@@ -112,18 +119,20 @@ for preset in "${presets[@]}"; do
     gpu_name >/dev/null || settings+=(-DATHANOR_BUILD_BENCH=OFF -DATHANOR_BUILD_EXAMPLES=OFF)
   fi
   expected=$(((took_cpu * ${share[$preset]-100} + 99) / 100))
-  if [ -n "$minutes" ] && [ "$preset" != cpu ] && [ $((SECONDS + expected)) -gt $((minutes * 60)) ]; then
+  if [ -n "$minutes" ] && [ "$preset" != cpu ] && [ $expected -gt "$(seconds_left)" ]; then
     rows+=("$(printf '%-10s %7s %7s   not run: it takes about %s minutes here, and %s of %d are left' "$preset" - - \
-      "$(in_minutes $expected)" "$(in_minutes $((minutes * 60 - SECONDS)))" "$minutes")")
+      "$(in_minutes $expected)" "$(in_minutes "$(seconds_left)")" "$minutes")")
     continue
   fi
   # ccache has the loops for the CPU from the first preset, with code for AVX-512.
   [ "$preset" != simt ] || settings=(-DATHANOR_ONE_ISA=OFF)
   say "$preset: building"
   start=$SECONDS
-  if ! { configure "$preset" "${settings[@]}" && cmake --build --preset "$preset"; }; then
-    status=1
-    rows+=("$(printf '%-10s %7s %7s   does not build' "$preset" "$(in_minutes $((SECONDS - start)))" -)")
+  if ! { configure "$preset" "${settings[@]}" && ${minutes:+timeout "$(seconds_left)"} cmake --build --preset "$preset"; }; then
+    why="does not build"
+    if time_is_over; then why="stopped: not built when $minutes minutes were over"; fi
+    if [ "$preset" = cpu ] || ! time_is_over; then status=1; fi
+    rows+=("$(printf '%-10s %7s %7s   %s' "$preset" "$(in_minutes $((SECONDS - start)))" - "$why")")
     continue
   fi
   built=$SECONDS
@@ -137,14 +146,27 @@ for preset in "${presets[@]}"; do
     cpu) extra=("${lanes[@]}") ;;
     cpu-asan | cpu-tsan) extra=("${sanitized[@]}") ;;
   esac
-  ctest --preset "$preset" -j "$jobs" "${extra[@]}" --output-junit "$root/$report" | scripts/test_progress.sh || status=1
+  [ -z "$minutes" ] || extra+=(--stop-time "$(date -d "+$(seconds_left) seconds" +%T)")
+  log=build/$preset/ctest.log tests_failed=no
+  ctest --preset "$preset" -j "$jobs" "${extra[@]}" --output-junit "$root/$report" | tee "$log" | scripts/test_progress.sh ||
+    tests_failed=yes
   [ "$preset" != cpu ] || took_cpu=$((SECONDS - start))
   { read -r p f s; names=$(cat); } < <(summarise "$report")
+  note=""
+  if time_is_over; then # ctest ends those under way, and calls that a failure; the counts of the others decide
+    f=$((f - $(grep -c '\*\*\*Timeout' "$log" || true)))
+    total=$(ctest --preset "$preset" "${extra[@]}" -N | sed -n 's/^Total Tests: //p')
+    missing=$((total - p - f - s))
+    [ $missing -eq 0 ] || note="; stopped when $minutes minutes were over: $missing tests did not run"
+    [ "$preset" != cpu ] || [ $missing -eq 0 ] || status=1
+  elif [ $tests_failed = yes ]; then
+    status=1
+  fi
   passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
   echo "slowest: $(slowest "$report")"
   [ -z "$names" ] || skips+="$preset"$'\n'"$names"$'\n'
   rows+=("$(printf '%-10s %7s %7s   %d passed, %d failed, %d skipped' "$preset" \
-    "$(in_minutes $((built - start)))" "$(in_minutes $((SECONDS - built)))" "$p" "$f" "$s")")
+    "$(in_minutes $((built - start)))" "$(in_minutes $((SECONDS - built)))" "$p" "$f" "$s")$note")
 done
 
 [ "$failed" -eq 0 ] || status=1

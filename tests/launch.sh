@@ -12,7 +12,13 @@ for name in $(env | sed -n 's/^\(SLURM_[A-Z_]*\|OMPI_COMM_WORLD_[A-Z_]*\|RANK\|W
 done
 train=("$bin/train_digits" --batch-size 64 --deterministic)
 
-die() { echo "$*"; cat out err 2>/dev/null || true; exit 1; }
+die() {
+  echo "$*"
+  cat out err 2>/dev/null || true
+  # Where each rank stood, of ranks that crashed or gave up.
+  find . -name 'flight.*.json' -exec sh -c 'echo "$1:"; head -n 5 "$1"' sh {} \; 2>/dev/null || true
+  exit 1
+}
 run() { # run CODE COMMAND...
   local want=$1 code=0
   shift
