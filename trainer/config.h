@@ -27,8 +27,8 @@ namespace athanor {
 /// Whether a metric is to be minimised or maximised.
 enum class Goal : std::uint8_t { minimum, maximum };
 
-/// --early-stop METRIC:PATIENCE[:min|max]; also --monitor METRIC[:min|max], which keeps the best weights but
-/// never stops.
+/// --early-stop METRIC:PATIENCE[:min|max]; also --monitor METRIC[:min|max], which keeps the best weights, but
+/// has no patience. Both end the run at a value that is not finite.
 struct EarlyStop {
   static constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();
 

@@ -26,8 +26,8 @@ fs::path folder_of(const fs::path& given) {
 }  // namespace
 
 void add_flight(CLI::App& app) {
-  CLI::App* const command = app.add_subcommand(
-      "flight", "Names the ranks to blame for the end of a job, from the records of all ranks");
+  CLI::App* const command =
+      app.add_subcommand("flight", "Names the rank that ended a job, and why, from the records of all ranks");
   const auto folder = std::make_shared<std::string>();
   command->add_option("DIR", *folder, "The run's folder, or the one with flight.0.json, flight.1.json, ...")
       ->required();

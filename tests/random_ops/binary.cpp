@@ -17,7 +17,7 @@ void draw_pair(Case& c, const Values& values) {
 }
 void draw_arithmetic(Case& c) {
   // Of integers, all that u8 and i32 hold, and as much as makes a product of two i64 wrap but still fits into
-  // 64 bits of fraction.
+  // 64 significant bits.
   const double edge = c.dtype == DType::u8 ? 256 : c.dtype == DType::i32 ? 2147483648.0 : 4e9;
   if (is_floating(c.dtype)) return draw_pair(c, {.wide = c.draw.chance(0.4)});
   draw_pair(c, {.low = c.dtype == DType::u8 ? 0 : -edge, .high = edge});

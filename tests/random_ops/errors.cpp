@@ -19,26 +19,30 @@ std::string shown(double error) {
 
 constexpr char kIntroduction[] = R"(# How far ops are off
 
-This page lists the largest error of every op over random cases. Sizes begin at 0, operands are broadcast and strided,
-values include NaN, infinities, zeros of both signs and denormals, and every option occurs. The reference shares no code
-with the library (`tests/random_ops`). It has naive loops over numbers with 64 bits of fraction, on its own tape.
+This page lists the largest error, over random cases, of every op with floating-point results. Sizes begin at 0, operands
+are broadcast and strided, and every option occurs. Values include NaN, infinities, zeros of both signs and denormals.
+Each result is compared with that of a reference (`tests/random_ops`) that shares no code with the library. It has naive
+loops over numbers with 64 significant bits, and finds gradients with a tape of its own.
 
-The unit is one unit in the last place of the result's dtype. It is measured at the result or, if that is larger, at the
-running error bound of its evaluation; for a sum, the bound is the sum of the terms' magnitudes. For a half type the
-bound counts in units of f32, in which it is computed. A result that was rounded once has an error of at most 0.5, an
-exact one 0. `dtype` is that of the result: losses of half types are f32.
+The table gives errors in units in the last place of the result's dtype. The unit is that of the result or, if it is
+larger, of a bound: each step of the evaluation adds its own rounding error to the errors of its operands (a running
+error bound). For a sum, the bound is about the sum of the terms' magnitudes. Half types (f16, bf16) are computed in f32,
+so their unit is that of the result plus an f32 unit of the bound. A result that was rounded once has an error of at most
+0.5, an exact one 0. `dtype` is that of the result: losses of half types are f32.
 
-PyTorch ran the same cases on the CPU. Our error may be twice its largest error, plus half a unit. In a few cases
-PyTorch's own result is far off: an infinity where the exact result is finite, or ten thousand units away. If ours is as
-far off in the same case, `tests/random_ops/pytorch_others.csv` lists the result, and the table omits it. An empty cell
-means that nothing was measured, or that every result is on that list. Convolutions are computed directly
+PyTorch ran the same cases on the CPU. Our largest error may be twice PyTorch's, and at least half a unit. If PyTorch's
+forward error is 0, ours must be 0. If PyTorch has no result, ours may be off by 4 units. A few results are another
+number: not finite where the exact result is finite, or at least ten thousand units off. The table omits them. Ours may
+be such a number only if PyTorch's is in the same case; `tests/random_ops/pytorch_others.csv` lists these results. An
+empty cell means that nothing was measured, or only such results. Convolutions are computed directly
 (`ATHANOR_WINOGRAD=off`): the error of Winograd's algorithm depends on the largest value of a tile, and
 `conv_winograd_test` bounds it by 4e-6 of the largest of all.
 
 The column `cuda` is of our own CUDA kernels, which the emulator ran (preset `simt`); cuDNN and cuBLASLt need a GPU.
 
-The tests `random_ops.100000` and `cuda_random_ops.100000` run 100,000 cases each, and none may exceed these limits. These
-commands run them, measured PyTorch and made this table:
+The tests `random_ops.100000` and `cuda_random_ops.100000` run 100,000 cases each; none may exceed these limits. The
+commands below run the same cases on the CPU and in the emulator, measure PyTorch again, and write this page. The first
+two read the limits that `pytorch.sh` wrote before (`~/torch` is a virtual environment with PyTorch and safetensors):
 
     export ATHANOR_WINOGRAD=off limits="--limits tests/random_ops/pytorch.csv --others tests/random_ops/pytorch_others.csv"
     build/cpu/bin/random_ops --cases 100000 $limits --csv cpu.csv

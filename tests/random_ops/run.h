@@ -13,7 +13,7 @@ struct Options {
   std::string op = ".*";
   bool show = false;  ///< prints inputs and results
   Device device = kCpu;
-  Errors limits;   ///< a peer's errors; ours may be twice as large
+  Errors limits;   ///< a peer's errors; ours may be twice as large, and at least 0.5
   Results others;  ///< where a peer's result is another number: there ours may be one, too. Of seed 0
 };
 

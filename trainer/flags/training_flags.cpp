@@ -91,7 +91,7 @@ void add_weight_flags(FlagTable& flags, TrainerConfig& config) {
             config.early_stop, early_stop);
   flags.add(
       "--monitor METRIC",
-      "keep the weights of the best validation, without stopping: val_loss, val_accuracy, train_loss, or "
+      "keep the weights of the best validation, and train to the end: val_loss, val_accuracy, train_loss, or "
       "for another metric that the program logs METRIC:min or :max [the last weights]",
       config.early_stop, monitor);
   flags.add_each("--freeze PREFIX[:EPOCHS]",
