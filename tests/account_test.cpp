@@ -209,6 +209,17 @@ TEST(StepAccount, TimeIsTheSlowestRoof) {
   }
 }
 
+TEST(StepAccount, RoofIsThatOfTheLongestLaunch) {
+  // Megabytes of half weights, then kilobytes of those that stay f32.
+  const Gpu gpu{"gpu", "gpu", 132, 1e11, 1e15, 1e15, 1e15, 1e15, true};
+  const StepAccount account = account_for_step(small_step("resnet20", 8, Precision::f16), gpu);
+  const auto update = std::ranges::find(account.rows, "sgd_update", &AccountRow::kernel);
+  ASSERT_NE(update, account.rows.end());
+  EXPECT_EQ(update->launches, 2);
+  EXPECT_LT(update->seconds, static_cast<double>(update->bytes()) / gpu.bytes_per_s + kLaunchSeconds);
+  EXPECT_EQ(update->roof, "memory");
+}
+
 TEST(StepAccount, KnowsOptimizersAndAccumulation) {
   StepPlan plan = small_step("resnet20", 8, Precision::f16);
   const std::int64_t sgd = account_for_step(plan, gpu_named("h200")).total.launches;

@@ -46,13 +46,15 @@ class Collector final : public StepPlaces {
   void add(const KernelCost& cost) {
     if (!listens()) return;
     const Place place = place_of(cost.kernel);
-    AccountRow& row = row_of(place, cost);
+    const std::size_t index = index_of(place, cost);
+    AccountRow& row = rows_[index];
     ++row.launches;
     row.read += cost.bytes_read, row.written += cost.bytes_written, row.flops += cost.flops;
     const double memory = static_cast<double>(cost.bytes_read + cost.bytes_written) / gpu_.bytes_per_s,
                  compute = static_cast<double>(cost.flops) / gpu_.flops_per_s(cost.dtype, tf32_),
                  least = std::max({memory, compute, kLaunchSeconds});
     row.seconds += least;
+    if (least <= std::exchange(longest_[index], std::max(least, longest_[index]))) return;
     row.roof = least == kLaunchSeconds ? "launch" : least == memory ? "memory" : "compute";
   }
 
@@ -69,14 +71,15 @@ class Collector final : public StepPlaces {
   }
 
  private:
-  AccountRow& row_of(const Place& place, const KernelCost& cost) {
+  std::size_t index_of(const Place& place, const KernelCost& cost) {
     const auto [found, fresh] =
         places_.try_emplace({place.layer, place.pass, cost.kernel, cost.assumed}, rows_.size());
     if (fresh) {
       AccountRow& row = rows_.emplace_back();
       row.layer = place.layer, row.pass = place.pass, row.kernel = cost.kernel, row.assumed = cost.assumed;
+      longest_.push_back(0);
     }
-    return rows_[found->second];
+    return found->second;
   }
   bool listens_to(std::int64_t attempted) const override { return attempted == kSteps - 1; }
 
@@ -84,6 +87,7 @@ class Collector final : public StepPlaces {
   bool tf32_;
   std::map<std::tuple<std::string, std::string, std::string, bool>, std::size_t> places_;
   std::vector<AccountRow> rows_;
+  std::vector<double> longest_;  // of each row's launches, whose roof is the row's
 };
 
 TrainerConfig config_of(const StepPlan& plan, std::int64_t channels) {
