@@ -90,7 +90,8 @@ run 0 "${train[@]}" --metrics straight.jsonl
 saving=("${train[@]}" --checkpoint-dir saved --checkpoint-every 7 --metrics resumed.jsonl)
 for signal in KILL:137 INT:130 TERM:143 KILL:137; do
   before=$(newest) code=0
-  ATHANOR_OMP_SET=1 env --default-signal "$bin/train_digits" "${saving[@]:1}" --resume auto >out 2>err &
+  case $signal in KILL*) progress=on ;; *) progress=off ;; esac # which is no setting of a run
+  ATHANOR_OMP_SET=1 env --default-signal "$bin/train_digits" "${saving[@]:1}" --resume auto --progress $progress >out 2>err &
   pid=$!
   for _ in $(seq 3000); do [ "$(newest)" = "$before" ] || break; sleep 0.01; done
   kill "-${signal%:*}" $pid || die "it was over before it could be killed"

@@ -9,17 +9,23 @@
 #include "trainer/run_on_ranks.h"
 
 namespace athanor {
+namespace {
+
+std::unique_ptr<Progress> progress_of(const TrainerConfig& config, bool by_launcher) {
+  // Checkpoints have its state in any case, so that a run may go on with or without it.
+  if (!config.progress) return std::make_unique<Progress>(nullptr, false);
+  if (!by_launcher) return std::make_unique<Progress>();
+  // For mpirun's ranks, isatty() is always true.
+  return std::make_unique<Progress>(stdout, dist::launcher_has_terminal());
+}
+
+}  // namespace
 
 int train_on_ranks(TrainerConfig config, char** arguments, const dist::Networks& networks,
                    const std::function<FitReport(Trainer&)>& fit) {
   return run_on_ranks(config, arguments, networks, [&](dist::Transport* transport) {
     Trainer trainer(config, transport);
-    // For mpirun's ranks, isatty() is always true.
-    if (config.progress && !transport) {
-      trainer.add(std::make_unique<Progress>());
-    } else if (config.progress && trainer.rank() == 0) {
-      trainer.add(std::make_unique<Progress>(stdout, dist::launcher_has_terminal()));
-    }
+    if (trainer.rank() == 0) trainer.add(progress_of(config, transport != nullptr));
     return exit_code(fit(trainer));
   });
 }

@@ -26,6 +26,7 @@ constexpr int kIndent = 8;       // of lines below an epoch
 constexpr int kTableWidth = 78;  // without the star
 
 template <class... Args> void print(std::FILE* out, fmt::format_string<Args...> format, Args&&... args) {
+  if (!out) return;
   const std::string text = fmt::format(format, std::forward<Args>(args)...);
   std::fwrite(text.data(), 1, text.size(), out);
 }
@@ -100,6 +101,10 @@ int Progress::columns() const {
   return columns_ > 0 ? columns_ : terminal::columns_of(out_);
 }
 
+void Progress::flush() const {
+  if (out_) std::fflush(out_);
+}
+
 void Progress::say(const std::string& text, int indent) {
   const std::string line = std::string(static_cast<std::size_t>(indent), ' ') + printable(text);
   print(out_, "{}\n", live_ ? terminal::wrapped(line, columns(), indent, true) : line);
@@ -119,9 +124,10 @@ void Progress::on_fit_begin(Trainer&, const FitInfo& info) {
                   config.phase.empty() ? "" : ", phase " + config.phase, config.device.str(),
                   config.device_note.empty() ? "" : fmt::format(" ({})", config.device_note),
                   counted(info.threads, "thread"),
-                  config.threads != 0      ? ""
-                  : config.local_ranks > 1 ? " per rank (auto: all cores)"
-                                           : " (auto: all cores)",
+                  config.threads != 0              ? ""
+                  : config.local_ranks > 1         ? " per rank (auto: all cores)"
+                  : std::getenv("OMP_NUM_THREADS") ? " (OMP_NUM_THREADS)"
+                                                   : " (auto: all cores)",
                   config.device.is_cpu() ? ", " + cpu_implementations() : "", name_of(config.precision),
                   info.strategy, info.data_source, config.seed));
   say(fmt::format(
@@ -154,7 +160,7 @@ void Progress::on_fit_begin(Trainer&, const FitInfo& info) {
     if (!info.notes.empty()) print(out_, "\n");
     if (config.question == Question::none) begin_table();
   }
-  std::fflush(out_);
+  flush();
   started_ = shown_ = std::chrono::steady_clock::now();
 }
 
@@ -188,7 +194,7 @@ void Progress::on_step_end(Trainer& trainer, const StepInfo& step) {
           duration(per_step * static_cast<double>(std::max<std::int64_t>(total_steps_ - step.attempted, 0))) +
           " left"};
   print(out_, "\r\033[K{}", terminal::fit(line, columns()));
-  std::fflush(out_);
+  flush();
   line_shown_ = true;
 }
 
@@ -207,7 +213,7 @@ void Progress::on_validated(Trainer&, const EpochReport& report) {
   if (classifies_) line += fmt::format(", val acc {}", percent(report.val_accuracy));
   if (!report.others.empty()) line += ", " + listed(report.others);
   say(line, kIndent);
-  std::fflush(out_);
+  flush();
 }
 
 void Progress::on_epoch_end(Trainer&, const EpochReport& report) {
@@ -229,19 +235,19 @@ void Progress::on_epoch_end(Trainer&, const EpochReport& report) {
   if (!report.others.empty()) say(listed(report.others), kIndent);
   say(report.bottleneck.line, kIndent);
   for (const std::string& note : report.notes) say(note, kIndent);
-  std::fflush(out_);
+  flush();
 }
 
 void Progress::on_note(Trainer&, const std::string& note) {
   erase_live_line();
   say(note, kIndent);
-  std::fflush(out_);
+  flush();
 }
 
 void Progress::on_answer(Trainer&, const AnswerText& text) {
   const std::string lines = text(live_ ? columns() : terminal::kColumns);
   print(out_, "{}", lines);
-  std::fflush(out_);
+  flush();
 }
 
 StateDict Progress::state_dict(const Trainer&) const {
@@ -252,6 +258,7 @@ StateDict Progress::state_dict(const Trainer&) const {
 }
 
 void Progress::load_state_dict(const Trainer&, const StateDict& state) {
+  if (state.empty()) return;  // of a run that showed none
   const double best_accuracy = state.real("best_accuracy"), last_wall_s = state.real("last_wall_s");
   state.require_all_used("progress");
   best_accuracy_ = best_accuracy;
@@ -326,7 +333,7 @@ void Progress::on_fit_end(Trainer& trainer, const FitReport& report) {
     if (t.tuning > 0) print(out_, "  {:<12} {:>9.3f} s  in no other time\n", "tuning", t.tuning);
     print(out_, "{}", trainer.profile());
   }
-  std::fflush(out_);
+  flush();
 }
 
 }  // namespace athanor

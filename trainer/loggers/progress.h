@@ -13,8 +13,8 @@ namespace athanor {
 /// terminal, also a live line. In a pipe or file nothing is overwritten.
 class Progress final : public Callback {
  public:
-  /// `live`: whether `out` is a terminal, whose lines can be overwritten; detected by default. `columns`: its
-  /// width; 0: query the terminal, repeatedly.
+  /// `out`: null shows nothing. `live`: whether it is a terminal, whose lines can be overwritten; detected by
+  /// default. `columns`: its width; 0: query the terminal, repeatedly.
   explicit Progress(std::FILE* out = stdout);
   Progress(std::FILE* out, bool live, int columns = 0) : out_(out), live_(live), columns_(columns) {}
 
@@ -32,6 +32,7 @@ class Progress final : public Callback {
 
  private:
   int columns() const;
+  void flush() const;
   /// Prints a line of text, wrapped on a terminal.
   void say(const std::string& text, int indent = 0);
   void begin_table();
