@@ -23,7 +23,7 @@ import time
 
 import chart
 import report
-from runs import Factor, Plan, RunFailed, Runner, Sizes, epochs_of, pairs, sizes_of, whole_of
+from runs import Factor, Plan, RunFailed, Runner, Sizes, epochs_of, pairs, sizes_of, steps_of, whole_of
 from tricks import CIFAR10, CORES, DIGITS, FOLDER, TRICKS
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -43,8 +43,9 @@ def arguments():
     parser.add_argument("--leave-one-out", action="store_true", help="also measure the full rung without each of its tricks")
     parser.add_argument("--repeats", type=int, default=5, help="timed runs of each rung, in turns [%(default)s]")
     parser.add_argument("--seeds", type=int, help="full runs per set of weights [3; cifar10: 1]")
-    parser.add_argument("--seconds", type=float, help="length of a timed run; a longer epoch is projected [digits: 0.25; else 1]")
+    parser.add_argument("--seconds", type=float, help="length of a timed run; a longer epoch is projected [digits: 0.25; cifar10: 0.7; else 1]")
     parser.add_argument("--epochs", type=int, help="epochs of a full run [by data set]")
+    parser.add_argument("--share", type=float, help="part of the training images that an epoch takes [cifar10: 0.1; else 1]")
     parser.add_argument("--target", type=float, help="target accuracy [by data set]")
     parser.add_argument("--model", help="model of the train program [digits_cnn]; the peer has digits_cnn only")
     parser.add_argument("--image-size", type=int, help="side of the images of an image folder [32]")
@@ -60,6 +61,8 @@ def arguments():
     args = parser.parse_args()
     if args.repeats < 1 or (args.seeds or 1) < 1:
         parser.error("--repeats and --seeds must be at least 1")
+    if args.share is not None and not 0 < args.share <= 1:
+        parser.error(f"--share must be more than 0, and at most 1, but is {args.share}")
     return parser, args
 
 
@@ -93,6 +96,7 @@ class Ladder:
         self.help = self.runner.process([self.program, "--help"])[1].replace(",", " ")
         self.seconds = args.seconds or data.seconds
         self.epochs, self.target = args.epochs or data.epochs, args.target or data.target
+        self.share = args.share or data.share
         self.seeds = args.seeds or (1 if data is CIFAR10 else 3)
         self.packing, self.has_gpu, self.sizes = [], False, Sizes(0, 0)
         self.checked, self.runs, self.timed = {}, {}, {}
@@ -122,6 +126,8 @@ class Ladder:
             flags["--model"] = self.args.model
         if self.side:
             flags["--image-size"] = self.side
+        if self.share < 1:
+            flags["--limit-train-batches"] = self.share
         for trick in TRICKS:
             if not self.measurable(trick):
                 continue
@@ -174,7 +180,9 @@ class Ladder:
         """The size of the data, and whether there is a GPU."""
         flags = self.flags_of(frozenset()) | {"--epochs": 1, "--limit-train-batches": 1, "--limit-val-batches": 1}
         _, text, _ = self.runner.train(self.program, flags, quiet=False)
-        self.sizes, self.has_gpu = sizes_of(text), "device cuda" in text
+        sizes = sizes_of(text)
+        self.all_images, self.has_gpu = sizes.train, "device cuda" in text
+        self.sizes = dataclasses.replace(sizes, train=round(sizes.train * self.share))
 
     def check(self, on):
         """The hash of the weights after the same few steps, and a first idea of the seconds of an epoch."""
@@ -243,7 +251,8 @@ class Ladder:
         kind, path = {id(DIGITS): ("digits", ROOT / "data/digits/digits.csv.gz"),
                       id(CIFAR10): ("cifar10", self.args.data_dir / "cifar10")}.get(id(self.data), ("imagefolder", self.path))
         return [str(self.peer), self.relative(ROOT / "bench/peers/pytorch/naive.py"), kind, self.relative(path), "--batch-size",
-                str(self.data.batch), "--lr", self.data.lr, *(["--image-size", str(self.side)] if self.side else [])]
+                str(self.data.batch), "--lr", self.data.lr, *(["--image-size", str(self.side)] if self.side else []),
+                *(["--limit-train-batches", str(steps_of(self.sizes.train, self.data.batch))] if self.share < 1 else [])]
 
     def time_peer(self, plan=None):
         """The same steps in PyTorch, with as many threads as ours."""

@@ -73,7 +73,7 @@ def collect(ladder, rungs, full, naive, alone, without):
     total = {"naive_s": statistics.median(ladder.seconds_of(naive)), "full_s": statistics.median(ladder.seconds_of(last)),
              "tricks": [trick.key for trick in TRICKS if trick.key in last], "factor": json_of(ladder.epoch_factor(naive, last)),
              "to_target": json_of(ladder.target_factor(naive, full - {"early-stop"}))}
-    result = {"program": ladder.data.program, "model": ladder.flags_of(naive).get("--model", "digits_cnn"), "images": ladder.sizes.train, "held_out": ladder.sizes.val, "epochs": ladder.epochs,
+    result = {"program": ladder.data.program, "model": ladder.flags_of(naive).get("--model", "digits_cnn"), "images": ladder.sizes.train, "all_images": ladder.all_images, "held_out": ladder.sizes.val, "epochs": ladder.epochs,
               "target": ladder.target, "repeats": ladder.args.repeats, "seeds": ladder.seeds, "packing": ladder.packing, "total": total,
               "rows": rows, "claims": claims, "without": [], "peer": None}
     for key, on in without.items():
@@ -166,11 +166,16 @@ def quoted(result):
             f"claims and the commands.\n\n{tables(result)}\n")
 
 
+def images_of(result):
+    images, of = result["images"], result.get("all_images", result["images"])
+    return f"{images:,} images" if images == of else f"{images:,} of {of:,} images, drawn anew for each epoch,"
+
+
 def text(result):
     machine, peer = result["machine"], result["peer"]
     out = (f"# The ladder: {result['data']}\n\n    {result['command']}\n\n{result['date']}; {machine['cores']} cores of {machine['processor']} "
            f"({', '.join(machine['isa'])}).\nLoad of the machine: {machine['load_before']:.1f} before, {machine['load_after']:.1f} after; other "
-           f"machines on the host took {machine['stolen']:.0%}. {result['minutes']:.1f} minutes.\n\n{result['images']:,} images to train on, "
+           f"machines on the host took {machine['stolen']:.0%}. {result['minutes']:.1f} minutes.\n\n{images_of(result)} to train on, "
            f"{result['held_out']:,} to test. Times and factors are of {result['repeats']} repeats in turns, with their 95 % interval.\n"
            f"Accuracies are means of {result['seeds']} seeds after {result['epochs']} epochs.\n\n" + tables(result))
     out += "\n" + table(["trick", "the articles", "here"], [[c["title"], c["claim"], c["here"]] for c in result["claims"]])

@@ -99,9 +99,10 @@ class Data:
     seconds: float           # that a timed run measures, at least
     in_memory: bool = False
     side: int = 0            # to which images are scaled; 0: they all have one size
+    share: float = 1.0       # of the training images, drawn anew for each epoch
 
 
 DIGITS = Data("train_digits", ("--augment", "none"), 16, 64, 15, 0.99, 3, "0.01", ("--optimizer", "adamw", "--lr", "0.002"), 0.25, in_memory=True)
-CIFAR10 = Data("train_cifar10", ("--model", "digits_cnn", "--label-smoothing", "0", "--augment", "none"), 32, 128, 6, 0.60, 2, "0.01",
-               ("--optimizer", "adamw", "--lr", "0.002"), 1.0, in_memory=True)
+CIFAR10 = Data("train_cifar10", ("--model", "digits_cnn", "--label-smoothing", "0", "--augment", "none"), 32, 128, 6, 0.50, 2, "0.01",
+               ("--optimizer", "adamw", "--lr", "0.002"), 0.7, in_memory=True, share=0.1)
 FOLDER = Data("train_images", ("--model", "digits_cnn", "--label-smoothing", "0", "--augment", "none"), 32, 128, 15, 0.85, 3, "0.01", ("--optimizer", "adamw", "--lr", "0.002"), 1.0, side=32)
