@@ -37,8 +37,7 @@ struct AccountRow {
   std::int64_t read = 0, written = 0;  ///< bytes; each byte once per launch
   std::int64_t flops = 0;              ///< two per multiply-add of products and convolutions, else 0
   bool assumed = false;  ///< a vendor's kernel: reads inputs and writes outputs once. Else counted
-  /// What limits the longest launch: "memory", "compute" or "launch"; and the time of all, in seconds, each
-  /// at its own limit.
+  /// What limits the longest launch: "memory", "compute" or "launch"; and the seconds of all at their limits.
   std::string roof;
   double seconds = 0;
 
