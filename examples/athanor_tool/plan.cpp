@@ -138,8 +138,7 @@ void add_plan(CLI::App& app) {
   command->add_option("--devices", options->devices, "ranks that share the work [2]");
   command->add_option("--precision", options->precision, "of the weights: f32, tf32, bf16 or f16 [f32]");
   command->add_option("--optimizer", options->optimizer, "sgd (with momentum), adam, adamw or muon [sgd]");
-  command->add_flag("--accumulate", options->accumulate,
-                    "f32 gradients, as with --accumulate; with --gpu, a step of two batches");
+  command->add_flag("--accumulate", options->accumulate, "f32 gradients; with --gpu, a step of two batches");
   command->add_option("--classes", options->size.classes, "outputs of the last layer [the model's own]");
   command->add_option("--image-size", options->size.image_size,
                       "side of an image in pixels [the model's own]");
