@@ -168,16 +168,16 @@ def quoted(result):
 
 def images_of(result):
     images, of = result["images"], result.get("all_images", result["images"])
-    return f"{images:,} images" if images == of else f"{images:,} of {of:,} images, drawn anew for each epoch,"
+    return f"{images:,} images to train on" if images == of else f"{images:,} of {of:,} images to train on in each epoch"
 
 
 def text(result):
     machine, peer = result["machine"], result["peer"]
     out = (f"# The ladder: {result['data']}\n\n    {result['command']}\n\n{result['date']}; {machine['cores']} cores of {machine['processor']} "
            f"({', '.join(machine['isa'])}).\nLoad of the machine: {machine['load_before']:.1f} before, {machine['load_after']:.1f} after; other "
-           f"machines on the host took {machine['stolen']:.0%}. {result['minutes']:.1f} minutes.\n\n{images_of(result)} to train on, "
+           f"machines on the host took {machine['stolen']:.0%}. {result['minutes']:.1f} minutes.\n\n{images_of(result)}, "
            f"{result['held_out']:,} to test. Times and factors are of {result['repeats']} repeats in turns, with their 95 % interval.\n"
-           f"Accuracies are means of {result['seeds']} seeds after {result['epochs']} epochs.\n\n" + tables(result))
+           f"Accuracies are {'those of one seed' if result['seeds'] == 1 else 'means of %d seeds' % result['seeds']} after {result['epochs']} epochs.\n\n" + tables(result))
     out += "\n" + table(["trick", "the articles", "here"], [[c["title"], c["claim"], c["here"]] for c in result["claims"]])
     out += "\n" + "".join(f"- [{key}] {title}\n" for key, title in ARTICLES.items())
     if result["without"]:
