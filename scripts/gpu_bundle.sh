@@ -26,7 +26,7 @@ done
 case $out in
   *.tar.gz) pack=(gzip -9n) ;;
   *.tar.xz) pack=(xz -9e -T1) ;;
-  # A long window: programs hold the same tests of GoogleTest, and the same templates.
+  # A long window: all tests contain GoogleTest, which it packs once.
   *.tar.zst) pack=(zstd -q -19 --long=27 -T0) ;;
   *) fail 2 "gpu_bundle.sh: the archive must be named *.tar.gz, *.tar.xz or *.tar.zst, but got '$out'" ;;
 esac
@@ -41,7 +41,7 @@ if [ -z "$build" ]; then
   find_nvcc || fail 2 "gpu_bundle.sh: nvcc is needed, but was not found"
   root_of_cudnn=$(cudnn_root) || fail 2 "gpu_bundle.sh: cuDNN 9 is needed, but was not found"
   say "Building the cuda preset for $architectures in build/gpu-bundle"
-  # A shared library, packed once: each of 75 programs would otherwise hold all kernels.
+  # A shared library is packed once: without it, each program would hold all kernels.
   build=$root/build/gpu-bundle
   configure cuda -B "$build" -DBUILD_SHARED_LIBS=ON -DATHANOR_CUDA_ARCHITECTURES="$architectures" -DCUDNN_ROOT="$root_of_cudnn" \
     -DATHANOR_MPI=OFF -DATHANOR_SERVE=OFF
