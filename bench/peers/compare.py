@@ -145,8 +145,9 @@ def show(row):
     return wrong
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+def parser_of(description, seconds):
+    """The arguments that compare.py and busy.py share; turns are of `seconds` by default."""
+    parser = argparse.ArgumentParser(description=description)
     parser.add_argument("workload", help="NETWORK-bN-train, NETWORK-bN-infer or NETWORK-infer-b1")
     parser.add_argument("--ours", required=True, help="the binary peer_infer or peer_train")
     parser.add_argument("--networks", required=True, help="the binary peer_infer, which makes the networks up")
@@ -154,9 +155,14 @@ def main():
     parser.add_argument("--python", required=True, help="of the environment with the peers")
     parser.add_argument("--precision", choices=list(TOLERANCE), default="f32")
     parser.add_argument("--threads", type=int, nargs="+", required=True, help="the last of them gives the summary")
-    parser.add_argument("--rounds", type=int, default=10, help="pairs of each way")
-    parser.add_argument("--seconds", type=float, default=0.2, help="of one turn")
+    parser.add_argument("--rounds", type=int, default=10, help="turns of each way")
+    parser.add_argument("--seconds", type=float, default=seconds, help="of one turn")
     parser.add_argument("--json", help="also write the results to this file")
+    return parser
+
+
+def main():
+    parser = parser_of(__doc__.split("\n")[0], seconds=0.2)
     args = parser.parse_args()
     asked = parse(args.workload)
     if not asked:

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # bench/peers/run.sh WORKLOAD [--precision f32|bf16|f16] [--json FILE] [--rounds N] [--threads N] [--venv DIR]
-#                    [--only TEXT]
+#                    [--only TEXT] [--neighbours N]
 #
 # Times WORKLOAD (update; resnet20-b128-train, resnet18-infer-b1 and the like) in Athanor and in its peers in turns, A B A B,
 # with as many threads each, and prints the ratio: above 1, the peer takes longer. PyTorch, ONNX Runtime and OpenVINO are taken
@@ -15,7 +15,7 @@ usage() { fail 2 "$(sed -n '2,3s/^# //p' "${BASH_SOURCE[0]}")"; }
 [ $# -ge 1 ] || usage
 workload=$1
 shift
-venv=${ATHANOR_PEERS_VENV:-$HOME/.cache/athanor/peers} threads='' precision='' json='' only=''
+venv=${ATHANOR_PEERS_VENV:-$HOME/.cache/athanor/peers} threads='' precision='' json='' only='' script=compare.py
 more=()
 while [ $# -gt 0 ]; do
   [ $# -ge 2 ] || usage
@@ -23,6 +23,7 @@ while [ $# -gt 0 ]; do
     --precision) precision=$2 ;;
     --json) json=$(realpath -m "$2") ;;
     --rounds) more+=(--rounds "$2") ;;
+    --neighbours) more+=(--neighbours "$2") script=busy.py ;;
     --threads) threads=$2 ;;
     --venv) venv=$(realpath -m "$2") ;;
     --only) only=$2 ;;
@@ -36,12 +37,12 @@ networks='(lenet5|resnet20|resnet18|resnet18_cifar|resnet50|mobilenetv2|cifarnet
 [[ $workload =~ ^$networks(-b[0-9]+)?(-224)?-infer(-b[0-9]+)?$ ]] && program=infer
 [[ $workload =~ ^$networks(-b[0-9]+)?(-224)?-train(-b[0-9]+)?$ ]] && program=train
 case $workload in
-  mnist-run | cifar10-run | jpegs-run | first-step) program=tuned_run ;;
-  infer | train | networks | worker | naive | *_run*) program=none ;;
+  mnist-run | cifar10-run | jpegs-run | speedrun-run | first-step) program=tuned_run ;;
+  infer | train | networks | worker | naive | speedrun | *_run*) program=none ;;
 esac
 [ -f "$here/pytorch/$program.py" ] ||
   fail 2 "peers: workload must be one of $(cd "$here/pytorch" && ls ./*.py | sed -n 's/^\.\/\(.*\)\.py$/\1/p' |
-    grep -vx -e worker -e naive -e networks -e infer -e train -e ".*_run.*" | tr '\n' ' ')or mnist-run, cifar10-run, jpegs-run, first-step, or a network as resnet20-b128-train, -infer or -infer-b1, but is $workload"
+    grep -vx -e worker -e naive -e networks -e infer -e train -e speedrun -e ".*_run.*" | tr '\n' ' ')or mnist-run, cifar10-run, jpegs-run, speedrun-run, first-step, or a network as resnet20-b128-train, -infer or -infer-b1, but is $workload"
 case $precision in
   '' | f32 | bf16 | f16) ;;
   *) fail 2 "peers: --precision must be f32, bf16 or f16, but is $precision" ;;
@@ -54,13 +55,15 @@ install="python3 -m venv $venv && $venv/bin/pip install -r bench/peers/requireme
 [ "$whole" = yes ] || "$venv/bin/python3" -c 'import torch' 2>/dev/null ||
   fail 2 "peers: $venv must be a Python environment with PyTorch: $install"
 
+[ "$whole" = yes ] || [ $script = compare.py ] || fail 2 "peers: --neighbours is for networks, as resnet20-b128-train"
+
 set_up
 if [ "$program" = tuned_run ]; then
   [ -f build/cpu/build.ninja ] || configure cpu
-  cmake --build --preset cpu --target train_mnist train_cifar10 train_images >build/cpu/peers.log 2>&1 ||
+  cmake --build --preset cpu --target train_mnist train_cifar10 train_images speedrun_cifar10 >build/cpu/peers.log 2>&1 ||
     { cat build/cpu/peers.log >&2; fail 1 "peers: the train programs did not build"; }
   exec python3 "$here/whole_runs.py" "$workload" --bin build/cpu/bin --data "${ATHANOR_DATA_DIR:-$root/data-cache}" \
-    --python "$venv/bin/python3" ${threads:+--threads "$threads"} ${json:+--json "$json"} "${more[@]}"
+    --python "$venv/bin/python3" ${precision:+--precision "$precision"} ${threads:+--threads "$threads"} ${json:+--json "$json"} "${more[@]}"
 fi
 [ -f build/cpu/build.ninja ] || configure cpu
 targets=("peer_$program")
@@ -72,7 +75,7 @@ if [ "$whole" = yes ]; then
   all=$(nproc) counts=("$threads")
   [ -n "$threads" ] || counts=(1 "$all")
   [ "$all" != 1 ] || counts=(1)
-  python3 "$here/compare.py" "$workload" --ours "build/cpu/bin/peer_$program" --networks build/cpu/bin/peer_infer \
+  python3 "$here/$script" "$workload" --ours "build/cpu/bin/peer_$program" --networks build/cpu/bin/peer_infer \
     --athanor build/cpu/bin/athanor --python "$venv/bin/python3" --precision "${precision:-f32}" --threads "${counts[@]}" ${json:+--json "$json"} "${more[@]}"
 else
   export OMP_NUM_THREADS=${threads:-$(nproc)}

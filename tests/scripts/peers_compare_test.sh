@@ -90,3 +90,32 @@ compare 2 resnet18-b3-train --threads 1
 compare 0 resnet50-b16-224-infer --threads 1 --rounds 2
 says 'd["workload"] == "resnet50-b16-224-infer" and d["peer"] == "onnxruntime"'
 compare 0 mobilenetv2-b16-224-train --threads 1 --rounds 2
+
+# Beside busy processes: times that do not change are below what shares of the processors predict.
+"$root/bench/peers/busy.py" resnet18-b64-train --neighbours 2 --threads "$(nproc)" --rounds 2 --seconds 0.01 --ours ./worker --networks ./worker \
+  --athanor /bin/true --python ./worker --json json >out 2>err || die "busy.py failed"
+says '[(r["who"], r["neighbours"]) for r in d["rows"]] == [(w, n) for w in ("athanor", "pytorch eager", "pytorch channels_last") for n in (0, 1, 2)]'
+says 'all(r["times"] == 1 and r["predicted"] == (r["cores"] + r["neighbours"]) / r["cores"] and r["over"] == 1 / r["predicted"] for r in d["rows"])'
+says 'd["rows"][3]["images_per_s"] * 4 == d["rows"][0]["images_per_s"]'
+
+# A whole speedrun from three epochs of a fifth of the images: a start of 1 s, epochs of 2 s, and 1 s more for the last epoch's views.
+PYTHONPATH=$root/bench/peers python3 -c 'import sys, whole_runs; sys.exit(whole_runs.whole_speedrun([3, 5, 8]) != 1 + (8 * 2 + 1) * 5)' ||
+  die "a speedrun is projected wrongly"
+cat >speedrun_cifar10 <<'PROGRAM'
+#!/bin/sh
+case $* in
+  *speedrun.py*eager*) pause=0.2 start='epoch ' ;;
+  *speedrun.py*) pause=0.4 start='epoch ' ;;
+  *'--precision bf16 --limit-train-batches 5 --limit-val-batches 2 --epochs 3'*) pause=0.1 start='    ' ;;
+  *) exit 1 ;;
+esac
+echo '3 epochs of 5 steps'
+for epoch in 1 2 3; do sleep $pause; echo "$start$epoch       2.3168"; done
+echo "accuracy ${accuracy:-0.5}"
+PROGRAM
+chmod +x speedrun_cifar10
+speedrun() { python3 "$root/bench/peers/whole_runs.py" speedrun-run --precision bf16 --bin . --data . --python ./speedrun_cifar10 --rounds 1 --json json >out 2>err; }
+speedrun || die "speedrun-run failed"
+says '[r["peer"] for r in d["rows"]] == ["athanor again (A/A)", "pytorch eager", "pytorch compile"]'
+says '3.9 < d["rows"][1]["ours_s"] < 12 and 1.2 < d["rows"][1]["ratio"] < d["rows"][2]["ratio"]'
+! accuracy=0.1 speedrun || die "a network that has not trained passes"
