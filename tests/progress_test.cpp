@@ -10,6 +10,8 @@
 
 #include <gtest/gtest.h>
 
+#include "autograd/loss.h"
+#include "optim/sgd.h"
 #include "support/resumed_run.h"
 #include "support/small_training.h"
 #include "support/temp_dir.h"
@@ -19,26 +21,34 @@
 namespace athanor {
 namespace {
 
-/// What is written of a training of 10 steps an epoch; `live`: with so many columns.
-std::string said(const TrainerConfig& config, int columns = 0,
-                 const std::function<void(int, const Tensor&)>& on_forward = {},
-                 const std::function<void(int, const Tensor&)>& on_validation = {}) {
+/// What is written of a training of 10 steps an epoch, which `fit` begins; on a terminal of so many columns,
+/// if any.
+std::string said_of(const TrainerConfig& config, int columns,
+                    const std::function<void(Trainer&, const Dataset&, const Dataset&)>& fit) {
   char* text = nullptr;
   std::size_t size = 0;
   std::FILE* out = open_memstream(&text, &size);
   {
     const auto train = synthetic(test::kSmallSpec, 160), held_out = synthetic(test::kSmallSpec, 20);
-    test::Perceptron model;
-    model.on_forward = on_forward;
-    model.on_validation = on_validation;
     Trainer trainer(config);
     trainer.add(std::make_unique<Progress>(out, columns > 0, columns));
-    trainer.fit(model, *train, *held_out);
+    fit(trainer, *train, *held_out);
   }
   std::fclose(out);
   const std::string all(text, size);
   std::free(text);  // NOLINT: open_memstream's contract
   return all;
+}
+
+std::string said(const TrainerConfig& config, int columns = 0,
+                 const std::function<void(int, const Tensor&)>& on_forward = {},
+                 const std::function<void(int, const Tensor&)>& on_validation = {}) {
+  return said_of(config, columns, [&](Trainer& trainer, const Dataset& train, const Dataset& held_out) {
+    test::Perceptron model;
+    model.on_forward = on_forward;
+    model.on_validation = on_validation;
+    trainer.fit(model, train, held_out);
+  });
 }
 
 bool has(const std::string& text, const std::string& part) {
@@ -98,6 +108,30 @@ TEST(Progress, ReportsHowTheThreadsWereChosen) {
 }
 
 // A line that is longer than the terminal can not be overwritten: each refresh would leave one behind.
+// The flags describe another optimizer, which does not train.
+TEST(Progress, DescribesNoOptimizerThatTheTaskReplaces) {
+  struct Own : Task {
+    test::Perceptron net;
+    Own() { network("", net); }
+    Tensor training_step(const Batch& batch, Step&) override {
+      return cross_entropy(net(batch["image"]), batch["label"]);
+    }
+    std::vector<OptimizerSpec> optimizers() const override {
+      return {{.name = "", .networks = {}, .make = [](ParameterArena& arena, int first_slot) {
+                 return std::make_unique<Sgd>(arena, std::vector<Sgd::Group>{{}}, first_slot);
+               }}};
+    }
+  };
+  const TrainerConfig config = test::small_config();
+  EXPECT_TRUE(has(said(config), ", sgd (momentum ")) << said(config);
+  const std::string own = said_of(config, 0, [](Trainer& trainer, const Dataset& train, const Dataset&) {
+    Own task;
+    trainer.fit(task, train);
+  });
+  EXPECT_TRUE(has(own, ", the program's own optimizers, learning rate up to ")) << own;
+  EXPECT_FALSE(has(own, "sgd")) << own;
+}
+
 TEST(Progress, TheLineThatMovesFitsTheTerminal) {
   TrainerConfig config = test::small_config();
   config.epochs = 1;

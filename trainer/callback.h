@@ -112,6 +112,7 @@ struct FitInfo {
   std::string nothing_to_do = {};           ///< why a resumed run makes no step; empty: it makes some
   bool classifies = true;                   ///< false: a custom task defines the metrics
   bool own_rates = false;                   ///< the task sets learning rates, not TrainerConfig
+  bool own_optimizers = false;              ///< the task makes its optimizers, not TrainerConfig
   std::string summary = {};                 ///< with --summary, on rank 0: the table of layers
 };
 

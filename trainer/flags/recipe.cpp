@@ -229,11 +229,13 @@ void check_recipe_is_used(const TrainerConfig& config, bool own_optimizers, bool
     check_unused(has + "its own learning rates", {"--lr", "--scale-lr"});
 }
 
-std::string describe_recipe(const TrainerConfig& config) {
+std::string describe_recipe(const TrainerConfig& config, bool own_optimizers) {
   const bool has_momentum =
       config.optimizer_kind == OptimizerKind::sgd || config.optimizer_kind == OptimizerKind::muon;
   std::string all;
-  if (!config.optimizer) {
+  if (own_optimizers || config.optimizer) {
+    all = "the program's own optimizers, ";
+  } else {
     all = has_momentum
               ? fmt::format("{} (momentum {}", name_of(config.optimizer_kind), config.momentum)
               : fmt::format("{} (betas {} {}", name_of(config.optimizer_kind), config.beta1, config.beta2);

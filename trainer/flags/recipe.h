@@ -64,7 +64,8 @@ bool depends_on_length(const TrainerConfig& config);
 std::unique_ptr<Optimizer> make_optimizer(const TrainerConfig& config, ParameterArena& arena, int first_slot);
 /// Throws ArgumentError, naming the flag, if the command line has one that such a run ignores.
 void check_recipe_is_used(const TrainerConfig& config, bool own_optimizers, bool own_schedules);
-/// "sgd (momentum 0.9, weight decay 0.0005), learning rate up to 0.1, one-cycle", for the user.
-std::string describe_recipe(const TrainerConfig& config);
+/// "sgd (momentum 0.9, weight decay 0.0005), learning rate up to 0.1, one-cycle", for the user. Optimizers
+/// that the program or its task makes (`own_optimizers`) are not described.
+std::string describe_recipe(const TrainerConfig& config, bool own_optimizers);
 
 }  // namespace athanor

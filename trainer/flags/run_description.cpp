@@ -68,6 +68,9 @@ FitInfo Run::describe() const {
   const std::vector<OptimizerSpec> optimizers = task_.optimizers();
   info.own_rates = std::any_of(optimizers.begin(), optimizers.end(),
                                [](const OptimizerSpec& spec) { return static_cast<bool>(spec.schedule); });
+  info.own_optimizers = !optimizers.empty() &&
+                        std::all_of(optimizers.begin(), optimizers.end(),
+                                    [](const OptimizerSpec& spec) { return static_cast<bool>(spec.make); });
   return info;
 }
 

@@ -148,7 +148,7 @@ void Progress::on_fit_begin(Trainer&, const FitInfo& info) {
       info.ranks > 1 ? fmt::format(" ({} on each rank)", (config.batch_size + info.ranks - 1) / info.ranks)
                      : "",
       config.accumulate > 1 ? fmt::format(" x {}", config.accumulate) : "",
-      info.own_rates ? "" : ", " + describe_recipe(config),
+      info.own_rates ? "" : ", " + describe_recipe(config, info.own_optimizers),
       describe(config.augment) + (config.views > 1 ? fmt::format(", {} views", config.views) : "")));
   if (!config.run_dir.empty()) say(fmt::format("the run's folder: {}", config.run_dir.string()));
   if (!info.summary.empty()) print(out_, "\n{}", info.summary);
