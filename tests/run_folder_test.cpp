@@ -173,5 +173,32 @@ TEST_F(RunsTest, NamedFoldersAndFastDevRunMakeNone) {
   EXPECT_TRUE(fs::exists(folder_ / "checkpoints/step-00000010.safetensors"));
 }
 
+// `latest` is what people type next: it must not come to point to a folder in which nothing is.
+TEST_F(RunsTest, ARefusedRunLeavesNoFolder) {
+  const fs::path root = folder_ / "runs";
+  EXPECT_SAYS(train(config((folder_ / "none.safetensors").string())), "none.safetensors");
+  EXPECT_FALSE(fs::is_symlink(root / "latest"));
+  EXPECT_TRUE(run_folders(root).empty());
+  (void)train(config());
+  test::write_file(folder_ / "damaged.safetensors", "no checkpoint");
+  EXPECT_SAYS(train(config((folder_ / "damaged.safetensors").string())), "valid checkpoint");
+  EXPECT_EQ(run_folders(root), std::vector<fs::path>{root / "1"});
+  EXPECT_EQ(fs::read_symlink(root / "latest"), "1");
+  EXPECT_EQ(train(config()), root / "2");
+}
+
+TEST(RunFolder, OneWithContentsIsNotRemoved) {
+  const test::TempDir folder;
+  const fs::path root = folder / "runs", made = make_run_folder(root);
+  fs::create_directories(made / "samples");
+  test::write_file(made / "samples/notes", "mine");
+  remove_unused_run_folder(made);
+  EXPECT_TRUE(fs::exists(made / "samples/notes"));
+  fs::resize_file(made / "samples/notes", 0);
+  remove_unused_run_folder(made);
+  EXPECT_FALSE(fs::exists(made));
+  remove_unused_run_folder(made);  // as if another had done it
+}
+
 }  // namespace
 }  // namespace athanor

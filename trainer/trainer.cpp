@@ -151,7 +151,9 @@ Trainer::Trainer(TrainerConfig config, dist::Transport* transport)
   add_page();
 }
 
-Trainer::~Trainer() = default;
+Trainer::~Trainer() {
+  if (!unused_folder_.empty()) remove_unused_run_folder(unused_folder_);
+}
 
 void Trainer::add(std::unique_ptr<Callback> callback) {
   callbacks_.push_back(std::move(callback));
@@ -218,7 +220,7 @@ void Trainer::choose_run_dir(const std::vector<Setting>& settings) {
   fs::path chosen;
   strategy_->run_on_rank0([&] {
     if (config_.resume == "auto" && config_.checkpoint_dir.empty()) chosen = unfinished_run(settings);
-    if (chosen.empty()) chosen = make_run_folder(config_.run_root);
+    if (chosen.empty()) chosen = unused_folder_ = make_run_folder(config_.run_root);
   });
   chosen = strategy_->broadcast_from_rank0(chosen.string());
   const bool has_metrics = !config_.metrics.empty();
@@ -291,6 +293,7 @@ FitReport Trainer::fit(Task& task, const Dataset& train, const Dataset* held_out
 // files unchanged.
 void Trainer::begin_record() {
   begun_ = true;
+  unused_folder_.clear();
   if (strategy_->is_rank0() && !config_.run_dir.empty() && !config_.flags.empty())
     write_config(config_.run_dir, config_);
 }

@@ -143,10 +143,11 @@ class Trainer {
   Profiler* profiler_ = nullptr;  // one of the callbacks
   void add_page();
   void set_plateau();
-  const Callback* plateau_ = nullptr;   // one of the callbacks
-  Run* run_ = nullptr;                  // while fit() runs
-  bool begun_ = false;                  // its checks have passed
-  report::ReportPage* page_ = nullptr;  // one of the callbacks
+  const Callback* plateau_ = nullptr;    // one of the callbacks
+  std::filesystem::path unused_folder_;  // of a run that has not begun
+  Run* run_ = nullptr;                   // while fit() runs
+  bool begun_ = false;                   // its checks have passed
+  report::ReportPage* page_ = nullptr;   // one of the callbacks
   std::string why_stopped_;
 };
 

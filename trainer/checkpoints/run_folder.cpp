@@ -74,6 +74,20 @@ fs::path make_run_folder(const fs::path& root) {
   }
 }
 
+void remove_unused_run_folder(const fs::path& folder) noexcept try {
+  for (const fs::directory_entry& at : fs::recursive_directory_iterator(folder))
+    if (!at.is_directory() && !(at.is_regular_file() && at.file_size() == 0)) return;
+  fs::remove_all(folder);
+  const fs::path root = folder.parent_path();
+  const std::vector<std::int64_t> left = numbers_in(root);
+  if (left.empty()) {
+    fs::remove(root / "latest");
+  } else {
+    link_latest(root, fmt::to_string(left.back()));
+  }
+} catch (const std::exception&) {  // an empty folder stays
+}
+
 std::vector<fs::path> run_folders(const fs::path& root) {
   std::vector<fs::path> folders;
   for (const std::int64_t number : numbers_in(root)) folders.push_back(root / fmt::to_string(number));

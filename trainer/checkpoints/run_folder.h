@@ -19,6 +19,8 @@ namespace athanor {
 /// Creates the next folder below `root`, and links `latest` to it. Concurrent programs each get their own.
 /// Throws IoError.
 std::filesystem::path make_run_folder(const std::filesystem::path& root);
+/// Removes such a folder if nothing has been written to its files, and links `latest` to the newest one left.
+void remove_unused_run_folder(const std::filesystem::path& folder) noexcept;
 /// The existing ones, newest first; none without `root`.
 std::vector<std::filesystem::path> run_folders(const std::filesystem::path& root);
 
