@@ -280,6 +280,7 @@ set(ATHANOR_HEADERS
   trainer/finders/lr_finder.h
   trainer/flags/flags.h
   trainer/flags/recipe.h
+  trainer/inference/batch_parts.h
   trainer/inference/evaluate.h
   trainer/inference/evaluation.h
   trainer/inference/model_file.h

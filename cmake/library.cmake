@@ -365,6 +365,7 @@ set(ATHANOR_SOURCES
   trainer/flags/settings.cpp
   trainer/flags/spellings.cpp
   trainer/flags/training_flags.cpp
+  trainer/inference/batch_parts.cpp
   trainer/inference/evaluate.cpp
   trainer/inference/evaluation.cpp
   trainer/inference/evaluation_json.cpp

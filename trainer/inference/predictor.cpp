@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "autograd/grad_mode.h"
+#include "autograd/shape.h"
 #include "autograd/softmax.h"
 #include "data/image/transform.h"
 #include "data/preprocess.h"
@@ -17,11 +18,14 @@
 #include "nn/models/model.h"
 #include "tensor/error.h"
 #include "trainer/checkpoints/run_folder.h"
+#include "trainer/inference/batch_parts.h"
 
 namespace athanor {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr std::int64_t kLeastInParts = 8;  // images; fewer are computed together
 
 /// Working state of one call.
 struct CallState {
@@ -160,6 +164,8 @@ struct Predictor::Impl {
   Preprocess preprocess;
   ImageTransform transform;
   mutable Workplaces places;
+  mutable std::once_flag measured;
+  mutable PassBytes pass;
 
   Impl(std::unique_ptr<nn::Module> module, ModelInfo about)
       : info(std::move(about)),
@@ -175,7 +181,10 @@ struct Predictor::Impl {
   void decode(CallState& place, const StoredSample& sample, std::span<std::uint8_t> pixels) const;
   void decode_file(CallState& place, std::span<const std::byte> file, std::span<std::uint8_t> pixels) const;
   Tensor resized(CallState& place, const Tensor& images) const;
-  Tensor run(const Tensor& x) const;
+  Tensor normalised(const Tensor& images) const;
+  Tensor run(const Tensor& images) const;
+  std::int64_t images_at_a_time(std::int64_t batch) const;
+  Tensor run_in_parts(const Tensor& images) const;
   Tensor logits(CallState& place, const Tensor& images) const;
   Predictions predict(CallState& place, const Tensor& images, std::int64_t top) const;
 };
@@ -217,10 +226,46 @@ Tensor Predictor::Impl::resized(CallState& place, const Tensor& images) const {
   return all;
 }
 
+/// Images as the network reads them.
+Tensor Predictor::Impl::normalised(const Tensor& images) const {
+  if (images.dtype() == DType::f32) return images.to(device);
+  Batch batch;
+  batch.images = images;
+  batch.samples = Tensor::zeros({images.dim(0)}, {DType::i64});
+  return preprocess(batch, 0, false);
+}
+
 /// Tags the network's intermediate tensors.
-Tensor Predictor::Impl::run(const Tensor& x) const {
+Tensor Predictor::Impl::run(const Tensor& images) const {
+  const Tensor x = normalised(images);
   const AllocTag tag("activations");
   return (*network)(x);
+}
+
+std::int64_t Predictor::Impl::images_at_a_time(std::int64_t batch) const {
+  if (batch < kLeastInParts || !device.is_cpu()) return batch;
+  std::call_once(measured, [this] { pass = measure_pass(*network, info.images); });
+  return athanor::images_at_a_time(pass, batch, cpu_context().threads());
+}
+
+Tensor Predictor::Impl::run_in_parts(const Tensor& images) const {
+  const std::int64_t batch = images.dim(0), part = images_at_a_time(batch);
+  const InferenceMode inference;
+  if (part == batch) return run(images);
+  Tensor all;
+  for (std::int64_t first = 0; first < batch; first += part) {
+    const std::int64_t count = std::min(part, batch - first);
+    const Tensor some = contiguous(run(narrow(images, 0, first, count)));
+    if (!all.defined()) {
+      Shape shape = some.shape();
+      shape[0] = batch;
+      all = Tensor::empty(shape);
+    }
+    std::memcpy(
+        all.raw_data() + static_cast<std::size_t>(first) * some.bytes() / static_cast<std::size_t>(count),
+        some.raw_data(), some.bytes());
+  }
+  return all;
 }
 
 Tensor Predictor::Impl::logits(CallState& place, const Tensor& images) const {
@@ -230,31 +275,27 @@ Tensor Predictor::Impl::logits(CallState& place, const Tensor& images) const {
             "predict: images must be dense u8 or f32 [N, H, W, C], but got {}",
             images.defined() ? fmt::format("{} {}", images.dtype(), images.shape()) : "an undefined tensor");
   const Shape wanted{images.dim(0), spec.height, spec.width, spec.channels};
-  const InferenceMode inference;
   if (images.dtype() == DType::f32) {
     ATH_CHECK(images.shape() == wanted, "predict: f32 images must be {}, as the network expects, but got {}",
               wanted, images.shape());
-    return run(images.to(device));
+    return run_in_parts(images);
   }
   const bool can_change =
       (spec.channels == 1 || spec.channels == 3) && (images.dim(3) == 1 || images.dim(3) == 3);
   ATH_CHECK(images.dim(3) == spec.channels || can_change,
             "predict: images must have {} channels, as the network expects, but got {}", spec.channels,
             images.shape());
-  Batch batch;
-  batch.images = images.shape() == wanted ? images : resized(place, images.to(kCpu));
-  batch.samples = Tensor::zeros({images.dim(0)}, {DType::i64});
-  return run(preprocess(batch, 0, false));
+  return run_in_parts(images.shape() == wanted ? images : resized(place, images.to(kCpu)));
 }
 
 Predictions Predictor::Impl::predict(CallState& place, const Tensor& images, std::int64_t top) const {
   ATH_CHECK(top >= 1 && top <= info.images.classes, "predict: top must be in [1, {}], but got {}",
             info.images.classes, top);
-  const InferenceMode inference;
   const Tensor scores = logits(place, images);
   ATH_CHECK(scores.rank() == 2 && scores.dim(1) == info.images.classes,
             "predict: the network must return logits [N, {}], but returned {}", info.images.classes,
             scores.shape());
+  const InferenceMode inference;
   return largest(softmax(scores).to(kCpu), top);
 }
 
