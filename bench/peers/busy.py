@@ -4,7 +4,8 @@
 The scheduler gives every thread an equal share. So with T threads and N neighbours on C processors, a run that could use its share
 in full would take (T + N) / C times as long as alone, where that is above 1. `over` is the time measured, divided by this: what is
 lost because threads wait for one that another process has interrupted. A turn counts as the mean of its runs, because here
-interruptions are what is measured. Ours and PyTorch's take turns, and so do the numbers of neighbours.
+interruptions are what is measured. Ours and PyTorch's with channels_last take turns, and so do
+the numbers of neighbours.
 """
 
 import contextlib
@@ -16,15 +17,19 @@ import subprocess
 import sys
 import tempfile
 
-from compare import STEPS, TORCH, Way, WorkerError, others, own_case, parse, parser_of, save_network
+from compare import STEPS, Way, WorkerError, others, own_case, parse, parser_of, save_network
 from ratios import interval, processor
 
+# A neighbour computes until it is killed, or this process is gone.
+NEIGHBOUR = "import os, sys\nwhile os.getppid() == int(sys.argv[1]):\n    for _ in range(100000): pass"
+# As our train programs set it for themselves (trainer/run_main.cpp); else a worker's threads spin, as PyTorch's do.
+WAITS = {"OMP_WAIT_POLICY": "passive", "GOMP_SPINCOUNT": "1000"}
 COLUMNS = "{:<26} {:>10} {:>12} {:>8} {:>10} {:>6}  {:<14}"
 
 
 @contextlib.contextmanager
 def busy(count):
-    processes = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
+    processes = [subprocess.Popen([sys.executable, "-c", NEIGHBOUR, str(os.getpid())]) for _ in range(count)]
     try:
         yield
     finally:
@@ -48,9 +53,9 @@ def main():
     rows, counts = [], range(args.neighbours + 1)
     with tempfile.TemporaryDirectory() as folder, open(f"{folder}/log", "w", encoding="utf-8") as log:
         save_network(args, folder, network)
-        ways = [Way("athanor", f"'{args.ours}' '{folder}'", own_case(args, network, kind, batch), "athanor", threads, log)]
+        ways = [Way("athanor", f"'{args.ours}' '{folder}'", own_case(args, network, kind, batch), "athanor", threads, log, **WAITS)]
         for title, *how in others(args, folder, network, kind, batch):
-            if title in [f"pytorch {way}" for way in TORCH[kind][:2]]:
+            if title == "pytorch channels_last":
                 ways.append(Way(title, *how, threads, log))
         times = {(way, count): [] for way in ways for count in counts}
         for _ in range(args.rounds):

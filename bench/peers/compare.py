@@ -23,7 +23,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 NETWORKS = {"lenet5": "lenet5", "resnet20": "resnet20", "resnet18": "resnet18_cifar", "resnet18_cifar": "resnet18_cifar",
             "resnet50": "resnet50", "mobilenetv2": "mobilenet_v2", "cifarnet": "cifarnet"}
 # Steps of a run, by network and batch size, as athanor/train.cpp has them; a forward pass is one.
-STEPS = {("lenet5", 64): 100, ("lenet5", 512): 20, ("resnet20", 128): 5, ("resnet18_cifar", 64): 2, ("resnet50", 16): 1,
+STEPS = {("lenet5", 64): 100, ("lenet5", 512): 20, ("resnet20", 128): 5, ("resnet18_cifar", 64): 2, ("resnet50", 16): 2,
          ("mobilenet_v2", 16): 1, ("cifarnet", 500): 1}
 TORCH = {"infer": ["eager", "channels_last", "frozen", "frozen_channels_last", "compile"],
          "train": ["eager", "channels_last", "compile"]}
@@ -35,9 +35,9 @@ COLUMNS = "{:<12} {:<4} {:>7}  {:<38} {:>12} {:>12} {:>6}  {:<14} {:>8} {:>8} {:
 class Way:
     """One way of computing a case, in a process of its own. `title` names it in the table."""
 
-    def __init__(self, title, command, case, variant, threads, log):
+    def __init__(self, title, command, case, variant, threads, log, **environment):
         self.title, self.case, self.variant = title, case, variant
-        environment = {**os.environ, "OMP_NUM_THREADS": str(threads), "PYTHONPATH": str(HERE)}
+        environment = {**os.environ, "OMP_NUM_THREADS": str(threads), "PYTHONPATH": str(HERE), **environment}
         self.worker = Worker(command, env=environment, stderr=log)
         about = self.worker.about
         self.version = about["version"]

@@ -63,7 +63,7 @@ if [ "$program" = tuned_run ]; then
   cmake --build --preset cpu --target train_mnist train_cifar10 train_images speedrun_cifar10 >build/cpu/peers.log 2>&1 ||
     { cat build/cpu/peers.log >&2; fail 1 "peers: the train programs did not build"; }
   exec python3 "$here/whole_runs.py" "$workload" --bin build/cpu/bin --data "${ATHANOR_DATA_DIR:-$root/data-cache}" \
-    --python "$venv/bin/python3" ${precision:+--precision "$precision"} ${threads:+--threads "$threads"} ${json:+--json "$json"} "${more[@]}"
+    --python "$venv/bin/python3" ${precision:+--precision "$precision"} ${threads:+--threads "$threads"} ${only:+--only "$only"} ${json:+--json "$json"} "${more[@]}"
 fi
 [ -f build/cpu/build.ninja ] || configure cpu
 targets=("peer_$program")

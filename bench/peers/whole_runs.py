@@ -37,9 +37,9 @@ def link_photos(photos, folder):
         (place / photo.name).symlink_to(photo)
 
 
-def ways(args, kind, folder):
-    """Title and command of each side; of a first step, one batch of training and one of validation."""
-    data, epochs = folder if kind == "jpegs" else args.data, EPOCHS[args.workload]
+def ways(args, kind, folder, epochs):
+    """Title and command of each side; with 0 epochs, one batch of training and one of validation."""
+    data = folder if kind == "jpegs" else args.data
     ours = {"mnist": ["train_mnist", "--data-dir", args.data],
             "cifar10": ["train_cifar10", "--data-dir", args.data, "--model", "resnet20", "--augment", "crop:4,flip"],
             "jpegs": ["train_images", "--train", f"{folder}/train", "--val", f"{folder}/val", "--model", "resnet20", "--image-size",
@@ -51,9 +51,9 @@ def ways(args, kind, folder):
     yield "athanor", athanor
     yield "athanor again (A/A)", athanor
     if kind == "speedrun":
+        counts = [epochs, SPEEDRUN_BATCHES, SPEEDRUN_TEST_BATCHES * 1000] if epochs else [1, 1, 1000]
         for way in ("eager", "compile"):
-            yield f"pytorch {way}", [args.python, f"{HERE}/pytorch/speedrun.py", data, args.precision, way, str(epochs),
-                                     str(SPEEDRUN_BATCHES), str(SPEEDRUN_TEST_BATCHES * 1000)]
+            yield f"pytorch {way}", [args.python, f"{HERE}/pytorch/speedrun.py", data, args.precision, way, *map(str, counts)]
         return
     for script in ("lightning_run", "tuned_run"):
         yield script.replace("_run", ""), [args.python, f"{HERE}/pytorch/{script}.py", kind, data, str(epochs)]
@@ -67,8 +67,9 @@ def whole_speedrun(ends):
     return start + (SPEEDRUN_EPOCHS * epoch + views) * SPEEDRUN_SHARE
 
 
-def run(command, folder, threads, log):
-    """Seconds, peak bytes of resident memory, and the accuracy on the held-out images. Throws where the run fails."""
+def run(command, folder, threads, log, projected=False):
+    """Seconds, peak bytes of resident memory, and the accuracy on the held-out images. Throws where the run fails. The seconds
+    may be `projected`, of a speedrun."""
     subprocess.run(["rm", "-rf", f"{folder}/run"], check=True)
     environment = {**os.environ, "OMP_NUM_THREADS": str(threads), "PYTHONPATH": str(HERE)}
     text, ends, begin = "", [], time.perf_counter()
@@ -82,7 +83,7 @@ def run(command, folder, threads, log):
         process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode != 0:
         raise RuntimeError(f"{' '.join(command)} ended with code {process.returncode}: {text[-300:]}")
-    if "speedrun" in " ".join(command):
+    if projected:
         seconds = whole_speedrun(ends)
     found = re.findall(r"(?:accuracy|val acc\S*)[ :]+([0-9.]+)( ?%)?", text)
     accuracy = float(found[-1][0]) / (100 if found[-1][1] else 1) if found else float("nan")
@@ -98,6 +99,7 @@ def main():
     parser.add_argument("--precision", choices=["f32", "bf16"], default="f32", help="of speedrun-run alone")
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--rounds", type=int, default=10, help="pairs of each way")
+    parser.add_argument("--only", default="", help="beside ours, only those whose name contains this")
     parser.add_argument("--json", help="also write the results to this file")
     args = parser.parse_args()
     kind = "mnist" if args.workload == "first-step" else args.workload.removesuffix("-run")
@@ -106,8 +108,11 @@ def main():
     with tempfile.TemporaryDirectory() as folder, open(f"{folder}/log", "w", encoding="utf-8") as log:
         if kind == "jpegs":
             link_photos(pathlib.Path(args.data) / "imagenet-sample", folder)
-        (_, ours), *others = ways(args, kind, folder)
-        for title, command in others:  # files are in memory from here on
+            for photo in pathlib.Path(folder).rglob("*.*"):
+                photo.read_bytes()
+        (_, ours), *others = ((title, command) for title, command in ways(args, kind, folder, EPOCHS[args.workload])
+                              if args.only in title or title == "athanor")
+        for _, command in ways(args, kind, folder, 0):  # programs and data are in memory from here on
             run(command, folder, args.threads, log)
         name, isa = processor()
         print(f"{args.workload}: {args.rounds} pairs each, {args.threads} threads; load of the machine {os.getloadavg()[0]:.1f}")
@@ -115,7 +120,7 @@ def main():
         for title, command in others:
             before, pairs = stolen_and_all(), []
             for _ in range(args.rounds):
-                pairs.append((run(ours, folder, args.threads, log), run(command, folder, args.threads, log)))
+                pairs.append([run(side, folder, args.threads, log, kind == "speedrun") for side in (ours, command)])
             stolen, everything = (now - then for now, then in zip(stolen_and_all(), before))
             ratios = [theirs[0] / mine[0] for mine, theirs in pairs]
             mine, theirs = ([statistics.median(turn[i] for turn in side) for i in range(3)] for side in zip(*pairs))

@@ -32,14 +32,14 @@ struct Workload {
   double lr = 0.002;
 };
 // Of deep networks, which amplify rounding: at 0.002, PyTorch's own f32 is off by 4e-4 after MobileNetV2's
-// first step. At 0.00002, its ResNet-50 with channels_last is 1e-3 off its result without after ten steps;
-// at a tenth of that rate, 7e-5.
-constexpr double kSmallRate = 0.000002;
+// first step. At 0.000002, its ResNet-50 with channels_last is 3e-4 off its result without after twelve
+// steps.
+constexpr double kSmallRate = 0.0000002;
 constexpr Workload kWorkloads[] = {{"lenet5", 64, 100},
                                    {"lenet5", 512, 20},
                                    {"resnet20", 128, 5},
                                    {"resnet18_cifar", 64, 2},
-                                   {"resnet50", 16, 1, kSmallRate},
+                                   {"resnet50", 16, 2, kSmallRate},
                                    {"mobilenet_v2", 16, 1, kSmallRate},
                                    {"cifarnet", 500, 1}};
 constexpr std::int64_t kChecked = 20;  // losses that both sides must agree on

@@ -23,7 +23,7 @@ from torch.nn import functional
 from networks import NETWORKS
 from worker import noise, serve
 
-WORKLOADS = (("lenet5", 64, 100), ("lenet5", 512, 20), ("resnet20", 128, 5), ("resnet18_cifar", 64, 2), ("resnet50", 16, 1),
+WORKLOADS = (("lenet5", 64, 100), ("lenet5", 512, 20), ("resnet20", 128, 5), ("resnet18_cifar", 64, 2), ("resnet50", 16, 2),
              ("mobilenet_v2", 16, 1), ("cifarnet", 500, 1))
 CHECKED = 20  # losses that both sides must agree on
 
@@ -40,7 +40,7 @@ class Training:
         kind = NETWORKS[name]
         self.network = kind.make().to(memory_format=self.layout)
         self.network.load_state_dict(load_file(f"{folder}/{name}.torch.safetensors"), strict=True)
-        rate = 0.000002 if kind.classes == 1000 else 0.002  # athanor/train.cpp says why
+        rate = 0.0000002 if kind.classes == 1000 else 0.002  # athanor/train.cpp says why
         self.optimizer = torch.optim.SGD([p for p in self.network.parameters() if p.requires_grad], lr=rate, momentum=0.9, nesterov=True, weight_decay=5e-4)
         self.images, self.labels = made_up_images(kind.image, count, kind.classes)
         self.half = torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16")
