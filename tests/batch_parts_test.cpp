@@ -1,6 +1,7 @@
 #include "trainer/inference/batch_parts.h"
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -67,12 +68,19 @@ TEST_F(BatchParts, APassIsMeasuredInAnyMode) {
 TEST_F(BatchParts, HaveTheBitsOfCallsWithSoFewImages) {
   ModelInfo info{.program = "train", .model = "resnet20", .images = kImages};
   info.pixels = {{0.4, 0.4, 0.4}, {0.3, 0.3, 0.3}};
-  const Predictor predictor(nn::make_model("resnet20", {10, 3, 32}, 1), info);
-  for (const auto& [n, part] : {std::pair(128, 16), std::pair(37, 19)}) {
+  auto network = nn::make_model("resnet20", {10, 3, 32}, 1);
+  const PassBytes pass = measure_pass(*network, kImages);
+  const Predictor predictor(std::move(network), info);
+  const std::int64_t threads = cpu_context().threads();  // one in a build without OpenMP
+  for (const std::int64_t n : {128, 37}) {
+    const std::int64_t part = images_at_a_time(pass, n, threads);
+    if (threads == 2) {
+      EXPECT_EQ(part, n == 128 ? 16 : 19);
+    }
     const Tensor images = images_of_noise(n), logits = predictor.logits(images);
     ASSERT_EQ(logits.shape(), (Shape{n, 10}));
     std::vector<double> of_parts;
-    for (int first = 0; first < n; first += part) {
+    for (std::int64_t first = 0; first < n; first += part) {
       const Tensor some = narrow(images, 0, first, std::min(part, n - first));
       for (const double one : predictor.logits(some).to_vector()) of_parts.push_back(one);
     }
