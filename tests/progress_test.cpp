@@ -107,7 +107,6 @@ TEST(Progress, ReportsHowTheThreadsWereChosen) {
   EXPECT_TRUE(has(said(config), "device cpu, 1 thread,")) << said(config);
 }
 
-// A line that is longer than the terminal can not be overwritten: each refresh would leave one behind.
 // The flags describe another optimizer, which does not train.
 TEST(Progress, DescribesNoOptimizerThatTheTaskReplaces) {
   struct Own : Task {
@@ -132,6 +131,7 @@ TEST(Progress, DescribesNoOptimizerThatTheTaskReplaces) {
   EXPECT_FALSE(has(own, "sgd")) << own;
 }
 
+// A line that is longer than the terminal can not be overwritten: each refresh would leave one behind.
 TEST(Progress, TheLineThatMovesFitsTheTerminal) {
   TrainerConfig config = test::small_config();
   config.epochs = 1;

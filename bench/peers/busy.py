@@ -4,8 +4,7 @@
 The scheduler gives every thread an equal share. So with T threads and N neighbours on C processors, a run that could use its share
 in full would take (T + N) / C times as long as alone, where that is above 1. `over` is the time measured, divided by this: what is
 lost because threads wait for one that another process has interrupted. A turn counts as the mean of its runs, because here
-interruptions are what is measured. Ours and PyTorch's with channels_last take turns, and so do
-the numbers of neighbours.
+interruptions are what is measured. Ours and PyTorch's with channels_last take turns, and so do the numbers of neighbours.
 """
 
 import contextlib
@@ -68,7 +67,7 @@ def main():
         print(COLUMNS.format("who", "neighbours", "images/s", "times", "predicted", "over", "95 %"))
         for way in ways:
             for count in counts:
-                slower = [now / alone for now, alone in zip(times[way, count], times[way, 0])]
+                slower = [beside / alone for beside, alone in zip(times[way, count], times[way, 0])]
                 predicted = max((threads + count) / os.cpu_count(), 1)
                 over = [times / predicted for times in slower]
                 row = {"workload": args.workload, "precision": args.precision, "threads": threads, "who": way.title,

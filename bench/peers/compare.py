@@ -108,7 +108,7 @@ def measure(args, folder, network, kind, batch, threads, log, said):
     for _ in range(args.rounds):
         for way in ways:
             pairs[way].append((ours.seconds_per_run(args.seconds), way.seconds_per_run(args.seconds)))
-    stolen, everything = (now - then for now, then in zip(stolen_and_all(), before))
+    stolen, everything = (after - earlier for after, earlier in zip(stolen_and_all(), before))
     name, isa = processor()
     images = batch * (STEPS[network, batch] if kind == "train" else 1)
     for way in ways:

@@ -121,7 +121,7 @@ def main():
             before, pairs = stolen_and_all(), []
             for _ in range(args.rounds):
                 pairs.append([run(side, folder, args.threads, log, kind == "speedrun") for side in (ours, command)])
-            stolen, everything = (now - then for now, then in zip(stolen_and_all(), before))
+            stolen, everything = (after - earlier for after, earlier in zip(stolen_and_all(), before))
             ratios = [theirs[0] / mine[0] for mine, theirs in pairs]
             mine, theirs = ([statistics.median(turn[i] for turn in side) for i in range(3)] for side in zip(*pairs))
             row = {"workload": args.workload, "precision": args.precision, "threads": args.threads, "peer": title, "ours_s": mine[0], "peer_s": theirs[0],

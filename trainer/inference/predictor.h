@@ -27,9 +27,10 @@ struct Predictions {
 /// All calls are const. Weights never change, are packed by pack_weights() (nn/module.h), and are shared by
 /// all threads. A call's working state (oneDNN primitives, an image decoder) comes from a pool that grows to
 /// the number of concurrent calls. A call uses its caller's number of threads: set
-/// cpu_context().set_threads(1) to answer several calls concurrently. On the CPU, a large batch is computed in
-/// parts whose activations stay in the cores' caches (trainer/inference/batch_parts.h). A repeated call with
-/// the same number of images, on a thread that has made one, calls no operator new and compiles no primitive.
+/// cpu_context().set_threads(1) to answer several calls concurrently. On the CPU, a large batch is computed
+/// in parts whose activations stay in the cores' caches (trainer/inference/batch_parts.h). A repeated call
+/// with the same number of images, on a thread that has made one, calls no operator new and compiles no
+/// primitive.
 class Predictor {
  public:
   /// A run's folder, or its model.safetensors. Throws IoError, naming the file, if it is unusable or a weight
