@@ -86,7 +86,7 @@ TEST_F(BatchParts, HaveTheBitsOfCallsWithSoFewImages) {
     }
     EXPECT_EQ(logits.to_vector(), of_parts);
     allocator_of(kCpu).reset_peak();
-    const std::int64_t news = test::operator_news();
+    [[maybe_unused]] const std::int64_t news = test::operator_news();
     predictor.logits(images);
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // there the pool is off
     EXPECT_EQ(test::operator_news() - news, 0);
