@@ -1,6 +1,5 @@
 #include "bench/support/bench.h"
 #include "kernels/conv.h"
-#include "kernels/cpu/conv_winograd.h"
 
 // The convolutions of LeNet-5, ResNet-20 and ResNet-18, at the batch sizes their training runs use.
 
@@ -67,18 +66,30 @@ double error_against_reference(Pass pass, Conv2dParams params, const Operands& t
   return worst / scale;
 }
 
-bool by_winograd(const Layer& layer) {
-  Conv2dParams params;
-  for (int axis = 0; axis < 2; ++axis)
-    params.stride[axis] = layer.stride, params.padding[axis] = layer.padding;
-  return cpu::winograd_fits(ConvSize(layer.x, layer.w, conv2d_shape(layer.x, layer.w, params), params));
-}
-
-void add_case(const Layer& layer, Pass pass, DType dtype, ConvImpl impl) {
+Conv2dParams params_of(const Layer& layer, ConvImpl impl) {
   Conv2dParams params;
   for (int axis = 0; axis < 2; ++axis)
     params.stride[axis] = layer.stride, params.padding[axis] = layer.padding;
   params.impl = impl;
+  return params;
+}
+
+/// Whether this machine has code behind `impl` for a layer's pass.
+bool runs(Layer layer, Pass pass, DType dtype, ConvImpl impl) {
+  const Conv2dParams params = params_of(layer, impl);
+  layer.x[0] = 1;
+  try {
+    run(pass, params,
+        {filled(layer.x, dtype, -1, 1, 1), filled(layer.w, dtype, -1, 1, 2),
+         filled(conv2d_shape(layer.x, layer.w, params), dtype, -1, 1, 3)});
+  } catch (const BackendError&) {
+    return false;
+  }
+  return true;
+}
+
+void add_case(const Layer& layer, Pass pass, DType dtype, ConvImpl impl) {
+  const Conv2dParams params = params_of(layer, impl);
   const Shape out = conv2d_shape(layer.x, layer.w, params);
   const double macs = static_cast<double>(out.numel()) * static_cast<double>(layer.w.numel() / layer.w[0]);
   const double bytes = static_cast<double>(layer.x.numel() + layer.w.numel() + out.numel()) *
@@ -104,9 +115,9 @@ void register_all() {
     for (const Pass pass : {Pass::forward, Pass::backward_data, Pass::backward_weights}) {
       if (pass == Pass::backward_data && layer.first) continue;
       for (const DType dtype : {DType::f32, DType::bf16}) {
-        for (const ConvImpl impl : {ConvImpl::automatic, ConvImpl::reference, ConvImpl::vendor})
-          add_case(layer, pass, dtype, impl);
-        if (by_winograd(layer)) add_case(layer, pass, dtype, ConvImpl::winograd);
+        for (const ConvImpl impl : {ConvImpl::automatic, ConvImpl::reference, ConvImpl::vendor,
+                                    ConvImpl::direct, ConvImpl::winograd})
+          if (runs(layer, pass, dtype, impl)) add_case(layer, pass, dtype, impl);
       }
     }
   }

@@ -258,8 +258,12 @@ set(ATHANOR_SOURCES
   kernels/cpu/conv_direct.cpp
   kernels/cpu/conv_eigen.cpp
   kernels/cpu/conv_few_pixels.cpp
+  kernels/cpu/conv_gradient.cpp
   kernels/cpu/conv_scatter.cpp
   kernels/cpu/conv_pool.cpp
+  kernels/cpu/conv_tiles.cpp
+  kernels/cpu/conv_tiles_avx2.cpp
+  kernels/cpu/conv_tiles_avx512.cpp
   kernels/cpu/conv_winograd.cpp
   kernels/cpu/elementwise_backward.cpp
   kernels/cpu/elementwise_map.cpp

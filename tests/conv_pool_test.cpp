@@ -62,7 +62,7 @@ struct Operands {
 
 TEST(ConvPool, MatchesItsThreePartsInDouble) {
   for (const ConvCase& c : cases()) {
-    if (!can_run(c)) GTEST_SKIP() << "this CPU has no AVX-512";
+    if (!can_run(c)) GTEST_SKIP() << "this CPU has no AVX2";
     const Operands operands(c);
     for (const bool with_bias : {true, false}) {
       const Tensor expected = relu(max_pool2d(
@@ -77,7 +77,7 @@ TEST(ConvPool, SameBitsByAnyNumberOfThreads) {
   CpuContext& context = cpu_context();
   const int usual = context.threads();
   for (const ConvCase& c : cases()) {
-    if (!can_run(c)) GTEST_SKIP() << "this CPU has no AVX-512";
+    if (!can_run(c)) GTEST_SKIP() << "this CPU has no AVX2";
     const Operands operands(c);
     context.set_threads(1);
     const Tensor one = operands.fused(c, true);

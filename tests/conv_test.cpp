@@ -1,6 +1,7 @@
 #include "autograd/conv.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <string>
 
@@ -32,7 +33,7 @@ constexpr DType kFloating[] = {DType::f64, DType::f32, DType::f16, DType::bf16};
 
 constexpr ConvImpl kImpls[] = {ConvImpl::automatic, ConvImpl::reference};
 
-// Runs f; false where the direct code refuses: no AVX-512, groups, many input channels.
+// Runs f; false where the direct code refuses: no AVX2, groups, many input channels.
 template <class F> bool runs(const F& f) {
   try {
     f();
@@ -128,7 +129,7 @@ TEST(Conv2d, DirectCodeMatchesDoubleReference) {
     for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) {
       const Tensor x = values(c.x, dtype, 1), w = values(c.w, dtype, 2), bias = values({c.w[0]}, dtype, 4);
       const Tensor y = Tensor::empty(conv2d_shape(c.x, c.w, c.params), {dtype}), dx = empty_like(x);
-      const Tensor dy = values(y.shape(), dtype, 3);
+      const Tensor dy = values(y.shape(), dtype, 3), dw = empty_like(w), wide_dw = full(w.shape(), 1);
       Reference expected(x, w, dy, c.params);
       const std::vector<double> offsets = bias.to_vector();
       for (std::size_t i = 0; i < expected.y.size(); ++i)
@@ -145,10 +146,46 @@ TEST(Conv2d, DirectCodeMatchesDoubleReference) {
         EXPECT_TRUE(close(dx, expected.dx, tolerance(dtype, taps * c.w[0]))) << name(c, dtype, params.impl);
         ++ran;
       }
+      if (runs([&] {
+            kernels::conv2d_backward_weights(cpu_context(), params, x, dy, dw, Write::overwrite, {}, {});
+            kernels::conv2d_backward_weights(cpu_context(), params, x, dy, wide_dw, Write::accumulate, {},
+                                             {});
+          })) {
+        const std::int64_t pixels = y.numel() / c.w[0];
+        EXPECT_TRUE(close(dw, expected.dw, tolerance(dtype, pixels))) << name(c, dtype, params.impl);
+        for (double& value : expected.dw) ++value;
+        EXPECT_TRUE(close(wide_dw, expected.dw, tolerance(DType::f32, pixels)))
+            << name(c, dtype, params.impl);
+        ++ran;
+      }
     }
   }
-  if (ran == 0) GTEST_SKIP() << "this CPU has no AVX-512";
-  EXPECT_GT(ran, 60);
+  if (ran == 0) GTEST_SKIP() << "this CPU has no AVX2";
+  EXPECT_GT(ran, 100);
+}
+
+// The pixels of each image are summed on their own, and images in parts that do not depend on the threads.
+TEST(Conv2d, DirectCodeHasTheSameBitsByAnyNumberOfThreads) {
+  CpuContext& context = cpu_context();
+  const int usual = context.threads();
+  for (const auto& [images, filters] : {std::pair{Shape{33, 28, 28, 1}, Shape{6, 5, 5, 1}},
+                                        std::pair{Shape{70, 14, 14, 6}, Shape{16, 5, 5, 6}}}) {
+    const Conv2dParams params{.impl = ConvImpl::direct};
+    const Tensor x = values(images, DType::f32, 1), w = values(filters, DType::f32, 2);
+    const Tensor dy = values(conv2d_shape(images, filters, params), DType::f32, 3);
+    const auto by = [&](int threads) {
+      context.set_threads(threads);
+      std::array all{empty_like(dy), empty_like(x), empty_like(w)};
+      kernels::conv2d_forward(context, params, x, w, {}, all[0]);
+      kernels::conv2d_backward_data(context, params, dy, w, all[1]);
+      kernels::conv2d_backward_weights(context, params, x, dy, all[2], Write::overwrite, {}, {});
+      context.set_threads(usual);
+      return all;
+    };
+    if (!runs([&] { by(1); })) GTEST_SKIP() << "this CPU has no AVX2";
+    const auto one = by(1), three = by(3);
+    for (int i = 0; i < 3; ++i) EXPECT_TRUE(same_bits(one[i], three[i])) << i;
+  }
 }
 
 TEST(Conv2d, BiasAndActivationAreFused) {

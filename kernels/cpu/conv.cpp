@@ -22,6 +22,7 @@ namespace athanor::kernels {
 namespace {
 
 using cpu::PrimitiveKey;
+using Pass = PrimitiveKey::Op;
 
 /// ATHANOR_WINOGRAD=off, to compare results or times with those of the definition.
 bool winograd_is_on() {
@@ -37,17 +38,16 @@ bool winograd_is_on() {
 /// Cases in which Winograd's algorithm was measured to beat the definition: on a Zen 5 (AVX-512) by 1.2
 /// to 3.7 times in f32, 1 to 2.5 times in bf16; on a Zen 3 (AVX2) by 1.1 to 4 times in f32; at an error of
 /// 3e-6 of the largest value. Excludes mostly empty tiles, so few tiles that filters dominate, CPUs where
-/// oneDNN uses bf16 tiles, and two passes of 16 channels in and out where oneDNN is faster: bf16
-/// backward-data where the CPU multiplies bf16 (1.3 to 1.5 times), and f32 backward-weights without AVX-512
-/// (1.2 times).
+/// oneDNN uses bf16 tiles, and two cases of few channels: bf16 backward-data of 16 in and out where the CPU
+/// multiplies bf16 (oneDNN is 1.3 to 1.5 times as fast), and backward-weights without AVX-512 (our direct
+/// code is 1.2 to 2 times as fast).
 bool prefers_winograd(const ConvSize& z, const PrimitiveKey& key) {
   const DType dtype = key.in;
   if (!winograd_is_on() || (dtype == DType::bf16 && cpu::has_amx_bf16())) return false;
-  if (z.c == 16 && z.k == 16 && dtype == DType::bf16 && key.op == PrimitiveKey::Op::conv_backward_data &&
+  if (z.c == 16 && z.k == 16 && dtype == DType::bf16 && key.op == Pass::conv_backward_data &&
       cpu::has_avx512_bf16() && cpu::has_onednn())
     return false;
-  if (z.c == 16 && z.k == 16 && dtype == DType::f32 && key.op == PrimitiveKey::Op::conv_backward_weights &&
-      !cpu::has_avx512() && cpu::has_onednn())
+  if (key.op == Pass::conv_backward_weights && !cpu::has_avx512() && z.c <= (dtype == DType::f32 ? 32 : 16))
     return false;
   const std::int64_t tiles = z.n * ((z.p + 3) / 4) * ((z.q + 3) / 4);
   return tiles >= 4 && z.n * z.p * z.q >= 4 * tiles;
@@ -56,7 +56,7 @@ bool prefers_winograd(const ConvSize& z, const PrimitiveKey& key) {
 /// Cases in which a product of Eigen's was measured to beat oneDNN 2.6 on a Zen 3 (AVX2), by 1.2 to 1.7
 /// times: larger filters than 1 x 1 of many channels.
 bool prefers_eigen(const ConvSize& z, DType dtype) {
-  return !cpu::has_avx512() && dtype == DType::f32 && z.groups == 1 && z.r * z.s > 1 && z.c >= 64 &&
+  return !cpu::has_avx512() && dtype != DType::f64 && z.groups == 1 && z.r * z.s > 1 && z.c >= 64 &&
          z.k >= 64;
 }
 
@@ -70,20 +70,37 @@ bool prefers_few_pixels(const ConvSize& z) {
   return !cpu::winograd_fits(z) || z.c * z.k >= kMinWinograd;
 }
 
-/// Cases in which our own loops were measured to beat oneDNN on AVX-512. f32: up to 8 output channels forward
-/// (1 -> 6 channels, 5 x 5: 1.9 times), and up to 8 input channels backward (6 <- 16 channels, 5 x 5: 1.6).
-/// bf16: only on CPUs that do not multiply it (with AMX oneDNN is 2 to 9 times as fast over the layers of
-/// LeNet-5, ResNet-20 and ResNet-18), and on those without AMX forward from one channel (1 -> 6: 2.1 times,
-/// 1 -> 32: 1.5); ours widen it to f32. f16: always.
-bool prefers_direct(const ConvSize& z, bool backward, DType dtype) {
+/// Whether our own direct code supports a pass on this CPU.
+bool direct_fits(const ConvSize& z, Pass pass, DType dtype) {
   if (dtype == DType::f64) return false;
-  if (!cpu::has_onednn() || dtype == DType::f16) return true;
-  if (dtype == DType::bf16) return !cpu::has_avx512_bf16() || (z.c == 1 && !backward && !cpu::has_amx_bf16());
-  return backward ? z.c <= 8 : z.k <= 8 && z.stride_w == 1;
+  return pass == Pass::conv_forward         ? cpu::conv_direct_fits(z)
+         : pass == Pass::conv_backward_data ? cpu::conv_scatter_fits(z)
+                                            : cpu::conv_gradient_fits(z);
 }
 
-PrimitiveKey key_of(const CpuContext& context, const ConvSize& z, PrimitiveKey::Op pass, DType in, DType out,
-                    bool bias) {
+/// Cases in which our own loops were measured to beat oneDNN.
+/// On a Zen 5 (AVX-512), f32: up to 8 output channels forward (1 -> 6 channels, 5 x 5: 1.9 times), and up to
+/// 8 input channels backward (6 <- 16 channels, 5 x 5: 1.6). bf16: only on CPUs that do not multiply it (with
+/// AMX oneDNN is 2 to 9 times as fast over the layers of LeNet-5, ResNet-20 and ResNet-18), and on those
+/// without AMX forward from one channel (1 -> 6: 2.1 times, 1 -> 32: 1.5); ours widen it to f32. f16: always.
+/// On a Zen 3 (AVX2), f32: those cases, by 1.4 and 1.1 times; forward over 128 values or more, by 1.0 to 1.4;
+/// backward-weights of up to 32 input channels, by 1.2 to 2. Half types, which oneDNN does not have there, by
+/// up to 40 times.
+bool prefers_direct(const ConvSize& z, Pass pass, DType dtype) {
+  const bool wide = cpu::has_avx512(), filters = z.r * z.s > 1;
+  if (prefers_eigen(z, dtype)) return false;
+  if (dtype == DType::f16) return true;
+  if (!cpu::has_onednn()) return wide || filters;
+  if (dtype == DType::bf16)
+    return !cpu::has_avx512_bf16() || (z.c == 1 && pass == Pass::conv_forward && !cpu::has_amx_bf16());
+  switch (pass) {
+    case Pass::conv_backward_data: return z.c <= 8;
+    case Pass::conv_backward_weights: return !wide && filters && z.c <= 32;
+    default: return (z.k <= 8 && z.stride_w == 1) || (!wide && filters && z.c >= 4 && z.r * z.s * z.c >= 128);
+  }
+}
+
+PrimitiveKey key_of(const CpuContext& context, const ConvSize& z, Pass pass, DType in, DType out, bool bias) {
   PrimitiveKey key;
   key.op = pass;
   key.in = in;
@@ -127,27 +144,23 @@ cpu::Primitive* vendor(CpuContext& context, const Conv2dParams& params, const Co
   return primitive;
 }
 
-/// Whether our own direct code handles this pass. It does not support f64.
-bool direct(const Conv2dParams& params, const ConvSize& z, bool backward, DType dtype) {
+/// Whether our own direct code handles this pass. Throws BackendError if it was requested but does not apply.
+bool direct(const Conv2dParams& params, const ConvSize& z, Pass pass, DType dtype) {
   if (params.impl != ConvImpl::direct && params.impl != ConvImpl::automatic) return false;
-  if (dtype != DType::f64 && (backward ? cpu::conv_scatter_fits(z) : cpu::conv_direct_fits(z)))
-    return params.impl == ConvImpl::direct || prefers_direct(z, backward, dtype);
+  if (direct_fits(z, pass, dtype)) return params.impl == ConvImpl::direct || prefers_direct(z, pass, dtype);
   if (params.impl == ConvImpl::direct)
     athanor::detail::fail<BackendError>(
-        "conv2d: the direct code needs AVX-512, f32 or a half type, one group and, for its backward pass, "
-        "few input channels; use ConvImpl::automatic");
+        "conv2d: the direct code needs AVX2, f32 or a half type and one group; for its backward passes, no "
+        "dilation along a row, and few input channels; use ConvImpl::automatic");
   return false;
 }
 
 /// Whether this machine's code behind `impl` handles this pass.
 bool available(CpuContext& context, const ConvSize& z, const PrimitiveKey& key, ConvImpl impl) {
-  const bool backward = key.op == PrimitiveKey::Op::conv_backward_data;
   switch (impl) {
     case ConvImpl::vendor: return context.primitives().find(key) != nullptr;
     case ConvImpl::winograd: return cpu::winograd_fits(z) && key.in != DType::f64;
-    case ConvImpl::direct:
-      return key.in != DType::f64 && key.op != PrimitiveKey::Op::conv_backward_weights &&
-             (backward ? cpu::conv_scatter_fits(z) : cpu::conv_direct_fits(z));
+    case ConvImpl::direct: return direct_fits(z, key.op, key.in);
     default: return true;
   }
 }
@@ -192,8 +205,7 @@ void conv2d_forward(CpuContext& context, const Conv2dParams& asked, const Tensor
   }
   const ConvSize z(x.shape(), w.shape(), y.shape(), asked);
   if (z.c > 0) {  // else the definition gives activation(bias)
-    const PrimitiveKey key =
-        key_of(context, z, PrimitiveKey::Op::conv_forward, x.dtype(), y.dtype(), bias.defined());
+    const PrimitiveKey key = key_of(context, z, Pass::conv_forward, x.dtype(), y.dtype(), bias.defined());
     const Conv2dParams params = with_choice(context, asked, z, key, [&](const Conv2dParams& timed) {
       conv2d_forward(context, timed, x, w, bias, empty_like(y));
     });
@@ -202,7 +214,7 @@ void conv2d_forward(CpuContext& context, const Conv2dParams& asked, const Tensor
     activated.activation = params.activation;
     if (cpu::Primitive* const primitive = winograd(context, params, z, activated))
       return primitive->run(context, x.raw_data(), w.raw_data(), offsets, y.raw_data());
-    if (direct(params, z, false, x.dtype())) {
+    if (direct(params, z, Pass::conv_forward, x.dtype())) {
       return dispatch_floating(x.dtype(), "conv2d", [&]<class T>() {
         if constexpr (!std::is_same_v<T, double>)
           cpu::conv_forward_direct<T>(context, z, params.activation, x.data<T>(), w.data<T>(),
@@ -229,7 +241,7 @@ struct PackedCode {
 };
 PackedCode packed_code(CpuContext& context, const Conv2dParams& params, const ConvSize& z, bool bias,
                        bool residual) {
-  PrimitiveKey key = key_of(context, z, PrimitiveKey::Op::conv_forward, DType::f32, DType::f32, bias);
+  PrimitiveKey key = key_of(context, z, Pass::conv_forward, DType::f32, DType::f32, bias);
   key.packed = true;
   key.residual = residual;
   key.activation = params.activation == Activation::relu ? Activation::relu : Activation::none;
@@ -238,7 +250,7 @@ PackedCode packed_code(CpuContext& context, const Conv2dParams& params, const Co
     return {context.primitives().find(key), residual};
   }
   if (cpu::Primitive* found = winograd(context, params, z, key)) return {found, residual};
-  if (direct(params, z, false, DType::f32)) return {};
+  if (direct(params, z, Pass::conv_forward, DType::f32)) return {};
   if (params.impl != ConvImpl::automatic && params.impl != ConvImpl::vendor) return {};
   // oneDNN 2.6 adds a wrong residual to pixels whose whole filter lies on padding.
   const bool only_padding =
@@ -295,8 +307,7 @@ bool conv2d_pool_packed(CpuContext& context, const Conv2dParams& params, const T
   const ConvSize z(x.shape(), w.shape(), unpooled, params);
   if (params.impl != ConvImpl::automatic || !cpu::conv_pool_fits(z)) return false;
   if (y.numel() == 0) return true;
-  PrimitiveKey key =
-      key_of(context, z, PrimitiveKey::Op::conv_forward, DType::f32, DType::f32, w.bias().defined());
+  PrimitiveKey key = key_of(context, z, Pass::conv_forward, DType::f32, DType::f32, w.bias().defined());
   key.packed = true;
   key.pooled = true;
   cpu::Primitive* const primitive = context.primitives().find(key);
@@ -315,8 +326,7 @@ void conv2d_backward_data(CpuContext& context, const Conv2dParams& asked, const 
     return;
   }
   const ConvSize z(dx.shape(), w.shape(), dy.shape(), asked);
-  const PrimitiveKey key =
-      key_of(context, z, PrimitiveKey::Op::conv_backward_data, dy.dtype(), dx.dtype(), false);
+  const PrimitiveKey key = key_of(context, z, Pass::conv_backward_data, dy.dtype(), dx.dtype(), false);
   const Conv2dParams params = with_choice(context, asked, z, key, [&](const Conv2dParams& timed) {
     conv2d_backward_data(context, timed, dy, w, empty_like(dx));
   });
@@ -328,7 +338,7 @@ void conv2d_backward_data(CpuContext& context, const Conv2dParams& asked, const 
     conv2d_backward_data(context, params, dy, w, fresh);
     return add_into(context, fresh, dx);
   }
-  if (direct(params, z, true, dy.dtype())) {
+  if (direct(params, z, Pass::conv_backward_data, dy.dtype())) {
     return dispatch_floating(dy.dtype(), "conv2d", [&]<class T>() {
       if constexpr (!std::is_same_v<T, double>)
         cpu::conv_backward_data_scatter<T>(context, z, dy.data<T>(), w.data<T>(), dx.data<T>());
@@ -353,14 +363,24 @@ void conv2d_backward_weights(CpuContext& context, const Conv2dParams& asked, con
     return;
   }
   const ConvSize z(x.shape(), dw.shape(), dy.shape(), asked);
-  PrimitiveKey key =
-      key_of(context, z, PrimitiveKey::Op::conv_backward_weights, x.dtype(), dw.dtype(), false);
+  PrimitiveKey key = key_of(context, z, Pass::conv_backward_weights, x.dtype(), dw.dtype(), false);
   const Conv2dParams params = with_choice(context, asked, z, key, [&](const Conv2dParams& timed) {
     conv2d_backward_weights(context, timed, x, dy, empty_like(dw), Write::overwrite, {}, Write::overwrite);
   });
   key.accumulate = accumulate;
   if (cpu::Primitive* const primitive = winograd(context, params, z, key))
     return primitive->run(context, x.raw_data(), dy.raw_data(), nullptr, dw.raw_data());
+  if (direct(params, z, Pass::conv_backward_weights, x.dtype())) {
+    return dispatch_floating(x.dtype(), "conv2d", [&]<class T>() {
+      if constexpr (!std::is_same_v<T, double>) {
+        if (dw.dtype() == DType::f32)
+          return cpu::conv_backward_weights_direct<T, float>(context, z, x.data<T>(), dy.data<T>(),
+                                                             dw.data<float>(), accumulate);
+        cpu::conv_backward_weights_direct<T, T>(context, z, x.data<T>(), dy.data<T>(), dw.data<T>(),
+                                                accumulate);
+      }
+    });
+  }
   if (accumulate) key.out = DType::f32;
   key.accumulate = false;
   if (cpu::Primitive* const primitive = vendor(context, params, z, key)) {

@@ -1,21 +1,16 @@
 #include "kernels/cpu/conv_impl.h"
+#include "kernels/cpu/conv_tiles.h"
 #include "kernels/cpu/epilogue.h"
-#include "kernels/cpu/interleave.h"
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/parallel.h"
 
-#if defined(__x86_64__) && defined(__GNUC__)
-#include <immintrin.h>
-#endif
-
-// Direct convolution for AVX-512, for layers where oneDNN is slow: few input or output channels. An image is
-// first copied into a frame of zeros and widened to f32, so that no inner loop tests for the border. Sums
-// then stay in registers over all taps, in one of two ways:
-//   channels: a vector is 16 output channels of one pixel; a tap broadcasts an input value.
-//   pixels:   a vector is 16 adjacent pixels of one output channel; a tap broadcasts a weight. For fewer
-//             output channels than vector lanes; the frame is planar, C x H x W.
-// Every sum has its taps in the same order, one fused multiply-add each. Bias and activation are applied to a
-// tile's sums in f32; only loads and stores depend on the dtype.
+// Direct convolution, for layers where oneDNN is slow: few input or output channels. An image is first copied
+// into a frame of zeros and widened to f32, so that no inner loop tests for the border. Sums then stay in
+// registers over all taps (conv_tiles.h), in one of two ways:
+//   channels: a block is 16 output channels of one pixel; a tap broadcasts an input value.
+//   pixels:   a block is 16 adjacent pixels of one output channel; a tap broadcasts a weight. For few output
+//             channels; the frame is planar, C x H x W.
+// Bias and activation are applied to a tile's sums in f32; only loads and stores depend on the dtype.
 
 namespace athanor::cpu {
 
@@ -23,16 +18,9 @@ namespace athanor::cpu {
 
 namespace {
 
-constexpr std::int64_t kLanes = 16;
+using conv_tiles::kLanes;
 
-// Compiles f() for AVX-512 only; callers have checked for it.
-template <class F> void on_avx512(F&& f) {
-#if defined(__clang__) || defined(ATHANOR_ONE_ISA)
-  f();
-#else
-  run_avx512(f);
-#endif
-}
+constexpr std::int64_t kMaxPixels = 16, kMaxBlock = 32;  ///< of a tile of channels, at most 32 vectors
 
 // The frame of an input image: its pixels, the padding, and what the last tap reads beyond them.
 std::int64_t frame_h(const ConvSize& z) {
@@ -53,7 +41,7 @@ float weight_of(const ConvSize& z, const T* w, std::int64_t k, std::int64_t r, s
 using Finish = void (*)(float* sums, std::int64_t rows, std::int64_t width, const float* bias);
 
 template <class Op> void finish(float* sums, std::int64_t rows, std::int64_t width, const float* bias) {
-  on_avx512([&] {
+  vectorize([&] {
     for (std::int64_t row = 0; row < rows; ++row, sums += width) {
       if (bias) {
         for (std::int64_t j = 0; j < width; ++j) sums[j] = Op::forward(sums[j] + bias[j]);
@@ -74,79 +62,6 @@ Finish finish_of(Activation activation) {
 
 // Channels -------------------------------------------------------------------------------------------------
 
-/// The inputs and sums of one tile of pixels.
-struct Tile {
-  const float* x;     ///< first tap of the first pixel
-  const float* w;     ///< [rows, runs, run, vectors * 16]
-  std::int64_t step;  ///< between adjacent pixels, in floats
-  std::int64_t rows, row_step, runs, run_step, run;
-};
-
-// Sums of 4 kQuads pixels and 16 kVectors channels, left in `sums` as [pixel][channel].
-template <int kQuads, int kVectors> ATH_AVX512 void channel_tile(const Tile& t, float* sums) {
-  __m512 total[kQuads * 4][kVectors];
-#pragma GCC unroll 16
-  for (int i = 0; i < kQuads * 4; ++i)
-#pragma GCC unroll 4
-    for (int v = 0; v < kVectors; ++v) total[i][v] = _mm512_setzero_ps();
-  const float* w = t.w;
-  const std::int64_t step = t.step, step3 = 3 * t.step;
-  for (std::int64_t r = 0; r < t.rows; ++r) {
-    for (std::int64_t s = 0; s < t.runs; ++s) {
-      const float* x0 = t.x + r * t.row_step + s * t.run_step;
-      const float* x1 = x0 + 4 * step;
-      const float* x2 = x1 + 4 * step;
-      const float* x3 = x2 + 4 * step;
-      for (std::int64_t c = 0; c < t.run; ++c) {
-        __m512 tap[kVectors];
-#pragma GCC unroll 4
-        for (int v = 0; v < kVectors; ++v) tap[v] = _mm512_loadu_ps(w + v * kLanes);
-#pragma GCC unroll 4
-        for (int quad = 0; quad < kQuads; ++quad) {
-          const float* x = quad == 0 ? x0 : quad == 1 ? x1 : quad == 2 ? x2 : x3;
-          const __m512 a = _mm512_set1_ps(x[0]), b = _mm512_set1_ps(x[step]), d = _mm512_set1_ps(x[2 * step]),
-                       e = _mm512_set1_ps(x[step3]);
-#pragma GCC unroll 4
-          for (int v = 0; v < kVectors; ++v) {
-            total[quad * 4][v] = _mm512_fmadd_ps(a, tap[v], total[quad * 4][v]);
-            total[quad * 4 + 1][v] = _mm512_fmadd_ps(b, tap[v], total[quad * 4 + 1][v]);
-            total[quad * 4 + 2][v] = _mm512_fmadd_ps(d, tap[v], total[quad * 4 + 2][v]);
-            total[quad * 4 + 3][v] = _mm512_fmadd_ps(e, tap[v], total[quad * 4 + 3][v]);
-          }
-        }
-        w += kVectors * kLanes;
-        ++x0, ++x1, ++x2, ++x3;
-      }
-    }
-  }
-#pragma GCC unroll 16
-  for (int i = 0; i < kQuads * 4; ++i)
-#pragma GCC unroll 4
-    for (int v = 0; v < kVectors; ++v) _mm512_storeu_ps(sums + (i * kVectors + v) * kLanes, total[i][v]);
-}
-
-using ChannelTile = void (*)(const Tile&, float*);
-
-struct ChannelPlan {
-  std::int64_t vectors, quads;
-  ChannelTile tile;
-};
-
-// The tile that wastes the fewest pixels at the end of a row; the larger of equal ones.
-ChannelPlan plan_channels(std::int64_t k, std::int64_t q) {
-  static constexpr ChannelTile kOne[] = {channel_tile<1, 1>, channel_tile<2, 1>, channel_tile<3, 1>,
-                                         channel_tile<4, 1>};
-  static constexpr ChannelTile kTwo[] = {channel_tile<1, 2>, channel_tile<2, 2>, channel_tile<3, 2>};
-  const bool two = k > kLanes;
-  std::int64_t best = 1, waste = q + 16;
-  for (std::int64_t quads = 1; quads <= (two ? 3 : 4); ++quads) {
-    const std::int64_t tiles = (q + 4 * quads - 1) / (4 * quads), computed = tiles * 4 * quads;
-    const std::int64_t cost = computed + tiles;  // a tile has a fixed overhead
-    if (cost <= waste) best = quads, waste = cost;
-  }
-  return {two ? 2 : 1, best, (two ? kTwo : kOne)[best - 1]};
-}
-
 // Copies an image into its frame of zeros, widened. The border was cleared before.
 template <class T> void fill_frame(const ConvSize& z, const T* image, float* frame) {
   const std::int64_t row = z.w * z.c, pitch = frame_w(z) * z.c;
@@ -161,7 +76,7 @@ template <class T> void fill_frame(const ConvSize& z, const T* image, float* fra
 template <class T>
 void store_channels(const float* sums, std::int64_t pixels, std::int64_t block, std::int64_t channels,
                     const float* bias, std::int64_t pitch, T* y) {
-  on_avx512([&] {
+  vectorize([&] {
     for (std::int64_t i = 0; i < pixels; ++i) {
       const float* from = sums + i * block;
       if (bias) {
@@ -176,9 +91,9 @@ void store_channels(const float* sums, std::int64_t pixels, std::int64_t block, 
 template <class T>
 void run_channels(CpuContext& context, const ConvSize& z, Finish finish, const T* x, const T* w,
                   const T* bias, T* y) {
-  const ChannelPlan plan = plan_channels(z.k, z.q);
-  const std::int64_t block = plan.vectors * kLanes, blocks = (z.k + block - 1) / block;
-  const std::int64_t depth = z.r * z.s * z.c, pixels = plan.quads * 4;
+  const conv_tiles::ChannelCode code = conv_tiles::code().channels(z.k, z.q);
+  const std::int64_t block = code.block, blocks = (z.k + block - 1) / block;
+  const std::int64_t depth = z.r * z.s * z.c, pixels = code.pixels;
   const std::int64_t pitch = frame_w(z) * z.c;
   // Tiles at the end of the last row read beyond it.
   const std::int64_t frame = (frame_h(z) * pitch + 16 * z.stride_w * z.c + kLanes - 1) / kLanes * kLanes;
@@ -205,14 +120,14 @@ void run_channels(CpuContext& context, const ConvSize& z, Finish finish, const T
     for (std::int64_t slot = first_slot; slot < last_slot; ++slot) {
       float* const image = packed + packed_size + slot * frame;
       std::fill(image, image + frame, 0.0f);
-      alignas(64) float sums[16 * 2 * kLanes];
+      alignas(64) float sums[kMaxPixels * kMaxBlock];
       for (std::int64_t n = slot * z.n / slots; n < (slot + 1) * z.n / slots; ++n) {
-        on_avx512([&] { fill_frame(z, x + n * z.h * z.w * z.c, image); });
+        vectorize([&] { fill_frame(z, x + n * z.h * z.w * z.c, image); });
         for (std::int64_t b = 0; b < blocks; ++b) {
           const std::int64_t channels = std::min(block, z.k - b * block);
           for (std::int64_t p = 0; p < z.p; ++p) {
             for (std::int64_t q = 0; q < z.q; q += pixels) {
-              plan.tile({image + p * z.stride_h * pitch + q * z.stride_w * z.c, packed + b * depth * block,
+              code.sums({image + p * z.stride_h * pitch + q * z.stride_w * z.c, packed + b * depth * block,
                          z.stride_w * z.c, z.r, z.dilation_h * pitch, merged ? 1 : z.s, z.dilation_w * z.c,
                          merged ? z.s * z.c : z.c},
                         sums);
@@ -230,39 +145,6 @@ void run_channels(CpuContext& context, const ConvSize& z, Finish finish, const T
 
 // Pixels ---------------------------------------------------------------------------------------------------
 
-constexpr int kSpans = 3;  // vectors of pixels per tile
-
-// Sums of kSpans spans of 16 pixels and kChannels output channels, left in `sums` as [span][channel][pixel].
-template <int kChannels>
-ATH_AVX512 void pixel_tile(const ConvSize& z, const float* frame, std::int64_t plane, std::int64_t pitch,
-                           const std::int64_t* spans, const float* w, float* sums) {
-  __m512 total[kSpans][kChannels];
-#pragma GCC unroll 4
-  for (int i = 0; i < kSpans; ++i)
-#pragma GCC unroll 8
-    for (int k = 0; k < kChannels; ++k) total[i][k] = _mm512_setzero_ps();
-  for (std::int64_t c = 0; c < z.c; ++c) {
-    for (std::int64_t r = 0; r < z.r; ++r) {
-      const float* row = frame + c * plane + r * z.dilation_h * pitch;
-      for (std::int64_t s = 0; s < z.s; ++s, row += z.dilation_w, w += kChannels) {
-        __m512 x[kSpans];
-#pragma GCC unroll 4
-        for (int i = 0; i < kSpans; ++i) x[i] = _mm512_loadu_ps(row + spans[i]);
-#pragma GCC unroll 8
-        for (int k = 0; k < kChannels; ++k) {
-          const __m512 tap = _mm512_set1_ps(w[k]);
-#pragma GCC unroll 4
-          for (int i = 0; i < kSpans; ++i) total[i][k] = _mm512_fmadd_ps(x[i], tap, total[i][k]);
-        }
-      }
-    }
-  }
-#pragma GCC unroll 4
-  for (int i = 0; i < kSpans; ++i)
-#pragma GCC unroll 8
-    for (int k = 0; k < kChannels; ++k) _mm512_storeu_ps(sums + (i * kChannels + k) * kLanes, total[i][k]);
-}
-
 template <class T> void fill_planes(const ConvSize& z, const T* image, float* planes) {
   const std::int64_t pitch = frame_w(z), plane = frame_h(z) * pitch;
   for (std::int64_t h = 0; h < z.h; ++h) {
@@ -273,37 +155,15 @@ template <class T> void fill_planes(const ConvSize& z, const T* image, float* pl
   }
 }
 
-using PixelTile = void (*)(const ConvSize&, const float*, std::int64_t, std::int64_t, const std::int64_t*,
-                           const float*, float*);
-
-/// The code for a number of output channels.
-template <class T> struct PixelPlan {
-  PixelTile tile;
-  /// y of one image [p, q, channel] from `sums` as [span][channel][pixel], plus bias unless null; `row` is
-  /// the distance of two rows in pixels.
-  void (*store)(const ConvSize& z, const float* sums, std::int64_t row, const float* bias, T* y);
-};
-
-/// Transposes 16 pixels from [channel][pixel] to [pixel][channel] and writes the first `count` floats, plus
-/// bias, in the same layout, or null.
-template <int kChannels>
-ATH_AVX512 void interleave(const float* from, const float* bias, std::int64_t count, float* to) {
-  __m512 channel[kChannels];
-#pragma GCC unroll 8
-  for (int k = 0; k < kChannels; ++k) {
-    channel[k] = _mm512_loadu_ps(from + k * kLanes);
-    if (bias) channel[k] += _mm512_loadu_ps(bias + k * kLanes);
-  }
-  store_interleaved<kChannels>(channel, count, to);
-}
-
-template <int kChannels, class T>
-ATH_AVX512 void store_pixels(const ConvSize& z, const float* sums, std::int64_t row, const float* bias,
-                             T* y) {
-  alignas(64) float mixed[kLanes * kChannels];
+/// y of one image [p, q, channel] from `sums` as [span][channel][pixel], plus bias unless null; `row` is the
+/// distance of two rows in pixels.
+template <class T>
+void store_pixels(const ConvSize& z, const float* sums, std::int64_t row, const float* bias, T* y) {
+  const auto interleave = conv_tiles::code().interleave[z.k - 1];
+  alignas(64) float mixed[kLanes * conv_tiles::kMaxPixelChannels];
   for (std::int64_t p = 0; p < z.p; ++p) {
-    T* const to = y + p * z.q * kChannels;
-    if (kChannels == 1) {  // no transpose needed
+    T* const to = y + p * z.q * z.k;
+    if (z.k == 1) {  // no transpose needed
       const float* const from = sums + p * row;
       for (std::int64_t q = 0; q < z.q; ++q) to[q] = T(bias ? from[q] + bias[0] : from[q]);
       continue;
@@ -311,33 +171,23 @@ ATH_AVX512 void store_pixels(const ConvSize& z, const float* sums, std::int64_t 
     for (std::int64_t q = 0, pixels = 0; q < z.q; q += pixels) {  // to the end of a span, or of the row
       const std::int64_t flat = p * row + q, lane = flat % kLanes;
       pixels = std::min(z.q - q, kLanes - lane);
-      const float* const span = sums + flat / kLanes * kLanes * kChannels;
+      const float* const span = sums + flat / kLanes * kLanes * z.k;
       if constexpr (std::is_same_v<T, float>) {
         if (lane == 0) {
-          interleave<kChannels>(span, bias, pixels * kChannels, to + q * kChannels);
+          interleave(span, bias, pixels * z.k, to + q * z.k);
           continue;
         }
       }
-      interleave<kChannels>(span, bias, kLanes * kChannels, mixed);
-      for (std::int64_t i = 0; i < pixels * kChannels; ++i)
-        to[q * kChannels + i] = T(mixed[lane * kChannels + i]);
+      interleave(span, bias, kLanes * z.k, mixed);
+      for (std::int64_t i = 0; i < pixels * z.k; ++i) to[q * z.k + i] = T(mixed[lane * z.k + i]);
     }
   }
-}
-
-template <class T> PixelPlan<T> plan_pixels(std::int64_t channels) {
-  static constexpr PixelPlan<T> kPlans[] = {
-      {pixel_tile<1>, store_pixels<1, T>}, {pixel_tile<2>, store_pixels<2, T>},
-      {pixel_tile<3>, store_pixels<3, T>}, {pixel_tile<4>, store_pixels<4, T>},
-      {pixel_tile<5>, store_pixels<5, T>}, {pixel_tile<6>, store_pixels<6, T>},
-      {pixel_tile<7>, store_pixels<7, T>}, {pixel_tile<8>, store_pixels<8, T>}};
-  return kPlans[channels - 1];
 }
 
 template <class T>
 void run_pixels(CpuContext& context, const ConvSize& z, Finish finish, const T* x, const T* w, const T* bias,
                 T* y) {
-  const PixelPlan<T> plan = plan_pixels<T>(z.k);
+  const conv_tiles::Code& code = conv_tiles::code();
   const std::int64_t pitch = frame_w(z), plane = frame_h(z) * pitch;
   // If rows are contiguous in the frame, spans are too: one may cross the end of an output row, and its
   // excess results are dropped.
@@ -350,7 +200,7 @@ void run_pixels(CpuContext& context, const ConvSize& z, Finish finish, const T* 
   const std::int64_t block = z.k * kLanes;  // sums of a span
   const std::int64_t weights = (z.r * z.s * z.c * z.k + kLanes - 1) / kLanes * kLanes,
                      packed_size = weights + block;
-  const std::int64_t result = (spans + kSpans) * block;
+  const std::int64_t result = (spans + code.spans) * block;
   const Scratch scratch =
       context.scratch(static_cast<std::size_t>(packed_size + slots * (frame + result)) * sizeof(float));
   float* const packed = scratch.as<float>();
@@ -368,18 +218,20 @@ void run_pixels(CpuContext& context, const ConvSize& z, Finish finish, const T* 
       float* const sums = image + frame;
       std::fill(image, image + frame, 0.0f);
       for (std::int64_t n = slot * z.n / slots; n < (slot + 1) * z.n / slots; ++n) {
-        on_avx512([&] { fill_planes(z, x + n * z.h * z.w * z.c, image); });
-        for (std::int64_t span = 0; span < spans; span += kSpans) {
-          std::int64_t at[kSpans];
-          for (int i = 0; i < kSpans; ++i) {
+        vectorize([&] { fill_planes(z, x + n * z.h * z.w * z.c, image); });
+        for (std::int64_t span = 0; span < spans; span += code.spans) {
+          std::int64_t at[conv_tiles::kMaxSpans];
+          for (int i = 0; i < code.spans; ++i) {
             const std::int64_t one = std::min(span + i, spans - 1);
             at[i] = whole ? one * kLanes : one / per_run * z.stride_h * pitch + one % per_run * kLanes;
           }
-          plan.tile(z, image, plane, pitch, at, packed, sums + span * block);
-          if (finish) finish(sums + span * block, kSpans, block, wide_bias);
+          code.pixel_sums[z.k - 1](
+              {image, at, packed, z.c, plane, z.r, z.dilation_h * pitch, z.s, z.dilation_w},
+              sums + span * block);
+          if (finish) finish(sums + span * block, code.spans, block, wide_bias);
         }
-        plan.store(z, sums, whole ? pitch : per_run * kLanes, finish ? nullptr : wide_bias,
-                   y + n * z.p * z.q * z.k);
+        store_pixels(z, sums, whole ? pitch : per_run * kLanes, finish ? nullptr : wide_bias,
+                     y + n * z.p * z.q * z.k);
       }
     }
   });
@@ -388,14 +240,15 @@ void run_pixels(CpuContext& context, const ConvSize& z, Finish finish, const T* 
 }  // namespace
 
 bool conv_direct_fits(const ConvSize& z) {
-  return has_avx512() && z.groups == 1;
+  return has_avx2() && z.groups == 1;
 }
 
 template <class T>
 void conv_forward_direct(CpuContext& context, const ConvSize& z, Activation activation, const T* x,
                          const T* w, const T* bias, T* y) {
   const Finish finish = finish_of(activation);
-  if (z.stride_w == 1 && z.k <= 8) return run_pixels(context, z, finish, x, w, bias, y);
+  if (z.stride_w == 1 && z.k <= conv_tiles::kMaxPixelChannels)
+    return run_pixels(context, z, finish, x, w, bias, y);
   run_channels(context, z, finish, x, w, bias, y);
 }
 

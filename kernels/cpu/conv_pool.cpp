@@ -3,18 +3,18 @@
 #include <algorithm>
 #include <memory>
 
-#include "kernels/cpu/interleave.h"
+#include "kernels/cpu/conv_tiles.h"
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/parallel.h"
 
 // A convolution of few input channels, 2 x 2 max pooling and ReLU in one pass, as at the head of a small
 // network: the results of the convolution stay in registers until pooled. In one of two ways, as in
 // conv_direct.cpp:
-//   channels: a vector is 16 output channels of one pixel; a tap broadcasts an input value to two rows of
+//   channels: a block is 16 output channels of one pixel; a tap broadcasts an input value to two rows of
 //             pixels. Without padding, the image is read in place.
-//   pixels:   for up to 6 output channels, fewer than vector lanes. A vector is 16 pixels of one channel,
-//             every other one of a row, so that the maximum of two adjacent pixels is that of two vectors.
-//             So the frame of an input image separates even and odd columns, channel by channel.
+//   pixels:   for up to 6 output channels. A block is 16 pixels of one channel, every other one of a row, so
+//             that the maximum of two adjacent pixels is that of two vectors. So the frame of an input image
+//             separates even and odd columns, channel by channel.
 
 namespace athanor::cpu {
 
@@ -22,18 +22,12 @@ namespace athanor::cpu {
 
 namespace {
 
-constexpr std::int64_t kLanes = 16;
+using conv_tiles::kLanes;
+
 constexpr std::int64_t kMaxInputs = 8;
-constexpr std::int64_t kMaxPixelChannels = 6;  // 4 sums each, of 32 registers
-constexpr int kMaxPairs = 6;                   // of pixels, in two rows: 24 sums
 
 std::int64_t round_up(std::int64_t value, std::int64_t to) {
   return (value + to - 1) / to * to;
-}
-
-// g++ 12 warns of _mm512_max_ps alone.
-ATH_AVX512 inline __m512 larger(__m512 a, __m512 b) {
-  return _mm512_maskz_max_ps(0xffff, a, b);
 }
 
 struct Sizes {
@@ -53,7 +47,7 @@ struct Sizes {
         p(key.sizes[7] / 2),
         q(key.sizes[8] / 2) {}
 
-  bool by_pixels() const { return k <= kMaxPixelChannels; }
+  bool by_pixels() const { return k <= conv_tiles::kMaxPooledChannels; }
   std::int64_t image() const { return h * w * c; }
   std::int64_t rows() const { return 2 * p + r - 1; }     // of a frame: all that windows read
   std::int64_t columns() const { return 2 * q + s - 1; }  // of it
@@ -93,45 +87,6 @@ class FilterBlocks final : public kernels::WeightLayout {
 
 // Channels -------------------------------------------------------------------------------------------------
 
-/// Sums of 2 rows of 2 kPairs pixels and 16 channels, pooled to kPairs pixels. x is the first tap of the
-/// first pixel; a filter covers `run` floats of each of `rows` rows.
-struct ChannelTile {
-  const float* x;
-  std::int64_t row, step;  // from a pixel to the one below, and to the next
-  std::int64_t rows, run;
-  const float *w, *bias;
-  __mmask16 channels;
-  float* y;
-  std::int64_t next;  // from a pixel of y to the next
-};
-
-template <int kPairs> ATH_AVX512 void channel_tile(const ChannelTile& t) {
-  __m512 top[2 * kPairs], bottom[2 * kPairs];
-#pragma GCC unroll 12
-  for (int i = 0; i < 2 * kPairs; ++i) top[i] = bottom[i] = _mm512_setzero_ps();
-  const float* w = t.w;
-  const std::int64_t step = t.step;
-  for (std::int64_t r = 0; r < t.rows; ++r) {
-    const float *above = t.x + r * t.row, *below = above + t.row;
-    for (std::int64_t i = 0; i < t.run; ++i, ++above, ++below, w += kLanes) {
-      const __m512 tap = _mm512_loadu_ps(w);
-#pragma GCC unroll 12
-      for (int pixel = 0; pixel < 2 * kPairs; ++pixel) {
-        top[pixel] = _mm512_fmadd_ps(_mm512_set1_ps(above[pixel * step]), tap, top[pixel]);
-        bottom[pixel] = _mm512_fmadd_ps(_mm512_set1_ps(below[pixel * step]), tap, bottom[pixel]);
-      }
-    }
-  }
-  const __m512 bias = t.bias ? _mm512_maskz_loadu_ps(t.channels, t.bias) : _mm512_setzero_ps();
-#pragma GCC unroll 6
-  for (int i = 0; i < kPairs; ++i) {
-    const __m512 largest =
-        larger(larger(top[2 * i], top[2 * i + 1]), larger(bottom[2 * i], bottom[2 * i + 1]));
-    _mm512_mask_storeu_ps(t.y + i * t.next, t.channels,
-                          larger(_mm512_add_ps(largest, bias), _mm512_setzero_ps()));
-  }
-}
-
 /// Copies an image into its frame of zeros.
 void fill_frame(const Sizes& z, const float* image, float* frame) {
   const std::int64_t rows = std::min(z.h, z.rows() - z.pad_h), columns = std::min(z.w, z.columns() - z.pad_w);
@@ -141,18 +96,17 @@ void fill_frame(const Sizes& z, const float* image, float* frame) {
 
 void run_channels(const Sizes& z, const float* image, bool is_frame, const float* w, const float* bias,
                   float* y) {
-  static constexpr void (*kTiles[kMaxPairs])(const ChannelTile&) = {
-      channel_tile<1>, channel_tile<2>, channel_tile<3>, channel_tile<4>, channel_tile<5>, channel_tile<6>};
+  const conv_tiles::Code& code = conv_tiles::code();
   const std::int64_t row = (is_frame ? z.columns() : z.w) * z.c, run = z.s * z.c;
-  const std::int64_t tiles = (z.q + kMaxPairs - 1) / kMaxPairs;  // of similar length
+  const std::int64_t tiles = (z.q + code.max_pooled - 1) / code.max_pooled;  // of similar length
   for (std::int64_t k = 0; k < z.k; k += kLanes) {
     const std::int64_t channels = std::min(kLanes, z.k - k);
     for (std::int64_t p = 0; p < z.p; ++p) {
       for (std::int64_t tile = 0; tile < tiles; ++tile) {
         const std::int64_t first = tile * z.q / tiles, pairs = (tile + 1) * z.q / tiles - first;
-        kTiles[pairs - 1]({image + 2 * p * row + 2 * first * z.c, row, z.c, z.r, run, w + k * z.r * run,
-                           bias ? bias + k : nullptr, static_cast<__mmask16>((1u << channels) - 1),
-                           y + (p * z.q + first) * z.k + k, z.k});
+        code.pooled_channels[pairs - 1]({image + 2 * p * row + 2 * first * z.c, row, z.c, z.r, run,
+                                         w + k * z.r * run, bias ? bias + k : nullptr, channels,
+                                         y + (p * z.q + first) * z.k + k, z.k});
       }
     }
   }
@@ -185,50 +139,13 @@ void fill_halves(const Sizes& z, const float* image, float* frame) {
   }
 }
 
-/// Computes 16 pixels of the result and stores the first `pixels`. x: their first even column.
-template <int kChannels>
-ATH_AVX512 void pixel_tile(const Sizes& z, const float* x, const float* w, const float* bias,
-                           std::int64_t pixels, float* y) {
-  __m512 sums[4][kChannels];  // top left, top right, bottom left, bottom right
-#pragma GCC unroll 4
-  for (int i = 0; i < 4; ++i)
-#pragma GCC unroll 6
-    for (int k = 0; k < kChannels; ++k) sums[i][k] = _mm512_setzero_ps();
-  const std::int64_t half = half_row(z), row = 2 * half;
-  for (std::int64_t c = 0; c < z.c; ++c, x += z.rows() * row) {
-    for (std::int64_t r = 0; r < z.r; ++r) {
-      for (std::int64_t s = 0; s < z.s; ++s, w += kChannels) {
-        const float* const left = x + r * row + s % 2 * half + s / 2;
-        const float* const right = x + r * row + (s + 1) % 2 * half + (s + 1) / 2;
-        const __m512 in[4] = {_mm512_loadu_ps(left), _mm512_loadu_ps(right), _mm512_loadu_ps(left + row),
-                              _mm512_loadu_ps(right + row)};
-#pragma GCC unroll 6
-        for (int k = 0; k < kChannels; ++k) {
-          const __m512 tap = _mm512_set1_ps(w[k]);
-#pragma GCC unroll 4
-          for (int i = 0; i < 4; ++i) sums[i][k] = _mm512_fmadd_ps(in[i], tap, sums[i][k]);
-        }
-      }
-    }
-  }
-  __m512 channel[kChannels];
-#pragma GCC unroll 6
-  for (int k = 0; k < kChannels; ++k) {
-    const __m512 largest = larger(larger(sums[0][k], sums[1][k]), larger(sums[2][k], sums[3][k]));
-    const __m512 offset = _mm512_set1_ps(bias ? bias[k] : 0.0f);
-    channel[k] = larger(_mm512_add_ps(largest, offset), _mm512_setzero_ps());
-  }
-  store_interleaved<kChannels>(channel, pixels * kChannels, y);
-}
-
 void run_pixels(const Sizes& z, const float* frame, const float* w, const float* bias, float* y) {
-  static constexpr void (*kTiles[kMaxPixelChannels])(const Sizes&, const float*, const float*, const float*,
-                                                     std::int64_t, float*) = {
-      pixel_tile<1>, pixel_tile<2>, pixel_tile<3>, pixel_tile<4>, pixel_tile<5>, pixel_tile<6>};
+  const std::int64_t half = half_row(z), row = 2 * half;
   for (std::int64_t p = 0; p < z.p; ++p)
     for (std::int64_t q = 0; q < z.q; q += kLanes)
-      kTiles[z.k - 1](z, frame + 2 * p * 2 * half_row(z) + q, w, bias, std::min(kLanes, z.q - q),
-                      y + (p * z.q + q) * z.k);
+      conv_tiles::code().pooled_pixels[z.k - 1]({frame + 2 * p * row + q, z.c, z.rows() * row, half, z.r, z.s,
+                                                 w, bias, std::min(kLanes, z.q - q),
+                                                 y + (p * z.q + q) * z.k});
 }
 
 // ----------------------------------------------------------------------------------------------------------
@@ -277,12 +194,13 @@ class ConvPool final : public Primitive {
 }  // namespace
 
 bool conv_pool_fits(const ConvSize& z) {
-  return has_avx512() && z.stride_h == 1 && z.stride_w == 1 && z.dilation_h == 1 && z.dilation_w == 1 &&
+  return has_avx2() && z.stride_h == 1 && z.stride_w == 1 && z.dilation_h == 1 && z.dilation_w == 1 &&
          z.groups == 1 && z.c > 0 && z.c <= kMaxInputs && z.p > 1 && z.q > 1;
 }
 
 MadePrimitive make_conv_pool(const PrimitiveKey& key) {
-  return {std::make_unique<ConvPool>(key), "convolution and pooling, AVX-512"};
+  return {std::make_unique<ConvPool>(key),
+          has_avx512() ? "convolution and pooling, AVX-512" : "convolution and pooling, AVX2"};
 }
 
 #else

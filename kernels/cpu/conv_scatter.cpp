@@ -1,16 +1,13 @@
 #include "kernels/cpu/conv_impl.h"
+#include "kernels/cpu/conv_tiles.h"
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/parallel.h"
 
-#if defined(__x86_64__) && defined(__GNUC__)
-#include <immintrin.h>
-#endif
-
-// Backward-data for few input channels, on AVX-512. In NHWC the pixels under one row of the filter are
-// contiguous: S C values, one or two vectors. So every output pixel computes its whole patch of dx in
-// registers, R rows of them, each dy[k] broadcast against the filter's rows. It adds the patch to a frame of
-// sums around the image. Unlike a correlation with the rotated filter, this multiplies no padding: half the
-// work for a 5 x 5 filter on a 10 x 10 output.
+// Backward-data for few input channels. In NHWC the pixels under one row of the filter are contiguous: S C
+// values, one or two vectors of 16. So every output pixel computes its patch of dx in registers, as many of
+// its R rows at a time as fit, each dy[k] broadcast against the filter's rows. It adds the patch to a frame
+// of sums around the image. Unlike a correlation with the rotated filter, this multiplies no padding: half
+// the work for a 5 x 5 filter on a 10 x 10 output.
 
 namespace athanor::cpu {
 
@@ -18,8 +15,9 @@ namespace athanor::cpu {
 
 namespace {
 
-constexpr std::int64_t kLanes = 16;
-constexpr std::int64_t kMaxVectors = 12;  // of one patch: two patches and the loads fit the 32 registers
+using conv_tiles::kLanes;
+
+constexpr std::int64_t kMaxVectors = 12;  ///< of one patch
 
 std::int64_t vectors_per_row(const ConvSize& z) {
   return (z.s * z.c + kLanes - 1) / kLanes;
@@ -37,80 +35,57 @@ struct Frame {
   }
 };
 
-struct Patches {
-  const float *dy0, *dy1;  // [K] of two output pixels
-  float *to0, *to1;        // first tap of each in the frame
-  const float* w;          // [K, vectors * 16]
-  std::int64_t k, row_step, vectors;
-  std::uint32_t last_mask;  // used lanes of a row's last vector
-  bool both;                // false: only one pixel
+/// Filters in the order in which they are read: group by group of rows, [K, rows * vectors * 16] each, with
+/// zeros after a row's last value.
+struct FilterRows {
+  std::int64_t vectors, at_once, r, run, k;
+
+  explicit FilterRows(const ConvSize& z)
+      : vectors(vectors_per_row(z)),
+        at_once(std::min<std::int64_t>(z.r, conv_tiles::code().max_patch / vectors)),
+        r(z.r),
+        run(z.s * z.c),
+        k(z.k) {}
+
+  std::int64_t floats() const { return k * r * vectors * kLanes; }
+  std::int64_t rows_from(std::int64_t first) const { return std::min(at_once, r - first); }
+  std::int64_t at(std::int64_t first) const { return first * k * vectors * kLanes; }
+
+  template <class T> void pack(const T* w, float* to) const {
+    for (std::int64_t first = 0; first < r; first += at_once) {
+      for (std::int64_t filter = 0; filter < k; ++filter) {
+        for (std::int64_t row = first; row < first + rows_from(first); ++row, to += vectors * kLanes) {
+          std::fill(to, to + vectors * kLanes, 0.0f);
+          for (std::int64_t i = 0; i < run; ++i) to[i] = static_cast<float>(w[(filter * r + row) * run + i]);
+        }
+      }
+    }
+  }
 };
-
-// Adds two patches of kCount vectors to the frame.
-template <int kCount>
-[[gnu::target("avx512f,avx512bw,avx512dq,avx512vl,fma")]] void add_patches(const Patches& t) {
-  __m512 sum0[kCount], sum1[kCount];
-#pragma GCC unroll 12
-  for (int i = 0; i < kCount; ++i) sum0[i] = sum1[i] = _mm512_setzero_ps();
-  const float* w = t.w;
-  for (std::int64_t k = 0; k < t.k; ++k, w += kCount * kLanes) {
-    const __m512 a = _mm512_set1_ps(t.dy0[k]), b = _mm512_set1_ps(t.dy1[k]);
-#pragma GCC unroll 12
-    for (int i = 0; i < kCount; ++i) {
-      const __m512 tap = _mm512_loadu_ps(w + i * kLanes);
-      sum0[i] = _mm512_fmadd_ps(a, tap, sum0[i]);
-      sum1[i] = _mm512_fmadd_ps(b, tap, sum1[i]);
-    }
-  }
-  std::int64_t row = 0, vector = 0;
-#pragma GCC unroll 12
-  for (int i = 0; i < kCount; ++i) {
-    const bool last = vector + 1 == t.vectors;
-    const __mmask16 mask = last ? static_cast<__mmask16>(t.last_mask) : static_cast<__mmask16>(0xffff);
-    float* const to = t.to0 + row + vector * kLanes;
-    _mm512_mask_storeu_ps(to, mask, _mm512_add_ps(_mm512_maskz_loadu_ps(mask, to), sum0[i]));
-    if (t.both) {
-      float* const other = t.to1 + row + vector * kLanes;
-      _mm512_mask_storeu_ps(other, mask, _mm512_add_ps(_mm512_maskz_loadu_ps(mask, other), sum1[i]));
-    }
-    if (last) row += t.row_step;
-    vector = last ? 0 : vector + 1;
-  }
-}
-
-using AddPatches = void (*)(const Patches&);
-constexpr AddPatches kAddPatches[] = {add_patches<1>, add_patches<2>,  add_patches<3>,  add_patches<4>,
-                                      add_patches<5>, add_patches<6>,  add_patches<7>,  add_patches<8>,
-                                      add_patches<9>, add_patches<10>, add_patches<11>, add_patches<12>};
 
 }  // namespace
 
 bool conv_scatter_fits(const ConvSize& z) {
-  return has_avx512() && z.groups == 1 && z.dilation_w == 1 && z.r * vectors_per_row(z) <= kMaxVectors;
+  return has_avx2() && z.groups == 1 && z.dilation_w == 1 && z.r * vectors_per_row(z) <= kMaxVectors &&
+         vectors_per_row(z) <= conv_tiles::code().max_patch;
 }
 
 template <class T>
 void conv_backward_data_scatter(CpuContext& context, const ConvSize& z, const T* dy, const T* w, T* dx) {
   const Frame frame(z);
-  const std::int64_t vectors = vectors_per_row(z), width = z.r * vectors * kLanes, run = z.s * z.c;
+  const FilterRows filters(z);
   const std::int64_t slots = std::min<std::int64_t>(threads_for(context, z.work()), z.n);
   const std::int64_t row_size = (z.q * z.k + kLanes - 1) / kLanes * kLanes, per_slot = frame.size + row_size;
   const Scratch scratch =
-      context.scratch(static_cast<std::size_t>(z.k * width + slots * per_slot) * sizeof(float));
+      context.scratch(static_cast<std::size_t>(filters.floats() + slots * per_slot) * sizeof(float));
   float* const packed = scratch.as<float>();
-  for (std::int64_t k = 0; k < z.k; ++k) {
-    for (std::int64_t r = 0; r < z.r; ++r) {
-      float* const to = packed + k * width + r * vectors * kLanes;
-      std::fill(to, to + vectors * kLanes, 0.0f);
-      for (std::int64_t i = 0; i < run; ++i) to[i] = static_cast<float>(w[(k * z.r + r) * run + i]);
-    }
-  }
-  const AddPatches add = kAddPatches[z.r * vectors - 1];
-  const std::uint32_t last_mask = 0xffffu >> (vectors * kLanes - run);
+  filters.pack(w, packed);
+  const conv_tiles::Code& code = conv_tiles::code();
+  const std::int64_t last = filters.run - (filters.vectors - 1) * kLanes;  // floats of a row's last vector
 
   parallel_for(context, slots, 1, [&](std::int64_t first_slot, std::int64_t last_slot) {
     for (std::int64_t slot = first_slot; slot < last_slot; ++slot) {
-      float* const sums = packed + z.k * width + slot * per_slot;
+      float* const sums = packed + filters.floats() + slot * per_slot;
       float* const wide = sums + frame.size;
       for (std::int64_t n = slot * z.n / slots; n < (slot + 1) * z.n / slots; ++n) {
         std::fill(sums, sums + frame.size, 0.0f);
@@ -125,15 +100,11 @@ void conv_backward_data_scatter(CpuContext& context, const ConvSize& z, const T*
             });
           }
           float* const target = sums + p * z.stride_h * frame.pitch;
-          // Patches of adjacent pixels overlap, so the two pixels of a pass are half a row apart.
-          const std::int64_t half = (z.q + 1) / 2;
-          for (std::int64_t q = 0; q < half; ++q) {
-            const bool both = q + half < z.q;
-            const std::int64_t other = both ? q + half : q;
-            add({row + q * z.k, row + other * z.k, target + q * z.stride_w * z.c,
-                 target + other * z.stride_w * z.c, packed, z.k, z.dilation_h * frame.pitch, vectors,
-                 last_mask, both});
-          }
+          const std::int64_t row_step = z.dilation_h * frame.pitch;
+          for (std::int64_t r = 0; r < z.r; r += filters.at_once)
+            code.add_patches[filters.rows_from(r) * filters.vectors - 1](
+                {row, target + r * row_step, z.q, z.stride_w * z.c, packed + filters.at(r), z.k, row_step,
+                 filters.vectors, last});
         }
         vectorize([&] {
           for (std::int64_t h = 0; h < z.h; ++h) {
