@@ -272,6 +272,7 @@ set(ATHANOR_SOURCES
   kernels/cpu/matmul_eigen.cpp
   kernels/cpu/panel_product.cpp
   kernels/cpu/primitive_cache.cpp
+  kernels/cpu/thread_team.cpp
   kernels/cpu/winograd.cpp
   kernels/cpu/winograd_avx2.cpp
   kernels/cpu/winograd_avx512.cpp

@@ -14,7 +14,8 @@ namespace athanor {
 
 namespace cpu {
 class PrimitiveCache;  // kernels/cpu/onednn.h
-}
+class ThreadTeam;      // kernels/cpu/thread_team.h
+}  // namespace cpu
 namespace cuda {
 class Vendor;  // kernels/cuda/vendor.h
 }
@@ -99,12 +100,17 @@ class CpuContext : public ContextBase {
     return slot_scratch_;
   }
   cpu::PrimitiveCache& primitives();
+  /// Threads for loops (kernels/cpu/parallel.h), or null where OpenMP's do them. oneDNN has OpenMP's threads;
+  /// unless these were told to wait passively, they spin for milliseconds after its work, and would keep
+  /// others from their cores.
+  cpu::ThreadTeam* team() const { return team_.get(); }
 
  private:
   int threads_;
   mutable SlotScratch slot_scratch_;
   StepState step_state_;
   std::unique_ptr<cpu::PrimitiveCache> primitives_;
+  std::unique_ptr<cpu::ThreadTeam> team_;
 };
 
 /// The CPU's context of the calling thread.

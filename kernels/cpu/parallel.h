@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "kernels/context.h"
+#include "kernels/cpu/thread_team.h"
 
 namespace athanor::cpu {
 
@@ -20,11 +21,13 @@ void parallel_for(const CpuContext& context, std::int64_t n, std::int64_t grain,
 #if defined(_OPENMP)
   if (threads > 1) {
     const std::int64_t share = (n + threads - 1) / threads;
-#pragma omp parallel for num_threads(threads) schedule(static, 1)
-    for (int thread = 0; thread < threads; ++thread) {
+    const auto run = [&](int thread) {
       const std::int64_t begin = thread * share;
       if (begin < n) f(begin, std::min(n, begin + share));
-    }
+    };
+    if (ThreadTeam* const team = context.team()) return team->run(threads, run);
+#pragma omp parallel for num_threads(threads) schedule(static, 1)
+    for (int thread = 0; thread < threads; ++thread) run(thread);
     return;
   }
 #endif

@@ -1,0 +1,66 @@
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <thread>
+#include <vector>
+
+namespace athanor::cpu {
+
+/// Threads that share the pieces of a loop with their caller. The caller waits for pieces, not for threads:
+/// those of a thread that another process keeps from running are taken by one that runs. After a loop,
+/// threads look for the next one for some microseconds, then sleep. They are started when first needed.
+class ThreadTeam {
+ public:
+  static constexpr int kMaxPieces = 1024;
+
+  ThreadTeam();
+  ~ThreadTeam();
+  ThreadTeam(const ThreadTeam&) = delete;
+  ThreadTeam& operator=(const ThreadTeam&) = delete;
+
+  /// Calls f(0), ..., f(pieces - 1), each once, on this thread and up to pieces - 1 others, and returns when
+  /// all have returned. Thread i prefers piece i, whose data may still be in its core's cache. Within a piece
+  /// of any team, calls them in order on its thread. f must not throw. Only one thread at a time may call.
+  template <class F> void run(int pieces, const F& f) {
+    run(
+        pieces, [](const void* data, int piece) { (*static_cast<const F*>(data))(piece); }, &f);
+  }
+
+ private:
+  using Call = void (*)(const void* data, int piece);
+
+  /// A loop's number and its pieces, read in one access.
+  struct Loop {
+    std::uint32_t number;
+    std::int32_t pieces;
+  };
+  /// In a cache line of its own, at which the thread looks while it waits.
+  struct alignas(64) Worker {
+    std::atomic<std::uint32_t> bell = 0;  ///< rung for a loop that has a piece for it
+    std::atomic<bool> sleeps = false;
+    std::thread thread;
+  };
+
+  void run(int pieces, Call call, const void* data);
+  void start_workers(int count);
+  void ring(Worker& worker);
+  void work(Worker& worker, int first);
+  bool take(Loop loop, int piece);
+  void take_pieces(Loop loop, int first);
+  void wait_until_done();
+
+  Call call_ = nullptr;
+  const void* data_ = nullptr;
+  std::atomic<Loop> loop_ = Loop{0, 0};
+  std::atomic<std::uint32_t> unfinished_ = 0;  ///< pieces
+  std::atomic<bool> caller_sleeps_ = false;
+  std::atomic<bool> ends_ = false;
+  std::array<std::atomic<std::uint32_t>, kMaxPieces> taken_{};  ///< by piece: the last loop's number
+  std::vector<std::unique_ptr<Worker>> workers_;
+  int most_workers_ = kMaxPieces;
+};
+
+}  // namespace athanor::cpu
