@@ -82,12 +82,13 @@ bool direct_fits(const ConvSize& z, Pass pass, DType dtype) {
 /// On a Zen 5 (AVX-512), f32: up to 8 output channels forward (1 -> 6 channels, 5 x 5: 1.9 times), and up to
 /// 8 input channels backward (6 <- 16 channels, 5 x 5: 1.6). bf16: only on CPUs that do not multiply it (with
 /// AMX oneDNN is 2 to 9 times as fast over the layers of LeNet-5, ResNet-20 and ResNet-18), and on those
-/// without AMX forward from one channel (1 -> 6: 2.1 times, 1 -> 32: 1.5); ours widen it to f32. f16: always.
-/// On a Zen 3 (AVX2), f32: those cases, by 1.4 and 1.1 times; forward over 128 values or more, by 1.0 to 1.4;
-/// backward-weights of up to 32 input channels, by 1.2 to 2. Half types, which oneDNN does not have there, by
-/// up to 40 times.
+/// without AMX forward from one channel (1 -> 6: 2.1 times, 1 -> 32: 1.5); ours widen it to f32. f16: these
+/// two passes, always. On a Zen 3 (AVX2), f32: those cases, by 1.4 and 1.1 times; forward over 128 values or
+/// more, by 1.0 to 1.4; backward-weights of up to 32 input channels, by 1.2 to 2. Half types, which oneDNN
+/// does not have there, by up to 40 times.
 bool prefers_direct(const ConvSize& z, Pass pass, DType dtype) {
   const bool wide = cpu::has_avx512(), filters = z.r * z.s > 1;
+  if (wide && pass == Pass::conv_backward_weights) return false;  // not measured there
   if (prefers_eigen(z, dtype)) return false;
   if (dtype == DType::f16) return true;
   if (!cpu::has_onednn()) return wide || filters;
@@ -95,7 +96,7 @@ bool prefers_direct(const ConvSize& z, Pass pass, DType dtype) {
     return !cpu::has_avx512_bf16() || (z.c == 1 && pass == Pass::conv_forward && !cpu::has_amx_bf16());
   switch (pass) {
     case Pass::conv_backward_data: return z.c <= 8;
-    case Pass::conv_backward_weights: return !wide && filters && z.c <= 32;
+    case Pass::conv_backward_weights: return filters && z.c <= 32;
     default: return (z.k <= 8 && z.stride_w == 1) || (!wide && filters && z.c >= 4 && z.r * z.s * z.c >= 128);
   }
 }
