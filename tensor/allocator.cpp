@@ -7,6 +7,7 @@
 #include <cstring>
 #include <mutex>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <sys/mman.h>
@@ -23,6 +24,7 @@ namespace {
 
 constexpr std::size_t kHugePage = 2 * 1024 * 1024;
 constexpr std::size_t kAlignment = 64;
+constexpr std::size_t kMaxTiny = 64 * 1024;
 constexpr std::size_t kMaxSmall = 1024 * 1024;
 constexpr std::size_t kMaxFilled = 64 * 1024 * 1024;  // larger blocks may be mostly unused in tests
 constexpr std::size_t kSmallClasses = 16 + 8 * 10;  // 64-byte steps to 1 KiB, then 8 steps an octave to 1 MiB
@@ -60,8 +62,10 @@ void* map_pages(std::size_t bytes) {
   return reinterpret_cast<void*>(aligned);
 }
 
-/// Small blocks are cut from 2 MiB slabs and cached on one list per size class. Large ones are separate
-/// mappings, cached in a list sorted by size and reused if at most a quarter is wasted.
+/// Small blocks are cut from 2 MiB slabs and cached on one list per size class; tiny ones, which often live
+/// long, have slabs of their own. Large ones are separate mappings, cached in a list sorted by size and
+/// reused if at most a quarter is wasted. At the limit, what is cached is returned: large blocks and slabs
+/// without a live block. If that is not enough, a small request gets any piece that is large enough.
 class CpuAllocator final : public Allocator {
  public:
   Block allocate(std::size_t bytes) override {
@@ -103,7 +107,7 @@ class CpuAllocator final : public Allocator {
 
   void trim() override {
     std::lock_guard lock(mutex_);
-    trim_large();
+    trim_all();
   }
 
  private:
@@ -114,6 +118,13 @@ class CpuAllocator final : public Allocator {
     void* data;
     std::size_t bytes;
   };
+  struct Slab {
+    std::uintptr_t begin;
+    std::size_t lost = 0;  // bytes that are in no block
+    std::size_t free = 0;  // known while trim_slabs() runs
+
+    bool is_free() const { return free == kHugePage; }
+  };
 
   Block take(std::size_t bytes) {
     const std::lock_guard lock(mutex_);
@@ -123,23 +134,54 @@ class CpuAllocator final : public Allocator {
     return block;
   }
 
+  // The part of a slab that has not been cut into blocks yet.
+  struct Uncut {
+    char* begin = nullptr;
+    std::size_t bytes = 0;
+
+    void* cut(std::size_t size) {
+      bytes -= size;
+      return std::exchange(begin, begin + size);
+    }
+  };
+
   Block take_small(std::size_t bytes) {
     const std::size_t index = class_of(bytes), size = class_bytes(index);
-    if (FreeBlock* block = small_[index]) {
-      small_[index] = block->next;
-      return {block, size, 0};
-    }
-    if (slab_left_ < size) {
-      // Cuts the rest of the old slab into the largest blocks that fit, so that nothing is lost.
-      while (slab_left_ >= kAlignment) {
-        std::size_t rest = class_of(std::min(slab_left_, kMaxSmall));
-        if (class_bytes(rest) > slab_left_) --rest;
-        push_small(rest, carve(class_bytes(rest)));
+    if (small_[index]) return pop_small(index);
+    Uncut& uncut = size <= kMaxTiny ? tiny_uncut_ : small_uncut_;
+    if (uncut.bytes < size) {
+      cut_up(uncut);
+      if (!make_room(kHugePage)) {
+        if (const Block spare = take_spare(index); spare.data) return spare;
       }
-      slab_ = static_cast<char*>(grow(kHugePage, bytes));
-      slab_left_ = kHugePage;
+      slabs_.reserve(slabs_.size() + 1);
+      uncut = {static_cast<char*>(grow(kHugePage, bytes)), kHugePage};
+      const auto begin = reinterpret_cast<std::uintptr_t>(uncut.begin);
+      slabs_.insert(std::ranges::upper_bound(slabs_, begin, {}, &Slab::begin), Slab{begin});
     }
-    return {carve(size), size, 0};
+    return {uncut.cut(size), size, 0};
+  }
+
+  // A null block if there is none.
+  Block take_spare(std::size_t index) {
+    for (std::size_t larger = index; larger < kSmallClasses; ++larger) {
+      if (small_[larger]) return pop_small(larger);
+    }
+    for (Uncut* uncut : {&tiny_uncut_, &small_uncut_}) {
+      if (uncut->bytes >= class_bytes(index)) return {uncut->cut(class_bytes(index)), class_bytes(index), 0};
+    }
+    return {};
+  }
+
+  // Into the largest blocks that fit; no tiny one from a slab of larger ones.
+  void cut_up(Uncut& uncut) {
+    const std::size_t least = &uncut == &tiny_uncut_ ? kAlignment : class_bytes(class_of(kMaxTiny) + 1);
+    while (uncut.bytes >= least) {
+      std::size_t rest = class_of(std::min(uncut.bytes, kMaxSmall));
+      if (class_bytes(rest) > uncut.bytes) --rest;
+      push_small(rest, uncut.cut(class_bytes(rest)));
+    }
+    if (uncut.bytes > 0) slab_of(uncut.begin).lost = std::exchange(uncut.bytes, 0);
   }
 
   Block take_large(std::size_t bytes) {
@@ -157,33 +199,77 @@ class CpuAllocator final : public Allocator {
     return {data, size, 0};
   }
 
-  void* carve(std::size_t bytes) {
-    char* block = slab_;
-    slab_ += bytes;
-    slab_left_ -= bytes;
-    return block;
-  }
-
   void push_small(std::size_t index, void* data) {
     auto* block = static_cast<FreeBlock*>(data);
     block->next = small_[index];
     small_[index] = block;
   }
 
+  Block pop_small(std::size_t index) {
+    FreeBlock* const block = small_[index];
+    small_[index] = block->next;
+    return {block, class_bytes(index), 0};
+  }
+
   void* grow(std::size_t bytes, std::size_t asked) {
-    const auto growth = static_cast<std::int64_t>(bytes);
-    if (limit_ > 0 && held_ + growth > limit_) trim_large();
-    if (limit_ > 0 && held_ + growth > limit_)
-      out_of_memory(asked, fmt::format("the limit of {} bytes", limit_));
+    if (!make_room(bytes)) out_of_memory(asked, fmt::format("the limit of {} bytes", limit_));
     void* data = map_pages(bytes);
     if (!data) {
-      trim_large();
+      trim_all();
       data = map_pages(bytes);
     }
     if (!data) out_of_memory(asked, std::strerror(errno));
-    held_ += growth;
+    held_ += static_cast<std::int64_t>(bytes);
     ++growths_;
     return data;
+  }
+
+  // Whether the limit leaves room for so many more bytes, if need be after the cache was returned.
+  bool make_room(std::size_t bytes) {
+    const auto is_room = [&] { return limit_ == 0 || held_ + static_cast<std::int64_t>(bytes) <= limit_; };
+    if (is_room()) return true;
+    trim_all();
+    return is_room();
+  }
+
+  void trim_all() {
+    trim_large();
+    trim_slabs();
+  }
+
+  // A slab is free if all its bytes are: those of its blocks, those that are not cut yet, and the lost ones.
+  void trim_slabs() {
+    for (Slab& slab : slabs_) slab.free = slab.lost;
+    for (Uncut* uncut : {&tiny_uncut_, &small_uncut_}) {
+      if (uncut->bytes > 0) slab_of(uncut->begin).free += uncut->bytes;
+    }
+    for (std::size_t index = 0; index < kSmallClasses; ++index) {
+      for (const FreeBlock* block = small_[index]; block; block = block->next)
+        slab_of(block).free += class_bytes(index);
+    }
+    for (Uncut* uncut : {&tiny_uncut_, &small_uncut_}) {
+      if (uncut->bytes > 0 && slab_of(uncut->begin).is_free()) *uncut = {};
+    }
+    for (FreeBlock*& list : small_) {
+      FreeBlock** at = &list;
+      while (*at) {
+        if (slab_of(*at).is_free())
+          *at = (*at)->next;
+        else
+          at = &(*at)->next;
+      }
+    }
+    for (const Slab& slab : slabs_) {
+      if (!slab.is_free()) continue;
+      ::munmap(reinterpret_cast<void*>(slab.begin), kHugePage);
+      held_ -= static_cast<std::int64_t>(kHugePage);
+    }
+    std::erase_if(slabs_, [](const Slab& slab) { return slab.is_free(); });
+  }
+
+  Slab& slab_of(const void* block) {
+    const auto begin = reinterpret_cast<std::uintptr_t>(block) / kHugePage * kHugePage;
+    return *std::ranges::lower_bound(slabs_, begin, {}, &Slab::begin);
   }
 
   void trim_large() {
@@ -197,7 +283,7 @@ class CpuAllocator final : public Allocator {
 
   std::int64_t largest_free() const {
     if (!large_.empty()) return static_cast<std::int64_t>(large_.back().bytes);
-    std::size_t largest = std::min(slab_left_, kMaxSmall);
+    std::size_t largest = std::min(std::max(tiny_uncut_.bytes, small_uncut_.bytes), kMaxSmall);
     for (std::size_t index = 0; index < kSmallClasses; ++index) {
       if (small_[index]) largest = std::max(largest, class_bytes(index));
     }
@@ -213,8 +299,8 @@ class CpuAllocator final : public Allocator {
 
   mutable std::mutex mutex_;
   std::array<FreeBlock*, kSmallClasses> small_{};
-  char* slab_ = nullptr;
-  std::size_t slab_left_ = 0;
+  Uncut tiny_uncut_, small_uncut_;
+  std::vector<Slab> slabs_;  // sorted
   std::vector<Mapping> large_;
   std::size_t large_mapped_ = 0;
   detail::Usage usage_;

@@ -48,8 +48,8 @@ class Allocator {
   virtual void reset_peak() = 0;
   /// Limit on live and cached bytes, beyond which allocation fails; 0 removes it.
   virtual void set_limit(std::size_t bytes) = 0;
-  /// Returns cached memory to the system. On the CPU, blocks of more than 1 MiB; the slabs of smaller ones
-  /// remain. On a device, all segments without a live tensor; a counted wait.
+  /// Returns cached memory to the system: on the CPU, blocks of more than 1 MiB, and the slabs of smaller
+  /// ones without a live block; on a device, all segments without a live tensor, a counted wait.
   virtual void trim() = 0;
 };
 

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <thread>
 #include <vector>
 
@@ -158,6 +159,42 @@ TEST(Allocator, LimitErrorListsMemoryByTag) {
   // What is cached makes room for what is asked.
   { const Held cached(2'100'000); }
   EXPECT_NO_THROW(Held(7'000'000));
+}
+
+using Blocks = std::vector<std::unique_ptr<Held>>;
+
+// Of one small size, as a batch of one size leaves them; with a tiny block beside each one, which is
+// returned.
+Blocks cache_small_blocks(std::size_t bytes, int count) {
+  Blocks small, tiny;
+  for (int i = 0; i < count; ++i) {
+    small.push_back(std::make_unique<Held>(bytes));
+    tiny.push_back(std::make_unique<Held>(100));
+  }
+  return tiny;
+}
+
+TEST(Allocator, SlabsWithoutALiveBlockMakeRoomAtTheLimit) {
+  cpu().trim();
+  const Blocks tiny = cache_small_blocks(1'000'000, 16);
+  const AllocatorStats before = cpu().stats();
+  const Limit limit(before.current + before.cached);
+  EXPECT_NO_THROW(Held(10'000'000));                  // a mapping of its own
+  EXPECT_NO_THROW(cache_small_blocks(100'000, 100));  // slabs, cut anew
+  EXPECT_THROW(cache_small_blocks(100'000, 400), OutOfMemoryError);
+}
+
+TEST(Allocator, AtTheLimitASmallRequestGetsALargerFreeBlock) {
+  cpu().trim();
+  Blocks held;  // every second block lives, so that no slab is free
+  for (int i = 0; i < 16; ++i) held.push_back(std::make_unique<Held>(1'000'000));
+  for (std::size_t i = 0; i < held.size(); i += 2) held[i].reset();
+  const AllocatorStats before = cpu().stats();
+  const Limit limit(before.current + before.cached);
+  const Held small(400'000);
+  EXPECT_GE(small.block.bytes, 400'000u);
+  EXPECT_EQ(cpu().stats().growths, before.growths);
+  EXPECT_EQ(cpu().stats().current, before.current + std::int64_t(small.block.bytes));
 }
 
 TEST(Allocator, ReportsSystemOutOfMemory) {

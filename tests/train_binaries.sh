@@ -51,7 +51,7 @@ run 3 train_digits --memory-limit $limit --batch-size 512 --epochs 1
 fits=$(sed -nE 's/.*would with (--batch-size [0-9]+); (--accumulate [0-9]+) keeps the.*/\1 \2/p' err)
 [ -n "$fits" ] && [ "$(wc -l <err)" -eq 1 ] || die "it does not say which batch fits"
 run 0 train_digits --memory-limit $limit --epochs 1 $fits
-run 3 train_digits --memory-limit 3000000 --epochs 1
+run 3 train_digits --model resnet20 --memory-limit 9000000 --epochs 1
 grep -q "The run does not fit in memory, not even with a smaller batch" err || die "it does not say that nothing fits"
 
 # A question is answered, and nothing else is left.

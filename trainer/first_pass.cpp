@@ -35,7 +35,8 @@ std::int64_t Run::samples_that_fit(const Batch& batch) {
   return largest_that_fits(0, batch.size(), [&](std::int64_t samples) {
     try {
       now_.pass.samples = samples;
-      run_pass(first_samples(batch, samples));
+      // The second finds the cache of the first, in pieces.
+      for (int pass = 0; pass < 2; ++pass) run_pass(first_samples(batch, samples));
       return true;
     } catch (const OutOfMemoryError&) {
       return false;
