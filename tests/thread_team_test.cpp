@@ -58,6 +58,20 @@ TEST(ThreadTeam, WakesThreadsThatSleep) {
   }
 }
 
+TEST(ThreadTeam, ThreadsComeBackFromARest) {
+  ThreadTeam team;
+  for (int round = 0; round < 300; ++round) {
+    if (round % 3 != 0) team.rest();
+    if (round % 5 == 0) std::this_thread::sleep_for(std::chrono::microseconds(round % 50));
+    std::atomic<int> arrived = 0;
+    team.run(3, [&](int) {
+      ++arrived;
+      while (arrived < 3) std::this_thread::yield();  // no thread can take two
+    });
+    ASSERT_EQ(arrived, 3);
+  }
+}
+
 #if !defined(__SANITIZE_THREAD__)  // which delivers signals late, and does not like a fork
 std::atomic<bool> held, holding;
 void hold(int) {

@@ -9,6 +9,7 @@
 #endif
 
 #include "kernels/cpu/onednn_api.h"
+#include "kernels/cpu/thread_team.h"
 
 namespace athanor {
 namespace {
@@ -127,6 +128,7 @@ class Compiled final : public Primitive {
     }
     const Inside onednn;
     const Threads threads(threads_);
+    if (ThreadTeam* const team = context.team(); team && threads_ > 1) team->rest();
     const std::array<void*, kOperands> data{const_cast<void*>(first), const_cast<void*>(second),
                                             const_cast<void*>(bias), out, const_cast<void*>(residual)};
     std::array<dnnl_exec_arg_t, kOperands + 1> arguments;

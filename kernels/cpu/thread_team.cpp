@@ -1,6 +1,7 @@
 #include "kernels/cpu/thread_team.h"
 
 #include <algorithm>
+#include <chrono>
 #include <system_error>
 
 #include <linux/futex.h>
@@ -12,9 +13,13 @@
 namespace athanor::cpu {
 namespace {
 
-/// How often a thread looks for work before it sleeps: for 15 us on a Zen 3, some 40 us on an Intel, whose
-/// pauses are longer. Most loops of a training step follow each other faster.
-constexpr int kLooks = 1000;
+/// How often a thread looks for work before it sleeps. Waking it may take 100 us in a virtual machine, so it
+/// looks for longer than that: for 250 us on a Zen 3, some 600 us on an Intel, whose pauses are longer.
+/// Beside busy processes that would use up its share of the CPU, so it then looks for a sixteenth of that.
+constexpr int kLooks = 16'000, kFewLooks = 1000;
+
+/// For how long the CPU counts as busy after a thread was found kept from running.
+constexpr auto kBusyFor = std::chrono::milliseconds(50);
 
 constinit thread_local bool inside = false;  ///< this thread is within a piece
 
@@ -34,9 +39,9 @@ void wake(std::atomic<std::uint32_t>& value) {  // the one thread that sleeps on
   ::syscall(SYS_futex, &value, FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr, 0);
 }
 
-/// Whether done() was true within kLooks looks.
-template <class F> bool spin_until(const F& done) {
-  for (int look = 0; look < kLooks; ++look) {
+/// Whether done() was true within so many looks.
+template <class F> bool spin_until(int looks, const F& done) {
+  for (int look = 0; look < looks; ++look) {
     if (done()) return true;
     pause();
   }
@@ -86,6 +91,7 @@ void ThreadTeam::run(int pieces, Call call, const void* data) {
   data_ = data;
   unfinished_ = static_cast<std::uint32_t>(pieces);
   const Loop loop{loop_.load().number + 1, pieces};
+  rests_ = false;
   loop_ = loop;
   const int workers = std::min(pieces - 1, static_cast<int>(workers_.size()));
   for (int worker = 0; worker < workers; ++worker) ring(*workers_[worker]);
@@ -111,15 +117,25 @@ void ThreadTeam::take_pieces(Loop loop, int first) {
   // The others get some time to come. A thread that took theirs at once would use up its share of a busy CPU
   // and leave them theirs.
   int next = 0;
-  spin_until([&] {
+  spin_until(kFewLooks, [&] {
     while (next < loop.pieces && static_cast<std::int32_t>(loop.number - taken_[next]) <= 0) ++next;
     return next == loop.pieces;
   });
-  for (int i = 1; i < loop.pieces; ++i) take(loop, (first + i) % loop.pieces);
+  for (int i = 1; i < loop.pieces; ++i) {
+    const int piece = (first + i) % loop.pieces;
+    // If the thread that should have begun it was not asleep, another process has its core.
+    const bool awake =
+        first == 0 && piece <= static_cast<int>(workers_.size()) && !workers_[piece - 1]->sleeps;
+    if (take(loop, piece) && awake) busy_until_ = Clock::now() + kBusyFor;
+  }
+}
+
+int ThreadTeam::looks() const {
+  return Clock::now() < busy_until_.load() ? kFewLooks : kLooks;
 }
 
 void ThreadTeam::wait_until_done() {
-  if (spin_until([this] { return unfinished_ == 0; })) return;
+  if (spin_until(looks(), [this] { return unfinished_ == 0; })) return;
   // Asleep, it leaves its core to the threads that have the last pieces.
   caller_sleeps_ = true;
   for (std::uint32_t left = unfinished_; left != 0; left = unfinished_) sleep_while(unfinished_, left);
@@ -134,7 +150,7 @@ void ThreadTeam::work(Worker& worker, int first) {
       heard = rung;
       // If it comes late, this may be a later loop, which has no piece for it.
       if (const Loop loop = loop_; first < loop.pieces) take_pieces(loop, first);
-    } else if (!spin_until([&] { return worker.bell != rung; })) {
+    } else if (!spin_until(looks(), [&] { return worker.bell != rung || rests_; }) || rests_) {
       worker.sleeps = true;
       sleep_while(worker.bell, rung);
       worker.sleeps = false;

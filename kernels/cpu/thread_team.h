@@ -2,6 +2,7 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <thread>
@@ -11,7 +12,8 @@ namespace athanor::cpu {
 
 /// Threads that share the pieces of a loop with their caller. The caller waits for pieces, not for threads:
 /// those of a thread that another process keeps from running are taken by one that runs. After a loop,
-/// threads look for the next one for some microseconds, then sleep. They are started when first needed.
+/// threads look for the next one for a while, then sleep: for less than waking them costs, or, if the CPU is
+/// busy with other processes, for some microseconds. They are started when first needed.
 class ThreadTeam {
  public:
   static constexpr int kMaxPieces = 1024;
@@ -29,7 +31,12 @@ class ThreadTeam {
         pieces, [](const void* data, int piece) { (*static_cast<const F*>(data))(piece); }, &f);
   }
 
+  /// Sends the threads to sleep until the next loop: those of another library come first. Only the thread
+  /// that may call run() may call it.
+  void rest() { rests_ = true; }
+
  private:
+  using Clock = std::chrono::steady_clock;
   using Call = void (*)(const void* data, int piece);
 
   /// A loop's number and its pieces, read in one access.
@@ -51,13 +58,15 @@ class ThreadTeam {
   bool take(Loop loop, int piece);
   void take_pieces(Loop loop, int first);
   void wait_until_done();
+  int looks() const;
 
   Call call_ = nullptr;
   const void* data_ = nullptr;
   std::atomic<Loop> loop_ = Loop{0, 0};
   std::atomic<std::uint32_t> unfinished_ = 0;  ///< pieces
   std::atomic<bool> caller_sleeps_ = false;
-  std::atomic<bool> ends_ = false;
+  std::atomic<bool> rests_ = false, ends_ = false;
+  std::atomic<Clock::time_point> busy_until_ = Clock::time_point{};
   std::array<std::atomic<std::uint32_t>, kMaxPieces> taken_{};  ///< by piece: the last loop's number
   std::vector<std::unique_ptr<Worker>> workers_;
   int most_workers_ = kMaxPieces;
