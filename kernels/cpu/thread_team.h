@@ -12,8 +12,8 @@ namespace athanor::cpu {
 
 /// Threads that share the pieces of a loop with their caller. The caller waits for pieces, not for threads:
 /// those of a thread that another process keeps from running are taken by one that runs. After a loop,
-/// threads look for the next one for a while, then sleep: for less than waking them costs, or, if the CPU is
-/// busy with other processes, for some microseconds. They are started when first needed.
+/// threads look for the next one for longer than waking them costs, then sleep; if the CPU is busy with other
+/// processes, they look for some microseconds. They are started when first needed.
 class ThreadTeam {
  public:
   static constexpr int kMaxPieces = 1024;
