@@ -33,6 +33,7 @@ constexpr std::int64_t kOwnInputs = 1 << 17;  // floats at the points that each 
 constexpr std::int64_t kGradientRows = 16;    // output channels per piece of the weights' gradient
 constexpr std::int64_t kAddends = 256;        // tiles per partial sum: small sums have less rounding error
 constexpr std::int64_t kGradientFloats = 2 << 20;  // of both factors of such products, at all points
+constexpr std::int64_t kFewTiles = 32;             // up to it by_pieces() was faster on a Zen 3
 
 std::int64_t quotient_up(std::int64_t value, std::int64_t by) {
   return (value + by - 1) / by;
@@ -183,16 +184,14 @@ template <class T, class W> class BackwardWeights {
     const Points v{scratch.as<float>(), block_, kWidth}, g{v.data + inputs_, block_, k_};
     float* const sums = g.data + outputs_;
     for (std::int64_t first = 0; first < tiles_.count; first += block_) {
-      const std::int64_t count = std::min(block_, tiles_.count - first);
-      read(first, count, v, g);
-      for_each_slot(context_, slots_, pieces_ * parts_,
-                    [&](std::int64_t slot, std::int64_t begin, std::int64_t end) {
-                      for (std::int64_t i = begin; i < end; ++i)
-                        add_products(i / parts_, i % parts_, {first, count}, v, g,
-                                     sums + (private_ ? slot : i / parts_) * piece_);
-                    });
+      const Block block{first, std::min(block_, tiles_.count - first)};
+      read(block, v, g);
+      if (few_tiles_) return by_pieces(block, v, g, sums);
+      by_points(block, v, g, sums);
     }
-    for (std::int64_t i = 0; parts_ > 1 && i < pieces_; ++i) write(i, sums + i * piece_);
+    parallel_for(context_, pieces_, 1, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin; i < end; ++i) write(i, sums + i * piece_);
+    });
   }
 
  private:
@@ -200,33 +199,49 @@ template <class T, class W> class BackwardWeights {
     std::int64_t first, count;
   };
 
-  void read(std::int64_t first, std::int64_t count, const Points& v, const Points& g) const {
-    parallel_for(context_, count, std::max<std::int64_t>(1, kGrain / (kPoints * (c_ + k_))),
+  void read(const Block& block, const Points& v, const Points& g) const {
+    parallel_for(context_, block.count, std::max<std::int64_t>(1, kGrain / (kPoints * (c_ + k_))),
                  [&](std::int64_t begin, std::int64_t end) {
-                   const std::int64_t from = first + begin, some = end - begin;
+                   const std::int64_t from = block.first + begin, some = end - begin;
                    transforms<T>().inputs_to_points(z_.in, x_, tiles_, z_.pad_h, z_.pad_w, from, some, v,
                                                     begin);
                    transforms<T>().gradients_to_points(z_.out, dy_, tiles_, from, some, g, begin);
                  });
   }
-  /// For some of the points.
-  void add_products(std::int64_t piece, std::int64_t part, const Block& block, const Points& v,
-                    const Points& g, float* sums) const {
+  // Both factors of all pieces at a point fit in a core's L2 cache.
+  void by_points(const Block& block, const Points& v, const Points& g, float* sums) const {
+    const std::int64_t products = kPoints * pieces_;
+    for_each_slot(context_, std::min<std::int64_t>(context_.threads(), products), products,
+                  [&](std::int64_t, std::int64_t begin, std::int64_t end) {
+                    for (std::int64_t i = begin; i < end; ++i)
+                      add_product(i % pieces_, i / pieces_, block, v, g, sums + i % pieces_ * piece_);
+                  });
+  }
+  // The gradient at the points is larger than both factors: a piece is finished while it is in cache.
+  void by_pieces(const Block& all, const Points& v, const Points& g, float* sums) const {
+    for_each_slot(context_, slots_, pieces_, [&](std::int64_t slot, std::int64_t begin, std::int64_t end) {
+      float* const mine = sums + slot * piece_;
+      for (std::int64_t piece = begin; piece < end; ++piece) {
+        for (std::int64_t p = 0; p < kPoints; ++p) add_product(piece, p, all, v, g, mine);
+        write(piece, mine);
+      }
+    });
+  }
+
+  void add_product(std::int64_t piece, std::int64_t point, const Block& block, const Points& v,
+                   const Points& g, float* sums) const {
     const std::int64_t panel = piece / rows_, row = piece % rows_ * kGradientRows;
     const Points m{sums, kGradientRows, kWidth};
-    for (std::int64_t p = part * kPoints / parts_; p < (part + 1) * kPoints / parts_; ++p) {
-      for (std::int64_t t = 0; t < block.count; t += kAddends)
-        multiply_panel({.x = g.at(0, p) + t * k_ + row,
-                        .row = 1,
-                        .next = k_,
-                        .w = v.at(panel, p) + t * kWidth,
-                        .depth = std::min(kAddends, block.count - t),
-                        .out = m.at(0, p),
-                        .accumulate = block.first + t > 0,
-                        .fetch_ahead = false},
-                       kGradientRows, c_ - panel * kWidth);
-    }
-    if (parts_ == 1 && block.first + block.count == tiles_.count) write(piece, sums);
+    for (std::int64_t t = 0; t < block.count; t += kAddends)
+      multiply_panel({.x = g.at(0, point) + t * k_ + row,
+                      .row = 1,
+                      .next = k_,
+                      .w = v.at(panel, point) + t * kWidth,
+                      .depth = std::min(kAddends, block.count - t),
+                      .out = m.at(0, point),
+                      .accumulate = block.first + t > 0,
+                      .fetch_ahead = false},
+                     kGradientRows, c_ - panel * kWidth);
   }
   void write(std::int64_t piece, float* sums) const {
     transforms<W>().write_gradient(c_, piece % rows_ * kGradientRows, kGradientRows, piece / rows_,
@@ -244,14 +259,11 @@ template <class T, class W> class BackwardWeights {
   // The size does not depend on the number of threads: sums are added in block order.
   const std::int64_t block_ = std::min(
       round_up(tiles_.count, 4), std::max<std::int64_t>(64, kGradientFloats / (kPoints * (c_ + k_)) / 4 * 4));
-  // With fewer pieces than threads, several threads share one, each for some of the points.
-  const std::int64_t parts_ = std::min<std::int64_t>(kPoints, quotient_up(context_.threads(), pieces_));
-  const std::int64_t slots_ = std::min<std::int64_t>(context_.threads(), pieces_* parts_);
-  // A single block has all tiles: then a piece is finished at once and stays in its thread's cache.
-  const bool private_ = tiles_.count <= block_ && parts_ == 1;
+  const std::int64_t slots_ = std::min<std::int64_t>(context_.threads(), pieces_);
+  const bool few_tiles_ = tiles_.count <= kFewTiles && pieces_ >= context_.threads();
   const std::int64_t inputs_ = Points::floats(block_, kWidth, panels_), outputs_ = Points::floats(block_, k_),
                      piece_ = Points::floats(kGradientRows, kWidth),
-                     room_ = (private_ ? slots_ : pieces_) * piece_;
+                     room_ = (few_tiles_ ? slots_ : pieces_) * piece_;
 };
 
 /// All filters transformed to the points.
