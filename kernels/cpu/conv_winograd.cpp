@@ -59,6 +59,23 @@ struct Convolution {
   }
 };
 
+/// Memory that will be read soon. Its cache lines are fetched in `pieces` parts, one with each product.
+class Upcoming {
+ public:
+  Upcoming() = default;
+  Upcoming(const void* begin, std::int64_t bytes, std::int64_t pieces)
+      : begin_(static_cast<const char*>(begin)), step_(round_up(quotient_up(bytes, pieces), kLine)) {}
+
+  void fetch(std::int64_t piece) const {
+    for (std::int64_t i = 0; i < step_; i += kLine) __builtin_prefetch(begin_ + piece * step_ + i);
+  }
+
+ private:
+  static constexpr std::int64_t kLine = 64;
+  const char* begin_ = nullptr;
+  std::int64_t step_ = 0;
+};
+
 template <class T> class Pass {
  public:
   /// Filters are `packed`, or plain in w.
@@ -85,10 +102,24 @@ template <class T> class Pass {
     transforms<T>().inputs_to_points(z_.in, x_, tiles_, z_.pad_h, z_.pad_w, first, count, v, first_row);
   }
 
-  // Computes the outputs of tiles [first, first + count), whose inputs begin at row first_row of v.
+  // The rows of x that tiles [first, first + count) read and those before them did not.
+  Upcoming upcoming(std::int64_t first, std::int64_t count) const {
+    if (first >= tiles_.count) return {};
+    const Tiles::Place from = tiles_.at(first), to = tiles_.at(std::min(first + count, tiles_.count) - 1);
+    const std::int64_t top = std::max<std::int64_t>(from.top - z_.pad_h + kIn - kOut, 0),
+                       bottom = std::min(to.top - z_.pad_h + kIn, z_.in.h);
+    const std::int64_t rows = (to.image - from.image) * z_.in.h + bottom - top;
+    const std::int64_t row = z_.in.w * z_.in.c;
+    return {x_ + (from.image * z_.in.h + top) * row, rows * row * static_cast<std::int64_t>(sizeof(T)),
+            panels() * kPoints};
+  }
+
+  // Computes the outputs of tiles [first, first + count), whose inputs begin at row first_row of v. Products
+  // keep a core busy and memory idle, so `next` is fetched meanwhile.
   void multiply(std::int64_t panel, const Points& u, const Points& v, std::int64_t first_row,
-                std::int64_t first, std::int64_t count, const Points& m) const {
-    for (int p = 0; p < kPoints; ++p)
+                std::int64_t first, std::int64_t count, const Points& m, const Upcoming& next = {}) const {
+    for (int p = 0; p < kPoints; ++p) {
+      next.fetch(panel * kPoints + p);
       multiply_panel({.x = v.at(0, p) + first_row * depth(),
                       .row = depth(),
                       .next = 1,
@@ -98,6 +129,7 @@ template <class T> class Pass {
                       .accumulate = false,
                       .fetch_ahead = packed_ && depth() * z_.out.c >= kLargeFilters},
                      count, z_.out.c - panel * kWidth);
+    }
     transforms<T>().write_outputs(z_.out, tiles_, first, count, panel, m, finish_, y_);
   }
 
@@ -155,8 +187,9 @@ template <class T> class Pass {
       for (std::int64_t first = begin * block; first < std::min(tiles_.count, end * block); first += block) {
         const std::int64_t count = std::min(block, tiles_.count - first);
         read(first, count, v, 0);
+        const Upcoming next = upcoming(first + count, block);
         for (std::int64_t panel = 0; panel < panels(); ++panel)
-          multiply(panel, u.panel(panel), v, 0, first, count, m);
+          multiply(panel, u.panel(panel), v, 0, first, count, m, next);
       }
     });
   }
