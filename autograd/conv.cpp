@@ -6,6 +6,7 @@
 #include "autograd/grad_mode.h"
 #include "autograd/node.h"
 #include "autograd/op_trace.h"
+#include "kernels/norm.h"
 #include "kernels/on_device.h"
 
 namespace athanor {
@@ -17,12 +18,10 @@ Tensor run_forward(const Tensor& x, const Tensor& w, const Tensor& bias, const C
                    const Tensor& y, bool wants_sums) {
   Tensor sums;
   on_device(x.device(), [&]<class Context>(Context& context) {
-    if constexpr (kernels::kHasConvSums<Context>) {
-      if (wants_sums && is_half(x.dtype())) {
-        sums = Tensor::empty({2, y.dim(-1)}, {DType::f32, x.device()});
-        if (kernels::conv2d_forward_sums(context, params, x, w, y, sums)) return;
-        sums = {};
-      }
+    if (wants_sums && (std::is_same_v<Context, CpuContext> || is_half(x.dtype()))) {
+      sums = Tensor::empty({2, y.dim(-1)}, {kernels::kSumsDType<Context>, x.device()});
+      if (kernels::conv2d_forward_sums(context, params, x, w, y, sums)) return;
+      sums = {};
     }
     kernels::conv2d_forward(context, params, x, w, bias, y);
   });

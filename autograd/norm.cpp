@@ -33,8 +33,11 @@ void check_batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, 
     ATH_CHECK(values > 1, "batch_norm: training needs at least 2 values per channel, but x {} has {}",
               x.shape(), values);
   }
-  if (sums.defined())
-    check_dense("batch_norm", "sums", sums, detail::stats_dtype(x), {2, x.dim(-1)}, x.device());
+  if (sums.defined()) {
+    const DType dtype =
+        on_device(x.device(), []<class Context>(const Context&) { return kernels::kSumsDType<Context>; });
+    check_dense("batch_norm", "sums", sums, dtype, {2, x.dim(-1)}, x.device());
+  }
   if (!residual.defined()) return;
   ATH_CHECK(residual.shape() == x.shape() && residual.dtype() == x.dtype() && residual.device() == x.device(),
             "batch_norm: residual must be {} {} on {} like x, but is {} {} on {}{}", x.dtype(), x.shape(),

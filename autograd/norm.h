@@ -20,7 +20,8 @@ struct BatchNormParams {
   Activation activation = Activation::none;
   /// In training, the joined batch of x; must outlive the backward pass. Null: x is the whole batch.
   JoinedBatch* joined = nullptr;
-  /// Sums of x's channels, if conv2d_with_sums() has found them: [2, C] f32. Training then reads x once less.
+  /// Sums of x's channels, if conv2d_with_sums() has found them: [2, C] f32, or f64 on the CPU. Training then
+  /// reads x once less.
   Tensor sums = {};
 };
 

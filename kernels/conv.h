@@ -32,14 +32,12 @@ template <class Context>
 void conv2d_forward(Context& context, const Conv2dParams& params, const Tensor& x, const Tensor& w,
                     const Tensor& bias, const Tensor& y);
 
-/// Backends with conv2d_forward_sums().
-template <class Context> inline constexpr bool kHasConvSums = !std::is_same_v<Context, CpuContext>;
-
-/// y = conv(x, w), and what batch norm needs to know of it (BatchNormTraining::sums): sums [2, K] A, of each
+/// y = conv(x, w), and what batch norm needs to know of it (BatchNormTraining::sums): sums [2, K], of each
 /// channel of y the sum of its values, as they are rounded, and that of their squares. Saves batch norm one
 /// reading of y. Returns false where two passes are faster, or there is no code for it; y and sums then
-/// have no content. x must be f16 or bf16, C and K multiples of 8, and `params` have no groups and no
-/// activation.
+/// have no content. There is code for `params` without groups and activation: on a GPU for f16 and bf16, C
+/// and K multiples of 8, with f32 sums; on the CPU for f32 and half types where Winograd's algorithm is
+/// used, with f64 sums.
 template <class Context>
 bool conv2d_forward_sums(Context& context, const Conv2dParams& params, const Tensor& x, const Tensor& w,
                          const Tensor& y, const Tensor& sums);

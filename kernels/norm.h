@@ -46,9 +46,13 @@ void batch_norm_forward(Context& context, Activation activation, const Tensor& x
 template <class Context>
 std::int64_t batch_norm_mask_bytes(const Context& context, Activation activation, const Tensor& x);
 
-// `sums` [2, C] A: each channel's sum of x, then of x squared. Undefined unless the op that wrote x found
-// them (conv2d_forward_sums()). They are not shifted by a mean: where mean^2 is k times the variance, the
-// variance's error is k times that of f32.
+// `sums` [2, C]: each channel's sum of x, then of x squared. Undefined unless the op that wrote x found them
+// (conv2d_forward_sums()). They are not shifted by a mean: where mean^2 is k times the variance, the
+// variance's error is k times that of their dtype, f32 on a GPU and f64 on the CPU.
+
+/// The dtype of `sums`.
+template <class Context>
+inline constexpr DType kSumsDType = std::is_same_v<Context, CpuContext> ? DType::f64 : DType::f32;
 
 /// Arguments of batch_norm_training().
 struct BatchNormTraining {

@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "autograd/shape.h"
+#include "tensor/allocator.h"
 #include "tensor/error.h"
 #include "trainer/finders/largest_fit.h"
 #include "trainer/run.h"
@@ -32,6 +33,9 @@ Batch first_samples(const Batch& batch, std::int64_t count) {
 // 0 if none fits. The run is over, so the results of these passes are not used.
 std::int64_t Run::samples_that_fit(const Batch& batch) {
   now_.updates = false;  // on this rank alone: no rank waits for messages of such a pass
+  // Later passes find the cache in other pieces, so the batch should need less than there is.
+  if (config_.memory_limit > 0)
+    allocator_of(config_.device).set_limit(static_cast<std::size_t>(config_.memory_limit / 8 * 7));
   return largest_that_fits(0, batch.size(), [&](std::int64_t samples) {
     try {
       now_.pass.samples = samples;

@@ -60,10 +60,4 @@ template <> std::int64_t batch_norm_mask_bytes(const CpuContext&, Activation, co
   return 0;
 }
 
-template <> void batch_norm_training(CpuContext& context, const BatchNormTraining& args) {
-  batch_norm_statistics(context, args.x, args.eps, args.stats, args.running);
-  batch_norm_forward(context, args.activation, args.x, args.gamma, args.beta, args.stats, args.residual,
-                     args.y);
-}
-
 }  // namespace athanor::kernels

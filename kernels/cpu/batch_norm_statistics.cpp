@@ -87,6 +87,21 @@ void batch_norm_statistics(CpuContext& context, const Tensor& x, double eps, con
   });
 }
 
+template <> void batch_norm_training(CpuContext& context, const BatchNormTraining& args) {
+  if (args.sums.defined()) {
+    const std::int64_t channels = args.x.dim(-1);
+    const double n = static_cast<double>(args.x.numel() / channels);
+    const double* const sums = args.sums.data<double>();
+    for (std::int64_t c = 0; c < channels; ++c)
+      write_statistics<float>(c, moments(0, sums[c], sums[channels + c], n), n, args.eps, args.stats,
+                              args.running);
+  } else {
+    batch_norm_statistics(context, args.x, args.eps, args.stats, args.running);
+  }
+  batch_norm_forward(context, args.activation, args.x, args.gamma, args.beta, args.stats, args.residual,
+                     args.y);
+}
+
 template <> void batch_norm_moments(CpuContext& context, const Tensor& x, const Tensor& row) {
   auto* to = row.data<double>();
   std::fill(to, to + row.numel(), 0.0);

@@ -232,6 +232,22 @@ void conv2d_forward(CpuContext& context, const Conv2dParams& asked, const Tensor
   });
 }
 
+/// Winograd's code alone sums its results, while they are in a core's cache.
+template <>
+bool conv2d_forward_sums(CpuContext& context, const Conv2dParams& asked, const Tensor& x, const Tensor& w,
+                         const Tensor& y, const Tensor& sums) {
+  const ConvSize z(x.shape(), w.shape(), y.shape(), asked);
+  if (x.dtype() == DType::f64 || y.numel() == 0 || z.c == 0 || asked.activation != Activation::none)
+    return false;
+  const PrimitiveKey key = key_of(context, z, Pass::conv_forward, x.dtype(), y.dtype(), false);
+  const Conv2dParams params = with_choice(context, asked, z, key, [&](const Conv2dParams& timed) {
+    conv2d_forward(context, timed, x, w, {}, empty_like(y));
+  });
+  if (!winograd(context, params, z, key)) return false;
+  cpu::winograd_forward_sums(context, key, x.raw_data(), w.raw_data(), y.raw_data(), sums.data<double>());
+  return true;
+}
+
 namespace {
 
 /// Code for packed weights, or null, and whether it also adds the residual.

@@ -32,7 +32,7 @@ constexpr std::int64_t kSmallBlock = 8;          // tiles worth a thread of thei
 constexpr std::int64_t kOwnInputs = 1 << 17;  // floats at the points that each thread transforms for itself
 constexpr std::int64_t kGradientRows = 16;    // output channels per piece of the weights' gradient
 constexpr std::int64_t kAddends = 256;        // tiles per partial sum: small sums have less rounding error
-constexpr std::int64_t kGradientFloats = 2 << 20;  // of both factors of such products, at all points
+constexpr std::int64_t kGradientFloats = 1 << 20;  // of both factors of such products, at all points
 constexpr std::int64_t kFewTiles = 32;             // up to it by_pieces() was faster on a Zen 3
 
 std::int64_t quotient_up(std::int64_t value, std::int64_t by) {
@@ -299,6 +299,26 @@ template <class T, class W> class BackwardWeights {
                      room_ = (few_tiles_ ? slots_ : pieces_) * piece_;
 };
 
+/// Adds up the sums of all tiles of images [n, h, w, channels] in order.
+void total_channel_sums(const Images& z, const TileSums& from, double* sums) {
+  const Tiles tiles(z);
+  std::fill(sums, sums + 2 * z.c, 0.0);
+  for (std::int64_t first = 0; first < tiles.count; first += TileSums::kTiles) {
+    std::int64_t pixels = 0;
+    for (std::int64_t i = first; i < std::min(first + TileSums::kTiles, tiles.count); ++i) {
+      const auto [image, top, left] = tiles.at(i);
+      pixels += std::min<std::int64_t>(kOut, z.h - top) * std::min<std::int64_t>(kOut, z.w - left);
+    }
+    const double n = static_cast<double>(pixels);
+    const float *const shift = from.of(first), *const sum = shift + z.c, *const squares = sum + z.c;
+    for (std::int64_t c = 0; c < z.c; ++c) {
+      const auto h = static_cast<double>(shift[c]), s = static_cast<double>(sum[c]);
+      sums[c] += s + n * h;
+      sums[z.c + c] += static_cast<double>(squares[c]) + h * (2 * s + n * h);
+    }
+  }
+}
+
 /// All filters transformed to the points.
 class FilterPoints final : public kernels::WeightLayout {
  public:
@@ -374,6 +394,24 @@ MadePrimitive make_winograd(const PrimitiveKey& key) {
   }
 }
 
+void winograd_forward_sums(const CpuContext& context, const PrimitiveKey& key, const void* x, const void* w,
+                           void* y, double* sums) {
+  const Convolution convolution(key);
+  const Images& out = convolution.out;
+  const std::int64_t groups = quotient_up(Tiles(out).count, TileSums::kTiles);
+  const Scratch memory = context.scratch(static_cast<std::size_t>(groups * 3 * out.c) * sizeof(float));
+  const TileSums of_tiles{memory.as<float>(), out.c};
+  dispatch_floating(key.in, "conv2d", [&]<class T>() {
+    if constexpr (!std::is_same_v<T, double>) {
+      const Finish<T> finish{nullptr, nullptr, false, of_tiles};
+      Pass<T>(context, convolution, static_cast<const T*>(x), static_cast<const T*>(w), nullptr, finish,
+              static_cast<T*>(y))
+          .run();
+    }
+  });
+  total_channel_sums(out, of_tiles, sums);
+}
+
 #else
 
 bool winograd_fits(const ConvSize&) {
@@ -381,6 +419,8 @@ bool winograd_fits(const ConvSize&) {
 }
 MadePrimitive make_winograd(const PrimitiveKey&) {
   return {};
+}
+void winograd_forward_sums(const CpuContext&, const PrimitiveKey&, const void*, const void*, void*, double*) {
 }
 
 #endif

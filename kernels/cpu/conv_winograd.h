@@ -11,4 +11,9 @@ bool winograd_fits(const ConvSize& size);
 /// also takes a residual in backward-data, which may share the result's memory.
 MadePrimitive make_winograd(const PrimitiveKey& key);
 
+/// Forward without a bias and an activation, and sums [2, K]: of each channel of y, as it is rounded, and of
+/// its squares. Their order does not depend on the number of threads.
+void winograd_forward_sums(const CpuContext& context, const PrimitiveKey& key, const void* x, const void* w,
+                           void* y, double* sums);
+
 }  // namespace athanor::cpu

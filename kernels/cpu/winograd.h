@@ -63,10 +63,21 @@ struct Filters {
   std::int64_t panels() const { return (columns + kWidth - 1) / kWidth; }
 };
 
+/// Sums of a dense y [N, P, Q, channels] for each channel of every four tiles: the mean of the first tile,
+/// then the sums of value - mean and of its square over all four. Four tiles are never shared by threads.
+struct TileSums {
+  static constexpr std::int64_t kTiles = 4;
+  float* data;
+  std::int64_t channels;
+
+  float* of(std::int64_t tile) const { return data + tile / kTiles * 3 * channels; }
+};
+
 /// Final operations on sums before they are stored.
 template <class T> struct Finish {
-  const T *bias, *residual;  ///< or null
-  bool relu;                 ///< NaN stays NaN
+  const T *bias, *residual;              ///< or null
+  bool relu;                             ///< NaN stays NaN
+  TileSums channel_sums = {nullptr, 0};  ///< of what is stored, as it is rounded; or none
 };
 
 /// The transforms, for tensors of T.

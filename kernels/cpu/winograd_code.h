@@ -164,6 +164,35 @@ ATH_TARGET void results_of_points(const Points& m, std::int64_t row, std::int64_
   for (int r = 0; r < kCount; ++r) outputs_of_points<kCount>(half + r * kIn, 1, y + r * kCount, 1);
 }
 
+/// Adds rows x columns stored pixels, 16 channels of each, to a row of TileSums. The sums of a row of pixels
+/// come first, then those of a tile, so that few roundings follow on each other.
+template <class T>
+ATH_TARGET void add_to_channel_sums(const T* y, std::int64_t row, std::int64_t column, std::int64_t rows,
+                                    std::int64_t columns, bool first, float* to, std::int64_t channels) {
+  if (first) {  // their mean
+    Floats sum = zero();
+    for (std::int64_t r = 0; r < rows; ++r)
+      for (std::int64_t s = 0; s < columns; ++s) sum += load(y + r * row + s * column);
+    store(to, all(1 / static_cast<float>(rows * columns)) * sum);
+    store(to + channels, zero());
+    store(to + 2 * channels, zero());
+  }
+  const Floats shift = load(to);
+  Floats sum = zero(), squares = zero();
+  for (std::int64_t r = 0; r < rows; ++r) {
+    Floats row_sum = zero(), row_squares = zero();
+    for (std::int64_t s = 0; s < columns; ++s) {
+      const Floats apart = load(y + r * row + s * column) - shift;
+      row_sum += apart;
+      row_squares = fused(apart, apart, row_squares);
+    }
+    sum += row_sum;
+    squares += row_squares;
+  }
+  store(to + channels, load(to + channels) + sum);
+  store(to + 2 * channels, load(to + 2 * channels) + squares);
+}
+
 template <class T>
 ATH_TARGET void write_panel(const Images& z, const Tiles& tiles, std::int64_t first, std::int64_t count,
                             std::int64_t panel, const Points& m, const Finish<T>& finish, T* y) {
@@ -185,6 +214,9 @@ ATH_TARGET void write_panel(const Images& z, const Tiles& tiles, std::int64_t fi
           store(y + at, value);
         }
       }
+      if (finish.channel_sums.data)
+        add_to_channel_sums(y + ((image * z.h + top) * z.w + left) * z.c + c, z.w * z.c, z.c, rows, columns,
+                            (first + i) % TileSums::kTiles == 0, finish.channel_sums.of(first + i) + c, z.c);
     }
   }
 }
