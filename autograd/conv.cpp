@@ -18,7 +18,8 @@ Tensor run_forward(const Tensor& x, const Tensor& w, const Tensor& bias, const C
                    const Tensor& y, bool wants_sums) {
   Tensor sums;
   on_device(x.device(), [&]<class Context>(Context& context) {
-    if (wants_sums && (std::is_same_v<Context, CpuContext> || is_half(x.dtype()))) {
+    constexpr bool kCpu = std::is_same_v<Context, CpuContext>;  // whose bits do not depend on fusion
+    if (wants_sums && (kCpu || (is_half(x.dtype()) && fusion_enabled()))) {
       sums = Tensor::empty({2, y.dim(-1)}, {kernels::kSumsDType<Context>, x.device()});
       if (kernels::conv2d_forward_sums(context, params, x, w, y, sums)) return;
       sums = {};
@@ -93,7 +94,7 @@ Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& bias, const Conv2d
 
 ConvAndSums conv2d_with_sums(const Tensor& x, const Tensor& w, const Tensor& bias,
                              const Conv2dParams& params) {
-  return convolve(x, w, bias, params, fusion_enabled());
+  return convolve(x, w, bias, params, true);
 }
 
 }  // namespace athanor
