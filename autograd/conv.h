@@ -22,8 +22,8 @@ struct ConvAndSums {
   Tensor y, sums;
 };
 /// conv2d() before a batch norm that will be training. Finds the sums if there is no bias and no activation,
-/// where that is faster than to read y again: on a GPU for f16 and bf16, on the CPU with Winograd's
-/// algorithm.
+/// where that is faster than to read y again: on a GPU for f16 and bf16 if fusion_enabled(), on the CPU with
+/// Winograd's algorithm.
 ConvAndSums conv2d_with_sums(const Tensor& x, const Tensor& w, const Tensor& bias = {},
                              const Conv2dParams& params = {});
 
