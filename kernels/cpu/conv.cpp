@@ -38,16 +38,14 @@ bool winograd_is_on() {
 /// Cases in which Winograd's algorithm was measured to beat the definition: on a Zen 5 (AVX-512) by 1.2
 /// to 3.7 times in f32, 1 to 2.5 times in bf16; on a Zen 3 (AVX2) by 1.1 to 4 times in f32; at an error of
 /// 3e-6 of the largest value. Excludes mostly empty tiles, so few tiles that filters dominate, CPUs where
-/// oneDNN uses bf16 tiles, and two cases of few channels: bf16 backward-data of 16 in and out where the CPU
-/// multiplies bf16 (oneDNN is 1.3 to 1.5 times as fast), and backward-weights without AVX-512 (our direct
-/// code is 1.4 times as fast).
+/// oneDNN uses bf16 tiles, and bf16 backward-data of 16 channels in and out where the CPU multiplies bf16
+/// (oneDNN is 1.3 to 1.5 times as fast).
 bool prefers_winograd(const ConvSize& z, const PrimitiveKey& key) {
   const DType dtype = key.in;
   if (!winograd_is_on() || (dtype == DType::bf16 && cpu::has_amx_bf16())) return false;
   if (z.c == 16 && z.k == 16 && dtype == DType::bf16 && key.op == Pass::conv_backward_data &&
       cpu::has_avx512_bf16() && cpu::has_onednn())
     return false;
-  if (key.op == Pass::conv_backward_weights && !cpu::has_avx512() && z.c <= 16) return false;
   const std::int64_t tiles = z.n * ((z.p + 3) / 4) * ((z.q + 3) / 4);
   return tiles >= 4 && z.n * z.p * z.q >= 4 * tiles;
 }

@@ -149,6 +149,7 @@ class ConvFewPixels final : public Primitive {
                       .w = panel + t * kPanelColumns,
                       .depth = std::min(kChunk, z_.depth() - t),
                       .out = sums,
+                      .width = kPanelColumns,
                       .accumulate = t > 0,
                       .fetch_ahead = true},
                      rows, columns);

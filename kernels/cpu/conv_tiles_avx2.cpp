@@ -72,7 +72,7 @@ ATH_AVX2 inline void store_interleaved(const Vector (&channel)[kChannels][2], st
     Vector pixels[kWidth];
 #pragma GCC unroll 8
     for (int k = 0; k < kWidth; ++k) pixels[k] = k < kChannels ? channel[k][half] : zero();
-    cpu::avx2::detail::transpose(pixels);
+    cpu::avx2::transpose(pixels);
     // A whole vector each: what exceeds the channels is overwritten by the next pixel's.
 #pragma GCC unroll 8
     for (int i = 0; i < kWidth; ++i) {

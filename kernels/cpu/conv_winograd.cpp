@@ -3,18 +3,19 @@
 #include <algorithm>
 #include <utility>
 
+#include "kernels/cpu/conv_winograd_gradient.h"
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/panel_product.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/winograd.h"
+#include "kernels/cpu/winograd_fetch.h"
 
 // Convolutions of 3 x 3 filters by Winograd's algorithm, directly on NHWC memory. At each of 36 points,
 // transformed input tiles and filters form matrices, [tiles, C] and [C, K]; the convolution is their product,
 // with 4 times fewer multiplications than the definition. A block of tiles is small enough for its matrices
 // to stay in a core's L2 cache between steps.
 //
-// backward-data does the same with dy and rotated filters. In backward-weights dy acts as the filter: the
-// products sum over tiles.
+// backward-data does the same with dy and rotated filters. Backward-weights: conv_winograd_gradient.cpp.
 
 namespace athanor::cpu {
 
@@ -30,17 +31,6 @@ constexpr std::int64_t kBlock = 48;              // tiles whose products fit in 
 constexpr std::int64_t kLargeFilters = 64 * 64;  // of this many taps, too large for a core's caches
 constexpr std::int64_t kSmallBlock = 8;          // tiles worth a thread of their own
 constexpr std::int64_t kOwnInputs = 1 << 17;  // floats at the points that each thread transforms for itself
-constexpr std::int64_t kGradientRows = 16;    // output channels per piece of the weights' gradient
-constexpr std::int64_t kAddends = 256;        // tiles per partial sum: small sums have less rounding error
-constexpr std::int64_t kGradientFloats = 1 << 20;  // of both factors of such products, at all points
-constexpr std::int64_t kFewTiles = 32;             // up to it by_pieces() was faster on a Zen 3
-
-std::int64_t quotient_up(std::int64_t value, std::int64_t by) {
-  return (value + by - 1) / by;
-}
-std::int64_t round_up(std::int64_t value, std::int64_t to) {
-  return quotient_up(value, to) * to;
-}
 
 // Passes ---------------------------------------------------------------------------------------------------
 
@@ -57,23 +47,6 @@ struct Convolution {
     std::swap(in, out);
     pad_h = kTaps - 1 - ph, pad_w = kTaps - 1 - pw, filters = {k, c, c, true};
   }
-};
-
-/// Memory that will be read soon. Its cache lines are fetched in `pieces` parts, one with each product.
-class Upcoming {
- public:
-  Upcoming() = default;
-  Upcoming(const void* begin, std::int64_t bytes, std::int64_t pieces)
-      : begin_(static_cast<const char*>(begin)), step_(round_up(quotient_up(bytes, pieces), kLine)) {}
-
-  void fetch(std::int64_t piece) const {
-    for (std::int64_t i = 0; i < step_; i += kLine) __builtin_prefetch(begin_ + piece * step_ + i);
-  }
-
- private:
-  static constexpr std::int64_t kLine = 64;
-  const char* begin_ = nullptr;
-  std::int64_t step_ = 0;
 };
 
 template <class T> class Pass {
@@ -97,35 +70,39 @@ template <class T> class Pass {
   }
   std::int64_t panels() const { return z_.filters.panels(); }
   std::int64_t depth() const { return z_.in.c; }
-  Points filters(const float* data) const { return {const_cast<float*>(data), depth(), kWidth}; }
+  std::int64_t width() const { return z_.filters.width(); }
+  Points filters(const float* data) const { return {const_cast<float*>(data), depth(), width()}; }
   void read(std::int64_t first, std::int64_t count, const Points& v, std::int64_t first_row) const {
     transforms<T>().inputs_to_points(z_.in, x_, tiles_, z_.pad_h, z_.pad_w, first, count, v, first_row);
   }
 
-  // The rows of x that tiles [first, first + count) read and those before them did not.
-  Upcoming upcoming(std::int64_t first, std::int64_t count) const {
-    if (first >= tiles_.count) return {};
-    const Tiles::Place from = tiles_.at(first), to = tiles_.at(std::min(first + count, tiles_.count) - 1);
-    const std::int64_t top = std::max<std::int64_t>(from.top - z_.pad_h + kIn - kOut, 0),
-                       bottom = std::min(to.top - z_.pad_h + kIn, z_.in.h);
-    const std::int64_t rows = (to.image - from.image) * z_.in.h + bottom - top;
-    const std::int64_t row = z_.in.w * z_.in.c;
-    return {x_ + (from.image * z_.in.h + top) * row, rows * row * static_cast<std::int64_t>(sizeof(T)),
-            panels() * kPoints};
+  std::int64_t products() const { return panels() * kPoints; }
+  Upcoming inputs_of(std::int64_t first, std::int64_t count) const {
+    return upcoming_inputs(z_.in, x_, tiles_, z_.pad_h, first, count, products());
   }
+  // Of y or a residual.
+  Upcoming outputs_of(const T* data, std::int64_t first, std::int64_t count) const {
+    return upcoming_outputs(z_.out, data, tiles_, first, count, products());
+  }
+  struct Ahead {
+    Upcoming inputs, outputs, residual;
+
+    void fetch(std::int64_t piece) const { inputs.fetch(piece), outputs.fetch(piece), residual.fetch(piece); }
+  };
 
   // Computes the outputs of tiles [first, first + count), whose inputs begin at row first_row of v. Products
-  // keep a core busy and memory idle, so `next` is fetched meanwhile.
+  // keep a core busy and memory idle, so what comes after them is fetched meanwhile.
   void multiply(std::int64_t panel, const Points& u, const Points& v, std::int64_t first_row,
-                std::int64_t first, std::int64_t count, const Points& m, const Upcoming& next = {}) const {
+                std::int64_t first, std::int64_t count, const Points& m, const Ahead& ahead = {}) const {
     for (int p = 0; p < kPoints; ++p) {
-      next.fetch(panel * kPoints + p);
+      ahead.fetch(panel * kPoints + p);
       multiply_panel({.x = v.at(0, p) + first_row * depth(),
                       .row = depth(),
                       .next = 1,
                       .w = u.at(0, p),
                       .depth = depth(),
                       .out = m.at(0, p),
+                      .width = width(),
                       .accumulate = false,
                       .fetch_ahead = packed_ && depth() * z_.out.c >= kLargeFilters},
                      count, z_.out.c - panel * kWidth);
@@ -137,8 +114,8 @@ template <class T> class Pass {
   // takes longer.
   void by_panels(std::int64_t slots) const {
     const std::int64_t rows = round_up(tiles_.count, 4), block = std::min(kBlock, rows);
-    const std::int64_t inputs = Points::floats(rows, depth()), products = Points::floats(block, kWidth),
-                       own_filters = packed_ ? 0 : Points::floats(depth(), kWidth);
+    const std::int64_t inputs = Points::floats(rows, depth()), products = Points::floats(block, width()),
+                       own_filters = packed_ ? 0 : Points::floats(depth(), width());
     const bool own_inputs = inputs <= kOwnInputs;
     const SlotScratch& own = context_.slot_scratch(
         slots, static_cast<std::size_t>(products + own_filters + (own_inputs ? inputs : 0)) * sizeof(float));
@@ -152,7 +129,7 @@ template <class T> class Pass {
     }
     for_each_slot(context_, slots, panels(), [&](std::int64_t slot, std::int64_t begin, std::int64_t end) {
       float* const mine = own.as<float>(slot);
-      const Points m{mine, block, kWidth};
+      const Points m{mine, block, width()};
       const Points v{own_inputs ? mine + products + own_filters : shared.as<float>(), rows, depth()};
       if (own_inputs) read(0, tiles_.count, v, 0);
       for (std::int64_t panel = begin; panel < end; ++panel) {
@@ -169,8 +146,8 @@ template <class T> class Pass {
     // Equal numbers for each thread.
     const std::int64_t blocks = round_up(quotient_up(tiles_.count, most), slots),
                        block = round_up(quotient_up(tiles_.count, blocks), 4);
-    const std::int64_t shared = packed_ ? 0 : Points::floats(depth(), kWidth, panels());
-    const std::int64_t inputs = Points::floats(block, depth()), products = Points::floats(block, kWidth);
+    const std::int64_t shared = packed_ ? 0 : Points::floats(depth(), width(), panels());
+    const std::int64_t inputs = Points::floats(block, depth()), products = Points::floats(block, width());
     const SlotScratch& own =
         context_.slot_scratch(slots, static_cast<std::size_t>(inputs + products) * sizeof(float));
     const Scratch scratch = context_.scratch(static_cast<std::size_t>(shared) * sizeof(float));
@@ -183,13 +160,15 @@ template <class T> class Pass {
     }
     for_each_slot(context_, slots, blocks, [&](std::int64_t slot, std::int64_t begin, std::int64_t end) {
       float* const mine = own.as<float>(slot);
-      const Points v{mine, block, depth()}, m{mine + inputs, block, kWidth};
+      const Points v{mine, block, depth()}, m{mine + inputs, block, width()};
       for (std::int64_t first = begin * block; first < std::min(tiles_.count, end * block); first += block) {
         const std::int64_t count = std::min(block, tiles_.count - first);
         read(first, count, v, 0);
-        const Upcoming next = upcoming(first + count, block);
+        const T* const residual = finish_.residual == y_ ? nullptr : finish_.residual;
+        const Ahead ahead{inputs_of(first + count, block), outputs_of(y_, first, count),
+                          outputs_of(residual, first, count)};
         for (std::int64_t panel = 0; panel < panels(); ++panel)
-          multiply(panel, u.panel(panel), v, 0, first, count, m, next);
+          multiply(panel, u.panel(panel), v, 0, first, count, m, ahead);
       }
     });
   }
@@ -201,102 +180,6 @@ template <class T> class Pass {
   const float* packed_;
   const Finish<T> finish_;
   T* y_;
-};
-
-/// dw (+)= the sums over all tiles of dy^T x at the points. All threads transform a block of tiles; then each
-/// adds its products to pieces of the gradient.
-template <class T, class W> class BackwardWeights {
- public:
-  BackwardWeights(const CpuContext& context, const Convolution& z, const T* x, const T* dy, bool accumulate,
-                  W* dw)
-      : context_(context), z_(z), tiles_(z.out), x_(x), dy_(dy), accumulate_(accumulate), dw_(dw) {}
-
-  void run() const {
-    const Scratch scratch =
-        context_.scratch(static_cast<std::size_t>(inputs_ + outputs_ + room_) * sizeof(float));
-    const Points v{scratch.as<float>(), block_, kWidth}, g{v.data + inputs_, block_, k_};
-    float* const sums = g.data + outputs_;
-    for (std::int64_t first = 0; first < tiles_.count; first += block_) {
-      const Block block{first, std::min(block_, tiles_.count - first)};
-      read(block, v, g);
-      if (few_tiles_) return by_pieces(block, v, g, sums);
-      by_points(block, v, g, sums);
-    }
-    parallel_for(context_, pieces_, 1, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t i = begin; i < end; ++i) write(i, sums + i * piece_);
-    });
-  }
-
- private:
-  struct Block {
-    std::int64_t first, count;
-  };
-
-  void read(const Block& block, const Points& v, const Points& g) const {
-    parallel_for(context_, block.count, std::max<std::int64_t>(1, kGrain / (kPoints * (c_ + k_))),
-                 [&](std::int64_t begin, std::int64_t end) {
-                   const std::int64_t from = block.first + begin, some = end - begin;
-                   transforms<T>().inputs_to_points(z_.in, x_, tiles_, z_.pad_h, z_.pad_w, from, some, v,
-                                                    begin);
-                   transforms<T>().gradients_to_points(z_.out, dy_, tiles_, from, some, g, begin);
-                 });
-  }
-  // Both factors of all pieces at a point fit in a core's L2 cache.
-  void by_points(const Block& block, const Points& v, const Points& g, float* sums) const {
-    const std::int64_t products = kPoints * pieces_;
-    for_each_slot(context_, std::min<std::int64_t>(context_.threads(), products), products,
-                  [&](std::int64_t, std::int64_t begin, std::int64_t end) {
-                    for (std::int64_t i = begin; i < end; ++i)
-                      add_product(i % pieces_, i / pieces_, block, v, g, sums + i % pieces_ * piece_);
-                  });
-  }
-  // The gradient at the points is larger than both factors: a piece is finished while it is in cache.
-  void by_pieces(const Block& all, const Points& v, const Points& g, float* sums) const {
-    for_each_slot(context_, slots_, pieces_, [&](std::int64_t slot, std::int64_t begin, std::int64_t end) {
-      float* const mine = sums + slot * piece_;
-      for (std::int64_t piece = begin; piece < end; ++piece) {
-        for (std::int64_t p = 0; p < kPoints; ++p) add_product(piece, p, all, v, g, mine);
-        write(piece, mine);
-      }
-    });
-  }
-
-  void add_product(std::int64_t piece, std::int64_t point, const Block& block, const Points& v,
-                   const Points& g, float* sums) const {
-    const std::int64_t panel = piece / rows_, row = piece % rows_ * kGradientRows;
-    const Points m{sums, kGradientRows, kWidth};
-    for (std::int64_t t = 0; t < block.count; t += kAddends)
-      multiply_panel({.x = g.at(0, point) + t * k_ + row,
-                      .row = 1,
-                      .next = k_,
-                      .w = v.at(panel, point) + t * kWidth,
-                      .depth = std::min(kAddends, block.count - t),
-                      .out = m.at(0, point),
-                      .accumulate = block.first + t > 0,
-                      .fetch_ahead = false},
-                     kGradientRows, c_ - panel * kWidth);
-  }
-  void write(std::int64_t piece, float* sums) const {
-    transforms<W>().write_gradient(c_, piece % rows_ * kGradientRows, kGradientRows, piece / rows_,
-                                   {sums, kGradientRows, kWidth}, accumulate_, dw_);
-  }
-
-  const CpuContext& context_;
-  const Convolution& z_;
-  const Tiles tiles_;
-  const T *x_, *dy_;
-  bool accumulate_;
-  W* dw_;
-  const std::int64_t c_ = z_.in.c, k_ = z_.out.c;
-  const std::int64_t panels_ = quotient_up(c_, kWidth), rows_ = k_ / kGradientRows, pieces_ = panels_ * rows_;
-  // The size does not depend on the number of threads: sums are added in block order.
-  const std::int64_t block_ = std::min(
-      round_up(tiles_.count, 4), std::max<std::int64_t>(64, kGradientFloats / (kPoints * (c_ + k_)) / 4 * 4));
-  const std::int64_t slots_ = std::min<std::int64_t>(context_.threads(), pieces_);
-  const bool few_tiles_ = tiles_.count <= kFewTiles && pieces_ >= context_.threads();
-  const std::int64_t inputs_ = Points::floats(block_, kWidth, panels_), outputs_ = Points::floats(block_, k_),
-                     piece_ = Points::floats(kGradientRows, kWidth),
-                     room_ = (few_tiles_ ? slots_ : pieces_) * piece_;
 };
 
 /// Adds up the sums of all tiles of images [n, h, w, channels] in order.
@@ -329,11 +212,11 @@ class FilterPoints final : public kernels::WeightLayout {
     return same && same->filters_.depth == filters_.depth && same->filters_.columns == filters_.columns;
   }
   std::size_t bytes() const override {
-    return static_cast<std::size_t>(Points::floats(filters_.depth, kWidth, filters_.panels())) *
+    return static_cast<std::size_t>(Points::floats(filters_.depth, filters_.width(), filters_.panels())) *
            sizeof(float);
   }
   void fill(const CpuContext& context, const float* weights, void* to) const override {
-    const Points all{static_cast<float*>(to), filters_.depth, kWidth};
+    const Points all{static_cast<float*>(to), filters_.depth, filters_.width()};
     parallel_for(context, filters_.panels(), 1, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t i = begin; i < end; ++i)
         transforms<float>().filters_to_points(filters_, weights, i, all.panel(i));
@@ -357,7 +240,7 @@ template <class T, class W> class Winograd final : public Primitive {
     const auto* const x = static_cast<const T*>(first);
     const auto* const w = static_cast<const T*>(second);
     if (key_.op == PrimitiveKey::Op::conv_backward_weights)
-      return BackwardWeights<T, W>(context, convolution_, x, w, key_.accumulate, static_cast<W*>(out)).run();
+      return winograd_backward_weights(context, key_, x, w, static_cast<W*>(out));
     const Finish<T> finish{static_cast<const T*>(bias), static_cast<const T*>(residual),
                            key_.activation == Activation::relu};
     const auto* const packed = key_.packed ? static_cast<const float*>(second) : nullptr;

@@ -15,15 +15,25 @@ constexpr std::int64_t kAhead = 4096;  // floats, as measured on a Zen 5
 /// Which lines of w's rows a tile fetches early.
 enum class Fetch : std::uint8_t { none, both, first, second };
 
+/// Of a product. A copy: a vector's store may change what a reference refers to, for all that GCC knows, so
+/// it would load each size again.
+struct Sizes {
+  std::int64_t row, next, depth, width;
+  bool accumulate;
+
+  explicit Sizes(const PanelProduct& f)
+      : row(f.row), next(f.next), depth(f.depth), width(f.width), accumulate(f.accumulate) {}
+};
+
 template <int kRows, int kVectors, Fetch kFetch> ATH_AVX512 void multiply_tile(const PanelProduct& f) {
+  const Sizes z(f);
   __m512 total[kRows][kVectors];
 #pragma GCC unroll 16
   for (int i = 0; i < kRows; ++i)
 #pragma GCC unroll 2
     for (int v = 0; v < kVectors; ++v) total[i][v] = _mm512_setzero_ps();
-  const std::int64_t row = f.row;
-  const float *x0 = f.x, *x1 = x0 + 4 * row, *x2 = x1 + 4 * row, *w = f.w;
-  for (std::int64_t t = 0; t < f.depth; ++t) {
+  const float *x0 = f.x, *x1 = x0 + 4 * z.row, *x2 = x1 + 4 * z.row, *w = f.w;
+  for (std::int64_t t = 0; t < z.depth; ++t) {
     __m512 b[kVectors];
 #pragma GCC unroll 2
     for (int v = 0; v < kVectors; ++v) {
@@ -36,64 +46,65 @@ template <int kRows, int kVectors, Fetch kFetch> ATH_AVX512 void multiply_tile(c
 #pragma GCC unroll 16
     for (int i = 0; i < kRows; ++i) {
       const float* const x = i < 4 ? x0 : i < 8 ? x1 : x2;
-      const __m512 a = _mm512_set1_ps(x[i % 4 * row]);
+      const __m512 a = _mm512_set1_ps(x[i % 4 * z.row]);
 #pragma GCC unroll 2
       for (int v = 0; v < kVectors; ++v) total[i][v] = _mm512_fmadd_ps(a, b[v], total[i][v]);
     }
-    x0 += f.next, x1 += f.next, x2 += f.next, w += kPanelColumns;
+    x0 += z.next, x1 += z.next, x2 += z.next, w += z.width;
   }
+  float* out = f.out;
 #pragma GCC unroll 16
-  for (int i = 0; i < kRows; ++i)
+  for (int i = 0; i < kRows; ++i, out += z.width)
 #pragma GCC unroll 2
     for (int v = 0; v < kVectors; ++v) {
-      float* const out = f.out + i * kPanelColumns + v * kLanes;
-      _mm512_storeu_ps(out, f.accumulate ? _mm512_loadu_ps(out) + total[i][v] : total[i][v]);
+      float* const to = out + v * kLanes;
+      _mm512_storeu_ps(to, z.accumulate ? _mm512_loadu_ps(to) + total[i][v] : total[i][v]);
     }
 }
 
 /// The same for AVX2: 16 columns at a time, so that sums, factors and a broadcast fit in its 16 registers.
-template <int kRows> ATH_AVX2 void multiply_columns(const PanelProduct& f) {
+template <int kRows, bool kFetch>
+ATH_AVX2 void multiply_columns(const PanelProduct& f, const float* x, const float* w, float* out) {
   static_assert(kRows <= 6);
+  const Sizes z(f);
   __m256 total[kRows][2];
 #pragma GCC unroll 6
   for (int i = 0; i < kRows; ++i) total[i][0] = total[i][1] = _mm256_setzero_ps();
-  const float *x = f.x, *w = f.w;
-  for (std::int64_t t = 0; t < f.depth; ++t) {
+  for (std::int64_t t = 0; t < z.depth; ++t) {
     const __m256 low = _mm256_loadu_ps(w), high = _mm256_loadu_ps(w + 8);
-    if (f.fetch_ahead) __builtin_prefetch(w + kAhead);
+    if constexpr (kFetch) __builtin_prefetch(w + kAhead);
 #pragma GCC unroll 6
     for (int i = 0; i < kRows; ++i) {
-      const __m256 a = _mm256_set1_ps(x[i * f.row]);
+      const __m256 a = _mm256_set1_ps(x[i * z.row]);
       total[i][0] = _mm256_fmadd_ps(a, low, total[i][0]);
       total[i][1] = _mm256_fmadd_ps(a, high, total[i][1]);
     }
-    x += f.next, w += kPanelColumns;
+    x += z.next, w += z.width;
   }
 #pragma GCC unroll 6
-  for (int i = 0; i < kRows; ++i) {
+  for (int i = 0; i < kRows; ++i, out += z.width) {
 #pragma GCC unroll 2
     for (int v = 0; v < 2; ++v) {
-      float* const out = f.out + i * kPanelColumns + v * 8;
-      _mm256_storeu_ps(out, f.accumulate ? _mm256_loadu_ps(out) + total[i][v] : total[i][v]);
+      float* const to = out + v * 8;
+      _mm256_storeu_ps(to, z.accumulate ? _mm256_loadu_ps(to) + total[i][v] : total[i][v]);
     }
   }
 }
 
-void multiply_panel_avx2(PanelProduct f, std::int64_t rows, std::int64_t columns) {
-  const float* const w = f.w;
-  float* const out = f.out;
+void multiply_panel_avx2(const PanelProduct& f, std::int64_t rows, std::int64_t columns) {
   const std::int64_t width = columns > kLanes ? kPanelColumns : kLanes;
-  for (std::int64_t row = 0; row < rows;) {
-    const bool six = rows - row > 8 || rows - row == 6;  // twelve rows are two of six, not three of four
-    for (std::int64_t column = 0; column < width; column += kLanes) {
-      f.w = w + column, f.out = out + row * kPanelColumns + column;
-      if (six)
-        multiply_columns<6>(f);
-      else
-        multiply_columns<4>(f);
-    }
-    f.fetch_ahead = false;  // what the first rows have fetched
-    f.x += (six ? 6 : 4) * f.row, row += six ? 6 : 4;
+  const float* x = f.x;
+  float* out = f.out;
+  bool fetch = f.fetch_ahead;
+  while (rows > 0) {
+    const int some = rows > 8 || rows == 6 ? 6 : 4;  // twelve rows are two of six, not three of four
+    const auto multiply = some == 6 ? fetch ? multiply_columns<6, true> : multiply_columns<6, false>
+                          : fetch ? multiply_columns<4, true>
+                                    : multiply_columns<4, false>;
+    for (std::int64_t column = 0; column < width; column += kLanes)
+      multiply(f, x, f.w + column, out + column);
+    fetch = false;  // what the first rows have fetched
+    x += some * f.row, out += some * f.width, rows -= some;
   }
 }
 
@@ -118,7 +129,7 @@ void multiply_panel(PanelProduct f, std::int64_t rows, std::int64_t columns) {
                                                 : kTiles<Fetch::second>;
     tiles[quads - 1][columns > kLanes](f);
     f.x += 4 * quads * f.row;
-    f.out += 4 * quads * kPanelColumns;
+    f.out += 4 * quads * f.width;
     rows -= 4 * quads;
     fetch = fetch == Fetch::first ? Fetch::second : Fetch::none;
   }

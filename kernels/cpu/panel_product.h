@@ -2,21 +2,22 @@
 
 #include <cstdint>
 
-// The product inside of convolutions that lay their filters out in panels of 32 columns. Only if has_avx2();
-// the bits are the same with AVX-512.
+// The product inside of convolutions that lay their filters out in panels of up to 32 columns. Only if
+// has_avx2(); the bits are the same with AVX-512.
 
 namespace athanor::cpu {
 
 inline constexpr std::int64_t kPanelColumns = 32;
 
-/// out[i][j] (+)= the sum over t < depth of x[i, t] w[t][j], added once complete; the row stride of w and out
-/// is kPanelColumns.
+/// out[i][j] (+)= the sum over t < depth of x[i, t] w[t][j], added once complete. With `width` of 16, out may
+/// be x, if both have rows of 16.
 struct PanelProduct {
   const float* x;
   std::int64_t row, next;  ///< from x[i, t] to x[i + 1, t] and x[i, t + 1]
   const float* w;
   std::int64_t depth;
   float* out;
+  std::int64_t width;  ///< floats from a row of w and of out to the next: 16 or kPanelColumns
   bool accumulate;
   /// w comes from memory, and what follows it is needed next: fetch both early. (A CPU by itself fetches
   /// only up to the end of a page of 4 KB.)

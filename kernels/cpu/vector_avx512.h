@@ -28,6 +28,10 @@ ATH_AVX512 inline Floats all(float value) {
 ATH_AVX512 inline Floats fused(Floats a, Floats b, Floats c) {
   return _mm512_fmadd_ps(a, b, c);
 }
+/// value where the bits of mask are 1, else 0.
+ATH_AVX512 inline Floats masked(Floats mask, Floats value) {
+  return _mm512_castsi512_ps(_mm512_and_epi32(_mm512_castps_si512(mask), _mm512_castps_si512(value)));
+}
 /// max(value, 0), but NaN stays NaN.
 ATH_AVX512 inline Floats relu(Floats value) {
   const __mmask16 below = _mm512_cmp_ps_mask(value, _mm512_setzero_ps(), _CMP_LT_OQ);

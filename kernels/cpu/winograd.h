@@ -5,8 +5,8 @@
 #include "kernels/detail/conv_size.h"
 
 // The transforms of Winograd's algorithm for images and filters, before and after its products.
-// conv_winograd.cpp has the products and the passes of a convolution made of them. Tensors are f32 or a half
-// type T; intermediate values are f32.
+// conv_winograd.cpp and conv_winograd_gradient.cpp have the products and the passes made of them. Tensors are
+// f32 or a half type T; intermediate values are f32.
 
 namespace athanor::cpu::winograd {
 
@@ -14,6 +14,18 @@ inline constexpr std::int64_t kLanes = 16;
 inline constexpr int kIn = 6, kOut = 4, kTaps = 3;  ///< of a tile, along H and along W
 inline constexpr std::int64_t kPoints = kIn * kIn;
 inline constexpr std::int64_t kWidth = 2 * kLanes;  ///< columns of a panel
+
+constexpr std::int64_t quotient_up(std::int64_t value, std::int64_t by) {
+  return (value + by - 1) / by;
+}
+constexpr std::int64_t round_up(std::int64_t value, std::int64_t to) {
+  return quotient_up(value, to) * to;
+}
+
+/// Of matrices with that many columns. A panel of 16 takes half the cache.
+constexpr std::int64_t panel_width(std::int64_t columns) {
+  return columns <= kLanes ? kLanes : kWidth;
+}
 
 /// A dense tensor [n, h, w, c].
 struct Images {
@@ -24,7 +36,7 @@ struct Images {
 /// image.
 struct Tiles {
   explicit Tiles(const Images& of)
-      : rows((of.h + kOut - 1) / kOut), columns((of.w + kOut - 1) / kOut), count(of.n * rows * columns) {}
+      : rows(quotient_up(of.h, kOut)), columns(quotient_up(of.w, kOut)), count(of.n * rows * columns) {}
 
   struct Place {
     std::int64_t image, top, left;
@@ -60,7 +72,8 @@ struct Filters {
   std::int64_t depth, columns, channels;
   bool backward;
 
-  std::int64_t panels() const { return (columns + kWidth - 1) / kWidth; }
+  std::int64_t panels() const { return quotient_up(columns, kWidth); }
+  std::int64_t width() const { return panel_width(columns); }
 };
 
 /// Sums of a dense y [N, P, Q, channels] for each channel of every four tiles: the mean of the first tile,

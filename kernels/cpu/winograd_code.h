@@ -2,11 +2,12 @@
 // vectors, and ATH_TARGET, the attribute that lets a function use them.
 
 #include <algorithm>
+#include <bit>
 
 #include "kernels/cpu/winograd.h"
 
 // Winograd's algorithm along one axis: 4 outputs of a 3-tap filter, whose 6 inputs become values at 6 points,
-// for 16 channels at a time; and the transforms of winograd.h made of it.
+// for one vector of channels at a time; and the transforms of winograd.h made of it.
 //
 // Lavin and Gray 2016, arXiv:1509.09308, with other points than theirs: 0, +-3/4, +-3/2 and infinity. With 0,
 // +-1, +-2 and infinity, whose matrices have larger entries, the largest error was 3 to 5 times larger.
@@ -15,7 +16,7 @@ namespace athanor::cpu::winograd::ATH_ISA {
 namespace {
 
 using namespace athanor::cpu::ATH_ISA;
-static_assert(kFloats == kLanes);
+static_assert(kLanes % kFloats == 0);
 
 inline constexpr float kA = 0.75f, kB = 1.5f;  ///< the points are 0, A, -A, B, -B and infinity
 inline constexpr float kA2 = kA * kA, kB2 = kB * kB;
@@ -73,21 +74,39 @@ ATH_TARGET inline void outputs_of_points(const Floats* m, int step, Floats* y, i
   }
 }
 
-/// 16 channels of kSize x kSize pixels; those outside the image are zeros.
+/// Vectors of channels of a tile's pixels, of which none is outside of the image.
+template <class T> struct Pixels {
+  const T* first;
+  std::int64_t row, column;  ///< elements to the pixel below and to the next
+};
+template <class T> ATH_TARGET inline Floats load_pixel(const Pixels<T>& z, int r, int s) {
+  return load(z.first + r * z.row + s * z.column);
+}
+
+/// The same where some are, which are zeros: instead of them others are read and masked.
+template <int kSize, class T> struct BorderPixels {
+  const T* rows[kSize];
+  std::int64_t columns[kSize];
+  Floats in_row[kSize], in_column[kSize];
+};
 template <int kSize, class T>
-ATH_TARGET void read_tile(const Images& z, const T* image, std::int64_t top, std::int64_t left, Floats* d) {
-  const std::int64_t row = z.w * z.c;
-  if (top >= 0 && left >= 0 && top + kSize <= z.h && left + kSize <= z.w) {
-    for (int r = 0; r < kSize; ++r)
-      for (int s = 0; s < kSize; ++s) d[r * kSize + s] = load(image + (top + r) * row + (left + s) * z.c);
-    return;
+ATH_TARGET inline Floats load_pixel(const BorderPixels<kSize, T>& z, int r, int s) {
+  return masked(z.in_row[r], masked(z.in_column[s], load(z.rows[r] + z.columns[s])));
+}
+template <int kSize, class T>
+ATH_TARGET BorderPixels<kSize, T> border_pixels(const Images& z, const T* image, std::int64_t top,
+                                                std::int64_t left) {
+  BorderPixels<kSize, T> to;
+  const Floats all_bits = all(std::bit_cast<float>(~std::uint32_t{0}));
+  for (int i = 0; i < kSize; ++i) {
+    const std::int64_t y = std::clamp<std::int64_t>(top + i, 0, z.h - 1),
+                       x = std::clamp<std::int64_t>(left + i, 0, z.w - 1);
+    to.rows[i] = image + y * z.w * z.c;
+    to.columns[i] = x * z.c;
+    to.in_row[i] = y == top + i ? all_bits : zero();
+    to.in_column[i] = x == left + i ? all_bits : zero();
   }
-  for (int r = 0; r < kSize; ++r) {
-    for (int s = 0; s < kSize; ++s) {
-      const bool inside = top + r >= 0 && top + r < z.h && left + s >= 0 && left + s < z.w;
-      d[r * kSize + s] = inside ? load(image + (top + r) * row + (left + s) * z.c) : zero();
-    }
-  }
+  return to;
 }
 
 template <int kSize> ATH_TARGET void axis_to_points(const Floats* d, int step, Floats* points, int to_step) {
@@ -97,13 +116,42 @@ template <int kSize> ATH_TARGET void axis_to_points(const Floats* d, int step, F
     taps_at_points<kSize>(d, step, points, to_step);
 }
 
-/// Transforms kSize x kSize values to the points, stored `step` floats apart.
-template <int kSize> ATH_TARGET void store_at_points(const Floats* d, float* to, std::int64_t step) {
+/// Transforms kSize x kSize pixels to the points, stored `step` floats apart. A function by itself, as GCC
+/// uses registers better in it.
+template <int kSize, class Source>
+ATH_TARGET [[gnu::noinline]] void store_at_points(const Source& pixels, float* to, std::int64_t step) {
   Floats half[kIn * kSize], whole[kIn];
-  for (int s = 0; s < kSize; ++s) axis_to_points<kSize>(d + s, kSize, half + s, kSize);
+  for (int s = 0; s < kSize; ++s) {
+    Floats d[kSize];
+    for (int r = 0; r < kSize; ++r) d[r] = load_pixel(pixels, r, s);
+    axis_to_points<kSize>(d, 1, half + s, kSize);
+  }
   for (int r = 0; r < kIn; ++r) {
     axis_to_points<kSize>(half + r * kSize, 1, whole, 1);
     for (int s = 0; s < kIn; ++s) store(to + (r * kIn + s) * step, whole[s]);
+  }
+}
+
+/// All channels of a tile, as row `row` of v.
+template <int kSize, class T>
+ATH_TARGET void tile_to_points(const Images& z, const T* image, std::int64_t top, std::int64_t left,
+                               const Points& v, std::int64_t row) {
+  const std::int64_t channels = z.c, width = v.width, step = v.step();  // fixed, whatever is stored
+  float* to = v.data + row * width;
+  float* end = to + width;  // of the panel's row
+  const auto advance = [&] {
+    if ((to += kFloats) == end) to += kPoints * step - width, end = to + width;
+  };
+  if (top >= 0 && left >= 0 && top + kSize <= z.h && left + kSize <= z.w) {
+    Pixels<T> pixels{image + (top * z.w + left) * channels, z.w * channels, channels};
+    for (std::int64_t c = 0; c < channels; c += kFloats, pixels.first += kFloats, advance())
+      store_at_points<kSize>(pixels, to, step);
+    return;
+  }
+  auto pixels = border_pixels<kSize>(z, image, top, left);
+  for (std::int64_t c = 0; c < channels; c += kFloats, advance()) {
+    store_at_points<kSize>(pixels, to, step);
+    for (const T*& from : pixels.rows) from += kFloats;
   }
 }
 
@@ -111,33 +159,30 @@ template <int kSize, class T>
 ATH_TARGET void tiles_to_points(const Images& z, const T* x, const Tiles& tiles, std::int64_t pad_h,
                                 std::int64_t pad_w, std::int64_t first, std::int64_t count, const Points& v,
                                 std::int64_t first_row) {
-  Floats d[kSize * kSize];
   for (std::int64_t i = 0; i < count; ++i) {
     const auto [image, top, left] = tiles.at(first + i);
-    for (std::int64_t c = 0; c < z.c; c += kLanes) {
-      read_tile<kSize>(z, x + image * z.h * z.w * z.c + c, top - pad_h, left - pad_w, d);
-      store_at_points<kSize>(d, v.at(c / v.width, 0) + (first_row + i) * v.width + c % v.width, v.step());
-    }
+    tile_to_points<kSize>(z, x + image * z.h * z.w * z.c, top - pad_h, left - pad_w, v, first_row + i);
   }
 }
 
-/// All taps of 16 filters, or of 16 channels of a filter, for 16 steps of the sum: taps[step][tap].
+/// All taps of a vector of filters, or of channels of a filter, for as many steps of the sum:
+/// taps[step][tap].
 template <class T>
 ATH_TARGET void read_filters(const Filters& f, const T* w, std::int64_t depth, std::int64_t column,
                              Floats (*taps)[kTaps * kTaps]) {
   const std::int64_t filter = kTaps * kTaps * f.channels;
-  Floats rows[kLanes];
+  Floats rows[kFloats];
   for (int tap = 0; tap < kTaps * kTaps; ++tap) {
     if (f.backward) {  // both steps and columns in memory order
       const T* const from = w + depth * filter + (kTaps * kTaps - 1 - tap) * f.channels + column;
-      for (int i = 0; i < kLanes; ++i) taps[i][tap] = load(from + i * filter);
+      for (int i = 0; i < kFloats; ++i) taps[i][tap] = load(from + i * filter);
     } else {
       const T* const from = w + column * filter + tap * f.channels + depth;
 #pragma GCC unroll 16
-      for (int i = 0; i < kLanes; ++i) rows[i] = load(from + i * filter);
+      for (int i = 0; i < kFloats; ++i) rows[i] = load(from + i * filter);
       transpose(rows);
 #pragma GCC unroll 16
-      for (int i = 0; i < kLanes; ++i) taps[i][tap] = rows[i];
+      for (int i = 0; i < kFloats; ++i) taps[i][tap] = rows[i];
     }
   }
 }
@@ -145,27 +190,31 @@ ATH_TARGET void read_filters(const Filters& f, const T* w, std::int64_t depth, s
 template <class T>
 ATH_TARGET void panel_to_points(const Filters& f, const T* w, std::int64_t panel, const Points& u) {
   const std::int64_t begin = panel * kWidth, end = std::min(f.columns, begin + kWidth);
-  Floats taps[kLanes][kTaps * kTaps];
-  for (std::int64_t depth = 0; depth < f.depth; depth += kLanes) {
-    for (std::int64_t column = begin; column < end; column += kLanes) {
+  Floats taps[kFloats][kTaps * kTaps];
+  for (std::int64_t depth = 0; depth < f.depth; depth += kFloats) {
+    for (std::int64_t column = begin; column < end; column += kFloats) {
       read_filters(f, w, depth, column, taps);
-      for (int i = 0; i < kLanes; ++i)
-        store_at_points<kTaps>(taps[i], u.data + (depth + i) * kWidth + column - begin, u.step());
+      for (int i = 0; i < kFloats; ++i) {
+        const Pixels<float> filter{reinterpret_cast<const float*>(taps[i]), kTaps * kFloats, kFloats};
+        store_at_points<kTaps>(filter, u.data + (depth + i) * u.width + column - begin, u.step());
+      }
     }
   }
 }
 
-/// kCount x kCount results of row `row` of m, channels [column, column + 16) of its panel.
-template <int kCount>
-ATH_TARGET void results_of_points(const Points& m, std::int64_t row, std::int64_t column, Floats* y) {
-  Floats d[kPoints], half[kCount * kIn];
-  for (int p = 0; p < kPoints; ++p) d[p] = load(m.at(0, p) + row * kWidth + column);
-  for (int s = 0; s < kIn; ++s) outputs_of_points<kCount>(d + s, kIn, half + s, kIn);
-  for (int r = 0; r < kCount; ++r) outputs_of_points<kCount>(half + r * kIn, 1, y + r * kCount, 1);
+/// The first half of the transform of products `step` floats apart: half [kCount][6].
+template <int kCount> ATH_TARGET inline void half_of_points(const float* m, std::int64_t step, Floats* half) {
+#pragma GCC unroll 6
+  for (int s = 0; s < kIn; ++s) {
+    Floats d[kIn];
+#pragma GCC unroll 6
+    for (int r = 0; r < kIn; ++r) d[r] = load(m + (r * kIn + s) * step);
+    outputs_of_points<kCount>(d, 1, half + s, kIn);
+  }
 }
 
-/// Adds rows x columns stored pixels, 16 channels of each, to a row of TileSums. The sums of a row of pixels
-/// come first, then those of a tile, so that few roundings follow on each other.
+/// Adds rows x columns stored pixels, a vector of channels of each, to a row of TileSums. The sums of a row
+/// of pixels come first, then those of a tile, so that few roundings follow on each other.
 template <class T>
 ATH_TARGET void add_to_channel_sums(const T* y, std::int64_t row, std::int64_t column, std::int64_t rows,
                                     std::int64_t columns, bool first, float* to, std::int64_t channels) {
@@ -193,30 +242,59 @@ ATH_TARGET void add_to_channel_sums(const T* y, std::int64_t row, std::int64_t c
   store(to + 2 * channels, load(to + 2 * channels) + squares);
 }
 
+/// A vector of channels of rows x columns pixels of y, from products `step` floats apart.
+template <class T> struct OutputTile {
+  T* y;
+  const T* residual;         ///< or null
+  std::int64_t row, column;  ///< elements to the pixel below and to the next
+  std::int64_t rows, columns;
+};
+template <bool kWhole, class T>
+ATH_TARGET inline void write_tile(const float* m, std::int64_t step, Floats bias, bool with_relu,
+                                  OutputTile<T> to) {
+  Floats half[kOut * kIn], values[kOut];
+  half_of_points<kOut>(m, step, half);
+#pragma GCC unroll 4
+  for (int r = 0; r < (kWhole ? kOut : to.rows); ++r) {
+    outputs_of_points<kOut>(half + r * kIn, 1, values, 1);
+#pragma GCC unroll 4
+    for (int s = 0; s < (kWhole ? kOut : to.columns); ++s) {
+      const std::int64_t at = r * to.row + s * to.column;
+      Floats value = values[s] + bias;
+      if (to.residual) value += load(to.residual + at);
+      if (with_relu) value = relu(value);
+      store(to.y + at, value);
+    }
+  }
+}
+
 template <class T>
 ATH_TARGET void write_panel(const Images& z, const Tiles& tiles, std::int64_t first, std::int64_t count,
                             std::int64_t panel, const Points& m, const Finish<T>& finish, T* y) {
-  const std::int64_t begin = panel * kWidth, end = std::min(z.c, begin + kWidth);
-  Floats sums[kOut * kOut];
+  const std::int64_t begin = panel * kWidth, end = std::min(z.c, begin + kWidth), step = m.step();
+  const bool with_relu = finish.relu;
   for (std::int64_t i = 0; i < count; ++i) {
     const auto [image, top, left] = tiles.at(first + i);
-    const std::int64_t rows = std::min<std::int64_t>(kOut, z.h - top),
-                       columns = std::min<std::int64_t>(kOut, z.w - left);
-    for (std::int64_t c = begin; c < end; c += kLanes) {
-      results_of_points<kOut>(m, i, c - begin, sums);
+    OutputTile<T> to{nullptr,
+                     nullptr,
+                     z.w * z.c,
+                     z.c,
+                     std::min<std::int64_t>(kOut, z.h - top),
+                     std::min<std::int64_t>(kOut, z.w - left)};
+    const std::int64_t corner = ((image * z.h + top) * z.w + left) * z.c;
+    const bool whole = to.rows == kOut && to.columns == kOut;
+    for (std::int64_t c = begin; c < end; c += kFloats) {
+      to.y = y + corner + c;
+      to.residual = finish.residual ? finish.residual + corner + c : nullptr;
+      const float* const products = m.data + i * m.width + c - begin;
       const Floats bias = finish.bias ? load(finish.bias + c) : zero();
-      for (std::int64_t r = 0; r < rows; ++r) {
-        for (std::int64_t s = 0; s < columns; ++s) {
-          const std::int64_t at = ((image * z.h + top + r) * z.w + left + s) * z.c + c;
-          Floats value = sums[r * kOut + s] + bias;
-          if (finish.residual) value += load(finish.residual + at);
-          if (finish.relu) value = relu(value);
-          store(y + at, value);
-        }
-      }
+      if (whole)
+        write_tile<true>(products, step, bias, with_relu, to);
+      else
+        write_tile<false>(products, step, bias, with_relu, to);
       if (finish.channel_sums.data)
-        add_to_channel_sums(y + ((image * z.h + top) * z.w + left) * z.c + c, z.w * z.c, z.c, rows, columns,
-                            (first + i) % TileSums::kTiles == 0, finish.channel_sums.of(first + i) + c, z.c);
+        add_to_channel_sums(to.y, to.row, to.column, to.rows, to.columns, (first + i) % TileSums::kTiles == 0,
+                            finish.channel_sums.of(first + i) + c, z.c);
     }
   }
 }
@@ -225,14 +303,15 @@ template <class T>
 ATH_TARGET void write_gradient_rows(std::int64_t channels, std::int64_t first, std::int64_t count,
                                     std::int64_t panel, const Points& m, bool accumulate, T* dw) {
   const std::int64_t begin = panel * kWidth, end = std::min(channels, begin + kWidth);
-  Floats sums[kTaps * kTaps];
+  Floats half[kTaps * kIn], values[kTaps];
   for (std::int64_t row = 0; row < count; ++row) {
-    for (std::int64_t c = begin; c < end; c += kLanes) {
-      results_of_points<kTaps>(m, row, c - begin, sums);
-      T* const to = dw + (first + row) * kTaps * kTaps * channels + c;
-      for (int tap = 0; tap < kTaps * kTaps; ++tap) {
-        T* const at = to + tap * channels;
-        store(at, accumulate ? load(at) + sums[tap] : sums[tap]);
+    for (std::int64_t c = begin; c < end; c += kFloats) {
+      half_of_points<kTaps>(m.data + row * m.width + c - begin, m.step(), half);
+      T* at = dw + (first + row) * kTaps * kTaps * channels + c;
+      for (int r = 0; r < kTaps; ++r) {
+        outputs_of_points<kTaps>(half + r * kIn, 1, values, 1);
+        for (int s = 0; s < kTaps; ++s, at += channels)
+          store(at, accumulate ? load(at) + values[s] : values[s]);
       }
     }
   }
