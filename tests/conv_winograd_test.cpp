@@ -40,6 +40,9 @@ std::vector<ConvCase> winograd_cases() {
       {{1, 3, 18, 32}, {16, 3, 3, 32}, {.padding = {0, 2}}},      // one row, and padding that differs
       {{6, 16, 18, 16}, {16, 3, 3, 16}, {.padding = {1, 1}}},     // more tiles than channels
       {{11, 13, 17, 96}, {32, 3, 3, 96}, {.padding = {1, 1}}},    // in blocks of 24
+      {{7, 32, 31, 16}, {16, 3, 3, 16}, {.padding = {1, 1}}},     // weights' gradient in two chunks
+      {{11, 18, 19, 32}, {32, 3, 3, 32}, {.padding = {1, 1}}},    // in chunks that differ by a tile
+      {{4, 21, 20, 16}, {48, 3, 3, 16}, {.padding = {1, 1}}},     // in one chunk of three pieces
       {{2, 30, 30, 256}, {240, 3, 3, 256}, {.padding = {1, 1}}},  // weights' gradient in two blocks
   };
 }

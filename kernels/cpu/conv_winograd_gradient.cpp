@@ -35,8 +35,8 @@ struct Sizes {
   }
 };
 
-/// dw (+)= the sums over all tiles of dy^T x at the points. All threads transform a block of tiles; then each
-/// adds its products to pieces of the gradient.
+/// dw (+)= the sums over all tiles of dy^T x at the points, in pieces of 16 output channels and a panel of
+/// input channels. In what order depends on the sizes, but not on the number of threads.
 template <class T, class W> class BackwardWeights {
  public:
   BackwardWeights(const CpuContext& context, const PrimitiveKey& key, const T* x, const T* dy, W* dw)
@@ -81,33 +81,38 @@ template <class T, class W> class BackwardWeights {
     const Scratch scratch = context_.scratch(static_cast<std::size_t>(chunks * gradient) * sizeof(float));
     const SlotScratch& own =
         context_.slot_scratch(slots, static_cast<std::size_t>(inputs + outputs) * sizeof(float));
-    float* const all = scratch.as<float>();
+    float* const sums = scratch.as<float>();
     for_each_slot(context_, slots, chunks, [&](std::int64_t slot, std::int64_t begin, std::int64_t end) {
       const Points v{own.as<float>(slot), block, width_}, g{v.data + inputs, block, k_};
-      for (std::int64_t chunk = begin; chunk < end; ++chunk) {
-        const std::int64_t from = chunk * tiles_.count / chunks, to = (chunk + 1) * tiles_.count / chunks;
-        for (std::int64_t first = from; first < to; first += block) {
-          const Block tiles{first, std::min(block, to - first), first > from};
-          read(first, tiles.count, v, g, 0);
-          const std::int64_t next = first + block, products = kPoints * pieces_;
-          const Upcoming inputs_ahead = upcoming_inputs(z_.in, x_, tiles_, z_.pad_h, next, block, products),
-                         outputs_ahead = upcoming_outputs(z_.out, dy_, tiles_, next, block, products);
-          for (std::int64_t i = 0; i < products; ++i) {
-            inputs_ahead.fetch(i), outputs_ahead.fetch(i);
-            add_product(i % pieces_, i / pieces_, tiles, v, g, all + chunk * gradient + i % pieces_ * piece_);
-          }
-        }
-      }
+      for (std::int64_t i = begin; i < end; ++i)
+        sum_tiles(i * tiles_.count / chunks, (i + 1) * tiles_.count / chunks, v, g, sums + i * gradient);
     });
     parallel_for(context_, gradient, kGrain / chunks, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t chunk = 1; chunk < chunks; ++chunk) {
-        const float* const from = all + chunk * gradient;
-        for (std::int64_t i = begin; i < end; ++i) all[i] += from[i];
+        const float* const more = sums + chunk * gradient;
+        for (std::int64_t i = begin; i < end; ++i) sums[i] += more[i];
       }
     });
-    write_all(all);
+    write_all(sums);
   }
-  // Both factors of all pieces at a point fit in a core's L2 cache.
+  // All pieces of the sums of tiles [begin, end), as many at a time as v and g have rows. Products keep a
+  // core busy and memory idle, so the next tiles are fetched meanwhile.
+  void sum_tiles(std::int64_t begin, std::int64_t end, const Points& v, const Points& g, float* sums) const {
+    const std::int64_t block = v.rows, products = kPoints * pieces_;
+    for (std::int64_t first = begin; first < end; first += block) {
+      const Block tiles{first, std::min(block, end - first), first > begin};
+      read(first, tiles.count, v, g, 0);
+      const std::int64_t next = first + block;
+      const Upcoming x = upcoming_inputs(z_.in, x_, tiles_, z_.pad_h, next, block, products),
+                     dy = upcoming_outputs(z_.out, dy_, tiles_, next, block, products);
+      for (std::int64_t i = 0; i < products; ++i) {
+        x.fetch(i), dy.fetch(i);
+        add_product(i % pieces_, i / pieces_, tiles, v, g, sums + i % pieces_ * piece_);
+      }
+    }
+  }
+  // All threads have transformed a block of tiles. Both factors of all pieces at a point fit in a core's L2
+  // cache.
   void by_points(const Block& block, const Points& v, const Points& g, float* sums) const {
     const std::int64_t products = kPoints * pieces_;
     for_each_slot(context_, std::min<std::int64_t>(context_.threads(), products), products,
