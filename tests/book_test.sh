@@ -12,6 +12,8 @@ die() { echo "$*"; cat "$folder/out" 2>/dev/null; exit 1; }
 "$docs/book/order.py" --check >"$folder/out" 2>&1 || die "the heads of the chapters, or their list"
 "$docs/book/links.py" "$source" >"$folder/out" 2>&1 || die "dead links"
 grep -qE '^[0-9]+ pages, [0-9]{3,} links, 0 dead$' "$folder/out" || die "links.py reads too little"
+python=$(python3 -c "import sys; print(sys.executable)")
+PATH=$folder "$python" "$docs/book/links.py" "$source" >"$folder/out" 2>&1 || die "links.py needs git"
 
 # What they must find. A copy of two pages, each with a fault.
 mkdir -p "$folder/site"

@@ -9,6 +9,7 @@ import html.parser
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import urllib.parse
@@ -61,7 +62,7 @@ def read_markdown(path):
 def pages_of(folder):
     if not (folder / "CMakeLists.txt").exists():
         return sorted(folder.rglob("*.html")), read_html
-    if (folder / ".git").exists():
+    if (folder / ".git").exists() and shutil.which("git"):
         listed = subprocess.run(["git", "-C", str(folder), "ls-files", "-co", "--exclude-standard", "*.md"], check=True,
                                 capture_output=True, text=True).stdout.split()
         return [folder / name for name in listed if (folder / name).exists()], read_markdown
