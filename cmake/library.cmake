@@ -261,6 +261,7 @@ set(ATHANOR_SOURCES
   kernels/cpu/conv_gradient.cpp
   kernels/cpu/conv_scatter.cpp
   kernels/cpu/conv_pool.cpp
+  kernels/cpu/conv_rules.cpp
   kernels/cpu/conv_tiles.cpp
   kernels/cpu/conv_tiles_avx2.cpp
   kernels/cpu/conv_tiles_avx512.cpp

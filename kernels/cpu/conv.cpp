@@ -1,102 +1,26 @@
 #include "kernels/conv.h"
 
-#include <cstdlib>
-#include <string_view>
-
 #include "kernels/copy.h"
 #include "kernels/cpu/conv_choice.h"
 #include "kernels/cpu/conv_few_pixels.h"
 #include "kernels/cpu/conv_impl.h"
 #include "kernels/cpu/conv_pool.h"
+#include "kernels/cpu/conv_rules.h"
 #include "kernels/cpu/conv_winograd.h"
 #include "kernels/cpu/epilogue.h"
-#include "kernels/cpu/isa.h"
 #include "kernels/cpu/iterate.h"
 #include "kernels/cpu/onednn.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/matmul.h"
 
-// Chooses the implementation of a convolution; the implementations are in conv_*.cpp.
+// Runs a convolution by the implementation that was asked for, measured, or chosen by the rules of
+// conv_rules.h; the implementations are in conv_*.cpp.
 
 namespace athanor::kernels {
 namespace {
 
 using cpu::PrimitiveKey;
 using Pass = PrimitiveKey::Op;
-
-/// ATHANOR_WINOGRAD=off, to compare results or times with those of the definition.
-bool winograd_is_on() {
-  static const bool on = [] {
-    const char* const text = std::getenv("ATHANOR_WINOGRAD");
-    const std::string_view value = text ? text : "on";
-    ATH_CHECK(value == "on" || value == "off", "ATHANOR_WINOGRAD: must be on or off, but is '{}'", value);
-    return value == "on";
-  }();
-  return on;
-}
-
-/// Cases in which Winograd's algorithm was measured to beat the definition: on a Zen 5 (AVX-512) by 1.2
-/// to 3.7 times in f32, 1 to 2.5 times in bf16; on a Zen 3 (AVX2) by 1.1 to 4 times in f32; at an error of
-/// 3e-6 of the largest value. Excludes mostly empty tiles, so few tiles that filters dominate, CPUs where
-/// oneDNN uses bf16 tiles, and bf16 backward-data of 16 channels in and out where the CPU multiplies bf16
-/// (oneDNN is 1.3 to 1.5 times as fast).
-bool prefers_winograd(const ConvSize& z, const PrimitiveKey& key) {
-  const DType dtype = key.in;
-  if (!winograd_is_on() || (dtype == DType::bf16 && cpu::has_amx_bf16())) return false;
-  if (z.c == 16 && z.k == 16 && dtype == DType::bf16 && key.op == Pass::conv_backward_data &&
-      cpu::has_avx512_bf16() && cpu::has_onednn())
-    return false;
-  const std::int64_t tiles = z.n * ((z.p + 3) / 4) * ((z.q + 3) / 4);
-  return tiles >= 4 && z.n * z.p * z.q >= 4 * tiles;
-}
-
-/// Cases in which a product of Eigen's was measured to beat oneDNN 2.6 on a Zen 3 (AVX2), by 1.2 to 1.7
-/// times: larger filters than 1 x 1 of many channels.
-bool prefers_eigen(const ConvSize& z, DType dtype) {
-  return !cpu::has_avx512() && dtype != DType::f64 && z.groups == 1 && z.r * z.s > 1 && z.c >= 64 &&
-         z.k >= 64;
-}
-
-/// Cases in which our code for few pixels was measured to beat the others on a Zen 5, because filters are too
-/// large for the caches and few pixels use each: oneDNN's by 1.0 to 2.2 times, Winograd's by 1.0 to 1.3.
-/// Excludes smaller filters that Winograd's algorithm supports, which do fit.
-bool prefers_few_pixels(const ConvSize& z) {
-  constexpr std::int64_t kMaxPixels = 64, kMinFilters = 1 << 17, kMinWinograd = 256 * 256;
-  if (!cpu::conv_few_pixels_fits(z) || z.n * z.p * z.q > kMaxPixels || z.r * z.s * z.c * z.k < kMinFilters)
-    return false;
-  return !cpu::winograd_fits(z) || z.c * z.k >= kMinWinograd;
-}
-
-/// Whether our own direct code supports a pass on this CPU.
-bool direct_fits(const ConvSize& z, Pass pass, DType dtype) {
-  if (dtype == DType::f64) return false;
-  return pass == Pass::conv_forward         ? cpu::conv_direct_fits(z)
-         : pass == Pass::conv_backward_data ? cpu::conv_scatter_fits(z)
-                                            : cpu::conv_gradient_fits(z);
-}
-
-/// Cases in which our own loops were measured to beat oneDNN.
-/// On a Zen 5 (AVX-512), f32: up to 8 output channels forward (1 -> 6 channels, 5 x 5: 1.9 times), and up to
-/// 8 input channels backward (6 <- 16 channels, 5 x 5: 1.6). bf16: only on CPUs that do not multiply it (with
-/// AMX oneDNN is 2 to 9 times as fast over the layers of LeNet-5, ResNet-20 and ResNet-18), and on those
-/// without AMX forward from one channel (1 -> 6: 2.1 times, 1 -> 32: 1.5); ours widen it to f32. f16: these
-/// two passes, always. On a Zen 3 (AVX2), f32: those cases, by 1.4 and 1.1 times; forward over 128 values or
-/// more, by 1.0 to 1.4; backward-weights of up to 32 input channels, by 1.2 to 2. Half types, which oneDNN
-/// does not have there, by up to 40 times.
-bool prefers_direct(const ConvSize& z, Pass pass, DType dtype) {
-  const bool wide = cpu::has_avx512(), filters = z.r * z.s > 1;
-  if (wide && pass == Pass::conv_backward_weights) return false;  // not measured there
-  if (prefers_eigen(z, dtype)) return false;
-  if (dtype == DType::f16) return true;
-  if (!cpu::has_onednn()) return wide || filters;
-  if (dtype == DType::bf16)
-    return !cpu::has_avx512_bf16() || (z.c == 1 && pass == Pass::conv_forward && !cpu::has_amx_bf16());
-  switch (pass) {
-    case Pass::conv_backward_data: return z.c <= 8;
-    case Pass::conv_backward_weights: return filters && z.c <= 32;
-    default: return (z.k <= 8 && z.stride_w == 1) || (!wide && filters && z.c >= 4 && z.r * z.s * z.c >= 128);
-  }
-}
 
 PrimitiveKey key_of(const CpuContext& context, const ConvSize& z, Pass pass, DType in, DType out, bool bias) {
   PrimitiveKey key;
@@ -120,7 +44,7 @@ cpu::Primitive* winograd(CpuContext& context, const Conv2dParams& params, const 
     athanor::detail::fail<BackendError>(
         "conv2d: Winograd's algorithm needs AVX2, f32 or a half type, 3 x 3 filters of multiples of 16 "
         "channels, stride and dilation 1 and one group; use ConvImpl::automatic");
-  if (!fits || !(asked || prefers_winograd(z, key))) return nullptr;
+  if (!fits || !(asked || cpu::prefers_winograd(z, key.op, key.in))) return nullptr;
   key.winograd = true;
   return context.primitives().find(key);
 }
@@ -129,7 +53,7 @@ cpu::Primitive* winograd(CpuContext& context, const Conv2dParams& params, const 
 cpu::Primitive* vendor(CpuContext& context, const Conv2dParams& params, const ConvSize& z,
                        const PrimitiveKey& key) {
   if (params.impl != ConvImpl::automatic && params.impl != ConvImpl::vendor) return nullptr;
-  if (params.impl == ConvImpl::automatic && prefers_eigen(z, key.in)) return nullptr;
+  if (params.impl == ConvImpl::automatic && cpu::prefers_eigen(z, key.in)) return nullptr;
   cpu::Primitive* const primitive = context.primitives().find(key);
   if (!primitive && params.impl == ConvImpl::vendor) {
     if (!cpu::has_onednn())
@@ -145,7 +69,8 @@ cpu::Primitive* vendor(CpuContext& context, const Conv2dParams& params, const Co
 /// Whether our own direct code handles this pass. Throws BackendError if it was requested but does not apply.
 bool direct(const Conv2dParams& params, const ConvSize& z, Pass pass, DType dtype) {
   if (params.impl != ConvImpl::direct && params.impl != ConvImpl::automatic) return false;
-  if (direct_fits(z, pass, dtype)) return params.impl == ConvImpl::direct || prefers_direct(z, pass, dtype);
+  if (cpu::direct_fits(z, pass, dtype))
+    return params.impl == ConvImpl::direct || cpu::prefers_direct(z, pass, dtype);
   if (params.impl == ConvImpl::direct)
     athanor::detail::fail<BackendError>(
         "conv2d: the direct code needs AVX2, f32 or a half type and one group; for its backward passes, no "
@@ -158,7 +83,7 @@ bool available(CpuContext& context, const ConvSize& z, const PrimitiveKey& key, 
   switch (impl) {
     case ConvImpl::vendor: return context.primitives().find(key) != nullptr;
     case ConvImpl::winograd: return cpu::winograd_fits(z) && key.in != DType::f64;
-    case ConvImpl::direct: return direct_fits(z, key.op, key.in);
+    case ConvImpl::direct: return cpu::direct_fits(z, key.op, key.in);
     default: return true;
   }
 }
@@ -259,7 +184,7 @@ PackedCode packed_code(CpuContext& context, const Conv2dParams& params, const Co
   key.packed = true;
   key.residual = residual;
   key.activation = params.activation == Activation::relu ? Activation::relu : Activation::none;
-  if (params.impl == ConvImpl::automatic && prefers_few_pixels(z)) {
+  if (params.impl == ConvImpl::automatic && cpu::prefers_few_pixels(z)) {
     key.few_pixels = true;
     return {context.primitives().find(key), residual};
   }
