@@ -42,7 +42,8 @@ std::vector<ConvCase> winograd_cases() {
       {{11, 13, 17, 96}, {32, 3, 3, 96}, {.padding = {1, 1}}},    // in blocks of 24
       {{7, 32, 31, 16}, {16, 3, 3, 16}, {.padding = {1, 1}}},     // weights' gradient in two chunks
       {{11, 18, 19, 32}, {32, 3, 3, 32}, {.padding = {1, 1}}},    // in chunks that differ by a tile
-      {{4, 21, 20, 16}, {48, 3, 3, 16}, {.padding = {1, 1}}},     // in one chunk of three pieces
+      {{4, 21, 20, 16}, {48, 3, 3, 16}, {.padding = {1, 1}}},     // in chunks of three pieces
+      {{4, 21, 20, 64}, {16, 3, 3, 64}, {.padding = {1, 1}}},     // of two panels
       {{2, 30, 30, 256}, {240, 3, 3, 256}, {.padding = {1, 1}}},  // weights' gradient in two blocks
   };
 }
@@ -236,6 +237,7 @@ TEST(Winograd, RejectsUnsupportedRequests) {
   refused({{1, 8, 8, 16}, {16, 3, 3, 16}, {.dilation = {1, 2}}}, DType::f32);
   refused({{1, 8, 8, 32}, {32, 3, 3, 16}, {.groups = 2}}, DType::f32);
   refused({{1, 8, 8, 16}, {16, 3, 3, 16}, {}}, DType::f64);
+  refused({{4, 0, 8, 16}, {16, 3, 3, 16}, {.padding = {2, 2}}}, DType::f32);
 }
 
 }  // namespace

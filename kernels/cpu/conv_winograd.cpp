@@ -28,7 +28,7 @@ using namespace winograd;
 static_assert(kWidth == kPanelColumns);
 
 constexpr std::int64_t kBlock = 48;              // tiles whose products fit in L2 cache
-constexpr std::int64_t kLargeFilters = 64 * 64;  // of this many taps, too large for a core's caches
+constexpr std::int64_t kLargeFilters = 64 * 64;  // C K of filters too large for a core's caches
 constexpr std::int64_t kSmallBlock = 8;          // tiles worth a thread of their own
 constexpr std::int64_t kOwnInputs = 1 << 17;  // floats at the points that each thread transforms for itself
 
@@ -76,13 +76,12 @@ template <class T> class Pass {
     transforms<T>().inputs_to_points(z_.in, x_, tiles_, z_.pad_h, z_.pad_w, first, count, v, first_row);
   }
 
-  std::int64_t products() const { return panels() * kPoints; }
   Upcoming inputs_of(std::int64_t first, std::int64_t count) const {
-    return upcoming_inputs(z_.in, x_, tiles_, z_.pad_h, first, count, products());
+    return upcoming_inputs(z_.in, x_, tiles_, z_.pad_h, first, count, panels() * kPoints);
   }
-  // Of y or a residual.
+  // Of y or a residual. The first panel already needs them.
   Upcoming outputs_of(const T* data, std::int64_t first, std::int64_t count) const {
-    return upcoming_outputs(z_.out, data, tiles_, first, count, products());
+    return upcoming_outputs(z_.out, data, tiles_, first, count, kPoints);
   }
   struct Ahead {
     Upcoming inputs, outputs, residual;
@@ -264,7 +263,7 @@ template <class T> std::unique_ptr<Primitive> make(const PrimitiveKey& key) {
 bool winograd_fits(const ConvSize& z) {
   return has_avx2() && z.r == kTaps && z.s == kTaps && z.stride_h == 1 && z.stride_w == 1 &&
          z.dilation_h == 1 && z.dilation_w == 1 && z.padding_h < kTaps && z.padding_w < kTaps &&
-         z.groups == 1 && z.c > 0 && z.c % kLanes == 0 && z.k % kLanes == 0;
+         z.groups == 1 && z.h > 0 && z.w > 0 && z.c > 0 && z.c % kLanes == 0 && z.k % kLanes == 0;
 }
 
 MadePrimitive make_winograd(const PrimitiveKey& key) {

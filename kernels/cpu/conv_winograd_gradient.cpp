@@ -18,18 +18,20 @@ namespace {
 
 using namespace winograd;
 
-constexpr std::int64_t kGradientRows = 16;  // output channels per piece of the gradient
-constexpr std::int64_t kAddends = 256;      // tiles per partial sum: small sums have less rounding error
-constexpr std::int64_t kGradientFloats = 1 << 20;         // of both factors of the products, at all points
-constexpr std::int64_t kSmallGradient = 32 * 32;          // filters
-constexpr std::int64_t kBlockFloats = kPoints * 48 * 32;  // of factors beside it in L2 cache
-constexpr std::int64_t kFewTiles = 32;                    // up to it by_pieces() was faster on a Zen 3
+constexpr std::int64_t kGradientRows = 16;       // output channels per piece of the gradient
+constexpr std::int64_t kAddends = 256;           // tiles per partial sum: small sums have less rounding error
+constexpr std::int64_t kFactorFloats = 1 << 20;  // of both factors of the products of a block, at all points
+constexpr std::int64_t kSmallGradient = 32 * 32;         // C K of filters whose gradient fits in L2 cache
+constexpr std::int64_t kSmallBlock = kPoints * 48 * 32;  // floats of both factors beside it
+constexpr std::int64_t kChunkSums = 1 << 20;             // floats of the sums of all chunks
+constexpr std::int64_t kFewTiles = 32;                   // up to it by_pieces() was faster on a Zen 3
 
-struct Sizes {
+/// Of x and dy.
+struct Operands {
   Images in, out;
   std::int64_t pad_h, pad_w;
 
-  explicit Sizes(const PrimitiveKey& key) : in(), out(), pad_h(), pad_w() {
+  explicit Operands(const PrimitiveKey& key) : in(), out(), pad_h(), pad_w() {
     const auto [n, h, w, c, k, r, s, p, q, sh, sw, ph, pw, dh, dw, g] = key.sizes;
     in = {n, h, w, c}, out = {n, p, q, k}, pad_h = ph, pad_w = pw;
   }
@@ -73,9 +75,11 @@ template <class T, class W> class BackwardWeights {
   // The gradient at the points fits in a core's L2 cache beside both factors of a few tiles, so that each
   // thread transforms and multiplies these at once. Each chunk of tiles has its own sums.
   void by_chunks() const {
-    const std::int64_t block = kBlockFloats / (kPoints * (c_ + k_)) / 4 * 4, gradient = pieces_ * piece_;
-    const std::int64_t chunks = std::clamp<std::int64_t>(tiles_.count / (4 * block), 1,
-                                                         kGradientFloats / gradient),
+    const std::int64_t block = kSmallBlock / (kPoints * (c_ + k_)) / 4 * 4, gradient = pieces_ * piece_;
+    // Few tiles still give eight threads work; many have few sums to add up.
+    const std::int64_t wanted =
+                           std::max(std::min<std::int64_t>(8, tiles_.count / 16), tiles_.count / (4 * block)),
+                       chunks = std::clamp<std::int64_t>(wanted, 1, kChunkSums / gradient),
                        slots = std::min<std::int64_t>(context_.threads(), chunks);
     const std::int64_t inputs = Points::floats(block, width_, panels_), outputs = Points::floats(block, k_);
     const Scratch scratch = context_.scratch(static_cast<std::size_t>(chunks * gradient) * sizeof(float));
@@ -102,7 +106,7 @@ template <class T, class W> class BackwardWeights {
     for (std::int64_t first = begin; first < end; first += block) {
       const Block tiles{first, std::min(block, end - first), first > begin};
       read(first, tiles.count, v, g, 0);
-      const std::int64_t next = first + block;
+      const std::int64_t next = first + tiles.count;
       const Upcoming x = upcoming_inputs(z_.in, x_, tiles_, z_.pad_h, next, block, products),
                      dy = upcoming_outputs(z_.out, dy_, tiles_, next, block, products);
       for (std::int64_t i = 0; i < products; ++i) {
@@ -160,7 +164,7 @@ template <class T, class W> class BackwardWeights {
   }
 
   const CpuContext& context_;
-  const Sizes z_;
+  const Operands z_;
   const Tiles tiles_;
   const T *x_, *dy_;
   bool accumulate_;
@@ -170,7 +174,7 @@ template <class T, class W> class BackwardWeights {
                      pieces_ = panels_ * rows_;
   // The size does not depend on the number of threads: sums are added in block order.
   const std::int64_t block_ = std::min(
-      round_up(tiles_.count, 4), std::max<std::int64_t>(64, kGradientFloats / (kPoints * (c_ + k_)) / 4 * 4));
+      round_up(tiles_.count, 4), std::max<std::int64_t>(64, kFactorFloats / (kPoints * (c_ + k_)) / 4 * 4));
   const std::int64_t slots_ = std::min<std::int64_t>(context_.threads(), pieces_);
   const bool small_gradient_ = c_ * k_ <= kSmallGradient && tiles_.count > kFewTiles;
   const bool few_tiles_ = tiles_.count <= kFewTiles && pieces_ >= context_.threads();

@@ -9,8 +9,7 @@ namespace athanor::cpu {
 
 inline constexpr std::int64_t kPanelColumns = 32;
 
-/// out[i][j] (+)= the sum over t < depth of x[i, t] w[t][j], added once complete. With `width` of 16, out may
-/// be x, if both have rows of 16.
+/// out[i][j] (+)= the sum over t < depth of x[i, t] w[t][j], added once complete.
 struct PanelProduct {
   const float* x;
   std::int64_t row, next;  ///< from x[i, t] to x[i + 1, t] and x[i, t + 1]

@@ -22,7 +22,7 @@ constexpr std::int64_t round_up(std::int64_t value, std::int64_t to) {
   return quotient_up(value, to) * to;
 }
 
-/// Of matrices with that many columns. A panel of 16 takes half the cache.
+/// Columns that the panels of a matrix of `columns` have. Up to 16 would leave half of a wide one empty.
 constexpr std::int64_t panel_width(std::int64_t columns) {
   return columns <= kLanes ? kLanes : kWidth;
 }
@@ -95,8 +95,8 @@ template <class T> struct Finish {
 
 /// The transforms, for tensors of T.
 template <class T> struct Transforms {
-  /// The padded inputs `x` of output tiles [first, first + count) at the points: row i of v is tile first +
-  /// i.
+  /// The padded inputs `x` of output tiles [first, first + count) at the points: row first_row + i of v is
+  /// tile first + i.
   void (*inputs_to_points)(const Images& z, const T* x, const Tiles& tiles, std::int64_t pad_h,
                            std::int64_t pad_w, std::int64_t first, std::int64_t count, const Points& v,
                            std::int64_t first_row);

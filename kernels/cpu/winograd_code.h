@@ -136,7 +136,8 @@ ATH_TARGET [[gnu::noinline]] void store_at_points(const Source& pixels, float* t
 template <int kSize, class T>
 ATH_TARGET void tile_to_points(const Images& z, const T* image, std::int64_t top, std::int64_t left,
                                const Points& v, std::int64_t row) {
-  const std::int64_t channels = z.c, width = v.width, step = v.step();  // fixed, whatever is stored
+  // Copies: for all that GCC knows, a vector's store may change what a reference refers to.
+  const std::int64_t channels = z.c, width = v.width, step = v.step();
   float* to = v.data + row * width;
   float* end = to + width;  // of the panel's row
   const auto advance = [&] {
