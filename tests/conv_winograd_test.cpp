@@ -224,6 +224,16 @@ TEST(Winograd, Avx2AndAvx512TransformToTheSameBits) {
 }
 #endif
 
+TEST(Winograd, LeavesEmptyImagesToOthers) {
+  const ConvCase c{{4, 0, 8, 16}, {16, 3, 3, 16}, {.padding = {2, 2}}};  // outputs that see only padding
+  const Operands operands(c, DType::f32);
+  const Results found = operands.run(c.params, ConvImpl::automatic),
+                expected = operands.as(DType::f64).run(c.params, ConvImpl::reference);
+  EXPECT_GT(found.y.numel(), 0);
+  EXPECT_TRUE(close(found.y, expected.y, 1e-6));
+  EXPECT_TRUE(close(found.dw, expected.dw, 1e-6));
+}
+
 TEST(Winograd, RejectsUnsupportedRequests) {
   const auto refused = [](const ConvCase& c, DType dtype) {
     const Operands operands(c, dtype);

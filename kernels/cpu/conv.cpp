@@ -42,8 +42,10 @@ cpu::Primitive* winograd(CpuContext& context, const Conv2dParams& params, const 
   const bool fits = cpu::winograd_fits(z) && key.in != DType::f64;
   if (asked && !fits)
     athanor::detail::fail<BackendError>(
-        "conv2d: Winograd's algorithm needs AVX2, f32 or a half type, 3 x 3 filters of multiples of 16 "
-        "channels, stride and dilation 1 and one group; use ConvImpl::automatic");
+        "conv2d: Winograd's algorithm needs AVX2, f32 or a half type, images that are not empty, 3 x 3 "
+        "filters "
+        "of multiples of 16 channels, stride and dilation 1, padding up to 2 and one group; use "
+        "ConvImpl::automatic");
   if (!fits || !(asked || cpu::prefers_winograd(z, key.op, key.in))) return nullptr;
   key.winograd = true;
   return context.primitives().find(key);

@@ -5,7 +5,8 @@
 
 namespace athanor::cpu {
 
-/// Whether our Winograd code supports it on this CPU: 3 x 3 filters of multiples of 16 channels, stride 1.
+/// Whether our Winograd code supports it on this CPU: images that are not empty, 3 x 3 filters of multiples
+/// of 16 channels, stride and dilation 1, padding up to 2, one group.
 bool winograd_fits(const ConvSize& size);
 /// The code for a supported pass: f32, or a half type with f32 sums. Unlike oneDNN's, it accumulates dw, and
 /// also takes a residual in backward-data, which may share the result's memory.

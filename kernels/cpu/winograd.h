@@ -22,7 +22,7 @@ constexpr std::int64_t round_up(std::int64_t value, std::int64_t to) {
   return quotient_up(value, to) * to;
 }
 
-/// Columns that the panels of a matrix of `columns` have. Up to 16 would leave half of a wide one empty.
+/// How wide the panels of a matrix are: 16 columns at most would leave half of a panel of 32 empty.
 constexpr std::int64_t panel_width(std::int64_t columns) {
   return columns <= kLanes ? kLanes : kWidth;
 }
