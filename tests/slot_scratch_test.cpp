@@ -43,7 +43,7 @@ TEST(SlotScratch, SlotsWriteAtTheSameTime) {
   context.set_threads(4);
   constexpr std::int64_t kCount = 10000;
   const SlotScratch& scratch = context.slot_scratch(4, kCount * sizeof(int));
-  cpu::for_each_slot(context, 4, 4, [&](std::int64_t slot, std::int64_t, std::int64_t) {
+  cpu::for_each_slot(context, 4, 4, [&](std::int64_t slot, const auto&) {
     for (std::int64_t i = 0; i < kCount; ++i) scratch.as<int>(slot)[i] = static_cast<int>(slot);
   });
   for (std::int64_t slot = 0; slot < 4; ++slot)

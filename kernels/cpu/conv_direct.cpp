@@ -116,12 +116,12 @@ void run_channels(CpuContext& context, const ConvSize& z, Finish finish, const T
                  }
                });
   const bool merged = z.dilation_w == 1;  // adjacent taps of a row are then contiguous
-  parallel_for(context, slots, 1, [&](std::int64_t first_slot, std::int64_t last_slot) {
-    for (std::int64_t slot = first_slot; slot < last_slot; ++slot) {
-      float* const image = packed + packed_size + slot * frame;
-      std::fill(image, image + frame, 0.0f);
-      alignas(64) float sums[kMaxPixels * kMaxBlock];
-      for (std::int64_t n = slot * z.n / slots; n < (slot + 1) * z.n / slots; ++n) {
+  for_each_slot(context, slots, z.n, [&](std::int64_t slot, const auto& each_piece) {
+    float* const image = packed + packed_size + slot * frame;
+    std::fill(image, image + frame, 0.0f);
+    alignas(64) float sums[kMaxPixels * kMaxBlock];
+    each_piece([&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t n = begin; n < end; ++n) {
         vectorize([&] { fill_frame(z, x + n * z.h * z.w * z.c, image); });
         for (std::int64_t b = 0; b < blocks; ++b) {
           const std::int64_t channels = std::min(block, z.k - b * block);
@@ -139,7 +139,7 @@ void run_channels(CpuContext& context, const ConvSize& z, Finish finish, const T
           }
         }
       }
-    }
+    });
   });
 }
 
@@ -212,12 +212,12 @@ void run_pixels(CpuContext& context, const ConvSize& z, Finish finish, const T* 
   float* const wide_bias = bias ? packed + weights : nullptr;
   for (std::int64_t i = 0; bias && i < block; ++i) wide_bias[i] = static_cast<float>(bias[i / kLanes]);
 
-  parallel_for(context, slots, 1, [&](std::int64_t first_slot, std::int64_t last_slot) {
-    for (std::int64_t slot = first_slot; slot < last_slot; ++slot) {
-      float* const image = packed + packed_size + slot * (frame + result);
-      float* const sums = image + frame;
-      std::fill(image, image + frame, 0.0f);
-      for (std::int64_t n = slot * z.n / slots; n < (slot + 1) * z.n / slots; ++n) {
+  for_each_slot(context, slots, z.n, [&](std::int64_t slot, const auto& each_piece) {
+    float* const image = packed + packed_size + slot * (frame + result);
+    float* const sums = image + frame;
+    std::fill(image, image + frame, 0.0f);
+    each_piece([&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t n = begin; n < end; ++n) {
         vectorize([&] { fill_planes(z, x + n * z.h * z.w * z.c, image); });
         for (std::int64_t span = 0; span < spans; span += code.spans) {
           std::int64_t at[conv_tiles::kMaxSpans];
@@ -233,7 +233,7 @@ void run_pixels(CpuContext& context, const ConvSize& z, Finish finish, const T* 
         store_pixels(z, sums, whole ? pitch : per_run * kLanes, finish ? nullptr : wide_bias,
                      y + n * z.p * z.q * z.k);
       }
-    }
+    });
   });
 }
 

@@ -103,29 +103,31 @@ void conv_forward_eigen(CpuContext& context, const ConvSize& z, Activation activ
   const Scratch scratch = context.scratch(static_cast<std::size_t>(filter + slots * per_slot) * sizeof(A));
   const A* weights = widened(w, filter == 0 ? 0 : z.k * depth, scratch.as<A>());
   dispatch_fused(activation, [&]<class Op>() {
-    for_each_slot(context, slots, units, [&](std::int64_t slot, std::int64_t begin, std::int64_t end) {
+    for_each_slot(context, slots, units, [&](std::int64_t slot, const auto& each_piece) {
       A* const patches = scratch.as<A>() + filter + slot * per_slot;
       A* const sums = patches + tile * depth;
-      for (std::int64_t unit = begin; unit < end; ++unit) {
-        const std::int64_t image = unit / tiling.per_image, first = unit % tiling.per_image * tile;
-        const std::int64_t count = std::min(tile, tiling.pixels - first);
-        for (std::int64_t group = 0; group < z.groups; ++group) {
-          vectorize_if<kFastType<T>>(
-              [&] { gather(z, x + image * z.h * z.w * z.c + group * gc, first, count, patches); });
-          gemm_eigen<A>(context, 1, {count, gk, depth}, {patches, depth, 1},
-                        {weights + group * gk * depth, 1, depth}, sums, gk, false);
-          vectorize_if<kFastType<T>>([&] {
-            for (std::int64_t i = 0; i < count; ++i) {
-              T* to = y + (image * tiling.pixels + first + i) * z.k + group * gk;
-              const T* offset = bias ? bias + group * gk : nullptr;
-              for (std::int64_t k = 0; k < gk; ++k) {
-                const A sum = sums[i * gk + k];
-                to[k] = T(Op::forward(offset ? sum + A(offset[k]) : sum));
+      each_piece([&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t unit = begin; unit < end; ++unit) {
+          const std::int64_t image = unit / tiling.per_image, first = unit % tiling.per_image * tile;
+          const std::int64_t count = std::min(tile, tiling.pixels - first);
+          for (std::int64_t group = 0; group < z.groups; ++group) {
+            vectorize_if<kFastType<T>>(
+                [&] { gather(z, x + image * z.h * z.w * z.c + group * gc, first, count, patches); });
+            gemm_eigen<A>(context, 1, {count, gk, depth}, {patches, depth, 1},
+                          {weights + group * gk * depth, 1, depth}, sums, gk, false);
+            vectorize_if<kFastType<T>>([&] {
+              for (std::int64_t i = 0; i < count; ++i) {
+                T* to = y + (image * tiling.pixels + first + i) * z.k + group * gk;
+                const T* offset = bias ? bias + group * gk : nullptr;
+                for (std::int64_t k = 0; k < gk; ++k) {
+                  const A sum = sums[i * gk + k];
+                  to[k] = T(Op::forward(offset ? sum + A(offset[k]) : sum));
+                }
               }
-            }
-          });
+            });
+          }
         }
-      }
+      });
     });
   });
 }
@@ -140,32 +142,34 @@ void conv_backward_data_eigen(CpuContext& context, const ConvSize& z, const T* d
   const std::int64_t per_slot = tile * (depth + gk) + (kHalf<T> ? pixels : 0);
   const Scratch scratch = context.scratch(static_cast<std::size_t>(filter + slots * per_slot) * sizeof(A));
   const A* weights = widened(w, filter == 0 ? 0 : z.k * depth, scratch.as<A>());
-  for_each_slot(context, slots, z.n, [&](std::int64_t slot, std::int64_t begin, std::int64_t end) {
+  for_each_slot(context, slots, z.n, [&](std::int64_t slot, const auto& each_piece) {
     A* const patches = scratch.as<A>() + filter + slot * per_slot;
     A* const gradient = patches + tile * depth;
-    for (std::int64_t image = begin; image < end; ++image) {
-      A* sums = gradient + tile * gk;
-      if constexpr (!kHalf<T>) sums = dx + image * pixels;
-      std::fill(sums, sums + pixels, A(0));
-      for (std::int64_t first = 0; first < tiling.pixels; first += tile) {
-        const std::int64_t count = std::min(tile, tiling.pixels - first);
-        for (std::int64_t group = 0; group < z.groups; ++group) {
-          const T* from = dy + (image * tiling.pixels + first) * z.k + group * gk;
+    each_piece([&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t image = begin; image < end; ++image) {
+        A* sums = gradient + tile * gk;
+        if constexpr (!kHalf<T>) sums = dx + image * pixels;
+        std::fill(sums, sums + pixels, A(0));
+        for (std::int64_t first = 0; first < tiling.pixels; first += tile) {
+          const std::int64_t count = std::min(tile, tiling.pixels - first);
+          for (std::int64_t group = 0; group < z.groups; ++group) {
+            const T* from = dy + (image * tiling.pixels + first) * z.k + group * gk;
+            vectorize_if<kFastType<T>>([&] {
+              for (std::int64_t i = 0; i < count; ++i)
+                for (std::int64_t k = 0; k < gk; ++k) gradient[i * gk + k] = A(from[i * z.k + k]);
+            });
+            gemm_eigen<A>(context, 1, {count, depth, gk}, {gradient, gk, 1},
+                          {weights + group * gk * depth, depth, 1}, patches, depth, false);
+            vectorize_if<kFastType<T>>([&] { scatter_add(z, patches, first, count, sums + group * gc); });
+          }
+        }
+        if constexpr (kHalf<T>) {
           vectorize_if<kFastType<T>>([&] {
-            for (std::int64_t i = 0; i < count; ++i)
-              for (std::int64_t k = 0; k < gk; ++k) gradient[i * gk + k] = A(from[i * z.k + k]);
+            for (std::int64_t i = 0; i < pixels; ++i) dx[image * pixels + i] = T(sums[i]);
           });
-          gemm_eigen<A>(context, 1, {count, depth, gk}, {gradient, gk, 1},
-                        {weights + group * gk * depth, depth, 1}, patches, depth, false);
-          vectorize_if<kFastType<T>>([&] { scatter_add(z, patches, first, count, sums + group * gc); });
         }
       }
-      if constexpr (kHalf<T>) {
-        vectorize_if<kFastType<T>>([&] {
-          for (std::int64_t i = 0; i < pixels; ++i) dx[image * pixels + i] = T(sums[i]);
-        });
-      }
-    }
+    });
   });
 }
 
@@ -179,23 +183,26 @@ void conv_backward_weights_eigen(CpuContext& context, const ConvSize& z, const T
   const std::int64_t filter = z.k * depth, per_slot = filter + tile * (depth + gk);
   const Scratch scratch = context.scratch(static_cast<std::size_t>(slots * per_slot) * sizeof(A));
   // Each slot sums its tiles; then the slots are added in order.
-  for_each_slot(context, slots, units, [&](std::int64_t slot, std::int64_t begin, std::int64_t end) {
-    A* const sums = scratch.as<A>() + slot * per_slot;
-    A* const patches = sums + filter;
-    A* const gradient = patches + tile * depth;
-    std::fill(sums, sums + filter, A(0));
-    for (std::int64_t unit = begin; unit < end; ++unit) {
-      const std::int64_t image = unit / tiling.per_image, first = unit % tiling.per_image * tile;
-      const std::int64_t count = std::min(tile, tiling.pixels - first);
-      for (std::int64_t group = 0; group < z.groups; ++group) {
-        const T* from = dy + (image * tiling.pixels + first) * z.k + group * gk;
-        vectorize_if<kFastType<T>>([&] {
-          gather(z, x + image * z.h * z.w * z.c + group * gc, first, count, patches);
-          for (std::int64_t i = 0; i < count; ++i)
-            for (std::int64_t k = 0; k < gk; ++k) gradient[i * gk + k] = A(from[i * z.k + k]);
-        });
-        gemm_eigen<A>(context, 1, {gk, depth, count}, {gradient, 1, gk}, {patches, depth, 1},
-                      sums + group * gk * depth, depth, true);
+  // Equal shares, so that the bits depend on the number of slots alone.
+  parallel_for(context, slots, 1, [&](std::int64_t first_slot, std::int64_t last_slot) {
+    for (std::int64_t slot = first_slot; slot < last_slot; ++slot) {
+      A* const sums = scratch.as<A>() + slot * per_slot;
+      A* const patches = sums + filter;
+      A* const gradient = patches + tile * depth;
+      std::fill(sums, sums + filter, A(0));
+      for (std::int64_t unit = slot * units / slots; unit < (slot + 1) * units / slots; ++unit) {
+        const std::int64_t image = unit / tiling.per_image, first = unit % tiling.per_image * tile;
+        const std::int64_t count = std::min(tile, tiling.pixels - first);
+        for (std::int64_t group = 0; group < z.groups; ++group) {
+          const T* from = dy + (image * tiling.pixels + first) * z.k + group * gk;
+          vectorize_if<kFastType<T>>([&] {
+            gather(z, x + image * z.h * z.w * z.c + group * gc, first, count, patches);
+            for (std::int64_t i = 0; i < count; ++i)
+              for (std::int64_t k = 0; k < gk; ++k) gradient[i * gk + k] = A(from[i * z.k + k]);
+          });
+          gemm_eigen<A>(context, 1, {gk, depth, count}, {gradient, 1, gk}, {patches, depth, 1},
+                        sums + group * gk * depth, depth, true);
+        }
       }
     }
   });

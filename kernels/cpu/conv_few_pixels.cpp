@@ -127,14 +127,16 @@ class ConvFewPixels final : public Primitive {
     const std::int64_t rows = quotient_up(z_.pixels(), 4) * 4, copies = rows * z_.depth();
     const SlotScratch& own =
         context.slot_scratch(slots, static_cast<std::size_t>(copies + rows * kPanelColumns) * sizeof(float));
-    for_each_slot(context, slots, z_.panels(), [&](std::int64_t slot, std::int64_t begin, std::int64_t end) {
+    for_each_slot(context, slots, z_.panels(), [&](std::int64_t slot, const auto& each_piece) {
       float *const copied = own.as<float>(slot), *const sums = copied + copies;
       copy_rows(z_, x, copied);
-      for (std::int64_t panel = begin; panel < end; ++panel) {
-        multiply(copied, filters + panel * z_.depth() * kPanelColumns, rows, z_.k - panel * kPanelColumns,
-                 sums);
-        write_panel(finish, panel, sums, z_.pixels());
-      }
+      each_piece([&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t panel = begin; panel < end; ++panel) {
+          multiply(copied, filters + panel * z_.depth() * kPanelColumns, rows, z_.k - panel * kPanelColumns,
+                   sums);
+          write_panel(finish, panel, sums, z_.pixels());
+        }
+      });
     });
   }
   const std::shared_ptr<const kernels::WeightLayout>& layout() const override { return layout_; }

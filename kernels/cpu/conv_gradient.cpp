@@ -104,15 +104,17 @@ void conv_backward_weights_direct(CpuContext& context, const ConvSize& z, const 
   const Scratch scratch =
       context.scratch(static_cast<std::size_t>(parts * size + slots * frames.floats()) * sizeof(float));
   float* const sums = scratch.as<float>();
-  for_each_slot(context, slots, parts, [&](std::int64_t slot, std::int64_t begin, std::int64_t end) {
+  for_each_slot(context, slots, parts, [&](std::int64_t slot, const auto& each_piece) {
     float* const own = sums + parts * size + slot * frames.floats();
     frames.clear(own);
-    for (std::int64_t part = begin; part < end; ++part) {
-      float* const to = sums + part * size;
-      std::fill(to, to + size, 0.0f);
-      for (std::int64_t n = part * z.n / parts; n < (part + 1) * z.n / parts; ++n)
-        add_image(z, code, frames.x(x, n, own), frames.pitch(), frames.dy(dy, n, own), to);
-    }
+    each_piece([&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t part = begin; part < end; ++part) {
+        float* const to = sums + part * size;
+        std::fill(to, to + size, 0.0f);
+        for (std::int64_t n = part * z.n / parts; n < (part + 1) * z.n / parts; ++n)
+          add_image(z, code, frames.x(x, n, own), frames.pitch(), frames.dy(dy, n, own), to);
+      }
+    });
   });
   vectorize([&] {
     for (std::int64_t part = 1; part < parts; ++part)

@@ -167,20 +167,22 @@ class ConvPool final : public Primitive {
                                                 : z_.rows() * z_.columns() * z_.c;
     const std::int64_t slots = std::min<std::int64_t>(threads_, z_.n);
     const Scratch scratch = context.scratch(static_cast<std::size_t>(slots * frame) * sizeof(float));
-    for_each_slot(context, slots, z_.n, [&](std::int64_t slot, std::int64_t begin, std::int64_t end) {
+    for_each_slot(context, slots, z_.n, [&](std::int64_t slot, const auto& each_piece) {
       float* const mine = scratch.as<float>() + slot * frame;
       std::fill(mine, mine + frame, 0.0f);
-      for (std::int64_t n = begin; n < end; ++n) {
-        const float* const image = x + n * z_.image();
-        float* const result = y + n * z_.p * z_.q * z_.k;
-        if (z_.by_pixels()) {
-          vectorize([&] { fill_halves(z_, image, mine); });
-          run_pixels(z_, mine, w, offsets, result);
-        } else {
-          if (framed) fill_frame(z_, image, mine);
-          run_channels(z_, framed ? mine : image, framed, w, offsets, result);
+      each_piece([&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t n = begin; n < end; ++n) {
+          const float* const image = x + n * z_.image();
+          float* const result = y + n * z_.p * z_.q * z_.k;
+          if (z_.by_pixels()) {
+            vectorize([&] { fill_halves(z_, image, mine); });
+            run_pixels(z_, mine, w, offsets, result);
+          } else {
+            if (framed) fill_frame(z_, image, mine);
+            run_channels(z_, framed ? mine : image, framed, w, offsets, result);
+          }
         }
-      }
+      });
     });
   }
   const std::shared_ptr<const kernels::WeightLayout>& layout() const override { return layout_; }

@@ -83,11 +83,11 @@ void conv_backward_data_scatter(CpuContext& context, const ConvSize& z, const T*
   const conv_tiles::Code& code = conv_tiles::code();
   const std::int64_t last = filters.run - (filters.vectors - 1) * kLanes;  // floats of a row's last vector
 
-  parallel_for(context, slots, 1, [&](std::int64_t first_slot, std::int64_t last_slot) {
-    for (std::int64_t slot = first_slot; slot < last_slot; ++slot) {
-      float* const sums = packed + filters.floats() + slot * per_slot;
-      float* const wide = sums + frame.size;
-      for (std::int64_t n = slot * z.n / slots; n < (slot + 1) * z.n / slots; ++n) {
+  for_each_slot(context, slots, z.n, [&](std::int64_t slot, const auto& each_piece) {
+    float* const sums = packed + filters.floats() + slot * per_slot;
+    float* const wide = sums + frame.size;
+    each_piece([&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t n = begin; n < end; ++n) {
         std::fill(sums, sums + frame.size, 0.0f);
         for (std::int64_t p = 0; p < z.p; ++p) {
           const T* const from = dy + (n * z.p + p) * z.q * z.k;
@@ -114,7 +114,7 @@ void conv_backward_data_scatter(CpuContext& context, const ConvSize& z, const T*
           }
         });
       }
-    }
+    });
   });
 }
 

@@ -16,7 +16,7 @@ constexpr const char* kIsa = "AVX2";
 struct {
   int pixels, blocks;
 } constexpr kChannelTiles[] = {{1, 1}, {2, 1}, {3, 1}, {4, 1}, {5, 1}, {6, 1}};
-constexpr int kSpans = 1, kSpanChannels = 6, kMaxPooled = 1, kPooledChannels = 2, kMaxPatch = 3,
+constexpr int kSpans = 1, kSpanChannels = 6, kMaxPooled = 1, kPooledChannels = 3, kMaxPatch = 3,
               kWeightSums = 12;
 
 ATH_AVX2 inline Vector zero() {

@@ -177,44 +177,55 @@ ATH_TARGET void interleave(const float* from, const float* bias, std::int64_t co
   store_interleaved<kChannels>(channel, count, to);
 }
 
-/// Channels from kFirst on, of the pixels in part kPart of a block.
-template <int kFirst, int kPart, int kChannels>
-ATH_TARGET inline void pool_pixels(const PooledPixels& t, Vector (&channel)[kChannels][kParts]) {
-  constexpr int kCount = std::min(kPooledChannels, kChannels - kFirst);
-  Vector sums[4][kCount];  // top left, top right, bottom left, bottom right
+/// kCount channels from kFirst on, of the vectors of pixels in all parts of a block. A function of its own:
+/// what else needs registers would not leave enough for the sums.
+template <int kFirst, int kCount, int kChannels>
+[[gnu::noinline]] ATH_TARGET void pool_channels(const PooledPixels& t, Vector (&channel)[kChannels][kParts]) {
+  const std::int64_t half = t.half_row, row = 2 * half, columns = t.s;
+  for (int part = 0; part < kParts; ++part) {
+    Vector sums[4][kCount];  // top left, top right, bottom left, bottom right
 #pragma GCC unroll 4
-  for (int i = 0; i < 4; ++i)
+    for (int i = 0; i < 4; ++i)
 #pragma GCC unroll 6
-    for (int k = 0; k < kCount; ++k) sums[i][k] = zero();
-  const std::int64_t half = t.half_row, row = 2 * half;
-  const float *x = t.x + kPart * kWidth, *w = t.w + kFirst;
-  for (std::int64_t c = 0; c < t.c; ++c, x += t.plane) {
-    for (std::int64_t r = 0; r < t.r; ++r) {
-      for (std::int64_t s = 0; s < t.s; ++s, w += kChannels) {
-        const float* const left = x + r * row + s % 2 * half + s / 2;
-        const float* const right = x + r * row + (s + 1) % 2 * half + (s + 1) / 2;
-        const Vector in[4] = {load(left), load(right), load(left + row), load(right + row)};
+      for (int k = 0; k < kCount; ++k) sums[i][k] = zero();
+    const float *x = t.x + part * kWidth, *w = t.w + kFirst;
+    for (std::int64_t c = 0; c < t.c; ++c, x += t.plane) {
+      for (std::int64_t r = 0; r < t.r; ++r) {
+        const float *left = x + r * row, *right = left + half;
+        for (std::int64_t s = 0; s < columns; ++s, w += kChannels) {
+          Vector tap[kCount];
 #pragma GCC unroll 6
-        for (int k = 0; k < kCount; ++k) {
-          const Vector tap = all(w[k]);
+          for (int k = 0; k < kCount; ++k) tap[k] = all(w[k]);
 #pragma GCC unroll 4
-          for (int i = 0; i < 4; ++i) sums[i][k] = fused(in[i], tap, sums[i][k]);
+          for (int i = 0; i < 4; ++i) {
+            const Vector in = load((i % 2 == 0 ? left : right) + (i < 2 ? 0 : row));
+#pragma GCC unroll 6
+            for (int k = 0; k < kCount; ++k) sums[i][k] = fused(in, tap[k], sums[i][k]);
+          }
+          // The next tap's columns on the left are this one's on the right.
+          const float* const next = left + 1;
+          left = right, right = next;
         }
       }
     }
-  }
 #pragma GCC unroll 6
-  for (int k = 0; k < kCount; ++k) {
-    const Vector largest = larger(larger(sums[0][k], sums[1][k]), larger(sums[2][k], sums[3][k]));
-    const Vector offset = all(t.bias ? t.bias[kFirst + k] : 0.0f);
-    channel[kFirst + k][kPart] = larger(largest + offset, zero());
+    for (int k = 0; k < kCount; ++k) {
+      const Vector largest = larger(larger(sums[0][k], sums[1][k]), larger(sums[2][k], sums[3][k]));
+      const Vector offset = all(t.bias ? t.bias[kFirst + k] : 0.0f);
+      channel[kFirst + k][part] = larger(largest + offset, zero());
+    }
   }
-  if constexpr (kFirst + kCount < kChannels) pool_pixels<kFirst + kCount, kPart>(t, channel);
+}
+template <int kFirst, int kChannels>
+void pool_channels_from(const PooledPixels& t, Vector (&channel)[kChannels][kParts]) {
+  constexpr int kLeft = kChannels - kFirst, kGroups = (kLeft + kPooledChannels - 1) / kPooledChannels;
+  constexpr int kCount = (kLeft + kGroups - 1) / kGroups;  // similar numbers in all groups
+  pool_channels<kFirst, kCount>(t, channel);
+  if constexpr (kCount < kLeft) pool_channels_from<kFirst + kCount>(t, channel);
 }
 template <int kChannels> ATH_TARGET void pooled_pixels(const PooledPixels& t) {
   Vector channel[kChannels][kParts];
-  pool_pixels<0, 0>(t, channel);
-  if constexpr (kParts == 2) pool_pixels<0, 1>(t, channel);
+  pool_channels_from<0>(t, channel);
   store_interleaved<kChannels>(channel, t.pixels * kChannels, t.y);
 }
 

@@ -126,17 +126,19 @@ template <class T> class Pass {
                      read(begin, end - begin, {shared.as<float>(), rows, depth()}, begin);
                    });
     }
-    for_each_slot(context_, slots, panels(), [&](std::int64_t slot, std::int64_t begin, std::int64_t end) {
+    for_each_slot(context_, slots, panels(), [&](std::int64_t slot, const auto& each_piece) {
       float* const mine = own.as<float>(slot);
       const Points m{mine, block, width()};
       const Points v{own_inputs ? mine + products + own_filters : shared.as<float>(), rows, depth()};
       if (own_inputs) read(0, tiles_.count, v, 0);
-      for (std::int64_t panel = begin; panel < end; ++panel) {
-        const Points u = packed_ ? filters(packed_).panel(panel) : filters(mine + products);
-        if (!packed_) transforms<T>().filters_to_points(z_.filters, w_, panel, u);
-        for (std::int64_t first = 0; first < tiles_.count; first += block)
-          multiply(panel, u, v, first, first, std::min(block, tiles_.count - first), m);
-      }
+      each_piece([&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t panel = begin; panel < end; ++panel) {
+          const Points u = packed_ ? filters(packed_).panel(panel) : filters(mine + products);
+          if (!packed_) transforms<T>().filters_to_points(z_.filters, w_, panel, u);
+          for (std::int64_t first = 0; first < tiles_.count; first += block)
+            multiply(panel, u, v, first, first, std::min(block, tiles_.count - first), m);
+        }
+      });
     });
   }
 
@@ -157,18 +159,21 @@ template <class T> class Pass {
           transforms<T>().filters_to_points(z_.filters, w_, i, u.panel(i));
       });
     }
-    for_each_slot(context_, slots, blocks, [&](std::int64_t slot, std::int64_t begin, std::int64_t end) {
+    for_each_slot(context_, slots, blocks, [&](std::int64_t slot, const auto& each_piece) {
       float* const mine = own.as<float>(slot);
       const Points v{mine, block, depth()}, m{mine + inputs, block, width()};
-      for (std::int64_t first = begin * block; first < std::min(tiles_.count, end * block); first += block) {
-        const std::int64_t count = std::min(block, tiles_.count - first);
-        read(first, count, v, 0);
-        const T* const residual = finish_.residual == y_ ? nullptr : finish_.residual;
-        const Ahead ahead{inputs_of(first + count, block), outputs_of(y_, first, count),
-                          outputs_of(residual, first, count)};
-        for (std::int64_t panel = 0; panel < panels(); ++panel)
-          multiply(panel, u.panel(panel), v, 0, first, count, m, ahead);
-      }
+      each_piece([&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t i = begin; i < end; ++i) {
+          const std::int64_t first = i * block, count = std::min(block, tiles_.count - first);
+          if (count <= 0) break;
+          read(first, count, v, 0);
+          const T* const residual = finish_.residual == y_ ? nullptr : finish_.residual;
+          const Ahead ahead{inputs_of(first + count, block), outputs_of(y_, first, count),
+                            outputs_of(residual, first, count)};
+          for (std::int64_t panel = 0; panel < panels(); ++panel)
+            multiply(panel, u.panel(panel), v, 0, first, count, m, ahead);
+        }
+      });
     });
   }
 

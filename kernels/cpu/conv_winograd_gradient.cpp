@@ -86,10 +86,12 @@ template <class T, class W> class BackwardWeights {
     const SlotScratch& own =
         context_.slot_scratch(slots, static_cast<std::size_t>(inputs + outputs) * sizeof(float));
     float* const sums = scratch.as<float>();
-    for_each_slot(context_, slots, chunks, [&](std::int64_t slot, std::int64_t begin, std::int64_t end) {
+    for_each_slot(context_, slots, chunks, [&](std::int64_t slot, const auto& each_piece) {
       const Points v{own.as<float>(slot), block, width_}, g{v.data + inputs, block, k_};
-      for (std::int64_t i = begin; i < end; ++i)
-        sum_tiles(i * tiles_.count / chunks, (i + 1) * tiles_.count / chunks, v, g, sums + i * gradient);
+      each_piece([&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t i = begin; i < end; ++i)
+          sum_tiles(i * tiles_.count / chunks, (i + 1) * tiles_.count / chunks, v, g, sums + i * gradient);
+      });
     });
     parallel_for(context_, gradient, kGrain / chunks, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t chunk = 1; chunk < chunks; ++chunk) {
@@ -119,20 +121,21 @@ template <class T, class W> class BackwardWeights {
   // cache.
   void by_points(const Block& block, const Points& v, const Points& g, float* sums) const {
     const std::int64_t products = kPoints * pieces_;
-    for_each_slot(context_, std::min<std::int64_t>(context_.threads(), products), products,
-                  [&](std::int64_t, std::int64_t begin, std::int64_t end) {
-                    for (std::int64_t i = begin; i < end; ++i)
-                      add_product(i % pieces_, i / pieces_, block, v, g, sums + i % pieces_ * piece_);
-                  });
+    parallel_for(context_, products, 1, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin; i < end; ++i)
+        add_product(i % pieces_, i / pieces_, block, v, g, sums + i % pieces_ * piece_);
+    });
   }
   // The gradient at the points is larger than both factors: a piece is finished while it is in cache.
   void by_pieces(const Block& all, const Points& v, const Points& g, float* sums) const {
-    for_each_slot(context_, slots_, pieces_, [&](std::int64_t slot, std::int64_t begin, std::int64_t end) {
+    for_each_slot(context_, slots_, pieces_, [&](std::int64_t slot, const auto& each_piece) {
       float* const mine = sums + slot * piece_;
-      for (std::int64_t piece = begin; piece < end; ++piece) {
-        for (std::int64_t p = 0; p < kPoints; ++p) add_product(piece, p, all, v, g, mine);
-        write(piece, mine);
-      }
+      each_piece([&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t piece = begin; piece < end; ++piece) {
+          for (std::int64_t p = 0; p < kPoints; ++p) add_product(piece, p, all, v, g, mine);
+          write(piece, mine);
+        }
+      });
     });
   }
 

@@ -48,7 +48,9 @@ void gemm_eigen(const CpuContext& context, int threads, GemmSize size, MatrixVie
   const bool by_rows = size.m >= size.n;
   const std::int64_t blocks = ((by_rows ? size.m : size.n) + kBlock - 1) / kBlock;
   const std::int64_t work = size.m * size.n * size.k / std::max<std::int64_t>(1, blocks);
-  const std::int64_t grain = threads > 1 ? kGrain / std::max<std::int64_t>(1, work) + 1 : blocks;
+  // One piece for each thread: Eigen packs the other factor for each.
+  const std::int64_t share = (blocks + threads - 1) / threads;
+  const std::int64_t grain = std::max(share, kGrain / std::max<std::int64_t>(1, work) + 1);
   parallel_for(context, blocks, grain, [&](std::int64_t begin, std::int64_t end) {
     begin *= kBlock;
     end = std::min(end * kBlock, by_rows ? size.m : size.n);

@@ -75,9 +75,12 @@ struct Wide {
   /// Processes each thread's last chunk first: the previous op wrote it last, so it may still be in cache.
   /// The following pass then begins with the data read last here.
   template <class F> void for_each_chunk_from_end(const CpuContext& context, const F& f) const {
-    parallel_for(context, chunks, 1, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t i = end; i-- > begin;) f(i);
-    });
+    parallel_for(
+        context, chunks, 1,
+        [&](std::int64_t begin, std::int64_t end) {
+          for (std::int64_t i = end; i-- > begin;) f(i);
+        },
+        cpu::From::end);
   }
   /// to[c + i * channels] = value(c)
   template <class A, class F> void repeat(A* to, const F& value) const {
