@@ -182,8 +182,8 @@ void conv_backward_weights_eigen(CpuContext& context, const ConvSize& z, const T
   const std::int64_t units = z.n * tiling.per_image, slots = slots_for(context, z, units);
   const std::int64_t filter = z.k * depth, per_slot = filter + tile * (depth + gk);
   const Scratch scratch = context.scratch(static_cast<std::size_t>(slots * per_slot) * sizeof(A));
-  // Each slot sums its tiles; then the slots are added in order.
-  // Equal shares, so that the bits depend on the number of slots alone.
+  // Each slot sums an equal share of the tiles; then the slots are added in order. So the bits depend on
+  // their number alone.
   parallel_for(context, slots, 1, [&](std::int64_t first_slot, std::int64_t last_slot) {
     for (std::int64_t slot = first_slot; slot < last_slot; ++slot) {
       A* const sums = scratch.as<A>() + slot * per_slot;
