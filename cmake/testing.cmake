@@ -69,6 +69,30 @@ function(athanor_avx2_test)
   endforeach()
 endfunction()
 
+# athanor_avx512_test(NAME...): the whole program once more, with the code for AVX-512 emulated, so that it is tested on a CPU
+# that has none. What chooses between the two is in these sources; they take the place of the library's.
+function(athanor_avx512_test)
+  if(ATHANOR_SANITIZE OR CMAKE_CROSSCOMPILING OR NOT CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+    return()
+  endif()
+  set(options -include ${PROJECT_SOURCE_DIR}/tests/support/avx512_emulated.h -Wno-psabi)
+  set(sources conv_tiles conv_tiles_avx512 panel_product winograd winograd_avx512)
+  list(TRANSFORM sources REPLACE "^.+$" "${PROJECT_SOURCE_DIR}/kernels/cpu/\\0.cpp")
+  add_library(athanor_avx512_emulated OBJECT ${sources})
+  target_compile_options(athanor_avx512_emulated PRIVATE ${options})
+  target_link_libraries(athanor_avx512_emulated PRIVATE athanor_flags)
+  target_include_directories(athanor_avx512_emulated PRIVATE ${PROJECT_SOURCE_DIR})
+  foreach(name ${ARGN})
+    add_executable(${name}_avx512_test ${name}_test.cpp $<TARGET_OBJECTS:athanor_avx512_emulated>
+      $<TARGET_OBJECTS:athanor_test_memory>)
+    set_target_properties(${name}_avx512_test PROPERTIES ATHANOR_IS_TEST ON)
+    target_compile_options(${name}_avx512_test PRIVATE ${options})
+    target_link_libraries(${name}_avx512_test PRIVATE athanor::athanor athanor_flags GTest::gtest_main)
+    add_test(NAME avx512.${name} COMMAND ${name}_avx512_test --gtest_brief=1 --gtest_filter=-*Slow*)
+    set_tests_properties(avx512.${name} PROPERTIES LABELS unit TIMEOUT ${ATHANOR_TEST_TIMEOUT})
+  endforeach()
+endfunction()
+
 function(athanor_discover name filter labels)
   gtest_discover_tests(${name}_test TEST_FILTER "${filter}" TEST_LIST ${name}_${labels} NO_PRETTY_VALUES
     DISCOVERY_TIMEOUT 60 PROPERTIES LABELS "${labels}" TIMEOUT ${ATHANOR_TEST_TIMEOUT})
