@@ -19,7 +19,7 @@ std::vector<Piece> pieces_of(Shares& shares, int thread) {
 }
 
 TEST(Shares, ThreadsGetEachItemOnce) {
-  for (const int threads : {1, 2, 3, 9, 64, 100}) {
+  for (const int threads : {1, 2, 3, 9, 256, 300}) {
     for (const std::int64_t n : {1, 2, 7, 64, 1000}) {
       for (const std::int64_t grain : {1, 5, 2000}) {
         for (const From from : {From::begin, From::end}) {
@@ -67,6 +67,22 @@ TEST(Shares, AThreadTakesWhatASlowOneLeaves) {
   EXPECT_EQ(slow_items, 10);
 }
 
+TEST(Shares, ThreadsOfATeamGetEachItemOnce) {
+  ThreadTeam team;
+  for (int round = 0; round < 3000; ++round) {
+    const int threads = 2 + round % 5;
+    const std::int64_t n = 1 + round * 7 % 300;
+    std::vector<int> times(static_cast<std::size_t>(n), 0);  // not atomic: ThreadSanitizer looks on
+    Shares shares(n, threads, 1 + round % 3, round % 2 == 0 ? From::begin : From::end);
+    team.run(threads, [&](int thread) {
+      shares.each(thread, [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t item = begin; item < end; ++item) ++times.at(static_cast<std::size_t>(item));
+      });
+    });
+    for (const int count : times) ASSERT_EQ(count, 1) << round;
+  }
+}
+
 TEST(ParallelFor, OneThreadGetsAllAtOnce) {
   CpuContext context;
   const auto pieces = [&](std::int64_t n, std::int64_t grain) {
@@ -87,16 +103,13 @@ TEST(ForEachSlot, NoSlotIsUsedTwiceAtATime) {
   context.set_threads(4);
   for (int round = 0; round < 200; ++round) {
     std::vector<std::atomic<int>> times(100), users(4);
-    std::atomic<int> calls = 0;
     for_each_slot(context, 4, 100, [&](std::int64_t slot, const auto& each_piece) {
-      ++calls;
       EXPECT_EQ(++users.at(static_cast<std::size_t>(slot)), 1);
       each_piece([&](std::int64_t begin, std::int64_t end) {
         for (std::int64_t item = begin; item < end; ++item) ++times.at(static_cast<std::size_t>(item));
       });
       --users.at(static_cast<std::size_t>(slot));
     });
-    EXPECT_EQ(calls, 4);
     for (const auto& count : times) ASSERT_EQ(count, 1);
   }
 }

@@ -287,8 +287,11 @@ template <> void column_sums(CpuContext& context, const Tensor& x, const Tensor&
     const Scratch scratch = context.scratch(static_cast<std::size_t>(pieces * n) * sizeof(A));
     A* const partial = scratch.as<A>();
     const T* const from = x.data<T>();
-    const std::int64_t grain = cpu::kGrain / (kPiece * n) + 1;
-    cpu::parallel_for(context, pieces, grain, [&](std::int64_t begin, std::int64_t end) {
+    const std::int64_t groups = (pieces + kTogether - 1) / kTogether;
+    const std::int64_t grain = cpu::kGrain / (kTogether * kPiece * n) + 1;
+    cpu::parallel_for(context, groups, grain, [&](std::int64_t begin, std::int64_t end) {
+      begin *= kTogether;
+      end = std::min(end * kTogether, pieces);
       cpu::vectorize_if<cpu::kFastType<T>>([&] {
         std::int64_t piece = begin;
         if (n <= kLanes) {

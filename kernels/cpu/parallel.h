@@ -29,6 +29,14 @@ class Shares {
     for (int i = 0; i < count_; ++i) shares_[i] = {0, std::min(n, i * size), std::min(n, (i + 1) * size)};
   }
 
+  /// Whether a piece is left for `thread`.
+  bool any_left(int thread) {
+    for (int i = 0; i < std::min(count_, kVisits); ++i) {
+      Share& share = shares_[(thread + i) % count_];
+      if (std::atomic_ref(share.taken).load(std::memory_order_relaxed) < share.end - share.begin) return true;
+    }
+    return false;
+  }
   /// Calls f(begin, end) on each piece that `thread` takes.
   template <class F> void each(int thread, const F& f) {
     for (int i = 0; i < std::min(count_, kVisits); ++i) {
@@ -50,7 +58,7 @@ class Shares {
 
  private:
   static constexpr int kPieces = 8;  ///< of a share
-  static constexpr int kMost = 64;   ///< shares: more threads have some in common
+  static constexpr int kMost = 256;  ///< shares: more threads have some in common
   static constexpr int kVisits = 8;  ///< shares that a thread looks at: each may take a cache miss
 
   struct alignas(64) Share {  // a cache line, since another thread takes from the next
@@ -79,7 +87,7 @@ void parallel_for(const CpuContext& context, std::int64_t n, std::int64_t grain,
   if (n <= 0) return;
   grain = std::max<std::int64_t>(grain, 1);
   const int threads = static_cast<int>(std::min<std::int64_t>(context.threads(), (n + grain - 1) / grain));
-  if (threads == 1) return f(std::int64_t{0}, n);
+  if (threads <= 1) return f(std::int64_t{0}, n);
   Shares shares(n, threads, grain, from);
   on_threads(context, threads, [&](int thread) { shares.each(thread, f); });
 }
@@ -90,14 +98,15 @@ inline int threads_for(const CpuContext& context, std::int64_t multiply_adds) {
   return static_cast<int>(std::clamp<std::int64_t>(multiply_adds >> 19, 1, context.threads()));
 }
 
-/// Calls f(slot, each_piece) for each of so many slots, in parallel; a slot may own memory. each_piece(g)
-/// calls g(begin, end) on pieces, which are [0, n) over all slots. Which slot gets which differs from call to
-/// call. f and g must not throw.
+/// Calls f(slot, each_piece) for so many slots, at most one per thread, in parallel; a slot may own memory.
+/// each_piece(g) calls g(begin, end) on pieces, which are [0, n) over all slots. Which slot gets which
+/// differs from call to call; one that comes too late for any is left out. f and g must not throw.
 template <class F>
 void for_each_slot(const CpuContext& context, std::int64_t slots, std::int64_t n, const F& f) {
   if (slots <= 0 || n <= 0) return;
   Shares shares(n, static_cast<int>(slots), 1);
   on_threads(context, static_cast<int>(slots), [&](int slot) {
+    if (!shares.any_left(slot)) return;
     f(static_cast<std::int64_t>(slot), [&](const auto& g) { shares.each(slot, g); });
   });
 }

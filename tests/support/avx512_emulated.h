@@ -94,12 +94,13 @@ inline __m512 mask_mov_ps(__m512 from, __mmask16 mask, __m512 value) {
   const auto x = lanes_of<float>(from), y = lanes_of<float>(value);
   return floats([&](unsigned i) { return is_in(mask, i) ? y[i] : x[i]; });
 }
-inline __mmask16 cmp_ps_mask(__m512 a, __m512 b, int predicate) {
+template <int kPredicate> __mmask16 cmp_ps_mask(__m512 a, __m512 b) {
+  static_assert(kPredicate == _CMP_UNORD_Q || kPredicate == _CMP_LT_OQ);
   const auto x = lanes_of<float>(a), y = lanes_of<float>(b);
   unsigned mask = 0;
   for (unsigned i = 0; i < 16; ++i) {
     const bool unordered = std::isnan(x[i]) || std::isnan(y[i]);
-    if (predicate == _CMP_UNORD_Q ? unordered : x[i] < y[i]) mask |= 1u << i;
+    if (kPredicate == _CMP_UNORD_Q ? unordered : x[i] < y[i]) mask |= 1u << i;
   }
   return static_cast<__mmask16>(mask);
 }
@@ -166,8 +167,8 @@ inline __m512 maskz_cvtph_ps(__mmask16 mask, __m256i value) {
   const auto x = lanes_of<Half>(value);
   return floats([&](unsigned i) { return is_in(mask, i) ? static_cast<float>(x[i]) : 0.0f; });
 }
-/// To the nearest.
-inline __m256i maskz_cvtps_ph(__mmask16 mask, __m512 value, int) {
+template <int kRounding> __m256i maskz_cvtps_ph(__mmask16 mask, __m512 value) {
+  static_assert(kRounding == (_MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
   const auto x = lanes_of<float>(value);
   Lanes<Half> halves;
   for (unsigned i = 0; i < 16; ++i) halves[i] = Half(is_in(mask, i) ? x[i] : 0.0f);
@@ -187,7 +188,7 @@ inline __m256i maskz_cvtps_ph(__mmask16 mask, __m512 value, int) {
 #define _mm512_castps_si512 athanor::avx512_emulated::castps_si512
 #define _mm512_castsi512_ps athanor::avx512_emulated::castsi512_ps
 #undef _mm512_cmp_ps_mask
-#define _mm512_cmp_ps_mask athanor::avx512_emulated::cmp_ps_mask
+#define _mm512_cmp_ps_mask(a, b, predicate) athanor::avx512_emulated::cmp_ps_mask<predicate>(a, b)
 #define _mm512_fmadd_ps athanor::avx512_emulated::fmadd_ps
 #define _mm512_load_si512 athanor::avx512_emulated::loadu_si512
 #define _mm512_loadu_ps athanor::avx512_emulated::loadu_ps
@@ -200,7 +201,8 @@ inline __m256i maskz_cvtps_ph(__mmask16 mask, __m512 value, int) {
 #define _mm512_maskz_cvtepu16_epi32 athanor::avx512_emulated::maskz_cvtepu16_epi32
 #define _mm512_maskz_cvtph_ps athanor::avx512_emulated::maskz_cvtph_ps
 #undef _mm512_maskz_cvtps_ph
-#define _mm512_maskz_cvtps_ph athanor::avx512_emulated::maskz_cvtps_ph
+#define _mm512_maskz_cvtps_ph(mask, value, rounding) \
+  athanor::avx512_emulated::maskz_cvtps_ph<rounding>(mask, value)
 #define _mm512_maskz_loadu_ps athanor::avx512_emulated::maskz_loadu_ps
 #define _mm512_maskz_max_ps athanor::avx512_emulated::maskz_max_ps
 #undef _mm512_maskz_slli_epi32
