@@ -40,8 +40,10 @@ TEST(Shares, ThreadsGetEachItemOnce) {
 
 TEST(Shares, AThreadBeginsWithItsOwnShare) {
   Shares forwards(30, 2, 6);
+  EXPECT_TRUE(forwards.any_left(0));
   EXPECT_EQ(pieces_of(forwards, 1),
             (std::vector<Piece>{{15, 21}, {21, 27}, {27, 30}, {0, 6}, {6, 12}, {12, 15}}));
+  EXPECT_FALSE(forwards.any_left(0));
   EXPECT_TRUE(pieces_of(forwards, 0).empty());
   Shares backwards(30, 2, 6, From::end);
   EXPECT_EQ(pieces_of(backwards, 0),
