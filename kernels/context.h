@@ -196,10 +196,6 @@ std::int64_t primitives_created();
 /// How often this process has converted an operand to a layout of oneDNN's own, or back.
 std::int64_t reorders_run();
 
-/// True while this thread runs inside oneDNN, which allocates memory for the arguments of every call. Tests
-/// that count calls of the global operator new exclude those.
-bool inside_onednn();
-
 /// Whether a kernel overwrites its output or adds to it.
 enum class Write : std::uint8_t { overwrite, accumulate };
 

@@ -26,7 +26,7 @@ template <class A> struct PlacedAxis {
 };
 
 /// An output is (1 - weight) x[low] + weight x[high]; high is low or low + 1.
-template <class A> struct Tap {
+template <class A> struct AxisTap {
   std::int64_t low, high;
   A weight;
 };
@@ -38,7 +38,7 @@ struct Readers {
 
 /// Output o reads the input at floor(o scale), in f32 whatever the dtype.
 struct Nearest {
-  template <class A> ATH_HD static Tap<A> tap(const PlacedAxis<A>& axis, std::int64_t o) {
+  template <class A> ATH_HD static AxisTap<A> tap(const PlacedAxis<A>& axis, std::int64_t o) {
     const auto at =
         static_cast<std::int64_t>(std::floor(static_cast<float>(o) * static_cast<float>(axis.scale)));
     const std::int64_t input = std::min(at, axis.inputs - 1);
@@ -53,7 +53,7 @@ struct Nearest {
 /// Output o is at o scale, or at (o + 1/2) scale - 1/2 without aligned corners, and reads the inputs before
 /// and after.
 struct Bilinear {
-  template <class A> ATH_HD static Tap<A> tap(const PlacedAxis<A>& axis, std::int64_t o) {
+  template <class A> ATH_HD static AxisTap<A> tap(const PlacedAxis<A>& axis, std::int64_t o) {
     const A at =
         axis.align_corners ? axis.scale * A(o) : std::max(axis.scale * (A(o) + A(0.5)) - A(0.5), A(0));
     const std::int64_t low = std::min(static_cast<std::int64_t>(at), axis.inputs - 1);
@@ -85,7 +85,7 @@ template <class Mode, class A> ATH_HD Readers readers(const PlacedAxis<A>& axis,
 }
 
 /// The weight of input i in an output.
-template <class A> ATH_HD A weight_of(const Tap<A>& tap, std::int64_t i) {
+template <class A> ATH_HD A weight_of(const AxisTap<A>& tap, std::int64_t i) {
   return (tap.low == i ? A(1) - tap.weight : A(0)) + (tap.high == i ? tap.weight : A(0));
 }
 

@@ -26,7 +26,7 @@ done
 case $out in
   *.tar.gz) pack=(gzip -9n) ;;
   *.tar.xz) pack=(xz -9e -T1) ;;
-  # A long window: all tests contain GoogleTest, which it packs once.
+  # A long window: what several programs contain, it packs once.
   *.tar.zst) pack=(zstd -q -19 --long=27 -T0) ;;
   *) fail 2 "gpu_bundle.sh: the archive must be named *.tar.gz, *.tar.xz or *.tar.zst, but got '$out'" ;;
 esac
@@ -49,9 +49,8 @@ if [ -z "$build" ]; then
 fi
 [ -x "$build/bin/bench_cuda" ] || fail 2 "gpu_bundle.sh: $build must be a build of the cuda preset, but has no bin/bench_cuda"
 programs=()
-for program in "$build"/bin/{cuda_*_test,bench_cuda,bench_step,train_*,speedrun_cifar10,athanor}; do
-  # cuda_plans_test needs no GPU: it runs where the bundle is made.
-  [ ! -x "$program" ] || [[ $program = */cuda_@(plans|staged_mpi)_test ]] || programs+=("$program")
+for program in "$build"/bin/{cuda_test,cuda_nccl_test,bench_cuda,bench_step,train_*,speedrun_cifar10,athanor}; do
+  [ ! -x "$program" ] || programs+=("$program")
 done
 
 # MPI is more than a library that could be packed. Ranks with a GPU each meet over NCCL.

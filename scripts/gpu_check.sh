@@ -200,17 +200,41 @@ step() { # step NAME SECONDS ARGUMENTS...
   if [ ! -x "$bin/bench_step" ]; then skip "$name" "no bench_step in $bin"; return 0; fi
   part "$name" "$limit" "$bin/bench_step" --json "$raw/$name.json" "$@"
 }
-tests_run=" "
-run_tests() { # run_tests PERCENT-OF-THE-TIME FAMILY...: a process per family. One that hangs or dies takes no other along.
-  local end=$1 family program left
+# Suites of the tests, and the program that has each. Those of parameters are listed as Name/Suite.
+declare -A program_of=()
+suites=()
+list_suites() {
+  local program name line
+  for program in "$bin"/{cuda_test,cuda_*_test}; do
+    name=$(basename "$program")
+    case $name in
+      cuda_plans_test) continue ;;      # needs no GPU, and is long
+      cuda_no_device_test) continue ;;  # must not see one
+      cuda_staged_mpi_test) continue ;; # below: several processes
+    esac
+    [ -x "$program" ] || continue
+    timeout --kill-after=3 60 "$program" --gtest_list_tests >"$raw/$name.list" 2>"$raw/$name.log" ||
+      { record "$name" failed 0 "$name does not list its tests"; continue; }
+    while read -r line; do
+      line=${line%%.*} line=${line##*/}
+      [ -z "${program_of[$line]-}" ] || continue
+      program_of[$line]=$program
+      suites+=("$line")
+    done < <(grep -E '^[^ ]+[.]( |$)' "$raw/$name.list")
+  done
+}
+list_suites
+declare -A tests_run=()
+run_tests() { # run_tests PERCENT-OF-THE-TIME SUITE...: a process per suite. One that hangs or dies takes no other along.
+  local end=$1 suite left
   shift
-  for family in "$@"; do
-    program=$bin/cuda_${family}_test
-    if [ ! -x "$program" ] || [[ $tests_run == *" $family "* ]]; then continue; fi
-    tests_run+="$family "
+  for suite in "$@"; do
+    if [ -z "${program_of[$suite]-}" ] || [ -n "${tests_run[$suite]-}" ]; then continue; fi
+    tests_run[$suite]=yes
     left=$(seconds_to "$end")
-    if [ "$left" -lt 3 ]; then record "cuda_${family}_test" "no time left" 0 "$program"; continue; fi
-    part "cuda_${family}_test" $((left < 90 ? left : 90)) "$program" --gtest_brief=1 "--gtest_output=json:$raw/cuda_${family}_test.json"
+    if [ "$left" -lt 3 ]; then record "test_$suite" "no time left" 0 "${program_of[$suite]}"; continue; fi
+    part "test_$suite" $((left < 90 ? left : 90)) "${program_of[$suite]}" --gtest_brief=1 "--gtest_filter=$suite.*:*/$suite.*" \
+      "--gtest_output=json:$raw/test_$suite.json"
   done
 }
 
@@ -221,7 +245,8 @@ train train_digits_f32 "$smoke" train_digits --precision f32
 step step_smoke "$smoke" --require-vendor --graph off --steps 5 resnet20:128:f16
 
 # 2. Tests of what a step of training consists of.
-run_tests 15 vendor conv matmul gemm batch_norm layer_norm update muon_update training step_graphs plan_choice loss pool
+run_tests 15 ConvOnGpu MatmulOnGpu OnGpu ConvOnDevice MatmulOnDevice ColumnSumsOnDevice CpAsyncGemmOnDevice WgmmaGemmOnDevice MatmulImpls \
+  BatchNormOnDevice LayerNormOnDevice UpdateOnDevice UpdateStepOnDevice TrainingOnDevice StepGraphsOnDevice PlanChoice LossOnDevice PoolOnDevice
 
 # 3. Steps: the networks one by one, so that one that fails costs no other its time.
 step step_resnet50 "$(seconds_to 25)" --require-vendor resnet50:256:f16
@@ -256,41 +281,33 @@ fi
 
 # 8. compute-sanitizer, which makes kernels 10 to 100 times slower: memcheck of products by tensor cores.
 sanitizer=$(find_cuda_tool compute-sanitizer compute-sanitizer) || sanitizer=""
-sanitize() { # sanitize TOOL FAMILY SECONDS [FILTER]: without a filter, the first few tests of the family
-  local tool=$1 family=$2 limit=$3 filter=${4-} program=$bin/cuda_$2_test
-  [ -x "$program" ] || return 0
-  if [ -z "$filter" ]; then
-    filter=$(timeout --kill-after=3 30 "$program" --gtest_list_tests 2>/dev/null |
-      awk '/^[^ ]/ { suite = $1 } /^ / && ++count <= 3 { printf "%s%s%s", (count > 1 ? ":" : ""), suite, $1 }') ||
-      { record "sanitizer_${tool}_$family" failed 0 "cuda_${family}_test does not list its tests"; return 0; }
+sanitize() { # sanitize TOOL SUITE SECONDS [TEST...]: these tests of the suite; where none is named, its first few
+  local tool=$1 suite=$2 limit=$3 program=${program_of[$2]-} filter
+  [ -n "$program" ] || return 0
+  shift 3
+  if [ $# -eq 0 ]; then
+    # shellcheck disable=SC2046
+    set -- $(awk -v suite="$suite." '/^[^ ]/ { mine = $1 == suite } /^ / && mine && ++count <= 3 { print $1 }' "$raw/$(basename "$program").list")
   fi
-  part "sanitizer_${tool}_$family" "$limit" "$sanitizer" --tool "$tool" --error-exitcode 99 \
-    "$program" --gtest_brief=1 "--gtest_filter=$filter"
+  filter=$(printf ":$suite.%s" "$@")
+  part "sanitizer_${tool}_$suite" "$limit" "$sanitizer" --tool "$tool" --error-exitcode 99 \
+    "$program" --gtest_brief=1 "--gtest_filter=${filter#:}"
 }
 if [ -n "$sanitizer" ]; then
-  sanitize memcheck gemm "$(seconds_to 89)" '*LargeTiles*:*TilesOf256*'
-  sanitize memcheck matmul "$(seconds_to 91)" '*LargeTiles*:*HalfFactors*:*Misaligned*'
-  sanitize memcheck conv "$(seconds_to 97)" '*LargeTiles*:*InF16'
+  sanitize memcheck CpAsyncGemmOnDevice "$(seconds_to 88)" '*LargeTiles*'
+  sanitize memcheck WgmmaGemmOnDevice "$(seconds_to 89)" '*TilesOf256*'
+  sanitize memcheck MatmulOnDevice "$(seconds_to 91)" '*LargeTiles*' '*HalfFactors*' '*Misaligned*'
+  sanitize memcheck ConvOnDevice "$(seconds_to 97)" '*LargeTiles*' '*InF16'
 fi
 
 # What follows runs in the time that is left, or in a longer one.
 
 # 9. The other tests.
-families=()
-for program in "$bin"/cuda_*_test; do
-  name=$(basename "$program")
-  case $name in
-    cuda_plans_test) continue ;;      # needs no GPU, and is long
-    cuda_staged_mpi_test) continue ;; # below: several processes
-  esac
-  name=${name#cuda_}
-  families+=("${name%_test}")
-done
 left=$(seconds_to 100)
-run_tests $((100 - 60 * left / total)) "${families[@]}"
-[ "$tests_run" != " " ] || record tests failed 0 "no cuda_*_test in $bin"
-# Processes that share the GPU, over pinned memory and MPI. (Threads that do are in cuda_collective_test and
-# cuda_data_parallel_test, and NCCL with one rank in cuda_nccl_test and cuda_nccl_training_test.)
+run_tests $((100 - 60 * left / total)) "${suites[@]}"
+[ ${#suites[@]} -gt 0 ] || record tests failed 0 "no tests in $bin/cuda_test"
+# Processes that share the GPU, over pinned memory and MPI. (Threads that do are in StagedCollectives and StagedTraining, and NCCL
+# with one rank in cuda_nccl_test.)
 if [ -x "$bin/cuda_staged_mpi_test" ]; then
   mpirun=$(command -v mpirun.openmpi || command -v mpirun) || mpirun=""
   mapfile -t settings < <(grep -v '^#' "$root/scripts/open_mpi.env")
@@ -338,10 +355,10 @@ bench random "$(share 5)" '^(dropout|augment_.*|normalise)/' --mib=256
 bench matmul "$(share 12)" '^matmul/'
 bench conv "$(share 20)" '^conv2d/'
 
-# 12. The other tools of compute-sanitizer, over the first few tests of families that run our own kernels alone.
+# 12. The other tools of compute-sanitizer, over the first few tests of suites that run our own kernels alone.
 for tool in memcheck racecheck synccheck initcheck; do
   if [ -z "$sanitizer" ]; then skip "sanitizer_$tool" "compute-sanitizer is not installed here"; continue; fi
-  for family in elementwise reduce softmax batch_norm loss update copy pool; do
-    sanitize "$tool" "$family" "$(share 5)"
+  for suite in Elementwise Reduce Softmax BatchNorm Loss Update Copy Pool; do
+    sanitize "$tool" "${suite}OnDevice" "$(share 5)"
   done
 done

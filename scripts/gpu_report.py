@@ -34,8 +34,8 @@ AUTOMATIC_SLACK = 1.05  # `automatic` over the fastest way tried
 DIGITS_ACCURACY = 0.95
 LEARNED_ACCURACY = 0.20  # of ten classes, after a few hundred steps
 # Without these a report is not green, whatever the others say.
-REQUIRED = [r"cuda_(vendor|conv|matmul|batch_norm|layer_norm|update|training)_test", r"train_digits_f32", r"step_smoke", r"step_resnet50",
-            r"bench_memory"]
+REQUIRED = [r"test_((Conv|Matmul|)OnGpu|(Conv|Matmul|BatchNorm|LayerNorm|Update|UpdateStep|Training)OnDevice)", r"train_digits_f32",
+            r"step_smoke", r"step_resnet50", r"bench_memory"]
 SIDE = 32 * 32 * 3
 
 
@@ -87,8 +87,8 @@ def parts(raw):
 
 
 def tests(raw, part):
-    """Counts of a GoogleTest binary, and what failed."""
-    result = {"binary": part["name"], "passed": 0, "failed": 0, "skipped": 0, "failures": []}
+    """Counts of a suite of GoogleTest, and what failed."""
+    result = {"suite": part["name"].removeprefix("test_"), "status": part["status"], "passed": 0, "failed": 0, "skipped": 0, "failures": []}
     report = read_json(f"{raw}/{part['name']}.json") or {}
     for suite in report.get("testsuites", []):
         for case in suite.get("testsuite", []):
@@ -215,9 +215,9 @@ def training(raw, part):
 
 def sanitizer(raw, part):
     name = part["name"]
-    tool, _, family = name.removeprefix("sanitizer_").partition("_")
+    tool, _, suite = name.removeprefix("sanitizer_").partition("_")
     log = "\n".join(read_lines(f"{raw}/{name}.log"))
-    result = {"tool": tool, "family": family, "verdict": "skipped", "why": part["what"]}
+    result = {"tool": tool, "suite": suite, "verdict": "skipped", "why": part["what"]}
     if part["status"] in ("skipped", "no time left", "timed out"):
         result["why"] = part["what"] if part["status"] == "skipped" else part["status"]
     elif "Device not supported" in log:
@@ -250,10 +250,10 @@ def verdict_of(report):
             missing.append(f"{name}: skipped")
         elif part.get("figures") == 0:
             missing.append(f"{name}: measured nothing")
-    failures += [f"{test['binary']}: {test['failed']} tests failed" for test in report["tests"] if test["failed"]]
+    failures += [f"{test['suite']}: {test['failed']} tests failed" for test in report["tests"] if test["failed"]]
     failures += [f"{one['name']}: {one['why']}" for one in report["trainings"]
                  if one["verdict"] == "FAIL" and one["status"] == "passed"]
-    failures += [f"{one['tool']} of {one['family']}: {one['why']}" for one in report["sanitizer"]
+    failures += [f"{one['tool']} of {one['suite']}: {one['why']}" for one in report["sanitizer"]
                  if one["verdict"] == "FAIL"]
     failures += [f"{one['workload']}: {one['why']}" for one in report["steps"] + report["plan_verdicts"] if one["verdict"] == "FAIL"]
     failures += [f"{figure['id']}: {figure['why']}" for figure in report["figures"] if figure["verdict"] == "FAIL"]
@@ -261,6 +261,8 @@ def verdict_of(report):
     for pattern in REQUIRED:
         if not any(re.fullmatch(pattern, name) for name in names):
             missing.append(f"{pattern}: was not reached")
+    missing += [f"{test['suite']}: no test ran" for test in report["tests"]
+                if test["status"] == "passed" and not test["passed"] + test["failed"] + test["skipped"]]
     if not any(test["passed"] for test in report["tests"]):
         missing.append("no test passed")
     return ("red" if failures else "incomplete" if missing else "green"), failures + missing
@@ -311,8 +313,8 @@ def markdown(report):
     yield from gpu_steps.step_text(report, table)
     yield from gpu_steps.other_text(report, table)
     yield "\n## Tests\n"
-    yield from table(["binary", "passed", "failed", "skipped"],
-                     [[t["binary"], t["passed"], t["failed"], t["skipped"]] for t in report["tests"]])
+    yield from table(["suite", "passed", "failed", "skipped"],
+                     [[t["suite"], t["passed"], t["failed"], t["skipped"]] for t in report["tests"]])
     for test in report["tests"]:
         for failure in test["failures"]:
             yield f"- `{failure['test']}`: {failure['why']}"
@@ -324,7 +326,7 @@ def markdown(report):
     yield f"\nCIFAR-10: {report['machine'].get('cifar10', 'not reached')}."
     yield "\n## compute-sanitizer\n"
     yield from table(["tool", "tests of", "verdict", ""],
-                     [[s["tool"], s["family"], s["verdict"], s["why"]] for s in report["sanitizer"]])
+                     [[s["tool"], s["suite"], s["verdict"], s["why"]] for s in report["sanitizer"]])
     yield "\n## Kernels\n"
     yield (f"A kernel bound by memory passes from {MEMORY_ROOF:.0f} % of the copy bandwidth measured here, or a lower part for those "
            f"listed in `scripts/gpu_report.py`; `automatic` "
@@ -367,7 +369,7 @@ def assemble(raw, out):
         "bundle": manifest,
         "roofs": roofs,
         "parts": all_parts,
-        "tests": [tests(raw, part) for part in named("cuda_.*_test")],
+        "tests": [tests(raw, part) for part in named("test_.*")],
         "trainings": [training(raw, part) for part in named("train_.*")],
         "steps": gpu_steps.steps(raw, named, samples),
         "torch": gpu_steps.torch_rows(raw, samples),

@@ -1,12 +1,10 @@
 #!/usr/bin/env python3
-"""How big the house is: lines per room against the budget, lengths of files and functions, includes that point upwards or
-in a circle.
+"""How big the house is: lines of each room, the longest files and functions, includes that point upwards or in a circle.
 
     scripts/house_report.py [--root DIR] [--check]
 
-The budgets are the table in HACKING.md; tests/include_direction/check.sh finds includes that point upwards. tests/, examples/ and bench/
-are no rooms: only their files are measured, scripts among them. With --check it ends with code 1 where a room is over its budget, a
-file is too long, or an include points upwards or in a circle.
+A room is a folder of the library. Of tests/, examples/ and bench/, scripts count, too. tests/include_direction/check.sh
+finds includes that point upwards. With --check it ends with code 1 where an include points upwards or in a circle.
 """
 import argparse
 import pathlib
@@ -15,10 +13,10 @@ import signal
 import subprocess
 import sys
 
+ROOMS = ("simt", "tensor", "kernels", "autograd", "nn", "optim", "dist", "data", "trainer")
 SUFFIXES = {".h", ".cpp", ".cu", ".cuh"}
 BESIDE, BESIDE_SUFFIXES = ("tests", "examples", "bench"), SUFFIXES | {".py", ".sh"}
-LONGEST_FILE = 450
-LONG_FUNCTION = 60
+LONGEST = 20  # files and functions to list
 
 
 def source_files(root, folders, suffixes=SUFFIXES):
@@ -28,28 +26,6 @@ def source_files(root, folders, suffixes=SUFFIXES):
 
 def read(file):
     return file.read_text(encoding="utf-8", errors="replace")
-
-
-# Budgets ---------------------------------------------------------------------------------------------------------
-
-
-def budgets(text):
-    """Rows `| name | budget | goal | `folder/` ... what it holds |` of HACKING.md: [(name, budget, goal, [folder])]."""
-    rows = re.findall(r"^\| *(\w+) *\| *([\d,]+) *\| *([\d,]+) *\| *((?:`[\w/]+/` *)+)[^|]*\|", text, re.M)
-    number = lambda words: int(words.replace(",", ""))
-    return [(name, number(budget), number(goal), [f.rstrip("/") for f in re.findall(r"`([\w/]+)`", folders)])
-            for name, budget, goal, folders in rows]
-
-
-def too_long_for_now(text):
-    """`file` (N lines) of HACKING.md: files that are still to be split, and how long they may be until then."""
-    return {file: int(lines) for file, lines in re.findall(r"`([\w/.]+)` \((\d+) lines\)", text)}
-
-
-def room_of(name, rooms):
-    """The room whose folder is the longest one that holds the file."""
-    held = [(len(folder), room) for room, _, _, folders in rooms for folder in folders if name.startswith(folder + "/")]
-    return max(held)[1] if held else None
 
 
 # Functions -------------------------------------------------------------------------------------------------------
@@ -170,59 +146,43 @@ def spread(values):
     return f"median {at(0.5)}, p90 {at(0.9)}, max {values[-1]}" if values else "none"
 
 
+def lines_of(texts, folder):
+    return [text.count("\n") for name, text in texts.items() if name.startswith(folder + "/")]
+
+
 def report(root):
-    """Prints the report; what is wrong with the house, a line each."""
-    hacking = read(root / "HACKING.md")
-    rooms, spared = budgets(hacking), too_long_for_now(hacking)
-    wrong = []
-    if not rooms:
-        return ["no table of budgets in HACKING.md"]
-    folders = sorted({folder.split("/")[0] for _, _, _, held in rooms for folder in held})
-    texts = {str(f.relative_to(root)): read(f) for f in source_files(root, folders)}
-    lines = {name: text.count("\n") for name, text in texts.items()}
+    """Prints the report; the includes that are wrong, a line each."""
+    texts = {str(f.relative_to(root)): read(f) for f in source_files(root, ROOMS)}
+    beside = {str(f.relative_to(root)): read(f) for f in source_files(root, BESIDE, BESIDE_SUFFIXES)}
+    row = lambda name, counts: print(f"{name:<22} {sum(counts):>7,} {len(counts):>6,}   {spread(counts)}")
 
-    print(f"{'room':<10} {'lines':>7} {'budget':>7} {'goal':>7}   lines per file")
-    for room, budget, goal, _ in rooms:
-        held = [count for name, count in lines.items() if room_of(name, rooms) == room]
-        print(f"{room:<10} {sum(held):>7,} {budget:>7,} {goal:>7,}   {spread(held)}")
-        if sum(held) > budget:
-            wrong.append(f"{room} has {sum(held):,} lines, {sum(held) - budget:,} over its budget: remove something old, or raise the "
-                         "budget in HACKING.md and say why")
-    for name in sorted(lines):
-        if room_of(name, rooms) is None:
-            wrong.append(f"{name} belongs to no room of the table in HACKING.md")
-    print(f"{'all':<10} {sum(lines.values()):>7,} {'':>7} {'':>7}   {spread(lines.values())}")
+    print(f"{'room':<22} {'lines':>7} {'files':>6}   lines per file")
+    for room in ROOMS:
+        row(room, lines_of(texts, room))
+        for folder in sorted({"/".join(name.split("/")[:2]) for name in texts if re.match(room + "/[^/]+/", name)}):
+            row("  " + folder, lines_of(texts, folder))
+    row("all rooms", [text.count("\n") for text in texts.values()])
     for folder in BESIDE:
-        held = {str(f.relative_to(root)): read(f).count("\n") for f in source_files(root, [folder], BESIDE_SUFFIXES)}
-        print(f"{folder:<10} {sum(held.values()):>7,} {'':>7} {'':>7}   {spread(held.values())}")
-        lines.update(held)
+        row(folder, lines_of(beside, folder))
 
-    for name, count in sorted(lines.items(), key=lambda item: -item[1]):
-        if count > spared.get(name, LONGEST_FILE):
-            wrong.append(f"{name} has {count} lines: split it, {spared.get(name, LONGEST_FILE)} are the most")
-    for name, most in spared.items():
-        print(f"{name}: {lines.get(name, 0)} lines, still to be split" if lines.get(name, 0) > LONGEST_FILE
-              else f"{name} need not stand in HACKING.md any more ({most} lines were allowed)")
-
+    print(f"the {LONGEST} longest files:")
+    for count, name in sorted(((text.count("\n"), name) for name, text in (texts | beside).items()), reverse=True)[:LONGEST]:
+        print(f"  {count:>4}  {name}")
     all_functions = [(count, name, first, function) for name, text in texts.items() for first, count, function in functions(text)]
-    print(f"functions: {len(all_functions):,}, {spread([f[0] for f in all_functions])} lines; over {LONG_FUNCTION}:")
-    for count, name, first, function in sorted(all_functions, reverse=True):
-        if count > LONG_FUNCTION:
-            print(f"  {count:>4}  {name}:{first} {function}")
+    print(f"functions of the rooms: {len(all_functions):,}, {spread([f[0] for f in all_functions])} lines; the {LONGEST} longest:")
+    for count, name, first, function in sorted(all_functions, reverse=True)[:LONGEST]:
+        print(f"  {count:>4}  {name}:{first} {function}")
 
-    graph = {name: includes(text) for name, text in texts.items()}
-    up, rings = arrows_up(root), circles(graph)
+    up, rings = arrows_up(root), circles({name: includes(text) for name, text in texts.items()})
     print(f"includes that point upwards: {len(up)}, circles: {len(rings)}")
-    wrong += up
-    wrong += [f"a circle of includes: {' '.join(ring)}" for ring in rings]
-    return wrong
+    return up + [f"a circle of includes: {' '.join(ring)}" for ring in rings]
 
 
 def main():
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # as in `house_report.py | head`
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--root", type=pathlib.Path, default=pathlib.Path(__file__).resolve().parent.parent)
-    parser.add_argument("--check", action="store_true", help="fail where something is wrong")
+    parser.add_argument("--check", action="store_true", help="fail where an include is wrong")
     options = parser.parse_args()
     wrong = report(options.root)
     for line in wrong:

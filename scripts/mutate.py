@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Would a test notice? Changes an operator, a constant or a condition at a random place of the library, builds and runs the tests
-nearest to it, and reports the faults that no test saw.
+"""Would a test notice? Changes an operator, a constant or a condition at a random place of the library, builds and runs the files of
+tests nearest to it, and reports the faults that no test saw.
 
     scripts/mutate.py --count 150 [--seed 1] [--first 0] [--report build/mutate/report.jsonl]
     scripts/mutate.py --list --count 20            # shows the faults, builds nothing
@@ -108,8 +108,7 @@ def include_graph(tree):
             if file.suffix in (".h", ".cpp"):
                 name = str(file.relative_to(tree))
                 for target in re.findall(r'^\s*#\s*include\s*"([^"]+)"', file.read_text(errors="replace"), re.M):
-                    target = target if (tree / target).exists() else f"tests/{target}"
-                    graph[unit_of(name)].add(unit_of(target))
+                        graph[unit_of(name)].add(unit_of(target))
     return graph
 
 
@@ -125,11 +124,11 @@ def distances(graph, start):
 
 
 def nearest_tests(file, tests, graph, far, count):
-    """Test targets for a source: those named like it first, then those that reach it by the fewest includes."""
+    """Files of tests for a source: those named like it first, then those that reach it by the fewest includes."""
     unit, base = unit_of(file), pathlib.Path(file).stem
     rows = []
     for test in tests:
-        name = test.removesuffix("_test")
+        name = pathlib.Path(test).name.removesuffix("_test")
         named = 0 if name == base else 1 if base.startswith(name + "_") or name.startswith(base + "_") else 2
         reach = far[test].get(unit)
         if reach is None:  # the unit of a family's further files: conv_direct belongs to conv
@@ -141,6 +140,11 @@ def nearest_tests(file, tests, graph, far, count):
 
 
 # The worktree ------------------------------------------------------------------------------------------------------------
+
+
+def program_of(test):
+    """The tests of a room are one program: tests/ROOM/NAME_test.cpp is in ROOM_test."""
+    return test.split("/")[0] + "_test"
 
 
 def hear_interrupts():
@@ -175,7 +179,8 @@ class Workshop:
                 sys.exit(f"{self.tree} cannot be configured: {log}")
         targets = subprocess.run(["ninja", "-C", str(self.build), "-t", "targets", "all"], check=True, capture_output=True, text=True).stdout
         built = {line.split(":")[0] for line in targets.splitlines()}
-        return sorted(f.stem for f in (self.tree / "tests").glob("*_test.cpp") if f.stem in built and not f.stem.endswith("_mpi_test"))
+        files = [f for f in (self.tree / "tests").glob("*/*_test.cpp") if f"{f.parent.name}_test" in built and not f.stem.endswith("_mpi_test")]
+        return sorted(f"{f.parent.name}/{f.stem}" for f in files)
 
     def make(self, targets):
         """What the compiler says where it does not build, else nothing."""
@@ -183,10 +188,12 @@ class Workshop:
         return done.stdout + done.stderr if done.returncode else ""
 
     def run(self, test, seconds):
-        """Why a test fails; nothing where it passes."""
-        binary = next((p for p in (self.build / "bin" / test, self.build / "tests" / test, self.build / test) if p.exists()), None)
+        """Why a file of tests, ROOM/NAME_test, fails; nothing where it passes."""
+        suites = sorted(set(re.findall(r"^(?:TEST(?:_[FP])?|TYPED_TEST)\((\w+)", (self.tree / f"tests/{test}.cpp").read_text(), re.M)))
+        command = [str(self.build / "bin" / program_of(test)), "--gtest_brief=1", "--gtest_fail_fast",
+                   "--gtest_filter=" + ":".join(f"{suite}.*:*/{suite}.*" for suite in suites) + "-*.Exhaustive*"]
         try:
-            done = subprocess.run([str(binary), "--gtest_brief=1", "--gtest_fail_fast"], cwd=self.build, env={**os.environ, **PASSIVE},
+            done = subprocess.run(command, cwd=self.build, env={**os.environ, **PASSIVE},
                                   capture_output=True, text=True, errors="replace", timeout=seconds,
                                   preexec_fn=hear_interrupts)
         except subprocess.TimeoutExpired:
@@ -199,7 +206,7 @@ class Workshop:
     def is_sound(self, test):
         """Whether a test passes without a fault; found out once, with its seconds, while the sources are as they should be."""
         if test not in self.sound:
-            log = self.make([test])
+            log = self.make([program_of(test)])
             start = time.monotonic()
             why = f"{test} does not build" if log else self.run(test, self.seconds)
             if why:
@@ -221,7 +228,7 @@ class Workshop:
         tests = [test for test in tests if self.is_sound(test)]
         try:
             self.put_in(fault)
-            if log := self.make(tests):
+            if log := self.make(sorted({program_of(test) for test in tests})):
                 return "invalid", (re.search(r"error: .*", log) or re.search(r".*", log)).group()
             for test in tests:
                 if why := self.run(test, min(self.seconds, 30 + 10 * self.sound[test])):
@@ -251,7 +258,7 @@ def arguments():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--rooms", nargs="+", default=ROOMS)
     parser.add_argument("--headers", action="store_true", help="also change headers, which rebuilds more")
-    parser.add_argument("--tests", type=int, default=5, help="test binaries to run for a fault")
+    parser.add_argument("--tests", type=int, default=5, help="files of tests to run for a fault")
     parser.add_argument("--seconds", type=float, default=600, help="a test that takes longer counts as hanging, as does one that takes 30 s and ten times its time without a fault")
     parser.add_argument("--most", type=float, default=100, help="percentage of faults that may survive")
     parser.add_argument("--preset", default="cpu")

@@ -5,7 +5,7 @@ import pathlib
 import subprocess
 import sys
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tests"))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tests/programs"))
 from serve_client import Server, multipart  # noqa: E402,F401  pylint: disable=wrong-import-position,unused-import
 
 TOLERANCE = 2e-6  # of a probability: batches of other sizes round otherwise

@@ -154,8 +154,8 @@ void read_nccl(const Environment& environment, RankInfo& info) {
 }  // namespace
 
 std::string_view name_of(Launcher launcher) {
-  constexpr std::string_view kNames[] = {"nobody",   "mpirun", "--devices",
-                                         "torchrun", "Slurm",  "NCCL_COMM_ID"};
+  constexpr std::string_view kNames[] = {"no launcher", "mpirun", "--devices",
+                                         "torchrun",    "Slurm",  "NCCL_COMM_ID"};
   return kNames[static_cast<std::size_t>(launcher)];
 }
 

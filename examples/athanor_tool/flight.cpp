@@ -27,7 +27,7 @@ fs::path folder_of(const fs::path& given) {
 
 void add_flight(CLI::App& app) {
   CLI::App* const command =
-      app.add_subcommand("flight", "Names the rank that ended a job, and why, from the records of all ranks");
+      app.add_subcommand("flight", "Names the rank that ended a job, and why, from all ranks' records");
   const auto folder = std::make_shared<std::string>();
   command->add_option("DIR", *folder, "The run's folder, or the one with flight.0.json, flight.1.json, ...")
       ->required();

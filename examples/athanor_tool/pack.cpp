@@ -135,7 +135,7 @@ void add_pack(CLI::App& app) {
                    "Scales larger images down to this shorter side, as JPEGs of quality 90; 0: none")
       ->check(CLI::Range(std::int64_t{0}, kMaxImageSide));
   command->add_option("--raw", arguments->raw,
-                      "HxW: stores all images as raw pixels of this size, center-cropped");
+                      "HxW: stores all images as raw pixels of this size, centre-cropped");
   command->add_option("--limit", arguments->limit, "Takes only the first N samples; 0: all")
       ->check(CLI::NonNegativeNumber);
   command->add_option("--shuffle-seed", arguments->shuffle_seed, "Shuffles the samples with this seed");

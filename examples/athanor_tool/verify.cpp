@@ -157,8 +157,8 @@ void run_verify(const Arguments& arguments) {
 }  // namespace
 
 void add_verify(CLI::App& app) {
-  CLI::App* const command = app.add_subcommand(
-      "verify", "Checks a whole data set: compares CRCs, decodes images, names damaged samples");
+  CLI::App* const command =
+      app.add_subcommand("verify", "Checks all of a data set, and names damaged samples");
   const auto arguments = std::make_shared<Arguments>();
   command->add_option("FILE", arguments->path, "A file or folder of samples, of any format")->required();
   command->add_option("--threads", arguments->threads, "Threads; 0: one per core")

@@ -15,12 +15,6 @@ namespace athanor {
 namespace {
 
 std::atomic<std::int64_t> created{0}, reorders{0};
-thread_local bool inside = false;
-
-struct Inside {
-  Inside() { inside = true; }
-  ~Inside() { inside = false; }
-};
 
 /// While alive, sets the number of OpenMP threads, which oneDNN uses.
 class Threads {
@@ -50,10 +44,6 @@ std::int64_t primitives_created() {
 
 std::int64_t reorders_run() {
   return reorders.load(std::memory_order_relaxed);
-}
-
-bool inside_onednn() {
-  return inside;
 }
 
 namespace cpu {
@@ -126,7 +116,6 @@ class Compiled final : public Primitive {
       std::memset(base, 0, scratch_bytes_);
       std::memset(out, 0, slots_[kResult].plain.get_desc().get_size());
     }
-    const Inside onednn;
     const Threads threads(threads_);
     if (ThreadTeam* const team = context.team(); team && threads_ > 1) team->rest();
     const std::array<void*, kOperands> data{const_cast<void*>(first), const_cast<void*>(second),

@@ -25,8 +25,5 @@ std::int64_t primitives_created() {
 std::int64_t reorders_run() {
   return 0;
 }
-bool inside_onednn() {
-  return false;
-}
 
 }  // namespace athanor

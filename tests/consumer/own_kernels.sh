@@ -5,7 +5,7 @@
 set -euo pipefail
 source=$1 build=$2 folder=$3 cxx=$4 launcher=${5-}
 example=$source/examples/own_kernels
-fail() { printf '%s\n' "$@"; exit 1; }
+source "$(dirname "${BASH_SOURCE[0]}")/checks.sh"
 
 rm -rf "$folder"
 cmake --install "$build" --component simt --prefix "$folder/prefix" >/dev/null
@@ -18,16 +18,6 @@ cmake -S "$folder/source" -B "$folder/build" -G Ninja -D CMAKE_PREFIX_PATH="$fol
   -D CMAKE_CXX_COMPILER="$cxx" -D CMAKE_CXX_COMPILER_LAUNCHER="$launcher"
 cmake --build "$folder/build"
 
-for program in check_races check_bounds; do
-  "$folder/build/$program" || fail "$program: the correct kernel must pass"
-done
-code=0
-found=$("$folder/build/check_races" racy) || code=$?
-line=$(grep -n 'partial\[threadIdx.x\] +=' "$example/row_sum.cu" | cut -d: -f1)
-[[ $code = 1 && $found == *"kernel row_sum_racy: race in shared memory"*"row_sum.cu:$line,"* ]] ||
-  fail "the race at row_sum.cu:$line must be reported with code 1, but code $code says:" "$found"
-
-nvcc=$(command -v nvcc || ls /usr/local/cuda/bin/nvcc 2>/dev/null || true)
-if [ -n "$nvcc" ]; then
-  "$nvcc" -std=c++20 -I "$folder/prefix/share/athanor" -c "$folder/source/row_sum.cu" -o "$folder/row_sum.o"
-fi
+check_race "$folder/build/check_races" "$example"
+"$folder/build/check_bounds" || fail "check_bounds: the correct kernel must pass"
+compile_for_gpu "$folder/source/row_sum.cu" -I "$folder/prefix/share/athanor"

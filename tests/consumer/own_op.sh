@@ -3,6 +3,7 @@
 # the CPU, and its CUDA kernels on the emulator. Where there is nvcc, the kernels must compile for a GPU too.
 set -euo pipefail
 source=$1 prefix=$2 folder=$3 cxx=$4 launcher=${5-}
+source "$(dirname "${BASH_SOURCE[0]}")/checks.sh"
 
 rm -rf "$folder"
 mkdir -p "$folder"
@@ -12,9 +13,4 @@ cmake -S "$folder/source" -B "$folder/build" -G Ninja -D CMAKE_PREFIX_PATH="$pre
 cmake --build "$folder/build"
 "$folder/build/check"
 [ ! -e "$folder/build/check_kernel" ] || "$folder/build/check_kernel"
-
-nvcc=$(command -v nvcc || ls /usr/local/cuda/bin/nvcc 2>/dev/null || true)
-if [ -n "$nvcc" ]; then
-  "$nvcc" -std=c++20 -D ATHANOR_WITH_CUDA -I "$prefix/share/athanor" -c "$folder/source/soft_shrink.cu" \
-    -o "$folder/soft_shrink.o"
-fi
+compile_for_gpu "$folder/source/soft_shrink.cu" -I "$prefix/share/athanor" -D ATHANOR_WITH_CUDA

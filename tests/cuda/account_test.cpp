@@ -32,8 +32,7 @@
 #include "simt/executor.h"
 #include "tests/cuda/device.h"
 
-namespace athanor {
-namespace {
+namespace athanor::account_test {
 
 using AccountOnDevice = test::DeviceTest;
 
@@ -359,5 +358,4 @@ TEST_F(AccountOnDevice, Steps) {
   if (!test::kChecksEveryAccess) expect_step("resnet20", {10, 3, 16}, 3, Precision::f32, "muon");
 }
 
-}  // namespace
-}  // namespace athanor
+}  // namespace athanor::account_test

@@ -5,8 +5,7 @@
 #include "kernels/step_state.h"
 #include "tests/cuda/device.h"
 
-namespace athanor {
-namespace {
+namespace athanor::accumulate_test {
 
 using kernels::Combine;
 using test::Layout;
@@ -85,5 +84,4 @@ TEST_F(AccumulateOnDevice, SquaresNormAndClipping) {
   EXPECT_EQ(measured(std::numeric_limits<double>::infinity()).found_inf, 1);
 }
 
-}  // namespace
-}  // namespace athanor
+}  // namespace athanor::accumulate_test

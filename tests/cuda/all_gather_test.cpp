@@ -1,8 +1,7 @@
 #include "tests/cuda/device_ranks.h"
 #include "tests/support/all_gather_cases.h"
 
-namespace athanor {
-namespace {
+namespace athanor::all_gather_test {
 
 using AllGatherOnDevice = test::DeviceTest;
 
@@ -16,5 +15,4 @@ TEST_F(AllGatherOnDevice, ReportsMismatchedRanks) {
   test::run_staged_ranks(2, test::check_ranks_that_differ_are_told);
 }
 
-}  // namespace
-}  // namespace athanor
+}  // namespace athanor::all_gather_test

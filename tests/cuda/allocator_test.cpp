@@ -12,9 +12,9 @@
 #include "tests/cuda/busy.h"
 #include "tests/cuda/device.h"
 #include "tests/support/count_new.h"
+#include "tests/support/errors.h"
 
-namespace athanor {
-namespace {
+namespace athanor::allocator_test {
 
 using cuda::DeviceAllocator;
 constexpr std::size_t kMiB = std::size_t{1} << 20;
@@ -255,20 +255,8 @@ TEST_F(DeviceCache, LimitErrorListsMemoryByTag) {
   const AllocTag tag("test.hoard");
   const Block held = cached.allocate(12 * kMiB);
   cached.set_limit(40 * kMiB);
-  try {
-    cached.allocate(50'000'000);
-    ADD_FAILURE() << "the limit was passed";
-  } catch (const OutOfMemoryError& error) {
-    const std::string message = error.what();
-    const auto has = [&](const std::string& part) {
-      EXPECT_NE(message.find(part), message.npos) << part << "\n" << message;
-    };
-    has("out of memory on " + test::device().str());
-    has("requested 50000000 bytes, but 12582912 are held and 0 cached");
-    has("the limit is 41943040 bytes");
-    has("by tag: test.hoard 12582912");
-    has("--memory-limit");
-  }
+  EXPECT_ERROR(OutOfMemoryError, cached.allocate(50'000'000), test::device().str(), "50000000 bytes",
+               "12582912", "0", "41943040 bytes", "test.hoard 12582912", "--memory-limit");
   EXPECT_EQ(cached.stats().current, static_cast<std::int64_t>(12 * kMiB));
   // A segment that would pass the limit is made smaller; and what is cached makes room for what is asked.
   const Block first = cached.allocate(9 * kMiB), second = cached.allocate(9 * kMiB);
@@ -402,14 +390,9 @@ struct AFailedKernel : Allocators {
   void TearDown() override { cudaDeviceReset(); }
 
   template <class F> static void expect_diagnosis(F&& call) {
-    try {
-      call();
-      ADD_FAILURE() << "the failed kernel was forgotten";
-    } catch (const BackendError& error) {
-      EXPECT_NE(std::string(error.what()).find("barrier divergence: thread (32,0,0) has left the kernel"),
-                std::string::npos)
-          << error.what();
-    }
+    const std::string text = test::message_of<BackendError>(call);
+    for (const char* value : {"barrier divergence", "thread (32,0,0)"})
+      EXPECT_TRUE(test::holds(text, value)) << value << " in: " << text;
   }
 };
 
@@ -435,5 +418,4 @@ TEST_F(AFailedKernel, FailsAnAllocationWithItsOwnError) {
 }
 #endif
 
-}  // namespace
-}  // namespace athanor
+}  // namespace athanor::allocator_test

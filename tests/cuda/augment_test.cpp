@@ -5,8 +5,7 @@
 #include "kernels/rand_augment.h"
 #include "tests/cuda/device.h"
 
-namespace athanor {
-namespace {
+namespace athanor::augment_test {
 
 using AugmentOnDevice = test::DeviceTest;
 
@@ -158,5 +157,4 @@ TEST_F(AugmentOnDevice, ByHand) {
   EXPECT_EQ(y.to_vector(), (std::vector<double>{-1, 1, 3, 509}));
 }
 
-}  // namespace
-}  // namespace athanor
+}  // namespace athanor::augment_test

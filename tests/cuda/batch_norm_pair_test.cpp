@@ -7,8 +7,7 @@
 #include "nn/models/model.h"
 #include "tests/cuda/device.h"
 
-namespace athanor {
-namespace {
+namespace athanor::batch_norm_pair_test {
 
 using NormPairOnDevice = test::DeviceTest;
 using test::filled;
@@ -112,5 +111,4 @@ TEST_F(NormPairOnDevice, IsOneOpInTrainingOfWholeBytesAlone) {
   EXPECT_TRUE(same_bits(evaluated.to(kCpu), expected.to(kCpu)));
 }
 
-}  // namespace
-}  // namespace athanor
+}  // namespace athanor::batch_norm_pair_test

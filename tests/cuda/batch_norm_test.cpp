@@ -9,8 +9,7 @@
 #include "tests/cuda/device.h"
 #include "tests/support/activations.h"
 
-namespace athanor {
-namespace {
+namespace athanor::batch_norm_test {
 
 using BatchNormOnDevice = test::DeviceTest;
 using kernels::BatchNormBackward;
@@ -406,5 +405,4 @@ TEST_F(BatchNormOnDevice, RepeatsItselfBitForBit) {
   EXPECT_TRUE(test::same_bits(first.to(kCpu), second.to(kCpu)));
 }
 
-}  // namespace
-}  // namespace athanor
+}  // namespace athanor::batch_norm_test

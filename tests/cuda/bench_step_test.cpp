@@ -10,8 +10,7 @@
 #include "tests/cuda/device.h"
 #include "trainer/trainer.h"
 
-namespace athanor {
-namespace {
+namespace athanor::bench_step_test {
 
 using bench::StepOptions;
 using bench::StepPhases;
@@ -176,5 +175,4 @@ TEST_F(BenchStep, BytesAreThoseThatTheEmulatorCounts) {
   }
 }
 
-}  // namespace
-}  // namespace athanor
+}  // namespace athanor::bench_step_test

@@ -7,8 +7,7 @@
 #include "tests/cuda/busy.h"
 #include "tests/cuda/device.h"
 
-namespace athanor {
-namespace {
+namespace athanor::byte_copy_test {
 
 std::vector<std::uint8_t> pattern(std::size_t bytes, std::uint32_t seed) {
   std::vector<std::uint8_t> values(bytes);
@@ -186,5 +185,4 @@ TEST_F(TwoDevices, HaveTheirOwnStreamsMemoryAndEvents) {
   current_stream(test::device()).wait(event);
 }
 
-}  // namespace
-}  // namespace athanor
+}  // namespace athanor::byte_copy_test

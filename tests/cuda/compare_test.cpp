@@ -7,8 +7,7 @@
 #include "kernels/copy.h"
 #include "tests/cuda/device.h"
 
-namespace athanor {
-namespace {
+namespace athanor::compare_test {
 
 using CompareOnDevice = test::DeviceTest;
 using kernels::Predicate;
@@ -58,5 +57,4 @@ TEST_F(CompareOnDevice, AnyAndAll) {
   EXPECT_EQ(all(x).item(), 0);
 }
 
-}  // namespace
-}  // namespace athanor
+}  // namespace athanor::compare_test

@@ -5,8 +5,7 @@
 #include "kernels/copy.h"
 #include "tests/cuda/device.h"
 
-namespace athanor {
-namespace {
+namespace athanor::conv_error_test {
 
 class ConvError : public test::DeviceTest {
  protected:
@@ -67,5 +66,4 @@ TEST_F(ConvError, OfAWrongImageIsLargeAndOfNanIsNoBound) {
   }
 }
 
-}  // namespace
-}  // namespace athanor
+}  // namespace athanor::conv_error_test

@@ -11,8 +11,7 @@
 #include "nn/conv_norm.h"
 #include "tests/cuda/device.h"
 
-namespace athanor {
-namespace {
+namespace athanor::conv_sums_test {
 
 using ConvSumsOnDevice = test::DeviceTest;
 using test::filled;
@@ -161,5 +160,4 @@ TEST_F(ConvSumsOnDevice, LayersHandThemOverInTrainingAlone) {
   EXPECT_FALSE(nn::with_sums(conv, norm, x).sums.defined());
 }
 
-}  // namespace
-}  // namespace athanor
+}  // namespace athanor::conv_sums_test

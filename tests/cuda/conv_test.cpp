@@ -7,8 +7,7 @@
 #include "tests/cuda/exact.h"
 #include "tests/support/conv_cases.h"
 
-namespace athanor {
-namespace {
+namespace athanor::conv_test {
 
 using ConvOnDevice = test::DeviceTest;
 using test::conv_cases;
@@ -277,5 +276,4 @@ TEST_F(ConvOnDevice, UnavailableImplementationsAreNamed) {
   }
 }
 
-}  // namespace
-}  // namespace athanor
+}  // namespace athanor::conv_test

@@ -4,8 +4,7 @@
 #include "tests/cuda/exact.h"
 #include "tests/support/conv_transpose_cases.h"
 
-namespace athanor {
-namespace {
+namespace athanor::conv_transpose_test {
 
 using ConvTransposeOnDevice = test::DeviceTest;
 using test::ConvTransposeCase;
@@ -50,5 +49,4 @@ TEST_F(ConvTransposeOnDevice, EmptySizesEqualCpu) {
   check_case({{2, 3, 3, 4}, {4, 3, 3, 0}, {}}, DType::f32);
 }
 
-}  // namespace
-}  // namespace athanor
+}  // namespace athanor::conv_transpose_test

@@ -8,8 +8,7 @@
 #include "kernels/convert.h"
 #include "tests/cuda/device.h"
 
-namespace athanor {
-namespace {
+namespace athanor::copy_test {
 
 using CopyOnDevice = test::DeviceTest;
 
@@ -229,5 +228,4 @@ TEST_F(CopyOnDevice, FillArangeEyeOfEveryType) {
   }
 }
 
-}  // namespace
-}  // namespace athanor
+}  // namespace athanor::copy_test

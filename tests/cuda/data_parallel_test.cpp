@@ -4,8 +4,7 @@
 #include "tests/cuda/device_ranks.h"
 #include "tests/support/data_parallel_cases.h"
 
-namespace athanor {
-namespace {
+namespace athanor::data_parallel_test {
 
 using namespace std::chrono_literals;
 using dist::Transport;
@@ -41,5 +40,4 @@ TEST_F(StagedTraining, AnyThreadMayAdvanceBuckets) {
   test::run_staged_ranks(2, test::check_overlap_changes_nothing);
 }
 
-}  // namespace
-}  // namespace athanor
+}  // namespace athanor::data_parallel_test

@@ -5,12 +5,11 @@
 
 #include "tensor/cuda/runtime.h"
 #include "tests/cuda/mixed_files.h"
-#include "tests/support/says.h"
+#include "tests/support/errors.h"
 
 // JPEG files that a device decodes, or refuses to.
 
-namespace athanor {
-namespace {
+namespace athanor::device_jpeg_test {
 
 using JpegOnDevice = test::DeviceTest;
 
@@ -82,9 +81,8 @@ TEST_F(JpegOnDevice, AFileThatNobodyDecodesIsNamed) {
   LoaderOptions options = test::for_device({.batch_size = 4, .workers = 1});
   options.jpeg = std::make_shared<Refuses>(1);
   Loader loader(data, options);
-  const std::string text = test::message_of<IoError>([&] { test::read_all(loader, 0); });
-  EXPECT_NE(text.find("sample 9 (file 9): read: jpeg"), std::string::npos) << text;
-  EXPECT_NE(text.find("--decode cpu and --bad-samples skip"), std::string::npos) << text;
+  EXPECT_ERROR(IoError, test::read_all(loader, 0), "sample 9", "file 9", "jpeg", "--decode cpu",
+               "--bad-samples skip");
 }
 
 // Few files find room there; the threads decode the others.
@@ -102,5 +100,4 @@ TEST_F(JpegOnDevice, ThreadsDecodeWhatFindsNoRoom) {
   EXPECT_LT(jpeg->files(), 2 * 2 * 12);
 }
 
-}  // namespace
-}  // namespace athanor
+}  // namespace athanor::device_jpeg_test

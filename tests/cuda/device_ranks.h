@@ -11,6 +11,7 @@
 #include "dist/transports/staged_transport.h"
 #include "dist/transports/thread_transport.h"
 #include "tests/cuda/device.h"
+#include "tests/support/errors.h"
 
 #if defined(ATHANOR_SIMT)
 #include "simt/options.h"
@@ -51,14 +52,9 @@ inline void run_on_devices(int world, const std::function<Device(int)>& device_o
   if (first) std::rethrow_exception(first);
 }
 
-/// What a collective that fails says of a lost rank.
+/// What a collective that fails says of a lost rank; empty where it does not fail.
 inline std::string error_of(dist::Communicator& comm, dist::Collective& collective, std::int64_t bucket) {
-  try {
-    comm.run(collective, bucket);
-  } catch (const PeerLostError& error) {
-    return error.what();
-  }
-  return "no error";
+  return message_of<PeerLostError>([&] { comm.run(collective, bucket); });
 }
 
 /// All on one device, through memory of the host.

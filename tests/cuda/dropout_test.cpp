@@ -7,8 +7,7 @@
 #include "tensor/detail/device_memory.h"
 #include "tests/cuda/device.h"
 
-namespace athanor {
-namespace {
+namespace athanor::dropout_test {
 
 using DropoutOnDevice = test::DeviceTest;
 
@@ -121,5 +120,4 @@ TEST_F(DropoutOnDevice, ACheckpointDrawsTheSameMaskAgain) {
   EXPECT_EQ(gradient(true), gradient(false));
 }
 
-}  // namespace
-}  // namespace athanor
+}  // namespace athanor::dropout_test

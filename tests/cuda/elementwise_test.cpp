@@ -8,8 +8,7 @@
 #include "kernels/copy.h"
 #include "tests/cuda/device.h"
 
-namespace athanor {
-namespace {
+namespace athanor::elementwise_test {
 
 using ElementwiseOnDevice = test::DeviceTest;
 
@@ -182,5 +181,4 @@ TEST_F(ElementwiseOnDevice, ReluKeepsNaN) {
   EXPECT_EQ(values[4], INFINITY);
 }
 
-}  // namespace
-}  // namespace athanor
+}  // namespace athanor::elementwise_test

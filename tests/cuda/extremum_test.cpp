@@ -4,8 +4,7 @@
 
 #include "tests/cuda/device.h"
 
-namespace athanor {
-namespace {
+namespace athanor::extremum_test {
 
 using ExtremumOnDevice = test::DeviceTest;
 
@@ -94,5 +93,4 @@ TEST_F(ExtremumOnDevice, NaNIsLargestAndTheFirstWins) {
   EXPECT_EQ(index.to_vector(), (std::vector<double>{1, 0, 1}));
 }
 
-}  // namespace
-}  // namespace athanor
+}  // namespace athanor::extremum_test

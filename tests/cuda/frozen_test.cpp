@@ -6,8 +6,7 @@
 #include "tests/support/frozen_cases.h"
 #include "trainer/samples.h"
 
-namespace athanor {
-namespace {
+namespace athanor::frozen_test {
 
 using namespace test;
 
@@ -29,5 +28,4 @@ TEST_F(FrozenOnDevice, AGridOfPicturesEqualsTheCpu) {
             draw_grid(images, {.low = -2, .high = 2}).pixels);
 }
 
-}  // namespace
-}  // namespace athanor
+}  // namespace athanor::frozen_test

@@ -7,8 +7,7 @@
 #include "tests/support/cases.h"
 #include "tests/support/compare.h"
 
-namespace athanor::cuda {
-namespace {
+namespace athanor::cuda::gemm_layout_test {
 
 /// What a BLAS does with that layout, reading and writing memory as it says and as nothing else.
 void naive_gemm(const GemmLayout& z, const Tensor& a, const Tensor& b, const Tensor& y) {
@@ -229,5 +228,4 @@ TEST(GemmLayout, PointwiseConvolutionsAreProducts) {
   expect(dw, expected_dw);
 }
 
-}  // namespace
-}  // namespace athanor::cuda
+}  // namespace athanor::cuda::gemm_layout_test

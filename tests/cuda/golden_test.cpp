@@ -2,8 +2,7 @@
 
 #include "tests/cuda/device.h"
 
-namespace athanor::tool {
-namespace {
+namespace athanor::tool::golden_test {
 
 class GoldenOnDevice : public test::DeviceTest, public testing::WithParamInterface<std::filesystem::path> {};
 
@@ -54,5 +53,4 @@ TEST_F(GoldenVendorOnDevice, HasCodeForEveryOp) {
   }
 }
 
-}  // namespace
-}  // namespace athanor::tool
+}  // namespace athanor::tool::golden_test

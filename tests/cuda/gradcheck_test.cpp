@@ -23,8 +23,7 @@
 #include "kernels/elementwise_ops.h"
 #include "tests/cuda/device.h"
 
-namespace athanor {
-namespace {
+namespace athanor::gradcheck_test {
 
 using Inputs = std::span<const Tensor>;
 
@@ -163,5 +162,4 @@ using GradcheckUnary = test::DeviceTest;
   }
 ATH_UNARY_OPS(ATH_CHECK_UNARY)
 
-}  // namespace
-}  // namespace athanor
+}  // namespace athanor::gradcheck_test

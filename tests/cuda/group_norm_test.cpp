@@ -2,8 +2,7 @@
 #include "kernels/on_device.h"
 #include "tests/cuda/device.h"
 
-namespace athanor {
-namespace {
+namespace athanor::group_norm_test {
 
 using GroupNormOnDevice = test::DeviceTest;
 using kernels::GradientTarget;
@@ -146,5 +145,4 @@ TEST_F(GroupNormOnDevice, NothingToNormalise) {
   }
 }
 
-}  // namespace
-}  // namespace athanor
+}  // namespace athanor::group_norm_test

@@ -2,8 +2,7 @@
 
 #include "tests/cuda/device.h"
 
-namespace athanor {
-namespace {
+namespace athanor::hash_test {
 
 using HashOnDevice = test::DeviceTest;
 
@@ -32,5 +31,4 @@ TEST_F(HashOnDevice, OneElementIsItsFormula) {
             kernels::hash_element(5, 0x3f800000u));
 }
 
-}  // namespace
-}  // namespace athanor
+}  // namespace athanor::hash_test

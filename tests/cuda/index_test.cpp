@@ -2,9 +2,9 @@
 
 #include "autograd/shape.h"
 #include "tests/cuda/device.h"
+#include "tests/support/errors.h"
 
-namespace athanor {
-namespace {
+namespace athanor::index_test {
 
 using IndexOnDevice = test::DeviceTest;
 
@@ -134,15 +134,7 @@ TEST_F(IndexOnDevice, OutOfRangeReadsZeroAndAddsNothing) {
 TEST_F(IndexOnDevice, WhereNamesEveryDevice) {
   const Tensor condition = Tensor::zeros({2}, {DType::boolean, kCpu});
   const Tensor a = test::filled({{2}}, DType::f32, {1}).to(test::device());
-  try {
-    where(condition, a, a);
-    FAIL();
-  } catch (const ArgumentError& error) {
-    const std::string on = test::device().str();
-    EXPECT_EQ(error.what(),
-              "where: both values must have one dtype and be on cpu like the condition, but got f32 on " +
-                  on + " and f32 on " + on);
-  }
+  EXPECT_ERROR(ArgumentError, where(condition, a, a), "where", "cpu", "f32 on " + test::device().str());
 }
 
 TEST_F(IndexOnDevice, WhereBroadcastsLikeTheCpu) {
@@ -169,5 +161,4 @@ TEST_F(IndexOnDevice, WhereBroadcastsLikeTheCpu) {
   }
 }
 
-}  // namespace
-}  // namespace athanor
+}  // namespace athanor::index_test

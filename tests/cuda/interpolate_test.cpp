@@ -4,8 +4,7 @@
 #include "tests/cuda/device.h"
 #include "tests/support/interpolate_cases.h"
 
-namespace athanor {
-namespace {
+namespace athanor::interpolate_test {
 
 using InterpolateOnDevice = test::DeviceTest;
 using test::filled;
@@ -51,5 +50,4 @@ TEST_F(InterpolateOnDevice, EmptyBatchAndNoChannels) {
   }
 }
 
-}  // namespace
-}  // namespace athanor
+}  // namespace athanor::interpolate_test

@@ -4,8 +4,7 @@
 #include "kernels/on_device.h"
 #include "tests/cuda/device.h"
 
-namespace athanor {
-namespace {
+namespace athanor::layer_norm_test {
 
 using LayerNormOnDevice = test::DeviceTest;
 using kernels::GradientTarget;
@@ -149,5 +148,4 @@ TEST_F(LayerNormOnDevice, NoRows) {
   }
 }
 
-}  // namespace
-}  // namespace athanor
+}  // namespace athanor::layer_norm_test

@@ -14,8 +14,7 @@
 // Streams run late here, and in three orders: a batch that was written over too early, or read before it was
 // there, is another one.
 
-namespace athanor {
-namespace {
+namespace athanor::loader_test {
 
 using LoaderOnDevice = test::DeviceTest;
 
@@ -249,5 +248,4 @@ TEST_F(LoaderOnDevice, ErrorsComeAtTheirStep) {
   }
 }
 
-}  // namespace
-}  // namespace athanor
+}  // namespace athanor::loader_test

@@ -7,8 +7,7 @@
 #include "tests/cuda/device.h"
 #include "tests/support/mixed_run.h"
 
-namespace athanor {
-namespace {
+namespace athanor::loss_scale_test {
 
 using LossScaleOnDevice = test::DeviceTest;
 
@@ -103,5 +102,4 @@ TEST_F(LossScaleOnDevice, OutliersAreThoseOfTheCpu) {
   EXPECT_GT(here->applied_steps, 40);
 }
 
-}  // namespace
-}  // namespace athanor
+}  // namespace athanor::loss_scale_test

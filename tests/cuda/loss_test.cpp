@@ -7,8 +7,7 @@
 #include "autograd/shape.h"
 #include "tests/cuda/device.h"
 
-namespace athanor {
-namespace {
+namespace athanor::loss_test {
 
 using LossOnDevice = test::DeviceTest;
 
@@ -306,5 +305,4 @@ TEST_F(LossOnDevice, CrossEntropyWithOptionsEqualsCpu) {
   }
 }
 
-}  // namespace
-}  // namespace athanor
+}  // namespace athanor::loss_test

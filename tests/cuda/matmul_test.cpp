@@ -4,8 +4,7 @@
 #include "kernels/cuda/vendor.h"
 #include "tests/cuda/exact.h"
 
-namespace athanor {
-namespace {
+namespace athanor::matmul_test {
 
 using MatmulOnDevice = test::DeviceTest;
 using ColumnSumsOnDevice = test::DeviceTest;
@@ -249,5 +248,4 @@ TEST_F(ColumnSumsOnDevice, MayStartOffAlignment) {
   }
 }
 
-}  // namespace
-}  // namespace athanor
+}  // namespace athanor::matmul_test

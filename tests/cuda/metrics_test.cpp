@@ -7,8 +7,7 @@
 #include "autograd/shape.h"
 #include "tests/cuda/device.h"
 
-namespace athanor {
-namespace {
+namespace athanor::metrics_test {
 
 using MetricsOnDevice = test::DeviceTest;
 
@@ -119,5 +118,4 @@ TEST_F(MetricsOnDevice, CountsAreThoseOfTheCpu) {
   }
 }
 
-}  // namespace
-}  // namespace athanor
+}  // namespace athanor::metrics_test

@@ -15,8 +15,7 @@
 // The models of athanor_ops, small, on the device against the CPU in f64: logits and the gradients of a step,
 // with the same samples dropped.
 
-namespace athanor::nn {
-namespace {
+namespace athanor::nn::models_test {
 
 using ModelsOnDevice = test::DeviceTest;
 using Make = std::function<std::unique_ptr<Module>()>;
@@ -105,5 +104,4 @@ TEST_F(ModelsOnDevice, UNet) {
   }
 }
 
-}  // namespace
-}  // namespace athanor::nn
+}  // namespace athanor::nn::models_test

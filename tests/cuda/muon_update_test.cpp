@@ -8,8 +8,7 @@
 #include "tests/cuda/bound_step.h"
 #include "tests/cuda/device.h"
 
-namespace athanor {
-namespace {
+namespace athanor::muon_update_test {
 
 using kernels::kUpdateChunk;
 using kernels::MuonStep;
@@ -127,5 +126,4 @@ TEST_F(UpdateStepOnDevice, MatricesDoNotDependOnTheirBatch) {
   }
 }
 
-}  // namespace
-}  // namespace athanor
+}  // namespace athanor::muon_update_test

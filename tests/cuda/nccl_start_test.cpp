@@ -5,8 +5,8 @@
 
 #include <gtest/gtest.h>
 
-#include "tensor/error.h"
 #include "tensor/stream.h"
+#include "tests/support/errors.h"
 
 #if defined(ATHANOR_TEST_NCCL)
 #include "dist/transports/detail/nccl_api.h"
@@ -16,8 +16,7 @@
 // The real NCCL as far as it goes without a GPU: its library loads, makes an id, and says why there is no
 // communicator.
 
-namespace athanor {
-namespace {
+namespace athanor::nccl_start_test {
 
 class NcclStart : public testing::Test {
  protected:
@@ -50,12 +49,7 @@ TEST_F(NcclStart, TheLibraryIsOfTheHeadersVersion) {
 
 TEST_F(NcclStart, WithoutAGpuTheErrorSaysSo) {
   if (cuda_device_count() > 0) GTEST_SKIP() << "there is a GPU";
-  try {
-    const dist::NcclTransport transport(dist::new_nccl_id(), 0, 1);
-    FAIL();
-  } catch (const BackendError& error) {
-    EXPECT_NE(std::string(error.what()).find(why_no_cuda()), std::string::npos) << error.what();
-  }
+  EXPECT_ERROR(BackendError, dist::NcclTransport(dist::new_nccl_id(), 0, 1), why_no_cuda());
 }
 
 // What our own check comes before.
@@ -82,5 +76,4 @@ TEST_F(NcclStart, WithAGpuAWorldOfOneBegins) {
 TEST_F(NcclStart, NeedsNccl) {}
 #endif
 
-}  // namespace
-}  // namespace athanor
+}  // namespace athanor::nccl_start_test

@@ -12,6 +12,7 @@
 #include "tests/support/all_gather_cases.h"
 #include "tests/support/collective_cases.h"
 #include "tests/support/compare_calls_cases.h"
+#include "tests/support/errors.h"
 #include "trainer/parallel_strategy.h"
 
 #if defined(ATHANOR_SIMT)
@@ -19,8 +20,7 @@
 #include "simt/options.h"
 #endif
 
-namespace athanor {
-namespace {
+namespace athanor::nccl_test {
 
 using namespace std::chrono_literals;
 using dist::Transport;
@@ -111,22 +111,17 @@ TEST_F(NcclCollectives, ComparingChangesNothing) {
     test::run_nccl_ranks(world, test::check_comparing_changes_nothing);
 }
 
-/// The error of a communicator that cannot be made, or "".
-std::string start_error(const dist::NcclId& id, int rank, int world, std::chrono::milliseconds timeout) {
-  try {
-    const dist::NcclTransport transport(id, rank, world, {.device = test::device(), .timeout = timeout});
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
+/// Makes a communicator, for a test in which that fails.
+void start(const dist::NcclId& id, int rank, int world, std::chrono::milliseconds timeout) {
+  const dist::NcclTransport transport(id, rank, world, {.device = test::device(), .timeout = timeout});
 }
 
 TEST_F(NcclCollectives, AMissingRankIsDetected) {
-  EXPECT_EQ(start_error(dist::new_nccl_id(), 0, 2, 500ms),
-            "nccl start: all 2 ranks must connect within 0.5 s, but rank 0 still waits for others");
+  EXPECT_ERROR(PeerLostError, start(dist::new_nccl_id(), 0, 2, 500ms), "nccl start", "2 ranks", "0.5 s",
+               "rank 0");
 }
 TEST_F(NcclCollectives, RefuseARankOutOfRange) {
-  EXPECT_EQ(start_error(dist::new_nccl_id(), 2, 2, 500ms), "nccl: the rank must be one of 2, but is 2");
+  EXPECT_ERROR(ArgumentError, start(dist::new_nccl_id(), 2, 2, 500ms), "nccl", "rank", "2");
 }
 
 // Kernels of messages must not queue behind those of the backward pass.
@@ -152,13 +147,8 @@ TEST_F(NcclCollectives, StartupEndsAtItsTimeout) {
   info.rank = 0;
   info.listening = meeting.socket;
   dist::ProcessGroup job{.info = info, .timeout = 2s};
-  try {
-    dist::networks().join(job, test::device());
-    ADD_FAILURE() << "it has begun";
-  } catch (const PeerLostError& error) {
-    EXPECT_STREQ(error.what(),
-                 "nccl start: all 2 ranks must connect within 2 s, but rank 0 still waits for others");
-  }
+  EXPECT_ERROR(PeerLostError, dist::networks().join(job, test::device()), "nccl start", "2 ranks", "2 s",
+               "rank 0");
   other.join();
 }
 
@@ -175,8 +165,8 @@ TEST_F(NcclCollectives, ASilentRankIsNamedByTheFirstThatNeedsIt) {
   {
     dist::NcclTransport transport(id, 0, 2, {.device = test::device(), .timeout = 500ms});
     Communicator comm(transport, {.timeout = 500ms});
-    EXPECT_EQ(test::error_of(comm, *comm.barrier(), -1),
-              "barrier: rank 1 must answer within 0.5 s, but rank 0 has received nothing from it");
+    EXPECT_TRUE(
+        test::names(test::error_of(comm, *comm.barrier(), -1), {"barrier", "rank 1", "0.5 s", "rank 0"}));
   }
   ncclCommAbort(silent);
   EXPECT_EQ(simt::live_communicators(), 0);
@@ -185,16 +175,14 @@ TEST_F(NcclCollectives, ASilentRankIsNamedByTheFirstThatNeedsIt) {
 // GPUs 0 and 2, 2 and 1, 1 and 3, 3 and 0 have fast links, others no peer access.
 TEST_F(NcclCollectives, ARingOverASlowLinkIsAdvisedAgainst) {
   simt::options().link = [](int a, int b) { return a / 2 == b / 2 ? -1 : 0; };
-  const std::string advice =
-      "--algorithm ring: ranks 0 and 1 have no peer access, which holds up the whole ring; use --algorithm "
-      "native, "
-      "or the GPUs in the order 0,2,1,3 (CUDA_VISIBLE_DEVICES)";
   test::run_nccl_ranks(4, [&](dist::NcclTransport& transport) {
     TrainerConfig config;
     config.device = transport.device();
     config.strategy = Strategy::ddp;
     config.collectives.algorithm = Algorithm::ring;
-    EXPECT_EQ(ParallelStrategy::make(&transport, config)->advice(), advice);
+    EXPECT_TRUE(test::names(
+        ParallelStrategy::make(&transport, config)->advice(),
+        {"--algorithm ring", "ranks 0 and 1", "--algorithm native", "0,2,1,3", "CUDA_VISIBLE_DEVICES"}));
     EXPECT_EQ(transport.connected(), 0);
     config.collectives.algorithm = Algorithm::native;
     EXPECT_EQ(ParallelStrategy::make(&transport, config)->advice(), "");
@@ -246,12 +234,8 @@ TEST_F(NcclCollectives, TwoRanksOnOneGpuAreRefused) {
   test::run_on_devices(
       2, [](int) { return test::device(); },
       [&](int rank) {
-        EXPECT_EQ(
-            start_error(id, rank, 2, 20s),
-            fmt::format(
-                "nccl start: NCCL must succeed, but reports: invalid usage: Duplicate GPU detected : rank "
-                "{} and rank {} both on CUDA device 0",
-                rank, 1 - rank));
+        EXPECT_ERROR(BackendError, start(id, rank, 2, 20s), "nccl start", "rank 0", "rank 1",
+                     "CUDA device 0");
       });
 }
 
@@ -266,10 +250,9 @@ TEST_F(NcclCollectives, AStoppedRankIsNamedAfterTheTimeout) {
       Communicator comm(transport, {.algorithm = algorithm, .timeout = 700ms});
       const Tensor x = test::ranks_part(transport.rank(), 64, DType::f32, transport.device());
       const std::string error = test::error_of(comm, *comm.all_reduce(x), 7);
-      const std::string what = fmt::format("{} all_reduce of bucket 7: rank ", name_of(algorithm));
-      EXPECT_EQ(error.find(what), 0u) << error;
+      EXPECT_TRUE(test::names(error, {fmt::format("{} all_reduce", name_of(algorithm)), "bucket 7"}));
       if (transport.rank() == 3) {
-        EXPECT_EQ(error, what + "2 must answer within 0.7 s, but rank 3 has received nothing from it");
+        EXPECT_TRUE(test::names(error, {"rank 2", "0.7 s", "rank 3"}));
       }
       EXPECT_THROW(comm.run(*comm.barrier()), PeerLostError);
       --waiting;
@@ -292,10 +275,8 @@ TEST_F(NcclCollectives, ErrorsOfNcclArePassedOn) {
       std::this_thread::sleep_for(100ms);
       simt::break_communicators(0, ncclRemoteError, "connection closed by peer");
     });
-    EXPECT_EQ(
-        test::error_of(comm, *sum, 3),
-        "rank_order all_reduce of bucket 3: nccl: NCCL must succeed, but reports: remote process exited or "
-        "there was a network error: connection closed by peer");
+    EXPECT_TRUE(test::names(test::error_of(comm, *sum, 3),
+                            {"rank_order all_reduce", "bucket 3", "nccl", "connection closed by peer"}));
     breaks.join();
     end = true;
   });
@@ -321,8 +302,7 @@ TEST_F(NcclCollectives, ALostLinkIsALostPeer) {
       comm.run(*sum, 3);
       ADD_FAILURE() << "nobody was missed";
     } catch (const PeerLostError& error) {
-      EXPECT_NE(std::string(error.what()).find("socket: connection timed out"), std::string::npos)
-          << error.what();
+      EXPECT_TRUE(test::names(error.what(), {"socket: connection timed out"}));
     } catch (const std::exception& error) {
       ADD_FAILURE() << error.what();
     }
@@ -331,21 +311,12 @@ TEST_F(NcclCollectives, ALostLinkIsALostPeer) {
 }
 
 TEST_F(NcclCollectives, MismatchedSizesAreAnError) {
-  std::atomic<int> errors{0};
   test::run_nccl_ranks(2, [&](Transport& transport) {
     Communicator comm(transport);
     const auto broadcast =
         comm.broadcast(test::ranks_part(0, 10 + transport.rank(), DType::f32, transport.device()), 0);
-    try {
-      comm.run(*broadcast);
-    } catch (const BackendError& error) {
-      EXPECT_NE(std::string(error.what()).find("rank 0 sends 40 bytes, but rank 1 expects 44"),
-                std::string::npos)
-          << error.what();
-      ++errors;
-    }
+    EXPECT_ERROR(BackendError, comm.run(*broadcast), "rank 0", "40 bytes", "rank 1", "44");
   });
-  EXPECT_EQ(errors, 2);
 }
 
 TEST_F(NcclCollectives, ARankThatDoesNotDuplicateIsNamed) {
@@ -357,14 +328,7 @@ TEST_F(NcclCollectives, ARankThatDoesNotDuplicateIsNamed) {
           while (!end) std::this_thread::sleep_for(1ms);
           return;
         }
-        try {
-          (void)transport.duplicate();
-          ADD_FAILURE() << "nobody was missed";
-        } catch (const PeerLostError& error) {
-          EXPECT_EQ(std::string(error.what()),
-                    "native all_gather: must be done within 3 s, but rank 0 still waits, and the library "
-                    "below does not report for which rank");
-        }
+        EXPECT_ERROR(PeerLostError, transport.duplicate(), "native all_gather", "3 s", "rank 0");
         end = true;
       },
       3s);
@@ -380,10 +344,9 @@ TEST_F(NcclCollectives, AStoppedRankIsDetectedInANativeCollective) {
     }
     Communicator comm(transport, {.algorithm = Algorithm::native, .timeout = 700ms});
     const Tensor x = test::ranks_part(transport.rank(), 64, DType::f32, transport.device());
-    EXPECT_EQ(test::error_of(comm, *comm.all_reduce(x), 7),
-              fmt::format("native all_reduce of bucket 7: must be done within 0.7 s, but rank {} still "
-                          "waits, and the library below does not report for which rank",
-                          transport.rank()));
+    EXPECT_TRUE(
+        test::names(test::error_of(comm, *comm.all_reduce(x), 7),
+                    {"native all_reduce", "bucket 7", "0.7 s", fmt::format("rank {}", transport.rank())}));
     EXPECT_THROW(comm.run(*comm.barrier()), PeerLostError);
     --waiting;
   });
@@ -403,9 +366,8 @@ TEST_F(NcclCollectives, ErrorsInANativeCollectiveArePassedOn) {
       std::this_thread::sleep_for(100ms);
       simt::break_communicators(0, ncclRemoteError, "connection closed by peer");
     });
-    EXPECT_EQ(test::error_of(comm, *sum, 3),
-              "native all_reduce of bucket 3: nccl: NCCL must succeed, but reports: remote process exited or "
-              "there was a network error: connection closed by peer");
+    EXPECT_TRUE(test::names(test::error_of(comm, *sum, 3),
+                            {"native all_reduce", "bucket 3", "nccl", "connection closed by peer"}));
     breaks.join();
     end = true;
   });
@@ -430,7 +392,7 @@ TEST_F(NcclCollectives, DestroyingACollectiveEndsItsMessages) {
         for (int i = 0; i < 10; ++i) EXPECT_FALSE(sum->advance());
       }
       EXPECT_EQ(simt::live_communicators(), 1) << "that of the other rank";
-      EXPECT_EQ(transport.session().failure(), "a collective was released before it was done");
+      EXPECT_TRUE(test::names(transport.session().failure(), {"collective"}));
       EXPECT_THROW(comm.run(*comm.barrier()), PeerLostError);
       end = true;
     });
@@ -438,5 +400,4 @@ TEST_F(NcclCollectives, DestroyingACollectiveEndsItsMessages) {
 }
 #endif
 
-}  // namespace
-}  // namespace athanor
+}  // namespace athanor::nccl_test

@@ -16,8 +16,7 @@
 #include "tensor/graph.h"
 #include "tests/cuda/device.h"
 
-namespace athanor {
-namespace {
+namespace athanor::optim_test {
 
 using OptimizerOnDevice = test::DeviceTest;
 
@@ -224,5 +223,4 @@ TEST_F(OptimizerOnDevice, MatricesOfOneShapeShareLaunches) {
   EXPECT_LE(together * 21, (alone + 2) * 13) << "12 shapes of 21 matrices";
 }
 
-}  // namespace
-}  // namespace athanor
+}  // namespace athanor::optim_test

@@ -3,8 +3,7 @@
 #include "kernels/loss.h"
 #include "tests/cuda/device.h"
 
-namespace athanor {
-namespace {
+namespace athanor::pair_loss_test {
 
 using PairLossOnDevice = test::DeviceTest;
 
@@ -85,5 +84,4 @@ TEST_F(PairLossOnDevice, WeightedBceWithLogitsEqualsCpu) {
   check(kernels::WeightedBceWithLogits{}, 0);
 }
 
-}  // namespace
-}  // namespace athanor
+}  // namespace athanor::pair_loss_test

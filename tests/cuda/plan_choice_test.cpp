@@ -9,9 +9,9 @@
 
 #include "tensor/graph.h"
 #include "tests/cuda/plan_choice.h"
+#include "tests/support/errors.h"
 
-namespace athanor {
-namespace {
+namespace athanor::plan_choice_test {
 
 using namespace test;
 
@@ -113,10 +113,9 @@ TEST_F(PlanChoice, APlanFromDiskThatDoesNotRunIsChosenAgainOnce) {
   EXPECT_EQ(stats.disk_rejected, 1);
   EXPECT_EQ(folder.load("signature").second.plan, std::to_string(kQuick));
   EXPECT_EQ(stats.refused, 1);
-  EXPECT_EQ(lines(),
-            std::vector{fmt::format("signature: the plan of {} was refused when it ran, and another is "
-                                    "chosen: does not run",
-                                    folder.path_of("signature").string())});
+  const std::vector<std::string> told = lines();
+  ASSERT_EQ(told.size(), 1u);
+  EXPECT_TRUE(names(told[0], {"signature", folder.path_of("signature").string(), "does not run"}));
   cache.clear();
   EXPECT_EQ(serve(steps), cuda::Answer::done);
   EXPECT_EQ(stats.disk_rejected, 1);
@@ -245,5 +244,4 @@ TEST_F(PlanChoice, InACaptureTheFirstGuessServesUntilItEnds) {
   EXPECT_EQ(stats.tuned, 1);
 }
 
-}  // namespace
-}  // namespace athanor
+}  // namespace athanor::plan_choice_test

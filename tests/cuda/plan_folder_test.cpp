@@ -7,8 +7,7 @@
 
 #include "tests/support/temp_dir.h"
 
-namespace athanor::cuda {
-namespace {
+namespace athanor::cuda::plan_folder_test {
 
 const std::string kKey = "conv2d forward f16 x[256,28,28,128] on NVIDIA H200 sm_90 by 91900";
 const StoredPlan kPlan{R"({"engineId":62,"knobs":[1,2,3]})", 0.25, 1.5};
@@ -151,5 +150,4 @@ TEST(BoundedCache, KeepsTheLatestUsed) {
   EXPECT_EQ(cache.find({0}), nullptr);
 }
 
-}  // namespace
-}  // namespace athanor::cuda
+}  // namespace athanor::cuda::plan_folder_test

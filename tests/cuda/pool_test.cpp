@@ -6,8 +6,7 @@
 #include "tests/cuda/device.h"
 #include "tests/support/pool_cases.h"
 
-namespace athanor {
-namespace {
+namespace athanor::pool_test {
 
 using PoolOnDevice = test::DeviceTest;
 using kernels::PoolAxis;
@@ -196,5 +195,4 @@ TEST_F(PoolOnDevice, EmptyBatchAndNoChannels) {
   }
 }
 
-}  // namespace
-}  // namespace athanor
+}  // namespace athanor::pool_test

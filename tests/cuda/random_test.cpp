@@ -2,8 +2,7 @@
 
 #include "tests/cuda/device.h"
 
-namespace athanor {
-namespace {
+namespace athanor::random_test {
 
 using RandomOnDevice = test::DeviceTest;
 
@@ -65,5 +64,4 @@ TEST_F(RandomOnDevice, FirstWordsAreThoseOfThePaper) {
   for (std::size_t i = 0; i < 4; ++i) EXPECT_EQ(values[i], (words[i] >> 8) * 0x1p-24);
 }
 
-}  // namespace
-}  // namespace athanor
+}  // namespace athanor::random_test

@@ -5,8 +5,7 @@
 
 #include "tests/cuda/device.h"
 
-namespace athanor {
-namespace {
+namespace athanor::reduce_test {
 
 using ReduceOnDevice = test::DeviceTest;
 
@@ -188,5 +187,4 @@ TEST_F(ReduceOnDevice, CountNonfiniteCountsAndWaits) {
   }
 }
 
-}  // namespace
-}  // namespace athanor
+}  // namespace athanor::reduce_test

@@ -7,8 +7,7 @@
 
 // Loaders that leave the scaling of images to a device have the batches of those that scale on the CPU.
 
-namespace athanor {
-namespace {
+namespace athanor::resize_loader_test {
 
 using LoaderResizeOnDevice = test::DeviceTest;
 
@@ -138,5 +137,4 @@ TEST_F(LoaderResizeOnDevice, MemoryStaysTheSameOverManyBatches) {
   EXPECT_EQ(pinned_stats().growths, pinned_warm.growths);
 }
 
-}  // namespace
-}  // namespace athanor
+}  // namespace athanor::resize_loader_test

@@ -11,8 +11,7 @@
 
 // The kernel that scales images has the bits of the CPU. (resize_loader_test.cpp: a loader that uses it.)
 
-namespace athanor {
-namespace {
+namespace athanor::resize_test {
 
 using kernels::StagedImage;
 using ResizeOnDevice = test::DeviceTest;
@@ -150,5 +149,4 @@ TEST_F(ResizeOnDevice, LeavesCompleteRowsAlone) {
   EXPECT_EQ(Staged().scaled(test::device(), 4, 6, 3).numel(), 0);
 }
 
-}  // namespace
-}  // namespace athanor
+}  // namespace athanor::resize_test

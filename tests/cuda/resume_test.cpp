@@ -2,8 +2,7 @@
 #include "tests/support/resumed_run.h"
 #include "trainer/checkpoints/checkpoint.h"
 
-namespace athanor {
-namespace {
+namespace athanor::resume_test {
 
 using namespace test;
 
@@ -50,5 +49,4 @@ TEST_F(ResumeOnDevice, ACheckpointGoesFromOneDeviceToAnother) {
   EXPECT_LT(max_relative_error(back.weights, resumed.weights), 1e-2);
 }
 
-}  // namespace
-}  // namespace athanor
+}  // namespace athanor::resume_test

@@ -7,8 +7,7 @@
 #include "autograd/scalar_ops.h"
 #include "tests/cuda/device.h"
 
-namespace athanor {
-namespace {
+namespace athanor::scalar_ops_test {
 
 using ScalarOpsOnDevice = test::DeviceTest;
 
@@ -72,5 +71,4 @@ TEST_F(ScalarOpsOnDevice, ClampTakesIntegers) {
   EXPECT_EQ(clamp(x, -1, 2).to_vector(), (std::vector<double>{-1, 0, 2}));
 }
 
-}  // namespace
-}  // namespace athanor
+}  // namespace athanor::scalar_ops_test

@@ -4,8 +4,7 @@
 
 #include "tests/cuda/device.h"
 
-namespace athanor {
-namespace {
+namespace athanor::softmax_test {
 
 using kernels::SoftmaxForm;
 using SoftmaxOnDevice = test::DeviceTest;
@@ -123,5 +122,4 @@ TEST_F(SoftmaxOnDevice, UnusualValuesSpreadAsOnTheCpu) {
   }
 }
 
-}  // namespace
-}  // namespace athanor
+}  // namespace athanor::softmax_test

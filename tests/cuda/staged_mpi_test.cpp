@@ -7,8 +7,7 @@
 #include "tests/support/data_parallel_cases.h"
 #include "tests/support/mpi_main.h"
 
-namespace athanor {
-namespace {
+namespace athanor::staged_mpi_test {
 
 using StagedMpi = test::DeviceTest;
 
@@ -64,5 +63,4 @@ TEST_F(StagedMpi, RanksUnderMpirunGetANetworkForTheirDevice) {
   test::check_restarts(*job.transport);
 }
 
-}  // namespace
-}  // namespace athanor
+}  // namespace athanor::staged_mpi_test

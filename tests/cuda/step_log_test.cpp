@@ -6,8 +6,7 @@
 #include "tests/cuda/device.h"
 #include "trainer/loggers/reports.h"
 
-namespace athanor {
-namespace {
+namespace athanor::step_log_test {
 
 using StepLogOnDevice = test::DeviceTest;
 
@@ -57,5 +56,4 @@ TEST_F(StepLogOnDevice, ComesToTheHostWithItsStep) {
   EXPECT_EQ(lates.back(), (std::pair<std::int64_t, double>{60, 60}));
 }
 
-}  // namespace
-}  // namespace athanor
+}  // namespace athanor::step_log_test

@@ -1,8 +1,7 @@
 #include "tests/cuda/device_ranks.h"
 #include "tests/support/sync_batch_norm_cases.h"
 
-namespace athanor {
-namespace {
+namespace athanor::sync_batch_norm_test {
 
 using dist::Transport;
 using SyncBatchNormOnDevice = test::DeviceTest;
@@ -25,5 +24,4 @@ TEST_F(SyncBatchNormOnDevice, OneValueOverAllRanksIsRefused) {
   test::run_staged_ranks(3, test::check_one_sample_is_refused);
 }
 
-}  // namespace
-}  // namespace athanor
+}  // namespace athanor::sync_batch_norm_test

@@ -7,8 +7,7 @@
 #include "kernels/copy.h"
 #include "tests/cuda/device.h"
 
-namespace athanor {
-namespace {
+namespace athanor::topk_test {
 
 using TopKOnDevice = test::DeviceTest;
 
@@ -59,5 +58,4 @@ TEST_F(TopKOnDevice, CentralDifferencesAgree) {
   gradcheck([](std::span<const Tensor> in) { return topk(in[0], 2, 0).values; }, std::vector<Tensor>{x});
 }
 
-}  // namespace
-}  // namespace athanor
+}  // namespace athanor::topk_test

@@ -16,8 +16,7 @@
 #include "optim/step.h"
 #include "tests/cuda/device.h"
 
-namespace athanor {
-namespace {
+namespace athanor::training_test {
 
 using TrainingOnDevice = test::DeviceTest;
 
@@ -139,5 +138,4 @@ TEST_F(TrainingOnDevice, ASkippedStepKeepsItsLearningRate) {
   EXPECT_EQ(arena.master(0).to_vector(), (std::vector<double>{1 - 0.75, 2 - 0.75}));
 }
 
-}  // namespace
-}  // namespace athanor
+}  // namespace athanor::training_test

@@ -10,11 +10,11 @@
 
 #include "kernels/cuda/vendor.h"
 #include "tests/cuda/device.h"
+#include "tests/support/errors.h"
 #include "tests/support/small_training.h"
 #include "trainer/loggers/progress.h"
 
-namespace athanor {
-namespace {
+namespace athanor::tuning_time_test {
 
 class TuningTime : public test::DeviceTest {
  protected:
@@ -39,8 +39,10 @@ class TuningTime : public test::DeviceTest {
   }
 };
 
-bool holds(const std::vector<std::string>& lines, const std::string& line) {
-  return std::find(lines.begin(), lines.end(), line) != lines.end();
+/// One of the lines names all of the values.
+bool told(const std::vector<std::string>& lines, std::initializer_list<std::string_view> values) {
+  return std::any_of(lines.begin(), lines.end(),
+                     [&](const std::string& line) { return static_cast<bool>(test::names(line, values)); });
 }
 
 TEST_F(TuningTime, IsInNoOtherTimeAndIsReported) {
@@ -58,10 +60,9 @@ TEST_F(TuningTime, IsInNoOtherTimeAndIsReported) {
   EXPECT_LE(run.epochs[0].times.step() + run.epochs[0].other_s, trained_s);
   for (const StepInfo& step : run.steps) EXPECT_LE(step.epoch_s, trained_s);
 
-  EXPECT_TRUE(holds(run.notes, "conv2d of this test: was refused"));
-  const std::string line = "measured 3 convolutions and products in 1.5 s, which no other time counts";
-  EXPECT_TRUE(holds(run.epochs[0].notes, line));
-  EXPECT_FALSE(holds(run.epochs[1].notes, line));
+  EXPECT_TRUE(told(run.notes, {"conv2d of this test", "was refused"}));
+  EXPECT_TRUE(told(run.epochs[0].notes, {"3", "1.5 s"}));
+  EXPECT_FALSE(told(run.epochs[1].notes, {"3", "1.5 s"}));
   EXPECT_EQ(run.report.vendor.tuned, 3);
   EXPECT_EQ(run.report.vendor.refused, 1);
 
@@ -72,14 +73,14 @@ TEST_F(TuningTime, IsInNoOtherTimeAndIsReported) {
     return *std::find_if(lines.begin(), lines.end(), [&](const auto& one) { return one["event"] == event; });
   };
   EXPECT_EQ(of_event("epoch")["times_s"]["tuning"], kTuned_s);
-  EXPECT_EQ(of_event("note")["text"], "conv2d of this test: was refused");
+  EXPECT_TRUE(
+      test::names(of_event("note")["text"].get<std::string>(), {"conv2d of this test", "was refused"}));
   const nlohmann::json vendor = of_event("end").at("vendor");
   EXPECT_EQ(vendor["refused"], 1);
   EXPECT_EQ(vendor["tuned"], 3);
   EXPECT_NEAR(vendor["tuning_s"].get<double>(), kTuned_s, 1e-9);
-  EXPECT_EQ(vendor["summary"],
-            "cuDNN and cuBLASLt: 0 calls, 3 plans made and 0 read from files; 3 of them measured in 1.5 s; "
-            "shapes with refused plans: 1");
+  EXPECT_TRUE(test::names(vendor["summary"].get<std::string>(),
+                          {"cuDNN", "cuBLASLt", "0 calls", "3 plans", "1.5 s", "1"}));
 }
 
 // A second run of the process has its own counts.
@@ -115,8 +116,7 @@ TEST_F(TuningTime, IsNotInTheTimeThatIsLeft) {
     ++found;
   }
   EXPECT_GT(found, 0u) << all;
-  EXPECT_NE(all.find("cuDNN and cuBLASLt: 0 calls, 3 plans made"), all.npos) << all;
+  EXPECT_TRUE(test::has_line(all, {"cuDNN", "cuBLASLt", "0 calls", "3 plans"}));
 }
 
-}  // namespace
-}  // namespace athanor
+}  // namespace athanor::tuning_time_test

@@ -9,8 +9,7 @@
 #include "tests/cuda/bound_step.h"
 #include "tests/cuda/device.h"
 
-namespace athanor {
-namespace {
+namespace athanor::update_test {
 
 using kernels::AdamGroup;
 using kernels::kUpdateChunk;
@@ -329,5 +328,4 @@ TEST_F(UpdateStepOnDevice, LearningRatesAreThoseOfTheAppliedStep) {
   EXPECT_EQ(found.learning_rate[3], 0);
 }
 
-}  // namespace
-}  // namespace athanor
+}  // namespace athanor::update_test

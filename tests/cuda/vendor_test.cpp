@@ -16,8 +16,7 @@
 #include "tests/support/folder.h"
 #include "tests/support/temp_dir.h"
 
-namespace athanor {
-namespace {
+namespace athanor::vendor_test {
 
 class OnGpu : public test::DeviceTest {
  protected:
@@ -443,5 +442,4 @@ TEST_F(OnGpu, PropertiesAreWrittenDown) {
   EXPECT_EQ(cudnn::DeviceProperties::from_json(device.json()).json(), device.json());
 }
 
-}  // namespace
-}  // namespace athanor
+}  // namespace athanor::vendor_test

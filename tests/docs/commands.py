@@ -43,20 +43,24 @@ def rule_of(rules, page, command):
     return rule
 
 
-def is_test(name, source, build):
-    """Whether ctest has it in this build, or in that of another preset."""
-    said = subprocess.run(["ctest", "--test-dir", build, "-N", "-R", f"^{re.escape(name)}$"], capture_output=True, text=True, check=True).stdout
-    if "Total Tests: 0" not in said:
-        return True
+def tests_of(build):
+    """The names of all tests of this build."""
+    said = subprocess.run(["ctest", "--test-dir", build, "-N"], capture_output=True, text=True, check=True).stdout
+    return set(re.findall(r"^ *Test +#\d+: (\S+)", said, re.M))
+
+
+def declared(name, source):
+    """Whether a file of CMake declares a test that this build has not: of another preset, or of the lane `every`."""
     folder, _, last = name.partition(".")
-    lists = source.glob(f"tests/**/{folder}/CMakeLists.txt")
-    return any(re.search(rf"^athanor_\w+\({last} ", text.read_text(encoding="utf-8"), re.M) for text in lists)
+    everywhere = rf"^ *athanor_run_test\((?:{re.escape(name)}|\$\{{\w+\}}\.{re.escape(last)}) "
+    return any(re.search(everywhere, text, re.M) or file.parent.name == folder and re.search(rf"^athanor_\w+\({last} ", text, re.M)
+               for file in source.glob("tests/**/CMakeLists.txt") for text in [file.read_text(encoding="utf-8")])
 
 
 # Data of each kind that the pages name, as small as they may be ----------------------------------------------------
 
 def write_photos(folder, count=10):
-    sys.path.insert(0, str(HERE.parent))
+    sys.path.insert(0, str(HERE.parent / "programs"))
     from serve_client import png_bytes  # the name may end in .jpg: readers look at the first bytes
     for name, first in (("cat", 40), ("dog", 170)):
         (folder / name).mkdir(parents=True)
@@ -208,7 +212,8 @@ def main():
     if args.page == "*":
         wrong += [f"commands.txt: no command matches: {rule.page} | {rule.command}" for rule in rules if not rule.used]
         tests = sorted({rule.rest for rule in rules if rule.kind == "test"})
-        wrong += [f"commands.txt: there is no test {name}" for name in tests if not is_test(name, args.source, args.build)]
+        known = tests_of(args.build)
+        wrong += [f"commands.txt: there is no test {name}" for name in tests if name not in known and not declared(name, args.source)]
     if not args.list:
         with tempfile.TemporaryDirectory() as scratch:
             scratch = pathlib.Path(scratch)

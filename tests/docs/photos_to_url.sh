@@ -9,7 +9,7 @@ unset ATHANOR_RUNS_DIR
 cd "$folder"
 
 die() { echo "$*"; cat said served 2>/dev/null; exit 1; }
-export PYTHONPATH=$source/tests PYTHONDONTWRITEBYTECODE=1
+export PYTHONPATH=$source/tests/programs PYTHONDONTWRITEBYTECODE=1
 python3 - <<'END'
 import pathlib
 from serve_client import png_bytes

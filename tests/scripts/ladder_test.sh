@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# ladder_test.sh BIN: examples/ladder/ladder.py over a train program that makes its times up, and on the digits.
+# ladder_test.sh BIN [ranks]: examples/ladder/ladder.py over a train program that makes its times up, and on the digits; with ranks, the
+# tricks that need several, too.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
-command -v python3 >/dev/null || { printf '%s: Skipped\npython3 is not installed here\n' "$0"; exit 77; }
+source "$root/tests/support/python.sh"
 bin=$(realpath "$1")
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
@@ -33,42 +34,45 @@ refuses() { # refuses TEXT: in the one line of the error
 # Reading takes 8 s an epoch, from prepared images 0.5 s, and half with workers; the network takes 1 s. bf16 is slower, DDP faster.
 # The target takes 6 epochs, with adamw 2, with large batches 6 and as many seconds.
 mkdir mock photos photos/train photos/val
+# (In awk, which begins in 2 ms: it is started two hundred times.)
 cat >mock/train_images <<'MOCK'
-#!/usr/bin/env -S python3 -SE
-import json, os, sys
-words = sys.argv[1:]
-if words == ["--help"]:
-    sys.exit(print("--workers N --persistent-workers on|off --empty-cache --sync-each-step --val-batch-size --inference-mode --fused "
-                   "--precision --devices --strategy --batch-size --scale-lr --early-stop --pin-memory --data-on-device "))
-flags, rest = {}, iter(words)
-for word in rest:
-    flags[word if word.startswith("--") else "photos"] = next(rest) if word.startswith("--") else word
-if os.environ.get("broken") in words:
-    sys.exit("train_images: no such thing")
-read = 0.5 if "prepared" in flags.get("--train", flags.get("photos")) else 8
-if flags["--workers"] != "0":
-    read /= 2
-net = 1 * (1.25 if flags["--fused"] == "off" else 1) * (1.5 if flags["--precision"] == "bf16" else 1)
-if "--devices" in flags:
-    net *= 0.8 if flags["--strategy"] == "ddp" else 0.9
-batch = int(flags["--batch-size"])
-steps, batches = 960 // batch, -(-320 // int(flags["--val-batch-size"]))
-share = int(flags.get("--limit-train-batches", steps)) / steps
-val_share = int(flags.get("--limit-val-batches", batches)) / batches
-seconds = (read + net) * share + 0.5 * (2 if flags["--inference-mode"] == "off" else 1) * val_share
-rate = 960 / (read + net)
-if flags.get("--progress") != "off":
-    print(f"train_images: device {os.environ.get('device', 'cpu')}, f32\nmock with 3 parameters; 960 images to train on, 320 to test, 32x32x3, 10 classes")
-need = 2 if flags.get("--optimizer") == "adamw" else int(os.environ.get("need", 6))
-epochs = int(flags["--epochs"])
-if "--early-stop" in flags:
-    epochs = min(epochs, need + 3)
-changed = "".join(flags.get(name, "") for name in ("--precision", "--strategy", "--optimizer", "--batch-size"))
-with open(flags["--metrics"], "w") as out:
-    for epoch in range(1, epochs + 1):
-        accuracy = 0.9 if epoch >= need else 0.5
-        out.write(json.dumps({"event": "epoch", "epoch": epoch, "val_accuracy": accuracy, "images_per_s": rate, "wall_s": 3 + epoch * seconds}) + "\n")
-    out.write(json.dumps({"event": "end", "test_accuracy": accuracy, "epochs": epochs, "wall_s": epochs * seconds, "weights_hash": changed}) + "\n")
+#!/bin/sh
+[ "$*" != --help ] || {
+  echo "--workers N --persistent-workers on|off --empty-cache --sync-each-step --val-batch-size --inference-mode --fused" \
+    "--precision --devices --strategy --batch-size --scale-lr --early-stop --pin-memory --data-on-device "
+  exit
+}
+case " $* " in *" ${broken:-nothing} "*) echo "train_images: no such thing" >&2; exit 1 ;; esac
+exec awk -f "$0.awk" -- "$@"
+MOCK
+cat >mock/train_images.awk <<'MOCK'
+BEGIN {
+  for (i = 1; i < ARGC; i++) if (ARGV[i] ~ /^--/) { flag[ARGV[i]] = ARGV[i + 1]; i++ } else images = ARGV[i]
+  read = ("--train" in flag ? flag["--train"] : images) ~ /prepared/ ? 0.5 : 8
+  if (flag["--workers"] != 0) read /= 2
+  net = (flag["--fused"] == "off" ? 1.25 : 1) * (flag["--precision"] == "bf16" ? 1.5 : 1)
+  if ("--devices" in flag) net *= flag["--strategy"] == "ddp" ? 0.8 : 0.9
+  steps = int(960 / flag["--batch-size"])
+  batches = int((320 + flag["--val-batch-size"] - 1) / flag["--val-batch-size"])
+  share = ("--limit-train-batches" in flag ? flag["--limit-train-batches"] : steps) / steps
+  val_share = ("--limit-val-batches" in flag ? flag["--limit-val-batches"] : batches) / batches
+  seconds = (read + net) * share + 0.5 * (flag["--inference-mode"] == "off" ? 2 : 1) * val_share
+  if (flag["--progress"] != "off") {
+    print "train_images: device " ("device" in ENVIRON ? ENVIRON["device"] : "cpu") ", f32"
+    print "mock with 3 parameters; 960 images to train on, 320 to test, 32x32x3, 10 classes"
+  }
+  need = flag["--optimizer"] == "adamw" ? 2 : "need" in ENVIRON ? ENVIRON["need"] + 0 : 6
+  epochs = flag["--epochs"] + 0
+  if ("--early-stop" in flag && epochs > need + 3) epochs = need + 3
+  out = flag["--metrics"]
+  for (epoch = 1; epoch <= epochs; epoch++) {
+    accuracy = epoch >= need ? 0.9 : 0.5
+    printf "{\"event\":\"epoch\",\"epoch\":%d,\"val_accuracy\":%g,\"images_per_s\":%.17g,\"wall_s\":%.17g}\n", epoch, accuracy, \
+      960 / (read + net), 3 + epoch * seconds >out
+  }
+  printf "{\"event\":\"end\",\"test_accuracy\":%g,\"epochs\":%d,\"wall_s\":%.17g,\"weights_hash\":\"%s\"}\n", accuracy, epochs, \
+    epochs * seconds, flag["--precision"] flag["--strategy"] flag["--optimizer"] flag["--batch-size"] >out
+}
 MOCK
 printf '#!/bin/sh\n[ "$1" = pack ] && echo packed >"$3"\n' >mock/athanor
 chmod +x mock/train_images mock/athanor
@@ -128,10 +132,18 @@ result = json.load(open(sys.argv[1] + "/bench/results/ladder.json"))
 sys.exit(report.quoted(result) not in open(sys.argv[1] + "/docs/the_ladder.md").read())' "$root" || die "docs/the_ladder.md must quote bench/results/ladder.json"
 fi
 
-# On the digits, with next to no time: what counts is that every command runs, and which weights are the same.
+# On the digits, with next to no time: what counts is that every command runs, and which weights are the same. A program that has no
+# --devices leaves out ranks, which take longer than all else.
 [ -x "$bin/train_digits" ] || exit 0
+if [ "${2-}" != ranks ]; then
+  mkdir alone
+  printf '#!/bin/sh\n[ "$*" = --help ] || exec %q "$@"\n%q --help | sed s/--devices/--/\n' "$bin"/train_digits{,} >alone/train_digits
+  chmod +x alone/train_digits
+  bin=alone
+fi
 ladder 0 --data digits --bin "$bin" --repeats 1 --seeds 1 --epochs 1 --seconds 0.01 --peer none
 json=runs/ladder/digits/ladder.json
 says 'all(r[key]["same_weights"] for key in ("cache", "item", "val-batch", "inference", "fused"))'
 says 'not r["bf16"]["same_weights"] and not r["optimizer"]["same_weights"] and r["naive"]["accuracy"] > 0.5'
 says '"in memory already" in here["workers"] and "in memory already" in here["prepared"] and all(row["epoch_s"] > 0 for row in d["rows"])'
+[ "$bin" = alone ] || says 'not r["ddp"]["same_weights"] and "zero1" in r'

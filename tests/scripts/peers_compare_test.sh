@@ -2,7 +2,8 @@
 # peers_compare_test.sh BIN: bench/peers/compare.py over workers that are made up, with times that they make up, too.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
-command -v python3 >/dev/null || { printf '%s: Skipped\npython3 is not installed here\n' "$0"; exit 77; }
+source "$root/tests/support/python.sh"
+export PYTHONDONTWRITEBYTECODE=1
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 cd "$folder"
@@ -12,16 +13,16 @@ compare() { # compare CODE ARGUMENTS...
   local want=$1 code=0
   shift
   rm -f json
-  "$root/bench/peers/compare.py" "$@" --ours ./worker --networks ./worker --athanor /bin/true --python ./worker --json json >out 2>err || code=$?
+  python3 -SB "$root/bench/peers/compare.py" "$@" --ours ./worker --networks ./worker --athanor /bin/true --python ./worker --json json >out 2>err || code=$?
   [ "$code" -eq "$want" ] || die "$*: expected code $want, but got $code"
 }
 says() { # says EXPRESSION: of the JSON
-  python3 -c "import json, sys; d = json.load(open('json')); sys.exit(not ($1))" || die "not so: $1"
+  python3 -SE -c "import json, sys; d = json.load(open('json')); sys.exit(not ($1))" || die "not so: $1"
 }
 
 # Ours takes 1 ms, unpacked 3; PyTorch 4 and compiled 5; ONNX Runtime 2, and half as long in every second turn. OpenVINO is $openvino.
 cat >worker <<'WORKER'
-#!/usr/bin/env python3
+#!/usr/bin/env -S python3 -SE
 import json, os, sys
 names = sys.argv[1:]
 if "save" in names:

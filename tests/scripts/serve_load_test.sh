@@ -5,7 +5,7 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 skip() { printf '%s: Skipped\n%s\n' "$0" "$*"; exit 77; }
 command -v python3 >/dev/null || skip "python3 is not installed here"
 [ -x "$bin/train_digits" ] && "$bin/athanor" serve --help >/dev/null 2>&1 || skip "athanor serve is not built here"
-source "$root/tests/support/tool.sh" "$bin" "$root"
+source "$root/tests/programs/tool.sh" "$bin" "$root"
 export PYTHONDONTWRITEBYTECODE=1
 unset http_proxy
 
@@ -19,7 +19,7 @@ says() { grep -q "$@" out || die "no line like $*"; }
 
 "$bin/train_digits" --device cpu --epochs 2 --run-dir one >out 2>err || die "no model"
 mkdir pictures
-python3 "$root/tests/digit_pictures.py" "$root/data/digits/digits.csv.gz" pictures 30
+python3 "$root/tests/programs/digit_pictures.py" "$root/data/digits/digits.csv.gz" pictures 30
 load 0 one
 says '^| 95 % |'
 says '^wrong answers: 0;'
@@ -40,7 +40,7 @@ athanor 0 convert one one.onnx --preprocess
 athanor 0 convert one plain.onnx
 cat >others.py <<'OTHERS'
 import sys
-sys.path.insert(0, f"{sys.argv[1]}/tests")
+sys.path.insert(0, f"{sys.argv[1]}/tests/programs")
 from serve_client import Server
 ours = Server(sys.argv[2], "one")
 theirs = Server(sys.argv[3], "one.onnx", command=f"{sys.argv[1]}/bench/serve/onnx_server.py")

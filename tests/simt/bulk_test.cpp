@@ -175,21 +175,21 @@ TEST(Tma, RejectsMapsThatTheDriverWouldReject) {
                           .swizzle = Swizzle::bytes_128};
   TensorMap map;
   EXPECT_OK(make_tensor_map(&map, good));
-  const auto refused = [&](auto&& change, const char* why) {
+  const auto refused = [&](auto&& change, std::initializer_list<const char*> values) {
     TensorLayout layout = good;
     change(layout);
     const cudaError_t code = make_tensor_map(&map, layout);
     EXPECT_EQ(code, cudaErrorInvalidValue);
-    EXPECT_TEXT(text_of(code), why);
+    const std::string text = text_of(code);
+    for (const char* value : values) EXPECT_TEXT(text, value);
   };
-  refused([](auto& l) { l.rank = 6; }, "1 to 5 axes, not 6");
-  refused([&](auto& l) { l.data = memory.data() + 1; }, "must be a multiple of 16");
-  refused([](auto& l) { l.size[1] = 0; }, "axis 1 must have 1 to 2^32 elements, but has 0");
-  refused([](auto& l) { l.tile[1] = 257; }, "1 to 256 elements along axis 1, but has 257");
-  refused([](auto& l) { l.stride[1] = 120; }, "the stride of axis 1 must be a multiple of 16");
-  refused([](auto& l) { l.tile[0] = 4; }, "a row of a tile must be a multiple of 16 bytes, but is 8");
-  refused([](auto& l) { l.swizzle = Swizzle::bytes_64; },
-          "must not exceed the swizzle's 64 bytes, but is 128");
+  refused([](auto& l) { l.rank = 6; }, {"1 to 5", "6"});
+  refused([&](auto& l) { l.data = memory.data() + 1; }, {"data", "16"});
+  refused([](auto& l) { l.size[1] = 0; }, {"axis 1", "2^32", "0"});
+  refused([](auto& l) { l.tile[1] = 257; }, {"axis 1", "1 to 256", "257"});
+  refused([](auto& l) { l.stride[1] = 120; }, {"stride", "axis 1", "16", "120"});
+  refused([](auto& l) { l.tile[0] = 4; }, {"row", "16 bytes", "8"});
+  refused([](auto& l) { l.swizzle = Swizzle::bytes_64; }, {"row", "64 bytes", "128"});
 }
 
 // ---- planted
@@ -210,36 +210,31 @@ const auto name_of = [](const auto& bug) { return bug.param.name; };
     }                  \
   }
 
-INSTANTIATE_TEST_SUITE_P(
-    Mbarrier, BarrierBugs,
-    testing::Values(BUG(mbarrier_uninitialised, "mbarrier.arrive: thread ", "that no thread has initialised",
-                        "@mbarrier_uninitialised"),
-                    BUG(mbarrier_init_twice, "mbarrier.init: thread (0,0,0)", "that is in use since ",
-                        "@mbarrier_init_twice_first", "@mbarrier_init_twice"),
-                    BUG(mbarrier_lacks_arrivals, "deadlock:", "@mbarrier_lacks_arrivals",
-                        "phase 0 of the barrier", "lacks 1 of 64 arrivals"),
-                    BUG(mbarrier_asks_in_vain, "polls forever at ", "@mbarrier_asks_in_vain")),
-    name_of);
+INSTANTIATE_TEST_SUITE_P(Mbarrier, BarrierBugs,
+                         testing::Values(BUG(mbarrier_uninitialised, "mbarrier.arrive",
+                                             "@mbarrier_uninitialised"),
+                                         BUG(mbarrier_init_twice, "mbarrier.init", "thread (0,0,0)",
+                                             "@mbarrier_init_twice_first", "@mbarrier_init_twice"),
+                                         BUG(mbarrier_lacks_arrivals, "deadlock", "@mbarrier_lacks_arrivals",
+                                             "phase 0", "1 of 64"),
+                                         BUG(mbarrier_asks_in_vain, "@mbarrier_asks_in_vain")),
+                         name_of);
 INSTANTIATE_TEST_SUITE_P(
     BulkCopy, BulkBugs,
-    testing::Values(BUG(bulk_no_init_fence, "cp.async.bulk: thread (0,0,0)", "no fence.mbarrier_init or ",
+    testing::Values(BUG(bulk_no_init_fence, "cp.async.bulk", "thread (0,0,0)", "fence.mbarrier_init",
                         "@bulk_no_init_fence_init", "@bulk_no_init_fence"),
-                    BUG(bulk_nobody_waits, "may arrive after the block has ended", "@bulk_nobody_waits",
-                        "no thread waited for phase 0"),
-                    BUG(bulk_expects_too_much, "deadlock:", "@bulk_expects_too_much", "lacks 256 bytes"),
-                    BUG(bulk_misaligned, "cp.async.bulk: thread (0,0,0) gives the address ",
-                        "not a multiple of 16", "@bulk_misaligned"),
-                    BUG(bulk_odd_size, "cp.async.bulk: thread (0,0,0) copies 100 bytes", "@bulk_odd_size"),
-                    BUG(bulk_store_no_wait, "may still read it after the block has ended",
-                        "@bulk_store_no_wait")),
+                    BUG(bulk_nobody_waits, "@bulk_nobody_waits", "phase 0"),
+                    BUG(bulk_expects_too_much, "deadlock", "@bulk_expects_too_much", "256 bytes"),
+                    BUG(bulk_misaligned, "cp.async.bulk", "thread (0,0,0)", "16", "@bulk_misaligned"),
+                    BUG(bulk_odd_size, "cp.async.bulk", "thread (0,0,0)", "100 bytes", "@bulk_odd_size"),
+                    BUG(bulk_store_no_wait, "@bulk_store_no_wait")),
     name_of);
 INSTANTIATE_TEST_SUITE_P(
     Tma, BulkBugs,
-    testing::Values(BUG(tensor_misaligned, "cp.async.bulk.tensor: thread (0,0,0) gives the address ",
-                        "not a multiple of 1024", "@tensor_misaligned"),
-                    BUG(tensor_wrong_rank, "gives 3 coordinates of a tensor of 2 axes", "@tensor_wrong_rank"),
-                    BUG(tensor_expects_inside, "deadlock:", "@tensor_expects_inside",
-                        "got 512 bytes that no thread expects")),
+    testing::Values(BUG(tensor_misaligned, "cp.async.bulk.tensor", "thread (0,0,0)", "1024",
+                        "@tensor_misaligned"),
+                    BUG(tensor_wrong_rank, "3 coordinates", "2 axes", "@tensor_wrong_rank"),
+                    BUG(tensor_expects_inside, "deadlock", "@tensor_expects_inside", "512 bytes")),
     name_of);
 
 TEST(BulkCopy, UnexpectedBytesAreReported) {
@@ -247,12 +242,12 @@ TEST(BulkCopy, UnexpectedBytesAreReported) {
     const OnDevice<float> out(numbers(128));
     EXPECT_OK(bulk_expects_nothing(out.data()));
     const std::string late = diagnosis();
-    EXPECT_TEXT(late, "completes phase 0 of the barrier");
+    EXPECT_TEXT(late, "phase 0");
     EXPECT_TEXT(late, marked_line("bulk.cu", "bulk_expects_nothing"));
-    EXPECT_TEXT(late, marked_line("bulk.cu", "bulk_expects_nothing_copy") + " is still in flight");
+    EXPECT_TEXT(late, marked_line("bulk.cu", "bulk_expects_nothing_copy"));
     options().async = Async::at_issue;
     EXPECT_OK(bulk_expects_nothing(out.data()));
-    EXPECT_TEXT(diagnosis(), "got 256 bytes that no thread expects");
+    EXPECT_TEXT(diagnosis(), "256 bytes");
     options().async = Async::late;
   });
 }
@@ -262,9 +257,9 @@ TEST(Mbarrier, AWrongParityIsTakenForThePhaseBefore) {
   const OnDevice<float> out(64);
   EXPECT_OK(mbarrier_wrong_parity(out.data()));
   const std::string text = diagnosis();
-  EXPECT_TEXT(text, "deadlock:");
+  EXPECT_TEXT(text, "deadlock");
   EXPECT_TEXT(text, marked_line("mbarriers.cu", "mbarrier_wrong_parity"));
-  EXPECT_TEXT(text, "phase 2 of the barrier");
+  EXPECT_TEXT(text, "phase 2");
 }
 
 #if defined(SIMT_RACE)
@@ -278,21 +273,20 @@ INSTANTIATE_TEST_SUITE_P(MbarrierRace, BarrierBugs,
                          name_of);
 INSTANTIATE_TEST_SUITE_P(
     BulkCopyRace, BulkBugs,
-    testing::Values(
-        BUG(bulk_no_wait, "race in shared memory", "@bulk_no_wait", "@bulk_no_wait_copy"),
-        BUG(bulk_by_all, "race in shared memory", "writes asynchronously at ", "@bulk_by_all",
-            "no wait for its mbarrier in between"),
-        BUG(bulk_over_reader, "race in shared memory", "@bulk_over_reader", "@bulk_over_reader_read"),
-        BUG(bulk_over_writes, "writes asynchronously at ", "@bulk_over_writes", "@bulk_over_writes_write",
-            "no fence.proxy.async in between"),
-        BUG(bulk_store_no_fence, "shared memory", "reads asynchronously at ", "@bulk_store_no_fence",
-            "@bulk_store_no_fence_write", "no fence.proxy.async in between"),
-        BUG(bulk_store_wrong_fence, "@bulk_store_wrong_fence", "@bulk_store_wrong_fence_write",
-            "no fence.proxy.async in between"),
-        BUG(bulk_store_reuse, "race in shared memory", "writes at ", "@bulk_store_reuse",
-            "read asynchronously at ", "@bulk_store_reuse_copy", "no wait for it in between"),
-        BUG(bulk_store_result, "race in global memory", "@bulk_store_result", "@bulk_store_result_copy",
-            "no wait for it in between")),
+    testing::Values(BUG(bulk_no_wait, "race in shared memory", "@bulk_no_wait", "@bulk_no_wait_copy"),
+                    BUG(bulk_by_all, "race in shared memory", "asynchronously", "@bulk_by_all", "mbarrier"),
+                    BUG(bulk_over_reader, "race in shared memory", "@bulk_over_reader",
+                        "@bulk_over_reader_read"),
+                    BUG(bulk_over_writes, "asynchronously", "@bulk_over_writes", "@bulk_over_writes_write",
+                        "fence.proxy.async"),
+                    BUG(bulk_store_no_fence, "shared memory", "asynchronously", "@bulk_store_no_fence",
+                        "@bulk_store_no_fence_write", "fence.proxy.async"),
+                    BUG(bulk_store_wrong_fence, "@bulk_store_wrong_fence", "@bulk_store_wrong_fence_write",
+                        "fence.proxy.async"),
+                    BUG(bulk_store_reuse, "race in shared memory", "@bulk_store_reuse", "asynchronously",
+                        "@bulk_store_reuse_copy", "wait"),
+                    BUG(bulk_store_result, "race in global memory", "@bulk_store_result",
+                        "@bulk_store_result_copy", "wait")),
     name_of);
 #endif
 

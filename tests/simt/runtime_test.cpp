@@ -245,7 +245,7 @@ TEST(Devices, EachHasItsOwnMemoryAndStreams) {
   {
     const OnDevice<float> x1(std::vector<float>(4, 0.0f));
     EXPECT_TEXT(text_of(fill(4, 1.0f, x1.data(), stream0)), "stream");
-    EXPECT_TEXT(text_of(fill(4, 1.0f, x0.data(), nullptr)), "points to memory of device 0");
+    EXPECT_TEXT(text_of(fill(4, 1.0f, x0.data(), nullptr)), "device 0");
     EXPECT_OK(cudaMemcpyPeerAsync(x1.data(), 1, x0.data(), 0, 16, nullptr));
     EXPECT_EQ(diagnosis(), "");
     EXPECT_EQ(x1.read()[3], 1.0f);

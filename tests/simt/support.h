@@ -147,18 +147,21 @@ template <class F> void early_and_late(F&& body) {
   }
 }
 
-/// Whether the text says this; a number at its end is the whole number: planted.cu:13 is not in
-/// planted.cu:130.
-inline bool says(const std::string& text, const std::string& part) {
-  const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
-  for (auto at = text.find(part); at != text.npos; at = text.find(part, at + 1)) {
-    const std::size_t end = at + part.size();
-    if (part.empty() || !is_digit(part.back()) || end == text.size() || !is_digit(text[end])) return true;
+/// Whether the text names the value; a number at its beginning or end is the whole number: planted.cu:13 is
+/// not in planted.cu:130.
+inline bool says(const std::string& text, const std::string& value) {
+  const auto both_digits = [](char a, char b) { return a >= '0' && a <= '9' && b >= '0' && b <= '9'; };
+  if (value.empty()) return true;
+  for (auto at = text.find(value); at != text.npos; at = text.find(value, at + 1)) {
+    const std::size_t end = at + value.size();
+    if (at > 0 && both_digits(text[at - 1], value.front())) continue;
+    if (end < text.size() && both_digits(value.back(), text[end])) continue;
+    return true;
   }
   return false;
 }
 
-#define EXPECT_TEXT(text, part) EXPECT_TRUE(says(text, part)) << "'" << (part) << "' is not in: " << (text)
+#define EXPECT_TEXT(text, value) EXPECT_TRUE(says(text, value)) << "'" << (value) << "' is not in: " << (text)
 
 /// The x of every "thread (x,y,z)" of a text, in its order.
 inline std::vector<unsigned> threads_in(const std::string& text) {
@@ -170,9 +173,9 @@ inline std::vector<unsigned> threads_in(const std::string& text) {
   return threads;
 }
 
-/// A kernel of planted.cu, and parts of what must be said about it; @NAME is the line marked so. Where the
-/// order decides which threads are caught, `caught` knows whether the first and the last that are named can
-/// be.
+/// A kernel of planted.cu, and what must be named: kind of mistake, thread, number; @NAME is the line marked
+/// so. Where the order decides which threads are caught, `caught` knows whether the first and the last that
+/// are named can be.
 struct Planted {
   const char* name;
   cudaError_t (*run)(float* out);

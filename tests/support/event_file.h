@@ -12,7 +12,7 @@
 #include <gtest/gtest.h>
 
 #include "data/formats/detail/record_frame.h"
-#include "temp_dir.h"
+#include "tests/support/temp_dir.h"
 
 // TensorBoard's event files, read back.
 

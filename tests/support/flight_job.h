@@ -9,7 +9,7 @@
 
 #include "dist/watch/flight_record.h"
 #include "dist/watch/rank_record.h"
-#include "temp_dir.h"
+#include "tests/support/temp_dir.h"
 
 namespace athanor::test {
 

@@ -7,8 +7,8 @@
 #include <gtest/gtest.h>
 
 #include "nn/batch_norm.h"
-#include "small_tasks.h"
-#include "temp_dir.h"
+#include "tests/support/small_tasks.h"
+#include "tests/support/temp_dir.h"
 #include "trainer/checkpoints/checkpoint.h"
 
 // What a run uses and does not train, on any device: a frozen network beside the one that learns.

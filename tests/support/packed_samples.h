@@ -1,7 +1,6 @@
 #pragma once
 
 #include <algorithm>
-#include <cstring>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -9,7 +8,6 @@
 #include <gtest/gtest.h>
 
 #include "data/formats/packed_writer.h"
-#include "tensor/error.h"
 #include "tests/support/samples.h"
 #include "tests/support/temp_dir.h"
 
@@ -50,25 +48,12 @@ inline Samples mixed() {
 }
 
 inline void expect_same(const StoredSample& got, const OwnedSample& expected, std::int64_t i) {
-  EXPECT_TRUE(std::ranges::equal(got.bytes, expected.bytes)) << "sample " << i;
+  EXPECT_TRUE(std::ranges::equal(got.bytes, expected.view().bytes)) << "sample " << i;
   EXPECT_EQ(got.codec, expected.codec) << "sample " << i;
   EXPECT_EQ(got.label, expected.label) << "sample " << i;
   EXPECT_EQ(std::vector({got.height, got.width, got.channels}),
             std::vector({expected.height, expected.width, expected.channels}))
       << "sample " << i;
-}
-
-/// What reading throws, or "no error".
-template <class F> std::string io_error(F&& read) {
-  try {
-    read();
-  } catch (const IoError& error) {
-    EXPECT_EQ(std::count_if(error.what(), error.what() + std::strlen(error.what()),
-                            [](char c) { return c == '\n'; }),
-              0);
-    return error.what();
-  }
-  return "no error";
 }
 
 }  // namespace athanor::test

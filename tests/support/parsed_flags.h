@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "tensor/error.h"
+#include "tests/support/errors.h"
 #include "trainer/config.h"
 
 namespace athanor::test {
@@ -23,14 +23,9 @@ inline TrainerConfig parse(const std::vector<std::string>& arguments) {
   return parse_flags(static_cast<int>(argv.size()), argv.data(), defaults);
 }
 
-/// What is wrong with them; "accepted" where nothing is.
+/// What is wrong with them; empty where nothing is.
 inline std::string refusal(const std::vector<std::string>& arguments) {
-  try {
-    parse(arguments);
-  } catch (const ArgumentError& error) {
-    return error.what();
-  }
-  return "accepted";
+  return message_of([&] { parse(arguments); });
 }
 
 }  // namespace athanor::test

@@ -16,7 +16,7 @@
 #include "nn/dropout.h"
 #include "nn/linear.h"
 #include "nn/stochastic_depth.h"
-#include "resumed_run.h"
+#include "tests/support/resumed_run.h"
 #include "trainer/trainer.h"
 
 // A training on the digits whose result does not depend on how a batch is divided, but for rounding: no batch

@@ -5,8 +5,10 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <initializer_list>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -17,9 +19,9 @@
 #include "nn/conv2d.h"
 #include "nn/dropout.h"
 #include "nn/linear.h"
-#include "recorded_run.h"
-#include "temp_dir.h"
-#include "tensor/error.h"
+#include "tests/support/errors.h"
+#include "tests/support/recorded_run.h"
+#include "tests/support/temp_dir.h"
 
 // A training small enough to be done again from each of its steps, with everything in it that remembers:
 // momentum, batch norm, dropout, augmentation, accumulation with a shorter last step, early stopping.
@@ -165,24 +167,10 @@ class ResumeTest : public testing::Test {
   test::TempDir dir_;
 };
 
-inline std::string message_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
-
-inline void expect_one_line(const std::string& text, const std::vector<std::string>& parts) {
-  EXPECT_EQ(text.find('\n'), std::string::npos) << text;
-  for (const std::string& part : parts)
-    EXPECT_NE(text.find(part), std::string::npos) << part << " in: " << text;
-}
-
-inline bool has_note(const RecordedRun& run, const std::string& part) {
+/// One of the run's notes names all of the values.
+inline bool has_note(const RecordedRun& run, std::initializer_list<std::string_view> values) {
   return std::any_of(run.notes.begin(), run.notes.end(),
-                     [&](const std::string& note) { return note.find(part) != std::string::npos; });
+                     [&](const std::string& note) { return static_cast<bool>(names(note, values)); });
 }
 
 }  // namespace athanor::test

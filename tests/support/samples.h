@@ -1,7 +1,8 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
+#include <span>
+#include <string>
 
 #include "data/dataset.h"
 
@@ -9,21 +10,22 @@ namespace athanor::test {
 
 /// A sample that owns its bytes.
 struct OwnedSample {
-  std::vector<std::byte> bytes;
+  std::string bytes;
   Codec codec = Codec::raw;
-  std::int64_t height = 0, width = 0, channels = 0;
-  std::int64_t label = 0;
+  std::int64_t height = 0, width = 0, channels = 0, label = 0;
 
-  StoredSample view() const { return {bytes, codec, height, width, channels, label}; }
+  StoredSample view() const {
+    return {std::as_bytes(std::span(bytes)), codec, height, width, channels, label};
+  }
 };
 
 /// Bytes that no two seeds share.
-inline std::vector<std::byte> noise(std::size_t count, std::uint64_t seed) {
-  std::vector<std::byte> bytes(count);
+inline std::string noise(std::size_t count, std::uint64_t seed) {
+  std::string bytes(count, '\0');
   std::uint64_t state = seed * 0x9e3779b97f4a7c15u + 1;
-  for (std::byte& byte : bytes) {
+  for (char& byte : bytes) {
     state = state * 6364136223846793005u + 1442695040888963407u;
-    byte = static_cast<std::byte>(state >> 56);
+    byte = static_cast<char>(state >> 56);
   }
   return bytes;
 }

@@ -9,7 +9,8 @@
 #include "autograd/loss.h"
 #include "autograd/reduce.h"
 #include "autograd/shape.h"
-#include "small_training.h"
+#include "tests/support/errors.h"
+#include "tests/support/small_training.h"
 #include "trainer/task.h"
 
 // Trainings of a hundredth of a second, of tasks that are no classifier.
@@ -69,15 +70,9 @@ inline TrainerConfig adam_config() {
   return config;
 }
 
-/// What a training of such a task ends with.
-template <class T> std::string message_of() {
-  try {
-    T task;
-    (void)train(task, adam_config());
-  } catch (const ArgumentError& error) {
-    return error.what();
-  }
-  return "nothing";
+template <class T> RecordedRun train_small() {
+  T task;
+  return train(task, adam_config());
 }
 
 }  // namespace athanor::test

@@ -8,7 +8,7 @@
 #include "autograd/shape.h"
 #include "data/synthetic.h"
 #include "nn/linear.h"
-#include "recorded_run.h"
+#include "tests/support/recorded_run.h"
 
 // A training of a hundredth of a second, for what does not depend on the model: a perceptron on synthetic
 // images.

@@ -125,7 +125,7 @@ std::string mistakes_section(const Json& json) {
       "validation{} are classified correctly: {}.{}</p>\n<div class=\"confusion\">\n{}</div>\n{}</section>\n",
       figure(images * all->top1(), Format::count), figure(images, Format::count), seen,
       figure(all->top1(), Format::share),
-      matrix ? " Rows are true classes, columns predicted classes; the stronger a cell's color, the larger "
+      matrix ? " Rows are true classes, columns predicted classes; the stronger a cell's colour, the larger "
                "its share of the row."
              : "",
       matrix ? svg_of(*all, true) : pairs_table(*all), picture_list(part(json, "mistakes"), *all));

@@ -12,6 +12,7 @@
 #include "tensor/error.h"
 #include "tensor/nearest.h"
 #include "tensor/printable.h"
+#include "trainer/detail/terminal.h"
 #include "trainer/run_main.h"
 #include "trainer/tool/commands.h"
 #include "trainer/tool/tool_main.h"
@@ -30,6 +31,15 @@ void check_subcommand(const CLI::App& app, const std::string& name) {
                  did_you_mean(name, names));
 }
 
+/// CLI11 prints each description on one line, however long.
+void wrap_help(CLI::App& app) {
+  constexpr int kBesideNames = terminal::kColumns - 30;  // CLI11's width for names
+  for (CLI::Option* option : app.get_options())
+    option->description(terminal::wrapped(option->get_description(), kBesideNames, 0));
+  app.footer(terminal::wrapped(app.get_footer(), terminal::kColumns, 0));
+  for (CLI::App* command : app.get_subcommands({})) wrap_help(*command);
+}
+
 int run(int argc, char** argv, const std::string& program, const AddCommands& add) {
   const auto complain = [&](int code, const char* what) {
     std::fprintf(stderr, "%s: %s\n", program.c_str(), printable(what).c_str());
@@ -40,6 +50,7 @@ int run(int argc, char** argv, const std::string& program, const AddCommands& ad
     CLI::App app("What to do with models and data", program);
     app.require_subcommand(1);
     add(app);
+    wrap_help(app);
     if (argc < 2 || argv[1][0] != '-') check_subcommand(app, argc < 2 ? "" : argv[1]);
     try {
       app.parse(argc, argv);

@@ -75,7 +75,7 @@ TEST(Cache, EmptiesOnlyWhenMemoryIsShort) {
   const std::int64_t large = cache.allocate(9 * 512, 0);
   EXPECT_EQ(device.size_of(large), 9 * 512) << "after the cache was emptied there is room for it";
   EXPECT_EQ(device.frees, 8) << "all cached blocks are freed";
-  EXPECT_THROW(cache.allocate(2 * 512, 0), std::bad_alloc) << "then it really does not fit";
+  EXPECT_THROW(cache.allocate(2 * 512, 0), std::bad_alloc) << "then it does not fit";
   EXPECT_NO_THROW(cache.release(cache.allocate(512, 0), 0))
       << "a failed allocation must leave the cache usable";
 }

@@ -77,7 +77,7 @@ std::string wrong(float value, int world, int rank, std::int64_t i) {
   const std::string where =
       "element " + std::to_string(i) + " of rank " + std::to_string(rank) + " of " + std::to_string(world);
   if (value > sum)
-    return where + " has somebody's values twice: a piece went all the way around, a step too many";
+    return where + " has some rank's values twice: a piece went all the way around, a step too many";
   return where +
          " lacks some rank's values: a piece was passed on before it was complete, or the ring ended a step "
          "too early";

@@ -66,7 +66,7 @@ TEST(Mean, WithARankWithoutSamples) {
   EXPECT_EQ(job.step({{{2, 2}}, {{std::nan(""), 0}}, {{5, 1}}}), (Numbers{3, 3, 3}))
       << "rank 1 has no sample, and its mean is 0/0: 0 times NaN is NaN, so that it must be left out";
   EXPECT_EQ(job.step({{{2, 2}}, {}, {{5, 1}}}), (Numbers{3, 3, 3})) << "rank 1 ran no backward pass at all";
-  EXPECT_EQ(job.step({{}, {}, {}}), (Numbers{0, 0, 0})) << "nobody has a sample: 0, not 0/0";
+  EXPECT_EQ(job.step({{}, {}, {}}), (Numbers{0, 0, 0})) << "no rank has a sample: 0, not 0/0";
 }
 
 TEST(Mean, OverAccumulatedBatches) {

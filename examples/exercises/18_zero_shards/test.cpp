@@ -24,7 +24,7 @@ TEST(Shards, TileTheArena) {
         next = shard.end;
       }
       ASSERT_EQ(next, count) << count << " elements on " << world << " ranks: "
-                             << (next < count ? "the last elements belong to nobody, and are never updated"
+                             << (next < count ? "the last elements belong to no rank, and are never updated"
                                               : "the last shard reaches beyond the arena");
     }
   }

@@ -127,7 +127,7 @@ TEST(Op, NoticesAChangedInput) {
   const Tensor y = scale_bias_relu(x, scale, bias);
   x.bump_version();  // as an in-place update does
   EXPECT_THROW(backward(sum(y)), ArgumentError)
-      << "x was changed after the op had used it: the gradient of scale is wrong, and nobody says so. Keep "
+      << "x was changed after the op had used it: the gradient of scale is wrong, without an error. Keep "
          "it with Saved(x)";
 }
 

@@ -43,7 +43,7 @@ TEST(Schedule, EndsAtTheMinimum) {
       << "the last step, 24 of 25, must have the minimum; a cosine over one step too many does not reach it";
   for (const std::int64_t step : {25, 30, 44, 1000})
     EXPECT_NEAR(rate_at(step, kSchedule), 0.1, 1e-12)
-        << "after the end the rate stays: a cosine that goes on rises again (step " << step << ")";
+        << "after the end the rate stays: a cosine that continues rises again (step " << step << ")";
 }
 
 TEST(Schedule, TakesNoWarmUp) {

@@ -1,0 +1,284 @@
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include "autograd/engine.h"
+#include "autograd/gradcheck.h"
+#include "autograd/loss.h"
+#include "autograd/shape.h"
+#include "kernels/context.h"
+#include "tests/support/cases.h"
+#include "tests/support/compare.h"
+#include "tests/support/errors.h"
+
+// cross_entropy() with options, and against distributions; loss_test.cpp has the plain one.
+
+namespace athanor::cross_entropy_test {
+
+using test::close;
+using test::same_bits;
+
+constexpr DType kFloating[] = {DType::f64, DType::f32, DType::f16, DType::bf16};
+constexpr Reduction kReductions[] = {Reduction::mean, Reduction::sum, Reduction::none};
+constexpr std::int64_t kIgnored = 255;
+
+DType wide(DType dtype) {
+  return dtype == DType::f64 ? DType::f64 : DType::f32;
+}
+double tolerance(DType dtype) {
+  return dtype == DType::f64 ? 1e-13 : 4e-6;
+}
+
+Tensor logits(const Shape& shape, DType dtype = DType::f64) {
+  return test::filled({shape}, dtype, {1}, -3, 3);
+}
+Tensor distributions(const Shape& shape, DType dtype = DType::f64) {
+  return test::filled({shape}, dtype, {2}, 0, 1);
+}
+Tensor class_weights(std::int64_t classes, DType dtype = DType::f64) {
+  return test::filled({{classes}}, wide(dtype), {3}, 0.5, 2);
+}
+/// Every third is ignored.
+Tensor labels(const Shape& shape, std::int64_t classes, bool some_ignored) {
+  const Tensor t = Tensor::empty(shape, {DType::i64, kCpu});
+  for (std::int64_t i = 0; i < t.numel(); ++i)
+    t.data<std::int64_t>()[i] = some_ignored && i % 3 == 1 ? kIgnored : (5 * i + 2) % classes;
+  return t;
+}
+
+struct Expected {
+  std::vector<double> losses;
+  double sum = 0, mean = 0;
+};
+
+// By the formula in autograd/loss.h, in double: target [N] classes, or [N, C] distributions.
+Expected reference(const Tensor& x, const Tensor& target, const CrossEntropyOptions& options) {
+  const std::vector<double> values = x.to_vector(), t = target.to_vector();
+  const auto classes = static_cast<std::size_t>(x.dim(-1));
+  const bool soft = is_floating(target.dtype());
+  const std::vector<double> w =
+      options.weight.defined() ? options.weight.to_vector() : std::vector<double>(classes, 1.0);
+  const double s = options.label_smoothing;
+  Expected result;
+  double counts = 0;
+  for (std::size_t n = 0; n < values.size() / classes; ++n) {
+    const double* row = values.data() + n * classes;
+    const double max = *std::max_element(row, row + classes);
+    double sum = 0, loss = 0;
+    for (std::size_t c = 0; c < classes; ++c) sum += std::exp(row[c] - max);
+    const bool ignored = !soft && options.ignore_index && t[n] == static_cast<double>(*options.ignore_index);
+    for (std::size_t c = 0; c < classes && !ignored; ++c) {
+      const double q = soft ? t[n * classes + c] : static_cast<double>(static_cast<double>(c) == t[n]);
+      loss -= w[c] * ((1 - s) * q + s / static_cast<double>(classes)) * (row[c] - max - std::log(sum));
+    }
+    counts += soft ? 1 : ignored ? 0 : w[static_cast<std::size_t>(t[n])];
+    result.losses.push_back(loss);
+    result.sum += loss;
+  }
+  result.mean = result.sum / counts;
+  return result;
+}
+
+void check(const Tensor& x, const Tensor& target, CrossEntropyOptions options) {
+  const DType dtype = x.dtype();
+  const Expected expected = reference(x, target, options);
+  SCOPED_TRACE(fmt::format("{} {} smoothing {} weights {} ignoring {}", dtype, x.shape(),
+                           options.label_smoothing, options.weight.defined(), bool(options.ignore_index)));
+  options.reduction = Reduction::none;
+  const Tensor none = cross_entropy(x, target, options);
+  EXPECT_EQ(none.dtype(), wide(dtype));
+  EXPECT_EQ(none.rank(), x.rank() - 1);
+  EXPECT_TRUE(close(none, expected.losses, tolerance(dtype)));
+  options.reduction = Reduction::sum;
+  EXPECT_TRUE(close(cross_entropy(x, target, options), std::vector{expected.sum}, tolerance(dtype)));
+  options.reduction = Reduction::mean;
+  EXPECT_TRUE(close(cross_entropy(x, target, options), std::vector{expected.mean}, tolerance(dtype)));
+}
+
+TEST(CrossEntropyOptions, EveryCombinationMatchesDoubleReference) {
+  for (const DType dtype : kFloating) {
+    for (const std::int64_t classes : {1, 2, 17, 64, 1000}) {
+      for (const double smoothing : {0.0, 0.25, 1.0}) {
+        for (const bool weighted : {false, true}) {
+          CrossEntropyOptions options{.label_smoothing = smoothing};
+          if (weighted) options.weight = class_weights(classes, dtype);
+          check(logits({7, classes}, dtype), distributions({7, classes}, dtype), options);
+          check(logits({7, classes}, dtype), labels({7}, classes, false), options);
+          options.ignore_index = kIgnored;
+          check(logits({7, classes}, dtype), labels({7}, classes, true), options);
+        }
+      }
+    }
+  }
+}
+
+TEST(CrossEntropyOptions, ImagesAndSingleSamples) {
+  for (const Shape& shape : {Shape{2, 3, 4, 5}, Shape{2, 3, 5}, Shape{5}, Shape{1, 5}}) {
+    Shape leading;
+    for (int axis = 0; axis + 1 < shape.rank(); ++axis) leading.push_back(shape[axis]);
+    for (const CrossEntropyOptions& options :
+         {CrossEntropyOptions{}, CrossEntropyOptions{.ignore_index = kIgnored, .weight = class_weights(5)}}) {
+      check(logits(shape), labels(leading, 5, options.ignore_index && leading.rank() > 1), options);
+    }
+    check(logits(shape), distributions(shape), {.label_smoothing = 0.1});
+    EXPECT_EQ(cross_entropy(logits(shape), labels(leading, 5, false), 0, Reduction::none).shape(), leading);
+  }
+}
+
+TEST(CrossEntropyOptions, Gradcheck) {
+  const Tensor x = logits({2, 3, 5}), q = distributions({2, 3, 5});
+  require_grad(x);
+  require_grad(q);
+  for (const Reduction reduction : kReductions) {
+    for (const double smoothing : {0.0, 0.25}) {
+      for (const bool weighted : {false, true}) {
+        CrossEntropyOptions options{.label_smoothing = smoothing, .reduction = reduction};
+        if (weighted) options.weight = class_weights(5);
+        gradcheck([&](std::span<const Tensor> in) { return cross_entropy(in[0], in[1], options); },
+                  std::array{x, q});
+        options.ignore_index = kIgnored;
+        const Tensor t = labels({2, 3}, 5, true);
+        gradcheck([&](std::span<const Tensor> in) { return cross_entropy(in[0], t, options); },
+                  std::array{x});
+      }
+    }
+  }
+}
+
+TEST(CrossEntropyOptions, BackwardMatchesF64InEveryDtype) {
+  for (const DType dtype : kFloating) {
+    const auto gradients = [&](const Tensor& x, const Tensor& q) {
+      require_grad(x);
+      require_grad(q);
+      const Tensor weight = class_weights(37, x.dtype());
+      backward(cross_entropy(x, q, {.label_smoothing = 0.1, .weight = weight}));
+      return std::pair{grad_of(x), grad_of(q)};
+    };
+    const Tensor x = logits({5, 37}, dtype), q = distributions({5, 37}, dtype);
+    const auto got = gradients(x, q);
+    const auto exact = gradients(cast(x.detach(), DType::f64), cast(q.detach(), DType::f64));
+    const double most = std::max(2 * test::epsilon_of(dtype), dtype == DType::f64 ? 1e-13 : 4e-6);
+    EXPECT_EQ(got.first.dtype(), dtype);
+    EXPECT_TRUE(close(got.first, exact.first, most)) << name_of(dtype);
+    EXPECT_TRUE(close(got.second, exact.second, most)) << name_of(dtype);
+  }
+}
+
+TEST(CrossEntropyOptions, NothingToAddGivesTheSameBits) {
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    const Tensor x = logits({33, 10}, dtype), t = labels({33}, 10, false);
+    for (const Reduction reduction : kReductions) {
+      const Tensor plain = cross_entropy(x, t, 0.1, reduction);
+      EXPECT_TRUE(same_bits(cross_entropy(x, t, {.label_smoothing = 0.1, .reduction = reduction}), plain));
+      for (const DType integer : {DType::i32, DType::u8})
+        EXPECT_TRUE(same_bits(cross_entropy(x, cast(t, integer), 0.1, reduction), plain));
+    }
+    EXPECT_TRUE(same_bits(cross_entropy_of_each(x, t, 0.1).mean, cross_entropy(x, t, 0.1)));
+    // Nobody is ignored, and all weights are 1.
+    const Tensor none = cross_entropy(x, t, 0, Reduction::none);
+    const Tensor ones = Tensor::from(std::vector<float>(10, 1), {10});
+    EXPECT_TRUE(same_bits(
+        cross_entropy(x, t, {.reduction = Reduction::none, .ignore_index = kIgnored, .weight = ones}), none));
+  }
+}
+
+TEST(CrossEntropyOptions, StridedInputsAreRead) {
+  const Tensor x = test::filled({{4, 6}, test::Layout::transposed}, DType::f64, {1}, -3, 3);
+  const Tensor q = test::filled({{4, 6}, test::Layout::gapped}, DType::f64, {2}, 0, 1);
+  check(x, q, {.label_smoothing = 0.1});
+  const Tensor t = labels({8}, 6, true).view_as_strided({4}, {2}, 0);
+  check(x, t, {.ignore_index = kIgnored});
+  const Tensor image = logits({2, 5, 3});
+  check(permute(image, {0, 2, 1}), labels({2, 3}, 5, true), {.ignore_index = kIgnored});
+}
+
+// As PyTorch has them.
+TEST(CrossEntropyOptions, UnusualRows) {
+  const double inf = INFINITY;
+  const Tensor x = Tensor::from(std::vector<double>{1, 2, -inf, NAN, 0, 0, 1, 2, 3}, {3, 3});
+  const Tensor t = Tensor::from(std::vector<std::int64_t>{0, kIgnored, 2}, {3});
+  require_grad(x);
+  const Tensor losses = cross_entropy(x, t, {.reduction = Reduction::none, .ignore_index = kIgnored});
+  const std::vector<double> values = losses.to_vector();
+  EXPECT_NEAR(values[0], 1 + std::log1p(std::exp(-1.0)), 1e-14);
+  EXPECT_EQ(values[1], 0);
+  backward(losses, Tensor::from(std::vector<double>{1, 1, 1}, {3}));
+  EXPECT_TRUE(std::isnan(grad_of(x).to_vector()[3]));  // 0 times NaN
+  // No share of an impossible class costs nothing in PyTorch, either.
+  const Tensor q = Tensor::from(std::vector<double>{0.5, 0.5, 0}, {1, 3});
+  EXPECT_TRUE(std::isnan(cross_entropy(narrow(x.detach(), 0, 0, 1), q).item()));
+
+  const Tensor all = Tensor::from(std::vector<std::int64_t>{kIgnored, kIgnored}, {2});
+  const Tensor zeros = Tensor::zeros({2, 3});
+  EXPECT_TRUE(std::isnan(cross_entropy(zeros, all, {.ignore_index = kIgnored}).item()));
+  EXPECT_EQ(cross_entropy(zeros, all, {.reduction = Reduction::sum, .ignore_index = kIgnored}).item(), 0);
+}
+
+TEST(CrossEntropyOptions, EmptyBatch) {
+  const Tensor x = Tensor::zeros({0, 2, 3}), q = Tensor::zeros({0, 2, 3}), t = labels({0, 2}, 3, false);
+  require_grad(x);
+  for (const Tensor& target : {q, t}) {
+    const Tensor weight = class_weights(3, DType::f32);
+    EXPECT_TRUE(std::isnan(cross_entropy(x, target, {.weight = weight}).item()));
+    backward(cross_entropy(x, target, {.reduction = Reduction::sum, .weight = weight}));
+    EXPECT_EQ(grad_of(x).shape(), Shape({0, 2, 3}));
+    EXPECT_EQ(cross_entropy(x, target, {.reduction = Reduction::none}).shape(), Shape({0, 2}));
+  }
+}
+
+TEST(CrossEntropyOptions, RejectsInvalidArguments) {
+  const Tensor x = Tensor::zeros({2, 3}), t = labels({2}, 3, false), trained = Tensor::zeros({3});
+  require_grad(trained);
+  const auto of = [](std::int64_t a, std::int64_t b) {
+    return Tensor::from(std::vector<std::int64_t>{a, b}, {2});
+  };
+  EXPECT_ERROR(ArgumentError, cross_entropy(x, of(0, 3)), "cross_entropy", "[0, 3)", "target[1]");
+  EXPECT_ERROR(ArgumentError, cross_entropy(x, of(-100, 0)), "cross_entropy", "[0, 3)", "target[0]", "-100");
+  EXPECT_ERROR(ArgumentError, cross_entropy(x, of(7, -1), {.ignore_index = 7}), "cross_entropy", "[0, 3)",
+               "target[1]", "-1");
+  EXPECT_ERROR(ArgumentError, cross_entropy(x, of(0, 3), {.weight = Tensor::zeros({3})}), "cross_entropy",
+               "[0, 3)", "target[1]");
+  EXPECT_ERROR(ArgumentError, cross_entropy(x, Tensor::zeros({2})), "cross_entropy", "f32 [2, 3]", "f32 [2]");
+  EXPECT_ERROR(ArgumentError, cross_entropy(x, Tensor::zeros({2}, {DType::boolean, kCpu})), "cross_entropy",
+               "target", "i64", "i32", "u8", "f32 [2, 3]", "bool [2]");
+  EXPECT_ERROR(ArgumentError, cross_entropy(x, labels({2, 3}, 3, false)), "cross_entropy", "target",
+               "i64 [2, 3]");
+  EXPECT_ERROR(ArgumentError, cross_entropy(x, t, {.weight = Tensor::zeros({2})}), "cross_entropy", "weight",
+               "f32 [3]", "f32 [2]");
+  EXPECT_ERROR(ArgumentError, cross_entropy(x, t, {.weight = trained}), "cross_entropy", "weight",
+               "gradient");
+  EXPECT_ERROR(ArgumentError, cross_entropy(x, x, {.ignore_index = 1}), "cross_entropy", "ignore_index", "1");
+  EXPECT_ERROR(ArgumentError, cross_entropy(x, t, {.label_smoothing = -0.5}), "cross_entropy",
+               "label_smoothing", "[0, 1]", "-0.5");
+  EXPECT_ERROR(ArgumentError, cross_entropy(Tensor::zeros({}), t), "cross_entropy", "input", "[N, ..., C]");
+}
+
+TEST(CrossEntropyOptions, WaitsForNoDeviceAndRepeatsItsBits) {
+  const Tensor x = logits({256, 100}, DType::f32), q = distributions({256, 100}, DType::f32);
+  const Tensor t = labels({256}, 100, true), weight = class_weights(100, DType::f32);
+  require_grad(x);
+  const ForbidSync forbid;
+  const auto run = [&](int threads) {
+    const int before = cpu_context().threads();
+    cpu_context().set_threads(threads);
+    zero_grad(x);
+    const CrossEntropyOptions options{.label_smoothing = 0.1, .weight = weight};
+    CrossEntropyOptions ignoring = options;
+    ignoring.ignore_index = kIgnored;
+    const Tensor soft = cross_entropy(x, q, options), hard = cross_entropy(x, t, ignoring);
+    backward(soft);
+    backward(hard);
+    cpu_context().set_threads(before);
+    return std::array{soft, hard, contiguous(grad_of(x))};
+  };
+  const auto one = run(1);
+  std::vector<Tensor> kept;
+  for (const Tensor& result : one) kept.push_back(clone(result));
+  const auto many = run(cpu_context().threads());
+  for (std::size_t i = 0; i < kept.size(); ++i) EXPECT_TRUE(same_bits(many[i], kept[i])) << i;
+}
+
+}  // namespace athanor::cross_entropy_test

@@ -1,0 +1,383 @@
+#include <cmath>
+#include <functional>
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include "autograd/elementwise.h"
+#include "autograd/engine.h"
+#include "autograd/gradcheck.h"
+#include "autograd/loss.h"
+#include "autograd/shape.h"
+#include "kernels/context.h"
+#include "nn/loss.h"
+#include "tests/support/cases.h"
+#include "tests/support/compare.h"
+#include "tests/support/errors.h"
+
+namespace athanor::pair_loss_test {
+
+using test::close;
+using test::same_bits;
+
+constexpr DType kFloating[] = {DType::f64, DType::f32, DType::f16, DType::bf16};
+constexpr Reduction kReductions[] = {Reduction::mean, Reduction::sum, Reduction::none};
+constexpr double kInf = INFINITY, kNan = NAN;
+
+struct LossCase {
+  std::string name;
+  std::function<Tensor(const Tensor& a, const Tensor& b, Reduction reduction)> run;
+  std::function<double(double a, double b)> value, slope, target_slope;
+  double low = -2, high = 2;  // of b
+};
+
+double sigmoid(double x) {
+  return 1 / (1 + std::exp(-x));
+}
+// -log(sigmoid(x))
+double cost(double x) {
+  return std::max(-x, 0.0) + std::log1p(std::exp(-std::abs(x)));
+}
+KlReduction kl(Reduction reduction) {
+  return reduction == Reduction::mean  ? KlReduction::mean
+         : reduction == Reduction::sum ? KlReduction::sum
+                                       : KlReduction::none;
+}
+double sign(double x) {
+  return x > 0 ? 1 : x < 0 ? -1 : 0;
+}
+
+constexpr double kPositive = 2.5;  // pos_weight
+
+std::vector<LossCase> cases() {
+  const auto minus = [](auto f) { return [f](double a, double b) { return -f(a, b); }; };
+  const auto add = [&](std::string name, auto run, auto value, auto slope) {
+    return LossCase{std::move(name), run, value, slope, minus(slope)};
+  };
+  return {
+      add(
+          "mse_loss", [](auto& a, auto& b, Reduction r) { return mse_loss(a, b, r); },
+          [](double a, double b) { return (a - b) * (a - b); },
+          [](double a, double b) { return 2 * (a - b); }),
+      add(
+          "l1_loss", [](auto& a, auto& b, Reduction r) { return l1_loss(a, b, r); },
+          [](double a, double b) { return std::abs(a - b); }, [](double a, double b) { return sign(a - b); }),
+      add(
+          "smooth_l1_loss", [](auto& a, auto& b, Reduction r) { return smooth_l1_loss(a, b, 0.75, r); },
+          [](double a, double b) {
+            const double d = std::abs(a - b);
+            return d < 0.75 ? d * d / 1.5 : d - 0.375;
+          },
+          [](double a, double b) { return std::clamp((a - b) / 0.75, -1.0, 1.0); }),
+      add(
+          "huber_loss", [](auto& a, auto& b, Reduction r) { return huber_loss(a, b, 0.75, r); },
+          [](double a, double b) {
+            const double d = std::abs(a - b);
+            return d < 0.75 ? d * d / 2 : 0.75 * (d - 0.375);
+          },
+          [](double a, double b) { return std::clamp(a - b, -0.75, 0.75); }),
+      {"kl_div", [](auto& a, auto& b, Reduction r) { return kl_div(a, b, false, kl(r)); },
+       [](double x, double t) { return t * (std::log(t) - x); }, [](double, double t) { return -t; },
+       [](double x, double t) { return std::log(t) + 1 - x; }, 0.1, 1},
+      {"kl_div_log", [](auto& a, auto& b, Reduction r) { return kl_div(a, b, true, kl(r)); },
+       [](double x, double t) { return std::exp(t) * (t - x); },
+       [](double, double t) { return -std::exp(t); },
+       [](double x, double t) { return std::exp(t) * (t - x + 1); }},
+      {"bce_with_logits",
+       [](auto& a, auto& b, Reduction r) { return bce_with_logits(a, b, {.reduction = r}); },
+       [](double x, double t) { return t * cost(x) + (1 - t) * cost(-x); },
+       [](double x, double t) { return sigmoid(x) - t; }, [](double x, double) { return -x; }, 0, 1},
+      {"bce_with_logits_pos_weight",
+       [](auto& a, auto& b, Reduction r) {
+         const DType dtype = a.defined() && a.dtype() == DType::f64 ? DType::f64 : DType::f32;
+         const Tensor weight = cast(Tensor::from(std::vector<double>{kPositive}, {}), dtype);
+         return bce_with_logits(a, b, {.pos_weight = weight, .reduction = r});
+       },
+       [](double x, double t) { return kPositive * t * cost(x) + (1 - t) * cost(-x); },
+       [](double x, double t) { return (kPositive * t + 1 - t) * sigmoid(x) - kPositive * t; },
+       [](double x, double) { return kPositive * cost(x) - cost(-x); }, 0, 1},
+  };
+}
+
+class PairLoss : public testing::TestWithParam<LossCase> {
+ protected:
+  static Tensor left(const test::ShapeCase& wanted, DType dtype) {
+    return test::filled(wanted, dtype, {1}, -3, 3);
+  }
+  static Tensor right(const test::ShapeCase& wanted, DType dtype) {
+    return test::filled(wanted, dtype, {2}, GetParam().low, GetParam().high);
+  }
+};
+
+TEST_P(PairLoss, ForwardMatchesDoubleReference) {
+  for (const DType dtype : kFloating) {
+    for (const auto& wanted : test::shape_cases()) {
+      const Tensor a = left(wanted, dtype), b = right(wanted, dtype);
+      const std::vector<double> x = a.to_vector(), t = b.to_vector();
+      std::vector<double> losses;
+      double sum = 0;
+      for (std::size_t i = 0; i < x.size(); ++i) sum += losses.emplace_back(GetParam().value(x[i], t[i]));
+      const double tolerance = dtype == DType::f64 ? 1e-13 : 2e-6;
+      const Tensor each = GetParam().run(a, b, Reduction::none);
+      SCOPED_TRACE(fmt::format("{} {} {}", dtype, wanted.shape, int(wanted.layout)));
+      EXPECT_EQ(each.dtype(), dtype == DType::f64 ? DType::f64 : DType::f32);
+      EXPECT_EQ(each.shape(), wanted.shape);
+      EXPECT_TRUE(close(each, losses, tolerance));
+      EXPECT_TRUE(close(GetParam().run(a, b, Reduction::sum), std::vector{sum}, tolerance));
+      EXPECT_TRUE(close(GetParam().run(a, b, Reduction::mean),
+                        std::vector{sum / static_cast<double>(losses.size())}, tolerance));
+    }
+  }
+}
+
+TEST_P(PairLoss, BackwardMatchesDoubleReference) {
+  for (const DType dtype : kFloating) {
+    for (const auto& wanted : test::shape_cases()) {
+      const Tensor a = left(wanted, dtype), b = right(wanted, dtype);
+      require_grad(a);
+      require_grad(b);
+      const std::vector<double> x = a.to_vector(), t = b.to_vector();
+      for (const Reduction reduction : kReductions) {
+        const Tensor y = GetParam().run(a, b, reduction);
+        const Tensor dy = test::filled({y.shape()}, y.dtype(), {3}, 0.5, 1.5);
+        const std::vector<double> g = dy.to_vector();
+        const double scale = reduction == Reduction::mean ? 1 / static_cast<double>(x.size()) : 1;
+        std::vector<double> da, db;
+        for (std::size_t i = 0; i < x.size(); ++i) {
+          const double factor = scale * g[reduction == Reduction::none ? i : 0];
+          da.push_back(factor * GetParam().slope(x[i], t[i]));
+          db.push_back(factor * GetParam().target_slope(x[i], t[i]));
+        }
+        zero_grad(a);
+        zero_grad(b);
+        backward(y, dy);
+        SCOPED_TRACE(fmt::format("{} {} {}", dtype, wanted.shape, int(wanted.layout)));
+        double largest = 1e-300;
+        for (const double value : da) largest = std::max(largest, std::abs(value));
+        const double subnormal = dtype == DType::f16 ? 0x1p-24 / largest : 0;
+        const double tolerance =
+            subnormal + std::max(2 * test::epsilon_of(dtype), dtype == DType::f64 ? 1e-14 : 2e-6);
+        EXPECT_EQ(grad_of(a).dtype(), dtype);
+        EXPECT_TRUE(close(grad_of(a), da, tolerance));
+        EXPECT_TRUE(close(grad_of(b), db, tolerance));
+      }
+    }
+  }
+}
+
+TEST_P(PairLoss, Gradcheck) {
+  for (const Reduction reduction : kReductions) {
+    const Tensor a = left({{3, 7}, test::Layout::transposed}, DType::f64), b = right({{3, 1}}, DType::f64);
+    require_grad(a);
+    require_grad(b);
+    gradcheck(
+        [&](std::span<const Tensor> in) {
+          return GetParam().run(in[0], expand(in[1], {3, 7}), reduction);
+        },
+        std::array{a, b});
+  }
+}
+
+TEST_P(PairLoss, BitsDependOnNeitherThreadsNorStrides) {
+  const Tensor a = left({{261, 303}, test::Layout::transposed}, DType::f32);
+  const Tensor b = right({{261, 303}}, DType::f32);
+  const int threads = cpu_context().threads();
+  const Tensor first = GetParam().run(a, b, Reduction::sum);
+  cpu_context().set_threads(1);
+  const Tensor second = GetParam().run(contiguous(a), b, Reduction::sum);
+  cpu_context().set_threads(threads);
+  EXPECT_TRUE(same_bits(first, second));
+}
+
+TEST_P(PairLoss, RejectsInvalidInputs) {
+  const Tensor a = Tensor::zeros({2, 3});
+  const auto refused = [&](const Tensor& left, const Tensor& right) {
+    EXPECT_THROW(GetParam().run(left, right, Reduction::mean), ArgumentError);
+  };
+  refused(a, Tensor::zeros({3}));
+  refused(a, Tensor::zeros({2, 3}, {DType::f64, kCpu}));
+  refused(Tensor::zeros({2}, {DType::i64, kCpu}), Tensor::zeros({2}, {DType::i64, kCpu}));
+  refused(a, Tensor());
+  refused(Tensor(), a);
+}
+
+INSTANTIATE_TEST_SUITE_P(Losses, PairLoss, testing::ValuesIn(cases()),
+                         [](const auto& test) { return test.param.name; });
+
+// What an op gives element by element, and its gradients for dy = 1.
+struct Results {
+  std::vector<double> y, da, db;
+};
+template <class F> Results results(const F& run, const std::vector<double>& a, const std::vector<double>& b) {
+  const auto n = static_cast<std::int64_t>(a.size());
+  const Tensor left = Tensor::from(a, {n}), right = Tensor::from(b, {n});
+  require_grad(left);
+  require_grad(right);
+  const Tensor y = run(left, right);
+  backward(y, Tensor::from(std::vector<double>(a.size(), 1.0), {n}));
+  return {y.to_vector(), grad_of(left).to_vector(), grad_of(right).to_vector()};
+}
+
+void expect_equal(const std::vector<double>& got, const std::vector<double>& expected) {
+  ASSERT_EQ(got.size(), expected.size());
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    if (std::isnan(expected[i])) {
+      EXPECT_TRUE(std::isnan(got[i])) << i << ": " << got[i];
+    } else if (std::isinf(expected[i])) {
+      EXPECT_EQ(got[i], expected[i]) << i;
+    } else {
+      EXPECT_NEAR(got[i], expected[i], 1e-12 * std::abs(expected[i])) << i;
+    }
+  }
+}
+
+// Values of PyTorch 2.15 in f64.
+TEST(BceWithLogits, InfinityAndNaNAreThoseOfPyTorch) {
+  const auto run = [](const Tensor& x, const Tensor& t) {
+    return bce_with_logits(x, t, {.reduction = Reduction::none});
+  };
+  const Results r = results(run, {kInf, kInf, -kInf, -kInf, kNan, 20, -200, 200}, {1, 0, 0, 1, 0, 1, 1, 1});
+  expect_equal(r.y, {kNan, kInf, kNan, kNan, kNan, 2.061153620314381e-09, 200, 1.3838965267367376e-87});
+  // That of 20 and a target of 1 is what is left of 1 in f64.
+  expect_equal({r.da.begin(), r.da.begin() + 5}, {0, 1, 0, -1, kNan});
+  EXPECT_NEAR(r.da[5], -2.0612e-9, 1e-13);
+  expect_equal(r.db, {-kInf, -kInf, kInf, kInf, kNan, -20, 200, -200});
+}
+
+TEST(BceWithLogits, ConfidentLogitsKeepTheirDigitsInF32) {
+  const Tensor x = Tensor::from(std::vector<float>{20, 50, -80}, {3});
+  const Tensor t = Tensor::from(std::vector<float>{1, 1, 0}, {3});
+  const std::vector<double> y = bce_with_logits(x, t, {.reduction = Reduction::none}).to_vector();
+  for (const auto& [loss, logit] : {std::pair{y[0], 20.0}, {y[1], 50.0}, {y[2], 80.0}})
+    EXPECT_NEAR(loss, std::exp(-logit), 4e-7 * std::exp(-logit));
+}
+
+TEST(BceWithLogits, WeightsBroadcast) {
+  const Tensor x = test::filled({{4, 3}}, DType::f64, {1}, -3, 3),
+               t = test::filled({{4, 3}}, DType::f64, {2}, 0, 1);
+  const Tensor weight = Tensor::from(std::vector<double>{1, 0, 2, 0.5}, {4, 1});
+  const Tensor positive = Tensor::from(std::vector<double>{1, 3, 0}, {3});
+  const std::vector<double> logits = x.to_vector(), targets = t.to_vector(), w = weight.to_vector(),
+                            p = positive.to_vector();
+  std::vector<double> losses;
+  double sum = 0;
+  for (std::size_t i = 0; i < logits.size(); ++i) {
+    sum += losses.emplace_back(
+        w[i / 3] * (p[i % 3] * targets[i] * cost(logits[i]) + (1 - targets[i]) * cost(-logits[i])));
+  }
+  const auto run = [&](Reduction reduction) {
+    return bce_with_logits(x, t, {.weight = weight, .pos_weight = positive, .reduction = reduction});
+  };
+  EXPECT_TRUE(close(run(Reduction::none), losses, 1e-14));
+  EXPECT_TRUE(close(run(Reduction::sum), std::vector{sum}, 1e-14));
+  EXPECT_TRUE(close(run(Reduction::mean), std::vector{sum / 12}, 1e-14));
+  require_grad(x);
+  require_grad(t);
+  for (const Reduction reduction : kReductions) {
+    gradcheck(
+        [&](std::span<const Tensor> in) {
+          return bce_with_logits(in[0], in[1],
+                                 {.weight = weight, .pos_weight = positive, .reduction = reduction});
+        },
+        std::array{x, t});
+  }
+}
+
+TEST(BceWithLogits, OneTargetForAll) {
+  for (const DType dtype : kFloating) {
+    const Tensor x = test::filled({{5, 3}}, dtype, {1}, -3, 3);
+    for (const double target : {0.0, 1.0, 0.75}) {
+      const Tensor all = cast(Tensor::from(std::vector<double>(15, target), {5, 3}), dtype);
+      EXPECT_TRUE(same_bits(bce_with_logits(x, target), bce_with_logits(x, all)));
+    }
+  }
+}
+
+TEST(BceWithLogits, RejectsInvalidWeights) {
+  const Tensor x = Tensor::zeros({4, 3}), wide = Tensor::zeros({5, 4, 3});
+  const Tensor trained = Tensor::zeros({3});
+  require_grad(trained);
+  EXPECT_ERROR(ArgumentError, bce_with_logits(x, x, {.weight = wide}), "bce_with_logits", "weight", "f32",
+               "[4, 3]", "[5, 4, 3]");
+  EXPECT_ERROR(ArgumentError, bce_with_logits(x, x, {.pos_weight = Tensor::zeros({3}, {DType::f64, kCpu})}),
+               "bce_with_logits", "pos_weight", "f32", "f64");
+  EXPECT_ERROR(ArgumentError, bce_with_logits(x, x, {.pos_weight = trained}), "bce_with_logits", "pos_weight",
+               "gradient");
+  EXPECT_ERROR(ArgumentError, bce_with_logits(Tensor::zeros({2}, {DType::i32, kCpu}), 1), "bce_with_logits",
+               "i32");
+}
+
+TEST(SmoothL1Loss, InfinityAndNaNAreThoseOfPyTorch) {
+  const std::vector<double> a{kInf, kInf, kNan, 1}, b{0, kInf, 0, 0};
+  const Results smooth = results(
+      [](const Tensor& x, const Tensor& t) { return smooth_l1_loss(x, t, 1, Reduction::none); }, a, b);
+  expect_equal(smooth.y, {kInf, kNan, kNan, 0.5});
+  expect_equal(smooth.da, {1, kNan, kNan, 1});
+  expect_equal(smooth.db, {-1, kNan, kNan, -1});
+  const Results huber =
+      results([](const Tensor& x, const Tensor& t) { return huber_loss(x, t, 0.5, Reduction::none); }, a, b);
+  expect_equal(huber.y, {kInf, kNan, kNan, 0.375});
+  expect_equal(huber.da, {0.5, kNan, kNan, 0.5});
+  const Results l1 =
+      results([](const Tensor& x, const Tensor& t) { return l1_loss(x, t, Reduction::none); }, a, b);
+  expect_equal(l1.y, {kInf, kNan, kNan, 1});
+  expect_equal(l1.da, {1, 0, 0, 1});
+}
+
+TEST(SmoothL1Loss, WithoutARoundPartIsL1) {
+  const Tensor a = test::filled({{33}}, DType::f32, {1}), b = test::filled({{33}}, DType::f32, {2});
+  EXPECT_TRUE(same_bits(smooth_l1_loss(a, b, 0), l1_loss(a, b)));
+  EXPECT_ERROR(ArgumentError, smooth_l1_loss(a, b, -1), "smooth_l1_loss", "beta", "-1");
+  EXPECT_ERROR(ArgumentError, huber_loss(a, b, 0), "huber_loss", "delta", "0");
+  EXPECT_ERROR(ArgumentError, huber_loss(a, b, kInf), "huber_loss", "delta", "inf");
+  EXPECT_ERROR(ArgumentError, l1_loss(a, Tensor::zeros({3})), "l1_loss", "f32 [33]", "f32 [3]");
+}
+
+TEST(KlDiv, ZeroTargetsCostNothing) {
+  const auto run = [](const Tensor& x, const Tensor& t) { return kl_div(x, t, false, KlReduction::none); };
+  const Results r = results(run, {-1, -kInf, -kInf, -1, kNan, 0}, {0, 0, 0.5, -1, 0, kNan});
+  expect_equal(r.y, {0, kNan, kInf, kNan, kNan, kNan});
+  expect_equal(r.da, {0, 0, -0.5, 1, 0, kNan});
+}
+
+TEST(KlDiv, BatchmeanDividesByTheFirstAxis) {
+  const Tensor x = test::filled({{4, 3, 2}}, DType::f64, {1}, -3, 0);
+  const Tensor t = test::filled({{4, 3, 2}}, DType::f64, {2}, 0.1, 1);
+  for (const bool log_target : {false, true}) {
+    const double sum = kl_div(x, t, log_target, KlReduction::sum).item();
+    EXPECT_NEAR(kl_div(x, t, log_target, KlReduction::batchmean).item(), sum / 4, 1e-14);
+  }
+  const Tensor scalar = Tensor::from(std::vector<double>{0.5}, {});
+  EXPECT_EQ(kl_div(scalar, scalar, false, KlReduction::batchmean).item(), 0.5 * (std::log(0.5) - 0.5));
+  require_grad(x);
+  require_grad(t);
+  gradcheck([](std::span<const Tensor> in) { return kl_div(in[0], in[1], false, KlReduction::batchmean); },
+            std::array{x, t});
+}
+
+TEST(PairLosses, ModulesPassTheirOptionsOn) {
+  const Tensor a = test::filled({{4, 5}}, DType::f32, {1}),
+               b = test::filled({{4, 5}}, DType::f32, {2}, 0.1, 1);
+  const Tensor weight = test::filled({{5}}, DType::f32, {3}, 0.5, 2);
+  const Reduction sum = Reduction::sum;
+  EXPECT_TRUE(same_bits(nn::L1Loss{sum}(a, b), l1_loss(a, b, sum)));
+  EXPECT_TRUE(same_bits(nn::SmoothL1Loss{0.5, sum}(a, b), smooth_l1_loss(a, b, 0.5, sum)));
+  EXPECT_TRUE(same_bits(nn::HuberLoss{0.5, sum}(a, b), huber_loss(a, b, 0.5, sum)));
+  EXPECT_TRUE(same_bits(nn::KlDivLoss{true, KlReduction::batchmean}(a, b),
+                        kl_div(a, b, true, KlReduction::batchmean)));
+  const BceOptions options{.weight = weight, .pos_weight = weight, .reduction = sum};
+  EXPECT_TRUE(same_bits(nn::BceWithLogitsLoss{options}(a, b), bce_with_logits(a, b, options)));
+  EXPECT_TRUE(same_bits(nn::BceWithLogitsLoss{options}(a, 1), bce_with_logits(a, 1, options)));
+  const nn::CrossEntropyLoss entropy{0.1, sum, {}, weight};
+  EXPECT_TRUE(same_bits(entropy(a, b),
+                        cross_entropy(a, b, {.label_smoothing = 0.1, .reduction = sum, .weight = weight})));
+}
+
+TEST(PairLosses, OneTensorAsBothInputsHasNoGradient) {
+  const Tensor a = test::filled({{9}}, DType::f32, {1});
+  require_grad(a);
+  backward(l1_loss(a, a) + smooth_l1_loss(a, a) + huber_loss(a, a) + mse_loss(a, a));
+  EXPECT_EQ(grad_of(a).to_vector(), std::vector<double>(9, 0.0));
+}
+
+}  // namespace athanor::pair_loss_test

@@ -1,0 +1,165 @@
+#include "autograd/softmax.h"
+
+#include <cmath>
+
+#include <gtest/gtest.h>
+
+#include "autograd/elementwise.h"
+#include "autograd/engine.h"
+#include "autograd/gradcheck.h"
+#include "kernels/copy.h"
+#include "tests/support/compare.h"
+
+namespace athanor::softmax_test {
+
+constexpr DType kFloating[] = {DType::f64, DType::f32, DType::f16, DType::bf16};
+const Shape kShapes[] = {{10}, {5, 10}, {2, 3, 4}, {3, 700}, {700, 3}, {2, 6, 150}};
+
+Tensor values(const Shape& shape, DType dtype, double scale = 3) {
+  const Tensor x = Tensor::empty(shape, {DType::f64, kCpu});
+  for (std::int64_t i = 0; i < x.numel(); ++i)
+    x.data<double>()[i] = scale * (2 * std::fmod(0.61803398875 * static_cast<double>(i + 1), 1.0) - 1);
+  const Tensor y = Tensor::empty(shape, {dtype, kCpu});
+  kernels::copy(cpu_context(), x, y);
+  return y;
+}
+
+// exp(x) / sum(exp(x)) by its definition, in double.
+std::vector<double> reference(const Tensor& x, int axis, bool logarithm) {
+  std::vector<double> y = x.to_vector();
+  std::int64_t inner = 1;
+  for (int i = axis + 1; i < x.rank(); ++i) inner *= x.shape()[i];
+  const std::int64_t n = x.shape()[axis];
+  for (std::int64_t at = 0; at < x.numel(); ++at) {
+    if (at / inner % n != 0) continue;
+    long double total = 0;
+    for (std::int64_t i = 0; i < n; ++i)
+      total += std::exp(static_cast<long double>(y[static_cast<std::size_t>(at + i * inner)]));
+    for (std::int64_t i = 0; i < n; ++i) {
+      double& value = y[static_cast<std::size_t>(at + i * inner)];
+      const long double log_share = value - std::log(total);
+      value = static_cast<double>(logarithm ? log_share : std::exp(log_share));
+    }
+  }
+  return y;
+}
+
+TEST(Softmax, MatchesDoubleReferenceAlongEveryAxis) {
+  for (const Shape& shape : kShapes) {
+    for (const DType dtype : kFloating) {
+      const Tensor x = values(shape, dtype);
+      for (int axis = 0; axis < shape.rank(); ++axis) {
+        const double tolerance = 8 * test::epsilon_of(dtype);
+        EXPECT_TRUE(test::close(softmax(x, axis), reference(x, axis, false), tolerance)) << shape.str();
+        EXPECT_TRUE(test::close(log_softmax(x, axis), reference(x, axis, true), tolerance)) << shape.str();
+      }
+    }
+  }
+}
+
+TEST(Softmax, LongSlicesSumAccurately) {
+  for (const Shape& shape : {Shape{100'001, 3}, Shape{3, 100'001}, Shape{2, 30'000, 2}}) {
+    const Tensor x = values(shape, DType::f32), dy = values(shape, DType::f32, 1);
+    const Tensor x64 = Tensor::empty(shape, {DType::f64, kCpu}),
+                 dy64 = Tensor::empty(shape, {DType::f64, kCpu});
+    kernels::copy(cpu_context(), x, x64), kernels::copy(cpu_context(), dy, dy64);
+    require_grad(x), require_grad(x64);
+    const int axis = shape[0] == 100'001 ? 0 : 1;
+    for (const auto op : {softmax, log_softmax}) {
+      const Tensor y = op(x, axis), y64 = op(x64, axis);
+      EXPECT_TRUE(test::close(y, y64.to_vector(), 2e-6)) << shape.str();
+      zero_grad(x), zero_grad(x64);
+      backward(y, dy), backward(y64, dy64);
+      EXPECT_TRUE(test::close(grad_of(x), grad_of(x64).to_vector(), 4e-6)) << shape.str();
+    }
+  }
+}
+
+TEST(Softmax, HandWorkedValues) {
+  const Tensor x = Tensor::from(std::vector<double>{0, std::log(2.0), std::log(5.0)}, {3});
+  EXPECT_TRUE(test::close(softmax(x), std::vector<double>{0.125, 0.25, 0.625}, 1e-15));
+  EXPECT_TRUE(test::close(log_softmax(x),
+                          std::vector<double>{-std::log(8.0), -std::log(4.0), std::log(0.625)}, 1e-15));
+}
+
+TEST(Softmax, OneElementIsCertain) {
+  EXPECT_EQ(softmax(values({3, 1}, DType::f32), 1).to_vector(), (std::vector<double>{1, 1, 1}));
+  EXPECT_EQ(log_softmax(values({3, 1}, DType::f32), 1).to_vector(), (std::vector<double>{0, 0, 0}));
+}
+
+TEST(Softmax, LargeLogitsDoNotOverflow) {
+  const Tensor x = Tensor::from(std::vector<float>{1e4f, 1e4f, -1e4f}, {3});
+  EXPECT_EQ(softmax(x).to_vector(), (std::vector<double>{0.5, 0.5, 0}));
+  EXPECT_NEAR(log_softmax(x).to_vector()[2], -2e4 - std::log(2.0), 1e-2);
+}
+
+TEST(Softmax, MinusInfinityIsAMaskAndNaNSpoilsItsSliceOnly) {
+  const float inf = INFINITY;
+  const Tensor x = Tensor::from(std::vector<float>{1, -inf, 1, NAN, 0, 0, -inf, -inf, -inf}, {3, 3});
+  const std::vector<double> y = softmax(x, 1).to_vector();
+  EXPECT_EQ(std::vector<double>(y.begin(), y.begin() + 3), (std::vector<double>{0.5, 0, 0.5}));
+  for (std::size_t i = 3; i < 9; ++i) EXPECT_TRUE(std::isnan(y[i]));
+  const std::vector<double> columns =
+      softmax(Tensor::from(std::vector<float>{1, NAN, 1, 0}, {2, 2}), 0).to_vector();
+  EXPECT_EQ(columns[0], 0.5);
+  EXPECT_TRUE(std::isnan(columns[1]) && std::isnan(columns[3]));
+}
+
+TEST(Softmax, TakesStridedInputAndEmptyShapes) {
+  const Tensor x = values({6, 4}, DType::f32);
+  const Tensor t = x.view_as_strided({4, 6}, {1, 4}, 0);
+  EXPECT_TRUE(test::close(softmax(t, 0), reference(t, 0, false), 1e-6));
+  for (const Shape& shape : {Shape{0}, Shape{0, 3}, Shape{3, 0}})
+    EXPECT_EQ(softmax(Tensor::zeros(shape)).shape(), shape);
+}
+
+TEST(Softmax, RejectsScalarsIntegersAndBadAxes) {
+  EXPECT_THROW(softmax(Tensor::zeros({})), ArgumentError);
+  EXPECT_THROW(softmax(Tensor::zeros({2, 2}), 2), ArgumentError);
+  EXPECT_THROW(log_softmax(Tensor::zeros({2}, {DType::i64, kCpu})), ArgumentError);
+}
+
+TEST(Softmax, GradientsOfEveryDtypeFollowDouble) {
+  for (const DType dtype : kFloating) {
+    for (const int axis : {0, 1}) {
+      for (const bool logarithm : {false, true}) {
+        const auto op = logarithm ? log_softmax : softmax;
+        const Tensor x = values({5, 40}, dtype), x64 = Tensor::empty({5, 40}, {DType::f64, kCpu});
+        kernels::copy(cpu_context(), x, x64);
+        require_grad(x), require_grad(x64);
+        backward(op(x, axis), values({5, 40}, dtype, 1));
+        const Tensor dy64 = Tensor::empty({5, 40}, {DType::f64, kCpu});
+        kernels::copy(cpu_context(), values({5, 40}, dtype, 1), dy64);
+        backward(op(x64, axis), dy64);
+        // y is rounded to the dtype before the gradient is made from it.
+        EXPECT_TRUE(test::close(grad_of(x), grad_of(x64).to_vector(), 16 * test::epsilon_of(dtype)));
+      }
+    }
+  }
+}
+
+TEST(Softmax, BitsDoNotDependOnThreads) {
+  const int threads = cpu_context().threads();
+  const Tensor x = values({300, 500}, DType::f32);
+  cpu_context().set_threads(1);
+  const Tensor rows = softmax(x, 1), columns = log_softmax(x, 0);
+  cpu_context().set_threads(3);
+  EXPECT_TRUE(test::same_bits(softmax(x, 1), rows));
+  EXPECT_TRUE(test::same_bits(log_softmax(x, 0), columns));
+  cpu_context().set_threads(threads);
+}
+
+TEST(SoftmaxGradcheck, EveryAxisAndStride) {
+  for (const Shape& shape : {Shape{1}, Shape{0, 2}, Shape{4, 5}, Shape{2, 3, 4}}) {
+    const Tensor x = values(shape, DType::f64);
+    require_grad(x);
+    const std::array inputs{x};
+    for (int axis = 0; axis < shape.rank(); ++axis) {
+      gradcheck([&](std::span<const Tensor> in) { return softmax(in[0], axis); }, inputs);
+      gradcheck([&](std::span<const Tensor> in) { return log_softmax(in[0], axis); }, inputs);
+      gradcheck([&](std::span<const Tensor> in) { return square(softmax(in[0] + in[0], axis)); }, inputs);
+    }
+  }
+}
+
+}  // namespace athanor::softmax_test

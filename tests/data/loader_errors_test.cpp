@@ -1,0 +1,173 @@
+#include <algorithm>
+#include <atomic>
+#include <new>
+
+#include <gtest/gtest.h>
+
+#include "data/loader.h"
+#include "tensor/error.h"
+#include "tests/support/errors.h"
+#include "tests/support/loader_steps.h"
+#include "tests/support/made_up_set.h"
+
+namespace athanor::loader_errors_test {
+
+constexpr int kWorkers[] = {0, 1, 2, 7, 16};
+
+bool is_damaged(std::int64_t index) {
+  return index == 9 || index == 10 || index == 17 || index == 30;
+}
+
+/// Samples of which some cannot be read; the later ones fail sooner.
+struct Damaged {
+  Damaged() {
+    data.before = [](std::int64_t index) {
+      if (index < 12) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      if (is_damaged(index)) throw IoError("made-up: a byte is\nwrong");
+    };
+  }
+  test::MadeUpSet data{32};
+};
+
+std::string what_next_throws(Loader& loader) {
+  Batch batch;
+  return test::message_of<IoError>([&] { loader.next(batch); });
+}
+TEST(LoaderErrors, ComeAtTheirStepInOrderAndNameEverything) {
+  for (const int workers : kWorkers) {
+    SCOPED_TRACE(workers);
+    const Damaged damaged;
+    Loader loader(damaged.data, {.batch_size = 4, .training = true, .workers = workers});
+    Batch batch;
+    for (int step = 0; step < 2; ++step) {
+      ASSERT_TRUE(loader.next(batch));
+      EXPECT_EQ(batch.samples.to_vector().front(), 4 * step);
+    }
+    // Samples 9 and 10 are of one batch: the first of them is the one that is told of, each time.
+    for (int attempt = 0; attempt < 3; ++attempt) {
+      const std::string line = what_next_throws(loader);
+      EXPECT_TRUE(test::names(
+          line, {"epoch 1", "sample 9", "made-up/9.img", "900", "read", "a byte is wrong", "--bad-samples"}));
+      EXPECT_EQ(test::holds(line, "worker"), workers > 0) << line;
+    }
+    loader.start_epoch(0, 12);  // the caller may go on elsewhere
+    ASSERT_TRUE(loader.next(batch));
+    EXPECT_EQ(batch.samples.to_vector().front(), 12);
+    EXPECT_TRUE(test::names(what_next_throws(loader), {"sample 17"}));
+  }
+}
+
+// What a set does is fixed before its loader is made: threads may read ahead from it as long as the loader
+// lives.
+TEST(LoaderErrors, OfLabels) {
+  test::MadeUpSet data(8);
+  data.label = [](std::int64_t index) { return index == 5 ? 7 : 0; };
+  Loader loader(data, {.batch_size = 8, .workers = 2});
+  EXPECT_TRUE(test::names(what_next_throws(loader), {"sample 5", "label", "[0, 7)", "7"}));
+}
+
+TEST(LoaderErrors, OfUnknownKinds) {
+  test::MadeUpSet data(8);
+  data.before = [](std::int64_t index) {
+    if (index == 2) throw 17;
+  };
+  Loader loader(data, {.batch_size = 8, .workers = 2});
+  EXPECT_TRUE(test::names(what_next_throws(loader), {"sample 2", "std::exception"}));
+}
+
+TEST(LoaderErrors, SkippingReplacesByTheSameSamplesForAnyNumberOfThreads) {
+  std::vector<test::Step> first, second;
+  for (const int workers : kWorkers) {
+    SCOPED_TRACE(workers);
+    const Damaged damaged;
+    std::vector<std::string> told;
+    const LoaderOptions options{.batch_size = 5,
+                                .shuffle = true,
+                                .seed = 4,
+                                .training = true,
+                                .workers = workers,
+                                .bad_samples = {.skip = true, .limit = 4},
+                                .on_warning = [&](const std::string& line) { told.push_back(line); }};
+    Loader loader(damaged.data, options);
+    const auto epoch = test::steps_of(loader, 0), next = test::steps_of(loader, 1);
+    if (workers == 0) {
+      first = epoch;
+      second = next;
+      const auto samples = test::samples_of(epoch);
+      EXPECT_EQ(samples.size(), 32u);
+      EXPECT_TRUE(std::none_of(samples.begin(), samples.end(), is_damaged));
+      EXPECT_NE(samples, test::samples_of(next));
+      for (const test::Step& step : epoch) {  // the label goes with the sample that is there
+        for (std::size_t i = 0; i < step.samples.size(); ++i) EXPECT_EQ(step.labels[i], step.samples[i] % 7);
+      }
+    }
+    EXPECT_EQ(epoch, first);
+    EXPECT_EQ(next, second);
+    EXPECT_EQ(loader.stats().skipped, 4);
+    ASSERT_EQ(told.size(), 2u) << "the first of each epoch";
+    EXPECT_TRUE(test::names(told[0], {"epoch 1", "sample", "a byte is wrong"}));
+    EXPECT_NE(told[0].find("sample "), told[0].rfind("sample ")) << "names the replacement, too: " << told[0];
+    EXPECT_TRUE(test::names(loader.stats().first_skipped, {"epoch 2", "sample"}));
+  }
+}
+
+TEST(LoaderErrors, SkippingEndsAtTheLimit) {
+  const Damaged damaged;
+  LoaderOptions options{.batch_size = 4, .workers = 2, .bad_samples = {.skip = true, .limit = 2}};
+  Loader loader(damaged.data, options);
+  Batch batch;
+  for (int step = 0; step < 4; ++step) ASSERT_TRUE(loader.next(batch));
+  EXPECT_TRUE(test::names(what_next_throws(loader), {"sample 17", "2", "--bad-samples"}));
+  options.bad_samples.limit = -1;  // a hundredth of 32, at least one
+  Loader usual(damaged.data, options);
+  EXPECT_EQ(usual.options().bad_samples.limit, 1);
+
+  test::MadeUpSet none(20);
+  none.before = [](std::int64_t) { throw IoError("made-up: gone"); };
+  options.bad_samples.limit = 1000;
+  Loader hopeless(none, options);
+  EXPECT_TRUE(test::names(what_next_throws(hopeless), {"sample 0", "16"}));
+}
+
+TEST(LoaderErrors, ErrorsNotCausedByASampleAreNotSkipped) {
+  test::MadeUpSet data(8);
+  data.before = [](std::int64_t index) {
+    if (index == 6) throw std::bad_alloc();
+  };
+  for (const int workers : {0, 2}) {
+    Loader loader(data, {.batch_size = 4, .workers = workers, .bad_samples = {.skip = true}});
+    Batch batch;
+    ASSERT_TRUE(loader.next(batch));
+    EXPECT_THROW(loader.next(batch), std::bad_alloc);
+  }
+}
+
+TEST(LoaderErrors, AHangingReadIsNamed) {
+  test::MadeUpSet data(16);
+  test::Gate gate;
+  data.before = [&](std::int64_t index) {
+    if (index == 6) gate.wait();
+  };
+  std::atomic<int> finished{0};
+  data.label = [&](std::int64_t) {
+    ++finished;
+    return 0;
+  };
+  std::vector<std::string> told;
+  Loader loader(data, {.batch_size = 4,
+                       .workers = 2,
+                       .on_warning =
+                           [&](const std::string& line) {
+                             told.push_back(line);
+                             gate.open();
+                           },
+                       .stuck_after_s = 0.05});
+  loader.start_epoch(0);
+  // All there is room for but the one: no other read, and no other step, is waited for.
+  EXPECT_TRUE(test::becomes_true([&] { return data.reads == 16 && finished == 15; }));
+  EXPECT_EQ(test::steps_of(loader, 0).size(), 4u);
+  ASSERT_EQ(told.size(), 1u);
+  EXPECT_TRUE(test::names(told[0], {"step 2", "epoch 1", "worker", "sample 6", "made-up/6.img"}));
+}
+
+}  // namespace athanor::loader_errors_test

@@ -1,0 +1,230 @@
+#include "data/formats/npy.h"
+
+#include <cerrno>
+#include <random>
+
+#include "tests/support/stores.h"
+
+namespace athanor::npy_test {
+
+using namespace test;
+
+/// An .npy file as NumPy writes it.
+std::string npy(const std::string& header, const std::string& data, int version = 1) {
+  const std::size_t start = version == 1 ? 10 : 12;
+  std::string padded = header;
+  while ((start + padded.size() + 1) % 64 != 0) padded += ' ';
+  padded += '\n';
+  std::string file = "\x93NUMPY";
+  file += static_cast<char>(version);
+  file += '\0';
+  for (std::size_t i = 0; i < start - 8; ++i) file += static_cast<char>(padded.size() >> (8 * i));
+  return file + padded + data;
+}
+std::string npy(const char* descr, const char* shape, const std::string& data, int version = 1) {
+  return npy(fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': {}, }}", descr, shape), data,
+             version);
+}
+
+struct Size {
+  std::int64_t count, height, width, channels, classes;
+};
+const std::vector<Size> kSizes{
+    {1, 1, 1, 1, 1}, {3, 5, 7, 1, 3}, {13, 3, 2, 3, 300}, {4, 1, 9, 4, 70000}, {2, 640, 601, 3, 2}};
+
+TEST(Npy, ReadsWhatItWrote) {
+  for (const Size& s : kSizes) {
+    const TempDir dir;
+    const auto samples = raw_samples(s.count, s.height, s.width, s.channels, s.classes);
+    write_all(create_npy(dir / "x_train.npy"), samples);
+    const auto store = open_npy(dir / "x_train.npy", {.classes = s.classes});
+    EXPECT_TRUE(std::filesystem::exists(dir / "y_train.npy"));
+    EXPECT_EQ(store->spec(), (ImageSpec{s.height, s.width, s.channels, s.classes}));
+    EXPECT_TRUE(store->resident());
+    expect_same(*store, samples);
+  }
+}
+
+TEST(Npy, ReadsHeadersOfEveryVersionAndSpelling) {
+  const TempDir dir;
+  write_file(dir / "labels.npy", npy("<i8", "(2,)", std::string("\3\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0", 16)));
+  const std::vector<OwnedSample> samples{{"abcdef", Codec::raw, 2, 3, 1, 3},
+                                         {"ghijkl", Codec::raw, 2, 3, 1, 0}};
+  for (const int version : {1, 2, 3}) {
+    write_file(dir / "images.npy", npy("|u1", "(2, 2, 3)", "abcdefghijkl", version));
+    expect_same(*open_npy(dir / "images.npy"), samples);
+  }
+  for (const char* header : {"{'descr': '|u1', 'fortran_order': False, 'shape': (2, 2, 3)}",
+                             "{\"shape\":(2L,2L,3L,1L,),\"fortran_order\":False,\"descr\":\"<u1\",}",
+                             "  { 'fortran_order' :False , 'shape' : ( 2 ,2,3 ) , 'descr':'|u1' }"}) {
+    write_file(dir / "images.npy", npy(header, "abcdefghijkl"));
+    expect_same(*open_npy(dir / "images.npy"), samples);
+  }
+}
+
+TEST(Npy, TakesLabelsOfEveryWholeTypeAndByteOrder) {
+  const TempDir dir;
+  write_file(dir / "images.npy", npy("|u1", "(2, 1, 1)", "ab"));
+  const auto read = [&] { return open_npy(dir / "images.npy"); };
+  for (const char order : {'<', '>', '=', '|'}) {
+    for (const char sign : {'i', 'u'}) {
+      for (const std::size_t width : {1u, 2u, 4u, 8u}) {
+        const std::string descr{order, sign, static_cast<char>('0' + width)};
+        std::string label(width, '\0'), zero(width, '\0'), ones(width, '\xff');
+        label[order == '>' ? width - 1 : 0] = 5;
+        if (width > 1) label[order == '>' ? width - 2 : 1] = 1;
+        const std::int64_t value = width > 1 ? 261 : 5;
+        for (const char* shape : {"(2,)", "(2, 1)"}) {
+          write_file(dir / "labels.npy", npy(descr.c_str(), shape, label + zero));
+          std::vector<std::byte> scratch;
+          EXPECT_EQ(read()->fetch(0, scratch).label, value) << descr;
+          EXPECT_EQ(read()->fetch(1, scratch).label, 0) << descr;
+        }
+        write_file(dir / "labels.npy", npy(descr.c_str(), "(2,)", zero + ones));
+        if (sign == 'i' || width >= 4) {
+          EXPECT_ERROR(IoError, read(), "labels.npy", std::to_string(128 + width), "label",
+                       "[0, 2147483648)");
+        } else {
+          EXPECT_EQ(read()->spec().classes, width == 1 ? 256 : 65536);
+        }
+      }
+    }
+  }
+}
+
+TEST(Npy, HostileHeadersAreOneLineNamingFileAndOffset) {
+  const TempDir dir;
+  write_file(dir / "labels.npy", npy("<i8", "(2,)", std::string(16, '\0')));
+  const auto read = [&] { read_all(*open_npy(dir / "images.npy")); };
+  const std::string data(12, 'a');
+  const std::string dict = "{'descr': '|u1', 'fortran_order': False, 'shape': ";
+  for (const BadFile& bad : std::vector<BadFile>{
+           {npy("<f4", "(2, 2, 3)", data), 0, {"|u1", "<f4", "astype(numpy.uint8)"}},
+           {npy("{'descr': '|u1', 'fortran_order': True, 'shape': (2, 2, 3), }", data),
+            0,
+            {"numpy.ascontiguousarray"}},
+           {npy("{'descr': [('a', '|u1')], 'fortran_order': False, 'shape': (2, 2, 3), }", data),
+            10,
+            {"dtype"}},
+           {npy("|u1", "(12,)", data), 0, {"[N, H, W]", "[N, H, W, C]", "[12]"}},
+           {npy("|u1", "(0, 2, 3)", ""), 0, {}},
+           {npy("|u1", "(2, 0, 3)", ""), 0, {"0x3x1"}},
+           {npy("|u1", "(3, 2, 3)", data), 128, {"18", "12"}},
+           {npy("|u1", "(2, 2, 2)", data), 136, {}},
+           {npy("|u1", "(9223372036854775807, 2, 3)", data), 128, {"[9223372036854775807, 2, 3]"}},
+           {npy("|u1", "(9223372036854775808, 2, 3)", data), 10, {"[0, 2^63)", "9223372036854775808"}},
+           {npy("|u1", "(2, 4294967296, 4294967296)", data), 0, {"4294967296x4294967296x1"}},
+           {npy("|u1", "(-2, 2, 3)", data), 10, {"[0, 2^63)", "-2"}},
+           {npy("|u1", "(1,1,1,1,1,1,1,1,1)", data), 10, {"8"}},
+           {npy(dict + "(2, 2, 3)", data), 128, {}},
+           {npy(dict + "(2, 2, 3), 'shape': (2, 2, 3)}", data), 10, {"descr, fortran_order, shape, shape"}},
+           {npy(dict + "(2, 2, 3)} x", data), 71, {}},
+           {npy("{'descr': '|u1}", data), 63, {}},
+           {npy("{'a\nb': 1}", data), 13, {}},
+           {npy("", data), 64, {}},
+           {npy(dict + "(2, 2, 3), 'a': 1}", data), 10, {"a, descr, fortran_order, shape"}},
+           {npy(dict + "(2, (2), 3)}", data), 10, {"[0, 2^63)", "array"}},
+           {npy(dict + std::string(60'000, '['), data), 60096, {}},
+           {"", 0, {"8", "0"}},
+           {"\x93NUMPX" + std::string(100, ' '), 0, {"\\x93NUMPY"}},
+           {"\x93NUMPY\4" + std::string(100, ' '), 6, {"1", "2", "3", "4"}},
+           {std::string("\x93NUMPY\2\0\xff\xff\xff\xff", 12) + std::string(100, ' '),
+            8,
+            {"1048576", "4294967295"}},
+       }) {
+    write_file(dir / "images.npy", bad.content);
+    expect_named(message_of<IoError>(read), "images.npy", bad);
+  }
+  write_file(dir / "images.npy", npy("|u1", "(3, 2, 2)", data));
+  EXPECT_ERROR(IoError, read(), "labels.npy", "3", "[2]");
+  write_file(dir / "images.npy", npy("|u1", "(2, 2, 3)", data));
+  write_file(dir / "labels.npy", npy("<f4", "(2,)", std::string(8, '\0')));
+  EXPECT_ERROR(IoError, read(), "labels.npy", "<f4", "astype(numpy.int64)");
+  EXPECT_THROW(open_npy(dir / "pics.npy"), ArgumentError);
+}
+
+TEST(Npy, EveryCutAndEveryByteIsSafe) {
+  const TempDir dir;
+  write_all(create_npy(dir / "images.npy"), raw_samples(2, 2, 2, 3, 3));
+  const auto read = [&] { read_all(*open_npy(dir / "images.npy")); };
+  expect_every_cut_fails(dir / "images.npy", read);
+  expect_every_cut_fails(dir / "labels.npy", read);
+  EXPECT_GT(expect_no_flip_crashes(dir / "images.npy", read), 300);
+  EXPECT_GT(expect_no_flip_crashes(dir / "labels.npy", read), 300);
+}
+
+#ifdef ATHANOR_TEST_LIBZIP
+TEST(Npz, ReadsWhatItWrote) {
+  for (const Size& s : kSizes) {
+    const TempDir dir;
+    const auto samples = raw_samples(s.count, s.height, s.width, s.channels, s.classes);
+    write_all(create_npz(dir / "a.npz"), samples);
+    const auto store = open_npz(dir / "a.npz", {.classes = s.classes});
+    EXPECT_EQ(store->spec(), (ImageSpec{s.height, s.width, s.channels, s.classes}));
+    expect_same(*store, samples);
+    expect_same(*open_npz(dir / "a.npz", {.images = "images", .labels = "labels"}), samples);
+    EXPECT_ERROR(IoError, open_npz(dir / "a.npz", {.images = "x", .labels = "labels"}), "a.npz:x.npy");
+  }
+}
+
+TEST(Npz, ReadsWhatNumPyDeflated) {
+  expect_same(*open_npz(std::filesystem::path(ATHANOR_GOLDEN_DIR) / "formats/numpy.npz"), golden_samples());
+}
+
+TEST(Npz, EveryCutIsFound) {
+  const TempDir dir;
+  write_all(create_npz(dir / "a.npz"), raw_samples(2, 2, 2, 3, 3));
+  expect_every_cut_fails(dir / "a.npz", [&] { read_all(*open_npz(dir / "a.npz")); });
+}
+
+TEST(Npz, NoFlippedByteOfAMemberIsAccepted) {
+  const TempDir dir;
+  const auto samples = raw_samples(20, 4, 5, 3, 3);
+  write_all(create_npz(dir / "a.npz"), samples);
+  const std::string whole = read_file(dir / "a.npz");
+  const std::size_t images = whole.find("\x93NUMPY"), labels = whole.find("\x93NUMPY", images + 1);
+  const std::size_t images_end = images + 256 + 1200, labels_end = labels + 256 + 160;
+  const std::uint64_t wanted = read_all(*open_npz(dir / "a.npz"));
+  std::mt19937_64 random(7);
+  int in_members = 0, elsewhere_found = 0;
+  for (int i = 0; i < 10'000; ++i) {
+    std::string damaged = whole;
+    const std::size_t at = random() % whole.size();
+    damaged[at] = static_cast<char>(damaged[at] ^ (1 + random() % 255));
+    replace_file(dir / "a.npz", damaged);
+    std::uint64_t got = 0;
+    const std::string message = message_of<IoError>([&] { got = read_all(*open_npz(dir / "a.npz")); });
+    if ((at >= images && at < images_end) || (at >= labels && at < labels_end)) {
+      ++in_members;
+      ASSERT_TRUE(names_place(message, "a.npz")) << "byte " << at << ": " << message;
+    } else if (message.empty()) {
+      ASSERT_EQ(got, wanted) << "byte " << at << ": what an unchecked field says must not matter";
+    } else {
+      ++elsewhere_found;
+      ASSERT_TRUE(names_place(message, "a.npz")) << "byte " << at << ": " << message;
+    }
+  }
+  EXPECT_GT(in_members, 7000);
+  EXPECT_GT(elsewhere_found, 500);
+}
+
+TEST(Npz, AnArchiveOfOtherArraysSaysWhatItNeeds) {
+  const TempDir dir;
+  write_all(create_npz(dir / "a.npz"), raw_samples(1, 2, 2, 3, 3));
+  std::string file = read_file(dir / "a.npz");
+  for (std::size_t at; (at = file.find("labels.npy")) != std::string::npos;) file[at] = 'k';
+  write_file(dir / "a.npz", file);
+  EXPECT_ERROR(IoError, open_npz(dir / "a.npz"), "a.npz", "images", "labels", "x_train", "y_train");
+  write_file(dir / "a.npz", "not a zip");
+  EXPECT_ERROR(IoError, open_npz(dir / "a.npz"), "a.npz", "zip");
+  EXPECT_ERROR(IoError, open_npz(dir / "none.npz"), "none.npz", std::strerror(ENOENT));
+}
+#else
+TEST(Npz, SaysThatItNeedsLibzip) {
+  const TempDir dir;
+  write_all(create_npz(dir / "a.npz"), raw_samples(1, 2, 2, 3, 3));
+  EXPECT_ERROR(IoError, open_npz(dir / "a.npz"), "a.npz", "libzip");
+}
+#endif
+
+}  // namespace athanor::npy_test

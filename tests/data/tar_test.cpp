@@ -1,0 +1,168 @@
+#include "data/formats/tar.h"
+
+#include "tests/support/stores.h"
+
+namespace athanor::tar_test {
+
+using namespace test;
+
+/// A member as tar writes it, of any type; `size_field` instead of the octal size where given.
+std::string member(const std::string& name, const std::string& content, char type = '0',
+                   const std::string& prefix = "", const std::string& size_field = "",
+                   const std::string& magic = std::string("ustar\00000", 8)) {
+  std::string header(512, '\0');
+  const auto put = [&](std::size_t at, const std::string& text) { header.replace(at, text.size(), text); };
+  put(0, name.substr(0, 100));
+  put(100, "0000644");
+  put(124, size_field.empty() ? fmt::format("{:011o}", content.size()) : size_field);
+  put(148, "        ");
+  put(156, std::string{type});
+  put(257, magic);
+  put(345, prefix);
+  unsigned sum = 0;
+  for (const char c : header) sum += static_cast<unsigned char>(c);
+  put(148, fmt::format("{:06o}", sum) + std::string("\0 ", 2));
+  return header + content + std::string((512 - content.size() % 512) % 512, '\0');
+}
+std::string pax(const std::string& key, const std::string& value) {
+  const std::string rest = " " + key + "=" + value + "\n";
+  std::size_t length = rest.size() + 1;
+  while (std::to_string(length).size() + rest.size() != length) ++length;
+  return std::to_string(length) + rest;
+}
+const std::string kEnd(1024, '\0');
+const std::string kJpeg = encoded_sample(Codec::jpeg, 9, 0).bytes,
+                  kPng = encoded_sample(Codec::png, 700, 0).bytes;
+
+std::vector<OwnedSample> encoded_samples() {
+  return {encoded_sample(Codec::jpeg, 1, 3), encoded_sample(Codec::png, 512, 0),
+          encoded_sample(Codec::jpeg, 513, 70000), encoded_sample(Codec::png, 5000, 1)};
+}
+
+TEST(Tar, ReadsWhatItWrote) {
+  const TempDir dir;
+  for (const std::size_t count : {1u, 4u}) {
+    std::vector<OwnedSample> samples = encoded_samples();
+    samples.resize(count);
+    write_all(create_tar(dir / "a.tar"), samples);
+    EXPECT_EQ(std::filesystem::file_size(dir / "a.tar") % 10240, 0u);
+    const auto store = open_tar(dir / "a.tar");
+    EXPECT_EQ(store->spec(), (ImageSpec{0, 0, 0, count == 1 ? 4 : 70001}));
+    expect_same(*store, samples);
+  }
+  EXPECT_EQ(open_tar(dir / "a.tar", {.classes = 80000})->spec().classes, 80000);
+  EXPECT_ERROR(IoError, open_tar(dir / "a.tar", {.classes = 3}), "a.tar", "1536", "label", "[0, 3)", "3");
+}
+
+TEST(Tar, RejectsUnsupportedSamplesAndLeavesNothing) {
+  const TempDir dir;
+  const auto writer = create_tar(dir / "a.tar");
+  EXPECT_THROW(writer->finish(), ArgumentError);
+  EXPECT_THROW(writer->add(raw_samples(1, 2, 2, 3, 1)[0].view()), ArgumentError);
+  EXPECT_THROW(writer->add(encoded_sample(Codec::jpeg, 5, -1).view()), ArgumentError);
+  EXPECT_FALSE(std::filesystem::exists(dir / "a.tar"));
+}
+
+TEST(Tar, ReadsWhatTarItselfWrites) {
+  const TempDir dir;
+  const std::string deep = std::string(90, 'd') + "/" + std::string(90, 'e') + "/" + std::string(120, 'f');
+  write_file(dir / "in" / "a" / "1.jpg", kJpeg);
+  write_file(dir / "in" / "a" / "1.cls", " 5\n");
+  write_file(dir / "in" / deep / (std::string(150, 'g') + ".seg.png"), "passed over");
+  write_file(dir / "in" / deep / (std::string(150, 'g') + ".PNG"), kPng);
+  write_file(dir / "in" / deep / (std::string(150, 'g') + ".json"), R"({"label": 7, "more": [1, {}]})");
+  for (const std::string format : {"gnu", "ustar", "posix", "oldgnu"}) {
+    const std::string from = format == "ustar" ? "a" : "a " + deep.substr(0, 90);
+    const std::string command = fmt::format("tar --format={} -C {} -cf {} {}", format, (dir / "in").string(),
+                                            (dir / "a.tar").string(), from);
+    ASSERT_EQ(std::system(command.c_str()), 0);
+    std::vector<OwnedSample> samples{{kJpeg, Codec::jpeg, 0, 0, 0, 5}};
+    if (format != "ustar") samples.push_back({kPng, Codec::png, 0, 0, 0, 7});
+    SCOPED_TRACE(format);
+    expect_same(*open_tar(dir / "a.tar"), samples);
+  }
+}
+
+TEST(Tar, PutsMembersOfOneNameTogetherWhereverTheyLie) {
+  const TempDir dir;
+  const std::string long_name = std::string(200, 'n') + ".jpg";
+  write_file(dir / "a.tar",
+             member("folder/", "", '5') + member("y.cls", "2") + member("README", "no suffix") +
+                 member("x.jpg", kJpeg) + member("link.jpg", "", '2') +
+                 member("", pax("comment", "all"), 'g') + member("y.txt", "passed over") +
+                 member("x.json", R"({"label": 1})", '\0') + member("y.jpeg", kJpeg + "y", '7') +
+                 member("z.png", kPng, '0', "in/front") + member("in/front/z.cls", "0", '0', "", "", "") +
+                 member("././@LongLink", std::string(50, 'l'), 'K') +
+                 member("././@LongLink", long_name + '\0', 'L') + member("cut off", kJpeg + "n") +
+                 member("pax", pax("path", std::string(200, 'n') + ".cls") + pax("size", "1"), 'x') +
+                 member("cut off too", "4", '0', "", "00000000000") + kEnd);
+  expect_same(*open_tar(dir / "a.tar"), {{kJpeg + "y", Codec::jpeg, 0, 0, 0, 2},
+                                         {kJpeg, Codec::jpeg, 0, 0, 0, 1},
+                                         {kPng, Codec::png, 0, 0, 0, 0},
+                                         {kJpeg + "n", Codec::jpeg, 0, 0, 0, 4}});
+}
+
+TEST(Tar, HostileArchivesAreOneLineNamingFileAndOffset) {
+  const TempDir dir;
+  const std::string image = member("x.jpg", kJpeg), label = member("x.cls", "1");
+  std::string wrong_sum = image;
+  wrong_sum[3] = 'k';
+  const std::string base256 = std::string("\x80") + std::string(11, '\x7f'),
+                    small256 = std::string("\x80\0\0\0\0\0\0\0\0\0\0\x09", 12);
+  const std::vector<BadFile> cases{
+      {"", 0, {"512", "0"}},
+      {kEnd, 0, {".jpg", ".jpeg", ".png", ".webp"}},
+      {"\x1f\x8b" + image, 0, {"gunzip"}},
+      {"\x28\xb5\x2f\xfd" + image, 0, {"unzstd"}},
+      {"BZh9" + image, 0, {"bunzip2"}},
+      {wrong_sum + kEnd, 0, {"checksum"}},
+      {std::string(512, 'x'), 148, {"checksum", "octal"}},
+      {image + label, 2048, {"512", "0"}},
+      {image + kEnd, 512, {".cls", ".json", "\"label\""}},
+      {label + kEnd, 512, {".jpg", ".jpeg", ".png", ".webp"}},
+      {image + image + label + kEnd, 1536, {"x.jpg"}},
+      {image + label + member("x.json", "{\"label\": 2}") + kEnd, 2560, {"label", "1", "2"}},
+      {image + member("x.cls", "") + kEnd, 1536, {".cls", "''"}},
+      {image + member("x.cls", "one\n") + kEnd, 1536, {".cls", "'one'"}},
+      {image + member("x.cls", "1.5") + kEnd, 1536, {".cls", "'1.5'"}},
+      {image + member("x.cls", "-1") + kEnd, 1536, {"label", "[0, 2147483648)", "-1"}},
+      {image + member("x.cls", "99999999999999999999") + kEnd, 1536, {".cls", "'99999999999999999999'"}},
+      {image + member("x.json", "[1]") + kEnd, 1536, {".json"}},
+      {image + member("x.json", "{\"label\": ") + kEnd, 1536, {".json"}},
+      {image + member("x.json", "{\"label\": \"1\"}") + kEnd, 1536, {"\"label\""}},
+      {image + member("x.json", "{\"label\": 18446744073709551615}") + kEnd, 1536, {"\"label\""}},
+      {member("x.jpg", "") + label + kEnd, 512, {}},
+      {member("x.jpg", kJpeg, '0', "", "77777777777") + kEnd, 512, {"8589934591"}},
+      {member("x.jpg", kJpeg, '0', "", base256) + kEnd, 124, {"2^63"}},
+      {member("x.jpg", kJpeg, '0', "", "12345678x") + kEnd, 124, {"octal"}},
+      {member("p", "99 path=x\n", 'x') + kEnd, 512, {"pax"}},
+      {member("p", "path=x\n", 'x') + kEnd, 512, {"pax"}},
+      {member("p", "3 x\n", 'x') + kEnd, 512, {"pax"}},
+      {member("p", pax("size", "99999999999999999999"), 'x') + image + kEnd, 512, {"pax"}},
+      {member("p", pax("size", "-1"), 'x') + image + kEnd, 512, {"pax"}},
+      {member("p", pax("size", "9223372036854775807"), 'x') + image + kEnd, 1536, {"9223372036854775807"}},
+      {member("p", pax("GNU.sparse.major", "1"), 'x') + image + kEnd, 512, {"--sparse"}},
+      {member("x.jpg", "", 'S') + kEnd, 0, {"--sparse"}},
+      {member("l", std::string(70000, 'l'), 'L') + kEnd, 0, {"65536", "70000"}},
+  };
+  for (const BadFile& bad : cases) {
+    write_file(dir / "a.tar", bad.content);
+    expect_named(message_of<IoError>([&] { read_all(*open_tar(dir / "a.tar")); }), "a.tar", bad);
+  }
+  write_file(dir / "a.tar", member("x.jpg", kJpeg, '0', "", small256) + label + kEnd);
+  expect_same(*open_tar(dir / "a.tar"), {{kJpeg, Codec::jpeg, 0, 0, 0, 1}});
+  write_file(dir / "a.tar", image + member("x.json", "{\"label\": 1, \"kind\": 4}") + kEnd);
+  EXPECT_EQ(open_tar(dir / "a.tar", {.label_key = "kind"})->spec().classes, 5);
+}
+
+TEST(Tar, EveryCutAndEveryByteOfTheHeadersIsSafe) {
+  const TempDir dir;
+  const std::string file = member("p", pax("path", "x.jpg"), 'x') + member("?", kJpeg) + member("x.cls", "1");
+  // Up to the first block of zeros; what comes after it says nothing.
+  write_file(dir / "a.tar", file + std::string(512, '\0'));
+  const auto read = [&] { read_all(*open_tar(dir / "a.tar")); };
+  expect_every_cut_fails(dir / "a.tar", read);
+  EXPECT_GT(expect_no_flip_crashes(dir / "a.tar", read), 3 * 512 * 3) << "headers have a sum";
+}
+
+}  // namespace athanor::tar_test

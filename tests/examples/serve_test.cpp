@@ -1,0 +1,286 @@
+#include <array>
+#include <atomic>
+#include <cmath>
+#include <filesystem>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "examples/serve/answers.h"
+#include "examples/serve/metrics.h"
+#include "examples/serve/multipart.h"
+#include "examples/serve/service.h"
+#include "nn/models/model.h"
+#include "tests/support/errors.h"
+#include "tests/support/image_files.h"
+#include "tests/support/temp_dir.h"
+#include "trainer/checkpoints/state_file.h"
+
+// The parts of `athanor serve` that know no HTTP.
+
+namespace athanor::serve::serve_test {
+
+// Multipart ------------------------------------------------------------------------------------------------
+
+constexpr std::string_view kType = "multipart/form-data; boundary=XX";
+
+std::string part(const std::string& disposition, const std::string& bytes) {
+  return "--XX\r\nContent-Disposition: form-data; " + disposition + "\r\nContent-Type: image/png\r\n\r\n" +
+         bytes + "\r\n";
+}
+
+TEST(Multipart, KnowsItsType) {
+  EXPECT_TRUE(is_multipart("multipart/form-data; boundary=x"));
+  EXPECT_TRUE(is_multipart("Multipart/Form-Data;boundary=x"));
+  EXPECT_FALSE(is_multipart("application/x-www-form-urlencoded"));
+  EXPECT_FALSE(is_multipart("multipart/form-database"));
+  EXPECT_FALSE(is_multipart(""));
+}
+
+TEST(Multipart, FindsFilesInTheirOrder) {
+  const std::string body = "a preamble\r\n" + part("name=\"a\"; filename=\"one.png\"", "1\r\n--X\r\n2") +
+                           part("name=\"comment\"", "no file") + part("name=file", std::string("\0\1", 2)) +
+                           part("filename=three.png; name=x", "") + "--XX--\r\nan epilogue";
+  const std::vector<UploadedFile> files = parse_multipart(kType, body);
+  ASSERT_EQ(files.size(), 3u);
+  EXPECT_EQ(files[0].name, "one.png");
+  EXPECT_EQ(files[0].bytes, "1\r\n--X\r\n2");
+  EXPECT_EQ(files[1].name, std::nullopt);
+  EXPECT_EQ(files[1].bytes, std::string_view("\0\1", 2));
+  EXPECT_EQ(files[2].name, "three.png");
+  EXPECT_EQ(files[2].bytes, "");
+  EXPECT_EQ(parse_multipart("multipart/form-data; charset=x; boundary=\"XX\"", body).size(), 3u);
+}
+
+TEST(Multipart, UnderstandsNamesOfAllKinds) {
+  const auto name_of = [](const std::string& disposition) {
+    return parse_multipart(kType, part(disposition, "x") + "--XX--").at(0).name.value_or("none");
+  };
+  EXPECT_EQ(name_of("filename=\"a \\\"b\\\" \\\\ c\\d;e.png\""), "a \"b\" \\ c\\d;e.png");
+  EXPECT_EQ(name_of("FILENAME=\"\xc3\xbc.png\""), "\xc3\xbc.png");
+  EXPECT_EQ(name_of("filename=\"\""), "");
+  EXPECT_EQ(name_of("filename=\"no end"), "no end");
+  EXPECT_EQ(name_of("filename=\"" + std::string(4000, 'n') + "\"").size(), 255u);
+  EXPECT_EQ(name_of("name;;  name = file ;"), "none");
+}
+
+TEST(Multipart, RejectsUnterminatedInput) {
+  const std::string whole = part("filename=a", "bytes") + "--XX--";
+  for (std::size_t n = 0; n < whole.size(); ++n)
+    EXPECT_THROW(parse_multipart(kType, whole.substr(0, n)), ArgumentError) << n;
+  EXPECT_ERROR(ArgumentError, parse_multipart("multipart/form-data", whole), "multipart", "boundary",
+               "'multipart/form-data'");
+  EXPECT_ERROR(ArgumentError, parse_multipart("multipart/form-data; boundary=" + std::string(71, 'x'), whole),
+               "multipart", "boundary", "1", "70");
+  EXPECT_ERROR(ArgumentError,
+               parse_multipart(kType, part("filename=" + std::string(9000, 'n'), "x") + "--XX--"),
+               "multipart", "part 0", "8192");
+  std::string many;
+  for (std::size_t i = 0; i <= kMaxFiles; ++i) many += part("filename=a", "b");
+  EXPECT_ERROR(ArgumentError, parse_multipart(kType, many + "--XX--"), "multipart", "64");
+}
+
+// Metrics --------------------------------------------------------------------------------------------------
+
+TEST(ServeMetrics, AreWrittenForPrometheus) {
+  Metrics metrics;
+  metrics.count_request(200);
+  metrics.count_request(200);
+  metrics.count_request(418);
+  metrics.images = 7;
+  for (const double value : {0.5, 1.0, 1.5, 300.0}) metrics.batch_images.add(value);
+  const std::string text = metrics.text();
+  for (const char* line :
+       {"athanor_requests_total{code=\"200\"} 2\n", "athanor_requests_total{code=\"503\"} 0\n",
+        "athanor_requests_total{code=\"other\"} 1\n",
+        "# TYPE athanor_images_total counter\nathanor_images_total 7\n",
+        "athanor_batch_images_bucket{le=\"1\"} 2\n", "athanor_batch_images_bucket{le=\"2\"} 3\n",
+        "athanor_batch_images_bucket{le=\"256\"} 3\n", "athanor_batch_images_bucket{le=\"+Inf\"} 4\n",
+        "athanor_batch_images_sum 303\n", "athanor_batch_images_count 4\n"})
+    EXPECT_NE(text.find(line), std::string::npos) << line << text;
+  EXPECT_EQ(metrics.requests(418), 1u);
+  EXPECT_GT(resident_bytes(), 1'000'000);
+}
+
+// The service ----------------------------------------------------------------------------------------------
+
+constexpr ImageSpec kDigits{8, 8, 1, 10};
+
+void save(const std::filesystem::path& file, std::uint64_t seed, const ImageSpec& images = kDigits) {
+  ModelInfo info;
+  info.program = "train_photos";
+  info.model = "digits_cnn";
+  info.images = images;
+  const auto channels = static_cast<std::size_t>(images.channels);
+  info.pixels = {std::vector<double>(channels, 0.4), std::vector<double>(channels, 0.3)};
+  const auto network = nn::make_model("digits_cnn", {images.classes, images.channels, images.height}, seed);
+  save_state_file(file, StateFile::model, model_state(info, network->state_dict()));
+}
+
+std::string picture(std::uint64_t seed) {
+  const test::Pixels image = test::photo(12, 10, 1, seed);
+  std::vector<std::vector<std::uint8_t>> rows;
+  for (std::ptrdiff_t y = 0; y < 12; ++y)
+    rows.emplace_back(image.bytes.begin() + y * 10, image.bytes.begin() + (y + 1) * 10);
+  return test::png_file(12, 10, PNG_COLOR_TYPE_GRAY, 8, false, rows);
+}
+
+/// Jobs, and how many of them are done.
+struct Jobs {
+  std::vector<std::shared_ptr<Job>> all;
+  std::atomic<int> done = 0;
+
+  std::shared_ptr<Job> add(const std::vector<std::string>& files, std::int64_t top = 3) {
+    auto job = std::make_shared<Job>();
+    auto body = std::make_shared<std::string>();
+    for (const std::string& file : files) *body += file;
+    std::size_t at = 0;
+    for (const std::string& file : files) {
+      job->files.push_back({.name = "x.png", .bytes = std::string_view(*body).substr(at, file.size())});
+      at += file.size();
+    }
+    job->body = body;
+    job->top = top;
+    job->done = [this] { ++done; };
+    all.push_back(job);
+    return job;
+  }
+  void wait_for(int count) const {
+    while (done < count) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+};
+
+void expect_answer(const Predictor& predictor, const std::string& file, const Answer& answer) {
+  const std::array<std::span<const std::byte>, 1> files{std::as_bytes(std::span(file))};
+  const Predictions found = predictor.predict(files, 3);
+  ASSERT_EQ(answer.top.size(), 3u) << answer.error;
+  for (std::size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(answer.top[i].index, found.classes.data<std::int64_t>()[i]);
+    EXPECT_NEAR(answer.top[i].probability, found.probabilities.data<float>()[i], 2e-6);
+    EXPECT_EQ(answer.top[i].name, predictor.class_name(answer.top[i].index));
+  }
+}
+
+class ServeService : public testing::Test {
+ protected:
+  ServeService() { save(path_, 1); }
+
+  ServiceOptions options(std::size_t max_queue = 1000) const {
+    return {.model = path_, .max_batch = 8, .max_queue = max_queue, .threads = 2};
+  }
+
+  const test::TempDir dir_;
+  const std::filesystem::path path_ = dir_ / "model.safetensors";
+  Metrics metrics_;
+  Jobs jobs_;
+};
+
+TEST_F(ServeService, AnswersAsThePredictorDoes) {
+  const Predictor predictor(path_);
+  std::vector<std::string> files;
+  for (std::uint64_t i = 0; i < 5; ++i) files.push_back(picture(i));
+  files.insert(files.begin() + 2, "no picture");
+  {
+    Service service(options(), metrics_);
+    EXPECT_TRUE(service.submit(jobs_.add(files)));
+    EXPECT_TRUE(service.submit(jobs_.add({files[0]}, 99)));
+    EXPECT_TRUE(service.submit(jobs_.add({"nor this"})));
+  }
+  ASSERT_EQ(jobs_.done, 3);
+  const Job& several = *jobs_.all[0];
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    if (i != 2) expect_answer(predictor, files[i], several.answers[i]);
+  }
+  EXPECT_TRUE(test::names(several.answers[2].error, {"image", "JPEG", "PNG", "WebP"}));
+  EXPECT_EQ(several.body, nullptr);
+  EXPECT_EQ(jobs_.all[1]->answers[0].top.size(), 10u);
+  EXPECT_EQ(metrics_.images, 6u);
+  EXPECT_EQ(metrics_.broken_images, 2u);
+  EXPECT_EQ(metrics_.images_inside, 0);
+
+  const auto json = nlohmann::json::parse(reply_to(several).text);
+  EXPECT_EQ(reply_to(several).code, 200);
+  EXPECT_EQ(json["images"].size(), 6u);
+  EXPECT_EQ(json["images"][2], (nlohmann::json{{"image", "x.png"}, {"error", several.answers[2].error}}));
+  EXPECT_EQ(json["images"][0]["top"][0]["index"], several.answers[0].top[0].index);
+  EXPECT_EQ(reply_to(*jobs_.all[2]).code, 400);
+  EXPECT_EQ(reply_to(*jobs_.all[2]).text,
+            (nlohmann::json{{"error", jobs_.all[2]->answers[0].error}}.dump() + "\n"));
+}
+
+TEST_F(ServeService, RefusesMoreThanTheQueueHolds) {
+  const std::vector<std::string> three(3, picture(1));
+  Service service(options(4), metrics_);
+  EXPECT_TRUE(
+      service.submit(jobs_.add(std::vector<std::string>(9, picture(1)))));  // alone: as many as it has
+  int taken = 1, refused = 0;
+  for (int i = 0; i < 200; ++i) ++(service.submit(jobs_.add(three)) ? taken : refused);
+  jobs_.wait_for(taken);
+  EXPECT_GT(refused, 0);
+  EXPECT_EQ(metrics_.images, 9u + 3u * static_cast<unsigned>(taken - 1));
+  EXPECT_TRUE(service.submit(jobs_.add(three)));
+}
+
+TEST_F(ServeService, RefusesImagesThatAreTooLarge) {
+  ServiceOptions small = options();
+  small.max_image_pixels = 119;
+  {
+    Service service(small, metrics_);
+    EXPECT_TRUE(service.submit(jobs_.add({picture(1)})));
+  }
+  EXPECT_TRUE(test::names(jobs_.all[0]->answers[0].error, {"image", "0", "10 x 12"}));
+}
+
+TEST_F(ServeService, SwapsModelsBetweenBatchesUnderLoad) {
+  constexpr std::size_t kClients = 4, kEach = 60;
+  save(dir_ / "other.safetensors", 2);
+  const Predictor first(path_), second(dir_ / "other.safetensors");
+  Service service(options(), metrics_);
+  std::vector<Jobs> clients(kClients);
+  std::vector<std::thread> threads;
+  for (std::size_t c = 0; c < kClients; ++c) {
+    threads.emplace_back([&, c] {
+      for (std::size_t i = 0; i < kEach; ++i) {
+        EXPECT_TRUE(service.submit(clients[c].add({picture(i)})));
+        if (i % 4 == 0) clients[c].wait_for(static_cast<int>(i));
+      }
+      clients[c].wait_for(kEach);
+    });
+  }
+  std::filesystem::copy_file(dir_ / "other.safetensors", path_,
+                             std::filesystem::copy_options::overwrite_existing);
+  service.reload();
+  EXPECT_EQ(service.model()->generation, 2u);
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_TRUE(service.submit(jobs_.add({picture(3)})));
+  jobs_.wait_for(1);
+  expect_answer(second, picture(3), jobs_.all[0]->answers[0]);
+  for (const Jobs& client : clients) {
+    for (std::size_t i = 0; i < kEach; ++i) {
+      const std::string file = picture(i);
+      const std::array<std::span<const std::byte>, 1> files{std::as_bytes(std::span(file))};
+      const float said = client.all[i]->answers[0].top.at(0).probability;
+      EXPECT_TRUE(std::abs(said - first.predict(files).probabilities.data<float>()[0]) < 2e-6f ||
+                  std::abs(said - second.predict(files).probabilities.data<float>()[0]) < 2e-6f);
+    }
+  }
+}
+
+TEST_F(ServeService, KeepsTheModelIfTheNewOneIsUnusable) {
+  const Predictor predictor(path_);
+  Service service(options(), metrics_);
+  test::write_file(path_, "no model");
+  EXPECT_THROW(service.reload(), IoError);
+  EXPECT_EQ(service.model()->generation, 1u);
+  EXPECT_TRUE(service.submit(jobs_.add({picture(3)})));
+  jobs_.wait_for(1);
+  expect_answer(predictor, picture(3), jobs_.all[0]->answers[0]);
+  EXPECT_THROW(Service(options(), metrics_), IoError);
+}
+
+}  // namespace athanor::serve::serve_test

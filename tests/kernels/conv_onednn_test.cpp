@@ -1,0 +1,200 @@
+// What oneDNN is asked for: the code of each layer; a warm step makes no primitive and allocates nothing.
+#include <algorithm>
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include "autograd/conv.h"
+#include "autograd/engine.h"
+#include "kernels/conv.h"
+#include "kernels/cpu/onednn.h"
+#include "tests/support/compare.h"
+#include "tests/support/conv_values.h"
+#include "tests/support/count_new.h"
+
+namespace athanor::conv_onednn_test {
+
+using test::conv_cases;
+using test::ConvCase;
+using test::name;
+using test::same_bits;
+using test::values;
+
+bool multiplies_bf16() {
+#if defined(__x86_64__) && defined(__GNUC__)
+  return __builtin_cpu_supports("avx512bf16");
+#else
+  return false;
+#endif
+}
+
+/// Every convolution of a model, as (image size, C, K, R, stride, padding).
+struct Layer {
+  std::int64_t size, c, k, r, stride, padding;
+};
+
+std::vector<Layer> resnet(std::int64_t image, std::vector<std::int64_t> widths, bool bottleneck,
+                          bool imagenet) {
+  std::vector<Layer> layers;
+  std::int64_t size = imagenet ? image / 4 : image, c = imagenet || widths.size() == 4 ? 64 : 16;
+  layers.push_back(imagenet ? Layer{image, 3, 64, 7, 2, 3} : Layer{image, 3, c, 3, 1, 1});
+  for (std::size_t stage = 0; stage < widths.size(); ++stage) {
+    const std::int64_t width = widths[stage], out = bottleneck ? 4 * width : width;
+    for (int block = 0; block < 2; ++block) {
+      const std::int64_t stride = stage > 0 && block == 0 ? 2 : 1;
+      if (bottleneck) {
+        layers.push_back({size, c, width, 1, 1, 0});
+        layers.push_back({size, width, width, 3, stride, 1});
+        layers.push_back({size / stride, width, out, 1, 1, 0});
+      } else {
+        layers.push_back({size, c, width, 3, stride, 1});
+        layers.push_back({size / stride, width, width, 3, 1, 1});
+      }
+      if (c != out) layers.push_back({size, c, out, 1, stride, 0});
+      size /= stride;
+      c = out;
+    }
+  }
+  return layers;
+}
+
+std::vector<Layer> layers_of_all_models() {
+  std::vector<Layer> all = {
+      {28, 1, 6, 5, 1, 2},     {14, 6, 16, 5, 1, 0},                              // LeNet-5
+      {224, 3, 64, 11, 4, 2},  {27, 64, 192, 5, 1, 2},  {13, 192, 384, 3, 1, 1},  // AlexNet
+      {13, 384, 256, 3, 1, 1}, {13, 256, 256, 3, 1, 1}, {224, 3, 64, 3, 1, 1},   {112, 64, 128, 3, 1, 1},
+      {56, 128, 256, 3, 1, 1},  // VGG-11
+      {56, 256, 256, 3, 1, 1}, {28, 256, 512, 3, 1, 1}, {28, 512, 512, 3, 1, 1}, {14, 512, 512, 3, 1, 1},
+      {32, 3, 24, 2, 1, 0},    {31, 24, 64, 3, 1, 1},   {15, 64, 64, 3, 1, 1},  // CifarNet
+      {15, 64, 256, 3, 1, 1},  {7, 256, 256, 3, 1, 1},  {3, 256, 256, 3, 1, 1}};
+  for (const auto& layers :
+       {resnet(32, {16, 32, 64}, false, false), resnet(32, {64, 128, 256, 512}, false, false),
+        resnet(32, {64, 128, 256, 512}, true, false), resnet(224, {64, 128, 256, 512}, false, true),
+        resnet(224, {64, 128, 256, 512}, true, true)})
+    all.insert(all.end(), layers.begin(), layers.end());
+  return all;
+}
+
+// Only asks oneDNN what it would run: nothing is computed.
+TEST(Conv2d, OneDnnHasFastCodeForEveryLayerOfTheModels) {
+  if (!cpu::has_onednn()) GTEST_SKIP() << "this build has no oneDNN";
+  using Op = cpu::PrimitiveKey::Op;
+  cpu::PrimitiveCache cache;
+  for (const Layer& l : layers_of_all_models()) {
+    const std::int64_t out = (l.size + 2 * l.padding - l.r) / l.stride + 1;
+    for (const Op op : {Op::conv_forward, Op::conv_backward_data, Op::conv_backward_weights}) {
+      cpu::PrimitiveKey key;
+      key.op = op;
+      key.in = key.out = DType::f32;
+      key.sizes = {8,   l.size,   l.size,   l.c,       l.k,       l.r, l.r, out,
+                   out, l.stride, l.stride, l.padding, l.padding, 1,   1,   1};
+      EXPECT_NE(cache.find(key), nullptr) << l.size << " " << l.c << " " << l.k << " " << l.r;
+    }
+  }
+  for (const cpu::PrimitiveInfo& info : cache.contents())
+    EXPECT_EQ(info.implementation.find("ref"), std::string::npos) << info.implementation;
+}
+
+TEST(Conv2d, ReferenceCodeOfOneDnnIsNeverChosen) {
+  // Layers oneDNN is known to be bad at: odd groups with dilation, f16 on CPUs without it.
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+    cpu::PrimitiveCache cache;
+    cpu::PrimitiveKey key;
+    key.op = cpu::PrimitiveKey::Op::conv_backward_weights;
+    key.in = key.out = dtype;
+    key.sizes = {1, 9, 9, 9, 9, 3, 3, 5, 5, 1, 1, 0, 0, 2, 2, 3};
+    const bool found = cache.find(key) != nullptr;
+    for (const cpu::PrimitiveInfo& info : cache.contents()) {
+      const bool good = !info.implementation.empty() && info.implementation.find("ref") == std::string::npos;
+      EXPECT_EQ(found, good) << info.implementation;
+    }
+  }
+}
+
+// Our own loops widen bf16 to f32; a CPU that multiplies it does so several times as fast.
+TEST(Conv2d, Bf16GoesToOneDnnWhereTheCpuMultipliesIt) {
+  if (!cpu::has_onednn() || !multiplies_bf16()) GTEST_SKIP() << "no oneDNN, or a CPU without AVX512_BF16";
+  const Tensor x = require_grad(values({2, 11, 7, 5}, DType::bf16, 1));
+  const Tensor w = require_grad(values({16, 3, 3, 5}, DType::bf16, 2));
+  const Tensor y = conv2d(x, w, {}, {});
+  backward(y, values(y.shape(), DType::bf16, 3));
+  using Op = cpu::PrimitiveKey::Op;
+  for (const Op pass : {Op::conv_forward, Op::conv_backward_data, Op::conv_backward_weights}) {
+    const auto contents = cpu_context().primitives().contents();
+    EXPECT_TRUE(std::any_of(contents.begin(), contents.end(), [&](const cpu::PrimitiveInfo& info) {
+      return info.key.op == pass && info.key.in == DType::bf16 && info.key.sizes[1] == 11 &&
+             !info.implementation.empty();
+    })) << static_cast<int>(pass);
+  }
+}
+
+TEST(PrimitiveCache, IsBounded) {
+  if (!cpu::has_onednn()) GTEST_SKIP() << "this build has no oneDNN";
+  cpu::PrimitiveCache cache;
+  const auto key_of = [](std::int64_t m) {
+    cpu::PrimitiveKey key;
+    key.op = cpu::PrimitiveKey::Op::matmul;
+    key.in = key.out = DType::f32;
+    key.sizes = {m, 4, 4, 4, 1, 4, 1, 4};
+    return key;
+  };
+  const auto capacity = static_cast<std::int64_t>(cpu::PrimitiveCache::kCapacity);
+  for (std::int64_t m = 1; m <= capacity; ++m) cache.find(key_of(m));
+  cache.find(key_of(1));  // used again: 2 is now the oldest
+  cache.find(key_of(capacity + 1));
+  EXPECT_EQ(cache.contents().size(), cpu::PrimitiveCache::kCapacity);
+  const std::int64_t before = primitives_created();
+  cache.find(key_of(1));
+  EXPECT_EQ(primitives_created(), before);
+  cache.find(key_of(2));
+  EXPECT_EQ(primitives_created(), before + 1);
+}
+
+TEST(Conv2d, SameBitsEveryRunAndNoPrimitiveAfterWarmUp) {
+  for (const ConvCase& c : conv_cases()) {
+    for (const DType dtype : {DType::f32, DType::bf16}) {
+      const Tensor x = require_grad(values(c.x, dtype, 1)), w = require_grad(values(c.w, dtype, 2));
+      const Tensor dy = values(conv2d_shape(c.x, c.w, c.params), dtype, 3);
+      const auto step = [&] {
+        zero_grad(x), zero_grad(w);
+        const Tensor y = conv2d(x, w, {}, c.params);
+        backward(y, dy);
+        return y.detach();
+      };
+      const Tensor y = step(), dx = grad_of(x).detach(), dw = grad_of(w).detach();
+      const std::int64_t before = primitives_created();
+      for (int i = 0; i < 2; ++i) {
+        EXPECT_TRUE(same_bits(step(), y));
+        EXPECT_TRUE(same_bits(grad_of(x), dx));
+        EXPECT_TRUE(same_bits(grad_of(w), dw));
+      }
+      EXPECT_EQ(primitives_created(), before) << name(c, dtype, ConvImpl::automatic);
+    }
+  }
+}
+
+TEST(Conv2d, StepAllocatesNothingAfterWarmUp) {
+#if defined(__SANITIZE_ADDRESS__)
+  GTEST_SKIP() << "the pool is off under AddressSanitizer";
+#endif
+  for (const ConvCase& c : conv_cases()) {
+    for (const DType dtype : {DType::f32, DType::bf16}) {
+      const Tensor x = require_grad(values(c.x, dtype, 1)), w = require_grad(values(c.w, dtype, 2));
+      const Tensor bias = require_grad(values({c.w[0]}, dtype, 3));
+      const Tensor dy = values(conv2d_shape(c.x, c.w, c.params), dtype, 4);
+      for (const Tensor& leaf : {x, w, bias}) leaf_of(leaf).bind(empty_like(leaf));
+      Conv2dParams params = c.params;
+      params.activation = Activation::relu;
+      const auto step = [&] {
+        for (const Tensor& leaf : {x, w, bias}) zero_grad(leaf);
+        backward(conv2d(x, w, bias, params), dy);
+      };
+      step(), step();
+      const std::int64_t before = test::operator_news();
+      step();
+      EXPECT_EQ(test::operator_news(), before) << name(c, dtype, params.impl);
+    }
+  }
+}
+
+}  // namespace athanor::conv_onednn_test

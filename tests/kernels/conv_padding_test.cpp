@@ -1,0 +1,100 @@
+// Small images with much padding: filter taps that meet nothing else, and what a library leaves unwritten
+// there.
+#include <cstdlib>
+
+#include <gtest/gtest.h>
+
+#include "kernels/conv.h"
+#include "kernels/copy.h"
+#include "kernels/random.h"
+#include "tests/support/cases.h"
+#include "tests/support/compare.h"
+
+namespace athanor::conv_padding_test {
+
+struct Geometry {
+  Shape x, w;
+  Conv2dParams params;
+};
+
+template <class F> void for_each_pair(std::initializer_list<std::int64_t> values, const F& f) {
+  for (const std::int64_t a : values)
+    for (const std::int64_t b : values) f(a, b);
+}
+
+/// Whether the output has a pixel.
+bool fits(const Geometry& g) {
+  for (int axis = 0; axis < 2; ++axis) {
+    if (g.x[1 + axis] + 2 * g.params.padding[axis] < g.params.dilation[axis] * (g.w[1 + axis] - 1) + 1)
+      return false;
+  }
+  return true;
+}
+
+std::vector<Geometry> geometries() {
+  std::vector<Geometry> all;
+  for (const auto& [c, k] : {std::pair<std::int64_t, std::int64_t>{4, 64}, {16, 16}, {3, 8}})
+    for (const auto& [r, s] : {std::pair<std::int64_t, std::int64_t>{3, 3}, {1, 3}, {5, 5}})
+      for_each_pair({1, 2, 3}, [&](std::int64_t h, std::int64_t w) {
+        for_each_pair({1, 2}, [&](std::int64_t sh, std::int64_t sw) {
+          for_each_pair({0, 1, 2}, [&](std::int64_t ph, std::int64_t pw) {
+            for (const std::int64_t dilation : {1, 2}) {
+              const Geometry g{{2, h, w, c},
+                               {k, r, s, c},
+                               {.stride = {sh, sw}, .padding = {ph, pw}, .dilation = {dilation, dilation}}};
+              if (fits(g)) all.push_back(g);
+            }
+          });
+        });
+      });
+  return all;
+}
+
+struct Passes {
+  Tensor y, dx, dw, accumulated;
+};
+
+Passes run(const Geometry& g, DType dtype, ConvImpl impl) {
+  Conv2dParams params = g.params;
+  params.impl = impl;
+  CpuContext& context = cpu_context();
+  const Shape out = conv2d_shape(g.x, g.w, params);
+  const Tensor x = test::filled({g.x}, dtype, {1}), w = test::filled({g.w}, dtype, {2}),
+               dy = test::filled({out}, dtype, {3});
+  const Passes result{Tensor::empty(out, {dtype}), Tensor::empty(g.x, {dtype}), Tensor::empty(g.w, {dtype}),
+                      Tensor::zeros(g.w, {DType::f32})};
+  kernels::conv2d_forward(context, params, x, w, {}, result.y);
+  kernels::conv2d_backward_data(context, params, dy, w, result.dx);
+  kernels::conv2d_backward_weights(context, params, x, dy, result.dw, Write::overwrite, {}, {});
+  kernels::conv2d_backward_weights(context, params, x, dy, result.accumulated, Write::accumulate, {}, {});
+  return result;
+}
+
+class ConvPadding : public testing::TestWithParam<DType> {};
+
+TEST_P(ConvPadding, EveryGeometryMatchesTheReference) {
+  const DType dtype = GetParam();
+  const double tolerance = test::epsilon_of(dtype) + 200 * test::epsilon_of(DType::f32);
+  int wrong = 0;
+  const std::vector<Geometry> all = geometries();
+  for (const Geometry& g : all) {
+    const Passes found = run(g, dtype, ConvImpl::automatic), expected = run(g, dtype, ConvImpl::reference);
+    const bool right = test::close(found.y, expected.y.to_vector(), tolerance) &&
+                       test::close(found.dx, expected.dx.to_vector(), tolerance) &&
+                       test::close(found.dw, expected.dw.to_vector(), tolerance) &&
+                       test::close(found.accumulated, expected.accumulated.to_vector(), tolerance);
+    if (right) continue;
+    if (++wrong <= 5) {
+      ADD_FAILURE() << fmt::format("x {} w {} stride {} {} padding {} {} dilation {}", g.x, g.w,
+                                   g.params.stride[0], g.params.stride[1], g.params.padding[0],
+                                   g.params.padding[1], g.params.dilation[0]);
+    }
+  }
+  EXPECT_EQ(wrong, 0) << "of " << all.size();
+  EXPECT_GT(all.size(), 1500u);
+}
+
+INSTANTIATE_TEST_SUITE_P(Dtypes, ConvPadding, testing::Values(DType::f32, DType::bf16, DType::f16),
+                         [](const auto& dtype) { return std::string(name_of(dtype.param)); });
+
+}  // namespace athanor::conv_padding_test

@@ -1,0 +1,319 @@
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "autograd/dropout.h"
+#include "autograd/elementwise.h"
+#include "autograd/grad_mode.h"
+#include "autograd/node.h"
+#include "autograd/op_trace.h"
+#include "autograd/shape.h"
+#include "nn/linear.h"
+#include "nn/models/lenet.h"
+#include "nn/models/model.h"
+#include "nn/onnx/export.h"
+#include "nn/torch/torch_layout.h"
+#include "tests/support/errors.h"
+#include "tests/support/temp_dir.h"
+
+namespace athanor::nn::onnx_export_test {
+
+using test::TempDir;
+
+// A file, read back ----------------------------------------------------------------------------------------
+
+/// The fields of a message by their numbers, as protobuf's documentation has the wire format.
+struct Fields {
+  std::multimap<std::uint64_t, std::uint64_t> numbers;
+  std::multimap<std::uint64_t, std::string_view> texts;
+
+  explicit Fields(std::string_view bytes) {
+    while (!bytes.empty()) {
+      const std::uint64_t key = varint(bytes), field = key >> 3;
+      if ((key & 7) == 0) {
+        numbers.emplace(field, varint(bytes));
+      } else {
+        const std::uint64_t size = (key & 7) == 5 ? 4 : (key & 7) == 2 ? varint(bytes) : bytes.size() + 1;
+        if (size > bytes.size()) throw std::runtime_error("a message is cut off");
+        texts.emplace(field, bytes.substr(0, size));
+        bytes.remove_prefix(size);
+      }
+    }
+  }
+
+  std::uint64_t number(std::uint64_t field) const { return numbers.find(field)->second; }
+  std::string text(std::uint64_t field) const { return std::string(texts.find(field)->second); }
+  std::vector<Fields> all(std::uint64_t field) const {
+    std::vector<Fields> result;
+    for (auto [one, end] = texts.equal_range(field); one != end; ++one) result.emplace_back(one->second);
+    return result;
+  }
+  std::vector<std::string> all_texts(std::uint64_t field) const {
+    std::vector<std::string> result;
+    for (auto [one, end] = texts.equal_range(field); one != end; ++one) result.emplace_back(one->second);
+    return result;
+  }
+  std::vector<std::int64_t> integers(std::uint64_t field) const {
+    std::vector<std::int64_t> result;
+    for (auto [one, end] = numbers.equal_range(field); one != end; ++one)
+      result.push_back(static_cast<std::int64_t>(one->second));
+    return result;
+  }
+
+ private:
+  static std::uint64_t varint(std::string_view& bytes) {
+    std::uint64_t value = 0;
+    for (int shift = 0;; shift += 7) {
+      if (bytes.empty() || shift > 63) throw std::runtime_error("a varint is cut off");
+      const auto byte = static_cast<unsigned char>(bytes.front());
+      bytes.remove_prefix(1);
+      value |= static_cast<std::uint64_t>(byte & 127) << shift;
+      if (byte < 128) return value;
+    }
+  }
+};
+
+/// An ONNX file's graph.
+struct File {
+  std::string bytes;
+  Fields model;
+  std::string text;  // what `graph` views
+  Fields graph;
+
+  explicit File(const std::filesystem::path& path)
+      : bytes(test::read_file(path)), model(bytes), text(model.text(7)), graph(text) {}
+  File(const File&) = delete;
+
+  std::vector<std::string> ops() const {
+    std::vector<std::string> names;
+    for (const Fields& node : graph.all(1)) names.push_back(node.text(4));
+    return names;
+  }
+  std::int64_t count(const std::string& op) const {
+    const auto all = ops();
+    return std::count(all.begin(), all.end(), op);
+  }
+  /// "images u8 [N, 3, 8, 8]" of the graph's input (11) or output (12).
+  std::string value(std::uint64_t field) const {
+    const Fields value = graph.all(field).at(0), tensor = value.all(2).at(0).all(1).at(0);
+    std::string shape;
+    for (const Fields& dimension : tensor.all(2).at(0).all(1)) {
+      shape += shape.empty() ? "" : ", ";
+      shape += dimension.texts.empty() ? std::to_string(dimension.number(1)) : dimension.text(2);
+    }
+    return value.text(1) + " " + std::to_string(tensor.number(1)) + " [" + shape + "]";
+  }
+};
+
+/// A tensor's raw_data.
+std::vector<double> floats(const std::string& bytes) {
+  std::vector<double> values;
+  for (std::size_t i = 0; i < bytes.size(); i += 4) {
+    std::uint32_t bits = 0;
+    for (std::size_t byte = 0; byte < 4; ++byte)
+      bits |= static_cast<std::uint32_t>(static_cast<unsigned char>(bytes[i + byte])) << 8 * byte;
+    values.push_back(std::bit_cast<float>(bits));
+  }
+  return values;
+}
+
+/// A module that is a function of its own between two layers.
+class WithFunction final : public Module {
+ public:
+  explicit WithFunction(std::function<Tensor(const Tensor&)> f) : f_(std::move(f)) {
+    register_module("before", before_);
+    register_module("after", after_);
+    initialize(1);
+  }
+  Tensor forward(const Tensor& x) override { return after_(f_(before_(x))); }
+
+ private:
+  std::function<Tensor(const Tensor&)> f_;
+  Linear before_{4, 4}, after_{4, 2};
+};
+
+Tensor own_op(const Tensor& x) {
+  const Tensor y = clone(x).detach();
+  return record("own_op", add(y, y).detach(), {x}, [](const Tensor&, Grads&) {});
+}
+
+// Tests ----------------------------------------------------------------------------------------------------
+
+TEST(OnnxExport, LeNetIsTheGraphThatItsLayersAre) {
+  const TempDir folder;
+  const auto model = make_model("lenet5", {}, 1);
+  export_onnx(*model, {28, 28, 1}, folder / "x.onnx", {.metadata = {{"key", "a value"}}});
+  const File file(folder / "x.onnx");
+  EXPECT_EQ(file.model.number(1), 8u);
+  EXPECT_EQ(file.model.text(2), "athanor");
+  EXPECT_EQ(file.model.all(8).at(0).number(2), 17u);
+  EXPECT_EQ(file.model.all(14).at(0).text(1), "key");
+  EXPECT_EQ(file.model.all(14).at(0).text(2), "a value");
+  EXPECT_EQ(file.value(11), "images 1 [N, 1, 28, 28]");
+  EXPECT_EQ(file.value(12), "logits 1 [N, 10]");
+  EXPECT_EQ(file.count("Conv"), 2);
+  EXPECT_EQ(file.count("Gemm"), 3);
+  EXPECT_EQ(file.count("Flatten"), 1);
+  EXPECT_EQ(file.count("Transpose") + file.count("Shape") + file.count("Reshape") + file.count("Identity"),
+            0);
+  const std::vector<Fields> nodes = file.graph.all(1);
+  std::vector<std::string> made{"images"};
+  for (const Fields& tensor : file.graph.all(5)) made.push_back(tensor.text(8));
+  for (const Fields& node : nodes) {
+    for (const std::string& input : node.all_texts(1))
+      EXPECT_NE(std::find(made.begin(), made.end(), input), made.end())
+          << input << " is read before it is there";
+    for (const std::string& output : node.all_texts(2)) made.push_back(output);
+  }
+  EXPECT_EQ(made.back(), "logits");
+}
+
+TEST(OnnxExport, WeightsHaveTheNamesShapesAndValuesOfPyTorch) {
+  const TempDir folder;
+  for (const char* name : {"lenet5", "resnet20", "cifarnet"}) {
+    const auto model = make_model(name, {}, 1);
+    const ModelOptions options = model_options(name);
+    export_onnx(*model, {options.image_size, options.image_size, options.in_channels}, folder / "x.onnx");
+    StateDict torch = to_torch_layout(*model, model->state_dict());
+    const File file(folder / "x.onnx");
+    std::int64_t weights = 0;
+    for (const Fields& tensor : file.graph.all(5)) {
+      const std::string weight = tensor.text(8);
+      if (!model->state_dict().contains(weight)) continue;
+      ++weights;
+      const Tensor wanted = torch.tensor(weight);
+      EXPECT_EQ(tensor.integers(1), std::vector<std::int64_t>(wanted.shape().begin(), wanted.shape().end()))
+          << weight;
+      EXPECT_EQ(floats(tensor.text(9)), wanted.to_vector()) << weight;
+    }
+    EXPECT_EQ(weights, std::ssize(model->state_dict().names())) << name;
+  }
+}
+
+TEST(OnnxExport, ImagesAreTransposedOnceAtMost) {
+  const TempDir folder;
+  const auto model = make_model("resnet20", {}, 1);
+  const auto transposes = [&](ImageLayout layout) {
+    export_onnx(*model, {32, 32, 3}, folder / "x.onnx", {.input = layout});
+    return File(folder / "x.onnx").count("Transpose");
+  };
+  EXPECT_EQ(transposes(ImageLayout::nchw), 0);
+  EXPECT_EQ(transposes(ImageLayout::nhwc), 1);
+}
+
+TEST(OnnxExport, PixelsAreTakenInTheirLayoutAsBytes) {
+  const TempDir folder;
+  const auto model = make_model("resnet20", {}, 1);
+  const OnnxOptions options{
+      .input = ImageLayout::nhwc, .pixel_mean = {0.5, 0.4, 0.3}, .pixel_deviation = {0.2, 0.3, 0.4}};
+  export_onnx(*model, {32, 32, 3}, folder / "x.onnx", options);
+  EXPECT_EQ(File(folder / "x.onnx").value(11), "images 2 [N, 32, 32, 3]");
+}
+
+TEST(OnnxExport, NamesAnOpItDoesNotKnowAndItsLayer) {
+  const TempDir folder;
+  WithFunction own(own_op), random([](const Tensor&x) { return dropout(x, 0.5f, true); });
+  EXPECT_ERROR(ArgumentError, export_onnx(own, {4}, folder / "x.onnx"), "export_onnx", "own_op", "before");
+  EXPECT_ERROR(ArgumentError, export_onnx(random, {4}, folder / "x.onnx"), "export_onnx", "dropout",
+               "before");
+  EXPECT_FALSE(std::filesystem::exists(folder / "x.onnx"));
+}
+
+TEST(OnnxExport, TakesAnUnknownOpWhoseResultIsNotUsed) {
+  const TempDir folder;
+  WithFunction model([](const Tensor& x) {
+    own_op(x);
+    return relu(x);
+  });
+  export_onnx(model, {4}, folder / "x.onnx");
+  EXPECT_EQ(File(folder / "x.onnx").ops(), (std::vector<std::string>{"Gemm", "Relu", "Gemm"}));
+}
+
+TEST(OnnxExport, RejectsResultsComputedOutsideOfOps) {
+  const TempDir folder;
+  WithFunction model([](const Tensor& x) {
+    std::vector<double> values = x.to_vector();
+    for (double& value : values) value *= 2;
+    return cast(Tensor::from(values, x.shape()), DType::f32);
+  });
+  WithFunction scaled([](const Tensor& x) { return affine(x, x.to_vector().at(0)); });
+  WithFunction mixed([](const Tensor& x) {
+    return x + Tensor::from(std::vector<float>(4, static_cast<float>(x.to_vector().at(0))), {4});
+  });
+  EXPECT_ERROR(ArgumentError, export_onnx(model, {4}, folder / "x.onnx"), "export_onnx", "autograd/",
+               "f64 [2, 4]");
+  EXPECT_ERROR(ArgumentError, export_onnx(scaled, {4}, folder / "x.onnx"), "export_onnx", "affine", "before",
+               "scale");
+  EXPECT_ERROR(ArgumentError, export_onnx(mixed, {4}, folder / "x.onnx"), "export_onnx", "autograd/",
+               "f32 [4]");
+}
+
+TEST(OnnxExport, RefusesWeightsThatAreNotF32AndLeavesTheFileThatWasThere) {
+  const TempDir folder;
+  test::write_file(folder / "x.onnx", "before");
+  WithFunction model([](const Tensor& x) { return x; });
+  model.to(DType::f64);
+  EXPECT_ERROR(ArgumentError, export_onnx(model, {4}, folder / "x.onnx"), "export_onnx", "f32",
+               "before.weight", "f64");
+  EXPECT_EQ(test::read_file(folder / "x.onnx"), "before");
+}
+
+TEST(OnnxExport, RefusesWeightsOfTwoGigabytesBeforeItRuns) {
+  struct Large final : Module {
+    // No memory but for one element.
+    Large() { register_parameter("w", Tensor::zeros({1, 1}).view_as_strided({32768, 16384}, {0, 0}, 0)); }
+    Tensor forward(const Tensor&) override { throw std::runtime_error("it ran"); }
+  };
+  const TempDir folder;
+  Large model;
+  EXPECT_ERROR(ArgumentError, export_onnx(model, {4}, folder / "x.onnx"), "export_onnx", "2 GB", "2.15 GB");
+}
+
+TEST(OnnxExport, LeavesModulesInTheModeTheyWereIn) {
+  const TempDir folder;
+  WithFunction model([](const Tensor& x) { return x; });
+  model.for_each_module([](Module& module, const auto& own) {
+    if (!own.empty() && own[0].tensor.dim(0) == 2) module.eval();
+  });
+  const auto modes = [&] {
+    std::vector<bool> all;
+    for (const NamedModule& one : model.modules()) all.push_back(one.module->training());
+    return all;
+  };
+  const std::vector<bool> before = modes();
+  EXPECT_EQ(before, (std::vector<bool>{true, true, false}));
+  export_onnx(model, {4}, folder / "x.onnx");
+  EXPECT_EQ(modes(), before);
+}
+
+TEST(OpTrace, IsOfItsThreadAndScopeAndNeedsGradientsOff) {
+  const Tensor x = Tensor::from(std::vector<float>{1, 2}, {2});
+  EXPECT_ERROR(ArgumentError, OpTrace(), "OpTrace", "NoGrad");
+  const NoGrad no_grad;
+  relu(x);
+  {
+    const OpTrace trace;
+    const std::string second = test::message_of([] { OpTrace(); });
+    EXPECT_TRUE(test::names(second, {"OpTrace"}));
+    EXPECT_FALSE(test::holds(second, "NoGrad")) << second;
+    relu(affine(x, 2));
+    own_op(x);
+    ASSERT_EQ(trace.ops().size(), 5u);
+    EXPECT_EQ(trace.ops()[1].name, "relu");
+    EXPECT_TRUE(trace.ops()[1].inputs[0].same_as(trace.ops()[0].outputs[0]));
+    EXPECT_EQ(trace.ops()[0].attributes[0].values[0].value, 2);
+    EXPECT_EQ(trace.ops()[4].name, "own_op");
+    EXPECT_FALSE(trace.ops()[4].is_reported);
+  }
+  EXPECT_EQ(op_trace(), nullptr);
+}
+
+}  // namespace athanor::nn::onnx_export_test

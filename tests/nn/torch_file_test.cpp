@@ -1,0 +1,307 @@
+// Files of torch.save(), written here byte by byte; tests/programs/torch_weights.py has PyTorch itself write
+// them.
+#include "nn/torch/torch_file.h"
+
+#include <cstring>
+#include <random>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "tensor/error.h"
+#include "tests/support/errors.h"
+#include "tests/support/temp_dir.h"
+#include "tests/support/torch_writer.h"
+
+namespace athanor::torch_file_test {
+
+using test::bytes_of;
+using test::new_torch_file;
+using test::old_torch_file;
+using test::Pickle;
+using test::SavedTensor;
+using test::state_pickle;
+
+class TorchFile : public testing::Test {
+ protected:
+  StateDict load(const std::string& bytes) const {
+    test::write_file(path(), bytes);
+    return torch_file::load(path());
+  }
+  std::string error_of(const std::string& bytes) const {
+    return test::message_of<IoError>([&] { (void)load(bytes); });
+  }
+  /// Of a pickle in a file that is otherwise in order.
+  std::string error_of(const Pickle& pickle) const {
+    return error_of(new_torch_file(pickle.bytes, {{"0", std::string(64, '\0')}}));
+  }
+  std::filesystem::path path() const { return folder_ / "x.pth"; }
+
+  test::TempDir folder_;
+};
+
+const std::vector<float> kValues = {0.5f, -1, 2, 3e-40f, 4, 5};
+const SavedTensor kMatrix{.name = "w", .numel = 6, .sizes = {2, 3}, .strides = {3, 1}};
+
+/// The same file in both forms.
+std::vector<std::string> both(const std::vector<SavedTensor>& tensors, const test::SavedStorages& storages,
+                              const std::vector<std::uint64_t>& elements) {
+  return {new_torch_file(state_pickle(tensors), storages),
+          new_torch_file(state_pickle(tensors), storages, true),
+          old_torch_file(state_pickle(tensors, true), storages, elements)};
+}
+
+TEST_F(TorchFile, EveryDtypeInEveryFormIsReadBitForBit) {
+  const std::vector<std::pair<const char*, DType>> types = {
+      {"DoubleStorage", DType::f64},    {"FloatStorage", DType::f32}, {"HalfStorage", DType::f16},
+      {"BFloat16Storage", DType::bf16}, {"LongStorage", DType::i64},  {"IntStorage", DType::i32},
+      {"ByteStorage", DType::u8},       {"BoolStorage", DType::u8}};
+  std::vector<SavedTensor> tensors;
+  test::SavedStorages storages;
+  std::vector<std::uint64_t> elements;
+  for (const auto& [type, dtype] : types) {
+    const std::string key = std::to_string(tensors.size());
+    tensors.push_back({.name = std::string("layer.") + type,
+                       .type = type,
+                       .key = key,
+                       .numel = 5,
+                       .sizes = {5},
+                       .strides = {1}});
+    std::string content;
+    for (std::size_t i = 0; i < 5 * size_of(dtype); ++i) content += static_cast<char>(17 * i + 3);
+    storages.emplace_back(key, content);
+    elements.push_back(5);
+  }
+  for (const std::string& file : both(tensors, storages, elements)) {
+    const StateDict read = load(file);
+    ASSERT_EQ(read.size(), types.size());
+    for (std::size_t i = 0; i < types.size(); ++i) {
+      const Tensor& tensor = read.tensor(tensors[i].name, {5});
+      EXPECT_EQ(tensor.dtype(), types[i].second) << types[i].first;
+      EXPECT_EQ(std::memcmp(tensor.raw_data(), storages[i].second.data(), tensor.bytes()), 0)
+          << types[i].first;
+    }
+  }
+}
+
+TEST_F(TorchFile, TensorsAreViewsOfTheirStorage) {
+  const std::vector<SavedTensor> tensors = {
+      kMatrix,
+      {.name = "transposed", .numel = 6, .sizes = {3, 2}, .strides = {1, 3}},
+      {.name = "row", .numel = 6, .offset = 3, .sizes = {3}, .strides = {1}},
+      {.name = "scalar", .numel = 6, .offset = 5, .sizes = {}, .strides = {}},
+      {.name = "empty", .numel = 6, .sizes = {0, 3}, .strides = {3, 1}},
+      {.name = "repeated", .numel = 6, .offset = 1, .sizes = {4}, .strides = {0}}};
+  for (const std::string& file : both(tensors, {{"0", bytes_of(kValues)}}, {6})) {
+    const StateDict read = load(file);
+    const double small = static_cast<double>(3e-40f);
+    EXPECT_EQ(read.tensor("w", {2, 3}).to_vector(), (std::vector<double>{0.5, -1, 2, small, 4, 5}));
+    EXPECT_EQ(read.tensor("transposed", {3, 2}).to_vector(), (std::vector<double>{0.5, small, -1, 4, 2, 5}));
+    EXPECT_EQ(read.tensor("row", {3}).to_vector(), (std::vector<double>{small, 4, 5}));
+    EXPECT_EQ(read.tensor("scalar", {}).item(), 5);
+    EXPECT_EQ(read.tensor("empty", {0, 3}).numel(), 0);
+    EXPECT_EQ(read.tensor("repeated", {4}).to_vector(), std::vector<double>(4, -1));
+    EXPECT_EQ(read.names(),
+              (std::vector<std::string>{"w", "transposed", "row", "scalar", "empty", "repeated"}));
+  }
+}
+
+TEST_F(TorchFile, OldStoragesMayBePartsOfOthers) {
+  SavedTensor part = kMatrix;
+  part.sizes = {2}, part.strides = {1}, part.offset = 1, part.view = {2, 3};
+  const StateDict read = load(old_torch_file(state_pickle({part}, true), {{"0", bytes_of(kValues)}}, {6}));
+  EXPECT_EQ(read.tensor("w", {2}).to_vector(), (std::vector<double>{static_cast<double>(3e-40f), 4}));
+}
+
+TEST_F(TorchFile, StoragesThatAreNotAlignedAreCopied) {
+  for (const std::size_t alignment : {1, 2, 3}) {
+    const StateDict read =
+        load(new_torch_file(state_pickle({kMatrix}), {{"0", bytes_of(kValues)}}, false, alignment));
+    const Tensor& w = read.tensor("w", {2, 3});
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(w.raw_data()) % 4, 0u);
+    EXPECT_EQ(w.to_vector()[5], 5);
+  }
+}
+
+TEST_F(TorchFile, TheWeightsOfACheckpointAreTaken) {
+  for (const char* part : {"state_dict", "model", "model_state_dict"}) {
+    Pickle pickle;
+    pickle.op("}(").text("epoch").integer(3).text("lr").op("G").op(std::string(8, '\0')).text(part);
+    test::push_state(pickle, {kMatrix});
+    pickle.text("note").text("w").op("u.");
+    EXPECT_EQ(load(new_torch_file(pickle.bytes, {{"0", bytes_of(kValues)}})).names(),
+              std::vector<std::string>{"w"})
+        << part;
+  }
+  Pickle mixed;  // no such part: what is no tensor is left out
+  mixed.op("}(").text("epoch").integer(3).text("w");
+  push(mixed, kMatrix, false);
+  EXPECT_EQ(load(new_torch_file(mixed.op("u.").bytes, {{"0", bytes_of(kValues)}})).names(),
+            std::vector<std::string>{"w"});
+}
+
+TEST_F(TorchFile, ParametersAndOtherProtocolsAreRead) {
+  Pickle pickle;  // Python 2's way to write an OrderedDict, names as bytes, a parameter, protocol 4's names
+  pickle.bytes = "\x80\x04\x95" + test::little(9999, 8);
+  pickle
+      .op("\x8c\x0b"
+          "collections")
+      .op("\x94\x8c\x0bOrderedDict\x94\x93\x94(](](U\x01wctorch._utils\n_rebuild_parameter\n(");
+  push(pickle, kMatrix, false);
+  pickle.op(
+      "\x88"
+      "ctorch\nSize\n)\x85RtRee");
+  const StateDict read = load(new_torch_file(pickle.op("tR.").bytes, {{"0", bytes_of(kValues)}}));
+  EXPECT_EQ(read.tensor("w", {2, 3}).to_vector()[4], 4);
+}
+
+TEST_F(TorchFile, NonTensorsAreRejectedByName) {
+  const std::filesystem::path touched = folder_ / "touched";
+  const std::string call =
+      fmt::format("(X{}touch {}tR.", test::little(6 + touched.string().size(), 4), touched.string());
+  for (const auto& [module, name] :
+       std::vector<std::pair<std::string, std::string>>{{"os", "system"},
+                                                        {"posix", "system"},
+                                                        {"builtins", "eval"},
+                                                        {"torch", "load"},
+                                                        {"numpy", "dtype"},
+                                                        {"collections", "defaultdict"},
+                                                        {"torch._utils", "_rebuild_tensor_v3"}}) {
+    const std::string object = module + "." + name;
+    EXPECT_TRUE(
+        test::names(error_of(Pickle().global(module, name).op(call)), {path().string(), "66", object}));
+    EXPECT_TRUE(
+        test::names(error_of(Pickle().text(module).text(name).op("\x93" + call)), {path().string(), object}));
+  }
+  EXPECT_FALSE(std::filesystem::exists(touched));
+  EXPECT_TRUE(test::names(error_of(Pickle().global("torch", "ShortStorage")),
+                          {"66", "torch.ShortStorage", "f64", "bf16", "bool"}));
+  EXPECT_TRUE(test::names(error_of(Pickle().op("((").text("module").op("tQ.")), {"80", "module"}));
+}
+
+TEST_F(TorchFile, OpcodesThatMakeObjectsAreRefused) {
+  for (const char* opcode : {"i", "o", "\x81", "\x92", "\x82", "\x83", "\x84", "P", "\x97", "\x98", "\xff"}) {
+    EXPECT_TRUE(test::names(error_of(Pickle().op(opcode).op("os\nsystem\n")),
+                            {"66", fmt::format("0x{:02x}", static_cast<unsigned char>(opcode[0]))}));
+  }
+}
+
+TEST_F(TorchFile, TensorsLieWithinTheirStorage) {
+  constexpr std::int64_t kHuge = std::int64_t{1} << 62;
+  const auto refused = [&](SavedTensor tensor, std::initializer_list<std::string_view> named) {
+    for (const std::string& file : both({tensor}, {{"0", bytes_of(kValues)}}, {6})) {
+      EXPECT_TRUE(test::names(error_of(file), named));
+    }
+  };
+  const auto shaped = [](std::vector<std::int64_t> sizes, std::vector<std::int64_t> strides,
+                         std::int64_t offset = 0) {
+    SavedTensor tensor = kMatrix;
+    tensor.sizes = std::move(sizes), tensor.strides = std::move(strides), tensor.offset = offset;
+    return tensor;
+  };
+  refused(shaped({7}, {1}), {"[7]", "0", "6"});
+  refused(shaped({2, 3}, {3, 1}, 1), {"[2, 3]", "1", "6"});
+  refused(shaped({2}, {6}), {"[2]", "0", "6"});
+  refused(shaped({1}, {1}, -1), {"[1]", "-1", "6"});
+  refused(shaped({kHuge, kHuge}, {kHuge, kHuge}), {"[4611686018427387904, 4611686018427387904]", "0", "6"});
+  refused(shaped({2}, {-1}, 3), {"sizes", "strides", "-1"});
+  refused(shaped({2}, {1, 1}), {"rank", "1", "strides", "2"});
+  refused(shaped(std::vector<std::int64_t>(9, 1), std::vector<std::int64_t>(9, 1)), {"rank", "8", "9"});
+  for (const SavedTensor& tensor : {shaped({kHuge}, {0}), shaped({kHuge, kHuge, 0}, {1, 1, 1})}) {
+    for (const std::string& file : both({tensor}, {{"0", bytes_of(kValues)}}, {6})) {
+      EXPECT_TRUE(test::names(error_of(file), {std::to_string(file.size()), std::to_string(kHuge)}));
+    }
+  }
+  SavedTensor larger = kMatrix;
+  larger.numel = 7;
+  refused(larger, {"'0'", "'w'", "7", "f32", "24"});
+  larger.numel = -1;
+  refused(larger, {"storage", "0", "-1"});
+  SavedTensor lost = kMatrix;
+  lost.key = "1";
+  EXPECT_TRUE(test::names(error_of(new_torch_file(state_pickle({lost}), {{"0", bytes_of(kValues)}})),
+                          {"storage", "'1'"}));
+}
+
+TEST_F(TorchFile, DamageIsNoticed) {
+  const std::string file = new_torch_file(state_pickle({kMatrix}), {{"0", bytes_of(kValues)}});
+  const std::size_t values = file.find(bytes_of(kValues));
+  std::string damaged = file;
+  damaged[values + 5] ^= 1;
+  EXPECT_TRUE(test::names(error_of(damaged), {"CRC-32", std::to_string(values), "24"}));
+  damaged = file;
+  damaged[file.find("_rebuild_tensor")] ^= 1;
+  EXPECT_TRUE(test::names(error_of(damaged), {"CRC-32", "64"}));
+}
+
+TEST_F(TorchFile, OtherFilesAreNamed) {
+  EXPECT_TRUE(test::names(error_of(""), {"0", "torch.save()"}));
+  EXPECT_TRUE(test::names(error_of("not a model"), {"0", "torch.save()"}));
+  EXPECT_TRUE(test::names(error_of(test::zip_of({{"a.npy", "x"}})), {"zip", "torch.save()"}));
+  EXPECT_TRUE(
+      test::names(error_of(test::zip_of({{"a/data.pkl", "x"}, {"a/constants.pkl", "y"}})), {"TorchScript"}));
+  EXPECT_TRUE(
+      test::names(error_of(test::zip_of({{"a/data.pkl", "x"}, {"a/byteorder", "big"}})), {"big-endian"}));
+  EXPECT_TRUE(test::names(error_of(Pickle().op("].").bytes), {"3", "pickle", "torch.save()"}));
+  EXPECT_TRUE(test::names(error_of(Pickle().op("].")), {"67", "torch.save(model.state_dict(), path)"}));
+  EXPECT_TRUE(test::names(error_of(Pickle().op("}.")), {"67", "tensor"}));
+  EXPECT_ERROR(IoError, torch_file::load(folder_.path()), folder_.path().string(), "folder");
+}
+
+TEST_F(TorchFile, TruncatedOrForgedFilesOnlyThrow) {
+  std::mt19937 random(5);
+  std::int64_t accepted = 0, refused = 0;
+  const auto attempt = [&](const std::string& bytes) {
+    try {
+      for (const StateDict::Entry& entry : load(bytes)) (void)std::get<Tensor>(entry.value).to_vector();
+      ++accepted;
+    } catch (const IoError& error) {
+      EXPECT_EQ(std::string(error.what()).find('\n'), std::string::npos) << error.what();
+      ++refused;
+    }
+  };
+  const std::vector<SavedTensor> tensors = {kMatrix, {.name = "b", .numel = 6, .sizes = {3}, .strides = {2}}};
+  for (const std::string& file : both(tensors, {{"0", bytes_of(kValues)}}, {6})) {
+    for (std::size_t length = 0; length < file.size(); length += 7) {
+      test::write_file(path(), file.substr(0, length));
+      EXPECT_THROW((void)torch_file::load(path()), IoError) << length;
+    }
+    for (int i = 0; i < 200; ++i) {
+      std::string changed = file;
+      for (int j = 0; j <= i % 3; ++j) changed[random() % changed.size()] = static_cast<char>(random());
+      attempt(changed);
+    }
+  }
+  // Without the CRC in front of it, the pickle itself is what is changed.
+  const std::string pickle = state_pickle(tensors);
+  for (int i = 0; i < 600; ++i) {
+    std::string changed = pickle;
+    changed[random() % changed.size()] = static_cast<char>(random());
+    attempt(new_torch_file(changed, {{"0", bytes_of(kValues)}}));
+  }
+  EXPECT_GT(accepted, 20);
+  EXPECT_GT(refused, 600);
+}
+
+TEST_F(TorchFile, SmallPicklesDoNotGrow) {
+  // A list of pairs that is made a dictionary again and again, from the memo.
+  Pickle grows;
+  grows.global("collections", "OrderedDict").op("q\x01](");
+  for (int i = 0; i < 2000; ++i) grows.op("NN\x86");
+  grows.op(
+      "e\x85q\x02"
+      "0"
+      "0");
+  for (int i = 0; i < 100'000; ++i) grows.op("h\x01h\x02R");
+  EXPECT_TRUE(test::names(error_of(grows.op(".")), {"opcodes", "2097152"}));
+  std::string nested(3'000'000, ']');
+  EXPECT_TRUE(test::names(error_of(Pickle().op(nested)), {"opcodes", "2097152"}));
+  // Lengths that the file does not have.
+  for (const char* opcode : {"X\xff\xff\xff\x7f", "T\xff\xff\xff\x7f", "\x8b\xff\xff\xff\x7f"})
+    EXPECT_TRUE(test::names(error_of(Pickle().op(opcode)), {"66", "2147483647", "0"}));
+  EXPECT_TRUE(test::names(error_of(Pickle().op("\x8d\xff\xff\xff\xff\xff\xff\xff\x7f")),
+                          {"66", "9223372036854775807", "0"}));
+}
+
+}  // namespace athanor::torch_file_test

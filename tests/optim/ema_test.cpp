@@ -1,0 +1,155 @@
+#include "optim/ema.h"
+
+#include <limits>
+
+#include <gtest/gtest.h>
+
+#include "tests/support/optim_training.h"
+
+namespace athanor::ema_test {
+
+using test::bytes_of;
+using test::deliver;
+using test::filled;
+using test::kOptimizerKinds;
+using test::OptimTraining;
+
+TEST(Ema, AveragesMastersAndBuffersByHand) {
+  const Tensor w = filled({1}, {0}), mean = Tensor::from(std::vector<float>{0}, {1});
+  ParameterArena arena({{"w", w}}, {{"mean", mean}}, Precision::bf16, kCpu);
+  Ema ema(arena, {.decay = 0.75, .warm_up = false});
+  StepBuffer state;
+  for (const double expected : {1.0, 1.75}) {  // towards 4, a quarter of the way each time
+    arena.master(0).data<float>()[0] = 4;
+    arena.weights_from_masters();
+    mean.data<float>()[0] = 8;
+    ema.update(state);
+    const EmaSwap swap(ema);
+    EXPECT_EQ(arena.master(0).item(), expected);
+    EXPECT_EQ(w.item(), expected);
+    EXPECT_EQ(mean.item(), 2 * expected);
+    EXPECT_THROW(ema.update(state), ArgumentError);
+    EXPECT_THROW(ema.state_dict(), ArgumentError) << "what is saved now are the weights";
+  }
+  EXPECT_EQ(w.item(), 4);
+  EXPECT_EQ(mean.item(), 8);
+}
+
+TEST(Ema, WarmsUpByAppliedSteps) {
+  const Tensor w = filled({1}, {0});
+  ParameterArena arena({{"w", w}}, {});
+  Ema ema(arena, {.decay = 0.999});
+  w.data<float>()[0] = 11;
+  StepBuffer state;
+  ema.update(state);  // decay 2 / 11
+  ema.swap();
+  EXPECT_NEAR(w.item(), 9, 1e-5);
+  ema.swap();
+  state->applied_steps = 1'000'000;
+  ema.update(state);
+  ema.swap();
+  EXPECT_NEAR(w.item(), 9.002, 1e-5);
+  EXPECT_THROW(Ema(arena, {.decay = 1}), ArgumentError);
+}
+
+// The averages of a run, as bytes, by name.
+std::vector<std::vector<std::byte>> values_of(const Ema& ema) {
+  std::vector<std::vector<std::byte>> values;
+  for (const StateDict::Entry& entry : ema.state_dict())
+    values.push_back(bytes_of(std::get<Tensor>(entry.value)));
+  return values;
+}
+
+// Over 20 steps: some parameters without a gradient part of the time, a step that is skipped, and one without
+// the optimizer.
+TEST(Ema, FusedAndSeparatePassesGiveTheSameBits) {
+  for (const Precision precision : {Precision::f32, Precision::bf16, Precision::f16}) {
+    for (const std::string kind : kOptimizerKinds) {
+      SCOPED_TRACE(kind);
+      OptimTraining fused(kind, precision, 2200), separate(kind, precision, 2200);  // a matrix of two chunks
+      Ema fused_ema(fused.arena, {.decay = 0.9}), separate_ema(separate.arena, {.decay = 0.9});
+      fused_ema.fuse_into(*fused.optimizer);
+      for (const auto& [training, ema] :
+           {std::pair(&fused, &fused_ema), std::pair(&separate, &separate_ema)}) {
+        training->before_finish = [training = training, ema = ema] {
+          training->model.buffers[0].tensor.data<float>()[0] += 1;
+          ema->update(training->state);
+        };
+        const auto begin = values_of(*ema);
+        for (int t = 0; t < 20; ++t) {
+          for (std::size_t p = 0; p < training->frozen.size(); ++p) {
+            training->frozen[p] = (t / 4 + static_cast<int>(p)) % 3 == 0 || (t == 9 && p != 1);
+          }
+          training->step(t == 7 ? std::numeric_limits<float>::infinity() : 0);
+          if (t == 12) ema->update(training->state);  // as if the optimizer had done nothing
+        }
+        EXPECT_EQ(training->state->overflow_steps, 1);
+        const auto end = values_of(*ema);
+        for (std::size_t i = 0; i < end.size(); ++i) EXPECT_NE(end[i], begin[i]) << i;
+      }
+      EXPECT_EQ(fused.arena.weights_hash(), separate.arena.weights_hash());
+      EXPECT_EQ(values_of(fused_ema), values_of(separate_ema));
+    }
+  }
+}
+
+TEST(Ema, FusedAveragesMoveInTheOptimizersStep) {
+  const Tensor w = filled({1}, {0}), still = filled({1}, {0});
+  ParameterArena arena({{"w", w}, {"still", still}}, {});
+  Sgd sgd(arena, {Sgd::Group{{.parameters = selectors::named({"w"})}, {}}}, 0);
+  Ema ema(arena, {.decay = 0.75, .warm_up = false});
+  ema.fuse_into(sgd);
+  StepBuffer state;
+  state->learning_rate[0] = 1;
+  const auto average = [&](const char* name) { return ema.state_dict().tensor(name).item(); };
+  deliver(w, {-4});
+  still.data<float>()[0] = 8;
+  sgd.step(state);  // w = 4, and its average a quarter of it
+  EXPECT_EQ(average("w"), 1);
+  EXPECT_EQ(average("still"), 0);
+  ema.update(state);
+  EXPECT_EQ(average("w"), 1);
+  EXPECT_EQ(average("still"), 2);
+  ema.update(state);  // no step since: all averages move on
+  EXPECT_EQ(average("w"), 1.75);
+  EXPECT_EQ(average("still"), 3.5);
+  sgd.step(state);
+  sgd.step(state);
+  EXPECT_THROW(ema.update(state), ArgumentError);
+}
+
+TEST(Ema, FusesIntoOneOptimizerOfItsArena) {
+  OptimTraining a("muon"), b("sgd");
+  Ema ema(a.arena);
+  EXPECT_THROW(ema.fuse_into(*b.optimizer), ArgumentError) << "another arena";
+  ema.fuse_into(*a.optimizer);
+  EXPECT_THROW(ema.fuse_into(*a.optimizer), ArgumentError);
+  {
+    Ema other(b.arena), second(b.arena);
+    other.fuse_into(*b.optimizer);
+    EXPECT_THROW(second.fuse_into(*b.optimizer), ArgumentError) << "has averages already";
+  }
+  Ema(b.arena).fuse_into(*b.optimizer);  // which the first let go of
+  b.step();
+
+  Ema last(b.arena, {.decay = 0, .warm_up = false});
+  last.fuse_into(*b.optimizer);
+  b.step();
+  b.optimizer.reset();
+  b.arena.master(0).data<float>()[0] = 5;
+  last.update(b.state);  // nobody but it moves averages now
+  EXPECT_EQ(std::get<Tensor>(last.state_dict().begin()->value).data<float>()[0], 5);
+}
+
+TEST(Ema, ResumesFromItsState) {
+  OptimTraining a("sgd"), b("sgd");
+  Ema first(a.arena), second(b.arena);
+  a.step();
+  first.update(a.state);
+  second.load_state_dict(first.state_dict());
+  first.swap();
+  second.swap();
+  EXPECT_EQ(a.arena.weights_hash(), b.arena.weights_hash());
+}
+
+}  // namespace athanor::ema_test

@@ -1,0 +1,370 @@
+#!/usr/bin/env bash
+# launch.sh BIN MPIRUN CASE: several ranks as a user starts them: on one machine by --devices, and under mpirun.
+set -euo pipefail
+bin=$1 mpirun=$2 case=$3
+# Not exported: what --devices sets must do without.
+mapfile -t settings < <(grep -v '^#' "$(dirname "${BASH_SOURCE[0]}")/../../scripts/open_mpi.env")
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+cd "$folder"
+for name in $(env | sed -n 's/^\(SLURM_[A-Z_]*\|OMPI_COMM_WORLD_[A-Z_]*\|RANK\|WORLD_SIZE\|MASTER_[A-Z]*\)=.*/\1/p'); do
+  unset "$name"
+done
+train=("$bin/train_digits" --batch-size 64 --deterministic)
+
+die() {
+  echo "$*"
+  cat out err 2>/dev/null || true
+  # Where each rank stood, of ranks that crashed or gave up.
+  find . -name 'flight.*.json' -exec sh -c 'echo "$1:"; head -n 5 "$1"' sh {} \; 2>/dev/null || true
+  exit 1
+}
+run() { # run CODE COMMAND...
+  local want=$1 code=0
+  shift
+  "$@" >out 2>err || code=$?
+  [ "$code" -eq "$want" ] || die "$*: expected code $want, but got $code"
+}
+one_line() { # one_line PATTERN: all that is on stderr
+  [ "$(grep -c . err)" -eq 1 ] || die "expected one line on stderr"
+  grep -qE -- "$1" err || die "expected '$1'"
+}
+field() { sed -n "/\"event\":\"$2\"/s/.*\"$3\":\"\{0,1\}\([^,\"}]*\).*/\1/p" "$1" | tail -1; }
+by_mpirun() { # by_mpirun N ARGUMENTS...
+  env "${settings[@]}" "$mpirun" -n "$1" "${@:2}"
+}
+# Batch norm takes its statistics from a rank's part: other numbers of ranks learn as much, not the same.
+close() { awk "BEGIN { d = $1 - $2; exit !(d < 0.03 && d > -0.03) }" || die "$1 and $2 differ"; }
+left() { # processes that work in our folder, but for this script
+  local count=0 pid
+  for pid in /proc/[0-9]*; do
+    [ "$(readlink "$pid/cwd" 2>/dev/null)" = "$folder" ] || continue
+    case $(readlink "$pid/exe" 2>/dev/null) in */train_digits | *mpirun* | *orte*) count=$((count + 1)) ;; esac
+  done
+  echo "$count"
+}
+nothing_left() {
+  for _ in $(seq 100); do
+    [ "$(left)" = 0 ] && return
+    sleep 0.1
+  done
+  die "processes are left"
+}
+saved() { (ls saved 2>/dev/null || true) | { grep '^step-[0-9]*\.safetensors$' || true; } | tail -1; }
+wait_for_save() { # until there is another than $1, or $2 has ended
+  for _ in $(seq 1200); do
+    [ "$(saved)" != "$1" ] && return
+    kill -0 "$2" 2>/dev/null || break
+    sleep 0.05
+  done
+  die "nothing is saved"
+}
+
+case $case in
+equal)
+  steps=(--max-steps 50 --epochs 10)
+  run 0 "${train[@]}" "${steps[@]}" --metrics one.jsonl
+  run 0 "${train[@]}" "${steps[@]}" --metrics ddp.jsonl --devices 2
+  grep -q "strategy ddp on 2 ranks (mpirun)" out || die "it does not say who started what"
+  [ "$(grep -c "test accuracy" out)" -eq 1 ] || die "more than one rank talks"
+  [ ! -s err ] || die "stderr"
+  run 0 "${train[@]}" "${steps[@]}" --metrics zero1.jsonl --devices 2 --strategy zero1
+  run 0 by_mpirun 2 "${train[@]}" "${steps[@]}" --metrics mpirun.jsonl --strategy ddp
+  run 0 by_mpirun 1 "${train[@]}" "${steps[@]}" --metrics alone.jsonl --strategy zero1
+  grep -q "strategy single (nothing to share for zero1)," out || die "zero1 on one rank: not a word"
+  [ "$(field alone.jsonl end weights_hash)" = "$(field one.jsonl end weights_hash)" ] || die "one rank is not one device"
+  [ "$(wc -l <ddp.jsonl)" -eq "$(wc -l <one.jsonl)" ] || die "more than one rank writes metrics"
+  [ "$(field ddp.jsonl end ranks)" = 2 ] && [ "$(field zero1.jsonl end strategy)" = zero1 ] || die "end line"
+  for run in zero1 mpirun; do
+    for key in weights_hash test_loss test_accuracy applied_steps; do
+      [ "$(field ddp.jsonl end $key)" = "$(field $run.jsonl end $key)" ] || die "$run differs from ddp in $key"
+    done
+  done
+  nothing_left
+  ;;
+four)
+  run 0 by_mpirun 4 "${train[@]}" --epochs 2 --strategy ddp --metrics four.jsonl
+  run 0 "${train[@]}" --devices 4 --epochs 2 --strategy zero1 --metrics zero1.jsonl
+  [ "$(field four.jsonl end weights_hash)" = "$(field zero1.jsonl end weights_hash)" ] || die "zero1 is not ddp"
+  [ "$(field four.jsonl end ranks)" = 4 ] || die "end line"
+  nothing_left
+  ;;
+errors)
+  run 2 "${train[@]}" --devices 2 --lr nan
+  one_line "--lr"
+  run 2 "${train[@]}" --devices 2 --pretrained one.jsonl
+  one_line "there is no one.jsonl"
+  echo "not weights" >bad.safetensors
+  run 2 "${train[@]}" --devices 2 --pretrained bad.safetensors
+  one_line "^rank 0: error: .*bad.safetensors"
+  run 3 "${train[@]}" --devices 2 --memory-limit 100000
+  one_line "^rank 0: error: .*memory"
+  mkdir full && touch full/step-00000001.safetensors
+  for more in "" --sync-bn; do
+    run 2 "${train[@]}" --devices 2 --checkpoint-dir full $more
+    one_line "^rank 0: error: .*--resume"
+  done
+  for flag in --checkpoint-dir --flight-dir; do
+    run 2 "${train[@]}" --devices 2 $flag /proc/nothing
+    one_line "^rank 0: error: $flag: /proc/nothing must be a folder"
+  done
+  SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=1 run 2 "${train[@]}" --devices 2 --pretrained bad.safetensors
+  one_line "^rank 0: error: .*bad.safetensors" # a shell in an allocation starts its own
+  run 2 "${train[@]}" --devices 3 --batch-size 2
+  one_line "^rank 0: error: --batch-size"
+  run 2 "${train[@]}" --devices $((33 * $(nproc)))
+  one_line "^error: --devices [0-9]*: must be at most [0-9]*, 32 ranks for each core"
+  PATH=/nowhere run 3 "${train[@]}" --devices 2
+  one_line "mpirun, which is not in PATH; install openmpi-bin"
+  run 2 by_mpirun 2 "${train[@]}" --strategy single
+  grep -qE "^rank [01]: error: --strategy single: must have one rank, but mpirun has started 2" err || die "single"
+  run 2 by_mpirun 2 "${train[@]}" --devices 4
+  grep -q "must be the number of ranks that mpirun has started on this machine, 2" err || die "devices"
+  RANK=1 WORLD_SIZE=2 MASTER_ADDR=localhost MASTER_PORT=1 run 3 "${train[@]}"
+  one_line "communicate through MPI, which torchrun has not started"
+  RANK=1 run 2 "${train[@]}"
+  one_line "RANK must come with"
+  nothing_left
+  ;;
+signals)
+  go=("${train[@]}" --epochs 100000 --checkpoint-dir saved --checkpoint-every 20 --devices 2 --resume auto)
+  for signal in TERM:143:ddp INT:130:zero1 HUP:129:ddp; do  # each goes on with what the one before has saved
+    before=$(saved) code=0
+    env --default-signal "${go[@]}" --strategy "${signal##*:}" >out 2>err &
+    pid=$! signal=${signal%:*}
+    wait_for_save "$before" $pid
+    kill "-${signal%:*}" $pid
+    [ "$signal" != HUP:129 ] || { sleep 0.01; kill -HUP $pid 2>/dev/null || true; } # by the system and by the shell
+    wait $pid || code=$?
+    [ "$code" -eq "${signal#*:}" ] || die "$signal: got $code"
+    [ ! -s err ] || die "$signal: an end that was asked for is no error"
+    grep -q "^ended by SIG${signal%:*} .*continue with --resume auto" out || die "$signal: it does not say where it stands"
+    last=$(sed -n 's/^ended by .* saved in \(.*\): continue with.*/\1/p' out)
+    [ "$last" = "saved/$(saved)" ] || die "$signal: $last is not the newest"
+    nothing_left
+  done
+  # Under nohup a terminal that has gone away is nothing, and the signal after it is the first.
+  before=$(saved) code=0
+  (trap '' HUP; exec "${go[@]}" --strategy ddp >out 2>err) &
+  pid=$!
+  wait_for_save "$before" $pid
+  kill -HUP $pid
+  sleep 0.3
+  kill -0 $pid || die "nohup: it has ended"
+  kill -TERM $pid
+  wait $pid || code=$?
+  [ "$code" -eq 143 ] && grep -q "^ended by SIGTERM .*continue with --resume auto" out || die "nohup: got $code"
+  nothing_left
+  ;;
+stopped)
+  # One rank hangs: the others cannot agree on a last step, save nothing, and say so.
+  code=0
+  ATHANOR_OMP_SET=1 "${train[@]}" --epochs 100000 --devices 3 --checkpoint-dir saved >out 2>err &
+  pid=$!
+  wait_for_save "" $pid
+  stopped=$(pgrep -P "$(pgrep -P $pid)" | tail -1)
+  kill -STOP "$stopped"
+  until before=$(saved) && sleep 1 && [ "$(saved)" = "$before" ]; do :; done # the save under way
+  kill -TERM $pid
+  wait $pid || code=$?
+  [ "$code" -eq 74 ] || die "got $code"
+  grep -qE "^rank [0-2]: error: asked to end, but .* nothing more is saved" err || die "it does not say so"
+  [ "$(saved)" = "$before" ] || die "it has saved $(saved)"
+  nothing_left
+  # mpirun is stopped: it is woken, and all ends as it should.
+  rm -rf saved
+  code=0
+  ATHANOR_OMP_SET=1 "${train[@]}" --epochs 100000 --devices 2 --checkpoint-dir saved >out 2>err &
+  pid=$!
+  wait_for_save "" $pid
+  kill -STOP "$(pgrep -P $pid)"
+  kill -TERM $pid
+  wait $pid || code=$?
+  [ "$code" -eq 143 ] || die "mpirun stopped: got $code"
+  grep -q "^ended by SIGTERM .*continue with --resume auto" out || die "mpirun stopped: nothing is saved"
+  nothing_left
+  ;;
+paused)
+  # Ctrl-Z and fg: for longer than the deadline, and no rank is lost.
+  state() { sed 's/.*) //; s/ .*//' "/proc/$1/stat"; }
+  set -m # a process group of its own, as a terminal's
+  ATHANOR_OMP_SET=1 "${train[@]}" --epochs 100000 --devices 2 --dist-timeout 3 --checkpoint-dir saved --checkpoint-every 20 \
+    >out 2>err &
+  pid=$!
+  wait_for_save "" $pid
+  mpirun_pid=$(pgrep -P $pid)
+  kill -TSTP -- -$pid
+  for process in $pid $(pgrep -P "$mpirun_pid"); do
+    for _ in $(seq 200); do [ "$(state "$process")" = T ] && break; sleep 0.05; done
+    [ "$(state "$process")" = T ] || die "process $process goes on ($(cat "/proc/$process/stat"))"
+  done
+  before=$(saved)
+  sleep 5
+  kill -CONT -- -$pid
+  wait_for_save "$before" $pid
+  code=0
+  kill -TERM $pid
+  wait $pid || code=$?
+  [ "$code" -eq 143 ] || die "after Ctrl-Z and fg: got $code"
+  [ ! -s err ] || die "after Ctrl-Z and fg: stderr"
+  nothing_left
+  ;;
+room)
+  # No shared memory: ranks use the folder for temporary files; no room there: one line.
+  inside() { unshare -rm bash -c 'mount -t tmpfs -o size=64k none /dev/shm; eval "$1"; shift; exec "$@"' bash "$@"; }
+  inside true true 2>/dev/null || { echo "no namespaces here"; exit 77; }
+  run 0 timeout 120 bash -c "$(declare -f inside); inside true ${train[*]} --max-steps 3 --epochs 1 --devices 2"
+  mkdir tiny
+  run 3 timeout 120 bash -c "$(declare -f inside); TMPDIR=tiny inside 'mount -t tmpfs -o size=64k none tiny' ${train[*]} --devices 2"
+  one_line "^error: ranks: /dev/shm or tiny must have [0-9]* MB free for data that ranks share, but neither has"
+  nothing_left
+  ;;
+threads)
+  # ulimit -u, which root is not held to: as a user with no other processes.
+  [ "$(id -u)" = 0 ] || { echo "needs root"; exit 77; }
+  chmod 777 .
+  cp "$bin/train_digits" .
+  chmod 755 train_digits
+  for most in 1 3 6 9 12; do
+    code=0
+    timeout 120 setpriv --reuid 4711 --regid 4711 --clear-groups prlimit --nproc=$most \
+      ./train_digits --epochs 1 --max-steps 2 --devices 2 >out 2>err || code=$?
+    [ "$code" -eq 3 ] || die "ulimit -u $most: got $code"
+    [ "$(wc -l <err)" -eq 1 ] && grep -q "error: " err || die "ulimit -u $most: expected one line"
+  done
+  nothing_left
+  ;;
+restarted)
+  # The recipe of docs/when_a_rank_dies.md: a lost rank costs the steps since the last checkpoint, and nothing else.
+  whole=("${train[@]}" --epochs 12 --devices 2 --metrics)
+  run 0 "${whole[@]}" straight.jsonl
+  go=("${whole[@]}" resumed.jsonl --checkpoint-dir saved --checkpoint-every 5 --resume auto)
+  restart() {
+    for try in 1 2 3; do
+      code=0
+      "${go[@]}" || code=$?
+      case $code in 74 | 135 | 137 | 139) echo "try $try ended with $code" ;; *) return $code ;; esac
+    done
+    return $code
+  }
+  restart >out 2>err &
+  recipe=$!
+  wait_for_save "" $recipe
+  kill -KILL "$(pgrep -P "$(pgrep -P "$(pgrep -P $recipe)")" | tail -1)"
+  wait $recipe || die "the recipe ended with $?"
+  grep -q "^try 1 ended with 137" out || die "no rank was lost"
+  [ "$(field straight.jsonl end weights_hash)" = "$(field resumed.jsonl end weights_hash)" ] || die "hash differs"
+  nothing_left
+  ;;
+restarts)
+  # --max-restarts: the launcher itself starts a job again that has lost a rank; the weights are those of a run that lost none.
+  whole=("${train[@]}" --epochs 12 --devices 2 --metrics)
+  run 0 "${whole[@]}" straight.jsonl
+  go=("${whole[@]}" restarted.jsonl --checkpoint-dir saved --checkpoint-every 5 --resume auto)
+  run 2 "${whole[@]}" none.jsonl --max-restarts 3
+  one_line "--max-restarts 3: needs --resume auto"
+  run 2 "${train[@]}" --max-restarts 3 --resume auto --checkpoint-dir saved
+  one_line "--max-restarts 3: needs --devices"
+  ranks() { pgrep -P "$(pgrep -P "$1")"; }
+  code=0
+  ATHANOR_OMP_SET=1 "${go[@]}" --max-restarts 3 >out 2>err &
+  pid=$!
+  for try in 1 2; do
+    before=$(saved)
+    wait_for_save "$before" $pid
+    kill -KILL "$(ranks $pid | tail -1)"
+    for _ in $(seq 600); do [ "$(grep -c "^warning: a rank was lost" err)" -eq $try ] && break; sleep 0.05; done
+  done
+  wait $pid || code=$?
+  [ "$code" -eq 0 ] || die "--max-restarts: got $code"
+  grep -q "^warning: a rank was lost, and the job ended with code 137: restart 2 of 3$" err || die "no second restart is announced"
+  [ "$(field straight.jsonl end weights_hash)" = "$(field restarted.jsonl end weights_hash)" ] || die "hash differs"
+  nothing_left
+  # A signal for the job ends it: that is no lost rank.
+  rm -rf saved
+  code=0
+  ATHANOR_OMP_SET=1 "${train[@]}" --epochs 100000 --devices 2 --checkpoint-dir saved --resume auto --max-restarts 3 >out 2>err &
+  pid=$!
+  wait_for_save "" $pid
+  kill -TERM $pid
+  wait $pid || code=$?
+  [ "$code" -eq 143 ] && [ ! -s err ] || die "SIGTERM: got $code"
+  nothing_left
+  ;;
+recipes)
+  # The commands of docs/past_one_machine.md, on this machine: mpirun as it is; Slurm and torchrun by what they set for each rank.
+  bash "$(dirname "${BASH_SOURCE[0]}")/launch_recipes.sh" "$bin" "$mpirun" "$(dirname "${BASH_SOURCE[0]}")/../../docs/past_one_machine.md"
+  nothing_left
+  ;;
+killed)
+  # A rank, mpirun, and the launcher: nothing is left, and the run that goes on is the one that was let alone.
+  whole=("${train[@]}" --epochs 12 --devices 2 --metrics)
+  run 0 "${whole[@]}" straight.jsonl
+  go=("${whole[@]}" resumed.jsonl --checkpoint-dir saved --checkpoint-every 5 --resume auto)
+  for whom in rank mpirun launcher; do
+    before=$(saved) code=0
+    ATHANOR_OMP_SET=1 "${go[@]}" >out 2>err &
+    pid=$!
+    wait_for_save "$before" $pid
+    started=$(pgrep -P $pid) || die "$whom: it was over before it could be killed"
+    case $whom in
+    rank) kill -KILL "$(pgrep -P "$started" | tail -1)" ;;
+    mpirun) kill -KILL "$started" ;;
+    launcher) kill -KILL $pid ;;
+    esac
+    { wait $pid || code=$?; } 2>/dev/null
+    [ "$code" -eq 137 ] || die "$whom: got $code"
+    nothing_left
+  done
+  run 0 "${go[@]}"
+  [ "$(field straight.jsonl end weights_hash)" = "$(field resumed.jsonl end weights_hash)" ] || die "hash differs"
+  # Those of others that run at the same time are locked, but for a moment at their start.
+  in_use_or_gone() { exec 9<"$1" || return 0; ! flock -n 9; } 2>/dev/null
+  for scratch in "/dev/shm/athanor.$(id -u)."*; do
+    in_use_or_gone "$scratch" || { sleep 2; in_use_or_gone "$scratch"; } || die "left behind: $scratch"
+  done
+  ;;
+lost)
+  # Whatever the ranks were doing when one of them was killed or stopped: all lines, and `athanor flight`, name that one
+  # and nobody else.
+  for how in KILL:137:zero1:rank_order STOP:74:zero1:rank_order KILL:137:ddp:ring STOP:74:ddp:ring; do
+    IFS=: read -r signal want strategy algorithm <<<"$how"
+    rm -rf saved
+    code=0
+    ATHANOR_OMP_SET=1 "${train[@]}" --epochs 100000 --devices 4 --strategy "$strategy" --algorithm "$algorithm" \
+      --checkpoint-dir saved --dist-timeout 3 >out 2>err &
+    pid=$!
+    wait_for_save "" $pid
+    sleep 0.5
+    culprit=$(pgrep -P "$(pgrep -P $pid)" | sed -n 3p)
+    rank=$(tr '\0' '\n' <"/proc/$culprit/environ" | sed -n 's/^OMPI_COMM_WORLD_RANK=//p')
+    kill "-$signal" "$culprit"
+    { wait $pid || code=$?; } 2>/dev/null
+    [ "$code" -eq "$want" ] || die "$how: got $code"
+    nothing_left
+    "$bin/athanor" flight saved >flight || die "$how: no record"
+    # Open MPI 5 drops what ranks write while it ends them, but says itself who was killed.
+    said="rank $rank did not do its part"
+    [ "$signal" = STOP ] || "$mpirun" --version | grep -qE 'Open MPI\) [1-4]' || said+="|process rank $rank .* signal 9"
+    grep -qE "$said" err || die "$how: nobody names rank $rank"
+    ! grep '^rank [0-9]*: error: ' err | grep -vE "rank $rank did not do its part|^rank $rank: error: .* stopped" ||
+      die "$how: somebody else is named"
+    head -n 1 flight | grep -qE "^rank $rank( left no record|: .*it had been stopped)" || { cat flight; die "$how: flight"; }
+    ! sed '/^last collective\|^no collective/,$d' flight | grep -vE "^rank $rank[ :]|for rank $rank in" ||
+      { cat flight; die "$how: flight names somebody else"; }
+  done
+  ;;
+worlds)
+  # Saved by two, gone on with by one and by three.
+  whole=("${train[@]}" --epochs 6 --metrics)
+  run 0 "${whole[@]}" straight.jsonl --devices 2
+  run 0 "${whole[@]}" first.jsonl --devices 2 --checkpoint-dir saved --max-time 0.000001
+  for ranks in 1 3; do
+    cp -r saved "saved$ranks"
+    run 0 "${whole[@]}" "$ranks.jsonl" --devices "$ranks" --checkpoint-dir "saved$ranks" --resume auto
+    close "$(field straight.jsonl end test_accuracy)" "$(field "$ranks.jsonl" end test_accuracy)"
+    [ "$(field straight.jsonl end applied_steps)" = "$(field "$ranks.jsonl" end applied_steps)" ] || die "steps"
+  done
+  ;;
+*) die "no such case: $case" ;;
+esac

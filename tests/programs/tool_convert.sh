@@ -1,0 +1,73 @@
+#!/usr/bin/env bash
+# tool_convert.sh BIN SOURCE: weights go out of a run and come back, bit for bit, and say the same of a picture.
+source "$(dirname "${BASH_SOURCE[0]}")/tool.sh"
+
+refuses() { # refuses PATTERN ARGUMENTS...
+  local pattern=$1
+  shift
+  athanor 2 convert "$@"
+  [ "$(wc -l <err)" -eq 1 ] || die "convert $*: expected one line on stderr"
+  grep -qE -- "$pattern" err || die "convert $*: expected '$pattern'"
+}
+
+"$bin/train_digits" --device cpu --epochs 1 >out 2>err || die "it does not train"
+run=runs/train_digits/1
+athanor 0 convert $run torch.safetensors --layout torch
+grep -q '^torch.safetensors: digits_cnn, ' out || die "what convert says"
+athanor 0 convert torch.safetensors back.safetensors --model digits_cnn
+athanor 0 convert $run/model.safetensors same.safetensors
+mkdir pictures
+python3 "$source/tests/programs/digit_pictures.py" "$source/data/digits/digits.csv.gz" pictures 20
+athanor 0 predict $run pictures
+mv out said
+for file in same.safetensors; do
+  athanor 0 predict $file pictures
+  cmp -s out said || die "$file says something else"
+done
+# A checkpoint says which network it is, and by what its images are normalised.
+athanor 0 convert "$(find $run/checkpoints -name '*.safetensors' | sort | tail -n 1)" saved.safetensors
+athanor 0 predict saved.safetensors pictures --top 1
+# The weights of all of them are those of the run.
+python3 - torch.safetensors $run/model.safetensors back.safetensors same.safetensors saved.safetensors <<'PYTHON' || die "weights differ"
+import json, struct, sys
+def read(path):
+    data = open(path, "rb").read()
+    length = struct.unpack("<Q", data[:8])[0]
+    header = json.loads(data[8:8 + length])
+    header.pop("__metadata__", None)
+    return {name: (info["dtype"], info["shape"], data[8 + length + info["data_offsets"][0]:8 + length + info["data_offsets"][1]])
+            for name, info in header.items()}
+torch, first, *others = map(read, sys.argv[1:])
+assert all(other == first for other in others), "of another file"
+conv = next(name for name, (_, shape, _) in first.items() if len(shape) == 4)
+k, r, s, c = first[conv][1]
+assert torch[conv][1] == [k, c, r, s], torch[conv][1]
+counts = [name for name in torch if name.endswith("num_batches_tracked")]
+norms = [name for name in first if name.endswith("running_mean")]
+assert len(counts) == len(norms) and all(torch[name][:2] == ("I64", []) for name in counts), counts
+assert set(torch) - set(counts) == set(first)
+PYTHON
+
+cp same.safetensors before
+refuses "OUT must end in .safetensors or .onnx, but is same.txt" $run same.txt
+refuses "does not name its network: name it with --model, one of lenet5 " torch.safetensors same.safetensors
+refuses "does not hold lenet5: " torch.safetensors same.safetensors --model lenet5
+refuses "must be one of .* but got 'digits'" torch.safetensors same.safetensors --model digits
+refuses "--model: .* holds digits_cnn, but got lenet5" $run same.safetensors --model lenet5
+refuses "nothing.safetensors" nothing.safetensors same.safetensors
+head -c 3000 $run/model.safetensors >cut.safetensors
+refuses "cut.safetensors" cut.safetensors same.safetensors
+printf '\x80\x02cposix\nsystem\nX\x04\0\0\0true\x85R.' >evil.pth
+refuses "evil.pth: at byte .*: contains posix.system, which is not a tensor; only weight files can be read" evil.pth same.safetensors --model digits_cnn
+refuses "/nowhere/x.safetensors" $run /nowhere/x.safetensors
+cmp -s same.safetensors before || die "a refusal has changed the file that was there"
+rm -f ./*.safetensors before evil.pth out err said
+[ "$(find . -maxdepth 1 -type f | wc -l)" -eq 0 ] || die "something is left: $(ls)"
+
+# Training begins with them, in torchvision's layout as in ours.
+athanor 0 convert $run torch.safetensors --layout torch
+"$bin/train_digits" --device cpu --epochs 1 --run-dir none --pretrained torch.safetensors --freeze conv1 >out 2>err || die "it does not begin"
+grep -q '^pretrained: ' out || die "it does not say what it begins with"
+code=0
+"$bin/train_digits" --device cpu --epochs 1 --run-dir none --freeze layer9 >out 2>err || code=$?
+[ $code -eq 2 ] && grep -q -- '--freeze: must be the name of a module, .* but got .layer9.' err || die "--freeze layer9"

@@ -1,0 +1,76 @@
+#!/usr/bin/env bash
+# tool_predict.sh BIN SOURCE: a run leaves its folder, and athanor predict knows the digits by what is in it.
+source "$(dirname "${BASH_SOURCE[0]}")/tool.sh"
+
+refuses() { # refuses PATTERN ARGUMENTS...
+  local pattern=$1
+  shift
+  athanor 2 predict "$@"
+  [ "$(wc -l <err)" -eq 1 ] || die "predict $*: expected one line on stderr"
+  grep -qE -- "$pattern" err || die "predict $*: expected '$pattern'"
+}
+
+"$bin/train_digits" --device cpu --epochs 5 >out 2>err || die "it does not train"
+run=runs/train_digits/1
+tail -n 3 out | head -n 1 | grep -qx "saved   $run/model.safetensors" || die "it does not say what is left"
+tail -n 1 out | grep -qx "next    $bin/athanor predict $run IMAGE..." || die "the last line does not say what to do next"
+[ "$(readlink runs/train_digits/latest)" = 1 ] || die "there is no link to the newest run"
+for file in model.safetensors metrics.jsonl config.json checkpoints; do [ -e "$run/$file" ] || die "there is no $file"; done
+grep -q '"event":"end"' $run/metrics.jsonl || die "metrics.jsonl has no end"
+
+mkdir -p pictures/below
+python3 "$source/tests/programs/digit_pictures.py" "$source/data/digits/digits.csv.gz" pictures/below 200
+# A folder, by name of the run: most are known, and most surely.
+athanor 0 predict runs/train_digits/latest pictures --top 1
+[ "$(wc -l <out)" -eq 200 ] || die "expected a line for each of 200 pictures"
+right=$(sed -nE 's|^pictures/below/([0-9])-[0-9]*\.png: ([0-9]) .*|\1 \2|p' out | awk '$1 == $2' | wc -l)
+[ "$right" -ge 190 ] || die "$right of 200 digits are known"
+sorted=$(cut -d: -f1 out | sort -c 2>&1) || die "they are not in order: $sorted"
+# The same of files, of a list, one by one and in batches.
+cp out whole
+athanor 0 predict $run/model.safetensors pictures/below/*.png --top 1 --batch-size 7
+cmp -s out whole || die "a batch's size changes what is said"
+"$bin/athanor" predict $run - --top 1 < <(find pictures -name '*.png' | sort) >out 2>err || die "a list"
+cmp -s out whole || die "a list is answered otherwise"
+athanor 0 predict $run "$(find pictures -name '*.png' | head -n 1)" --json
+python3 -c '
+import json, sys
+line = json.loads(open("out").read())
+found = line["top"]
+assert line["image"].endswith(".png"), line
+assert len(found) == 3 and [p["class"] for p in found] == [str(p["index"]) for p in found], line
+assert found[0]["probability"] >= found[1]["probability"] >= found[2]["probability"] > 0, line
+' || die "what --json says"
+# Classes are ten, however many are asked for.
+athanor 0 predict $run "$(find pictures -name '*.png' | head -n 1)" --top 99
+[ "$(grep -o '%' out | wc -l)" -eq 10 ] || die "expected ten classes"
+
+# What is broken is a line each, and the rest is answered.
+echo "no picture" >pictures/below/zz.jpg
+head -c 60 "$(find pictures -name '*.png' | head -n 1)" >pictures/below/cut.png
+mkfifo pictures/pipe.png
+athanor 2 predict $run pictures pictures/pipe.png absent.png --top 1
+[ "$(wc -l <out)" -eq 200 ] || die "the others are not answered"
+[ "$(wc -l <err)" -eq 4 ] || die "expected a line for each of four"
+for name in zz.jpg cut.png pipe.png absent.png; do grep -q "$name" err || die "$name is not named"; done
+
+# The file's weights are a beginning for another training.
+"$bin/train_digits" --device cpu --epochs 1 --max-steps 5 --pretrained $run/model.safetensors --run-dir more >out 2>err ||
+  die "--pretrained takes no model"
+grep -q "^pretrained: 17 tensors from $run/model.safetensors$" out || die "it does not say what it took"
+# A model that cannot be written is an error of one line, behind the figures. What was there stays.
+mkdir -p taken/model.safetensors/is/taken
+code=0
+"$bin/train_digits" --device cpu --epochs 1 --max-steps 5 --run-dir taken >out 2>err || code=$?
+[ $code -eq 2 ] && [ "$(wc -l <err)" -eq 1 ] && grep -q "taken/model.safetensors" err || die "expected one line and code 2, not $code"
+grep -q "^test accuracy" out || die "the figures are lost"
+[ -d taken/model.safetensors/is/taken ] || die "what was there is gone"
+
+# A run that is not over has none yet; other files are refused, and damaged ones.
+refuses "needs a JPEG, PNG or WebP, but found none in $run" $run $run
+refuses "must be a model of a run, but is a checkpoint" $run/checkpoints/*220.safetensors pictures
+refuses 'model: runs must hold model.safetensors' runs pictures
+refuses "IMAGE" $run
+refuses "--top: must be at least 1" $run pictures --top 0
+head -c 5000 $run/model.safetensors >cut.safetensors
+refuses "cut.safetensors" cut.safetensors pictures

@@ -1,0 +1,91 @@
+#!/usr/bin/env bash
+# train_images.sh BIN: one folder of photos is enough: a part of each class is kept, the same one in every run and in
+# evaluate, and --test measures what chose nothing. Ends with 77 where $ATHANOR_DATA_DIR has no imagenet-sample.
+set -euo pipefail
+source "$(dirname "$0")/../../scripts/photos.sh"
+bin=$1
+need_photos
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+unset ATHANOR_RUNS_DIR
+cd "$folder"
+
+die() { echo "$*"; cat out err 2>/dev/null; exit 1; }
+run() { # run CODE PROGRAM ARGUMENTS...
+  local want=$1 code=0
+  shift
+  "$bin/$@" >out 2>err || code=$?
+  [ "$code" -eq "$want" ] || die "$*: expected code $want, but got $code"
+}
+refuses() { # refuses PATTERN PROGRAM ARGUMENTS...: code 2, one line
+  local pattern=$1
+  shift
+  run 2 "$@"
+  [ "$(wc -l <err)" -eq 1 ] || die "$*: expected one line on stderr"
+  grep -qE -- "$pattern" err || die "$*: expected '$pattern'"
+}
+end() { sed -n "/\"event\":\"end\"/s/.*\"$2\":\"\{0,1\}\([^,\"}]*\).*/\1/p" "$1/metrics.jsonl"; }
+
+link_photos all 3 36 12
+mv all/train photos
+few=(--device cpu --model resnet20 --image-size 32 --epochs 1)
+
+# 36 photos of 3 classes: 2 of each 12 are a fifth, and batches are small ones.
+run 0 train_images photos "${few[@]}"
+one=runs/train_images/1
+grep -q "30 images to train on, 6 to test" out || die "expected a fifth of each class"
+grep -q "batch 8, .*learning rate up to 0.0156" out || die "expected small batches"
+python3 -c '
+import json
+flags = json.load(open("runs/train_images/1/config.json"))["flags"]
+assert flags["PHOTOS"]["value"] == "photos" and flags["--batch-size"]["value"] == "8", flags
+' || die "config.json"
+run 0 train_imagenet photos "${few[@]}" --batch-size 8 --lr 0.015625
+[ "$(end $one weights_hash)" = "$(end runs/train_images/2 weights_hash)" ] || die "the earlier name, or the same flags, train otherwise"
+
+# evaluate takes the same images, and names them.
+run 0 athanor evaluate $one --device cpu --json all.json
+grep -q "^as its run reported$" out || die "evaluate does not find the run's images"
+grep -q "^the 6 of photos that its run validated on: 6 images$" out || die "which images"
+grep -qE "photos/class[012]/.*JPEG: class[012], predicted class[012]" out || die "mistakes are not named"
+run 0 train_images photos --val-split 0.5 --seed 3 "${few[@]}" --max-steps 1 --test all/val
+grep -q "^all/val: 12 images$" out || die "--test is not measured"
+run 0 athanor evaluate runs/train_images/3 --device cpu
+grep -q "^as its run reported$" out || die "evaluate does not know --val-split and --seed"
+
+# Classes of other sizes, made equal in the loss: other weights, and a setting of the run.
+mkdir -p few/class0 few/class1 && cp -L photos/class0/* few/class0 && cp -L "$(find photos/class1/ -name '*.JPEG' | head -n 1)" few/class1/a.JPEG
+cp few/class1/a.JPEG few/class1/b.JPEG
+run 0 train_images few "${few[@]}" --run-dir plain
+run 0 train_images few "${few[@]}" --run-dir balanced --class-weights balanced
+[ "$(end plain weights_hash)" != "$(end balanced weights_hash)" ] || die "--class-weights changes nothing"
+refuses "--class-weights is not given and was balanced" train_images few "${few[@]}" --epochs 2 --run-dir balanced --resume auto
+refuses "--class-weights: must be none or balanced" train_images few "${few[@]}" --class-weights even
+
+# --augment: what is cut while it is decoded, a random part of the photo unless the list has none.
+run 0 train_images few "${few[@]}" --run-dir usual --augment resized-crop,flip
+run 0 train_images few "${few[@]}" --run-dir larger --augment resized-crop:0.9,flip
+run 0 train_images few "${few[@]}" --run-dir middle --augment flip
+[ "$(end plain weights_hash)" = "$(end usual weights_hash)" ] || die "resized-crop,flip is not the default"
+for run in larger middle; do
+  [ "$(end plain weights_hash)" != "$(end $run weights_hash)" ] || die "--augment changes nothing in $run"
+done
+[ "$(end larger weights_hash)" != "$(end middle weights_hash)" ] || die "--augment flip still crops"
+refuses "--augment is 'pad 0, flip true, cutout 0, no resized crop' and was 'pad 0, flip true, cutout 0';" \
+  train_images few "${few[@]}" --epochs 2 --run-dir plain --augment flip --resume auto
+
+# train/ and val/ below the folder are what they are called.
+mkdir both && mv photos both/train && cp -r all/val both/val
+run 0 train_images both "${few[@]}" --max-steps 1
+grep -q "36 images to train on, 12 to test" out || die "train/ and val/"
+
+refuses "--val-split: must be .* but got 1.5" train_images both --val-split 1.5
+refuses "--train: cannot be combined with PHOTOS" train_images both --train both
+refuses "data: nowhere must be" train_images nowhere
+refuses "takes only flags, but got 'more'" train_images both more
+refuses "--test: evaluates the model that the run saves" train_images both --test both/val --run-dir none
+# A resumed run must have the same images to validate on.
+run 0 train_images both/train "${few[@]}" --run-dir named
+refuses "--val-split is 0.3 and was 0.2" train_images both/train --val-split 0.3 "${few[@]}" --run-dir named --resume auto
+mkdir -p phone/cat && cp both/train/class0/*.JPEG phone/cat && mkdir phone/dog && echo x >phone/dog/1.heic
+refuses "phone/dog/1.heic is HEIC.*heif-convert" train_images phone

@@ -1,0 +1,99 @@
+#include "trainer/inference/batch_parts.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "autograd/grad_mode.h"
+#include "autograd/shape.h"
+#include "kernels/context.h"
+#include "nn/models/model.h"
+#include "tensor/philox.h"
+#include "tests/support/count_new.h"
+#include "trainer/inference/predictor.h"
+
+// A large batch is computed in parts whose activations stay in the cores' caches.
+
+namespace athanor::batch_parts_test {
+
+constexpr ImageSpec kImages{32, 32, 3, 10};
+
+Tensor images_of_noise(std::int64_t n) {
+  const Tensor images = Tensor::empty({n, 32, 32, 3}, {DType::u8});
+  for (std::int64_t i = 0; i < images.numel(); ++i)
+    images.data<std::uint8_t>()[i] =
+        static_cast<std::uint8_t>(philox_word({1, 2}, static_cast<std::uint64_t>(i)) >> 24);
+  return images;
+}
+
+class BatchParts : public testing::Test {
+ protected:
+  void SetUp() override { cpu_context().set_threads(2); }
+  void TearDown() override { cpu_context().set_threads(threads_); }
+
+ private:
+  int threads_ = cpu_context().threads();
+};
+
+TEST_F(BatchParts, FitTheCachesAndOutweighTheWeights) {
+  const PassBytes small_weights{.weights = 1 << 20, .activations = 2 << 20, .largest = 64 << 10};
+  EXPECT_EQ(images_at_a_time(small_weights, 128, 2), 16);
+  EXPECT_EQ(images_at_a_time(small_weights, 128, 4), 32) << "as many more caches";
+  EXPECT_EQ(images_at_a_time(small_weights, 31, 2), 31) << "not two of 16";
+  EXPECT_EQ(images_at_a_time(small_weights, 33, 2), 17);
+  const PassBytes large_weights{.weights = 40 << 20, .activations = 5 << 20, .largest = 256 << 10};
+  EXPECT_EQ(images_at_a_time(large_weights, 128, 2), 128);
+  EXPECT_EQ(images_at_a_time(large_weights, 512, 2), 128);
+  const PassBytes large_images{.weights = 14 << 20, .activations = 78 << 20, .largest = 5 << 20};
+  EXPECT_EQ(images_at_a_time(large_images, 16, 2), 4);
+  EXPECT_EQ(images_at_a_time({}, 16, 2), 16) << "a network that refuses zeros";
+}
+
+TEST_F(BatchParts, APassIsMeasuredInAnyMode) {
+  const auto network = nn::make_model("resnet20", {10, 3, 32}, 1);
+  const PassBytes plain = measure_pass(*network, kImages);
+  EXPECT_EQ(plain.weights, network->parameter_count() * 4);
+  EXPECT_EQ(plain.largest, 32 * 32 * 16 * 4);
+  EXPECT_GT(plain.activations, 10 * plain.largest);
+  network->pack_weights();
+  const InferenceMode inference;
+  const PassBytes packed = measure_pass(*network, kImages);
+  EXPECT_EQ(packed.largest, plain.largest);
+  EXPECT_GT(packed.activations, 10 * plain.largest);
+}
+
+TEST_F(BatchParts, HaveTheBitsOfCallsWithSoFewImages) {
+  ModelInfo info{.program = "train", .model = "resnet20", .images = kImages};
+  info.pixels = {{0.4, 0.4, 0.4}, {0.3, 0.3, 0.3}};
+  auto network = nn::make_model("resnet20", {10, 3, 32}, 1);
+  const PassBytes pass = measure_pass(*network, kImages);
+  const Predictor predictor(std::move(network), info);
+  const std::int64_t threads = cpu_context().threads();  // one in a build without OpenMP
+  for (const std::int64_t n : {128, 37}) {
+    const std::int64_t part = images_at_a_time(pass, n, threads);
+    if (threads == 2) {
+      EXPECT_EQ(part, n == 128 ? 16 : 19);
+    }
+    const Tensor images = images_of_noise(n), logits = predictor.logits(images);
+    ASSERT_EQ(logits.shape(), (Shape{n, 10}));
+    std::vector<double> of_parts;
+    for (std::int64_t first = 0; first < n; first += part) {
+      const Tensor some = narrow(images, 0, first, std::min(part, n - first));
+      for (const double one : predictor.logits(some).to_vector()) of_parts.push_back(one);
+    }
+    EXPECT_EQ(logits.to_vector(), of_parts);
+    allocator_of(kCpu).reset_peak();
+    [[maybe_unused]] const std::int64_t news = test::operator_news();
+    predictor.logits(images);
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // there the pool is off
+    EXPECT_EQ(test::operator_news() - news, 0);
+#endif
+    // A block's input, what is between, and its result, of one part; large blocks of memory are rounded up.
+    const std::int64_t least = part * std::int64_t{3 * 32 * 32 * 16 * sizeof(float)};
+    EXPECT_LE(allocator_of(kCpu).stats().peak_by_tag["activations"], 2 * least);
+  }
+}
+
+}  // namespace athanor::batch_parts_test

@@ -1,0 +1,348 @@
+// A Trainer and its loaders: where the time goes, what is said about it, and how it ends.
+
+#include <atomic>
+#include <csignal>
+#include <filesystem>
+#include <functional>
+#include <sstream>
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+#include <unistd.h>
+
+#include "autograd/shape.h"
+#include "data/synthetic.h"
+#include "nn/linear.h"
+#include "tests/support/errors.h"
+#include "tests/support/made_up_set.h"
+#include "tests/support/recorded_run.h"
+#include "tests/support/temp_dir.h"
+#include "trainer/bottleneck.h"
+#include "trainer/loggers/progress.h"
+#include "trainer/trainer.h"
+
+namespace athanor::data_pipeline_test {
+
+constexpr ImageSpec kSpec{4, 4, 1, 5};
+
+class Line final : public nn::Module {
+ public:
+  Line() {
+    register_module("out", out);
+    initialize(1);
+  }
+  Tensor forward(const Tensor& x) override {
+    std::this_thread::sleep_for(takes);
+    return out(flatten(x));
+  }
+  nn::Linear out{16, 5};
+  std::chrono::milliseconds takes{0};
+};
+
+TrainerConfig small_config() {
+  TrainerConfig config;
+  config.epochs = 2;
+  config.batch_size = 10;
+  config.lr = 0.1;
+  return config;
+}
+
+test::RecordedRun train(const TrainerConfig& config, const Dataset& data, const Dataset& held_out) {
+  Trainer trainer(config);
+  Line model;
+  return test::record(trainer, model, data, held_out);
+}
+
+std::int64_t threads_of_this_process() {
+  const std::filesystem::directory_iterator tasks("/proc/self/task");
+  return std::distance(begin(tasks), end(tasks));
+}
+
+TEST(DataPipeline, WeightsAreTheSameHoweverSamplesCome) {
+  const test::MadeUpSet data(95, kSpec), held_out(33, kSpec);
+  TrainerConfig config = small_config();
+  config.deterministic = true;
+  config.workers = 0;
+  const test::RecordedRun alone = train(config, data, held_out);
+  for (const int workers : {1, 3}) {
+    config.workers = workers;
+    config.prefetch = workers;
+    const test::RecordedRun other = train(config, data, held_out);
+    EXPECT_EQ(other.report.weights_hash, alone.report.weights_hash);
+    EXPECT_EQ(other.report.test_loss, alone.report.test_loss);
+  }
+  config.order = Order::page_random;
+  EXPECT_NE(train(config, data, held_out).report.weights_hash, alone.report.weights_hash);
+  // The device's own copy of a set in memory.
+  const auto resident = synthetic(kSpec, 95), resident_test = synthetic(kSpec, 33, 1);
+  config = small_config();
+  const test::RecordedRun usual = train(config, *resident, *resident_test);
+  config.data_on_device = true;
+  EXPECT_EQ(train(config, *resident, *resident_test).report.weights_hash, usual.report.weights_hash);
+}
+
+TEST(DataPipeline, ThreadsEndWithTheTraining) {
+  const test::MadeUpSet held_out(20, kSpec);
+  TrainerConfig config = small_config();
+  config.workers = 3;
+  config.threads = 1;
+  Trainer trainer(config);
+  Line model;
+  const std::int64_t before = threads_of_this_process();
+  {
+    const test::MadeUpSet data(40, kSpec);
+    trainer.fit(model, data, held_out);
+    EXPECT_TRUE(test::becomes_true([&] { return threads_of_this_process() <= before; }));
+  }
+  test::MadeUpSet broken(40, kSpec);
+  broken.before = [](std::int64_t index) {
+    if (index == 33) throw IoError("made-up: gone");
+  };
+  EXPECT_THROW(trainer.fit(model, broken, held_out), IoError);
+  EXPECT_TRUE(test::becomes_true([&] { return threads_of_this_process() <= before; }));
+}
+
+TEST(DataPipeline, CtrlCEndsItAfterTheStep) {
+  test::MadeUpSet data(4000, kSpec), held_out(20, kSpec);
+  std::atomic<int> reads{0};
+  data.before = [&](std::int64_t) {
+    if (++reads == 300) kill(getpid(), SIGINT);  // the loader's threads leave it to others
+  };
+  for (const int workers : {0, 2}) {
+    TrainerConfig config = small_config();
+    config.workers = workers;
+    reads = -4000;  // measuring the pixels reads, too
+    const test::RecordedRun outcome = train(config, data, held_out);
+    EXPECT_EQ(outcome.report.stopped_by, StoppedBy::signal);
+    EXPECT_EQ(outcome.report.signal, SIGINT);
+    EXPECT_GT(outcome.report.steps.applied, 0);
+    EXPECT_LT(outcome.report.steps.applied, 100);
+  }
+}
+
+// What the data set takes is what the data is said to have taken, whatever else the machine does.
+TEST(DataPipeline, ADataStallCountsAsDataTime) {
+  using Clock = std::chrono::steady_clock;
+  test::MadeUpSet data(400, kSpec);
+  const test::MadeUpSet held_out(20, kSpec);
+  struct {
+    int row = 0;
+    Clock::time_point began;  // a batch of 10
+    double seconds = 0;
+  } stalled;
+  data.before = [&](std::int64_t) {
+    if (stalled.row != 0) return;
+    stalled.began = Clock::now();
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  };
+  data.label = [&](std::int64_t) {  // the end of a read
+    stalled.row = (stalled.row + 1) % 10;
+    if (stalled.row == 0)
+      stalled.seconds += std::chrono::duration<double>(Clock::now() - stalled.began).count();
+    return 0;
+  };
+  class Begin final : public Callback {
+   public:
+    explicit Begin(std::function<void()> reset) : reset_(std::move(reset)) {}
+    void on_fit_begin(Trainer&, const FitInfo&) override { reset_(); }  // the pixels were measured
+   private:
+    std::function<void()> reset_;
+  };
+  TrainerConfig config = small_config();
+  config.workers = 0;
+  config.threads = 1;
+  Trainer trainer(config);
+  trainer.add(std::make_unique<Begin>([&] { stalled = {}; }));
+  Line model;
+  const test::RecordedRun run = test::record(trainer, model, data, held_out);
+  double data_s = 0, step_s = 0;
+  for (const EpochReport& epoch : run.epochs) {
+    data_s += epoch.times.data;
+    step_s += epoch.times.step();
+    EXPECT_EQ(epoch.bottleneck.bound_by, "data") << epoch.bottleneck.line;
+    EXPECT_TRUE(test::names(epoch.bottleneck.line, {"--workers auto"}));
+    EXPECT_GE(epoch.other_s, 0);
+  }
+  EXPECT_GE(stalled.seconds, 0.4);
+  EXPECT_GE(data_s, stalled.seconds);
+  EXPECT_LE(data_s, 1.05 * stalled.seconds) << "of steps of " << step_s << " s";
+}
+
+TEST(DataPipeline, BadSamplesAreCountedOnceAnEpoch) {
+  test::MadeUpSet data(200, kSpec);
+  const test::MadeUpSet held_out(20, kSpec);
+  data.before = [](std::int64_t index) {
+    if (index == 7 || index == 90) throw IoError("made-up: gone");
+  };
+  TrainerConfig config = small_config();
+  EXPECT_THROW(train(config, data, held_out), IoError);
+  config.bad_samples = {.skip = true, .limit = 2};
+  const test::TempDir dir;
+  config.metrics = dir / "metrics.jsonl";
+  const test::RecordedRun outcome = train(config, data, held_out);
+  ASSERT_EQ(outcome.epochs.size(), 2u);
+  for (const EpochReport& epoch : outcome.epochs) {
+    EXPECT_EQ(epoch.loader.skipped, 2);
+    ASSERT_EQ(epoch.notes.size(), 1u);
+    EXPECT_TRUE(test::names(epoch.notes[0], {"2", "training", "made-up: gone"}));
+  }
+  ASSERT_EQ(outcome.notes.size(), 2u) << "the first of each epoch, at once";
+  std::istringstream file(test::read_file(config.metrics));
+  int epochs = 0, notes = 0;
+  for (std::string text; std::getline(file, text);) {
+    const auto line = nlohmann::json::parse(text);
+    notes += line["event"] == "note" ? 1 : 0;
+    if (line["event"] != "epoch") continue;
+    ++epochs;
+    EXPECT_EQ(line["bad_samples"], 2);
+    EXPECT_TRUE(line["verdict"].is_string());
+    for (const char* part :
+         {"data", "copy", "forward", "backward", "communication", "update", "device", "other"}) {
+      EXPECT_TRUE(line["times_s"].at(part).is_number()) << part;
+      EXPECT_GE(line["times_s"].at(part).get<double>(), 0) << part;
+    }
+  }
+  EXPECT_EQ(epochs, 2);
+  EXPECT_EQ(notes, 2);
+}
+
+TEST(DataPipeline, ProgressNamesTheDataSourceAndItsBottleneck) {
+  const auto said = [](TrainerConfig config, const Dataset& data,
+                       std::chrono::milliseconds takes = std::chrono::milliseconds(0)) {
+    char* text = nullptr;
+    std::size_t size = 0;
+    std::FILE* out = open_memstream(&text, &size);
+    {
+      Line model;
+      model.takes = takes;
+      Trainer trainer(config);
+      trainer.add(std::make_unique<Progress>(out, false));
+      trainer.fit(model, data, data);
+    }
+    std::fclose(out);
+    const std::string all(text, size);
+    std::free(text);  // NOLINT: open_memstream's contract
+    return all;
+  };
+  test::MadeUpSet slow(40, kSpec);
+  slow.before = [](std::int64_t) { std::this_thread::sleep_for(std::chrono::milliseconds(1)); };
+  TrainerConfig config = small_config();
+  config.workers = 2;
+  std::string text = said(config, slow);
+  for (const char* value : {"2 threads", "data:", "2 workers"})
+    EXPECT_TRUE(test::holds(text, value)) << value << " in: " << text;
+  config.workers = 0;
+  EXPECT_TRUE(test::holds(said(config, slow), "training thread"));
+  config.workers = LoaderOptions::kAuto;
+  // A forward pass that is far longer than a copy from memory, on a machine with other work, too.
+  text = said(config, *synthetic(kSpec, 40), std::chrono::milliseconds(20));
+  for (const char* value : {"memory", "compute:", "forward"})
+    EXPECT_TRUE(test::holds(text, value)) << value << " in: " << text;
+}
+
+// The verdict, by the table.
+
+TEST(Bottleneck, IsNamedByTheTable) {
+  const Device gpu{DeviceType::cuda, 0};
+  struct Case {
+    const char* what;
+    Times times;
+    RunFacts run;
+    const char* bound_by;
+    std::vector<std::string> figures;
+    std::string advice;  ///< the flag it proposes; empty where none
+  };
+  const LoaderStats busy{.busy = 0.97, .workers = 4, .threads = 16},
+      idle{.busy = 0.5, .workers = 4, .threads = 4};
+  const LoaderStats one{.busy = 1.002, .workers = 1, .threads = 1};
+  const Times starved{.data = 38, .copy = 2, .forward = 20, .backward = 30, .update = 10};
+  const Times computing{.data = 1, .copy = 4, .forward = 30, .backward = 55, .update = 10};
+  const std::vector<Case> cases{
+      {"busy threads",
+       starved,
+       {.loader = busy, .cores = 8},
+       "data",
+       {"38 %", "4 workers", "97 %", "athanor pack"},
+       "--workers 6"},
+      {"no core left",
+       starved,
+       {.loader = busy, .cores = 4},
+       "data",
+       {"38 %", "4 workers", "97 %", "4 cores", "athanor pack"},
+       ""},
+      {"one thread",
+       starved,
+       {.loader = one, .cores = 2},
+       "data",
+       {"38 %", "1 worker", "100 %", "athanor pack"},
+       "--workers 2"},
+      {"threads that wait, too",
+       starved,
+       {.loader = idle, .prefetch = 4, .cores = 8},
+       "data",
+       {"38 %", "4 workers", "50 %"},
+       "--prefetch 8"},
+      {"no threads", starved, {}, "data", {"38 %"}, "--workers auto"},
+      {"in memory", starved, {.device = gpu, .resident = true}, "data", {"38 %"}, "--data-on-device"},
+      {"threads for nothing",
+       starved,
+       {.resident = true, .loader = idle},
+       "data",
+       {"38 %"},
+       "--workers auto"},
+      {"compute",
+       computing,
+       {.loader = idle, .cores = 1},
+       "compute",
+       {"forward 30 %", "backward 55 %", "optimizer 10 %", "copies 4 %", "data 1 %"},
+       ""},
+      {"compute with idle cores",
+       computing,
+       {.cores = 4, .per_step_s = 0.1},
+       "compute",
+       {"forward 30 %", "backward 55 %", "optimizer 10 %", "copies 4 %", "data 1 %"},
+       "--threads 4"},
+      {"several ranks",
+       {.data = 1, .copy = 0.1, .forward = 31, .backward = 53.9, .communication = 13, .update = 1},
+       {},
+       "compute",
+       {"forward 31 %", "backward 54 %", "communication 13 %", "optimizer 1 %", "data 1 %"},
+       ""},
+      {"a GPU that is waited for",
+       {.data = 4, .forward = 20, .backward = 15, .communication = 19, .update = 15, .device = 27},
+       {.device = gpu},
+       "compute",
+       {"forward 20 %", "backward 15 %", "communication 19 %", "optimizer 15 %", "device 27 %", "data 4 %"},
+       ""},
+      {"a GPU at work",
+       {.data = 1, .forward = 10, .backward = 10, .update = 5, .device = 74},
+       {.device = gpu},
+       "device",
+       {"74 %"},
+       "--precision bf16"},
+      {"a GPU that waits", computing, {.device = gpu}, "host", {"95 %"}, "--batch-size"},
+      {"copies",
+       {.data = 5, .copy = 50, .forward = 45},
+       {.device = gpu, .resident = true},
+       "copy",
+       {"50 %"},
+       "--data-on-device"},
+      {"other ranks", {.forward = 50, .communication = 50}, {}, "communication", {"50 %"}, "--batch-size"},
+      {"nothing was measured",
+       {},
+       {},
+       "compute",
+       {"forward 0 %", "backward 0 %", "optimizer 0 %", "data 0 %"},
+       ""},
+  };
+  for (const Case& c : cases) {
+    SCOPED_TRACE(c.what);
+    const Bottleneck found = find_bottleneck(c.times, c.run);
+    EXPECT_EQ(found.bound_by, c.bound_by);
+    EXPECT_TRUE(test::names(found.line, c.figures));
+    EXPECT_TRUE(test::names(found.line, {c.bound_by, c.advice}));
+    EXPECT_EQ(found.line.find("--") != std::string::npos, !c.advice.empty()) << found.line;
+  }
+}
+
+}  // namespace athanor::data_pipeline_test

@@ -1,0 +1,143 @@
+#include "trainer/inference/evaluate.h"
+
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "data/digits.h"
+#include "data/in_memory.h"
+#include "data/synthetic.h"
+#include "dist/transports/thread_transport.h"
+#include "kernels/conv_choices.h"
+#include "nn/models/model.h"
+#include "tests/support/errors.h"
+#include "tests/support/temp_dir.h"
+#include "trainer/trainer.h"
+
+// What evaluate() measures is what the run reported of the weights that it has left, bit for bit.
+
+namespace athanor::evaluate_test {
+
+class EvaluateTest : public testing::Test {
+ protected:
+  /// A short training on the digits, by one rank or by more.
+  FitReport train(TrainerConfig config, int ranks = 1) {
+    config.program = "train_digits";
+    config.model = "digits_cnn";
+    config.batch_size = 32;
+    config.val_batch_size = 47;  // the last batch is a smaller one, and no rank's part is another's
+    config.threads = 1;
+    config.run_dir = dir_ / fmt::format("run{}", ++runs_);
+    FitReport report;
+    const auto fit = [&](dist::Transport* transport) {
+      const auto model = nn::make_model(config.model, {10, 1, 8}, 1);
+      Trainer trainer(config, transport);
+      const FitReport mine = trainer.fit(*model, *digits(Split::train), *test_);
+      if (!transport || transport->rank() == 0) report = mine;
+    };
+    if (ranks == 1) {
+      fit(nullptr);
+    } else {
+      dist::run_ranks(ranks, [&](dist::Transport& transport) { fit(&transport); });
+    }
+    return report;
+  }
+  void expect_reported(const FitReport& report) const {
+    const Evaluation found = evaluate(load_model(report.model), *test_);
+    EXPECT_EQ(found.images(), 360);
+    EXPECT_EQ(found.loss(), report.test_loss);
+    EXPECT_EQ(found.top1(), report.test_accuracy);
+    EXPECT_GT(found.mistakes(), 0) << "else it shows little";
+  }
+
+  test::TempDir dir_;
+  int runs_ = 0;
+  std::unique_ptr<Dataset> test_ = digits(Split::test);
+};
+
+TEST_F(EvaluateTest, RunsConvolutionsAsTheRunDid) {
+  {  // every convolution of this training by the definition, whatever is fastest here
+    const MeasureConvs measure;
+    train({.epochs = 1});
+  }
+  std::string choices = conv_choices();
+  for (const char* impl : {" automatic\n", " vendor\n", " direct\n", " winograd\n"})
+    for (std::size_t at; (at = choices.find(impl)) != std::string::npos;)
+      choices.replace(at, std::string(impl).size(), " reference\n");
+  set_conv_choices(choices);
+  const FitReport report = train({.epochs = 1});
+  set_conv_choices("");
+  expect_reported(report);
+  EXPECT_EQ(conv_choices(), "") << "what the process had chosen is restored";
+  EXPECT_EQ(load_model(report.model).info.conv_choices, choices);
+}
+
+TEST_F(EvaluateTest, OfTheLastWeightsEqualsTheReportOfTheRun) {
+  for (const Precision precision : {Precision::f32, Precision::bf16, Precision::f16}) {
+    SCOPED_TRACE(name_of(precision));
+    expect_reported(train({.epochs = 2, .precision = precision}));
+  }
+}
+
+TEST_F(EvaluateTest, OfAverageAndLastWeightsEqualsTheReportOfTheRun) {
+  const FitReport report = train({.epochs = 2, .ema_decay = 0.95});
+  expect_reported(report);
+  const ModelFile last = load_model(report.last_model);
+  const Evaluation found = evaluate(last, *test_);
+  EXPECT_EQ(found.loss(), report.last.loss);
+  EXPECT_EQ(found.top1(), report.last.accuracy);
+  EXPECT_EQ(last.info.test_loss, report.last.loss);
+  EXPECT_NE(report.last.loss, report.test_loss);
+}
+
+TEST_F(EvaluateTest, OfTheBestEpochEqualsTheReportOfTheRun) {
+  TrainerConfig config{.epochs = 4, .early_stop = EarlyStop{"val_loss", EarlyStop::kNever}};
+  config.schedule = [](double, std::int64_t steps) {  // worse again at the end
+    return Schedule([steps](std::int64_t step) { return step < steps / 2 ? 0.1f : 3.0f; });
+  };
+  const FitReport report = train(config);
+  expect_reported(report);
+  ASSERT_FALSE(report.last_model.empty());
+  EXPECT_EQ(evaluate(load_model(report.last_model), *test_).loss(), report.last.loss);
+  EXPECT_GT(report.last.loss, report.test_loss);
+}
+
+TEST_F(EvaluateTest, OfSeveralRanksEqualsTheirReport) {
+  for (const int ranks : {2, 3}) {
+    SCOPED_TRACE(ranks);
+    TrainerConfig config{.epochs = 1, .ema_decay = 0.9, .precision = Precision::f16};
+    config.strategy = Strategy::zero1;
+    const FitReport report = train(config, ranks);
+    expect_reported(report);
+    EXPECT_EQ(load_model(report.model).info.ranks, ranks);
+  }
+}
+
+TEST_F(EvaluateTest, RejectsImagesThatDoNotFitTheModel) {
+  const ModelFile model = load_model(train({.epochs = 1}).model);
+  const auto of = [&](const ImageSpec& spec, std::int64_t count) {
+    return evaluate(model, *synthetic(spec, count));
+  };
+  EXPECT_ERROR(ArgumentError, of({28, 28, 1, 10}, 4), "evaluate", "8x8x1", "28x28x1");
+  EXPECT_ERROR(ArgumentError, of({8, 8, 3, 10}, 4), "evaluate", "8x8x1", "8x8x3");
+  EXPECT_ERROR(ArgumentError, of({8, 8, 1, 11}, 44), "evaluate", "10", "11");
+  ModelFile named = model;
+  named.info.class_names = {"a", "b", "c", "d", "e", "f", "g", "h", "i", "j"};
+  std::vector<std::string> names = named.info.class_names;
+  names[3] = "x";
+  EXPECT_ERROR(ArgumentError, evaluate(named, InMemoryDataset(*test_, names)), "evaluate", "3", "'d'", "'x'");
+  names[3] = "d";
+  EXPECT_NO_THROW((void)evaluate(named, InMemoryDataset(*test_, names)));
+}
+
+TEST_F(EvaluateTest, RefusesNetworksThatTheirProgramAloneKnows) {
+  ModelFile model = load_model(train({.epochs = 1}).model);
+  model.info.model = "mine";
+  EXPECT_ERROR(ArgumentError, evaluate(model, *test_), "model", "mine", "train_digits");
+  model.info.model = "lenet5";  // takes no images of 8x8
+  EXPECT_ERROR(IoError, evaluate(model, *test_), "model", "run1/model.safetensors");
+}
+
+}  // namespace athanor::evaluate_test

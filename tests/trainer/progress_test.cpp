@@ -1,0 +1,289 @@
+#include "trainer/loggers/progress.h"
+
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <limits>
+#include <sstream>
+#include <thread>
+
+#include <gtest/gtest.h>
+
+#include "autograd/loss.h"
+#include "optim/sgd.h"
+#include "tests/support/errors.h"
+#include "tests/support/resumed_run.h"
+#include "tests/support/small_training.h"
+#include "tests/support/temp_dir.h"
+#include "trainer/detail/terminal.h"
+#include "trainer/readable.h"
+
+namespace athanor::progress_test {
+
+using test::has_line;
+
+/// What is written of a training of 10 steps an epoch, which `fit` begins; on a terminal of so many columns,
+/// if any.
+std::string said_of(const TrainerConfig& config, int columns,
+                    const std::function<void(Trainer&, const Dataset&, const Dataset&)>& fit) {
+  char* text = nullptr;
+  std::size_t size = 0;
+  std::FILE* out = open_memstream(&text, &size);
+  {
+    const auto train = synthetic(test::kSmallSpec, 160), held_out = synthetic(test::kSmallSpec, 20);
+    Trainer trainer(config);
+    trainer.add(std::make_unique<Progress>(out, columns > 0, columns));
+    fit(trainer, *train, *held_out);
+  }
+  std::fclose(out);
+  const std::string all(text, size);
+  std::free(text);  // NOLINT: open_memstream's contract
+  return all;
+}
+
+std::string said(const TrainerConfig& config, int columns = 0,
+                 const std::function<void(int, const Tensor&)>& on_forward = {},
+                 const std::function<void(int, const Tensor&)>& on_validation = {}) {
+  return said_of(config, columns, [&](Trainer& trainer, const Dataset& train, const Dataset& held_out) {
+    test::Perceptron model;
+    model.on_forward = on_forward;
+    model.on_validation = on_validation;
+    trainer.fit(model, train, held_out);
+  });
+}
+
+bool has(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+const std::string kTable = "epoch   train loss";
+
+TEST(Progress, OverwritesNothingWithoutATerminal) {
+  for (const int columns : {0, 80}) {
+    const std::string text = said(test::small_config(), columns);
+    if (columns == 0) {
+      EXPECT_EQ(text.find('\r'), std::string::npos);
+    }
+    EXPECT_TRUE(text.starts_with("athanor: ")) << text;
+    EXPECT_TRUE(has_line(text, {"athanor", "cpu"}));
+    EXPECT_TRUE(has(text, "\n    3   ")) << text;
+    EXPECT_TRUE(has_line(text, {"test accuracy", "images/s"}));
+  }
+}
+
+TEST(Progress, EndsWithWhatIsSavedAndWhatToTypeNext) {
+  const test::TempDir dir;
+  TrainerConfig config = test::small_config();
+  const std::string run = (dir / "a run").string();
+  config.run_dir = run;
+  config.command = {(dir / "program").string()};
+  config.model = "net";
+  const auto said_anew = [&](int columns = 0) {
+    std::filesystem::remove_all(run);
+    return said(config, columns);
+  };
+  EXPECT_TRUE(
+      has(said_anew(), "\n\nsaved   " + run + "/model.safetensors\nreport  " + run + "/report.html\n"));
+  EXPECT_FALSE(has(said_anew(), "predict")) << "there is no tool";
+  test::write_file(dir / "athanor", "");
+  config.ema_decay = 0.9;
+  for (const int columns : {0, 40}) {  // what is to be copied is not broken
+    const std::string text = said_anew(columns);
+    EXPECT_TRUE(has(text, "\nsaved   " + run + "/model.safetensors   ")) << text;
+    EXPECT_TRUE(has(text, " %, running average\n        " + run + "/last.safetensors    ")) << text;
+    EXPECT_TRUE(text.ends_with(" %, last step\nreport  " + run + "/report.html\nnext    " +
+                               (dir / "athanor").string() + " predict '" + run + "' IMAGE...\n"))
+        << text;
+  }
+  config.tool = "own";
+  EXPECT_TRUE(has(said_anew(), "\nnext    own predict '"));
+  config.report = false;
+  EXPECT_FALSE(has(said_anew(), "report  "));
+  config.model.clear();
+  EXPECT_FALSE(has(said_anew(), "predict")) << "the program alone knows how to use it";
+}
+
+TEST(Progress, ReportsHowTheThreadsWereChosen) {
+  TrainerConfig config = test::small_config();
+  config.threads = 0;
+  EXPECT_TRUE(has_line(said(config), {"cpu", "auto"}));
+  config.threads = 1;
+  EXPECT_TRUE(has_line(said(config), {"cpu", "1 thread"}));
+  EXPECT_FALSE(has_line(said(config), {"cpu", "auto"}));
+}
+
+// The flags describe another optimizer, which does not train.
+TEST(Progress, DescribesNoOptimizerThatTheTaskReplaces) {
+  struct Own : Task {
+    test::Perceptron net;
+    Own() { network("", net); }
+    Tensor training_step(const Batch& batch, Step&) override {
+      return cross_entropy(net(batch["image"]), batch["label"]);
+    }
+    std::vector<OptimizerSpec> optimizers() const override {
+      return {{.name = "", .networks = {}, .make = [](ParameterArena& arena, int first_slot) {
+                 return std::make_unique<Sgd>(arena, std::vector<Sgd::Group>{{}}, first_slot);
+               }}};
+    }
+  };
+  const TrainerConfig config = test::small_config();
+  EXPECT_TRUE(has_line(said(config), {"sgd", "momentum", "learning rate"}));
+  const std::string own = said_of(config, 0, [](Trainer& trainer, const Dataset& train, const Dataset&) {
+    Own task;
+    trainer.fit(task, train);
+  });
+  EXPECT_TRUE(has_line(own, {"optimizers", "learning rate"}));
+  EXPECT_FALSE(has(own, "sgd")) << own;
+}
+
+// A line that is longer than the terminal can not be overwritten: each refresh would leave one behind.
+TEST(Progress, TheLineThatMovesFitsTheTerminal) {
+  TrainerConfig config = test::small_config();
+  config.epochs = 1;
+  for (const int columns : {60, 80, 120}) {
+    const std::string text = said(config, columns, [](int, const Tensor&) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(55));
+    });
+    const std::string erase = "\r\033[K";
+    int lines = 0;
+    for (std::size_t at = text.find(erase); at != std::string::npos;) {
+      const std::size_t begin = at + erase.size();
+      at = text.find(erase, begin);
+      if (at == std::string::npos) break;  // what follows is the table
+      const std::string line = text.substr(begin, at - begin);
+      EXPECT_LT(terminal::width_of(line), columns) << line;
+      EXPECT_TRUE(has(line, "/10  loss ")) << line;
+      EXPECT_EQ(has(line, "images/s"), columns >= 80) << line;
+      ++lines;
+    }
+    EXPECT_GE(lines, 1);
+  }
+}
+
+TEST(Progress, WrapsLinesOnlyOnATerminal) {
+  TrainerConfig config = test::small_config();
+  config.device_note = "a note on it";
+  const auto longest = [](const std::string& text) {
+    std::istringstream lines(text);
+    int most = 0;
+    for (std::string line; std::getline(lines, line);)
+      most = std::max(most, terminal::width_of(line.substr(line.rfind('\r') + 1)));
+    return most;
+  };
+  const std::string plain = said(config), narrow = said(config, 80);
+  EXPECT_GT(longest(plain), 100) << plain;
+  EXPECT_TRUE(has_line(plain, {config.device_note, "precision f32", "strategy single", "seed 0"}));
+  EXPECT_LE(longest(narrow), 80) << narrow;
+  EXPECT_TRUE(has_line(narrow, {"athanor", "cpu", config.device_note}));
+}
+
+TEST(Progress, TheStarIsExplained) {
+  const std::string text = said(test::small_config());
+  EXPECT_TRUE(has(text, " s *\n")) << text;
+  EXPECT_TRUE(has_line(text, {"*", "val acc"}));
+  EXPECT_LT(text.find("* "), text.find(kTable)) << text;
+}
+
+TEST(Progress, AMissingLossIsNeverTheBest) {
+  TrainerConfig config = test::small_config();
+  const std::string text = said(config, 0, {}, [](int, const Tensor& y) {
+    y.data<float>()[0] = std::numeric_limits<float>::quiet_NaN();
+  });
+  EXPECT_TRUE(has(text, "nan")) << text;
+  EXPECT_FALSE(has(text, " s *\n")) << text;
+  EXPECT_TRUE(has_line(text, {"diverged", "nan", "--lr"}));
+}
+
+TEST(Progress, CountsThePlannedSteps) {
+  TrainerConfig config = test::small_config();
+  EXPECT_TRUE(has_line(said(config), {"3 epochs", "10 steps", "batch 16"}));
+  config.max_steps = 15;
+  std::string text = said(config);
+  EXPECT_TRUE(has_line(text, {"15 steps", "3 epochs", "10", "batch 16"}));
+  EXPECT_TRUE(has_line(text, {"images/s", "15 steps"}));
+  config.max_steps = 30;
+  EXPECT_TRUE(has_line(said(config), {"3 epochs", "10 steps", "batch 16"}));
+  config.max_steps = -1;
+  config.epochs = 1;
+  config.fast_dev_run = 1;
+  text = said(config);
+  EXPECT_TRUE(has_line(text, {"1 step", "1 epoch", "10", "batch 16"}));
+  EXPECT_TRUE(has_line(text, {"images/s", "1 step"}));
+}
+
+TEST(Progress, ASignalInTheFirstStepEndsTheRunAfterOne) {
+  const std::string text = said(test::small_config(), 0, [](int call, const Tensor&) {
+    if (call == 1) std::raise(SIGTERM);
+  });
+  EXPECT_TRUE(has_line(text, {"SIGTERM", "1 step"}));
+}
+
+TEST(Progress, SaysThatMaxTimeHasStoppedIt) {
+  TrainerConfig config = test::small_config();
+  config.max_time_s = 1e-9;
+  const std::string text = said(config);
+  EXPECT_TRUE(has_line(text, {"stopped", "--max-time"}));
+  EXPECT_FALSE(has(said(test::small_config()), "stopped"));
+}
+
+using ProgressResumed = test::ResumeTest;
+
+// No empty table, and no result as if it had trained.
+TEST_F(ProgressResumed, ARunThatIsOverHasNothingToDo) {
+  TrainerConfig config = saving(test::small_config(), 0);
+  const std::string first = said(from(config, "auto"));
+  EXPECT_TRUE(has(first, kTable)) << first;
+  std::string text = said(from(config, "auto"));
+  EXPECT_TRUE(has_line(text, {"30 of 30 steps"}));
+  EXPECT_TRUE(has_line(text, {"test accuracy"}));
+  EXPECT_FALSE(has(text, kTable)) << text;
+}
+
+TEST_F(ProgressResumed, ARunOutOfStepsOrTimeHasNothingToDo) {
+  TrainerConfig config = saving(test::small_config(), 0);
+  config.max_steps = 20;
+  said(config);
+  std::string text = said(from(config, "auto"));
+  EXPECT_TRUE(has_line(text, {"--max-steps 20"}));
+  EXPECT_TRUE(has_line(text, {"test accuracy"}));
+  EXPECT_FALSE(has(text, kTable)) << text;
+
+  std::filesystem::remove_all(folder());
+  config.max_steps = -1;
+  config.max_time_s = 1e-9;
+  EXPECT_TRUE(has(said(config), kTable));
+  text = said(from(config, "auto"));
+  EXPECT_TRUE(has_line(text, {"--max-time", "0.0 s"}));
+  EXPECT_FALSE(has(text, "stopped: ")) << text;
+  config.max_time_s = 1000;
+  text = said(from(config, "auto"));
+  EXPECT_TRUE(has_line(text, {"1 of 30 steps"}));
+  EXPECT_TRUE(has(text, kTable)) << text;
+}
+
+TEST_F(ProgressResumed, AnEarlyStoppedRunHasNothingToDo) {
+  TrainerConfig config = saving(test::small_config(), 0);
+  config.epochs = 50;
+  config.lr = 1e-30;  // nothing gets better
+  config.early_stop = EarlyStop{"val_loss", 1};
+  const std::string first = said(config), again = said(from(config, "auto"));
+  EXPECT_TRUE(has_line(first, {"stopped", "val_loss", "1 epoch"}));
+  EXPECT_TRUE(has_line(again, {"val_loss", "1 epoch"}));
+  EXPECT_FALSE(has(again, kTable) || has(again, "stopped: ")) << again;
+}
+
+TEST(Progress, WritesNumbersForPeople) {
+  EXPECT_EQ(with_commas(0), "0");
+  EXPECT_EQ(with_commas(999), "999");
+  EXPECT_EQ(with_commas(1000), "1,000");
+  EXPECT_EQ(with_commas(-1234567), "-1,234,567");
+  EXPECT_EQ(duration(0.04), "0.0 s");
+  EXPECT_EQ(duration(9.94), "9.9 s");
+  EXPECT_EQ(duration(9.96), "10 s");
+  EXPECT_EQ(duration(59.4), "59 s");
+  EXPECT_EQ(duration(200), "3 min 20 s");
+  EXPECT_EQ(duration(7500), "2 h 5 min");
+}
+
+}  // namespace athanor::progress_test

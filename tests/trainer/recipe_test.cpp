@@ -1,0 +1,353 @@
+// The recipe: optimizers and schedules by name, files of flags, other trainers' words.
+
+#include "trainer/flags/recipe.h"
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "optim/arena.h"
+#include "tensor/stream.h"
+#include "tests/support/errors.h"
+#include "tests/support/small_training.h"
+#include "tests/support/temp_dir.h"
+#include "trainer/flags/detail/recipe_file.h"
+#include "trainer/flags/detail/spellings.h"
+#include "trainer/plateau.h"
+
+namespace athanor::test::recipe_test {
+
+const bool no_runs = ::setenv("ATHANOR_RUNS_DIR", "none", 1) == 0;
+
+TrainerConfig parse(const std::vector<std::string>& arguments, TrainerConfig defaults = small_config()) {
+  std::vector<const char*> argv{"train"};
+  for (const std::string& argument : arguments) argv.push_back(argument.c_str());
+  defaults.program = "train";
+  defaults.models = {"lenet5", "resnet20"};
+  return parse_flags(static_cast<int>(argv.size()), argv.data(), defaults);
+}
+
+std::string value_of(const TrainerConfig& config, const std::string& name) {
+  for (const FlagValue& flag : config.flags) {
+    if (flag.name == name) return flag.value + " (" + flag.from + ")";
+  }
+  return "none";
+}
+
+// Effects --------------------------------------------------------------------------------------------------
+
+// Each changes what is learned: a flag that is read and ignored would leave the weights as they were.
+TEST(Recipe, EveryFlagChangesTheWeights) {
+  const std::vector<std::vector<std::string>> all{
+      {},
+      {"--optimizer", "adam"},
+      {"--optimizer", "adam", "--betas", "0.8,0.999"},
+      {"--optimizer", "adam", "--betas", "0.9,0.9"},
+      {"--optimizer", "adamw", "--weight-decay", "0.1"},
+      {"--optimizer", "adamw"},
+      {"--optimizer", "muon"},
+      {"--optimizer", "muon", "--momentum", "0.8"},
+      {"--lr", "0.05"},
+      {"--momentum", "0.8"},
+      {"--momentum", "0"},
+      {"--nesterov", "off"},
+      {"--weight-decay", "0.01"},
+      {"--weight-decay", "0.01", "--decay", "all"},
+      {"--schedule", "constant"},
+      {"--schedule", "step:1"},
+      {"--schedule", "step:1:0.5"},
+      {"--schedule", "multistep:1,2:0.7"},
+      {"--schedule", "cosine"},
+      {"--schedule", "cosine", "--min-lr", "0.01"},
+      {"--schedule", "cosine", "--warmup", "5"},
+      {"--schedule", "cosine", "--warmup", "1.5e"},
+      {"--min-lr", "0.01"},
+      {"--warmup", "3"},
+      {"--scale-lr", "linear:256"},
+      {"--scale-lr", "sqrt:256"},
+      {"--label-smoothing", "0.1"},
+  };
+  std::map<std::uint64_t, std::string> seen;
+  for (const auto& flags : all) {
+    std::string words;
+    for (const std::string& flag : flags) words += flag + " ";
+    const auto [at, fresh] = seen.emplace(run(parse(flags)).report.weights_hash, words);
+    EXPECT_TRUE(fresh) << "'" << words << "' trains as '" << at->second << "' does";
+  }
+}
+
+TEST(Recipe, OptimizersBringTheirUsualSettings) {
+  const TrainerConfig adamw = parse({"--optimizer", "adamw"});
+  EXPECT_EQ(adamw.lr, 0.001);
+  EXPECT_EQ(adamw.weight_decay, 0.01);
+  EXPECT_EQ(value_of(adamw, "--lr"), "0.001 (default)");
+  const TrainerConfig muon = parse({"--optimizer", "muon", "--lr", "0.3"});
+  EXPECT_EQ(muon.lr, 0.3);
+  EXPECT_EQ(muon.momentum, 0.95);
+  EXPECT_EQ(parse({"--optimizer", "adam"}).weight_decay, 0);
+  EXPECT_EQ(parse({"--optimizer", "sgd"}).lr, small_config().lr);
+}
+
+TEST(Recipe, AFlagReplacesWhatTheProgramBrings) {
+  TrainerConfig own = small_config();
+  own.schedule = [](double, std::int64_t) { return schedules::constant(1); };
+  own.optimizer = [](ParameterArena&) -> std::unique_ptr<Optimizer> { return nullptr; };
+  const TrainerConfig config = parse({"--schedule", "cosine", "--optimizer", "sgd"}, own);
+  EXPECT_FALSE(config.schedule);
+  EXPECT_FALSE(config.optimizer);
+  EXPECT_THROW(check_recipe_is_used(parse({"--momentum", "0.5"}, own), false, false), ArgumentError);
+  EXPECT_THROW(check_recipe_is_used(parse({"--warmup", "3"}, own), false, false), ArgumentError);
+  EXPECT_THROW(check_recipe_is_used(parse({"--betas", "0.5,0.9"}), true, false), ArgumentError);
+  EXPECT_THROW(check_recipe_is_used(parse({"--min-lr", "0.001"}), false, true), ArgumentError);
+  EXPECT_THROW(check_recipe_is_used(parse({"--scale-lr", "linear:256"}), false, true), ArgumentError);
+  EXPECT_NO_THROW(check_recipe_is_used(parse({"--scale-lr", "linear:256"}, own), false, false));
+  EXPECT_NO_THROW(check_recipe_is_used(parse({}, own), true, true));
+}
+
+TEST(Recipe, AFlagThatNothingReadsIsRefused) {
+  const auto refused = [](const std::vector<std::string>& flags) {
+    return message_of([&] { check_recipe_is_used(parse(flags), false, false); });
+  };
+  EXPECT_TRUE(
+      names(refused({"--optimizer", "adamw", "--momentum", "0.9"}), {"--momentum", "adamw", "--betas"}));
+  EXPECT_EQ(refused({"--optimizer=AdamW", "--betas=0.9,0.99"}), "");
+  EXPECT_TRUE(names(refused({"--nesterov", "on", "--optimizer", "adam"}), {"--nesterov", "adam", "--betas"}));
+  EXPECT_TRUE(names(refused({"--betas", "0.9,0.99"}), {"--betas", "sgd", "--momentum"}));
+  EXPECT_EQ(refused({"--optimizer=muon", "--betas=0.9,0.99", "--momentum=0.9"}), "");
+  EXPECT_TRUE(
+      names(refused({"--schedule=constant", "--min-lr=0.001"}), {"--min-lr", "constant", "--schedule"}));
+  EXPECT_EQ(refused({"--schedule=plateau", "--min-lr=0.001"}), "");
+  // A run's recipe lists both, so that any version trains the same way again.
+  const test::TempDir folder;
+  std::ofstream(folder / "adamw.toml") << "optimizer = \"adamw\"\nmomentum = \"0.9\"\n";
+  EXPECT_EQ(refused({"--recipe", (folder / "adamw.toml").string()}), "");
+}
+
+// Schedules ------------------------------------------------------------------------------------------------
+
+std::vector<float> rates(const std::vector<std::string>& flags, std::int64_t steps = 8) {
+  std::vector<std::string> all = flags;
+  all.insert(all.end(), {"--lr", "1"});
+  const Schedule schedule = make_schedule(parse(all), steps, 2);
+  std::vector<float> rates;
+  for (std::int64_t step = 0; step < steps; ++step) rates.push_back(schedule(step));
+  return rates;
+}
+
+void expect_near(const std::vector<float>& mine, const std::vector<double>& wanted) {
+  ASSERT_EQ(mine.size(), wanted.size());
+  for (std::size_t i = 0; i < mine.size(); ++i) EXPECT_NEAR(mine[i], wanted[i], 1e-6) << "step " << i;
+}
+
+TEST(RecipeSchedule, HasTheRatesOfItsName) {
+  expect_near(rates({"--schedule", "constant"}), {1, 1, 1, 1, 1, 1, 1, 1});
+  expect_near(rates({"--schedule", "step:2:0.5"}), {1, 1, 1, 1, .5, .5, .5, .5});
+  expect_near(rates({"--schedule", "multistep:1,3"}), {1, 1, .1, .1, .1, .1, .01, .01});
+  expect_near(rates({"--schedule", "multistep:1,3", "--min-lr", "0.05"}), {1, 1, .1, .1, .1, .1, .05, .05});
+  expect_near(rates({"--schedule", "constant", "--warmup", "4"}), {.25, .4375, .625, .8125, 1, 1, 1, 1});
+  expect_near(rates({"--schedule", "constant", "--warmup", "1e"}), {.5, .75, 1, 1, 1, 1, 1, 1});
+  std::vector<double> cosine;
+  for (int i = 0; i < 8; ++i) cosine.push_back(0.1 + 0.45 * (1 + std::cos(M_PI * i / 8)));
+  expect_near(rates({"--schedule", "cosine", "--min-lr", "0.1"}), cosine);
+}
+
+TEST(RecipeSchedule, OneCycleRisesForItsWarmUpAndEndsAtItsLowest) {
+  const std::vector<float> cycle = rates({"--warmup", "4", "--min-lr", "0.001"});
+  EXPECT_NEAR(cycle[0], 1.0 / 25, 1e-6);
+  EXPECT_NEAR(cycle[3], 1, 1e-6);
+  EXPECT_NEAR(cycle[7], 0.001, 1e-6);
+  const std::vector<float> high = rates({"--warmup", "4", "--min-lr", "0.1"});  // above a 25th of the highest
+  for (const float rate : high) EXPECT_GE(rate, 0.1F);
+  EXPECT_NEAR(high[3], 1, 1e-6);
+}
+
+TEST(RecipeSchedule, TheRateGrowsWithTheBatch) {
+  const auto highest = [](const std::vector<std::string>& flags) { return highest_rate(parse(flags)); };
+  EXPECT_DOUBLE_EQ(highest({"--lr", "0.1", "--batch-size", "512", "--scale-lr", "linear:256"}), 0.2);
+  EXPECT_DOUBLE_EQ(highest({"--lr", "0.1", "--batch-size", "1024", "--scale-lr", "sqrt:256"}), 0.2);
+  EXPECT_DOUBLE_EQ(
+      highest({"--lr", "0.1", "--batch-size", "64", "--accumulate", "8", "--scale-lr", "linear:256"}), 0.2);
+  EXPECT_DOUBLE_EQ(highest({"--lr", "0.1", "--batch-size", "512"}), 0.1);
+}
+
+/// The learning rate after each of these validations.
+std::vector<double> plateau(const std::vector<double>& losses, const std::string& schedule,
+                            const std::vector<std::string>& more = {}) {
+  std::vector<std::string> flags{"--schedule", schedule, "--lr", "1"};
+  flags.insert(flags.end(), more.begin(), more.end());
+  ReduceOnPlateau::Options options = plateau_options(parse(flags));
+  double rate = 1;
+  std::vector<double> rates;
+  ReduceOnPlateau rule(options);
+  for (const double loss : losses) {
+    rate *= rule.update(loss);
+    rates.push_back(rate);
+  }
+  return rates;
+}
+
+TEST(RecipeSchedule, APlateauLowersTheRate) {
+  using Rates = std::vector<double>;
+  EXPECT_EQ(plateau({5, 4, 4, 4, 4}, "plateau:1:0.5"), (Rates{1, 1, 1, .5, .5}));
+  EXPECT_EQ(plateau({5, 5, 5, 5}, "plateau:0:0.5"), (Rates{1, .5, .25, .125}));
+  EXPECT_EQ(plateau({5, 5, 4, 4}, "plateau:0:0.5"), (Rates{1, .5, .5, .25}));
+  EXPECT_EQ(plateau({5, 4.9999, 4.9998}, "plateau:0:0.5"), (Rates{1, .5, .25})) << "gains too small to count";
+  EXPECT_EQ(plateau({5, 5, 5, 5}, "plateau:0:0.5", {"--min-lr", "0.3"}), (Rates{1, .5, .3, .3}));
+  EXPECT_EQ(plateau({5, 6, 7, 7}, "plateau:0:0.5", {"--monitor", "val_accuracy"}), (Rates{1, 1, 1, .5}));
+  EXPECT_EQ(plateau({5, NAN, 5}, "plateau:0:0.5"), (Rates{1, 1, .5}));
+}
+
+TEST(RecipeSchedule, APlateauComesBackFromACheckpoint) {
+  const TempDir folder;
+  TrainerConfig config = parse({"--schedule", "plateau:0:0.5", "--weight-decay", "0", "--epochs", "6"});
+  config.lr = 1e-30;  // nothing gets better
+  config.checkpoint_dir = folder.path() / "whole";
+  const RecordedRun whole = run(config);
+  ASSERT_LT(whole.epochs.back().learning_rate, 0.1f * whole.epochs.front().learning_rate);
+  config.checkpoint_dir = folder.path() / "parts";
+  config.max_steps = 35;  // in the middle of the fourth epoch
+  run(config);
+  config.max_steps = -1;
+  config.resume = "auto";
+  const RecordedRun resumed = run(config);
+  EXPECT_EQ(resumed.epochs.back().learning_rate, whole.epochs.back().learning_rate);
+  EXPECT_EQ(resumed.report.weights_hash, whole.report.weights_hash);
+}
+
+// Bad input ------------------------------------------------------------------------------------------------
+
+TEST(Recipe, WrongValuesAreRejectedInOneLine) {
+  struct Case {
+    std::vector<std::string> arguments, values;
+  };
+  const std::vector<Case> cases{
+      {{"--optimizer", "adamm"}, {"sgd", "adam", "adamw", "muon", "'adamm'"}},
+      {{"--betas", "0.9"}, {"0.9,0.999", "'0.9'"}},
+      {{"--betas", "0.9,1"}, {"[0, 1)", "1"}},
+      {{"--momentum", "1"}, {"[0, 1)", "1"}},
+      {{"--momentum", "nan"}, {"[0, 1)", "nan"}},
+      {{"--weight-decay", "-1"}, {"0", "1e15", "-1"}},
+      {{"--nesterov", "maybe"}, {"on", "off", "'maybe'"}},
+      {{"--decay", "some"}, {"matrices", "all", "'some'"}},
+      {{"--schedule", "step"}, {"step:30", "step:30:0.1", "multistep:30,60", "'step'"}},
+      {{"--schedule", "cosine:3"}, {"cosine", "'cosine:3'"}},
+      {{"--schedule", "multistep:30,20"}, {"epochs", "'multistep:30,20'"}},
+      {{"--schedule", "step:1:2"}, {"1e-06", "0.999999", "2"}},
+      {{"--schedule", "step:1,2"}, {"step", "'step:1,2'", "multistep"}},
+      {{"--warmup", "x"}, {"5e", "'x'"}},
+      {{"--warmup", "nane"}, {"0", "1e9", "nane"}},
+      {{"--scale-lr", "linear"}, {"--lr", "linear:256", "'linear'"}},
+      {{"--scale-lr", "cubic:3"}, {"linear", "sqrt", "'cubic'"}},
+      {{"--label-smoothing", "1"}, {"[0, 1)", "1"}},
+      {{"--dropout", "1.5"}, {"[0, 1)", "1.5"}},
+  };
+  for (const auto& [arguments, values] : cases) {
+    SCOPED_TRACE(arguments[0] + " " + arguments[1]);
+    EXPECT_ERROR(ArgumentError, parse(arguments), arguments[0]);
+    EXPECT_TRUE(names(message_of([&] { parse(arguments); }), values));
+  }
+  EXPECT_ERROR(ArgumentError, make_schedule(parse({"--min-lr", "1"}), 10, 5), "--min-lr", "1");
+}
+
+// Files ----------------------------------------------------------------------------------------------------
+
+TEST(RecipeFile, GivesTheRunBack) {
+  const TempDir folder;
+  const TrainerConfig config = parse({"--optimizer", "adamw", "--schedule", "multistep:1,2:0.5", "--warmup",
+                                      "2", "--freeze", "a", "--freeze", "b:3", "--deterministic"});
+  write_recipe(folder.path(), config);
+  const std::string file = (folder.path() / "recipe.toml").string();
+  const TrainerConfig back = parse({"--recipe", file});
+  EXPECT_EQ(back.optimizer_kind, OptimizerKind::adamw);
+  EXPECT_EQ(back.lr, 0.001);
+  EXPECT_EQ(back.schedule_options, config.schedule_options);
+  EXPECT_EQ(back.warmup, config.warmup);
+  EXPECT_TRUE(back.deterministic);
+  ASSERT_EQ(back.freeze.size(), 2u);
+  EXPECT_EQ(back.freeze[1].epochs, 3);
+  EXPECT_EQ(value_of(back, "--warmup"), "2 (" + file + ")");
+  const TrainerConfig other = parse({"--recipe=" + file, "--wd", "0.5", "--max_epochs=9"});
+  EXPECT_EQ(other.weight_decay, 0.5) << "the command line wins, under any of a flag's names";
+  EXPECT_EQ(value_of(other, "--epochs"), "9 (flag)");
+}
+
+TEST(RecipeFile, BundledRecipesAreRead) {
+  const std::filesystem::path recipes = ATHANOR_RECIPES_DIR;
+  int count = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(recipes)) {
+    if (entry.path().extension() != ".toml") continue;
+    ++count;
+    EXPECT_NO_THROW(parse({"--recipe", entry.path().string()})) << entry.path();
+  }
+  EXPECT_GE(count, 4);
+}
+
+TEST(RecipeFile, DamageIsReportedInOneLine) {
+  const TempDir folder;
+  const std::string file = (folder.path() / "a.toml").string();
+  const auto of = [&](const std::string& text) {
+    std::ofstream(file) << text;
+    return parse({"--recipe", file});
+  };
+  EXPECT_ERROR(ArgumentError, of("learning-rat = 3"), "--recipe", file, "'learning-rat'");
+  EXPECT_ERROR(ArgumentError, of("deterministic = 3"), "--recipe", file, "deterministic", "true", "false",
+               "'3'");
+  EXPECT_ERROR(ArgumentError, of("lr = 'high'"), "--lr", "'high'");
+  EXPECT_ERROR(ArgumentError, of("recipe = 'b.toml'"), "--recipe", file, "'recipe'");
+  EXPECT_ERROR(ArgumentError, of(std::string("\0\xff\n[[[\n", 7)), "--recipe", file);
+  EXPECT_ERROR(ArgumentError, parse({"--recipe", "nowhere.toml"}), "--recipe", "nowhere.toml");
+  EXPECT_ERROR(ArgumentError, parse({"--recipe", folder.path().string()}), "--recipe",
+               folder.path().string());
+}
+
+// Other trainers' words ------------------------------------------------------------------------------------
+
+TEST(Spellings, SynonymsAreAccepted) {
+  const std::vector<std::string> known{
+      "--max-epochs", "--devices", "--device", "--optimizer",    "--warmup",    "--profile",  "--profiler",
+      "--sync-bn",    "--lr",      "--resume", "--fast-dev-run", "--precision", "--val-every"};
+  using Words = std::vector<std::string>;
+  EXPECT_EQ(translate_flags({"--max_epochs", "5", "--opt=adamw"}, known),
+            (Words{"--max-epochs", "5", "--optimizer=adamw"}));
+  EXPECT_EQ(translate_flags({"--gpus", "-1"}, known), (Words{"--device=cuda", "--devices=auto"}));
+  EXPECT_EQ(translate_flags({"--gpus=2"}, known), (Words{"--device=cuda", "--devices=2"}));
+  EXPECT_EQ(translate_flags({"--gpus", "0", "--lr", "1"}, known), (Words{"--device=cpu", "--lr", "1"}));
+  EXPECT_EQ(translate_flags({"--devices=-1"}, known), (Words{"--devices=auto"}));
+  EXPECT_EQ(translate_flags({"--warmup-epochs", "5", "--learning_rate=1"}, known),
+            (Words{"--warmup=5e", "--lr=1"}));
+  EXPECT_EQ(translate_flags({"--warmup-epochs=5"}, known), (Words{"--warmup=5e"}));
+  EXPECT_EQ(translate_flags({"--val_check_interval", "0.25"}, known), (Words{"--val-every=0.25e"}));
+  EXPECT_EQ(translate_flags({"--val-check-interval=500"}, known), (Words{"--val-every=500"}));
+  EXPECT_EQ(translate_flags({"--profiler"}, known), (Words{"--profiler=simple"}));
+  EXPECT_EQ(translate_flags({"--profiler", "--lr", "1"}, known), (Words{"--profiler=simple", "--lr", "1"}));
+  EXPECT_EQ(translate_flags({"--profiler", "trace"}, known), (Words{"--profiler", "trace"}));
+  EXPECT_EQ(translate_flags({"--sync-batchnorm"}, known), (Words{"--sync-bn"}));
+  EXPECT_EQ(translate_flags({"--ckpt_path", "last"}, known), (Words{"--resume=auto"}));
+  EXPECT_EQ(translate_flags({"--ckpt-path=a.safetensors"}, known), (Words{"--resume=a.safetensors"}));
+  EXPECT_EQ(translate_flags({"--fast_dev_run", "5", "--lr", "1"}, known),
+            (Words{"--fast-dev-run=5", "--lr", "1"}));
+  EXPECT_EQ(translate_flags({"--fast_dev_run=True"}, known), (Words{"--fast-dev-run=1"}));
+  EXPECT_EQ(translate_flags({"--fast-dev-run", "photos"}, known), (Words{"--fast-dev-run", "photos"}));
+  EXPECT_EQ(translate_flags({"--bs", "3", "a_b", "--"}, known), (Words{"--bs", "3", "a_b", "--"}))
+      << "no such flag here";
+}
+
+TEST(Spellings, FlagsWithoutAnEquivalentAreExplained) {
+  EXPECT_ERROR(ArgumentError, parse({"--amp"}), "'--amp'", "--precision bf16", "--precision f16");
+  EXPECT_ERROR(ArgumentError, parse({"--model_ema"}), "--ema DECAY", "--ema 0.999");
+  EXPECT_ERROR(ArgumentError, parse({"--swa"}), "'--swa'", "--ema DECAY");
+  EXPECT_ERROR(ArgumentError, parse({"--reprob", "0.2"}), "'--reprob'", "--augment random-erasing:P");
+  EXPECT_ERROR(ArgumentError, parse({"--epocs", "3"}), "'--epocs'", "'--epochs'");
+  EXPECT_EQ(parse({"--bs", "8", "--smoothing=0.2"}).batch_size, 8);
+  if (cuda_device_count() == 0) {
+    EXPECT_THROW(parse({"--gpus", "1"}), BackendError);
+  }
+}
+
+}  // namespace athanor::test::recipe_test

@@ -1,0 +1,233 @@
+#include <csignal>
+#include <filesystem>
+#include <set>
+
+#include <gtest/gtest.h>
+
+#include "optim/adam.h"
+#include "tests/support/errors.h"
+#include "tests/support/resumed_run.h"
+#include "trainer/checkpoints/checkpoint.h"
+
+namespace athanor::resume_files_test {
+
+using namespace test;
+
+using ResumeFiles = ResumeTest;
+
+// Files ----------------------------------------------------------------------------------------------------
+
+TEST_F(ResumeFiles, FallsBackWhereTheNewestFileIsDamagedAndSaysSo) {
+  const RecordedRun straight = train(test::resume_config());
+  const TrainerConfig config = saving(test::resume_config(), 2);
+  train(config, [](Trainer&, const StepInfo& step) {
+    if (step.attempted == 6) std::raise(SIGINT);
+  });
+  std::string bytes = test::read_file(file(6));
+  bytes[bytes.size() - 7] ^= 1;
+  test::write_file(file(6), bytes);
+  const RecordedRun resumed = train(from(config, "auto"));
+  EXPECT_EQ(resumed.steps.size(), 6u);  // from step 4
+  EXPECT_TRUE(has_note(resumed, {"checkpoint", file(6).string(), "checksum"}));
+  EXPECT_TRUE(has_note(resumed, {file(4).string(), "4 of 10 steps"}));
+  expect_same_end(resumed, straight);
+  EXPECT_NO_THROW(load_checkpoint(file(6)));  // written anew on the way
+}
+
+TEST_F(ResumeFiles, AutoStartsFreshAndSaysSo) {
+  const RecordedRun straight = train(test::resume_config());
+  const TrainerConfig config = from(saving(test::resume_config(), 0), "auto");
+  const RecordedRun fresh = train(config);
+  ASSERT_EQ(fresh.notes.size(), 1u);
+  EXPECT_TRUE(names(fresh.notes[0], {"--resume auto", folder().string()}));
+  expect_same_end(fresh, straight);
+  for (const auto& entry : std::filesystem::directory_iterator(folder())) test::write_file(entry.path(), "x");
+  const RecordedRun again = train(config);
+  EXPECT_EQ(again.notes.size(), 3u);
+  EXPECT_TRUE(has_note(again, {"--resume auto", folder().string()}));
+  expect_same_end(again, straight);
+}
+
+TEST_F(ResumeFiles, KeepsTheNewestThree) {
+  TrainerConfig config = saving(test::resume_config(), 2);
+  config.checkpoint_keep = TrainerConfig{}.checkpoint_keep;
+  train(config);
+  EXPECT_EQ(files(), 3u);
+  EXPECT_TRUE(std::filesystem::exists(file(6)) && std::filesystem::exists(file(8)) &&
+              std::filesystem::exists(file(10)));
+}
+
+TEST_F(ResumeFiles, AFolderWithAnotherRunInItIsRefused) {
+  const TrainerConfig config = saving(test::resume_config(), 4);
+  train(config);
+  EXPECT_ERROR(ArgumentError, train(config), "--checkpoint-dir", folder().string(), "step 10",
+               "--resume auto");
+  EXPECT_ERROR(ArgumentError, train(from(config, file(4).string())), "--resume", file(4).string(),
+               "--checkpoint-dir", file(10).string());
+  EXPECT_NO_THROW(train(from(config, file(10).string())));
+  EXPECT_EQ(files(), 3u);
+}
+
+TEST_F(ResumeFiles, ATrialRunLeavesNothingBehind) {
+  TrainerConfig config = saving(test::resume_config(), 1);
+  config.fast_dev_run = 1;
+  train(config);
+  EXPECT_EQ(files(), 0u);
+}
+
+TEST_F(ResumeFiles, SavingIsAllowedWhereWaitingIsNot) {
+  TrainerConfig config = saving(test::resume_config(), 1);
+  config.forbid_sync = true;
+  EXPECT_NO_THROW(train(config));
+  EXPECT_GT(train(from(config, "auto")).report.host_syncs, 0);
+}
+
+// Refusals -------------------------------------------------------------------------------------------------
+
+TEST_F(ResumeFiles, EveryEntryIsNeededAndNamed) {
+  train(saving(test::resume_config(), 0));
+  const StateDict whole = load_checkpoint(file(10));
+  const std::filesystem::path broken = dir_ / "broken.safetensors";
+  const TrainerConfig config = from(test::resume_config(), broken.string());
+  const auto refusal = [&](const StateDict& state) {
+    save_checkpoint(broken, state);
+    ResumeNet model;
+    std::vector<std::vector<double>> before;
+    for (const Parameter& p : model.parameters()) before.push_back(p.tensor.detach().to_vector());
+    const std::string said = message_of([&] { train(config, model); });
+    for (std::size_t i = 0; i < before.size(); ++i) {
+      EXPECT_EQ(model.parameters()[i].tensor.detach().to_vector(), before[i]) << "weights were written";
+    }
+    return said;
+  };
+  ASSERT_GT(whole.size(), 80u);
+  for (const std::string& missing : whole.names()) {
+    StateDict state;
+    for (const StateDict::Entry& entry : whole) {
+      if (entry.name != missing) state.set(entry.name, entry.value);
+    }
+    const std::string last = missing.substr(missing.rfind('.') + 1);
+    EXPECT_TRUE(names(refusal(state), {"--resume", broken.string(), last}));
+  }
+  for (const char* extra :
+       {"model.fc.weight", "optimizer.momentum.fc", "run.luck", "step.luck", "settings.luck",
+        "callbacks.early_stopping_val_loss.luck", "callbacks.other.value", "luck"}) {
+    StateDict state = whole;
+    state.set(extra, std::int64_t{1});
+    const std::string last = std::string(extra).substr(std::string(extra).rfind('.') + 1);
+    EXPECT_TRUE(names(refusal(state), {"--resume", broken.string(), last}));
+  }
+  // Of another kind, shape, dtype or range.
+  const auto changed = [&](const std::string& name, const StateDict::Value& value) {
+    StateDict state;
+    for (const StateDict::Entry& entry : whole)
+      state.set(entry.name, entry.name == name ? value : entry.value);
+    return refusal(state);
+  };
+  EXPECT_TRUE(names(changed("run.epoch", 1.0), {"--resume", "state_dict", "'epoch'"}));
+  EXPECT_TRUE(names(changed("run.epoch", std::int64_t{-1}), {"--resume", "state_dict", "0", "-1"}));
+  EXPECT_TRUE(names(changed("run.epoch", std::int64_t{3}), {"--resume", "epoch", "2", "3"}));
+  EXPECT_TRUE(names(changed("run.epoch_samples", std::int64_t{7}), {"--resume", "7"}));
+  EXPECT_TRUE(names(changed("run.ended_by", std::string("x")), {"--resume", "'ended_by'", "'x'"}));
+  for (const double seconds : {std::nan(""), -1.0, 1e300})
+    EXPECT_TRUE(names(changed("run.elapsed_s", seconds), {"--resume", "'elapsed_s'"}));
+  EXPECT_TRUE(names(changed("run.validated", std::int64_t{2}), {"--resume", "'validated'", "0", "1", "2"}));
+  EXPECT_TRUE(
+      names(changed("step.growth_counter", std::int64_t{1} << 40), {"--resume", "'growth_counter'", "32"}));
+  EXPECT_TRUE(
+      names(changed("model.norm.weight", Tensor::zeros({5})), {"--resume", "norm.weight", "[6]", "[5]"}));
+  EXPECT_TRUE(names(changed("model.norm.weight", Tensor::zeros({6}, {DType::f64, kCpu})),
+                    {"--resume", "norm.weight", "f64"}));
+}
+
+TEST_F(ResumeFiles, OtherSettingsAreNamedAsTheUserKnowsThem) {
+  train(saving(test::resume_config(), 0));
+  struct Case {
+    std::vector<std::string> values;
+    std::function<void(TrainerConfig&)> change;
+  };
+  const std::vector<Case> cases{
+      {{"--seed", "1", "0"}, [](auto& c) { c.seed = 1; }},
+      {{"--order", "pages", "random"}, [](auto& c) { c.order = Order::page_random; }},
+      {{"--precision", "bf16", "f32"}, [](auto& c) { c.precision = Precision::bf16; }},
+      {{"--val-batch-size", "5"}, [](auto& c) { c.val_batch_size = 5; }},
+      {{"--sync-bn"}, [](auto& c) { c.sync_bn = true; }},
+      {{"--clip-norm", "1"}, [](auto& c) { c.clip_norm = 1; }},
+      {{"--clip-value", "1"}, [](auto& c) { c.clip_value = 1; }},
+      {{"--skip-outliers", "3"}, [](auto& c) { c.skip_outliers = 3; }},
+      {{"--ema", "0.5"}, [](auto& c) { c.ema_decay = 0.5; }},
+      {{"--loss-scale", "8"}, [](auto& c) { c.loss_scaling = LossScaling::fixed(8); }},
+      {{"--loss-scale", "dynamic"}, [](auto& c) { c.loss_scaling = LossScaling{}; }},
+      {{"--grad-dtype f32"}, [](auto& c) { c.f32_gradients = true; }},
+      {{"--early-stop", "val_loss:3"}, [](auto& c) { c.early_stop.reset(); }},
+      {{"--early-stop", "val_loss:2", "val_loss:3"}, [](auto& c) { c.early_stop->patience = 2; }},
+      {{"--momentum", "0.5", "0.9"}, [](auto& c) { c.momentum = 0.5; }},
+      {{"--weight-decay", "0", "0.0005"}, [](auto& c) { c.weight_decay = 0; }},
+      {{"--weight-decay", "'0.0005 of all'", "0.0005"}, [](auto& c) { c.decay = Decay::all; }},
+      {{"--label-smoothing", "0.1", "0"}, [](auto& c) { c.label_smoothing = 0.1; }},
+      {{"--augment", "'pad 0, flip true, cutout 0'", "pad 1"}, [](auto& c) { c.augment.pad = 0; }},
+      {{"--augment", "pad 1 reflected"}, [](auto& c) { c.augment.padding = Padding::reflect; }},
+      {{"--model", "other"}, [](auto& c) { c.model = "other"; }},
+      {{"learning rate", "'0.2 0.2 0.2 0.2 0.2'"},
+       [](auto& c) { c.schedule = [](double lr, std::int64_t) { return schedules::constant(lr); }; }},
+      {{"--optimizer", "adam", "sgd"},
+       [](auto& c) { c.optimizer = [](ParameterArena& arena) { return std::make_unique<Adam>(arena); }; }},
+      {{"--batch-size", "16", "8"}, [](auto& c) { c.batch_size = 16; }},
+      {{"--accumulate", "1", "2"}, [](auto& c) { c.accumulate = 1; }},
+      {{"--epochs", "1", "2"}, [](auto& c) { c.epochs = 1; }},
+      {{"--max-steps", "7", "10"}, [](auto& c) { c.max_steps = 7; }},
+      {{"--lr", "0.1", "0.2", "--pretrained", "--checkpoint-dir"}, [](auto& c) { c.lr = 0.1; }},
+      {{"--seed", "1", "0", "--epochs", "2"},
+       [](auto& c) {
+         c.seed = 1;
+         c.epochs = 1;
+       }},
+  };
+  const std::set<std::string> changes_rates{"--batch-size", "--accumulate", "--epochs", "--max-steps",
+                                            "--lr"};
+  for (const Case& c : cases) {
+    SCOPED_TRACE(c.values[0]);
+    TrainerConfig config = from(test::resume_config(), file(10).string());
+    c.change(config);
+    const std::string message = message_of([&] { train(config); });
+    EXPECT_TRUE(names(message, {"--resume", file(10).string()}));
+    EXPECT_TRUE(names(message, c.values));
+    EXPECT_EQ(message.find("schedule_steps"), std::string::npos) << message;
+    // What follows from another flag is not said beside it: the rates, in quotation marks.
+    if (changes_rates.contains(c.values[0])) {
+      EXPECT_EQ(message.find('\''), std::string::npos) << message;
+    }
+  }
+  // The one flag that is written only where it is given.
+  std::filesystem::remove_all(folder());
+  TrainerConfig joined = test::resume_config();
+  joined.sync_bn = true;
+  train(saving(joined, 0));
+  EXPECT_ERROR(ArgumentError, train(from(test::resume_config(), file(10).string())), "--resume", "--sync-bn");
+  EXPECT_NO_THROW(train(from(joined, file(10).string())));
+  std::filesystem::remove_all(folder());
+  train(saving(test::resume_config(), 0));
+  // Other data, of the same size.
+  const auto data = synthetic(test::kResumeSpec, 75, 9), held_out = synthetic(test::kResumeSpec, 31, 2);
+  const TrainerConfig config = from(test::resume_config(), file(10).string());
+  Trainer trainer(config);
+  ResumeNet model;
+  EXPECT_ERROR(ArgumentError, trainer.fit(model, *data, *held_out), "--resume", "validation images", "31",
+               "30", "mean", "deviation");
+  // Another model.
+  ResumeNet wide(7);
+  EXPECT_ERROR(ArgumentError, train(config, wide), "--resume", "conv.weight", "[7, 3, 3, 1]", "[6, 3, 3, 1]");
+}
+
+TEST_F(ResumeFiles, FlagsThatDoNotFitTogetherAreRefused) {
+  TrainerConfig config = test::resume_config();
+  config.checkpoint_every = 5;
+  EXPECT_ERROR(ArgumentError, Trainer{config}, "--checkpoint-every", "--checkpoint-dir");
+  config.checkpoint_every = 0;
+  EXPECT_ERROR(ArgumentError, Trainer{from(config, "auto")}, "--resume auto", "--checkpoint-dir");
+  EXPECT_ERROR(ArgumentError, Trainer{from(config, "/none")}, "--resume", "/none");
+  config.checkpoint_dir = "/dev/null/below";
+  EXPECT_ERROR(IoError, train(config), "--checkpoint-dir", "/dev/null/below");
+}
+
+}  // namespace athanor::resume_files_test
