@@ -230,12 +230,12 @@ ATH_HD inline void draw_erasing(float probability, std::int64_t height, std::int
   const auto draw = [&](AugmentOp op, int number) {
     return draw_augment(key, static_cast<int>(op) + number, sample);
   };
-  if (random_uniform(draw(AugmentOp::erases, 0).word[0]) >= probability) return;
+  if (athanor::random_uniform(draw(AugmentOp::erases, 0).word[0]) >= probability) return;
   constexpr float kLogRatio = 1.2039728f;  // of 10 / 3
   for (int attempt = 0; attempt < 10; ++attempt) {
     const PhiloxBlock random = draw(AugmentOp::erasing, attempt);
-    const float share = kMinErased + (kMaxErased - kMinErased) * random_uniform(random.word[0]);
-    const float ratio = math::exp(kLogRatio * (2 * random_uniform(random.word[1]) - 1));
+    const float share = kMinErased + (kMaxErased - kMinErased) * athanor::random_uniform(random.word[0]);
+    const float ratio = math::exp(kLogRatio * (2 * athanor::random_uniform(random.word[1]) - 1));
     const float area = share * static_cast<float>(height * width);
     const auto h = static_cast<std::int64_t>(std::nearbyint(std::sqrt(area * ratio)));
     const auto w = static_cast<std::int64_t>(std::nearbyint(std::sqrt(area / ratio)));
@@ -280,11 +280,12 @@ ATH_HD inline AugmentPlan plan_unscaled(const Augment& augment, std::int64_t hei
     const PhiloxBlock random = draw(AugmentOp::colour);
     const auto factor = [](std::uint32_t word, float amount) {
       const float low = amount < 1 ? 1 - amount : 0.0f;
-      return low + (1 + amount - low) * random_uniform(word);
+      return low + (1 + amount - low) * athanor::random_uniform(word);
     };
-    plan.colour = colour_matrix(
-        factor(random.word[0], jitter.brightness), factor(random.word[1], jitter.contrast),
-        factor(random.word[2], jitter.saturation), jitter.hue * (2 * random_uniform(random.word[3]) - 1));
+    plan.colour =
+        colour_matrix(factor(random.word[0], jitter.brightness), factor(random.word[1], jitter.contrast),
+                      factor(random.word[2], jitter.saturation),
+                      jitter.hue * (2 * athanor::random_uniform(random.word[3]) - 1));
   }
   return plan;
 }

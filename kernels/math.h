@@ -12,7 +12,7 @@
 // Every step is an IEEE operation, fused only by explicit fma, so the bits are the same on every CPU and for
 // every vector width. The C library guarantees neither.
 //
-// Errors, in units in the last place of the result, against values of higher precision (tests/math_test.cpp):
+// Errors, in units in the last place of the result, against values of higher precision (tests/kernels):
 //
 //             exp    log    tanh   erf    sigmoid   expm1   log1p   pow
 //   float     1.0    0.8    1.1    1.1    2.3       4.0     1.5     3.0

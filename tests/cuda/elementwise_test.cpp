@@ -44,6 +44,7 @@ template <class Op> void check_unary(const Tensor& x, const Tensor& dy) {
     }                                                                                   \
   }
 ATH_UNARY_OPS(ATH_CHECK_UNARY)
+#undef ATH_CHECK_UNARY
 
 // GELU of every value of a 16-bit type, and its derivative: the bits of the CPU, dense and strided.
 TEST_F(ElementwiseOnDevice, GeluOfSixteenBitsHasTheBitsOfTheCpu) {
@@ -96,6 +97,7 @@ template <class Op> void check_binary(const Tensor& a, const Tensor& b) {
     }                                                                                               \
   }
 ATH_BINARY_OPS(ATH_CHECK_BINARY)
+#undef ATH_CHECK_BINARY
 
 template <class Op> void check_binary_backward(const Tensor& a, const Tensor& b, const Tensor& dy) {
   const Tensor a_on = test::on_device_like(a), b_on = test::on_device_like(b),
@@ -121,6 +123,7 @@ template <class Op> void check_binary_backward(const Tensor& a, const Tensor& b,
     }                                                                                   \
   }
 ATH_BINARY_OPS_WITH_GRADIENTS(ATH_CHECK_BINARY_BACKWARD)
+#undef ATH_CHECK_BINARY_BACKWARD
 
 using Binary = Tensor (*)(const Tensor&, const Tensor&);
 

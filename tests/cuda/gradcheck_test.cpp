@@ -161,5 +161,6 @@ using GradcheckUnary = test::DeviceTest;
     gradcheck([](Inputs in) { return athanor::name(in[0]); }, std::vector<Tensor>{x});     \
   }
 ATH_UNARY_OPS(ATH_CHECK_UNARY)
+#undef ATH_CHECK_UNARY
 
 }  // namespace athanor::gradcheck_test

@@ -2,6 +2,7 @@
 
 #include <cstdlib>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "tests/simt/support.h"
@@ -58,7 +59,7 @@ TEST(Options, RejectInvalidArguments) {
     const Variables one({{"SIMT_ORDER", wrong}});
     const std::string error = options_from_environment().error;
     for (const char* value : {"SIMT_ORDER", "forward", "reverse", "random[:seed]"}) EXPECT_TEXT(error, value);
-    EXPECT_TEXT(error, "'" + std::string(wrong) + "'");
+    EXPECT_TEXT(error, fmt::format("'{}'", wrong));
   }
   {
     const Variables async({{"SIMT_ASYNC", "soon"}});
