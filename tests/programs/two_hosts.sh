@@ -91,7 +91,7 @@ gone_within() {
 echo "== tests over two hosts"
 for suite in MpiCollectives MpiTraining; do
   (on_two_hosts "$bin/dist_mpi_test" "--gtest_filter=$suite.*") >"$work/$suite.log" 2>&1 || { cat "$work/$suite.log"; fail "$suite failed"; }
-  grep -E '\[  PASSED' "$work/$suite.log"
+  grep -E '\[  PASSED' "$work/$suite.log" || { cat "$work/$suite.log"; fail "$suite does not say that it passed"; }
 done
 # It was really two hosts: bytes went over the cable.
 crossed=$(ip netns exec "$a" cat "/sys/class/net/${a}0/statistics/tx_bytes" 2>/dev/null || ip -n "$a" -s link show "${a}0" | awk '/TX:/ { getline; print $1 }')
