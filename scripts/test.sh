@@ -14,7 +14,7 @@ target=tests
 settings_of_lane=()
 tests_of_lane=()
 case "${1-}" in
-  --quick) target=quick_tests tests_of_lane=(-L quick) ;;
+  --quick) target=quick_tests tests_of_lane=(-L quick -j $(($(nproc) + 1))) ;; # some wait for time to pass
   --all) presets=(cpu simt cuda cpu-asan cpu-tsan) ;;
   --every)
     presets=(cpu simt cuda cpu-asan cpu-tsan simt-asan simt-race smpi aarch64)
