@@ -584,11 +584,6 @@ endif()
 include(unity)
 foreach(library athanor athanor_ops athanor_predict athanor_formats)
   athanor_unity(${library})
-  if(ATHANOR_SANITIZE) # the loops that tests spend their time in; see ATHANOR_OPTIMIZE
-    get_target_property(sources ${library} SOURCES)
-    list(FILTER sources INCLUDE REGEX "^(kernels|tensor|data/image)/")
-    set_source_files_properties(${sources} PROPERTIES COMPILE_OPTIONS -O1)
-  endif()
 endforeach()
 
 set_source_files_properties(tensor/version.cpp PROPERTIES COMPILE_DEFINITIONS ATHANOR_VERSION="${PROJECT_VERSION}")

@@ -16,10 +16,11 @@ endif()
 # which make the compiler twice as slow, so is all but the library's loops (library.cmake). What tests test is otherwise
 # optimised as ever.
 define_property(TARGET PROPERTY ATHANOR_IS_TEST BRIEF_DOCS "A test, without code under test in its own sources")
+define_property(TARGET PROPERTY ATHANOR_RUNS_ONCE BRIEF_DOCS "A program that prints or draws something, and ends")
 if(ATHANOR_SANITIZE)
   set(ATHANOR_OPTIMIZE -O0)
 else()
-  set(ATHANOR_OPTIMIZE "$<IF:$<BOOL:$<TARGET_PROPERTY:ATHANOR_IS_TEST>>,-O0,-O3>")
+  set(ATHANOR_OPTIMIZE "$<IF:$<BOOL:$<TARGET_PROPERTY:ATHANOR_IS_TEST>>,-O0,$<IF:$<BOOL:$<TARGET_PROPERTY:ATHANOR_RUNS_ONCE>>,-O1,-O3>>")
 endif()
 
 add_library(athanor_flags INTERFACE)

@@ -9,7 +9,8 @@
 namespace athanor {
 namespace {
 
-constexpr std::int64_t kSide = 32, kPlane = kSide * kSide, kChannels = 3, kImage = kChannels * kPlane;
+constexpr std::int64_t kCifarSide = 32, kCifarPlane = kCifarSide * kCifarSide, kCifarChannels = 3,
+                       kCifarImage = kCifarChannels * kCifarPlane;
 
 /// A record is one label or, in CIFAR-100, a coarse and a fine one; then three planes of pixels.
 std::int64_t label_bytes(std::int64_t classes) {
@@ -20,19 +21,19 @@ std::int64_t label_bytes(std::int64_t classes) {
 /// The planes of a record as an image, channels last.
 StoredSample read_record(const detail::FileBytes& file, const detail::IndexEntry& at,
                          std::vector<std::byte>& scratch) {
-  const std::byte* planes = file.at(at.offset, at.bytes, "a record").data() + at.bytes - kImage;
-  scratch.resize(static_cast<std::size_t>(kImage));
+  const std::byte* planes = file.at(at.offset, at.bytes, "a record").data() + at.bytes - kCifarImage;
+  scratch.resize(static_cast<std::size_t>(kCifarImage));
   std::byte* to = scratch.data();
-  for (std::int64_t p = 0; p < kPlane; ++p) {
-    for (std::int64_t c = 0; c < kChannels; ++c) *to++ = planes[c * kPlane + p];
+  for (std::int64_t p = 0; p < kCifarPlane; ++p) {
+    for (std::int64_t c = 0; c < kCifarChannels; ++c) *to++ = planes[c * kCifarPlane + p];
   }
-  return {scratch, Codec::raw, kSide, kSide, kChannels, at.label};
+  return {scratch, Codec::raw, kCifarSide, kCifarSide, kCifarChannels, at.label};
 }
 
 /// `records`: required number; 0: any.
 std::unique_ptr<Dataset> open_file(const std::filesystem::path& path, std::int64_t classes,
                                    std::int64_t records) {
-  const std::int64_t record = label_bytes(classes) + kImage;
+  const std::int64_t record = label_bytes(classes) + kCifarImage;
   const auto file =
       std::make_shared<detail::FileBytes>(path, "cifar", "fetch or write the file again, or gunzip it");
   const std::int64_t bytes = file->stated_size();
@@ -46,12 +47,12 @@ std::unique_ptr<Dataset> open_file(const std::filesystem::path& path, std::int64
   file->must_end_at(bytes);
   std::vector<detail::IndexEntry> entries;
   for (std::int64_t at = 0; at < bytes; at += record) {
-    const std::int64_t label_at = at + record - kImage - 1;
+    const std::int64_t label_at = at + record - kCifarImage - 1;
     const auto label = std::to_integer<std::int64_t>(file->bytes()[static_cast<std::size_t>(label_at)]);
     if (const auto bad = detail::bad_label(label, classes)) file->fail(label_at, "{}", *bad);
     entries.push_back({at, record, label, Codec::raw});
   }
-  const ImageSpec spec{kSide, kSide, kChannels, classes};
+  const ImageSpec spec{kCifarSide, kCifarSide, kCifarChannels, classes};
   return std::make_unique<detail::IndexedStore>(file, spec, std::move(entries), read_record);
 }
 

@@ -17,18 +17,18 @@ namespace {
 constexpr std::uint32_t kU8 = 0x08, kI8 = 0x09, kI16 = 0x0b, kI32 = 0x0c;
 constexpr char kAdvice[] = "fetch or write the file again";
 
-constexpr std::int64_t kMaxHeader = 4 + 4 * 255;
+constexpr std::int64_t kMaxIdxHeader = 4 + 4 * 255;
 
-struct Header {
+struct IdxHeader {
   std::uint32_t type = 0;
   std::vector<std::int64_t> dims;
   std::int64_t bytes = 0;
 };
 
-Header read_header(const detail::FileBytes& whole) {
-  const detail::FileBytes file = whole.head(kMaxHeader);
+IdxHeader read_idx_header(const detail::FileBytes& whole) {
+  const detail::FileBytes file = whole.head(kMaxIdxHeader);
   const auto magic = detail::load_be<std::uint32_t>(file.at(0, 4, "the magic number"));
-  Header header{magic >> 8, {}, 4};
+  IdxHeader header{magic >> 8, {}, 4};
   if (magic >> 16 != 0) {
     file.fail(0, "the magic number must begin with two zero bytes, but is {:#010x}", magic);
   }
@@ -81,7 +81,7 @@ std::vector<std::byte> labels_file(const detail::UniformSamples& samples) {
       .bytes;
 }
 
-detail::IntType label_type(const detail::FileBytes& file, const Header& header) {
+detail::IntType label_type(const detail::FileBytes& file, const IdxHeader& header) {
   switch (header.type) {
     case kU8: return {1, false, std::endian::big};
     case kI8: return {1, true, std::endian::big};
@@ -94,7 +94,7 @@ detail::IntType label_type(const detail::FileBytes& file, const Header& header) 
 }
 
 /// Height, width and channels, if a file can hold such images.
-ImageSpec image_spec(const detail::FileBytes& file, const Header& header, std::int64_t classes) {
+ImageSpec image_spec(const detail::FileBytes& file, const IdxHeader& header, std::int64_t classes) {
   if (header.type != kU8) {
     file.fail(0, "images must be unsigned bytes (type 0x08), but are of type {:#04x}", header.type);
   }
@@ -108,7 +108,7 @@ ImageSpec image_spec(const detail::FileBytes& file, const Header& header, std::i
 }
 
 /// Decompresses the file's content after its header, and checks its length.
-void expand(detail::FileBytes& file, const Header& header, std::int64_t bytes, const char* what) {
+void expand(detail::FileBytes& file, const IdxHeader& header, std::int64_t bytes, const char* what) {
   file.expand(header.bytes + bytes);
   file.at(header.bytes, bytes, what);
   file.must_end_at(header.bytes + bytes);
@@ -120,7 +120,7 @@ void expand(detail::FileBytes& file, const Header& header, std::int64_t bytes, c
 std::unique_ptr<Dataset> open_idx(const std::filesystem::path& images, const IdxOptions& options) {
   detail::check_classes(options.classes, options.format);
   const auto file = std::make_shared<detail::FileBytes>(images, options.format, kAdvice);
-  const Header header = read_header(*file);
+  const IdxHeader header = read_idx_header(*file);
   const ImageSpec spec = image_spec(*file, header, options.classes);
   const std::int64_t count = header.dims[0];
   const std::optional<std::int64_t> bytes = detail::product({count, spec.bytes()});
@@ -129,7 +129,7 @@ std::unique_ptr<Dataset> open_idx(const std::filesystem::path& images, const Idx
   detail::FileBytes label_file(
       options.labels.empty() ? existing_labels_beside(images, options.format) : options.labels,
       options.format, kAdvice);
-  const Header label_header = read_header(label_file);
+  const IdxHeader label_header = read_idx_header(label_file);
   const detail::IntType type = label_type(label_file, label_header);
   if (label_header.dims.size() != 1 || label_header.dims[0] != count) {
     label_file.fail(0, "there must be one label for each of {} images, but the shape is [{}]", count,

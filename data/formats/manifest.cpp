@@ -12,7 +12,7 @@
 namespace athanor {
 namespace {
 
-constexpr char kFormat[] = "athanor manifest", kSuffix[] = ".athp.json";
+constexpr char kManifestFormat[] = "athanor manifest", kSuffix[] = ".athp.json";
 
 struct File {
   std::string name, content_id;
@@ -20,8 +20,8 @@ struct File {
 };
 
 template <class... Args>
-[[noreturn]] void fail(const std::filesystem::path& path, fmt::format_string<Args...> format,
-                       Args&&... args) {
+[[noreturn]] void fail_manifest(const std::filesystem::path& path, fmt::format_string<Args...> format,
+                                Args&&... args) {
   detail::fail<IoError>("manifest: {}: {}", path.string(), fmt::format(format, std::forward<Args>(args)...));
 }
 
@@ -30,25 +30,27 @@ std::vector<File> read_files(const std::filesystem::path& path) {
   std::vector<File> list;
   try {
     const nlohmann::json all = nlohmann::json::parse(detail::text_of(text.bytes()));
-    if (all.at("format") != kFormat || all.at("version") != 1) {
-      fail(path, "must have \"format\": \"{}\" and \"version\": 1, but has {} and {}", kFormat,
-           detail::shown(all.at("format")), detail::shown(all.at("version")));
+    if (all.at("format") != kManifestFormat || all.at("version") != 1) {
+      fail_manifest(path, "must have \"format\": \"{}\" and \"version\": 1, but has {} and {}",
+                    kManifestFormat, detail::shown(all.at("format")), detail::shown(all.at("version")));
     }
     for (const nlohmann::json& entry : all.at("files")) {
       for (const char* number : {"samples", "bytes"}) {
-        if (!entry.at(number).is_number_integer()) fail(path, "\"{}\" must be a whole number", number);
+        if (!entry.at(number).is_number_integer())
+          fail_manifest(path, "\"{}\" must be a whole number", number);
       }
       list.push_back({entry.at("name").get<std::string>(), entry.at("content_id").get<std::string>(),
                       entry.at("samples").get<std::int64_t>(), entry.at("bytes").get<std::int64_t>()});
       // A manifest from an untrusted source must not refer to other folders.
       const std::string& name = list.back().name;
       if (name.empty() || name.find('/') != std::string::npos || printable(name) != name) {
-        fail(path, "files must lie in the manifest's folder and have printable names, but \"name\" is {}",
-             entry.at("name").dump());
+        fail_manifest(path,
+                      "files must lie in the manifest's folder and have printable names, but \"name\" is {}",
+                      entry.at("name").dump());
       }
     }
   } catch (const nlohmann::json::exception& error) {
-    fail(path, "must be a valid manifest, but got: {}", printable(error.what()));
+    fail_manifest(path, "must be a valid manifest, but got: {}", printable(error.what()));
   }
   return list;
 }
@@ -93,7 +95,7 @@ class ManifestWriter final : public SampleWriter {
                        {"bytes", file.bytes},
                        {"content_id", file.content_id}});
     }
-    const nlohmann::ordered_json all{{"format", kFormat}, {"version", 1}, {"files", files}};
+    const nlohmann::ordered_json all{{"format", kManifestFormat}, {"version", 1}, {"files", files}};
     const std::string text = all.dump(2) + "\n";
     AtomicFile file(path_);
     file.write(std::as_bytes(std::span(text)));
@@ -105,7 +107,7 @@ class ManifestWriter final : public SampleWriter {
   static void check_absent(const std::filesystem::path& path) {
     std::error_code error;
     if (std::filesystem::exists(path, error)) {
-      fail(path, "must not exist yet: remove the set, or choose another name");
+      fail_manifest(path, "must not exist yet: remove the set, or choose another name");
     }
   }
 
@@ -140,17 +142,17 @@ std::unique_ptr<Dataset> open_manifest(const std::filesystem::path& path, const 
     auto store = std::make_unique<PackedStore>(path.parent_path() / file.name, options);
     if (store->content_id() != file.content_id || store->size() != file.samples ||
         store->file_bytes() != file.bytes) {
-      fail(path, "{} must have content id {}, {} samples and {} bytes, but has {}, {} and {}",
-           detail::printable(file.name), detail::printable(file.content_id), file.samples, file.bytes,
-           store->content_id(), store->size(), store->file_bytes());
+      fail_manifest(path, "{} must have content id {}, {} samples and {} bytes, but has {}, {} and {}",
+                    detail::printable(file.name), detail::printable(file.content_id), file.samples,
+                    file.bytes, store->content_id(), store->size(), store->file_bytes());
     }
     files.push_back(std::move(store));
   }
-  if (files.empty()) fail(path, "must list at least one file, but lists none");
+  if (files.empty()) fail_manifest(path, "must list at least one file, but lists none");
   try {
     return join(std::move(files));
   } catch (const ArgumentError& error) {
-    fail(path, "{}", error.what());
+    fail_manifest(path, "{}", error.what());
   }
 }
 

@@ -6,7 +6,7 @@
 namespace athanor {
 namespace {
 
-constexpr char kAdvice[] = "write it again with numpy.save";
+constexpr char kNpyAdvice[] = "write it again with numpy.save";
 
 std::filesystem::path labels_of(const std::filesystem::path& images, const std::filesystem::path& given) {
   return given.empty()
@@ -20,8 +20,8 @@ std::filesystem::path labels_of(const std::filesystem::path& images, const std::
 std::unique_ptr<Dataset> open_npy(const std::filesystem::path& images, const NpyOptions& options) {
   detail::check_classes(options.classes, "npy");
   const std::filesystem::path beside = labels_of(images, options.labels);
-  const auto file = std::make_shared<detail::FileBytes>(images, "npy", kAdvice);
-  const detail::FileBytes labels(beside, "npy", kAdvice);
+  const auto file = std::make_shared<detail::FileBytes>(images, "npy", kNpyAdvice);
+  const detail::FileBytes labels(beside, "npy", kNpyAdvice);
   const detail::NpyPair pair = detail::check_npy(*file, file->size(), labels, labels.size(), options.classes);
   return detail::dense_store(file, pair.image_data, pair.spec, detail::npy_labels(pair, labels));
 }

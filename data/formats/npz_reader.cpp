@@ -15,7 +15,7 @@ namespace {
 
 using detail::FileBytes;
 
-constexpr char kAdvice[] = "write it again with numpy.savez";
+constexpr char kNpzAdvice[] = "write it again with numpy.savez";
 constexpr std::array<std::pair<const char*, const char*>, 9> kNames{{{"images", "labels"},
                                                                      {"image", "label"},
                                                                      {"x", "y"},
@@ -29,7 +29,7 @@ constexpr std::array<std::pair<const char*, const char*>, 9> kNames{{{"images", 
 /// A zip archive's members, stored or deflated.
 class ZipReader {
  public:
-  explicit ZipReader(const std::filesystem::path& path) : file_(path, "npz", kAdvice) {
+  explicit ZipReader(const std::filesystem::path& path) : file_(path, "npz", kNpzAdvice) {
     zip_error_t error;
     zip_error_init(&error);
     zip_source_t* source = zip_source_buffer_create(file_.bytes().data(), file_.bytes().size(), 0, &error);
@@ -93,13 +93,15 @@ class ZipReader {
       empty(member).fail(static_cast<std::int64_t>(done), "the member must have {} bytes, but ends here",
                          whole);
     }
-    return std::make_shared<FileBytes>(name_of(member), std::move(content), "npz", kAdvice);
+    return std::make_shared<FileBytes>(name_of(member), std::move(content), "npz", kNpzAdvice);
   }
 
  private:
   std::string name_of(const std::string& member) const { return file_.name() + ":" + member; }
   /// For messages about the member.
-  FileBytes empty(const std::string& member) const { return FileBytes(name_of(member), {}, "npz", kAdvice); }
+  FileBytes empty(const std::string& member) const {
+    return FileBytes(name_of(member), {}, "npz", kNpzAdvice);
+  }
 
   std::uint64_t find(const std::string& member) const {
     const std::int64_t index = zip_name_locate(archive_.get(), member.c_str(), 0);

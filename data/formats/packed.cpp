@@ -19,7 +19,7 @@ namespace {
 
 using packed::Entry, packed::Header;
 
-constexpr char kAdvice[] = "pack it again, or fetch another copy";
+constexpr char kPackedAdvice[] = "pack it again, or fetch another copy";
 
 /// Local file systems: with others, a mapping may fail at any time.
 bool is_local(int file) {
@@ -282,7 +282,7 @@ std::span<const std::byte> PackedStore::tail(std::uint64_t from, std::uint64_t t
 }
 
 void PackedStore::fail(std::uint64_t offset, const std::string& message) const {
-  detail::fail<IoError>("packed file: {}, offset {}: {}; {}", path_.string(), offset, message, kAdvice);
+  detail::fail<IoError>("packed file: {}, offset {}: {}; {}", path_.string(), offset, message, kPackedAdvice);
 }
 
 std::int64_t PackedStore::size() const {

@@ -25,7 +25,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct Options {
+struct ConvertOptions {
   std::string in, out, model, layout = "athanor";
   std::int64_t channels = 0, image_size = 0;
   OnnxForm onnx;
@@ -40,7 +40,7 @@ struct Loaded {
 
 // Reading --------------------------------------------------------------------------------------------------
 
-void check_known(const fs::path& path, const WeightsFile& file, const Options& options) {
+void check_known(const fs::path& path, const WeightsFile& file, const ConvertOptions& options) {
   if (!file.info) {
     ATH_CHECK(!options.model.empty(),
               "convert: {} does not name its network: name it with --model, one of {}", path.string(),
@@ -68,7 +68,7 @@ void assume_images(ModelInfo& info) {
   if (images.height >= 64) info.shorter_side = images.height * 8 / 7;
 }
 
-Loaded load(const Options& options) {
+Loaded load(const ConvertOptions& options) {
   const fs::path path = model_of(options.in);
   const WeightsFile file = read_weights(path);
   check_known(path, file, options);
@@ -106,31 +106,31 @@ Loaded load(const Options& options) {
 // Writing: a function for each form of OUT -----------------------------------------------------------------
 
 /// In the format of a run's model, for athanor predict.
-void write_athanor(const Loaded& loaded, const Options& options) {
+void write_athanor(const Loaded& loaded, const ConvertOptions& options) {
   save_state_file(options.out, StateFile::model, model_state(loaded.info, loaded.network->state_dict()));
 }
 
 /// A file that torchvision's network of that name loads with load_state_dict(strict=True).
-void write_torch(const Loaded& loaded, const Options& options) {
+void write_torch(const Loaded& loaded, const ConvertOptions& options) {
   safetensors::save(options.out, nn::to_torch_layout(*loaded.network, loaded.network->state_dict()),
                     {{"format", "pt"}});
 }
 
 /// A graph for onnxruntime and other runtimes.
-void write_graph(const Loaded& loaded, const Options& options) {
+void write_graph(const Loaded& loaded, const ConvertOptions& options) {
   write_onnx(*loaded.network, loaded.info, options.out, options.onnx);
 }
 
 struct Form {
   const char* extension;
   const char* layout;  ///< the name in --layout; empty: the form has only one
-  void (*write)(const Loaded&, const Options&);
+  void (*write)(const Loaded&, const ConvertOptions&);
 };
 constexpr Form kForms[] = {{".safetensors", "athanor", write_athanor},
                            {".safetensors", "torch", write_torch},
                            {".onnx", "", write_graph}};
 
-const Form& form_of(const Options& options) {
+const Form& form_of(const ConvertOptions& options) {
   const std::string extension = fs::path(options.out).extension().string();
   std::vector<std::string> known;
   for (const Form& form : kForms) {
@@ -141,7 +141,7 @@ const Form& form_of(const Options& options) {
   detail::fail<>("convert: OUT must end in {}, but is {}", fmt::join(known, " or "), options.out);
 }
 
-void convert(const Options& options) {
+void convert(const ConvertOptions& options) {
   const Form& form = form_of(options);  // checked before anything is read
   const Loaded loaded = load(options);
   form.write(loaded, options);
@@ -155,7 +155,7 @@ void convert(const Options& options) {
 
 void add_convert(CLI::App& app) {
   CLI::App* command = app.add_subcommand("convert", "convert a network from or to other programs");
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<ConvertOptions>();
   command
       ->add_option(
           "IN", options->in,

@@ -18,7 +18,7 @@
 namespace athanor::tool {
 namespace {
 
-struct Options {
+struct PlanOptions {
   std::string model, precision = "f32", optimizer = "sgd", gpu;
   std::int64_t batch_size = 64;
   int devices = 2;
@@ -27,7 +27,7 @@ struct Options {
   dist::BucketOptions buckets;
 };
 
-bool is_muon(const Options& options) {
+bool is_muon(const PlanOptions& options) {
   return options.optimizer == "muon";
 }
 
@@ -47,7 +47,7 @@ struct Plan {
   std::size_t buckets = 0;
 };
 
-Plan plan(const Options& options, Precision precision, bool sharded) {
+Plan plan(const PlanOptions& options, Precision precision, bool sharded) {
   const auto model = nn::make_model(options.model, options.size, 0);
   dist::BucketOptions buckets = options.buckets;
   buckets.whole_parameters = sharded && is_muon(options);
@@ -63,7 +63,7 @@ std::string megabytes(std::int64_t bytes) {
   return fmt::format("{:.2f}", static_cast<double>(bytes) / 1e6);
 }
 
-OptimizerKind kind_of(const Options& options) {
+OptimizerKind kind_of(const PlanOptions& options) {
   (void)states_of(options.optimizer);  // refuses unknown ones
   return options.optimizer == "sgd"    ? OptimizerKind::sgd
          : options.optimizer == "adam" ? OptimizerKind::adam
@@ -72,7 +72,7 @@ OptimizerKind kind_of(const Options& options) {
 }
 
 /// --gpu: the account of a step on one GPU.
-void account(const Options& options, Precision precision) {
+void account(const PlanOptions& options, Precision precision) {
   const Gpu& gpu = gpu_named(options.gpu);
   ATH_CHECK(options.batch_size >= 1 && options.batch_size <= 65536,
             "--batch-size: must be in [1, 65536], but got {}", options.batch_size);
@@ -89,7 +89,7 @@ void account(const Options& options, Precision precision) {
              options.json ? "\n" : "");
 }
 
-void plan(const Options& options) {
+void plan(const PlanOptions& options) {
   const auto precision = precision_named(options.precision);
   ATH_CHECK(precision, "--precision: must be f32, tf32, bf16 or f16, but got '{}'", options.precision);
   ATH_CHECK(options.devices >= 1 && options.devices <= 65536, "--devices: must be in [1, 65536], but got {}",
@@ -133,7 +133,7 @@ void plan(const Options& options) {
 void add_plan(CLI::App& app) {
   CLI::App* command =
       app.add_subcommand("plan", "memory per rank, or with --gpu the predicted time of a step");
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<PlanOptions>();
   command->add_option("model", options->model, "name of the model, as for --model")->required();
   command->add_option("--devices", options->devices, "ranks that share the work [2]");
   command->add_option("--precision", options->precision, "of the weights: f32, tf32, bf16 or f16 [f32]");

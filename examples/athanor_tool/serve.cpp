@@ -23,7 +23,7 @@
 namespace athanor::tool {
 namespace {
 
-struct Options {
+struct ServeOptions {
   std::string model;
   std::string host = "127.0.0.1";
   std::int64_t port = 8080, max_batch = 32, max_queue = 256, threads = 0;
@@ -41,7 +41,7 @@ void check_in(const char* flag, double low, double high, double value) {
   ATH_CHECK(value >= low && value <= high, "{}: must be in [{}, {}], but got {}", flag, low, high, value);
 }
 
-void check(const Options& options) {
+void check(const ServeOptions& options) {
   check_in("--port", 0, 65535, static_cast<double>(options.port));
   check_in("--max-batch", 1, 4096, static_cast<double>(options.max_batch));
   check_in("--max-queue", 1, 100'000, static_cast<double>(options.max_queue));
@@ -59,7 +59,7 @@ std::int64_t bytes(double megabytes) {
   return static_cast<std::int64_t>(megabytes * 1e6);
 }
 
-serve::ServiceOptions service_options(const Options& options) {
+serve::ServiceOptions service_options(const ServeOptions& options) {
   return {.model = options.model,
           .max_batch = static_cast<std::size_t>(options.max_batch),
           .max_delay = std::chrono::microseconds(static_cast<std::int64_t>(options.max_delay_ms * 1000)),
@@ -68,7 +68,7 @@ serve::ServiceOptions service_options(const Options& options) {
           .max_image_pixels = options.max_megapixels * 1'000'000};
 }
 
-serve::ServerOptions server_options(const Options& options) {
+serve::ServerOptions server_options(const ServeOptions& options) {
   return {.host = options.host,
           .port = static_cast<int>(options.port),
           .max_connections = static_cast<int>(options.max_connections),
@@ -147,7 +147,7 @@ void drain(const Signals& signals, const serve::HttpServer& server, double most_
   }
 }
 
-void serve_model(const Options& options) {
+void serve_model(const ServeOptions& options) {
   check(options);
   const Signals signals;
   serve::Metrics metrics;
@@ -177,7 +177,7 @@ void serve_model(const Options& options) {
 
 void add_serve(CLI::App& app) {
   CLI::App* command = app.add_subcommand("serve", "serve a trained classifier over HTTP");
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<ServeOptions>();
   const auto add = [&](const char* flag, auto& value, const char* what, const char* word) {
     command->add_option(flag, value, what)->option_text(word);
   };

@@ -10,7 +10,7 @@
 namespace athanor::examples {
 namespace {
 
-constexpr int kRanks = 4;
+constexpr int kLayoutRanks = 4;
 /// The chapter's network.
 struct Net final : nn::Module {
   nn::Linear first{40, 30}, second{30, 24}, last{24, 10};
@@ -48,9 +48,10 @@ nlohmann::json shares() {
 
 nlohmann::json layout_trace() {
   Net net;
-  const ParameterArena arena(net.parameters(), {},
-                             dist::bucketed({}, kRanks, {.bucket_bytes = 4000, .first_bucket_bytes = 1100}));
-  const dist::BucketLayout layout(arena, kRanks);
+  const ParameterArena arena(
+      net.parameters(), {},
+      dist::bucketed({}, kLayoutRanks, {.bucket_bytes = 4000, .first_bucket_bytes = 1100}));
+  const dist::BucketLayout layout(arena, kLayoutRanks);
   nlohmann::json trace{{"size", arena.parts()[0].size}, {"shares", shares()}};
   for (int i = 0; i < arena.size(); ++i) {
     const auto& slice = arena.slice(i);
@@ -60,7 +61,8 @@ nlohmann::json layout_trace() {
   const auto ends = [](dist::Range range) { return nlohmann::json{range.begin, range.end}; };
   for (std::size_t b = 0; b < layout.buckets().size(); ++b) {
     nlohmann::json shards;
-    for (int rank = 0; rank < kRanks; ++rank) shards.push_back(ends(layout.shard(static_cast<int>(b), rank)));
+    for (int rank = 0; rank < kLayoutRanks; ++rank)
+      shards.push_back(ends(layout.shard(static_cast<int>(b), rank)));
     trace["buckets"].push_back({{"range", ends(layout.buckets()[b].range)}, {"shards", shards}});
   }
   return trace;

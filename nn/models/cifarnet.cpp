@@ -17,7 +17,7 @@ constexpr std::int64_t kPatch = 2;
 constexpr double kLogitScale = 1.0 / 256;
 
 // Running statistics with weight 0.4, and no scale: the next convolution's weights are renormalised anyway.
-constexpr BatchNormOptions kNorm{
+constexpr BatchNormOptions kCifarNorm{
     .eps = 1e-12, .momentum = 0.4, .activation = Activation::gelu, .scale = false};
 
 // PyTorch's default, with the identity on the first channels.
@@ -50,7 +50,7 @@ std::int64_t final_side(std::int64_t image_size) {
 class CifarNet::Group final : public Module {
  public:
   Group(std::int64_t in, std::int64_t out)
-      : conv1(in, out, 3, conv()), conv2(out, out, 3, conv()), bn1(out, kNorm), bn2(out, kNorm) {
+      : conv1(in, out, 3, conv()), conv2(out, out, 3, conv()), bn1(out, kCifarNorm), bn2(out, kCifarNorm) {
     register_module("conv1", conv1);
     register_module("bn1", bn1);
     register_module("conv2", conv2);

@@ -11,7 +11,7 @@
 namespace athanor::nn {
 namespace {
 
-constexpr LayerNormOptions kNorm{.eps = 1e-6};
+constexpr LayerNormOptions kConvNextNorm{.eps = 1e-6};
 
 void weight_init(const Tensor& w, RandomKey key) {
   init::truncated_normal(w, key, 0, 0.02, -2, 2);
@@ -38,7 +38,7 @@ class Block final : public Module {
         "0", channels, channels, 7,
         Conv2dOptions{
             .padding = 3, .groups = channels, .weight_init = weight_init, .bias_init = init::zeros});
-    block_.add_named<LayerNorm>("2", Shape{channels}, kNorm);
+    block_.add_named<LayerNorm>("2", Shape{channels}, kConvNextNorm);
     block_.add_named<Linear>("3", channels, 4 * channels, pointwise(Activation::gelu));
     block_.add_named<Linear>("5", 4 * channels, channels, pointwise());
     register_module("block", block_);
@@ -66,14 +66,14 @@ ConvNeXt::ConvNeXt(const ModelOptions& options, const ConvNeXtOptions& more) {
   const auto next = [this] { return std::to_string(features.size()); };
   auto stem = std::make_unique<Sequential>();
   stem->add<Conv2d>(options.in_channels, more.widths[0], 4, patches(4));
-  stem->add<LayerNorm>(Shape{more.widths[0]}, kNorm);
+  stem->add<LayerNorm>(Shape{more.widths[0]}, kConvNextNorm);
   features.append(next(), std::move(stem));
   int all_blocks = 0, block = 0;
   for (const int blocks : more.blocks) all_blocks += blocks;
   for (std::size_t i = 0; i < more.blocks.size(); ++i) {
     if (i > 0) {
       auto smaller = std::make_unique<Sequential>();
-      smaller->add<LayerNorm>(Shape{more.widths[i - 1]}, kNorm);
+      smaller->add<LayerNorm>(Shape{more.widths[i - 1]}, kConvNextNorm);
       smaller->add<Conv2d>(more.widths[i - 1], more.widths[i], 2, patches(2));
       features.append(next(), std::move(smaller));
     }
@@ -84,7 +84,7 @@ ConvNeXt::ConvNeXt(const ModelOptions& options, const ConvNeXtOptions& more) {
     }
     features.append(next(), std::move(stage));
   }
-  classifier.add_named<LayerNorm>("0", Shape{more.widths.back()}, kNorm);
+  classifier.add_named<LayerNorm>("0", Shape{more.widths.back()}, kConvNextNorm);
   classifier.add_named<Linear>("2", more.widths.back(), options.classes, pointwise());
   register_module("features", features);
   register_module("classifier", classifier);

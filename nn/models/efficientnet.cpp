@@ -10,15 +10,16 @@
 namespace athanor::nn {
 namespace {
 
-struct Stage {
+struct EfficientNetStage {
   std::int64_t expansion, kernel, stride, channels;
   int blocks;
 };
-constexpr Stage kStages[] = {{1, 3, 1, 16, 1},  {6, 3, 2, 24, 2},  {6, 5, 2, 40, 2}, {6, 3, 2, 80, 3},
-                             {6, 5, 1, 112, 3}, {6, 5, 2, 192, 4}, {6, 3, 1, 320, 1}};
+constexpr EfficientNetStage kEfficientNetStages[] = {{1, 3, 1, 16, 1}, {6, 3, 2, 24, 2},  {6, 5, 2, 40, 2},
+                                                     {6, 3, 2, 80, 3}, {6, 5, 1, 112, 3}, {6, 5, 2, 192, 4},
+                                                     {6, 3, 1, 320, 1}};
 constexpr auto kSilu = BlockActivation::silu;
 
-int blocks_of(const Stage& stage, double depth) {
+int blocks_of(const EfficientNetStage& stage, double depth) {
   return static_cast<int>(std::ceil(stage.blocks * depth));
 }
 
@@ -32,8 +33,8 @@ EfficientNet::EfficientNet(const ModelOptions& options, const EfficientNetOption
   std::int64_t channels = scaled(32);
   features.append(next(), conv_norm(options.in_channels, channels, {.stride = 2, .activation = kSilu}));
   int all_blocks = 0, block = 0;
-  for (const Stage& stage : kStages) all_blocks += blocks_of(stage, more.depth);
-  for (const Stage& stage : kStages) {
+  for (const EfficientNetStage& stage : kEfficientNetStages) all_blocks += blocks_of(stage, more.depth);
+  for (const EfficientNetStage& stage : kEfficientNetStages) {
     auto blocks = std::make_unique<Sequential>();
     const std::int64_t out = scaled(stage.channels);
     for (int i = 0; i < blocks_of(stage, more.depth); ++i, ++block) {

@@ -14,13 +14,14 @@ namespace athanor::nn {
 namespace {
 
 // Version 2: blocks of one width, the first with the stride.
-struct Stage {
+struct MobileNetV2Stage {
   std::int64_t expansion, channels;
   int blocks;
   std::int64_t stride;
 };
-constexpr Stage kStages[] = {{1, 16, 1, 1}, {6, 24, 2, 2},  {6, 32, 3, 2}, {6, 64, 4, 2},
-                             {6, 96, 3, 1}, {6, 160, 3, 2}, {6, 320, 1, 1}};
+constexpr MobileNetV2Stage kMobileNetV2Stages[] = {{1, 16, 1, 1}, {6, 24, 2, 2}, {6, 32, 3, 2},
+                                                   {6, 64, 4, 2}, {6, 96, 3, 1}, {6, 160, 3, 2},
+                                                   {6, 320, 1, 1}};
 
 // Version 3: a row is a block.
 struct Row {
@@ -60,7 +61,7 @@ MobileNetV2::MobileNetV2(const ModelOptions& options, const MobileNetOptions& mo
   constexpr auto kRelu6 = BlockActivation::relu6;
   std::int64_t channels = make_divisible(32 * more.width);
   features.append(next(), conv_norm(options.in_channels, channels, {.stride = 2, .activation = kRelu6}));
-  for (const Stage& stage : kStages) {
+  for (const MobileNetV2Stage& stage : kMobileNetV2Stages) {
     const std::int64_t out = make_divisible(static_cast<double>(stage.channels) * more.width);
     for (int i = 0; i < stage.blocks; ++i) {
       features.add<InvertedResidual>(

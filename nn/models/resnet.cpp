@@ -9,12 +9,12 @@ namespace {
 
 constexpr BatchNormOptions kNormRelu{.activation = Activation::relu};
 
-void kaiming(const Tensor& w, RandomKey key) {
+void fan_out_normal(const Tensor& w, RandomKey key) {
   init::kaiming_normal(w, key, init::kReluGain, init::Fan::out);
 }
 
 Conv2dOptions conv(std::int64_t stride, std::int64_t padding) {
-  return {.stride = stride, .padding = padding, .bias = false, .weight_init = kaiming};
+  return {.stride = stride, .padding = padding, .bias = false, .weight_init = fan_out_normal};
 }
 
 std::int64_t features_of(const ResNetConfig& config) {

@@ -9,7 +9,7 @@
 namespace athanor::nn {
 namespace {
 
-void kaiming(const Tensor& w, RandomKey key) {
+void fan_in_normal(const Tensor& w, RandomKey key) {
   init::kaiming_normal(w, key);
 }
 
@@ -27,7 +27,7 @@ class DoubleConv final : public Module {
 
  private:
   static constexpr BatchNormOptions kNormRelu{.activation = Activation::relu};
-  static Conv2dOptions conv() { return {.padding = 1, .bias = false, .weight_init = kaiming}; }
+  static Conv2dOptions conv() { return {.padding = 1, .bias = false, .weight_init = fan_in_normal}; }
 
   Conv2d conv1, conv2;
   BatchNorm bn1, bn2;

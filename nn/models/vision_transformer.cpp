@@ -11,7 +11,7 @@
 namespace athanor::nn {
 namespace {
 
-constexpr LayerNormOptions kNorm{.eps = 1e-6};
+constexpr LayerNormOptions kVitNorm{.eps = 1e-6};
 
 LinearOptions mlp_layer(Activation activation = Activation::none) {
   return {.activation = activation,
@@ -33,8 +33,8 @@ Conv2dOptions patch_layer(std::int64_t patch) {
 class EncoderBlock final : public Module {
  public:
   explicit EncoderBlock(const VisionTransformerOptions& options)
-      : ln_1({options.width}, kNorm),
-        ln_2({options.width}, kNorm),
+      : ln_1({options.width}, kVitNorm),
+        ln_2({options.width}, kVitNorm),
         self_attention(options.width, {.heads = options.heads, .dropout = options.attention_dropout}),
         dropout(static_cast<float>(options.dropout)) {
     mlp.add_named<Linear>("0", options.width, options.mlp, mlp_layer(Activation::gelu));
@@ -68,7 +68,7 @@ class VisionTransformer::Encoder final : public Module {
       : pos_embedding_(
             register_parameter("pos_embedding", Tensor::zeros({1, tokens, options.width}), {.decay = false})),
         dropout(static_cast<float>(options.dropout)),
-        ln({options.width}, kNorm) {
+        ln({options.width}, kVitNorm) {
     for (int i = 0; i < options.layers; ++i)
       layers.add_named<EncoderBlock>(fmt::format("encoder_layer_{}", i), options);
     register_module("dropout", dropout);

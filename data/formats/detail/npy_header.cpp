@@ -12,14 +12,14 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::string_view kMagic = "\x93NUMPY";
-constexpr std::int64_t kMaxHeader = 1 << 20;
+constexpr std::string_view kNpyMagic = "\x93NUMPY";
+constexpr std::int64_t kMaxNpyHeader = 1 << 20;
 /// NumPy pads to 64; this size fits eight dimensions of any size.
 constexpr std::size_t kWrittenHeader = 256;
 constexpr std::size_t kMaxRank = 8;
 
 /// The header of an .npy file.
-struct Header {
+struct NpyHeader {
   std::string descr;  ///< "|u1", "<i8", ...
   bool fortran_order = false;
   std::vector<std::int64_t> shape;
@@ -41,7 +41,7 @@ std::string as_json(std::string_view python) {
 }
 
 /// The dictionary `text` at offset `start`.
-Header read_dictionary(const FileBytes& file, std::int64_t start, const std::string& text) {
+NpyHeader read_dictionary(const FileBytes& file, std::int64_t start, const std::string& text) {
   json all;
   std::vector<std::string> keys;
   try {
@@ -66,7 +66,7 @@ Header read_dictionary(const FileBytes& file, std::int64_t start, const std::str
   if (!shape.is_array() || shape.size() > kMaxRank) {
     file.fail(start, "the shape must be a tuple of at most {} dimensions, but is not", kMaxRank);
   }
-  Header header{descr.get<std::string>(), order.get<bool>(), {}, 0};
+  NpyHeader header{descr.get<std::string>(), order.get<bool>(), {}, 0};
   for (const json& dim : shape) {
     if (!dim.is_number_unsigned() || dim.get<std::uint64_t>() > INT64_MAX) {
       file.fail(start, "a dimension must be a number in [0, 2^63), but is {}", shown(dim));
@@ -77,8 +77,8 @@ Header read_dictionary(const FileBytes& file, std::int64_t start, const std::str
 }
 
 /// Throws IoError unless `file` begins with such a header, of version 1, 2 or 3.
-Header read_header(const FileBytes& file) {
-  if (!text_of(file.at(0, 8, "the magic number and version")).starts_with(kMagic)) {
+NpyHeader read_npy_header(const FileBytes& file) {
+  if (!text_of(file.at(0, 8, "the magic number and version")).starts_with(kNpyMagic)) {
     file.fail(0, "the file must begin with \\x93NUMPY, but does not");
   }
   const int version = std::to_integer<int>(file.bytes()[6]);
@@ -86,16 +86,16 @@ Header read_header(const FileBytes& file) {
   const std::int64_t start = version == 1 ? 10 : 12;
   const std::span<const std::byte> field = file.at(8, start - 8, "the header's length");
   const std::int64_t length = version == 1 ? load_le<std::uint16_t>(field) : load_le<std::uint32_t>(field);
-  if (length > kMaxHeader) {
-    file.fail(8, "the header must have at most {} bytes, but has {}", kMaxHeader, length);
+  if (length > kMaxNpyHeader) {
+    file.fail(8, "the header must have at most {} bytes, but has {}", kMaxNpyHeader, length);
   }
-  Header header = read_dictionary(file, start, as_json(text_of(file.at(start, length, "the header"))));
+  NpyHeader header = read_dictionary(file, start, as_json(text_of(file.at(start, length, "the header"))));
   header.data = start + length;
   return header;
 }
 
 /// The elements must match the header and fill the rest of a file of `size` bytes.
-void check_elements(const FileBytes& file, const Header& header, std::int64_t size, int bytes_each,
+void check_elements(const FileBytes& file, const NpyHeader& header, std::int64_t size, int bytes_each,
                     std::string_view what) {
   std::optional<std::int64_t> bytes = bytes_each;
   for (const std::int64_t dim : header.shape) bytes = bytes ? product({*bytes, dim}) : bytes;
@@ -129,7 +129,7 @@ ByteWriter npy_header(const char* descr, const std::vector<std::int64_t>& shape)
   std::string text = fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': ({},), }}", descr,
                                  fmt::join(shape, ", "));
   ByteWriter out;
-  out.add(kMagic).le(std::uint16_t{1}).le(std::uint16_t{kWrittenHeader - 10});
+  out.add(kNpyMagic).le(std::uint16_t{1}).le(std::uint16_t{kWrittenHeader - 10});
   text.resize(kWrittenHeader - out.bytes.size() - 1, ' ');
   out.add(text + '\n');
   return out;
@@ -148,7 +148,7 @@ std::vector<std::byte> npy_labels_file(const std::vector<std::int64_t>& labels) 
 
 NpyPair check_npy(const FileBytes& images, std::int64_t image_bytes, const FileBytes& labels,
                   std::int64_t label_bytes, std::int64_t classes) {
-  const Header of_images = read_header(images), of_labels = read_header(labels);
+  const NpyHeader of_images = read_npy_header(images), of_labels = read_npy_header(labels);
   const std::string& descr = of_images.descr;
   if (descr != "|u1" && descr != "<u1" && descr != ">u1" && descr != "=u1") {
     images.fail(0, "images must have dtype |u1, but have {}: convert them with astype(numpy.uint8)",

@@ -13,7 +13,7 @@ constexpr std::int64_t kMaxNameBytes = 1 << 16;
 // Header fields: offsets and lengths.
 constexpr std::int64_t kName = 0, kNameLength = 100, kSize = 124, kSizeLength = 12, kSum = 148,
                        kSumLength = 8;
-constexpr std::int64_t kType = 156, kMagic = 257, kPrefix = 345, kPrefixLength = 155;
+constexpr std::int64_t kType = 156, kUstarMagic = 257, kPrefix = 345, kPrefixLength = 155;
 
 /// Text up to the first zero byte.
 std::string_view text_field(std::span<const std::byte> bytes) {
@@ -64,7 +64,7 @@ bool TarReader::next() {
     if (is_file) {
       name_ = long_name_;
       if (name_.empty()) {
-        const bool ustar = text_of(block.subspan(kMagic, 6)) == std::string_view("ustar\0", 6);
+        const bool ustar = text_of(block.subspan(kUstarMagic, 6)) == std::string_view("ustar\0", 6);
         if (ustar) name_ = text_field(block.subspan(kPrefix, kPrefixLength));
         if (!name_.empty()) name_ += '/';
         name_ += text_field(block.subspan(kName, kNameLength));

@@ -16,14 +16,14 @@ namespace {
 using detail::ChildProcess;
 using detail::Hdf5Shape;
 
-constexpr char kAdvice[] = "write it again with h5py";
+constexpr char kHdf5Advice[] = "write it again with h5py";
 constexpr std::int64_t kFewImages = 1 << 20;
 
 class Hdf5Sequence final : public SampleSequence {
  public:
   Hdf5Sequence(const std::filesystem::path& path, const Hdf5Options& options)
       : options_(checked(path, options)),
-        file_(path, "hdf5", kAdvice),
+        file_(path, "hdf5", kHdf5Advice),
         child_(
             [&](ChildProcess::Owner& owner) {
               detail::read_hdf5(file_.name(), options_.images, options_.labels, owner);
