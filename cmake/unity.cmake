@@ -19,8 +19,10 @@ function(athanor_unity library)
   get_target_property(sources ${library} SOURCES)
   foreach(source ${sources})
     cmake_path(GET source PARENT_PATH folder)
-    string(REGEX REPLACE "/detail$" "" group ${folder}) # what is private to a folder belongs to it
-    string(REPLACE "/" "_" group ${group})
+    if(NOT folder STREQUAL "data/formats/detail") # which train_mnist needs
+      string(REGEX REPLACE "/detail$" "" folder ${folder}) # what is private to a folder belongs to it
+    endif()
+    string(REPLACE "/" "_" group ${folder})
     set(options)
     if(NOT ATHANOR_SANITIZE AND group MATCHES "${ATHANOR_RUNS_ONCE}" OR ATHANOR_SANITIZE AND group MATCHES "${ATHANOR_LOOPS}")
       set(options -O1)

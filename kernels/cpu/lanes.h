@@ -12,12 +12,11 @@ namespace detail {
 
 template <int L, class A, class F, class Combine>
 A fold_lanes(std::int64_t n, A start, const F& f, const Combine& combine) {
-  A lane[L];
-#pragma GCC unroll 64
+  A lane[L];  // GCC keeps it in registers; asked to unroll the loops, it compiles twice as long, to slower
+              // code
   for (A& value : lane) value = start;
   std::int64_t i = 0;
   for (; i + L <= n; i += L) {
-#pragma GCC unroll 64
     for (int l = 0; l < L; ++l) lane[l] = combine(lane[l], f(i + l));
   }
   for (int l = 0; i < n; ++i, ++l) lane[l] = combine(lane[l], f(i));
