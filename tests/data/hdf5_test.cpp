@@ -193,21 +193,20 @@ pid_t child_of_this() {
   return children ? pid : -1;
 }
 
-// A file of 5 KiB, cut at every length, and with each bit of its metadata flipped once in a while: as many
-// children are forked as there are cases.
-TEST(Hdf5, NoDamageEndsOrHangsTheReader) {
+// A file of 5 KiB, cut at many lengths, and with bits of its metadata flipped: as many children are forked as
+// there are cases.
+void damage(std::size_t cut_every, int flips) {
   const TempDir dir;
   write_all(create_hdf5(dir / "whole.h5", 6), raw_samples(3, 2, 3, 3, 3));
   const std::string whole = read_file(dir / "whole.h5");
   Outcomes cut, flipped;
-  for (std::size_t length = 0; length < whole.size(); ++length) {
-    if (length > 3000 && length % 7 != 0) continue;  // the rest of a table
+  for (std::size_t length = 0; length < whole.size(); length += cut_every) {
     replace_file(dir / "a.h5", whole.substr(0, length));
     ASSERT_NO_FATAL_FAILURE(cut.add(dir / "a.h5")) << "cut at " << length;
   }
   EXPECT_EQ(cut.samples, 0);
   std::mt19937 random(1);
-  for (std::size_t i = 0; i < 2000; ++i) {
+  for (int i = 0; i < flips; ++i) {
     std::string damaged = whole;
     const std::size_t at = random() % whole.size();
     damaged[at] = static_cast<char>(damaged[at] ^ (i % 2 == 0 ? 1 << random() % 8 : 0xff));
@@ -216,7 +215,15 @@ TEST(Hdf5, NoDamageEndsOrHangsTheReader) {
   }
   EXPECT_GT(flipped.samples, 0) << "most bytes of so small a file are filling";
   EXPECT_GT(flipped.lines, 0);
-  RecordProperty("lost", cut.lost + flipped.lost);
+  ::testing::Test::RecordProperty("lost", cut.lost + flipped.lost);
+}
+
+TEST(Hdf5, NoDamageEndsOrHangsTheReader) {
+  damage(13, 400);
+}
+// Alone it would catch a length or a bit at which libhdf5 does what the others do not bring about.
+TEST(Hdf5, ExhaustiveNoDamageEndsOrHangsTheReader) {
+  damage(1, 2000);
 }
 
 TEST(Hdf5, ALostChildIsOneLineAndNothingIsKept) {
