@@ -21,7 +21,14 @@ echo 'why it failed'
 echo ' 3/10 Test  #2: launch.lost ..........***Skipped   0.10 sec'
 sleep 1.2
 EOF
+# All of it at once: each takes as long as the ctest that is made up.
+terminal=yes
+script -qec true /dev/null </dev/null >/dev/null 2>&1 || terminal=no
+[ $terminal = no ] ||
+  script -qec "bash '$folder/ctest' | '$here/../../scripts/test_progress.sh'" /dev/null </dev/null >"$folder/live" &
+bash "$folder/ctest" | "$here/../../scripts/test_progress.sh" 60 >"$folder/seldom" &
 bash "$folder/ctest" | "$here/../../scripts/test_progress.sh" 1 >"$folder/out"
+wait
 says '0 of ? tests, 0 failed; running: '
 says '1 of 10 tests, 0 failed; running: '
 says ' 2/10 Test  #3: C.d ........***Failed    0.10 sec' # one line, though it came in two pieces
@@ -33,10 +40,10 @@ silent 'Start'
 [ "$(tail -n 1 "$folder/out" | sed 's/.*running: //')" = "" ] || die "nothing runs any more at the end"
 
 # Nobody who reads a file waits for more than a line in SECONDS.
-bash "$folder/ctest" | "$here/../../scripts/test_progress.sh" 60 >"$folder/out"
+mv "$folder/seldom" "$folder/out"
 silent 'running: '
 
-script -qec true /dev/null </dev/null >/dev/null 2>&1 || { echo "no script(1), or no pseudo-terminal: the live line was not tried"; exit 0; }
-script -qec "bash '$folder/ctest' | '$here/../../scripts/test_progress.sh'" /dev/null </dev/null >"$folder/out"
+[ $terminal = yes ] || { echo "no script(1), or no pseudo-terminal: the live line was not tried"; exit 0; }
+mv "$folder/live" "$folder/out"
 says "$(printf '\r\033[K')1 of 10 tests, 0 failed; running: "
 says 'why it failed'
