@@ -28,7 +28,10 @@ target_compile_features(athanor_flags INTERFACE cxx_std_20)
 # Bits are promised to be equal across CPUs: a*b+c is fused only where std::fma says so.
 # Nobody reads errno or the exception flags, and branch-free loops need both out of the way to vectorise.
 target_compile_options(athanor_flags INTERFACE
-  "$<$<COMPILE_LANGUAGE:CXX>:${ATHANOR_OPTIMIZE};-fno-math-errno;-fno-trapping-math;-ffp-contract=off;-Wall;-Wextra;-Wshadow;-Wno-unknown-pragmas>")
+  "$<$<COMPILE_LANGUAGE:CXX>:${ATHANOR_OPTIMIZE};-fno-math-errno;-fno-trapping-math;-ffp-contract=off;-Wall;-Wextra;-Wno-unknown-pragmas>"
+  # Clang's own -Wshadow is about names of a namespace, too.
+  $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wshadow>
+  "$<$<COMPILE_LANG_AND_ID:CXX,Clang>:-Wshadow-uncaptured-local;-Wno-bitwise-conditional-parentheses>")
 if(ATHANOR_ISA)
   target_compile_options(athanor_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-march=${ATHANOR_ISA}>)
 endif()
@@ -38,6 +41,10 @@ endif()
 if(ATHANOR_SANITIZE)
   target_compile_options(athanor_flags INTERFACE -fsanitize=${ATHANOR_SANITIZE} -fno-omit-frame-pointer -g1)
   target_link_options(athanor_flags INTERFACE -fsanitize=${ATHANOR_SANITIZE})
+  # As GCC defines them, and later Clangs.
+  string(REGEX MATCH "address|thread" sanitizer "${ATHANOR_SANITIZE}")
+  string(TOUPPER "${sanitizer}" sanitizer)
+  target_compile_definitions(athanor_flags INTERFACE $<$<CXX_COMPILER_ID:Clang>:__SANITIZE_${sanitizer}__=1>)
   # Every vector loop is compiled for the baseline alone: the source is the same, instrumenting it twice is slow.
   target_compile_definitions(athanor_flags INTERFACE ATHANOR_ONE_ISA)
 endif()

@@ -12,7 +12,7 @@ mark_as_advanced(ATHANOR_REPLACEABLE)
 # What runs once, or once an epoch, is not worth the compiler's time.
 set(ATHANOR_RUNS_ONCE "^data_formats_import$|^kernels_account$|^nn_(onnx|torch)$|^dist_(launch|watch)$|^trainer_(checkpoints|finders|flags|loggers|plan|profile|report|tool)$")
 # With sanitizers little is optimised (options.cmake): the loops that tests spend their time in.
-set(ATHANOR_LOOPS "^(kernels_cpu|tensor|data_image)$")
+set(ATHANOR_LOOPS "^kernels_cpu$")
 
 function(athanor_unity library)
   set_target_properties(${library} PROPERTIES UNITY_BUILD ${ATHANOR_UNITY} UNITY_BUILD_MODE GROUP)

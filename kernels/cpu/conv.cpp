@@ -269,14 +269,14 @@ void conv2d_backward_data(CpuContext& context, const Conv2dParams& asked, const 
   const ConvSize z(dx.shape(), w.shape(), dy.shape(), asked);
   const PrimitiveKey key = key_of(context, z, Pass::conv_backward_data, dy.dtype(), dx.dtype(), false);
   const Conv2dParams params = with_choice(context, asked, z, key, [&](const Conv2dParams& timed) {
-    conv2d_backward_data(context, timed, dy, w, empty_like(dx));
+    conv2d_backward_data(context, timed, dy, w, empty_like(dx), Write::overwrite);
   });
   if (cpu::Primitive* const primitive = winograd(context, params, z, key))
     return primitive->run(context, dy.raw_data(), w.raw_data(), nullptr, dx.raw_data(),
                           accumulate ? dx.raw_data() : nullptr);
   if (accumulate) {
     const Tensor fresh = empty_like(dx);
-    conv2d_backward_data(context, params, dy, w, fresh);
+    conv2d_backward_data(context, params, dy, w, fresh, Write::overwrite);
     return add_into(context, fresh, dx);
   }
   if (direct(params, z, Pass::conv_backward_data, dy.dtype())) {

@@ -25,7 +25,11 @@ bool avx512_is_allowed() {
 
 bool has_avx2() {
   static const bool found =
-      __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+      [] {  // clang 14 has no name for F16C
+        unsigned a = 0, b = 0, c = 0, d = 0;
+        return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
+      }() &&
+      __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
   return found;
 }
 

@@ -40,7 +40,7 @@ class ThreadTeam {
   using Call = void (*)(const void* data, int piece);
 
   /// A loop's number and its pieces, read in one access.
-  struct Loop {
+  struct alignas(8) Loop {
     std::uint32_t number;
     std::int32_t pieces;
   };

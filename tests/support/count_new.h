@@ -9,4 +9,7 @@ namespace athanor::test {
 /// tests/support/count_new.cpp into a test binary replaces the operator by one that counts.
 std::int64_t operator_news();
 
+/// Whether they are counted: not under a sanitizer of Clang, whose runtime has operators of its own.
+bool counts_operator_news();
+
 }  // namespace athanor::test
