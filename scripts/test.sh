@@ -3,6 +3,7 @@
 #   --quick   the lane quick alone, in process: two minutes
 #   --all     what a change must pass: all of cpu, and simt, cuda, cpu-asan and cpu-tsan
 #   --every   the lane every of these, too, and simt-asan, simt-race, smpi and aarch64: hours, once a week
+#   PRESET... only these of them
 # Left out are smpi where there is no SimGrid, cuda where there is no toolkit for it, and aarch64 where its cross compiler,
 # emulator and libraries cannot be had. --werror makes warnings errors, as CI=true does.
 # The last line counts passed, failed and skipped tests; above it a table has the minutes of each preset, and each skipped test
@@ -22,13 +23,19 @@ case "${1-}" in
     settings_of_lane=(-DATHANOR_EVERY_TEST=ON)
     ;;
 esac
+only=()
 for argument; do
   case "$argument" in
     --werror) werror=yes ;;
     --quick | --all | --every) [ "$argument" = "$1" ] || fail 2 "give one of --quick, --all and --every, and give it first" ;;
-    *) fail 2 "usage: scripts/test.sh [--quick | --all | --every] [--werror]" ;;
+    [a-z]*)
+      [[ " ${presets[*]} " = *" $argument "* ]] || fail 2 "$argument must be one of ${presets[*]}"
+      only+=("$argument")
+      ;;
+    *) fail 2 "usage: scripts/test.sh [--quick | --all | --every] [--werror] [PRESET...]" ;;
   esac
 done
+[ ${#only[@]} -eq 0 ] || presets=("${only[@]}")
 
 [[ " ${presets[*]} " != *san* ]] || packages+=(clang libclang-rt-dev libomp-dev) # it takes half of g++'s time for a sanitizer
 set_up "${packages[@]}"
@@ -106,7 +113,7 @@ for preset in "${presets[@]}"; do
     simt) settings+=(-DATHANOR_ONE_ISA=OFF) ;; # ccache has the loops for the CPU from the first preset, with code for AVX-512
   esac
   targets=("$target")
-  [ "$preset" != cpu ] || [ ${#presets[@]} -eq 1 ] || targets=(all tests) # benchmarks must compile, too
+  [ "$preset" != cpu ] || [[ ${1-} != --a* && ${1-} != --e* ]] || targets=(all tests) # benchmarks must compile, too
 
   say "$preset: building"
   start=$SECONDS

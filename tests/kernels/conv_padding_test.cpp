@@ -33,14 +33,15 @@ bool fits(const Geometry& g) {
 
 std::vector<Geometry> geometries() {
   std::vector<Geometry> all;
-  for (const auto& [c, k] : {std::pair<std::int64_t, std::int64_t>{4, 64}, {16, 16}, {3, 8}})
-    for (const auto& [r, s] : {std::pair<std::int64_t, std::int64_t>{3, 3}, {1, 3}, {5, 5}})
+  using Pair = std::pair<std::int64_t, std::int64_t>;
+  for (const Pair& channels : {Pair{4, 64}, {16, 16}, {3, 8}})
+    for (const Pair& window : {Pair{3, 3}, {1, 3}, {5, 5}})
       for_each_pair({1, 2, 3}, [&](std::int64_t h, std::int64_t w) {
         for_each_pair({1, 2}, [&](std::int64_t sh, std::int64_t sw) {
           for_each_pair({0, 1, 2}, [&](std::int64_t ph, std::int64_t pw) {
             for (const std::int64_t dilation : {1, 2}) {
-              const Geometry g{{2, h, w, c},
-                               {k, r, s, c},
+              const Geometry g{{2, h, w, channels.first},
+                               {channels.second, window.first, window.second, channels.first},
                                {.stride = {sh, sw}, .padding = {ph, pw}, .dilation = {dilation, dilation}}};
               if (fits(g)) all.push_back(g);
             }

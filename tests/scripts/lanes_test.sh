@@ -62,5 +62,9 @@ says "cpu-tsan +[0-9.]+ +[0-9.]+   4 passed, 0 failed, 2 skipped"
 DOES_NOT_BUILD=cpu-asan run 1 --all
 says "cpu-asan +[0-9.]+ +-   does not build"
 last "12 passed, 0 failed, 6 skipped"
+FAILS=simt run 0 --all cpu cpu-tsan
+last "8 passed, 0 failed, 4 skipped"
+run 2 --all cuda
+says "cuda must be one of cpu simt cpu-asan cpu-tsan"
 run 2 --minutes
 run 2 --all --quick
