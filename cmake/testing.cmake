@@ -120,8 +120,11 @@ function(athanor_discover program lane filter)
   string(MAKE_C_IDENTIFIER "${program}_${lane}_${arg_LABELS}${arg_SUFFIX}_${filter}" list)
   gtest_discover_tests(${program} TEST_FILTER "${filter}" TEST_LIST ${list} TEST_PREFIX "${arg_PREFIX}"
     TEST_SUFFIX "${arg_SUFFIX}" NO_PRETTY_VALUES DISCOVERY_TIMEOUT 60
-    PROPERTIES LABELS "${lane};${arg_LABELS}" TIMEOUT ${ATHANOR_TEST_TIMEOUT} ENVIRONMENT "${arg_ENVIRONMENT}"
-      ${arg_PROPERTIES})
+    PROPERTIES LABELS ${lane} TIMEOUT ${ATHANOR_TEST_TIMEOUT} ${arg_PROPERTIES})
+  # gtest_discover_tests would take the second word of a list for the name of a property.
+  file(WRITE ${CMAKE_CURRENT_BINARY_DIR}/${list}.cmake
+    "if(${list})\n  set_tests_properties(\${${list}} PROPERTIES LABELS \"${lane};${arg_LABELS}\" ENVIRONMENT \"${arg_ENVIRONMENT}\")\nendif()\n")
+  set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES ${CMAKE_CURRENT_BINARY_DIR}/${list}.cmake)
 endfunction()
 
 # athanor_run_test(NAME LANE [BOTH_CORES] [ENVIRONMENT name=value...] [PROPERTIES name value...] COMMAND word...): a program is
