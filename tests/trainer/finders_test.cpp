@@ -215,7 +215,8 @@ TEST(Finders, RanksGetTheSameAnswer) {
 class Threads : public ResumeTest {};
 
 TEST_F(Threads, AreMeasuredAndLeaveNoTrace) {
-  if (cpu_context().threads() == 1) GTEST_SKIP() << "kernels have one thread here: there is nothing to measure";
+  if (cpu_context().threads() == 1)
+    GTEST_SKIP() << "kernels have one thread here: there is nothing to measure";
   TrainerConfig config = resume_config();
   config.deterministic = false;
   config.threads = TrainerConfig::kMeasuredThreads;
