@@ -117,7 +117,8 @@ function(athanor_discover program lane filter)
   if(lane STREQUAL "every" AND NOT ATHANOR_EVERY_TEST)
     return()
   endif()
-  string(MAKE_C_IDENTIFIER "${program}_${lane}_${arg_LABELS}${arg_SUFFIX}_${filter}" list)
+  string(MD5 list "${filter}${arg_SUFFIX}") # names a file, which may not be as long as a filter
+  string(PREPEND list "${program}_${lane}_")
   gtest_discover_tests(${program} TEST_FILTER "${filter}" TEST_LIST ${list} TEST_PREFIX "${arg_PREFIX}"
     TEST_SUFFIX "${arg_SUFFIX}" NO_PRETTY_VALUES DISCOVERY_TIMEOUT 60
     PROPERTIES LABELS ${lane} TIMEOUT ${ATHANOR_TEST_TIMEOUT} ${arg_PROPERTIES})
