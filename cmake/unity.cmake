@@ -20,9 +20,9 @@ function(athanor_unity library)
   foreach(source ${sources})
     cmake_path(GET source PARENT_PATH folder)
     if(NOT folder STREQUAL "data/formats/detail") # which train_mnist needs
-      string(REGEX REPLACE "/detail$" "" folder ${folder}) # what is private to a folder belongs to it
+      string(REGEX REPLACE "/detail$" "" folder "${folder}") # what is private to a folder belongs to it
     endif()
-    string(REPLACE "/" "_" group ${folder})
+    string(REPLACE "/" "_" group "${folder}")
     set(options)
     if(NOT ATHANOR_SANITIZE AND group MATCHES "${ATHANOR_RUNS_ONCE}" OR ATHANOR_SANITIZE AND group MATCHES "${ATHANOR_LOOPS}")
       set(options -O1)
