@@ -267,6 +267,7 @@ set(ATHANOR_SOURCES
   kernels/cpu/conv_tiles_avx512.cpp
   kernels/cpu/conv_winograd.cpp
   kernels/cpu/conv_winograd_gradient.cpp
+  kernels/cpu/deferred_signals.cpp
   kernels/cpu/elementwise_backward.cpp
   kernels/cpu/elementwise_map.cpp
   kernels/cpu/implementations.cpp

@@ -8,6 +8,7 @@
 #include <omp.h>
 #endif
 
+#include "kernels/cpu/deferred_signals.h"
 #include "kernels/cpu/onednn_api.h"
 #include "kernels/cpu/thread_team.h"
 
@@ -117,6 +118,7 @@ class Compiled final : public Primitive {
       std::memset(out, 0, slots_[kResult].plain.get_desc().get_size());
     }
     const Threads threads(threads_);
+    const DeferredSignals deferred(threads_);
     if (ThreadTeam* const team = context.team(); team && threads_ > 1) team->rest();
     const std::array<void*, kOperands> data{const_cast<void*>(first), const_cast<void*>(second),
                                             const_cast<void*>(bias), out, const_cast<void*>(residual)};
@@ -237,6 +239,7 @@ class PackedLayout final : public kernels::WeightLayout {
 
  private:
   static void run(const dnnl::reorder& reorder, memory& from, memory& to) {
+    const DeferredSignals deferred(1);  // threads that it starts are those of products
     dnnl::stream stream(engine());
     reorder.execute(stream, from, to);
     stream.wait();

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "kernels/context.h"
+#include "kernels/cpu/deferred_signals.h"
 #include "kernels/cpu/thread_team.h"
 
 namespace athanor::cpu {
@@ -72,9 +73,14 @@ class Shares {
 
 /// Calls f(0), ..., f(threads - 1), each once, on up to that many threads. f must not throw.
 template <class F> void on_threads(const CpuContext& context, int threads, const F& f) {
-  if (ThreadTeam* const team = context.team(); team && threads > 1) return team->run(threads, f);
+  if (threads <= 1) {
+    for (int thread = 0; thread < threads; ++thread) f(thread);
+    return;
+  }
+  if (ThreadTeam* const team = context.team()) return team->run(threads, f);
+  const DeferredSignals deferred(threads);  // OpenMP's threads, which may start here, are oneDNN's as well
 #if defined(_OPENMP)
-#pragma omp parallel for num_threads(threads) schedule(static, 1) if (threads > 1)
+#pragma omp parallel for num_threads(threads) schedule(static, 1)
 #endif
   for (int thread = 0; thread < threads; ++thread) f(thread);
 }
