@@ -13,7 +13,7 @@ if(CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER AND PROJECT_IS_TOP_LEVEL)
 endif()
 
 # Most sources are read by the compiler for longer than they run. Tests are compiled without optimisation; with sanitizers,
-# which make the compiler twice as slow, so is all but the library's loops (library.cmake). What tests test is otherwise
+# which make the compiler twice as slow, so is all but loops of much arithmetic (unity.cmake). What tests test is otherwise
 # optimised as ever.
 define_property(TARGET PROPERTY ATHANOR_IS_TEST BRIEF_DOCS "A test, without code under test in its own sources")
 define_property(TARGET PROPERTY ATHANOR_RUNS_ONCE BRIEF_DOCS "A program that prints or draws something, and ends")
@@ -29,6 +29,8 @@ target_compile_features(athanor_flags INTERFACE cxx_std_20)
 # Nobody reads errno or the exception flags, and branch-free loops need both out of the way to vectorise.
 target_compile_options(athanor_flags INTERFACE
   "$<$<COMPILE_LANGUAGE:CXX>:${ATHANOR_OPTIMIZE};-fno-math-errno;-fno-trapping-math;-ffp-contract=off;-Wall;-Wextra;-Wno-unknown-pragmas>"
+  # g++ looks for memory to free only where it holds this many KiB: a fifth of its time for a third more memory.
+  $<$<COMPILE_LANG_AND_ID:CXX,GNU>:--param=ggc-min-heapsize=524288>
   # Clang's own -Wshadow is about names of a namespace, too.
   $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wshadow>
   "$<$<COMPILE_LANG_AND_ID:CXX,Clang>:-Wshadow-uncaptured-local;-Wno-bitwise-conditional-parentheses>")

@@ -75,7 +75,7 @@ endfunction()
 #   Under AddressSanitizer readers and kernels are, and what stands on them; runs and ranks follow in the lane every.
 set(ATHANOR_ADDRESS_ROOMS tensor kernels autograd nn data examples)
 # Cases that take minutes under a sanitizer.
-set(ATHANOR_UNSANITIZED Collectives.SixteenRanks Layers.OnesMatch* *Folding.* *ModelGolden.* *Models.EveryParameter*
+set(ATHANOR_UNSANITIZED Collectives.SixteenRanks Engine.MillionNodes* Layers.OnesMatch* *Folding.* *ModelGolden.* *Models.EveryParameter*
   Models.NamesAre* Models.ParameterCounts* Predictor.HoldsNoMoreActivations* ZeroOne.EqualsDdpBitForBitOnMoreRanks)
 function(athanor_tests room)
   cmake_parse_arguments(arg "" "" "THREADS;OTHERS;SLOW;LIBRARIES" ${ARGN})

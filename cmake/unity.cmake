@@ -9,10 +9,10 @@ set(ATHANOR_ALONE "^data/formats/(cifar|idx|mnist|lmdb_writer|npz_reader)|^autog
 # So is a source that an exercise replaces: the linker takes the archive's object only if nothing has defined its symbols.
 set(ATHANOR_REPLACEABLE "" CACHE STRING "Sources to compile alone, as well")
 mark_as_advanced(ATHANOR_REPLACEABLE)
-# What runs once, or once an epoch, is not worth the compiler's time.
-set(ATHANOR_RUNS_ONCE "^data_formats_import$|^kernels_account$|^nn_(onnx|torch)$|^dist_(launch|watch)$|^trainer_(checkpoints|finders|flags|loggers|plan|profile|report|tool)$")
-# With sanitizers little is optimised (options.cmake): the loops that tests spend their time in.
-set(ATHANOR_LOOPS "^kernels_cpu$")
+# What runs at most once a step is not worth the compiler's time.
+set(ATHANOR_RUNS_ONCE "^data_formats_import$|^kernels_account$|^nn_(models|onnx|torch)$|^dist_(launch|watch)$|^trainer(_|$)")
+# With sanitizers little is optimised (options.cmake): products and convolutions, in which tests spend their time.
+set(ATHANOR_LOOPS "^kernels/cpu/(conv|matmul|panel_product|winograd)")
 
 function(athanor_unity library)
   set_target_properties(${library} PROPERTIES UNITY_BUILD ${ATHANOR_UNITY} UNITY_BUILD_MODE GROUP)
@@ -24,7 +24,7 @@ function(athanor_unity library)
     endif()
     string(REPLACE "/" "_" group "${folder}")
     set(options)
-    if(NOT ATHANOR_SANITIZE AND group MATCHES "${ATHANOR_RUNS_ONCE}" OR ATHANOR_SANITIZE AND group MATCHES "${ATHANOR_LOOPS}")
+    if(NOT ATHANOR_SANITIZE AND group MATCHES "${ATHANOR_RUNS_ONCE}" OR ATHANOR_SANITIZE AND source MATCHES "${ATHANOR_LOOPS}")
       set(options -O1)
     endif()
     if(ATHANOR_UNITY AND source MATCHES "${ATHANOR_TOGETHER}" AND NOT source MATCHES "${ATHANOR_ALONE}"

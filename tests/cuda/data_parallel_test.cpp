@@ -15,7 +15,7 @@ using test::WholeModel;
 
 // Enough that ranks have left the steps around the infinite pixel behind; the emulator that looks at every
 // access takes long.
-constexpr int kSteps = test::kChecksEveryAccess ? 9 : 20;
+constexpr int kSteps = test::kChecksEveryAccess ? 9 : 12;
 const std::vector<int> kStagedWorlds = test::kChecksEveryAccess ? std::vector{2} : std::vector{1, 2, 3, 4};
 
 using StagedTraining = test::DeviceTest;

@@ -18,7 +18,7 @@ using test::Ddp;
 using test::Overlap;
 using test::WholeModel;
 
-constexpr int kSteps = test::kChecksEveryAccess ? 9 : 50;  // the infinite pixel comes in the eighth
+constexpr int kSteps = test::kChecksEveryAccess ? 9 : 12;  // the infinite pixel comes in the eighth
 
 using NcclTraining = test::DeviceTest;
 

@@ -5,9 +5,6 @@
 namespace simt::test {
 namespace {
 
-// Before the first call of the runtime.
-const bool two_devices = (options().devices = 2, true);
-
 std::string here(unsigned line) {
   return "host_mistakes_test.cpp:" + std::to_string(line);
 }

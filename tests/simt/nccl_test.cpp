@@ -15,9 +15,6 @@
 namespace simt::test {
 namespace {
 
-// Before the first call of the runtime.
-const bool three_devices = (options().devices = 3, true);
-
 /// A rank: a device, a stream there, some memory.
 struct Rank {
   explicit Rank(int on, std::size_t count = 8) : device(on), set(cudaSetDevice(on)), x(count), y(count) {}

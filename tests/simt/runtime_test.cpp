@@ -8,9 +8,6 @@
 namespace simt::test {
 namespace {
 
-// Before the first call of the runtime.
-const bool two_devices = (options().devices = 2, true);
-
 // ---- when work runs
 
 TEST(Runtime, WorkRunsOnlyWhenItIsWaitedFor) {
@@ -236,8 +233,8 @@ TEST(Memory, RowsCopyWithPitches) {
 TEST(Devices, EachHasItsOwnMemoryAndStreams) {
   int count = 0;
   EXPECT_OK(cudaGetDeviceCount(&count));
-  ASSERT_EQ(count, 2);
-  EXPECT_EQ(cudaSetDevice(2), cudaErrorInvalidDevice);
+  ASSERT_EQ(count, kDevices);
+  EXPECT_EQ(cudaSetDevice(kDevices), cudaErrorInvalidDevice);
   cudaGetLastError();
   const OnDevice<float> x0(std::vector<float>(4, 1.0f));
   const TestStream stream0;

@@ -15,6 +15,10 @@ namespace simt::test {
 
 #define EXPECT_OK(expression) EXPECT_EQ(expression, cudaSuccess) << cudaGetErrorString(cudaPeekAtLastError())
 
+/// Of all tests. Set before the first call of the runtime, which makes them.
+constexpr int kDevices = 3;
+inline const bool has_devices = (options().devices = kDevices, true);
+
 constexpr bool can_find_races() {
 #if defined(SIMT_RACE)
   return true;
