@@ -96,6 +96,7 @@ prepare_aarch64() {
 
 for preset in "${presets[@]}"; do
   settings=("${settings_of_lane[@]}")
+  without=() # tests that cannot run here
   case $preset in
     smpi) command -v smpirun >/dev/null || { row smpi - - "skipped: no SimGrid here (libsimgrid-dev)"; continue; } ;;
     aarch64)
@@ -108,7 +109,8 @@ for preset in "${presets[@]}"; do
       find_nvcc
       settings+=(-DCUDNN_ROOT="$(cudnn_root)")
       # Without a GPU: what nvcc makes of every kernel, and the tests that need none (plans, the kernel report).
-      gpu_name >/dev/null || settings+=(-DATHANOR_BUILD_BENCH=OFF -DATHANOR_BUILD_EXAMPLES=OFF)
+      gpu_name >/dev/null ||
+        { settings+=(-DATHANOR_BUILD_BENCH=OFF -DATHANOR_BUILD_EXAMPLES=OFF) without=(-LE '^gpu$'); }
       ;;
     simt) settings+=(-DATHANOR_ONE_ISA=OFF) ;; # ccache has the loops for the CPU from the first preset, with code for AVX-512
   esac
@@ -128,9 +130,13 @@ for preset in "${presets[@]}"; do
   report=build/$preset/ctest.xml
   rm -f "$report"
   # What each test printed is in build/PRESET/Testing/Temporary/LastTest.log.
-  ctest --preset "$preset" -j "$jobs" "${tests_of_lane[@]}" --output-junit "$root/$report" | tee "build/$preset/ctest.log" |
+  ctest --preset "$preset" -j "$jobs" "${tests_of_lane[@]}" "${without[@]}" --output-junit "$root/$report" | tee "build/$preset/ctest.log" |
     scripts/test_progress.sh || status=1
   { read -r p f s; names=$(cat); } < <(summarise "$report")
+  if [ ${#without[@]} -gt 0 ]; then # each would take a second to say so
+    need=$(ctest --preset "$preset" -N "${tests_of_lane[@]}" -L "${without[1]}" | sed -n 's/^Total Tests: //p')
+    s=$((s + need)) names+="${names:+$'\n'}  $need tests: they need a GPU"
+  fi
   passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
   echo "slowest: $(slowest "$report")"
   [ -z "$names" ] || skips+="$preset"$'\n'"$names"$'\n'
