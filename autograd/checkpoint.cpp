@@ -60,7 +60,7 @@ States outside_of(const Run& run, std::uint64_t first) {
 class CheckpointNode final : public Node {
  public:
   CheckpointNode(const Checkpointed& fn, const Tensor& x, const States& edges, std::int64_t random_ops)
-      : Node("checkpoint", std::span(edges)), fn_(fn), x_(std::in_place, x), random_ops_(random_ops) {}
+      : Node("checkpoint", std::span(edges)), fn_(fn), x_(Saved(x)), random_ops_(random_ops) {}
 
  private:
   void backward(const Tensor& dy, Grads& dx) override {

@@ -89,7 +89,7 @@ Shape resolved(const Shape& wanted, const Tensor& x) {
 Tensor reshape(const Tensor& x, const Shape& wanted) {
   check_defined("reshape", x);
   const Shape shape = resolved(wanted, x);
-  if (shape == x.shape()) return x;
+  if (shape == x.shape()) return grad_enabled() || !x.requires_grad() ? x : x.detach();
   const Tensor from = contiguous(x);
   const Tensor y = view(from, shape, contiguous_strides(shape));
   if (OpTrace* const trace = op_trace()) trace->add("reshape", {y}, {from});

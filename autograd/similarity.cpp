@@ -49,7 +49,8 @@ Tensor cosine_similarity(const Tensor& a, const Tensor& b, int axis, double eps)
             eps);
   const Shape shape = broadcast_shapes(a.shape(), b.shape(), "cosine_similarity");
   axis = normalize_axis(axis, shape.rank(), "cosine_similarity");
-  const Tensor x = expand(widened(a), shape), y = expand(widened(b), shape);
+  // In f64: squares of f32 may overflow, and those of a small eps vanish.
+  const Tensor x = expand(cast(a, DType::f64), shape), y = expand(cast(b, DType::f64), shape);
   const Tensor product = sum(x * y, std::array{axis});
   return cast(product / length(x, axis, eps) / length(y, axis, eps), a.dtype());
 }

@@ -5,8 +5,8 @@
 
 namespace athanor {
 
-// Similarity of vectors, and losses based on it. Computed in f32 (f64 for f64) whatever the inputs' dtype.
-// Inputs have one floating dtype and device, else ArgumentError.
+// Similarity of vectors, and losses based on it. Computed in f32 (f64 for f64) whatever the inputs' dtype;
+// the cosine in f64. Inputs have one floating dtype and device, else ArgumentError.
 
 /// The cosine of the angle between a and b along an axis, which is dropped: their dot product over the
 /// product of their lengths, each at least eps. a and b broadcast. Returns their dtype.

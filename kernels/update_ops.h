@@ -67,15 +67,18 @@ ATH_HD inline MomentumOp<Nesterov> momentum_op(const SgdGroup& group, float lr, 
 /// m += (1 - beta1)(g - m);  v += (1 - beta2)(g^2 - v);  w -= step m / (sqrt(v) scale + eps), where step = lr
 /// / (1 - beta1^t) and scale = 1 / sqrt(1 - beta2^t). Decay is added to g (Adam) or subtracted from w (AdamW:
 /// w -= lr lambda w, in the same rounding). Moments move towards g instead of being multiplied by beta: a
-/// beta rounded to f32 would add an error of 3e-8 at every step, always in one direction.
+/// beta rounded to f32 would add an error of 3e-8 at every step, always in one direction. A beta below 1/2
+/// multiplies: a moment that moves nearly all the way to a much smaller g would keep its own rounding.
 /// Source: Kingma and Ba 2015, arXiv:1412.6980; Loshchilov and Hutter 2019, arXiv:1711.05101.
 template <bool Decoupled> struct AdamOp {
   float step, scale, eps, one_minus_beta1, one_minus_beta2;
   float decay;  ///< lambda, or lr lambda where decoupled
   ATH_HD void operator()(float g, float& w, float& m, float& v) const {
     if constexpr (!Decoupled) g = std::fma(decay, w, g);
-    m = std::fma(one_minus_beta1, g - m, m);
-    v = std::fma(one_minus_beta2, std::fma(g, g, -v), v);
+    m = one_minus_beta1 > 0.5f ? std::fma(one_minus_beta1, g, std::fma(-one_minus_beta1, m, m))
+                               : std::fma(one_minus_beta1, g - m, m);
+    v = one_minus_beta2 > 0.5f ? std::fma(one_minus_beta2 * g, g, std::fma(-one_minus_beta2, v, v))
+                               : std::fma(one_minus_beta2, std::fma(g, g, -v), v);
     const float denominator = std::fma(std::sqrt(v), scale, eps);
     float delta = step * m / denominator;
     if constexpr (Decoupled) delta = std::fma(decay, w, delta);

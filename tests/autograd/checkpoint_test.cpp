@@ -110,6 +110,18 @@ TEST(Checkpoint, ReachesTensorsFnCaptured) {
   EXPECT_FALSE(grad_of(a).defined());
 }
 
+// A buffer that every step fills anew, and a parameter after an update.
+TEST(Checkpoint, TakesATensorThatWasWrittenToBefore) {
+  const Tensor x = leaf({3}, 11), seed = ones({3}, x.options());
+  x.bump_version();
+  const auto square = [](const Tensor& in) { return in * in; };
+  backward(checkpoint(square, x), seed);
+  EXPECT_TRUE(test::close(grad_of(x), x.detach() + x.detach(), 1e-14));
+  const Tensor y = checkpoint(square, x);
+  x.bump_version();
+  EXPECT_THROW(backward(y, seed), Error) << "it was changed in between";
+}
+
 TEST(Checkpoint, EdgesOfFn) {
   const Tensor x = leaf({2}, 10);
   const Tensor seed = ones({2}, x.options());

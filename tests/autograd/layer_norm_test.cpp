@@ -91,6 +91,29 @@ TEST(LayerNorm, BackwardMatchesF64InEveryDtype) {
   }
 }
 
+// Above a million elements rows are summed in 64 chunks of more rows, the last of which is short.
+TEST(LayerNorm, ParameterGradientsOfManyRows) {
+  const std::int64_t rows = 150'001, size = 8;
+  const Tensor x = cast_to(wave({rows, size}, 1), DType::f32),
+               dy = cast_to(wave({rows, size}, 0.3, 4), DType::f32);
+  const Parameters norm(size, DType::f32);
+  backward(layer_norm(x, norm.gamma, norm.beta), dy);
+  std::vector<double> dgamma(size), dbeta(size);
+  for (std::int64_t r = 0; r < rows; ++r) {
+    const float *const row = x.data<float>() + r * size, *const slope = dy.data<float>() + r * size;
+    double mean = 0, variance = 0;
+    for (std::int64_t j = 0; j < size; ++j) mean += row[j] / 8.0;
+    for (std::int64_t j = 0; j < size; ++j) variance += (row[j] - mean) * (row[j] - mean) / 8.0;
+    for (std::int64_t j = 0; j < size; ++j) {
+      const auto k = static_cast<std::size_t>(j);
+      dgamma[k] += slope[j] * (row[j] - mean) / std::sqrt(variance + 1e-5);
+      dbeta[k] += slope[j];
+    }
+  }
+  EXPECT_TRUE(close(grad_of(norm.gamma), dgamma, 1e-5));
+  EXPECT_TRUE(close(grad_of(norm.beta), dbeta, 1e-5));
+}
+
 TEST(LayerNorm, EdgeSizes) {
   const Tensor x = Tensor::zeros({0, 4});
   const Parameters norm(4, DType::f32);

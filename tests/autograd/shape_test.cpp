@@ -178,6 +178,8 @@ TEST(View, UnderNoGradAndInferenceRecordsNothing) {
     const NoGrad no_grad;
     EXPECT_FALSE(select(x, 0, 1).requires_grad());
     EXPECT_FALSE(reshape(x, {6}).is_inference());
+    EXPECT_FALSE(reshape(x, {6}).requires_grad());
+    EXPECT_FALSE(reshape(x, {2, 3}).requires_grad()) << "the same shape";
   }
   {
     const InferenceMode inference;
@@ -188,6 +190,7 @@ TEST(View, UnderNoGradAndInferenceRecordsNothing) {
   }
   EXPECT_EQ(tape_counters().nodes, before.nodes);
   EXPECT_FALSE(x.is_inference());
+  EXPECT_TRUE(x.requires_grad());
 }
 
 TEST(Copy, CloneSharesNothing) {

@@ -109,6 +109,15 @@ TEST(CosineSimilarity, LargeHalfValuesDoNotOverflow) {
   EXPECT_TRUE(close(y, std::vector<double>{std::sqrt(0.5), 0}, test::epsilon_of(DType::f16)));
 }
 
+TEST(CosineSimilarity, HoldsForAnyLengthAndEps) {
+  const auto rows = [](float x, float y) { return Tensor::from(std::vector<float>{x, y}, {1, 2}); };
+  EXPECT_EQ(cosine_similarity(rows(0, 0), rows(1, 1), 1, 1e-30).item(), 0);
+  for (const float size : {1e-20f, 1e-10f, 1e20f, 1e38f}) {
+    EXPECT_NEAR(cosine_similarity(rows(size, size), rows(0, size), 1, 1e-30).item(), std::sqrt(0.5), 1e-7)
+        << size;
+  }
+}
+
 TEST(CosineSimilarity, Gradcheck) {
   for (const int axis : {0, 1, -1}) {
     const Tensor a = test::filled({{3, 4}, test::Layout::transposed}, DType::f64, {1});

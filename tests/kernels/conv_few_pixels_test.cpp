@@ -20,6 +20,7 @@ namespace athanor::conv_few_pixels_test {
 using test::close;
 using test::ConvCase;
 using test::name;
+using test::rounded_values;
 using test::same_bits;
 using test::values;
 using test::wide;
@@ -43,11 +44,11 @@ std::vector<ConvCase> cases() {
 struct Operands {
   Tensor x, w, bias, residual;
 
-  explicit Operands(const ConvCase& c)
-      : x(values(c.x, DType::f32, 1)),
-        w(values(c.w, DType::f32, 2)),
-        bias(values({c.w[0]}, DType::f32, 3)),
-        residual(values(conv2d_shape(c.x, c.w, c.params), DType::f32, 4)) {}
+  explicit Operands(const ConvCase& c, test::Values of = values)
+      : x(of(c.x, DType::f32, 1)),
+        w(of(c.w, DType::f32, 2)),
+        bias(of({c.w[0]}, DType::f32, 3)),
+        residual(of(conv2d_shape(c.x, c.w, c.params), DType::f32, 4)) {}
 
   Tensor packed(Conv2dParams params, bool with_bias, bool with_residual) const {
     const kernels::PackedWeights weights(w, with_bias ? bias : Tensor());
@@ -108,7 +109,7 @@ TEST(ConvFewPixels, SameBitsByAnyNumberOfThreads) {
   const int usual = context.threads();
   for (const ConvCase& c : cases()) {
     if (!can_run(c)) GTEST_SKIP() << "this CPU has no AVX2";
-    const Operands operands(c);
+    const Operands operands(c, rounded_values);
     context.set_threads(1);
     const Tensor one = operands.packed(c.params, true, true);
     for (const int threads : {2, 3, 16}) {

@@ -46,8 +46,8 @@ bool can_run(const ConvCase& c) {
 struct Operands {
   Tensor x, w, bias;
 
-  explicit Operands(const ConvCase& c)
-      : x(values(c.x, DType::f32, 1)), w(values(c.w, DType::f32, 2)), bias(values({c.w[0]}, DType::f32, 3)) {}
+  explicit Operands(const ConvCase& c, test::Values of = values)
+      : x(of(c.x, DType::f32, 1)), w(of(c.w, DType::f32, 2)), bias(of({c.w[0]}, DType::f32, 3)) {}
 
   /// By the kernel alone.
   Tensor fused(const ConvCase& c, bool with_bias) const {
@@ -77,7 +77,7 @@ TEST(ConvPool, SameBitsByAnyNumberOfThreads) {
   const int usual = context.threads();
   for (const ConvCase& c : cases()) {
     if (!can_run(c)) GTEST_SKIP() << "this CPU has no AVX2";
-    const Operands operands(c);
+    const Operands operands(c, test::rounded_values);
     context.set_threads(1);
     const Tensor one = operands.fused(c, true);
     context.set_threads(3);

@@ -72,11 +72,11 @@ struct Results {
 struct Operands {
   Tensor x, w, dy, bias;
 
-  Operands(const ConvCase& c, DType dtype)
-      : x(values(c.x, dtype, 1)),
-        w(values(c.w, dtype, 2)),
-        dy(values(conv2d_shape(c.x, c.w, c.params), dtype, 3)),
-        bias(values({c.w[0]}, dtype, 4)) {}
+  Operands(const ConvCase& c, DType dtype, test::Values of = values)
+      : x(of(c.x, dtype, 1)),
+        w(of(c.w, dtype, 2)),
+        dy(of(conv2d_shape(c.x, c.w, c.params), dtype, 3)),
+        bias(of({c.w[0]}, dtype, 4)) {}
 
   Operands as(DType dtype) const {
     Operands other = *this;
@@ -120,7 +120,7 @@ TEST(Winograd, SameBitsByAnyNumberOfThreads) {
   const int usual = context.threads();
   for (const ConvCase& c : winograd_cases()) {
     if (!can_run(c)) GTEST_SKIP() << "this CPU has no AVX2";
-    const Operands operands(c, DType::f32);
+    const Operands operands(c, DType::f32, test::rounded_values);
     context.set_threads(1);
     const Results one = operands.run(c.params, ConvImpl::winograd);
     context.set_threads(3);

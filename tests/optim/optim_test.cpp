@@ -77,6 +77,59 @@ TEST(Adam, TwoStepsByHand) {
   }
 }
 
+// A moment that nearly forgets must not keep the rounding of what it forgets: after a gradient of 1, one of
+// 1e-4 takes a step of its own.
+TEST(Adam, SmallBetasFollowTheFormula) {
+  for (const double beta : {0.0, 1e-5, 1e-3, 0.1, 0.4, 0.6}) {
+    const Tensor w = filled({1}, {0});
+    ParameterArena arena({{"w", w}}, {});
+    Adam adam(arena, {.beta1 = beta, .beta2 = beta});
+    StepBuffer state;
+    state->learning_rate[0] = 0.01f;
+    double expected = 0, m = 0, v = 0;
+    int t = 0;
+    for (const float g : {1.0f, 1e-4f, 3e-4f}) {
+      arena.zero_grad();
+      deliver(w, {g});
+      adam.step(state);
+      finish_step(state);
+      ++t;
+      m = beta * m + (1 - beta) * g;
+      v = beta * v + (1 - beta) * g * g;
+      const double corrected = 1 - std::pow(beta, t);
+      expected -= 0.01 * (m / corrected) / (std::sqrt(v / corrected) + 1e-8);
+    }
+    EXPECT_NEAR(w.item(), expected, 1e-6) << beta;
+  }
+}
+
+// With g = 1 in every step a moment is 1 once corrected, so only eps tells; with g = 1, then 0, beta2 does.
+TEST(Adam, GroupsHaveTheirOwnBetasAndEps) {
+  const Tensor a = filled({1}, {0}), b = filled({1}, {0}), c = filled({1}, {0});
+  ParameterArena arena({{"a", a}, {"b", b}, {"c", c}}, {});
+  const auto group = [](const char* name, AdamOptions options) {
+    return Adam::Group{{.parameters = selectors::named({name})}, options};
+  };
+  Adam adam(
+      arena,
+      {group("a", {.beta1 = 0.5, .beta2 = 0.5, .eps = 0}), group("b", {.beta1 = 0.5, .beta2 = 0.5, .eps = 1}),
+       group("c", {.beta1 = 0.5, .beta2 = 0.75, .eps = 0})},
+      0);
+  StepBuffer state;
+  for (int i = 0; i < 3; ++i) state->learning_rate[i] = 0.1f;
+  for (const float g : {1.0f, 0.0f}) {
+    arena.zero_grad();
+    for (const Tensor* w : {&a, &b, &c}) deliver(*w, {g});
+    adam.step(state);
+    finish_step(state);
+  }
+  // m = 0.25 / 0.75; v = 0.25 / 0.75, and for c 0.1875 / 0.4375.
+  const double m = 1.0 / 3;
+  EXPECT_NEAR(a.item(), -0.1 - 0.1 * m / std::sqrt(1.0 / 3), 1e-6);
+  EXPECT_NEAR(b.item(), -0.1 / 2 - 0.1 * m / (std::sqrt(1.0 / 3) + 1), 1e-6);
+  EXPECT_NEAR(c.item(), -0.1 - 0.1 * m / std::sqrt(0.1875 / 0.4375), 1e-6);
+}
+
 // Decay is decoupled in AdamW: with g = 0 the weight shrinks by lr lambda. In Adam it passes the moments,
 // which make a first step of lr whatever its size.
 TEST(Adam, DecayIsDecoupledInAdamW) {
@@ -345,10 +398,13 @@ TEST(Optimizer, AStepAllocatesNothing) {
 TEST(Optimizer, GroupsHaveTheirOwnRateDecayAndMomentum) {
   const Tensor a = filled({2}, {1, 1}), b = filled({1}, {1}), c = filled({1}, {1}), d = filled({1}, {1});
   ParameterArena arena({{"a.weight", a}, {"a.bias", b, false, false}, {"rest", c}, {"fixed", d}}, {});
-  Sgd sgd(arena,
-          {Sgd::Group{{.parameters = selectors::under("a."), .lr_scale = 2}, {.weight_decay = 0.5f}},
-           Sgd::Group{{.parameters = selectors::named({"rest"}), .schedule = schedules::constant(0.25)}, {}}},
-          0);
+  Sgd sgd(
+      arena,
+      {Sgd::Group{{.parameters = selectors::under("a."), .lr_scale = 2}, {.weight_decay = 0.5f}},
+       Sgd::Group{
+           {.parameters = selectors::named({"rest"}), .lr_scale = 0.5, .schedule = schedules::constant(0.5)},
+           {}}},
+      0);
   StepBuffer state;
   sgd.set_learning_rates(state, schedules::linear(0.1, 10));
   EXPECT_FLOAT_EQ(state->learning_rate[0], 0.2f);
