@@ -16,7 +16,7 @@ endif()
 # which make the compiler twice as slow, so is all but loops of much arithmetic (unity.cmake). What tests test is otherwise
 # optimised as ever.
 define_property(TARGET PROPERTY ATHANOR_IS_TEST BRIEF_DOCS "A test, without code under test in its own sources")
-define_property(TARGET PROPERTY ATHANOR_RUNS_ONCE BRIEF_DOCS "A program that prints or draws something, and ends")
+define_property(TARGET PROPERTY ATHANOR_RUNS_ONCE BRIEF_DOCS "Its own code takes no time worth optimising")
 if(ATHANOR_SANITIZE)
   set(ATHANOR_OPTIMIZE -O0)
 else()
