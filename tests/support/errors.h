@@ -26,17 +26,23 @@ template <class Kind = ArgumentError> std::string message_of(const std::function
   return "";
 }
 
-/// Whether the text holds the value as a word of its own: "3" is not in "13" or "3.5", and "--lr" not in
-/// "--lr-scale".
+/// Whether the text holds the value as a word of its own: "3" is not in "13", "3.5", "0.3" or "-3", and
+/// "--lr" not in "--lr-scale".
 inline bool holds(std::string_view text, std::string_view value) {
   const auto joins = [](char a, char b) {  // b after a continues a word
     const auto word = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; };
     return word(a) && word(b);
   };
+  const auto digit = [](char c) { return std::isdigit(static_cast<unsigned char>(c)) != 0; };
   if (value.empty()) return true;
   for (auto at = text.find(value); at != text.npos; at = text.find(value, at + 1)) {
     const std::string_view before = text.substr(0, at), after = text.substr(at + value.size());
     if (!before.empty() && joins(before.back(), value.front())) continue;
+    if (digit(value.front()) && !before.empty()) {
+      const char second = before.size() > 1 ? before[before.size() - 2] : ' ';
+      if (before.back() == '.' && digit(second)) continue;
+      if (before.back() == '-' && !joins(second, '0')) continue;  // a sign, not a range
+    }
     if (!after.empty() && joins(value.back(), after.front())) continue;
     if (after.size() > 1 && (after[0] == '.' || after[0] == '-') && joins(value.back(), after[1])) continue;
     return true;
