@@ -319,7 +319,7 @@ TEST(Runtime, DevicesHaveLinksAndPciIds) {
   EXPECT_EQ(value, 0);
   options().link = nullptr;
   EXPECT_EQ(cudaDeviceGetP2PAttribute(&value, cudaDevP2PAttrPerformanceRank, 1, 1), cudaErrorInvalidDevice);
-  EXPECT_EQ(cudaDeviceCanAccessPeer(&value, 0, 2), cudaErrorInvalidDevice);
+  EXPECT_EQ(cudaDeviceCanAccessPeer(&value, 0, kDevices), cudaErrorInvalidDevice);
 
   char id[16] = {};
   EXPECT_OK(cudaDeviceGetPCIBusId(id, sizeof id, 1));
