@@ -11,8 +11,9 @@ set(ATHANOR_REPLACEABLE "" CACHE STRING "Sources to compile alone, as well")
 mark_as_advanced(ATHANOR_REPLACEABLE)
 # What runs at most once a step is not worth the compiler's time.
 set(ATHANOR_RUNS_ONCE "^data_formats_import$|^kernels_account$|^nn_(models|onnx|torch)$|^dist_(launch|watch)$|^trainer(_|$)")
-# With sanitizers little is optimised (options.cmake): products and convolutions, in which tests spend their time.
-set(ATHANOR_LOOPS "^kernels/cpu/(conv|matmul|panel_product|winograd)")
+# With sanitizers little is optimised (options.cmake): products and convolutions, in which tests spend their time, and what else
+# instantiates Eigen's products, for the linker takes any of two instances.
+set(ATHANOR_LOOPS "^(kernels/cpu/(conv|matmul|panel_product|winograd)|nn/[a-z0-9_]+[.])")
 
 function(athanor_unity library)
   set_target_properties(${library} PROPERTIES UNITY_BUILD ${ATHANOR_UNITY} UNITY_BUILD_MODE GROUP)
