@@ -34,10 +34,10 @@ if(ATHANOR_CUDA STREQUAL "ON")
     set(ATHANOR_PTXAS_LOG -Xptxas=-v)
   endif()
   # fmt would check format strings in a way nvcc's front end does not follow.
-  # -std by hand: CMake 3.25 does not know how this nvcc spells C++20.
+  # -std by hand: CMake 3.25 does not know how this nvcc spells C++20. Host code in .cu files launches kernels: -O1.
   add_library(athanor_cuda_flags INTERFACE)
   target_compile_options(athanor_cuda_flags INTERFACE
-    "$<$<COMPILE_LANGUAGE:CUDA>:SHELL:-std=c++20 --expt-relaxed-constexpr --extended-lambda --fmad=false -lineinfo ${ATHANOR_CUDA_COMPRESS} ${ATHANOR_PTXAS_LOG} -DFMT_USE_CONSTEXPR=1 -DFMT_CONSTEVAL= -Xcompiler=-Wall,-Wextra>"
+    "$<$<COMPILE_LANGUAGE:CUDA>:SHELL:-std=c++20 --expt-relaxed-constexpr --extended-lambda --fmad=false -lineinfo ${ATHANOR_CUDA_COMPRESS} ${ATHANOR_PTXAS_LOG} -DFMT_USE_CONSTEXPR=1 -DFMT_CONSTEVAL= -Xcompiler=-O1,-Wall,-Wextra>"
     "$<$<AND:$<COMPILE_LANGUAGE:CUDA>,$<BOOL:${ATHANOR_WERROR}>>:SHELL:-Werror all-warnings>")
 endif()
 

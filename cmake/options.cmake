@@ -50,6 +50,7 @@ if(ATHANOR_SANITIZE)
   # Every vector loop is compiled for the baseline alone: the source is the same, instrumenting it twice is slow.
   target_compile_definitions(athanor_flags INTERFACE ATHANOR_ONE_ISA)
 endif()
-if(ATHANOR_ONE_ISA) # builds that check rather than run
+if(ATHANOR_ONE_ISA)
+  message(STATUS "athanor: loops for ${ATHANOR_ISA} alone; -DATHANOR_ONE_ISA=OFF adds those for AVX-512")
   target_compile_definitions(athanor_flags INTERFACE ATHANOR_ONE_ISA)
 endif()

@@ -133,8 +133,8 @@ void Loader::Impl::seek(std::int64_t to_epoch, std::int64_t to_step) {
   step = to_step;
   if (here) return;
   begun = true;
-  // What a kernel reads of a slot must be valid: copies in progress come before new rows.
-  for (std::int64_t i = reclaimed; feed && feed->scales() && i < sent; ++i) {
+  // Copies still in the queue read the slots: of batches the caller has, or of what a kernel must find valid.
+  for (std::int64_t i = reclaimed; feed && i < sent; ++i) {
     while (!feed->arrived(i)) std::this_thread::sleep_for(kPollCopies);
   }
   readers.seek(epoch, step);

@@ -23,7 +23,7 @@ ask() { # ask TOOL RUN
 
 build() { # build PRESET [-DNAME=VALUE...]
   say "Building train_digits (build/$1, shared with scripts/test.sh)"
-  configure "$@" && cmake --build --preset "$1" --target train_digits athanor-small && link_tool "build/$1/bin"
+  configure "$@" $(isa_setting "$1") && cmake --build --preset "$1" --target train_digits athanor-small && link_tool "build/$1/bin"
 }
 
 # Builds for the GPU that is here, or says in a line why not and returns 1.

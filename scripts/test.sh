@@ -20,7 +20,7 @@ case "${1-}" in
   --all) presets=(cpu simt cuda cpu-asan cpu-tsan) ;;
   --every)
     presets=(cpu simt cuda cpu-asan cpu-tsan simt-asan simt-race smpi aarch64)
-    settings_of_lane=(-DATHANOR_EVERY_TEST=ON)
+    settings_of_lane=(-DATHANOR_EVERY_TEST=ON -DATHANOR_ONE_ISA=OFF)
     ;;
 esac
 only=()
@@ -95,7 +95,8 @@ prepare_aarch64() {
 }
 
 for preset in "${presets[@]}"; do
-  settings=("${settings_of_lane[@]}")
+  settings=($(isa_setting "$preset") "${settings_of_lane[@]}")
+  programs=$target
   without=() # tests that cannot run here
   case $preset in
     smpi) command -v smpirun >/dev/null || { row smpi - - "skipped: no SimGrid here (libsimgrid-dev)"; continue; } ;;
@@ -109,13 +110,14 @@ for preset in "${presets[@]}"; do
       find_nvcc
       settings+=(-DCUDNN_ROOT="$(cudnn_root)")
       # Without a GPU: what nvcc makes of every kernel, and the tests that need none (plans, the kernel report).
-      gpu_name >/dev/null ||
-        { settings+=(-DATHANOR_BUILD_BENCH=OFF -DATHANOR_BUILD_EXAMPLES=OFF) without=(-LE '^gpu$'); }
+      if ! gpu_name >/dev/null; then
+        settings+=(-DATHANOR_BUILD_BENCH=OFF -DATHANOR_BUILD_EXAMPLES=OFF) without=(-LE '^gpu$' -E '_NOT_BUILT$')
+        [ "${1-}" = --every ] || programs=tests_without_gpu
+      fi
       ;;
-    simt) settings+=(-DATHANOR_ONE_ISA=OFF) ;; # ccache has the loops for the CPU from the first preset, with code for AVX-512
   esac
-  targets=("$target")
-  [ "$preset" != cpu ] || [[ ${1-} != --a* && ${1-} != --e* ]] || targets=(all tests) # benchmarks must compile, too
+  targets=("$programs")
+  [ "$preset" != cpu ] || [ "${1-}" != --every ] || targets=(all tests) # benchmarks that no test runs, too
 
   say "$preset: building"
   start=$SECONDS
@@ -133,8 +135,10 @@ for preset in "${presets[@]}"; do
   ctest --preset "$preset" -j "$jobs" "${tests_of_lane[@]}" "${without[@]}" --output-junit "$root/$report" | tee "build/$preset/ctest.log" |
     scripts/test_progress.sh || status=1
   { read -r p f s; names=$(cat); } < <(summarise "$report")
-  if [ ${#without[@]} -gt 0 ]; then # each would take a second to say so
-    need=$(ctest --preset "$preset" -N "${tests_of_lane[@]}" -L "${without[1]}" | sed -n 's/^Total Tests: //p')
+  if [ "$programs" != "$target" ]; then
+    names+="${names:+$'\n'}  tests of a device: neither built nor run, for there is no GPU"
+  elif [ ${#without[@]} -gt 0 ]; then # each would take a second to say so
+    need=$(ctest --preset "$preset" -N "${tests_of_lane[@]}" -L '^gpu$' | sed -n 's/^Total Tests: //p')
     s=$((s + need)) names+="${names:+$'\n'}  $need tests: they need a GPU"
   fi
   passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))

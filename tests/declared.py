@@ -7,7 +7,7 @@ ctest, folder = sys.argv[1:]
 LANES = {"quick", "all", "every"}
 listed = subprocess.run([ctest, "--show-only=json-v1"], cwd=folder, check=True, capture_output=True, text=True)
 tests = json.loads(listed.stdout)["tests"]
-if len(tests) < 100:
+if len(tests) < 20:
     sys.exit(f"ctest lists {len(tests)} tests; are the programs built?")
 
 faults = []

@@ -37,8 +37,6 @@ class DeviceFeed {
   /// Batches whose files the GPU refused, and what it said of the first.
   std::int64_t refused() const { return refused_; }
   const std::string& first_refusal() const { return first_refusal_; }
-  /// Whether images were scaled.
-  bool scales() const { return staged_.defined(); }
   /// Whether the copy of step `number` is done. Does not wait.
   bool arrived(std::int64_t number) const { return of(number).arrived.done(); }
   /// Makes work that the caller queues from now on wait for step `number`.

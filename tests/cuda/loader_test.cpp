@@ -1,7 +1,11 @@
 #include "data/loader.h"
 
 #include <array>
+#include <chrono>
 #include <memory>
+#include <thread>
+
+#include <cuda_runtime.h>
 
 #include "data/in_memory.h"
 #include "data/preprocess.h"
@@ -220,6 +224,35 @@ TEST_F(LoaderOnDevice, MayEndWithCopiesInTheQueue) {
       expected.push_back(whole[i]);
     }
   }
+  EXPECT_EQ(diary.read(), expected);
+}
+
+// Rows of the new position are read into host slots that queued copies of earlier batches still read.
+TEST_F(LoaderOnDevice, KeepsABatchWhoseCopyIsInTheQueueWhenItSeeks) {
+  const test::MadeUpSet data(24);
+  const LoaderOptions options{
+      .batch_size = 8, .shuffle = true, .training = true, .workers = 1, .prefetch = 1};
+  Loader reference(data, options), loader(data, here(options));
+  Diary diary;
+  Batch batch;
+  loader.start_epoch(0);
+  for (int step = 0; step < 2; ++step) {
+    ASSERT_TRUE(loader.next(batch));
+    diary.add(batch);
+  }
+  std::chrono::milliseconds late{100};
+  const auto sleep = [](void* ms) {
+    std::this_thread::sleep_for(*static_cast<std::chrono::milliseconds*>(ms));
+  };
+  const auto native = static_cast<cudaStream_t>(current_stream(test::device()).native());
+  ASSERT_EQ(cudaLaunchHostFunc(native, sleep, &late), cudaSuccess);
+  ASSERT_TRUE(loader.next(batch));
+  diary.add(batch);
+  loader.start_epoch(7);
+  ASSERT_TRUE(loader.next(batch));
+  diary.add(batch);
+  auto expected = test::steps_of(reference, 0);
+  expected.push_back(test::steps_of(reference, 7).front());
   EXPECT_EQ(diary.read(), expected);
 }
 

@@ -44,15 +44,16 @@ def rule_of(rules, page, command):
 
 
 def tests_of(build):
-    """The names of all tests of this build."""
+    """The names of all tests of this build, and of those that it would have in the lane `every`."""
     said = subprocess.run(["ctest", "--test-dir", build, "-N"], capture_output=True, text=True, check=True).stdout
-    return set(re.findall(r"^ *Test +#\d+: (\S+)", said, re.M))
+    weekly = (build / "weekly_tests.txt").read_text(encoding="utf-8").split()
+    return {*re.findall(r"^ *Test +#\d+: (\S+)", said, re.M), *weekly}
 
 
 def declared(name, source):
-    """Whether a file of CMake declares a test that this build has not: of another preset, or of the lane `every`."""
+    """Whether a file of CMake declares a test that this preset has not."""
     folder, _, last = name.partition(".")
-    everywhere = rf"^ *athanor_run_test\((?:{re.escape(name)}|\$\{{\w+\}}\.{re.escape(last)}) "
+    everywhere = rf"^ *athanor_run_test\({re.escape(name)} "
     return any(re.search(everywhere, text, re.M) or file.parent.name == folder and re.search(rf"^athanor_\w+\({last} ", text, re.M)
                for file in source.glob("tests/**/CMakeLists.txt") for text in [file.read_text(encoding="utf-8")])
 
