@@ -98,9 +98,11 @@ TEST(Muon, AMatrixDoesNotDependOnItsBatch) {
     int count;
     Precision precision;
   };
-  for (const auto& [shape, count, precision] :
-       {Case{{16, 3, 3, 16}, 9, Precision::f32}, Case{{96, 192}, 33, Precision::bf16},
-        Case{{600, 450}, 3, Precision::f32}, Case{{40, 8}, 5, Precision::f16}}) {
+  for (const Case& one : {Case{{16, 3, 3, 16}, 9, Precision::f32}, Case{{96, 192}, 33, Precision::bf16},
+                          Case{{600, 450}, 3, Precision::f32}, Case{{40, 8}, 5, Precision::f16}}) {
+    const Shape& shape = one.shape;  // Clang 14 lets no lambda capture a structured binding
+    const int count = one.count;
+    const Precision precision = one.precision;
     for (const DType dtype : {DType::f32, DType::bf16}) {
       SCOPED_TRACE(fmt::format("{} {} {}", shape, precision == Precision::f32, dtype));
       const MuonOptions options{.weight_decay = 0.1f, .normalize_weights = count == 9, .dtype = dtype};
