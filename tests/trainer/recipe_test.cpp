@@ -247,7 +247,9 @@ TEST(Recipe, WrongValuesAreRejectedInOneLine) {
       {{"--label-smoothing", "1"}, {"[0, 1)", "1"}},
       {{"--dropout", "1.5"}, {"[0, 1)", "1.5"}},
   };
-  for (const auto& [arguments, values] : cases) {
+  for (const auto& one : cases) {
+    const auto& arguments = one.arguments;  // Clang 14 lets no lambda capture a structured binding
+    const auto& values = one.values;
     SCOPED_TRACE(arguments[0] + " " + arguments[1]);
     EXPECT_ERROR(ArgumentError, parse(arguments), arguments[0]);
     EXPECT_TRUE(names(message_of([&] { parse(arguments); }), values));
