@@ -13,6 +13,8 @@ if len(tests) < 20:
 faults = []
 for test in tests:
     name = test["name"]
+    if name.endswith("_NOT_BUILT"):  # as where there is no GPU
+        continue
     properties = {p["name"]: p["value"] for p in test["properties"]}
     labels = set(properties.get("LABELS", []))
     if len(labels & LANES) != 1:
