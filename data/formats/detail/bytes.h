@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <cstring>
 #include <initializer_list>
+#include <iterator>
 #include <optional>
 #include <span>
 #include <string>
@@ -58,8 +59,8 @@ struct ByteWriter {
   std::vector<std::byte> bytes;
 
   ByteWriter& add(std::span<const std::byte> more) {
-    bytes.resize(bytes.size() + more.size());
-    std::copy(more.begin(), more.end(), bytes.end() - std::ssize(more));
+    std::copy(more.begin(), more.end(),
+              std::back_inserter(bytes));  // GCC 14 warns of resize(), GCC 12 of insert()
     return *this;
   }
   ByteWriter& add(std::string_view text) { return add(bytes_of(text)); }
