@@ -74,7 +74,7 @@ endfunction()
 #   THREADS: exercise threads of our own, and are all that is built under ThreadSanitizer.
 #   Under AddressSanitizer readers and kernels are, and what stands on them; runs and ranks follow in the lane every.
 set(ATHANOR_ADDRESS_ROOMS tensor kernels autograd nn data examples)
-# Cases that take minutes under a sanitizer. Kernels keep random_ops there, and those of their tests that are not listed.
+# Cases that take minutes under a sanitizer. Kernels keep their other tests there and, under AddressSanitizer, random_ops.
 set(ATHANOR_UNSANITIZED *Activations.AreHalf* BatchNorm.FusedEquals* BatchSize.IsBoundByMemory Collectives.SixteenRanks *ConvPadding.*
   Copy.EveryPermutation* *ElementwiseRows.* Engine.MillionNodes* *Folding.* Layers.OnesMatch* *ModelGolden.* *Models.EveryParameter*
   Models.NamesAre* Models.ParameterCounts* Predictor.HoldsNoMoreActivations* Reduce.MatchesDoubleReference Winograd.EveryPass*

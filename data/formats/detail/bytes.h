@@ -59,8 +59,8 @@ struct ByteWriter {
   std::vector<std::byte> bytes;
 
   ByteWriter& add(std::span<const std::byte> more) {
-    std::copy(more.begin(), more.end(),
-              std::back_inserter(bytes));  // GCC 14 warns of resize(), GCC 12 of insert()
+    // GCC 14 gives a false warning about resize() here, GCC 12 about insert().
+    std::copy(more.begin(), more.end(), std::back_inserter(bytes));
     return *this;
   }
   ByteWriter& add(std::string_view text) { return add(bytes_of(text)); }
