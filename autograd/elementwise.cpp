@@ -115,11 +115,14 @@ Tensor div(const Tensor& a, const Tensor& b) {
   const Tensor y = binary<kernels::Div>("div", a, b);
   return record("div", y, {a, b},
                 [a_shape = a.shape(), b_shape = b.shape(), b = Saved(b),
-                 y = Saved::output(b.requires_grad() ? y : Tensor())](const Tensor& dy, Grads& dx) {
-                  const Tensor q = binary<kernels::Div>("div", dy, b);
-                  if (dx.needs(0)) dx[0] = sum_to(q, a_shape);
-                  if (dx.needs(1))
-                    dx[1] = sum_to(detail::affine(binary<kernels::Mul>("div", q, y), -1), b_shape);
+                 a = Saved(b.requires_grad() ? a : Tensor())](const Tensor& dy, Grads& dx) {
+                  if (dx.needs(0)) dx[0] = sum_to(binary<kernels::Div>("div", dy, b), a_shape);
+                  if (!dx.needs(1)) return;
+                  const Tensor full = empty_like(dy);
+                  on_device(dy.device(), [&](auto& context) {
+                    kernels::binary_backward<kernels::Div>(context, 1, a, b, dy, full);
+                  });
+                  dx[1] = sum_to(full, b_shape);
                 });
 }
 

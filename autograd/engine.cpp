@@ -95,6 +95,27 @@ class Engine {
     while (!work_->ready.empty()) step(pop());
   }
 
+  void for_each_leaf(AutogradState& root, const std::function<void(const Leaf&)>& visit_leaf) {
+    if (root.is_leaf()) return visit_leaf(static_cast<Leaf&>(root));
+    visit(static_cast<Node&>(root));
+    std::vector<Node*>& stack = work_->stack;
+    stack.push_back(&static_cast<Node&>(root));
+    while (!stack.empty()) {
+      const Node& node = *stack.back();
+      stack.pop_back();
+      check_not_released(node);
+      for (int i = 0; i < node.count_; ++i) {
+        AutogradState* const state = node.edge(i).get();
+        if (!state) continue;
+        if (!state->is_leaf()) {
+          if (Node& input = static_cast<Node&>(*state); visit(input)) stack.push_back(&input);
+        } else if (Leaf& leaf = static_cast<Leaf&>(*state); std::exchange(leaf.pass_, pass_) != pass_) {
+          visit_leaf(leaf);
+        }
+      }
+    }
+  }
+
  private:
   // Vectors that keep their capacity between passes; several, since checkpoint() runs a pass inside a pass.
   struct Work {
@@ -350,6 +371,10 @@ std::vector<Tensor> grad(const Tensor& root, std::span<const Tensor> inputs, con
     }
   }
   return gradients;
+}
+
+void for_each_leaf(const Tensor& root, const std::function<void(const Leaf&)>& visit) {
+  if (root.defined() && root.requires_grad()) Engine().for_each_leaf(*root.autograd(), visit);
 }
 
 Leaf& leaf_of(const Tensor& x) {

@@ -31,6 +31,9 @@ void backward(const Tensor& root, const Tensor& seed = {}, BackwardOptions optio
 std::vector<Tensor> grad(const Tensor& root, std::span<const Tensor> inputs, const Tensor& seed = {},
                          BackwardOptions options = {});
 
+/// Calls `visit` once for each leaf that root, computed or itself a leaf, depends on.
+void for_each_leaf(const Tensor& root, const std::function<void(const Leaf&)>& visit);
+
 namespace detail {
 
 /// The gradients of those `states` on which root depends; the pass stops there. For a pass inside a pass, as

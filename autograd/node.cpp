@@ -37,6 +37,8 @@ void LayerScope::end() {
 
 // Leaf -----------------------------------------------------------------------------------------------------
 
+Leaf::Leaf() : sequence_(created.fetch_add(1, std::memory_order_relaxed)) {}
+
 void Leaf::accumulate(const Tensor& gradient) {
   if (bound_ && gradient.same_as(grad_)) return;  // a kernel wrote it through direct()
   const bool first = std::exchange(fresh_, false);

@@ -5,6 +5,7 @@
 #include <functional>
 #include <initializer_list>
 #include <span>
+#include <string>
 #include <utility>
 
 #include "autograd/grad_mode.h"
@@ -21,6 +22,7 @@ namespace athanor {
 /// State of a tensor that collects its gradient: the gradient, and hooks for when it is complete.
 class Leaf final : public AutogradState {
  public:
+  Leaf();
   bool is_leaf() const override { return true; }
 
   /// Undefined before the first contribution of a backward pass.
@@ -43,6 +45,13 @@ class Leaf final : public AutogradState {
     return {grad_, std::exchange(fresh_, false) ? Write::overwrite : Write::accumulate};
   }
 
+  /// The gradient's slice, if bound().
+  const Tensor& slice() const { return grad_; }
+  /// Leaves are numbered with the nodes, in the order of creation.
+  std::uint64_t sequence() const { return sequence_; }
+
+  /// Of a module's parameter, for messages: "'weight' [8, 3] of athanor::nn::Linear"; else empty.
+  std::string owner;
   /// Called after the last contribution of each backward pass to this leaf.
   std::function<void()> on_ready;
   /// Called when a recorded op has read the leaf, on the computing thread.
@@ -56,6 +65,7 @@ class Leaf final : public AutogradState {
   std::uint64_t wanted_ = 0;  // the last pass with an explicit list of leaves that included this one
   bool bound_ = false;
   bool fresh_ = true;  // no contribution since zero()
+  const std::uint64_t sequence_;
 
   std::uint64_t pass_ = 0;  // of the engine
   int pending_ = 0;

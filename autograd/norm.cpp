@@ -30,8 +30,9 @@ void check_batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, 
   detail::check_norm_parameter(op, "running_var", running_var, channels, x);
   if (training && !joined) {
     const std::int64_t values = x.dim(-1) > 0 ? x.numel() / x.dim(-1) : 2;
-    ATH_CHECK(values > 1, "batch_norm: training needs at least 2 values per channel, but x {} has {}",
-              x.shape(), values);
+    if (values < 2)
+      detail::fail<TooFewValuesError>(
+          "batch_norm: training needs at least 2 values per channel, but x {} has {}", x.shape(), values);
   }
   if (sums.defined()) {
     const DType dtype =
@@ -60,10 +61,12 @@ template <class Context> Tensor gather_moments(Context& context, const Tensor& x
   const std::vector<double> values = rows.to(kCpu).to_vector();
   double all = 0;
   for (std::int64_t r = 0; r < rows.dim(0); ++r) all += values[static_cast<std::size_t>(r * rows.dim(1))];
-  ATH_CHECK(all > 1,
-            "batch_norm: training needs at least 2 values per channel over all ranks, but x {} and those of "
-            "the {} other ranks have {}",
-            x.shape(), rows.dim(0) - 1, all);
+  if (all < 2)
+    detail::fail<TooFewValuesError>(
+        "batch_norm: training needs at least 2 values per channel over all ranks, but x {} and those of the "
+        "{} "
+        "other ranks have {}",
+        x.shape(), rows.dim(0) - 1, all);
   return rows;
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "kernels/activation.h"
+#include "tensor/error.h"
 #include "tensor/tensor.h"
 
 namespace athanor {
@@ -23,6 +24,12 @@ struct BatchNormParams {
   /// Sums of x's channels, if conv2d_with_sums() has found them: [2, C] f32, or f64 on the CPU. Training then
   /// reads x once less.
   Tensor sums = {};
+};
+
+/// A batch norm in training got a single value per channel, whose variance is nothing.
+class TooFewValuesError : public ArgumentError {
+ public:
+  using ArgumentError::ArgumentError;
 };
 
 /// Batch normalisation over all axes but the last (channels), with the activation and a residual fused:

@@ -8,6 +8,7 @@
 #include "autograd/elementwise.h"
 #include "autograd/node.h"
 #include "autograd/op_trace.h"
+#include "autograd/shape.h"
 #include "kernels/on_device.h"
 #include "kernels/scalar_ops.h"
 
@@ -76,11 +77,13 @@ Tensor clamp(const Tensor& x, std::optional<double> low, std::optional<double> h
 
 Tensor floor_divide(const Tensor& x, double divisor) {
   ATH_CHECK(x.defined(), "floor_divide: tensor must be defined, but is not");
+  if (is_half(x.dtype())) return cast(floor_divide(cast(x, DType::f32), divisor), x.dtype());
   return floor_divide(x, detail::scalar_like("floor_divide", "divisor", divisor, x));
 }
 
 Tensor remainder(const Tensor& x, double divisor) {
   ATH_CHECK(x.defined(), "remainder: tensor must be defined, but is not");
+  if (is_half(x.dtype())) return cast(remainder(cast(x, DType::f32), divisor), x.dtype());
   return remainder(x, detail::scalar_like("remainder", "divisor", divisor, x));
 }
 

@@ -23,7 +23,7 @@ Tensor softplus(const Tensor& x, double beta = 1, double threshold = 20);
 Tensor clamp(const Tensor& x, std::optional<double> low, std::optional<double> high = std::nullopt);
 
 /// floor_divide() and remainder() (elementwise.h) with a scalar divisor, which an integer dtype of x must
-/// hold exactly.
+/// hold exactly. A half type is divided in f32, by the divisor in f32.
 Tensor floor_divide(const Tensor& x, double divisor);
 Tensor remainder(const Tensor& x, double divisor);
 

@@ -31,6 +31,7 @@ set(ATHANOR_HEADERS
   data/convert.h
   data/dataset.h
   data/decoded_dataset.h
+  data/defects.h
   data/device_jpeg.h
   data/digits.h
   data/formats/cifar.h
@@ -66,6 +67,7 @@ set(ATHANOR_HEADERS
   data/pixel_stage.h
   data/preprocess.h
   data/recode.h
+  data/relabelled.h
   data/sample_row.h
   data/sample_writer.h
   data/stratified_split.h
@@ -231,6 +233,7 @@ set(ATHANOR_HEADERS
   tensor/printable.h
   tensor/proto.h
   tensor/ref.h
+  tensor/file_kind.h
   tensor/regular_file.h
   tensor/safetensors.h
   tensor/shape.h
@@ -275,6 +278,7 @@ set(ATHANOR_HEADERS
   trainer/checkpoints/run_folder.h
   trainer/checkpoints/final_weights.h
   trainer/checkpoints/run_state.h
+  trainer/checkpoints/split_file.h
   trainer/checkpoints/state_file.h
   trainer/finders/largest_fit.h
   trainer/finders/lr_finder.h

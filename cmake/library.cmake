@@ -136,6 +136,7 @@ set(ATHANOR_AUTOGRAD
 set(ATHANOR_SOURCES
   data/convert.cpp
   data/decoded_dataset.cpp
+  data/defects.cpp
   data/detail/batch_readers.cpp
   data/detail/device_feed.cpp
   data/detail/resident_images.cpp
@@ -177,6 +178,8 @@ set(ATHANOR_SOURCES
   data/formats/table.cpp
   data/formats/tar.cpp
   data/formats/tfrecord.cpp
+  data/image/decoder.cpp
+  data/image/detail/png_metadata.cpp
   data/image/jpeg.cpp
   data/image/orientation.cpp
   data/image/png.cpp
@@ -188,6 +191,7 @@ set(ATHANOR_SOURCES
   data/pixel_stage.cpp
   data/preprocess.cpp
   data/recode.cpp
+  data/relabelled.cpp
   data/sample_row.cpp
   data/dataset.cpp
   data/stratified_split.cpp
@@ -230,7 +234,7 @@ set(ATHANOR_SOURCES
   tensor/cores.cpp
   tensor/counters.cpp
   tensor/detail/host_copy.cpp
-  tensor/detail/mapped_file.cpp
+  tensor/detail/loaded_file.cpp
   tensor/detail/safetensors_header.cpp
   tensor/detail/sha256.cpp
   tensor/detail/tags.cpp
@@ -239,6 +243,7 @@ set(ATHANOR_SOURCES
   tensor/nearest.cpp
   tensor/pool.cpp
   tensor/printable.cpp
+  tensor/file_kind.cpp
   tensor/regular_file.cpp
   tensor/safetensors.cpp
   tensor/shape.cpp
@@ -353,6 +358,7 @@ set(ATHANOR_SOURCES
   trainer/checkpoints/run_folder.cpp
   trainer/checkpoints/final_weights.cpp
   trainer/checkpoints/run_state.cpp
+  trainer/checkpoints/split_file.cpp
   trainer/checkpoints/state_file.cpp
   trainer/detail/terminal.cpp
   trainer/finders/batch_finder.cpp
@@ -422,14 +428,14 @@ list(REMOVE_ITEM ATHANOR_FORMATS data/formats/crc32c.cpp data/formats/detail/fil
 list(REMOVE_ITEM ATHANOR_SOURCES ${ATHANOR_FORMATS})
 # What `athanor predict` takes, which scripts/quickstart.sh builds, too.
 set(ATHANOR_PREDICT ${ATHANOR_FORMATS})
-list(FILTER ATHANOR_PREDICT INCLUDE REGEX "^data/image/|^trainer/inference/predictor\\.cpp$|^trainer/tool/(picture|pictures|predict|run_tool)\\.cpp$")
+list(FILTER ATHANOR_PREDICT INCLUDE REGEX "^data/image/|^data/formats/detail/image_files\\.cpp$|^trainer/inference/predictor\\.cpp$|^trainer/tool/(picture|pictures|predict|run_tool)\\.cpp$")
 list(REMOVE_ITEM ATHANOR_FORMATS ${ATHANOR_PREDICT})
 add_library(athanor ${ATHANOR_SOURCES})
 add_library(athanor_predict ${ATHANOR_PREDICT} autograd/topk.cpp kernels/cpu/topk.cpp)
 add_library(athanor_formats ${ATHANOR_FORMATS})
 target_link_libraries(athanor_predict PUBLIC athanor
   PRIVATE $<BUILD_INTERFACE:athanor_flags> $<BUILD_INTERFACE:nlohmann_json::nlohmann_json> $<BUILD_INTERFACE:CLI11::CLI11>
-  JPEG::JPEG PNG::PNG)
+  JPEG::JPEG PNG::PNG ZLIB::ZLIB)
 if(ATHANOR_WITH_WEBP)
   target_sources(athanor_predict PRIVATE data/image/webp.cpp)
   target_include_directories(athanor_predict SYSTEM PRIVATE ${WEBP_INCLUDE_DIR})

@@ -8,6 +8,15 @@ include(CMakePackageConfigHelpers)
 
 set(ATHANOR_CONFIG_DIR ${CMAKE_INSTALL_LIBDIR}/cmake/athanor)
 
+# Before anything is installed, for a build of some targets only (scripts/quickstart.sh).
+foreach(target athanor athanor_formats athanor_ops athanor_predict athanor_mpi athanor_nccl)
+  if(TARGET ${target})
+    install(CODE "if(NOT EXISTS \"$<TARGET_FILE:${target}>\")
+      message(FATAL_ERROR \"${target} is not built yet; first: cmake --build ${PROJECT_BINARY_DIR}\")
+    endif()")
+  endif()
+endforeach()
+
 # Generic folder names (tensor/, kernels/) stay below include/athanor: the same #include "tensor/tensor.h" works
 # in the tree and installed.
 install(TARGETS athanor athanor_formats athanor_ops athanor_predict athanor_all EXPORT athanorTargets

@@ -1,10 +1,13 @@
 #include "data/dataset.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "data/detail/thread_scratch.h"
 #include "data/sample_row.h"
+#include "kernels/hash.h"
 #include "tensor/error.h"
+#include "tensor/printable.h"
 
 namespace athanor {
 
@@ -53,9 +56,56 @@ void Dataset::read_fields(std::int64_t index, std::int64_t epoch, SampleRow& row
   }
 }
 
+void count_unused(std::vector<Unused>& all, std::string_view cause, std::string name) {
+  constexpr std::size_t kNames = 3;
+  auto at = std::find_if(all.begin(), all.end(), [&](const Unused& one) { return one.cause == cause; });
+  if (at == all.end()) at = all.insert(at, {std::string(cause), 0, {}});
+  ++at->count;
+  at->names.insert(std::upper_bound(at->names.begin(), at->names.end(), name), std::move(name));
+  if (at->names.size() > kNames) at->names.pop_back();
+}
+
+void add_unused(std::vector<Unused>& all, const std::vector<Unused>& more) {
+  for (const Unused& one : more) {
+    for (const std::string& name : one.names) count_unused(all, one.cause, name);
+    const auto at =
+        std::find_if(all.begin(), all.end(), [&](const Unused& has) { return has.cause == one.cause; });
+    if (at == all.end()) {
+      all.push_back(one);
+    } else {
+      at->count += one.count - std::ssize(one.names);
+    }
+  }
+}
+
+std::string text_of(const std::vector<Unused>& unused) {
+  std::string text;
+  for (const Unused& one : unused) {
+    text += fmt::format("{}{} {} (", text.empty() ? "" : ", ", one.count, one.cause);
+    for (std::size_t i = 0; i < one.names.size(); ++i) text += (i == 0 ? "" : ", ") + printable(one.names[i]);
+    text += one.count > std::ssize(one.names) ? ", ...)" : ")";
+  }
+  return text;
+}
+
+std::uint64_t data_id(const Dataset& data) {
+  const ImageSpec& spec = data.spec();
+  kernels::HashOf hash;
+  hash.add(data.size(), spec.channels, spec.classes);
+  for (const std::string& name : data.class_names()) hash.add(kernels::fnv1a(name));
+  for (std::int64_t i = 0; i < data.size(); ++i) hash.add(data.sample_id(i));
+  return hash.value();
+}
+
 std::int64_t Dataset::label(std::int64_t index) const {
   detail::ThreadScratch scratch;
   return fetch(index, scratch.bytes()).label;
+}
+
+std::string Dataset::check_sample(std::int64_t index) const {
+  detail::ThreadScratch scratch;
+  fetch(index, scratch.bytes());
+  return {};
 }
 
 std::int64_t Dataset::read(std::int64_t index, std::span<std::uint8_t> pixels) const {

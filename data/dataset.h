@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "tensor/dtype.h"
@@ -84,6 +85,23 @@ struct StoredSample {
   std::int64_t stored_bytes() const;
 };
 
+/// What a source holds and its data set does not use, of one cause.
+struct Unused {
+  std::string cause;  ///< "files of another type"
+  std::int64_t count = 0;
+  std::vector<std::string> names;  ///< the first three in byte order
+
+  bool operator==(const Unused&) const = default;
+};
+
+/// Adds one of that cause.
+void count_unused(std::vector<Unused>& all, std::string_view cause, std::string name);
+/// Adds those of another list, cause by cause.
+void add_unused(std::vector<Unused>& all, const std::vector<Unused>& more);
+/// "20 files of another type (bird/1.bmp, bird/2.bmp, bird/3.bmp, ...), 1 hidden file or folder (.git)";
+/// empty for none. Names are printable.
+std::string text_of(const std::vector<Unused>& unused);
+
 /// Samples in a fixed order: in memory, a file, a folder, or synthetic. For images of one size without a
 /// file, derive from ImageDataset, which needs fewer functions, or from FieldDataset (data/sample_row.h).
 class Dataset {
@@ -107,7 +125,7 @@ class Dataset {
   virtual std::int64_t shorter_side() const { return 0; }
 
   /// Sample `index` in [0, size()) in stored form. Its bytes may be in `scratch` and are valid until the next
-  /// fetch() with the same `scratch`; a mapped data set does not use it. Thread-safe with one scratch per
+  /// fetch() with the same `scratch`; a data set in memory does not use it. Thread-safe with one scratch per
   /// thread. Throws IoError naming file and offset.
   virtual StoredSample fetch(std::int64_t index, std::vector<std::byte>& scratch) const = 0;
   /// The label of sample `index`. Here: from fetch(); override it if the label is available without.
@@ -128,6 +146,19 @@ class Dataset {
   /// Throws what they throw, and IoError naming a field that is missing or of another size.
   virtual void read_fields(std::int64_t index, std::int64_t epoch, SampleRow& row) const;
 
+  /// Reads all of sample `index` in stored form, only to find defects. Thread-safe. Throws what reading
+  /// throws; returns a defect that leaves every pixel as it is, after the name of its source, or "". Here:
+  /// fetch().
+  virtual std::string check_sample(std::int64_t index) const;
+  /// What sample `index` is, as far as its source knows without reading it: a hash of its name, label and,
+  /// unless the set is large, stored bytes (their count, or a checksum). Equal whenever the same data is
+  /// opened. Here: the index.
+  virtual std::uint64_t sample_id(std::int64_t index) const { return static_cast<std::uint64_t>(index); }
+  /// What the source holds besides its samples.
+  virtual std::vector<Unused> unused() const { return {}; }
+  /// The data set whose source this one shares: of a part or a view of a set, that set's. Its account is
+  /// theirs.
+  virtual const Dataset& origin() const { return *this; }
   /// The source of sample `index`, for messages: "FILE", "FILE, offset N", or "".
   virtual std::string where(std::int64_t /*index*/) const { return {}; }
   /// Whether read_fields() can leave the scaling of images to a GPU (SampleRow::stage()).
@@ -137,6 +168,9 @@ class Dataset {
   /// Announces that samples [first, first + count) will be read soon. Thread-safe.
   virtual void will_need(std::int64_t /*first*/, std::int64_t /*count*/) const {}
 };
+
+/// Identifies the samples of a data set, their order and their classes: a hash of all sample_id().
+std::uint64_t data_id(const Dataset& data);
 
 /// Labelled images of one size, read one at a time: the base class for users' own data.
 class ImageDataset : public Dataset {

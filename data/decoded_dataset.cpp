@@ -85,6 +85,18 @@ DecodedDataset::DecodedDataset(std::shared_ptr<const Dataset> store, const Image
 DecodedDataset::DecodedDataset(std::shared_ptr<const Dataset> store, const ImageTransform& evaluation)
     : DecodedDataset(std::move(store), evaluation, evaluation, 0) {}
 
+std::string check_images(const Dataset& store, std::int64_t index) {
+  detail::ThreadScratch scratch;
+  const StoredSample sample = store.fetch(index, scratch.bytes());
+  ImageReader& reader = thread_reader();
+  try {
+    const std::string harmless = reader.check(sample, store.fields());
+    return harmless.empty() ? harmless : fmt::format("{}: {}", store.where(index), harmless);
+  } catch (const IoError& error) {
+    detail::fail<IoError>("{}: {}", store.where(index), error.what());
+  }
+}
+
 template <class F> std::int64_t DecodedDataset::with_sample(std::int64_t index, const F& read) const {
   detail::ThreadScratch scratch;
   const StoredSample sample = store_->fetch(index, scratch.bytes());
@@ -106,9 +118,15 @@ std::int64_t DecodedDataset::transformed(const ImageTransform& transform, const 
   });
 }
 
-/// Decodes the image, and scales it unless a GPU does.
 void DecodedDataset::read_image(ImageReader& reader, const StoredSample& sample,
                                 const ImageTransform& transform, const DrawKey& key, SampleRow& row) const {
+  decode_image(reader, sample, transform, key, row);
+  row.set_warning(reader.warning());
+}
+
+/// Decodes the image, and scales it unless a GPU does.
+void DecodedDataset::decode_image(ImageReader& reader, const StoredSample& sample,
+                                  const ImageTransform& transform, const DrawKey& key, SampleRow& row) const {
   if (!row.stages() || ImageReader::copies(sample, transform, spec_.channels))
     return reader.read(sample, transform, key, spec_.channels, row.image());
   const Placement at = place(transform, reader.open(sample), key);

@@ -8,6 +8,10 @@
 
 namespace athanor {
 
+/// Dataset::check_sample() of a store, which also decodes the sample's images to their last row and checks
+/// their sizes against each other.
+std::string check_images(const Dataset& store, std::int64_t index);
+
 /// Images of one size from stored images of any size, decoded and transformed at each read. Encoded images
 /// become RGB; a store of raw images keeps its channels.
 ///
@@ -40,13 +44,19 @@ class DecodedDataset final : public ImageDataset {
   std::int64_t read_in_epoch(std::int64_t index, std::int64_t epoch,
                              std::span<std::uint8_t> pixels) const override;
   void read_fields(std::int64_t index, std::int64_t epoch, SampleRow& row) const override;
+  std::string check_sample(std::int64_t index) const override { return check_images(*store_, index); }
   StoredSample fetch(std::int64_t index, std::vector<std::byte>& scratch) const override;
+  std::vector<Unused> unused() const override { return store_->unused(); }
+  const Dataset& origin() const override { return store_->origin(); }
+  std::uint64_t sample_id(std::int64_t index) const override { return store_->sample_id(index); }
   std::string where(std::int64_t index) const override { return store_->where(index); }
   void will_need(std::int64_t first, std::int64_t count) const override { store_->will_need(first, count); }
 
  private:
   void read_image(ImageReader& reader, const StoredSample& sample, const ImageTransform& transform,
                   const DrawKey& key, SampleRow& row) const;
+  void decode_image(ImageReader& reader, const StoredSample& sample, const ImageTransform& transform,
+                    const DrawKey& key, SampleRow& row) const;
   std::int64_t transformed(const ImageTransform& transform, const DrawKey& key,
                            std::span<std::uint8_t> pixels) const;
   /// Calls read(sample); errors name it. Returns its label.

@@ -35,13 +35,14 @@ int next_number(const char*& at, const char* end) {
 
 std::unique_ptr<InMemoryDataset> digits(Split split) {
   constexpr std::int64_t kMax = 1 << 20;
-  const detail::FileBytes csv =
+  const std::vector<std::byte> csv =
       detail::FileBytes("embedded", {kDigitsCsvGz, kDigitsCsvGz + kDigitsCsvGzBytes}, "digits", "build again")
-          .head(kMax);
+          .head(kMax)
+          .all();
   std::vector<std::uint8_t> pixels;
   std::vector<std::int64_t> labels;
   std::array<std::int64_t, 10> seen{};
-  const char* at = reinterpret_cast<const char*>(csv.bytes().data());
+  const char* at = reinterpret_cast<const char*>(csv.data());
   const char* const end = at + csv.size();
   while (at < end) {
     std::array<std::uint8_t, 64> image;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "data/detail/sample_id.h"
 #include "tensor/error.h"
 #include "tensor/philox.h"
 
@@ -60,6 +61,12 @@ StoredSample InMemoryDataset::fetch(std::int64_t index, std::vector<std::byte>& 
           spec_.width,
           spec_.channels,
           labels_[i]};
+}
+
+std::uint64_t InMemoryDataset::sample_id(std::int64_t index) const {
+  std::vector<std::byte> unused;
+  const StoredSample sample = fetch(index, unused);
+  return detail::id_of(sample.bytes, sample.label);
 }
 
 Subset::Subset(std::shared_ptr<const Dataset> source, std::vector<std::int64_t> indices)

@@ -22,6 +22,7 @@ class InMemoryDataset : public Dataset {
   const ImageSpec& spec() const override { return spec_; }
   std::vector<std::string> class_names() const override { return class_names_; }
   StoredSample fetch(std::int64_t index, std::vector<std::byte>& scratch) const override;
+  std::uint64_t sample_id(std::int64_t index) const override;
   bool resident() const override { return true; }
 
   std::span<const std::uint8_t> pixels() const { return pixels_; }
@@ -50,6 +51,12 @@ class Subset final : public Dataset {
   std::int64_t read_in_epoch(std::int64_t index, std::int64_t epoch,
                              std::span<std::uint8_t> pixels) const override;
   void read_fields(std::int64_t index, std::int64_t epoch, SampleRow& row) const override;
+  std::string check_sample(std::int64_t index) const override {
+    return source_->check_sample(in_source(index));
+  }
+  std::vector<Unused> unused() const override { return source_->unused(); }
+  const Dataset& origin() const override { return source_->origin(); }
+  std::uint64_t sample_id(std::int64_t index) const override { return source_->sample_id(in_source(index)); }
   std::string where(std::int64_t index) const override;
   bool resident() const override { return source_->resident(); }
   void will_need(std::int64_t first, std::int64_t count) const override;

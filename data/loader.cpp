@@ -229,6 +229,8 @@ void Loader::Impl::check() {
     if (slot.failed.fatal) std::rethrow_exception(slot.failed.fatal);
     throw IoError(slot.failed.line);
   }
+  if (slot.harmless_ones > 0 && stats.harmless == 0) stats.first_harmless = slot.harmless.line;
+  stats.harmless += slot.harmless_ones;
   if (slot.replacements == 0) return;
   if (stats.skipped + slot.replacements > options.bad_samples.limit) {
     detail::fail<IoError>("{}; the epoch now exceeds its limit of {} bad samples (--bad-samples skip:LIMIT)",

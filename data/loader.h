@@ -34,6 +34,9 @@ struct BadSamples {
   bool skip = false;
   /// More than this many in an epoch are an error anyway; -1: one in a hundred samples, at least one.
   std::int64_t limit = -1;
+  /// Reads every sample before the first step, and throws UnreadableSamplesError if any cannot be read: the
+  /// Trainer, and evaluate().
+  bool list = false;
 };
 
 struct LoaderOptions {
@@ -128,6 +131,8 @@ struct LoaderStats {
   int threads = 0;                 ///< existing threads; the rest is parked
   std::int64_t skipped = 0;        ///< samples that were replaced
   std::string first_skipped = {};  ///< the first one: which, where, why
+  std::int64_t harmless = 0;       ///< samples with a defect that leaves every pixel as it is
+  std::string first_harmless = {};
 };
 
 /// Batches of a data set, in an order that depends only on (seed, epoch). Bytes are the same for any number

@@ -88,8 +88,10 @@ void check_augment(const Augment& augment, const ImageSpec& spec) {
               "and {}",
               colour.brightness, colour.contrast, colour.saturation, colour.hue);
   }
-  ATH_CHECK(!colour.any() || spec.channels == 3,
-            "preprocess: images must have 3 channels for color-jitter, but have {}", spec.channels);
+  ATH_CHECK(
+      !colour.any() || spec.channels == 3,
+      "preprocess: images must have 3 channels for color-jitter, but have {}; leave it out of --augment",
+      spec.channels);
   if (const auto& rand = augment.rand_augment) {
     ATH_CHECK(
         rand->operations >= 1 && rand->operations <= 16 && rand->magnitude >= 0 &&
@@ -97,7 +99,9 @@ void check_augment(const Augment& augment, const ImageSpec& spec) {
         "preprocess: rand-augment must have 1 to 16 operations and a magnitude in [0, {}], but got {} and {}",
         kernels::kMaxMagnitude, rand->operations, rand->magnitude);
     ATH_CHECK(spec.channels == 1 || spec.channels == 3,
-              "preprocess: images must have 1 or 3 channels for rand-augment, but have {}", spec.channels);
+              "preprocess: images must have 1 or 3 channels for rand-augment, but have {}; leave it out of "
+              "--augment",
+              spec.channels);
   }
   ATH_CHECK(augment.random_erasing >= 0 && augment.random_erasing <= 1 &&
                 (augment.random_erasing == 0 || augment.cutout == 0),

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -79,6 +80,9 @@ class SampleRow {
   bool stages_files() const { return stages_files_; }
   std::int64_t label() const;
   void set_label(std::int64_t label);
+  /// A defect of the sample that leaves every pixel as it is; empty: none.
+  const std::string& warning() const { return warning_; }
+  void set_warning(std::string_view text) { warning_ = text; }
 
   const RowLayout& layout() const { return *layout_; }
   /// Field `field` of layout().fields; marks it as written.
@@ -105,6 +109,7 @@ class SampleRow {
   std::int64_t row_;
   std::uint32_t written_ = 0;
   bool stages_files_;
+  std::string warning_ = {};
 };
 
 /// The result of read_fields() for evaluation, as raw fields in `scratch`.

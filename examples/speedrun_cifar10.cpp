@@ -92,9 +92,12 @@ struct Speedrun : Task {
 
   /// Muon for filters, and SGD for the rest in three groups.
   std::vector<OptimizerSpec> optimizers() const override {
-    return {{.name = "", .networks = {}, .make = [this](ParameterArena& arena, int first_slot) {
-               return make_optimizer(arena, first_slot);
-             }}};
+    return {
+        {.name = "",
+         .networks = {},
+         .make = [this](ParameterArena& arena, int first_slot) { return make_optimizer(arena, first_slot); },
+         .schedule = {},
+         .whole_parameters = Muon::kWholeParameters}};
   }
   std::unique_ptr<Optimizer> make_optimizer(ParameterArena& arena, int first_slot) const {
     const Selector matrices = selectors::matrices(), head = selectors::under("head");

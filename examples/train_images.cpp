@@ -10,13 +10,16 @@
 #include <cstdio>
 #include <filesystem>
 #include <memory>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
 #include "common/train.h"
 #include "data/decoded_dataset.h"
 #include "data/formats/open.h"
+#include "data/relabelled.h"
 #include "data/stratified_split.h"
 #include "tensor/error.h"
 
@@ -24,17 +27,16 @@ namespace {
 
 using namespace athanor;
 
-void check_classes(const Dataset& train, const Dataset& val) {
-  const auto ours = train.class_names(), theirs = val.class_names();
-  for (std::size_t i = 0; i < std::min(ours.size(), theirs.size()); ++i) {
-    ATH_CHECK(ours[i] == theirs[i],
-              "train_images: both sets must have the same classes, but class {} is '{}' in training and "
-              "'{}' in validation",
-              i, ours[i], theirs[i]);
+using Store = std::shared_ptr<const Dataset>;
+
+/// A set with the numbers of the training set's classes, which are matched by name.
+Store with_classes_of(const Dataset& train, Store other, const char* flag) {
+  try {
+    return with_classes(std::move(other), train.class_names());
+  } catch (const ArgumentError& error) {
+    detail::fail<>("{}: images must have the classes of the training images: {}", flag, error.what());
   }
 }
-
-using Store = std::shared_ptr<const Dataset>;
 
 Store open_at(const std::filesystem::path& path, Split split) {
   const auto say = [](const std::string& line) { std::fprintf(stderr, "%s\n", line.c_str()); };
@@ -54,22 +56,58 @@ Store open(const TrainerConfig& flags, Split split) {
   return open_at(path, split);
 }
 
-/// The training and the validation data.
-std::pair<Store, Store> open_both(const TrainerConfig& flags) {
+struct Both {
+  Store train, val;
+  bool is_split = false;  ///< drawn from one set
+  std::vector<Unused> unused = {};
+};
+
+/// The names of classes that only the training set has.
+std::vector<std::string> without_validation(const Dataset& train, const Dataset& val) {
+  std::vector<bool> validated(static_cast<std::size_t>(val.spec().classes));
+  for (std::int64_t i = 0; i < val.size(); ++i) validated[static_cast<std::size_t>(val.label(i))] = true;
+  const std::vector<std::string> names = train.class_names();
+  std::vector<std::string> missing;
+  for (std::int64_t i = 0; i < train.size(); ++i) {
+    const auto label = static_cast<std::size_t>(train.label(i));
+    if (validated[label]) continue;
+    missing.push_back(names.empty() ? fmt::to_string(label) : names[label]);
+    validated[label] = true;
+  }
+  return missing;
+}
+
+/// Whether no image has label 0: where labels begin at 1. Names of folders cannot.
+bool lacks_label_0(const Dataset& train) {
+  if (!train.class_names().empty()) return false;
+  for (std::int64_t i = 0; i < train.size(); ++i) {
+    try {
+      if (train.label(i) == 0) return false;
+    } catch (const IoError&) {  // --bad-samples is about these
+    }
+  }
+  return true;
+}
+
+Both open_both(const TrainerConfig& flags) {
   const std::filesystem::path& photos = flags.photos;
   if (photos.empty()) return {open(flags, Split::train), open(flags, Split::test)};
   if (!flags.val_data.empty()) return {open_at(photos, Split::train), open(flags, Split::test)};
-  std::error_code ignored;
-  if (std::filesystem::is_directory(photos / "train", ignored) &&
-      std::filesystem::is_directory(photos / "val", ignored))
-    return {open_at(photos / "train", Split::train), open_at(photos / "val", Split::test)};
+  if (const auto held_out = held_out_beside_train(photos)) {
+    Both both{open_at(photos / "train", Split::train), open_at(*held_out, Split::test)};
+    both.unused = beside_sets(photos, {photos / "train", *held_out, flags.test_data});
+    return both;
+  }
   auto [train, val] = stratified_split(open_at(photos, Split::train), flags.val_split, flags.seed);
-  return {std::move(train), std::move(val)};
+  Both both{std::move(train), std::move(val), true};
+  for (const std::string& name : without_validation(*both.train, *both.val))
+    count_unused(both.unused, "classes with one image, which are not validated", name);
+  return both;
 }
 
 examples::Data images(const TrainerConfig& flags) {
-  const auto [train, val] = open_both(flags);
-  check_classes(*train, *val);
+  const auto [train, held_out, is_split, unused] = open_both(flags);
+  const Store val = with_classes_of(*train, held_out, "--val");
   const std::int64_t side = flags.image_size;
   // The central 224 of 256 pixels, or the same fraction of another size.
   const ImageTransform middle{.height = side, .width = side, .shorter_side = (side * 8 + 3) / 7};
@@ -78,18 +116,24 @@ examples::Data images(const TrainerConfig& flags) {
     drawn = {.height = side, .width = side, .random_crop = flags.augment.resized_crop};
   examples::Data data{std::make_unique<DecodedDataset>(train, drawn, middle, flags.seed),
                       std::make_unique<DecodedDataset>(val, middle)};
+  data.is_split = is_split;
+  data.unused = unused;
+  if (lacks_label_0(*train))
+    count_unused(data.unused, "classes without images, because labels begin at 1; subtract 1 from each", "0");
   if (!flags.test_data.empty()) {
-    const Store last = open_at(flags.test_data, Split::test);
-    check_classes(*train, *last);
+    const Store last = with_classes_of(*train, open_at(flags.test_data, Split::test), "--test");
     data.last = std::make_unique<DecodedDataset>(last, middle);
+    add_unused(data.unused, last->unused());
   }
   return data;
 }
 
-/// Few images need small batches: a fortieth of the set, with the learning rate in proportion.
-void fit_to_size(TrainerConfig& config, std::int64_t images) {
+/// Images of other than three channels get their own mean and deviation, measured. Few images need small
+/// batches: a fortieth of the set, with the learning rate in proportion.
+void fit_to_data(TrainerConfig& config, const Dataset& train) {
+  const std::int64_t usual = config.batch_size, images = train.size();
+  if (train.spec().channels != std::ssize(config.pixel_mean)) config.pixel_mean = config.pixel_stddev = {};
   if (!examples::is_default(config, "--batch-size")) return;
-  const std::int64_t usual = config.batch_size;
   while (config.batch_size > 8 && config.batch_size * 40 > images) config.batch_size /= 2;
   examples::set_default(config, "--batch-size", fmt::format("{}", config.batch_size));
   if (!examples::is_default(config, "--lr") || config.lr_scaling != LrScaling::none) return;
@@ -113,5 +157,5 @@ int main(int argc, char** argv) {
   // The usual values of ImageNet's training set.
   config.pixel_mean = {0.485, 0.456, 0.406};
   config.pixel_stddev = {0.229, 0.224, 0.225};
-  return examples::train(argc, argv, config, images, fit_to_size);
+  return examples::train(argc, argv, config, images, fit_to_data);
 }

@@ -23,7 +23,7 @@ void binary_forward(Context& context, const Tensor& a, const Tensor& b, const Te
 template <class Context> void check_divisors(Context& context, const char* op, const Tensor& b);
 
 /// dx = Op::first(a, b, dy), or Op::second: the derivative by `operand` 0 or 1, for the ops of
-/// ATH_BINARY_OPS_WITH_GRADIENTS. All broadcast to dx's shape; any strides but dx, which is dense; one
+/// ATH_BINARY_GRADIENTS. All broadcast to dx's shape; any strides but dx, which is dense; one
 /// floating dtype. Moves at most 4 elements per element.
 template <class Op, class Context>
 void binary_backward(Context& context, int operand, const Tensor& a, const Tensor& b, const Tensor& dy,

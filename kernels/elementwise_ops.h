@@ -97,7 +97,7 @@ struct Hardswish {
   static constexpr bool kFromOutput = false;
   template <class A> ATH_HD static A forward(A x) { return x * Hardsigmoid::forward(x); }
   template <class A> ATH_HD static A backward(A x, A dy) {
-    return x <= A(-3) ? A(0) : x < A(3) ? dy * (x / A(3) + A(0.5)) : dy;
+    return x <= A(-3) ? A(0) : x >= A(3) ? dy : dy * (x / A(3) + A(0.5));  // a NaN passes all
   }
 };
 
@@ -203,9 +203,15 @@ struct Mul {
   template <class A> ATH_HD static A forward(A a, A b) { return wrapped(a, b, std::multiplies<>()); }
 };
 
-/// a / b.
+/// a / b. The derivatives are 1 / b and -a / b^2. The latter's product is 0 where the quotient is, also if a
+/// denormal b makes dy / b infinite.
 struct Div {
   template <class A> ATH_HD static A forward(A a, A b) { return a / b; }
+  template <class A> ATH_HD static A first(A, A b, A dy) { return dy / b; }
+  template <class A> ATH_HD static A second(A a, A b, A dy) {
+    const A y = a / b, nothing = dy * y, product = dy / b * y;
+    return -(y == A(0) ? nothing : product);
+  }
 };
 
 /// The larger of two; NaN if either is NaN. Equal operands share the gradient, and a NaN passes it to both,
@@ -300,12 +306,15 @@ struct Pow {
   X(Rsqrt, rsqrt)             \
   X(Square, square)           \
   X(Abs, abs)
-/// Binary ops with gradient functors, and all binary ops.
+/// Binary ops whose gradients are functors of both operands; those that have gradient functors; and all.
 #define ATH_BINARY_OPS_WITH_GRADIENTS(X) \
   X(Maximum, maximum)                    \
   X(Minimum, minimum)                    \
   X(Remainder, remainder)                \
   X(Pow, pow)
+#define ATH_BINARY_GRADIENTS(X) \
+  X(Div, div)                   \
+  ATH_BINARY_OPS_WITH_GRADIENTS(X)
 #define ATH_BINARY_OPS(X)      \
   X(Add, add)                  \
   X(Sub, sub)                  \

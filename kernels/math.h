@@ -238,9 +238,13 @@ template <class A> ATH_HD inline A pow_of_magnitude(A x, A y) {
 
   const A exponent = y * high;
   const A exponent_low = std::fma(y, low, std::fma(y, high, -exponent));
-  const A power = exp(exponent);
-  const A corrected = std::fma(power, exponent_low, power);
-  const A finite = power > A(0) && power < kInfinity ? corrected : power;
+  // Near the largest number a factor of 2 comes last, or what rounding adds to the exponent would overflow.
+  const bool doubles = exponent > F::kExpHigh - A(3);
+  const A power = exp(exponent - (doubles ? F::kLn2High : A(0)));
+  const A correction = exponent_low - (doubles ? F::kLn2Low : A(0));
+  const A corrected = std::fma(power, correction, power);
+  const A half = power > A(0) && power < kInfinity ? corrected : power;
+  const A finite = half * (doubles ? A(2) : A(1));
 
   const A at_end = (x == A(0)) == (y < A(0)) ? kInfinity : A(0);
   return y == A(0) || x == A(1) ? A(1) : x == A(0) || x == kInfinity ? at_end : finite;
@@ -248,8 +252,8 @@ template <class A> ATH_HD inline A pow_of_magnitude(A x, A y) {
 
 }  // namespace detail
 
-/// x^y, with the special cases of IEEE 754: 1 if y = 0 or x = 1, whatever the other; NaN for a negative x and
-/// a non-integer y.
+/// x^y, with the special cases of IEEE 754: x if y = 1; 1 if y = 0 or x = 1, whatever the other; NaN for a
+/// negative x and a non-integer y.
 template <class A> ATH_HD inline A pow(A x, A y) {
   constexpr A kNaN = std::numeric_limits<A>::quiet_NaN(), kInfinity = std::numeric_limits<A>::infinity();
   const A magnitude = detail::pow_of_magnitude(std::fabs(x), y);
@@ -257,7 +261,7 @@ template <class A> ATH_HD inline A pow(A x, A y) {
   const A signed_power = odd ? std::copysign(magnitude, x) : magnitude;
   const A real = x < A(0) && x > -kInfinity && !integer ? kNaN : signed_power;
   const bool nan = (x != x || y != y) && y != A(0) && x != A(1);
-  return nan ? kNaN : real;
+  return nan ? kNaN : y == A(1) ? x : real;
 }
 
 /// Hyperbolic tangent: a polynomial near zero, 1 - 2 / (e^2x + 1) elsewhere.

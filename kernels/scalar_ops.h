@@ -33,7 +33,7 @@ struct Elu {
   }
   template <class A> ATH_HD A backward(A x, A dy) const {
     const A below = dy * A(alpha) * math::exp(x);
-    return x <= A(0) ? below : dy;
+    return x > A(0) ? dy : below;  // NaN at NaN
   }
 };
 

@@ -1,6 +1,11 @@
 #include "nn/module.h"
 
 #include <algorithm>
+#include <cstdlib>
+#include <memory>
+#include <typeinfo>
+
+#include <cxxabi.h>
 
 #include "autograd/engine.h"
 #include "autograd/op_listener.h"
@@ -15,6 +20,19 @@ namespace {
 
 template <class Named> bool holds(const std::vector<Named>& list, const Tensor& tensor) {
   return std::any_of(list.begin(), list.end(), [&](const Named& one) { return one.tensor.same_as(tensor); });
+}
+
+/// "athanor::nn::Linear".
+std::string type_of(const Module& module) {
+  const char* const mangled = typeid(module).name();
+  const std::unique_ptr<char, decltype(&std::free)> type(
+      abi::__cxa_demangle(mangled, nullptr, nullptr, nullptr), &std::free);
+  return type ? type.get() : mangled;
+}
+
+/// "'weight' [8, 3] of athanor::nn::Linear".
+std::string describe(const Parameter& own, const Module& module) {
+  return fmt::format("'{}' {} of {}", own.name, own.tensor.shape(), type_of(module));
 }
 
 // "missing 'a', 'b'": adds one kind of mismatch of a state to the message.
@@ -51,9 +69,14 @@ void Module::check_name(const std::string& name) const {
 Tensor Module::register_parameter(const std::string& name, Tensor tensor, ParameterOptions options) {
   check_name(name);
   ATH_CHECK(tensor.defined(), "module: parameter '{}' must be a defined tensor", name);
-  require_grad(tensor);
   parameters_.push_back({name, tensor, options.keep_f32, options.decay});
+  make_leaf(parameters_.back());
   return tensor;
+}
+
+void Module::make_leaf(const Parameter& own) const {
+  Leaf& leaf = leaf_of(require_grad(own.tensor));
+  if (leaf.owner.empty()) leaf.owner = describe(own, *this);
 }
 
 Tensor Module::register_buffer(const std::string& name, Tensor tensor) {
@@ -86,11 +109,10 @@ void Module::for_each_module(const std::function<void(Module&, const std::vector
 
 void Module::not_ready() const {
   detail::fail<>(
-      "module: parameters must have values before the first call, but '{}' {} has none yet; call "
-      "initialize(seed) "
-      "or load_state_dict() on the whole model first",
-      parameters_.empty() ? "?" : parameters_.front().name,
-      parameters_.empty() ? Shape() : parameters_.front().tensor.shape());
+      "module: parameters must have values before the first call, but {} has none yet; call initialize(seed) "
+      "or load_state_dict() on the whole model first, with every module registered in its parent: "
+      "register_module(NAME, MODULE)",
+      parameters_.empty() ? type_of(*this) : describe(parameters_.front(), *this));
 }
 
 void Module::name_layers(bool on) {
@@ -123,7 +145,7 @@ void Module::unfreeze() {
   walk(*this, "", [](const std::string&, Module& module) {
     module.frozen_ = false;
     module.training_ = true;
-    for (const Parameter& own : module.parameters_) require_grad(own.tensor);
+    for (const Parameter& own : module.parameters_) module.make_leaf(own);
   });
 }
 
@@ -252,12 +274,14 @@ void Module::to(Device device) {
     const Tensor moved = tensor.detach().to(device);
     tensor.rebind(moved.storage(), moved.offset(), moved.dtype());
   };
-  for (const Parameter& parameter : parameters()) {
-    const bool wants_grad = parameter.tensor.requires_grad();
-    if (wants_grad) forget_grad(parameter.tensor);
-    move(parameter.tensor);
-    if (wants_grad) require_grad(parameter.tensor);
-  }
+  walk(*this, "", [&](const std::string&, const Module& module) {
+    for (const Parameter& own : module.parameters_) {
+      const bool wants_grad = own.tensor.requires_grad();
+      if (wants_grad) forget_grad(own.tensor);
+      move(own.tensor);
+      if (wants_grad) module.make_leaf(own);
+    }
+  });
   for (const NamedTensor& buffer : buffers()) move(buffer.tensor);
 }
 

@@ -173,6 +173,7 @@ class Module {
     Module* module;
   };
 
+  void make_leaf(const Parameter& own) const;
   void add_child(const std::string& name, Module& module);
   void check_name(const std::string& name) const;
   [[noreturn]] void not_ready() const;

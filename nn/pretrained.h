@@ -13,6 +13,8 @@ struct Pretrained {
   std::int64_t loaded = 0;         ///< number of tensors loaded
   std::vector<std::string> fresh;  ///< the head's parameters, if they kept their values
   std::int64_t classes = 0;        ///< number of classes of the weights, if the head is fresh
+  bool other_classes = false;      ///< the head is fresh since the file's classes have other names
+  std::vector<std::string> parts;  ///< of torch_file::load(), if the weights are from such a file
 };
 
 struct PretrainedOptions {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <typeinfo>
 #include <vector>
 
 #include "optim/optimizer.h"
@@ -33,6 +34,8 @@ class Adam : public Optimizer {
   Adam(ParameterArena& arena, const std::vector<Group>& groups, int first_slot);
 
   void step(StepBuffer& step) override;
+  /// Not of a derived class, whose step() may differ.
+  bool fuses_averages() const override { return typeid(*this) == typeid(Adam); }
 
  protected:
   Adam(const char* kind, ParameterArena& arena, std::vector<ParamGroup> groups, int first_slot,
@@ -59,6 +62,8 @@ class AdamW final : public Adam {
 
   explicit AdamW(ParameterArena& arena, const AdamWOptions& options = {});
   AdamW(ParameterArena& arena, const std::vector<Group>& groups, int first_slot);
+
+  bool fuses_averages() const override { return true; }
 };
 
 }  // namespace athanor

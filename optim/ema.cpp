@@ -43,6 +43,7 @@ template <class F> void Ema::for_each_kept(const F& f) const {
 void Ema::fuse_into(Optimizer& optimizer) {
   ATH_CHECK(&optimizer.arena() == &arena_, "ema: the optimizer must work on the averaged arena");
   ATH_CHECK(optimizer_.expired(), "ema: averages must be fused into only one optimizer, but already are");
+  if (!optimizer.fuses_averages()) return;
   optimizer.fuse_averages(averages_, rule());
   optimizer_ = optimizer.watch();
   calls_ = optimizer.calls();

@@ -33,10 +33,10 @@ class Ema {
   Ema(const Ema&) = delete;
   Ema& operator=(const Ema&) = delete;
 
-  /// Lets `optimizer.step()` update the averages in the pass that writes the masters: 8 bytes per parameter
-  /// instead of 12, and no launch. update() then only handles buffers and parameters that the step did not
-  /// update. The bits are the same. Ends with the optimizer or this object. Throws ArgumentError if the
-  /// optimizer has another arena or already updates averages.
+  /// Lets `optimizer.step()`, if it can (Optimizer::fuses_averages()), update the averages in the pass that
+  /// writes the masters: 8 bytes per parameter instead of 12, and no launch. update() then only handles
+  /// buffers and parameters that the step did not update. The bits are the same. Ends with the optimizer or
+  /// this object. Throws ArgumentError if the optimizer has another arena or already updates averages.
   void fuse_into(Optimizer& optimizer);
 
   /// Call it after the optimizer's step and before finish_step(). Throws ArgumentError while swapped in, and

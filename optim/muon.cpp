@@ -113,10 +113,12 @@ void Muon::sort_by_shape() {
       elsewhere_.push_back(static_cast<int>(i));
       continue;
     }
-    ATH_CHECK(here == weight.numel(),
-              "muon: {} must lie entirely on one rank, but this rank holds {} of its {} elements; shard the "
-              "arena with BucketOptions::whole_parameters",
-              arena().parameters()[static_cast<std::size_t>(member.parameter)].name, here, weight.numel());
+    ATH_CHECK(
+        here == weight.numel(),
+        "muon: {} must lie entirely on one rank, but this rank holds {} of its {} elements; shard the "
+        "arena with BucketOptions::whole_parameters; in a Trainer, set OptimizerSpec::whole_parameters or "
+        "TrainerConfig::buckets.whole_parameters",
+        arena().parameters()[static_cast<std::size_t>(member.parameter)].name, here, weight.numel());
     auto at = std::find_if(groups_.begin(), groups_.end(), [&](const MatrixGroup& known) {
       return known.part == part && known.rows == rows && known.columns == columns && known.options == options;
     });

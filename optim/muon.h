@@ -63,6 +63,7 @@ struct MuonOptions {
 class Muon final : public Optimizer {
  public:
   using Group = GroupOf<MuonOptions>;
+  static constexpr bool kWholeParameters = true;
   static constexpr std::size_t kMaxLanes = 4;
 
   /// Size limit of a batch. On a GPU larger batches save launches; on a CPU they must fit in cache.
@@ -88,6 +89,7 @@ class Muon final : public Optimizer {
   StateDict state_dict() const override;
   void load_state_dict(const StateDict& state) override;
   void check_state_dict(const StateDict& state) const override;
+  bool fuses_averages() const override { return !rest_ || rest_->fuses_averages(); }
   void fuse_averages(std::span<const Tensor> averages, const kernels::AverageRule& rule) override;
   void mark_updated(std::span<char> updated) const override;
 

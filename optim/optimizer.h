@@ -57,6 +57,10 @@ template <class Options> struct GroupOf : ParamGroup { Options options = {}; };
 /// not depend on the number of threads, unless the optimizer states it.
 class Optimizer {
  public:
+  /// Whether a sharded arena must keep whole parameters for it (ArenaOptions::whole_parameters): if its
+  /// update of an element reads others of the tensor. A derived class may hide it by its own.
+  static constexpr bool kWholeParameters = false;
+
   virtual ~Optimizer() = default;
   Optimizer(const Optimizer&) = delete;
   Optimizer& operator=(const Optimizer&) = delete;
@@ -84,9 +88,12 @@ class Optimizer {
   float rate_scale() const { return rate_scale_; }
   void set_rate_scale(float scale) { rate_scale_ = scale; }
 
+  /// Whether step() can update averages too: whether its kernels write UpdateTable::averages. If not,
+  /// Ema::update() makes a pass of its own.
+  virtual bool fuses_averages() const { return false; }
   /// From now on, step() also updates these averages of the masters, one flat f32 tensor per part of the
-  /// arena; an empty span ends it. For Ema::fuse_into(), which does the rest. Throws ArgumentError if the
-  /// optimizer already has averages.
+  /// arena; an empty span ends it. For Ema::fuse_into(), which asks fuses_averages() and does the rest.
+  /// Throws ArgumentError if the optimizer already has averages.
   virtual void fuse_averages(std::span<const Tensor> averages, const kernels::AverageRule& rule);
   /// Marks the arena's parameters that the last step() updated, one entry each.
   virtual void mark_updated(std::span<char> updated) const;

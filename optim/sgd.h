@@ -34,6 +34,7 @@ class Sgd final : public Optimizer {
   Sgd(ParameterArena& arena, const std::vector<Group>& groups, int first_slot);
 
   void step(StepBuffer& step) override;
+  bool fuses_averages() const override { return true; }
 
  private:
   std::vector<kernels::SgdGroup> options_;  // by learning-rate slot

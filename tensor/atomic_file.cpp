@@ -4,9 +4,11 @@
 #include <atomic>
 #include <cerrno>
 #include <cstring>
+#include <string>
 #include <utility>
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include "tensor/error.h"
@@ -16,23 +18,83 @@ namespace {
 
 constexpr std::size_t kMax = std::size_t{1} << 30;  // Linux writes no more than 2 GiB at a time
 
+constexpr std::string_view kSuffix = ".tmp";
+std::atomic<unsigned> serial{0};  // threads of one process may save to one folder
+
+/// Whether `text` is ".PID-N" and `suffix`.
+bool is_unfinished(std::string_view text, std::string_view suffix) {
+  if (text.size() <= suffix.size() || !text.starts_with('.') || !text.ends_with(suffix)) return false;
+  text.remove_prefix(1);
+  text.remove_suffix(suffix.size());
+  const std::size_t dash = text.find('-');
+  const auto is_number = [](std::string_view digits) {
+    return !digits.empty() && digits.find_first_not_of("0123456789") == digits.npos;
+  };
+  return dash != text.npos && is_number(text.substr(0, dash)) && is_number(text.substr(dash + 1));
+}
+
+// Numbers of processes would not tell who is alive: another machine or container has its own. Files have a
+// lock that libraries that write them do not use themselves, as HDF5 uses flock(); folders can only have
+// that.
+struct flock whole_file() {
+  struct flock lock {};
+  lock.l_type = F_WRLCK;
+  lock.l_whence = SEEK_SET;
+  return lock;
+}
+
+/// Whether a process has locked it.
+bool is_being_written(const std::filesystem::path& path) {
+  struct flock lock = whole_file();
+  int file = ::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+  bool locked = file >= 0 && (::fcntl(file, F_OFD_GETLK, &lock) != 0 || lock.l_type != F_UNLCK);
+  if (file < 0 && errno == EISDIR) {
+    file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_DIRECTORY);
+    locked = ::flock(file, LOCK_EX | LOCK_NB) != 0;
+  }
+  if (file < 0) return true;
+  ::close(file);
+  return locked;
+}
+
+void remove_leftovers(const std::filesystem::path& path, std::string_view suffix) {
+  const std::filesystem::path folder = path.has_parent_path() ? path.parent_path() : ".";
+  const std::string start = path.filename().string();
+  std::error_code error;
+  for (std::filesystem::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
+    const std::string name = at->path().filename().string();
+    if (!name.starts_with(start)) continue;
+    std::error_code ignored;
+    if (is_unfinished(std::string_view(name).substr(start.size()), suffix) && !is_being_written(at->path()))
+      std::filesystem::remove_all(at->path(), ignored);
+  }
+}
+
 }  // namespace
 
-AtomicFile::AtomicFile(std::filesystem::path path) : path_(std::move(path)) {
-  static std::atomic<unsigned> serial{0};  // threads of one process may save to one folder
-  temporary_ = path_;
-  temporary_ += fmt::format(".{}-{}.tmp", ::getpid(), serial.fetch_add(1));
+std::filesystem::path unfinished_name(const std::filesystem::path& path, std::string_view suffix) {
+  remove_leftovers(path, suffix);
+  std::filesystem::path name = path;
+  name += fmt::format(".{}-{}{}", ::getpid(), serial.fetch_add(1), suffix);
+  return name;
+}
+
+int lock_unfinished(const std::filesystem::path& folder) {
+  const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (descriptor >= 0) ::flock(descriptor, LOCK_EX | LOCK_NB);
+  return descriptor;
+}
+
+AtomicFile::AtomicFile(std::filesystem::path path)
+    : path_(std::move(path)), temporary_(unfinished_name(path_, kSuffix)) {
   file_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   if (file_ < 0) fail("cannot create");
+  struct flock lock = whole_file();
+  ::fcntl(file_, F_OFD_SETLK, &lock);  // unfinished_name() leaves it alone
 }
 
 bool AtomicFile::is_suffix(std::string_view text) {
-  if (!text.starts_with('.') || !text.ends_with(".tmp")) return false;
-  const std::string_view digits = "0123456789";
-  const std::size_t dash = text.find_first_not_of(digits, 1);
-  if (dash == text.npos || dash == 1 || text[dash] != '-') return false;
-  const std::size_t end = text.find_first_not_of(digits, dash + 1);
-  return end > dash + 1 && text.substr(end) == ".tmp";
+  return is_unfinished(text, kSuffix);
 }
 
 void AtomicFile::remove_unfinished(const std::filesystem::path& folder) {

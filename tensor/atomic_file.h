@@ -9,7 +9,8 @@
 namespace athanor {
 
 /// A file that appears complete or not at all, even if the machine stops: written under a temporary name in
-/// the same folder, flushed, renamed, and the folder flushed. Without commit() it is removed.
+/// the same folder (unfinished_name()), flushed, renamed, and the folder flushed. Without commit() it is
+/// removed.
 /// All members throw IoError naming the file and the system's reason.
 class AtomicFile {
  public:
@@ -42,6 +43,13 @@ class AtomicFile {
   bool committed_ = false;
   std::size_t written_ = 0;
 };
+
+/// A new name, "PATH.PID-N" and `suffix`, for what becomes `path` once it is complete. Removes what killed
+/// processes have left under such names of `path`: files or folders that no process has locked.
+std::filesystem::path unfinished_name(const std::filesystem::path& path, std::string_view suffix);
+/// Locks an unfinished folder until the returned descriptor is closed; -1 if it cannot be opened. AtomicFile
+/// locks its file.
+int lock_unfinished(const std::filesystem::path& folder);
 
 /// Flushes the directory entries of the folder of `path`. On failure returns false and sets errno. A file
 /// system that cannot flush folders is no failure: the rename itself has happened.

@@ -13,6 +13,8 @@ namespace athanor {
 class Error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
+  /// Continues the message of an error in flight, for a caller who knows more.
+  void append(const std::string& more) { std::runtime_error::operator=(std::runtime_error(what() + more)); }
 };
 
 /// The caller broke a documented rule (shape, dtype, range, mode).

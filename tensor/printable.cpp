@@ -1,5 +1,7 @@
 #include "tensor/printable.h"
 
+#include <charconv>
+
 #include <fmt/format.h>
 
 namespace athanor {
@@ -38,6 +40,38 @@ std::string printable(std::string_view text) {
     text.remove_prefix(bytes > 0 ? bytes : 1);
   }
   return shown;
+}
+
+std::string percent_encoded(std::string_view bytes) {
+  std::string text;
+  text.reserve(bytes.size());
+  while (!bytes.empty()) {
+    const std::size_t visible = bytes[0] == '%' ? 0 : visible_bytes(bytes);
+    if (visible > 0) {
+      text.append(bytes.substr(0, visible));
+    } else {
+      fmt::format_to(std::back_inserter(text), "%{:02x}", static_cast<unsigned char>(bytes[0]));
+    }
+    bytes.remove_prefix(visible > 0 ? visible : 1);
+  }
+  return text;
+}
+
+std::string percent_decoded(std::string_view text) {
+  std::string bytes;
+  bytes.reserve(text.size());
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    unsigned char byte = 0;
+    const char* const digits = text.data() + i + 1;
+    if (text[i] == '%' && i + 2 < text.size() &&
+        std::from_chars(digits, digits + 2, byte, 16).ptr == digits + 2) {
+      bytes.push_back(static_cast<char>(byte));
+      i += 2;
+    } else {
+      bytes.push_back(text[i]);
+    }
+  }
+  return bytes;
 }
 
 }  // namespace athanor

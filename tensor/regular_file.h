@@ -1,8 +1,10 @@
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <span>
 #include <string>
 
@@ -22,12 +24,14 @@ class RegularFile {
 
   /// Why the file cannot be read, without its name: "must be a file, but is a FIFO"; empty if it can.
   const std::string& problem() const { return problem_; }
+  /// file_kind() of its first bytes; empty if it cannot be read.
+  std::string kind() const;
   int descriptor() const { return descriptor_; }
   /// Its size at opening, and now (0 if unknown).
   std::int64_t bytes() const { return bytes_; }
   std::int64_t bytes_now() const;
   /// Fills `to` from `offset` on. Returns the number of bytes read: fewer at the end of the file or on an
-  /// error, which sets errno; otherwise errno is 0.
+  /// error that lasts (try_again()), which sets errno; otherwise errno is 0.
   std::size_t read_at(std::uint64_t offset, std::span<std::byte> to) const;
 
  private:
@@ -35,5 +39,20 @@ class RegularFile {
   std::int64_t bytes_ = 0;
   std::string problem_;
 };
+
+/// Whether to repeat a system call of reading that has failed and set errno: at once if a signal interrupted
+/// it. After an error that may pass, of a disk or a network file system (EIO, ESTALE, EAGAIN, ETIMEDOUT), up
+/// to three times, each after a longer pause, within a second; `tries` counts them from 0. Leaves errno
+/// unchanged.
+bool try_again(int& tries);
+/// The same with another way to wait.
+bool try_again(int& tries, const std::function<void(std::chrono::milliseconds)>& pause);
+
+/// Reads of this process that were repeated after such an error since the last call, and its errno.
+struct RepeatedReads {
+  std::int64_t count = 0;
+  int error = 0;
+};
+RepeatedReads take_repeated_reads();
 
 }  // namespace athanor

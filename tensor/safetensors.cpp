@@ -9,7 +9,7 @@
 
 #include "tensor/atomic_file.h"
 #include "tensor/detail/host_copy.h"
-#include "tensor/detail/mapped_file.h"
+#include "tensor/detail/loaded_file.h"
 #include "tensor/detail/safetensors_header.h"
 
 static_assert(std::endian::native == std::endian::little, "safetensors files are little endian");
@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::string_view kOwnKeys = "athanor:";
 
-Tensor make_tensor(const Ref<MappedFile>& file, const Header& header, const TensorInfo& info,
+Tensor make_tensor(const Ref<LoadedFile>& file, const Header& header, const TensorInfo& info,
                    const std::string& path) {
   const std::span<std::byte> bytes =
       file->bytes().subspan(header.bytes + info.begin, static_cast<std::size_t>(info.end - info.begin));
@@ -160,8 +160,10 @@ std::string header_text(const StateDict& entries, const std::vector<Placed>& pla
 }  // namespace
 
 StateDict load(const std::filesystem::path& path, Metadata* metadata) {
-  const auto file = make_ref<MappedFile>(path, "safetensors");
+  const auto file = make_ref<LoadedFile>(path, "safetensors");
+  file->read_to(kLengthBytes + kMaxHeaderBytes);  // a large file of another kind is refused by its beginning
   Header header = read_header(file->bytes(), path.string());
+  file->read_to(file->bytes().size());
   const std::vector<Scalar> scalars = take_scalars(header.metadata, path.string());
 
   StateDict entries;

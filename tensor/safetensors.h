@@ -16,10 +16,9 @@ using Metadata = std::map<std::string, std::string>;
 
 /// Reads a safetensors file: 8 bytes of header length (little endian), a JSON header, tensor bytes.
 ///
-/// Tensors are views of the mapped file: bytes are read on use, and the mapping lives as long as any tensor.
-/// (Writes go to private pages, never to the file. Do not shorten the file while tensors live; replacing it,
-/// as save() does, is safe.) A tensor whose bytes are misaligned for its dtype is copied. Integers, reals and
-/// texts that save() put into the metadata are restored in place.
+/// The file is read into memory, of which tensors are views and which lives as long as any of them. A tensor
+/// whose bytes are misaligned for its dtype is copied. Integers, reals and texts that save() put into the
+/// metadata are restored in place.
 ///
 /// Nothing in the file is trusted. Throws IoError naming the file, the byte and what was expected there: a
 /// truncated file, a header length outside the file or over 100 MB, JSON that is invalid or not the format's,

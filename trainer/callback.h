@@ -98,8 +98,11 @@ struct FitInfo {
   const TrainerConfig& config;
   const ImageSpec& spec;
   std::int64_t train_samples = 0, val_samples = 0;
-  std::int64_t parameters = 0;         ///< trained ones
-  std::int64_t frozen_parameters = 0;  ///< not trained
+  std::vector<std::string> class_names = {};
+  std::vector<Unused> unused = {};         ///< what the data's sources hold besides samples
+  std::uint64_t train_id = 0, val_id = 0;  ///< data_id() of the two sets; 0: there is none
+  std::int64_t parameters = 0;             ///< trained ones
+  std::int64_t frozen_parameters = 0;      ///< not trained
   std::int64_t steps_per_epoch = 0;
   std::int64_t total_steps = 0;  ///< attempted steps, unless training ends early
   int threads = 1;

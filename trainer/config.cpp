@@ -39,16 +39,18 @@ void check(const EarlyStop& options) {
 }
 
 static void check_reports(const TrainerConfig& config) {
-  ATH_CHECK(!config.early_stop || !config.early_stop->metric.starts_with("val_") ||
-                config.limit_val_batches.count != 0,
-            "{}: {} needs validation, but --limit-val-batches is 0; monitor train_loss instead",
-            config.early_stop->flag(), config.early_stop->metric);
+  for (const std::optional<EarlyStop>& watched : {config.early_stop, config.monitor}) {
+    if (!watched) continue;
+    ATH_CHECK(!watched->metric.starts_with("val_") || config.limit_val_batches.count != 0,
+              "{}: {} needs validation, but --limit-val-batches is 0; monitor train_loss instead",
+              watched->flag(), watched->metric);
+    check(*watched);
+  }
   ATH_CHECK(config.log_every >= 1, "trainer: log_every must be at least 1, but got {}", config.log_every);
   const bool has_folder = !config.run_dir.empty() || !config.run_root.empty() || config.fast_dev_run;
   ATH_CHECK(
       has_folder || !(config.log_csv || config.log_tensorboard),
       "--logger: csv and tensorboard write into the run's folder, but there is none; add --run-dir DIR");
-  if (config.early_stop) check(*config.early_stop);
 }
 
 static void check_device(const TrainerConfig& config) {
@@ -112,7 +114,7 @@ void check(const TrainerConfig& config) {
             "--fast-dev-run: cannot be combined with --resume, because it runs a trial from the beginning");
   ATH_CHECK(config.pretrained.empty() || std::filesystem::exists(config.pretrained),
             "--pretrained: must be a file with weights, but there is no {}", config.pretrained.string());
-  ATH_CHECK(config.save_top_k == 0 || config.early_stop,
+  ATH_CHECK(config.save_top_k == 0 || config.judged_by(),
             "--save-top-k: needs --monitor METRIC or --early-stop to rank checkpoints");
   ATH_CHECK(config.save_top_k == 0 || saves,
             "--save-top-k: needs --checkpoint-dir or --run-dir to save checkpoints in");

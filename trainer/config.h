@@ -27,8 +27,8 @@ namespace athanor {
 /// Whether a metric is to be minimised or maximised.
 enum class Goal : std::uint8_t { minimum, maximum };
 
-/// --early-stop METRIC:PATIENCE[:min|max]; also --monitor METRIC[:min|max], which keeps the best weights, but
-/// has no patience. Both end the run at a value that is not finite.
+/// --early-stop METRIC:PATIENCE[:min|max], which also keeps the best weights; and --monitor METRIC[:min|max],
+/// which only does that: it has no patience. Both end the run at a value that is not finite.
 struct EarlyStop {
   static constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();
 
@@ -136,6 +136,11 @@ struct TrainerConfig {
   double skip_outliers = 0;     ///< maximum deviations of a step's gradient norm, else skipped; 0: off
   double ema_decay = 0;         ///< of a running average of the weights, used for validation; 0: none
   std::optional<EarlyStop> early_stop = {};
+  /// Keeps the best weights in place of early_stop, which then only stops; --monitor alone is an early_stop
+  /// without patience.
+  std::optional<EarlyStop> monitor = {};
+  /// By which of them weights, checkpoints and --schedule plateau are judged.
+  const std::optional<EarlyStop>& judged_by() const { return monitor ? monitor : early_stop; }
 
   static constexpr int kAllDevices = -1;
   int devices = 0;  ///< ranks on this machine; 0: one, or those started; kAllDevices: one per GPU
@@ -220,9 +225,11 @@ struct TrainerConfig {
   std::filesystem::path data_dir = {};  ///< --data-dir, else ATHANOR_DATA_DIR, else "data-cache"
 
   // For programs that accept images of any size; image_size 0 removes these flags.
-  std::int64_t image_size = 0;                           ///< pixels a side, after resizing
-  ImageWork decode = ImageWork::automatic;               ///< of plain JPEG files
-  ImageWork resize = ImageWork::automatic;               ///< the same bits on both
+  std::int64_t image_size = 0;              ///< pixels a side, after resizing
+  ImageWork decode = ImageWork::automatic;  ///< of plain JPEG files
+  ImageWork resize = ImageWork::automatic;  ///< the same bits on both
+  bool strict_data = false;                 ///< what a source holds besides samples is an error
+  std::vector<Unused> unused_data = {};     ///< what the program itself leaves out, beside Dataset::unused()
   std::filesystem::path train_data = {}, val_data = {};  ///< their folders; empty: below data_dir
   std::filesystem::path photos = {};     ///< folder for both: val_split of each class is for validation
   double val_split = 0.2;                ///< in (0, 1)

@@ -1,14 +1,20 @@
 #include "trainer/data_pipeline.h"
 
 #include <algorithm>
+#include <cstring>
+#include <sstream>
+#include <utility>
 
 #include "autograd/op_listener.h"
+#include "data/defects.h"
 #include "data/detail/batch_plan.h"
 #include "data/device_jpeg.h"
 #include "data/mix.h"
 #include "kernels/context.h"
 #include "tensor/cores.h"
 #include "tensor/error.h"
+#include "tensor/printable.h"
+#include "tensor/regular_file.h"
 #include "trainer/readable.h"
 
 namespace athanor {
@@ -42,17 +48,46 @@ void check_fits(const Dataset& train, const Dataset& held_out) {
             names_of(train), names_of(held_out));
 }
 
+/// Every rank reads its share of the samples, and all throw the same list.
+void check_readable(ParallelStrategy& strategy, int threads, const Dataset& train, const Dataset* held_out) {
+  std::int64_t samples = 0;
+  std::string mine;  // a line for each
+  for (const Dataset* const data : {&train, held_out != &train ? held_out : nullptr}) {
+    if (!data) continue;
+    samples += data->size();
+    const Defects found =
+        find_defects(data->size(), [&](std::int64_t index) { return data->check_sample(index); },
+                     {.threads = threads, .first = strategy.rank(), .step = strategy.world_size()});
+    for (const Defects::Sample& one : found.unreadable) mine += printable(one.what) + '\n';
+  }
+  std::vector<std::string> all;
+  for (const std::string& lines : strategy.gather(mine)) {
+    std::istringstream in(lines);
+    for (std::string line; std::getline(in, line);) all.push_back(line);
+  }
+  if (!all.empty()) throw UnreadableSamplesError(samples, all);
+}
+
+int cores_of_rank(const TrainerConfig& config) {
+  return std::max(1, usable_cpus() / std::max(config.local_ranks, 1));
+}
+
 }  // namespace
 
-DataPipeline::DataPipeline(const TrainerConfig& config, const ParallelStrategy& strategy,
-                           const Dataset& train, const Dataset* held_out,
-                           const std::function<void(const std::string&)>& on_note)
-    : config_(config), strategy_(strategy), resident_(train.resident()) {
+DataPipeline::DataPipeline(const TrainerConfig& config, ParallelStrategy& strategy, const Dataset& train,
+                           const Dataset* held_out, const std::function<void(const std::string&)>& on_note)
+    : config_(config), strategy_(strategy), resident_(train.resident()), train_id_(data_id(train)) {
+  unused_ = train.unused();
+  if (held_out && &held_out->origin() != &train.origin()) add_unused(unused_, held_out->unused());
+  add_unused(unused_, config.unused_data);
+  ATH_CHECK(!config.strict_data || unused_.empty(),
+            "--strict-data: all of the data must be used, but not used are {}", text_of(unused_));
   check_fits(train, held_out ? *held_out : train);
   check_fields(config.augment, train.fields());
   ATH_CHECK(train.size() >= strategy.world_size(),
             "trainer: each of {} ranks needs at least one training sample, but there are {}",
             strategy.world_size(), train.size());
+  if (config.bad_samples.list) check_readable(strategy, cores_of_rank(config), train, held_out);
   LoaderOptions of_train = options(config, strategy, train, on_note);
   of_train.batch_size = config.batch_size;
   of_train.shuffle = config.overfit_batches == 0;
@@ -66,6 +101,7 @@ DataPipeline::DataPipeline(const TrainerConfig& config, const ParallelStrategy& 
     LoaderOptions of_held_out = options(config, strategy, *held_out, on_note);
     of_held_out.batch_size = config.validated_at_once();
     held_out_ = std::make_unique<Loader>(*held_out, of_held_out);
+    held_out_id_ = data_id(*held_out);
   }
   pixels_ = config.pixel_mean.empty()
                 ? measure(train, resident_ ? train.size() : kMeasured, config.bad_samples.skip)
@@ -82,7 +118,7 @@ LoaderOptions DataPipeline::options(const TrainerConfig& config, const ParallelS
   options.seed = config.seed;
   options.rank = strategy.rank();
   options.world_size = strategy.world_size();
-  if (config.local_ranks > 1) options.cores = std::max(1, usable_cpus() / config.local_ranks);
+  if (config.local_ranks > 1) options.cores = cores_of_rank(config);
   options.workers = config.workers;
   options.prefetch = config.prefetch;
   options.pin_memory = config.pin_memory;
@@ -153,7 +189,9 @@ void DataPipeline::start_epoch(std::int64_t epoch, std::int64_t delivered) {
 void DataPipeline::next(Batch& batch, PhaseTimes& times) const {
   const auto timed = times.scope(&Times::data);
   const LoaderWaits before = train_->waits();
-  train_->next(batch);
+  const bool more = train_->next(batch);
+  ATH_CHECK(more, "data: an epoch must last for all of its steps, but has ended after {} samples",
+            train_->samples_per_epoch());
   const LoaderWaits& after = train_->waits();
   times.move(after.copy_s - before.copy_s, &Times::data, &Times::copy);
   times.move(after.device_s - before.device_s, &Times::data, &Times::device);
@@ -172,9 +210,10 @@ std::string DataPipeline::describe() const {
 
 EpochReport DataPipeline::begin_report(const Times& times, double seconds, std::int64_t steps) const {
   EpochReport report;
-  report.times = times;
+  // A resumed run may have nothing to do for an epoch but its validation and its report.
+  if (steps > 0) report.times = times;
   report.times.validation = 0;
-  report.other_s = std::max(seconds - times.step() - times.saving, 0.0);
+  report.other_s = std::max(seconds - report.times.step() - times.saving, 0.0);
   report.loader = train_->stats();
   const auto count = static_cast<double>(std::max<std::int64_t>(steps, 1));
   report.bottleneck = find_bottleneck(report.times, {.device = config_.device,
@@ -187,19 +226,37 @@ EpochReport DataPipeline::begin_report(const Times& times, double seconds, std::
   return report;
 }
 
-void DataPipeline::add_bad_samples(EpochReport& report, ParallelStrategy& strategy, bool validated) const {
+void DataPipeline::add_bad_samples(EpochReport& report, ParallelStrategy& strategy, bool validated) {
   const LoaderStats held_out = held_out_ && validated ? held_out_->stats() : LoaderStats{};
-  double skipped[] = {static_cast<double>(report.loader.skipped), static_cast<double>(held_out.skipped)};
-  strategy.add_up(skipped);
-  report.loader.skipped = static_cast<std::int64_t>(skipped[0]);
-  const auto note = [&](const LoaderStats& stats, double of_all, const char* of) {
-    if (of_all == 0) return;
-    report.notes.push_back(fmt::format(
-        "bad samples: {} of {} replaced, the first: {}", with_commas(static_cast<std::int64_t>(of_all)), of,
-        stats.first_skipped.empty() ? "on another rank" : stats.first_skipped));
+  const auto counted = [](std::int64_t count) { return static_cast<double>(count); };
+  double of_all[] = {counted(report.loader.skipped), counted(held_out.skipped),
+                     counted(report.loader.harmless + held_out.harmless)};
+  strategy.add_up(of_all);
+  report.loader.skipped = static_cast<std::int64_t>(of_all[0]);
+  const auto shown = [](double count) { return with_commas(static_cast<std::int64_t>(count)); };
+  const auto first = [](const std::string& name) { return name.empty() ? "on another rank" : name; };
+  const auto note = [&](const LoaderStats& stats, double count, const char* of) {
+    if (count == 0) return;
+    report.notes.push_back(fmt::format("bad samples: {} of {} replaced, the first: {}", shown(count), of,
+                                       first(stats.first_skipped)));
   };
-  note(report.loader, skipped[0], "training");
-  note(held_out, skipped[1], "validation");
+  note(report.loader, of_all[0], "training");
+  note(held_out, of_all[1], "validation");
+  if (of_all[2] == 0 || std::exchange(told_of_harmless_, true)) return;
+  const LoaderStats& with_first = report.loader.harmless > 0 ? report.loader : held_out;
+  report.notes.push_back(
+      harmless_note(static_cast<std::int64_t>(of_all[2]), first(with_first.first_harmless)));
+}
+
+void DataPipeline::add_repeated_reads(EpochReport& report, ParallelStrategy& strategy) const {
+  const RepeatedReads here = take_repeated_reads();
+  double of_all[] = {static_cast<double>(here.count)};
+  strategy.add_up(of_all);
+  const auto count = static_cast<std::int64_t>(of_all[0]);
+  if (count == 0) return;
+  report.notes.push_back(fmt::format("{} {} tried again after an error: {}", with_commas(count),
+                                     count == 1 ? "read was" : "reads were",
+                                     here.count > 0 ? std::strerror(here.error) : "on another rank"));
 }
 
 }  // namespace athanor

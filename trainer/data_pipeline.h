@@ -23,13 +23,19 @@ namespace athanor {
 class DataPipeline {
  public:
   /// `on_note` receives urgent notes for the user, on this thread inside next(). Throws ArgumentError if the
-  /// data sets do not match each other, or the number of ranks.
-  DataPipeline(const TrainerConfig& config, const ParallelStrategy& strategy, const Dataset& train,
+  /// data sets do not match each other, or the number of ranks; with --bad-samples list, a call of all ranks,
+  /// UnreadableSamplesError.
+  DataPipeline(const TrainerConfig& config, ParallelStrategy& strategy, const Dataset& train,
                const Dataset* held_out, const std::function<void(const std::string&)>& on_note);
 
   Loader& train() const { return *train_; }
   /// Null without validation data.
   Loader* held_out() const { return held_out_.get(); }
+  /// data_id() of the training set, and of the validation set or, without one, 0.
+  std::uint64_t train_id() const { return train_id_; }
+  std::uint64_t held_out_id() const { return held_out_id_; }
+  /// What the sources of both sets hold besides samples.
+  const std::vector<Unused>& unused() const { return unused_; }
   /// The normalisation of pixels: as configured, or measured on the training set.
   const Normalization& pixels() const { return pixels_; }
 
@@ -59,8 +65,10 @@ class DataPipeline {
   /// Begins the report between the training of an epoch and its validation: times, bottleneck and loader
   /// statistics. Training took `seconds` for `steps` steps.
   EpochReport begin_report(const Times& times, double seconds, std::int64_t steps) const;
-  /// Adds the samples that could not be read: a call of all ranks.
-  void add_bad_samples(EpochReport& report, ParallelStrategy& strategy, bool validated) const;
+  /// Adds the samples that could not be read and, once, those with harmless defects: a call of all ranks.
+  void add_bad_samples(EpochReport& report, ParallelStrategy& strategy, bool validated);
+  /// Adds a note on reads that failed for a moment since the last call.
+  void add_repeated_reads(EpochReport& report, ParallelStrategy& strategy) const;
 
  private:
   LoaderOptions options(const TrainerConfig& config, const ParallelStrategy& strategy, const Dataset& data,
@@ -72,6 +80,9 @@ class DataPipeline {
   std::function<std::unique_ptr<Loader>()> make_train_;
   const ParallelStrategy& strategy_;
   bool resident_;  // the training set is in memory
+  std::uint64_t train_id_, held_out_id_ = 0;
+  std::vector<Unused> unused_;
+  bool told_of_harmless_ = false;
   std::unique_ptr<Loader> train_, held_out_;
   Normalization pixels_;
   std::optional<Preprocess> preprocess_;

@@ -37,8 +37,9 @@ void check_metric(const EarlyStop& options, const std::vector<std::string>& meas
             options.metric, did_you_mean(options.metric, measured));
 }
 
-EarlyStopping::EarlyStopping(const EarlyStop& options)
+EarlyStopping::EarlyStopping(const EarlyStop& options, bool keeps)
     : options_(options),
+      keeps_(keeps),
       metric_(options.metric),
       rule_{options.goal_or_default(), options.patience, options.min_delta, options.stop_at,
             options.diverge_at} {
@@ -100,6 +101,7 @@ void EarlyStopping::check_measured(const EpochReport& report, double value) cons
 }
 
 void EarlyStopping::keep(const Trainer& trainer, const EpochReport& report) {
+  if (!keeps_) return;
   best_epoch_ = report.epoch;
   best_step_ = report.whole ? 0 : report.steps.attempted();
   ValidatedModel model = trainer.as_validated();
@@ -150,6 +152,9 @@ void EarlyStopping::load_state_dict(const Trainer& trainer, const StateDict& sta
     load_tensors(loaded.best_, state.under("best_weights."), "early stop");
   }
   state.require_all_used("early stop");
+  // It had stopped the run. If the run goes on nevertheless, by its user's wish, it has all its patience
+  // again.
+  if (loaded.rule_.bad_in_a_row >= loaded.rule_.patience) loaded.rule_.bad_in_a_row = 0;
   *this = std::move(loaded);
 }
 

@@ -31,17 +31,17 @@ struct EarlyStopRule {
 /// Throws ArgumentError if the watched metric is not among `measured`, all names that a run measures.
 void check_metric(const EarlyStop& options, const std::vector<std::string>& measured);
 
-/// Stops training by that rule. At the end, restores the weights and statistics of the best epoch, whatever
-/// ended training.
+/// Stops training by that rule. If it `keeps` weights, restores those and the statistics of the best epoch at
+/// the end, whatever ended training.
 class EarlyStopping final : public Callback {
  public:
-  explicit EarlyStopping(const EarlyStop& options);
+  explicit EarlyStopping(const EarlyStop& options, bool keeps = true);
 
-  void on_fit_begin(Trainer&, const FitInfo&) override { *this = EarlyStopping(options_); }
+  void on_fit_begin(Trainer&, const FitInfo&) override { *this = EarlyStopping(options_, keeps_); }
   void on_validated(Trainer& trainer, const EpochReport& report) override;
   void on_train_end(Trainer& trainer) override;
   bool reads_weights() const override { return false; }
-  std::string state_name() const override { return "early_stopping_" + metric_; }
+  std::string state_name() const override { return (keeps_ ? "early_stopping_" : "stopping_") + metric_; }
   StateDict state_dict(const Trainer& trainer) const override;
   void load_state_dict(const Trainer& trainer, const StateDict& state) override;
 
@@ -51,6 +51,7 @@ class EarlyStopping final : public Callback {
   std::string back_to_best() const;
 
   EarlyStop options_;
+  bool keeps_;
   std::string metric_;
   EarlyStopRule rule_;
   std::int64_t best_epoch_ = 0, last_epoch_ = 0;

@@ -1,7 +1,9 @@
-// The first backward pass of a run, which detects whether the run fits in memory.
+// The first backward pass of a run, which detects whether a batch fits: in memory, and in batch norms.
 
 #include <cstdint>
+#include <string>
 
+#include "autograd/norm.h"
 #include "autograd/shape.h"
 #include "tensor/allocator.h"
 #include "tensor/error.h"
@@ -48,9 +50,22 @@ std::int64_t Run::samples_that_fit(const Batch& batch) {
   });
 }
 
+// What gives each rank two images, for batch norms that see one value of an image in each channel.
+std::string Run::batch_for_norms() const {
+  const std::int64_t ranks = strategy_.world_size(), needed = 2 * ranks, has = pipeline_.train().samples();
+  const std::string shares = ranks > 1 ? fmt::format("2 images for each of {} ranks", ranks) : "2 images";
+  if (has >= needed) return fmt::format("; --batch-size {} works, with {}", needed, shares);
+  const bool may_join = ranks > 1 && has > 1 && !config_.sync_bn;
+  return fmt::format("; a batch needs {}, and there are only {} to train on{}", shares, has,
+                     may_join ? "; --sync-bn makes the ranks share theirs" : "");
+}
+
 void Run::run_first_pass(const Batch& batch) {
   try {
     run_pass(batch);
+  } catch (TooFewValuesError& error) {
+    error.append(batch_for_norms());
+    throw;
   } catch (const OutOfMemoryError& error) {
     if (trying_ || joined_ || !can_be_cut(batch)) throw;
     const std::int64_t fit = samples_that_fit(batch), batch_size = config_.batch_size * fit / batch.size();

@@ -4,10 +4,12 @@
 #include <optional>
 #include <utility>
 
+#include "autograd/node.h"
 #include "kernels/on_device.h"
 #include "kernels/random_op.h"
 #include "optim/step.h"
 #include "tensor/counters.h"
+#include "tensor/error.h"
 #include "trainer/loggers/reports.h"
 #include "trainer/run.h"
 
@@ -38,6 +40,10 @@ FitReport Run::train() {
 bool Run::train_step() {
   const std::int64_t samples = pipeline_.samples_of_step(position_.epoch_samples);
   if (samples == 0 || !validate_within_epoch()) return false;
+  const std::int64_t all = pipeline_.samples_per_epoch();
+  ATH_CHECK(samples > 0 && samples <= all - position_.epoch_samples,
+            "trainer: a step must take samples that its epoch of {} has left, but takes {} after {}", all,
+            samples, position_.epoch_samples);
   const std::optional<ForbidSync> forbid =
       config_.forbid_sync ? std::optional<ForbidSync>(std::in_place) : std::nullopt;
   const auto timed = times_.scope(&Times::update);
@@ -98,6 +104,7 @@ void Run::run_pass(const Batch& batch) {
       return pipeline_.prepare(batch, now_.pass);
     }();
     const AllocTag named("activations");
+    now_.first_node = Node::next_sequence();
     Step step(now_.pass, now_.draws,
               {.metrics = metrics_, .times = times_, .minimizer = this, .ranks = gathering()});
     Tensor mean = task_.training_step(prepared, step);

@@ -19,6 +19,9 @@ struct NamedValue {
   double value = 0;
 };
 
+/// Whether it is the figure of one class, as MetricSums::add_confusion() names them: "val_cells_iou/3".
+bool is_of_class(std::string_view metric);
+
 /// Measurements over some samples; NaN means not measured.
 struct Metrics {
   double loss = 0, accuracy = 0;

@@ -54,9 +54,10 @@ class OptimizedNetworks {
   /// the loss depends on.
   void add_gradients(const Tensor& loss, StepBuffer& step, float weight);
   void set_learning_rates(StepBuffer& step) { optimizer_->set_learning_rates(step, schedule_); }
-  /// Updates the weights from the step's measured gradients, then their average; a skipped step changes
-  /// nothing. The learning rates must be set.
-  void update(StepBuffer& step) { optimizer_->step(step); }
+  /// Updates the weights from the step's measured gradients; a skipped step changes nothing. The learning
+  /// rates must be set. Throws ArgumentError if a parameter with a gradient is in no group of the optimizer,
+  /// and if the optimizer does not say that it has written weights.
+  void update(StepBuffer& step);
 
  private:
   std::string name_, loss_name_;
@@ -64,10 +65,11 @@ class OptimizedNetworks {
   Schedule schedule_;
   std::unique_ptr<Optimizer> optimizer_;
   std::optional<Ema> average_;
-  bool are_all_;             ///< they are all networks of the task, so every gradient is needed
-  bool counted_ = false;     ///< in this pass
-  std::int64_t passes_ = 0;  ///< counted passes of the step
-  std::int64_t last_ = -1;   ///< the last of them
+  bool are_all_;                 ///< they are all networks of the task, so every gradient is needed
+  std::vector<int> unselected_;  ///< parameters that no group of the optimizer selects
+  bool counted_ = false;         ///< in this pass
+  std::int64_t passes_ = 0;      ///< counted passes of the step
+  std::int64_t last_ = -1;       ///< the last of them
 };
 
 }  // namespace athanor

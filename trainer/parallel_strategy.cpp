@@ -253,7 +253,9 @@ class Zero1Strategy final : public SyncedStrategy {
   using SyncedStrategy::SyncedStrategy;
   Strategy kind() const override { return Strategy::zero1; }
   ArenaOptions arena_options(const ArenaOptions& options) override {
-    return dist::sharded(options, comm_, buckets_);
+    dist::BucketOptions buckets = buckets_;
+    buckets.whole_parameters |= options.whole_parameters;
+    return dist::sharded(options, comm_, buckets);
   }
   bool overlap_weights(nn::Module& model, bool may) override {
     double votes[] = {may && overlap_ != dist::Overlap::none ? 1.0 : 0.0};

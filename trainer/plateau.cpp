@@ -17,9 +17,11 @@ constexpr double kMin = 1e-30;  // minimum of the scale that is safe in f32 prod
 ReduceOnPlateau::ReduceOnPlateau(Options options) : options_(std::move(options)) {}
 
 double ReduceOnPlateau::update(double value) {
-  if (!std::isfinite(value)) return 1;
-  const double gain = options_.goal == Goal::minimum ? best_ - value : value - best_;
-  if (!has_best_ || gain > kThreshold * std::abs(best_)) {
+  const bool falls = options_.goal == Goal::minimum;
+  const double gain = falls ? best_ - value : value - best_;
+  // A NaN is never better, nor is an infinity that even the first value must beat.
+  const bool first = falls ? value < HUGE_VAL : value > -HUGE_VAL;
+  if (has_best_ ? gain > kThreshold * std::abs(best_) : first) {
     best_ = value;
     has_best_ = true;
     bad_in_a_row_ = 0;
@@ -62,9 +64,9 @@ ReduceOnPlateau::Options plateau_options(const TrainerConfig& config) {
   ReduceOnPlateau::Options options{.patience = config.schedule_options.patience,
                                    .factor = config.schedule_options.factor,
                                    .lowest = config.min_lr / highest_rate(config)};
-  if (config.early_stop) {
-    options.metric = config.early_stop->metric;
-    options.goal = config.early_stop->goal_or_default();
+  if (const auto& watched = config.judged_by()) {
+    options.metric = watched->metric;
+    options.goal = watched->goal_or_default();
   }
   return options;
 }

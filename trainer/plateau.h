@@ -10,8 +10,9 @@ namespace athanor {
 
 /// Multiplies all learning rates by a factor when a metric has not improved for more than `patience`
 /// consecutive validations: torch.optim.lr_scheduler.ReduceLROnPlateau with its defaults (an improvement
-/// exceeds one part in 10,000, no cooldown). `lowest`: lower bound, as a fraction of the first rate. The
-/// metric is val_loss, or train_loss without validation, unless another is named.
+/// exceeds one part in 10,000, no cooldown; a value that is no number is no improvement). `lowest`: lower
+/// bound, as a fraction of the first rate. The metric is val_loss, or train_loss without validation, unless
+/// another is named.
 class ReduceOnPlateau final : public Callback {
  public:
   struct Options {

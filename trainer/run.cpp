@@ -125,6 +125,7 @@ void Run::begin() {
   if (found) position_ = *found;
   choose_threads();
   choose_convs();
+  describe_checkpoints();
   trainer_.begin_record();
   FitInfo info = describe();
   if (config_.summary && strategy_.is_rank0() && info.nothing_to_do.empty()) info.summary = summary();
@@ -150,7 +151,9 @@ std::vector<Setting> Run::plan(std::int64_t schedule_steps) {
 }
 
 void Run::resume() {
+  const bool ended = position_.ended.has_value();
   checkpoints_.resume(state_parts());
+  if (!ended) position_.ended.reset();
   scale_learning_rates(1);
   strategy_.complete_weights();
   clock_.add(position_.elapsed_s);
@@ -267,8 +270,22 @@ void Run::weights_changed() {
   strategy_.complete_weights();
 }
 
+// Another program may remove them.
+void Run::keep_folders() {
+  std::string note;
+  strategy_.run_on_rank0([&] {
+    const bool run_dir = trainer_.remake_run_dir();
+    const bool checkpoints = checkpoints_.remake_folder();
+    if (run_dir || checkpoints)
+      note = fmt::format("{} was removed while the run went on, and was made again",
+                         (run_dir ? config_.run_dir : config_.checkpoint_dir).string());
+  });
+  if (!note.empty()) notify([&](Callback& c) { c.on_note(trainer_, note); });
+}
+
 void Run::save() {
   strategy_.complete_weights();
+  keep_folders();
   if (!checkpoints_.save(position_, limits_, clock_, times_, state_parts())) return;
   limits_.saved();
   tell_of_checkpoint();
@@ -278,6 +295,13 @@ void Run::save() {
 // not repeat the report.
 bool Run::save_is_due() const {
   return checkpoints_.due(position_.attempted) && pipeline_.samples_of_step(position_.epoch_samples) > 0;
+}
+
+std::string Run::last_checkpoint() const {
+  if (!strategy_.is_rank0()) return {};  // only rank 0 knows what has been saved since
+  const std::filesystem::path& newest = checkpoints_.newest();
+  const std::filesystem::path last = newest.empty() ? checkpoints_.resumed_from() : newest;
+  return last.empty() ? "" : fmt::format("; the last checkpoint is {}", last.string());
 }
 
 void Run::tell_of_checkpoint() {
@@ -333,6 +357,7 @@ std::optional<SampleFolder> Run::sample_folder() const {
 // False if a signal interrupted it.
 bool Run::report_epoch(EpochReport report, double epoch_s) {
   const Metrics training = metrics_.mean(metrics_.joined(gather(metrics_, strategy_)));
+  keep_folders();
   const bool validates = validates_after_epoch();
   if (validates) validate(position_.epoch + 1);
   if (limits_.signal() != 0) return false;
@@ -341,6 +366,7 @@ bool Run::report_epoch(EpochReport report, double epoch_s) {
   report.weights_hash = weights_hash();
   strategy_.check_weights(report.weights_hash);
   pipeline_.add_bad_samples(report, strategy_, validates);
+  pipeline_.add_repeated_reads(report, strategy_);
   if (validates) report_validation(report);
   notify([&](Callback& c) { c.on_epoch_end(trainer_, report); });
   return true;
@@ -387,8 +413,8 @@ FitReport Run::finish() {
     notify([&](Callback& c) { c.on_note(trainer_, "best checkpoints by " + best); });
   const Metrics test = position_.validated ? position_.validation : Metrics::not_measured();
   if (!test.finite)
-    limits_.diverged(fmt::format("the last validation's {}; {}", not_finite(test),
-                                 advice_on_divergence(config_.precision)));
+    limits_.diverged(fmt::format("the last validation's {}; {}{}", not_finite(test),
+                                 advice_on_divergence(config_.precision), last_checkpoint()));
   FitReport report = report_of(position_, step_.read(), test, clock_.seconds());
   for (Ema* const shown : averages()) {  // the caller gets the tested weights
     shown->swap();
@@ -407,6 +433,7 @@ FitReport Run::finish() {
   report.stopped_by = limits_.ended().reason;
   report.checkpoint = checkpoints_.newest();
   report.last = last;
+  keep_folders();
   std::exception_ptr no_room;  // thrown after the results were reported
   try {
     if (report.signal == 0 && test.finite && final_weights_.wanted()) save_product(report);

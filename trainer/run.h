@@ -54,6 +54,8 @@ class Run : private Minimizer {
   LrCurve find_lr(const LrRange& range);
   nn::Module& networks() { return task_.networks(); }
   ValidatedModel as_validated() { return {averages(), strategy_}; }
+  /// "; the last checkpoint is DIR/step_10.safetensors", to continue a message; empty: there is none.
+  std::string last_checkpoint() const;
 
  private:
   void begin_epoch();
@@ -64,6 +66,7 @@ class Run : private Minimizer {
   void run_work(const Batch& batch);
   void run_pass(const Batch& batch);
   void run_first_pass(const Batch& batch);
+  std::string batch_for_norms() const;
   std::int64_t samples_that_fit(const Batch& batch);
   void add_gradients(OptimizedNetworks& networks, const Tensor& loss);
   void update(OptimizedNetworks& networks);
@@ -85,6 +88,7 @@ class Run : private Minimizer {
   const dist::PassNetwork* gathering() const { return task_.gathers() ? &*joined_ : nullptr; }
   static void check_loss(std::string_view whose, const Tensor& loss);
   void check_result(const Tensor& returned) const;
+  void check_leaves(std::string_view whose, const Tensor& loss) const;
   std::vector<Schedule> schedules() const;
   std::string optimizer_kinds() const;
   void begin();
@@ -92,6 +96,7 @@ class Run : private Minimizer {
   void save();
   bool save_is_due() const;
   void tell_of_checkpoint();
+  void keep_folders();
   void check_overflows(const StepState& known, std::int64_t patience);
   void repeat_step();
   void report_unused_parameters();
@@ -118,11 +123,13 @@ class Run : private Minimizer {
   FitInfo describe() const;
   std::string summary();
   std::string nothing_to_do(const FitInfo& info) const;
+  std::string left_out() const;
   StateDict shared_settings() const;
   std::uint64_t weights_hash();
   std::vector<StatePart> state_parts();
   StatePart weights_part();
   ModelInfo describe_model(std::uint64_t hash);
+  void describe_checkpoints();
   template <class Of> StatePart part_of_networks(const char* prefix, const Of& of, FrozenWeights* frozen);
   std::vector<Ema*> averages();
   template <class F> void notify(const F& f) const {
@@ -174,13 +181,14 @@ class Run : private Minimizer {
 
   // Of the current step.
   struct Now {
-    std::int64_t samples = 0;  // of all passes and ranks
-    std::int64_t draws = 0;    // of random numbers, by the task
-    BatchPosition pass = {};   // the current pass
-    bool joins = false;        // ranks without samples take part
-    bool updates = false;      // it is the last one
-    int made = 0;              // number of updates
-    bool dropped = false;      // its updates are dropped
+    std::int64_t samples = 0;      // of all passes and ranks
+    std::int64_t draws = 0;        // of random numbers, by the task
+    std::uint64_t first_node = 0;  // number of the pass's first node
+    BatchPosition pass = {};       // the current pass
+    bool joins = false;            // ranks without samples take part
+    bool updates = false;          // it is the last one
+    int made = 0;                  // number of updates
+    bool dropped = false;          // its updates are dropped
   } now_;
 
   // Of this process's part of the epoch.

@@ -15,13 +15,17 @@
 
 #include <fcntl.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
+#include "data/defects.h"
 #include "dist/launch/bootstrap.h"
+#include "dist/launch/launcher.h"
 #include "tensor/error.h"
 #include "tensor/printable.h"
 #include "trainer/callback.h"
 #include "trainer/config.h"
+#include "trainer/detail/terminal.h"
 
 namespace athanor {
 namespace {
@@ -70,7 +74,19 @@ int wait_for_rank_0() {
   }
 }
 
+/// Whether memory has a limit of the user's. The stack of a thread is memory, too.
+bool memory_is_limited() {
+  rlimit memory{};
+  return ::getrlimit(RLIMIT_AS, &memory) == 0 && memory.rlim_cur != RLIM_INFINITY;
+}
+
 }  // namespace
+
+/// SIGUSR1 requests a checkpoint, and is ignored before training: from before main() on, also by processes
+/// that this one starts.
+[[gnu::constructor(101)]] static void ignore_save_requests() {
+  std::signal(SIGUSR1, SIG_IGN);
+}
 
 Failure describe_failure() {
   try {
@@ -86,14 +102,20 @@ Failure describe_failure() {
     return one_line(kExitBackend, error.what());
   } catch (const DivergedError& error) {
     return one_line(kExitDiverged, error.what());
+  } catch (const UnreadableSamplesError& error) {
+    return {kExitBadInput, error.what()};  // a line for each
   } catch (const std::bad_alloc&) {
-    return {kExitBackend, "out of memory: the system has no more; use a smaller batch size or data set"};
+    return {kExitBackend,
+            fmt::format("out of memory: {}; use a smaller batch size or data set",
+                        memory_is_limited() ? "ulimit -v allows no more" : "the system has no more")};
   } catch (const std::system_error& error) {
     if (error.code() != std::errc::resource_unavailable_try_again)
       return one_line(kExitBadInput, error.what());
-    return {kExitBackend,
-            "threads: the system cannot start another thread (ulimit -u); raise the limit, or use fewer "
-            "--threads and --workers"};
+    return {
+        kExitBackend,
+        fmt::format("threads: the system cannot start another thread (ulimit -{}); raise the limit, or use "
+                    "fewer --threads and --workers",
+                    memory_is_limited() ? 'v' : 'u')};
   } catch (const std::exception& error) {  // ArgumentError, IoError, and exceptions of user code
     return one_line(kExitBadInput, error.what());
   } catch (...) {
@@ -129,8 +151,8 @@ void use_passive_openmp_waits(char** argv) {
 
 int run_main(int argc, char** argv, const std::function<int(int, char**)>& body) {
   return with_standard_files([&] {
+    dist::die_with_launcher();
     use_passive_openmp_waits(argv);
-    std::signal(SIGUSR1, SIG_IGN);  // requests a checkpoint, ignored before training
     std::signal(SIGXFSZ, SIG_IGN);  // above `ulimit -f` a write then fails, reported in one line
     try {
       return body(argc, argv);
@@ -138,8 +160,8 @@ int run_main(int argc, char** argv, const std::function<int(int, char**)>& body)
       const Failure failure = describe_failure();
       if (failure.line.empty()) return failure.exit_code;
       const int rank = wait_for_rank_0();
-      std::fprintf(stderr, "%serror: %s\n", rank < 0 ? "" : fmt::format("rank {}: ", rank).c_str(),
-                   failure.line.c_str());
+      const std::string line = (rank < 0 ? "" : fmt::format("rank {}: ", rank)) + "error: " + failure.line;
+      std::fprintf(stderr, "%s\n", terminal::line_for(stderr, line).c_str());
       return failure.exit_code;
     }
   });

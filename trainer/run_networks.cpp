@@ -6,6 +6,7 @@
 
 #include <fmt/ranges.h>
 
+#include "autograd/engine.h"
 #include "tensor/error.h"
 #include "trainer/freezing.h"
 #include "trainer/run.h"
@@ -92,11 +93,14 @@ std::vector<std::unique_ptr<OptimizedNetworks>> Run::make_networks(ModelMemory& 
     ATH_CHECK(!parameters.empty() || frozen->empty(),
               "task: {} must have something to train, but everything is frozen",
               spec.name.empty() ? "its optimizer" : fmt::format("optimizer '{}'", spec.name));
+    const bool whole = spec.make ? spec.whole_parameters
+                                 : !config_.optimizer && needs_whole_parameters(config_.optimizer_kind);
     made.push_back(std::make_unique<ParameterArena>(
         std::move(parameters), task_.buffers_of(spec.networks),
         strategy_.arena_options({.precision = config_.precision,
                                  .device = config_.device,
-                                 .f32_gradients = config_.f32_gradients || config_.accumulate > 1})));
+                                 .f32_gradients = config_.f32_gradients || config_.accumulate > 1,
+                                 .whole_parameters = whole})));
     strategy_.attach(*made.back(), times_);
   }
   // Destroys the arenas of an earlier run now: a model moves from one arena to the next.
@@ -133,8 +137,31 @@ void Run::check_loss(std::string_view whose, const Tensor& loss) {
                                    : "one that depends on none");
 }
 
+// Whatever a loss depends on, an optimizer of the run must hold, except tensors that the step itself has made
+// leaves, such as an input whose gradient it asks for.
+void Run::check_leaves(std::string_view whose, const Tensor& loss) const {
+  for_each_leaf(loss, [&](const Leaf& leaf) {
+    const auto holds = [&leaf](const ParameterArena::Part& part) {
+      return part.gradients.storage() == leaf.slice().storage();
+    };
+    const bool held = leaf.bound() && std::any_of(arenas_.begin(), arenas_.end(), [&](const auto* arena) {
+                        return std::any_of(arena->parts().begin(), arena->parts().end(), holds);
+                      });
+    ATH_CHECK(held || leaf.sequence() >= now_.first_node,
+              "{}: its loss must depend on trained parameters alone, but no optimizer of the run has {}; "
+              "declare its network in the task, network(NAME, MODULE), register its module in the parent, "
+              "register_module(NAME, MODULE), or freeze() it if it is not to be trained",
+              whose,
+              leaf.owner.empty() ? "a tensor that require_grad() was called on, and no module registers"
+                                 : leaf.owner);
+  });
+}
+
 void Run::check_result(const Tensor& returned) const {
-  if (returns_loss()) return check_loss("training_step", returned);
+  if (returns_loss()) {
+    check_loss("training_step", returned);
+    return check_leaves("training_step", returned);
+  }
   ATH_CHECK(!returned.defined(),
             "training_step: with {} optimizers, must minimize() each of its losses, and return none",
             networks_.size());
@@ -209,6 +236,7 @@ void Run::add_gradients(OptimizedNetworks& networks, const Tensor& loss) {
 void Run::minimize(std::string_view optimizer, const Tensor& loss) {
   OptimizedNetworks& networks = networks_called(optimizer);
   check_loss("minimize", loss);
+  check_leaves("minimize", loss);
   networks.count_pass(now_.pass.pass);
   metrics_.log(networks.loss_name(), loss, now_.pass.samples, MetricReduce::mean);
   if (now_.dropped) return;

@@ -43,6 +43,7 @@ int start_ranks(const TrainerConfig& config, int ranks, char** argv, const dist:
     ATH_CHECK(ranks <= cuda_device_count(), "--devices: must be at most {}, one process per GPU, but is {}",
               cuda_device_count(), ranks);
     return dist::run_with_restarts(config.max_restarts, [&] {
+      const dist::HeldSignals held;
       return dist::run_processes(dist::one_per_gpu(ranks, arguments), options);
     });
   }
@@ -54,6 +55,7 @@ int start_ranks(const TrainerConfig& config, int ranks, char** argv, const dist:
   }
   warn(dist::check_ranks(ranks));
   return dist::run_with_restarts(config.max_restarts, [&] {
+    const dist::HeldSignals held;
     return dist::run_processes({dist::with_mpirun(ranks, arguments)}, options);
   });
 }
@@ -168,7 +170,6 @@ int run_on_ranks(TrainerConfig& config, char** argv, const dist::Networks& netwo
     check_alone(config, info);
     return body(nullptr);
   }
-  dist::die_with_launcher();
   if (config.device.is_cuda()) config.device.index = static_cast<std::int16_t>(gpu_of(info));
   return run_rank(info, config, networks, body);
 }

@@ -22,7 +22,7 @@ void Run::validate(std::int64_t epochs) {
 
 void Run::report_validation(const EpochReport& report) {
   if (config_.save_top_k > 0)
-    checkpoints_.measured(report.value_of(config_.early_stop->metric), position_.attempted);
+    checkpoints_.measured(report.value_of(config_.judged_by()->metric), position_.attempted);
   notify([&](Callback& c) { c.on_validated(trainer_, report); });
 }
 

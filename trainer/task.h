@@ -26,7 +26,8 @@ struct OptimizerSpec {
   std::vector<std::string> networks;  ///< that it trains, by their names in Task::network(); empty: all
   /// Creates it; its groups use learning rates from first_slot on. Unset: the Trainer's optimizer.
   std::function<std::unique_ptr<Optimizer>(ParameterArena&, int first_slot)> make = {};
-  Schedule schedule = {};  ///< of its learning rate; unset: the Trainer's
+  Schedule schedule = {};         ///< of its learning rate; unset: the Trainer's
+  bool whole_parameters = false;  ///< Optimizer::kWholeParameters of what `make` creates
 };
 
 /// optimizer<Adam>("g", {"generator"}, {.beta1 = 0.5}, schedules::constant(2e-4))
@@ -38,7 +39,7 @@ OptimizerSpec optimizer(std::string name, std::vector<std::string> networks,
     group.options = options;
     return std::make_unique<O>(arena, std::vector<typename O::Group>{group}, first_slot);
   };
-  return {std::move(name), std::move(networks), make, std::move(schedule)};
+  return {std::move(name), std::move(networks), make, std::move(schedule), O::kWholeParameters};
 }
 
 /// The Trainer's interface for updates within a step.

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "dist/launch/launcher.h"
+#include "tensor/printable.h"
 #include "trainer/loggers/progress.h"
 #include "trainer/run_main.h"
 #include "trainer/run_on_ranks.h"
@@ -26,7 +27,12 @@ int train_on_ranks(TrainerConfig config, char** arguments, const dist::Networks&
   return run_on_ranks(config, arguments, networks, [&](dist::Transport* transport) {
     Trainer trainer(config, transport);
     if (trainer.rank() == 0) trainer.add(progress_of(config, transport != nullptr));
-    return exit_code(fit(trainer));
+    const FitReport report = fit(trainer);
+    if (report.stopped_by == StoppedBy::diverged && report.signal == 0 && trainer.rank() == 0) {
+      std::fflush(stdout);
+      std::fprintf(stderr, "error: diverged: %s\n", printable(trainer.why_stopped()).c_str());
+    }
+    return exit_code(report);
   });
 }
 

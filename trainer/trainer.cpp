@@ -61,9 +61,9 @@ class MemoryLimit {
     const std::int64_t held = now.current + now.cached;
     if (held < bytes) return;
     detail::fail<OutOfMemoryError>(
-        "--memory-limit: must exceed the {} bytes of model and data by the memory that training needs, but "
+        "--memory-limit: must exceed the {} bytes held before training, of which model and data take {}, but "
         "is {}",
-        held, bytes);
+        held, now.current, bytes);
   }
 
   Allocator& allocator_;
@@ -96,7 +96,9 @@ template <class Context> void set_up(Context& context, const TrainerConfig& conf
 
 /// Checks that are possible before the first epoch. A custom task defines its own metrics.
 void check_for_classifier(const TrainerConfig& config, const Dataset& train) {
-  if (config.early_stop) check_metric(*config.early_stop, {"train_loss", "val_loss", "val_accuracy"});
+  for (const std::optional<EarlyStop>& watched : {config.early_stop, config.monitor}) {
+    if (watched) check_metric(*watched, {"train_loss", "val_loss", "val_accuracy"});
+  }
   if (train.spec().classes != 1) return;
   const std::vector<std::string> names = train.class_names();
   detail::fail<>("data: images to classify must have two classes or more, but all have {}",
@@ -121,13 +123,11 @@ class AfterStep final : public Callback {
   const TrainerConfig& config_;
 };
 
-void make_run_dir(const std::filesystem::path& folder) {
-  std::error_code error;
-  std::filesystem::create_directories(folder, error);
-  if (error) {
-    detail::fail<IoError>("--run-dir: {} must be a folder that can be created, but got: {}", folder.string(),
-                          error.message());
-  }
+/// Null if the run's checkpoints are in the same folder, which also lock it.
+std::unique_ptr<FolderLock> lock_run_dir(const TrainerConfig& config) {
+  auto lock = std::make_unique<FolderLock>(config.run_dir, "--run-dir");
+  std::error_code ignored;
+  return fs::equivalent(config.run_dir, config.checkpoint_dir, ignored) ? nullptr : std::move(lock);
 }
 
 }  // namespace
@@ -137,7 +137,7 @@ Trainer::Trainer(TrainerConfig config, dist::Transport* transport)
       whole_(config_),
       strategy_(ParallelStrategy::make(transport, config_)) {
   check(config_);
-  if (!config_.run_dir.empty() && strategy_->is_rank0()) make_run_dir(config_.run_dir);
+  if (!config_.run_dir.empty() && strategy_->is_rank0()) run_lock_ = lock_run_dir(config_);
   if (!config_.metrics.empty() && strategy_->is_rank0()) add(std::make_unique<JsonLines>(config_.metrics));
   add_loggers(*this, config_);
   if (config_.profile != Profile::none) {
@@ -146,7 +146,8 @@ Trainer::Trainer(TrainerConfig config, dist::Transport* transport)
     add(std::move(profiler));
   }
   if (config_.empty_cache || config_.sync_each_step) add(std::make_unique<AfterStep>(config_));
-  if (config_.early_stop) add(std::make_unique<EarlyStopping>(*config_.early_stop));
+  if (config_.early_stop) add(std::make_unique<EarlyStopping>(*config_.early_stop, !config_.monitor));
+  if (config_.monitor) add(std::make_unique<EarlyStopping>(*config_.monitor));
   set_plateau();
   add_page();
 }
@@ -198,29 +199,37 @@ Trainer& Trainer::phase(const std::string& name, const std::function<void(Traine
   return *this;
 }
 
-// The newest run with these settings that has a checkpoint but no final weights yet; empty if there is none.
-fs::path Trainer::unfinished_run(const std::vector<Setting>& settings) const {
+// The newest run with these settings that has a checkpoint but no final weights yet, and that no other
+// process continues; null if there is none.
+std::unique_ptr<FolderLock> Trainer::unfinished_run(const std::vector<Setting>& settings) const {
   for (const fs::path& folder : run_folders(config_.run_root)) {
     const fs::path saved = folder / "checkpoints" / config_.phase;
-    if (fs::exists(model_path(folder, "")) || !fs::is_directory(saved)) continue;
+    const auto is_unfinished = [&] { return !fs::exists(model_path(folder, "")) && fs::is_directory(saved); };
+    if (!is_unfinished()) continue;
     try {
-      const CheckpointFolder checkpoints(saved);  // fails if a run is using it
-      const NewestCheckpoint newest = newest_valid(checkpoints.path());
+      const NewestCheckpoint newest = newest_valid(saved);
       if (newest.path.empty()) continue;
       check_settings(newest.state.under("settings."), settings, false);
-      return folder;
-    } catch (const Error&) {  // in use by another run
+      auto lock = std::make_unique<FolderLock>(folder, "--run-dir");
+      const CheckpointFolder checkpoints(saved);
+      if (is_unfinished()) return lock;
+    } catch (const Error&) {  // of other settings, or in use by another run
     }
   }
-  return {};
+  return nullptr;
 }
 
 void Trainer::choose_run_dir(const std::vector<Setting>& settings) {
   if (config_.run_root.empty() || config_.fast_dev_run || config_.question != Question::none) return;
   fs::path chosen;
   strategy_->run_on_rank0([&] {
-    if (config_.resume == "auto" && config_.checkpoint_dir.empty()) chosen = unfinished_run(settings);
-    if (chosen.empty()) chosen = unused_folder_ = make_run_folder(config_.run_root);
+    if (config_.resume == "auto" && config_.checkpoint_dir.empty()) run_lock_ = unfinished_run(settings);
+    if (!run_lock_) {
+      unused_folder_ = make_run_folder(config_.run_root, &run_note_);
+      run_lock_ = std::make_unique<FolderLock>(unused_folder_, "--run-dir");
+    }
+    chosen = run_lock_->folder();
+    is_numbered_ = true;
   });
   chosen = strategy_->broadcast_from_rank0(chosen.string());
   const bool has_metrics = !config_.metrics.empty();
@@ -282,7 +291,9 @@ FitReport Trainer::fit(Task& task, const Dataset& train, const Dataset* held_out
       const FitReport report = asked ? run.answer() : run.train();
       if (asked || (!phases_.empty() && exit_code(report) != kExitDone)) ended_phases_ = report;
       return report;
-    } catch (const std::exception& error) {
+    } catch (std::exception& error) {
+      if (auto* const ours = dynamic_cast<Error*>(&error); ours && begun_)
+        ours->append(run.last_checkpoint());
       tell_callbacks(error);
       throw;
     }
@@ -296,6 +307,15 @@ void Trainer::begin_record() {
   unused_folder_.clear();
   if (strategy_->is_rank0() && !config_.run_dir.empty() && !config_.flags.empty())
     write_config(config_.run_dir, config_);
+}
+
+/// On rank 0: creates the run's folder again if another program has removed it. Returns whether it had.
+bool Trainer::remake_run_dir() {
+  if (!run_lock_ || !run_lock_->remake()) return false;
+  const fs::path& folder = run_lock_->folder();
+  if (is_numbered_ && run_folders(folder.parent_path()).front() == folder) link_latest(folder);
+  if (begun_) begin_record();
+  return true;
 }
 
 void Trainer::tell_callbacks(const std::exception& error) {

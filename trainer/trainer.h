@@ -20,6 +20,7 @@
 
 namespace athanor {
 
+class FolderLock;
 class Profiler;
 class Run;
 struct Setting;
@@ -135,7 +136,8 @@ class Trainer {
   friend class Run;
   FitReport fit(Task& task, const Dataset& train, const Dataset* held_out);
   void choose_run_dir(const std::vector<Setting>& settings);
-  std::filesystem::path unfinished_run(const std::vector<Setting>& settings) const;
+  std::unique_ptr<FolderLock> unfinished_run(const std::vector<Setting>& settings) const;
+  bool remake_run_dir();
   Run& run() const;
   FitReport find_batch_size(Task& task, const Dataset& train);
   void begin_record();
@@ -143,11 +145,14 @@ class Trainer {
   Profiler* profiler_ = nullptr;  // one of the callbacks
   void add_page();
   void set_plateau();
-  const Callback* plateau_ = nullptr;    // one of the callbacks
-  std::filesystem::path unused_folder_;  // of a run that has not begun
-  Run* run_ = nullptr;                   // while fit() runs
-  bool begun_ = false;                   // its checks have passed
-  report::ReportPage* page_ = nullptr;   // one of the callbacks
+  const Callback* plateau_ = nullptr;     // one of the callbacks
+  std::unique_ptr<FolderLock> run_lock_;  // of the run's folder, on rank 0
+  bool is_numbered_ = false;              // the folder is one below config.run_root
+  std::string run_note_;                  // on that folder
+  std::filesystem::path unused_folder_;   // of a run that has not begun
+  Run* run_ = nullptr;                    // while fit() runs
+  bool begun_ = false;                    // its checks have passed
+  report::ReportPage* page_ = nullptr;    // one of the callbacks
   std::string why_stopped_;
 };
 

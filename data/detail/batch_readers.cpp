@@ -118,8 +118,9 @@ void BatchReaders::free_below(std::int64_t number) {
 }
 
 void BatchReaders::clear(Slot& slot, std::int64_t number) {
-  if (slot.failed.row >= 0 || slot.replaced.row >= 0) slot.failed = slot.replaced = {};
-  slot.replacements = 0;
+  if (slot.failed.row >= 0 || slot.replaced.row >= 0 || slot.harmless.row >= 0)
+    slot.failed = slot.replaced = slot.harmless = {};
+  slot.replacements = slot.harmless_ones = 0;
   if (slot.stage) {
     staged_ = std::max(staged_, slot.stage->wanted());
     slot.stage->clear(staged_);
@@ -269,7 +270,7 @@ void BatchReaders::read_rows(const std::stop_token& stop, std::int64_t number, s
     Read read =
         read_row(order_.at(epoch, begin + row), epoch, {layout_, memory, row, stage, stages_files_}, me, now);
     samples[row] = read.sample;
-    if (read.failed || read.replaced) keep_problems(slot, row, read);
+    if (read.failed || read.replaced || read.harmless) keep_problems(slot, row, read);
     // The rest of the slot is not needed: the reader is stopping or renumbering.
     if (stop.stop_requested() || !open_.load(std::memory_order_relaxed)) return;
   }
@@ -308,8 +309,10 @@ void BatchReaders::keep_problems(Slot& slot, std::int64_t row, Read& read) {
     kept.row = row;
   };
   slot.replacements += read.replaced ? 1 : 0;
+  slot.harmless_ones += read.harmless ? 1 : 0;
   keep_first(slot.failed, read.failed);
   keep_first(slot.replaced, read.replaced);
+  keep_first(slot.harmless, read.harmless);
 }
 
 }  // namespace athanor::detail

@@ -30,7 +30,7 @@ std::string SampleReader::name_of(std::int64_t sample) const {
 }
 
 std::optional<Problem> SampleReader::try_read(std::int64_t sample, std::int64_t epoch, int worker,
-                                              SampleRow row) const {
+                                              SampleRow row, std::optional<Problem>& harmless) const {
   Problem problem;
   const char* stage = "read";
   std::string what;
@@ -38,7 +38,11 @@ std::optional<Problem> SampleReader::try_read(std::int64_t sample, std::int64_t 
     data_.read_fields(sample, options_.training ? epoch : kEvaluation, row);
     row.check_written();
     const std::int64_t label = row.label();
-    if (row.layout().label == SIZE_MAX || (label >= 0 && label < data_.spec().classes)) return std::nullopt;
+    if (row.layout().label == SIZE_MAX || (label >= 0 && label < data_.spec().classes)) {
+      if (!row.warning().empty())
+        harmless = {.line = fmt::format("{}: {}", name_of(sample), one_line(row.warning()))};
+      return std::nullopt;
+    }
     stage = "label";
     what = fmt::format("must be in [0, {}), but is {}", data_.spec().classes, label);
   } catch (const std::bad_alloc&) {
@@ -72,18 +76,19 @@ std::int64_t SampleReader::substitute(std::int64_t sample, std::int64_t epoch, s
 Read SampleReader::read(std::int64_t sample, std::int64_t epoch, int worker, const SampleRow& row) const {
   Read result;
   result.sample = sample;
-  std::optional<Problem> problem = try_read(sample, epoch, worker, row);
+  std::optional<Problem> problem = try_read(sample, epoch, worker, row, result.harmless);
   if (!problem) return result;
   if (problem->fatal || !options_.bad_samples.skip) {
-    if (!problem->fatal) problem->line += "; to replace such samples, use --bad-samples skip";
+    if (!problem->fatal)
+      problem->line +=
+          "; --bad-samples list names all such samples, and --bad-samples skip does without them";
     result.failed = std::move(problem);
     return result;
   }
   for (std::uint64_t attempt = 0; attempt < kAttempts; ++attempt) {
     result.sample = substitute(sample, epoch, attempt);
-    const std::optional<Problem> again = try_read(result.sample, epoch, worker, row);
+    const std::optional<Problem> again = try_read(result.sample, epoch, worker, row, result.harmless);
     if (!again) {
-      problem->line += fmt::format("; replaced by sample {}", result.sample);
       result.replaced = std::move(problem);
       return result;
     }

@@ -15,6 +15,7 @@ struct Read {
   std::int64_t sample = 0;
   std::optional<Problem> failed;    ///< the row has no data
   std::optional<Problem> replaced;  ///< the row has another sample instead
+  std::optional<Problem> harmless;  ///< the row has the sample, whose defect changes no pixel
 };
 
 /// Reads one sample, or a replacement if it cannot be read and `options` allow it.
@@ -28,7 +29,9 @@ class SampleReader {
   std::string name_of(std::int64_t sample) const;
 
  private:
-  std::optional<Problem> try_read(std::int64_t sample, std::int64_t epoch, int worker, SampleRow row) const;
+  /// The problem of a sample that cannot be read; `harmless`: of one that was.
+  std::optional<Problem> try_read(std::int64_t sample, std::int64_t epoch, int worker, SampleRow row,
+                                  std::optional<Problem>& harmless) const;
   std::int64_t substitute(std::int64_t sample, std::int64_t epoch, std::uint64_t attempt) const;
 
   const Dataset& data_;

@@ -39,9 +39,9 @@ struct SlotTensors {
 
 /// A sample that could not be read.
 struct Problem {
-  std::int64_t row = -1;     ///< row in the batch; -1: none
-  std::string line;          ///< message for the user
-  std::exception_ptr fatal;  ///< an error of another cause: memory ran out, the device failed
+  std::int64_t row = -1;       ///< row in the batch; -1: none
+  std::string line;            ///< message for the user
+  std::exception_ptr fatal{};  ///< an error of another cause: memory ran out, the device failed
 };
 
 /// A batch being filled. Threads write rows concurrently; the owner's lock guards the rest.
@@ -51,8 +51,8 @@ struct Slot {
   SlotTensors tensors;
   std::optional<PixelStage> stage;                ///< if a GPU scales images
   alignas(64) std::atomic<std::int64_t> left{0};  ///< rows still to be written
-  Problem failed, replaced;                       ///< of each kind, the one with the lowest row
-  std::int64_t replacements = 0;
+  Problem failed, replaced, harmless;             ///< of each kind, the one with the lowest row
+  std::int64_t replacements = 0, harmless_ones = 0;
 };
 
 }  // namespace athanor::detail

@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "data/detail/thread_scratch.h"
 #include "data/formats/detail/indexed_store.h"
 #include "data/formats/join.h"
 #include "tensor/error.h"
@@ -21,7 +22,9 @@ std::int64_t label_bytes(std::int64_t classes) {
 /// The planes of a record as an image, channels last.
 StoredSample read_record(const detail::FileBytes& file, const detail::IndexEntry& at,
                          std::vector<std::byte>& scratch) {
-  const std::byte* planes = file.at(at.offset, at.bytes, "a record").data() + at.bytes - kCifarImage;
+  detail::ThreadScratch record;
+  const std::byte* planes =
+      file.at(at.offset, at.bytes, "a record", record.bytes()).data() + at.bytes - kCifarImage;
   scratch.resize(static_cast<std::size_t>(kCifarImage));
   std::byte* to = scratch.data();
   for (std::int64_t p = 0; p < kCifarPlane; ++p) {
@@ -43,12 +46,13 @@ std::unique_ptr<Dataset> open_file(const std::filesystem::path& path, std::int64
                records > 0 ? std::to_string(records) : "one or more", record, bytes);
   }
   file->expand(bytes);
-  file->at(0, bytes, "records");
+  file->must_have(0, bytes, "records");
   file->must_end_at(bytes);
   std::vector<detail::IndexEntry> entries;
+  detail::FilePages pages(*file);
   for (std::int64_t at = 0; at < bytes; at += record) {
     const std::int64_t label_at = at + record - kCifarImage - 1;
-    const auto label = std::to_integer<std::int64_t>(file->bytes()[static_cast<std::size_t>(label_at)]);
+    const auto label = std::to_integer<std::int64_t>(pages.at(label_at, 1, "a label")[0]);
     if (const auto bad = detail::bad_label(label, classes)) file->fail(label_at, "{}", *bad);
     entries.push_back({at, record, label, Codec::raw});
   }

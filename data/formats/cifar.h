@@ -16,7 +16,7 @@ std::unique_ptr<InMemoryDataset> cifar10(const std::filesystem::path& folder, Sp
 /// CIFAR-100, likewise (train.bin, test.bin), with its 100 fine labels.
 std::unique_ptr<InMemoryDataset> cifar100(const std::filesystem::path& folder, Split split);
 
-/// The same records as a store, at least one: `path` is such a file, plain (mapped) or .gz (in memory), or a
+/// The same records as a store, at least one: `path` is such a file, plain or .gz (in memory), or a
 /// folder, from which it takes `split`. `classes` is 10 or 100. Throws IoError.
 std::unique_ptr<Dataset> open_cifar(const std::filesystem::path& path, std::int64_t classes,
                                     Split split = Split::train);

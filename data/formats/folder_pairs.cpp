@@ -14,7 +14,7 @@ namespace {
 using std::filesystem::path;
 constexpr char kFormat[] = "folder pairs";
 
-/// The image files of a folder, by name without suffix.
+/// The image files of a folder and its sub-folders, by name without suffix.
 using Files = std::map<std::string, std::string>;
 
 template <class... Args>
@@ -23,13 +23,15 @@ template <class... Args>
                         fmt::format(message, std::forward<Args>(args)...));
 }
 
-Files files_of(const path& folder, const std::string& part) {
+Files files_of(const path& folder, const std::string& part, std::vector<Unused>& unused) {
   Files files;
-  for (const std::string& file : detail::sorted_names(folder / part, kFormat)) {
-    if (!detail::codec_named(file)) continue;
-    const auto [at, is_new] = files.try_emplace(path(file).stem().string(), file);
-    if (!is_new) fail(folder, "{}/ must have one file per name, but has {} and {}", part, at->second, file);
+  const detail::ImageFiles found = detail::find_images(folder / part, kFormat, part + '/');
+  for (const detail::ImageFiles::File& file : found.files) {
+    const auto [at, is_new] = files.try_emplace(path(file.name).replace_extension().string(), file.name);
+    if (!is_new)
+      fail(folder, "{}/ must have one file per name, but has {} and {}", part, at->second, file.name);
   }
+  add_unused(unused, found.unused);
   return files;
 }
 
@@ -55,14 +57,27 @@ std::unique_ptr<Dataset> open_folder_pairs(const path& folder) {
     Files files;
   };
   std::map<std::string, Part> parts;  // by field name
-  for (const std::string& part : detail::sorted_names(folder, kFormat)) {
+  std::vector<Unused> unused;
+  for (const std::string& part : detail::names_in(folder, kFormat)) {
     std::error_code error;
-    if (!std::filesystem::is_directory(folder / part, error)) continue;
-    Files files = files_of(folder, part);
+    const char* const cause = part.starts_with('.') ? "hidden files or folders"
+                              : !std::filesystem::is_directory(folder / part, error)
+                                  ? "files beside the folders"
+                              : detail::is_made_by_programs(part)       ? "folders of other programs"
+                              : detail::leads_up(folder / part, folder) ? detail::kMetAgain
+                                                                        : nullptr;
+    if (cause) {
+      count_unused(unused, cause, part);
+      continue;
+    }
+    Files files = files_of(folder, part, unused);
     const bool must = part == "images" || part == "masks" || part == "targets";
     if (files.empty() && must)
       fail(folder, "{}/ must contain .png, .webp, .jpg or .jpeg files, but has none", part);
-    if (files.empty()) continue;
+    if (files.empty()) {
+      count_unused(unused, "folders without images", part);
+      continue;
+    }
     const std::string field = part.ends_with('s') ? part.substr(0, part.size() - 1) : part;
     if (field == "label")
       fail(folder, "{}/ must not contain images: a label is a class; are they masks or targets?", part);
@@ -85,6 +100,7 @@ std::unique_ptr<Dataset> open_folder_pairs(const path& folder) {
     table->add_row(row, "images/" + image);
   }
   table->finish();
+  table->set_unused(std::move(unused));
   return table;
 }
 

@@ -27,13 +27,15 @@ struct IdxHeader {
 
 IdxHeader read_idx_header(const detail::FileBytes& whole) {
   const detail::FileBytes file = whole.head(kMaxIdxHeader);
-  const auto magic = detail::load_be<std::uint32_t>(file.at(0, 4, "the magic number"));
+  detail::FilePages pages(file);
+  const auto magic = detail::load_be<std::uint32_t>(pages.at(0, 4, "the magic number"));
   IdxHeader header{magic >> 8, {}, 4};
   if (magic >> 16 != 0) {
     file.fail(0, "the magic number must begin with two zero bytes, but is {:#010x}", magic);
   }
   for (std::uint32_t i = 0; i < (magic & 0xff); ++i, header.bytes += 4) {
-    const auto dim = detail::load_be<std::uint32_t>(file.at(header.bytes, 4, fmt::format("dimension {}", i)));
+    const auto dim =
+        detail::load_be<std::uint32_t>(pages.at(header.bytes, 4, fmt::format("dimension {}", i)));
     if (dim == 0) file.fail(header.bytes, "dimension {} must be positive, but is 0", i);
     header.dims.push_back(dim);
   }
@@ -110,7 +112,7 @@ ImageSpec image_spec(const detail::FileBytes& file, const IdxHeader& header, std
 /// Decompresses the file's content after its header, and checks its length.
 void expand(detail::FileBytes& file, const IdxHeader& header, std::int64_t bytes, const char* what) {
   file.expand(header.bytes + bytes);
-  file.at(header.bytes, bytes, what);
+  file.must_have(header.bytes, bytes, what);
   file.must_end_at(header.bytes + bytes);
 }
 

@@ -18,7 +18,7 @@ struct IdxOptions {
   const char* format = "idx";
 };
 
-/// Reads a pair of IDX files, MNIST's format, plain (mapped) or .gz (in memory): images [N, H, W] or
+/// Reads a pair of IDX files, MNIST's format, plain or .gz (in memory): images [N, H, W] or
 /// [N, H, W, C] u8 and labels [N] u8, i8, i16 or i32, N >= 1. Throws IoError naming file and offset.
 /// Source: LeCun, Cortes and Burges, "The MNIST database", section "File formats".
 std::unique_ptr<Dataset> open_idx(const std::filesystem::path& images, const IdxOptions& options = {});

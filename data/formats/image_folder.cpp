@@ -1,52 +1,96 @@
 #include "data/formats/image_folder.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include "data/detail/sample_id.h"
 #include "data/formats/detail/image_files.h"
 #include "tensor/error.h"
 
 namespace athanor {
-ImageFolder::ImageFolder(std::filesystem::path folder) : folder_(std::move(folder)) {
-  for (const std::string& entry : detail::sorted_names(folder_, "image folder")) {
+namespace {
+
+/// Whether the folders are those of ImageFolderWriter that begin with the numbers of their classes.
+bool are_numbered(const std::vector<std::string>& folders) {
+  for (std::size_t i = 0; i < folders.size(); ++i)
+    if (!folders[i].starts_with(fmt::format("{:05}", i))) return false;
+  return true;
+}
+
+constexpr char kBeside[] = "images beside the folders of classes";
+
+/// Why a folder has no samples.
+std::string without_samples(const std::filesystem::path& folder, const std::vector<Unused>& unused) {
+  const auto images =
+      std::find_if(unused.begin(), unused.end(), [](const Unused& one) { return one.cause == kBeside; });
+  if (images == unused.end()) return "has only " + (unused.empty() ? "nothing" : text_of(unused));
+  return fmt::format(
+      "has no class folders, only {} images: move the images of each class into a folder of their own, as in "
+      "{}",
+      images->count, (folder / "cat" / images->names.front()).string());
+}
+
+}  // namespace
+
+ImageFolder::ImageFolder(std::filesystem::path folder, const std::vector<Unused>& beside)
+    : folder_(std::move(folder)) {
+  std::vector<std::string> classes;
+  for (const std::string& entry : detail::names_in(folder_, "image folder")) {
     std::error_code error;
-    if (!std::filesystem::is_directory(folder_ / entry, error)) continue;
-    const auto label = static_cast<std::int32_t>(class_names_.size());
-    class_names_.push_back(entry);
-    std::filesystem::path unread;
-    const std::size_t before = samples_.size();
-    for (const std::string& file : detail::sorted_names(folder_ / entry, "image folder")) {
-      const std::optional<Codec> codec = detail::codec_named(file);
-      if (!codec && detail::is_heic_named(file)) unread = folder_ / entry / file;
-      if (!codec) continue;
-      samples_.push_back({names_.size(), label, *codec});
-      names_.insert(names_.end(), entry.begin(), entry.end());
-      names_.push_back('/');
-      names_.insert(names_.end(), file.begin(), file.end());
-      names_.push_back('\0');
-    }
-    if (!unread.empty() && samples_.size() == before) {
-      detail::fail<IoError>(
-          "image folder: {} is HEIC, which Athanor cannot read, and its class has no other images: convert "
-          "them to JPEG first: for f in {}/*/*.[hH][eE][iI][cC]; do heif-convert \"$f\" \"${{f%.*}}.jpg\"; "
-          "done (package libheif-examples)",
-          unread.string(), folder_.string());
+    if (entry.starts_with('.')) {
+      count_unused(unused_, "hidden files or folders", entry);
+    } else if (!std::filesystem::is_directory(folder_ / entry, error)) {
+      const bool is_image = detail::codec_named(entry).has_value();
+      count_unused(unused_, is_image ? kBeside : "files beside the folders of classes", entry);
+    } else if (detail::is_made_by_programs(entry)) {
+      count_unused(unused_, "folders of other programs", entry);
+    } else if (detail::leads_up(folder_ / entry, folder_)) {
+      count_unused(unused_, detail::kMetAgain, entry + '/');
+    } else {
+      classes.push_back(entry);
     }
   }
+  const bool numbered = are_numbered(classes);
+  for (const std::string& name : classes) add_class(name, numbered);
   if (samples_.empty()) {
     detail::fail<IoError>(
-        "image folder: {} must contain one folder per class with .jpg, .jpeg, .png or .webp files, but has "
-        "{} folders and no such file",
-        folder_.string(), class_names_.size());
+        "image folder: {} must contain one folder per class with .jpg, .jpeg, .png or .webp files, but {}",
+        folder_.string(), without_samples(folder_, unused_));
   }
+  add_unused(unused_, beside);
   spec_ = {0, 0, 0, std::ssize(class_names_)};
   directory_ = ::open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (directory_ < 0) {
     detail::fail<IoError>("image folder: {} must be a readable folder, but got: {}", folder_.string(),
                           std::strerror(errno));
+  }
+}
+
+void ImageFolder::add_class(const std::string& name, bool may_be_empty) {
+  detail::ImageFiles found = detail::find_images(folder_ / name, "image folder", name + '/');
+  for (const Unused& one : found.unused) {
+    if (one.cause != detail::kHeic || !found.files.empty()) continue;
+    detail::fail<IoError>(
+        "image folder: {} is HEIC, which Athanor cannot read, and its class has no other images: convert "
+        "them to JPEG first: for f in {}/*/*.[hH][eE][iI][cC]; do heif-convert \"$f\" \"${{f%.*}}.jpg\"; "
+        "done (package libheif-examples)",
+        (folder_ / one.names.front()).string(), folder_.string());
+  }
+  add_unused(unused_, std::move(found.unused));
+  if (found.files.empty() && !may_be_empty) return count_unused(unused_, "folders without images", name);
+  const auto label = static_cast<std::int32_t>(class_names_.size());
+  class_names_.push_back(name);
+  for (const detail::ImageFiles::File& file : found.files) {
+    samples_.push_back({names_.size(), label, file.codec});
+    names_.insert(names_.end(), name.begin(), name.end());
+    names_.push_back('/');
+    names_.insert(names_.end(), file.name.begin(), file.name.end());
+    names_.push_back('\0');
   }
 }
 
@@ -62,6 +106,15 @@ const char* ImageFolder::name(std::int64_t index) const {
 
 std::string ImageFolder::where(std::int64_t index) const {
   return (folder_ / name(index)).string();
+}
+
+std::uint64_t ImageFolder::sample_id(std::int64_t index) const {
+  kernels::HashOf hash;
+  hash.add(kernels::fnv1a(name(index)));
+  struct stat file {};
+  if (detail::is_looked_into(size()) && ::fstatat(directory_, name(index), &file, 0) == 0)
+    hash.add(file.st_size);
+  return hash.value();
 }
 
 StoredSample ImageFolder::fetch(std::int64_t index, std::vector<std::byte>& scratch) const {

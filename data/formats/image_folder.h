@@ -9,12 +9,15 @@
 
 namespace athanor {
 
-/// One folder per class, with JPEG (.jpg, .jpeg), PNG and WebP files (any case); other and hidden files are
-/// ignored. Classes are the folder names in byte order; samples are ordered by class, then by file name in
-/// byte order. Constructor and fetch() throw IoError naming the file or folder.
+/// One folder per class, with JPEG (.jpg, .jpeg, .jpe, .jfif), PNG and WebP files (any case), also in
+/// sub-folders; unused() counts what else there is. Classes are the folder names in byte order; samples are
+/// ordered by class, then by file name in byte order. A folder without images is no class, unless all folders
+/// begin with their numbers (00000_ant, 00001_bee, ...), as ImageFolderWriter makes them. Constructor and
+/// fetch() throw IoError naming the file or folder.
 class ImageFolder final : public Dataset {
  public:
-  explicit ImageFolder(std::filesystem::path folder);
+  /// `beside`: what is not used around the folder, for unused().
+  explicit ImageFolder(std::filesystem::path folder, const std::vector<Unused>& beside = {});
   ~ImageFolder() override;
 
   std::int64_t size() const override { return static_cast<std::int64_t>(samples_.size()); }
@@ -22,6 +25,8 @@ class ImageFolder final : public Dataset {
   std::vector<std::string> class_names() const override { return class_names_; }
   /// Reads the file into `scratch`, which grows to the largest file and keeps its size.
   StoredSample fetch(std::int64_t index, std::vector<std::byte>& scratch) const override;
+  std::vector<Unused> unused() const override { return unused_; }
+  std::uint64_t sample_id(std::int64_t index) const override;  ///< from the name and the file's size
   std::string where(std::int64_t index) const override;
   /// The label of a sample, without reading its file.
   std::int64_t label(std::int64_t index) const override {
@@ -35,12 +40,14 @@ class ImageFolder final : public Dataset {
     Codec codec;
   };
 
+  void add_class(const std::string& name, bool may_be_empty);
   const char* name(std::int64_t index) const;
 
   std::filesystem::path folder_;
   int directory_ = -1;  // the folder that names are relative to
   ImageSpec spec_;
   std::vector<std::string> class_names_;
+  std::vector<Unused> unused_;
   std::vector<Sample> samples_;
   std::vector<char> names_;  // each ends with 0: a million separate paths would take half a gigabyte
 };
@@ -69,6 +76,7 @@ class ImageFolderWriter final : public SampleWriter {
   std::vector<std::string> class_folders_;  // created so far, or all if they have names
   std::int64_t count_ = 0;
   std::vector<std::byte> encoded_;
+  int lock_ = -1;  // of the temporary folder
   bool finished_ = false;
 };
 

@@ -28,7 +28,7 @@ bool can_be_a_folder(const std::string& name) {
 ImageFolderWriter::ImageFolderWriter(const std::filesystem::path& folder,
                                      std::vector<std::string> class_names)
     : folder_(folder.has_filename() ? folder : folder.parent_path()),
-      temporary_(fmt::format("{}.{}.partial", folder_.string(), ::getpid())),
+      temporary_(unfinished_name(folder_, ".partial")),
       named_(!class_names.empty()),
       class_folders_(std::move(class_names)) {
   ATH_CHECK(std::ssize(class_folders_) <= kMaxClasses, "image folder: at most {} classes, but got {}",
@@ -54,6 +54,7 @@ ImageFolderWriter::ImageFolderWriter(const std::filesystem::path& folder,
   }
   try {
     make_folder(temporary_);
+    lock_ = lock_unfinished(temporary_);
     for (const std::string& name : class_folders_) make_folder(temporary_ / name);
   } catch (...) {
     std::filesystem::remove_all(temporary_, error);
@@ -64,6 +65,7 @@ ImageFolderWriter::ImageFolderWriter(const std::filesystem::path& folder,
 ImageFolderWriter::~ImageFolderWriter() {
   std::error_code ignored;
   if (!finished_) std::filesystem::remove_all(temporary_, ignored);
+  if (lock_ >= 0) ::close(lock_);
 }
 
 void ImageFolderWriter::make_folder(const std::filesystem::path& path) const {

@@ -54,6 +54,18 @@ class JoinedStore final : public Dataset {
     const std::size_t part = part_of(index);
     return parts_[part]->fetch(index - start_of(part), scratch);
   }
+  std::vector<Unused> unused() const override {
+    std::vector<Unused> all;
+    for (const auto& part : parts_) {
+      add_unused(all, part->unused());
+    }
+    return all;
+  }
+  std::uint64_t sample_id(std::int64_t index) const override {
+    detail::check_index(index, size(), "store");
+    const std::size_t part = part_of(index);
+    return parts_[part]->sample_id(index - start_of(part));
+  }
   std::string where(std::int64_t index) const override {
     detail::check_index(index, size(), "store");
     const std::size_t part = part_of(index);

@@ -15,12 +15,25 @@ std::filesystem::path data_file(const std::filesystem::path& path) {
   return std::filesystem::is_directory(path, error) ? path / "data.mdb" : path;
 }
 
-/// Decodes a value without checking its CRC.
-StoredSample read_value(const detail::FileBytes& file, const detail::IndexEntry& at, std::int64_t classes) {
+/// Checks a value's CRC.
+void check_crc(const detail::FileBytes& file, const detail::IndexEntry& at,
+               std::span<const std::byte> value) {
+  const auto stored = load_le<std::uint32_t>(value.subspan(detail::kLmdbCrc));
+  const std::uint32_t crc = crc32c(value.subspan(detail::kLmdbHeader), crc32c(value.first(detail::kLmdbCrc)));
+  if (crc != stored) {
+    file.fail(at.offset, "the value's CRC must be {:#010x}, but its data has {:#010x}", stored, crc);
+  }
+}
+
+/// Reads a value or, without its bytes, only its header.
+StoredSample read_value(const detail::FileBytes& file, const detail::IndexEntry& at, std::int64_t classes,
+                        bool whole, std::vector<std::byte>& scratch) {
   if (at.bytes <= detail::kLmdbHeader) {
     file.fail(at.offset, "a value must have more than {} bytes, but has {}", detail::kLmdbHeader, at.bytes);
   }
-  const std::span<const std::byte> value = file.at(at.offset, at.bytes, "a value");
+  const std::span<const std::byte> value =
+      file.at(at.offset, whole ? at.bytes : detail::kLmdbHeader, "a value", scratch);
+  if (whole) check_crc(file, at, value);
   if (!detail::text_of(value).starts_with(detail::kLmdbMagic)) {
     file.fail(at.offset, "a value must begin with ATH1, which create_lmdb() writes, but does not");
   }
@@ -40,24 +53,15 @@ StoredSample read_value(const detail::FileBytes& file, const detail::IndexEntry&
   if (const auto bad = detail::bad_label(sample.label, classes)) {
     file.fail(at.offset + detail::kLmdbLabel, "{}", *bad);
   }
-  const bool fits = sample.codec == Codec::raw
-                        ? detail::fits_shape(sample)
-                        : sample.height == 0 && sample.width == 0 && sample.channels == 0;
+  const std::int64_t bytes = at.bytes - detail::kLmdbHeader;
+  const ImageSpec shape{sample.height, sample.width, sample.channels, 0};
+  const bool fits = sample.codec == Codec::raw ? detail::fits_shape(shape, bytes) : shape == ImageSpec{};
   if (!fits) {
     file.fail(at.offset + detail::kLmdbShape,
               "height, width and channels must fit a {} image of {} bytes, but are {}x{}x{}",
-              name_of(sample.codec), sample.bytes.size(), sample.height, sample.width, sample.channels);
+              name_of(sample.codec), bytes, sample.height, sample.width, sample.channels);
   }
   return sample;
-}
-
-void check_crc(const detail::FileBytes& file, const detail::IndexEntry& at) {
-  const std::span<const std::byte> value = file.at(at.offset, at.bytes, "a value");
-  const auto stored = load_le<std::uint32_t>(value.subspan(detail::kLmdbCrc));
-  const std::uint32_t crc = crc32c(value.subspan(detail::kLmdbHeader), crc32c(value.first(detail::kLmdbCrc)));
-  if (crc != stored) {
-    file.fail(at.offset, "the value's CRC must be {:#010x}, but its data has {:#010x}", stored, crc);
-  }
 }
 
 }  // namespace
@@ -67,15 +71,14 @@ std::unique_ptr<Dataset> open_lmdb(const std::filesystem::path& path, const Lmdb
   const auto file = std::make_shared<detail::FileBytes>(
       data_file(path), "lmdb", "write the environment again with mdb_copy, or with create_lmdb()");
   std::vector<detail::IndexEntry> entries = detail::lmdb_values(*file);
-  ImageSpec spec = detail::read_all(*file, entries, [&](const auto& bytes, const auto& at, auto&) {
-    return read_value(bytes, at, options.classes);
-  });
+  const auto reader = [classes = options.classes](bool whole) -> detail::ReadEntry {
+    return [classes, whole](const auto& bytes, const auto& at, auto& scratch) {
+      return read_value(bytes, at, classes, whole, scratch);
+    };
+  };
+  ImageSpec spec = detail::read_all(*file, entries, reader(false));
   spec.classes = options.classes;
-  return std::make_unique<detail::IndexedStore>(
-      file, spec, std::move(entries), [classes = options.classes](const auto& bytes, const auto& at, auto&) {
-        check_crc(bytes, at);
-        return read_value(bytes, at, classes);
-      });
+  return std::make_unique<detail::IndexedStore>(file, spec, std::move(entries), reader(true));
 }
 
 }  // namespace athanor

@@ -26,10 +26,10 @@ template <class... Args>
 }
 
 std::vector<File> read_files(const std::filesystem::path& path) {
-  const detail::FileBytes text(path, "manifest", "pack the set again");
+  const std::vector<std::byte> text = detail::FileBytes(path, "manifest", "pack the set again").all();
   std::vector<File> list;
   try {
-    const nlohmann::json all = nlohmann::json::parse(detail::text_of(text.bytes()));
+    const nlohmann::json all = nlohmann::json::parse(detail::text_of(text));
     if (all.at("format") != kManifestFormat || all.at("version") != 1) {
       fail_manifest(path, "must have \"format\": \"{}\" and \"version\": 1, but has {} and {}",
                     kManifestFormat, detail::shown(all.at("format")), detail::shown(all.at("version")));

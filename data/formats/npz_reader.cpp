@@ -3,12 +3,15 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
+#include <fmt/ranges.h>
 #include <zip.h>
 
 #include "data/formats/detail/npy_header.h"
 #include "data/formats/npy.h"
 #include "tensor/error.h"
+#include "tensor/printable.h"
 
 namespace athanor {
 namespace {
@@ -32,7 +35,7 @@ class ZipReader {
   explicit ZipReader(const std::filesystem::path& path) : file_(path, "npz", kNpzAdvice) {
     zip_error_t error;
     zip_error_init(&error);
-    zip_source_t* source = zip_source_buffer_create(file_.bytes().data(), file_.bytes().size(), 0, &error);
+    zip_source_t* source = zip_source_file_create(path.c_str(), 0, -1, &error);
     if (source) archive_.reset(zip_open_from_source(source, ZIP_RDONLY | ZIP_CHECKCONS, &error));
     const std::string reason = zip_error_strerror(&error);
     zip_error_fini(&error);
@@ -42,8 +45,30 @@ class ZipReader {
   }
 
   const FileBytes& file() const { return file_; }
+  /// The names of its arrays, without ".npy"; the first few.
+  std::vector<std::string> arrays() const {
+    constexpr std::size_t kMost = 8;
+    std::vector<std::string> names;
+    for (zip_int64_t i = 0; i < zip_get_num_entries(archive_.get(), 0) && names.size() < kMost; ++i) {
+      const char* const name = zip_get_name(archive_.get(), static_cast<zip_uint64_t>(i), 0);
+      std::string array = name ? name : "";
+      if (array.ends_with(".npy")) array.resize(array.size() - 4);
+      names.push_back(printable(array));
+    }
+    return names;
+  }
   bool has(const std::string& member) const {
     return zip_name_locate(archive_.get(), member.c_str(), 0) >= 0;
+  }
+
+  /// The members besides those.
+  std::vector<Unused> others(const std::string& images, const std::string& labels) const {
+    std::vector<Unused> unused;
+    for (zip_int64_t i = 0; i < zip_get_num_entries(archive_.get(), 0); ++i) {
+      const char* const name = zip_get_name(archive_.get(), static_cast<zip_uint64_t>(i), 0);
+      if (name && name != images && name != labels) count_unused(unused, "arrays of other names", name);
+    }
+    return unused;
   }
 
   /// The member's stated size. Throws IoError if there is none, or the archive cannot hold as much.
@@ -57,7 +82,7 @@ class ZipReader {
       empty(member).fail(0, "the member must be stored or deflated, but its method is {}",
                          status.comp_method);
     }
-    if (status.size / detail::kMaxExpansion > file_.bytes().size()) {
+    if (status.size / detail::kMaxExpansion > static_cast<std::uint64_t>(file_.size())) {
       empty(member).fail(0, "the member's {} bytes cannot fit into a file of {} bytes", status.size,
                          file_.size());
     }
@@ -109,7 +134,7 @@ class ZipReader {
     return static_cast<std::uint64_t>(index);
   }
 
-  FileBytes file_;
+  FileBytes file_;  ///< for messages, and its size
   std::unique_ptr<zip_t, void (*)(zip_t*)> archive_{nullptr, &zip_discard};
 };
 
@@ -128,7 +153,9 @@ std::unique_ptr<Dataset> open_npz(const std::filesystem::path& path, const NpzOp
   if (images.empty()) {
     archive.file().fail(0,
                         "must have arrays named images and labels, x and y, x_train and y_train, or similar, "
-                        "but has none: pass the names of yours");
+                        "but has only {}: save it with other names, as in numpy.savez('data.npz', images=a, "
+                        "labels=b)",
+                        fmt::join(archive.arrays(), ", "));
   }
   images += ".npy";
   labels += ".npy";
@@ -137,7 +164,8 @@ std::unique_ptr<Dataset> open_npz(const std::filesystem::path& path, const NpzOp
       detail::check_npy(*archive.read(images, detail::kNpyHead), archive.size(images),
                         *archive.read(labels, detail::kNpyHead), archive.size(labels), options.classes);
   const std::vector<std::int64_t> values = detail::npy_labels(pair, *archive.read(labels));
-  return detail::dense_store(archive.read(images), pair.image_data, pair.spec, values);
+  return detail::dense_store(archive.read(images), pair.image_data, pair.spec, values,
+                             archive.others(images, labels));
 }
 
 }  // namespace athanor

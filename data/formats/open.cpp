@@ -8,6 +8,7 @@
 
 #include "data/formats/cifar.h"
 #include "data/formats/detail/bytes.h"
+#include "data/formats/detail/image_files.h"
 #include "data/formats/idx.h"
 #include "data/formats/image_folder.h"
 #include "data/formats/import/hdf5.h"
@@ -21,6 +22,7 @@
 #include "data/formats/table.h"
 #include "data/formats/tar.h"
 #include "data/formats/tfrecord.h"
+#include "data/relabelled.h"
 #include "tensor/error.h"
 #include "tensor/regular_file.h"
 
@@ -30,6 +32,9 @@ namespace {
 using std::filesystem::path;
 using Store = std::unique_ptr<Dataset>;
 using Writer = std::unique_ptr<SampleWriter>;
+
+/// Names of a folder of held-out images, the first that is there counts.
+constexpr std::array<const char*, 4> kHeldOut{"val", "valid", "validation", "test"};
 
 bool ends_with(const path& at, std::initializer_list<const char*> any_of) {
   const std::string name = detail::lower_case(at.filename().string());
@@ -77,12 +82,18 @@ bool is_raw(const path& at) {
   return at.extension() == ".bin" && std::filesystem::exists(path(at).replace_extension(".json"), error);
 }
 
-/// A folder for each class: tested last, as other formats may also contain folders.
+bool is_folder(const path& at) {
+  std::error_code error;
+  return std::filesystem::is_directory(at, error);
+}
+
 bool has_folders(const path& at) {
   std::error_code error;
   for (std::filesystem::directory_iterator entry(at, error), end; !error && entry != end;
        entry.increment(error)) {
-    if (entry->is_directory(error)) return true;
+    const std::string name = entry->path().filename().string();
+    if (!name.starts_with('.') && !detail::is_made_by_programs(name) && entry->is_directory(error))
+      return true;
   }
   return false;
 }
@@ -92,7 +103,31 @@ struct Format {
   const char* name;
   bool (*matches)(const path& at);
   Store (*open)(const path& at, const OpenOptions& options);
+  bool has_parts = false;  ///< training and test
 };
+
+/// With the numbers that the classes have in train/.
+Store open_held_out(const path& at, const path& held_out) {
+  auto images = std::make_unique<ImageFolder>(held_out, beside_sets(at, {held_out}));
+  const std::vector<std::string> names = ImageFolder(at / "train").class_names();
+  if (images->class_names() == names) return images;
+  try {
+    return std::make_unique<Relabelled>(std::move(images), names);
+  } catch (const ArgumentError& error) {
+    detail::fail<IoError>("image folder: {}: {}", held_out.string(), error.what());
+  }
+}
+
+/// train/ with classes beside a val/ or test/ without any are no two classes.
+void refuse_flat_held_out(const path& at) {
+  if (!has_folders(at / "train")) return;
+  for (const char* const name : kHeldOut)
+    if (is_folder(at / name))
+      detail::fail<IoError>(
+          "image folder: {} must have a folder for each class, as {} has, but has none; move its images into "
+          "such folders, or name {} alone",
+          (at / name).string(), (at / "train").string(), (at / "train").string());
+}
 
 constexpr Format kFormats[] = {
     {"packed file", PackedStore::recognises,
@@ -127,21 +162,33 @@ constexpr Format kFormats[] = {
      [](const path& at) {
        return holds(at, {"train-images-idx3-ubyte", "t10k-images-idx3-ubyte"});
      },
-     [](const path& at, const OpenOptions& options) { return open_mnist(at, options.split); }},
+     [](const path& at, const OpenOptions& options) { return open_mnist(at, options.split); }, true},
     {"CIFAR-10 folder",
      [](const path& at) {
        return holds(at, {"data_batch_1.bin", "test_batch.bin"});
      },
-     [](const path& at, const OpenOptions& options) { return open_cifar(at, 10, options.split); }},
+     [](const path& at, const OpenOptions& options) { return open_cifar(at, 10, options.split); }, true},
     {"CIFAR-100 folder",
      [](const path& at) {
        return holds(at, {"train.bin", "test.bin"});
      },
-     [](const path& at, const OpenOptions& options) { return open_cifar(at, 100, options.split); }},
+     [](const path& at, const OpenOptions& options) { return open_cifar(at, 100, options.split); }, true},
     {"folders of images and masks or targets", is_folder_pairs,
      [](const path& at, const OpenOptions&) { return open_folder_pairs(at); }},
-    {"image folder", has_folders,
-     [](const path& at, const OpenOptions&) -> Store { return std::make_unique<ImageFolder>(at); }},
+    {"image folders of a training and a held-out set",
+     [](const path& at) { return held_out_beside_train(at).has_value(); },
+     [](const path& at, const OpenOptions& options) -> Store {
+       return options.split == Split::train
+                  ? std::make_unique<ImageFolder>(at / "train", beside_sets(at, {at / "train"}))
+                  : open_held_out(at, *held_out_beside_train(at));
+     },
+     true},
+    // Last, as other formats may also be folders.
+    {"image folder", is_folder,
+     [](const path& at, const OpenOptions&) -> Store {
+       refuse_flat_held_out(at);
+       return std::make_unique<ImageFolder>(at);
+     }},
 };
 
 const Format& find_format(const path& at) {
@@ -164,12 +211,44 @@ const Format& find_format(const path& at) {
 
 }  // namespace
 
+std::optional<path> held_out_beside_train(const path& folder) {
+  if (!has_folders(folder / "train")) return std::nullopt;
+  for (const char* const name : kHeldOut)
+    if (has_folders(folder / name)) return folder / name;
+  return std::nullopt;
+}
+
+std::vector<Unused> beside_sets(const path& folder, const std::vector<path>& used) {
+  std::vector<Unused> unused;
+  for (const std::string& name : detail::names_in(folder, "image folder")) {
+    std::error_code error;
+    const bool is_used = std::any_of(used.begin(), used.end(), [&](const path& one) {
+      return std::filesystem::equivalent(one, folder / name, error);
+    });
+    if (is_used) continue;
+    const bool is_set =
+        name == "train" || std::find(kHeldOut.begin(), kHeldOut.end(), name) != kHeldOut.end();
+    const char* const cause = name.starts_with('.') ? "hidden files or folders"
+                              : !std::filesystem::is_directory(folder / name, error)
+                                  ? "files beside the folders of sets"
+                              : detail::is_made_by_programs(name) ? "folders of other programs"
+                              : is_set                            ? "folders of other sets"
+                                                                  : "folders beside those of sets";
+    count_unused(unused, cause, name);
+  }
+  return unused;
+}
+
 Store open_samples(const path& at, const OpenOptions& options) {
   return find_format(at).open(at, options);
 }
 
 std::string format_of(const path& at) {
   return find_format(at).name;
+}
+
+bool has_parts(const path& at) {
+  return find_format(at).has_parts;
 }
 
 Writer create_samples(const path& named, const CreateOptions& options) {
@@ -183,7 +262,7 @@ Writer create_samples(const path& named, const CreateOptions& options) {
   if (ends_with(at, {".npy"})) return create_npy(at);
   if (ends_with(at, {".npz"})) return create_npz(at);
   if (ends_with(at, {".h5", ".hdf5"})) return create_hdf5(at);
-  if (ends_with(at, {".tar"})) return create_tar(at);
+  if (ends_with(at, {".tar"})) return create_tar(at, options.class_names);
   if (ends_with(at, {".tfrecord", ".tfrecords"})) return create_tfrecord(at);
   if (ends_with(at, {".mdb", ".lmdb"})) return create_lmdb(at);
   if (ends_with(at, {".bin"})) return create_raw(at, options.classes);

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,10 +28,18 @@ struct OpenOptions {
 ///   bare pixels (.bin) by the .json beside them;
 ///   tables of samples with several fields (.csv, .jsonl) by their names, and folders of them by images/ with
 ///   masks/ or targets/ beside it;
-///   folders of MNIST, CIFAR-10 and CIFAR-100 by the files in them, and any other folder with folders in it
-///   as images, a folder for each class.
+///   folders of MNIST, CIFAR-10 and CIFAR-100 by the files in them; folders with train/ and val/ (or valid,
+///   validation, test) by these; and any other folder with folders in it as images, a folder for each class.
 /// Throws IoError if `path` does not exist or has no known format.
 std::unique_ptr<Dataset> open_samples(const std::filesystem::path& path, const OpenOptions& options = {});
+
+/// The folder of held-out images for a folder that has both sets: val, valid, validation or test beside
+/// train, which has a folder for each class; nullopt for any other folder.
+std::optional<std::filesystem::path> held_out_beside_train(const std::filesystem::path& folder);
+
+/// What such a folder holds besides `used`, folders in it: other sets, files, folders that are no set.
+std::vector<Unused> beside_sets(const std::filesystem::path& folder,
+                                const std::vector<std::filesystem::path>& used);
 
 struct CreateOptions {
   int threads = 0;                                  ///< packed files: threads besides the caller's
@@ -49,5 +58,7 @@ std::unique_ptr<SampleWriter> create_samples(const std::filesystem::path& path,
 
 /// The format open_samples() detects: "packed file", "CIFAR-10 folder", ... Throws as it does.
 std::string format_of(const std::filesystem::path& path);
+/// Whether it holds a training and a test part, of which OpenOptions::split names one. Throws likewise.
+bool has_parts(const std::filesystem::path& path);
 
 }  // namespace athanor

@@ -12,6 +12,7 @@
 
 #include "data/formats/crc32c.h"
 #include "data/formats/detail/packed_layout.h"
+#include "kernels/hash.h"
 #include "tensor/error.h"
 
 namespace athanor {
@@ -188,7 +189,7 @@ void PackedStore::map_data(PackedAccess access) {
     access = is_local(file_.descriptor()) ? PackedAccess::map : PackedAccess::read;
   if (access == PackedAccess::read || header_->data_bytes == 0) return;
   void* const at = ::mmap(nullptr, header_->index_offset(), PROT_READ, MAP_SHARED, file_.descriptor(), 0);
-  if (at == MAP_FAILED) fail(0, fmt::format("cannot be mapped: {}", std::strerror(errno)));
+  if (at == MAP_FAILED) return;  // a file system that cannot: reads
   map_ = {static_cast<const std::byte*>(at), header_->index_offset()};
 }
 
@@ -232,6 +233,13 @@ StoredSample PackedStore::fetch(std::int64_t index, std::vector<std::byte>& scra
       fail(entry.offset, fmt::format("the bytes of sample {} must split into its fields, but do not", index));
   }
   return sample;
+}
+
+std::uint64_t PackedStore::sample_id(std::int64_t index) const {
+  const Entry entry = this->entry(index);
+  kernels::HashOf hash;
+  hash.add(entry.length, entry.crc, entry.label);
+  return hash.value();
 }
 
 std::string PackedStore::where(std::int64_t index) const {

@@ -20,7 +20,7 @@ struct Header;
 /// How a packed file is read.
 enum class PackedAccess : std::uint8_t {
   automatic,  ///< map; read on remote or user-space file systems (NFS, SMB, FUSE, Lustre, ...)
-  map,        ///< mapped memory: samples are views
+  map,        ///< mapped memory, if the file system has it: samples are views
   read,       ///< pread into the caller's scratch
 };
 
@@ -55,6 +55,7 @@ class PackedStore final : public Dataset {
   /// Throws IoError naming sample and offset if its CRC is wrong (unless options.check is off), or the file
   /// was shortened.
   StoredSample fetch(std::int64_t index, std::vector<std::byte>& scratch) const override;
+  std::uint64_t sample_id(std::int64_t index) const override;  ///< from its CRC
   std::string where(std::int64_t index) const override;
   void will_need(std::int64_t first, std::int64_t count) const override;
 

@@ -26,9 +26,10 @@ json read_object(const detail::FileBytes& file) {
   if (file.size() > kMaxSidecar) {
     file.fail(0, "must be a small JSON object, but has {} bytes", file.size());
   }
+  const std::vector<std::byte> bytes = file.all();
   json all;
   try {
-    all = json::parse(detail::text_of(file.bytes()));
+    all = json::parse(detail::text_of(bytes));
   } catch (const json::parse_error& error) {
     file.fail(static_cast<std::int64_t>(error.byte), "must be JSON, but is not");
   } catch (const json::exception&) {

@@ -102,7 +102,8 @@ std::unique_ptr<Dataset> open_table(const std::filesystem::path& at) {
   auto table = std::make_unique<SampleTable>(
       name, at.parent_path(),
       is_csv ? SampleTable::LabelText::names_or_numbers : SampleTable::LabelText::names);
-  std::string_view text = detail::text_of(file.bytes());
+  const std::vector<std::byte> bytes = file.all();
+  std::string_view text = detail::text_of(bytes);
   if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);  // the byte order mark of UTF-8
   is_csv ? read_csv(text, *table, name) : read_json_lines(text, *table, name);
   table->finish();

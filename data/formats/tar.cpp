@@ -12,6 +12,7 @@
 #include "data/formats/detail/tar_reader.h"
 #include "data/formats/detail/writing.h"
 #include "tensor/error.h"
+#include "tensor/printable.h"
 
 namespace athanor {
 namespace {
@@ -20,7 +21,7 @@ using detail::FileBytes;
 using detail::TarReader;
 using nlohmann::json;
 
-constexpr std::int64_t kBlock = 512, kMaxJson = 1 << 20;
+constexpr std::int64_t kBlock = 512, kMaxText = 1 << 20;
 
 /// "a/b.seg.png" belongs to sample "a/b", as its "seg.png".
 std::pair<std::string, std::string> split_name(const std::string& name) {
@@ -38,38 +39,43 @@ void refuse_compressed(const FileBytes& file) {
                                                                    "7zXZ",
                                                                    "unxz"}};
   for (const auto& [magic, program] : kMagics) {
-    if (detail::text_of(file.bytes()).starts_with(magic)) {
+    if (file.has(magic)) {
       file.fail(0, "the archive must not be compressed, because samples are read in any order: {} it first",
                 program);
     }
   }
 }
 
-std::int64_t read_cls(const FileBytes& file, const TarReader& tar) {
-  std::string_view text = detail::text_of(file.at(tar.offset(), tar.size(), "a label"));
+/// The content of a .cls or .json.
+std::string_view read_text(const FileBytes& file, const TarReader& tar, const std::string& suffix,
+                           std::vector<std::byte>& scratch) {
+  if (tar.size() > kMaxText) {
+    tar.fail(tar.offset(), "a .{} file must have at most {} bytes, but has {}", suffix, kMaxText, tar.size());
+  }
+  return detail::text_of(file.at(tar.offset(), tar.size(), "a label", scratch));
+}
+
+std::int64_t read_cls(const TarReader& tar, std::string_view text) {
   constexpr std::string_view kSpace = " \t\r\n";
   text = text.substr(std::min(text.find_first_not_of(kSpace), text.size()));
   text = text.substr(0, text.find_last_not_of(kSpace) + 1);
   std::int64_t label = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), label);
   if (text.empty() || error != std::errc{} || end != text.data() + text.size()) {
-    file.fail(tar.offset(), "a .cls file must contain a whole number, but contains '{}'",
-              detail::printable(text));
+    tar.fail(tar.offset(), "a .cls file must contain a whole number, but contains '{}'",
+             detail::printable(text));
   }
   return label;
 }
 
 /// nullopt if the object has no such key: then a .cls is required.
-std::optional<std::int64_t> read_json(const FileBytes& file, const TarReader& tar, const std::string& key) {
-  if (tar.size() > kMaxJson) {
-    file.fail(tar.offset(), "a .json file must have at most {} bytes, but has {}", kMaxJson, tar.size());
-  }
-  const json all = json::parse(detail::text_of(file.at(tar.offset(), tar.size(), "JSON")), nullptr, false);
-  if (!all.is_object()) file.fail(tar.offset(), "a .json file must be an object, but is not");
+std::optional<std::int64_t> read_json(const TarReader& tar, std::string_view text, const std::string& key) {
+  const json all = json::parse(text, nullptr, false);
+  if (!all.is_object()) tar.fail(tar.offset(), "a .json file must be an object, but is not");
   const auto at = all.find(key);
   if (at == all.end()) return std::nullopt;
   if (!at->is_number_integer() || (at->is_number_unsigned() && at->get<std::uint64_t>() > INT64_MAX)) {
-    file.fail(tar.offset(), "\"{}\" must be a whole number, but is not", key);
+    tar.fail(tar.offset(), "\"{}\" must be a whole number, but is not", key);
   }
   return at->get<std::int64_t>();
 }
@@ -80,29 +86,42 @@ class Index {
   Index(const FileBytes& file, const TarOptions& options) : file_(file), options_(options) {}
 
   std::vector<detail::IndexEntry> build() {
-    for (TarReader tar(file_); tar.next();) add(tar);
+    TarReader tar(file_);
+    while (tar.next()) add(tar);
+    class_names_ = tar.class_names();
+    add_unused(unused_, tar.unused());
     for (std::size_t i = 0; i < samples_.size(); ++i) {
       if (samples_[i].offset < 0) {
         file_.fail(first_members_[i],
-                   "this label must have a .jpg, .jpeg, .png or .webp of the same name, but has none");
+                   "the label of {} must have a .jpg, .jpeg, .png or .webp of the same name, but has none",
+                   name_of(i));
       }
       if (samples_[i].label < 0) {
-        file_.fail(first_members_[i],
-                   "this image must have a .cls of the same name, or a .json with \"{}\", but has neither",
-                   options_.label_key);
+        file_.fail(
+            first_members_[i],
+            "the image of {} must have a .cls of the same name, or a .json with \"{}\", but has neither",
+            name_of(i), options_.label_key);
       }
     }
     if (samples_.empty())
       file_.fail(0, "the archive must contain at least one .jpg, .jpeg, .png or .webp, but has none");
     return std::move(samples_);
   }
+  const std::vector<std::string>& class_names() const { return class_names_; }
+  const std::vector<Unused>& unused() const { return unused_; }
 
  private:
   void add(const TarReader& tar) {
     const auto [name, suffix] = split_name(tar.name());
     const bool whole = suffix.find('.') == std::string::npos;  // "seg.png" is not the sample's image
     const std::optional<Codec> codec = whole ? detail::codec_named("." + suffix) : std::nullopt;
-    if (!codec && suffix != "cls" && suffix != "json") return;
+    if (!codec && suffix != "cls" && suffix != "json") {
+      const bool is_image = detail::codec_named(tar.name()).has_value();
+      return count_unused(unused_,
+                          is_image ? "further images, of samples whose name ends at its first dot"
+                                   : "members of another type",
+                          tar.name());
+    }
     const auto [at, is_new] = known_.try_emplace(name, samples_.size());
     if (is_new) {
       samples_.push_back({-1, 0, -1, Codec::png});
@@ -110,37 +129,51 @@ class Index {
     }
     detail::IndexEntry& sample = samples_[at->second];
     if (!codec) {
+      const std::string_view text = read_text(file_, tar, suffix, scratch_);
       const std::optional<std::int64_t> label =
-          suffix == "cls" ? read_cls(file_, tar) : read_json(file_, tar, options_.label_key);
-      if (label) add_label(sample, *label, tar.offset());
+          suffix == "cls" ? read_cls(tar, text) : read_json(tar, text, options_.label_key);
+      if (label) add_label(sample, *label, tar);
       return;
     }
     if (sample.offset >= 0) {
-      file_.fail(tar.offset(), "a sample must have one image, but {} is a second one",
-                 detail::printable(tar.name()));
+      tar.fail(tar.offset(), "a sample must have one image, but has a second one");
     }
-    if (tar.size() == 0) file_.fail(tar.offset(), "an image must not be empty, but is");
+    if (tar.size() == 0) tar.fail(tar.offset(), "an image must not be empty, but is");
     sample = {tar.offset(), tar.size(), sample.label, *codec};
   }
 
-  void add_label(detail::IndexEntry& sample, std::int64_t label, std::int64_t offset) const {
-    if (const auto bad = detail::bad_label(label, options_.classes)) file_.fail(offset, "{}", *bad);
+  void add_label(detail::IndexEntry& sample, std::int64_t label, const TarReader& tar) const {
+    if (const auto bad = detail::bad_label(label, options_.classes)) tar.fail(tar.offset(), "{}", *bad);
     if (sample.label >= 0 && sample.label != label) {
-      file_.fail(offset, "a sample must have one label, but has {} and {}", sample.label, label);
+      tar.fail(tar.offset(), "a sample must have one label, but has {} and {}", sample.label, label);
     }
     sample.label = label;
   }
 
+  std::string name_of(std::size_t sample) const {
+    const auto at =
+        std::find_if(known_.begin(), known_.end(), [&](const auto& one) { return one.second == sample; });
+    return detail::printable(at->first);
+  }
+
   const FileBytes& file_;
   const TarOptions& options_;
+  std::vector<std::string> class_names_;
+  std::vector<Unused> unused_;
   std::unordered_map<std::string, std::size_t> known_;  // by the name of the sample
   std::vector<detail::IndexEntry> samples_;
   std::vector<std::int64_t> first_members_;
+  std::vector<std::byte> scratch_;
 };
 
 class TarWriter final : public SampleWriter {
  public:
-  explicit TarWriter(const std::filesystem::path& path) : file_(path) {}
+  TarWriter(const std::filesystem::path& path, const std::vector<std::string>& class_names) : file_(path) {
+    std::string comments;
+    for (const std::string& name : class_names)
+      comments += detail::pax_record("comment", detail::kTarClass + percent_encoded(name));
+    if (!comments.empty()) member("classes", detail::bytes_of(comments), 'g');
+  }
 
   void add(const StoredSample& sample) override {
     detail::check_sample(sample, count_, "tar");
@@ -164,7 +197,7 @@ class TarWriter final : public SampleWriter {
   }
 
  private:
-  void member(const std::string& name, std::span<const std::byte> content) {
+  void member(const std::string& name, std::span<const std::byte> content, char type = '0') {
     std::string header(kBlock, '\0');
     const auto put = [&](std::size_t at, const std::string& text) { header.replace(at, text.size(), text); };
     put(0, name);
@@ -174,7 +207,7 @@ class TarWriter final : public SampleWriter {
     put(124, fmt::format("{:011o}", content.size()));
     put(136, "00000000000");
     put(148, "        ");
-    put(156, "0");
+    put(156, std::string(1, type));
     put(257, std::string("ustar\00000", 8));
     std::uint32_t sum = 0;
     for (const char c : header) sum += static_cast<unsigned char>(c);
@@ -195,12 +228,15 @@ std::unique_ptr<Dataset> open_tar(const std::filesystem::path& path, const TarOp
   detail::check_classes(options.classes, "tar");
   const auto file = std::make_shared<FileBytes>(path, "tar", "write the archive again, or remove it");
   refuse_compressed(*file);
-  return std::make_unique<detail::IndexedStore>(file, ImageSpec{0, 0, 0, options.classes},
-                                                Index(*file, options).build());
+  Index index(*file, options);
+  std::vector<detail::IndexEntry> samples = index.build();
+  return std::make_unique<detail::IndexedStore>(file, ImageSpec{0, 0, 0, options.classes}, std::move(samples),
+                                                detail::ReadEntry(), index.class_names(), index.unused());
 }
 
-std::unique_ptr<SampleWriter> create_tar(const std::filesystem::path& path) {
-  return std::make_unique<TarWriter>(path);
+std::unique_ptr<SampleWriter> create_tar(const std::filesystem::path& path,
+                                         const std::vector<std::string>& class_names) {
+  return std::make_unique<TarWriter>(path, class_names);
 }
 
 }  // namespace athanor

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "data/dataset.h"
 #include "data/sample_writer.h"
@@ -20,10 +21,13 @@ struct TarOptions {
 /// of one name up to its first dot: .jpg, .jpeg, .png or .webp, and .cls (a number) or .json (an object with
 /// a label); other members are ignored. Samples are in the order of their first members; at least one.
 /// Opening builds the index, including labels. Throws IoError naming file and offset; compressed archives are
-/// refused. Source: POSIX.1-2017, pax; the WebDataset library's conventions.
+/// refused. Classes have names if create_tar() wrote them. Source: POSIX.1-2017, pax; the WebDataset
+/// library's conventions.
 std::unique_ptr<Dataset> open_tar(const std::filesystem::path& path, const TarOptions& options = {});
 
-/// Writes such a shard (ustar): 000000000.jpg and 000000000.cls, ... JPEG, PNG and WebP samples only.
-std::unique_ptr<SampleWriter> create_tar(const std::filesystem::path& path);
+/// Writes such a shard (ustar): 000000000.jpg and 000000000.cls, ... JPEG, PNG and WebP samples only. Names
+/// of classes are comments of a global pax header, which other readers pass over.
+std::unique_ptr<SampleWriter> create_tar(const std::filesystem::path& path,
+                                         const std::vector<std::string>& class_names = {});
 
 }  // namespace athanor

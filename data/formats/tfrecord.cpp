@@ -25,12 +25,13 @@ constexpr std::string_view kJpeg = "\xff\xd8\xff", kPng = "\x89PNG\r\n\x1a\n";
 
 /// The position of each record's data, with checked framing.
 std::vector<IndexEntry> index(const FileBytes& file) {
-  if (detail::text_of(file.bytes()).starts_with("\x1f\x8b")) {
+  if (file.has("\x1f\x8b")) {
     file.fail(0, "the file must not be compressed: gunzip it first");
   }
   std::vector<IndexEntry> entries;
+  detail::FilePages pages(file);
   for (std::int64_t at = 0; at < file.size();) {
-    const std::span<const std::byte> head = file.at(at, kHead, "a record's length and its CRC");
+    const std::span<const std::byte> head = pages.at(at, kHead, "a record's length and its CRC");
     const auto stored = load_le<std::uint32_t>(head.subspan(8));
     if (const std::uint32_t crc = masked_crc(head.first(8)); crc != stored) {
       file.fail(at, "the CRC of a record's length must be {:#010x}, but the length has {:#010x}", stored,
@@ -41,7 +42,7 @@ std::vector<IndexEntry> index(const FileBytes& file) {
     if (rest < kTail || bytes > static_cast<std::uint64_t>(rest - kTail)) {
       file.fail(at, "a record must have {} bytes and a CRC, but the file ends after {}", bytes, rest);
     }
-    entries.push_back({at + kHead, static_cast<std::int64_t>(bytes), 0, Codec::raw});
+    entries.push_back({at + kHead, static_cast<std::int64_t>(bytes), -1, Codec::raw});
     at += kHead + entries.back().bytes + kTail;
   }
   if (entries.empty()) file.fail(0, "the file must have at least one record, but is empty");
@@ -63,10 +64,12 @@ constexpr Part kChannels{"channels", &TfRecordOptions::channels_key, {"image/cha
 /// The data of a record, as a sample. Throws IoError at its offset.
 class Record {
  public:
-  Record(const FileBytes& file, const IndexEntry& at, const TfRecordOptions& options)
+  Record(const FileBytes& file, const IndexEntry& at, const TfRecordOptions& options,
+         std::vector<std::byte>& scratch)
       : file_(file), at_(at.offset), options_(options) {
-    const std::span<const std::byte> data = file.at(at_, at.bytes, "a record");
-    const auto stored = load_le<std::uint32_t>(file.at(at_ + at.bytes, kTail, "a record's CRC"));
+    const std::span<const std::byte> all = file.at(at_, at.bytes + kTail, "a record", scratch),
+                                     data = all.first(static_cast<std::size_t>(at.bytes));
+    const auto stored = load_le<std::uint32_t>(all.subspan(data.size()));
     if (const std::uint32_t crc = masked_crc(data); crc != stored) {
       file.fail(at_, "the record's CRC must be {:#010x}, but its data has {:#010x}", stored, crc);
     }
@@ -195,8 +198,8 @@ std::unique_ptr<Dataset> open_tfrecord(const std::filesystem::path& path, const 
   detail::check_classes(options.classes, "tfrecord");
   const auto file = std::make_shared<FileBytes>(path, "tfrecord", "write the file again, or remove it");
   std::vector<IndexEntry> entries = index(*file);
-  const detail::ReadEntry read = [options](const FileBytes& bytes, const IndexEntry& at, auto&) {
-    return Record(bytes, at, options).sample();
+  const detail::ReadEntry read = [options](const FileBytes& bytes, const IndexEntry& at, auto& scratch) {
+    return Record(bytes, at, options, scratch).sample();
   };
   ImageSpec spec;
   if (options.classes == 0) spec = detail::read_all(*file, entries, read);

@@ -1,8 +1,11 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <new>
 #include <span>
 #include <string_view>
+#include <type_traits>
 
 #include "data/dataset.h"
 #include "data/image/jpeg.h"
@@ -17,51 +20,58 @@ namespace athanor {
 /// (data/image/transform.h) turns them upright. For one thread at a time.
 class ImageDecoder {
  public:
-  /// Reads the header. `bytes` must stay until decode() is done. IoErrors name the offset, not the file.
-  ImageSize open(std::span<const std::byte> bytes) {
-    if (is_heic(bytes)) {
-      detail::fail<IoError>(
-          "heic: this format cannot be read: convert the image to JPEG first, with heif-convert IMAGE.heic "
-          "IMAGE.jpg (package libheif-examples)");
-    }
-    codec_ = PngDecoder::recognises(bytes)    ? Codec::png
-             : WebpDecoder::recognises(bytes) ? Codec::webp
-                                              : Codec::jpeg;
-    if (codec_ == Codec::png) return png_.open(bytes);
-    return codec_ == Codec::webp ? webp_.open(bytes) : jpeg_.open(bytes);
-  }
-  /// Whether the bytes begin like HEIF in one of its brands, a common format of phone photos.
-  static bool is_heic(std::span<const std::byte> bytes) {
-    if (bytes.size() < 12) return false;
-    const std::string_view head(reinterpret_cast<const char*>(bytes.data()), 12);
-    const std::string_view brand = head.substr(8);
-    return head.substr(4, 4) == "ftyp" &&
-           (brand == "heic" || brand == "heix" || brand == "hevc" || brand == "mif1");
-  }
+  /// Reads the header. `bytes` must stay until decode() is done. IoErrors name the offset, not the file; of
+  /// another kind of file they name the kind. Throws OutOfMemoryError as decode() does.
+  ImageSize open(std::span<const std::byte> bytes);
   /// The orientation of the image that open() read.
-  Orientation orientation() const { return codec_ == Codec::jpeg ? jpeg_.orientation() : Orientation(); }
+  const Orientation& orientation() const {
+    if (codec_ == Codec::png) return png_.orientation();
+    return codec_ == Codec::webp ? webp_.orientation() : jpeg_.orientation();
+  }
+  /// JpegDecoder::warning(); empty for other formats.
+  std::string_view warning() const { return codec_ == Codec::jpeg ? jpeg_.warning() : std::string_view(); }
   /// JpegDecoder::is_plain(); false for other formats.
   bool is_plain_jpeg() const { return codec_ == Codec::jpeg && jpeg_.is_plain(); }
   /// Whether decode() supports `reduce`.
   bool reduces() const { return codec_ == Codec::jpeg; }
+  /// The most memory that decode() takes for the image open() read: four channels; for WebP, its own copy;
+  /// for a JPEG of several scans, coefficients of 16 bits.
+  std::int64_t most_decoding_bytes() const {
+    const bool coefficients = codec_ == Codec::jpeg && jpeg_.has_several_scans();
+    return size_.height * size_.width * (coefficients ? 12 : codec_ == Codec::webp ? 8 : 4);
+  }
   /// Decodes `box` of the image open() read, once; see JpegDecoder for `reduce`. Valid until the next open().
+  /// Throws OutOfMemoryError if the system has no memory for it.
   ImageView decode(const Box& box, int reduce = 1) {
-    if (codec_ == Codec::png) return png_.decode(box);
-    return codec_ == Codec::webp ? webp_.decode(box) : jpeg_.decode(box, reduce);
+    return in_memory([&] {
+      if (codec_ == Codec::png) return png_.decode(box);
+      return codec_ == Codec::webp ? webp_.decode(box) : jpeg_.decode(box, reduce);
+    });
   }
   /// Decodes a part of a one-channel PNG to its stored values, without colour. Throws IoError on others.
   ImageView decode_classes(const Box& box) {
     if (codec_ != Codec::png)
       detail::fail<IoError>("{}: a mask must be PNG or raw: lossy formats change its classes",
                             name_of(codec_));
-    return png_.decode(box, true);
+    return in_memory([&] { return png_.decode(box, true); });
   }
 
  private:
+  /// Decoders throw std::bad_alloc.
+  template <class F> std::invoke_result_t<F> in_memory(const F& decode) const {
+    try {
+      return decode();
+    } catch (const std::bad_alloc&) {
+      detail::fail<OutOfMemoryError>("{}: decoding an image of {}x{} pixels needs more memory than is left",
+                                     name_of(codec_), size_.width, size_.height);
+    }
+  }
+
   JpegDecoder jpeg_;
   PngDecoder png_;
   WebpDecoder webp_;
   Codec codec_ = Codec::jpeg;
+  ImageSize size_;
 };
 
 }  // namespace athanor

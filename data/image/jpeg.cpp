@@ -4,10 +4,13 @@
 #include <csetjmp>
 #include <cstdio>  // for jpeglib.h
 #include <cstdlib>
+#include <iterator>
+#include <new>
 
 #include <jerror.h>
 #include <jpeglib.h>
 
+#include "data/image/detail/room.h"
 #include "tensor/error.h"
 
 #if !defined(LIBJPEG_TURBO_VERSION)
@@ -33,7 +36,17 @@ void cmyk_to_rgb(std::span<std::uint8_t> pixels, bool inverted) {
   }
 }
 
-constexpr int kApp1 = JPEG_APP0 + 1;  // the segment of EXIF data, and of others
+constexpr int kApp1 = JPEG_APP0 + 1;  // the segment of EXIF data, of XMP, and of others
+constexpr std::string_view kXmpMark("http://ns.adobe.com/xap/1.0/\0", 29);
+
+/// libjpeg's warnings that leave every pixel as it is. The others are errors: the file or a segment ends too
+/// early, a code is bad, a restart marker is missing, passes of a progressive image contradict each other.
+constexpr int kHarmlessWarnings[] = {
+    JWRN_EXTRANEOUS_DATA,  // bytes between two segments: they are skipped
+    JWRN_NOT_SEQUENTIAL,   // numbers of a progressive pass in a sequential image, which does without them
+    JWRN_ADOBE_XFORM,      // an unknown kind of colours in Adobe's segment: taken for YCbCr, as everywhere
+    JWRN_JFIF_MAJOR,       // an unknown version in JFIF's segment, which holds nothing about pixels
+};
 
 /// libjpeg's errors jump over frames, which must not need destructors: callers keep such objects elsewhere.
 struct Errors {
@@ -99,6 +112,8 @@ struct JpegDecoder::State : Errors {
   std::size_t size = 0;
   bool opened = false;
   Orientation orientation;
+  char warning[JMSG_LENGTH_MAX] = {};
+  std::vector<std::byte> exif;
 
   int reduce = 1;
   JDIMENSION first_column = 0, columns = 0;  // decoded columns
@@ -109,10 +124,18 @@ struct JpegDecoder::State : Errors {
   ~State() { jpeg_destroy_decompress(&info); }
 
   static void on_message(j_common_ptr info, int level) {
-    const int code = info->err->msg_code;
-    // Warnings, except those that do not concern pixels.
-    if (level < 0 && code != JWRN_ADOBE_XFORM && code != JWRN_JFIF_MAJOR) give_up(info);
+    if (level >= 0) return;  // no warning
+    State& state = *static_cast<State*>(static_cast<Errors*>(info->client_data));
+    if (!state.is_harmless(info->err->msg_code)) give_up(info);
+    if (state.warning[0] == 0) info->err->format_message(info, state.warning);
   }
+  /// Bytes left over behind a scan's data are no such bytes between segments: a code in them was damaged.
+  bool is_harmless(int warning_code) const {
+    if (warning_code == JWRN_EXTRANEOUS_DATA && info.input_scan_number > 0) return false;
+    return std::find(std::begin(kHarmlessWarnings), std::end(kHarmlessWarnings), warning_code) !=
+           std::end(kHarmlessWarnings);
+  }
+  void find_orientation();
   static void on_progress(j_common_ptr info) {
     if (reinterpret_cast<j_decompress_ptr>(info)->input_scan_number <= kMaxScans) return;
     State& state = *static_cast<State*>(static_cast<Errors*>(info->client_data));
@@ -151,6 +174,7 @@ void JpegDecoder::attempt(void (*step)(State&)) {
     step(s);
     return;
   }
+  if (s.manager.msg_code == JERR_OUT_OF_MEMORY) throw std::bad_alloc();
   const std::size_t left = s.info.src ? s.info.src->bytes_in_buffer : s.size;
   detail::fail<IoError>("jpeg: offset {}: must be complete JPEG data, but got: {}",
                         s.size - std::min(left, s.size), s.message);
@@ -161,6 +185,7 @@ ImageSize JpegDecoder::open(std::span<const std::byte> bytes) {
   s.bytes = reinterpret_cast<const unsigned char*>(bytes.data());
   s.size = bytes.size();
   s.opened = false;
+  s.warning[0] = 0;
   attempt([](State& state) {
     jpeg_abort_decompress(&state.info);
     jpeg_mem_src(&state.info, state.bytes, static_cast<unsigned long>(state.size));
@@ -175,14 +200,31 @@ ImageSize JpegDecoder::open(std::span<const std::byte> bytes) {
     detail::fail<IoError>("jpeg: colours must be grey, RGB or CMYK, but there are {} components",
                           s.info.num_components);
   }
-  s.orientation = {};
-  for (jpeg_saved_marker_ptr marker = s.info.marker_list; marker && s.orientation.upright();
-       marker = marker->next) {
-    if (marker->marker != kApp1) continue;
-    s.orientation = exif_orientation(std::as_bytes(std::span(marker->data, marker->data_length)));
-  }
+  s.find_orientation();
   s.opened = true;
   return size;
+}
+
+/// EXIF data may continue in further segments, which repeat the mark. Of several XMPs the last one counts.
+void JpegDecoder::State::find_orientation() {
+  exif.clear();
+  std::span<const std::byte> xmp;
+  for (jpeg_saved_marker_ptr marker = info.marker_list; marker; marker = marker->next) {
+    if (marker->marker != kApp1) continue;
+    const auto data = std::as_bytes(std::span(marker->data, marker->data_length));
+    const std::string_view text(reinterpret_cast<const char*>(data.data()), data.size());
+    if (text.starts_with(kExifMark)) {
+      const auto more = data.subspan(kExifMark.size());
+      exif.insert(exif.end(), more.begin(), more.end());
+    } else if (text.starts_with(kXmpMark)) {
+      xmp = data.subspan(kXmpMark.size());
+    }
+  }
+  orientation = exif_orientation(exif, xmp);
+}
+
+std::string_view JpegDecoder::warning() const {
+  return state_->warning;
 }
 
 const Orientation& JpegDecoder::orientation() const {
@@ -197,6 +239,10 @@ bool JpegDecoder::is_plain() const {
          each[0].h_samp_factor <= 2 && each[0].v_samp_factor <= 2 &&
          std::all_of(each + 1, each + 3,
                      [](const auto& one) { return one.h_samp_factor == 1 && one.v_samp_factor == 1; });
+}
+
+bool JpegDecoder::has_several_scans() const {
+  return jpeg_has_multiple_scans(&state_->info) != FALSE;
 }
 
 ImageView JpegDecoder::decode(const Box& box, int reduce) {
@@ -231,7 +277,7 @@ ImageView JpegDecoder::decode(const Box& box, int reduce) {
   });
   s.stride = std::size_t{s.info.output_width} * static_cast<std::size_t>(s.info.output_components);
   const std::size_t needed = s.stride * static_cast<std::size_t>(box.height);
-  if (s.pixels.size() < needed) s.pixels.resize(needed);
+  detail::make_room(s.pixels, needed);
   attempt([](State& state) {
     jpeg_decompress_struct& info = state.info;
     if (state.first_row > 0) jpeg_skip_scanlines(&info, state.first_row);

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "data/image/image.h"
@@ -15,8 +16,9 @@ namespace athanor {
 /// inverted inks) become red = (1 - cyan)(1 - black) and so on. Sizes, boxes and pixels have the stored
 /// orientation; orientation() returns it.
 ///
-/// Defects that other decoders conceal (a premature end, a bad code) are errors. Decodes only what a part
-/// needs, so later defects are not detected. IoErrors name the offset, not the file.
+/// Defects that other decoders conceal (a premature end, a bad code) are errors; those that leave every pixel
+/// as it is (bytes between two segments of the header) are a warning(). Decodes only what a part needs, so
+/// later defects are not detected. IoErrors name the offset, not the file; OutOfMemoryError as everywhere.
 ///
 /// For one thread at a time. Reuses pixel memory between images.
 class JpegDecoder {
@@ -28,11 +30,16 @@ class JpegDecoder {
 
   /// Reads the header. `bytes` must stay until decode() is done.
   ImageSize open(std::span<const std::byte> bytes);
-  /// Orientation of the image open() read, from its EXIF data.
+  /// Orientation of the image open() read, from its EXIF data or XMP.
   const Orientation& orientation() const;
+  /// The first defect found so far that changes no pixel, in libjpeg's words; empty: none.
+  std::string_view warning() const;
   /// Whether it is of the kind that a GPU's engines decode: one baseline pass of YCbCr, sampled 4:4:4, 4:2:2,
   /// 4:4:0 or 4:2:0.
   bool is_plain() const;
+  /// Whether decode() needs the whole image's coefficients in memory: it is progressive, or has several
+  /// scans.
+  bool has_several_scans() const;
   /// Decodes `box` of the image open() read, once. `reduce` 2, 4 or 8 reduces the image by that factor in
   /// each direction, to sides of ceil(side / reduce): means of pixel squares, cheaper than full decoding.
   /// Pixels equal those of the fully decoded image, bit for bit. Valid until the next open().

@@ -10,6 +10,8 @@
 #include <png.h>
 
 #include "data/image/detail/over_white.h"
+#include "data/image/detail/png_metadata.h"
+#include "data/image/detail/room.h"
 #include "tensor/error.h"
 
 namespace athanor {
@@ -30,7 +32,8 @@ struct PngDecoder::State {
 
   const png_byte* bytes = nullptr;
   std::size_t size = 0, at = 0;
-  bool opened = false;
+  bool opened = false, out_of_memory = false;
+  Orientation orientation;
 
   int passes = 1;                           // over an interlaced image, each over all of it
   std::int64_t first_row = 0, end_row = 0;  // stored rows
@@ -75,6 +78,7 @@ void PngDecoder::attempt(void (*step)(State&)) {
     step(*state_);
     return;
   }
+  if (state_->out_of_memory) throw std::bad_alloc();
   detail::fail<IoError>("png: offset {}: must be complete PNG data, but got: {}", state_->at,
                         state_->message);
 }
@@ -85,24 +89,23 @@ ImageSize PngDecoder::open(std::span<const std::byte> bytes) {
   s.bytes = reinterpret_cast<const png_byte*>(bytes.data());
   s.size = bytes.size();
   s.at = 0;
-  s.opened = false;
+  s.opened = s.out_of_memory = false;
   attempt([](State& state) {
     // libpng's warnings concern only data besides the pixels, which is ignored.
     state.png = png_create_read_struct_2(
         PNG_LIBPNG_VER_STRING, &state, State::give_up, [](png_structp, png_const_charp) {}, &state,
         [](png_structp png, png_alloc_size_t size) -> png_voidp {
+          State& owner = *static_cast<State*>(png_get_mem_ptr(png));
           try {
-            return static_cast<State*>(png_get_mem_ptr(png))->arena.allocate(size);
+            return owner.arena.allocate(size);
           } catch (const std::bad_alloc&) {
+            owner.out_of_memory = true;
             return nullptr;
           }
         },
         [](png_structp, png_voidp) {});
     state.info = state.png ? png_create_info_struct(state.png) : nullptr;
-    if (!state.info) {
-      std::strcpy(state.message, "no memory for the decoder");
-      std::longjmp(state.escape, 1);
-    }
+    if (!state.info) std::longjmp(state.escape, 1);  // out of memory
     png_set_read_fn(state.png, &state, State::read);
     png_set_user_limits(state.png, static_cast<png_uint_32>(kMaxPixels),
                         static_cast<png_uint_32>(kMaxPixels));
@@ -116,8 +119,13 @@ ImageSize PngDecoder::open(std::span<const std::byte> bytes) {
     detail::fail<IoError>("png: image must have at most {} pixels, but is {}x{}", kMaxPixels, size.width,
                           size.height);
   }
+  s.orientation = detail::png_orientation(bytes);
   s.opened = true;
   return size;
+}
+
+const Orientation& PngDecoder::orientation() const {
+  return state_->orientation;
 }
 
 ImageView PngDecoder::decode(const Box& box, bool classes) {
@@ -149,8 +157,8 @@ ImageView PngDecoder::decode(const Box& box, bool classes) {
   s.first_row = s.passes > 1 ? 0 : box.top;
   s.end_row = s.passes > 1 ? height : box.top + box.height;
   const std::size_t needed = s.row_bytes * static_cast<std::size_t>(s.end_row - s.first_row);
-  if (s.pixels.size() < needed) s.pixels.resize(needed);
-  if (s.skipped.size() < s.row_bytes) s.skipped.resize(s.row_bytes);
+  detail::make_room(s.pixels, needed);
+  detail::make_room(s.skipped, s.row_bytes);
   attempt([](State& state) {
     for (int pass = 0; pass < state.passes; ++pass) {
       for (std::int64_t y = 0; y < state.end_row; ++y) png_read_row(state.png, state.row(y), nullptr);

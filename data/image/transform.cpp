@@ -129,6 +129,8 @@ bool ImageReader::copies(const StoredSample& sample, const ImageTransform& trans
 void ImageReader::read(const StoredSample& sample, const ImageTransform& transform, const DrawKey& key,
                        std::int64_t channels, std::span<std::uint8_t> out) {
   if (copies(sample, transform, channels) && out.size() == sample.bytes.size()) {
+    sample_ = sample;
+    size_ = {sample.height, sample.width};
     std::memcpy(out.data(), sample.bytes.data(), out.size());
     return;
   }
@@ -222,12 +224,17 @@ void ImageReader::scale(const ImagePart& part, std::int64_t channels, std::span<
   }
 }
 
+/// A whole mask, upright.
 ImageView ImageReader::classes() {
   ImageView view{reinterpret_cast<const std::uint8_t*>(sample_.bytes.data()), size_.height, size_.width,
                  sample_.channels, sample_.width * sample_.channels};
   if (sample_.codec != Codec::raw) view = decoder_.decode_classes({0, 0, size_.height, size_.width});
   if (view.channels != 1) detail::fail<IoError>("mask: must have one channel, but has {}", view.channels);
-  return view;
+  if (turned_.upright()) return view;
+  stored_.resize(static_cast<std::size_t>(view.height * view.width));
+  turn(view, turned_, stored_.data());
+  const ImageSize upright = turned_.turned(size_);
+  return {stored_.data(), upright.height, upright.width, 1, upright.width};
 }
 
 void ImageReader::read_nearest(const Placement& at, const ImageSize& wanted, std::span<std::uint8_t> out) {
@@ -256,8 +263,9 @@ ImageSize ImageReader::decode_all(const StoredSample& sample, bool mask) {
   return upright;
 }
 
-void ImageReader::check(const StoredSample& sample, std::span<const FieldSpec> fields) {
+std::string ImageReader::check(const StoredSample& sample, std::span<const FieldSpec> fields) {
   const ImageSize size = decode_all(sample, false);
+  std::string found(warning());
   std::size_t next = 0;
   for (const FieldSpec& field : fields) {
     if (field.name == "image" || field.name == "label" || next == sample.more.size()) continue;
@@ -272,6 +280,7 @@ void ImageReader::check(const StoredSample& sample, std::span<const FieldSpec> f
       detail::fail<IoError>("field '{}': {}", field.name, error.what());
     }
   }
+  return found;
 }
 
 }  // namespace athanor

@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "data/dataset.h"
@@ -65,9 +67,9 @@ struct ImagePart {
 void must_have_size(const ImageSize& image, const ImageSize& field);
 
 /// Decodes samples and transforms them to one size. Decodes only the required part and, if a random part
-/// shrinks by two or more, not all its pixels (see JpegDecoder::decode). Turns photos upright by their EXIF
-/// orientation. For one thread at a time: allocates nothing itself once its memory has grown to the largest
-/// image.
+/// shrinks by two or more, not all its pixels (see JpegDecoder::decode). Turns images upright by their
+/// metadata (exif_orientation()). For one thread at a time: allocates nothing itself once its memory has
+/// grown to the largest image.
 class ImageReader {
  public:
   /// Writes the sample's height x width pixels of `channels` to `out`. Encoded images have 3 channels; raw
@@ -87,6 +89,8 @@ class ImageReader {
   void scale(const ImagePart& part, std::int64_t channels, std::span<std::uint8_t> out);
   /// The whole image as a part without pixels, if a GPU can decode it (JpegDecoder::is_plain()).
   std::optional<ImagePart> undecoded(const Placement& at, const ImageSize& wanted) const;
+  /// Size of the image it read last, as stored. Its memory has grown to the largest of them.
+  const ImageSize& stored_size() const { return size_; }
   /// Whether read() only copies the sample, because it is raw and needs neither cropping nor scaling.
   static bool copies(const StoredSample& sample, const ImageTransform& transform, std::int64_t channels);
   /// As read(), for a mask: the nearest pixel's class, a palette index or grey byte. Throws IoError on a
@@ -94,8 +98,12 @@ class ImageReader {
   void read_nearest(const Placement& at, const ImageSize& wanted, std::span<std::uint8_t> out);
   /// Decodes a whole encoded sample, only to find defects. Of its `fields`, those that are not numbers must
   /// be images of the same size, and masks must be readable by read_nearest(). Throws IoError naming the
-  /// field besides the image, but not the sample.
-  void check(const StoredSample& sample, std::span<const FieldSpec> fields = {});
+  /// field besides the image, but not the sample. Returns warning() of the image.
+  std::string check(const StoredSample& sample, std::span<const FieldSpec> fields = {});
+  /// ImageDecoder::warning() of the sample that was read last; empty for raw ones.
+  std::string_view warning() const {
+    return sample_.codec == Codec::raw ? std::string_view() : decoder_.warning();
+  }
 
  private:
   ImageView classes();
@@ -107,7 +115,7 @@ class ImageReader {
   StoredSample sample_;
   ImageSize size_;                    // as stored
   Orientation turned_;                // its orientation
-  std::vector<std::uint8_t> stored_;  // a result before it is turned
+  std::vector<std::uint8_t> stored_;  // a result before it is turned, or a mask after
 };
 
 }  // namespace athanor

@@ -1,8 +1,13 @@
 #include "data/image/webp.h"
 
+#include <algorithm>
+#include <new>
+
 #include <webp/decode.h>
 
+#include "data/formats/detail/bytes.h"
 #include "data/image/detail/over_white.h"
+#include "data/image/detail/room.h"
 #include "tensor/error.h"
 
 namespace athanor {
@@ -10,7 +15,6 @@ namespace {
 
 const char* text_of(VP8StatusCode status) {
   switch (status) {
-    case VP8_STATUS_OUT_OF_MEMORY: return "no memory for the decoder";
     case VP8_STATUS_NOT_ENOUGH_DATA: return "the data ends too early";
     case VP8_STATUS_UNSUPPORTED_FEATURE: return "a feature that libwebp does not support";
     default: return "data that is not a WebP image";
@@ -18,11 +22,33 @@ const char* text_of(VP8StatusCode status) {
 }
 
 [[noreturn]] void refuse(VP8StatusCode status) {
+  if (status == VP8_STATUS_OUT_OF_MEMORY) throw std::bad_alloc();
   detail::fail<IoError>("webp: must be complete WebP data, but got: {}", text_of(status));
 }
 
 const std::uint8_t* data_of(std::span<const std::byte> bytes) {
   return reinterpret_cast<const std::uint8_t*>(bytes.data());
+}
+
+/// By the first EXIF and XMP chunks of an extended file whose head announces them; others are not metadata.
+Orientation orientation_in(std::span<const std::byte> file) {
+  constexpr std::size_t kRiff = 12, kHead = 8;
+  constexpr unsigned kHasExif = 8, kHasXmp = 4;
+  if (file.size() < kRiff + kHead + 1 || detail::text_of(file.subspan(kRiff, 4)) != "VP8X") return {};
+  const auto flags = static_cast<unsigned>(file[kRiff + kHead]);
+  const std::size_t end = std::min<std::size_t>(
+      file.size(), kHead + std::size_t{detail::load_le<std::uint32_t>(file.subspan(4))});
+  std::span<const std::byte> exif, xmp;
+  for (std::size_t at = kRiff; at + kHead <= end;) {
+    const std::size_t size = detail::load_le<std::uint32_t>(file.subspan(at + 4));
+    if (size > end - at - kHead) break;
+    const std::string_view name = detail::text_of(file.subspan(at, 4));
+    const auto data = file.subspan(at + kHead, size);
+    if (name == "EXIF" && (flags & kHasExif) != 0 && exif.empty()) exif = data;
+    if (name == "XMP " && (flags & kHasXmp) != 0 && xmp.empty()) xmp = data;
+    at += kHead + size + size % 2;
+  }
+  return exif_orientation(exif, xmp);
 }
 
 }  // namespace
@@ -40,6 +66,7 @@ ImageSize WebpDecoder::open(std::span<const std::byte> bytes) {
   }
   transparent_ = found.has_alpha != 0;
   bytes_ = bytes;
+  orientation_ = orientation_in(bytes);
   opened_ = true;
   return size_;
 }
@@ -50,7 +77,7 @@ ImageView WebpDecoder::decode(const Box& box) {
             size_.width, box.height, box.width, box.top, box.left);
   opened_ = false;
   const std::int64_t row = size_.width * (transparent_ ? 4 : 3), needed = row * size_.height;
-  if (std::ssize(pixels_) < needed) pixels_.resize(static_cast<std::size_t>(needed));
+  detail::make_room(pixels_, static_cast<std::size_t>(needed));
   WebPDecoderConfig config;
   if (!WebPInitDecoderConfig(&config))
     detail::fail<BackendError>("webp: libwebp has another version than its headers");

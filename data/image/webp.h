@@ -7,12 +7,14 @@
 #include <vector>
 
 #include "data/image/image.h"
+#include "data/image/orientation.h"
 
 namespace athanor {
 
 /// Decodes parts of WebP images in memory, lossy or lossless, to RGB. Transparent pixels are blended over
-/// white; profiles and EXIF data are ignored. Decodes the whole image for any part. IoErrors do not name the
-/// file; animations are an error, and so is any image in a build without libwebp.
+/// white; profiles are ignored. Sizes, boxes and pixels have the stored orientation; orientation() returns
+/// it. Decodes the whole image for any part. IoErrors do not name the file; animations are an error, and so
+/// is any image in a build without libwebp. OutOfMemoryError as everywhere.
 ///
 /// For one thread at a time. Reuses pixel memory between images.
 class WebpDecoder {
@@ -26,12 +28,15 @@ class WebpDecoder {
 
   /// Reads the header. `bytes` must stay until decode() is done.
   ImageSize open(std::span<const std::byte> bytes);
+  /// Orientation of the image open() read, from its EXIF data or XMP.
+  const Orientation& orientation() const { return orientation_; }
   /// Decodes `box` of the image open() read, once. Valid until the next open().
   ImageView decode(const Box& box);
 
  private:
   std::span<const std::byte> bytes_;
   ImageSize size_;
+  Orientation orientation_;
   bool opened_ = false, transparent_ = false;
   std::vector<std::uint8_t> pixels_;
 };

@@ -12,6 +12,7 @@
 #include <thread>
 
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "dist/launch/detail/open_mpi.h"
@@ -32,6 +33,8 @@ constexpr int kManyPerCore = 4, kMaxPerCore = 32;
 constexpr std::uintmax_t kBytesPerRank = 64 << 20;
 /// Threads of mpirun, and of each rank: main, MPI's two, ours for buckets and signals, a loader.
 constexpr int kThreads = 5, kThreadsPerRank = 6;
+/// Open files of mpirun: with 30 for two ranks it hangs.
+constexpr int kFiles = 32, kFilesPerRank = 8;
 /// Size of Open MPI 4.1's shared-memory files.
 constexpr std::uintmax_t kSharedBytes = 16 << 20, kSharedBytesPerRank = 5 << 20;
 
@@ -81,6 +84,18 @@ void try_threads(int ranks) {
   over.notify_all();
 }
 
+/// With fewer, Open MPI hangs.
+void have_descriptors(int ranks) {
+  const auto needed = static_cast<rlim_t>(kFiles + kFilesPerRank * ranks);
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= needed) return;
+  const rlim_t before = limit.rlim_cur;
+  limit.rlim_cur = needed;
+  if (limit.rlim_max >= needed && ::setrlimit(RLIMIT_NOFILE, &limit) == 0) return;
+  detail::fail<BackendError>("--devices {}: needs {} open files, but the system allows {} (ulimit -n)", ranks,
+                             needed, before);
+}
+
 std::vector<std::string> for_ranks() {
   return {fmt::format("{}={}", kLaunched, ::isatty(STDOUT_FILENO) ? "terminal" : "file")};
 }
@@ -106,6 +121,7 @@ std::string check_ranks(int ranks) {
 }
 
 Command with_mpirun(int ranks, const std::vector<std::string>& arguments) {
+  have_descriptors(ranks);
   std::string mpirun = in_path("mpirun.openmpi");
   if (mpirun.empty()) mpirun = in_path("mpirun");
   if (mpirun.empty()) {

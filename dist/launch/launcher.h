@@ -17,8 +17,8 @@ std::string check_ranks(int ranks);
 std::string check_ranks(int ranks, int cores, std::uintmax_t memory);
 
 /// A command that starts `ranks` copies of this program with these arguments (argv[1] on) by mpirun, with
-/// settings for shared cores. Throws BackendError if there is no mpirun, or no folder with room for shared
-/// memory.
+/// settings for shared cores. Throws BackendError if there is no mpirun, no folder with room for shared
+/// memory, or too few threads or open files.
 Command with_mpirun(int ranks, const std::vector<std::string>& arguments);
 
 /// Commands for separate processes, one per GPU. RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR,
@@ -28,7 +28,7 @@ std::vector<Command> one_per_gpu(int ranks, const std::vector<std::string>& argu
 
 /// Whether this process is a rank that with_mpirun() or one_per_gpu() has started.
 bool started_by_devices();
-/// Called by a rank: makes it die with its launcher, after with_mpirun() or one_per_gpu().
+/// Called by a rank first: makes it die with its launcher, after with_mpirun() or one_per_gpu().
 void die_with_launcher();
 /// Whether the launcher writes to a terminal. (For mpirun's ranks, isatty() is always true.)
 bool launcher_has_terminal();

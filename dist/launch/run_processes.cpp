@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <fstream>
 #include <set>
+#include <string_view>
 #include <utility>
 
 #include <fcntl.h>
@@ -26,7 +27,9 @@ namespace {
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
-constexpr std::chrono::seconds kGrace{5};  // between the signal to end and the kill
+constexpr std::chrono::seconds kGrace{5};         // between the signal to end and the kill
+constexpr std::chrono::seconds kAfterRanks{30};   // for mpirun to end after its ranks
+constexpr std::chrono::seconds kBetweenLooks{5};  // at them
 
 struct ProcessState {
   char state = 0;    ///< 'T': stopped
@@ -54,6 +57,21 @@ std::vector<pid_t> children_of(pid_t parent) {
   return found;
 }
 
+/// The program that a process runs; empty for one that has ended, waited for or not; "?" if that is secret.
+fs::path program_of(pid_t pid) {
+  std::error_code error;
+  const fs::path program = fs::read_symlink(fmt::format("/proc/{}/exe", pid), error);
+  return error == std::errc::permission_denied ? fs::path("?") : program;
+}
+
+/// Whether a process has a handler for the signal.
+bool handles(pid_t pid, int signal) {
+  std::ifstream file(fmt::format("/proc/{}/status", pid));
+  for (std::string name, value; file >> name && std::getline(file, value);)
+    if (name == "SigCgt:") return (std::strtoull(value.c_str(), nullptr, 16) >> (signal - 1) & 1) != 0;
+  return false;
+}
+
 // A child ---------------------------------------------------------------------------------------------------
 
 struct Child {
@@ -62,12 +80,14 @@ struct Child {
   int errors = -1;  // its stderr
   std::string line;
   bool running = true;
+  // Of mpirun.
+  bool had_ranks = false;
+  Clock::time_point alone_since = Clock::now();
 };
 
 [[noreturn]] void become(const Command& command, int errors, pid_t parent) {
   ::setpgid(0, 0);
-  // mpirun cleans up on SIGTERM; a rank has nothing to clean up.
-  ::prctl(PR_SET_PDEATHSIG, command.rank < 0 ? SIGTERM : SIGKILL);
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // an mpirun that hangs would not end on SIGTERM
   if (::getppid() != parent) ::_exit(1);
   // In a separate process group, reading from a terminal would stop it.
   const int nothing = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
@@ -141,8 +161,15 @@ class ErrorLines {
       take(child, child.line.substr(0, end));
   }
 
-  /// Prints why the job has ended, unless a rank has. Returns the exit code.
-  int end(int exit_code) const {
+  /// Whether mpirun says that a rank was ended by another signal than this one.
+  bool tell_of_crash(int signal) const {
+    constexpr std::string_view kEnded = "exited on signal ";
+    return why_.find(kEnded) != std::string::npos &&
+           why_.find(fmt::format("{}{} ", kEnded, signal)) == std::string::npos;
+  }
+
+  /// Prints why the job has ended, unless a rank has. Returns the exit code. `of_mpirun`: it may be its own.
+  int end(int exit_code, bool of_mpirun) const {
     const bool by_signal =
         exit_code == 128 + SIGINT || exit_code == 128 + SIGTERM || exit_code == 128 + SIGHUP;
     if (exit_code == 0 || explained_ || by_signal) return exit_code;
@@ -151,8 +178,12 @@ class ErrorLines {
                    why_.substr(0, kMaxOfWhy).c_str());
       return exit_code == 1 ? 3 : exit_code;  // 1 is mpirun's own code; ours are specific
     }
-    if (framed_lines_ > 0)
+    if (framed_lines_ > 0) {
       std::fprintf(stderr, "error: a rank ended with code %d, without giving a reason\n", exit_code);
+    } else if (exit_code == 1 && of_mpirun) {
+      std::fputs("error: mpirun ended with code 1, without giving a reason\n", stderr);
+      return 3;
+    }
     return exit_code;
   }
 
@@ -220,17 +251,10 @@ class Processes {
   Processes(const std::vector<Command>& commands, const RunOptions& options)
       : options_(options), not_ours_(children_of(::getpid())), errors_(options.show_all) {
     ::prctl(PR_SET_CHILD_SUBREAPER, 1);
-    sigset_t wanted;
-    sigemptyset(&wanted);
-    sigaddset(&wanted, SIGCHLD);
-    for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGTSTP}) {
-      struct sigaction action {};
-      ::sigaction(signal, nullptr, &action);
-      if (action.sa_handler != SIG_IGN) sigaddset(&wanted, signal);  // signalfd also reports ignored signals
-    }
-    sigaddset(&wanted, SIGUSR1);
-    ::sigprocmask(SIG_BLOCK, &wanted, &mask_before_);
-    signals_ = ::signalfd(-1, &wanted, SFD_CLOEXEC | SFD_NONBLOCK);
+    signals_ = ::signalfd(-1, &held_.signals(), SFD_CLOEXEC | SFD_NONBLOCK);
+    if (signals_ < 0)
+      detail::fail<BackendError>("--devices: signals must have a file descriptor, but got: {}",
+                                 std::strerror(errno));
     try {
       for (const Command& command : commands) {
         children_.push_back(start(command));
@@ -252,12 +276,14 @@ class Processes {
       if (signal_ && !killing_) pass_signal_on();
       if (signal_ && !killing_ && Clock::now() > kill_at_) give_up();
       if (failed_ && !killing_) end_all(SIGTERM);
+      for (Child& child : children_)
+        if (child.running && child.rank < 0) look_after_mpirun(child);
       if (killing_ && Clock::now() > kill_at_) kill_all();
     }
     for (Child& child : children_) drain(child);
-    if (signal_ && first_failure_ == 128 + SIGTERM)
+    if (signal_ && (first_failure_ == 128 + SIGTERM || (of_mpirun_ && !errors_.tell_of_crash(signal_))))
       first_failure_ = 128 + signal_;  // mpirun received the signal on its behalf
-    return gave_up_ ? kGaveUp : errors_.end(first_failure_);
+    return gave_up_ ? kGaveUp : errors_.end(first_failure_, of_mpirun_);
   }
 
  private:
@@ -267,7 +293,9 @@ class Processes {
     std::vector<pollfd> ends{{signals_, POLLIN, 0}};
     for (const Child& child : children_)
       if (child.errors >= 0) ends.push_back({child.errors, POLLIN, 0});
-    if (::poll(ends.data(), ends.size(), signal_ || killing_ ? 100 : 1000) <= 0) return;
+    const bool begins = std::any_of(children_.begin(), children_.end(),
+                                    [](const Child& c) { return c.rank < 0 && !c.had_ranks; });
+    if (::poll(ends.data(), ends.size(), signal_ || killing_ || begins ? 100 : 1000) <= 0) return;
     for (Child& child : children_) {
       const auto end = std::find_if(ends.begin(), ends.end(),
                                     [&](const pollfd& p) { return p.fd == child.errors && p.revents != 0; });
@@ -280,11 +308,14 @@ class Processes {
       if (signal == SIGTSTP) {
         stop_and_go_on();
       } else if (signal == SIGUSR1) {
-        send_to_ranks(SIGUSR1);
+        for (const Child& child : children_)
+          for (const pid_t rank : ranks_of(child))
+            if (handles(rank, SIGUSR1)) ::kill(rank, SIGUSR1);  // one that does not yet would be ended
       } else if (signal_) {
         if (signal != SIGHUP) kill_all();  // system and shell both report a closed terminal
       } else {
         signal_ = signal;
+        for (Child& child : children_) child.alone_since = Clock::now();
         kill_at_ = Clock::now() + options_.end_within;
       }
     }
@@ -298,19 +329,50 @@ class Processes {
     }
   }
 
-  /// The ranks started by this process or its mpirun.
-  std::vector<pid_t> ranks_of(const Child& child) const {
+  /// The living ranks started by this process or its mpirun. A child of mpirun is none yet while it runs
+  /// mpirun's own program: a signal would reach mpirun's handler.
+  static std::vector<pid_t> ranks_of(const Child& child) {
     if (!child.running) return {};
-    return child.rank >= 0 ? std::vector{child.pid} : children_of(child.pid);
+    if (child.rank >= 0) return {child.pid};
+    std::vector<pid_t> ranks = children_of(child.pid);
+    const fs::path mpirun = program_of(child.pid);
+    std::erase_if(ranks, [&](pid_t pid) {
+      const fs::path program = program_of(pid);
+      return program.empty() || (program == mpirun && program != "?");
+    });
+    return ranks;
+  }
+
+  /// mpirun may wait for ever: for ranks that have ended, or before it starts them.
+  void look_after_mpirun(Child& mpirun) {
+    const Clock::time_point now = Clock::now();
+    if (mpirun.had_ranks && !signal_ && !killing_ && now < next_look_) return;
+    next_look_ = now + kBetweenLooks;
+    if (!ranks_of(mpirun).empty()) {
+      mpirun.had_ranks = true;
+      mpirun.alone_since = now;
+      return;
+    }
+    const std::chrono::milliseconds patience = signal_            ? options_.alone_within
+                                               : mpirun.had_ranks ? std::chrono::milliseconds(kAfterRanks)
+                                                                  : options_.end_within;
+    if (now - mpirun.alone_since < patience) return;
+    if (!signal_ && !gave_up_ && !killing_) {
+      gave_up_ = true;
+      std::fprintf(stderr, "error: mpirun must %s within %g s%s, but has not; killing it\n",
+                   mpirun.had_ranks ? "end" : "start ranks", static_cast<double>(patience.count()) / 1000,
+                   mpirun.had_ranks ? " after its ranks" : " (--dist-timeout)");
+    }
+    ::kill(-mpirun.pid, SIGKILL);
   }
 
   void pass_signal_on() {
     wake_mpirun();  // repeatedly: a stop is visible only after a moment
     for (const Child& child : children_) {
-      const std::vector<pid_t> ranks = ranks_of(child);
       // mpirun would kill its ranks after a second: it is signalled only if it has none yet.
-      if (ranks.empty() && told_.empty() && child.running) ::kill(child.pid, SIGTERM);
-      for (const pid_t rank : ranks)
+      if (child.running && told_.empty() && child.rank < 0 && children_of(child.pid).empty())
+        ::kill(child.pid, SIGTERM);
+      for (const pid_t rank : ranks_of(child))
         if (told_.insert(rank).second) ::kill(rank, signal_);
     }
   }
@@ -347,7 +409,10 @@ class Processes {
       if (!child.running || ::waitpid(child.pid, &status, WNOHANG) != child.pid) continue;
       child.running = false;
       const int code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
-      if (first_failure_ == 0) first_failure_ = code;
+      if (first_failure_ == 0) {
+        first_failure_ = code;
+        of_mpirun_ = child.rank < 0 && (code == 1 || code > 128);  // a rank has other codes, or crashed
+      }
       failed_ |= code != 0 && (signal_ == 0 || code != 128 + signal_);  // other ranks may still be saving
       if (WIFSIGNALED(status) && child.rank >= 0 && !killing_)
         std::fprintf(stderr, "rank %d: error: was killed by signal %d\n", child.rank, WTERMSIG(status));
@@ -400,23 +465,38 @@ class Processes {
     }
     if (signals_ >= 0) ::close(signals_);
     signals_ = -1;
-    ::sigprocmask(SIG_SETMASK, &mask_before_, nullptr);
   }
 
   const RunOptions options_;
+  const HeldSignals held_;
   const std::vector<pid_t> not_ours_;
   std::vector<Child> children_;
   ErrorLines errors_;
-  sigset_t mask_before_{};
   int signals_ = -1;
   int first_failure_ = 0, signal_ = 0;  // the first of each
+  bool of_mpirun_ = false;              // the failure is
   bool failed_ = false;                 // a child failed, not because of that signal
   std::set<pid_t> told_;                // ranks that received it
   bool killing_ = false, gave_up_ = false;
-  Clock::time_point kill_at_{};
+  Clock::time_point kill_at_{}, next_look_{};
 };
 
 }  // namespace
+
+HeldSignals::HeldSignals() {
+  sigemptyset(&signals_);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGTSTP}) {
+    struct sigaction action {};
+    ::sigaction(signal, nullptr, &action);
+    if (action.sa_handler != SIG_IGN) sigaddset(&signals_, signal);  // signalfd also reports ignored signals
+  }
+  for (const int signal : {SIGCHLD, SIGUSR1}) sigaddset(&signals_, signal);
+  ::sigprocmask(SIG_BLOCK, &signals_, &before_);
+}
+
+HeldSignals::~HeldSignals() {
+  ::sigprocmask(SIG_SETMASK, &before_, nullptr);
+}
 
 int run_processes(const std::vector<Command>& commands, const RunOptions& options) {
   std::fflush(nullptr);

@@ -35,7 +35,8 @@ struct ConvertOptions {
 struct Loaded {
   ModelInfo info;
   std::unique_ptr<nn::Module> network;
-  std::string assumed;  ///< about the images, if the file does not tell
+  std::string assumed;             ///< about the images, if the file does not tell
+  std::vector<std::string> parts;  ///< of WeightsFile
 };
 
 // Reading --------------------------------------------------------------------------------------------------
@@ -68,11 +69,22 @@ void assume_images(ModelInfo& info) {
   if (images.height >= 64) info.shorter_side = images.height * 8 / 7;
 }
 
+/// Gives the description images of another size, prepared alike: the shorter side keeps its ratio to them.
+void set_image_size(ModelInfo& info, std::int64_t size) {
+  const std::int64_t before = info.images.height;
+  if (size == before && size == info.images.width) return;
+  info.images.height = info.images.width = size;
+  if (info.shorter_side > 0 && before > 0)
+    info.shorter_side = std::max(size, (2 * info.shorter_side * size + before) / (2 * before));
+  info.test_loss = info.test_accuracy = std::numeric_limits<double>::quiet_NaN();  // of other images
+}
+
 Loaded load(const ConvertOptions& options) {
   const fs::path path = model_of(options.in);
   const WeightsFile file = read_weights(path);
   check_known(path, file, options);
   Loaded loaded;
+  loaded.parts = file.parts;
   ModelInfo& info = loaded.info;
   if (file.info) info = *file.info;
   if (info.model.empty()) info.model = options.model;
@@ -80,7 +92,9 @@ Loaded load(const ConvertOptions& options) {
     const nn::ModelOptions full =
         nn::model_options(info.model, {classes, options.channels ? options.channels : info.images.channels,
                                        options.image_size ? options.image_size : info.images.height});
-    info.images = {full.image_size, full.image_size, full.in_channels, full.classes};
+    set_image_size(info, full.image_size);
+    info.images.channels = full.in_channels;
+    info.images.classes = full.classes;
     loaded.network = nn::make_model(info.model, full, 0);
     try {
       return nn::load_pretrained(*loaded.network, file.weights);
@@ -107,13 +121,15 @@ Loaded load(const ConvertOptions& options) {
 
 /// In the format of a run's model, for athanor predict.
 void write_athanor(const Loaded& loaded, const ConvertOptions& options) {
-  save_state_file(options.out, StateFile::model, model_state(loaded.info, loaded.network->state_dict()));
+  save_model(options.out, loaded.info, loaded.network->state_dict());
 }
 
 /// A file that torchvision's network of that name loads with load_state_dict(strict=True).
 void write_torch(const Loaded& loaded, const ConvertOptions& options) {
+  safetensors::Metadata metadata = description(loaded.info);
+  metadata["format"] = "pt";
   safetensors::save(options.out, nn::to_torch_layout(*loaded.network, loaded.network->state_dict()),
-                    {{"format", "pt"}});
+                    metadata);
 }
 
 /// A graph for onnxruntime and other runtimes.
@@ -149,6 +165,10 @@ void convert(const ConvertOptions& options) {
   fmt::print("{}: {}, {} tensors, images {}x{}x{}, {} classes{}\n", printable(options.out), loaded.info.model,
              loaded.network->state_dict().size(), images.height, images.width, images.channels,
              images.classes, loaded.assumed);
+  if (loaded.parts.size() > 1)
+    fmt::print("{}: took the weights under '{}', not those under {}\n", printable(options.in),
+               printable(loaded.parts[0]),
+               printable(list_names({loaded.parts.begin() + 1, loaded.parts.end()})));
 }
 
 }  // namespace
@@ -160,7 +180,7 @@ void add_convert(CLI::App& app) {
       ->add_option(
           "IN", options->in,
           "folder of a run, its model.safetensors, a checkpoint, or weights of torchvision's or timm's "
-          "network: .safetensors, .pth, .pt")
+          "network: .safetensors, .pth, .pt, .ckpt")
       ->required();
   command->add_option("OUT", options->out, "file to write: .safetensors or .onnx")->required();
   command->add_option("--model", options->model, "name of the network, if IN does not have it");
@@ -178,7 +198,7 @@ void add_convert(CLI::App& app) {
       ->check(CLI::PositiveNumber);
   command
       ->add_option("--image-size", options->image_size,
-                   "side of an image in pixels, if IN does not have it [the model's]")
+                   "side of an image in pixels, if it is not as in IN [the model's]")
       ->check(CLI::PositiveNumber);
   command->callback([options] { convert(*options); });
 }

@@ -19,35 +19,27 @@ nn::ImageLayout layout_of(const OnnxForm& form) {
   return form.input == "nchw" ? nn::ImageLayout::nchw : nn::ImageLayout::nhwc;
 }
 
-/// A name for every class: its number if the data set has no names.
-std::vector<std::string> class_names(const ModelInfo& info) {
-  std::vector<std::string> names = info.class_names;
-  for (std::int64_t i = std::ssize(names); info.class_names.empty() && i < info.images.classes; ++i)
-    names.push_back(fmt::to_string(i));
-  return names;
+/// Names for classes that have none, as JSON.
+std::string numbers_below(std::int64_t classes) {
+  std::vector<std::string> names;
+  for (std::int64_t i = 0; i < classes; ++i) names.push_back(fmt::to_string(i));
+  return nlohmann::json(names).dump();
 }
 
 }  // namespace
 
 void write_onnx(nn::Module& network, const ModelInfo& info, const std::filesystem::path& out,
                 const OnnxForm& form) {
-  const auto text = [](const nlohmann::json& json) {
-    return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-  };
   nn::OnnxOptions options;
   options.input = layout_of(form);
   if (form.preprocess) {
     options.pixel_mean = info.pixels.mean;
     options.pixel_deviation = info.pixels.stddev;
   }
-  options.metadata = {{"model", info.model},
-                      {"program", info.program},
-                      {"version", info.version},
-                      {"class_names", text(class_names(info))},
-                      {"pixel_mean", text(info.pixels.mean)},
-                      {"pixel_deviation", text(info.pixels.stddev)},
-                      {"shorter_side", fmt::to_string(info.shorter_side)},
-                      {"preprocess", form.preprocess ? "inside" : "outside"}};
+  safetensors::Metadata metadata = description(info);
+  if (info.class_names.empty()) metadata["class_names"] = numbers_below(info.images.classes);
+  metadata["preprocess"] = form.preprocess ? "inside" : "outside";
+  options.metadata.assign(metadata.begin(), metadata.end());
   nn::export_onnx(network, {info.images.height, info.images.width, info.images.channels}, out, options);
 }
 

@@ -14,9 +14,8 @@ struct OnnxForm {
   bool preprocess = false;  ///< u8 pixels, normalised by the graph
 };
 
-/// Writes a network as an ONNX file, with its description in the file's metadata: class_names, pixel_mean,
-/// pixel_deviation (JSON arrays), shorter_side, model, program, version. Throws what
-/// nn::export_onnx() throws.
+/// Writes a network as an ONNX file, with its description() in the file's metadata, where classes without
+/// names have numbers, and `preprocess`: inside or outside the graph. Throws what nn::export_onnx() throws.
 void write_onnx(nn::Module& network, const ModelInfo& info, const std::filesystem::path& out,
                 const OnnxForm& form);
 

@@ -70,6 +70,8 @@ Json describe_samples(const Dataset& store) {
                              {"shape", shape}});
   }
   all["classes"] = classes;
+  for (const Unused& one : store.unused())
+    all["unused"].push_back({{"cause", one.cause}, {"count", one.count}, {"names", one.names}});
   return all;
 }
 

@@ -108,7 +108,11 @@ void run_pack(const PackArguments& arguments) {
 
 std::unique_ptr<Dataset> open_data(const std::string& path, const std::string& part) {
   const auto say = [](const std::string& line) { std::fprintf(stderr, "%s\n", line.c_str()); };
-  return open_samples(path, {.split = part == "test" ? Split::test : Split::train, .on_import = say});
+  std::unique_ptr<Dataset> data =
+      open_samples(path, {.split = part == "test" ? Split::test : Split::train, .on_import = say});
+  if (has_parts(path)) say(fmt::format("{} has a training and a test part; this is --part {}", path, part));
+  if (const std::string unused = text_of(data->unused()); !unused.empty()) say("not used: " + unused);
+  return data;
 }
 
 void add_pack(CLI::App& app) {

@@ -41,6 +41,14 @@ StatesOf states_of(const std::string& optimizer) {
   };
 }
 
+OptimizerKind kind_of(const PlanOptions& options) {
+  (void)states_of(options.optimizer);  // refuses unknown ones
+  return options.optimizer == "sgd"    ? OptimizerKind::sgd
+         : options.optimizer == "adam" ? OptimizerKind::adam
+         : options.optimizer == "muon" ? OptimizerKind::muon
+                                       : OptimizerKind::adamw;
+}
+
 struct Plan {
   RankBytes bytes;
   std::int64_t sent = 0, parameters = 0;
@@ -50,7 +58,7 @@ struct Plan {
 Plan plan(const PlanOptions& options, Precision precision, bool sharded) {
   const auto model = nn::make_model(options.model, options.size, 0);
   dist::BucketOptions buckets = options.buckets;
-  buckets.whole_parameters = sharded && is_muon(options);
+  buckets.whole_parameters = sharded && needs_whole_parameters(kind_of(options));
   const ParameterArena arena(model->parameters(), model->buffers(),
                              dist::bucketed({.precision = precision, .f32_gradients = options.accumulate},
                                             options.devices, buckets));
@@ -61,14 +69,6 @@ Plan plan(const PlanOptions& options, Precision precision, bool sharded) {
 
 std::string megabytes(std::int64_t bytes) {
   return fmt::format("{:.2f}", static_cast<double>(bytes) / 1e6);
-}
-
-OptimizerKind kind_of(const PlanOptions& options) {
-  (void)states_of(options.optimizer);  // refuses unknown ones
-  return options.optimizer == "sgd"    ? OptimizerKind::sgd
-         : options.optimizer == "adam" ? OptimizerKind::adam
-         : options.optimizer == "muon" ? OptimizerKind::muon
-                                       : OptimizerKind::adamw;
 }
 
 /// --gpu: the account of a step on one GPU.

@@ -1,5 +1,6 @@
 #include "examples/athanor_tool/serve.h"
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <chrono>
@@ -10,6 +11,7 @@
 #include <exception>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include <fmt/format.h>
 #include <pthread.h>
@@ -18,6 +20,8 @@
 #include "examples/serve/service.h"
 #include "tensor/error.h"
 #include "tensor/printable.h"
+#include "trainer/flags/detail/read_flag.h"
+#include "trainer/free_memory.h"
 #include "trainer/run_main.h"
 
 namespace athanor::tool {
@@ -27,8 +31,11 @@ struct ServeOptions {
   std::string model;
   std::string host = "127.0.0.1";
   std::int64_t port = 8080, max_batch = 32, max_queue = 256, threads = 0;
-  double max_delay_ms = 2, max_body_mb = 16, max_memory_mb = 256, timeout_s = 30, drain_s = 10;
-  std::int64_t max_connections = 512, max_megapixels = 50;
+  double max_delay_ms = 2, max_body_mb = 16, max_memory_mb = 256, timeout_s = 30, deadline_s = 10,
+         drain_s = 10;
+  std::int64_t max_connections = 512, max_megapixels = 50, max_queue_megapixels = 1000;
+  std::string memory_limit;
+  std::vector<std::string> allowed_origins;
   bool verbose = false;
 };
 
@@ -41,6 +48,16 @@ void check_in(const char* flag, double low, double high, double value) {
   ATH_CHECK(value >= low && value <= high, "{}: must be in [{}, {}], but got {}", flag, low, high, value);
 }
 
+/// A browser sends scheme, host and port, without a path.
+void check_origin(const std::string& origin) {
+  const std::size_t host = origin.find("://");
+  const bool is_origin = host != std::string::npos && host > 0 && host + 3 < origin.size() &&
+                         origin.find_first_of("/ ,", host + 3) == std::string::npos;
+  ATH_CHECK(origin == "*" || is_origin,
+            "--allow-origin: must be * or a site such as https://example.org, without a path, but got '{}'",
+            printable(origin));
+}
+
 void check(const ServeOptions& options) {
   check_in("--port", 0, 65535, static_cast<double>(options.port));
   check_in("--max-batch", 1, 4096, static_cast<double>(options.max_batch));
@@ -48,11 +65,14 @@ void check(const ServeOptions& options) {
   check_in("--threads", 0, 1024, static_cast<double>(options.threads));
   check_in("--max-connections", 1, 100'000, static_cast<double>(options.max_connections));
   check_in("--max-megapixels", 1, 100, static_cast<double>(options.max_megapixels));
+  check_in("--max-queue-megapixels", 1, 1e6, static_cast<double>(options.max_queue_megapixels));
   check_in("--max-delay-ms", 0, 10'000, options.max_delay_ms);
   check_in("--max-body-mb", 0.001, 1024, options.max_body_mb);
   check_in("--max-memory-mb", options.max_body_mb, 1e6, options.max_memory_mb);
   check_in("--timeout-s", 0.1, 3600, options.timeout_s);
+  check_in("--deadline-s", 0.001, 3600, options.deadline_s);
   check_in("--drain-s", 0, 3600, options.drain_s);
+  for (const std::string& origin : options.allowed_origins) check_origin(origin);
 }
 
 std::int64_t bytes(double megabytes) {
@@ -64,17 +84,39 @@ serve::ServiceOptions service_options(const ServeOptions& options) {
           .max_batch = static_cast<std::size_t>(options.max_batch),
           .max_delay = std::chrono::microseconds(static_cast<std::int64_t>(options.max_delay_ms * 1000)),
           .max_queue = static_cast<std::size_t>(options.max_queue),
+          .max_queue_pixels = options.max_queue_megapixels * 1'000'000,
+          .max_age = std::chrono::milliseconds(static_cast<std::int64_t>(options.deadline_s * 1000)),
           .threads = static_cast<int>(options.threads),
           .max_image_pixels = options.max_megapixels * 1'000'000};
 }
 
-serve::ServerOptions server_options(const ServeOptions& options) {
+/// Divides the memory that the loaded model leaves of --memory-limit; by default, of what the system has
+/// left. Returns the part for the bodies of requests; images are decoded in the rest.
+std::int64_t share_memory(const ServeOptions& options, serve::Service& service) {
+  const std::int64_t bodies = bytes(options.max_memory_mb), body = bytes(options.max_body_mb);
+  if (options.memory_limit.empty()) {
+    const std::int64_t largest = options.max_megapixels * 12'000'000;  // any image alone
+    if (const auto free = free_memory()) service.limit_decoding(std::max(*free / 10 * 9 - bodies, largest));
+    return bodies;
+  }
+  const std::int64_t limit = read_flag::byte_count("--memory-limit", options.memory_limit);
+  const std::int64_t held = serve::resident_bytes(), left = limit - held;
+  ATH_CHECK(left / 2 >= body,
+            "--memory-limit: must be at least {} bytes, {} of the loaded model and twice --max-body-mb for "
+            "requests, but is {}",
+            held + 2 * body, held, limit);
+  service.limit_decoding(left - std::min(bodies, left / 2));
+  return std::min(bodies, left / 2);
+}
+
+serve::ServerOptions server_options(const ServeOptions& options, std::int64_t max_bodies_bytes) {
   return {.host = options.host,
           .port = static_cast<int>(options.port),
           .max_connections = static_cast<int>(options.max_connections),
           .max_body_bytes = bytes(options.max_body_mb),
-          .max_bodies_bytes = bytes(options.max_memory_mb),
+          .max_bodies_bytes = max_bodies_bytes,
           .timeout = std::chrono::milliseconds(static_cast<std::int64_t>(options.timeout_s * 1000)),
+          .allowed_origins = options.allowed_origins,
           .verbose = options.verbose};
 }
 
@@ -153,7 +195,8 @@ void serve_model(const ServeOptions& options) {
   serve::Metrics metrics;
   serve::Service service(service_options(options), metrics);
   {
-    serve::HttpServer server(server_options(options), service, metrics);
+    const std::int64_t max_bodies_bytes = share_memory(options, service);
+    serve::HttpServer server(server_options(options, max_bodies_bytes), service, metrics);
     fmt::print("{}/: {}, {} thread{}, batches of up to {} within {} ms\n", server.url(),
                printable(describe(service)), service.options().threads,
                service.options().threads == 1 ? "" : "s", options.max_batch, options.max_delay_ms);
@@ -191,9 +234,19 @@ void add_serve(CLI::App& app) {
   add("--max-body-mb", options->max_body_mb, "largest request; larger ones get 413 [16]", "MB");
   add("--max-memory-mb", options->max_memory_mb, "memory for the bodies of all requests [256]", "MB");
   add("--max-megapixels", options->max_megapixels, "largest image; larger ones are refused [50]", "N");
+  add("--max-queue-megapixels", options->max_queue_megapixels,
+      "most pixels in the server; a request of more gets 413 [1000]", "N");
+  add("--memory-limit", options->memory_limit, "memory of the process, as 2GiB [what the system has left]",
+      "BYTES");
   add("--max-connections", options->max_connections, "most open connections; others wait [512]", "N");
   add("--timeout-s", options->timeout_s, "longest time for a request to arrive [30]", "S");
+  add("--deadline-s", options->deadline_s, "longest time for an answer; later ones are 503 [10]", "S");
   add("--drain-s", options->drain_s, "longest time to answer open requests at the end [10]", "S");
+  command
+      ->add_option("--allow-origin", options->allowed_origins,
+                   "site whose pages may use the server; *: all; repeatable")
+      ->allow_extra_args(false)  // else it takes MODEL, too
+      ->option_text("ORIGIN");
   command->add_flag("--verbose", options->verbose, "print a line per request on stderr");
   command->callback([options] { serve_model(*options); });
 }

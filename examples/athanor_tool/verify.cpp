@@ -1,19 +1,16 @@
 #include <algorithm>
-#include <atomic>
-#include <exception>
-#include <mutex>
 #include <set>
 #include <string>
 #include <thread>
-#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
 
+#include "data/decoded_dataset.h"
+#include "data/defects.h"
 #include "data/formats/manifest.h"
 #include "data/formats/open.h"
 #include "data/formats/packed.h"
-#include "data/image/transform.h"
 #include "examples/athanor_tool/data_commands.h"
 #include "tensor/error.h"
 #include "tensor/printable.h"
@@ -29,73 +26,29 @@ struct Arguments {
   bool no_decode = false;
 };
 
-/// Reads and decodes samples with several threads.
-class Decoding {
- public:
-  /// Samples in `known` are already known to be damaged, and skipped.
-  Decoding(const Dataset& store, bool decode, std::set<std::int64_t> known)
-      : store_(store), fields_(store.fields()), decode_(decode), known_(std::move(known)) {}
-
-  /// Prints a line for each failure, with `prefix`. Returns their number.
-  std::size_t run(int threads, const std::string& prefix) {
-    {
-      std::vector<std::jthread> helpers;
-      for (int i = 1; i < threads; ++i) helpers.emplace_back([&] { work(); });
-      work();
-    }
-    line_.clear();
-    if (error_) std::rethrow_exception(error_);
-    std::sort(failed_.begin(), failed_.end());
-    for (const auto& [sample, what] : failed_)
-      fmt::print("{}sample {}: {}\n", printable(prefix), sample, printable(what));
-    return failed_.size();
-  }
-
- private:
-  void work() {
-    ImageReader reader;
-    std::vector<std::byte> scratch;
-    for (std::int64_t i; (i = next_++) < store_.size();) {
-      std::string what;
-      try {
-        if (!known_.contains(i)) what = try_sample(i, reader, scratch);
-      } catch (...) {
-        const std::lock_guard lock(mutex_);
-        error_ = std::current_exception();
-        next_ = store_.size();
-      }
-      const std::lock_guard lock(mutex_);
-      if (!what.empty()) failed_.emplace_back(i, std::move(what));
-      if (line_.due())
-        line_.show(fmt::format("{} of {} samples", with_commas(i + 1), with_commas(store_.size())));
-    }
-  }
-
-  std::string try_sample(std::int64_t i, ImageReader& reader, std::vector<std::byte>& scratch) const {
-    StoredSample sample;
-    try {
-      sample = store_.fetch(i, scratch);
-    } catch (const IoError& error) {
-      return error.what();
-    }
-    try {
-      if (decode_) reader.check(sample, fields_);
-    } catch (const IoError& error) {
-      return fmt::format("{}: {}", store_.where(i), error.what());
-    }
-    return {};
-  }
-
-  const Dataset& store_;
-  const std::vector<FieldSpec> fields_;
-  const bool decode_;
-  const std::set<std::int64_t> known_;
-  std::atomic<std::int64_t> next_{0};
-  std::mutex mutex_;  // guards the following
-  LiveLine line_;
-  std::vector<std::pair<std::int64_t, std::string>> failed_;
-  std::exception_ptr error_;
-};
+/// Reads samples by several threads, and decodes them if wanted. Prints a line, with `prefix`, for each that
+/// cannot be read, and one for harmless defects. Samples in `known` are already known to be damaged, and
+/// skipped. Returns the number of those it found.
+std::size_t verify_samples(const Dataset& store, bool decode, int threads, const std::string& prefix,
+                           const std::set<std::int64_t>& known = {}) {
+  LiveLine line;
+  const auto check = [&](std::int64_t index) {
+    if (known.contains(index)) return std::string();
+    return decode ? check_images(store, index) : store.check_sample(index);
+  };
+  const auto progress = [&](std::int64_t samples) {
+    if (line.due())
+      line.show(fmt::format("{} of {} samples", with_commas(samples), with_commas(store.size())));
+  };
+  const Defects found = find_defects(store.size(), check, {.threads = threads, .progress = progress});
+  line.clear();
+  for (const Defects::Sample& one : found.unreadable)
+    fmt::print("{}sample {}: {}\n", printable(prefix), one.index, printable(one.what));
+  if (found.harmless > 0)
+    fmt::print("{}{}\n", printable(prefix),
+               printable(harmless_note(found.harmless, found.first_harmless.what)));
+  return found.unreadable.size();
+}
 
 /// Prints the damage in a packed file, each line with `prefix`. Returns its extent.
 std::size_t verify_packed(const std::filesystem::path& path, const Arguments& arguments, int threads,
@@ -117,7 +70,7 @@ std::size_t verify_packed(const std::filesystem::path& path, const Arguments& ar
   }
   samples += store.size();
   std::size_t places = found.size();
-  if (!arguments.no_decode) places += Decoding(store, true, std::move(known)).run(threads, prefix);
+  if (!arguments.no_decode) places += verify_samples(store, true, threads, prefix, known);
   if (places == 0) {
     fmt::print("{}: {} samples, all as they were written{}, content id {}\n", printable(path.string()),
                with_commas(store.size()), arguments.no_decode ? "" : " and whole images", store.content_id());
@@ -140,7 +93,7 @@ void run_verify(const Arguments& arguments) {
     if (places == 0) (void)open_manifest(arguments.path);  // checks them against the manifest
   } else {
     const std::unique_ptr<Dataset> store = open_data(arguments.path, arguments.part);
-    places = Decoding(*store, !arguments.no_decode, {}).run(threads, "");
+    places = verify_samples(*store, !arguments.no_decode, threads, "");
     samples = store->size();
     if (places == 0) {
       fmt::print("{}: {} samples, all can be read{}\n", printable(arguments.path), with_commas(samples),

@@ -13,6 +13,7 @@
 #include "tensor/error.h"
 #include "tensor/printable.h"
 #include "trainer/checkpoints/run_folder.h"
+#include "trainer/checkpoints/split_file.h"
 #include "trainer/inference/evaluate.h"
 #include "trainer/inference/model_file.h"
 #include "trainer/inference/weights_file.h"
@@ -22,20 +23,27 @@
 namespace athanor::examples {
 namespace {
 
-void begin_with(nn::Module& model, const TrainerConfig& config, std::int64_t classes, bool tell) {
+void begin_with(nn::Module& model, const TrainerConfig& config, const Dataset& data, bool tell) {
   const std::filesystem::path file = model_of(config.pretrained);  // a run's model, if it is a folder
   nn::Pretrained taken;
   try {
-    taken = load_weights(file, model, {.reset_head = config.reset_head});
+    taken = load_weights(file, model, {.reset_head = config.reset_head}, data.class_names());
   } catch (const ArgumentError& error) {
     detail::fail<>("--pretrained: {}", error.what());
   }
   if (!tell) return;
   fmt::print("pretrained: {} tensors from {}", taken.loaded, printable(file.string()));
+  if (taken.parts.size() > 1)
+    fmt::print(", under '{}', not {}", printable(taken.parts[0]),
+               printable(list_names({taken.parts.begin() + 1, taken.parts.end()})));
   if (!taken.fresh.empty()) {
-    const bool others = taken.classes != 0 && taken.classes != classes;
+    const std::int64_t classes = data.spec().classes;
+    const bool more_or_fewer = taken.classes != 0 && taken.classes != classes;
     fmt::print("; new, for {} classes{}: {}", classes,
-               others ? fmt::format(" instead of {}", taken.classes) : "", fmt::join(taken.fresh, ", "));
+               more_or_fewer         ? fmt::format(" instead of {}", taken.classes)
+               : taken.other_classes ? " with other names"
+                                     : "",
+               fmt::join(taken.fresh, ", "));
   }
   fmt::print("\n");
 }
@@ -55,7 +63,12 @@ void set_dropout(nn::Module& model, const TrainerConfig& config) {
 std::string text_of(const ModelFile& model, const TrainerConfig& config, const Dataset& images,
                     const std::string& name) {
   if (config.threads > 0) cpu_context().set_threads(config.threads);
-  const Evaluation evaluation = evaluate(model, images, {.device = config.device, .workers = config.workers});
+  const Evaluation evaluation =
+      evaluate(model, images,
+               {.device = config.device,
+                .workers = config.workers,
+                .bad_samples = config.bad_samples,
+                .on_note = [](const std::string& note) { fmt::print(stderr, "{}\n", printable(note)); }});
   const auto where = [&](std::int64_t sample) { return images.where(sample); };
   return summary_of(model.info, evaluation, {model.path.string(), name, where});
 }
@@ -64,7 +77,11 @@ std::string text_of(const ModelFile& model, const TrainerConfig& config, const D
 int validate(const TrainerConfig& config, const Dataset& held_out) {
   ATH_CHECK(!config.pretrained.empty() || !config.run_dir.empty() || !config.run_root.empty(),
             "--validate-only: needs --pretrained FILE, the model of a run, or --run-dir DIR");
-  const std::filesystem::path run = config.run_dir.empty() ? config.run_root / "latest" : config.run_dir;
+  std::filesystem::path run = config.run_dir;
+  if (run.empty()) {
+    const std::vector<std::filesystem::path> all = run_folders(config.run_root);  // newest first
+    run = all.empty() ? config.run_root / "latest" : all.front();
+  }
   const ModelFile model = load_model(model_of(config.pretrained.empty() ? run : config.pretrained));
   fmt::print("{}", text_of(model, config, held_out, "the validation images of " + config.program));
   return kExitDone;
@@ -76,12 +93,27 @@ void test_at_the_end(const TrainerConfig& config, const FitReport& report, const
   fmt::print("\n{}", text_of(load_model(report.model), config, images, config.test_data.string()));
 }
 
+/// Writes which samples are in which set into the run's folder, once it is known.
+class KeepSplit final : public Callback {
+ public:
+  explicit KeepSplit(const Data& data) : data_(data) {}
+  void on_fit_begin(Trainer& trainer, const FitInfo&) override {
+    if (trainer.rank() == 0 && !trainer.config().run_dir.empty())
+      save_split(trainer.config().run_dir, *data_.train, *data_.test);
+  }
+  bool reads_weights() const override { return false; }
+
+ private:
+  const Data& data_;
+};
+
 FitReport fit(Trainer& trainer, const Data& data) {
   const TrainerConfig& config = trainer.config();
   const ImageSpec& spec = data.train->spec();
   const auto model = nn::make_model(config.model, {spec.classes, spec.channels, spec.height}, config.seed);
   set_dropout(*model, config);
-  if (!config.pretrained.empty()) begin_with(*model, config, spec.classes, trainer.rank() == 0);
+  if (!config.pretrained.empty()) begin_with(*model, config, *data.train, trainer.rank() == 0);
+  if (data.is_split) trainer.add(std::make_unique<KeepSplit>(data));
   FitReport report = trainer.fit(*model, *data.train, *data.test);
   if (data.last && trainer.rank() == 0) test_at_the_end(config, report, *data.last);
   return report;
@@ -115,7 +147,7 @@ void set_default(TrainerConfig& config, const std::string& flag, const std::stri
 
 int train(int argc, char** argv, TrainerConfig defaults,
           const std::function<Data(const TrainerConfig&)>& data_of_program,
-          const std::function<void(TrainerConfig&, std::int64_t images)>& fit_to_size) {
+          const std::function<void(TrainerConfig&, const Dataset& train)>& fit_to_data) {
   defaults.models = nn::model_names();
   const auto data = [&](const TrainerConfig& config) {
     return config.synthetic_images > 0 ? made_up(config) : data_of_program(config);
@@ -126,9 +158,10 @@ int train(int argc, char** argv, TrainerConfig defaults,
               "--test: evaluates the model that the run saves; cannot be combined with --run-dir none");
     if (config.validate_only) return validate(config, *data(config).test);
     std::optional<Data> opened;
-    if (fit_to_size) {
+    if (fit_to_data) {
       opened = data(config);
-      fit_to_size(config, opened->train->size());
+      config.unused_data = opened->unused;
+      fit_to_data(config, *opened->train);
     }
     return train_on_ranks(config, arguments, dist::networks(), [&](Trainer& trainer) {
       if (!opened) opened = data(trainer.config());

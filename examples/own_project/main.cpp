@@ -11,6 +11,8 @@ using namespace athanor;
 /// A data set defines its size, its shape, and how to read a sample.
 struct Pictures : ImageDataset {
   explicit Pictures(const std::filesystem::path& folder) {
+    ATH_CHECK(std::filesystem::is_directory(folder), "own_project: {} must be a folder, but is not",
+              folder.string());
     for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
       if (entry.path().extension() == ".pgm") files.push_back(entry.path());
     }
@@ -47,8 +49,11 @@ struct Net : nn::Module {
 
 int main(int argc, char** argv) {
   return run_main(argc, argv, [](int count, char** arguments) {
-    ATH_CHECK(count > 1, "own_project: name a folder of pictures");
-    TrainerConfig config = parse_flags(count - 1, arguments + 1, {.program = "own_project", .epochs = 10});
+    const int folders = count > 1 && arguments[1][0] != '-' ? 1 : 0;
+    TrainerConfig config =
+        parse_flags(count - folders, arguments + folders, {.program = "own_project", .epochs = 10});
+    ATH_CHECK(folders == 1,
+              "own_project: the first argument must be a folder of pictures, but there is none");
     // In one process, or in several that share the work: --devices.
     return run_on_ranks(config, arguments, dist::networks(), [&](dist::Transport* transport) {
       const auto [train, test] = split(std::make_shared<Pictures>(arguments[1]), 0.2);

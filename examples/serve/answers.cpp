@@ -41,6 +41,9 @@ Reply reply_to(const Job& job) {
                                  [](const Answer& one) { return one.error.empty(); });
   const bool fault =
       std::any_of(job.answers.begin(), job.answers.end(), [](const Answer& one) { return one.is_fault; });
+  for (const Answer& one : job.answers) {
+    if (one.is_late) return refusal(503, one.error);
+  }
   const int code = !none ? 200 : fault ? 500 : 400;
   if (job.files.size() == 1) {
     const Json json = json_of(job.files.front(), job.answers.front());

@@ -16,7 +16,7 @@ struct Reply {
 Reply refusal(int code, const std::string& error);
 /// The reply to a completed job. One file: {"image", "top"}, as `athanor predict --json` prints it; several:
 /// {"images": [...]}, where an unreadable file has {"image", "error"}. 400 if none could be read, 500 if none
-/// was answered because of a server error.
+/// was answered because of a server error, 503 if one is late.
 Reply reply_to(const Job& job);
 /// {"status", "model", "classes", "images": [height, width, channels], "generation"}
 Reply health(const Model& model);

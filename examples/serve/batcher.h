@@ -22,8 +22,11 @@ struct Picture {
   std::size_t index = 0;                    ///< index among the job's files
   std::shared_ptr<const Model> model = {};  ///< for which it was decoded
   std::uint64_t generation = 0;             ///< of that model: a batch has pictures for one model
-  std::vector<std::uint8_t> pixels = {};    ///< of the model's size
-  Clock::time_point decoded = {};           ///< set by put()
+  Clock::time_point deadline = Clock::time_point::max();  ///< then its request is late
+  std::int64_t stored_pixels = 0;                         ///< of the file, by its header
+  std::int64_t decoding_bytes = 0;                        ///< of memory to decode it, by its header
+  std::vector<std::uint8_t> pixels = {};                  ///< of the model's size
+  Clock::time_point decoded = {};                         ///< set by put()
 };
 
 /// Sizes of batches: 1, 2, 4, 8 and so on, and max_batch. oneDNN compiles code and tensors need memory for

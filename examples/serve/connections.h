@@ -3,6 +3,7 @@
 #include <condition_variable>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <thread>
 #include <unordered_set>
 #include <vector>
@@ -24,6 +25,7 @@ struct Connection {
   bool is_new = true;            ///< no request so far
   bool timed_out = false;
   std::weak_ptr<Request> request = {};
+  std::string target = {};  ///< of its newest request, as received; used by the daemon's thread alone
 };
 
 /// The open connections and the start of their states. A thread ends those that take too long:

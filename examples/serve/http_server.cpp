@@ -6,7 +6,9 @@
 #include <cstddef>
 #include <cstdio>
 #include <exception>
+#include <iterator>
 #include <limits>
+#include <new>
 #include <string_view>
 #include <thread>
 #include <utility>
@@ -19,6 +21,7 @@
 #include "examples/serve/connections.h"
 #include "examples/serve/listener.h"
 #include "examples/serve/request.h"
+#include "examples/serve/strict_head.h"
 #include "tensor/error.h"
 #include "tensor/printable.h"
 
@@ -40,14 +43,30 @@ struct Known {
   std::string_view path, methods;
   Route route;
 };
-constexpr Known kRoutes[] = {{"/", "GET, HEAD", Route::page},
-                             {"/predict", "POST", Route::predict},
-                             {"/healthz", "GET, HEAD", Route::health},
-                             {"/metrics", "GET, HEAD", Route::metrics}};
+constexpr Known kRoutes[] = {{"/", "GET, HEAD, OPTIONS", Route::page},
+                             {"/predict", "POST, OPTIONS", Route::predict},
+                             {"/healthz", "GET, HEAD, OPTIONS", Route::health},
+                             {"/metrics", "GET, HEAD, OPTIONS", Route::metrics},
+                             {"*", "OPTIONS", Route::options}};
 
 std::string_view header(MHD_Connection* connection, const char* name) {
   const char* const value = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, name);
   return value ? value : "";
+}
+
+Connection* connection_of(MHD_Connection* connection) {
+  const auto* const info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+  return static_cast<Connection*>(info->socket_context);
+}
+
+/// Whether a method is one of a list such as "GET, HEAD".
+bool is_one_of(std::string_view method, std::string_view methods) {
+  for (std::string_view rest = methods; !rest.empty();) {
+    const std::size_t end = std::min(rest.find(", "), rest.size());
+    if (rest.substr(0, end) == method) return true;
+    rest.remove_prefix(std::min(end + 2, rest.size()));
+  }
+  return false;
 }
 
 /// As stated in its header; 0 without a body; kUnknownLength for a chunked one.
@@ -107,55 +126,79 @@ struct HttpServer::Impl {
         listener(options.host, options.port),
         connections(options.timeout, counts) {}
 
-  std::shared_ptr<Request> begin(MHD_Connection* connection, const char* url, const char* method);
+  std::shared_ptr<Request> begin(MHD_Connection* connection, const char* url, const char* method,
+                                 const char* version);
+  void route(MHD_Connection* connection, Request& request) const;
+  void allow_origin(MHD_Connection* connection, Request& request) const;
   bool must_answer_now(MHD_Connection* connection, const Request& request) const;
   bool receive(Request& request, const char* bytes, std::size_t count);
   bool complete(MHD_Connection* connection, const std::shared_ptr<Request>& request);
   void predict(MHD_Connection* connection, const std::shared_ptr<Request>& request);
   MHD_Result send(MHD_Connection* connection, Request& request) const;
-  MHD_Result handle(MHD_Connection* connection, const char* url, const char* method, const char* upload,
-                    std::size_t* upload_bytes, std::shared_ptr<Request>*& held);
+  MHD_Result handle(MHD_Connection* connection, const char* url, const char* method, const char* version,
+                    const char* upload, std::size_t* upload_bytes, std::shared_ptr<Request>*& held);
   void completed(std::shared_ptr<Request>& request);
   void start();
 };
 
 /// Everything known from the headers.
 std::shared_ptr<Request> HttpServer::Impl::begin(MHD_Connection* connection, const char* url,
-                                                 const char* method) {
+                                                 const char* method, const char* version) {
   auto request = std::make_shared<Request>();
   request->method = method;
   request->path = url;
+  request->connection = connection_of(connection);
   ++metrics.active_requests;
-  for (const Known& known : kRoutes) {
-    if (request->path != known.path) continue;
-    request->route = known.route;
-    const bool fits = known.route == Route::predict ? request->method == "POST"
-                                                    : request->method == "GET" || request->method == "HEAD";
-    if (!fits) {
-      request->allow = known.methods;
-      request->reply = refusal(405, fmt::format("{} takes {}", known.path, known.methods));
-    }
+  allow_origin(connection, *request);
+  if (const char* const fault = fault_of_head(connection, method, request->connection->target, version)) {
+    request->reply = refusal(400, fault);
+    request->is_malformed = true;
+  } else {
+    route(connection, *request);
   }
-  if (request->route == Route::unknown) {
-    request->reply = refusal(404, "there are /, /predict, /healthz and /metrics");
-  } else if (!request->reply && request->route == Route::predict) {
-    const std::uint64_t length = content_length(connection);
-    if (length != kUnknownLength && length > static_cast<std::uint64_t>(options.max_body_bytes)) {
-      request->reply = refusal(413, fmt::format("the body must have at most {} bytes, but has {}",
-                                                options.max_body_bytes, length));
-    } else {
-      request->body = std::make_shared<Body>(metrics);
-    }
-  }
-  const auto* const info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
-  request->connection = static_cast<Connection*>(info->socket_context);
   connections.begin(request->connection, request);
   return request;
+}
+
+/// Finds the route. Sets the reply if it is known, else prepares for the body that the route takes.
+void HttpServer::Impl::route(MHD_Connection* connection, Request& request) const {
+  const auto* const known = std::find_if(std::begin(kRoutes), std::end(kRoutes),
+                                         [&](const Known& one) { return request.path == one.path; });
+  if (known == std::end(kRoutes)) {
+    request.reply = refusal(404, "there are /, /predict, /healthz and /metrics");
+    return;
+  }
+  request.route = known->route;
+  if (!is_one_of(request.method, known->methods)) {
+    request.allow = known->methods;
+    request.reply = refusal(405, fmt::format("{} takes {}", known->path, known->methods));
+  } else if (request.method == MHD_HTTP_METHOD_OPTIONS) {
+    request.route = Route::options;
+    request.allow = known->methods;
+    request.reply = Reply{204, {}};
+  } else if (known->route == Route::predict) {
+    const std::uint64_t length = content_length(connection);
+    if (length != kUnknownLength && length > static_cast<std::uint64_t>(options.max_body_bytes)) {
+      request.reply = refusal(413, fmt::format("the body must have at most {} bytes, but has {}",
+                                               options.max_body_bytes, length));
+    } else {
+      request.body = std::make_shared<Body>(metrics);
+    }
+  }
+}
+
+void HttpServer::Impl::allow_origin(MHD_Connection* connection, Request& request) const {
+  const std::string_view origin = header(connection, MHD_HTTP_HEADER_ORIGIN);
+  if (origin.empty()) return;
+  for (const std::string& allowed : options.allowed_origins) {
+    if (allowed == "*" || allowed == origin) request.origin = allowed;
+  }
 }
 
 /// Refuses at once clients that ask before sending, and those with endless bodies.
 bool HttpServer::Impl::must_answer_now(MHD_Connection* connection, const Request& request) const {
   if (!request.reply) return false;
+  if (request.is_malformed) return true;
   const std::uint64_t length = content_length(connection);
   return !header(connection, MHD_HTTP_HEADER_EXPECT).empty() ||
          (length != kUnknownLength &&
@@ -223,7 +266,15 @@ void HttpServer::Impl::predict(MHD_Connection* connection, const std::shared_ptr
   };
   request->wait(connection);
   try {
-    if (!service.submit(job)) request->wake(refusal(503, "the queue is full; try again soon"));
+    switch (service.submit(job)) {
+      case Admission::taken: break;
+      case Admission::full: request->wake(refusal(503, "the queue is full; try again soon")); break;
+      case Admission::too_large:
+        request->wake(refusal(413, fmt::format("the images of a request must have at most {} megapixels, and "
+                                               "each be decoded in at most {} MB, but they need more",
+                                               service.options().max_queue_pixels / 1'000'000,
+                                               service.decoding_bytes() / 1'000'000)));
+    }
   } catch (const std::exception& error) {  // the connection is suspended, so it must be woken
     request->wake(refusal(500, error.what()));
   }
@@ -253,10 +304,21 @@ MHD_Result HttpServer::Impl::send(MHD_Connection* connection, Request& request) 
         "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'");
   }
   if (!request.allow.empty()) add(MHD_HTTP_HEADER_ALLOW, request.allow.c_str());
+  if (!request.origin.empty()) {
+    add(MHD_HTTP_HEADER_ACCESS_CONTROL_ALLOW_ORIGIN, request.origin.c_str());
+    add("Access-Control-Expose-Headers", MHD_HTTP_HEADER_RETRY_AFTER);
+    if (request.route == Route::options) {  // asked before a request that needs leave
+      add("Access-Control-Allow-Methods", request.allow.c_str());
+      add("Access-Control-Allow-Headers", MHD_HTTP_HEADER_CONTENT_TYPE);
+      add("Access-Control-Max-Age", "600");
+    }
+  }
+  // The answer depends on it, so a cache must not give it to another site.
+  if (!options.allowed_origins.empty()) add(MHD_HTTP_HEADER_VARY, MHD_HTTP_HEADER_ORIGIN);
   if (reply.code == 503) add(MHD_HTTP_HEADER_RETRY_AFTER, "1");
   // Idle connections must leave room for new ones, which would wait until the others time out.
   const bool crowded = 4 * connections.count() > 3 * static_cast<std::size_t>(options.max_connections);
-  if (draining || crowded) add(MHD_HTTP_HEADER_CONNECTION, "close");
+  if (draining || crowded || request.is_malformed) add(MHD_HTTP_HEADER_CONNECTION, "close");
   request.sent_code = reply.code;
   return MHD_queue_response(connection, static_cast<unsigned int>(reply.code), response.get());
 }
@@ -264,10 +326,10 @@ MHD_Result HttpServer::Impl::send(MHD_Connection* connection, Request& request) 
 /// libmicrohttpd calls it after the headers, for each piece of the body, at the end of the body, and again
 /// when a suspended connection has been woken.
 MHD_Result HttpServer::Impl::handle(MHD_Connection* connection, const char* url, const char* method,
-                                    const char* upload, std::size_t* upload_bytes,
+                                    const char* version, const char* upload, std::size_t* upload_bytes,
                                     std::shared_ptr<Request>*& held) {
   if (!held) {
-    held = new std::shared_ptr<Request>(begin(connection, url, method));
+    held = new std::shared_ptr<Request>(begin(connection, url, method, version));
     if (!must_answer_now(connection, **held)) return MHD_YES;
     connections.received((*held)->connection);
     return send(connection, **held);
@@ -303,15 +365,24 @@ void HttpServer::Impl::completed(std::shared_ptr<Request>& request) {
 
 void HttpServer::Impl::start() {
   const auto on_request = [](void* self, MHD_Connection* connection, const char* url, const char* method,
-                             const char* /*version*/, const char* upload, std::size_t* upload_bytes,
+                             const char* version, const char* upload, std::size_t* upload_bytes,
                              void** context) {
     try {
-      return static_cast<Impl*>(self)->handle(connection, url, method, upload, upload_bytes,
+      return static_cast<Impl*>(self)->handle(connection, url, method, version, upload, upload_bytes,
                                               *reinterpret_cast<std::shared_ptr<Request>**>(context));
     } catch (const std::exception& error) {  // out of memory: closes only this connection
       std::fprintf(stderr, "athanor serve: a request was aborted: %s\n", printable(error.what()).c_str());
       return MHD_NO;
     }
+  };
+  const auto on_target = [](void*, const char* target, MHD_Connection* connection) -> void* {
+    std::string& kept = connection_of(connection)->target;
+    try {
+      kept = target ? target : "";
+    } catch (const std::bad_alloc&) {
+      kept.clear();  // such a head is refused
+    }
+    return nullptr;
   };
   const auto on_completed = [](void* self, MHD_Connection*, void** context, MHD_RequestTerminationCode) {
     const std::unique_ptr<std::shared_ptr<Request>> held(static_cast<std::shared_ptr<Request>*>(*context));
@@ -337,6 +408,7 @@ void HttpServer::Impl::start() {
                             MHD_OPTION_CONNECTION_LIMIT, static_cast<unsigned>(options.max_connections),  //
                             MHD_OPTION_CONNECTION_MEMORY_LIMIT, kConnectionBytes,                         //
                             MHD_OPTION_CONNECTION_TIMEOUT, static_cast<unsigned>(seconds + 1),            //
+                            MHD_OPTION_URI_LOG_CALLBACK, +on_target, this,                                //
                             MHD_OPTION_NOTIFY_COMPLETED, +on_completed, this,                             //
                             MHD_OPTION_NOTIFY_CONNECTION, +on_connection, this, MHD_OPTION_END);
   if (!daemon) detail::fail<BackendError>("serve: libmicrohttpd {} does not start", MHD_get_version());

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "examples/serve/metrics.h"
 #include "examples/serve/service.h"
@@ -18,6 +19,8 @@ struct ServerOptions {
   std::int64_t max_bodies_bytes = 256 << 20;  ///< of all concurrent requests
   /// Time limit for a request's headers, and for its body; then its connection is closed, as are idle ones.
   std::chrono::milliseconds timeout{30'000};
+  /// Origins of pages on other sites that may use the service, such as https://example.org, or "*": all.
+  std::vector<std::string> allowed_origins = {};
   bool verbose = false;  ///< a line on stderr for each request
 };
 

@@ -32,7 +32,7 @@ class Body {
   std::string text_;
 };
 
-enum class Route { unknown, page, predict, health, metrics };
+enum class Route { unknown, page, predict, health, metrics, options };
 
 /// A request from its headers to its answer.
 struct Request {
@@ -43,7 +43,9 @@ struct Request {
   std::uint64_t received = 0;       ///< bytes of the body, kept or not
   std::shared_ptr<Body> body = {};  ///< null if not kept
   std::optional<Reply> reply = {};  ///< set once known
-  std::string allow = {};           ///< methods, for code 405
+  std::string allow = {};           ///< methods, for code 405 and OPTIONS
+  std::string origin = {};          ///< of a page on another site that may read the answer
+  bool is_malformed = false;        ///< answered at once; then the connection is closed
   bool is_complete = false;         ///< the whole body has arrived and is routed
   std::size_t images = 0;
   int sent_code = 0;  ///< 0: nothing

@@ -3,10 +3,11 @@
 #include <algorithm>
 #include <cstring>
 #include <exception>
-#include <new>
-#include <span>
+#include <iterator>
 #include <string_view>
 #include <utility>
+
+#include <fmt/format.h>
 
 #include "data/image/decoder.h"
 #include "kernels/context.h"
@@ -24,17 +25,27 @@ std::span<const std::byte> bytes_of(std::string_view text) {
   return std::as_bytes(std::span(text.data(), text.size()));
 }
 
-/// Throws IoError if it is not an image, or has more pixels than `most`.
-void check_head(std::string_view file, std::int64_t most) {
-  if (!file.starts_with("\xff\xd8") && !PngDecoder::recognises(bytes_of(file)) &&
-      !WebpDecoder::recognises(bytes_of(file)) && !ImageDecoder::is_heic(bytes_of(file)))
-    detail::fail<IoError>("image: must be a JPEG, PNG or WebP, but is none");
-  ImageDecoder decoder;
+/// Reads the file's header. Throws IoError if it is not an image, or has more pixels than `most`.
+void read_head(ImageDecoder& decoder, std::string_view file, std::int64_t most, Picture& picture) {
   const ImageSize size = decoder.open(bytes_of(file));
-  if (size.height * size.width > most) {
+  picture.stored_pixels = size.height * size.width;
+  picture.decoding_bytes = decoder.most_decoding_bytes();
+  if (picture.stored_pixels > most) {
     detail::fail<IoError>("image: must have at most {} megapixels, but has {} x {} pixels", most / 1'000'000,
                           size.width, size.height);
   }
+}
+
+/// What `read` says against an image; no error if nothing.
+Answer failure_of(const std::function<void()>& read) {
+  try {
+    read();
+  } catch (const IoError& error) {
+    return {.error = printable(error.what())};
+  } catch (const std::exception& error) {
+    return {.error = printable(error.what()), .is_fault = true};
+  }
+  return {};
 }
 
 ServiceOptions with_threads(ServiceOptions options) {
@@ -97,33 +108,92 @@ void Service::reload() {
   model_.swap(next);  // the old model is freed after its last answer
 }
 
-bool Service::submit(const std::shared_ptr<Job>& job) {
+Admission Service::submit(const std::shared_ptr<Job>& job) {
   const std::size_t n = job->files.size();
   ATH_CHECK(n > 0, "serve: a job must have a file, but has none");
   job->answers.resize(n);
-  job->to_decode = job->to_answer = n;
+  job->to_answer = n;
+  const Clock::time_point deadline = Clock::now() + options_.max_age;
+  ImageDecoder decoder;
+  std::vector<Picture> readable, broken;
+  std::int64_t pixels = 0, most_bytes = 0;
+  for (std::size_t i = 0; i < n; ++i) {
+    Picture picture{.job = job, .index = i, .deadline = deadline};
+    job->answers[i] =
+        failure_of([&] { read_head(decoder, job->files[i].bytes, options_.max_image_pixels, picture); });
+    if (!job->answers[i].error.empty()) {
+      picture.stored_pixels = 0;
+      broken.push_back(std::move(picture));
+      continue;
+    }
+    pixels += picture.stored_pixels;
+    most_bytes = std::max(most_bytes, picture.decoding_bytes);
+    readable.push_back(std::move(picture));
+  }
+  if (pixels > options_.max_queue_pixels || most_bytes > decoding_bytes_) return Admission::too_large;
+  job->to_decode = readable.size();
+  {
+    const std::lock_guard lock(mutex_);
+    const bool fits =
+        inside_ + n <= options_.max_queue && pixels_inside_ + pixels <= options_.max_queue_pixels;
+    if (inside_ > 0 && !fits) return Admission::full;
+    inside_ += n;
+    pixels_inside_ += pixels;
+    metrics_.images_inside = static_cast<std::int64_t>(inside_);
+    batcher_.expect(readable.size());
+    for (Picture& picture : readable) {
+      picture.model = model_;
+      picture.generation = model_->generation;
+    }
+    to_decode_.push(std::move(readable));
+    decodable_.notify_all();
+  }
+  for (const Picture& picture : broken) {
+    ++metrics_.broken_images;
+    answer(picture, job->answers[picture.index]);
+  }
+  return Admission::taken;
+}
+
+/// Called with the lock held.
+std::optional<Picture> Service::next_to_decode() {
+  const bool enough = ahead_ >= static_cast<std::size_t>(options_.threads) + 2 * options_.max_batch;
+  const std::int64_t room = enough ? 0 : decoding_bytes_ - decoding_now_;
+  std::optional<Picture> next = to_decode_.pop(room, Clock::now());
+  if (!next) return next;
+  ++ahead_;
+  decoding_now_ += next->decoding_bytes;
+  return next;
+}
+
+/// Memory of an image that was decoded, and places of images that left for a batch or are broken.
+void Service::give_back(std::int64_t decoding_bytes, std::size_t images) {
   const std::lock_guard lock(mutex_);
-  if (inside_ > 0 && inside_ + n > options_.max_queue) return false;
-  inside_ += n;
-  metrics_.images_inside = static_cast<std::int64_t>(inside_);
-  batcher_.expect(n);
-  for (std::size_t i = 0; i < n; ++i)
-    to_decode_.push_back({.job = job, .index = i, .model = model_, .generation = model_->generation});
-  n == 1 ? decodable_.notify_one() : decodable_.notify_all();
-  return true;
+  decoding_now_ -= decoding_bytes;
+  ahead_ -= images;
+  decodable_.notify_all();
 }
 
 void Service::decode_loop() {
   cpu_context().set_threads(1);
   while (true) {
-    std::unique_lock lock(mutex_);
-    decodable_.wait(lock, [this] { return closed_ || !to_decode_.empty(); });
-    if (to_decode_.empty()) return;
-    Picture picture = std::move(to_decode_.front());
-    to_decode_.pop_front();
-    lock.unlock();
-    decode(std::move(picture));
+    std::optional<Picture> picture;
+    {
+      std::unique_lock lock(mutex_);
+      decodable_.wait(lock, [&] {
+        picture = next_to_decode();
+        return picture || (closed_ && to_decode_.empty());
+      });
+    }
+    if (!picture) return;
+    decode(std::move(*picture));
   }
+}
+
+Answer Service::late() const {
+  return {.error = fmt::format("the server did not get to this request within {} s; try again soon",
+                               seconds(options_.max_age)),
+          .is_late = true};
 }
 
 void Service::decode(Picture picture) {
@@ -131,42 +201,53 @@ void Service::decode(Picture picture) {
   const std::string_view file = job.files[picture.index].bytes;
   const Predictor& predictor = picture.model->predictor;
   const Clock::time_point begin = Clock::now();
-  Answer failed;
-  try {
-    check_head(file, options_.max_image_pixels);
+  const bool is_late = begin >= picture.deadline;
+  Answer failed = is_late ? late() : failure_of([&] {
     picture.pixels.resize(static_cast<std::size_t>(predictor.info().images.bytes()));
     predictor.read(bytes_of(file), picture.pixels);
-  } catch (const IoError& error) {
-    failed.error = printable(error.what());
-  } catch (const std::exception& error) {
-    failed = {.error = printable(error.what()), .is_fault = true};
-  }
-  metrics_.decode_seconds.add(seconds(Clock::now() - begin));
+  });
+  if (!is_late) metrics_.decode_seconds.add(seconds(Clock::now() - begin));
   if (--job.to_decode == 0) job.body.reset();
-  if (failed.error.empty()) {
+  const bool is_decoded = failed.error.empty();
+  give_back(picture.decoding_bytes, is_decoded ? 0 : 1);
+  if (is_decoded) {
     batcher_.put(std::move(picture));
   } else {
     batcher_.drop();
-    ++metrics_.broken_images;
+    if (!is_late) ++metrics_.broken_images;
     answer(picture, std::move(failed));
   }
 }
 
 void Service::model_loop() {
   cpu_context().set_threads(options_.threads);
+  const std::vector<std::size_t> sizes = batch_sizes(options_.max_batch);
   for (std::vector<Picture> batch = batcher_.take(); !batch.empty(); batch = batcher_.take()) {
-    try {
-      compute(batch);
-    } catch (const std::exception& error) {
-      const Answer fault{.error = printable(error.what()), .is_fault = true};
-      for (const Picture& picture : batch) {
-        if (picture.job) answer(picture, fault);
+    give_back(0, batch.size());
+    drop_late(batch);
+    std::span<Picture> rest = batch;
+    while (!rest.empty()) {
+      const std::span<Picture> part = rest.first(*std::prev(std::ranges::upper_bound(sizes, rest.size())));
+      rest = rest.subspan(part.size());
+      const Answer failed = failure_of([&] { compute(part); });
+      if (failed.error.empty()) continue;
+      for (const Picture& picture : part) {
+        if (picture.job) answer(picture, {.error = failed.error, .is_fault = true});
       }
     }
   }
 }
 
-void Service::compute(std::vector<Picture>& batch) {
+void Service::drop_late(std::vector<Picture>& batch) {
+  const Clock::time_point now = Clock::now();
+  std::erase_if(batch, [&](const Picture& picture) {
+    const bool is_late = now >= picture.deadline;
+    if (is_late) answer(picture, late());
+    return is_late;
+  });
+}
+
+void Service::compute(std::span<Picture> batch) {
   const Predictor& predictor = batch.front().model->predictor;
   const ImageSpec& images = predictor.info().images;
   const Tensor all =
@@ -201,6 +282,7 @@ void Service::answer(const Picture& picture, Answer said) {
   {
     const std::lock_guard lock(mutex_);
     metrics_.images_inside = static_cast<std::int64_t>(--inside_);
+    pixels_inside_ -= picture.stored_pixels;
   }
   if (--job.to_answer == 0) std::exchange(job.done, nullptr)();
 }

@@ -3,16 +3,19 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
-#include <deque>
 #include <filesystem>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "examples/serve/batcher.h"
+#include "examples/serve/fair_queue.h"
 #include "examples/serve/metrics.h"
 #include "examples/serve/multipart.h"
 #include "trainer/inference/predictor.h"
@@ -37,6 +40,7 @@ struct Answer {
   std::vector<Guess> top = {};  ///< most probable first
   std::string error = {};       ///< why the image could not be read, in one sentence
   bool is_fault = false;        ///< a server error, not caused by the image
+  bool is_late = false;         ///< the request waited for too long, and this image was not computed
 };
 
 /// A request's images and their answers. The submitter sets the first four members.
@@ -53,12 +57,22 @@ struct ServiceOptions {
   std::filesystem::path model;  ///< a run's folder, a link to it, or its model.safetensors
   std::size_t max_batch = 32;
   std::chrono::microseconds max_delay{2000};
-  std::size_t max_queue = 256;                 ///< maximum images inside
-  int threads = 0;                             ///< of the model, and as many decoders; 0: number of cores
-  std::int64_t max_image_pixels = 50'000'000;  ///< of larger images only the header is read
+  std::size_t max_queue = 256;                    ///< maximum images inside
+  std::int64_t max_queue_pixels = 1'000'000'000;  ///< of all images inside, by their headers
+  std::chrono::milliseconds max_age{10'000};      ///< older requests are not computed
+  int threads = 0;                                ///< of the model, and as many decoders; 0: number of cores
+  std::int64_t max_image_pixels = 50'000'000;     ///< of larger images only the header is read
 };
 
-/// Classifies images for any number of clients: several threads decode, one computes batches.
+/// Whether a job was taken.
+enum class Admission {
+  taken,
+  full,       ///< it does not fit now
+  too_large,  ///< it never fits: too many pixels in all, or an image that needs too much memory
+};
+
+/// Classifies images for any number of clients: several threads decode, in the order of FairQueue, one
+/// computes batches. Decoded images for at most two batches wait, so that later requests keep their turns.
 class Service {
  public:
   /// Loads the model and computes a batch of each size. Throws what Predictor throws.
@@ -74,17 +88,28 @@ class Service {
   /// Reloads the file, which may have changed. Images already submitted are answered by the old model. Throws
   /// as the constructor; then nothing has changed.
   void reload();
-  /// False if the queue is full: then done() is not called. A job with more files than max_queue is accepted
-  /// if the queue is empty. At least one file.
-  bool submit(const std::shared_ptr<Job>& job);
+  /// Takes a job of at least one file, unless that would exceed the limits: then done() is not called. A job
+  /// with more files than max_queue is taken if the queue is empty. After max_age, images that are not yet
+  /// computed are answered as late.
+  Admission submit(const std::shared_ptr<Job>& job);
+  /// Memory for images while they are decoded. Call it before the first submit().
+  void limit_decoding(std::int64_t bytes) {
+    const std::lock_guard lock(mutex_);
+    decoding_bytes_ = bytes;
+  }
+  std::int64_t decoding_bytes() const { return decoding_bytes_; }
 
  private:
   std::shared_ptr<const Model> load(std::uint64_t generation) const;
   void decode_loop();
   void model_loop();
+  std::optional<Picture> next_to_decode();
   void decode(Picture picture);
-  void compute(std::vector<Picture>& batch);
+  void give_back(std::int64_t decoding_bytes, std::size_t images);
+  void drop_late(std::vector<Picture>& batch);
+  void compute(std::span<Picture> batch);
   void answer(const Picture& picture, Answer answer);
+  Answer late() const;
 
   const ServiceOptions options_;
   Metrics& metrics_;
@@ -92,8 +117,11 @@ class Service {
   mutable std::mutex mutex_;  // guards all below but the threads
   std::condition_variable decodable_;
   std::shared_ptr<const Model> model_;
-  std::deque<Picture> to_decode_;
+  FairQueue to_decode_;
   std::size_t inside_ = 0;
+  std::int64_t pixels_inside_ = 0;  // of their files
+  std::int64_t decoding_bytes_ = std::numeric_limits<std::int64_t>::max(), decoding_now_ = 0;
+  std::size_t ahead_ = 0;  // images that are being decoded, or wait for their batch
   bool closed_ = false;
   std::vector<std::thread> decoders_;
   std::thread computer_;

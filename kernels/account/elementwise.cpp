@@ -43,7 +43,7 @@ ATH_BINARY_OPS(ATH_SPECIALISE)
                              const Tensor& dy, const Tensor& dx) {                            \
     map(context, #name "_backward", bytes(a, b) + bytes(dy), dx);                             \
   }
-ATH_BINARY_OPS_WITH_GRADIENTS(ATH_SPECIALISE)
+ATH_BINARY_GRADIENTS(ATH_SPECIALISE)
 #undef ATH_SPECIALISE
 
 #define ATH_SPECIALISE(Op, name)                                                                          \

@@ -43,7 +43,7 @@ ATH_UNARY_OPS(ATH_SPECIALISE)
                            const Tensor& dy, const Tensor& dx) {                                \
     run_binary_backward<Op>(context, operand, a, b, dy, dx);                                    \
   }
-ATH_BINARY_OPS_WITH_GRADIENTS(ATH_SPECIALISE)
+ATH_BINARY_GRADIENTS(ATH_SPECIALISE)
 #undef ATH_SPECIALISE
 
 }  // namespace athanor::kernels

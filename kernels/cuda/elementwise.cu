@@ -40,7 +40,7 @@ enum class Op {
   ATH_UNARY_OPS(ATH_OP) ATH_BINARY_OPS(ATH_OP)
 #undef ATH_OP
 #define ATH_OP(Op, name) Op##First, Op##Second,
-      ATH_BINARY_OPS_WITH_GRADIENTS(ATH_OP)
+      ATH_BINARY_GRADIENTS(ATH_OP)
 #undef ATH_OP
 };
 template <class A> __device__ A evaluate(Op op, A x) {
@@ -70,7 +70,7 @@ template <class A> __device__ A evaluate(Op op, A a, A b, A dy) {
 #define ATH_OP(Name, name)                            \
   case Op::Name##First: return Name::first(a, b, dy); \
   case Op::Name##Second: return Name::second(a, b, dy);
-    ATH_BINARY_OPS_WITH_GRADIENTS(ATH_OP)
+    ATH_BINARY_GRADIENTS(ATH_OP)
 #undef ATH_OP
     default: return A(0);
   }
@@ -150,7 +150,7 @@ ATH_BINARY_OPS(ATH_SPECIALISE)
       }                                                                                            \
     });                                                                                            \
   }
-ATH_BINARY_OPS_WITH_GRADIENTS(ATH_SPECIALISE)
+ATH_BINARY_GRADIENTS(ATH_SPECIALISE)
 #undef ATH_SPECIALISE
 
 }  // namespace athanor::kernels

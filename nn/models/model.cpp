@@ -67,10 +67,39 @@ const Recipe& recipe_of(std::string_view name) {
   const std::vector<std::string> names = model_names();
   std::string all;
   for (const std::string& known : names) all += " " + known;
-  detail::fail<>("model: name must be one of{}, but got '{}'{}", all, name, did_you_mean(name, names));
+  detail::fail<>("model: name must be one of{}, but got '{}'{}", all, name, did_you_mean_model(name, names));
+}
+
+/// How timm's names of our models begin, where they differ.
+constexpr std::pair<std::string_view, std::string_view> kTimm[] = {
+    {"mobilenetv2_100", "mobilenet_v2"},         {"mobilenetv3_large", "mobilenet_v3_large"},
+    {"mobilenetv3_small", "mobilenet_v3_small"}, {"vit_base_patch16", "vit_b_16"},
+    {"deit_base_patch16", "vit_b_16"},           {"vit_tiny_patch16", "vit_tiny"},
+    {"deit_tiny_patch16", "vit_tiny"},
+};
+
+/// Our name of a model of timm's; empty if there is none. What follows the name is a variant ("resnet18d") or
+/// says how it was trained ("convnext_tiny.fb_in1k").
+std::string_view name_in_timm(std::string_view theirs, std::span<const std::string> models) {
+  if (theirs.starts_with("tf_")) theirs.remove_prefix(3);  // TensorFlow's padding
+  for (const auto& [begin, ours] : kTimm)
+    if (theirs.starts_with(begin)) return ours;
+  std::string_view longest;
+  for (const std::string_view ours : models) {
+    const bool begins = theirs.starts_with(ours) && theirs.size() > ours.size() &&
+                        std::isdigit(static_cast<unsigned char>(theirs[ours.size()])) == 0;
+    if (begins && ours.size() > longest.size()) longest = ours;
+  }
+  return longest;
 }
 
 }  // namespace
+
+std::string did_you_mean_model(std::string_view name, std::span<const std::string> models) {
+  const std::string_view ours = name_in_timm(name, models);
+  const bool has = std::find(models.begin(), models.end(), ours) != models.end();
+  return did_you_mean(has ? ours : name, models);
+}
 
 std::vector<std::string> model_names() {
   std::vector<std::string> names;

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -37,6 +38,10 @@ void register_model(const std::string& name, ModelFactory make, const ModelOptio
 /// mobilenet_v3_large mobilenet_v3_small efficientnet_b0 convnext_tiny vit_tiny vit_b_16 (224 x 224, 1,000
 /// classes).
 std::vector<std::string> model_names();
+
+/// "; did you mean 'resnet18'?", or "": of these models, the one that timm calls `name`, such as resnet18d or
+/// vit_base_patch16_224, else the one with the nearest name.
+std::string did_you_mean_model(std::string_view name, std::span<const std::string> models);
 
 /// The options with zeros replaced by the model's defaults. Throws ArgumentError as make_model does.
 ModelOptions model_options(std::string_view name, const ModelOptions& options = {});

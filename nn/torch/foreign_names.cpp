@@ -192,21 +192,32 @@ Tensor in_shape_of(const Tensor& like, const Tensor& x) {
   return dense.view_as_strided(like.shape(), contiguous_strides(like.shape()), 0);
 }
 
-/// Whether all names of a state have the prefix, and none of the model's do.
-bool is_alien(std::string_view prefix, const StateDict& ours, const StateDict& state) {
-  return !state.empty() && !ours.contains_prefix(prefix) &&
-         std::all_of(state.begin(), state.end(),
-                     [&](const StateDict::Entry& entry) { return entry.name.starts_with(prefix); });
+/// The first part of a name, with its dot, if a wrapper has put it before all names of a state: the model has
+/// none like it. Or empty.
+std::string wrapper_of(const StateDict& ours, const StateDict& state) {
+  if (state.empty()) return {};
+  const std::string& first = state.begin()->name;
+  const std::string prefix = first.substr(0, first.find('.') + 1);
+  const bool shared = std::all_of(state.begin(), state.end(), [&](const StateDict::Entry& entry) {
+    return entry.name.size() > prefix.size() && entry.name.starts_with(prefix);
+  });
+  return shared && !ours.contains_prefix(prefix) ? prefix : std::string();
+}
+
+/// Without the number of updates that PyTorch's AveragedModel keeps beside the weights.
+StateDict without_count(const StateDict& state) {
+  StateDict weights;
+  for (const StateDict::Entry& entry : state)
+    if (entry.name != "n_averaged") weights.set(entry.name, entry.value);
+  return weights;
 }
 
 }  // namespace
 
 StateDict with_our_names(const Module& model, const StateDict& given) {
   const StateDict ours = model.state_dict();
-  StateDict state = given;
-  for (const std::string_view prefix : {"model.", "module.", "_orig_mod.", "module."}) {
-    if (is_alien(prefix, ours, state)) state = state.under(prefix);
-  }
+  StateDict state = without_count(given);
+  for (std::string prefix; !(prefix = wrapper_of(ours, state)).empty();) state = state.under(prefix);
   const std::span<const Rule> rules = rules_of(ours, state);
   if (rules.empty()) return state;
   const Renaming renamed(rules, state);

@@ -9,8 +9,9 @@ namespace athanor::nn {
 ///
 ///   - timm's names, for the networks where they differ: VGG, MobileNetV2 and V3, EfficientNet, ConvNeXt and
 ///     ViT. A 1x1 or whole-image convolution that is a linear layer of `model` gets its shape.
-///   - prefixes shared by all names but unknown to the model: "module." (PyTorch's DistributedDataParallel),
-///     "_orig_mod." (torch.compile), "model." (Lightning).
+///   - prefixes shared by all names but unknown to the model, as wrappers add them: "module." (PyTorch's
+///     DistributedDataParallel), "_orig_mod." (torch.compile), "model." or "net." (Lightning); and
+///     "n_averaged" of PyTorch's AveragedModel.
 ///
 /// Unknown entries pass through; layouts stay PyTorch's (torch_layout.h). Nothing is copied except strided
 /// tensors that change shape.

@@ -6,7 +6,7 @@
 
 #include "nn/torch/detail/torch_tensors.h"
 #include "nn/torch/detail/zip_directory.h"
-#include "tensor/detail/mapped_file.h"
+#include "tensor/detail/loaded_file.h"
 #include "tensor/error.h"
 #include "tensor/regular_file.h"
 
@@ -16,7 +16,7 @@ namespace {
 /// A file's bytes as storages of tensors.
 class Storages {
  public:
-  Storages(Ref<MappedFile> file, std::string path) : file_(std::move(file)), path_(std::move(path)) {}
+  Storages(Ref<LoadedFile> file, std::string path) : file_(std::move(file)), path_(std::move(path)) {}
 
   Ref<Storage> operator()(const StoredBytes& stored, DType dtype) {
     const auto bytes = file_->bytes().subspan(stored.begin, stored.bytes);
@@ -34,7 +34,7 @@ class Storages {
   }
 
  private:
-  Ref<MappedFile> file_;
+  Ref<LoadedFile> file_;
   std::string path_;
   std::map<std::uint64_t, Ref<Storage>> copies_;  // by offset in the file
   std::uint64_t copied_ = 0;
@@ -52,8 +52,9 @@ bool is_torch_file(const std::filesystem::path& path) {
   return zip::is_zip(first) || (first[0] == std::byte{0x80} && first[8] != std::byte{'{'});
 }
 
-StateDict load(const std::filesystem::path& path) {
-  const auto file = make_ref<MappedFile>(path, "torch file");
+StateDict load(const std::filesystem::path& path, std::vector<std::string>* parts) {
+  const auto file = make_ref<LoadedFile>(path, "torch file");
+  file->read_to(file->bytes().size());
   const Contents contents = read_contents(file->bytes(), path.string());
   Storages storages(file, path.string());
   StateDict weights;
@@ -61,6 +62,7 @@ StateDict load(const std::filesystem::path& path) {
     weights.set(info.name, Tensor::wrap(storages(contents.storages[info.storage], info.dtype), info.offset,
                                         info.shape, info.strides, info.dtype));
   }
+  if (parts) *parts = contents.parts;
   return weights;
 }
 

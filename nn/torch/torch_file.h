@@ -1,6 +1,8 @@
 #pragma once
 
 #include <filesystem>
+#include <string>
+#include <vector>
 
 #include "tensor/state_dict.h"
 
@@ -10,15 +12,18 @@ namespace athanor::torch_file {
 /// opened.
 bool is_torch_file(const std::filesystem::path& path);
 
-/// Reads the tensors of a torch.save() file, `.pth` or `.pt`, of PyTorch 1.6 and later (a zip file) or of the
-/// older form. They come from the saved dictionary or, if it has a dictionary under "state_dict", "model" or
-/// "model_state_dict", from that. Other values are skipped. Names, layouts and dtypes (f64 f32 f16 bf16 i64
-/// i32 u8; bool as u8) are the file's.
+/// Reads the tensors of a torch.save() file, `.pth`, `.pt` or `.ckpt`, of PyTorch 1.6 and later (a zip file)
+/// or of the older form. They come from the saved dictionary or from the weights of a training checkpoint:
+/// its entries "state_dict", "model", "model_state_dict" and so on that hold tensors, with averages
+/// ("model_ema") last, or else any such entry. `parts`: the keys of all of these, of which the first is read;
+/// empty: the dictionary itself. Names, layouts and dtypes (f64 f32 f16 bf16 i64 i32 u8; bool as u8) are the
+/// file's.
 ///
-/// Nothing in the file is executed or trusted. A pickle that names anything but tensors and dictionaries is
-/// refused, naming it; every size, stride and offset is checked. Tensors are views of the mapped file,
-/// possibly strided. Storages misaligned for their dtype are copied, in total at most the size of the file.
-/// Throws IoError naming the file, the byte and what was expected there.
-StateDict load(const std::filesystem::path& path);
+/// Nothing in the file is executed or trusted. Whatever is not a tensor (numbers, a Namespace, arrays of
+/// NumPy, objects of any class) is skipped; every size, stride and offset is checked. Tensors are views of
+/// the file in memory, possibly strided. Storages misaligned for their dtype are copied, in total at most the
+/// size of the file. Throws IoError naming the file, the byte and what was expected there, also if the
+/// weights have a tensor that is not dense or of another dtype.
+StateDict load(const std::filesystem::path& path, std::vector<std::string>* parts = nullptr);
 
 }  // namespace athanor::torch_file

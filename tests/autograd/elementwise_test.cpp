@@ -1,6 +1,7 @@
 #include "autograd/elementwise.h"
 
 #include <cmath>
+#include <limits>
 
 #include <gtest/gtest.h>
 
@@ -213,7 +214,8 @@ TEST(Unary, EdgesAreThoseOfPyTorch) {
     }
   };
   const double inf = INFINITY, sixth = 1.0 / 6, root = 0.5773502691896258;
-  expect(hardswish, {NAN, -0.0, -0.0, 0, 3, inf, NAN}, {0, 0, 0.5, 0.5, 1, 1, 1});
+  // PyTorch's vectors give NaN at NaN, as here, and what is left after them the gradient itself.
+  expect(hardswish, {NAN, -0.0, -0.0, 0, 3, inf, NAN}, {0, 0, 0.5, 0.5, 1, 1, NAN});
   expect(hardsigmoid, {0, 0, 0.5, 0.5, 1, 1, NAN}, {0, 0, sixth, sixth, 0, 0, 0});
   expect(mish, {NAN, -0.1456474612756246, -0.0, 0, 2.9865350049679575, inf, NAN},
          {NAN, -0.09339311453232084, 0.6, 0.6, 1.0211069109294435, NAN, NAN});
@@ -381,6 +383,12 @@ TEST(Binary, EqualOperandsShareTheGradientAndNaNPassesIt) {
                {1, 0.5, 0, 1, 1, 1, 0.5, 0.5});
   expect_pairs(minimum, a, b, {1, 2, 1, NAN, NAN, NAN, inf, -inf}, {1, 0.5, 0, 1, 1, 1, 0.5, 0.5},
                {0, 0.5, 1, 1, 1, 1, 0.5, 0.5});
+}
+
+TEST(Binary, TheDivisorsGradientIsZeroWhereTheQuotientIs) {
+  const double tiny = std::numeric_limits<double>::denorm_min();
+  expect_pairs(div, {0, 0, 6, 0}, {tiny, 2, 3, 0}, {0, 0, 2, NAN}, {INFINITY, 0.5, 1.0 / 3, INFINITY},
+               {0, 0, -2.0 / 3, NAN});
 }
 
 TEST(Binary, FloorDivideAndRemainderHaveTheSignsOfPyTorch) {

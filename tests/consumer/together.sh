@@ -23,6 +23,7 @@ cmake --build "$folder/build" --target consumer own_project own_tool check_races
 cd "$folder/build"
 ./project/consumer
 ./own_project/own_project "$pictures"
+./own_project/own_project --help | grep -q -- --epochs
 ./own_tool/own_tool
 check_race ./own_kernels/check_races "$copies/own_kernels"
 ./own_op/check

@@ -122,7 +122,7 @@ template <class Op> void check_binary_backward(const Tensor& a, const Tensor& b,
       }                                                                                 \
     }                                                                                   \
   }
-ATH_BINARY_OPS_WITH_GRADIENTS(ATH_CHECK_BINARY_BACKWARD)
+ATH_BINARY_GRADIENTS(ATH_CHECK_BINARY_BACKWARD)
 #undef ATH_CHECK_BINARY_BACKWARD
 
 using Binary = Tensor (*)(const Tensor&, const Tensor&);

@@ -332,7 +332,7 @@ TEST(Open, UnknownFormatsAreErrors) {
   write_file(dir / "x.bin", "hello");
   EXPECT_ERROR(IoError, open_samples(dir / "absent"), "data", (dir / "absent").string());
   EXPECT_ERROR(IoError, open_samples(dir / "x.bin"), "data", (dir / "x.bin").string(), "packed file");
-  EXPECT_ERROR(IoError, open_samples(dir.path()), "data", dir.path().string(), "packed file");
+  EXPECT_ERROR(IoError, open_samples(dir.path()), "image folder", dir.path().string(), "x.bin");
   EXPECT_ERROR(ArgumentError, create_samples(dir / "x.zip"), "data", ".athp", "'.zip'");
 }
 

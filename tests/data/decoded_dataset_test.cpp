@@ -281,7 +281,7 @@ TEST(DecodedDataset, ErrorsSayWhereAndWhat) {
                             kTraining, kEvaluation, 5);
   std::vector<std::uint8_t> out(static_cast<std::size_t>(data.spec().bytes()));
   for (const std::int64_t i : {1, 2}) {
-    EXPECT_ERROR(IoError, data.read(i, out), fmt::format("file {}", i), "jpeg", "JPEG");
+    EXPECT_ERROR(IoError, data.read(i, out), fmt::format("file {}", i), "JPEG");
   }
   EXPECT_NO_THROW(data.read(0, out));
   EXPECT_THROW(data.read(3, out), ArgumentError);

@@ -1,9 +1,13 @@
+#include <unistd.h>
+
 #include "data/formats/cifar.h"
 #include "data/formats/idx.h"
 #include "data/formats/join.h"
 #include "data/formats/mnist.h"
+#include "data/formats/open.h"
 #include "data/formats/raw.h"
 #include "data/synthetic.h"
+#include "tensor/atomic_file.h"
 #include "tests/support/stores.h"
 
 namespace athanor::formats_test {
@@ -172,6 +176,29 @@ TEST(CifarStore, AFolderIsItsFilesOneAfterTheOther) {
     const StoredSample sample = store->fetch(i, scratch);
     EXPECT_EQ(sample.label, known->read(i, image));
     EXPECT_EQ(std::memcmp(sample.bytes.data(), image.data(), 3072), 0);
+  }
+}
+
+// Files and folders under the names of writers that were killed: of a process that is gone, and of one that
+// had this one's number.
+TEST(Writers, RemoveWhatKilledOnesHaveLeft) {
+  const TempDir dir;
+  const auto samples = raw_samples(3, 2, 2, 3, 2);
+  for (const char* name : {"a.bin", "a.athp", "images.npy", "photos"}) {
+    SCOPED_TRACE(name);
+    const std::string end = name == std::string("photos") ? ".partial" : ".tmp";
+    const auto left = dir / (name + std::string(".7-3") + end),
+               locked = dir / (name + std::string(".7-4") + end);
+    for (const auto& path : {left, locked}) write_file(end == ".tmp" ? path : path / "1/2.png", "half");
+    const int lock = lock_unfinished(locked);  // fails for a file
+    const AtomicFile other(dir / name);
+    write_file(dir / "other.7-3.tmp", "another destination");
+    write_all(create_samples(dir / name), samples);
+    EXPECT_FALSE(std::filesystem::exists(left));
+    EXPECT_TRUE(std::filesystem::exists(end == ".tmp" ? other.temporary() : locked)) << "still being written";
+    EXPECT_TRUE(std::filesystem::exists(dir / "other.7-3.tmp"));
+    if (lock >= 0) ::close(lock);
+    EXPECT_EQ(open_samples(dir / name)->size(), 3);
   }
 }
 

@@ -10,10 +10,12 @@
 #include <memory>
 #include <random>
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #ifdef ATHANOR_TEST_HDF5
 #include <hdf5.h>
 #endif
+#include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -55,6 +57,19 @@ void read_through(const std::filesystem::path& path, const Hdf5Options& options 
 struct Size {
   std::int64_t count, height, width, channels, classes;
 };
+
+TEST(Hdf5, ALockedFileNamesWhatReadsItAllTheSame) {
+  const TempDir dir;
+  ::unsetenv("HDF5_USE_FILE_LOCKING");
+  write_all(create_hdf5(dir / "a.h5"), raw_samples(5, 8, 9, 3, 10));
+  const int other = ::open((dir / "a.h5").c_str(), O_RDONLY | O_CLOEXEC);
+  ASSERT_EQ(::flock(other, LOCK_EX), 0);  // as a program that has it open for writing
+  EXPECT_ERROR(IoError, read_through(dir / "a.h5"), "a.h5", "HDF5_USE_FILE_LOCKING=FALSE");
+  ::setenv("HDF5_USE_FILE_LOCKING", "FALSE", 1);
+  read_through(dir / "a.h5");
+  ::unsetenv("HDF5_USE_FILE_LOCKING");
+  ::close(other);
+}
 
 TEST(Hdf5, ReadsWhatItWrote) {
   // One image; odd sizes; more than a chunk; chunks of one image.

@@ -202,9 +202,36 @@ TEST(NoFile, AFifoInsteadOfAFileIsRejectedAtOnce) {
   fifo("mnist/train-labels-idx1-ubyte");
   expect_refused([&] { mnist(dir / "mnist", Split::train); }, "mnist", "FIFO");
   fifo("photos/class/1.jpg");
+  write_file(dir / "photos/class/2.jpg", "x");
   const ImageFolder photos(dir / "photos");
+  ASSERT_EQ(photos.size(), 1) << "the FIFO is no image";
+  std::filesystem::remove(dir / "photos/class/2.jpg");
+  fifo("photos/class/2.jpg");
   std::vector<std::byte> scratch;
-  expect_refused([&] { photos.fetch(0, scratch); }, "1.jpg", "FIFO");
+  expect_refused([&] { photos.fetch(0, scratch); }, "2.jpg", "FIFO");
+}
+
+// Another program writes over a data set that is being read.
+TEST(ShorterFile, IsAnErrorInEveryFormat) {
+  const TempDir dir;
+  const auto raw = raw_samples(40, 16, 16, 3, 5);
+  std::vector<OwnedSample> encoded;
+  for (std::int64_t i = 0; i < 40; ++i) encoded.push_back(encoded_sample(Codec::png, 1000, i % 5));
+  for (const char* name : {"images.npy", "a.tar", "a.tfrecord", "a.mdb", "a-images-idx3-ubyte", "a.bin"}) {
+    SCOPED_TRACE(name);
+    write_all(create_samples(dir / name), name == std::string("a.tar") ? encoded : raw);
+    const auto store = open_samples(dir / name);
+    std::filesystem::path file = dir / name;
+    if (std::filesystem::is_directory(file)) file /= "data.mdb";
+    read_all(*store);
+    std::filesystem::resize_file(file, 5000);
+    EXPECT_ERROR(IoError, read_all(*store), file.string(), "5000");
+  }
+  write_file(dir / "c.bin", cifar_file(raw_samples(9, 32, 32, 3, 10), 10));
+  const auto store = open_cifar(dir / "c.bin", 10);
+  std::filesystem::resize_file(dir / "c.bin", 5000);
+  EXPECT_ERROR(IoError, read_all(*store), "c.bin", "5000");
+  EXPECT_EQ(store->label(8), 7) << "known without the sample";
 }
 
 TEST(NoFile, SocketsAndDevicesAreRejectedToo) {

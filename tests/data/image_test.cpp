@@ -1,8 +1,13 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <fstream>
+#include <utility>
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "data/image/decoder.h"
 #include "data/image/jpeg.h"
@@ -167,6 +172,76 @@ TEST(Jpeg, DamagedFilesAreAnErrorOrAnImage) {
   }
   EXPECT_TRUE(test::names(error_of(decoder, ""), {"jpeg", "0"}));
   EXPECT_TRUE(names_place(error_of(decoder, "hello, I am no image"), "jpeg"));
+}
+
+/// The offsets of the segments before a JPEG's pixels: the last one is that of the first pass.
+std::vector<std::size_t> segments_of(const std::string& file) {
+  std::vector<std::size_t> all;
+  for (std::size_t at = 2; all.empty() || file[all.back() + 1] != '\xda';) {
+    all.push_back(at);
+    at += 2 + static_cast<unsigned char>(file[at + 2]) * 256u + static_cast<unsigned char>(file[at + 3]);
+  }
+  return all;
+}
+
+/// Decodes the whole of a file that has a warning and the pixels of `clean`.
+testing::AssertionResult warns_of_what_changes_nothing(const std::string& file, const std::string& clean) {
+  JpegDecoder decoder;
+  const ImageSize size = decoder.open(bytes_of(file));
+  const Box all{0, 0, size.height, size.width};
+  const auto equal = equals_part(decoder.decode(all), test::decode_whole(bytes_of(clean)), all);
+  if (!equal) return equal;
+  if (decoder.warning().empty()) return testing::AssertionFailure() << "no warning";
+  decoder.open(bytes_of(clean));
+  decoder.decode(all);
+  if (decoder.warning().empty()) return testing::AssertionSuccess();
+  return testing::AssertionFailure() << "the warning stays: " << decoder.warning();
+}
+
+TEST(Jpeg, DefectsThatChangeNoPixelAreWarnings) {
+  const Pixels image = test::photo(61, 83, 3);
+  for (const JpegKind& kind : {kKinds[2], kKinds[6], kKinds[8], kKinds[11]}) {
+    SCOPED_TRACE(kind.name);
+    const std::string clean = test::jpeg_file(image, kind);
+    for (const std::size_t at : segments_of(clean)) {
+      for (const std::string& junk :
+           {std::string(1, '\0'), std::string("junk"), std::string("\xff\x00\x07", 3)})
+        EXPECT_TRUE(warns_of_what_changes_nothing(std::string(clean).insert(at, junk), clean)) << at;
+    }
+  }
+  const std::string clean = test::jpeg_file(image, kKinds[2]);
+  std::string no_end = clean;  // of the pass: the coefficients 0 to 0 of a sequential image
+  no_end[segments_of(clean).back() + 4 + 7 + 1] = 0;
+  EXPECT_TRUE(warns_of_what_changes_nothing(no_end, clean));
+  std::string version = clean;
+  ASSERT_EQ(version.substr(6, 4), "JFIF");
+  version[11] = 9;
+  EXPECT_TRUE(warns_of_what_changes_nothing(version, clean));
+  // Metadata that are no metadata, and what follows a segment that says to be shorter than it is.
+  const std::string bad_exif(
+      "\xff\xe1\x00\x0c"
+      "Exif\0\0II*\0",
+      14),
+      rest("\x08\0\0\0", 4);
+  EXPECT_TRUE(warns_of_what_changes_nothing(std::string(clean).insert(2, bad_exif + rest), clean));
+}
+
+// Within a scan, and behind it, bytes are left over if a code was damaged: other decoders say no more of it.
+TEST(Jpeg, NoDamagedCodeIsOnlyAWarning) {
+  const Pixels image = test::photo(61, 83, 3);
+  JpegDecoder decoder;
+  for (const JpegKind& kind : {kKinds[2], kKinds[8], kKinds[11]}) {
+    SCOPED_TRACE(kind.name);
+    const std::string clean = test::jpeg_file(image, kind);
+    int errors = 0;
+    for (std::size_t at = segments_of(clean).back() + 20; at < clean.size() - 2; at += 3) {
+      std::string damaged = clean;
+      damaged[at] = static_cast<char>(damaged[at] ^ (1 << at % 8));
+      errors += !error_of(decoder, damaged).empty();
+      EXPECT_EQ(decoder.warning(), "") << at;
+    }
+    EXPECT_GT(errors, 0);
+  }
 }
 
 TEST(Jpeg, RefusesHugeImagesAndUnknownColours) {
@@ -370,7 +445,81 @@ TEST(ImageDecoder, DetectsTheFormatFromTheContent) {
   EXPECT_TRUE(equals_part(decoder.decode({2, 1, 4, 5}), test::decode_whole(bytes_of(jpeg)), {2, 1, 4, 5}));
 }
 
+TEST(ImageDecoder, NamesWhatElseAFileIs) {
+  ImageDecoder decoder;
+  const std::pair<std::string, const char*> kinds[] = {
+      {"GIF89a\x01", "GIF"},
+      {"BM\x46\x01", "BMP"},
+      {{"II*\0\x08", 5}, "TIFF"},
+      {{"MM\0*\0", 5}, "TIFF"},
+      {{"\0\0\0\x18"
+        "ftypheic\0\0",
+        14},
+       "HEIC"},
+      {{"\0\0\0\x18"
+        "ftypmif1\0\0",
+        14},
+       "HEIC"},
+      {{"\0\0\0\x18"
+        "ftypavif\0\0",
+        14},
+       "AVIF"},
+      {{"\0\0\0\x18"
+        "ftypisom\0\0",
+        14},
+       "video"},
+      {"%PDF-1.4", "PDF"},
+      {"PK\x03\x04", "ZIP"},
+      {"\n <!DOCTYPE html><title>404</title>", "web page"},
+      {"<svg xmlns=''/>", "SVG"},
+      {"version https://git-lfs.github.com/spec/v1\n", "LFS"},
+      {"no picture", "text"},
+      {"", "empty"},
+      {std::string(600, '\0'), "600"},
+      {"\x89PNG\n\x1a\n", "PNG"},
+      {"\x01\x02\x03", "01 02 03"},
+  };
+  for (const auto& kind : kinds)
+    EXPECT_ERROR(IoError, decoder.open(bytes_of(kind.first)), "JPEG", "WebP", kind.second);
+}
+
 // What is said to be whole has been decoded to its last row.
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // they reserve address space
+/// 0 if decoding the file with another MiB of memory throws OutOfMemoryError that names the size. Run it in a
+/// process of its own.
+int code_without_memory(const std::string& file, const char* size) {
+  ImageDecoder decoder;
+  const ImageSize all = decoder.open(bytes_of(file));
+  long pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  const auto bytes = static_cast<rlim_t>(pages * sysconf(_SC_PAGESIZE) + (1 << 20));
+  const rlimit limit{bytes, bytes};
+  if (setrlimit(RLIMIT_AS, &limit) != 0) return 3;
+  try {
+    decoder.decode({0, 0, all.height, all.width});
+  } catch (const OutOfMemoryError& error) {
+    return test::holds(error.what(), size) ? 0 : 2;
+  } catch (...) {
+  }
+  return 1;
+}
+
+// libjpeg has no memory for the coefficients, libpng none for a row.
+TEST(ImageDecoder, WithoutMemoryTheFileIsNotToBlame) {
+  const std::string jpeg = test::jpeg_file({2000, 2000, 1, std::vector<std::uint8_t>(4'000'000)},
+                                           {"", JCS_GRAYSCALE, JCS_GRAYSCALE, 1, 1, true});
+  const std::vector<std::vector<std::uint8_t>> rows(64, std::vector<std::uint8_t>(125'000));
+  const std::string png = test::png_file(64, 1'000'000, PNG_COLOR_TYPE_GRAY, 1, false, rows);
+  for (const auto& [file, size] : {std::pair{&jpeg, "2000x2000"}, std::pair{&png, "1000000x64"}}) {
+    const pid_t child = fork();
+    if (child == 0) _exit(code_without_memory(*file, size));
+    int status = -1;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0) << size;
+  }
+}
+#endif
+
 TEST(ImageReader, ChecksEveryRow) {
   std::vector<std::vector<std::uint8_t>> rows;
   for (std::uint64_t y = 0; y < 64; ++y) {

@@ -4,11 +4,16 @@
 
 #include <gtest/gtest.h>
 
+#include "data/decoded_dataset.h"
+#include "data/defects.h"
+#include "data/formats/open.h"
 #include "data/loader.h"
 #include "tensor/error.h"
 #include "tests/support/errors.h"
+#include "tests/support/image_files.h"
 #include "tests/support/loader_steps.h"
 #include "tests/support/made_up_set.h"
+#include "tests/support/temp_dir.h"
 
 namespace athanor::loader_errors_test {
 
@@ -106,7 +111,6 @@ TEST(LoaderErrors, SkippingReplacesByTheSameSamplesForAnyNumberOfThreads) {
     EXPECT_EQ(loader.stats().skipped, 4);
     ASSERT_EQ(told.size(), 2u) << "the first of each epoch";
     EXPECT_TRUE(test::names(told[0], {"epoch 1", "sample", "a byte is wrong"}));
-    EXPECT_NE(told[0].find("sample "), told[0].rfind("sample ")) << "names the replacement, too: " << told[0];
     EXPECT_TRUE(test::names(loader.stats().first_skipped, {"epoch 2", "sample"}));
   }
 }
@@ -140,6 +144,62 @@ TEST(LoaderErrors, ErrorsNotCausedByASampleAreNotSkipped) {
     ASSERT_TRUE(loader.next(batch));
     EXPECT_THROW(loader.next(batch), std::bad_alloc);
   }
+}
+
+TEST(LoaderErrors, HarmlessDefectsAreCounted) {
+  const test::TempDir dir;
+  const std::string clean = test::jpeg_file(test::photo(24, 24, 3), {});
+  for (int i = 0; i < 6; ++i) {
+    const bool junk = i == 2 || i == 3;
+    test::write_file(dir / fmt::format("photos/a/{}.jpg", i),
+                     junk ? std::string(clean).insert(2, "junk") : clean);
+  }
+  const DecodedDataset data(open_samples(dir / "photos"), {.height = 16, .width = 16});
+  for (const int workers : kWorkers) {
+    Loader loader(data, {.batch_size = 4, .workers = workers, .epochs = 2});
+    for (int epoch = 0; epoch < 2; ++epoch) {
+      test::steps_of(loader, epoch);
+      EXPECT_EQ(loader.stats().harmless, 2);
+      EXPECT_EQ(loader.stats().skipped, 0);
+      EXPECT_TRUE(test::names(loader.stats().first_harmless, {"sample 2", "2.jpg", "4", "0xe0"}));
+    }
+  }
+  EXPECT_TRUE(test::names(data.check_sample(3), {"3.jpg", "4", "0xe0"}));
+  EXPECT_EQ(data.check_sample(4), "");
+}
+
+TEST(Defects, OfAllSamplesAreFoundInOnePass) {
+  test::MadeUpSet data(100);
+  data.before = [](std::int64_t index) {
+    if (index % 40 == 7) throw IoError(fmt::format("{}.img is gone", index));
+    if (index == 90) throw std::bad_alloc();
+  };
+  const auto check = [&](std::int64_t index) {
+    const std::string found = index == 90 ? "" : data.check_sample(index);
+    return index % 30 == 5 ? fmt::format("{}.img: a note", index) : found;
+  };
+  for (const int threads : {1, 3}) {
+    std::int64_t last = 0;
+    const Defects all = find_defects(
+        100, check, {.threads = threads, .progress = [&](std::int64_t done) { EXPECT_EQ(done, ++last); }});
+    ASSERT_EQ(all.unreadable.size(), 3u);
+    EXPECT_EQ(all.unreadable[1].index, 47);
+    EXPECT_TRUE(test::names(all.unreadable[1].what, {"47.img"}));
+    EXPECT_EQ(all.harmless, 4);
+    EXPECT_EQ(all.first_harmless.index, 5);
+    EXPECT_EQ(last, 100);
+    const Defects share = find_defects(100, check, {.threads = threads, .first = 2, .step = 3});
+    EXPECT_EQ(share.unreadable.size(), 1u) << "47";
+    EXPECT_EQ(share.harmless, 4);
+    EXPECT_THROW(check_all(data, threads), std::bad_alloc) << "no defect of a sample";
+  }
+  data.before = [](std::int64_t index) {
+    if (index == 7 || index == 8) throw IoError(fmt::format("{}\n.img is gone", index));
+  };
+  const std::string said = test::message_of<UnreadableSamplesError>([&] { check_all(data, 2); });
+  EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 2) << said;
+  EXPECT_TRUE(test::has_line(said, {"2", "100", "--bad-samples"}));
+  EXPECT_TRUE(test::has_line(said, {"8\\n.img"}));
 }
 
 TEST(LoaderErrors, AHangingReadIsNamed) {

@@ -14,6 +14,7 @@
 #include "data/image/png.h"
 #include "data/image/transform.h"
 #include "data/recode.h"
+#include "tensor/error.h"
 #include "tests/support/image_files.h"
 #include "tests/support/temp_dir.h"
 
@@ -200,6 +201,158 @@ TEST(Orientation, StaysWithTheImageThroughEveryFormat) {
   EXPECT_EQ(packed_as("raw.athp", {.raw = {50, 30}}), wanted);
   const auto smaller = packed_as("small.athp", {.shorter_side = 150});
   for (std::size_t i = 0; i < 2; ++i) EXPECT_LE(largest_difference(smaller[i], wanted[i]), 40) << i;
+}
+
+std::string text_of(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+/// EXIF data without their mark.
+std::string tiff_of(int value, bool big_endian = false) {
+  return test::with_orientation("\xff\xd8", value, big_endian).substr(2 + 4 + 6);
+}
+
+std::string png_of(const Pixels& image) {
+  std::vector<std::byte> png;
+  encode_png({image.bytes.data(), image.height, image.width, image.channels, image.width * image.channels},
+             png);
+  return text_of(png);
+}
+
+ImageSize size_of_png(const std::string& file) {
+  return ImageReader().open({bytes_of(file), Codec::png});
+}
+
+TEST(Orientation, OfAPngEqualsThatOfAJpeg) {
+  const std::string plain = test::jpeg_file(waves(), {});
+  const std::string png = png_of(test::decode_whole(bytes_of(plain)));
+  for (const Meaning& meaning : kMeanings) {
+    const bool turned = meaning.value > 4, after = meaning.value % 2 == 0;
+    const ImageTransform whole{.height = turned ? kWidth : kHeight, .width = turned ? kHeight : kWidth};
+    const std::string file = test::with_chunk(png, "eXIf", tiff_of(meaning.value, after), after);
+    const std::string upright = upright_png(plain, meaning);
+    EXPECT_EQ(read({bytes_of(file), Codec::png}, whole), read({bytes_of(upright), Codec::png}, whole))
+        << meaning.value;
+  }
+}
+
+TEST(Orientation, OfAMaskTurnsItsClasses) {
+  const Pixels stored = test::photo(20, 33, 1);
+  const std::string turned = test::with_chunk(png_of(stored), "eXIf", tiff_of(6));
+  std::vector<std::uint8_t> upright(stored.bytes.size());
+  turn({stored.bytes.data(), 20, 33, 1, 33}, {true, true, false}, upright.data());
+  const std::string plain = png_of({33, 20, 1, upright});
+  const auto classes = [](const std::string& file) {
+    ImageReader reader;
+    const ImageSize size = reader.open({bytes_of(file), Codec::png});
+    std::vector<std::uint8_t> out(15 * 11);
+    reader.read_nearest(place({.height = 15, .width = 11}, size, {}), {15, 11}, out);
+    return out;
+  };
+  EXPECT_EQ(classes(turned), classes(plain));
+}
+
+// Where Pillow's exif_transpose finds it.
+TEST(Orientation, OfAPngMayBeInItsTexts) {
+  const std::string png = png_of(test::photo(4, 7, 3));
+  const ImageSize stored{4, 7}, turned{7, 4};
+  const auto compressed = [](const std::string& text) {
+    std::string out(text.size() + 100, '\0');
+    uLongf size = out.size();
+    compress(reinterpret_cast<Bytef*>(out.data()), &size, reinterpret_cast<const Bytef*>(text.data()),
+             text.size());
+    return out.substr(0, size);
+  };
+  const std::string xmp = "<x><tiff:Orientation>6</tiff:Orientation></x>", key("XML:com.adobe.xmp\0", 18);
+  const std::string plain(4, '\0'), deflated("\1\0\0\0", 4);
+  EXPECT_EQ(size_of_png(png), stored);
+  EXPECT_EQ(size_of_png(test::with_chunk(png, "iTXt", key + plain + xmp)), turned);
+  EXPECT_EQ(size_of_png(test::with_chunk(png, "iTXt", key + deflated + compressed(xmp), true)), turned);
+  EXPECT_EQ(size_of_png(test::with_chunk(png, "tEXt", std::string("Comment\0", 8) + xmp)), stored);
+  std::string digits;
+  for (const unsigned char c : tiff_of(5))
+    digits += fmt::format("{:02x}", c) + (digits.size() % 9 ? "" : "\n");
+  const std::string raw = "\nexif\n      38\n" + digits, name("Raw profile type exif\0", 22);
+  EXPECT_EQ(size_of_png(test::with_chunk(png, "tEXt", name + raw)), turned);
+  EXPECT_EQ(size_of_png(test::with_chunk(png, "zTXt", name + '\0' + compressed(raw))), turned);
+  // EXIF data come before XMP, and a chunk before a text.
+  const std::string with_xmp = test::with_chunk(png, "iTXt", key + plain + xmp);
+  EXPECT_EQ(size_of_png(test::with_chunk(with_xmp, "eXIf", tiff_of(1))), stored);
+  EXPECT_EQ(size_of_png(test::with_chunk(test::with_chunk(png, "tEXt", name + raw), "eXIf", tiff_of(3))),
+            stored);
+  // A chunk with a wrong checksum, or one that ends beyond the file, says nothing.
+  std::string damaged = test::with_chunk(png, "eXIf", tiff_of(6));
+  damaged[8 + 25 + 8 + 15] ^= 1;
+  EXPECT_EQ(size_of_png(damaged), stored);
+  for (std::size_t at = 33; at < damaged.size(); ++at) {
+    std::string other = test::with_chunk(with_xmp, "eXIf", tiff_of(6));
+    other[at] ^= 0x55;
+    try {
+      size_of_png(other);
+    } catch (const IoError&) {
+    }
+  }
+}
+
+/// EXIF data of entries of 12 bytes, little-endian.
+std::string tiff_with(const std::vector<std::string>& entries, const std::string& behind = {}) {
+  std::string tiff("II*\0\x08\0\0\0", 8);
+  tiff += static_cast<char>(entries.size()) + std::string(1, '\0');
+  for (const std::string& entry : entries) tiff += entry;
+  return tiff + std::string(4, '\0') + behind;
+}
+
+TEST(Orientation, IsReadAsPillowReadsIt) {
+  const auto value_of = [](const std::string& tiff, const std::string& xmp = {}) {
+    const Orientation found = exif_orientation(bytes_of(tiff), bytes_of(xmp));
+    for (int value = 1; value <= 8; ++value)
+      if (found == exif_orientation(bytes_of(tiff_of(value)))) return value;
+    return 0;
+  };
+  const auto entry = [](char type, char count, const std::string& value) {
+    return std::string("\x12\x01", 2) + type + '\0' + count + std::string(3, '\0') + value;
+  };
+  const std::string six("\6\0\0\0", 4), eight("\x08\0\0\0", 4),
+      make_beyond("\x0f\1\2\0\x40\0\0\0\x00\x70\0\0", 12);
+  for (const char type : {3, 4, 6, 8, 9, 13})
+    EXPECT_EQ(value_of(tiff_with({entry(type, 1, six)})), 6) << int{type};
+  for (const char type : {1, 2, 7, 11}) EXPECT_EQ(value_of(tiff_with({entry(type, 1, six)})), 1) << int{type};
+  EXPECT_EQ(value_of(tiff_with({entry(3, 2, std::string("\6\0\3\0", 4))})), 6) << "the first of two";
+  EXPECT_EQ(value_of(tiff_with({entry(3, 3, std::string("\x1a\0\0\0", 4))}, std::string("\5\0\3\0\3\0", 6))),
+            5)
+      << "elsewhere";
+  EXPECT_EQ(value_of(tiff_with({entry(3, 1, six), entry(3, 1, eight)})), 8) << "the last of two tags";
+  EXPECT_EQ(value_of(tiff_with({entry(3, 1, six), make_beyond})), 6);
+  EXPECT_EQ(value_of(tiff_with({make_beyond, entry(3, 1, six)})), 1) << "beyond the end, reading stops";
+  EXPECT_EQ(value_of(tiff_with({entry(3, 0, six)})), 1);
+  std::string swapped = tiff_of(7);
+  std::swap(swapped[2], swapped[3]);
+  EXPECT_EQ(value_of(swapped), 7);
+  EXPECT_EQ(value_of("Exif" + std::string(2, '\0') + "Exif" + std::string(2, '\0') + tiff_of(4)), 4);
+  EXPECT_EQ(value_of("", "tiff:Orientation=\"3\""), 3);
+  EXPECT_EQ(value_of("", "tiff:Orientation tiff:Orientation>8<"), 8);
+  EXPECT_EQ(value_of(tiff_with({}), "tiff:Orientation='3' tiff:Orientation=\"9\""), 1);
+  EXPECT_EQ(value_of(tiff_of(2), "tiff:Orientation=\"3\""), 2) << "EXIF data come first";
+}
+
+TEST(Orientation, OfAJpegMayBeInXmpAndFurtherSegments) {
+  const std::string plain = test::jpeg_file(test::photo(16, 24, 3), {});
+  const auto with_app1 = [](const std::string& file, const std::string& data) {
+    const std::size_t length = data.size() + 2;
+    return std::string(file).insert(
+        2, std::string{'\xff', '\xe1', static_cast<char>(length >> 8), static_cast<char>(length)} + data);
+  };
+  const auto size_of_jpeg = [](const std::string& file) { return ImageReader().open(jpeg_sample(file)); };
+  const ImageSize stored{16, 24}, turned{24, 16};
+  const std::string xmp = std::string("http://ns.adobe.com/xap/1.0/\0", 29) + "<a tiff:Orientation=\"6\"/>",
+                    mark("Exif\0\0", 6);
+  EXPECT_EQ(size_of_jpeg(with_app1(plain, xmp)), turned);
+  EXPECT_EQ(size_of_jpeg(with_app1(test::with_orientation(plain, 3), xmp)), stored);
+  EXPECT_EQ(size_of_jpeg(
+                with_app1(with_app1(plain, mark + tiff_of(6).substr(20)), mark + tiff_of(6).substr(0, 20))),
+            turned);
+  EXPECT_EQ(size_of_jpeg(with_app1(test::with_orientation(plain, 6), mark + tiff_of(1))), stored)
+      << "the first says all";
 }
 
 std::span<const std::byte> exif_of(const std::string& file) {

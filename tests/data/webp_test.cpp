@@ -127,6 +127,47 @@ TEST(Webp, DamagedFilesAreAnErrorOrAnImage) {
   }
 }
 
+TEST(Webp, IsTurnedByItsExifDataAndXmp) {
+  const Pixels image = test::photo(5, 8, 3);
+  const std::string pixels = webp_file(image).substr(12);
+  const auto number = [](std::size_t n, int bytes) {
+    std::string text;
+    for (int i = 0; i < bytes; ++i) text += static_cast<char>(n >> 8 * i);
+    return text;
+  };
+  const auto chunk = [&](const std::string& name, const std::string& data) {
+    return name + number(data.size(), 4) + data + std::string(data.size() % 2, '\0');
+  };
+  const auto file_with = [&](char flags, const std::string& chunks) {
+    const std::string body =
+        "WEBP" + chunk("VP8X", flags + number(0, 3) + number(7, 3) + number(4, 3)) + pixels + chunks;
+    return "RIFF" + number(body.size(), 4) + body;
+  };
+  const auto size_of = [](const std::string& file) {
+    return ImageReader().open({bytes_of(file), Codec::webp});
+  };
+  const std::string tiff = test::with_orientation("\xff\xd8", 6).substr(12), exif = chunk("EXIF", tiff);
+  const std::string xmp = chunk("XMP ", "<a tiff:Orientation=\"8\"/>");
+  constexpr char kExif = 8, kXmp = 4;
+  const ImageSize stored{5, 8}, turned{8, 5};
+  EXPECT_EQ(size_of(file_with(kExif, exif)), turned);
+  EXPECT_EQ(size_of(file_with(kExif, chunk("EXIF", std::string("Exif\0\0", 6) + tiff))), turned);
+  EXPECT_EQ(size_of(file_with(kXmp, xmp)), turned);
+  EXPECT_EQ(size_of(file_with(0, exif + xmp)), stored) << "not announced, as for libwebp";
+  ImageReader reader;
+  std::vector<std::uint8_t> out(image.bytes.size()), want(image.bytes.size());
+  const std::string file = file_with(kExif, exif);
+  reader.read({bytes_of(file), Codec::webp}, {.height = 8, .width = 5}, {}, 3, out);
+  turn({image.bytes.data(), 5, 8, 3, 24}, {true, true, false}, want.data());
+  EXPECT_EQ(out, want);
+  for (std::size_t at = 4; at < file.size(); ++at) {  // no byte does any harm
+    std::string damaged = file;
+    damaged[at] ^= 0x55;
+    WebpDecoder decoder;
+    error_of(decoder, damaged);
+  }
+}
+
 TEST(Webp, HugeImagesAndAnimationsAreRefused) {
   WebpDecoder decoder;
   EXPECT_TRUE(

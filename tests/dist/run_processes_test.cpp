@@ -11,6 +11,9 @@
 #include <utility>
 
 #include <gtest/gtest.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "dist/launch/launcher.h"
@@ -102,6 +105,92 @@ TEST(RunProcesses, AnIgnoredSignalStaysIgnored) {
     EXPECT_EQ(outcome.code, 3) << name;
     EXPECT_LT(outcome.took, 30s);
   }
+}
+
+/// For a shell: to have no children and never end. What continues it is a signal.
+constexpr char kHangs[] = "while :; do kill -STOP $$; done";
+
+TEST(RunProcesses, AnMpirunThatOutlivesItsRanksIsKilled) {
+  // As a shell: its rank ends on SIGTERM, and it does not.
+  const std::string hangs = fmt::format("trap : TERM; sleep 100 & kill -TERM $PPID; wait; {}", kHangs);
+  const Outcome outcome = run({shell(-1, hangs)}, {.end_within = 20s, .alone_within = 200ms});
+  EXPECT_EQ(outcome.code, 143) << outcome.errors;
+}
+
+TEST(RunProcesses, AnMpirunThatStartsNoRankIsKilled) {
+  const Outcome outcome = run({shell(-1, kHangs)}, {.end_within = 300ms});
+  EXPECT_EQ(outcome.code, 74);
+  EXPECT_TRUE(one_line(outcome.errors, {"error", "mpirun", "0.3 s", "--dist-timeout"}));
+}
+
+TEST(RunProcesses, AnMpirunThatIsToldToEndBeforeItsRanksMayUseAnyCode) {
+  for (const char* end : {"exit 1", "kill -SEGV $$"}) {
+    const Outcome outcome =
+        run({shell(-1, fmt::format("trap '{}' TERM; kill -TERM $PPID; {}", end, kHangs))});
+    EXPECT_EQ(outcome.code, 143) << end;
+    EXPECT_EQ(outcome.errors, "") << end;
+  }
+}
+
+TEST(RunProcesses, ARankThatCrashesAfterTheSignalIsNotAnEndThatWasAskedFor) {
+  const auto code = [](const char* signal) {
+    const std::string says = fmt::format("mpirun noticed that process rank 0 exited on signal {}.", signal);
+    return run({shell(-1, fmt::format("trap 'echo \"[vm:1] {}\" >&2; exit 139' TERM; kill -TERM $PPID; {}",
+                                      says, kHangs))})
+        .code;
+  };
+  EXPECT_EQ(code("11 (Segmentation fault)"), 139);
+  EXPECT_EQ(code("15 (Terminated)"), 143) << "before it had a handler";
+}
+
+TEST(RunProcesses, MpirunsOwnCodeWithoutAReasonIsAnError) {
+  const Outcome outcome = run({shell(-1, "exit 1")});
+  EXPECT_EQ(outcome.code, 3);
+  EXPECT_TRUE(one_line(outcome.errors, {"error", "mpirun", "1"}));
+}
+
+TEST(RunProcesses, MpirunDiesWithItsLauncherWhateverItIgnores) {
+  ASSERT_EQ(::prctl(PR_SET_CHILD_SUBREAPER, 1), 0);
+  ::alarm(20);
+  const pid_t launcher = ::fork();
+  if (launcher == 0)
+    ::_exit(dist::run_processes({shell(-1, fmt::format("trap '' TERM; kill -KILL $PPID; {}", kHangs))}));
+  for (int ended = 0; ended < 2; ++ended) {  // in any order
+    int status = 0;
+    ASSERT_GT(::waitpid(-1, &status, 0), 0);
+    EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+  }
+  ::alarm(0);
+}
+
+TEST(RunProcesses, ASaveRequestEndsNoRankThatDoesNotKnowItYet) {
+  auto* const before = std::signal(SIGUSR1, SIG_DFL);  // the shell inherits it
+  const Outcome outcome = run({shell(0, "kill -USR1 $PPID; sleep 0.3; exit 7")});
+  std::signal(SIGUSR1, before);
+  EXPECT_EQ(outcome.code, 7);
+}
+
+TEST(RunProcesses, HeldSignalsReachTheProcesses) {
+  const dist::HeldSignals held;
+  std::raise(SIGTERM);
+  EXPECT_EQ(run({shell(0, "sleep 100")}).code, 143);
+}
+
+TEST(WithMpirun, RefusesToStartWithTooFewOpenFiles) {
+  const pid_t other = ::fork();  // no process may raise its limit again
+  if (other == 0) {
+    const rlimit few{28, 28};
+    ::setrlimit(RLIMIT_NOFILE, &few);
+    try {
+      (void)dist::with_mpirun(2, {});
+    } catch (const BackendError& error) {
+      ::_exit(test::names(error.what(), {"--devices 2", "28", "ulimit -n"}) ? 0 : 1);
+    }
+    ::_exit(2);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(other, &status, 0), other);
+  EXPECT_EQ(status, 0);
 }
 
 // What Open MPI 4.1 says, as it says it.

@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include "examples/serve/answers.h"
+#include "examples/serve/fair_queue.h"
 #include "examples/serve/metrics.h"
 #include "examples/serve/multipart.h"
 #include "examples/serve/service.h"
@@ -107,6 +108,70 @@ TEST(ServeMetrics, AreWrittenForPrometheus) {
   EXPECT_GT(resident_bytes(), 1'000'000);
 }
 
+// The order of decoding -------------------------------------------------------------------------------------
+
+/// The images of a request, numbered from `first`.
+std::vector<Picture> request(std::size_t first, std::size_t count, std::int64_t pixels) {
+  std::vector<Picture> pictures;
+  for (std::size_t i = 0; i < count; ++i)
+    pictures.push_back({.index = first + i, .stored_pixels = pixels, .decoding_bytes = 4 * pixels});
+  return pictures;
+}
+
+std::vector<std::size_t> order(FairQueue& queue, std::size_t count) {
+  std::vector<std::size_t> found;
+  while (found.size() < count) found.push_back(queue.pop(1'000'000, {}).value().index);
+  return found;
+}
+
+using Order = std::vector<std::size_t>;
+
+TEST(FairQueue, ASmallRequestPassesALargeOne) {
+  FairQueue queue;
+  queue.push(request(0, 32, 1000));
+  EXPECT_EQ(order(queue, 2), (Order{0, 1}));
+  queue.push(request(100, 2, 10));
+  EXPECT_EQ(order(queue, 3), (Order{100, 101, 2}));
+}
+
+TEST(FairQueue, EqualRequestsTakeTurns) {
+  FairQueue queue;
+  for (const std::size_t first : {0, 10, 20}) queue.push(request(first, 2, 50));
+  EXPECT_EQ(order(queue, 6), (Order{0, 10, 20, 1, 11, 21}));
+  EXPECT_TRUE(queue.empty());
+}
+
+TEST(FairQueue, ALargeImageHasItsTurnAmongSmallOnesWithoutEnd) {
+  FairQueue queue;
+  queue.push(request(999, 1, 100));
+  std::size_t before = 0;
+  for (queue.push(request(0, 1, 10)); order(queue, 1)[0] != 999; queue.push(request(0, 1, 10)))
+    ASSERT_LT(++before, 20u);
+}
+
+TEST(FairQueue, GivesTheFirstThatFitsIntoMemory) {
+  FairQueue queue;
+  queue.push(request(0, 1, 100));
+  queue.push(request(1, 1, 200));
+  EXPECT_FALSE(queue.pop(399, {}));
+  queue.push(request(2, 1, 90));
+  EXPECT_EQ(queue.pop(399, {}).value().index, 2u);
+  EXPECT_EQ(order(queue, 2), (Order{0, 1}));
+}
+
+TEST(FairQueue, GivesLateImagesFirst) {
+  FairQueue queue;
+  queue.push(request(0, 1, 10));
+  std::vector<Picture> late = request(1, 2, 1000);
+  for (Picture& picture : late) picture.deadline = Clock::time_point() + std::chrono::seconds(1);
+  queue.push(std::move(late));
+  const Clock::time_point then = Clock::time_point() + std::chrono::seconds(2);
+  EXPECT_EQ(queue.pop(0, then).value().index, 1u);
+  EXPECT_EQ(queue.pop(0, then).value().index, 2u);
+  EXPECT_FALSE(queue.pop(0, then));
+  EXPECT_EQ(queue.pop(40, then).value().index, 0u);
+}
+
 // The service ----------------------------------------------------------------------------------------------
 
 constexpr ImageSpec kDigits{8, 8, 1, 10};
@@ -119,7 +184,7 @@ void save(const std::filesystem::path& file, std::uint64_t seed, const ImageSpec
   const auto channels = static_cast<std::size_t>(images.channels);
   info.pixels = {std::vector<double>(channels, 0.4), std::vector<double>(channels, 0.3)};
   const auto network = nn::make_model("digits_cnn", {images.classes, images.channels, images.height}, seed);
-  save_state_file(file, StateFile::model, model_state(info, network->state_dict()));
+  save_model(file, info, network->state_dict());
 }
 
 std::string picture(std::uint64_t seed) {
@@ -187,9 +252,9 @@ TEST_F(ServeService, AnswersAsThePredictorDoes) {
   files.insert(files.begin() + 2, "no picture");
   {
     Service service(options(), metrics_);
-    EXPECT_TRUE(service.submit(jobs_.add(files)));
-    EXPECT_TRUE(service.submit(jobs_.add({files[0]}, 99)));
-    EXPECT_TRUE(service.submit(jobs_.add({"nor this"})));
+    EXPECT_EQ(service.submit(jobs_.add(files)), Admission::taken);
+    EXPECT_EQ(service.submit(jobs_.add({files[0]}, 99)), Admission::taken);
+    EXPECT_EQ(service.submit(jobs_.add({"nor this"})), Admission::taken);
   }
   ASSERT_EQ(jobs_.done, 3);
   const Job& several = *jobs_.all[0];
@@ -216,14 +281,14 @@ TEST_F(ServeService, AnswersAsThePredictorDoes) {
 TEST_F(ServeService, RefusesMoreThanTheQueueHolds) {
   const std::vector<std::string> three(3, picture(1));
   Service service(options(4), metrics_);
-  EXPECT_TRUE(
-      service.submit(jobs_.add(std::vector<std::string>(9, picture(1)))));  // alone: as many as it has
+  const std::vector<std::string> nine(9, picture(1));
+  EXPECT_EQ(service.submit(jobs_.add(nine)), Admission::taken);  // alone: as many as it has
   int taken = 1, refused = 0;
-  for (int i = 0; i < 200; ++i) ++(service.submit(jobs_.add(three)) ? taken : refused);
+  for (int i = 0; i < 200; ++i) ++(service.submit(jobs_.add(three)) == Admission::taken ? taken : refused);
   jobs_.wait_for(taken);
   EXPECT_GT(refused, 0);
   EXPECT_EQ(metrics_.images, 9u + 3u * static_cast<unsigned>(taken - 1));
-  EXPECT_TRUE(service.submit(jobs_.add(three)));
+  EXPECT_EQ(service.submit(jobs_.add(three)), Admission::taken);
 }
 
 TEST_F(ServeService, RefusesImagesThatAreTooLarge) {
@@ -231,9 +296,58 @@ TEST_F(ServeService, RefusesImagesThatAreTooLarge) {
   small.max_image_pixels = 119;
   {
     Service service(small, metrics_);
-    EXPECT_TRUE(service.submit(jobs_.add({picture(1)})));
+    EXPECT_EQ(service.submit(jobs_.add({picture(1)})), Admission::taken);
   }
   EXPECT_TRUE(test::names(jobs_.all[0]->answers[0].error, {"image", "0", "10 x 12"}));
+}
+
+TEST_F(ServeService, RefusesMorePixelsThanTheQueueHolds) {
+  ServiceOptions small = options();
+  small.max_queue_pixels = 250;  // a picture has 120
+  const std::vector<std::string> two(2, picture(1)), three(3, picture(1));
+  Service service(small, metrics_);
+  EXPECT_EQ(service.submit(jobs_.add(three)), Admission::too_large);
+  int taken = 0, refused = 0;
+  for (int i = 0; i < 200; ++i) ++(service.submit(jobs_.add(two)) == Admission::taken ? taken : refused);
+  jobs_.wait_for(taken);
+  EXPECT_GT(refused, 0);
+  EXPECT_EQ(metrics_.images, 2u * static_cast<unsigned>(taken));
+  EXPECT_EQ(service.submit(jobs_.add(two)), Admission::taken);
+}
+
+TEST_F(ServeService, RefusesImagesThatNeedTooMuchMemory) {
+  Service service(options(), metrics_);
+  service.limit_decoding(4 * 120 - 1);
+  EXPECT_EQ(service.submit(jobs_.add({picture(1)})), Admission::too_large);
+  service.limit_decoding(4 * 120);
+  EXPECT_EQ(service.submit(jobs_.add(std::vector<std::string>(9, picture(1)))), Admission::taken);
+  jobs_.wait_for(1);
+  EXPECT_EQ(metrics_.images, 9u);
+}
+
+TEST_F(ServeService, DoesNotComputeWhatIsLate) {
+  ServiceOptions hurried = options();
+  hurried.max_age = std::chrono::milliseconds(0);
+  {
+    Service service(hurried, metrics_);
+    EXPECT_EQ(service.submit(jobs_.add({picture(1), "no picture"})), Admission::taken);
+  }
+  const Job& job = *jobs_.all[0];
+  EXPECT_TRUE(job.answers[0].is_late);
+  EXPECT_EQ(reply_to(job).code, 503);
+  EXPECT_EQ(metrics_.images, 0u);
+  EXPECT_EQ(metrics_.images_inside, 0);
+}
+
+TEST(ServeReply, IsAServerErrorOnlyIfNothingWasAnswered) {
+  Job job;
+  job.files.resize(2);
+  job.answers = {{.error = "no memory", .is_fault = true}, {.error = "no picture"}};
+  EXPECT_EQ(reply_to(job).code, 500);
+  job.answers[1] = {};
+  EXPECT_EQ(reply_to(job).code, 200);
+  job.answers[1] = {.error = "late", .is_late = true};
+  EXPECT_EQ(reply_to(job).code, 503);
 }
 
 TEST_F(ServeService, SwapsModelsBetweenBatchesUnderLoad) {
@@ -246,7 +360,7 @@ TEST_F(ServeService, SwapsModelsBetweenBatchesUnderLoad) {
   for (std::size_t c = 0; c < kClients; ++c) {
     threads.emplace_back([&, c] {
       for (std::size_t i = 0; i < kEach; ++i) {
-        EXPECT_TRUE(service.submit(clients[c].add({picture(i)})));
+        EXPECT_EQ(service.submit(clients[c].add({picture(i)})), Admission::taken);
         if (i % 4 == 0) clients[c].wait_for(static_cast<int>(i));
       }
       clients[c].wait_for(kEach);
@@ -257,7 +371,7 @@ TEST_F(ServeService, SwapsModelsBetweenBatchesUnderLoad) {
   service.reload();
   EXPECT_EQ(service.model()->generation, 2u);
   for (std::thread& thread : threads) thread.join();
-  EXPECT_TRUE(service.submit(jobs_.add({picture(3)})));
+  EXPECT_EQ(service.submit(jobs_.add({picture(3)})), Admission::taken);
   jobs_.wait_for(1);
   expect_answer(second, picture(3), jobs_.all[0]->answers[0]);
   for (const Jobs& client : clients) {
@@ -277,7 +391,7 @@ TEST_F(ServeService, KeepsTheModelIfTheNewOneIsUnusable) {
   test::write_file(path_, "no model");
   EXPECT_THROW(service.reload(), IoError);
   EXPECT_EQ(service.model()->generation, 1u);
-  EXPECT_TRUE(service.submit(jobs_.add({picture(3)})));
+  EXPECT_EQ(service.submit(jobs_.add({picture(3)})), Admission::taken);
   jobs_.wait_for(1);
   expect_answer(predictor, picture(3), jobs_.all[0]->answers[0]);
   EXPECT_THROW(Service(options(), metrics_), IoError);

@@ -91,6 +91,9 @@ TEST(ForeignNames, PrefixesOfAllGo) {
   EXPECT_EQ(renamed("lenet5", {"module._orig_mod.a"}), Names{"a"});
   EXPECT_EQ(renamed("lenet5", {"model.module.a"}), Names{"a"});
   EXPECT_EQ(renamed("lenet5", {"module.a", "b"}), (Names{"module.a", "b"}));
+  EXPECT_EQ(renamed("lenet5", {"_orig_mod.module.net.a", "_orig_mod.module.net.b.c"}), (Names{"a", "b.c"}));
+  EXPECT_EQ(renamed("lenet5", {"n_averaged", "module.a", "module.b"}), (Names{"a", "b"}));
+  EXPECT_EQ(renamed("lenet5", {"conv1.weight"}), Names{"conv1.weight"}) << "one of the model's own";
   EXPECT_EQ(renamed("lenet5", {"a"}), Names{"a"});
 }
 

@@ -116,6 +116,20 @@ TEST(Models, ParameterCountsArePublishedOnes) {
   EXPECT_EQ(ResNet({{1, 1, 1, 0}, 16, false, false}, {10, 3, 32}).parameter_count(), 78'042);
 }
 
+TEST(Models, NamesOfTimmLeadToTheNearest) {
+  const std::vector<std::string> names = model_names();
+  const std::pair<const char*, const char*> pairs[] = {{"resnet18d", "'resnet18'"},
+                                                       {"tf_efficientnet_b0", "'efficientnet_b0'"},
+                                                       {"vit_base_patch16_224", "'vit_b_16'"},
+                                                       {"convnext_tiny.fb_in1k", "'convnext_tiny'"},
+                                                       {"mobilenetv2_100", "'mobilenet_v2'"},
+                                                       {"deit_tiny_patch16_224", "'vit_tiny'"}};
+  for (const auto& [theirs, ours] : pairs)
+    EXPECT_TRUE(test::names(did_you_mean_model(theirs, names), {ours})) << theirs;
+  EXPECT_EQ(did_you_mean_model("resnet200", std::vector<std::string>{"resnet18"}), "");
+  EXPECT_EQ(did_you_mean_model("swin_base", names), "");
+}
+
 TEST(Models, UnknownNameSuggestsTheNearest) {
   EXPECT_ERROR(ArgumentError, make_model("resnet-18", {}, 0), "resnet-18", "resnet18", "vgg11_bn");
 }

@@ -82,7 +82,8 @@ TEST(Module, KeepsHintsForTheOptimizer) {
 TEST(Module, NeedsValuesBeforeTheFirstCall) {
   Net net;
   const Tensor x = Tensor::zeros({1, 3});
-  EXPECT_ERROR(ArgumentError, net(x), "module", "initialize(seed)", "load_state_dict()");
+  EXPECT_ERROR(ArgumentError, net(x), "module", "'weight'", "athanor::nn::Linear", "initialize(seed)",
+               "load_state_dict()", "register_module(NAME, MODULE)");
   net.initialize(1);
   EXPECT_EQ(net(x).shape(), (Shape{1, 2}));
   Net loaded;

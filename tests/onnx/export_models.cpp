@@ -250,7 +250,7 @@ void write_model_file(const fs::path& folder) {
   info.images = {16, 16, 3, 3};
   info.class_names = {"cat", "d\xc3\xb6g", "\"cow\""};
   info.pixels = {{0.5, 0.4, 0.3}, {0.2, 0.25, 0.3}};
-  save_state_file(folder / "model.safetensors", StateFile::model, model_state(info, model->state_dict()));
+  save_model(folder / "model.safetensors", info, model->state_dict());
   const NoGrad no_grad;
   const Tensor pixels = randint({4, 16, 16, 3}, {3, 3}, 0, 256, {DType::u8});
   const auto row = [](const std::vector<double>& values) {

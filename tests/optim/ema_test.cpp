@@ -1,5 +1,6 @@
 #include "optim/ema.h"
 
+#include <array>
 #include <limits>
 
 #include <gtest/gtest.h>
@@ -116,6 +117,47 @@ TEST(Ema, FusedAveragesMoveInTheOptimizersStep) {
   sgd.step(state);
   sgd.step(state);
   EXPECT_THROW(ema.update(state), ArgumentError);
+}
+
+/// w -= g, by loops of its own.
+class OwnOptimizer final : public Optimizer {
+ public:
+  explicit OwnOptimizer(ParameterArena& arena)
+      : Optimizer("own", arena, {ParamGroup{}}, 0, std::array{Decay::matrices}) {}
+  void step(StepBuffer&) override {
+    arena().master(0).data<float>()[0] -= arena().gradient(0).data<float>()[0];
+    stepped();
+  }
+};
+
+/// Adam, and then something else.
+class OwnAdam final : public Adam {
+ public:
+  using Adam::Adam;
+  void step(StepBuffer& step) override {
+    Adam::step(step);
+    arena().master(0).data<float>()[0] = 4;
+    arena().weights_from_masters();
+  }
+};
+
+template <class O> double average_after_a_step() {
+  const Tensor w = filled({1}, {0});
+  ParameterArena arena({{"w", w}}, {});
+  O own(arena);
+  Ema ema(arena, {.decay = 0.75, .warm_up = false});
+  ema.fuse_into(own);
+  StepBuffer state;
+  deliver(w, {-4});
+  own.step(state);
+  EXPECT_EQ(w.item(), 4);
+  ema.update(state);
+  return ema.state_dict().tensor("w").item();
+}
+
+TEST(Ema, AnOptimizerThatDoesNotFuseGetsAPassOfItsOwn) {
+  EXPECT_EQ(average_after_a_step<OwnOptimizer>(), 1);
+  EXPECT_EQ(average_after_a_step<OwnAdam>(), 1);
 }
 
 TEST(Ema, FusesIntoOneOptimizerOfItsArena) {

@@ -110,12 +110,13 @@ errors)
   done
   SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=1 run 2 "${train[@]}" --devices 2 --pretrained bad.safetensors
   one_line "^rank 0: error: .*bad.safetensors" # a shell in an allocation starts its own
-  run 2 "${train[@]}" --devices 3 --batch-size 2
+  run 2 "$bin/train_digits" --deterministic --devices 3 --batch-size 2
   one_line "^rank 0: error: --batch-size"
   run 2 "${train[@]}" --devices $((33 * $(nproc)))
   one_line "^error: --devices [0-9]*: must be at most [0-9]*, 32 ranks for each core"
   PATH=/nowhere run 3 "${train[@]}" --devices 2
   one_line "mpirun, which is not in PATH; install openmpi-bin"
+  ( ulimit -n 28; run 3 "${train[@]}" --devices 2; one_line "^error: --devices 2: needs 48 open files, .* 28 \(ulimit -n\)" )
   run 2 by_mpirun 2 "${train[@]}" --strategy single
   grep -qE "^rank [01]: error: --strategy single: must have one rank, but mpirun has started 2" err || die "single"
   run 2 by_mpirun 2 "${train[@]}" --devices 4
@@ -141,6 +142,18 @@ signals)
     grep -q "^ended by SIG${signal%:*} .*continue with --resume auto" out || die "$signal: it does not say where it stands"
     last=$(sed -n 's/^ended by .* saved in \(.*\): continue with.*/\1/p' out)
     [ "$last" = "saved/$(saved)" ] || die "$signal: $last is not the newest"
+    nothing_left
+  done
+  # While mpirun and the ranks start.
+  for pause in 0.02 0.1 0.2 0.3 0.5; do
+    code=0
+    env --default-signal "${train[@]}" --epochs 100000 --devices 2 >out 2>err &
+    pid=$!
+    sleep $pause
+    kill -INT $pid
+    wait $pid || code=$?
+    [ "$code" -eq 130 ] || die "SIGINT after $pause s: got $code"
+    [ ! -s err ] || die "SIGINT after $pause s: an end that was asked for is no error"
     nothing_left
   done
   # Under nohup a terminal that has gone away is nothing, and the signal after it is the first.

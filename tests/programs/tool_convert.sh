@@ -14,18 +14,64 @@ refuses() { # refuses PATTERN ARGUMENTS...
 run=runs/train_digits/1
 athanor 0 convert $run torch.safetensors --layout torch
 grep -q '^torch.safetensors: digits_cnn, ' out || die "what convert says"
-athanor 0 convert torch.safetensors back.safetensors --model digits_cnn
+athanor 0 convert torch.safetensors back.safetensors
 athanor 0 convert $run/model.safetensors same.safetensors
 mkdir pictures
 python3 "$source/tests/programs/digit_pictures.py" "$source/data/digits/digits.csv.gz" pictures 20
 athanor 0 predict $run pictures
 mv out said
-for file in same.safetensors; do
+for file in same.safetensors back.safetensors; do
   athanor 0 predict $file pictures
   cmp -s out said || die "$file says something else"
 done
-# A checkpoint says which network it is, and by what its images are normalised.
-athanor 0 convert "$(find $run/checkpoints -name '*.safetensors' | sort | tail -n 1)" saved.safetensors
+# What the run told of itself is told by its copies, there and back: the figures of an evaluation are those of the run.
+for file in same.safetensors back.safetensors; do
+  athanor 0 evaluate $file --val digits
+  grep -q '^as its run reported' out || die "$file evaluates to something else"
+done
+about() { # about FILE: the metadata that tell of the network
+  python3 - "$1" <<'PYTHON'
+import json, struct, sys
+data = open(sys.argv[1], "rb").read()
+known = json.loads(data[8:8 + struct.unpack("<Q", data[:8])[0]])["__metadata__"]
+for key in sorted(known.keys() - {"format", "schema", "checksum"}):
+    print(key, known[key])
+PYTHON
+}
+about $run/model.safetensors >told
+grep -qx 'image_size 8x8' told && grep -qx 'shorter_side 8' told || die "the metadata of a model"
+for file in torch.safetensors same.safetensors back.safetensors; do
+  about $file | cmp -s - told || die "$file tells something else"
+done
+edited() { # edited OUT STATEMENT: torch.safetensors, with other metadata or values
+  python3 - "$@" <<'PYTHON'
+import json, struct, sys
+data = open("torch.safetensors", "rb").read()
+length = struct.unpack("<Q", data[:8])[0]
+header, values = json.loads(data[8:8 + length]), bytearray(data[8 + length:])
+metadata = header["__metadata__"]
+exec(sys.argv[2])
+text = json.dumps(header).encode()
+open(sys.argv[1], "wb").write(struct.pack("<Q", len(text)) + text + values)
+PYTHON
+}
+# Another size of images keeps the share of an image that is cropped.
+edited wide.safetensors 'metadata["shorter_side"] = "9"; del metadata["resize"]'
+athanor 0 convert wide.safetensors larger.safetensors --image-size 10
+about larger.safetensors | grep -x 'shorter_side 11' >/dev/null || die "the shorter side does not follow the size"
+athanor 0 predict larger.safetensors pictures
+edited wide.safetensors 'metadata["shorter_side"] = "8"; del metadata["resize"]'
+athanor 0 convert wide.safetensors larger.safetensors --image-size 11
+about larger.safetensors | grep -x 'shorter_side 11' >/dev/null || die "the shorter side is less than the size"
+rm wide.safetensors larger.safetensors
+# A checkpoint tells of its network what the model does; predict says what makes a model of it.
+checkpoint=$(find $run/checkpoints -name '*.safetensors' | sort | tail -n 1)
+athanor 2 predict "$checkpoint" pictures
+grep -q "is a checkpoint; make a model of it with: athanor convert $checkpoint model.safetensors" err || die "what predict says of a checkpoint"
+athanor 0 convert "$checkpoint" saved.safetensors
+measured='^weights\|^test_\|^batch_size\|^ranks'
+about saved.safetensors | grep -v "$measured" >of_checkpoint
+grep -v "$measured" told | cmp -s - of_checkpoint || die "a checkpoint tells something else"
 athanor 0 predict saved.safetensors pictures --top 1
 # The weights of all of them are those of the run.
 python3 - torch.safetensors $run/model.safetensors back.safetensors same.safetensors saved.safetensors <<'PYTHON' || die "weights differ"
@@ -50,18 +96,23 @@ PYTHON
 
 cp same.safetensors before
 refuses "OUT must end in .safetensors or .onnx, but is same.txt" $run same.txt
-refuses "does not name its network: name it with --model, one of lenet5 " torch.safetensors same.safetensors
-refuses "does not hold lenet5: " torch.safetensors same.safetensors --model lenet5
-refuses "must be one of .* but got 'digits'" torch.safetensors same.safetensors --model digits
+edited bare.safetensors 'header["__metadata__"] = {"format": "pt"}'
+edited bad.safetensors 'at = header["conv1.weight"]["data_offsets"][0]; values[at:at + 4] = struct.pack("<f", float("nan"))'
+refuses "does not name its network: name it with --model, one of lenet5 " bare.safetensors same.safetensors
+refuses "does not hold lenet5: " bare.safetensors same.safetensors --model lenet5
+refuses "bad.safetensors .*'conv1.weight'" bad.safetensors same.safetensors
+printf '\xff\xd8\xff\xe0 no weights, but long enough' >x.jpg
+refuses "x.jpg must be safetensors or a .pth file of PyTorch, but is a JPEG" x.jpg same.safetensors --model digits_cnn
+refuses "must be one of .* but got 'digits'" bare.safetensors same.safetensors --model digits
 refuses "--model: .* holds digits_cnn, but got lenet5" $run same.safetensors --model lenet5
 refuses "nothing.safetensors" nothing.safetensors same.safetensors
 head -c 3000 $run/model.safetensors >cut.safetensors
 refuses "cut.safetensors" cut.safetensors same.safetensors
 printf '\x80\x02cposix\nsystem\nX\x04\0\0\0true\x85R.' >evil.pth
-refuses "evil.pth: at byte .*: contains posix.system, which is not a tensor; only weight files can be read" evil.pth same.safetensors --model digits_cnn
+refuses "evil.pth: at byte .*: expected a file written by torch.save" evil.pth same.safetensors --model digits_cnn
 refuses "/nowhere/x.safetensors" $run /nowhere/x.safetensors
 cmp -s same.safetensors before || die "a refusal has changed the file that was there"
-rm -f ./*.safetensors before evil.pth out err said
+rm -f ./*.safetensors before evil.pth x.jpg out err said told of_checkpoint
 [ "$(find . -maxdepth 1 -type f | wc -l)" -eq 0 ] || die "something is left: $(ls)"
 
 # Training begins with them, in torchvision's layout as in ours.

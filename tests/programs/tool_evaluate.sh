@@ -43,6 +43,21 @@ athanor 0 evaluate $run/last.safetensors --val digits --threads 1 --json - --top
 python3 -c 'import json; all = json.load(open("out")); assert "top2" in all and not all["mistakes"], all' || die "--json -"
 grep -q '"loss"' out || die "--json - prints no figures"
 
+# The run's --data-dir, or its default, is found from any other folder.
+mkdir -p asked elsewhere there/{set,data-cache}/mnist && cp $run/model.safetensors asked
+for data in set data-cache; do
+  { printf '\0\0\10\3\0\0\0\2\0\0\0\10\0\0\0\10' && head -c 128 /dev/zero; } >there/$data/mnist/t10k-images-idx3-ubyte
+  printf '\0\0\10\1\0\0\0\2\3\4' >there/$data/mnist/t10k-labels-idx1-ubyte
+  cat >asked/config.json <<END
+{"program": "train_mnist", "working_directory": "$PWD/there",
+ "flags": {"--data-dir": {"value": "$data", "from": "$([ $data = set ] && echo flag || echo default)"}}}
+END
+  cd elsewhere
+  ATHANOR_DATA_DIR='' athanor 0 evaluate ../asked --threads 1 --device cpu --json all.json
+  cd ..
+  grep -q '"images":2\b\|"images": 2\b' elsewhere/all.json || die "the data in $data"
+done
+
 # Bad input.
 refuses "there is none" $run --val nowhere
 mkdir moved && cp $run/model.safetensors moved

@@ -22,7 +22,8 @@ mkdir "$out"
 for threads in 1 2 5; do
   "$athanor" pack "$folder/mnist" "$out/$threads.athp" --threads $threads > "$folder/stdout" 2> "$folder/stderr"
   grep -q '40,000 samples' "$folder/stdout" || fail "pack said: $(cat "$folder/stdout")"
-  [ ! -s "$folder/stderr" ] || fail "pack complained: $(cat "$folder/stderr")"
+  [ "$(cat "$folder/stderr")" = "$folder/mnist has a training and a test part; this is --part train" ] ||
+    fail "pack must say which part it takes, but says: $(cat "$folder/stderr")"
 done
 cmp "$out/1.athp" "$out/2.athp"
 cmp "$out/1.athp" "$out/5.athp"
@@ -82,7 +83,7 @@ for threads in 1 3; do
   [ "$code" -eq 2 ] && grep -q '103 samples must be whole images, but 3 places are damaged' "$folder/stderr" || fail "verify of damaged photos: $code, $(cat "$folder/stderr")"
   [ "$(wc -l < "$folder/stdout")" -eq 3 ] || fail "verify of damaged photos: $(cat "$folder/stdout")"
   for name in cut.jpg text.jpg empty.png; do
-    grep -q "/$name: .*\(jpeg\|png\): offset" "$folder/stdout" || fail "verify must name $name: $(cat "$folder/stdout")"
+    grep -q "/$name: .*\(jpeg: offset\|is text\|is empty\)" "$folder/stdout" || fail "verify must name $name: $(cat "$folder/stdout")"
   done
 done
 code=0
@@ -95,6 +96,12 @@ code=0
 "$athanor" verify "$out/photos.athp" > "$folder/stdout" 2> "$folder/stderr" || code=$?
 [ "$code" -eq 2 ] && [ "$(grep -c '^sample ' "$folder/stdout")" -eq 3 ] || fail "verify of a packed file of damaged photos: $(cat "$folder/stdout")"
 rm "$class/cut.jpg" "$class/text.jpg" "$class/empty.png"
+# Bytes between two segments of a photo change no pixel.
+cp "$photo" "$folder/photo.jpg"
+{ head -c 2 "$folder/photo.jpg" && printf junk && tail -c +3 "$folder/photo.jpg"; } > "$photo"
+"$athanor" verify "$out/photos" > "$folder/stdout" || fail "verify of a photo with bytes too many: $(cat "$folder/stdout")"
+grep -q "^1 image has .*$(basename "$photo"): .*4 extraneous bytes" "$folder/stdout" && grep -q 'all can be read' "$folder/stdout" || fail "verify must count it: $(cat "$folder/stdout")"
+mv "$folder/photo.jpg" "$photo"
 
 # A standard output that takes nothing, and a file that may not grow, are a line and a code.
 for command in "inspect --json" inspect verify; do

@@ -51,8 +51,30 @@ head -c 60 "$(find pictures -name '*.png' | head -n 1)" >pictures/below/cut.png
 mkfifo pictures/pipe.png
 athanor 2 predict $run pictures pictures/pipe.png absent.png --top 1
 [ "$(wc -l <out)" -eq 200 ] || die "the others are not answered"
-[ "$(wc -l <err)" -eq 4 ] || die "expected a line for each of four"
+[ "$(wc -l <err)" -eq 5 ] || die "expected a line for each of four, and one for the pipe in the folder"
+grep -qx "not used: 1 pipes, sockets or devices (pictures/pipe.png)" err || die "the pipe is not counted"
 for name in zz.jpg cut.png pipe.png absent.png; do grep -q "$name" err || die "$name is not named"; done
+rm pictures/pipe.png
+athanor 0 predict $run pictures absent.png --top 1 --bad-samples skip
+[ "$(wc -l <out)" -eq 200 ] && grep -q '^3 of 203 files' err || die "those left out are not counted"
+athanor 2 predict $run pictures --bad-samples skip:1
+athanor 2 predict $run absent.png --bad-samples skip
+refuses 'cut.png' $run pictures --bad-samples strict
+# So is one that needs more memory than there is.
+python3 - <<'PY'
+import struct, zlib
+chunk = lambda name, data: struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+head = struct.pack(">IIBBBBB", 10000, 10000, 8, 2, 0, 0, 0)
+open("huge.png", "wb").write(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(bytes(1000))))
+PY
+small=$(find pictures -name '[0-9]*.png' | head -n 1)
+limited() { (ulimit -v 300000 && OMP_NUM_THREADS=1 "$bin/athanor" predict $run "$@" --top 1 >out 2>err); }
+if limited "$small"; then  # not under a sanitizer, which reserves more
+  code=0
+  limited huge.png "$small" || code=$?
+  [ $code -eq 2 ] && grep -q "^$small: " out || die "the other is not answered: code $code"
+  [ "$(wc -l <err)" -eq 1 ] && grep -q 'huge.png: .*memory' err || die "what is too large is not named"
+fi
 
 # The file's weights are a beginning for another training.
 "$bin/train_digits" --device cpu --epochs 1 --max-steps 5 --pretrained $run/model.safetensors --run-dir more >out 2>err ||

@@ -73,11 +73,14 @@ def check_refusals(server):
         check(got == code and part in json.loads(text)["error"], f"{method} {path}: expected {code} and {part!r}, but got {got} {text}")
         return answer_headers
     refused(404, "/predict", "GET", "/nothing")
-    check(refused(405, "takes POST", "GET", "/predict")["Allow"] == "POST", "405 must name methods")
-    check(refused(405, "takes GET", "POST", "/metrics", b"x")["Allow"] == "GET, HEAD", "405 must name methods")
+    check(refused(405, "takes POST", "GET", "/predict")["Allow"] == "POST, OPTIONS", "405 must name methods")
+    check(refused(405, "takes GET", "POST", "/metrics", b"x")["Allow"] == "GET, HEAD, OPTIONS", "405 must name methods")
+    code, headers, text = server.ask("OPTIONS", "/predict", None, {"Origin": "https://example.org", "Access-Control-Request-Method": "POST"})
+    check(code == 204 and text == b"" and headers["Allow"] == "POST, OPTIONS", f"OPTIONS: {code} {headers}")
+    check(not [name for name in headers if name.startswith("Access-Control")], "without --allow-origin no other site may read")
     refused(405, "takes GET", "DELETE", "/")
     refused(400, "is empty", "POST", "/predict", b"")
-    refused(400, "must be a JPEG, PNG or WebP, but is none", "POST", "/predict", b"no picture")
+    refused(400, "must be a JPEG, PNG or WebP, but is text", "POST", "/predict", b"no picture")
     refused(400, "jpeg", "POST", "/predict", b"\xff\xd8\xff" + os.urandom(500))
     refused(400, "", "POST", "/predict", data[pictures[0]][:60])
     refused(400, "heif-convert", "POST", "/predict", b"\0\0\0\x18ftypheic" + bytes(50))
@@ -124,12 +127,83 @@ def check_protocol(server):
     with concurrent.futures.ThreadPoolExecutor(len(all_bad)) as pool:
         for bad, text in zip(all_bad, pool.map(server.raw, all_bad)):
             check(not text or b" 4" in text[:14] or b" 5" in text[:14], f"{bad[:40]}: {text[:100]}")
+    check_strict(server)
     # A client that goes away while it is being answered, and one in the middle of its body.
     for _ in range(20):
         for part in (both, both[: len(head) + 40]):
             with socket.create_connection((server.host, server.port)) as client:
                 client.sendall(part)
                 client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+
+def check_strict(server):
+    """A head that readers understand in different ways is refused, and what follows it is not a request."""
+    host, end = b"Host: x\r\n", b"\r\n"
+    hidden = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
+    line, chunks = b"POST /predict HTTP/1.1\r\n" + host, b"0\r\n\r\n"
+    chunked = b"Transfer-Encoding: chunked\r\n"
+    heads = [
+        line + b"Content-Length: 5\r\nContent-Length: 0\r\n" + end + b"abcde", line + b"Content-Length: 0\r\nContent-Length: 0\r\n" + end,
+        line + b"Content-Length: 5\r\n" + chunked + end + chunks, line + chunked + chunked + end + chunks,
+        line + b"Transfer-Encoding: xchunked\r\n" + end, line + b"Transfer-Encoding: gzip, chunked\r\n" + end + chunks,
+        b"POST /predict HTTP/1.0\r\n" + host + chunked + end + chunks,
+        *[line + b"Content-Length: " + length + end + end for length in (b"-1", b"+1", b"x", b"", b"0, 0", b"0x0", b"1 ")],
+        b"GET /healthz%00.png HTTP/1.1\r\n" + host + end, b"GET /healthz\0.png HTTP/1.1\r\n" + host + end,
+        b"GET /healthz?a=%00 HTTP/1.1\r\n" + host + end, b"GET /healthz x HTTP/1.1\r\n" + host + end,
+        *[b"GET /healthz HTTP/1.1\r\n" + host + field + end + end for field in (
+            b"X: a\r\n b", b"X: a\r\n\tb", b"X: a\r\n ", b"X: a\0b", b"X\0: a", b"X : a", b"X\t: a", b": a", b"X: a\rb: c", b"X: a\1", b"Host: y",
+            b"Transfer-Encoding:\r\n chunked", b"Content-Length : 5", b"Content-Length: 0\0\r\nX: a")],
+        b"GET /healthz HTTP/1.1\r\n Host: x\r\n" + end, b"GET /healthz HTTP/1.1\r\n" + end, b"GET /healthz HTTP/1.1\nHost: x\n\n"]
+    with concurrent.futures.ThreadPoolExecutor(16) as pool:
+        for head, text in zip(heads, pool.map(lambda head: server.raw(head + hidden), heads)):
+            check(text.startswith(b"HTTP/1.1 400 ") and b"generation" not in text, f"{head}: {text[:200]}")
+    # What is unusual but has one meaning.
+    for head in (b"GET /healthz HTTP/1.0\r\n\r\n", b"GET /h%65althz?a=b HTTP/1.1\r\nHOST:x\r\nConnection:\tclose\r\nCookie: a=b; c\r\nX:\r\nY:  z \r\n\r\n"):
+        text = server.raw(head)
+        check(text.startswith(b"HTTP/1.1 200 "), f"{head}: {text[:200]}")
+
+
+def check_sites():
+    """Pages of named sites may read the answers, errors too."""
+    server = Server(athanor, run, "--allow-origin", "https://example.org", "--allow-origin", "http://localhost:3000")
+    for origin, allowed in (("https://example.org", True), ("http://localhost:3000", True), ("https://example.com", False)):
+        for method, path, body in (("OPTIONS", "/predict", None), ("POST", "/predict", b"no picture"), ("GET", "/nothing", None)):
+            headers = server.ask(method, path, body, {"Origin": origin})[1]
+            check(headers["Access-Control-Allow-Origin"] == (origin if allowed else None) and headers["Vary"] == "Origin", f"{origin} {method}: {headers}")
+            asked = headers["Access-Control-Allow-Methods"]
+            check(asked == ("POST, OPTIONS" if allowed and method == "OPTIONS" else None), f"{origin} {method}: {headers}")
+    check(server.stop() == 0, "the end")
+    server = Server(athanor, run, "--allow-origin", "*")
+    check(server.ask("GET", "/healthz", None, {"Origin": "null"})[1]["Access-Control-Allow-Origin"] == "*", "* allows all")
+    check(server.stop() == 0, "the end")
+
+
+def check_large_images():
+    """Pixels count before they are decoded; a large image does not make a small one wait for all of its request."""
+    large = png_bytes(2000, 1000, b"".join(b"\0" + bytes(2000) for _ in range(1000)))
+    server = Server(athanor, run, "--max-queue-megapixels", "20", "--threads", "1", "--deadline-s", "60")
+    kind, body = multipart([("a.png", large)] * 11)
+    code, _, text = server.ask("POST", "/predict", body, {"Content-Type": kind})
+    check(code == 413 and b"20 megapixels" in text, f"22 megapixels: {code} {text}")
+    kind, body = multipart([("a.png", large)] * 8)
+    def ask(_):
+        code, headers, _ = server.ask("POST", "/predict", body, {"Content-Type": kind})
+        check(code == 200 or (code == 503 and headers["Retry-After"]), f"16 megapixels: {code}")
+        return code
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        codes = list(pool.map(ask, range(16)))
+    check(codes.count(200) >= 1 and codes.count(503) >= 1, f"{codes}")
+    check(server.predict(data[pictures[0]])[0] == 200 and server.stop() == 0, "after large images")
+    server = Server(athanor, run, "--deadline-s", "0.001", "--threads", "1")
+    kind, body = multipart([("a.png", large)] * 8)
+    code, headers, text = server.ask("POST", "/predict", body, {"Content-Type": kind})
+    check(code == 503 and headers["Retry-After"] and b"0.001 s" in text, f"a late request: {code} {text}")
+    limit = str(int(server.metric("process_resident_memory_bytes")) + (64 << 20))
+    check(server.stop() == 0, "the end")
+    server = Server(athanor, run, "--memory-limit", limit, "--max-megapixels", "100")
+    code, _, text = server.ask("POST", "/predict", png_bytes(9000, 9000, b""))
+    check(code == 413 and b"MB" in text, f"an image beyond the limit: {code} {text}")
+    check(server.predict(large)[0] == 200 and server.stop() == 0, "an image within the limit")
 
 
 def check_slow():
@@ -280,7 +354,8 @@ def check_start(server):
     """What cannot be served is one line and code 2."""
     for part, arguments in (("in use", [run, "--port", str(server.port)]), ("--host", [run, "--host", "203.0.113.7", "--port", "0"]),
                             ("--host", [run, "--host", "no such host"]), ("nowhere", ["nowhere"]), ("--port", [run, "--port", "70000"]),
-                            ("--max-batch", [run, "--max-batch", "0"]), ("--max-connections", [run, "--max-connections", "99999999"])):
+                            ("--max-batch", [run, "--max-batch", "0"]), ("--memory-limit", [run, "--memory-limit", "1M"]),
+                            ("--allow-origin", [run, "--allow-origin", "https://example.org/"]), ("--max-connections", [run, "--max-connections", "99999999"])):
         ended = subprocess.run([athanor, "serve", *arguments], capture_output=True, text=True, timeout=60)
         lines = ended.stderr.splitlines()
         check(ended.returncode == 2 and len(lines) == 1 and part in lines[0] and not ended.stdout, f"{arguments}: {ended}")
@@ -321,6 +396,8 @@ def main():
     check_signals()
     check_crowd()
     check_queue()
+    check_sites()
+    check_large_images()
     for line in open("serve.err"):
         check(line.startswith("athanor serve: "), f"a line on stderr that is not ours: {line}")
 

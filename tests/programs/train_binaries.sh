@@ -41,9 +41,19 @@ run 0 train_digits --device cpu --devices auto --strategy zero1 --fast-dev-run
 grep -q "strategy single (--devices auto: no GPU in use; nothing to share for zero1), " out || die "--devices auto: not a word"
 run 0 train_digits --device cpu --devices auto --fast-dev-run
 grep -q "strategy single (--devices auto: no GPU in use), " out || die "--devices auto: not a word"
+# Images of other than three channels have their own mean and deviation.
+for channels in 1 2 4; do
+  { printf '\0\0\10\4\0\0\0\50\0\0\0\10\0\0\0\10\0\0\0'; printf "\\$channels"; head -c $((40 * 64 * channels)) /dev/urandom; } >few-images-idx4-ubyte
+  { printf '\0\0\10\1\0\0\0\50'; for _ in {1..20}; do printf '\0\1'; done; } >few-labels-idx1-ubyte
+  few=(train_images few-images-idx4-ubyte --device cpu --model resnet20 --image-size 32 --epochs 1)
+  run 0 "${few[@]}" --run-dir none
+  grep -q "32x32x$channels, 2 classes" out || die "$channels channels: not trained on"
+done
+refuses "color-jitter, but have 4; .*--augment" "${few[@]}" --run-dir none --augment color-jitter
+
 run 3 train_digits --memory-limit 100000
 [ "$(wc -l <err)" -eq 1 ] || die "out of memory takes more than a line"
-grep -qE -- "--memory-limit: must exceed the [0-9]+ bytes of model and data .* but is 100000$" err || die "it does not say what it needs"
+grep -qE -- "--memory-limit: must exceed the [0-9]+ bytes held .* take [0-9]+, but is 100000$" err || die "it does not say what it needs"
 # In the first step it is found which batch fits, and that one does.
 run 0 train_digits --batch-size 512 --epochs 1 --metrics big.jsonl
 limit=$(($(field big.jsonl end peak_bytes) * 85 / 100)) # how much a step takes depends on the oneDNN that is here
@@ -115,7 +125,7 @@ grep -q "^skipped: .*$damaged is damaged" out || die "it does not say what is da
 refuses "saved/step-.* --batch-size is 16 and was 32 .*--pretrained" "${saving[@]}" --resume auto --batch-size 16
 refuses "must be empty .*--resume auto" "${saving[@]}"
 refuses "there is no saved/none" "${saving[@]}" --resume saved/none
-refuses "of another kind|no checkpoint" "${train[@]}" --resume resumed.jsonl
+refuses "must be a checkpoint of a run" "${train[@]}" --resume resumed.jsonl
 
 # A full disk (which a limit on the size of files is to a program): one line, and nothing is left behind.
 ( trap '' XFSZ; ulimit -f 64; refuses "save: cannot write full/step-.*: File too large" \
@@ -146,6 +156,10 @@ run 4 train_digits --device cpu --epochs 1 --max-steps 14 --lr 1e30 --metrics di
 [ "$(grep -c "diverged: the last validation's loss is .*; lower --lr, or set --clip-norm" out)" -eq 1 ] || die "it does not say so"
 grep -q ' s \*$' out && die "a loss that is no number is the best"
 [ "$(field diverged.jsonl end stopped_by)" = diverged ] || die "stopped_by: $(field diverged.jsonl end stopped_by)"
+[ "$(grep -c "error: diverged: the last validation's loss is .*; lower --lr" err)" -eq 1 ] || die "stderr does not say so"
+run 4 train_digits --device cpu --epochs 1 --max-steps 14 --lr 1e30 --progress off
+[ -z "$(cat out)" ] && [ "$(grep -c "error: diverged: the last validation's loss is " err)" -eq 1 ] ||
+  die "it does not say so without --progress"
 run 4 train_digits --device cpu --epochs 1 --max-steps 14 --lr 1e30 --checkpoint-dir diverged --checkpoint-every 2
 [ -z "$(ls diverged)" ] || die "saved although it has diverged: $(ls diverged)"
 run 4 train_digits --device cpu --epochs 1 --max-steps 3 --lr 9223372036854775807

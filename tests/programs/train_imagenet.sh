@@ -89,7 +89,7 @@ refuses "--pretrained: must be a file with weights, but there is no none" "${fin
 
 # Other classes in validation, and a damaged photo.
 mv two/val/class1 two/val/class9
-refuses "class 1 is 'class1' in training and 'class9'" "${fine[@]}"
+refuses "no others than 'class0', 'class1', but has 'class9'" "${fine[@]}"
 mv two/val/class9 two/val/class1
 bad=$(ls two/train/class1/*.JPEG | head -1)
 head -c 5000 "$bad" >cut && rm "$bad" && mv cut "$bad"

@@ -28,7 +28,8 @@ end() { sed -n "/\"event\":\"end\"/s/.*\"$2\":\"\{0,1\}\([^,\"}]*\).*/\1/p" "$1/
 
 link_photos all 3 36 12
 mv all/train photos
-few=(--device cpu --model resnet20 --image-size 32 --epochs 1)
+shape=(--device cpu --model resnet20 --image-size 32)
+few=("${shape[@]}" --epochs 1)
 
 # 36 photos of 3 classes: 2 of each 12 are a fifth, and batches are small ones.
 run 0 train_images photos "${few[@]}"
@@ -46,7 +47,7 @@ run 0 train_imagenet photos "${few[@]}" --batch-size 8 --lr 0.015625
 # evaluate takes the same images, and names them.
 run 0 athanor evaluate $one --device cpu --json all.json
 grep -q "^as its run reported$" out || die "evaluate does not find the run's images"
-grep -q "^the 6 of photos that its run validated on: 6 images$" out || die "which images"
+grep -q "^the 6 of .*/photos that its run validated on: 6 images$" out || die "which images"
 grep -qE "photos/class[012]/.*JPEG: class[012], predicted class[012]" out || die "mistakes are not named"
 run 0 train_images photos --val-split 0.5 --seed 3 "${few[@]}" --max-steps 1 --test all/val
 grep -q "^all/val: 12 images$" out || die "--test is not measured"
@@ -59,7 +60,7 @@ cp few/class1/a.JPEG few/class1/b.JPEG
 run 0 train_images few "${few[@]}" --run-dir plain
 run 0 train_images few "${few[@]}" --run-dir balanced --class-weights balanced
 [ "$(end plain weights_hash)" != "$(end balanced weights_hash)" ] || die "--class-weights changes nothing"
-refuses "--class-weights is not given and was balanced" train_images few "${few[@]}" --epochs 2 --run-dir balanced --resume auto
+refuses "--class-weights is not given and was balanced" train_images few "${shape[@]}" --epochs 2 --run-dir balanced --resume auto
 refuses "--class-weights: must be none or balanced" train_images few "${few[@]}" --class-weights even
 
 # --augment: what is cut while it is decoded, a random part of the photo unless the list has none.
@@ -72,7 +73,7 @@ for run in larger middle; do
 done
 [ "$(end larger weights_hash)" != "$(end middle weights_hash)" ] || die "--augment flip still crops"
 refuses "--augment is 'pad 0, flip true, cutout 0, no resized crop' and was 'pad 0, flip true, cutout 0';" \
-  train_images few "${few[@]}" --epochs 2 --run-dir plain --augment flip --resume auto
+  train_images few "${shape[@]}" --epochs 2 --run-dir plain --augment flip --resume auto
 
 # train/ and val/ below the folder are what they are called.
 mkdir both && mv photos both/train && cp -r all/val both/val
@@ -82,10 +83,15 @@ grep -q "36 images to train on, 12 to test" out || die "train/ and val/"
 refuses "--val-split: must be .* but got 1.5" train_images both --val-split 1.5
 refuses "--train: cannot be combined with PHOTOS" train_images both --train both
 refuses "data: nowhere must be" train_images nowhere
-refuses "takes only flags, but got 'more'" train_images both more
+refuses "takes one set of photos, but got 'both' and 'more'.*cp -rs" train_images both more
 refuses "--test: evaluates the model that the run saves" train_images both --test both/val --run-dir none
 # A resumed run must have the same images to validate on.
 run 0 train_images both/train "${few[@]}" --run-dir named
 refuses "--val-split is 0.3 and was 0.2" train_images both/train --val-split 0.3 "${few[@]}" --run-dir named --resume auto
 mkdir -p phone/cat && cp both/train/class0/*.JPEG phone/cat && mkdir phone/dog && echo x >phone/dog/1.heic
+# Labels that begin at 1.
+head -c $((6 * 32 * 32 * 3)) /dev/zero >ones.bin && printf '\1\2\1\2\1\2' >labels.bin
+echo '{"height": 32, "width": 32, "channels": 3, "labels": "labels.bin", "label_dtype": "u8"}' >ones.json
+run 0 train_images --train ones.bin --val ones.bin "${few[@]}" --max-steps 1 --run-dir none
+grep -q "^not used: 1 classes without images, because labels begin at 1" out || die "labels that begin at 1"
 refuses "phone/dog/1.heic is HEIC.*heif-convert" train_images phone

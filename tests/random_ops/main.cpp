@@ -2,9 +2,13 @@
 //
 //     random_ops --cases 100000 --limits pytorch.csv --others pytorch_others.csv
 //     random_ops --seed 0 --op pow --case 123
+//     random_ops --weekly --cases 40000
 //
-// The second runs one case alone, as a failure names it; the files are in tests/random_ops/.
+// The second runs one case alone, as a failure names it; the files are in tests/random_ops/. The third draws
+// other cases every week, and prints the seed with which it does so again.
 
+#include <chrono>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
@@ -26,6 +30,8 @@ int run(int argc, char** argv) {
   CLI::App app("Runs every op on random shapes, layouts, dtypes and values, and compares with a reference");
   app.add_option("--cases", options.cases, "How many")->capture_default_str();
   app.add_option("--seed", options.seed, "Of all random choices")->capture_default_str();
+  bool weekly = false;
+  app.add_flag("--weekly", weekly, "The week's number as --seed, another one every week");
   app.add_option("--first", options.first, "Number of each op's first case")->capture_default_str();
   const auto* one = app.add_option("--case", options.first, "That case of one --op alone: shows all of it");
   app.add_option("--op", options.op, "Regular expression that the names of ops must match");
@@ -40,6 +46,12 @@ int run(int argc, char** argv) {
   app.add_option("--table", table, "Markdown file; its columns are given by --column");
   app.add_option("--column", columns, "NAME=FILE of --csv: a column of the table; nothing is run");
   CLI11_PARSE(app, argc, argv);
+  if (weekly) {
+    const auto now = std::chrono::system_clock::now().time_since_epoch();
+    options.seed = static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::weeks>(now).count());
+    std::printf("--seed %llu\n", static_cast<unsigned long long>(options.seed));
+    std::fflush(stdout);
+  }
   if (one->count() > 0) options.cases = 1;
   options.show = one->count() > 0;
   options.device = Device::parse(device);

@@ -85,7 +85,7 @@ Array elu(Given& given) {
   const Real alpha = given.attribute("alpha", 1.0);
   return scalar_op(
       given, [=](Real x) { return x >= 0 ? x : alpha * std::expm1(x); },
-      [=](Real x) { return x <= 0 ? alpha * std::exp(x) : 1; });
+      [=](Real x) { return x > 0 ? 1 : alpha * std::exp(x); });
 }
 Array softplus_op(Given& given) {
   const Real beta = given.attribute("beta", 1.0), threshold = given.attribute("threshold", 20.0);
@@ -185,9 +185,9 @@ const std::map<std::string, Scalar>& scalars() {
        {[](Real x) { return x <= -3  ? x * 0
                             : x >= 3 ? x
                                      : x * (x + 3) / 6; },
-        [](Real x) { return x <= -3 ? 0
-                            : x < 3 ? x / 3 + 0.5L
-                                    : 1; }}},
+        [](Real x) { return x <= -3  ? 0
+                            : x >= 3 ? 1
+                                     : x / 3 + 0.5L; }}},
       {"mish",
        {[](Real x) { return x * std::tanh(softplus(x)); },
         [](Real x) {

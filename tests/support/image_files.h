@@ -11,6 +11,7 @@
 
 #include <jpeglib.h>
 #include <png.h>
+#include <zlib.h>
 
 #include "tensor/philox.h"
 
@@ -114,6 +115,20 @@ inline std::string with_orientation(const std::string& jpeg, int value, bool big
   const std::size_t length = exif.size() + 2;
   const std::string head = {'\xff', '\xe1', static_cast<char>(length >> 8), static_cast<char>(length)};
   return jpeg.substr(0, 2) + head + exif + jpeg.substr(2);
+}
+
+/// The PNG file with another chunk, before its pixels or after them.
+inline std::string with_chunk(const std::string& png, const std::string& type, const std::string& data,
+                              bool after_pixels = false) {
+  const auto big_endian = [](std::size_t n) {
+    return std::string{static_cast<char>(n >> 24), static_cast<char>(n >> 16), static_cast<char>(n >> 8),
+                       static_cast<char>(n)};
+  };
+  const std::string body = type + data;
+  const auto checksum = crc32(0, reinterpret_cast<const Bytef*>(body.data()), static_cast<uInt>(body.size()));
+  const std::string chunk = big_endian(data.size()) + body + big_endian(checksum);
+  std::string file = png;
+  return file.insert(after_pixels ? file.size() - 12 : 8 + 25, chunk);  // around: signature and IHDR, IEND
 }
 
 /// All of a JPEG image, the plain way. Ends the program on damaged files.

@@ -9,6 +9,7 @@
 #include <set>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include <unistd.h>
 
@@ -74,6 +75,7 @@ class MadeUpSet final : public ImageDataset {
   std::string where(std::int64_t index) const override {
     return "made-up/" + std::to_string(index) + ".img, offset " + std::to_string(100 * index);
   }
+  std::vector<Unused> unused() const override { return account; }
   void will_need(std::int64_t first, std::int64_t count) const override {
     if (on_will_need) on_will_need(first, count);
   }
@@ -91,6 +93,7 @@ class MadeUpSet final : public ImageDataset {
   std::function<void(std::int64_t)> before;
   std::function<std::int64_t(std::int64_t)> label;
   std::function<void(std::int64_t, std::int64_t)> on_will_need;
+  std::vector<Unused> account = {};
   mutable std::atomic<std::int64_t> reads{0};
 
  private:

@@ -19,6 +19,7 @@ struct RecordedRun {
   std::vector<StepReport> results;
   std::vector<std::string> notes;
   std::vector<double> weights;
+  std::string nothing_to_do;
   std::vector<std::uint64_t> hashes;  ///< of this rank's own weights after every step, where asked for
 };
 
@@ -28,7 +29,10 @@ class Recorder final : public Callback {
  public:
   explicit Recorder(RecordedRun& run, OnStep on_step = {}, bool hashes = false)
       : run_(run), on_step_(std::move(on_step)), hashes_(hashes) {}
-  void on_fit_begin(Trainer&, const FitInfo& info) override { run_.notes = info.notes; }
+  void on_fit_begin(Trainer&, const FitInfo& info) override {
+    run_.notes = info.notes;
+    run_.nothing_to_do = info.nothing_to_do;
+  }
   void on_step_end(Trainer& trainer, const StepInfo& step) override {
     run_.steps.push_back(step);
     if (hashes_ && !trainer.arena().sharded()) run_.hashes.push_back(trainer.arena().weights_hash());

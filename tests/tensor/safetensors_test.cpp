@@ -120,6 +120,15 @@ TEST_F(Safetensors, StridedTensorIsSavedDense) {
   EXPECT_EQ(safetensors::load(path()).tensor("x").to_vector(), (std::vector<double>{1, 4, 2, 5, 3, 6}));
 }
 
+TEST_F(Safetensors, AFileThatBecomesShorterChangesNoTensor) {
+  StateDict dict;
+  dict.set("x", Tensor::from(std::vector<float>(10'000, 3), {10'000}));
+  safetensors::save(path(), dict);
+  const Tensor x = safetensors::load(path()).tensor("x");
+  std::filesystem::resize_file(path(), 5000);
+  EXPECT_EQ(x.to_vector(), std::vector<double>(10'000, 3));
+}
+
 TEST_F(Safetensors, TensorsAreViewsOfTheFileAndOutliveIt) {
   StateDict dict;
   dict.set("x", Tensor::from(std::vector<float>{1, 2, 3}, {3}));
@@ -129,7 +138,7 @@ TEST_F(Safetensors, TensorsAreViewsOfTheFileAndOutliveIt) {
   {
     const StateDict loaded = safetensors::load(path());
     x = loaded.tensor("x");
-    EXPECT_EQ(loaded.tensor("y").data<float>(), x.data<float>() + 3);  // one mapping, no copies
+    EXPECT_EQ(loaded.tensor("y").data<float>(), x.data<float>() + 3);  // one memory, no copies
   }
   const std::string before = read();
   x.data<float>()[0] = 9;  // private to this process

@@ -84,7 +84,21 @@ TEST(NearestName, FindsSlipsOfTheKeyboardAndNothingElse) {
   EXPECT_EQ(nearest_name("transformer", names), std::nullopt);
   EXPECT_EQ(nearest_name("", names), std::nullopt);
   EXPECT_EQ(nearest_name(std::string(100'000, 'x'), names), std::nullopt);
+  EXPECT_EQ(nearest_name("ResNet34", names), "resnet34");
   EXPECT_TRUE(test::names(did_you_mean("cifar_net", names), {"cifarnet"}));
+}
+
+TEST(NearestName, ProposesNoOtherThing) {
+  const std::vector<std::string> flags{"--loss-scale", "--devices", "--warmup", "--optimizer",
+                                       "--batch-size"};
+  EXPECT_EQ(nearest_name("--loss", flags), std::nullopt);
+  EXPECT_EQ(nearest_name("--degrees", flags), std::nullopt);
+  EXPECT_EQ(nearest_name("--warmup-lr", flags), std::nullopt);
+  EXPECT_EQ(nearest_name("--optim", flags), "--optimizer");
+  EXPECT_EQ(nearest_name("--bathc_size", flags), "--batch-size");
+  const std::vector<std::string> parts{"fc", "conv1.weight"};
+  EXPECT_EQ(nearest_name("10", parts), std::nullopt);
+  EXPECT_EQ(nearest_name("weight", parts), "conv1.weight");
 }
 
 }  // namespace athanor::state_dict_test

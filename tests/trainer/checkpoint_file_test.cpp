@@ -129,8 +129,8 @@ TEST_F(CheckpointFile, ErrorsNameTheFileAndWhatIsWrong) {
   EXPECT_ERROR(IoError, load_checkpoint(folder_.path()), folder_.path().string(), "folder");
   safetensors::save(path(), sample(), {{"format", "pt"}});
   EXPECT_ERROR(IoError, load_checkpoint(path()), "checkpoint", path().string());
-  safetensors::save(path(), sample(), {{"format", "athanor.checkpoint"}, {"schema", "2"}, {"checksum", "?"}});
-  EXPECT_ERROR(IoError, load_checkpoint(path()), "checkpoint", path().string(), "schema 1", "schema 2");
+  safetensors::save(path(), sample(), {{"format", "athanor.checkpoint"}, {"schema", "3"}, {"checksum", "?"}});
+  EXPECT_ERROR(IoError, load_checkpoint(path()), "checkpoint", path().string(), "schema 2", "schema 3");
   safetensors::save(path(), sample(), {{"format", "athanor.checkpoint"}, {"schema", "1"}});
   EXPECT_ERROR(IoError, load_checkpoint(path()), "checkpoint", path().string(), "checksum", "''");
 }
@@ -169,6 +169,19 @@ TEST_F(CheckpointFile, TheChecksumCoversEveryPartOfAnEntry) {
   }
   safetensors::save(path(), states.front(), metadata);  // whole and well formed, with another one's checksum
   EXPECT_ERROR(IoError, load_checkpoint(path()), path().string(), "checksum", metadata.at("checksum"));
+}
+
+TEST_F(CheckpointFile, TextsBesideTheEntriesComeBackAndAreCovered) {
+  const safetensors::Metadata about = {{"model", "lenet5"}, {"note", ""}};
+  save_state_file(path(), StateFile::checkpoint, sample(), dist::read_whole, about);
+  safetensors::Metadata read, all;
+  EXPECT_TRUE(same(load_state_file(path(), StateFile::checkpoint, Verify::all, &read), sample()));
+  EXPECT_EQ(read, about);
+  safetensors::load(path(), &all);
+  EXPECT_EQ(all.at("model"), "lenet5") << "under its own name";
+  all["model"] = "lenet6";
+  safetensors::save(path(), sample(), all);
+  EXPECT_ERROR(IoError, load_checkpoint(path()), path().string(), "checksum", all.at("checksum"));
 }
 
 // A folder -------------------------------------------------------------------------------------------------

@@ -162,10 +162,11 @@ TEST_F(CheckpointPolicies, WritesACopyWhileTrainingContinues) {
 TEST_F(CheckpointPolicies, AFailedBackgroundSaveEndsTheRun) {
   TrainerConfig config = saving(for_epochs(2), 1);
   config.async_checkpoints = true;
-  const auto move_away = [&](Trainer&, const StepInfo& step) {
-    if (step.attempted == 3) fs::rename(folder(), folder().string() + ".gone");
+  const fs::path taken = file(4);
+  const auto take = [&](Trainer&, const StepInfo& step) {
+    if (step.attempted == 3) fs::create_directories(taken / "by a folder");
   };
-  EXPECT_ERROR(IoError, train(config, move_away), folder().string(), std::strerror(ENOENT));
+  EXPECT_ERROR(IoError, train(config, take), folder().string(), std::strerror(EISDIR));
 }
 
 TEST(BackgroundSave, WritesTheStateAtItsStart) {

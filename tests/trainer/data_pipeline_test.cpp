@@ -1,7 +1,10 @@
 // A Trainer and its loaders: where the time goes, what is said about it, and how it ends.
 
+#include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <csignal>
+#include <cstring>
 #include <filesystem>
 #include <functional>
 #include <sstream>
@@ -11,8 +14,12 @@
 #include <unistd.h>
 
 #include "autograd/shape.h"
+#include "data/defects.h"
+#include "data/in_memory.h"
 #include "data/synthetic.h"
+#include "dist/transports/thread_transport.h"
 #include "nn/linear.h"
+#include "tensor/regular_file.h"
 #include "tests/support/errors.h"
 #include "tests/support/made_up_set.h"
 #include "tests/support/recorded_run.h"
@@ -53,9 +60,40 @@ test::RecordedRun train(const TrainerConfig& config, const Dataset& data, const 
   return test::record(trainer, model, data, held_out);
 }
 
+TEST(DataPipeline, ReadsThatWereTriedAgainAreANoteOfTheEpoch) {
+  const auto data = synthetic(kSpec, 40, 1);
+  const auto notes = [&] {
+    std::vector<std::string> all;
+    for (const EpochReport& epoch : train(small_config(), *data, *data).epochs)
+      for (const std::string& note : epoch.notes)
+        if (test::holds(note, std::strerror(ESTALE))) all.push_back(note);
+    return all;
+  };
+  (void)take_repeated_reads();  // of other tests
+  int tries = 0;
+  for (int i = 0; i < 2; ++i) {
+    errno = ESTALE;
+    ASSERT_TRUE(try_again(tries, [](std::chrono::milliseconds) {}));
+  }
+  const std::vector<std::string> told = notes();
+  ASSERT_EQ(told.size(), 1u) << "in the first of two epochs";
+  EXPECT_TRUE(test::names(told[0], {"2"}));
+}
+
 std::int64_t threads_of_this_process() {
   const std::filesystem::directory_iterator tasks("/proc/self/task");
   return std::distance(begin(tasks), end(tasks));
+}
+
+TEST(DataPipeline, TwoSourcesWithEqualAccountsAreToldBoth) {
+  TrainerConfig config = small_config();
+  config.strict_data = true;
+  const auto first = std::make_shared<test::MadeUpSet>(20, kSpec);
+  const auto second = std::make_shared<test::MadeUpSet>(20, kSpec);
+  first->account = second->account = {{"files of another type", 1, {"cat/notes.txt"}}};
+  EXPECT_ERROR(ArgumentError, train(config, *first, *second), "--strict-data", "2");
+  const auto parts = split(first, 0.5);
+  EXPECT_ERROR(ArgumentError, train(config, *parts.first, *parts.second), "--strict-data", "1");
 }
 
 TEST(DataPipeline, WeightsAreTheSameHoweverSamplesCome) {
@@ -168,6 +206,19 @@ TEST(DataPipeline, ADataStallCountsAsDataTime) {
   EXPECT_LE(data_s, 1.05 * stalled.seconds) << "of steps of " << step_s << " s";
 }
 
+TEST(DataPipeline, ImagesOfALastSmallerBatchAreTold) {
+  const test::MadeUpSet held_out(20, kSpec);
+  TrainerConfig config = small_config();
+  const test::RecordedRun some = train(config, test::MadeUpSet(25, kSpec), held_out);
+  ASSERT_EQ(some.notes.size(), 1u);
+  EXPECT_TRUE(test::names(some.notes[0], {"5", "25", "10", "--batch-size"}));
+  EXPECT_TRUE(train(config, test::MadeUpSet(30, kSpec), held_out).notes.empty());
+  EXPECT_TRUE(train(config, test::MadeUpSet(7, kSpec), held_out).notes.empty())
+      << "the only batch is trained";
+  config.limit_train_batches = {.count = 1};
+  EXPECT_TRUE(train(config, test::MadeUpSet(25, kSpec), held_out).notes.empty()) << "as its user wants it";
+}
+
 TEST(DataPipeline, BadSamplesAreCountedOnceAnEpoch) {
   test::MadeUpSet data(200, kSpec);
   const test::MadeUpSet held_out(20, kSpec);
@@ -204,6 +255,57 @@ TEST(DataPipeline, BadSamplesAreCountedOnceAnEpoch) {
   }
   EXPECT_EQ(epochs, 2);
   EXPECT_EQ(notes, 2);
+}
+
+TEST(DataPipeline, UnreadableSamplesAreListedBeforeTheFirstStep) {
+  test::MadeUpSet data(200, kSpec), held_out(20, kSpec);
+  TrainerConfig config = small_config();
+  config.bad_samples = {.list = true};
+  EXPECT_EQ(train(config, data, held_out).epochs.size(), 2u);
+  data.before = [](std::int64_t index) {
+    if (index == 7 || index == 90) throw IoError(fmt::format("train/{} is gone", index));
+  };
+  held_out.before = [](std::int64_t index) {
+    if (index == 3) throw IoError("val/3 is gone");
+  };
+  data.reads = 0;
+  std::string said = test::message_of<UnreadableSamplesError>([&] { train(config, data, held_out); });
+  EXPECT_EQ(data.reads, 200) << "each once, and none for a step";
+  const auto lists_all = [](const std::string& text) {
+    return std::count(text.begin(), text.end(), '\n') == 3 && test::has_line(text, {"3", "220"}) &&
+           test::has_line(text, {"train/7"}) && test::has_line(text, {"train/90"}) &&
+           test::has_line(text, {"val/3"});
+  };
+  EXPECT_TRUE(lists_all(said)) << said;
+  dist::run_ranks(2, [&](dist::Transport& transport) {
+    Trainer trainer(config, &transport);
+    Line model;
+    const std::string mine =
+        test::message_of<UnreadableSamplesError>([&] { trainer.fit(model, data, held_out); });
+    EXPECT_TRUE(lists_all(mine)) << "rank " << transport.rank() << ": " << mine;
+  });
+}
+
+/// Images of which some have a defect that changes no pixel.
+struct Warned : FieldDataset {
+  Warned() : FieldDataset(kSpec, {}) {}
+  std::int64_t size() const override { return 40; }
+  void read_fields(std::int64_t index, std::int64_t, SampleRow& row) const override {
+    std::fill(row.image().begin(), row.image().end(), static_cast<std::uint8_t>(index));
+    row.set_label(index % 5);
+    if (index == 4 || index == 9) row.set_warning("a byte too many");
+  }
+  std::string where(std::int64_t index) const override { return fmt::format("{}.img", index); }
+};
+
+TEST(DataPipeline, HarmlessDefectsAreToldOnce) {
+  const Warned data;
+  const test::MadeUpSet held_out(20, kSpec);
+  const test::RecordedRun outcome = train(small_config(), data, held_out);
+  ASSERT_EQ(outcome.epochs.size(), 2u);
+  ASSERT_EQ(outcome.epochs[0].notes.size(), 1u);
+  EXPECT_TRUE(test::names(outcome.epochs[0].notes[0], {"2", "a byte too many"}));
+  EXPECT_TRUE(outcome.epochs[1].notes.empty());
 }
 
 TEST(DataPipeline, ProgressNamesTheDataSourceAndItsBottleneck) {

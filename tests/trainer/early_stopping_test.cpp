@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/support/errors.h"
+#include "tests/support/small_tasks.h"
 #include "tests/support/small_training.h"
 
 namespace athanor::early_stopping_test {
@@ -63,8 +64,8 @@ TEST(EarlyStop, FollowsTheTable) {
     EXPECT_EQ(stopped, c.stops_at);
     EXPECT_EQ(rule.best_at, c.best_at);
   }
-  EXPECT_THROW(EarlyStopping({"val_loss", 0}), ArgumentError);
-  EXPECT_THROW(EarlyStopping({"loss", 1}), ArgumentError);
+  EXPECT_THROW(EarlyStopping(EarlyStop{"val_loss", 0}), ArgumentError);
+  EXPECT_THROW(EarlyStopping(EarlyStop{"loss", 1}), ArgumentError);
 }
 
 TEST(EarlyStop, RestoresTheBestWeights) {
@@ -96,6 +97,26 @@ TEST(EarlyStop, AMonitorKeepsTheBestWeightsAndNeverStops) {
   ASSERT_NE(best, result.epochs.end() - 1);
   EXPECT_EQ(result.report.weights_hash, best->weights_hash);
   EXPECT_EQ(result.report.test_loss, best->val_loss);
+}
+
+// Stops by one metric, which is best after the second epoch; another is best after the third.
+TEST(EarlyStop, AMonitorMayWatchAnotherMetric) {
+  struct Told : test::Autoencoder {
+    void validation_step(const Batch&, Step& step) override {
+      constexpr double kStops[] = {3, 1, 2, 2, 2, 2}, kKeeps[] = {1, 2, 3, 0, 0, 0};
+      const auto epoch = static_cast<std::size_t>(step.epoch());
+      step.log("stops", full({}, kStops[epoch], {DType::f32, kCpu}));
+      step.log("keeps", full({}, kKeeps[epoch], {DType::f32, kCpu}));
+    }
+  } task;
+  TrainerConfig config = test::small_config();
+  config.epochs = 6;
+  config.early_stop = EarlyStop{"val_stops", 2, Goal::minimum};
+  config.monitor = EarlyStop{"val_keeps", EarlyStop::kNever, Goal::maximum};
+  const test::RecordedRun run = test::train(task, config);
+  EXPECT_EQ(run.report.stopped_by, StoppedBy::early_stop);
+  ASSERT_EQ(run.epochs.size(), 4u);
+  EXPECT_EQ(run.report.weights_hash, run.epochs[2].weights_hash);
 }
 
 // Its loss is that of the epoch before, which is no better; those after it are worse.

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "data/defects.h"
 #include "data/digits.h"
 #include "data/in_memory.h"
 #include "data/synthetic.h"
@@ -127,9 +128,93 @@ TEST_F(EvaluateTest, RejectsImagesThatDoNotFitTheModel) {
   named.info.class_names = {"a", "b", "c", "d", "e", "f", "g", "h", "i", "j"};
   std::vector<std::string> names = named.info.class_names;
   names[3] = "x";
-  EXPECT_ERROR(ArgumentError, evaluate(named, InMemoryDataset(*test_, names)), "evaluate", "3", "'d'", "'x'");
-  names[3] = "d";
-  EXPECT_NO_THROW((void)evaluate(named, InMemoryDataset(*test_, names)));
+  EXPECT_ERROR(ArgumentError, evaluate(named, InMemoryDataset(*test_, names)), "evaluate", "'x'", "'a', 'b'");
+}
+
+/// Images of which two cannot be read.
+class TwoAreGone final : public ImageDataset {
+ public:
+  explicit TwoAreGone(const Dataset& all) : all_(all) {}
+  std::int64_t size() const override { return all_.size(); }
+  const ImageSpec& spec() const override { return all_.spec(); }
+  std::int64_t label(std::int64_t index) const override { return all_.label(index); }
+  std::int64_t read(std::int64_t index, std::span<std::uint8_t> pixels) const override {
+    if (is_gone(index)) throw IoError(fmt::format("{}.img is gone", index));
+    return all_.read(index, pixels);
+  }
+  static bool is_gone(std::int64_t index) { return index == 5 || index == 200; }
+
+ private:
+  const Dataset& all_;
+};
+
+TEST_F(EvaluateTest, UnreadableImagesAreAnErrorOrLeftOut) {
+  const ModelFile model = load_model(train({.epochs = 1}).model);
+  const TwoAreGone data(*test_);
+  EXPECT_ERROR(IoError, evaluate(model, data), "sample 5", "--bad-samples");
+  EXPECT_ERROR(IoError, evaluate(model, data, {.bad_samples = {.skip = true, .limit = 1}}), "1",
+               "--bad-samples");
+  const std::string all = test::message_of<UnreadableSamplesError>(
+      [&] { evaluate(model, data, {.bad_samples = {.list = true}}); });
+  EXPECT_TRUE(test::has_line(all, {"5.img"}) && test::has_line(all, {"200.img"})) << all;
+
+  std::vector<std::string> notes;
+  const Evaluation found = evaluate(
+      model, data,
+      {.bad_samples = {.skip = true}, .on_note = [&](const std::string& note) { notes.push_back(note); }});
+  EXPECT_EQ(found.images(), 358);
+  EXPECT_TRUE(test::names(notes.back(), {"2", "360", "sample 5"}));
+  std::vector<std::int64_t> rest;
+  for (std::int64_t i = 0; i < 360; ++i)
+    if (!TwoAreGone::is_gone(i)) rest.push_back(i);
+  const Subset others(std::shared_ptr<const Dataset>(std::shared_ptr<void>(), test_.get()), rest);
+  EXPECT_EQ(found.confusion(), evaluate(model, others).confusion());
+}
+
+TEST_F(EvaluateTest, ClassesAreMatchedByName) {
+  ModelFile model = load_model(train({.epochs = 1}).model);
+  model.info.class_names = {"a", "b", "c", "d", "e", "f", "g", "h", "i", "j"};
+  const InMemoryDataset data(*test_, model.info.class_names);
+  const Evaluation as_trained = evaluate(model, data);
+  std::vector<std::string> notes;
+  const EvaluateOptions options{.on_note = [&](const std::string& note) { notes.push_back(note); }};
+
+  // The same images from a source whose classes have other numbers.
+  std::vector<std::string> turned(model.info.class_names.rbegin(), model.info.class_names.rend());
+  std::vector<std::int64_t> labels;
+  for (const std::int64_t label : data.labels()) labels.push_back(9 - label);
+  const InMemoryDataset source({8, 8, 1, 10}, {data.pixels().begin(), data.pixels().end()}, labels);
+  const Evaluation matched = evaluate(model, InMemoryDataset(source, turned), options);
+  EXPECT_EQ(matched.top1(), as_trained.top1());
+  EXPECT_EQ(matched.confusion(), as_trained.confusion());
+  EXPECT_TRUE(notes.empty());
+
+  // A set without some classes is measured over those it has, and says so.
+  const auto with_label = [&](std::int64_t label) {
+    std::vector<std::int64_t> of_it;
+    for (std::int64_t i = 0; i < data.size(); ++i)
+      if (data.label(i) == label) of_it.push_back(i);
+    return of_it;
+  };
+  const auto all = std::make_shared<InMemoryDataset>(*test_, model.info.class_names);
+  const Subset nines(all, with_label(9));
+  std::vector<std::uint8_t> pixels;
+  for (std::int64_t i = 0; i < nines.size(); ++i) {
+    pixels.resize(pixels.size() + 64);
+    (void)nines.read(i, std::span(pixels).last(64));
+  }
+  const InMemoryDataset bare({8, 8, 1, 1}, pixels,
+                             std::vector<std::int64_t>(static_cast<std::size_t>(nines.size())));
+  const Evaluation of_nines = evaluate(model, InMemoryDataset(bare, {"j"}), options);
+  EXPECT_EQ(of_nines.images(), nines.size());
+  EXPECT_EQ(of_nines.top1(), evaluate(model, nines).top1());
+  ASSERT_EQ(notes.size(), 1u);
+  EXPECT_TRUE(test::names(notes[0], {"9", "10", "'a'"})) << notes[0];
+
+  notes.clear();
+  EXPECT_EQ(evaluate(model, *test_, options).top1(), as_trained.top1());
+  ASSERT_EQ(notes.size(), 1u) << "labels without names are taken for numbers of classes";
+  EXPECT_TRUE(test::names(notes[0], {"'a'", "'j'"})) << notes[0];
 }
 
 TEST_F(EvaluateTest, RefusesNetworksThatTheirProgramAloneKnows) {

@@ -128,7 +128,7 @@ TEST(Flags, HelpOfOneSubject) {
   EXPECT_TRUE(recipe.starts_with("Recipe:\n"));
   EXPECT_NE(recipe.find("--optimizer"), std::string::npos);
   EXPECT_EQ(recipe.find("--devices"), std::string::npos);
-  EXPECT_LT(std::count(recipe.begin(), recipe.end(), '\n'), 60);
+  EXPECT_LE(std::count(recipe.begin(), recipe.end(), '\n'), 60);
   EXPECT_TRUE(help_with({"-h", "Several"}).starts_with("Several devices:\n"));
   EXPECT_ERROR(ArgumentError, parse({"--help", "tricks"}), "--help tricks", "training", "recipe");
 }

@@ -115,6 +115,7 @@ TEST(Flags, EveryNameAndItsAliasAreRead) {
   EXPECT_EQ(parse({"--workers=auto"}).workers, LoaderOptions::kAuto);
   EXPECT_FALSE(parse({"--bad-samples=strict"}).bad_samples.skip);
   EXPECT_EQ(parse({"--bad-samples=skip"}).bad_samples.limit, -1);
+  EXPECT_TRUE(parse({"--bad-samples=list"}).bad_samples.list);
 
   const auto lightning =
       parse({"--max-epochs=4", "--num-workers=0", "--accumulate-grad-batches=2", "--gradient-clip-val=0.5",
@@ -178,7 +179,16 @@ TEST(Flags, MistakesGiveOneHelpfulLine) {
       {{"--profile", "deep"}, {"--profile", "'deep'"}},
       {{"--report", "maybe"}, {"--report", "'maybe'"}},
       {{"--device", "tpu"}, {"--device", "'tpu'"}},
-      {{"--strategy", "fsdp"}, {"--strategy", "single", "ddp", "zero1", "'fsdp'"}},
+      {{"--strategy", "horovod"}, {"--strategy", "single", "ddp", "zero1", "'horovod'"}},
+      {{"--strategy", "fsdp"}, {"--strategy fsdp", "zero1"}},
+      {{"--strategy", "ddp_spawn"}, {"--strategy ddp_spawn", "ddp"}},
+      {{"--precision", "16-true"}, {"--precision 16-true", "f16"}},
+      {{"--precision", "bf16-true"}, {"--precision bf16-true", "bf16"}},
+      {{"--device", "0,1"}, {"--device", "'0,1'", "--devices N"}},
+      {{"--devices", "0,1"}, {"--devices", "'0,1'", "CUDA_VISIBLE_DEVICES"}},
+      {{"--model", "resnet20d"}, {"--model", "'resnet20d'", "'resnet20'"}},
+      {{"--data", "photos"}, {"--data", "'photos'", "--data-dir"}},
+      {{"epochs=3"}, {"'epochs=3'", "'--epochs=3'"}},
       {{"--strategy", "dp"}, {"--strategy dp", "ddp"}},
       {{"--strategy", "single", "--devices", "2"}, {"--strategy single", "--devices 2", "ddp", "zero1"}},
       {{"--devices", "0"}, {"--devices", "1", "0"}},
@@ -190,7 +200,7 @@ TEST(Flags, MistakesGiveOneHelpfulLine) {
       {{"--workers", "-1"}, {"--workers", "0", "-1"}},
       {{"--workers", "many"}, {"--workers", "'many'"}},
       {{"--prefetch", "0"}, {"--prefetch", "1", "0"}},
-      {{"--bad-samples", "ignore"}, {"--bad-samples", "strict", "skip", "skip:LIMIT", "'ignore'"}},
+      {{"--bad-samples", "ignore"}, {"--bad-samples", "strict", "skip", "skip:LIMIT", "list", "'ignore'"}},
       {{"--bad-samples", "skip:x"}, {"--bad-samples", "'x'"}},
       {{"--order", "sorted"}, {"--order", "random", "pages", "'sorted'"}},
       {{"--checkpoint-dir", "x", "--resume", "auto", "--fast-dev-run"}, {"--fast-dev-run", "--resume"}},
@@ -339,8 +349,14 @@ TEST(Flags, MonitorKeepsTheBestWeightsAndNeverStops) {
                "val_psnr:max");
   EXPECT_ERROR(ArgumentError, parse({"--monitor", "val_los"}), "--monitor", "val_loss", "val_accuracy",
                "train_loss", "'val_los'", "'val_loss'");
-  EXPECT_ERROR(ArgumentError, parse({"--monitor", "val_loss", "--early-stop", "val_loss:3"}), "--monitor",
-               "--early-stop");
+  const TrainerConfig both = parse({"--monitor", "val_accuracy", "--early-stop", "val_loss:3"});
+  ASSERT_TRUE(both.early_stop && both.monitor);
+  EXPECT_EQ(both.early_stop->metric, "val_loss");
+  EXPECT_EQ(both.early_stop->patience, 3);
+  EXPECT_EQ(both.monitor->metric, "val_accuracy");
+  EXPECT_FALSE(parse({"--monitor", "val_loss", "--early-stop", "val_loss:3"}).monitor);
+  EXPECT_ERROR(ArgumentError, parse({"--monitor", "val_x:max", "--early-stop", "val_x:3:min"}), "--monitor",
+               "--early-stop", "val_x");
   EXPECT_EQ(parse({"--keep", "7"}).checkpoint_keep, 7);
 }
 
@@ -353,13 +369,13 @@ TEST(Flags, ProgramsWithoutAChoiceOfModelsLoadNone) {
 
 TEST(Flags, EachIsStoredWithItsSource) {
   setenv("ATHANOR_DATA_DIR", "/from/env", 1);
-  const TrainerConfig config = parse({"--epochs", "7", "--deterministic", "--max-epochs", "8"});
+  const TrainerConfig config = parse({"--deterministic", "--max-epochs", "8"});
   const auto flag = [&](const std::string& name) {
     const auto at = std::find_if(config.flags.begin(), config.flags.end(),
                                  [&](const FlagValue& one) { return one.name == name; });
     return at == config.flags.end() ? std::string("none") : at->value + " by " + at->from;
   };
-  EXPECT_EQ(flag("--epochs"), "8 by flag") << "under its first name, the last value";
+  EXPECT_EQ(flag("--epochs"), "8 by flag") << "under its first name";
   EXPECT_EQ(flag("--deterministic"), "true by flag");
   EXPECT_EQ(flag("--sync-bn"), "false by default");
   EXPECT_EQ(flag("--data-dir"), "/from/env by ATHANOR_DATA_DIR");

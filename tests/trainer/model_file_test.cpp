@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 #include <fstream>
+#include <limits>
 #include <random>
 
 #include <gtest/gtest.h>
@@ -15,6 +16,7 @@
 #include "tests/support/small_training.h"
 #include "trainer/checkpoints/checkpoint.h"
 #include "trainer/checkpoints/run_folder.h"
+#include "trainer/inference/weights_file.h"
 
 // The weights that a run leaves are those it has reported, and their file says how to use them.
 
@@ -163,11 +165,146 @@ ModelInfo info_of_three_classes() {
 }
 
 TEST_F(ModelFileTest, NamesOfClassesMayBeAnyBytes) {
-  save_state_file(dir_ / "x", StateFile::model, model_state(info_of_three_classes(), {}));
+  const ModelInfo written = info_of_three_classes();
+  save_model(dir_ / "x", written, {});
   const ModelInfo info = load_model(dir_ / "x").info;
-  EXPECT_EQ(info.class_names, (std::vector<std::string>{"caf\xc3\xa9", "a\\nb", "\\xff"}));
+  EXPECT_EQ(info.class_names, written.class_names);
   EXPECT_EQ(info.pixels.stddev[0], 1.0 / 3);
   EXPECT_TRUE(std::isnan(info.test_loss));
+  safetensors::Metadata about = description(written);
+  EXPECT_EQ(about.at("class_names"), "[\"caf\xc3\xa9\",\"a%0ab\",\"%ff\"]");
+  ModelInfo plain = written;
+  plain.class_names = {"caf\xc3\xa9", "100 %", "a\tb"};  // JSON holds all of them as they are
+  EXPECT_EQ(description(plain).at("class_names"), "[\"caf\xc3\xa9\",\"100 %\",\"a\\tb\"]");
+  EXPECT_EQ(described(description(plain))->class_names, plain.class_names);
+}
+
+TEST_F(ModelFileTest, ADescriptionLosesNothing) {
+  ModelInfo info = info_of_three_classes();
+  info.images = {20, 30, 1, 3};
+  info.shorter_side = 37;
+  info.precision = Precision::bf16;
+  info.batch_size = 64;
+  info.ranks = 2;
+  info.weights = "best val_loss";
+  info.test_accuracy = 0.1 + 0.2;
+  info.weights_hash = 0xfedcba9876543210;
+  const auto read = described(description(info));
+  ASSERT_TRUE(read);
+  EXPECT_EQ(read->images, info.images);
+  EXPECT_EQ(read->shorter_side, 37);
+  EXPECT_EQ(read->precision, info.precision);
+  EXPECT_EQ(read->batch_size, 64);
+  EXPECT_EQ(read->ranks, 2);
+  EXPECT_EQ(read->weights, info.weights);
+  EXPECT_EQ(read->test_accuracy, info.test_accuracy);
+  EXPECT_EQ(read->weights_hash, info.weights_hash);
+  info.shorter_side = 0;  // what readers of other formats would scale to
+  EXPECT_EQ(description(info).at("shorter_side"), "30");
+  EXPECT_EQ(described(description(info))->shorter_side, 0);
+  EXPECT_FALSE(described({{"format", "pt"}, {"model", "resnet50"}}));
+  safetensors::Metadata damaged = description(info);
+  damaged["pixel_mean"] = "[0.1";
+  EXPECT_ERROR(ArgumentError, described(damaged), "'pixel_mean'", "[0.1");
+}
+
+TEST_F(ModelFileTest, FilesWithTheirDescriptionAmongTheEntriesAreRead) {
+  StateDict state;
+  state.set("w", Tensor::from(std::vector<float>{1, 2}, {2}));
+  for (const auto& [name, text] : {std::pair{"version", "0.2.0"},
+                                   {"program", "p"},
+                                   {"model", "lenet5"},
+                                   {"class.0", "a"},
+                                   {"class.1", "b"},
+                                   {"precision", "f32"},
+                                   {"weights", "last step"},
+                                   {"weights_hash", "00000000000000ff"}})
+    state.set(fmt::format("about.{}", name), std::string(text));
+  for (const auto& [name, number] : {std::pair<const char*, std::int64_t>{"classifies", 1},
+                                     {"height", 28},
+                                     {"width", 28},
+                                     {"channels", 1},
+                                     {"classes", 2},
+                                     {"shorter_side", 32},
+                                     {"batch_size", 8}})
+    state.set(fmt::format("about.{}", name), number);
+  for (const char* name : {"pixel_mean.0", "pixel_stddev.0", "test_loss", "test_accuracy"})
+    state.set(fmt::format("about.{}", name), 1.0 / 3);
+  save_state_file(dir_ / "x", StateFile::model, state);
+  const ModelFile file = load_model(dir_ / "x");
+  EXPECT_EQ(file.weights.names(), std::vector<std::string>{"w"});
+  EXPECT_EQ(file.info.images, (ImageSpec{28, 28, 1, 2}));
+  EXPECT_EQ(file.info.class_names, (std::vector<std::string>{"a", "b"}));
+  EXPECT_EQ(file.info.pixels.mean, std::vector<double>{1.0 / 3});
+  EXPECT_EQ(file.info.shorter_side, 32);
+  EXPECT_EQ(file.info.ranks, 1);
+  EXPECT_EQ(file.info.test_loss, 1.0 / 3);
+  EXPECT_EQ(file.info.weights_hash, 255u);
+}
+
+TEST_F(ModelFileTest, CheckpointsDescribeTheirNetwork) {
+  TrainerConfig saved = config();
+  saved.checkpoint_dir = dir_ / "checkpoints";
+  const test::RecordedRun run = test::run(saved);
+  const WeightsFile file = read_weights(run.report.checkpoint);
+  ASSERT_TRUE(file.info);
+  const ModelInfo model = load_model(model_path(dir_ / "run", "")).info;
+  EXPECT_EQ(file.info->pixels.mean, model.pixels.mean) << "exact";
+  EXPECT_EQ(file.info->pixels.stddev, model.pixels.stddev);
+  EXPECT_EQ(file.info->images, model.images);
+  EXPECT_EQ(file.info->class_names, model.class_names);
+}
+
+TEST_F(ModelFileTest, WeightsThatNoTrainingLeavesAreRefusedByName) {
+  const auto weights = [](const std::string& name, const Tensor& values) {
+    StateDict state;
+    state.set("fine", Tensor::from(std::vector<float>{-1, 0}, {2}));
+    state.set(name, values);
+    return state;
+  };
+  const float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
+  const std::vector<StateDict> bad = {
+      weights("a.weight", Tensor::from(std::vector<float>{0, nan}, {2})),
+      weights("a.bias", Tensor::from(std::vector<float>{-inf, 0}, {2})),
+      weights("wide", Tensor::from(std::vector<double>{1e300, 0}, {2})),
+      weights("bn.running_var", Tensor::from(std::vector<float>{1, -0.25f}, {2})),
+      weights("running_var", Tensor::from(std::vector<float>{-1}, {1}))};
+  const std::string x = (dir_ / "x").string();
+  for (const StateDict& state : bad) {
+    const std::string name = "'" + state.names().back() + "'";
+    EXPECT_ERROR(ArgumentError, check_values(state), name);
+    safetensors::save(x, state, {{"format", "pt"}});
+    EXPECT_ERROR(IoError, read_weights(x), x, name);
+    save_model(x, info_of_three_classes(), state);
+    EXPECT_ERROR(IoError, load_model(x), x, name);
+    EXPECT_ERROR(IoError, read_weights(x), x, name);
+  }
+  EXPECT_NO_THROW(check_values(weights("b.running_mean", Tensor::from(std::vector<float>{-1}, {1}))));
+  EXPECT_NO_THROW(check_values(weights("b.running_var", Tensor::from(std::vector<float>{0}, {1}))));
+}
+
+TEST_F(ModelFileTest, FilesThatAreNoModelAreNamed) {
+  const std::string x = (dir_ / "x.bin").string();
+  const std::vector<std::pair<std::string, std::string>> kinds = {
+      {"\xff\xd8\xff\xe0\x10JFIF", "JPEG"},
+      {"\x89PNG\r\n\x1a\n", "PNG"},
+      {"GIF89a", "GIF"},
+      {"RIFF1234WEBPVP8 ", "WebP"},
+      {"\x89HDF\r\n\x1a\n", "HDF5"},
+      {"\x1f\x8b\x08", "gzip"},
+      {"\x93NUMPY", "NumPy"},
+      {"\x08\x08\x12\x07"
+       "athanor",
+       "ONNX"},
+      {"\n<!DOCTYPE html>", "web page"},
+      {"version https://git-lfs.github.com/spec/v1\n", "Git LFS"},
+      {"404: Not Found", "text"},
+      {"", "empty"}};
+  for (const auto& [bytes, kind] : kinds) {
+    test::write_file(x, bytes);
+    EXPECT_ERROR(IoError, read_weights(x), x, kind);
+    EXPECT_ERROR(IoError, load_model(x), "model", x, kind);
+  }
 }
 
 TEST_F(ModelFileTest, OtherFilesAreRejectedInOneLine) {
@@ -176,22 +313,24 @@ TEST_F(ModelFileTest, OtherFilesAreRejectedInOneLine) {
   const std::string x = (dir_ / "x").string();
   EXPECT_ERROR(IoError, load_model(x), x, std::strerror(ENOENT));
   save_checkpoint(x, state);
-  EXPECT_ERROR(IoError, load_model(x), "model", x, "checkpoint");
+  EXPECT_ERROR(IoError, load_model(x), "model", x, "checkpoint", "athanor convert");
   safetensors::save(x, state);
-  EXPECT_ERROR(IoError, load_model(x), "model", x);
+  EXPECT_ERROR(IoError, load_model(x), "model", x, "athanor convert", "--model");
+  test::write_file(x, "PK\x03\x04 of torch.save()");
+  EXPECT_ERROR(IoError, load_model(x), "model", x, "athanor convert", "--model");
   save_state_file(x, StateFile::model, state);
   EXPECT_ERROR(IoError, load_model(x), "model", x, "'version'");
   ModelInfo info = info_of_three_classes();
   info.pixels.mean.clear();
-  save_state_file(x, StateFile::model, model_state(info, state));
+  save_model(x, info, state);
   EXPECT_ERROR(IoError, load_model(x), "model", x, "1", "0");
   info = info_of_three_classes();
   info.class_names.pop_back();
-  save_state_file(x, StateFile::model, model_state(info, state));
+  save_model(x, info, state);
   EXPECT_ERROR(IoError, load_model(x), "model", x, "3", "2");
   info = info_of_three_classes();
   info.images.height = INT64_MAX;
-  save_state_file(x, StateFile::model, model_state(info, state));
+  save_model(x, info, state);
   EXPECT_ERROR(IoError, load_model(x), "model", x, "65536",
                fmt::format("{}x{}x{}", INT64_MAX, info.images.width, info.images.channels));
 }

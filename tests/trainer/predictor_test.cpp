@@ -267,7 +267,7 @@ TEST(Predictor, LoadsWhatARunLeaves) {
   const auto model = network("digits_cnn", kDigits);
   ModelInfo info = info_of("digits_cnn", kDigits);
   for (int i = 0; i < 10; ++i) info.class_names.push_back(fmt::format("digit {}", i));
-  save_state_file(dir / "model.safetensors", StateFile::model, model_state(info, model->state_dict()));
+  save_model(dir / "model.safetensors", info, model->state_dict());
   const Predictor loaded(dir / "model.safetensors"), of_folder(dir / "");
   const Tensor images = bytes({4, 8, 8, 1});
   const Predictor expected(network("digits_cnn", kDigits), info);

@@ -1,5 +1,6 @@
 #include "trainer/loggers/progress.h"
 
+#include <cctype>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
@@ -178,6 +179,47 @@ TEST(Progress, WrapsLinesOnlyOnATerminal) {
   EXPECT_TRUE(has_line(narrow, {"athanor", "cpu", config.device_note}));
 }
 
+TEST(Progress, ATableOnANarrowTerminalHasFewerColumns) {
+  for (const int columns : {30, 60, 70}) {
+    std::istringstream lines(said(test::small_config(), columns));
+    int rows = 0;
+    for (std::string line; std::getline(lines, line);) {
+      line = line.substr(line.rfind('\r') + 1);
+      const bool is_row = line.size() > 4 && line.starts_with("    ") && std::isdigit(line[4]) != 0;
+      if (!line.starts_with("epoch") && !is_row) continue;
+      EXPECT_LE(terminal::width_of(line), columns) << line;
+      if (is_row) continue;
+      ++rows;
+      EXPECT_TRUE(has(line, "val acc")) << line;
+      EXPECT_FALSE(has(line, "images/s")) << line;
+      EXPECT_EQ(has(line, "train acc"), columns >= 70) << line;
+    }
+    EXPECT_EQ(rows, 1);
+  }
+}
+
+TEST(Progress, OfManyMetricsTheFirstAreShown) {
+  char* text = nullptr;
+  std::size_t size = 0;
+  std::FILE* out = open_memstream(&text, &size);
+  Trainer trainer(test::small_config());
+  Progress progress(out, false);
+  EpochReport report;
+  for (const char* name : {"train_cells_iou/0", "train_cells_iou", "val_cells_iou/0", "val_cells_iou"})
+    report.others.push_back({name, 1});
+  progress.on_epoch_end(trainer, report);
+  for (const char* name : {"train_a", "train_b", "val_a", "val_b"}) report.others.push_back({name, 1});
+  progress.on_epoch_end(trainer, report);
+  std::fclose(out);
+  const std::string all(text, size);
+  std::free(text);  // NOLINT: open_memstream's contract
+  EXPECT_TRUE(has(all, " train_cells_iou/0 1, train_cells_iou 1, val_cells_iou/0 1, val_cells_iou 1\n"))
+      << all;
+  EXPECT_TRUE(
+      has(all, " val_cells_iou 1, val_a 1, val_b 1, train_cells_iou 1, train_a 1, train_b 1, and 2 more\n"))
+      << all;
+}
+
 TEST(Progress, TheStarIsExplained) {
   const std::string text = said(test::small_config());
   EXPECT_TRUE(has(text, " s *\n")) << text;
@@ -278,12 +320,23 @@ TEST(Progress, WritesNumbersForPeople) {
   EXPECT_EQ(with_commas(999), "999");
   EXPECT_EQ(with_commas(1000), "1,000");
   EXPECT_EQ(with_commas(-1234567), "-1,234,567");
+  EXPECT_EQ(rate(1.4523), "1.45");
+  EXPECT_EQ(rate(0.012345), "0.0123");
+  EXPECT_EQ(rate(9.996), "10");
+  EXPECT_EQ(rate(14.52), "14.5");
+  EXPECT_EQ(rate(99.96), "100");
+  EXPECT_EQ(rate(1452.3), "1,452");
+  EXPECT_EQ(rate(0), "0");
+  EXPECT_EQ(rounded_rate(1452.3), 1452);
   EXPECT_EQ(duration(0.04), "0.0 s");
   EXPECT_EQ(duration(9.94), "9.9 s");
   EXPECT_EQ(duration(9.96), "10 s");
   EXPECT_EQ(duration(59.4), "59 s");
   EXPECT_EQ(duration(200), "3 min 20 s");
   EXPECT_EQ(duration(7500), "2 h 5 min");
+  EXPECT_EQ(byte_size(12'345), "12.3 kB");
+  EXPECT_EQ(byte_size(47'980'000), "48.0 MB");
+  EXPECT_EQ(byte_size(1.25e9), "1.25 GB");
 }
 
 }  // namespace athanor::progress_test

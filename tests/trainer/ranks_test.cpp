@@ -73,6 +73,20 @@ TEST(Ranks, Zero1IsDdpBitForBit) {
   }
 }
 
+// Of two ranks, since only sums of two numbers are the same in any order: matrices lie on other ranks than in
+// DDP.
+TEST(Ranks, Zero1TrainsByMuonAsDdpDoes) {
+  TrainerConfig config = ranks_config();
+  config.optimizer_kind = OptimizerKind::muon;
+  config.lr = 0.02;
+  config.clip_norm = 0;
+  config.max_steps = 10;
+  const auto ddp = train_ranks(2, with(config, Strategy::ddp));
+  const auto zero1 = train_ranks(2, with(config, Strategy::zero1));
+  EXPECT_EQ(zero1[0].report.weights_hash, ddp[0].report.weights_hash);
+  for (const RecordedRun& run : zero1) EXPECT_EQ(run.weights, ddp[0].weights);
+}
+
 /// Logits that no rounding of sums makes others where a batch is divided otherwise.
 class PixelNet final : public nn::Module {
  public:

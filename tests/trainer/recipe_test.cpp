@@ -200,7 +200,9 @@ TEST(RecipeSchedule, APlateauLowersTheRate) {
   EXPECT_EQ(plateau({5, 4.9999, 4.9998}, "plateau:0:0.5"), (Rates{1, .5, .25})) << "gains too small to count";
   EXPECT_EQ(plateau({5, 5, 5, 5}, "plateau:0:0.5", {"--min-lr", "0.3"}), (Rates{1, .5, .3, .3}));
   EXPECT_EQ(plateau({5, 6, 7, 7}, "plateau:0:0.5", {"--monitor", "val_accuracy"}), (Rates{1, 1, 1, .5}));
-  EXPECT_EQ(plateau({5, NAN, 5}, "plateau:0:0.5"), (Rates{1, 1, .5}));
+  // As PyTorch counts: what is no number is no improvement, not even as the first.
+  EXPECT_EQ(plateau({5, NAN, 4}, "plateau:0:0.5"), (Rates{1, .5, .5}));
+  EXPECT_EQ(plateau({INFINITY, NAN, 4, 5}, "plateau:0:0.5"), (Rates{.5, .25, .25, .125}));
 }
 
 TEST(RecipeSchedule, APlateauComesBackFromACheckpoint) {
@@ -338,6 +340,69 @@ TEST(Spellings, SynonymsAreAccepted) {
   EXPECT_EQ(translate_flags({"--fast-dev-run", "photos"}, known), (Words{"--fast-dev-run", "photos"}));
   EXPECT_EQ(translate_flags({"--bs", "3", "a_b", "--"}, known), (Words{"--bs", "3", "a_b", "--"}))
       << "no such flag here";
+  EXPECT_EQ(translate_flags({"--trainer.max_epochs=5", "--optimizer.init_args.lr", "1"}, known),
+            (Words{"--max-epochs=5", "--lr", "1"}))
+      << "sections of LightningCLI";
+}
+
+TEST(Spellings, ASwitchMayGetTrueOrFalse) {
+  const std::vector<std::string> known{"--deterministic", "--fast-dev-run", "--pin-memory"},
+      switches{"--deterministic", "--fast-dev-run"};
+  using Words = std::vector<std::string>;
+  EXPECT_EQ(translate_flags({"--deterministic", "True", "x"}, known, switches),
+            (Words{"--deterministic", "x"}));
+  EXPECT_EQ(translate_flags({"--deterministic=false", "x"}, known, switches), (Words{"x"}));
+  EXPECT_EQ(translate_flags({"--fast_dev_run", "True"}, known, switches), (Words{"--fast-dev-run=1"}));
+  EXPECT_EQ(translate_flags({"--deterministic", "photos"}, known, switches),
+            (Words{"--deterministic", "photos"}));
+  EXPECT_EQ(translate_flags({"--pin-memory", "True"}, known, switches), (Words{"--pin-memory", "True"}));
+  EXPECT_TRUE(parse({"--deterministic", "True"}).deterministic);
+  EXPECT_FALSE(parse({"--pin_memory", "False"}).pin_memory);
+}
+
+// What users of Lightning, timm, torchvision's references and ultralytics type.
+TEST(Spellings, HabitsAreTakenOrAnswered) {
+  TrainerConfig images = small_config();
+  images.image_size = 32;
+  const TrainerConfig config =
+      parse({"-b", "8", "-j", "3", "--imgsz", "64", "--lr0", "0.3", "--model-ema-decay", "0.99", "-p", "7",
+             "--lr_scheduler", "cosineannealinglr", "--train-dir", "there", "--strategy", "auto"},
+            images);
+  EXPECT_EQ(config.batch_size, 8);
+  EXPECT_EQ(config.workers, 3);
+  EXPECT_EQ(config.image_size, 64);
+  EXPECT_EQ(config.lr, 0.3);
+  EXPECT_EQ(config.ema_decay, 0.99);
+  EXPECT_EQ(config.log_every, 7);
+  EXPECT_EQ(config.schedule_options.kind, ScheduleKind::cosine);
+  EXPECT_EQ(config.train_data, "there");
+  const std::map<std::string, std::string> answers{
+      {"--loss", "Task"},
+      {"--degrees", "--augment"},
+      {"--min_epochs", "--early-stop"},
+      {"--warmup-lr", "--warmup"},
+      {"--amp-dtype", "--precision bf16"},
+      {"--cos-lr", "--schedule cosine"},
+      {"--fliplr", "--augment flip"},
+      {"--lrf", "--min-lr"},
+      {"--wandb-project", "--logger"},
+      {"--data-path", "--train"},
+      {"--model.data_path", "--train"},
+      {"-c", "--recipe FILE"},
+      {"--mosaic", "detection"},
+      {"--world-size", "--devices N"},
+      {"--min_steps", "--early-stop"},
+      {"--num_nodes", "mpirun"},
+      {"--bce-loss", "--label-smoothing"},
+      {"--per_device_train_batch_size", "--batch-size"},
+  };
+  for (const auto& [flag, answer] : answers) {
+    const std::string line = test::message_of<ArgumentError>([&, f = flag] { parse({f, "1"}, images); });
+    EXPECT_TRUE(test::names(line, {"'" + flag + "'", answer})) << line;
+    EXPECT_FALSE(test::holds(line, "did you mean")) << line;
+  }
+  const test::TempDir dir;
+  EXPECT_ERROR(ArgumentError, parse({dir.path().string(), "more"}, images), "'more'", "cp -rs", "more/.");
 }
 
 TEST(Spellings, FlagsWithoutAnEquivalentAreExplained) {
@@ -349,6 +414,7 @@ TEST(Spellings, FlagsWithoutAnEquivalentAreExplained) {
   EXPECT_EQ(parse({"--bs", "8", "--smoothing=0.2"}).batch_size, 8);
   if (cuda_device_count() == 0) {
     EXPECT_THROW(parse({"--gpus", "1"}), BackendError);
+    EXPECT_THROW(parse({"--device", "0"}), BackendError);
   }
 }
 

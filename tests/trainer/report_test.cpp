@@ -315,6 +315,33 @@ TEST(Report, ComparesRunsAndMarksWhatDiffers) {
   EXPECT_TRUE(has(page, "&lt;b&gt;\\xff\\x1b[31m") && !has(page, "<b>\\xff") && !has(page, "\x1b"));
 }
 
+TEST(Report, OneEpochIsARowAndNoChartOfADot) {
+  const test::TempDir dir;
+  write_lines(dir.path(), {epoch(1, 0.5, 10)});
+  const std::string page = page_of(report::read_runs(dir.path()).at(0));
+  EXPECT_FALSE(has(page, "<figure class=\"chart\">"));
+  EXPECT_TRUE(has(page, "<tr><th scope=\"row\">loss</th><td>-</td><td>0.5</td><td>0.5 in epoch 1</td></tr>"));
+}
+
+TEST(Report, FiguresOfClassesAreATable) {
+  const test::TempDir dir;
+  std::vector<Json> epochs{epoch(1, 0.5, 10), epoch(2, 0.4, 20)};
+  for (Json& one : epochs) {
+    for (int c = 0; c < 17; ++c) one[fmt::format("val_cells_iou/{}", c)] = 0.5 * one.at("epoch").get<int>();
+    for (int c = 0; c < 17; ++c) one[fmt::format("val_of_my_own_{}", c)] = 1;
+  }
+  write_lines(dir.path(), epochs);
+  const std::string page = page_of(report::read_runs(dir.path()).at(0));
+  std::size_t charts = 0;
+  for (std::size_t at = page.find("<figure class=\"chart\">"); at != page.npos; ++charts)
+    at = page.find("<figure class=\"chart\">", at + 1);
+  EXPECT_LT(charts, 12u);
+  EXPECT_TRUE(has(page, "<figcaption>Loss"));
+  EXPECT_FALSE(has(page, "<figcaption>cells_iou"));
+  EXPECT_TRUE(
+      has(page, "<tr><th scope=\"row\">cells_iou/16</th><td>-</td><td>1</td><td>1 in epoch 2</td></tr>"));
+}
+
 TEST(Report, DamagedFilesAreNotedOnThePage) {
   const test::TempDir dir;
   EXPECT_ERROR(IoError, report::read_runs(dir / "nowhere"), "report", (dir / "nowhere").string(),

@@ -63,6 +63,36 @@ TEST_F(Resume, WhenItIsStoppedEarlyToo) {
   expect_equal_from_everywhere(config, straight.steps.size());
 }
 
+// No validation gains 100, so it stops after the third.
+TEST_F(Resume, ARunThatStoppedEarlyGoesOnWithMorePatienceOrEpochs) {
+  TrainerConfig config = test::resume_config();
+  config.epochs = 9;
+  config.early_stop = EarlyStop{"val_loss", 2, {}, 100};
+  const RecordedRun stopped = train(saving(config, 0));
+  ASSERT_EQ(stopped.report.stopped_by, StoppedBy::early_stop);
+  ASSERT_EQ(stopped.report.epochs, 3);
+  const std::string last = file(std::ssize(stopped.steps)).string();
+  const RecordedRun same = train(from(config, last));
+  EXPECT_TRUE(same.steps.empty());
+  EXPECT_TRUE(test::names(same.nothing_to_do, {"--epochs", "--early-stop"}));
+
+  TrainerConfig patient = config;
+  patient.early_stop->patience = 100;
+  const RecordedRun to_the_end = train(from(patient, last));
+  EXPECT_EQ(to_the_end.report.stopped_by, StoppedBy::epochs);
+  EXPECT_EQ(to_the_end.report.epochs, 9);
+  TrainerConfig longer = config;
+  longer.epochs = 12;
+  const RecordedRun extended = train(from(longer, last));
+  EXPECT_EQ(extended.report.stopped_by, StoppedBy::early_stop);
+  EXPECT_EQ(extended.report.epochs, 5) << "it has all its patience again";
+
+  TrainerConfig other = config;
+  other.early_stop->metric = "train_loss";
+  EXPECT_ERROR(ArgumentError, train(from(other, last)), "--resume", "--early-stop", "train_loss:2",
+               "val_loss:2");
+}
+
 TEST_F(Resume, WithMaxStepsInTheMiddleOfAnEpochToo) {
   TrainerConfig config = test::resume_config();
   config.max_steps = 8;
@@ -157,6 +187,7 @@ TEST_F(Resume, AfterASignalInAValidationEqualsTheRunThatNeverStopped) {
       const RecordedRun resumed = train(from(config, "auto"));
       expect_same_end(resumed, straight);
       EXPECT_EQ(ended.epochs.size() + resumed.epochs.size(), straight.epochs.size());
+      EXPECT_EQ(resumed.epochs.at(0).times.step(), 0) << "all steps were made before";
     }
   }
 }

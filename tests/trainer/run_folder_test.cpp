@@ -155,6 +155,68 @@ TEST_F(RunsTest, ARunInProgressIsLeftAlone) {
   EXPECT_EQ(train(config("auto")), root / "2");
 }
 
+// Which another process has chosen, but not opened yet.
+TEST_F(RunsTest, ARunThatAnotherProcessContinuesIsLeftAlone) {
+  const fs::path root = folder_ / "runs";
+  (void)train(config(), 7);
+  {
+    const FolderLock other(root / "1", "--run-dir");
+    EXPECT_EQ(train(config("auto")), root / "2");
+  }
+  EXPECT_EQ(train(config("auto")), root / "1");
+}
+
+TEST_F(RunsTest, TwoRunsNeverShareAFolder) {
+  TrainerConfig named = test::resume_config();
+  named.run_dir = folder_ / "run";
+  named.checkpoint_dir = folder_ / "checkpoints";
+  {
+    const Trainer first(named);
+    named.checkpoint_dir = folder_ / "others";
+    EXPECT_ERROR(ArgumentError, Trainer{named}, "--run-dir", named.run_dir.string());
+    EXPECT_THROW(FolderLock(named.run_dir, "--run-dir"), ArgumentError);
+  }
+  (void)train(named);
+  named.run_dir = named.checkpoint_dir = folder_ / "both";
+  (void)train(named);
+  EXPECT_TRUE(fs::exists(folder_ / "both/model.safetensors"));
+}
+
+TEST_F(RunsTest, AFolderThatIsRemovedIsMadeAgain) {
+  for (const bool numbered : {true, false}) {
+    TrainerConfig config = test::resume_config();
+    config.program = "train_x";
+    config.flags = {{"--epochs", "3", "default"}};
+    (numbered ? config.run_root : config.run_dir) = folder_ / "runs";
+    Trainer trainer(config);
+    test::ResumeNet model;
+    const test::RecordedRun run =
+        test::record(trainer, model, *synthetic(test::kResumeSpec, 75, 1),
+                     *synthetic(test::kResumeSpec, 30, 2), [&](Trainer&, const StepInfo& step) {
+                       if (step.attempted == 7) fs::remove_all(folder_ / "runs");
+                     });
+    const fs::path made = trainer.config().run_dir;
+    EXPECT_EQ(run.report.model, made / "model.safetensors");
+    for (const char* name : {"model.safetensors", "config.json", "metrics.jsonl"})
+      EXPECT_TRUE(fs::exists(made / name)) << name;
+    EXPECT_FALSE(fs::is_empty(made / "checkpoints"));
+    EXPECT_EQ(fs::exists(folder_ / "runs/latest/model.safetensors"), numbered);
+    EXPECT_EQ(std::ranges::count_if(run.notes, [&](auto& note) { return test::holds(note, made.string()); }),
+              1);
+  }
+}
+
+TEST_F(RunsTest, WithoutALinkToTheLatestANoteNamesTheFolder) {
+  const fs::path root = folder_ / "runs";
+  test::write_file(root / "latest/file", "so that no link can have this name");
+  Trainer trainer(config());
+  test::ResumeNet model;
+  const test::RecordedRun run = test::record(trainer, model, *synthetic(test::kResumeSpec, 75, 1),
+                                             *synthetic(test::kResumeSpec, 30, 2));
+  ASSERT_FALSE(run.notes.empty());
+  EXPECT_TRUE(test::names(run.notes[0], {(root / "latest").string(), (root / "1").string()}));
+}
+
 TEST_F(RunsTest, NamedFoldersAndFastDevRunMakeNone) {
   TrainerConfig fast = config();
   fast.fast_dev_run = 1;

@@ -1,11 +1,16 @@
 #include "trainer/run_main.h"
 
+#include <algorithm>
+#include <csignal>
 #include <cstdlib>
 #include <new>
+#include <system_error>
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include "tensor/error.h"
+#include "tests/support/errors.h"
 
 namespace athanor::run_main_test {
 
@@ -26,6 +31,33 @@ TEST(RunMain, MapsErrorsToExitCodes) {
   EXPECT_EQ(code([] { throw PeerLostError("x"); }), 74);
   EXPECT_EQ(code([] { throw HelpRequested(""); }), 0);
   EXPECT_EQ(code([] { throw 42; }), 2);  // a user's own code may
+}
+
+TEST(RunMain, NamesTheLimitThatIsReached) {
+  const auto line = [](auto&& error) {
+    try {
+      throw error;
+    } catch (...) {
+      return describe_failure().line;
+    }
+  };
+  const std::system_error no_thread(std::make_error_code(std::errc::resource_unavailable_try_again));
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_AS, &before), 0);
+  if (before.rlim_cur == RLIM_INFINITY) {
+    EXPECT_TRUE(test::names(line(no_thread), {"ulimit -u", "--threads"}));
+  }
+  const rlimit huge{std::min(before.rlim_cur, rlim_t{1} << 60), before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_AS, &huge), 0);
+  EXPECT_TRUE(test::names(line(no_thread), {"ulimit -v", "--threads"}));
+  EXPECT_TRUE(test::names(line(std::bad_alloc()), {"ulimit -v"}));
+  ::setrlimit(RLIMIT_AS, &before);
+}
+
+TEST(RunMain, ASaveRequestBeforeTrainingEndsNoProgram) {
+  struct sigaction now {};
+  sigaction(SIGUSR1, nullptr, &now);
+  EXPECT_EQ(now.sa_handler, SIG_IGN);
 }
 
 // Names of files and folders come from anywhere, and a terminal obeys them.

@@ -148,6 +148,15 @@ struct Validated : Parts {
   Validation validation{task, pipeline, *strategy, limits, config};
 };
 
+// Else a wrong count of steps would train the last batch again and again.
+TEST(Batches, EndWithTheirEpoch) {
+  Validated parts;
+  parts.pipeline.start_epoch(0, 0);
+  Batch batch;
+  for (int i = 0; i < 4; ++i) parts.pipeline.next(batch, parts.times);
+  EXPECT_ERROR(ArgumentError, parts.pipeline.next(batch, parts.times), "data", "64");
+}
+
 TEST(Validation, MeasuresAllThatIsHeldOut) {
   Validated parts;
   parts.model.train();

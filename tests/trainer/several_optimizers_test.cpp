@@ -335,6 +335,16 @@ TEST(SeveralOptimizers, EachTrainsNetworksOfItsOwnOnceAStep) {
     }
   };
   EXPECT_ERROR(ArgumentError, train_small<OfTheOther>(), "backward");
+  struct Undeclared : Adversarial {
+    nn::Linear more{1, 1};
+    Undeclared() { more.initialize(3); }
+    Tensor training_step(const Batch& batch, Step& step) override {
+      step.minimize("d", distance(more(d(flatten(batch["image"]))), 1));
+      return {};
+    }
+  };
+  EXPECT_ERROR(ArgumentError, train_small<Undeclared>(), "minimize", "athanor::nn::Linear",
+               "network(NAME, MODULE)");
   struct InOne : Autoencoder {
     Tensor training_step(const Batch& batch, Step& step) override {
       step.minimize("encoder", error(batch));

@@ -1,4 +1,5 @@
 // A task of one's own: its loss, its metrics, and all that the Trainer does around it.
+#include <array>
 #include <cmath>
 #include <fstream>
 #include <string>
@@ -6,13 +7,16 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "autograd/checkpoint.h"
 #include "autograd/creation.h"
 #include "autograd/elementwise.h"
+#include "autograd/engine.h"
 #include "autograd/loss.h"
 #include "autograd/reduce.h"
 #include "autograd/shape.h"
 #include "dist/transports/thread_transport.h"
 #include "nn/batch_norm.h"
+#include "optim/sgd.h"
 #include "tests/support/errors.h"
 #include "tests/support/small_tasks.h"
 #include "tests/support/temp_dir.h"
@@ -283,6 +287,71 @@ TEST(Task, AStepMustReturnTheLossOfItsBatch) {
     Tensor training_step(const Batch& batch, Step&) override { return error(batch).detach(); }
   };
   EXPECT_ERROR(ArgumentError, train_small<Constant>(), "training_step", "f32");
+}
+
+TEST(Task, ALossDependsOnlyOnWhatAnOptimizerHas) {
+  struct Undeclared : Autoencoder {
+    nn::Linear more{16, 16};
+    Undeclared() { more.initialize(3); }
+    Tensor training_step(const Batch& batch, Step&) override {
+      const Tensor x = flatten(batch["image"]);
+      return mse_loss(more(decoder(encoder(x))), x);
+    }
+  };
+  EXPECT_ERROR(ArgumentError, train_small<Undeclared>(), "training_step", "athanor::nn::Linear",
+               "network(NAME, MODULE)", "register_module(NAME, MODULE)", "freeze()");
+  struct Checkpointed : Undeclared {
+    Tensor training_step(const Batch& batch, Step&) override {
+      const Tensor x = flatten(batch["image"]);
+      return mse_loss(checkpoint([this](const Tensor& y) { return more(y); }, decoder(encoder(x))), x);
+    }
+  };
+  EXPECT_ERROR(ArgumentError, train_small<Checkpointed>(), "training_step", "athanor::nn::Linear");
+  struct Unfrozen : Undeclared {
+    Unfrozen() { more.freeze(), more.unfreeze(); }
+  };
+  EXPECT_ERROR(ArgumentError, train_small<Unfrozen>(), "training_step", "athanor::nn::Linear");
+  struct Loose : Autoencoder {
+    Tensor scale = full({}, 1, {DType::f32, kCpu});
+    Loose() { require_grad(scale); }
+    Tensor training_step(const Batch& batch, Step&) override { return error(batch) * scale; }
+  };
+  EXPECT_ERROR(ArgumentError, train_small<Loose>(), "training_step", "require_grad()");
+
+  // As they should be: a network that is frozen, and an input whose gradient the step wants.
+  struct Frozen : Undeclared {
+    Frozen() { more.freeze(); }
+  };
+  EXPECT_EQ(train_small<Frozen>().epochs.size(), 4u);
+  struct OfTheInput : Autoencoder {
+    Tensor training_step(const Batch& batch, Step&) override {
+      const Tensor x = flatten(batch["image"]).detach();
+      require_grad(x);
+      return mse_loss(decoder(encoder(x)), x.detach());
+    }
+  };
+  EXPECT_EQ(train_small<OfTheInput>().epochs.size(), 4u);
+}
+
+TEST(Task, AnOptimizerHasEveryParameterAndSaysThatItHasWritten) {
+  Autoencoder task;
+  TrainerConfig config = adam_config();
+  config.optimizer = [](ParameterArena& arena) {
+    Sgd::Group group;
+    group.parameters = selectors::under("encoder.");
+    return std::make_unique<Sgd>(arena, std::vector<Sgd::Group>{group}, 0);
+  };
+  EXPECT_ERROR(ArgumentError, train(task, config), "optimizer", "'decoder.weight'", "'sgd'", "freeze()");
+  task.decoder.freeze();
+  EXPECT_EQ(train(task, config).epochs.size(), 4u);
+
+  struct Silent final : Optimizer {
+    explicit Silent(ParameterArena& arena)
+        : Optimizer("silent", arena, {ParamGroup{}}, 0, std::array{Decay::matrices}) {}
+    void step(StepBuffer&) override {}
+  };
+  config.optimizer = [](ParameterArena& arena) { return std::make_unique<Silent>(arena); };
+  EXPECT_ERROR(ArgumentError, train(task, config), "optimizer", "stepped()", "'silent'");
 }
 
 TEST(Task, NetworksAreRegisteredOnceUnderNames) {

@@ -22,6 +22,8 @@ TEST(Terminal, ReportsItsWidth) {
       GTEST_SKIP() << "needs a pseudo-terminal, which this system has none of: " << std::strerror(errno);
     std::FILE* out = fdopen(theirs, "w");
     EXPECT_EQ(terminal::columns_of(out), columns);
+    const std::string line(50, 'a'), rest(40, 'b');
+    EXPECT_EQ(terminal::line_for(out, line + ' ' + rest), line + (columns == 120 ? ' ' : '\n') + rest);
     std::fclose(out);
     close(ours);
   }
@@ -35,6 +37,13 @@ TEST(Terminal, DefaultsToEightyColumns) {
     std::_Exit(terminal::columns_of(out));
   };
   EXPECT_EXIT(ask(), testing::ExitedWithCode(80), "");
+}
+
+TEST(Terminal, ALineForAFileIsOne) {
+  std::FILE* out = std::fopen("/dev/null", "w");
+  const std::string line(100, 'a');
+  EXPECT_EQ(terminal::line_for(out, line + ' ' + line), line + ' ' + line);
+  std::fclose(out);
 }
 
 TEST(Terminal, TextIsWrappedAtSpaces) {

@@ -4,7 +4,7 @@
   messages  string literals of the sources: no word of banned.txt or misspelt.txt, no word or space twice; a flag they name
             exists; an error of one line ends with a word
   pages     README, HACKING, CHANGELOG and docs/: the same words, outside of code
-  help      with BIN, a folder of programs: no line of --help is wider than 100 columns
+  help      with BIN, a folder of programs: no line of --help is wider than 80 columns
 """
 import os
 import pathlib
@@ -15,7 +15,7 @@ import sys
 HERE = pathlib.Path(__file__).resolve().parent
 ROOMS = ("tensor", "kernels", "autograd", "nn", "optim", "dist", "data", "trainer", "examples", "simt")
 PROGRAMS = ("train_digits", "train_mnist", "train_cifar10", "train_images", "athanor")
-COLUMNS = 100
+COLUMNS = 80
 # cmake's, srun's, tar's, and those that CLI11 adds
 FLAGS_OF_OTHERS = {"--preset", "--build", "--target", "--mpi", "--sparse", "--help", "--help-all"}
 

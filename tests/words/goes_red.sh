@@ -36,7 +36,7 @@ for program in train_digits train_mnist train_cifar10 train_images; do
   cat >bin/$program <<'END'
 #!/bin/sh
 [ -z "${COLUMNS-}" ] || exit 1
-printf '%0100d%s\n' 0 "$too_wide"
+printf '%080d%s\n' 0 "$too_wide"
 END
 done
 cat >bin/athanor <<'END'
@@ -78,13 +78,13 @@ page 'It simply works.' "'simply': (leave it out)"
 page 'One that goes\non.' "'goes on': resume, continue"
 page 'It occured.' "'occured' is spelt 'occurred'"
 page 'In the the page.' "'the' twice"
-command_wide=$(printf '%096d' 0)
-finds "athanor pack --help: a line of 101 columns: pack ${command_wide:0:55}..."
+command_wide=$(printf '%076d' 0)
+finds "athanor pack --help: a line of 81 columns: pack ${command_wide:0:55}..."
 command_wide=''
 too_wide=0
 wide=()
 for program in train_digits train_mnist train_cifar10 train_images; do
-  wide+=("$program --help: a line of 101 columns: $(printf '%060d' 0)...")
+  wide+=("$program --help: a line of 81 columns: $(printf '%060d' 0)...")
 done
 finds "${wide[@]}"
 too_wide=''

@@ -1,13 +1,8 @@
 #include <algorithm>
-#include <cerrno>
 #include <charconv>
 #include <optional>
 #include <string_view>
 #include <utility>
-
-#include <fcntl.h>
-#include <sys/file.h>
-#include <unistd.h>
 
 #include "tensor/atomic_file.h"
 #include "tensor/error.h"
@@ -83,40 +78,23 @@ NewestCheckpoint newest_valid(const fs::path& folder) {
 }
 
 CheckpointFolder::CheckpointFolder(fs::path folder, std::int64_t keep)
-    : folder_(std::move(folder)), keep_(keep) {
+    : lock_(std::move(folder), "--checkpoint-dir"), keep_(keep) {
   ATH_CHECK(keep >= 1, "checkpoints: must keep at least 1, but got {}", keep);
-  std::error_code error;
-  fs::create_directories(folder_, error);
-  if (error) {
-    detail::fail<IoError>("--checkpoint-dir: {} must be a folder that can be created, but got: {}",
-                          folder_.string(), error.message());
-  }
   try {
     const AtomicFile probe(path_of(0));  // never committed, so it leaves nothing
   } catch (const IoError& reason) {
     detail::fail<IoError>("--checkpoint-dir: {} must be a folder that can be written, but got: {}",
-                          folder_.string(), reason.what());
+                          path().string(), reason.what());
   }
-  // The kernel releases the lock when the process ends, however it ends. File systems without locks are not
-  // protected.
-  lock_ = ::open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (lock_ >= 0 && ::flock(lock_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
-    ::close(lock_);
-    detail::fail<>("--checkpoint-dir: {} is in use by another run; choose another folder", folder_.string());
-  }
-  for (const std::string& name : names_in(folder_)) {
+  for (const std::string& name : names_in(path())) {
     std::error_code ignored;
-    if (const auto file = parse(name); file && !file->finished) fs::remove(folder_ / name, ignored);
+    if (const auto file = parse(name); file && !file->finished) fs::remove(path() / name, ignored);
   }
-}
-
-CheckpointFolder::~CheckpointFolder() {
-  if (lock_ >= 0) ::close(lock_);
 }
 
 void CheckpointFolder::save(std::int64_t step, const StateDict& state, const dist::ReadTensor& read,
                             std::span<const std::int64_t> best) {
-  save_checkpoint(path_of(step), state, read);
+  save_checkpoint(path_of(step), state, read, about_);
   std::vector<std::int64_t> old = steps();
   old.erase(std::upper_bound(old.begin(), old.end(), step), old.end());
   for (std::size_t i = 0; i + static_cast<std::size_t>(keep_) < old.size(); ++i) {
@@ -127,11 +105,11 @@ void CheckpointFolder::save(std::int64_t step, const StateDict& state, const dis
 }
 
 std::vector<std::int64_t> CheckpointFolder::steps() const {
-  return steps_in(folder_);
+  return steps_in(path());
 }
 
 fs::path CheckpointFolder::path_of(std::int64_t step) const {
-  return folder_ / name_of_step(step);
+  return path() / name_of_step(step);
 }
 
 }  // namespace athanor

@@ -9,21 +9,20 @@ namespace {
 
 std::string describe_weights(const TrainerConfig& config) {
   const std::string average = config.ema_decay > 0 ? "running average" : "";
-  if (!config.early_stop) return average.empty() ? "last step" : average;
-  return fmt::format("best {}{}", config.early_stop->metric, average.empty() ? "" : ", " + average);
+  if (!config.judged_by()) return average.empty() ? "last step" : average;
+  return fmt::format("best {}{}", config.judged_by()->metric, average.empty() ? "" : ", " + average);
 }
 
 }  // namespace
 
 void FinalWeights::write(const std::filesystem::path& path, const Weights& weights, const ModelInfo& info) {
   strategy_.complete_weights();
-  strategy_.write_state([&] { return model_state(info, weights()); },
-                        [&](const StateDict& state, const dist::ReadTensor& read) {
-                          std::error_code ignored;  // writing the file reports any problem
-                          std::filesystem::create_directory(path.parent_path(), ignored);
-                          AtomicFile::remove_unfinished(path.parent_path());
-                          save_state_file(path, StateFile::model, state, read);
-                        });
+  strategy_.write_state(weights, [&](const StateDict& state, const dist::ReadTensor& read) {
+    std::error_code ignored;  // writing the file reports any problem
+    std::filesystem::create_directory(path.parent_path(), ignored);
+    AtomicFile::remove_unfinished(path.parent_path());
+    save_model(path, info, state, read);
+  });
 }
 
 void FinalWeights::save_last(const Weights& weights, ModelInfo info) {

@@ -23,7 +23,7 @@ class FinalWeights {
   /// Whether the run saves its weights, and whether they may differ from the last step's: the best ones, or
   /// their average.
   bool wanted() const { return !config_.run_dir.empty() && !config_.fast_dev_run; }
-  bool may_differ() const { return wanted() && (config_.early_stop || config_.ema_decay > 0); }
+  bool may_differ() const { return wanted() && (config_.judged_by() || config_.ema_decay > 0); }
   /// Saves the last step's weights.
   void save_last(const Weights& weights, ModelInfo info);
   /// Saves the weights of `report`, and records the files in it.

@@ -72,11 +72,12 @@ std::optional<RunPosition> RunCheckpoints::open(const SettingsOver& settings, st
   }
   // Reports known errors before anything else begins.
   RunPosition position;
+  bool follows = false;
   std::int64_t schedule_steps = total_steps;
   try {
     const StateDict saved = found.state.under("settings.");
     schedule_steps = std::min(saved_schedule_steps(saved), total_steps);
-    check_settings(saved, settings(schedule_steps), true);
+    follows = check_settings(saved, settings(schedule_steps), true);
     position = position_from(found.state.under("run."));
   } catch (const ArgumentError& error) {
     detail::fail<>("--resume: {}: {}", found.path.string(), error.what());
@@ -88,6 +89,11 @@ std::optional<RunPosition> RunCheckpoints::open(const SettingsOver& settings, st
         fmt::format("the run was planned for {} steps: the learning rate follows that schedule, then keeps "
                     "its last value",
                     schedule_steps));
+  if (follows && position.ended) {
+    notes_.push_back(fmt::format("the run had stopped: {}; it continues, since it has other flags now",
+                                 position.ended->why));
+    position.ended.reset();
+  }
   found_ = std::move(found);
   return position;
 }
@@ -181,7 +187,7 @@ StatePart RunCheckpoints::best_part() {
 void RunCheckpoints::rank_among_best(std::int64_t step) {
   const std::optional<double> value = std::exchange(measured_, std::nullopt);
   if (config_.save_top_k == 0 || !value || !std::isfinite(*value)) return;
-  const bool less = config_.early_stop->goal_or_default() == Goal::minimum;
+  const bool less = config_.judged_by()->goal_or_default() == Goal::minimum;
   std::erase_if(best_, [&](const Best& one) { return one.step == step; });
   const auto worse = [&](const Best& one) { return less ? *value < one.value : *value > one.value; };
   best_.insert(std::find_if(best_.begin(), best_.end(), worse), {step, *value});
@@ -192,7 +198,7 @@ std::string RunCheckpoints::describe_best() const {
   std::string all;
   for (const Best& one : best_)
     all += fmt::format("{}{:.4g} after {} steps", all.empty() ? "" : ", ", one.value, one.step);
-  return all.empty() ? "" : fmt::format("{}: {}", config_.early_stop->metric, all);
+  return all.empty() ? "" : fmt::format("{}: {}", config_.judged_by()->metric, all);
 }
 
 // Saving ---------------------------------------------------------------------------------------------------

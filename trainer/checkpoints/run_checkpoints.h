@@ -29,12 +29,19 @@ class RunCheckpoints {
 
   /// Opens the folder, and finds the checkpoint for --resume: nullopt for a fresh start, else its position.
   /// `settings` returns this run's settings, given the number of steps for which its learning rates are made:
-  /// the resumed run's number, or `total_steps` without one. Throws ArgumentError if the resumed run had
-  /// other settings; IoError.
+  /// the resumed run's number, or `total_steps` without one. A run that had ended has not, if its settings
+  /// ask for more of it. Throws ArgumentError if the resumed run had other settings; IoError.
   using SettingsOver = std::function<std::vector<Setting>(std::int64_t schedule_steps)>;
   std::optional<RunPosition> open(const SettingsOver& settings, std::int64_t total_steps);
+  /// Sets what checkpoints tell of their network, once open() is done (description() in
+  /// trainer/inference/model_file.h).
+  void describe(safetensors::Metadata about) {
+    if (folder_) folder_->describe(std::move(about));
+  }
   /// The file found by open(); empty: none.
   std::filesystem::path resumed_from() const { return found_ ? found_->path : std::filesystem::path(); }
+  /// On rank 0: creates the folder again if another program has removed it. Returns whether it had.
+  bool remake_folder() { return folder_ && folder_->remake(); }
   /// Lines for the user on how the run started or resumed.
   const std::vector<std::string>& notes() const { return notes_; }
 

@@ -1,12 +1,16 @@
 #include "trainer/checkpoints/run_folder.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <chrono>
 #include <span>
 
+#include <fcntl.h>
 #include <fmt/chrono.h>
 #include <nlohmann/json.hpp>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "tensor/atomic_file.h"
@@ -36,14 +40,15 @@ std::vector<std::int64_t> numbers_in(const fs::path& root) {
   return numbers;
 }
 
-/// Replaces a link atomically. File systems without links have none.
-void link_latest(const fs::path& root, const std::string& name) {
-  std::error_code error;
+/// Replaces a link atomically. Returns why there is none: some file systems have no links.
+std::error_code link_latest(const fs::path& root, const std::string& name) {
+  std::error_code error, ignored;
   const fs::path fresh = root / fmt::format(".latest.{}", ::getpid());
   fs::remove(fresh, error);
   fs::create_directory_symlink(name, fresh, error);
   if (!error) fs::rename(fresh, root / "latest", error);
-  if (error) fs::remove(fresh, error);
+  if (error) fs::remove(fresh, ignored);
+  return error;
 }
 
 fs::path folder_of_phase(const fs::path& run_dir, const std::string& phase) {
@@ -52,7 +57,7 @@ fs::path folder_of_phase(const fs::path& run_dir, const std::string& phase) {
 
 }  // namespace
 
-fs::path make_run_folder(const fs::path& root) {
+fs::path make_run_folder(const fs::path& root, std::string* note) {
   const auto check = [&](const std::error_code& error) {
     if (!error) return;
     detail::fail<IoError>(
@@ -67,11 +72,53 @@ fs::path make_run_folder(const fs::path& root) {
   for (std::int64_t number = taken.empty() ? 1 : taken.back() + 1;; ++number) {
     const fs::path folder = root / fmt::to_string(number);
     if (fs::create_directory(folder, error)) {
-      link_latest(root, folder.filename().string());
+      const std::error_code unlinked = link_latest(root, folder.filename().string());
+      if (unlinked && note)
+        *note = fmt::format("{} cannot be linked to this run's folder, {}: {}", (root / "latest").string(),
+                            folder.string(), unlinked.message());
       return folder;
     }
     if (error != std::errc::file_exists) check(error);  // the name may belong to a file
   }
+}
+
+void link_latest(const fs::path& folder) {
+  link_latest(folder.parent_path(), folder.filename().string());
+}
+
+FolderLock::FolderLock(fs::path folder, const char* flag) : folder_(std::move(folder)), flag_(flag) {
+  lock();
+}
+
+FolderLock::~FolderLock() {
+  if (file_ >= 0) ::close(file_);
+}
+
+void FolderLock::lock() {
+  std::error_code error;
+  fs::create_directories(folder_, error);
+  if (error) {
+    detail::fail<IoError>("{}: {} must be a folder that can be created, but got: {}", flag_, folder_.string(),
+                          error.message());
+  }
+  const int file = ::open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (file >= 0 && ::flock(file, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+    ::close(file);
+    detail::fail<>("{}: {} is in use by another run; choose another folder", flag_, folder_.string());
+  }
+  if (file_ >= 0) ::close(file_);
+  file_ = file;
+}
+
+bool FolderLock::remake() {
+  struct stat named {
+  }, ours{};
+  const bool is_there = ::stat(folder_.c_str(), &named) == 0;
+  const bool same =
+      file_ < 0 || (::fstat(file_, &ours) == 0 && named.st_dev == ours.st_dev && named.st_ino == ours.st_ino);
+  if (is_there && same) return false;
+  lock();
+  return true;
 }
 
 void remove_unused_run_folder(const fs::path& folder) noexcept try {
@@ -120,7 +167,8 @@ void write_config(const fs::path& run_dir, const TrainerConfig& config) {
   Json all{{"program", config.program},
            {"version", version()},
            {"began", fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(now))},
-           {"command", config.command}};
+           {"command", config.command},
+           {"working_directory", fs::current_path().string()}};
   for (const FlagValue& flag : config.flags)
     all["flags"][flag.name] = {{"value", flag.value}, {"from", flag.from}};
   const std::string text = all.dump(2, ' ', false, Json::error_handler_t::replace) + '\n';

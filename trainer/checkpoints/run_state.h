@@ -62,9 +62,10 @@ struct Setting {
   std::string name;    ///< in checkpoints
   std::string called;  ///< name for the user: a flag, or a part of the program or data
   std::string value;
-  std::string unset = {};  ///< value that represents a missing flag
+  std::string unset = {};  ///< what a missing flag means; "": a checkpoint that lacks it says nothing
   bool may_lack = false;   ///< omitted if unset, as in checkpoints older than the flag
-  bool may_grow = false;   ///< an integer that may be larger in a resumed run
+  /// Whether a resumed run may have `value` in place of what was saved; null: only if they are equal.
+  bool (*may_follow)(const std::string& saved, const std::string& value) = nullptr;
   /// If one of these differs, this setting differs as a consequence and is not reported.
   std::vector<std::string> follows = {};
 };
@@ -77,8 +78,9 @@ StateDict state_of(const std::vector<Setting>& settings);
 /// The number of steps for which learning rates were made, from saved settings.
 std::int64_t saved_schedule_steps(const StateDict& saved);
 /// Throws ArgumentError naming each setting that differs between `saved` and `mine`, with both values.
-/// Settings that may grow are allowed to if the run `goes_on`.
-void check_settings(const StateDict& saved, const std::vector<Setting>& mine, bool goes_on);
+/// If the run `goes_on`, settings that may follow the saved ones are no difference: more epochs, another
+/// patience. Returns whether there are any.
+bool check_settings(const StateDict& saved, const std::vector<Setting>& mine, bool goes_on);
 /// `schedule`, constant from step `steps` on at the rate of the previous step.
 Schedule held_after(Schedule schedule, std::int64_t steps);
 

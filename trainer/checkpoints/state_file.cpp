@@ -12,13 +12,15 @@
 #include <unistd.h>
 #include <zlib.h>
 
+#include "nn/torch/torch_file.h"
 #include "tensor/error.h"
-#include "tensor/safetensors.h"
+#include "tensor/regular_file.h"
 
 namespace athanor {
 namespace {
 
-constexpr std::int64_t kSchema = 1;       // of the entries' encoding, not of a run's content
+// Of the encoding, not of a run's content: 2 has texts in its metadata.
+constexpr std::int64_t kSchema = 2;
 constexpr std::uint64_t kTensorKind = 0;  // of StateDict::Value
 
 constexpr uLong kNothing = 0;  // the CRC-32 of no bytes
@@ -62,9 +64,18 @@ class Checksum {
   uLong crc_ = kNothing;
 };
 
-std::string checksum_of(const StateDict& state, const std::map<std::string, TensorSum>& tensors) {
+std::int64_t schema_with(const safetensors::Metadata& about) {
+  return about.empty() ? 1 : kSchema;
+}
+
+std::string checksum_of(const StateDict& state, const std::map<std::string, TensorSum>& tensors,
+                        const safetensors::Metadata& about) {
   Checksum sum;
-  sum.number(kSchema);
+  sum.number(static_cast<std::uint64_t>(schema_with(about)));
+  for (const auto& [key, value] : about) {
+    sum.text(key);
+    sum.text(value);
+  }
   for (const StateDict::Entry& entry : state) {
     const auto* tensor = std::get_if<Tensor>(&entry.value);
     const auto* part = std::get_if<ShardedTensor>(&entry.value);
@@ -97,8 +108,27 @@ const char* name_of(StateFile kind) {
   return kind == StateFile::checkpoint ? "checkpoint" : "model";
 }
 
-safetensors::Metadata metadata_with(StateFile kind, const std::string& checksum) {
-  return {{"format", format_of(kind)}, {"schema", fmt::to_string(kSchema)}, {"checksum", checksum}};
+safetensors::Metadata metadata_with(StateFile kind, const std::string& checksum,
+                                    const safetensors::Metadata& about) {
+  safetensors::Metadata metadata = about;
+  metadata["format"] = format_of(kind);
+  metadata["schema"] = fmt::to_string(schema_with(about));
+  metadata["checksum"] = checksum;
+  return metadata;
+}
+
+/// The texts of save_state_file(), out of all that a file of this schema has.
+safetensors::Metadata about_in(const safetensors::Metadata& metadata) {
+  safetensors::Metadata about = metadata;
+  for (const char* own : {"format", "schema", "checksum"}) about.erase(own);
+  return metadata.at("schema") == "1" ? safetensors::Metadata() : about;
+}
+
+/// How to make a model of what `path` holds instead; empty if that is unknown.
+std::string cure(const std::filesystem::path& path, StateFile kind, bool is_checkpoint) {
+  if (kind != StateFile::model) return {};
+  return fmt::format("; make a model of it with: athanor convert {} model.safetensors{}", path.string(),
+                     is_checkpoint ? "" : " --model NAME");
 }
 
 void check_schema(const std::filesystem::path& path, StateFile kind, const safetensors::Metadata& metadata) {
@@ -113,8 +143,9 @@ void check_schema(const std::filesystem::path& path, StateFile kind, const safet
       schema < 1) {
     const bool other = value("format") == format_of(other_than(kind));
     detail::fail<IoError>(
-        "{}: {} must be a {} of a run, but is {}", name_of(kind), path.string(), name_of(kind),
-        other ? fmt::format("a {}", name_of(other_than(kind))) : "some other safetensors file");
+        "{}: {} must be a {} of a run, but is {}{}", name_of(kind), path.string(), name_of(kind),
+        other ? fmt::format("a {}", name_of(other_than(kind))) : "some other safetensors file",
+        cure(path, kind, other));
   }
   if (schema > kSchema) {
     detail::fail<IoError>("{}: {} must have schema {} or older, but has schema {}: a newer version wrote it",
@@ -126,7 +157,7 @@ void check_schema(const std::filesystem::path& path, StateFile kind, const safet
 
 // The checksum is known after the last tensor; then it is written to the header.
 void save_state_file(const std::filesystem::path& path, StateFile kind, const StateDict& state,
-                     const dist::ReadTensor& read) {
+                     const dist::ReadTensor& read, const safetensors::Metadata& about) {
   std::map<std::string, TensorSum> sums;
   const auto summed = [&](const StateDict::Entry& entry, const safetensors::Source::Sink& sink) {
     TensorSum& sum = sums[entry.name];
@@ -135,12 +166,13 @@ void save_state_file(const std::filesystem::path& path, StateFile kind, const St
       sink(bytes);
     });
   };
-  const auto metadata = [&] { return metadata_with(kind, checksum_of(state, sums)); };
-  safetensors::save(path, state, metadata_with(kind, Checksum().str()),
+  const auto metadata = [&] { return metadata_with(kind, checksum_of(state, sums, about), about); };
+  safetensors::save(path, state, metadata_with(kind, Checksum().str(), about),
                     {.read = summed, .metadata = metadata});
 }
 
-StateDict load_state_file(const std::filesystem::path& path, StateFile kind, Verify verify) {
+StateDict load_state_file(const std::filesystem::path& path, StateFile kind, Verify verify,
+                          safetensors::Metadata* about) {
   safetensors::Metadata metadata;
   StateDict state;
   try {
@@ -148,18 +180,25 @@ StateDict load_state_file(const std::filesystem::path& path, StateFile kind, Ver
   } catch (const IoError& error) {
     std::error_code ignored;
     if (!std::filesystem::is_regular_file(path, ignored) || ::access(path.c_str(), R_OK) != 0) throw;
+    const bool is_torch = torch_file::is_torch_file(path);
+    if (const std::string is = is_torch ? "a file of PyTorch" : RegularFile(path).kind(); !is.empty()) {
+      detail::fail<IoError>("{0}: {1} must be a {0} of a run, but is {2}{3}", name_of(kind), path.string(),
+                            is, is_torch ? cure(path, kind, false) : "");
+    }
     detail::fail<IoError>(
         "{0}: the file must be a valid {0}, but is truncated, damaged or of another kind; {1}", name_of(kind),
         error.what());
   }
   check_schema(path, kind, metadata);
+  const safetensors::Metadata texts = about_in(metadata);
+  if (about) *about = texts;
   if (verify == Verify::header) return state;
   std::map<std::string, TensorSum> sums;
   for (const StateDict::Entry& entry : state) {
     if (const auto* tensor = std::get_if<Tensor>(&entry.value))
       sums[entry.name].add({tensor->raw_data(), tensor->bytes()});
   }
-  const std::string said = metadata["checksum"], is = checksum_of(state, sums);
+  const std::string said = metadata["checksum"], is = checksum_of(state, sums, texts);
   if (said != is) {
     detail::fail<IoError>("{}: {} is damaged: its entries must have the checksum '{}', but have '{}'",
                           name_of(kind), path.string(), said.substr(0, 40), is);

@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "dist/gather_state.h"
+#include "tensor/safetensors.h"
 #include "tensor/state_dict.h"
 
 namespace athanor {
@@ -17,18 +18,20 @@ constexpr const char* format_of(StateFile kind) {
 }
 
 /// Writes `state` as a safetensors file with its kind, schema version and a CRC-32 over all entries (names,
-/// kinds, shapes, dtypes, values) in its metadata. The file appears complete or not at all, replacing an
-/// existing one. Tensors may be strided and on any device (then a counted wait). `read` provides sharded ones
-/// (dist/gather_state.h); the bytes do not depend on the number of ranks. Throws IoError naming the file and
-/// the system's reason; ArgumentError if `read` lacks a part.
+/// kinds, shapes, dtypes, values) and `about` in its metadata, beside the texts `about` themselves. The file
+/// appears complete or not at all, replacing an existing one. Tensors may be strided and on any device (then
+/// a counted wait). `read` provides sharded ones (dist/gather_state.h); the bytes do not depend on the number
+/// of ranks. Throws IoError naming the file and the system's reason; ArgumentError if `read` lacks a part.
 void save_state_file(const std::filesystem::path& path, StateFile kind, const StateDict& state,
-                     const dist::ReadTensor& read = dist::read_whole);
+                     const dist::ReadTensor& read = dist::read_whole,
+                     const safetensors::Metadata& about = {});
 
 /// Whether to verify the checksum, which reads the whole file. If several ranks load a file, one verifies it.
 enum class Verify : std::uint8_t { all, header };
 
-/// Reads and checks a file. Tensors are views of the mapped file, as from safetensors::load(). Throws IoError
-/// naming the file and the problem, also on another kind.
-StateDict load_state_file(const std::filesystem::path& path, StateFile kind, Verify verify = Verify::all);
+/// Reads and checks a file. Tensors are views of the file in memory, as from safetensors::load(). Throws
+/// IoError naming the file and the problem, also on another kind. `about`: what save_state_file() got.
+StateDict load_state_file(const std::filesystem::path& path, StateFile kind, Verify verify = Verify::all,
+                          safetensors::Metadata* about = nullptr);
 
 }  // namespace athanor

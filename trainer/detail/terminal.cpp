@@ -66,6 +66,13 @@ std::string wrapped(std::string_view text, int columns, int indent, bool at_mark
   }
 }
 
+std::string line_for(std::FILE* out, const std::string& text) {
+  if (::isatty(fileno(out)) == 0) return text;
+  const std::size_t end = text.find('\n');
+  const std::string first = wrapped(text.substr(0, end), columns_of(out), 0);
+  return end == text.npos ? first : first + '\n' + line_for(out, text.substr(end + 1));
+}
+
 std::string quoted(const std::string& word) {
   const auto plain = [](unsigned char c) {
     return std::isalnum(c) != 0 ||

@@ -43,7 +43,7 @@ std::string text_of(const Search& search, const TrainerConfig& config, std::int6
   std::string text = fmt::format("{:>9}  {:>10}  {:>10}\n", "batch", "ms a step", "images/s");
   for (const Timed& row : search.rows)
     text += fmt::format("{:>9}  {:>10.1f}  {:>10}\n", with_commas(row.batch), 1e3 * row.seconds,
-                        with_commas(std::llround(row.images_per_s())));
+                        rate(row.images_per_s()));
   if (search.largest == 0) return text + "\nlargest that fits   none\n";
   const auto faster = [](const Timed& a, const Timed& b) { return a.images_per_s() < b.images_per_s(); };
   const Timed& fastest = *std::max_element(search.rows.begin(), search.rows.end(), faster);
@@ -55,7 +55,7 @@ std::string text_of(const Search& search, const TrainerConfig& config, std::int6
                       : search.too_slow ? fmt::format(" or more: its step takes longer than {} s", kLongest_s)
                                         : "");
   text += fmt::format("fastest             {}, {} images/s", with_commas(fastest.batch),
-                      with_commas(std::llround(fastest.images_per_s())));
+                      rate(fastest.images_per_s()));
   if (enough.batch != fastest.batch)
     text += fmt::format("; {} is within {:.0f} % of that", with_commas(enough.batch),
                         100 * (1 - enough.images_per_s() / fastest.images_per_s()));

@@ -69,7 +69,7 @@ void add_rank_flags(FlagTable& flags, TrainerConfig& config) {
   flags.add(
       "--devices N",
       "ranks (processes that share the work): one per GPU, or any number on the CPU; auto: all GPUs [1]",
-      config.devices, word_or("auto", TrainerConfig::kAllDevices, whole(1, 1024)));
+      config.devices, devices);
   flags.add("--strategy S",
             "single: one rank; ddp: each rank has the whole model; zero1: like ddp, but master weights and "
             "optimizer state are sharded [single; with several ranks ddp]",

@@ -3,6 +3,10 @@
 #include <algorithm>
 #include <cctype>
 #include <cstdlib>
+#include <filesystem>
+#include <optional>
+#include <system_error>
+#include <utility>
 
 #include <CLI/CLI.hpp>
 
@@ -84,12 +88,49 @@ std::vector<std::string> names_of(const CLI::App& app) {
   return names;
 }
 
+/// Flags without a value.
+std::vector<std::string> switches_of(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : app.get_options()) {
+    if (option->get_items_expected_max() > 0) continue;
+    for (const std::string& known : option->get_lnames()) names.push_back("--" + known);
+  }
+  return names;
+}
+
+/// Refuses "epochs=3", as other programs take it.
+void refuse_missing_dashes(const CLI::App& app, const std::string& program, const std::string& word) {
+  const std::vector<std::string> names = names_of(app);
+  const std::size_t equals = word.find('=');
+  if (equals == word.npos) return;
+  const std::string name = translate_flags({"--" + word.substr(0, equals)}, names).front();
+  ATH_CHECK(std::find(names.begin(), names.end(), name) == names.end(),
+            "{}: flags begin with --, but got '{}'; did you mean '--{}'?", program, word, word);
+}
+
+/// Refuses a word that belongs to no flag.
+void refuse_word(const CLI::App& app, const std::string& program, const std::string& word) {
+  refuse_missing_dashes(app, program, word);
+  const CLI::Option* const photos = app.get_option_no_throw("PHOTOS");
+  const std::string first = photos && photos->count() > 0 ? photos->results().front() : "";
+  const auto content = [](const std::string& folder) {
+    return terminal::quoted((std::filesystem::absolute(folder) / ".").string());
+  };
+  std::error_code ignored;
+  ATH_CHECK(first.empty(), "{}: takes one set of photos, but got '{}' and '{}'{}", program, first, word,
+            std::filesystem::is_directory(first, ignored)
+                ? fmt::format("; to train on both, join them: mkdir both && cp -rs {} {} both",
+                              content(first), content(word))
+                : "");
+  detail::fail<>("{}: takes only flags, but got '{}'; see --help", program, word);
+}
+
 /// Refuses leftovers: an unknown flag, or a word that belongs to no flag.
 void refuse_extras(const CLI::App& app, const std::string& program) {
   const std::vector<std::string> extras = app.remaining();
   if (extras.empty()) return;
+  if (!extras[0].starts_with("-")) refuse_word(app, program, extras[0]);
   const std::string name = extras[0].substr(0, extras[0].find('='));
-  ATH_CHECK(name.starts_with("-"), "{}: takes only flags, but got '{}'; see --help", program, name);
   const std::string answer = flag_advice(name);
   detail::fail<>("{}: there is no flag '{}'{}; see --help", program, name,
                  answer.empty() ? did_you_mean(name, names_of(app)) : ": " + answer);
@@ -103,6 +144,21 @@ void refuse_missing_values(const CLI::App& app, const std::vector<std::string>& 
     ATH_CHECK(!option || option->get_items_expected_min() == 0 || !words[i + 1].starts_with("--"),
               "{}: needs a value, but is followed by {}", words[i], words[i + 1]);
     if (option && option->get_items_expected_min() > 0) ++i;
+  }
+}
+
+/// Of two values one would be dropped without a word.
+void refuse_repeated(const CLI::App& app, const std::vector<std::string>& words) {
+  std::vector<const CLI::Option*> given;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    const std::string name = words[i].substr(0, words[i].find('='));
+    const CLI::Option* const option = name.starts_with("--") ? app.get_option_no_throw(name) : nullptr;
+    if (!option) continue;
+    ATH_CHECK(option->get_multi_option_policy() == CLI::MultiOptionPolicy::TakeAll ||
+                  std::find(given.begin(), given.end(), option) == given.end(),
+              "{}: must be given once, but is given twice", name);
+    given.push_back(option);
+    if (name == words[i] && option->get_items_expected_min() > 0) ++i;  // its value
   }
 }
 
@@ -126,8 +182,7 @@ std::vector<std::string> words_of_recipe(const CLI::App& app, const std::string&
     });
   };
   // Flags with the same meaning: setting one on the command line overrides the other in the recipe.
-  static constexpr std::pair<const char*, const char*> kTwins[]{{"--monitor", "--early-stop"},
-                                                                {"--detect-anomaly", "--nan-policy"}};
+  static constexpr std::pair<const char*, const char*> kTwins[]{{"--detect-anomaly", "--nan-policy"}};
   const auto twin_said = [&](const std::string& name) {
     return std::any_of(std::begin(kTwins), std::end(kTwins), [&](const auto& two) {
       return (name == two.first && said(*app.get_option(two.second))) ||
@@ -178,6 +233,20 @@ std::string help_of(const CLI::App& app, const std::vector<std::string>& words) 
          terminal::wrapped("--help WORD shows one subject alone: " + subjects, terminal::kColumns, 0) + '\n';
 }
 
+/// Alone, --monitor is an early stop without patience; beside an --early-stop of the same metric it is
+/// nothing.
+void combine_monitor(TrainerConfig& config, bool stops_early) {
+  if (!stops_early) {
+    config.early_stop = std::exchange(config.monitor, std::nullopt);
+  } else if (config.monitor->metric == config.early_stop->metric) {
+    ATH_CHECK(
+        !config.monitor->goal || config.monitor->goal_or_default() == config.early_stop->goal_or_default(),
+        "--monitor: must ask for the same of {} as --early-stop does, but one says min and one max",
+        config.monitor->metric);
+    config.monitor.reset();
+  }
+}
+
 /// Checks combinations of flags.
 void check_together(const FlagTable& flags, TrainerConfig& config) {
   // The validation images must stay the same.
@@ -185,8 +254,7 @@ void check_together(const FlagTable& flags, TrainerConfig& config) {
     config.own_flags.push_back({"--val-split", fmt::format("{}", config.val_split)});
   ATH_CHECK(config.photos.empty() || config.train_data.empty(),
             "--train: cannot be combined with PHOTOS, which also names the training images");
-  ATH_CHECK(!flags.given("--early-stop") || !flags.given("--monitor"),
-            "--monitor: cannot be combined with --early-stop, which also keeps the best weights");
+  if (flags.given("--monitor")) combine_monitor(config, flags.given("--early-stop"));
 }
 
 }  // namespace
@@ -213,8 +281,10 @@ TrainerConfig parse_flags(int argc, const char* const* argv, TrainerConfig confi
   FlagTable flags(app);
   add_shared(flags, config);
   add_own(flags, config, own);
-  std::vector<std::string> words = translate_flags({argv + std::min(argc, 1), argv + argc}, names_of(app));
+  std::vector<std::string> words =
+      translate_flags({argv + std::min(argc, 1), argv + argc}, names_of(app), switches_of(app));
   refuse_missing_values(app, words);
+  refuse_repeated(app, words);
   const std::string recipe = recipe_of(words);
   std::vector<std::string> by_recipe;
   if (!recipe.empty()) {
@@ -230,6 +300,8 @@ TrainerConfig parse_flags(int argc, const char* const* argv, TrainerConfig confi
     std::replace(line.begin(), line.end(), '\n', ' ');
     detail::fail<>("{}: {}; see --help", config.program, line);
   }
+  if (std::error_code ignored; !std::filesystem::exists(config.photos, ignored))
+    refuse_missing_dashes(app, config.program, config.photos.string());
   refuse_extras(app, config.program);
   for (const Flags::Flag& flag : own.all()) {
     if (flag.text) config.own_flags.push_back({flag.name, flag.text()});

@@ -181,6 +181,16 @@ bool depends_on_length(const TrainerConfig& config) {
   return config.schedule || kind == ScheduleKind::cosine || kind == ScheduleKind::one_cycle;
 }
 
+bool needs_whole_parameters(OptimizerKind kind) {
+  switch (kind) {
+    case OptimizerKind::sgd: break;
+    case OptimizerKind::adam: return Adam::kWholeParameters;
+    case OptimizerKind::adamw: return AdamW::kWholeParameters;
+    case OptimizerKind::muon: return Muon::kWholeParameters;
+  }
+  return Sgd::kWholeParameters;
+}
+
 std::unique_ptr<Optimizer> make_optimizer(const TrainerConfig& config, ParameterArena& arena,
                                           int first_slot) {
   if (config.optimizer) return config.optimizer(arena);

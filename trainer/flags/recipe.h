@@ -62,6 +62,8 @@ Schedule make_schedule(const TrainerConfig& config, std::int64_t steps, std::int
 bool depends_on_length(const TrainerConfig& config);
 /// The program's optimizer if any, else --optimizer. Its groups use learning rates from `first_slot` on.
 std::unique_ptr<Optimizer> make_optimizer(const TrainerConfig& config, ParameterArena& arena, int first_slot);
+/// Optimizer::kWholeParameters of that kind.
+bool needs_whole_parameters(OptimizerKind kind);
 /// Throws ArgumentError, naming the flag, if the command line has one that such a run ignores.
 void check_recipe_is_used(const TrainerConfig& config, bool own_optimizers, bool own_schedules);
 /// "sgd (momentum 0.9, weight decay 0.0005), learning rate up to 0.1, one-cycle", for the user. Optimizers

@@ -9,6 +9,7 @@
 #include "trainer/profile/layers.h"
 #include "trainer/readable.h"
 #include "trainer/run.h"
+#include "trainer/trainer.h"
 
 namespace athanor {
 
@@ -45,6 +46,9 @@ FitInfo Run::data_and_steps() const {
   FitInfo info{config_, pipeline_.train().spec()};
   info.train_samples = pipeline_.train().samples();
   info.val_samples = pipeline_.held_out() ? pipeline_.held_out()->samples() : 0;
+  info.class_names = train_.class_names();
+  info.train_id = pipeline_.train_id();
+  info.val_id = pipeline_.held_out_id();
   info.steps_per_epoch = pipeline_.steps_per_epoch();
   info.total_steps = total_steps();
   return info;
@@ -58,10 +62,12 @@ FitInfo Run::describe() const {
   info.ranks = strategy_.world_size();
   info.strategy = strategy_.describe(config_.ranks_note);
   info.data_source = pipeline_.describe();
+  info.unused = pipeline_.unused();
   info.resumed_from = checkpoints_.resumed_from();
   info.attempted = position_.attempted;
   info.notes = checkpoints_.notes();
-  for (const std::string& note : {threads_note_, convs_note_, graphs_.why_off(), strategy_.advice()})
+  for (const std::string& note :
+       {trainer_.run_note_, left_out(), threads_note_, convs_note_, graphs_.why_off(), strategy_.advice()})
     if (!note.empty()) info.notes.push_back(note);
   info.nothing_to_do = nothing_to_do(info);
   info.classifies = task_.classifies();
@@ -72,6 +78,17 @@ FitInfo Run::describe() const {
                         std::all_of(optimizers.begin(), optimizers.end(),
                                     [](const OptimizerSpec& spec) { return static_cast<bool>(spec.make); });
   return info;
+}
+
+// Images of a last, smaller batch, unless the user has limited an epoch to fewer batches anyway.
+std::string Run::left_out() const {
+  const Loader& train = pipeline_.train();
+  const std::int64_t all = train.samples(), used = train.samples_per_epoch();
+  if (used == all || pipeline_.samples_per_epoch() < used) return {};
+  return fmt::format(
+      "{} of {} training images are left out of each epoch, because the last batch would have fewer than {} "
+      "(--batch-size)",
+      with_commas(all - used), with_commas(all), config_.batch_size);
 }
 
 // The layers applied to a sample: of the network, if it is the only, unnamed one; else of the task's
@@ -110,12 +127,18 @@ std::string Run::summary() {
 // As Limits will decide; an epoch with all steps done may still have to be reported.
 std::string Run::nothing_to_do(const FitInfo& info) const {
   if (info.resumed_from.empty()) return {};
-  if (position_.ended) return position_.ended->why;
+  if (position_.ended) {
+    return fmt::format("{}; to continue it, resume it with more --epochs{}", position_.ended->why,
+                       config_.early_stop && config_.early_stop->patience != EarlyStop::kNever
+                           ? ", or another patience of --early-stop"
+                           : "");
+  }
   if (position_.attempted >= info.total_steps) {
     if (info.total_steps == config_.max_steps)
-      return fmt::format("--max-steps {} is reached", config_.max_steps);
-    return config_.epochs == 1 ? "its epoch is done"
-                               : fmt::format("all of its {} epochs are done", config_.epochs);
+      return fmt::format("--max-steps {} is reached; to continue it, resume it with more", config_.max_steps);
+    return fmt::format("{}; to continue it, resume it with more --epochs",
+                       config_.epochs == 1 ? "its epoch is done"
+                                           : fmt::format("all of its {} epochs are done", config_.epochs));
   }
   if (position_.elapsed_s < config_.max_time_s) return {};
   return fmt::format("--max-time is used up ({} of {}); raise it to continue the run",
@@ -135,6 +158,14 @@ ModelInfo Run::describe_model(std::uint64_t hash) {
   info.test_loss = info.test_accuracy = std::numeric_limits<double>::quiet_NaN();
   info.weights_hash = hash;
   return info;
+}
+
+void Run::describe_checkpoints() {
+  ModelInfo info = describe_model(0);
+  info.weights = "checkpoint";
+  info.batch_size = 0;  // nothing is measured, and a checkpoint's bytes do not depend on the number of ranks
+  info.ranks = 1;
+  checkpoints_.describe(description(info));
 }
 
 }  // namespace athanor

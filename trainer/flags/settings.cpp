@@ -6,7 +6,9 @@
 #include <optional>
 #include <utility>
 
+#include "kernels/hash.h"
 #include "tensor/error.h"
+#include "tensor/printable.h"
 #include "trainer/checkpoints/run_state.h"
 #include "trainer/config.h"
 
@@ -88,6 +90,21 @@ std::optional<std::int64_t> whole_number(const std::string& text) {
   return value;
 }
 
+bool is_more(const std::string& saved, const std::string& value) {
+  return whole_number(saved) < whole_number(value);
+}
+
+// The same metric with the same goal, of two texts of an EarlyStop: what is saved of it stays valid.
+bool watches_the_same(const std::string& saved, const std::string& value) {
+  const auto watched = [](const std::string& text) {
+    const char* const goal = text.find(":max") != text.npos   ? ":max"
+                             : text.find(":min") != text.npos ? ":min"
+                                                              : "";
+    return text.substr(0, text.find_first_of(":, ")) + goal;
+  };
+  return watched(saved) == watched(value);
+}
+
 // A schedule is a function, so it is described by some of its values.
 std::string text(const std::vector<Schedule>& schedules, std::int64_t steps) {
   std::vector<std::string> all;
@@ -133,6 +150,24 @@ std::vector<Setting> recipe_of(const TrainerConfig& config, const std::vector<Sc
   };
 }
 
+// Thousands of names would fill the screen: the first ones, and a hash of all.
+std::string text_of_classes(const std::vector<std::string>& names) {
+  constexpr std::size_t kShown = 8;
+  std::string all;
+  kernels::HashOf hash;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    hash.add(kernels::fnv1a(names[i]));
+    if (i < kShown) all += fmt::format("{}{}", i == 0 ? "" : ", ", printable(names[i]));
+  }
+  if (names.size() > kShown)
+    all += fmt::format(" and {} more, hash {:08x}", names.size() - kShown, hash.value() >> 32);
+  return names.empty() ? "without names" : all;
+}
+
+std::string text_of_id(std::uint64_t id) {
+  return fmt::format("hash {:016x}", id);
+}
+
 std::vector<Setting> data_of(const FitInfo& info, const Normalization& pixels) {
   const char* const decode = info.config.decode == ImageWork::gpu ? "gpu" : "cpu";
   return {
@@ -142,6 +177,21 @@ std::vector<Setting> data_of(const FitInfo& info, const Normalization& pixels) {
       added_later("decode", "--decode", decode, "cpu"),
       {"train_samples", "the number of training images", text(info.train_samples)},
       {"val_samples", "the number of validation images", text(info.val_samples)},
+      {.name = "classes",
+       .called = "the list of classes",
+       .value = text_of_classes(info.class_names),
+       .may_lack = true,
+       .follows = {"images"}},
+      {.name = "train_data",
+       .called = "the training data (names, sizes and labels of its samples, in order)",
+       .value = text_of_id(info.train_id),
+       .may_lack = true,
+       .follows = {"images", "classes", "train_samples", "synthetic"}},
+      {.name = "val_data",
+       .called = "the validation data (names, sizes and labels of its samples, in order)",
+       .value = text_of_id(info.val_id),
+       .may_lack = true,
+       .follows = {"images", "classes", "train_samples", "val_samples", "train_data", "synthetic"}},
       {"pixels", "the images' mean and deviation",
        fmt::format("mean {:.6g}, deviation {:.6g}", fmt::join(pixels.mean, " "),
                    fmt::join(pixels.stddev, " "))},
@@ -163,7 +213,7 @@ std::vector<Setting> settings_of(const FitInfo& info, const Normalization& pixel
       {"val_batch_size", "--val-batch-size", text(config.val_batch_size), "0"},
       added_later("sync_bn", "--sync-bn", text(config.sync_bn), "false"),
       {"accumulate", "--accumulate", text(config.accumulate)},
-      {.name = "epochs", .called = "--epochs", .value = text(config.epochs), .may_grow = true},
+      {.name = "epochs", .called = "--epochs", .value = text(config.epochs), .may_follow = is_more},
       {.name = "schedule_steps",
        .called = "the number of steps (--max-steps)",
        .value = text(schedule_steps),
@@ -175,7 +225,12 @@ std::vector<Setting> settings_of(const FitInfo& info, const Normalization& pixel
       {"ema", "--ema", text(config.ema_decay), "0"},
       {"loss_scale", "--loss-scale", text(config.loss_scaling), "automatic"},
       {"f32_gradients", "--grad-dtype f32", text(config.f32_gradients), "false"},
-      {"early_stop", "--early-stop", text(config.early_stop), "none"},
+      {.name = "early_stop",
+       .called = "--early-stop",
+       .value = text(config.early_stop),
+       .unset = "none",
+       .may_follow = watches_the_same},
+      added_later("monitor", "--monitor", text(config.monitor), "none"),
       added_later("freeze", "--freeze", text(config.freeze), "none"),
       added_later("class_weights", "--class-weights", config.balanced_classes ? "balanced" : "none", "none"),
       added_later("fused", "--fused", config.fused ? "on" : "off", "on"),
@@ -216,16 +271,20 @@ Schedule held_after(Schedule schedule, std::int64_t steps) {
   };
 }
 
-void check_settings(const StateDict& saved, const std::vector<Setting>& mine, bool goes_on) {
+bool check_settings(const StateDict& saved, const std::vector<Setting>& mine, bool goes_on) {
   std::vector<std::string> differ;
+  bool follows = false;
   const auto was = [&](const Setting& setting) {
-    return setting.may_lack && !saved.contains(setting.name) ? setting.unset : saved.text(setting.name);
-  };
-  const auto has_grown = [&](const Setting& setting) {
-    return setting.may_grow && goes_on && whole_number(was(setting)) < whole_number(setting.value);
+    if (!setting.may_lack || saved.contains(setting.name)) return saved.text(setting.name);
+    return setting.unset.empty() ? setting.value : setting.unset;
   };
   for (const Setting& setting : mine) {
-    if (was(setting) != setting.value && !has_grown(setting)) differ.push_back(setting.name);
+    if (was(setting) == setting.value) continue;
+    if (goes_on && setting.may_follow && setting.may_follow(was(setting), setting.value)) {
+      follows = true;
+    } else {
+      differ.push_back(setting.name);
+    }
   }
   saved.require_all_used("settings");
   const auto any_differs = [&](const std::vector<std::string>& names) {
@@ -249,6 +308,7 @@ void check_settings(const StateDict& saved, const std::vector<Setting>& mine, bo
             any_differs({"lr", "schedule_steps", "batch_size", "accumulate", "train_samples"})
                 ? " (the learning rate schedule depends on it)"
                 : "");
+  return follows;
 }
 
 }  // namespace athanor

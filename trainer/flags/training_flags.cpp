@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "tensor/nearest.h"
+#include "nn/models/model.h"
 #include "trainer/flags/detail/read_flag.h"
 #include "trainer/flags/detail/shared_flags.h"
 
@@ -18,7 +18,7 @@ void add_training_flags(FlagTable& flags, TrainerConfig& config) {
               [&config, names](Text flag, Text text) {
                 ATH_CHECK(std::find(config.models.begin(), config.models.end(), text) != config.models.end(),
                           "{}: must be one of {}, but got '{}'{}", flag, names, text,
-                          did_you_mean(text, config.models));
+                          nn::did_you_mean_model(text, config.models));
                 return text;
               });
   }
@@ -86,14 +86,16 @@ void add_weight_flags(FlagTable& flags, TrainerConfig& config) {
             config.ema_decay, below_1);
   flags.add("--early-stop METRIC:PATIENCE",
             "stop when val_loss, val_accuracy or train_loss has not improved for PATIENCE validations, and "
-            "keep the best weights; for another metric that the program logs: METRIC:PATIENCE:min or :max. "
+            "keep the best weights by it or by --monitor; for another metric that the program logs: "
+            "METRIC:PATIENCE:min or :max. "
             "More options, after commas: min_delta=X, mode=min|max, stop_at=X, diverge_at=X",
             config.early_stop, early_stop);
   flags.add(
       "--monitor METRIC",
-      "keep the weights of the best validation, and train to the end: val_loss, val_accuracy, train_loss, or "
-      "for another metric that the program logs METRIC:min or :max [the last weights]",
-      config.early_stop, monitor);
+      "keep the weights of the best validation, whenever training ends: val_loss, val_accuracy, train_loss, "
+      "or for another metric that the program logs METRIC:min or :max [--early-stop's, else the last "
+      "weights]",
+      config.monitor, monitor);
   flags.add_each("--freeze PREFIX[:EPOCHS]",
                  "freeze the part of the network with this name (layer1, features.0), with its batch-norm "
                  "statistics, for the first EPOCHS or the whole run; may be given several times [none]",
@@ -105,12 +107,15 @@ void add_data_flags(FlagTable& flags, TrainerConfig& config) {
   flags.add("--data-dir DIR", "folder that holds mnist/, cifar10/, ... [$ATHANOR_DATA_DIR, else data-cache]",
             config.data_dir, path);
   if (!config.models.empty()) {
+    const char* const images_are = config.image_size > 0
+                                       ? "name images without a flag, or with --train and --val"
+                                       : "--data-dir names the folder of images";
     flags.add("--data KIND",
               "synthetic, or synthetic:N: N generated images (2,048) of the model's usual size, to try and "
               "time it without data [the program's]",
-              config.synthetic_images, [](Text flag, Text text) -> std::int64_t {
+              config.synthetic_images, [images_are](Text flag, Text text) -> std::int64_t {
                 ATH_CHECK(text == "synthetic" || text.starts_with("synthetic:"),
-                          "{}: must be synthetic or synthetic:N, but got '{}'", flag, text);
+                          "{}: must be synthetic or synthetic:N, but got '{}'; {}", flag, text, images_are);
                 return text == "synthetic" ? 2048 : whole(1, 10'000'000)(flag, text.substr(10));
               });
   }
@@ -139,6 +144,10 @@ void add_data_flags(FlagTable& flags, TrainerConfig& config) {
     flags.add("--train PATH", "training images [imagenet/train in --data-dir]", config.train_data, path);
     flags.add("--val PATH", "validation images [imagenet/val in --data-dir]", config.val_data, path);
   }
+  flags.on(
+      "--strict-data",
+      "refuse data of which anything is not used, such as files of another type; without, a line counts it",
+      config.strict_data);
   flags.add("--workers,--num-workers N", "loader threads; auto, or 0 to load in the training thread [auto]",
             config.workers, word_or("auto", LoaderOptions::kAuto, whole(0, 1024)));
   flags.add("--persistent-workers on|off",
@@ -150,7 +159,7 @@ void add_data_flags(FlagTable& flags, TrainerConfig& config) {
             whole(1, 1024));
   flags.add("--bad-samples POLICY",
             "strict: a sample that cannot be read ends the run; skip[:LIMIT]: replace it with another, at "
-            "most LIMIT times per epoch [strict]",
+            "most LIMIT times per epoch; list: first read all, and name all that cannot be read [strict]",
             config.bad_samples, bad_samples);
   flags.add("--order O", "order of images: random, or pages, for files larger than memory [random]",
             config.order, one_of<Order>({{"random", Order::random}, {"pages", Order::page_random}}));

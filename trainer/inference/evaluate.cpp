@@ -10,11 +10,14 @@
 #include "autograd/grad_mode.h"
 #include "autograd/loss.h"
 #include "autograd/shape.h"
+#include "data/defects.h"
 #include "data/detail/batch_plan.h"
 #include "data/preprocess.h"
+#include "data/relabelled.h"
 #include "kernels/context.h"
 #include "kernels/conv_choices.h"
 #include "nn/models/model.h"
+#include "tensor/cores.h"
 #include "tensor/error.h"
 #include "tensor/printable.h"
 #include "trainer/frozen_weights.h"
@@ -37,21 +40,38 @@ void check_fits(const ModelInfo& model, const Dataset& data) {
   ATH_CHECK(takes.height == has.height && takes.width == has.width && takes.channels == has.channels,
             "evaluate: images must be {}, as the model expects, but are {}", size_of_images(takes),
             size_of_images(has));
-  const std::vector<std::string> names = data.class_names();
-  if (names.empty() || model.class_names.empty()) {
-    ATH_CHECK(has.classes <= takes.classes,
-              "evaluate: there must be at most {} classes, as in the model, but there are {}", takes.classes,
-              has.classes);
-    return;
+  ATH_CHECK(has.classes <= takes.classes,
+            "evaluate: there must be at most {} classes, as in the model, but there are {}", takes.classes,
+            has.classes);
+}
+
+/// The data with the model's numbers of its classes, which are matched by name; `note` is told what is not.
+std::shared_ptr<const Dataset> in_classes_of(const ModelInfo& model, const Dataset& data,
+                                             const std::function<void(const std::string&)>& note) {
+  const std::shared_ptr<const Dataset> unowned(std::shared_ptr<void>(), &data);
+  const std::vector<std::string>&names = model.class_names, own = data.class_names();
+  const auto tell = [&](const std::string& line) {
+    if (note) note(line);
+  };
+  if (!names.empty() && own.empty()) {
+    tell(fmt::format("the images have no class names: label 0 is taken for '{}', and so on to {} for '{}'",
+                     printable(names.front()), names.size() - 1, printable(names.back())));
   }
-  for (std::size_t i = 0; i < std::max(names.size(), model.class_names.size()); ++i) {
-    const auto at = [&](const std::vector<std::string>& all) {
-      return i < all.size() ? fmt::format("'{}'", all[i]) : std::string("none");
-    };
-    ATH_CHECK(
-        at(names) == at(model.class_names),
-        "evaluate: images must have the model's classes, but class {} is {} in the data and {} in the model",
-        i, at(model.class_names), at(names));
+  if (names.empty() || own.empty()) return unowned;
+  std::vector<std::string> missing;
+  for (const std::string& name : names)
+    if (std::find(own.begin(), own.end(), name) == own.end()) missing.push_back(printable(name));
+  if (!missing.empty()) {
+    const std::size_t shown = std::min<std::size_t>(missing.size(), 3);
+    tell(fmt::format("{} of the model's {} classes have no images here ('{}'{}): figures are over the others",
+                     missing.size(), names.size(),
+                     fmt::join(missing.begin(), missing.begin() + shown, "', '"),
+                     missing.size() > shown ? ", ..." : ""));
+  }
+  try {
+    return with_classes(unowned, names);
+  } catch (const ArgumentError& error) {
+    detail::fail<>("evaluate: images must have the model's classes, but {}", error.what());
   }
 }
 
@@ -61,6 +81,7 @@ LoaderOptions loading(const ModelInfo& model, const EvaluateOptions& options) {
   loader.workers = options.workers;
   loader.device = options.device;
   loader.epochs = 1;
+  loader.bad_samples = options.bad_samples;
   loader.on_warning = options.on_note;
   return loader;
 }
@@ -73,6 +94,26 @@ Batch part_of(const Batch& batch, std::int64_t first, std::int64_t count) {
   part.samples = narrow(batch.samples, 0, first, count);
   part.fields = {};  // drops masks and other fields
   return part;
+}
+
+/// The samples of rows that begin at sample `first`; -1 for one that another sample replaces.
+Tensor own_samples(const Tensor& read, std::int64_t first) {
+  const Tensor own = Tensor::empty(read.shape(), {DType::i64});
+  std::int64_t next = first, *to = own.data<std::int64_t>();
+  for (const double sample : read.to_vector()) {
+    *to++ = static_cast<std::int64_t>(sample) == next ? next : -1;
+    ++next;
+  }
+  return own;
+}
+
+/// What of the images was not as it should be.
+void tell_defects(const LoaderStats& stats, std::int64_t images, const EvaluateOptions& options) {
+  if (!options.on_note) return;
+  if (stats.skipped > 0)
+    options.on_note(fmt::format("{} of {} images cannot be read, and do not count; the first: {}",
+                                with_commas(stats.skipped), with_commas(images), stats.first_skipped));
+  if (stats.harmless > 0) options.on_note(harmless_note(stats.harmless, stats.first_harmless));
 }
 
 /// In its scope convolutions run as they ran in the model's run.
@@ -114,15 +155,17 @@ std::unique_ptr<nn::Module> make_network(const ModelFile& model) {
 }
 
 Evaluation evaluate(const ModelFile& model, const Dataset& data, const EvaluateOptions& options) {
-  check_fits(model.info, data);
   const std::unique_ptr<nn::Module> network = make_network(model);
   return evaluate(*network, model, data, options);
 }
 
-Evaluation evaluate(nn::Module& network, const ModelFile& model, const Dataset& data,
+Evaluation evaluate(nn::Module& network, const ModelFile& model, const Dataset& given,
                     const EvaluateOptions& options) {
   const ModelInfo& info = model.info;
+  const std::shared_ptr<const Dataset> matched = in_classes_of(info, given, options.on_note);
+  const Dataset& data = *matched;
   check_fits(info, data);
+  if (options.bad_samples.list) check_all(data, usable_cpus());
   network.load_state_dict(model.weights);
   const FrozenWeights weights(network.parameters(), network.buffers(), info.precision, options.device);
   network.eval();
@@ -133,6 +176,7 @@ Evaluation evaluate(nn::Module& network, const ModelFile& model, const Dataset& 
   const std::int64_t classes = info.images.classes;
   Evaluation evaluation(classes, info.class_names, std::min(options.top, classes), options.worst);
   loader.start_epoch(0);
+  std::int64_t before = 0;  // samples of earlier batches
   for (Batch batch; loader.next(batch);) {
     const std::int64_t samples = batch.size();
     for (int rank = 0; rank < info.ranks; ++rank) {
@@ -141,10 +185,12 @@ Evaluation evaluate(nn::Module& network, const ModelFile& model, const Dataset& 
       const Batch part = preprocess.prepare(part_of(batch, rows.first, rows.count), 0, false);
       const Tensor logits = network(part["image"]);
       evaluation.add(cross_entropy(logits, part.labels, 0, Reduction::none), logits, part.labels,
-                     part.samples);
+                     own_samples(part.samples, before + rows.first));
     }
-    if (options.on_progress) options.on_progress(evaluation.images());
+    before += samples;
+    if (options.on_progress) options.on_progress(before);
   }
+  tell_defects(loader.stats(), data.size(), options);
   return evaluation;
 }
 

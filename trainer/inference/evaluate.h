@@ -17,8 +17,12 @@ struct EvaluateOptions {
   std::int64_t top = 5;     ///< k of top-k accuracy
   std::int64_t worst = 10;  ///< number of worst mistakes to keep
   Device device = kCpu;
-  int workers = LoaderOptions::kAuto;                         ///< loader threads
-  std::function<void(const std::string& note)> on_note = {};  ///< LoaderOptions::on_warning
+  int workers = LoaderOptions::kAuto;  ///< loader threads
+  /// `skip` leaves images that cannot be read out of all figures.
+  BadSamples bad_samples = {};
+  /// Receives the loader's warnings, what the images lack of the model's classes, and how many were left out
+  /// or have harmless defects.
+  std::function<void(const std::string& note)> on_note = {};
   std::function<void(std::int64_t images)> on_progress = {};  ///< called after each batch with the total done
 };
 
@@ -28,8 +32,8 @@ std::unique_ptr<nn::Module> make_network(const ModelFile& model);
 
 /// Measures a classifier on labelled images of its size exactly as its run's validation did: same precision,
 /// same batch per rank, no fusion. On the same images, with equally many threads, loss and accuracy equal
-/// those of the run, bit for bit. Throws ArgumentError if images or classes differ from the model's, and what
-/// reading throws.
+/// those of the run, bit for bit. Classes are matched by name where both have names. Throws ArgumentError if
+/// images differ from the model's, or have a class that it lacks, and what reading throws.
 Evaluation evaluate(const ModelFile& model, const Dataset& data, const EvaluateOptions& options = {});
 /// The same with the caller's network, which receives the model's weights.
 Evaluation evaluate(nn::Module& network, const ModelFile& model, const Dataset& data,

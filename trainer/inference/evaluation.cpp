@@ -76,6 +76,7 @@ void Evaluation::add(const Tensor& losses, const Tensor& logits, const Tensor& l
   const std::vector<double> loss = losses.to_vector(), all = logits.to_vector(), is = labels.to_vector(),
                             index = samples.to_vector();
   for (std::size_t i = 0; i < loss.size(); ++i) {
+    if (index[i] < 0) continue;
     const auto label = static_cast<std::int64_t>(is[i]);
     ATH_CHECK(label >= 0 && label < classes(), "evaluation: a label must be in [0, {}), but is {}", classes(),
               label);

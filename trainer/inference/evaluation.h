@@ -30,8 +30,8 @@ class Evaluation {
              const std::map<std::pair<std::int64_t, std::int64_t>, std::int64_t>& confusion);
 
   /// losses [N] f32|f64; logits [N, C] floating; labels [N] i64 in [0, C); samples [N] i64: their indices in
-  /// the data set. The first of equal logits counts as the largest; a row with a NaN counts as wrong. Throws
-  /// ArgumentError on other shapes or labels.
+  /// the data set; -1: the row does not count. The first of equal logits counts as the largest; a row with a
+  /// NaN counts as wrong. Throws ArgumentError on other shapes or labels.
   void add(const Tensor& losses, const Tensor& logits, const Tensor& labels, const Tensor& samples);
 
   std::int64_t classes() const { return static_cast<std::int64_t>(figures_.size()); }

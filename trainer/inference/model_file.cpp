@@ -1,6 +1,11 @@
 #include "trainer/inference/model_file.h"
 
+#include <algorithm>
 #include <charconv>
+#include <cmath>
+#include <string_view>
+
+#include <nlohmann/json.hpp>
 
 #include "kernels/conv_choices.h"
 #include "tensor/error.h"
@@ -10,46 +15,78 @@
 namespace athanor {
 namespace {
 
-// Prefix of entries that are not tensors, in the file's metadata.
+using Metadata = safetensors::Metadata;
+
+// In older files, the description is entries of the state with this prefix.
 constexpr char kAbout[] = "about.";
+constexpr char kEncoded[] = "percent-encoded";
 
-void set_list(StateDict& about, const std::string& name, const auto& values) {
-  for (std::size_t i = 0; i < values.size(); ++i) about.set(fmt::format("{}.{}", name, i), values[i]);
+/// As JSON, which holds UTF-8 alone: names of folders may be any bytes.
+void set_class_names(Metadata& about, const std::vector<std::string>& names) {
+  if (names.empty()) return;
+  try {
+    about["class_names"] = nlohmann::json(names).dump();
+  } catch (const nlohmann::json::type_error&) {
+    std::vector<std::string> encoded;
+    for (const std::string& name : names) encoded.push_back(percent_encoded(name));
+    about["class_names"] = nlohmann::json(encoded).dump();
+    about["class_names_are"] = kEncoded;
+  }
 }
 
-/// Reads a list written by set_list(); `get(name)` reads an entry.
-template <class T, class Get>
-std::vector<T> list(const StateDict& about, const std::string& name, const Get& get) {
-  std::vector<T> values;
-  for (std::string at = name + ".0"; about.contains(at); at = fmt::format("{}.{}", name, values.size()))
-    values.push_back(get(at));
-  return values;
+const std::string& text(const Metadata& about, const std::string& name) {
+  const auto found = about.find(name);
+  ATH_CHECK(found != about.end(), "its description must have '{}', but has not", name);
+  return found->second;
 }
 
-StateDict state_of(const ModelInfo& info) {
-  StateDict about;
-  about.set("version", std::string(version()));
-  about.set("program", printable(info.program));
-  about.set("model", info.model);
-  about.set("classifies", std::int64_t{info.classifies});
-  about.set("height", info.images.height);
-  about.set("width", info.images.width);
-  about.set("channels", info.images.channels);
-  about.set("classes", info.images.classes);
-  std::vector<std::string> names;  // from folder names: any bytes
-  for (const std::string& name : info.class_names) names.push_back(printable(name));
-  set_list(about, "class", names);
-  set_list(about, "pixel_mean", info.pixels.mean);
-  set_list(about, "pixel_stddev", info.pixels.stddev);
-  about.set("shorter_side", info.shorter_side);
-  about.set("precision", std::string(name_of(info.precision)));
-  about.set("batch_size", info.batch_size);
-  about.set("ranks", std::int64_t{info.ranks});
-  if (!info.conv_choices.empty()) about.set("conv_choices", info.conv_choices);
-  about.set("weights", info.weights);
-  about.set("test_loss", info.test_loss);
-  about.set("test_accuracy", info.test_accuracy);
-  about.set("weights_hash", fmt::format("{:016x}", info.weights_hash));
+template <class T> T number(const Metadata& about, const std::string& name) {
+  const std::string& digits = text(about, name);
+  T value = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+  ATH_CHECK(error == std::errc() && end == digits.data() + digits.size(),
+            "'{}' must be a number, but is '{}'", name, digits.substr(0, 40));
+  return value;
+}
+
+template <class T> std::vector<T> list(const Metadata& about, const std::string& name) {
+  const std::string& json = text(about, name);
+  try {
+    return nlohmann::json::parse(json).get<std::vector<T>>();
+  } catch (const nlohmann::json::exception&) {
+    detail::fail<>("'{}' must be a list, but is '{}'", name, json.substr(0, 80));
+  }
+}
+
+std::vector<std::string> class_names_from(const Metadata& about) {
+  if (!about.contains("class_names")) return {};
+  auto names = list<std::string>(about, "class_names");
+  if (about.contains("class_names_are"))
+    for (std::string& name : names) name = percent_decoded(name);
+  return names;
+}
+
+/// The description of an older file, under today's names.
+Metadata renamed(const StateDict& old) {
+  Metadata about;
+  std::vector<double> mean, deviation;
+  std::vector<std::string> names;
+  for (const StateDict::Entry& entry : old) {
+    const auto* const integer = std::get_if<std::int64_t>(&entry.value);
+    const auto* const real = std::get_if<double>(&entry.value);
+    const auto* const words = std::get_if<std::string>(&entry.value);
+    if (entry.name.starts_with("class.") && words) names.push_back(*words);
+    if (entry.name.starts_with("pixel_mean.") && real) mean.push_back(*real);
+    if (entry.name.starts_with("pixel_stddev.") && real) deviation.push_back(*real);
+    if (integer) about[entry.name] = fmt::to_string(*integer);
+    if (real) about[entry.name] = fmt::to_string(*real);
+    if (words) about[entry.name] = *words;
+  }
+  if (old.empty()) return about;
+  set_class_names(about, names);
+  about["pixel_mean"] = nlohmann::json(mean).dump();
+  about["pixel_deviation"] = nlohmann::json(deviation).dump();
+  about["image_size"] = fmt::format("{}x{}", about["height"], about["width"]);
   return about;
 }
 
@@ -72,30 +109,37 @@ int ranks_from(std::int64_t count) {
   return static_cast<int>(count);
 }
 
-ModelInfo info_from(const StateDict& about) {
+void set_image_size(ImageSpec& images, const std::string& size) {
+  const std::size_t cross = size.find('x');
+  const Metadata sides{{"height", size.substr(0, cross)},
+                       {"width", cross == size.npos ? size : size.substr(cross + 1)}};
+  images.height = number<std::int64_t>(sides, "height");
+  images.width = number<std::int64_t>(sides, "width");
+}
+
+ModelInfo info_from(const Metadata& about) {
   ModelInfo info;
-  info.version = about.text("version");
-  info.program = about.text("program");
-  info.model = about.text("model");
-  info.classifies = about.integer("classifies") != 0;
-  info.images = {about.integer("height"), about.integer("width"), about.integer("channels"),
-                 about.integer("classes")};
-  info.class_names = list<std::string>(about, "class", [&](const std::string& at) { return about.text(at); });
-  const auto real = [&](const std::string& at) { return about.real(at); };
-  info.pixels.mean = list<double>(about, "pixel_mean", real);
-  info.pixels.stddev = list<double>(about, "pixel_stddev", real);
-  info.shorter_side = about.integer("shorter_side");
-  info.precision = precision_from(about.text("precision"));
-  info.batch_size = about.integer("batch_size");
-  if (about.contains("ranks")) info.ranks = ranks_from(about.integer("ranks"));  // absent in older versions
-  if (about.contains("conv_choices")) info.conv_choices = about.text("conv_choices");
+  info.version = text(about, "version");
+  info.program = text(about, "program");
+  info.model = text(about, "model");
+  info.classifies = text(about, "classifies") != "0";
+  set_image_size(info.images, text(about, "image_size"));
+  info.images.channels = number<std::int64_t>(about, "channels");
+  info.images.classes = number<std::int64_t>(about, "classes");
+  info.class_names = class_names_from(about);
+  info.pixels.mean = list<double>(about, "pixel_mean");
+  info.pixels.stddev = list<double>(about, "pixel_deviation");
+  if (!about.contains("resize")) info.shorter_side = number<std::int64_t>(about, "shorter_side");
+  info.precision = precision_from(text(about, "precision"));
+  info.batch_size = number<std::int64_t>(about, "batch_size");
+  if (about.contains("ranks")) info.ranks = ranks_from(number<std::int64_t>(about, "ranks"));
+  if (about.contains("conv_choices")) info.conv_choices = text(about, "conv_choices");
   ATH_CHECK(are_conv_choices(info.conv_choices), "'conv_choices' must be choices of --benchmark, but is '{}'",
             info.conv_choices.substr(0, 200));
-  info.weights = about.text("weights");
-  info.test_loss = about.real("test_loss");
-  info.test_accuracy = about.real("test_accuracy");
-  info.weights_hash = hash_from(about.text("weights_hash"));
-  about.require_all_used("model");
+  info.weights = text(about, "weights");
+  info.test_loss = number<double>(about, "test_loss");
+  info.test_accuracy = number<double>(about, "test_accuracy");
+  info.weights_hash = hash_from(text(about, "weights_hash"));
   return info;
 }
 
@@ -119,13 +163,60 @@ void check(const ModelInfo& info) {
             info.batch_size);
 }
 
+constexpr std::string_view kVariance = "running_var";
+
+bool is_finite(const Tensor& values) {
+  if (values.dtype() != DType::f32 || !values.is_contiguous()) {
+    const std::vector<double> wide = values.to_vector();
+    return std::all_of(wide.begin(), wide.end(),
+                       [](double value) { return std::isfinite(static_cast<float>(value)); });
+  }
+  const float* const data = values.data<float>();
+  float sum = 0;  // 0 times infinity is NaN
+  for (std::int64_t i = 0; i < values.numel(); ++i) sum += 0 * data[i];
+  return sum == 0;
+}
+
 }  // namespace
 
-StateDict model_state(const ModelInfo& info, const StateDict& weights) {
-  StateDict state;
-  state.set_all("", weights);
-  state.set_all(kAbout, state_of(info));
-  return state;
+Metadata description(const ModelInfo& info) {
+  const ImageSpec& images = info.images;
+  Metadata about{{"version", std::string(version())},
+                 {"program", printable(info.program)},
+                 {"model", info.model},
+                 {"classifies", info.classifies ? "1" : "0"},
+                 {"image_size", fmt::format("{}x{}", images.height, images.width)},
+                 {"channels", fmt::to_string(images.channels)},
+                 {"classes", fmt::to_string(images.classes)},
+                 {"pixel_mean", nlohmann::json(info.pixels.mean).dump()},
+                 {"pixel_deviation", nlohmann::json(info.pixels.stddev).dump()},
+                 {"shorter_side", fmt::to_string(info.shorter_side)},
+                 {"precision", std::string(name_of(info.precision))},
+                 {"batch_size", fmt::to_string(info.batch_size)},
+                 {"ranks", fmt::to_string(info.ranks)},
+                 {"weights", printable(info.weights)},
+                 {"test_loss", fmt::to_string(info.test_loss)},
+                 {"test_accuracy", fmt::to_string(info.test_accuracy)},
+                 {"weights_hash", fmt::format("{:016x}", info.weights_hash)}};
+  set_class_names(about, info.class_names);
+  if (!info.conv_choices.empty()) about["conv_choices"] = info.conv_choices;
+  if (info.shorter_side == 0) {
+    about["resize"] = "cover";
+    about["shorter_side"] = fmt::to_string(std::max(images.height, images.width));
+  }
+  return about;
+}
+
+std::optional<ModelInfo> described(const Metadata& metadata) {
+  if (!metadata.contains("pixel_deviation")) return std::nullopt;
+  ModelInfo info = info_from(metadata);
+  check(info);
+  return info;
+}
+
+void save_model(const std::filesystem::path& path, const ModelInfo& info, const StateDict& weights,
+                const dist::ReadTensor& read) {
+  save_state_file(path, StateFile::model, weights, read, description(info));
 }
 
 bool is_model(const safetensors::Metadata& metadata) {
@@ -134,19 +225,33 @@ bool is_model(const safetensors::Metadata& metadata) {
 }
 
 ModelFile load_model(const std::filesystem::path& path) {
-  const StateDict all = load_state_file(path, StateFile::model);
+  Metadata about;
+  const StateDict all = load_state_file(path, StateFile::model, Verify::all, &about);
   ModelFile file;
   file.path = path;
-  try {
-    file.info = info_from(all.under(kAbout));
-    check(file.info);
-  } catch (const ArgumentError& error) {
-    detail::fail<IoError>("model: {} cannot be used: {}", path.string(), error.what());
-  }
   for (const StateDict::Entry& entry : all) {
     if (!entry.name.starts_with(kAbout)) file.weights.set(entry.name, entry.value);
   }
+  try {
+    file.info = info_from(about.empty() ? renamed(all.under(kAbout)) : about);
+    check(file.info);
+    check_values(file.weights);
+  } catch (const ArgumentError& error) {
+    detail::fail<IoError>("model: {} cannot be used: {}", path.string(), error.what());
+  }
   return file;
+}
+
+void check_values(const StateDict& weights) {
+  for (const StateDict::Entry& entry : weights) {
+    const Tensor* const tensor = std::get_if<Tensor>(&entry.value);
+    if (!tensor || !is_floating(tensor->dtype())) continue;
+    const Tensor here = tensor->detach().to(kCpu);
+    ATH_CHECK(is_finite(here), "weights must be finite, but '{}' holds an infinite value or NaN", entry.name);
+    if (entry.name != kVariance && !entry.name.ends_with(fmt::format(".{}", kVariance))) continue;
+    for (const double value : here.to_vector())
+      ATH_CHECK(value >= 0, "variances must be 0 or more, but '{}' holds {:.6g}", entry.name, value);
+  }
 }
 
 }  // namespace athanor

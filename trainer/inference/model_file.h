@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -42,11 +43,26 @@ struct ModelFile {
   StateDict weights;
 };
 
-/// The input of save_state_file(): the weights, and `info` for the file's metadata.
-StateDict model_state(const ModelInfo& info, const StateDict& weights);
+/// A description as texts, under the same names in the metadata of every format: model, program, version,
+/// image_size ("32x48": height x width), channels, classes, class_names (JSON), pixel_mean and
+/// pixel_deviation (JSON), shorter_side, and so on. Two names appear only where they are needed: `resize` is
+/// "cover" if shorter_side is 0, then written as the image's own; `class_names_are` is "percent-encoded" if
+/// the names are not all UTF-8.
+safetensors::Metadata description(const ModelInfo& info);
+/// The description in a file's metadata, or nullopt if there is none. Throws ArgumentError on a damaged one.
+std::optional<ModelInfo> described(const safetensors::Metadata& metadata);
+
+/// Writes a model file; `read` as for save_state_file(). Throws IoError naming the file.
+void save_model(const std::filesystem::path& path, const ModelInfo& info, const StateDict& weights,
+                const dist::ReadTensor& read = dist::read_whole);
 /// Whether a safetensors file with this metadata is a model file.
 bool is_model(const safetensors::Metadata& metadata);
-/// Reads and fully checks a model file. Throws IoError naming the file and the problem.
+/// Reads and fully checks a model file, check_values() included. Throws IoError naming the file and the
+/// problem.
 ModelFile load_model(const std::filesystem::path& path);
+
+/// Throws ArgumentError naming a weight that no trained network has: with NaN or an infinite value (in f32,
+/// too), or a `running_var` with a negative one. May be on any device (then a counted wait).
+void check_values(const StateDict& weights);
 
 }  // namespace athanor

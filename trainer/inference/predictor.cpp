@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <memory>
 #include <mutex>
 #include <numeric>
 #include <optional>
@@ -25,12 +26,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::int64_t kLeastInParts = 8;  // images; fewer are computed together
+constexpr std::int64_t kLeastInParts = 8;        // images; fewer are computed together
+constexpr std::int64_t kKeptPixels = 4'000'000;  // memory to decode a larger image is freed after it
 
 /// Working state of one call.
 struct CallState {
   CpuContext context;
-  ImageReader reader;
+  std::unique_ptr<ImageReader> reader;
   std::vector<std::uint8_t> rgb;  // of an image to be converted to grey
 };
 
@@ -65,6 +67,8 @@ class Lease {
       : all_(all), place_(all.take()), borrowed_(std::in_place, place_->context) {}
   ~Lease() {
     borrowed_.reset();
+    const ImageSize size = place_->reader ? place_->reader->stored_size() : ImageSize();
+    if (size.height * size.width > kKeptPixels) place_->reader.reset();
     all_.give_back(std::move(place_));
   }
   Lease(const Lease&) = delete;
@@ -76,29 +80,6 @@ class Lease {
   std::unique_ptr<CallState> place_;
   std::optional<BorrowedContext> borrowed_;
 };
-
-bool is_finite(const Tensor& values) {
-  const Tensor here = values.detach().to(kCpu);
-  if (here.dtype() != DType::f32) {
-    const std::vector<double> wide = here.to_vector();
-    return std::all_of(wide.begin(), wide.end(), [](double value) { return std::isfinite(value); });
-  }
-  const float* const data = here.data<float>();
-  float sum = 0;  // 0 times infinity is NaN
-  for (std::int64_t i = 0; i < here.numel(); ++i) sum += 0 * data[i];
-  return sum == 0;
-}
-
-void check_finite(const nn::Module& network) {
-  const auto check = [](const NamedTensor& one) {
-    ATH_CHECK(
-        !is_floating(one.tensor.dtype()) || is_finite(one.tensor),
-        "predictor: weights must be finite, but '{}' holds an infinite value or NaN: its run has diverged",
-        one.name);
-  };
-  for (const Parameter& one : network.parameters()) check({one.name, one.tensor});
-  for (const NamedTensor& one : network.buffers()) check(one);
-}
 
 Device device_of(const nn::Module& network) {
   const std::vector<Parameter> parameters = network.parameters();
@@ -117,7 +98,6 @@ std::unique_ptr<nn::Module> load_network(const fs::path& path, const ModelFile& 
   try {
     auto network = nn::make_model(info.model, {images.classes, images.channels, images.height});
     network->load_state_dict(file.weights);
-    check_finite(*network);
     if (!device.is_cpu()) network->to(device);
     return network;
   } catch (const ArgumentError& error) {
@@ -195,8 +175,9 @@ void Predictor::Impl::decode(CallState& place, const StoredSample& sample,
   const bool raw = sample.codec == Codec::raw;
   const bool grey = info.images.channels == 1 && (!raw || sample.channels == 3);
   if (grey) place.rgb.resize(pixels.size() * 3);
-  place.reader.read(sample, transform, {}, grey ? 3 : info.images.channels,
-                    grey ? std::span(place.rgb) : pixels);
+  if (!place.reader) place.reader = std::make_unique<ImageReader>();
+  place.reader->read(sample, transform, {}, grey ? 3 : info.images.channels,
+                     grey ? std::span(place.rgb) : pixels);
   if (grey) to_luma(place.rgb, pixels);
 }
 
@@ -307,7 +288,11 @@ Predictor::Predictor(std::unique_ptr<nn::Module> network, ModelInfo info) {
       "predictor: there must be classes, with a name for each or none, but there are {} classes and {} names",
       info.images.classes, info.class_names.size());
   check({.height = info.images.height, .width = info.images.width, .shorter_side = info.shorter_side});
-  check_finite(*network);
+  try {
+    check_values(network->state_dict());
+  } catch (const ArgumentError& error) {
+    detail::fail<>("predictor: {}", error.what());
+  }
   impl_ = std::make_unique<Impl>(std::move(network), std::move(info));
 }
 

@@ -33,11 +33,11 @@ struct Predictions {
 /// primitive.
 class Predictor {
  public:
-  /// A run's folder, or its model.safetensors. Throws IoError, naming the file, if it is unusable or a weight
-  /// is infinite or NaN; ArgumentError on a network unknown to nn::make_model().
+  /// A run's folder, or its model.safetensors. Throws IoError, naming the file, if load_model() does or the
+  /// weights do not fit; ArgumentError on a network unknown to nn::make_model().
   explicit Predictor(const std::filesystem::path& model, Device device = kCpu);
   /// A network with values, on any device, and its description in `info`: images, pixels, class_names and
-  /// shorter_side. Throws ArgumentError if these do not match, or a weight is infinite or NaN.
+  /// shorter_side. Throws ArgumentError if these do not match, or check_values() does.
   Predictor(std::unique_ptr<nn::Module> network, ModelInfo info);
   ~Predictor();
   Predictor(const Predictor&) = delete;

@@ -2,6 +2,8 @@
 
 #include <filesystem>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "nn/pretrained.h"
 #include "tensor/state_dict.h"
@@ -12,19 +14,23 @@ namespace athanor {
 /// Weights as stored by any library: with its names and layouts.
 struct WeightsFile {
   StateDict weights;
-  /// The file's description of its network: complete in a run's model; in a checkpoint its name, the images
-  /// and their normalisation, to six digits. Empty for other files.
+  /// The file's description of its network: in a run's model, and in weights that athanor convert wrote; in a
+  /// checkpoint its name, the images and their normalisation. Empty for other files.
   std::optional<ModelInfo> info = {};
+  std::vector<std::string> parts = {};  ///< of torch_file::load(): where the weights are
 };
 
 /// Reads the weights of a run's model or checkpoint, which are verified, of any other safetensors file, or of
 /// a torch.save() file (nn/torch/torch_file.h). The first bytes give the format. Throws IoError naming the
-/// file and the problem.
+/// file and the problem, which may be a weight's value (check_values()).
 WeightsFile read_weights(const std::filesystem::path& path);
 
 /// Reads a file's weights into an initialised model: nn::load_pretrained() defines what fits, and handles the
-/// last layer. Throws IoError, and ArgumentError naming the file.
+/// last layer. If the file names its classes, and `class_names` are the same in another order, the rows of
+/// the last layer follow them; if they are others, that layer keeps its values. Throws IoError, and
+/// ArgumentError naming the file.
 nn::Pretrained load_weights(const std::filesystem::path& path, nn::Module& model,
-                            const nn::PretrainedOptions& options = {});
+                            const nn::PretrainedOptions& options = {},
+                            const std::vector<std::string>& class_names = {});
 
 }  // namespace athanor

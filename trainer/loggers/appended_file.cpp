@@ -8,6 +8,7 @@
 #include <utility>
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "tensor/error.h"
@@ -53,7 +54,18 @@ std::string AppendedFile::unfinished_line() const {
   return last == end.npos ? end : end.substr(last + 1);
 }
 
+/// If another program has removed the file, appends to a new one.
+void AppendedFile::reopen_if_removed() {
+  struct stat status {};
+  if (fstat(file_, &status) != 0 || status.st_nlink > 0) return;
+  const int again = open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+  if (again < 0) return;  // its folder is missing
+  close(file_);
+  file_ = again;
+}
+
 void AppendedFile::append(std::string_view bytes) {
+  reopen_if_removed();
   const off_t begin = lseek(file_, 0, SEEK_END);
   for (std::size_t done = 0; done < bytes.size();) {
     const ssize_t wrote = write(file_, bytes.data() + done, bytes.size() - done);

@@ -8,7 +8,7 @@
 namespace athanor {
 
 /// An append-only file, extended by a whole line or record at a time. After a crash only the last one can be
-/// incomplete; the next process detects that.
+/// incomplete; the next process detects that. If another program removes the file, a new one continues it.
 class AppendedFile {
  public:
   /// `flag` requests the file, for messages. Throws IoError if it cannot be written.
@@ -28,6 +28,8 @@ class AppendedFile {
   void remove_last(std::size_t bytes);
 
  private:
+  void reopen_if_removed();
+
   const char* flag_;
   std::filesystem::path path_;
   int file_ = -1;

@@ -7,7 +7,9 @@
 #include <nlohmann/json.hpp>
 
 #include "tensor/error.h"
+#include "tensor/printable.h"
 #include "trainer/loggers/loggers.h"
+#include "trainer/readable.h"
 
 namespace athanor {
 namespace {
@@ -64,6 +66,15 @@ JsonLines::JsonLines(std::filesystem::path path) : file_("--metrics", std::move(
 
 void JsonLines::on_fit_begin(Trainer&, const FitInfo& info) {
   phase_ = info.config.phase;
+  if (!info.unused.empty()) {
+    Json all = Json::array();
+    for (const Unused& one : info.unused) {
+      std::vector<std::string> names;
+      for (const std::string& name : one.names) names.push_back(printable(name));
+      all.push_back({{"cause", one.cause}, {"count", one.count}, {"names", names}});
+    }
+    file_.append(line_of(phase_, Json{{"event", "unused_data"}, {"unused", all}}));
+  }
   if (info.resumed_from.empty()) return;
   file_.append(line_of(phase_, Json{{"event", "resume"},
                                     {"attempted_steps", info.attempted},
@@ -113,7 +124,7 @@ std::string epoch_json(const EpochReport& report, const std::string& phase) {
             {"train_accuracy", number(report.train_accuracy)},
             {"val_loss", number(report.val_loss)},
             {"val_accuracy", number(report.val_accuracy)},
-            {"images_per_s", number(std::round(report.images_per_s))},
+            {"images_per_s", number(rounded_rate(report.images_per_s))},
             {"wall_s", seconds(report.wall_s)},
             {"learning_rate", number(report.learning_rate)},
             {"loss_scale", number(report.loss_scale)},
@@ -147,7 +158,7 @@ std::string end_json(const FitReport& report, const std::string& phase) {
             {"test_accuracy", number(report.test_accuracy)},
             {"test_loss", number(report.test_loss)},
             {"wall_s", number(report.wall_s)},
-            {"images_per_s", number(std::round(report.images_per_s))},
+            {"images_per_s", number(rounded_rate(report.images_per_s))},
             {"epochs", report.epochs},
             {"applied_steps", report.steps.applied},
             {"skipped_steps", report.steps.skipped()},

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "trainer/callback.h"
+#include "trainer/readable.h"
 
 // Shared by all loggers: callbacks that write the results of steps and epochs to the run's folder, all with
 // the same values and names. On rank 0 only.
@@ -27,7 +28,7 @@ template <class F> void for_each_value(const StepLog& step, const F& f) {
   f("learning_rate", double{step.report.learning_rate});
   f("grad_norm", double{step.report.grad_norm});
   f("loss_scale", double{step.report.loss_scale});
-  f("images_per_s", std::round(step.images_per_s));
+  f("images_per_s", rounded_rate(step.images_per_s));
   f("data_wait_s", step.data_wait_s);
 }
 
@@ -39,7 +40,7 @@ template <class F> void for_each_value(const EpochReport& epoch, const F& f) {
   f("val_accuracy", epoch.val_accuracy);
   f("learning_rate", double{epoch.learning_rate});
   f("loss_scale", double{epoch.loss_scale});
-  f("images_per_s", std::round(epoch.images_per_s));
+  f("images_per_s", rounded_rate(epoch.images_per_s));
   for (const auto& [name, value] : epoch.others) f(name, value);
 }
 

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include <filesystem>
+#include <limits>
 #include <string_view>
 #include <system_error>
 
@@ -22,8 +23,19 @@ namespace {
 using terminal::quoted;
 
 constexpr auto kRefresh = std::chrono::milliseconds(100);
-constexpr int kIndent = 8;       // of lines below an epoch
-constexpr int kTableWidth = 78;  // without the star
+constexpr int kIndent = 8;  // of lines below an epoch
+constexpr int kStar = 2;    // behind a row
+
+/// A column of the table of epochs. Where the terminal is narrow, those of the least `keep` are left out.
+struct Column {
+  const char* head;
+  int width, keep;
+  bool of_classes = false;  ///< only for a classifier
+};
+constexpr int kAlways = 7;
+constexpr Column kTable[] = {{"epoch", 5, kAlways}, {"train loss", 13, 4},    {"train acc", 12, 2, true},
+                             {"val loss", 12, 5},   {"val acc", 12, 6, true}, {"images/s", 12, 1},
+                             {"time", 12, 3}};
 
 template <class... Args> void print(std::FILE* out, fmt::format_string<Args...> format, Args&&... args) {
   if (!out) return;
@@ -31,17 +43,8 @@ template <class... Args> void print(std::FILE* out, fmt::format_string<Args...> 
   std::fwrite(text.data(), 1, text.size(), out);
 }
 
-std::string rate(double per_second) {
-  return with_commas(std::llround(per_second));
-}
-
 std::string percent(double share) {
   return std::isnan(share) ? "-" : fmt::format("{:.2f} %", 100 * share);
-}
-
-std::string bytes(std::int64_t count) {
-  return count < 10'000'000 ? fmt::format("{:.1f} MB", static_cast<double>(count) / 1e6)
-                            : fmt::format("{} MB", with_commas(count / 1'000'000));
 }
 
 /// "1 step", "1,234 steps".
@@ -75,12 +78,24 @@ std::string running(const Metrics& metrics) {
   return fmt::format("loss {:.4f}", metrics.loss);
 }
 
-/// "train_psnr 21.4, val_psnr 22.07"
-std::string listed(const std::vector<NamedValue>& values) {
+/// "train_psnr 21.4, val_psnr 22.07"; of many the first, those of validation before others, those of single
+/// classes last: metrics.jsonl has all.
+std::string listed(std::vector<NamedValue> values) {
+  constexpr std::size_t kMost = 6;
+  const std::size_t all = values.size();
+  if (all > kMost) {
+    std::stable_sort(values.begin(), values.end(), [](const NamedValue& a, const NamedValue& b) {
+      const auto rank = [](const std::string& name) {
+        return std::pair(is_of_class(name), !name.starts_with("val_"));
+      };
+      return rank(a.name) < rank(b.name);
+    });
+    values.resize(kMost);
+  }
   std::string text;
   for (const auto& [name, value] : values)
     text += fmt::format("{}{} {:.4g}", text.empty() ? "" : ", ", name, value);
-  return text;
+  return all > kMost ? fmt::format("{}, and {} more", text, all - kMost) : text;
 }
 
 /// The command of the tool that predicts with the run's model, in the form this program was called; empty if
@@ -153,6 +168,7 @@ void Progress::on_fit_begin(Trainer&, const FitInfo& info) {
   if (!config.run_dir.empty()) say(fmt::format("the run's folder: {}", config.run_dir.string()));
   if (!info.summary.empty()) print(out_, "\n{}", info.summary);
   print(out_, "\n");
+  if (!info.unused.empty()) say("not used: " + text_of(info.unused));
   for (const std::string& note : info.notes) say(note);
   if (idle_) {
     say("nothing to do: " + info.nothing_to_do);
@@ -164,12 +180,26 @@ void Progress::on_fit_begin(Trainer&, const FitInfo& info) {
   started_ = shown_ = std::chrono::steady_clock::now();
 }
 
+std::string Progress::row(const std::vector<std::string>& cells) const {
+  const int room = live_ ? columns() - kStar : std::numeric_limits<int>::max();
+  for (int least = 1;; ++least) {
+    std::string text;
+    for (std::size_t i = 0; i < std::size(kTable); ++i) {
+      const bool shown = kTable[i].keep >= least && (classifies_ || !kTable[i].of_classes);
+      if (shown) text += fmt::format("{:>{}}", cells[i], kTable[i].width);
+    }
+    if (terminal::width_of(text) <= room || least == kAlways) return text;
+  }
+}
+
 void Progress::begin_table() {
   if (table_begun_) return;
   table_begun_ = true;
-  if (!classifies_) return print(out_, "epoch   train loss    val loss    images/s        time\n");
-  print(out_, "{:>{}}\n", "* best val acc so far", live_ ? std::min(kTableWidth, columns()) : kTableWidth);
-  print(out_, "epoch   train loss   train acc    val loss     val acc    images/s        time\n");
+  std::vector<std::string> heads;
+  for (const Column& column : kTable) heads.emplace_back(column.head);
+  const std::string head = row(heads);
+  if (classifies_) print(out_, "{:>{}}\n", "* best val acc so far", terminal::width_of(head));
+  print(out_, "{}\n", head);
 }
 
 void Progress::on_step_end(Trainer& trainer, const StepInfo& step) {
@@ -222,15 +252,10 @@ void Progress::on_epoch_end(Trainer&, const EpochReport& report) {
   const bool best = classifies_ && std::isfinite(report.val_loss) && report.val_accuracy > best_accuracy_;
   if (best) best_accuracy_ = report.val_accuracy;
   const std::string speed = rate(report.images_per_s), time = duration(report.wall_s - last_wall_s_);
-  if (classifies_) {
-    const std::string accuracy = std::isnan(report.val_accuracy) ? "-" : percent(report.val_accuracy);
-    print(out_, "{:>5}   {:>10}   {:>9}  {:>10}   {:>9}  {:>10}  {:>10}{}\n", report.epoch,
-          loss(report.train_loss), percent(report.train_accuracy), loss(report.val_loss), accuracy, speed,
-          time, best ? " *" : "");
-  } else {
-    print(out_, "{:>5}   {:>10}  {:>10}  {:>10}  {:>10}\n", report.epoch, loss(report.train_loss),
-          loss(report.val_loss), speed, time);
-  }
+  const std::string line =
+      row({fmt::to_string(report.epoch), loss(report.train_loss), percent(report.train_accuracy),
+           loss(report.val_loss), percent(report.val_accuracy), speed, time});
+  print(out_, "{}{}\n", line, best ? " *" : "");
   last_wall_s_ = report.wall_s;
   if (!report.others.empty()) say(listed(report.others), kIndent);
   say(report.bottleneck.line, kIndent);
@@ -316,7 +341,7 @@ void Progress::on_fit_end(Trainer& trainer, const FitReport& report) {
   say(fmt::format("{}   in {}, {} images/s, {}{}, peak {}, weights {:016x}", result_of(report),
                   duration(report.wall_s), rate(report.images_per_s), counted(report.steps.applied, "step"),
                   report.steps.skipped() ? fmt::format(" and {} skipped", report.steps.skipped()) : "",
-                  bytes(report.peak_bytes), report.weights_hash));
+                  byte_size(static_cast<double>(report.peak_bytes)), report.weights_hash));
   if (const std::string vendor = describe(report.vendor); !vendor.empty()) say(vendor);
   say_product(trainer.config(), report);
   if (trainer.config().profile != Profile::none) {

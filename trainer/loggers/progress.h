@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "trainer/callback.h"
 
@@ -36,6 +37,8 @@ class Progress final : public Callback {
   /// Prints a line of text, wrapped on a terminal.
   void say(const std::string& text, int indent = 0);
   void begin_table();
+  /// A row of the table of epochs, whose cells are those of all columns.
+  std::string row(const std::vector<std::string>& cells) const;
   std::string result_of(const FitReport& report) const;
   void say_product(const TrainerConfig& config, const FitReport& report);
   void erase_live_line();

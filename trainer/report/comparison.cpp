@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "trainer/metric_sums.h"
 #include "trainer/report/detail/page.h"
 
 namespace athanor::report {
@@ -95,6 +96,7 @@ std::string charts(const std::vector<Record>& runs) {
   std::string large, small;
   const std::vector<std::string> labels = labels_of(runs);
   for (const std::string& metric : metric_names(runs)) {
+    if (is_of_class(metric)) continue;
     for (const char* const prefix : {"val_", "train_"}) {
       Chart chart{.title = fmt::format("{} {}", prefix[0] == 'v' ? "Validation" : "Training", metric),
                   .format = format_of(metric),

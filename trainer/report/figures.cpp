@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "trainer/metric_sums.h"
 #include "trainer/report/detail/page.h"
 
 namespace athanor::report {
@@ -155,7 +156,8 @@ std::string other_step_charts(const std::vector<Record>& runs) {
     for (const auto& [key, series] : run.steps) {
       const bool known = std::any_of(kStepCharts.begin(), kStepCharts.end(),
                                      [&key = key](const StepChart& one) { return one.key == key; });
-      if (!known && std::find(keys.begin(), keys.end(), key) == keys.end()) keys.push_back(key);
+      if (!known && !is_of_class(key) && std::find(keys.begin(), keys.end(), key) == keys.end())
+        keys.push_back(key);
     }
   }
   std::string html;

@@ -84,9 +84,9 @@ std::string picture_list(const Json& mistakes, const Evaluation& all) {
     const std::string file = text(one, "file"), url = text(one, "picture");
     const std::string where = file.empty() ? fmt::format("image {:.0f}", number(one, "sample")) : file;
     items += fmt::format(
-        "<li>{}<b>{}</b><span>predicted {}</span><small title=\"{}\">{:.0f} %, {}</small></li>\n",
+        "<li>{}<b>{}</b><span>predicted {}</span><small>{:.0f} %, {}</small></li>\n",
         is_picture(url) ? fmt::format("<img src=\"{}\" alt=\"{}\" loading=\"lazy\"/>", url, is) : "", is,
-        answer, escaped(where), 100 * number(one, "probability"), escaped(where));
+        answer, 100 * number(one, "probability"), escaped(where));
   }
   return items.empty() ? "" : "<h3>Worst mistakes</h3>\n<ol class=\"mistakes\">\n" + items + "</ol>\n";
 }

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "trainer/metric_sums.h"
 #include "trainer/report/detail/mistakes.h"
 #include "trainer/report/detail/sections.h"
 
@@ -41,7 +42,8 @@ std::string metric_tile(const Record& run, const std::string& name, const std::s
 std::string tiles(const Record& run) {
   std::string html = metric_tile(run, "accuracy", "Accuracy") + metric_tile(run, "loss", "Loss");
   if (html.empty()) {
-    for (const std::string& name : metric_names({run})) html += metric_tile(run, name, name);
+    for (const std::string& name : metric_names({run}))
+      if (!is_of_class(name)) html += metric_tile(run, name, name);
   }
   const double wall = number(run.end, "wall_s"), speed = number(run.end, "images_per_s"),
                applied = number(run.end, "applied_steps"), skipped = number(run.end, "skipped_steps");
@@ -55,8 +57,35 @@ std::string tiles(const Record& run) {
   return html.empty() ? "" : "<dl class=\"tiles\">\n" + html + "</dl>\n";
 }
 
-std::string metric_charts(const Record& run) {
+/// What has no chart: figures of single classes, of one epoch, or beyond the first few.
+std::string metric_table(const Record& run, const std::vector<std::string>& names) {
+  std::string rows;
+  for (const std::string& name : names) {
+    const Format format = format_of(name);
+    const auto last = [&](const char* prefix) {
+      const std::vector<Point> points = epoch_points(run, prefix + name);
+      return points.empty() ? "-" : figure(points.back().y, format);
+    };
+    const Best best = best_of(run, "val_" + name);
+    rows += fmt::format("<tr><th scope=\"row\">{}</th><td>{}</td><td>{}</td><td>{}</td></tr>\n",
+                        escaped(name), last("train_"), last("val_"),
+                        std::isfinite(best.value)
+                            ? fmt::format("{} in epoch {}", figure(best.value, format), best.epoch)
+                            : "-");
+  }
+  if (rows.empty()) return "";
+  return "<div class=\"scroll\">\n<table class=\"numbers\">\n<tr><th scope=\"col\">metric</th><th "
+         "scope=\"col\">training</th><th scope=\"col\">validation</th><th scope=\"col\">best "
+         "validation</th></tr>\n" +
+         rows + "</table>\n</div>\n";
+}
+
+/// A chart of each metric, and a table of those without.
+std::string metric_figures(const Record& run) {
+  constexpr std::size_t kCharts = 8;
   std::string html;
+  std::size_t charts = 0;
+  std::vector<std::string> without;
   for (const std::string& name : metric_names({run})) {
     Chart chart{.title = name, .format = format_of(name), .x_name = "epoch"};
     if (name == "loss" || name == "accuracy") chart.title[0] = static_cast<char>(chart.title[0] - 'a' + 'A');
@@ -71,9 +100,13 @@ std::string metric_charts(const Record& run) {
                                 .dots = true});
       ++colour;
     }
-    html += html_of(chart);
+    const std::string drawn = is_of_class(name) || charts == kCharts ? "" : html_of(chart);
+    if (drawn.empty() && !chart.curves.empty()) without.push_back(name);
+    if (!drawn.empty()) ++charts;
+    html += drawn;
   }
-  return html.empty() ? "" : "<div class=\"charts large\">\n" + html + "</div>\n";
+  if (!html.empty()) html = "<div class=\"charts large\">\n" + html + "</div>\n";
+  return html + metric_table(run, without);
 }
 
 std::string curves_section(const Record& run) {
@@ -83,7 +116,7 @@ std::string curves_section(const Record& run) {
                                 "grad_norm", "loss_scale", "skipped_steps"})
     steps += step_chart(alone, key);
   steps += other_step_charts(alone);
-  std::string body = metric_charts(run);
+  std::string body = metric_figures(run);
   if (!steps.empty()) body += "<div class=\"charts\">\n" + steps + "</div>\n";
   body += epochs_section(run);
   return body.empty() ? "" : "<section id=\"curves\">\n<h2>Curves</h2>\n" + body + "</section>\n";

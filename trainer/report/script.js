@@ -22,6 +22,7 @@
   const shown = (value, format) => {
     if (format === 'share') return (100 * value).toFixed(2) + ' %';
     if (format === 'seconds') return value < 0.1 ? (1000 * value).toPrecision(3) + ' ms' : value.toPrecision(3) + ' s';
+    if (format === 'count' && Math.abs(value) < 100) return String(Number(value.toPrecision(3)));
     if (format === 'count' || Math.abs(value) >= 1e4) return Math.round(value).toLocaleString('en');
     return String(Number(value.toPrecision(4)));
   };

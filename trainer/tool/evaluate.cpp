@@ -14,6 +14,7 @@
 #include "kernels/context.h"
 #include "tensor/atomic_file.h"
 #include "tensor/error.h"
+#include "tensor/printable.h"
 #include "trainer/checkpoints/run_folder.h"
 #include "trainer/flags/detail/read_flag.h"
 #include "trainer/readable.h"
@@ -27,7 +28,7 @@ namespace {
 namespace fs = std::filesystem;
 
 struct EvaluateOptions {
-  std::string model, data, data_dir, device = "auto", svg;
+  std::string model, data, data_dir, device = "auto", svg, bad_samples = "strict";
   std::optional<std::string> json;  ///< "" and "-": standard output
   std::int64_t top = 5, worst = 10;
   int threads = 0, workers = LoaderOptions::kAuto;
@@ -60,6 +61,7 @@ void evaluate(const EvaluateOptions& options) {
   at_least("--worst", 0, options.worst);
   at_least("--threads", 0, options.threads);
   at_least("--workers", LoaderOptions::kAuto, options.workers);
+  const BadSamples bad_samples = read_flag::bad_samples("--bad-samples", options.bad_samples);
   const fs::path given = options.model;
   const ModelFile model = load_model(model_of(given));
   const Device device = read_flag::device("--device", options.device).device;
@@ -70,16 +72,18 @@ void evaluate(const EvaluateOptions& options) {
   const std::shared_ptr<const Dataset> data = as_validated(validated.stored, model.info);
   LiveLine line;
   const auto all = with_commas(data->size());
-  const Evaluation evaluation =
-      athanor::evaluate(model, *data,
-                        {.top = options.top,
-                         .worst = options.worst,
-                         .device = device,
-                         .workers = options.workers,
-                         .on_progress = [&](std::int64_t images) {
-                           if (line.due())
-                             line.show(fmt::format("{} of {} images", with_commas(images), all));
-                         }});
+  const Evaluation evaluation = athanor::evaluate(
+      model, *data,
+      {.top = options.top,
+       .worst = options.worst,
+       .device = device,
+       .workers = options.workers,
+       .bad_samples = bad_samples,
+       .on_note = [](const std::string& note) { fmt::print(stderr, "{}\n", printable(note)); },
+       .on_progress =
+           [&](std::int64_t images) {
+             if (line.due()) line.show(fmt::format("{} of {} images", with_commas(images), all));
+           }});
   line.clear();
   const Evaluated of{model.path.string(), validated.name,
                      [&](std::int64_t sample) { return data->where(sample); }};
@@ -110,6 +114,11 @@ void add_evaluate(CLI::App& app) {
                       "folder that holds mnist/ and cifar10/ [$ATHANOR_DATA_DIR, else data-cache]");
   command->add_option("--threads", options->threads, "CPU threads [all cores]");
   command->add_option("--workers", options->workers, "loader threads [auto]");
+  command->add_option(
+      "--bad-samples", options->bad_samples,
+      "strict: an image that cannot be read is an error; skip[:LIMIT]: leave out at most LIMIT "
+      "such images, one in a hundred without it; list: first read all, and name all that cannot be read "
+      "[strict]");
   command->add_option("--device", options->device, "auto, cpu or cuda[:N] [auto]");
   command->callback([options] { evaluate(*options); });
 }

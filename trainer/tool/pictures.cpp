@@ -1,54 +1,48 @@
 #include "trainer/tool/pictures.h"
 
-#include <algorithm>
-#include <array>
 #include <iostream>
+#include <iterator>
+#include <sstream>
 
-#include "tensor/error.h"
+#include "data/formats/detail/image_files.h"
 
 namespace athanor::tool {
 namespace {
 
 namespace fs = std::filesystem;
 
-bool is_called_like_a_picture(const fs::path& file) {
-  std::string ending = file.extension().string();
-  std::transform(ending.begin(), ending.end(), ending.begin(),
-                 [](unsigned char c) { return static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c); });
-  static constexpr std::array<std::string_view, 5> kEndings{".jpg", ".jpeg", ".jpe", ".png", ".webp"};
-  return std::find(kEndings.begin(), kEndings.end(), ending) != kEndings.end();
+void append_folder(const fs::path& folder, Pictures& pictures) {
+  const detail::ImageFiles found = detail::find_images(folder, "predict", folder.string() + '/', true);
+  for (const detail::ImageFiles::File& file : found.files) pictures.files.push_back(folder / file.name);
+  add_unused(pictures.unused, found.unused);
 }
 
-void append_folder(const fs::path& folder, std::vector<fs::path>& files) {
-  const std::size_t before = files.size();
-  std::error_code error;
-  for (fs::recursive_directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
-    std::error_code ignored;
-    if (at->is_regular_file(ignored) && is_called_like_a_picture(at->path())) files.push_back(at->path());
+/// Names that zero bytes end, as of `find -print0`, or lines, whose end may be CR LF.
+void append_list(std::istream& from, Pictures& pictures) {
+  const std::string all{std::istreambuf_iterator<char>(from), {}};
+  const char end = all.find('\0') != std::string::npos ? '\0' : '\n';
+  std::istringstream names(all);
+  for (std::string name; std::getline(names, name, end);) {
+    if (end == '\n' && name.ends_with('\r')) name.pop_back();
+    if (!name.empty()) pictures.files.emplace_back(name);
   }
-  if (error)
-    detail::fail<IoError>("{} must be a folder that can be read, but got: {}", folder.string(),
-                          error.message());
-  std::sort(files.begin() + static_cast<std::ptrdiff_t>(before), files.end());
 }
 
 }  // namespace
 
-std::vector<fs::path> pictures_of(const std::vector<std::string>& arguments) {
-  std::vector<fs::path> files;
+Pictures pictures_of(const std::vector<std::string>& arguments) {
+  Pictures pictures;
   for (const std::string& argument : arguments) {
     std::error_code ignored;
     if (argument == "-") {
-      for (std::string line; std::getline(std::cin, line);) {
-        if (!line.empty()) files.emplace_back(line);
-      }
+      append_list(std::cin, pictures);
     } else if (fs::is_directory(argument, ignored)) {
-      append_folder(argument, files);
+      append_folder(argument, pictures);
     } else {
-      files.emplace_back(argument);
+      pictures.files.emplace_back(argument);
     }
   }
-  return files;
+  return pictures;
 }
 
 }  // namespace athanor::tool

@@ -2,6 +2,7 @@
 #include <cstdio>
 #include <exception>
 #include <filesystem>
+#include <new>
 #include <string>
 #include <system_error>
 #include <vector>
@@ -9,6 +10,7 @@
 #include <CLI/CLI.hpp>
 #include <fmt/ranges.h>
 
+#include "data/defects.h"
 #include "tensor/error.h"
 #include "tensor/nearest.h"
 #include "tensor/printable.h"
@@ -37,12 +39,15 @@ void wrap_help(CLI::App& app) {
   for (CLI::Option* option : app.get_options())
     option->description(terminal::wrapped(option->get_description(), kBesideNames, 0));
   app.footer(terminal::wrapped(app.get_footer(), terminal::kColumns, 0));
-  for (CLI::App* command : app.get_subcommands({})) wrap_help(*command);
+  for (CLI::App* command : app.get_subcommands({})) {
+    command->description(terminal::wrapped(command->get_description(), kBesideNames, 0));
+    wrap_help(*command);
+  }
 }
 
 int run(int argc, char** argv, const std::string& program, const AddCommands& add) {
   const auto complain = [&](int code, const char* what) {
-    std::fprintf(stderr, "%s: %s\n", program.c_str(), printable(what).c_str());
+    std::fprintf(stderr, "%s\n", terminal::line_for(stderr, program + ": " + printable(what)).c_str());
     return code;
   };
   try {
@@ -64,12 +69,17 @@ int run(int argc, char** argv, const std::string& program, const AddCommands& ad
     return complain(kExitBadInput, error.what());
   } catch (const ArgumentError& error) {
     return complain(kExitBadInput, error.what());
+  } catch (const UnreadableSamplesError& error) {
+    std::fprintf(stderr, "%s: %s\n", program.c_str(), error.what());  // a line for each
+    return kExitBadInput;
   } catch (const IoError& error) {
     return complain(kExitBadInput, error.what());
   } catch (const SomeUnreadable&) {
     return kExitBadInput;
   } catch (const Interrupted& error) {
     return complain(128 + error.signal(), error.what());  // as in shells
+  } catch (const std::bad_alloc&) {
+    return complain(kExitBackend, "out of memory: the system has no more");
   } catch (const std::exception& error) {
     return complain(kExitBackend, error.what());
   }

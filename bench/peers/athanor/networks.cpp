@@ -52,7 +52,7 @@ void save_network(const std::string& model, const std::filesystem::path& file) {
   info.model = model;
   info.images = {options.image_size, options.image_size, options.in_channels, options.classes};
   info.pixels = {std::vector<double>(channels, 0.5), std::vector<double>(channels, 0.25)};
-  save_state_file(file, StateFile::model, model_state(info, network->state_dict()));
+  save_model(file, info, network->state_dict());
 }
 
 Tensor made_up_images(const ImageSpec& spec, std::int64_t batch) {

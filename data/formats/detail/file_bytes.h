@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -11,27 +12,37 @@
 
 #include <fmt/format.h>
 
+#include "tensor/regular_file.h"
+
 namespace athanor::detail {
 
-/// A whole file as bytes: mapped read-only, or in memory if decompressed. A mapped file must not be shortened
-/// while open. Every failure is one IoError: `format: FILE, offset N: message; advice`.
+/// A whole file as bytes: read from the file on use, or in memory if decompressed. It is not mapped, so a
+/// file that becomes shorter while open, or a disk that fails, is an error and does not end the process.
+/// Every failure is one IoError: `format: FILE, offset N: message; advice`.
 class FileBytes {
  public:
   /// `format` names the reader in messages ("npy"); `advice` is for the user of a bad file.
   FileBytes(const std::filesystem::path& path, std::string format, std::string advice);
   /// Bytes from another source; `name` replaces the path in messages.
   FileBytes(std::string name, std::vector<std::uint8_t> content, std::string format, std::string advice);
-  ~FileBytes();
   FileBytes(const FileBytes&) = delete;
   FileBytes& operator=(const FileBytes&) = delete;
 
-  std::span<const std::byte> bytes() const { return bytes_; }
-  std::int64_t size() const { return std::ssize(bytes_); }
-  /// Bytes [offset, offset + count), which hold `what`. Throws if the file ends earlier; any numbers are
-  /// safe.
-  std::span<const std::byte> at(std::int64_t offset, std::int64_t count, std::string_view what) const;
+  std::int64_t size() const { return size_; }
+  /// Throws if the file ends before byte `offset + count`, as bytes [offset, offset + count) hold `what`; any
+  /// numbers are safe.
+  void must_have(std::int64_t offset, std::int64_t count, std::string_view what) const;
   /// Throws if the file continues after `offset`.
   void must_end_at(std::int64_t offset) const;
+  /// Bytes [offset, offset + count), checked by must_have(); from a file at most 1 GiB. They may be in
+  /// `scratch`, which grows to hold them, and are valid until its next use. Thread-safe with one scratch per
+  /// thread.
+  std::span<const std::byte> at(std::int64_t offset, std::int64_t count, std::string_view what,
+                                std::vector<std::byte>& scratch) const;
+  /// All bytes.
+  std::vector<std::byte> all() const;
+  /// Whether the file has these bytes at `offset`.
+  bool has(std::string_view magic, std::int64_t offset = 0) const;
 
   /// For a gzip file, its content's size from the last four bytes; for any other file, size().
   std::int64_t stated_size() const;
@@ -54,13 +65,33 @@ class FileBytes {
 
  private:
   [[noreturn]] void fail_with(std::int64_t offset, const std::string& message) const;
+  void read(std::int64_t offset, std::span<std::byte> to, std::string_view what) const;
+  bool is_gzip() const;
   std::vector<std::uint8_t> inflated(std::int64_t most) const;
-  void unmap();
+  void hold(std::vector<std::uint8_t> content);
 
   std::string name_, format_, advice_;
-  std::span<const std::byte> bytes_;
+  std::optional<RegularFile> file_;  ///< none: in memory
   std::vector<std::uint8_t> memory_;
-  bool mapped_ = false;
+  std::int64_t size_ = 0;
+};
+
+/// Reads a file's headers and numbers by way of one page of memory.
+class FilePages {
+ public:
+  /// `file` must outlive this object.
+  explicit FilePages(const FileBytes& file) : file_(file) {}
+  FilePages(const FilePages&) = delete;
+  FilePages& operator=(const FilePages&) = delete;
+
+  /// FileBytes::at(), valid until the next call.
+  std::span<const std::byte> at(std::int64_t offset, std::int64_t count, std::string_view what);
+
+ private:
+  const FileBytes& file_;
+  std::vector<std::byte> scratch_;
+  std::span<const std::byte> page_;
+  std::int64_t first_ = 0;  ///< offset of `page_`
 };
 
 /// More than the maximum expansion of deflate per byte: a larger size is forged.

@@ -3,6 +3,10 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <set>
+#include <utility>
+
+#include <sys/stat.h>
 
 #include "data/formats/detail/bytes.h"
 #include "tensor/error.h"
@@ -13,7 +17,7 @@ std::optional<Codec> codec_named(std::string_view file) {
   const std::string end = lower_case(file.substr(std::min(file.rfind('.'), file.size())));
   if (end == ".png") return Codec::png;
   if (end == ".webp") return Codec::webp;
-  if (end == ".jpg" || end == ".jpeg") return Codec::jpeg;
+  if (end == ".jpg" || end == ".jpeg" || end == ".jpe" || end == ".jfif") return Codec::jpeg;
   return std::nullopt;
 }
 
@@ -22,18 +26,108 @@ bool is_heic_named(std::string_view file) {
   return end == ".heic" || end == ".heif";
 }
 
-std::vector<std::string> sorted_names(const std::filesystem::path& folder, const char* format) {
+std::vector<std::string> names_in(const std::filesystem::path& folder, const char* format) {
   std::vector<std::string> names;
   std::error_code error;
   for (std::filesystem::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
-    std::string name = at->path().filename().string();
-    if (!name.starts_with('.')) names.push_back(std::move(name));
+    names.push_back(at->path().filename().string());
   }
   if (error) {
     fail<IoError>("{}: {} must be a readable folder, but got: {}", format, folder.string(), error.message());
   }
   std::sort(names.begin(), names.end());
   return names;
+}
+
+bool is_made_by_programs(std::string_view folder) {
+  return folder == "__MACOSX" || folder == "@eaDir" || folder == "lost+found";
+}
+
+bool leads_up(const std::filesystem::path& folder, const std::filesystem::path& inner) {
+  std::error_code error;
+  if (!std::filesystem::is_symlink(folder, error)) return false;
+  const std::filesystem::path outside = std::filesystem::canonical(folder, error);
+  if (error) return false;
+  const std::filesystem::path inside = std::filesystem::canonical(inner, error);
+  return !error &&
+         std::mismatch(outside.begin(), outside.end(), inside.begin(), inside.end()).first == outside.end();
+}
+
+namespace {
+
+class Walker {
+ public:
+  Walker(const char* format, std::filesystem::path start, std::string shown, bool goes_on)
+      : format_(format), start_(std::move(start)), shown_(std::move(shown)), goes_on_(goes_on) {}
+
+  void look_into(const std::filesystem::path& folder, const std::string& within) {
+    if (!is_new(folder) || (!within.empty() && leads_up(folder, start_))) return pass_over(kMetAgain, within);
+    std::error_code error;
+    std::vector<std::string> folders;
+    for (std::filesystem::directory_iterator at(folder, error), end; !error && at != end;
+         at.increment(error)) {
+      const std::string name = at->path().filename().string(), whole = within + name;
+      std::error_code ignored;
+      if (name.starts_with('.')) {
+        pass_over("hidden files or folders", whole);
+        continue;
+      }
+      const std::filesystem::file_status status = at->status(ignored);
+      if (std::filesystem::is_directory(status)) {
+        if (is_made_by_programs(name)) {
+          pass_over("folders of other programs", whole);
+        } else {
+          folders.push_back(name);
+        }
+      } else if (!std::filesystem::is_regular_file(status)) {
+        pass_over(at->is_symlink(ignored) ? "links that lead to no file" : "pipes, sockets or devices",
+                  whole);
+      } else if (const std::optional<Codec> codec = codec_named(name)) {
+        found_.files.push_back({whole, *codec});
+      } else {
+        pass_over(is_heic_named(name) ? kHeic : "files of another type", whole);
+      }
+    }
+    std::sort(folders.begin(), folders.end());  // of two names of one folder, the first counts everywhere
+    for (const std::string& name : folders) look_into(folder / name, within + name + '/');
+    if (!error) return;
+    if (!goes_on_)
+      fail<IoError>("{}: {} must be a readable folder, but got: {}", format_, folder.string(),
+                    error.message());
+    pass_over(kUnreadable, within);
+  }
+
+  ImageFiles result() {
+    std::sort(found_.files.begin(), found_.files.end(),
+              [](const ImageFiles::File& a, const ImageFiles::File& b) { return a.name < b.name; });
+    return std::move(found_);
+  }
+
+ private:
+  void pass_over(const char* cause, const std::string& name) {
+    count_unused(found_.unused, cause, shown_ + name);
+  }
+
+  bool is_new(const std::filesystem::path& folder) {
+    struct stat status {};
+    return ::stat(folder.c_str(), &status) != 0 || seen_.emplace(status.st_dev, status.st_ino).second;
+  }
+
+  const char* format_;
+  std::filesystem::path start_;
+  std::string shown_;
+  bool goes_on_;
+  std::set<std::pair<dev_t, ino_t>> seen_;
+  ImageFiles found_;
+};
+
+}  // namespace
+
+ImageFiles find_images(const std::filesystem::path& folder, const char* format, const std::string& shown,
+                       bool goes_on) {
+  Walker walker(format, folder, shown, goes_on);
+  walker.look_into(folder, "");
+  return walker.result();
 }
 
 std::size_t append_file(const RegularFile& file, std::vector<std::byte>& to, std::size_t from,

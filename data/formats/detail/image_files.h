@@ -14,7 +14,7 @@
 
 namespace athanor::detail {
 
-/// The codec of a file's suffix, in any case: .png, .webp, .jpg or .jpeg; else nullopt.
+/// The codec of a file's suffix, in any case: .png, .webp, .jpg, .jpeg, .jpe or .jfif; else nullopt.
 std::optional<Codec> codec_named(std::string_view file);
 /// The suffix for a codec: "jpg", "png" or "webp".
 inline const char* suffix_of(Codec codec) {
@@ -24,9 +24,34 @@ inline const char* suffix_of(Codec codec) {
 /// Whether the name ends in .heic or .heif, in any case: common for phone photos.
 bool is_heic_named(std::string_view file);
 
-/// The names in a folder, in byte order; skips hidden ones, which begin with a dot. Throws
-/// IoError.
-std::vector<std::string> sorted_names(const std::filesystem::path& folder, const char* format);
+/// The names in a folder, in byte order. Throws IoError.
+std::vector<std::string> names_in(const std::filesystem::path& folder, const char* format);
+/// A folder that a program made beside photos, and that is no class: __MACOSX, @eaDir, lost+found.
+bool is_made_by_programs(std::string_view folder);
+
+/// Whether `folder`, a link, leads to `inner` or to a folder around it: its images would be found again.
+bool leads_up(const std::filesystem::path& folder, const std::filesystem::path& inner);
+
+/// The causes of Unused for folders that cannot be read, and for those met again.
+inline constexpr char kMetAgain[] = "folders that a link leads to twice";
+inline constexpr char kUnreadable[] = "folders that cannot be read";
+/// The cause for photos that are not read.
+inline constexpr char kHeic[] = "HEIC files";
+
+/// The images below a folder.
+struct ImageFiles {
+  struct File {
+    std::string name;  ///< relative to the folder, in byte order
+    Codec codec;
+  };
+  std::vector<File> files;
+  std::vector<Unused> unused;
+};
+/// Looks into sub-folders too, and follows symbolic links to folders, each folder once, and none around the
+/// first one. `shown` comes before
+/// names in `unused`: "class/". A folder that cannot be read is an IoError or, if `goes_on`, counted.
+ImageFiles find_images(const std::filesystem::path& folder, const char* format, const std::string& shown = {},
+                       bool goes_on = false);
 
 /// Reads a file of at most 1 GiB into `to` after its first `from` bytes, growing it if needed. Returns the
 /// end. Throws IoError, "FORMAT: NAME: ...".

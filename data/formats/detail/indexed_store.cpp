@@ -4,6 +4,7 @@
 
 #include <fmt/ranges.h>
 
+#include "data/detail/sample_id.h"
 #include "data/formats/detail/bytes.h"
 #include "tensor/error.h"
 
@@ -18,9 +19,21 @@ std::optional<std::string> bad_image(const ImageSpec& shape) {
       shape.height, shape.width, shape.channels);
 }
 
+std::optional<std::string> channels_first(const ImageSpec& shape) {
+  constexpr std::int64_t kMost = 4;  // channels of an image
+  if ((shape.height != 1 && shape.height != 3) || shape.channels <= kMost) return std::nullopt;
+  return fmt::format(
+      "images must be [N, H, W, C], but are [N, {}, {}, {}], with channels first: convert them with "
+      "transpose(0, 2, 3, 1)",
+      shape.height, shape.width, shape.channels);
+}
+
+bool fits_shape(const ImageSpec& shape, std::int64_t bytes) {
+  return !bad_image(shape) && shape.bytes() == bytes;
+}
+
 bool fits_shape(const StoredSample& sample) {
-  const ImageSpec shape{sample.height, sample.width, sample.channels, 0};
-  return !bad_image(shape) && shape.bytes() == std::ssize(sample.bytes);
+  return fits_shape({sample.height, sample.width, sample.channels, 0}, std::ssize(sample.bytes));
 }
 
 std::optional<std::string> bad_label(std::int64_t label, std::int64_t classes) {
@@ -67,7 +80,8 @@ std::vector<std::int64_t> read_labels(const FileBytes& file, std::int64_t offset
                                       IntType type, std::int64_t classes) {
   const std::optional<std::int64_t> bytes = product({count, type.bytes});
   if (!bytes) file.fail(offset, "{} labels must fit into the file, but do not", count);
-  const std::span<const std::byte> from = file.at(offset, *bytes, fmt::format("{} labels", count));
+  std::vector<std::byte> scratch;
+  const std::span<const std::byte> from = file.at(offset, *bytes, fmt::format("{} labels", count), scratch);
   std::vector<std::int64_t> labels(static_cast<std::size_t>(count));
   const auto width = static_cast<std::size_t>(type.bytes);
   for (std::size_t i = 0; i < labels.size(); ++i) {
@@ -109,15 +123,34 @@ std::filesystem::path labels_beside(
   }
   std::vector<std::string_view> known;
   for (const auto& [from, to] : words) known.push_back(from);
-  detail::fail<>("{}: the name of an image file must contain {}, but is {}; or pass the label file, too",
-                 format, fmt::join(known, " or "), images.string());
+  const auto& [one, other] = *words.begin();
+  detail::fail<>(
+      "{}: the name of a file of images must contain {}, but is {}; its labels are in a file beside it, as "
+      "in "
+      "{}{} and {}{}",
+      format, fmt::join(known, " or "), images.string(), one, images.extension().string(), other,
+      images.extension().string());
 }
 
 IndexedStore::IndexedStore(std::shared_ptr<const FileBytes> file, const ImageSpec& spec,
-                           std::vector<IndexEntry> entries, ReadEntry read)
-    : file_(std::move(file)), spec_(spec), entries_(std::move(entries)), read_(std::move(read)) {
+                           std::vector<IndexEntry> entries, ReadEntry read,
+                           std::vector<std::string> class_names, std::vector<Unused> unused)
+    : file_(std::move(file)),
+      spec_(spec),
+      entries_(std::move(entries)),
+      read_(std::move(read)),
+      class_names_(std::move(class_names)),
+      unused_(std::move(unused)) {
+  if (!class_names_.empty() && spec.classes > 0 && std::ssize(class_names_) != spec.classes)
+    file_->fail(0, "there must be {} classes, but their names are {}", spec.classes, class_names_.size());
   if (spec.classes > 0) return;
-  for (const IndexEntry& entry : entries_) spec_.classes = std::max(spec_.classes, entry.label + 1);
+  for (const IndexEntry& entry : entries_) {
+    if (!class_names_.empty() && entry.label >= std::ssize(class_names_))
+      file_->fail(entry.offset, "a label must be below {}, the number of classes, but is {}",
+                  class_names_.size(), entry.label);
+    spec_.classes = std::max(spec_.classes, entry.label + 1);
+  }
+  spec_.classes = std::max(spec_.classes, std::ssize(class_names_));
 }
 
 const IndexEntry& IndexedStore::entry(std::int64_t index) const {
@@ -125,12 +158,32 @@ const IndexEntry& IndexedStore::entry(std::int64_t index) const {
   return entries_[static_cast<std::size_t>(index)];
 }
 
+std::int64_t IndexedStore::label(std::int64_t index) const {
+  const std::int64_t label = entry(index).label;
+  return label >= 0 ? label : Dataset::label(index);
+}
+
 StoredSample IndexedStore::fetch(std::int64_t index, std::vector<std::byte>& scratch) const {
   const IndexEntry& at = entry(index);
   if (read_) return read_(*file_, at, scratch);
-  const auto bytes =
-      file_->bytes().subspan(static_cast<std::size_t>(at.offset), static_cast<std::size_t>(at.bytes));
-  return {bytes, at.codec, spec_.height, spec_.width, spec_.channels, at.label};
+  return {file_->at(at.offset, at.bytes, "a sample", scratch),
+          at.codec,
+          spec_.height,
+          spec_.width,
+          spec_.channels,
+          at.label};
+}
+
+std::uint64_t IndexedStore::sample_id(std::int64_t index) const {
+  const IndexEntry& at = entry(index);
+  kernels::HashOf hash;
+  hash.add(at.bytes, at.label, at.offset);  // what is looked at may be equal in several images
+  if (is_looked_into(size())) {
+    constexpr std::int64_t kHead = 4096;
+    std::vector<std::byte> scratch;
+    hash.add(crc32c(file_->at(at.offset, std::min(at.bytes, kHead), "a sample", scratch)));
+  }
+  return hash.value();
 }
 
 // Merges adjacent samples, since each system call takes time.
@@ -162,14 +215,16 @@ ImageSpec read_all(const FileBytes& file, std::vector<IndexEntry>& entries, cons
 }
 
 std::unique_ptr<Dataset> dense_store(std::shared_ptr<const FileBytes> file, std::int64_t offset,
-                                     const ImageSpec& spec, const std::vector<std::int64_t>& labels) {
+                                     const ImageSpec& spec, const std::vector<std::int64_t>& labels,
+                                     std::vector<Unused> unused) {
   std::vector<IndexEntry> entries;
   entries.reserve(labels.size());
   for (const std::int64_t label : labels) {
     entries.push_back({offset, spec.bytes(), label, Codec::raw});
     offset += spec.bytes();
   }
-  return std::make_unique<IndexedStore>(std::move(file), spec, std::move(entries));
+  return std::make_unique<IndexedStore>(std::move(file), spec, std::move(entries), ReadEntry(),
+                                        std::vector<std::string>(), std::move(unused));
 }
 
 }  // namespace athanor::detail

@@ -23,7 +23,11 @@ inline constexpr std::int64_t kMaxImageBytes = std::int64_t{1} << 30;
 
 /// The problem of an image's shape, if any.
 std::optional<std::string> bad_image(const ImageSpec& shape);
-/// Whether a raw sample has such a shape, and a matching byte count.
+/// For images whose channels come first, as in PyTorch: that they do, and how to convert them.
+std::optional<std::string> channels_first(const ImageSpec& shape);
+/// Whether an image may have that shape, and has that many bytes.
+bool fits_shape(const ImageSpec& shape, std::int64_t bytes);
+/// The same of a raw sample.
 bool fits_shape(const StoredSample& sample);
 /// The problem of `label`, if any; `classes` 0: not stated.
 std::optional<std::string> bad_label(std::int64_t label, std::int64_t classes);
@@ -57,13 +61,13 @@ std::filesystem::path labels_beside(
     const std::filesystem::path& images, const char* format,
     std::initializer_list<std::pair<std::string_view, std::string_view>> words);
 
-/// A sample's position in its file, and its form.
+/// A sample's position in its file, and its form; a label of -1 is known only from the sample.
 struct IndexEntry {
   std::int64_t offset = 0, bytes = 0, label = 0;
   Codec codec = Codec::raw;
 };
 
-/// Makes a sample of the piece at `at`, using `scratch` if it needs memory. Throws IoError if it is damaged.
+/// Makes a sample of the piece at `at`, in `scratch`. Throws IoError if it is damaged.
 using ReadEntry =
     std::function<StoredSample(const FileBytes& file, const IndexEntry& at, std::vector<std::byte>& scratch)>;
 
@@ -73,11 +77,16 @@ class IndexedStore final : public Dataset {
   /// Entries must be inside the file; their labels are below spec.classes or, if that is 0, define it.
   /// Without `read`, samples are the unchanged pieces, raw with the shape in `spec`.
   IndexedStore(std::shared_ptr<const FileBytes> file, const ImageSpec& spec, std::vector<IndexEntry> entries,
-               ReadEntry read = {});
+               ReadEntry read = {}, std::vector<std::string> class_names = {},
+               std::vector<Unused> unused = {});
 
   std::int64_t size() const override { return std::ssize(entries_); }
   const ImageSpec& spec() const override { return spec_; }
+  std::vector<std::string> class_names() const override { return class_names_; }
+  std::vector<Unused> unused() const override { return unused_; }
+  std::int64_t label(std::int64_t index) const override;
   StoredSample fetch(std::int64_t index, std::vector<std::byte>& scratch) const override;
+  std::uint64_t sample_id(std::int64_t index) const override;
   std::string where(std::int64_t index) const override { return file_->where(entry(index).offset); }
   bool resident() const override { return true; }
   void will_need(std::int64_t first, std::int64_t count) const override;
@@ -89,6 +98,8 @@ class IndexedStore final : public Dataset {
   ImageSpec spec_;
   std::vector<IndexEntry> entries_;
   ReadEntry read_;
+  std::vector<std::string> class_names_;
+  std::vector<Unused> unused_;
 };
 
 /// Reads every entry and stores its label. Returns the size if all images share one, else 0x0x0; no classes.
@@ -96,6 +107,7 @@ ImageSpec read_all(const FileBytes& file, std::vector<IndexEntry>& entries, cons
 
 /// Adjacent raw images of `spec` in `file` from `offset` on, one for each label.
 std::unique_ptr<Dataset> dense_store(std::shared_ptr<const FileBytes> file, std::int64_t offset,
-                                     const ImageSpec& spec, const std::vector<std::int64_t>& labels);
+                                     const ImageSpec& spec, const std::vector<std::int64_t>& labels,
+                                     std::vector<Unused> unused = {});
 
 }  // namespace athanor::detail

@@ -1,5 +1,6 @@
 #include "data/formats/detail/lmdb_tree.h"
 
+#include <string>
 #include <string_view>
 
 #include "data/formats/detail/bytes.h"
@@ -29,7 +30,7 @@ constexpr std::uint16_t kBig = 0x01, kSubtree = 0x02, kDuplicates = 0x04;
 
 class Tree {
  public:
-  explicit Tree(const FileBytes& file) : file_(file) {
+  explicit Tree(const FileBytes& file) : file_(file), pages_(file) {
     std::int64_t newest = meta(0);
     page_ = number<std::uint32_t>(newest + kFree);
     if (page_ < kMinPage || page_ > kMaxPage || (page_ & (page_ - 1)) != 0) {
@@ -58,14 +59,14 @@ class Tree {
   }
 
  private:
-  template <class T> T number(std::int64_t offset) const {
-    return load_le<T>(file_.at(offset, static_cast<std::int64_t>(sizeof(T)), "a number"));
+  template <class T> T number(std::int64_t offset) {
+    return load_le<T>(pages_.at(offset, static_cast<std::int64_t>(sizeof(T)), "a number"));
   }
 
   /// Offset of the fields of the meta page at `offset`.
-  std::int64_t meta(std::int64_t offset) const {
+  std::int64_t meta(std::int64_t offset) {
     const std::int64_t at = offset + kPageHeader;
-    file_.at(at, kMetaBytes, "a meta page");
+    file_.must_have(at, kMetaBytes, "a meta page");
     if ((number<std::uint16_t>(offset + kFlags) & kMetaPage) == 0 || number<std::uint32_t>(at) != kMagic ||
         number<std::uint32_t>(at + 4) != kVersion) {
       file_.fail(offset, "must be a meta page of a 64-bit little-endian LMDB, but is not");
@@ -74,7 +75,7 @@ class Tree {
   }
 
   /// The offset of a page, which must be of one of these kinds.
-  std::int64_t page(std::uint64_t index, std::uint16_t kinds, std::int64_t named_at) const {
+  std::int64_t page(std::uint64_t index, std::uint16_t kinds, std::int64_t named_at) {
     const auto pages = static_cast<std::uint64_t>(file_.size() / page_);
     if (index < 2 || index >= pages) {
       file_.fail(named_at, "a page number must be in [2, {}), but is {}", pages, index);
@@ -88,7 +89,7 @@ class Tree {
     return offset;
   }
 
-  std::int64_t count_nodes(std::int64_t offset) const {
+  std::int64_t count_nodes(std::int64_t offset) {
     const std::int64_t lower = number<std::uint16_t>(offset + kLower);
     if (lower < kPageHeader || lower > page_ || lower % 2 != 0) {
       file_.fail(offset + kLower, "the end of a page's nodes must be in [16, {}], but is {}", page_, lower);
@@ -97,7 +98,7 @@ class Tree {
   }
 
   /// The offset of node `i` of the page at `offset`.
-  std::int64_t node(std::int64_t offset, std::int64_t i) const {
+  std::int64_t node(std::int64_t offset, std::int64_t i) {
     const std::int64_t at = number<std::uint16_t>(offset + kPageHeader + 2 * i);
     if (at < kPageHeader || at > page_ - kNodeHeader) {
       file_.fail(offset + kPageHeader + 2 * i, "a node must lie in its page, but lies at {}", at);
@@ -149,7 +150,7 @@ class Tree {
     if (data > end || here > end - data) {
       file_.fail(node, "an entry must lie in its page, but its {} bytes at {} do not", here, data);
     }
-    const std::string_view key = text_of(file_.at(node + kNodeHeader, key_bytes, "a key"));
+    const std::string_view key = text_of(pages_.at(node + kNodeHeader, key_bytes, "a key"));
     if (!values_.empty() && key <= last_key_)
       file_.fail(node, "the keys must be in ascending order, but are not");
     last_key_ = key;
@@ -158,15 +159,16 @@ class Tree {
       return;
     }
     const std::int64_t first = page(number<std::uint64_t>(data), kOverflow, data) + kPageHeader;
-    file_.at(first, bytes, "a value");
+    file_.must_have(first, bytes, "a value");
     values_.push_back({first, bytes});
   }
 
   const FileBytes& file_;
+  FilePages pages_;
   std::int64_t page_ = 0;
   std::int64_t main_ = 0;  ///< the main database, in the valid meta page
   std::vector<IndexEntry> values_;
-  std::string_view last_key_;
+  std::string last_key_;
 };
 
 }  // namespace

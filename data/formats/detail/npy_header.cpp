@@ -78,18 +78,20 @@ NpyHeader read_dictionary(const FileBytes& file, std::int64_t start, const std::
 
 /// Throws IoError unless `file` begins with such a header, of version 1, 2 or 3.
 NpyHeader read_npy_header(const FileBytes& file) {
-  if (!text_of(file.at(0, 8, "the magic number and version")).starts_with(kNpyMagic)) {
+  FilePages pages(file);
+  const auto first = pages.at(0, 8, "the magic number and version");
+  const int version = std::to_integer<int>(first[6]);
+  if (!text_of(first).starts_with(kNpyMagic)) {
     file.fail(0, "the file must begin with \\x93NUMPY, but does not");
   }
-  const int version = std::to_integer<int>(file.bytes()[6]);
   if (version < 1 || version > 3) file.fail(6, "the version must be 1, 2 or 3, but is {}", version);
   const std::int64_t start = version == 1 ? 10 : 12;
-  const std::span<const std::byte> field = file.at(8, start - 8, "the header's length");
+  const std::span<const std::byte> field = pages.at(8, start - 8, "the header's length");
   const std::int64_t length = version == 1 ? load_le<std::uint16_t>(field) : load_le<std::uint32_t>(field);
   if (length > kMaxNpyHeader) {
     file.fail(8, "the header must have at most {} bytes, but has {}", kMaxNpyHeader, length);
   }
-  NpyHeader header = read_dictionary(file, start, as_json(text_of(file.at(start, length, "the header"))));
+  NpyHeader header = read_dictionary(file, start, as_json(text_of(pages.at(start, length, "the header"))));
   header.data = start + length;
   return header;
 }
@@ -165,6 +167,7 @@ NpyPair check_npy(const FileBytes& images, std::int64_t image_bytes, const FileB
   if (dims[0] == 0) images.fail(0, "the array must have at least one image, but has none");
   const ImageSpec spec{dims[1], dims[2], dims.size() == 4 ? dims[3] : 1, classes};
   if (const auto bad = bad_image(spec)) images.fail(0, "{}", *bad);
+  if (const auto bad = channels_first(spec)) images.fail(0, "{}", *bad);
   check_elements(images, of_images, image_bytes, 1, "pixels");
 
   const IntType type = label_type(labels, of_labels.descr);

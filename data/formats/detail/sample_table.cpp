@@ -10,6 +10,7 @@
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
+#include "data/detail/sample_id.h"
 #include "data/formats/detail/bytes.h"
 #include "data/formats/detail/image_files.h"
 #include "data/formats/detail/indexed_store.h"
@@ -261,6 +262,21 @@ std::string SampleTable::where(std::int64_t index) const {
     if (column.field.name == "image") return (folder_ / column.text(index)).string();
   }
   return {};
+}
+
+std::uint64_t SampleTable::sample_id(std::int64_t index) const {
+  check_index(index, rows_, "table");
+  kernels::HashOf hash;
+  for (const Column& column : columns_) {
+    const auto bytes = static_cast<std::size_t>(column.field.bytes());
+    if (column.is_text) {
+      hash.add(kernels::fnv1a(column.text(index)));
+      if (is_looked_into(rows_)) hash.add(RegularFile(folder_ / column.text(index)).bytes());
+    } else {
+      hash.add(crc32c(std::span(column.values).subspan(static_cast<std::size_t>(index) * bytes, bytes)));
+    }
+  }
+  return hash.value();
 }
 
 /// In `scratch`: the array for StoredSample::more, then the files.

@@ -37,7 +37,10 @@ class SampleTable final : public Dataset {
   std::vector<FieldSpec> fields() const override;
   std::vector<std::string> class_names() const override { return class_names_; }
   StoredSample fetch(std::int64_t index, std::vector<std::byte>& scratch) const override;
+  std::uint64_t sample_id(std::int64_t index) const override;
   std::string where(std::int64_t index) const override;
+  void set_unused(std::vector<Unused> unused) { unused_ = std::move(unused); }
+  std::vector<Unused> unused() const override { return unused_; }
 
  private:
   struct Column {
@@ -72,6 +75,7 @@ class SampleTable final : public Dataset {
   std::int64_t rows_ = 0;
   std::vector<Column> columns_;
   std::vector<std::string> class_names_;
+  std::vector<Unused> unused_;
   ImageSpec spec_;
 };
 

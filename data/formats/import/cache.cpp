@@ -58,6 +58,7 @@ class ImportedStore final : public Dataset {
       detail::fail<IoError>("{}; the file was removed; open the source again to rebuild it", error.what());
     }
   }
+  std::uint64_t sample_id(std::int64_t index) const override { return packed_.sample_id(index); }
   std::string where(std::int64_t index) const override { return packed_.where(index); }
   void will_need(std::int64_t first, std::int64_t count) const override { packed_.will_need(first, count); }
 

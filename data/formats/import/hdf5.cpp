@@ -1,6 +1,7 @@
 #include "data/formats/import/hdf5.h"
 
 #include <algorithm>
+#include <string_view>
 
 #include "data/formats/detail/bytes.h"
 #include "data/formats/detail/indexed_store.h"
@@ -60,6 +61,10 @@ class Hdf5Sequence final : public SampleSequence {
     try {
       child_.read(to);
     } catch (const detail::ChildFailure& failure) {
+      if (std::string_view(failure.what()) == detail::kHdf5Locked)
+        detail::fail<IoError>(
+            "hdf5: {} {}: close it there, or set HDF5_USE_FILE_LOCKING=FALSE to read it all the same",
+            file_.name(), failure.what());
       if (!failure.lost) fail("{}", failure.what());
       fail("cannot read {}: libhdf5, in a separate process, {}", what, failure.what());
     }
@@ -73,6 +78,7 @@ class Hdf5Sequence final : public SampleSequence {
     };
     spec_ = {side(1), side(2), side(3), 0};
     if (const auto bad = detail::bad_image(spec_)) fail("{}", *bad);
+    if (const auto bad = detail::channels_first(spec_)) fail("{}", *bad);
     // A few images may compress to almost nothing; many need at least a byte of the file each.
     const std::int64_t bytes = std::max<std::int64_t>(spec_.bytes(), 1);  // the analyzer assumes it can be 0
     const std::int64_t most =

@@ -30,7 +30,7 @@ Id Reader::read(std::size_t at, std::size_t end) {
     if (opcode == code('.')) return pop();
     if (!run_number(opcode) && !run_text(opcode) && !run_container(opcode) && !run_memo(opcode) &&
         !run_object(opcode))
-      fail("contains opcode 0x{:02x}, which no tensor needs; only weight files can be read", opcode);
+      fail("contains opcode 0x{:02x}, which torch.save() does not write", opcode);
   }
 }
 
@@ -135,6 +135,7 @@ void Reader::push_tuple(std::size_t items) {
 
 Value& Reader::container(Kind kind) {
   Value& value = values_[top()];
+  if (value.kind == Kind::opaque) value.kind = kind;  // of a class derived from dict or list
   if (value.kind != kind) fail("expected a {} on the stack", kind == Kind::list ? "list" : "dict");
   return value;
 }
@@ -187,7 +188,8 @@ bool Reader::run_text(std::uint8_t opcode) {
     case code('B'):
     case code('X'): push_text(text(number(4))); return true;
     case 0x8d:
-    case 0x8e: push_text(text(number(8))); return true;
+    case 0x8e:
+    case 0x96: push_text(text(number(8))); return true;
     default: return false;
   }
 }
@@ -196,9 +198,11 @@ bool Reader::run_container(std::uint8_t opcode) {
   switch (opcode) {
     case code('('): marks_.push_back(stack_.size()); return true;
     case code(')'): push({.kind = Kind::tuple}); return true;
-    case code(']'): push({.kind = Kind::list}); return true;
+    case code(']'):
+    case 0x8f: push({.kind = Kind::list}); return true;
     case code('}'): push({.kind = Kind::dict}); return true;
-    case code('t'): push({.kind = Kind::tuple, .items = pop_to_mark()}); return true;
+    case code('t'):
+    case 0x91: push({.kind = Kind::tuple, .items = pop_to_mark()}); return true;
     case code('l'): push({.kind = Kind::list, .items = pop_to_mark()}); return true;
     case code('d'): {
       std::vector<Id> items = pop_to_mark();
@@ -210,7 +214,8 @@ bool Reader::run_container(std::uint8_t opcode) {
     case 0x86: push_tuple(2); return true;
     case 0x87: push_tuple(3); return true;
     case code('a'): append(Kind::list, {pop()}); return true;
-    case code('e'): append(Kind::list, pop_to_mark()); return true;
+    case code('e'):
+    case 0x90: append(Kind::list, pop_to_mark()); return true;
     case code('s'): {
       const Id value = pop(), key = pop();
       append(Kind::dict, {key, value});
@@ -273,8 +278,25 @@ bool Reader::run_object(std::uint8_t opcode) {
       return true;
     }
     case code('Q'): push_storage(); return true;
-    case code('R'): call(); return true;
-    case code('b'): build(); return true;
+    case code('R'):
+    case 0x81: call(); return true;
+    case 0x92:
+      (void)pop();  // arguments by name
+      call();
+      return true;
+    case code('o'): call_from_mark(); return true;
+    case code('i'): {
+      const std::string_view module = line(), name = line();
+      std::vector<Id> arguments = pop_to_mark();
+      push_global(module, name);
+      push({.kind = Kind::tuple, .items = std::move(arguments)});
+      call();
+      return true;
+    }
+    case code('b'):
+      (void)pop();  // attributes, such as a state_dict's versions
+      (void)top();
+      return true;
     default: return false;
   }
 }

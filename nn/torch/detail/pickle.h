@@ -33,6 +33,10 @@ enum class Kind : std::uint8_t {
   global,   ///< number: a Global
   storage,  ///< number: in storages()
   tensor,   ///< number: in tensors()
+  /// text: its type; a storage or tensor that no dtype or layout of ours can hold, or a function that makes
+  /// one
+  unreadable,
+  opaque,  ///< text: its class; any other object, class or function
 };
 
 struct Value {
@@ -60,8 +64,9 @@ struct Tensor {
 };
 
 /// Reads a pickle without running it: a stack machine that builds numbers, texts, tuples, lists and
-/// dictionaries, and calls nothing. A pickle names Python functions; a short list of names maps to tensors
-/// here, and any other name is an error. Time is linear in the bytes, memory in the opcodes, at most
+/// dictionaries, and calls nothing. A pickle names Python's functions and classes; a short list of names maps
+/// to tensors and dictionaries here, and what any other name would make is opaque, except that an object with
+/// items is a dictionary or list. Sets are lists. Time is linear in the bytes, memory in the opcodes, at most
 /// 2,097,152 (some 45,000 tensors). Source: Python's pickletools.py; torch/_utils.py,
 /// torch/serialization.py.
 class Reader {
@@ -119,9 +124,12 @@ class Reader {
   // Python names and their replacements.
   void push_global(std::string_view module, std::string_view name);
   void call();
+  void call(Id called, const std::vector<Id>& arguments);
+  void call_from_mark();
   void push_first(const std::vector<Id>& arguments, Kind kind);
-  void build();
-  Value ordered_dict(const std::vector<Id>& arguments);
+  void push_typed(const std::vector<Id>& arguments);
+  bool is_unreadable(const std::vector<Id>& arguments) const;
+  Value dict_of(const std::vector<Id>& arguments);
   void push_storage();
   void push_tensor(const std::vector<Id>& arguments);
   const Value& argument(const std::vector<Id>& arguments, std::size_t i, Kind kind) const;

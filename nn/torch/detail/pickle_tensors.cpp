@@ -11,10 +11,11 @@ namespace athanor::pickle {
 namespace {
 
 enum class Global : std::uint8_t {
-  ordered_dict,
+  dict,  // empty, or of a list of pairs
   size,
   tensor,     // storage, offset, sizes, strides, and unused arguments
   parameter,  // a tensor, and unused arguments
+  typed,      // a function, a class, the function's arguments, attributes
   storage,    // this and the following: of kDTypes[global - storage]
 };
 
@@ -22,12 +23,14 @@ struct Name {
   std::string_view module, name;
   Global global;
 };
-constexpr Name kNames[] = {{"collections", "OrderedDict", Global::ordered_dict},
+constexpr Name kNames[] = {{"collections", "OrderedDict", Global::dict},
+                           {"collections", "defaultdict", Global::dict},
                            {"torch", "Size", Global::size},
                            {"torch._utils", "_rebuild_tensor", Global::tensor},
                            {"torch._utils", "_rebuild_tensor_v2", Global::tensor},
                            {"torch._utils", "_rebuild_parameter", Global::parameter},
-                           {"torch._utils", "_rebuild_parameter_with_state", Global::parameter}};
+                           {"torch._utils", "_rebuild_parameter_with_state", Global::parameter},
+                           {"torch._tensor", "_rebuild_from_type_v2", Global::typed}};
 
 struct StorageName {
   std::string_view name;
@@ -37,12 +40,6 @@ constexpr StorageName kStorages[] = {{"DoubleStorage", DType::f64}, {"FloatStora
                                      {"HalfStorage", DType::f16},   {"BFloat16Storage", DType::bf16},
                                      {"LongStorage", DType::i64},   {"IntStorage", DType::i32},
                                      {"ByteStorage", DType::u8},    {"BoolStorage", DType::u8}};
-
-/// Names are untrusted: truncates them.
-std::string shown(std::string_view module, std::string_view name) {
-  constexpr std::size_t kMax = 60;
-  return fmt::format("{}.{}", module.substr(0, kMax), name.substr(0, kMax));
-}
 
 }  // namespace
 
@@ -57,13 +54,9 @@ void Reader::push_global(std::string_view module, std::string_view name) {
       return push({.kind = Kind::global,
                    .number = static_cast<std::int64_t>(Global::storage) + static_cast<int>(known.dtype)});
   }
-  if (in_torch && name.ends_with("Storage"))
-    fail("contains {}; only tensors of f64, f32, f16, bf16, i64, i32, u8 and bool can be read",
-         shown(module, name));
-  fail(
-      "contains {}, which is not a tensor; only weight files can be read, such as "
-      "torch.save(model.state_dict(), path) writes",
-      shown(module, name));
+  const bool makes_tensors = module == "torch._utils" && name.starts_with("_rebuild_");
+  const bool unreadable = makes_tensors || (in_torch && name.ends_with("Storage"));
+  push({.kind = unreadable ? Kind::unreadable : Kind::opaque, .text = name});
 }
 
 const Value& Reader::argument(const std::vector<Id>& arguments, std::size_t i, Kind kind) const {
@@ -72,38 +65,62 @@ const Value& Reader::argument(const std::vector<Id>& arguments, std::size_t i, K
   return values_[arguments[i]];
 }
 
-// REDUCE: replaces a function and its arguments by the function's result.
+// REDUCE, NEWOBJ: replaces a function and its arguments by the function's result.
 void Reader::call() {
   const Id with = pop(), called = pop();
-  if (values_[called].kind != Kind::global || values_[with].kind != Kind::tuple)
-    fail("expected a function and its arguments");
-  const std::vector<Id>& arguments = values_[with].items;  // not copied, as thousands of calls may share it
-  switch (static_cast<Global>(values_[called].number)) {
-    case Global::ordered_dict: return push(ordered_dict(arguments));
+  if (values_[with].kind != Kind::tuple) fail("expected a function and its arguments");
+  call(called, values_[with].items);  // not copied, as thousands of calls may share it
+}
+
+// OBJ: a class and its arguments.
+void Reader::call_from_mark() {
+  std::vector<Id> arguments = pop_to_mark();
+  if (arguments.empty()) fail("expected a class and its arguments");
+  const Id called = arguments.front();
+  arguments.erase(arguments.begin());
+  call(called, arguments);
+}
+
+void Reader::call(Id called, const std::vector<Id>& arguments) {
+  const Value& function = values_[called];
+  if (function.kind == Kind::opaque || function.kind == Kind::unreadable)
+    return push({.kind = function.kind, .text = function.text});
+  if (function.kind != Kind::global) fail("expected a function and its arguments");
+  switch (static_cast<Global>(function.number)) {
+    case Global::dict: return push(dict_of(arguments));
     case Global::size: return push_first(arguments, Kind::tuple);
     case Global::tensor: return push_tensor(arguments);
     case Global::parameter: return push_first(arguments, Kind::tensor);
+    case Global::typed: return push_typed(arguments);
     case Global::storage: break;
   }
   fail("expected a function, but got a storage type");
 }
 
 void Reader::push_first(const std::vector<Id>& arguments, Kind kind) {
-  (void)argument(arguments, 0, kind);
+  if (!is_unreadable(arguments)) (void)argument(arguments, 0, kind);
   stack_.push_back(arguments[0]);
 }
 
-// BUILD: a dict's attributes, such as a state_dict's versions, which are ignored.
-void Reader::build() {
-  (void)pop();
-  if (values_[top()].kind != Kind::dict) fail("expected a dict before its attributes");
+// A tensor with attributes, or of a class of its own, which is read as the plain tensor it extends.
+void Reader::push_typed(const std::vector<Id>& arguments) {
+  const std::vector<Id>& inner = argument(arguments, 2, Kind::tuple).items;
+  const Value& function = values_[arguments[0]];
+  if (function.kind == Kind::global && static_cast<Global>(function.number) == Global::typed)
+    fail("expected a function that makes a tensor");
+  call(arguments[0], inner);
 }
 
-/// Empty, or from a list of pairs as in Python 2.
-Value Reader::ordered_dict(const std::vector<Id>& arguments) {
+/// Whether the first argument is a storage or tensor that cannot be read: then neither can the result.
+bool Reader::is_unreadable(const std::vector<Id>& arguments) const {
+  return !arguments.empty() && values_[arguments[0]].kind == Kind::unreadable;
+}
+
+/// Empty (a defaultdict's argument makes values), or from a list of pairs as in Python 2.
+Value Reader::dict_of(const std::vector<Id>& arguments) {
   Value dict{.kind = Kind::dict};
-  if (arguments.empty()) return dict;
-  for (const Id id : argument(arguments, 0, Kind::list).items) {
+  if (arguments.empty() || values_[arguments[0]].kind != Kind::list) return dict;
+  for (const Id id : values_[arguments[0]].items) {
     const Value& pair = values_[id];
     if ((pair.kind != Kind::list && pair.kind != Kind::tuple) || pair.items.size() != 2)
       fail("expected pairs of a key and a value");
@@ -116,9 +133,10 @@ Value Reader::ordered_dict(const std::vector<Id>& arguments) {
 // BINPERSID: ("storage", type, key, device, elements); old files add None or a view: (key, offset, elements).
 void Reader::push_storage() {
   const std::vector<Id>& parts = values_[pop()].items;
-  if (const Value& kind = argument(parts, 0, Kind::text); kind.text != "storage")
-    fail("contains a {}, which is not a tensor; only weight files can be read",
-         kind.text == "module" ? "module" : "reference");
+  if (argument(parts, 0, Kind::text).text != "storage")  // "module": a class with its source text
+    return push({.kind = Kind::opaque, .text = parts.size() > 1 ? values_[parts[1]].text : ""});
+  if (parts.size() > 1 && values_[parts[1]].kind == Kind::unreadable)
+    return push({.kind = Kind::unreadable, .text = values_[parts[1]].text});
   const std::int64_t type =
       argument(parts, 1, Kind::global).number - static_cast<std::int64_t>(Global::storage);
   if (type < 0) fail("expected a storage type");
@@ -153,6 +171,7 @@ Dims Reader::dims(const Value& tuple) const {
 // Its last element must be in the storage, and its size at most that of the file: with strides of 0 a tensor
 // could have any size.
 void Reader::push_tensor(const std::vector<Id>& arguments) {
+  if (is_unreadable(arguments)) return stack_.push_back(arguments[0]);
   const std::int64_t at = argument(arguments, 0, Kind::storage).number;
   const Storage& storage = storages_[static_cast<std::size_t>(at)];
   Tensor tensor;

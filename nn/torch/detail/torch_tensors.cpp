@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 #include <string_view>
+#include <vector>
 
 #include "nn/torch/detail/pickle.h"
 #include "nn/torch/detail/zip_directory.h"
@@ -18,29 +19,88 @@ using pickle::Kind;
 constexpr std::string_view kMagic = "\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19";
 constexpr std::int64_t kProtocol = 1001;
 
-/// Keys of the weights in training checkpoints, the most likely first.
-constexpr std::string_view kParts[] = {"state_dict", "model", "model_state_dict"};
+/// Keys of the weights in training checkpoints, the most likely first; running averages come last.
+constexpr std::string_view kParts[] = {
+    "state_dict", "model",          "model_state_dict", "model_state", "weights",       "module",
+    "net",        "net_state_dict", "network",          "params",      "ema",           "ema_state_dict",
+    "params_ema", "ema_model",      "state_dict_ema",   "model_ema",   "averaged_model"};
 
 /// Finds the bytes of a storage.
 using Find = std::function<StoredBytes(const pickle::Storage&)>;
 
-/// The dictionary of weights in the saved object.
-const pickle::Value& weights_of(const pickle::Reader& reader, const pickle::Value& root) {
-  if (root.kind != Kind::dict)
-    reader.fail("expected a dictionary of names and tensors, as torch.save(model.state_dict(), path) writes");
-  for (const std::string_view part : kParts) {
-    const pickle::Value* found = reader.find(root, part);
-    if (found && found->kind == Kind::dict) return *found;
+/// Whether a dictionary maps a name to a tensor.
+bool holds_tensors(const pickle::Reader& reader, const pickle::Value& dict) {
+  for (std::size_t i = 0; i + 1 < dict.items.size(); i += 2) {
+    const Kind value = reader[dict.items[i + 1]].kind;
+    if (reader[dict.items[i]].kind == Kind::text && (value == Kind::tensor || value == Kind::unreadable))
+      return true;
   }
-  return root;
+  return false;
+}
+
+/// The dictionary of tensors at a value or, as in {"model": {"state_dict": ...}}, below it; or null. Each
+/// dictionary is searched once: a hostile file may name a large one again and again.
+const pickle::Value* weights_at(const pickle::Reader& reader, const pickle::Value* value,
+                                std::set<const pickle::Value*>& seen) {
+  while (value && value->kind == Kind::dict && seen.insert(value).second) {
+    if (holds_tensors(reader, *value)) return value;
+    const pickle::Value* below = nullptr;
+    for (const std::string_view part : kParts) {
+      if (!below || below->kind != Kind::dict) below = reader.find(*value, part);
+    }
+    value = below;
+  }
+  return nullptr;
+}
+
+struct Part {
+  std::string_view key;
+  const pickle::Value* weights;
+};
+
+/// The entries of a saved dictionary that hold weights: under known keys or, if there is none and the
+/// dictionary itself has no tensor, under any.
+std::vector<Part> parts_of(const pickle::Reader& reader, const pickle::Value& root) {
+  std::vector<Part> parts;
+  std::set<const pickle::Value*> seen;
+  const auto add = [&](std::string_view key, const pickle::Value* value) {
+    if (const pickle::Value* const weights = weights_at(reader, value, seen)) parts.push_back({key, weights});
+  };
+  for (const std::string_view key : kParts) add(key, reader.find(root, key));
+  if (!parts.empty() || holds_tensors(reader, root)) return parts;
+  for (std::size_t i = 0; i + 1 < root.items.size(); i += 2) {
+    const pickle::Value& key = reader[root.items[i]];
+    if (key.kind == Kind::text) add(key.text, &reader[root.items[i + 1]]);
+  }
+  return parts;
+}
+
+[[noreturn]] void refuse(const pickle::Reader& reader, const pickle::Value& root) {
+  std::string found = "it has no tensor";
+  if (root.kind == Kind::opaque) found = fmt::format("it is another object {}", root.text.substr(0, 80));
+  for (const std::string_view key : kParts) {
+    const pickle::Value* const part = root.kind == Kind::dict ? reader.find(root, key) : nullptr;
+    if (part && part->kind == Kind::opaque)
+      found = fmt::format("its '{}' is an object {}", key, part->text.substr(0, 80));
+  }
+  reader.fail(
+      "expected a dictionary of names and tensors, as torch.save(model.state_dict(), path) writes, but {}",
+      found);
 }
 
 Contents contents_of(const pickle::Reader& reader, pickle::Id root, const Find& find) {
-  const pickle::Value& weights = weights_of(reader, reader[root]);
+  if (reader[root].kind != Kind::dict) refuse(reader, reader[root]);
+  const std::vector<Part> parts = parts_of(reader, reader[root]);
+  const pickle::Value& weights = parts.empty() ? reader[root] : *parts.front().weights;
   Contents contents;
+  for (const Part& part : parts) contents.parts.emplace_back(part.key);
   std::map<std::string_view, std::size_t> names, storages;
   for (std::size_t i = 0; i + 1 < weights.items.size(); i += 2) {
     const pickle::Value &name = reader[weights.items[i]], &value = reader[weights.items[i + 1]];
+    if (name.kind == Kind::text && value.kind == Kind::unreadable)
+      reader.fail(
+          "'{}' must be a dense tensor of f64, f32, f16, bf16, i64, i32, u8 or bool, but is made by {}",
+          name.text.substr(0, 80), value.text.substr(0, 80));
     if (name.kind != Kind::text || value.kind != Kind::tensor) continue;  // an epoch number, for example
     const pickle::Tensor& tensor = reader.tensors()[static_cast<std::size_t>(value.number)];
     const pickle::Storage& storage = reader.storages()[tensor.storage];
@@ -61,8 +121,7 @@ Contents contents_of(const pickle::Reader& reader, pickle::Id root, const Find& 
       contents.tensors[at->second] = std::move(info);  // as in Python, the last one counts
     }
   }
-  if (contents.tensors.empty())
-    reader.fail("expected a dictionary of names and tensors, but it has no tensor");
+  if (contents.tensors.empty()) refuse(reader, reader[root]);
   return contents;
 }
 

@@ -31,6 +31,7 @@ struct TensorInfo {
 struct Contents {
   std::vector<StoredBytes> storages;
   std::vector<TensorInfo> tensors;  ///< in the order of the file's dictionary; names are unique
+  std::vector<std::string> parts;   ///< of torch_file::load()
 };
 
 /// Finds the tensors of a file in either form. Throws IoError naming `path`.

@@ -100,7 +100,10 @@ inline std::vector<std::string> split(const std::string& text, char at) {
   return parts;
 }
 
+/// Also true or false, as other trainers write it.
 inline bool on_or_off(Text flag, Text text) {
+  const std::string word = lower_case(text);
+  if (word == "true" || word == "false") return word == "true";
   return one_of<bool>({{"on", true}, {"off", false}})(flag, text);
 }
 
@@ -183,11 +186,12 @@ inline EarlyStop monitor(Text /*flag*/, Text text) {
   return {metric, EarlyStop::kNever, goal};
 }
 
-/// "strict", "skip" or "skip:20".
+/// "strict", "skip", "skip:20" or "list".
 inline BadSamples bad_samples(Text flag, Text text) {
   if (text == "strict") return {};
+  if (text == "list") return {.list = true};
   ATH_CHECK(text == "skip" || text.starts_with("skip:"),
-            "{}: must be strict, skip or skip:LIMIT, but got '{}'", flag, text);
+            "{}: must be strict, skip, skip:LIMIT or list, but got '{}'", flag, text);
   BadSamples policy{.skip = true};
   if (text != "skip") policy.limit = whole(0)(flag, text.substr(5));
   return policy;
@@ -234,6 +238,9 @@ inline double max_time(Text flag, Text text) {
 }
 
 inline Precision precision(Text flag, Text text) {
+  ATH_CHECK(text != "16-true" && text != "bf16-true",
+            "{} {}: not supported (weights of 16 bits); use {}, with f32 master weights", flag, text,
+            text == "16-true" ? "f16" : "bf16");
   const auto value = precision_named(lower_case(text));
   ATH_CHECK(value, "{}: must be f32, tf32, bf16 or f16, but got '{}'", flag, text);
   return *value;
@@ -259,13 +266,36 @@ inline Strategy strategy(Text flag, Text text) {
             "{} dp: not supported (one process that copies the model to every device in every step); use "
             "ddp, one process per device, with the same result",
             flag);
-  return one_of<Strategy>({{"single", Strategy::single}, {"ddp", Strategy::ddp}, {"zero1", Strategy::zero1}})(
+  const std::string name = lower_case(text);
+  ATH_CHECK(
+      !name.starts_with("fsdp") && !name.starts_with("deepspeed"),
+      "{} {}: not supported (ranks that share the weights); use zero1, whose ranks share master weights "
+      "and optimizer state",
       flag, text);
+  ATH_CHECK(!name.starts_with("ddp_"), "{} {}: not supported; use ddp", flag, text);
+  return one_of<Strategy>({{"auto", Strategy::automatic},
+                           {"single", Strategy::single},
+                           {"ddp", Strategy::ddp},
+                           {"zero1", Strategy::zero1}})(flag, text);
 }
 
 inline Profile profile(Text flag, Text text) {
   return one_of<Profile>(
       {{"simple", Profile::simple}, {"advanced", Profile::advanced}, {"trace", Profile::trace}})(flag, text);
+}
+
+/// Whether other trainers would take it as the numbers of devices: "0,1", "[0, 1]".
+inline bool is_list(const std::string& text) {
+  return text.find_first_of(",[") != std::string::npos;
+}
+
+/// --devices; TrainerConfig::kAllDevices for "auto".
+inline std::int64_t devices(Text flag, Text text) {
+  ATH_CHECK(!is_list(text),
+            "{}: must be the number of devices, but got '{}'; the environment variable CUDA_VISIBLE_DEVICES "
+            "chooses which",
+            flag, text);
+  return word_or("auto", TrainerConfig::kAllDevices, whole(1, 1024))(flag, text);
 }
 
 /// The device that --device selects on this machine.
@@ -292,14 +322,16 @@ inline DeviceChoice automatic_device() {
   return {kCpu, why_not};
 }
 
-/// "auto" (a GPU if there is one, else the CPU), "cpu", "cuda", "cuda:N" or "gpu". Throws ArgumentError on
-/// anything else and on a device unsupported by this build, BackendError if a GPU is requested but none is
+/// "auto" (a GPU if there is one, else the CPU), "cpu", "cuda", "cuda:N", "N" or "gpu". Throws ArgumentError
+/// on anything else and on a device unsupported by this build, BackendError if a GPU is requested but none is
 /// visible.
 inline DeviceChoice device(Text flag, Text text) {
   if (text == "auto") return automatic_device();
+  ATH_CHECK(!is_list(text), "{}: must be one device, but got '{}'; use --devices N for several", flag, text);
+  const bool number = !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
   Device device;
   try {
-    device = Device::parse(text == "gpu" ? "cuda" : text);
+    device = Device::parse(text == "gpu" ? "cuda" : number ? "cuda:" + text : text);
   } catch (const ArgumentError&) {
     detail::fail<>("{}: must be auto, cpu, cuda or cuda:N, but got '{}'", flag, text);
   }

@@ -65,8 +65,12 @@ std::vector<double> log_ticks(double low, double high) {
 
 Axis value_axis(const Chart& chart) {
   double low = std::numeric_limits<double>::infinity(), high = -low;
+  bool whole = chart.format == Format::count;
   for (const Curve& curve : chart.curves) {
-    for (const Point& point : curve.points) low = std::min(low, point.y), high = std::max(high, point.y);
+    for (const Point& point : curve.points) {
+      low = std::min(low, point.y), high = std::max(high, point.y);
+      whole &= point.y == std::floor(point.y);
+    }
   }
   Axis axis;
   axis.log = !chart.from_zero && chart.format != Format::share && low > 0 && high / low > 30;
@@ -81,7 +85,7 @@ Axis value_axis(const Chart& chart) {
   axis.high = high + room;
   if (chart.format == Format::share) axis.high = std::max(std::min(axis.high, 1.0), high);
   if (!(axis.high > axis.low)) axis.high = axis.low + 1;
-  axis.ticks = linear_ticks(axis.low, axis.high, 4, chart.format == Format::count);
+  axis.ticks = linear_ticks(axis.low, axis.high, 4, whole);
   return axis;
 }
 
@@ -207,7 +211,7 @@ std::string share_text(double share) {
 
 std::string html_of(const Chart& chart) {
   if (std::all_of(chart.curves.begin(), chart.curves.end(),
-                  [](const Curve& one) { return one.points.empty(); }))
+                  [](const Curve& one) { return one.points.size() < 2; }))
     return "";
   const Axis x = step_axis(chart), y = value_axis(chart);
   Json sources = Json::array();

@@ -30,7 +30,7 @@ struct Chart {
 };
 
 /// A figure: overlaid curves as inline SVG of any width, with its labels as text next to it, and a
-/// description in words. Empty if no curve has a point.
+/// description in words. Empty if no curve has two points.
 std::string html_of(const Chart& chart);
 
 struct Bar {

@@ -92,10 +92,7 @@ std::string figure(double value, Format format) {
   switch (format) {
     case Format::share: return fmt::format("{:.2f} %", 100 * value);
     case Format::seconds: return value < 0.1 ? fmt::format("{:.3g} ms", 1000 * value) : duration(value);
-    case Format::bytes:
-      return value < 1e6   ? fmt::format("{:.1f} kB", value / 1e3)
-             : value < 1e9 ? fmt::format("{:.1f} MB", value / 1e6)
-                           : fmt::format("{:.2f} GB", value / 1e9);
+    case Format::bytes: return byte_size(value);
     case Format::count:
       if (std::abs(value) < 1e18 && (value == std::floor(value) || std::abs(value) >= 1000))
         return with_commas(std::llround(value));

@@ -229,15 +229,19 @@ class Output {
 void read_hdf5(const std::string& path, std::string images, std::string labels, Owner& owner) {
   H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
   const Handle file(H5Fopen(path.c_str(), H5F_ACC_RDONLY, H5P_DEFAULT), &H5Fclose);
-  if (!file) refuse("must be a complete HDF5 file, but got: " + reason());
+  if (!file) {
+    const std::string why = reason();
+    if (why.find("unable to lock") != std::string::npos) refuse(kHdf5Locked);
+    refuse("must be a complete HDF5 file, but got: " + why);
+  }
   const auto is_there = [&](const char* name) { return H5Lexists(file.get(), name, H5P_DEFAULT) > 0; };
   for (const auto& [x, y] : kNames) {
     if (images.empty() && is_there(x) && is_there(y)) images = x, labels = y;
   }
   if (images.empty()) {
     refuse(
-        "must have data sets named images and labels, or x and y, or similar, but has none: pass the names "
-        "of yours");
+        "must have data sets named images and labels, or x and y, or similar, but has none: name them so, as "
+        "with h5py's file.move('a', 'images')");
   }
   Hdf5Shape shape;
   const Handle pixels = open_images(file, images, shape);

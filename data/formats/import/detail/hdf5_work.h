@@ -18,6 +18,9 @@ struct Hdf5Shape {
   std::array<std::uint64_t, 4> dims{};  ///< N, H, W and C, or 1 for missing axes
 };
 
+/// read_hdf5()'s message if another program has locked the file.
+inline constexpr char kHdf5Locked[] = "is open for writing in another program";
+
 /// Writes to the owner an Hdf5Shape, N labels i64 and N images u8. Empty names: the first of the usual pairs.
 /// Throws std::runtime_error: one line, without the file's name.
 void read_hdf5(const std::string& path, std::string images, std::string labels, ChildProcess::Owner& owner);

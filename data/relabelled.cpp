@@ -1,0 +1,78 @@
+#include "data/relabelled.h"
+
+#include <algorithm>
+#include <unordered_map>
+#include <utility>
+
+#include "data/sample_row.h"
+#include "tensor/error.h"
+#include "tensor/printable.h"
+
+namespace athanor {
+namespace {
+
+/// "'ant', 'bee' and 7 more"
+std::string some_of(const std::vector<std::string>& names) {
+  constexpr std::size_t kShown = 3;
+  std::string all;
+  for (std::size_t i = 0; i < std::min(names.size(), kShown); ++i)
+    all += fmt::format("{}'{}'", i == 0 ? "" : ", ", printable(names[i]));
+  return names.size() > kShown ? fmt::format("{} and {} more", all, names.size() - kShown) : all;
+}
+
+}  // namespace
+
+Relabelled::Relabelled(std::shared_ptr<const Dataset> source, std::vector<std::string> class_names)
+    : source_(std::move(source)), class_names_(std::move(class_names)), spec_(source_->spec()) {
+  std::unordered_map<std::string, std::int64_t> known;
+  for (std::size_t i = 0; i < class_names_.size(); ++i) {
+    ATH_CHECK(known.emplace(class_names_[i], static_cast<std::int64_t>(i)).second,
+              "classes: each name must appear once, but '{}' appears twice", printable(class_names_[i]));
+  }
+  std::vector<std::string> unknown;
+  for (const std::string& name : source_->class_names()) {
+    const auto at = known.find(name);
+    if (at == known.end()) unknown.push_back(name);
+    numbers_.push_back(at == known.end() ? -1 : at->second);
+  }
+  ATH_CHECK(unknown.empty(), "classes: the data must have no others than {}, but has {}",
+            some_of(class_names_), some_of(unknown));
+  ATH_CHECK(std::ssize(numbers_) >= spec_.classes,
+            "classes: there must be a name for each of {}, but there are {}", spec_.classes, numbers_.size());
+  spec_.classes = std::ssize(class_names_);
+}
+
+std::int64_t Relabelled::number_of(std::int64_t label) const {
+  if (label < 0 || label >= std::ssize(numbers_))
+    detail::fail<IoError>("classes: a label must be in [0, {}), but is {}", numbers_.size(), label);
+  return numbers_[static_cast<std::size_t>(label)];
+}
+
+StoredSample Relabelled::fetch(std::int64_t index, std::vector<std::byte>& scratch) const {
+  StoredSample sample = source_->fetch(index, scratch);
+  sample.label = number_of(sample.label);
+  return sample;
+}
+
+std::int64_t Relabelled::read(std::int64_t index, std::span<std::uint8_t> pixels) const {
+  return number_of(source_->read(index, pixels));
+}
+
+std::int64_t Relabelled::read_in_epoch(std::int64_t index, std::int64_t epoch,
+                                       std::span<std::uint8_t> pixels) const {
+  return number_of(source_->read_in_epoch(index, epoch, pixels));
+}
+
+void Relabelled::read_fields(std::int64_t index, std::int64_t epoch, SampleRow& row) const {
+  source_->read_fields(index, epoch, row);
+  row.set_label(number_of(row.label()));
+}
+
+std::shared_ptr<const Dataset> with_classes(std::shared_ptr<const Dataset> data,
+                                            const std::vector<std::string>& class_names) {
+  const std::vector<std::string> own = data->class_names();
+  if (own.empty() || class_names.empty() || own == class_names) return data;
+  return std::make_shared<Relabelled>(std::move(data), class_names);
+}
+
+}  // namespace athanor
