@@ -16,8 +16,7 @@ LoadedFile::LoadedFile(const std::filesystem::path& path, const char* who)
   const auto size = static_cast<std::size_t>(file_.bytes());
   if (size == 0) return;
   // Not the file: a mapping of it would end the process if the file became shorter.
-  void* data =
-      ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* data = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (data == MAP_FAILED) {
     detail::fail<IoError>("{}: its {} bytes must fit into memory: {}", name_, size, std::strerror(errno));
   }
