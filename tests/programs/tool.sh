@@ -1,6 +1,7 @@
 # Sourced by tests of the tool, tool_NAME.sh BIN SOURCE: BIN has the programs, SOURCE is this project. Each works in a folder of
 # its own, which is gone when it ends.
-set -euo pipefail
+set -Eeuo pipefail
+trap 'echo "line $LINENO: $BASH_COMMAND: code $?"' ERR
 bin=$1 source=$2
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

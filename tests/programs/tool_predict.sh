@@ -32,7 +32,7 @@ athanor 0 predict $run/model.safetensors pictures/below/*.png --top 1 --batch-si
 cmp -s out whole || die "a batch's size changes what is said"
 "$bin/athanor" predict $run - --top 1 < <(find pictures -name '*.png' | sort) >out 2>err || die "a list"
 cmp -s out whole || die "a list is answered otherwise"
-athanor 0 predict $run "$(find pictures -name '*.png' | head -n 1)" --json
+athanor 0 predict $run "$(find pictures -name '*.png' -print -quit)" --json
 python3 -c '
 import json, sys
 line = json.loads(open("out").read())
@@ -42,12 +42,12 @@ assert len(found) == 3 and [p["class"] for p in found] == [str(p["index"]) for p
 assert found[0]["probability"] >= found[1]["probability"] >= found[2]["probability"] > 0, line
 ' || die "what --json says"
 # Classes are ten, however many are asked for.
-athanor 0 predict $run "$(find pictures -name '*.png' | head -n 1)" --top 99
+athanor 0 predict $run "$(find pictures -name '*.png' -print -quit)" --top 99
 [ "$(grep -o '%' out | wc -l)" -eq 10 ] || die "expected ten classes"
 
 # What is broken is a line each, and the rest is answered.
 echo "no picture" >pictures/below/zz.jpg
-head -c 60 "$(find pictures -name '*.png' | head -n 1)" >pictures/below/cut.png
+head -c 60 "$(find pictures -name '*.png' -print -quit)" >pictures/below/cut.png
 mkfifo pictures/pipe.png
 athanor 2 predict $run pictures pictures/pipe.png absent.png --top 1
 [ "$(wc -l <out)" -eq 200 ] || die "the others are not answered"
@@ -67,7 +67,7 @@ chunk = lambda name, data: struct.pack(">I", len(data)) + name + data + struct.p
 head = struct.pack(">IIBBBBB", 10000, 10000, 8, 2, 0, 0, 0)
 open("huge.png", "wb").write(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(bytes(1000))))
 PY
-small=$(find pictures -name '[0-9]*.png' | head -n 1)
+small=$(find pictures -name '[0-9]*.png' -print -quit)
 limited() { (ulimit -v 300000 && OMP_NUM_THREADS=1 "$bin/athanor" predict $run "$@" --top 1 >out 2>err); }
 if limited "$small"; then  # not under a sanitizer, which reserves more
   code=0

@@ -55,7 +55,7 @@ run 0 athanor evaluate runs/train_images/3 --device cpu
 grep -q "^as its run reported$" out || die "evaluate does not know --val-split and --seed"
 
 # Classes of other sizes, made equal in the loss: other weights, and a setting of the run.
-mkdir -p few/class0 few/class1 && cp -L photos/class0/* few/class0 && cp -L "$(find photos/class1/ -name '*.JPEG' | head -n 1)" few/class1/a.JPEG
+mkdir -p few/class0 few/class1 && cp -L photos/class0/* few/class0 && cp -L "$(find photos/class1/ -name '*.JPEG' -print -quit)" few/class1/a.JPEG
 cp few/class1/a.JPEG few/class1/b.JPEG
 run 0 train_images few "${few[@]}" --run-dir plain
 run 0 train_images few "${few[@]}" --run-dir balanced --class-weights balanced
