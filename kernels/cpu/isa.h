@@ -20,32 +20,40 @@ bool has_avx512_bf16();
 /// Whether it multiplies tiles of bf16, many times as fast as f32 (AMX).
 bool has_amx_bf16();
 
+#if defined(__GNUC__) && !defined(__clang__)
+
+// `flatten` inlines everything f calls: loops are twice as fast with it.
+template <class F> [[gnu::flatten, gnu::noinline]] void run_baseline(F& f) {
+  f();
+}
+
+#else
+
+template <class F> void run_baseline(F& f) {
+  f();
+}
+
+#endif
+
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(ATHANOR_ONE_ISA)
 
-// The baseline of the build is x86-64-v3. `flatten` inlines everything f calls into a function compiled for
+// The baseline of the build is x86-64-v3. Everything f calls is inlined into a function compiled for
 // x86-64-v4. So AVX-512 code exists only under this function's name: no inline function shared with the rest
 // of the program can become a copy that an older CPU cannot run.
 template <class F>
 [[gnu::target("arch=x86-64-v4,prefer-vector-width=512"), gnu::flatten, gnu::noinline]] void run_avx512(F& f) {
   f();
 }
-template <class F> [[gnu::flatten, gnu::noinline]] void run_baseline(F& f) {
-  f();
-}
-
-/// Runs f(), a loop over plain arrays, compiled for the widest vectors of this CPU. Both versions have the
-/// same arithmetic in the same order (contraction is off), so the bits do not depend on the CPU.
-template <class F> void vectorize(F&& f) {
-  if (has_avx512()) return run_avx512(f);
-  run_baseline(f);
-}
-
-#else
-
-template <class F> void vectorize(F&& f) {
-  std::forward<F>(f)();
-}
 
 #endif
+
+/// Runs f(), a loop over plain arrays, compiled for the widest vectors of this CPU. All versions have the
+/// same arithmetic in the same order (contraction is off), so the bits do not depend on the CPU.
+template <class F> void vectorize(F&& f) {
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(ATHANOR_ONE_ISA)
+  if (has_avx512()) return run_avx512(f);
+#endif
+  run_baseline(f);
+}
 
 }  // namespace athanor::cpu
