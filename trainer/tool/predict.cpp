@@ -74,19 +74,14 @@ std::size_t predict_batch(const PredictOptions& options, bool strict, const Pred
   const ImageSpec& spec = predictor.info().images;
   const Tensor all = Tensor::empty({std::ssize(files), spec.height, spec.width, spec.channels}, {DType::u8});
   std::vector<fs::path> known;
-  const auto refuse = [strict](const Error& error) {
-    if (strict) throw;
-    std::fprintf(stderr, "athanor: %s\n", printable(error.what()).c_str());
-  };
   for (const fs::path& file : files) {
     std::uint8_t* const to = all.data<std::uint8_t>() + std::ssize(known) * spec.bytes();
     try {
       read(predictor, file, {to, static_cast<std::size_t>(spec.bytes())});
       known.push_back(file);
-    } catch (const IoError& error) {
-      refuse(error);
-    } catch (const OutOfMemoryError& error) {
-      refuse(error);
+    } catch (const Error& error) {
+      if (strict) throw;
+      std::fprintf(stderr, "athanor: %s\n", printable(error.what()).c_str());
     }
   }
   if (!known.empty()) {
