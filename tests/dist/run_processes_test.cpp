@@ -165,7 +165,9 @@ TEST(RunProcesses, MpirunDiesWithItsLauncherWhateverItIgnores) {
 
 TEST(RunProcesses, ASaveRequestEndsNoRankThatDoesNotKnowItYet) {
   auto* const before = std::signal(SIGUSR1, SIG_DFL);  // the shell inherits it
-  const Outcome outcome = run({shell(0, "kill -USR1 $PPID; sleep 0.3; exit 7")});
+  // The launcher reads the first signal first.
+  const Outcome outcome =
+      run({shell(0, "trap 'exit 7' TERM; kill -USR1 $PPID; kill -TERM $PPID; sleep 100 & wait")});
   std::signal(SIGUSR1, before);
   EXPECT_EQ(outcome.code, 7);
 }
