@@ -10,7 +10,6 @@
 #include <cstdio>
 #include <filesystem>
 #include <memory>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -65,14 +64,17 @@ struct Both {
 
 /// The names of classes that only the training set has.
 std::vector<std::string> without_validation(const Dataset& train, const Dataset& val) {
-  std::set<std::int64_t> missing;
-  for (std::int64_t i = 0; i < train.size(); ++i) missing.insert(train.label(i));
-  for (std::int64_t i = 0; i < val.size(); ++i) missing.erase(val.label(i));
-  const std::vector<std::string> all = train.class_names();
-  std::vector<std::string> names;
-  for (const std::int64_t label : missing)
-    names.push_back(all.empty() ? fmt::to_string(label) : all.at(static_cast<std::size_t>(label)));
-  return names;
+  std::vector<bool> validated(static_cast<std::size_t>(val.spec().classes));
+  for (std::int64_t i = 0; i < val.size(); ++i) validated[static_cast<std::size_t>(val.label(i))] = true;
+  const std::vector<std::string> names = train.class_names();
+  std::vector<std::string> missing;
+  for (std::int64_t i = 0; i < train.size(); ++i) {
+    const auto label = static_cast<std::size_t>(train.label(i));
+    if (validated[label]) continue;
+    missing.push_back(names.empty() ? fmt::to_string(label) : names[label]);
+    validated[label] = true;
+  }
+  return missing;
 }
 
 /// Whether no image has label 0: where labels begin at 1. Names of folders cannot.

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <string>
-#include <string_view>
-#include <unordered_set>
 #include <vector>
+
+#include <fmt/ranges.h>
 
 #include "autograd/grad_mode.h"
 #include "autograd/loss.h"
@@ -20,7 +20,6 @@
 #include "tensor/cores.h"
 #include "tensor/error.h"
 #include "tensor/printable.h"
-#include "tensor/state_dict.h"
 #include "trainer/frozen_weights.h"
 #include "trainer/readable.h"
 
@@ -59,13 +58,15 @@ std::shared_ptr<const Dataset> in_classes_of(const ModelInfo& model, const Datas
                      printable(names.front()), names.size() - 1, printable(names.back())));
   }
   if (names.empty() || own.empty()) return unowned;
-  const std::unordered_set<std::string_view> here(own.begin(), own.end());
   std::vector<std::string> missing;
   for (const std::string& name : names)
-    if (!here.contains(name)) missing.push_back(printable(name));
+    if (std::find(own.begin(), own.end(), name) == own.end()) missing.push_back(printable(name));
   if (!missing.empty()) {
-    tell(fmt::format("{} of the model's {} classes have no images here ({}): figures are over the others",
-                     missing.size(), names.size(), list_names(missing, 3)));
+    const std::size_t shown = std::min<std::size_t>(missing.size(), 3);
+    tell(fmt::format("{} of the model's {} classes have no images here ('{}'{}): figures are over the others",
+                     missing.size(), names.size(),
+                     fmt::join(missing.begin(), missing.begin() + shown, "', '"),
+                     missing.size() > shown ? ", ..." : ""));
   }
   try {
     return with_classes(unowned, names);
