@@ -218,6 +218,7 @@ TEST_F(RunsTest, AFolderThatIsRemovedIsMadeAgain) {
     TrainerConfig config = test::resume_config();
     config.program = "train_x";
     config.flags = {{"--epochs", "3", "default"}};
+    config.log_csv = config.log_tensorboard = true;
     (numbered ? config.run_root : config.run_dir) = folder_ / "runs";
     Trainer trainer(config);
     trainer.add(std::make_unique<WritesNote>());
@@ -232,6 +233,10 @@ TEST_F(RunsTest, AFolderThatIsRemovedIsMadeAgain) {
     for (const char* name : {"model.safetensors", "config.json", "metrics.jsonl", "note"})
       EXPECT_TRUE(fs::exists(made / name)) << name;
     EXPECT_FALSE(fs::is_empty(made / "checkpoints"));
+    EXPECT_TRUE(test::read_file(made / "metrics.csv").starts_with("session,event,"));
+    for (const auto& entry : fs::directory_iterator(made))
+      if (entry.path().extension() == ".athanor")
+        EXPECT_TRUE(test::holds(test::read_file(entry.path()), "brain.Event:2"));
     EXPECT_EQ(fs::exists(folder_ / "runs/latest/model.safetensors"), numbered);
     EXPECT_EQ(std::ranges::count_if(run.notes, [&](auto& note) { return test::holds(note, made.string()); }),
               1);
