@@ -97,21 +97,13 @@ class Engine {
 
   void for_each_leaf(AutogradState& root, const std::function<void(const Leaf&)>& visit_leaf) {
     if (root.is_leaf()) return visit_leaf(static_cast<Leaf&>(root));
-    visit(static_cast<Node&>(root));
-    std::vector<Node*>& stack = work_->stack;
-    stack.push_back(&static_cast<Node&>(root));
-    while (!stack.empty()) {
-      const Node& node = *stack.back();
-      stack.pop_back();
-      check_not_released(node);
-      for (int i = 0; i < node.count_; ++i) {
-        AutogradState* const state = node.edge(i).get();
-        if (!state) continue;
-        if (!state->is_leaf()) {
-          if (Node& input = static_cast<Node&>(*state); visit(input)) stack.push_back(&input);
-        } else if (Leaf& leaf = static_cast<Leaf&>(*state); std::exchange(leaf.pass_, pass_) != pass_) {
+    find_nodes(static_cast<Node&>(root));
+    for (const Node* node : work_->found) {
+      for (int i = 0; i < node->count_; ++i) {
+        AutogradState* const state = node->edge(i).get();
+        if (!state || !state->is_leaf()) continue;
+        if (Leaf& leaf = static_cast<Leaf&>(*state); std::exchange(leaf.pass_, pass_) != pass_)
           visit_leaf(leaf);
-        }
       }
     }
   }
@@ -192,8 +184,8 @@ class Engine {
               node.op_);
   }
 
-  /// Marks the nodes that lead to a wanted leaf: inputs have lower numbers than their results.
-  void find_wanted(Node& root) {
+  /// Lists root and all nodes that it depends on in `found`.
+  void find_nodes(Node& root) {
     std::vector<Node*>&stack = work_->stack, &found = work_->found;
     found.clear();
     visit(root);
@@ -209,6 +201,12 @@ class Engine {
         if (Node& input = static_cast<Node&>(*state); visit(input)) stack.push_back(&input);
       }
     }
+  }
+
+  /// Marks the nodes that lead to a wanted leaf: inputs have lower numbers than their results.
+  void find_wanted(Node& root) {
+    find_nodes(root);
+    std::vector<Node*>& found = work_->found;
     std::sort(found.begin(), found.end(), [](Node* a, Node* b) { return a->sequence_ < b->sequence_; });
     for (Node* node : found) {
       for (int i = 0; i < node->count_; ++i) {

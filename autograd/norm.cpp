@@ -64,8 +64,7 @@ template <class Context> Tensor gather_moments(Context& context, const Tensor& x
   if (all < 2)
     detail::fail<TooFewValuesError>(
         "batch_norm: training needs at least 2 values per channel over all ranks, but x {} and those of the "
-        "{} "
-        "other ranks have {}",
+        "{} other ranks have {}",
         x.shape(), rows.dim(0) - 1, all);
   return rows;
 }

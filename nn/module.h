@@ -143,6 +143,7 @@ class Module {
     return register_parameter(name, std::move(tensor), {});
   }
   Tensor register_buffer(const std::string& name, Tensor tensor);
+  /// Makes the module a child, which train(), eval() and all others here reach. It must outlive this one.
   template <class M> M& register_module(const std::string& name, M& module) {
     add_child(name, module);
     return module;

@@ -186,6 +186,9 @@ struct FitReport {
 class Callback {
  public:
   virtual ~Callback() = default;
+  /// On rank 0, if the run has a folder: before on_fit_begin(), and whenever the folder was made again
+  /// because another program had removed it.
+  virtual void on_run_dir(Trainer&, const std::filesystem::path&) {}
   virtual void on_fit_begin(Trainer&, const FitInfo&) {}
   /// Before and after every step. With several ranks, the last step may begin without being made. Reading a
   /// device value here makes training wait for it.

@@ -9,7 +9,6 @@
 #include "kernels/random_op.h"
 #include "optim/step.h"
 #include "tensor/counters.h"
-#include "tensor/error.h"
 #include "trainer/loggers/reports.h"
 #include "trainer/run.h"
 
@@ -40,10 +39,6 @@ FitReport Run::train() {
 bool Run::train_step() {
   const std::int64_t samples = pipeline_.samples_of_step(position_.epoch_samples);
   if (samples == 0 || !validate_within_epoch()) return false;
-  const std::int64_t all = pipeline_.samples_per_epoch();
-  ATH_CHECK(samples > 0 && samples <= all - position_.epoch_samples,
-            "trainer: a step must take samples that its epoch of {} has left, but takes {} after {}", all,
-            samples, position_.epoch_samples);
   const std::optional<ForbidSync> forbid =
       config_.forbid_sync ? std::optional<ForbidSync>(std::in_place) : std::nullopt;
   const auto timed = times_.scope(&Times::update);

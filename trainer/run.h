@@ -88,7 +88,7 @@ class Run : private Minimizer {
   const dist::PassNetwork* gathering() const { return task_.gathers() ? &*joined_ : nullptr; }
   static void check_loss(std::string_view whose, const Tensor& loss);
   void check_result(const Tensor& returned) const;
-  void check_leaves(std::string_view whose, const Tensor& loss) const;
+  void check_leaves(const Tensor& loss) const;
   std::vector<Schedule> schedules() const;
   std::string optimizer_kinds() const;
   void begin();

@@ -82,12 +82,6 @@ bool memory_is_limited() {
 
 }  // namespace
 
-/// SIGUSR1 requests a checkpoint, and is ignored before training: from before main() on, also by processes
-/// that this one starts.
-[[gnu::constructor(101)]] static void ignore_save_requests() {
-  std::signal(SIGUSR1, SIG_IGN);
-}
-
 Failure describe_failure() {
   try {
     throw;
@@ -150,6 +144,7 @@ void use_passive_openmp_waits(char** argv) {
 }
 
 int run_main(int argc, char** argv, const std::function<int(int, char**)>& body) {
+  std::signal(SIGUSR1, SIG_IGN);  // it requests a checkpoint, and may come before there is a run
   return with_standard_files([&] {
     dist::die_with_launcher();
     use_passive_openmp_waits(argv);

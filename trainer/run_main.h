@@ -26,12 +26,12 @@ struct Failure {
 Failure describe_failure();
 
 /// The body of a main(): calls `body` inside with_standard_files() and returns its exit code. An exception
-/// becomes one line on stderr and its exit code. SIGUSR1 is ignored from the program's start. First makes a
-/// rank die with its launcher, and idle OpenMP threads sleep soon instead of spinning, unless the user's
-/// environment sets it; libgomp reads the environment before main(), so the process restarts itself once.
+/// becomes one line on stderr and its exit code. First ignores SIGUSR1, makes a rank die with its launcher,
+/// and idle OpenMP threads sleep soon instead of spinning, unless the user's environment sets it; libgomp
+/// reads the environment before main(), so the process restarts itself once.
 int run_main(int argc, char** argv, const std::function<int(int argc, char** argv)>& body);
 
-/// Only the first of these, for another kind of main(). Call it before anything else.
+/// Only the last of these, for another kind of main(). Call it before anything else.
 void use_passive_openmp_waits(char** argv);
 
 /// Opens stdin and stderr if they are closed, so that no later file gets their descriptors; calls `body`;

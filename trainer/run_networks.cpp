@@ -139,29 +139,27 @@ void Run::check_loss(std::string_view whose, const Tensor& loss) {
 
 // Whatever a loss depends on, an optimizer of the run must hold, except tensors that the step itself has made
 // leaves, such as an input whose gradient it asks for.
-void Run::check_leaves(std::string_view whose, const Tensor& loss) const {
+void Run::check_leaves(const Tensor& loss) const {
+  const auto is_held = [this](const Leaf& leaf) {
+    return std::any_of(arenas_.begin(), arenas_.end(), [&](const ParameterArena* arena) {
+      return std::any_of(arena->parts().begin(), arena->parts().end(), [&](const auto& part) {
+        return part.gradients.storage() == leaf.slice().storage();
+      });
+    });
+  };
   for_each_leaf(loss, [&](const Leaf& leaf) {
-    const auto holds = [&leaf](const ParameterArena::Part& part) {
-      return part.gradients.storage() == leaf.slice().storage();
-    };
-    const bool held = leaf.bound() && std::any_of(arenas_.begin(), arenas_.end(), [&](const auto* arena) {
-                        return std::any_of(arena->parts().begin(), arena->parts().end(), holds);
-                      });
-    ATH_CHECK(held || leaf.sequence() >= now_.first_node,
+    ATH_CHECK(leaf.sequence() >= now_.first_node || (leaf.bound() && is_held(leaf)),
               "{}: its loss must depend on trained parameters alone, but no optimizer of the run has {}; "
               "declare its network in the task, network(NAME, MODULE), register its module in the parent, "
               "register_module(NAME, MODULE), or freeze() it if it is not to be trained",
-              whose,
+              returns_loss() ? "training_step" : "minimize",
               leaf.owner.empty() ? "a tensor that require_grad() was called on, and no module registers"
                                  : leaf.owner);
   });
 }
 
 void Run::check_result(const Tensor& returned) const {
-  if (returns_loss()) {
-    check_loss("training_step", returned);
-    return check_leaves("training_step", returned);
-  }
+  if (returns_loss()) return check_loss("training_step", returned);
   ATH_CHECK(!returned.defined(),
             "training_step: with {} optimizers, must minimize() each of its losses, and return none",
             networks_.size());
@@ -225,6 +223,8 @@ BatchPosition Run::place_of_pass(std::int64_t done, bool updates) const {
 
 // Each pass is weighted by its share of the step's samples, so a shorter last step is still an exact mean.
 void Run::add_gradients(OptimizedNetworks& networks, const Tensor& loss) {
+  // What is trained changes at the beginning of an epoch, if at all.
+  if (position_.epoch_steps == 0 || networks.arena().updates() == 0) check_leaves(loss);
   const auto timed = times_.scope(&Times::backward);
   const auto silent = strategy_.begin_pass(networks.arena(), now_.updates);
   networks.add_gradients(
@@ -236,7 +236,6 @@ void Run::add_gradients(OptimizedNetworks& networks, const Tensor& loss) {
 void Run::minimize(std::string_view optimizer, const Tensor& loss) {
   OptimizedNetworks& networks = networks_called(optimizer);
   check_loss("minimize", loss);
-  check_leaves("minimize", loss);
   networks.count_pass(now_.pass.pass);
   metrics_.log(networks.loss_name(), loss, now_.pass.samples, MetricReduce::mean);
   if (now_.dropped) return;

@@ -43,8 +43,7 @@ int start_ranks(const TrainerConfig& config, int ranks, char** argv, const dist:
     ATH_CHECK(ranks <= cuda_device_count(), "--devices: must be at most {}, one process per GPU, but is {}",
               cuda_device_count(), ranks);
     return dist::run_with_restarts(config.max_restarts, [&] {
-      const dist::HeldSignals held;
-      return dist::run_processes(dist::one_per_gpu(ranks, arguments), options);
+      return dist::run_processes([&] { return dist::one_per_gpu(ranks, arguments); }, options);
     });
   }
   if (!networks.mpi) {
@@ -55,8 +54,7 @@ int start_ranks(const TrainerConfig& config, int ranks, char** argv, const dist:
   }
   warn(dist::check_ranks(ranks));
   return dist::run_with_restarts(config.max_restarts, [&] {
-    const dist::HeldSignals held;
-    return dist::run_processes({dist::with_mpirun(ranks, arguments)}, options);
+    return dist::run_processes([&] { return std::vector{dist::with_mpirun(ranks, arguments)}; }, options);
   });
 }
 

@@ -305,8 +305,9 @@ FitReport Trainer::fit(Task& task, const Dataset& train, const Dataset* held_out
 void Trainer::begin_record() {
   begun_ = true;
   unused_folder_.clear();
-  if (strategy_->is_rank0() && !config_.run_dir.empty() && !config_.flags.empty())
-    write_config(config_.run_dir, config_);
+  if (!strategy_->is_rank0() || config_.run_dir.empty()) return;
+  if (!config_.flags.empty()) write_config(config_.run_dir, config_);
+  for (const auto& callback : callbacks_) callback->on_run_dir(*this, config_.run_dir);
 }
 
 /// On rank 0: creates the run's folder again if another program has removed it. Returns whether it had.

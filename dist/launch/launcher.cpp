@@ -84,8 +84,8 @@ void try_threads(int ranks) {
   over.notify_all();
 }
 
-/// With fewer, Open MPI hangs.
-void have_descriptors(int ranks) {
+/// Raises the limit if needed: with fewer, Open MPI hangs.
+void allow_open_files(int ranks) {
   const auto needed = static_cast<rlim_t>(kFiles + kFilesPerRank * ranks);
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= needed) return;
@@ -121,7 +121,7 @@ std::string check_ranks(int ranks) {
 }
 
 Command with_mpirun(int ranks, const std::vector<std::string>& arguments) {
-  have_descriptors(ranks);
+  allow_open_files(ranks);
   std::string mpirun = in_path("mpirun.openmpi");
   if (mpirun.empty()) mpirun = in_path("mpirun");
   if (mpirun.empty()) {

@@ -246,17 +246,44 @@ class ErrorLines {
 
 // All of them -----------------------------------------------------------------------------------------------
 
+/// While alive, the signals that are passed on or handled wait to be read.
+class HeldSignals {
+ public:
+  HeldSignals() {
+    sigemptyset(&signals_);
+    for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGTSTP}) {
+      struct sigaction action {};
+      ::sigaction(signal, nullptr, &action);
+      if (action.sa_handler != SIG_IGN)  // signalfd also reports ignored signals
+        sigaddset(&signals_, signal);
+    }
+    for (const int signal : {SIGCHLD, SIGUSR1}) sigaddset(&signals_, signal);
+    ::sigprocmask(SIG_BLOCK, &signals_, &before_);
+  }
+  ~HeldSignals() { ::sigprocmask(SIG_SETMASK, &before_, nullptr); }
+  HeldSignals(const HeldSignals&) = delete;
+  HeldSignals& operator=(const HeldSignals&) = delete;
+
+  const sigset_t& signals() const { return signals_; }
+
+ private:
+  sigset_t signals_{}, before_{};
+};
+
 class Processes {
  public:
-  Processes(const std::vector<Command>& commands, const RunOptions& options)
-      : options_(options), not_ours_(children_of(::getpid())), errors_(options.show_all) {
+  Processes(const std::function<std::vector<Command>()>& commands, const RunOptions& options)
+      : options_(options),
+        commands_(commands()),
+        not_ours_(children_of(::getpid())),
+        errors_(options.show_all) {
     ::prctl(PR_SET_CHILD_SUBREAPER, 1);
     signals_ = ::signalfd(-1, &held_.signals(), SFD_CLOEXEC | SFD_NONBLOCK);
     if (signals_ < 0)
       detail::fail<BackendError>("--devices: signals must have a file descriptor, but got: {}",
                                  std::strerror(errno));
     try {
-      for (const Command& command : commands) {
+      for (const Command& command : commands_) {
         children_.push_back(start(command));
         if (command.inherited >= 0) ::close(command.inherited);
       }
@@ -469,6 +496,7 @@ class Processes {
 
   const RunOptions options_;
   const HeldSignals held_;
+  const std::vector<Command> commands_;
   const std::vector<pid_t> not_ours_;
   std::vector<Child> children_;
   ErrorLines errors_;
@@ -483,22 +511,7 @@ class Processes {
 
 }  // namespace
 
-HeldSignals::HeldSignals() {
-  sigemptyset(&signals_);
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGTSTP}) {
-    struct sigaction action {};
-    ::sigaction(signal, nullptr, &action);
-    if (action.sa_handler != SIG_IGN) sigaddset(&signals_, signal);  // signalfd also reports ignored signals
-  }
-  for (const int signal : {SIGCHLD, SIGUSR1}) sigaddset(&signals_, signal);
-  ::sigprocmask(SIG_BLOCK, &signals_, &before_);
-}
-
-HeldSignals::~HeldSignals() {
-  ::sigprocmask(SIG_SETMASK, &before_, nullptr);
-}
-
-int run_processes(const std::vector<Command>& commands, const RunOptions& options) {
+int run_processes(const std::function<std::vector<Command>()>& commands, const RunOptions& options) {
   std::fflush(nullptr);
   Processes processes(commands, options);
   return processes.run();

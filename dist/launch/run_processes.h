@@ -1,7 +1,7 @@
 #pragma once
 
 #include <chrono>
-#include <csignal>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -25,33 +25,19 @@ struct RunOptions {
   bool show_all = false;  ///< shows every line of mpirun itself, at once
 };
 
-/// While alive, the signals that run_processes() handles wait for it, so that what is made for the processes
-/// before is also removed. They arrive at the end if it was not called.
-class HeldSignals {
- public:
-  HeldSignals();
-  ~HeldSignals();
-  HeldSignals(const HeldSignals&) = delete;
-  HeldSignals& operator=(const HeldSignals&) = delete;
-
-  const sigset_t& signals() const { return signals_; }
-
- private:
-  sigset_t signals_{}, before_{};
-};
-
-/// Runs the processes until all have ended. The first SIGINT, SIGTERM or SIGHUP is passed on to every rank,
-/// also to one that starts later, so that they can save. Ranks still running after `end_within` are killed,
-/// with one line on stderr and exit code 74. A second SIGINT or SIGTERM kills at once. A signal that this
-/// process ignores stays ignored. SIGUSR1 is passed on to ranks that handle it, and ends nothing. Ctrl-Z
-/// (SIGTSTP) stops the ranks, and SIGCONT to this process continues them. When a rank fails, the others are
-/// told to end, and killed after some seconds. Lines on a rank's stderr get the prefix "rank N: ", unless
-/// they have it. mpirun's own messages become one line, shown only if no rank has given a reason. An mpirun
-/// that has no ranks is killed: `alone_within` after the first signal; else if it starts none within
+/// Runs the processes of `commands` until all have ended. It is called while the following signals wait, so
+/// that what it makes for the processes is removed, too. The first SIGINT, SIGTERM or SIGHUP is passed on to
+/// every rank, also to one that starts later, so that they can save. Ranks still running after `end_within`
+/// are killed, with one line on stderr and exit code 74. A second SIGINT or SIGTERM kills at once. A signal
+/// that this process ignores stays ignored. SIGUSR1 is passed on to ranks that handle it, and ends nothing.
+/// Ctrl-Z (SIGTSTP) stops the ranks, and SIGCONT to this process continues them. When a rank fails, the
+/// others are told to end, and killed after some seconds. Lines on a rank's stderr get the prefix "rank N: ",
+/// unless they have it. mpirun's own messages become one line, shown only if no rank has given a reason. An
+/// mpirun that has no ranks is killed: `alone_within` after the first signal; else if it starts none within
 /// `end_within`, or does not end half a minute after its last one, with one line and exit code 74. No process
 /// is left behind: children have their own process groups and die with this process, which adopts
 /// grandchildren. Returns the first nonzero exit code (128 + signal if a signal ended it; 3 if mpirun itself
-/// failed), or 0. Throws BackendError if a process cannot be started.
-int run_processes(const std::vector<Command>& commands, const RunOptions& options = {});
+/// failed), or 0. Throws BackendError if a process cannot be started, and what `commands` throws.
+int run_processes(const std::function<std::vector<Command>()>& commands, const RunOptions& options = {});
 
 }  // namespace athanor::dist

@@ -348,8 +348,9 @@ void be_one_of_three() {
 // This program starts itself as the ranks.
 TEST(Launched, RanksOfOnePerGpuMeet) {
   if (dist::environment()("ATHANOR_JOB")) return be_one_of_three();
-  const auto ranks =
-      dist::one_per_gpu(3, {"--gtest_filter=Launched.RanksOfOnePerGpuMeet", "--gtest_brief=1"});
+  const auto ranks = [] {
+    return dist::one_per_gpu(3, {"--gtest_filter=Launched.RanksOfOnePerGpuMeet", "--gtest_brief=1"});
+  };
   EXPECT_EQ(dist::run_processes(ranks), 0);
 }
 

@@ -40,7 +40,7 @@ Outcome run(const std::vector<Command>& commands, const dist::RunOptions& option
   Outcome outcome;
   const auto began = std::chrono::steady_clock::now();
   testing::internal::CaptureStderr();
-  outcome.code = dist::run_processes(commands, options);
+  outcome.code = dist::run_processes([&] { return commands; }, options);
   outcome.errors = testing::internal::GetCapturedStderr();
   outcome.took = std::chrono::steady_clock::now() - began;
   return outcome;
@@ -154,7 +154,8 @@ TEST(RunProcesses, MpirunDiesWithItsLauncherWhateverItIgnores) {
   ::alarm(20);
   const pid_t launcher = ::fork();
   if (launcher == 0)
-    ::_exit(dist::run_processes({shell(-1, fmt::format("trap '' TERM; kill -KILL $PPID; {}", kHangs))}));
+    ::_exit(dist::run_processes(
+        [] { return std::vector{shell(-1, fmt::format("trap '' TERM; kill -KILL $PPID; {}", kHangs))}; }));
   for (int ended = 0; ended < 2; ++ended) {  // in any order
     int status = 0;
     ASSERT_GT(::waitpid(-1, &status, 0), 0);
@@ -165,15 +166,19 @@ TEST(RunProcesses, MpirunDiesWithItsLauncherWhateverItIgnores) {
 
 TEST(RunProcesses, ASaveRequestEndsNoRankThatDoesNotKnowItYet) {
   auto* const before = std::signal(SIGUSR1, SIG_DFL);  // the shell inherits it
-  const Outcome outcome = run({shell(0, "kill -USR1 $PPID; sleep 0.3; exit 7")});
+  // The launcher reads the first signal first.
+  const Outcome outcome =
+      run({shell(0, "trap 'exit 7' TERM; kill -USR1 $PPID; kill -TERM $PPID; sleep 100 & wait")});
   std::signal(SIGUSR1, before);
   EXPECT_EQ(outcome.code, 7);
 }
 
-TEST(RunProcesses, HeldSignalsReachTheProcesses) {
-  const dist::HeldSignals held;
-  std::raise(SIGTERM);
-  EXPECT_EQ(run({shell(0, "sleep 100")}).code, 143);
+TEST(RunProcesses, ASignalWhileCommandsAreMadeReachesTheProcesses) {
+  const auto commands = [] {
+    std::raise(SIGTERM);
+    return std::vector{shell(0, "sleep 100")};
+  };
+  EXPECT_EQ(dist::run_processes(commands), 143);
 }
 
 TEST(WithMpirun, RefusesToStartWithTooFewOpenFiles) {
@@ -249,8 +254,10 @@ TEST(Restarts, OnlyALostRankCausesOne) {
 TEST(Restarts, AJobStartsAgainUntilItSucceedsOrTheyAreUsedUp) {
   const std::string count = testing::TempDir() + fmt::format("restarts.{}", ::getpid());
   const auto start = [&] {
-    return dist::run_processes(
-        {shell(0, "echo >>" + count + "; [ $(wc -l <" + count + ") -ge 3 ] || kill -KILL $$")});
+    return dist::run_processes([&] {
+      return std::vector{
+          shell(0, "echo >>" + count + "; [ $(wc -l <" + count + ") -ge 3 ] || kill -KILL $$")};
+    });
   };
   const auto starts = [&](int restarts, int code) {
     std::remove(count.c_str());

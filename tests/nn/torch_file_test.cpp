@@ -269,10 +269,23 @@ TEST_F(TorchFile, TensorsThatCannotBeReadAreNamedAmongTheWeightsOnly) {
   EXPECT_TRUE(test::names(error_of(sparse), {"'s'", "_rebuild_sparse_tensor"}));
 }
 
+TEST_F(TorchFile, OldFilesNameTheStorageThatCannotBeRead) {
+  SavedTensor narrow = kMatrix;
+  narrow.name = "narrow", narrow.type = "ShortStorage", narrow.key = "1";
+  const test::SavedStorages storages{{"0", bytes_of(kValues)}, {"1", std::string(12, '\0')}};
+  EXPECT_TRUE(test::names(error_of(old_torch_file(state_pickle({kMatrix, narrow}, true), storages, {6, 6})),
+                          {"'1'", "f64", "bf16", "bool"}));
+}
+
 TEST_F(TorchFile, WholeModelsAreNamed) {
   EXPECT_TRUE(test::names(error_of(Pickle().op("cmine\nNet\n)\x81}b.")), {"Net", "model.state_dict()"}));
   EXPECT_TRUE(test::names(error_of(Pickle().op("}").text("model").op("cmine\nNet\n)\x81s.")),
                           {"'model'", "Net", "model.state_dict()"}));
+  Pickle tensor;
+  push(tensor, kMatrix, false);
+  EXPECT_TRUE(test::names(error_of(new_torch_file(tensor.op(".").bytes, {{"0", bytes_of(kValues)}})),
+                          {"single tensor", "model.state_dict()"}));
+  EXPECT_TRUE(test::names(error_of(Pickle().op("].")), {"list", "model.state_dict()"}));
 }
 
 TEST_F(TorchFile, OpcodesThatTorchDoesNotWriteAreRefused) {

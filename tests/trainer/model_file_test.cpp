@@ -10,6 +10,8 @@
 
 #include <gtest/gtest.h>
 
+#include "autograd/shape.h"
+#include "nn/models/model.h"
 #include "tensor/safetensors.h"
 #include "tests/support/errors.h"
 #include "tests/support/ranks_run.h"
@@ -253,6 +255,29 @@ TEST_F(ModelFileTest, CheckpointsDescribeTheirNetwork) {
   EXPECT_EQ(file.info->pixels.stddev, model.pixels.stddev);
   EXPECT_EQ(file.info->images, model.images);
   EXPECT_EQ(file.info->class_names, model.class_names);
+}
+
+TEST_F(ModelFileTest, TheLastLayerIsReadByTheNamesOfClasses) {
+  ModelInfo info = info_of_three_classes();
+  info.class_names = {"ant", "bee", "cat"};
+  const auto saved = nn::make_model("lenet5", {3, 1, 28}, 1);
+  save_model(dir_ / "x", info, saved->state_dict());
+  const auto head_of = [](const nn::Module& model) { return model.parameters().rbegin()[1].tensor; };
+  const auto row = [](const Tensor& head, std::int64_t i) { return narrow(head, 0, i, 1).to_vector(); };
+
+  const auto turned = nn::make_model("lenet5", {3, 1, 28}, 2);
+  EXPECT_FALSE(load_weights(dir_ / "x", *turned, {}, {"cat", "ant", "bee"}).other_classes);
+  for (const auto& [now, before] : {std::pair{0, 2}, {1, 0}, {2, 1}})
+    EXPECT_EQ(row(head_of(*turned), now), row(head_of(*saved), before));
+  EXPECT_EQ(turned->parameters()[0].tensor.to_vector(), saved->parameters()[0].tensor.to_vector());
+
+  for (const std::vector<std::string>& names :
+       {std::vector<std::string>{"ant", "bee", "dog"}, {"ant", "ant", "bee"}}) {
+    const auto other = nn::make_model("lenet5", {3, 1, 28}, 3);
+    const std::vector<double> fresh = head_of(*other).to_vector();
+    EXPECT_TRUE(load_weights(dir_ / "x", *other, {}, names).other_classes);
+    EXPECT_EQ(head_of(*other).to_vector(), fresh);
+  }
 }
 
 TEST_F(ModelFileTest, WeightsThatNoTrainingLeavesAreRefusedByName) {

@@ -13,6 +13,7 @@
 #include "tests/support/resumed_run.h"
 #include "tests/support/small_training.h"
 #include "trainer/checkpoints/checkpoint.h"
+#include "trainer/checkpoints/split_file.h"
 
 // Where a run's files lie, and which run --resume auto goes on with.
 
@@ -182,13 +183,45 @@ TEST_F(RunsTest, TwoRunsNeverShareAFolder) {
   EXPECT_TRUE(fs::exists(folder_ / "both/model.safetensors"));
 }
 
+/// Samples that are what these numbers say.
+struct Numbered final : ImageDataset {
+  explicit Numbered(std::vector<std::uint64_t> ids) : ids(std::move(ids)) {}
+  std::int64_t size() const override { return std::ssize(ids); }
+  const ImageSpec& spec() const override { return test::kResumeSpec; }
+  std::int64_t read(std::int64_t, std::span<std::uint8_t>) const override { return 0; }
+  std::uint64_t sample_id(std::int64_t index) const override { return ids[static_cast<std::size_t>(index)]; }
+  std::vector<std::uint64_t> ids;
+};
+
+TEST(SplitFile, IsFoundInDataThatHasChanged) {
+  const test::TempDir folder;
+  EXPECT_FALSE(find_split(folder.path(), Numbered({1})));
+  save_split(folder.path(), Numbered({1, 2, 3, 3}), Numbered({4, 5, 3}));
+  const auto same = find_split(folder.path(), Numbered({1, 2, 3, 3, 3, 4, 5}));
+  ASSERT_TRUE(same);
+  EXPECT_EQ(same->held_out, (std::vector<std::int64_t>{2, 5, 6})) << "of equal samples any may be held out";
+  EXPECT_TRUE(same->added.empty());
+  EXPECT_EQ(same->missing, 0);
+  const auto changed = find_split(folder.path(), Numbered({9, 4, 3, 3, 3, 3, 1}));
+  ASSERT_TRUE(changed);
+  EXPECT_EQ(changed->held_out, (std::vector<std::int64_t>{1, 2}));
+  EXPECT_EQ(changed->added, (std::vector<std::int64_t>{0, 5}));
+  EXPECT_EQ(changed->missing, 1);
+}
+
+struct WritesNote final : Callback {
+  void on_run_dir(Trainer&, const fs::path& run_dir) override { test::write_file(run_dir / "note", "kept"); }
+};
+
 TEST_F(RunsTest, AFolderThatIsRemovedIsMadeAgain) {
   for (const bool numbered : {true, false}) {
     TrainerConfig config = test::resume_config();
     config.program = "train_x";
     config.flags = {{"--epochs", "3", "default"}};
+    config.log_csv = config.log_tensorboard = true;
     (numbered ? config.run_root : config.run_dir) = folder_ / "runs";
     Trainer trainer(config);
+    trainer.add(std::make_unique<WritesNote>());
     test::ResumeNet model;
     const test::RecordedRun run =
         test::record(trainer, model, *synthetic(test::kResumeSpec, 75, 1),
@@ -197,9 +230,13 @@ TEST_F(RunsTest, AFolderThatIsRemovedIsMadeAgain) {
                      });
     const fs::path made = trainer.config().run_dir;
     EXPECT_EQ(run.report.model, made / "model.safetensors");
-    for (const char* name : {"model.safetensors", "config.json", "metrics.jsonl"})
+    for (const char* name : {"model.safetensors", "config.json", "metrics.jsonl", "note"})
       EXPECT_TRUE(fs::exists(made / name)) << name;
     EXPECT_FALSE(fs::is_empty(made / "checkpoints"));
+    EXPECT_TRUE(test::read_file(made / "metrics.csv").starts_with("session,event,"));
+    for (const auto& entry : fs::directory_iterator(made))
+      if (entry.path().extension() == ".athanor")
+        EXPECT_TRUE(test::holds(test::read_file(entry.path()), "brain.Event:2"));
     EXPECT_EQ(fs::exists(folder_ / "runs/latest/model.safetensors"), numbered);
     EXPECT_EQ(std::ranges::count_if(run.notes, [&](auto& note) { return test::holds(note, made.string()); }),
               1);

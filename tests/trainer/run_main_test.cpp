@@ -55,9 +55,11 @@ TEST(RunMain, NamesTheLimitThatIsReached) {
 }
 
 TEST(RunMain, ASaveRequestBeforeTrainingEndsNoProgram) {
-  struct sigaction now {};
-  sigaction(SIGUSR1, nullptr, &now);
-  EXPECT_EQ(now.sa_handler, SIG_IGN);
+  auto* const before = std::signal(SIGUSR1, SIG_DFL);
+  setenv("ATHANOR_OMP_SET", "1", 1);
+  const int code = run_main(0, nullptr, [](int, char**) { return std::raise(SIGUSR1); });
+  std::signal(SIGUSR1, before);
+  EXPECT_EQ(code, 0);
 }
 
 // Names of files and folders come from anywhere, and a terminal obeys them.

@@ -311,6 +311,12 @@ TEST(Task, ALossDependsOnlyOnWhatAnOptimizerHas) {
     Unfrozen() { more.freeze(), more.unfreeze(); }
   };
   EXPECT_ERROR(ArgumentError, train_small<Unfrozen>(), "training_step", "athanor::nn::Linear");
+  struct Late : Undeclared {
+    Tensor training_step(const Batch& batch, Step& step) override {
+      return step.epoch() > 0 ? Undeclared::training_step(batch, step) : error(batch);
+    }
+  };
+  EXPECT_ERROR(ArgumentError, train_small<Late>(), "training_step", "athanor::nn::Linear");
   struct Loose : Autoencoder {
     Tensor scale = full({}, 1, {DType::f32, kCpu});
     Loose() { require_grad(scale); }

@@ -24,6 +24,8 @@ TEST(Terminal, ReportsItsWidth) {
     EXPECT_EQ(terminal::columns_of(out), columns);
     const std::string line(50, 'a'), rest(40, 'b');
     EXPECT_EQ(terminal::line_for(out, line + ' ' + rest), line + (columns == 120 ? ' ' : '\n') + rest);
+    const std::string lines = rest + std::string(200'000, '\n') + rest;  // too many for a recursion
+    EXPECT_EQ(terminal::line_for(out, lines), lines);
     std::fclose(out);
     close(ours);
   }

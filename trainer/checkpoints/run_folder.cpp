@@ -113,10 +113,13 @@ void FolderLock::lock() {
 bool FolderLock::remake() {
   struct stat named {
   }, ours{};
-  const bool is_there = ::stat(folder_.c_str(), &named) == 0;
-  const bool same =
-      file_ < 0 || (::fstat(file_, &ours) == 0 && named.st_dev == ours.st_dev && named.st_ino == ours.st_ino);
-  if (is_there && same) return false;
+  if (::stat(folder_.c_str(), &named) == 0) {
+    const bool same = file_ < 0 || (::fstat(file_, &ours) == 0 && named.st_dev == ours.st_dev &&
+                                    named.st_ino == ours.st_ino);
+    if (same) return false;
+  } else if (errno != ENOENT) {
+    return false;  // a file system that fails for a moment has removed nothing
+  }
   lock();
   return true;
 }

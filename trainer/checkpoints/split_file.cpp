@@ -1,6 +1,6 @@
 #include "trainer/checkpoints/split_file.h"
 
-#include <unordered_map>
+#include <unordered_set>
 
 #include "tensor/safetensors.h"
 
@@ -32,32 +32,29 @@ std::optional<FoundSplit> find_split(const fs::path& run_dir, const Dataset& dat
   std::error_code ignored;
   if (!fs::exists(path_in(run_dir), ignored)) return std::nullopt;
   const StateDict state = safetensors::load(path_in(run_dir));
-  struct Count {
-    std::int64_t train = 0, held_out = 0;  // samples may be equal: those of a packed file
-  };
-  std::unordered_map<std::int64_t, Count> known;
+  // Samples may be equal: those of a packed file.
   const auto ids = [&](const char* name) {
     const Tensor& all = state.tensor(name);
-    return std::span(all.data<std::int64_t>(), static_cast<std::size_t>(all.numel()));
+    const auto* const first = all.data<std::int64_t>();
+    return std::unordered_multiset<std::int64_t>(first, first + all.numel());
   };
-  for (const std::int64_t id : ids("train")) ++known[id].train;
-  for (const std::int64_t id : ids("validation")) ++known[id].held_out;
+  const auto take = [](std::unordered_multiset<std::int64_t>& from, std::int64_t id) {
+    const auto at = from.find(id);
+    const bool is_there = at != from.end();
+    if (is_there) from.erase(at);
+    return is_there;
+  };
+  auto train = ids("train"), held_out = ids("validation");
   FoundSplit found;
-  found.missing = std::ssize(ids("validation"));
   for (std::int64_t i = 0; i < data.size(); ++i) {
-    const auto at = known.find(static_cast<std::int64_t>(data.sample_id(i)));
-    if (at == known.end()) {
-      found.added.push_back(i);
-    } else if (at->second.held_out > 0) {
-      --at->second.held_out;
-      --found.missing;
+    const auto id = static_cast<std::int64_t>(data.sample_id(i));
+    if (take(held_out, id)) {
       found.held_out.push_back(i);
-    } else if (at->second.train > 0) {
-      --at->second.train;
-    } else {
+    } else if (!take(train, id)) {
       found.added.push_back(i);
     }
   }
+  found.missing = std::ssize(held_out);
   return found;
 }
 

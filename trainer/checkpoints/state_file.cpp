@@ -125,7 +125,7 @@ safetensors::Metadata about_in(const safetensors::Metadata& metadata) {
 }
 
 /// How to make a model of what `path` holds instead; empty if that is unknown.
-std::string cure(const std::filesystem::path& path, StateFile kind, bool is_checkpoint) {
+std::string how_to_convert(const std::filesystem::path& path, StateFile kind, bool is_checkpoint) {
   if (kind != StateFile::model) return {};
   return fmt::format("; make a model of it with: athanor convert {} model.safetensors{}", path.string(),
                      is_checkpoint ? "" : " --model NAME");
@@ -145,7 +145,7 @@ void check_schema(const std::filesystem::path& path, StateFile kind, const safet
     detail::fail<IoError>(
         "{}: {} must be a {} of a run, but is {}{}", name_of(kind), path.string(), name_of(kind),
         other ? fmt::format("a {}", name_of(other_than(kind))) : "some other safetensors file",
-        cure(path, kind, other));
+        how_to_convert(path, kind, other));
   }
   if (schema > kSchema) {
     detail::fail<IoError>("{}: {} must have schema {} or older, but has schema {}: a newer version wrote it",
@@ -183,7 +183,7 @@ StateDict load_state_file(const std::filesystem::path& path, StateFile kind, Ver
     const bool is_torch = torch_file::is_torch_file(path);
     if (const std::string is = is_torch ? "a file of PyTorch" : RegularFile(path).kind(); !is.empty()) {
       detail::fail<IoError>("{0}: {1} must be a {0} of a run, but is {2}{3}", name_of(kind), path.string(),
-                            is, is_torch ? cure(path, kind, false) : "");
+                            is, is_torch ? how_to_convert(path, kind, false) : "");
     }
     detail::fail<IoError>(
         "{0}: the file must be a valid {0}, but is truncated, damaged or of another kind; {1}", name_of(kind),

@@ -68,9 +68,13 @@ std::string wrapped(std::string_view text, int columns, int indent, bool at_mark
 
 std::string line_for(std::FILE* out, const std::string& text) {
   if (::isatty(fileno(out)) == 0) return text;
-  const std::size_t end = text.find('\n');
-  const std::string first = wrapped(text.substr(0, end), columns_of(out), 0);
-  return end == text.npos ? first : first + '\n' + line_for(out, text.substr(end + 1));
+  const int columns = columns_of(out);
+  std::string all;
+  for (std::size_t begin = 0, end = 0; begin <= text.size(); begin = end + 1) {
+    end = std::min(text.find('\n', begin), text.size());
+    all += (begin > 0 ? "\n" : "") + wrapped(text.substr(begin, end - begin), columns, 0);
+  }
+  return all;
 }
 
 std::string quoted(const std::string& word) {

@@ -22,7 +22,7 @@ int width_of(std::string_view text);
 /// with their units.
 std::string wrapped(std::string_view text, int columns, int indent, bool at_marks = false);
 
-/// A line that goes to `out`: wrapped at spaces if that is a terminal, else unchanged.
+/// Lines that go to `out`: wrapped at spaces if that is a terminal, else unchanged.
 std::string line_for(std::FILE* out, const std::string& text);
 
 /// Quoted as one word for a shell.

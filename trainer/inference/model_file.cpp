@@ -2,12 +2,15 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cmath>
 #include <string_view>
 
 #include <nlohmann/json.hpp>
 
+#include "autograd/detail/dense.h"
+#include "autograd/shape.h"
+#include "kernels/context.h"
 #include "kernels/conv_choices.h"
+#include "kernels/reduce.h"
 #include "tensor/error.h"
 #include "tensor/printable.h"
 #include "tensor/version.h"
@@ -40,13 +43,16 @@ const std::string& text(const Metadata& about, const std::string& name) {
   return found->second;
 }
 
-template <class T> T number(const Metadata& about, const std::string& name) {
-  const std::string& digits = text(about, name);
+template <class T> T number_in(const std::string& digits, const std::string& name) {
   T value = 0;
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
   ATH_CHECK(error == std::errc() && end == digits.data() + digits.size(),
             "'{}' must be a number, but is '{}'", name, digits.substr(0, 40));
   return value;
+}
+
+template <class T> T number(const Metadata& about, const std::string& name) {
+  return number_in<T>(text(about, name), name);
 }
 
 template <class T> std::vector<T> list(const Metadata& about, const std::string& name) {
@@ -67,7 +73,7 @@ std::vector<std::string> class_names_from(const Metadata& about) {
 }
 
 /// The description of an older file, under today's names.
-Metadata renamed(const StateDict& old) {
+Metadata from_entries(const StateDict& old) {
   Metadata about;
   std::vector<double> mean, deviation;
   std::vector<std::string> names;
@@ -109,21 +115,15 @@ int ranks_from(std::int64_t count) {
   return static_cast<int>(count);
 }
 
-void set_image_size(ImageSpec& images, const std::string& size) {
-  const std::size_t cross = size.find('x');
-  const Metadata sides{{"height", size.substr(0, cross)},
-                       {"width", cross == size.npos ? size : size.substr(cross + 1)}};
-  images.height = number<std::int64_t>(sides, "height");
-  images.width = number<std::int64_t>(sides, "width");
-}
-
 ModelInfo info_from(const Metadata& about) {
   ModelInfo info;
   info.version = text(about, "version");
   info.program = text(about, "program");
   info.model = text(about, "model");
   info.classifies = text(about, "classifies") != "0";
-  set_image_size(info.images, text(about, "image_size"));
+  const std::string& size = text(about, "image_size");
+  info.images.height = number_in<std::int64_t>(size.substr(0, size.find('x')), "image_size");
+  info.images.width = number_in<std::int64_t>(size.substr(size.find('x') + 1), "image_size");
   info.images.channels = number<std::int64_t>(about, "channels");
   info.images.classes = number<std::int64_t>(about, "classes");
   info.class_names = class_names_from(about);
@@ -164,18 +164,6 @@ void check(const ModelInfo& info) {
 }
 
 constexpr std::string_view kVariance = "running_var";
-
-bool is_finite(const Tensor& values) {
-  if (values.dtype() != DType::f32 || !values.is_contiguous()) {
-    const std::vector<double> wide = values.to_vector();
-    return std::all_of(wide.begin(), wide.end(),
-                       [](double value) { return std::isfinite(static_cast<float>(value)); });
-  }
-  const float* const data = values.data<float>();
-  float sum = 0;  // 0 times infinity is NaN
-  for (std::int64_t i = 0; i < values.numel(); ++i) sum += 0 * data[i];
-  return sum == 0;
-}
 
 }  // namespace
 
@@ -219,11 +207,6 @@ void save_model(const std::filesystem::path& path, const ModelInfo& info, const 
   save_state_file(path, StateFile::model, weights, read, description(info));
 }
 
-bool is_model(const safetensors::Metadata& metadata) {
-  const auto format = metadata.find("format");
-  return format != metadata.end() && format->second == format_of(StateFile::model);
-}
-
 ModelFile load_model(const std::filesystem::path& path) {
   Metadata about;
   const StateDict all = load_state_file(path, StateFile::model, Verify::all, &about);
@@ -233,7 +216,7 @@ ModelFile load_model(const std::filesystem::path& path) {
     if (!entry.name.starts_with(kAbout)) file.weights.set(entry.name, entry.value);
   }
   try {
-    file.info = info_from(about.empty() ? renamed(all.under(kAbout)) : about);
+    file.info = info_from(about.empty() ? from_entries(all.under(kAbout)) : about);
     check(file.info);
     check_values(file.weights);
   } catch (const ArgumentError& error) {
@@ -246,10 +229,11 @@ void check_values(const StateDict& weights) {
   for (const StateDict::Entry& entry : weights) {
     const Tensor* const tensor = std::get_if<Tensor>(&entry.value);
     if (!tensor || !is_floating(tensor->dtype())) continue;
-    const Tensor here = tensor->detach().to(kCpu);
-    ATH_CHECK(is_finite(here), "weights must be finite, but '{}' holds an infinite value or NaN", entry.name);
+    const Tensor values = dense(cast(tensor->detach().to(kCpu), DType::f32));
+    ATH_CHECK(kernels::count_nonfinite(cpu_context(), values) == 0,
+              "weights must be finite, but '{}' holds an infinite value or NaN", entry.name);
     if (entry.name != kVariance && !entry.name.ends_with(fmt::format(".{}", kVariance))) continue;
-    for (const double value : here.to_vector())
+    for (const double value : values.to_vector())
       ATH_CHECK(value >= 0, "variances must be 0 or more, but '{}' holds {:.6g}", entry.name, value);
   }
 }

@@ -55,14 +55,12 @@ std::optional<ModelInfo> described(const safetensors::Metadata& metadata);
 /// Writes a model file; `read` as for save_state_file(). Throws IoError naming the file.
 void save_model(const std::filesystem::path& path, const ModelInfo& info, const StateDict& weights,
                 const dist::ReadTensor& read = dist::read_whole);
-/// Whether a safetensors file with this metadata is a model file.
-bool is_model(const safetensors::Metadata& metadata);
 /// Reads and fully checks a model file, check_values() included. Throws IoError naming the file and the
 /// problem.
 ModelFile load_model(const std::filesystem::path& path);
 
 /// Throws ArgumentError naming a weight that no trained network has: with NaN or an infinite value (in f32,
-/// too), or a `running_var` with a negative one. May be on any device (then a counted wait).
+/// too), or a `running_var` with a negative one. May be on any device. A counted wait.
 void check_values(const StateDict& weights);
 
 }  // namespace athanor

@@ -1,12 +1,13 @@
 #include "trainer/inference/weights_file.h"
 
-#include <algorithm>
 #include <cstdio>
 #include <limits>
 #include <sstream>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
 #include <vector>
 
-#include "autograd/grad_mode.h"
 #include "autograd/shape.h"
 #include "nn/torch/torch_file.h"
 #include "tensor/error.h"
@@ -47,27 +48,34 @@ ModelInfo info_of_checkpoint(const StateDict& settings) {
   return info;
 }
 
-/// Brings the rows of the last layer from the order of classes `from` to that of `to`.
-void move_rows_of_head(StateDict& weights, const nn::Module& model, const std::vector<std::string>& from,
-                       const std::vector<std::string>& to) {
-  const std::string last = model.parameters().back().name, head = last.substr(0, last.rfind('.') + 1);
+/// The row of `from` for each name of `to`; nullopt if these are other names.
+std::optional<std::vector<std::int64_t>> rows_of(const std::vector<std::string>& from,
+                                                 const std::vector<std::string>& to) {
+  std::unordered_map<std::string_view, std::int64_t> left;
+  for (std::size_t i = 0; i < from.size(); ++i) left.emplace(from[i], static_cast<std::int64_t>(i));
   std::vector<std::int64_t> rows;
-  for (const std::string& name : to) rows.push_back(std::find(from.begin(), from.end(), name) - from.begin());
+  for (const std::string& name : to) {
+    const auto at = left.find(name);
+    if (at == left.end()) return std::nullopt;
+    rows.push_back(at->second);
+    left.erase(at);
+  }
+  return left.empty() ? std::optional(std::move(rows)) : std::nullopt;
+}
+
+/// The weights with the rows of the last layer in that order.
+StateDict with_rows_of_head(const StateDict& weights, const nn::Module& model,
+                            const std::vector<std::int64_t>& rows) {
+  const std::string last = model.parameters().back().name, head = last.substr(0, last.rfind('.') + 1);
+  const Tensor index = Tensor::from(rows, {std::ssize(rows)});
   StateDict moved;
   for (const StateDict::Entry& entry : weights) {
     const Tensor* const tensor = std::get_if<Tensor>(&entry.value);
     const bool of_head =
         tensor && entry.name.starts_with(head) && tensor->rank() > 0 && tensor->dim(0) == std::ssize(rows);
-    if (of_head) {
-      const NoGrad no_grad;
-      std::vector<Tensor> parts;
-      for (const std::int64_t row : rows) parts.push_back(narrow(*tensor, 0, row, 1));
-      moved.set(entry.name, cat(parts, 0));
-    } else {
-      moved.set(entry.name, entry.value);
-    }
+    moved.set(entry.name, of_head ? index_select(*tensor, 0, index) : entry.value);
   }
-  weights = std::move(moved);
+  return moved;
 }
 
 WeightsFile read(const std::filesystem::path& path) {
@@ -85,12 +93,14 @@ WeightsFile read(const std::filesystem::path& path) {
     detail::fail<IoError>("weights: {} must be safetensors or a .pth file of PyTorch, but is {}",
                           path.string(), is);
   }
-  const auto format = metadata.find("format");
-  if (is_model(metadata)) {
+  const auto is = [&](StateFile kind) { return metadata["format"] == format_of(kind); };
+  if (is(StateFile::model)) {
+    file.weights = {};  // a large file is in memory once
     ModelFile model = load_model(path);
     file.weights = std::move(model.weights);
     file.info = std::move(model.info);
-  } else if (format != metadata.end() && format->second == format_of(StateFile::checkpoint)) {
+  } else if (is(StateFile::checkpoint)) {
+    file.weights = {};
     const StateDict checkpoint = load_state_file(path, StateFile::checkpoint, Verify::all, &metadata);
     file.weights = checkpoint.under("model.");
     file.info = described(metadata);
@@ -118,15 +128,17 @@ nn::Pretrained load_weights(const std::filesystem::path& path, nn::Module& model
                             const std::vector<std::string>& class_names) {
   WeightsFile file = read_weights(path);
   nn::PretrainedOptions how = options;
+  bool other_classes = false;
   const auto theirs = file.info ? file.info->class_names : std::vector<std::string>();
-  const bool differ = !theirs.empty() && !class_names.empty() && theirs != class_names;
-  const bool others =
-      differ && !std::is_permutation(theirs.begin(), theirs.end(), class_names.begin(), class_names.end());
-  if (differ && !others) move_rows_of_head(file.weights, model, theirs, class_names);
-  how.reset_head |= others;
+  if (!theirs.empty() && !class_names.empty() && theirs != class_names) {
+    const auto rows = rows_of(theirs, class_names);
+    if (rows) file.weights = with_rows_of_head(file.weights, model, *rows);
+    other_classes = !rows;
+    how.reset_head |= other_classes;
+  }
   try {
     nn::Pretrained taken = nn::load_pretrained(model, file.weights, how);
-    taken.other_classes = others;
+    taken.other_classes = other_classes;
     taken.parts = std::move(file.parts);
     return taken;
   } catch (const ArgumentError& error) {

@@ -54,18 +54,21 @@ std::string AppendedFile::unfinished_line() const {
   return last == end.npos ? end : end.substr(last + 1);
 }
 
-/// If another program has removed the file, appends to a new one.
-void AppendedFile::reopen_if_removed() {
+/// Returns whether another program had removed the file, and a new one is there.
+bool AppendedFile::reopen_if_removed() {
   struct stat status {};
-  if (fstat(file_, &status) != 0 || status.st_nlink > 0) return;
+  if (fstat(file_, &status) != 0 || status.st_nlink > 0) return false;
+  std::error_code ignored;
+  std::filesystem::create_directories(path_.parent_path(), ignored);
   const int again = open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-  if (again < 0) return;  // its folder is missing
+  if (again < 0) return false;
   close(file_);
   file_ = again;
+  return true;
 }
 
 void AppendedFile::append(std::string_view bytes) {
-  reopen_if_removed();
+  if (reopen_if_removed()) append(head_);
   const off_t begin = lseek(file_, 0, SEEK_END);
   for (std::size_t done = 0; done < bytes.size();) {
     const ssize_t wrote = write(file_, bytes.data() + done, bytes.size() - done);

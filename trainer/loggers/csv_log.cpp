@@ -57,6 +57,7 @@ void CsvLog::take_over() {
   all.resize(whole);
   if (all.empty()) return;
   columns_ = split(std::string_view(all).substr(0, std::min(all.find(kEnd), all.size())));
+  file_->begin_with(header());
   const std::size_t last = all.rfind('\n', all.size() - 2) + 1;
   std::from_chars(all.data() + last, all.data() + all.size(), session_);
   ++session_;
@@ -73,8 +74,12 @@ void CsvLog::begin_columns(const std::vector<std::string>& names) {
       if (!has(prefix + plain)) columns_.push_back(prefix + plain);
   }
   columns_.emplace_back(kOthers);
-  line_ = fmt::format("{}{}", fmt::join(columns_, ","), kEnd);
-  file_->append(line_);
+  file_->append(header());
+  file_->begin_with(header());
+}
+
+std::string CsvLog::header() const {
+  return fmt::format("{}{}", fmt::join(columns_, ","), kEnd);
 }
 
 void CsvLog::begin_row(std::string_view event, std::int64_t step, std::int64_t epoch,

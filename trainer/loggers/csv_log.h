@@ -28,6 +28,7 @@ class CsvLog final : public Callback {
 
  private:
   void take_over();
+  std::string header() const;
   void begin_columns(const std::vector<std::string>& names);
   void begin_row(std::string_view event, std::int64_t step, std::int64_t epoch, std::string_view result);
   void add(std::string_view name, double value) { cells_.push_back({name, value, false}); }

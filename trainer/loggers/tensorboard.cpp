@@ -101,11 +101,11 @@ void TensorBoardLog::on_fit_begin(Trainer&, const FitInfo& info) {
                 before.empty() ? folder / fmt::format("{}{}{}", kPrefix, seconds, kSuffix) : before);
   const std::string all = file_->content();
   if (const std::size_t half = unfinished(all); half > 0) file_->remove_last(half);
-  if (all.empty()) {
-    begin_event(0);
-    event_.bytes(kFileVersion, "brain.Event:2");
-    end_event();
-  }
+  begin_event(0);
+  event_.bytes(kFileVersion, "brain.Event:2");
+  frame_event();
+  if (all.empty()) file_->append(record_);
+  file_->begin_with(record_);
   part_.clear();
   part_.integer(1, 1);  // the status: start of a session
   begin_event(info.attempted + 1);
@@ -119,10 +119,14 @@ void TensorBoardLog::begin_event(std::int64_t step) {
   event_.integer(kStep, step);
 }
 
-void TensorBoardLog::end_event() {
+void TensorBoardLog::frame_event() {
   record_.clear();
   detail::frame_record(std::as_bytes(std::span(event_.text())),
                        [this](std::span<const std::byte> bytes) { record_.append(detail::text_of(bytes)); });
+}
+
+void TensorBoardLog::end_event() {
+  frame_event();
   file_->append(record_);
 }
 

@@ -42,6 +42,7 @@ class TensorBoardLog final : public Callback {
   /// Writes an event with everything added since the last one.
   void write(std::int64_t step);
   void begin_event(std::int64_t step);
+  void frame_event();
   void end_event();
 
   std::optional<AppendedFile> file_;

@@ -76,7 +76,9 @@ std::vector<Part> parts_of(const pickle::Reader& reader, const pickle::Value& ro
 }
 
 [[noreturn]] void refuse(const pickle::Reader& reader, const pickle::Value& root) {
-  std::string found = "it has no tensor";
+  std::string found = "it has no tensor where weights are expected";
+  if (root.kind == Kind::tensor || root.kind == Kind::list)
+    found = root.kind == Kind::list ? "it is a list" : "it is a single tensor";
   if (root.kind == Kind::opaque) found = fmt::format("it is another object {}", root.text.substr(0, 80));
   for (const std::string_view key : kParts) {
     const pickle::Value* const part = root.kind == Kind::dict ? reader.find(root, key) : nullptr;
@@ -173,7 +175,10 @@ std::map<std::string_view, StoredBytes> find_storages(std::span<const std::byte>
   for (const pickle::Id id : keys.items) {
     const pickle::Value& key = reader[id];
     const auto size = key.kind == Kind::text ? sizes.find(key.text) : sizes.end();
-    if (size == sizes.end()) reader.fail("expected the names of storages");
+    if (key.kind != Kind::text) reader.fail("expected the names of storages");
+    if (size == sizes.end())
+      reader.fail("storage '{}' must be of a tensor of f64, f32, f16, bf16, i64, i32, u8 or bool, but is not",
+                  key.text.substr(0, 80));
     if (at > file.size() || file.size() - at < 8) reader.fail("expected a storage, but the file is cut off");
     std::uint64_t elements = 0;
     for (unsigned i = 0; i < 8; ++i) elements |= std::to_integer<std::uint64_t>(file[at + i]) << 8 * i;
