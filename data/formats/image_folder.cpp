@@ -111,10 +111,14 @@ std::string ImageFolder::where(std::int64_t index) const {
 std::uint64_t ImageFolder::sample_id(std::int64_t index) const {
   kernels::HashOf hash;
   hash.add(kernels::fnv1a(name(index)));
-  struct stat file {};
-  if (detail::is_looked_into(size()) && ::fstatat(directory_, name(index), &file, 0) == 0)
-    hash.add(file.st_size);
+  if (detail::is_looked_into(size()))
+    if (const auto bytes = image_bytes(index)) hash.add(*bytes);
   return hash.value();
+}
+
+std::optional<std::int64_t> ImageFolder::image_bytes(std::int64_t index) const {
+  struct stat file {};
+  return ::fstatat(directory_, name(index), &file, 0) == 0 ? std::optional(file.st_size) : std::nullopt;
 }
 
 StoredSample ImageFolder::fetch(std::int64_t index, std::vector<std::byte>& scratch) const {

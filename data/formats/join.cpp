@@ -66,6 +66,11 @@ class JoinedStore final : public Dataset {
     const std::size_t part = part_of(index);
     return parts_[part]->sample_id(index - start_of(part));
   }
+  std::optional<std::int64_t> image_bytes(std::int64_t index) const override {
+    detail::check_index(index, size(), "store");
+    const std::size_t part = part_of(index);
+    return parts_[part]->image_bytes(index - start_of(part));
+  }
   std::string where(std::int64_t index) const override {
     detail::check_index(index, size(), "store");
     const std::size_t part = part_of(index);

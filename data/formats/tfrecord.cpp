@@ -42,7 +42,7 @@ std::vector<IndexEntry> index(const FileBytes& file) {
     if (rest < kTail || bytes > static_cast<std::uint64_t>(rest - kTail)) {
       file.fail(at, "a record must have {} bytes and a CRC, but the file ends after {}", bytes, rest);
     }
-    entries.push_back({at + kHead, static_cast<std::int64_t>(bytes), -1, Codec::raw});
+    entries.push_back({at + kHead, static_cast<std::int64_t>(bytes), -1, Codec::raw, -1});
     at += kHead + entries.back().bytes + kTail;
   }
   if (entries.empty()) file.fail(0, "the file must have at least one record, but is empty");

@@ -264,6 +264,10 @@ std::string SampleTable::where(std::int64_t index) const {
   return {};
 }
 
+std::optional<std::int64_t> SampleTable::image_bytes(std::int64_t index) const {
+  return RegularFile(where(index)).bytes();
+}
+
 std::uint64_t SampleTable::sample_id(std::int64_t index) const {
   check_index(index, rows_, "table");
   kernels::HashOf hash;

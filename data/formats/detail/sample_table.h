@@ -38,6 +38,7 @@ class SampleTable final : public Dataset {
   std::vector<std::string> class_names() const override { return class_names_; }
   StoredSample fetch(std::int64_t index, std::vector<std::byte>& scratch) const override;
   std::uint64_t sample_id(std::int64_t index) const override;
+  std::optional<std::int64_t> image_bytes(std::int64_t index) const override;
   std::string where(std::int64_t index) const override;
   void set_unused(std::vector<Unused> unused) { unused_ = std::move(unused); }
   std::vector<Unused> unused() const override { return unused_; }

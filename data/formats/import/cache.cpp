@@ -59,6 +59,9 @@ class ImportedStore final : public Dataset {
     }
   }
   std::uint64_t sample_id(std::int64_t index) const override { return packed_.sample_id(index); }
+  std::optional<std::int64_t> image_bytes(std::int64_t index) const override {
+    return packed_.image_bytes(index);
+  }
   std::string where(std::int64_t index) const override { return packed_.where(index); }
   void will_need(std::int64_t first, std::int64_t count) const override { packed_.will_need(first, count); }
 
