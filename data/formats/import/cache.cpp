@@ -76,17 +76,13 @@ void pack(SampleSequence& from, const fs::path& to) {
   writer.finish();
 }
 
-constexpr std::string_view kPacked = ".athp";
-
 /// Removes packed files of older versions of the source, and remains of killed imports.
 void remove_stale(const fs::path& folder, const std::string& prefix) {
+  AtomicFile::remove_unfinished(folder);
   std::error_code error;
   for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
     const std::string name = at->path().filename().string();
-    const std::size_t packed = name.find(kPacked);
-    if (!name.starts_with(prefix) || packed == std::string::npos) continue;
-    const std::string_view behind = std::string_view(name).substr(packed + kPacked.size());
-    if (behind.empty() || AtomicFile::is_suffix(behind)) fs::remove(at->path(), error);
+    if (name.starts_with(prefix) && name.ends_with(".athp")) fs::remove(at->path(), error);
   }
 }
 
