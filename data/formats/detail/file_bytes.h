@@ -29,6 +29,7 @@ class FileBytes {
   FileBytes& operator=(const FileBytes&) = delete;
 
   std::int64_t size() const { return size_; }
+  bool in_memory() const { return !file_; }
   /// Throws if the file ends before byte `offset + count`, as bytes [offset, offset + count) hold `what`; any
   /// numbers are safe.
   void must_have(std::int64_t offset, std::int64_t count, std::string_view what) const;

@@ -90,7 +90,7 @@ class IndexedStore final : public Dataset {
   std::uint64_t sample_id(std::int64_t index) const override;
   std::optional<std::int64_t> image_bytes(std::int64_t index) const override;
   std::string where(std::int64_t index) const override { return file_->where(entry(index).offset); }
-  bool resident() const override { return true; }
+  bool resident() const override { return file_->in_memory(); }
   void will_need(std::int64_t first, std::int64_t count) const override;
 
  private:
