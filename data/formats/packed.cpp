@@ -249,6 +249,10 @@ std::optional<std::int64_t> PackedStore::image_bytes(std::int64_t index) const {
   return std::ssize(fetch(index, scratch.bytes()).bytes);
 }
 
+std::int64_t PackedStore::label(std::int64_t index) const {
+  return entry(index).label;
+}
+
 std::string PackedStore::where(std::int64_t index) const {
   return fmt::format("{}, offset {}", path_.string(), entry(index).offset);
 }

@@ -400,4 +400,19 @@ TEST(Join, ForwardsWillNeedToEachPart) {
   EXPECT_EQ(c, (std::vector<std::int64_t>{0, 1, 2, 2}));
 }
 
+TEST(Labels, AreKnownWithoutTheImages) {
+  const TempDir dir;
+  const auto samples = raw_samples(3, 4, 4, 3, 5);
+  write_all(create_samples(dir / "a.athp", {.classes = 5}), samples);
+  std::string file = read_file(dir / "a.athp");
+  ++file[file.find(samples[1].bytes)];
+  replace_file(dir / "a.athp", file);
+  std::vector<std::unique_ptr<Dataset>> parts;
+  for (int i = 0; i < 2; ++i) parts.push_back(open_samples(dir / "a.athp"));
+  const auto data = join(std::move(parts));
+  std::vector<std::byte> scratch;
+  EXPECT_THROW((void)data->fetch(4, scratch), IoError);
+  EXPECT_EQ(data->label(4), samples[1].label);
+}
+
 }  // namespace athanor::formats_test

@@ -59,6 +59,7 @@ class ImportedStore final : public Dataset {
     }
   }
   std::uint64_t sample_id(std::int64_t index) const override { return packed_.sample_id(index); }
+  std::int64_t label(std::int64_t index) const override { return packed_.label(index); }
   std::optional<std::int64_t> image_bytes(std::int64_t index) const override {
     return packed_.image_bytes(index);
   }
