@@ -28,8 +28,8 @@ Keys keys_of(const Dataset& data, int threads,
   return keys;
 }
 
-Keys sizes_of(const Dataset& data, int threads) {
-  return keys_of(data, threads, [&](std::int64_t i) -> std::optional<std::uint64_t> {
+Keys sizes_of(const Dataset& data) {
+  return keys_of(data, 1, [&](std::int64_t i) -> std::optional<std::uint64_t> {
     return data.origin().image_bytes(data.origin_index(i));
   });
 }
@@ -65,7 +65,7 @@ Duplicates find_duplicates(const Dataset& train, const Dataset& held_out, int th
   constexpr std::size_t kPairs = 3;
   Duplicates found;
   if (!is_looked_into(train.size() + held_out.size())) return found;
-  Keys of_train = sizes_of(train, threads), of_held_out = sizes_of(held_out, threads);
+  Keys of_train = sizes_of(train), of_held_out = sizes_of(held_out);
   const std::uint64_t bytes = keep_shared(of_train, of_held_out) + keep_shared(of_held_out, of_train);
   if (bytes == 0 || bytes > kMostBytes) return found;
   of_train = hashes_of(train, threads, of_train);
