@@ -139,6 +139,7 @@ set(ATHANOR_SOURCES
   data/defects.cpp
   data/detail/batch_readers.cpp
   data/detail/device_feed.cpp
+  data/detail/duplicates.cpp
   data/detail/resident_images.cpp
   data/detail/sample_order.cpp
   data/detail/sample_reader.cpp

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -159,6 +160,11 @@ class Dataset {
   /// The data set whose source this one shares: of a part or a view of a set, that set's. Its account is
   /// theirs.
   virtual const Dataset& origin() const { return *this; }
+  /// Which sample of origin() sample `index` is.
+  virtual std::int64_t origin_index(std::int64_t index) const { return index; }
+  /// Of an origin(): the number of bytes that fetch() returns as the image of sample `index`, if it comes
+  /// from a file; else nullopt. Thread-safe. Throws what fetch() throws. Here: nullopt.
+  virtual std::optional<std::int64_t> image_bytes(std::int64_t /*index*/) const { return std::nullopt; }
   /// The source of sample `index`, for messages: "FILE", "FILE, offset N", or "".
   virtual std::string where(std::int64_t /*index*/) const { return {}; }
   /// Whether read_fields() can leave the scaling of images to a GPU (SampleRow::stage()).

@@ -48,6 +48,7 @@ class DecodedDataset final : public ImageDataset {
   StoredSample fetch(std::int64_t index, std::vector<std::byte>& scratch) const override;
   std::vector<Unused> unused() const override { return store_->unused(); }
   const Dataset& origin() const override { return store_->origin(); }
+  std::int64_t origin_index(std::int64_t index) const override { return store_->origin_index(index); }
   std::uint64_t sample_id(std::int64_t index) const override { return store_->sample_id(index); }
   std::string where(std::int64_t index) const override { return store_->where(index); }
   void will_need(std::int64_t first, std::int64_t count) const override { store_->will_need(first, count); }

@@ -66,7 +66,9 @@ StoredSample InMemoryDataset::fetch(std::int64_t index, std::vector<std::byte>& 
 std::uint64_t InMemoryDataset::sample_id(std::int64_t index) const {
   std::vector<std::byte> unused;
   const StoredSample sample = fetch(index, unused);
-  return detail::id_of(sample.bytes, sample.label);
+  kernels::HashOf hash;
+  hash.add(sample.bytes.size(), crc32c(sample.bytes), sample.label);
+  return hash.value();
 }
 
 Subset::Subset(std::shared_ptr<const Dataset> source, std::vector<std::int64_t> indices)

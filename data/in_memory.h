@@ -56,6 +56,9 @@ class Subset final : public Dataset {
   }
   std::vector<Unused> unused() const override { return source_->unused(); }
   const Dataset& origin() const override { return source_->origin(); }
+  std::int64_t origin_index(std::int64_t index) const override {
+    return source_->origin_index(in_source(index));
+  }
   std::uint64_t sample_id(std::int64_t index) const override { return source_->sample_id(in_source(index)); }
   std::string where(std::int64_t index) const override;
   bool resident() const override { return source_->resident(); }

@@ -236,10 +236,7 @@ void Loader::Impl::check() {
     detail::fail<IoError>("{}; the epoch now exceeds its limit of {} bad samples (--bad-samples skip:LIMIT)",
                           slot.replaced.line, options.bad_samples.limit);
   }
-  if (stats.skipped == 0) {
-    stats.first_skipped = slot.replaced.line;
-    warn(slot.replaced.line);
-  }
+  if (stats.skipped == 0) stats.first_skipped = slot.replaced.line;
   stats.skipped += slot.replacements;
 }
 

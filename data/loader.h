@@ -79,7 +79,7 @@ struct LoaderOptions {
   bool data_on_device = false;
 
   BadSamples bad_samples = {};
-  /// Called inside next() with one-line notes for the user: a read that does not end, a replaced sample.
+  /// Called inside next() with one-line notes for the user: a read that does not end.
   std::function<void(const std::string&)> on_warning = {};
   double stuck_after_s = 10;  ///< threshold for reporting a slow read
 };

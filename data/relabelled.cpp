@@ -4,6 +4,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "data/formats/detail/bytes.h"
 #include "data/sample_row.h"
 #include "tensor/error.h"
 #include "tensor/printable.h"
@@ -18,6 +19,66 @@ std::string some_of(const std::vector<std::string>& names) {
   for (std::size_t i = 0; i < std::min(names.size(), kShown); ++i)
     all += fmt::format("{}'{}'", i == 0 ? "" : ", ", printable(names[i]));
   return names.size() > kShown ? fmt::format("{} and {} more", all, names.size() - kShown) : all;
+}
+
+bool begins_character(char byte) {
+  return (static_cast<unsigned char>(byte) & 0xc0) != 0x80;
+}
+
+/// Whether a character of UTF-8 is a part of the letter before: an accent, a mark of kana, a later sound of a
+/// Hangul syllable. Unicode has such letters in one piece, too, and programs choose differently.
+bool is_mark(std::string_view character) {
+  const auto in = [&](std::string_view first, std::string_view last) {
+    return character >= first && character <= last;  // as the numbers of characters are
+  };
+  return in("\u0300", "\u036f") || in("\u1160", "\u11ff") || in("\u3099", "\u309a");
+}
+
+/// Each with its marks; those of ASCII in lower case; without blanks around the name.
+std::vector<std::string> letters_of(std::string_view name) {
+  constexpr char kBlanks[] = " \t\r\n";
+  name = name.substr(std::min(name.find_first_not_of(kBlanks), name.size()));
+  name = name.substr(0, name.find_last_not_of(kBlanks) + 1);
+  std::vector<std::string> letters;
+  while (!name.empty()) {
+    const auto end = std::find_if(name.begin() + 1, name.end(), begins_character);
+    const std::string_view character = name.substr(0, static_cast<std::size_t>(end - name.begin()));
+    if (!letters.empty() && is_mark(character)) {
+      letters.back() += character;
+    } else {
+      letters.push_back(detail::lower_case(character));
+    }
+    name.remove_prefix(character.size());
+  }
+  return letters;
+}
+
+/// Equal, or one of them in one piece, not of ASCII, and the other in several.
+bool look_alike(const std::string& a, const std::string& b) {
+  const auto pieces = [](const std::string& letter) {
+    return std::count_if(letter.begin(), letter.end(), begins_character);
+  };
+  return a == b || (a.size() > 1 && b.size() > 1 && pieces(a) != pieces(b));
+}
+
+/// "; 'é' and 'é' look alike, but are the bytes c3 a9 and 65 cc 81" of the first such pair, or "".
+std::string which_look_alike(const std::vector<std::string>& names, const std::vector<std::string>& others) {
+  const auto hex = [](std::string_view name) {
+    std::string all;
+    for (const unsigned char byte : name) all += fmt::format("{}{:02x}", all.empty() ? "" : " ", byte);
+    return all;
+  };
+  std::vector<std::vector<std::string>> letters;
+  for (const std::string& other : others) letters.push_back(letters_of(other));
+  for (const std::string& name : names) {
+    const std::vector<std::string> own = letters_of(name);
+    for (std::size_t i = 0; i < others.size(); ++i) {
+      if (std::ranges::equal(own, letters[i], look_alike))
+        return fmt::format("; '{}' and '{}' look alike, but are the bytes {} and {}", printable(name),
+                           printable(others[i]), hex(name), hex(others[i]));
+    }
+  }
+  return {};
 }
 
 }  // namespace
@@ -35,8 +96,8 @@ Relabelled::Relabelled(std::shared_ptr<const Dataset> source, std::vector<std::s
     if (at == known.end()) unknown.push_back(name);
     numbers_.push_back(at == known.end() ? -1 : at->second);
   }
-  ATH_CHECK(unknown.empty(), "classes: the data must have no others than {}, but has {}",
-            some_of(class_names_), some_of(unknown));
+  ATH_CHECK(unknown.empty(), "classes: the data must have no others than {}, but has {}{}",
+            some_of(class_names_), some_of(unknown), which_look_alike(unknown, class_names_));
   ATH_CHECK(std::ssize(numbers_) >= spec_.classes,
             "classes: there must be a name for each of {}, but there are {}", spec_.classes, numbers_.size());
   spec_.classes = std::ssize(class_names_);

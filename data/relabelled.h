@@ -30,6 +30,7 @@ class Relabelled final : public Dataset {
   std::string check_sample(std::int64_t index) const override { return source_->check_sample(index); }
   std::vector<Unused> unused() const override { return source_->unused(); }
   const Dataset& origin() const override { return source_->origin(); }
+  std::int64_t origin_index(std::int64_t index) const override { return source_->origin_index(index); }
   std::uint64_t sample_id(std::int64_t index) const override { return source_->sample_id(index); }
   std::string where(std::int64_t index) const override { return source_->where(index); }
   bool stages() const override { return source_->stages(); }

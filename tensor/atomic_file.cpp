@@ -57,15 +57,18 @@ bool is_being_written(const std::filesystem::path& path) {
   return locked;
 }
 
-void remove_leftovers(const std::filesystem::path& path, std::string_view suffix) {
-  const std::filesystem::path folder = path.has_parent_path() ? path.parent_path() : ".";
-  const std::string start = path.filename().string();
+/// Removes what no process has locked of the unfinished files and folders in `folder`: of those that become
+/// `wanted` or, if that is empty, of all.
+void remove_leftovers(const std::filesystem::path& folder, std::string_view suffix,
+                      const std::string& wanted = {}) {
   std::error_code error;
   for (std::filesystem::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
     const std::string name = at->path().filename().string();
-    if (!name.starts_with(start)) continue;
+    if (!name.ends_with(suffix)) continue;
+    const std::size_t dot = name.rfind('.', name.size() - suffix.size() - 1);  // that of ".PID-N"
+    if (dot == name.npos || !is_unfinished(std::string_view(name).substr(dot), suffix)) continue;
     std::error_code ignored;
-    if (is_unfinished(std::string_view(name).substr(start.size()), suffix) && !is_being_written(at->path()))
+    if ((wanted.empty() || name.substr(0, dot) == wanted) && !is_being_written(at->path()))
       std::filesystem::remove_all(at->path(), ignored);
   }
 }
@@ -73,7 +76,7 @@ void remove_leftovers(const std::filesystem::path& path, std::string_view suffix
 }  // namespace
 
 std::filesystem::path unfinished_name(const std::filesystem::path& path, std::string_view suffix) {
-  remove_leftovers(path, suffix);
+  remove_leftovers(path.has_parent_path() ? path.parent_path() : ".", suffix, path.filename().string());
   std::filesystem::path name = path;
   name += fmt::format(".{}-{}{}", ::getpid(), serial.fetch_add(1), suffix);
   return name;
@@ -98,13 +101,7 @@ bool AtomicFile::is_suffix(std::string_view text) {
 }
 
 void AtomicFile::remove_unfinished(const std::filesystem::path& folder) {
-  std::error_code error;
-  for (std::filesystem::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
-    const std::filesystem::path name = at->path().filename();
-    std::error_code ignored;
-    if (is_suffix(name.stem().extension().string() + name.extension().string()))
-      std::filesystem::remove(at->path(), ignored);
-  }
+  remove_leftovers(folder, kSuffix);
 }
 
 AtomicFile::~AtomicFile() {

@@ -27,8 +27,8 @@ class AtomicFile {
   const std::filesystem::path& temporary() const { return temporary_; }
   /// Whether `text` is the suffix of a temporary name, as left behind by a killed process.
   static bool is_suffix(std::string_view text);
-  /// Removes temporary files that killed processes have left in `folder`. No process may be writing there.
-  /// Files that cannot be removed remain.
+  /// Removes the temporary files in `folder` that no process has locked: killed ones have left them. Those
+  /// that cannot be removed remain.
   static void remove_unfinished(const std::filesystem::path& folder);
   /// Replaces any file at the path.
   void commit();

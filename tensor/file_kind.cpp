@@ -38,7 +38,7 @@ constexpr Kind kKinds[] = {
     {0, "GGUF"sv, "GGUF"},
     {0, "PK\x03\x04"sv, "a ZIP archive"},
     {257, "ustar"sv, "a tar archive"},
-    {0, "\x1f\x8b"sv, "gzip"},
+    {0, kGzip, "gzip"},
     {0, "BZh"sv, "bzip2"},
     {0, "\xfd\x37zXZ"sv, "xz"},
     {0, "\x28\xb5\x2f\xfd"sv, "zstd"},

@@ -50,7 +50,8 @@ RegularFile::RegularFile(const std::filesystem::path& path, int folder)
   if (descriptor_ < 0 && errno == ENXIO) {  // a special file without a reader or device
     problem_ = "must be a file, but is a socket or a device";
   } else if (descriptor_ < 0 || ::fstat(descriptor_, &status) != 0) {
-    problem_ = fmt::format("cannot be read: {}", std::strerror(errno));
+    problem_ = fmt::format("cannot be read: {}{}", std::strerror(errno),
+                           errno == EMFILE ? " (ulimit -n allows no more)" : "");
   } else if (!S_ISREG(status.st_mode)) {
     problem_ = fmt::format("must be a file, but is {}", name_of_kind(status.st_mode));
   } else {

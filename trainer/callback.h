@@ -213,7 +213,7 @@ class Callback {
   virtual void on_checkpoint(Trainer&, const std::filesystem::path&) {}
   /// The exception that ends training, before it propagates. Exceptions thrown here are dropped.
   virtual void on_exception(Trainer&, const std::exception&) {}
-  /// An urgent note for the user: a read that does not end, a sample that was replaced.
+  /// An urgent note for the user: a read that does not end.
   virtual void on_note(Trainer&, const std::string&) {}
   /// The answer of a run to a Question: `text` makes lines of at most the given number of columns. It is the
   /// last call.

@@ -228,7 +228,7 @@ struct TrainerConfig {
   std::int64_t image_size = 0;              ///< pixels a side, after resizing
   ImageWork decode = ImageWork::automatic;  ///< of plain JPEG files
   ImageWork resize = ImageWork::automatic;  ///< the same bits on both
-  bool strict_data = false;                 ///< what a source holds besides samples is an error
+  bool strict_data = false;                 ///< unused parts of sources, and images in both sets, are errors
   std::vector<Unused> unused_data = {};     ///< what the program itself leaves out, beside Dataset::unused()
   std::filesystem::path train_data = {}, val_data = {};  ///< their folders; empty: below data_dir
   std::filesystem::path photos = {};     ///< folder for both: val_split of each class is for validation

@@ -74,6 +74,7 @@ Run::Run(Trainer& trainer, const TrainerConfig& config, const Callbacks& callbac
                 [this](const std::string& note) { notify([&](Callback& c) { c.on_note(trainer_, note); }); }),
       task_(task),
       train_(train),
+      held_out_(held_out),
       specs_(specs()),
       networks_(make_networks(memory)),
       frozen_(*memory.frozen),
@@ -126,10 +127,12 @@ void Run::begin() {
   choose_threads();
   choose_convs();
   describe_checkpoints();
+  const std::string duplicates = this->duplicates();
   trainer_.begin_record();
   FitInfo info = describe();
   if (config_.summary && strategy_.is_rank0() && info.nothing_to_do.empty()) info.summary = summary();
   notify([&](Callback& c) { c.on_fit_begin(trainer_, info); });
+  if (!duplicates.empty()) notify([&](Callback& c) { c.on_note(trainer_, duplicates); });
   vendor_notes_.emplace(config_.device, [this](const std::string& note) {
     notify([&](Callback& c) { c.on_note(trainer_, note); });
   });

@@ -124,6 +124,7 @@ class Run : private Minimizer {
   std::string summary();
   std::string nothing_to_do(const FitInfo& info) const;
   std::string left_out() const;
+  std::string duplicates();
   StateDict shared_settings() const;
   std::uint64_t weights_hash();
   std::vector<StatePart> state_parts();
@@ -156,6 +157,7 @@ class Run : private Minimizer {
   DataPipeline pipeline_;
   Task& task_;
   const Dataset& train_;
+  const Dataset* held_out_;
   std::vector<OptimizerSpec> specs_;
   std::vector<std::unique_ptr<OptimizedNetworks>> networks_;
   std::vector<const ParameterArena*> arenas_;  // theirs

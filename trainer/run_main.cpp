@@ -47,6 +47,16 @@ bool open_standard_files() {
   return stdout_open;
 }
 
+/// The usual limit of 1,024 open files is one for programs that call select(); each shard of a data set needs
+/// one.
+void allow_open_files() {
+  constexpr rlim_t kEnough = 65'536;
+  rlimit files{};
+  if (::getrlimit(RLIMIT_NOFILE, &files) != 0 || files.rlim_cur >= kEnough) return;
+  files.rlim_cur = std::min(files.rlim_max, kEnough);
+  ::setrlimit(RLIMIT_NOFILE, &files);
+}
+
 /// Flushes stdout, and reports a failure. Returns the exit code.
 int flush_stdout() {
   errno = 0;
@@ -122,6 +132,7 @@ int with_standard_files(const std::function<int()>& body) {
     std::fputs("error: stdout: must be open, but is closed; send it to a file or to /dev/null\n", stderr);
     return kExitBadInput;
   }
+  allow_open_files();
   const int code = body();
   return code == kExitDone ? flush_stdout() : code;
 }

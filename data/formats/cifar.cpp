@@ -36,7 +36,8 @@ StoredSample read_record(const detail::FileBytes& file, const detail::IndexEntry
 /// `records`: required number; 0: any.
 std::unique_ptr<Dataset> open_file(const std::filesystem::path& path, std::int64_t classes,
                                    std::int64_t records) {
-  const std::int64_t record = label_bytes(classes) + kCifarImage;
+  const auto head = static_cast<std::int16_t>(label_bytes(classes));
+  const std::int64_t record = head + kCifarImage;
   const auto file =
       std::make_shared<detail::FileBytes>(path, "cifar", "fetch or write the file again, or gunzip it");
   const std::int64_t bytes = file->stated_size();
@@ -54,7 +55,7 @@ std::unique_ptr<Dataset> open_file(const std::filesystem::path& path, std::int64
     const std::int64_t label_at = at + record - kCifarImage - 1;
     const auto label = std::to_integer<std::int64_t>(pages.at(label_at, 1, "a label")[0]);
     if (const auto bad = detail::bad_label(label, classes)) file->fail(label_at, "{}", *bad);
-    entries.push_back({at, record, label, Codec::raw});
+    entries.push_back({at, record, label, Codec::raw, head});
   }
   const ImageSpec spec{kCifarSide, kCifarSide, kCifarChannels, classes};
   return std::make_unique<detail::IndexedStore>(file, spec, std::move(entries), read_record);

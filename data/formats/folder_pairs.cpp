@@ -58,18 +58,8 @@ std::unique_ptr<Dataset> open_folder_pairs(const path& folder) {
   };
   std::map<std::string, Part> parts;  // by field name
   std::vector<Unused> unused;
-  for (const std::string& part : detail::names_in(folder, kFormat)) {
-    std::error_code error;
-    const char* const cause = part.starts_with('.') ? "hidden files or folders"
-                              : !std::filesystem::is_directory(folder / part, error)
-                                  ? "files beside the folders"
-                              : detail::is_made_by_programs(part)       ? "folders of other programs"
-                              : detail::leads_up(folder / part, folder) ? detail::kMetAgain
-                                                                        : nullptr;
-    if (cause) {
-      count_unused(unused, cause, part);
-      continue;
-    }
+  for (const std::string& part :
+       detail::folders_among(detail::names_in(folder, kFormat), folder, "the folders", unused)) {
     Files files = files_of(folder, part, unused);
     const bool must = part == "images" || part == "masks" || part == "targets";
     if (files.empty() && must)

@@ -22,7 +22,7 @@ bool are_numbered(const std::vector<std::string>& folders) {
   return true;
 }
 
-constexpr char kBeside[] = "images beside the folders of classes";
+constexpr char kBeside[] = "images beside the folders of classes";  // detail::folders_among()
 
 /// Why a folder has no samples.
 std::string without_samples(const std::filesystem::path& folder, const std::vector<Unused>& unused) {
@@ -39,22 +39,8 @@ std::string without_samples(const std::filesystem::path& folder, const std::vect
 
 ImageFolder::ImageFolder(std::filesystem::path folder, const std::vector<Unused>& beside)
     : folder_(std::move(folder)) {
-  std::vector<std::string> classes;
-  for (const std::string& entry : detail::names_in(folder_, "image folder")) {
-    std::error_code error;
-    if (entry.starts_with('.')) {
-      count_unused(unused_, "hidden files or folders", entry);
-    } else if (!std::filesystem::is_directory(folder_ / entry, error)) {
-      const bool is_image = detail::codec_named(entry).has_value();
-      count_unused(unused_, is_image ? kBeside : "files beside the folders of classes", entry);
-    } else if (detail::is_made_by_programs(entry)) {
-      count_unused(unused_, "folders of other programs", entry);
-    } else if (detail::leads_up(folder_ / entry, folder_)) {
-      count_unused(unused_, detail::kMetAgain, entry + '/');
-    } else {
-      classes.push_back(entry);
-    }
-  }
+  const std::vector<std::string> classes = detail::folders_among(detail::names_in(folder_, "image folder"),
+                                                                 folder_, "the folders of classes", unused_);
   const bool numbered = are_numbered(classes);
   for (const std::string& name : classes) add_class(name, numbered);
   if (samples_.empty()) {
@@ -75,11 +61,8 @@ void ImageFolder::add_class(const std::string& name, bool may_be_empty) {
   detail::ImageFiles found = detail::find_images(folder_ / name, "image folder", name + '/');
   for (const Unused& one : found.unused) {
     if (one.cause != detail::kHeic || !found.files.empty()) continue;
-    detail::fail<IoError>(
-        "image folder: {} is HEIC, which Athanor cannot read, and its class has no other images: convert "
-        "them to JPEG first: for f in {}/*/*.[hH][eE][iI][cC]; do heif-convert \"$f\" \"${{f%.*}}.jpg\"; "
-        "done (package libheif-examples)",
-        (folder_ / one.names.front()).string(), folder_.string());
+    detail::fail<IoError>("image folder: {} is HEIC, and its class has no other images: {}",
+                          (folder_ / one.names.front()).string(), detail::kHeicAdvice);
   }
   add_unused(unused_, std::move(found.unused));
   if (found.files.empty() && !may_be_empty) return count_unused(unused_, "folders without images", name);
@@ -111,10 +94,14 @@ std::string ImageFolder::where(std::int64_t index) const {
 std::uint64_t ImageFolder::sample_id(std::int64_t index) const {
   kernels::HashOf hash;
   hash.add(kernels::fnv1a(name(index)));
-  struct stat file {};
-  if (detail::is_looked_into(size()) && ::fstatat(directory_, name(index), &file, 0) == 0)
-    hash.add(file.st_size);
+  if (detail::is_looked_into(size()))
+    if (const auto bytes = image_bytes(index)) hash.add(*bytes);
   return hash.value();
+}
+
+std::optional<std::int64_t> ImageFolder::image_bytes(std::int64_t index) const {
+  struct stat file {};
+  return ::fstatat(directory_, name(index), &file, 0) == 0 ? std::optional(file.st_size) : std::nullopt;
 }
 
 StoredSample ImageFolder::fetch(std::int64_t index, std::vector<std::byte>& scratch) const {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <tuple>
+#include <type_traits>
 
 #include "data/formats/detail/indexed_store.h"
 #include "tensor/error.h"
@@ -50,26 +51,24 @@ class JoinedStore final : public Dataset {
   }
   std::vector<std::string> class_names() const override { return parts_[0]->class_names(); }
   StoredSample fetch(std::int64_t index, std::vector<std::byte>& scratch) const override {
-    detail::check_index(index, size(), "store");
-    const std::size_t part = part_of(index);
-    return parts_[part]->fetch(index - start_of(part), scratch);
+    return in_part(index, [&](const Dataset& part, std::int64_t i) { return part.fetch(i, scratch); });
+  }
+  std::int64_t label(std::int64_t index) const override {
+    return in_part(index, [](const Dataset& part, std::int64_t i) { return part.label(i); });
   }
   std::vector<Unused> unused() const override {
     std::vector<Unused> all;
-    for (const auto& part : parts_) {
-      add_unused(all, part->unused());
-    }
+    for (const auto& part : parts_) add_unused(all, part->unused());
     return all;
   }
   std::uint64_t sample_id(std::int64_t index) const override {
-    detail::check_index(index, size(), "store");
-    const std::size_t part = part_of(index);
-    return parts_[part]->sample_id(index - start_of(part));
+    return in_part(index, [](const Dataset& part, std::int64_t i) { return part.sample_id(i); });
+  }
+  std::optional<std::int64_t> image_bytes(std::int64_t index) const override {
+    return in_part(index, [](const Dataset& part, std::int64_t i) { return part.image_bytes(i); });
   }
   std::string where(std::int64_t index) const override {
-    detail::check_index(index, size(), "store");
-    const std::size_t part = part_of(index);
-    return parts_[part]->where(index - start_of(part));
+    return in_part(index, [](const Dataset& part, std::int64_t i) { return part.where(i); });
   }
   bool resident() const override {
     return std::all_of(parts_.begin(), parts_.end(), [](const auto& part) { return part->resident(); });
@@ -89,6 +88,13 @@ class JoinedStore final : public Dataset {
     return static_cast<std::size_t>(std::upper_bound(ends_.begin(), ends_.end(), index) - ends_.begin());
   }
   std::int64_t start_of(std::size_t part) const { return part == 0 ? 0 : ends_[part - 1]; }
+  /// f(the part that has sample `index`, its index there).
+  template <class F>
+  std::invoke_result_t<F, const Dataset&, std::int64_t> in_part(std::int64_t index, const F& f) const {
+    detail::check_index(index, size(), "store");
+    const std::size_t part = part_of(index);
+    return f(*parts_[part], index - start_of(part));
+  }
 
   std::vector<std::unique_ptr<Dataset>> parts_;
   std::vector<std::int64_t> ends_;

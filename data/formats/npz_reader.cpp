@@ -5,13 +5,11 @@
 #include <utility>
 #include <vector>
 
-#include <fmt/ranges.h>
 #include <zip.h>
 
 #include "data/formats/detail/npy_header.h"
 #include "data/formats/npy.h"
 #include "tensor/error.h"
-#include "tensor/printable.h"
 
 namespace athanor {
 namespace {
@@ -45,28 +43,19 @@ class ZipReader {
   }
 
   const FileBytes& file() const { return file_; }
-  /// The names of its arrays, without ".npy"; the first few.
-  std::vector<std::string> arrays() const {
-    constexpr std::size_t kMost = 8;
-    std::vector<std::string> names;
-    for (zip_int64_t i = 0; i < zip_get_num_entries(archive_.get(), 0) && names.size() < kMost; ++i) {
-      const char* const name = zip_get_name(archive_.get(), static_cast<zip_uint64_t>(i), 0);
-      std::string array = name ? name : "";
-      if (array.ends_with(".npy")) array.resize(array.size() - 4);
-      names.push_back(printable(array));
-    }
-    return names;
-  }
   bool has(const std::string& member) const {
     return zip_name_locate(archive_.get(), member.c_str(), 0) >= 0;
   }
 
-  /// The members besides those.
+  /// Its arrays besides those members.
   std::vector<Unused> others(const std::string& images, const std::string& labels) const {
     std::vector<Unused> unused;
     for (zip_int64_t i = 0; i < zip_get_num_entries(archive_.get(), 0); ++i) {
-      const char* const name = zip_get_name(archive_.get(), static_cast<zip_uint64_t>(i), 0);
-      if (name && name != images && name != labels) count_unused(unused, "arrays of other names", name);
+      const char* const member = zip_get_name(archive_.get(), static_cast<zip_uint64_t>(i), 0);
+      if (!member || member == images || member == labels) continue;
+      std::string name = member;
+      if (name.ends_with(".npy")) name.resize(name.size() - 4);
+      count_unused(unused, "arrays of other names", name);
     }
     return unused;
   }
@@ -153,9 +142,9 @@ std::unique_ptr<Dataset> open_npz(const std::filesystem::path& path, const NpzOp
   if (images.empty()) {
     archive.file().fail(0,
                         "must have arrays named images and labels, x and y, x_train and y_train, or similar, "
-                        "but has only {}: save it with other names, as in numpy.savez('data.npz', images=a, "
+                        "but has only {}: save it with such names, as in numpy.savez('data.npz', images=a, "
                         "labels=b)",
-                        fmt::join(archive.arrays(), ", "));
+                        text_of(archive.others(images, labels)));
   }
   images += ".npy";
   labels += ".npy";

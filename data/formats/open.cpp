@@ -219,22 +219,18 @@ std::optional<path> held_out_beside_train(const path& folder) {
 }
 
 std::vector<Unused> beside_sets(const path& folder, const std::vector<path>& used) {
-  std::vector<Unused> unused;
-  for (const std::string& name : detail::names_in(folder, "image folder")) {
-    std::error_code error;
-    const bool is_used = std::any_of(used.begin(), used.end(), [&](const path& one) {
+  std::vector<std::string> names = detail::names_in(folder, "image folder");
+  std::erase_if(names, [&](const std::string& name) {
+    return std::any_of(used.begin(), used.end(), [&](const path& one) {
+      std::error_code error;
       return std::filesystem::equivalent(one, folder / name, error);
     });
-    if (is_used) continue;
+  });
+  std::vector<Unused> unused;
+  for (const std::string& name : detail::folders_among(names, folder, "the folders of sets", unused)) {
     const bool is_set =
         name == "train" || std::find(kHeldOut.begin(), kHeldOut.end(), name) != kHeldOut.end();
-    const char* const cause = name.starts_with('.') ? "hidden files or folders"
-                              : !std::filesystem::is_directory(folder / name, error)
-                                  ? "files beside the folders of sets"
-                              : detail::is_made_by_programs(name) ? "folders of other programs"
-                              : is_set                            ? "folders of other sets"
-                                                                  : "folders beside those of sets";
-    count_unused(unused, cause, name);
+    count_unused(unused, is_set ? "folders of other sets" : "folders beside those of sets", name);
   }
   return unused;
 }

@@ -10,6 +10,7 @@
 #include <sys/mman.h>
 #include <sys/vfs.h>
 
+#include "data/detail/thread_scratch.h"
 #include "data/formats/crc32c.h"
 #include "data/formats/detail/packed_layout.h"
 #include "kernels/hash.h"
@@ -240,6 +241,16 @@ std::uint64_t PackedStore::sample_id(std::int64_t index) const {
   kernels::HashOf hash;
   hash.add(entry.length, entry.crc, entry.label);
   return hash.value();
+}
+
+std::optional<std::int64_t> PackedStore::image_bytes(std::int64_t index) const {
+  if (more_ == 0) return length(index);
+  detail::ThreadScratch scratch;
+  return std::ssize(fetch(index, scratch.bytes()).bytes);
+}
+
+std::int64_t PackedStore::label(std::int64_t index) const {
+  return entry(index).label;
 }
 
 std::string PackedStore::where(std::int64_t index) const {

@@ -56,6 +56,8 @@ class PackedStore final : public Dataset {
   /// was shortened.
   StoredSample fetch(std::int64_t index, std::vector<std::byte>& scratch) const override;
   std::uint64_t sample_id(std::int64_t index) const override;  ///< from its CRC
+  std::optional<std::int64_t> image_bytes(std::int64_t index) const override;
+  std::int64_t label(std::int64_t index) const override;
   std::string where(std::int64_t index) const override;
   void will_need(std::int64_t first, std::int64_t count) const override;
 

@@ -31,21 +31,6 @@ std::pair<std::string, std::string> split_name(const std::string& name) {
   return {name.substr(0, dot), detail::lower_case(name.substr(dot + 1))};
 }
 
-void refuse_compressed(const FileBytes& file) {
-  constexpr std::pair<std::string_view, const char*> kMagics[] = {{"\x1f\x8b", "gunzip"},
-                                                                  {"\x28\xb5\x2f\xfd", "unzstd"},
-                                                                  {"BZh", "bunzip2"},
-                                                                  {"\xfd"
-                                                                   "7zXZ",
-                                                                   "unxz"}};
-  for (const auto& [magic, program] : kMagics) {
-    if (file.has(magic)) {
-      file.fail(0, "the archive must not be compressed, because samples are read in any order: {} it first",
-                program);
-    }
-  }
-}
-
 /// The content of a .cls or .json.
 std::string_view read_text(const FileBytes& file, const TarReader& tar, const std::string& suffix,
                            std::vector<std::byte>& scratch) {
@@ -227,7 +212,7 @@ class TarWriter final : public SampleWriter {
 std::unique_ptr<Dataset> open_tar(const std::filesystem::path& path, const TarOptions& options) {
   detail::check_classes(options.classes, "tar");
   const auto file = std::make_shared<FileBytes>(path, "tar", "write the archive again, or remove it");
-  refuse_compressed(*file);
+  file->must_not_be_compressed();
   Index index(*file, options);
   std::vector<detail::IndexEntry> samples = index.build();
   return std::make_unique<detail::IndexedStore>(file, ImageSpec{0, 0, 0, options.classes}, std::move(samples),

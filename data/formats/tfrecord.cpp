@@ -25,15 +25,13 @@ constexpr std::string_view kJpeg = "\xff\xd8\xff", kPng = "\x89PNG\r\n\x1a\n";
 
 /// The position of each record's data, with checked framing.
 std::vector<IndexEntry> index(const FileBytes& file) {
-  if (file.has("\x1f\x8b")) {
-    file.fail(0, "the file must not be compressed: gunzip it first");
-  }
   std::vector<IndexEntry> entries;
   detail::FilePages pages(file);
   for (std::int64_t at = 0; at < file.size();) {
     const std::span<const std::byte> head = pages.at(at, kHead, "a record's length and its CRC");
     const auto stored = load_le<std::uint32_t>(head.subspan(8));
     if (const std::uint32_t crc = masked_crc(head.first(8)); crc != stored) {
+      if (at == 0) file.must_not_be_compressed();
       file.fail(at, "the CRC of a record's length must be {:#010x}, but the length has {:#010x}", stored,
                 crc);
     }
@@ -42,7 +40,7 @@ std::vector<IndexEntry> index(const FileBytes& file) {
     if (rest < kTail || bytes > static_cast<std::uint64_t>(rest - kTail)) {
       file.fail(at, "a record must have {} bytes and a CRC, but the file ends after {}", bytes, rest);
     }
-    entries.push_back({at + kHead, static_cast<std::int64_t>(bytes), -1, Codec::raw});
+    entries.push_back({at + kHead, static_cast<std::int64_t>(bytes), -1, Codec::raw, -1});
     at += kHead + entries.back().bytes + kTail;
   }
   if (entries.empty()) file.fail(0, "the file must have at least one record, but is empty");

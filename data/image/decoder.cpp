@@ -4,6 +4,7 @@
 #include <string>
 
 #include "data/formats/detail/bytes.h"
+#include "data/formats/detail/image_files.h"
 #include "tensor/file_kind.h"
 
 namespace athanor {
@@ -37,10 +38,8 @@ ImageSize ImageDecoder::open(std::span<const std::byte> bytes) {
   if (detail::text_of(bytes).starts_with("\xff\xd8"))
     return size_ = in_memory([&] { return jpeg_.open(bytes); });
   const std::string kind = kind_of(bytes);
-  detail::fail<IoError>("image: must be a JPEG, PNG or WebP, but is {}{}", kind,
-                        kind == "HEIC" ? ": convert it to JPEG first, with heif-convert IMAGE.heic IMAGE.jpg "
-                                         "(package libheif-examples)"
-                                       : "");
+  detail::fail<IoError>("image: must be a JPEG, PNG or WebP, but is {}{}{}", kind, kind == "HEIC" ? ": " : "",
+                        kind == "HEIC" ? detail::kHeicAdvice : "");
 }
 
 }  // namespace athanor

@@ -178,7 +178,7 @@ class ErrorLines {
                    why_.substr(0, kMaxOfWhy).c_str());
       return exit_code == 1 ? 3 : exit_code;  // 1 is mpirun's own code; ours are specific
     }
-    if (framed_lines_ > 0) {
+    if (framed_) {
       std::fprintf(stderr, "error: a rank ended with code %d, without giving a reason\n", exit_code);
     } else if (exit_code == 1 && of_mpirun) {
       std::fputs("error: mpirun ended with code 1, without giving a reason\n", stderr);
@@ -214,7 +214,7 @@ class ErrorLines {
     if (frame) {
       in_frame_ = !in_frame_;
       over_ = false;
-      framed_lines_ = 1;
+      framed_ = true;
       if (!in_frame_ && !paragraph_.empty()) use(std::exchange(paragraph_, {}), true);
     } else if (!in_frame_) {
       const std::size_t from = line.starts_with('[') ? line.find("] ") + 2 : line.find_first_not_of("* ");
@@ -240,8 +240,7 @@ class ErrorLines {
 
   const bool show_all_;
   std::string paragraph_, why_;
-  int framed_lines_ = 0;
-  bool in_frame_ = false, over_ = false, why_framed_ = false, explained_ = false;
+  bool framed_ = false, in_frame_ = false, over_ = false, why_framed_ = false, explained_ = false;
 };
 
 // All of them -----------------------------------------------------------------------------------------------

@@ -32,7 +32,7 @@ TEST(IdxStore, ReadsWhatItWrote) {
     write_all(create_idx(dir / "train-images-idx3-ubyte"), samples);
     const auto store = open_idx(dir / "train-images-idx3-ubyte", {.classes = s.classes});
     EXPECT_EQ(store->spec(), (ImageSpec{s.height, s.width, s.channels, s.classes}));
-    EXPECT_TRUE(store->resident());
+    EXPECT_FALSE(store->resident());
     expect_same(*store, samples);
     EXPECT_EQ(std::distance(std::filesystem::directory_iterator(dir.path()), {}), 2)
         << "nothing else is left";
@@ -398,6 +398,21 @@ TEST(Join, ForwardsWillNeedToEachPart) {
   EXPECT_EQ(c, (std::vector<std::int64_t>{0, 1}));
   all->will_need(10, 1000);
   EXPECT_EQ(c, (std::vector<std::int64_t>{0, 1, 2, 2}));
+}
+
+TEST(Labels, AreKnownWithoutTheImages) {
+  const TempDir dir;
+  const auto samples = raw_samples(3, 4, 4, 3, 5);
+  write_all(create_samples(dir / "a.athp", {.classes = 5}), samples);
+  std::string file = read_file(dir / "a.athp");
+  ++file[file.find(samples[1].bytes)];
+  replace_file(dir / "a.athp", file);
+  std::vector<std::unique_ptr<Dataset>> parts;
+  for (int i = 0; i < 2; ++i) parts.push_back(open_samples(dir / "a.athp"));
+  const auto data = join(std::move(parts));
+  std::vector<std::byte> scratch;
+  EXPECT_THROW((void)data->fetch(4, scratch), IoError);
+  EXPECT_EQ(data->label(4), samples[1].label);
 }
 
 }  // namespace athanor::formats_test

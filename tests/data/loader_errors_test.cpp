@@ -85,16 +85,16 @@ TEST(LoaderErrors, SkippingReplacesByTheSameSamplesForAnyNumberOfThreads) {
   for (const int workers : kWorkers) {
     SCOPED_TRACE(workers);
     const Damaged damaged;
-    std::vector<std::string> told;
     const LoaderOptions options{.batch_size = 5,
                                 .shuffle = true,
                                 .seed = 4,
                                 .training = true,
                                 .workers = workers,
-                                .bad_samples = {.skip = true, .limit = 4},
-                                .on_warning = [&](const std::string& line) { told.push_back(line); }};
+                                .bad_samples = {.skip = true, .limit = 4}};
     Loader loader(damaged.data, options);
-    const auto epoch = test::steps_of(loader, 0), next = test::steps_of(loader, 1);
+    const auto epoch = test::steps_of(loader, 0);
+    EXPECT_TRUE(test::names(loader.stats().first_skipped, {"epoch 1", "sample", "a byte is wrong"}));
+    const auto next = test::steps_of(loader, 1);
     if (workers == 0) {
       first = epoch;
       second = next;
@@ -109,8 +109,6 @@ TEST(LoaderErrors, SkippingReplacesByTheSameSamplesForAnyNumberOfThreads) {
     EXPECT_EQ(epoch, first);
     EXPECT_EQ(next, second);
     EXPECT_EQ(loader.stats().skipped, 4);
-    ASSERT_EQ(told.size(), 2u) << "the first of each epoch";
-    EXPECT_TRUE(test::names(told[0], {"epoch 1", "sample", "a byte is wrong"}));
     EXPECT_TRUE(test::names(loader.stats().first_skipped, {"epoch 2", "sample"}));
   }
 }

@@ -47,6 +47,34 @@ TEST(Relabelled, AnUnknownClassIsNamed) {
   EXPECT_ERROR(ArgumentError, Relabelled(animals({"ant"}), {"ant", "ant"}), "'ant'");
 }
 
+/// What is said of data with the class `own`, for others than which `known` is one.
+std::string refusal_of(const std::string& own, const std::string& known) {
+  return test::message_of([&] { Relabelled(animals({"x", own}), {"bee", "x", known}); });
+}
+
+TEST(Relabelled, BytesAreToldOfNamesThatLookAlike) {
+  struct Case {
+    std::string name, bytes, other, bytes_of_other;
+  };
+  const std::vector<Case> cases{{"caf\u00e9", "63 61 66 c3 a9", "cafe\u0301", "63 61 66 65 cc 81"},
+                                {"\u1ebf", "e1 ba bf", "\u00ea\u0301", "c3 aa cc 81"},
+                                {"\u304c", "e3 81 8c", "\u304b\u3099", "e3 81 8b e3 82 99"},
+                                {"\ud55c", "ed 95 9c", "\u1112\u1161\u11ab", "e1 84 92 e1 85 a1 e1 86 ab"},
+                                {"ant", "61 6e 74", "Ant", "41 6e 74"},
+                                {"ant", "61 6e 74", " ant\r", "20 61 6e 74 0d"}};
+  for (const Case& one : cases) {
+    EXPECT_TRUE(test::names(refusal_of(one.name, one.other), {one.bytes, one.bytes_of_other}));
+    EXPECT_TRUE(test::names(refusal_of(one.other, one.name), {one.bytes, one.bytes_of_other}));
+  }
+  const std::vector<std::pair<std::string, std::string>> different{
+      {"\u00fcber", "\u00e4ber"}, {"\u3044", "\u304b\u3099x"}, {"e", "e\u0301"}, {"ant", "cat"}};
+  for (const auto& pair : different) {
+    const std::string said = refusal_of(pair.first, pair.second);
+    EXPECT_TRUE(test::names(said, {pair.first}));
+    EXPECT_EQ(said.find("bytes"), said.npos) << said;
+  }
+}
+
 TEST(Relabelled, EqualClassesAndSetsWithoutNamesStayAsTheyAre) {
   const auto data = animals({"ant", "bee"});
   EXPECT_EQ(with_classes(data, {"ant", "bee"}), data);

@@ -49,6 +49,11 @@ TEST(Tables, OfJsonLinesHaveVectors) {
   EXPECT_EQ(it.table->fields()[2], (FieldSpec{"eyes", DType::f32, {2, 2}, FieldKind::points}));
 }
 
+TEST(Tables, KnowTheirLabelsWithoutTheirFiles) {
+  const Opened it("a.csv", "image,label\nmissing.png,3\n");
+  EXPECT_EQ(it.table->label(0), 3);
+}
+
 // Spreadsheets write a byte order mark, Windows ends lines with \r\n, old Macs with \r.
 TEST(Tables, AreTheSameHoweverTheirLinesEnd) {
   for (const std::string end : {"\n", "\r\n", "\r"}) {

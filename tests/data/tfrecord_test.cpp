@@ -174,6 +174,18 @@ TEST(TfRecord, ReadsHandWrittenFilesWithKeysOfTheirOwn) {
   expect_same(*open_tfrecord(dir / "a"), {{"abcdef", Codec::raw, 1, 2, 3, 3}});
 }
 
+TEST(TfRecord, ALengthThatBeginsLikeAGzipFileIsNone) {
+  const TempDir dir;
+  constexpr std::size_t kLength = 0x8b1f;
+  const auto written = [&](const char* name, std::size_t image_bytes) {
+    write_all(create_tfrecord(dir / name), {encoded_sample(Codec::jpeg, image_bytes, 3)});
+    return read_file(dir / name);
+  };
+  const std::size_t around = written("a", 35'000).size() - 35'000;  // 16 of them are not of the record
+  EXPECT_TRUE(written("b", kLength - (around - 16)).starts_with("\x1f\x8b"));
+  EXPECT_EQ(open_tfrecord(dir / "b")->size(), 1);
+}
+
 TEST(TfRecord, HostileFilesAreOneLineNamingFileAndOffset) {
   const TempDir dir;
   const std::string huge = little_endian(UINT64_MAX, 8), large = little_endian(INT64_MAX - 3, 8);

@@ -1,4 +1,4 @@
-// Reads that fail for a moment: RegularFile tries them again.
+// Files that cannot be opened, and reads that fail for a moment: RegularFile tries them again.
 #include "tensor/regular_file.h"
 
 #include <array>
@@ -11,8 +11,10 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
+#include "tests/support/errors.h"
 #include "tests/support/temp_dir.h"
 
 namespace athanor::regular_file_test {
@@ -78,6 +80,18 @@ TEST(RegularFile, ReadsOnAfterAnErrorThatPasses) {
   EXPECT_EQ(std::string_view(reinterpret_cast<const char*>(bytes.data()), 4), "text");
   ::close(good);
   ::close(bad);
+}
+
+TEST(RegularFile, NamesTheLimitOfOpenFiles) {
+  const test::TempDir dir;
+  test::write_file(dir / "a", "text");
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit none{0, before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
+  const RegularFile file(dir / "a");
+  ::setrlimit(RLIMIT_NOFILE, &before);
+  EXPECT_TRUE(test::names(file.problem(), {"ulimit -n"}));
 }
 
 }  // namespace athanor::regular_file_test

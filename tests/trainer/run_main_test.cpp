@@ -54,6 +54,16 @@ TEST(RunMain, NamesTheLimitThatIsReached) {
   ::setrlimit(RLIMIT_AS, &before);
 }
 
+TEST(RunMain, AllowsAsManyOpenFilesAsTheUserMayHave) {
+  rlimit before{}, within{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit few{std::min<rlim_t>(before.rlim_max, 32), before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &few), 0);
+  EXPECT_EQ(with_standard_files([&] { return ::getrlimit(RLIMIT_NOFILE, &within); }), 0);
+  ::setrlimit(RLIMIT_NOFILE, &before);
+  EXPECT_EQ(within.rlim_cur, std::min<rlim_t>(before.rlim_max, 65'536));
+}
+
 TEST(RunMain, ASaveRequestBeforeTrainingEndsNoProgram) {
   auto* const before = std::signal(SIGUSR1, SIG_DFL);
   setenv("ATHANOR_OMP_SET", "1", 1);

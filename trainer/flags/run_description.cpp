@@ -3,9 +3,14 @@
 #include <algorithm>
 #include <limits>
 
+#include <fmt/ranges.h>
+
+#include "data/detail/duplicates.h"
 #include "kernels/conv_choices.h"
+#include "tensor/cores.h"
 #include "tensor/counters.h"
 #include "tensor/error.h"
+#include "tensor/printable.h"
 #include "trainer/profile/layers.h"
 #include "trainer/readable.h"
 #include "trainer/run.h"
@@ -86,9 +91,32 @@ std::string Run::left_out() const {
   const std::int64_t all = train.samples(), used = train.samples_per_epoch();
   if (used == all || pipeline_.samples_per_epoch() < used) return {};
   return fmt::format(
-      "{} of {} training images are left out of each epoch, because the last batch would have fewer than {} "
+      "{} of {} training images {} left out of each epoch, because the last batch would have fewer than {} "
       "(--batch-size)",
-      with_commas(all - used), with_commas(all), config_.batch_size);
+      with_commas(all - used), with_commas(all), all - used == 1 ? "is" : "are", config_.batch_size);
+}
+
+// Validation images that are also trained on, on rank 0. With --strict-data, all ranks throw.
+std::string Run::duplicates() {
+  std::string note;
+  if (!pipeline_.held_out() || held_out_ == &train_ || config_.question != Question::none) return note;
+  const auto look = [&] {
+    const detail::Duplicates found = detail::find_duplicates(train_, *held_out_, usable_cpus());
+    if (found.count == 0) return;
+    const bool one = found.count == 1, more = found.count > std::ssize(found.pairs);
+    note = fmt::format(
+        "{} of {} validation images {} also in the training set ({}{}): validation looks better than it is; "
+        "remove {} from one of the two",
+        with_commas(found.count), with_commas(held_out_->size()), one ? "is" : "are",
+        printable(fmt::format("{}", fmt::join(found.pairs, ", "))), more ? ", ..." : "", one ? "it" : "them");
+    ATH_CHECK(!config_.strict_data, "--strict-data: no image must be in both sets, but {}", note);
+  };
+  if (config_.strict_data) {
+    strategy_.run_on_rank0(look);
+  } else if (strategy_.is_rank0()) {
+    look();
+  }
+  return note;
 }
 
 // The layers applied to a sample: of the network, if it is the only, unnamed one; else of the task's

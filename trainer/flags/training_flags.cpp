@@ -146,7 +146,8 @@ void add_data_flags(FlagTable& flags, TrainerConfig& config) {
   }
   flags.on(
       "--strict-data",
-      "refuse data of which anything is not used, such as files of another type; without, a line counts it",
+      "refuse data of which anything is not used, such as files of another type, and validation images that "
+      "are also trained on; without, a line counts them",
       config.strict_data);
   flags.add("--workers,--num-workers N", "loader threads; auto, or 0 to load in the training thread [auto]",
             config.workers, word_or("auto", LoaderOptions::kAuto, whole(0, 1024)));

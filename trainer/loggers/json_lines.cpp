@@ -141,8 +141,9 @@ std::string epoch_json(const EpochReport& report, const std::string& phase) {
   return line_of(phase, std::move(line));
 }
 
-void JsonLines::on_epoch_end(Trainer&, const EpochReport& report) {
+void JsonLines::on_epoch_end(Trainer& trainer, const EpochReport& report) {
   file_.append(epoch_json(report, phase_));
+  for (const std::string& note : report.notes) on_note(trainer, note);
 }
 
 void JsonLines::on_note(Trainer&, const std::string& note) {

@@ -186,6 +186,7 @@ void ReportPage::on_validated(Trainer&, const EpochReport& report) {
 
 void ReportPage::on_epoch_end(Trainer& trainer, const EpochReport& report) {
   record_.epochs.push_back(Json::parse(epoch_json(report)));
+  for (const std::string& note : report.notes) on_note(trainer, note);
   add_validation(record_, attempted(record_.epochs.back()), record_.epochs.back(), false);
   take_totals(trainer, report.wall_s);
   if (Clock::now() - written_ > kAfterEpoch || record_.epochs.size() == 1) write();

@@ -10,14 +10,9 @@
 
 #include "data/formats/detail/bytes.h"
 #include "tensor/error.h"
+#include "tensor/file_kind.h"
 
 namespace athanor::detail {
-namespace {
-
-constexpr std::string_view kGzip = "\x1f\x8b";
-
-}  // namespace
-
 FileBytes::FileBytes(const std::filesystem::path& path, std::string format, std::string advice)
     : name_(path.string()),
       format_(std::move(format)),
@@ -88,6 +83,17 @@ bool FileBytes::has(std::string_view magic, std::int64_t offset) const {
   if (offset > size() - count) return false;
   std::vector<std::byte> scratch;
   return text_of(at(offset, count, "a magic number", scratch)) == magic;
+}
+
+void FileBytes::must_not_be_compressed() const {
+  constexpr std::pair<std::string_view, const char*> kPrograms[] = {
+      {"gzip", "gunzip"}, {"bzip2", "bunzip2"}, {"xz", "unxz"}, {"zstd", "unzstd"}};
+  std::vector<std::byte> scratch;
+  const std::string kind =
+      file_kind(text_of(at(0, std::min<std::int64_t>(size(), 512), "the first bytes", scratch)));
+  for (const auto& [name, program] : kPrograms)
+    if (kind == name)
+      fail(0, "must not be compressed, because samples are read in any order: {} it first", program);
 }
 
 bool FileBytes::is_gzip() const {

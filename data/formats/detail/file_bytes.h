@@ -29,11 +29,14 @@ class FileBytes {
   FileBytes& operator=(const FileBytes&) = delete;
 
   std::int64_t size() const { return size_; }
+  bool in_memory() const { return !file_; }
   /// Throws if the file ends before byte `offset + count`, as bytes [offset, offset + count) hold `what`; any
   /// numbers are safe.
   void must_have(std::int64_t offset, std::int64_t count, std::string_view what) const;
   /// Throws if the file continues after `offset`.
   void must_end_at(std::int64_t offset) const;
+  /// Throws if its first bytes are those of a compressed file, naming the program that expands it.
+  void must_not_be_compressed() const;
   /// Bytes [offset, offset + count), checked by must_have(); from a file at most 1 GiB. They may be in
   /// `scratch`, which grows to hold them, and are valid until its next use. Thread-safe with one scratch per
   /// thread.

@@ -12,18 +12,35 @@
 #include "tensor/error.h"
 
 namespace athanor::detail {
+namespace {
+
+constexpr char kHidden[] = "hidden files or folders", kOfPrograms[] = "folders of other programs",
+               kMetAgain[] = "folders that a link leads to twice";
+
+/// From the last point on, in lower case.
+std::string suffix_named(std::string_view file) {
+  return lower_case(file.substr(std::min(file.rfind('.'), file.size())));
+}
+
+/// Whether `folder`, a link, leads to `inner` or to a folder around it: its images would be found again.
+bool leads_up(const std::filesystem::path& folder, const std::filesystem::path& inner) {
+  std::error_code error;
+  if (!std::filesystem::is_symlink(folder, error)) return false;
+  const std::filesystem::path outside = std::filesystem::canonical(folder, error);
+  if (error) return false;
+  const std::filesystem::path inside = std::filesystem::canonical(inner, error);
+  return !error &&
+         std::mismatch(outside.begin(), outside.end(), inside.begin(), inside.end()).first == outside.end();
+}
+
+}  // namespace
 
 std::optional<Codec> codec_named(std::string_view file) {
-  const std::string end = lower_case(file.substr(std::min(file.rfind('.'), file.size())));
+  const std::string end = suffix_named(file);
   if (end == ".png") return Codec::png;
   if (end == ".webp") return Codec::webp;
   if (end == ".jpg" || end == ".jpeg" || end == ".jpe" || end == ".jfif") return Codec::jpeg;
   return std::nullopt;
-}
-
-bool is_heic_named(std::string_view file) {
-  const std::string end = lower_case(file.substr(std::min(file.rfind('.'), file.size())));
-  return end == ".heic" || end == ".heif";
 }
 
 std::vector<std::string> names_in(const std::filesystem::path& folder, const char* format) {
@@ -43,14 +60,25 @@ bool is_made_by_programs(std::string_view folder) {
   return folder == "__MACOSX" || folder == "@eaDir" || folder == "lost+found";
 }
 
-bool leads_up(const std::filesystem::path& folder, const std::filesystem::path& inner) {
-  std::error_code error;
-  if (!std::filesystem::is_symlink(folder, error)) return false;
-  const std::filesystem::path outside = std::filesystem::canonical(folder, error);
-  if (error) return false;
-  const std::filesystem::path inside = std::filesystem::canonical(inner, error);
-  return !error &&
-         std::mismatch(outside.begin(), outside.end(), inside.begin(), inside.end()).first == outside.end();
+std::vector<std::string> folders_among(const std::vector<std::string>& names,
+                                       const std::filesystem::path& folder, const char* wanted,
+                                       std::vector<Unused>& unused) {
+  std::vector<std::string> folders;
+  for (const std::string& name : names) {
+    std::error_code error;
+    if (name.starts_with('.')) {
+      count_unused(unused, kHidden, name);
+    } else if (!std::filesystem::is_directory(folder / name, error)) {
+      count_unused(unused, fmt::format("{} beside {}", codec_named(name) ? "images" : "files", wanted), name);
+    } else if (is_made_by_programs(name)) {
+      count_unused(unused, kOfPrograms, name);
+    } else if (leads_up(folder / name, folder)) {
+      count_unused(unused, kMetAgain, name + '/');
+    } else {
+      folders.push_back(name);
+    }
+  }
+  return folders;
 }
 
 namespace {
@@ -69,13 +97,13 @@ class Walker {
       const std::string name = at->path().filename().string(), whole = within + name;
       std::error_code ignored;
       if (name.starts_with('.')) {
-        pass_over("hidden files or folders", whole);
+        pass_over(kHidden, whole);
         continue;
       }
       const std::filesystem::file_status status = at->status(ignored);
       if (std::filesystem::is_directory(status)) {
         if (is_made_by_programs(name)) {
-          pass_over("folders of other programs", whole);
+          pass_over(kOfPrograms, whole);
         } else {
           folders.push_back(name);
         }
@@ -85,7 +113,8 @@ class Walker {
       } else if (const std::optional<Codec> codec = codec_named(name)) {
         found_.files.push_back({whole, *codec});
       } else {
-        pass_over(is_heic_named(name) ? kHeic : "files of another type", whole);
+        const std::string end = suffix_named(name);
+        pass_over(end == ".heic" || end == ".heif" ? kHeic : "files of another type", whole);
       }
     }
     std::sort(folders.begin(), folders.end());  // of two names of one folder, the first counts everywhere

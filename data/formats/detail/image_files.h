@@ -21,22 +21,22 @@ inline const char* suffix_of(Codec codec) {
   return codec == Codec::jpeg ? "jpg" : name_of(codec);
 }
 
-/// Whether the name ends in .heic or .heif, in any case: common for phone photos.
-bool is_heic_named(std::string_view file);
-
 /// The names in a folder, in byte order. Throws IoError.
 std::vector<std::string> names_in(const std::filesystem::path& folder, const char* format);
 /// A folder that a program made beside photos, and that is no class: __MACOSX, @eaDir, lost+found.
 bool is_made_by_programs(std::string_view folder);
+/// Those of `names` in `folder` that are folders to look into. Counts the others: what is hidden or made by
+/// programs, a link to a folder around it, and files, as "files beside WANTED".
+std::vector<std::string> folders_among(const std::vector<std::string>& names,
+                                       const std::filesystem::path& folder, const char* wanted,
+                                       std::vector<Unused>& unused);
 
-/// Whether `folder`, a link, leads to `inner` or to a folder around it: its images would be found again.
-bool leads_up(const std::filesystem::path& folder, const std::filesystem::path& inner);
-
-/// The causes of Unused for folders that cannot be read, and for those met again.
-inline constexpr char kMetAgain[] = "folders that a link leads to twice";
+/// The cause of Unused for folders that cannot be read.
 inline constexpr char kUnreadable[] = "folders that cannot be read";
-/// The cause for photos that are not read.
+/// The cause for photos that are not read, common on phones, and what to do with them.
 inline constexpr char kHeic[] = "HEIC files";
+inline constexpr char kHeicAdvice[] =
+    "convert HEIC images to JPEG first, each with heif-convert IMAGE NEW.jpg (package libheif-examples)";
 
 /// The images below a folder.
 struct ImageFiles {

@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include "data/detail/sample_id.h"
+#include "data/detail/thread_scratch.h"
 #include "data/formats/detail/bytes.h"
 #include "tensor/error.h"
 
@@ -184,6 +185,13 @@ std::uint64_t IndexedStore::sample_id(std::int64_t index) const {
     hash.add(crc32c(file_->at(at.offset, std::min(at.bytes, kHead), "a sample", scratch)));
   }
   return hash.value();
+}
+
+std::optional<std::int64_t> IndexedStore::image_bytes(std::int64_t index) const {
+  const IndexEntry& at = entry(index);
+  if (at.head >= 0) return at.bytes - at.head;
+  ThreadScratch scratch;
+  return std::ssize(fetch(index, scratch.bytes()).bytes);
 }
 
 // Merges adjacent samples, since each system call takes time.

@@ -65,6 +65,7 @@ std::filesystem::path labels_beside(
 struct IndexEntry {
   std::int64_t offset = 0, bytes = 0, label = 0;
   Codec codec = Codec::raw;
+  std::int16_t head = 0;  ///< bytes before the image, which ends the piece; -1: only reading it tells
 };
 
 /// Makes a sample of the piece at `at`, in `scratch`. Throws IoError if it is damaged.
@@ -87,8 +88,9 @@ class IndexedStore final : public Dataset {
   std::int64_t label(std::int64_t index) const override;
   StoredSample fetch(std::int64_t index, std::vector<std::byte>& scratch) const override;
   std::uint64_t sample_id(std::int64_t index) const override;
+  std::optional<std::int64_t> image_bytes(std::int64_t index) const override;
   std::string where(std::int64_t index) const override { return file_->where(entry(index).offset); }
-  bool resident() const override { return true; }
+  bool resident() const override { return file_->in_memory(); }
   void will_need(std::int64_t first, std::int64_t count) const override;
 
  private:

@@ -155,12 +155,12 @@ class Tree {
       file_.fail(node, "the keys must be in ascending order, but are not");
     last_key_ = key;
     if (!(flags & kBig)) {
-      values_.push_back({data, bytes});
+      values_.push_back({.offset = data, .bytes = bytes, .head = kLmdbHeader});
       return;
     }
     const std::int64_t first = page(number<std::uint64_t>(data), kOverflow, data) + kPageHeader;
     file_.must_have(first, bytes, "a value");
-    values_.push_back({first, bytes});
+    values_.push_back({.offset = first, .bytes = bytes, .head = kLmdbHeader});
   }
 
   const FileBytes& file_;

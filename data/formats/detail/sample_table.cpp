@@ -264,16 +264,27 @@ std::string SampleTable::where(std::int64_t index) const {
   return {};
 }
 
+std::int64_t SampleTable::label(std::int64_t index) const {
+  check_index(index, rows_, "table");
+  for (const Column& column : columns_) {
+    if (column.is_label()) return load<std::int64_t>(column.values_of(index), std::endian::native);
+  }
+  return 0;
+}
+
+std::optional<std::int64_t> SampleTable::image_bytes(std::int64_t index) const {
+  return RegularFile(where(index)).bytes();
+}
+
 std::uint64_t SampleTable::sample_id(std::int64_t index) const {
   check_index(index, rows_, "table");
   kernels::HashOf hash;
   for (const Column& column : columns_) {
-    const auto bytes = static_cast<std::size_t>(column.field.bytes());
     if (column.is_text) {
       hash.add(kernels::fnv1a(column.text(index)));
       if (is_looked_into(rows_)) hash.add(RegularFile(folder_ / column.text(index)).bytes());
     } else {
-      hash.add(crc32c(std::span(column.values).subspan(static_cast<std::size_t>(index) * bytes, bytes)));
+      hash.add(crc32c(column.values_of(index)));
     }
   }
   return hash.value();
@@ -301,8 +312,7 @@ StoredSample SampleTable::fetch(std::int64_t index, std::vector<std::byte>& scra
     if (column.is_text) {
       field = {std::span(scratch).subspan(ends[i], ends[i + 1] - ends[i]), *codec_named(column.text(index))};
     } else {
-      const auto bytes = static_cast<std::size_t>(column.field.bytes());
-      field.bytes = std::span(column.values).subspan(static_cast<std::size_t>(index) * bytes, bytes);
+      field.bytes = column.values_of(index);
     }
     if (column.is_label()) {
       sample.label = load<std::int64_t>(field.bytes, std::endian::native);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <filesystem>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -38,6 +39,8 @@ class SampleTable final : public Dataset {
   std::vector<std::string> class_names() const override { return class_names_; }
   StoredSample fetch(std::int64_t index, std::vector<std::byte>& scratch) const override;
   std::uint64_t sample_id(std::int64_t index) const override;
+  std::optional<std::int64_t> image_bytes(std::int64_t index) const override;
+  std::int64_t label(std::int64_t index) const override;
   std::string where(std::int64_t index) const override;
   void set_unused(std::vector<Unused> unused) { unused_ = std::move(unused); }
   std::vector<Unused> unused() const override { return unused_; }
@@ -56,6 +59,11 @@ class SampleTable final : public Dataset {
     bool is_label() const { return field.name == "label"; }
     bool is_file() const { return is_text && !is_label(); }
     const std::string& text(std::int64_t row) const { return texts[static_cast<std::size_t>(row)]; }
+    /// A row's part of `values`.
+    std::span<const std::byte> values_of(std::int64_t row) const {
+      const auto bytes = static_cast<std::size_t>(field.bytes());
+      return std::span(values).subspan(static_cast<std::size_t>(row) * bytes, bytes);
+    }
   };
 
   template <class... Args>

@@ -91,23 +91,15 @@ bool TarReader::next() {
     // Its end padded to a block. The last padding may be missing: missing final zeros are detected.
     at_ = offset_ + size_ + (kBlock - size_ % kBlock) % kBlock;
     if (type == 'S') fail_sparse(header);
-    if (type == 'L') {
-      if (size_ > kMaxNameBytes) {
+    if (type == 'L' || type == 'K') {
+      if (size_ > kMaxNameBytes)
         fail(header, "a name must have at most {} bytes, but has {}", kMaxNameBytes, size_);
-      }
-      long_name_ = text_field(at(offset_, size_, "a long name"));
+      (type == 'L' ? long_name_ : long_link_) = text_field(at(offset_, size_, "a long name"));
       name_.clear();
       continue;
     }
     if (type == 'x' || type == 'g') {
       read_pax(type == 'g');
-      name_.clear();
-      continue;
-    }
-    if (type == 'K') {
-      if (size_ > kMaxNameBytes)
-        fail(header, "a name must have at most {} bytes, but has {}", kMaxNameBytes, size_);
-      long_link_ = text_field(at(offset_, size_, "a long name"));
       name_.clear();
       continue;
     }
@@ -206,12 +198,9 @@ void TarReader::read_pax(bool global) {
     if (global) {
       if (key == "comment" && value.starts_with(kTarClass))
         names.push_back(percent_decoded(value.substr(std::size(kTarClass) - 1)));
-    } else if (key == "path") {
+    } else if (key == "path" || key == "linkpath") {
       if (std::ssize(value) > kMaxNameBytes) bad();
-      long_name_ = value.substr(0, value.find('\0'));
-    } else if (key == "linkpath") {
-      if (std::ssize(value) > kMaxNameBytes) bad();
-      long_link_ = value.substr(0, value.find('\0'));
+      (key == "path" ? long_name_ : long_link_) = value.substr(0, value.find('\0'));
     } else if (key == "size") {
       pax_size_ = whole_number(value, 10);
       if (!pax_size_) bad();

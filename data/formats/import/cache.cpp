@@ -59,6 +59,10 @@ class ImportedStore final : public Dataset {
     }
   }
   std::uint64_t sample_id(std::int64_t index) const override { return packed_.sample_id(index); }
+  std::int64_t label(std::int64_t index) const override { return packed_.label(index); }
+  std::optional<std::int64_t> image_bytes(std::int64_t index) const override {
+    return packed_.image_bytes(index);
+  }
   std::string where(std::int64_t index) const override { return packed_.where(index); }
   void will_need(std::int64_t first, std::int64_t count) const override { packed_.will_need(first, count); }
 
@@ -73,17 +77,13 @@ void pack(SampleSequence& from, const fs::path& to) {
   writer.finish();
 }
 
-constexpr std::string_view kPacked = ".athp";
-
 /// Removes packed files of older versions of the source, and remains of killed imports.
 void remove_stale(const fs::path& folder, const std::string& prefix) {
+  AtomicFile::remove_unfinished(folder);
   std::error_code error;
   for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
     const std::string name = at->path().filename().string();
-    const std::size_t packed = name.find(kPacked);
-    if (!name.starts_with(prefix) || packed == std::string::npos) continue;
-    const std::string_view behind = std::string_view(name).substr(packed + kPacked.size());
-    if (behind.empty() || AtomicFile::is_suffix(behind)) fs::remove(at->path(), error);
+    if (name.starts_with(prefix) && name.ends_with(".athp")) fs::remove(at->path(), error);
   }
 }
 
