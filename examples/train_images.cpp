@@ -93,9 +93,9 @@ Both open_both(const TrainerConfig& flags) {
   const std::filesystem::path& photos = flags.photos;
   if (photos.empty()) return {open(flags, Split::train), open(flags, Split::test)};
   if (!flags.val_data.empty()) return {open_at(photos, Split::train), open(flags, Split::test)};
-  if (const auto held_out = held_out_beside_train(photos)) {
-    Both both{open_at(photos / "train", Split::train), open_at(*held_out, Split::test)};
-    both.unused = beside_sets(photos, {photos / "train", *held_out, flags.test_data});
+  if (const auto sets = sets_in(photos)) {
+    Both both{open_at(sets->train, Split::train), open_at(sets->held_out, Split::test)};
+    both.unused = beside_sets(photos, {sets->train, sets->held_out, flags.test_data});
     return both;
   }
   auto [train, val] = stratified_split(open_at(photos, Split::train), flags.val_split, flags.seed);

@@ -104,7 +104,8 @@ ValidatedData open_validated(const std::filesystem::path& model, const std::stri
     val = usual.string();
   if (program != "train_images" || (photos.empty() && val.empty())) does_not_tell();
   if (!val.empty()) return {val, open_named(val)};
-  if (const auto own = held_out_beside_train(photos)) return {own->string(), open_named(own->string())};
+  if (const auto sets = sets_in(photos))
+    return {sets->held_out.string(), open_named(sets->held_out.string())};
   std::shared_ptr<const Dataset> all = open_samples(photos, {.split = Split::train});
   say_unused(*all);
   if (const auto found = find_split(model.parent_path(), *all))

@@ -26,7 +26,7 @@ bool is_heic_named(std::string_view file);
 
 /// The names in a folder, in byte order. Throws IoError.
 std::vector<std::string> names_in(const std::filesystem::path& folder, const char* format);
-/// A folder that a program made beside photos, and that is no class: __MACOSX, @eaDir, lost+found.
+/// A folder that a program made beside photos, and that is no class: __MACOSX, @eaDir, $RECYCLE.BIN.
 bool is_made_by_programs(std::string_view folder);
 
 /// Whether `folder`, a link, leads to `inner` or to a folder around it: its images would be found again.
