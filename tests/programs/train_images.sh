@@ -94,4 +94,11 @@ head -c $((6 * 32 * 32 * 3)) /dev/zero >ones.bin && printf '\1\2\1\2\1\2' >label
 echo '{"height": 32, "width": 32, "channels": 3, "labels": "labels.bin", "label_dtype": "u8"}' >ones.json
 run 0 train_images --train ones.bin --val ones.bin "${few[@]}" --max-steps 1 --run-dir none
 grep -q "^not used: 1 classes without images, because labels begin at 1" out || die "labels that begin at 1"
+# Classes that one of two sets lacks, and names that it does not have.
+mkdir part && cp -r both/val/class1 part
+run 0 train_images --train both/train --val part "${few[@]}" --max-steps 1 --run-dir none
+grep -q "^not used: 2 classes without validation images (class0, class2)" out || die "classes that are not validated"
+printf '\0\1\2\0\1\2' >labels.bin
+run 0 train_images --train both/train --val ones.bin "${few[@]}" --max-steps 1 --run-dir none
+grep -q "^not used: 3 class names that are not matched, because --val has none" out || die "a set without names"
 refuses "phone/dog/1.heic is HEIC.*heif-convert" train_images phone
