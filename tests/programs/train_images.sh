@@ -49,6 +49,10 @@ run 0 athanor evaluate $one --device cpu --json all.json
 grep -q "^as its run reported$" out || die "evaluate does not find the run's images"
 grep -q "^the 6 of .*/photos that its run validated on: 6 images$" out || die "which images"
 grep -qE "photos/class[012]/.*JPEG: class[012], predicted class[012]" out || die "mistakes are not named"
+mkdir away && mv photos away && cd away
+run 0 athanor evaluate "$folder/$one" --device cpu
+grep -q "^photos is not where the run began" err || die "images of another folder are taken without a word"
+cd .. && mv away/photos .
 run 0 train_images photos --val-split 0.5 --seed 3 "${few[@]}" --max-steps 1 --test all/val
 grep -q "^all/val: 12 images$" out || die "--test is not measured"
 run 0 athanor evaluate runs/train_images/3 --device cpu

@@ -88,7 +88,14 @@ ValidatedData open_validated(const std::filesystem::path& model, const std::stri
     std::error_code ignored;
     return std::filesystem::exists(there, ignored) ? there.string() : typed;
   };
-  const auto path = [&](const char* flag) { return in_its_folder(given(flag)); };
+  const auto path = [&](const char* flag) {
+    const std::string typed = given(flag), found = in_its_folder(typed);
+    std::error_code ignored;
+    if (found == typed && std::filesystem::path(typed).is_relative() &&
+        std::filesystem::exists(typed, ignored))
+      say(fmt::format("{} is not where the run began: taken from the current folder", typed));
+    return found;
+  };
   const std::string program = json["program"];
   std::string from = data_dir.empty() ? in_its_folder(text("--data-dir")) : data_dir;
   if (std::error_code ignored; !std::filesystem::exists(from, ignored) && data_dir.empty())
