@@ -49,6 +49,11 @@ run 0 athanor evaluate $one --device cpu --json all.json
 grep -q "^as its run reported$" out || die "evaluate does not find the run's images"
 grep -q "^the 6 of .*/photos that its run validated on: 6 images$" out || die "which images"
 grep -qE "photos/class[012]/.*JPEG: class[012], predicted class[012]" out || die "mistakes are not named"
+first=$(find photos/class0/ -name '*.JPEG' | sort | head -n 1)
+cp "$first" photos/class0/new.JPEG
+run 0 athanor evaluate $one --device cpu
+grep -q "^1 images are new in .*class0/new.JPEG$" err && grep -q "^as its run reported$" out || die "a photo that was added"
+rm photos/class0/new.JPEG
 mkdir away && mv photos away && cd away
 run 0 athanor evaluate "$folder/$one" --device cpu
 grep -q "^photos is not where the run began" err || die "images of another folder are taken without a word"
