@@ -96,6 +96,14 @@ Relabelled::Relabelled(std::shared_ptr<const Dataset> source, std::vector<std::s
     if (at == known.end()) unknown.push_back(name);
     numbers_.push_back(at == known.end() ? -1 : at->second);
   }
+  // A class without samples may be unknown: a part of a set has all names of the set.
+  const auto is_of_unknown = [&](std::int64_t index) {
+    const auto label = static_cast<std::size_t>(source_->label(index));
+    return label < numbers_.size() && numbers_[label] < 0;
+  };
+  std::int64_t i = 0;
+  while (!unknown.empty() && i < source_->size() && !is_of_unknown(i)) ++i;
+  if (i == source_->size()) unknown.clear();
   ATH_CHECK(unknown.empty(), "classes: the data must have no others than {}, but has {}{}",
             some_of(class_names_), some_of(unknown), which_look_alike(unknown, class_names_));
   ATH_CHECK(std::ssize(numbers_) >= spec_.classes,
@@ -104,7 +112,7 @@ Relabelled::Relabelled(std::shared_ptr<const Dataset> source, std::vector<std::s
 }
 
 std::int64_t Relabelled::number_of(std::int64_t label) const {
-  if (label < 0 || label >= std::ssize(numbers_))
+  if (label < 0 || label >= std::ssize(numbers_) || numbers_[static_cast<std::size_t>(label)] < 0)
     detail::fail<IoError>("classes: a label must be in [0, {}), but is {}", numbers_.size(), label);
   return numbers_[static_cast<std::size_t>(label)];
 }

@@ -64,7 +64,7 @@ struct Both {
 
 /// The names of classes that only the training set has.
 std::vector<std::string> without_validation(const Dataset& train, const Dataset& val) {
-  std::vector<bool> validated(static_cast<std::size_t>(val.spec().classes));
+  std::vector<bool> validated(static_cast<std::size_t>(std::max(train.spec().classes, val.spec().classes)));
   for (std::int64_t i = 0; i < val.size(); ++i) validated[static_cast<std::size_t>(val.label(i))] = true;
   const std::vector<std::string> names = train.class_names();
   std::vector<std::string> missing;
@@ -75,6 +75,20 @@ std::vector<std::string> without_validation(const Dataset& train, const Dataset&
     validated[label] = true;
   }
   return missing;
+}
+
+/// Counts class names that only one set has, and classes of the training set that are not validated.
+void count_classes(const Dataset& train, const Dataset& val, bool is_split, std::vector<Unused>& unused) {
+  const std::vector<std::string> names = train.class_names(), others = val.class_names();
+  if (names.empty() != others.empty()) {
+    const std::string cause = fmt::format("class names that are not matched, because --{} has none",
+                                          names.empty() ? "train" : "val");
+    for (const std::string& name : names.empty() ? others : names) count_unused(unused, cause, name);
+  } else if (is_split || !names.empty()) {  // else the labels may be in the files alone
+    const char* const cause =
+        is_split ? "classes with one image, which are not validated" : "classes without validation images";
+    for (const std::string& name : without_validation(train, val)) count_unused(unused, cause, name);
+  }
 }
 
 /// Whether no image has label 0: where labels begin at 1. Names of folders cannot.
@@ -93,16 +107,13 @@ Both open_both(const TrainerConfig& flags) {
   const std::filesystem::path& photos = flags.photos;
   if (photos.empty()) return {open(flags, Split::train), open(flags, Split::test)};
   if (!flags.val_data.empty()) return {open_at(photos, Split::train), open(flags, Split::test)};
-  if (const auto held_out = held_out_beside_train(photos)) {
-    Both both{open_at(photos / "train", Split::train), open_at(*held_out, Split::test)};
-    both.unused = beside_sets(photos, {photos / "train", *held_out, flags.test_data});
+  if (const auto sets = sets_in(photos)) {
+    Both both{open_at(sets->train, Split::train), open_at(sets->held_out, Split::test)};
+    both.unused = beside_sets(photos, {sets->train, sets->held_out, flags.test_data});
     return both;
   }
   auto [train, val] = stratified_split(open_at(photos, Split::train), flags.val_split, flags.seed);
-  Both both{std::move(train), std::move(val), true};
-  for (const std::string& name : without_validation(*both.train, *both.val))
-    count_unused(both.unused, "classes with one image, which are not validated", name);
-  return both;
+  return {std::move(train), std::move(val), true};
 }
 
 examples::Data images(const TrainerConfig& flags) {
@@ -118,6 +129,7 @@ examples::Data images(const TrainerConfig& flags) {
                       std::make_unique<DecodedDataset>(val, middle)};
   data.is_split = is_split;
   data.unused = unused;
+  count_classes(*train, *val, is_split, data.unused);
   if (lacks_label_0(*train))
     count_unused(data.unused, "classes without images, because labels begin at 1; subtract 1 from each", "0");
   if (!flags.test_data.empty()) {

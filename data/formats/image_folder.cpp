@@ -28,7 +28,7 @@ constexpr char kBeside[] = "images beside the folders of classes";  // detail::f
 std::string without_samples(const std::filesystem::path& folder, const std::vector<Unused>& unused) {
   const auto images =
       std::find_if(unused.begin(), unused.end(), [](const Unused& one) { return one.cause == kBeside; });
-  if (images == unused.end()) return "has only " + (unused.empty() ? "nothing" : text_of(unused));
+  if (images == unused.end()) return unused.empty() ? "is empty" : "has only " + text_of(unused);
   return fmt::format(
       "has no class folders, only {} images: move the images of each class into a folder of their own, as in "
       "{}",

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <initializer_list>
+#include <iterator>
+#include <span>
 #include <string_view>
 #include <utility>
 
@@ -33,8 +35,10 @@ using std::filesystem::path;
 using Store = std::unique_ptr<Dataset>;
 using Writer = std::unique_ptr<SampleWriter>;
 
-/// Names of a folder of held-out images, the first that is there counts.
-constexpr std::array<const char*, 4> kHeldOut{"val", "valid", "validation", "test"};
+/// Names of folders of a set, in any case. Of several in one folder, the first counts.
+constexpr std::string_view kTrain[]{"train", "training"};
+constexpr std::string_view kHeldOut[]{"val",  "valid",      "validation", "dev",
+                                      "eval", "evaluation", "test",       "testing"};
 
 bool ends_with(const path& at, std::initializer_list<const char*> any_of) {
   const std::string name = detail::lower_case(at.filename().string());
@@ -106,27 +110,41 @@ struct Format {
   bool has_parts = false;  ///< training and test
 };
 
-/// With the numbers that the classes have in train/.
-Store open_held_out(const path& at, const path& held_out) {
-  auto images = std::make_unique<ImageFolder>(held_out, beside_sets(at, {held_out}));
-  const std::vector<std::string> names = ImageFolder(at / "train").class_names();
+/// Whether a folder has the name of a set.
+bool is_named_as_set(const std::string& folder) {
+  const std::string name = detail::lower_case(folder);
+  return std::ranges::find(kTrain, name) != std::end(kTrain) ||
+         std::ranges::find(kHeldOut, name) != std::end(kHeldOut);
+}
+
+/// With the numbers that the classes have in the training set.
+Store open_held_out(const path& at, const SetFolders& sets) {
+  auto images = std::make_unique<ImageFolder>(sets.held_out, beside_sets(at, {sets.held_out}));
+  const std::vector<std::string> names = ImageFolder(sets.train).class_names();
   if (images->class_names() == names) return images;
   try {
     return std::make_unique<Relabelled>(std::move(images), names);
   } catch (const ArgumentError& error) {
-    detail::fail<IoError>("image folder: {}: {}", held_out.string(), error.what());
+    detail::fail<IoError>("image folder: {}: {}", sets.held_out.string(), error.what());
   }
 }
 
-/// train/ with classes beside a val/ or test/ without any are no two classes.
-void refuse_flat_held_out(const path& at) {
-  if (!has_folders(at / "train")) return;
-  for (const char* const name : kHeldOut)
-    if (is_folder(at / name))
-      detail::fail<IoError>(
-          "image folder: {} must have a folder for each class, as {} has, but has none; move its images into "
-          "such folders, or name {} alone",
-          (at / name).string(), (at / "train").string(), (at / "train").string());
+/// A set with a folder for each class is no class, even if its partner is missing, or has no such folders.
+void refuse_lonely_set(const path& at) {
+  path set, flat;
+  for (const std::string& name : detail::names_in(at, "image folder"))
+    if (is_named_as_set(name) && is_folder(at / name)) (has_folders(at / name) ? set : flat) = at / name;
+  if (set.empty()) return;
+  if (flat.empty())
+    detail::fail<IoError>(
+        "image folder: {} must have another set beside it, train or val, with a folder for each class, but "
+        "has none; name one such set, or two with --train and --val (if it is a class, move its images out "
+        "of their folders)",
+        set.string());
+  detail::fail<IoError>(
+      "image folder: {} must have a folder for each class, as {} has, but has none; move its images into "
+      "such folders, or name {} alone",
+      flat.string(), set.string(), set.string());
 }
 
 constexpr Format kFormats[] = {
@@ -142,7 +160,11 @@ constexpr Format kFormats[] = {
      [](const path& at, const OpenOptions&) { return open_npz(at); }},
     {"HDF5 file", [](const path& at) { return has(at, "\x89HDF\r\n\x1a\n"); },
      [](const path& at, const OpenOptions& options) { return open_hdf5(at, {}, options.on_import); }},
-    {"tar archive", [](const path& at) { return ends_with(at, {".tar"}) || has(at, "ustar", 257); },
+    {"tar archive",
+     [](const path& at) {  // compressed ones, too: their error names the cure
+       return ends_with(at, {".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar.zst"}) ||
+              has(at, "ustar", 257);
+     },
      [](const path& at, const OpenOptions&) { return open_tar(at); }},
     {"table of samples",
      [](const path& at) {
@@ -175,18 +197,17 @@ constexpr Format kFormats[] = {
      [](const path& at, const OpenOptions& options) { return open_cifar(at, 100, options.split); }, true},
     {"folders of images and masks or targets", is_folder_pairs,
      [](const path& at, const OpenOptions&) { return open_folder_pairs(at); }},
-    {"image folders of a training and a held-out set",
-     [](const path& at) { return held_out_beside_train(at).has_value(); },
+    {"image folders of a training and a held-out set", [](const path& at) { return sets_in(at).has_value(); },
      [](const path& at, const OpenOptions& options) -> Store {
-       return options.split == Split::train
-                  ? std::make_unique<ImageFolder>(at / "train", beside_sets(at, {at / "train"}))
-                  : open_held_out(at, *held_out_beside_train(at));
+       const SetFolders sets = *sets_in(at);
+       if (options.split == Split::test) return open_held_out(at, sets);
+       return std::make_unique<ImageFolder>(sets.train, beside_sets(at, {sets.train}));
      },
      true},
     // Last, as other formats may also be folders.
     {"image folder", is_folder,
      [](const path& at, const OpenOptions&) -> Store {
-       refuse_flat_held_out(at);
+       refuse_lonely_set(at);
        return std::make_unique<ImageFolder>(at);
      }},
 };
@@ -194,6 +215,7 @@ constexpr Format kFormats[] = {
 const Format& find_format(const path& at) {
   std::error_code error;
   if (!std::filesystem::exists(at, error)) {
+    if (error) detail::fail<IoError>("data: {} cannot be read: {}", at.string(), error.message());
     detail::fail<IoError>("data: {} must be a file or folder, but there is none", at.string());
   }
   if (!std::filesystem::is_directory(at, error)) {
@@ -211,11 +233,18 @@ const Format& find_format(const path& at) {
 
 }  // namespace
 
-std::optional<path> held_out_beside_train(const path& folder) {
-  if (!has_folders(folder / "train")) return std::nullopt;
-  for (const char* const name : kHeldOut)
-    if (has_folders(folder / name)) return folder / name;
-  return std::nullopt;
+std::optional<SetFolders> sets_in(const path& folder) {
+  if (!is_folder(folder)) return std::nullopt;
+  const std::vector<std::string> all = detail::names_in(folder, "image folder");
+  const auto first_of = [&](std::span<const std::string_view> names) {
+    for (const std::string_view name : names)
+      for (const std::string& one : all)
+        if (detail::lower_case(one) == name && has_folders(folder / one)) return folder / one;
+    return path();
+  };
+  const SetFolders sets{first_of(kTrain), first_of(kHeldOut)};
+  if (sets.train.empty() || sets.held_out.empty()) return std::nullopt;
+  return sets;
 }
 
 std::vector<Unused> beside_sets(const path& folder, const std::vector<path>& used) {
@@ -228,9 +257,8 @@ std::vector<Unused> beside_sets(const path& folder, const std::vector<path>& use
   });
   std::vector<Unused> unused;
   for (const std::string& name : detail::folders_among(names, folder, "the folders of sets", unused)) {
-    const bool is_set =
-        name == "train" || std::find(kHeldOut.begin(), kHeldOut.end(), name) != kHeldOut.end();
-    count_unused(unused, is_set ? "folders of other sets" : "folders beside those of sets", name);
+    count_unused(unused, is_named_as_set(name) ? "folders of other sets" : "folders beside those of sets",
+                 name);
   }
   return unused;
 }

@@ -28,14 +28,18 @@ struct OpenOptions {
 ///   bare pixels (.bin) by the .json beside them;
 ///   tables of samples with several fields (.csv, .jsonl) by their names, and folders of them by images/ with
 ///   masks/ or targets/ beside it;
-///   folders of MNIST, CIFAR-10 and CIFAR-100 by the files in them; folders with train/ and val/ (or valid,
-///   validation, test) by these; and any other folder with folders in it as images, a folder for each class.
+///   folders of MNIST, CIFAR-10 and CIFAR-100 by the files in them; folders of two sets by sets_in(); and any
+///   other folder with folders in it as images, a folder for each class.
 /// Throws IoError if `path` does not exist or has no known format.
 std::unique_ptr<Dataset> open_samples(const std::filesystem::path& path, const OpenOptions& options = {});
 
-/// The folder of held-out images for a folder that has both sets: val, valid, validation or test beside
-/// train, which has a folder for each class; nullopt for any other folder.
-std::optional<std::filesystem::path> held_out_beside_train(const std::filesystem::path& folder);
+/// The folders of two sets of images, each with a folder for each class.
+struct SetFolders {
+  std::filesystem::path train, held_out;
+};
+/// Those in a folder that holds both: train or training, and val, valid, validation, dev, eval, evaluation,
+/// test or testing, in any case; of several the first of these. nullopt for any other folder.
+std::optional<SetFolders> sets_in(const std::filesystem::path& folder);
 
 /// What such a folder holds besides `used`, folders in it: other sets, files, folders that are no set.
 std::vector<Unused> beside_sets(const std::filesystem::path& folder,

@@ -186,8 +186,10 @@ void PackedStore::check_entries() {
 }
 
 void PackedStore::map_data(PackedAccess access) {
-  if (access == PackedAccess::automatic)
-    access = is_local(file_.descriptor()) ? PackedAccess::map : PackedAccess::read;
+  if (access == PackedAccess::automatic) {  // decoding takes long enough for the file to become shorter
+    const bool is_raw = spec_.height > 0;
+    access = is_raw && is_local(file_.descriptor()) ? PackedAccess::map : PackedAccess::read;
+  }
   if (access == PackedAccess::read || header_->data_bytes == 0) return;
   void* const at = ::mmap(nullptr, header_->index_offset(), PROT_READ, MAP_SHARED, file_.descriptor(), 0);
   if (at == MAP_FAILED) return;  // a file system that cannot: reads

@@ -19,7 +19,7 @@ struct Header;
 
 /// How a packed file is read.
 enum class PackedAccess : std::uint8_t {
-  automatic,  ///< map; read on remote or user-space file systems (NFS, SMB, FUSE, Lustre, ...)
+  automatic,  ///< map raw images; read encoded ones, and all on remote or user-space file systems (NFS, FUSE)
   map,        ///< mapped memory, if the file system has it: samples are views
   read,       ///< pread into the caller's scratch
 };

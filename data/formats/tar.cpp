@@ -89,7 +89,8 @@ class Index {
       }
     }
     if (samples_.empty())
-      file_.fail(0, "the archive must contain at least one .jpg, .jpeg, .png or .webp, but has none");
+      file_.fail(0, "the archive must contain at least one .jpg, .jpeg, .png or .webp, but has {}",
+                 unused_.empty() ? "none" : "only " + text_of(unused_));
     return std::move(samples_);
   }
   const std::vector<std::string>& class_names() const { return class_names_; }

@@ -26,7 +26,7 @@ namespace {
 namespace fs = std::filesystem;
 
 struct ConvertOptions {
-  std::string in, out, model, layout = "athanor";
+  std::string in, out, model, layout;
   std::int64_t channels = 0, image_size = 0;
   OnnxForm onnx;
 };
@@ -150,15 +150,19 @@ const Form& form_of(const ConvertOptions& options) {
   const std::string extension = fs::path(options.out).extension().string();
   std::vector<std::string> known;
   for (const Form& form : kForms) {
-    if (form.extension == extension && (form.layout[0] == '\0' || form.layout == options.layout)) return form;
+    if (form.extension == extension && (options.layout.empty() || form.layout == options.layout)) return form;
     if (std::find(known.begin(), known.end(), form.extension) == known.end())
       known.emplace_back(form.extension);
   }
+  ATH_CHECK(extension != ".onnx", "--layout: is for .safetensors, but OUT is {}", options.out);
   detail::fail<>("convert: OUT must end in {}, but is {}", fmt::join(known, " or "), options.out);
 }
 
 void convert(const ConvertOptions& options) {
   const Form& form = form_of(options);  // checked before anything is read
+  const OnnxForm& onnx = options.onnx;
+  ATH_CHECK(form.write == write_graph || (onnx.input.empty() && !onnx.preprocess),
+            "{}: is for .onnx, but OUT is {}", onnx.preprocess ? "--preprocess" : "--input", options.out);
   const Loaded loaded = load(options);
   form.write(loaded, options);
   const ImageSpec& images = loaded.info.images;

@@ -248,8 +248,12 @@ std::vector<Source> corpus() {
        1,
        {{kFurther, 3}, {kMembers, 2}}},
       {"tar, links",
-       tar(both(sample("a"), {{"b.cls"}, {"b.png", "", '1', "a.png"}, {"c.png", "", '2', "a.png"}})),
-       2,
+       tar(both(sample("a"), {{"b.cls"},
+                              {"b.png", "", '1', "./a.png"},
+                              {"./c.cls"},
+                              {"./c.png", "", '1', "b.png"},
+                              {"d.png", "", '2', "a.png"}})),
+       3,
        {{"links, devices and other entries", 1}}},
       {"tar, pax",
        tar({{"x", detail::pax_record("path", std::string(150, 'n') + ".png"), 'x'},
@@ -275,16 +279,16 @@ std::vector<Source> corpus() {
        1},
       {"npz with more arrays", npz, 3, {{"arrays of other names", 2}}},
   };
-  for (const char* const name : {"val", "valid", "validation"}) {
-    const std::string held_out = name;
-    all.push_back(
-        {"train and " + held_out,
-         files({"train/cat/1.png", "train/dog/1.png", held_out + "/dog/2.png", held_out + "/dog/3.gif"}),
-         2,
-         {{kSets, 1}},
-         0,
-         3,
-         1});
+  for (const auto& [train, held_out] : std::vector<std::pair<std::string, std::string>>{
+           {"train", "val"}, {"train", "valid"}, {"training", "validation"}, {"Train", "Test"}}) {
+    all.push_back({train + " and " + held_out,
+                   files({train + "/cat/1.png", train + "/dog/1.png", held_out + "/dog/2.png",
+                          held_out + "/dog/3.gif"}),
+                   2,
+                   {{kSets, 1}},
+                   0,
+                   3,
+                   1});
   }
   for (const char* const name :
        {"a.athp", "a.athp.json", "a.npz", "a.tfrecord", "a.lmdb", "a-images-idx3-ubyte"})

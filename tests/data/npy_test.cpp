@@ -99,7 +99,7 @@ TEST(Npy, HostileHeadersAreOneLineNamingFileAndOffset) {
   const std::string data(12, 'a');
   const std::string dict = "{'descr': '|u1', 'fortran_order': False, 'shape': ";
   for (const BadFile& bad : std::vector<BadFile>{
-           {npy("<f4", "(2, 2, 3)", data), 0, {"|u1", "<f4", "astype(numpy.uint8)"}},
+           {npy("<f4", "(2, 2, 3)", data), 0, {"|u1", "<f4", "255", "astype(numpy.uint8)"}},
            {npy("{'descr': '|u1', 'fortran_order': True, 'shape': (2, 2, 3), }", data),
             0,
             {"numpy.ascontiguousarray"}},

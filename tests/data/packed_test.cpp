@@ -290,6 +290,8 @@ TEST(Packed, MappedSamplesLieInPlace) {
   EXPECT_EQ(last.bytes.data() - first.bytes.data(), store.offset(9) - store.offset(0));
   EXPECT_EQ(std::bit_cast<std::uintptr_t>(last.bytes.data()) % 64, 0u);
   EXPECT_FALSE(PackedStore(dir / "a.athp", {true, PackedAccess::read}).mapped());
+  write(dir / "encoded.athp", {encoded_sample(1000, 0, 1)});
+  EXPECT_FALSE(PackedStore(dir / "encoded.athp").mapped()) << "a file that is cut while they are decoded";
   store.will_need(-5, 3);
   store.will_need(9, 1 << 20);
   store.will_need(100, 1);

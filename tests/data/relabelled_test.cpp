@@ -1,6 +1,7 @@
 #include "data/relabelled.h"
 
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -73,6 +74,20 @@ TEST(Relabelled, BytesAreToldOfNamesThatLookAlike) {
     EXPECT_TRUE(test::names(said, {pair.first}));
     EXPECT_EQ(said.find("bytes"), said.npos) << said;
   }
+}
+
+TEST(Relabelled, AClassWithoutSamplesMayBeUnknown) {
+  const auto whole = animals({"ant", "bee", "cat"});
+  const auto part = [&](const std::set<std::int64_t>& labels) {
+    std::vector<std::int64_t> samples;
+    for (std::int64_t i = 0; i < whole->size(); ++i)
+      if (labels.contains(whole->label(i))) samples.push_back(i);
+    return std::make_shared<Subset>(whole, samples);
+  };
+  const Relabelled data(part({0, 2}), {"cat", "ant"});
+  for (std::int64_t i = 0; i < data.size(); ++i)
+    EXPECT_EQ(data.label(i), part({0, 2})->label(i) == 0 ? 1 : 0);
+  EXPECT_ERROR(ArgumentError, Relabelled(part({0, 1}), {"cat", "ant"}), "'bee'");
 }
 
 TEST(Relabelled, EqualClassesAndSetsWithoutNamesStayAsTheyAre) {

@@ -1,5 +1,6 @@
 #include "data/formats/tar.h"
 
+#include "data/formats/open.h"
 #include "tests/support/stores.h"
 
 namespace athanor::tar_test {
@@ -112,6 +113,7 @@ TEST(Tar, HostileArchivesAreOneLineNamingFileAndOffset) {
   const std::vector<BadFile> cases{
       {"", 0, {"512", "0"}},
       {kEnd, 0, {".jpg", ".jpeg", ".png", ".webp"}},
+      {member("x.1.jpg", kJpeg) + member("x.1.cls", "1") + kEnd, 0, {"x.1.jpg"}},
       {"\x1f\x8b" + image, 0, {"gunzip"}},
       {"\x28\xb5\x2f\xfd" + image, 0, {"unzstd"}},
       {"BZh9" + image, 0, {"bunzip2"}},
@@ -149,6 +151,10 @@ TEST(Tar, HostileArchivesAreOneLineNamingFileAndOffset) {
   for (const BadFile& bad : cases) {
     write_file(dir / "a.tar", bad.content);
     expect_named(message_of<IoError>([&] { read_all(*open_tar(dir / "a.tar")); }), "a.tar", bad);
+  }
+  for (const char* name : {"a.tar.gz", "a.tgz"}) {
+    write_file(dir / name, "\x1f\x8b" + image);
+    EXPECT_ERROR(IoError, open_samples(dir / name), name, "gunzip");
   }
   write_file(dir / "a.tar", member("x.jpg", kJpeg, '0', "", small256) + label + kEnd);
   expect_same(*open_tar(dir / "a.tar"), {{kJpeg, Codec::jpeg, 0, 0, 0, 1}});

@@ -99,6 +99,9 @@ PYTHON
 
 cp same.safetensors before
 refuses "OUT must end in .safetensors or .onnx, but is same.txt" $run same.txt
+refuses "--layout: .* x.onnx" $run x.onnx --layout torch
+refuses "--preprocess: .* same.safetensors" $run same.safetensors --preprocess
+refuses "--input: .* same.safetensors" $run same.safetensors --input nhwc
 edited bare.safetensors 'header["__metadata__"] = {"format": "pt"}'
 edited bad.safetensors 'at = header["conv1.weight"]["data_offsets"][0]; values[at:at + 4] = struct.pack("<f", float("nan"))'
 refuses "does not name its network: name it with --model, one of lenet5 " bare.safetensors same.safetensors

@@ -49,6 +49,15 @@ run 0 athanor evaluate $one --device cpu --json all.json
 grep -q "^as its run reported$" out || die "evaluate does not find the run's images"
 grep -q "^the 6 of .*/photos that its run validated on: 6 images$" out || die "which images"
 grep -qE "photos/class[012]/.*JPEG: class[012], predicted class[012]" out || die "mistakes are not named"
+first=$(find photos/class0/ -name '*.JPEG' | sort | head -n 1)
+cp "$first" photos/class0/new.JPEG
+run 0 athanor evaluate $one --device cpu
+grep -q "^1 images are new in .*class0/new.JPEG$" err && grep -q "^as its run reported$" out || die "a photo that was added"
+rm photos/class0/new.JPEG
+mkdir away && mv photos away && cd away
+run 0 athanor evaluate "$folder/$one" --device cpu
+grep -q "^photos is not where the run began" err || die "images of another folder are taken without a word"
+cd .. && mv away/photos .
 run 0 train_images photos --val-split 0.5 --seed 3 "${few[@]}" --max-steps 1 --test all/val
 grep -q "^all/val: 12 images$" out || die "--test is not measured"
 run 0 athanor evaluate runs/train_images/3 --device cpu
@@ -94,4 +103,11 @@ head -c $((6 * 32 * 32 * 3)) /dev/zero >ones.bin && printf '\1\2\1\2\1\2' >label
 echo '{"height": 32, "width": 32, "channels": 3, "labels": "labels.bin", "label_dtype": "u8"}' >ones.json
 run 0 train_images --train ones.bin --val ones.bin "${few[@]}" --max-steps 1 --run-dir none
 grep -q "^not used: 1 classes without images, because labels begin at 1" out || die "labels that begin at 1"
+# Classes that one of two sets lacks, and names that it does not have.
+mkdir part && cp -r both/val/class1 part
+run 0 train_images --train both/train --val part "${few[@]}" --max-steps 1 --run-dir none
+grep -q "^not used: 2 classes without validation images (class0, class2)" out || die "classes that are not validated"
+printf '\0\1\2\0\1\2' >labels.bin
+run 0 train_images --train both/train --val ones.bin "${few[@]}" --max-steps 1 --run-dir none
+grep -q "^not used: 3 class names that are not matched, because --val has none" out || die "a set without names"
 refuses "phone/dog/1.heic is HEIC.*heif-convert" train_images phone

@@ -233,6 +233,8 @@ TEST(NanPolicy, StopEndsAtTheFirstNaN) {
     EXPECT_ERROR(DivergedError, run(config, 160, spoil), "trainer", "1");
     EXPECT_EQ(calls, 5) << "the step, and once more to find the op";
   }
+  EXPECT_ERROR(ArgumentError, parse({"--detect-anomaly", "--nan-policy=skip"}), "--detect-anomaly",
+               "--nan-policy");
   const RecordedRun skipped = run(parse({"--nan-policy", "skip"}), 160, [](int call, const Tensor& y) {
     if (call == 4) y.data<float>()[0] = std::numeric_limits<float>::quiet_NaN();
   });

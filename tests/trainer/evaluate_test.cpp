@@ -128,7 +128,9 @@ TEST_F(EvaluateTest, RejectsImagesThatDoNotFitTheModel) {
   named.info.class_names = {"a", "b", "c", "d", "e", "f", "g", "h", "i", "j"};
   std::vector<std::string> names = named.info.class_names;
   names[3] = "x";
-  EXPECT_ERROR(ArgumentError, evaluate(named, InMemoryDataset(*test_, names)), "evaluate", "'x'", "'a', 'b'");
+  const EvaluateOptions options{.on_note = [](const std::string& note) { ADD_FAILURE() << note; }};
+  EXPECT_ERROR(ArgumentError, evaluate(named, InMemoryDataset(*test_, names), options), "evaluate", "'x'",
+               "'a', 'b'");
 }
 
 /// Images of which two cannot be read.

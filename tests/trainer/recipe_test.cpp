@@ -304,6 +304,9 @@ TEST(RecipeFile, DamageIsReportedInOneLine) {
                "'3'");
   EXPECT_ERROR(ArgumentError, of("lr = 'high'"), "--lr", "'high'");
   EXPECT_ERROR(ArgumentError, of("recipe = 'b.toml'"), "--recipe", file, "'recipe'");
+  for (const char* twice : {"seed = 1\nseed = 2", "seed = 1\nlr = 1\nseed = 1", "seed = [1, 2]"})
+    EXPECT_ERROR(ArgumentError, of(twice), "--recipe", file, "--seed");
+  EXPECT_ERROR(ArgumentError, of("epochs = 1\nmax-epochs = 2"), "--recipe", file, "--max-epochs");
   EXPECT_ERROR(ArgumentError, of(std::string("\0\xff\n[[[\n", 7)), "--recipe", file);
   EXPECT_ERROR(ArgumentError, parse({"--recipe", "nowhere.toml"}), "--recipe", "nowhere.toml");
   EXPECT_ERROR(ArgumentError, parse({"--recipe", folder.path().string()}), "--recipe",

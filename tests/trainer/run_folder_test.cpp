@@ -9,6 +9,8 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "data/formats/image_folder.h"
+#include "data/stratified_split.h"
 #include "tests/support/errors.h"
 #include "tests/support/resumed_run.h"
 #include "tests/support/small_training.h"
@@ -54,6 +56,37 @@ TEST(RunFolder, WhereNoneCanBeMadeOneLineSaysSo) {
   test::write_file(folder / "file", "");
   const fs::path below = folder / "file" / "runs";
   EXPECT_ERROR(IoError, make_run_folder(below), "--run-dir", below.string(), "none");
+}
+
+TEST(SplitFile, FindsWhatARunValidatedOnInChangedData) {
+  const test::TempDir folder;
+  const fs::path photos = folder / "photos";
+  for (const char* name : {"cat", "dog"})
+    for (int i = 0; i < 6; ++i) test::write_file(photos / name / fmt::format("{}.jpg", i), name);
+  const auto [train, held_out] = stratified_split(std::make_shared<ImageFolder>(photos), 0.5, 1);
+  EXPECT_FALSE(find_split(folder.path(), *train)) << "a run of an older version";
+  save_split(folder.path(), *train, *held_out);
+  const auto held_out_now = [&](const FoundSplit& found) {
+    const ImageFolder now(photos);
+    std::set<std::string> names;
+    for (const std::int64_t i : found.held_out) names.insert(now.where(i));
+    return names;
+  };
+  std::set<std::string> validated;
+  for (std::int64_t i = 0; i < held_out->size(); ++i) validated.insert(held_out->where(i));
+  FoundSplit found = *find_split(folder.path(), ImageFolder(photos));
+  EXPECT_EQ(held_out_now(found), validated);
+  EXPECT_TRUE(found.added.empty());
+  EXPECT_EQ(found.missing, 0);
+
+  test::write_file(photos / "ant/1.jpg", "new");  // every later index changes
+  test::write_file(train->where(0), "replaced");
+  fs::rename(held_out->where(0), photos / "dog/9.jpg");
+  validated.erase(held_out->where(0));
+  found = *find_split(folder.path(), ImageFolder(photos));
+  EXPECT_EQ(held_out_now(found), validated);
+  EXPECT_EQ(found.added.size(), 3u);
+  EXPECT_EQ(found.missing, 1);
 }
 
 TEST(RunFolder, ConfigSaysWhatEachFlagWasAndWhy) {

@@ -147,8 +147,9 @@ void refuse_missing_values(const CLI::App& app, const std::vector<std::string>& 
   }
 }
 
-/// Of two values one would be dropped without a word.
-void refuse_repeated(const CLI::App& app, const std::vector<std::string>& words) {
+/// Of two values one would be dropped without a word. `where` begins the message.
+void refuse_repeated(const CLI::App& app, const std::vector<std::string>& words,
+                     const std::string& where = "") {
   std::vector<const CLI::Option*> given;
   for (std::size_t i = 0; i < words.size(); ++i) {
     const std::string name = words[i].substr(0, words[i].find('='));
@@ -156,7 +157,7 @@ void refuse_repeated(const CLI::App& app, const std::vector<std::string>& words)
     if (!option) continue;
     ATH_CHECK(option->get_multi_option_policy() == CLI::MultiOptionPolicy::TakeAll ||
                   std::find(given.begin(), given.end(), option) == given.end(),
-              "{}: must be given once, but is given twice", name);
+              "{}{}: must be given once, but is given twice", where, name);
     given.push_back(option);
     if (name == words[i] && option->get_items_expected_min() > 0) ++i;  // its value
   }
@@ -205,6 +206,7 @@ std::vector<std::string> words_of_recipe(const CLI::App& app, const std::string&
       if (!is_switch) more.push_back(flag.name + "=" + value);
     }
   }
+  refuse_repeated(app, more, fmt::format("--recipe {}: ", recipe));
   return more;
 }
 
@@ -254,6 +256,8 @@ void check_together(const FlagTable& flags, TrainerConfig& config) {
     config.own_flags.push_back({"--val-split", fmt::format("{}", config.val_split)});
   ATH_CHECK(config.photos.empty() || config.train_data.empty(),
             "--train: cannot be combined with PHOTOS, which also names the training images");
+  ATH_CHECK(!flags.given("--detect-anomaly") || !flags.given("--nan-policy"),
+            "--nan-policy: cannot be combined with --detect-anomaly, which means --nan-policy stop");
   if (flags.given("--monitor")) combine_monitor(config, flags.given("--early-stop"));
 }
 

@@ -45,34 +45,33 @@ void check_fits(const ModelInfo& model, const Dataset& data) {
             has.classes);
 }
 
-/// The data with the model's numbers of its classes, which are matched by name; `note` is told what is not.
-std::shared_ptr<const Dataset> in_classes_of(const ModelInfo& model, const Dataset& data,
-                                             const std::function<void(const std::string&)>& note) {
-  const std::shared_ptr<const Dataset> unowned(std::shared_ptr<void>(), &data);
-  const std::vector<std::string>&names = model.class_names, own = data.class_names();
-  const auto tell = [&](const std::string& line) {
-    if (note) note(line);
-  };
-  if (!names.empty() && own.empty()) {
-    tell(fmt::format("the images have no class names: label 0 is taken for '{}', and so on to {} for '{}'",
-                     printable(names.front()), names.size() - 1, printable(names.back())));
-  }
-  if (names.empty() || own.empty()) return unowned;
-  std::vector<std::string> missing;
-  for (const std::string& name : names)
-    if (std::find(own.begin(), own.end(), name) == own.end()) missing.push_back(printable(name));
-  if (!missing.empty()) {
-    const std::size_t shown = std::min<std::size_t>(missing.size(), 3);
-    tell(fmt::format("{} of the model's {} classes have no images here ('{}'{}): figures are over the others",
-                     missing.size(), names.size(),
-                     fmt::join(missing.begin(), missing.begin() + shown, "', '"),
-                     missing.size() > shown ? ", ..." : ""));
-  }
+/// The data with the model's numbers of its classes, which are matched by name.
+std::shared_ptr<const Dataset> in_classes_of(const ModelInfo& model, const Dataset& data) {
   try {
-    return with_classes(unowned, names);
+    return with_classes(std::shared_ptr<const Dataset>(std::shared_ptr<void>(), &data), model.class_names);
   } catch (const ArgumentError& error) {
     detail::fail<>("evaluate: images must have the model's classes, but {}", error.what());
   }
+}
+
+/// Tells what cannot be matched.
+void tell_classes(const ModelInfo& model, const Dataset& data,
+                  const std::function<void(const std::string&)>& note) {
+  const std::vector<std::string>&names = model.class_names, own = data.class_names();
+  if (!note || names.empty()) return;
+  if (own.empty()) {
+    return note(
+        fmt::format("the images have no class names: label 0 is taken for '{}', and so on to {} for '{}'",
+                    printable(names.front()), names.size() - 1, printable(names.back())));
+  }
+  std::vector<std::string> missing;
+  for (const std::string& name : names)
+    if (std::find(own.begin(), own.end(), name) == own.end()) missing.push_back(printable(name));
+  if (missing.empty()) return;
+  const std::size_t shown = std::min<std::size_t>(missing.size(), 3);
+  note(fmt::format("{} of the model's {} classes have no images here ('{}'{}): figures are over the others",
+                   missing.size(), names.size(), fmt::join(missing.begin(), missing.begin() + shown, "', '"),
+                   missing.size() > shown ? ", ..." : ""));
 }
 
 LoaderOptions loading(const ModelInfo& model, const EvaluateOptions& options) {
@@ -162,9 +161,10 @@ Evaluation evaluate(const ModelFile& model, const Dataset& data, const EvaluateO
 Evaluation evaluate(nn::Module& network, const ModelFile& model, const Dataset& given,
                     const EvaluateOptions& options) {
   const ModelInfo& info = model.info;
-  const std::shared_ptr<const Dataset> matched = in_classes_of(info, given, options.on_note);
+  const std::shared_ptr<const Dataset> matched = in_classes_of(info, given);
   const Dataset& data = *matched;
   check_fits(info, data);
+  tell_classes(info, given, options.on_note);
   if (options.bad_samples.list) check_all(data, usable_cpus());
   network.load_state_dict(model.weights);
   const FrozenWeights weights(network.parameters(), network.buffers(), info.precision, options.device);

@@ -65,7 +65,14 @@ class RecordedFlags {
   std::string given(const char* flag) const {
     return text(fmt::format("/flags/{}/from", flag)) == "default" ? "" : value(flag);
   }
-  std::string path(const char* flag) const { return in_its_folder(given(flag)); }
+  std::string path(const char* flag) const {
+    const std::string typed = given(flag);
+    const fs::path here = in_its_folder(typed);
+    std::error_code ignored;
+    if (here.is_relative() && fs::exists(here, ignored))
+      say(fmt::format("{} is not where the run began: taken from the current folder", typed));
+    return here.string();
+  }
   /// A path as it was typed, seen from the folder where the run began.
   std::string in_its_folder(const std::string& typed) const {
     const fs::path there = fs::path(text("/working_directory")) / typed;
@@ -112,7 +119,8 @@ ValidatedData open_validated(const fs::path& model, const std::string& data_dir)
   ATH_CHECK(program == "train_images" && !(photos.empty() && val.empty()),
             "--val: must name images, because {} does not record what the run validated on", config.string());
   if (!val.empty()) return {val, open_named(val)};
-  if (const auto own = held_out_beside_train(photos)) return {own->string(), open_named(own->string())};
+  if (const auto sets = sets_in(photos))
+    return {sets->held_out.string(), open_named(sets->held_out.string())};
   std::shared_ptr<const Dataset> all = open_samples(photos, {.split = Split::train});
   say_unused(*all);
   if (const auto found = find_split(model.parent_path(), *all))

@@ -3,10 +3,14 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <iterator>
 #include <set>
+#include <system_error>
 #include <utility>
 
+#include <fcntl.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "data/formats/detail/bytes.h"
 #include "tensor/error.h"
@@ -33,6 +37,14 @@ bool leads_up(const std::filesystem::path& folder, const std::filesystem::path& 
          std::mismatch(outside.begin(), outside.end(), inside.begin(), inside.end()).first == outside.end();
 }
 
+/// Begins to list a folder. One whose files cannot be opened is an error, too.
+std::filesystem::directory_iterator listed(const std::filesystem::path& folder, std::error_code& error) {
+  std::filesystem::directory_iterator first(folder, error);
+  if (!error && ::faccessat(AT_FDCWD, folder.c_str(), X_OK, AT_EACCESS) != 0)
+    error.assign(errno, std::generic_category());
+  return first;
+}
+
 }  // namespace
 
 std::optional<Codec> codec_named(std::string_view file) {
@@ -46,7 +58,7 @@ std::optional<Codec> codec_named(std::string_view file) {
 std::vector<std::string> names_in(const std::filesystem::path& folder, const char* format) {
   std::vector<std::string> names;
   std::error_code error;
-  for (std::filesystem::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
+  for (auto at = listed(folder, error); !error && at != end(at); at.increment(error)) {
     names.push_back(at->path().filename().string());
   }
   if (error) {
@@ -57,7 +69,9 @@ std::vector<std::string> names_in(const std::filesystem::path& folder, const cha
 }
 
 bool is_made_by_programs(std::string_view folder) {
-  return folder == "__MACOSX" || folder == "@eaDir" || folder == "lost+found";
+  constexpr std::string_view kNames[]{"__macosx",     "@eadir",   "lost+found",
+                                      "$recycle.bin", "#recycle", "@recycle"};
+  return std::find(std::begin(kNames), std::end(kNames), lower_case(folder)) != std::end(kNames);
 }
 
 std::vector<std::string> folders_among(const std::vector<std::string>& names,
@@ -92,8 +106,7 @@ class Walker {
     if (!is_new(folder) || (!within.empty() && leads_up(folder, start_))) return pass_over(kMetAgain, within);
     std::error_code error;
     std::vector<std::string> folders;
-    for (std::filesystem::directory_iterator at(folder, error), end; !error && at != end;
-         at.increment(error)) {
+    for (auto at = listed(folder, error); !error && at != end(at); at.increment(error)) {
       const std::string name = at->path().filename().string(), whole = within + name;
       std::error_code ignored;
       if (name.starts_with('.')) {

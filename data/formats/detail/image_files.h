@@ -23,7 +23,7 @@ inline const char* suffix_of(Codec codec) {
 
 /// The names in a folder, in byte order. Throws IoError.
 std::vector<std::string> names_in(const std::filesystem::path& folder, const char* format);
-/// A folder that a program made beside photos, and that is no class: __MACOSX, @eaDir, lost+found.
+/// A folder that a program made beside photos, and that is no class: __MACOSX, @eaDir, $RECYCLE.BIN.
 bool is_made_by_programs(std::string_view folder);
 /// Those of `names` in `folder` that are folders to look into. Counts the others: what is hidden or made by
 /// programs, a link to a folder around it, and files, as "files beside WANTED".

@@ -153,8 +153,10 @@ NpyPair check_npy(const FileBytes& images, std::int64_t image_bytes, const FileB
   const NpyHeader of_images = read_npy_header(images), of_labels = read_npy_header(labels);
   const std::string& descr = of_images.descr;
   if (descr != "|u1" && descr != "<u1" && descr != ">u1" && descr != "=u1") {
-    images.fail(0, "images must have dtype |u1, but have {}: convert them with astype(numpy.uint8)",
-                printable(descr));
+    images.fail(
+        0,
+        "images must have dtype |u1, but have {}: bring their values to 0 to 255, then astype(numpy.uint8)",
+        printable(descr));
   }
   if (of_images.fortran_order) {
     images.fail(

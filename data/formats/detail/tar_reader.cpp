@@ -131,17 +131,19 @@ bool TarReader::at_end() {
   return true;
 }
 
-/// The member is a hard link: its content is that of the file `link`.
+/// The member is a hard link: its content is that of the file `link`, or of the file that this one leads to.
 void TarReader::follow(const std::string& link) {
+  const auto plain = [](const std::string& name) { return name.substr(name.starts_with("./") ? 2 : 0); };
   if (contents_.empty()) {
     for (TarReader files(file_); files.next_file();)
-      contents_.try_emplace(files.name(), files.offset(), files.size());
+      contents_.try_emplace(plain(files.name()), files.offset(), files.size());
   }
-  const auto at = contents_.find(link);
+  const auto at = contents_.find(plain(link));
   if (at == contents_.end())
     fail(offset_ - kBlock, "the hard link {} must lead to a file of the archive, but leads to {}",
          printable(name_), printable(link));
   std::tie(offset_, size_) = at->second;
+  contents_.try_emplace(plain(name_), offset_, size_);
 }
 
 /// Checks the sum of the header's bytes, with the checksum field counted as spaces.
