@@ -19,12 +19,13 @@
 #include "tensor/error.h"
 #include "tensor/printable.h"
 #include "trainer/checkpoints/split_file.h"
+#include "trainer/detail/terminal.h"
 
 namespace athanor::tool {
 namespace {
 
 void say(const std::string& line) {
-  std::fprintf(stderr, "%s\n", printable(line).c_str());
+  terminal::say(stderr, printable(line));
 }
 
 void say_unused(const Dataset& data) {

@@ -16,6 +16,7 @@
 #include "data/formats/detail/image_files.h"
 #include "tensor/error.h"
 #include "tensor/printable.h"
+#include "trainer/detail/terminal.h"
 #include "trainer/flags/detail/read_flag.h"
 #include "trainer/inference/predictor.h"
 #include "trainer/readable.h"
@@ -76,7 +77,7 @@ std::size_t predict_batch(const PredictOptions& options, bool strict, const Pred
   std::vector<fs::path> known;
   const auto refuse = [strict](const Error& error) {
     if (strict) throw;
-    std::fprintf(stderr, "athanor: %s\n", printable(error.what()).c_str());
+    terminal::say(stderr, "athanor: " + printable(error.what()));
   };
   for (const fs::path& file : files) {
     std::uint8_t* const to = all.data<std::uint8_t>() + std::ssize(known) * spec.bytes();
@@ -113,7 +114,7 @@ void predict(const PredictOptions& options) {
   const std::string unused = text_of(pictures.unused);
   ATH_CHECK(!files.empty(), "predict: needs a JPEG, PNG or WebP, but found none in {}{}",
             fmt::join(options.pictures, ", "), unused.empty() ? "" : ", only " + unused);
-  if (!unused.empty()) std::fprintf(stderr, "not used: %s\n", unused.c_str());
+  if (!unused.empty()) terminal::say(stderr, "not used: " + unused);
   const std::int64_t channels = predictor.info().images.channels;
   ATH_CHECK(channels == 1 || channels == 3, "the model must take images of 1 or 3 channels, but takes {}",
             channels);
@@ -124,8 +125,8 @@ void predict(const PredictOptions& options) {
                               std::span(files).subspan(i, std::min(batch, files.size() - i)));
   const auto unreadable = static_cast<std::int64_t>(files.size() - readable);
   if (bad.skip && unreadable > 0) {
-    std::fprintf(stderr, "%s of %s files cannot be read\n", with_commas(unreadable).c_str(),
-                 with_commas(std::ssize(files)).c_str());
+    terminal::say(stderr, fmt::format("{} of {} files cannot be read", with_commas(unreadable),
+                                      with_commas(std::ssize(files))));
     if (readable == 0 || (bad.limit >= 0 && unreadable > bad.limit)) throw SomeUnreadable();
   }
   if (bad.skip) return;
