@@ -22,6 +22,7 @@
 #include "data/relabelled.h"
 #include "data/stratified_split.h"
 #include "tensor/error.h"
+#include "trainer/detail/terminal.h"
 
 namespace {
 
@@ -39,7 +40,7 @@ Store with_classes_of(const Dataset& train, Store other, const char* flag) {
 }
 
 Store open_at(const std::filesystem::path& path, Split split) {
-  const auto say = [](const std::string& line) { std::fprintf(stderr, "%s\n", line.c_str()); };
+  const auto say = [](const std::string& line) { terminal::say(stderr, line); };
   return open_samples(path, {.split = split, .on_import = say});
 }
 

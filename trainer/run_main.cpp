@@ -167,7 +167,7 @@ int run_main(int argc, char** argv, const std::function<int(int, char**)>& body)
       if (failure.line.empty()) return failure.exit_code;
       const int rank = wait_for_rank_0();
       const std::string line = (rank < 0 ? "" : fmt::format("rank {}: ", rank)) + "error: " + failure.line;
-      std::fprintf(stderr, "%s\n", terminal::line_for(stderr, line).c_str());
+      terminal::say(stderr, line);
       return failure.exit_code;
     }
   });

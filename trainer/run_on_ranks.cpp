@@ -20,13 +20,14 @@
 #include "dist/watch/watchdog.h"
 #include "tensor/error.h"
 #include "tensor/stream.h"
+#include "trainer/detail/terminal.h"
 #include "trainer/run_main.h"
 
 namespace athanor {
 namespace {
 
 void warn(const std::string& what) {
-  if (!what.empty()) std::fprintf(stderr, "warning: %s\n", what.c_str());
+  if (!what.empty()) terminal::say(stderr, "warning: " + what);
 }
 
 int start_ranks(const TrainerConfig& config, int ranks, char** argv, const dist::Networks& networks) {

@@ -5,6 +5,7 @@
 
 #include "dist/launch/launcher.h"
 #include "tensor/printable.h"
+#include "trainer/detail/terminal.h"
 #include "trainer/loggers/progress.h"
 #include "trainer/run_main.h"
 #include "trainer/run_on_ranks.h"
@@ -17,7 +18,7 @@ std::unique_ptr<Progress> progress_of(const TrainerConfig& config, bool by_launc
   if (!config.progress) return std::make_unique<Progress>(nullptr, false);
   if (!by_launcher) return std::make_unique<Progress>();
   // For mpirun's ranks, isatty() is always true.
-  return std::make_unique<Progress>(stdout, dist::launcher_has_terminal());
+  return std::make_unique<Progress>(stdout, dist::launcher_has_terminal() && !terminal::is_dumb());
 }
 
 }  // namespace
@@ -30,7 +31,7 @@ int train_on_ranks(TrainerConfig config, char** arguments, const dist::Networks&
     const FitReport report = fit(trainer);
     if (report.stopped_by == StoppedBy::diverged && report.signal == 0 && trainer.rank() == 0) {
       std::fflush(stdout);
-      std::fprintf(stderr, "error: diverged: %s\n", printable(trainer.why_stopped()).c_str());
+      terminal::say(stderr, "error: diverged: " + printable(trainer.why_stopped()));
     }
     return exit_code(report);
   });

@@ -18,6 +18,7 @@
 #include "examples/athanor_tool/data_commands.h"
 #include "tensor/error.h"
 #include "tensor/printable.h"
+#include "trainer/detail/terminal.h"
 #include "trainer/readable.h"
 #include "trainer/signals.h"
 #include "trainer/tool/detail/live_line.h"
@@ -107,7 +108,7 @@ void run_pack(const PackArguments& arguments) {
 }  // namespace
 
 std::unique_ptr<Dataset> open_data(const std::string& path, const std::string& part) {
-  const auto say = [](const std::string& line) { std::fprintf(stderr, "%s\n", line.c_str()); };
+  const auto say = [](const std::string& line) { terminal::say(stderr, line); };
   std::unique_ptr<Dataset> data =
       open_samples(path, {.split = part == "test" ? Split::test : Split::train, .on_import = say});
   if (has_parts(path)) say(fmt::format("{} has a training and a test part; this is --part {}", path, part));

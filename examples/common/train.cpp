@@ -14,6 +14,7 @@
 #include "tensor/printable.h"
 #include "trainer/checkpoints/run_folder.h"
 #include "trainer/checkpoints/split_file.h"
+#include "trainer/detail/terminal.h"
 #include "trainer/inference/evaluate.h"
 #include "trainer/inference/model_file.h"
 #include "trainer/inference/weights_file.h"
@@ -32,20 +33,20 @@ void begin_with(nn::Module& model, const TrainerConfig& config, const Dataset& d
     detail::fail<>("--pretrained: {}", error.what());
   }
   if (!tell) return;
-  fmt::print("pretrained: {} tensors from {}", taken.loaded, printable(file.string()));
+  std::string line = fmt::format("pretrained: {} tensors from {}", taken.loaded, file.string());
   if (taken.parts.size() > 1)
-    fmt::print(", under '{}', not {}", printable(taken.parts[0]),
-               printable(list_names({taken.parts.begin() + 1, taken.parts.end()})));
+    line += fmt::format(", under '{}', not {}", taken.parts[0],
+                        list_names({taken.parts.begin() + 1, taken.parts.end()}));
   if (!taken.fresh.empty()) {
     const std::int64_t classes = data.spec().classes;
     const bool more_or_fewer = taken.classes != 0 && taken.classes != classes;
-    fmt::print("; new, for {} classes{}: {}", classes,
-               more_or_fewer         ? fmt::format(" instead of {}", taken.classes)
-               : taken.other_classes ? " with other names"
-                                     : "",
-               fmt::join(taken.fresh, ", "));
+    line += fmt::format("; new, for {} classes{}: {}", classes,
+                        more_or_fewer         ? fmt::format(" instead of {}", taken.classes)
+                        : taken.other_classes ? " with other names"
+                                              : "",
+                        fmt::join(taken.fresh, ", "));
   }
-  fmt::print("\n");
+  terminal::say(stdout, printable(line));
 }
 
 /// --dropout.
@@ -68,7 +69,7 @@ std::string text_of(const ModelFile& model, const TrainerConfig& config, const D
                {.device = config.device,
                 .workers = config.workers,
                 .bad_samples = config.bad_samples,
-                .on_note = [](const std::string& note) { fmt::print(stderr, "{}\n", printable(note)); }});
+                .on_note = [](const std::string& note) { terminal::say(stderr, printable(note)); }});
   const auto where = [&](std::int64_t sample) { return images.where(sample); };
   return summary_of(model.info, evaluation, {model.path.string(), name, where});
 }

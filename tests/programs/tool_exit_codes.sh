@@ -25,6 +25,12 @@ refuses() { # refuses PATTERN ARGUMENTS...: exit code 2, one line on stderr that
 out=(--out "$folder/out.safetensors")
 refuses 'subcommand'
 refuses "mean 'run-op'" run-up
+"$athanor" --version | grep -qE '^[0-9]+\.[0-9]+' || { echo "--version prints no version"; exit 1; }
+refuses "predict: .*'--topk'.*'--top'.*predict --help" predict a b --topk 5
+refuses "pack: .*'c'.*pack --help" pack a b c
+refuses 'predict: .*--top = abc.*number.*predict --help' predict a b --top abc
+refuses 'predict: MODEL .*predict --help' predict
+refuses '--batch-size: must be in .*but got 0' predict a b --batch_size 0
 refuses '--out' run-op "$golden/relu.safetensors"
 refuses 'absent' run-op "$folder/absent.safetensors" "${out[@]}"
 refuses 'cut.safetensors' run-op "$folder/cut.safetensors" "${out[@]}"

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 
 #include <gtest/gtest.h>
@@ -41,11 +42,26 @@ TEST(Terminal, DefaultsToEightyColumns) {
   EXPECT_EXIT(ask(), testing::ExitedWithCode(80), "");
 }
 
+TEST(Terminal, IsDumbIfTermSaysSo) {
+  const char* const before = std::getenv("TERM");
+  const std::string kind = before ? before : "";
+  setenv("TERM", "dumb", 1);
+  EXPECT_TRUE(terminal::is_dumb());
+  setenv("TERM", "xterm", 1);
+  EXPECT_FALSE(terminal::is_dumb());
+  unsetenv("TERM");
+  EXPECT_FALSE(terminal::is_dumb());
+  if (before) setenv("TERM", kind.c_str(), 1);
+}
+
 TEST(Terminal, ALineForAFileIsOne) {
   std::FILE* out = std::fopen("/dev/null", "w");
   const std::string line(100, 'a');
   EXPECT_EQ(terminal::line_for(out, line + ' ' + line), line + ' ' + line);
   std::fclose(out);
+  testing::internal::CaptureStderr();
+  terminal::say(stderr, line + ' ' + line);
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), line + ' ' + line + '\n');
 }
 
 TEST(Terminal, TextIsWrappedAtSpaces) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cstdlib>
 #include <vector>
 
 #include <fcntl.h>
@@ -28,6 +29,11 @@ std::string bar(double share, int cells) {
 }
 
 }  // namespace
+
+bool is_dumb() {
+  const char* const kind = std::getenv("TERM");
+  return kind && std::string_view(kind) == "dumb";
+}
 
 int columns_of(std::FILE* out) {
   if (const int columns = ask(fileno(out)); columns > 0) return columns;
@@ -75,6 +81,10 @@ std::string line_for(std::FILE* out, const std::string& text) {
     all += (begin > 0 ? "\n" : "") + wrapped(text.substr(begin, end - begin), columns, 0);
   }
   return all;
+}
+
+void say(std::FILE* out, const std::string& line) {
+  std::fprintf(out, "%s\n", line_for(out, line).c_str());
 }
 
 std::string quoted(const std::string& word) {

@@ -10,6 +10,9 @@ namespace athanor::terminal {
 /// The default width.
 inline constexpr int kColumns = 80;
 
+/// Whether the terminal knows no escape sequences, as TERM=dumb says: its lines cannot be overwritten.
+bool is_dumb();
+
 /// Columns of the terminal that `out` writes to. If `out` has no terminal (mpirun's ranks), that of the
 /// process's controlling terminal; else kColumns.
 int columns_of(std::FILE* out);
@@ -24,6 +27,9 @@ std::string wrapped(std::string_view text, int columns, int indent, bool at_mark
 
 /// Lines that go to `out`: wrapped at spaces if that is a terminal, else unchanged.
 std::string line_for(std::FILE* out, const std::string& text);
+
+/// Prints a line, like line_for().
+void say(std::FILE* out, const std::string& line);
 
 /// Quoted as one word for a shell.
 std::string quoted(const std::string& word);

@@ -110,7 +110,7 @@ std::string tool_of(const TrainerConfig& config) {
 
 }  // namespace
 
-Progress::Progress(std::FILE* out) : Progress(out, isatty(fileno(out)) != 0) {}
+Progress::Progress(std::FILE* out) : Progress(out, isatty(fileno(out)) != 0 && !terminal::is_dumb()) {}
 
 int Progress::columns() const {
   return columns_ > 0 ? columns_ : terminal::columns_of(out_);

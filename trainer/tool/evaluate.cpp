@@ -16,6 +16,7 @@
 #include "tensor/error.h"
 #include "tensor/printable.h"
 #include "trainer/checkpoints/run_folder.h"
+#include "trainer/detail/terminal.h"
 #include "trainer/flags/detail/read_flag.h"
 #include "trainer/readable.h"
 #include "trainer/tool/commands.h"
@@ -72,18 +73,19 @@ void evaluate(const EvaluateOptions& options) {
   const std::shared_ptr<const Dataset> data = as_validated(validated.stored, model.info);
   LiveLine line;
   const auto all = with_commas(data->size());
-  const Evaluation evaluation = athanor::evaluate(
-      model, *data,
-      {.top = options.top,
-       .worst = options.worst,
-       .device = device,
-       .workers = options.workers,
-       .bad_samples = bad_samples,
-       .on_note = [](const std::string& note) { fmt::print(stderr, "{}\n", printable(note)); },
-       .on_progress =
-           [&](std::int64_t images) {
-             if (line.due()) line.show(fmt::format("{} of {} images", with_commas(images), all));
-           }});
+  const auto say = [](const std::string& note) { terminal::say(stderr, printable(note)); };
+  const Evaluation evaluation =
+      athanor::evaluate(model, *data,
+                        {.top = options.top,
+                         .worst = options.worst,
+                         .device = device,
+                         .workers = options.workers,
+                         .bad_samples = bad_samples,
+                         .on_note = say,
+                         .on_progress = [&](std::int64_t images) {
+                           if (line.due())
+                             line.show(fmt::format("{} of {} images", with_commas(images), all));
+                         }});
   line.clear();
   const Evaluated of{model.path.string(), validated.name,
                      [&](std::int64_t sample) { return data->where(sample); }};

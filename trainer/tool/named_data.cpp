@@ -19,6 +19,7 @@
 #include "tensor/error.h"
 #include "tensor/printable.h"
 #include "trainer/checkpoints/split_file.h"
+#include "trainer/detail/terminal.h"
 
 namespace athanor::tool {
 namespace {
@@ -26,7 +27,7 @@ namespace {
 namespace fs = std::filesystem;
 
 void say(const std::string& line) {
-  std::fprintf(stderr, "%s\n", printable(line).c_str());
+  terminal::say(stderr, printable(line));
 }
 
 void say_unused(const Dataset& data) {

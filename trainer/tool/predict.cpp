@@ -15,6 +15,7 @@
 #include "data/formats/detail/image_files.h"
 #include "tensor/error.h"
 #include "tensor/printable.h"
+#include "trainer/detail/terminal.h"
 #include "trainer/flags/detail/read_flag.h"
 #include "trainer/inference/predictor.h"
 #include "trainer/readable.h"
@@ -80,7 +81,7 @@ std::size_t predict_batch(const PredictOptions& options, bool strict, const Pred
       known.push_back(file);
     } catch (const Error& error) {
       if (strict) throw;
-      std::fprintf(stderr, "athanor: %s\n", printable(error.what()).c_str());
+      terminal::say(stderr, "athanor: " + printable(error.what()));
     }
   }
   if (!known.empty()) {
@@ -107,7 +108,7 @@ void predict(const PredictOptions& options) {
   const std::string unused = text_of(pictures.unused);
   ATH_CHECK(!files.empty(), "predict: needs a JPEG, PNG or WebP, but found none in {}{}",
             fmt::join(options.pictures, ", "), unused.empty() ? "" : ", only " + unused);
-  if (!unused.empty()) std::fprintf(stderr, "not used: %s\n", unused.c_str());
+  if (!unused.empty()) terminal::say(stderr, "not used: " + unused);
   const std::int64_t channels = predictor.info().images.channels;
   ATH_CHECK(channels == 1 || channels == 3, "the model must take images of 1 or 3 channels, but takes {}",
             channels);
@@ -122,8 +123,8 @@ void predict(const PredictOptions& options) {
                                        [](const Unused& one) { return one.cause == detail::kUnreadable; });
     if (unreadable > 0 || no_folder) throw SomeUnreadable();
   } else if (unreadable > 0) {
-    std::fprintf(stderr, "%s of %s files cannot be read\n", with_commas(unreadable).c_str(),
-                 with_commas(std::ssize(files)).c_str());
+    terminal::say(stderr, fmt::format("{} of {} files cannot be read", with_commas(unreadable),
+                                      with_commas(std::ssize(files))));
     if (readable == 0 || (bad.limit >= 0 && unreadable > bad.limit)) throw SomeUnreadable();
   }
 }

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <exception>
@@ -14,7 +15,9 @@
 #include "tensor/error.h"
 #include "tensor/nearest.h"
 #include "tensor/printable.h"
+#include "tensor/version.h"
 #include "trainer/detail/terminal.h"
+#include "trainer/flags/detail/spellings.h"
 #include "trainer/run_main.h"
 #include "trainer/tool/commands.h"
 #include "trainer/tool/tool_main.h"
@@ -45,24 +48,59 @@ void wrap_help(CLI::App& app) {
   }
 }
 
+std::vector<std::string> flags_of(const CLI::App& command) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : command.get_options()) {
+    for (const std::string& known : option->get_lnames()) names.push_back("--" + known);
+  }
+  return names;
+}
+
+/// What CLI11 reports about the arguments of a command, with the flag that may be meant, and where to look.
+std::string explain(const CLI::App& app, const std::string& program, const CLI::ParseError& error) {
+  const std::vector<CLI::App*> commands = app.get_subcommands();
+  if (commands.empty()) return fmt::format("{}; see {} --help", error.what(), program);
+  const CLI::App& command = *commands.front();
+  std::string what = error.what();
+  if (const std::vector<std::string> extras = command.remaining(); !extras.empty()) {
+    what = extras[0].starts_with("-")
+               ? fmt::format("there is no flag '{}'{}", extras[0], did_you_mean(extras[0], flags_of(command)))
+               : fmt::format("takes no further argument, but got '{}'", extras[0]);
+  } else if (dynamic_cast<const CLI::ConversionError*>(&error)) {
+    what += ", which must be a number";
+  }
+  return fmt::format("{}: {}; see {} {} --help", command.get_name(), what, program, command.get_name());
+}
+
+/// The arguments in our spelling, "--batch-size" for "--batch_size", in the reverse order that CLI11 takes.
+std::vector<std::string> words_of(const CLI::App& app, int argc, char** argv) {
+  std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
+  for (const CLI::App* command : app.get_subcommands({})) {
+    if (!words.empty() && words[0] == command->get_name()) words = translate_flags(words, flags_of(*command));
+  }
+  std::reverse(words.begin(), words.end());
+  return words;
+}
+
 int run(int argc, char** argv, const std::string& program, const AddCommands& add) {
   const auto complain = [&](int code, const char* what) {
-    std::fprintf(stderr, "%s\n", terminal::line_for(stderr, program + ": " + printable(what)).c_str());
+    terminal::say(stderr, program + ": " + printable(what));
     return code;
   };
   try {
     std::signal(SIGXFSZ, SIG_IGN);  // a file above the size limit makes the write fail instead
     CLI::App app("What to do with models and data", program);
     app.require_subcommand(1);
+    app.set_version_flag("--version", version(), "Print the version and exit");
     add(app);
     wrap_help(app);
     if (argc < 2 || argv[1][0] != '-') check_subcommand(app, argc < 2 ? "" : argv[1]);
     try {
-      app.parse(argc, argv);
+      app.parse(words_of(app, argc, argv));
     } catch (const CLI::Success& help) {
       return app.exit(help);
     } catch (const CLI::ParseError& error) {
-      return complain(kExitBadInput, error.what());
+      return complain(kExitBadInput, explain(app, program, error).c_str());
     }
     return kExitDone;
   } catch (const std::system_error& error) {  // from fmt, if standard output cannot be written
@@ -70,7 +108,7 @@ int run(int argc, char** argv, const std::string& program, const AddCommands& ad
   } catch (const ArgumentError& error) {
     return complain(kExitBadInput, error.what());
   } catch (const UnreadableSamplesError& error) {
-    std::fprintf(stderr, "%s: %s\n", program.c_str(), error.what());  // a line for each
+    terminal::say(stderr, program + ": " + error.what());  // a line for each
     return kExitBadInput;
   } catch (const IoError& error) {
     return complain(kExitBadInput, error.what());

@@ -6,6 +6,8 @@
 
 #include <unistd.h>
 
+#include "trainer/detail/terminal.h"
+
 namespace athanor::tool {
 
 /// A live line on stderr; does nothing without a terminal.
@@ -31,7 +33,7 @@ class LiveLine {
   }
 
  private:
-  bool terminal_ = isatty(STDERR_FILENO) != 0;
+  bool terminal_ = isatty(STDERR_FILENO) != 0 && !terminal::is_dumb();
   bool visible_ = false;
   std::chrono::steady_clock::time_point shown_{};
 };
