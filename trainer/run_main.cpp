@@ -21,8 +21,10 @@
 #include "data/defects.h"
 #include "dist/launch/bootstrap.h"
 #include "dist/launch/launcher.h"
+#include "kernels/implementations.h"
 #include "tensor/error.h"
 #include "tensor/printable.h"
+#include "tensor/version.h"
 #include "trainer/callback.h"
 #include "trainer/config.h"
 #include "trainer/detail/terminal.h"
@@ -86,6 +88,10 @@ bool memory_is_limited() {
 /// that this one starts.
 [[gnu::constructor(101)]] static void ignore_save_requests() {
   std::signal(SIGUSR1, SIG_IGN);
+}
+
+std::string version_line(const std::string& program) {
+  return fmt::format("{} (Athanor) {}, {}", program, version(), cpu_implementations());
 }
 
 Failure describe_failure() {
