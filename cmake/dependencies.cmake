@@ -16,16 +16,18 @@ endif()
 
 # On 64-bit ARM, AUTO means OFF: the code of oneDNN in Debian 12 is for SVE of 512 bits, or else plain C++; Eigen's is for NEON.
 set(ATHANOR_WITH_ONEDNN OFF)
+set(ATHANOR_PACKAGES "")
 if(ATHANOR_ONEDNN STREQUAL "ON" OR (ATHANOR_ONEDNN STREQUAL "AUTO" AND NOT CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64"))
   find_package(DNNL 2.6 QUIET)
   if(DNNL_FOUND)
     set(ATHANOR_WITH_ONEDNN ON)
+    list(APPEND ATHANOR_PACKAGES libdnnl-dev)
   elseif(ATHANOR_ONEDNN STREQUAL "ON")
     message(FATAL_ERROR "ATHANOR_ONEDNN=ON, but oneDNN was not found: install libdnnl-dev, or set it OFF")
   endif()
 endif()
 # athanor_optional(NAME HEADER LIBRARIES PACKAGE [SUFFIX]): sets ATHANOR_WITH_<NAME>, <NAME>_INCLUDE_DIR and <NAME>_LIBRARY,
-# as ATHANOR_<NAME> says: ON, OFF or AUTO (where found).
+# as ATHANOR_<NAME> says: ON, OFF or AUTO (where found). ATHANOR_PACKAGES lists those found.
 function(athanor_optional name header libraries package)
   set(with OFF)
   if(NOT ATHANOR_${name} STREQUAL "OFF")
@@ -34,6 +36,7 @@ function(athanor_optional name header libraries package)
     mark_as_advanced(${name}_INCLUDE_DIR ${name}_LIBRARY)
     if(${name}_INCLUDE_DIR AND ${name}_LIBRARY)
       set(with ON)
+      set(ATHANOR_PACKAGES ${ATHANOR_PACKAGES} ${package} PARENT_SCOPE)
     elseif(ATHANOR_${name} STREQUAL "ON")
       message(FATAL_ERROR "ATHANOR_${name}=ON, but ${header} was not found: install ${package}, or set it OFF")
     endif()

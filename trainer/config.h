@@ -268,7 +268,7 @@ struct TrainerConfig {
   std::function<std::unique_ptr<Optimizer>(ParameterArena&)> optimizer = {};
 };
 
-/// Thrown for --help: a text for stdout, not an error.
+/// Thrown for --help and --version: a text for stdout, not an error.
 class HelpRequested : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;

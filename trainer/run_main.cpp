@@ -21,8 +21,10 @@
 #include "data/defects.h"
 #include "dist/launch/bootstrap.h"
 #include "dist/launch/launcher.h"
+#include "kernels/implementations.h"
 #include "tensor/error.h"
 #include "tensor/printable.h"
+#include "tensor/version.h"
 #include "trainer/callback.h"
 #include "trainer/config.h"
 #include "trainer/detail/terminal.h"
@@ -91,6 +93,10 @@ bool memory_is_limited() {
 }
 
 }  // namespace
+
+std::string version_line(const std::string& program) {
+  return fmt::format("{} (Athanor) {}, {}", program, version(), cpu_implementations());
+}
 
 Failure describe_failure() {
   try {

@@ -34,9 +34,12 @@ int run_main(int argc, char** argv, const std::function<int(int argc, char** arg
 /// Only the last of these, for another kind of main(). Call it before anything else.
 void use_passive_openmp_waits(char** argv);
 
+/// The text of --version: "train_digits (Athanor) 0.2.0, oneDNN 2.6.3, AVX2".
+std::string version_line(const std::string& program);
+
 /// Opens stdin and stderr if they are closed, so that no later file gets their descriptors; raises the limit
-/// of open files to the most that the user may have, at most 65,536; calls `body`; flushes stdout. Returns body's exit code, or 2 with one line on stderr if stdout is closed or could not be
-/// written (a full disk).
+/// of open files to the most that the user may have, at most 65,536; calls `body`; flushes stdout. Returns
+/// body's exit code, or 2 with one line on stderr if stdout is closed or could not be written (a full disk).
 int with_standard_files(const std::function<int()>& body);
 
 }  // namespace athanor

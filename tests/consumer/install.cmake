@@ -1,19 +1,6 @@
 # cmake -D BUILD=... -D PREFIX=... -D SOURCE=... -P install.cmake
 file(REMOVE_RECURSE ${PREFIX})
 
-# A build without one of its libraries installs nothing.
-file(READ ${BUILD}/cmake_install.cmake rules)
-string(REGEX REPLACE "/libathanor_ops\\.[a-z]+" "/nothing" without "${rules}")
-if(without STREQUAL rules)
-  message(FATAL_ERROR "${BUILD}/cmake_install.cmake does not install libathanor_ops")
-endif()
-file(WRITE ${PREFIX}.cmake "${without}")
-execute_process(COMMAND ${CMAKE_COMMAND} -DCMAKE_INSTALL_PREFIX=${PREFIX} -P ${PREFIX}.cmake
-  OUTPUT_QUIET ERROR_VARIABLE errors RESULT_VARIABLE code)
-file(REMOVE ${PREFIX}.cmake)
-if(code EQUAL 0 OR EXISTS ${PREFIX} OR NOT errors MATCHES "athanor_ops .*cmake --build")
-  message(FATAL_ERROR "expected an error for an incomplete build that names what to do, but got ${code}: ${errors}")
-endif()
 execute_process(COMMAND ${CMAKE_COMMAND} --install ${BUILD} --prefix ${PREFIX} OUTPUT_QUIET COMMAND_ERROR_IS_FATAL ANY)
 
 # What is installed must not lean on the tree it was built from.
@@ -31,3 +18,26 @@ foreach(file ${config_files})
     endif()
   endforeach()
 endforeach()
+
+# Programs say what they are, from wherever they lie.
+foreach(program athanor train_digits train_images)
+  execute_process(COMMAND ${PREFIX}/bin/${program} --version OUTPUT_VARIABLE text COMMAND_ERROR_IS_FATAL ANY)
+  if(NOT text MATCHES "^${program} \\(Athanor\\) [0-9.]+, [^\n]+\n$")
+    message(FATAL_ERROR "${program} --version: ${text}")
+  endif()
+endforeach()
+
+# What was installed is gone after uninstalling, and nothing else.
+set(other ${PREFIX}-other)
+file(REMOVE_RECURSE ${other})
+file(WRITE ${other}/share/others_own "")
+execute_process(COMMAND ${CMAKE_COMMAND} --install ${BUILD} --prefix ${other} --component simt
+  OUTPUT_QUIET COMMAND_ERROR_IS_FATAL ANY)
+file(GLOB_RECURSE installed RELATIVE ${other} ${other}/*)
+list(LENGTH installed count)
+execute_process(COMMAND ${CMAKE_COMMAND} -D MANIFEST=${BUILD}/install_manifest_simt.txt -P ${SOURCE}/cmake/uninstall.cmake
+  OUTPUT_QUIET ERROR_QUIET COMMAND_ERROR_IS_FATAL ANY)
+file(GLOB_RECURSE left LIST_DIRECTORIES true RELATIVE ${other} ${other}/*)
+if(count LESS 20 OR left MATCHES "athanor" OR NOT left MATCHES "share/others_own")
+  message(FATAL_ERROR "of ${count} installed files, uninstalling left: ${left}")
+endif()

@@ -20,10 +20,16 @@ cmake -S "$here/together" -B "$folder/build" -G Ninja -D COPIES="$copies" -D CMA
   -D CMAKE_CXX_FLAGS=-O0 -D CMAKE_CXX_COMPILER="$cxx" -D CMAKE_CXX_COMPILER_LAUNCHER="$launcher"
 cmake --build "$folder/build" --target consumer own_project own_tool check_races check check_kernel
 
+if command -v pkg-config >/dev/null; then
+  read -ra flags < <(PKG_CONFIG_PATH=$(dirname "$prefix"/lib*/pkgconfig/athanor.pc) pkg-config --cflags --libs athanor)
+  "$cxx" -O0 "$copies/project/main.cpp" "${flags[@]}" -o "$folder/by_pkg_config" # a program is linked behind what it uses
+  "$folder/by_pkg_config"
+fi
+
 cd "$folder/build"
 ./project/consumer
 ./own_project/own_project "$pictures"
-./own_project/own_project --help | grep -q -- --epochs
+[[ $(./own_project/own_project --help) == *--epochs* ]]
 ./own_tool/own_tool
 check_race ./own_kernels/check_races "$copies/own_kernels"
 ./own_op/check

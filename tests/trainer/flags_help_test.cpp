@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include "tensor/version.h"
 #include "tests/support/errors.h"
 #include "tests/support/parsed_flags.h"
 #include "trainer/config.h"
@@ -33,6 +34,16 @@ TEST(Flags, HelpNamesEveryFlag) {
     }
     for (const char* flag : {"--fused", "--inference-mode", "--empty-cache", "--sync-each-step"})
       EXPECT_NE(text.find(flag), std::string::npos) << flag;
+  }
+}
+
+TEST(Flags, VersionNamesTheProgramAndItsVersion) {
+  try {
+    parse({"--version"});
+    FAIL();
+  } catch (const HelpRequested& answer) {
+    EXPECT_NE(std::string(answer.what()).find(std::string("(Athanor) ") + version()), std::string::npos)
+        << answer.what();
   }
 }
 

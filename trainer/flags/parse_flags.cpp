@@ -18,6 +18,7 @@
 #include "trainer/flags/detail/shared_flags.h"
 #include "trainer/flags/detail/spellings.h"
 #include "trainer/flags/flags.h"
+#include "trainer/run_main.h"
 
 namespace athanor {
 namespace {
@@ -282,6 +283,7 @@ TrainerConfig parse_flags(int argc, const char* const* argv, TrainerConfig confi
       config.program);
   app.allow_extras();
   app.set_help_flag("-h,--help,--help-all", "Print this help message and exit");
+  app.set_version_flag("--version", version_line(config.program), "Print the version and exit");
   FlagTable flags(app);
   add_shared(flags, config);
   add_own(flags, config, own);
@@ -299,6 +301,8 @@ TrainerConfig parse_flags(int argc, const char* const* argv, TrainerConfig confi
     app.parse(std::vector<std::string>(words.rbegin(), words.rend()));
   } catch (const CLI::CallForHelp&) {
     throw HelpRequested(help_of(app, words));
+  } catch (const CLI::CallForVersion&) {
+    throw HelpRequested(app.version() + '\n');
   } catch (const CLI::ParseError& error) {
     std::string line = error.what();
     std::replace(line.begin(), line.end(), '\n', ' ');

@@ -90,6 +90,7 @@ int run(int argc, char** argv, const std::string& program, const AddCommands& ad
   try {
     std::signal(SIGXFSZ, SIG_IGN);  // a file above the size limit makes the write fail instead
     CLI::App app("What to do with models and data", program);
+    app.set_version_flag("--version", version_line(program), "Print the version and exit");
     app.require_subcommand(1);
     app.set_version_flag("--version", version(), "Print the version and exit");
     add(app);
