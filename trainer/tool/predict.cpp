@@ -2,6 +2,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <memory>
+#include <new>
 #include <span>
 #include <string>
 #include <vector>
@@ -73,14 +74,19 @@ std::size_t predict_batch(const PredictOptions& options, bool strict, const Pred
   const ImageSpec& spec = predictor.info().images;
   const Tensor all = Tensor::empty({std::ssize(files), spec.height, spec.width, spec.channels}, {DType::u8});
   std::vector<fs::path> known;
+  const auto refuse = [strict](const Error& error) {
+    if (strict) throw;
+    std::fprintf(stderr, "athanor: %s\n", printable(error.what()).c_str());
+  };
   for (const fs::path& file : files) {
     std::uint8_t* const to = all.data<std::uint8_t>() + std::ssize(known) * spec.bytes();
     try {
       read(predictor, file, {to, static_cast<std::size_t>(spec.bytes())});
       known.push_back(file);
-    } catch (const Error& error) {
-      if (strict) throw;
-      std::fprintf(stderr, "athanor: %s\n", printable(error.what()).c_str());
+    } catch (const IoError& error) {
+      refuse(error);
+    } catch (const OutOfMemoryError& error) {
+      refuse(error);
     }
   }
   if (!known.empty()) {
@@ -117,15 +123,16 @@ void predict(const PredictOptions& options) {
     readable += predict_batch(options, !bad.skip && !bad.list, predictor,
                               std::span(files).subspan(i, std::min(batch, files.size() - i)));
   const auto unreadable = static_cast<std::int64_t>(files.size() - readable);
-  if (!bad.skip) {
-    const bool no_folder = std::any_of(pictures.unused.begin(), pictures.unused.end(),
-                                       [](const Unused& one) { return one.cause == detail::kUnreadable; });
-    if (unreadable > 0 || no_folder) throw SomeUnreadable();
-  } else if (unreadable > 0) {
+  if (bad.skip && unreadable > 0) {
     std::fprintf(stderr, "%s of %s files cannot be read\n", with_commas(unreadable).c_str(),
                  with_commas(std::ssize(files)).c_str());
     if (readable == 0 || (bad.limit >= 0 && unreadable > bad.limit)) throw SomeUnreadable();
   }
+  if (bad.skip) return;
+  const bool all =
+      unreadable == 0 && std::none_of(pictures.unused.begin(), pictures.unused.end(),
+                                      [](const Unused& one) { return one.cause == detail::kUnreadable; });
+  if (!all) throw SomeUnreadable();
 }
 
 }  // namespace
