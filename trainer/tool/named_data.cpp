@@ -23,8 +23,6 @@
 namespace athanor::tool {
 namespace {
 
-namespace fs = std::filesystem;
-
 void say(const std::string& line) {
   std::fprintf(stderr, "%s\n", printable(line).c_str());
 }
@@ -52,41 +50,11 @@ ValidatedData as_found(const FoundSplit& found, const std::string& photos,
           std::move(held_out)};
 }
 
-/// config.json of a run.
-class RecordedFlags {
- public:
-  explicit RecordedFlags(const fs::path& file) {
-    std::ifstream in(file);
-    json_ = nlohmann::json::parse(in, nullptr, false);
-  }
-  std::string program() const { return text("/program"); }
-  std::string value(const char* flag) const { return text(fmt::format("/flags/{}/value", flag)); }
-  /// The value of a path, whose default is a description: empty unless it was given.
-  std::string given(const char* flag) const {
-    return text(fmt::format("/flags/{}/from", flag)) == "default" ? "" : value(flag);
-  }
-  std::string path(const char* flag) const { return in_its_folder(given(flag)); }
-  /// A path as it was typed, seen from the folder where the run began.
-  std::string in_its_folder(const std::string& typed) const {
-    const fs::path there = fs::path(text("/working_directory")) / typed;
-    std::error_code ignored;
-    return !typed.empty() && fs::exists(there, ignored) ? there.string() : typed;
-  }
-
- private:
-  std::string text(const std::string& where) const {
-    const nlohmann::json::json_pointer at(where);
-    return json_.contains(at) && json_[at].is_string() ? json_[at].get<std::string>() : std::string();
-  }
-
-  nlohmann::json json_;
-};
-
 }  // namespace
 
 std::unique_ptr<Dataset> open_named(const std::string& data, const std::string& data_dir) {
   const char* const set = std::getenv("ATHANOR_DATA_DIR");
-  const fs::path folder = !data_dir.empty() ? data_dir : set && *set ? set : "data-cache";
+  const std::filesystem::path folder = !data_dir.empty() ? data_dir : set && *set ? set : "data-cache";
   if (data == "digits") return digits(Split::test);
   if (data == "mnist") return mnist(folder / "mnist", Split::test);
   if (data == "cifar10") return cifar10(folder / "cifar10", Split::test);
@@ -95,22 +63,46 @@ std::unique_ptr<Dataset> open_named(const std::string& data, const std::string& 
   return opened;
 }
 
-ValidatedData open_validated(const fs::path& model, const std::string& data_dir) {
-  const fs::path config = model.parent_path() / "config.json";
-  const RecordedFlags flags(config);
-  const std::string program = flags.program(), photos = flags.path("PHOTOS");
-  std::string val = flags.path("--val"), from = data_dir;
-  std::error_code ignored;
-  if (from.empty()) from = flags.in_its_folder(flags.value("--data-dir"));
-  if (data_dir.empty() && !fs::exists(from, ignored)) from = flags.given("--data-dir");
+ValidatedData open_validated(const std::filesystem::path& model, const std::string& data_dir) {
+  const std::filesystem::path config = model.parent_path() / "config.json";
+  const auto does_not_tell = [&] {
+    detail::fail<>("--val: must name images, because {} does not record what the run validated on",
+                   config.string());
+  };
+  std::ifstream in(config);
+  const auto json = nlohmann::json::parse(in, nullptr, false);
+  const auto entry = [&](const char* flag, const char* name) {
+    const nlohmann::json::json_pointer at(fmt::format("/flags/{}/{}", flag, name));
+    return json.contains(at) && json[at].is_string() ? json[at].get<std::string>() : std::string();
+  };
+  const auto text = [&](const char* flag) { return entry(flag, "value"); };
+  // The default of a path is a description, not a path.
+  const auto given = [&](const char* flag) { return entry(flag, "from") == "default" ? "" : text(flag); };
+  if (!json.is_object() || !json.contains("program") || !json["program"].is_string()) does_not_tell();
+  // Paths are as they were typed, in the folder where the run began.
+  const auto in_its_folder = [&](const std::string& typed) -> std::string {
+    if (typed.empty() || !json.contains("working_directory") || !json["working_directory"].is_string())
+      return typed;
+    const std::filesystem::path there =
+        std::filesystem::path(json["working_directory"].get<std::string>()) / typed;
+    std::error_code ignored;
+    return std::filesystem::exists(there, ignored) ? there.string() : typed;
+  };
+  const auto path = [&](const char* flag) { return in_its_folder(given(flag)); };
+  const std::string program = json["program"];
+  std::string from = data_dir.empty() ? in_its_folder(text("--data-dir")) : data_dir;
+  if (std::error_code ignored; !std::filesystem::exists(from, ignored) && data_dir.empty())
+    from = given("--data-dir");
   if (program == "train_digits" || program == "train_mnist" || program == "train_cifar10") {
     const std::string name = program.substr(std::string("train_").size());
     return {name, open_named(name, from)};
   }
-  const fs::path usual = fs::path(from) / "imagenet/val";
-  if (photos.empty() && val.empty() && fs::exists(usual, ignored)) val = usual.string();
-  ATH_CHECK(program == "train_images" && !(photos.empty() && val.empty()),
-            "--val: must name images, because {} does not record what the run validated on", config.string());
+  const std::string photos = path("PHOTOS");
+  std::string val = path("--val");
+  const std::filesystem::path usual = std::filesystem::path(from) / "imagenet/val";
+  if (std::error_code ignored; photos.empty() && val.empty() && std::filesystem::exists(usual, ignored))
+    val = usual.string();
+  if (program != "train_images" || (photos.empty() && val.empty())) does_not_tell();
   if (!val.empty()) return {val, open_named(val)};
   if (const auto own = held_out_beside_train(photos)) return {own->string(), open_named(own->string())};
   std::shared_ptr<const Dataset> all = open_samples(photos, {.split = Split::train});
@@ -119,8 +111,8 @@ ValidatedData open_validated(const fs::path& model, const std::string& data_dir)
     return as_found(*found, photos, std::move(all));
   double share = 0;  // a run of an older version
   std::uint64_t seed = 0;
-  std::istringstream(flags.value("--val-split")) >> share;
-  std::istringstream(flags.value("--seed")) >> seed;
+  std::istringstream(text("--val-split")) >> share;
+  std::istringstream(text("--seed")) >> seed;
   auto [train, held_out] = stratified_split(std::move(all), share, seed);
   return {fmt::format("the {} of {} that its run validated on", held_out->size(), photos),
           std::move(held_out)};
