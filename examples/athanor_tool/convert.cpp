@@ -92,7 +92,7 @@ Loaded load(const ConvertOptions& options) {
     const nn::ModelOptions full =
         nn::model_options(info.model, {classes, options.channels ? options.channels : info.images.channels,
                                        options.image_size ? options.image_size : info.images.height});
-    if (options.image_size > 0 || info.images.height == 0) set_image_size(info, full.image_size);
+    if (options.image_size || info.images.height == 0) set_image_size(info, full.image_size);
     info.images.channels = full.in_channels;
     info.images.classes = full.classes;
     loaded.network = nn::make_model(info.model, full, 0);
