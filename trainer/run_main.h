@@ -35,8 +35,8 @@ int run_main(int argc, char** argv, const std::function<int(int argc, char** arg
 void use_passive_openmp_waits(char** argv);
 
 /// Opens stdin and stderr if they are closed, so that no later file gets their descriptors; raises the limit
-/// of open files to the most that the user may have, at most 65,536; calls `body`; flushes stdout. Returns body's exit code, or 2 with one line on stderr if stdout is closed or could not be
-/// written (a full disk).
+/// of open files to the most that the user may have, at most 65,536; calls `body`; flushes stdout. Returns
+/// body's exit code, or 2 with one line on stderr if stdout is closed or could not be written (a full disk).
 int with_standard_files(const std::function<int()>& body);
 
 }  // namespace athanor
