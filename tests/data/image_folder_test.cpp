@@ -53,7 +53,7 @@ TEST(ImageFolder, SaysHowToConvertAHeicPhoto) {
   write_file(dir / "cat/1.jpg", std::string(head, sizeof head - 1));
   const DecodedDataset data(std::make_shared<ImageFolder>(dir.path()), {.height = 8, .width = 8});
   std::vector<std::uint8_t> pixels(8 * 8 * 3);
-  EXPECT_ERROR(IoError, data.read(0, pixels), "cat/1.jpg", "heic");
+  EXPECT_ERROR(IoError, data.read(0, pixels), "cat/1.jpg", "HEIC", "heif-convert");
 }
 
 TEST(StratifiedSplit, TakesTheShareOfEachClassAndAlwaysTheSame) {

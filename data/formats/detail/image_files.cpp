@@ -126,8 +126,8 @@ class Walker {
       } else if (const std::optional<Codec> codec = codec_named(name)) {
         found_.files.push_back({whole, *codec});
       } else {
-        const std::string end = suffix_named(name);
-        pass_over(end == ".heic" || end == ".heif" ? kHeic : "files of another type", whole);
+        const std::string suffix = suffix_named(name);
+        pass_over(suffix == ".heic" || suffix == ".heif" ? kHeic : "files of another type", whole);
       }
     }
     std::sort(folders.begin(), folders.end());  // of two names of one folder, the first counts everywhere
