@@ -93,17 +93,23 @@ void test_at_the_end(const TrainerConfig& config, const FitReport& report, const
   fmt::print("\n{}", text_of(load_model(report.model), config, images, config.test_data.string()));
 }
 
-/// Writes which samples are in which set into the run's folder, once it is known.
+/// Writes which samples are in which set into the run's folder, once it is known, and again if it is gone.
 class KeepSplit final : public Callback {
  public:
   explicit KeepSplit(const Data& data) : data_(data) {}
   void on_fit_begin(Trainer& trainer, const FitInfo&) override {
-    if (trainer.rank() == 0 && !trainer.config().run_dir.empty())
-      save_split(trainer.config().run_dir, *data_.train, *data_.test);
+    keep(trainer.config().run_dir, trainer.rank());
+  }
+  void on_fit_end(Trainer& trainer, const FitReport&) override {
+    if (!has_split(trainer.config().run_dir)) keep(trainer.config().run_dir, trainer.rank());
   }
   bool reads_weights() const override { return false; }
 
  private:
+  void keep(const std::filesystem::path& run_dir, int rank) const {
+    if (rank == 0 && !run_dir.empty()) save_split(run_dir, *data_.train, *data_.test);
+  }
+
   const Data& data_;
 };
 

@@ -28,9 +28,13 @@ void save_split(const fs::path& run_dir, const Dataset& train, const Dataset& he
   safetensors::save(path_in(run_dir), state);
 }
 
-std::optional<FoundSplit> find_split(const fs::path& run_dir, const Dataset& data) {
+bool has_split(const fs::path& run_dir) {
   std::error_code ignored;
-  if (!fs::exists(path_in(run_dir), ignored)) return std::nullopt;
+  return fs::exists(path_in(run_dir), ignored);
+}
+
+std::optional<FoundSplit> find_split(const fs::path& run_dir, const Dataset& data) {
+  if (!has_split(run_dir)) return std::nullopt;
   const StateDict state = safetensors::load(path_in(run_dir));
   struct Count {
     std::int64_t train = 0, held_out = 0;  // samples may be equal: those of a packed file

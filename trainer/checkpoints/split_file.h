@@ -13,6 +13,9 @@ namespace athanor {
 /// from its data. Throws IoError.
 void save_split(const std::filesystem::path& run_dir, const Dataset& train, const Dataset& held_out);
 
+/// Whether the run's folder has that file.
+bool has_split(const std::filesystem::path& run_dir);
+
 /// What a data set holds of a run's validation set.
 struct FoundSplit {
   std::vector<std::int64_t> held_out;  ///< indices of samples that the run validated on
