@@ -310,9 +310,14 @@ void Trainer::begin_record() {
   for (const auto& callback : callbacks_) callback->on_run_dir(*this, config_.run_dir);
 }
 
-/// On rank 0: creates the run's folder again if another program has removed it. Returns whether it had.
+/// On rank 0: creates the run's folder again if another program has removed it, or what it holds. Returns
+/// whether it had.
 bool Trainer::remake_run_dir() {
-  if (!run_lock_ || !run_lock_->remake()) return false;
+  if (!run_lock_) return false;
+  std::error_code ignored;
+  const bool emptied =
+      begun_ && !config_.flags.empty() && !fs::exists(config_.run_dir / "config.json", ignored);
+  if (!run_lock_->remake() && !emptied) return false;
   const fs::path& folder = run_lock_->folder();
   if (is_numbered_ && run_folders(folder.parent_path()).front() == folder) link_latest(folder);
   if (begun_) begin_record();

@@ -247,7 +247,8 @@ struct WritesNote final : Callback {
 };
 
 TEST_F(RunsTest, AFolderThatIsRemovedIsMadeAgain) {
-  for (const bool numbered : {true, false}) {
+  for (const auto& [numbered, emptied] : {std::pair{true, false}, {false, false}, {false, true}}) {
+    fs::remove_all(folder_ / "runs");
     TrainerConfig config = test::resume_config();
     config.program = "train_x";
     config.flags = {{"--epochs", "3", "default"}};
@@ -256,11 +257,13 @@ TEST_F(RunsTest, AFolderThatIsRemovedIsMadeAgain) {
     Trainer trainer(config);
     trainer.add(std::make_unique<WritesNote>());
     test::ResumeNet model;
-    const test::RecordedRun run =
-        test::record(trainer, model, *synthetic(test::kResumeSpec, 75, 1),
-                     *synthetic(test::kResumeSpec, 30, 2), [&](Trainer&, const StepInfo& step) {
-                       if (step.attempted == 7) fs::remove_all(folder_ / "runs");
-                     });
+    const test::RecordedRun run = test::record(
+        trainer, model, *synthetic(test::kResumeSpec, 75, 1), *synthetic(test::kResumeSpec, 30, 2),
+        [&, emptied = emptied](Trainer&, const StepInfo& step) {
+          if (step.attempted != 7) return;
+          for (const auto& part : fs::directory_iterator(folder_ / "runs")) fs::remove_all(part);
+          if (!emptied) fs::remove(folder_ / "runs");
+        });
     const fs::path made = trainer.config().run_dir;
     EXPECT_EQ(run.report.model, made / "model.safetensors");
     for (const char* name : {"model.safetensors", "config.json", "metrics.jsonl", "note"})
