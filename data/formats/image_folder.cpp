@@ -5,11 +5,10 @@
 #include <cstring>
 
 #include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
-#include "data/detail/sample_id.h"
 #include "data/formats/detail/image_files.h"
+#include "kernels/hash.h"
 #include "tensor/error.h"
 
 namespace athanor {
@@ -111,9 +110,7 @@ std::string ImageFolder::where(std::int64_t index) const {
 std::uint64_t ImageFolder::sample_id(std::int64_t index) const {
   kernels::HashOf hash;
   hash.add(kernels::fnv1a(name(index)));
-  struct stat file {};
-  if (detail::is_looked_into(size()) && ::fstatat(directory_, name(index), &file, 0) == 0)
-    hash.add(file.st_size);
+  hash.add(detail::file_id(name(index), directory_, size()));
   return hash.value();
 }
 

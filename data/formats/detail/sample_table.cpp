@@ -270,8 +270,8 @@ std::uint64_t SampleTable::sample_id(std::int64_t index) const {
   for (const Column& column : columns_) {
     const auto bytes = static_cast<std::size_t>(column.field.bytes());
     if (column.is_text) {
-      hash.add(kernels::fnv1a(column.text(index)));
-      if (is_looked_into(rows_)) hash.add(RegularFile(folder_ / column.text(index)).bytes());
+      const std::string& name = column.text(index);
+      hash.add(kernels::fnv1a(name), file_id(folder_ / name, RegularFile::kWorkingFolder, rows_));
     } else {
       hash.add(crc32c(std::span(column.values).subspan(static_cast<std::size_t>(index) * bytes, bytes)));
     }
