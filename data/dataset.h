@@ -151,9 +151,9 @@ class Dataset {
   /// throws; returns a defect that leaves every pixel as it is, after the name of its source, or "". Here:
   /// fetch().
   virtual std::string check_sample(std::int64_t index) const;
-  /// What sample `index` is, as far as its source knows without reading it: a hash of its name, label and,
-  /// unless the set is large, stored bytes (their count, or a checksum). Equal whenever the same data is
-  /// opened. Here: the index.
+  /// What sample `index` is, as far as its source knows soon: a hash of its name, label and, unless the set
+  /// is large, stored bytes (their count, the first ones, or a checksum of all). Equal whenever the same data
+  /// is opened. Here: the index.
   virtual std::uint64_t sample_id(std::int64_t index) const { return static_cast<std::uint64_t>(index); }
   /// What the source holds besides its samples.
   virtual std::vector<Unused> unused() const { return {}; }

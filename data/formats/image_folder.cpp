@@ -8,8 +8,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "data/detail/sample_id.h"
 #include "data/formats/detail/image_files.h"
+#include "kernels/hash.h"
 #include "tensor/error.h"
 
 namespace athanor {
@@ -94,8 +94,7 @@ std::string ImageFolder::where(std::int64_t index) const {
 std::uint64_t ImageFolder::sample_id(std::int64_t index) const {
   kernels::HashOf hash;
   hash.add(kernels::fnv1a(name(index)));
-  if (detail::is_looked_into(size()))
-    if (const auto bytes = image_bytes(index)) hash.add(*bytes);
+  hash.add(detail::file_id(name(index), directory_, size()));
   return hash.value();
 }
 

@@ -26,7 +26,7 @@ class ImageFolder final : public Dataset {
   /// Reads the file into `scratch`, which grows to the largest file and keeps its size.
   StoredSample fetch(std::int64_t index, std::vector<std::byte>& scratch) const override;
   std::vector<Unused> unused() const override { return unused_; }
-  std::uint64_t sample_id(std::int64_t index) const override;  ///< from the name and the file's size
+  std::uint64_t sample_id(std::int64_t index) const override;  ///< from its name and file_id()
   std::optional<std::int64_t> image_bytes(std::int64_t index) const override;
   std::string where(std::int64_t index) const override;
   /// The label of a sample, without reading its file.

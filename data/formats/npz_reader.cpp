@@ -1,6 +1,8 @@
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -10,6 +12,8 @@
 #include "data/formats/detail/npy_header.h"
 #include "data/formats/npy.h"
 #include "tensor/error.h"
+#include "tensor/printable.h"
+#include "tensor/regular_file.h"
 
 namespace athanor {
 namespace {
@@ -27,13 +31,74 @@ constexpr std::array<std::pair<const char*, const char*>, 9> kNames{{{"images", 
                                                                      {"X", "Y"},
                                                                      {"arr_0", "arr_1"}}};
 
+/// A file for libzip, read by RegularFile, which tries reads again that fail for a moment.
+class ZipFile {
+ public:
+  explicit ZipFile(const std::filesystem::path& path) : file_(path) { zip_error_init(&error_); }
+  ~ZipFile() { zip_error_fini(&error_); }
+  ZipFile(const ZipFile&) = delete;
+  ZipFile& operator=(const ZipFile&) = delete;
+
+  /// For as long as this object lives; null on an error.
+  zip_source_t* source(zip_error_t* error) {
+    return zip_source_function_create(&ZipFile::serve, this, error);
+  }
+
+ private:
+  static zip_int64_t serve(void* self, void* data, zip_uint64_t bytes, zip_source_cmd_t command) {
+    ZipFile& file = *static_cast<ZipFile*>(self);
+    switch (command) {
+      case ZIP_SOURCE_SUPPORTS:
+        return zip_source_make_command_bitmap(ZIP_SOURCE_OPEN, ZIP_SOURCE_READ, ZIP_SOURCE_CLOSE,
+                                              ZIP_SOURCE_STAT, ZIP_SOURCE_ERROR, ZIP_SOURCE_FREE,
+                                              ZIP_SOURCE_SEEK, ZIP_SOURCE_TELL, ZIP_SOURCE_SUPPORTS, -1);
+      case ZIP_SOURCE_OPEN: file.at_ = 0; return 0;
+      case ZIP_SOURCE_READ:
+        return file.read({static_cast<std::byte*>(data), static_cast<std::size_t>(bytes)});
+      case ZIP_SOURCE_SEEK: {
+        const zip_int64_t to = zip_source_seek_compute_offset(
+            file.at_, static_cast<zip_uint64_t>(file.file_.bytes()), data, bytes, &file.error_);
+        if (to < 0) return -1;
+        file.at_ = static_cast<zip_uint64_t>(to);
+        return 0;
+      }
+      case ZIP_SOURCE_TELL: return static_cast<zip_int64_t>(file.at_);
+      case ZIP_SOURCE_STAT: {
+        auto& status = *static_cast<zip_stat_t*>(data);
+        zip_stat_init(&status);
+        status.size = static_cast<zip_uint64_t>(file.file_.bytes());
+        status.valid |= ZIP_STAT_SIZE;
+        return sizeof status;
+      }
+      case ZIP_SOURCE_ERROR: return zip_error_to_data(&file.error_, data, bytes);
+      case ZIP_SOURCE_CLOSE:
+      case ZIP_SOURCE_FREE: return 0;
+      default: zip_error_set(&file.error_, ZIP_ER_OPNOTSUPP, 0); return -1;
+    }
+  }
+
+  zip_int64_t read(std::span<std::byte> to) {
+    const std::size_t got = file_.read_at(at_, to);
+    if (got < to.size() && errno != 0) {
+      zip_error_set(&error_, ZIP_ER_READ, errno);
+      return -1;
+    }
+    at_ += got;
+    return static_cast<zip_int64_t>(got);
+  }
+
+  RegularFile file_;
+  zip_uint64_t at_ = 0;
+  zip_error_t error_;
+};
+
 /// A zip archive's members, stored or deflated.
 class ZipReader {
  public:
-  explicit ZipReader(const std::filesystem::path& path) : file_(path, "npz", kNpzAdvice) {
+  explicit ZipReader(const std::filesystem::path& path) : file_(path, "npz", kNpzAdvice), read_(path) {
     zip_error_t error;
     zip_error_init(&error);
-    zip_source_t* source = zip_source_file_create(path.c_str(), 0, -1, &error);
+    zip_source_t* source = read_.source(&error);
     if (source) archive_.reset(zip_open_from_source(source, ZIP_RDONLY | ZIP_CHECKCONS, &error));
     const std::string reason = zip_error_strerror(&error);
     zip_error_fini(&error);
@@ -124,6 +189,7 @@ class ZipReader {
   }
 
   FileBytes file_;  ///< for messages, and its size
+  ZipFile read_;    ///< must outlive the archive
   std::unique_ptr<zip_t, void (*)(zip_t*)> archive_{nullptr, &zip_discard};
 };
 

@@ -91,6 +91,7 @@ const char* fault_of_length(const std::vector<Field>& fields, std::string_view v
 const char* fault_of_head(MHD_Connection* connection, std::string_view method, std::string_view target,
                           std::string_view version) {
   const std::vector<Field> fields = fields_of(connection);
+  if (!is_token(method)) return "the method must be letters, digits and marks";
   if (target.find("%00") != std::string_view::npos || target.find(' ') != std::string_view::npos ||
       has_control(target))
     return "the path must have no NUL, space or control character";

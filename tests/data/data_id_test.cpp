@@ -42,6 +42,7 @@ TEST(DataId, WhateverIsExchangedInAFolderChangesIt) {
       [](const fs::path& in) { fs::rename(in / "cat/1.jpg", in / "cat/0.jpg"); },
       [](const fs::path& in) { fs::rename(in / "cat/1.jpg", in / "dog/3.jpg"); },
       [](const fs::path& in) { write_file(in / "cat/1.jpg", "another photo"); },
+      [](const fs::path& in) { write_file(in / "cat/1.jpg", "same size"); },
   };
   for (const auto& change : changes) {
     const TempDir dir;
@@ -68,6 +69,20 @@ TEST(DataId, FilesOfEveryFormatAreKnownByTheirContent) {
     EXPECT_EQ(ids[0], ids[1]);
     EXPECT_NE(ids[0], ids[2]);
   }
+}
+
+TEST(DataId, TheLastByteOfALargeImageChangesIt) {
+  const TempDir dir;
+  const auto from = synthetic({64, 64, 3, 2}, 4);
+  const auto writer = create_samples(dir / "images.npy", {.classes = 2});
+  std::vector<std::byte> scratch;
+  for (std::int64_t i = 0; i < from->size(); ++i) writer->add(from->fetch(i, scratch));
+  writer->finish();
+  const std::uint64_t before = data_id(*open_samples(dir / "images.npy"));
+  std::string file = test::read_file(dir / "images.npy");
+  file.back() = static_cast<char>(file.back() ^ 1);
+  write_file(dir / "images.npy", file);
+  EXPECT_NE(data_id(*open_samples(dir / "images.npy")), before);
 }
 
 TEST(DataId, DependsOnTheOrderAndOnClassNames) {

@@ -71,6 +71,18 @@ TEST(Hdf5, ALockedFileNamesWhatReadsItAllTheSame) {
   ::close(other);
 }
 
+TEST(Hdf5, AFileThatBecomesShorterIsNotReadAsZeros) {
+  const TempDir dir;
+  write_all(create_hdf5(dir / "a.h5"), raw_samples(5, 8, 9, 3, 10));
+  const auto samples = read_hdf5(dir / "a.h5");
+  const std::uintmax_t bytes = std::filesystem::file_size(dir / "a.h5");
+  std::filesystem::resize_file(dir / "a.h5", bytes / 2);
+  const auto read_rest = [&] {
+    for (std::int64_t i = 0; i < samples->size(); ++i) samples->next();
+  };
+  EXPECT_ERROR(IoError, read_rest(), "a.h5", fmt::to_string(bytes), fmt::to_string(bytes / 2));
+}
+
 TEST(Hdf5, ReadsWhatItWrote) {
   // One image; odd sizes; more than a chunk; chunks of one image.
   for (const Size& s :

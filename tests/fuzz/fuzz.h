@@ -80,6 +80,8 @@ inline void read_all(const std::function<std::unique_ptr<Dataset>()>& open) {
       (void)store->where(i).size();
     }
     store->will_need(0, store->size());
+    sum += static_cast<unsigned>(data_id(*store));
+    if (text_of(store->unused()).find('\n') != std::string::npos) std::abort();
     if (sum == 0xdeadbeef) (void)store->size();  // so that no read is left out
   } catch (const IoError& error) {
     if (std::string_view(error.what()).find('\n') != std::string_view::npos) std::abort();

@@ -8,6 +8,9 @@
 
 #include <jpeglib.h>
 #include <png.h>
+#ifdef ATHANOR_FUZZ_WEBP
+#include <webp/encode.h>
+#endif
 
 #include "data/formats/idx.h"
 #include "data/formats/import/hdf5.h"
@@ -20,7 +23,10 @@
 #include "data/image/jpeg.h"
 #include "dist/watch/flight_record.h"
 #include "fuzz.h"
+#include "tensor/safetensors.h"
+#include "tests/support/image_files.h"
 #include "tests/support/torch_writer.h"
+#include "trainer/inference/model_file.h"
 #include "trainer/report/detail/page.h"
 
 namespace athanor {
@@ -129,6 +135,146 @@ std::string png(png_uint_32 format, int channels) {
   return file.substr(0, size);
 }
 
+/// EXIF data of one entry, without its mark: the image is to be turned by a quarter.
+const std::string kTurned("II*\0\10\0\0\0\1\0\x12\1\3\0\1\0\0\0\6\0\0\0\0\0\0", 25);
+const std::string kXmp = R"(<rdf:Description tiff:Orientation="6"/>)";
+
+std::string deflated(const std::string& text) {
+  uLongf size = compressBound(text.size());
+  std::string out(size, '\0');
+  compress(reinterpret_cast<Bytef*>(out.data()), &size, reinterpret_cast<const Bytef*>(text.data()),
+           text.size());
+  return out.substr(0, size);
+}
+
+/// What images hold besides pixels. For PNGs the target makes checksums fit.
+void make_metadata(const std::filesystem::path& to) {
+  const std::string none(1, '\0'), file = png(PNG_FORMAT_RGB, 3);
+  std::string hex = "\nexif\n      25\n";
+  for (const unsigned char c : kTurned) hex += fmt::format("{:02x}", c);
+  const std::pair<const char*, std::string> chunks[] = {
+      {"eXIf", kTurned},
+      {"tEXt", "Raw profile type exif" + none + hex},
+      {"zTXt", "Raw profile type exif" + none + none + deflated(hex)},
+      {"iTXt", "XML:com.adobe.xmp" + none + none + none + none + none + kXmp},
+      {"iTXt", "XML:com.adobe.xmp" + none + '\1' + none + none + none + deflated(kXmp)},
+      {"iCCP", "name" + none + none + deflated(std::string(200, 'p'))},
+      {"tRNS", std::string(6, '\7')}};
+  for (std::size_t i = 0; i < std::size(chunks); ++i) {
+    const auto& [type, data] = chunks[i];
+    save(to, "image", fmt::format("png-{}-{}", type, i).c_str(),
+         '\x80' + test::with_chunk(file, type, data, i == 0));
+  }
+  const std::string jpeg = progressive_jpeg();
+  const std::pair<char, std::string> segments[] = {
+      {'\xe1', "http://ns.adobe.com/xap/1.0/" + none + kXmp},
+      {'\xe2', "ICC_PROFILE" + none + "\1\1" + std::string(100, 'p')},
+      {'\xee', std::string("Adobe\0d\0\0\0\0\2", 12)}};
+  for (const auto& [marker, data] : segments) {
+    const std::string head{'\xff', marker, '\0', static_cast<char>(data.size() + 2)};
+    save(to, "image", fmt::format("jpeg-{:02x}", static_cast<unsigned char>(marker)).c_str(),
+         none + jpeg.substr(0, 2) + head + data + jpeg.substr(2));
+  }
+}
+
+#ifdef ATHANOR_FUZZ_WEBP
+/// Lossy and lossless, and in an extended file with EXIF data and XMP.
+void make_webps(const std::filesystem::path& to) {
+  const std::string none(1, '\0'), parts = "RIFF0000WEBP";
+  for (const bool lossless : {true, false}) {
+    std::vector<std::uint8_t> all = pixels(3);
+    std::uint8_t* out = nullptr;
+    const std::size_t size = lossless ? WebPEncodeLosslessRGB(all.data(), kSide, kSide, 3 * kSide, &out)
+                                      : WebPEncodeRGB(all.data(), kSide, kSide, 3 * kSide, 90, &out);
+    const std::string file(reinterpret_cast<const char*>(out), size);
+    WebPFree(out);
+    save(to, "image", lossless ? "webp-lossless" : "webp-lossy", none + file);
+    const auto chunk = [&](const char* name, const std::string& data) {
+      return name + test::little(data.size(), 4) + data + std::string(data.size() % 2, '\0');
+    };
+    const std::string head =
+        "\x0c" + std::string(3, '\0') + test::little(kSide - 1, 3) + test::little(kSide - 1, 3);
+    const std::string chunks =
+        chunk("VP8X", head) + file.substr(parts.size()) + chunk("EXIF", kTurned) + chunk("XMP ", kXmp);
+    save(to, "image", lossless ? "webp-extended" : "webp-extended-lossy",
+         none + "RIFF" + test::little(4 + chunks.size(), 4) + "WEBP" + chunks);
+  }
+}
+#endif
+
+/// A member of a tar archive; the target makes its checksum fit.
+std::string tar_member(const std::string& name, const std::string& content, char type,
+                       const std::string& link = {}) {
+  std::string header(512, '\0');
+  const auto put = [&](std::size_t at, const std::string& text) { header.replace(at, text.size(), text); };
+  put(0, name);
+  put(124, fmt::format("{:011o}", content.size()));
+  put(156, std::string(1, type));
+  put(157, link);
+  put(257, std::string("ustar\00000", 8));
+  return header + content + std::string((512 - content.size() % 512) % 512, '\0');
+}
+
+void make_tars(const std::filesystem::path& to) {
+  const std::string none(1, '\0'), fits(1, '\1'), jpeg = "\xff\xd8\xff\xe0", end(1024, '\0');
+  const auto path = fuzz::folder() / "a.tar";
+  write_encoded(create_tar(path));
+  const std::string plain = content("a.tar").substr(0, 5 * 1024);
+  save(to, "tar", "encoded", none + plain);
+  save(to, "tar", "joined", fits + plain + end + plain);
+  write_encoded(create_tar(path, {"a", "b%\xff", "c"}));
+  save(to, "tar", "named", fits + content("a.tar").substr(0, 8 * 1024));
+  const std::string one = tar_member("a/1.jpg", jpeg, '0') + tar_member("a/1.cls", "1", '0');
+  save(to, "tar", "links",
+       fits + one + tar_member("a/2.jpg", "", '1', "a/1.jpg") + tar_member("a/2.cls", "", '1', "a/1.cls") +
+           tar_member("a/3.jpg", "", '2', "a/1.jpg") + end);
+  save(to, "tar", "long",
+       fits + tar_member("x", std::string(200, 'n') + ".jpg" + none, 'L') + tar_member("n", jpeg, '0') +
+           tar_member("x", "15 path=b/1.cls\n", 'x') + tar_member("y", "0", '0') +
+           tar_member("z", R"({"label": 1, "json": [1, {}]})", '0') + end);
+}
+
+void make_safetensors(const std::filesystem::path& to) {
+  const auto path = fuzz::folder() / "a.safetensors";
+  const auto save_one = [&](const char* name, const StateDict& entries,
+                            const safetensors::Metadata& metadata) {
+    safetensors::save(path, entries, metadata);
+    const std::string file = content("a.safetensors");
+    const std::size_t header =
+        static_cast<unsigned char>(file[0]) + 256u * static_cast<unsigned char>(file[1]);
+    save(to, "safetensors", name, fuzz::join_parts({file.substr(8, header), file.substr(8 + header)}));
+  };
+  const std::vector<float> values{1, 2, 3, 4, 5, 6};
+  StateDict entries;
+  entries.set("fc.weight", Tensor::from_bytes(std::as_bytes(std::span(values)), {2, 3}, {DType::f32, kCpu}));
+  save_one("plain", entries, {{"format", "pt"}});
+  ModelInfo info{.program = "train_digits",
+                 .model = "lenet5",
+                 .images = {8, 8, 1, 2},
+                 .class_names = {"a\n", "\xff%"},
+                 .pixels = {{0.5}, {0.25}}};
+  save_one("model", entries, description(info));
+  entries.set("step", std::int64_t{7});
+  entries.set("rate", 0.5);
+  entries.set("name", std::string("x"));
+  save_one("state", entries, {});
+}
+
+void make_http(const std::filesystem::path& to) {
+  const std::string host = "Host: a\r\n", get = "GET /healthz HTTP/1.1\r\n" + host;
+  save(to, "http", "get", get + "\r\n");
+  save(to, "http", "two",
+       get + "Accept: \t*/*\r\n\r\nPOST /predict?top=1 HTTP/1.1\r\n" + host + "Content-Length: 3\r\n\r\nabc" +
+           get + "\r\n");
+  save(to, "http", "chunked",
+       "POST /predict HTTP/1.1\r\n" + host + "Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n" + get +
+           "\r\n");
+  save(to, "http", "both",
+       "POST / HTTP/1.1\r\n" + host + "Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n");
+  save(to, "http", "folded", get + "X: a\r\n b\r\nContent-Length : 1\r\n\r\n");
+  save(to, "http", "old", "HEAD / HTTP/1.0\r\n\r\n");
+}
+
 void make_images(const std::filesystem::path& to) {
   for (const int channels : {1, 3}) {
     const std::vector<std::uint8_t> all = pixels(channels);
@@ -150,6 +296,10 @@ void make_images(const std::filesystem::path& to) {
   save(to, "image", "png-rgba", '\x24' + png(PNG_FORMAT_RGBA, 4));
   save(to, "image", "png-grey", '\0' + png(PNG_FORMAT_GRAY, 1));
   save(to, "image", "png-colours", '\x24' + png(PNG_FORMAT_RGB_COLORMAP, 1));
+  make_metadata(to);
+#ifdef ATHANOR_FUZZ_WEBP
+  make_webps(to);
+#endif
 }
 
 /// Three ranks that wait for each other in their last collective, or of which one is behind.
@@ -202,6 +352,19 @@ void make_torch(const std::filesystem::path& to) {
   checkpoint.op("}(").text("epoch").integer(3).text("lr").op("G12345678").text("state_dict");
   test::push_state(checkpoint, tensors);
   save(to, "torch", "checkpoint", "\1" + checkpoint.op("u.").bytes);
+  // Objects of classes, by each opcode that makes one, beside weights that lie deeper.
+  test::Pickle objects;
+  objects.op("}(").text("args").global("argparse", "Namespace").op(")\x81}").text("lr").integer(1).op("sb");
+  objects.text("set").op("\x8f(").integer(1).op("\x90").text("old").op("(iabc\nName\n").text("made");
+  objects.op("(")
+      .global("abc", "Name")
+      .op("o")
+      .text("more")
+      .global("collections", "defaultdict")
+      .op(")}\x92");
+  objects.text("model").op("}").text("state_dict");
+  test::push_state(objects, tensors);
+  save(to, "torch", "objects", "\1" + objects.op("su.").bytes);
 }
 
 void make(const std::filesystem::path& to) {
@@ -261,8 +424,9 @@ void make(const std::filesystem::path& to) {
       {"strings", std::vector<std::span<const std::byte>>{std::as_bytes(std::span(words))}}};
   const std::vector<std::byte> message = write_example(kinds);
   save(to, "example", "kinds", {reinterpret_cast<const char*>(message.data()), message.size()});
-  write_encoded(create_tar(from / "a.tar"));
-  save(to, "tar", "encoded", content("a.tar").substr(0, 6 * 1024));
+  make_tars(to);
+  make_safetensors(to);
+  make_http(to);
   save(to, "multipart", "two",
        fuzz::join_parts(
            {"multipart/form-data; boundary=\"XX\"",

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# launch.sh BIN MPIRUN CASE: several ranks as a user starts them: on one machine by --devices, and under mpirun.
+# launch.sh BIN MPIRUN CASE [COUNT [SEED]]: several ranks as a user starts them: on one machine by --devices, and under mpirun.
 set -euo pipefail
 bin=$1 mpirun=$2 case=$3
 # Not exported: what --devices sets must do without.
@@ -50,6 +50,29 @@ nothing_left() {
   done
   die "processes are left"
 }
+# Folders of others that run at the same time are locked, but for a moment at their start.
+in_use_or_gone() { exec 9<"$1" || return 0; ! flock -n 9; } 2>/dev/null
+no_scratch_left() {
+  local scratch
+  for scratch in "/dev/shm/athanor.$(id -u)."*; do
+    in_use_or_gone "$scratch" || { sleep 2; in_use_or_gone "$scratch"; } || die "left behind: $scratch"
+  done
+}
+ends_within() { # ends_within SECONDS PID
+  local end=$((SECONDS + $1))
+  while kill -0 "$2" 2>/dev/null; do
+    [ $SECONDS -lt $end ] || return 1
+    sleep 0.02
+  done
+}
+knows_usr1() { # knows_usr1 PID: whether the process ignores or handles SIGUSR1, or is gone
+  local name mask
+  [ -e "/proc/$1/status" ] || return 0
+  while read -r name mask; do
+    case $name in SigIgn: | SigCgt:) [ $((16#$mask >> 9 & 1)) = 0 ] || return 0 ;; esac
+  done <"/proc/$1/status"
+  return 1
+} 2>/dev/null
 saved() { (ls saved 2>/dev/null || true) | { grep '^step-[0-9]*\.safetensors$' || true; } | tail -1; }
 wait_for_save() { # until there is another than $1, or $2 has ended
   for _ in $(seq 1200); do
@@ -144,18 +167,6 @@ signals)
     [ "$last" = "saved/$(saved)" ] || die "$signal: $last is not the newest"
     nothing_left
   done
-  # While mpirun and the ranks start.
-  for pause in 0.02 0.1 0.2 0.3 0.5; do
-    code=0
-    env --default-signal "${train[@]}" --epochs 100000 --devices 2 >out 2>err &
-    pid=$!
-    sleep $pause
-    kill -INT $pid
-    wait $pid || code=$?
-    [ "$code" -eq 130 ] || die "SIGINT after $pause s: got $code"
-    [ ! -s err ] || die "SIGINT after $pause s: an end that was asked for is no error"
-    nothing_left
-  done
   # Under nohup a terminal that has gone away is nothing, and the signal after it is the first.
   before=$(saved) code=0
   (trap '' HUP; exec "${go[@]}" --strategy ddp >out 2>err) &
@@ -168,6 +179,45 @@ signals)
   wait $pid || code=$?
   [ "$code" -eq 143 ] && grep -q "^ended by SIGTERM .*continue with --resume auto" out || die "nohup: got $code"
   nothing_left
+  ;;
+early)
+  # While mpirun and the ranks start: COUNT signals at moments of the first second that SEED draws, to the program or, as Ctrl-C,
+  # to its process group. SIGUSR1 ends nothing; before main() nobody can ignore it. Each start goes on with the run before.
+  count=${4:-8} seed=${5:-$RANDOM} slowest_ms=0
+  echo "early: $count signals, seed $seed"
+  RANDOM=$seed
+  kinds=(INT CTRL_C TERM USR1)
+  set -m # process groups of their own, as a terminal's
+  for ((i = 0; i < count; ++i)); do
+    kind=${kinds[i % 4]} code=0
+    printf -v pause '0.%03d' $((RANDOM % 1000))
+    env --default-signal "${train[@]}" --epochs 100000 --devices 2 --resume auto >out 2>err &
+    pid=$!
+    sleep "$pause"
+    if [ "$kind" = USR1 ]; then
+      until knows_usr1 $pid; do sleep 0.002; done
+      kill -USR1 $pid
+      printf -v more '0.%03d' $((RANDOM % 500))
+      sleep "$more"
+    fi
+    case $kind in
+      CTRL_C) want=130; kill -INT -- -$pid ;;
+      INT) want=130; kill -INT $pid ;;
+      *) want=143; kill -TERM $pid ;;
+    esac || die "$kind after $pause s: it has ended before"
+    began=${EPOCHREALTIME/[.,]/}
+    ends_within 25 $pid || die "$kind after $pause s: it hangs"
+    took_ms=$(((${EPOCHREALTIME/[.,]/} - began) / 1000))
+    [ $took_ms -le $slowest_ms ] || slowest_ms=$took_ms
+    wait $pid || code=$?
+    [ "$code" -eq $want ] || die "$kind after $pause s: expected code $want, but got $code"
+    [ ! -s err ] || die "$kind after $pause s: an end that was asked for is no error"
+    nothing_left
+    no_scratch_left
+  done
+  set +m
+  run 0 "${train[@]}" --max-steps 2 --devices 2 --resume auto
+  echo "early: $count of $count ended as they should, the slowest within $slowest_ms ms"
   ;;
 stopped)
   # One rank hangs: the others cannot agree on a last step, save nothing, and say so.
@@ -331,11 +381,7 @@ killed)
   done
   run 0 "${go[@]}"
   [ "$(field straight.jsonl end weights_hash)" = "$(field resumed.jsonl end weights_hash)" ] || die "hash differs"
-  # Those of others that run at the same time are locked, but for a moment at their start.
-  in_use_or_gone() { exec 9<"$1" || return 0; ! flock -n 9; } 2>/dev/null
-  for scratch in "/dev/shm/athanor.$(id -u)."*; do
-    in_use_or_gone "$scratch" || { sleep 2; in_use_or_gone "$scratch"; } || die "left behind: $scratch"
-  done
+  no_scratch_left
   ;;
 lost)
   # Whatever the ranks were doing when one of them was killed or stopped: all lines, and `athanor flight`, name that one

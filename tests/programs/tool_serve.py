@@ -153,6 +153,7 @@ def check_strict(server):
         *[b"GET /healthz HTTP/1.1\r\n" + host + field + end + end for field in (
             b"X: a\r\n b", b"X: a\r\n\tb", b"X: a\r\n ", b"X: a\0b", b"X\0: a", b"X : a", b"X\t: a", b": a", b"X: a\rb: c", b"X: a\1", b"Host: y",
             b"Transfer-Encoding:\r\n chunked", b"Content-Length : 5", b"Content-Length: 0\0\r\nX: a")],
+        *[method + b" /healthz HTTP/1.1\r\n" + host + end for method in (b"G\xffT", b"GET\1", b"(GET)")],
         b"GET /healthz HTTP/1.1\r\n Host: x\r\n" + end, b"GET /healthz HTTP/1.1\r\n" + end, b"GET /healthz HTTP/1.1\nHost: x\n\n"]
     with concurrent.futures.ThreadPoolExecutor(16) as pool:
         for head, text in zip(heads, pool.map(lambda head: server.raw(head + hidden), heads)):

@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "data/detail/sample_id.h"
 #include "data/formats/detail/bytes.h"
 #include "tensor/error.h"
 
@@ -187,6 +188,20 @@ std::size_t append_file(const RegularFile& file, std::vector<std::byte>& to, std
                       : fmt::format("offset {}: must have {} bytes, but ends here", got, bytes));
   }
   return end;
+}
+
+std::uint64_t file_id(const std::filesystem::path& path, int folder, std::int64_t files) {
+  constexpr std::int64_t kMostOpened = 5'000;
+  struct stat status {};
+  if (!is_looked_into(files) || ::fstatat(folder, path.c_str(), &status, 0) != 0) return 0;
+  kernels::HashOf hash;
+  hash.add(status.st_size);
+  if (files <= kMostOpened) {
+    const RegularFile file(path, folder);
+    std::vector<std::byte> head(static_cast<std::size_t>(std::min(file.bytes(), compared_bytes(files))));
+    hash.add(crc32c(std::span(head).first(file.read_at(0, head))));
+  }
+  return hash.value();
 }
 
 }  // namespace athanor::detail

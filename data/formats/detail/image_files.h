@@ -58,4 +58,8 @@ ImageFiles find_images(const std::filesystem::path& folder, const char* format, 
 std::size_t append_file(const RegularFile& file, std::vector<std::byte>& to, std::size_t from,
                         const char* format, const std::function<std::string()>& name);
 
+/// What one of `files` holds, in a folder as for RegularFile: a hash of its size and, of at most 5,000 files,
+/// its first compared_bytes(). 0 where so many would take too long, or if it cannot be read.
+std::uint64_t file_id(const std::filesystem::path& path, int folder, std::int64_t files);
+
 }  // namespace athanor::detail

@@ -180,9 +180,8 @@ std::uint64_t IndexedStore::sample_id(std::int64_t index) const {
   kernels::HashOf hash;
   hash.add(at.bytes, at.label, at.offset);  // what is looked at may be equal in several images
   if (is_looked_into(size())) {
-    constexpr std::int64_t kHead = 4096;
     std::vector<std::byte> scratch;
-    hash.add(crc32c(file_->at(at.offset, std::min(at.bytes, kHead), "a sample", scratch)));
+    hash.add(crc32c(file_->at(at.offset, std::min(at.bytes, compared_bytes(size())), "a sample", scratch)));
   }
   return hash.value();
 }

@@ -281,8 +281,8 @@ std::uint64_t SampleTable::sample_id(std::int64_t index) const {
   kernels::HashOf hash;
   for (const Column& column : columns_) {
     if (column.is_text) {
-      hash.add(kernels::fnv1a(column.text(index)));
-      if (is_looked_into(rows_)) hash.add(RegularFile(folder_ / column.text(index)).bytes());
+      const std::string& name = column.text(index);
+      hash.add(kernels::fnv1a(name), file_id(folder_ / name, RegularFile::kWorkingFolder, rows_));
     } else {
       hash.add(crc32c(column.values_of(index)));
     }

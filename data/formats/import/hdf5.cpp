@@ -41,6 +41,7 @@ class Hdf5Sequence final : public SampleSequence {
     detail::check_index(next_, size(), "hdf5");
     read(image_, fmt::format("image {}", next_));
     const std::int64_t label = labels_[static_cast<std::size_t>(next_++)];
+    if (next_ == size()) check_length();
     return {image_, Codec::raw, spec_.height, spec_.width, spec_.channels, label};
   }
 
@@ -68,6 +69,12 @@ class Hdf5Sequence final : public SampleSequence {
       if (!failure.lost) fail("{}", failure.what());
       fail("cannot read {}: libhdf5, in a separate process, {}", what, failure.what());
     }
+  }
+
+  /// Behind the end of a file that became shorter, libhdf5 reads zeros.
+  void check_length() const {
+    std::vector<std::byte> last;
+    (void)file_.at(file_.size() - 1, 1, "the file", last);
   }
 
   void read_shape() {
@@ -100,7 +107,7 @@ class Hdf5Sequence final : public SampleSequence {
   }
 
   const Hdf5Options options_;
-  detail::FileBytes file_;  ///< only its name and size; nothing is read from it
+  detail::FileBytes file_;  ///< its name and size; only its last byte is read, to see that it is there
   ChildProcess child_;
   ImageSpec spec_;
   std::vector<std::int64_t> labels_;
