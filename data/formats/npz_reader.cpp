@@ -12,7 +12,6 @@
 #include "data/formats/detail/npy_header.h"
 #include "data/formats/npy.h"
 #include "tensor/error.h"
-#include "tensor/printable.h"
 #include "tensor/regular_file.h"
 
 namespace athanor {
