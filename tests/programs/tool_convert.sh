@@ -63,6 +63,9 @@ athanor 0 predict larger.safetensors pictures
 edited wide.safetensors 'metadata["shorter_side"] = "8"; del metadata["resize"]'
 athanor 0 convert wide.safetensors larger.safetensors --image-size 11
 about larger.safetensors | grep -x 'shorter_side 11' >/dev/null || die "the shorter side is less than the size"
+edited wide.safetensors 'metadata["image_size"] = "8x10"'
+athanor 0 convert wide.safetensors larger.safetensors
+about larger.safetensors | grep -x 'image_size 8x10' >/dev/null || die "the width is lost"
 rm wide.safetensors larger.safetensors
 # A checkpoint tells of its network what the model does; predict says what makes a model of it.
 checkpoint=$(find $run/checkpoints -name '*.safetensors' | sort | tail -n 1)
