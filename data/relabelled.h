@@ -12,8 +12,8 @@ namespace athanor {
 /// in `class_names`, those of a model or of another set. Classes without samples are allowed.
 class Relabelled final : public Dataset {
  public:
-  /// Throws ArgumentError, naming the class, if `source` has samples of one that `class_names` lacks. Both must
-  /// have names, each once.
+  /// Throws ArgumentError, naming the class, if `source` has samples of one that `class_names` lacks. Both
+  /// must have names, each once.
   Relabelled(std::shared_ptr<const Dataset> source, std::vector<std::string> class_names);
 
   std::int64_t size() const override { return source_->size(); }

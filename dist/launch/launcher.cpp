@@ -84,6 +84,14 @@ void try_threads(int ranks) {
   over.notify_all();
 }
 
+/// Open MPI hangs where it may not write its files.
+void may_write_files(int ranks) {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur >= kSharedBytesPerRank) return;
+  detail::fail<BackendError>("--devices {}: needs files of {} bytes, but the system allows {} (ulimit -f)",
+                             ranks, kSharedBytesPerRank, limit.rlim_cur);
+}
+
 /// Raises the limit if needed: with fewer, Open MPI hangs.
 void allow_open_files(int ranks) {
   const auto needed = static_cast<rlim_t>(kFiles + kFilesPerRank * ranks);
@@ -122,6 +130,7 @@ std::string check_ranks(int ranks) {
 
 Command with_mpirun(int ranks, const std::vector<std::string>& arguments) {
   allow_open_files(ranks);
+  may_write_files(ranks);
   std::string mpirun = in_path("mpirun.openmpi");
   if (mpirun.empty()) mpirun = in_path("mpirun");
   if (mpirun.empty()) {

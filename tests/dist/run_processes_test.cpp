@@ -181,21 +181,24 @@ TEST(RunProcesses, ASignalWhileCommandsAreMadeReachesTheProcesses) {
   EXPECT_EQ(dist::run_processes(commands), 143);
 }
 
-TEST(WithMpirun, RefusesToStartWithTooFewOpenFiles) {
-  const pid_t other = ::fork();  // no process may raise its limit again
-  if (other == 0) {
-    const rlimit few{28, 28};
-    ::setrlimit(RLIMIT_NOFILE, &few);
-    try {
-      (void)dist::with_mpirun(2, {});
-    } catch (const BackendError& error) {
-      ::_exit(test::names(error.what(), {"--devices 2", "28", "ulimit -n"}) ? 0 : 1);
+TEST(WithMpirun, RefusesToStartWithTooFewOpenFilesOrTooSmallOnes) {
+  const auto refused = [](decltype(RLIMIT_NOFILE) resource, rlim_t few, const char* flag) {
+    const pid_t other = ::fork();  // no process may raise its limit again
+    if (other == 0) {
+      const rlimit limit{few, few};
+      ::setrlimit(resource, &limit);
+      try {
+        (void)dist::with_mpirun(2, {});
+      } catch (const BackendError& error) {
+        ::_exit(test::names(error.what(), {"--devices 2", std::to_string(few), flag}) ? 0 : 1);
+      }
+      ::_exit(2);
     }
-    ::_exit(2);
-  }
-  int status = 0;
-  ASSERT_EQ(::waitpid(other, &status, 0), other);
-  EXPECT_EQ(status, 0);
+    int status = 0;
+    return ::waitpid(other, &status, 0) == other && status == 0;
+  };
+  EXPECT_TRUE(refused(RLIMIT_NOFILE, 28, "ulimit -n"));
+  EXPECT_TRUE(refused(RLIMIT_FSIZE, 4096, "ulimit -f"));
 }
 
 // What Open MPI 4.1 says, as it says it.

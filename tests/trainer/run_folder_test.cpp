@@ -279,6 +279,33 @@ TEST_F(RunsTest, AFolderThatIsRemovedIsMadeAgain) {
   }
 }
 
+/// Removes the checkpoints while the second one is being made.
+class Remover final : public Callback {
+ public:
+  explicit Remover(fs::path folder) : folder_(std::move(folder)) {}
+  bool reads_weights() const override { return false; }
+  std::string state_name() const override { return "remover"; }
+  StateDict state_dict(const Trainer&) const override {
+    if (++saves_ == 2) fs::remove_all(folder_);
+    return {};
+  }
+
+ private:
+  fs::path folder_;
+  mutable int saves_ = 0;
+};
+
+TEST_F(RunsTest, ACheckpointIsWrittenAgainIfItsFolderIsRemovedMeanwhile) {
+  TrainerConfig config = test::resume_config();
+  config.checkpoint_dir = folder_ / "checkpoints";
+  Trainer trainer(config);
+  trainer.add(std::make_unique<Remover>(config.checkpoint_dir));
+  test::ResumeNet model;
+  (void)test::record(trainer, model, *synthetic(test::kResumeSpec, 75, 1),
+                     *synthetic(test::kResumeSpec, 30, 2));
+  EXPECT_FALSE(fs::is_empty(config.checkpoint_dir));
+}
+
 TEST_F(RunsTest, WithoutALinkToTheLatestANoteNamesTheFolder) {
   const fs::path root = folder_ / "runs";
   test::write_file(root / "latest/file", "so that no link can have this name");

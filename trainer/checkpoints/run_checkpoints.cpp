@@ -235,7 +235,15 @@ bool RunCheckpoints::save(RunPosition& position, const Limits& limits, const Run
 void RunCheckpoints::write(std::int64_t step, const StateDict& state, const dist::ReadTensor& read) {
   std::vector<std::int64_t> best;
   for (const Best& one : best_) best.push_back(one.step);
-  if (!config_.async_checkpoints) return folder_->save(step, state, read, best);
+  if (!config_.async_checkpoints) {
+    try {
+      return folder_->save(step, state, read, best);
+    } catch (const IoError&) {
+      if (strategy_.world_size() > 1) throw;  // `read` needs the other ranks
+      folder_->remake();                      // another program may be removing it: once more
+      return folder_->save(step, state, read, best);
+    }
+  }
   background_.start(state, read, [this, step, best](const StateDict& copy) {
     folder_->save(step, copy, dist::read_whole, best);
   });
