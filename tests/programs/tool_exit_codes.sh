@@ -25,7 +25,7 @@ refuses() { # refuses PATTERN ARGUMENTS...: exit code 2, one line on stderr that
 out=(--out "$folder/out.safetensors")
 refuses 'subcommand'
 refuses "mean 'run-op'" run-up
-"$athanor" --version | grep -qE '^[0-9]+\.[0-9]+' || { echo "--version prints no version"; exit 1; }
+[[ $("$athanor" --version) =~ ^athanor\ \(Athanor\)\ [0-9]+\. ]] || { echo "--version prints no version"; exit 1; }
 refuses "predict: .*'--topk'.*'--top'.*predict --help" predict a b --topk 5
 refuses "pack: .*'c'.*pack --help" pack a b c
 refuses 'predict: .*--top = abc.*number.*predict --help' predict a b --top abc

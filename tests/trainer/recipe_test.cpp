@@ -341,6 +341,13 @@ TEST(Spellings, SynonymsAreAccepted) {
             (Words{"--fast-dev-run=5", "--lr", "1"}));
   EXPECT_EQ(translate_flags({"--fast_dev_run=True"}, known), (Words{"--fast-dev-run=1"}));
   EXPECT_EQ(translate_flags({"--fast-dev-run", "photos"}, known), (Words{"--fast-dev-run", "photos"}));
+  EXPECT_EQ(translate_flags({"-lr=1", "--LR", "1", "-a", "-10", "-5"}, known),
+            (Words{"--lr=1", "--lr", "1", "-a", "-10", "-5"}));
+  EXPECT_EQ(translate_flags({"-b32", "-j=4", "--clip", "-b8"}, std::vector<std::string>{"--batch-size"}),
+            (Words{"--batch-size=32", "-j=4", "--clip", "--batch-size=8"}))
+      << "as argparse reads them";
+  EXPECT_EQ(translate_flags({"--resume", "-e"}, known), (Words{"--resume=auto", "-e"}));
+  EXPECT_EQ(translate_flags({"--resume="}, known), (Words{"--resume="})) << "of an empty variable";
   EXPECT_EQ(translate_flags({"--bs", "3", "a_b", "--"}, known), (Words{"--bs", "3", "a_b", "--"}))
       << "no such flag here";
   EXPECT_EQ(translate_flags({"--trainer.max_epochs=5", "--optimizer.init_args.lr", "1"}, known),
@@ -369,7 +376,7 @@ TEST(Spellings, HabitsAreTakenOrAnswered) {
   images.image_size = 32;
   const TrainerConfig config =
       parse({"-b", "8", "-j", "3", "--imgsz", "64", "--lr0", "0.3", "--model-ema-decay", "0.99", "-p", "7",
-             "--lr_scheduler", "cosineannealinglr", "--train-dir", "there", "--strategy", "auto"},
+             "--lr_scheduler", "CosineAnnealingLR", "--train-dir", "there", "--strategy", "auto"},
             images);
   EXPECT_EQ(config.batch_size, 8);
   EXPECT_EQ(config.workers, 3);
@@ -398,13 +405,31 @@ TEST(Spellings, HabitsAreTakenOrAnswered) {
       {"--num_nodes", "mpirun"},
       {"--bce-loss", "--label-smoothing"},
       {"--per_device_train_batch_size", "--batch-size"},
+      {"--drop_last", "batch"},
+      {"--mode", "--early-stop"},
+      {"--adam_epsilon", "eps"},
+      {"--cache_dir", "XDG_CACHE_HOME"},
+      {"--ThreeAugment", "--augment"},
+      {"--rdzv-endpoint", "--devices N"},
+      {"--ddp_backend", "NCCL"},
+      {"--ddp_find_unused_parameters", "strategy"},
+      {"--deepspeed", "--strategy zero1"},
+      {"--steps-per-epoch", "--limit-train-batches"},
+      {"--save_json", "--help checkpoints"},
+      {"--save-best-only", "--monitor"},
+      {"-q", "--progress off"},
   };
   for (const auto& [flag, answer] : answers) {
     const std::string line = test::message_of<ArgumentError>([&, f = flag] { parse({f, "1"}, images); });
     EXPECT_TRUE(test::names(line, {"'" + flag + "'", answer})) << line;
     EXPECT_FALSE(test::holds(line, "did you mean")) << line;
   }
+  EXPECT_EQ(parse({"--valid", "there", "--mini-batch-size", "8"}, images).val_data, "there");
+  EXPECT_EQ(parse({"--drop-prob", "0.3", "--wdecay", "0.1", "--nesterov"}).dropout, 0.3);
+  EXPECT_ERROR(ArgumentError, parse({"patience=5"}, images), "'--patience'", "--early-stop");
   const test::TempDir dir;
+  EXPECT_ERROR(ArgumentError, parse({dir.path().string(), "--input-size", "3", "224", "224"}, images),
+               "'224'", "one value");
   EXPECT_ERROR(ArgumentError, parse({dir.path().string(), "more"}, images), "'more'", "cp -rs", "more/.");
 }
 

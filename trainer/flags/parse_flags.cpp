@@ -104,20 +104,25 @@ void refuse_missing_dashes(const CLI::App& app, const std::string& program, cons
   const std::vector<std::string> names = names_of(app);
   const std::size_t equals = word.find('=');
   if (equals == word.npos) return;
-  const std::string name = translate_flags({"--" + word.substr(0, equals)}, names).front();
-  ATH_CHECK(std::find(names.begin(), names.end(), name) == names.end(),
+  const std::string theirs = "--" + word.substr(0, equals);
+  const std::string name = translate_flags({theirs}, names).front();
+  ATH_CHECK(std::find(names.begin(), names.end(), name.substr(0, name.find('='))) == names.end(),
             "{}: flags begin with --, but got '{}'; did you mean '--{}'?", program, word, word);
+  const std::string answer = flag_advice(theirs);
+  ATH_CHECK(answer.empty(), "{}: there is no flag '{}': {}; see --help", program, theirs, answer);
 }
 
 /// Refuses a word that belongs to no flag.
 void refuse_word(const CLI::App& app, const std::string& program, const std::string& word) {
   refuse_missing_dashes(app, program, word);
+  std::error_code ignored;
+  ATH_CHECK(word.find_first_not_of("0123456789.,eE+-") != word.npos || std::filesystem::exists(word, ignored),
+            "{}: each flag takes one value, but got '{}' after another; see --help", program, word);
   const CLI::Option* const photos = app.get_option_no_throw("PHOTOS");
   const std::string first = photos && photos->count() > 0 ? photos->results().front() : "";
   const auto content = [](const std::string& folder) {
     return terminal::quoted((std::filesystem::absolute(folder) / ".").string());
   };
-  std::error_code ignored;
   ATH_CHECK(first.empty(), "{}: takes one set of photos, but got '{}' and '{}'{}", program, first, word,
             std::filesystem::is_directory(first, ignored)
                 ? fmt::format("; to train on both, join them: mkdir both && cp -rs {} {} both",

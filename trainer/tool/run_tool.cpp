@@ -15,7 +15,6 @@
 #include "tensor/error.h"
 #include "tensor/nearest.h"
 #include "tensor/printable.h"
-#include "tensor/version.h"
 #include "trainer/detail/terminal.h"
 #include "trainer/flags/detail/spellings.h"
 #include "trainer/run_main.h"
@@ -92,7 +91,6 @@ int run(int argc, char** argv, const std::string& program, const AddCommands& ad
     CLI::App app("What to do with models and data", program);
     app.set_version_flag("--version", version_line(program), "Print the version and exit");
     app.require_subcommand(1);
-    app.set_version_flag("--version", version(), "Print the version and exit");
     add(app);
     wrap_help(app);
     if (argc < 2 || argv[1][0] != '-') check_subcommand(app, argc < 2 ? "" : argv[1]);
