@@ -157,7 +157,9 @@ struct Sqrt {
 struct Rsqrt {
   static constexpr bool kFromOutput = true;
   template <class A> ATH_HD static A forward(A x) { return A(1) / std::sqrt(x); }
-  template <class A> ATH_HD static A backward(A y, A dy) { return A(-0.5) * dy * (y * y * y); }
+  template <class A> ATH_HD static A backward(A y, A dy) {
+    return A(-0.5) * dy * y * y * y;  // y^3 alone may overflow
+  }
 };
 
 /// x^2.
@@ -167,7 +169,7 @@ struct Square {
   template <class A> ATH_HD static A backward(A x, A dy) { return A(2) * dy * x; }
 };
 
-/// x|. The derivative at 0 and at NaN is 0, as in PyTorch.
+/// |x|. The derivative at 0 and at NaN is 0, as in PyTorch.
 struct Abs {
   static constexpr bool kFromOutput = false, kTakesIntegers = true;
   template <class A> ATH_HD static A forward(A x) {
@@ -204,12 +206,13 @@ struct Mul {
 };
 
 /// a / b. The derivatives are 1 / b and -a / b^2. The latter's product is 0 where the quotient is, also if a
-/// denormal b makes dy / b infinite.
+/// denormal b makes dy / b infinite. A large a is multiplied last, since a / b might overflow.
 struct Div {
   template <class A> ATH_HD static A forward(A a, A b) { return a / b; }
   template <class A> ATH_HD static A first(A, A b, A dy) { return dy / b; }
   template <class A> ATH_HD static A second(A a, A b, A dy) {
-    const A y = a / b, nothing = dy * y, product = dy / b * y;
+    const A y = a / b, nothing = dy * y, slope = dy / b;
+    const A product = std::fabs(a) < A(1) ? slope * y : slope * a / b;
     return -(y == A(0) ? nothing : product);
   }
 };
@@ -252,7 +255,8 @@ struct FloorDivide {
   }
 };
 
-/// a - floor_divide(a, b) b, exactly: 0 or of b's sign. The derivatives are 1 and -floor_divide(a, b).
+/// a - floor_divide(a, b) b, exactly: 0 or of b's sign. The derivatives are 1 and -floor_divide(a, b), also
+/// if that alone overflows.
 struct Remainder {
   static constexpr bool kTakesIntegers = true, kRefusesZero = true;
   template <class A> ATH_HD static A forward(A a, A b) {
@@ -268,17 +272,22 @@ struct Remainder {
     }
   }
   template <class A> ATH_HD static A first(A, A, A dy) { return dy; }
-  template <class A> ATH_HD static A second(A a, A b, A dy) { return -dy * FloorDivide::forward(a, b); }
+  template <class A> ATH_HD static A second(A a, A b, A dy) {
+    const A whole = FloorDivide::forward(a, b), product = dy * whole,
+            large = std::fabs(a) < A(1) ? dy * a / b : dy / b * a;
+    return -(std::fabs(whole) == std::numeric_limits<A>::infinity() ? large : product);
+  }
 };
 
-/// a^b. The derivatives are b a^(b - 1), 0 for b = 0, and a^b log(a), 0 for a = 0 <= b.
+/// a^b. The derivatives are b a^(b - 1), 0 for b = 0, and a^b log(a), 0 for a = 0 <= b: also where the power
+/// alone overflows.
 struct Pow {
   template <class A> ATH_HD static A forward(A a, A b) { return math::pow(a, b); }
   template <class A> ATH_HD static A first(A a, A b, A dy) {
-    return b == A(0) ? A(0) : dy * (b * math::pow(a, b - A(1)));
+    return b == A(0) ? A(0) : math::scaled_pow(a, b - A(1), b, dy);
   }
   template <class A> ATH_HD static A second(A a, A b, A dy) {
-    return a == A(0) && b >= A(0) ? A(0) : dy * (math::pow(a, b) * math::log(a));
+    return a == A(0) && b >= A(0) ? A(0) : math::scaled_pow(a, b, math::log(a), dy);
   }
 };
 

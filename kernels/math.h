@@ -217,9 +217,25 @@ template <class A> ATH_HD inline A log1p(A x) {
 
 namespace detail {
 
-/// x^y for x >= 0, as e^(y log(x)). The logarithm is a pair of numbers, as in log(), since y amplifies its
-/// error; only the tail of its series has single accuracy.
-template <class A> ATH_HD inline A pow_of_magnitude(A x, A y) {
+/// first e^(x + low) second, for |low| an ulp of x. 2^n is in two factors, each a normal number, between
+/// which the others come: only a result that is itself too large or too small overflows or vanishes, not e^x
+/// alone.
+template <class A> ATH_HD inline A scaled_exp(A x, A low, A first, A second) {
+  using F = Format<A>;
+  using Bits = typename F::Bits;
+  constexpr A kMost = std::is_same_v<A, float> ? A(174) : A(1416);  // (2 bias - 2) ln(2)
+  const A bounded = x < -kMost ? -kMost : x > kMost ? kMost : x;    // NaN passes both
+  const Exponential<A> e(bounded);
+  const A power = std::fma(e.power, bounded == x ? low : A(0), e.power);
+  const Bits twice = e.n + Bits{2 * F::kBias};
+  const Bits half = twice >> 1;
+  return first * std::bit_cast<A>(half << F::kFraction) * second * power *
+         std::bit_cast<A>((twice - half) << F::kFraction);
+}
+
+/// first x^y second for x >= 0, as e^(y log(x)). The logarithm is a pair of numbers, as in log(), since y
+/// amplifies its error; only the tail of its series has single accuracy.
+template <class A> ATH_HD inline A scaled_pow_of_magnitude(A x, A y, A first, A second) {
   using F = Format<A>;
   constexpr A kInfinity = std::numeric_limits<A>::infinity();
   const Split<A> split(x);
@@ -231,37 +247,38 @@ template <class A> ATH_HD inline A pow_of_magnitude(A x, A y) {
   const A tail = log_tail(z), t = cube * tail, t_low = std::fma(cube, tail, -t) + cube_low * tail;
   // Fast2Sum twice: each number added is 0 or smaller than what it is added to.
   const A large = k * F::kLn2High;
-  const A first = large + A(2) * s, first_low = A(2) * s - (first - large);
-  const A second = first + t, second_low = t - (second - first);
-  const A small = std::fma(k, F::kLn2Low, std::fma(A(2), s_low, t_low + second_low + first_low));
-  const A high = second + small, low = small - (high - second);
+  const A sum = large + A(2) * s, sum_low = A(2) * s - (sum - large);
+  const A total = sum + t, total_low = t - (total - sum);
+  const A small = std::fma(k, F::kLn2Low, std::fma(A(2), s_low, t_low + total_low + sum_low));
+  const A high = total + small, low = small - (high - total);
 
   const A exponent = y * high;
   const A exponent_low = std::fma(y, low, std::fma(y, high, -exponent));
-  // Near the largest number a factor of 2 comes last, or what rounding adds to the exponent would overflow.
-  const bool doubles = exponent > F::kExpHigh - A(3);
-  const A power = exp(exponent - (doubles ? F::kLn2High : A(0)));
-  const A correction = exponent_low - (doubles ? F::kLn2Low : A(0));
-  const A corrected = std::fma(power, correction, power);
-  const A half = power > A(0) && power < kInfinity ? corrected : power;
-  const A finite = half * (doubles ? A(2) : A(1));
+  const A finite = scaled_exp(exponent, exponent_low, first, second);
 
-  const A at_end = (x == A(0)) == (y < A(0)) ? kInfinity : A(0);
-  return y == A(0) || x == A(1) ? A(1) : x == A(0) || x == kInfinity ? at_end : finite;
+  const A at_end = (x < A(1)) == (y < A(0)) ? kInfinity : A(0);
+  const bool is_one = y == A(0) || x == A(1);
+  const bool ends = x == A(0) || x == kInfinity || std::fabs(y) == kInfinity;
+  return is_one ? first * second : ends ? first * at_end * second : finite;
 }
 
 }  // namespace detail
 
+/// first x^y second, where x^y alone may overflow or vanish.
+template <class A> ATH_HD inline A scaled_pow(A x, A y, A first, A second) {
+  constexpr A kNaN = std::numeric_limits<A>::quiet_NaN(), kInfinity = std::numeric_limits<A>::infinity();
+  const A magnitude = detail::scaled_pow_of_magnitude(std::fabs(x), y, first, second);
+  const bool integer = std::floor(y) == y, odd = integer && std::floor(A(0.5) * y) * A(2) != y;
+  const A signed_power = odd ? magnitude * std::copysign(A(1), x) : magnitude;
+  const A real = x < A(0) && x > -kInfinity && !integer ? kNaN : signed_power;
+  const bool nan = (x != x || y != y) && y != A(0) && x != A(1);
+  return nan ? kNaN : y == A(1) ? first * x * second : real;
+}
+
 /// x^y, with the special cases of IEEE 754: x if y = 1; 1 if y = 0 or x = 1, whatever the other; NaN for a
 /// negative x and a non-integer y.
 template <class A> ATH_HD inline A pow(A x, A y) {
-  constexpr A kNaN = std::numeric_limits<A>::quiet_NaN(), kInfinity = std::numeric_limits<A>::infinity();
-  const A magnitude = detail::pow_of_magnitude(std::fabs(x), y);
-  const bool integer = std::floor(y) == y, odd = integer && std::floor(A(0.5) * y) * A(2) != y;
-  const A signed_power = odd ? std::copysign(magnitude, x) : magnitude;
-  const A real = x < A(0) && x > -kInfinity && !integer ? kNaN : signed_power;
-  const bool nan = (x != x || y != y) && y != A(0) && x != A(1);
-  return nan ? kNaN : y == A(1) ? x : real;
+  return scaled_pow(x, y, A(1), A(1));
 }
 
 /// Hyperbolic tangent: a polynomial near zero, 1 - 2 / (e^2x + 1) elsewhere.

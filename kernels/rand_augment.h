@@ -3,9 +3,9 @@
 #include "kernels/augment.h"
 
 // RandAugment on bytes: torchvision's fourteen operations with Pillow's arithmetic, so results match byte for
-// byte. Geometric operations take the nearest pixel, and 0 outside the image. All devices share this code;
-// histograms count integers, so their order does not matter.
-// Source: Cubuk et al. 2020, arXiv:1909.13719; torchvision's RandAugment, which gave the names.
+// byte on a CPU with AVX2, as torchvision's factors depend on the CPU. Geometric operations take the nearest
+// pixel, and 0 outside the image. All devices share this code; histograms count integers, so their order does
+// not matter. Source: Cubuk et al. 2020, arXiv:1909.13719; torchvision's RandAugment, which gave the names.
 
 namespace athanor::kernels {
 
@@ -48,6 +48,17 @@ ATH_HD inline void set_place(std::int64_t* to, double of_x, double of_y, double 
   to[2] = fixed(offset + of_x * 0.5 + of_y * 0.5);
 }
 
+/// 0.9 magnitude / 30 as torch.linspace(0, 0.9, 31) computes it with AVX2: in f32, in blocks of eight, and
+/// the rest from the end. A factor that is one ulp off changes bytes whose products are whole numbers.
+ATH_HD inline float blend_share(int magnitude) {
+  constexpr float kMost = 0.9f, kStep = kMost / kMaxMagnitude;
+  constexpr int kBlock = 8, kInBlocks = 24;
+  const int lane = magnitude % kBlock;
+  return magnitude < kInBlocks
+             ? kStep * static_cast<float>(magnitude - lane) + kStep * static_cast<float>(lane)
+             : kMost - kStep * static_cast<float>(kMaxMagnitude - magnitude);
+}
+
 /// `op` at a magnitude in [0, 30]; `negative` reverses its direction, if it has one.
 ATH_HD inline RandChange rand_change(RandOp op, bool negative, int magnitude, std::int64_t height,
                                      std::int64_t width) {
@@ -77,7 +88,7 @@ ATH_HD inline RandChange rand_change(RandOp op, bool negative, int magnitude, st
     place(cosine, -sine, x - cosine * x + sine * y, sine, cosine, y - sine * x - cosine * y);
   }
   if (op >= RandOp::brightness && op <= RandOp::sharpness)
-    change.factor = static_cast<float>(1 + way * 0.9 * share);
+    change.factor = static_cast<float>(1 + way * double{blend_share(magnitude)});
   if (op == RandOp::posterize) change.kept_bits = 0xff << static_cast<int>(std::nearbyint(magnitude / 7.5));
   if (op == RandOp::solarize)
     change.inverted_from = (511 - 17 * magnitude) / 2;  // 255 - 8.5 each, rounded up

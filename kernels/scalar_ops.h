@@ -73,7 +73,7 @@ struct Power {
 
   template <class A> ATH_HD A forward(A x) const { return math::pow(x, varying(A(exponent), x)); }
   template <class A> ATH_HD A backward(A x, A dy) const {
-    const A slope = dy * (A(exponent) * math::pow(x, varying(A(exponent - 1), x)));
+    const A slope = math::scaled_pow(x, varying(A(exponent - 1), x), A(exponent), dy);
     return exponent == 0 ? A(0) : slope;
   }
 

@@ -20,10 +20,10 @@ class Arguments {
   Arguments(const OpCall& call, Device device, std::string impl)
       : call_(call), device_(device), impl_(std::move(impl)), differentiate_(call.tensors.contains("dy")) {}
 
-  /// An input; floating ones collect a gradient if dy is given.
+  /// An input; floating ones that are not constant collect a gradient if dy is given.
   Tensor in(const std::string& name) {
     const Tensor x = call_.tensors.tensor(name).to(device_);
-    if (differentiate_ && is_floating(x.dtype())) {
+    if (differentiate_ && is_floating(x.dtype()) && !call_.constants.contains(name)) {
       require_grad(x);
       differentiable_.push_back({"d" + name, x});
     }

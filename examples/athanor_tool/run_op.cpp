@@ -38,8 +38,8 @@ StateDict run_op(const OpCall& call, Device device, const std::string& impl) {
     backward(y, call.tensors.tensor("dy").to(device));
     for (const auto& [name, x] : arguments.differentiable()) {
       if (const Tensor gradient = grad_of(x); gradient.defined()) results.set(name, gradient);
-      forget_grad(x);
     }
+    for (const NamedTensor& leaf : arguments.differentiable()) forget_grad(leaf.tensor);
   }
   for (const auto& [name, tensor] : arguments.buffers()) results.set(name, tensor);
   return results;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <filesystem>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -15,8 +16,9 @@ namespace athanor::tool {
 /// An op with its inputs and attributes.
 struct OpCall {
   std::string op;
-  nlohmann::json attributes;  ///< an object; missing ones take the op's default
-  StateDict tensors;          ///< inputs by name, and dL/dy as `dy` to request gradients
+  nlohmann::json attributes;             ///< an object; missing ones take the op's default
+  StateDict tensors;                     ///< inputs by name, and dL/dy as `dy` to request gradients
+  std::set<std::string> constants = {};  ///< names of inputs that get no gradient
 };
 
 /// Reads a safetensors file: its tensors (except expect.*, with which tests compare), and from its metadata

@@ -7,6 +7,7 @@
 
 #include "autograd/grad_mode.h"
 #include "kernels/context.h"
+#include "kernels/random.h"
 #include "tests/support/compare.h"
 
 namespace athanor::creation_test {
@@ -64,6 +65,21 @@ TEST(Random, SameBitsForAnyThreadCountAndLength) {
     }
   }
   cpu_context().set_threads(threads);
+}
+
+// Numbers are drawn four at a time, and many blocks of four together.
+TEST(Random, WritesNothingBehindTheLastElement) {
+  for (const std::int64_t n : {1, 2, 3, 5, 254, 255, 257, 258, 515}) {
+    const Tensor all = full({n + 8}, 7), part = all.view_as_strided({n}, {1}, 0);
+    const auto behind = [&] {
+      const Values values = all.to_vector();
+      return Values(values.end() - 8, values.end());
+    };
+    kernels::random_uniform(cpu_context(), {1, 2}, 0, 1, part);
+    EXPECT_EQ(behind(), Values(8, 7)) << n;
+    kernels::random_normal(cpu_context(), {1, 2}, 0, 1, part);
+    EXPECT_EQ(behind(), Values(8, 7)) << n;
+  }
 }
 
 TEST(Random, SeedsAndStreamsDiffer) {

@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include "autograd/creation.h"
 #include "autograd/engine.h"
 #include "autograd/gradcheck.h"
 #include "autograd/scalar_ops.h"
@@ -400,6 +401,25 @@ TEST(Binary, FloorDivideAndRemainderHaveTheSignsOfPyTorch) {
                zeros);
   expect_pairs(remainder, a, b, {1, 1, -1, -1, 0, 0, 1, inf, nan, nan, nan, nan, 0.1, -inf, nan}, ones,
                {-3, 4, 4, -3, -2, 2, 0, 1, -inf, nan, nan, nan, -2, 1, inf});
+}
+
+// Where a quotient or a power alone overflows, and its product with the other factors does not.
+TEST(Binary, GradientsDoNotOverflowBeforeTheirLastFactor) {
+  const auto expect = [](Tensor (*op)(const Tensor&, const Tensor&), double a, double b, double dy, double da,
+                         double db) {
+    const Tensor left = full({1}, a, {DType::f64}), right = full({1}, b, {DType::f64});
+    require_grad(left);
+    require_grad(right);
+    backward(op(left, right), full({1}, dy, {DType::f64}));
+    EXPECT_NEAR(grad_of(left).item() / da, 1, 1e-12) << a << " " << b;
+    EXPECT_NEAR(grad_of(right).item() / db, 1, 1e-12) << a << " " << b;
+  };
+  expect(div, 1.5e308, 0.5, 0.125, 0.25, -7.5e307);
+  expect(div, -1e-300, 1e-10, 1e-5, 1e5, 1e-285);
+  const double tiny = std::numeric_limits<double>::denorm_min();
+  expect(pow, tiny, 0x1p-64, 1, 0x1p1010, std::log(tiny));
+  expect(pow, 1.5, 1751, 0x1p-10, std::exp(1750 * std::log(1.5) + std::log(1751 * 0x1p-10)),
+         std::exp(1751 * std::log(1.5) + std::log(std::log(1.5) * 0x1p-10)));
 }
 
 // The quotient of floats is rounded, to the next integer now and then; its floor must not be.

@@ -142,6 +142,23 @@ TEST(Transform, ARawImageOfTheSizeWantedIsItself) {
   }
 }
 
+TEST(Transform, OnlyARawImageThatNeedsNoChangeIsCopied) {
+  const std::vector<std::byte> bytes(12 * 9 * 3);
+  const auto copies = [&](Codec codec, std::int64_t height, std::int64_t width,
+                          const ImageTransform& transform) {
+    return ImageReader::copies({bytes, codec, height, width, 3}, transform, 3);
+  };
+  const ImageTransform same{.height = 12, .width = 9};
+  EXPECT_TRUE(copies(Codec::raw, 12, 9, same));
+  EXPECT_TRUE(copies(Codec::raw, 12, 9, {.height = 12, .width = 9, .shorter_side = 9}));
+  EXPECT_FALSE(copies(Codec::raw, 12, 9, {.height = 12, .width = 9, .shorter_side = 10}));
+  EXPECT_FALSE(copies(Codec::raw, 12, 9, {.height = 12, .width = 9, .random_crop = RandomResizedCrop{}}));
+  EXPECT_FALSE(copies(Codec::raw, 9, 12, same));
+  EXPECT_FALSE(copies(Codec::raw, 12, 10, same)) << "of too few bytes";
+  EXPECT_FALSE(copies(Codec::jpeg, 12, 9, same));
+  EXPECT_FALSE(ImageReader::copies({bytes, Codec::raw, 12, 9, 3}, same, 1));
+}
+
 TEST(Transform, RejectsImpossibleTransforms) {
   EXPECT_NO_THROW(check(ImageTransform{}));
   EXPECT_THROW(check({.height = 0}), ArgumentError);

@@ -10,6 +10,8 @@
 
 #include <gtest/gtest.h>
 
+#include "autograd/conv.h"
+#include "autograd/creation.h"
 #include "autograd/dropout.h"
 #include "autograd/elementwise.h"
 #include "autograd/grad_mode.h"
@@ -207,6 +209,29 @@ TEST(OnnxExport, ImagesAreTransposedOnceAtMost) {
   };
   EXPECT_EQ(transposes(ImageLayout::nchw), 0);
   EXPECT_EQ(transposes(ImageLayout::nhwc), 1);
+}
+
+// A row of channels that is added to images [N, C, H, W] is [C, 1, 1]; a number has no axes.
+TEST(OnnxExport, OperandsLieAlongTheChannelsOfImages) {
+  struct Shifted final : Module {
+    Tensor forward(const Tensor& x) override {
+      const Tensor y = conv2d(x, ones({3, 1, 1, 3}));
+      return y * arange(1, 4) + full({}, 2.5);
+    }
+  };
+  const TempDir folder;
+  Shifted model;
+  export_onnx(model, {4, 5, 3}, folder / "x.onnx");
+  const File file(folder / "x.onnx");
+  EXPECT_EQ(file.ops(), (std::vector<std::string>{"Conv", "Mul", "Add"}));
+  const auto shape_of = [&](const std::vector<double>& values) {
+    for (const Fields& tensor : file.graph.all(5)) {
+      if (floats(tensor.text(9)) == values) return tensor.integers(1);
+    }
+    return std::vector<std::int64_t>{-1};
+  };
+  EXPECT_EQ(shape_of({1, 2, 3}), (std::vector<std::int64_t>{3, 1, 1}));
+  EXPECT_EQ(shape_of({2.5}), std::vector<std::int64_t>());
 }
 
 TEST(OnnxExport, PixelsAreTakenInTheirLayoutAsBytes) {

@@ -104,7 +104,8 @@ TEST(Adam, SmallBetasFollowTheFormula) {
 }
 
 // With g = 1 in every step a moment is 1 once corrected, so only eps tells; with g = 1, then 0, beta2 does.
-TEST(Adam, GroupsHaveTheirOwnBetasAndEps) {
+// One group's own schedule comes to the same rate.
+TEST(Adam, GroupsHaveTheirOwnBetasEpsAndSchedule) {
   const Tensor a = filled({1}, {0}), b = filled({1}, {0}), c = filled({1}, {0});
   ParameterArena arena({{"a", a}, {"b", b}, {"c", c}}, {});
   const auto group = [](const char* name, AdamOptions options) {
@@ -113,11 +114,13 @@ TEST(Adam, GroupsHaveTheirOwnBetasAndEps) {
   Adam adam(
       arena,
       {group("a", {.beta1 = 0.5, .beta2 = 0.5, .eps = 0}), group("b", {.beta1 = 0.5, .beta2 = 0.5, .eps = 1}),
-       group("c", {.beta1 = 0.5, .beta2 = 0.75, .eps = 0})},
+       Adam::Group{
+           {.parameters = selectors::named({"c"}), .lr_scale = 0.5, .schedule = schedules::constant(0.2)},
+           {.beta1 = 0.5, .beta2 = 0.75, .eps = 0}}},
       0);
   StepBuffer state;
-  for (int i = 0; i < 3; ++i) state->learning_rate[i] = 0.1f;
   for (const float g : {1.0f, 0.0f}) {
+    adam.set_learning_rates(state, schedules::constant(0.1));
     arena.zero_grad();
     for (const Tensor* w : {&a, &b, &c}) deliver(*w, {g});
     adam.step(state);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
+#include <utility>
 
 #include "tests/random_ops/precision.h"
 #include "tests/support/compare.h"
@@ -57,6 +59,40 @@ void expect_gradients(Drawn& drawn, Draw& draw, const Given& given, const Array&
   }
 }
 
+// Some inputs, but not all, get no gradient: those of the others do not depend on that.
+void make_some_constant(Drawn& drawn, Draw& draw) {
+  std::vector<std::string> names;
+  for (const Expected& one : drawn.expected) {
+    if (one.name.starts_with("d")) names.push_back(one.name);
+  }
+  const std::int64_t kept = draw.integer(0, std::ssize(names) - 1);
+  for (std::int64_t i = 0; i < std::ssize(names); ++i) {
+    const std::string& name = names[static_cast<std::size_t>(i)];
+    if (i == kept || draw.chance(0.5)) continue;
+    drawn.call.constants.insert(name.substr(1));
+    std::erase_if(drawn.expected, [&](const Expected& one) { return one.name == name; });
+  }
+}
+
+// Gives an op one tensor under two names, if it has two alike.
+void make_same(Drawn& drawn) {
+  constexpr std::pair<const char*, const char*> kAlike[] = {
+      {"a", "b"}, {"k", "q"}, {"residual", "x"}, {"positive", "anchor"}, {"beta", "gamma"}};
+  const StateDict& tensors = drawn.call.tensors;
+  for (const auto& [name, other] : kAlike) {
+    if (!tensors.contains(name) || !tensors.contains(other)) continue;
+    const Tensor x = tensors.tensor(other), own = tensors.tensor(name);
+    if (is_floating(x.dtype()) && x.dtype() == own.dtype() && x.shape() == own.shape())
+      drawn.same[name] = other;
+  }
+  StateDict all;
+  for (const auto& [name, value] : tensors) {
+    const auto other = drawn.same.find(name);
+    all.set(name, other == drawn.same.end() ? value : tensors.tensor(other->second));
+  }
+  drawn.call.tensors = all;
+}
+
 bool any_floating(const Given& given) {
   return std::any_of(given.leaves().begin(), given.leaves().end(),
                      [&](const auto& leaf) { return is_floating(given.tensor(leaf.first).dtype()); });
@@ -97,6 +133,7 @@ Verdict judge(Real y, const Expected& expected, std::size_t i) {
     const Real integer = wrapped(wanted, dtype);
     return {0, y == integer ? "" : fmt::format("{:.0f}", static_cast<double>(integer))};
   }
+  if (expected.errors[i] == kUndecided) return {0, "", true};
   const Verdict kind{0, fmt::format("{} ({})", kind_of(wanted), static_cast<double>(wanted))};
   if (!std::isfinite(wanted)) {
     const bool statistic = expected.name.starts_with("running_");  // of what is not finite: any such
@@ -118,6 +155,8 @@ std::string Drawn::describe() const {
   std::string inputs;
   for (const auto& [name, value] : call.tensors)
     inputs += fmt::format("; {} {}", name, layout_of(std::get<Tensor>(value)));
+  for (const auto& [name, other] : same) inputs += fmt::format("; {} is {}", name, other);
+  for (const std::string& name : call.constants) inputs += fmt::format("; {} is constant", name);
   return fmt::format("{} ({}) {}{}", call.op, impl, call.attributes.dump(), inputs);
 }
 
@@ -130,20 +169,26 @@ Drawn draw_case(std::uint64_t seed, const RandomOp& op, std::uint64_t number) {
   const DType inside = drawn.dtype == DType::f64 ? DType::f64 : DType::f32;
   precision().epsilon = test::epsilon_of(inside);
   precision().smallest = smallest(inside);
+  precision().largest = largest(inside);
+  precision().largest_kept = largest(drawn.dtype);
   precision().kept = is_half(drawn.dtype) ? test::epsilon_of(drawn.dtype) / test::epsilon_of(inside) : 1;
   drawn.call = {op.name, nlohmann::json::object(), {}};
   Case c{draw, drawn.dtype, drawn.call};
   op.draw(c);
+  if (draw.chance(0.05)) make_same(drawn);
   const bool has_choice = op.name == "matmul" || op.name == "linear" || op.name.starts_with("conv");
   if (has_choice) drawn.impl = draw.choose({"automatic", "automatic", "reference", "vendor"});
 
-  Given given(drawn.call, drawn.dtype);
+  Given given(drawn.call, drawn.dtype, drawn.same);
   const Array y = op.reference(given);
   drawn.expected.push_back(expect("y", y, given.result));
   for (const auto& [name, buffer] : given.buffers) {
     if (given.has(name)) drawn.expected.push_back(expect(name, buffer, given.tensor(name).dtype()));
   }
-  if (is_floating(given.result) && any_floating(given)) expect_gradients(drawn, draw, given, y);
+  if (is_floating(given.result) && any_floating(given)) {
+    expect_gradients(drawn, draw, given, y);
+    if (draw.chance(0.2)) make_some_constant(drawn, draw);
+  }
   return drawn;
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,7 @@ struct Drawn {
   DType dtype = DType::f32;
   std::string impl = "automatic";
   tool::OpCall call;
+  std::map<std::string, std::string> same;  ///< inputs that are the tensor of another name
   std::vector<Expected> expected;
 
   /// Op, shapes, strides, dtypes and attributes, in one line.

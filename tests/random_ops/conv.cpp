@@ -39,9 +39,10 @@ void draw_conv(Case& c) {
   const std::int64_t in_group = depthwise ? 1 : c.draw.size(c.draw.chance(0.2) ? 17 : 5, 1);
   const std::int64_t parts = depthwise ? c.draw.integer(1, 9) : groups;
   const std::int64_t filters = parts * (depthwise ? c.draw.integer(1, 2) : c.draw.size(6, 1));
-  const Pair window = {c.draw.size(4, 1), c.draw.size(4, 1)};
+  const std::int64_t most = c.draw.chance(0.1) ? 11 : 4;
+  const Pair window = {c.draw.size(most, 1), c.draw.size(most, 1)};
   const bool same = c.set("same_padding", c.draw.chance(0.15));
-  const Pair stride = same ? Pair{1, 1} : draw_pair(c, "stride", 1, 3);
+  const Pair stride = same ? Pair{1, 1} : draw_pair(c, "stride", 1, c.draw.chance(0.2) ? 6 : 3);
   const Pair dilation = draw_pair(c, "dilation", 1, 3);
   const Pair padding = same ? Pair{0, 0} : draw_pair(c, "padding", 0, 3);
   c.set("stride", stride);

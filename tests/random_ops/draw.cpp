@@ -63,9 +63,15 @@ std::int64_t Draw::size(std::int64_t most, std::int64_t least) {
   return integer(lowest, most);
 }
 
-Shape Draw::shape(int least_rank, int most_rank, std::int64_t elements) {
-  // Longer than what vector code works on at a time, and than what it sums in its widest loops.
-  if (least_rank <= 1 && elements >= 200 && chance(0.015)) return {integer(500, 1100)};
+/// Longer than what vector code works on at a time, and than what it sums in its widest loops; or on either
+/// side of a power of two, where blocks and the shares of threads end.
+std::int64_t Draw::length() {
+  if (chance(0.7)) return integer(500, 1100);
+  return choose<std::int64_t>({4096, 8192, 16384}) + integer(-2, 2);
+}
+
+Shape Draw::shape(int least_rank, int most_rank, std::int64_t elements, std::int64_t longest) {
+  if (least_rank <= 1 && elements >= 200 && chance(0.015)) return {std::min(length(), longest)};
   const auto rank = static_cast<int>(integer(least_rank, most_rank));
   Shape result;
   for (int i = 0; i < rank; ++i) {

@@ -38,8 +38,8 @@ class Draw {
 
   /// The size of an axis, at most `most`: often 1, seldom `least` where that is 0.
   std::int64_t size(std::int64_t most, std::int64_t least = 0);
-  /// A shape of at most `elements` elements.
-  Shape shape(int least_rank, int most_rank, std::int64_t elements = 200);
+  /// A shape of at most `elements` elements; seldom one axis of up to `longest`.
+  Shape shape(int least_rank, int most_rank, std::int64_t elements = 200, std::int64_t longest = 1 << 15);
   /// One that broadcasts to `wanted`.
   Shape broadcasting_to(const Shape& wanted);
 
@@ -52,12 +52,19 @@ class Draw {
   bool special = false, nonfinite = false;
 
  private:
+  std::int64_t length();
   double element(DType dtype, const Values& values);
   double special_element(DType dtype, const Values& values);
 
   RandomKey key_;
   std::uint64_t next_ = 0;
 };
+
+/// Logits: small, or of a magnitude that overflows an exponential.
+inline Values logit_values(Draw& draw, double size = 3) {
+  const double reach = draw.chance(0.1) ? 1e4 : size;
+  return {.low = -reach, .high = reach};
+}
 
 /// The largest finite value and the smallest positive one of a floating dtype.
 double largest(DType dtype);

@@ -31,12 +31,11 @@ so their unit is that of the result plus an f32 unit of the bound. A result that
 0.5, an exact one 0. `dtype` is that of the result: losses of half types are f32.
 
 PyTorch ran the same cases on the CPU. Our largest error may be twice PyTorch's, and at least half a unit. If PyTorch's
-forward error is 0, ours must be 0. If PyTorch has no result, ours may be off by 4 units. A few results are another
-number: not finite where the exact result is finite, or at least ten thousand units off. The table omits them. Ours may
-be such a number only if PyTorch's is in the same case; `tests/random_ops/pytorch_others.csv` lists these results. An
-empty cell means that nothing was measured, or only such results. Convolutions are computed directly
-(`ATHANOR_WINOGRAD=off`): the error of Winograd's algorithm depends on the largest value of a tile, and
-`conv_winograd_test` bounds it by 4e-6 of the largest of all.
+forward error is 0, ours must be 0. If PyTorch has no result, ours may be off by 4 units. Some results are another
+number: not finite where the exact result is finite, or at least ten thousand units off. The table omits them; a second
+one, at the end of the page, counts them. An empty cell means that nothing was measured, or only such results.
+Convolutions are computed directly (`ATHANOR_WINOGRAD=off`): the error of Winograd's algorithm depends on the largest
+value of a tile, and `Winograd.*` of `kernels_test` bounds it by 4e-6 of the largest of all.
 
 The column `cuda` is of our own CUDA kernels, which the emulator ran (preset `simt`); cuDNN and cuBLASLt need a GPU.
 
@@ -48,7 +47,16 @@ two read the limits that `pytorch.sh` wrote before (`~/torch` is a virtual envir
     build/cpu/bin/random_ops --cases 100000 $limits --csv cpu.csv
     build/simt/bin/random_ops --device cuda --cases 100000 $limits --csv cuda.csv
     tests/random_ops/pytorch.sh build/cpu/bin/random_ops ~/torch/bin/python 100000
-    build/cpu/bin/random_ops --table docs/reference/op_errors.md --column cpu=cpu.csv --column cuda=cuda.csv --column PyTorch=tests/random_ops/pytorch.csv
+    build/cpu/bin/random_ops --table docs/reference/op_errors.md --column cpu=cpu.csv --column cuda=cuda.csv --column PyTorch=tests/random_ops/pytorch.csv --others tests/random_ops/pytorch_others.csv
+
+)";
+
+constexpr char kOthers[] = R"(
+## Other numbers
+
+Not every one of them is a mistake of PyTorch: of values that are not finite, or where a function has a kink, a gradient
+may be defined in several ways. `tests/random_ops/pytorch_others.csv` lists all, each with its case, which
+`random_ops --op OP --case N` shows. Ours may be another number only where PyTorch's is, and the list names it as such.
 
 )";
 
@@ -116,26 +124,49 @@ Results Results::read(const std::string& file) {
   std::ifstream in(file);
   ATH_CHECK(in.good(), "random_ops: {} must be readable, but is not", file);
   Results results;
-  std::string line, op, number, name;
+  std::string line, op, number, name, ours;
   std::getline(in, line);  // names of columns
   while (std::getline(in, line)) {
     std::istringstream fields(line);
     std::getline(fields, op, ',');
     std::getline(fields, number, ',');
-    std::getline(fields, name);
-    results.add(op, std::stoull(number), name);
+    std::getline(fields, name, ',');
+    std::getline(fields, ours);
+    results.add({op, std::stoull(number), name}, ours == "other");
   }
   return results;
 }
 
 void Results::write(const std::string& file) const {
   std::ofstream out(file);
-  out << "op,case,result\n";
-  for (const auto& [op, number, name] : all_) out << fmt::format("{},{},{}\n", op, number, name);
+  out << "op,case,result,ours\n";
+  for (const auto& [at, ours] : all_)
+    out << fmt::format("{},{},{},{}\n", at.op, at.number, at.name, ours ? "other" : "right");
   ATH_CHECK(out.good(), "random_ops: {} must be writable, but is not", file);
 }
 
-void write_table(const std::string& file, const std::vector<std::string>& columns) {
+namespace {
+
+// How many results of each op are other numbers with a peer, and with us.
+void write_counts(std::ostream& out, const Results& others) {
+  struct Count {
+    int forward = 0, backward = 0, ours = 0;
+  };
+  std::map<std::string, Count> counts;
+  for (const auto& [at, ours] : others.all()) {
+    Count& count = counts[at.op];
+    ++(at.name.starts_with("d") ? count.backward : count.forward);
+    count.ours += ours ? 1 : 0;
+  }
+  out << kOthers
+      << "| op | PyTorch forward | PyTorch backward | of these, ours, too |\n|---|---:|---:|---:|\n";
+  for (const auto& [op, count] : counts)
+    out << fmt::format("| `{}` | {} | {} | {} |\n", op, count.forward, count.backward, count.ours);
+}
+
+}  // namespace
+
+void write_table(const std::string& file, const std::vector<std::string>& columns, const Results& others) {
   std::vector<Errors> errors;
   std::string head = "| op | dtype |", rule = "|---|---|";
   std::set<Errors::Key> rows;
@@ -160,6 +191,7 @@ void write_table(const std::string& file, const std::vector<std::string>& column
     out << "\n";
     last = key.op;
   }
+  write_counts(out, others);
   ATH_CHECK(out.good(), "random_ops: {} must be writable, but is not", file);
 }
 

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <map>
-#include <set>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -37,24 +36,37 @@ class Errors {
   std::map<Key, Largest> all_;
 };
 
-/// Results of cases, by op, number of the case and name of the result.
+/// Results of a peer that are other numbers, by op, number of the case and name of the result; and whether
+/// ours are, too.
 class Results {
  public:
-  void add(const std::string& op, std::uint64_t number, const std::string& name) {
-    all_.insert({op, number, name});
+  struct Place {
+    std::string op;
+    std::uint64_t number;
+    std::string name;
+    bool operator<(const Place& other) const {
+      return std::tie(op, number, name) < std::tie(other.op, other.number, other.name);
+    }
+  };
+
+  void add(const Place& place, bool ours) { all_[place] = ours; }
+  bool contains(const Place& place) const { return all_.count(place) != 0; }
+  /// Whether ours is another number there, too.
+  bool has_ours(const Place& place) const {
+    const auto at = all_.find(place);
+    return at != all_.end() && at->second;
   }
-  bool contains(const std::string& op, std::uint64_t number, const std::string& name) const {
-    return all_.count({op, number, name}) != 0;
-  }
+  const std::map<Place, bool>& all() const { return all_; }
 
   static Results read(const std::string& file);
   void write(const std::string& file) const;
 
  private:
-  std::set<std::tuple<std::string, std::uint64_t, std::string>> all_;
+  std::map<Place, bool> all_;
 };
 
-/// A table in Markdown of several files; columns are NAME=FILE.
-void write_table(const std::string& file, const std::vector<std::string>& columns);
+/// A table in Markdown of several files; columns are NAME=FILE. Then how many results of each op are other
+/// numbers with a peer.
+void write_table(const std::string& file, const std::vector<std::string>& columns, const Results& others);
 
 }  // namespace athanor::random_ops

@@ -11,6 +11,12 @@ namespace {
 using Pair = std::array<std::int64_t, 2>;
 using Scales = std::array<double, 2>;
 
+// Near whole numbers, too, where a position falls on either side of a pixel's edge. At least a pixel is left.
+double draw_scale(Case& c, std::int64_t size) {
+  const double scale =
+      c.draw.choose({1.0, 1.25, 1.5, 2.0, 2.5, 3.0, 0.4, 0.5, 0.75, 0.999, 1.001, 1.999, 2.001});
+  return std::max(scale, 1 / static_cast<double>(size));
+}
 void draw_interpolate(Case& c) {
   const bool bilinear = is_floating(c.dtype) && c.draw.chance(0.5);
   c.set("mode", std::string(bilinear ? "bilinear" : "nearest"));
@@ -18,7 +24,8 @@ void draw_interpolate(Case& c) {
   c.input("x", {c.draw.size(2, 1), c.draw.size(7, 1), c.draw.size(7, 1), c.draw.size(5, 1)},
           {.low = 0, .high = 9, .wide = !bilinear});
   if (!aligned && c.draw.chance(0.4)) {
-    c.set("scale", Scales{c.draw.choose({1.0, 1.5, 2.0, 3.0}), c.draw.choose({1.0, 2.5, 2.0, 1.25})});
+    const Shape x = c.call.tensors.tensor("x").shape();
+    c.set("scale", Scales{draw_scale(c, x[1]), draw_scale(c, x[2])});
   } else {
     c.set("size", Pair{c.draw.size(11, 1), c.draw.size(11, 1)});
   }

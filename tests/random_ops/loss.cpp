@@ -24,7 +24,9 @@ void draw_cross_entropy(Case& c) {
   Shape shape = leading;
   shape.push_back(classes);
   // The gradient of a sample that is passed over is 0 times what its logits make.
-  c.input("logits", shape, {.special = !c.draw.nonfinite});
+  Values logits = logit_values(c.draw);
+  logits.special = !c.draw.nonfinite;
+  c.input("logits", shape, logits);
   draw_reduction(c);
   if (c.draw.chance(0.5)) c.set("label_smoothing", c.draw.choose({0.125, 0.5, 1.0}));
   if (c.draw.chance(0.4))

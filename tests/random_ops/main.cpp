@@ -7,7 +7,6 @@
 // The second runs one case alone, as a failure names it; the files are in tests/random_ops/. The third draws
 // other cases every week, and prints the seed with which it does so again.
 
-#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -17,6 +16,7 @@
 
 #include "tests/random_ops/errors.h"
 #include "tests/random_ops/run.h"
+#include "tests/random_ops/weekly.h"
 
 namespace {
 
@@ -37,27 +37,23 @@ int run(int argc, char** argv) {
   app.add_option("--op", options.op, "Regular expression that the names of ops must match");
   app.add_option("--device", device, "cpu or cuda")->capture_default_str();
   app.add_option("--limits", limits, "CSV of a peer's errors: twice as much is a failure");
-  app.add_option("--others", others,
-                 "CSV of results of seed 0 that are other numbers with the peer: there they may be, too. "
-                 "--measure writes it");
+  app.add_option(
+      "--others", others,
+      "CSV of results of seed 0 that are other numbers with the peer, and which of ours may be, too. "
+      "--measure writes it");
   app.add_option("--csv", csv, "Where the largest errors go");
   app.add_option("--dump", dump, "Folder for the cases' inputs; no op is run");
   app.add_option("--measure", measure, "Folder of --dump, with a peer's results: measures these");
   app.add_option("--table", table, "Markdown file; its columns are given by --column");
   app.add_option("--column", columns, "NAME=FILE of --csv: a column of the table; nothing is run");
   CLI11_PARSE(app, argc, argv);
-  if (weekly) {
-    const auto now = std::chrono::system_clock::now().time_since_epoch();
-    options.seed = static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::weeks>(now).count());
-    std::printf("--seed %llu\n", static_cast<unsigned long long>(options.seed));
-    std::fflush(stdout);
-  }
+  if (weekly) options.seed = seed_of_the_week();
   if (one->count() > 0) options.cases = 1;
   options.show = one->count() > 0;
   options.device = Device::parse(device);
 
   if (!columns.empty()) {
-    write_table(table, columns);
+    write_table(table, columns, others.empty() ? Results() : Results::read(others));
     return 0;
   }
   if (!dump.empty()) {

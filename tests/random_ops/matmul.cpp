@@ -43,8 +43,8 @@ void draw_attention(Case& c) {
   const Shape batch = draw_batch(c);
   const Values plain{.low = -2, .high = 2, .special = false};
   c.input("q", appended(batch, {queries, d}), plain);
-  c.input("k", appended(batch, {keys, d}), plain);
-  c.input("v", appended(batch, {keys, c.draw.size(6, 1)}),
+  c.input("k", appended(c.draw.broadcasting_to(batch), {keys, d}), plain);
+  c.input("v", appended(c.draw.broadcasting_to(batch), {keys, c.draw.size(6, 1)}),
           {.special = !c.draw.nonfinite && c.dtype != DType::bf16});
   const double kind = c.draw.uniform(0, 1);
   const Shape mask = appended(batch, {queries, keys});

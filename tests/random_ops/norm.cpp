@@ -11,6 +11,17 @@ void draw_parameters(Case& c, const Shape& shape) {
   if (c.draw.chance(0.7)) c.give("gamma", c.draw.dense(shape, c.wide_dtype(), {.special = false}));
   if (c.draw.chance(0.7)) c.give("beta", c.draw.dense(shape, c.wide_dtype(), {.special = false}));
 }
+void draw_eps(Case& c) {
+  c.set("eps", c.draw.choose({0.0009765625, 0.125, 1e-5, 1e-12}));
+}
+// Around 0, far from it, or all alike.
+Values draw_level(Case& c, bool special = true) {
+  const double kind = c.draw.uniform(0, 1);
+  Values values{.special = special};
+  if (kind < 0.1) values.low = values.high = c.draw.number(-4, 4);
+  if (kind > 0.9) values.low += 1e4, values.high += 1e4;
+  return values;
+}
 void draw_batch_norm(Case& c) {
   const Shape leading = c.draw.shape(1, 3, 60);
   const std::int64_t channels = c.draw.size(c.draw.chance(0.2) ? 33 : 6, 1);
@@ -19,13 +30,13 @@ void draw_batch_norm(Case& c) {
   if (leading.numel() == 1) shape[0] = 2;
   const bool training = c.set("training", leading.numel() > 0 && c.draw.chance(0.6));
   // Running statistics make a gradient of what is not finite NaN, though x is no part of it.
-  c.input("x", shape, {.special = training || !c.draw.nonfinite});
+  c.input("x", shape, draw_level(c, training || !c.draw.nonfinite));
   draw_parameters(c, {channels});
   const Values positive{.low = 0.25, .high = 3, .special = false};
   c.give("running_mean", c.draw.dense({channels}, c.wide_dtype(), {.special = false}));
   c.give("running_var", c.draw.dense({channels}, c.wide_dtype(), positive));
   if (training) c.set("momentum", c.draw.choose({0.125, 0.5, 1.0}));
-  c.set("eps", c.draw.choose({0.0009765625, 0.125}));
+  draw_eps(c);
   if (c.draw.chance(0.4)) c.input("residual", shape, {.special = training || !c.draw.nonfinite});
   if (c.draw.chance(0.4)) c.set("activation", std::string(c.draw.choose({"relu", "gelu", "silu"})));
 }
@@ -35,17 +46,17 @@ void draw_layer_norm(Case& c) {
   Shape inner;
   for (int i = shape.rank() - axes; i < shape.rank(); ++i)
     inner.push_back(shape[i] = std::max<std::int64_t>(shape[i], 1));
-  c.input("x", shape);
+  c.input("x", shape, draw_level(c));
   draw_parameters(c, inner);
-  c.set("eps", c.draw.choose({0.0009765625, 0.125}));
+  draw_eps(c);
 }
 void draw_images(Case& c, std::int64_t channels) {
   Shape shape = {c.draw.size(3, 1)};
   for (auto i = c.draw.integer(0, 2); i > 0; --i) shape.push_back(c.draw.size(5, 1));
   shape.push_back(channels);
-  c.input("x", shape);
+  c.input("x", shape, draw_level(c));
   draw_parameters(c, {channels});
-  c.set("eps", c.draw.choose({0.0009765625, 0.125}));
+  draw_eps(c);
 }
 void draw_group(Case& c) {
   const std::int64_t groups = c.draw.size(4, 1), channels = groups * c.draw.integer(2, 7);
@@ -55,9 +66,9 @@ void draw_group(Case& c) {
 void draw_instance(Case& c) {
   const std::int64_t channels = c.draw.size(c.draw.chance(0.2) ? 33 : 6, 1);
   const Shape shape = {c.draw.size(3, 1), c.draw.size(5, 2), c.draw.size(4, 1), channels};
-  c.input("x", shape);
+  c.input("x", shape, draw_level(c));
   draw_parameters(c, {channels});
-  c.set("eps", c.draw.choose({0.0009765625, 0.125}));
+  draw_eps(c);
 }
 
 struct Moments {

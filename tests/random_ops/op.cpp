@@ -25,6 +25,7 @@ std::vector<Real> numbers_of(const Tensor& x) {
 
 Array Given::in(const std::string& name) {
   if (!has(name)) return {};
+  if (const auto other = same_.find(name); other != same_.end()) return in(other->second);
   const auto known = leaves_.find(name);
   if (known != leaves_.end()) return known->second;
   return leaves_[name] = leaves_of(tensor(name));

@@ -39,9 +39,11 @@ struct Case {
 /// The same call, as its reference reads it.
 class Given {
  public:
-  Given(const tool::OpCall& call, DType dtype) : result(dtype), call_(call) {}
+  Given(const tool::OpCall& call, DType dtype, const std::map<std::string, std::string>& same = {})
+      : result(dtype), call_(call), same_(same) {}
 
-  /// An input; the gradient of a floating one is compared. Empty where there is none of that name.
+  /// An input; the gradient of a floating one is compared, once for a tensor that has several names. Empty
+  /// where there is none of that name.
   Array in(const std::string& name);
   /// One that has no gradient.
   Array constant(const std::string& name) const;
@@ -63,6 +65,7 @@ class Given {
 
  private:
   const tool::OpCall& call_;
+  const std::map<std::string, std::string> same_;
   std::map<std::string, Array> leaves_;
 };
 

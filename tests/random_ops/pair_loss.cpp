@@ -36,7 +36,9 @@ void draw_kl(Case& c) {
 void draw_bce(Case& c) {
   const Shape shape = c.draw.shape(0, 3);
   // What is not finite times the part of a target that is 0 depends on the formula.
-  c.input("logits", shape, {.low = -6, .high = 6, .special = !c.draw.nonfinite});
+  Values logits = logit_values(c.draw, 6);
+  logits.special = !c.draw.nonfinite;
+  c.input("logits", shape, logits);
   if (c.draw.chance(0.3)) {
     c.set("target", c.draw.choose({0.0, 1.0, 0.25}));
   } else {

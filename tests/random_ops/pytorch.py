@@ -242,10 +242,12 @@ def run(call, tensors):
     for name, value in tensors.items():
         fixed = name.startswith("running_") or name in ("weight", "pos_weight")
         inputs[name] = value.clone() if fixed else value.requires_grad_(value.is_floating_point() and dy is not None)
+    for name, other in call["same"].items():  # one tensor, whose gradient is that of both names
+        inputs[name] = inputs[other]
     y = OPS[call["op"]](inputs, call["attributes"])
     results = {"y": y}
     if dy is not None:
-        named = [name for name, value in inputs.items() if value.requires_grad]
+        named = [name for name, value in inputs.items() if value.requires_grad and name not in call["same"]]
         gradients = torch.autograd.grad(y, [inputs[name] for name in named], dy.to(y.dtype), allow_unused=True)
         for name, gradient in zip(named, gradients):
             results["d" + name] = torch.zeros_like(inputs[name]) if gradient is None else gradient

@@ -30,13 +30,13 @@ void draw_var(Case& c) {
   draw_some_axes(c, {});
   c.set("correction", static_cast<int>(c.draw.integer(0, 2)));
 }
-// Any axis of a shape, which is not empty.
-void draw_axis(Case& c, const char* name = "x") {
-  Shape shape = c.draw.shape(1, 4, 400);
+// Any axis of a shape, which is not empty. A softmax has as many slopes as the square of its elements.
+void draw_axis(Case& c, const Values& values = {}) {
+  Shape shape = c.draw.shape(1, 4, 400, 1100);
   const auto axis = static_cast<int>(c.draw.integer(0, shape.rank() - 1));
   shape[axis] = std::max<std::int64_t>(shape[axis], 1);
   c.set("axis", c.draw.chance(0.5) ? axis : axis - shape.rank());
-  c.input(name, shape);
+  c.input("x", shape, values);
 }
 void draw_extremum(Case& c) {
   if (c.draw.chance(0.7)) {
@@ -49,7 +49,7 @@ void draw_extremum(Case& c) {
   c.input("x", shape, {.wide = c.draw.chance(0.3)});
 }
 void draw_softmax(Case& c) {
-  draw_axis(c);
+  draw_axis(c, logit_values(c.draw));
 }
 void draw_topk(Case& c) {
   Shape shape = c.draw.shape(1, 4, 400);
@@ -73,8 +73,11 @@ template <class F> Array over_axes(Given& given, const F& f) {
   return reduce(x, given.axes(x.shape.rank(), named), given.attribute("keepdim", false), f);
 }
 
+// Some orders of the terms overflow before the sum is divided.
 Var mean_of(const std::vector<Var>& terms) {
-  return sum(terms) / Var(static_cast<Real>(terms.size()));
+  const Var total = sum(terms), mean = total / Var(static_cast<Real>(terms.size()));
+  if (!std::isfinite(total.value()) || total.error() <= precision().largest / 4) return mean;
+  return Tape::current().record(mean.value(), kUndecided, std::initializer_list<Edge>{{mean}});
 }
 
 // Its gradient is 2 (x - mean) / (n - correction), or what a division by 0 makes of the deviations' signs.
@@ -99,7 +102,9 @@ Array var_op(Given& given) {
       const Real slope = of_all && divisor <= 0 ? outside : 2 * deviation / divisor;
       edges.push_back({element, slope, 2 * mean.error() / std::fabs(divisor)});
     }
-    return Tape::current().record(squares / kept, roundings / kept, edges);
+    // A division by 0 shows squares that vanish.
+    const bool vanishes = kept == 0 && squares > 0 && squares < n * precision().smallest;
+    return Tape::current().record(squares / kept, vanishes ? kUndecided : roundings / kept, edges);
   });
 }
 

@@ -49,12 +49,15 @@ Tensor on(Device device, const Tensor& x) {
 }
 
 StateDict run_on(Device device, const Drawn& drawn) {
-  tool::OpCall call{drawn.call.op, drawn.call.attributes, {}};
+  tool::OpCall call{drawn.call.op, drawn.call.attributes, {}, drawn.call.constants};
   for (const auto& [name, value] : drawn.call.tensors) {
     // What the op moves must not be the drawn one.
     const Tensor& x = std::get<Tensor>(value);
+    if (drawn.number % 2 == 1) x.bump_version();  // as a leaf that an optimizer has written to
+    if (drawn.same.contains(name)) continue;
     call.tensors.set(name, name.starts_with("running_") ? clone(x).to(device) : on(device, x));
   }
+  for (const auto& [name, other] : drawn.same) call.tensors.set(name, call.tensors.tensor(other));
   try {
     return tool::run_op(call, device, drawn.impl);
   } catch (const BackendError&) {
@@ -94,8 +97,9 @@ std::string compare(const Drawn& drawn, const StateDict& results, const Options&
     compared.elements += static_cast<std::int64_t>(expected.values.size());
     compared.skipped += d.skipped;
     if (d.comparable && is_floating(expected.dtype) && (!d.wrong.empty() || d.error >= kOther)) {
-      report.others.add(op, drawn.number, expected.name);
-      if (options.seed == 0 && options.others.contains(op, drawn.number, expected.name)) continue;
+      const Results::Place place{op, drawn.number, expected.name};
+      report.others.add(place, false);
+      if (options.seed == 0 && options.others.has_ours(place)) continue;
     }
     if (!d.wrong.empty()) wrong += fmt::format(" {}.", d.wrong);
     if (!is_floating(expected.dtype)) continue;
@@ -124,6 +128,7 @@ nlohmann::json description_of(const Drawn& drawn) {
   return {{"case", case_name(drawn)},
           {"op", drawn.call.op},
           {"attributes", drawn.call.attributes},
+          {"same", drawn.same},
           {"results", results}};
 }
 
@@ -199,7 +204,7 @@ void dump_cases(const Options& options, const std::string& folder) {
 }
 
 Report measure_cases(const Options& options, const std::string& folder) {
-  Report report;
+  Report report, ours;
   std::int64_t next = 0;
   StateDict results;
   report.cases = for_each_case(options, [&](const Drawn& drawn) {
@@ -213,7 +218,11 @@ Report measure_cases(const Options& options, const std::string& folder) {
     ++report.failures;
     std::printf("--op %s --case %llu:%s %s\n", drawn.call.op.c_str(),
                 static_cast<unsigned long long>(drawn.number), wrong.c_str(), drawn.describe().c_str());
+    compare(drawn, run_on(kCpu, drawn), {}, ours);
   });
+  for (const auto& [place, of_peer] : report.others.all()) {
+    if (ours.others.contains(place)) report.others.add(place, true);
+  }
   return report;
 }
 

@@ -14,7 +14,7 @@ struct Options {
   bool show = false;  ///< prints inputs and results
   Device device = kCpu;
   Errors limits;   ///< a peer's errors; ours may be twice as large, and at least 0.5
-  Results others;  ///< where a peer's result is another number: there ours may be one, too. Of seed 0
+  Results others;  ///< where a peer's result and ours are other numbers, and ours may be. Of seed 0
 };
 
 /// Elements of an op's results for a dtype: how many there were, and how many of them were not compared since
@@ -25,7 +25,8 @@ struct Compared {
 
 struct Report {
   Errors errors;
-  Results others;  ///< results that are other numbers: not finite where they must be, or far off
+  Results others;  ///< results that are other numbers: not finite where they must be, or far off. Of a peer:
+                   ///< and whether ours are
   std::map<std::string, Compared> compared;  ///< by "op dtype forward" or "... backward"
   std::int64_t cases = 0, failures = 0;
 

@@ -16,14 +16,19 @@ void draw_cosine(Case& c) {
   }
   c.input("a", shape);
   c.input("b", other);
-  c.set("eps", c.draw.choose({0x1p-26, 0.125, 2.0}));
+  c.set("eps", c.draw.choose({1e-30, 0x1p-26, 0.125, 2.0}));
 }
 void draw_triplet(Case& c) {
   Shape shape = c.draw.shape(0, 2, 60);
   shape.push_back(c.draw.size(9, 1));
   // What is not finite times the gradient 0 of a loss that is cut off depends on the order of steps.
-  for (const char* name : {"anchor", "positive", "negative"})
-    c.input(name, shape, {.special = !c.draw.nonfinite});
+  const Tensor anchor = c.input("anchor", shape, {.special = !c.draw.nonfinite});
+  c.input("positive", shape, {.special = !c.draw.nonfinite});
+  if (c.draw.chance(0.1)) {
+    c.give("negative", clone(anchor));  // no distance but eps
+  } else {
+    c.input("negative", shape, {.special = !c.draw.nonfinite});
+  }
   c.set("margin", c.draw.choose({0.5, 1.0, 3.0}));
   c.set("eps", 0x1p-20);
   c.set("swap", c.draw.chance(0.5));

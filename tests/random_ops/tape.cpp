@@ -30,6 +30,7 @@ void Tape::clear() {
 Var Tape::record(Real value, Real roundings, std::span<const Edge> edges) {
   Node node{value, roundings, edges_.size()};
   for (const Edge& edge : edges) node.error += bound(edge.slope, error(edge.from));
+  if (roundings == kUndecided) node.error = kUndecided;
   edges_.insert(edges_.end(), edges.begin(), edges.end());
   nodes_.push_back(node);
   Var x;
@@ -40,6 +41,7 @@ Var Tape::record(Real value, Real roundings, std::span<const Edge> edges) {
 void Tape::backward(std::span<const Var> of, std::span<const Real> gradients) {
   gradients_.assign(nodes_.size(), 0);
   gradient_errors_.assign(nodes_.size(), 0);
+  overflows_.assign(nodes_.size(), false);
   std::vector<bool> reached(nodes_.size(), false);
   // A number that is there several times, as one that was broadcast, gets the sum of their gradients.
   std::vector<Real> magnitudes(nodes_.size(), 0);
@@ -58,7 +60,9 @@ void Tape::backward(std::span<const Var> of, std::span<const Real> gradients) {
       const Edge& edge = edges_[e];
       const auto from = static_cast<std::size_t>(edge.from.id());
       reached[from] = true;
-      gradients_[from] += gradient * edge.slope;
+      const Real share = gradient * edge.slope;
+      gradients_[from] += share;
+      if (std::isfinite(share) && std::fabs(share) > precision().largest_kept) overflows_[from] = true;
       gradient_errors_[from] += bound(edge.slope, gradient_errors_[i]) + bound(gradient, edge.slope_error) +
                                 bound(gradient, edge.slope);
     }

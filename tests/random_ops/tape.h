@@ -19,6 +19,9 @@ namespace athanor::random_ops {
 
 using Real = long double;
 
+/// The error of a number that the order of steps decides: where a sum overflows before it is divided, say.
+inline constexpr Real kUndecided = -HUGE_VALL;
+
 /// A number on the tape.
 class Var {
  public:
@@ -48,7 +51,7 @@ class Tape {
   static Tape& current();
 
   void clear();
-  /// A number that has no error. `roundings`: what its own computation adds to those it inherits.
+  /// `roundings`: what its own computation adds to the errors it inherits, or kUndecided.
   Var record(Real value, Real roundings, std::span<const Edge> edges);
   /// Goes back from numbers whose gradients are given.
   void backward(std::span<const Var> of, std::span<const Real> gradients);
@@ -56,7 +59,10 @@ class Tape {
   Real value(Var x) const { return nodes_[static_cast<std::size_t>(x.id_)].value; }
   Real error(Var x) const { return nodes_[static_cast<std::size_t>(x.id_)].error; }
   Real gradient(Var x) const { return gradients_[static_cast<std::size_t>(x.id_)]; }
-  Real gradient_error(Var x) const { return gradient_errors_[static_cast<std::size_t>(x.id_)]; }
+  Real gradient_error(Var x) const {
+    const auto at = static_cast<std::size_t>(x.id_);
+    return overflows_[at] && !std::isfinite(gradients_[at]) ? kUndecided : gradient_errors_[at];
+  }
 
  private:
   struct Node {
@@ -66,6 +72,7 @@ class Tape {
   std::vector<Node> nodes_;
   std::vector<Edge> edges_;
   std::vector<Real> gradients_, gradient_errors_;
+  std::vector<bool> overflows_;  ///< whether a share of a gradient is finite, but too large to be kept
 };
 
 Var operator+(Var a, Var b);

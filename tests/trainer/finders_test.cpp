@@ -48,6 +48,17 @@ TEST(LrFinder, AnswersWithTheRateWhereTheLossFallsFastest) {
   }
 }
 
+TEST(LrFinder, SmoothsByAGaussianOfTwoAndAHalfSteps) {
+  LrCurve curve;
+  const LrRange range;
+  for (int i = 0; i < range.steps; ++i) EXPECT_TRUE(curve.add(range.rate(i), i == 50 ? 0 : 1));
+  const std::vector<double> smooth = answer_of(curve).smooth;
+  for (const int away : {1, 2, 5}) {
+    const double share = (1 - smooth[static_cast<std::size_t>(50 + away)]) / (1 - smooth[50]);
+    EXPECT_NEAR(share, std::exp(-away * away / 12.5), 1e-12) << away;
+  }
+}
+
 TEST(LrFinder, StopsWhereTheLossDiverges) {
   const LrCurve curve = curve_of(1e-3, 0.01, 2, 0.1);
   ASSERT_TRUE(curve.diverged_at);
