@@ -58,6 +58,18 @@ TEST(ImageFolderUnused, CountsEachCauseAndReadsTheRest) {
 }
 
 // In a folder that may be listed but not entered, nothing is known of a file but its name.
+TEST(ImageFolderUnused, OneFolderUnderSeveralNamesIsOneClass) {
+  const TempDir dir;
+  for (const char* name : {"set/cat/1.jpg", "set/dog/1.jpg", "elsewhere/1.jpg"}) write_file(dir / name, name);
+  fs::create_directory_symlink("dog", dir / "set/ant");
+  fs::create_directory_symlink("../elsewhere", dir / "set/bee");
+  fs::create_directory_symlink("../elsewhere", dir / "set/wasp");
+  const ImageFolder data(dir / "set");
+  EXPECT_EQ(data.class_names(), (std::vector<std::string>{"bee", "cat", "dog"}));
+  EXPECT_EQ(data.unused(),
+            (std::vector<Unused>{{"folders that a link leads to twice", 2, {"ant/", "wasp/"}}}));
+}
+
 TEST(ImageFolderUnused, AFolderThatCannotBeEnteredIsAnError) {
   const TempDir dir;
   for (const char* name : {"set/cat/1.jpg", "set/dog/1.jpg"}) write_file(dir / name, name);

@@ -52,7 +52,7 @@ grep -qE "photos/class[012]/.*JPEG: class[012], predicted class[012]" out || die
 first=$(find photos/class0/ -name '*.JPEG' | sort | head -n 1)
 cp "$first" photos/class0/new.JPEG
 run 0 athanor evaluate $one --device cpu
-grep -q "^1 images are new in .*class0/new.JPEG$" err && grep -q "^as its run reported$" out || die "a photo that was added"
+grep -q "^not measured, because new or changed in .*: 1 (.*class0/new.JPEG)$" err && grep -q "^as its run reported$" out || die "a photo that was added"
 rm photos/class0/new.JPEG
 mkdir away && mv photos away && cd away
 run 0 athanor evaluate "$folder/$one" --device cpu

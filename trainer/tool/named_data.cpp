@@ -45,9 +45,8 @@ ValidatedData as_found(const FoundSplit& found, const std::string& photos,
     say(fmt::format("{} of the {} images that the run validated on are no longer in {}, or have changed",
                     found.missing, were, photos));
   if (!found.added.empty())
-    say(fmt::format("{} images are new in {}, or have changed, and are not measured: {}{}",
-                    found.added.size(), photos, all->where(found.added.front()),
-                    found.added.size() > 1 ? ", ..." : ""));
+    say(fmt::format("not measured, because new or changed in {}: {} ({}{})", photos, found.added.size(),
+                    all->where(found.added.front()), found.added.size() > 1 ? ", ..." : ""));
   auto held_out = std::make_unique<Subset>(std::move(all), found.held_out);
   return {fmt::format("the {} of {} that its run validated on", held_out->size(), photos),
           std::move(held_out)};

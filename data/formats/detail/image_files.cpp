@@ -38,6 +38,19 @@ bool leads_up(const std::filesystem::path& folder, const std::filesystem::path& 
          std::mismatch(outside.begin(), outside.end(), inside.begin(), inside.end()).first == outside.end();
 }
 
+/// Folders, each of which counts once, by whatever names it is found.
+class KnownFolders {
+ public:
+  /// Returns whether it is a new one.
+  bool add(const std::filesystem::path& folder) {
+    struct stat status {};
+    return ::stat(folder.c_str(), &status) != 0 || known_.emplace(status.st_dev, status.st_ino).second;
+  }
+
+ private:
+  std::set<std::pair<dev_t, ino_t>> known_;
+};
+
 /// Begins to list a folder. One whose files cannot be opened is an error, too.
 std::filesystem::directory_iterator listed(const std::filesystem::path& folder, std::error_code& error) {
   std::filesystem::directory_iterator first(folder, error);
@@ -78,7 +91,8 @@ bool is_made_by_programs(std::string_view folder) {
 std::vector<std::string> folders_among(const std::vector<std::string>& names,
                                        const std::filesystem::path& folder, const char* wanted,
                                        std::vector<Unused>& unused) {
-  std::vector<std::string> folders;
+  std::vector<std::string> folders, links;
+  KnownFolders known;
   for (const std::string& name : names) {
     std::error_code error;
     if (name.starts_with('.')) {
@@ -89,10 +103,21 @@ std::vector<std::string> folders_among(const std::vector<std::string>& names,
       count_unused(unused, kOfPrograms, name);
     } else if (leads_up(folder / name, folder)) {
       count_unused(unused, kMetAgain, name + '/');
+    } else if (std::filesystem::is_symlink(folder / name, error)) {
+      links.push_back(name);
     } else {
+      known.add(folder / name);
       folders.push_back(name);
     }
   }
+  for (const std::string& name : links) {
+    if (known.add(folder / name)) {
+      folders.push_back(name);
+    } else {
+      count_unused(unused, kMetAgain, name + '/');
+    }
+  }
+  std::sort(folders.begin(), folders.end());
   return folders;
 }
 
@@ -104,7 +129,8 @@ class Walker {
       : format_(format), start_(std::move(start)), shown_(std::move(shown)), goes_on_(goes_on) {}
 
   void look_into(const std::filesystem::path& folder, const std::string& within) {
-    if (!is_new(folder) || (!within.empty() && leads_up(folder, start_))) return pass_over(kMetAgain, within);
+    if (!known_.add(folder) || (!within.empty() && leads_up(folder, start_)))
+      return pass_over(kMetAgain, within);
     std::error_code error;
     std::vector<std::string> folders;
     for (auto at = listed(folder, error); !error && at != end(at); at.increment(error)) {
@@ -151,16 +177,11 @@ class Walker {
     count_unused(found_.unused, cause, shown_ + name);
   }
 
-  bool is_new(const std::filesystem::path& folder) {
-    struct stat status {};
-    return ::stat(folder.c_str(), &status) != 0 || seen_.emplace(status.st_dev, status.st_ino).second;
-  }
-
   const char* format_;
   std::filesystem::path start_;
   std::string shown_;
   bool goes_on_;
-  std::set<std::pair<dev_t, ino_t>> seen_;
+  KnownFolders known_;
   ImageFiles found_;
 };
 

@@ -25,8 +25,9 @@ inline const char* suffix_of(Codec codec) {
 std::vector<std::string> names_in(const std::filesystem::path& folder, const char* format);
 /// A folder that a program made beside photos, and that is no class: __MACOSX, @eaDir, $RECYCLE.BIN.
 bool is_made_by_programs(std::string_view folder);
-/// Those of `names` in `folder` that are folders to look into. Counts the others: what is hidden or made by
-/// programs, a link to a folder around it, and files, as "files beside WANTED".
+/// Those of `names` in `folder` that are folders to look into, in byte order. Counts the others: what is
+/// hidden or made by programs, a link to a folder around it or to another of them, and files, as "files
+/// beside WANTED".
 std::vector<std::string> folders_among(const std::vector<std::string>& names,
                                        const std::filesystem::path& folder, const char* wanted,
                                        std::vector<Unused>& unused);
@@ -48,8 +49,8 @@ struct ImageFiles {
   std::vector<Unused> unused;
 };
 /// Looks into sub-folders too, and follows symbolic links to folders, each folder once, and none around the
-/// first one. `shown` comes before
-/// names in `unused`: "class/". A folder that cannot be read is an IoError or, if `goes_on`, counted.
+/// first one. `shown` comes before names in `unused`: "class/". A folder that cannot be read is an IoError
+/// or, if `goes_on`, counted.
 ImageFiles find_images(const std::filesystem::path& folder, const char* format, const std::string& shown = {},
                        bool goes_on = false);
 

@@ -178,8 +178,10 @@ StoredSample IndexedStore::fetch(std::int64_t index, std::vector<std::byte>& scr
 std::uint64_t IndexedStore::sample_id(std::int64_t index) const {
   const IndexEntry& at = entry(index);
   kernels::HashOf hash;
-  hash.add(at.bytes, at.label, at.offset);  // what is looked at may be equal in several images
-  if (is_looked_into(size())) {
+  hash.add(at.bytes, at.label);
+  const bool looked_into = is_looked_into(size());
+  if (at.codec == Codec::raw || !looked_into) hash.add(at.offset);  // the first rows of images may be equal
+  if (looked_into) {
     std::vector<std::byte> scratch;
     hash.add(crc32c(file_->at(at.offset, std::min(at.bytes, compared_bytes(size())), "a sample", scratch)));
   }
