@@ -68,6 +68,11 @@ bool is_whole(MHD_Connection* connection, std::string_view method, std::string_v
   return at + 2 * kLineEnd == size->header_size;
 }
 
+/// Whether a proxy and we may take it for two hosts, or for more than a host. Source: RFC 9112, section 3.2.
+bool is_host(std::string_view name) {
+  return name.find_first_of(" \t,/@?#\\\"<>{}|^`") == std::string_view::npos;
+}
+
 /// Of the fields that say where the body ends.
 const char* fault_of_length(const std::vector<Field>& fields, std::string_view version) {
   int lengths = 0, codings = 0;
@@ -91,6 +96,7 @@ const char* fault_of_length(const std::vector<Field>& fields, std::string_view v
 const char* fault_of_head(MHD_Connection* connection, std::string_view method, std::string_view target,
                           std::string_view version) {
   const std::vector<Field> fields = fields_of(connection);
+  if (!is_token(method)) return "the method must be letters, digits and marks";
   if (target.find("%00") != std::string_view::npos || target.find(' ') != std::string_view::npos ||
       has_control(target))
     return "the path must have no NUL, space or control character";
@@ -98,6 +104,7 @@ const char* fault_of_head(MHD_Connection* connection, std::string_view method, s
     if (!is_token(field.name))
       return "the name of a header must be letters, digits and marks, up to its colon";
     if (has_control(field.value)) return "the value of a header must have no control characters";
+    if (same(field.name, MHD_HTTP_HEADER_HOST) && !is_host(field.value)) return "Host must name one host";
   }
   if (const char* const fault = fault_of_length(fields, version)) return fault;
   const auto hosts = std::count_if(fields.begin(), fields.end(),
