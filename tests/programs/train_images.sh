@@ -94,4 +94,7 @@ head -c $((6 * 32 * 32 * 3)) /dev/zero >ones.bin && printf '\1\2\1\2\1\2' >label
 echo '{"height": 32, "width": 32, "channels": 3, "labels": "labels.bin", "label_dtype": "u8"}' >ones.json
 run 0 train_images --train ones.bin --val ones.bin "${few[@]}" --max-steps 1 --run-dir none
 grep -q "^not used: 1 classes without images, because labels begin at 1" out || die "labels that begin at 1"
+printf '\2\4\2\4\2\4' >labels.bin
+run 0 train_images --train ones.bin --val ones.bin "${few[@]}" --max-steps 1 --run-dir none
+grep -q "2 classes without images, because labels begin at 2" out && grep -q "1 classes without images (3)" out || die "labels 2 and 4"
 refuses "phone/dog/1.heic is HEIC.*heif-convert" train_images phone
