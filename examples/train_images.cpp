@@ -92,16 +92,23 @@ void count_classes(const Dataset& train, const Dataset& val, bool is_split, std:
   }
 }
 
-/// Whether no image has label 0: where labels begin at 1. Names of folders cannot.
-bool lacks_label_0(const Dataset& train) {
-  if (!train.class_names().empty()) return false;
+/// Counts labels that no image has: often they begin at 1. Names of folders cannot.
+void count_empty_classes(const Dataset& train, std::vector<Unused>& unused) {
+  if (!train.class_names().empty()) return;
+  std::vector<bool> used(static_cast<std::size_t>(train.spec().classes));
   for (std::int64_t i = 0; i < train.size(); ++i) {
     try {
-      if (train.label(i) == 0) return false;
+      used[static_cast<std::size_t>(train.label(i))] = true;
     } catch (const IoError&) {  // --bad-samples is about these
     }
   }
-  return true;
+  const auto first = std::find(used.begin(), used.end(), true) - used.begin();
+  const std::string shifted =
+      fmt::format("classes without images, because labels begin at {0}; subtract {0} from each", first);
+  for (std::ptrdiff_t label = 0; label < std::ssize(used); ++label) {
+    if (used[static_cast<std::size_t>(label)]) continue;
+    count_unused(unused, label < first ? shifted : "classes without images", fmt::to_string(label));
+  }
 }
 
 Both open_both(const TrainerConfig& flags) {
@@ -131,8 +138,7 @@ examples::Data images(const TrainerConfig& flags) {
   data.is_split = is_split;
   data.unused = unused;
   count_classes(*train, *val, is_split, data.unused);
-  if (lacks_label_0(*train))
-    count_unused(data.unused, "classes without images, because labels begin at 1; subtract 1 from each", "0");
+  count_empty_classes(*train, data.unused);
   if (!flags.test_data.empty()) {
     const Store last = with_classes_of(*train, open_at(flags.test_data, Split::test), "--test");
     data.last = std::make_unique<DecodedDataset>(last, middle);

@@ -110,6 +110,11 @@ void check(const TrainerConfig& config) {
       "--resume auto: needs --checkpoint-dir or --run-dir to find checkpoints in; or name a checkpoint file");
   ATH_CHECK(config.resume.empty() || config.resume == "auto" || std::filesystem::exists(config.resume),
             "--resume: must be auto or a checkpoint file, but there is no {}", config.resume);
+  ATH_CHECK(
+      !std::filesystem::is_directory(config.resume),
+      "--resume: must be auto or a checkpoint file, but {} is a folder; of a run's folder, use --run-dir "
+      "with --resume auto",
+      config.resume);
   ATH_CHECK(config.resume.empty() || !config.fast_dev_run,
             "--fast-dev-run: cannot be combined with --resume, because it runs a trial from the beginning");
   ATH_CHECK(config.pretrained.empty() || std::filesystem::exists(config.pretrained),

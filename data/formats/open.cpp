@@ -227,8 +227,9 @@ const Format& find_format(const path& at) {
   }
   std::vector<const char*> names;
   for (const Format& format : kFormats) names.push_back(format.name);
-  detail::fail<IoError>("data: {} must be one of: {}; but is none of these", at.string(),
-                        fmt::join(names, ", "));
+  const std::string kind = std::filesystem::is_directory(at, error) ? "" : RegularFile(at).kind();
+  detail::fail<IoError>("data: {} must be one of: {}; but is {}", at.string(), fmt::join(names, ", "),
+                        kind.empty() ? "none of these" : kind);
 }
 
 }  // namespace

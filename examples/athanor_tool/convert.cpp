@@ -199,11 +199,11 @@ void add_convert(CLI::App& app) {
   command
       ->add_option("--channels", options->channels,
                    "channels of an image, if IN does not have them [the model's]")
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Range(1, 64));
   command
       ->add_option("--image-size", options->image_size,
                    "side of an image in pixels, if it is not as in IN [the model's]")
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Range(1, 65536));
   command->callback([options] { convert(*options); });
 }
 

@@ -142,7 +142,7 @@ void add_pack(CLI::App& app) {
   command->add_option("--raw", arguments->raw,
                       "HxW: stores all images as raw pixels of this size, centre-cropped");
   command->add_option("--limit", arguments->limit, "Takes only the first N samples; 0: all")
-      ->check(CLI::NonNegativeNumber);
+      ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 40));
   command->add_option("--shuffle-seed", arguments->shuffle_seed, "Shuffles the samples with this seed");
   command->add_option("--part", arguments->part, "Part of a folder that has both: train or test")
       ->check(CLI::IsMember({"train", "test"}));

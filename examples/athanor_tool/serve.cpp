@@ -11,6 +11,7 @@
 #include <exception>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -48,14 +49,20 @@ void check_in(const char* flag, double low, double high, double value) {
   ATH_CHECK(value >= low && value <= high, "{}: must be in [{}, {}], but got {}", flag, low, high, value);
 }
 
-/// A browser sends scheme, host and port, without a path.
-void check_origin(const std::string& origin) {
+/// As a browser sends it: scheme, host and port in lower case, without a usual port and a path.
+std::string origin_of(const std::string& text) {
+  std::string origin = read_flag::lower_case(text);
+  for (const auto& [scheme, port] : {std::pair{"http://", ":80"}, {"https://", ":443"}}) {
+    if (origin.starts_with(scheme) && origin.ends_with(port)) origin.resize(origin.rfind(':'));
+  }
   const std::size_t host = origin.find("://");
-  const bool is_origin = host != std::string::npos && host > 0 && host + 3 < origin.size() &&
-                         origin.find_first_of("/ ,", host + 3) == std::string::npos;
+  const bool is_origin =
+      host != std::string::npos && host > 0 && host + 3 < origin.size() &&
+      origin.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789.-_:[]", host + 3) == std::string::npos;
   ATH_CHECK(origin == "*" || is_origin,
             "--allow-origin: must be * or a site such as https://example.org, without a path, but got '{}'",
-            printable(origin));
+            printable(text));
+  return origin;
 }
 
 void check(const ServeOptions& options) {
@@ -72,7 +79,7 @@ void check(const ServeOptions& options) {
   check_in("--timeout-s", 0.1, 3600, options.timeout_s);
   check_in("--deadline-s", 0.001, 3600, options.deadline_s);
   check_in("--drain-s", 0, 3600, options.drain_s);
-  for (const std::string& origin : options.allowed_origins) check_origin(origin);
+  for (const std::string& origin : options.allowed_origins) (void)origin_of(origin);
 }
 
 std::int64_t bytes(double megabytes) {
@@ -110,13 +117,15 @@ std::int64_t share_memory(const ServeOptions& options, serve::Service& service) 
 }
 
 serve::ServerOptions server_options(const ServeOptions& options, std::int64_t max_bodies_bytes) {
+  std::vector<std::string> origins;
+  for (const std::string& origin : options.allowed_origins) origins.push_back(origin_of(origin));
   return {.host = options.host,
           .port = static_cast<int>(options.port),
           .max_connections = static_cast<int>(options.max_connections),
           .max_body_bytes = bytes(options.max_body_mb),
           .max_bodies_bytes = max_bodies_bytes,
           .timeout = std::chrono::milliseconds(static_cast<std::int64_t>(options.timeout_s * 1000)),
-          .allowed_origins = options.allowed_origins,
+          .allowed_origins = std::move(origins),
           .verbose = options.verbose};
 }
 

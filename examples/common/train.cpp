@@ -71,7 +71,7 @@ std::string text_of(const ModelFile& model, const TrainerConfig& config, const D
                 .bad_samples = config.bad_samples,
                 .on_note = [](const std::string& note) { terminal::say(stderr, printable(note)); }});
   const auto where = [&](std::int64_t sample) { return images.where(sample); };
-  return summary_of(model.info, evaluation, {model.path.string(), name, where});
+  return terminal::line_for(stdout, summary_of(model.info, evaluation, {model.path.string(), name, where}));
 }
 
 /// --validate-only: evaluates the weights of a run.

@@ -318,7 +318,10 @@ MHD_Result HttpServer::Impl::send(MHD_Connection* connection, Request& request) 
   if (reply.code == 503) add(MHD_HTTP_HEADER_RETRY_AFTER, "1");
   // Idle connections must leave room for new ones, which would wait until the others time out.
   const bool crowded = 4 * connections.count() > 3 * static_cast<std::size_t>(options.max_connections);
-  if (draining || crowded || request.is_malformed) add(MHD_HTTP_HEADER_CONNECTION, "close");
+  // libmicrohttpd takes chunks that end in LF alone: what follows a chunked body may be a part of it for
+  // others.
+  const bool is_chunked = content_length(connection) == kUnknownLength;
+  if (draining || crowded || request.is_malformed || is_chunked) add(MHD_HTTP_HEADER_CONNECTION, "close");
   request.sent_code = reply.code;
   return MHD_queue_response(connection, static_cast<unsigned int>(reply.code), response.get());
 }

@@ -68,6 +68,11 @@ bool is_whole(MHD_Connection* connection, std::string_view method, std::string_v
   return at + 2 * kLineEnd == size->header_size;
 }
 
+/// Whether it is one host, to a proxy as to us. Source: RFC 9112, section 3.2.
+bool is_host(std::string_view name) {
+  return name.find_first_of(" \t,/@?#\\\"<>{}|^`") == std::string_view::npos;
+}
+
 /// Of the fields that say where the body ends.
 const char* fault_of_length(const std::vector<Field>& fields, std::string_view version) {
   int lengths = 0, codings = 0;
@@ -99,6 +104,7 @@ const char* fault_of_head(MHD_Connection* connection, std::string_view method, s
     if (!is_token(field.name))
       return "the name of a header must be letters, digits and marks, up to its colon";
     if (has_control(field.value)) return "the value of a header must have no control characters";
+    if (same(field.name, MHD_HTTP_HEADER_HOST) && !is_host(field.value)) return "Host must name one host";
   }
   if (const char* const fault = fault_of_length(fields, version)) return fault;
   const auto hosts = std::count_if(fields.begin(), fields.end(),

@@ -96,9 +96,12 @@ std::string_view name_in_timm(std::string_view theirs, std::span<const std::stri
 }  // namespace
 
 std::string did_you_mean_model(std::string_view name, std::span<const std::string> models) {
-  const std::string_view ours = name_in_timm(name, models);
+  // Of "google/vit-base-patch16-224", as on Hugging Face, what is behind the account.
+  std::string theirs(name.substr(name.rfind('/') + 1));
+  std::replace(theirs.begin(), theirs.end(), '-', '_');
+  const std::string_view ours = name_in_timm(theirs, models);
   const bool has = std::find(models.begin(), models.end(), ours) != models.end();
-  return did_you_mean(has ? ours : name, models);
+  return did_you_mean(has ? ours : theirs, models);
 }
 
 std::vector<std::string> model_names() {

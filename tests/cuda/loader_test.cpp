@@ -38,8 +38,8 @@ class Diary {
     };
     batches_.push_back({copy(batch.images), copy(batch.labels), copy(batch.samples), {}});
   }
-  std::vector<test::Step> read() const {
-    std::vector<test::Step> steps;
+  std::vector<test::LoadedBatch> read() const {
+    std::vector<test::LoadedBatch> steps;
     for (const Batch& batch : batches_) {
       steps.push_back(
           test::copy_of({batch.images.to(kCpu), batch.labels.to(kCpu), batch.samples.to(kCpu), {}}));
@@ -211,7 +211,7 @@ TEST_F(LoaderOnDevice, MayEndWithCopiesInTheQueue) {
   LoaderOptions on_cpu = options;
   on_cpu.device = kCpu;
   Loader reference(data, on_cpu);
-  std::vector<test::Step> expected;
+  std::vector<test::LoadedBatch> expected;
   Diary diary;
   for (std::int64_t round = 0; round < 12; ++round) {
     const auto loader = std::make_unique<Loader>(data, options);

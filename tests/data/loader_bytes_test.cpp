@@ -24,8 +24,8 @@
 namespace athanor::loader_bytes_test {
 
 /// What two epochs and the first again must be, from the set and the order alone.
-std::vector<std::vector<test::Step>> expected_epochs(const Dataset& data, const LoaderOptions& options) {
-  std::vector<std::vector<test::Step>> epochs;
+std::vector<std::vector<test::LoadedBatch>> expected_epochs(const Dataset& data, const LoaderOptions& options) {
+  std::vector<std::vector<test::LoadedBatch>> epochs;
   for (const std::int64_t epoch : {0, 1, 0}) {
     const auto order = philox_permutation(
         data.size(), {options.seed, random_stream(RandomPurpose::order, static_cast<std::uint64_t>(epoch))});
@@ -56,7 +56,7 @@ void expect_same_for_any_number_of_threads(const Dataset& data, std::int64_t bat
   for (const int ranks : {2, 4}) {
     SCOPED_TRACE(ranks);
     options.world_size = ranks;
-    std::vector<test::Step> joined(expected[1].size());
+    std::vector<test::LoadedBatch> joined(expected[1].size());
     for (options.rank = 0; options.rank < ranks; ++options.rank) {
       options.workers = options.rank;
       Loader loader(data, options);
@@ -85,7 +85,7 @@ void expect_same_for_any_number_of_threads(const Dataset& data, std::int64_t bat
         const std::int64_t delivered =
             std::min(static_cast<std::int64_t>(at) * batch_size, resumed.samples_per_epoch());
         EXPECT_EQ(test::steps_of(resumed, epoch, delivered),
-                  std::vector<test::Step>(all.begin() + static_cast<std::ptrdiff_t>(at), all.end()));
+                  std::vector<test::LoadedBatch>(all.begin() + static_cast<std::ptrdiff_t>(at), all.end()));
         if (epoch == 0) {
           EXPECT_EQ(test::steps_of(resumed, 1), expected[1]);
         }

@@ -81,7 +81,7 @@ TEST(LoaderErrors, OfUnknownKinds) {
 }
 
 TEST(LoaderErrors, SkippingReplacesByTheSameSamplesForAnyNumberOfThreads) {
-  std::vector<test::Step> first, second;
+  std::vector<test::LoadedBatch> first, second;
   for (const int workers : kWorkers) {
     SCOPED_TRACE(workers);
     const Damaged damaged;
@@ -102,7 +102,7 @@ TEST(LoaderErrors, SkippingReplacesByTheSameSamplesForAnyNumberOfThreads) {
       EXPECT_EQ(samples.size(), 32u);
       EXPECT_TRUE(std::none_of(samples.begin(), samples.end(), is_damaged));
       EXPECT_NE(samples, test::samples_of(next));
-      for (const test::Step& step : epoch) {  // the label goes with the sample that is there
+      for (const test::LoadedBatch& step : epoch) {  // the label goes with the sample that is there
         for (std::size_t i = 0; i < step.samples.size(); ++i) EXPECT_EQ(step.labels[i], step.samples[i] % 7);
       }
     }

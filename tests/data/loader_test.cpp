@@ -149,7 +149,7 @@ TEST(LoaderRanks, MakeAsManyStepsAndReadEachSampleOnce) {
         for (int pass = 0; pass < 2; ++pass) {  // a validation, and another one
           const auto steps = test::steps_of(loader, 0);
           ASSERT_EQ(std::ssize(steps), loader.batches_per_epoch());
-          for (const test::Step& step : steps) {
+          for (const test::LoadedBatch& step : steps) {
             EXPECT_LE(std::ssize(step.samples), batch / ranks + 1);
           }
           if (pass == 0) continue;

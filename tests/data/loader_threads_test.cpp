@@ -196,7 +196,7 @@ TEST(LoaderThreads, ARestartWaitsForReadsInFlightAndDropsThem) {
       straight.start_epoch(epoch, delivered);
       for (int step = 0; step < i % 4; ++step) {
         ASSERT_EQ(loader.next(batch), true);
-        const test::Step seen = test::copy_of(batch);
+        const test::LoadedBatch seen = test::copy_of(batch);
         straight.next(batch);
         EXPECT_EQ(seen, test::copy_of(batch));
         if (delivered + size * (step + 1) == 300) break;

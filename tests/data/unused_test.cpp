@@ -78,15 +78,23 @@ TEST(ImageFolderUnused, AFolderThatCannotBeEnteredIsAnError) {
   for (const char* name : {"set", "set/cat"}) {
     SCOPED_TRACE(name);
     fs::permissions(dir / name, fs::perms(0644));
-    if (is_root) ASSERT_EQ(::seteuid(65534), 0);
+    if (is_root) {
+      ASSERT_EQ(::seteuid(65534), 0);
+    }
     EXPECT_ERROR(IoError, ImageFolder(dir / "set"), (dir / name).string(), std::strerror(EACCES));
-    if (is_root) ASSERT_EQ(::seteuid(0), 0);
+    if (is_root) {
+      ASSERT_EQ(::seteuid(0), 0);
+    }
     fs::permissions(dir / name, fs::perms(0755));
   }
   fs::permissions(dir.path(), fs::perms(0600));
-  if (is_root) ASSERT_EQ(::seteuid(65534), 0);
+  if (is_root) {
+    ASSERT_EQ(::seteuid(65534), 0);
+  }
   EXPECT_ERROR(IoError, open_samples(dir / "set"), (dir / "set").string(), std::strerror(EACCES));
-  if (is_root) ASSERT_EQ(::seteuid(0), 0);
+  if (is_root) {
+    ASSERT_EQ(::seteuid(0), 0);
+  }
   fs::permissions(dir.path(), fs::perms(0700));
 }
 

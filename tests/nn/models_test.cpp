@@ -123,6 +123,8 @@ TEST(Models, NamesOfTimmLeadToTheNearest) {
                                                        {"vit_base_patch16_224", "'vit_b_16'"},
                                                        {"convnext_tiny.fb_in1k", "'convnext_tiny'"},
                                                        {"mobilenetv2_100", "'mobilenet_v2'"},
+                                                       {"timm/resnet18.a1_in1k", "'resnet18'"},
+                                                       {"google/vit-base-patch16-224", "'vit_b_16'"},
                                                        {"deit_tiny_patch16_224", "'vit_tiny'"}};
   for (const auto& [theirs, ours] : pairs)
     EXPECT_TRUE(test::names(did_you_mean_model(theirs, names), {ours})) << theirs;

@@ -76,6 +76,8 @@ mkdir -p photos/cat photos/dog
 python3 "$source/tests/programs/digit_pictures.py" "$source/data/digits/digits.csv.gz" photos/cat 3
 cp photos/cat/*.png photos/dog
 refuses "images must be 8x8x1, as the model expects, but are 8x8x3" $run --val photos
+athanor 2 evaluate $run --val digits --json absent/all.json
+grep -q "absent/all.json" err && grep -q '^loss' out || die "figures are lost with a file that cannot be written"
 if [ "$(id -u)" -ne 0 ]; then
   mkdir locked && chmod 500 locked
   athanor 2 evaluate $run --val digits --json locked/all.json

@@ -50,6 +50,14 @@ refuses '--precision: T4, 16 GB has no tensor cores for bf16' plan lenet5 --gpu 
 refuses '--json: needs --gpu' plan lenet5 --json
 refuses 'threads' pack "$folder" "$folder/a.athp" --threads -1
 refuses 'must be one of' inspect "$golden/relu.safetensors"
+echo text > "$folder/text"
+refuses 'must be one of .*but is text' inspect "$folder/text"
+mkdir -p "$folder/runs/latest" && touch "$folder/runs/latest/model.safetensors"
+refuses 'absent .*there is none' predict "$folder/absent" x
+refuses "is no run's folder" predict "$folder" x
+refuses "mean '.*runs/latest'" predict "$folder/runs" x
+refuses '--limit: .* 0 to [0-9]{13};' pack a b --limit -1
+refuses '--image-size: .* 1 to 65536' convert a b --image-size 0
 refuses 'there is none' verify "$folder/absent"
 printf 'p' > "$folder/large.bin"
 printf '\376\377\377\177' > "$folder/labels.bin"

@@ -153,11 +153,16 @@ def check_strict(server):
         *[b"GET /healthz HTTP/1.1\r\n" + host + field + end + end for field in (
             b"X: a\r\n b", b"X: a\r\n\tb", b"X: a\r\n ", b"X: a\0b", b"X\0: a", b"X : a", b"X\t: a", b": a", b"X: a\rb: c", b"X: a\1", b"Host: y",
             b"Transfer-Encoding:\r\n chunked", b"Content-Length : 5", b"Content-Length: 0\0\r\nX: a")],
-        *[method + b" /healthz HTTP/1.1\r\n" + host + end for method in (b"G\xffT", b"GET\1", b"(GET)")],
-        b"GET /healthz HTTP/1.1\r\n Host: x\r\n" + end, b"GET /healthz HTTP/1.1\r\n" + end, b"GET /healthz HTTP/1.1\nHost: x\n\n"]
+        *[method + b" /healthz HTTP/1.1\r\n" + host + end for method in (b"G\xffT", b"GET\1", b"(GET)", b"G(T")],
+        b"GET /healthz HTTP/1.1\r\n Host: x\r\n" + end, b"GET /healthz HTTP/1.1\r\n" + end, b"GET /healthz HTTP/1.1\nHost: x\n\n",
+        *[b"GET /healthz HTTP/1.1\r\nHost: " + name + end + end for name in (b"x, y", b"x y", b"x/y", b"y@x")]]
     with concurrent.futures.ThreadPoolExecutor(16) as pool:
         for head, text in zip(heads, pool.map(lambda head: server.raw(head + hidden), heads)):
             check(text.startswith(b"HTTP/1.1 400 ") and b"generation" not in text, f"{head}: {text[:200]}")
+    # Chunks may end elsewhere for a proxy, so nothing after them is a request.
+    for chunks in (b"5\nhello\n0\n\n", b"5\r\nhello\r\n0\r\n\r\n"):
+        text = server.raw(line + chunked + end + chunks + hidden)
+        check(text.startswith(b"HTTP/1.1 400 ") and b"generation" not in text, f"{chunks}: {text[:200]}")
     # What is unusual but has one meaning.
     for head in (b"GET /healthz HTTP/1.0\r\n\r\n", b"GET /h%65althz?a=b HTTP/1.1\r\nHOST:x\r\nConnection:\tclose\r\nCookie: a=b; c\r\nX:\r\nY:  z \r\n\r\n"):
         text = server.raw(head)
@@ -166,7 +171,7 @@ def check_strict(server):
 
 def check_sites():
     """Pages of named sites may read the answers, errors too."""
-    server = Server(athanor, run, "--allow-origin", "https://example.org", "--allow-origin", "http://localhost:3000")
+    server = Server(athanor, run, "--allow-origin", "HTTPS://Example.org:443", "--allow-origin", "http://localhost:3000")
     for origin, allowed in (("https://example.org", True), ("http://localhost:3000", True), ("https://example.com", False)):
         for method, path, body in (("OPTIONS", "/predict", None), ("POST", "/predict", b"no picture"), ("GET", "/nothing", None)):
             headers = server.ask(method, path, body, {"Origin": origin})[1]
@@ -356,7 +361,7 @@ def check_start(server):
     for part, arguments in (("in use", [run, "--port", str(server.port)]), ("--host", [run, "--host", "203.0.113.7", "--port", "0"]),
                             ("--host", [run, "--host", "no such host"]), ("nowhere", ["nowhere"]), ("--port", [run, "--port", "70000"]),
                             ("--max-batch", [run, "--max-batch", "0"]), ("--memory-limit", [run, "--memory-limit", "1M"]),
-                            ("--allow-origin", [run, "--allow-origin", "https://example.org/"]), ("--max-connections", [run, "--max-connections", "99999999"])):
+                            ("--allow-origin", [run, "--allow-origin", "https://example.org/"]), ("--allow-origin", [run, "--allow-origin", "https://*.example.org"]), ("--max-connections", [run, "--max-connections", "99999999"])):
         ended = subprocess.run([athanor, "serve", *arguments], capture_output=True, text=True, timeout=60)
         lines = ended.stderr.splitlines()
         check(ended.returncode == 2 and len(lines) == 1 and part in lines[0] and not ended.stdout, f"{arguments}: {ended}")

@@ -110,4 +110,7 @@ grep -q "^not used: 2 classes without validation images (class0, class2)" out ||
 printf '\0\1\2\0\1\2' >labels.bin
 run 0 train_images --train both/train --val ones.bin "${few[@]}" --max-steps 1 --run-dir none
 grep -q "^not used: 3 class names that are not matched, because --val has none" out || die "a set without names"
+printf '\2\4\2\4\2\4' >labels.bin
+run 0 train_images --train ones.bin --val ones.bin "${few[@]}" --max-steps 1 --run-dir none
+grep -q "2 classes without images, because labels begin at 2" out && grep -q "1 classes without images (3)" out || die "labels 2 and 4"
 refuses "phone/dog/1.heic is HEIC.*heif-convert" train_images phone

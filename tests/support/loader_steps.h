@@ -8,13 +8,13 @@
 namespace athanor::test {
 
 /// A batch, copied.
-struct Step {
+struct LoadedBatch {
   std::vector<std::int64_t> samples, labels;
   std::vector<std::uint8_t> pixels;
-  bool operator==(const Step&) const = default;
+  bool operator==(const LoadedBatch&) const = default;
 };
 
-inline Step copy_of(const Batch& batch) {
+inline LoadedBatch copy_of(const Batch& batch) {
   const auto n = static_cast<std::size_t>(batch.size());
   const auto *samples = batch.samples.data<std::int64_t>(), *labels = batch.labels.data<std::int64_t>();
   const auto* pixels = batch.images.data<std::uint8_t>();
@@ -22,17 +22,17 @@ inline Step copy_of(const Batch& batch) {
 }
 
 /// The rest of an epoch.
-inline std::vector<Step> steps_of(Loader& loader, std::int64_t epoch, std::int64_t delivered = 0) {
-  std::vector<Step> steps;
+inline std::vector<LoadedBatch> steps_of(Loader& loader, std::int64_t epoch, std::int64_t delivered = 0) {
+  std::vector<LoadedBatch> steps;
   Batch batch;
   loader.start_epoch(epoch, delivered);
   while (loader.next(batch)) steps.push_back(copy_of(batch));
   return steps;
 }
 
-inline std::vector<std::int64_t> samples_of(const std::vector<Step>& steps) {
+inline std::vector<std::int64_t> samples_of(const std::vector<LoadedBatch>& steps) {
   std::vector<std::int64_t> all;
-  for (const Step& step : steps) all.insert(all.end(), step.samples.begin(), step.samples.end());
+  for (const LoadedBatch& step : steps) all.insert(all.end(), step.samples.begin(), step.samples.end());
   return all;
 }
 

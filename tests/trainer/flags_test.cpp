@@ -201,6 +201,7 @@ TEST(Flags, MistakesGiveOneHelpfulLine) {
       {{"--checkpoint-every", "5"}, {"--checkpoint-every", "--checkpoint-dir", "--run-dir"}},
       {{"--resume", "auto"}, {"--resume auto", "--checkpoint-dir", "--run-dir"}},
       {{"--resume", "/none/such"}, {"--resume", "auto", "/none/such"}},
+      {{"--resume", "/tmp"}, {"--resume", "/tmp", "--run-dir"}},
       {{"--workers", "-1"}, {"--workers", "0", "-1"}},
       {{"--workers", "many"}, {"--workers", "'many'"}},
       {{"--prefetch", "0"}, {"--prefetch", "1", "0"}},

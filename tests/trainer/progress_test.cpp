@@ -138,6 +138,20 @@ TEST(Progress, DescribesNoOptimizerThatTheTaskReplaces) {
   EXPECT_FALSE(has(own, "sgd")) << own;
 }
 
+TEST(Progress, AnErrorHasALineOfItsOwn) {
+  const auto fit = [](Trainer& trainer, const Dataset& train, const Dataset& held_out) {
+    test::Perceptron model;
+    model.on_forward = [](int call, const Tensor&) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(110));  // the pause between two lines
+      if (call > 2) throw ArgumentError("a step failed");
+    };
+    EXPECT_THROW(trainer.fit(model, train, held_out), ArgumentError);
+  };
+  const std::string text = said_of(test::small_config(), 80, fit);
+  EXPECT_TRUE(has(text, "step 1/10")) << text;
+  EXPECT_TRUE(text.ends_with("\r\033[K")) << text;
+}
+
 // A line that is longer than the terminal can not be overwritten: each refresh would leave one behind.
 TEST(Progress, TheLineThatMovesFitsTheTerminal) {
   TrainerConfig config = test::small_config();

@@ -430,6 +430,8 @@ TEST(Spellings, HabitsAreTakenOrAnswered) {
   const test::TempDir dir;
   EXPECT_ERROR(ArgumentError, parse({dir.path().string(), "--input-size", "3", "224", "224"}, images),
                "'224'", "one value");
+  EXPECT_EQ(parse({"--precision", "FP16"}).precision, Precision::f16);
+  EXPECT_ERROR(ArgumentError, parse({"--max-time", "1h"}), "--max-time", "HH:MM:SS", "'1h'");
   EXPECT_ERROR(ArgumentError, parse({dir.path().string(), "more"}, images), "'more'", "cp -rs", "more/.");
 }
 

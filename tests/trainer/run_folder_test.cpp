@@ -218,7 +218,7 @@ TEST_F(RunsTest, TwoRunsNeverShareAFolder) {
 
 /// Samples that are what these numbers say.
 struct Numbered final : ImageDataset {
-  explicit Numbered(std::vector<std::uint64_t> ids) : ids(std::move(ids)) {}
+  explicit Numbered(std::vector<std::uint64_t> all) : ids(std::move(all)) {}
   std::int64_t size() const override { return std::ssize(ids); }
   const ImageSpec& spec() const override { return test::kResumeSpec; }
   std::int64_t read(std::int64_t, std::span<std::uint8_t>) const override { return 0; }
@@ -270,9 +270,10 @@ TEST_F(RunsTest, AFolderThatIsRemovedIsMadeAgain) {
       EXPECT_TRUE(fs::exists(made / name)) << name;
     EXPECT_FALSE(fs::is_empty(made / "checkpoints"));
     EXPECT_TRUE(test::read_file(made / "metrics.csv").starts_with("session,event,"));
-    for (const auto& entry : fs::directory_iterator(made))
-      if (entry.path().extension() == ".athanor")
-        EXPECT_TRUE(test::holds(test::read_file(entry.path()), "brain.Event:2"));
+    for (const auto& entry : fs::directory_iterator(made)) {
+      if (entry.path().extension() != ".athanor") continue;
+      EXPECT_TRUE(test::holds(test::read_file(entry.path()), "brain.Event:2"));
+    }
     EXPECT_EQ(fs::exists(folder_ / "runs/latest/model.safetensors"), numbered);
     EXPECT_EQ(std::ranges::count_if(run.notes, [&](auto& note) { return test::holds(note, made.string()); }),
               1);

@@ -151,14 +151,18 @@ fs::path model_path(const fs::path& run_dir, const std::string& phase) {
 
 fs::path model_of(const fs::path& given) {
   std::error_code ignored;
+  if (!fs::exists(given, ignored))
+    detail::fail<IoError>("model: {} must be a model or the folder of a run, but there is none",
+                          given.string());
   if (!fs::is_directory(given, ignored)) return given;
   const fs::path path = model_path(given, "");
-  if (!fs::exists(path, ignored))
-    detail::fail<IoError>(
-        "model: {} must hold model.safetensors, but does not: its run has not finished (continue it with "
-        "--resume auto) or has failed",
-        given.string());
-  return path;
+  if (fs::exists(path, ignored)) return path;
+  const bool of_a_run = fs::exists(given / "config.json", ignored);
+  const bool of_runs = fs::exists(model_path(given / "latest", ""), ignored);
+  detail::fail<IoError>("model: {} must hold model.safetensors, but does not{}", given.string(),
+                        of_a_run ? ": its run has not finished (continue it with --resume auto) or has failed"
+                        : of_runs ? fmt::format("; did you mean '{}'?", (given / "latest").string())
+                                  : ": it is no run's folder");
 }
 
 fs::path last_model_path(const fs::path& run_dir, const std::string& phase) {

@@ -117,7 +117,7 @@ void refuse_word(const CLI::App& app, const std::string& program, const std::str
   refuse_missing_dashes(app, program, word);
   std::error_code ignored;
   ATH_CHECK(word.find_first_not_of("0123456789.,eE+-") != word.npos || std::filesystem::exists(word, ignored),
-            "{}: each flag takes one value, but got '{}' after another; see --help", program, word);
+            "{}: '{}' belongs to no flag, each of which takes at most one value; see --help", program, word);
   const CLI::Option* const photos = app.get_option_no_throw("PHOTOS");
   const std::string first = photos && photos->count() > 0 ? photos->results().front() : "";
   const auto content = [](const std::string& folder) {

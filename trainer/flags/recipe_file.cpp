@@ -61,6 +61,9 @@ void write_recipe(const std::filesystem::path& run_dir, const TrainerConfig& con
 }
 
 std::vector<RecipeFlag> read_recipe(const std::filesystem::path& file) {
+  ATH_CHECK(!std::filesystem::is_directory(file),
+            "--recipe: must be a file of flags, such as recipe.toml of a run, but {} is a folder",
+            printable(file.string()));
   ATH_CHECK(std::filesystem::is_regular_file(file), "--recipe: must be a file of flags, but there is no {}",
             printable(file.string()));
   std::vector<RecipeFlag> flags;

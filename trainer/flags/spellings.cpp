@@ -86,6 +86,12 @@ struct SameValue {
 };
 constexpr SameValue kSameValues[] = {
     {"--devices", "-1", "auto"},
+    {"--precision", "fp16", "f16"},
+    {"--precision", "float16", "f16"},
+    {"--precision", "half", "f16"},
+    {"--precision", "bfloat16", "bf16"},
+    {"--precision", "fp32", "f32"},
+    {"--precision", "float32", "f32"},
     {"--resume", "last", "auto"},
     {"--resume", "true", "auto"},
     {"--resume", "", "auto"},

@@ -275,6 +275,12 @@ void Progress::on_answer(Trainer&, const AnswerText& text) {
   flush();
 }
 
+// Its message follows, which must have a line of its own.
+void Progress::on_exception(Trainer&, const std::exception&) {
+  erase_live_line();
+  flush();
+}
+
 StateDict Progress::state_dict(const Trainer&) const {
   StateDict state;
   state.set("best_accuracy", best_accuracy_);

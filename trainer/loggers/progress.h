@@ -26,6 +26,7 @@ class Progress final : public Callback {
   void on_note(Trainer&, const std::string& note) override;
   void on_answer(Trainer&, const AnswerText& text) override;
   void on_fit_end(Trainer&, const FitReport& report) override;
+  void on_exception(Trainer&, const std::exception& error) override;
   bool reads_weights() const override { return false; }
   std::string state_name() const override { return "progress"; }
   StateDict state_dict(const Trainer&) const override;

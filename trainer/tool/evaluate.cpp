@@ -89,10 +89,11 @@ void evaluate(const EvaluateOptions& options) {
   line.clear();
   const Evaluated of{model.path.string(), validated.name,
                      [&](std::int64_t sample) { return data->where(sample); }};
+  const bool print_json = options.json && !to_file(options.json);
+  fmt::print("{}", print_json ? json_of(evaluation, of)
+                              : terminal::line_for(stdout, summary_of(model.info, evaluation, of)));
   if (to_file(options.json)) write(*options.json, json_of(evaluation, of));
   if (!options.svg.empty()) write(options.svg, svg_of(evaluation));
-  const bool print_json = options.json && !to_file(options.json);
-  fmt::print("{}", print_json ? json_of(evaluation, of) : summary_of(model.info, evaluation, of));
 }
 
 }  // namespace

@@ -223,6 +223,8 @@ inline auto batch_limit(std::int64_t least) {
 
 /// "90" seconds, "12:30:00", "1:12:30:00" with days in front.
 inline double max_time(Text flag, Text text) {
+  ATH_CHECK(text.find_first_not_of("0123456789.:e+-") == std::string::npos,
+            "{}: must be SECONDS, HH:MM:SS or DD:HH:MM:SS, but got '{}'", flag, text);
   if (text.find(':') == std::string::npos) return positive(1e-6, 1e9)(flag, text);
   double seconds = 0;
   int parts = 0;
