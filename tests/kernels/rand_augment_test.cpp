@@ -195,8 +195,8 @@ TEST(RandAugment, RejectsInvalidArguments) {
   EXPECT_NO_THROW(check_fields({.flip = true}, {other, mask}));
 }
 
-// Of torchvision 0.29 with PyTorch 2.15 on a CPU with AVX2. 1.3 and 1.6 would be 0x1.4ccccdp0 and
-// 0x1.99999ap0.
+// Of torchvision 0.29 with PyTorch 2.15 on a CPU with AVX2. 0.7 and 1.6 would be 0x1.666666p-1 and
+// 0x1.99999ap+0.
 TEST(RandAugment, FactorsAreTorchvisionsToTheLastBit) {
   const auto factor = [](bool negative, int magnitude) {
     return kernels::rand_change(RandOp::brightness, negative, magnitude, 8, 8).factor;
@@ -206,7 +206,7 @@ TEST(RandAugment, FactorsAreTorchvisionsToTheLastBit) {
     float up, down;
   };
   for (const auto& [magnitude, up, down] :
-       {Factors{9, 0x1.451eb8p+0f, 0x1.75c29p-1f}, Factors{10, 0x1.4ccccp+0f, 0x1.666668p-1f},
+       {Factors{9, 0x1.451eb8p+0f, 0x1.75c29p-1f}, Factors{10, 0x1.4cccccp+0f, 0x1.666668p-1f},
         Factors{19, 0x1.91eb84p+0f, 0x1.b851ecp-2f}, Factors{20, 0x1.999998p+0f, 0x1.99999cp-2f},
         Factors{30, 0x1.e66666p+0f, 0x1.9999ap-4f}}) {
     EXPECT_EQ(factor(false, magnitude), up) << magnitude;

@@ -211,7 +211,7 @@ TEST(OnnxExport, ImagesAreTransposedOnceAtMost) {
   EXPECT_EQ(transposes(ImageLayout::nhwc), 1);
 }
 
-// A row of channels that is added to images [N, C, H, W] is [C, 1, 1]; a number has no axes.
+// A row of channels that is added to images [N, C, H, W] is [1, C, 1, 1]; a number has no axes.
 TEST(OnnxExport, OperandsLieAlongTheChannelsOfImages) {
   struct Shifted final : Module {
     Tensor forward(const Tensor& x) override {
@@ -230,7 +230,7 @@ TEST(OnnxExport, OperandsLieAlongTheChannelsOfImages) {
     }
     return std::vector<std::int64_t>{-1};
   };
-  EXPECT_EQ(shape_of({1, 2, 3}), (std::vector<std::int64_t>{3, 1, 1}));
+  EXPECT_EQ(shape_of({1, 2, 3}), (std::vector<std::int64_t>{1, 3, 1, 1}));
   EXPECT_EQ(shape_of({2.5}), std::vector<std::int64_t>());
 }
 
