@@ -62,12 +62,6 @@ Tensor first_of(const Tensor& flat, std::size_t count) {
 
 }  // namespace
 
-bool is_of_class(std::string_view metric) {
-  const std::size_t slash = metric.rfind('/');
-  return slash != metric.npos && slash + 1 < metric.size() &&
-         metric.find_first_not_of("0123456789", slash + 1) == metric.npos;
-}
-
 double Metrics::value_of(std::string_view name) const {
   if (name == "loss") return loss;
   if (name == "accuracy") return accuracy;

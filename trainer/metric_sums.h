@@ -20,7 +20,11 @@ struct NamedValue {
 };
 
 /// Whether it is the figure of one class, as MetricSums::add_confusion() names them: "val_cells_iou/3".
-bool is_of_class(std::string_view metric);
+inline bool is_of_class(std::string_view metric) {
+  const std::size_t slash = metric.rfind('/');
+  return slash != metric.npos && slash + 1 < metric.size() &&
+         metric.find_first_not_of("0123456789", slash + 1) == metric.npos;
+}
 
 /// Measurements over some samples; NaN means not measured.
 struct Metrics {

@@ -4,6 +4,8 @@
 #include <csignal>
 #include <mutex>
 
+#include "dist/watch/watchdog.h"
+
 namespace athanor {
 namespace {
 
@@ -49,6 +51,8 @@ SignalGuard::SignalGuard() {
   action.sa_handler = note_save;
   action.sa_flags = SA_RESTART;
   sigaction(kSaves, &action, &before_saves);
+  // One that came just before, to the Watchdog alone.
+  if (caught_signal == 0) caught_signal = dist::Watchdog::signal();
 }
 
 SignalGuard::~SignalGuard() {

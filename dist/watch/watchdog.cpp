@@ -84,6 +84,13 @@ void too_late(int) {
   _exit(kExitPeerLost);
 }
 
+/// As the signal ends a process without handlers.
+[[noreturn]] void end_by(int signal) {
+  std::signal(signal, SIG_DFL);
+  raise(signal);
+  _exit(128 + signal);
+}
+
 struct sigaction handled_by(void (*handler)(int)) {
   struct sigaction action {};
   action.sa_handler = handler;
@@ -185,11 +192,17 @@ struct Watchdog::Impl {
       wait_for_signal();
       if (stop) return;
       if (silent_code >= 0) _exit(silent_code);
-      const std::array<char, 16> abbreviated = name_of(caught);
+      const int signal = caught;
+      const bool announced = continued_us > 0 && continued_us > caught_us - kAnnouncedUs;
+      const std::array<char, 16> abbreviated = name_of(signal);
       const char* const name = abbreviated.data();
       if (options.agreement.count() > 0 && have_agreed(name)) continue;
       if (stop) return;
       if (silent_code >= 0) _exit(silent_code);
+      if (options.agreement.count() > 0 && agreed_us == 0 && !announced && !just_stopped()) {
+        remove_record();
+        end_by(signal);
+      }
       const bool in_vain = options.agreement.count() > 0 && !is_stalled();
       leave(kExitPeerLost, just_stopped() ? "stopped" : name, [&] {
         if (just_stopped()) return fmt::format("ended by {}: {}", name, stopped_for());
@@ -365,6 +378,10 @@ Watchdog::~Watchdog() {
 
 Watchdog* Watchdog::current() {
   return current_watchdog;
+}
+
+int Watchdog::signal() {
+  return current_watchdog.load() ? caught.load() : 0;
 }
 
 void Watchdog::agreed(bool last) {

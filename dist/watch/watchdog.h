@@ -18,7 +18,9 @@ struct WatchdogOptions {
   /// Minimum time for ranks to agree on a last step after SIGTERM, SIGINT or SIGHUP. The limit is three times
   /// the longest interval between calls of agreed(): the current step must end, and votes are sent with the
   /// next one. It is longer while a checkpoint is saved (set_slow_rank()), and 0.4 s if mpirun has announced
-  /// by SIGCONT that it ends all ranks while this rank waits for another. 0: no attempt to agree.
+  /// by SIGCONT that it ends all ranks while this rank waits for another. 0: no attempt to agree. If the
+  /// ranks have never agreed() so far, nothing is lost, and the signal then ends the process without a word,
+  /// unless mpirun has announced it.
   std::chrono::milliseconds agreement{0};
   /// Maximum time to end, including writing the record, before the process is ended without it.
   std::chrono::milliseconds limit{2000};
@@ -50,6 +52,8 @@ class Watchdog {
 
   /// The process's watchdog; null if there is none, or one rank.
   static Watchdog* current();
+  /// The signal to end that has reached it and is not agreed on yet; 0: none. For handlers that come later.
+  static int signal();
 
   /// All ranks have just heard from each other; with `last`, they have also agreed on a signal and on their
   /// last step.

@@ -157,8 +157,9 @@ TEST_F(WatchdogDeathTest, TheRecordIsWrittenWhenTheEndIsAnnounced) {
 TEST_F(WatchdogDeathTest, ASignalEndsIt) {
   const auto end = [&](std::chrono::milliseconds agreement) {
     ThreadJob job(2);
-    const Watchdog watchdog(job.transport(0), {.folder = folder, .agreement = agreement});
+    Watchdog watchdog(job.transport(0), {.folder = folder, .agreement = agreement});
     const SignalGuard guard;  // both see it
+    watchdog.agreed(false);
     raise(SIGTERM);
     if (guard.caught() != SIGTERM) _exit(1);
     if (agreement > 0ms) {
@@ -169,6 +170,20 @@ TEST_F(WatchdogDeathTest, ASignalEndsIt) {
   };
   EXPECT_EXIT(end(0ms), testing::ExitedWithCode(74), "^rank 0: error: .*SIGTERM.*rank 0");
   EXPECT_EXIT(end(3s), testing::ExitedWithCode(74), "^still here; rank 0: error: .*SIGTERM.*rank 0");
+}
+
+// While ranks prepare, nothing is lost.
+TEST_F(WatchdogDeathTest, ASignalBeforeTheFirstAgreementEndsItQuietly) {
+  const auto end = [&] {
+    ThreadJob job(2);
+    const Watchdog watchdog(job.transport(0), {.folder = folder, .agreement = 300ms});
+    raise(SIGINT);
+    const SignalGuard guard;
+    if (guard.caught() != SIGINT) _exit(1);
+    for (;;) std::this_thread::sleep_for(1s);
+  };
+  EXPECT_EXIT(end(), testing::KilledBySignal(SIGINT), "^$");
+  EXPECT_FALSE(std::filesystem::exists(record()));
 }
 
 TEST_F(WatchdogDeathTest, MatchingRanksAreLeftAlone) {

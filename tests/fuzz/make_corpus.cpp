@@ -26,7 +26,6 @@
 #include "tensor/safetensors.h"
 #include "tests/support/image_files.h"
 #include "tests/support/torch_writer.h"
-#include "trainer/inference/model_file.h"
 #include "trainer/report/detail/page.h"
 
 namespace athanor {
@@ -248,12 +247,8 @@ void make_safetensors(const std::filesystem::path& to) {
   StateDict entries;
   entries.set("fc.weight", Tensor::from_bytes(std::as_bytes(std::span(values)), {2, 3}, {DType::f32, kCpu}));
   save_one("plain", entries, {{"format", "pt"}});
-  ModelInfo info{.program = "train_digits",
-                 .model = "lenet5",
-                 .images = {8, 8, 1, 2},
-                 .class_names = {"a\n", "\xff%"},
-                 .pixels = {{0.5}, {0.25}}};
-  save_one("model", entries, description(info));
+  save_one("model", entries,
+           {{"class_names", R"(["a%0a", "%ff%25"])"}, {"class_names_are", "percent-encoded"}});
   entries.set("step", std::int64_t{7});
   entries.set("rate", 0.5);
   entries.set("name", std::string("x"));

@@ -110,9 +110,8 @@ Handle open_images(const Handle& file, const std::string& name, Hdf5Shape& shape
   const Handle type(H5Dget_type(set.get()), &H5Tclose);
   if (H5Tget_class(type.get()) != H5T_INTEGER || H5Tget_size(type.get()) != 1 ||
       H5Tget_sign(type.get()) != H5T_SGN_NONE) {
-    refuse(fmt::format(
-        "{} must have dtype u8, but has another: bring its values to 0 to 255, then astype(numpy.uint8)",
-        printable(name)));
+    refuse(fmt::format("{} must be u8: scale its values to 0 to 255, then astype(numpy.uint8)",
+                       printable(name)));
   }
   const Dims dims = dims_of(set);
   if (dims.size() != 3 && dims.size() != 4) {
