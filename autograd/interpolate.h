@@ -19,7 +19,8 @@ struct InterpolateParams {
 ///   nearest: y[p] = x[floor(p s)], any dtype, recorded for floating ones;
 ///   bilinear: y[p] = x at (p + 1/2) s - 1/2, or at p (H - 1) / (P - 1) with align_corners, linear between
 ///   the two nearest rows and columns; floating, in f32 (f64 for f64).
-/// Positions are f32 (f64 for bilinear f64). Bilinear turns an infinity of weight 0 into NaN. Throws
+/// Positions are f32 (f64 for bilinear f64), as in PyTorch, whose code for CPUs copies an axis whose size a
+/// scale keeps without being 1, or doubles without being 2. Bilinear turns an infinity of weight 0 into NaN. Throws
 /// ArgumentError on rank, dtype and empty images, and unless exactly one of size and scale is given.
 Tensor interpolate(const Tensor& x, const InterpolateParams& params);
 

@@ -5,7 +5,8 @@
 // RandAugment on bytes: torchvision's fourteen operations with Pillow's arithmetic, so results match byte for
 // byte on a CPU with AVX2, as torchvision's factors depend on the CPU. Geometric operations take the nearest
 // pixel, and 0 outside the image. All devices share this code; histograms count integers, so their order does
-// not matter. Source: Cubuk et al. 2020, arXiv:1909.13719; torchvision's RandAugment, which gave the names.
+// not matter.
+// Source: Cubuk et al. 2020, arXiv:1909.13719; torchvision's RandAugment, which gave the names.
 
 namespace athanor::kernels {
 

@@ -12,10 +12,12 @@ using Pair = std::array<std::int64_t, 2>;
 using Scales = std::array<double, 2>;
 
 // Near whole numbers, too, where a position falls on either side of a pixel's edge. At least a pixel is left.
+// PyTorch's code for CPUs copies an axis whose size a scale happens to keep or to double; ours does not.
 double draw_scale(Case& c, std::int64_t size) {
-  const double scale =
+  const double drawn =
       c.draw.choose({1.0, 1.25, 1.5, 2.0, 2.5, 3.0, 0.4, 0.5, 0.75, 0.999, 1.001, 1.999, 2.001});
-  return std::max(scale, 1 / static_cast<double>(size));
+  const auto inputs = static_cast<double>(size), outputs = std::max(std::floor(inputs * drawn), 1.0);
+  return outputs == inputs ? 1 : outputs == 2 * inputs ? 2 : std::max(drawn, 1 / inputs);
 }
 void draw_interpolate(Case& c) {
   const bool bilinear = is_floating(c.dtype) && c.draw.chance(0.5);
