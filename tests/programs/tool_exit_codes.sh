@@ -51,7 +51,7 @@ refuses '--json: needs --gpu' plan lenet5 --json
 refuses 'threads' pack "$folder" "$folder/a.athp" --threads -1
 refuses 'must be one of' inspect "$golden/relu.safetensors"
 echo text > "$folder/text"
-refuses 'must be one of .*but is text' inspect "$folder/text"
+refuses 'must be one of: .*but is text' inspect "$folder/text"
 mkdir -p "$folder/runs/latest" && touch "$folder/runs/latest/model.safetensors"
 refuses 'absent .*there is none' predict "$folder/absent" x
 refuses "is no run's folder" predict "$folder" x

@@ -24,12 +24,12 @@ struct Case {
     call.attributes[attribute] = value;
     return value;
   }
-  const Tensor& give(const std::string& name, const Tensor& tensor) {
+  Tensor give(const std::string& name, const Tensor& tensor) {
     call.tensors.set(name, tensor);
     return tensor;
   }
   /// An input of the case's dtype, in any layout.
-  const Tensor& input(const std::string& name, const Shape& shape, const Values& values = {}) {
+  Tensor input(const std::string& name, const Shape& shape, const Values& values = {}) {
     return give(name, draw.tensor(shape, dtype, values));
   }
   /// What parameters and statistics are kept in.

@@ -10,6 +10,7 @@
 #include "optim/adam.h"
 #include "tests/support/errors.h"
 #include "tests/support/ranks_run.h"
+#include "tests/support/temp_dir.h"
 #include "trainer/parallel_strategy.h"
 
 namespace athanor::ranks_errors_test {
@@ -324,8 +325,8 @@ TEST_F(RanksSettings, LocalOnesMayDiffer) {
     if (rank == 0) return config;
     config.checkpoint_dir = folder() / "elsewhere";
     config.checkpoint_keep = 7;
-    config.resume = folder() / "elsewhere";
-    std::filesystem::create_directories(config.resume);
+    config.resume = folder() / "of_rank_1.safetensors";
+    test::write_file(config.resume, "");
     config.workers = 0;
     config.prefetch = 2;
     config.threads = 2;
