@@ -68,8 +68,8 @@ inline LoaderOptions for_device(LoaderOptions options, bool resize = true) {
 }
 
 /// The steps of an epoch, copied to the CPU.
-inline std::vector<Step> read_all(Loader& loader, std::int64_t epoch, std::int64_t delivered = 0) {
-  std::vector<Step> steps;
+inline std::vector<LoadedBatch> read_all(Loader& loader, std::int64_t epoch, std::int64_t delivered = 0) {
+  std::vector<LoadedBatch> steps;
   Batch batch;
   loader.start_epoch(epoch, delivered);
   while (loader.next(batch))

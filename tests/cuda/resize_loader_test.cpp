@@ -44,7 +44,7 @@ TEST_F(LoaderResizeOnDevice, SeeksWhileImagesAreOnTheirWay) {
     Batch batch;
     loader.start_epoch(epoch, delivered);
     ASSERT_TRUE(loader.next(batch));
-    const test::Step step =
+    const test::LoadedBatch step =
         test::copy_of({batch.images.to(kCpu), batch.labels.to(kCpu), batch.samples.to(kCpu), {}});
     EXPECT_EQ(step, test::steps_of(reference, epoch, delivered)[0]) << round;
   }

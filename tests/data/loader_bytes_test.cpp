@@ -24,7 +24,8 @@
 namespace athanor::loader_bytes_test {
 
 /// What two epochs and the first again must be, from the set and the order alone.
-std::vector<std::vector<test::LoadedBatch>> expected_epochs(const Dataset& data, const LoaderOptions& options) {
+std::vector<std::vector<test::LoadedBatch>> expected_epochs(const Dataset& data,
+                                                            const LoaderOptions& options) {
   std::vector<std::vector<test::LoadedBatch>> epochs;
   for (const std::int64_t epoch : {0, 1, 0}) {
     const auto order = philox_permutation(
