@@ -20,8 +20,8 @@ struct InterpolateParams {
 ///   bilinear: y[p] = x at (p + 1/2) s - 1/2, or at p (H - 1) / (P - 1) with align_corners, linear between
 ///   the two nearest rows and columns; floating, in f32 (f64 for f64).
 /// Positions are f32 (f64 for bilinear f64), as in PyTorch, whose code for CPUs copies an axis whose size a
-/// scale keeps without being 1, or doubles without being 2. Bilinear turns an infinity of weight 0 into NaN. Throws
-/// ArgumentError on rank, dtype and empty images, and unless exactly one of size and scale is given.
+/// scale keeps without being 1, or doubles without being 2. Bilinear turns an infinity of weight 0 into NaN.
+/// Throws ArgumentError on rank, dtype and empty images, and unless exactly one of size and scale is given.
 Tensor interpolate(const Tensor& x, const InterpolateParams& params);
 
 /// Channels to pixels: x [N, H, W, C r^2] -> [N, r H, r W, C], with y[n, h r + i, w r + j, c] =
