@@ -66,7 +66,9 @@ struct Strict {
 Strict read_strictly(std::string_view rest) {
   Strict all;
   for (;;) {
-    while (rest.starts_with("\r\n")) rest.remove_prefix(2);
+    // Empty lines before a request are passed over, also those that end with LF alone (section 2.2).
+    while (rest.starts_with("\r\n") || rest.starts_with('\n'))
+      rest.remove_prefix(rest.front() == '\r' ? 2 : 1);
     const auto first = take_line(rest);
     if (!first || !is_line(*first)) return all;
     const std::size_t method_end = first->find(' '), target_end = first->rfind(' ');
