@@ -163,19 +163,14 @@ void run(MHD_Daemon* daemon, int client) {
   std::abort();  // it hangs
 }
 
-/// libmicrohttpd writes NULs over the ends of lines: afterwards a NUL and a bare LF look as CR LF does.
-bool hides_a_nul(std::string_view bytes) {
-  if (bytes.find('\0') == bytes.npos) return false;
-  for (std::size_t at = bytes.find('\n'); at != bytes.npos; at = bytes.find('\n', at + 1))
-    if (at == 0 || bytes[at - 1] != '\r') return true;
-  return false;
-}
-
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   static MHD_Daemon* const daemon = start();
-  if (hides_a_nul(fuzz::text_of(data, size))) return 0;
+  // libmicrohttpd takes a line that begins with NUL for an empty one, and writes NULs over the ends of lines:
+  // nobody sees afterwards that the client had sent them. Other NULs are refused
+  // (tests/programs/tool_serve.py).
+  if (fuzz::text_of(data, size).find('\0') != std::string_view::npos) return 0;
   int ends[2];
   if (!daemon || size > 60'000 || ::socketpair(AF_UNIX, SOCK_STREAM, 0, ends) != 0) return 0;
   Connection connection;
