@@ -191,7 +191,7 @@ early)
   for ((i = 0; i < count; ++i)); do
     kind=${kinds[i % 4]} code=0
     printf -v pause '0.%03d' $((RANDOM % 1000))
-    env --default-signal "${train[@]}" --epochs 100000 --devices 2 --resume auto >out 2>err &
+    env --default-signal "${train[@]}" --epochs 100000 --devices 2 --run-dir kept --resume auto >out 2>err &
     pid=$!
     sleep "$pause"
     if [ "$kind" = USR1 ]; then
@@ -216,7 +216,7 @@ early)
     no_scratch_left
   done
   set +m
-  run 0 "${train[@]}" --max-steps 2 --devices 2 --resume auto
+  run 0 "${train[@]}" --max-steps 2 --devices 2
   echo "early: $count of $count ended as they should, the slowest within $slowest_ms ms"
   ;;
 stopped)

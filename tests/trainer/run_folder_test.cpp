@@ -272,7 +272,8 @@ TEST_F(RunsTest, AFolderThatIsRemovedIsMadeAgain) {
     EXPECT_TRUE(test::read_file(made / "metrics.csv").starts_with("session,event,"));
     for (const auto& entry : fs::directory_iterator(made)) {
       if (entry.path().extension() != ".athanor") continue;
-      EXPECT_TRUE(test::holds(test::read_file(entry.path()), "brain.Event:2"));
+      const std::string events = test::read_file(entry.path());
+      EXPECT_NE(events.find("brain.Event:2"), events.npos);  // binary: its neighbours may be letters
     }
     EXPECT_EQ(fs::exists(folder_ / "runs/latest/model.safetensors"), numbered);
     EXPECT_EQ(std::ranges::count_if(run.notes, [&](auto& note) { return test::holds(note, made.string()); }),
