@@ -140,7 +140,7 @@ kill_once() { # begins the run and kills it: false, and `why` says it, where it 
 
 # Damage
 # ------------------------------------------------------------------------------------------------------------------------------
-damage_newest() { # one time in three; `damaged` is its name, `inode` tells it from a whole one of the same name
+damage_newest() { # one time in three; `damaged` is its name, `stamp` tells it from a whole one of the same name
   local file size byte at
   draw 3
   [ -z "$damaged" ] || return 0 # still there, for the run was killed before it looked
@@ -159,7 +159,7 @@ damage_newest() { # one time in three; `damaged` is its name, `inode` tells it f
     printf "\\x$(printf %x $((byte ^ (drawn + 1))))" | dd of="$file" bs=1 seek="$at" conv=notrunc status=none
     log+="  ${file##*/}: byte $at of $size changed"$'\n'
   fi
-  damaged=${file##*/} inode=$(stat -c %i "$file")
+  damaged=${file##*/} stamp=$(stat -c '%i %y' "$file")
   damages[$variant]=$((damages[$variant] + 1))
 }
 heeds_damage() { # what the last run has said of the file that was damaged before it
@@ -167,7 +167,7 @@ heeds_damage() { # what the last run has said of the file that was damaged befor
   [ -n "$damaged" ] || return 0
   begins=$(grep -nE '^(resumed from|--resume auto: no valid checkpoint)' out | head -n 1) || begins=
   if [ -z "$begins" ]; then # killed before it said so, or what it said was lost with mpirun
-    [ "$(stat -c %i "$run/checkpoints/$damaged" 2>/dev/null)" = "$inode" ] || damaged=
+    [ "$(stat -c '%i %y' "$run/checkpoints/$damaged" 2>/dev/null)" = "$stamp" ] || damaged=
     return 0
   fi
   if [[ $begins = *"$damaged"* ]] || ! grep -qE "^skipped: .*$damaged" out; then
