@@ -1,7 +1,6 @@
 #pragma once
 
 #include "kernels/conv.h"
-#include "kernels/packed_weights.h"
 #include "tensor/tensor.h"
 
 namespace athanor {

@@ -6,6 +6,7 @@
 #include "autograd/elementwise.h"
 #include "autograd/node.h"
 #include "autograd/pool.h"
+#include "kernels/packed_weights.h"
 
 namespace athanor {
 namespace {

@@ -63,7 +63,7 @@ Tensor sqrt(const Tensor& x);
 Tensor rsqrt(const Tensor& x);
 /// x * x
 Tensor square(const Tensor& x);
-/// x|, also of integers, where the smallest stays itself; the derivative at 0 and at NaN is 0.
+/// Absolute value |x|, also of integers, whose smallest stays itself; the derivative at 0 and at NaN is 0.
 Tensor abs(const Tensor& x);
 
 /// add(a, b).

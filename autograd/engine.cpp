@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "autograd/detail/dense.h"
+#include "autograd/op_listener.h"
 #include "autograd/op_trace.h"
 #include "kernels/copy.h"
 #include "kernels/elementwise.h"

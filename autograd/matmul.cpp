@@ -8,6 +8,7 @@
 #include "autograd/op_trace.h"
 #include "kernels/matmul.h"
 #include "kernels/on_device.h"
+#include "kernels/packed_weights.h"
 
 namespace athanor {
 namespace {

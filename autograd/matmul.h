@@ -2,8 +2,11 @@
 
 #include "kernels/activation.h"
 #include "kernels/impl.h"
-#include "kernels/packed_weights.h"
 #include "tensor/tensor.h"
+
+namespace athanor::kernels {
+class PackedWeights;
+}
 
 namespace athanor {
 

@@ -1,5 +1,6 @@
 #include "autograd/node.h"
 
+#include "autograd/op_listener.h"
 #include "kernels/copy.h"
 #include "kernels/on_device.h"
 

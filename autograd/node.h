@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "autograd/grad_mode.h"
-#include "autograd/op_listener.h"
 #include "kernels/context.h"
 #include "tensor/tensor.h"
 
@@ -18,6 +17,12 @@
 // computed each, or the Leaf that collects its gradient.
 
 namespace athanor {
+
+class OpListener;  // autograd/op_listener.h
+namespace detail {
+extern constinit thread_local OpListener* op_listener;
+extern constinit thread_local const char* current_layer;
+}  // namespace detail
 
 /// State of a tensor that collects its gradient: the gradient, and hooks for when it is complete.
 class Leaf final : public AutogradState {

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <span>
 
-#include "tensor/tensor.h"
+#include "autograd/node.h"
 
 // What ops report to a profiler. Without a listener this costs one test of a thread-local pointer for each
 // recorded op and each node of the backward pass.
@@ -31,11 +31,6 @@ class OpListener {
  protected:
   ~OpListener() = default;
 };
-
-namespace detail {
-extern constinit thread_local OpListener* op_listener;
-extern constinit thread_local const char* current_layer;
-}  // namespace detail
 
 /// While alive, notifies `listener` of the ops on this thread; null: no listener.
 class ListenScope {

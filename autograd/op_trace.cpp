@@ -23,8 +23,8 @@ void OpTrace::add(std::string_view name, std::vector<Tensor> outputs, std::vecto
 
 void OpTrace::made(std::string_view name, const Tensor& y) {
   if (!ops_.empty() && ops_.back().is_reported && ops_.back().name == name) {
-    for (const Tensor& told : ops_.back().outputs) {
-      if (TensorPlace(told) == TensorPlace(y)) return;
+    for (const Tensor& output : ops_.back().outputs) {
+      if (TensorPlace(output) == TensorPlace(y)) return;
     }
   }
   ops_.push_back({name, {y}, {}, {}, false});

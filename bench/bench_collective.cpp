@@ -19,6 +19,7 @@
 #include <CLI/CLI.hpp>
 #include <mpi.h>
 
+#include "bench/support/quantile.h"
 #include "dist/collectives/communicator.h"
 #include "dist/transports/mpi_transport.h"
 #include "kernels/copy.h"
@@ -63,14 +64,6 @@ struct Job {
     return x.data<double>()[0];
   }
 };
-
-double quantile(std::vector<double> values, double q) {
-  std::sort(values.begin(), values.end());
-  const double at = q * static_cast<double>(values.size() - 1);
-  const auto low = static_cast<std::size_t>(at);
-  const std::size_t high = std::min(low + 1, values.size() - 1);
-  return values[low] + (at - static_cast<double>(low)) * (values[high] - values[low]);
-}
 
 // Small whole numbers: any order of summation gives the same bits, in halves too.
 float value_of(int rank, std::int64_t i) {

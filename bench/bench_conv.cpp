@@ -10,7 +10,7 @@ struct Layer {
   const char* name;
   Shape x, w;
   std::int64_t stride, padding;
-  bool first = false;  // of its network: nobody asks for its backward-data
+  bool first = false;  // of its network, whose backward-data is not needed
 };
 
 const Layer kLayers[] = {

@@ -171,12 +171,7 @@ int run(const std::vector<Workload>& workloads, const char* json_file) {
   std::printf("\n%-26s %10s %10s %7s %7s  %s\n", "each shape once", "rules, ms", "best, ms", "ratio", "worst",
               "of");
   for (const std::string& sum : sums) std::printf("%s\n", sum.c_str());
-  if (json_file) {
-    AtomicFile file(json_file);
-    const std::string text = all.dump(1) + "\n";
-    file.write(std::as_bytes(std::span(text)));
-    file.commit();
-  }
+  if (json_file) write_atomically(json_file, all.dump(1) + "\n");
   return 0;
 }
 

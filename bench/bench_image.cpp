@@ -10,7 +10,10 @@
 #include <jpeglib.h>
 
 #include "bench/support/bench.h"
+#include "bench/support/quantile.h"
 #include "data/decoded_dataset.h"
+#include "data/image/jpeg.h"
+#include "data/image/reader.h"
 #include "tensor/philox.h"
 
 // Photos to samples, one core: seconds are CPU time of one thread. Files lie in memory. Each row has two
@@ -176,11 +179,6 @@ double cpu_seconds() {
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
-double median(std::vector<double> values) {
-  std::nth_element(values.begin(), values.begin() + std::ssize(values) / 2, values.end());
-  return values[values.size() / 2];
-}
-
 struct Row {
   std::string name;
   std::function<const Files&()> files;
@@ -207,11 +205,11 @@ void run(benchmark::State& state, const Row& row) {
     bare.push_back(pass(row.bare, epoch));
     ratio.push_back(bare.back() / ours.back());
   }
-  state.counters["images/s"] = 1 / median(ours);
-  state.counters["cpu_us"] = 1e6 * median(ours);
+  state.counters["images/s"] = 1 / quantile(ours, 0.5);
+  state.counters["cpu_us"] = 1e6 * quantile(ours, 0.5);
   if (!row.bare) return;
-  state.counters["bare_images/s"] = 1 / median(bare);
-  state.counters["of_bare_%"] = 100 * median(ratio);
+  state.counters["bare_images/s"] = 1 / quantile(bare, 0.5);
+  state.counters["of_bare_%"] = 100 * quantile(ratio, 0.5);
 }
 
 void add_row(Row row) {

@@ -21,6 +21,7 @@
 #include <fmt/format.h>
 
 #include "autograd/grad_mode.h"
+#include "bench/support/quantile.h"
 #include "kernels/context.h"
 #include "kernels/implementations.h"
 #include "nn/models/model.h"
@@ -97,11 +98,6 @@ std::string beside(const std::vector<double>& logits, const std::vector<double>&
     off = std::max(off, std::abs(logits[i] - others[i]));
   }
   return fmt::format("off by {:.1g}", off / largest);
-}
-
-double quantile(std::vector<double> values, double share) {
-  std::sort(values.begin(), values.end());
-  return values[static_cast<std::size_t>(share * static_cast<double>(values.size() - 1) + 0.5)];
 }
 
 int compare(const std::string& model, std::int64_t batch, int rounds) {

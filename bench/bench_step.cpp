@@ -62,11 +62,7 @@ void declare(CLI::App& app, Arguments& to) {
 }
 
 void write(const std::string& path, const nlohmann::json& json) {
-  if (path.empty()) return;
-  AtomicFile file(path);
-  const std::string text = json.dump(1) + "\n";
-  file.write(std::as_bytes(std::span(text)));
-  file.commit();
+  if (!path.empty()) write_atomically(path, json.dump(1) + "\n");
 }
 
 /// What is wrong with a result; empty: nothing.

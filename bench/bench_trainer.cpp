@@ -27,11 +27,13 @@
 
 #include "autograd/loss.h"
 #include "autograd/shape.h"
+#include "bench/support/quantile.h"
 #include "data/preprocess.h"
 #include "data/synthetic.h"
 #include "nn/linear.h"
 #include "optim/sgd.h"
 #include "optim/step.h"
+#include "trainer/metrics/loss_and_accuracy.h"
 #include "trainer/trainer.h"
 
 namespace athanor::bench {
@@ -72,8 +74,7 @@ class Ends {
     std::vector<double> seconds;
     for (std::size_t i = kWarm + 1; i < ends_.size(); ++i)
       seconds.push_back(std::chrono::duration<double>(ends_[i] - ends_[i - 1]).count());
-    std::nth_element(seconds.begin(), seconds.begin() + std::ssize(seconds) / 2, seconds.end());
-    return seconds[seconds.size() / 2];
+    return quantile(std::move(seconds), 0.5);
   }
 
   double mean() const {
@@ -124,7 +125,7 @@ Result by_hand(const Dataset& train) {
     {
       const Tensor logits = net(preprocess(batch, 0, true));
       const CrossEntropy loss = cross_entropy_of_each(logits, batch.labels);
-      metrics.add(loss.losses, logits, batch.labels);
+      metrics.add("loss", LossAndAccuracy(), loss.losses, logits, batch.labels);
       backward_scaled(loss.mean, step);
     }
     meter.measure(step);
@@ -183,11 +184,6 @@ Result by_trainer(const Dataset& train, const Dataset& held_out, const Reports& 
   return {ends.median(), ends.mean(), ends.mean_cpu(), report.weights_hash};
 }
 
-double median_of(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
-
 int compare(int rounds) {
   const auto train = synthetic(kSpec, kBatch * kSteps, 1), held_out = synthetic(kSpec, kBatch, 2);
   std::vector<double> hand, trainer, ratios;
@@ -202,11 +198,12 @@ int compare(int rounds) {
     ratios.push_back(b.step_s / a.step_s);
     equal = equal && a.weights == b.weights;
   }
-  const double ratio = median_of(ratios);
+  const double ratio = quantile(ratios, 0.5);
   fmt::print(
       "by hand {:.1f} us, Trainer {:.1f} us a step; ratio {:.4f} (of rounds: {:.4f} to {:.4f}); weights {}\n",
-      1e6 * median_of(hand), 1e6 * median_of(trainer), ratio, *std::min_element(ratios.begin(), ratios.end()),
-      *std::max_element(ratios.begin(), ratios.end()), equal ? "equal" : "differ");
+      1e6 * quantile(hand, 0.5), 1e6 * quantile(trainer, 0.5), ratio,
+      *std::min_element(ratios.begin(), ratios.end()), *std::max_element(ratios.begin(), ratios.end()),
+      equal ? "equal" : "differ");
   return equal && ratio <= 1 + kMaxOver ? 0 : 1;
 }
 
@@ -229,7 +226,7 @@ int compare_reports(int rounds) {
   }
   for (int k = 0; k < kKinds; ++k)
     fmt::print("{:<50} {:7.1f} us a step, ratio {:.4f}; of CPU time {:.4f}\n", kReports[k].name,
-               1e6 * median_of(wall[k]), median_of(ratios[k]), median_of(cpu_ratios[k]));
+               1e6 * quantile(wall[k], 0.5), quantile(ratios[k], 0.5), quantile(cpu_ratios[k], 0.5));
   fmt::print("weights {}\n", equal ? "equal" : "differ");
   return equal ? 0 : 1;
 }

@@ -64,5 +64,7 @@ elseif(NOT ATHANOR_MPI STREQUAL "OFF" AND NOT ATHANOR_SANITIZE)
     message(FATAL_ERROR "ATHANOR_MPI=ON, but MPI was not found: install libopenmpi-dev and openmpi-bin, or set it OFF")
   endif()
 endif()
+set(ATHANOR_MPI_LIBRARIES ${MPI_CXX_LIBRARIES})
+list(FILTER ATHANOR_MPI_LIBRARIES EXCLUDE REGEX mpi_cxx) # bindings that nobody uses
 message(STATUS "athanor: oneDNN ${ATHANOR_WITH_ONEDNN} ${DNNL_VERSION}, OpenMP ${ATHANOR_OPENMP}, MPI ${ATHANOR_WITH_MPI}, SMPI ${ATHANOR_WITH_SMPI}, HTTP ${ATHANOR_WITH_SERVE}, sanitizers '${ATHANOR_SANITIZE}'")
 message(STATUS "athanor: formats through libraries: HDF5 ${ATHANOR_WITH_HDF5}, LMDB ${ATHANOR_WITH_LMDB}, npz ${ATHANOR_WITH_LIBZIP}, WebP ${ATHANOR_WITH_WEBP}")

@@ -13,7 +13,7 @@ if(CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER AND PROJECT_IS_TOP_LEVEL)
 endif()
 
 # Most sources are read by the compiler for longer than they run. Tests are compiled without optimisation; with sanitizers,
-# which make the compiler twice as slow, so is all but loops of much arithmetic (unity.cmake). What tests test is otherwise
+# which make the compiler twice as slow, so is all but loops of much arithmetic (HOT in library.cmake). What tests test is otherwise
 # optimised as ever.
 define_property(TARGET PROPERTY ATHANOR_IS_TEST BRIEF_DOCS "A test, without code under test in its own sources")
 define_property(TARGET PROPERTY ATHANOR_RUNS_ONCE BRIEF_DOCS "Its own code takes no time worth optimising")

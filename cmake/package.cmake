@@ -31,14 +31,14 @@ endif()
 
 # Generic folder names (tensor/, kernels/) stay below include/athanor: the same #include "tensor/tensor.h" works
 # in the tree and installed.
-set(libraries athanor_formats athanor_ops athanor_predict athanor)
+set(libraries athanor)
 foreach(network athanor_mpi athanor_nccl)
   if(TARGET ${network})
     list(PREPEND libraries ${network})
   endif()
 endforeach()
 athanor_build_before_install(development ${libraries})
-install(TARGETS ${libraries} athanor_all EXPORT athanorTargets
+install(TARGETS ${libraries} EXPORT athanorTargets
   FILE_SET HEADERS DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/athanor)
 install(EXPORT athanorTargets NAMESPACE athanor:: DESTINATION ${ATHANOR_CONFIG_DIR})
 
@@ -54,26 +54,21 @@ endforeach()
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/simt DESTINATION ${CMAKE_INSTALL_DATADIR}/athanor COMPONENT simt)
 
 # For builds without CMake. Programs that train on several processes link athanor_mpi, through CMake.
-set(linked "-L\${libdir}")
 set(others "")
-foreach(library athanor_formats athanor_ops athanor_predict athanor)
-  list(APPEND linked -l${library})
-  get_target_property(used ${library} LINK_LIBRARIES)
-  foreach(item ${used})
-    if(item STREQUAL "OpenMP::OpenMP_CXX")
-      list(APPEND others -fopenmp)
-    elseif(item STREQUAL "Threads::Threads")
-      list(APPEND others -pthread)
-    elseif(TARGET ${item} AND NOT item MATCHES "^athanor")
-      list(APPEND others $<TARGET_LINKER_FILE:${item}>)
-    elseif(item MATCHES "^/")
-      list(APPEND others ${item})
-    endif()
-  endforeach()
+get_target_property(used athanor LINK_LIBRARIES)
+foreach(item ${used})
+  if(item STREQUAL "OpenMP::OpenMP_CXX")
+    list(APPEND others -fopenmp)
+  elseif(item STREQUAL "Threads::Threads")
+    list(APPEND others -pthread)
+  elseif(TARGET ${item})
+    list(APPEND others $<TARGET_LINKER_FILE:${item}>)
+  elseif(item MATCHES "^/")
+    list(APPEND others ${item})
+  endif()
 endforeach()
 list(REMOVE_DUPLICATES others)
 list(JOIN others " " others)
-list(JOIN linked " " linked)
 file(RELATIVE_PATH up /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
 file(GENERATE OUTPUT ${PROJECT_BINARY_DIR}/athanor.pc CONTENT "prefix=\${pcfiledir}/${up}
 libdir=\${pcfiledir}/..
@@ -81,7 +76,7 @@ Name: athanor
 Description: ${PROJECT_DESCRIPTION}
 Version: ${PROJECT_VERSION}
 Cflags: -std=c++20 -I\${prefix}/${CMAKE_INSTALL_INCLUDEDIR}/athanor
-Libs: -Wl,-u,athanor_ops_models ${linked} ${others}
+Libs: -L\${libdir} -lathanor ${others}
 ")
 install(FILES ${PROJECT_BINARY_DIR}/athanor.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 

@@ -5,6 +5,8 @@
 
 #include "data/detail/thread_scratch.h"
 #include "data/image/jpeg.h"
+#include "data/image/reader.h"
+#include "data/pixel_stage.h"
 #include "data/sample_row.h"
 #include "kernels/augment.h"
 #include "tensor/error.h"
@@ -62,8 +64,7 @@ void move(const Placement& at, const ImageSize& wanted, FieldKind kind, std::spa
 
 DecodedDataset::DecodedDataset(std::shared_ptr<const Dataset> store, const ImageTransform& training,
                                const ImageTransform& evaluation, std::uint64_t seed)
-    : store_(std::move(store)), training_(training), evaluation_(evaluation), seed_(seed) {
-  ATH_CHECK(store_, "decoded data set: the store must not be null");
+    : DatasetView(std::move(store)), training_(training), evaluation_(evaluation), seed_(seed) {
   check(training);
   check(evaluation);
   ATH_CHECK(!evaluation.random_crop, "decoded data set: evaluation must not crop at random, but got: {}",
@@ -72,13 +73,13 @@ DecodedDataset::DecodedDataset(std::shared_ptr<const Dataset> store, const Image
             "decoded data set: training and evaluation must give images of one size, but got {}x{} and {}x{}",
             training.height, training.width, evaluation.height, evaluation.width);
   constexpr std::int64_t kRgb = 3;
-  const ImageSpec& stored = store_->spec();
+  const ImageSpec& stored = source().spec();
   const bool resized = stored.height != training.height || stored.width != training.width;
   ATH_CHECK(stored.channels <= kMaxResizedChannels || !resized,
             "decoded data set: images must have at most {} channels to be resized, but have {}",
             kMaxResizedChannels, stored.channels);
   spec_ = {training.height, training.width, stored.channels > 0 ? stored.channels : kRgb, stored.classes};
-  for (const FieldSpec& field : store_->fields()) fields_.push_back(decoded(field, spec_));
+  for (const FieldSpec& field : source().fields()) fields_.push_back(decoded(field, spec_));
   check_fields(fields_);
 }
 
@@ -99,7 +100,7 @@ std::string check_images(const Dataset& store, std::int64_t index) {
 
 template <class F> std::int64_t DecodedDataset::with_sample(std::int64_t index, const F& read) const {
   detail::ThreadScratch scratch;
-  const StoredSample sample = store_->fetch(index, scratch.bytes());
+  const StoredSample sample = source().fetch(index, scratch.bytes());
   try {
     read(sample);
   } catch (const IoError& error) {
@@ -156,7 +157,7 @@ void DecodedDataset::read_fields(std::int64_t index, std::int64_t epoch, SampleR
   }
   const ImageSize wanted{spec_.height, spec_.width};
   detail::ThreadScratch scratch;
-  const StoredSample sample = store_->fetch(index, scratch.bytes());
+  const StoredSample sample = source().fetch(index, scratch.bytes());
   ImageReader& reader = thread_reader();
   const std::string* of = &fields_[row.layout().image].name;
   try {

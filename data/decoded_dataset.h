@@ -3,10 +3,12 @@
 #include <memory>
 #include <vector>
 
-#include "data/dataset.h"
+#include "data/dataset_view.h"
 #include "data/image/transform.h"
 
 namespace athanor {
+
+class ImageReader;
 
 /// Dataset::check_sample() of a store, which also decodes the sample's images to their last row and checks
 /// their sizes against each other.
@@ -25,7 +27,7 @@ std::string check_images(const Dataset& store, std::int64_t index);
 /// Further fields follow the image. Pictures and targets get the same part, masks too, by nearest pixel;
 /// boxes and points move with it; values are unchanged. A mask is a PNG (palette indices, or grey bytes) or
 /// raw. All image-like fields must have the image's size.
-class DecodedDataset final : public ImageDataset {
+class DecodedDataset final : public DatasetView {
  public:
   /// Throws ArgumentError if the two transforms differ in size, or one is invalid.
   DecodedDataset(std::shared_ptr<const Dataset> store, const ImageTransform& training,
@@ -33,25 +35,17 @@ class DecodedDataset final : public ImageDataset {
   /// The same transform for training and evaluation.
   DecodedDataset(std::shared_ptr<const Dataset> store, const ImageTransform& evaluation);
 
-  std::int64_t size() const override { return store_->size(); }
   const ImageSpec& spec() const override { return spec_; }
   std::vector<FieldSpec> fields() const override { return fields_; }
-  std::vector<std::string> class_names() const override { return store_->class_names(); }
   std::int64_t shorter_side() const override { return evaluation_.shorter_side; }
   bool stages() const override { return spec_.channels <= kMaxResizedChannels; }
-  std::int64_t label(std::int64_t index) const override { return store_->label(index); }
   std::int64_t read(std::int64_t index, std::span<std::uint8_t> pixels) const override;
   std::int64_t read_in_epoch(std::int64_t index, std::int64_t epoch,
                              std::span<std::uint8_t> pixels) const override;
   void read_fields(std::int64_t index, std::int64_t epoch, SampleRow& row) const override;
-  std::string check_sample(std::int64_t index) const override { return check_images(*store_, index); }
+  std::string check_sample(std::int64_t index) const override { return check_images(source(), index); }
   StoredSample fetch(std::int64_t index, std::vector<std::byte>& scratch) const override;
-  std::vector<Unused> unused() const override { return store_->unused(); }
-  const Dataset& origin() const override { return store_->origin(); }
-  std::int64_t origin_index(std::int64_t index) const override { return store_->origin_index(index); }
-  std::uint64_t sample_id(std::int64_t index) const override { return store_->sample_id(index); }
-  std::string where(std::int64_t index) const override { return store_->where(index); }
-  void will_need(std::int64_t first, std::int64_t count) const override { store_->will_need(first, count); }
+  bool resident() const override { return false; }
 
  private:
   void read_image(ImageReader& reader, const StoredSample& sample, const ImageTransform& transform,
@@ -63,7 +57,6 @@ class DecodedDataset final : public ImageDataset {
   /// Calls read(sample); errors name it. Returns its label.
   template <class F> std::int64_t with_sample(std::int64_t index, const F& read) const;
 
-  std::shared_ptr<const Dataset> store_;
   ImageTransform training_, evaluation_;
   std::uint64_t seed_;
   ImageSpec spec_;

@@ -71,11 +71,11 @@ std::uint64_t InMemoryDataset::sample_id(std::int64_t index) const {
   return hash.value();
 }
 
-Subset::Subset(std::shared_ptr<const Dataset> source, std::vector<std::int64_t> indices)
-    : source_(std::move(source)), indices_(std::move(indices)) {
+Subset::Subset(std::shared_ptr<const Dataset> data, std::vector<std::int64_t> indices)
+    : DatasetView(std::move(data)), indices_(std::move(indices)) {
   for (std::int64_t index : indices_) {
-    ATH_CHECK(index >= 0 && index < source_->size(), "subset: indices must be in [0, {}), but got {}",
-              source_->size(), index);
+    ATH_CHECK(index >= 0 && index < source().size(), "subset: indices must be in [0, {}), but got {}",
+              source().size(), index);
   }
 }
 
@@ -84,30 +84,9 @@ std::int64_t Subset::in_source(std::int64_t index) const {
   return indices_[static_cast<std::size_t>(index)];
 }
 
-StoredSample Subset::fetch(std::int64_t index, std::vector<std::byte>& scratch) const {
-  return source_->fetch(in_source(index), scratch);
-}
-
-std::int64_t Subset::read(std::int64_t index, std::span<std::uint8_t> pixels) const {
-  return source_->read(in_source(index), pixels);
-}
-
-std::int64_t Subset::read_in_epoch(std::int64_t index, std::int64_t epoch,
-                                   std::span<std::uint8_t> pixels) const {
-  return source_->read_in_epoch(in_source(index), epoch, pixels);
-}
-
-void Subset::read_fields(std::int64_t index, std::int64_t epoch, SampleRow& row) const {
-  source_->read_fields(in_source(index), epoch, row);
-}
-
-std::string Subset::where(std::int64_t index) const {
-  return source_->where(in_source(index));
-}
-
 void Subset::will_need(std::int64_t first, std::int64_t count) const {
   const std::int64_t end = first + std::min(count, size() - first);
-  for (std::int64_t i = std::max<std::int64_t>(first, 0); i < end; ++i) source_->will_need(in_source(i), 1);
+  for (std::int64_t i = std::max<std::int64_t>(first, 0); i < end; ++i) source().will_need(in_source(i), 1);
 }
 
 std::pair<std::unique_ptr<Dataset>, std::unique_ptr<Dataset>> split(std::shared_ptr<const Dataset> source,

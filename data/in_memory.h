@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "data/dataset.h"
+#include "data/dataset_view.h"
 
 namespace athanor {
 
@@ -36,38 +36,16 @@ class InMemoryDataset : public Dataset {
 };
 
 /// The images `indices` of another data set, in that order: a split, or a part for experiments.
-class Subset final : public Dataset {
+class Subset final : public DatasetView {
  public:
-  Subset(std::shared_ptr<const Dataset> source, std::vector<std::int64_t> indices);
+  Subset(std::shared_ptr<const Dataset> data, std::vector<std::int64_t> indices);
 
   std::int64_t size() const override { return static_cast<std::int64_t>(indices_.size()); }
-  const ImageSpec& spec() const override { return source_->spec(); }
-  std::vector<FieldSpec> fields() const override { return source_->fields(); }
-  std::vector<std::string> class_names() const override { return source_->class_names(); }
-  std::int64_t shorter_side() const override { return source_->shorter_side(); }
-  StoredSample fetch(std::int64_t index, std::vector<std::byte>& scratch) const override;
-  std::int64_t label(std::int64_t index) const override { return source_->label(in_source(index)); }
-  std::int64_t read(std::int64_t index, std::span<std::uint8_t> pixels) const override;
-  std::int64_t read_in_epoch(std::int64_t index, std::int64_t epoch,
-                             std::span<std::uint8_t> pixels) const override;
-  void read_fields(std::int64_t index, std::int64_t epoch, SampleRow& row) const override;
-  std::string check_sample(std::int64_t index) const override {
-    return source_->check_sample(in_source(index));
-  }
-  std::vector<Unused> unused() const override { return source_->unused(); }
-  const Dataset& origin() const override { return source_->origin(); }
-  std::int64_t origin_index(std::int64_t index) const override {
-    return source_->origin_index(in_source(index));
-  }
-  std::uint64_t sample_id(std::int64_t index) const override { return source_->sample_id(in_source(index)); }
-  std::string where(std::int64_t index) const override;
-  bool resident() const override { return source_->resident(); }
   void will_need(std::int64_t first, std::int64_t count) const override;
 
  private:
-  std::int64_t in_source(std::int64_t index) const;
+  std::int64_t in_source(std::int64_t index) const override;
 
-  std::shared_ptr<const Dataset> source_;
   std::vector<std::int64_t> indices_;
 };
 

@@ -211,13 +211,13 @@ void Loader::Impl::wait() {
 
 void Loader::Impl::wait_for_threads() {
   const Clock::time_point began = Clock::now();
-  bool told = false;
+  bool warned = false;
   while (!readers.wait(number, feed && reclaimed < sent ? kPollCopies : kPollThreads)) {
     if (feed) reclaim();
-    if (told || seconds(Clock::now() - began) < options.stuck_after_s) continue;
+    if (warned || seconds(Clock::now() - began) < options.stuck_after_s) continue;
     const std::string line = readers.stuck(options.stuck_after_s);
     if (line.empty()) continue;
-    told = true;
+    warned = true;
     warn(fmt::format("loader: step {} of epoch {} is waiting: {}; is the disk or the network slow?", step + 1,
                      epoch + 1, line));
   }

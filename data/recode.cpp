@@ -5,8 +5,8 @@
 #include <memory>
 
 #include "data/image/jpeg.h"
+#include "data/image/reader.h"
 #include "data/image/resize.h"
-#include "data/image/transform.h"
 #include "tensor/error.h"
 
 namespace athanor {

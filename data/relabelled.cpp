@@ -36,9 +36,7 @@ bool is_mark(std::string_view character) {
 
 /// Each with its marks; those of ASCII in lower case; without blanks around the name.
 std::vector<std::string> letters_of(std::string_view name) {
-  constexpr char kBlanks[] = " \t\r\n";
-  name = name.substr(std::min(name.find_first_not_of(kBlanks), name.size()));
-  name = name.substr(0, name.find_last_not_of(kBlanks) + 1);
+  name = detail::trimmed(name);
   std::vector<std::string> letters;
   while (!name.empty()) {
     const auto end = std::find_if(name.begin() + 1, name.end(), begins_character);
@@ -83,27 +81,27 @@ std::string which_look_alike(const std::vector<std::string>& names, const std::v
 
 }  // namespace
 
-Relabelled::Relabelled(std::shared_ptr<const Dataset> source, std::vector<std::string> class_names)
-    : source_(std::move(source)), class_names_(std::move(class_names)), spec_(source_->spec()) {
+Relabelled::Relabelled(std::shared_ptr<const Dataset> data, std::vector<std::string> class_names)
+    : DatasetView(std::move(data)), class_names_(std::move(class_names)), spec_(source().spec()) {
   std::unordered_map<std::string, std::int64_t> known;
   for (std::size_t i = 0; i < class_names_.size(); ++i) {
     ATH_CHECK(known.emplace(class_names_[i], static_cast<std::int64_t>(i)).second,
               "classes: each name must appear once, but '{}' appears twice", printable(class_names_[i]));
   }
   std::vector<std::string> unknown;
-  for (const std::string& name : source_->class_names()) {
+  for (const std::string& name : source().class_names()) {
     const auto at = known.find(name);
     if (at == known.end()) unknown.push_back(name);
     numbers_.push_back(at == known.end() ? -1 : at->second);
   }
   // A class without samples may be unknown: a part of a set has all names of the set.
   const auto is_of_unknown = [&](std::int64_t index) {
-    const auto label = static_cast<std::size_t>(source_->label(index));
+    const auto label = static_cast<std::size_t>(source().label(index));
     return label < numbers_.size() && numbers_[label] < 0;
   };
   std::int64_t i = 0;
-  while (!unknown.empty() && i < source_->size() && !is_of_unknown(i)) ++i;
-  if (i == source_->size()) unknown.clear();
+  while (!unknown.empty() && i < source().size() && !is_of_unknown(i)) ++i;
+  if (i == source().size()) unknown.clear();
   ATH_CHECK(unknown.empty(), "classes: the data must have no others than {}, but has {}{}",
             some_of(class_names_), some_of(unknown), which_look_alike(unknown, class_names_));
   ATH_CHECK(std::ssize(numbers_) >= spec_.classes,
@@ -118,22 +116,22 @@ std::int64_t Relabelled::number_of(std::int64_t label) const {
 }
 
 StoredSample Relabelled::fetch(std::int64_t index, std::vector<std::byte>& scratch) const {
-  StoredSample sample = source_->fetch(index, scratch);
+  StoredSample sample = source().fetch(index, scratch);
   sample.label = number_of(sample.label);
   return sample;
 }
 
 std::int64_t Relabelled::read(std::int64_t index, std::span<std::uint8_t> pixels) const {
-  return number_of(source_->read(index, pixels));
+  return number_of(source().read(index, pixels));
 }
 
 std::int64_t Relabelled::read_in_epoch(std::int64_t index, std::int64_t epoch,
                                        std::span<std::uint8_t> pixels) const {
-  return number_of(source_->read_in_epoch(index, epoch, pixels));
+  return number_of(source().read_in_epoch(index, epoch, pixels));
 }
 
 void Relabelled::read_fields(std::int64_t index, std::int64_t epoch, SampleRow& row) const {
-  source_->read_fields(index, epoch, row);
+  source().read_fields(index, epoch, row);
   row.set_label(number_of(row.label()));
 }
 

@@ -7,6 +7,7 @@
 #include <fmt/ranges.h>
 
 #include "data/detail/thread_scratch.h"
+#include "data/pixel_stage.h"
 #include "tensor/error.h"
 #include "tensor/printable.h"
 
@@ -128,6 +129,10 @@ void SampleRow::set_label(std::int64_t label) {
   if (layout_->label != SIZE_MAX) std::memcpy(bytes(layout_->label).data(), &label, sizeof(label));
 }
 
+void SampleRow::complete_image() {
+  stage_->complete(row_);
+}
+
 std::uint8_t* SampleRow::stage(const kernels::StagedImage& image) {
   std::uint8_t* const to = stage_ ? stage_->take(row_, image) : nullptr;
   if (to) written_ |= std::uint32_t{1} << layout_->image;
@@ -135,7 +140,7 @@ std::uint8_t* SampleRow::stage(const kernels::StagedImage& image) {
 }
 
 bool SampleRow::stage_file(const kernels::StagedImage& image, std::span<const std::byte> file,
-                           PixelStage::HostDecoder decoder) {
+                           void (*decoder)(std::span<const std::byte>, std::uint8_t*)) {
   if (!stages_files_ || !stage_->take_file(row_, image, file, decoder)) return false;
   written_ |= std::uint32_t{1} << layout_->image;
   return true;

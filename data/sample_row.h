@@ -8,9 +8,14 @@
 #include <vector>
 
 #include "data/dataset.h"
-#include "data/pixel_stage.h"
+#include "tensor/tensor.h"
 
 namespace athanor {
+
+class PixelStage;
+namespace kernels {
+struct StagedImage;
+}
 
 /// The kind of that name, if any.
 std::optional<FieldKind> field_kind_named(std::string_view name);
@@ -74,7 +79,7 @@ class SampleRow {
   std::uint8_t* stage(const kernels::StagedImage& image);
   /// The same for a JPEG file that the GPU decodes first: false if the host must.
   bool stage_file(const kernels::StagedImage& image, std::span<const std::byte> file,
-                  PixelStage::HostDecoder decoder);
+                  void (*decoder)(std::span<const std::byte> file, std::uint8_t* to));
   /// Whether stage() may give memory, and stage_file() take files.
   bool stages() const { return stage_ != nullptr; }
   bool stages_files() const { return stages_files_; }
@@ -88,7 +93,7 @@ class SampleRow {
   /// Field `field` of layout().fields; marks it as written.
   std::span<std::byte> bytes(std::size_t field) {
     written_ |= std::uint32_t{1} << field;
-    if (stage_ && field == layout_->image) stage_->complete(row_);
+    if (stage_ && field == layout_->image) complete_image();
     const RowLayout::Position& place = layout_->places[field];
     return {memory_ + place.at + row_ * place.bytes, static_cast<std::size_t>(place.bytes)};
   }
@@ -101,6 +106,7 @@ class SampleRow {
 
  private:
   [[noreturn]] void fail_unwritten() const;
+  void complete_image();
   void check_dtype(std::size_t field, DType dtype) const;
 
   const RowLayout* layout_;

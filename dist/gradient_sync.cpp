@@ -51,6 +51,7 @@ GradientSync::GradientSync(const char* name, Kind kind, ParameterArena& arena, C
                            const SyncOptions& options)
     : name_(name),
       number_(options.number),
+      agreement_(options.agreement),
       kind_(kind),
       arena_(arena),
       comm_(comm),
@@ -59,7 +60,6 @@ GradientSync::GradientSync(const char* name, Kind kind, ParameterArena& arena, C
       arrived_(static_cast<std::size_t>(arena.size())),
       missing_(layout_.buckets().size()),
       rows_(comm, AgreementRow::row_bytes(layout_, arena)),
-      votes_(static_cast<std::size_t>(comm.world_size())),
       runner_(comm, options.overlap, make_collectives(kind)) {
   ATH_CHECK(arena.sharded() == (kind == Kind::reduce_scatter),
             "{}: the arena must {}be sharded; make it with {}", name,
@@ -199,7 +199,7 @@ void GradientSync::join_with_zeros(int bucket) {
   }
 }
 
-StopVote GradientSync::reduce(StepBuffer& step, const GradientLimits& limits, const StopVote& vote) {
+void GradientSync::reduce(StepBuffer& step, const GradientLimits& limits) {
   check(limits);
   begin_step();
   for (int i = 0; i < arena_.size(); ++i) {
@@ -212,12 +212,12 @@ StopVote GradientSync::reduce(StepBuffer& step, const GradientLimits& limits, co
   runner_.finish();
   reduced_ = arena_.zeroed();
   begun_ = false;
-  return agree(step, limits, vote);
+  measure(step, limits);
 }
 
 // One message per rank: sums of squares of its own shards, its vote, and its used parameters. All ranks
-// derive the same outcome.
-StopVote GradientSync::agree(StepBuffer& step, const GradientLimits& limits, const StopVote& vote) {
+// derive the same norm and outcome.
+void GradientSync::measure(StepBuffer& step, const GradientLimits& limits) {
   const int rank = comm_.rank();
   const std::size_t buckets = layout_.buckets().size();
   const auto count = static_cast<std::int64_t>(buckets);
@@ -234,15 +234,15 @@ StopVote GradientSync::agree(StepBuffer& step, const GradientLimits& limits, con
     }
   });
   for (int i = 0; i < arena_.size(); ++i) flags_of(rank)[i] = arena_.has_gradient(i);
-  row_of(rank) = {vote, number_};
+  row_of(rank) = {agreement_ ? agreement_->take() : StopVote{}, number_};
   rows_.upload(count * static_cast<std::int64_t>(sizeof(double)));
   rows_.run();
 
   check_numbers();
-  for (int other = 0; other < comm_.world_size(); ++other)
-    votes_[static_cast<std::size_t>(other)] = row_of(other).vote;
-  const StopVote all = outcome(votes_);
-  if (all.stops()) return all;
+  if (agreement_) {
+    const auto vote_of = [&](int other) -> const StopVote& { return row_of(other).vote; };
+    if (agreement_->settle(comm_.world_size(), vote_of).stops()) return;
+  }
   take_flags();
   for (int other = 0; other < comm_.world_size(); ++other)
     slice(squares_, {other * count, (other + 1) * count}).copy_bytes_from(squares_of(other));
@@ -250,7 +250,6 @@ StopVote GradientSync::agree(StepBuffer& step, const GradientLimits& limits, con
     const BoundStep bound(context, step);
     kernels::measure_squares(context, squares_, limits);
   });
-  return all;
 }
 
 void GradientSync::check_numbers() const {

@@ -8,7 +8,7 @@
 #include "dist/bucket_runner.h"
 #include "dist/collectives/communicator.h"
 #include "dist/collectives/exchange.h"
-#include "dist/stop_vote.h"
+#include "dist/step_agreement.h"
 #include "kernels/random_op.h"
 #include "kernels/step_rules.h"
 #include "optim/arena.h"
@@ -21,6 +21,8 @@ struct SyncOptions {
   /// The index of the arena among several: ranks that reduce different arenas get an error instead of a wrong
   /// sum.
   std::int32_t number = 0;
+  /// Whose votes reduce() sends along and settles; null: every step is made.
+  StepAgreement* agreement = nullptr;
 };
 
 /// The common part of DDP and ZeRO-1: sums the gradients of all ranks during the backward pass, and lets
@@ -76,10 +78,10 @@ class GradientSync {
   /// Completes the step's gradients on all ranks, and sets norm, found_inf and clipping of `step` as
   /// GradientMeter::measure() does. Squares of all shards are summed in f64, in rank order: the same bits on
   /// every rank. A parameter with a gradient on any rank then has one on all. Waits once for the other ranks,
-  /// and for the device: counted. Returns the outcome() of all votes; if it stops(), nothing is measured and
-  /// the step must not be made. Throws PeerLostError; ArgumentError on a second call since zero_grad() and,
+  /// and for the device: counted. If the agreement's outcome() stops(), nothing is measured and the step must
+  /// not be made. Throws PeerLostError; ArgumentError on a second call since zero_grad() and,
   /// on all ranks, if they reduce different arenas (SyncOptions::number).
-  StopVote reduce(StepBuffer& step, const GradientLimits& limits = {}, const StopVote& vote = {});
+  void reduce(StepBuffer& step, const GradientLimits& limits = {});
 
   /// Names of parameters that needed a gradient in the last step but got none on that rank.
   std::vector<std::string> unused(int rank) const;
@@ -117,7 +119,7 @@ class GradientSync {
   void ready(int parameter);
   void launch_complete();
   void join_with_zeros(int bucket);
-  StopVote agree(StepBuffer& step, const GradientLimits& limits, const StopVote& vote);
+  void measure(StepBuffer& step, const GradientLimits& limits);
   void check_numbers() const;
   void take_flags();
   struct AgreementRow;
@@ -126,6 +128,7 @@ class GradientSync {
 
   const char* name_;
   std::int32_t number_;
+  StepAgreement* agreement_;
   Kind kind_;
   ParameterArena& arena_;
   Communicator& comm_;
@@ -136,9 +139,8 @@ class GradientSync {
   std::vector<Ref<AutogradState>> watched_;  // per parameter: the leaf with the hook
   std::vector<char> arrived_;                // per parameter: complete in this step
   std::vector<int> missing_;                 // per bucket: number of incomplete parameters
-  // The agreement: a row per rank with the squares of its shards, its vote, and a flag per parameter.
+  // A row per rank with the squares of its shards, its vote, and a flag per parameter.
   Exchange rows_;
-  std::vector<StopVote> votes_;
   Tensor squares_;
   BucketRunner runner_;
 };

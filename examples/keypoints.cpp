@@ -82,6 +82,14 @@ struct Keypoints : Task {
     const Tensor found = locator(batch["image"]), centres = batch["centres"];
     step.log("loss", smooth_l1_loss(found, centres));
     step.log("pixels", sqrt(sum(square(found - centres), {2})));  // the error of each point
+    step.log("squared_errors", square(found - centres), MetricReduce::exact);
+    step.log("targets", centres, MetricReduce::exact);
+    step.log("squares", square(centres), MetricReduce::exact);
+  }
+  /// The share of the coordinates' variance that is explained, from means over all validation data.
+  std::vector<ValueOfSums> values_of_sums() const override {
+    const auto r2 = [](std::span<const double> mean) { return 1 - mean[0] / (mean[2] - mean[1] * mean[1]); };
+    return {{"r2", {"squared_errors", "targets", "squares"}, r2}};
   }
 };
 

@@ -39,9 +39,9 @@ Store with_classes_of(const Dataset& train, Store other, const char* flag) {
   }
 }
 
-Store open_at(const std::filesystem::path& path, Split split) {
+Store open_at(const std::filesystem::path& path, Split split, const std::string& fields) {
   const auto say = [](const std::string& line) { terminal::say(stderr, line); };
-  return open_samples(path, {.split = split, .on_import = say});
+  return open_samples(path, {.split = split, .fields = fields, .on_import = say});
 }
 
 Store open(const TrainerConfig& flags, Split split) {
@@ -54,7 +54,7 @@ Store open(const TrainerConfig& flags, Split split) {
                           given.empty() && split == Split::train ? "name one folder of photos, or " : "",
                           name, given.empty() ? ", or the folder that holds imagenet/ with --data-dir" : "");
   }
-  return open_at(path, split);
+  return open_at(path, split, flags.fields);
 }
 
 struct Both {
@@ -114,13 +114,14 @@ void count_empty_classes(const Dataset& train, std::vector<Unused>& unused) {
 Both open_both(const TrainerConfig& flags) {
   const std::filesystem::path& photos = flags.photos;
   if (photos.empty()) return {open(flags, Split::train), open(flags, Split::test)};
-  if (!flags.val_data.empty()) return {open_at(photos, Split::train), open(flags, Split::test)};
+  if (!flags.val_data.empty()) return {open_at(photos, Split::train, flags.fields), open(flags, Split::test)};
   if (const auto sets = sets_in(photos)) {
-    Both both{open_at(sets->train, Split::train), open_at(sets->held_out, Split::test)};
+    Both both{open_at(sets->train, Split::train, {}), open_at(sets->held_out, Split::test, {})};
     both.unused = beside_sets(photos, {sets->train, sets->held_out, flags.test_data});
     return both;
   }
-  auto [train, val] = stratified_split(open_at(photos, Split::train), flags.val_split, flags.seed);
+  auto [train, val] =
+      stratified_split(open_at(photos, Split::train, flags.fields), flags.val_split, flags.seed);
   return {std::move(train), std::move(val), true};
 }
 
@@ -140,7 +141,7 @@ examples::Data images(const TrainerConfig& flags) {
   count_classes(*train, *val, is_split, data.unused);
   count_empty_classes(*train, data.unused);
   if (!flags.test_data.empty()) {
-    const Store last = with_classes_of(*train, open_at(flags.test_data, Split::test), "--test");
+    const Store last = with_classes_of(*train, open_at(flags.test_data, Split::test, flags.fields), "--test");
     data.last = std::make_unique<DecodedDataset>(last, middle);
     add_unused(data.unused, last->unused());
   }

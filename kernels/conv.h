@@ -6,7 +6,6 @@
 #include "kernels/activation.h"
 #include "kernels/context.h"
 #include "kernels/impl.h"
-#include "kernels/packed_weights.h"
 
 namespace athanor {
 
@@ -25,6 +24,8 @@ struct Conv2dParams {
 Shape conv2d_shape(const Shape& x, const Shape& w, const Conv2dParams& params);
 
 namespace kernels {
+
+class PackedWeights;
 
 /// y = activation(conv(x, w) + bias). x [N, H, W, C], w [K, R, S, C / groups], bias [K] or undefined,
 /// y [N, P, Q, K]; all dense, one floating dtype, f32 accumulation. 2 N P Q K R S C / groups FLOPs.

@@ -16,7 +16,7 @@ struct SquaredError {
   template <class A> ATH_HD A slope(A a, A b) const { return A(2) * (a - b); }
 };
 
-/// a - b|; the derivative at 0 and at NaN is 0, as for Abs.
+/// Absolute difference |a - b|; the derivative at 0 and at NaN is 0, as for Abs.
 struct AbsoluteError {
   static constexpr bool kSymmetric = true, kWeighted = false;
   template <class A> ATH_HD A value(A a, A b) const { return std::fabs(a - b); }

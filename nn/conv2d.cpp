@@ -1,13 +1,25 @@
 #include "nn/conv2d.h"
 
+#include <mutex>
+
 #include "autograd/elementwise.h"
 #include "autograd/grad_mode.h"
 #include "autograd/op_listener.h"
 #include "autograd/pool.h"
 #include "autograd/shape.h"
+#include "kernels/packed_weights.h"
 #include "nn/batch_norm.h"
 
 namespace athanor::nn {
+
+/// Packed by the first call that uses it.
+struct Conv2d::Packed {
+  std::once_flag once;
+  const BatchNorm* norm = nullptr;  // the norm folded into the weights
+  std::unique_ptr<kernels::PackedWeights> weights;
+};
+
+Conv2d::~Conv2d() = default;
 
 Conv2d::Conv2d(std::int64_t in, std::int64_t out, std::int64_t kernel, const Conv2dOptions& options)
     : options_(options) {

@@ -2,11 +2,9 @@
 
 #include <cstdint>
 #include <memory>
-#include <mutex>
 
 #include "autograd/conv.h"
 #include "kernels/conv.h"
-#include "kernels/packed_weights.h"
 #include "nn/module.h"
 
 namespace athanor::nn {
@@ -37,6 +35,7 @@ struct Conv2dOptions {
 class Conv2d final : public Module {
  public:
   Conv2d(std::int64_t in, std::int64_t out, std::int64_t kernel, const Conv2dOptions& options = {});
+  ~Conv2d() override;
 
   Tensor forward(const Tensor& x) override;
   /// A call whose result goes to a batch norm in training: see conv2d_with_sums().
@@ -49,12 +48,7 @@ class Conv2d final : public Module {
   friend Tensor conv_norm_act(Conv2d& conv, BatchNorm& norm, const Tensor& x, const Tensor& residual);
   friend Tensor conv_pool_relu(Conv2d& conv, const Tensor& x);
 
-  /// Packed by the first call that uses it.
-  struct Packed {
-    std::once_flag once;
-    const BatchNorm* norm = nullptr;  // the norm folded into the weights
-    std::unique_ptr<kernels::PackedWeights> weights;
-  };
+  struct Packed;
 
   void reset(const InitKeys& keys) override;
   void on_pack() override;

@@ -1,9 +1,20 @@
 #include "nn/linear.h"
 
+#include <mutex>
+
 #include "autograd/grad_mode.h"
 #include "autograd/matmul.h"
+#include "kernels/packed_weights.h"
 
 namespace athanor::nn {
+
+/// Packed by the first call that uses it.
+struct Linear::Packed {
+  std::once_flag once;
+  std::unique_ptr<kernels::PackedWeights> weights;
+};
+
+Linear::~Linear() = default;
 
 Linear::Linear(std::int64_t in, std::int64_t out, const LinearOptions& options) : options_(options) {
   ATH_CHECK(in > 0 && out > 0, "Linear: sizes must be > 0, but got {} -> {}", in, out);

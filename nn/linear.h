@@ -2,10 +2,8 @@
 
 #include <cstdint>
 #include <memory>
-#include <mutex>
 
 #include "kernels/activation.h"
-#include "kernels/packed_weights.h"
 #include "nn/module.h"
 
 namespace athanor::nn {
@@ -28,6 +26,7 @@ struct LinearOptions {
 class Linear final : public Module {
  public:
   Linear(std::int64_t in, std::int64_t out, const LinearOptions& options = {});
+  ~Linear() override;
 
   Tensor forward(const Tensor& x) override;
 
@@ -36,11 +35,7 @@ class Linear final : public Module {
   const LinearOptions& options() const { return options_; }
 
  private:
-  /// Packed by the first call that uses it.
-  struct Packed {
-    std::once_flag once;
-    std::unique_ptr<kernels::PackedWeights> weights;
-  };
+  struct Packed;
 
   void reset(const InitKeys& keys) override;
   void on_pack() override;

@@ -16,7 +16,7 @@ command -v doxygen >/dev/null || { echo "scripts/api_reference.sh: needs doxygen
 cd "$root"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-mapfile -t headers < <(sed -n 's/^  \([a-z].*\.h\)$/\1/p' cmake/headers.cmake)
+mapfile -t headers < <(scripts/public_headers.sh .)
 python3 docs/api/filter.py . "$work/source" "${headers[@]}"
 cp docs/api/main.md "$work/source/"
 {

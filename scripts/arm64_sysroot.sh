@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Fills build/arm64-sysroot with what a build for 64-bit ARM links to and its programs load: Debian's arm64 packages of
 # this release, unpacked but not installed. apt keeps its lists and its state of them in that folder, so that neither the
-# packages of this machine nor what apt knows of them change, and nobody needs root. 90 MB; takes no time, and no network,
+# packages of this machine nor what apt knows of them change, and root is not needed. 90 MB; takes no time, and no network,
 # when nothing is missing.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)

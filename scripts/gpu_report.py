@@ -15,6 +15,7 @@ import re
 import sys
 
 import gpu_steps
+from gpu_steps import json_lines, number, read_json, read_lines
 
 # What a line must reach.
 MEMORY_ROOF = 80.0  # % of a copy of the same size, where a kernel is bound by memory
@@ -37,29 +38,6 @@ LEARNED_ACCURACY = 0.20  # of ten classes, after a few hundred steps
 REQUIRED = [r"test_((Conv|Matmul|)OnGpu|(Conv|Matmul|BatchNorm|LayerNorm|Update|UpdateStep|Training)OnDevice)", r"train_digits_f32",
             r"step_smoke", r"step_resnet50", r"bench_memory"]
 SIDE = 32 * 32 * 3
-
-
-def read_lines(path):
-    try:
-        with open(path, errors="replace") as file:
-            return file.read().splitlines()
-    except OSError:
-        return []
-
-
-def read_json(path):
-    """The object in a file; of a benchmark's file that was cut off, the rows that are complete."""
-    text = "\n".join(read_lines(path))
-    try:
-        return json.loads(text)
-    except ValueError:
-        cut = text.rfind("\n    }")
-        if cut < 0:
-            return None
-        try:
-            return json.loads(text[: cut + 6] + "\n  ]\n}")
-        except ValueError:
-            return None
 
 
 def meta(raw):
@@ -89,7 +67,7 @@ def parts(raw):
 def tests(raw, part):
     """Counts of a suite of GoogleTest, and what failed."""
     result = {"suite": part["name"].removeprefix("test_"), "status": part["status"], "passed": 0, "failed": 0, "skipped": 0, "failures": []}
-    report = read_json(f"{raw}/{part['name']}.json") or {}
+    report = read_json(f"{raw}/{part['name']}.json")
     for suite in report.get("testsuites", []):
         for case in suite.get("testsuite", []):
             if case.get("failures"):
@@ -153,7 +131,7 @@ def benchmarks(raw, all_parts):
         if not part["name"].startswith("bench_"):
             continue
         report = read_json(f"{raw}/{part['name']}.json")
-        rows = (report or {}).get("benchmarks", [])
+        rows = report.get("benchmarks", [])
         part["figures"] = len(rows)
         if report:
             context = report.get("context", context)
@@ -177,12 +155,7 @@ def training(raw, part):
     """The last line a run wrote, and whether it learned."""
     name = part["name"]
     result = {"name": name, "status": part["status"], "verdict": "FAIL", "why": ""}
-    lines = []
-    for line in read_lines(f"{raw}/{name}.jsonl"):
-        try:
-            lines.append(json.loads(line))
-        except ValueError:
-            pass
+    lines = json_lines(f"{raw}/{name}.jsonl")
     ends = [line for line in lines if line.get("event") == "end"]
     if part["status"] == "skipped":
         result.update(verdict="skipped", why=part["what"])
@@ -275,10 +248,6 @@ def table(header, rows):
         yield "| " + " | ".join(str(cell).replace("|", "\\|") for cell in row) + " |"
 
 
-def number(value, digits=0):
-    return "" if value is None else f"{value:,.{digits}f}"
-
-
 def figure_row(figure):
     error = figure.get("max_error")
     return [figure["dir"], figure["dtype"], figure["shape"], figure["impl"], number(figure.get("median_us"), 1),
@@ -354,7 +323,7 @@ def write(path, text):
 
 def assemble(raw, out):
     machine = meta(raw)
-    manifest = read_json(f"{raw}/MANIFEST.json") or {}
+    manifest = read_json(f"{raw}/MANIFEST.json")
     versions = {key.removeprefix("version_"): value for key, value in machine.items() if key.startswith("version_")}
     machine = {key: value for key, value in machine.items() if not key.startswith("version_")}
     all_parts = parts(raw)
@@ -403,28 +372,28 @@ def library(*names):
     return None
 
 
+def written(function):
+    """What a function writes to its argument; nothing if it fails."""
+    value = ctypes.c_int()
+    return value.value if function(ctypes.byref(value)) == 0 else None
+
+
 def versions():
-    runtime = library("libcudart.so.13", "libcudart.so.12", "libcudart.so")
-    if runtime:
-        value = ctypes.c_int()
-        for name, function in [("CUDA", "cudaRuntimeGetVersion"), ("CUDA of the driver", "cudaDriverGetVersion")]:
-            if getattr(runtime, function)(ctypes.byref(value)) == 0:
-                print(f"version_{name}\t{value.value // 1000}.{value.value % 1000 // 10}")
-    cudnn = library("libcudnn.so.9")
-    if cudnn:
-        cudnn.cudnnGetVersion.restype = ctypes.c_size_t
-        found = cudnn.cudnnGetVersion()
-        print(f"version_cuDNN\t{found // 10000}.{found // 100 % 100}.{found % 100}")
-    lt = library("libcublasLt.so.13", "libcublasLt.so.12")
-    if lt:
-        lt.cublasLtGetVersion.restype = ctypes.c_size_t
-        found = lt.cublasLtGetVersion()
-        print(f"version_cuBLASLt\t{found // 10000}.{found // 100 % 100}.{found % 100}")
-    nccl = library("libnccl.so.2")
-    if nccl:
-        value = ctypes.c_int()
-        if nccl.ncclGetVersion(ctypes.byref(value)) == 0:
-            print(f"version_NCCL\t{value.value // 10000}.{value.value // 100 % 100}.{value.value % 100}")
+    """Each library has its version as one number: major, minor and perhaps patch, in decimal places of its own."""
+    found = []
+    if runtime := library("libcudart.so.13", "libcudart.so.12", "libcudart.so"):
+        found += [("CUDA", written(runtime.cudaRuntimeGetVersion), 1000, 10), ("CUDA of the driver", written(runtime.cudaDriverGetVersion), 1000, 10)]
+    for name, function, *files in (("cuDNN", "cudnnGetVersion", "libcudnn.so.9"),
+                                   ("cuBLASLt", "cublasLtGetVersion", "libcublasLt.so.13", "libcublasLt.so.12")):
+        if file := library(*files):
+            returns = getattr(file, function)
+            returns.restype = ctypes.c_size_t
+            found.append((name, returns(), 10000, 100))
+    if nccl := library("libnccl.so.2"):
+        found.append(("NCCL", written(nccl.ncclGetVersion), 10000, 100))
+    for name, value, major, minor in found:
+        if value is not None:
+            print(f"version_{name}\t{value // major}.{value % major // minor}" + (f".{value % minor}" if minor == 100 else ""))
     return 0
 
 

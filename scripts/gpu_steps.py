@@ -2,7 +2,6 @@
 limited the clocks meanwhile. Needs Python's standard library alone."""
 
 import csv
-import io
 import json
 
 PLANS_SLACK = 1.05  # a step's chosen plans together, over the best of all
@@ -11,26 +10,35 @@ REASONS = {0x4: "power cap", 0x8: "hardware slowdown", 0x10: "sync boost", 0x20:
            0x100: "display clocks"}
 
 
-def read_json(path):
+def read_lines(path):
     try:
         with open(path, errors="replace") as file:
-            return json.load(file)
-    except (OSError, ValueError):
-        return {}
+            return file.read().splitlines()
+    except OSError:
+        return []
 
 
 def json_lines(path):
+    """The objects of a file of JSON lines, without what was cut off."""
     found = []
-    try:
-        with open(path, errors="replace") as file:
-            for line in file:
-                try:
-                    found.append(json.loads(line))
-                except ValueError:
-                    pass
-    except OSError:
-        pass
+    for line in read_lines(path):
+        try:
+            found.append(json.loads(line))
+        except ValueError:
+            pass
     return found
+
+
+def read_json(path):
+    """The object in a file; of a benchmark's file that was cut off, the rows that are complete; else an empty one."""
+    text = "\n".join(read_lines(path))
+    cut = text.rfind("\n    }")
+    for whole in (text, text[: cut + 6] + "\n  ]\n}" if cut >= 0 else ""):
+        try:
+            return json.loads(whole)
+        except ValueError:
+            pass
+    return {}
 
 
 # ---- clocks ---------------------------------------------------------------------------------------------------------
@@ -39,12 +47,7 @@ def json_lines(path):
 def clock_samples(path):
     """(time, SM MHz, memory MHz, degrees C, W, reasons) each; None for what the device does not tell."""
     samples = []
-    try:
-        with open(path, errors="replace") as file:
-            lines = file.read().splitlines()
-    except OSError:
-        return samples
-    for line in lines:
+    for line in read_lines(path):
         when, _, values = line.partition("\t")
         words = [word.strip() for word in values.split(",")] + [""] * 5
         try:
@@ -154,15 +157,9 @@ def ncu(raw, named):
         row = {"kernel": part["name"].removeprefix("ncu_"), "why": ""}
         if seen:
             row.update({key: seen[0]["profiled"].get(key) for key in ("layer", "pass")}, account_bytes=seen[0]["profiled"].get("bytes"))
-        try:
-            with open(f"{raw}/{part['name']}.csv", errors="replace") as file:
-                text = file.read()
-        except OSError:
-            text = ""
-        sums = {}
+        text, sums = read_lines(f"{raw}/{part['name']}.csv"), {}
         # Lines of ncu's own come before the table.
-        table = "\n".join(line for line in text.splitlines() if line.startswith('"'))
-        for line in csv.DictReader(io.StringIO(table)):
+        for line in csv.DictReader(line for line in text if line.startswith('"')):
             try:
                 value = float(line["Metric Value"].replace(",", ""))
             except (KeyError, AttributeError, ValueError):
@@ -171,7 +168,7 @@ def ncu(raw, named):
         row.update(dram_read=sums.get("dram__bytes_read.sum"), dram_written=sums.get("dram__bytes_write.sum"),
                    us=sums["gpu__time_duration.sum"] / 1e3 if "gpu__time_duration.sum" in sums else None)
         if row["dram_read"] is None:
-            row["why"] = next((line.strip() for line in text.splitlines() if "==ERROR==" in line), part["status"])
+            row["why"] = next((line.strip() for line in text if "==ERROR==" in line), part["status"])
         rows.append(row)
     return rows
 

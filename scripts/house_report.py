@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""How big the house is: lines of each room, the longest files and functions, includes that point upwards or in a circle.
+"""How big the house is: lines of each room and of its tests, and includes that point upwards or in a circle.
 
     scripts/house_report.py [--root DIR] [--check]
 
@@ -16,7 +16,6 @@ import sys
 ROOMS = ("simt", "tensor", "kernels", "autograd", "nn", "optim", "dist", "data", "trainer")
 SUFFIXES = {".h", ".cpp", ".cu", ".cuh"}
 BESIDE, BESIDE_SUFFIXES = ("tests", "examples", "bench"), SUFFIXES | {".py", ".sh"}
-LONGEST = 20  # files and functions to list
 
 
 def source_files(root, folders, suffixes=SUFFIXES):
@@ -26,73 +25,6 @@ def source_files(root, folders, suffixes=SUFFIXES):
 
 def read(file):
     return file.read_text(encoding="utf-8", errors="replace")
-
-
-# Functions -------------------------------------------------------------------------------------------------------
-
-SCOPE = re.compile(r"^(inline\s+)?namespace\b|^extern\b\s*$|^(template\s*<.*>\s*)?(requires\b.*\s)?(class|struct|union|enum)\b")
-
-
-def blank(text):
-    """The text without comments, literals and all but the first branch of #if, lines kept."""
-    keep_lines = lambda match: re.sub(r"[^\n]", " ", match.group())
-    text = re.sub(r'//[^\n]*|/\*.*?\*/|R"(\w*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"|(?<![0-9a-fA-F])\'(?:\\.|[^\'\\\n])+\'', keep_lines, text,
-                  flags=re.S)
-    lines, hidden, continued = [], [], False
-    for line in text.split("\n"):
-        directive = re.match(r"\s*#\s*(\w+)", line)
-        if directive and not continued:
-            word = directive.group(1)
-            if word in ("if", "ifdef", "ifndef"):
-                hidden.append(False)
-            elif word in ("else", "elif") and hidden:
-                hidden[-1] = True
-            elif word == "endif" and hidden:
-                hidden.pop()
-        drop = directive or continued or any(hidden)
-        continued = bool(directive or continued) and line.rstrip().endswith("\\")
-        lines.append("" if drop else line)
-    return "\n".join(lines)
-
-
-def functions(text):
-    """[(first line, lines, name)] of the functions in a source; lambdas count to the function they are in."""
-    text = blank(text)
-    found, stack, head, line, head_line = [], [], "", 1, 1
-    for at, c in enumerate(text):
-        if c == "\n":
-            line += 1
-        inside = any(kind != "scope" for kind, *_ in stack)
-        if c == "{":
-            words = " ".join(head.split())
-            initialised = re.search(r"\)[^)]*:(?!:).*[\w>]$|=$|return$", words) and not words.endswith((")", "const", "noexcept", "override"))
-            if inside or initialised:
-                stack.append(("block", 0, ""))
-            elif SCOPE.search(words) and not re.search(r"\)\s*(const|noexcept|override|final|mutable)?\s*$", re.sub(r"alignas\([^)]*\)", "", words)):
-                stack.append(("scope", 0, ""))
-            elif "(" in words:
-                stack.append(("function", head_line, words))
-            else:
-                stack.append(("block", 0, ""))
-            if stack[-1][0] != "block" or inside:
-                head = ""
-        elif c == "}":
-            kind, first, words = stack.pop() if stack else ("block", 0, "")
-            if kind == "function":
-                name = re.search(r"([\w:~]+|operator\s*\S+?)\s*\(", re.sub(r"__launch_bounds__\([^()]*\)|(alignas|requires) *\([^()]*\)", "", words))
-                found.append((first, line - first + 1, name.group(1) if name else "?"))
-            if kind != "block" or inside:
-                head = ""
-        elif c == ";" and not inside:
-            head = ""
-        elif not inside:
-            if not head.strip() and not c.isspace():
-                head_line, head = line, ""
-            head += c
-    return found
-
-
-# Includes --------------------------------------------------------------------------------------------------------
 
 
 def includes(text):
@@ -137,9 +69,6 @@ def circles(files):
     return found
 
 
-# The report ------------------------------------------------------------------------------------------------------
-
-
 def spread(values):
     values = sorted(values)
     at = lambda share: values[min(len(values) - 1, int(share * len(values)))]
@@ -164,14 +93,8 @@ def report(root):
     row("all rooms", [text.count("\n") for text in texts.values()])
     for folder in BESIDE:
         row(folder, lines_of(beside, folder))
-
-    print(f"the {LONGEST} longest files:")
-    for count, name in sorted(((text.count("\n"), name) for name, text in (texts | beside).items()), reverse=True)[:LONGEST]:
-        print(f"  {count:>4}  {name}")
-    all_functions = [(count, name, first, function) for name, text in texts.items() for first, count, function in functions(text)]
-    print(f"functions of the rooms: {len(all_functions):,}, {spread([f[0] for f in all_functions])} lines; the {LONGEST} longest:")
-    for count, name, first, function in sorted(all_functions, reverse=True)[:LONGEST]:
-        print(f"  {count:>4}  {name}:{first} {function}")
+        for room in sorted({name.split("/")[1] for name in beside if folder == "tests" and re.match("tests/[^/]+/", name)}):
+            row("  tests/" + room, lines_of(beside, "tests/" + room))
 
     up, rings = arrows_up(root), circles({name: includes(text) for name, text in texts.items()})
     print(f"includes that point upwards: {len(up)}, circles: {len(rings)}")

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # Kills trainings by SIGKILL at random moments, resumes each until it ends, and compares what it leaves with an undisturbed run's.
 #   scripts/kill_drills.sh [COUNT] [--seed N] [--drill N] [--only VARIANT] [--bin DIR] [--deadline SECONDS]
-# COUNT drills (200), of f32, f16 and ema in turns, and one in ten of zero1 on two ranks (left out, and named, where the build has
-# no MPI). A drill is one run of train_digits: killed up to three times, resumed by --resume auto, and at last left alone. All
+# COUNT drills (200), of f32, f16 and ema in turns, and one in ten of zero1 on two ranks.
+# A drill is one run of train_digits: killed up to three times, resumed by --resume auto, and at last left alone. All
 # choices are drawn from the seed (drawn and printed where it is not given) and the drill's number:
 #   - when: at any moment, while a checkpoint is written, or while the model is written;
-#   - whom, of two ranks: all processes, one rank, mpirun, or the program that started them;
+#   - whom, of two ranks: all processes, one rank, or the program that started them;
 #   - how it saves: every so many steps, with --async-checkpoints or without, with --monitor and --save-top-k or without;
 #   - what happens to the newest checkpoint in between: nothing, or it is truncated, or a byte of it changes.
 # model.safetensors, and last.safetensors where there is one, must be the undisturbed run's byte for byte, and so must the weights
@@ -48,8 +48,6 @@ folder=$(mktemp -d)
 kept=0
 trap '[ "$kept" = 1 ] || rm -rf "$folder"' EXIT
 cd "$folder"
-mkdir tmp
-export TMPDIR=$folder/tmp # where mpirun, killed, leaves things
 unset ATHANOR_DATA_DIR ATHANOR_DIST_DEBUG
 export ATHANOR_RUNS_DIR=none OMP_WAIT_POLICY=passive # which also spares the program its restart
 train=("$bin/train_digits" --device cpu --epochs 3 --batch-size 128 --threads 1 --deterministic --run-dir)
@@ -103,21 +101,19 @@ aim() { # until the moment that is drawn has come, or the run has ended
   esac
   until has "$pattern" || ! kill -0 "$pid" 2>/dev/null; do pause 0.0005; done
 }
-shoot() { # WHOM: all, rank, mpirun or program. One rank that dies is enough to end them all, and so are the other two.
-  local mpirun= ranks=() targets=("$pid")
+shoot() { # WHOM: all, rank or program. One rank that dies is enough to end them all, and so is the program.
+  local ranks=() targets=("$pid")
   if [ "$variant" = zero1 ]; then
-    mpirun=$(pgrep -P "$pid" | head -n 1 || true)
-    [ -z "$mpirun" ] || mapfile -t ranks < <(pgrep -P "$mpirun" || true)
+    mapfile -t ranks < <(pgrep -P "$pid" || true)
     case $1 in
-      all) targets=("$pid" $mpirun "${ranks[@]}") ;;
-      mpirun) [ -z "$mpirun" ] || targets=("$mpirun") ;;
+      all) targets=("$pid" "${ranks[@]}") ;;
       rank) [ ${#ranks[@]} -eq 0 ] || { draw ${#ranks[@]}; targets=("${ranks[drawn]}"); } ;;
     esac
   fi
   kill -KILL "${targets[@]}" 2>/dev/null || true
 }
 kill_once() { # begins the run and kills it: false, and `why` says it, where it does not end as it should
-  local moments=(any any save model) whom=(all rank mpirun program) moment one code=0
+  local moments=(any any save model) whom=(all rank rank program) moment one code=0
   draw 4; moment=${moments[drawn]}
   draw 4; one=${whom[drawn]}
   [ "$variant" = zero1 ] || one=process
@@ -166,7 +162,7 @@ heeds_damage() { # what the last run has said of the file that was damaged befor
   local begins
   [ -n "$damaged" ] || return 0
   begins=$(grep -nE '^(resumed from|--resume auto: no valid checkpoint)' out | head -n 1) || begins=
-  if [ -z "$begins" ]; then # killed before it said so, or what it said was lost with mpirun
+  if [ -z "$begins" ]; then # killed before it said so
     [ "$(stat -c '%i %y' "$run/checkpoints/$damaged" 2>/dev/null)" = "$stamp" ] || damaged=
     return 0
   fi
@@ -191,7 +187,7 @@ drill() { # false, and `why` says it
   make_reference "$variant" "$monitored"
   log+="  ${flags[$variant]} ${best[$monitored]} $saving"$'\n'
   draw 3; times=$((drawn + 1))
-  [ "$variant" != zero1 ] || times=$((times / 3 + 1)) # mpirun takes its time to begin
+  [ "$variant" != zero1 ] || times=$((times / 3 + 1)) # ranks take their time to begin
   while [ "$times" -gt 0 ]; do
     kill_once || return 1
     damage_newest
@@ -202,7 +198,7 @@ drill() { # false, and `why` says it
   wait "$pid" || code=$?
   [ $code -eq 0 ] || { why="resumed and left alone, it must end with 0, but ends with $code"; return 1; }
   heeds_damage || return 1
-  [ -z "$damaged" ] || { why="$damaged is damaged, and nobody has said so"; return 1; }
+  [ -z "$damaged" ] || { why="$damaged is damaged, and that was not reported"; return 1; }
   same model.safetensors || { why="model.safetensors differs"; return 1; }
   same last.safetensors || { why="last.safetensors differs"; return 1; }
   [ "$(epochs_of "$run")" = "$(epochs_of "ref.$variant.$monitored")" ] || { why="weights after an epoch differ"; return 1; }
@@ -242,11 +238,6 @@ report() { # the table
 echo "kill_drills.sh: seed $seed"
 micros; began_us=$now_us
 failed=0 ran=0
-if [[ ${variants[*]} = *zero1* ]] && ! make_reference zero1 0; then
-  echo "zero1 is left out: $(head -n 1 err)"
-  read -ra variants <<<"${variants[*]/zero1/}"
-fi
-[ ${#variants[@]} -gt 0 ] || usage "nothing is left to drill"
 mapfile -t names < <(printf '%s\n' "${variants[@]}" | awk '!seen[$0]++')
 for one in "${names[@]}"; do
   drills[$one]=0 kills[$one]=0 saves[$one]=0 models[$one]=0 resumes[$one]=0 damages[$one]=0 equals[$one]=0

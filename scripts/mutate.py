@@ -5,7 +5,7 @@ tests nearest to it, and reports the faults that no test saw.
     scripts/mutate.py --count 150 [--seed 1] [--first 0] [--report build/mutate/report.jsonl]
     scripts/mutate.py --list --count 20            # shows the faults, builds nothing
 
-Works in a git worktree of its own (build/mutate/tree, at HEAD), so that nobody's files change; there a fault is undone whatever
+Works in a git worktree of its own (build/mutate/tree, at HEAD), so that no working files change; there a fault is undone whatever
 happens, Ctrl-C included. Fault number i depends on the seed, i and the sources alone: a run can be cut into pieces with --first.
 Faults that do not compile are drawn again. Ends with 1 where more than --most percent survive.
 """

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs what is missing, builds train_digits and what of the library it needs, trains a small CNN on the embedded
+# Installs what is missing, builds the library, train_digits and the tool `athanor`, trains a small CNN on the embedded
 # digits, and asks the model that it leaves for a digit that it has not seen: on a GPU where one is found with nvcc and
 # cuDNN, else on the CPU, saying what is missing.
 # Arguments go to train_digits: scripts/quickstart.sh --epochs 5
@@ -7,11 +7,6 @@ source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 arguments=("$@")
 
 set_up
-
-# The whole tool `athanor` takes minutes to build. Until somebody does, its name stands for the part that is here.
-link_tool() { # link_tool BIN
-  [ -e "$1/athanor" ] || [ ! -e "$1/small/athanor" ] || ln -sf small/athanor "$1/athanor"
-}
 
 # Shows what the model of a run says of a test image.
 ask() { # ask TOOL RUN
@@ -22,8 +17,8 @@ ask() { # ask TOOL RUN
 }
 
 build() { # build PRESET [-DNAME=VALUE...]
-  say "Building train_digits (build/$1, shared with scripts/test.sh)"
-  configure "$@" $(isa_setting "$1") && cmake --build --preset "$1" --target train_digits athanor-small && link_tool "build/$1/bin"
+  say "Building train_digits and the tool athanor (build/$1, shared with scripts/test.sh)"
+  configure "$@" $(isa_setting "$1") && cmake --build --preset "$1" --target train_digits athanor-tool
 }
 
 # Builds for the GPU that is here, or says in a line why not and returns 1.
@@ -66,5 +61,5 @@ if [ -e "$run/model.safetensors" ] && [ ! "$run/model.safetensors" -ot "$began" 
 fi
 
 say "Next: build/$preset/bin/train_digits --help, or scripts/test.sh"
-echo "Your own photos: cmake --build --preset $preset --target train_images, a third of the time that train_digits takes"
+echo "Your own photos: cmake --build --preset $preset --target train_images"
 echo "All other programs: cmake --build --preset $preset --target examples"

@@ -132,8 +132,7 @@ for preset in "${presets[@]}"; do
   report=build/$preset/ctest.xml
   rm -f "$report"
   # What each test printed is in build/PRESET/Testing/Temporary/LastTest.log.
-  ctest --preset "$preset" -j "$jobs" "${tests_of_lane[@]}" "${without[@]}" --output-junit "$root/$report" | tee "build/$preset/ctest.log" |
-    scripts/test_progress.sh || status=1
+  ctest --preset "$preset" -j "$jobs" "${tests_of_lane[@]}" "${without[@]}" --progress --output-junit "$root/$report" || status=1
   { read -r p f s; names=$(cat); } < <(summarise "$report")
   if [ "$programs" != "$target" ]; then
     names+="${names:+$'\n'}  tests of a device: neither built nor run, for there is no GPU"

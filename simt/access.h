@@ -10,7 +10,7 @@ namespace simt {
 enum class Access : std::uint8_t { read, write, atomic };
 
 /// While on, accesses of this thread of the host are those of the kernel it runs; `stacks` are its threads'
-/// own, which nobody else reaches.
+/// own, which no other thread reaches.
 #if defined(SIMT_RACE)
 void watch_accesses(bool on, const char* stacks_begin = nullptr, const char* stacks_end = nullptr);
 #else

@@ -69,51 +69,6 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   });
 }
 
-namespace {
-/// Negative where a device cannot access the other's memory.
-int link_between(Runtime& all, int device, int peer) {
-  all.device(device), all.device(peer);
-  if (device == peer) return -1;
-  return options().link ? options().link(device, peer) : 0;
-}
-}  // namespace
-
-cudaError_t cudaDeviceCanAccessPeer(int* can, int device, int peer) {
-  return api_call("cudaDeviceCanAccessPeer", [&](Runtime& all) {
-    *can = link_between(all, device, peer) >= 0;
-    return cudaSuccess;
-  });
-}
-
-cudaError_t cudaDeviceGetP2PAttribute(int* value, cudaDeviceP2PAttr attribute, int device, int peer) {
-  return api_call("cudaDeviceGetP2PAttribute", [&](Runtime& all) {
-    const int link = link_between(all, device, peer);
-    if (device == peer) throw Failure{cudaErrorInvalidDevice, "a device is not a peer of itself"};
-    *value = attribute == cudaDevP2PAttrAccessSupported ? link >= 0 : std::max(link, 0);
-    return cudaSuccess;
-  });
-}
-
-cudaError_t cudaDeviceGetPCIBusId(char* id, int bytes, int device) {
-  return api_call("cudaDeviceGetPCIBusId", [&](Runtime& all) {
-    all.device(device);
-    if (std::snprintf(id, static_cast<std::size_t>(std::max(bytes, 0)), "0000:%02X:00.0", device) < bytes)
-      return cudaSuccess;
-    throw Failure{cudaErrorInvalidValue, "the id takes 13 bytes"};
-  });
-}
-
-cudaError_t cudaDeviceGetByPCIBusId(int* device, const char* id) {
-  return api_call("cudaDeviceGetByPCIBusId", [&](Runtime& all) {
-    unsigned number = 0;
-    const bool known = std::sscanf(id, "0000:%02X:00.0", &number) == 1;
-    if (!known || static_cast<int>(number) >= all.device_count())
-      throw Failure{cudaErrorInvalidDevice, "no device has this id"};
-    *device = static_cast<int>(number);
-    return cudaSuccess;
-  });
-}
-
 cudaError_t cudaDeviceGetStreamPriorityRange(int* lowest, int* highest) {
   *lowest = 0;
   *highest = kHighestPriority;

@@ -63,7 +63,7 @@ std::string end_block_warpgroups();
 void probe(const void* address, std::size_t bytes);
 
 // The asynchronous proxy has a copy of dynamic shared memory of its own, which a fence brings up to date. (Of
-// static shared memory nobody knows where it ends: there the proxy sees all. The race build finds a missing
+// static shared memory its end is unknown: there the proxy sees all. The race build finds a missing
 // fence there too.)
 const char* seen_by_proxy(const void* shared);
 char* proxy_copy(void* shared);  ///< null where it has none

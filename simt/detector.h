@@ -29,10 +29,10 @@ struct OpRecord {
 
 struct Detector {
   Clock host;
-  Deque<OpRecord> ops = Deque<OpRecord>(1);  // by number; 0 is nobody
+  Deque<OpRecord> ops = Deque<OpRecord>(1);  // by number; 0 is none
   Shadow shadow;
   std::string report;
-  std::string unwritten;  // a read of what nobody wrote: reported if no write races with it later
+  std::string unwritten;  // a read of what was never written: reported if no write races with it later
 
   // The op that runs.
   std::uint32_t op = 0;

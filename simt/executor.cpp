@@ -16,10 +16,10 @@
 // How a grid is run on one thread of the host.
 //
 // Blocks run one after the other. A block's threads are called one after the other too, by a worker: a loop
-// on a fiber that takes the next thread nobody has begun and calls the kernel for it. Only a thread that must
-// wait gives its fiber up, in the middle of the kernel, and another worker takes over. So a kernel without
-// barriers is a plain loop of calls, on one stack, and a kernel with them costs one switch (20 ns) each time
-// a thread waits; nobody has to say which is which.
+// on a fiber that takes the next thread that has not begun and calls the kernel for it. Only a thread that
+// must wait gives its fiber up, in the middle of the kernel, and another worker takes over. So a kernel
+// without barriers is a plain loop of calls, on one stack, and a kernel with them costs one switch (20 ns)
+// each time a thread waits; a kernel need not declare which it is.
 //
 // A block barrier opens when its last thread arrives: all become ready and run on in the order that was asked
 // for. Lanes of a warp that do something together each leave pointers to their value and their result (both
@@ -66,7 +66,7 @@ Worker* Executor::take_worker() {
   return worker;
 }
 
-// Whoever can go on when the current worker cannot; null: nobody.
+// The worker that can continue when the current one cannot; null: none.
 Worker* Executor::next_worker() {
   if (begun_ < count_) return take_worker();
   while (ready_first_ == ready_end_) {
@@ -216,7 +216,7 @@ uint3 Executor::block_at(std::uint64_t position) const {
 }
 
 void Executor::run_block() {
-  if (shared_) std::memset(shared_, 0xff, grid_->shared_bytes);  // NaN, where nobody writes before reading
+  if (shared_) std::memset(shared_, 0xff, grid_->shared_bytes);  // NaN, if read before it is written
   for (Thread& thread : threads_) thread.state = State::fresh;
   std::memset(warps_.data(), 0, warps_.size() * sizeof(Warp));
   begun_ = waiting_ = done_ = 0;

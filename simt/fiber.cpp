@@ -18,7 +18,7 @@
 
 // A switch pushes the registers that a called function must preserve, swaps stack pointers, and pops them on
 // the other side: 20 ns with all that surrounds it. ucontext, which asks the system for the signal mask each
-// way, takes ten times as long; it serves where nobody wrote the twenty lines of assembly.
+// way, takes ten times as long; it serves processors without the twenty lines of assembly.
 
 namespace simt {
 namespace {

@@ -26,10 +26,7 @@ struct Options {
   int devices = 1;                                  ///< SIMT_DEVICES
   std::size_t memory_bytes = std::size_t{4} << 30;  ///< SIMT_MEMORY, of each device
   std::size_t pinned_bytes = SIZE_MAX;              ///< SIMT_PINNED, of page-locked memory
-  /// The link between two devices, for tests: 0 for the fastest, up to 9; negative where there is no peer
-  /// access. Null: all are 0.
-  int (*link)(int device, int peer) = nullptr;
-  std::string error;  ///< what is wrong with the environment; else empty
+  std::string error;                                ///< what is wrong with the environment; else empty
 };
 Options& options();
 Options options_from_environment();

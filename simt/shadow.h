@@ -10,7 +10,7 @@
 
 namespace simt::race {
 
-/// Who touched some memory, and when. `op` 0: nobody.
+/// Which op touched some memory, and when. `op` 0: none.
 struct Stamp {
   std::uint32_t op = 0;     ///< number of the launch or copy
   std::uint32_t block = 0;  ///< number of the block in its grid
@@ -19,7 +19,7 @@ struct Stamp {
   std::uint64_t thread : 12 = 0;  ///< or an agent: see block_order.h
   std::uint64_t wrote : 1 = 0;    ///< among a cell's reads: a plain write that an atomic one came after
   std::uint64_t atomic : 1 = 0;
-  std::uint64_t under_way : 1 = 0;  ///< asynchronous, and nobody has waited for it
+  std::uint64_t under_way : 1 = 0;  ///< asynchronous, and not yet waited for
   std::uint64_t by_proxy : 1 = 0;   ///< through the asynchronous proxy
 
   bool same_thread(const Stamp& other) const {

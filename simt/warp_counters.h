@@ -5,7 +5,7 @@
 
 #include "simt/counters.h"
 
-// What the executor and the access hooks tell the counters. Race build only; nothing happens while nobody
+// What the executor and the access hooks tell the counters. Race build only; nothing happens while no test
 // counts.
 
 namespace simt {

@@ -13,7 +13,7 @@
 //   wgmma_fence(sums);                       // before the first, and after sums were touched
 //   wgmma<Factor::f16, 64>(sums, a, b);      // sums [64, 64] += a [64, 16] b [16, 64]
 //   wgmma_commit();
-//   wgmma_wait<0>(sums);                     // until then nobody may touch sums, or write a and b
+//   wgmma_wait<0>(sums);                     // until then no thread may touch sums, or write a and b
 //
 // It reads through the asynchronous proxy: what threads have written is fenced first (fence_proxy_async()).
 

@@ -159,4 +159,14 @@ void AtomicFile::fail(const char* what, std::uint64_t offset) const {
   detail::fail<IoError>("save: {} {} at byte {}: {}", what, name, offset, std::strerror(reason));
 }
 
+void write_atomically(const std::filesystem::path& path, std::span<const std::byte> bytes) {
+  AtomicFile file(path);
+  file.write(bytes);
+  file.commit();
+}
+
+void write_atomically(const std::filesystem::path& path, std::string_view text) {
+  write_atomically(path, std::as_bytes(std::span(text)));
+}
+
 }  // namespace athanor

@@ -44,6 +44,10 @@ class AtomicFile {
   std::size_t written_ = 0;
 };
 
+/// A whole AtomicFile with this content.
+void write_atomically(const std::filesystem::path& path, std::span<const std::byte> bytes);
+void write_atomically(const std::filesystem::path& path, std::string_view text);
+
 /// A new name, "PATH.PID-N" and `suffix`, for what becomes `path` once it is complete. Removes what killed
 /// processes have left under such names of `path`: files or folders that no process has locked.
 std::filesystem::path unfinished_name(const std::filesystem::path& path, std::string_view suffix);

@@ -1,5 +1,7 @@
 #include "tensor/printable.h"
 
+#include <algorithm>
+#include <cctype>
 #include <charconv>
 
 #include <fmt/format.h>
@@ -24,6 +26,12 @@ std::size_t visible_bytes(std::string_view text) {
 }
 
 }  // namespace
+
+bool is_name(std::string_view text, std::string_view others) {
+  return !text.empty() && std::all_of(text.begin(), text.end(), [&](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) != 0 || others.find(c) != others.npos;
+  });
+}
 
 std::string printable(std::string_view text) {
   std::string shown;

@@ -223,9 +223,7 @@ void write_trace(const std::string& path, const std::vector<std::string>& lists)
   std::string json = "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n";
   for (const std::string& list : lists) json += (&list == lists.data() ? "" : ",") + list;
   json += "]}\n";
-  AtomicFile file(path);
-  file.write(std::as_bytes(std::span(json)));
-  file.commit();
+  write_atomically(path, json);
 }
 
 }  // namespace athanor

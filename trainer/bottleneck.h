@@ -13,7 +13,7 @@ namespace athanor {
 struct Times {
   double data = 0;           ///< waiting for samples, or reading them
   double copy = 0;           ///< to the device, and from bytes to numbers
-  double forward = 0;        ///< to the device, and from bytes to floats
+  double forward = 0;        ///< the model and its loss
   double backward = 0;       ///< gradients
   double communication = 0;  ///< with other ranks
   double update = 0;         ///< optimizer, averages, and the beginning and end of a step

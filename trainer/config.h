@@ -45,7 +45,7 @@ struct EarlyStop {
   const char* flag() const { return patience == kNever ? "--monitor" : "--early-stop"; }
 };
 
-/// --freeze PREFIX[:EPOCHS]: a part of the network that is not trained (freezing.h).
+/// --freeze PREFIX[:EPOCHS]: a part of the network that is not trained.
 struct Freeze {
   static constexpr std::int64_t kAlways = std::numeric_limits<std::int64_t>::max();
 
@@ -106,21 +106,22 @@ struct FlagValue {
   bool is_list = false;  ///< several values, separated by spaces
 };
 
-/// The configuration of a Trainer. A program sets its defaults; parse_flags() lets the user change them.
+/// The configuration of a Trainer. A program sets its defaults; parse_flags() lets the user change them. A
+/// member with a flag has one row in flags/settings_table.cpp, which names, reads, prints and compares it.
 struct TrainerConfig {
-  std::string program = "athanor";  ///< for messages
-  std::string model = {};           ///< a name for nn::make_model(), if the program uses it
-  /// The names --model accepts; empty: the program has a fixed model.
-  std::vector<std::string> models = {};
+  // The program ---------------------------------------------------------------------------------------------
+  std::string program = "athanor";        ///< for messages
+  std::string model = {};                 ///< a name for nn::make_model(), if the program uses it
+  std::vector<std::string> models = {};   ///< the names --model accepts; empty: the program has a fixed model
   std::string phase = {};                 ///< Trainer::phase(); empty: a single phase
   std::vector<std::string> command = {};  ///< the program's arguments, for config.json
   /// The program for predictions, named at the end of a run: itself, if it has tool_main(). Empty: `athanor`,
   /// if it is in the same folder.
   std::filesystem::path tool = {};
-  std::vector<FlagValue> flags = {};  ///< as set by parse_flags()
-  /// Further settings of the run: a resumed run must have the same.
-  std::vector<OwnFlag> own_flags = {};
+  std::vector<FlagValue> flags = {};    ///< as set by parse_flags()
+  std::vector<OwnFlag> own_flags = {};  ///< further settings of the run: a resumed run must have the same
 
+  // Training ------------------------------------------------------------------------------------------------
   std::int64_t epochs = 10;
   std::int64_t max_steps = -1;                                  ///< attempted steps; -1: no limit
   double max_time_s = std::numeric_limits<double>::infinity();  ///< of training, checked after each step
@@ -141,7 +142,10 @@ struct TrainerConfig {
   std::optional<EarlyStop> monitor = {};
   /// By which of them weights, checkpoints and --schedule plateau are judged.
   const std::optional<EarlyStop>& judged_by() const { return monitor ? monitor : early_stop; }
+  std::vector<Freeze> freeze = {};  ///< parts of the network that are not trained
+  std::uint64_t seed = 0;
 
+  // Ranks ---------------------------------------------------------------------------------------------------
   static constexpr int kAllDevices = -1;
   int devices = 0;  ///< ranks on this machine; 0: one, or those started; kAllDevices: one per GPU
   Strategy strategy = Strategy::automatic;  ///< automatic: ddp if there are several ranks
@@ -152,49 +156,69 @@ struct TrainerConfig {
   /// For flight records of a failing rank; empty: checkpoint_dir, or the current folder.
   std::filesystem::path flight_dir = {};
   std::string ranks_note = {};  ///< which launcher started them, or why there is one
+  dist::CommunicatorOptions collectives{.algorithm = dist::Algorithm::automatic};
+  dist::BucketOptions buckets = {};
+
+  // Device and precision ------------------------------------------------------------------------------------
   static constexpr int kMeasuredThreads = -1;
   /// 0: the number of cores, divided among the ranks of this machine; kMeasuredThreads: one or that number,
   /// whichever makes the first steps faster.
   int threads = 0;
   Precision precision = Precision::f32;
-  /// Unset: dynamic from 65536 for f16, else constant 1.
-  std::optional<LossScaling> loss_scaling = {};
+  std::optional<LossScaling> loss_scaling = {};  ///< unset: dynamic from 65536 for f16, else constant 1
   bool f32_gradients = false;  ///< also in a half precision; always when accumulating batches
   Device device = kCpu;
-  std::string device_note = {};  ///< which GPU it is, or why this device
-  std::uint64_t seed = 0;
-  int workers = LoaderOptions::kAuto;      ///< loader threads; 0: load in the training thread
-  bool pin_memory = true;                  ///< for batches copied to a GPU
-  bool persistent_workers = true;          ///< loader threads live across epochs
+  std::string device_note = {};            ///< which GPU it is, or why this device
+  std::int64_t memory_limit = 0;           ///< bytes of tensors; 0: none
   GraphMode graph = GraphMode::automatic;  ///< capture a step's work on a GPU
   bool fused = true;                       ///< fuse activations and residual sums
   bool inference_mode = true;              ///< validation records no graph
   bool empty_cache = false;                ///< return cached memory to the system after each step
   bool sync_each_step = false;             ///< wait for the device after each step
-  bool progress = true;                    ///< show progress on stdout
-  int prefetch = 4;                        ///< batches in memory, for training and validation each
-  BadSamples bad_samples = {};             ///< policy for samples that cannot be read
-  Order order = Order::random;             ///< of the training set's samples
-  bool data_on_device = false;             ///< keep in-memory data sets on the device
   bool deterministic = false;
-  /// Measure on the CPU, in a trial step, which implementation of each convolution is fastest.
-  bool benchmark = false;
+  bool benchmark = false;    ///< measure on the CPU which implementation of each convolution is fastest
   bool forbid_sync = false;  ///< waiting for the device inside a step is an error
-  /// Number of steps, and of validation batches, of a trial run that leaves nothing behind; 0: a real run.
-  std::int64_t fast_dev_run = 0;
+
+  // Data ----------------------------------------------------------------------------------------------------
+  std::filesystem::path data_dir = {};   ///< --data-dir, else ATHANOR_DATA_DIR, else "data-cache"
+  std::int64_t synthetic_images = 0;     ///< synthetic images instead of the data set; 0: none
+  int workers = LoaderOptions::kAuto;    ///< loader threads; 0: load in the training thread
+  bool pin_memory = true;                ///< for batches copied to a GPU
+  bool persistent_workers = true;        ///< loader threads live across epochs
+  int prefetch = 4;                      ///< batches in memory, for training and validation each
+  BadSamples bad_samples = {};           ///< policy for samples that cannot be read
+  Order order = Order::random;           ///< of the training set's samples
+  bool data_on_device = false;           ///< keep in-memory data sets on the device
+  bool strict_data = false;              ///< unused parts of sources, and images in both sets, are errors
+  std::vector<Unused> unused_data = {};  ///< what the program itself leaves out, beside Dataset::unused()
+  /// For bytes / 255, per channel; empty: measured on the training set, which reads all of it.
+  std::vector<double> pixel_mean = {}, pixel_stddev = {};
+
+  // Images of any size, for programs that accept them; image_size 0 removes these flags
+  // ----------------------
+  std::int64_t image_size = 0;                           ///< pixels a side, after resizing
+  ImageWork decode = ImageWork::automatic;               ///< of plain JPEG files
+  ImageWork resize = ImageWork::automatic;               ///< the same bits on both
+  std::filesystem::path train_data = {}, val_data = {};  ///< their folders; empty: below data_dir
+  std::string fields = {};                               ///< OpenOptions::fields of all of these
+  std::filesystem::path photos = {};     ///< folder for both: val_split of each class is for validation
+  double val_split = 0.2;                ///< in (0, 1)
+  std::filesystem::path test_data = {};  ///< measured once, at the end; empty: none
+
+  // Validation and limits -----------------------------------------------------------------------------------
   TrainingLength val_every = {1, true};  ///< also at the end of the run
   BatchLimit limit_train_batches = {},
              limit_val_batches = {};  ///< of each epoch; of each validation, may be 0
   std::int64_t overfit_batches = 0;   ///< the same few batches in every epoch, unshuffled; 0: all, shuffled
   std::int64_t sanity_val = 0;        ///< validation batches before training, to detect errors early
+  /// Number of steps, and of validation batches, of a trial run that leaves nothing behind; 0: a real run.
+  std::int64_t fast_dev_run = 0;
   /// Fails at the first non-finite gradient at the lowest loss scale, naming its op. Otherwise such steps are
   /// skipped, and max_overflows_at_floor of them in a row are an error.
   bool stop_on_nan = false;
-  std::int64_t synthetic_images = 0;  ///< synthetic images instead of the data set; 0: none
-  std::int64_t memory_limit = 0;      ///< bytes of tensors; 0: none
-  Profile profile = Profile::none;
-  Question question = Question::none;
-  std::filesystem::path lr_curve = {};  ///< SVG file for the learning-rate curve of the answer; empty: none
+  std::int64_t max_overflows_at_floor = 16;
+
+  // The run's folder, checkpoints and reports ---------------------------------------------------------------
   /// The run's folder (run_folder.h): by default it holds weights, metrics.jsonl, checkpoints/ and samples/.
   /// Empty: none, or a new one below run_root.
   std::filesystem::path run_dir = {};
@@ -215,34 +239,17 @@ struct TrainerConfig {
   std::filesystem::path pretrained = {};  ///< initial weights, see nn/pretrained.h; empty: random ones
   bool validate_only = false;             ///< evaluate.h: only measure a run's result
   bool reset_head = false;                ///< the last layer starts with random weights
-  std::vector<Freeze> freeze = {};        ///< parts of the network that are not trained
   std::filesystem::path metrics = {};     ///< file to which JSON lines are appended; empty: none
-  /// --logger: files in run_dir for steps and epochs (loggers.h).
-  bool log_json = true, log_csv = false, log_tensorboard = false;
-  std::int64_t log_every = 50;          ///< attempted steps between logged steps
-  bool summary = false;                 ///< show layers with shapes and costs before training (layers.h)
-  bool report = true;                   ///< report.html in run_dir, if there is one
-  std::filesystem::path data_dir = {};  ///< --data-dir, else ATHANOR_DATA_DIR, else "data-cache"
+  bool log_json = true, log_csv = false, log_tensorboard = false;  ///< --logger: files in run_dir (loggers.h)
+  std::int64_t log_every = 50;                                     ///< attempted steps between logged steps
+  bool summary = false;  ///< show layers with shapes and costs before training (layers.h)
+  bool report = true;    ///< report.html in run_dir, if there is one
+  bool progress = true;  ///< show progress on stdout
+  Profile profile = Profile::none;
+  Question question = Question::none;
+  std::filesystem::path lr_curve = {};  ///< SVG file for the learning-rate curve of the answer; empty: none
 
-  // For programs that accept images of any size; image_size 0 removes these flags.
-  std::int64_t image_size = 0;              ///< pixels a side, after resizing
-  ImageWork decode = ImageWork::automatic;  ///< of plain JPEG files
-  ImageWork resize = ImageWork::automatic;  ///< the same bits on both
-  bool strict_data = false;                 ///< unused parts of sources, and images in both sets, are errors
-  std::vector<Unused> unused_data = {};     ///< what the program itself leaves out, beside Dataset::unused()
-  std::filesystem::path train_data = {}, val_data = {};  ///< their folders; empty: below data_dir
-  std::filesystem::path photos = {};     ///< folder for both: val_split of each class is for validation
-  double val_split = 0.2;                ///< in (0, 1)
-  std::filesystem::path test_data = {};  ///< measured once, at the end; empty: none
-
-  dist::CommunicatorOptions collectives{.algorithm = dist::Algorithm::automatic};  ///< of several ranks
-  dist::BucketOptions buckets = {};
-  /// For bytes / 255, per channel; empty: measured on the training set, which reads all of it.
-  std::vector<double> pixel_mean = {}, pixel_stddev = {};
-  std::int64_t max_overflows_at_floor =
-      16;  ///< consecutive overflows at the lowest loss scale that are an error
-
-  // The recipe (recipe.h).
+  // The recipe (recipe.h) -----------------------------------------------------------------------------------
   std::filesystem::path recipe = {};  ///< the file that set some of the flags; empty: none
   OptimizerKind optimizer_kind = OptimizerKind::sgd;
   double momentum = 0.9;              ///< of sgd and muon
@@ -257,9 +264,7 @@ struct TrainerConfig {
   std::int64_t lr_scaling_batch = 256;  ///< the batch size for which lr was chosen
   double label_smoothing = 0;
   std::optional<double> dropout = {};  ///< of all dropout layers of the model; unset: the model's own
-  /// Weighs training losses so that all classes have equal total weight: samples / (classes * samples of the
-  /// class).
-  bool balanced_classes = false;
+  bool balanced_classes = false;       ///< all classes have equal total weight in training losses
   Augment augment = {};
   std::int64_t views = 1;  ///< of each image, augmented independently: Batch::view()
   /// A custom learning-rate schedule over `steps` steps with maximum `lr`; unset: schedule_options.

@@ -1,18 +1,20 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "autograd/parameter.h"
+#include "optim/arena.h"
 #include "optim/precision.h"
 #include "tensor/state_dict.h"
 
 namespace athanor {
 
-/// The networks' untrained state: parameters that need no gradient, and buffers of frozen modules. It is on
-/// the device in the run's precision, without gradients, optimizer state, averages or messages between ranks.
-/// If the precision differs, the original values stay in host memory for checkpoints.
+/// The networks' untrained state, parameters and buffers: on the device in the run's precision, without
+/// gradients, optimizer state, averages or messages between ranks. If the precision is a half one, the
+/// original values stay in host memory for checkpoints.
 class FrozenWeights {
  public:
   /// Takes over f32 tensors; handles follow. Throws ArgumentError on another dtype.
@@ -29,14 +31,12 @@ class FrozenWeights {
 
   /// Values in f32 under the names of the model.
   StateDict state_dict() const;
-  /// Copies values in. Throws ArgumentError, before writing anything, naming a missing, extra or misshapen
-  /// entry.
+  /// Throws ArgumentError, before writing anything, naming a missing, extra or misshapen entry.
   void load_state_dict(const StateDict& state);
   /// Hash of all values, in order. A counted wait.
   std::uint64_t hash() const;
 
-  /// Restores the f32 values in the handles, except handles written since. Call it before another run, which
-  /// may train them.
+  /// Restores the f32 values in handles not written since, for another run, which may train them.
   void put_back() const;
 
  private:
@@ -49,6 +49,12 @@ class FrozenWeights {
 
   std::vector<Entry> entries_;
   std::int64_t numel_ = 0;
+};
+
+/// The memory of a task's networks. It outlives the run, as the networks belong to the caller.
+struct ModelMemory {
+  std::vector<std::unique_ptr<ParameterArena>> arenas;  ///< one for each optimizer
+  std::unique_ptr<FrozenWeights> frozen;
 };
 
 }  // namespace athanor

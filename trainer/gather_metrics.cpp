@@ -6,16 +6,6 @@
 #include "tensor/error.h"
 
 namespace athanor {
-namespace {
-
-/// "loss mean, psnr max".
-std::string listed(std::string rows) {
-  rows.pop_back();
-  for (std::size_t at = 0; (at = rows.find('\n', at)) != rows.npos; at += 2) rows.replace(at, 1, ", ");
-  return rows;
-}
-
-}  // namespace
 
 std::vector<double> gather(MetricSums& sums, ParallelStrategy& strategy) {
   const std::vector<std::string> rows = strategy.gather(sums.rows());
@@ -24,7 +14,7 @@ std::vector<double> gather(MetricSums& sums, ParallelStrategy& strategy) {
   for (auto of = first; of != rows.end(); ++of) {
     ATH_CHECK(of->empty() || *of == *first,
               "log: all ranks must log the same names in the same order, but rank {} has {} and rank {} {}",
-              first - rows.begin(), listed(*first), of - rows.begin(), listed(*of));
+              first - rows.begin(), *first, of - rows.begin(), *of);
   }
   if (first != rows.end()) sums.take_names(*first);
   const std::vector<double> mine = sums.read();

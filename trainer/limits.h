@@ -13,9 +13,9 @@
 
 namespace athanor {
 
-/// Decides whether training continues: limits on steps and time, signals, callbacks and the votes of other
-/// ranks. All ranks must leave the loop at the same step, so training ends only by an agreed vote. The same
-/// votes request checkpoints that are due by time or by SIGUSR1.
+/// Decides whether training continues: limits on steps and time, signals, callbacks and other ranks. All
+/// ranks must leave the loop at the same step, so they vote. The same votes request checkpoints that are due
+/// by time or by SIGUSR1.
 class Limits {
  public:
   /// Signals are caught while this is alive.
@@ -33,14 +33,13 @@ class Limits {
 
   /// Whether a checkpoint is newly requested at this step: the same on all ranks.
   bool take_save_request() { return std::exchange(save_requested_, false); }
-  /// Notes a saved checkpoint: restarts the clock of --checkpoint-every Nmin and clears requests.
+  /// A checkpoint is saved: restarts the clock of --checkpoint-every Nmin, and clears requests.
   void saved() {
     saved_at_s_ = clock_.seconds();
     save_requested_ = false;
   }
 
-  /// After each step; `attempted` counts the run's steps. A single rank takes its vote at once. Several ranks
-  /// send votes with their next step and then take() the outcome.
+  /// After each step of the run. Several ranks send votes with their next step, and then take() the outcome.
   void after_step(std::int64_t attempted);
   /// True if training ends.
   bool take(const dist::StopVote& outcome);

@@ -1,156 +1,239 @@
-// The whole of training: epochs of steps, the passes and the update of a step, and the work between them.
+#include "trainer/loop.h"
 
 #include <algorithm>
-#include <optional>
+#include <cmath>
+#include <exception>
 #include <utility>
 
-#include "autograd/node.h"
-#include "kernels/on_device.h"
-#include "kernels/random_op.h"
-#include "optim/step.h"
+#include "tensor/allocator.h"
 #include "tensor/counters.h"
+#include "tensor/error.h"
+#include "tensor/stream.h"
+#include "trainer/finders/finders.h"
 #include "trainer/loggers/reports.h"
-#include "trainer/run.h"
+#include "trainer/run/run_info.h"
 
 namespace athanor {
+namespace {
 
-FitReport Run::train() {
+/// "loss is nan".
+std::string not_finite(const Metrics& metrics) {
+  if (!std::isfinite(metrics.loss)) return fmt::format("loss is {}", metrics.loss);
+  for (const auto& [name, value] : metrics.others) {
+    if (!std::isfinite(value)) return fmt::format("{} is {}", name, value);
+  }
+  return "accuracy is not a number";
+}
+
+/// The number of consecutive overflows at the lowest loss scale that is an error.
+std::int64_t overflow_patience(const TrainerConfig& config) {
+  return config.stop_on_nan ? 1 : config.max_overflows_at_floor;
+}
+
+}  // namespace
+
+TrainingLoop::TrainingLoop(Run& run)
+    : run_(run),
+      position_(run.position),
+      steps_(run),
+      checkpoints_(run),
+      final_weights_(run),
+      validation_(run, steps_, checkpoints_),
+      vendor_before_(vendor_stats(run.config.device)) {
+  began_.vendor = vendor_before_;
+}
+
+FitReport TrainingLoop::train() {
   begin();
   // In a resumed run, an epoch with all steps done may still have to be reported.
-  while (position_.epoch < config_.epochs && (!limits_.stopped() || position_.epoch_steps > 0)) {
+  while (position_.epoch < run_.config.epochs && (!run_.limits.stopped() || position_.epoch_steps > 0)) {
     begin_epoch();
-    while (!limits_.stopped() && train_step()) {
-      notify([&](Callback& c) { c.on_step_end(trainer_, info_of(position_, clock_.seconds())); });
-      report_unused_parameters();
-      limits_.after_step(position_.attempted);
-      check_overflows(strategy_.known(step_), overflow_patience());
-      if (limits_.take_save_request() || save_is_due()) {
-        limits_.agree(true);  // a resumed run must know whether it had ended
-        save();
-      }
-      strategy_.publish_weights();
-    }
+    while (!run_.limits.stopped() && train_step()) after_step();
     end_epoch();
   }
   return finish();
 }
 
-// One step, as in optim/step.h; false at the end of the epoch, or if ranks have agreed to stop.
-bool Run::train_step() {
-  const std::int64_t samples = pipeline_.samples_of_step(position_.epoch_samples);
-  if (samples == 0 || !validate_within_epoch()) return false;
-  const std::optional<ForbidSync> forbid =
-      config_.forbid_sync ? std::optional<ForbidSync>(std::in_place) : std::nullopt;
-  const auto timed = times_.scope(&Times::update);
-  const double waited_s = step_.waited_s();
-  frozen_.check();
-  notify([&](Callback& c) { c.on_step_begin(trainer_, info_of(position_, clock_.seconds())); });
-  run_passes(samples);
-  if (now_.dropped) return drop_step();
-  settle_metrics(samples);
-  step_.publish();
-  times_.move(step_.waited_s() - waited_s, &Times::update, &Times::device);
-  position_.epoch_samples += samples;
-  ++position_.attempted;
-  ++position_.epoch_steps;
-  position_.validated = false;
-  return true;
+void TrainingLoop::begin() {
+  const bool resumed = checkpoints_.open();
+  const std::string notes[] = {choose_threads(run_, steps_), choose_convs(run_, steps_, resumed),
+                               steps_.graphs().why_off()};
+  checkpoints_.describe();
+  const std::string duplicates = find_duplicates(run_);
+  run_.dir.begin(run_.observers);
+  run_.observers.notify(&Callback::on_fit_begin, describe(run_, checkpoints_, notes));
+  run_.observers.note(duplicates);
+  vendor_notes_.emplace(run_.config.device, [this](const std::string& note) { run_.observers.note(note); });
+  run_.clock.start();
+  resumed ? checkpoints_.resume() : validation_.try_out();
+  steps_.begin();
+  run_.task.networks().train();
+  run_.limits.agree(resumed);
 }
 
-void Run::run_passes(std::int64_t samples, bool updates) {
-  begin_passes(samples, updates);
-  Batch batch;  // this rank's part
-  for (std::int64_t done = 0; done < samples; done += config_.batch_size) {
-    pipeline_.next(batch, times_);
-    now_.pass = place_of_pass(done, updates);
-    now_.updates = updates && done + config_.batch_size >= samples;
-    graphs_.pass(batch, position_.epoch, [this](const Batch& there) { run_work(there); });
+void TrainingLoop::begin_epoch() {
+  run_.networks.freeze(position_.epoch);
+  if (!run_.config.freeze.empty()) steps_.graphs().clear();
+  run_.pipeline.start_epoch(position_.epoch, position_.epoch_samples);
+  if (position_.epoch_steps == 0) {
+    run_.metrics.clear();
+    position_.epoch_began_s = run_.clock.seconds();
   }
-  graphs_.end();
-  if (!updates || returns_loss()) return;
-  const std::int64_t passes = (samples + config_.batch_size - 1) / config_.batch_size;
-  for (const auto& networks : networks_) networks->check_passes(passes, position_.attempted);
+  began_.times = run_.times.total();
+  began_.steps = position_.attempted;
+  began_.after_s = run_.clock.seconds() - position_.epoch_began_s;
 }
 
-// A pass, with the work before the first one and after the last: what a graph captures.
-void Run::run_work(const Batch& batch) {
-  now_.made = 0;
-  if (now_.pass.pass == 0) {
-    metrics_.snapshot();
-    for (const auto& networks : networks_) networks->begin_step();
-    // Random numbers depend on the applied steps and on the index of the op within the step.
-    on_device(config_.device, [](auto& context) { context.set_random_ops(0); });
+// False at the end of the epoch, or if training ends.
+bool TrainingLoop::train_step() {
+  const std::int64_t samples = run_.pipeline.samples_of_step(position_.epoch_samples);
+  return samples > 0 && validation_.within_epoch() && steps_.step(samples);
+}
+
+void TrainingLoop::after_step() {
+  if (run_.config.sync_each_step) synchronize(run_.config.device);
+  if (run_.config.empty_cache) allocator_of(run_.config.device).trim();
+  run_.observers.notify(&Callback::on_step_end, info_of(position_, run_.clock.seconds()));
+  steps_.report_unused_parameters();
+  run_.limits.after_step(position_.attempted);
+  steps_.check_overflows(run_.strategy.known(run_.step), overflow_patience(run_.config));
+  // A checkpoint due after an epoch's last step is saved after the epoch's report, so that a resumed run does
+  // not repeat the report.
+  const bool due = checkpoints_.due() && run_.pipeline.samples_of_step(position_.epoch_samples) > 0;
+  if (run_.limits.take_save_request() || due) {
+    run_.limits.agree(true);  // a resumed run must know whether it had ended
+    checkpoints_.save();
   }
-  // Ranks without samples contribute zeros, unless other ranks expect messages of their passes.
-  if (batch.size() > 0 || now_.joins) position_.attempted > 0 ? run_pass(batch) : run_first_pass(batch);
-  if (now_.updates && returns_loss()) update(*networks_[0]);
-  if (!now_.updates || now_.dropped) return;
-  for (const auto& networks : networks_) networks->restore_buffers_if_skipped(step_);
-  count_step(step_, scaling_, gradient_limits_.outliers);
+  run_.strategy.publish_weights();
 }
 
-void Run::run_pass(const Batch& batch) {
-  const SampleScope samples({now_.pass.first, now_.pass.samples});
-  for (const auto& networks : networks_) networks->begin_pass();
-  const Tensor loss = [&] {
-    const auto timed = times_.scope(&Times::forward);
-    const Batch prepared = [&] {
-      const auto copying = times_.scope(&Times::copy);
-      return pipeline_.prepare(batch, now_.pass);
-    }();
-    const AllocTag named("activations");
-    now_.first_node = Node::next_sequence();
-    Step step(now_.pass, now_.draws,
-              {.metrics = metrics_, .times = times_, .minimizer = this, .ranks = gathering()});
-    Tensor mean = task_.training_step(prepared, step);
-    check_result(mean);
-    if (returns_loss() && !step.has_logged_loss()) step.log("loss", mean);
-    times_.move(strategy_.take_waited_s(), &Times::forward, &Times::communication);
-    return mean;
-  }();
-  if (returns_loss()) add_gradients(*networks_[0], loss);
-}
-
-void Run::update(OptimizedNetworks& networks) {
-  const auto timed = times_.scope(&Times::update);
-  GradientLimits limits = gradient_limits_;
-  limits.later_update = now_.made > 0;
-  ++now_.made;
-  now_.dropped = limits_.take(strategy_.reduce(networks.arena(), step_, limits));
-  if (now_.dropped) return;  // the votes say that the previous step was the last one
-  if (!graphs_.sets_rates_of(networks)) networks.set_learning_rates(step_);
-  networks.update(step_);
-  if (!overlaps_weights_) strategy_.complete_weights();
-  if (Ema* const average = networks.average()) average->update(step_);
-}
-
-void Run::end_epoch() {
-  strategy_.complete_weights();
-  limits_.agree(true);
+void TrainingLoop::end_epoch() {
+  run_.strategy.complete_weights();
+  run_.limits.agree(true);
   const StepState last = [&] {
-    const auto timed = times_.scope(&Times::device);
-    return step_.read();
+    const auto timed = run_.times.scope(&Times::device);
+    return run_.step.read();
   }();
-  const double epoch_s = clock_.seconds() - position_.epoch_began_s;
-  EpochReport report = pipeline_.begin_report(
-      times_.total() - times_before_, clock_.seconds() - part_began_s_, position_.attempted - steps_before_);
-  if (std::string line = describe_tuning(vendor_ - vendor_before_); !line.empty())
-    report.notes.push_back(std::move(line));
-  vendor_before_ = vendor_;
-  check_overflows(last, std::min(overflow_patience(), position_.epoch_steps));
+  const double epoch_s = run_.clock.seconds() - position_.epoch_began_s;
+  EpochReport report = measure_training();
+  steps_.check_overflows(last, std::min(overflow_patience(run_.config), position_.epoch_steps));
   // Whether the epoch is complete or reported stays the same in a resumed run.
-  const bool whole = position_.epoch_samples == pipeline_.samples_per_epoch();
-  if (!whole) save();
-  const bool reported = limits_.signal() == 0 && report_epoch(std::move(report), epoch_s);
-  if (!reported) save();
-  limits_.agree();  // a callback may have requested a stop
+  const bool whole = position_.epoch_samples == run_.pipeline.samples_per_epoch();
+  if (!whole) checkpoints_.save();
+  const bool reported = run_.limits.signal() == 0 && report_epoch(std::move(report), epoch_s);
+  if (!reported) checkpoints_.save();
+  run_.limits.agree();  // a callback may have requested a stop
   position_.train_s += epoch_s;
   position_.trained_samples += position_.epoch_samples;
   position_.epoch_samples = position_.epoch_steps = 0;
   ++position_.epoch;
-  const bool over = limits_.stopped() || position_.epoch == config_.epochs;
-  const bool due = over || config_.saves_each_epoch() || checkpoints_.due(position_.attempted);
-  if (reported && whole && due) save();
+  const bool over = run_.limits.stopped() || position_.epoch == run_.config.epochs;
+  if (reported && whole && (over || run_.config.saves_each_epoch() || checkpoints_.due()))
+    checkpoints_.save();
+}
+
+// Times, bottleneck, loader, and what was tuned meanwhile.
+EpochReport TrainingLoop::measure_training() {
+  EpochReport report = run_.pipeline.begin_report(
+      run_.times.total() - began_.times, run_.clock.seconds() - position_.epoch_began_s - began_.after_s,
+      position_.attempted - began_.steps);
+  const VendorStats& vendor = vendor_stats(run_.config.device);
+  if (std::string line = describe_tuning(vendor - began_.vendor); !line.empty())
+    report.notes.push_back(std::move(line));
+  began_.vendor = vendor;
+  return report;
+}
+
+// False if a signal interrupted it.
+bool TrainingLoop::report_epoch(EpochReport report, double epoch_s) {
+  const Metrics training = run_.training_metrics();
+  checkpoints_.keep_folders();
+  const bool validates = validation_.due_after_epoch();
+  if (validates) validation_.run(position_.epoch + 1);
+  if (run_.limits.signal() != 0) return false;
+  fill(report, position_, run_.step.known(), training,
+       validates ? position_.validation : Metrics::not_measured(), epoch_s, run_.clock.seconds());
+  report.weights_hash = run_.networks.weights_hash();
+  run_.strategy.check_weights(report.weights_hash);
+  run_.pipeline.add_bad_samples(report, run_.strategy, validates);
+  run_.pipeline.add_repeated_reads(report, run_.strategy);
+  if (validates) validation_.report(report);
+  run_.observers.notify(&Callback::on_epoch_end, report);
+  return true;
+}
+
+FitReport TrainingLoop::finish() {
+  Limits& limits = run_.limits;
+  std::optional<Metrics> last;
+  if (limits.signal() == 0 && final_weights_.may_differ()) last = validation_.of_last_step();
+  if (last) final_weights_.save_last(*last);
+  run_.observers.notify(&Callback::on_train_end);
+  limits.agree();
+  if (!position_.validated && limits.signal() == 0) validation_.run(position_.epoch);
+  checkpoints_.wait();
+  if (const std::string best = checkpoints_.describe_best(); !best.empty())
+    run_.observers.note("best checkpoints by " + best);
+  const Metrics test = position_.validated ? position_.validation : Metrics::not_measured();
+  if (!test.finite)
+    limits.diverged(fmt::format("the last validation's {}; {}{}", not_finite(test),
+                                advice_on_divergence(run_.config.precision), checkpoints_.last()));
+  FitReport report = report_of(position_, run_.step.read(), test, run_.clock.seconds());
+  for (Ema* const shown : run_.averages()) {  // the caller gets the tested weights
+    shown->swap();
+    run_.strategy.complete_weights();
+  }
+  run_.strategy.broadcast_buffers();  // of the averages, if they were just swapped in
+  report.signal = limits.signal();
+  report.weights_hash = run_.networks.weights_hash();
+  report.world_size = run_.strategy.world_size();
+  report.strategy = run_.strategy.kind();
+  report.host_syncs = host_syncs() - run_.syncs_before;
+  report.peak_bytes = allocator_of(run_.config.device).stats().peak;
+  report.graphs = steps_.graphs().captured();
+  report.graph_launches = steps_.graphs().launched();
+  report.vendor = vendor_stats_of_run();
+  report.stopped_by = limits.ended().reason;
+  report.checkpoint = checkpoints_.newest();
+  report.last = last.value_or(Metrics::not_measured());
+  checkpoints_.keep_folders();
+  std::exception_ptr no_room;  // thrown after the results were reported
+  try {
+    if (report.signal == 0 && test.finite && final_weights_.wanted()) final_weights_.save(test, report);
+  } catch (const IoError&) {
+    no_room = std::current_exception();
+    report.model.clear();
+  }
+  run_.strategy.end_agreements();
+  run_.observers.notify(&Callback::on_fit_end, report);
+  if (no_room) std::rethrow_exception(no_room);
+  return report;
+}
+
+// Refused plans of all ranks, of which only rank 0 may have a logger; the rest is this rank's.
+VendorStats TrainingLoop::vendor_stats_of_run() const {
+  VendorStats stats = vendor_stats(run_.config.device) - vendor_before_;
+  if (run_.config.device.is_cpu()) return stats;
+  double of_all[] = {static_cast<double>(stats.refused), static_cast<double>(stats.fallbacks)};
+  run_.strategy.add_up(of_all);
+  stats.refused = static_cast<std::int64_t>(of_all[0]);
+  stats.fallbacks = static_cast<std::int64_t>(of_all[1]);
+  return stats;
+}
+
+FitReport TrainingLoop::answer() {
+  begin();
+  return answer_with_lr(run_, steps_);
+}
+
+LrCurve TrainingLoop::find_lr(const LrRange& range) {
+  return athanor::find_lr(run_, steps_, range);
+}
+
+std::vector<double> TrainingLoop::time_first_steps(int warm, int steps, double at_most_s) {
+  begin();
+  begin_epoch();
+  run_.observers.hidden = true;
+  return time_steps(run_, steps_, warm, steps, at_most_s);
 }
 
 }  // namespace athanor

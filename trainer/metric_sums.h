@@ -2,14 +2,20 @@
 
 #include <cstdint>
 #include <limits>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
-#include "kernels/metrics.h"
+#include "autograd/grad_mode.h"
 #include "optim/step_buffer.h"
+#include "tensor/state_dict.h"
 #include "tensor/tensor.h"
+#include "trainer/metrics/logged.h"
+#include "trainer/metrics/metric.h"
+#include "trainer/metrics/value_of_sums.h"
 
 namespace athanor {
 
@@ -19,7 +25,7 @@ struct NamedValue {
   double value = 0;
 };
 
-/// Whether it is the figure of one class, as MetricSums::add_confusion() names them: "val_cells_iou/3".
+/// Whether it is the figure of one class, as Confusion names them: "val_cells_iou/3".
 inline bool is_of_class(std::string_view metric) {
   const std::size_t slash = metric.rfind('/');
   return slash != metric.npos && slash + 1 < metric.size() &&
@@ -38,37 +44,31 @@ struct Metrics {
     return {.loss = kNaN, .accuracy = kNaN};
   }
 
+  void add(std::string_view name, double value);
   /// The value of "loss", "accuracy" or another name; NaN if not measured.
   double value_of(std::string_view name) const;
 };
 
-/// Running totals of measurements, on the device: steps do not wait for them.
-///
-/// The loss and accuracy of a classifier are exact, so they do not depend on how samples are divided
-/// (kernels/metrics.h). Every logged name has its own row.
+/// The metrics of training or validation, by name, and their sums on the device: steps do not wait for them.
+/// Those that are logged with each step share one tensor; every other metric has one of its own.
 class MetricSums {
  public:
-  /// For a classifier: sums of losses, right answers and samples. Two values per name follow.
-  static constexpr std::size_t kOfClasses = 3;
-
-  explicit MetricSums(Device device);
+  explicit MetricSums(Device device, std::vector<ValueOfSums> values = {});
 
   /// Resets all sums; keeps the names.
   void clear();
-  /// losses [N] f32, one per sample; logits [N, C]; target [N] i64.
-  void add(const Tensor& losses, const Tensor& logits, const Tensor& target);
-  /// Logs a value over some samples: floating, with one or more elements, as add_metric() takes them. Throws
-  /// ArgumentError if the name had another reduction or number of axes before, or has characters other than
-  /// letters, digits and '_', '.', '-', '/'.
-  void log(std::string_view name, const Tensor& values, std::int64_t samples, MetricReduce reduce);
-  /// Logs the share of samples whose target is among the k largest logits [N, C]; target [N] i64.
-  void add_top_k(std::string_view name, const Tensor& logits, const Tensor& target, std::int64_t k);
-  /// Adds pairs to a confusion matrix: predicted and target, i64 of one shape. Pairs outside [0, classes) are
-  /// ignored. Results are NAME_accuracy and, over classes that occur in either, the means NAME_precision,
-  /// NAME_recall, NAME_f1 and NAME_iou; with `per_class` also per class, as NAME_iou/3. Precision without
-  /// predictions, and recall without targets, is 0.
-  void add_confusion(std::string_view name, const Tensor& predicted, const Tensor& target,
-                     std::int64_t classes, bool per_class);
+  /// Has the metric of this name, added if there is none, add `what` (trainer/metrics/). Throws ArgumentError
+  /// if the name was another metric's before, or has characters other than letters, digits and '_', '.', '-',
+  /// '/'.
+  template <class M, class... What> void add(std::string_view name, const M& metric, const What&... what) {
+    const Entry* one = find(name, metric);
+    if (!one) one = &insert(name, std::make_unique<M>(metric));
+    const NoGrad no_grad;
+    metric.add({name, one->sums}, what...);
+  }
+  void log(std::string_view name, const Tensor& values, std::int64_t samples, MetricReduce reduce) {
+    add(name, Logged(reduce), values, samples);
+  }
 
   /// Saves the current sums, for a step that may be dropped.
   void snapshot();
@@ -76,65 +76,64 @@ class MetricSums {
   /// Restores them if the step was skipped; the device decides.
   void restore_if_skipped(StepBuffer& step);
 
-  /// All sums: a counted wait for each table and one for the rest.
+  /// All sums, in the order of rows(): a counted wait for the shared ones and one for each tensor besides.
   std::vector<double> read() const;
-  /// The sums without tables, which may be large.
-  std::vector<double> read_rows() const { return sums_.to_vector(); }
-  /// The sums without tables, now and at snapshot(): on the device.
-  const Tensor& totals() const { return sums_; }
+  /// The shared sums alone, which come first.
+  std::vector<double> read_rows() const;
+  /// The shared tensor, now and at snapshot(): on the device. It may be longer than its sums.
+  const Tensor& totals() const { return totals_; }
   const Tensor& totals_before() const { return before_; }
-  /// The measurements of a step, from totals before and after it: "train_loss", "train_accuracy", and logged
-  /// names as "train_NAME". NaN means not measured. Names already in `values` are unchanged.
-  void values_of_step(std::span<const double> before, std::span<const double> after,
+  /// The measurements of a step, from totals before and after it: "train_loss", "train_accuracy", and others
+  /// as "train_NAME". NaN means not measured. Overwrites `after`. Names already in `values` are unchanged.
+  void values_of_step(std::span<const double> before, std::span<double> after,
                       std::vector<NamedValue>& values) const;
+
+  /// Each name with its kind: "psnr mean, shapes confusion:4".
+  std::string rows() const;
+  /// Adopts the names of another rank, unless there are some already.
+  void take_names(const std::string& rows);
   /// Restores sums, with the names of their rows from rows().
   void write(const std::string& rows, const std::vector<double>& sums);
-  /// The names in order, each on a line with its reduction: "psnr mean\n", "shapes confusion:4\n".
-  const std::string& rows() const { return rows_; }
-  /// Adopts the names of another rank, unless there are some already.
-  void take_names(const std::string& rows) {
-    if (rows_.empty()) add_rows(rows);
-  }
+  /// For checkpoints: the sums of all ranks, and their names.
+  StateDict state_dict(const std::vector<double>& of_ranks, int ranks) const;
+  /// This rank's own sums; with another number of ranks than saved, rank 0 has all and the others none.
+  void load_state_dict(const StateDict& state, int rank, int ranks);
 
   /// Joins the sums of several ranks.
   std::vector<double> joined(std::span<const double> of_ranks) const;
-  /// Metrics from the sums of one rank, or joined ones. From read_rows(), without tables.
+  /// Metrics from the sums of one rank, or joined ones. From read_rows(), without the larger metrics.
   Metrics mean(std::span<const double> sums) const;
 
  private:
-  struct Row {
+  struct Entry {
     std::string name;
-    MetricReduce reduce;
-    int axes;  // of its values; -1: unknown
-  };
-  /// A confusion matrix [classes, classes].
-  struct Table {
-    std::string name;
-    std::int64_t classes;
-    bool per_class;
-    Tensor counts, before;
+    std::unique_ptr<Metric> metric;
+    Tensor sums, before;  // `before` only if it has tensors of its own
+
+    std::size_t size() const { return static_cast<std::size_t>(metric->size()); }
   };
 
-  std::size_t row(std::string_view name, MetricReduce reduce, int axes);
-  Tensor total_of(std::size_t row) const;
-  void add_row(Row row);
-  Table& table(std::string_view name, std::int64_t classes, bool per_class);
-  void add_table(std::string_view name, std::int64_t classes, bool per_class);
-  void add_rows(const std::string& rows);
-  void add_figures(const Table& table, std::span<const double> counts, Metrics& to) const;
-  std::size_t rows_size() const { return kOfClasses + 2 * named_.size(); }
-  std::size_t size() const;
+  const Entry* find(std::string_view name, const Metric& metric) const;
+  const Entry& insert(std::string_view name, std::unique_ptr<Metric> metric);
+  void make_room(std::int64_t sums);
+  std::size_t size(bool in_steps = false) const;
+  std::int64_t values(std::span<const double> sums, const Metric::Emit& emit) const;
+  /// Calls f(entry, index of its first sum), the shared ones first.
+  template <class F> void for_each_entry(const F& f) const {
+    std::size_t at = 0;
+    for (const Entry& one : entries_) f(one, std::exchange(at, at + one.size()));
+  }
   /// Calls f(sums, sums at the snapshot) for each tensor.
-  template <class F> void for_each(const F& f) const {
-    f(sums_, before_);
-    for (const Table& one : tables_) f(one.counts, one.before);
+  template <class F> void for_each_tensor(const F& f) const {
+    f(totals_, before_);
+    for (const Entry& one : entries_)
+      if (!one.metric->in_steps()) f(one.sums, one.before);
   }
 
   Device device_;
-  std::vector<Row> named_;
-  std::vector<Table> tables_;
-  std::string rows_;
-  Tensor sums_, before_;
+  std::vector<ValueOfSums> values_;
+  std::vector<Entry> entries_;  // the shared ones first
+  Tensor totals_, before_;
 };
 
 }  // namespace athanor

@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "dist/collectives/exchange.h"
-#include "dist/collectives/ring_advice.h"
 #include "dist/ddp.h"
 #include "dist/watch/watchdog.h"
 #include "dist/zero1.h"
@@ -91,25 +90,22 @@ class SyncedStrategy : public ParallelStrategy {
   SyncedStrategy(dist::Transport& transport, const TrainerConfig& config)
       : comm_(transport, config.collectives),
         buckets_(config.buckets),
-        overlap_(overlap_of(transport, config)) {
-    if (config.collectives.algorithm == dist::Algorithm::ring)
-      advice_ = dist::advise_on_ring(transport.links());
-  }
+        overlap_(overlap_of(transport, config)) {}
 
   int rank() const override { return comm_.rank(); }
   int world_size() const override { return comm_.world_size(); }
-  std::string advice() const override { return advice_; }
 
   void attach(ParameterArena& arena, PhaseTimes& times) override {
     settle();
-    syncs_.push_back(
-        make_sync(arena, {.overlap = overlap_, .number = static_cast<std::int32_t>(syncs_.size())}));
+    syncs_.push_back(make_sync(
+        arena,
+        {.overlap = overlap_, .number = static_cast<std::int32_t>(syncs_.size()), .agreement = &agreement_}));
     times_ = &times;
   }
   void detach() override {
     syncs_.clear();
     times_ = &discarded_times_;
-    vote_ = {};
+    agreement_ = {};
     known_ = {};
     signal_ = false;
   }
@@ -122,12 +118,13 @@ class SyncedStrategy : public ParallelStrategy {
     return std::optional<dist::GradientSync::NoSync>(std::in_place, sync);
   }
   dist::StopVote cast(const dist::StopVote& vote) override {
-    vote_ = vote;
+    agreement_.cast(vote);
     return {};
   }
   dist::StopVote reduce(ParameterArena& arena, StepBuffer& step, const GradientLimits& limits) override {
     const auto timed = communication();
-    const dist::StopVote all = tell_watchdog(sync_of(arena).reduce(step, limits, std::exchange(vote_, {})));
+    sync_of(arena).reduce(step, limits);
+    const dist::StopVote all = tell_watchdog(agreement_.outcome());
     // Ranks' devices may differ in progress; steps before this message are known to all ranks.
     if (!step.device().is_cpu()) known_ = step.known();
     return all;
@@ -155,11 +152,12 @@ class SyncedStrategy : public ParallelStrategy {
 
   dist::StopVote agree(const dist::StopVote& vote) override {
     dist::StopVote mine = vote;  // and a vote cast after a step, not yet sent with any message
-    const dist::StopVote cast = std::exchange(vote_, {});
+    const dist::StopVote cast = agreement_.take();
     if (cast.out_of_time != 0) mine.out_of_time = cast.out_of_time;
     if (cast.save != 0) mine.save = cast.save;
     const std::vector<dist::StopVote> all = gather(std::span<const dist::StopVote>(&mine, 1));
-    return tell_watchdog(dist::outcome(all));
+    return tell_watchdog(agreement_.settle(
+        world_size(), [&](int of) -> const dist::StopVote& { return all[static_cast<std::size_t>(of)]; }));
   }
   void end_agreements() override {
     if (auto* watchdog = dist::Watchdog::current()) watchdog->agreed(true);
@@ -208,7 +206,6 @@ class SyncedStrategy : public ParallelStrategy {
                                                         const dist::SyncOptions& options) = 0;
 
   dist::Communicator comm_;
-  std::string advice_;
   dist::BucketOptions buckets_;
   dist::Overlap overlap_;
   std::vector<std::unique_ptr<dist::GradientSync>> syncs_;
@@ -217,7 +214,7 @@ class SyncedStrategy : public ParallelStrategy {
   Times discarded_;
   PhaseTimes discarded_times_{discarded_};
   PhaseTimes* times_ = &discarded_times_;
-  dist::StopVote vote_;
+  dist::StepAgreement agreement_;
   StepState known_;
   bool signal_ = false;  // agreed on by all ranks
 };

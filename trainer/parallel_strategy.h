@@ -13,7 +13,7 @@
 #include "dist/gather_state.h"
 #include "dist/gradient_sync.h"
 #include "dist/pass_network.h"
-#include "dist/stop_vote.h"
+#include "dist/step_agreement.h"
 #include "nn/module.h"
 #include "optim/arena.h"
 #include "tensor/state_dict.h"
@@ -39,8 +39,6 @@ class ParallelStrategy {
   bool is_rank0() const { return rank() == 0; }
   /// "single", "ddp on 4 ranks (mpirun)", "single (--devices auto: no GPU in use)".
   std::string describe(const std::string& note) const;
-  /// A line for the user, on how ranks could communicate faster; empty: none.
-  virtual std::string advice() const { return {}; }
 
   // The model.
 

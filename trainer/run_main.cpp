@@ -20,7 +20,6 @@
 
 #include "data/defects.h"
 #include "dist/launch/bootstrap.h"
-#include "dist/launch/launcher.h"
 #include "kernels/implementations.h"
 #include "tensor/error.h"
 #include "tensor/printable.h"
@@ -73,7 +72,7 @@ Failure one_line(int code, std::string what) {
   return {code, printable(what)};
 }
 
-/// If several ranks of mpirun fail alike, rank 0 reports it, and mpirun ends the others before they do.
+/// If several ranks fail alike, rank 0 reports it, and their launcher ends the others before they do.
 /// Returns the rank of a remaining process; -1 for a single one.
 int wait_for_rank_0() {
   try {
@@ -163,7 +162,6 @@ void use_passive_openmp_waits(char** argv) {
 int run_main(int argc, char** argv, const std::function<int(int, char**)>& body) {
   std::signal(SIGUSR1, SIG_IGN);  // it requests a checkpoint, and may come before there is a run
   return with_standard_files([&] {
-    dist::die_with_launcher();
     use_passive_openmp_waits(argv);
     std::signal(SIGXFSZ, SIG_IGN);  // above `ulimit -f` a write then fails, reported in one line
     try {

@@ -16,7 +16,6 @@
 
 #include "dist/launch/launcher.h"
 #include "dist/launch/rendezvous.h"
-#include "dist/launch/restart.h"
 #include "dist/watch/watchdog.h"
 #include "tensor/error.h"
 #include "tensor/stream.h"
@@ -31,32 +30,28 @@ void warn(const std::string& what) {
 }
 
 int start_ranks(const TrainerConfig& config, int ranks, char** argv, const dist::Networks& networks) {
-  std::vector<std::string> arguments;
-  for (char** at = argv + 1; *at; ++at) arguments.emplace_back(*at);
   ATH_CHECK(config.max_restarts == 0 || config.resume == "auto",
             "--max-restarts {}: needs --resume auto, or a restart would train from the beginning",
             config.max_restarts);
-  const dist::RunOptions options{.end_within = config.collectives.timeout,
-                                 .show_all = config.collectives.compare_calls};
-  if (config.device.is_cuda() && networks.nccl) {
+  dist::LaunchOptions options{.ranks = ranks,
+                              .nccl = config.device.is_cuda() && networks.nccl,
+                              .end_within = config.collectives.timeout,
+                              .restarts = config.max_restarts};
+  for (char** at = argv + 1; *at; ++at) options.arguments.emplace_back(*at);
+  if (options.nccl) {
     ATH_CHECK(config.device.index == 0, "--device {}: must have no number if --devices is {}",
               config.device.str(), ranks);
     ATH_CHECK(ranks <= cuda_device_count(), "--devices: must be at most {}, one process per GPU, but is {}",
               cuda_device_count(), ranks);
-    return dist::run_with_restarts(config.max_restarts, [&] {
-      return dist::run_processes([&] { return dist::one_per_gpu(ranks, arguments); }, options);
-    });
-  }
-  if (!networks.mpi) {
-    detail::fail<BackendError>(
-        "--devices {}: ranks communicate through MPI, but this build has none; install libopenmpi-dev and "
-        "openmpi-bin, and configure again",
+  } else {
+    ATH_CHECK(
+        config.collectives.algorithm != dist::Algorithm::native,
+        "--algorithm native: needs MPI's collectives, but ranks of --devices {} share memory; start them by "
+        "mpirun, or choose another algorithm",
         ranks);
+    warn(dist::check_ranks(ranks));
   }
-  warn(dist::check_ranks(ranks));
-  return dist::run_with_restarts(config.max_restarts, [&] {
-    return dist::run_processes([&] { return std::vector{dist::with_mpirun(ranks, arguments)}; }, options);
-  });
+  return dist::launch(options);
 }
 
 int gpu_of(const dist::RankInfo& info) {
@@ -128,7 +123,6 @@ std::filesystem::path flight_folder(const TrainerConfig& config) {
 
 int run_rank(const dist::RankInfo& info, TrainerConfig& config, const dist::Networks& networks,
              const std::function<int(dist::Transport*)>& body) {
-  // Ranks on GPUs meet over TCP, others by MPI.
   if (info.rank == 0 && config.device.is_cuda()) warn(dist::warn_of_strangers(info));
   dist::ProcessGroup job{.info = info, .timeout = config.collectives.timeout};
   std::optional<dist::Watchdog> watchdog;
@@ -154,16 +148,16 @@ int run_on_ranks(TrainerConfig& config, char** argv, const dist::Networks& netwo
                  const std::function<int(dist::Transport*)>& body) {
   const dist::RankInfo info = dist::find_rank_info();
   // A shell in a Slurm allocation is a step of one task, without ranks yet.
-  const bool nobody =
+  const bool unlaunched =
       info.launcher == dist::Launcher::none || (info.launcher == dist::Launcher::slurm && info.alone());
-  if (nobody) {
+  if (unlaunched) {
     const int all = config.device.is_cuda() ? cuda_device_count() : 1;
     const int ranks = config.devices == TrainerConfig::kAllDevices ? all : std::max(config.devices, 1);
     if (ranks > 1) return start_ranks(config, ranks, argv, networks);
   }
-  ATH_CHECK(config.max_restarts == 0 || dist::started_by_devices(),
+  ATH_CHECK(config.max_restarts == 0 || info.launcher == dist::Launcher::devices,
             "--max-restarts {}: needs --devices, which restarts its ranks; {}", config.max_restarts,
-            nobody ? "a single process has none" : "for other ranks, restart the job with its launcher");
+            unlaunched ? "a single process has none" : "for other ranks, restart the job with its launcher");
   check_flags(config, info);
   if (info.alone()) {
     check_alone(config, info);

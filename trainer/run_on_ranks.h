@@ -15,9 +15,10 @@ namespace athanor {
 ///     });
 ///
 /// - No launcher, and --devices asks for one rank: calls `body` with null.
-/// - --devices asks for several: starts the program that often with `argv` (terminated by null), by mpirun
-///   or, in a build with NCCL, as one process per GPU; does not call `body`; returns their exit code.
-/// - Started by mpirun, torchrun, Slurm or with NCCL_COMM_ID (dist/launch/bootstrap.h): joins that job, fills
+/// - --devices asks for several: starts the program that often with `argv` (terminated by null), with NCCL as
+///   one process per GPU; does not call `body`; returns their exit code.
+/// - Started by that, mpirun, torchrun, Slurm or with NCCL_COMM_ID (dist/launch/bootstrap.h): joins that job,
+/// fills
 ///   in config.device, strategy, local_ranks and ranks_note, and calls `body`. An exception of `body` becomes
 ///   one line with its rank, once if all ranks fail alike, and ends all ranks with run_main()'s exit code.
 ///

@@ -15,6 +15,7 @@
 #include "data/image/png.h"
 #include "tensor/atomic_file.h"
 #include "tensor/error.h"
+#include "tensor/printable.h"
 #include "trainer/task.h"
 
 namespace athanor {
@@ -23,9 +24,7 @@ namespace {
 constexpr std::int64_t kGap = 2;  // pixels around each image
 
 void check_images(std::string_view name, const Tensor& images, const ImageGrid& grid) {
-  const auto allowed = [](unsigned char c) { return std::isalnum(c) != 0 || c == '_' || c == '-'; };
-  ATH_CHECK(!name.empty() && std::all_of(name.begin(), name.end(), allowed),
-            "images: a name must be of letters, digits, '_' and '-', but is '{}'", name);
+  ATH_CHECK(is_name(name, "_-"), "images: a name must be of letters, digits, '_' and '-', but is '{}'", name);
   ATH_CHECK(images.defined() && images.rank() == 4 && is_floating(images.dtype()) &&
                 (images.dim(3) == 1 || images.dim(3) == 3) && images.dim(1) > 0 && images.dim(2) > 0,
             "images: '{}' must be floating [N, H, W, 1 or 3], but is {}", name,
@@ -75,9 +74,7 @@ void SampleFolder::write(std::string_view name, const Tensor& images, const Imag
   try {
     std::error_code ignored;  // writing the file reports any problem with the folder
     std::filesystem::create_directories(folder_, ignored);
-    AtomicFile file(path);
-    file.write(bytes);
-    file.commit();
+    write_atomically(path, bytes);
   } catch (const IoError& error) {
     if (!std::exchange(failed_, true))
       on_note_(fmt::format("warning: pictures were not saved: {}", error.what()));

@@ -10,6 +10,7 @@
 #include "tensor/counters.h"
 #include "tensor/error.h"
 #include "trainer/classifier.h"
+#include "trainer/run/networks.h"
 
 namespace athanor {
 namespace {
@@ -41,7 +42,7 @@ std::string why_not_captured(const TrainerConfig& config, int ranks, Task& task,
   if (!task.captured_as({})) return "the task does not allow capture (Task::captured_as)";
   constexpr std::array<std::string_view, 4> kinds{"sgd", "adam", "adamw", "muon"};
   for (const auto& one : networks) {
-    const std::string_view kind = one->optimizer().kind();
+    const std::string_view kind = one->optimizer->kind();
     if (std::find(kinds.begin(), kinds.end(), kind) == kinds.end())
       return fmt::format("the optimizer '{}' is the program's own", kind);
   }
@@ -114,7 +115,7 @@ void StepGraphs::end() {
 }
 
 void StepGraphs::run(const Batch& batch, std::int64_t epoch, const std::function<void(const Batch&)>& work) {
-  const Stage& there = stage(batch, epoch);
+  const Tensor& there = stage(batch, epoch);
   if (how_ == How::replay) return launch(work_->passes.at(next_++));
   const Batch staged = on_stage(batch, there);
   if (how_ == How::capture) return capture(staged, work);
@@ -164,20 +165,19 @@ void StepGraphs::launch(const Pass& pass) {
   pass.graph.launch();
   ++launched_;
   for (OptimizedNetworks* const networks : pass.updated) {  // as the host does when it queues the work
-    networks->arena().updated();
-    networks->arena().bump_buffers();
+    networks->arena.updated();
+    networks->arena.bump_buffers();
   }
 }
 
 // The batch ------------------------------------------------------------------------------------------------
 
-StepGraphs::Stage& StepGraphs::stage(const Batch& batch, std::int64_t epoch) {
+const Tensor& StepGraphs::stage(const Batch& batch, std::int64_t epoch) {
   const Tensor from = bytes_of(batch.samples.storage());
-  auto found = std::find_if(stages_.begin(), stages_.end(),
-                            [&](const Stage& one) { return one.size() == from.numel(); });
+  auto found = std::ranges::find(stages_, from.numel(), [](const Tensor& one) { return one.numel(); });
   if (found == stages_.end())
-    found = stages_.insert(stages_.end(), Stage{Tensor::empty(from.shape(), from.options())});
-  found->memory.copy_bytes_from(from);
+    found = stages_.insert(stages_.end(), Tensor::empty(from.shape(), from.options()));
+  found->copy_bytes_from(from);
   if (epoch != epoch_there_) {
     epoch_.copy_bytes_from(Tensor::from(std::vector<std::int64_t>{epoch}, {}));
     epoch_there_ = epoch;
@@ -186,12 +186,11 @@ StepGraphs::Stage& StepGraphs::stage(const Batch& batch, std::int64_t epoch) {
 }
 
 // Images that lie on the device as a whole are read from there.
-Batch StepGraphs::on_stage(const Batch& batch, const Stage& stage) const {
+Batch StepGraphs::on_stage(const Batch& batch, const Tensor& stage) const {
   Batch staged = batch;
   const auto move = [&](Tensor& field) {
     if (!field.defined() || field.storage() != batch.samples.storage()) return;
-    field =
-        Tensor::wrap(stage.memory.storage(), field.offset(), field.shape(), field.strides(), field.dtype());
+    field = Tensor::wrap(stage.storage(), field.offset(), field.shape(), field.strides(), field.dtype());
   };
   move(staged.images);
   move(staged.labels);

@@ -11,9 +11,12 @@
 #include "data/loader.h"
 #include "optim/step_buffer.h"
 #include "tensor/graph.h"
-#include "trainer/optimized_networks.h"
+#include "trainer/config.h"
+#include "trainer/task.h"
 
 namespace athanor {
+
+class OptimizedNetworks;
 
 // --graph. On a GPU, a step is some hundreds of kernels that the host queues one by one. Its work is the same
 // each time, but for the batch, the epoch, the learning rates and what the device itself counts (StepState).
@@ -30,20 +33,17 @@ namespace athanor {
 /// What is captured, and when: of one run.
 class StepGraphs {
  public:
-  /// New work runs so often before it is captured, ...
-  static constexpr int kWarm = 2;
-  /// ... and as usual for good after so many captures that failed.
-  static constexpr int kMaxFailures = 3;
+  static constexpr int kWarm = 2;         ///< new work runs so often before it is captured,
+  static constexpr int kMaxFailures = 3;  ///< and is never captured after so many failures
 
   using Note = std::function<void(const std::string&)>;
-  /// `why_not`: why_not_captured(). `on_note` receives a line if captures
-  /// fail.
+  /// `why_not`: why_not_captured(). `on_note` receives a line if captures fail.
   StepGraphs(GraphMode mode, const std::string& why_not, StepBuffer& step, Note on_note);
   ~StepGraphs();
   StepGraphs(const StepGraphs&) = delete;
   StepGraphs& operator=(const StepGraphs&) = delete;
 
-  /// A line for the user at the run's start; empty: steps are captured, or nothing is to be said about it.
+  /// A note for the user; empty: steps are captured, or may not be on this device.
   const std::string& why_off() const { return why_off_; }
 
   /// What a piece of work is known by. Unless `number` is set, it runs as usual.
@@ -86,26 +86,21 @@ class StepGraphs {
     std::vector<Pass> passes;
     std::uint64_t in_use = 0;  // GraphMemory::in_use() after the capture
   };
-  /// The memory that captured passes read a batch from, of one size.
-  struct Stage {
-    Tensor memory;  // [bytes] u8, laid out as the loader's slots
-    std::int64_t size() const { return memory.numel(); }
-  };
-
   Work* find(const Key& key);
   void run(const Batch& batch, std::int64_t epoch, const std::function<void(const Batch&)>& work);
   void capture(const Batch& staged, const std::function<void(const Batch&)>& work);
   void failed(const std::string& why);
   void launch(const Pass& pass);
-  Stage& stage(const Batch& batch, std::int64_t epoch);
-  Batch on_stage(const Batch& batch, const Stage& stage) const;
+  const Tensor& stage(const Batch& batch, std::int64_t epoch);
+  Batch on_stage(const Batch& batch, const Tensor& stage) const;
 
   GraphMode mode_;
   std::string why_off_;
   StepBuffer& step_;
   Note on_note_;
   std::unique_ptr<GraphMemory> memory_;
-  std::vector<Stage> stages_;
+  /// The memory that captured passes read batches from, by size: [bytes] u8, laid out as the loader's slots.
+  std::vector<Tensor> stages_;
   Tensor epoch_;  // [] i64 on the device
   std::int64_t epoch_there_ = -1;
   std::vector<std::unique_ptr<Work>> works_;

@@ -10,6 +10,7 @@
 #include "autograd/shape.h"
 #include "dist/all_gather.h"
 #include "tensor/error.h"
+#include "trainer/metrics/confusion.h"
 
 namespace athanor {
 namespace {
@@ -60,7 +61,7 @@ void Step::log_confusion(std::string_view name, const Tensor& prediction, const 
                          std::int64_t classes, bool per_class) {
   const NoGrad no_grad;
   const Tensor says = is_floating(prediction.dtype()) ? argmax(prediction.detach(), -1) : prediction;
-  metrics_.add_confusion(name, cast(says, DType::i64), cast(target, DType::i64), classes, per_class);
+  add(name, Confusion(classes, per_class), cast(says, DType::i64), cast(target, DType::i64));
 }
 
 void Step::log_absolute_error(std::string_view name, const Tensor& prediction, const Tensor& target) {

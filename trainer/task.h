@@ -15,6 +15,8 @@
 #include "optim/optimizer.h"
 #include "tensor/tensor.h"
 #include "trainer/metric_sums.h"
+#include "trainer/metrics/loss_and_accuracy.h"
+#include "trainer/metrics/top_k.h"
 #include "trainer/phase_times.h"
 #include "trainer/samples.h"
 
@@ -116,21 +118,25 @@ class Step {
   /// Logs a value under a name, averaged over the batches of an epoch and all ranks, weighted by samples.
   /// `value` is floating and on the device; nothing waits for it. Several elements count by their mean (sum,
   /// minimum, maximum). Reports, metrics and --early-stop use the name "train_NAME" from training steps and
-  /// "val_NAME" from validation steps. Throws ArgumentError as MetricSums::log() does.
+  /// "val_NAME" from validation steps. Throws ArgumentError as MetricSums::add() does.
   void log(std::string_view name, const Tensor& value, MetricReduce reduce = MetricReduce::mean) {
+    add(name, Logged(reduce), value, place_.samples);
+  }
+  /// Logs any metric (trainer/metrics/metric.h) under a name; `what` as its add() takes it.
+  template <class M, class... What> void add(std::string_view name, const M& metric, const What&... what) {
     logged_loss_ |= name == "loss";
-    metrics_.log(name, value, place_.samples, reduce);
+    metrics_.add(name, metric, what...);
   }
   /// Logs the share of samples whose target is among the k likeliest classes, exact in any order: logits [N,
   /// C] floating, target [N] i64. Ties count as in accuracy; a row with a NaN is wrong.
   void log_top_k(std::string_view name, const Tensor& logits, const Tensor& target, std::int64_t k) {
-    metrics_.add_top_k(name, logits, target, k);
+    add(name, TopKAccuracy(k), logits, target);
   }
   /// Logs a confusion matrix over all batches and ranks, exact: NAME_accuracy, and the means over classes
   /// NAME_precision, NAME_recall, NAME_f1 and NAME_iou (mean IoU); with `per_class` also per class, as
   /// NAME_f1/3. `prediction`: class indices (integers) of the target's shape, or floating logits [...,
   /// classes]. target: integers; values outside [0, classes) are ignored, such as 255 around a mask. Throws
-  /// ArgumentError as MetricSums::add_confusion() does.
+  /// ArgumentError as MetricSums::add() does.
   void log_confusion(std::string_view name, const Tensor& prediction, const Tensor& target,
                      std::int64_t classes, bool per_class = false);
   /// Logs the mean of |prediction - target| over all elements of all batches and ranks, exact: both floating,
@@ -139,8 +145,7 @@ class Step {
   /// Logs the loss and accuracy of a classifier, exact in any order: losses [N] f32 of each sample, logits
   /// [N, C], target [N] i64.
   void log_classes(const Tensor& losses, const Tensor& logits, const Tensor& target) {
-    logged_loss_ = true;
-    metrics_.add(losses, logits, target);
+    add("loss", LossAndAccuracy(), losses, logits, target);
   }
 
   /// In a validation step: a picture of images [N, H, W, 1 or 3], floating, in rows, for inspection:
@@ -211,6 +216,8 @@ class Task {
   /// Whether training steps use the loss of mixed labels (trainer/mixed_labels.h); otherwise --augment mixup
   /// and cutmix are refused.
   virtual bool mixes_labels() const { return false; }
+  /// Values computed from the totals of an epoch, reported, watched and kept as any logged value.
+  virtual std::vector<ValueOfSums> values_of_sums() const { return {}; }
   /// Several optimizers, each for its own networks, together all. Empty: the Trainer's optimizer trains all.
   virtual std::vector<OptimizerSpec> optimizers() const { return {}; }
 

@@ -3,7 +3,7 @@
 #include <cstdio>
 #include <memory>
 
-#include "dist/launch/launcher.h"
+#include "dist/launch/bootstrap.h"
 #include "tensor/printable.h"
 #include "trainer/detail/terminal.h"
 #include "trainer/loggers/progress.h"
@@ -13,12 +13,13 @@
 namespace athanor {
 namespace {
 
-std::unique_ptr<Progress> progress_of(const TrainerConfig& config, bool by_launcher) {
+std::unique_ptr<Progress> progress_of(const TrainerConfig& config) {
   // Checkpoints have its state in any case, so that a run may go on with or without it.
   if (!config.progress) return std::make_unique<Progress>(nullptr, false);
-  if (!by_launcher) return std::make_unique<Progress>();
   // For mpirun's ranks, isatty() is always true.
-  return std::make_unique<Progress>(stdout, dist::launcher_has_terminal() && !terminal::is_dumb());
+  if (dist::find_rank_info().launcher == dist::Launcher::mpirun)
+    return std::make_unique<Progress>(stdout, false);
+  return std::make_unique<Progress>();
 }
 
 }  // namespace
@@ -27,7 +28,7 @@ int train_on_ranks(TrainerConfig config, char** arguments, const dist::Networks&
                    const std::function<FitReport(Trainer&)>& fit) {
   return run_on_ranks(config, arguments, networks, [&](dist::Transport* transport) {
     Trainer trainer(config, transport);
-    if (trainer.rank() == 0) trainer.add(progress_of(config, transport != nullptr));
+    if (trainer.rank() == 0) trainer.add(progress_of(config));
     const FitReport report = fit(trainer);
     if (report.stopped_by == StoppedBy::diverged && report.signal == 0 && trainer.rank() == 0) {
       std::fflush(stdout);

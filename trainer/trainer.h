@@ -12,18 +12,17 @@
 #include "trainer/callback.h"
 #include "trainer/config.h"
 #include "trainer/finders/lr_finder.h"
+#include "trainer/frozen_weights.h"
 #include "trainer/metric_sums.h"
-#include "trainer/optimized_networks.h"
 #include "trainer/parallel_strategy.h"
 #include "trainer/task.h"
 #include "trainer/validation.h"
 
 namespace athanor {
 
-class FolderLock;
 class Profiler;
-class Run;
-struct Setting;
+class RunDir;
+class TrainingLoop;
 namespace report {
 class ReportPage;
 }
@@ -126,6 +125,12 @@ class Trainer {
   int world_size() const { return strategy_->world_size(); }
 
  private:
+  FitReport fit(Task& task, const Dataset& train, const Dataset* held_out);
+  FitReport find_batch_size(Task& task, const Dataset& train);
+  TrainingLoop& loop() const;
+  void add_page();
+  void set_plateau();
+
   TrainerConfig config_;
   TrainerConfig whole_;                    // config_ without a phase
   std::vector<std::string> phases_;        // so far
@@ -133,27 +138,13 @@ class Trainer {
   Callbacks callbacks_;
   ModelMemory memory_;
   std::unique_ptr<ParallelStrategy> strategy_;
-  friend class Run;
-  FitReport fit(Task& task, const Dataset& train, const Dataset* held_out);
-  void choose_run_dir(const std::vector<Setting>& settings);
-  std::unique_ptr<FolderLock> unfinished_run(const std::vector<Setting>& settings) const;
-  bool remake_run_dir();
-  Run& run() const;
-  FitReport find_batch_size(Task& task, const Dataset& train);
-  void begin_record();
-  void tell_callbacks(const std::exception& error);
-  Profiler* profiler_ = nullptr;  // one of the callbacks
-  void add_page();
-  void set_plateau();
-  const Callback* plateau_ = nullptr;     // one of the callbacks
-  std::unique_ptr<FolderLock> run_lock_;  // of the run's folder, on rank 0
-  bool is_numbered_ = false;              // the folder is one below config.run_root
-  std::string run_note_;                  // on that folder
-  std::filesystem::path unused_folder_;   // of a run that has not begun
-  Run* run_ = nullptr;                    // while fit() runs
-  bool begun_ = false;                    // its checks have passed
-  report::ReportPage* page_ = nullptr;    // one of the callbacks
+  std::unique_ptr<RunDir> dir_;
+  TrainingLoop* loop_ = nullptr;  // while fit() runs
   std::string why_stopped_;
+  // Some of the callbacks.
+  Profiler* profiler_ = nullptr;
+  const Callback* plateau_ = nullptr;
+  report::ReportPage* page_ = nullptr;
 };
 
 }  // namespace athanor

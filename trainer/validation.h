@@ -45,7 +45,7 @@ class Validation {
         pipeline_(pipeline),
         strategy_(strategy),
         limits_(limits),
-        sums_(config.device),
+        sums_(config.device, task.values_of_sums()),
         inference_mode_(config.inference_mode),
         samples_(samples),
         graphs_(graphs) {}

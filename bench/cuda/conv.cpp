@@ -11,7 +11,7 @@ namespace {
 struct Layer {
   const char* name;
   std::int64_t side, in, out, window, stride;
-  bool first = false;  // of its network: nobody asks for its backward-data
+  bool first = false;  // of its network, whose backward-data is not needed
 };
 constexpr Layer kResNet50[] = {
     {"stem_7x7s2_3_64", 224, 3, 64, 7, 2, true}, {"56_1x1_64_256", 56, 64, 256, 1, 1},

@@ -27,7 +27,7 @@ Window window_of(std::int64_t first, std::int64_t count, std::int64_t size) {
           .high = first + count};
 }
 
-/// What the kernel is told of `copies` photos, one after the other.
+/// The kernel's arguments for `copies` photos, one after the other.
 Tensor descriptions(const Photo& photo, std::int64_t copies) {
   const Tensor all =
       Tensor::empty({copies * static_cast<std::int64_t>(sizeof(StagedImage))}, {DType::u8, kCpu});

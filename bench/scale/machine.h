@@ -21,7 +21,7 @@ void compute(double seconds);
 /// The largest of all ranks' values, by MPI's own collective.
 double max_over_ranks(double value);
 
-/// Flat f32 whose values nobody looks at. Where ranks are simulated, those that ask with the same `use`, a
+/// Flat f32 whose values do not matter. Where ranks are simulated, those that ask with the same `use`, a
 /// small number, get the same memory: a thousand ranks take as much as one. All must ask for the same size.
 Tensor shared_by_ranks(std::int64_t count, int use);
 

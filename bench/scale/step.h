@@ -37,9 +37,8 @@ struct StepTimes {
     double complete = 0;  ///< seconds from the beginning of the step until its gradients are there
   };
   std::vector<Bucket> buckets;
-  double alone =
-      0;            ///< seconds of the same step on one rank, which computes and updates, and talks to nobody
-  double step = 0;  ///< until the last rank may begin its next one
+  double alone = 0;  ///< seconds of the same step on one rank, which computes and updates, and sends nothing
+  double step = 0;   ///< until the last rank may begin its next one
   double exposed = 0;  ///< of `step`, what is neither computing nor updating
 };
 

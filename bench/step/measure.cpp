@@ -9,6 +9,7 @@
 #include <tuple>
 #include <utility>
 
+#include "bench/support/quantile.h"
 #include "kernels/context.h"
 #include "kernels/cuda/vendor.h"
 #include "tensor/error.h"
@@ -19,14 +20,6 @@ namespace {
 
 double unix_time() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
-
-/// 0 of none.
-double quantile(std::vector<double> values, double part) {
-  if (values.empty()) return 0;
-  const auto at = values.begin() + static_cast<std::ptrdiff_t>(part * static_cast<double>(values.size() - 1));
-  std::nth_element(values.begin(), at, values.end());
-  return *at;
 }
 
 /// Trains, and calls look(timer) before the timer goes.

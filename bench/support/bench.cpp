@@ -3,14 +3,13 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <exception>
-#include <iostream>
 #include <memory>
-#include <sstream>
 #include <utility>
 
 #include <fmt/ranges.h>
 
+#include "bench/support/quantile.h"
+#include "bench/support/requests.h"
 #include "kernels/context.h"
 #include "kernels/copy.h"
 
@@ -43,12 +42,6 @@ double seconds_of(const std::function<void()>& run, std::int64_t times) {
   const auto start = std::chrono::steady_clock::now();
   for (std::int64_t i = 0; i < times; ++i) run();
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
-
-double quantile(std::vector<double>& samples, double q) {
-  const auto at = static_cast<std::ptrdiff_t>(q * static_cast<double>(samples.size() - 1) + 0.5);
-  std::nth_element(samples.begin(), samples.begin() + at, samples.end());
-  return samples[static_cast<std::size_t>(at)];
 }
 
 /// Warms up: caches, primitives, the allocator. Returns how many runs make a sample that is long against the
@@ -130,27 +123,15 @@ int serve_rows(const std::string& binary, const WorkerOptions& options) {
     rows += fmt::format(R"({}"{}":{{"bytes":{:.6g},"flops":{:.6g}}})", rows.empty() ? "" : ",", row->id.str(),
                         row->work.bytes, row->work.flops);
   }
-  std::cout << fmt::format(R"({{"name":"{}","threads":{},"cases":{{{}}}}})", binary, cpu_context().threads(),
-                           rows)
-            << std::endl;
-  for (std::string line, name, variant; std::getline(std::cin, line);) {
-    std::istringstream words(line);
-    double seconds = 0.05;
-    words >> name >> variant >> seconds;
-    const auto found = std::find_if(all_cases.begin(), all_cases.end(),
-                                    [&](const auto& row) { return row->id.str() == name; });
-    try {
-      std::cout << (found == all_cases.end() ? R"({"error":"no such row"})"
-                                             : answer(**found, variant, seconds, options))
-                << std::endl;
-    } catch (const std::exception& error) {  // data that is not here, memory
-      std::string what = error.what();
-      std::replace_if(
-          what.begin(), what.end(), [](char c) { return c == '"' || c == '\\' || c == '\n'; }, ' ');
-      std::cout << fmt::format(R"({{"error":"{}"}})", what) << std::endl;
-    }
-  }
-  return 0;
+  const std::string about =
+      fmt::format(R"({{"name":"{}","threads":{},"cases":{{{}}}}})", binary, cpu_context().threads(), rows);
+  return answer_requests(
+      about, 0.05, [&](const std::string& name, const std::string& variant, double seconds) {
+        const auto found = std::find_if(all_cases.begin(), all_cases.end(),
+                                        [&](const auto& row) { return row->id.str() == name; });
+        return found == all_cases.end() ? R"({"error":"no such row"})"
+                                        : answer(**found, variant, seconds, options);
+      });
 }
 
 void report(benchmark::State& state, const Work& work, const Roofs& roofs, std::vector<double>& seconds,

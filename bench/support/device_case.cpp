@@ -233,7 +233,7 @@ void set_row_bytes(std::int64_t bytes) {
 }
 
 std::int64_t tiles_for(const Shape& shape, DType dtype) {
-  if (cuda_is_emulated()) return 1;  // nobody times there
+  if (cuda_is_emulated()) return 1;  // its times mean nothing
   const double bytes = row_bytes > 0 ? static_cast<double>(row_bytes) : 64 << 20;
   return static_cast<std::int64_t>(std::ceil(bytes / bytes_of(shape, dtype)));
 }

@@ -25,7 +25,7 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
 }
 
 // Units of work per second of f(), which does `work` each time: the best of many samples, since a roof is
-// what the machine can do when nobody disturbs it.
+// what the machine can do undisturbed.
 template <class F> double best_rate(double work, const F& f) {
   f();
   const auto start = std::chrono::steady_clock::now();

@@ -303,10 +303,10 @@ Read BatchReaders::read_row(std::int64_t sample, std::int64_t epoch, const Sampl
 
 void BatchReaders::keep_problems(Slot& slot, std::int64_t row, Read& read) {
   const std::lock_guard lock(mutex_);
-  const auto keep_first = [&](Problem& kept, std::optional<Problem>& found) {
-    if (!found || (kept.row >= 0 && kept.row < row)) return;
-    kept = std::move(*found);
-    kept.row = row;
+  const auto keep_first = [&](Problem& first_found, std::optional<Problem>& found) {
+    if (!found || (first_found.row >= 0 && first_found.row < row)) return;
+    first_found = std::move(*found);
+    first_found.row = row;
   };
   slot.replacements += read.replaced ? 1 : 0;
   slot.harmless_ones += read.harmless ? 1 : 0;

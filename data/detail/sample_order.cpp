@@ -21,62 +21,63 @@ RandomKey window_key(std::uint64_t seed, std::int64_t epoch, std::int64_t window
 
 }  // namespace
 
-SampleOrder::SampleOrder(std::int64_t samples, const LoaderOptions& options, std::int64_t kept)
+SampleOrder::SampleOrder(std::int64_t samples, const LoaderOptions& options, std::int64_t epochs_in_use)
     : samples_(samples),
       page_samples_(std::min(options.page_samples, samples)),
       window_pages_(options.window_pages),
       shuffle_(options.shuffle),
       by_pages_(options.order == Order::page_random || !options.shuffle),
       seed_(options.seed),
-      count_(static_cast<std::size_t>(kept)),
+      count_(static_cast<std::size_t>(epochs_in_use)),
       epochs_(std::make_unique<Epoch[]>(count_)) {}
 
-void SampleOrder::draw(Epoch& kept, std::int64_t epoch) {
+void SampleOrder::draw(Epoch& drawn_epoch, std::int64_t epoch) {
   const std::lock_guard lock(mutex_);
-  if (kept.number.load(std::memory_order_relaxed) == epoch) return;
+  if (drawn_epoch.number.load(std::memory_order_relaxed) == epoch) return;
   if (by_pages_) {
-    draw_pages(kept, epoch);
+    draw_pages(drawn_epoch, epoch);
   } else {
     const auto stream = random_stream(RandomPurpose::order, static_cast<std::uint64_t>(epoch));
-    kept.order = philox_permutation(samples_, {seed_, stream});
+    drawn_epoch.order = philox_permutation(samples_, {seed_, stream});
   }
-  kept.number.store(epoch, std::memory_order_release);
+  drawn_epoch.number.store(epoch, std::memory_order_release);
 }
 
 // The pages in random order, then the samples within each window of pages that fit in memory.
-void SampleOrder::draw_pages(Epoch& kept, std::int64_t epoch) const {
+void SampleOrder::draw_pages(Epoch& drawn_epoch, std::int64_t epoch) const {
   const auto stream = random_stream(RandomPurpose::order, static_cast<std::uint64_t>(epoch), kPages);
-  kept.pages = philox_permutation(pages(), {seed_, stream});
-  kept.order.clear();
-  kept.order.reserve(static_cast<std::size_t>(samples_));
-  kept.windows.clear();
+  drawn_epoch.pages = philox_permutation(pages(), {seed_, stream});
+  drawn_epoch.order.clear();
+  drawn_epoch.order.reserve(static_cast<std::size_t>(samples_));
+  drawn_epoch.windows.clear();
   std::vector<std::int64_t> together;
   for (std::int64_t window = 0; window < windows(); ++window) {
     together.clear();
     const std::int64_t first = window * window_pages_, last = std::min(first + window_pages_, pages());
     for (std::int64_t i = first; i < last; ++i) {
-      const std::int64_t begin = kept.pages[static_cast<std::size_t>(i)] * page_samples_;
+      const std::int64_t begin = drawn_epoch.pages[static_cast<std::size_t>(i)] * page_samples_;
       const std::int64_t end = std::min(begin + page_samples_, samples_);
       for (std::int64_t sample = begin; sample < end; ++sample) together.push_back(sample);
     }
-    kept.windows.push_back(std::ssize(kept.order));
+    drawn_epoch.windows.push_back(std::ssize(drawn_epoch.order));
     for (const std::int64_t i : philox_permutation(std::ssize(together), window_key(seed_, epoch, window))) {
-      kept.order.push_back(together[static_cast<std::size_t>(i)]);
+      drawn_epoch.order.push_back(together[static_cast<std::size_t>(i)]);
     }
   }
 }
 
-std::int64_t SampleOrder::window_of(const Epoch& kept, std::int64_t position) const {
+std::int64_t SampleOrder::window_of(const Epoch& drawn_epoch, std::int64_t position) const {
   if (!shuffle_) return position / (page_samples_ * window_pages_);
-  return std::upper_bound(kept.windows.begin(), kept.windows.end(), position) - kept.windows.begin() - 1;
+  return std::upper_bound(drawn_epoch.windows.begin(), drawn_epoch.windows.end(), position) -
+         drawn_epoch.windows.begin() - 1;
 }
 
 void SampleOrder::announce(const Dataset& data, std::int64_t epoch, std::int64_t before,
                            std::int64_t position) {
   if (!by_pages_) return;
-  const Epoch& kept = shuffle_ ? drawn(epoch) : epochs_[0];
-  const std::int64_t window = window_of(kept, position);
-  if (before >= 0 && window_of(kept, before) == window) return;
+  const Epoch& drawn_epoch = shuffle_ ? drawn(epoch) : epochs_[0];
+  const std::int64_t window = window_of(drawn_epoch, position);
+  if (before >= 0 && window_of(drawn_epoch, before) == window) return;
   if (before < 0) announce_window(data, epoch, window);
   if (window + 1 < windows()) {
     announce_window(data, epoch, window + 1);
@@ -87,9 +88,10 @@ void SampleOrder::announce(const Dataset& data, std::int64_t epoch, std::int64_t
 
 void SampleOrder::announce_window(const Dataset& data, std::int64_t epoch, std::int64_t window) {
   const std::int64_t first = window * window_pages_, last = std::min(first + window_pages_, pages());
-  const Epoch* kept = shuffle_ ? &drawn(epoch) : nullptr;
+  const Epoch* drawn_epoch = shuffle_ ? &drawn(epoch) : nullptr;
   for (std::int64_t i = first; i < last; ++i) {
-    const std::int64_t begin = (kept ? kept->pages[static_cast<std::size_t>(i)] : i) * page_samples_;
+    const std::int64_t begin =
+        (drawn_epoch ? drawn_epoch->pages[static_cast<std::size_t>(i)] : i) * page_samples_;
     try {
       data.will_need(begin, std::min(page_samples_, samples_ - begin));
     } catch (...) {

@@ -15,8 +15,8 @@ namespace athanor::detail {
 /// because prefetching readers are in a later epoch than others.
 class SampleOrder {
  public:
-  /// `kept`: number of epochs in use at once.
-  SampleOrder(std::int64_t samples, const LoaderOptions& options, std::int64_t kept);
+  /// `epochs_in_use`: at once.
+  SampleOrder(std::int64_t samples, const LoaderOptions& options, std::int64_t epochs_in_use);
 
   /// The sample at `position` of `epoch`. Thread-safe; the first call for an epoch draws it.
   std::int64_t at(std::int64_t epoch, std::int64_t position) {
@@ -40,16 +40,16 @@ class SampleOrder {
   };
 
   Epoch& drawn(std::int64_t epoch) {
-    Epoch& kept = epochs_[static_cast<std::size_t>(epoch) % count_];
-    if (kept.number.load(std::memory_order_acquire) != epoch) draw(kept, epoch);
-    return kept;
+    Epoch& drawn_epoch = epochs_[static_cast<std::size_t>(epoch) % count_];
+    if (drawn_epoch.number.load(std::memory_order_acquire) != epoch) draw(drawn_epoch, epoch);
+    return drawn_epoch;
   }
-  void draw(Epoch& kept, std::int64_t epoch);
-  void draw_pages(Epoch& kept, std::int64_t epoch) const;
+  void draw(Epoch& drawn_epoch, std::int64_t epoch);
+  void draw_pages(Epoch& drawn_epoch, std::int64_t epoch) const;
   void announce_window(const Dataset& data, std::int64_t epoch, std::int64_t window);
   std::int64_t windows() const { return (pages() + window_pages_ - 1) / window_pages_; }
   std::int64_t pages() const { return (samples_ + page_samples_ - 1) / page_samples_; }
-  std::int64_t window_of(const Epoch& kept, std::int64_t position) const;
+  std::int64_t window_of(const Epoch& drawn_epoch, std::int64_t position) const;
 
   std::int64_t samples_, page_samples_, window_pages_;
   bool shuffle_, by_pages_;

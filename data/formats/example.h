@@ -20,6 +20,6 @@ using FeatureMap = std::map<std::string, Feature, std::less<>>;
 /// Source: tensorflow/core/example/{example,feature}.proto; Protocol Buffers, "Encoding".
 FeatureMap read_example(std::span<const std::byte> record);
 /// The inverse: in the map's order, numbers packed.
-std::vector<std::byte> write_example(const FeatureMap& features);
+std::string write_example(const FeatureMap& features);
 
 }  // namespace athanor

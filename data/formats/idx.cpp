@@ -144,10 +144,9 @@ std::unique_ptr<Dataset> open_idx(const std::filesystem::path& images, const Idx
   return detail::dense_store(file, header.bytes, spec, labels);
 }
 
-std::unique_ptr<SampleWriter> create_idx(const std::filesystem::path& images,
-                                         const std::filesystem::path& labels) {
+std::unique_ptr<SampleWriter> create_idx(const std::filesystem::path& images) {
   return detail::create_dense(images, detail::UniformSamples("idx"), images_header,
-                              {{labels.empty() ? labels_beside(images) : labels, labels_file}});
+                              {{labels_beside(images), labels_file}});
 }
 
 }  // namespace athanor

@@ -24,8 +24,7 @@ struct IdxOptions {
 std::unique_ptr<Dataset> open_idx(const std::filesystem::path& images, const IdxOptions& options = {});
 
 /// Writes such a pair, plain: raw images of one size, without a fourth dimension if they have one channel;
-/// labels as u8 if they fit, else i32. `labels` empty: as above.
-std::unique_ptr<SampleWriter> create_idx(const std::filesystem::path& images,
-                                         const std::filesystem::path& labels = {});
+/// labels as u8 if they fit, else i32.
+std::unique_ptr<SampleWriter> create_idx(const std::filesystem::path& images);
 
 }  // namespace athanor

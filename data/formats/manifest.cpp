@@ -96,10 +96,7 @@ class ManifestWriter final : public SampleWriter {
                        {"content_id", file.content_id}});
     }
     const nlohmann::ordered_json all{{"format", kManifestFormat}, {"version", 1}, {"files", files}};
-    const std::string text = all.dump(2) + "\n";
-    AtomicFile file(path_);
-    file.write(std::as_bytes(std::span(text)));
-    file.commit();
+    write_atomically(path_, all.dump(2) + "\n");
     finished_ = true;
   }
 

@@ -8,28 +8,24 @@ namespace {
 
 constexpr char kNpyAdvice[] = "write it again with numpy.save";
 
-std::filesystem::path labels_of(const std::filesystem::path& images, const std::filesystem::path& given) {
-  return given.empty()
-             ? detail::labels_beside(images, "npy",
-                                     {{"images", "labels"}, {"image", "label"}, {"x", "y"}, {"X", "Y"}})
-             : given;
+std::filesystem::path labels_of(const std::filesystem::path& images) {
+  return detail::labels_beside(images, "npy",
+                               {{"images", "labels"}, {"image", "label"}, {"x", "y"}, {"X", "Y"}});
 }
 
 }  // namespace
 
-std::unique_ptr<Dataset> open_npy(const std::filesystem::path& images, const NpyOptions& options) {
-  detail::check_classes(options.classes, "npy");
-  const std::filesystem::path beside = labels_of(images, options.labels);
+std::unique_ptr<Dataset> open_npy(const std::filesystem::path& images) {
+  const std::filesystem::path beside = labels_of(images);
   const auto file = std::make_shared<detail::FileBytes>(images, "npy", kNpyAdvice);
   const detail::FileBytes labels(beside, "npy", kNpyAdvice);
-  const detail::NpyPair pair = detail::check_npy(*file, file->size(), labels, labels.size(), options.classes);
+  const detail::NpyPair pair = detail::check_npy(*file, file->size(), labels, labels.size());
   return detail::dense_store(file, pair.image_data, pair.spec, detail::npy_labels(pair, labels));
 }
 
-std::unique_ptr<SampleWriter> create_npy(const std::filesystem::path& images,
-                                         const std::filesystem::path& labels) {
+std::unique_ptr<SampleWriter> create_npy(const std::filesystem::path& images) {
   return detail::create_dense(images, detail::UniformSamples("npy"), detail::npy_images_header,
-                              {{labels_of(images, labels), [](const detail::UniformSamples& samples) {
+                              {{labels_of(images), [](const detail::UniformSamples& samples) {
                                   return detail::npy_labels_file(samples.labels());
                                 }}});
 }

@@ -1,10 +1,8 @@
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <memory>
 #include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include <zip.h>
@@ -20,16 +18,6 @@ namespace {
 using detail::FileBytes;
 
 constexpr char kNpzAdvice[] = "write it again with numpy.savez";
-constexpr std::array<std::pair<const char*, const char*>, 9> kNames{{{"images", "labels"},
-                                                                     {"image", "label"},
-                                                                     {"x", "y"},
-                                                                     {"x_train", "y_train"},
-                                                                     {"x_test", "y_test"},
-                                                                     {"train_images", "train_labels"},
-                                                                     {"test_images", "test_labels"},
-                                                                     {"X", "Y"},
-                                                                     {"arr_0", "arr_1"}}};
-
 /// A file for libzip, read by RegularFile, which tries reads again that fail for a moment.
 class ZipFile {
  public:
@@ -194,29 +182,22 @@ class ZipReader {
 
 }  // namespace
 
-std::unique_ptr<Dataset> open_npz(const std::filesystem::path& path, const NpzOptions& options) {
-  detail::check_classes(options.classes, "npz");
-  ATH_CHECK(options.images.empty() == options.labels.empty(),
-            "npz: the names of images and labels must be given together, but one is empty");
+std::unique_ptr<Dataset> open_npz(const std::filesystem::path& path, const FieldNames& names) {
   const ZipReader archive(path);
-  std::string images = options.images, labels = options.labels;
-  for (const auto& [x, y] : kNames) {
-    const bool there = archive.has(fmt::format("{}.npy", x)) && archive.has(fmt::format("{}.npy", y));
-    if (images.empty() && there) images = x, labels = y;
-  }
-  if (images.empty()) {
+  const auto has = [&](const std::string& name) { return archive.has(name + ".npy"); };
+  const std::optional<FieldNames> found = usual_names(names, has, has);
+  if (!found) {
     archive.file().fail(0,
                         "must have arrays named images and labels, x and y, x_train and y_train, or similar, "
                         "but has only {}: save it with such names, as in numpy.savez('data.npz', images=a, "
-                        "labels=b)",
-                        text_of(archive.others(images, labels)));
+                        "labels=b), or name them with --fields image=NAME,label=NAME",
+                        text_of(archive.others({}, {})));
   }
-  images += ".npy";
-  labels += ".npy";
+  const std::string images = found->image + ".npy", labels = found->label + ".npy";
   // Decompresses nothing large before both headers match; labels come before pixels.
   const detail::NpyPair pair =
       detail::check_npy(*archive.read(images, detail::kNpyHead), archive.size(images),
-                        *archive.read(labels, detail::kNpyHead), archive.size(labels), options.classes);
+                        *archive.read(labels, detail::kNpyHead), archive.size(labels));
   const std::vector<std::int64_t> values = detail::npy_labels(pair, *archive.read(labels));
   return detail::dense_store(archive.read(images), pair.image_data, pair.spec, values,
                              archive.others(images, labels));

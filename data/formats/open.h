@@ -3,13 +3,13 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "data/dataset.h"
 #include "data/digits.h"
 #include "data/formats/import/cache.h"
+#include "data/formats/set_folders.h"
 #include "data/sample_writer.h"
 
 namespace athanor {
@@ -17,7 +17,12 @@ namespace athanor {
 struct OpenOptions {
   Split split = Split::train;  ///< for folders with both
   bool check = true;           ///< packed files: checks each sample's CRC on fetch
-  /// Called for sequential-only files (HDF5) before they are packed into the cache.
+  /// image=NAME,label=NAME: what the source calls them, in formats with names: data sets of HDF5, beginnings
+  /// of keys of LMDB, features of TFRecord, arrays of npz, a key of .json members of tar (label).
+  std::string fields = {};
+  /// Reads HDF5 and LMDB in this process, which damaged files can crash: for `athanor pack`.
+  bool in_process = false;
+  /// Called before HDF5 and LMDB are packed into the cache (data/formats/import/cache.h).
   ImportNotice on_import = {};
 };
 
@@ -30,20 +35,10 @@ struct OpenOptions {
 ///   masks/ or targets/ beside it;
 ///   folders of MNIST, CIFAR-10 and CIFAR-100 by the files in them; folders of two sets by sets_in(); and any
 ///   other folder with folders in it as images, a folder for each class.
-/// Throws IoError if `path` does not exist or has no known format.
+/// HDF5 and LMDB are imported, the others read from directly.
+/// Throws IoError if `path` does not exist or has no known format, ArgumentError on `fields` of a format
+/// without names.
 std::unique_ptr<Dataset> open_samples(const std::filesystem::path& path, const OpenOptions& options = {});
-
-/// The folders of two sets of images, each with a folder for each class.
-struct SetFolders {
-  std::filesystem::path train, held_out;
-};
-/// Those in a folder that holds both: train or training, and val, valid, validation, dev, eval, evaluation,
-/// test or testing, in any case; of several the first of these. nullopt for any other folder.
-std::optional<SetFolders> sets_in(const std::filesystem::path& folder);
-
-/// What such a folder holds besides `used`, folders in it: other sets, files, folders that are no set.
-std::vector<Unused> beside_sets(const std::filesystem::path& folder,
-                                const std::vector<std::filesystem::path>& used);
 
 struct CreateOptions {
   int threads = 0;                                  ///< packed files: threads besides the caller's
@@ -53,15 +48,18 @@ struct CreateOptions {
   std::vector<FieldSpec> fields = {};         ///< Dataset::fields(); empty: image and label
 };
 
-/// A writer for the format given by `path`'s suffix: .athp (a packed file), .athp.json (a manifest and its
-/// files), .npy, .npz, .h5, .hdf5, .tar, .tfrecord, .tfrecords, .mdb, .lmdb (a folder), .bin, idx3-ubyte, or
-/// no suffix (ImageFolderWriter). Only packed files support more than image and label; the others refuse such
-/// samples. Throws ArgumentError on any other suffix, IoError if it cannot be written.
+/// A writer for the format given by `path`'s suffix, one of written_formats(). Only packed files support more
+/// than image and label; the others refuse such samples. Throws ArgumentError on any other suffix, IoError if
+/// it cannot be written.
 std::unique_ptr<SampleWriter> create_samples(const std::filesystem::path& path,
                                              const CreateOptions& options = {});
+/// ".athp (a packed file), ..., or a name without a suffix (a folder of images)"
+std::string written_formats();
 
 /// The format open_samples() detects: "packed file", "CIFAR-10 folder", ... Throws as it does.
 std::string format_of(const std::filesystem::path& path);
+/// Whether it is imported rather than read from directly. Throws likewise.
+bool is_imported(const std::filesystem::path& path);
 /// Whether it holds a training and a test part, of which OpenOptions::split names one. Throws likewise.
 bool has_parts(const std::filesystem::path& path);
 

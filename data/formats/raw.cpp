@@ -39,12 +39,19 @@ json read_object(const detail::FileBytes& file) {
   return all;
 }
 
-/// The options in NAME.json for NAME.bin.
-RawOptions read_sidecar(const std::filesystem::path& bin) {
+/// What NAME.json says of NAME.bin.
+struct Description {
+  std::int64_t height = 0, width = 0, channels = 1, classes = 0, offset = 0;
+  std::filesystem::path labels = {};  ///< empty: every label is 0
+  std::string label_dtype = "u8";
+
+  ImageSpec spec() const { return {height, width, channels, classes}; }
+};
+
+Description read_sidecar(const std::filesystem::path& bin) {
   const std::filesystem::path path = beside(bin, ".json");
-  const detail::FileBytes file(path, "raw",
-                               "put height, width and channels into it, or pass them as options");
-  RawOptions options{.channels = 1};
+  const detail::FileBytes file(path, "raw", "put height, width and channels into it");
+  Description options;
   std::string dtype = "u8", labels;
   const std::map<std::string, std::int64_t*> numbers{{"height", &options.height},
                                                      {"width", &options.width},
@@ -95,16 +102,9 @@ RawOptions read_sidecar(const std::filesystem::path& bin) {
 
 }  // namespace
 
-std::unique_ptr<Dataset> open_raw(const std::filesystem::path& path, const RawOptions& given) {
-  const RawOptions options = given.height == 0 ? read_sidecar(path) : given;
-  const ImageSpec spec{options.height, options.width, options.channels, options.classes};
-  const auto bad_shape = detail::bad_image(spec);
-  ATH_CHECK(!bad_shape, "raw: {}", *bad_shape);
-  const std::optional<detail::IntType> type = detail::int_type(options.label_dtype);
-  ATH_CHECK(type, "raw: label_dtype must be u8, i8, ... or i64, but got {}", options.label_dtype);
-  detail::check_classes(options.classes, "raw");
-  ATH_CHECK(options.offset >= 0, "raw: offset must be >= 0, but got {}", options.offset);
-
+std::unique_ptr<Dataset> open_raw(const std::filesystem::path& path) {
+  const Description options = read_sidecar(path);
+  const ImageSpec spec = options.spec();
   constexpr char kAdvice[] = "check height, width, channels and offset";
   const auto file = std::make_shared<detail::FileBytes>(path, "raw", kAdvice);
   const std::int64_t rest = file->size() - std::min(options.offset, file->size());
@@ -115,8 +115,9 @@ std::unique_ptr<Dataset> open_raw(const std::filesystem::path& path, const RawOp
   std::vector<std::int64_t> labels(static_cast<std::size_t>(rest / spec.bytes()));
   if (!options.labels.empty()) {
     const detail::FileBytes label_file(options.labels, "raw", "there must be one label for each image");
-    labels = detail::read_labels(label_file, 0, std::ssize(labels), *type, options.classes);
-    label_file.must_end_at(std::ssize(labels) * type->bytes);
+    const detail::IntType type = *detail::int_type(options.label_dtype);
+    labels = detail::read_labels(label_file, 0, std::ssize(labels), type, options.classes);
+    label_file.must_end_at(std::ssize(labels) * type.bytes);
   }
   return detail::dense_store(file, options.offset, spec, labels);
 }

@@ -9,24 +9,13 @@
 
 namespace athanor {
 
-/// The description of a file of bare pixels.
-struct RawOptions {
-  std::int64_t height = 0, width = 0, channels = 0;
-  /// 0: the largest label + 1.
-  std::int64_t classes = 0;
-  /// Bytes before the first image.
-  std::int64_t offset = 0;
-  /// A file of bare labels, little-endian. Empty: every label is 0.
-  std::filesystem::path labels = {};
-  /// u8, i8, u16, i16, u32, i32, u64 or i64.
-  std::string label_dtype = "u8";
-};
-
-/// Maps a file of bare images [N, H, W, C] u8; N >= 1 follows from its size. Without a height in `options`,
-/// NAME.json next to NAME.bin gives them: an object with "height" and "width", and optionally "channels"
-/// (default 1), "classes" (0), "offset" (0), "dtype" (only "u8"), "labels" (the name of a file next to it;
-/// none) and "label_dtype" ("u8"). Throws IoError.
-std::unique_ptr<Dataset> open_raw(const std::filesystem::path& path, const RawOptions& options = {});
+/// Maps a file of bare images [N, H, W, C] u8, NAME.bin; N >= 1 follows from its size. NAME.json beside it is
+/// an object with "height" and "width", and optionally "channels" (default 1), "classes" (0: the largest
+/// label
+/// + 1), "offset" (0: bytes before the first image), "dtype" (only "u8"), "labels" (a file of bare labels
+/// beside it, little-endian; none: every label is 0) and "label_dtype" ("u8", "i8", ... or "i64"). Throws
+/// IoError.
+std::unique_ptr<Dataset> open_raw(const std::filesystem::path& path);
 
 /// Writes NAME.bin, NAME.labels.bin and NAME.json: raw images of one size. NAME.json contains `classes` (0:
 /// omitted).

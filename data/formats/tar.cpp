@@ -1,7 +1,6 @@
 #include "data/formats/tar.h"
 
 #include <algorithm>
-#include <charconv>
 #include <unordered_map>
 
 #include <nlohmann/json.hpp>
@@ -41,16 +40,9 @@ std::string_view read_text(const FileBytes& file, const TarReader& tar, const st
 }
 
 std::int64_t read_cls(const TarReader& tar, std::string_view text) {
-  constexpr std::string_view kSpace = " \t\r\n";
-  text = text.substr(std::min(text.find_first_not_of(kSpace), text.size()));
-  text = text.substr(0, text.find_last_not_of(kSpace) + 1);
-  std::int64_t label = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), label);
-  if (text.empty() || error != std::errc{} || end != text.data() + text.size()) {
-    tar.fail(tar.offset(), "a .cls file must contain a whole number, but contains '{}'",
-             detail::printable(text));
-  }
-  return label;
+  if (const std::optional<std::int64_t> label = detail::whole_number(text)) return *label;
+  tar.fail(tar.offset(), "a .cls file must contain a whole number, but contains '{}'",
+           detail::printable(detail::trimmed(text)));
 }
 
 /// nullopt if the object has no such key: then a .cls is required.
@@ -68,7 +60,8 @@ std::optional<std::int64_t> read_json(const TarReader& tar, std::string_view tex
 /// Groups the members of each name; -1 marks a sample's missing image or label.
 class Index {
  public:
-  Index(const FileBytes& file, const TarOptions& options) : file_(file), options_(options) {}
+  Index(const FileBytes& file, const FieldNames& names)
+      : file_(file), label_key_(names.label.empty() ? "label" : names.label) {}
 
   std::vector<detail::IndexEntry> build() {
     TarReader tar(file_);
@@ -85,7 +78,7 @@ class Index {
         file_.fail(
             first_members_[i],
             "the image of {} must have a .cls of the same name, or a .json with \"{}\", but has neither",
-            name_of(i), options_.label_key);
+            name_of(i), label_key_);
       }
     }
     if (samples_.empty())
@@ -117,7 +110,7 @@ class Index {
     if (!codec) {
       const std::string_view text = read_text(file_, tar, suffix, scratch_);
       const std::optional<std::int64_t> label =
-          suffix == "cls" ? read_cls(tar, text) : read_json(tar, text, options_.label_key);
+          suffix == "cls" ? read_cls(tar, text) : read_json(tar, text, label_key_);
       if (label) add_label(sample, *label, tar);
       return;
     }
@@ -129,7 +122,7 @@ class Index {
   }
 
   void add_label(detail::IndexEntry& sample, std::int64_t label, const TarReader& tar) const {
-    if (const auto bad = detail::bad_label(label, options_.classes)) tar.fail(tar.offset(), "{}", *bad);
+    if (const auto bad = detail::bad_label(label)) tar.fail(tar.offset(), "{}", *bad);
     if (sample.label >= 0 && sample.label != label) {
       tar.fail(tar.offset(), "a sample must have one label, but has {} and {}", sample.label, label);
     }
@@ -143,7 +136,7 @@ class Index {
   }
 
   const FileBytes& file_;
-  const TarOptions& options_;
+  const std::string label_key_;
   std::vector<std::string> class_names_;
   std::vector<Unused> unused_;
   std::unordered_map<std::string, std::size_t> known_;  // by the name of the sample
@@ -165,7 +158,7 @@ class TarWriter final : public SampleWriter {
     detail::check_sample(sample, count_, "tar");
     ATH_CHECK(sample.codec != Codec::raw,
               "tar: the archive holds JPEG, PNG and WebP only, but sample {} is raw; encode it first, or "
-              "write a format that holds raw images: packed, TFRecord, LMDB or npz",
+              "write a format that holds raw images: packed, TFRecord or npz",
               count_);
     const std::string name = fmt::format("{:09}", count_);
     member(name + "." + detail::suffix_of(sample.codec), sample.bytes);
@@ -210,14 +203,13 @@ class TarWriter final : public SampleWriter {
 
 }  // namespace
 
-std::unique_ptr<Dataset> open_tar(const std::filesystem::path& path, const TarOptions& options) {
-  detail::check_classes(options.classes, "tar");
+std::unique_ptr<Dataset> open_tar(const std::filesystem::path& path, const FieldNames& names) {
   const auto file = std::make_shared<FileBytes>(path, "tar", "write the archive again, or remove it");
   file->must_not_be_compressed();
-  Index index(*file, options);
+  Index index(*file, names);
   std::vector<detail::IndexEntry> samples = index.build();
-  return std::make_unique<detail::IndexedStore>(file, ImageSpec{0, 0, 0, options.classes}, std::move(samples),
-                                                detail::ReadEntry(), index.class_names(), index.unused());
+  return std::make_unique<detail::IndexedStore>(file, ImageSpec{}, std::move(samples), detail::ReadEntry(),
+                                                index.class_names(), index.unused());
 }
 
 std::unique_ptr<SampleWriter> create_tar(const std::filesystem::path& path,

@@ -6,24 +6,18 @@
 #include <vector>
 
 #include "data/dataset.h"
+#include "data/formats/field_names.h"
 #include "data/sample_writer.h"
 
 namespace athanor {
 
-struct TarOptions {
-  /// The key of the label in .json members.
-  std::string label_key = "label";
-  /// 0: the largest label + 1.
-  std::int64_t classes = 0;
-};
-
 /// Maps a WebDataset shard: a tar archive (ustar, pax or GNU, including long names). A sample is the members
 /// of one name up to its first dot: .jpg, .jpeg, .png or .webp, and .cls (a number) or .json (an object with
-/// a label); other members are ignored. Samples are in the order of their first members; at least one.
-/// Opening builds the index, including labels. Throws IoError naming file and offset; compressed archives are
-/// refused. Classes have names if create_tar() wrote them. Source: POSIX.1-2017, pax; the WebDataset
-/// library's conventions.
-std::unique_ptr<Dataset> open_tar(const std::filesystem::path& path, const TarOptions& options = {});
+/// the number of key "label", or `names.label`); other members are ignored. Samples are in the order of their
+/// first members; at least one. Opening builds the index, including labels. Throws IoError naming file and
+/// offset; compressed archives are refused. Classes have names if create_tar() wrote them. Source:
+/// POSIX.1-2017, pax; the WebDataset library's conventions.
+std::unique_ptr<Dataset> open_tar(const std::filesystem::path& path, const FieldNames& names = {});
 
 /// Writes such a shard (ustar): 000000000.jpg and 000000000.cls, ... JPEG, PNG and WebP samples only. Names
 /// of classes are comments of a global pax header, which other readers pass over.

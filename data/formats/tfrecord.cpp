@@ -4,10 +4,11 @@
 #include <array>
 
 #include "data/formats/detail/bytes.h"
+#include "data/formats/detail/image_files.h"
 #include "data/formats/detail/indexed_store.h"
 #include "data/formats/detail/record_frame.h"
 #include "data/formats/detail/writing.h"
-#include "data/image/webp.h"
+#include "data/formats/example.h"
 #include "tensor/error.h"
 
 namespace athanor {
@@ -21,7 +22,6 @@ using Strings = std::vector<std::span<const std::byte>>;
 using Ints = std::vector<std::int64_t>;
 
 constexpr std::int64_t kHead = detail::kRecordHead, kTail = detail::kRecordTail;
-constexpr std::string_view kJpeg = "\xff\xd8\xff", kPng = "\x89PNG\r\n\x1a\n";
 
 /// The position of each record's data, with checked framing.
 std::vector<IndexEntry> index(const FileBytes& file) {
@@ -47,24 +47,23 @@ std::vector<IndexEntry> index(const FileBytes& file) {
   return entries;
 }
 
-/// A part of a sample: the option with its feature's name, and the usual names.
+/// The usual names of a part of a sample.
 struct Part {
   const char* name;
-  std::string TfRecordOptions::*key;
   std::array<std::string_view, 3> usual;
 };
-constexpr Part kImage{"image", &TfRecordOptions::image_key, {"image/encoded", "image", "image_raw"}};
-constexpr Part kLabel{"label", &TfRecordOptions::label_key, {"image/class/label", "label"}};
-constexpr Part kHeight{"height", &TfRecordOptions::height_key, {"image/height", "height"}};
-constexpr Part kWidth{"width", &TfRecordOptions::width_key, {"image/width", "width"}};
-constexpr Part kChannels{"channels", &TfRecordOptions::channels_key, {"image/channels", "channels", "depth"}};
+constexpr Part kImage{"image", {"image/encoded", "image", "image_raw"}};
+constexpr Part kLabel{"label", {"image/class/label", "label"}};
+constexpr Part kHeight{"height", {"image/height", "height"}};
+constexpr Part kWidth{"width", {"image/width", "width"}};
+constexpr Part kChannels{"channels", {"image/channels", "channels", "depth"}};
 
 /// The data of a record, as a sample. Throws IoError at its offset.
 class Record {
  public:
-  Record(const FileBytes& file, const IndexEntry& at, const TfRecordOptions& options,
+  Record(const FileBytes& file, const IndexEntry& at, const FieldNames& names,
          std::vector<std::byte>& scratch)
-      : file_(file), at_(at.offset), options_(options) {
+      : file_(file), at_(at.offset), names_(names) {
     const std::span<const std::byte> all = file.at(at_, at.bytes + kTail, "a record", scratch),
                                      data = all.first(static_cast<std::size_t>(at.bytes));
     const auto stored = load_le<std::uint32_t>(all.subspan(data.size()));
@@ -79,18 +78,15 @@ class Record {
   }
 
   StoredSample sample() const {
-    const auto* strings = std::get_if<Strings>(&must_find(kImage));
+    const auto* strings = std::get_if<Strings>(&must_find(kImage, names_.image));
     if (!strings || strings->size() != 1 || strings->front().empty()) {
       file_.fail(at_, "the record's image must be one string of bytes, but is not");
     }
     StoredSample sample{strings->front()};
-    const std::int64_t label = number(kLabel, &must_find(kLabel));
-    if (__builtin_add_overflow(label, options_.label_offset, &sample.label)) sample.label = -1;
-    if (const auto bad = detail::bad_label(sample.label, options_.classes)) file_.fail(at_, "{}", *bad);
+    sample.label = number(kLabel, &must_find(kLabel, names_.label));
+    if (const auto bad = detail::bad_label(sample.label)) file_.fail(at_, "{}", *bad);
     if (!says_raw()) {
-      if (detail::text_of(sample.bytes).starts_with(kJpeg)) sample.codec = Codec::jpeg;
-      if (detail::text_of(sample.bytes).starts_with(kPng)) sample.codec = Codec::png;
-      if (WebpDecoder::recognises(sample.bytes)) sample.codec = Codec::webp;
+      sample.codec = detail::codec_of(sample.bytes).value_or(Codec::raw);
       if (sample.codec != Codec::raw) return sample;
     }
     sample.height = number(kHeight, find(kHeight));
@@ -114,19 +110,16 @@ class Record {
     return at == features_.end() ? nullptr : &at->second;
   }
   const Feature* find(const Part& part) const {
-    const std::string& key = options_.*part.key;
-    if (!key.empty()) return find(key);
     for (const std::string_view name : part.usual) {
       const Feature* feature = name.empty() ? nullptr : find(name);
       if (feature) return feature;
     }
     return nullptr;
   }
-  const Feature& must_find(const Part& part) const {
-    if (const Feature* feature = find(part)) return *feature;
-    const std::string& key = options_.*part.key;
-    file_.fail(at_, "the record must have the feature {}, but has not (option {}_key)",
-               key.empty() ? part.usual[0] : detail::printable(key), part.name);
+  const Feature& must_find(const Part& part, const std::string& name) const {
+    if (const Feature* feature = name.empty() ? find(part) : find(std::string_view(name))) return *feature;
+    file_.fail(at_, "the record must have the feature {}, but has not: name it with --fields {}=NAME",
+               name.empty() ? part.usual[0] : detail::printable(name), part.name);
   }
 
   /// The single integer of a feature; 0 without such a feature.
@@ -147,7 +140,7 @@ class Record {
 
   const FileBytes& file_;
   std::int64_t at_;
-  const TfRecordOptions& options_;
+  const FieldNames& names_;
   FeatureMap features_;
 };
 
@@ -161,12 +154,9 @@ class TfRecordWriter final : public SampleWriter {
                          : sample.codec == Codec::png  ? "PNG"
                          : sample.codec == Codec::webp ? "WEBP"
                                                        : "RAW";
-    ATH_CHECK(sample.codec != Codec::jpeg || detail::text_of(sample.bytes).starts_with(kJpeg),
-              "tfrecord: a jpeg sample must start with the JPEG signature, but sample {} does not", count_);
-    ATH_CHECK(sample.codec != Codec::png || detail::text_of(sample.bytes).starts_with(kPng),
-              "tfrecord: a png sample must start with the PNG signature, but sample {} does not", count_);
-    ATH_CHECK(sample.codec != Codec::webp || WebpDecoder::recognises(sample.bytes),
-              "tfrecord: a webp sample must start with the WebP signature, but sample {} does not", count_);
+    ATH_CHECK(sample.codec == Codec::raw || detail::codec_of(sample.bytes) == sample.codec,
+              "tfrecord: a {} sample must start with its signature, but sample {} does not",
+              name_of(sample.codec), count_);
     FeatureMap features{{"image/encoded", Strings{sample.bytes}},
                         {"image/format", Strings{detail::bytes_of(format)}},
                         {"image/class/label", Ints{sample.label}}};
@@ -175,8 +165,9 @@ class TfRecordWriter final : public SampleWriter {
       features["image/width"] = Ints{sample.width};
       features["image/channels"] = Ints{sample.channels};
     }
-    const std::vector<std::byte> record = write_example(features);
-    detail::frame_record(record, [this](std::span<const std::byte> bytes) { file_.write(bytes); });
+    const std::string record = write_example(features);
+    detail::frame_record(detail::bytes_of(record),
+                         [this](std::span<const std::byte> bytes) { file_.write(bytes); });
     ++count_;
   }
 
@@ -192,16 +183,13 @@ class TfRecordWriter final : public SampleWriter {
 
 }  // namespace
 
-std::unique_ptr<Dataset> open_tfrecord(const std::filesystem::path& path, const TfRecordOptions& options) {
-  detail::check_classes(options.classes, "tfrecord");
+std::unique_ptr<Dataset> open_tfrecord(const std::filesystem::path& path, const FieldNames& names) {
   const auto file = std::make_shared<FileBytes>(path, "tfrecord", "write the file again, or remove it");
   std::vector<IndexEntry> entries = index(*file);
-  const detail::ReadEntry read = [options](const FileBytes& bytes, const IndexEntry& at, auto& scratch) {
-    return Record(bytes, at, options, scratch).sample();
+  const detail::ReadEntry read = [names](const FileBytes& bytes, const IndexEntry& at, auto& scratch) {
+    return Record(bytes, at, names, scratch).sample();
   };
-  ImageSpec spec;
-  if (options.classes == 0) spec = detail::read_all(*file, entries, read);
-  spec.classes = options.classes;
+  const ImageSpec spec = detail::read_all(*file, entries, read);
   return std::make_unique<detail::IndexedStore>(file, spec, std::move(entries), read);
 }
 

@@ -17,7 +17,7 @@ namespace athanor {
 
 /// Decodes parts of JPEG, PNG and WebP images in memory to RGB, as their decoders document. The first bytes
 /// give the format: ImageNet has a PNG named .JPEG. Pixels have the stored orientation: ImageReader
-/// (data/image/transform.h) turns them upright. For one thread at a time.
+/// (data/image/reader.h) turns them upright. For one thread at a time.
 class ImageDecoder {
  public:
   /// Reads the header. `bytes` must stay until decode() is done. IoErrors name the offset, not the file; of

@@ -172,22 +172,4 @@ ImageView PngDecoder::decode(const Box& box, bool classes) {
           result, stride};
 }
 
-void encode_png(const ImageView& image, std::vector<std::byte>& out) {
-  ATH_CHECK((image.channels == 1 || image.channels == 3) && image.height > 0 && image.width > 0,
-            "png: image must have 1 or 3 channels and at least one pixel, but is {}x{}x{}", image.height,
-            image.width, image.channels);
-  png_image file{};
-  file.version = PNG_IMAGE_VERSION;
-  file.height = static_cast<png_uint_32>(image.height);
-  file.width = static_cast<png_uint_32>(image.width);
-  file.format = image.channels == 1 ? PNG_FORMAT_GRAY : PNG_FORMAT_RGB;
-  png_alloc_size_t size = PNG_IMAGE_PNG_SIZE_MAX(file);
-  out.resize(size);
-  if (png_image_write_to_memory(&file, out.data(), &size, 0, image.pixels,
-                                static_cast<png_int_32>(image.stride), nullptr) == 0) {
-    detail::fail<BackendError>("png: the encoder failed: {}", file.message);
-  }
-  out.resize(size);
-}
-
 }  // namespace athanor

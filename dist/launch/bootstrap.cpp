@@ -77,16 +77,18 @@ std::optional<Announcement> ask_torchrun(const Environment& environment) {
   const bool ranks = environment("RANK") || environment("WORLD_SIZE");
   const bool address = environment("MASTER_ADDR") || environment("MASTER_PORT");
   if (!ranks) return std::nullopt;  // an address alone does not tell the rank
-  const bool by_nccl = !address && environment("NCCL_COMM_ID");
-  (void)(by_nccl ? all_set(environment, {"RANK", "WORLD_SIZE"})
-                 : all_set(environment, {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}));
-  Announcement said = read(environment, by_nccl ? Launcher::nccl_comm : Launcher::torchrun, kTorchrun);
-  RankInfo& info = said.info;
+  const bool shared = environment("ATHANOR_SHARED_MEMORY").has_value();
+  const bool by_nccl = !shared && !address && environment("NCCL_COMM_ID");
+  (void)(by_nccl || shared ? all_set(environment, {"RANK", "WORLD_SIZE"})
+                           : all_set(environment, {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}));
+  Announcement announced = read(environment, by_nccl ? Launcher::nccl_comm : Launcher::torchrun, kTorchrun);
+  RankInfo& info = announced.info;
   if (environment("ATHANOR_JOB")) info.launcher = Launcher::devices;
   for (const char* name : {"ATHANOR_JOB", "TORCHELASTIC_RUN_ID"}) {
     if (info.job.empty()) info.job = environment(name).value_or("");
   }
-  if (by_nccl) return said;
+  if (shared) info.shared_memory = number(environment, "ATHANOR_SHARED_MEMORY", 0, 1 << 20);
+  if (by_nccl || shared) return announced;
   info.host = *environment("MASTER_ADDR");
   info.port = number(environment, "MASTER_PORT", 1, 65535);
   // torchrun's own store listens at that port.
@@ -94,7 +96,7 @@ std::optional<Announcement> ask_torchrun(const Environment& environment) {
     info.port = port_of(fmt::format("{} {}:{}", info.job, info.host, info.port));
   if (environment("ATHANOR_LISTENING") && info.rank == 0)
     info.listening = number(environment, "ATHANOR_LISTENING", 0, 1 << 20);
-  return said;
+  return announced;
 }
 
 // Slurm's list of tasks per machine: "4(x2),3" is 4, 4, 3.
@@ -115,8 +117,8 @@ int tasks_of_node(std::string_view list, int node) {
 // A batch script, or a shell in an allocation, has all of Slurm's variables without being a step.
 std::optional<Announcement> ask_slurm(const Environment& environment) {
   if (!environment(kSlurm.size) || !environment(kSlurm.rank)) return std::nullopt;
-  Announcement said = read(environment, Launcher::slurm, kSlurm);
-  RankInfo& info = said.info;
+  Announcement announced = read(environment, Launcher::slurm, kSlurm);
+  RankInfo& info = announced.info;
   if (const auto tasks = environment("SLURM_STEP_TASKS_PER_NODE")) {
     const int node = environment("SLURM_NODEID") ? number(environment, "SLURM_NODEID", 0, kMaxRanks) : 0;
     info.local_size = std::max(info.local_size, tasks_of_node(*tasks, node));
@@ -127,13 +129,13 @@ std::optional<Announcement> ask_slurm(const Environment& environment) {
   info.host = environment("MASTER_ADDR")
                   .value_or(first_host(nodes ? *nodes : environment("SLURM_JOB_NODELIST").value_or("")));
   info.port = environment("MASTER_PORT") ? number(environment, "MASTER_PORT", 1, 65535) : port_of(info.job);
-  return said;
+  return announced;
 }
 
 /// NCCL's variable gives the address of rank 0, and must not contradict another.
 void read_nccl(const Environment& environment, RankInfo& info) {
   const auto id = environment("NCCL_COMM_ID");
-  if (!id || info.launcher == Launcher::mpirun) return;
+  if (!id || info.launcher == Launcher::mpirun || info.shared_memory >= 0) return;
   ATH_CHECK(info.launcher != Launcher::none,
             "ranks: NCCL_COMM_ID must come with RANK and WORLD_SIZE, but is set alone, to '{}'", *id);
   const std::size_t colon = id->rfind(':');
@@ -176,7 +178,7 @@ RankInfo find_rank_info(const Environment& environment) {
                           environment("ATHANOR_JOB");
       if (inside) continue;
     }
-    if (auto said = ask(environment)) all.push_back(std::move(*said));
+    if (auto announced = ask(environment)) all.push_back(std::move(*announced));
   }
   if (all.empty()) {
     RankInfo alone;
@@ -187,10 +189,10 @@ RankInfo find_rank_info(const Environment& environment) {
   for (const Announcement& other : all) {
     if (other.info.rank == first.rank && other.info.world_size == first.world_size) continue;
     std::string list;
-    for (const Announcement& said : all) {
+    for (const Announcement& announced : all) {
       list += fmt::format("{}{} ({}, {}) says rank {} of {}", list.empty() ? "" : ", ",
-                          name_of(said.info.launcher), said.in.rank, said.in.size, said.info.rank,
-                          said.info.world_size);
+                          name_of(announced.info.launcher), announced.in.rank, announced.in.size,
+                          announced.info.rank, announced.info.world_size);
     }
     detail::fail<>(
         "ranks: launchers must agree on the rank of this process, but {}; unset the variables of one", list);

@@ -14,7 +14,7 @@ namespace athanor::dist {
 enum class Launcher : std::uint8_t {
   none,       ///< none: a world of one
   mpirun,     ///< OMPI_COMM_WORLD_RANK, _SIZE, _LOCAL_RANK, _LOCAL_SIZE
-  devices,    ///< --devices on GPUs (launcher.h): torchrun's variables, and ATHANOR_JOB
+  devices,    ///< --devices (launcher.h): torchrun's variables, and ATHANOR_JOB
   torchrun,   ///< RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT
   slurm,      ///< SLURM_PROCID, SLURM_STEP_NUM_TASKS, SLURM_LOCALID of a step started by srun
   nccl_comm,  ///< RANK and WORLD_SIZE, and NCCL_COMM_ID=HOST:PORT
@@ -34,6 +34,8 @@ struct RankInfo {
   int port = 0;
   /// A socket of rank 0 already listening at `port`, which share_from_rank_0() closes; -1: none.
   int listening = -1;
+  /// The file of a RankMemory (dist/transports/shared_memory.h), which needs no address; -1: none.
+  int shared_memory = -1;
   std::string job = {};  ///< identifies the job on these machines; may be empty
 
   /// A secret of this job's ranks (ATHANOR_SECRET; --devices draws one); may be empty.

@@ -5,7 +5,7 @@
 
 // UCX, part of Open MPI 5, installs a SIGHUP handler at load time (UCX_DEBUG_SIGNO), even if nohup has set it
 // to be ignored: the run would then end with the terminal. This restores SIGHUP's disposition from program
-// start. Programs that link athanor::mpi include this file; a shared library cannot (cmake/library.cmake).
+// start. Programs that link athanor::mpi include this file; a shared library cannot (dist/CMakeLists.txt).
 
 namespace {
 

@@ -1,60 +1,32 @@
 #include "dist/launch/launcher.h"
 
 #include <algorithm>
-#include <atomic>
 #include <csignal>
-#include <cstdlib>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <memory>
 #include <system_error>
 #include <thread>
 
-#include <sys/prctl.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
-#include "dist/launch/detail/open_mpi.h"
-#include "dist/launch/detail/scratch_folder.h"
 #include "dist/launch/rendezvous.h"
+#include "dist/transports/shared_memory.h"
+#include "dist/watch/watchdog.h"
 #include "tensor/error.h"
 
 namespace athanor::dist {
 namespace {
 
-namespace fs = std::filesystem;
-
-constexpr char kLaunched[] = "ATHANOR_LAUNCHED";
-
 // Above a few ranks per core they only take turns; above some dozens, starting them takes minutes.
 constexpr int kManyPerCore = 4, kMaxPerCore = 32;
 /// train_digits alone takes 57 MiB at its peak (x86-64, one thread); other trainings take more.
 constexpr std::uintmax_t kBytesPerRank = 64 << 20;
-/// Threads of mpirun, and of each rank: main, MPI's two, ours for buckets and signals, a loader.
-constexpr int kThreads = 5, kThreadsPerRank = 6;
-/// Open files of mpirun: with 30 for two ranks it hangs.
-constexpr int kFiles = 32, kFilesPerRank = 8;
-/// Size of Open MPI 4.1's shared-memory files.
-constexpr std::uintmax_t kSharedBytes = 16 << 20, kSharedBytesPerRank = 5 << 20;
 
 std::string this_program() {
   std::error_code error;
-  const fs::path path = fs::read_symlink("/proc/self/exe", error);
+  const std::filesystem::path path = std::filesystem::read_symlink("/proc/self/exe", error);
   if (error) detail::fail<BackendError>("--devices: needs /proc, but got: {}", error.message());
   return path.string();
-}
-
-std::string in_path(const std::string& name) {
-  const char* path = std::getenv("PATH");
-  const std::string all = path ? path : "/usr/bin:/bin";
-  for (std::size_t at = 0; at <= all.size();) {
-    const std::size_t end = std::min(all.find(':', at), all.size());
-    const std::string file = all.substr(at, end - at) + "/" + name;
-    if (::access(file.c_str(), X_OK) == 0) return file;
-    at = end + 1;
-  }
-  return {};
 }
 
 /// Bytes available for new processes; 0: unknown.
@@ -66,46 +38,45 @@ std::uintmax_t free_memory() {
   return 0;
 }
 
-/// Without enough threads, Open MPI prints a dozen lines or hangs: so first tests that they can be created.
-void try_threads(int ranks) {
-  const int count = kThreads + kThreadsPerRank * ranks;
-  std::atomic<bool> over{false};
-  std::vector<std::jthread> threads;
-  try {
-    while (std::ssize(threads) < count) threads.emplace_back([&over] { over.wait(false); });
-  } catch (const std::system_error& error) {
-    over = true;
-    over.notify_all();
-    detail::fail<BackendError>(
-        "--devices {}: needs {} processes and threads, but the system allows {} (ulimit -u): {}", ranks,
-        count, threads.size(), error.code().message());
+std::vector<Command> commands_of(const LaunchOptions& options) {
+  std::vector<Command> commands;
+  for (int rank = 0; rank < options.ranks; ++rank) {
+    Command& command = commands.emplace_back();
+    command.arguments = {this_program()};
+    command.arguments.insert(command.arguments.end(), options.arguments.begin(), options.arguments.end());
+    command.environment = {fmt::format("RANK={}", rank), fmt::format("WORLD_SIZE={}", options.ranks),
+                           fmt::format("LOCAL_RANK={}", rank),
+                           fmt::format("LOCAL_WORLD_SIZE={}", options.ranks),
+                           fmt::format("ATHANOR_JOB=launcher {}", ::getpid())};
   }
-  over = true;
-  over.notify_all();
+  return commands;
 }
 
-/// Open MPI hangs where it may not write its files.
-void may_write_files(int ranks) {
-  rlimit limit{};
-  if (::getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur >= kSharedBytesPerRank) return;
-  detail::fail<BackendError>("--devices {}: needs files of {} bytes, but the system allows {} (ulimit -f)",
-                             ranks, kSharedBytesPerRank, limit.rlim_cur);
+int run_over_nccl(const LaunchOptions& options) {
+  std::vector<Command> commands = commands_of(options);
+  const Listening meeting = listen_anywhere();
+  const std::string secret = draw_secret();
+  for (Command& command : commands) {
+    command.environment.insert(
+        command.environment.end(),
+        {"MASTER_ADDR=127.0.0.1", fmt::format("MASTER_PORT={}", meeting.port), "ATHANOR_SECRET=" + secret});
+  }
+  commands[0].environment.push_back(fmt::format("ATHANOR_LISTENING={}", meeting.socket));
+  commands[0].inherited.push_back(meeting.socket);
+  const int code = run_processes(commands, {.end_within = options.end_within});
+  ::close(meeting.socket);
+  return code;
 }
 
-/// Raises the limit if needed: with fewer, Open MPI hangs.
-void allow_open_files(int ranks) {
-  const auto needed = static_cast<rlim_t>(kFiles + kFilesPerRank * ranks);
-  rlimit limit{};
-  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= needed) return;
-  const rlim_t before = limit.rlim_cur;
-  limit.rlim_cur = needed;
-  if (limit.rlim_max >= needed && ::setrlimit(RLIMIT_NOFILE, &limit) == 0) return;
-  detail::fail<BackendError>("--devices {}: needs {} open files, but the system allows {} (ulimit -n)", ranks,
-                             needed, before);
-}
-
-std::vector<std::string> for_ranks() {
-  return {fmt::format("{}={}", kLaunched, ::isatty(STDOUT_FILENO) ? "terminal" : "file")};
+int run_over_shared_memory(const LaunchOptions& options) {
+  std::vector<Command> commands = commands_of(options);
+  RankMemory memory(options.ranks);
+  for (Command& command : commands) {
+    command.environment.push_back(fmt::format("ATHANOR_SHARED_MEMORY={}", memory.file()));
+    command.inherited.push_back(memory.file());
+  }
+  return run_processes(commands, {.end_within = options.end_within,
+                                  .on_end = [&](int rank, int code) { memory.set_ended(rank, code); }});
 }
 
 }  // namespace
@@ -128,74 +99,24 @@ std::string check_ranks(int ranks) {
                      free_memory());
 }
 
-Command with_mpirun(int ranks, const std::vector<std::string>& arguments) {
-  allow_open_files(ranks);
-  may_write_files(ranks);
-  std::string mpirun = in_path("mpirun.openmpi");
-  if (mpirun.empty()) mpirun = in_path("mpirun");
-  if (mpirun.empty()) {
-    detail::fail<BackendError>(
-        "--devices {}: ranks on the CPU are started by mpirun, which is not in PATH; install openmpi-bin",
-        ranks);
-  }
-  try_threads(ranks);
-  const auto scratch = std::make_shared<ScratchFolder>(kSharedBytes + kSharedBytesPerRank * ranks);
-  Command command{
-      .arguments = {mpirun, "-n", std::to_string(ranks), "-H", fmt::format("localhost:{}", ranks)},
-      .environment = for_ranks()};
-  command.arguments.push_back(this_program());
-  command.arguments.insert(command.arguments.end(), arguments.begin(), arguments.end());
-  for (const auto& [name, value] : kOpenMpiSettings) {
-    if (!std::getenv(name)) command.environment.push_back(fmt::format("{}={}", name, value));
-  }
-  // Excludes networks to other machines: Open MPI 5 warns about those that cannot reach this machine.
-  if (!std::getenv("OMPI_MCA_btl_tcp_if_include")) {
-    command.environment.push_back("OMPI_MCA_btl_tcp_if_include=lo");
-  }
-  for (const char* name : {"OMPI_MCA_btl_vader_backing_directory", "OMPI_MCA_orte_tmpdir_base"})
-    command.environment.push_back(fmt::format("{}={}", name, scratch->path().string()));
-  command.keeps = scratch;
-  return command;
+int launch(const LaunchOptions& options) {
+  return run_with_restarts(options.restarts, [&] {
+    return options.nccl ? run_over_nccl(options) : run_over_shared_memory(options);
+  });
 }
 
-std::vector<Command> one_per_gpu(int ranks, const std::vector<std::string>& arguments) {
-  const Listening meeting = listen_anywhere();
-  const std::string secret = draw_secret();
-  std::vector<Command> commands;
-  for (int rank = 0; rank < ranks; ++rank) {
-    Command command{.arguments = {this_program()}, .environment = for_ranks(), .rank = rank};
-    command.arguments.insert(command.arguments.end(), arguments.begin(), arguments.end());
-    const auto set = [&](const char* name, const auto& value) {
-      command.environment.push_back(fmt::format("{}={}", name, value));
-    };
-    set("RANK", rank);
-    set("WORLD_SIZE", ranks);
-    set("LOCAL_RANK", rank);
-    set("LOCAL_WORLD_SIZE", ranks);
-    set("MASTER_ADDR", "127.0.0.1");
-    set("MASTER_PORT", meeting.port);
-    set("ATHANOR_JOB", fmt::format("launcher {} at {}", ::getpid(), meeting.port));
-    set("ATHANOR_SECRET", secret);
-    if (rank == 0) {
-      set("ATHANOR_LISTENING", meeting.socket);
-      command.inherited = meeting.socket;
-    }
-    commands.push_back(std::move(command));
+bool has_lost_rank(int exit_code) {
+  return exit_code == kExitPeerLost || exit_code == 128 + SIGKILL || exit_code == 128 + SIGSEGV ||
+         exit_code == 128 + SIGBUS;
+}
+
+int run_with_restarts(int restarts, const std::function<int()>& start) {
+  for (int made = 0;; ++made) {
+    const int code = start();
+    if (!has_lost_rank(code) || made >= restarts) return code;
+    std::fprintf(stderr, "warning: a rank was lost, and the job ended with code %d: restart %d of %d\n", code,
+                 made + 1, restarts);
   }
-  return commands;
-}
-
-bool started_by_devices() {
-  return std::getenv(kLaunched) != nullptr;
-}
-
-void die_with_launcher() {
-  if (started_by_devices()) ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-}
-
-bool launcher_has_terminal() {
-  const char* launched = std::getenv(kLaunched);
-  return launched && std::strcmp(launched, "terminal") == 0;
 }
 
 }  // namespace athanor::dist

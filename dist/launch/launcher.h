@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -16,21 +17,27 @@ std::string check_ranks(int ranks);
 /// The same for given cores and bytes; 0 bytes: unknown.
 std::string check_ranks(int ranks, int cores, std::uintmax_t memory);
 
-/// A command that starts `ranks` copies of this program with these arguments (argv[1] on) by mpirun, with
-/// settings for shared cores. Throws BackendError if there is no mpirun, no folder with room for shared
-/// memory, or too few threads or open files.
-Command with_mpirun(int ranks, const std::vector<std::string>& arguments);
+struct LaunchOptions {
+  int ranks = 1;
+  std::vector<std::string> arguments = {};  ///< of this program, argv[1] on
+  /// One per GPU, which NCCL connects: rank 0 inherits a listening socket (ATHANOR_LISTENING), at which ranks
+  /// meet with a secret drawn for them. Otherwise all inherit a RankMemory (ATHANOR_SHARED_MEMORY).
+  bool nccl = false;
+  std::chrono::milliseconds end_within{300'000};  ///< RunOptions::end_within
+  int restarts = 0;                               ///< see run_with_restarts()
+};
 
-/// Commands for separate processes, one per GPU. RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR,
-/// MASTER_PORT and ATHANOR_JOB identify them; ATHANOR_SECRET, newly drawn, authenticates them. Rank 0
-/// inherits a socket listening at that port, whose descriptor is in ATHANOR_LISTENING: RankInfo::listening.
-std::vector<Command> one_per_gpu(int ranks, const std::vector<std::string>& arguments);
+/// Starts this program once per rank, with RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE and ATHANOR_JOB,
+/// and returns the exit code of run_processes(). Throws BackendError if the machine lacks a requirement.
+int launch(const LaunchOptions& options);
 
-/// Whether this process is a rank that with_mpirun() or one_per_gpu() has started.
-bool started_by_devices();
-/// Called by a rank first: makes it die with its launcher, after with_mpirun() or one_per_gpu().
-void die_with_launcher();
-/// Whether the launcher writes to a terminal. (For mpirun's ranks, isatty() is always true.)
-bool launcher_has_terminal();
+/// Whether a job that ended with this exit code has lost a rank, so that a second start, from a checkpoint,
+/// may succeed: 74 (a rank was lost or did not respond), or 128 + SIGKILL, SIGSEGV or SIGBUS. Wrong
+/// arguments, a diverged run and a signal that was meant for the job would only repeat.
+bool has_lost_rank(int exit_code);
+
+/// Runs a job by `start`, which returns its exit code. While that is the code of a lost rank, starts it
+/// again, at most `restarts` times, each announced by one line on stderr. Returns the last exit code.
+int run_with_restarts(int restarts, const std::function<int()>& start);
 
 }  // namespace athanor::dist

@@ -2,13 +2,9 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <cerrno>
 #include <cstring>
-#include <list>
-#include <mutex>
 #include <optional>
-#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -28,11 +24,11 @@ namespace {
 using namespace tcp;
 using std::chrono::milliseconds;
 
-constexpr std::uint64_t kMagic = 0x34726f6e61687441;  // "Athanor4"
+constexpr std::uint64_t kMagic = 0x35726f6e61687441;  // "Athanor5"
 constexpr std::size_t kMax = 64 << 10;
 constexpr milliseconds kRetry{50};
-/// Time limit for a client to identify itself, and the number of concurrent clients of rank 0.
-constexpr milliseconds kHandshake{5000};
+/// Time limit for a client, from its first message on, and the number of clients that have not sent one yet.
+constexpr milliseconds kHandshake{2000};
 constexpr std::size_t kMaxClients = 512;
 
 using Nonce = std::array<std::byte, 16>;  // for one conversation
@@ -115,118 +111,91 @@ Socket listen_as_master(const RankInfo& info) {
 
 // Rank 0 ---------------------------------------------------------------------------------------------------
 
-/// Rank 0's state, shared by its conversations.
-struct RendezvousState {
-  const RankInfo& info;
-  std::span<const std::byte> blob;
-  enum class RankState : std::uint8_t { free, claimed, served };
-  std::vector<RankState> places;
-  std::mutex mutex = {};  // guards these
+class Server {
+ public:
+  Server(const RankInfo& info, std::span<const std::byte> blob)
+      : info_(info), blob_(blob), served_(static_cast<std::size_t>(info.world_size)) {
+    served_[0] = true;
+  }
 
-  Status judge(const Hello& hello) {
-    if (hello.job != kernels::fnv1a(info.job)) return Status::other_job;
-    if (hello.world_size != static_cast<std::uint32_t>(info.world_size)) return Status::other_size;
-    const std::lock_guard lock(mutex);
-    const bool free = hello.rank > 0 && hello.rank < places.size() && places[hello.rank] == RankState::free;
-    return free ? Status::welcome : Status::taken;
-  }
-  /// If two clients claim one rank concurrently, the first gets it.
-  Status claim(std::uint32_t rank) {
-    const std::lock_guard lock(mutex);
-    if (places[rank] != RankState::free) return Status::taken;
-    places[rank] = RankState::claimed;
-    return Status::welcome;
-  }
-  void settle(std::uint32_t rank, bool knows) {
-    const std::lock_guard lock(mutex);
-    places[rank] = knows ? RankState::served : RankState::free;
-  }
-  std::vector<std::size_t> missing() {
-    const std::lock_guard lock(mutex);
+  std::vector<std::size_t> missing() const {
     std::vector<std::size_t> ranks;
-    for (std::size_t rank = 1; rank < places.size(); ++rank)
-      if (places[rank] != RankState::served) ranks.push_back(rank);
+    for (std::size_t rank = 0; rank < served_.size(); ++rank)
+      if (!served_[rank]) ranks.push_back(rank);
     return ranks;
   }
-};
 
-/// Rank 0's side of one conversation, with a rank or a stranger.
-void answer_once(RendezvousState& state, int socket) {
-  const Clock::time_point until = Clock::now() + kHandshake;
-  Hello hello;
-  if (!receive_all(socket, bytes_of(hello), until) || hello.magic != kMagic) return;
-  Challenge challenge{.status = state.judge(hello), .nonce = draw_nonce()};
-  if (!send_all(socket, bytes_of(challenge), until) || challenge.status != Status::welcome) return;
-  Proof proof;
-  if (!receive_all(socket, bytes_of(proof), until)) return;
-  const bool knows = equal(proof, prove(state.info, "client", hello, challenge));
-  Answer answer{.status = knows ? state.judge(hello) : Status::other_secret};
-  const bool welcome = answer.status == Status::welcome;
-  if (welcome) {
-    answer.bytes = static_cast<std::uint32_t>(state.blob.size());
-    answer.proof = prove(state.info, "rank 0", hello, challenge, state.blob);
+  /// Answers clients whose first message is there, and takes in others, which delay no one until then.
+  void serve(int listening, Clock::time_point until) {
+    std::vector<pollfd> ends;
+    for (const Socket& client : clients_) ends.push_back({client.fd(), POLLIN, 0});
+    ends.push_back({listening, POLLIN, 0});
+    const auto left = std::chrono::duration_cast<milliseconds>(until - Clock::now()).count();
+    if (::poll(ends.data(), ends.size(), static_cast<int>(std::clamp<std::int64_t>(left, 0, 1000))) <= 0)
+      return;
+    for (std::size_t i = clients_.size(); i-- > 0;) {
+      if (ends[i].revents == 0) continue;
+      answer(clients_[i].fd());
+      clients_.erase(clients_.begin() + static_cast<std::ptrdiff_t>(i));
+    }
+    if (ends.back().revents == 0) return;
+    Socket client(::accept4(listening, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    if (!client) return std::this_thread::sleep_for(kRetry);  // a descriptor may become available
+    const int whole = sizeof(Hello);
+    ::setsockopt(client.fd(), SOL_SOCKET, SO_RCVLOWAT, &whole, sizeof whole);
+    if (clients_.size() == kMaxClients) clients_.erase(clients_.begin());  // that rank tries again
+    clients_.push_back(std::move(client));
   }
-  std::byte received{};
-  if (!send_all(socket, bytes_of(answer), until) || !welcome || !send_all(socket, state.blob, until) ||
-      !receive_all(socket, bytes_of(received), until))
-    return;
-  Status place = state.claim(hello.rank);
-  const bool knows_place = send_all(socket, bytes_of(place), until);
-  if (place == Status::welcome) state.settle(hello.rank, knows_place);
-}
-
-/// A conversation in its own thread, so that clients do not wait for each other. The destructor aborts it.
-class ClientConnection {
- public:
-  ClientConnection(RendezvousState& state, Socket socket)
-      : socket_(std::move(socket)), thread_([this, &state] { talk(state); }) {}
-  ~ClientConnection() { hang_up(); }
-
-  bool over() const { return over_; }
 
  private:
-  void hang_up() const { ::shutdown(socket_.fd(), SHUT_RDWR); }
-  void talk(RendezvousState& state) {
-    try {
-      answer_once(state, socket_.fd());
-    } catch (const std::exception&) {  // the rank tries again
-    }
-    hang_up();
-    over_ = true;
+  Status judge(const Hello& hello) const {
+    if (hello.job != kernels::fnv1a(info_.job)) return Status::other_job;
+    if (hello.world_size != static_cast<std::uint32_t>(info_.world_size)) return Status::other_size;
+    return hello.rank < served_.size() && !served_[hello.rank] ? Status::welcome : Status::taken;
   }
 
-  Socket socket_;
-  std::atomic<bool> over_{false};
-  std::jthread thread_;  // last: uses the members above
+  /// Rank 0's side of a conversation, with a rank or a stranger.
+  void answer(int socket) {
+    const Clock::time_point until = Clock::now() + kHandshake;
+    const int any = 1;
+    Hello hello;
+    if (!receive_all(socket, bytes_of(hello), until) || hello.magic != kMagic) return;
+    ::setsockopt(socket, SOL_SOCKET, SO_RCVLOWAT, &any, sizeof any);
+    Challenge challenge{.status = judge(hello), .nonce = draw_nonce()};
+    if (!send_all(socket, bytes_of(challenge), until) || challenge.status != Status::welcome) return;
+    Proof proof;
+    if (!receive_all(socket, bytes_of(proof), until)) return;
+    Answer answer;
+    if (equal(proof, prove(info_, "client", hello, challenge))) {
+      answer.bytes = static_cast<std::uint32_t>(blob_.size());
+      answer.proof = prove(info_, "rank 0", hello, challenge, blob_);
+    } else {
+      answer.status = Status::other_secret;
+    }
+    std::byte received{};
+    if (!send_all(socket, bytes_of(answer), until) || answer.status != Status::welcome) return;
+    if (send_all(socket, blob_, until) && receive_all(socket, bytes_of(received), until))
+      served_[hello.rank] = true;
+  }
+
+  const RankInfo& info_;
+  std::span<const std::byte> blob_;
+  std::vector<bool> served_;  // by rank
+  std::vector<Socket> clients_;
 };
 
-void serve(const RankInfo& info, std::span<const std::byte> blob, Socket listening, Clock::time_point until,
-           milliseconds timeout) {
+void serve(const RankInfo& info, std::span<const std::byte> blob, const Socket& listening,
+           Clock::time_point until, milliseconds timeout) {
   ::fcntl(listening.fd(), F_SETFL, ::fcntl(listening.fd(), F_GETFL, 0) | O_NONBLOCK);
   ::fcntl(listening.fd(), F_SETFD, FD_CLOEXEC);
-  RendezvousState state{info, blob,
-                        std::vector<RendezvousState::RankState>(static_cast<std::size_t>(info.world_size))};
-  std::list<ClientConnection> guests;
-  for (auto missing = state.missing(); !missing.empty(); missing = state.missing()) {
-    const Clock::time_point now = Clock::now();
-    if (now >= until) {
+  Server server(info, blob);
+  for (auto missing = server.missing(); !missing.empty(); missing = server.missing()) {
+    if (Clock::now() >= until) {
       detail::fail<PeerLostError>(
           "ranks: all {} must connect to rank 0 at port {} within {} s, but these have not: {}",
           info.world_size, info.port, static_cast<double>(timeout.count()) / 1000, fmt::join(missing, ", "));
     }
-    const bool knocks = ready(listening.fd(), POLLIN, std::min(until, now + kRetry));
-    guests.remove_if([](const ClientConnection& guest) { return guest.over(); });
-    if (!knocks) continue;
-    try {
-      Socket socket(::accept4(listening.fd(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
-      if (guests.size() == kMaxClients) guests.pop_front();  // that rank tries again
-      if (socket) {
-        guests.emplace_back(state, std::move(socket));
-        continue;
-      }
-    } catch (const std::system_error&) {  // no thread available
-    }
-    std::this_thread::sleep_for(kRetry);  // or no descriptor: both may become available
+    server.serve(listening.fd(), until);
   }
 }
 
@@ -270,10 +239,7 @@ std::optional<std::vector<std::byte>> ask_once(const RankInfo& info, int socket,
             "ranks: rank 0 must be at {}:{}, but the process there does not know ATHANOR_SECRET", info.host,
             info.port);
   std::byte received{1};
-  Status place{};
-  if (!send_all(socket, bytes_of(received), until) || !receive_all(socket, bytes_of(place), until))
-    return std::nullopt;
-  check_status(info, place);
+  if (!send_all(socket, bytes_of(received), until)) return std::nullopt;
   return blob;
 }
 
@@ -303,7 +269,7 @@ std::vector<std::byte> share_from_rank_0(const RankInfo& info, std::span<const s
   const Clock::time_point until = Clock::now() + timeout;
   if (info.rank > 0) return ask(info, until, timeout);
   if (!listening) listening = listen_as_master(info);
-  serve(info, mine, std::move(listening), until, timeout);
+  serve(info, mine, listening, until, timeout);
   return {mine.begin(), mine.end()};
 }
 

@@ -17,16 +17,16 @@
 //   rank 0: magic, a status, nonce
 //   rank:   HMAC-SHA-256 over "client" and both messages, keyed by the job's secret
 //   rank 0: a status, a length, the same over "rank 0", both messages and the bytes; then the bytes
-//   rank:   one byte: it has them
-//   rank 0: a status: the rank is accepted, or another has taken its place
+//   rank:   one byte: it has them, and its place is taken
 //
 // So both ends prove that they know the secret without sending it, and recorded messages cannot be replayed.
 // The bytes themselves are not encrypted. Without a secret the key is empty, and any process can take a
 // rank's place: warn_of_strangers().
 //
-// Rank 0 serves several connections at a time. A disconnected rank tries again; any other client (a port
-// scanner, another job's rank) is refused, or dropped after 5 s. All waits end at the deadline.
-// Source: RFC 2104 (HMAC); ISO/IEC 9798-4 (proof of a key by two nonces).
+// Rank 0 answers one client at a time, when its first message is there: one that says nothing delays no
+// other. A disconnected rank tries again; any other client (a port scanner, another job's rank) is refused,
+// or dropped after 2 s. All waits end at the deadline. Source: RFC 2104 (HMAC); ISO/IEC 9798-4 (proof of a
+// key by two nonces).
 
 namespace athanor::dist {
 

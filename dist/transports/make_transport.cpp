@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "dist/collectives/communicator.h"
+#include "dist/transports/shared_memory.h"
 #include "dist/transports/staged_transport.h"
 #include "optim/flat.h"
 #include "tensor/error.h"
@@ -102,8 +103,20 @@ void join_mpi(ProcessGroup& job, Device device) {
 
 #endif
 
+void join_shared_memory(ProcessGroup& job, Device device) {
+  const RankInfo& info = job.info;
+  job.abort = [](int exit_code) { std::_Exit(exit_code); };
+  job.transport = std::make_unique<SharedMemoryTransport>(
+      std::make_shared<RankMemory>(info.shared_memory, info.world_size), info.rank);
+  if (!device.is_cuda()) return;
+  job.network = ", through the host's memory: this build has no NCCL";
+  job.below = std::move(job.transport);
+  job.transport = std::make_unique<StagedTransport>(*job.below, device);
+}
+
 void join(ProcessGroup& job, Device device) {
   const RankInfo& info = job.info;
+  if (info.shared_memory >= 0) return join_shared_memory(job, device);
 #if defined(ATHANOR_WITH_NCCL)
   if (device.is_cuda() && info.launcher != Launcher::mpirun) return join_nccl(job, device);
 #endif
@@ -133,9 +146,6 @@ void join(ProcessGroup& job, Device device) {
 
 Networks networks() {
   Networks found{.join = join};
-#if defined(ATHANOR_WITH_MPI)
-  found.mpi = true;
-#endif
 #if defined(ATHANOR_WITH_NCCL)
   found.nccl = true;
 #endif

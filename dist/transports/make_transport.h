@@ -28,12 +28,13 @@ struct ProcessGroup {
 /// others. Defined in the target athanor_mpi if the build found MPI, else in athanor_nccl if it found NCCL,
 /// else in the library itself.
 struct Networks {
-  bool mpi = false, nccl = false;
-  /// Joins the job of `job.info`, whose ranks hold their tensors on `device`. GPUs use NCCL; its id is
-  /// distributed by MPI under mpirun, by rendezvous.h otherwise. If ranks share a GPU, detected by its UUID,
-  /// or there is no NCCL, GPUs use pinned memory and MPI (staged_transport.h), and `network` says so. Throws
-  /// BackendError if this build lacks a network, or MPI does not see the ranks of `job.info`. Other ranks may
-  /// then have joined and wait: `job` holds all that was created, and `job.abort`, if set, ends them all.
+  bool nccl = false;
+  /// Joins the job of `job.info`, whose ranks hold their tensors on `device`. On the CPU, ranks of --devices
+  /// use shared memory, others MPI. GPUs use NCCL; its id is distributed by MPI under mpirun, by rendezvous.h
+  /// otherwise. If ranks share a GPU, detected by its UUID, or there is no NCCL, GPUs use pinned memory and
+  /// the CPU's network (staged_transport.h), and `network` says so. Throws BackendError if this build lacks a
+  /// network, or MPI does not see the ranks of `job.info`. Other ranks may then have joined and wait: `job`
+  /// holds all that was created, and `job.abort`, if set, ends them all.
   void (*join)(ProcessGroup& job, Device device) = nullptr;
 };
 Networks networks();

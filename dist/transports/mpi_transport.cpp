@@ -13,7 +13,6 @@
 
 #include "dist/collectives/detail/mpi_native.h"
 #include "dist/collectives/session.h"
-#include "dist/launch/detail/open_mpi.h"
 #include "dist/transports/slots.h"
 #include "dist/watch/watchdog.h"
 #include "tensor/error.h"
@@ -36,6 +35,16 @@ void check_mpi(int status, const char* what) {
 
 namespace {
 
+/// Environment settings for Open MPI 4 and 5, used unless the user sets them: its daemon, which it starts for
+/// a process without mpirun, may be root's; waiting ranks do not block a core that another needs; and hwloc
+/// does not warn that it cannot find the cores (in a container without /sys).
+constexpr struct {
+  const char *name, *value;
+} kOpenMpiSettings[] = {
+    {"OMPI_ALLOW_RUN_AS_ROOT", "1"},       {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"},
+    {"OMPI_MCA_mpi_yield_when_idle", "1"}, {"HWLOC_HIDE_ERRORS", "2"},
+    {"PRTE_ALLOW_RUN_AS_ROOT", "1"},       {"PRTE_ALLOW_RUN_AS_ROOT_CONFIRM", "1"},
+};
 /// Minimum time for ranks to start and meet: names may have to be resolved, and programs loaded over a
 /// network.
 constexpr std::chrono::milliseconds kStartTimeout{60'000};
@@ -107,7 +116,6 @@ struct MpiTransport::Impl {
     int running = 0;
     check_mpi(MPI_Initialized(&running), "mpi start");
     if (!running) {
-      // Also in a process without mpirun: MPI starts its own daemon there.
       for (const auto& [name, value] : kOpenMpiSettings) setenv(name, value, 0);
       int level = 0;
       check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &level), "mpi start");

@@ -5,17 +5,13 @@
 #include <cstring>
 #include <exception>
 #include <future>
-#include <map>
 #include <string>
 #include <thread>
 #include <vector>
 
-#include <unistd.h>
-
 #include "dist/collectives/communicator.h"
 #include "dist/collectives/detail/nccl_call.h"
 #include "dist/collectives/exchange.h"
-#include "dist/collectives/ring_advice.h"
 #include "dist/collectives/session.h"
 #include "dist/collectives/wait.h"
 #include "dist/transports/detail/nccl_api.h"
@@ -48,16 +44,6 @@ template <class F> void within_5_s(F f) noexcept try {
   std::thread helper(std::move(task));
   done.wait_for(std::chrono::seconds(5)) == std::future_status::ready ? helper.join() : helper.detach();
 } catch (const std::exception&) {
-}
-
-// As in GpuLinks, between two GPUs of this process.
-int link_between(int from, int to) {
-  if (from < 0 || to < 0 || from == to) return GpuLinks::kUnknown;
-  int can = 0, rank = 0;
-  if (cudaDeviceCanAccessPeer(&can, from, to) != cudaSuccess) return cudaGetLastError(), GpuLinks::kUnknown;
-  if (!can) return GpuLinks::kNoPeer;
-  if (cudaDeviceGetP2PAttribute(&rank, cudaDevP2PAttrPerformanceRank, from, to) == cudaSuccess) return rank;
-  return cudaGetLastError(), 0;
 }
 
 }  // namespace
@@ -248,34 +234,6 @@ std::unique_ptr<Transport> NcclTransport::duplicate() {
   Communicator comm(*this, {.algorithm = Algorithm::native, .timeout = impl_->options.timeout});
   const std::vector<NcclId> ids = gather_values(comm, rank() == 0 ? new_nccl_id() : NcclId{});
   return std::make_unique<NcclTransport>(ids[0], rank(), world_size(), impl_->options);
-}
-
-GpuLinks NcclTransport::links() {
-  struct Gpu {
-    std::array<char, 64> host{};
-    std::array<char, 16> bus{};
-  };
-  Gpu mine;
-  gethostname(mine.host.data(), mine.host.size() - 1);
-  ATH_TRY(cudaDeviceGetPCIBusId(mine.bus.data(), static_cast<int>(mine.bus.size()), device().index));
-  Communicator comm(*this, {.algorithm = Algorithm::native, .timeout = impl_->options.timeout});
-  GpuLinks links;
-  std::map<std::string, int> hosts;
-  for (const Gpu& gpu : gather_values(comm, mine)) {
-    links.host.push_back(hosts.emplace(gpu.host.data(), static_cast<int>(hosts.size())).first->second);
-    int index = -1;
-    const bool here = std::strcmp(gpu.host.data(), mine.host.data()) == 0;
-    if (!here || cudaDeviceGetByPCIBusId(&index, gpu.bus.data()) != cudaSuccess) {
-      index = -1;
-      cudaGetLastError();
-    }
-    links.device.push_back(index);
-  }
-  for (const int from : links.device) {
-    std::vector<int>& row = links.link.emplace_back();
-    for (const int to : links.device) row.push_back(link_between(from, to));
-  }
-  return links;
 }
 
 bool NcclTransport::flush() {

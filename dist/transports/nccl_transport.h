@@ -59,7 +59,6 @@ class NcclTransport final : public Transport {
   /// ncclAllReduce, ncclReduceScatter, ncclAllGather and ncclBroadcast. NCCL chooses the order of sums, which
   /// may depend on the size, and rounds halves at every step. Maxima of floating values are not supported.
   bool has_native() const override { return true; }
-  GpuLinks links() override;
   std::unique_ptr<Collective> native(const NativeCall& call) override;
   void abandon() noexcept override;
 

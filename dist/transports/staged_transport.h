@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -30,6 +31,7 @@ class StagedTransport final : public Transport {
   bool test(Request& request) override;
   void cancel(Request& request) noexcept override;
   bool threads_may_call() const override { return below_.threads_may_call(); }
+  std::string lost() const override { return below_.lost(); }
   /// Over a duplicate of the underlying network, with separate streams.
   std::unique_ptr<Transport> duplicate() override;
   void abandon() noexcept override;

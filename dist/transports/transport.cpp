@@ -1,7 +1,6 @@
 #include "dist/transports/transport.h"
 
 #include "dist/collectives/collective.h"
-#include "dist/collectives/ring_advice.h"
 #include "tensor/error.h"
 
 namespace athanor::dist {
@@ -23,14 +22,10 @@ std::unique_ptr<Collective> Transport::native(const NativeCall&) {
   return nullptr;
 }
 
-GpuLinks Transport::links() {
-  return {};
-}
-
 std::unique_ptr<Transport> Transport::duplicate() {
   detail::fail<>(
       "transport: batch norms and gathers over all ranks need a second network beside that of the gradients, "
-      "which this kind of transport lacks; use MPI or NCCL");
+      "which this kind of transport lacks");
 }
 
 }  // namespace athanor::dist

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 
 #include "tensor/stream.h"
 
@@ -13,7 +14,6 @@
 namespace athanor::dist {
 
 class Collective;
-struct GpuLinks;
 struct NativeCall;
 class Session;
 
@@ -84,9 +84,9 @@ class Transport {
   /// A native collective; null if none satisfies kernels::Combine.
   virtual std::unique_ptr<Collective> native(const NativeCall& call);
 
-  /// How the ranks' GPUs are linked (dist/collectives/ring_advice.h); nothing is known by default. A call of
-  /// all ranks, which must have nothing in flight.
-  virtual GpuLinks links();
+  /// Why the ranks cannot continue: "rank 2 was killed by signal 9". Empty while no rank is known to be lost.
+  /// From any thread.
+  virtual std::string lost() const { return {}; }
 
   /// The state shared by all users of this network (dist/collectives/session.h).
   Session& session() const { return *session_; }

@@ -10,6 +10,7 @@
 #include <type_traits>
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <unistd.h>
 
 namespace athanor::dist {
@@ -171,6 +172,22 @@ FlightRecord::Entry FlightRecord::at(std::int64_t seq) const {
                     .bytes = get(slot.bytes),
                     .waits_for = get(slot.waits_for)};
   return get(slot.mark) == seq + 1 ? entry : Entry{};
+}
+
+std::string describe_wait(const FlightRecord& record) {
+  const FlightRecord::Entry last = record.oldest_open();
+  if (last.seq < 0) return fmt::format("rank {} has not reached its first collective", record.rank());
+  std::string call = fmt::format("{} #{}", last.call.name, last.seq);
+  if (last.call.bucket >= 0) call += fmt::format(", bucket {}", last.call.bucket);
+  const auto seconds = [&](std::int64_t since_us) {
+    return static_cast<double>((FlightRecord::now_us() - since_us) / 100'000) / 10;
+  };
+  if (!last.under_way())
+    return fmt::format("rank {} is in no collective: its last, {}, was done {} s ago", record.rank(), call,
+                       seconds(last.end_us));
+  return fmt::format("rank {} waits for {} in {}, for {} s", record.rank(),
+                     last.waits_for < 0 ? "others" : fmt::format("rank {}", last.waits_for), call,
+                     seconds(last.last_us));
 }
 
 int create_private(const char* path) noexcept {

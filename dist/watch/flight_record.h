@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <string_view>
 
 #include "tensor/dtype.h"
@@ -95,6 +96,9 @@ class FlightRecord {
   std::unique_ptr<Slot[], void (*)(void*)> slots_;
   std::int64_t begun_ = 0;  // atomically
 };
+
+/// Where a rank stands, now: "rank 0 waits for rank 3 in ring all_reduce #688, bucket 4, for 10 s".
+std::string describe_wait(const FlightRecord& record);
 
 /// Creates a new file, readable only by this user, replacing any file or link of that name without following
 /// it. Returns -1 and sets errno on failure. Async-signal-safe.

@@ -83,21 +83,22 @@ bool take_entry(const Json& line, RankRecord& record) {
   return true;
 }
 
-/// The first `most` bytes; empty if the file is missing.
-std::optional<std::string> beginning_of(const std::filesystem::path& path, std::size_t most) {
+/// The first 4 MiB, more than a record has; empty if the file is missing.
+std::optional<std::string> beginning_of(const std::filesystem::path& path) {
+  constexpr std::size_t kMost = std::size_t{4} << 20;
   const RegularFile file(path);
   if (file.descriptor() < 0) return {};
   const std::size_t bytes = file.problem().empty() ? static_cast<std::size_t>(file.bytes()) : 0;
-  std::string text(std::min(most, bytes), '\0');
+  std::string text(std::min(kMost, bytes), '\0');
   text.resize(file.read_at(0, std::as_writable_bytes(std::span(text))));
   return text;
 }
 
-RankRecord parse_record(std::string_view text, int rank, std::size_t most_entries) {
+RankRecord parse_record(std::string_view text, int rank) {
   RankRecord record;
   record.rank = rank;
   std::int64_t promised = -1, broken = 0;
-  while (!text.empty() && record.entries.size() < most_entries) {
+  while (!text.empty()) {
     const std::string_view line = text.substr(0, text.find('\n'));
     text.remove_prefix(std::min(text.size(), line.size() + 1));
     const Json json = Json::parse(line, nullptr, false);
@@ -113,25 +114,16 @@ RankRecord parse_record(std::string_view text, int rank, std::size_t most_entrie
                    [](const Entry& a, const Entry& b) { return a.seq < b.seq; });
   const auto same = [](const Entry& a, const Entry& b) { return a.seq == b.seq; };
   record.entries.erase(std::unique(record.entries.begin(), record.entries.end(), same), record.entries.end());
-  const bool enough = record.entries.size() == most_entries;
   if (!record.found) {
     record.damage = RankRecord::kUnreadable;
   } else if (record.world_size == 0) {
     record.damage = "does not name its rank";
-  } else if (!enough && promised != std::ssize(record.entries)) {
+  } else if (promised != std::ssize(record.entries)) {
     record.damage = fmt::format("was truncated: {} entries can be read", record.entries.size());
   } else if (broken > 0) {
     record.damage = fmt::format("has {} lines that are not entries", broken);
   }
   return record;
-}
-
-RankRecord read_beginning(const std::filesystem::path& path, int rank, std::size_t bytes,
-                          std::size_t entries) {
-  std::optional<std::string> text = beginning_of(path, bytes);
-  if (!text) text = beginning_of(path.string() + FlightRecord::kUnfinished, bytes);
-  if (text) return parse_record(*text, rank, entries);
-  return {.rank = rank, .damage = "is missing"};
 }
 
 }  // namespace
@@ -148,11 +140,10 @@ std::filesystem::path record_file(const std::filesystem::path& folder, int rank)
 }
 
 RankRecord read_record(const std::filesystem::path& path, int rank) {
-  return read_beginning(path, rank, std::size_t{4} << 20, std::string::npos);
-}
-
-RankRecord read_newest(const std::filesystem::path& path, int rank) {
-  return read_beginning(path, rank, std::size_t{16} << 10, 2);
+  std::optional<std::string> text = beginning_of(path);
+  if (!text) text = beginning_of(path.string() + FlightRecord::kUnfinished);
+  if (text) return parse_record(*text, rank);
+  return {.rank = rank, .damage = "is missing"};
 }
 
 }  // namespace athanor::dist

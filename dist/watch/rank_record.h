@@ -57,7 +57,5 @@ std::filesystem::path record_file(const std::filesystem::path& folder, int rank)
 /// Reads a record. A file may be missing, empty, truncated or overwritten with anything; `damage` reports it.
 /// Lines with a number out of range are skipped; text is printable().
 RankRecord read_record(const std::filesystem::path& file, int rank);
-/// The same from the first three lines, at most 16 KiB: only the two newest entries.
-RankRecord read_newest(const std::filesystem::path& file, int rank);
 
 }  // namespace athanor::dist

@@ -17,23 +17,22 @@ struct WatchdogOptions {
   std::filesystem::path folder = ".";
   /// Minimum time for ranks to agree on a last step after SIGTERM, SIGINT or SIGHUP. The limit is three times
   /// the longest interval between calls of agreed(): the current step must end, and votes are sent with the
-  /// next one. It is longer while a checkpoint is saved (set_slow_rank()), and 0.4 s if mpirun has announced
-  /// by SIGCONT that it ends all ranks while this rank waits for another. 0: no attempt to agree. If the
-  /// ranks have never agreed() so far, nothing is lost, and the signal then ends the process without a word,
-  /// unless mpirun has announced it.
+  /// next one. It is longer while a checkpoint is saved (set_slow_rank()); a rank that has waited for so long
+  /// already does not wait again. 0: no attempt to agree. If the ranks have never agreed() so far, nothing is
+  /// lost, and the signal then ends the process without a word.
   std::chrono::milliseconds agreement{0};
   /// Maximum time to end, including writing the record, before the process is ended without it.
   std::chrono::milliseconds limit{2000};
 };
 
 /// Ends this process, with a reason, when its rank cannot continue: another rank is lost (a deadline of
-/// dist/collectives/wait.h, a network error), or a signal to end (SIGTERM, SIGINT, SIGHUP) arrives and the
-/// ranks do not agree in time on a last step. It writes the FlightRecord, then a line to stderr with the
-/// collective, its bucket and the missing rank (from other ranks' records, if all see the folder). Then it
-/// ends the process with kExitPeerLost from any thread, without unwinding, because destructors might wait for
-/// that rank. The launcher (mpirun, `--devices`) ends the other ranks. They have about a second, and do the
-/// same in a separate thread, even if the rest hangs. If ranks may agree, the record is written at once and
-/// removed once they have.
+/// dist/collectives/wait.h, Transport::lost(), a network error), or a signal to end (SIGTERM, SIGINT, SIGHUP)
+/// arrives and the ranks do not agree in time on a last step. It writes the FlightRecord, then a line to
+/// stderr with the collective, its bucket and the rank that this one waits for; `athanor flight` finds the
+/// culprit in the records of all. Then it ends the process with kExitPeerLost from any thread, without
+/// unwinding, because destructors might wait for that rank. The launcher (mpirun, `--devices`) ends the other
+/// ranks, which do the same in a separate thread, even if the rest hangs. If ranks may agree, the record is
+/// written at once and removed once they have.
 ///
 /// A crash (SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, a stack overflow in the thread that creates this or
 /// advances buckets) also leaves a record, and then proceeds as usual.

@@ -1,14 +1,11 @@
 """What the Trainer does around a step of the user's, and what the user does, in the order of trainer/loop.cpp."""
 
-from svg import RANKS, begin, rect, text
+from svg import begin, rect, text
 
 WIDTH, LANE, BOX, GAP, LEFT = 984, 74, 128, 12, 106
-STYLE = """
-    .yours { fill: #2f6fd6 } .trainers { fill: #d1d9e0 } .on_blue { fill: #ffffff; font-size: 11px } .inside { font-size: 11px }
-    .lane { fill: none; stroke: #d1d9e0 } .wire { stroke: #59636e; stroke-width: 1.5; fill: none }
-    @media (prefers-color-scheme: dark) {
-      .yours { fill: #5c9dff } .on_blue { fill: #0d1117 } .trainers { fill: #3d444d } .lane { stroke: #2a313a } .wire { stroke: #9198a1 }
-    }
+RULES = """\
+    .yours { fill: $c0 } .trainers { fill: $soft } .on_blue { fill: $paper; font-size: 11px } .inside { font-size: 11px }
+    .wire { stroke: $muted; stroke-width: 1.5; fill: none }
 """
 # The one who does it, and the lines in the box.
 ROWS = (
@@ -34,9 +31,8 @@ def box(x, y, who, lines):
 
 def draw(_):
     height = 84 + len(ROWS) * LANE + 34
-    out = begin(WIDTH, height, "What the Trainer does around a step", RANKS + STYLE)
-    out += text(24, 34, "title", "start", "What the Trainer does around a step")
-    out += text(24, 56, "muted", "start", "Blue is yours. With several optimizers, minimize() runs from \"scales the loss\" to \"weights to all ranks\" at once.")
+    out = begin(WIDTH, height, "What the Trainer does around a step", "Blue is yours. With several optimizers, minimize() runs from \"scales the loss\" to \"weights to all ranks\" at once.",
+                rules=RULES)
     for i, (head, boxes) in enumerate(ROWS):
         y = 84 + i * LANE
         out += text(LEFT - 14, y + 28, "head", "end", head)

@@ -1,64 +1,38 @@
 """A roofline of convolutions: what oneDNN and Athanor reach, pass by pass, from the JSON of bench_conv_choices."""
 
-import math
-
-from svg import RANKS, begin, escaped, line, text
+from chart import Axis, frame
+from svg import begin, circle, line, polyline, text
 
 PASSES = (("forward", "forward"), ("backward_data", "backward: data"), ("backward_weights", "backward: weights"))
-LOW_X, HIGH_X, LOW_Y, HIGH_Y = 1.5, 1000, 40, 2000
 WIDTH, HEIGHT, LEFT, TOP, GAP = 250, 260, 62, 128, 26
-STYLE = RANKS + """\
-    .roof { stroke: #1f2328; stroke-width: 1.5; fill: none } .peer { fill: none; stroke: #59636e; stroke-width: 1.5 }
-    .ours { fill: #2f6fd6 } .won { fill: #c98a00 } .gain { stroke: #d1d9e0 }
-    @media (prefers-color-scheme: dark) {
-      .roof { stroke: #e6edf3 } .peer { stroke: #9198a1 } .ours { fill: #5c9dff } .won { fill: #e3b341 } .gain { stroke: #3d444d }
-    }
+X, Y = Axis(1.5, 1000, 0, WIDTH, log=True), Axis(40, 2000, HEIGHT, 0, log=True)
+RULES = """\
+    .roof { stroke: $ink; stroke-width: 1.5; fill: none } .peer { fill: none; stroke: $muted; stroke-width: 1.5 }
+    .ours { fill: $c0 } .won { fill: $c1 } .gain { stroke: $soft }
 """
-
-
-def x_of(intensity):
-    return WIDTH * math.log(intensity / LOW_X) / math.log(HIGH_X / LOW_X)
-
-
-def y_of(gflops):
-    return HEIGHT * (1 - math.log(max(gflops, LOW_Y) / LOW_Y) / math.log(HIGH_Y / LOW_Y))
-
-
-def circle(x, y, radius, style, title):
-    return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius}" class="{style}"><title>{escaped(title)}</title></circle>\n'
-
-
-def roof(peak, bandwidth):
-    ridge = peak / bandwidth
-    points = ((LOW_Y / bandwidth, LOW_Y) if LOW_Y / bandwidth > LOW_X else (LOW_X, LOW_X * bandwidth), (ridge, peak), (HIGH_X, peak))
-    return '<polyline class="roof" points="' + " ".join(f"{x_of(a):.1f},{y_of(b):.1f}" for a, b in points) + '"/>\n'
 
 
 def panel(name, rows, peak, bandwidth, first):
     out = text(0, -10, "head", "start", name)
-    for gflops in (50, 100, 200, 400, 800, 1600):
-        out += line(0, y_of(gflops), WIDTH, y_of(gflops), "grid")
-        if first:
-            out += text(-8, y_of(gflops) + 4, "tick", "end", str(gflops))
-    for intensity in (2, 10, 100, 1000):
-        out += text(x_of(intensity), HEIGHT + 18, "tick", "middle", str(intensity))
-    out += line(0, HEIGHT, WIDTH, HEIGHT, "axis") + roof(peak, bandwidth)
+    out += frame(X, Y, x_ticks=[(i, str(i)) for i in (2, 10, 100, 1000)], y_ticks=[(g, str(g)) for g in (50, 100, 200, 400, 800, 1600)],
+                 y_words=first)
+    begin_roof = max(X.low, Y.low / bandwidth)
+    out += polyline([(X(i), Y(min(i * bandwidth, peak))) for i in (begin_roof, peak / bandwidth, X.high)], "roof")
     for row in rows:
-        x = x_of(row["flops"] / row["bytes"])
+        x = X(row["flops"] / row["bytes"])
         ours, peer = (row["flops"] / row["seconds"][who] * 1e-9 for who in ("rule", "vendor"))
         won = "winograd" in row["seconds"] and ours > 1.1 * peer
-        out += line(x, y_of(peer), x, y_of(ours), "gain") + circle(x, y_of(peer), 4, "peer", f"oneDNN: {row['conv']}")
-        out += circle(x, y_of(ours), 4, "won" if won else "ours", f"Athanor: {row['conv']}")
+        out += line(x, Y(peer), x, Y(ours), "gain") + circle(x, Y(peer), 4, "peer", f"oneDNN: {row['conv']}")
+        out += circle(x, Y(ours), 4, "won" if won else "ours", f"Athanor: {row['conv']}")
     return out
 
 
 def draw(found):
     peak, bandwidth = found["flops_per_s"] * 1e-9, found["bytes_per_s"] * 1e-9
     rows = [row for row in found["rows"] if row["conv"].split()[1] == "f32" and "vendor" in row["seconds"]]
-    title = "Convolutions against the roof"
-    out = begin(LEFT + 3 * WIDTH + 2 * GAP + 30, TOP + HEIGHT + 62, title, STYLE) + text(24, 34, "title", "start", title)
-    out += text(24, 58, "muted", "start", f"Each dot is one convolution of a training step in f32: GFLOP/s of its definition. The roof: "
-                f"{peak:.0f} GFLOP/s, {bandwidth:.0f} GB/s.")
+    out = begin(LEFT + 3 * WIDTH + 2 * GAP + 30, TOP + HEIGHT + 62, "Convolutions against the roof",
+                f"Each dot is one convolution of a training step in f32: GFLOP/s of its definition. The roof: {peak:.0f} GFLOP/s, "
+                f"{bandwidth:.0f} GB/s.", rules=RULES)
     for x, style, words in ((28, "peer", "oneDNN"), (110, "ours", "Athanor, by the definition or oneDNN"),
                             (370, "won", "Athanor, by Winograd's algorithm, with a quarter of the multiplications")):
         out += circle(x, 80, 4, style, words) + text(x + 10, 84, "muted", "start", words)

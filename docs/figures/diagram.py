@@ -2,25 +2,20 @@
 
 import math
 
-from svg import RANKS, begin, line, rect, text
+from svg import begin, line, rect, text
 
-STYLE = """
-    .box { fill: #eef3fb; stroke: #2f6fd6 } .plain { fill: #ffffff; stroke: #59636e } .warm { fill: #fdf3dc; stroke: #c98a00 }
-    .good { fill: #e4f4e8; stroke: #1a7f37 } .bad { fill: #fde8e8; stroke: #cf222e }
-    .way { stroke: #1f2328; stroke-width: 1.5; fill: none } .tip { fill: #1f2328 }
-    .back { stroke: #cf222e; stroke-width: 1.5; fill: none } .back_tip { fill: #cf222e }
+RULES = """\
+    .box { fill: $tint0; stroke: $c0 } .plain { fill: $paper; stroke: $muted } .warm { fill: $tint1; stroke: $c1 }
+    .good { fill: $tint2; stroke: $c2 } .bad { fill: $tint3; stroke: $c3 }
+    .way { stroke: $ink; stroke-width: 1.5; fill: none } .tip { fill: $ink }
+    .back { stroke: $c3; stroke-width: 1.5; fill: none } .back_tip { fill: $c3 }
     .code { font-family: "DejaVu Sans Mono", ui-monospace, Menlo, Consolas, monospace }
-    @media (prefers-color-scheme: dark) {
-      .box { fill: #14233a; stroke: #5c9dff } .plain { fill: #0d1117; stroke: #9198a1 } .warm { fill: #33290f; stroke: #e3b341 }
-      .good { fill: #10301b; stroke: #4ac26b } .bad { fill: #3a1616; stroke: #ff6a61 }
-      .way { stroke: #e6edf3 } .tip { fill: #e6edf3 } .back { stroke: #ff6a61 } .back_tip { fill: #ff6a61 }
-    }
 """
 
 
 class Diagram:
     def __init__(self, width, height, title):
-        self.out = begin(width, height, title, RANKS + STYLE) + text(24, 34, "title", "start", title)
+        self.out = begin(width, height, title, rules=RULES)
 
     def words(self, x, y, words, style="", anchor="start"):
         self.out += text(x, y, style, anchor, words)

@@ -2,7 +2,8 @@
 
 import math
 
-from svg import BASE, begin, escaped, line, rect, text
+from chart import Axis, frame
+from svg import begin, escaped, line, rect, text
 
 LEFT, RIGHT = -43, 25  # of the picture, in powers of two
 # What f16 does with a value, by its power of two. Below 2^-25 it rounds to zero; from there to 2^-14 it is a multiple of
@@ -13,22 +14,12 @@ ZONES = (("lost", "become 0", LEFT, -25, LEFT), ("subnormal", "subnormal", -25, 
 MARKS = ((-24, "2⁻²⁴"), (-14, "2⁻¹⁴"), (16, "65504"))
 TICKS = ((-40, "2⁻⁴⁰"), (-30, "2⁻³⁰"), (-20, "2⁻²⁰"), (-10, "2⁻¹⁰"), (0, "1"), (10, "2¹⁰"), (20, "2²⁰"))
 WIDTH, HEIGHT, HEADROOM = 432, 168, 42  # of a panel; its bars end below the headroom
+X = Axis(LEFT, RIGHT, 0, WIDTH)
 MARGIN_LEFT, MARGIN_TOP, GAP_X, GAP_Y, MARGIN_RIGHT, MARGIN_BOTTOM = 58, 122, 34, 80, 24, 62
-STYLE = BASE + """\
-    .muted { fill: #59636e } .tick { fill: #59636e; font-size: 11px } .mark { font-size: 11px; font-weight: 600 }
-    .paper { fill: #ffffff } .axis { stroke: #59636e } .grid { stroke: #d1d9e0 } .edge { stroke: #1f2328; stroke-dasharray: 3 3 }
-    .normal { fill: #2f6fd6 } .subnormal { fill: #c98a00 } .lost { fill: #cf222e }
-    .zone { opacity: 0.09 } .share { font-weight: 600 }
-    @media (prefers-color-scheme: dark) {
-      text { fill: #e6edf3 } .muted, .tick { fill: #9198a1 }
-      .paper { fill: #0d1117 } .axis { stroke: #9198a1 } .grid { stroke: #2a313a } .edge { stroke: #e6edf3 }
-      .normal { fill: #5c9dff } .subnormal { fill: #e3b341 } .lost { fill: #ff6a61 } .zone { opacity: 0.13 }
-    }
+RULES = """\
+    .limit { font-size: 11px; font-weight: 600 } .edge { stroke: $ink; stroke-dasharray: 3 3 }
+    .normal { fill: $c0 } .subnormal { fill: $c1 } .lost { fill: $c3 } .zone { opacity: 0.11 } .share { font-weight: 600 }
 """
-
-
-def x_of(octave):
-    return WIDTH * (octave - LEFT) / (RIGHT - LEFT)
 
 
 def percent(part, whole):
@@ -42,11 +33,11 @@ def zones(octaves, total):
     """The zones' tints, and over each its name and the share of the values in it."""
     out = ""
     for style, label, first, last, label_from in ZONES:
-        left, right = x_of(first), x_of(last)
+        left, right = X(first), X(last)
         out += rect(left, 0, right - left, HEIGHT, f"{style} zone")
         inside = sum(count for octave, count in octaves.items()
                      if (first == LEFT or octave >= first) and (last == RIGHT or octave < last))
-        middle = (max(left, x_of(label_from)) + right) / 2
+        middle = (max(left, X(label_from)) + right) / 2
         out += text(middle, 16, "tick", "middle", label) + text(middle, 32, "share", "middle", percent(inside, total))
     return out
 
@@ -57,7 +48,7 @@ def bars(octaves, total, top_percent):
         for octave in range(first, last):
             height = (HEIGHT - HEADROOM) * 100 * (octaves.get(octave, 0) / total) / top_percent
             if height >= 0.05:
-                out += rect(x_of(octave) + 0.4, HEIGHT - height, x_of(LEFT + 1) - 0.8, height, style)
+                out += rect(X(octave) + 0.4, HEIGHT - height, X(LEFT + 1) - 0.8, height, style)
     return out
 
 
@@ -67,18 +58,11 @@ def panel(title, note, octaves, top_percent, labels_left):
     total = sum(octaves.values())
     if total == 0:
         return out + text(WIDTH / 2, HEIGHT / 2, "muted", "middle", "all are 0")
-    out += zones(octaves, total)
-    for rung in range(0, top_percent + 1, 10 if top_percent > 20 else 5):
-        y = HEIGHT - (HEIGHT - HEADROOM) * rung / top_percent
-        out += line(0, y, WIDTH, y, "axis" if rung == 0 else "grid")
-        if labels_left:
-            out += text(-8, y + 4, "tick", "end", f"{rung} %")
+    out += zones(octaves, total) + frame(X, Axis(0, top_percent, HEIGHT, HEADROOM), x_ticks=TICKS, y_words=labels_left,
+                                         y_ticks=[(rung, f"{rung} %") for rung in range(0, top_percent + 1, 10 if top_percent > 20 else 5)])
     out += bars(octaves, total, top_percent)
     for octave, label in MARKS:
-        out += line(x_of(octave), -2, x_of(octave), HEIGHT, "edge") + text(x_of(octave), -7, "mark", "middle", label)
-    for octave, label in TICKS:
-        out += line(x_of(octave), HEIGHT, x_of(octave), HEIGHT + 4, "axis")
-        out += text(x_of(octave), HEIGHT + 17, "tick", "middle", label)
+        out += line(X(octave), -2, X(octave), HEIGHT, "edge") + text(X(octave), -7, "limit", "middle", label)
     return out
 
 
@@ -91,14 +75,12 @@ def draw(figure):
     columns, rows = 2, len(panels) // 2
     width = MARGIN_LEFT + columns * WIDTH + (columns - 1) * GAP_X + MARGIN_RIGHT
     height = MARGIN_TOP + rows * HEIGHT + (rows - 1) * GAP_Y + MARGIN_BOTTOM
-    title = "Which gradients can f16 hold?"
-    out = begin(width, height, title, STYLE) + text(MARGIN_LEFT, 34, "title", "start", title)
-    out += text(MARGIN_LEFT, 56, "muted", "start", figure["subtitle"])
+    out = begin(width, height, "Which gradients can f16 hold?", figure["subtitle"], rules=RULES)
     for i, each in enumerate(panels):
         column, row = i % columns, i // columns
         x, y = MARGIN_LEFT + column * (WIDTH + GAP_X), MARGIN_TOP + row * (HEIGHT + GAP_Y)
         out += f'<g transform="translate({x:.0f} {y:.0f})">\n' + panel(*each, top_percent, column == 0) + "</g>\n"
-    out += text(MARGIN_LEFT, height - 14, "muted", "start",
+    out += text(24, height - 14, "muted", "start",
                 "Across: size of a gradient; up: share of the gradients in that power of two. Dashed: f16's smallest subnormal, "
                 "smallest normal and largest number.")
     return out + "</svg>\n", ""

@@ -1,13 +1,12 @@
 """When a backward pass computes and when its buckets travel, under the three kinds of overlap."""
 
-from svg import RANKS, begin, line, rect, text
+from svg import begin, line, rect, text
 
 LEFT, TOP, WIDTH, RIGHT, BAR, GROUP = 128, 116, 800, 50, 26, 112
 TOTAL = TOP + 3 * GROUP + 60
 ADVANCED_BY = {"none": "reduce() only", "pumped": "the pass", "thread": "its own thread"}
-STYLE = """
-    .wait { fill: none; stroke: #59636e; stroke-dasharray: 3 3 } .on { fill: #ffffff; font-size: 11px; font-weight: 600 }
-    @media (prefers-color-scheme: dark) { .wait { stroke: #9198a1 } .on { fill: #0d1117 } }
+RULES = """\
+    .wait { fill: none; stroke: $muted; stroke-dasharray: 3 3 } .on { fill: $paper; font-size: 11px; font-weight: 600 }
 """
 
 
@@ -45,14 +44,11 @@ def draw(trace):
     def x(ms):
         return LEFT + WIDTH * ms / longest
 
-    out = begin(LEFT + WIDTH + RIGHT, TOTAL, "Backward pass and buckets", RANKS + STYLE)
-    out += text(24, 34, "title", "start", "A backward pass and its buckets")
-    out += text(24, 56, "muted", "start",
-                f"Rank 0 of 2. {len(trace['kinds'][0]['layers'])} layers, each of which sleeps for {trace['layer_ms']} ms instead of computing; "
-                f"{buckets} buckets, from the last layer to the first.")
-    out += text(24, 74, "muted", "start",
+    out = begin(LEFT + WIDTH + RIGHT, TOTAL, "A backward pass and its buckets",
+                f"Rank 0 of 2. {layers} layers, each of which sleeps for {trace['layer_ms']} ms instead of computing; "
+                f"{buckets} buckets, from the last layer to the first.",
                 "An all-reduce of a bucket sends two messages one after the other, each up to "
-                f"{trace['delay_ms']} ms late, at random. Of {trace['steps']} steps the median.")
+                f"{trace['delay_ms']} ms late, at random. Of {trace['steps']} steps the median.", rules=RULES)
     table = "| | backward pass | first bucket leaves | reduce() returns | of that, waiting |\n|---|---|---|---|---|\n"
     for k, kind in enumerate(trace["kinds"]):
         out += group(TOP + k * GROUP, kind, x)

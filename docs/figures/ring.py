@@ -1,16 +1,13 @@
 """The ring as its state machines ran it: four ranks, one element per piece. The bits of a sum say whose values are in it."""
 
-from svg import RANKS, begin, line, rect, text
+from svg import begin, line, rect, text
 
 N = 4
 CELL, CELL_HEIGHT, ROW, GAP, LEFT, TOP = 40, 24, 42, 34, 74, 104
 PANEL, HALF_HEIGHT = N * CELL, N * ROW + 92
-STYLE = """
-    .empty { fill: none; stroke: #d1d9e0 } .arrived { fill: none; stroke: #1f2328; stroke-width: 2 }
-    .way { stroke: #1f2328; stroke-width: 1.5 } .tip { fill: #1f2328 }
-    @media (prefers-color-scheme: dark) {
-      .empty { stroke: #2a313a } .arrived { stroke: #e6edf3 } .way { stroke: #e6edf3 } .tip { fill: #e6edf3 }
-    }
+RULES = """\
+    .empty { fill: none; stroke: $grid } .arrived { fill: none; stroke: $ink; stroke-width: 2 }
+    .way { stroke: $ink; stroke-width: 1.5 } .tip { fill: $ink }
 """
 
 
@@ -65,8 +62,7 @@ def row_of_panels(y, name, half):
 
 def draw(trace):
     width, height = LEFT + 16 + N * PANEL + (N - 1) * GAP + 24, TOP + 2 * HALF_HEIGHT + 40
-    title = "A ring of four ranks, as it ran"
-    out = begin(width, height, title, RANKS + STYLE) + text(24, 34, "title", "start", title)
+    out = begin(width, height, "A ring of four ranks, as it ran", rules=RULES)
     out += row_of_panels(TOP + 22, "reduce_scatter: pieces 0 to 3 of each rank's buffer", trace["scatter"])
     out += row_of_panels(TOP + 22 + HALF_HEIGHT, "all_gather", trace["gather"])
     out += text(24, height - 36, "muted", "start",

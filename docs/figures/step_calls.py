@@ -10,7 +10,7 @@ import json
 import pathlib
 import sys
 
-from svg import RANKS, begin, escaped, line, text
+from svg import begin, line, rect, text
 
 DATA = pathlib.Path(__file__).resolve().parent / "data" / "step_without_a_host.json"
 STEP = 7  # counted from 0: by then it is captured
@@ -43,8 +43,7 @@ def phases_of(names):
 
 
 def box(x, y, width, style, words):
-    return (f'<rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{BAR}" class="{style}">'
-            f"<title>{escaped(words)}</title></rect>\n")
+    return rect(x, y, width, BAR, style, words)
 
 
 def lane(y, label, names, each):
@@ -58,9 +57,9 @@ def draw():
     data = json.loads(DATA.read_text(encoding="utf-8"))
     before, after = data["before"], data["after"]
     each = WIDTH / len(before)
-    out = begin(LEFT + WIDTH + 24, 330, "The calls of a training step, queued one by one and as a graph", RANKS)
-    out += text(24, 36, "title", "start", "What the host queues in one step")
-    out += text(24, 58, "muted", "start", "The network of train_digits, by the emulator's trace: every kernel and graph, in their order. Widths are not times.")
+    out = begin(LEFT + WIDTH + 24, 330, "What the host queues in one step",
+                "The network of train_digits, by the emulator's trace: every kernel and graph, in their order. Widths are not times.",
+                rules="    .call { fill: $paper; font-weight: 600 }\n")
     out += text(24, 96, "head", "start", f"--graph off: {len(before)} calls")
     out += lane(108, "host, device", before, each)
     out += line(24, 160, LEFT + WIDTH, 160, "grid")
@@ -77,7 +76,7 @@ def draw():
     for phase, style in PHASES:
         out += box(x, 288, 30, style, phase) + text(x + 38, 308, "tick", "start", phase)
         x += 70 + 7 * len(phase)
-    return out.replace("</style>", "    .call { fill: #ffffff; font-weight: 600 }\n    @media (prefers-color-scheme: dark) { .call { fill: #0d1117 } }\n</style>", 1) + "</svg>\n"
+    return out + "</svg>\n"
 
 
 if __name__ == "__main__":

@@ -1,17 +1,13 @@
 """Which rank owns which elements in ZeRO-1, from the layout a real arena has, and what the ranks keep."""
 
-from svg import RANKS, begin, line, rect, text
+from svg import begin, line, rect, text
 
 N = 4
 LEFT, TOP, WIDTH, HEIGHT, ROW, RIGHT = 150, 112, 760, 26, 62, 30
 TOTAL = TOP + 3 * ROW + N * 34 + 74
-STYLE = """
-    .bucket { fill: none; stroke: #59636e } .parameter { fill: #d1d9e0 } .other { fill: #eaeef2 }
-    .inside { font-size: 11px } .padding { fill: none; stroke: #59636e; stroke-dasharray: 2 2 } .leader { stroke: #59636e } .cut { stroke: #59636e; stroke-dasharray: 3 3 }
-    @media (prefers-color-scheme: dark) {
-      .bucket { stroke: #9198a1 } .parameter { fill: #3d444d } .other { fill: #1c2229 } .cut { stroke: #9198a1 }
-      .padding { stroke: #9198a1 } .leader { stroke: #9198a1 }
-    }
+RULES = """\
+    .bucket { fill: none; stroke: $muted } .parameter { fill: $soft } .other { fill: $faint } .inside { font-size: 11px }
+    .padding { fill: none; stroke: $muted; stroke-dasharray: 2 2 } .leader { stroke: $muted } .cut { stroke: $muted; stroke-dasharray: 3 3 }
 """
 
 
@@ -60,12 +56,9 @@ def draw(trace):
         return "".join(bar(x_of(begin_), y, x_of(end) - x_of(begin_), "other" if others else f"c{rank}")
                        for begin_, end in (bucket["shards"][rank] for bucket in buckets))
 
-    title = "Which rank owns which elements"
-    out = begin(LEFT + WIDTH + RIGHT, TOTAL, title, RANKS + STYLE)
-    out += text(24, 34, "title", "start", title)
-    out += text(24, 56, "muted", "start",
+    out = begin(LEFT + WIDTH + RIGHT, TOTAL, "Which rank owns which elements",
                 f"{len(trace['parameters'])} parameters of a small network in one arena of {size} elements, its buckets, and their "
-                f"shards for {N} ranks")
+                f"shards for {N} ranks", rules=RULES)
     y = TOP
     out += parameters(trace, x_of, y)
     y += ROW

@@ -1,5 +1,3 @@
-#include "examples/athanor_tool/convert.h"
-
 #include <algorithm>
 #include <filesystem>
 #include <limits>
@@ -8,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include "examples/athanor_tool/convert_onnx.h"
@@ -19,6 +18,7 @@
 #include "tensor/safetensors.h"
 #include "trainer/checkpoints/run_folder.h"
 #include "trainer/inference/weights_file.h"
+#include "trainer/tool/tool_main.h"
 
 namespace athanor::tool {
 namespace {
@@ -175,8 +175,6 @@ void convert(const ConvertOptions& options) {
                printable(list_names({loaded.parts.begin() + 1, loaded.parts.end()})));
 }
 
-}  // namespace
-
 void add_convert(CLI::App& app) {
   CLI::App* command = app.add_subcommand("convert", "convert a network from or to other programs");
   const auto options = std::make_shared<ConvertOptions>();
@@ -207,4 +205,7 @@ void add_convert(CLI::App& app) {
   command->callback([options] { convert(*options); });
 }
 
+const Command convert_command("convert", add_convert);
+
+}  // namespace
 }  // namespace athanor::tool

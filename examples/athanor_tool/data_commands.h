@@ -12,16 +12,18 @@
 
 namespace athanor::tool {
 
-/// Opens FILE; reports on stderr if it is first packed into the cache.
-std::unique_ptr<Dataset> open_data(const std::string& path, const std::string& part);
+/// A data set to read.
+struct DataSource {
+  std::string path, part = "train", fields;
+};
+/// Its flags, --part and --fields.
+void add_source_flags(CLI::App& command, DataSource& source);
+/// Opens it; reports on stderr if it is first packed into the cache, and what is not used.
+std::unique_ptr<Dataset> open_data(const DataSource& source, bool in_process = false);
 
 /// athanor pack SRC DST: converts.
 void add_pack(CLI::App& app);
-/// athanor inspect FILE: shows its content.
-void add_inspect(CLI::App& app);
 /// athanor verify FILE: reads and decodes everything, and reports damage.
 void add_verify(CLI::App& app);
-/// athanor flight DIR: why a job of several ranks ended.
-void add_flight(CLI::App& app);
 
 }  // namespace athanor::tool

@@ -6,6 +6,7 @@
 
 #include "examples/athanor_tool/data_commands.h"
 #include "examples/athanor_tool/flight_report.h"
+#include "trainer/tool/tool_main.h"
 
 namespace athanor::tool {
 
@@ -23,8 +24,6 @@ fs::path folder_of(const fs::path& given) {
   return given;
 }
 
-}  // namespace
-
 void add_flight(CLI::App& app) {
   CLI::App* const command =
       app.add_subcommand("flight", "Names the rank that ended a job, and why, from all ranks' records");
@@ -34,4 +33,7 @@ void add_flight(CLI::App& app) {
   command->callback([folder] { fmt::print("{}", read_flight(folder_of(*folder)).str()); });
 }
 
+const Command flight_command("flight", add_flight);
+
+}  // namespace
 }  // namespace athanor::tool

@@ -1,6 +1,7 @@
 #include "examples/athanor_tool/flight_findings.h"
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <set>
 #include <tuple>
@@ -8,15 +9,67 @@
 
 #include <fmt/ranges.h>
 
-#include "dist/watch/wait_chain.h"
-
 namespace athanor::tool {
 namespace {
 
 using dist::RankRecord;
-using dist::WaitChain;
 using Entry = RankRecord::Entry;
 using Findings = std::vector<std::string>;
+
+/// The chain of "waits for" from a waiting rank, through ranks that wait themselves, to the culprit. A rank
+/// still in an earlier collective has not reached the later one because of the rank it waits for in the
+/// earlier one.
+struct WaitChain {
+  enum class End {
+    circle,     ///< the last rank occurs twice: they wait for each other
+    no_record,  ///< the last rank has no readable record
+    no_rank,    ///< the last rank waits for no rank in the collective where it is awaited
+    absent,     ///< the last never entered that collective
+    passed,     ///< the last rank has done its part and continued
+  };
+
+  std::vector<int> ranks;    ///< each waits for the next,
+  std::vector<Entry> calls;  ///< in this collective: the previous rank's, or an earlier one
+  End end = End::no_rank;
+  bool late = false;  ///< passed, but only after the previous rank had waited in vain
+};
+
+// Ranks give up, and write their records, within about this time of each other.
+constexpr std::int64_t kTogetherUs = 500'000;
+
+/// From `rank`, which waits in `entry` and has had no progress for `idle_us`. `record_of` returns the record
+/// of a rank, or null.
+WaitChain follow_waits(int rank, const Entry& entry, std::int64_t idle_us,
+                       const std::function<const RankRecord*(int)>& record_of) {
+  using End = WaitChain::End;
+  WaitChain chain;
+  chain.ranks.push_back(rank);
+  for (Entry call = entry; call.waits_for >= 0;) {
+    const int next = call.waits_for;
+    const auto seen = std::find(chain.ranks.begin(), chain.ranks.end(), next) - chain.ranks.begin();
+    const bool circle =
+        seen < std::ssize(chain.calls) && chain.calls[static_cast<std::size_t>(seen)].seq == call.seq;
+    chain.ranks.push_back(next);
+    chain.calls.push_back(call);
+    const auto ends = [&](End end) {
+      chain.end = end;
+      return chain;
+    };
+    if (circle) return ends(End::circle);
+    const RankRecord* record = record_of(next);
+    if (!record) return ends(End::no_record);
+    const bool waits = record->under_way();
+    if (record->entered() > call.seq || (record->entered() == call.seq && !waits)) {
+      const Entry* done = record->at(call.seq);
+      chain.late = done && record->now_us - done->end_us + kTogetherUs < idle_us;
+      return ends(End::passed);
+    }
+    if (!waits) return ends(End::absent);
+    call = *record->last();
+    idle_us = record->now_us - call.last_us;
+  }
+  return chain;
+}
 
 // "rank 3", "ranks 0, 1, 3"
 std::string named(const std::vector<int>& ranks) {
@@ -164,7 +217,9 @@ bool find_behind(const std::vector<RankRecord>& ranks, const Waiting& waiting, F
   }
   std::map<std::int64_t, std::vector<int>> behind;  // by the first collective they lack
   for (const RankRecord& record : ranks) {
-    if (record.found && record.entered() < front && !waiting.ranks.contains(record.rank))
+    // One that was told of a loss ended before it could get there.
+    const bool had_to_end = record.reason == "lost";
+    if (record.found && !had_to_end && record.entered() < front && !waiting.ranks.contains(record.rank))
       behind[record.entered() + 1].push_back(record.rank);
   }
   for (const auto& [seq, who] : behind) {
@@ -215,7 +270,7 @@ void find_stuck(const std::vector<RankRecord>& ranks, const Waiting& waiting, Fi
     findings.push_back(fmt::format(
         "in {} ranks wait for each other ({}); rank {} has made the least progress, {} bytes",
         call_name(ranks, seq), fmt::join(chain.ranks, " -> "), least->rank, least->entries.back().bytes));
-  } else if (chain.end == WaitChain::End::nobody) {
+  } else if (chain.end == WaitChain::End::no_rank) {
     findings.push_back(fmt::format("rank {} did not do its part of {} ({})", chain.ranks.back(),
                                    call_name(ranks, seq), fmt::join(chain.ranks, " -> ")));
   }

@@ -10,6 +10,7 @@
 #include "tensor/error.h"
 #include "tensor/printable.h"
 #include "trainer/readable.h"
+#include "trainer/tool/tool_main.h"
 
 namespace athanor::tool {
 namespace {
@@ -75,10 +76,11 @@ Json describe_samples(const Dataset& store) {
   return all;
 }
 
-Json describe(const std::string& path, const std::string& part) {
+Json describe(const DataSource& source) {
+  const std::string& path = source.path;
   Json all{{"path", path}, {"format", format_of(path)}};
   if (!PackedStore::recognises(path)) {
-    all.update(describe_samples(*open_data(path, part)));
+    all.update(describe_samples(*open_data(source)));
     return all;
   }
   const PackedStore store(path, {.check = false});  // inspect describes; verify checks
@@ -139,21 +141,19 @@ void print(const Json& all) {
   }
 }
 
-}  // namespace
-
 void add_inspect(CLI::App& app) {
   CLI::App* const command = app.add_subcommand("inspect", "Describes a file or folder of samples");
   struct Arguments {
-    std::string path, part = "train";
+    DataSource source;
     bool json = false;
   };
   const auto arguments = std::make_shared<Arguments>();
-  command->add_option("FILE", arguments->path, "A file or folder of samples, of any format")->required();
+  command->add_option("FILE", arguments->source.path, "A file or folder of samples, of any format")
+      ->required();
   command->add_flag("--json", arguments->json, "Prints JSON");
-  command->add_option("--part", arguments->part, "Part of a folder that has both: train or test")
-      ->check(CLI::IsMember({"train", "test"}));
+  add_source_flags(*command, arguments->source);
   command->callback([arguments] {
-    const Json all = describe(arguments->path, arguments->part);
+    const Json all = describe(arguments->source);
     if (arguments->json) {
       fmt::print("{}\n", all.dump(2, ' ', false, Json::error_handler_t::replace));
     } else {
@@ -162,4 +162,7 @@ void add_inspect(CLI::App& app) {
   });
 }
 
+const Command inspect_command("inspect", add_inspect);
+
+}  // namespace
 }  // namespace athanor::tool

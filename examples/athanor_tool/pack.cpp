@@ -15,19 +15,21 @@
 #include "data/formats/packed.h"
 #include "data/image/resize.h"
 #include "data/recode.h"
+#include "examples/athanor_tool/crash_line.h"
 #include "examples/athanor_tool/data_commands.h"
 #include "tensor/error.h"
 #include "tensor/printable.h"
 #include "trainer/detail/terminal.h"
 #include "trainer/readable.h"
 #include "trainer/signals.h"
-#include "trainer/tool/detail/live_line.h"
+#include "trainer/tool/tool_main.h"
 
 namespace athanor::tool {
 namespace {
 
 struct PackArguments {
-  std::string source, target, part = "train", raw;
+  DataSource source;
+  std::string target, raw;
   std::int64_t shorter_side = 0;
   int threads = 0;
   std::int64_t limit = 0, file_mb = 1024;
@@ -55,7 +57,11 @@ void run_pack(const PackArguments& arguments) {
   if (!arguments.raw.empty()) recode.raw = read_size(arguments.raw);
   (void)make_recoder(recode);  // checks the combination before anything is opened
   const SignalGuard signals;
-  const std::unique_ptr<Dataset> from = open_data(arguments.source, arguments.part);
+  const std::string& source = arguments.source.path;
+  std::optional<CrashLine> crash;
+  if (is_imported(source))
+    crash.emplace(fmt::format("pack: {} must be whole, but its library crashed or hung on it", source));
+  const std::unique_ptr<Dataset> from = open_data(arguments.source, true);
   recode.fields = from->fields();
   const int threads = arguments.threads > 0
                           ? arguments.threads
@@ -70,9 +76,10 @@ void run_pack(const PackArguments& arguments) {
   const auto start = std::chrono::steady_clock::now();
   const std::int64_t total = arguments.limit > 0 ? std::min(arguments.limit, from->size()) : from->size();
   std::int64_t bytes_written = 0;
-  LiveLine line;
+  terminal::LiveLine line;
   const auto progress = [&](std::int64_t samples, std::int64_t bytes) {
     bytes_written = bytes;
+    if (crash) CrashLine::alive();
     if (line.due()) {
       const double seconds = seconds_since(start);
       const double left = seconds * static_cast<double>(total - samples) / static_cast<double>(samples);
@@ -107,10 +114,22 @@ void run_pack(const PackArguments& arguments) {
 
 }  // namespace
 
-std::unique_ptr<Dataset> open_data(const std::string& path, const std::string& part) {
+void add_source_flags(CLI::App& command, DataSource& source) {
+  command.add_option("--part", source.part, "Part of a folder that has both: train or test")
+      ->check(CLI::IsMember({"train", "test"}));
+  command.add_option(
+      "--fields", source.fields,
+      "image=NAME,label=NAME: what an HDF5, LMDB, TFRecord, npz or tar source calls them; the labels of "
+      "HDF5 may lie in another file, label=FILE:NAME");
+}
+
+std::unique_ptr<Dataset> open_data(const DataSource& source, bool in_process) {
   const auto say = [](const std::string& line) { terminal::say(stderr, line); };
-  std::unique_ptr<Dataset> data =
-      open_samples(path, {.split = part == "test" ? Split::test : Split::train, .on_import = say});
+  const auto& [path, part, fields] = source;
+  std::unique_ptr<Dataset> data = open_samples(path, {.split = part == "test" ? Split::test : Split::train,
+                                                      .fields = fields,
+                                                      .in_process = in_process,
+                                                      .on_import = say});
   if (has_parts(path)) say(fmt::format("{} has a training and a test part; this is --part {}", path, part));
   if (const std::string unused = text_of(data->unused()); !unused.empty()) say("not used: " + unused);
   return data;
@@ -120,15 +139,10 @@ void add_pack(CLI::App& app) {
   CLI::App* const command = app.add_subcommand("pack", "Converts a data set from one format to another");
   const auto arguments = std::make_shared<PackArguments>();
   command
-      ->add_option("SRC", arguments->source,
+      ->add_option("SRC", arguments->source.path,
                    "What to read: a file or folder of any format (data/formats/open.h)")
       ->required();
-  command
-      ->add_option("DST", arguments->target,
-                   "What to write: .athp, .athp.json, .npy, .npz, .h5, .tar, .tfrecord, .lmdb, .bin, "
-                   "idx3-ubyte, or a folder of "
-                   "images")
-      ->required();
+  command->add_option("DST", arguments->target, "What to write: " + written_formats())->required();
   command->add_option("--file-mb", arguments->file_mb, "MiB of samples in each file, if there are several")
       ->check(CLI::Range(1, 1 << 30));
   command
@@ -144,11 +158,12 @@ void add_pack(CLI::App& app) {
   command->add_option("--limit", arguments->limit, "Takes only the first N samples; 0: all")
       ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 40));
   command->add_option("--shuffle-seed", arguments->shuffle_seed, "Shuffles the samples with this seed");
-  command->add_option("--part", arguments->part, "Part of a folder that has both: train or test")
-      ->check(CLI::IsMember({"train", "test"}));
+  add_source_flags(*command, arguments->source);
   command->add_flag("--no-decode", arguments->no_decode,
                     "Copies unchanged images without decoding them: faster, but keeps damaged ones");
   command->callback([arguments] { run_pack(*arguments); });
 }
+
+const Command pack_command("pack", add_pack);
 
 }  // namespace athanor::tool

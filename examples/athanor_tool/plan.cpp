@@ -1,10 +1,9 @@
-#include "examples/athanor_tool/plan.h"
-
 #include <algorithm>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include "examples/athanor_tool/account.h"
@@ -14,6 +13,7 @@
 #include "tensor/error.h"
 #include "tensor/nearest.h"
 #include "trainer/readable.h"
+#include "trainer/tool/tool_main.h"
 
 namespace athanor::tool {
 namespace {
@@ -128,8 +128,6 @@ void plan(const PlanOptions& options) {
   }
 }
 
-}  // namespace
-
 void add_plan(CLI::App& app) {
   CLI::App* command =
       app.add_subcommand("plan", "memory per rank, or with --gpu the predicted time of a step");
@@ -148,4 +146,7 @@ void add_plan(CLI::App& app) {
   command->callback([options] { plan(*options); });
 }
 
+const Command plan_command("plan", add_plan);
+
+}  // namespace
 }  // namespace athanor::tool

@@ -1,5 +1,3 @@
-#include "examples/athanor_tool/serve.h"
-
 #include <algorithm>
 #include <array>
 #include <cerrno>
@@ -14,16 +12,18 @@
 #include <utility>
 #include <vector>
 
+#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 #include <pthread.h>
 
 #include "examples/serve/http_server.h"
 #include "examples/serve/service.h"
 #include "tensor/error.h"
+#include "tensor/free_memory.h"
 #include "tensor/printable.h"
 #include "trainer/flags/detail/read_flag.h"
-#include "trainer/free_memory.h"
 #include "trainer/run_main.h"
+#include "trainer/tool/tool_main.h"
 
 namespace athanor::tool {
 namespace {
@@ -225,8 +225,6 @@ void serve_model(const ServeOptions& options) {
   std::_Exit(kExitDone);  // a batch may take too long to wait for
 }
 
-}  // namespace
-
 void add_serve(CLI::App& app) {
   CLI::App* command = app.add_subcommand("serve", "serve a trained classifier over HTTP");
   const auto options = std::make_shared<ServeOptions>();
@@ -260,4 +258,7 @@ void add_serve(CLI::App& app) {
   command->callback([options] { serve_model(*options); });
 }
 
+const Command serve_command("serve", add_serve);
+
+}  // namespace
 }  // namespace athanor::tool

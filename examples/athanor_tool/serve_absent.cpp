@@ -1,7 +1,10 @@
-#include "examples/athanor_tool/serve.h"
+#include <CLI/CLI.hpp>
+
 #include "tensor/error.h"
+#include "trainer/tool/tool_main.h"
 
 namespace athanor::tool {
+namespace {
 
 void add_serve(CLI::App& app) {
   CLI::App* command = app.add_subcommand("serve", "serve a trained classifier over HTTP (not in this build)");
@@ -13,4 +16,7 @@ void add_serve(CLI::App& app) {
   });
 }
 
+const Command serve_command("serve", add_serve);
+
+}  // namespace
 }  // namespace athanor::tool

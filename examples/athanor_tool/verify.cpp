@@ -14,14 +14,15 @@
 #include "examples/athanor_tool/data_commands.h"
 #include "tensor/error.h"
 #include "tensor/printable.h"
+#include "trainer/detail/terminal.h"
 #include "trainer/readable.h"
-#include "trainer/tool/detail/live_line.h"
+#include "trainer/tool/tool_main.h"
 
 namespace athanor::tool {
 namespace {
 
 struct Arguments {
-  std::string path, part = "train";
+  DataSource source;
   int threads = 0;
   bool no_decode = false;
 };
@@ -31,7 +32,7 @@ struct Arguments {
 /// skipped. Returns the number of those it found.
 std::size_t verify_samples(const Dataset& store, bool decode, int threads, const std::string& prefix,
                            const std::set<std::int64_t>& known = {}) {
-  LiveLine line;
+  terminal::LiveLine line;
   const auto check = [&](std::int64_t index) {
     if (known.contains(index)) return std::string();
     return decode ? check_images(store, index) : store.check_sample(index);
@@ -53,7 +54,7 @@ std::size_t verify_samples(const Dataset& store, bool decode, int threads, const
 /// Prints the damage in a packed file, each line with `prefix`. Returns its extent.
 std::size_t verify_packed(const std::filesystem::path& path, const Arguments& arguments, int threads,
                           const std::string& prefix, std::int64_t& samples) {
-  LiveLine line;
+  terminal::LiveLine line;
   const PackedStore store(path, {.check = false});
   const std::vector<Damage> found = store.verify(threads, [&](std::int64_t done) {
     if (line.due()) {
@@ -84,24 +85,24 @@ void run_verify(const Arguments& arguments) {
                           : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   std::size_t places = 0;
   std::int64_t samples = 0;
-  if (PackedStore::recognises(arguments.path)) {
-    places = verify_packed(arguments.path, arguments, threads, "", samples);
-  } else if (format_of(arguments.path) == "manifest of packed files") {
-    for (const std::filesystem::path& file : manifest_files(arguments.path)) {
+  if (PackedStore::recognises(arguments.source.path)) {
+    places = verify_packed(arguments.source.path, arguments, threads, "", samples);
+  } else if (format_of(arguments.source.path) == "manifest of packed files") {
+    for (const std::filesystem::path& file : manifest_files(arguments.source.path)) {
       places += verify_packed(file, arguments, threads, file.string() + ", ", samples);
     }
-    if (places == 0) (void)open_manifest(arguments.path);  // checks them against the manifest
+    if (places == 0) (void)open_manifest(arguments.source.path);  // checks them against the manifest
   } else {
-    const std::unique_ptr<Dataset> store = open_data(arguments.path, arguments.part);
+    const std::unique_ptr<Dataset> store = open_data(arguments.source);
     places = verify_samples(*store, !arguments.no_decode, threads, "");
     samples = store->size();
     if (places == 0) {
-      fmt::print("{}: {} samples, all can be read{}\n", printable(arguments.path), with_commas(samples),
-                 arguments.no_decode ? "" : " and are whole images");
+      fmt::print("{}: {} samples, all can be read{}\n", printable(arguments.source.path),
+                 with_commas(samples), arguments.no_decode ? "" : " and are whole images");
     }
   }
   if (places > 0) {
-    detail::fail<IoError>("verify: {}: {} samples must be {}, but {} place{} damaged", arguments.path,
+    detail::fail<IoError>("verify: {}: {} samples must be {}, but {} place{} damaged", arguments.source.path,
                           samples, arguments.no_decode ? "as they were written" : "whole images", places,
                           places == 1 ? " is" : "s are");
   }
@@ -113,14 +114,16 @@ void add_verify(CLI::App& app) {
   CLI::App* const command =
       app.add_subcommand("verify", "Checks all of a data set, and names damaged samples");
   const auto arguments = std::make_shared<Arguments>();
-  command->add_option("FILE", arguments->path, "A file or folder of samples, of any format")->required();
+  command->add_option("FILE", arguments->source.path, "A file or folder of samples, of any format")
+      ->required();
   command->add_option("--threads", arguments->threads, "Threads; 0: one per core")
       ->check(CLI::Range(0, 1024));
-  command->add_option("--part", arguments->part, "Part of a folder that has both: train or test")
-      ->check(CLI::IsMember({"train", "test"}));
+  add_source_flags(*command, arguments->source);
   command->add_flag("--no-decode", arguments->no_decode,
                     "Only compares CRCs, without decoding images: faster");
   command->callback([arguments] { run_verify(*arguments); });
 }
+
+const Command verify_command("verify", add_verify);
 
 }  // namespace athanor::tool

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "athanor.h"
+#include "autograd/op_listener.h"
 #include "examples/book_figures/figures.h"
 
 namespace athanor::examples {

@@ -21,7 +21,7 @@ import sys
 import tempfile
 import time
 
-import chart
+import picture
 import report
 from runs import Factor, Plan, RunFailed, Runner, Sizes, epochs_of, pairs, sizes_of, steps_of, whole_of
 from tricks import CIFAR10, CORES, DIGITS, FOLDER, TRICKS
@@ -379,7 +379,7 @@ def publish(result):
     head, tail = words[:words.index(begin) + len(begin)], words[words.index(end):]
     write(ROOT / "bench/results/ladder.json", json.dumps(result, indent=1) + "\n")
     write(ROOT / "bench/results/ladder.md", text)
-    write(ROOT / "docs/img/ladder.svg", chart.draw(result))
+    write(ROOT / "docs/img/ladder.svg", picture.draw(result))
     write(page, head + report.quoted(result) + tail)
 
 
@@ -402,7 +402,7 @@ def climb(parser, args):
     with open(out / "ladder.log", "w", encoding="utf-8") as log:
         result = measure(Ladder(args, data, pathlib.Path(path), out, log))
     for name, text in (("ladder.json", json.dumps(result, indent=1) + "\n"), ("ladder.md", report.text(result)),
-                       ("ladder.svg", chart.draw(result))):
+                       ("ladder.svg", picture.draw(result))):
         write(out / name, text)
     if args.publish:
         publish(result)
@@ -414,7 +414,7 @@ def main():
     if args.draw or args.show:
         result = json.loads(pathlib.Path(args.show or args.draw[0]).read_text(encoding="utf-8"))
         if args.draw:
-            write(pathlib.Path(args.draw[1]), chart.draw(result))
+            write(pathlib.Path(args.draw[1]), picture.draw(result))
         if args.show:
             print(report.text(result), end="")
     elif args.make_jpegs:

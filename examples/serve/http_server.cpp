@@ -339,9 +339,9 @@ MHD_Result HttpServer::Impl::handle(MHD_Connection* connection, const char* url,
   }
   Request& request = **held;
   if (*upload_bytes > 0) {
-    const bool goes_on = receive(request, upload, *upload_bytes);
+    const bool accepted = receive(request, upload, *upload_bytes);
     *upload_bytes = 0;
-    return goes_on ? MHD_YES : MHD_NO;
+    return accepted ? MHD_YES : MHD_NO;
   }
   if (!request.is_complete && !complete(connection, *held)) return MHD_YES;
   return send(connection, request);

@@ -264,21 +264,16 @@ void Service::compute(std::span<Picture> batch) {
   metrics_.model_seconds.add(seconds(Clock::now() - begin));
   metrics_.batch_images.add(static_cast<double>(batch.size()));
   for (std::size_t i = 0; i < batch.size(); ++i) {
-    Answer said;
-    const std::int64_t row = static_cast<std::int64_t>(i) * most;
-    for (std::int64_t k = row; k < row + std::min(batch[i].job->top, images.classes); ++k) {
-      const std::int64_t index = found.classes.data<std::int64_t>()[k];
-      said.top.push_back({predictor.class_name(index), index, found.probabilities.data<float>()[k]});
-    }
+    Answer result{.top = predictor.guesses(found, static_cast<std::int64_t>(i), batch[i].job->top)};
     ++metrics_.images;
-    answer(batch[i], std::move(said));
+    answer(batch[i], std::move(result));
     batch[i].job.reset();  // already answered, in case a later one fails
   }
 }
 
-void Service::answer(const Picture& picture, Answer said) {
+void Service::answer(const Picture& picture, Answer result) {
   Job& job = *picture.job;
-  job.answers[picture.index] = std::move(said);
+  job.answers[picture.index] = std::move(result);
   {
     const std::lock_guard lock(mutex_);
     metrics_.images_inside = static_cast<std::int64_t>(--inside_);

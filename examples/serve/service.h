@@ -32,11 +32,6 @@ struct Model {
 
 /// The answer for one image.
 struct Answer {
-  struct Guess {
-    std::string name;  ///< of the class
-    std::int64_t index;
-    float probability;
-  };
   std::vector<Guess> top = {};  ///< most probable first
   std::string error = {};       ///< why the image could not be read, in one sentence
   bool is_fault = false;        ///< a server error, not caused by the image

@@ -13,6 +13,14 @@
 
 namespace athanor::kernels {
 
+// Of other files: a specialisation is declared before it is called.
+template <> void copy(AccountContext& context, const Tensor& x, const Tensor& y);
+template <> void add_into(AccountContext& context, const Tensor& x, const Tensor& y);
+template <>
+void matmul(AccountContext& context, MatmulImpl impl, const Tensor& a, const Tensor& b, const Tensor& bias,
+            Activation activation, const Tensor& y, Write write);
+template <> void column_sums(AccountContext& context, const Tensor& x, const Tensor& sums, Write write);
+
 using account::bytes;
 using account::launch;
 

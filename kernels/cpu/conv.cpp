@@ -12,6 +12,7 @@
 #include "kernels/cpu/onednn.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/matmul.h"
+#include "kernels/packed_weights.h"
 
 // Runs a convolution by the implementation that was asked for, measured, or chosen by the rules of
 // conv_rules.h; the implementations are in conv_*.cpp.

@@ -8,6 +8,7 @@
 #include "kernels/cpu/onednn.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/detail/matmul_plan.h"
+#include "kernels/packed_weights.h"
 
 namespace athanor::kernels {
 namespace {

@@ -109,7 +109,7 @@ __global__ void __launch_bounds__(kThreads)
   const int numel = batch.height * batch.width * batch.channels;
   for (std::int64_t task = blockIdx.x; task < batch.count * batch.pieces; task += gridDim.x) {
     const std::int64_t n = task / batch.pieces;
-    __syncthreads();  // the table is there, and nobody needs the last plan
+    __syncthreads();  // the table is there, and no thread needs the last plan
     if (threadIdx.x == 0) draw_plan<Full>(augment, key.now(), batch, batch.samples[n], plan);
     __syncthreads();
     const std::uint8_t* image = batch.images + (batch.rows ? batch.rows[n] : n) * numel;

@@ -173,8 +173,8 @@ template <class T, class A> struct Backward {
   const T *x, *dy;
   const A *gamma, *stats;
   std::int64_t rows, size;
-  T* dx;        // null where nobody asks
-  A* partials;  // [blocks, 2, size]: sums of dy * normalized and of dy; null where nobody asks
+  T* dx;        // null if not needed
+  A* partials;  // [blocks, 2, size]: sums of dy * normalized and of dy; null if not needed
 };
 
 /// What the threads of a block have summed up for dgamma and dbeta, joined and written to partials.

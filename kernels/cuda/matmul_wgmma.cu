@@ -9,7 +9,8 @@
 #include "simt/wgmma.h"
 #include "tensor/dtype.h"
 
-// The product of gemm.h on Hopper's tensor cores, which multiply out of shared memory, while nobody waits:
+// The product of gemm.h on Hopper's tensor cores, which multiply out of shared memory without a thread that
+// waits:
 //
 //   one thread brings tiles of 64 depths to shared memory by tensor maps (TMA), four pairs of them in turn;
 //   two warpgroups multiply 64 x 64 by 64 x N each (wgmma), N = 128 or 256, as the tiles arrive.
@@ -43,7 +44,7 @@ constexpr int kBox = 64 * kDepth * 2;  // bytes of 64 lines of 128
 [[maybe_unused]] constexpr int kStagedColumns = 32,
                                kStagedPitch = 40;  // at which the lanes that write at once meet no bank twice
 
-/// What the kernel is told besides its factors.
+/// The kernel's arguments besides its factors.
 template <class T> struct Task {
   Finish<T> finish;
   std::int64_t m, n, batch_y;  ///< y is dense

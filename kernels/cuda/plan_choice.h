@@ -167,14 +167,14 @@ Choice<Plan> decide(const Planner& planner, bool capturing, const Steps& steps) 
   std::vector<Plan>& plans = found.plans;
   if (plans.empty() && !found.certain) trouble.add({Went::badly, found.why});
   const std::size_t tried = plans.size();
-  const auto told = [&] {
+  const auto report = [&] {
     const detail::Runs runs = choice.plan ? detail::Runs::plan : detail::runs_without_plan(steps);
     detail::report(planner, steps.key(), trouble, tried, runs);
   };
   if (capturing) {
     choice.provisional = true;
     if (!plans.empty()) choice.plan = std::move(plans[0]);
-    told();
+    report();
     return choice;
   }
 
@@ -198,7 +198,7 @@ Choice<Plan> decide(const Planner& planner, bool capturing, const Steps& steps) 
     ++planner.log.stats.tuned;
     detail::choose_fastest(options, plans, *watch, timed, steps, choice, trouble);
   }
-  told();
+  report();
   return choice;
 }
 

@@ -80,10 +80,7 @@ bool PlanFolder::save(const std::string& key, const StoredPlan& stored) const {
   try {
     Json json = described(full(key), made_by_, stored);
     json["checksum"] = hash_of(json.dump());
-    const std::string text = json.dump(1) + "\n";
-    AtomicFile file(path_of(key));
-    file.write(std::as_bytes(std::span(text)));
-    file.commit();
+    write_atomically(path_of(key), json.dump(1) + "\n");
     return true;
   } catch (const IoError&) {
     return false;

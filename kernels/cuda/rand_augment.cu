@@ -35,7 +35,7 @@ __global__ void __launch_bounds__(kThreads)
   const int thread = static_cast<int>(threadIdx.x);
   const int pixels = batch.height * batch.width, numel = pixels * batch.channels;
   for (std::int64_t n = blockIdx.x; n < batch.count; n += gridDim.x) {
-    __syncthreads();  // nobody needs the last image's
+    __syncthreads();  // no thread needs the last image's
     if (thread == 0) draw(how, number, key.now(), batch, batch.samples[n], change);
     for (int i = thread; i < kMaxChannels * 256; i += kThreads) histogram[i] = 0;
     __syncthreads();

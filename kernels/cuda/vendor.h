@@ -55,7 +55,7 @@ struct VendorOptions {
   bool runtime_compiled = false;
   /// Where plans are kept between runs; empty: nowhere.
   std::filesystem::path plan_directory = default_plan_directory();
-  /// Called for each candidate when it has been measured; empty: nobody is told.
+  /// Called for each candidate when it has been measured; empty: not reported.
   std::function<void(const MeasuredPlan&)> on_measured = {};
 };
 

@@ -42,7 +42,7 @@ struct Steps {
   }
   std::string write(const Algorithm& algorithm) const { return cublas::write(algorithm); }
   bool accept(const Algorithm&) const { return true; }
-  // What is added to must not be added to once per measurement. (y is nobody else's where it is replaced.)
+  // What is added to must not be added to once per measurement. (y has no other reader if it is replaced.)
   const Tensor& target() const {
     if (!z.accumulate) return y;
     if (!fresh.defined()) fresh = empty_like(y);

@@ -5,11 +5,17 @@
 #include <utility>
 
 #include "nn/models/alexnet.h"
+#include "nn/models/cifarnet.h"
+#include "nn/models/convnext.h"
 #include "nn/models/digits_cnn.h"
+#include "nn/models/efficientnet.h"
 #include "nn/models/lenet.h"
+#include "nn/models/mobilenet.h"
 #include "nn/models/resnet.h"
 #include "nn/models/vgg.h"
+#include "nn/models/vision_transformer.h"
 #include "tensor/nearest.h"
+#include "tensor/printable.h"
 
 namespace athanor::nn {
 namespace {
@@ -24,12 +30,16 @@ struct Recipe {
 constexpr ModelOptions kImageNet{1000, 3, 224};
 constexpr ModelOptions kCifar{10, 3, 32};
 
-template <class M> std::unique_ptr<Module> make(const ModelOptions& options) {
-  return std::make_unique<M>(options);
+template <class M, auto... more> std::unique_ptr<Module> make(const ModelOptions& options) {
+  return std::make_unique<M>(options, more...);
 }
 
 template <const ResNetConfig& config> std::unique_ptr<Module> make_resnet(const ModelOptions& options) {
   return std::make_unique<ResNet>(config, options);
+}
+
+template <bool large> std::unique_ptr<Module> make_mobilenet_v3(const ModelOptions& options) {
+  return std::make_unique<MobileNetV3>(large, options);
 }
 
 const Recipe kRecipes[] = {
@@ -45,6 +55,14 @@ const Recipe kRecipes[] = {
     {"resnet20", kCifar, 1, make_resnet<kResNet20>},
     {"resnet56", kCifar, 1, make_resnet<kResNet56>},
     {"digits_cnn", {10, 1, 8}, 4, make<DigitsCnn>},
+    {"cifarnet", kCifar, 25, make<CifarNet>},
+    {"mobilenet_v2", kImageNet, 1, make<MobileNetV2>},
+    {"mobilenet_v3_large", kImageNet, 1, make_mobilenet_v3<true>},
+    {"mobilenet_v3_small", kImageNet, 1, make_mobilenet_v3<false>},
+    {"efficientnet_b0", kImageNet, 1, make<EfficientNet>},
+    {"convnext_tiny", kImageNet, 32, make<ConvNeXt>},
+    {"vit_tiny", kImageNet, 16, make<VisionTransformer, kVitTiny>},
+    {"vit_b_16", kImageNet, 16, make<VisionTransformer, kVitB16>},
 };
 
 std::vector<Recipe>& registered() {
@@ -112,8 +130,7 @@ std::vector<std::string> model_names() {
 
 void register_model(const std::string& name, ModelFactory make, const ModelOptions& defaults,
                     std::int64_t smallest_image) {
-  const auto allowed = [](unsigned char c) { return std::isalnum(c) != 0 || c == '_' || c == '-'; };
-  ATH_CHECK(!name.empty() && std::all_of(name.begin(), name.end(), allowed),
+  ATH_CHECK(is_name(name, "_-"),
             "register_model: a name must consist of letters, digits, '_' and '-', but is '{}'", name);
   for (const Recipe* recipe : recipes())
     ATH_CHECK(recipe->name != name, "register_model: '{}' must be a new name, but is already registered",

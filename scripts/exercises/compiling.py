@@ -14,7 +14,7 @@ SECONDS = 300  # for one source
 OPTIONS = ["-DATHANOR_ONEDNN=OFF", "-DATHANOR_HDF5=OFF", "-DATHANOR_LMDB=OFF", "-DATHANOR_LIBZIP=OFF", "-DATHANOR_WEBP=OFF",
            "-DATHANOR_SERVE=OFF", "-DATHANOR_MPI=OFF", "-DATHANOR_NCCL=OFF", "-DATHANOR_BUILD_TESTS=OFF",
            "-DATHANOR_BUILD_BENCH=OFF", "-DATHANOR_BUILD_EXAMPLES=OFF"]  # else as build/cpu: ccache has most of it
-ARCHIVES = ["libathanor_ops.a", "libathanor.a"]
+ARCHIVE = "libathanor.a"
 
 
 class DoesNotCompile(Exception):
@@ -28,7 +28,7 @@ def build_folder(root):
 def library_folder(root):
     """Where the library is that exercises are linked with: in a tarball lib/, else what `build` made."""
     packed = root / "lib"
-    return packed if (packed / ARCHIVES[1]).is_file() else build_folder(root)
+    return packed if (packed / ARCHIVE).is_file() else build_folder(root)
 
 
 def build_library(root, exercises):
@@ -39,7 +39,7 @@ def build_library(root, exercises):
     folder = build_folder(root)
     for command in ([
             ["cmake", "--preset", "cpu", "-B", folder, "-DATHANOR_REPLACEABLE=" + ";".join(replaced), *OPTIONS],
-            ["cmake", "--build", folder, "--target", "athanor", "athanor_ops"]]):
+            ["cmake", "--build", folder, "--target", "athanor"]]):
         if subprocess.run(command, cwd=root).returncode != 0:
             raise UserError("build: the library does not build; its messages are above")
 
@@ -81,10 +81,9 @@ def link_flags(root, exercise):
     folder = library_folder(root)
     found = [f"-L{root / 'lib'}", f"-Wl,-rpath,{root / 'lib'}"] if (root / "lib").is_dir() else []
     if exercise.library:
-        missing = [name for name in ARCHIVES if not (folder / name).is_file()]
-        if missing:
+        if not (folder / ARCHIVE).is_file():
             raise UserError(f"check: exercise {exercise.number} needs the library: run scripts/exercise.sh build once")
-        found += [*(str(folder / name) for name in ARCHIVES), "-lz", "-lisal", "-fopenmp"]
+        found += [str(folder / ARCHIVE), "-lz", "-lisal", "-fopenmp"]
     return [*found, "-lfmt", "-lgtest_main", "-lgtest", "-pthread"]
 
 

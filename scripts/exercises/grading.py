@@ -93,7 +93,7 @@ def judge(test, ran, report):
 
 
 def signal_name(number):
-    names = {4: "illegal instruction", 6: "abort: an assertion or an exception nobody caught", 8: "division by zero",
+    names = {4: "illegal instruction", 6: "abort: an assertion or an uncaught exception", 8: "division by zero",
              9: "killed", 11: "memory that is not the program's", 25: "a file that is too large"}
     return names.get(number, "see man 7 signal")
 

@@ -49,8 +49,8 @@ def copy_tree(root, folder, top, suffixes, without=()):
 
 
 def for_students(root, exercises, folder):
-    archives = [compiling.library_folder(root) / name for name in compiling.ARCHIVES]
-    if not all(path.is_file() for path in archives):
+    archive = compiling.library_folder(root) / compiling.ARCHIVE
+    if not archive.is_file():
         raise UserError("pack: the library must be built first: scripts/exercise.sh build")
     planted = {path for exercise in exercises for path in exercise.tree}  # the whole ones are the answers
     for name in SCRIPTS:
@@ -67,9 +67,8 @@ def for_students(root, exercises, folder):
         copy_exercise(root, folder, exercise)
     (folder / "README.md").write_text(README)
     (folder / "lib").mkdir()
-    for path in archives:
-        shutil.copy(path, folder / "lib" / path.name)
-        subprocess.run(["strip", "--strip-debug", str(folder / "lib" / path.name)], check=False)
+    shutil.copy(archive, folder / "lib" / archive.name)
+    subprocess.run(["strip", "--strip-debug", str(folder / "lib" / archive.name)], check=False)
     copy_system(folder)
 
 

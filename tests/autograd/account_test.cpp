@@ -1,23 +1,10 @@
 // The account of a step, against numbers worked out by hand. tests/cuda/account_test.cpp compares the costs
 // of our kernels with what the emulator counts.
-#include <algorithm>
-#include <functional>
-#include <string>
-#include <vector>
-
-#include <gtest/gtest.h>
-
-#include "autograd/conv.h"
-#include "autograd/elementwise.h"
-#include "autograd/engine.h"
 #include "autograd/grad_mode.h"
-#include "autograd/matmul.h"
-#include "autograd/norm.h"
-#include "autograd/shape.h"
 #include "kernels/elementwise.h"
 #include "tensor/detail/fresh_memory.h"
 #include "tensor/error.h"
-#include "tests/support/errors.h"
+#include "tests/support/ops.h"
 #include "trainer/plan/step_account.h"
 #include "trainer/profile/layers.h"
 

@@ -1,16 +1,9 @@
 // Every activation of the list, wherever an op or a module takes one as an option.
 #include "kernels/activation.h"
 
-#include <gtest/gtest.h>
-
-#include "autograd/conv.h"
-#include "autograd/engine.h"
-#include "autograd/gradcheck.h"
-#include "autograd/matmul.h"
-#include "autograd/norm.h"
 #include "nn/activation.h"
 #include "tests/support/activations.h"
-#include "tests/support/compare.h"
+#include "tests/support/ops.h"
 #include "tests/support/waves.h"
 
 namespace athanor::activation_test {
@@ -61,18 +54,6 @@ TEST_P(AnActivation, FusedEqualsTheOpFollowedByIt) {
                 {leaf({20, 6}, dtype, 0), leaf({6}, stats, 1), leaf({6}, stats, 2)}, GetParam(),
                 4 * tolerance);
   }
-}
-
-TEST_P(AnActivation, Gradcheck) {
-  const std::array inputs{leaf({7, 4}, DType::f64, 0), leaf({4}, DType::f64, 1), leaf({4}, DType::f64, 2),
-                          leaf({7, 4}, DType::f64, 3), leaf({3, 4}, DType::f64, 4)};
-  gradcheck(
-      [](std::span<const Tensor> in) {
-        const Tensor normed =
-            batch_norm(in[0], in[1], in[2], {}, {}, true, {.activation = GetParam()}, in[3]);
-        return linear(normed, in[4], {}, GetParam());
-      },
-      inputs);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, AnActivation, testing::ValuesIn(test::kActivations),

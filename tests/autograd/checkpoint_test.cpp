@@ -1,14 +1,7 @@
 #include "autograd/checkpoint.h"
 
-#include <gtest/gtest.h>
-
-#include "autograd/creation.h"
 #include "autograd/dropout.h"
-#include "autograd/elementwise.h"
-#include "autograd/engine.h"
-#include "autograd/gradcheck.h"
-#include "autograd/shape.h"
-#include "tests/support/compare.h"
+#include "tests/support/ops.h"
 
 namespace athanor::checkpoint_test {
 

@@ -1,18 +1,8 @@
 #include "autograd/compare.h"
 
-#include <cmath>
 #include <cstdint>
-#include <functional>
 
-#include <gtest/gtest.h>
-
-#include "autograd/elementwise.h"
-#include "autograd/engine.h"
-#include "autograd/reduce.h"
-#include "autograd/shape.h"
-#include "kernels/copy.h"
-#include "tests/support/compare.h"
-#include "tests/support/errors.h"
+#include "tests/support/ops.h"
 
 namespace athanor::compare_test {
 
@@ -125,7 +115,7 @@ TEST(Comparisons, TakeANumber) {
 TEST(Comparisons, RejectInvalidNumbers) {
   const Tensor x = Tensor::zeros({2}, {DType::u8, kCpu});
   for (const double number : {2.5, -1.0, 256.0, static_cast<double>(NAN)}) {
-    EXPECT_ERROR(ArgumentError, lt(x, number), "lt", "u8", fmt::format("{}", number));
+    EXPECT_REFUSED(lt(x, number), "u8", fmt::format("{}", number));
   }
   EXPECT_THROW(eq(Tensor(), 1), ArgumentError);
 }

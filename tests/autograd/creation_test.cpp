@@ -1,14 +1,7 @@
-#include "autograd/creation.h"
-
-#include <algorithm>
-#include <cmath>
-
-#include <gtest/gtest.h>
-
 #include "autograd/grad_mode.h"
 #include "kernels/context.h"
 #include "kernels/random.h"
-#include "tests/support/compare.h"
+#include "tests/support/ops.h"
 
 namespace athanor::creation_test {
 
@@ -47,15 +40,14 @@ TEST(Random, ElementsAreFunctionsOfTheirIndex) {
 }
 
 TEST(Random, SameBitsForAnyThreadCountAndLength) {
-  const int threads = cpu_context().threads();
   const auto all = [](std::int64_t n, DType dtype) {
     return std::vector{rand({n}, {1, 2}, 0, 1, {dtype, kCpu}), randn({n}, {1, 2}, 0, 1, {dtype, kCpu})};
   };
-  for (const DType dtype : {DType::f64, DType::f32, DType::f16, DType::bf16}) {
-    cpu_context().set_threads(1);
+  for (const DType dtype : test::kFloating) {
+    const test::Threads one(1);
     const std::vector<Tensor> reference = all(200'001, dtype);
     for (const int count : {2, 3, 7}) {
-      cpu_context().set_threads(count);
+      const test::Threads several(count);
       for (const std::int64_t n : {200'001, 99'998, 3, 1, 0}) {
         const std::vector<Tensor> again = all(n, dtype);
         for (std::size_t i = 0; i < again.size(); ++i) {
@@ -64,7 +56,6 @@ TEST(Random, SameBitsForAnyThreadCountAndLength) {
       }
     }
   }
-  cpu_context().set_threads(threads);
 }
 
 // Numbers are drawn four at a time, and many blocks of four together.
@@ -89,7 +80,7 @@ TEST(Random, SeedsAndStreamsDiffer) {
 }
 
 TEST(Random, UniformStaysBelowItsEndInEveryDtype) {
-  for (const DType dtype : {DType::f64, DType::f32, DType::f16, DType::bf16}) {
+  for (const DType dtype : test::kFloating) {
     for (const auto& [low, high] : {std::pair{0.0, 1.0}, {-1.0, 0.0}, {1000.0, 1001.0}, {-3.0, -2.0}}) {
       const Values values = rand({40'000}, {3, 0}, low, high, {dtype, kCpu}).to_vector();
       EXPECT_GE(*std::min_element(values.begin(), values.end()), low) << name_of(dtype);

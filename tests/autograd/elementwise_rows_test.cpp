@@ -1,16 +1,8 @@
 // Operands that are strided or repeated, in rows of every length: they are laid out in pieces, and shared by
 // threads.
 
-#include <cmath>
-#include <vector>
-
-#include <gtest/gtest.h>
-
-#include "autograd/creation.h"
-#include "autograd/elementwise.h"
-#include "autograd/shape.h"
 #include "kernels/context.h"
-#include "tests/support/compare.h"
+#include "tests/support/ops.h"
 
 namespace athanor::elementwise_rows_test {
 
@@ -24,11 +16,7 @@ Tensor eighths(const Shape& shape, DType dtype, int seed) {
 
 class ElementwiseRows : public testing::TestWithParam<int> {
  protected:
-  ElementwiseRows() { cpu_context().set_threads(GetParam()); }
-  ~ElementwiseRows() override { cpu_context().set_threads(before_); }
-
- private:
-  const int before_ = cpu_context().threads();
+  const test::Threads own_{GetParam()};
 };
 
 TEST_P(ElementwiseRows, AreThoseOfDenseOperands) {

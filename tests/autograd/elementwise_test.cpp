@@ -1,33 +1,8 @@
-#include "autograd/elementwise.h"
-
-#include <cmath>
-#include <limits>
-
-#include <gtest/gtest.h>
-
-#include "autograd/creation.h"
-#include "autograd/engine.h"
-#include "autograd/gradcheck.h"
 #include "autograd/scalar_ops.h"
-#include "kernels/copy.h"
-#include "kernels/elementwise.h"
-#include "tests/support/compare.h"
+#include "kernels/elementwise_ops.h"
+#include "tests/support/ops.h"
 
 namespace athanor::elementwise_test {
-
-constexpr DType kFloating[] = {DType::f64, DType::f32, DType::f16, DType::bf16};
-
-// Values in (0.1, 2.1) or (-2.1, 2.1), none near a kink, that every floating dtype holds about as well.
-Tensor values(const Shape& shape, DType dtype, bool positive, int seed = 1) {
-  const Tensor x = Tensor::empty(shape, {DType::f64, kCpu});
-  for (std::int64_t i = 0; i < x.numel(); ++i) {
-    const double v = 0.1 + 2.0 * std::fmod(0.61803398875 * static_cast<double>(i + seed), 1.0);
-    x.data<double>()[i] = !positive && (i + seed) % 3 == 0 ? -v : v;
-  }
-  const Tensor y = Tensor::empty(shape, {dtype, kCpu});
-  kernels::copy(cpu_context(), x, y);
-  return y;
-}
 
 // The transpose of a [columns, rows] tensor, as a view.
 Tensor transposed(const Tensor& x) {
@@ -37,195 +12,6 @@ Tensor transposed(const Tensor& x) {
 // Every second element of a row.
 Tensor every_second(const Tensor& x) {
   return x.view_as_strided({x.numel() / 2}, {2}, 1);
-}
-
-// Unary ops, each of ATH_UNARY_OPS ------------------------------------------------------------------------
-
-struct Unary {
-  const char* name;
-  Tensor (*op)(const Tensor&);
-  double (*forward)(double);
-  double (*backward)(double, double);
-  bool from_output;
-  bool positive;  // NaN below 0: tested above it
-};
-
-template <class Op> Unary unary_case(const char* name, Tensor (*op)(const Tensor&)) {
-  return {name,
-          op,
-          Op::template forward<double>,
-          Op::template backward<double>,
-          Op::kFromOutput,
-          std::isnan(Op::forward(-1.0))};
-}
-
-const Unary kUnary[] = {
-#define ATH_CASE(Op, name) unary_case<kernels::Op>(#name, name),
-    ATH_UNARY_OPS(ATH_CASE)
-#undef ATH_CASE
-};
-
-class UnaryOp : public testing::TestWithParam<Unary> {
- protected:
-  void check(const Tensor& x) {
-    require_grad(x);
-    const Tensor y = GetParam().op(x);
-    const Tensor dy = values(x.shape(), x.dtype(), false, 7);
-    backward(y, dy);
-
-    std::vector<double> expected = x.to_vector(), expected_dx = dy.to_vector();
-    const std::vector<double> saved = GetParam().from_output ? y.to_vector() : expected;
-    for (std::size_t i = 0; i < expected.size(); ++i) {
-      expected[i] = GetParam().forward(expected[i]);
-      expected_dx[i] = GetParam().backward(saved[i], expected_dx[i]);
-    }
-    ASSERT_EQ(y.shape(), x.shape());
-    const double tolerance = 4 * test::epsilon_of(x.dtype());
-    EXPECT_TRUE(test::close(y, expected, tolerance)) << fmt::format("{} {}", x.dtype(), x.shape());
-    EXPECT_TRUE(test::close(grad_of(x), expected_dx, tolerance))
-        << fmt::format("{} {}", x.dtype(), x.shape());
-  }
-  Tensor make(const Shape& shape, DType dtype) const { return values(shape, dtype, GetParam().positive); }
-};
-
-TEST_P(UnaryOp, MatchesDoubleReference) {
-  for (const DType dtype : kFloating) {
-    for (const Shape& shape : {Shape{}, Shape{1}, Shape{7}, Shape{3, 0, 2}, Shape{5, 33}, Shape{1000}})
-      check(make(shape, dtype));
-  }
-  check(make({70'001}, DType::f32));  // several threads
-}
-
-TEST_P(UnaryOp, TakesStridedInput) {
-  for (const DType dtype : kFloating) {
-    check(transposed(make({9, 17}, dtype)));
-    check(every_second(make({40}, dtype)));
-  }
-}
-
-TEST_P(UnaryOp, TakesBroadcastGradient) {
-  const Tensor x = make({3, 4}, DType::f64);
-  require_grad(x);
-  const Tensor one = values({1}, DType::f64, true);
-  backward(GetParam().op(x), one.view_as_strided({3, 4}, {0, 0}, 0));
-  const Tensor dense = values({1}, DType::f64, true);
-  const Tensor again = make({3, 4}, DType::f64);
-  require_grad(again);
-  backward(GetParam().op(again), Tensor::from(std::vector<double>(12, dense.item()), {3, 4}));
-  EXPECT_TRUE(test::same_bits(grad_of(x), grad_of(again)));
-}
-
-TEST_P(UnaryOp, Gradcheck) {
-  for (const Shape& shape : {Shape{}, Shape{0}, Shape{6, 5}}) {
-    const Tensor x = make(shape, DType::f64);
-    require_grad(x);
-    gradcheck([](std::span<const Tensor> in) { return GetParam().op(in[0]); }, std::array{x});
-  }
-}
-
-TEST_P(UnaryOp, KeepsNaN) {
-  const Tensor x = Tensor::from(std::vector<float>(20, NAN), {20});
-  for (const double y : GetParam().op(x).to_vector()) EXPECT_TRUE(std::isnan(y));
-}
-
-INSTANTIATE_TEST_SUITE_P(All, UnaryOp, testing::ValuesIn(kUnary),
-                         [](const auto& test) { return std::string(test.param.name); });
-
-// The reference above is the functor in double, so the formulas are held against known values here.
-TEST(Unary, FormulasGiveKnownValues) {
-  const auto at = [](Tensor (*op)(const Tensor&), double x) {
-    return op(Tensor::from(std::vector<double>{x}, {1})).item();
-  };
-  EXPECT_EQ(at(relu, -2), 0);
-  EXPECT_EQ(at(relu, 3), 3);
-  EXPECT_NEAR(at(gelu, 1), 0.8413447460685429, 1e-15);
-  EXPECT_NEAR(at(gelu, -1), -0.15865525393145705, 1e-15);
-  EXPECT_NEAR(at(gelu_tanh, 1), 0.8411919906082768, 1e-14);
-  EXPECT_NEAR(at(gelu_tanh, -2), -0.04540230591222494, 1e-14);
-  EXPECT_NEAR(at(silu, 1), 0.7310585786300049, 1e-15);
-  EXPECT_EQ(at(hardswish, -1.5), -0.375);
-  EXPECT_EQ(at(hardswish, 1.5), 1.125);
-  EXPECT_EQ(at(hardsigmoid, 1.5), 0.75);
-  EXPECT_NEAR(at(mish, -1.5), -0.29809974216680674, 1e-16);
-  EXPECT_NEAR(at(mish, 4), 3.9974128069762385, 1e-15);
-  EXPECT_NEAR(at(sigmoid, 2), 0.8807970779778823, 1e-15);
-  EXPECT_NEAR(at(tanh, 0.5), 0.46211715726000973, 1e-15);
-  EXPECT_NEAR(at(exp, 1), 2.718281828459045, 1e-15);
-  EXPECT_NEAR(at(log, 10), 2.302585092994046, 1e-15);
-  EXPECT_EQ(at(sqrt, 9), 3);
-  EXPECT_EQ(at(rsqrt, 16), 0.25);
-  EXPECT_EQ(at(square, -3), 9);
-  EXPECT_EQ(at(abs, -3), 3);
-}
-
-TEST(Unary, DerivativeAtTheKinkIsZero) {
-  for (Tensor (*op)(const Tensor&) : {relu, abs}) {
-    const Tensor x = Tensor::zeros({3});
-    require_grad(x);
-    backward(op(x), Tensor::from(std::vector<float>{1, 2, 3}, {3}));
-    EXPECT_EQ(grad_of(x).to_vector(), (std::vector<double>{0, 0, 0}));
-  }
-}
-
-// Far out, an activation is the identity or 0, and so is its derivative: no product of 0 and infinity.
-TEST(Unary, ActivationsAreFlatOrStraightFarOut) {
-  for (const DType dtype : {DType::f32, DType::f64, DType::bf16, DType::f16}) {
-    const double most = dtype == DType::f16 ? 6e4 : dtype == DType::f64 ? 1e300 : 3e38;
-    for (const double size : {1e3, 1e4, most}) {
-      for (Tensor (*op)(const Tensor&) :
-           {relu, gelu, gelu_tanh, silu, hardswish, hardsigmoid, mish, sigmoid, tanh}) {
-        const bool bounded = op == hardsigmoid || op == sigmoid || op == tanh;
-        const Tensor exact = Tensor::from(std::vector<double>{-size, size}, {2});
-        const Tensor x = Tensor::empty({2}, {dtype, kCpu}), one = Tensor::empty({2}, {dtype, kCpu});
-        kernels::copy(cpu_context(), exact, x), kernels::fill(cpu_context(), one, 1);
-        require_grad(x);
-        backward(op(x), one);
-        EXPECT_EQ(grad_of(x).to_vector(), (std::vector<double>{0, bounded ? 0.0 : 1.0}))
-            << name_of(dtype) << " " << size;
-      }
-    }
-  }
-}
-
-// PyTorch's: the gradient times sign(x), and sign(NaN) is 0.
-TEST(Unary, AbsOfNaNPassesNoGradient) {
-  const Tensor x = Tensor::from(std::vector<float>{NAN, -NAN, -2, 2}, {4});
-  require_grad(x);
-  backward(abs(x), Tensor::from(std::vector<float>{5, 6, 7, 8}, {4}));
-  EXPECT_EQ(grad_of(x).to_vector(), (std::vector<double>{0, 0, -7, 8}));
-}
-
-// What PyTorch 2.15 has at kinks, infinities and NaN, as values and derivatives.
-TEST(Unary, EdgesAreThoseOfPyTorch) {
-  const std::vector<double> x{-INFINITY, -3, -0.0, 0, 3, INFINITY, NAN};
-  const auto expect = [&](Tensor (*op)(const Tensor&), const std::vector<double>& y,
-                          const std::vector<double>& slope) {
-    const Tensor leaf = Tensor::from(x, {7});
-    require_grad(leaf);
-    const Tensor result = op(leaf);
-    backward(result, Tensor::from(std::vector<double>(7, 1), {7}));
-    const std::vector<double> got = result.to_vector(), gradient = grad_of(leaf).to_vector();
-    for (std::size_t i = 0; i < x.size(); ++i) {
-      EXPECT_TRUE(std::isnan(y[i]) ? std::isnan(got[i]) : std::abs(got[i] - y[i]) < 1e-15 || got[i] == y[i])
-          << x[i] << " " << got[i];
-      EXPECT_TRUE(std::isnan(slope[i]) ? std::isnan(gradient[i])
-                                       : std::abs(gradient[i] - slope[i]) < 1e-15 || gradient[i] == slope[i])
-          << "slope at " << x[i] << " is " << gradient[i];
-      EXPECT_TRUE(std::isnan(y[i]) || std::signbit(got[i]) == std::signbit(y[i])) << x[i];
-    }
-  };
-  const double inf = INFINITY, sixth = 1.0 / 6, root = 0.5773502691896258;
-  // PyTorch's vectors give NaN at NaN, as here, and what is left after them the gradient itself.
-  expect(hardswish, {NAN, -0.0, -0.0, 0, 3, inf, NAN}, {0, 0, 0.5, 0.5, 1, 1, NAN});
-  expect(hardsigmoid, {0, 0, 0.5, 0.5, 1, 1, NAN}, {0, 0, sixth, sixth, 0, 0, 0});
-  expect(mish, {NAN, -0.1456474612756246, -0.0, 0, 2.9865350049679575, inf, NAN},
-         {NAN, -0.09339311453232084, 0.6, 0.6, 1.0211069109294435, NAN, NAN});
-  expect(rsqrt, {NAN, NAN, -inf, inf, root, 0, NAN}, {NAN, NAN, inf, -inf, -0.09622504486493767, -0.0, NAN});
-}
-
-TEST(Unary, RejectsIntegersAndNothing) {
-  EXPECT_THROW(relu(Tensor::zeros({2}, {DType::i64, kCpu})), ArgumentError);
-  EXPECT_THROW(exp(Tensor()), ArgumentError);
 }
 
 // Binary ops, each of ATH_BINARY_OPS ----------------------------------------------------------------------
@@ -274,57 +60,52 @@ class BinaryOp : public testing::TestWithParam<Binary> {
 };
 
 TEST_P(BinaryOp, BroadcastsLikeTheDoubleReference) {
-  for (const DType dtype : kFloating) {
+  for (const DType dtype : test::kFloating) {
     for (const auto& [first, second] : kPairs) {
-      check(values(first, dtype, true), values(second, dtype, false, 5));
-      check(values(second, dtype, true), values(first, dtype, false, 5));
+      check(test::unlike_values(first, dtype, true), test::unlike_values(second, dtype, false, 5));
+      check(test::unlike_values(second, dtype, true), test::unlike_values(first, dtype, false, 5));
     }
   }
 }
 
 TEST_P(BinaryOp, TakesStridedInput) {
-  const Tensor a = values({7, 5}, DType::f32, true), b = values({5, 7}, DType::f32, true, 3);
+  const Tensor a = test::unlike_values({7, 5}, DType::f32, true),
+               b = test::unlike_values({5, 7}, DType::f32, true, 3);
   check(transposed(a), b);
   check(b, transposed(a));
   check(transposed(a), transposed(a));
-  check(every_second(values({20}, DType::f16, true)), values({10}, DType::f16, true));
+  check(every_second(test::unlike_values({20}, DType::f16, true)),
+        test::unlike_values({10}, DType::f16, true));
 }
 
 TEST_P(BinaryOp, Gradcheck) {
   for (const auto& [first, second] : kPairs) {
     if (first.numel() * second.numel() > 3000) continue;
     // No value of a is one of b: there floor_divide and remainder jump.
-    const Tensor a = values(first, DType::f64, true), b = values(second, DType::f64, true, 1005);
+    const Tensor a = test::unlike_values(first, DType::f64, true),
+                 b = test::unlike_values(second, DType::f64, true, 1005);
     require_grad(a), require_grad(b);
     gradcheck([](std::span<const Tensor> in) { return GetParam().op(in[0], in[1]); }, std::array{a, b});
   }
 }
 
 TEST_P(BinaryOp, GradientOfABroadcastOperandHasItsShapeInEveryDtype) {
-  for (const DType dtype : kFloating) {
-    const Tensor a = values({4, 3}, dtype, true), b = values({3}, dtype, true, 5);
-    const Tensor a64 = values({4, 3}, DType::f64, true), b64 = values({3}, DType::f64, true, 5);
-    kernels::copy(cpu_context(), a, a64);
-    kernels::copy(cpu_context(), b, b64);
-    for (const Tensor& x : {a, b, a64, b64}) require_grad(x);
-    backward(GetParam().op(a, b), values({4, 3}, dtype, true, 9));
-    const Tensor dy64 = values({4, 3}, DType::f64, true, 9);
-    kernels::copy(cpu_context(), values({4, 3}, dtype, true, 9), dy64);
-    backward(GetParam().op(a64, b64), dy64);
-    EXPECT_EQ(grad_of(b).shape(), b.shape());
-    EXPECT_TRUE(test::close(grad_of(a), grad_of(a64).to_vector(), 8 * test::epsilon_of(dtype)));
-    EXPECT_TRUE(test::close(grad_of(b), grad_of(b64).to_vector(), 8 * test::epsilon_of(dtype)));
-  }
+  for (const DType dtype : test::kFloating)
+    test::expect_gradients_of_f64(
+        [](test::In in) { return GetParam().op(in[0], in[1]); },
+        {test::unlike_values({4, 3}, dtype, true), test::unlike_values({3}, dtype, true, 5)},
+        8 * test::epsilon_of(dtype));
 }
 
 TEST_P(BinaryOp, SameTensorTwiceGetsBothGradients) {
-  const Tensor a = values({5}, DType::f64, true);
+  const Tensor a = test::unlike_values({5}, DType::f64, true);
   require_grad(a);
   gradcheck([](std::span<const Tensor> in) { return GetParam().op(in[0], in[0]); }, std::array{a});
 }
 
 TEST_P(BinaryOp, OneOperandWithoutGradient) {
-  const Tensor a = values({2, 3}, DType::f64, true), b = values({3}, DType::f64, true, 5);
+  const Tensor a = test::unlike_values({2, 3}, DType::f64, true),
+               b = test::unlike_values({3}, DType::f64, true, 5);
   require_grad(a);
   gradcheck([&](std::span<const Tensor> in) { return GetParam().op(in[0], b); }, std::array{a});
   gradcheck([&](std::span<const Tensor> in) { return GetParam().op(b, in[0]); }, std::array{a});
@@ -343,15 +124,16 @@ INSTANTIATE_TEST_SUITE_P(All, BinaryOp, testing::ValuesIn(kBinary),
                          [](const auto& test) { return std::string(test.param.name); });
 
 TEST(Binary, SavesOnlyWhatAGradientNeeds) {
-  const Tensor weight = values({4}, DType::f32, true), constant = values({4}, DType::f32, true);
+  const Tensor weight = test::unlike_values({4}, DType::f32, true),
+               constant = test::unlike_values({4}, DType::f32, true);
   require_grad(weight);
   const TapeCounters before = tape_counters();
   const Tensor y = mul(weight, constant);
   constant.bump_version();
-  EXPECT_THROW(backward(y, values({4}, DType::f32, true)), ArgumentError);
+  EXPECT_THROW(backward(y, test::unlike_values({4}, DType::f32, true)), ArgumentError);
   const Tensor z = mul(weight, constant);
   weight.bump_version();  // dL/dweight does not need weight
-  EXPECT_NO_THROW(backward(z, values({4}, DType::f32, true)));
+  EXPECT_NO_THROW(backward(z, test::unlike_values({4}, DType::f32, true)));
   EXPECT_EQ(tape_counters().nodes, before.nodes + 2);
 }
 
@@ -447,23 +229,6 @@ TEST(Affine, ScalesAndShiftsInOnePass) {
   backward(y, Tensor::from(std::vector<float>{1, 10, 100}, {3}));
   EXPECT_EQ(grad_of(x).to_vector(), (std::vector<double>{2, 20, 200}));
   EXPECT_EQ((-x).to_vector(), (std::vector<double>{-1, -2, 3}));
-}
-
-TEST(Affine, Gradcheck) {
-  const Tensor x = values({3, 2}, DType::f64, false);
-  require_grad(x);
-  gradcheck([](std::span<const Tensor> in) { return affine(in[0], -1.5, 4); }, std::array{x});
-}
-
-TEST(Elementwise, BitsDoNotDependOnThreads) {
-  const Tensor x = values({100'003}, DType::f32, false), row = values({100'003}, DType::f32, true, 3);
-  const int threads = cpu_context().threads();
-  cpu_context().set_threads(1);
-  const Tensor one = div(gelu(x), row);
-  cpu_context().set_threads(3);
-  const Tensor three = div(gelu(x), row);
-  cpu_context().set_threads(threads);
-  EXPECT_TRUE(test::same_bits(one, three));
 }
 
 }  // namespace athanor::elementwise_test

@@ -1,18 +1,7 @@
-#include "autograd/engine.h"
-
-#include <cmath>
-#include <string>
-
-#include <gtest/gtest.h>
-
 #include "autograd/checkpoint.h"
-#include "autograd/creation.h"
 #include "autograd/dropout.h"
-#include "autograd/elementwise.h"
-#include "autograd/reduce.h"
-#include "autograd/shape.h"
 #include "tests/support/count_new.h"
-#include "tests/support/errors.h"
+#include "tests/support/ops.h"
 
 namespace athanor::engine_test {
 

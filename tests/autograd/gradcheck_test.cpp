@@ -1,14 +1,5 @@
-#include "autograd/gradcheck.h"
-
-#include <algorithm>
-#include <string>
-
-#include <gtest/gtest.h>
-
-#include "autograd/elementwise.h"
-#include "autograd/engine.h"
 #include "kernels/elementwise.h"
-#include "tests/support/errors.h"
+#include "tests/support/ops.h"
 
 namespace athanor::gradcheck_test {
 

@@ -1,21 +1,7 @@
 // Sums over more than a million elements, which kernels divide into chunks. A block of rows is repeated: sums
 // are the block's times the repetitions, means are the block's, and every row's result is that of its row.
-#include <functional>
-#include <vector>
-
-#include <gtest/gtest.h>
-
-#include "autograd/conv.h"
-#include "autograd/creation.h"
-#include "autograd/elementwise.h"
-#include "autograd/engine.h"
-#include "autograd/loss.h"
-#include "autograd/matmul.h"
-#include "autograd/norm.h"
-#include "autograd/reduce.h"
-#include "autograd/shape.h"
 #include "autograd/softmax.h"
-#include "tests/support/compare.h"
+#include "tests/support/ops.h"
 
 namespace athanor::many_rows_test {
 
@@ -48,7 +34,8 @@ Results run(const Op& op, const Tensor& x, const Tensor& w, const Tensor& dy) {
 
 void expect_like_one_block(const char* name, const Op& op, bool is_mean) {
   SCOPED_TRACE(name);
-  // Quarters from 0.5 to 1.5: sums of their products are exact in f32, in whichever order a kernel or oneDNN adds.
+  // Quarters from 0.5 to 1.5: sums of their products are exact in f32, in whichever order a kernel or oneDNN
+  // adds.
   const auto quarters = [](const Shape& shape, std::uint64_t stream) {
     return affine(cast(randint(shape, {1, stream}, 2, 7), DType::f32), 0.25);
   };

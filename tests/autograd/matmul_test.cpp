@@ -1,17 +1,7 @@
-#include "autograd/matmul.h"
-
-#include <algorithm>
-#include <cmath>
-
-#include <gtest/gtest.h>
-
-#include "autograd/engine.h"
-#include "autograd/gradcheck.h"
-#include "autograd/shape.h"
-#include "kernels/copy.h"
 #include "kernels/matmul.h"
-#include "tests/support/compare.h"
+
 #include "tests/support/exact_values.h"
+#include "tests/support/ops.h"
 
 namespace athanor::matmul_test {
 
@@ -82,8 +72,6 @@ double tolerance(DType dtype, std::int64_t k) {
   return static_cast<double>(k + 1) * sums + epsilon_of(dtype);
 }
 
-constexpr DType kFloating[] = {DType::f64, DType::f32, DType::f16, DType::bf16};
-
 TEST(Matmul, TwoByTwoByHand) {
   const Tensor a = Tensor::from(std::vector<float>{1, 2, 3, 4}, {2, 2});
   const Tensor b = Tensor::from(std::vector<float>{5, 6, 7, 8}, {2, 2});
@@ -94,7 +82,7 @@ TEST(Matmul, TwoByTwoByHand) {
 TEST(Matmul, MatchesDoubleReferenceForEveryTypeLayoutAndSize) {
   const std::int64_t sizes[][3] = {{1, 1, 1},    {1, 7, 5},     {5, 1, 3},    {3, 9, 1},
                                    {17, 33, 20}, {64, 120, 84}, {130, 65, 70}};
-  for (const DType dtype : kFloating) {
+  for (const DType dtype : test::kFloating) {
     for (const auto& [m, k, n] : sizes) {
       for (int layout = 0; layout < 4; ++layout) {
         const Tensor a = layout & 1 ? swapped(values({k, m}, dtype, 1)) : values({m, k}, dtype, 1);
@@ -123,7 +111,7 @@ TEST(Matmul, BroadcastsLeadingAxesAndDropsThoseOfVectors) {
                         {{2, 3}, {5, 3, 4}, {5, 2, 4}},
                         {{2, 1, 2, 3}, {3, 3, 4}, {2, 3, 2, 4}},
                         {{1, 3, 2, 3}, {2, 1, 3, 4}, {2, 3, 2, 4}}};
-  for (const DType dtype : kFloating) {
+  for (const DType dtype : test::kFloating) {
     for (const auto& [a_shape, b_shape, y_shape] : cases) {
       const Tensor a = values(a_shape, dtype, 3), b = values(b_shape, dtype, 4);
       for (const MatmulImpl impl : kImpls) {
@@ -155,24 +143,6 @@ TEST(Matmul, StridedOperandsNeedNoDenseCopy) {
   const Tensor a = wide.view_as_strided({3, 7}, {28, 2}, 0);
   const std::vector<double> expected = product(a.to_vector(), b.to_vector(), 1, 3, 7, 3);
   for (const MatmulImpl impl : kImpls) EXPECT_TRUE(close(matmul(a, b, impl), expected, 1e-6));
-}
-
-TEST(Matmul, GradientsAreRight) {
-  const std::pair<Shape, Shape> shapes[] = {
-      {{3}, {3}},          {{3}, {3, 4}},       {{2, 3}, {3}},    {{2, 3}, {3, 4}},
-      {{5, 2, 3}, {3, 4}}, {{2, 3}, {2, 3, 4}}, {{3}, {2, 3, 4}}, {{2, 1, 2, 3}, {3, 3, 2}}};
-  for (const MatmulImpl impl : kImpls) {
-    for (const auto& [a, b] : shapes) {
-      const Tensor inputs[] = {require_grad(values(a, DType::f64, 7)),
-                               require_grad(values(b, DType::f64, 8))};
-      EXPECT_NO_THROW(
-          gradcheck([&](std::span<const Tensor> in) { return matmul(in[0], in[1], impl); }, inputs))
-          << a.str() << b.str();
-    }
-    const Tensor square = require_grad(values({3, 3}, DType::f64, 9));
-    const Tensor reused[] = {square};
-    gradcheck([&](std::span<const Tensor> in) { return matmul(in[0], in[0], impl); }, reused);
-  }
 }
 
 // One row and one column, summed over a batch: the products fold into one whose factors are vectors.
@@ -223,7 +193,7 @@ TEST(Linear, WithoutInputsIsItsBias) {
 }
 
 TEST(Linear, MatchesDoubleReferenceWithBiasAndActivation) {
-  for (const DType dtype : kFloating) {
+  for (const DType dtype : test::kFloating) {
     for (const std::int64_t m : {1, 5, 64}) {
       const std::int64_t k = 50, n = 21;
       const Tensor x = values({m, k}, dtype, 1), w = values({n, k}, dtype, 2), bias = values({n}, dtype, 3);
@@ -239,7 +209,7 @@ TEST(Linear, MatchesDoubleReferenceWithBiasAndActivation) {
 
 // oneDNN's own relu makes 0 of NaN, and a diverged run would look well.
 TEST(Linear, NaNGoesThroughRelu) {
-  for (const DType dtype : kFloating) {
+  for (const DType dtype : test::kFloating) {
     for (const std::int64_t k : {4, 300}) {
       const Tensor x = values({8, k}, dtype, 1), w = values({16, k}, dtype, 2),
                    bias = cast(Tensor::from(std::vector<float>{NAN}, {1}), dtype);
@@ -248,24 +218,6 @@ TEST(Linear, NaNGoesThroughRelu) {
             linear(x, w, contiguous(expand(bias, {16})), Activation::relu, impl).to_vector();
         EXPECT_TRUE(std::all_of(y.begin(), y.end(), [](double value) { return std::isnan(value); }))
             << name_of(dtype) << " impl " << static_cast<int>(impl);
-      }
-    }
-  }
-}
-
-TEST(Linear, GradientsAreRight) {
-  for (const MatmulImpl impl : kImpls) {
-    for (const Shape& shape : {Shape{4}, Shape{3, 4}, Shape{2, 3, 4}}) {
-      for (const Activation activation : {Activation::none, Activation::relu}) {
-        const Tensor inputs[] = {
-            require_grad(values(shape, DType::f64, 1)), require_grad(values({5, 4}, DType::f64, 2)),
-            // No sum comes near 0, where relu has no derivative.
-            require_grad(Tensor::from(std::vector<double>{.051, .052, .053, .054, .055}, {5}))};
-        gradcheck([&](std::span<const Tensor> in) { return linear(in[0], in[1], in[2], activation, impl); },
-                  inputs);
-        gradcheck(
-            [&](std::span<const Tensor> in) { return linear(in[0], in[1], {}, Activation::none, impl); },
-            std::span(inputs).first(2));
       }
     }
   }
@@ -324,7 +276,7 @@ TEST(Linear, HalfTypesMayCollectTheirGradientInF32) {
 }
 
 TEST(ColumnSums, AddEveryRowInAnyType) {
-  for (const DType dtype : kFloating) {
+  for (const DType dtype : test::kFloating) {
     for (const std::int64_t columns : {1, 5, 16, 17}) {
       for (const std::int64_t rows : {0, 1, 3, 1000, 1039, 1040, 2310}) {
         SCOPED_TRACE(fmt::format("{} [{}, {}]", dtype, rows, columns));

@@ -1,17 +1,8 @@
-#include "autograd/norm.h"
-
-#include <cmath>
 #include <limits>
 
-#include <gtest/gtest.h>
-
-#include "autograd/elementwise.h"
-#include "autograd/engine.h"
 #include "autograd/grad_mode.h"
-#include "autograd/gradcheck.h"
-#include "kernels/copy.h"
 #include "tests/support/activations.h"
-#include "tests/support/compare.h"
+#include "tests/support/ops.h"
 #include "tests/support/waves.h"
 
 namespace athanor::norm_test {
@@ -24,7 +15,6 @@ using test::same_bits;
 using test::stats_dtype;
 using test::wave;
 
-constexpr DType kFloating[] = {DType::f64, DType::f32, DType::f16, DType::bf16};
 // The parameters of a batch norm over `channels`, and its running statistics at 0 and 1.
 struct Norm {
   Tensor gamma, beta, mean, var;
@@ -89,7 +79,7 @@ TEST(BatchNorm, ValuesWorkedOutByHand) {
 }
 
 TEST(BatchNorm, ForwardMatchesDoubleReference) {
-  for (const DType dtype : kFloating) {
+  for (const DType dtype : test::kFloating) {
     for (const std::int64_t channels : {1, 3, 6, 16, 64, 100, 512}) {
       for (const std::int64_t rows : {2, 5, 64, 1000}) {
         const Tensor x = cast_to(wave({rows, channels}, 3), dtype);
@@ -137,7 +127,7 @@ TEST(BatchNorm, StatisticsOfManyRowsAreAccurate) {
 }
 
 TEST(BatchNorm, EvaluationUsesRunningStatisticsAndLeavesThem) {
-  for (const DType dtype : kFloating) {
+  for (const DType dtype : test::kFloating) {
     const Norm norm(6, stats_dtype(dtype));
     norm(cast_to(wave({50, 6}, 1), dtype), true);
     const std::vector<double> mean = norm.mean.to_vector(), var = norm.var.to_vector();
@@ -151,7 +141,7 @@ TEST(BatchNorm, EvaluationUsesRunningStatisticsAndLeavesThem) {
 // As in PyTorch: what is infinite, or no number, in x or dy is so in its own place and in the sums over it.
 TEST(BatchNorm, InEvaluationGradientsOfOtherElementsStayFinite) {
   const double inf = std::numeric_limits<double>::infinity(), nan = std::numeric_limits<double>::quiet_NaN();
-  for (const DType dtype : kFloating) {
+  for (const DType dtype : test::kFloating) {
     for (const double bad : {inf, -inf, nan}) {
       for (const bool in_x : {true, false}) {
         const Norm norm(3, stats_dtype(dtype));
@@ -227,7 +217,7 @@ Outcome run(bool fused, DType dtype, Activation activation, bool with_residual, 
 
 TEST(BatchNorm, FusedEqualsItsPartsInF64) {
   for (const Shape& shape : {Shape{4, 5, 5, 6}, Shape{130, 33}, Shape{8, 16, 16, 64}}) {
-    for (const DType dtype : kFloating) {
+    for (const DType dtype : test::kFloating) {
       for (const Activation activation : kActivations) {
         for (const bool residual : {false, true}) {
           for (const bool training : {true, false}) {
@@ -249,34 +239,6 @@ TEST(BatchNorm, FusedEqualsItsPartsInF64) {
       }
     }
   }
-}
-
-TEST(BatchNorm, Gradcheck) {
-  for (const Activation activation : kActivations) {
-    for (const bool with_residual : {false, true}) {
-      for (const bool training : {true, false}) {
-        const Norm norm(3, DType::f64);
-        const Tensor x = wave({2, 3, 2, 3}, 0.5), residual = wave({2, 3, 2, 3}, 0.1, 1);
-        require_grad(x);
-        require_grad(residual);
-        gradcheck(
-            [&](std::span<const Tensor> in) {
-              // Running statistics of their own: the function must not change from call to call.
-              const Norm fixed(3, DType::f64);
-              return batch_norm(in[0], in[1], in[2], fixed.mean, fixed.var, training,
-                                {.activation = activation}, with_residual ? in[3] : Tensor());
-            },
-            std::array{x, norm.gamma, norm.beta, residual});
-      }
-    }
-  }
-}
-
-TEST(BatchNorm, GradcheckWithoutParameters) {
-  const Tensor x = wave({5, 2}, 0.5);
-  require_grad(x);
-  gradcheck([](std::span<const Tensor> in) { return batch_norm(in[0], {}, {}, {}, {}, true); },
-            std::array{x});
 }
 
 TEST(BatchNorm, GradientOnlyWhereAskedFor) {
@@ -304,37 +266,6 @@ TEST(BatchNorm, ParameterGradientsGoStraightToTheirSlices) {
   EXPECT_NE(once[0], 0);
   backward(norm(x, true), dy);
   for (std::size_t c = 0; c < 3; ++c) EXPECT_NEAR(slice.to_vector()[c], 2 * once[c], 1e-5);
-}
-
-TEST(BatchNorm, StridedInputsAndGradientAreRead) {
-  const Tensor base = wave({4, 6});
-  const Tensor turned = base.view_as_strided({6, 4}, {1, 6}, 0),
-               packed = Tensor::from(turned.to_vector(), {6, 4});
-  const Tensor two = Tensor::from(std::vector<double>{1, 2, 3, 4, 5, 6}, {6, 1});
-  const Norm a(4, DType::f64), b(4, DType::f64);
-  require_grad(turned);
-  require_grad(packed);
-  backward(a(turned, true, Activation::relu, turned), two.view_as_strided({6, 4}, {1, 0}, 0));
-  backward(b(packed, true, Activation::relu, packed),
-           Tensor::from(two.view_as_strided({6, 4}, {1, 0}, 0).to_vector(), {6, 4}));
-  EXPECT_TRUE(close(grad_of(turned), grad_of(packed), 1e-14));
-  EXPECT_TRUE(same_bits(grad_of(a.gamma), grad_of(b.gamma)));
-}
-
-TEST(BatchNorm, BitsDoNotDependOnTheThreadCount) {
-  const int threads = cpu_context().threads();
-  for (const DType dtype : {DType::f32, DType::bf16}) {
-    Outcome results[2];
-    for (const int i : {0, 1}) {
-      cpu_context().set_threads(i == 0 ? 1 : 3);
-      results[i] = run(true, dtype, Activation::relu, true, true, {32, 16, 16, 24});
-    }
-    cpu_context().set_threads(threads);
-    EXPECT_TRUE(same_bits(results[0].y, results[1].y));
-    EXPECT_TRUE(same_bits(results[0].dx, results[1].dx));
-    EXPECT_TRUE(same_bits(results[0].dgamma, results[1].dgamma));
-    EXPECT_TRUE(same_bits(results[0].dbeta, results[1].dbeta));
-  }
 }
 
 TEST(BatchNorm, RejectsInputsItCannotNormalize) {

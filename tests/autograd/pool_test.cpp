@@ -1,21 +1,12 @@
-#include "autograd/pool.h"
-
-#include <cmath>
 #include <limits>
 
-#include <gtest/gtest.h>
-
-#include "autograd/engine.h"
-#include "autograd/gradcheck.h"
-#include "kernels/copy.h"
-#include "tests/support/compare.h"
+#include "tests/support/ops.h"
 
 namespace athanor::pool_test {
 
 using test::close;
 using test::same_bits;
 
-constexpr DType kFloating[] = {DType::f64, DType::f32, DType::f16, DType::bf16};
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 Tensor cast_to(const Tensor& x, DType dtype) {
@@ -94,7 +85,7 @@ std::vector<Case> cases() {
 }
 
 TEST(MaxPool2d, MatchesReferenceForEveryWindowAndDtype) {
-  for (const DType dtype : kFloating) {
+  for (const DType dtype : test::kFloating) {
     for (const auto& [shape, params] : cases()) {
       const Tensor x = scrambled(shape, dtype);
       require_grad(x);
@@ -109,7 +100,7 @@ TEST(MaxPool2d, MatchesReferenceForEveryWindowAndDtype) {
 }
 
 TEST(AvgPool2d, MatchesReferenceForEveryWindowAndDtype) {
-  for (const DType dtype : kFloating) {
+  for (const DType dtype : test::kFloating) {
     for (const auto& [shape, params] : cases()) {
       const Tensor x = scrambled(shape, dtype);
       require_grad(x);
@@ -218,7 +209,7 @@ TEST(AdaptiveAvgPool2d, ValuesWorkedOutByHand) {
 }
 
 TEST(AdaptiveAvgPool2d, GlobalAverageOfEveryChannelCount) {
-  for (const DType dtype : kFloating) {
+  for (const DType dtype : test::kFloating) {
     for (const std::int64_t channels : {1, 5, 16, 64, 131}) {
       const Tensor x = scrambled({3, 8, 8, channels}, dtype);
       const std::vector<double> in = x.to_vector();
@@ -231,54 +222,6 @@ TEST(AdaptiveAvgPool2d, GlobalAverageOfEveryChannelCount) {
       }
       EXPECT_TRUE(close(adaptive_avg_pool2d(x, 1, 1), expected, test::epsilon_of(dtype))) << name_of(dtype);
     }
-  }
-}
-
-TEST(Pool2d, Gradcheck) {
-  const Tensor x = scrambled({2, 7, 6, 3});
-  require_grad(x);
-  const GradcheckOptions options{.step = 1e-4};
-  for (const Pool2dParams& params : {Pool2dParams{}, Pool2dParams{{3, 3}, {2, 2}, {1, 1}, true, false}}) {
-    gradcheck([&](std::span<const Tensor> in) { return max_pool2d(in[0], params); }, std::array{x}, options);
-    gradcheck([&](std::span<const Tensor> in) { return avg_pool2d(in[0], params); }, std::array{x}, options);
-  }
-  for (const std::int64_t out : {1, 3, 9})
-    gradcheck([&](std::span<const Tensor> in) { return adaptive_avg_pool2d(in[0], out, 2); }, std::array{x},
-              options);
-}
-
-TEST(Pool2d, StridedInputAndGradientAreRead) {
-  const Tensor base = scrambled({2, 4, 3, 4});
-  const Tensor swapped = base.view_as_strided({2, 4, 4, 3}, {48, 1, 12, 4}, 0);
-  const Tensor packed = Tensor::from(swapped.to_vector(), swapped.shape());
-  const Tensor one = Tensor::from(std::vector<double>{2}, {1});
-  for (const auto& pool : {max_pool2d, avg_pool2d}) {
-    zero_grad(require_grad(swapped));
-    zero_grad(require_grad(packed));
-    const Tensor y = pool(swapped, {}), expected = pool(packed, {});
-    EXPECT_TRUE(same_bits(y, expected));
-    backward(y, one.view_as_strided(y.shape(), {0, 0, 0, 0}, 0));
-    backward(expected, Tensor::from(std::vector<double>(static_cast<std::size_t>(y.numel()), 2), y.shape()));
-    EXPECT_TRUE(same_bits(grad_of(swapped), grad_of(packed)));
-  }
-}
-
-TEST(Pool2d, BitsDoNotDependOnTheThreadCount) {
-  const Tensor x = scrambled({33, 29, 31, 6}, DType::f32);
-  require_grad(x);
-  const int threads = cpu_context().threads();
-  for (const Pool2dParams& params : {Pool2dParams{}, Pool2dParams{{3, 3}, {2, 2}, {1, 1}}}) {
-    Tensor results[4][2];
-    for (const int t : {1, 3}) {
-      cpu_context().set_threads(t);
-      zero_grad(x);
-      results[t][0] = max_pool2d(x, params);
-      backward(results[t][0], results[t][0].detach());
-      results[t][1] = Tensor::from(grad_of(x).to_vector(), x.shape());
-    }
-    cpu_context().set_threads(threads);
-    EXPECT_TRUE(same_bits(results[1][0], results[3][0]));
-    EXPECT_TRUE(same_bits(results[1][1], results[3][1]));
   }
 }
 

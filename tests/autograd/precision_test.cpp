@@ -1,18 +1,10 @@
-#include <string>
-
-#include <gtest/gtest.h>
-
-#include "autograd/engine.h"
-#include "autograd/loss.h"
-#include "autograd/shape.h"
-#include "kernels/copy.h"
 #include "nn/activation.h"
 #include "nn/linear.h"
 #include "nn/models/model.h"
 #include "nn/sequential.h"
 #include "optim/arena.h"
-#include "tests/support/compare.h"
 #include "tests/support/mixed_run.h"
+#include "tests/support/ops.h"
 
 namespace athanor::precision_test {
 

@@ -1,23 +1,8 @@
-#include "autograd/reduce.h"
-
-#include <algorithm>
-#include <cmath>
-#include <string>
-#include <vector>
-
-#include <gtest/gtest.h>
-
-#include "autograd/elementwise.h"
-#include "autograd/engine.h"
-#include "autograd/gradcheck.h"
-#include "autograd/shape.h"
-#include "kernels/copy.h"
 #include "kernels/reduce.h"
-#include "tests/support/compare.h"
+
+#include "tests/support/ops.h"
 
 namespace athanor::reduce_test {
-
-constexpr DType kFloating[] = {DType::f64, DType::f32, DType::f16, DType::bf16};
 
 Tensor values(const Shape& shape, DType dtype, int seed = 1) {
   const Tensor x = Tensor::empty(shape, {DType::f64, kCpu});
@@ -128,7 +113,7 @@ void check(const Case& c, const Tensor& x, const std::vector<std::vector<double>
 TEST(Reduce, MatchesDoubleReference) {
   for (const Case& c : kCases) {
     const std::vector<int> axes(c.axes.begin(), c.axes.end());
-    for (const DType dtype : kFloating) {
+    for (const DType dtype : test::kFloating) {
       const Tensor x = values(c.shape, dtype), turned = reversed(x);
       check(c, x, groups(x, axes));
       if (axes.empty() || axes.back() < turned.rank()) check(c, turned, groups(turned, axes));
@@ -146,19 +131,6 @@ TEST(Reduce, LongF32SumsStayAccurate) {
   EXPECT_EQ(y.item(), static_cast<double>(n));
   const Tensor columns = x.view_as_strided({n / 16, 16}, {16, 1}, 0);
   EXPECT_EQ(sum(columns, {0}).to_vector(), std::vector<double>(16, static_cast<double>(n / 16)));
-}
-
-TEST(Reduce, BitsDoNotDependOnThreads) {
-  const int threads = cpu_context().threads();
-  for (const Case& c : kCases) {
-    const Tensor x = values(c.shape, DType::f32);
-    cpu_context().set_threads(1);
-    const Tensor one = sum(x, c.axes), one_var = var(x, c.axes);
-    cpu_context().set_threads(3);
-    EXPECT_TRUE(test::same_bits(sum(x, c.axes), one)) << c.shape.str();
-    EXPECT_TRUE(test::same_bits(var(x, c.axes), one_var)) << c.shape.str();
-    cpu_context().set_threads(threads);
-  }
 }
 
 TEST(Reduce, NothingSumsToZeroAndHasNoMean) {
@@ -209,7 +181,7 @@ TEST(Reduce, NaNSpreads) {
 TEST(Max, MatchesReferenceAlongEveryAxis) {
   for (const Shape& shape :
        {Shape{5}, Shape{1}, Shape{4, 6}, Shape{3, 200}, Shape{2, 7, 300}, Shape{700, 11}}) {
-    for (const DType dtype : kFloating) {
+    for (const DType dtype : test::kFloating) {
       for (int axis = 0; axis < shape.rank(); ++axis) {
         const Tensor x = reversed(reversed(values(shape, dtype)));
         std::vector<double> largest, index;
@@ -244,7 +216,7 @@ TEST(Max, GradientGoesToTheFirstOfEqualMaxima) {
 }
 
 TEST(MaxOfAll, EqualMaximaShareTheGradient) {
-  for (const DType dtype : kFloating) {
+  for (const DType dtype : test::kFloating) {
     const Tensor x = cast(Tensor::from(std::vector<float>{1, 3, 3, 2, 3, -1, 0, 3}, {2, 4}), dtype);
     require_grad(x);
     const Tensor y = max(x);
@@ -274,40 +246,6 @@ TEST(MaxOfAll, TakesStridedAndScalarInputAndNaN) {
   EXPECT_THROW(argmax(Tensor::zeros({0})), ArgumentError);
   EXPECT_THROW(max(Tensor::zeros({2}, {DType::i64, kCpu})), ArgumentError);
   EXPECT_THROW(max(Tensor()), ArgumentError);
-}
-
-TEST(MaxOfAll, Gradcheck) {
-  const Tensor x = values({4, 5}, DType::f64);
-  require_grad(x);
-  gradcheck([](std::span<const Tensor> in) { return max(in[0]); }, std::array{x});
-}
-
-TEST(ReduceGradcheck, EveryReductionAndShape) {
-  for (const Case& c : kCases) {
-    if (c.shape.numel() > 200) continue;
-    for (const bool keepdim : {false, true}) {
-      const Tensor x = values(c.shape, DType::f64);
-      require_grad(x);
-      const std::array inputs{x};
-      gradcheck([&](std::span<const Tensor> in) { return sum(in[0], c.axes, keepdim); }, inputs);
-      gradcheck([&](std::span<const Tensor> in) { return mean(in[0], c.axes, keepdim); }, inputs);
-      gradcheck([&](std::span<const Tensor> in) { return var(in[0], c.axes, 0, keepdim); }, inputs);
-      gradcheck([&](std::span<const Tensor> in) { return square(sum(in[0], c.axes, keepdim)); }, inputs);
-      for (int axis = 0; axis < x.rank(); ++axis)
-        gradcheck([&](std::span<const Tensor> in) { return max(in[0], axis, keepdim); }, inputs);
-    }
-  }
-}
-
-TEST(ReduceGradcheck, StridedAndEmptyInputs) {
-  const Tensor x = reversed(values({4, 3, 2}, DType::f64)), none = Tensor::zeros({0, 3}, {DType::f64, kCpu});
-  require_grad(x), require_grad(none);
-  for (const Tensor& input : {x, none}) {
-    const std::array inputs{input};
-    gradcheck([](std::span<const Tensor> in) { return sum(in[0], std::array{0}); }, inputs);
-    gradcheck([](std::span<const Tensor> in) { return var(in[0], std::array{1}); }, inputs);
-    gradcheck([](std::span<const Tensor> in) { return max(in[0], 1); }, inputs);
-  }
 }
 
 TEST(SumTo, UndoesABroadcast) {

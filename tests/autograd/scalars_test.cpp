@@ -1,15 +1,8 @@
 // What an op is told as a number (eps, momentum, smoothing) keeps its digits where the tensors are f64.
-#include <cmath>
-#include <vector>
-
-#include <gtest/gtest.h>
-
-#include "autograd/loss.h"
-#include "autograd/norm.h"
 #include "nn/batch_norm.h"
 #include "nn/layer_norm.h"
 #include "nn/loss.h"
-#include "tests/support/compare.h"
+#include "tests/support/ops.h"
 #include "tests/support/waves.h"
 
 namespace athanor::scalars_test {

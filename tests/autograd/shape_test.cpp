@@ -1,14 +1,5 @@
-#include "autograd/shape.h"
-
-#include <gtest/gtest.h>
-
-#include "autograd/elementwise.h"
-#include "autograd/engine.h"
-#include "autograd/gradcheck.h"
-#include "autograd/reduce.h"
 #include "kernels/context.h"
-#include "tests/support/cases.h"
-#include "tests/support/compare.h"
+#include "tests/support/ops.h"
 
 namespace athanor::shape_test {
 
@@ -292,15 +283,13 @@ TEST(Index, HalfGradientsAreSummedInFloat) {
 
 TEST(Index, ThreadsShareLongRows) {
   const std::int64_t columns = 40'000;  // more than one thread's share, in either direction
-  const int threads = cpu_context().threads();
-  cpu_context().set_threads(3);
+  const test::Threads three(3);
   const Tensor x = counting_leaf({2, columns});
   const Tensor y = index_select(x, 0, indices({1, 0, 1}, {3}));
   std::vector<std::int64_t> rows;
   for (std::int64_t i = 0; i < columns; ++i) rows.push_back(i % 2);
   const Tensor z = gather(x, 0, indices(rows, {1, columns}));
   backward(sum(y * counting({3, columns})) + sum(z));
-  cpu_context().set_threads(threads);
   const Values dx = grad_of(x).to_vector(), selected = y.to_vector(), gathered = z.to_vector();
   for (std::int64_t i = 0; i < columns; ++i) {
     const auto at = static_cast<std::size_t>(i);

@@ -1,18 +1,9 @@
 #include "autograd/softmax.h"
 
-#include <cmath>
-
-#include <gtest/gtest.h>
-
-#include "autograd/elementwise.h"
-#include "autograd/engine.h"
-#include "autograd/gradcheck.h"
-#include "kernels/copy.h"
-#include "tests/support/compare.h"
+#include "tests/support/ops.h"
 
 namespace athanor::softmax_test {
 
-constexpr DType kFloating[] = {DType::f64, DType::f32, DType::f16, DType::bf16};
 const Shape kShapes[] = {{10}, {5, 10}, {2, 3, 4}, {3, 700}, {700, 3}, {2, 6, 150}};
 
 Tensor values(const Shape& shape, DType dtype, double scale = 3) {
@@ -46,7 +37,7 @@ std::vector<double> reference(const Tensor& x, int axis, bool logarithm) {
 
 TEST(Softmax, MatchesDoubleReferenceAlongEveryAxis) {
   for (const Shape& shape : kShapes) {
-    for (const DType dtype : kFloating) {
+    for (const DType dtype : test::kFloating) {
       const Tensor x = values(shape, dtype);
       for (int axis = 0; axis < shape.rank(); ++axis) {
         const double tolerance = 8 * test::epsilon_of(dtype);
@@ -120,44 +111,12 @@ TEST(Softmax, RejectsScalarsIntegersAndBadAxes) {
 }
 
 TEST(Softmax, GradientsOfEveryDtypeFollowDouble) {
-  for (const DType dtype : kFloating) {
+  for (const DType dtype : test::kFloating) {
     for (const int axis : {0, 1}) {
-      for (const bool logarithm : {false, true}) {
-        const auto op = logarithm ? log_softmax : softmax;
-        const Tensor x = values({5, 40}, dtype), x64 = Tensor::empty({5, 40}, {DType::f64, kCpu});
-        kernels::copy(cpu_context(), x, x64);
-        require_grad(x), require_grad(x64);
-        backward(op(x, axis), values({5, 40}, dtype, 1));
-        const Tensor dy64 = Tensor::empty({5, 40}, {DType::f64, kCpu});
-        kernels::copy(cpu_context(), values({5, 40}, dtype, 1), dy64);
-        backward(op(x64, axis), dy64);
-        // y is rounded to the dtype before the gradient is made from it.
-        EXPECT_TRUE(test::close(grad_of(x), grad_of(x64).to_vector(), 16 * test::epsilon_of(dtype)));
-      }
-    }
-  }
-}
-
-TEST(Softmax, BitsDoNotDependOnThreads) {
-  const int threads = cpu_context().threads();
-  const Tensor x = values({300, 500}, DType::f32);
-  cpu_context().set_threads(1);
-  const Tensor rows = softmax(x, 1), columns = log_softmax(x, 0);
-  cpu_context().set_threads(3);
-  EXPECT_TRUE(test::same_bits(softmax(x, 1), rows));
-  EXPECT_TRUE(test::same_bits(log_softmax(x, 0), columns));
-  cpu_context().set_threads(threads);
-}
-
-TEST(SoftmaxGradcheck, EveryAxisAndStride) {
-  for (const Shape& shape : {Shape{1}, Shape{0, 2}, Shape{4, 5}, Shape{2, 3, 4}}) {
-    const Tensor x = values(shape, DType::f64);
-    require_grad(x);
-    const std::array inputs{x};
-    for (int axis = 0; axis < shape.rank(); ++axis) {
-      gradcheck([&](std::span<const Tensor> in) { return softmax(in[0], axis); }, inputs);
-      gradcheck([&](std::span<const Tensor> in) { return log_softmax(in[0], axis); }, inputs);
-      gradcheck([&](std::span<const Tensor> in) { return square(softmax(in[0] + in[0], axis)); }, inputs);
+      for (const auto op :
+           {softmax, log_softmax})  // y is rounded to the dtype before the gradient is made of it
+        test::expect_gradients_of_f64([&](test::In in) { return op(in[0], axis); }, {values({5, 40}, dtype)},
+                                      16 * test::epsilon_of(dtype));
     }
   }
 }

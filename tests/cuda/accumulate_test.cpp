@@ -3,7 +3,7 @@
 #include <limits>
 
 #include "kernels/step_state.h"
-#include "tests/cuda/device.h"
+#include "tests/cuda/ops.h"
 
 namespace athanor::accumulate_test {
 
@@ -15,17 +15,16 @@ constexpr DType kCombined[] = {DType::f64, DType::f32, DType::f16, DType::bf16,
                                DType::i64, DType::i32, DType::u8};
 
 TEST_F(AccumulateOnDevice, EqualsTheCpu) {
-  CudaContext& context = cuda_context(test::device());
   for (const DType dtype : kCombined) {
     for (const Combine how : {Combine::sum, Combine::max}) {
       for (const std::int64_t n : {0, 1, 33, 1031}) {
         for (const Layout layout : {Layout::dense, Layout::misaligned}) {
-          const Tensor x = test::filled({{n}, layout}, dtype, {1}, -100, 100);
-          const Tensor y = test::filled({{n}, layout}, dtype, {2}, -100, 100);
-          const Tensor on_device = test::on_device_like(y);
-          kernels::accumulate(context, how, test::on_device_like(x), on_device);
-          kernels::accumulate(cpu_context(), how, x, y);
-          EXPECT_TRUE(test::same_bits(on_device.to(kCpu), y)) << name_of(dtype) << " " << n;
+          SCOPED_TRACE(fmt::format("{} {}", dtype, n));
+          test::expect_as_on_cpu([&](const auto& on) {
+            const Tensor y = on(test::filled({{n}, layout}, dtype, {2}, -100, 100));
+            kernels::accumulate(on.context, how, on(test::filled({{n}, layout}, dtype, {1}, -100, 100)), y);
+            return std::vector{y};
+          });
         }
       }
     }
@@ -33,17 +32,16 @@ TEST_F(AccumulateOnDevice, EqualsTheCpu) {
 }
 
 TEST_F(AccumulateOnDevice, RowsEqualTheCpu) {
-  CudaContext& context = cuda_context(test::device());
   for (const DType dtype : kCombined) {
     for (const Combine how : {Combine::sum, Combine::max}) {
       for (const std::int64_t rows : {1, 2, 5}) {
         for (const std::int64_t n : {0, 1, 33, 1024}) {
-          const Tensor x = test::filled({{rows, n}}, dtype, {3}, -9, 9);
-          const Tensor y = Tensor::empty({n}, {dtype, kCpu});
-          const Tensor on_device = Tensor::empty({n}, {dtype, test::device()});
-          kernels::combine_rows(context, how, x.to(test::device()), on_device);
-          kernels::combine_rows(cpu_context(), how, x, y);
-          EXPECT_TRUE(test::same_bits(on_device.to(kCpu), y)) << name_of(dtype) << " " << rows << " x " << n;
+          SCOPED_TRACE(fmt::format("{} {} x {}", dtype, rows, n));
+          test::expect_as_on_cpu([&](const auto& on) {
+            const Tensor y = on.empty({n}, dtype);
+            kernels::combine_rows(on.context, how, on(test::filled({{rows, n}}, dtype, {3}, -9, 9)), y);
+            return std::vector{y};
+          });
         }
       }
     }
@@ -55,12 +53,13 @@ TEST_F(AccumulateOnDevice, SquaresNormAndClipping) {
   for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) {
     for (const std::int64_t n : {1, 31, 9001}) {
       const Tensor x = test::filled({{n}, Layout::misaligned}, dtype, {4});
-      const Tensor here = Tensor::zeros({1}, {DType::f64, kCpu});
-      const Tensor there = Tensor::zeros({1}, {DType::f64, test::device()});
-      kernels::sum_squares(cpu_context(), x, here);
-      kernels::sum_squares(context, test::on_device_like(x), there);
-      const double expected = here.item();
-      EXPECT_NEAR(there.item(), expected, 1e-12 * expected);
+      test::expect_as_on_cpu(
+          [&](const auto& on) {
+            const Tensor sum = on(Tensor::zeros({1}, {DType::f64}));
+            kernels::sum_squares(on.context, on(x), sum);
+            return std::vector{sum};
+          },
+          {1e-12});
     }
   }
   const Tensor state = Tensor::zeros({static_cast<std::int64_t>(sizeof(StepState))}, {DType::u8, kCpu});

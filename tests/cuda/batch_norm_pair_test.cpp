@@ -1,11 +1,8 @@
 // ReLU of the sum of two norms, as one op, against one norm after the other: the same bits.
-#include "autograd/creation.h"
-#include "autograd/engine.h"
 #include "autograd/grad_mode.h"
-#include "autograd/norm.h"
 #include "autograd/op_trace.h"
 #include "nn/models/model.h"
-#include "tests/cuda/device.h"
+#include "tests/cuda/ops.h"
 
 namespace athanor::batch_norm_pair_test {
 
@@ -17,13 +14,9 @@ using test::same_bits;
 const test::ShapeCase kShapes[] = {{{2, 8}},    {{33, 8}}, {{2, 5, 7, 16}}, {{300, 24}},
                                    {{4500, 8}}, {{9, 72}}, {{700, 1032}},   {{41, 16}, Layout::misaligned}};
 
-DType stats_dtype(DType dtype) {
-  return dtype == DType::f64 ? DType::f64 : DType::f32;
-}
-
 BatchNormTerm term(const test::ShapeCase& wanted, DType dtype, std::uint64_t key, Activation activation) {
   const Shape channels{wanted.shape[wanted.shape.rank() - 1]};
-  const DType stats = stats_dtype(dtype);
+  const DType stats = test::wide_dtype(dtype);
   BatchNormTerm result;
   result.x = test::on_device_like(filled(wanted, dtype, {key}, -1, 3));
   result.gamma = filled({channels}, stats, {key + 1}, 0.5, 1.5).to(test::device());
@@ -65,7 +58,7 @@ Outcome run(const test::ShapeCase& wanted, DType dtype, bool together, unsigned 
 }
 
 TEST_F(NormPairOnDevice, HasTheBitsOfOneNormAfterTheOther) {
-  for (const DType dtype : {DType::f64, DType::f32, DType::f16, DType::bf16}) {
+  for (const DType dtype : test::kFloating) {
     for (const auto& wanted : kShapes) {
       if (test::kChecksEveryAccess && wanted.shape.numel() > 100'000) continue;
       SCOPED_TRACE(fmt::format("{} {}", dtype, wanted.shape));

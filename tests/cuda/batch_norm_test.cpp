@@ -1,16 +1,11 @@
-#include <cmath>
-
-#include "autograd/creation.h"
-#include "autograd/shape.h"
 #include "kernels/activate.h"
-#include "kernels/copy.h"
 #include "kernels/norm.h"
-#include "kernels/on_device.h"
-#include "tests/cuda/device.h"
+#include "tests/cuda/ops.h"
 #include "tests/support/activations.h"
 
 namespace athanor::batch_norm_test {
 
+using test::context;
 using BatchNormOnDevice = test::DeviceTest;
 using kernels::BatchNormBackward;
 using kernels::GradientTarget;
@@ -19,7 +14,6 @@ using test::close;
 using test::filled;
 using test::Layout;
 
-constexpr DType kFloating[] = {DType::f64, DType::f32, DType::f16, DType::bf16};
 using test::kActivations;
 
 // One channel, odd ones, vectors, several tiles; few rows and several shares; off alignment.
@@ -35,21 +29,15 @@ const test::ShapeCase kShapes[] = {{{2, 1}},
                                    {{41, 16}, Layout::misaligned},
                                    {{5, 7}, Layout::misaligned}};
 
-CudaContext& context() {
-  return cuda_context(test::device());
-}
-DType stats_dtype(DType dtype) {
-  return dtype == DType::f64 ? DType::f64 : DType::f32;
-}
 Tensor on_device(const Tensor& x) {
   return x.defined() ? test::on_device_like(x) : Tensor();
 }
 // An element rounded once, from values that differ as sums of another order do.
 double tolerance(DType dtype) {
-  return 2 * test::epsilon_of(dtype) + 64 * test::epsilon_of(stats_dtype(dtype));
+  return 2 * test::epsilon_of(dtype) + 64 * test::epsilon_of(test::wide_dtype(dtype));
 }
 double sum_tolerance(DType dtype) {
-  return 256 * test::epsilon_of(stats_dtype(dtype));
+  return 256 * test::epsilon_of(test::wide_dtype(dtype));
 }
 
 struct Case {
@@ -57,33 +45,28 @@ struct Case {
 
   Case(const test::ShapeCase& wanted, DType dtype, double center = 0.5)
       : x(filled(wanted, dtype, {1}, center - 2, center + 2)),
-        gamma(filled({{x.dim(-1)}}, stats_dtype(dtype), {2}, 0.5, 1.5)),
-        beta(filled({{x.dim(-1)}}, stats_dtype(dtype), {3})),
+        gamma(filled({{x.dim(-1)}}, test::wide_dtype(dtype), {2}, 0.5, 1.5)),
+        beta(filled({{x.dim(-1)}}, test::wide_dtype(dtype), {3})),
         residual(filled(wanted, dtype, {4})),
         dy(filled(wanted, dtype, {5})),
-        stats(Tensor::empty({2, x.dim(-1)}, {stats_dtype(dtype), kCpu})) {
+        stats(Tensor::empty({2, x.dim(-1)}, {test::wide_dtype(dtype), kCpu})) {
     kernels::batch_norm_statistics(cpu_context(), x, 1e-5, stats, {});
   }
 };
 
 TEST_F(BatchNormOnDevice, StatisticsEqualCpu) {
-  for (const DType dtype : kFloating) {
+  for (const DType dtype : test::kFloating) {
     for (const auto& wanted : kShapes) {
       SCOPED_TRACE(fmt::format("{} {}", dtype, wanted.shape));
       const Case c(wanted, dtype, 3);
-      const auto make = [&](Device device) {
-        const TensorOptions options{c.stats.dtype(), device};
-        const Tensor mean = Tensor::zeros({c.x.dim(-1)}, options),
-                     var = Tensor::zeros({c.x.dim(-1)}, options);
-        return RunningStats{mean, var, 0.25};
-      };
-      const RunningStats running = make(kCpu), moved = make(test::device());
-      const Tensor stats = Tensor::empty(c.stats.shape(), {c.stats.dtype(), test::device()});
-      kernels::batch_norm_statistics(cpu_context(), c.x, 1e-5, c.stats, running);
-      kernels::batch_norm_statistics(context(), on_device(c.x), 1e-5, stats, moved);
-      EXPECT_TRUE(close(stats.to(kCpu), c.stats, sum_tolerance(dtype)));
-      EXPECT_TRUE(close(moved.mean.to(kCpu), running.mean, sum_tolerance(dtype)));
-      EXPECT_TRUE(close(moved.var.to(kCpu), running.var, sum_tolerance(dtype)));
+      test::expect_as_on_cpu(
+          [&](const auto& on) {
+            const Tensor zero = Tensor::zeros({c.x.dim(-1)}, c.stats.options());
+            const Tensor mean = on(clone(zero)), var = on(clone(zero)), stats = on(c.stats);
+            kernels::batch_norm_statistics(on.context, on(c.x), 1e-5, stats, {mean, var, 0.25});
+            return std::vector{stats, mean, var};
+          },
+          {sum_tolerance(dtype)});
     }
   }
 }
@@ -118,19 +101,21 @@ TEST_F(BatchNormOnDevice, StatisticsSurviveALargeMean) {
 }
 
 TEST_F(BatchNormOnDevice, ForwardEqualsCpu) {
-  for (const DType dtype : kFloating) {
+  for (const DType dtype : test::kFloating) {
     for (const auto& wanted : kShapes) {
       const Case c(wanted, dtype);
       for (const Activation activation : kActivations) {
         for (const bool bare : {false, true}) {
           SCOPED_TRACE(fmt::format("{} {} {} {}", dtype, wanted.shape, static_cast<int>(activation), bare));
-          const Tensor residual = bare ? Tensor() : c.residual, gamma = bare ? Tensor() : c.gamma,
-                       beta = bare ? Tensor() : c.beta;
-          const Tensor y = test::make(wanted, dtype), moved = on_device(y);
-          kernels::batch_norm_forward(cpu_context(), activation, c.x, gamma, beta, c.stats, residual, y);
-          kernels::batch_norm_forward(context(), activation, on_device(c.x), on_device(gamma),
-                                      on_device(beta), on_device(c.stats), on_device(residual), moved);
-          EXPECT_TRUE(close(test::on_cpu_like(moved), y, 2 * test::epsilon_of(dtype)));
+          test::expect_as_on_cpu(
+              [&](const auto& on) {
+                const Tensor y = on(test::make(wanted, dtype)), none;
+                kernels::batch_norm_forward(on.context, activation, on(c.x), bare ? none : on(c.gamma),
+                                            bare ? none : on(c.beta), on(c.stats),
+                                            bare ? none : on(c.residual), y);
+                return std::vector{y};
+              },
+              {2 * test::epsilon_of(dtype)});
         }
       }
     }
@@ -181,7 +166,7 @@ void expect_close(const Tensor& on_device, const Tensor& reference, double toler
 }
 
 TEST_F(BatchNormOnDevice, BackwardEqualsCpu) {
-  for (const DType dtype : kFloating) {
+  for (const DType dtype : test::kFloating) {
     for (const auto& wanted : kShapes) {
       const Case c(wanted, dtype);
       for (const Activation activation : kActivations) {
@@ -204,7 +189,7 @@ TEST_F(BatchNormOnDevice, BackwardEqualsCpu) {
 
 // The statistics, the running ones and y of one call are those of two.
 TEST_F(BatchNormOnDevice, TrainingEqualsStatisticsThenForward) {
-  for (const DType dtype : kFloating) {
+  for (const DType dtype : test::kFloating) {
     for (const auto& wanted : kShapes) {
       SCOPED_TRACE(fmt::format("{} {}", dtype, wanted.shape));
       const Case c(wanted, dtype, 3);
@@ -234,7 +219,7 @@ TEST_F(BatchNormOnDevice, TrainingEqualsStatisticsThenForward) {
 // A bit for each element in the place of y changes no bit of any gradient: of values above and below zero, of
 // zeros of both signs, of what rounds to zero, of infinities and NaN.
 TEST_F(BatchNormOnDevice, MaskStandsForTheResult) {
-  for (const DType dtype : kFloating) {
+  for (const DType dtype : test::kFloating) {
     for (const auto& wanted : kShapes) {
       if (wanted.shape[wanted.shape.rank() - 1] % 8 != 0) continue;
       SCOPED_TRACE(fmt::format("{} {}", dtype, wanted.shape));
@@ -289,7 +274,7 @@ TEST_F(BatchNormOnDevice, ParametersGetTheSameBitsWithoutDx) {
 }
 
 TEST_F(BatchNormOnDevice, InEvaluationAnInfinityStaysInItsPlace) {
-  for (const DType dtype : kFloating) {
+  for (const DType dtype : test::kFloating) {
     for (const bool in_x : {true, false}) {
       const Case c({{40, 16}}, dtype);
       const Tensor& spoilt = in_x ? c.x : c.dy;
@@ -314,7 +299,7 @@ TEST_F(BatchNormOnDevice, BackwardOfFrozenParametersWritesDxAlone) {
 // Three ranks with a part of the rows each, one with none, joined: what one rank with all of them gets.
 TEST_F(BatchNormOnDevice, JoinedPartsEqualTheWhole) {
   constexpr std::int64_t kRows = 300, kChannels = 24, kBegin[] = {0, 7, 7, kRows};
-  for (const DType dtype : kFloating) {
+  for (const DType dtype : test::kFloating) {
     const Case c({{kRows, kChannels}}, dtype, 3);
     const auto part = [&](const Tensor& x, int rank) {
       const std::int64_t rows = kBegin[rank + 1] - kBegin[rank];

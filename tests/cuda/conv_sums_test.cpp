@@ -1,15 +1,10 @@
 // A convolution that also sums its channels, and a batch norm that reads those sums instead of y.
-#include <cmath>
 #include <limits>
 
-#include "autograd/conv.h"
-#include "autograd/creation.h"
-#include "autograd/engine.h"
 #include "autograd/grad_mode.h"
-#include "autograd/norm.h"
 #include "kernels/conv.h"
 #include "nn/conv_norm.h"
-#include "tests/cuda/device.h"
+#include "tests/cuda/ops.h"
 
 namespace athanor::conv_sums_test {
 

@@ -1,25 +1,19 @@
 #include "kernels/conv.h"
 
-#include "kernels/copy.h"
 #include "kernels/cuda/conv_depthwise.h"
 #include "kernels/cuda/conv_products.h"
 #include "kernels/cuda/vendor.h"
-#include "tests/cuda/exact.h"
+#include "tests/cuda/ops.h"
 #include "tests/support/conv_cases.h"
 
 namespace athanor::conv_test {
 
+using test::context;
 using ConvOnDevice = test::DeviceTest;
 using test::conv_cases;
 using test::ConvCase;
 using test::exact;
 using test::on_device_like;
-
-constexpr DType kFloating[] = {DType::f64, DType::f32, DType::f16, DType::bf16};
-
-CudaContext& context() {
-  return cuda_context(test::device());
-}
 
 // Every pass against the CPU's definition. x and w start `misaligned` by an element where asked.
 void check_case(const ConvCase& c, DType dtype, test::Layout layout = test::Layout::dense) {
@@ -30,39 +24,36 @@ void check_case(const ConvCase& c, DType dtype, test::Layout layout = test::Layo
   const Shape out = conv2d_shape(c.x, c.w, params);
   const Tensor x = exact({c.x, layout}, dtype, {1}), w = exact({c.w, layout}, dtype, {2});
   const Tensor bias = exact({{out[3]}}, dtype, {3}), dy = exact({out, layout}, dtype, {4});
-  const Tensor x_on = on_device_like(x), w_on = on_device_like(w), dy_on = on_device_like(dy);
-
   for (const Activation activation : {Activation::none, Activation::relu}) {
     params.activation = activation;
-    const Tensor offsets = activation == Activation::none ? Tensor() : bias;
-    const Tensor y = Tensor::empty(out, {dtype}), y_on = on_device_like(y);
-    kernels::conv2d_forward(cpu_context(), params, x, w, offsets, y);
-    kernels::conv2d_forward(context(), params, x_on, w_on, offsets.defined() ? on_device_like(bias) : offsets,
-                            y_on);
-    EXPECT_TRUE(test::same_values(y_on.to(kCpu), y)) << "forward";
+    test::expect_as_on_cpu(
+        [&](const auto& on) {
+          const Tensor y = on.empty(out, dtype);
+          kernels::conv2d_forward(on.context, params, on(x), on(w),
+                                  activation == Activation::none ? Tensor() : on(bias), y);
+          return std::vector{y};
+        },
+        {0});
   }
   params.activation = Activation::none;
-
   for (const Write write : {Write::overwrite, Write::accumulate}) {
-    const Tensor dx = exact({c.x}, dtype, {7}), dx_on = on_device_like(dx);
-    kernels::conv2d_backward_data(cpu_context(), params, dy, w, dx, write);
-    kernels::conv2d_backward_data(context(), params, dy_on, w_on, dx_on, write);
     // A CPU rounds the convolution to a half type, and then the sum; our kernels round once.
-    const double rounding = dtype == DType::bf16 ? 0x1p-7 : dtype == DType::f16 ? 0x1p-10 : 0;
-    const bool is_rounded = write == Write::accumulate && rounding > 0;
-    EXPECT_TRUE(is_rounded ? test::close(dx_on.to(kCpu), dx, rounding)
-                           : test::same_values(dx_on.to(kCpu), dx))
-        << "backward data";
-  }
-
-  for (const DType to : {dtype, dtype == DType::f64 ? dtype : DType::f32}) {
-    for (const Write write : {Write::overwrite, Write::accumulate}) {
-      const Tensor dw = exact({c.w}, to, {5}), dbias = exact({{out[3]}}, to, {6});
-      const Tensor dw_on = on_device_like(dw), dbias_on = on_device_like(dbias);
-      kernels::conv2d_backward_weights(cpu_context(), params, x, dy, dw, write, dbias, write);
-      kernels::conv2d_backward_weights(context(), params, x_on, dy_on, dw_on, write, dbias_on, write);
-      EXPECT_TRUE(test::same_values(dw_on.to(kCpu), dw)) << "backward weights to " << name_of(to);
-      EXPECT_TRUE(test::same_values(dbias_on.to(kCpu), dbias)) << "bias to " << name_of(to);
+    const bool is_rounded = write == Write::accumulate && is_half(dtype);
+    test::expect_as_on_cpu(
+        [&](const auto& on) {
+          const Tensor dx = on(exact({c.x}, dtype, {7}));
+          kernels::conv2d_backward_data(on.context, params, on(dy), on(w), dx, write);
+          return std::vector{dx};
+        },
+        {is_rounded ? test::epsilon_of(dtype) : 0});
+    for (const DType to : {dtype, test::wide_dtype(dtype)}) {
+      test::expect_as_on_cpu(
+          [&](const auto& on) {
+            const Tensor dw = on(exact({c.w}, to, {5})), dbias = on(exact({{out[3]}}, to, {6}));
+            kernels::conv2d_backward_weights(on.context, params, on(x), on(dy), dw, write, dbias, write);
+            return std::vector{dw, dbias};
+          },
+          {0});
     }
   }
 }
@@ -92,7 +83,7 @@ TEST_F(ConvOnDevice, EveryPassEqualsCpuInBF16) {
 }
 
 TEST_F(ConvOnDevice, TensorsMayStartOffAlignment) {
-  for (const DType dtype : kFloating) {
+  for (const DType dtype : test::kFloating) {
     check_case({{2, 6, 6, 16}, {16, 3, 3, 16}, {.padding = {1, 1}}}, dtype, test::Layout::misaligned);
     check_case({{2, 6, 6, 16}, {16, 3, 3, 1}, {.padding = {1, 1}, .groups = 16}}, dtype,
                test::Layout::misaligned);
@@ -120,11 +111,11 @@ TEST_F(ConvOnDevice, LargeTilesEqualCpu) {
         const Shape out = conv2d_shape(c.x, c.w, params);
         const Tensor x = exact({c.x}, dtype, {1}), w = exact({c.w}, dtype, {2}),
                      dy = exact({out}, dtype, {3});
-        const Tensor to = Tensor::empty(result.rank() == 0 ? out : result, {dtype}),
-                     to_on = on_device_like(to);
-        run(cpu_context(), params, x, w, dy, to);
-        run(context(), params, on_device_like(x), on_device_like(w), on_device_like(dy), to_on);
-        EXPECT_TRUE(test::same_bits(to_on.to(kCpu), to));
+        test::expect_as_on_cpu([&](const auto& on) {
+          const Tensor to = on.empty(result.rank() == 0 ? out : result, dtype);
+          run(on.context, params, on(x), on(w), on(dy), to);
+          return std::vector{to};
+        });
       };
       check(forward[odd], {}, [](auto& on, auto& params, auto x, auto w, auto, auto y) {
         kernels::conv2d_forward(on, params, x, w, {}, y);
@@ -210,7 +201,7 @@ TEST_F(ConvOnDevice, ImagesTooLargeForTheirIndicesAreRefused) {
 
 TEST_F(ConvOnDevice, SumsThatRoundAreTheSameEveryTime) {
   const Conv2dParams params{.padding = {1, 1}, .impl = ConvImpl::reference};
-  for (const DType dtype : kFloating) {
+  for (const DType dtype : test::kFloating) {
     const Tensor x = on_device_like(test::filled({{4, 12, 12, 8}}, dtype, {1}));
     const Tensor dy = on_device_like(test::filled({{4, 12, 12, 8}}, dtype, {2}));
     const Tensor first = Tensor::empty({8, 3, 3, 8}, {dtype, test::device()}), again = empty_like(first);
@@ -226,25 +217,27 @@ TEST_F(ConvOnDevice, SumsThatRoundAreTheSameEveryTime) {
 }
 
 TEST_F(ConvOnDevice, GeluAndSiluAreFused) {
-  for (const DType dtype : kFloating) {
+  for (const DType dtype : test::kFloating) {
     for (const std::int64_t groups : {1, 2, 8}) {
       for (const Activation activation : {Activation::gelu, Activation::silu}) {
         const Conv2dParams params{
             .padding = {1, 1}, .groups = groups, .activation = activation, .impl = ConvImpl::reference};
         const Tensor x = exact({{2, 5, 5, 8}}, dtype, {1}), w = exact({{8, 3, 3, 8 / groups}}, dtype, {2}),
                      bias = exact({{8}}, dtype, {3});
-        const Tensor y = Tensor::empty({2, 5, 5, 8}, {dtype}), y_on = on_device_like(y);
-        kernels::conv2d_forward(cpu_context(), params, x, w, bias, y);
-        kernels::conv2d_forward(context(), params, on_device_like(x), on_device_like(w), on_device_like(bias),
-                                y_on);
-        EXPECT_TRUE(test::close(y_on.to(kCpu), y, 4 * test::epsilon_of(dtype)));
+        test::expect_as_on_cpu(
+            [&](const auto& on) {
+              const Tensor y = on.empty({2, 5, 5, 8}, dtype);
+              kernels::conv2d_forward(on.context, params, on(x), on(w), on(bias), y);
+              return std::vector{y};
+            },
+            {4 * test::epsilon_of(dtype)});
       }
     }
   }
 }
 
 TEST_F(ConvOnDevice, EmptySizesGiveNothingOrZeros) {
-  for (const DType dtype : kFloating) {
+  for (const DType dtype : test::kFloating) {
     check_case({{0, 6, 6, 3}, {4, 3, 3, 3}, {}}, dtype);
     check_case({{0, 6, 6, 4}, {4, 3, 3, 1}, {.groups = 4}}, dtype);
     check_case({{0, 6, 6, 4}, {4, 1, 1, 4}, {}}, dtype);

@@ -1,7 +1,6 @@
 #include "autograd/conv_transpose.h"
 
-#include "autograd/engine.h"
-#include "tests/cuda/exact.h"
+#include "tests/cuda/ops.h"
 #include "tests/support/conv_transpose_cases.h"
 
 namespace athanor::conv_transpose_test {
@@ -9,8 +8,6 @@ namespace athanor::conv_transpose_test {
 using ConvTransposeOnDevice = test::DeviceTest;
 using test::ConvTransposeCase;
 using test::exact;
-using test::on_device_like;
-using test::same_bits;
 
 void check_case(const ConvTransposeCase& c, DType dtype, test::Layout layout = test::Layout::dense) {
   SCOPED_TRACE(
@@ -18,23 +15,18 @@ void check_case(const ConvTransposeCase& c, DType dtype, test::Layout layout = t
   ConvTranspose2dParams params = c.params;
   params.impl = ConvImpl::reference;
   const Shape out = conv_transpose2d_shape(c.x, c.w, params);
-  const Tensor x = require_grad(exact({c.x, layout}, dtype, {1})),
-               w = require_grad(exact({c.w, layout}, dtype, {2}));
-  const Tensor bias = require_grad(exact({{out[3]}}, dtype, {3})), dy = exact({out, layout}, dtype, {4});
-  const Tensor x_on = require_grad(on_device_like(x.detach())),
-               w_on = require_grad(on_device_like(w.detach()));
-  const Tensor bias_on = require_grad(on_device_like(bias.detach()));
-  const Tensor y = conv_transpose2d(x, w, bias, params), y_on = conv_transpose2d(x_on, w_on, bias_on, params);
-  EXPECT_TRUE(same_bits(y_on.to(kCpu), y));
-  backward(y, dy);
-  backward(y_on, on_device_like(dy));
-  EXPECT_TRUE(same_bits(grad_of(x_on).to(kCpu), grad_of(x)));
-  EXPECT_TRUE(same_bits(grad_of(w_on).to(kCpu), grad_of(w)));
-  EXPECT_TRUE(same_bits(grad_of(bias_on).to(kCpu), grad_of(bias)));
+  test::expect_as_on_cpu([&](const auto& on) {
+    const Tensor x = require_grad(on(exact({c.x, layout}, dtype, {1}))),
+                 w = require_grad(on(exact({c.w, layout}, dtype, {2}))),
+                 bias = require_grad(on(exact({{out[3]}}, dtype, {3})));
+    const Tensor y = conv_transpose2d(x, w, bias, params);
+    backward(y, on(exact({out, layout}, dtype, {4})));
+    return std::vector{y.detach(), grad_of(x), grad_of(w), grad_of(bias)};
+  });
 }
 
 TEST_F(ConvTransposeOnDevice, EveryPassEqualsCpu) {
-  for (const DType dtype : {DType::f64, DType::f32, DType::f16, DType::bf16})
+  for (const DType dtype : test::kFloating)
     for (const ConvTransposeCase& c : test::conv_transpose_cases()) check_case(c, dtype);
 }
 

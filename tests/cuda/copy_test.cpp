@@ -1,24 +1,21 @@
-#include "kernels/copy.h"
-
-#include <algorithm>
-#include <array>
-#include <cmath>
 #include <limits>
 
 #include "kernels/convert.h"
-#include "tests/cuda/device.h"
+#include "tests/cuda/ops.h"
 
 namespace athanor::copy_test {
 
+using test::context;
 using CopyOnDevice = test::DeviceTest;
 
-CudaContext& context() {
-  return cuda_context(test::device());
-}
-
-// An uninitialised dense tensor like y, here and there.
-std::pair<Tensor, Tensor> two(const Shape& shape, DType dtype) {
-  return {Tensor::empty(shape, {dtype, kCpu}), Tensor::empty(shape, {dtype, test::device()})};
+// y of that shape and dtype, a copy of x.
+void expect_copy_as_on_cpu(const Tensor& x, DType to) {
+  SCOPED_TRACE(fmt::format("{} to {}", x.dtype(), to));
+  test::expect_as_on_cpu([&](const auto& on) {
+    const Tensor y = on.empty(x.shape(), to);
+    kernels::copy(on.context, on(x), y);
+    return std::vector{y};
+  });
 }
 
 TEST_F(CopyOnDevice, EveryPairOfTypesOverEveryCaseHasTheBitsOfTheCpu) {
@@ -26,14 +23,8 @@ TEST_F(CopyOnDevice, EveryPairOfTypesOverEveryCaseHasTheBitsOfTheCpu) {
     for (const DType from : kDTypes) {
       if (wanted.shape.numel() > 5000 && size_of(from) != 4) continue;
       const Tensor x = test::filled(wanted, from, {1, 1}, is_floating(from) ? -300 : 0, 300);
-      const Tensor on = test::on_device_like(x);
-      for (const DType to : kDTypes) {
-        const auto [y, y_on] = two(x.shape(), to);
-        kernels::copy(cpu_context(), x, y);
-        kernels::copy(context(), on, y_on);
-        EXPECT_TRUE(test::same_bits(y_on.to(kCpu), y))
-            << fmt::format("{} {} {} to {}", wanted.shape, int(wanted.layout), from, to);
-      }
+      SCOPED_TRACE(fmt::format("{} {}", wanted.shape, int(wanted.layout)));
+      for (const DType to : kDTypes) expect_copy_as_on_cpu(x, to);
     }
   }
 }
@@ -45,15 +36,10 @@ TEST_F(CopyOnDevice, SpecialValuesConvertAsOnTheCpu) {
                                   3.4e38f, 0x1p31f, -0x1p31f, 0x1p63f,   -1e30f,      255.9f,     -0.9f,
                                   256.0f,  0.5f,    2049.0f,  2051.0f,   1.00390625f, 1.01171875f};
   const auto n = static_cast<std::int64_t>(values.size());
-  for (const DType from : {DType::f64, DType::f32, DType::f16, DType::bf16}) {
+  for (const DType from : test::kFloating) {
     const Tensor x = Tensor::empty({n}, {from, kCpu});
     kernels::copy(cpu_context(), Tensor::from(values, {n}), x);
-    for (const DType to : kDTypes) {
-      const auto [y, y_on] = two({n}, to);
-      kernels::copy(cpu_context(), x, y);
-      kernels::copy(context(), x.to(test::device()), y_on);
-      EXPECT_TRUE(test::same_bits(y_on.to(kCpu), y)) << fmt::format("{} to {}", from, to);
-    }
+    for (const DType to : kDTypes) expect_copy_as_on_cpu(x, to);
   }
 }
 
@@ -69,10 +55,9 @@ TEST_F(CopyOnDevice, EveryHalfAndItsNeighbours) {
     }
     const auto n = static_cast<std::int64_t>(bytes.size() / 2);
     const Tensor half = Tensor::from_bytes(std::as_bytes(std::span(bytes)), {n}, {dtype, kCpu});
-    const auto [wide, wide_on] = two({n}, DType::f32);
+    const Tensor wide = Tensor::empty({n});
     kernels::copy(cpu_context(), half, wide);
-    kernels::copy(context(), half.to(test::device()), wide_on);
-    ASSERT_TRUE(test::same_bits(wide_on.to(kCpu), wide));
+    expect_copy_as_on_cpu(half, DType::f32);
     // The middle between two neighbours, and one bit beside it.
     const int shift = dtype == DType::f16 ? 12 : 15;
     for (const std::int64_t beside : {-1, 0, 1}) {
@@ -83,10 +68,8 @@ TEST_F(CopyOnDevice, EveryHalfAndItsNeighbours) {
         between.data<float>()[i] = std::bit_cast<float>(
             special ? bits : static_cast<std::uint32_t>(bits + (1u << shift) + std::uint32_t(beside)));
       }
-      const auto [back, back_on] = two({n}, dtype);
-      kernels::copy(cpu_context(), between, back);
-      kernels::copy(context(), between.to(test::device()), back_on);
-      EXPECT_TRUE(test::same_bits(back_on.to(kCpu), back)) << name_of(dtype) << " " << beside;
+      SCOPED_TRACE(beside);
+      expect_copy_as_on_cpu(between, dtype);
     }
   }
 }
@@ -119,12 +102,9 @@ TEST_F(CopyOnDevice, EveryPermutationBothWays) {
         strides[i] = x.strides()[order[static_cast<std::size_t>(i)]];
       }
       const auto permuted = [&](const Tensor& t) { return t.view_as_strided(shape, strides, 0); };
-      const auto [y, y_on] = two(shape, dtype);
-      kernels::copy(cpu_context(), permuted(x), y);
-      kernels::copy(context(), permuted(on), y_on);
-      EXPECT_TRUE(test::same_bits(y_on.to(kCpu), y)) << shape.str();
+      expect_copy_as_on_cpu(permuted(x), dtype);
       const Tensor back_on = empty_like(on);
-      kernels::copy(context(), y_on, permuted(back_on));
+      kernels::copy(context(), contiguous(permuted(on)), permuted(back_on));
       EXPECT_TRUE(test::same_bits(back_on.to(kCpu), x)) << shape.str();
     } while (std::next_permutation(order.begin(), order.end()));
   }
@@ -137,13 +117,7 @@ TEST_F(CopyOnDevice, TransposesOfEverySize) {
   for (const DType dtype : {DType::boolean, DType::f16, DType::i32, DType::i64}) {
     for (const auto& [rows, cols] : sizes) {
       const Tensor x = test::filled({{2, cols, rows}}, dtype, {3, 0}, 0, 100);
-      const auto view = [&, rows = rows, cols = cols](const Tensor& t) {
-        return t.view_as_strided({2, rows, cols}, {rows * cols, 1, rows}, 0);
-      };
-      const auto [y, y_on] = two({2, rows, cols}, dtype);
-      kernels::copy(cpu_context(), view(x), y);
-      kernels::copy(context(), view(x.to(test::device())), y_on);
-      EXPECT_TRUE(test::same_bits(y_on.to(kCpu), y)) << rows << " x " << cols;
+      expect_copy_as_on_cpu(x.view_as_strided({2, rows, cols}, {rows * cols, 1, rows}, 0), dtype);
     }
   }
 }
@@ -151,31 +125,28 @@ TEST_F(CopyOnDevice, TransposesOfEverySize) {
 TEST_F(CopyOnDevice, BroadcastsAndLeavesGapsAlone) {
   for (const DType dtype : {DType::u8, DType::bf16, DType::f32, DType::i64}) {
     for (const std::int64_t width : {3, 8, 16}) {
-      const auto run = [&](auto& where, Device device) {
-        const Tensor y = Tensor::empty({4, width + 5}, {dtype, device});
-        kernels::fill(where, y, 7);
-        const Tensor row = test::filled({{width}}, dtype, {4}, 0, 50).to(device);
-        kernels::copy(where, row, y.view_as_strided({4, width}, {width + 5, 1}, 1));
-        return y.to(kCpu);
-      };
-      EXPECT_TRUE(test::same_bits(run(context(), test::device()), run(cpu_context(), kCpu)));
+      const Tensor row = test::filled({{width}}, dtype, {4}, 0, 50);
+      test::expect_as_on_cpu([&](const auto& on) {
+        const Tensor y = on.empty({4, width + 5}, dtype);
+        kernels::fill(on.context, y, 7);
+        kernels::copy(on.context, on(row), y.view_as_strided({4, width}, {width + 5, 1}, 1));
+        return std::vector{y};
+      });
     }
   }
 }
 
 TEST_F(CopyOnDevice, RowsOfEveryAlignment) {
   const Tensor x = test::filled({{1024}}, DType::u8, {5}, 0, 200);
-  const Tensor on = x.to(test::device());
   for (const std::int64_t from : {0, 1, 2, 4, 8}) {
     for (const std::int64_t to : {0, 3, 8}) {
       for (const std::int64_t width : {1, 15, 16, 17, 32, 40}) {
-        const auto run = [&](auto& where, const Tensor& source) {
-          const Tensor y = Tensor::zeros({1024}, source.options());
-          kernels::copy(where, source.view_as_strided({9, width}, {48, 1}, from),
+        test::expect_as_on_cpu([&](const auto& on) {
+          const Tensor y = on(Tensor::zeros({1024}, x.options()));
+          kernels::copy(on.context, on(x).view_as_strided({9, width}, {48, 1}, from),
                         y.view_as_strided({9, width}, {56, 1}, to));
-          return y.to(kCpu);
-        };
-        EXPECT_TRUE(test::same_bits(run(context(), on), run(cpu_context(), x)));
+          return std::vector{y};
+        });
       }
     }
   }
@@ -183,18 +154,18 @@ TEST_F(CopyOnDevice, RowsOfEveryAlignment) {
 
 TEST_F(CopyOnDevice, AddIntoEveryPairOfTypesOverEveryCase) {
   for (const auto& wanted : test::shape_cases()) {
-    for (const DType from : {DType::f64, DType::f32, DType::f16, DType::bf16}) {
+    for (const DType from : test::kFloating) {
       if (wanted.shape.numel() > 5000 && from != DType::f16) continue;
       const Tensor x = test::filled(wanted, from, {4, 0});
-      for (const DType to : {DType::f64, DType::f32, DType::f16, DType::bf16}) {
+      for (const DType to : test::kFloating) {
         for (const bool strided : {false, true}) {
-          const Tensor y =
-              test::filled({wanted.shape, strided ? wanted.layout : test::Layout::dense}, to, {5, 0});
-          const Tensor y_on = test::on_device_like(y);
-          kernels::add_into(cpu_context(), x, y);
-          kernels::add_into(context(), test::on_device_like(x), y_on);
-          EXPECT_TRUE(test::same_bits(test::on_cpu_like(y_on), y))
-              << fmt::format("{} {} {} to {}", wanted.shape, int(wanted.layout), from, to);
+          SCOPED_TRACE(fmt::format("{} {} {} to {}", wanted.shape, int(wanted.layout), from, to));
+          test::expect_as_on_cpu([&](const auto& on) {
+            const Tensor y =
+                on(test::filled({wanted.shape, strided ? wanted.layout : test::Layout::dense}, to, {5, 0}));
+            kernels::add_into(on.context, on(x), y);
+            return std::vector{y};
+          });
         }
       }
     }
@@ -203,28 +174,22 @@ TEST_F(CopyOnDevice, AddIntoEveryPairOfTypesOverEveryCase) {
 
 TEST_F(CopyOnDevice, FillArangeEyeOfEveryType) {
   for (const DType dtype : kDTypes) {
-    const auto run = [&](auto& where, Device device) {
+    test::expect_as_on_cpu([&](const auto& on) {
       std::vector<Tensor> results;
       for (const std::int64_t n : {0, 1, 5, 1000, 4099}) {
-        const Tensor base = Tensor::zeros({n + 3}, {dtype, device});
-        kernels::fill(where, base.view_as_strided({n}, {1}, 1), 3.7);  // off alignment
-        results.push_back(base.to(kCpu));
-        const Tensor aligned = Tensor::empty({n}, {dtype, device});
-        kernels::fill(where, aligned, -2.5);
-        results.push_back(aligned.to(kCpu));
-        const Tensor range = Tensor::empty({n}, {dtype, device});
-        kernels::arange(where, 0.5, 0.03, range);
-        results.push_back(range.to(kCpu));
+        const Tensor base = on(Tensor::zeros({n + 3}, {dtype})), aligned = on.empty({n}, dtype),
+                     range = on.empty({n}, dtype);
+        kernels::fill(on.context, base.view_as_strided({n}, {1}, 1), 3.7);  // off alignment
+        kernels::fill(on.context, aligned, -2.5);
+        kernels::arange(on.context, 0.5, 0.03, range);
+        results.insert(results.end(), {base, aligned, range});
       }
       for (const Shape& shape : {Shape{3, 3}, Shape{2, 5}, Shape{5, 2}, Shape{0, 4}, Shape{4, 0}}) {
-        const Tensor y = Tensor::empty(shape, {dtype, device});
-        kernels::eye(where, y);
-        results.push_back(y.to(kCpu));
+        results.push_back(on.empty(shape, dtype));
+        kernels::eye(on.context, results.back());
       }
       return results;
-    };
-    const auto here = run(cpu_context(), kCpu), there = run(context(), test::device());
-    for (std::size_t i = 0; i < here.size(); ++i) EXPECT_TRUE(test::same_bits(there[i], here[i])) << i;
+    });
   }
 }
 

@@ -1,47 +1,31 @@
 #include "kernels/elementwise.h"
 
-#include <cmath>
-
 #include "autograd/compare.h"
-#include "autograd/elementwise.h"
-#include "autograd/shape.h"
-#include "kernels/copy.h"
-#include "tests/cuda/device.h"
+#include "tests/cuda/ops.h"
 
 namespace athanor::elementwise_test {
 
 using ElementwiseOnDevice = test::DeviceTest;
-
-constexpr DType kFloating[] = {DType::f64, DType::f32, DType::f16, DType::bf16};
 
 // The functors are the same code; what may differ is a last bit where a compiler fuses or a device divides.
 double tolerance(DType dtype) {
   return 2 * test::epsilon_of(dtype);
 }
 
-template <class Op> void check_unary(const Tensor& x, const Tensor& dy) {
-  const Tensor y = empty_like(x), dx = empty_like(x);
-  const Tensor on = test::on_device_like(x), dy_on = test::on_device_like(dy);
-  const Tensor y_on = empty_like(on), dx_on = empty_like(on);
-  CudaContext& context = cuda_context(test::device());
-  kernels::unary_forward<Op>(cpu_context(), x, y);
-  kernels::unary_forward<Op>(context, on, y_on);
-  EXPECT_TRUE(test::close(y_on.to(kCpu), y, tolerance(x.dtype())));
-  const bool from_output = Op::kFromOutput;
-  kernels::unary_backward<Op>(cpu_context(), from_output ? y : x, dy, dx);
-  kernels::unary_backward<Op>(context, from_output ? y_on : on, dy_on, dx_on);
-  EXPECT_TRUE(test::close(dx_on.to(kCpu), dx, tolerance(x.dtype())));
-}
-
-#define ATH_CHECK_UNARY(Op, name)                                                       \
-  TEST_F(ElementwiseOnDevice, Unary_##name##_EqualsCpu) {                               \
-    for (const DType dtype : kFloating) {                                               \
-      for (const auto& wanted : test::shape_cases()) {                                  \
-        SCOPED_TRACE(fmt::format("{} {} {}", dtype, wanted.shape, int(wanted.layout))); \
-        check_unary<kernels::Op>(test::filled(wanted, dtype, {1}, 0.1, 2.1),            \
-                                 test::filled(wanted, dtype, {2}));                     \
-      }                                                                                 \
-    }                                                                                   \
+#define ATH_CHECK_UNARY(Op, name)                                                                         \
+  TEST_F(ElementwiseOnDevice, Unary_##name##_EqualsCpu) {                                                 \
+    test::for_every_shape([](const test::ShapeCase& wanted, DType dtype) {                                \
+      const Tensor x = test::filled(wanted, dtype, {1}, 0.1, 2.1), dy = test::filled(wanted, dtype, {2}); \
+      test::expect_as_on_cpu(                                                                             \
+          [&](const auto& on) {                                                                           \
+            const Tensor in = on(x), y = empty_like(in), dx = empty_like(in);                             \
+            kernels::unary_forward<kernels::Op>(on.context, in, y);                                       \
+            const bool from_output = kernels::Op::kFromOutput;                                            \
+            kernels::unary_backward<kernels::Op>(on.context, from_output ? y : in, on(dy), dx);           \
+            return std::vector{y, dx};                                                                    \
+          },                                                                                              \
+          {tolerance(dtype)});                                                                            \
+    });                                                                                                   \
   }
 ATH_UNARY_OPS(ATH_CHECK_UNARY)
 #undef ATH_CHECK_UNARY
@@ -76,51 +60,43 @@ TEST_F(ElementwiseOnDevice, GeluOfSixteenBitsHasTheBitsOfTheCpu) {
   }
 }
 
-template <class Op> void check_binary(const Tensor& a, const Tensor& b) {
-  const Tensor y = Tensor::empty(broadcast_shapes(a.shape(), b.shape(), "test"), a.options());
-  const Tensor y_on = Tensor::empty(y.shape(), {y.dtype(), test::device()});
-  kernels::binary_forward<Op>(cpu_context(), a, b, y);
-  kernels::binary_forward<Op>(cuda_context(test::device()), test::on_device_like(a), test::on_device_like(b),
-                              y_on);
-  EXPECT_TRUE(test::close(y_on.to(kCpu), y, tolerance(a.dtype())));
-}
-
 #define ATH_CHECK_BINARY(Op, name)                                                                  \
   TEST_F(ElementwiseOnDevice, Binary_##name##_BroadcastsLikeCpu) {                                  \
     const std::pair<Shape, Shape> shapes[] = {{{7}, {7}},       {{4, 5}, {5}},    {{4, 1}, {1, 6}}, \
                                               {{2, 3, 4}, {1}}, {{0, 3}, {1, 3}}, {{}, {}}};        \
-    for (const DType dtype : kFloating) {                                                           \
-      for (const auto& [a, b] : shapes) {                                                           \
-        check_binary<kernels::Op>(test::filled({a}, dtype, {1}, 0.5, 2),                            \
-                                  test::filled({b}, dtype, {2}, 0.5, 2));                           \
+    for (const DType dtype : test::kFloating) {                                                     \
+      for (const auto& [first, second] : shapes) {                                                  \
+        const Tensor a = test::filled({first}, dtype, {1}, 0.5, 2),                                 \
+                     b = test::filled({second}, dtype, {2}, 0.5, 2);                                \
+        test::expect_as_on_cpu(                                                                     \
+            [&](const auto& on) {                                                                   \
+              const Tensor y = on.empty(broadcast_shapes(a.shape(), b.shape(), "test"), dtype);     \
+              kernels::binary_forward<kernels::Op>(on.context, on(a), on(b), y);                    \
+              return std::vector{y};                                                                \
+            },                                                                                      \
+            {tolerance(dtype)});                                                                    \
       }                                                                                             \
     }                                                                                               \
   }
 ATH_BINARY_OPS(ATH_CHECK_BINARY)
 #undef ATH_CHECK_BINARY
 
-template <class Op> void check_binary_backward(const Tensor& a, const Tensor& b, const Tensor& dy) {
-  const Tensor a_on = test::on_device_like(a), b_on = test::on_device_like(b),
-               dy_on = test::on_device_like(dy);
-  for (const int operand : {0, 1}) {
-    const Tensor dx = empty_like(dy), dx_on = empty_like(dy_on);
-    kernels::binary_backward<Op>(cpu_context(), operand, a, b, dy, dx);
-    kernels::binary_backward<Op>(cuda_context(test::device()), operand, a_on, b_on, dy_on, dx_on);
-    EXPECT_TRUE(test::close(dx_on.to(kCpu), dx, tolerance(a.dtype())));
-  }
-}
-
-#define ATH_CHECK_BINARY_BACKWARD(Op, name)                                             \
-  TEST_F(ElementwiseOnDevice, Binary_##name##_BackwardEqualsCpu) {                      \
-    for (const DType dtype : kFloating) {                                               \
-      for (const auto& wanted : test::shape_cases()) {                                  \
-        SCOPED_TRACE(fmt::format("{} {} {}", dtype, wanted.shape, int(wanted.layout))); \
-        const Tensor a = test::filled(wanted, dtype, {1}, 0.5, 2);                      \
-        check_binary_backward<kernels::Op>(a, test::filled(wanted, dtype, {2}, 0.5, 2), \
-                                           test::filled(wanted, dtype, {3}));           \
-        check_binary_backward<kernels::Op>(a, a, test::filled(wanted, dtype, {3}));     \
-      }                                                                                 \
-    }                                                                                   \
+#define ATH_CHECK_BINARY_BACKWARD(Op, name)                                                             \
+  TEST_F(ElementwiseOnDevice, Binary_##name##_BackwardEqualsCpu) {                                      \
+    test::for_every_shape([](const test::ShapeCase& wanted, DType dtype) {                              \
+      const Tensor a = test::filled(wanted, dtype, {1}, 0.5, 2), dy = test::filled(wanted, dtype, {3}); \
+      for (const Tensor& b : {test::filled(wanted, dtype, {2}, 0.5, 2), a}) {                           \
+        for (const int operand : {0, 1}) {                                                              \
+          test::expect_as_on_cpu(                                                                       \
+              [&](const auto& on) {                                                                     \
+                const Tensor dx = empty_like(on(dy));                                                   \
+                kernels::binary_backward<kernels::Op>(on.context, operand, on(a), on(b), on(dy), dx);   \
+                return std::vector{dx};                                                                 \
+              },                                                                                        \
+              {tolerance(dtype)});                                                                      \
+        }                                                                                               \
+      }                                                                                                 \
+    });                                                                                                 \
   }
 ATH_BINARY_GRADIENTS(ATH_CHECK_BINARY_BACKWARD)
 #undef ATH_CHECK_BINARY_BACKWARD
@@ -129,22 +105,22 @@ using Binary = Tensor (*)(const Tensor&, const Tensor&);
 
 // Numbers of both signs, wherever they lie.
 TEST_F(ElementwiseOnDevice, IntegersEqualCpu) {
-  for (const DType dtype : {DType::i64, DType::i32, DType::u8}) {
-    for (const auto& wanted : test::shape_cases()) {
-      SCOPED_TRACE(fmt::format("{} {} {}", dtype, wanted.shape, int(wanted.layout)));
-      const Tensor a = test::make(wanted, dtype), b = test::make(wanted, dtype);
-      kernels::copy(cpu_context(), test::filled({wanted.shape}, DType::f32, {1}, -99, 99), a);
-      kernels::copy(cpu_context(), test::filled({wanted.shape}, DType::f32, {2}, -99, 99), b);
-      const Tensor a_on = test::on_device_like(a), b_on = test::on_device_like(b);
-      for (Tensor (*op)(const Tensor&, const Tensor&) : {add, sub, mul, maximum, minimum})
-        EXPECT_TRUE(test::same_bits(op(a_on, b_on).to(kCpu), op(a, b)));
-      const Tensor some = add(a, cast(eq(a, 0), dtype));  // none of them 0
-      for (const Binary op : {Binary{floor_divide}, Binary{remainder}})
-        EXPECT_TRUE(test::same_bits(op(b_on, some.to(test::device())).to(kCpu), op(b, some)));
-      EXPECT_TRUE(test::same_bits(abs(a_on).to(kCpu), abs(a)));
-      EXPECT_TRUE(test::same_bits(neg(a_on).to(kCpu), neg(a)));
-    }
-  }
+  const DType integers[] = {DType::i64, DType::i32, DType::u8};
+  test::for_every_shape(
+      [](const test::ShapeCase& wanted, DType dtype) {
+        const Tensor a = test::make(wanted, dtype), b = test::make(wanted, dtype);
+        kernels::copy(cpu_context(), test::filled({wanted.shape}, DType::f32, {1}, -99, 99), a);
+        kernels::copy(cpu_context(), test::filled({wanted.shape}, DType::f32, {2}, -99, 99), b);
+        const Tensor some = add(a, cast(eq(a, 0), dtype));  // none of them 0
+        test::expect_as_on_cpu([&](const auto& on) {
+          std::vector<Tensor> results{abs(on(a)), neg(on(a)), floor_divide(on(b), on(some)),
+                                      remainder(on(b), on(some))};
+          for (const Binary op : {add, sub, mul, Binary{maximum}, Binary{minimum}})
+            results.push_back(op(on(a), on(b)));
+          return results;
+        });
+      },
+      integers);
 }
 
 // The host has no time to look.

@@ -1,18 +1,11 @@
 #include "kernels/extremum.h"
 
-#include <cmath>
-
-#include "tests/cuda/device.h"
+#include "tests/cuda/ops.h"
 
 namespace athanor::extremum_test {
 
+using test::context;
 using ExtremumOnDevice = test::DeviceTest;
-
-constexpr DType kFloating[] = {DType::f64, DType::f32, DType::f16, DType::bf16};
-
-CudaContext& context() {
-  return cuda_context(test::device());
-}
 
 Shape without(const Shape& shape, int axis) {
   Shape rest;
@@ -25,27 +18,21 @@ Shape without(const Shape& shape, int axis) {
 void check(const Tensor& x, int axis) {
   SCOPED_TRACE(fmt::format("{} {} axis {}", x.dtype(), x.shape(), axis));
   const Shape rest = without(x.shape(), axis);
-  const Tensor on = test::on_device_like(x);
-  const Tensor values = Tensor::empty(rest, x.options()), index = Tensor::empty(rest, {DType::i64, kCpu});
-  const Tensor values_on = Tensor::empty(rest, on.options()),
-               index_on = Tensor::empty(rest, {DType::i64, test::device()});
-  kernels::max(cpu_context(), x, axis, values, index);
-  kernels::max(context(), on, axis, values_on, index_on);
-  EXPECT_TRUE(test::same_bits(index_on.to(kCpu), index));
+  const Tensor dy = test::filled({rest}, x.dtype(), {8});
+  const auto run = [&](const auto& on) {
+    const Tensor in = on(x), index = on.empty(rest, DType::i64), dx = empty_like(in);
+    const Tensor values = on.empty(rest, x.dtype()), only_values = on.empty(rest, x.dtype()),
+                 only_index = on.empty(rest, DType::i64);
+    kernels::max(on.context, in, axis, values, index);
+    kernels::max(on.context, in, axis, only_values, Tensor());
+    kernels::max(on.context, in, axis, Tensor(), only_index);
+    EXPECT_TRUE(test::same_bits(only_values.to(kCpu), values.to(kCpu)));
+    EXPECT_TRUE(test::same_bits(only_index.to(kCpu), index.to(kCpu)));
+    kernels::max_backward(on.context, index, on(dy), axis, dx);
+    return std::vector{index, dx, values};
+  };
   // Of two zeros that compare equal the CPU may keep the other's sign.
-  EXPECT_TRUE(test::close(values_on.to(kCpu), values, 0));
-
-  const Tensor only_values = Tensor::empty(rest, on.options()),
-               only_index = Tensor::empty(rest, {DType::i64, test::device()});
-  kernels::max(context(), on, axis, only_values, Tensor());
-  kernels::max(context(), on, axis, Tensor(), only_index);
-  EXPECT_TRUE(test::same_bits(only_values.to(kCpu), values_on.to(kCpu)));
-  EXPECT_TRUE(test::same_bits(only_index.to(kCpu), index));
-
-  const Tensor dy = test::filled({rest}, x.dtype(), {8}), dx = empty_like(x), dx_on = empty_like(on);
-  kernels::max_backward(cpu_context(), index, dy, axis, dx);
-  kernels::max_backward(context(), index_on, dy.to(test::device()), axis, dx_on);
-  EXPECT_TRUE(test::same_bits(dx_on.to(kCpu), dx));
+  test::expect_as_on_cpu(run, {test::kBits, test::kBits, 0});
 }
 
 // Few different values, so that the first of equals matters, and some NaN and infinities.
@@ -67,7 +54,7 @@ Tensor values(const Shape& shape, DType dtype, std::uint64_t seed) {
 TEST_F(ExtremumOnDevice, EqualsCpuAlongEveryAxis) {
   const Shape shapes[] = {{1},     {7},     {0, 3},          {5, 7, 3}, {2, 3, 33},
                           {40, 5}, {9, 65}, {3, 100, 31, 1}, {20, 20},  {6, 256}};
-  for (const DType dtype : kFloating) {
+  for (const DType dtype : test::kFloating) {
     for (const Shape& shape : shapes) {
       for (int axis = 0; axis < shape.rank(); ++axis) {
         if (shape[axis] > 0) check(values(shape, dtype, 1), axis);
@@ -77,7 +64,7 @@ TEST_F(ExtremumOnDevice, EqualsCpuAlongEveryAxis) {
 }
 
 TEST_F(ExtremumOnDevice, EqualsCpuForEveryRowLength) {
-  for (const DType dtype : kFloating) {
+  for (const DType dtype : test::kFloating) {
     for (const std::int64_t n : {1, 2, 31, 32, 33, 1000, 1024, 1032, 2001})
       check(values({3, n}, dtype, 2), 1);
     check(test::filled({{4, 64}, test::Layout::misaligned}, dtype, {3}), 1);

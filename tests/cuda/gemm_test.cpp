@@ -2,18 +2,19 @@
 
 #include "kernels/cuda/grid_partition.h"
 #include "kernels/matmul.h"
-#include "tests/cuda/exact.h"
-#include "tests/support/errors.h"
+#include "tests/cuda/products.h"
 
 // Our own products on tensor cores, one kernel at a time: through cp.async (kernels/cuda/gemm_pipeline.h),
 // and by wgmma (kernels/cuda/matmul_wgmma.cu). What all products share is in matmul_test.cpp.
 
 namespace athanor::gemm_test {
 
+using test::context;
 using CpAsyncGemmOnDevice = test::DeviceTest;
 using test::exact;
 using test::Layout;
 using test::on_device_like;
+using test::swapped;
 
 constexpr DType kHalfTypes[] = {DType::f16, DType::bf16};
 
@@ -25,18 +26,6 @@ class WgmmaGemmOnDevice : public test::DeviceTest {
   }
 };
 
-CudaContext& context() {
-  return cuda_context(test::device());
-}
-
-Tensor swapped(const Tensor& x) {
-  Shape shape = x.shape();
-  Strides strides = x.strides();
-  std::swap(shape[x.rank() - 1], shape[x.rank() - 2]);
-  std::swap(strides[x.rank() - 1], strides[x.rank() - 2]);
-  return x.view_as_strided(shape, strides, 0);
-}
-
 /// Integers [..., rows, columns], dense along the rows or, `deep` false for a factor's rows, along the
 /// columns.
 Tensor factor(const Shape& shape, bool rows_are_dense, DType dtype, std::uint64_t seed) {
@@ -44,23 +33,6 @@ Tensor factor(const Shape& shape, bool rows_are_dense, DType dtype, std::uint64_
   Shape turned = shape;
   std::swap(turned[shape.rank() - 1], turned[shape.rank() - 2]);
   return swapped(exact({turned}, dtype, {seed}));
-}
-
-struct Options {
-  Activation activation = Activation::none;
-  Write write = Write::overwrite;
-  bool bias = false;
-  double tolerance = 0;
-};
-
-// y, which holds what it starts from, by the CPU and by the kernel.
-void check(MatmulImpl impl, const Tensor& a, const Tensor& b, const Tensor& y, const Options& how = {}) {
-  const Tensor bias = how.bias ? exact({{b.shape()[b.rank() - 1]}}, a.dtype(), {9}) : Tensor();
-  const Tensor y_on = on_device_like(y), bias_on = how.bias ? on_device_like(bias) : Tensor();
-  kernels::matmul(cpu_context(), MatmulImpl::reference, a, b, bias, how.activation, y, how.write);
-  kernels::matmul(context(), impl, on_device_like(a), on_device_like(b), bias_on, how.activation, y_on,
-                  how.write);
-  EXPECT_TRUE(test::close(y_on.to(kCpu), y, how.tolerance));
 }
 
 // Sizes below, at and beyond those of tiles and of the depth of a step; one step, fewer than stages, and
@@ -73,8 +45,8 @@ void check_sizes(MatmulImpl impl) {
     for (const auto& [m, k, n] : kSizes) {
       for (int layout = 0; layout < 4; ++layout) {
         SCOPED_TRACE(fmt::format("{} {}x{}x{} layout {}", dtype, m, k, n, layout));
-        check(impl, factor({m, k}, (layout & 1) == 0, dtype, 1), factor({k, n}, (layout & 2) == 0, dtype, 2),
-              Tensor::empty({m, n}, {dtype}));
+        test::check_product(impl, factor({m, k}, (layout & 1) == 0, dtype, 1),
+                            factor({k, n}, (layout & 2) == 0, dtype, 2), Tensor::empty({m, n}, {dtype}));
       }
     }
   }
@@ -84,8 +56,8 @@ void check_sizes(MatmulImpl impl) {
 void check_large(MatmulImpl impl, std::int64_t columns) {
   constexpr std::int64_t kAcross = 8;
   const std::int64_t m = cuda::kMultiprocessors / kAcross * 128 + 8, n = kAcross * columns, k = 136;
-  check(impl, factor({m, k}, true, DType::bf16, 1), factor({k, n}, false, DType::bf16, 2),
-        Tensor::empty({m, n}, {DType::bf16}));
+  test::check_product(impl, factor({m, k}, true, DType::bf16, 1), factor({k, n}, false, DType::bf16, 2),
+                      Tensor::empty({m, n}, {DType::bf16}));
 }
 
 void check_finish(MatmulImpl impl) {
@@ -94,14 +66,16 @@ void check_finish(MatmulImpl impl) {
       SCOPED_TRACE(fmt::format("{} {} columns", dtype, n));
       const Tensor a = factor({136, 40}, true, dtype, 1), b = factor({40, n}, false, dtype, 2);
       const Shape shape{136, n};
-      check(impl, a, b, Tensor::empty(shape, {dtype}), {.bias = true});
-      check(impl, a, b, Tensor::empty(shape, {dtype}), {.activation = Activation::relu, .bias = true});
-      check(impl, a, b, Tensor::empty(shape, {dtype}),
-            {.activation = Activation::gelu, .bias = true, .tolerance = 4 * test::epsilon_of(dtype)});
-      check(impl, a, b, exact({shape}, dtype, {3}), {.write = Write::accumulate});
-      check(impl, a, b, Tensor::empty(shape, {DType::f32}));
-      check(impl, a, b, exact({shape}, DType::f32, {3}), {.write = Write::accumulate});
-      check(impl, a, b, test::make({shape, Layout::misaligned}, dtype), {.bias = true});
+      test::check_product(impl, a, b, Tensor::empty(shape, {dtype}), {.bias = true});
+      test::check_product(impl, a, b, Tensor::empty(shape, {dtype}),
+                          {.activation = Activation::relu, .bias = true});
+      test::check_product(
+          impl, a, b, Tensor::empty(shape, {dtype}),
+          {.activation = Activation::gelu, .bias = true, .tolerance = 4 * test::epsilon_of(dtype)});
+      test::check_product(impl, a, b, exact({shape}, dtype, {3}), {.write = Write::accumulate});
+      test::check_product(impl, a, b, Tensor::empty(shape, {DType::f32}));
+      test::check_product(impl, a, b, exact({shape}, DType::f32, {3}), {.write = Write::accumulate});
+      test::check_product(impl, a, b, test::make({shape, Layout::misaligned}, dtype), {.bias = true});
     }
   }
 }
@@ -114,8 +88,8 @@ void check_batches(MatmulImpl impl) {
     for (const auto& [a, b, y] : shapes) {
       for (const bool dense : {true, false}) {
         SCOPED_TRACE(fmt::format("{} {} {} dense rows {}", dtype, a, b, dense));
-        check(impl, factor(a, dense, dtype, 1), factor(b, dense, dtype, 2), Tensor::empty(y, {dtype}),
-              {.bias = true});
+        test::check_product(impl, factor(a, dense, dtype, 1), factor(b, dense, dtype, 2),
+                            Tensor::empty(y, {dtype}), {.bias = true});
       }
     }
   }
@@ -183,7 +157,8 @@ TEST_F(WgmmaGemmOnDevice, SizesNeedNotBeMultiplesOfAPacket) {
       const std::int64_t line = (columns + 7) / 8 * 8;
       return exact({{rows, line}}, dtype, {seed}).view_as_strided({rows, columns}, {line, 1}, 0);
     };
-    check(MatmulImpl::wgmma, part(70, 37, 1), part(37, 131, 2), Tensor::empty({70, 131}, {dtype}));
+    test::check_product(MatmulImpl::wgmma, part(70, 37, 1), part(37, 131, 2),
+                        Tensor::empty({70, 131}, {dtype}));
   }
 }
 

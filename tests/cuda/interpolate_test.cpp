@@ -1,7 +1,6 @@
 #include "kernels/interpolate.h"
 
-#include "autograd/engine.h"
-#include "tests/cuda/device.h"
+#include "tests/cuda/ops.h"
 #include "tests/support/interpolate_cases.h"
 
 namespace athanor::interpolate_test {
@@ -10,24 +9,21 @@ using InterpolateOnDevice = test::DeviceTest;
 using test::filled;
 using test::InterpolateCase;
 using test::Layout;
-using test::on_device_like;
-using test::same_bits;
 
 void check_case(const InterpolateCase& c, DType dtype, Layout layout = Layout::dense) {
   SCOPED_TRACE(fmt::format("{} {}", test::describe(c), dtype));
-  const Tensor x = filled({c.x, layout}, dtype, {1}, 0, 100), x_on = on_device_like(x);
-  if (is_floating(dtype)) require_grad(x), require_grad(x_on);
-  const Tensor y = interpolate(x, c.params), y_on = interpolate(x_on, c.params);
-  EXPECT_TRUE(same_bits(y_on.to(kCpu), y));
-  if (!is_floating(dtype)) return;
-  const Tensor dy = filled({y.shape(), layout}, dtype, {2});
-  backward(y, dy);
-  backward(y_on, on_device_like(dy));
-  EXPECT_TRUE(same_bits(grad_of(x_on).to(kCpu), grad_of(x)));
+  test::expect_as_on_cpu([&](const auto& on) {
+    const Tensor x = on(filled({c.x, layout}, dtype, {1}, 0, 100));
+    if (is_floating(dtype)) require_grad(x);
+    const Tensor y = interpolate(x, c.params);
+    if (!is_floating(dtype)) return std::vector{y};
+    backward(y, on(filled({y.shape(), layout}, dtype, {2})));
+    return std::vector{y.detach(), grad_of(x)};
+  });
 }
 
 TEST_F(InterpolateOnDevice, EqualsCpuBitForBit) {
-  for (const DType dtype : {DType::f64, DType::f32, DType::f16, DType::bf16})
+  for (const DType dtype : test::kFloating)
     for (const InterpolateCase& c : test::interpolate_cases()) check_case(c, dtype);
 }
 

@@ -1,73 +1,149 @@
-#include <cmath>
-
 #include "kernels/norm.h"
-#include "kernels/on_device.h"
-#include "tests/cuda/device.h"
+#include "tests/cuda/ops.h"
+
+// Layer norms and group norms: the same tests, of rows that are normalised and of groups of channels.
 
 namespace athanor::layer_norm_test {
 
 using LayerNormOnDevice = test::DeviceTest;
+using GroupNormOnDevice = test::DeviceTest;
 using kernels::GradientTarget;
 using test::close;
+using test::context;
 using test::epsilon_of;
 using test::filled;
 using test::Layout;
+using test::wide_dtype;
 
-constexpr DType kFloating[] = {DType::f64, DType::f32, DType::f16, DType::bf16};
+struct Case {
+  test::ShapeCase x;
+  std::int64_t groups = 0;  ///< none: a layer norm
+};
 
 // Rows that a warp holds in one vector a thread and in several, that a block does, and that nobody does;
 // more rows than run at once; off alignment.
-const test::ShapeCase kShapes[] = {{{3, 1}},     {{5, 7}},
-                                   {{70, 8}},    {{2, 9, 40}},
-                                   {{21, 256}},  {{13, 768}},
-                                   {{2100, 16}}, {{7, 1032}},
-                                   {{5, 2048}},  {{3, 3000}},
-                                   {{3, 8200}},  {{2, 1301}},
-                                   {{1, 4096}},  {{9, 64}, Layout::misaligned}};
+const Case kLayers[] = {{{{3, 1}}},     {{{5, 7}}},
+                        {{{70, 8}}},    {{{2, 9, 40}}},
+                        {{{21, 256}}},  {{{13, 768}}},
+                        {{{2100, 16}}}, {{{7, 1032}}},
+                        {{{5, 2048}}},  {{{3, 3000}}},
+                        {{{3, 8200}}},  {{{2, 1301}}},
+                        {{{1, 4096}}},  {{{9, 64}, Layout::misaligned}}};
+// Channels of whole vectors and others, groups within a vector and across several, many pixels, one, off
+// alignment.
+const Case kGroups[] = {{{{2, 3, 4, 6}}, 3},
+                        {{{2, 5, 4, 8}}, 2},
+                        {{{3, 5, 3, 16}}, 16},
+                        {{{1, 40, 40, 2}}, 1},
+                        {{{2, 1, 1, 8}}, 2},
+                        {{{1, 33, 31, 1}}, 1},
+                        {{{4, 24}}, 3},
+                        {{{2, 9, 7, 96}}, 32},
+                        {{{2, 2, 2, 1032}}, 43},
+                        {{{3, 70, 64, 8}}, 8},
+                        {{{9, 4, 64}, Layout::misaligned}, 4}};
 
-CudaContext& context() {
-  return cuda_context(test::device());
-}
-DType stats_dtype(DType dtype) {
-  return dtype == DType::f64 ? DType::f64 : DType::f32;
-}
-Tensor on_device(const Tensor& x) {
-  return x.defined() ? test::on_device_like(x) : Tensor();
-}
 double tolerance(DType dtype) {
-  return 2 * epsilon_of(dtype) + 64 * epsilon_of(stats_dtype(dtype));
+  return 2 * epsilon_of(dtype) + 64 * epsilon_of(wide_dtype(dtype));
 }
 double sum_tolerance(DType dtype) {
-  return 256 * epsilon_of(stats_dtype(dtype));
+  return 256 * epsilon_of(wide_dtype(dtype));
 }
 
-struct Case {
-  Tensor x, gamma, beta, stats, y, dy;
+template <class Context>
+void forward(Context& on, std::int64_t groups, const Tensor& x, const Tensor& gamma, const Tensor& beta,
+             double eps, const Tensor& stats, const Tensor& y) {
+  groups == 0 ? kernels::layer_norm_forward(on, x, gamma, beta, eps, stats, y)
+              : kernels::group_norm_forward(on, x, gamma, beta, eps, stats, y);
+}
+template <class Context>
+void backward(Context& on, std::int64_t groups, const Tensor& x, const Tensor& gamma, const Tensor& stats,
+              const Tensor& dy, const Tensor& dx, const GradientTarget& dgamma, const GradientTarget& dbeta) {
+  groups == 0 ? kernels::layer_norm_backward(on, x, gamma, stats, dy, dx, dgamma, dbeta)
+              : kernels::group_norm_backward(on, x, gamma, stats, dy, dx, dgamma, dbeta);
+}
 
-  Case(const test::ShapeCase& wanted, DType dtype)
-      : x(filled(wanted, dtype, {1}, -1, 3)),
-        gamma(filled({{x.dim(-1)}}, stats_dtype(dtype), {2}, 0.5, 1.5)),
-        beta(filled({{x.dim(-1)}}, stats_dtype(dtype), {3})),
-        stats(Tensor::empty({x.numel() / x.dim(-1), 2}, {stats_dtype(dtype), kCpu})),
-        y(test::make(wanted, dtype)),
-        dy(filled(wanted, dtype, {4})) {}
+struct Operands {
+  std::int64_t groups;
+  Tensor x, gamma, beta, stats, dy;
+
+  Operands(const Case& c, DType dtype)
+      : groups(c.groups),
+        x(filled(c.x, dtype, {1}, -1, 3)),
+        gamma(filled({{x.dim(-1)}}, wide_dtype(dtype), {2}, 0.5, 1.5)),
+        beta(filled({{x.dim(-1)}}, wide_dtype(dtype), {3})),
+        stats(Tensor::empty(groups == 0 ? Shape{x.numel() / x.dim(-1), 2} : Shape{x.dim(0), groups, 2},
+                            {wide_dtype(dtype), kCpu})),
+        dy(filled(c.x, dtype, {4})) {}
 };
 
-TEST_F(LayerNormOnDevice, ForwardEqualsCpu) {
-  for (const DType dtype : kFloating) {
-    for (const auto& wanted : kShapes) {
+void check_forward(std::span<const Case> cases) {
+  for (const DType dtype : test::kFloating) {
+    for (const Case& c : cases) {
       for (const bool bare : {false, true}) {
-        SCOPED_TRACE(fmt::format("{} {} {}", dtype, wanted.shape, bare));
-        Case c(wanted, dtype);
-        if (bare) c.gamma = c.beta = {};
-        const Tensor stats = on_device(c.stats), y = on_device(c.y);
-        kernels::layer_norm_forward(cpu_context(), c.x, c.gamma, c.beta, 1e-5, c.stats, c.y);
-        kernels::layer_norm_forward(context(), on_device(c.x), on_device(c.gamma), on_device(c.beta), 1e-5,
-                                    stats, y);
-        EXPECT_TRUE(close(stats.to(kCpu), c.stats, sum_tolerance(dtype)));
-        EXPECT_TRUE(close(test::on_cpu_like(y), c.y, tolerance(dtype)));
+        SCOPED_TRACE(fmt::format("{} {} in {} {}", dtype, c.x.shape, c.groups, bare));
+        Operands t(c, dtype);
+        if (bare) t.gamma = t.beta = {};
+        test::expect_as_on_cpu(
+            [&](const auto& on) {
+              const Tensor stats = on(t.stats), y = on(test::make(c.x, dtype));
+              forward(on.context, t.groups, on(t.x), on(t.gamma), on(t.beta), 1e-5, stats, y);
+              return std::vector{stats, y};
+            },
+            {sum_tolerance(dtype), tolerance(dtype)});
       }
     }
+  }
+}
+
+void check_backward(const Operands& t, bool input, bool parameters) {
+  forward(cpu_context(), t.groups, t.x, t.gamma, t.beta, 1e-3, t.stats, empty_like(t.x));
+  const DType dtype = t.x.dtype(), wide = wide_dtype(dtype);
+  test::expect_as_on_cpu(
+      [&](const auto& on) {
+        const Shape channels{t.x.dim(-1)};
+        std::vector<Tensor> results(3);
+        if (input) results[0] = on(filled({t.x.shape()}, dtype, {8}));
+        if (parameters) results[1] = on(filled({channels}, wide, {6}));
+        if (parameters) results[2] = on(filled({channels}, wide, {7}));
+        backward(on.context, t.groups, on(t.x), on(t.gamma), on(t.stats), on(t.dy), results[0],
+                 {results[1], Write::accumulate}, {results[2], Write::overwrite});
+        return results;
+      },
+      {tolerance(dtype), sum_tolerance(dtype)});
+}
+
+void check_backward(std::span<const Case> cases) {
+  for (const DType dtype : test::kFloating) {
+    for (const Case& c : cases) {
+      for (const bool bare : {false, true}) {
+        SCOPED_TRACE(fmt::format("{} {} in {} {}", dtype, c.x.shape, c.groups, bare));
+        Operands t(c, dtype);
+        if (bare) t.gamma = {};
+        check_backward(t, true, true);
+      }
+    }
+  }
+}
+
+TEST_F(LayerNormOnDevice, ForwardEqualsCpu) {
+  check_forward(kLayers);
+}
+TEST_F(GroupNormOnDevice, ForwardEqualsCpu) {
+  check_forward(kGroups);
+}
+TEST_F(LayerNormOnDevice, BackwardEqualsCpu) {
+  check_backward(kLayers);
+}
+TEST_F(GroupNormOnDevice, BackwardEqualsCpu) {
+  check_backward(kGroups);
+}
+
+TEST_F(LayerNormOnDevice, BackwardWritesOnlyRequestedGradients) {
+  for (const Case& c : {Case{{{19, 64}}}, Case{{{19, 9}}}, Case{{{3, 40, 20, 16}}, 4}}) {
+    const Operands t(c, DType::f16);
+    check_backward(t, true, false);
+    check_backward(t, false, true);
   }
 }
 
@@ -81,70 +157,35 @@ TEST_F(LayerNormOnDevice, ForwardByHand) {
   EXPECT_TRUE(close(stats.to(kCpu), std::vector<double>{2.5, s, 1, 1}, 1e-6));
 }
 
-struct Gradients {
-  Tensor dx, dgamma, dbeta;
-};
-
-Gradients backward(const Case& c, bool input, bool parameters, Device device) {
-  const auto there = [&](const Tensor& t) { return device.is_cpu() ? t : on_device(t); };
-  Gradients result;
-  GradientTarget dgamma, dbeta;
-  if (input) result.dx = there(test::filled({c.x.shape()}, c.x.dtype(), {8}));
-  if (parameters) {
-    result.dgamma = there(filled({{c.x.dim(-1)}}, c.stats.dtype(), {6}));
-    result.dbeta = there(filled({{c.x.dim(-1)}}, c.stats.dtype(), {7}));
-    dgamma = {result.dgamma, Write::accumulate};
-    dbeta = {result.dbeta, Write::overwrite};
-  }
-  athanor::on_device(device, [&](auto& on) {
-    kernels::layer_norm_backward(on, there(c.x), there(c.gamma), there(c.stats), there(c.dy), result.dx,
-                                 dgamma, dbeta);
-  });
-  return result;
+TEST_F(GroupNormOnDevice, RepeatsItselfBitForBit) {
+  const Operands t({{{3, 40, 20, 16}}, 4}, DType::f16);
+  forward(cpu_context(), t.groups, t.x, t.gamma, t.beta, 1e-3, t.stats, empty_like(t.x));
+  const auto run = [&] {
+    const auto on = test::on_device_like;
+    const Tensor dx = on(t.x), dgamma = on(t.gamma), dbeta = on(t.beta);
+    kernels::group_norm_backward(context(), on(t.x), on(t.gamma), on(t.stats), on(t.dy), dx,
+                                 {dgamma, Write::accumulate}, {dbeta, Write::overwrite});
+    return std::pair{dx.to(kCpu), dgamma.to(kCpu)};
+  };
+  const auto first = run(), again = run();
+  EXPECT_TRUE(test::same_bits(again.first, first.first));
+  EXPECT_TRUE(test::same_bits(again.second, first.second));
 }
 
-void expect_close(const Gradients& found, const Gradients& expected, DType dtype) {
-  if (expected.dx.defined()) {
-    EXPECT_TRUE(close(found.dx.to(kCpu), expected.dx, tolerance(dtype)));
-  }
-  if (!expected.dgamma.defined()) return;
-  EXPECT_TRUE(close(found.dgamma.to(kCpu), expected.dgamma, sum_tolerance(dtype)));
-  EXPECT_TRUE(close(found.dbeta.to(kCpu), expected.dbeta, sum_tolerance(dtype)));
-}
-
-TEST_F(LayerNormOnDevice, BackwardEqualsCpu) {
-  for (const DType dtype : kFloating) {
-    for (const auto& wanted : kShapes) {
-      for (const bool bare : {false, true}) {
-        SCOPED_TRACE(fmt::format("{} {} {}", dtype, wanted.shape, bare));
-        Case c(wanted, dtype);
-        if (bare) c.gamma = {};
-        kernels::layer_norm_forward(cpu_context(), c.x, c.gamma, c.beta, 1e-3, c.stats, c.y);
-        expect_close(backward(c, true, true, test::device()), backward(c, true, true, kCpu), dtype);
-      }
-    }
-  }
-}
-
-TEST_F(LayerNormOnDevice, BackwardWritesOnlyRequestedGradients) {
-  for (const auto& wanted : {test::ShapeCase{{19, 64}}, test::ShapeCase{{19, 9}}}) {
-    Case c(wanted, DType::f16);
-    kernels::layer_norm_forward(cpu_context(), c.x, c.gamma, c.beta, 1e-3, c.stats, c.y);
-    expect_close(backward(c, true, false, test::device()), backward(c, true, false, kCpu), DType::f16);
-    expect_close(backward(c, false, true, test::device()), backward(c, false, true, kCpu), DType::f16);
-  }
-}
-
-TEST_F(LayerNormOnDevice, NoRows) {
-  for (const std::int64_t size : {8, 9}) {
-    const Tensor x = Tensor::empty({0, size}, {DType::f32, test::device()});
-    const Tensor stats = Tensor::empty({0, 2}, {DType::f32, test::device()});
-    const Tensor dgamma = on_device(filled({{size}}, DType::f32)), dbeta = on_device(dgamma.to(kCpu));
-    kernels::layer_norm_forward(context(), x, Tensor(), Tensor(), 1e-5, stats, empty_like(x));
-    kernels::layer_norm_backward(context(), x, Tensor(), stats, x, empty_like(x), {dgamma, Write::overwrite},
-                                 {dbeta, Write::accumulate});
+TEST_F(LayerNormOnDevice, NothingToNormalise) {
+  for (const auto& [shape, groups] :
+       {std::pair<Shape, std::int64_t>{{0, 8}, 0}, {{0, 9}, 0}, {{0, 3, 8}, 2}, {{2, 0, 8}, 2}}) {
+    const TensorOptions f32{DType::f32, test::device()};
+    const std::int64_t size = shape[shape.rank() - 1];
+    const Tensor x = Tensor::empty(shape, f32),
+                 stats = Tensor::empty(groups == 0 ? Shape{0, 2} : Shape{shape[0], groups, 2}, f32);
+    const Tensor before = filled({{size}}, DType::f32), dgamma = test::on_device_like(before),
+                 dbeta = test::on_device_like(before);
+    forward(context(), groups, x, {}, {}, 1e-5, stats, empty_like(x));
+    backward(context(), groups, x, {}, stats, x, empty_like(x), {dgamma, Write::overwrite},
+             {dbeta, Write::accumulate});
     EXPECT_EQ(dgamma.to(kCpu).to_vector(), std::vector<double>(static_cast<std::size_t>(size), 0.0));
-    EXPECT_TRUE(test::same_bits(dbeta.to(kCpu), filled({{size}}, DType::f32)));
+    EXPECT_TRUE(test::same_bits(dbeta.to(kCpu), before));
   }
 }
 

@@ -1,25 +1,12 @@
 #include "kernels/loss.h"
 
-#include <cmath>
-
-#include "autograd/engine.h"
-#include "autograd/loss.h"
-#include "autograd/shape.h"
-#include "tests/cuda/device.h"
+#include "tests/cuda/ops.h"
 
 namespace athanor::loss_test {
 
+using test::context;
 using LossOnDevice = test::DeviceTest;
 
-constexpr DType kFloating[] = {DType::f64, DType::f32, DType::f16, DType::bf16};
-
-CudaContext& context() {
-  return cuda_context(test::device());
-}
-
-DType accumulation(DType dtype) {
-  return dtype == DType::f64 ? DType::f64 : DType::f32;
-}
 // Sums of a row are made in another order; then each result is rounded once.
 double tolerance(DType dtype) {
   return 8 * test::epsilon_of(dtype);
@@ -38,42 +25,34 @@ Problem problem(std::int64_t rows, std::int64_t classes, DType dtype, std::int64
   return {logits, target};
 }
 
-struct Results {
-  Tensor stats, y, dx;
-};
-
-template <class Context>
-Results cross_entropy(Context& where, Device device, const Problem& p, double smoothing, bool reduced) {
+/// Statistics, losses or their mean, and the gradient.
+template <class Where>
+std::vector<Tensor> cross_entropy(const Where& on, const Problem& p, double smoothing, bool reduced) {
   const std::int64_t rows = p.logits.shape()[0];
-  const DType wide = accumulation(p.logits.dtype());
-  const TensorOptions options{wide, device};
+  const DType wide = test::wide_dtype(p.logits.dtype());
   const Shape shape = reduced ? Shape{} : Shape{rows};
   const double scale = reduced ? 1.0 / static_cast<double>(std::max<std::int64_t>(rows, 1)) : 1.0;
-  Results r{Tensor::empty({rows, 2}, options), Tensor::empty(shape, options),
-            Tensor::empty(p.logits.shape(), {p.logits.dtype(), device})};
-  const Tensor logits = device.is_cpu() ? p.logits : test::on_device_like(p.logits);
-  const Tensor target = p.target.to(device);
-  const Tensor dy = test::filled({shape}, wide, {3}, 0.5, 1.5).to(device);
-  const Tensor losses = reduced ? Tensor::empty({rows}, options) : r.y;
-  kernels::cross_entropy_forward(where, logits, target, smoothing, scale, r.stats, losses,
-                                 reduced ? r.y : Tensor());
-  kernels::cross_entropy_backward(where, logits, target, r.stats, smoothing, scale, dy, r.dx);
-  return {r.stats.to(kCpu), r.y.to(kCpu), r.dx.to(kCpu)};
+  const Tensor stats = on.empty({rows, 2}, wide), y = on.empty(shape, wide),
+               dx = on.empty(p.logits.shape(), p.logits.dtype());
+  const Tensor losses = reduced ? on.empty({rows}, wide) : y;
+  const Tensor dy = on(test::filled({shape}, wide, {3}, 0.5, 1.5));
+  kernels::cross_entropy_forward(on.context, on(p.logits), on(p.target), smoothing, scale, stats, losses,
+                                 reduced ? y : Tensor());
+  kernels::cross_entropy_backward(on.context, on(p.logits), on(p.target), stats, smoothing, scale, dy, dx);
+  return {stats, y, dx};
 }
 
 void check_cross_entropy(const Problem& p, double smoothing, bool reduced) {
   const DType dtype = p.logits.dtype();
-  const Results here = cross_entropy(cpu_context(), kCpu, p, smoothing, reduced);
-  const Results there = cross_entropy(context(), test::device(), p, smoothing, reduced);
   SCOPED_TRACE(fmt::format("{} {} smoothing {} reduced {}", dtype, p.logits.shape(), smoothing, reduced));
-  EXPECT_TRUE(test::close(there.stats, here.stats, tolerance(accumulation(dtype))));
-  EXPECT_TRUE(test::close(there.y, here.y, tolerance(accumulation(dtype))));
-  EXPECT_TRUE(test::close(there.dx, here.dx, is_half(dtype) ? test::epsilon_of(dtype) : tolerance(dtype)));
+  const double wide = tolerance(test::wide_dtype(dtype));
+  test::expect_as_on_cpu([&](const auto& on) { return cross_entropy(on, p, smoothing, reduced); },
+                         {wide, wide, is_half(dtype) ? test::epsilon_of(dtype) : tolerance(dtype)});
 }
 
 // A row for every way a row is shared out: lanes, a warp's registers, a block's, and none.
 TEST_F(LossOnDevice, CrossEntropyEqualsCpuForEveryRowLength) {
-  for (const DType dtype : kFloating) {
+  for (const DType dtype : test::kFloating) {
     for (const std::int64_t classes : {1, 2, 10, 31, 64, 255, 256, 264, 500, 520, 1000, 1024, 1500}) {
       check_cross_entropy(problem(5, classes, dtype), 0.1, true);
     }
@@ -84,7 +63,7 @@ TEST_F(LossOnDevice, CrossEntropyEqualsCpuForEveryRowLength) {
 }
 
 TEST_F(LossOnDevice, CrossEntropyEqualsCpuWithAndWithoutSmoothing) {
-  for (const DType dtype : kFloating) {
+  for (const DType dtype : test::kFloating) {
     for (const double smoothing : {0.0, 0.3}) {
       for (const bool reduced : {false, true}) {
         for (const std::int64_t rows : {0, 1, 70}) {
@@ -122,9 +101,9 @@ TEST_F(LossOnDevice, CrossEntropyOfUnusualRows) {
     for (const double smoothing : {0.0, 0.1}) {
       for (const std::int64_t label : {0, 2}) {
         const Problem p{Tensor::from(row, {1, 3}), Tensor::from(std::vector<std::int64_t>{label}, {1})};
-        const Results here = cross_entropy(cpu_context(), kCpu, p, smoothing, false);
-        const Results there = cross_entropy(context(), test::device(), p, smoothing, false);
-        EXPECT_TRUE(test::close(there.y, here.y, 1e-6)) << row[0] << " " << row[1] << " " << row[2];
+        SCOPED_TRACE(fmt::format("{}", fmt::join(row, " ")));
+        test::expect_as_on_cpu(
+            [&](const auto& on) { return std::vector{cross_entropy(on, p, smoothing, false)[1]}; }, {1e-6});
       }
     }
   }
@@ -159,17 +138,17 @@ TEST_F(LossOnDevice, TargetOutOfRangeIsNoClassOfTheGradient) {
 
 TEST_F(LossOnDevice, SumsAreTheSameEveryTimeAndAtEveryAlignment) {
   const Problem p = problem(300, 1000, DType::f32);
-  const Results first = cross_entropy(context(), test::device(), p, 0.1, true);
-  const Results second = cross_entropy(context(), test::device(), p, 0.1, true);
-  EXPECT_TRUE(test::same_bits(first.y, second.y));
-  for (const DType dtype : kFloating) {
+  const test::Place<CudaContext> there{context(), test::device()};
+  const auto mean = [&] { return cross_entropy(there, p, 0.1, true)[1].to(kCpu); };
+  EXPECT_TRUE(test::same_bits(mean(), mean()));
+  for (const DType dtype : test::kFloating) {
     const Tensor a = test::filled({{5003}}, dtype, {1}), b = test::filled({{5003}}, dtype, {2});
     std::vector<Tensor> sums;
     for (const std::int64_t off : {0, 1}) {
       const Tensor base = Tensor::empty({5003 + off}, {dtype, kCpu});
       const Tensor moved = base.view_as_strided({5003}, {1}, off);
       std::memcpy(moved.raw_data(), a.raw_data(), a.bytes());
-      sums.push_back(Tensor::empty({}, {accumulation(dtype), test::device()}));
+      sums.push_back(Tensor::empty({}, {test::wide_dtype(dtype), test::device()}));
       kernels::pair_loss_sum(context(), kernels::SquaredError{}, test::on_device_like(moved),
                              b.to(test::device()), {}, 1, sums.back());
     }
@@ -177,31 +156,25 @@ TEST_F(LossOnDevice, SumsAreTheSameEveryTimeAndAtEveryAlignment) {
   }
 }
 
-template <class Context>
-std::vector<Tensor> nll(Context& where, Device device, const Problem& p, bool strided) {
-  const std::int64_t rows = p.logits.shape()[0];
-  const DType wide = accumulation(p.logits.dtype());
-  const Tensor x = p.logits.to(device), target = p.target.to(device);
-  const Tensor y = Tensor::empty({rows}, {wide, device}), sum = Tensor::empty({}, {wide, device});
-  const Tensor dx = empty_like(x);
-  kernels::nll_forward(where, x, target, 1, y);
-  kernels::nll_forward(where, x, target, 0.25, sum);
-  const Tensor dy = test::filled({{2 * rows + 1}}, wide, {3}).to(device);
-  const Tensor expanded = dy.view_as_strided({rows}, {strided ? 2 : 0}, 0);
-  kernels::nll_backward(where, target, 0.5, expanded, dx);
-  return {y.to(kCpu), sum.to(kCpu), dx.to(kCpu)};
-}
-
 TEST_F(LossOnDevice, NllEqualsCpu) {
-  for (const DType dtype : kFloating) {
+  for (const DType dtype : test::kFloating) {
     for (const std::int64_t rows : {0, 1, 7, 400}) {
       for (const bool strided : {false, true}) {
+        SCOPED_TRACE(fmt::format("{} {}", dtype, rows));
         const Problem p = problem(rows, 37, dtype);
-        const auto here = nll(cpu_context(), kCpu, p, strided);
-        const auto there = nll(context(), test::device(), p, strided);
-        EXPECT_TRUE(test::same_bits(there[0], here[0]));
-        EXPECT_TRUE(test::close(there[1], here[1], tolerance(accumulation(dtype))));
-        EXPECT_TRUE(test::same_bits(there[2], here[2])) << fmt::format("{} {}", dtype, rows);
+        const DType wide = test::wide_dtype(dtype);
+        test::expect_as_on_cpu(
+            [&](const auto& on) {
+              const Tensor x = on(p.logits), target = on(p.target), dx = empty_like(x);
+              const Tensor y = on.empty({rows}, wide), sum = on.empty({}, wide);
+              kernels::nll_forward(on.context, x, target, 1, y);
+              kernels::nll_forward(on.context, x, target, 0.25, sum);
+              const Tensor dy = on(test::filled({{2 * rows + 1}}, wide, {3}));
+              kernels::nll_backward(on.context, target, 0.5, dy.view_as_strided({rows}, {strided ? 2 : 0}, 0),
+                                    dx);
+              return std::vector{sum, y, dx};
+            },
+            {tolerance(wide), test::kBits});
       }
     }
   }
@@ -209,41 +182,30 @@ TEST_F(LossOnDevice, NllEqualsCpu) {
 
 // Against distributions, and what is ignored ---------------------------------------------------------------
 
-template <class Context>
-std::vector<Tensor> soft(Context& where, Device device, const Tensor& logits, const Tensor& target,
-                         const Tensor& weight, double smoothing) {
-  const auto place = [&](const Tensor& x) {
-    return device.is_cpu() || !x.defined() ? x : test::on_device_like(x);
-  };
-  const DType wide = accumulation(logits.dtype());
-  const std::int64_t rows = logits.shape()[0];
-  const Tensor x = place(logits), q = place(target), w = place(weight);
-  const Tensor stats = Tensor::empty({rows, 3}, {wide, device}),
-               losses = Tensor::empty({rows}, {wide, device});
-  const Tensor dx = Tensor::empty(logits.shape(), {logits.dtype(), device});
-  kernels::soft_cross_entropy_forward(where, x, q, w, smoothing, stats, losses);
-  const Tensor dy = test::filled({{2 * rows + 1}}, wide, {3}, 0.5, 1.5).to(device);
-  kernels::soft_cross_entropy_backward(where, x, q, w, smoothing, stats, dy.view_as_strided({rows}, {2}, 0),
-                                       dx);
-  return {stats.to(kCpu), losses.to(kCpu), dx.to(kCpu)};
-}
-
 void check_soft(std::int64_t rows, std::int64_t classes, DType dtype, double smoothing, bool weighted,
                 std::int64_t off = 0) {
+  const DType wide = test::wide_dtype(dtype);
   const Tensor logits = problem(rows, classes, dtype, off).logits;
   const Tensor target = smoothing == 1 ? Tensor() : test::filled({{rows, classes}}, dtype, {5}, 0, 1);
-  const Tensor weight = weighted ? test::filled({{classes}}, accumulation(dtype), {6}, 0.5, 2) : Tensor();
-  const auto here = soft(cpu_context(), kCpu, logits, target, weight, smoothing);
-  const auto there = soft(context(), test::device(), logits, target, weight, smoothing);
+  const Tensor weight = weighted ? test::filled({{classes}}, wide, {6}, 0.5, 2) : Tensor();
   SCOPED_TRACE(fmt::format("{} {} smoothing {} weights {}", dtype, logits.shape(), smoothing, weighted));
-  const double exact = 4 * tolerance(accumulation(dtype));  // one more sum of a row
-  EXPECT_TRUE(test::close(there[0], here[0], exact));
-  EXPECT_TRUE(test::close(there[1], here[1], exact));
-  EXPECT_TRUE(test::close(there[2], here[2], is_half(dtype) ? 2 * test::epsilon_of(dtype) : exact));
+  const double exact = 4 * tolerance(wide);  // one more sum of a row
+  test::expect_as_on_cpu(
+      [&](const auto& on) {
+        const Tensor stats = on.empty({rows, 3}, wide), losses = on.empty({rows}, wide),
+                     dx = on.empty(logits.shape(), dtype);
+        kernels::soft_cross_entropy_forward(on.context, on(logits), on(target), on(weight), smoothing, stats,
+                                            losses);
+        const Tensor dy = on(test::filled({{2 * rows + 1}}, wide, {3}, 0.5, 1.5));
+        kernels::soft_cross_entropy_backward(on.context, on(logits), on(target), on(weight), smoothing, stats,
+                                             dy.view_as_strided({rows}, {2}, 0), dx);
+        return std::vector{stats, losses, dx};
+      },
+      {exact, exact, is_half(dtype) ? 2 * test::epsilon_of(dtype) : exact});
 }
 
 TEST_F(LossOnDevice, SoftCrossEntropyEqualsCpuForEveryRowLength) {
-  for (const DType dtype : kFloating) {
+  for (const DType dtype : test::kFloating) {
     for (const std::int64_t classes : {1, 2, 10, 31, 64, 255, 256, 264, 1000, 1024, 1500})
       check_soft(5, classes, dtype, 0.1, true);
     for (const std::int64_t classes : {4096, 4101, 8200}) check_soft(2, classes, dtype, 0.1, false);
@@ -251,7 +213,7 @@ TEST_F(LossOnDevice, SoftCrossEntropyEqualsCpuForEveryRowLength) {
 }
 
 TEST_F(LossOnDevice, SoftCrossEntropyEqualsCpuForEveryChoice) {
-  for (const DType dtype : kFloating) {
+  for (const DType dtype : test::kFloating) {
     for (const double smoothing : {0.0, 0.3, 1.0}) {
       for (const bool weighted : {false, true}) {
         for (const std::int64_t rows : {0, 1, 70}) {
@@ -287,20 +249,17 @@ TEST_F(LossOnDevice, CrossEntropyWithOptionsEqualsCpu) {
   const Tensor shares = test::filled({{2, 3, 4, 5}}, DType::f32, {3}, 0, 1);
   const Tensor weight = test::filled({{5}}, DType::f32, {4}, 0.5, 2);
   for (const double smoothing : {0.0, 0.1}) {
-    const auto run = [&](const Tensor& target, Device device, bool ignoring) {
-      const Tensor x = logits.to(device).detach();
-      require_grad(x);
-      CrossEntropyOptions options{.label_smoothing = smoothing, .weight = weight.to(device)};
-      if (ignoring) options.ignore_index = 3;
-      const Tensor loss = athanor::cross_entropy(x, target.to(device), options);
-      backward(loss);
-      return std::pair{loss.detach().to(kCpu), contiguous(grad_of(x)).to(kCpu)};
-    };
     for (const bool soft : {false, true}) {
-      const auto here = run(soft ? shares : labels, kCpu, !soft);
-      const auto there = run(soft ? shares : labels, test::device(), !soft);
-      EXPECT_TRUE(test::close(there.first, here.first, 1e-6));
-      EXPECT_TRUE(test::close(there.second, here.second, 1e-6));
+      test::expect_as_on_cpu(
+          [&](const auto& on) {
+            const Tensor x = require_grad(on(clone(logits)));
+            CrossEntropyOptions options{.label_smoothing = smoothing, .weight = on(weight)};
+            if (!soft) options.ignore_index = 3;
+            const Tensor loss = athanor::cross_entropy(x, on(soft ? shares : labels), options);
+            backward(loss);
+            return std::vector{loss.detach(), contiguous(grad_of(x))};
+          },
+          {1e-6});
     }
   }
 }

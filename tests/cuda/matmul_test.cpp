@@ -2,46 +2,20 @@
 
 #include "kernels/cuda/grid_partition.h"
 #include "kernels/cuda/vendor.h"
-#include "tests/cuda/exact.h"
+#include "tests/cuda/products.h"
 
 namespace athanor::matmul_test {
 
+using test::context;
 using MatmulOnDevice = test::DeviceTest;
 using ColumnSumsOnDevice = test::DeviceTest;
 using test::exact;
 using test::Layout;
 using test::on_device_like;
+using test::swapped;
 
-constexpr DType kFloating[] = {DType::f64, DType::f32, DType::f16, DType::bf16};
-
-CudaContext& context() {
-  return cuda_context(test::device());
-}
-
-// The transpose of the last two axes, as a view.
-Tensor swapped(const Tensor& x) {
-  Shape shape = x.shape();
-  Strides strides = x.strides();
-  std::swap(shape[x.rank() - 1], shape[x.rank() - 2]);
-  std::swap(strides[x.rank() - 1], strides[x.rank() - 2]);
-  return x.view_as_strided(shape, strides, 0);
-}
-
-struct Options {
-  Activation activation = Activation::none;
-  Write write = Write::overwrite;
-  bool bias = false;
-  double tolerance = 0;  // 0: equal, but for the sign of a zero, which Eigen takes from the last product
-};
-
-// y (a dense tensor that holds what it starts from) by the CPU's definition and by our kernel.
-void check(const Tensor& a, const Tensor& b, const Tensor& y, const Options& how = {}) {
-  const Tensor bias = how.bias ? exact({{b.shape()[b.rank() - 1]}}, a.dtype(), {9}) : Tensor();
-  const Tensor y_on = on_device_like(y), bias_on = how.bias ? on_device_like(bias) : Tensor();
-  kernels::matmul(cpu_context(), MatmulImpl::reference, a, b, bias, how.activation, y, how.write);
-  kernels::matmul(context(), MatmulImpl::reference, on_device_like(a), on_device_like(b), bias_on,
-                  how.activation, y_on, how.write);
-  EXPECT_TRUE(test::close(y_on.to(kCpu), y, how.tolerance));
+void check(const Tensor& a, const Tensor& b, const Tensor& y, const test::ProductOptions& how = {}) {
+  test::check_product(MatmulImpl::reference, a, b, y, how);
 }
 
 TEST_F(MatmulOnDevice, TwoByTwoByHand) {
@@ -59,7 +33,7 @@ TEST_F(MatmulOnDevice, EqualsCpuForEveryTypeSizeAndLayout) {
   const std::int64_t sizes[][3] = {{1, 1, 1},    {1, 7, 5},    {5, 1, 3},     {3, 9, 1},
                                    {16, 16, 16}, {17, 33, 20}, {64, 120, 84}, {130, 65, 70},
                                    {65, 24, 17}, {10, 64, 84}, {8, 40, 72}};
-  for (const DType dtype : kFloating) {
+  for (const DType dtype : test::kFloating) {
     for (const auto& [m, k, n] : sizes) {
       for (int layout = 0; layout < 4; ++layout) {
         SCOPED_TRACE(fmt::format("{} {}x{}x{} layout {}", dtype, m, k, n, layout));
@@ -89,7 +63,7 @@ TEST_F(MatmulOnDevice, LargeTilesEqualCpu) {
 
 TEST_F(MatmulOnDevice, UniformNumbersAreCloseForEveryType) {
   const std::int64_t m = 70, k = 300, n = 50;
-  for (const DType dtype : kFloating) {
+  for (const DType dtype : test::kFloating) {
     const double sums = test::epsilon_of(dtype == DType::f64 ? DType::f64 : DType::f32);
     check(test::filled({{m, k}}, dtype, {1}), test::filled({{k, n}}, dtype, {2}),
           Tensor::empty({m, n}, {dtype}), {.tolerance = k * sums + test::epsilon_of(dtype)});
@@ -97,7 +71,7 @@ TEST_F(MatmulOnDevice, UniformNumbersAreCloseForEveryType) {
 }
 
 TEST_F(MatmulOnDevice, MisalignedAndGappedOperandsNeedNoDenseCopy) {
-  for (const DType dtype : kFloating) {
+  for (const DType dtype : test::kFloating) {
     for (const Layout layout : {Layout::misaligned, Layout::gapped, Layout::transposed}) {
       SCOPED_TRACE(fmt::format("{} layout {}", dtype, int(layout)));
       const Tensor a = exact({{33, 40}, layout}, dtype, {1}), b = exact({{40, 24}, layout}, dtype, {2});
@@ -131,7 +105,7 @@ constexpr auto kBatches = [] {
 };
 
 TEST_F(MatmulOnDevice, BroadcastsAndSumsLeadingAxesLikeCpu) {
-  for (const DType dtype : kFloating) {
+  for (const DType dtype : test::kFloating) {
     for (const Batch& batch : kBatches()) {
       for (int layout = 0; layout < 2; ++layout) {
         SCOPED_TRACE(fmt::format("{} {} {} layout {}", dtype, batch.a, batch.b, layout));
@@ -149,7 +123,7 @@ TEST_F(MatmulOnDevice, BroadcastsAndSumsLeadingAxesLikeCpu) {
 }
 
 TEST_F(MatmulOnDevice, BiasAndActivationsAreFused) {
-  for (const DType dtype : kFloating) {
+  for (const DType dtype : test::kFloating) {
     for (const auto& [m, k, n] :
          {std::array<std::int64_t, 3>{33, 20, 21}, {70, 17, 90}, {4, 30, 50}, {5, 0, 6}}) {
       for (const Activation activation :
@@ -175,7 +149,7 @@ TEST_F(MatmulOnDevice, HalfFactorsMayGiveF32AndAddToIt) {
 
 // Few tiles and much depth: pieces, and a second kernel that adds them up.
 TEST_F(MatmulOnDevice, DeepProductsAreExactAndTheSameEveryTime) {
-  for (const DType dtype : kFloating) {
+  for (const DType dtype : test::kFloating) {
     for (const auto& [m, n] : {std::pair<std::int64_t, std::int64_t>{6, 25}, {40, 30}, {10, 10}}) {
       const std::int64_t k = 3000;
       const Tensor a = swapped(exact({{k, m}}, dtype, {1})), b = exact({{k, n}}, dtype, {2});
@@ -195,7 +169,7 @@ TEST_F(MatmulOnDevice, DeepProductsAreExactAndTheSameEveryTime) {
 }
 
 TEST_F(MatmulOnDevice, EmptySizesGiveZerosOrNothing) {
-  for (const DType dtype : kFloating) {
+  for (const DType dtype : test::kFloating) {
     check(exact({{0, 3}}, dtype, {1}), exact({{3, 2}}, dtype, {2}), Tensor::empty({0, 2}, {dtype}));
     check(exact({{2, 0}}, dtype, {1}), exact({{0, 2}}, dtype, {2}), Tensor::empty({2, 2}, {dtype}));
     check(exact({{2, 0}}, dtype, {1}), exact({{0, 2}}, dtype, {2}), exact({{2, 2}}, dtype, {3}),
@@ -222,16 +196,17 @@ TEST_F(MatmulOnDevice, UnavailableImplementationsAreNamed) {
 TEST_F(ColumnSumsOnDevice, EqualCpuForEveryTypeAndSize) {
   const Shape shapes[] = {{0, 5}, {1, 5},   {3, 5},     {1000, 5},     {7, 64},   {2000, 64},
                           {4, 0}, {33, 65}, {100, 520}, {2, 3, 4, 10}, {5000, 1}, {600, 16}};
-  for (const DType dtype : kFloating) {
+  for (const DType dtype : test::kFloating) {
     for (const Shape& shape : shapes) {
       for (const DType to : {dtype, dtype == DType::f64 ? dtype : DType::f32}) {
         for (const Write write : {Write::overwrite, Write::accumulate}) {
           SCOPED_TRACE(fmt::format("{} {} to {} write {}", dtype, shape, to, int(write)));
           const Tensor x = exact({shape}, dtype, {1});
-          const Tensor sums = exact({{shape[shape.rank() - 1]}}, to, {2}), sums_on = on_device_like(sums);
-          kernels::column_sums(cpu_context(), x, sums, write);
-          kernels::column_sums(context(), on_device_like(x), sums_on, write);
-          EXPECT_TRUE(test::same_bits(sums_on.to(kCpu), sums));
+          test::expect_as_on_cpu([&](const auto& on) {
+            const Tensor sums = on(exact({{shape[shape.rank() - 1]}}, to, {2}));
+            kernels::column_sums(on.context, on(x), sums, write);
+            return std::vector{sums};
+          });
         }
       }
     }
@@ -239,12 +214,13 @@ TEST_F(ColumnSumsOnDevice, EqualCpuForEveryTypeAndSize) {
 }
 
 TEST_F(ColumnSumsOnDevice, MayStartOffAlignment) {
-  for (const DType dtype : kFloating) {
+  for (const DType dtype : test::kFloating) {
     const Tensor x = exact({{50, 16}, Layout::misaligned}, dtype, {1});
-    const Tensor sums = Tensor::empty({16}, {dtype}), sums_on = on_device_like(sums);
-    kernels::column_sums(cpu_context(), x, sums, Write::overwrite);
-    kernels::column_sums(context(), on_device_like(x), sums_on, Write::overwrite);
-    EXPECT_TRUE(test::same_bits(sums_on.to(kCpu), sums));
+    test::expect_as_on_cpu([&](const auto& on) {
+      const Tensor sums = on.empty({16}, dtype);
+      kernels::column_sums(on.context, on(x), sums, Write::overwrite);
+      return std::vector{sums};
+    });
   }
 }
 

@@ -1,18 +1,13 @@
 #include "kernels/metrics.h"
 
-#include <algorithm>
-#include <cmath>
-
-#include "autograd/creation.h"
-#include "autograd/shape.h"
-#include "tests/cuda/device.h"
+#include "tests/cuda/ops.h"
 
 namespace athanor::metrics_test {
 
 using MetricsOnDevice = test::DeviceTest;
 
 TEST_F(MetricsOnDevice, TotalsGrowAsOnTheCpu) {
-  for (const DType dtype : {DType::f64, DType::f32, DType::f16, DType::bf16}) {
+  for (const DType dtype : test::kFloating) {
     const DType wide = dtype == DType::f64 ? DType::f64 : DType::f32;
     const Tensor here = test::filled({{3}}, DType::f64, {9}), there = here.to(test::device());
     for (const auto& [rows, classes] : {std::pair<std::int64_t, std::int64_t>{0, 3},
@@ -59,7 +54,7 @@ TEST_F(MetricsOnDevice, ByHand) {
 
 // What steps log: means, sums, extremes, in one total after another; a NaN stays.
 TEST_F(MetricsOnDevice, LoggedValuesGrowAsOnTheCpu) {
-  for (const DType dtype : {DType::f64, DType::f32, DType::f16, DType::bf16}) {
+  for (const DType dtype : test::kFloating) {
     for (const MetricReduce reduce :
          {MetricReduce::mean, MetricReduce::sum, MetricReduce::min, MetricReduce::max, MetricReduce::exact}) {
       const Tensor here = Tensor::zeros({2}, {DType::f64, kCpu}), there = here.to(test::device());

@@ -4,7 +4,6 @@
 #include <cstring>
 
 #include "dist/collectives/exchange.h"
-#include "dist/collectives/ring_advice.h"
 #include "dist/launch/rendezvous.h"
 #include "dist/transports/detail/nccl_api.h"
 #include "dist/transports/make_transport.h"
@@ -13,7 +12,6 @@
 #include "tests/support/collective_cases.h"
 #include "tests/support/compare_calls_cases.h"
 #include "tests/support/errors.h"
-#include "trainer/parallel_strategy.h"
 
 #if defined(ATHANOR_SIMT)
 #include "simt/nccl/communicators.h"
@@ -170,26 +168,6 @@ TEST_F(NcclCollectives, ASilentRankIsNamedByTheFirstThatNeedsIt) {
   }
   ncclCommAbort(silent);
   EXPECT_EQ(simt::live_communicators(), 0);
-}
-
-// GPUs 0 and 2, 2 and 1, 1 and 3, 3 and 0 have fast links, others no peer access.
-TEST_F(NcclCollectives, ARingOverASlowLinkIsAdvisedAgainst) {
-  simt::options().link = [](int a, int b) { return a / 2 == b / 2 ? -1 : 0; };
-  test::run_nccl_ranks(4, [&](dist::NcclTransport& transport) {
-    TrainerConfig config;
-    config.device = transport.device();
-    config.strategy = Strategy::ddp;
-    config.collectives.algorithm = Algorithm::ring;
-    EXPECT_TRUE(test::names(
-        ParallelStrategy::make(&transport, config)->advice(),
-        {"--algorithm ring", "ranks 0 and 1", "--algorithm native", "0,2,1,3", "CUDA_VISIBLE_DEVICES"}));
-    EXPECT_EQ(transport.connected(), 0);
-    config.collectives.algorithm = Algorithm::native;
-    EXPECT_EQ(ParallelStrategy::make(&transport, config)->advice(), "");
-  });
-  simt::options().link = nullptr;
-  test::run_nccl_ranks(
-      4, [&](dist::NcclTransport& transport) { EXPECT_EQ(dist::advise_on_ring(transport.links()), ""); });
 }
 
 // NCCL keeps memory of the GPU for every rank that one exchanges messages with.

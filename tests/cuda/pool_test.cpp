@@ -1,25 +1,17 @@
 #include "kernels/pool.h"
 
-#include <cmath>
-
-#include "autograd/engine.h"
-#include "tests/cuda/device.h"
+#include "tests/cuda/ops.h"
 #include "tests/support/pool_cases.h"
 
 namespace athanor::pool_test {
 
+using test::context;
 using PoolOnDevice = test::DeviceTest;
 using kernels::PoolAxis;
 using kernels::PoolWindows;
 using test::filled;
 using test::Layout;
 using test::same_bits;
-
-constexpr DType kFloating[] = {DType::f64, DType::f32, DType::f16, DType::bf16};
-
-CudaContext& context() {
-  return cuda_context(test::device());
-}
 
 PoolAxis axis(std::int64_t inputs, std::int64_t window, std::int64_t stride, std::int64_t padding = 0,
               bool ceil_mode = false) {
@@ -62,7 +54,7 @@ std::string describe(const PoolWindows& windows, DType dtype, const test::ShapeC
 
 template <class F> void for_each_case(const std::vector<PoolWindows>& all, const F& f) {
   for (const PoolWindows& windows : all) {
-    for (const DType dtype : kFloating) {
+    for (const DType dtype : test::kFloating) {
       for (const auto& channels : kChannels) {
         SCOPED_TRACE(describe(windows, dtype, channels));
         const std::int64_t C = channels.shape[0];
@@ -76,36 +68,27 @@ template <class F> void for_each_case(const std::vector<PoolWindows>& all, const
 
 TEST_F(PoolOnDevice, MaxEqualsCpuBitForBit) {
   for_each_case(max_windows(), [](const PoolWindows& windows, const Tensor& x, const Tensor& dy) {
-    const bool small = windows.h.window * windows.w.window <= 256;
-    const Tensor y = empty_like(dy), dx = empty_like(x);
-    const Tensor index = Tensor::empty(dy.shape(), {small ? DType::u8 : DType::i32, kCpu});
-    const Tensor in = test::on_device_like(x), seed = test::on_device_like(dy);
-    const Tensor out = empty_like(seed), gradient = empty_like(in);
-    const Tensor won = Tensor::empty(dy.shape(), {index.dtype(), test::device()});
-    kernels::max_pool_forward(cpu_context(), windows, x, y, index);
-    kernels::max_pool_forward(context(), windows, in, out, won);
-    EXPECT_TRUE(same_bits(out.to(kCpu), y));
-    EXPECT_TRUE(same_bits(won.to(kCpu), index));
-    kernels::max_pool_backward(cpu_context(), windows, dy, index, dx);
-    kernels::max_pool_backward(context(), windows, seed, won, gradient);
-    EXPECT_TRUE(same_bits(gradient.to(kCpu), dx));
-    const Tensor again = empty_like(seed);
-    kernels::max_pool_forward(context(), windows, in, again, Tensor());
-    EXPECT_TRUE(same_bits(again.to(kCpu), y));
+    const DType place = windows.h.window * windows.w.window <= 256 ? DType::u8 : DType::i32;
+    test::expect_as_on_cpu([&](const auto& on) {
+      const Tensor in = on(x), seed = on(dy), y = empty_like(seed), again = empty_like(seed),
+                   dx = empty_like(in), index = on.empty(dy.shape(), place);
+      kernels::max_pool_forward(on.context, windows, in, y, index);
+      kernels::max_pool_forward(on.context, windows, in, again, Tensor());
+      EXPECT_TRUE(same_bits(again.to(kCpu), y.to(kCpu)));
+      kernels::max_pool_backward(on.context, windows, seed, index, dx);
+      return std::vector{y, index, dx};
+    });
   });
 }
 
 TEST_F(PoolOnDevice, AverageEqualsCpuBitForBit) {
   for_each_case(average_windows(), [](const PoolWindows& windows, const Tensor& x, const Tensor& dy) {
-    const Tensor y = empty_like(dy), dx = empty_like(x);
-    const Tensor in = test::on_device_like(x), seed = test::on_device_like(dy);
-    const Tensor out = empty_like(seed), gradient = empty_like(in);
-    kernels::avg_pool_forward(cpu_context(), windows, x, y);
-    kernels::avg_pool_forward(context(), windows, in, out);
-    EXPECT_TRUE(same_bits(out.to(kCpu), y));
-    kernels::avg_pool_backward(cpu_context(), windows, dy, dx);
-    kernels::avg_pool_backward(context(), windows, seed, gradient);
-    EXPECT_TRUE(same_bits(gradient.to(kCpu), dx));
+    test::expect_as_on_cpu([&](const auto& on) {
+      const Tensor in = on(x), seed = on(dy), y = empty_like(seed), dx = empty_like(in);
+      kernels::avg_pool_forward(on.context, windows, in, y);
+      kernels::avg_pool_backward(on.context, windows, seed, dx);
+      return std::vector{y, dx};
+    });
   });
 }
 
@@ -124,20 +107,15 @@ TEST_F(PoolOnDevice, MaxByHand) {
 
 TEST_F(PoolOnDevice, DilatedMaximaAndTheirPositionsEqualCpu) {
   for (const test::PoolCase& c : test::dilated_pool_cases()) {
-    for (const DType dtype : kFloating) {
+    for (const DType dtype : test::kFloating) {
       SCOPED_TRACE(fmt::format("{} {}", test::describe(c), dtype));
-      const Tensor x = require_grad(filled({c.x}, dtype, {1}));
-      const Tensor x_on = require_grad(test::on_device_like(x.detach()));
-      const auto [y, indices] = max_pool2d_with_indices(x, c.params);
-      const auto [y_on, indices_on] = max_pool2d_with_indices(x_on, c.params);
-      EXPECT_TRUE(same_bits(y_on.to(kCpu), y));
-      EXPECT_TRUE(same_bits(indices_on.to(kCpu), indices));
-      const Tensor dy = filled({y.shape()}, dtype, {2});
-      backward(y, dy);
-      backward(y_on, test::on_device_like(dy));
-      EXPECT_TRUE(same_bits(grad_of(x_on).to(kCpu), grad_of(x)));
-      const Tensor back = max_unpool2d(y.detach(), indices, c.x[1], c.x[2]);
-      EXPECT_TRUE(same_bits(max_unpool2d(y_on.detach(), indices_on, c.x[1], c.x[2]).to(kCpu), back));
+      test::expect_as_on_cpu([&](const auto& on) {
+        const Tensor x = require_grad(on(filled({c.x}, dtype, {1})));
+        const auto [y, indices] = max_pool2d_with_indices(x, c.params);
+        backward(y, on(filled({y.shape()}, dtype, {2})));
+        const Tensor back = max_unpool2d(y.detach(), indices, c.x[1], c.x[2]);
+        return std::vector{y.detach(), indices, grad_of(x), back};
+      });
     }
   }
 }

@@ -1,33 +1,30 @@
 #include "kernels/random.h"
 
-#include "tests/cuda/device.h"
+#include "tests/cuda/ops.h"
 
 namespace athanor::random_test {
 
+using test::context;
 using RandomOnDevice = test::DeviceTest;
 
-constexpr DType kFloating[] = {DType::f64, DType::f32, DType::f16, DType::bf16};
 constexpr std::int64_t kSizes[] = {0, 1, 2, 3, 4, 5, 127, 1024, 4099};
-
-CudaContext& context() {
-  return cuda_context(test::device());
-}
 
 // The same stream here and there, from aligned starts and others.
 template <class F> void expect_same_bits(DType dtype, const F& generate) {
   for (const std::int64_t n : kSizes) {
     for (const std::int64_t off : {0, 1}) {
-      const Tensor here = Tensor::zeros({n + off + 1}, {dtype, kCpu});
-      const Tensor there = Tensor::zeros({n + off + 1}, {dtype, test::device()});
-      generate(cpu_context(), here.view_as_strided({n}, {1}, off));
-      generate(context(), there.view_as_strided({n}, {1}, off));
-      EXPECT_TRUE(test::same_bits(there.to(kCpu), here)) << fmt::format("{} {} off {}", dtype, n, off);
+      SCOPED_TRACE(fmt::format("{} {} off {}", dtype, n, off));
+      test::expect_as_on_cpu([&](const auto& on) {
+        const Tensor all = on(Tensor::zeros({n + off + 1}, {dtype}));
+        generate(on.context, all.view_as_strided({n}, {1}, off));
+        return std::vector{all};
+      });
     }
   }
 }
 
 TEST_F(RandomOnDevice, UniformHasTheBitsOfTheCpu) {
-  for (const DType dtype : kFloating) {
+  for (const DType dtype : test::kFloating) {
     for (const auto& [low, high] : {std::pair{0.0, 1.0}, std::pair{-3.0, 0.5}, std::pair{1.0, 1.0078125}}) {
       expect_same_bits(dtype, [&, low = low, high = high](auto& where, const Tensor& y) {
         kernels::random_uniform(where, {7, 1ull << 40}, low, high, y);
@@ -37,7 +34,7 @@ TEST_F(RandomOnDevice, UniformHasTheBitsOfTheCpu) {
 }
 
 TEST_F(RandomOnDevice, NormalHasTheBitsOfTheCpu) {
-  for (const DType dtype : kFloating) {
+  for (const DType dtype : test::kFloating) {
     expect_same_bits(dtype, [](auto& where, const Tensor& y) {
       kernels::random_normal(where, {1ull << 60, 3}, 0.5, 2, y);
     });

@@ -1,22 +1,14 @@
 #include "kernels/reduce.h"
 
-#include <cmath>
 #include <cstring>
 
-#include "tests/cuda/device.h"
+#include "tests/cuda/ops.h"
 
 namespace athanor::reduce_test {
 
+using test::context;
 using ReduceOnDevice = test::DeviceTest;
 
-constexpr DType kFloating[] = {DType::f64, DType::f32, DType::f16, DType::bf16};
-
-CudaContext& context() {
-  return cuda_context(test::device());
-}
-DType accumulation(DType dtype) {
-  return dtype == DType::f64 ? DType::f64 : DType::f32;
-}
 double tolerance(DType dtype) {
   return is_half(dtype) ? test::epsilon_of(dtype) : 8 * test::epsilon_of(dtype);
 }
@@ -31,16 +23,18 @@ Shape reduced(const Shape& shape, unsigned axes) {
 }
 
 void check_sum(const Tensor& x, unsigned axes, DType to, Write write) {
-  const Tensor y = test::filled({reduced(x.shape(), axes)}, to, {5}, 1, 2);
-  const Tensor y_on = y.to(test::device());
-  kernels::sum(cpu_context(), x, y, 0.5, write);
-  kernels::sum(context(), test::on_device_like(x), y_on, 0.5, write);
-  EXPECT_TRUE(test::close(y_on.to(kCpu), y, std::max(tolerance(to), tolerance(accumulation(x.dtype())))))
-      << fmt::format("{} {} axes {:b} to {}", x.dtype(), x.shape(), axes, to);
+  SCOPED_TRACE(fmt::format("{} {} axes {:b} to {}", x.dtype(), x.shape(), axes, to));
+  test::expect_as_on_cpu(
+      [&](const auto& on) {
+        const Tensor y = on(test::filled({reduced(x.shape(), axes)}, to, {5}, 1, 2));
+        kernels::sum(on.context, on(x), y, 0.5, write);
+        return std::vector{y};
+      },
+      {std::max(tolerance(to), tolerance(test::wide_dtype(x.dtype())))});
 }
 
 TEST_F(ReduceOnDevice, SumEqualsCpuOverEveryCaseAndAxes) {
-  for (const DType dtype : kFloating) {
+  for (const DType dtype : test::kFloating) {
     for (const auto& wanted : test::shape_cases()) {
       const Tensor x = test::filled(wanted, dtype, {1}, -0.5, 1.5);
       const int rank = x.rank();
@@ -49,7 +43,7 @@ TEST_F(ReduceOnDevice, SumEqualsCpuOverEveryCaseAndAxes) {
         SCOPED_TRACE(int(wanted.layout));
         check_sum(x, axes, dtype, Write::overwrite);
       }
-      check_sum(x, (1u << rank) - 1, accumulation(dtype), Write::accumulate);
+      check_sum(x, (1u << rank) - 1, test::wide_dtype(dtype), Write::accumulate);
     }
   }
 }
@@ -129,7 +123,7 @@ TEST_F(ReduceOnDevice, LongSumsDoNotStall) {
 TEST_F(ReduceOnDevice, BitsDoNotDependOnAlignmentOrTime) {
   const std::pair<Shape, unsigned> cases[] = {
       {{30000}, 1u}, {{500, 40}, 1u}, {{40, 500}, 2u}, {{12, 50, 16}, 5u}};
-  for (const DType dtype : kFloating) {
+  for (const DType dtype : test::kFloating) {
     for (const auto& [shape, axes] : cases) {
       const Tensor x = test::filled({shape}, dtype, {6});
       std::vector<Tensor> results;
@@ -137,7 +131,7 @@ TEST_F(ReduceOnDevice, BitsDoNotDependOnAlignmentOrTime) {
         const Tensor moved =
             Tensor::empty({x.numel() + off}, {dtype, kCpu}).view_as_strided(shape, x.strides(), off);
         std::memcpy(moved.raw_data(), x.raw_data(), x.bytes());
-        results.push_back(Tensor::empty(reduced(shape, axes), {accumulation(dtype), test::device()}));
+        results.push_back(Tensor::empty(reduced(shape, axes), {test::wide_dtype(dtype), test::device()}));
         kernels::sum(context(), test::on_device_like(moved), results.back());
       }
       EXPECT_TRUE(test::same_bits(results[0].to(kCpu), results[1].to(kCpu)));
@@ -148,31 +142,30 @@ TEST_F(ReduceOnDevice, BitsDoNotDependOnAlignmentOrTime) {
 }
 
 TEST_F(ReduceOnDevice, SquaredDeviationAndItsGradientEqualCpu) {
-  for (const DType dtype : kFloating) {
+  for (const DType dtype : test::kFloating) {
     for (const auto& wanted : test::shape_cases()) {
       if (wanted.shape.numel() > 5000 && dtype != DType::f32) continue;
-      const Tensor x = test::filled(wanted, dtype, {7}, 0, 2), on = test::on_device_like(x);
+      const Tensor x = test::filled(wanted, dtype, {7}, 0, 2);
       for (unsigned axes = 0; axes<(1u << x.rank()); axes += x.rank()> 4 ? 37 : 3) {
+        SCOPED_TRACE(fmt::format("{} {} {} axes {:b}", dtype, x.shape(), int(wanted.layout), axes));
         const Shape shape = reduced(x.shape(), axes);
-        const Tensor mean = test::filled({shape}, accumulation(dtype), {8}, 0.9, 1.1);
-        const Tensor dy = test::filled({shape}, dtype, {9}), y = empty_like(dy),
-                     dx = Tensor::empty(x.shape(), x.options());
-        const Tensor mean_on = mean.to(test::device()), dy_on = dy.to(test::device());
-        const Tensor y_on = empty_like(dy_on), dx_on = Tensor::empty(x.shape(), dy_on.options());
-        kernels::squared_deviation(cpu_context(), x, mean, y, 0.25);
-        kernels::squared_deviation(context(), on, mean_on, y_on, 0.25);
-        EXPECT_TRUE(test::close(y_on.to(kCpu), y, tolerance(dtype)))
-            << fmt::format("{} {} {} axes {:b}", dtype, x.shape(), int(wanted.layout), axes);
-        kernels::squared_deviation_backward(cpu_context(), x, mean, dy, dx, 0.25);
-        kernels::squared_deviation_backward(context(), on, mean_on, dy_on, dx_on, 0.25);
-        EXPECT_TRUE(test::same_bits(dx_on.to(kCpu), dx));
+        const Tensor mean = test::filled({shape}, test::wide_dtype(dtype), {8}, 0.9, 1.1),
+                     dy = test::filled({shape}, dtype, {9});
+        test::expect_as_on_cpu(
+            [&](const auto& on) {
+              const Tensor y = on.empty(shape, dtype), dx = on.empty(x.shape(), dtype);
+              kernels::squared_deviation(on.context, on(x), on(mean), y, 0.25);
+              kernels::squared_deviation_backward(on.context, on(x), on(mean), on(dy), dx, 0.25);
+              return std::vector{y, dx};
+            },
+            {tolerance(dtype), test::kBits});
       }
     }
   }
 }
 
 TEST_F(ReduceOnDevice, CountNonfiniteCountsAndWaits) {
-  for (const DType dtype : kFloating) {
+  for (const DType dtype : test::kFloating) {
     for (const std::int64_t n : {0, 1, 300, 20000}) {
       const Tensor x = test::filled({{n}}, dtype, {1});
       std::int64_t bad = 0;

@@ -1,5 +1,6 @@
 #include <memory>
 
+#include "data/pixel_stage.h"
 #include "data/preprocess.h"
 #include "kernels/resize.h"
 #include "tensor/pinned.h"

@@ -1,12 +1,11 @@
 #include "data/image/resize.h"
 
 #include <cstring>
-#include <vector>
 
 #include "data/image/orientation.h"
-#include "kernels/on_device.h"
+#include "data/pixel_stage.h"
 #include "kernels/resize_ops.h"
-#include "tests/cuda/device.h"
+#include "tests/cuda/ops.h"
 #include "tests/support/image_files.h"
 
 // The kernel that scales images has the bits of the CPU. (resize_loader_test.cpp: a loader that uses it.)

@@ -1,50 +1,31 @@
-#include "kernels/scalar_ops.h"
-
-#include <cmath>
-
-#include "autograd/engine.h"
-#include "autograd/gradcheck.h"
 #include "autograd/scalar_ops.h"
-#include "tests/cuda/device.h"
+
+#include "kernels/scalar_ops.h"
+#include "tests/cuda/ops.h"
 
 namespace athanor::scalar_ops_test {
 
 using ScalarOpsOnDevice = test::DeviceTest;
 
-constexpr DType kFloating[] = {DType::f64, DType::f32, DType::f16, DType::bf16};
-
 template <class Op> void expect_cpu_results(const Op& op, double low = -2.1) {
-  CudaContext& context = cuda_context(test::device());
-  for (const DType dtype : kFloating) {
-    for (const auto& wanted : test::shape_cases()) {
-      SCOPED_TRACE(fmt::format("{} {} {}", dtype, wanted.shape, int(wanted.layout)));
-      const Tensor x = test::filled(wanted, dtype, {1}, low, 2.1), dy = test::filled(wanted, dtype, {2});
-      const Tensor y = empty_like(x), dx = empty_like(x);
-      const Tensor on = test::on_device_like(x), dy_on = test::on_device_like(dy);
-      const Tensor y_on = empty_like(on), dx_on = empty_like(on);
-      kernels::scalar_forward(cpu_context(), op, x, y);
-      kernels::scalar_forward(context, op, on, y_on);
-      EXPECT_TRUE(test::close(y_on.to(kCpu), y, 2 * test::epsilon_of(dtype)));
-      kernels::scalar_backward(cpu_context(), op, x, dy, dx);
-      kernels::scalar_backward(context, op, on, dy_on, dx_on);
-      EXPECT_TRUE(test::close(dx_on.to(kCpu), dx, 2 * test::epsilon_of(dtype)));
-    }
-  }
+  test::for_every_shape([&](const test::ShapeCase& wanted, DType dtype) {
+    const Tensor x = test::filled(wanted, dtype, {1}, low, 2.1), dy = test::filled(wanted, dtype, {2});
+    test::expect_as_on_cpu(
+        [&](const auto& on) {
+          const Tensor in = on(x), y = empty_like(in), dx = empty_like(in);
+          kernels::scalar_forward(on.context, op, in, y);
+          kernels::scalar_backward(on.context, op, in, on(dy), dx);
+          return std::vector{y, dx};
+        },
+        {2 * test::epsilon_of(dtype)});
+  });
 }
 
-TEST_F(ScalarOpsOnDevice, LeakyReluEqualsCpu) {
+TEST_F(ScalarOpsOnDevice, EachEqualsCpu) {
   expect_cpu_results(kernels::LeakyRelu{0.1});
-}
-TEST_F(ScalarOpsOnDevice, EluEqualsCpu) {
   expect_cpu_results(kernels::Elu{1.5});
-}
-TEST_F(ScalarOpsOnDevice, SoftplusEqualsCpu) {
   expect_cpu_results(kernels::Softplus{2, 3});
-}
-TEST_F(ScalarOpsOnDevice, ClampEqualsCpu) {
   expect_cpu_results(kernels::Clamp{0.5, NAN});
-}
-TEST_F(ScalarOpsOnDevice, PowerEqualsCpu) {
   expect_cpu_results(kernels::Power{-1.5}, 0.1);
 }
 

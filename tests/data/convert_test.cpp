@@ -258,75 +258,6 @@ TEST(Open, DetectsFormatsByContent) {
   }
 }
 
-TEST(Open, EveryFormatIsWrittenAndDetected) {
-  const TempDir dir;
-  std::vector<OwnedSample> raw, encoded;
-  for (int i = 0; i < 12; ++i) {
-    raw.push_back(test::raw_sample(5, 6, 3, i % 4, static_cast<std::uint64_t>(i)));
-    encoded.push_back(
-        encoded_sample(200 + 13 * static_cast<std::size_t>(i), i % 4, static_cast<std::uint64_t>(i)));
-    encoded.back().bytes[0] = char(0xff);  // as a JPEG begins, which some formats know it by
-    encoded.back().bytes[1] = char(0xd8);
-    encoded.back().bytes[2] = char(0xff);
-  }
-  struct Case {
-    const char *name, *format;
-    bool holds_raw, holds_encoded;
-  };
-  for (const Case& c : std::vector<Case>{{"a.athp", "packed file", true, true},
-                                         {"a.athp.json", "manifest of packed files", true, true},
-                                         {"a_images.npy", "NumPy array", true, false},
-                                         {"a.npz", "NumPy archive", true, false},
-                                         {"a.h5", "HDF5 file", true, false},
-                                         {"a.tar", "tar archive", false, true},
-                                         {"a.tfrecord", "TFRecord file", true, true},
-                                         {"a.lmdb", "LMDB environment", true, true},
-                                         {"a.mdb", "LMDB environment", true, true},
-                                         {"a.bin", "raw pixel file", true, false},
-                                         {"a-images-idx4-ubyte", "IDX file", true, false}}) {
-    for (const bool use_raw : {true, false}) {
-      const std::vector<OwnedSample>& samples = use_raw ? raw : encoded;
-      const TempDir own, cache;
-      ::setenv("XDG_CACHE_HOME", cache.path().c_str(), 1);
-      const auto path = own / c.name;
-      std::unique_ptr<SampleWriter> writer;
-      try {
-        writer = create_samples(path);
-      } catch (const IoError& error) {
-        // Built without the library it needs.
-        ASSERT_NE(std::string_view(error.what()).find("lib"), std::string::npos) << error.what();
-        break;
-      }
-      const auto add_all = [&] {
-        for (const OwnedSample& sample : samples) writer->add(sample.view());
-      };
-      if (!(use_raw ? c.holds_raw : c.holds_encoded)) {
-        EXPECT_THROW(add_all(), ArgumentError) << c.name;
-        continue;
-      }
-      add_all();
-      writer->finish();
-      EXPECT_EQ(format_of(path), c.format) << c.name;
-      std::unique_ptr<Dataset> store;
-      try {
-        store = open_samples(path);
-      } catch (const IoError& error) {
-        ASSERT_NE(std::string_view(error.what()).find("lib"), std::string::npos) << error.what();
-        break;
-      }
-      ASSERT_EQ(store->size(), 12) << c.name;
-      std::vector<std::byte> scratch;
-      for (std::size_t i = 0; i < 12; ++i) {
-        const StoredSample got = store->fetch(static_cast<std::int64_t>(i), scratch);
-        EXPECT_TRUE(std::ranges::equal(got.bytes, samples[i].view().bytes)) << c.name << " " << i;
-        EXPECT_EQ(got.label, samples[i].label) << c.name << " " << i;
-        EXPECT_EQ(got.codec, samples[i].codec) << c.name << " " << i;
-        EXPECT_EQ(got.height, samples[i].height) << c.name << " " << i;
-      }
-    }
-  }
-}
-
 TEST(Open, UnknownFormatsAreErrors) {
   const TempDir dir;
   write_file(dir / "x.bin", "hello");
@@ -334,14 +265,17 @@ TEST(Open, UnknownFormatsAreErrors) {
   EXPECT_ERROR(IoError, open_samples(dir / "x.bin"), "data", (dir / "x.bin").string(), "packed file");
   EXPECT_ERROR(IoError, open_samples(dir.path()), "image folder", dir.path().string(), "x.bin");
   EXPECT_ERROR(ArgumentError, create_samples(dir / "x.zip"), "data", ".athp", "'.zip'");
+  EXPECT_ERROR(ArgumentError, create_samples(dir / "x.lmdb"), "data", ".athp", "'.lmdb'");
+  EXPECT_ERROR(ArgumentError, open_samples(dir.path(), {.fields = "image=x"}), "--fields", "image folder");
 }
 
 TEST(Open, ATrailingSlashChangesNothing) {
   const TempDir dir;
-  const std::string pixels(4, 'p');
-  const auto writer = create_samples(dir / "x.lmdb/");
-  writer->add({std::as_bytes(std::span(pixels)), Codec::raw, 2, 2, 1, 0});
+  const auto writer = create_samples(dir / "photos/");
+  writer->add(encoded_sample(9, 0, 0).view());
   writer->finish();
+  EXPECT_EQ(format_of(dir / "photos/"), "image folder");
+  write_file(dir / "x.lmdb" / "data.mdb", "");
   EXPECT_EQ(format_of(dir / "x.lmdb/"), "LMDB environment");
 }
 

@@ -290,8 +290,7 @@ std::vector<Source> corpus() {
                    3,
                    1});
   }
-  for (const char* const name :
-       {"a.athp", "a.athp.json", "a.npz", "a.tfrecord", "a.lmdb", "a-images-idx3-ubyte"})
+  for (const char* const name : {"a.athp", "a.athp.json", "a.npz", "a.tfrecord", "a-images-idx3-ubyte"})
     all.push_back({name, written(name), 3});
   return all;
 }

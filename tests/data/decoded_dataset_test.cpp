@@ -7,6 +7,8 @@
 #include <gtest/gtest.h>
 
 #include "data/image/png.h"
+#include "data/image/reader.h"
+#include "data/pixel_stage.h"
 #include "data/sample_row.h"
 #include "kernels/resize.h"
 #include "tensor/error.h"

@@ -47,9 +47,9 @@ TEST(Duplicates, AnImageInBothSetsIsFoundInEverySource) {
     const char* suffix;
     bool raw;
   };
-  for (const auto& [suffix, raw] : {Source{"", false}, Source{".tar", false}, Source{".athp", false},
-                                    Source{".tfrecord", false}, Source{".lmdb", false}, Source{".athp", true},
-                                    Source{".npz", true}, Source{".bin", true}, Source{".lmdb", true}}) {
+  for (const auto& [suffix, raw] :
+       {Source{"", false}, Source{".tar", false}, Source{".athp", false}, Source{".tfrecord", false},
+        Source{".athp", true}, Source{".npz", true}, Source{".bin", true}}) {
     SCOPED_TRACE(fmt::format("'{}', {}", suffix, raw ? "raw" : "encoded"));
     const TempDir dir;
     const Store train = stored(dir / (std::string("train") + suffix), raw, {1, 2, 3});

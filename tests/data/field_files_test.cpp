@@ -9,6 +9,7 @@
 #include "data/decoded_dataset.h"
 #include "data/formats/open.h"
 #include "data/formats/packed.h"
+#include "data/image/reader.h"
 #include "data/loader.h"
 #include "tests/support/errors.h"
 #include "tests/support/field_table.h"

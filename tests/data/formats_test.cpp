@@ -19,26 +19,6 @@ std::string big_endian(std::uint32_t value) {
           static_cast<char>(value)};
 }
 
-struct Size {
-  std::int64_t count, height, width, channels, classes;
-};
-const std::vector<Size> kSizes{
-    {1, 1, 1, 1, 1}, {3, 5, 7, 1, 3}, {13, 3, 2, 3, 300}, {4, 1, 9, 4, 70000}, {2, 640, 601, 3, 2}};
-
-TEST(IdxStore, ReadsWhatItWrote) {
-  for (const Size& s : kSizes) {
-    const TempDir dir;
-    const auto samples = raw_samples(s.count, s.height, s.width, s.channels, s.classes);
-    write_all(create_idx(dir / "train-images-idx3-ubyte"), samples);
-    const auto store = open_idx(dir / "train-images-idx3-ubyte", {.classes = s.classes});
-    EXPECT_EQ(store->spec(), (ImageSpec{s.height, s.width, s.channels, s.classes}));
-    EXPECT_FALSE(store->resident());
-    expect_same(*store, samples);
-    EXPECT_EQ(std::distance(std::filesystem::directory_iterator(dir.path()), {}), 2)
-        << "nothing else is left";
-  }
-}
-
 TEST(IdxStore, WritesTheBytesOfTheFormatThatMnistReads) {
   const TempDir dir;
   std::vector<OwnedSample> samples = raw_samples(2, 2, 3, 1, 10);
@@ -72,14 +52,10 @@ TEST(IdxStore, TakesLabelsOfEveryWholeType) {
   EXPECT_ERROR(IoError, labels_of(0x08, "abc"), "labels", "10");
 }
 
-TEST(IdxStore, EveryCutAndEveryByteIsSafe) {
+TEST(IdxStore, SizesAreComparedWithTheFile) {
   const TempDir dir;
   write_all(create_idx(dir / "images"), raw_samples(3, 2, 2, 3, 3));
   const auto read = [&] { read_all(*open_idx(dir / "images")); };
-  expect_every_cut_fails(dir / "images", read);
-  expect_every_cut_fails(dir / "labels", read);
-  EXPECT_GT(expect_no_flip_crashes(dir / "images", read), 30);
-  EXPECT_GT(expect_no_flip_crashes(dir / "labels", read), 20);
   write_file(dir / "images", big_endian(0x804) + big_endian(0xffffffff) + big_endian(0xffffffff) +
                                  big_endian(0xffffffff) + big_endian(0xffffffff));
   EXPECT_ERROR(IoError, read(), "images", "8", "height", "width", "channels");
@@ -94,28 +70,9 @@ TEST(IdxStore, EveryCutAndEveryByteIsSafe) {
   EXPECT_ERROR(IoError, read(), "labels");
 }
 
-TEST(Writers, RejectUnsupportedSamplesAndLeaveNothing) {
+TEST(Writers, RejectLabelsAndNamesOfTheirFormat) {
   const TempDir dir;
-  const auto raw = raw_samples(2, 2, 2, 3, 3);
-  const auto writers = [&] {
-    std::vector<std::unique_ptr<SampleWriter>> all;
-    all.push_back(create_idx(dir / "images"));
-    all.push_back(create_raw(dir / "x.bin"));
-    return all;
-  };
-  for (auto& writer : writers()) {
-    EXPECT_THROW(writer->finish(), ArgumentError) << "no sample";
-    EXPECT_THROW(writer->add(encoded_sample(Codec::jpeg, 20, 0).view()), ArgumentError);
-    writer->add(raw[0].view());
-    EXPECT_THROW(writer->add(raw_samples(1, 2, 3, 3, 1)[0].view()), ArgumentError) << "another size";
-    OwnedSample bad = raw[1];
-    bad.label = -1;
-    EXPECT_THROW(writer->add(bad.view()), ArgumentError);
-    bad = raw[1];
-    bad.bytes.pop_back();
-    EXPECT_THROW(writer->add(bad.view()), ArgumentError);
-  }
-  EXPECT_TRUE(std::filesystem::is_empty(dir.path()));
+  const auto raw = raw_samples(1, 2, 2, 3, 3);
   EXPECT_THROW(create_raw(dir / "x.bin", 2)->add(raw[0].view()), ArgumentError) << "label 2 of 2 classes";
   EXPECT_THROW(create_idx(dir / "pixels"), ArgumentError);
   EXPECT_TRUE(std::filesystem::is_empty(dir.path()));
@@ -202,43 +159,30 @@ TEST(Writers, RemoveWhatKilledOnesHaveLeft) {
   }
 }
 
-TEST(RawStore, ReadsWhatItWrote) {
-  for (const Size& s : kSizes) {
-    const TempDir dir;
-    const auto samples = raw_samples(s.count, s.height, s.width, s.channels, s.classes);
-    write_all(create_raw(dir / "x.bin", s.classes + 1), samples);
-    const auto store = open_raw(dir / "x.bin");
-    EXPECT_EQ(store->spec(), (ImageSpec{s.height, s.width, s.channels, s.classes + 1}));
-    expect_same(*store, samples);
-  }
-}
-
-TEST(RawStore, TakesShapeOffsetAndLabelsFromOptions) {
+TEST(RawStore, TakesShapeOffsetAndLabelsFromItsJson) {
   const TempDir dir;
-  write_file(dir / "pixels", "headABCDEFGHIJKL");
-  RawOptions options{.height = 1, .width = 2, .channels = 3, .offset = 4};
-  expect_same(*open_raw(dir / "pixels", options),
-              {{"ABCDEF", Codec::raw, 1, 2, 3, 0}, {"GHIJKL", Codec::raw, 1, 2, 3, 0}});
-  EXPECT_TRUE(names(open_raw(dir / "pixels", options)->where(1), {(dir / "pixels").string(), "10"}));
-  options.labels = dir / "labels";
+  write_file(dir / "x.bin", "headABCDEFGHIJKL");
+  const auto read = [&](const std::string& more) {
+    replace_file(dir / "x.json", R"({"height": 1, "width": 2, "channels": 3, "offset": 4)" + more + "}");
+    return open_raw(dir / "x.bin");
+  };
+  expect_same(*read(""), {{"ABCDEF", Codec::raw, 1, 2, 3, 0}, {"GHIJKL", Codec::raw, 1, 2, 3, 0}});
+  EXPECT_TRUE(names(read("")->where(1), {(dir / "x.bin").string(), "10"}));
   for (const std::string type : {"u8", "i8", "u16", "i16", "u32", "i32", "u64", "i64"}) {
     const std::size_t width = static_cast<std::size_t>(std::stoi(type.substr(1))) / 8;
+    const std::string labels = R"(, "labels": "labels", "label_dtype": ")" + type + '"';
     std::string label(width, '\0'), negative(width, '\xff');
     label[0] = 5;
-    options.label_dtype = type;
     write_file(dir / "labels", label + label);
-    EXPECT_EQ(open_raw(dir / "pixels", options)->spec().classes, 6) << type;
+    EXPECT_EQ(read(labels)->spec().classes, 6) << type;
     write_file(dir / "labels", label + label + "x");
-    EXPECT_ERROR(IoError, open_raw(dir / "pixels", options), "labels", std::to_string(2 * width));
+    EXPECT_ERROR(IoError, read(labels), "labels", std::to_string(2 * width));
     write_file(dir / "labels", label + negative);
     const bool small = type == "u8" || type == "u16";
     if (!small) {
-      EXPECT_ERROR(IoError, open_raw(dir / "pixels", options), "labels", std::to_string(width), "label",
-                   "[0, 2147483648)");
+      EXPECT_ERROR(IoError, read(labels), "labels", std::to_string(width), "label", "[0, 2147483648)");
     }
   }
-  options.label_dtype = "f32";
-  EXPECT_THROW(open_raw(dir / "pixels", options), ArgumentError);
 }
 
 TEST(RawStore, ItsJsonHoldsWholeNumbersAndKnownNames) {
@@ -254,38 +198,10 @@ TEST(RawStore, ItsJsonHoldsWholeNumbersAndKnownNames) {
   EXPECT_TRUE(names(message(R"("width": 2, "wide": 2)"), {"x.json", "wide"}));
 }
 
-TEST(RawStore, ClassesAreAsManyAsALabelCanTell) {
-  const TempDir dir;
-  write_file(dir / "pixels", "ABC");
-  RawOptions options{.height = 1, .width = 1, .channels = 3};
-  const std::int64_t most = std::int64_t{1} << 31;
-  options.classes = most;
-  EXPECT_EQ(open_raw(dir / "pixels", options)->spec().classes, most);
-  for (const std::int64_t classes : {most + 1, std::int64_t{-1}}) {
-    options.classes = classes;
-    EXPECT_THROW(open_raw(dir / "pixels", options), ArgumentError) << classes;
-  }
-}
-
-TEST(RawStore, EveryCutAndEveryByteIsSafe) {
+TEST(RawStore, HostileDescriptionsAreOneLine) {
   const TempDir dir;
   write_all(create_raw(dir / "x.bin"), raw_samples(3, 2, 2, 3, 3));
   const auto read = [&] { read_all(*open_raw(dir / "x.bin")); };
-  expect_every_cut_fails(dir / "x.labels.bin", read);
-  // Pixels cut to fewer whole images are missing labels' images, and found as such.
-  const std::string pixels = read_file(dir / "x.bin");
-  for (std::size_t length = 0; length < pixels.size(); ++length) {
-    replace_file(dir / "x.bin", pixels.substr(0, length));
-    ASSERT_TRUE(names_place(message_of<IoError>(read), dir.path().string())) << length;
-  }
-  write_file(dir / "x.bin", pixels);
-  const std::string text = read_file(dir / "x.json");
-  for (std::size_t length = 0; length + 2 < text.size(); ++length) {
-    replace_file(dir / "x.json", text.substr(0, length));
-    ASSERT_TRUE(names_place(message_of<IoError>(read), "x.json")) << length;
-  }
-  write_file(dir / "x.json", text);
-  EXPECT_GT(expect_no_flip_crashes(dir / "x.json", read), 100);
   for (const char* hostile : {"[]", "{}", "{\"height\": -1}", "{\"height\": 1e999}",
                               "{\"height\": 18446744073709551615, \"width\": 1}",
                               "{\"height\": 4294967296, \"width\": 4294967296, \"channels\": 4294967296}",
@@ -293,7 +209,8 @@ TEST(RawStore, EveryCutAndEveryByteIsSafe) {
                               "{\"height\": 2, \"width\": 2, \"labels\": \"../x\"}",
                               "{\"height\": 2, \"width\": 2, \"lables\": \"x\"}",
                               "{\"height\": 2, \"width\": 2, \"offset\": 9223372036854775807}",
-                              "{\"height\": 2, \"width\": 2, \"label_dtype\": 3}"}) {
+                              "{\"height\": 2, \"width\": 2, \"label_dtype\": 3}",
+                              "{\"height\": 2, \"width\": 2, \"classes\": 2147483649}"}) {
     write_file(dir / "x.json", hostile);
     EXPECT_TRUE(names_place(message_of<IoError>(read), dir.path().string())) << hostile;
   }

@@ -217,12 +217,11 @@ TEST(ShorterFile, IsAnErrorInEveryFormat) {
   const auto raw = raw_samples(40, 16, 16, 3, 5);
   std::vector<OwnedSample> encoded;
   for (std::int64_t i = 0; i < 40; ++i) encoded.push_back(encoded_sample(Codec::png, 1000, i % 5));
-  for (const char* name : {"images.npy", "a.tar", "a.tfrecord", "a.mdb", "a-images-idx3-ubyte", "a.bin"}) {
+  for (const char* name : {"images.npy", "a.tar", "a.tfrecord", "a-images-idx3-ubyte", "a.bin"}) {
     SCOPED_TRACE(name);
     write_all(create_samples(dir / name), name == std::string("a.tar") ? encoded : raw);
     const auto store = open_samples(dir / name);
-    std::filesystem::path file = dir / name;
-    if (std::filesystem::is_directory(file)) file /= "data.mdb";
+    const std::filesystem::path file = dir / name;
     read_all(*store);
     std::filesystem::resize_file(file, 5000);
     EXPECT_ERROR(IoError, read_all(*store), file.string(), "5000");

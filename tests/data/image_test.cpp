@@ -11,8 +11,8 @@
 
 #include "data/image/decoder.h"
 #include "data/image/jpeg.h"
+#include "data/image/reader.h"
 #include "data/image/resize.h"
-#include "data/image/transform.h"
 #include "tensor/error.h"
 #include "tests/support/errors.h"
 #include "tests/support/image_files.h"

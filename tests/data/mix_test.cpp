@@ -223,10 +223,10 @@ TEST_F(MixedResume, EqualsTheRunThatNeverStopped) {
   config.augment.random_erasing = 0.5;
   expect_equal_from_everywhere(config, 10);
   for (const auto& [part, change] : std::vector<std::pair<std::string, void (*)(Augment&)>>{
-           {"mixup 0.4", [](Augment& to) { to.mixup = 0; }},
-           {"cutmix 1", [](Augment& to) { to.cutmix = 0; }},
-           {"random erasing 0.5", [](Augment& to) { to.random_erasing = 0; }},
-           {"rand-augment 1 of magnitude 20", [](Augment& to) { to.rand_augment->magnitude = 20 + 1; }}}) {
+           {"mixup:0.4", [](Augment& to) { to.mixup = 0; }},
+           {"cutmix:1", [](Augment& to) { to.cutmix = 0; }},
+           {"random-erasing:0.5", [](Augment& to) { to.random_erasing = 0; }},
+           {"rand-augment:1:20", [](Augment& to) { to.rand_augment->magnitude = 20 + 1; }}}) {
     TrainerConfig other = from(config, file(10).string());
     change(other.augment);
     EXPECT_ERROR(ArgumentError, test::train(other), "--augment", part);

@@ -12,7 +12,7 @@
 #include "data/formats/image_folder.h"
 #include "data/formats/open.h"
 #include "data/image/png.h"
-#include "data/image/transform.h"
+#include "data/image/reader.h"
 #include "data/recode.h"
 #include "tensor/error.h"
 #include "tests/support/image_files.h"

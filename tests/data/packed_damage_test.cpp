@@ -133,22 +133,6 @@ TEST(Packed, VerifyReportsProgressAndCanBeStopped) {
   EXPECT_EQ(calls, 2);
 }
 
-TEST(Packed, AFileCutAtAnyLengthIsRefused) {
-  const TempDir dir;
-  write(dir / "a.athp", uniform(3));
-  const std::string file = read_file(dir / "a.athp");
-  write_file(dir / "b.athp", file);
-  for (std::size_t length = file.size(); length-- > 0;) {
-    std::filesystem::resize_file(dir / "b.athp", length);
-    const std::string message = test::message_of<IoError>([&] { PackedStore store(dir / "b.athp"); });
-    ASSERT_TRUE(test::names(message, {"b.athp"})) << length;
-    ASSERT_GE(offset_in(message), 0) << length << ": " << message;
-  }
-  write_file(dir / "b.athp", file + '\0');
-  EXPECT_ERROR(IoError, PackedStore(dir / "b.athp"), "b.athp", std::to_string(file.size()),
-               std::to_string(file.size() + 1));
-}
-
 TEST(Packed, AFileCutWhileItIsOpenIsAnError) {
   const TempDir dir;
   const Samples samples = uniform(100);

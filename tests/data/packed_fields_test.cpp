@@ -76,7 +76,7 @@ TEST(PackedFields, OtherFormatsSayThatTheyHoldNone) {
   std::vector<StoredField> more{{pixels}, {pixels}};
   const StoredSample raw{pixels, Codec::raw, 2, 2, 3, 0, more}, photo = table->fetch(0, scratch);
   int writers = 0;
-  for (const char* name : {"a.npy", "images.npy", "a.npz", "a.h5", "a.tar", "a.tfrecord", "a.lmdb", "a.bin",
+  for (const char* name : {"a.npy", "images.npy", "a.npz", "a.h5", "a.tar", "a.tfrecord", "a.bin",
                            "a-images-idx3-ubyte", "folder"}) {
     std::unique_ptr<SampleWriter> writer;
     try {

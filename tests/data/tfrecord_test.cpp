@@ -1,8 +1,7 @@
 #include "data/formats/tfrecord.h"
 
-#include <random>
-
 #include "data/formats/crc32c.h"
+#include "data/formats/example.h"
 #include "tests/support/stores.h"
 
 namespace athanor::tfrecord_test {
@@ -97,8 +96,8 @@ TEST(Example, ReadsWhatItWrote) {
                             {"nothing", {}},
                             {"no floats", Floats{}},
                             {"", Ints{1}}};
-  const std::vector<std::byte> bytes = write_example(features);
-  const FeatureMap back = read_example(bytes);
+  const std::string bytes = write_example(features);
+  const FeatureMap back = read_example(std::as_bytes(std::span(bytes)));
   ASSERT_EQ(back.size(), features.size());
   EXPECT_EQ(std::get<Ints>(back.at("ints")), std::get<Ints>(features.at("ints")));
   EXPECT_EQ(std::get<Floats>(back.at("floats")), std::get<Floats>(features.at("floats")));
@@ -119,35 +118,11 @@ TEST(Example, MalformedMessagesAreIoErrorsWithAnOffset) {
   EXPECT_ERROR(IoError, parse(field(1, field(1, field(2, "\x0a\x05")))), "example", "8", "5");
 }
 
-TEST(TfRecord, ReadsWhatItWrote) {
+TEST(TfRecord, RejectsAnImageOfAnotherCodec) {
   const TempDir dir;
-  const auto samples = mixed_samples();
-  write_all(create_tfrecord(dir / "a.tfrecord"), samples);
-  const auto store = open_tfrecord(dir / "a.tfrecord");
-  EXPECT_EQ(store->spec(), (ImageSpec{0, 0, 0, 70001}));
-  expect_same(*store, samples);
-  const auto stated = open_tfrecord(dir / "a.tfrecord", {.classes = 80000});
-  EXPECT_EQ(stated->spec(), (ImageSpec{0, 0, 0, 80000}));
-  expect_same(*stated, samples);
-  for (const std::int64_t count : {1, 9}) {
-    const auto raw = raw_samples(count, 3, 5, 1, 4);
-    write_all(create_tfrecord(dir / "a.tfrecord"), raw);
-    EXPECT_EQ(open_tfrecord(dir / "a.tfrecord")->spec(), (ImageSpec{3, 5, 1, 4}));
-    expect_same(*open_tfrecord(dir / "a.tfrecord"), raw);
-  }
-}
-
-TEST(TfRecord, RejectsUnsupportedSamplesAndLeavesNothing) {
-  const TempDir dir;
-  const auto writer = create_tfrecord(dir / "a");
-  EXPECT_THROW(writer->finish(), ArgumentError);
   OwnedSample wrong = encoded_sample(Codec::jpeg, 10, 0);
   wrong.codec = Codec::png;
-  EXPECT_THROW(writer->add(wrong.view()), ArgumentError);
-  wrong = raw_samples(1, 2, 2, 3, 1)[0];
-  wrong.width = 3;
-  EXPECT_THROW(writer->add(wrong.view()), ArgumentError);
-  EXPECT_FALSE(std::filesystem::exists(dir / "a"));
+  EXPECT_THROW(create_tfrecord(dir / "a")->add(wrong.view()), ArgumentError);
 }
 
 TEST(TfRecord, ReadsHandWrittenFilesWithKeysOfTheirOwn) {
@@ -158,16 +133,12 @@ TEST(TfRecord, ReadsHandWrittenFilesWithKeysOfTheirOwn) {
                             frame(field(1, entry("image/encoded", bytes_feature(jpeg)) +
                                                entry("image/class/label", int_feature(2)))));
   expect_same(*open_tfrecord(dir / "a"), {{jpeg, Codec::jpeg, 0, 0, 0, 1}, {jpeg, Codec::jpeg, 0, 0, 0, 2}});
-  expect_same(*open_tfrecord(dir / "a", {.label_offset = -1}),
-              {{jpeg, Codec::jpeg, 0, 0, 0, 0}, {jpeg, Codec::jpeg, 0, 0, 0, 1}});
-  EXPECT_ERROR(IoError, open_tfrecord(dir / "a", {.label_offset = -2}), (dir / "a").string(), "12", "label",
-               "[0, 2147483648)", "-1");
-  write_file(dir / "a", frame(field(1, entry("pic", bytes_feature("abcdef")) + entry("cls", int_feature(3)) +
-                                           entry("rows", int_feature(1)) + entry("cols", int_feature(2)))));
-  const TfRecordOptions keys{
-      .image_key = "pic", .label_key = "cls", .height_key = "rows", .width_key = "cols"};
-  expect_same(*open_tfrecord(dir / "a", keys), {{"abcdef", Codec::raw, 1, 2, 3, 3}});
-  EXPECT_ERROR(IoError, open_tfrecord(dir / "a"), "12", "image_key");
+  write_file(dir / "a",
+             frame(field(1, entry("pic", bytes_feature("abcdef")) + entry("cls", int_feature(3)) +
+                                entry("height", int_feature(1)) + entry("width", int_feature(2)))));
+  expect_same(*open_tfrecord(dir / "a", {.image = "pic", .label = "cls"}),
+              {{"abcdef", Codec::raw, 1, 2, 3, 3}});
+  EXPECT_ERROR(IoError, open_tfrecord(dir / "a"), "12", "--fields");
   write_file(dir / "a", frame(field(1, entry("image_raw", bytes_feature("abcdef")) +
                                            entry("label", int_feature(3)) + entry("height", int_feature(1)) +
                                            entry("width", int_feature(2)) + entry("depth", int_feature(3)))));
@@ -197,8 +168,8 @@ TEST(TfRecord, HostileFilesAreOneLineNamingFileAndOffset) {
            {large + masked(large) + "abc", 0, {"9223372036854775804", "3"}},
            {little_endian(0, 8) + masked(little_endian(0, 8)), 0, {"0"}},
            {frame("\x0a"), 12, {"tf.train.Example", "1"}},
-           {frame(""), 12, {"image/encoded", "image_key"}},
-           {frame(field(1, image)), 12, {"image/class/label", "label_key"}},
+           {frame(""), 12, {"image/encoded", "--fields"}},
+           {frame(field(1, image)), 12, {"image/class/label", "--fields"}},
            {frame(field(1, label + entry("image", int_feature(3)))), 12, {"image"}},
            {frame(field(1, image + entry("label", bytes_feature("1")))), 12, {"label", "int64"}},
            {frame(field(1, image + label)), 12, {"0x0x0", "3"}},
@@ -213,42 +184,6 @@ TEST(TfRecord, HostileFilesAreOneLineNamingFileAndOffset) {
     write_file(dir / "a", bad.content);
     const std::string message = message_of<IoError>([&] { read_all(*open_tfrecord(dir / "a")); });
     expect_named(message, (dir / "a").string(), bad);
-  }
-}
-
-TEST(TfRecord, EveryCutIsFoundButBetweenRecords) {
-  const TempDir dir;
-  write_all(create_tfrecord(dir / "a"), raw_samples(2, 1, 2, 3, 2));
-  const std::string whole = read_file(dir / "a");
-  const std::string first = whole.substr(0, whole.size() / 2);  // both records have the same size
-  for (std::size_t length = 0; length < whole.size(); ++length) {
-    replace_file(dir / "a", whole.substr(0, length));
-    for (const std::int64_t classes : {0, 2}) {
-      const std::string message =
-          message_of<IoError>([&] { read_all(*open_tfrecord(dir / "a", {.classes = classes})); });
-      if (length == first.size()) {
-        EXPECT_EQ(message, "");
-      } else {
-        ASSERT_TRUE(names_place(message, (dir / "a").string())) << length << ": " << message;
-      }
-    }
-  }
-}
-
-TEST(TfRecord, NoFlippedByteIsAccepted) {
-  const TempDir dir;
-  write_all(create_tfrecord(dir / "a"), mixed_samples());
-  const std::string whole = read_file(dir / "a");
-  std::mt19937_64 random(7);
-  for (int i = 0; i < 10'000; ++i) {
-    std::string damaged = whole;
-    const std::size_t at = random() % whole.size();
-    damaged[at] = static_cast<char>(damaged[at] ^ (1 + random() % 255));
-    replace_file(dir / "a", damaged);
-    const std::string message =
-        message_of<IoError>([&] { read_all(*open_tfrecord(dir / "a", {.classes = i % 2 ? 0 : 80000})); });
-    ASSERT_TRUE(names_place(message, (dir / "a").string())) << "byte " << at << ": " << message;
-    ASSERT_TRUE(holds(message, "CRC")) << "byte " << at << ": " << message;
   }
 }
 

@@ -1,5 +1,3 @@
-#include "data/image/transform.h"
-
 #include <algorithm>
 #include <cmath>
 #include <set>
@@ -8,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include "data/image/reader.h"
 #include "data/image/resize.h"
 #include "tensor/error.h"
 

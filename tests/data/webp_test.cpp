@@ -12,7 +12,7 @@
 #include "data/convert.h"
 #include "data/formats/open.h"
 #include "data/image/decoder.h"
-#include "data/image/transform.h"
+#include "data/image/reader.h"
 #include "tensor/error.h"
 #include "tests/support/errors.h"
 #include "tests/support/image_files.h"

@@ -106,13 +106,15 @@ TEST(GradientSync, VotesToStopComeWithTheGradients) {
   run_ranks(3, [](Transport& transport) {
     Model model(3);
     Communicator comm(transport);
-    Ddp ddp(model.arena, comm);
+    dist::StepAgreement agreement;
+    Ddp ddp(model.arena, comm, {.agreement = &agreement});
     for (const int voter : {-1, 0, 2}) {
       model.arena.zero_grad();
       model.step->grad_norm = -1;
       pass(model, transport.rank());
-      const dist::StopVote mine = {.reason = transport.rank() == voter ? 3 : -1};
-      const dist::StopVote all = ddp.reduce(model.step, {}, mine);
+      agreement.cast({.reason = transport.rank() == voter ? 3 : -1});
+      ddp.reduce(model.step);
+      const dist::StopVote& all = agreement.outcome();
       EXPECT_EQ(all.stops(), voter >= 0);
       EXPECT_EQ(model.step->grad_norm == -1, voter >= 0);
       EXPECT_EQ(model.gradients(), joined_gradients(3)) << "which all have all the same";

@@ -159,28 +159,6 @@ TEST_F(Rendezvous, AnExtraRankIsRejected) {
   EXPECT_EQ(share(rank_info(2), ""), "blob");
 }
 
-// Both are told that they are welcome before either has all.
-TEST_F(Rendezvous, OneOfTwoRanksThatClaimAPlaceGetsIt) {
-  std::jthread server([&] { EXPECT_EQ(share(rank_info(0, 7), "blob"), "blob"); });
-  for (int rank = 1; rank < 6; ++rank) {
-    std::atomic<int> in{0}, out{0};
-    std::vector<std::jthread> claims;
-    for (int i = 0; i < 4; ++i) {
-      claims.emplace_back([&] {
-        try {
-          in += share(rank_info(rank, 7), "") == "blob";
-        } catch (const ArgumentError& error) {
-          out += test::holds(error.what(), fmt::format("rank {}", rank));
-        }
-      });
-    }
-    claims.clear();
-    EXPECT_EQ(in, 1) << rank;
-    EXPECT_EQ(out, 3) << rank;
-  }
-  EXPECT_EQ(share(rank_info(6, 7), ""), "blob");
-}
-
 TEST_F(Rendezvous, AMissingRankIsNamed) {
   const auto began = std::chrono::steady_clock::now();
   std::jthread guest([&] { EXPECT_EQ(share(rank_info(2, 4), ""), "blob"); });
@@ -348,10 +326,10 @@ void be_one_of_three() {
 // This program starts itself as the ranks.
 TEST(Launched, RanksOfOnePerGpuMeet) {
   if (dist::environment()("ATHANOR_JOB")) return be_one_of_three();
-  const auto ranks = [] {
-    return dist::one_per_gpu(3, {"--gtest_filter=Launched.RanksOfOnePerGpuMeet", "--gtest_brief=1"});
-  };
-  EXPECT_EQ(dist::run_processes(ranks), 0);
+  EXPECT_EQ(dist::launch({.ranks = 3,
+                          .arguments = {"--gtest_filter=Launched.RanksOfOnePerGpuMeet", "--gtest_brief=1"},
+                          .nccl = true}),
+            0);
 }
 
 }  // namespace athanor::rendezvous_test

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""documented.py SOURCE: every symbol at namespace scope of a public header (cmake/headers.cmake) has a comment.
+"""documented.py SOURCE: every symbol at namespace scope of a public header (scripts/public_headers.sh) has a comment.
 
 A comment documents the declaration below it, and the ones that follow without an empty line: `eq(a, b)` and `eq(a, double)` share one.
 So does a comment at the end of its line. These need none: specialisations, forward declarations, deduction guides; structs of options
@@ -7,14 +7,14 @@ So does a comment at the end of its line. These need none: specialisations, forw
 their class."""
 import pathlib
 import re
+import subprocess
 import sys
 
 KEYWORDS = ("struct", "class", "enum", "using", "inline constexpr", "constexpr")
 
 
 def public_headers(root):
-    text = (root / "cmake/headers.cmake").read_text(encoding="utf-8")
-    return re.findall(r"^  (\S+\.h)$", text, re.M)
+    return subprocess.run([root / "scripts/public_headers.sh", root], check=True, capture_output=True, text=True).stdout.split()
 
 
 def without_strings(line):

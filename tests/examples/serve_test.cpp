@@ -16,9 +16,8 @@
 #include "examples/serve/metrics.h"
 #include "examples/serve/multipart.h"
 #include "examples/serve/service.h"
-#include "nn/models/model.h"
 #include "tests/support/errors.h"
-#include "tests/support/image_files.h"
+#include "tests/support/small_model.h"
 #include "tests/support/temp_dir.h"
 #include "trainer/checkpoints/state_file.h"
 
@@ -174,25 +173,11 @@ TEST(FairQueue, GivesLateImagesFirst) {
 
 // The service ----------------------------------------------------------------------------------------------
 
-constexpr ImageSpec kDigits{8, 8, 1, 10};
-
-void save(const std::filesystem::path& file, std::uint64_t seed, const ImageSpec& images = kDigits) {
-  ModelInfo info;
-  info.program = "train_photos";
-  info.model = "digits_cnn";
-  info.images = images;
-  const auto channels = static_cast<std::size_t>(images.channels);
-  info.pixels = {std::vector<double>(channels, 0.4), std::vector<double>(channels, 0.3)};
-  const auto network = nn::make_model("digits_cnn", {images.classes, images.channels, images.height}, seed);
-  save_model(file, info, network->state_dict());
-}
+using test::kDigits;
+using test::save_small_model;
 
 std::string picture(std::uint64_t seed) {
-  const test::Pixels image = test::photo(12, 10, 1, seed);
-  std::vector<std::vector<std::uint8_t>> rows;
-  for (std::ptrdiff_t y = 0; y < 12; ++y)
-    rows.emplace_back(image.bytes.begin() + y * 10, image.bytes.begin() + (y + 1) * 10);
-  return test::png_file(12, 10, PNG_COLOR_TYPE_GRAY, 8, false, rows);
+  return test::png_of(test::photo(12, 10, 1, seed));
 }
 
 /// Jobs, and how many of them are done.
@@ -233,7 +218,7 @@ void expect_answer(const Predictor& predictor, const std::string& file, const An
 
 class ServeService : public testing::Test {
  protected:
-  ServeService() { save(path_, 1); }
+  ServeService() { save_small_model(path_, 1); }
 
   ServiceOptions options(std::size_t max_queue = 1000) const {
     return {.model = path_, .max_batch = 8, .max_queue = max_queue, .threads = 2};
@@ -352,7 +337,7 @@ TEST(ServeReply, IsAServerErrorOnlyIfNothingWasAnswered) {
 
 TEST_F(ServeService, SwapsModelsBetweenBatchesUnderLoad) {
   constexpr std::size_t kClients = 4, kEach = 60;
-  save(dir_ / "other.safetensors", 2);
+  save_small_model(dir_ / "other.safetensors", 2);
   const Predictor first(path_), second(dir_ / "other.safetensors");
   Service service(options(), metrics_);
   std::vector<Jobs> clients(kClients);

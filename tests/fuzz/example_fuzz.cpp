@@ -7,7 +7,7 @@ using namespace athanor;
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   try {
     const auto once = write_example(read_example({reinterpret_cast<const std::byte*>(data), size}));
-    if (write_example(read_example(once)) != once) std::abort();
+    if (write_example(read_example(std::as_bytes(std::span(once)))) != once) std::abort();
   } catch (const IoError& error) {
     if (std::string_view(error.what()).find('\n') != std::string_view::npos) std::abort();
   }

@@ -6,7 +6,7 @@
 
 #include "data/formats/detail/bytes.h"
 #include "data/image/decoder.h"
-#include "data/image/transform.h"
+#include "data/image/reader.h"
 #include "fuzz.h"
 
 using namespace athanor;

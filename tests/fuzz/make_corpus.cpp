@@ -13,8 +13,6 @@
 #endif
 
 #include "data/formats/idx.h"
-#include "data/formats/import/hdf5.h"
-#include "data/formats/lmdb.h"
 #include "data/formats/npy.h"
 #include "data/formats/packed_writer.h"
 #include "data/formats/raw.h"
@@ -370,9 +368,9 @@ void make(const std::filesystem::path& to) {
   const std::filesystem::path& from = fuzz::folder();
   for (const std::int64_t channels : {1, 3}) {
     const char* name = channels == 1 ? "grey" : "rgb";
-    write_raw(create_idx(from / "images", from / "labels"), 3, 2, channels);
+    write_raw(create_idx(from / "images"), 3, 2, channels);
     save(to, "idx", name, fuzz::join_parts({content("images"), content("labels")}));
-    write_raw(create_npy(from / "x.npy", from / "y.npy"), 3, 2, channels);
+    write_raw(create_npy(from / "x.npy"), 3, 2, channels);
     save(to, "npy", name, fuzz::join_parts({content("x.npy"), content("y.npy")}));
     write_raw(create_npz(from / "a.npz"), 3, 2, channels);
     save(to, "npz", name, content("a.npz"));
@@ -380,14 +378,6 @@ void make(const std::filesystem::path& to) {
     save(to, "raw", name, fuzz::join_parts({content("x.json"), content("x.labels.bin"), content("x.bin")}));
     write_raw(create_tfrecord(from / "a.tfrecord"), 2, 2, channels);
     save(to, "tfrecord", name, std::string(1, '\0') + content("a.tfrecord"));
-#ifdef ATHANOR_FUZZ_LMDB
-    write_raw(create_lmdb(from / "data.mdb"), 3, 2, channels);
-    save(to, "lmdb", name, content("data.mdb"));
-#endif
-#ifdef ATHANOR_FUZZ_HDF5
-    write_raw(create_hdf5(from / "a.h5", channels == 1 ? 0 : 6), 3, 2, channels);
-    save(to, "hdf5", name, content("a.h5"));
-#endif
   }
   write_encoded(create_tfrecord(from / "a.tfrecord"));
   const std::string records = content("a.tfrecord");
@@ -417,8 +407,7 @@ void make(const std::filesystem::path& to) {
       {"ints", std::vector<std::int64_t>{-1, 300}},
       {"none", {}},
       {"strings", std::vector<std::span<const std::byte>>{std::as_bytes(std::span(words))}}};
-  const std::vector<std::byte> message = write_example(kinds);
-  save(to, "example", "kinds", {reinterpret_cast<const char*>(message.data()), message.size()});
+  save(to, "example", "kinds", write_example(kinds));
   make_tars(to);
   make_safetensors(to);
   make_http(to);

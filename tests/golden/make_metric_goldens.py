@@ -1,6 +1,6 @@
 import numpy as np
 from sklearn.metrics import precision_score, recall_score, f1_score, jaccard_score, accuracy_score, top_k_accuracy_score, mean_absolute_error
-# The numbers of tests/exact_metrics_test.cpp, and what scikit-learn makes of them: pip install scikit-learn
+# The numbers of tests/trainer/metric_sums_test.cpp, and what scikit-learn makes of them: pip install scikit-learn
 # A linear congruential generator, exact in integers.
 def lcg(seed):
     x=seed

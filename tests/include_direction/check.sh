@@ -3,9 +3,10 @@
 #   1. A folder includes only itself and the folders below it, with quotes or with angle brackets. simt/ is below tensor/cuda/
 #      and kernels/cuda/ alone, and has nothing below it.
 #      So are the headers that simt/ has stand-ins for, and their vendor's others; NCCL's is dist/'s too.
-#   2. Public headers include our own headers, the standard library and fmt.
-#   3. A header is listed in cmake/headers.cmake, or private: simt/, kernels/{cpu,cuda}/, tensor/cuda/ or a folder detail/.
+#   2. Public headers (scripts/public_headers.sh) include public headers, the standard library and fmt.
 set -euo pipefail
+declare -A public=()
+while read -r header; do public[$header]=1; done < <("$(dirname "${BASH_SOURCE[0]}")/../../scripts/public_headers.sh" "$1")
 cd "$1"
 
 declare -A below=(
@@ -25,8 +26,6 @@ report() {
   printf '%s\n' "$*"
   violations=$((violations + 1))
 }
-is_public() { [[ ! $1 =~ (^simt/|^kernels/(cpu|cuda)/|^tensor/cuda/|(^|/)detail/) ]]; }
-
 folders=()
 for folder in "${!below[@]}"; do [ -d "$folder" ] && folders+=("$folder"); done
 
@@ -37,20 +36,17 @@ while IFS=: read -r file line text; do
   [[ $text =~ (\"|\<)([^\">]+) ]] || continue
   target=${BASH_REMATCH[2]} of=${BASH_REMATCH[2]%%/*}
   if [[ ${BASH_REMATCH[1]} == \" || ($target == */* && -n ${below[$of]+ours}) ]]; then
-    [[ " $allowed " == *" $of "* ]] ||
+    if [[ " $allowed " != *" $of "* ]]; then
       report "$file:$line: $folder/ may include only: $allowed; but includes $target"
-  elif [[ $file == *.h && $target =~ [./] && $target != fmt/* ]] && is_public "$file"; then
+    elif [[ -n ${public[$file]+is} && -z ${public[$target]+is} ]]; then
+      report "$file:$line: a public header may include only public ones; but includes $target"
+    fi
+  elif [[ $target =~ [./] && $target != fmt/* && -n ${public[$file]+is} ]]; then
     report "$file:$line: a public header may include only the standard library and fmt; but includes <$target>"
   elif [[ $target =~ ^(cuda|cudnn|cublas|nccl) && ! $file =~ ^simt/|^(tensor|kernels)/cuda/|^dist/.*nccl ]]; then
     report "$file:$line: <$target> belongs to tensor/cuda/, kernels/cuda/ and NCCL's files in dist/"
   fi
 done < <(grep -rnE --include='*.h' --include='*.cpp' --include='*.cu' --include='*.cuh' \
   '^[[:space:]]*#[[:space:]]*include' "${folders[@]}")
-
-while read -r file; do
-  if is_public "$file" && ! grep -qxF "  $file" cmake/headers.cmake; then
-    report "$file:1: is not listed in cmake/headers.cmake"
-  fi
-done < <(find "${folders[@]}" -name '*.h')
 
 [ "$violations" -eq 0 ] || { echo "$violations violations"; exit 1; }

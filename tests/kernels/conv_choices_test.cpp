@@ -1,19 +1,10 @@
 // Choices between implementations of convolutions: measured once, written and read as text, and used.
 #include "kernels/conv_choices.h"
 
-#include <algorithm>
-#include <string>
 #include <thread>
-#include <utility>
-#include <vector>
 
-#include <gtest/gtest.h>
-
-#include "kernels/conv.h"
 #include "kernels/cpu/conv_winograd.h"
-#include "tests/support/compare.h"
-#include "tests/support/conv_cases.h"
-#include "tests/support/errors.h"
+#include "tests/support/conv_values.h"
 #include "tests/support/waves.h"
 
 namespace athanor::conv_choices_test {
@@ -29,27 +20,15 @@ Tensor wavy(const Shape& shape, double phase, DType dtype = DType::f32) {
   return test::cast_to(test::wave(shape, 0, phase), dtype);
 }
 
-struct Results {
-  Tensor y, dx, dw;
-};
+using Results = std::vector<Tensor>;
 
 Results run(const ConvCase& c, ConvImpl impl = ConvImpl::automatic, DType dtype = DType::f32) {
-  Conv2dParams params = c.params;
-  params.impl = impl;
-  const Shape out = conv2d_shape(c.x, c.w, params);
-  const Tensor x = wavy(c.x, 1, dtype), w = wavy(c.w, 2, dtype), dy = wavy(out, 3, dtype);
-  Results r{empty_like(dy), empty_like(x), empty_like(w)};
-  CpuContext& context = cpu_context();
-  kernels::conv2d_forward(context, params, x, w, {}, r.y);
-  kernels::conv2d_backward_data(context, params, dy, w, r.dx);
-  kernels::conv2d_backward_weights(context, params, x, dy, r.dw, Write::overwrite, {}, Write::overwrite);
-  return r;
+  const auto wave = [](const Shape& shape, DType of, int seed) { return wavy(shape, seed, of); };
+  return test::ConvOperands(c, dtype, wave).passes(c.params, impl);
 }
 
 void expect_same(const Results& a, const Results& b) {
-  EXPECT_TRUE(same_bits(a.y, b.y));
-  EXPECT_TRUE(same_bits(a.dx, b.dx));
-  EXPECT_TRUE(same_bits(a.dw, b.dw));
+  for (std::size_t i = 0; i < a.size(); ++i) EXPECT_TRUE(same_bits(a[i], b[i])) << i;
 }
 
 /// The current choices, all of them for `impl`.
@@ -87,14 +66,13 @@ TEST_F(ConvChoices, AreMeasuredOnceForEachPassDtypeAndShape) {
     EXPECT_EQ(std::ranges::count(conv_choices(), '\n'), 3);
     run(kCase, ConvImpl::automatic, DType::bf16);
     run(kStrided);
-    EXPECT_EQ(std::ranges::count(conv_choices(), '\n'), 9);
+    // Of bf16, weights whose gradients are summed in f32, too.
+    EXPECT_EQ(std::ranges::count(conv_choices(), '\n'), 10);
     const std::string before = conv_choices();
     expect_same(first, run(kCase));
     EXPECT_EQ(conv_choices(), before);
   }
-  for (const auto& [a, b] :
-       {std::pair(first.y, reference.y), {first.dx, reference.dx}, {first.dw, reference.dw}})
-    EXPECT_TRUE(test::close(a, b, 1e-4));
+  for (std::size_t i = 0; i < first.size(); ++i) EXPECT_TRUE(test::close(first[i], reference[i], 1e-4));
   const std::string text = conv_choices();
   run({{1, 5, 5, 2}, {3, 3, 3, 2}, {}});
   EXPECT_EQ(conv_choices(), text) << "outside the scope nothing is measured";
@@ -106,7 +84,7 @@ TEST_F(ConvChoices, AreMeasuredOnceForEachPassDtypeAndShape) {
 
 TEST_F(ConvChoices, AreUsed) {
   const Results by_rule = run(kCase), reference = run(kCase, ConvImpl::reference);
-  if (same_bits(by_rule.y, reference.y)) GTEST_SKIP() << "this machine has one implementation";
+  if (same_bits(by_rule[0], reference[0])) GTEST_SKIP() << "this machine has one implementation";
   {
     const MeasureConvs measure;
     run(kCase);
@@ -142,7 +120,7 @@ TEST_F(ConvChoices, HoldForAddedGradientsToo) {
       kernels::conv2d_backward_data(cpu_context(), kCase.params, dy, w, dx, Write::accumulate);
       kernels::conv2d_backward_weights(cpu_context(), kCase.params, x, dy, dw, Write::accumulate, {}, {});
     }
-    for (const auto& [twice, one] : {std::pair(dx, once.dx), {dw, once.dw}}) {
+    for (const auto& [twice, one] : {std::pair(dx, once[1]), {dw, once[2]}}) {
       const std::vector<double> a = twice.to_vector(), b = one.to_vector();
       for (std::size_t i = 0; i < a.size(); ++i) ASSERT_NEAR(a[i], 2 * b[i], 2e-3) << impl << " at " << i;
     }
@@ -163,7 +141,7 @@ TEST_F(ConvChoices, MayChangeWhileOtherThreadsCompute) {
     threads.emplace_back([&] {
       cpu_context().set_threads(1);
       const MeasureConvs measure;
-      for (int pass = 0; pass < 2; ++pass) EXPECT_TRUE(test::close(run(kCase).y, by_rule.y, 1e-4));
+      for (int pass = 0; pass < 2; ++pass) EXPECT_TRUE(test::close(run(kCase)[0], by_rule[0], 1e-4));
     });
   }
   for (int i = 0; i < 20; ++i) set_conv_choices(i % 2 == 0 ? text : "");

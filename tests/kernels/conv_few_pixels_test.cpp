@@ -1,19 +1,12 @@
 // Convolutions of few output pixels with packed filters, against the definition in f64.
 #include "kernels/cpu/conv_few_pixels.h"
 
-#include <algorithm>
-#include <cmath>
 #include <limits>
-#include <string>
 #include <string_view>
-#include <vector>
 
-#include <gtest/gtest.h>
-
-#include "autograd/conv.h"
-#include "autograd/elementwise.h"
-#include "tests/support/compare.h"
+#include "kernels/packed_weights.h"
 #include "tests/support/conv_values.h"
+#include "tests/support/ops.h"
 
 namespace athanor::conv_few_pixels_test {
 
@@ -21,7 +14,6 @@ using test::close;
 using test::ConvCase;
 using test::name;
 using test::rounded_values;
-using test::same_bits;
 using test::values;
 using test::wide;
 
@@ -105,18 +97,11 @@ TEST(ConvFewPixels, AResidualIsRightOnPixelsOfPaddingAlone) {
 }
 
 TEST(ConvFewPixels, SameBitsByAnyNumberOfThreads) {
-  CpuContext& context = cpu_context();
-  const int usual = context.threads();
   for (const ConvCase& c : cases()) {
     if (!can_run(c)) GTEST_SKIP() << "this CPU has no AVX2";
     const Operands operands(c, rounded_values);
-    context.set_threads(1);
-    const Tensor one = operands.packed(c.params, true, true);
-    for (const int threads : {2, 3, 16}) {
-      context.set_threads(threads);
-      EXPECT_TRUE(same_bits(one, operands.packed(c.params, true, true))) << threads;
-    }
-    context.set_threads(usual);
+    test::expect_same_by_threads([&] { return std::vector{operands.packed(c.params, true, true)}; },
+                                 {2, 3, 16});
   }
 }
 

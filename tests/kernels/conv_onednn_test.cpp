@@ -1,17 +1,11 @@
 // What oneDNN is asked for: the code of each layer; a warm step makes no primitive and allocates nothing.
-#include <algorithm>
 #include <cstdlib>
-#include <string>
 
-#include <gtest/gtest.h>
-
-#include "autograd/conv.h"
-#include "autograd/engine.h"
 #include "kernels/conv.h"
 #include "kernels/cpu/onednn.h"
-#include "tests/support/compare.h"
 #include "tests/support/conv_values.h"
 #include "tests/support/count_new.h"
+#include "tests/support/ops.h"
 
 namespace athanor::conv_onednn_test {
 

@@ -1,21 +1,10 @@
 // Small images with much padding: filter taps that meet nothing else, and what a library leaves unwritten
 // there.
-#include <cstdlib>
-
-#include <gtest/gtest.h>
-
-#include "kernels/conv.h"
-#include "kernels/copy.h"
-#include "kernels/random.h"
-#include "tests/support/cases.h"
-#include "tests/support/compare.h"
+#include "tests/support/conv_values.h"
 
 namespace athanor::conv_padding_test {
 
-struct Geometry {
-  Shape x, w;
-  Conv2dParams params;
-};
+using Geometry = test::ConvCase;
 
 template <class F> void for_each_pair(std::initializer_list<std::int64_t> values, const F& f) {
   for (const std::int64_t a : values)
@@ -51,24 +40,8 @@ std::vector<Geometry> geometries() {
   return all;
 }
 
-struct Passes {
-  Tensor y, dx, dw, accumulated;
-};
-
-Passes run(const Geometry& g, DType dtype, ConvImpl impl) {
-  Conv2dParams params = g.params;
-  params.impl = impl;
-  CpuContext& context = cpu_context();
-  const Shape out = conv2d_shape(g.x, g.w, params);
-  const Tensor x = test::filled({g.x}, dtype, {1}), w = test::filled({g.w}, dtype, {2}),
-               dy = test::filled({out}, dtype, {3});
-  const Passes result{Tensor::empty(out, {dtype}), Tensor::empty(g.x, {dtype}), Tensor::empty(g.w, {dtype}),
-                      Tensor::zeros(g.w, {DType::f32})};
-  kernels::conv2d_forward(context, params, x, w, {}, result.y);
-  kernels::conv2d_backward_data(context, params, dy, w, result.dx);
-  kernels::conv2d_backward_weights(context, params, x, dy, result.dw, Write::overwrite, {}, {});
-  kernels::conv2d_backward_weights(context, params, x, dy, result.accumulated, Write::accumulate, {}, {});
-  return result;
+Tensor uneven(const Shape& shape, DType dtype, int seed) {
+  return test::filled({shape}, dtype, {static_cast<std::uint64_t>(seed)});
 }
 
 class ConvPadding : public testing::TestWithParam<DType> {};
@@ -79,11 +52,12 @@ TEST_P(ConvPadding, EveryGeometryMatchesTheReference) {
   int wrong = 0;
   const std::vector<Geometry> all = geometries();
   for (const Geometry& g : all) {
-    const Passes found = run(g, dtype, ConvImpl::automatic), expected = run(g, dtype, ConvImpl::reference);
-    const bool right = test::close(found.y, expected.y.to_vector(), tolerance) &&
-                       test::close(found.dx, expected.dx.to_vector(), tolerance) &&
-                       test::close(found.dw, expected.dw.to_vector(), tolerance) &&
-                       test::close(found.accumulated, expected.accumulated.to_vector(), tolerance);
+    const test::ConvOperands operands(g, dtype, uneven);
+    const std::vector<Tensor> found = operands.passes(g.params, ConvImpl::automatic),
+                              expected = operands.passes(g.params, ConvImpl::reference);
+    const bool right = std::ranges::equal(found, expected, [&](const Tensor& a, const Tensor& b) {
+      return static_cast<bool>(test::close(a, b, tolerance));
+    });
     if (right) continue;
     if (++wrong <= 5) {
       ADD_FAILURE() << fmt::format("x {} w {} stride {} {} padding {} {} dilation {}", g.x, g.w,

@@ -1,25 +1,18 @@
 // A convolution with 2 x 2 max pooling and ReLU in one pass, against the three of them in f64.
 #include "kernels/cpu/conv_pool.h"
 
-#include <vector>
-
-#include <gtest/gtest.h>
-
-#include "autograd/conv.h"
-#include "autograd/elementwise.h"
 #include "autograd/grad_mode.h"
-#include "autograd/pool.h"
+#include "kernels/packed_weights.h"
 #include "nn/conv2d.h"
 #include "nn/models/lenet.h"
-#include "tests/support/compare.h"
 #include "tests/support/conv_values.h"
+#include "tests/support/ops.h"
 
 namespace athanor::conv_pool_test {
 
 using test::close;
 using test::ConvCase;
 using test::name;
-using test::same_bits;
 using test::values;
 using test::wide;
 
@@ -73,17 +66,11 @@ TEST(ConvPool, MatchesItsThreePartsInDouble) {
 }
 
 TEST(ConvPool, SameBitsByAnyNumberOfThreads) {
-  CpuContext& context = cpu_context();
-  const int usual = context.threads();
   for (const ConvCase& c : cases()) {
     if (!can_run(c)) GTEST_SKIP() << "this CPU has no AVX2";
+    SCOPED_TRACE(name(c, DType::f32, ConvImpl::automatic));
     const Operands operands(c, test::rounded_values);
-    context.set_threads(1);
-    const Tensor one = operands.fused(c, true);
-    context.set_threads(3);
-    const Tensor three = operands.fused(c, true);
-    context.set_threads(usual);
-    EXPECT_TRUE(same_bits(one, three)) << name(c, DType::f32, ConvImpl::automatic);
+    test::expect_same_by_threads([&] { return std::vector{operands.fused(c, true)}; });
   }
 }
 

@@ -1,19 +1,11 @@
 // On the CPU: a convolution that also sums its channels, and a batch norm that reads those sums instead of y.
-#include <cmath>
 #include <initializer_list>
-#include <vector>
 
-#include <gtest/gtest.h>
-
-#include "autograd/conv.h"
-#include "autograd/creation.h"
-#include "autograd/engine.h"
-#include "autograd/norm.h"
 #include "kernels/conv.h"
 #include "kernels/cpu/isa.h"
 #include "nn/conv_norm.h"
-#include "tests/support/compare.h"
 #include "tests/support/conv_values.h"
+#include "tests/support/ops.h"
 
 namespace athanor::conv_sums_test {
 
@@ -26,10 +18,6 @@ class ConvSums : public testing::Test {
   void SetUp() override {
     if (!cpu::has_avx2()) GTEST_SKIP() << "Winograd's code needs AVX2";
   }
-  void TearDown() override { cpu_context().set_threads(threads_); }
-
- private:
-  const int threads_ = cpu_context().threads();
 };
 
 struct Found {
@@ -95,12 +83,7 @@ TEST_F(ConvSums, DoNotDependOnTheNumberOfThreads) {
     Conv2dParams params = c.params;
     params.impl = ConvImpl::winograd;
     const Tensor x = test::rounded_values(c.x, DType::f32, 1), w = test::rounded_values(c.w, DType::f32, 2);
-    cpu_context().set_threads(1);
-    const Found one = run(x, w, params);
-    for (const int threads : {2, 3}) {
-      cpu_context().set_threads(threads);
-      EXPECT_TRUE(test::same_bits(run(x, w, params).sums, one.sums)) << c.x.str() << " " << threads;
-    }
+    test::expect_same_by_threads([&] { return std::vector{run(x, w, params).sums}; }, {2, 3});
   }
 }
 

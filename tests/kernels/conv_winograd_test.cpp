@@ -2,21 +2,13 @@
 // divide, few tiles and many, dtypes, packed filters, threads.
 #include "kernels/cpu/conv_winograd.h"
 
-#include <algorithm>
 #include <bit>
-#include <cmath>
-#include <cstdint>
 #include <limits>
-#include <vector>
 
-#include <gtest/gtest.h>
-
-#include "kernels/conv.h"
-#include "kernels/copy.h"
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/winograd.h"
+#include "kernels/packed_weights.h"
 #include "tensor/half.h"
-#include "tests/support/compare.h"
 #include "tests/support/conv_values.h"
 
 namespace athanor::conv_winograd_test {
@@ -52,50 +44,7 @@ bool can_run(const ConvCase& c) {
   return cpu::winograd_fits(ConvSize(c.x, c.w, out, c.params));
 }
 
-Tensor cast(const Tensor& x, DType dtype) {
-  const Tensor y = Tensor::empty(x.shape(), {dtype});
-  kernels::copy(cpu_context(), x, y);
-  return y;
-}
-
-Conv2dParams with(Conv2dParams params, ConvImpl impl, Activation activation = Activation::none) {
-  params.impl = impl;
-  params.activation = activation;
-  return params;
-}
-
-/// What a convolution computes: y with bias and ReLU, dx, dw, and both added to x and w.
-struct Results {
-  Tensor y, dx, dw, dx_sum, dw_sum;
-};
-
-struct Operands {
-  Tensor x, w, dy, bias;
-
-  Operands(const ConvCase& c, DType dtype, test::Values of = values)
-      : x(of(c.x, dtype, 1)),
-        w(of(c.w, dtype, 2)),
-        dy(of(conv2d_shape(c.x, c.w, c.params), dtype, 3)),
-        bias(of({c.w[0]}, dtype, 4)) {}
-
-  Operands as(DType dtype) const {
-    Operands other = *this;
-    for (Tensor* const t : {&other.x, &other.w, &other.dy, &other.bias}) *t = cast(*t, dtype);
-    return other;
-  }
-  Results run(const Conv2dParams& params, ConvImpl impl) const {
-    CpuContext& context = cpu_context();
-    const DType sums = x.dtype() == DType::f64 ? DType::f64 : DType::f32;
-    const Results all{empty_like(dy), empty_like(x), empty_like(w), cast(x, x.dtype()), cast(w, sums)};
-    kernels::conv2d_forward(context, with(params, impl, Activation::relu), x, w, bias, all.y);
-    const Conv2dParams plain = with(params, impl);
-    kernels::conv2d_backward_data(context, plain, dy, w, all.dx);
-    kernels::conv2d_backward_data(context, plain, dy, w, all.dx_sum, Write::accumulate);
-    kernels::conv2d_backward_weights(context, plain, x, dy, all.dw, Write::overwrite, {}, {});
-    kernels::conv2d_backward_weights(context, plain, x, dy, all.dw_sum, Write::accumulate, {}, {});
-    return all;
-  }
-};
+using Operands = test::ConvOperands;
 
 TEST(Winograd, EveryPassMatchesTheDefinition) {
   for (const ConvCase& c : winograd_cases()) {
@@ -103,35 +52,24 @@ TEST(Winograd, EveryPassMatchesTheDefinition) {
     for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) {
       SCOPED_TRACE(name(c, dtype, ConvImpl::winograd));
       const Operands operands(c, dtype);
-      const Results found = operands.run(c.params, ConvImpl::winograd),
-                    expected = operands.as(DType::f64).run(c.params, ConvImpl::reference);
-      const double tolerance = 4e-6 + (dtype == DType::f32 ? 0 : epsilon_of(dtype));
-      EXPECT_TRUE(close(found.y, expected.y, tolerance));
-      EXPECT_TRUE(close(found.dx, expected.dx, tolerance));
-      EXPECT_TRUE(close(found.dw, expected.dw, tolerance));
-      EXPECT_TRUE(close(found.dx_sum, expected.dx_sum, tolerance));
-      EXPECT_TRUE(close(found.dw_sum, expected.dw_sum, 4e-6));
+      const Conv2dParams params = test::with(c.params, Activation::relu);
+      const std::vector<Tensor> found = operands.passes(params, ConvImpl::winograd),
+                                expected = operands.in_f64().passes(params, ConvImpl::reference);
+      for (std::size_t i = 0; i < found.size(); ++i)
+        EXPECT_TRUE(
+            close(found[i], expected[i], 4e-6 + (found[i].dtype() == DType::f32 ? 0 : epsilon_of(dtype))))
+            << "result " << i;
     }
   }
 }
 
 TEST(Winograd, SameBitsByAnyNumberOfThreads) {
-  CpuContext& context = cpu_context();
-  const int usual = context.threads();
   for (const ConvCase& c : winograd_cases()) {
     if (!can_run(c)) GTEST_SKIP() << "this CPU has no AVX2";
-    const Operands operands(c, DType::f32, test::rounded_values);
-    context.set_threads(1);
-    const Results one = operands.run(c.params, ConvImpl::winograd);
-    context.set_threads(3);
-    const Results three = operands.run(c.params, ConvImpl::winograd);
-    context.set_threads(usual);
     SCOPED_TRACE(name(c, DType::f32, ConvImpl::winograd));
-    EXPECT_TRUE(same_bits(one.y, three.y));
-    EXPECT_TRUE(same_bits(one.dx, three.dx));
-    EXPECT_TRUE(same_bits(one.dw, three.dw));
-    EXPECT_TRUE(same_bits(one.dx_sum, three.dx_sum));
-    EXPECT_TRUE(same_bits(one.dw_sum, three.dw_sum));
+    const Operands operands(c, DType::f32, test::rounded_values);
+    test::expect_same_by_threads(
+        [&] { return operands.passes(test::with(c.params, Activation::relu), ConvImpl::winograd); });
   }
 }
 
@@ -141,12 +79,11 @@ TEST(Winograd, PackedFiltersAddBiasAndResidual) {
     const Operands operands(c, DType::f32);
     const Tensor y = empty_like(operands.dy), again = empty_like(operands.dy);
     const kernels::PackedWeights packed(operands.w, operands.bias);
-    const Conv2dParams params = with(c.params, ConvImpl::winograd, Activation::relu);
+    Conv2dParams params = test::with(c.params, Activation::relu);
+    params.impl = ConvImpl::winograd;
     kernels::conv2d_packed(cpu_context(), params, operands.x, packed, operands.dy, y);
-    const Operands wide = operands.as(DType::f64);
-    const Tensor plain = empty_like(wide.dy);
-    kernels::conv2d_forward(cpu_context(), with(c.params, ConvImpl::reference), wide.x, wide.w, wide.bias,
-                            plain);
+    const Operands wide = operands.in_f64();
+    const Tensor plain = wide.passes(c.params, ConvImpl::reference)[0];
     std::vector<double> expected = plain.to_vector();
     const std::vector<double> residual = wide.dy.to_vector();
     for (std::size_t i = 0; i < expected.size(); ++i) expected[i] = std::max(0.0, expected[i] + residual[i]);
@@ -161,7 +98,8 @@ TEST(Winograd, NanReachesAllThatSeeItAndNothingBeyondItsTiles) {
   if (!can_run(c)) GTEST_SKIP() << "this CPU has no AVX2";
   const Operands operands(c, DType::f32);
   operands.x.data<float>()[(5 * 12 + 5) * 16] = std::numeric_limits<float>::quiet_NaN();
-  const std::vector<double> y = operands.run(c.params, ConvImpl::winograd).y.to_vector();
+  const std::vector<double> y =
+      operands.passes(test::with(c.params, Activation::relu), ConvImpl::winograd)[0].to_vector();
   for (std::int64_t p = 0; p < 12; ++p) {
     for (std::int64_t q = 0; q < 12; ++q) {
       const bool nan = std::isnan(y[static_cast<std::size_t>((p * 12 + q) * 16 + 3)]);
@@ -226,17 +164,18 @@ TEST(Winograd, Avx2AndAvx512TransformToTheSameBits) {
 TEST(Winograd, LeavesEmptyImagesToOthers) {
   const ConvCase c{{4, 0, 8, 16}, {16, 3, 3, 16}, {.padding = {2, 2}}};  // outputs that see only padding
   const Operands operands(c, DType::f32);
-  const Results found = operands.run(c.params, ConvImpl::automatic),
-                expected = operands.as(DType::f64).run(c.params, ConvImpl::reference);
-  EXPECT_GT(found.y.numel(), 0);
-  EXPECT_TRUE(close(found.y, expected.y, 1e-6));
-  EXPECT_TRUE(close(found.dw, expected.dw, 1e-6));
+  const Conv2dParams params = test::with(c.params, Activation::relu);
+  const std::vector<Tensor> found = operands.passes(params, ConvImpl::automatic),
+                            expected = operands.in_f64().passes(params, ConvImpl::reference);
+  EXPECT_GT(found[0].numel(), 0);
+  EXPECT_TRUE(close(found[0], expected[0], 1e-6));
+  EXPECT_TRUE(close(found[2], expected[2], 1e-6));
 }
 
 TEST(Winograd, RejectsUnsupportedRequests) {
   const auto refused = [](const ConvCase& c, DType dtype) {
     const Operands operands(c, dtype);
-    EXPECT_THROW(operands.run(c.params, ConvImpl::winograd), BackendError)
+    EXPECT_THROW(operands.passes(c.params, ConvImpl::winograd), BackendError)
         << name(c, dtype, ConvImpl::winograd);
   };
   refused({{1, 8, 8, 16}, {16, 5, 5, 16}, {}}, DType::f32);

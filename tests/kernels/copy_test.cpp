@@ -1,15 +1,7 @@
-#include "kernels/copy.h"
-
-#include <cmath>
 #include <limits>
 
-#include <gtest/gtest.h>
-
-#include "autograd/creation.h"
-#include "autograd/shape.h"
 #include "kernels/convert.h"
-#include "tests/support/cases.h"
-#include "tests/support/compare.h"
+#include "tests/support/ops.h"
 
 namespace athanor::copy_test {
 
@@ -71,7 +63,7 @@ TEST(Copy, BroadcastsAndLeavesGapsAlone) {
 TEST(Copy, AddIntoRoundsOnceOverEveryCase) {
   for (const ShapeCase& shape : test::shape_cases()) {
     const Tensor x = test::filled(shape, DType::f32, {4, 0});
-    for (const DType dtype : {DType::f64, DType::f32, DType::f16, DType::bf16}) {
+    for (const DType dtype : test::kFloating) {
       const Tensor y = test::filled({shape.shape}, dtype, {5, 0});
       std::vector<double> sums = y.to_vector(), added = x.to_vector();
       for (std::size_t i = 0; i < sums.size(); ++i) {

@@ -1,14 +1,8 @@
 #include "kernels/metrics.h"
 
-#include <algorithm>
-#include <cmath>
 #include <limits>
 
-#include <gtest/gtest.h>
-
-#include "autograd/creation.h"
-#include "autograd/loss.h"
-#include "autograd/shape.h"
+#include "tests/support/ops.h"
 
 namespace athanor::metrics_test {
 

@@ -1,16 +1,11 @@
 #include "nn/torch/foreign_names.h"
 
 #include <memory>
-#include <string>
-#include <vector>
 
-#include <gtest/gtest.h>
-
-#include "autograd/creation.h"
 #include "nn/models/model.h"
 #include "nn/pretrained.h"
 #include "nn/torch/torch_layout.h"
-#include "tests/support/errors.h"
+#include "tests/support/ops.h"
 
 namespace athanor::foreign_names_test {
 

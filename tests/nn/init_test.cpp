@@ -1,14 +1,8 @@
 #include "nn/init.h"
 
-#include <algorithm>
-#include <cmath>
-
-#include <gtest/gtest.h>
-
-#include "autograd/conv.h"
-#include "autograd/engine.h"
 #include "kernels/hash.h"
 #include "nn/whitening.h"
+#include "tests/support/ops.h"
 
 namespace athanor::nn::init_test {
 
@@ -156,7 +150,7 @@ TEST(Init, DiracMayKeepTheOtherFilters) {
 }
 
 TEST(Init, WritesLeavesOfEveryFloatingDtypeAndCountsTheWrite) {
-  for (const DType dtype : {DType::f64, DType::f32, DType::f16, DType::bf16}) {
+  for (const DType dtype : test::kFloating) {
     const Tensor w = Tensor::zeros({3, 2}, {dtype, kCpu});
     require_grad(w);
     const std::uint32_t version = w.version();

@@ -1,14 +1,10 @@
-#include <cmath>
 #include <fstream>
-#include <functional>
 #include <map>
 #include <numeric>
 
-#include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 #include <zlib.h>
 
-#include "autograd/engine.h"
 #include "nn/dropout.h"
 #include "nn/models/convnext.h"
 #include "nn/models/efficientnet.h"
@@ -18,6 +14,7 @@
 #include "nn/models/vision_transformer.h"
 #include "nn/stochastic_depth.h"
 #include "nn/torch/torch_layout.h"
+#include "tests/support/ops.h"
 
 // What torchvision's models compute in f64, from weights that both sides make:
 // tests/golden/make_model_goldens.py says how, and what the numbers here are.

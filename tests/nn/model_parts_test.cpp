@@ -1,17 +1,12 @@
-#include <cmath>
 #include <set>
 
-#include <gtest/gtest.h>
-
-#include "autograd/engine.h"
-#include "autograd/gradcheck.h"
 #include "nn/models/convnext.h"
 #include "nn/models/efficientnet.h"
 #include "nn/models/mobilenet.h"
 #include "nn/models/unet.h"
 #include "nn/squeeze_excitation.h"
 #include "nn/stochastic_depth.h"
-#include "tests/support/errors.h"
+#include "tests/support/ops.h"
 
 namespace athanor::nn::model_parts_test {
 

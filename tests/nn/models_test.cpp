@@ -1,12 +1,5 @@
-#include <algorithm>
-#include <cmath>
-#include <functional>
 #include <map>
 
-#include <gtest/gtest.h>
-
-#include "autograd/engine.h"
-#include "autograd/loss.h"
 #include "nn/models/cifarnet.h"
 #include "nn/models/model.h"
 #include "nn/models/resnet.h"
@@ -14,7 +7,7 @@
 #include "nn/torch/torch_layout.h"
 #include "nn/whitening.h"
 #include "tensor/safetensors.h"
-#include "tests/support/errors.h"
+#include "tests/support/ops.h"
 #include "tests/support/temp_dir.h"
 
 namespace athanor::nn::models_test {

@@ -1,17 +1,12 @@
 #include "nn/module.h"
 
-#include <functional>
 #include <type_traits>
 
-#include <gtest/gtest.h>
-
-#include "autograd/elementwise.h"
-#include "autograd/engine.h"
 #include "nn/activation.h"
 #include "nn/linear.h"
 #include "nn/sequential.h"
 #include "tensor/safetensors.h"
-#include "tests/support/errors.h"
+#include "tests/support/ops.h"
 #include "tests/support/temp_dir.h"
 
 namespace athanor::nn::module_test {

@@ -1,15 +1,10 @@
 #include "optim/arena.h"
 
-#include <cmath>
 #include <cstring>
 #include <limits>
 
-#include <gtest/gtest.h>
-
-#include "autograd/elementwise.h"
-#include "autograd/engine.h"
 #include "optim/step.h"
-#include "tests/support/compare.h"
+#include "tests/support/ops.h"
 
 namespace athanor::arena_test {
 
@@ -156,10 +151,10 @@ TEST(Arena, HashIgnoresPaddingPrecisionAndBucketsButNoValue) {
   EXPECT_EQ(hash({.precision = Precision::bf16}, nothing), expected);
   EXPECT_EQ(hash({.precision = Precision::f16, .f32_gradients = true}, nothing), expected);
   EXPECT_EQ(hash({.bucket_bytes = 64, .shards = 7}, nothing), expected);
-  const int threads = cpu_context().threads();
-  cpu_context().set_threads(threads == 1 ? 2 : 1);
-  EXPECT_EQ(hash({}, nothing), expected);
-  cpu_context().set_threads(threads);
+  {
+    const test::Threads others(cpu_context().threads() == 1 ? 2 : 1);
+    EXPECT_EQ(hash({}, nothing), expected);
+  }
 
   for (int parameter : {0, 1, 2}) {
     for (std::int64_t element : {0, 4}) {

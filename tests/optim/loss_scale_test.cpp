@@ -1,15 +1,9 @@
-#include <cmath>
 #include <limits>
-#include <string>
 
-#include <gtest/gtest.h>
-
-#include "autograd/elementwise.h"
-#include "autograd/engine.h"
-#include "autograd/reduce.h"
 #include "optim/sgd.h"
 #include "optim/step.h"
 #include "tests/support/mixed_run.h"
+#include "tests/support/ops.h"
 
 namespace athanor::loss_scale_test {
 

@@ -12,7 +12,7 @@ cd "$folder"
 unset ATHANOR_RUNS_DIR ATHANOR_DATA_DIR
 export XDG_CACHE_HOME=$folder/cache OMP_WAIT_POLICY=passive
 train=("$bin/train_images" --device cpu --model resnet20 --image-size 16 --batch-size 8 --threads 1 --deterministic)
-formats=(folder split csv jsonl athp athp.json tar tfrecord lmdb npy npz h5 idx bin cifar)
+formats=(folder split csv jsonl athp athp.json tar tfrecord npy npz h5 idx bin cifar)
 [ $# -le 5 ] || formats=("${@:6}")
 
 die() { printf '%s\n' "$*"; cat out err 2>/dev/null; exit 1; }

@@ -1,10 +1,9 @@
-// Ranks that train a small network together, until one of them fails. rank_drill.sh runs it under mpirun and
-// looks at how the job ends.
+// Ranks that train a small network together, until one of them fails. rank_drill.sh looks at how the job
+// ends.
 //
 //     rank_drill DRILL CULPRIT FOLDER TIMEOUT_MS [ALGORITHM]
 //
-// Each process has a parent that keeps its exit code in FOLDER/code.<rank>, and ends as it did.
-#include <cerrno>
+// Under mpirun it is one of its ranks; by itself it starts four, as --devices does.
 #include <chrono>
 #include <csignal>
 #include <cstdio>
@@ -13,7 +12,6 @@
 #include <string>
 #include <thread>
 
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "autograd/creation.h"
@@ -21,7 +19,8 @@
 #include "autograd/engine.h"
 #include "autograd/reduce.h"
 #include "dist/ddp.h"
-#include "dist/transports/mpi_transport.h"
+#include "dist/launch/launcher.h"
+#include "dist/transports/make_transport.h"
 #include "dist/watch/watchdog.h"
 #include "nn/activation.h"
 #include "nn/linear.h"
@@ -36,15 +35,6 @@ namespace {
 using namespace athanor;
 
 constexpr int kSteps = 400, kFails = 20;
-
-/// For rank_drill.sh: when it happened, and what of this process must not be left behind.
-void leave_word(const std::string& folder, int rank) {
-  std::ofstream word(folder + "/word." + std::to_string(rank));
-  std::ifstream maps("/proc/self/maps");
-  for (std::string line; std::getline(maps, line);) {
-    if (const auto at = line.find("/dev/shm/"); at != std::string::npos) word << line.substr(at) << '\n';
-  }
-}
 
 void fail(const std::string& drill, const std::string& folder) {
   std::ofstream(folder + "/failed") << '\n';
@@ -70,7 +60,7 @@ void train(dist::Communicator& comm, const std::string& drill, bool culprit, con
   dist::Ddp ddp(arena, comm);
   Sgd sgd(arena, {});
   StepBuffer step(kCpu, {.seed = 1});
-  leave_word(folder, comm.rank());
+  std::ofstream(folder + "/trains." + std::to_string(comm.rank())) << '\n';
   const int steps = culprit && (drill == "steps" || drill == "desync") ? kFails : kSteps;
   for (int i = 0; i < steps; ++i) {
     if (culprit && i == kFails) fail(drill, folder);
@@ -85,11 +75,13 @@ void train(dist::Communicator& comm, const std::string& drill, bool culprit, con
   if (steps < kSteps) std::ofstream(folder + "/failed") << '\n';
 }
 
-void run(int argc, char** argv) {
+void run(const dist::RankInfo& info, int argc, char** argv) {
   ATH_CHECK(argc >= 5, "rank_drill: needs DRILL CULPRIT FOLDER TIMEOUT_MS, but got {} arguments", argc - 1);
   const std::string drill = argv[1], folder = argv[3];
   const bool ring = argc > 5 && std::string(argv[5]) == "ring";
-  dist::MpiTransport transport;
+  dist::ProcessGroup job{.info = info};
+  dist::networks().join(job, kCpu);
+  dist::Transport& transport = *job.transport;
   cpu_context().set_threads(1);
   dist::Communicator comm(transport, {.algorithm = ring ? dist::Algorithm::ring : dist::Algorithm::rank_order,
                                       .timeout = std::chrono::milliseconds(std::atoi(argv[4])),
@@ -103,23 +95,11 @@ void run(int argc, char** argv) {
   }
 }
 
-void keep_exit_code(pid_t child, const std::string& folder) {
-  // mpirun signals both.
-  for (const int signal : {SIGTERM, SIGINT}) std::signal(signal, [](int) {});
-  int status = 0;
-  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
-  }
-  const char* rank = std::getenv("OMPI_COMM_WORLD_RANK");
-  std::ofstream(folder + "/code." + (rank ? rank : "?"))
-      << (WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status)) << '\n';
-  if (!WIFSIGNALED(status)) _exit(WEXITSTATUS(status));
-  std::signal(WTERMSIG(status), SIG_DFL);
-  raise(WTERMSIG(status));
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (const pid_t child = argc > 3 ? fork() : 0) keep_exit_code(child, argv[3]);
-  run(argc, argv);
+  const dist::RankInfo info = dist::find_rank_info();
+  if (info.launcher == dist::Launcher::none)
+    return dist::launch({.ranks = 4, .arguments = {argv + 1, argv + argc}});
+  run(info, argc, argv);
 }

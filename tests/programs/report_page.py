@@ -6,7 +6,7 @@ import json
 import pathlib
 import sys
 
-CLOSES_ITSELF = {"meta", "link", "img", "path", "rect"}  # of HTML the first three; in SVG, XML's rules hold
+CLOSES_ITSELF = {"meta", "link", "img", "path", "polyline", "rect"}  # of HTML the first three; in SVG, XML's rules hold
 SECTIONS = ["curves", "times", "mistakes", "memory", "configuration", "machine"]
 
 

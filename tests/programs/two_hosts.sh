@@ -5,8 +5,7 @@
 #   2. Training reaches the accuracy of one rank: on the digits, and with mnist on that, where it is (ATHANOR_DATA_DIR,
 #      data-cache).
 #   3. The cable is cut in the middle: all ranks end within the deadline and 5 s, with 74, saying who is missing.
-#   4. So does mpirun, where it is told to look after its connections.
-#   5. --resume auto goes on after each, and reaches the bits of a run that was not disturbed.
+#   4. --resume auto goes on, and reaches the bits of a run that was not disturbed.
 #
 # Ends with 77 and a reason where namespaces are not allowed. Takes along what it made, however it ends.
 set -euo pipefail
@@ -64,9 +63,8 @@ source "$(dirname "${BASH_SOURCE[0]}")/../../scripts/open_mpi.env"
 unset OMPI_MCA_btl_tcp_if_include # a network between two hosts is needed
 OMP_NUM_THREADS=1 ATHANOR_TEST_RANKS_PER_HOST=2
 set +a
-options=()
-on_two_hosts() { # on_two_hosts COMMAND...: two ranks on each, and mpirun with ${options[@]}
-  exec ip netns exec "$a" unshare --uts sh -c 'hostname "$0" && exec "$@"' "$a" "$mpirun" "${options[@]}" \
+on_two_hosts() { # on_two_hosts COMMAND...: two ranks on each
+  exec ip netns exec "$a" unshare --uts sh -c 'hostname "$0" && exec "$@"' "$a" "$mpirun" \
     --mca plm_rsh_agent "$work/rsh" --mca pml ob1 --mca btl_tcp_if_include "$net.0/24" --mca oob_tcp_if_include "$net.0/24" \
     -x OMPI_MCA_mpi_yield_when_idle -x OMP_NUM_THREADS -x ATHANOR_TEST_RANKS_PER_HOST -H "$net.1:2,$net.2:2" -n 4 "$@"
 }
@@ -174,47 +172,12 @@ saved() { # steps of the newest checkpoint
 echo "== the cable is cut while they train"
 (on_two_hosts "${training[@]}" --checkpoint-dir "$work/whole") >"$work/whole.log" 2>&1 || { cat "$work/whole.log"; fail "training failed"; }
 # A rank's own line names who is missing; the deadline is 5 s, and a busy machine looks at the clock a little later.
-cut "${training[0]}" '[ "$(saved)" -ge 100 ]' 10 'rank [01]: error: rank [23] did not do its part .*, for [5-8](\.[0-9])? s' "${training[@]:1}" "${halves[@]}" --dist-timeout 5
+cut "${training[0]}" '[ "$(saved)" -ge 100 ]' 10 'rank [01]: error: rank [01] waits for rank [23] in .*, for [5-8](\.[0-9])? s' "${training[@]:1}" "${halves[@]}" --dist-timeout 5
 [ "$(saved)" -lt $steps ] || fail "the cable must be cut in the middle"
-
-echo "== it is cut again, and mpirun looks after its connections"
-before=$(saved)
-# 1 s of silence and 2 questions, a second apart: less than the deadline, for TCP asks only while nothing waits to be sent.
-options=(--mca oob_tcp_keepalive_time 1 --mca oob_tcp_keepalive_intvl 1 --mca oob_tcp_keepalive_probes 2)
-(on_two_hosts "${training[@]}" "${halves[@]}" --dist-timeout 8) >"$work/cut.log" 2>&1 &
-job=$!
-for _ in $(seq 600); do
-  [ "$(saved)" -lt $((before + 100)) ] || break
-  kill -0 "$job" 2>/dev/null || { cat "$work/cut.log"; fail "the ranks did not go on"; }
-  sleep 0.1
-done
-cable down
-began=$SECONDS status=0
-for _ in $(seq 130); do
-  kill -0 "$job" 2>/dev/null || break
-  sleep 0.1
-done
-! kill -0 "$job" 2>/dev/null || { cat "$work/cut.log"; fail "mpirun must end within 13 s of the cut"; }
-wait "$job" || status=$?
-echo "mpirun ended with $status after $((SECONDS - began)) s"
-[ "$status" != 0 ] || fail "mpirun must not end with 0"
-for _ in $(seq 30); do
-  left="$(pids_in "$a") $(pids_in "$b")"
-  [ -n "${left// /}" ] || break
-  sleep 0.1
-done
-[ -z "${left// /}" ] || fail "processes are left: $left"
-grep -E "resumed from .*: [0-9]+ of $steps steps" "$work/cut.log" || { cat "$work/cut.log"; fail "it must go on after the first cut"; }
-# mpirun gives its ranks a second. On a busy machine that is enough for the record, and not always for the line.
-grep -m 1 -E 'rank [01]: error: .* rank [23] did not do its part' "$work/cut.log" ||
-  grep -m 1 -hoE '"seq".*"bucket".*"end_us":0,.*"waits_for":[23]' "$work"/flight/flight.[01].json ||
-  { cat "$work/cut.log"; fail "the ranks must say who is missing"; }
-cable up
-options=()
 
 echo "== and goes on"
 (on_two_hosts "${training[@]}" "${halves[@]}") >"$work/resumed.log" 2>&1 || { cat "$work/resumed.log"; fail "training did not go on"; }
-grep -E "resumed from .*: [0-9]+ of $steps steps" "$work/resumed.log" || { cat "$work/resumed.log"; fail "it must go on after the second cut"; }
+grep -E "resumed from .*: [0-9]+ of $steps steps" "$work/resumed.log" || { cat "$work/resumed.log"; fail "it must go on after the cut"; }
 echo "undisturbed $(weights "$work/whole.log"), resumed $(weights "$work/resumed.log")"
 [ -n "$(weights "$work/whole.log")" ] && [ "$(weights "$work/whole.log")" = "$(weights "$work/resumed.log")" ] ||
   fail "a resumed run must end with the bits of an undisturbed one"

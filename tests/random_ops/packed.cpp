@@ -23,6 +23,7 @@
 #include "autograd/matmul.h"
 #include "autograd/pool.h"
 #include "autograd/shape.h"
+#include "kernels/packed_weights.h"
 #include "tensor/error.h"
 #include "tests/random_ops/draw.h"
 #include "tests/random_ops/weekly.h"

@@ -5,7 +5,7 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 mkdir "$folder/scripts"
-cp "$here"/../../scripts/{common,gpu_env,test,test_progress}.sh "$folder/scripts"
+cp "$here"/../../scripts/{common,gpu_env,test}.sh "$folder/scripts"
 printf '#!/bin/sh\n' >"$folder/scripts/install_packages.sh"
 chmod +x "$folder/scripts/install_packages.sh"
 cat >"$folder/CMakeLists.txt" <<'EOF'

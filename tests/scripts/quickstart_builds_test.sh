@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# quickstart_builds_test.sh BIN: what scripts/quickstart.sh compiles is what train_digits and `athanor predict` need: no data
-# formats, no other program; and the first line of a run says what computes.
+# quickstart_builds_test.sh BIN: what scripts/quickstart.sh compiles is the library, train_digits and the tool, no other program; and the
+# first line of a run says what computes.
 set -euo pipefail
 bin=$1 build=$(dirname "$1")
 die() { echo "$*"; exit 1; }
@@ -8,11 +8,8 @@ die() { echo "$*"; exit 1; }
 
 inputs=$(ninja -C "$build" -t inputs bin/train_digits)
 grep -q 'trainer/loop\|unity_trainer_cxx' <<<"$inputs" || die "the inputs of train_digits are not what this test thinks: $(head -3 <<<"$inputs")"
-! grep -E 'athanor_formats|athanor_ops|athanor_tool|train_mnist' <<<"$inputs" || die "train_digits waits for what it does not use"
-! grep -F athanor_predict <<<"$inputs" || die "train_digits waits for athanor predict"
-inputs=$(ninja -C "$build" -t inputs bin/small/athanor)
-grep -q 'trainer/tool/predict\|unity_trainer_tool' <<<"$inputs" || die "the inputs of the small tool are not what this test thinks"
-! grep -E 'athanor_formats|athanor_ops|athanor_tool_ops|train_mnist' <<<"$inputs" || die "athanor predict waits for what it does not use"
+! grep -E 'athanor_tool|athanor_serve|train_mnist' <<<"$inputs" || die "train_digits waits for what it does not use"
+! ninja -C "$build" -t inputs bin/athanor | grep -E 'train_mnist|_test' || die "the tool waits for what it does not use"
 
 run=$("$bin/train_digits" --fast-dev-run --device cpu)
 first=${run%%$'\n'*}

@@ -39,10 +39,9 @@ cat >"$folder/programs/train_digits" <<'END'
 #!/bin/sh
 mkdir -p runs/train_digits/3 && ln -sfn 3 runs/train_digits/latest && echo model >runs/train_digits/3/model.safetensors
 END
-mkdir -p "$folder/programs/small"
 # shellcheck disable=SC2016
-printf '#!/bin/sh\necho "told by $0 $*"\n' >"$folder/programs/small/athanor"
-chmod +x "$folder/programs/small/athanor"
+printf '#!/bin/sh\necho "told by $0 $*"\n' >"$folder/programs/athanor"
+chmod +x "$folder/programs/athanor"
 FAKE_GPU=none run
 says 'told by build/cpu/bin/athanor picture digits 7 runs/train_digits/3/digit.png'
 says 'told by build/cpu/bin/athanor predict runs/train_digits/3 runs/train_digits/3/digit.png'

@@ -346,29 +346,13 @@ cudaError_t bring_tile(const TensorMap& from, const TensorMap& to, unsigned byte
   cudaError_t name(float* out) {                                                    \
     return run(#name, name##_kernel, 64, static_cast<const float*>(out), out + 64); \
   }
-PLANTED(bulk_no_init_fence)
-PLANTED(bulk_no_wait)
-PLANTED(bulk_nobody_waits)
-PLANTED(bulk_expects_nothing)
-PLANTED(bulk_expects_too_much)
-PLANTED(bulk_by_all)
-PLANTED(bulk_over_reader)
-PLANTED(bulk_over_writes)
-PLANTED(bulk_misaligned)
-PLANTED(bulk_odd_size)
-PLANTED(bulk_store_no_fence)
-PLANTED(bulk_store_wrong_fence)
-PLANTED(bulk_store_no_wait)
-PLANTED(bulk_store_reuse)
-PLANTED(bulk_store_result)
+SIMT_BULK_BUGS(PLANTED)
 #undef PLANTED
 #define PLANTED(name)                          \
   cudaError_t name(float* out) {               \
     return run_map(#name, name##_kernel, out); \
   }
-PLANTED(tensor_misaligned)
-PLANTED(tensor_wrong_rank)
-PLANTED(tensor_expects_inside)
+SIMT_TENSOR_MAP_BUGS(PLANTED)
 #undef PLANTED
 
 }  // namespace simt::test

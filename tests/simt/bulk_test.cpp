@@ -203,13 +203,6 @@ TEST_P(BarrierBugs, AreNamedInEveryOrder) {
   expect_found(GetParam(), "mbarriers.cu");
 }
 const auto name_of = [](const auto& bug) { return bug.param.name; };
-#define BUG(name, ...) \
-  Planted {            \
-#name, name, {     \
-      __VA_ARGS__      \
-    }                  \
-  }
-
 INSTANTIATE_TEST_SUITE_P(Mbarrier, BarrierBugs,
                          testing::Values(BUG(mbarrier_uninitialised, "mbarrier.arrive",
                                              "@mbarrier_uninitialised"),

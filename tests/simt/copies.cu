@@ -149,13 +149,7 @@ cudaError_t cp_async_from_shared(float* out) {
   cudaError_t name(float* out) {                                                         \
     return run(#name, name##_kernel, threads, static_cast<const float*>(out), out + 64); \
   }
-PLANTED(cp_async_no_wait, 32)
-PLANTED(cp_async_no_commit, 32)
-PLANTED(cp_async_one_group_too_few, 32)
-PLANTED(cp_async_no_barrier, 64)
-PLANTED(cp_async_over_reader, 64)
-PLANTED(cp_async_misaligned, 32)
-PLANTED(cp_async_too_long, 32)
+SIMT_COPY_BUGS(PLANTED)
 #undef PLANTED
 
 }  // namespace simt::test

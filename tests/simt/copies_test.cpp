@@ -59,47 +59,31 @@ TEST_P(CopyBugs, AreNamedInEveryOrder) {
 }
 const auto name_of = [](const auto& bug) { return bug.param.name; };
 
-INSTANTIATE_TEST_SUITE_P(CpAsync, CopyBugs,
-                         testing::Values(Planted{"cp_async_misaligned",
-                                                 cp_async_misaligned,
-                                                 {"cp.async", "thread (3,0,0)", "16",
-                                                  "@cp_async_misaligned"}},
-                                         Planted{"cp_async_from_shared",
-                                                 cp_async_from_shared,
-                                                 {"cp.async", "global memory", "@cp_async_from_shared"}},
-                                         Planted{"cp_async_too_long",
-                                                 cp_async_too_long,
-                                                 {"cp.async", "4 bytes", "8", "@cp_async_too_long"}}),
-                         name_of);
+INSTANTIATE_TEST_SUITE_P(
+    CpAsync, CopyBugs,
+    testing::Values(BUG(cp_async_misaligned, "cp.async", "thread (3,0,0)", "16", "@cp_async_misaligned"),
+                    BUG(cp_async_from_shared, "cp.async", "global memory", "@cp_async_from_shared"),
+                    BUG(cp_async_too_long, "cp.async", "4 bytes", "8", "@cp_async_too_long")),
+    name_of);
 
 #if defined(SIMT_RACE)
 INSTANTIATE_TEST_SUITE_P(
     CpAsyncRace, CopyBugs,
-    testing::Values(
-        Planted{"cp_async_no_wait",
-                cp_async_no_wait,
-                {"race in shared memory", "@cp_async_no_wait", "asynchronously", "@cp_async_no_wait_copy",
-                 "wait"},
-                [](unsigned a, unsigned b) { return a == b; }},
-        Planted{"cp_async_no_commit",
-                cp_async_no_commit,
-                {"race in shared memory", "@cp_async_no_commit", "@cp_async_no_commit_copy", "wait"}},
-        Planted{"cp_async_one_group_too_few",
-                cp_async_one_group_too_few,
-                {"race in shared memory", "@cp_async_one_group_too_few", "@cp_async_one_group_too_few_copy",
-                 "wait"}},
-        Planted{"cp_async_no_barrier",
-                cp_async_no_barrier,
-                {"race in shared memory", "@cp_async_no_barrier", "@cp_async_no_barrier_copy"},
-                [](unsigned a, unsigned b) { return a + b == 63; }},
-        Planted{"cp_async_over_reader",
-                cp_async_over_reader,
-                {"race in shared memory", "@cp_async_over_reader", "@cp_async_over_reader_read", "barrier"},
-                [](unsigned a, unsigned b) { return a + b == 63; }},
-        Planted{"cp_async_source_changes",
-                cp_async_source_changes,
-                {"race in global memory", "@cp_async_source_changes", "asynchronously",
-                 "@cp_async_source_changes_copy", "wait"}}),
+    testing::Values(BUG(cp_async_no_wait, "race in shared memory", "@cp_async_no_wait", "asynchronously",
+                        "@cp_async_no_wait_copy", "wait")
+                        .by([](unsigned a, unsigned b) { return a == b; }),
+                    BUG(cp_async_no_commit, "race in shared memory", "@cp_async_no_commit",
+                        "@cp_async_no_commit_copy", "wait"),
+                    BUG(cp_async_one_group_too_few, "race in shared memory", "@cp_async_one_group_too_few",
+                        "@cp_async_one_group_too_few_copy", "wait"),
+                    BUG(cp_async_no_barrier, "race in shared memory", "@cp_async_no_barrier",
+                        "@cp_async_no_barrier_copy")
+                        .by([](unsigned a, unsigned b) { return a + b == 63; }),
+                    BUG(cp_async_over_reader, "race in shared memory", "@cp_async_over_reader",
+                        "@cp_async_over_reader_read", "barrier")
+                        .by([](unsigned a, unsigned b) { return a + b == 63; }),
+                    BUG(cp_async_source_changes, "race in global memory", "@cp_async_source_changes",
+                        "asynchronously", "@cp_async_source_changes_copy", "wait")),
     name_of);
 #endif
 

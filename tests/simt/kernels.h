@@ -30,47 +30,56 @@ cudaError_t two_ways(float* out, cudaStream_t stream);
 cudaError_t shuffle_and_syncwarp(float* out, cudaStream_t stream);
 cudaError_t order_of_threads(unsigned blocks, unsigned threads, int* order, int* next, cudaStream_t stream);
 
-// Planted, tests/simt/planted.cu. They write to at most 128 floats.
-cudaError_t divergent_barrier(float* out);
-cudaError_t early_return(float* out);
-cudaError_t wrong_mask(float* out);
-cudaError_t mask_without_self(float* out);
-cudaError_t lane_outside_mask(float* out);
-cudaError_t different_collectives(float* out);
-cudaError_t barrier_and_collective(float* out);
-cudaError_t mask_of_the_gone(float* out);
+// Planted, tests/simt/planted.cu, by so many threads of a block. They write to at most 128 floats.
+#define SIMT_PLANTED(X)         \
+  X(divergent_barrier, 64)      \
+  X(early_return, 64)           \
+  X(wrong_mask, 64)             \
+  X(mask_without_self, 32)      \
+  X(lane_outside_mask, 32)      \
+  X(different_collectives, 32)  \
+  X(barrier_and_collective, 32) \
+  X(mask_of_the_gone, 32)       \
+  X(dynamic_race, 64)           \
+  X(two_writers, 64)            \
+  X(bytes_race, 64)             \
+  X(shared_atomic, 64)          \
+  X(warps_of_a_block, 64)       \
+  X(uninitialised_dynamic, 64)  \
+  X(uninitialised_static, 64)   \
+  X(missing_barrier, 64)        \
+  X(missing_second_barrier, 64) \
+  X(barrier_in_helper, 64)      \
+  X(barrier_in_function, 64)    \
+  X(shuffle_in_helper, 64)      \
+  X(missing_syncwarp, 64)       \
+  X(shuffle_is_no_barrier, 64)  \
+  X(vote_is_no_barrier, 64)     \
+  X(syncwarp_across_warps, 64)  \
+  X(partial_mask, 32)           \
+  X(plain_add, 32)              \
+  X(atomic_and_plain, 32)       \
+  X(misaligned_read, 1)         \
+  X(misaligned_shared, 1)       \
+  X(misaligned, 1)
+// The same, which are told a count or an offset.
+#define SIMT_PLANTED_AT(X) \
+  X(beyond_global, 128)    \
+  X(beyond_read, 64)       \
+  X(negative, 64)          \
+  X(beyond_pointer, 64)    \
+  X(beyond_static, 64)     \
+  X(beyond_dynamic, 64)
+#define DECLARE(name, threads) cudaError_t name(float* out);
+SIMT_PLANTED(DECLARE)
+#undef DECLARE
+#define DECLARE(name, threads) cudaError_t name(float* out, int at);
+SIMT_PLANTED_AT(DECLARE)
+#undef DECLARE
 cudaError_t left_by_another_block(float* out);
-cudaError_t dynamic_race(float* out);
-cudaError_t two_writers(float* out);
-cudaError_t bytes_race(float* out);
-cudaError_t shared_atomic(float* out);
-cudaError_t warps_of_a_block(float* out);
-cudaError_t uninitialised_dynamic(float* out);
-cudaError_t uninitialised_static(float* out);
-cudaError_t missing_barrier(float* out);
-cudaError_t missing_second_barrier(float* out);
-cudaError_t barrier_in_helper(float* out);
-cudaError_t barrier_in_function(float* out);
-cudaError_t shuffle_in_helper(float* out);
-cudaError_t missing_syncwarp(float* out);
-cudaError_t shuffle_is_no_barrier(float* out);
-cudaError_t vote_is_no_barrier(float* out);
-cudaError_t syncwarp_across_warps(float* out);
-cudaError_t partial_mask(float* out);
-cudaError_t plain_add(float* out);
 cudaError_t two_blocks_one_cell(float* out);
-cudaError_t atomic_and_plain(float* out);
 cudaError_t blocks_one_variable(float* out);
 cudaError_t memory_of_the_host(float* out);
-cudaError_t beyond_global(float* out, int count);
-cudaError_t beyond_static(float* out, int offset);
-cudaError_t beyond_dynamic(float* out, int offset);
-cudaError_t beyond_read(float* out, int offset);
-cudaError_t negative(float* out, int offset);
-cudaError_t beyond_pointer(float* out, int offset);
-cudaError_t misaligned(float* out);
-cudaError_t misaligned_read(float* out);
-cudaError_t misaligned_shared(float* out);
 cudaError_t through_struct(float* inside, float* out);
 
 // Counted, tests/simt/counted.cu. n is a multiple of 32.

@@ -226,18 +226,7 @@ cudaError_t ldmatrix_of_a_part(float* out) {
   cudaError_t name(float* out) {            \
     return warp(#name, name##_kernel, out); \
   }
-PLANTED(ldmatrix_divergent)
-PLANTED(ldmatrix_two_places)
-PLANTED(ldmatrix_two_forms)
-PLANTED(ldmatrix_misaligned)
-PLANTED(ldmatrix_global)
-PLANTED(ldmatrix_local)
-PLANTED(ldmatrix_no_syncwarp)
-PLANTED(ldmatrix_columns_no_syncwarp)
-PLANTED(ldmatrix_unwritten)
-PLANTED(stmatrix_no_syncwarp)
-PLANTED(stmatrix_over_reader)
-PLANTED(mma_divergent)
+SIMT_MATRIX_BUGS(PLANTED)
 #undef PLANTED
 
 }  // namespace simt::test

@@ -308,62 +308,41 @@ const auto name_of = [](const auto& bug) { return bug.param.name; };
 
 INSTANTIATE_TEST_SUITE_P(
     Ldmatrix, MatrixBugs,
-    testing::Values(Planted{"ldmatrix_divergent",
-                            ldmatrix_divergent,
-                            {"deadlock", "thread (0,0,0)", "ldmatrix", "@ldmatrix_divergent", "0xffff0000"}},
-                    Planted{"ldmatrix_two_places",
-                            ldmatrix_two_places,
-                            {"warp collective mismatch", "thread (0,0,0)", "ldmatrix",
-                             "@ldmatrix_two_places_then", "thread (16,0,0)", "@ldmatrix_two_places_else"}},
-                    Planted{"ldmatrix_two_forms",
-                            ldmatrix_two_forms,
-                            {"warp collective mismatch", "thread (0,0,0)", "ldmatrix", "@ldmatrix_two_forms",
-                             "thread (16,0,0)", "ldmatrix.trans"}},
-                    Planted{
-                        "ldmatrix_of_a_part", ldmatrix_of_a_part, {"32 lanes", "20", "@ldmatrix_of_a_part"}},
-                    Planted{"ldmatrix_misaligned",
-                            ldmatrix_misaligned,
-                            {"ldmatrix", "thread (5,0,0)", "16", "@ldmatrix_misaligned"}},
-                    Planted{"ldmatrix_global",
-                            ldmatrix_global,
-                            {"ldmatrix", "thread (0,0,0)", "shared memory", "@ldmatrix_global"}},
-                    Planted{"ldmatrix_local",
-                            ldmatrix_local,
-                            {"ldmatrix", "thread (0,0,0)", "shared memory", "@ldmatrix_local"}}),
+    testing::Values(BUG(ldmatrix_divergent, "deadlock", "thread (0,0,0)", "ldmatrix", "@ldmatrix_divergent",
+                        "0xffff0000"),
+                    BUG(ldmatrix_two_places, "warp collective mismatch", "thread (0,0,0)", "ldmatrix",
+                        "@ldmatrix_two_places_then", "thread (16,0,0)", "@ldmatrix_two_places_else"),
+                    BUG(ldmatrix_two_forms, "warp collective mismatch", "thread (0,0,0)", "ldmatrix",
+                        "@ldmatrix_two_forms", "thread (16,0,0)", "ldmatrix.trans"),
+                    BUG(ldmatrix_of_a_part, "32 lanes", "20", "@ldmatrix_of_a_part"),
+                    BUG(ldmatrix_misaligned, "ldmatrix", "thread (5,0,0)", "16", "@ldmatrix_misaligned"),
+                    BUG(ldmatrix_global, "ldmatrix", "thread (0,0,0)", "shared memory", "@ldmatrix_global"),
+                    BUG(ldmatrix_local, "ldmatrix", "thread (0,0,0)", "shared memory", "@ldmatrix_local")),
     name_of);
-INSTANTIATE_TEST_SUITE_P(
-    Mma, MatrixBugs,
-    testing::Values(Planted{
-        "mma_divergent", mma_divergent, {"deadlock", "thread (0,0,0)", "mma.f16", "@mma_divergent", "0x80"}}),
-    name_of);
+INSTANTIATE_TEST_SUITE_P(Mma, MatrixBugs,
+                         testing::Values(BUG(mma_divergent, "deadlock", "thread (0,0,0)", "mma.f16",
+                                             "@mma_divergent", "0x80")),
+                         name_of);
 
 #if defined(SIMT_RACE)
 INSTANTIATE_TEST_SUITE_P(
     LdmatrixRace, MatrixBugs,
-    testing::Values(Planted{"ldmatrix_no_syncwarp",
-                            ldmatrix_no_syncwarp,
-                            {"race in shared memory", "@ldmatrix_no_syncwarp", "@ldmatrix_no_syncwarp_write",
-                             "__syncwarp"},
-                            [](unsigned a, unsigned b) { return a != b && b < 32 && a / 4 == b % 8; }},
-                    Planted{"ldmatrix_columns_no_syncwarp",
-                            ldmatrix_columns_no_syncwarp,
-                            {"race in shared memory", "@ldmatrix_columns_no_syncwarp", "__syncwarp"},
-                            [](unsigned a, unsigned b) { return a != b && a % 4 == b / 2; }},
-                    Planted{"ldmatrix_unwritten",
-                            ldmatrix_unwritten,
-                            {"shared memory", "@ldmatrix_unwritten"},
-                            [](unsigned a, unsigned) { return a / 4 == 1; }}),
+    testing::Values(BUG(ldmatrix_no_syncwarp, "race in shared memory", "@ldmatrix_no_syncwarp",
+                        "@ldmatrix_no_syncwarp_write", "__syncwarp")
+                        .by([](unsigned a, unsigned b) { return a != b && b < 32 && a / 4 == b % 8; }),
+                    BUG(ldmatrix_columns_no_syncwarp, "race in shared memory",
+                        "@ldmatrix_columns_no_syncwarp", "__syncwarp")
+                        .by([](unsigned a, unsigned b) { return a != b && a % 4 == b / 2; }),
+                    BUG(ldmatrix_unwritten, "shared memory", "@ldmatrix_unwritten")
+                        .by([](unsigned a, unsigned) { return a / 4 == 1; })),
     name_of);
-INSTANTIATE_TEST_SUITE_P(StmatrixRace, MatrixBugs,
-                         testing::Values(Planted{"stmatrix_no_syncwarp",
-                                                 stmatrix_no_syncwarp,
-                                                 {"race in shared memory", "@stmatrix_no_syncwarp",
-                                                  "@stmatrix_no_syncwarp_read", "__syncwarp"}},
-                                         Planted{"stmatrix_over_reader",
-                                                 stmatrix_over_reader,
-                                                 {"race in shared memory", "@stmatrix_over_reader",
-                                                  "@stmatrix_over_reader_read", "__syncwarp"}}),
-                         name_of);
+INSTANTIATE_TEST_SUITE_P(
+    StmatrixRace, MatrixBugs,
+    testing::Values(BUG(stmatrix_no_syncwarp, "race in shared memory", "@stmatrix_no_syncwarp",
+                        "@stmatrix_no_syncwarp_read", "__syncwarp"),
+                    BUG(stmatrix_over_reader, "race in shared memory", "@stmatrix_over_reader",
+                        "@stmatrix_over_reader_read", "__syncwarp")),
+    name_of);
 #endif
 
 #if defined(__SANITIZE_ADDRESS__)

@@ -94,14 +94,7 @@ cudaError_t run(const char* name, void (*kernel)(P...), unsigned threads, P... p
   cudaError_t name(float* out) {               \
     return run(#name, name##_kernel, 64, out); \
   }
-PLANTED(mbarrier_uninitialised)
-PLANTED(mbarrier_init_twice)
-PLANTED(mbarrier_no_barrier)
-PLANTED(mbarrier_lacks_arrivals)
-PLANTED(mbarrier_wrong_parity)
-PLANTED(mbarrier_no_wait)
-PLANTED(mbarrier_writes_after_arrival)
-PLANTED(mbarrier_asks_in_vain)
+SIMT_BARRIER_BUGS(PLANTED)
 #undef PLANTED
 
 }  // namespace simt::test

@@ -59,6 +59,7 @@ struct World {
         EXPECT_EQ(settle(ranks[0]->comm), ncclInProgress) << "before all have come";
       }
     }
+    if (!same_device) expect_settled();
   }
   ~World() {
     for (auto& rank : ranks) ncclCommAbort(rank->comm);
@@ -69,6 +70,9 @@ struct World {
     cudaSetDevice(0);
   }
   Rank& operator[](std::size_t rank) { return *ranks[rank]; }
+  void expect_settled() {
+    for (auto& rank : ranks) EXPECT_EQ(settle(rank->comm), ncclSuccess);
+  }
 
   std::vector<std::unique_ptr<Rank>> ranks;
 };
@@ -78,6 +82,12 @@ ncclResult_t send(Rank& rank, int to, const float* from, std::size_t count = 4) 
 }
 ncclResult_t receive(Rank& rank, int from, float* to, std::size_t count = 4) {
   return ncclRecv(to, count, ncclFloat32, from, rank.comm, rank.stream);
+}
+
+/// A call that was put into the rank's stream.
+void expect_queued(Rank& rank, ncclResult_t result) {
+  EXPECT_EQ(result, ncclInProgress);
+  EXPECT_EQ(settle(rank.comm), ncclSuccess);
 }
 
 bool over(Rank& rank) {
@@ -95,13 +105,10 @@ std::vector<float> first(const std::vector<float>& values) {
 TEST(Nccl, MessagesPassWhenBothEndsAreAtThem) {
   in_all_orders([] {
     World world(2);
-    for (auto& rank : world.ranks) EXPECT_EQ(settle(rank->comm), ncclSuccess);
     EXPECT_OK(world[0].fill(4, 7.0f, world[0].x.data()));
-    EXPECT_EQ(send(world[0], 1, world[0].x.data()), ncclInProgress);
-    EXPECT_EQ(settle(world[0].comm), ncclSuccess);
+    expect_queued(world[0], send(world[0], 1, world[0].x.data()));
     EXPECT_FALSE(over(world[0])) << "nobody has asked for it";
-    EXPECT_EQ(receive(world[1], 0, world[1].y.data()), ncclInProgress);
-    EXPECT_EQ(settle(world[1].comm), ncclSuccess);
+    expect_queued(world[1], receive(world[1], 0, world[1].y.data()));
     EXPECT_TRUE(over(world[1]));
     EXPECT_TRUE(over(world[0]));
     EXPECT_EQ(first(world[1].y.read()), std::vector<float>(4, 7));
@@ -111,11 +118,10 @@ TEST(Nccl, MessagesPassWhenBothEndsAreAtThem) {
 TEST(Nccl, AWaitRunsWhatTheOtherRankHasQueued) {
   in_all_orders([] {
     World world(2);
-    for (auto& rank : world.ranks) EXPECT_EQ(settle(rank->comm), ncclSuccess);
     EXPECT_OK(world[0].fill(4, 3.0f, world[0].x.data()));
     EXPECT_EQ(send(world[0], 1, world[0].x.data()), ncclInProgress);
     EXPECT_EQ(receive(world[1], 0, world[1].y.data()), ncclInProgress);
-    for (auto& rank : world.ranks) EXPECT_EQ(settle(rank->comm), ncclSuccess);
+    world.expect_settled();
     EXPECT_OK(cudaStreamSynchronize(world[1].stream));
     EXPECT_EQ(first(world[1].y.read()), std::vector<float>(4, 3));
   });
@@ -124,7 +130,6 @@ TEST(Nccl, AWaitRunsWhatTheOtherRankHasQueued) {
 TEST(Nccl, AGroupIsOnePieceOfWork) {
   in_all_orders([] {
     World world(2);
-    for (auto& rank : world.ranks) EXPECT_EQ(settle(rank->comm), ncclSuccess);
     for (auto& rank : world.ranks) {
       const int other = rank == world.ranks[0] ? 1 : 0;
       EXPECT_OK(rank->fill(4, static_cast<float>(other), rank->x.data()));
@@ -144,13 +149,10 @@ TEST(Nccl, AGroupIsOnePieceOfWork) {
 TEST(Nccl, WithoutAGroupBothWaitForEver) {
   in_all_orders([] {
     World world(2);
-    for (auto& rank : world.ranks) EXPECT_EQ(settle(rank->comm), ncclSuccess);
     for (auto& rank : world.ranks) {
       const int other = rank == world.ranks[0] ? 1 : 0;
-      EXPECT_EQ(send(*rank, other, rank->x.data()), ncclInProgress);
-      EXPECT_EQ(settle(rank->comm), ncclSuccess);
-      EXPECT_EQ(receive(*rank, other, rank->y.data()), ncclInProgress);
-      EXPECT_EQ(settle(rank->comm), ncclSuccess);
+      expect_queued(*rank, send(*rank, other, rank->x.data()));
+      expect_queued(*rank, receive(*rank, other, rank->y.data()));
     }
     EXPECT_FALSE(over(world[0]) || over(world[1]));
   });
@@ -159,7 +161,6 @@ TEST(Nccl, WithoutAGroupBothWaitForEver) {
 TEST(Nccl, MessagesBetweenTwoRanksMeetInTheirOrder) {
   in_all_orders([] {
     World world(2);
-    for (auto& rank : world.ranks) EXPECT_EQ(settle(rank->comm), ncclSuccess);
     EXPECT_OK(world[0].fill(4, 1.0f, world[0].x.data()));
     EXPECT_OK(world[0].fill(4, 2.0f, world[0].x.data() + 4));
     ncclGroupStart();
@@ -168,7 +169,7 @@ TEST(Nccl, MessagesBetweenTwoRanksMeetInTheirOrder) {
     ncclGroupStart();
     for (int i = 0; i < 2; ++i) EXPECT_EQ(receive(world[1], 0, world[1].y.data() + 4 * i), ncclSuccess);
     EXPECT_EQ(ncclGroupEnd(), ncclInProgress);
-    for (auto& rank : world.ranks) EXPECT_EQ(settle(rank->comm), ncclSuccess);
+    world.expect_settled();
     EXPECT_TRUE(over(world[1]));
     EXPECT_EQ(world[1].y.read(), (std::vector<float>{1, 1, 1, 1, 2, 2, 2, 2}));
   });
@@ -178,15 +179,13 @@ TEST(Nccl, MessagesBetweenTwoRanksMeetInTheirOrder) {
 TEST(Nccl, AGroupInProgressIsNotInItsStream) {
   in_all_orders([] {
     World world(2);
-    for (auto& rank : world.ranks) EXPECT_EQ(settle(rank->comm), ncclSuccess);
     EXPECT_OK(world[0].fill(4, 1.0f, world[0].x.data()));
     EXPECT_EQ(send(world[0], 1, world[0].x.data()), ncclInProgress);
     EXPECT_OK(world[0].fill(4, 2.0f, world[0].x.data()));  // too early
     EXPECT_EQ(send(world[0], 1, world[0].x.data()), ncclInvalidUsage);
     EXPECT_TEXT(ncclGetLastError(world[0].comm), "ncclCommGetAsyncError");
     EXPECT_EQ(settle(world[0].comm), ncclSuccess);
-    EXPECT_EQ(receive(world[1], 0, world[1].y.data()), ncclInProgress);
-    EXPECT_EQ(settle(world[1].comm), ncclSuccess);
+    expect_queued(world[1], receive(world[1], 0, world[1].y.data()));
     EXPECT_TRUE(over(world[1]));
     EXPECT_EQ(first(world[1].y.read()), std::vector<float>(4, 2));
   });
@@ -195,18 +194,14 @@ TEST(Nccl, AGroupInProgressIsNotInItsStream) {
 TEST(Nccl, GroupsOfACommunicatorRunInTheirOrderOnAnyStream) {
   in_all_orders([] {
     World world(3);
-    for (auto& rank : world.ranks) EXPECT_EQ(settle(rank->comm), ncclSuccess);
     EXPECT_EQ(cudaSetDevice(0), cudaSuccess);
     const TestStream other;
-    EXPECT_EQ(send(world[0], 1, world[0].x.data()), ncclInProgress);
-    EXPECT_EQ(settle(world[0].comm), ncclSuccess);
+    expect_queued(world[0], send(world[0], 1, world[0].x.data()));
     EXPECT_EQ(ncclSend(world[0].x.data(), 4, ncclFloat32, 2, world[0].comm, other), ncclInProgress);
     EXPECT_EQ(settle(world[0].comm), ncclSuccess);
-    EXPECT_EQ(receive(world[2], 0, world[2].y.data()), ncclInProgress);
-    EXPECT_EQ(settle(world[2].comm), ncclSuccess);
+    expect_queued(world[2], receive(world[2], 0, world[2].y.data()));
     EXPECT_FALSE(over(world[2])) << "rank 0 is still at the message before";
-    EXPECT_EQ(receive(world[1], 0, world[1].y.data()), ncclInProgress);
-    EXPECT_EQ(settle(world[1].comm), ncclSuccess);
+    expect_queued(world[1], receive(world[1], 0, world[1].y.data()));
     EXPECT_TRUE(over(world[2]));
     EXPECT_OK(cudaStreamSynchronize(other));
   });
@@ -215,14 +210,12 @@ TEST(Nccl, GroupsOfACommunicatorRunInTheirOrderOnAnyStream) {
 TEST(Nccl, CommonCalls) {
   in_all_orders([] {
     World world(3);
-    for (auto& rank : world.ranks) EXPECT_EQ(settle(rank->comm), ncclSuccess);
     const auto each = [&](const auto& call) {
       for (std::size_t r = 0; r < 3; ++r) {
         Rank& rank = world[r];
         for (int i = 0; i < 6; ++i)
           EXPECT_OK(rank.fill(1, static_cast<float>(10 * i + static_cast<int>(r)), rank.x.data() + i));
-        EXPECT_EQ(call(rank), ncclInProgress);
-        EXPECT_EQ(settle(rank.comm), ncclSuccess);
+        expect_queued(rank, call(rank));
       }
       for (auto& rank : world.ranks) EXPECT_OK(cudaStreamSynchronize(rank->stream));
     };
@@ -248,7 +241,6 @@ TEST(Nccl, CommonCalls) {
 TEST(Nccl, CommonCallsToARoot) {
   in_all_orders([] {
     World world(3);
-    for (auto& rank : world.ranks) EXPECT_EQ(settle(rank->comm), ncclSuccess);
     for (std::size_t r = 0; r < 3; ++r) {
       Rank& rank = world[r];
       EXPECT_OK(rank.fill(8, static_cast<float>(r + 1), rank.x.data()));
@@ -312,10 +304,9 @@ TEST(Nccl, RoundsNumbersOfSixteenBitsAsTheLibraryDoes) {
 TEST(Nccl, AnAbortEndsTheGroupsOfItsOwnRank) {
   in_all_orders([] {
     World world(2);
-    for (auto& rank : world.ranks) EXPECT_EQ(settle(rank->comm), ncclSuccess);
     EXPECT_EQ(receive(world[0], 1, world[0].y.data()), ncclInProgress);
     EXPECT_EQ(receive(world[1], 0, world[1].y.data()), ncclInProgress);
-    for (auto& rank : world.ranks) EXPECT_EQ(settle(rank->comm), ncclSuccess);
+    world.expect_settled();
     EXPECT_FALSE(over(world[0]) || over(world[1]));
     EXPECT_EQ(ncclCommAbort(world[0].comm), ncclSuccess);
     EXPECT_TRUE(over(world[0]));
@@ -326,10 +317,9 @@ TEST(Nccl, AnAbortEndsTheGroupsOfItsOwnRank) {
 
 TEST(Nccl, MismatchedSizesAreAnError) {
   World world(2);
-  for (auto& rank : world.ranks) EXPECT_EQ(settle(rank->comm), ncclSuccess);
   EXPECT_EQ(send(world[0], 1, world[0].x.data(), 3), ncclInProgress);
   EXPECT_EQ(receive(world[1], 0, world[1].y.data(), 4), ncclInProgress);
-  for (auto& rank : world.ranks) EXPECT_EQ(settle(rank->comm), ncclSuccess);
+  world.expect_settled();
   EXPECT_FALSE(over(world[1]));
   EXPECT_EQ(state_of(world[0].comm), ncclInvalidUsage);
   for (const char* value : {"rank 0", "12 bytes", "rank 1", "16"})
@@ -341,7 +331,6 @@ TEST(Nccl, RejectsWhatNcclRejects) {
   EXPECT_EQ(settle(world[0].comm), ncclInvalidUsage);
   EXPECT_TRUE(says(ncclGetLastError(world[0].comm), "Duplicate GPU detected"));
   World good(2);
-  for (auto& rank : good.ranks) EXPECT_EQ(settle(rank->comm), ncclSuccess);
   float host[4] = {};
   EXPECT_EQ(send(good[0], 1, host), ncclInvalidArgument);
   EXPECT_EQ(send(good[0], 1, good[0].x.data() + 6), ncclInvalidArgument) << "beyond the end";
@@ -354,12 +343,10 @@ TEST(Nccl, RejectsWhatNcclRejects) {
 
 TEST(Nccl, MemoryFreedUnderAMessageIsAFault) {
   World world(2);
-  for (auto& rank : world.ranks) EXPECT_EQ(settle(rank->comm), ncclSuccess);
   EXPECT_EQ(cudaSetDevice(0), cudaSuccess);
   {
     const OnDevice<float> gone(4);
-    EXPECT_EQ(send(world[0], 1, gone.data()), ncclInProgress);
-    EXPECT_EQ(settle(world[0].comm), ncclSuccess);
+    expect_queued(world[0], send(world[0], 1, gone.data()));
   }
   const std::string text = diagnosis();
   EXPECT_TEXT(text, "cudaFree");
@@ -369,13 +356,12 @@ TEST(Nccl, MemoryFreedUnderAMessageIsAFault) {
 #if defined(SIMT_RACE)
 TEST(Nccl, AMessageThatNoEventOrdersIsARace) {
   World world(2);
-  for (auto& rank : world.ranks) EXPECT_EQ(settle(rank->comm), ncclSuccess);
   EXPECT_EQ(cudaSetDevice(0), cudaSuccess);
   const TestStream compute;
   EXPECT_OK(fill(4, 1.0f, world[0].x.data(), compute));
   EXPECT_EQ(send(world[0], 1, world[0].x.data()), ncclInProgress);
   EXPECT_EQ(receive(world[1], 0, world[1].y.data()), ncclInProgress);
-  for (auto& rank : world.ranks) EXPECT_EQ(settle(rank->comm), ncclSuccess);
+  world.expect_settled();
   EXPECT_TEXT(diagnosis(), "race between streams");
 }
 #endif

@@ -310,89 +310,20 @@ cudaError_t planted(const char* name, void (*kernel)(P...), unsigned threads, P.
 
 }  // namespace
 
-cudaError_t divergent_barrier(float* out) {
-  return planted("divergent_barrier", divergent_barrier_kernel, 64, out);
-}
-cudaError_t early_return(float* out) {
-  return planted("early_return", early_return_kernel, 64, out);
-}
-cudaError_t wrong_mask(float* out) {
-  return planted("wrong_mask", wrong_mask_kernel, 64, out);
-}
-cudaError_t mask_without_self(float* out) {
-  return planted("mask_without_self", mask_without_self_kernel, 32, out);
-}
-cudaError_t lane_outside_mask(float* out) {
-  return planted("lane_outside_mask", lane_outside_mask_kernel, 32, out);
-}
-cudaError_t different_collectives(float* out) {
-  return planted("different_collectives", different_collectives_kernel, 32, out);
-}
-cudaError_t barrier_and_collective(float* out) {
-  return planted("barrier_and_collective", barrier_and_collective_kernel, 32, out);
-}
-cudaError_t mask_of_the_gone(float* out) {
-  return planted("mask_of_the_gone", mask_of_the_gone_kernel, 32, out);
-}
+#define DEFINE(name, threads)                           \
+  cudaError_t name(float* out) {                        \
+    return planted(#name, name##_kernel, threads, out); \
+  }
+SIMT_PLANTED(DEFINE)
+#undef DEFINE
+#define DEFINE(name, threads)                               \
+  cudaError_t name(float* out, int at) {                    \
+    return planted(#name, name##_kernel, threads, at, out); \
+  }
+SIMT_PLANTED_AT(DEFINE)
+#undef DEFINE
 cudaError_t left_by_another_block(float* out) {
   return launch(nullptr, {"left_by_another_block", 2, 64}, left_by_another_block_kernel, out);
-}
-cudaError_t dynamic_race(float* out) {
-  return planted("dynamic_race", dynamic_race_kernel, 64, out);
-}
-cudaError_t two_writers(float* out) {
-  return planted("two_writers", two_writers_kernel, 64, out);
-}
-cudaError_t bytes_race(float* out) {
-  return planted("bytes_race", bytes_race_kernel, 64, out);
-}
-cudaError_t shared_atomic(float* out) {
-  return planted("shared_atomic", shared_atomic_kernel, 64, out);
-}
-cudaError_t warps_of_a_block(float* out) {
-  return planted("warps_of_a_block", warps_of_a_block_kernel, 64, out);
-}
-cudaError_t uninitialised_dynamic(float* out) {
-  return planted("uninitialised_dynamic", uninitialised_dynamic_kernel, 64, out);
-}
-cudaError_t uninitialised_static(float* out) {
-  return planted("uninitialised_static", uninitialised_static_kernel, 64, out);
-}
-cudaError_t missing_barrier(float* out) {
-  return planted("missing_barrier", missing_barrier_kernel, 64, out);
-}
-cudaError_t missing_second_barrier(float* out) {
-  return planted("missing_second_barrier", missing_second_barrier_kernel, 64, out);
-}
-cudaError_t barrier_in_helper(float* out) {
-  return planted("barrier_in_helper", barrier_in_helper_kernel, 64, out);
-}
-cudaError_t barrier_in_function(float* out) {
-  return planted("barrier_in_function", barrier_in_function_kernel, 64, out);
-}
-cudaError_t shuffle_in_helper(float* out) {
-  return planted("shuffle_in_helper", shuffle_in_helper_kernel, 64, out);
-}
-cudaError_t missing_syncwarp(float* out) {
-  return planted("missing_syncwarp", missing_syncwarp_kernel, 64, out);
-}
-cudaError_t shuffle_is_no_barrier(float* out) {
-  return planted("shuffle_is_no_barrier", shuffle_is_no_barrier_kernel, 64, out);
-}
-cudaError_t vote_is_no_barrier(float* out) {
-  return planted("vote_is_no_barrier", vote_is_no_barrier_kernel, 64, out);
-}
-cudaError_t syncwarp_across_warps(float* out) {
-  return planted("syncwarp_across_warps", syncwarp_across_warps_kernel, 64, out);
-}
-cudaError_t partial_mask(float* out) {
-  return planted("partial_mask", partial_mask_kernel, 32, out);
-}
-cudaError_t plain_add(float* out) {
-  return planted("plain_add", plain_add_kernel, 32, out);
-}
-cudaError_t atomic_and_plain(float* out) {
-  return planted("atomic_and_plain", atomic_and_plain_kernel, 32, out);
 }
 cudaError_t two_blocks_one_cell(float* out) {
   return launch(nullptr, {"two_blocks_one_cell", {3, 2}, 32}, two_blocks_one_cell_kernel, out);
@@ -405,33 +336,6 @@ cudaError_t memory_of_the_host(float* out) {
   return planted("memory_of_the_host", memory_of_the_host_kernel, 64, Table{values.data()}, out);
 }
 
-cudaError_t beyond_global(float* out, int count) {
-  return planted("beyond_global", beyond_global_kernel, 128, count, out);
-}
-cudaError_t beyond_read(float* out, int offset) {
-  return planted("beyond_read", beyond_read_kernel, 64, offset, out);
-}
-cudaError_t negative(float* out, int offset) {
-  return planted("negative", negative_kernel, 64, offset, out);
-}
-cudaError_t beyond_pointer(float* out, int offset) {
-  return planted("beyond_pointer", beyond_pointer_kernel, 64, offset, out);
-}
-cudaError_t misaligned_read(float* out) {
-  return planted("misaligned_read", misaligned_read_kernel, 1, out);
-}
-cudaError_t misaligned_shared(float* out) {
-  return planted("misaligned_shared", misaligned_shared_kernel, 1, out);
-}
-cudaError_t beyond_static(float* out, int offset) {
-  return planted("beyond_static", beyond_static_kernel, 64, offset, out);
-}
-cudaError_t beyond_dynamic(float* out, int offset) {
-  return planted("beyond_dynamic", beyond_dynamic_kernel, 64, offset, out);
-}
-cudaError_t misaligned(float* out) {
-  return planted("misaligned", misaligned_kernel, 1, out);
-}
 cudaError_t through_struct(float* inside, float* out) {
   return planted("through_struct", through_struct_kernel, 64, Table{inside}, out);
 }

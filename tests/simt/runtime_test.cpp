@@ -304,31 +304,5 @@ TEST(Runtime, PrioritiesAreClampedAndKept) {
   EXPECT_EQ(priority, lowest);
 }
 
-TEST(Runtime, DevicesHaveLinksAndPciIds) {
-  int value = 7;
-  EXPECT_OK(cudaDeviceCanAccessPeer(&value, 0, 1));
-  EXPECT_EQ(value, 1);
-  EXPECT_OK(cudaDeviceCanAccessPeer(&value, 1, 1));
-  EXPECT_EQ(value, 0);
-  options().link = [](int device, int peer) { return device < peer ? 3 : -1; };
-  EXPECT_OK(cudaDeviceGetP2PAttribute(&value, cudaDevP2PAttrPerformanceRank, 0, 1));
-  EXPECT_EQ(value, 3);
-  EXPECT_OK(cudaDeviceCanAccessPeer(&value, 1, 0));
-  EXPECT_EQ(value, 0);
-  EXPECT_OK(cudaDeviceGetP2PAttribute(&value, cudaDevP2PAttrAccessSupported, 1, 0));
-  EXPECT_EQ(value, 0);
-  options().link = nullptr;
-  EXPECT_EQ(cudaDeviceGetP2PAttribute(&value, cudaDevP2PAttrPerformanceRank, 1, 1), cudaErrorInvalidDevice);
-  EXPECT_EQ(cudaDeviceCanAccessPeer(&value, 0, kDevices), cudaErrorInvalidDevice);
-
-  char id[16] = {};
-  EXPECT_OK(cudaDeviceGetPCIBusId(id, sizeof id, 1));
-  EXPECT_OK(cudaDeviceGetByPCIBusId(&value, id));
-  EXPECT_EQ(value, 1);
-  EXPECT_EQ(cudaDeviceGetPCIBusId(id, 5, 1), cudaErrorInvalidValue);
-  EXPECT_EQ(cudaDeviceGetByPCIBusId(&value, "0000:07:00.0"), cudaErrorInvalidDevice);
-  cudaGetLastError();
-}
-
 }  // namespace
 }  // namespace simt::test

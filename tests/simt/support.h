@@ -186,8 +186,17 @@ struct Planted {
   std::vector<const char*> parts;
   bool (*caught)(unsigned a, unsigned b) = nullptr;
 
+  Planted by(bool (*threads)(unsigned a, unsigned b)) const { return {name, run, parts, threads}; }
   friend std::ostream& operator<<(std::ostream& to, const Planted& bug) { return to << bug.name; }
 };
+
+/// BUG(plain_add, "race in global memory", "@plain_add")
+#define BUG(name, ...) \
+  Planted {            \
+#name, name, {     \
+      __VA_ARGS__      \
+    }                  \
+  }
 
 inline void expect_found(const Planted& bug, const std::string& file = "planted.cu") {
   early_and_late([&] {

@@ -21,33 +21,14 @@ cudaError_t ldmatrix_rows(int count, bool columns, int pitch_bytes, const std::u
 cudaError_t stmatrix_rows(int count, bool columns, const std::uint32_t* parts, std::uint16_t* x);
 cudaError_t round_to_tf32(int n, const float* x, std::uint32_t* y);
 
-cudaError_t ldmatrix_divergent(float* out);
-cudaError_t ldmatrix_two_places(float* out);
-cudaError_t ldmatrix_two_forms(float* out);
 cudaError_t ldmatrix_of_a_part(float* out);
-cudaError_t ldmatrix_misaligned(float* out);
-cudaError_t ldmatrix_global(float* out);
-cudaError_t ldmatrix_local(float* out);
-cudaError_t ldmatrix_no_syncwarp(float* out);
-cudaError_t ldmatrix_columns_no_syncwarp(float* out);
-cudaError_t ldmatrix_unwritten(float* out);
 cudaError_t ldmatrix_beyond(int offset, float* out);
-cudaError_t stmatrix_no_syncwarp(float* out);
-cudaError_t stmatrix_over_reader(float* out);
-cudaError_t mma_divergent(float* out);
 
 // tests/simt/copies.cu. Planted ones have 128 floats.
 cudaError_t reverse_tiles(int n, const float* x, float* y);  ///< each 64 floats, the rest with zeros
 cudaError_t copy_words(const float* x, float* y);            ///< 224 floats, neighbours exchanged
-cudaError_t cp_async_no_wait(float* out);
-cudaError_t cp_async_no_commit(float* out);
-cudaError_t cp_async_one_group_too_few(float* out);
-cudaError_t cp_async_no_barrier(float* out);
-cudaError_t cp_async_over_reader(float* out);
 cudaError_t cp_async_source_changes(float* out);
-cudaError_t cp_async_misaligned(float* out);
 cudaError_t cp_async_from_shared(float* out);
-cudaError_t cp_async_too_long(float* out);
 cudaError_t cp_async_beyond(int offset, const float* x, float* out);
 
 // tests/simt/bulk.cu. Planted ones have 128 floats.
@@ -55,32 +36,6 @@ cudaError_t ring(int tiles, const float* x, float* y);  ///< each 64 floats reve
 cudaError_t bulk_stores(bool all_fence, float* y);      ///< 128 floats: 0, 1, ...
 cudaError_t bring_tile(const TensorMap& from, const TensorMap& to, unsigned bytes, const int (&at)[3],
                        int rank, unsigned char* shown);
-cudaError_t mbarrier_uninitialised(float* out);
-cudaError_t mbarrier_init_twice(float* out);
-cudaError_t mbarrier_no_barrier(float* out);
-cudaError_t mbarrier_lacks_arrivals(float* out);
-cudaError_t mbarrier_wrong_parity(float* out);
-cudaError_t mbarrier_no_wait(float* out);
-cudaError_t mbarrier_writes_after_arrival(float* out);
-cudaError_t mbarrier_asks_in_vain(float* out);
-cudaError_t bulk_no_init_fence(float* out);
-cudaError_t bulk_no_wait(float* out);
-cudaError_t bulk_nobody_waits(float* out);
-cudaError_t bulk_expects_nothing(float* out);
-cudaError_t bulk_expects_too_much(float* out);
-cudaError_t bulk_by_all(float* out);
-cudaError_t bulk_over_reader(float* out);
-cudaError_t bulk_over_writes(float* out);
-cudaError_t bulk_misaligned(float* out);
-cudaError_t bulk_odd_size(float* out);
-cudaError_t bulk_store_no_fence(float* out);
-cudaError_t bulk_store_wrong_fence(float* out);
-cudaError_t bulk_store_no_wait(float* out);
-cudaError_t bulk_store_reuse(float* out);
-cudaError_t bulk_store_result(float* out);
-cudaError_t tensor_misaligned(float* out);
-cudaError_t tensor_wrong_rank(float* out);
-cudaError_t tensor_expects_inside(float* out);
 
 // tests/simt/warpgroups.cu. Planted ones write 128 floats.
 struct WgmmaCase {
@@ -97,19 +52,77 @@ cudaError_t wgmma_product(Factor type, const WgmmaCase& c, const unsigned char* 
 /// When a stage is given back to the one who fills it.
 enum class Release { in_time, before_the_wait, one_group_too_soon };
 cudaError_t wgmma_gemm(Release when, const TensorMap& a, const TensorMap& b, int tiles, float* y);
-cudaError_t wgmma_right(float* out);
-cudaError_t wgmma_no_fence(float* out);
-cudaError_t wgmma_no_second_fence(float* out);
-cudaError_t wgmma_no_wait(float* out);
-cudaError_t wgmma_no_commit(float* out);
-cudaError_t wgmma_touches_sums(float* out);
-cudaError_t wgmma_no_proxy_fence(float* out);
-cudaError_t wgmma_factor_changes(float* out);
-cudaError_t wgmma_one_warp_less(float* out);
-cudaError_t wgmma_two_factors(float* out);
-cudaError_t wgmma_one_lane_less(float* out);
-cudaError_t wgmma_second_line(float* out);
-cudaError_t wgmma_no_distance(float* out);
 cudaError_t wgmma_part_of_a_group(float* out);
+
+// Planted ones, of 128 floats at most: of copies.cu with the threads of each.
+#define SIMT_BULK_BUGS(X)   \
+  X(bulk_no_init_fence)     \
+  X(bulk_no_wait)           \
+  X(bulk_nobody_waits)      \
+  X(bulk_expects_nothing)   \
+  X(bulk_expects_too_much)  \
+  X(bulk_by_all)            \
+  X(bulk_over_reader)       \
+  X(bulk_over_writes)       \
+  X(bulk_misaligned)        \
+  X(bulk_odd_size)          \
+  X(bulk_store_no_fence)    \
+  X(bulk_store_wrong_fence) \
+  X(bulk_store_no_wait)     \
+  X(bulk_store_reuse)       \
+  X(bulk_store_result)
+#define SIMT_TENSOR_MAP_BUGS(X) X(tensor_misaligned) X(tensor_wrong_rank) X(tensor_expects_inside)
+#define SIMT_COPY_BUGS(X)           \
+  X(cp_async_no_wait, 32)           \
+  X(cp_async_no_commit, 32)         \
+  X(cp_async_one_group_too_few, 32) \
+  X(cp_async_no_barrier, 64)        \
+  X(cp_async_over_reader, 64)       \
+  X(cp_async_misaligned, 32)        \
+  X(cp_async_too_long, 32)
+#define SIMT_MATRIX_BUGS(X)       \
+  X(ldmatrix_divergent)           \
+  X(ldmatrix_two_places)          \
+  X(ldmatrix_two_forms)           \
+  X(ldmatrix_misaligned)          \
+  X(ldmatrix_global)              \
+  X(ldmatrix_local)               \
+  X(ldmatrix_no_syncwarp)         \
+  X(ldmatrix_columns_no_syncwarp) \
+  X(ldmatrix_unwritten)           \
+  X(stmatrix_no_syncwarp)         \
+  X(stmatrix_over_reader)         \
+  X(mma_divergent)
+#define SIMT_BARRIER_BUGS(X)       \
+  X(mbarrier_uninitialised)        \
+  X(mbarrier_init_twice)           \
+  X(mbarrier_no_barrier)           \
+  X(mbarrier_lacks_arrivals)       \
+  X(mbarrier_wrong_parity)         \
+  X(mbarrier_no_wait)              \
+  X(mbarrier_writes_after_arrival) \
+  X(mbarrier_asks_in_vain)
+#define SIMT_WARPGROUP_BUGS(X) \
+  X(wgmma_right)               \
+  X(wgmma_no_fence)            \
+  X(wgmma_no_second_fence)     \
+  X(wgmma_no_wait)             \
+  X(wgmma_no_commit)           \
+  X(wgmma_touches_sums)        \
+  X(wgmma_no_proxy_fence)      \
+  X(wgmma_factor_changes)      \
+  X(wgmma_one_warp_less)       \
+  X(wgmma_two_factors)         \
+  X(wgmma_one_lane_less)       \
+  X(wgmma_second_line)         \
+  X(wgmma_no_distance)
+#define DECLARE(name, ...) cudaError_t name(float* out);
+SIMT_BULK_BUGS(DECLARE)
+SIMT_TENSOR_MAP_BUGS(DECLARE)
+SIMT_COPY_BUGS(DECLARE)
+SIMT_MATRIX_BUGS(DECLARE)
+SIMT_BARRIER_BUGS(DECLARE)
+SIMT_WARPGROUP_BUGS(DECLARE)
+#undef DECLARE
 
 }  // namespace simt::test

@@ -308,19 +308,7 @@ cudaError_t wgmma_part_of_a_group(float* out) {
   cudaError_t name(float* out) {                                       \
     return launch(nullptr, {#name, 1, 128, 2304}, name##_kernel, out); \
   }
-PLANTED(wgmma_right)
-PLANTED(wgmma_no_fence)
-PLANTED(wgmma_no_second_fence)
-PLANTED(wgmma_no_wait)
-PLANTED(wgmma_no_commit)
-PLANTED(wgmma_touches_sums)
-PLANTED(wgmma_no_proxy_fence)
-PLANTED(wgmma_factor_changes)
-PLANTED(wgmma_one_warp_less)
-PLANTED(wgmma_two_factors)
-PLANTED(wgmma_one_lane_less)
-PLANTED(wgmma_second_line)
-PLANTED(wgmma_no_distance)
+SIMT_WARPGROUP_BUGS(PLANTED)
 #undef PLANTED
 
 }  // namespace simt::test

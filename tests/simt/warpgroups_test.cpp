@@ -266,13 +266,6 @@ TEST_P(WarpgroupBugs, AreNamedInEveryOrder) {
   expect_found(GetParam(), "warpgroups.cu");
 }
 const auto name_of = [](const auto& bug) { return bug.param.name; };
-#define BUG(name, ...) \
-  Planted {            \
-#name, name, {     \
-      __VA_ARGS__      \
-    }                  \
-  }
-
 INSTANTIATE_TEST_SUITE_P(
     Wgmma, WarpgroupBugs,
     testing::Values(BUG(wgmma_no_fence, "wgmma.mma_async", "wgmma.fence", "@wgmma_no_fence"),

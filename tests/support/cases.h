@@ -8,6 +8,8 @@
 
 namespace athanor::test {
 
+inline constexpr DType kFloating[] = {DType::f64, DType::f32, DType::f16, DType::bf16};
+
 /// How a case's elements lie in memory.
 enum class Layout : std::uint8_t { dense, misaligned, transposed, gapped };
 

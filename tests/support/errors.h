@@ -12,7 +12,7 @@
 #include "tensor/error.h"
 
 // What tests ask of an error: its type, and the values it names (the op, the flag, the file, the shape, the
-// number). How the sentence around them reads is nobody's business here: tests/words checks words.
+// number). How the sentence around them reads does not matter here: tests/words checks words.
 
 namespace athanor::test {
 
@@ -74,6 +74,13 @@ testing::AssertionResult has_line(const std::string& text, const Values& values)
   return none << " in: " << text;
 }
 
+/// What an expression calls first, without its namespaces: conv2d in "nn::conv2d(x, w)".
+constexpr std::string_view called_in(std::string_view expression) {
+  expression = expression.substr(0, expression.find_first_of("({<"));
+  const auto scope = expression.rfind(':');
+  return scope == expression.npos ? expression : expression.substr(scope + 1);
+}
+
 }  // namespace athanor::test
 
 /// The expression throws an error of that kind, one line that names the values:
@@ -81,3 +88,8 @@ testing::AssertionResult has_line(const std::string& text, const Values& values)
 #define EXPECT_ERROR(Kind, expression, ...) \
   EXPECT_TRUE(                              \
       athanor::test::names(athanor::test::message_of<Kind>([&] { (void)(expression); }), {__VA_ARGS__}))
+
+/// A call with arguments that the op does not take throws an ArgumentError that names the op and the values:
+///     EXPECT_REFUSED(relu(x), "i64");
+#define EXPECT_REFUSED(call, ...) \
+  EXPECT_ERROR(ArgumentError, call, athanor::test::called_in(#call) __VA_OPT__(, ) __VA_ARGS__)

@@ -24,6 +24,41 @@ struct RecordedRun {
 };
 
 using OnStep = std::function<void(Trainer&, const StepInfo&)>;
+using OnReport = std::function<void(Trainer&, const EpochReport&)>;
+
+/// A callback of a test's functions.
+struct On final : Callback {
+  OnStep step_end = {};
+  OnReport validated = {}, epoch_end = {};
+  bool reads = true;
+
+  void on_step_end(Trainer& trainer, const StepInfo& step) override {
+    if (step_end) step_end(trainer, step);
+  }
+  void on_validated(Trainer& trainer, const EpochReport& report) override {
+    if (validated) validated(trainer, report);
+  }
+  void on_epoch_end(Trainer& trainer, const EpochReport& report) override {
+    if (epoch_end) epoch_end(trainer, report);
+  }
+  bool reads_weights() const override { return reads; }
+};
+inline std::unique_ptr<Callback> on_step(OnStep f, bool reads = true) {
+  auto on = std::make_unique<On>();
+  on->step_end = std::move(f);
+  on->reads = reads;
+  return on;
+}
+inline std::unique_ptr<Callback> on_validated(OnReport f) {
+  auto on = std::make_unique<On>();
+  on->validated = std::move(f);
+  return on;
+}
+inline std::unique_ptr<Callback> on_epoch(OnReport f) {
+  auto on = std::make_unique<On>();
+  on->epoch_end = std::move(f);
+  return on;
+}
 
 class Recorder final : public Callback {
  public:

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstring>
 #include <functional>
 #include <memory>
@@ -30,6 +31,13 @@ inline std::vector<OwnedSample> raw_samples(std::int64_t count, std::int64_t hei
     samples.push_back(sample);
   }
   return samples;
+}
+
+/// The largest label + 1.
+inline std::int64_t classes_of(const std::vector<OwnedSample>& samples) {
+  std::int64_t classes = 0;
+  for (const OwnedSample& sample : samples) classes = std::max(classes, sample.label + 1);
+  return classes;
 }
 
 /// What tests/golden/make_format_goldens.py wrote.
@@ -127,40 +135,6 @@ inline void expect_named(const std::string& message, const std::string& file, co
 inline void replace_file(const std::filesystem::path& path, const std::string& content) {
   std::filesystem::remove(path);
   write_file(path, content);
-}
-
-/// Cuts the file at every length below its own: each must be an IoError that names the file and an offset.
-inline void expect_every_cut_fails(const std::filesystem::path& path, const std::function<void()>& read) {
-  const std::string whole = read_file(path);
-  EXPECT_EQ(message_of<IoError>(read), "");
-  for (std::size_t length = 0; length < whole.size(); ++length) {
-    replace_file(path, whole.substr(0, length));
-    const std::string message = message_of<IoError>(read);
-    ASSERT_TRUE(names_place(message, path.filename().string()))
-        << length << " of " << whole.size() << " bytes: " << message;
-  }
-  write_file(path, whole);
-}
-
-/// Changes one byte at a time, every byte by `steps` values: a result or an IoError that names the place,
-/// never a crash. Returns how many changes were found.
-inline std::int64_t expect_no_flip_crashes(const std::filesystem::path& path,
-                                           const std::function<void()>& read) {
-  const std::string whole = read_file(path);
-  std::int64_t found = 0;
-  for (std::size_t at = 0; at < whole.size(); ++at) {
-    for (const int change : {0x01, 0x80, 0xff}) {
-      std::string damaged = whole;
-      damaged[at] = static_cast<char>(damaged[at] ^ change);
-      replace_file(path, damaged);
-      const std::string message = message_of<IoError>(read);
-      found += !message.empty();
-      EXPECT_TRUE(message.empty() || names_place(message, path.parent_path().string()))
-          << "byte " << at << " ^ " << change << ": " << message;
-    }
-  }
-  write_file(path, whole);
-  return found;
 }
 
 }  // namespace athanor::test

@@ -32,9 +32,8 @@ TEST(Tensor, FromHoldsWhatItWasGiven) {
 }
 
 TEST(Tensor, ErrorsSayWhatWasWrong) {
-  EXPECT_ERROR(ArgumentError, Tensor::from(std::vector<float>{1, 2, 3}, {2, 2}), "from", "[2, 2]", "f32",
-               "16", "12");
-  EXPECT_ERROR(ArgumentError, Tensor::empty({2, -1}), "empty", "[2, -1]");
+  EXPECT_REFUSED(Tensor::from(std::vector<float>{1, 2, 3}, {2, 2}), "[2, 2]", "f32", "16", "12");
+  EXPECT_REFUSED(Tensor::empty({2, -1}), "[2, -1]");
   EXPECT_THROW(Tensor::empty({INT64_MAX, 4}), ArgumentError);
   EXPECT_THROW(Tensor::empty({1, 1, 1, 1, 1, 1, 1, 1, 1}), ArgumentError);
   const Tensor x = Tensor::zeros({2, 2});

@@ -6,8 +6,8 @@
 #include <gtest/gtest.h>
 
 #include "tests/support/errors.h"
-#include "tests/support/resumed_run.h"
 #include "tests/support/small_training.h"
+#include "trainer/flags/detail/read_flag.h"
 
 namespace athanor::augment_flags_test {
 
@@ -31,51 +31,43 @@ std::string refusal(const std::string& list) {
   return test::message_of([&] { read(list); });
 }
 
-std::string value_in_config(const TrainerConfig& config) {
-  for (const FlagValue& flag : config.flags) {
-    if (flag.name == "--augment") return flag.value + " by " + flag.from;
-  }
-  return "missing";
-}
-
 TEST(AugmentFlag, ReadsEveryItemInsteadOfTheDefault) {
-  EXPECT_EQ(read("none"), Augment{});
-  EXPECT_EQ(read("crop:4"), Augment{.pad = 4});
-  EXPECT_EQ(read("crop:4:reflect"), (Augment{.pad = 4, .padding = Padding::reflect}));
-  EXPECT_EQ(read("resized-crop"), Augment{.resized_crop = RandomResizedCrop{}});
-  EXPECT_EQ(read("resized-crop:0.2"), (Augment{.resized_crop = RandomResizedCrop{.min_area = 0.2}}));
-  EXPECT_EQ(read("flip"), Augment{.flip = true});
-  EXPECT_EQ(read("alternating-flip"), (Augment{.flip = true, .alternate_flip = true}));
-  EXPECT_EQ(read("color-jitter"), (Augment{.colour = {0.4f, 0.4f, 0.4f, 0.1f}}));
-  EXPECT_EQ(read("color-jitter:0.1:0.2:0.3:0.4"), (Augment{.colour = {0.1f, 0.2f, 0.3f, 0.4f}}));
-  EXPECT_EQ(read("rand-augment"), (Augment{.rand_augment = RandAugment{2, 9}}));
-  EXPECT_EQ(read("rand-augment:3:12"), (Augment{.rand_augment = RandAugment{3, 12}}));
-  EXPECT_EQ(read("random-erasing"), (Augment{.random_erasing = 0.25f}));
-  EXPECT_EQ(read("random-erasing:0.5"), (Augment{.random_erasing = 0.5f}));
-  EXPECT_EQ(read("cutout:16"), Augment{.cutout = 16});
-  EXPECT_EQ(read("mixup"), Augment{.mixup = 0.2});
-  EXPECT_EQ(read("mixup:0.4,cutmix"), (Augment{.mixup = 0.4, .cutmix = 1}));
-  EXPECT_EQ(read("flip,crop:2,cutmix:0.5"), (Augment{.pad = 2, .flip = true, .cutmix = 0.5}));
+  const std::pair<const char*, Augment> items[]{
+      {"none", {}},
+      {"crop:4", {.pad = 4}},
+      {"crop:4:reflect", {.pad = 4, .padding = Padding::reflect}},
+      {"resized-crop", {.resized_crop = RandomResizedCrop{}}},
+      {"resized-crop:0.2", {.resized_crop = RandomResizedCrop{.min_area = 0.2}}},
+      {"flip", {.flip = true}},
+      {"alternating-flip", {.flip = true, .alternate_flip = true}},
+      {"color-jitter", {.colour = {0.4f, 0.4f, 0.4f, 0.1f}}},
+      {"color-jitter:0.1:0.2:0.3:0.4", {.colour = {0.1f, 0.2f, 0.3f, 0.4f}}},
+      {"rand-augment", {.rand_augment = RandAugment{2, 9}}},
+      {"rand-augment:3:12", {.rand_augment = RandAugment{3, 12}}},
+      {"random-erasing", {.random_erasing = 0.25f}},
+      {"random-erasing:0.5", {.random_erasing = 0.5f}},
+      {"cutout:16", {.cutout = 16}},
+      {"mixup", {.mixup = 0.2}},
+      {"mixup:0.4,cutmix", {.mixup = 0.4, .cutmix = 1}},
+      {"flip,crop:2,cutmix:0.5", {.pad = 2, .flip = true, .cutmix = 0.5}}};
+  for (const auto& [list, augment] : items) {
+    EXPECT_EQ(read(list), augment) << list;
+    EXPECT_EQ(read(text(augment)), augment) << "as printed: " << text(augment);
+  }
 }
 
 TEST(AugmentFlag, PrintsItsDefaultInInputForm) {
-  for (const std::string list :
-       {"none", "crop:2:reflect,flip", "resized-crop,alternating-flip,color-jitter", "resized-crop:0.2",
-        "color-jitter:0.1:0.2:0.3:0.4,rand-augment:2:9,random-erasing:0.25,mixup:0.2,cutmix:1",
-        "crop:4,cutout:8"}) {
-    const TrainerConfig config = parse({}, read(list));
-    EXPECT_EQ(value_in_config(config), list + " by default");
-    EXPECT_EQ(config.augment, read(list));
-    try {
-      parse({"--help"}, read(list));
-      ADD_FAILURE();
-    } catch (const HelpRequested& help) {
-      std::string text = help.what();
-      std::erase_if(text, [](char c) { return c == '\n' || c == ' '; });
-      EXPECT_NE(text.find("ornone[" + list + "]"), std::string::npos) << help.what();
-    }
-  }
-  EXPECT_EQ(value_in_config(parse({"--augment", "flip"})), "flip by flag");
+  const auto value = [](const TrainerConfig& config) {
+    for (const FlagValue& flag : config.flags)
+      if (flag.name == "--augment") return flag.value + " by " + flag.from;
+    return std::string("missing");
+  };
+  const std::string list = "crop:2:reflect,color-jitter:0.1:0.2:0.3:0.4";
+  EXPECT_EQ(value(parse({}, read(list))), list + " by default");
+  EXPECT_EQ(value(parse({"--augment", "flip"})), "flip by flag");
+  std::string help = test::message_of<HelpRequested>([&] { parse({"--help"}, read(list)); });
+  std::erase_if(help, [](char c) { return c == '\n' || c == ' '; });
+  EXPECT_NE(help.find("ornone[" + list + "]"), std::string::npos) << help;
 }
 
 TEST(AugmentFlag, RejectsInOneLine) {
@@ -136,20 +128,11 @@ TEST(AugmentFlag, ChangesTheTraining) {
   EXPECT_ERROR(ArgumentError, hash("crop:4"), "preprocess", "[0, 4)", "4");
 }
 
-class AugmentResumed : public test::ResumeTest {};
-
-// A program that crops while it decodes has always done so: its checkpoints go on.
-TEST_F(AugmentResumed, DecodeTimeCropsOfTheProgramAreNoChange) {
-  TrainerConfig config = test::resume_config();
-  config.epochs = 1;
-  config.augment = {.flip = true};
-  test::train(saving(config, 2));
-  config.augment = {.flip = true, .resized_crop = RandomResizedCrop{}, .crops_when_decoded = true};
-  EXPECT_EQ(parse({"--augment", "resized-crop,flip"}, config.augment).augment, config.augment);
-  EXPECT_NO_THROW(test::train(from(config, file(2).string())));
-  config.augment = parse({"--augment", "flip"}, config.augment).augment;
-  EXPECT_ERROR(ArgumentError, test::train(from(config, file(2).string())), "--resume", "--augment",
-               "'pad 0, flip true, cutout 0, no resized crop'", "'pad 0, flip true, cutout 0'");
+// The data set of the program crops, whichever augmentation the user chooses.
+TEST(AugmentFlag, KeepsThatTheProgramCropsWhileItDecodes) {
+  const Augment usual{.flip = true, .resized_crop = RandomResizedCrop{}, .crops_when_decoded = true};
+  EXPECT_EQ(parse({"--augment", "resized-crop,flip"}, usual).augment, usual);
+  EXPECT_TRUE(parse({"--augment", "flip"}, usual).augment.crops_when_decoded);
 }
 
 }  // namespace athanor::augment_flags_test

@@ -9,9 +9,8 @@
 #include "autograd/grad_mode.h"
 #include "autograd/shape.h"
 #include "kernels/context.h"
-#include "nn/models/model.h"
-#include "tensor/philox.h"
 #include "tests/support/count_new.h"
+#include "tests/support/small_model.h"
 #include "trainer/inference/predictor.h"
 
 // A large batch is computed in parts whose activations stay in the cores' caches.
@@ -19,14 +18,6 @@
 namespace athanor::batch_parts_test {
 
 constexpr ImageSpec kImages{32, 32, 3, 10};
-
-Tensor images_of_noise(std::int64_t n) {
-  const Tensor images = Tensor::empty({n, 32, 32, 3}, {DType::u8});
-  for (std::int64_t i = 0; i < images.numel(); ++i)
-    images.data<std::uint8_t>()[i] =
-        static_cast<std::uint8_t>(philox_word({1, 2}, static_cast<std::uint64_t>(i)) >> 24);
-  return images;
-}
 
 class BatchParts : public testing::Test {
  protected:
@@ -52,7 +43,7 @@ TEST_F(BatchParts, FitTheCachesAndOutweighTheWeights) {
 }
 
 TEST_F(BatchParts, APassIsMeasuredInAnyMode) {
-  const auto network = nn::make_model("resnet20", {10, 3, 32}, 1);
+  const auto network = test::small_network("resnet20", kImages);
   const PassBytes plain = measure_pass(*network, kImages);
   EXPECT_EQ(plain.weights, network->parameter_count() * 4);
   EXPECT_EQ(plain.largest, 32 * 32 * 16 * 4);
@@ -65,18 +56,16 @@ TEST_F(BatchParts, APassIsMeasuredInAnyMode) {
 }
 
 TEST_F(BatchParts, HaveTheBitsOfCallsWithSoFewImages) {
-  ModelInfo info{.program = "train", .model = "resnet20", .images = kImages};
-  info.pixels = {{0.4, 0.4, 0.4}, {0.3, 0.3, 0.3}};
-  auto network = nn::make_model("resnet20", {10, 3, 32}, 1);
+  auto network = test::small_network("resnet20", kImages);
   const PassBytes pass = measure_pass(*network, kImages);
-  const Predictor predictor(std::move(network), info);
+  const Predictor predictor(std::move(network), test::model_info("resnet20", kImages));
   const std::int64_t threads = cpu_context().threads();  // one in a build without OpenMP
   for (const std::int64_t n : {128, 37}) {
     const std::int64_t part = images_at_a_time(pass, n, threads);
     if (threads == 2) {
       EXPECT_EQ(part, n == 128 ? 16 : 19);
     }
-    const Tensor images = images_of_noise(n), logits = predictor.logits(images);
+    const Tensor images = test::noise_images({n, 32, 32, 3}), logits = predictor.logits(images);
     ASSERT_EQ(logits.shape(), (Shape{n, 10}));
     std::vector<double> of_parts;
     for (std::int64_t first = 0; first < n; first += part) {

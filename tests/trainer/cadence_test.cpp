@@ -32,22 +32,9 @@ TrainerConfig parse(const std::vector<std::string>& arguments) {
   return parse_flags(static_cast<int>(argv.size()), argv.data(), defaults);
 }
 
-/// Notes when it was told of a validation: attempted steps, negative in the middle of an epoch.
-class Validations final : public Callback {
- public:
-  explicit Validations(std::vector<std::int64_t>& steps) : steps_(steps) {}
-  void on_validated(Trainer&, const EpochReport& report) override {
-    EXPECT_TRUE(std::isfinite(report.val_loss));
-    steps_.push_back((report.whole ? 1 : -1) * report.steps.attempted());
-  }
-
- private:
-  std::vector<std::int64_t>& steps_;
-};
-
 struct Watched {
   RecordedRun run;
-  std::vector<std::int64_t> validations;
+  std::vector<std::int64_t> validations;  // attempted steps at each, negative in the middle of an epoch
   int forwards = 0, validated_batches = 0;
 };
 
@@ -57,7 +44,10 @@ Watched watch(const TrainerConfig& config) {
   Perceptron model;
   model.on_validation = [](int, const Tensor&) {};  // they are counted
   Trainer trainer(config);
-  trainer.add(std::make_unique<Validations>(watched.validations));
+  trainer.add(test::on_validated([&](Trainer&, const EpochReport& report) {
+    EXPECT_TRUE(std::isfinite(report.val_loss));
+    watched.validations.push_back((report.whole ? 1 : -1) * report.steps.attempted());
+  }));
   watched.run = record(trainer, model, *synthetic(kSmallSpec, 160, 1), *synthetic(kSmallSpec, 50, 2));
   watched.forwards = model.calls;
   watched.validated_batches = model.validations;

@@ -11,7 +11,6 @@
 #include "tensor/error.h"
 #include "tests/support/errors.h"
 #include "tests/support/resumed_run.h"
-#include "trainer/checkpoints/background_save.h"
 #include "trainer/checkpoints/checkpoint.h"
 #include "trainer/limits.h"
 
@@ -115,20 +114,11 @@ TEST_F(CheckpointPolicies, TheBestMayBeWithinAnEpoch) {
   config.checkpoint_keep = config.save_top_k = 1;
   config.early_stop = EarlyStop{"val_loss", EarlyStop::kNever};
   config.schedule = [](double, std::int64_t) { return schedules::constant(1.5); };
-  using Losses = std::vector<std::pair<double, std::int64_t>>;
-  class Validations final : public Callback {
-   public:
-    explicit Validations(Losses& losses) : losses_(losses) {}
-    void on_validated(Trainer&, const EpochReport& report) override {
-      losses_.emplace_back(report.val_loss, report.steps.attempted());
-    }
-
-   private:
-    Losses& losses_;
-  };
-  Losses losses;
+  std::vector<std::pair<double, std::int64_t>> losses;
   std::vector<std::unique_ptr<Callback>> callbacks;
-  callbacks.push_back(std::make_unique<Validations>(losses));
+  callbacks.push_back(on_validated([&](Trainer&, const EpochReport& report) {
+    losses.emplace_back(report.val_loss, report.steps.attempted());
+  }));
   ResumeNet model;
   train(config, model, {}, std::move(callbacks));
   const std::int64_t best = std::min_element(losses.begin(), losses.end())->second;
@@ -167,35 +157,6 @@ TEST_F(CheckpointPolicies, AFailedBackgroundSaveEndsTheRun) {
     if (step.attempted == 3) fs::create_directories(taken / "by a folder");
   };
   EXPECT_ERROR(IoError, train(config, take), folder().string(), std::strerror(EISDIR));
-}
-
-TEST(BackgroundSave, WritesTheStateAtItsStart) {
-  const Tensor values = Tensor::from(std::vector<float>{1, 2, 3}, {3});
-  StateDict state;
-  state.set("values", values);
-  state.set("count", std::int64_t{7});
-  StateDict written;
-  std::atomic<bool> may_write{false};
-  const std::byte* memory = nullptr;
-  BackgroundSave save;
-  save.start(state, dist::read_whole, [&](const StateDict& copy) {
-    may_write.wait(false);
-    written = copy;
-  });
-  values.data<float>()[0] = 9;
-  may_write = true;
-  may_write.notify_all();
-  save.wait();
-  EXPECT_EQ(written.tensor("values").to_vector(), (std::vector<double>{1, 2, 3}));
-  EXPECT_EQ(written.integer("count"), 7);
-  memory = written.tensor("values").raw_data();
-  save.start(state, dist::read_whole, [&](const StateDict& copy) { written = copy; });
-  save.wait();
-  EXPECT_EQ(written.tensor("values").to_vector(), (std::vector<double>{9, 2, 3}));
-  EXPECT_EQ(written.tensor("values").raw_data(), memory) << "the copy's memory is used again";
-  save.start(state, dist::read_whole, [](const StateDict&) { throw IoError("the disk is full"); });
-  EXPECT_THROW(save.wait(), IoError);
-  EXPECT_NO_THROW(save.wait()) << "it is said once";
 }
 
 // For how long ---------------------------------------------------------------------------------------------

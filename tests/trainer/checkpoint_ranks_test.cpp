@@ -146,52 +146,6 @@ TEST_F(CheckpointOfRanks, SavedByFourLoadsOnAnyNumber) {
   }
 }
 
-TEST_F(CheckpointOfRanks, DdpAndZeroOneSaveTheSameFile) {
-  for (const Kind& kind : kKinds) {
-    for (const int world : {1, 3, 4}) {
-      save_after<Ddp>(world, kind, file("ddp"));
-      save_after<Zero1>(world, kind, file("zero1"));
-      EXPECT_TRUE(bytes_of(file("ddp")) == bytes_of(file("zero1"))) << world;
-    }
-  }
-}
-
-// Read back by the plain function, and the same as written by it.
-TEST_F(CheckpointOfRanks, EqualsTheFileOfOneRank) {
-  run_ranks(1, [&](Transport& transport) {
-    Training<Ddp> training(transport, {.precision = Precision::bf16});
-    training.train(0);
-    training.save(file("streamed"));
-    save_checkpoint(file("plain"), save_parts(training.parts()));
-  });
-  EXPECT_TRUE(bytes_of(file("streamed")) == bytes_of(file("plain")));
-}
-
-// Goes on as the run that never stopped: weights, state, averages, scale.
-TEST_F(CheckpointOfRanks, AResumedRunEqualsAnUninterruptedOne) {
-  for (const Kind& kind : kKinds) {
-    std::uint64_t expected = 0;
-    run_ranks(4, [&](Transport& transport) {
-      Training<Zero1> training(transport, kind);
-      for (int batch = 0; batch < 3; ++batch) training.train(batch);
-      training.save(file("half"));
-      for (int batch = 3; batch < 6; ++batch) training.train(batch);
-      training.save(file("end"));
-      const std::uint64_t hash = training.sync.weights_hash();
-      if (transport.rank() == 0) expected = hash;
-    });
-    run_ranks(4, [&](Transport& transport) {
-      Training<Zero1> training(transport, kind);
-      training.train(17);  // something else, which the file must replace
-      training.load(file("half"));
-      for (int batch = 3; batch < 6; ++batch) training.train(batch);
-      training.save(file("resumed"));
-      EXPECT_EQ(training.sync.weights_hash(), expected);
-    });
-    EXPECT_TRUE(bytes_of(file("resumed")) == bytes_of(file("end")));
-  }
-}
-
 // A part that is refused leaves every rank with what it had.
 TEST_F(CheckpointOfRanks, LoadsAllOrNothing) {
   save_after<Zero1>(2, {.precision = Precision::bf16}, file("good"));

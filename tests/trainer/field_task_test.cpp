@@ -97,8 +97,7 @@ TEST(FieldTask, ResumesFromACheckpointBitForBit) {
   Finds after;
   EXPECT_EQ(train(after, config).report.weights_hash, expected.report.weights_hash);
   config.views = 3;
-  EXPECT_ERROR(ArgumentError, train(after, config), "--resume", "'pad 2, flip true, cutout 0, 3 views'",
-               "'pad 2, flip true, cutout 0, 2 views'");
+  EXPECT_ERROR(ArgumentError, train(after, config), "--resume", "views is 3 and was 2");
 }
 
 TEST(FieldTask, SetsOfOtherFieldsDoNotFitEachOther) {

@@ -1,221 +1,391 @@
+// The flags of a training program: each row of the table of settings is read, printed, checked and described,
+// and the rules between them.
 #include <algorithm>
+#include <cctype>
 #include <cstdlib>
+#include <map>
+#include <sstream>
 #include <string>
 #include <vector>
 
 #include <gtest/gtest.h>
 
 #include "tensor/stream.h"
+#include "tensor/version.h"
 #include "tests/support/errors.h"
 #include "tests/support/parsed_flags.h"
-#include "trainer/config.h"
+#include "trainer/flags/detail/settings_table.h"
+#include "trainer/flags/settings.h"
 
 namespace athanor::flags_test {
 
+using detail::SettingRow;
+using detail::Takes;
 using test::parse;
 using test::refusal;
+using Words = std::vector<std::string>;
 
-TEST(Flags, EveryNameAndItsAliasAreRead) {
-  const auto config = parse({"--model",
-                             "resnet20",
-                             "--epochs",
-                             "3",
-                             "--max-steps",
-                             "70",
-                             "--batch-size",
-                             "32",
-                             "--val-batch-size",
-                             "99",
-                             "--lr",
-                             "0.5",
-                             "--threads",
-                             "2",
-                             "--precision",
-                             "bf16",
-                             "--device",
-                             "cpu",
-                             "--devices",
-                             "1",
-                             "--strategy",
-                             "single",
-                             "--algorithm",
-                             "native",
-                             "--overlap",
-                             "off",
-                             "--sync-bn",
-                             "--workers",
-                             "3",
-                             "--prefetch",
-                             "6",
-                             "--bad-samples",
-                             "skip:12",
-                             "--order",
-                             "pages",
-                             "--data-on-device",
-                             "--data-dir",
-                             "/data",
-                             "--seed",
-                             "7",
-                             "--deterministic",
-                             "--accumulate",
-                             "4",
-                             "--clip-norm",
-                             "1.5",
-                             "--early-stop",
-                             "val_loss:3",
-                             "--profile",
-                             "simple",
-                             "--metrics",
-                             "m.jsonl",
-                             "--forbid-sync",
-                             "--checkpoint-dir",
-                             "ck",
-                             "--checkpoint-every",
-                             "7",
-                             "--resume",
-                             "auto",
-                             "--memory-limit",
-                             "2GiB"});
-  EXPECT_EQ(config.model, "resnet20");
-  EXPECT_EQ(config.epochs, 3);
-  EXPECT_EQ(config.max_steps, 70);
-  EXPECT_EQ(config.batch_size, 32);
-  EXPECT_EQ(config.val_batch_size, 99);
-  EXPECT_EQ(config.lr, 0.5);
-  EXPECT_EQ(config.threads, 2);
-  EXPECT_EQ(config.precision, Precision::bf16);
-  EXPECT_EQ(config.data_dir, "/data");
-  EXPECT_EQ(config.seed, 7u);
-  EXPECT_TRUE(config.deterministic && config.forbid_sync);
-  EXPECT_EQ(config.profile, Profile::simple);
-  EXPECT_EQ(parse({"--fast-dev-run"}).fast_dev_run, 1);
-  EXPECT_TRUE(config.report && !parse({"--report", "off"}).report);
-  EXPECT_EQ(config.accumulate, 4);
-  EXPECT_EQ(config.clip_norm, 1.5);
-  ASSERT_TRUE(config.early_stop);
-  EXPECT_EQ(config.early_stop->metric, "val_loss");
-  EXPECT_EQ(config.early_stop->patience, 3);
-  EXPECT_EQ(config.metrics, "m.jsonl");
-  EXPECT_EQ(config.checkpoint_dir, "ck");
-  EXPECT_EQ(config.checkpoint_every, 7);
-  EXPECT_EQ(config.resume, "auto");
-  EXPECT_EQ(config.memory_limit, std::int64_t{2} << 30);
-  EXPECT_EQ(config.workers, 3);
-  EXPECT_EQ(config.prefetch, 6);
-  EXPECT_TRUE(config.bad_samples.skip);
-  EXPECT_EQ(config.bad_samples.limit, 12);
-  EXPECT_EQ(config.order, Order::page_random);
-  EXPECT_TRUE(config.data_on_device);
-  EXPECT_TRUE(config.sync_bn);
-  EXPECT_EQ(config.collectives.algorithm, dist::Algorithm::native);
-  EXPECT_FALSE(config.overlap);
-  EXPECT_EQ(parse({}).collectives.algorithm, dist::Algorithm::automatic);
-  EXPECT_EQ(parse({"--algorithm=auto"}).collectives.algorithm, dist::Algorithm::automatic);
-  EXPECT_EQ(parse({}).workers, LoaderOptions::kAuto);
-  EXPECT_EQ(parse({"--workers=auto"}).workers, LoaderOptions::kAuto);
-  EXPECT_FALSE(parse({"--bad-samples=strict"}).bad_samples.skip);
-  EXPECT_EQ(parse({"--bad-samples=skip"}).bad_samples.limit, -1);
-  EXPECT_TRUE(parse({"--bad-samples=list"}).bad_samples.list);
+// The table -------------------------------------------------------------------------------------------------
 
-  const auto lightning =
-      parse({"--max-epochs=4", "--num-workers=0", "--accumulate-grad-batches=2", "--gradient-clip-val=0.5",
-             "--profiler=simple", "--accelerator=cpu", "--precision=bf16-mixed"});
-  EXPECT_EQ(lightning.epochs, 4);
-  EXPECT_EQ(lightning.workers, 0);
-  EXPECT_EQ(lightning.accumulate, 2);
-  EXPECT_EQ(lightning.clip_norm, 0.5);
-  EXPECT_EQ(lightning.profile, Profile::simple);
-  EXPECT_EQ(lightning.precision, Precision::bf16);
-  EXPECT_EQ(parse({"--precision", "32"}).precision, Precision::f32);
-  EXPECT_EQ(parse({"--precision", "32-true"}).precision, Precision::f32);
-  EXPECT_EQ(parse({"--precision", "16"}).precision, Precision::f16);
-  EXPECT_EQ(parse({"--precision", "BF16"}).precision, Precision::bf16);
-  EXPECT_EQ(parse({"--precision", "16-mixed"}).precision, Precision::f16);
-  EXPECT_EQ(parse({"--lr", "1e-3"}).lr, 1e-3);
+/// Those that this program has flags of.
+const std::vector<SettingRow>& rows() {
+  static const auto all = [] {
+    TrainerConfig config;
+    config.models = {"lenet5"};
+    std::vector<SettingRow> offered;
+    for (const detail::SettingGroup& group : detail::settings_table()) {
+      for (const SettingRow& row : group.rows)
+        if (!group.heading.empty() && row.is_offered(config)) offered.push_back(row);
+    }
+    return offered;
+  }();
+  return all;
+}
+
+/// A value that is not the default; of most flags, what --help calls it says enough.
+std::string example(const SettingRow& row) {
+  static const std::map<std::string, std::string> examples{{"--model", "resnet20"},
+                                                           {"--optimizer", "adam"},
+                                                           {"--decay", "all"},
+                                                           {"--schedule", "cosine"},
+                                                           {"--scale-lr", "sqrt:64"},
+                                                           {"--class-weights", "balanced"},
+                                                           {"--augment", "flip"},
+                                                           {"--early-stop", "val_loss:3"},
+                                                           {"--monitor", "train_loss"},
+                                                           {"--freeze", "layer1:2"},
+                                                           {"--data", "synthetic:9"},
+                                                           {"--nan-policy", "stop"},
+                                                           {"--bad-samples", "list"},
+                                                           {"--order", "pages"},
+                                                           {"--precision", "bf16"},
+                                                           {"--loss-scale", "8"},
+                                                           {"--grad-dtype", "f32"},
+                                                           {"--device", "cpu"},
+                                                           {"--memory-limit", "2G"},
+                                                           {"--graph", "off"},
+                                                           {"--strategy", "zero1"},
+                                                           {"--algorithm", "ring"},
+                                                           {"--profile", "trace"},
+                                                           {"--logger", "none"},
+                                                           {"--resume", "/dev/null"},
+                                                           {"--checkpoint-every", "1.5min"},
+                                                           {"--pretrained", "/dev/null"},
+                                                           {"--betas", "0.5,0.25"}};
+  const std::string value = row.value_name();
+  if (examples.contains(row.name())) return examples.at(row.name());
+  if (value == "on|off") return row.value.print({}) == "on" ? "off" : "on";
+  if (value == "X" || value == "MU" || value == "PROB" || value == "DECAY") return "0.25";
+  return value == "DIR" || value == "FILE" || value == "DIR|none" ? "x" : "7";
+}
+
+Words words_of(const SettingRow& row, const std::string& name) {
+  if (row.takes == Takes::nothing) return {name};
+  return {name + "=" + example(row)};
+}
+
+std::map<std::string, std::string> printed(const TrainerConfig& config) {
+  std::map<std::string, std::string> values;
+  for (const detail::SettingGroup& group : detail::settings_table()) {
+    for (const SettingRow& row : group.rows) values[row.name()] = row.value.print(config);
+  }
+  return values;
+}
+
+// A row with another row's member, or one that reads nothing, would change another setting, or none.
+TEST(Flags, EachChangesItsSettingAlone) {
+  const auto usual = printed(parse({"--checkpoint-dir", "there"}));
+  const std::map<std::string, Words> implied{{"--monitor", {"--early-stop"}},
+                                             {"--optimizer", {"--lr", "--weight-decay"}},
+                                             {"--run-dir", {"--metrics"}},
+                                             {"--nan-policy", {"--detect-anomaly"}},
+                                             {"--detect-anomaly", {"--nan-policy"}}};
+  for (const SettingRow& row : rows()) {
+    if (row.takes == Takes::optional || row.name() == "--checkpoint-dir" ||
+        row.name().starts_with("--find-") || row.name() == "--lr-curve" || row.name() == "--reset-head" ||
+        row.name() == "--recipe")
+      continue;  // they change much, or need another flag
+    SCOPED_TRACE(row.name());
+    Words words = words_of(row, row.name());
+    words.insert(words.end(), {"--checkpoint-dir", "there"});
+    if (row.name() == "--save-top-k") words.insert(words.end(), {"--early-stop", "val_loss:1"});
+    const TrainerConfig config = parse(words);
+    const auto values = printed(config);
+    const Words others = implied.contains(row.name()) ? implied.at(row.name()) : Words{};
+    for (const auto& [name, value] : values) {
+      if (name == row.name() || std::find(others.begin(), others.end(), name) != others.end()) continue;
+      if (row.name() == "--save-top-k" && name == "--early-stop") continue;
+      EXPECT_EQ(value, usual.at(name)) << name;
+    }
+    const bool prints = !values.at(row.name()).empty() && row.name() != "--monitor";
+    EXPECT_TRUE(!prints || values.at(row.name()) != usual.at(row.name()));
+  }
+}
+
+// Or a run would continue with another value, and ranks would train with different ones.
+TEST(Flags, ThoseThatMustBeEqualAreComparedByName) {
+  const auto of_run = [](const TrainerConfig& config) {
+    const ImageSpec spec{8, 8, 1, 5};
+    return settings_of({config, spec}, {}, {}, 10, "sgd");
+  };
+  const TrainerConfig usual = parse({});
+  const StateDict saved = state_of(of_run(usual));
+  EXPECT_NO_THROW(check_settings(saved, of_run(usual), false));
+  for (const SettingRow& row : rows()) {
+    if (row.same == detail::Same::unchecked || row.takes == Takes::optional) continue;
+    SCOPED_TRACE(row.name());
+    Words words = words_of(row, row.name());
+    if (row.name() == "--monitor") words.emplace_back("--early-stop=val_loss:3");
+    if (row.name() == "--checkpoint-every") words.emplace_back("--checkpoint-dir=there");
+    const TrainerConfig changed = parse(words);
+    const std::string of_resumed = test::message_of([&] { check_settings(saved, of_run(changed), false); });
+    const auto of_ranks = [](const TrainerConfig& config) { return state_of(settings_of_ranks(config)); };
+    const auto text = [&](const TrainerConfig& config) {
+      return of_ranks(config).contains(row.key()) ? of_ranks(config).text(row.key()) : "";
+    };
+    if (row.same == detail::Same::run) {
+      EXPECT_TRUE(test::names(of_resumed, {row.name() + " is "}));
+    } else {
+      EXPECT_EQ(of_resumed, "") << "a resumed run may have another value";
+      EXPECT_NE(text(changed), text(usual));
+    }
+  }
+}
+
+TEST(Flags, EachHasItsOtherNames) {
+  for (const SettingRow& row : rows()) {
+    const Words names = read_flag::split(row.names(), ',');
+    for (std::size_t i = 1; i < names.size(); ++i) {
+      SCOPED_TRACE(names[i]);
+      EXPECT_EQ(printed(parse(words_of(row, names[i]))), printed(parse(words_of(row, names[0]))));
+    }
+  }
+}
+
+TEST(Flags, AConfigMadeInCodeIsCheckedAsItsFlagsAre) {
+  const auto refused = [](void (*change)(TrainerConfig&)) {
+    TrainerConfig config;
+    change(config);
+    return test::message_of([&] { check(config); });
+  };
+  EXPECT_EQ(refused([](TrainerConfig&) {}), "");
+  EXPECT_TRUE(test::names(refused([](auto& c) { c.epochs = 0; }), {"--epochs", "1", "0"}));
+  EXPECT_TRUE(test::names(refused([](auto& c) { c.lr = NAN; }), {"--lr", "nan"}));
+  EXPECT_TRUE(test::names(refused([](auto& c) { c.label_smoothing = 1; }), {"--label-smoothing", "[0, 1)"}));
+  EXPECT_TRUE(test::names(refused([](auto& c) { c.workers = -2; }), {"--workers", "0", "-2"}));
+  EXPECT_TRUE(
+      test::names(refused([](auto& c) { c.max_overflows_at_floor = 0; }), {"max_overflows_at_floor"}));
+  EXPECT_TRUE(test::names(refused([](auto& c) { c.checkpoint_every_s = 0; }), {"--checkpoint-every"}));
+  EXPECT_TRUE(test::names(refused([](auto& c) { c.freeze = {{"a", 0}}; }), {"--freeze", "'a'", "1", "0"}));
+}
+
+// --help ----------------------------------------------------------------------------------------------------
+
+std::string help(Words arguments = {"--help"}) {
+  try {
+    parse(arguments);
+  } catch (const HelpRequested& asked) {
+    return asked.what();
+  }
+  return {};
+}
+
+std::string without_spaces(std::string text) {
+  std::erase_if(text, [](unsigned char c) { return std::isspace(c) != 0; });
+  return text;
+}
+
+TEST(Flags, HelpDescribesEachInAnEightyColumnTerminal) {
+  const std::string text = help();
+  TrainerConfig defaults;
+  for (const SettingRow& row : rows()) {
+    const std::string described = row.help.substr(0, row.help.find('{'));
+    EXPECT_NE(without_spaces(text).find(without_spaces(row.usage + described)), std::string::npos)
+        << row.usage;
+  }
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 80u) << line;
+}
+
+TEST(Flags, HelpOfOneSubject) {
+  EXPECT_NE(help({"--help-all"}).find("--devices"), std::string::npos);
+  const std::string recipe = help({"--help", "recipe"});
+  EXPECT_TRUE(recipe.starts_with("Recipe:\n"));
+  EXPECT_NE(recipe.find("--optimizer"), std::string::npos);
+  EXPECT_EQ(recipe.find("--devices"), std::string::npos);
+  EXPECT_TRUE(help({"-h", "Several"}).starts_with("Several devices:\n"));
+  EXPECT_ERROR(ArgumentError, parse({"--help", "tricks"}), "--help tricks", "training", "recipe");
+}
+
+TEST(Flags, VersionNamesTheProgramAndItsVersion) {
+  EXPECT_NE(help({"--version"}).find(std::string("(Athanor) ") + version()), std::string::npos);
+}
+
+// Mistakes --------------------------------------------------------------------------------------------------
+
+// Neither wraps around, becomes 0 on the way to f32, nor ends in another flag's name, or in none.
+TEST(Flags, InvalidNumbersAreRejectedByName) {
+  const Words texts{"NAME", "DIR", "PATH", "P",    "T",      "D",    "A",
+                    "O",    "G",   "FILE", "KIND", "METRIC", "WHAT", "LIST"};
+  const std::map<std::string, std::string> before{{"METRIC:PATIENCE", "val_loss:"},
+                                                  {"PREFIX[:EPOCHS]", "layer1:"},
+                                                  {"B1,B2", "0.9,"},
+                                                  {"RULE:BATCH", "linear:"},
+                                                  {"POLICY", "skip:"}};
+  int numeric = 0;
+  for (const SettingRow& row : rows()) {
+    const std::string shown = row.value_name(), flag = row.name();
+    const bool is_word = std::find(texts.begin(), texts.end(), shown) != texts.end() || shown.find('|') < 8;
+    if (shown.empty() || (is_word && flag != "--checkpoint-every") || flag == "--strategy") continue;
+    SCOPED_TRACE(flag);
+    ++numeric;
+    for (const std::string value : {"9223372036854775807", "1e-320"}) {
+      const std::string text = (before.contains(shown) ? before.at(shown) : "") + value;
+      const std::string message = refusal({flag, text, "--checkpoint-dir", "x"});
+      // As good a seed as any; and a rate that is too high is found out by training, which names the flag.
+      if (value[0] == '9' && (flag == "--seed" || flag == "--lr")) {
+        EXPECT_EQ(message, "");
+        continue;
+      }
+      EXPECT_TRUE(message.starts_with(flag + ": ")) << message;
+      EXPECT_TRUE(test::names(message, {flag}));
+    }
+  }
+  EXPECT_GE(numeric, 35);
 }
 
 TEST(Flags, MistakesGiveOneHelpfulLine) {
   struct Case {
-    std::vector<std::string> arguments, values;
+    Words arguments, values;
   };
   const std::vector<Case> cases{
+      // A flag or a word.
       {{"--epoch", "3"}, {"'--epoch'", "'--epochs'"}},
       {{"--lr", "--epochs", "3"}, {"--lr", "--epochs"}},
-      {{"--max_epochs", "-1"}, {"--epochs", "-1", "--max-time"}},
-      {{"--batchsize=3"}, {"'--batchsize'", "'--batch-size'"}},
-      {{"--modle", "lenet5"}, {"'--modle'", "'--model'"}},
-      {{"--model", "resnet2"}, {"--model", "'resnet2'", "'resnet20'"}},
-      {{"resnet20"}, {"train", "'resnet20'"}},
-      {{"--lr", "nan"}, {"--lr", "nan"}},
-      {{"--lr", "inf"}, {"--lr", "inf"}},
-      {{"--lr", "-0.1"}, {"--lr", "-0.1"}},
-      {{"--lr", "0"}, {"--lr", "0"}},
-      {{"--lr", "0.1x"}, {"--lr", "'0.1x'"}},
       {{"--lr"}, {"--lr"}},
+      {{"resnet20"}, {"train", "'resnet20'"}},
+      {{"epochs=3"}, {"'epochs=3'", "'--epochs=3'"}},
+      {{"--freeze", "layer1", "layer2"}, {"train", "'layer2'"}},
+      {{"--image-size", "64"}, {"train", "'--image-size'"}},
       {{"--lr", "1", "--lr", "2"}, {"--lr"}},
-      {{"--lr=1", "--lr", "1"}, {"--lr"}},
       {{"--epochs", "3", "--max_epochs=4"}, {"--max-epochs"}},
       {{"--fast-dev-run", "--fast-dev-run=2"}, {"--fast-dev-run"}},
-      {{"--epochs", "0"}, {"--epochs", "1", "0"}},
-      {{"--epochs", "two"}, {"--epochs", "'two'"}},
-      {{"--epochs", "99999999999999999999"}, {"--epochs", "99999999999999999999"}},
+      // A value.
+      {{"--max_epochs", "-1"}, {"--epochs", "-1", "--max-time"}},
+      {{"--model", "resnet2"}, {"--model", "'resnet2'", "'resnet20'"}},
+      {{"--model", "resnet20d"}, {"--model", "'resnet20d'", "'resnet20'"}},
+      {{"--lr", "inf"}, {"--lr", "inf"}},
+      {{"--lr", "0.1x"}, {"--lr", "'0.1x'"}},
       {{"--epochs", "3.5"}, {"--epochs", "'3.5'"}},
-      {{"--batch-size", "-4"}, {"--batch-size", "1", "-4"}},
-      {{"--max-steps", "0"}, {"--max-steps", "0"}},
-      {{"--threads", "0"}, {"--threads", "0"}},
       {{"--threads", "5000"}, {"--threads", "1024", "5000"}},
-      {{"--seed", "-1"}, {"--seed", "-1"}},
-      {{"--clip-norm", "0"}, {"--clip-norm", "0"}},
-      {{"--memory-limit", "lots"}, {"--memory-limit", "'lots'"}},
-      {{"--memory-limit", "0"}, {"--memory-limit", "0"}},
       {{"--memory-limit", "500X"}, {"--memory-limit", "'500X'"}},
       {{"--memory-limit", "GiB"}, {"--memory-limit", "'GiB'"}},
       {{"--memory-limit", "99999999999T"}, {"--memory-limit", "99999999999"}},
       {{"--precision", "fp8"}, {"--precision", "f32", "tf32", "bf16", "f16", "'fp8'"}},
+      {{"--precision", "16-true"}, {"--precision 16-true", "f16"}},
       {{"--early-stop", "val_loss"}, {"--early-stop", "METRIC:PATIENCE", "'val_loss'"}},
       {{"--early-stop", "val_los:3"}, {"--early-stop", "'val_los'", "'val_loss'"}},
-      {{"--early-stop", "val_loss:0"}, {"--early-stop", "1", "0"}},
       {{"--early-stop", "val_loss:lower"}, {"--early-stop", "METRIC:PATIENCE:min", "'val_loss:lower'"}},
-      {{"--freeze", "layer1:0"}, {"--freeze", "1", "0"}},
       {{"--freeze", "layer1:soon"}, {"--freeze", "'soon'"}},
       {{"--freeze", ":3"}, {"--freeze", "PREFIX:EPOCHS", "':3'"}},
-      {{"--reset-head"}, {"--reset-head", "--pretrained"}},
-      {{"--profile", "deep"}, {"--profile", "'deep'"}},
       {{"--report", "maybe"}, {"--report", "'maybe'"}},
       {{"--device", "tpu"}, {"--device", "'tpu'"}},
-      {{"--strategy", "horovod"}, {"--strategy", "single", "ddp", "zero1", "'horovod'"}},
-      {{"--strategy", "fsdp"}, {"--strategy fsdp", "zero1"}},
-      {{"--strategy", "ddp_spawn"}, {"--strategy ddp_spawn", "ddp"}},
-      {{"--precision", "16-true"}, {"--precision 16-true", "f16"}},
-      {{"--precision", "bf16-true"}, {"--precision bf16-true", "bf16"}},
       {{"--device", "0,1"}, {"--device", "'0,1'", "--devices N"}},
       {{"--devices", "0,1"}, {"--devices", "'0,1'", "CUDA_VISIBLE_DEVICES"}},
-      {{"--model", "resnet20d"}, {"--model", "'resnet20d'", "'resnet20'"}},
-      {{"--data", "photos"}, {"--data", "'photos'", "--data-dir"}},
-      {{"epochs=3"}, {"'epochs=3'", "'--epochs=3'"}},
+      {{"--strategy", "horovod"}, {"--strategy", "single", "ddp", "zero1", "'horovod'"}},
+      {{"--strategy", "fsdp"}, {"--strategy fsdp", "zero1"}},
       {{"--strategy", "dp"}, {"--strategy dp", "ddp"}},
+      {{"--data", "photos"}, {"--data", "'photos'", "--data-dir"}},
+      {{"--bad-samples", "ignore"}, {"--bad-samples", "strict", "skip", "skip:LIMIT", "list", "'ignore'"}},
+      {{"--metrics", ""}, {"--metrics"}},
+      // Together.
+      {{"--reset-head"}, {"--reset-head", "--pretrained"}},
+      {{"--pretrained", "/nowhere/x"}, {"--pretrained", "/nowhere/x"}},
+      {{"--precision", "tf32", "--device", "cpu"}, {"--precision tf32", "cpu", "f32", "bf16"}},
       {{"--strategy", "single", "--devices", "2"}, {"--strategy single", "--devices 2", "ddp", "zero1"}},
-      {{"--devices", "0"}, {"--devices", "1", "0"}},
-      {{"--devices", "many"}, {"--devices", "'many'"}},
-      {{"--checkpoint-dir", "x", "--checkpoint-every", "0"}, {"--checkpoint-every", "1", "0"}},
       {{"--checkpoint-every", "5"}, {"--checkpoint-every", "--checkpoint-dir", "--run-dir"}},
       {{"--resume", "auto"}, {"--resume auto", "--checkpoint-dir", "--run-dir"}},
       {{"--resume", "/none/such"}, {"--resume", "auto", "/none/such"}},
       {{"--resume", "/tmp"}, {"--resume", "/tmp", "--run-dir"}},
-      {{"--workers", "-1"}, {"--workers", "0", "-1"}},
-      {{"--workers", "many"}, {"--workers", "'many'"}},
-      {{"--prefetch", "0"}, {"--prefetch", "1", "0"}},
-      {{"--bad-samples", "ignore"}, {"--bad-samples", "strict", "skip", "skip:LIMIT", "list", "'ignore'"}},
-      {{"--bad-samples", "skip:x"}, {"--bad-samples", "'x'"}},
-      {{"--order", "sorted"}, {"--order", "random", "pages", "'sorted'"}},
       {{"--checkpoint-dir", "x", "--resume", "auto", "--fast-dev-run"}, {"--fast-dev-run", "--resume"}},
-      {{"--checkpoint-dir", ""}, {"--checkpoint-dir"}},
-      {{"--metrics", ""}, {"--metrics"}},
+      {{"--find-lr", "--find-batch-size"}, {"--find-lr", "--find-batch-size"}},
+      {{"--lr-curve", "c.svg"}, {"--lr-curve", "--find-lr"}},
+      {{"--find-lr", "--fast-dev-run"}, {"--find-lr", "--fast-dev-run"}},
+      {{"--find-batch-size", "--checkpoint-dir", "x", "--resume", "auto"}, {"--find-batch-size", "--resume"}},
+      {{"--monitor", "val_psnr"}, {"--monitor", "val_psnr", "val_psnr:min", "val_psnr:max"}},
+      {{"--monitor", "val_los"}, {"--monitor", "val_loss", "val_accuracy", "'val_los'", "'val_loss'"}},
+      {{"--monitor", "val_x:max", "--early-stop", "val_x:3:min"}, {"--monitor", "--early-stop", "val_x"}},
   };
   for (const Case& c : cases) {
     SCOPED_TRACE(c.arguments[0] + " " + (c.arguments.size() > 1 ? c.arguments[1] : ""));
     EXPECT_TRUE(test::names(refusal(c.arguments), c.values));
   }
+}
+
+TEST(Flags, AMissingDeviceIsNamed) {
+  if (cuda_device_count() > 0) GTEST_SKIP() << "there is a device";
+  for (const char* text : {"cuda", "cuda:1", "gpu"})
+    EXPECT_ERROR(BackendError, parse({"--device", text}), fmt::format("--device {}", text), "--device cpu");
+  EXPECT_TRUE(test::names(parse({}).device_note, {"CUDA"}));
+  EXPECT_LT(parse({}).device_note.size(), 40u) << "none was asked for";
+  EXPECT_EQ(parse({"--device", "cpu"}).device_note, "");
+}
+
+// Values ----------------------------------------------------------------------------------------------------
+
+TEST(Flags, WordsStandForValues) {
+  EXPECT_EQ(parse({"--workers=auto"}).workers, LoaderOptions::kAuto);
+  EXPECT_EQ(parse({"--threads", "auto"}).threads, TrainerConfig::kMeasuredThreads);
+  EXPECT_EQ(parse({"--devices", "auto"}).devices, TrainerConfig::kAllDevices);
+  EXPECT_EQ(parse({"--fast-dev-run"}).fast_dev_run, 1);
+  EXPECT_EQ(parse({"--memory-limit", "2GiB"}).memory_limit, std::int64_t{2} << 30);
+  EXPECT_EQ(parse({"--bad-samples=skip:12"}).bad_samples.limit, 12);
+  EXPECT_EQ(parse({"--bad-samples=skip"}).bad_samples.limit, -1);
+  EXPECT_TRUE(parse({"--bad-samples=list"}).bad_samples.list);
+  for (const auto& [word, precision] : {std::pair{"32-true", Precision::f32},
+                                        {"16", Precision::f16},
+                                        {"16-mixed", Precision::f16},
+                                        {"bf16-mixed", Precision::bf16},
+                                        {"BF16", Precision::bf16}})
+    EXPECT_EQ(parse({"--precision", word}).precision, precision) << word;
+}
+
+TEST(Flags, ImagesOfAnySizeArePreparedOnEither) {
+  TrainerConfig defaults;
+  defaults.image_size = 224;
+  const auto parsed = [&](std::vector<const char*> flags) {
+    flags.insert(flags.begin(), {"program", "--device", "cpu"});
+    return parse_flags(static_cast<int>(flags.size()), flags.data(), defaults);
+  };
+  EXPECT_EQ(parsed({"--image-size", "64"}).image_size, 64);
+  EXPECT_EQ(parsed({"--resize", "CPU", "--decode", "cpu"}).resize, ImageWork::cpu);
+  EXPECT_ERROR(ArgumentError, parsed({"--decode", "on"}), "--decode", "'on'");
+  EXPECT_ERROR(ArgumentError, parsed({"--resize", "gpu"}), "--resize gpu", "cpu");
+  EXPECT_ERROR(ArgumentError, parsed({"--decode", "gpu"}), "--decode gpu", "cpu");
+  const char* of_tasks[] = {"dcgan", "--pretrained", "x"};
+  EXPECT_ERROR(ArgumentError, parse_flags(3, of_tasks, {.program = "dcgan"}), "dcgan", "'--pretrained'");
+}
+
+TEST(Flags, FreezeMayBeGivenSeveralTimes) {
+  const auto config = parse({"--freeze", "layer1", "--freeze", "layer2.0:3", "--freeze=fc:1"});
+  ASSERT_EQ(config.freeze.size(), 3u);
+  EXPECT_EQ(config.freeze[0].epochs, Freeze::kAlways);
+  EXPECT_EQ(config.freeze[1].prefix, "layer2.0");
+  EXPECT_EQ(config.freeze[1].epochs, 3);
+}
+
+TEST(Flags, MonitorKeepsTheBestWeightsAndNeverStops) {
+  const TrainerConfig config = parse({"--monitor", "val_accuracy"});
+  ASSERT_TRUE(config.early_stop);
+  EXPECT_EQ(config.early_stop->metric, "val_accuracy");
+  EXPECT_EQ(config.early_stop->patience, EarlyStop::kNever);
+  EXPECT_EQ(config.early_stop->goal_or_default(), Goal::maximum);
+  EXPECT_EQ(parse({"--monitor", "val_psnr:max"}).early_stop->goal, Goal::maximum);
+  const TrainerConfig both = parse({"--monitor", "val_accuracy", "--early-stop", "val_loss:3"});
+  ASSERT_TRUE(both.early_stop && both.monitor);
+  EXPECT_EQ(both.early_stop->patience, 3);
+  EXPECT_EQ(both.monitor->metric, "val_accuracy");
+  EXPECT_FALSE(parse({"--monitor", "val_loss", "--early-stop", "val_loss:3"}).monitor);
 }
 
 // It leaves its answer alone, wherever a run would leave things.
@@ -229,106 +399,12 @@ TEST(Flags, AFinderWritesOnlyItsAnswer) {
   EXPECT_EQ(parse({"--find-lr"}).lr_curve, "");
   EXPECT_EQ(parse({"--find-lr", "--lr-curve", "c.svg"}).lr_curve, "c.svg");
   EXPECT_EQ(parse({"--find-batch-size"}).question, Question::batch_size);
-  EXPECT_EQ(parse({}).question, Question::none);
-  EXPECT_ERROR(ArgumentError, parse({"--find-lr", "--find-batch-size"}), "--find-lr", "--find-batch-size");
-  EXPECT_ERROR(ArgumentError, parse({"--lr-curve", "c.svg"}), "--lr-curve", "--find-lr");
-  EXPECT_ERROR(ArgumentError, parse({"--find-lr", "--fast-dev-run"}), "--find-lr", "--fast-dev-run");
-  EXPECT_ERROR(ArgumentError, parse({"--find-batch-size", "--checkpoint-dir", "x", "--resume", "auto"}),
-               "--find-batch-size", "--resume");
-  EXPECT_EQ(parse({"--threads", "auto"}).threads, TrainerConfig::kMeasuredThreads);
-}
-
-TEST(Flags, DevicesAndStrategy) {
-  EXPECT_EQ(parse({}).devices, 0);
-  EXPECT_EQ(parse({}).strategy, Strategy::automatic);
-  EXPECT_EQ(parse({"--devices", "4", "--strategy", "zero1"}).devices, 4);
-  EXPECT_EQ(parse({"--devices", "4", "--strategy", "zero1"}).strategy, Strategy::zero1);
-  EXPECT_EQ(parse({"--devices", "auto"}).devices, TrainerConfig::kAllDevices);
-}
-
-TEST(Flags, PretrainedWeightsMustBeThere) {
-  EXPECT_ERROR(ArgumentError, parse({"--pretrained", "/nowhere/x"}), "--pretrained", "/nowhere/x");
-  EXPECT_ERROR(ArgumentError, parse({"--pretrained", ""}), "--pretrained");
-}
-
-TEST(Flags, ImagesHaveFlagsWhereTheyHaveAnySize) {
-  EXPECT_ERROR(ArgumentError, parse({"--image-size", "64"}), "train", "'--image-size'");
-  TrainerConfig defaults;
-  defaults.image_size = 224;
-  const char* arguments[] = {"program", "--image-size", "64", "--train", "a", "--val", "b"};
-  const TrainerConfig config = parse_flags(7, arguments, defaults);
-  EXPECT_EQ(config.image_size, 64);
-  EXPECT_EQ(config.train_data, "a");
-  EXPECT_EQ(config.val_data, "b");
-  EXPECT_EQ(config.decode, ImageWork::automatic);
-  EXPECT_EQ(config.resize, ImageWork::automatic);
-}
-
-TEST(Flags, ImagesArePreparedOnEither) {
-  TrainerConfig defaults;
-  defaults.image_size = 224;
-  const auto parsed = [&](std::vector<const char*> flags) {
-    flags.insert(flags.begin(), {"program", "--device", "cpu"});
-    return parse_flags(static_cast<int>(flags.size()), flags.data(), defaults);
-  };
-  EXPECT_EQ(parsed({"--resize", "CPU", "--decode", "cpu"}).resize, ImageWork::cpu);
-  EXPECT_THROW(parsed({"--decode", "on"}), ArgumentError);
-  EXPECT_NO_THROW(parsed({"--resize", "auto", "--decode", "auto"}));
-  EXPECT_ERROR(ArgumentError, parsed({"--resize", "gpu"}), "--resize gpu", "cpu");
-  EXPECT_ERROR(ArgumentError, parsed({"--decode", "gpu"}), "--decode gpu", "cpu");
-}
-
-TEST(Flags, AMissingDeviceIsNamed) {
-  if (cuda_device_count() > 0) GTEST_SKIP() << "there is a device";
-  for (const char* text : {"cuda", "cuda:1", "gpu"}) {
-    EXPECT_ERROR(BackendError, parse({"--device", text}), fmt::format("--device {}", text), "--device cpu");
-  }
-}
-
-TEST(Flags, Tf32NeedsAGpu) {
-  EXPECT_ERROR(ArgumentError, parse({"--precision", "tf32", "--device", "cpu"}), "--precision tf32", "cpu",
-               "f32", "bf16");
-}
-
-TEST(Flags, FreezeMayBeGivenSeveralTimes) {
-  const auto config =
-      parse({"--freeze", "layer1", "--freeze", "layer2.0:3", "--freeze=fc:1", "--epochs", "4"});
-  ASSERT_EQ(config.freeze.size(), 3u);
-  EXPECT_EQ(config.freeze[0].prefix, "layer1");
-  EXPECT_EQ(config.freeze[0].epochs, Freeze::kAlways);
-  EXPECT_EQ(config.freeze[1].prefix, "layer2.0");
-  EXPECT_EQ(config.freeze[1].epochs, 3);
-  EXPECT_EQ(config.freeze[2].prefix, "fc");
-  EXPECT_EQ(config.epochs, 4);
-  const auto shown = std::find_if(config.flags.begin(), config.flags.end(),
-                                  [](const FlagValue& flag) { return flag.name == "--freeze"; });
-  ASSERT_NE(shown, config.flags.end());
-  EXPECT_EQ(shown->value, "layer1 layer2.0:3 fc:1");
-  EXPECT_TRUE(parse({}).freeze.empty());
-  EXPECT_ERROR(ArgumentError, parse({"--freeze", "layer1", "layer2"}), "train", "'layer2'");
-}
-
-TEST(Flags, TheNoteOnAnUnrequestedDeviceIsShort) {
-  if (cuda_device_count() > 0) GTEST_SKIP() << "there is a device";
-  EXPECT_TRUE(test::names(parse({}).device_note, {"CUDA"}));
-  EXPECT_LT(parse({}).device_note.size(), 40u);
-  EXPECT_EQ(parse({"--device", "auto"}).device_note, parse({}).device_note);
-  EXPECT_EQ(parse({"--device", "cpu"}).device_note, "");
-}
-
-TEST(Flags, DataDirComesFromTheFlagThenTheEnvironment) {
-  setenv("ATHANOR_DATA_DIR", "/from/env", 1);
-  EXPECT_EQ(parse({}).data_dir, "/from/env");
-  EXPECT_EQ(parse({"--data-dir", "/from/flag"}).data_dir, "/from/flag");
-  unsetenv("ATHANOR_DATA_DIR");
-  EXPECT_EQ(parse({}).data_dir, "data-cache");
 }
 
 TEST(Flags, RunsGetAFolderBelowRunsByDefault) {
   ASSERT_TRUE(test::no_runs);
   unsetenv("ATHANOR_RUNS_DIR");
   EXPECT_EQ(parse({}).run_root, "runs/train");
-  EXPECT_EQ(parse({}).run_dir, "");
   EXPECT_EQ(parse({"--resume", "auto"}).run_root, "runs/train");
   EXPECT_EQ(parse({"--fast-dev-run"}).run_root, "");
   EXPECT_EQ(parse({"--run-dir", "none"}).run_root, "");
@@ -340,41 +416,11 @@ TEST(Flags, RunsGetAFolderBelowRunsByDefault) {
   EXPECT_EQ(parse({}).run_root, "/elsewhere/train");
   setenv("ATHANOR_RUNS_DIR", "none", 1);
   EXPECT_EQ(parse({}).run_root, "");
-  EXPECT_ERROR(ArgumentError, parse({"--resume", "auto"}), "--resume auto", "--checkpoint-dir", "--run-dir");
-}
-
-TEST(Flags, MonitorKeepsTheBestWeightsAndNeverStops) {
-  const TrainerConfig config = parse({"--monitor", "val_accuracy"});
-  ASSERT_TRUE(config.early_stop);
-  EXPECT_EQ(config.early_stop->metric, "val_accuracy");
-  EXPECT_EQ(config.early_stop->patience, EarlyStop::kNever);
-  EXPECT_EQ(config.early_stop->goal_or_default(), Goal::maximum);
-  EXPECT_EQ(parse({"--monitor", "val_psnr:max"}).early_stop->goal, Goal::maximum);
-  EXPECT_ERROR(ArgumentError, parse({"--monitor", "val_psnr"}), "--monitor", "val_psnr", "val_psnr:min",
-               "val_psnr:max");
-  EXPECT_ERROR(ArgumentError, parse({"--monitor", "val_los"}), "--monitor", "val_loss", "val_accuracy",
-               "train_loss", "'val_los'", "'val_loss'");
-  const TrainerConfig both = parse({"--monitor", "val_accuracy", "--early-stop", "val_loss:3"});
-  ASSERT_TRUE(both.early_stop && both.monitor);
-  EXPECT_EQ(both.early_stop->metric, "val_loss");
-  EXPECT_EQ(both.early_stop->patience, 3);
-  EXPECT_EQ(both.monitor->metric, "val_accuracy");
-  EXPECT_FALSE(parse({"--monitor", "val_loss", "--early-stop", "val_loss:3"}).monitor);
-  EXPECT_ERROR(ArgumentError, parse({"--monitor", "val_x:max", "--early-stop", "val_x:3:min"}), "--monitor",
-               "--early-stop", "val_x");
-  EXPECT_EQ(parse({"--keep", "7"}).checkpoint_keep, 7);
-}
-
-TEST(Flags, ProgramsWithoutAChoiceOfModelsLoadNone) {
-  TrainerConfig defaults;
-  defaults.program = "dcgan";
-  const std::vector<const char*> argv{"dcgan", "--pretrained", "x"};
-  EXPECT_ERROR(ArgumentError, parse_flags(3, argv.data(), defaults), "dcgan", "'--pretrained'");
 }
 
 TEST(Flags, EachIsStoredWithItsSource) {
   setenv("ATHANOR_DATA_DIR", "/from/env", 1);
-  const TrainerConfig config = parse({"--deterministic", "--max-epochs", "8"});
+  const TrainerConfig config = parse({"--deterministic", "--max-epochs", "8", "--freeze=a", "--freeze=b:2"});
   const auto flag = [&](const std::string& name) {
     const auto at = std::find_if(config.flags.begin(), config.flags.end(),
                                  [&](const FlagValue& one) { return one.name == name; });
@@ -382,12 +428,16 @@ TEST(Flags, EachIsStoredWithItsSource) {
   };
   EXPECT_EQ(flag("--epochs"), "8 by flag") << "under its first name";
   EXPECT_EQ(flag("--deterministic"), "true by flag");
+  EXPECT_EQ(flag("--freeze"), "a b:2 by flag");
   EXPECT_EQ(flag("--sync-bn"), "false by default");
   EXPECT_EQ(flag("--data-dir"), "/from/env by ATHANOR_DATA_DIR");
+  EXPECT_EQ(config.data_dir, "/from/env");
+  EXPECT_EQ(parse({"--data-dir", "/from/flag"}).data_dir, "/from/flag");
   EXPECT_EQ(flag("--precision"), "f32 by default");
   EXPECT_EQ(flag("--max-steps"), "no limit by default");
   EXPECT_EQ(flag("--dist-timeout"), "300 by default");
   unsetenv("ATHANOR_DATA_DIR");
+  EXPECT_EQ(parse({}).data_dir, "data-cache");
 }
 
 TEST(Flags, ComparingCallsComesFromTheEnvironment) {
@@ -399,7 +449,6 @@ TEST(Flags, ComparingCallsComesFromTheEnvironment) {
   EXPECT_FALSE(TrainerConfig().collectives.compare_calls);  // made before anybody catches what goes wrong
   EXPECT_ERROR(ArgumentError, parse({}), "ATHANOR_DIST_DEBUG", "0", "1", "'yes'");
   unsetenv("ATHANOR_DIST_DEBUG");
-  EXPECT_FALSE(parse({}).collectives.compare_calls);
 }
 
 }  // namespace athanor::flags_test

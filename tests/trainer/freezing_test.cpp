@@ -1,6 +1,4 @@
 // --freeze: parts of a network that do not train, for a whole run or for its first epochs.
-#include "trainer/freezing.h"
-
 #include <memory>
 #include <string>
 #include <vector>
@@ -10,33 +8,14 @@
 #include "dist/transports/thread_transport.h"
 #include "tests/support/errors.h"
 #include "tests/support/frozen_cases.h"
+#include "trainer/classifier.h"
 
 namespace athanor::freezing_test {
 
 using test::kSmallSpec;
 using test::Net;
 using test::small_config;
-using test::train;
 using test::values_of;
-
-struct Training : Task {
-  Net net{1};
-  Training() { network("", net); }
-  Tensor training_step(const Batch& batch, Step&) override {
-    return cross_entropy(net(batch["image"]), batch["label"]);
-  }
-  void validation_step(const Batch& batch, Step& step) override {
-    step.log("loss", cross_entropy(net(batch["image"]), batch["label"]));
-  }
-};
-
-/// A part's values, parameters and statistics, as they are after each epoch.
-struct Watch final : Callback {
-  explicit Watch(const nn::Module& of) : module(of) {}
-  void on_epoch_end(Trainer&, const EpochReport&) override { after.push_back(values_of(module)); }
-  const nn::Module& module;
-  std::vector<std::vector<double>> after;
-};
 
 TrainerConfig config_of(std::vector<Freeze> freeze, Precision precision = Precision::f32) {
   TrainerConfig config = small_config();
@@ -46,28 +25,32 @@ TrainerConfig config_of(std::vector<Freeze> freeze, Precision precision = Precis
   return config;
 }
 
+test::RecordedRun train(Net& net, const TrainerConfig& config, dist::Transport* transport = nullptr,
+                        std::unique_ptr<Callback> callback = nullptr) {
+  Classifier task(net, 5);
+  return test::train(task, config, transport, std::move(callback));
+}
+
+/// The values of the body, parameters and statistics, at the beginning and after each epoch.
 std::vector<std::vector<double>> body_after_epochs(const TrainerConfig& config) {
-  Training task;
-  std::vector<std::vector<double>> all = {values_of(task.net.body)};
-  auto watch = std::make_unique<Watch>(task.net.body);
-  Watch& watched = *watch;
+  Net net(1);
+  std::vector<std::vector<double>> all = {values_of(net.body)};
   Trainer trainer(config);
-  trainer.add(std::move(watch));
-  (void)trainer.fit(task, *synthetic(kSmallSpec, 160, 1), *synthetic(kSmallSpec, 50, 2));
-  all.insert(all.end(), watched.after.begin(), watched.after.end());
+  trainer.add(test::on_epoch([&](Trainer&, const EpochReport&) { all.push_back(values_of(net.body)); }));
+  (void)trainer.fit(net, *synthetic(kSmallSpec, 160, 1), *synthetic(kSmallSpec, 50, 2));
   return all;
 }
 
 TEST(Freezing, AFrozenPartKeepsItsBitsForTheWholeRun) {
   for (const Precision precision : {Precision::f32, Precision::f16}) {
-    Training task;
-    const std::vector<double> body = values_of(task.net.body), head = values_of(task.net.head);
+    Net net(1);
+    const std::vector<double> body = values_of(net.body), head = values_of(net.head);
     Trainer trainer(config_of({{"body"}}, precision));
-    (void)trainer.fit(task, *synthetic(kSmallSpec, 160, 1), *synthetic(kSmallSpec, 50, 2));
-    EXPECT_NE(values_of(task.net.head), head);
+    (void)trainer.fit(net, *synthetic(kSmallSpec, 160, 1), *synthetic(kSmallSpec, 50, 2));
+    EXPECT_NE(values_of(net.head), head);
     EXPECT_EQ(trainer.arena().numel(), 24 + 65);
     if (precision == Precision::f32) {
-      EXPECT_EQ(values_of(task.net.body), body);
+      EXPECT_EQ(values_of(net.body), body);
     }
   }
 }
@@ -106,20 +89,20 @@ TEST(Freezing, AResumedRunReleasesItAtTheSameStep) {
   for (const Precision precision : {Precision::f32, Precision::f16}) {
     TrainerConfig config = config_of({{"body", 2}, {"norm"}}, precision);
     config.ema_decay = 0.9;
-    Training whole;
+    Net whole(1);
     const test::RecordedRun expected = train(whole, config);
     const auto last = static_cast<std::int64_t>(expected.steps.size());
     for (const std::int64_t stop : {std::int64_t{1}, last / 2 - 1, last / 2, last / 2 + 1, last - 1}) {
       const test::TempDir folder;
       config.checkpoint_dir = folder / "saved";
       config.resume = {};
-      Training before;
+      Net before(1);
       (void)train(before, config, nullptr, std::make_unique<test::StopAfter>(stop));
       config.resume = "auto";
-      Training after;
+      Net after(1);
       const test::RecordedRun resumed = train(after, config);
       EXPECT_EQ(resumed.report.weights_hash, expected.report.weights_hash) << stop;
-      EXPECT_EQ(values_of(after.net), values_of(whole.net)) << stop;
+      EXPECT_EQ(values_of(after), values_of(whole)) << stop;
     }
     config.checkpoint_dir.clear();
     config.resume.clear();
@@ -135,8 +118,8 @@ TEST(Freezing, RanksReleaseItTogether) {
       config.strategy = strategy;
       std::vector<test::RecordedRun> runs(2);
       dist::run_ranks(2, [&](dist::Transport& transport) {
-        Training task;
-        runs[static_cast<std::size_t>(transport.rank())] = train(task, config, &transport);
+        Net net(1);
+        runs[static_cast<std::size_t>(transport.rank())] = train(net, config, &transport);
       });
       EXPECT_EQ(runs[0].weights, runs[1].weights);
       EXPECT_TRUE(runs[0].notes.empty() || !test::holds(runs[0].notes.back(), "gradient"))
@@ -148,43 +131,43 @@ TEST(Freezing, RanksReleaseItTogether) {
 }
 
 TEST(Freezing, AFollowingRunMayTrainAll) {
-  Training task;
+  Net net(1);
   const auto train_set = synthetic(kSmallSpec, 160, 1), test_set = synthetic(kSmallSpec, 50, 2);
   Trainer trainer(config_of({{"body", 9}}));  // not released in this run
-  const std::vector<double> body = values_of(task.net.body);
-  (void)trainer.fit(task, *train_set, *test_set);
-  EXPECT_EQ(values_of(task.net.body), body);
+  const std::vector<double> body = values_of(net.body);
+  (void)trainer.fit(net, *train_set, *test_set);
+  EXPECT_EQ(values_of(net.body), body);
   Trainer next(config_of({{"body", 1}}));
-  (void)next.fit(task, *train_set, *test_set);
-  EXPECT_NE(values_of(task.net.body), body);
+  (void)next.fit(net, *train_set, *test_set);
+  EXPECT_NE(values_of(net.body), body);
 }
 
 TEST(Freezing, ResumingNeedsTheSameFreezing) {
   const test::TempDir folder;
   TrainerConfig config = config_of({{"body", 2}});
   config.checkpoint_dir = folder / "saved";
-  Training task;
-  (void)train(task, config, nullptr, std::make_unique<test::StopAfter>(3));
+  Net net(1);
+  (void)train(net, config, nullptr, std::make_unique<test::StopAfter>(3));
   config.resume = "auto";
   config.freeze = {};
-  Training other;
+  Net other(1);
   EXPECT_ERROR(ArgumentError, train(other, config), "--resume", "--freeze", "body:2");
 }
 
 TEST(Freezing, UnknownNamesListTheKnownOnes) {
-  Training task;
-  EXPECT_ERROR(ArgumentError, train(task, config_of({{"boddy"}})), "--freeze", "body", "norm", "head",
+  Net net(1);
+  EXPECT_ERROR(ArgumentError, train(net, config_of({{"boddy"}})), "--freeze", "body", "norm", "head",
                "'boddy'", "'body'");
-  Training again;
+  Net again(1);
   EXPECT_ERROR(ArgumentError, train(again, config_of({{"body.linear.weight", 2}})), "--freeze",
                "'body.linear.weight'");
 }
 
 TEST(Freezing, SomethingMustBeLeft) {
-  Training task;
-  EXPECT_ERROR(ArgumentError, train(task, config_of({{"body", 2}, {"norm", 2}, {"head", 1}})), "--freeze",
+  Net net(1);
+  EXPECT_ERROR(ArgumentError, train(net, config_of({{"body", 2}, {"norm", 2}, {"head", 1}})), "--freeze",
                "epoch 1");
-  Training again;
+  Net again(1);
   EXPECT_ERROR(ArgumentError, train(again, config_of({{"body"}, {"norm"}, {"head"}})), "task", "optimizer");
 }
 

@@ -120,15 +120,6 @@ class Reader final : public Callback {
   Looked& to_;
 };
 
-class Steps final : public Callback {
- public:
-  explicit Steps(test::OnStep on_step) : on_step_(std::move(on_step)) {}
-  void on_step_end(Trainer& trainer, const StepInfo& step) override { on_step_(trainer, step); }
-
- private:
-  test::OnStep on_step_;
-};
-
 template <class Net>
 std::vector<Looked> look(int world, const TrainerConfig& config,
                          const std::function<test::OnStep(int rank, Net&)>& on_step = {}) {
@@ -140,8 +131,7 @@ std::vector<Looked> look(int world, const TrainerConfig& config,
     net.network = &transport;
     Trainer trainer(config, &transport);
     trainer.add(std::make_unique<Reader>(net, mine));
-    if (auto reads = on_step ? on_step(transport.rank(), net) : nullptr)
-      trainer.add(std::make_unique<Steps>(reads));
+    if (auto reads = on_step ? on_step(transport.rank(), net) : nullptr) trainer.add(test::on_step(reads));
     mine.run.report = trainer.fit(net, *train, *held_out);
     mine.steps = net.steps;
     mine.overlapped = net.overlapped;

@@ -1,7 +1,6 @@
 #include "trainer/loggers/json_lines.h"
 
 #include <csignal>
-#include <sstream>
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -9,6 +8,7 @@
 
 #include "tests/support/small_training.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/written.h"
 
 namespace athanor::json_lines_test {
 
@@ -20,30 +20,28 @@ TEST(JsonLines, HoldOneObjectPerEpochAndOneAtTheEnd) {
   config.metrics = dir / "metrics.jsonl";
   const test::RecordedRun result = test::run(config);
   test::run(config);  // appends
-  std::istringstream file(test::read_file(config.metrics));
-  std::vector<nlohmann::json> lines;
-  for (std::string line; std::getline(file, line);) lines.push_back(nlohmann::json::parse(line));
+  const auto lines = test::json_lines(config.metrics);
   ASSERT_EQ(lines.size(), 8u);
   for (std::size_t i = 0; i < 3; ++i) {
     const auto& line = lines[i];
-    EXPECT_EQ(line["event"], "epoch");
-    EXPECT_EQ(line["epoch"], static_cast<int>(i) + 1);
+    EXPECT_EQ(line.at("event"), "epoch");
+    EXPECT_EQ(line.at("epoch"), static_cast<int>(i) + 1);
     for (const char* key : {"train_loss", "val_loss", "val_accuracy", "images_per_s"}) {
       EXPECT_TRUE(line.at(key).is_number()) << key;
     }
-    EXPECT_EQ(line["weights_hash"].get<std::string>().size(), 16u);
+    EXPECT_EQ(line.at("weights_hash").get<std::string>().size(), 16u);
   }
   const auto& end = lines[3];
-  EXPECT_EQ(end["event"], "end");
-  EXPECT_EQ(end["applied_steps"], 30);
-  EXPECT_EQ(end["skipped_steps"], 0);
-  EXPECT_EQ(end["stopped_by"], "epochs");
-  EXPECT_EQ(end["weights_hash"], fmt::format("{:016x}", result.report.weights_hash));
-  EXPECT_EQ(end["weights_hash"], lines[2]["weights_hash"]);
+  EXPECT_EQ(end.at("event"), "end");
+  EXPECT_EQ(end.at("applied_steps"), 30);
+  EXPECT_EQ(end.at("skipped_steps"), 0);
+  EXPECT_EQ(end.at("stopped_by"), "epochs");
+  EXPECT_EQ(end.at("weights_hash"), fmt::format("{:016x}", result.report.weights_hash));
+  EXPECT_EQ(end.at("weights_hash"), lines[2].at("weights_hash"));
   for (const char* key : {"test_accuracy", "wall_s", "images_per_s", "host_syncs", "peak_bytes"}) {
     EXPECT_TRUE(end.at(key).is_number()) << key;
   }
-  EXPECT_EQ(lines[7]["weights_hash"], end["weights_hash"]);
+  EXPECT_EQ(lines[7].at("weights_hash"), end.at("weights_hash"));
   EXPECT_FALSE(end.contains("vendor"));  // on a CPU there is none
 }
 

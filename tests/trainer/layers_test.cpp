@@ -7,6 +7,7 @@
 #include "autograd/creation.h"
 #include "nn/models/model.h"
 #include "tests/support/small_tasks.h"
+#include "tests/support/written.h"
 #include "trainer/loggers/progress.h"
 
 // --summary: layers, their shapes and costs.
@@ -65,16 +66,12 @@ TEST(Layers, OnesMatchTorchvisionCosts) {
 }
 
 /// What Progress prints of a run.
-std::string shown(Task& task, TrainerConfig config) {
-  std::FILE* const out = std::tmpfile();
-  Trainer trainer(config);
-  trainer.add(std::make_unique<Progress>(out, false));
-  (void)trainer.fit(task, *synthetic(test::kSmallSpec, 160, 1), *synthetic(test::kSmallSpec, 50, 2));
-  std::string text(1 << 16, '\0');
-  std::rewind(out);
-  text.resize(std::fread(text.data(), 1, text.size(), out));
-  std::fclose(out);
-  return text;
+std::string shown(Task& task, const TrainerConfig& config) {
+  return test::printed([&](std::FILE* out) {
+    Trainer trainer(config);
+    trainer.add(std::make_unique<Progress>(out, false));
+    (void)trainer.fit(task, *synthetic(test::kSmallSpec, 160, 1), *synthetic(test::kSmallSpec, 50, 2));
+  });
 }
 
 TEST(Summary, ShowsTheNetworksOfATaskAndTrainsTheSame) {

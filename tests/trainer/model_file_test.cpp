@@ -85,34 +85,31 @@ TEST_F(ModelFileTest, ReplacesTheRemainsOfAKilledRun) {
   EXPECT_TRUE(fs::exists(dir_ / "run/mine.tmp")) << "nobody here has written it";
 }
 
-TEST_F(ModelFileTest, OfAnAverageHoldsTheValidatedWeights) {
-  TrainerConfig averaged = config();
+TEST_F(ModelFileTest, HoldsTheReportedWeightsBesideTheLast) {
+  TrainerConfig averaged = config(), best = config();
   averaged.ema_decay = 0.9;
-  const test::RecordedRun run = test::run(averaged);
-  const ModelFile file = load_model(model()), raw = load_model(last());
-  EXPECT_EQ(run.report.last_model, last());
-  EXPECT_EQ(file.info.weights, "running average");
-  EXPECT_EQ(raw.info.weights, "last step");
-  EXPECT_EQ(values_of(file.weights, test::Perceptron()), run.weights);
-  TrainerConfig plain = config();
-  plain.run_dir.clear();
-  EXPECT_EQ(values_of(raw.weights, test::Perceptron()), test::run(plain).weights);
-}
-
-TEST_F(ModelFileTest, OfEarlyStoppingHoldsTheBestWeights) {
-  TrainerConfig early = config();
-  early.epochs = 12;
-  early.early_stop = EarlyStop{"val_loss", 2};
-  early.schedule = [](double, std::int64_t) { return schedules::constant(2.0); };  // far too much
-  early.momentum = 0;
-  const test::RecordedRun run = test::run(early);
-  const auto best = std::min_element(run.epochs.begin(), run.epochs.end(),
-                                     [](auto& a, auto& b) { return a.val_loss < b.val_loss; });
-  const ModelFile file = load_model(model());
-  EXPECT_EQ(file.info.weights, "best val_loss");
-  EXPECT_EQ(file.info.weights_hash, best->weights_hash);
-  EXPECT_EQ(file.info.test_loss, best->val_loss);
-  EXPECT_EQ(load_model(last()).info.weights_hash, run.epochs.back().weights_hash);
+  best.epochs = 12;
+  best.early_stop = EarlyStop{"val_loss", 2};
+  best.schedule = [](double, std::int64_t) { return schedules::constant(2.0); };  // far too much
+  best.momentum = 0;
+  best.run_dir = dir_ / "best";
+  for (const auto& [of, weights] : {std::pair{averaged, "running average"}, {best, "best val_loss"}}) {
+    const test::RecordedRun run = test::run(of);
+    const auto least = std::min_element(run.epochs.begin(), run.epochs.end(),
+                                        [](auto& a, auto& b) { return a.val_loss < b.val_loss; });
+    const ModelFile file = load_model(run.report.model), raw = load_model(run.report.last_model);
+    EXPECT_EQ(run.report.last_model, last_model_path(of.run_dir, ""));
+    EXPECT_EQ(file.info.weights, weights);
+    EXPECT_EQ(file.info.weights_hash, run.report.weights_hash);
+    EXPECT_EQ(file.info.test_loss, of.early_stop ? least->val_loss : run.report.test_loss);
+    EXPECT_EQ(values_of(file.weights, test::Perceptron()), run.weights);
+    EXPECT_EQ(raw.info.weights, "last step");
+    EXPECT_NE(raw.info.weights_hash, file.info.weights_hash);
+    if (of.early_stop) continue;
+    TrainerConfig plain = config();
+    plain.run_dir.clear();
+    EXPECT_EQ(values_of(raw.weights, test::Perceptron()), test::run(plain).weights);
+  }
 }
 
 TEST_F(ModelFileTest, DoesNotDependOnTheNumberOfRanks) {
@@ -136,25 +133,19 @@ TEST_F(ModelFileTest, DoesNotDependOnTheNumberOfRanks) {
 }
 
 TEST_F(ModelFileTest, IsNotWrittenByDivergedOrTrialRuns) {
-  TrainerConfig wild = config();
+  TrainerConfig wild = config(), fast = config();
   wild.lr = 1e30;
   wild.max_steps = 1;
-  EXPECT_EQ(test::run(wild).report.stopped_by, StoppedBy::diverged);
-  TrainerConfig fast = config();
+  wild.checkpoint_dir = dir_ / "first";
   fast.fast_dev_run = 1;
+  EXPECT_EQ(test::run(wild).report.stopped_by, StoppedBy::diverged);
   (void)test::run(fast);
   EXPECT_FALSE(fs::exists(model()));
-}
-
-TEST_F(ModelFileTest, AFailedTrainingKeepsTheOlderFile) {
   (void)test::run(config());
   const std::string before = test::read_file(model());
-  TrainerConfig wild = config();
   wild.checkpoint_dir = dir_ / "others";
-  wild.lr = 1e30;
-  wild.max_steps = 1;
   (void)test::run(wild);
-  EXPECT_EQ(test::read_file(model()), before);
+  EXPECT_EQ(test::read_file(model()), before) << "the older file stays";
 }
 
 ModelInfo info_of_three_classes() {
@@ -208,40 +199,6 @@ TEST_F(ModelFileTest, ADescriptionLosesNothing) {
   safetensors::Metadata damaged = description(info);
   damaged["pixel_mean"] = "[0.1";
   EXPECT_ERROR(ArgumentError, described(damaged), "'pixel_mean'", "[0.1");
-}
-
-TEST_F(ModelFileTest, FilesWithTheirDescriptionAmongTheEntriesAreRead) {
-  StateDict state;
-  state.set("w", Tensor::from(std::vector<float>{1, 2}, {2}));
-  for (const auto& [name, text] : {std::pair{"version", "0.2.0"},
-                                   {"program", "p"},
-                                   {"model", "lenet5"},
-                                   {"class.0", "a"},
-                                   {"class.1", "b"},
-                                   {"precision", "f32"},
-                                   {"weights", "last step"},
-                                   {"weights_hash", "00000000000000ff"}})
-    state.set(fmt::format("about.{}", name), std::string(text));
-  for (const auto& [name, number] : {std::pair<const char*, std::int64_t>{"classifies", 1},
-                                     {"height", 28},
-                                     {"width", 28},
-                                     {"channels", 1},
-                                     {"classes", 2},
-                                     {"shorter_side", 32},
-                                     {"batch_size", 8}})
-    state.set(fmt::format("about.{}", name), number);
-  for (const char* name : {"pixel_mean.0", "pixel_stddev.0", "test_loss", "test_accuracy"})
-    state.set(fmt::format("about.{}", name), 1.0 / 3);
-  save_state_file(dir_ / "x", StateFile::model, state);
-  const ModelFile file = load_model(dir_ / "x");
-  EXPECT_EQ(file.weights.names(), std::vector<std::string>{"w"});
-  EXPECT_EQ(file.info.images, (ImageSpec{28, 28, 1, 2}));
-  EXPECT_EQ(file.info.class_names, (std::vector<std::string>{"a", "b"}));
-  EXPECT_EQ(file.info.pixels.mean, std::vector<double>{1.0 / 3});
-  EXPECT_EQ(file.info.shorter_side, 32);
-  EXPECT_EQ(file.info.ranks, 1);
-  EXPECT_EQ(file.info.test_loss, 1.0 / 3);
-  EXPECT_EQ(file.info.weights_hash, 255u);
 }
 
 TEST_F(ModelFileTest, CheckpointsDescribeTheirNetwork) {
@@ -345,19 +302,18 @@ TEST_F(ModelFileTest, OtherFilesAreRejectedInOneLine) {
   EXPECT_ERROR(IoError, load_model(x), "model", x, "athanor convert", "--model");
   save_state_file(x, StateFile::model, state);
   EXPECT_ERROR(IoError, load_model(x), "model", x, "'version'");
-  ModelInfo info = info_of_three_classes();
-  info.pixels.mean.clear();
-  save_model(x, info, state);
-  EXPECT_ERROR(IoError, load_model(x), "model", x, "1", "0");
-  info = info_of_three_classes();
-  info.class_names.pop_back();
-  save_model(x, info, state);
-  EXPECT_ERROR(IoError, load_model(x), "model", x, "3", "2");
-  info = info_of_three_classes();
-  info.images.height = INT64_MAX;
-  save_model(x, info, state);
-  EXPECT_ERROR(IoError, load_model(x), "model", x, "65536",
-               fmt::format("{}x{}x{}", INT64_MAX, info.images.width, info.images.channels));
+  const auto saved = [&](const auto& damage) {
+    ModelInfo info = info_of_three_classes();
+    damage(info);
+    save_model(x, info, state);
+    return test::message_of<IoError>([&] { (void)load_model(x); });
+  };
+  EXPECT_TRUE(test::names(saved([](ModelInfo& info) { info.pixels.mean.clear(); }), {"model", x, "1", "0"}));
+  EXPECT_TRUE(
+      test::names(saved([](ModelInfo& info) { info.class_names.pop_back(); }), {"model", x, "3", "2"}));
+  EXPECT_TRUE(test::names(saved([](ModelInfo& info) { info.images.height = INT64_MAX; }),
+                          {"model", x, "65536", fmt::format("{}x28x1", INT64_MAX)}));
+  EXPECT_TRUE(test::names(saved([](ModelInfo& info) { info.ranks = 0; }), {"model", x, "'ranks'", "0"}));
 }
 
 TEST_F(ModelFileTest, AnyWrongByteIsDetected) {

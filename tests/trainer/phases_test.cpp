@@ -13,6 +13,7 @@
 #include "tests/support/files_in.h"
 #include "tests/support/small_tasks.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/written.h"
 
 namespace athanor::phases_test {
 
@@ -58,21 +59,16 @@ struct TwoPhases {
   }
 };
 
-/// Ends the second phase early, or the first.
-struct EndsPhase final : Callback {
-  EndsPhase(std::string which, std::int64_t after, StoppedBy why)
-      : phase(std::move(which)), attempted(after), reason(why) {}
-  void on_step_end(Trainer& trainer, const StepInfo& step) override {
-    if (trainer.config().phase != phase || step.attempted != attempted) return;
-    if (reason == StoppedBy::signal)
+/// Ends a phase after a step.
+std::unique_ptr<Callback> ends_phase(const std::string& phase, std::int64_t after, StoppedBy why) {
+  return test::on_step([=](Trainer& trainer, const StepInfo& step) {
+    if (trainer.config().phase != phase || step.attempted != after) return;
+    if (why == StoppedBy::signal)
       (void)std::raise(SIGINT);
     else
-      trainer.stop(reason, "enough");
-  }
-  std::string phase;
-  std::int64_t attempted;
-  StoppedBy reason;
-};
+      trainer.stop(why, "enough");
+  });
+}
 
 TEST(Phases, EachHasItsFolderAndItsSettings) {
   const test::TempDir folder;
@@ -88,9 +84,9 @@ TEST(Phases, EachHasItsFolderAndItsSettings) {
           "checkpoints/student/step-00000040.safetensors", "checkpoints/teacher/step-00000010.safetensors",
           "checkpoints/teacher/step-00000020.safetensors", "metrics.jsonl", "student/model.safetensors",
           "student/report.html", "teacher/model.safetensors", "teacher/report.html"}));
-  std::ifstream in(config.run_dir / "metrics.jsonl");
   std::vector<std::string> phases;
-  for (std::string line; std::getline(in, line);) phases.push_back(nlohmann::json::parse(line).at("phase"));
+  for (const auto& line : test::json_lines(config.run_dir / "metrics.jsonl"))
+    phases.push_back(line.at("phase"));
   EXPECT_EQ(phases, (std::vector<std::string>{"teacher", "teacher", "teacher", "student", "student",
                                               "student", "student", "student"}));
 }
@@ -105,7 +101,7 @@ TEST(Phases, AKilledRunResumesInItsPhase) {
       const test::TempDir folder;
       config.checkpoint_dir = folder / "saved";
       config.checkpoint_every = 4;
-      const TwoPhases before(config, nullptr, std::make_unique<EndsPhase>(killed, 14, StoppedBy::signal));
+      const TwoPhases before(config, nullptr, ends_phase(killed, 14, StoppedBy::signal));
       EXPECT_EQ(before.second.signal, SIGINT) << "nothing is trained behind a signal";
       config.resume = "auto";
       const TwoPhases after(config);
@@ -169,8 +165,8 @@ TEST(Phases, MistakesAreOneLine) {
   EXPECT_ERROR(ArgumentError, trainer.phase("a/b"), "phase", "'a/b'");
   trainer.phase("one");
   EXPECT_ERROR(ArgumentError, trainer.phase("one"), "phase", "'one'");
-  EXPECT_ERROR(ArgumentError, trainer.phase("two", [](TrainerConfig& own) { own.epochs = 0; }), "trainer",
-               "epochs", "1", "0");
+  EXPECT_ERROR(ArgumentError, trainer.phase("two", [](TrainerConfig& own) { own.epochs = 0; }), "--epochs",
+               "1", "0");
   TrainerConfig config = adam_config();
   config.resume = (folder / "file").string();
   test::write_file(config.resume, "");

@@ -13,29 +13,24 @@
 
 #include "autograd/grad_mode.h"
 #include "autograd/softmax.h"
-#include "data/image/transform.h"
+#include "data/image/reader.h"
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/onednn.h"
+#include "kernels/packed_weights.h"
 #include "nn/models/model.h"
 #include "tensor/philox.h"
 #include "tests/support/count_new.h"
 #include "tests/support/errors.h"
-#include "tests/support/image_files.h"
+#include "tests/support/small_model.h"
 #include "tests/support/temp_dir.h"
 
 // A trained classifier that many threads ask at once.
 
 namespace athanor::predictor_test {
 
-ModelInfo info_of(const std::string& model, const ImageSpec& images) {
-  ModelInfo info;
-  info.program = "train_photos";
-  info.model = model;
-  info.images = images;
-  info.pixels = {std::vector<double>(static_cast<std::size_t>(images.channels), 0.4),
-                 std::vector<double>(static_cast<std::size_t>(images.channels), 0.3)};
-  return info;
-}
+using test::kDigits;
+using test::model_info;
+using test::noise_images;
 
 /// Statistics and scales of norms as training may leave them; new ones would fold into nothing.
 void randomise_norms(const nn::Module& network) {
@@ -61,17 +56,9 @@ void randomise_norms(const nn::Module& network) {
 
 std::unique_ptr<nn::Module> network(const std::string& name, const ImageSpec& images,
                                     std::uint64_t seed = 1) {
-  auto made = nn::make_model(name, {images.classes, images.channels, images.height}, seed);
+  auto made = test::small_network(name, images, seed);
   randomise_norms(*made);
   return made;
-}
-
-Tensor bytes(const Shape& shape, std::uint64_t seed = 5) {
-  const Tensor images = Tensor::empty(shape, {DType::u8});
-  for (std::int64_t i = 0; i < images.numel(); ++i)
-    images.data<std::uint8_t>()[i] =
-        static_cast<std::uint8_t>(philox_word({seed, 1}, static_cast<std::uint64_t>(i)) >> 24);
-  return images;
 }
 
 Tensor floats(const Shape& shape) {
@@ -83,21 +70,10 @@ Tensor floats(const Shape& shape) {
   return images;
 }
 
-std::vector<std::byte> png(const test::Pixels& image) {
-  std::vector<std::vector<std::uint8_t>> rows;
-  const auto width = static_cast<std::ptrdiff_t>(image.width * image.channels);
-  for (std::ptrdiff_t y = 0; y < image.height; ++y)
-    rows.emplace_back(image.bytes.begin() + y * width, image.bytes.begin() + (y + 1) * width);
-  const std::string file = test::png_file(image.height, image.width, PNG_COLOR_TYPE_RGB, 8, false, rows);
-  const auto* const first = reinterpret_cast<const std::byte*>(file.data());
-  return {first, first + file.size()};
-}
-
-constexpr ImageSpec kDigits{8, 8, 1, 10};
 constexpr ImageSpec kColours{16, 16, 3, 10};
 
 Predictor of(const std::string& name, const ImageSpec& images) {
-  return Predictor(network(name, images), info_of(name, images));
+  return Predictor(network(name, images), model_info(name, images));
 }
 
 // Packed weights -------------------------------------------------------------------------------------------
@@ -194,7 +170,7 @@ TEST(PackedWeights, NeedValues) {
 
 TEST(Predictor, GivesTheMostProbableClassesInOrder) {
   const Predictor predictor = of("lenet5", {28, 28, 1, 7});
-  const Tensor images = bytes({3, 28, 28, 1});
+  const Tensor images = noise_images({3, 28, 28, 1});
   const Predictions found = predictor.predict(images, 7);
   ASSERT_EQ(found.classes.shape(), (Shape{3, 7}));
   const std::vector<double> all = softmax(predictor.logits(images)).to_vector();
@@ -216,11 +192,11 @@ TEST(Predictor, GivesTheMostProbableClassesInOrder) {
 }
 
 TEST(Predictor, BringsPicturesOfAnySizeToTheModelsAsValidationDoes) {
-  ModelInfo info = info_of("resnet20", kColours);
+  ModelInfo info = model_info("resnet20", kColours);
   info.shorter_side = 20;
   const Predictor predictor(network("resnet20", kColours), info);
   for (const auto& [height, width] : {std::array<std::int64_t, 2>{48, 37}, {9, 70}, {16, 17}}) {
-    const Tensor image = bytes({1, height, width, 3});
+    const Tensor image = noise_images({1, height, width, 3});
     const Tensor expected = Tensor::empty({1, 16, 16, 3}, {DType::u8});
     ImageReader().read(
         {.bytes = {image.raw_data(), image.bytes()}, .height = height, .width = width, .channels = 3},
@@ -232,7 +208,7 @@ TEST(Predictor, BringsPicturesOfAnySizeToTheModelsAsValidationDoes) {
 
 TEST(Predictor, NormalisesBytesAndTakesFloatsAsTheyAre) {
   const Predictor predictor = of("resnet20", kColours);
-  const Tensor image = bytes({2, 16, 16, 3}), normalised = Tensor::empty({2, 16, 16, 3});
+  const Tensor image = noise_images({2, 16, 16, 3}), normalised = Tensor::empty({2, 16, 16, 3});
   for (std::int64_t i = 0; i < image.numel(); ++i)
     normalised.data<float>()[i] = float((image.data<std::uint8_t>()[i] / 255.0 - 0.4) / 0.3);
   EXPECT_EQ(predictor.logits(image).to_vector(), predictor.logits(normalised).to_vector());
@@ -240,7 +216,8 @@ TEST(Predictor, NormalisesBytesAndTakesFloatsAsTheyAre) {
 
 TEST(Predictor, ReadsFilesAndTurnsColoursToGreyWhereTheModelIs) {
   const test::Pixels photo = test::photo(30, 41, 3);
-  const std::vector<std::byte> file = png(photo);
+  const std::string png = test::png_of(photo);
+  const std::span<const std::byte> file = std::as_bytes(std::span(png));
   const std::array<std::span<const std::byte>, 2> files{file, file};
   const Predictor colours = of("resnet20", kColours), digits = of("digits_cnn", kDigits);
   const Tensor raw = Tensor::from(photo.bytes, {1, 30, 41, 3});
@@ -265,11 +242,11 @@ TEST(Predictor, ReadsFilesAndTurnsColoursToGreyWhereTheModelIs) {
 TEST(Predictor, LoadsWhatARunLeaves) {
   const test::TempDir dir;
   const auto model = network("digits_cnn", kDigits);
-  ModelInfo info = info_of("digits_cnn", kDigits);
+  ModelInfo info = model_info("digits_cnn", kDigits);
   for (int i = 0; i < 10; ++i) info.class_names.push_back(fmt::format("digit {}", i));
   save_model(dir / "model.safetensors", info, model->state_dict());
   const Predictor loaded(dir / "model.safetensors"), of_folder(dir / "");
-  const Tensor images = bytes({4, 8, 8, 1});
+  const Tensor images = noise_images({4, 8, 8, 1});
   const Predictor expected(network("digits_cnn", kDigits), info);
   EXPECT_EQ(loaded.logits(images).to_vector(), expected.logits(images).to_vector());
   EXPECT_EQ(of_folder.logits(images).to_vector(), expected.logits(images).to_vector());
@@ -283,9 +260,10 @@ TEST(Predictor, RejectsUnusableInputs) {
   const auto predict = [&](const Tensor& images, std::int64_t top = 1) {
     return predictor.predict(images, top);
   };
-  EXPECT_ERROR(ArgumentError, predict(bytes({1, 16, 16, 3}), 11), "predict", "[1, 10]", "11");
-  EXPECT_ERROR(ArgumentError, predict(bytes({16, 16, 3})), "predict", "[N, H, W, C]", "u8 [16, 16, 3]");
-  EXPECT_ERROR(ArgumentError, predict(bytes({1, 16, 16, 4})), "predict", "3", "[1, 16, 16, 4]");
+  EXPECT_ERROR(ArgumentError, predict(noise_images({1, 16, 16, 3}), 11), "predict", "[1, 10]", "11");
+  EXPECT_ERROR(ArgumentError, predict(noise_images({16, 16, 3})), "predict", "[N, H, W, C]",
+               "u8 [16, 16, 3]");
+  EXPECT_ERROR(ArgumentError, predict(noise_images({1, 16, 16, 4})), "predict", "3", "[1, 16, 16, 4]");
   EXPECT_ERROR(ArgumentError, predict(floats({1, 15, 16, 3})), "predict", "[1, 16, 16, 3]", "[1, 15, 16, 3]");
   EXPECT_ERROR(ArgumentError, predict(Tensor()), "predict", "[N, H, W, C]", "undefined");
   const std::array<std::byte, 5> junk{};
@@ -294,11 +272,11 @@ TEST(Predictor, RejectsUnusableInputs) {
   auto diverged = network("resnet20", kColours);
   diverged->parameters()[3].tensor.detach().data<float>()[5] = std::numeric_limits<float>::quiet_NaN();
   const std::string name = diverged->parameters()[3].name;
-  EXPECT_ERROR(ArgumentError, Predictor(std::move(diverged), info_of("resnet20", kColours)), "predictor",
+  EXPECT_ERROR(ArgumentError, Predictor(std::move(diverged), model_info("resnet20", kColours)), "predictor",
                "'" + name + "'");
   auto eleven = network("resnet20", {16, 16, 3, 11});
-  const Predictor wrong(std::move(eleven), info_of("resnet20", kColours));
-  EXPECT_ERROR(ArgumentError, wrong.predict(bytes({1, 16, 16, 3})), "predict", "[N, 10]", "[1, 11]");
+  const Predictor wrong(std::move(eleven), model_info("resnet20", kColours));
+  EXPECT_ERROR(ArgumentError, wrong.predict(noise_images({1, 16, 16, 3})), "predict", "[N, 10]", "[1, 11]");
 }
 
 // Threads, memory ------------------------------------------------------------------------------------------
@@ -310,14 +288,14 @@ TEST(Predictor, AnswersEightThreadsAsItAnswersOne) {
   constexpr int kThreads = 8, kCalls = 20;
   std::vector<std::vector<double>> want;
   for (int i = 0; i < kThreads; ++i)
-    want.push_back(expected.logits(bytes({1, 8, 8, 1}, std::uint64_t(100 + i))).to_vector());
+    want.push_back(expected.logits(noise_images({1, 8, 8, 1}, std::uint64_t(100 + i))).to_vector());
   std::latch start(kThreads);
   std::array<int, kThreads> wrong{};
   std::vector<std::thread> threads;
   for (int i = 0; i < kThreads; ++i) {
     threads.emplace_back([&, i] {
       cpu_context().set_threads(1);
-      const Tensor mine = bytes({1, 8, 8, 1}, std::uint64_t(100 + i));
+      const Tensor mine = noise_images({1, 8, 8, 1}, std::uint64_t(100 + i));
       start.arrive_and_wait();  // the first calls, which pack the weights, come at once
       for (int call = 0; call < kCalls; ++call)
         wrong[std::size_t(i)] += predictor.logits(mine).to_vector() != want[std::size_t(i)];
@@ -346,7 +324,7 @@ TEST(Predictor, HoldsNoMoreActivationsThanAreStillToBeRead) {
       {"resnet18", {224, 224, 3, 10}, 10, 112 * 112 * 64 + 56 * 56 * 64}};  // conv1 and its pooling
   for (const auto& [model, images, n, floats] : all) {
     const Predictor predictor = of(model, images);
-    const Tensor x = bytes({n, images.height, images.width, images.channels});
+    const Tensor x = noise_images({n, images.height, images.width, images.channels});
     predictor.logits(x);
     allocator_of(kCpu).reset_peak();
     predictor.logits(x);
@@ -362,7 +340,7 @@ TEST(Predictor, AWarmCallAllocatesNothingAndCompilesNothing) {
   GTEST_SKIP() << "the pool is off under sanitizers";
 #endif
   const Predictor predictor = of("resnet20", kColours);
-  const Tensor images = bytes({1, 16, 16, 3}), large = bytes({1, 40, 30, 3});
+  const Tensor images = noise_images({1, 16, 16, 3}), large = noise_images({1, 40, 30, 3});
   const auto ask = [&] {
     predictor.predict(images, 3);
     predictor.predict(large, 3);

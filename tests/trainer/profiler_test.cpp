@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "autograd/engine.h"
+#include "autograd/op_listener.h"
 #include "autograd/reduce.h"
 #include "nn/conv_norm.h"
 #include "tensor/trace.h"
@@ -131,7 +132,7 @@ TEST(Profiler, WaitingForDataIsNoPartOfAnOp) {
 }
 
 /// Keeps what it is told.
-class Heard final : public OpListener {
+class RecordingListener final : public OpListener {
  public:
   struct Call {
     std::string op, layer;
@@ -157,13 +158,13 @@ class Heard final : public OpListener {
 TEST(OpListener, KnowsTheLayerOfAnOpAndOfItsGradient) {
   Deep model;
   model.name_layers(true);
-  Heard heard;
+  RecordingListener recorded;
   {
-    const ListenScope listening(&heard);
+    const ListenScope listening(&recorded);
     backward(sum(model(Tensor::zeros({2, 4, 4, 1}))));
   }
   const auto layer_of = [&](const std::string& op, bool backward, std::size_t nth = 0) {
-    for (const Heard::Call& call : heard.calls) {
+    for (const RecordingListener::Call& call : recorded.calls) {
       if (call.op == op && call.backward == backward && nth-- == 0) return call.layer;
     }
     return std::string("?");
@@ -176,17 +177,18 @@ TEST(OpListener, KnowsTheLayerOfAnOpAndOfItsGradient) {
   EXPECT_EQ(layer_of("conv2d", true, 1), "stem");
   EXPECT_EQ(layer_of("batch_norm", true), "block.norm");
   EXPECT_EQ(layer_of("sum", true), "");
-  EXPECT_EQ(heard.layers, (std::vector<std::string>{"+stem", "-stem", "+block", "+block.conv", "-block.conv",
-                                                    "+block.norm", "-block.norm", "-block", "+out", "-out"}));
-  const std::size_t before = heard.calls.size();
+  EXPECT_EQ(recorded.layers,
+            (std::vector<std::string>{"+stem", "-stem", "+block", "+block.conv", "-block.conv", "+block.norm",
+                                      "-block.norm", "-block", "+out", "-out"}));
+  const std::size_t before = recorded.calls.size();
   (void)model(Tensor::zeros({2, 4, 4, 1}));
-  EXPECT_EQ(heard.calls.size(), before);
+  EXPECT_EQ(recorded.calls.size(), before);
   model.name_layers(false);
   {
-    const ListenScope listening(&heard);
+    const ListenScope listening(&recorded);
     (void)model(Tensor::zeros({2, 4, 4, 1}));
   }
-  EXPECT_EQ(heard.calls.back().layer, "");
+  EXPECT_EQ(recorded.calls.back().layer, "");
 }
 
 TEST(ProfileText, ComparesFiguresWithTheRoof) {

@@ -17,36 +17,31 @@
 #include "tests/support/resumed_run.h"
 #include "tests/support/small_training.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/written.h"
 #include "trainer/detail/terminal.h"
 #include "trainer/readable.h"
 
 namespace athanor::progress_test {
 
+using test::has;
 using test::has_line;
 
 /// What is written of a training of 10 steps an epoch, which `fit` begins; on a terminal of so many columns,
 /// if any.
-std::string said_of(const TrainerConfig& config, int columns,
-                    const std::function<void(Trainer&, const Dataset&, const Dataset&)>& fit) {
-  char* text = nullptr;
-  std::size_t size = 0;
-  std::FILE* out = open_memstream(&text, &size);
-  {
+std::string shown_of(const TrainerConfig& config, int columns,
+                     const std::function<void(Trainer&, const Dataset&, const Dataset&)>& fit) {
+  return test::printed([&](std::FILE* out) {
     const auto train = synthetic(test::kSmallSpec, 160), held_out = synthetic(test::kSmallSpec, 20);
     Trainer trainer(config);
     trainer.add(std::make_unique<Progress>(out, columns > 0, columns));
     fit(trainer, *train, *held_out);
-  }
-  std::fclose(out);
-  const std::string all(text, size);
-  std::free(text);  // NOLINT: open_memstream's contract
-  return all;
+  });
 }
 
-std::string said(const TrainerConfig& config, int columns = 0,
-                 const std::function<void(int, const Tensor&)>& on_forward = {},
-                 const std::function<void(int, const Tensor&)>& on_validation = {}) {
-  return said_of(config, columns, [&](Trainer& trainer, const Dataset& train, const Dataset& held_out) {
+std::string shown(const TrainerConfig& config, int columns = 0,
+                  const std::function<void(int, const Tensor&)>& on_forward = {},
+                  const std::function<void(int, const Tensor&)>& on_validation = {}) {
+  return shown_of(config, columns, [&](Trainer& trainer, const Dataset& train, const Dataset& held_out) {
     test::Perceptron model;
     model.on_forward = on_forward;
     model.on_validation = on_validation;
@@ -54,15 +49,11 @@ std::string said(const TrainerConfig& config, int columns = 0,
   });
 }
 
-bool has(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
 const std::string kTable = "epoch   train loss";
 
 TEST(Progress, OverwritesNothingWithoutATerminal) {
   for (const int columns : {0, 80}) {
-    const std::string text = said(test::small_config(), columns);
+    const std::string text = shown(test::small_config(), columns);
     if (columns == 0) {
       EXPECT_EQ(text.find('\r'), std::string::npos);
     }
@@ -80,17 +71,17 @@ TEST(Progress, EndsWithWhatIsSavedAndWhatToTypeNext) {
   config.run_dir = run;
   config.command = {(dir / "program").string()};
   config.model = "net";
-  const auto said_anew = [&](int columns = 0) {
+  const auto shown_anew = [&](int columns = 0) {
     std::filesystem::remove_all(run);
-    return said(config, columns);
+    return shown(config, columns);
   };
   EXPECT_TRUE(
-      has(said_anew(), "\n\nsaved   " + run + "/model.safetensors\nreport  " + run + "/report.html\n"));
-  EXPECT_FALSE(has(said_anew(), "predict")) << "there is no tool";
+      has(shown_anew(), "\n\nsaved   " + run + "/model.safetensors\nreport  " + run + "/report.html\n"));
+  EXPECT_FALSE(has(shown_anew(), "predict")) << "there is no tool";
   test::write_file(dir / "athanor", "");
   config.ema_decay = 0.9;
   for (const int columns : {0, 40}) {  // what is to be copied is not broken
-    const std::string text = said_anew(columns);
+    const std::string text = shown_anew(columns);
     EXPECT_TRUE(has(text, "\nsaved   " + run + "/model.safetensors   ")) << text;
     EXPECT_TRUE(has(text, " %, running average\n        " + run + "/last.safetensors    ")) << text;
     EXPECT_TRUE(text.ends_with(" %, last step\nreport  " + run + "/report.html\nnext    " +
@@ -98,20 +89,20 @@ TEST(Progress, EndsWithWhatIsSavedAndWhatToTypeNext) {
         << text;
   }
   config.tool = "own";
-  EXPECT_TRUE(has(said_anew(), "\nnext    own predict '"));
+  EXPECT_TRUE(has(shown_anew(), "\nnext    own predict '"));
   config.report = false;
-  EXPECT_FALSE(has(said_anew(), "report  "));
+  EXPECT_FALSE(has(shown_anew(), "report  "));
   config.model.clear();
-  EXPECT_FALSE(has(said_anew(), "predict")) << "the program alone knows how to use it";
+  EXPECT_FALSE(has(shown_anew(), "predict")) << "the program alone knows how to use it";
 }
 
 TEST(Progress, ReportsHowTheThreadsWereChosen) {
   TrainerConfig config = test::small_config();
   config.threads = 0;
-  EXPECT_TRUE(has_line(said(config), {"cpu", "auto"}));
+  EXPECT_TRUE(has_line(shown(config), {"cpu", "auto"}));
   config.threads = 1;
-  EXPECT_TRUE(has_line(said(config), {"cpu", "1 thread"}));
-  EXPECT_FALSE(has_line(said(config), {"cpu", "auto"}));
+  EXPECT_TRUE(has_line(shown(config), {"cpu", "1 thread"}));
+  EXPECT_FALSE(has_line(shown(config), {"cpu", "auto"}));
 }
 
 // The flags describe another optimizer, which does not train.
@@ -129,8 +120,8 @@ TEST(Progress, DescribesNoOptimizerThatTheTaskReplaces) {
     }
   };
   const TrainerConfig config = test::small_config();
-  EXPECT_TRUE(has_line(said(config), {"sgd", "momentum", "learning rate"}));
-  const std::string own = said_of(config, 0, [](Trainer& trainer, const Dataset& train, const Dataset&) {
+  EXPECT_TRUE(has_line(shown(config), {"sgd", "momentum", "learning rate"}));
+  const std::string own = shown_of(config, 0, [](Trainer& trainer, const Dataset& train, const Dataset&) {
     Own task;
     trainer.fit(task, train);
   });
@@ -147,7 +138,7 @@ TEST(Progress, AnErrorHasALineOfItsOwn) {
     };
     EXPECT_THROW(trainer.fit(model, train, held_out), ArgumentError);
   };
-  const std::string text = said_of(test::small_config(), 80, fit);
+  const std::string text = shown_of(test::small_config(), 80, fit);
   EXPECT_TRUE(has(text, "step 1/10")) << text;
   EXPECT_TRUE(text.ends_with("\r\033[K")) << text;
 }
@@ -156,24 +147,14 @@ TEST(Progress, AnErrorHasALineOfItsOwn) {
 TEST(Progress, TheLineThatMovesFitsTheTerminal) {
   TrainerConfig config = test::small_config();
   config.epochs = 1;
-  for (const int columns : {60, 80, 120}) {
-    const std::string text = said(config, columns, [](int, const Tensor&) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(55));
-    });
-    const std::string erase = "\r\033[K";
-    int lines = 0;
-    for (std::size_t at = text.find(erase); at != std::string::npos;) {
-      const std::size_t begin = at + erase.size();
-      at = text.find(erase, begin);
-      if (at == std::string::npos) break;  // what follows is the table
-      const std::string line = text.substr(begin, at - begin);
-      EXPECT_LT(terminal::width_of(line), columns) << line;
-      EXPECT_TRUE(has(line, "/10  loss ")) << line;
-      EXPECT_EQ(has(line, "images/s"), columns >= 80) << line;
-      ++lines;
-    }
-    EXPECT_GE(lines, 1);
-  }
+  const std::string text = shown(
+      config, 60, [](int, const Tensor&) { std::this_thread::sleep_for(std::chrono::milliseconds(55)); });
+  const std::string erase = "\r\033[K";
+  const std::size_t begin = text.find(erase) + erase.size(), end = text.find(erase, begin);
+  ASSERT_NE(end, text.npos) << text;
+  const std::string line = text.substr(begin, end - begin);
+  EXPECT_LT(terminal::width_of(line), 60) << line;
+  EXPECT_TRUE(has(line, "/10  loss ") && !has(line, "images/s")) << line;
 }
 
 TEST(Progress, WrapsLinesOnlyOnATerminal) {
@@ -186,7 +167,7 @@ TEST(Progress, WrapsLinesOnlyOnATerminal) {
       most = std::max(most, terminal::width_of(line.substr(line.rfind('\r') + 1)));
     return most;
   };
-  const std::string plain = said(config), narrow = said(config, 80);
+  const std::string plain = shown(config), narrow = shown(config, 80);
   EXPECT_GT(longest(plain), 100) << plain;
   EXPECT_TRUE(has_line(plain, {config.device_note, "precision f32", "strategy single", "seed 0"}));
   EXPECT_LE(longest(narrow), 80) << narrow;
@@ -195,7 +176,7 @@ TEST(Progress, WrapsLinesOnlyOnATerminal) {
 
 TEST(Progress, ATableOnANarrowTerminalHasFewerColumns) {
   for (const int columns : {30, 60, 70}) {
-    std::istringstream lines(said(test::small_config(), columns));
+    std::istringstream lines(shown(test::small_config(), columns));
     int rows = 0;
     for (std::string line; std::getline(lines, line);) {
       line = line.substr(line.rfind('\r') + 1);
@@ -213,20 +194,16 @@ TEST(Progress, ATableOnANarrowTerminalHasFewerColumns) {
 }
 
 TEST(Progress, OfManyMetricsTheFirstAreShown) {
-  char* text = nullptr;
-  std::size_t size = 0;
-  std::FILE* out = open_memstream(&text, &size);
-  Trainer trainer(test::small_config());
-  Progress progress(out, false);
-  EpochReport report;
-  for (const char* name : {"train_cells_iou/0", "train_cells_iou", "val_cells_iou/0", "val_cells_iou"})
-    report.others.push_back({name, 1});
-  progress.on_epoch_end(trainer, report);
-  for (const char* name : {"train_a", "train_b", "val_a", "val_b"}) report.others.push_back({name, 1});
-  progress.on_epoch_end(trainer, report);
-  std::fclose(out);
-  const std::string all(text, size);
-  std::free(text);  // NOLINT: open_memstream's contract
+  const std::string all = test::printed([](std::FILE* out) {
+    Trainer trainer(test::small_config());
+    Progress progress(out, false);
+    EpochReport report;
+    for (const char* name : {"train_cells_iou/0", "train_cells_iou", "val_cells_iou/0", "val_cells_iou"})
+      report.others.push_back({name, 1});
+    progress.on_epoch_end(trainer, report);
+    for (const char* name : {"train_a", "train_b", "val_a", "val_b"}) report.others.push_back({name, 1});
+    progress.on_epoch_end(trainer, report);
+  });
   EXPECT_TRUE(has(all, " train_cells_iou/0 1, train_cells_iou 1, val_cells_iou/0 1, val_cells_iou 1\n"))
       << all;
   EXPECT_TRUE(
@@ -234,99 +211,70 @@ TEST(Progress, OfManyMetricsTheFirstAreShown) {
       << all;
 }
 
-TEST(Progress, TheStarIsExplained) {
-  const std::string text = said(test::small_config());
+TEST(Progress, TheStarIsExplainedAndAMissingLossIsNeverTheBest) {
+  std::string text = shown(test::small_config());
   EXPECT_TRUE(has(text, " s *\n")) << text;
   EXPECT_TRUE(has_line(text, {"*", "val acc"}));
   EXPECT_LT(text.find("* "), text.find(kTable)) << text;
-}
-
-TEST(Progress, AMissingLossIsNeverTheBest) {
-  TrainerConfig config = test::small_config();
-  const std::string text = said(config, 0, {}, [](int, const Tensor& y) {
-    y.data<float>()[0] = std::numeric_limits<float>::quiet_NaN();
-  });
-  EXPECT_TRUE(has(text, "nan")) << text;
+  text = shown(test::small_config(), 0, {},
+               [](int, const Tensor& y) { y.data<float>()[0] = std::numeric_limits<float>::quiet_NaN(); });
   EXPECT_FALSE(has(text, " s *\n")) << text;
   EXPECT_TRUE(has_line(text, {"diverged", "nan", "--lr"}));
 }
 
 TEST(Progress, CountsThePlannedSteps) {
   TrainerConfig config = test::small_config();
-  EXPECT_TRUE(has_line(said(config), {"3 epochs", "10 steps", "batch 16"}));
+  EXPECT_TRUE(has_line(shown(config), {"3 epochs", "10 steps", "batch 16"}));
   config.max_steps = 15;
-  std::string text = said(config);
+  std::string text = shown(config);
   EXPECT_TRUE(has_line(text, {"15 steps", "3 epochs", "10", "batch 16"}));
   EXPECT_TRUE(has_line(text, {"images/s", "15 steps"}));
-  config.max_steps = 30;
-  EXPECT_TRUE(has_line(said(config), {"3 epochs", "10 steps", "batch 16"}));
   config.max_steps = -1;
   config.epochs = 1;
   config.fast_dev_run = 1;
-  text = said(config);
-  EXPECT_TRUE(has_line(text, {"1 step", "1 epoch", "10", "batch 16"}));
-  EXPECT_TRUE(has_line(text, {"images/s", "1 step"}));
+  EXPECT_TRUE(has_line(shown(config), {"1 step", "1 epoch", "10", "batch 16"}));
 }
 
-TEST(Progress, ASignalInTheFirstStepEndsTheRunAfterOne) {
-  const std::string text = said(test::small_config(), 0, [](int call, const Tensor&) {
-    if (call == 1) std::raise(SIGTERM);
-  });
-  EXPECT_TRUE(has_line(text, {"SIGTERM", "1 step"}));
-}
-
-TEST(Progress, SaysThatMaxTimeHasStoppedIt) {
+TEST(Progress, ReportsWhyARunEndsEarly) {
+  EXPECT_TRUE(has_line(shown(test::small_config(), 0,
+                             [](int call, const Tensor&) {
+                               if (call == 1) std::raise(SIGTERM);
+                             }),
+                       {"SIGTERM", "1 step"}));
   TrainerConfig config = test::small_config();
   config.max_time_s = 1e-9;
-  const std::string text = said(config);
-  EXPECT_TRUE(has_line(text, {"stopped", "--max-time"}));
-  EXPECT_FALSE(has(said(test::small_config()), "stopped"));
+  EXPECT_TRUE(has_line(shown(config), {"stopped", "--max-time"}));
 }
 
 using ProgressResumed = test::ResumeTest;
 
 // No empty table, and no result as if it had trained.
 TEST_F(ProgressResumed, ARunThatIsOverHasNothingToDo) {
-  TrainerConfig config = saving(test::small_config(), 0);
-  const std::string first = said(from(config, "auto"));
-  EXPECT_TRUE(has(first, kTable)) << first;
-  std::string text = said(from(config, "auto"));
-  EXPECT_TRUE(has_line(text, {"30 of 30 steps"}));
-  EXPECT_TRUE(has_line(text, {"test accuracy"}));
-  EXPECT_FALSE(has(text, kTable)) << text;
-}
-
-TEST_F(ProgressResumed, ARunOutOfStepsOrTimeHasNothingToDo) {
-  TrainerConfig config = saving(test::small_config(), 0);
-  config.max_steps = 20;
-  said(config);
-  std::string text = said(from(config, "auto"));
-  EXPECT_TRUE(has_line(text, {"--max-steps 20"}));
-  EXPECT_TRUE(has_line(text, {"test accuracy"}));
-  EXPECT_FALSE(has(text, kTable)) << text;
-
-  std::filesystem::remove_all(folder());
-  config.max_steps = -1;
-  config.max_time_s = 1e-9;
-  EXPECT_TRUE(has(said(config), kTable));
-  text = said(from(config, "auto"));
-  EXPECT_TRUE(has_line(text, {"--max-time", "0.0 s"}));
-  EXPECT_FALSE(has(text, "stopped: ")) << text;
-  config.max_time_s = 1000;
-  text = said(from(config, "auto"));
-  EXPECT_TRUE(has_line(text, {"1 of 30 steps"}));
-  EXPECT_TRUE(has(text, kTable)) << text;
-}
-
-TEST_F(ProgressResumed, AnEarlyStoppedRunHasNothingToDo) {
-  TrainerConfig config = saving(test::small_config(), 0);
-  config.epochs = 50;
-  config.lr = 1e-30;  // nothing gets better
-  config.early_stop = EarlyStop{"val_loss", 1};
-  const std::string first = said(config), again = said(from(config, "auto"));
-  EXPECT_TRUE(has_line(first, {"stopped", "val_loss", "1 epoch"}));
-  EXPECT_TRUE(has_line(again, {"val_loss", "1 epoch"}));
-  EXPECT_FALSE(has(again, kTable) || has(again, "stopped: ")) << again;
+  struct Case {
+    std::function<void(TrainerConfig&)> limit;
+    std::vector<std::string_view> reason;
+  };
+  const Case cases[] = {{[](TrainerConfig&) {}, {"30 of 30 steps"}},
+                        {[](TrainerConfig& config) { config.max_steps = 20; }, {"--max-steps 20"}},
+                        {[](TrainerConfig& config) { config.max_time_s = 1e-9; }, {"--max-time", "0.0 s"}},
+                        {[](TrainerConfig& config) {
+                           config.epochs = 50;
+                           config.lr = 1e-30;  // nothing gets better
+                           config.early_stop = EarlyStop{"val_loss", 1};
+                         },
+                         {"val_loss", "1 epoch"}}};
+  for (const Case& one : cases) {
+    std::filesystem::remove_all(folder());
+    TrainerConfig config = saving(test::small_config(), 0);
+    one.limit(config);
+    EXPECT_TRUE(has(shown(config), kTable));
+    const std::string text = shown(from(config, "auto"));
+    EXPECT_TRUE(has_line(text, one.reason));
+    EXPECT_TRUE(has_line(text, {"test accuracy"}));
+    EXPECT_FALSE(has(text, "stopped: ")) << text;
+    const bool within_epoch = config.max_time_s < 1;  // whose row is still to be shown
+    EXPECT_EQ(has(text, kTable), within_epoch) << text;
+  }
 }
 
 TEST(Progress, WritesNumbersForPeople) {

@@ -224,15 +224,6 @@ TEST(Ranks, AnInfinityOnOneRankSkipsTheStepOnAll) {
 // Agreement
 // --------------------------------------------------------------------------------------------------
 
-TEST(Ranks, AStoppingRankStopsTheOthers) {
-  const auto runs = train_ranks(3, ranks_config(), [](Trainer& trainer, const StepInfo& step) {
-    if (trainer.rank() == 2 && step.attempted == 7) trainer.stop(StoppedBy::early_stop, "enough");
-  });
-  expect_alike(runs);
-  EXPECT_EQ(runs[0].report.stopped_by, StoppedBy::early_stop);
-  EXPECT_EQ(runs[0].report.steps.applied, 7);
-}
-
 // The step that brings the votes has run forward and backward: weights, statistics and metrics are those of a
 // run that never began it.
 TEST(Ranks, TheStepThatBringsTheVotesLeavesNoTrace) {
@@ -254,23 +245,7 @@ TEST(Ranks, TheStepThatBringsTheVotesLeavesNoTrace) {
   }
 }
 
-TEST(Ranks, TwoStoppingRanksReportTheSameReason) {
-  const auto runs = train_ranks(3, ranks_config(), [](Trainer& trainer, const StepInfo& step) {
-    if (step.attempted != 7 || trainer.rank() == 0) return;
-    trainer.stop(trainer.rank() == 1 ? StoppedBy::early_stop : StoppedBy::max_time, "enough");
-  });
-  expect_alike(runs);
-  EXPECT_EQ(runs[0].report.stopped_by, StoppedBy::early_stop);
-  EXPECT_EQ(runs[0].report.steps.applied, 7);
-}
-
 TEST(Ranks, AStopBetweenEpochsStopsAllRanks) {
-  class Content final : public Callback {
-   public:
-    void on_epoch_end(Trainer& trainer, const EpochReport& report) override {
-      if (trainer.rank() == 2 && report.epoch == 2) trainer.stop(StoppedBy::early_stop, "enough");
-    }
-  };
   TrainerConfig config = ranks_config();
   config.max_steps = -1;
   config.epochs = 4;
@@ -279,7 +254,9 @@ TEST(Ranks, AStopBetweenEpochsStopsAllRanks) {
   dist::run_ranks(3, [&](dist::Transport& transport) {
     PlainNet net;
     Trainer trainer(config, &transport);
-    trainer.add(std::make_unique<Content>());
+    trainer.add(test::on_epoch([](Trainer& of, const EpochReport& report) {
+      if (of.rank() == 2 && report.epoch == 2) of.stop(StoppedBy::early_stop, "enough");
+    }));
     const FitReport report = trainer.fit(net, *digits(Split::train), *digits(Split::test));
     EXPECT_EQ(report.stopped_by, StoppedBy::early_stop);
     EXPECT_EQ(report.epochs, 2);

@@ -17,7 +17,9 @@
 #include "tests/support/errors.h"
 #include "tests/support/small_training.h"
 #include "tests/support/temp_dir.h"
+#include "trainer/flags/detail/other_trainers.h"
 #include "trainer/flags/detail/recipe_file.h"
+#include "trainer/flags/detail/settings_table.h"
 #include "trainer/flags/detail/spellings.h"
 #include "trainer/plateau.h"
 
@@ -79,6 +81,12 @@ TEST(Recipe, EveryFlagChangesTheWeights) {
     for (const std::string& flag : flags) words += flag + " ";
     const auto [at, fresh] = seen.emplace(run(parse(flags)).report.weights_hash, words);
     EXPECT_TRUE(fresh) << "'" << words << "' trains as '" << at->second << "' does";
+    for (const std::string& flag : flags) {
+      const detail::SettingRow* const row = detail::find_setting(flag);
+      if (row && flag != "--optimizer") {  // of which the networks' own names are compared
+        EXPECT_EQ(row->same, detail::Same::run) << flag << " must be equal in a resumed run";
+      }
+    }
   }
 }
 
@@ -315,136 +323,94 @@ TEST(RecipeFile, DamageIsReportedInOneLine) {
 
 // Other trainers' words ------------------------------------------------------------------------------------
 
+using Words = std::vector<std::string>;
+
+TEST(Spellings, EachNameIsThatOfOneFlagHere) {
+  std::set<std::string> seen;
+  for (const other_trainers::Same& row : other_trainers::kSame) {
+    const std::string ours(row.ours);
+    EXPECT_TRUE(detail::find_setting(ours)) << ours;
+    for (const std::string& theirs : read_flag::split(std::string(row.theirs), '|')) {
+      EXPECT_TRUE(seen.insert(theirs).second) << theirs << " is in two rows";
+      EXPECT_FALSE(detail::find_setting(theirs)) << theirs << " is a flag of its own";
+      const std::string value = row.only_fractions ? "0.5" : "5";
+      EXPECT_EQ(translate_flags({theirs + "=" + value}, {ours}),
+                Words{ours + "=" + value + std::string(row.behind)});
+    }
+  }
+  for (const other_trainers::SameValue& row : other_trainers::kSameValues)
+    EXPECT_TRUE(detail::find_setting(std::string(row.flag)) || row.flag == "--profiler") << row.flag;
+}
+
 TEST(Spellings, SynonymsAreAccepted) {
-  const std::vector<std::string> known{
-      "--max-epochs", "--devices", "--device", "--optimizer",    "--warmup",    "--profile",  "--profiler",
-      "--sync-bn",    "--lr",      "--resume", "--fast-dev-run", "--precision", "--val-every"};
-  using Words = std::vector<std::string>;
-  EXPECT_EQ(translate_flags({"--max_epochs", "5", "--opt=adamw"}, known),
-            (Words{"--max-epochs", "5", "--optimizer=adamw"}));
-  EXPECT_EQ(translate_flags({"--gpus", "-1"}, known), (Words{"--device=cuda", "--devices=auto"}));
-  EXPECT_EQ(translate_flags({"--gpus=2"}, known), (Words{"--device=cuda", "--devices=2"}));
-  EXPECT_EQ(translate_flags({"--gpus", "0", "--lr", "1"}, known), (Words{"--device=cpu", "--lr", "1"}));
-  EXPECT_EQ(translate_flags({"--devices=-1"}, known), (Words{"--devices=auto"}));
-  EXPECT_EQ(translate_flags({"--warmup-epochs", "5", "--learning_rate=1"}, known),
-            (Words{"--warmup=5e", "--lr=1"}));
-  EXPECT_EQ(translate_flags({"--warmup-epochs=5"}, known), (Words{"--warmup=5e"}));
-  EXPECT_EQ(translate_flags({"--val_check_interval", "0.25"}, known), (Words{"--val-every=0.25e"}));
-  EXPECT_EQ(translate_flags({"--val-check-interval=500"}, known), (Words{"--val-every=500"}));
-  EXPECT_EQ(translate_flags({"--profiler"}, known), (Words{"--profiler=simple"}));
-  EXPECT_EQ(translate_flags({"--profiler", "--lr", "1"}, known), (Words{"--profiler=simple", "--lr", "1"}));
-  EXPECT_EQ(translate_flags({"--profiler", "trace"}, known), (Words{"--profiler", "trace"}));
-  EXPECT_EQ(translate_flags({"--sync-batchnorm"}, known), (Words{"--sync-bn"}));
-  EXPECT_EQ(translate_flags({"--ckpt_path", "last"}, known), (Words{"--resume=auto"}));
-  EXPECT_EQ(translate_flags({"--ckpt-path=a.safetensors"}, known), (Words{"--resume=a.safetensors"}));
-  EXPECT_EQ(translate_flags({"--fast_dev_run", "5", "--lr", "1"}, known),
-            (Words{"--fast-dev-run=5", "--lr", "1"}));
-  EXPECT_EQ(translate_flags({"--fast_dev_run=True"}, known), (Words{"--fast-dev-run=1"}));
-  EXPECT_EQ(translate_flags({"--fast-dev-run", "photos"}, known), (Words{"--fast-dev-run", "photos"}));
-  EXPECT_EQ(translate_flags({"-lr=1", "--LR", "1", "-a", "-10", "-5"}, known),
-            (Words{"--lr=1", "--lr", "1", "-a", "-10", "-5"}));
-  EXPECT_EQ(translate_flags({"-b32", "-j=4", "--clip", "-b8"}, std::vector<std::string>{"--batch-size"}),
-            (Words{"--batch-size=32", "-j=4", "--clip", "--batch-size=8"}))
-      << "as argparse reads them";
-  EXPECT_EQ(translate_flags({"--resume", "-e"}, known), (Words{"--resume=auto", "-e"}));
-  EXPECT_EQ(translate_flags({"--resume="}, known), (Words{"--resume="})) << "of an empty variable";
-  EXPECT_EQ(translate_flags({"--bs", "3", "a_b", "--"}, known), (Words{"--bs", "3", "a_b", "--"}))
-      << "no such flag here";
-  EXPECT_EQ(translate_flags({"--trainer.max_epochs=5", "--optimizer.init_args.lr", "1"}, known),
-            (Words{"--max-epochs=5", "--lr", "1"}))
-      << "sections of LightningCLI";
-}
-
-TEST(Spellings, ASwitchMayGetTrueOrFalse) {
-  const std::vector<std::string> known{"--deterministic", "--fast-dev-run", "--pin-memory"},
-      switches{"--deterministic", "--fast-dev-run"};
-  using Words = std::vector<std::string>;
-  EXPECT_EQ(translate_flags({"--deterministic", "True", "x"}, known, switches),
-            (Words{"--deterministic", "x"}));
-  EXPECT_EQ(translate_flags({"--deterministic=false", "x"}, known, switches), (Words{"x"}));
-  EXPECT_EQ(translate_flags({"--fast_dev_run", "True"}, known, switches), (Words{"--fast-dev-run=1"}));
-  EXPECT_EQ(translate_flags({"--deterministic", "photos"}, known, switches),
-            (Words{"--deterministic", "photos"}));
-  EXPECT_EQ(translate_flags({"--pin-memory", "True"}, known, switches), (Words{"--pin-memory", "True"}));
-  EXPECT_TRUE(parse({"--deterministic", "True"}).deterministic);
+  const Words known{"--max-epochs", "--devices", "--device",     "--batch-size",   "--profiler",
+                    "--sync-bn",    "--lr",      "--resume",     "--precision",    "--fast-dev-run",
+                    "--val-every",  "--warmup",  "--pin-memory", "--deterministic"};
+  const Words switches{"--deterministic", "--fast-dev-run", "--sync-bn"};
+  const std::pair<Words, Words> cases[]{
+      {{"--max_epochs", "5", "--trainer.max_epochs=5"}, {"--max-epochs", "5", "--max-epochs=5"}},
+      {{"--gpus", "-1"}, {"--device=cuda", "--devices=auto"}},
+      {{"--gpus=2"}, {"--device=cuda", "--devices=2"}},
+      {{"--gpus", "0", "--lr", "1"}, {"--device=cpu", "--lr", "1"}},
+      {{"--warmup-epochs", "5", "--learning_rate=1"}, {"--warmup=5e", "--lr=1"}},
+      {{"--val-check-interval=500"}, {"--val-every=500"}},
+      {{"--profiler"}, {"--profiler=simple"}},
+      {{"--profiler", "--lr", "1"}, {"--profiler=simple", "--lr", "1"}},
+      {{"--profiler", "trace"}, {"--profiler", "trace"}},
+      {{"--ckpt_path", "last"}, {"--resume=auto"}},
+      {{"--ckpt-path=a.safetensors"}, {"--resume=a.safetensors"}},
+      {{"--resume="}, {"--resume="}},  // of an empty variable
+      {{"--fast_dev_run", "5", "--lr", "1"}, {"--fast-dev-run=5", "--lr", "1"}},
+      {{"--fast-dev-run", "photos"}, {"--fast-dev-run", "photos"}},
+      {{"-lr=1", "--LR", "1", "-a", "-10", "-5"}, {"--lr=1", "--lr", "1", "-a", "-10", "-5"}},
+      {{"-b32", "-j=4", "--clip", "-b8"}, {"--batch-size=32", "-j=4", "--clip", "--batch-size=8"}},
+      {{"--wd", "3", "a_b", "--"}, {"--wd", "3", "a_b", "--"}},  // no such flag here
+      // A switch may get True or False.
+      {{"--deterministic", "True", "x"}, {"--deterministic", "x"}},
+      {{"--deterministic=false", "x"}, {"x"}},
+      {{"--fast_dev_run", "True"}, {"--fast-dev-run=1"}},
+      {{"--deterministic", "photos"}, {"--deterministic", "photos"}},
+      {{"--pin-memory", "True"}, {"--pin-memory", "True"}},
+  };
+  for (const auto& [theirs, ours] : cases)
+    EXPECT_EQ(translate_flags(theirs, known, switches), ours) << theirs[0];
   EXPECT_FALSE(parse({"--pin_memory", "False"}).pin_memory);
+  EXPECT_EQ(parse({"--precision", "FP16"}).precision, Precision::f16);
 }
 
-// What users of Lightning, timm, torchvision's references and ultralytics type.
-TEST(Spellings, HabitsAreTakenOrAnswered) {
+// What users of Lightning, timm, torchvision's references and ultralytics type, and have no flag for here.
+TEST(Spellings, HabitsAreAnswered) {
   TrainerConfig images = small_config();
   images.image_size = 32;
-  const TrainerConfig config =
-      parse({"-b", "8", "-j", "3", "--imgsz", "64", "--lr0", "0.3", "--model-ema-decay", "0.99", "-p", "7",
-             "--lr_scheduler", "CosineAnnealingLR", "--train-dir", "there", "--strategy", "auto"},
-            images);
-  EXPECT_EQ(config.batch_size, 8);
-  EXPECT_EQ(config.workers, 3);
-  EXPECT_EQ(config.image_size, 64);
-  EXPECT_EQ(config.lr, 0.3);
-  EXPECT_EQ(config.ema_decay, 0.99);
-  EXPECT_EQ(config.log_every, 7);
-  EXPECT_EQ(config.schedule_options.kind, ScheduleKind::cosine);
-  EXPECT_EQ(config.train_data, "there");
-  const std::map<std::string, std::string> answers{
+  const std::pair<const char*, const char*> answers[]{
       {"--loss", "Task"},
-      {"--degrees", "--augment"},
       {"--min_epochs", "--early-stop"},
-      {"--warmup-lr", "--warmup"},
+      {"--warmup-lr", "--warmup"},  // by the longest row that matches
       {"--amp-dtype", "--precision bf16"},
-      {"--cos-lr", "--schedule cosine"},
-      {"--fliplr", "--augment flip"},
-      {"--lrf", "--min-lr"},
       {"--wandb-project", "--logger"},
-      {"--data-path", "--train"},
       {"--model.data_path", "--train"},
       {"-c", "--recipe FILE"},
-      {"--mosaic", "detection"},
-      {"--world-size", "--devices N"},
-      {"--min_steps", "--early-stop"},
-      {"--num_nodes", "mpirun"},
-      {"--bce-loss", "--label-smoothing"},
-      {"--per_device_train_batch_size", "--batch-size"},
-      {"--drop_last", "batch"},
-      {"--mode", "--early-stop"},
-      {"--adam_epsilon", "eps"},
-      {"--cache_dir", "XDG_CACHE_HOME"},
+      {"-q", "--progress off"},
       {"--ThreeAugment", "--augment"},
-      {"--rdzv-endpoint", "--devices N"},
       {"--ddp_backend", "NCCL"},
       {"--ddp_find_unused_parameters", "strategy"},
-      {"--deepspeed", "--strategy zero1"},
-      {"--steps-per-epoch", "--limit-train-batches"},
       {"--save_json", "--help checkpoints"},
       {"--save-best-only", "--monitor"},
-      {"-q", "--progress off"},
+      {"--model_ema", "--ema 0.999"},
   };
   for (const auto& [flag, answer] : answers) {
-    const std::string line = test::message_of<ArgumentError>([&, f = flag] { parse({f, "1"}, images); });
-    EXPECT_TRUE(test::names(line, {"'" + flag + "'", answer})) << line;
-    EXPECT_FALSE(test::holds(line, "did you mean")) << line;
+    const std::string line = message_of<ArgumentError>([&, f = flag] { parse({f, "1"}, images); });
+    EXPECT_TRUE(names(line, {fmt::format("'{}'", flag), std::string(answer)})) << line;
+    EXPECT_FALSE(holds(line, "did you mean")) << line;
   }
-  EXPECT_EQ(parse({"--valid", "there", "--mini-batch-size", "8"}, images).val_data, "there");
-  EXPECT_EQ(parse({"--drop-prob", "0.3", "--wdecay", "0.1", "--nesterov"}).dropout, 0.3);
   EXPECT_ERROR(ArgumentError, parse({"patience=5"}, images), "'--patience'", "--early-stop");
-  const test::TempDir dir;
+  EXPECT_ERROR(ArgumentError, parse({"--max-time", "1h"}), "--max-time", "HH:MM:SS", "'1h'");
+  const TempDir dir;
   EXPECT_ERROR(ArgumentError, parse({dir.path().string(), "--input-size", "3", "224", "224"}, images),
                "'224'", "one value");
-  EXPECT_EQ(parse({"--precision", "FP16"}).precision, Precision::f16);
-  EXPECT_ERROR(ArgumentError, parse({"--max-time", "1h"}), "--max-time", "HH:MM:SS", "'1h'");
   EXPECT_ERROR(ArgumentError, parse({dir.path().string(), "more"}, images), "'more'", "cp -rs", "more/.");
-}
-
-TEST(Spellings, FlagsWithoutAnEquivalentAreExplained) {
-  EXPECT_ERROR(ArgumentError, parse({"--amp"}), "'--amp'", "--precision bf16", "--precision f16");
-  EXPECT_ERROR(ArgumentError, parse({"--model_ema"}), "--ema DECAY", "--ema 0.999");
-  EXPECT_ERROR(ArgumentError, parse({"--swa"}), "'--swa'", "--ema DECAY");
-  EXPECT_ERROR(ArgumentError, parse({"--reprob", "0.2"}), "'--reprob'", "--augment random-erasing:P");
-  EXPECT_ERROR(ArgumentError, parse({"--epocs", "3"}), "'--epocs'", "'--epochs'");
-  EXPECT_EQ(parse({"--bs", "8", "--smoothing=0.2"}).batch_size, 8);
   if (cuda_device_count() == 0) {
     EXPECT_THROW(parse({"--gpus", "1"}), BackendError);
-    EXPECT_THROW(parse({"--device", "0"}), BackendError);
   }
 }
 

@@ -8,13 +8,9 @@
 #include "kernels/copy.h"
 #include "tests/support/errors.h"
 #include "tests/support/small_training.h"
-#include "tests/support/temp_dir.h"
-#include "trainer/checkpoints/run_checkpoints.h"
 #include "trainer/classifier.h"
 #include "trainer/data_pipeline.h"
 #include "trainer/limits.h"
-#include "trainer/loggers/reports.h"
-#include "trainer/overflow.h"
 #include "trainer/validation.h"
 
 namespace athanor::run_parts_test {
@@ -96,46 +92,6 @@ TEST(Limits, TheVoteOfOtherRanksIsTaken) {
   EXPECT_TRUE(test::names(parts.limits.ended().why, {"rank 2"}));
 }
 
-// Reports --------------------------------------------------------------------------------------------------
-
-TEST(Reports, SayWhereARunStands) {
-  RunPosition position;
-  position.epoch = 2;
-  position.epoch_samples = 300;
-  position.epoch_steps = 3;
-  position.attempted = 23;
-  position.epoch_began_s = 10;
-  position.trained_samples = 500;
-  position.train_s = 5;
-  StepState state;
-  state.applied_steps = 20;
-  state.overflow_steps = 2;
-  state.outlier_steps = 1;
-  state.loss_scale = 8;
-  state.found_outlier = 1;
-  state.learning_rate[0] = 0.5f;
-  const StepInfo step = info_of(position, 14);
-  EXPECT_EQ(step.epoch, 3);
-  EXPECT_EQ(step.step, 3);
-  EXPECT_EQ(step.attempted, 23);
-  EXPECT_EQ(step.epoch_s, 4);
-  EXPECT_EQ(report_of(state).result, StepResult::skipped_outlier);
-  EXPECT_EQ(report_of(state).attempted, 23);
-  position.validation = {2, 0.25, 50};
-  EpochReport epoch;
-  fill(epoch, position, state, {1, 0.5, 300}, position.validation, 6, 16);
-  EXPECT_EQ(epoch.epoch, 3);
-  EXPECT_EQ(epoch.train_loss, 1);
-  EXPECT_EQ(epoch.val_accuracy, 0.25);
-  EXPECT_EQ(epoch.images_per_s, 50);
-  EXPECT_EQ(epoch.learning_rate, 0.5f);
-  EXPECT_EQ(epoch.steps.skipped(), 3);
-  const FitReport whole = report_of(position, state, {2, 0.25, 50}, 20);
-  EXPECT_EQ(whole.images_per_s, 100);
-  EXPECT_EQ(whole.test_loss, 2);
-  EXPECT_EQ(whole.epochs, 2);
-}
-
 // Validation -----------------------------------------------------------------------------------------------
 
 struct Validated : Parts {
@@ -188,111 +144,6 @@ TEST(Validation, IsOfTheAverageWhereThereIsOne) {
   EXPECT_EQ(parts.validation.run(0, {&average}, parts.times)->loss, before);
   EXPECT_FALSE(average.swapped());
   EXPECT_EQ(arena.parts()[0].masters.data<float>()[0], 0);
-}
-
-// Checkpoints ----------------------------------------------------------------------------------------------
-
-struct Saved : Parts {
-  explicit Saved(TrainerConfig of) : Parts(std::move(of)) {}
-  StepBuffer step{kCpu};
-  MetricSums metrics{kCpu};
-  RunCheckpoints checkpoints{config, *strategy, step, metrics};
-  RunPosition position;
-  std::vector<Setting> settings{{"lr", "--lr", "0.1"}, {"schedule_steps", "--max-steps", "30"}};
-  std::vector<StatePart> parts() {
-    return {{"settings.", [this] { return state_of(settings); },
-             [this](const StateDict& state) { check_settings(state, settings, true); }},
-            {"run.", [this] { return state_of(position); },
-             [this](const StateDict& state) { position = position_from(state); }},
-            checkpoints.metrics_part()};
-  }
-  std::optional<RunPosition> open(std::int64_t total_steps) {
-    return checkpoints.open([this](std::int64_t) { return settings; }, total_steps);
-  }
-  void save() { checkpoints.save(position, limits, clock, times, parts()); }
-};
-
-TEST(RunCheckpoints, APositionIsSavedOnceAndResumed) {
-  const test::TempDir folder;
-  TrainerConfig config = small_config();
-  config.checkpoint_dir = folder / "saved";
-  config.checkpoint_every = 2;
-  {
-    Saved run(config);
-    EXPECT_FALSE(run.open(30));
-    EXPECT_TRUE(run.checkpoints.due(4));
-    EXPECT_FALSE(run.checkpoints.due(5));
-    run.metrics.write("", {4, 3, 8});
-    run.position.attempted = 4;
-    run.save();
-    EXPECT_EQ(run.checkpoints.newest(), folder.path() / "saved" / "step-00000004.safetensors");
-    const auto written = std::filesystem::last_write_time(run.checkpoints.newest());
-    run.save();
-    EXPECT_EQ(std::filesystem::last_write_time(run.checkpoints.newest()), written);
-    EXPECT_GT(run.total.saving, 0);
-  }
-  config.resume = "auto";
-  Saved again(config);
-  const auto position = again.open(30);
-  ASSERT_TRUE(position);
-  EXPECT_EQ(position->attempted, 4);
-  EXPECT_TRUE(test::names(again.checkpoints.notes().at(0), {"4 of 30 steps"}));
-  again.checkpoints.resume(again.parts());
-  EXPECT_EQ(again.metrics.read(), (std::vector<double>{4, 3, 8}));
-}
-
-TEST(RunCheckpoints, ADivergedStateIsNotSaved) {
-  const test::TempDir folder;
-  TrainerConfig config = small_config();
-  config.checkpoint_dir = folder / "saved";
-  Saved run(config);
-  (void)run.open(30);
-  run.position.attempted = 1;
-  run.step->overflows_at_floor = 1;
-  run.save();
-  run.step->overflows_at_floor = 0;
-  run.position.validated = true;
-  run.position.validation.finite = false;
-  run.save();
-  EXPECT_TRUE(run.checkpoints.newest().empty());
-  run.position.validation.finite = true;
-  run.save();
-  EXPECT_FALSE(run.checkpoints.newest().empty());
-}
-
-// Overflow -------------------------------------------------------------------------------------------------
-
-TEST(Overflows, AreNamedWithParameterAndOpWhenPatienceEnds) {
-  Parts parts(small_config());
-  Perceptron model;
-  ParameterArena arena(model.parameters(), model.buffers());
-  StepBuffer step(kCpu);
-  const auto check = [&] {
-    check_overflows(step.known(), 4, step, {&arena}, *parts.strategy,
-                    [] { throw Error("mul: forward result must be finite"); });
-  };
-  step->overflows_at_floor = 3;
-  EXPECT_NO_THROW(check());
-  step->overflows_at_floor = 4;
-  EXPECT_ERROR(DivergedError, check(), "trainer", "4", "norm", "mul: forward result must be finite", "--lr");
-}
-
-// One rank -------------------------------------------------------------------------------------------------
-
-TEST(ParallelStrategy, OneRankAgreesWithItself) {
-  const auto single = ParallelStrategy::make(nullptr, small_config());
-  EXPECT_EQ(single->kind(), Strategy::single);
-  EXPECT_EQ(single->describe(""), "single");
-  EXPECT_EQ(single->describe("mpirun"), "single (mpirun)");
-  std::vector<double> values{1, 2};
-  single->add_up(values);
-  EXPECT_EQ(values, (std::vector<double>{1, 2}));
-  EXPECT_EQ(single->broadcast_from_rank0("text"), "text");
-  int calls = 0;
-  single->run_on_rank0([&] { ++calls; });
-  EXPECT_EQ(calls, 1);
-  EXPECT_THROW(single->run_on_rank0([] { throw IoError("no"); }), IoError);
-  EXPECT_EQ(single->cast({.signal = 2}).signal, 2) << "at once";
 }
 
 }  // namespace athanor::run_parts_test

@@ -29,6 +29,40 @@ using test::StopAfter;
 using test::train;
 using test::train_small;
 
+/// Logs every kind of metric, in training and in validation.
+struct Measuring : Autoencoder {
+  void log_all(const Batch& batch, Step& step) {
+    const Tensor x = flatten(batch["image"]), logits = narrow(decoder(encoder(x)), 1, 0, 5);
+    step.log_top_k("top2", logits, batch.labels, 2);
+    step.log_confusion("classes", logits, batch.labels, 5, true);
+    step.log_absolute_error("mae", affine(x, 0.3), x);  // has the same bits in every batch
+    step.log("error", square(affine(x, -0.7)), MetricReduce::exact);
+    step.log("mean", x, MetricReduce::exact);
+    step.log("squares", square(x), MetricReduce::exact);
+  }
+  Tensor training_step(const Batch& batch, Step& step) override {
+    log_all(batch, step);
+    return error(batch);
+  }
+  void validation_step(const Batch& batch, Step& step) override {
+    Autoencoder::validation_step(batch, step);
+    log_all(batch, step);
+  }
+  std::vector<ValueOfSums> values_of_sums() const override {
+    return {{"r2", {"error", "mean", "squares"}, [](std::span<const double> mean) {
+               return 1 - mean[0] / (mean[2] - mean[1] * mean[1]);
+             }}};
+  }
+};
+
+void expect_same_values(const std::vector<NamedValue>& got, const std::vector<NamedValue>& want) {
+  ASSERT_EQ(got.size(), want.size());
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    EXPECT_EQ(got[i].name, want[i].name);
+    EXPECT_EQ(got[i].value, want[i].value) << got[i].name;
+  }
+}
+
 TEST(Task, TrainsAndReportsWhatItLogs) {
   const test::TempDir folder;
   TrainerConfig config = adam_config();
@@ -131,27 +165,47 @@ TEST(Task, ResumesFromACheckpointBitForBit) {
   for (const std::int64_t every : {3, 10}) {  // within an epoch, and at its end
     const test::TempDir folder;
     TrainerConfig config = adam_config();
-    Autoencoder whole;
+    Measuring whole;
     const test::RecordedRun expected = train(whole, config);
+    ASSERT_GT(expected.epochs[0].others.size(), 50u);
     config.checkpoint_dir = folder / "saved";
     config.checkpoint_every = every;
-    Autoencoder before;
+    Measuring before;
     (void)train(before, config, nullptr, std::make_unique<StopAfter>(15));
     config.resume = "auto";
-    Autoencoder after;
+    Measuring after;
     const test::RecordedRun run = train(after, config);
     EXPECT_EQ(run.report.weights_hash, expected.report.weights_hash);
     for (const EpochReport& epoch : run.epochs) {
       const EpochReport& same = expected.epochs.at(static_cast<std::size_t>(epoch.epoch - 1));
-      for (const char* name : {"train_loss", "val_loss", "train_samples", "val_score"})
-        EXPECT_EQ(epoch.value_of(name), same.value_of(name)) << name << " of epoch " << epoch.epoch;
+      EXPECT_EQ(epoch.train_loss, same.train_loss);
+      EXPECT_EQ(epoch.val_loss, same.val_loss);
+      expect_same_values(epoch.others, same.others);
     }
     // One that has nothing left to do still knows what was measured.
-    Autoencoder done;
+    Measuring done;
     const test::RecordedRun again = train(done, config);
     EXPECT_TRUE(again.epochs.empty());
-    ASSERT_EQ(again.report.others.size(), 1u);
-    EXPECT_EQ(again.report.others[0].value, expected.report.others[0].value);
+    expect_same_values(again.report.others, expected.report.others);
+  }
+}
+
+TEST(Task, ExactMetricsOfRanksEqualThoseOfOne) {
+  TrainerConfig config = test::small_config();
+  config.threads = 1;
+  config.lr = 1e-30;  // all ranks have the same weights, to the last bit
+  Measuring alone;
+  std::vector<NamedValue> one = train(alone, config).epochs[2].others;
+  std::erase_if(one, [](const NamedValue& value) { return value.name == "val_score"; });  // a mean of means
+  for (const int ranks : {2, 3}) {
+    dist::run_ranks(ranks, [&](dist::Transport& transport) {
+      Measuring task;
+      TrainerConfig shared = config;
+      shared.strategy = Strategy::ddp;
+      const test::RecordedRun run = train(task, shared, &transport);
+      for (const NamedValue& value : one)
+        EXPECT_EQ(run.epochs[2].value_of(value.name), value.value) << value.name << " on " << ranks;
+    });
   }
 }
 
@@ -200,6 +254,14 @@ TEST(Task, EarlyStoppingWatchesWhatItLogs) {
                "val_score", "'val_scare'", "'val_score'");
   config.early_stop = EarlyStop{"val_score", 2};
   EXPECT_THROW(Trainer{config}, ArgumentError) << "is less of it better, or more?";
+
+  config.lr = 1e-30;
+  config.schedule = {};
+  for (const char* name : {"val_classes_iou", "val_r2"}) {
+    config.early_stop = EarlyStop{name, 1, Goal::minimum};
+    Measuring measuring;
+    EXPECT_EQ(train(measuring, config).report.stopped_by, StoppedBy::early_stop) << name;
+  }
 }
 
 TEST(Task, ANaNMetricHasDiverged) {

@@ -83,12 +83,12 @@ TEST(Terminal, TextIsWrappedAtSpaces) {
 
 // What gives way, at the widths that there are.
 TEST(Terminal, ALineThatMovesFitsIn) {
-  const terminal::LiveLine line{.epoch = "    1",
-                                .done = 0.28,
-                                .step = "step 261/937",
-                                .loss = "loss 0.9852",
-                                .speed = "9,881 images/s",
-                                .left = "4.4 s left"};
+  const terminal::ProgressParts line{.epoch = "    1",
+                                     .done = 0.28,
+                                     .step = "step 261/937",
+                                     .loss = "loss 0.9852",
+                                     .speed = "9,881 images/s",
+                                     .left = "4.4 s left"};
   EXPECT_EQ(fit(line, 120),
             "    1  ━━━━━━──────────────────   28 %  step 261/937  loss 0.9852  9,881 images/s  4.4 s left");
   EXPECT_EQ(fit(line, 80), "    1  ━━────────   28 %  step 261/937  loss 0.9852  9,881 images/s  4.4 s left");

@@ -10,8 +10,8 @@
 #include "nn/models/model.h"
 #include "optim/adam.h"
 #include "tests/support/count_new.h"
+#include "tests/support/recorded_run.h"
 #include "tests/support/temp_dir.h"
-#include "trainer/trainer.h"
 
 namespace athanor::warm_step_test {
 
@@ -37,23 +37,16 @@ TEST_P(WarmStep, AllocatesNothing) {
   struct Counts {
     std::int64_t news_before = 0, growths = 0, syncs = 0, primitives = 0, news_after = 0;
   };
-  class Watch final : public Callback {
-   public:
-    explicit Watch(std::vector<Counts>& to) : to_(to) { to_.reserve(1000); }
-    void on_step_end(Trainer&, const StepInfo&) override {
-      Counts now{.news_before = test::operator_news(), .syncs = host_syncs()};
-      now.growths = allocator_of(kCpu).stats().growths;  // looking allocates, too: not the step's doing
-      now.primitives = std::ssize(cpu_context().primitives().contents());
-      now.news_after = test::operator_news();
-      to_.push_back(now);
-    }
-
-   private:
-    std::vector<Counts>& to_;
-  };
   std::vector<Counts> counts;
+  counts.reserve(1000);
   Trainer trainer(config);
-  trainer.add(std::make_unique<Watch>(counts));
+  trainer.add(test::on_step([&](Trainer&, const StepInfo&) {
+    Counts now{.news_before = test::operator_news(), .syncs = host_syncs()};
+    now.growths = allocator_of(kCpu).stats().growths;  // looking allocates, too: not the step's doing
+    now.primitives = std::ssize(cpu_context().primitives().contents());
+    now.news_after = test::operator_news();
+    counts.push_back(now);
+  }));
   trainer.fit(*model, *train, *held_out);
   const std::size_t per_epoch = counts.size() / 3;
   ASSERT_EQ(per_epoch, 44u);
@@ -93,18 +86,14 @@ TEST(WarmStep, OfTwoOptimizersAllocatesNothing) {
     }
     void validation_step(const Batch&, Step&) override {}
   } task;
-  struct Watch final : Callback {
-    explicit Watch(std::vector<std::int64_t>& to) : news(to) { news.reserve(1000); }
-    void on_step_end(Trainer&, const StepInfo&) override { news.push_back(test::operator_news()); }
-    std::vector<std::int64_t>& news;
-  };
   TrainerConfig config;
   config.epochs = 2;
   config.batch_size = 32;
   config.forbid_sync = true;
   std::vector<std::int64_t> news;
+  news.reserve(1000);
   Trainer trainer(config);
-  trainer.add(std::make_unique<Watch>(news));
+  trainer.add(test::on_step([&](Trainer&, const StepInfo&) { news.push_back(test::operator_news()); }));
   trainer.fit(task, *digits(Split::train), *digits(Split::test));
   ASSERT_EQ(news.size(), 88u);
   for (std::size_t i = 46; i < news.size(); ++i)

@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <charconv>
-#include <optional>
 #include <string_view>
 #include <utility>
 
@@ -17,22 +16,15 @@ std::string name_of_step(std::int64_t step) {
   return fmt::format("step-{:08}.safetensors", step);
 }
 
-/// Parses names from name_of_step(), also with AtomicFile's temporary suffix; no others match.
-struct FileName {
-  std::int64_t step = -1;
-  bool finished = false;
-};
-
-std::optional<FileName> parse(const std::string& name) {
+/// The step of a name by name_of_step(), followed by `rest`; -1: it is no such name.
+std::int64_t step_of(std::string_view name, std::string_view* rest) {
   constexpr std::string_view kBegin = "step-";
-  if (!name.starts_with(kBegin)) return std::nullopt;
   std::int64_t step = -1;
-  std::from_chars(name.data() + kBegin.size(), name.data() + name.size(), step);
-  const std::string finished = name_of_step(step);
-  if (step < 0 || !name.starts_with(finished)) return std::nullopt;
-  if (name == finished) return FileName{step, true};
-  if (AtomicFile::is_suffix(std::string_view(name).substr(finished.size()))) return FileName{step, false};
-  return std::nullopt;
+  if (name.starts_with(kBegin)) std::from_chars(name.data() + kBegin.size(), name.data() + name.size(), step);
+  const std::string whole = name_of_step(step);
+  if (step < 0 || !name.starts_with(whole)) return -1;
+  *rest = name.substr(whole.size());
+  return step;
 }
 
 /// The names of the files in a folder; empty without the folder.
@@ -53,7 +45,8 @@ std::vector<std::string> names_in(const fs::path& folder) {
 std::vector<std::int64_t> steps_in(const fs::path& folder) {
   std::vector<std::int64_t> steps;
   for (const std::string& name : names_in(folder)) {
-    if (const auto file = parse(name); file && file->finished) steps.push_back(file->step);
+    std::string_view rest;
+    if (const std::int64_t step = step_of(name, &rest); step >= 0 && rest.empty()) steps.push_back(step);
   }
   std::sort(steps.begin(), steps.end());
   return steps;
@@ -88,7 +81,8 @@ CheckpointFolder::CheckpointFolder(fs::path folder, std::int64_t keep)
   }
   for (const std::string& name : names_in(path())) {
     std::error_code ignored;
-    if (const auto file = parse(name); file && !file->finished) fs::remove(path() / name, ignored);
+    std::string_view rest;
+    if (step_of(name, &rest) >= 0 && AtomicFile::is_suffix(rest)) fs::remove(path() / name, ignored);
   }
 }
 

@@ -3,6 +3,7 @@
 #include "tensor/atomic_file.h"
 #include "tensor/error.h"
 #include "trainer/checkpoints/run_folder.h"
+#include "trainer/run/run_info.h"
 
 namespace athanor {
 namespace {
@@ -15,31 +16,34 @@ std::string describe_weights(const TrainerConfig& config) {
 
 }  // namespace
 
-void FinalWeights::write(const std::filesystem::path& path, const Weights& weights, const ModelInfo& info) {
-  strategy_.complete_weights();
-  strategy_.write_state(weights, [&](const StateDict& state, const dist::ReadTensor& read) {
-    std::error_code ignored;  // writing the file reports any problem
-    std::filesystem::create_directory(path.parent_path(), ignored);
-    AtomicFile::remove_unfinished(path.parent_path());
-    save_model(path, info, state, read);
-  });
+void FinalWeights::write(const std::filesystem::path& path, const std::string& which, std::uint64_t hash,
+                         const Metrics& measured) {
+  ModelInfo info = describe_model(run_, hash, measured);
+  info.weights = which;
+  run_.strategy.complete_weights();
+  run_.strategy.write_state(run_.networks.weights_part().save,
+                            [&](const StateDict& state, const dist::ReadTensor& read) {
+                              std::error_code ignored;  // writing the file reports any problem
+                              std::filesystem::create_directory(path.parent_path(), ignored);
+                              AtomicFile::remove_unfinished(path.parent_path());
+                              save_model(path, info, state, read);
+                            });
 }
 
-void FinalWeights::save_last(const Weights& weights, ModelInfo info) {
-  info.weights = "last step";
-  write(last_model_path(config_.run_dir, config_.phase), weights, info);
+void FinalWeights::save_last(const Metrics& measured) {
+  last_hash_ = run_.networks.weights_hash();
+  write(last_model_path(run_.config.run_dir, run_.config.phase), "last step", last_hash_, measured);
   has_last_ = true;
-  last_hash_ = info.weights_hash;
 }
 
-void FinalWeights::save(const Weights& weights, ModelInfo info, FitReport& report) {
-  report.weights = info.weights = describe_weights(config_);
-  report.model = model_path(config_.run_dir, config_.phase);
-  write(report.model, weights, info);
-  const std::filesystem::path last = last_model_path(config_.run_dir, config_.phase);
-  if (has_last_ && last_hash_ != info.weights_hash) {
+void FinalWeights::save(const Metrics& measured, FitReport& report) {
+  report.weights = describe_weights(run_.config);
+  report.model = model_path(run_.config.run_dir, run_.config.phase);
+  write(report.model, report.weights, report.weights_hash, measured);
+  const std::filesystem::path last = last_model_path(run_.config.run_dir, run_.config.phase);
+  if (has_last_ && last_hash_ != report.weights_hash) {
     report.last_model = last;
-  } else if (strategy_.is_rank0()) {  // a copy of the same weights, or of an earlier training
+  } else if (run_.strategy.is_rank0()) {  // a copy of the same weights, or of an earlier training
     std::error_code ignored;
     std::filesystem::remove(last, ignored);
   }

@@ -179,9 +179,7 @@ void write_config(const fs::path& run_dir, const TrainerConfig& config) {
   for (const FlagValue& flag : config.flags)
     all["flags"][flag.name] = {{"value", flag.value}, {"from", flag.from}};
   const std::string text = all.dump(2, ' ', false, Json::error_handler_t::replace) + '\n';
-  AtomicFile file(run_dir / "config.json");
-  file.write(std::as_bytes(std::span(text)));
-  file.commit();
+  write_atomically(run_dir / "config.json", text);
   write_recipe(run_dir, config);
 }
 

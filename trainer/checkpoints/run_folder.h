@@ -17,8 +17,8 @@ namespace athanor {
 ///
 /// In a run with phases, the first two are in folders named after the phases.
 
-/// Creates the next folder below `root`, and links `latest` to it. Concurrent programs each get their own.
-/// `note`, if given, gets a line for the user where `latest` cannot be linked. Throws IoError.
+/// Creates the next folder below `root`, and links `latest` to it; `note` tells the user where that fails.
+/// Concurrent programs each get their own. Throws IoError.
 std::filesystem::path make_run_folder(const std::filesystem::path& root, std::string* note = nullptr);
 /// Links `latest` to such a folder.
 void link_latest(const std::filesystem::path& folder);
@@ -27,8 +27,8 @@ void remove_unused_run_folder(const std::filesystem::path& folder) noexcept;
 /// The existing ones, newest first; none without `root`.
 std::vector<std::filesystem::path> run_folders(const std::filesystem::path& root);
 
-/// A folder into which no other run writes, of any process, while this lives. The system releases the lock
-/// when the process ends, however it ends. File systems without locks are not protected.
+/// A folder into which no other run writes, of any process, while this lives. The lock ends with the process.
+/// File systems without locks are not protected.
 class FolderLock {
  public:
   /// Creates the folder if missing. `flag` names it in messages. Throws IoError if it cannot be created,
@@ -39,8 +39,7 @@ class FolderLock {
   FolderLock& operator=(const FolderLock&) = delete;
 
   const std::filesystem::path& folder() const { return folder_; }
-  /// Creates and locks the folder again if another program has removed it. Returns whether it had. Throws as
-  /// the constructor does.
+  /// Creates and locks the folder again if another program has removed it. Returns whether it had.
   bool remake();
 
  private:
@@ -57,8 +56,7 @@ std::filesystem::path model_path(const std::filesystem::path& run_dir, const std
 std::filesystem::path model_of(const std::filesystem::path& given);
 std::filesystem::path last_model_path(const std::filesystem::path& run_dir, const std::string& phase);
 
-/// Writes config.json: program and version, start time, command, and each flag's value and origin. Throws
-/// IoError.
+/// Writes config.json: program, version, start time, command, and each flag's value and origin.
 void write_config(const std::filesystem::path& run_dir, const TrainerConfig& config);
 
 }  // namespace athanor

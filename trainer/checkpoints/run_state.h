@@ -8,12 +8,11 @@
 #include <string>
 #include <vector>
 
-#include "data/preprocess.h"
 #include "kernels/step_state.h"
-#include "optim/schedule.h"
 #include "tensor/state_dict.h"
 #include "trainer/bottleneck.h"
 #include "trainer/callback.h"
+#include "trainer/flags/settings.h"
 #include "trainer/metric_sums.h"
 
 // The content of a run's checkpoint. Every stateful part of the run writes one dictionary and reads one; they
@@ -31,7 +30,7 @@ namespace athanor {
 struct RunPosition {
   std::int64_t epoch = 0;            ///< 0 is the first
   std::int64_t epoch_samples = 0;    ///< delivered in this epoch so far
-  std::int64_t epoch_steps = 0;      ///< in this epoch so far; nonzero at its end until reported
+  std::int64_t epoch_steps = 0;      ///< of this epoch; nonzero at its end until reported
   std::int64_t attempted = 0;        ///< steps
   std::int64_t trained_samples = 0;  ///< in earlier epochs
   double train_s = 0;                ///< in earlier epochs
@@ -56,33 +55,6 @@ RunPosition position_from(const StateDict& state);
 /// The state of optimizers and loss scale as tensors, for a checkpoint, and back.
 StateDict state_of(const StepState& step);
 StepState step_from(const StateDict& state);
-
-/// A setting that affects a run's results and that a checkpoint cannot restore.
-struct Setting {
-  std::string name;    ///< in checkpoints
-  std::string called;  ///< name for the user: a flag, or a part of the program or data
-  std::string value;
-  std::string unset = {};  ///< what a missing flag means; "": a checkpoint that lacks it says nothing
-  bool may_lack = false;   ///< omitted if unset, as in checkpoints older than the flag
-  /// Whether a resumed run may have `value` in place of what was saved; null: only if they are equal.
-  bool (*may_follow)(const std::string& saved, const std::string& value) = nullptr;
-  /// If one of these differs, this setting differs as a consequence and is not reported.
-  std::vector<std::string> follows = {};
-};
-/// `schedule_steps`: the number of steps the learning rates were made for; smaller than the run's if a
-/// resumed run is extended.
-std::vector<Setting> settings_of(const FitInfo& info, const Normalization& pixels,
-                                 const std::vector<Schedule>& schedules, std::int64_t schedule_steps,
-                                 const std::string& optimizer);
-StateDict state_of(const std::vector<Setting>& settings);
-/// The number of steps for which learning rates were made, from saved settings.
-std::int64_t saved_schedule_steps(const StateDict& saved);
-/// Throws ArgumentError naming each setting that differs between `saved` and `mine`, with both values.
-/// If the run `goes_on`, settings that may follow the saved ones are no difference: more epochs, another
-/// patience. Returns whether there are any.
-bool check_settings(const StateDict& saved, const std::vector<Setting>& mine, bool goes_on);
-/// `schedule`, constant from step `steps` on at the rate of the previous step.
-Schedule held_after(Schedule schedule, std::int64_t steps);
 
 /// A part of a run: `load` restores the result of `save`, or throws before it changes anything.
 struct StatePart {

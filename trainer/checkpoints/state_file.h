@@ -17,11 +17,10 @@ constexpr const char* format_of(StateFile kind) {
   return kind == StateFile::checkpoint ? "athanor.checkpoint" : "athanor.model";
 }
 
-/// Writes `state` as a safetensors file with its kind, schema version and a CRC-32 over all entries (names,
-/// kinds, shapes, dtypes, values) and `about` in its metadata, beside the texts `about` themselves. The file
-/// appears complete or not at all, replacing an existing one. Tensors may be strided and on any device (then
-/// a counted wait). `read` provides sharded ones (dist/gather_state.h); the bytes do not depend on the number
-/// of ranks. Throws IoError naming the file and the system's reason; ArgumentError if `read` lacks a part.
+/// Writes `state` as a safetensors file, complete or not at all. Its metadata have its kind, a schema
+/// version, the texts `about`, and a CRC-32 over these and all entries. Tensors may be strided and on any
+/// device (then a counted wait); `read` provides sharded ones (dist/gather_state.h). Throws IoError naming
+/// the file and the system's reason; ArgumentError if `read` lacks a part.
 void save_state_file(const std::filesystem::path& path, StateFile kind, const StateDict& state,
                      const dist::ReadTensor& read = dist::read_whole,
                      const safetensors::Metadata& about = {});

@@ -3,12 +3,15 @@
 #include <algorithm>
 #include <cctype>
 #include <cstdlib>
+#include <utility>
 #include <vector>
 
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
+
+#include "tensor/printable.h"
 
 namespace athanor::terminal {
 namespace {
@@ -88,17 +91,32 @@ void say(std::FILE* out, const std::string& line) {
 }
 
 std::string quoted(const std::string& word) {
-  const auto plain = [](unsigned char c) {
-    return std::isalnum(c) != 0 ||
-           std::string_view("_./+-=,:@%").find(static_cast<char>(c)) != std::string_view::npos;
-  };
-  if (std::all_of(word.begin(), word.end(), plain)) return word;
+  if (word.empty() || is_name(word, "_./+-=,:@%")) return word;
   std::string text = "'";
   for (const char c : word) text += c == '\'' ? "'\\''" : std::string(1, c);
   return text + "'";
 }
 
-std::string fit(const LiveLine& line, int columns) {
+LiveLine::LiveLine(std::FILE* out) : LiveLine(out, ::isatty(fileno(out)) != 0 && !is_dumb()) {}
+
+bool LiveLine::due() {
+  const auto now = std::chrono::steady_clock::now();
+  if (!live_ || now - shown_ < std::chrono::milliseconds(100)) return false;
+  shown_ = now;
+  return true;
+}
+
+void LiveLine::show(const std::string& text) {
+  std::fprintf(out_, "\r\033[K%s", text.c_str());
+  std::fflush(out_);
+  visible_ = true;
+}
+
+void LiveLine::clear() {
+  if (std::exchange(visible_, false)) std::fputs("\r\033[K", out_);
+}
+
+std::string fit(const ProgressParts& line, int columns) {
   const std::string percent = fmt::format("{:>3.0f} %", 100 * line.done);
   const std::string* const shown[] = {&percent, &line.step, &line.loss, &line.speed, &line.left};
   const std::vector<const std::string*> going{&line.speed, &line.left, &line.loss, &line.step};

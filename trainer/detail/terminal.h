@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdio>
 #include <string>
 #include <string_view>
@@ -34,8 +35,31 @@ void say(std::FILE* out, const std::string& line);
 /// Quoted as one word for a shell.
 std::string quoted(const std::string& word);
 
-/// The content of a live progress line.
-struct LiveLine {
+/// A line that is overwritten; does nothing without a terminal.
+class LiveLine {
+ public:
+  /// `live`: whether `out` is a terminal that can do so; detected by default.
+  explicit LiveLine(std::FILE* out = stderr);
+  LiveLine(std::FILE* out, bool live) : out_(out), live_(live) {}
+  ~LiveLine() { clear(); }
+  LiveLine(const LiveLine&) = delete;
+  LiveLine& operator=(const LiveLine&) = delete;
+
+  bool live() const { return live_; }
+  /// Whether the line may be updated now: at most ten times a second.
+  bool due();
+  void show(const std::string& text);
+  /// Erases it.
+  void clear();
+
+ private:
+  std::FILE* out_;
+  bool live_, visible_ = false;
+  std::chrono::steady_clock::time_point shown_ = std::chrono::steady_clock::now();
+};
+
+/// The content of a progress line.
+struct ProgressParts {
   std::string epoch;              ///< "    3"
   double done = 0;                ///< fraction, in [0, 1]
   std::string step, loss, speed;  ///< "step 12/937", "loss 0.9852", "9,881 images/s"
@@ -44,6 +68,6 @@ struct LiveLine {
 
 /// One line of fewer than `columns` columns, so that it can be overwritten: drops the bar first, then the
 /// parts that rarely appear elsewhere.
-std::string fit(const LiveLine& line, int columns);
+std::string fit(const ProgressParts& line, int columns);
 
 }  // namespace athanor::terminal

@@ -11,10 +11,11 @@
 #include "optim/load.h"
 #include "optim/step.h"
 #include "tensor/error.h"
+#include "trainer/finders/finders.h"
 #include "trainer/finders/largest_fit.h"
 #include "trainer/finders/lr_finder.h"
+#include "trainer/loop.h"
 #include "trainer/readable.h"
-#include "trainer/run.h"
 #include "trainer/trainer.h"
 
 namespace athanor {
@@ -89,27 +90,6 @@ template <class TimeOf> Search search_sizes(std::int64_t images, const int& sign
   return search;
 }
 
-/// Restores the networks, whatever arenas they have been in.
-class Untouched {
- public:
-  explicit Untouched(Task& task)
-      : networks_(task.networks()),
-        training_(networks_.training()),
-        state_(clone_tensors(networks_.state_dict())) {}
-  void put_back(ModelMemory& memory) {
-    if (memory.frozen) memory.frozen->put_back();
-    networks_.to(DType::f32);
-    networks_.load_state_dict(state_);
-    networks_.train(training_);
-    memory = {};
-  }
-
- private:
-  nn::Module& networks_;
-  bool training_;
-  StateDict state_;
-};
-
 }  // namespace
 
 FitReport Trainer::find_batch_size(Task& task, const Dataset& train) {
@@ -118,7 +98,9 @@ FitReport Trainer::find_batch_size(Task& task, const Dataset& train) {
             "end the others; run it without --devices, and multiply the result",
             world_size());
   FitReport report;
-  Untouched networks(task);
+  nn::Module& networks = task.networks();
+  const bool training = networks.training();
+  const StateDict before = clone_tensors(networks.state_dict());
   ModelMemory memory;
   /// nullopt: it does not fit.
   const auto timed = [&](std::int64_t batch) -> std::optional<Timed> {
@@ -128,18 +110,16 @@ FitReport Trainer::find_batch_size(Task& task, const Dataset& train) {
     config.question = Question::none;
     config.limit_train_batches = {};
     config.overfit_batches = config.sanity_val = 0;
-    const Callbacks nobody;
+    const Callbacks none;
     allocator_of(config.device).trim();
     try {
       return on_device(config.device, [&](auto& context) {
-        Run run(*this, config, nobody, *strategy_, memory, task, train, nullptr);
-        const BoundStep bound(context, run.step());
-        std::vector<double> seconds = run.time_first_steps(kWarm, kTimed, kEnough_s);
-        report.signal = run.limits().signal();
-        if (seconds.empty()) seconds = {0};
-        std::nth_element(seconds.begin(), seconds.begin() + std::ssize(seconds) / 2, seconds.end());
-        return Timed{batch, std::min(batch * config.accumulate, train.size() / batch * batch),
-                     seconds[seconds.size() / 2]};
+        Run run({*this, none}, config, *dir_, *strategy_, memory, task, train, nullptr);
+        TrainingLoop loop(run);
+        const BoundStep bound(context, run.step);
+        const double seconds = median(loop.time_first_steps(kWarm, kTimed, kEnough_s));
+        report.signal = run.limits.signal();
+        return Timed{batch, std::min(batch * config.accumulate, train.size() / batch * batch), seconds};
       });
     } catch (const OutOfMemoryError&) {
     } catch (const std::bad_alloc&) {
@@ -147,7 +127,11 @@ FitReport Trainer::find_batch_size(Task& task, const Dataset& train) {
     return std::nullopt;
   };
   Search search = search_sizes(train.size(), report.signal, timed);
-  networks.put_back(memory);
+  if (memory.frozen) memory.frozen->put_back();
+  networks.to(DType::f32);
+  networks.load_state_dict(before);
+  networks.train(training);
+  memory = {};
   if (report.signal != 0) return report;
   std::sort(search.rows.begin(), search.rows.end(),
             [](const Timed& a, const Timed& b) { return a.batch < b.batch; });

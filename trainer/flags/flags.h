@@ -1,6 +1,5 @@
 #pragma once
 
-#include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <string>
@@ -22,33 +21,28 @@ namespace athanor {
 class Flags {
  public:
   /// `usage`: the flag, and the name of its value for --help. `target` holds the default, which replaces "{}"
-  /// in `help`, and receives the value. Throws ArgumentError if the flag is not "--" followed by letters,
-  /// digits and dashes, or was already added.
-  void add(const std::string& usage, std::int64_t& target, const std::string& help);
-  void add(const std::string& usage, int& target, const std::string& help);
-  void add(const std::string& usage, double& target, const std::string& help);
-  void add(const std::string& usage, float& target, const std::string& help);
-  void add(const std::string& usage, std::string& target, const std::string& help);
-  void add(const std::string& usage, std::filesystem::path& target, const std::string& help);
+  /// in `help`, and receives the value. T: std::int64_t, int, double, float, std::string,
+  /// std::filesystem::path, or bool for a switch, which has no value and sets `target`. Throws ArgumentError
+  /// if the flag is not "--" followed by letters, digits and dashes, or was already added.
+  template <class T> void add(const std::string& usage, T& target, const std::string& help);
   /// A flag with one of these words.
   void add(const std::string& usage, std::string& target, const std::string& help,
            std::vector<std::string> choices);
-  /// A switch: true if the flag is given.
-  void add(const std::string& flag, bool& target, const std::string& help);
 
   struct Flag {
-    std::string name = {};   ///< "--temperature"
-    std::string value = {};  ///< the value's name in --help; empty for a switch
+    std::string usage = {};  ///< "--temperature T"
     std::string help = {};
-    std::function<void(const std::string& text)> read = {};  ///< throws ArgumentError
-    std::function<std::string()> text = {};                  ///< its current value; unset: not compared
+    std::function<void(const std::string& name, const std::string& text)> read =
+        {};                                   ///< throws ArgumentError
+    std::function<std::string()> print = {};  ///< its current value
+    bool compared = true;
+
+    std::string name() const { return usage.substr(0, usage.find(' ')); }
   };
   const std::vector<Flag>& all() const { return flags_; }
 
  private:
-  template <class T, class Read>
-  void take(const std::string& usage, T& target, const std::string& help, const Read& read);
-  void append(const std::string& usage, Flag flag);
+  void append(Flag flag);
 
   std::vector<Flag> flags_;
 };

@@ -1,21 +1,20 @@
 // Parses a program's arguments, recipe and environment into its config.
 
 #include <algorithm>
-#include <cctype>
 #include <cstdlib>
 #include <filesystem>
-#include <optional>
+#include <iterator>
 #include <system_error>
 #include <utility>
 
 #include <CLI/CLI.hpp>
+#include <fmt/ranges.h>
 
 #include "tensor/nearest.h"
-#include "trainer/config.h"
 #include "trainer/detail/terminal.h"
-#include "trainer/flags/detail/flag_table.h"
 #include "trainer/flags/detail/recipe_file.h"
-#include "trainer/flags/detail/shared_flags.h"
+#include "trainer/flags/detail/rules.h"
+#include "trainer/flags/detail/settings_table.h"
 #include "trainer/flags/detail/spellings.h"
 #include "trainer/flags/flags.h"
 #include "trainer/run_main.h"
@@ -23,32 +22,80 @@
 namespace athanor {
 namespace {
 
-using detail::FlagTable;
+using detail::SettingGroup;
+using detail::SettingRow;
+using detail::Takes;
 
-/// Flags shared by all training programs, in the order of --help.
-void add_shared(FlagTable& flags, TrainerConfig& config) {
-  detail::add_training_flags(flags, config);
-  detail::add_recipe_flags(flags, config);
-  detail::add_augment_flag(flags, config);
-  detail::add_weight_flags(flags, config);
-  detail::add_cadence_flags(flags, config);
-  detail::add_data_flags(flags, config);
-  detail::add_machine_flags(flags, config);
-  detail::add_rank_flags(flags, config);
-  detail::add_report_flags(flags, config);
-  detail::add_logger_flags(flags, config);
-  detail::add_finder_flags(flags, config);
+/// Declares a flag; error messages are our own, and CLI11 only splits and matches arguments.
+void declare(CLI::App& app, const std::string& heading, const SettingRow& row, TrainerConfig& config) {
+  constexpr int kHelpColumns = terminal::kColumns - 30;  // after the names
+  const std::string help = terminal::wrapped(row.help_of(config), kHelpColumns, 0);
+  const auto take = [&](const CLI::results_t& texts) {
+    refuse_value(row.name(), texts[0]);
+    row.value.read(config, row.name(), fmt::format("{}", fmt::join(texts, " ")));
+    return true;
+  };
+  if (row.takes == Takes::nothing) {
+    app.add_flag_function(
+           row.names(),
+           [&](std::int64_t count) { row.value.read(config, row.name(), count > 0 ? "true" : "false"); },
+           help)
+        ->group(heading);
+    return;
+  }
+  CLI::Option* const option =
+      app.add_option(row.names(), take, help)->type_name(row.value_name())->group(heading);
+  const bool several = row.takes == Takes::values;
+  option->multi_option_policy(several ? CLI::MultiOptionPolicy::TakeAll : CLI::MultiOptionPolicy::TakeLast);
+  if (row.takes == Takes::optional) option->expected(0)->default_str("");
 }
 
-/// Custom flags of the program.
-void add_own(FlagTable& flags, const TrainerConfig& config, const Flags& own) {
-  flags.group(config.program);
-  for (const Flags::Flag& flag : own.all()) {
-    ATH_CHECK(!flags.has(flag.name),
-              "flags: all training programs have {}; {} must give its own flag another name", flag.name,
-              config.program);
-    flags.add_own(flag);
+/// The program's rows of the table: those it offers, and its own.
+std::vector<SettingGroup> rows_of(const TrainerConfig& config, const Flags& own) {
+  std::vector<SettingGroup> groups;
+  for (const SettingGroup& shared : detail::settings_table()) {
+    if (shared.heading.empty()) continue;
+    SettingGroup& group = groups.emplace_back(SettingGroup{shared.heading, {}});
+    std::copy_if(shared.rows.begin(), shared.rows.end(), std::back_inserter(group.rows),
+                 [&](const SettingRow& row) { return row.is_offered(config); });
   }
+  SettingGroup& last = groups.emplace_back(SettingGroup{config.program, {}});
+  for (const Flags::Flag& flag : own.all()) {
+    detail::SettingValue value = detail::fields(
+        [&flag](TrainerConfig&, const std::string& name, const std::string& text) { flag.read(name, text); },
+        [&flag](const TrainerConfig&) { return flag.print(); });
+    value.as_is = true;
+    last.rows.push_back(detail::flag(flag.usage, flag.help, std::move(value)));
+  }
+  return groups;
+}
+
+void declare(CLI::App& app, const std::vector<SettingGroup>& groups, TrainerConfig& config) {
+  for (const SettingGroup& group : groups) {
+    for (const SettingRow& row : group.rows) {
+      ATH_CHECK(!app.get_option_no_throw(row.name()),
+                "flags: all training programs have {}; {} must give its own flag another name", row.name(),
+                config.program);
+      declare(app, group.heading, row, config);
+    }
+  }
+}
+
+/// All flags after parsing, for config.json.
+std::vector<FlagValue> values_of(const CLI::App& app, const std::vector<SettingGroup>& groups,
+                                 const TrainerConfig& config) {
+  std::vector<FlagValue> values;
+  for (const SettingGroup& group : groups) {
+    for (const SettingRow& row : group.rows) {
+      const CLI::Option* const option = app.get_option(row.name());
+      const bool given = option->count() > 0, is_list = row.takes == Takes::values;
+      const std::string value = !given    ? row.standard(config)
+                                : is_list ? fmt::format("{}", fmt::join(option->results(), " "))
+                                          : option->results().back();
+      values.push_back({row.name(), value, given ? "flag" : "default", is_list});
+    }
+  }
+  return values;
 }
 
 /// An environment variable; empty if unset.
@@ -57,43 +104,32 @@ std::string variable(const char* name) {
   return text ? text : "";
 }
 
-/// The folder for a program's run folders; empty: none.
-std::filesystem::path runs_of(const std::string& program) {
+/// Defaults that depend on the environment and the machine.
+void fill_defaults(TrainerConfig& config) {
+  if (config.data_dir.empty()) {
+    const std::string folder = variable("ATHANOR_DATA_DIR");
+    config.data_dir = folder.empty() ? "data-cache" : folder;  // where scripts/get_data.sh stores data
+  }
+  const std::string debug =
+      variable("ATHANOR_DIST_DEBUG");  // so that the failing command need not be changed
+  ATH_CHECK(debug.empty() || debug == "0" || debug == "1", "ATHANOR_DIST_DEBUG: must be 0 or 1, but is '{}'",
+            debug);
+  config.collectives.compare_calls |= debug == "1";
   const std::string root = variable("ATHANOR_RUNS_DIR");
-  if (root == "none") return {};
-  return std::filesystem::path(root.empty() ? "runs" : root) / program;
-}
-
-/// Sets the origin of a flag's value that was not on the command line.
-void set_source(std::vector<FlagValue>& flags, const std::string& name, const std::string& from) {
-  for (FlagValue& flag : flags) {
-    if (flag.name == name && flag.from == "default") flag.from = from;
+  if (config.run_dir.empty() && config.run_root.empty() && root != "none")
+    config.run_root = std::filesystem::path(root.empty() ? "runs" : root) / config.program;
+  if (config.device == kCpu) {
+    const auto [device, note] = read_flag::device("--device", "auto");
+    config.device = device;
+    config.device_note = note;
   }
 }
 
-/// CommunicatorOptions::compare_calls, for debugging: a variable, so that the failing command need not be
-/// changed.
-bool compare_calls() {
-  const std::string value = variable("ATHANOR_DIST_DEBUG");
-  ATH_CHECK(value.empty() || value == "0" || value == "1", "ATHANOR_DIST_DEBUG: must be 0 or 1, but is '{}'",
-            value);
-  return value == "1";
-}
-
-/// "--epochs", "--max-epochs", ...
-std::vector<std::string> names_of(const CLI::App& app) {
+/// "--epochs", "--max-epochs", ...; or only those without a value.
+std::vector<std::string> names_of(const CLI::App& app, bool only_switches = false) {
   std::vector<std::string> names;
   for (const CLI::Option* option : app.get_options()) {
-    for (const std::string& known : option->get_lnames()) names.push_back("--" + known);
-  }
-  return names;
-}
-
-/// Flags without a value.
-std::vector<std::string> switches_of(const CLI::App& app) {
-  std::vector<std::string> names;
-  for (const CLI::Option* option : app.get_options()) {
-    if (option->get_items_expected_max() > 0) continue;
+    if (only_switches && option->get_items_expected_max() > 0) continue;
     for (const std::string& known : option->get_lnames()) names.push_back("--" + known);
   }
   return names;
@@ -188,13 +224,9 @@ std::vector<std::string> words_of_recipe(const CLI::App& app, const std::string&
       return word.starts_with("--") && option.check_lname(word.substr(2, word.find('=') - 2));
     });
   };
-  // Flags with the same meaning: setting one on the command line overrides the other in the recipe.
-  static constexpr std::pair<const char*, const char*> kTwins[]{{"--detect-anomaly", "--nan-policy"}};
-  const auto twin_said = [&](const std::string& name) {
-    return std::any_of(std::begin(kTwins), std::end(kTwins), [&](const auto& two) {
-      return (name == two.first && said(*app.get_option(two.second))) ||
-             (name == two.second && said(*app.get_option(two.first)));
-    });
+  // They mean the same, so that one on the command line overrides the other in the recipe.
+  const auto same_as = [](const std::string& name) -> std::string {
+    return name == "--nan-policy" ? "--detect-anomaly" : name == "--detect-anomaly" ? "--nan-policy" : name;
   };
   std::vector<std::string> more;
   for (const RecipeFlag& flag : read_recipe(recipe)) {
@@ -202,7 +234,7 @@ std::vector<std::string> words_of_recipe(const CLI::App& app, const std::string&
     ATH_CHECK(option && flag.name != "--recipe" && flag.name != "--help",
               "--recipe {}: there is no flag '{}'{}; see --help", recipe, flag.name.substr(2),
               did_you_mean(flag.name, names_of(app)));
-    if (said(*option) || twin_said(flag.name)) continue;
+    if (said(*option) || said(*app.get_option(same_as(flag.name)))) continue;
     set.push_back(flag.name);
     const bool is_switch = option->get_items_expected_max() == 0;
     for (const std::string& value : flag.values) {
@@ -218,53 +250,23 @@ std::vector<std::string> words_of_recipe(const CLI::App& app, const std::string&
 
 /// The text of --help: of headings that contain the word after it, or of all.
 std::string help_of(const CLI::App& app, const std::vector<std::string>& words) {
-  const auto lower = [](std::string text) {
-    std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
-    return text;
-  };
   const std::string all = app.help();
   std::string subject, subjects;
   for (std::size_t i = 0; i + 1 < words.size(); ++i) {
     if ((words[i] == "--help" || words[i] == "-h") && !words[i + 1].starts_with("-"))
-      subject = lower(words[i + 1]);
+      subject = read_flag::lower_case(words[i + 1]);
   }
   for (const std::string& group : app.get_groups()) {
     if (group.empty() || group == "Options") continue;
-    if (!subject.empty() && lower(group).find(subject) != std::string::npos) {
+    if (!subject.empty() && read_flag::lower_case(group).find(subject) != std::string::npos) {
       const std::size_t begin = all.find("\n" + group + ":\n") + 1;
       return all.substr(begin, all.find("\n\n", begin) + 1 - begin);
     }
-    subjects += (subjects.empty() ? "" : "; ") + lower(group);
+    subjects += (subjects.empty() ? "" : "; ") + read_flag::lower_case(group);
   }
   ATH_CHECK(subject.empty(), "--help {}: must be a word of one of these subjects: {}", subject, subjects);
   return all + '\n' +
          terminal::wrapped("--help WORD shows one subject alone: " + subjects, terminal::kColumns, 0) + '\n';
-}
-
-/// Alone, --monitor is an early stop without patience; beside an --early-stop of the same metric it is
-/// nothing.
-void combine_monitor(TrainerConfig& config, bool stops_early) {
-  if (!stops_early) {
-    config.early_stop = std::exchange(config.monitor, std::nullopt);
-  } else if (config.monitor->metric == config.early_stop->metric) {
-    ATH_CHECK(
-        !config.monitor->goal || config.monitor->goal_or_default() == config.early_stop->goal_or_default(),
-        "--monitor: must ask for the same of {} as --early-stop does, but one says min and one max",
-        config.monitor->metric);
-    config.monitor.reset();
-  }
-}
-
-/// Checks combinations of flags.
-void check_together(const FlagTable& flags, TrainerConfig& config) {
-  // The validation images must stay the same.
-  if (!config.photos.empty() && config.val_data.empty())
-    config.own_flags.push_back({"--val-split", fmt::format("{}", config.val_split)});
-  ATH_CHECK(config.photos.empty() || config.train_data.empty(),
-            "--train: cannot be combined with PHOTOS, which also names the training images");
-  ATH_CHECK(!flags.given("--detect-anomaly") || !flags.given("--nan-policy"),
-            "--nan-policy: cannot be combined with --detect-anomaly, which means --nan-policy stop");
-  if (flags.given("--monitor")) combine_monitor(config, flags.given("--early-stop"));
 }
 
 }  // namespace
@@ -274,13 +276,7 @@ TrainerConfig parse_flags(int argc, const char* const* argv, TrainerConfig confi
 }
 
 TrainerConfig parse_flags(int argc, const char* const* argv, TrainerConfig config, const Flags& own) {
-  const std::string data_folder = variable("ATHANOR_DATA_DIR");
-  if (config.data_dir.empty()) {
-    config.data_dir =
-        data_folder.empty() ? "data-cache" : data_folder;  // where scripts/get_data.sh stores data
-  }
-  config.collectives.compare_calls |= compare_calls();
-  if (config.run_dir.empty() && config.run_root.empty()) config.run_root = runs_of(config.program);
+  fill_defaults(config);
   config.command.assign(argv, argv + argc);
   CLI::App app(
       "Trains a model. Without a separate test set, the validation images also serve as\nthe test set. With "
@@ -289,11 +285,10 @@ TrainerConfig parse_flags(int argc, const char* const* argv, TrainerConfig confi
   app.allow_extras();
   app.set_help_flag("-h,--help,--help-all", "Print this help message and exit");
   app.set_version_flag("--version", version_line(config.program), "Print the version and exit");
-  FlagTable flags(app);
-  add_shared(flags, config);
-  add_own(flags, config, own);
+  const std::vector<SettingGroup> groups = rows_of(config, own);
+  declare(app, groups, config);
   std::vector<std::string> words =
-      translate_flags({argv + std::min(argc, 1), argv + argc}, names_of(app), switches_of(app));
+      translate_flags({argv + std::min(argc, 1), argv + argc}, names_of(app), names_of(app, true));
   refuse_missing_values(app, words);
   refuse_repeated(app, words);
   const std::string recipe = recipe_of(words);
@@ -317,17 +312,17 @@ TrainerConfig parse_flags(int argc, const char* const* argv, TrainerConfig confi
     refuse_missing_dashes(app, config.program, config.photos.string());
   refuse_extras(app, config.program);
   for (const Flags::Flag& flag : own.all()) {
-    if (flag.text) config.own_flags.push_back({flag.name, flag.text()});
+    if (flag.compared) config.own_flags.push_back({flag.name(), flag.print()});
   }
-  detail::fit_to_optimizer(flags, config);
-  check_together(flags, config);
-  config.flags = flags.values();
+  const auto given = [&](const std::string& name) { return app.get_option(name)->count() > 0; };
+  detail::combine_flags(given, config);
+  config.flags = values_of(app, groups, config);
   for (FlagValue& flag : config.flags) {
     if (std::find(by_recipe.begin(), by_recipe.end(), flag.name) != by_recipe.end()) flag.from = recipe;
+    if (flag.name == "--data-dir" && flag.from == "default" && !variable("ATHANOR_DATA_DIR").empty())
+      flag.from = "ATHANOR_DATA_DIR";
   }
-  if (!data_folder.empty()) set_source(config.flags, "--data-dir", "ATHANOR_DATA_DIR");
-  if (config.fast_dev_run > 0 && config.resume.empty()) detail::leave_nothing_behind(config);
-  detail::fit_to_question(flags, config);
+  detail::fit_to_trial(given, config);
   if (!config.validate_only) config = in_run_dir(std::move(config));
   check(config);
   return config;

@@ -99,25 +99,14 @@ Schedule after_warm_up(const TrainerConfig& config, double rate, std::int64_t st
 }  // namespace
 
 std::string_view name_of(OptimizerKind kind) {
-  switch (kind) {
-    case OptimizerKind::sgd: return "sgd";
-    case OptimizerKind::adam: return "adam";
-    case OptimizerKind::adamw: return "adamw";
-    case OptimizerKind::muon: return "muon";
-  }
-  return "?";
+  static constexpr std::string_view kNames[] = {"sgd", "adam", "adamw", "muon"};
+  return kNames[static_cast<std::size_t>(kind)];
 }
 
 std::string_view name_of(ScheduleKind kind) {
-  switch (kind) {
-    case ScheduleKind::constant: return "constant";
-    case ScheduleKind::step: return "step";
-    case ScheduleKind::multistep: return "multistep";
-    case ScheduleKind::cosine: return "cosine";
-    case ScheduleKind::one_cycle: return "one-cycle";
-    case ScheduleKind::plateau: return "plateau";
-  }
-  return "?";
+  static constexpr std::string_view kNames[] = {"constant", "step",      "multistep",
+                                                "cosine",   "one-cycle", "plateau"};
+  return kNames[static_cast<std::size_t>(kind)];
 }
 
 std::int64_t TrainingLength::steps(std::int64_t steps_per_epoch) const {
@@ -211,32 +200,6 @@ std::unique_ptr<Optimizer> make_optimizer(const TrainerConfig& config, Parameter
                    SgdOptions{.momentum = static_cast<float>(config.momentum),
                               .weight_decay = weight_decay,
                               .nesterov = config.nesterov && config.momentum > 0});
-}
-
-// Unused settings in a recipe file are not an error: each file lists everything a run can have.
-void check_recipe_is_used(const TrainerConfig& config, bool own_optimizers, bool own_schedules) {
-  const auto check_unused = [&](const std::string& why, std::initializer_list<const char*> names) {
-    for (const FlagValue& flag : config.flags) {
-      const bool is_one = std::find(names.begin(), names.end(), flag.name) != names.end();
-      ATH_CHECK(!is_one || flag.from != "flag", "{}: must be left out: {}", flag.name, why);
-    }
-  };
-  const std::string has = config.program + " has ";
-  if (own_optimizers || config.optimizer) {
-    check_unused(has + "its own optimizers",
-                 {"--optimizer", "--momentum", "--nesterov", "--betas", "--weight-decay", "--decay"});
-  } else if (config.optimizer_kind == OptimizerKind::sgd) {
-    check_unused("sgd has none; it has --momentum", {"--betas"});
-  } else if (config.optimizer_kind != OptimizerKind::muon) {
-    check_unused(fmt::format("{} has none; it has --betas", name_of(config.optimizer_kind)),
-                 {"--momentum", "--nesterov"});
-  }
-  if (own_schedules || config.schedule)
-    check_unused(has + "its own learning rates", {"--schedule", "--warmup", "--min-lr"});
-  else if (config.schedule_options.kind == ScheduleKind::constant)
-    check_unused("the learning rate is constant; choose another --schedule", {"--min-lr"});
-  if (own_schedules)  // config.schedule gets the scaled rate
-    check_unused(has + "its own learning rates", {"--lr", "--scale-lr"});
 }
 
 std::string describe_recipe(const TrainerConfig& config, bool own_optimizers) {

@@ -1,9 +1,6 @@
 #include "trainer/flags/detail/recipe_file.h"
 
-#include <algorithm>
-#include <array>
 #include <span>
-#include <string_view>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
@@ -11,25 +8,12 @@
 #include "tensor/atomic_file.h"
 #include "tensor/error.h"
 #include "tensor/printable.h"
+#include "trainer/flags/detail/settings_table.h"
 
 namespace athanor {
 namespace {
 
-// Always written: another version or program may have other defaults.
-constexpr std::array kAlways{"--model",    "--epochs",          "--batch-size",   "--accumulate",
-                             "--seed",     "--optimizer",       "--lr",           "--momentum",
-                             "--nesterov", "--betas",           "--weight-decay", "--decay",
-                             "--schedule", "--label-smoothing", "--augment",      "--precision"};
-// Specific to one run or machine.
-constexpr std::array kNever{"--recipe",        "--resume",       "--run-dir",     "--checkpoint-dir",
-                            "--metrics",       "--flight-dir",   "--data-dir",    "PHOTOS",
-                            "--train",         "--val",          "--test",        "--threads",
-                            "--workers",       "--device",       "--devices",     "--fast-dev-run",
-                            "--validate-only", "--memory-limit", "--max-restarts"};
-
-bool holds(std::span<const char* const> names, const std::string& name) {
-  return std::any_of(names.begin(), names.end(), [&](std::string_view one) { return one == name; });
-}
+using detail::InRecipe;
 
 /// "a b" as ["a", "b"].
 std::string listed(std::string text) {
@@ -48,16 +32,14 @@ std::string quoted(const std::string& text) {
 void write_recipe(const std::filesystem::path& run_dir, const TrainerConfig& config) {
   std::string text = fmt::format("# {} --recipe FILE trains the same way again.\n", config.program);
   for (const FlagValue& flag : config.flags) {
-    const bool given = flag.from != "default";
-    if (holds(kNever, flag.name) || (!given && !holds(kAlways, flag.name)) || flag.value.empty() ||
-        flag.value.find('\n') != std::string::npos)
-      continue;
+    const detail::SettingRow* const row = detail::find_setting(flag.name);  // null: a flag of the program
+    const InRecipe wanted = row ? row->recipe : InRecipe::given;
+    if (wanted == InRecipe::never || (wanted == InRecipe::given && flag.from == "default")) continue;
+    if (flag.value.empty() || flag.value.find('\n') != std::string::npos) continue;
     text +=
         fmt::format("{} = {}\n", flag.name.substr(2), flag.is_list ? listed(flag.value) : quoted(flag.value));
   }
-  AtomicFile file(run_dir / "recipe.toml");
-  file.write(std::as_bytes(std::span(text)));
-  file.commit();
+  write_atomically(run_dir / "recipe.toml", text);
 }
 
 std::vector<RecipeFlag> read_recipe(const std::filesystem::path& file) {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -16,34 +18,17 @@
 #include "data/relabelled.h"
 #include "kernels/context.h"
 #include "kernels/conv_choices.h"
-#include "nn/models/model.h"
 #include "tensor/cores.h"
 #include "tensor/error.h"
 #include "tensor/printable.h"
 #include "trainer/frozen_weights.h"
+#include "trainer/metric_sums.h"
+#include "trainer/metrics/loss_and_accuracy.h"
+#include "trainer/metrics/top_k.h"
 #include "trainer/readable.h"
 
 namespace athanor {
 namespace {
-
-std::string size_of_images(const ImageSpec& spec) {
-  return fmt::format("{}x{}x{}", spec.height, spec.width, spec.channels);
-}
-
-void check_fits(const ModelInfo& model, const Dataset& data) {
-  const ImageSpec &takes = model.images, &has = data.spec();
-  ATH_CHECK(data.size() > 0, "evaluate: there must be images, but there are none");
-  const std::vector<FieldSpec> fields = data.fields();
-  ATH_CHECK(has.classes > 0 && std::any_of(fields.begin(), fields.end(),
-                                           [](const FieldSpec& field) { return field.name == "label"; }),
-            "evaluate: images must have labels, but have none");
-  ATH_CHECK(takes.height == has.height && takes.width == has.width && takes.channels == has.channels,
-            "evaluate: images must be {}, as the model expects, but are {}", size_of_images(takes),
-            size_of_images(has));
-  ATH_CHECK(has.classes <= takes.classes,
-            "evaluate: there must be at most {} classes, as in the model, but there are {}", takes.classes,
-            has.classes);
-}
 
 /// The data with the model's numbers of its classes, which are matched by name.
 std::shared_ptr<const Dataset> in_classes_of(const ModelInfo& model, const Dataset& data) {
@@ -134,28 +119,54 @@ std::string figures(double loss, double top1) {
   return fmt::format("loss {:.4f}   top-1 {:.2f} %", loss, 100 * top1);
 }
 
+/// The predicted class of a row of logits, and its probability.
+std::pair<std::int64_t, double> answer_of(std::span<const double> row) {
+  if (std::any_of(row.begin(), row.end(), [](double logit) { return std::isnan(logit); }))
+    return {Evaluation::kNone, std::numeric_limits<double>::quiet_NaN()};
+  const auto largest = std::max_element(row.begin(), row.end());  // the first of equal ones
+  double sum = 0;
+  for (const double logit : row) sum += std::exp(logit - *largest);
+  return {largest - row.begin(), 1 / sum};
+}
+
 }  // namespace
 
-std::unique_ptr<nn::Module> make_network(const ModelFile& model) {
-  const ModelInfo& info = model.info;
-  const std::vector<std::string> known = nn::model_names();
+// Here, as a page of a run shows an evaluation without what measures one.
+void Evaluation::add(const Tensor& losses, const Tensor& logits, const Tensor& labels,
+                     const Tensor& samples) {
+  const std::int64_t n = samples.shape().rank() == 1 ? samples.dim(0) : -1;
   ATH_CHECK(
-      info.classifies && std::find(known.begin(), known.end(), info.model) != known.end(),
-      "model: {} must hold a classifier that --model names, but holds {} of {}; use it with its own program",
-      model.path.string(), info.model.empty() ? "a network" : info.model, info.program);
-  const ImageSpec& images = info.images;
-  try {
-    auto network = nn::make_model(info.model, {images.classes, images.channels, images.height}, 0);
-    network->load_state_dict(model.weights);
-    return network;
-  } catch (const ArgumentError& error) {
-    detail::fail<IoError>("model: {} cannot be used: {}", model.path.string(), error.what());
+      losses.shape() == Shape{n} && labels.shape() == Shape{n} && logits.shape() == (Shape{n, classes()}),
+      "evaluation: must get losses [N], logits [N, {}] and labels [N], but got {}, {} and {}", classes(),
+      losses.shape(), logits.shape(), labels.shape());
+  const Tensor here[]{losses.detach().to(kCpu), logits.detach().to(kCpu), labels.to(kCpu)};
+  const std::vector<double> loss = here[0].to_vector(), all = here[1].to_vector(), is = here[2].to_vector(),
+                            index = samples.to_vector();
+  std::vector<std::int64_t> counted;
+  for (std::size_t i = 0; i < loss.size(); ++i) {
+    if (index[i] < 0) continue;
+    const auto label = static_cast<std::int64_t>(is[i]);
+    ATH_CHECK(label >= 0 && label < classes(), "evaluation: a label must be in [0, {}), but is {}", classes(),
+              label);
+    const auto [predicted, probability] =
+        answer_of(std::span(all).subspan(i * figures_.size(), figures_.size()));
+    count(label, predicted, 1);
+    if (predicted != label)
+      keep({static_cast<std::int64_t>(index[i]), label, predicted, loss[i], probability});
+    counted.push_back(static_cast<std::int64_t>(i));
   }
+  const Tensor rows = Tensor::from(counted, {std::ssize(counted)});
+  const auto of_rows = [&](const Tensor& x) { return index_select(x, 0, rows); };
+  if (!sums_) sums_ = std::make_shared<MetricSums>(kCpu);
+  sums_->add("loss", LossAndAccuracy(), of_rows(here[0]), of_rows(here[1]), of_rows(here[2]));
+  sums_->add("top", TopKAccuracy(top_), of_rows(here[1]), of_rows(here[2]));
+  const Metrics now = sums_->mean(sums_->read());
+  loss_ = now.loss;
+  top_k_ = now.value_of("top");
 }
 
 Evaluation evaluate(const ModelFile& model, const Dataset& data, const EvaluateOptions& options) {
-  const std::unique_ptr<nn::Module> network = make_network(model);
-  return evaluate(*network, model, data, options);
+  return evaluate(*make_network(model), model, data, options);
 }
 
 Evaluation evaluate(nn::Module& network, const ModelFile& model, const Dataset& given,
@@ -163,7 +174,18 @@ Evaluation evaluate(nn::Module& network, const ModelFile& model, const Dataset& 
   const ModelInfo& info = model.info;
   const std::shared_ptr<const Dataset> matched = in_classes_of(info, given);
   const Dataset& data = *matched;
-  check_fits(info, data);
+  const ImageSpec &takes = info.images, &has = data.spec();
+  const auto is_label = [](const FieldSpec& field) { return field.name == "label"; };
+  const std::vector<FieldSpec> fields = data.fields();
+  ATH_CHECK(data.size() > 0, "evaluate: there must be images, but there are none");
+  ATH_CHECK(has.classes > 0 && std::any_of(fields.begin(), fields.end(), is_label),
+            "evaluate: images must have labels, but have none");
+  ATH_CHECK(takes.height == has.height && takes.width == has.width && takes.channels == has.channels,
+            "evaluate: images must be {}x{}x{}, as the model expects, but are {}x{}x{}", takes.height,
+            takes.width, takes.channels, has.height, has.width, has.channels);
+  ATH_CHECK(has.classes <= takes.classes,
+            "evaluate: there must be at most {} classes, as in the model, but there are {}", takes.classes,
+            has.classes);
   tell_classes(info, given, options.on_note);
   if (options.bad_samples.list) check_all(data, usable_cpus());
   network.load_state_dict(model.weights);

@@ -2,12 +2,10 @@
 
 #include <cstdint>
 #include <functional>
-#include <memory>
 #include <string>
 
 #include "data/dataset.h"
 #include "data/loader.h"
-#include "nn/module.h"
 #include "trainer/inference/evaluation.h"
 #include "trainer/inference/model_file.h"
 
@@ -25,10 +23,6 @@ struct EvaluateOptions {
   std::function<void(const std::string& note)> on_note = {};
   std::function<void(std::int64_t images)> on_progress = {};  ///< called after each batch with the total done
 };
-
-/// The network of a classifier known to nn::make_model(), with its weights. Throws IoError if they do not
-/// match that network, ArgumentError if the file has another kind of network.
-std::unique_ptr<nn::Module> make_network(const ModelFile& model);
 
 /// Measures a classifier on labelled images of its size exactly as its run's validation did: same precision,
 /// same batch per rank, no fusion. On the same images, with equally many threads, loss and accuracy equal

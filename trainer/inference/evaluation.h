@@ -2,15 +2,19 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <map>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "tensor/tensor.h"
-#include "trainer/class_figures.h"
+#include "trainer/metrics/confusion.h"
 
 namespace athanor {
+
+class MetricSums;
 
 /// Results of a classifier on labelled images: loss, accuracy, figures per class, the confusion matrix, and
 /// the worst mistakes. Batches may have any order and size: loss and accuracy equal those of a validation
@@ -38,9 +42,9 @@ class Evaluation {
   std::int64_t images() const { return images_; }
   std::int64_t top() const { return top_; }
   // NaN without images.
-  double loss() const { return mean(loss_); }
-  double top1() const { return mean(static_cast<double>(right_)); }
-  double top_k() const { return mean(static_cast<double>(among_top_)); }
+  double loss() const { return loss_; }
+  double top1() const { return static_cast<double>(right_) / static_cast<double>(images_); }
+  double top_k() const { return top_k_; }
 
   const ClassFigures& figures(std::int64_t index) const {
     return figures_.at(static_cast<std::size_t>(index));
@@ -62,13 +66,14 @@ class Evaluation {
   const std::vector<Mistake>& worst() const { return worst_; }
 
  private:
-  double mean(double sum) const;
+  void count(std::int64_t label, std::int64_t predicted, std::int64_t images);
   void keep(const Mistake& mistake);
 
   std::vector<std::string> names_;
   std::int64_t top_, most_;
-  std::int64_t images_ = 0, right_ = 0, among_top_ = 0;
-  double loss_ = 0;
+  std::int64_t images_ = 0, right_ = 0;
+  double loss_ = std::numeric_limits<double>::quiet_NaN(), top_k_ = loss_;
+  std::shared_ptr<MetricSums> sums_ = {};  // since the first add()
   std::vector<ClassFigures> figures_;
   Confusion confusion_;
   std::vector<Mistake> worst_;

@@ -2,8 +2,8 @@
 #include <utility>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
+#include "trainer/inference/detail/json.h"
 #include "trainer/inference/evaluation.h"
 
 namespace athanor {
@@ -41,7 +41,7 @@ std::string json_of(const Evaluation& evaluation, const Evaluated& of) {
                   {"loss", one.loss}});
     worst.push_back(std::move(entry));
   }
-  return all.dump(-1, ' ', false, Json::error_handler_t::replace) + '\n';
+  return line_of(all);
 }
 
 }  // namespace athanor

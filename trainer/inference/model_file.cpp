@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <string_view>
+#include <type_traits>
 
 #include <nlohmann/json.hpp>
 
@@ -11,17 +12,17 @@
 #include "kernels/context.h"
 #include "kernels/conv_choices.h"
 #include "kernels/reduce.h"
+#include "nn/models/model.h"
 #include "tensor/error.h"
 #include "tensor/printable.h"
 #include "tensor/version.h"
+#include "trainer/checkpoints/run_folder.h"
 
 namespace athanor {
 namespace {
 
 using Metadata = safetensors::Metadata;
 
-// In older files, the description is entries of the state with this prefix.
-constexpr char kAbout[] = "about.";
 constexpr char kEncoded[] = "percent-encoded";
 
 /// As JSON, which holds UTF-8 alone: names of folders may be any bytes.
@@ -43,110 +44,85 @@ const std::string& text(const Metadata& about, const std::string& name) {
   return found->second;
 }
 
-template <class T> T number_in(const std::string& digits, const std::string& name) {
-  T value = 0;
-  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
-  ATH_CHECK(error == std::errc() && end == digits.data() + digits.size(),
-            "'{}' must be a number, but is '{}'", name, digits.substr(0, 40));
-  return value;
+/// An entry as text.
+template <class T> std::string entry_text(const T& value) {
+  if constexpr (std::is_same_v<T, std::string>) return printable(value);
+  if constexpr (std::is_same_v<T, Precision>) return std::string(name_of(value));
+  if constexpr (std::is_same_v<T, bool>) return value ? "1" : "0";
+  if constexpr (std::is_same_v<T, std::uint64_t>) return fmt::format("{:016x}", value);
+  if constexpr (std::is_arithmetic_v<T>) return fmt::to_string(value);
+  if constexpr (std::is_same_v<T, std::vector<double>>) return nlohmann::json(value).dump();
 }
 
-template <class T> T number(const Metadata& about, const std::string& name) {
-  return number_in<T>(text(about, name), name);
-}
-
-template <class T> std::vector<T> list(const Metadata& about, const std::string& name) {
-  const std::string& json = text(about, name);
-  try {
-    return nlohmann::json::parse(json).get<std::vector<T>>();
-  } catch (const nlohmann::json::exception&) {
-    detail::fail<>("'{}' must be a list, but is '{}'", name, json.substr(0, 80));
+/// And back.
+template <class T> void read(const char* name, std::string_view text, T& value) {
+  if constexpr (std::is_same_v<T, std::string>) {
+    value = text;
+  } else if constexpr (std::is_same_v<T, bool>) {
+    value = text != "0";
+  } else if constexpr (std::is_same_v<T, Precision>) {
+    const auto named = precision_named(text);
+    ATH_CHECK(named, "'{}' must be f32, tf32, bf16 or f16, but is '{}'", name, text);
+    value = *named;
+  } else if constexpr (std::is_arithmetic_v<T>) {
+    const char* const end = text.data() + text.size();
+    std::from_chars_result result;
+    if constexpr (std::is_same_v<T, std::uint64_t>)
+      result = std::from_chars(text.data(), end, value, 16);
+    else
+      result = std::from_chars(text.data(), end, value);
+    ATH_CHECK(result.ec == std::errc() && result.ptr == end, "'{}' must be a number, but is '{}'", name,
+              text.substr(0, 40));
+  } else {
+    try {
+      value = nlohmann::json::parse(text).get<T>();
+    } catch (const nlohmann::json::exception&) {
+      detail::fail<>("'{}' must be a list, but is '{}'", name, text.substr(0, 80));
+    }
   }
 }
 
-std::vector<std::string> class_names_from(const Metadata& about) {
-  if (!about.contains("class_names")) return {};
-  auto names = list<std::string>(about, "class_names");
-  if (about.contains("class_names_are"))
-    for (std::string& name : names) name = percent_decoded(name);
-  return names;
-}
-
-/// The description of an older file, under today's names.
-Metadata from_entries(const StateDict& old) {
-  Metadata about;
-  std::vector<double> mean, deviation;
-  std::vector<std::string> names;
-  for (const StateDict::Entry& entry : old) {
-    const auto* const integer = std::get_if<std::int64_t>(&entry.value);
-    const auto* const real = std::get_if<double>(&entry.value);
-    const auto* const words = std::get_if<std::string>(&entry.value);
-    if (entry.name.starts_with("class.") && words) names.push_back(*words);
-    if (entry.name.starts_with("pixel_mean.") && real) mean.push_back(*real);
-    if (entry.name.starts_with("pixel_stddev.") && real) deviation.push_back(*real);
-    if (integer) about[entry.name] = fmt::to_string(*integer);
-    if (real) about[entry.name] = fmt::to_string(*real);
-    if (words) about[entry.name] = *words;
-  }
-  if (old.empty()) return about;
-  set_class_names(about, names);
-  about["pixel_mean"] = nlohmann::json(mean).dump();
-  about["pixel_deviation"] = nlohmann::json(deviation).dump();
-  about["image_size"] = fmt::format("{}x{}", about["height"], about["width"]);
-  return about;
-}
-
-Precision precision_from(const std::string& text) {
-  const auto precision = precision_named(text);
-  ATH_CHECK(precision, "'precision' must be f32, tf32, bf16 or f16, but is '{}'", text);
-  return *precision;
-}
-
-std::uint64_t hash_from(const std::string& text) {
-  std::uint64_t hash = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), hash, 16);
-  ATH_CHECK(error == std::errc() && end == text.data() + text.size(),
-            "'weights_hash' must be a number of 16 digits, but is '{}'", text);
-  return hash;
-}
-
-int ranks_from(std::int64_t count) {
-  ATH_CHECK(count >= 1 && count <= 1 << 20, "'ranks' must be at least 1, but is {}", count);
-  return static_cast<int>(count);
+/// Calls entry(name, value) for all but sizes and names of classes.
+template <class Info, class F> void for_each_entry(Info& info, const F& entry) {
+  entry("version", info.version);
+  entry("program", info.program);
+  entry("model", info.model);
+  entry("classifies", info.classifies);
+  entry("channels", info.images.channels);
+  entry("classes", info.images.classes);
+  entry("pixel_mean", info.pixels.mean);
+  entry("pixel_deviation", info.pixels.stddev);
+  entry("shorter_side", info.shorter_side);
+  entry("precision", info.precision);
+  entry("batch_size", info.batch_size);
+  entry("ranks", info.ranks);
+  entry("weights", info.weights);
+  entry("test_loss", info.test_loss);
+  entry("test_accuracy", info.test_accuracy);
+  entry("weights_hash", info.weights_hash);
 }
 
 ModelInfo info_from(const Metadata& about) {
   ModelInfo info;
-  info.version = text(about, "version");
-  info.program = text(about, "program");
-  info.model = text(about, "model");
-  info.classifies = text(about, "classifies") != "0";
-  const std::string& size = text(about, "image_size");
-  info.images.height = number_in<std::int64_t>(size.substr(0, size.find('x')), "image_size");
-  info.images.width = number_in<std::int64_t>(size.substr(size.find('x') + 1), "image_size");
-  info.images.channels = number<std::int64_t>(about, "channels");
-  info.images.classes = number<std::int64_t>(about, "classes");
-  info.class_names = class_names_from(about);
-  info.pixels.mean = list<double>(about, "pixel_mean");
-  info.pixels.stddev = list<double>(about, "pixel_deviation");
-  if (!about.contains("resize")) info.shorter_side = number<std::int64_t>(about, "shorter_side");
-  info.precision = precision_from(text(about, "precision"));
-  info.batch_size = number<std::int64_t>(about, "batch_size");
-  if (about.contains("ranks")) info.ranks = ranks_from(number<std::int64_t>(about, "ranks"));
+  for_each_entry(info, [&](const char* name, auto& value) { read(name, text(about, name), value); });
+  const std::string_view size = text(about, "image_size");
+  read("image_size", size.substr(0, size.find('x')), info.images.height);
+  read("image_size", size.substr(size.find('x') + 1), info.images.width);
+  if (about.contains("class_names")) read("class_names", text(about, "class_names"), info.class_names);
+  if (about.contains("class_names_are"))
+    for (std::string& name : info.class_names) name = percent_decoded(name);
+  if (about.contains("resize")) info.shorter_side = 0;
   if (about.contains("conv_choices")) info.conv_choices = text(about, "conv_choices");
-  ATH_CHECK(are_conv_choices(info.conv_choices), "'conv_choices' must be choices of --benchmark, but is '{}'",
-            info.conv_choices.substr(0, 200));
-  info.weights = text(about, "weights");
-  info.test_loss = number<double>(about, "test_loss");
-  info.test_accuracy = number<double>(about, "test_accuracy");
-  info.weights_hash = hash_from(text(about, "weights_hash"));
   return info;
 }
 
 void check(const ModelInfo& info) {
   const ImageSpec& images = info.images;
   constexpr std::int64_t kMax = 1 << 16;  // pixels a side, the limit of --image-size
-  if (!info.classifies) return;           // only its program can use it
+  ATH_CHECK(are_conv_choices(info.conv_choices), "'conv_choices' must be choices of --benchmark, but is '{}'",
+            info.conv_choices.substr(0, 200));
+  ATH_CHECK(info.ranks >= 1 && info.ranks <= 1 << 20, "'ranks' must be at least 1, but is {}", info.ranks);
+  if (!info.classifies) return;  // only its program can use it
   ATH_CHECK(images.height > 0 && images.width > 0 && images.height <= kMax && images.width <= kMax &&
                 images.channels > 0 && images.channels <= 16 && images.classes >= 0,
             "images must be of 1 to {} pixels a side and 1 to 16 channels, but are {}x{}x{}", kMax,
@@ -169,23 +145,9 @@ constexpr std::string_view kVariance = "running_var";
 
 Metadata description(const ModelInfo& info) {
   const ImageSpec& images = info.images;
-  Metadata about{{"version", std::string(version())},
-                 {"program", printable(info.program)},
-                 {"model", info.model},
-                 {"classifies", info.classifies ? "1" : "0"},
-                 {"image_size", fmt::format("{}x{}", images.height, images.width)},
-                 {"channels", fmt::to_string(images.channels)},
-                 {"classes", fmt::to_string(images.classes)},
-                 {"pixel_mean", nlohmann::json(info.pixels.mean).dump()},
-                 {"pixel_deviation", nlohmann::json(info.pixels.stddev).dump()},
-                 {"shorter_side", fmt::to_string(info.shorter_side)},
-                 {"precision", std::string(name_of(info.precision))},
-                 {"batch_size", fmt::to_string(info.batch_size)},
-                 {"ranks", fmt::to_string(info.ranks)},
-                 {"weights", printable(info.weights)},
-                 {"test_loss", fmt::to_string(info.test_loss)},
-                 {"test_accuracy", fmt::to_string(info.test_accuracy)},
-                 {"weights_hash", fmt::format("{:016x}", info.weights_hash)}};
+  Metadata about{{"image_size", fmt::format("{}x{}", images.height, images.width)}};
+  for_each_entry(info, [&](const char* name, const auto& value) { about[name] = entry_text(value); });
+  about["version"] = version();
   set_class_names(about, info.class_names);
   if (!info.conv_choices.empty()) about["conv_choices"] = info.conv_choices;
   if (info.shorter_side == 0) {
@@ -209,20 +171,39 @@ void save_model(const std::filesystem::path& path, const ModelInfo& info, const 
 
 ModelFile load_model(const std::filesystem::path& path) {
   Metadata about;
-  const StateDict all = load_state_file(path, StateFile::model, Verify::all, &about);
-  ModelFile file;
-  file.path = path;
-  for (const StateDict::Entry& entry : all) {
-    if (!entry.name.starts_with(kAbout)) file.weights.set(entry.name, entry.value);
-  }
+  ModelFile file{
+      .path = path, .info = {}, .weights = load_state_file(path, StateFile::model, Verify::all, &about)};
   try {
-    file.info = info_from(about.empty() ? from_entries(all.under(kAbout)) : about);
+    file.info = info_from(about);
     check(file.info);
     check_values(file.weights);
   } catch (const ArgumentError& error) {
     detail::fail<IoError>("model: {} cannot be used: {}", path.string(), error.what());
   }
   return file;
+}
+
+std::unique_ptr<nn::Module> make_network(const ModelFile& model) {
+  const ModelInfo& info = model.info;
+  const std::vector<std::string> known = nn::model_names();
+  ATH_CHECK(
+      info.classifies && std::find(known.begin(), known.end(), info.model) != known.end(),
+      "model: {} must hold a classifier that --model names, but holds {} of {}; use it with its own program",
+      model.path.string(), info.model.empty() ? "a network" : info.model, info.program);
+  const ImageSpec& images = info.images;
+  try {
+    auto network = nn::make_model(info.model, {images.classes, images.channels, images.height});
+    network->load_state_dict(model.weights);
+    return network;
+  } catch (const ArgumentError& error) {
+    detail::fail<IoError>("model: {} cannot be used: {}", model.path.string(), error.what());
+  }
+}
+
+OpenModel open_model(const std::filesystem::path& given) {
+  ModelFile file = load_model(model_of(given));
+  auto network = make_network(file);
+  return {std::move(file), std::move(network)};
 }
 
 void check_values(const StateDict& weights) {

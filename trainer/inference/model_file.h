@@ -2,12 +2,14 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "data/dataset.h"
 #include "data/preprocess.h"
+#include "nn/module.h"
 #include "optim/precision.h"
 #include "tensor/safetensors.h"
 #include "tensor/state_dict.h"
@@ -58,6 +60,18 @@ void save_model(const std::filesystem::path& path, const ModelInfo& info, const 
 /// Reads and fully checks a model file, check_values() included. Throws IoError naming the file and the
 /// problem.
 ModelFile load_model(const std::filesystem::path& path);
+
+/// The network of a classifier known to nn::make_model(), with its weights, on the CPU. Throws IoError if
+/// they do not match that network, ArgumentError if the file has another kind of network.
+std::unique_ptr<nn::Module> make_network(const ModelFile& model);
+
+/// A trained classifier, ready for use.
+struct OpenModel {
+  ModelFile file;
+  std::unique_ptr<nn::Module> network;
+};
+/// A run's folder, or its model.safetensors. Throws as load_model() and make_network() do.
+OpenModel open_model(const std::filesystem::path& given);
 
 /// Throws ArgumentError naming a weight that no trained network has: with NaN or an infinite value (in f32,
 /// too), or a `running_var` with a negative one. May be on any device. A counted wait.

@@ -6,6 +6,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "nn/module.h"
 #include "trainer/inference/model_file.h"
@@ -16,6 +17,13 @@ namespace athanor {
 struct Predictions {
   Tensor classes;        ///< [N, top] i64, on the CPU
   Tensor probabilities;  ///< [N, top] f32, on the CPU
+};
+
+/// A class that an image may be of.
+struct Guess {
+  std::string name;  ///< as class_name() gives it
+  std::int64_t index = 0;
+  float probability = 0;
 };
 
 /// A trained classifier for concurrent use by any number of threads.
@@ -54,6 +62,8 @@ class Predictor {
   Predictions predict(const Tensor& images, std::int64_t top = 1) const;
   /// For N files, each the bytes of a JPEG, PNG or WebP. Throws IoError naming the file's index.
   Predictions predict(std::span<const std::span<const std::byte>> files, std::int64_t top = 1) const;
+  /// The `count` most probable classes of one of the images, or all that were predicted if these are fewer.
+  std::vector<Guess> guesses(const Predictions& found, std::int64_t image, std::int64_t count) const;
   /// The network's output, [N, classes] f32 on its device; in InferenceMode.
   Tensor logits(const Tensor& images) const;
 

@@ -1,8 +1,5 @@
 #include "trainer/inference/weights_file.h"
 
-#include <cstdio>
-#include <limits>
-#include <sstream>
 #include <string_view>
 #include <unordered_map>
 #include <utility>
@@ -17,36 +14,6 @@
 
 namespace athanor {
 namespace {
-
-/// Parses "mean 0.5 0.4, deviation 0.2 0.3"; empty if it is invalid.
-Normalization pixels_from(const std::string& text) {
-  std::istringstream words(text);
-  Normalization pixels;
-  std::vector<double>* values = nullptr;
-  for (std::string word; words >> word;) {
-    double value = 0;
-    if (word == "mean") values = &pixels.mean;
-    if (word == "deviation") values = &pixels.stddev;
-    if (values && std::sscanf(word.c_str(), "%lf", &value) == 1) values->push_back(value);
-  }
-  return pixels;
-}
-
-/// A checkpoint's settings about its network; numbers are stored there as text for users.
-ModelInfo info_of_checkpoint(const StateDict& settings) {
-  ModelInfo info;
-  info.program = "a checkpoint";
-  info.model = settings.text("model");
-  info.weights = "checkpoint";
-  info.test_loss = info.test_accuracy = std::numeric_limits<double>::quiet_NaN();
-  ImageSpec& images = info.images;
-  long long height = 0, width = 0, channels = 0, classes = 0;
-  const std::string size = settings.text("images");
-  if (std::sscanf(size.c_str(), "%lldx%lldx%lld, %lld classes", &height, &width, &channels, &classes) == 4)
-    images = {height, width, channels, classes};
-  info.pixels = pixels_from(settings.text("pixels"));
-  return info;
-}
 
 /// The row of `from` for each name of `to`; nullopt if these are other names.
 std::optional<std::vector<std::int64_t>> rows_of(const std::vector<std::string>& from,
@@ -99,15 +66,14 @@ WeightsFile read(const std::filesystem::path& path) {
     ModelFile model = load_model(path);
     file.weights = std::move(model.weights);
     file.info = std::move(model.info);
-  } else if (is(StateFile::checkpoint)) {
-    file.weights = {};
-    const StateDict checkpoint = load_state_file(path, StateFile::checkpoint, Verify::all, &metadata);
-    file.weights = checkpoint.under("model.");
-    file.info = described(metadata);
-    if (!file.info) file.info = info_of_checkpoint(checkpoint.under("settings."));
-  } else {
-    file.info = described(metadata);
+    return file;
   }
+  if (is(StateFile::checkpoint)) {
+    file.weights = {};
+    const StateDict checkpoint = load_state_file(path, StateFile::checkpoint);
+    file.weights = checkpoint.under("model.");
+  }
+  file.info = described(metadata);
   return file;
 }
 

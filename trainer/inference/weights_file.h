@@ -14,8 +14,8 @@ namespace athanor {
 /// Weights as stored by any library: with its names and layouts.
 struct WeightsFile {
   StateDict weights;
-  /// The file's description of its network: in a run's model, and in weights that athanor convert wrote; in a
-  /// checkpoint its name, the images and their normalisation. Empty for other files.
+  /// The file's description of its network: of a run's model or checkpoint, and of weights that athanor
+  /// convert wrote. Empty for other files.
   std::optional<ModelInfo> info = {};
   std::vector<std::string> parts = {};  ///< of torch_file::load(): where the weights are
 };

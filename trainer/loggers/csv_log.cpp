@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <filesystem>
 
 #include "tensor/error.h"
 #include "trainer/config.h"
@@ -32,14 +31,10 @@ std::vector<std::string> split(std::string_view line) {
 }  // namespace
 
 void CsvLog::on_fit_begin(Trainer&, const FitInfo& info) {
-  file_.reset();
   columns_.clear();
   session_ = 1;
-  if (info.config.run_dir.empty() || !info.nothing_to_do.empty()) return;
-  std::error_code ignored;  // opening the file reports any problem
-  std::filesystem::create_directories(log_folder(info.config), ignored);
-  file_.emplace("--logger", log_folder(info.config) / "metrics.csv");
-  take_over();
+  open_log(file_, info, "metrics.csv");
+  if (file_) take_over();
 }
 
 // Continues the file of an earlier process.
@@ -63,15 +58,14 @@ void CsvLog::take_over() {
   ++session_;
 }
 
-void CsvLog::begin_columns(const std::vector<std::string>& names) {
+void CsvLog::begin_columns(std::span<const NamedValue> others) {
   columns_.assign(kColumns.begin(), kColumns.end());
-  const auto has = [&](const std::string& name) {
-    return std::find(columns_.begin(), columns_.end(), name) != columns_.end();
-  };
-  for (const std::string& name : names) {
-    const std::string plain = name.substr(name.find('_') + 1);
-    for (const char* prefix : {"train_", "val_"})
-      if (!has(prefix + plain)) columns_.push_back(prefix + plain);
+  for (const NamedValue& one : others) {
+    const std::string plain = one.name.substr(one.name.find('_') + 1);
+    for (const char* prefix : {"train_", "val_"}) {
+      if (std::find(columns_.begin(), columns_.end(), prefix + plain) == columns_.end())
+        columns_.push_back(prefix + plain);
+    }
   }
   columns_.emplace_back(kOthers);
   file_->append(header());
@@ -82,22 +76,12 @@ std::string CsvLog::header() const {
   return fmt::format("{}{}", fmt::join(columns_, ","), kEnd);
 }
 
-void CsvLog::begin_row(std::string_view event, std::int64_t step, std::int64_t epoch,
-                       std::string_view result) {
-  event_ = event;
-  result_ = result;
-  cells_.clear();
-  add("session", static_cast<double>(session_));
-  add("step", static_cast<double>(step));
-  add("epoch", static_cast<double>(epoch));
-}
-
-void CsvLog::write_row() {
+void CsvLog::write_row(std::string_view event, std::string_view result) {
   line_.clear();
   for (const std::string& column : columns_) {
     if (&column != &columns_.front()) line_ += ',';
-    if (column == "event") line_ += event_;
-    if (column == "result") line_ += result_;
+    if (column == "event") line_ += event;
+    if (column == "result") line_ += result;
     if (column == kOthers) write_others();
     const auto cell =
         std::find_if(cells_.begin(), cells_.end(), [&](const Cell& one) { return one.name == column; });
@@ -120,36 +104,30 @@ void CsvLog::write_others() {
   }
 }
 
-void CsvLog::on_step_log(Trainer&, const StepLog& step) {
+template <class Report>
+void CsvLog::write(std::string_view event, std::int64_t step, std::string_view result, const Report& report,
+                   std::span<const NamedValue> others) {
   if (!file_) return;
-  if (columns_.empty()) {
-    std::vector<std::string> names;
-    for (const NamedValue& one : step.values) names.push_back(one.name);
-    begin_columns(names);
-  }
-  begin_row("step", step.report.attempted, step.epoch, name_of(step.report.result));
-  for_each_value(step, [this](std::string_view name, double value) { add(name, value); });
-  write_row();
+  if (columns_.empty()) begin_columns(others);
+  cells_.clear();
+  const auto add = [this](std::string_view name, double value) { cells_.push_back({name, value, false}); };
+  add("session", static_cast<double>(session_));
+  add("step", static_cast<double>(step));
+  add("epoch", static_cast<double>(report.epoch));
+  for_each_value(report, add);
+  write_row(event, result);
+}
+
+void CsvLog::on_step_log(Trainer&, const StepLog& step) {
+  write("step", step.report.attempted, name_of(step.report.result), step, step.values);
 }
 
 void CsvLog::on_validated(Trainer&, const EpochReport& report) {
-  if (!report.whole) write_epoch("validation", report);  // else on_epoch_end() writes it
+  if (!report.whole) write("validation", report.steps.attempted(), "", report, report.others);
 }
 
 void CsvLog::on_epoch_end(Trainer&, const EpochReport& report) {
-  write_epoch("epoch", report);
-}
-
-void CsvLog::write_epoch(std::string_view event, const EpochReport& report) {
-  if (!file_) return;
-  if (columns_.empty()) {
-    std::vector<std::string> names;
-    for (const NamedValue& one : report.others) names.push_back(one.name);
-    begin_columns(names);
-  }
-  begin_row(event, report.steps.attempted(), report.epoch, "");
-  for_each_value(report, [this](std::string_view name, double value) { add(name, value); });
-  write_row();
+  write("epoch", report.steps.attempted(), "", report, report.others);
 }
 
 }  // namespace athanor

@@ -1,9 +1,9 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "trainer/callback.h"
@@ -29,11 +29,11 @@ class CsvLog final : public Callback {
  private:
   void take_over();
   std::string header() const;
-  void begin_columns(const std::vector<std::string>& names);
-  void begin_row(std::string_view event, std::int64_t step, std::int64_t epoch, std::string_view result);
-  void add(std::string_view name, double value) { cells_.push_back({name, value, false}); }
-  void write_epoch(std::string_view event, const EpochReport& report);
-  void write_row();
+  void begin_columns(std::span<const NamedValue> others);
+  template <class Report>
+  void write(std::string_view event, std::int64_t step, std::string_view result, const Report& report,
+             std::span<const NamedValue> others);
+  void write_row(std::string_view event, std::string_view result);
   void write_others();
 
   struct Cell {
@@ -45,7 +45,6 @@ class CsvLog final : public Callback {
   std::vector<std::string> columns_;
   std::int64_t session_ = 0;
   std::string line_;
-  std::string_view event_, result_;
   std::vector<Cell> cells_;
 };
 

@@ -4,11 +4,13 @@
 #include <filesystem>
 #include <iterator>
 #include <limits>
+#include <optional>
 #include <string>
 
 #include <fmt/format.h>
 
 #include "trainer/callback.h"
+#include "trainer/loggers/appended_file.h"
 #include "trainer/readable.h"
 
 // Shared by all loggers: callbacks that write the results of steps and epochs to the run's folder, all with
@@ -21,6 +23,8 @@ void add_loggers(Trainer& trainer, const TrainerConfig& config);
 
 /// The folder of a run's files, or of the current phase.
 std::filesystem::path log_folder(const TrainerConfig& config);
+/// Opens a logger's file in it, creating the folder. None if the run has no folder, or nothing to do.
+void open_log(std::optional<AppendedFile>& file, const FitInfo& info, const std::string& name);
 
 /// Calls f(name, value) for all numbers of a step except the indices of step and epoch.
 template <class F> void for_each_value(const StepLog& step, const F& f) {

@@ -22,7 +22,6 @@ namespace {
 
 using terminal::quoted;
 
-constexpr auto kRefresh = std::chrono::milliseconds(100);
 constexpr int kIndent = 8;  // of lines below an epoch
 constexpr int kStar = 2;    // behind a row
 
@@ -110,8 +109,6 @@ std::string tool_of(const TrainerConfig& config) {
 
 }  // namespace
 
-Progress::Progress(std::FILE* out) : Progress(out, isatty(fileno(out)) != 0 && !terminal::is_dumb()) {}
-
 int Progress::columns() const {
   return columns_ > 0 ? columns_ : terminal::columns_of(out_);
 }
@@ -122,7 +119,7 @@ void Progress::flush() const {
 
 void Progress::say(const std::string& text, int indent) {
   const std::string line = std::string(static_cast<std::size_t>(indent), ' ') + printable(text);
-  print(out_, "{}\n", live_ ? terminal::wrapped(line, columns(), indent, true) : line);
+  print(out_, "{}\n", line_.live() ? terminal::wrapped(line, columns(), indent, true) : line);
 }
 
 void Progress::on_fit_begin(Trainer&, const FitInfo& info) {
@@ -177,11 +174,11 @@ void Progress::on_fit_begin(Trainer&, const FitInfo& info) {
     if (config.question == Question::none) begin_table();
   }
   flush();
-  started_ = shown_ = std::chrono::steady_clock::now();
+  started_ = std::chrono::steady_clock::now();
 }
 
 std::string Progress::row(const std::vector<std::string>& cells) const {
-  const int room = live_ ? columns() - kStar : std::numeric_limits<int>::max();
+  const int room = line_.live() ? columns() - kStar : std::numeric_limits<int>::max();
   for (int least = 1;; ++least) {
     std::string text;
     for (std::size_t i = 0; i < std::size(kTable); ++i) {
@@ -203,18 +200,17 @@ void Progress::begin_table() {
 }
 
 void Progress::on_step_end(Trainer& trainer, const StepInfo& step) {
-  if (!live_) return;
-  const auto now = std::chrono::steady_clock::now();
-  if (now - shown_ < kRefresh) return;
-  shown_ = now;
-  const double trained_s = std::chrono::duration<double>(now - started_).count() - trainer.times().tuning;
+  if (!line_.due()) return;
+  const double trained_s =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - started_).count() -
+      trainer.times().tuning;
   const double per_step =
       trained_s / static_cast<double>(std::max<std::int64_t>(step.attempted - done_before_, 1));
   const double done =
       static_cast<double>(step.attempted) / static_cast<double>(std::max<std::int64_t>(total_steps_, 1));
   const std::int64_t last =
       std::min(steps_per_epoch_, std::max(total_steps_ - (step.epoch - 1) * steps_per_epoch_, step.step));
-  const terminal::LiveLine line{
+  const terminal::ProgressParts line{
       .epoch = fmt::format("{:>5}", step.epoch),
       .done = done,
       .step = fmt::format("step {}/{}", step.step, last),
@@ -223,20 +219,13 @@ void Progress::on_step_end(Trainer& trainer, const StepInfo& step) {
       .left =
           duration(per_step * static_cast<double>(std::max<std::int64_t>(total_steps_ - step.attempted, 0))) +
           " left"};
-  print(out_, "\r\033[K{}", terminal::fit(line, columns()));
-  flush();
-  line_shown_ = true;
-}
-
-void Progress::erase_live_line() {
-  if (line_shown_) print(out_, "\r\033[K");
-  line_shown_ = false;
+  line_.show(terminal::fit(line, columns()));
 }
 
 // Within an epoch; validation at its end is in its row.
 void Progress::on_validated(Trainer&, const EpochReport& report) {
   if (report.whole) return;
-  erase_live_line();
+  line_.clear();
   begin_table();
   std::string line =
       fmt::format("step {}: val loss {}", with_commas(report.steps.attempted()), loss(report.val_loss));
@@ -247,7 +236,7 @@ void Progress::on_validated(Trainer&, const EpochReport& report) {
 }
 
 void Progress::on_epoch_end(Trainer&, const EpochReport& report) {
-  erase_live_line();
+  line_.clear();
   begin_table();
   const bool best = classifies_ && std::isfinite(report.val_loss) && report.val_accuracy > best_accuracy_;
   if (best) best_accuracy_ = report.val_accuracy;
@@ -264,20 +253,20 @@ void Progress::on_epoch_end(Trainer&, const EpochReport& report) {
 }
 
 void Progress::on_note(Trainer&, const std::string& note) {
-  erase_live_line();
+  line_.clear();
   say(note, kIndent);
   flush();
 }
 
 void Progress::on_answer(Trainer&, const AnswerText& text) {
-  const std::string lines = text(live_ ? columns() : terminal::kColumns);
+  const std::string lines = text(line_.live() ? columns() : terminal::kColumns);
   print(out_, "{}", lines);
   flush();
 }
 
 // Its message follows, which must have a line of its own.
 void Progress::on_exception(Trainer&, const std::exception&) {
-  erase_live_line();
+  line_.clear();
   flush();
 }
 
@@ -331,7 +320,7 @@ void Progress::say_product(const TrainerConfig& config, const FitReport& report)
 }
 
 void Progress::on_fit_end(Trainer& trainer, const FitReport& report) {
-  erase_live_line();
+  line_.clear();
   if (report.signal != 0) {
     print(out_, "\n");
     say(fmt::format(

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "trainer/callback.h"
+#include "trainer/detail/terminal.h"
 
 namespace athanor {
 
@@ -16,8 +17,8 @@ class Progress final : public Callback {
  public:
   /// `out`: null shows nothing. `live`: whether it is a terminal, whose lines can be overwritten; detected by
   /// default. `columns`: its width; 0: query the terminal, repeatedly.
-  explicit Progress(std::FILE* out = stdout);
-  Progress(std::FILE* out, bool live, int columns = 0) : out_(out), live_(live), columns_(columns) {}
+  explicit Progress(std::FILE* out = stdout) : out_(out), line_(out), columns_(0) {}
+  Progress(std::FILE* out, bool live, int columns = 0) : out_(out), line_(out, live), columns_(columns) {}
 
   void on_fit_begin(Trainer&, const FitInfo& info) override;
   void on_step_end(Trainer&, const StepInfo& step) override;
@@ -42,16 +43,15 @@ class Progress final : public Callback {
   std::string row(const std::vector<std::string>& cells) const;
   std::string result_of(const FitReport& report) const;
   void say_product(const TrainerConfig& config, const FitReport& report);
-  void erase_live_line();
 
   std::FILE* out_;
-  bool live_;
+  terminal::LiveLine line_;
   int columns_;
-  bool line_shown_ = false, table_begun_ = false, idle_ = false, classifies_ = true;
+  bool table_begun_ = false, idle_ = false, classifies_ = true;
   std::int64_t steps_per_epoch_ = 0, total_steps_ = 0, done_before_ = 0;
   double best_accuracy_ = -1;
   double last_wall_s_ = 0;
-  std::chrono::steady_clock::time_point started_, shown_;
+  std::chrono::steady_clock::time_point started_;
 };
 
 }  // namespace athanor

@@ -7,7 +7,7 @@
 namespace athanor {
 namespace {
 
-std::span<const double> values_of(const Tensor& sums) {
+std::span<double> values_of(const Tensor& sums) {
   return {sums.data<double>(), static_cast<std::size_t>(sums.numel())};
 }
 
@@ -22,8 +22,10 @@ void StepLogs::send(const MetricSums& sums, const Place& at) {
   const Shape& shape = sums.totals().shape();
   if (!copies_[0].sums.defined()) {  // the first step has all names: later ones allocate nothing
     for (PendingCopy& one : copies_) make_room(one, shape);
-    const Tensor none = Tensor::zeros(shape, {DType::f64, kCpu});
-    sums.values_of_step(values_of(none), values_of(none), values_);
+    const std::vector<double> none(static_cast<std::size_t>(shape.numel()), 0);
+    std::vector<double> some(none.size(), 1);
+    sums.values_of_step(none, some, values_);  // for their names
+    log_.values = values_;
   }
   if (at.attempted % every_ != 0) return;
   PendingCopy& to = copy(at.attempted);

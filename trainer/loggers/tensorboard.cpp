@@ -34,13 +34,13 @@ double now_s() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
-/// The newest of our event files; empty if there is none.
-fs::path newest_in(const fs::path& folder) {
-  fs::path newest;
+/// Name of the newest of our event files; empty if there is none.
+std::string newest_in(const fs::path& folder) {
+  std::string newest;
   std::error_code error;
   for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
     const std::string name = at->path().filename().string();
-    if (name.starts_with(kPrefix) && name.ends_with(kSuffix) && at->path() > newest) newest = at->path();
+    if (name.starts_with(kPrefix) && name.ends_with(kSuffix) && name > newest) newest = name;
   }
   return newest;
 }
@@ -87,18 +87,13 @@ Histogram histogram_of(std::span<const float> values, double scale) {
 }
 
 void TensorBoardLog::on_fit_begin(Trainer&, const FitInfo& info) {
-  file_.reset();
   next_scale_.reset();
   scale_ = 0;
   attempted_ = info.attempted;
-  if (info.config.run_dir.empty() || !info.nothing_to_do.empty()) return;
-  const fs::path folder = log_folder(info.config);
-  std::error_code ignored;  // opening the file reports any problem
-  fs::create_directories(folder, ignored);
-  const fs::path before = info.resumed_from.empty() ? fs::path() : newest_in(folder);
-  const auto seconds = static_cast<std::int64_t>(now_s());
-  file_.emplace("--logger",
-                before.empty() ? folder / fmt::format("{}{}{}", kPrefix, seconds, kSuffix) : before);
+  const std::string before = info.resumed_from.empty() ? "" : newest_in(log_folder(info.config));
+  const std::string fresh = fmt::format("{}{}{}", kPrefix, static_cast<std::int64_t>(now_s()), kSuffix);
+  open_log(file_, info, before.empty() ? fresh : before);
+  if (!file_) return;
   const std::string all = file_->content();
   if (const std::size_t half = unfinished(all); half > 0) file_->remove_last(half);
   begin_event(0);

@@ -24,44 +24,42 @@ std::string key_of(std::size_t run) {
 
 /// The header of a table with a column for each run.
 std::string head(const std::vector<Record>& runs) {
-  std::string html = "<tr><td></td>";
+  std::vector<std::string> headings{""};
   const std::vector<std::string> labels = labels_of(runs);
-  for (std::size_t i = 0; i < runs.size(); ++i)
-    html += fmt::format("<th scope=\"col\">{}{}</th>", key_of(i), escaped(labels[i]));
-  return html + "</tr>\n";
+  for (std::size_t i = 0; i < runs.size(); ++i) headings.push_back(key_of(i) + escaped(labels[i]));
+  return head_row(headings);
 }
 
-std::string html_of(const Row& row) {
+std::string html_of(const Row& figures) {
   double best = std::nan("");
-  for (const double value : row.values) {
-    if (std::isfinite(value) && (std::isnan(best) || row.better * (value - best) > 0)) best = value;
+  for (const double value : figures.values) {
+    if (std::isfinite(value) && (std::isnan(best) || figures.better * (value - best) > 0)) best = value;
   }
-  const bool all_same =
-      std::all_of(row.values.begin(), row.values.end(), [&](double value) { return value == best; });
   if (std::isnan(best)) return "";  // no run has it
-  std::string html = fmt::format("<tr><th scope=\"row\">{}</th>", escaped(row.name));
-  for (const double value : row.values) {
-    const bool mark = row.better != 0 && !all_same && value == best;
-    html +=
-        fmt::format("<td>{0}{1}{2}</td>", mark ? "<b>" : "", figure(value, row.format), mark ? "</b>" : "");
+  const bool all_same =
+      std::all_of(figures.values.begin(), figures.values.end(), [&](double value) { return value == best; });
+  std::vector<std::string> cells;
+  for (const double value : figures.values) {
+    const bool mark = figures.better != 0 && !all_same && value == best;
+    cells.push_back((mark ? "<b>" : "") + figure(value, figures.format) + (mark ? "</b>" : ""));
   }
-  return html + "</tr>\n";
+  return row(escaped(figures.name), cells);
 }
 
 std::string text_row(const std::string& name, const std::vector<Record>& runs,
                      const std::function<std::string(const Record&)>& of) {
-  std::string html = fmt::format("<tr><th scope=\"row\">{}</th>", name);
-  for (const Record& run : runs) html += fmt::format("<td class=\"words\">{}</td>", escaped(of(run)));
-  return html + "</tr>\n";
+  std::vector<std::string> cells;
+  for (const Record& run : runs) cells.push_back(escaped(of(run)));
+  return row(name, cells, " class=\"words\"");
 }
 
 std::string figures_table(const std::vector<Record>& runs) {
   std::string rows;
   const auto add = [&](const std::string& name, Format format, int better,
                        const std::function<double(const Record&)>& of) {
-    Row row{.name = name, .values = {}, .format = format, .better = better};
-    for (const Record& run : runs) row.values.push_back(of(run));
-    rows += html_of(row);
+    Row figures{.name = name, .values = {}, .format = format, .better = better};
+    for (const Record& run : runs) figures.values.push_back(of(run));
+    rows += html_of(figures);
   };
   for (const std::string& metric : metric_names(runs)) {
     const int better = metric == "accuracy"                                    ? 1
@@ -86,10 +84,9 @@ std::string figures_table(const std::vector<Record>& runs) {
   add("peak memory", Format::bytes, -1, end("peak_bytes"));
   rows += text_row("ended", runs, ending_of);
   rows += text_row("weights", runs, [](const Record& run) { return text(run.end, "weights_hash"); });
-  return "<section id=\"figures\">\n<h2>Figures</h2>\n<div class=\"scroll\">\n<table class=\"numbers\">\n" +
-         head(runs) + rows +
-         "</table>\n</div>\n<p><small>Bold: the best value, if higher or lower is "
-         "better.</small></p>\n</section>\n";
+  return section("figures", "Figures",
+                 scrolled(table("numbers", head(runs) + rows)) +
+                     "<p><small>Bold: the best value, if higher or lower is better.</small></p>\n");
 }
 
 std::string charts(const std::vector<Record>& runs) {
@@ -114,8 +111,9 @@ std::string charts(const std::vector<Record>& runs) {
                                 "grad_norm", "loss_scale", "skipped_steps", "images_per_s"})
     small += step_chart(runs, key);
   small += data_share_chart(runs) + other_step_charts(runs);
-  return "<section id=\"curves\">\n<h2>Curves</h2>\n<div class=\"charts large\">\n" + large +
-         "</div>\n<div class=\"charts\">\n" + small + "</div>\n</section>\n";
+  return section(
+      "curves", "Curves",
+      "<div class=\"charts large\">\n" + large + "</div>\n<div class=\"charts\">\n" + small + "</div>\n");
 }
 
 /// Flags that differ, or those that are equal.
@@ -139,34 +137,26 @@ std::string flag_rows(const std::vector<Record>& runs, bool differ) {
     const bool same = std::all_of(values.begin(), values.end(),
                                   [&](const std::string& value) { return value == values[0]; });
     if (same == differ) continue;
-    rows += fmt::format("<tr{}><th scope=\"row\"><code>{}</code></th>", differ ? " class=\"differs\"" : "",
-                        escaped(name));
-    for (std::size_t i = 0; i < (differ ? values.size() : 1); ++i)
-      rows += fmt::format("<td>{}</td>", escaped(values[i]));
-    rows += "</tr>\n";
+    std::vector<std::string> cells;
+    for (std::size_t i = 0; i < (differ ? values.size() : 1); ++i) cells.push_back(escaped(values[i]));
+    rows += row("<code>" + escaped(name) + "</code>", cells, differ ? " class=\"differs\"" : "");
   }
   return rows;
 }
 
 std::string configuration(const std::vector<Record>& runs) {
   const std::string differ = flag_rows(runs, true), same = flag_rows(runs, false);
-  std::string html = "<section id=\"configuration\">\n<h2>Configuration</h2>\n";
-  html += differ.empty() ? "<p>No flag differs.</p>\n"
-                         : "<div class=\"scroll\">\n<table class=\"flags\">\n" + head(runs) + differ +
-                               "</table>\n</div>\n";
-  if (!same.empty())
-    html += "<details>\n<summary>Flags that are the same</summary>\n<table class=\"pairs\">\n" + same +
-            "</table>\n</details>\n";
-  return html + "</section>\n";
+  return section(
+      "configuration", "Configuration",
+      (differ.empty() ? "<p>No flag differs.</p>\n" : scrolled(table("flags", head(runs) + differ))) +
+          folded("Flags that are the same", table("pairs", same)));
 }
 
 std::string notes(const std::vector<Record>& runs) {
-  std::string items;
+  std::vector<std::string> items;
   for (const Record& run : runs)
-    for (const std::string& line : run.notes)
-      items += fmt::format("<li>{}: {}</li>\n", escaped(run.name), escaped(line));
-  return items.empty() ? ""
-                       : "<section id=\"notes\">\n<h2>Notes</h2>\n<ul>\n" + items + "</ul>\n</section>\n";
+    for (const std::string& line : run.notes) items.push_back(escaped(run.name) + ": " + escaped(line));
+  return section("notes", "Notes", list(items));
 }
 
 }  // namespace

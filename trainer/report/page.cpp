@@ -6,7 +6,6 @@
 
 #include "trainer/metric_sums.h"
 #include "trainer/report/detail/mistakes.h"
-#include "trainer/report/detail/sections.h"
 
 namespace athanor::report {
 namespace {
@@ -67,17 +66,13 @@ std::string metric_table(const Record& run, const std::vector<std::string>& name
       return points.empty() ? "-" : figure(points.back().y, format);
     };
     const Best best = best_of(run, "val_" + name);
-    rows += fmt::format("<tr><th scope=\"row\">{}</th><td>{}</td><td>{}</td><td>{}</td></tr>\n",
-                        escaped(name), last("train_"), last("val_"),
-                        std::isfinite(best.value)
-                            ? fmt::format("{} in epoch {}", figure(best.value, format), best.epoch)
-                            : "-");
+    rows += row(escaped(name), {last("train_"), last("val_"),
+                                std::isfinite(best.value)
+                                    ? fmt::format("{} in epoch {}", figure(best.value, format), best.epoch)
+                                    : "-"});
   }
   if (rows.empty()) return "";
-  return "<div class=\"scroll\">\n<table class=\"numbers\">\n<tr><th scope=\"col\">metric</th><th "
-         "scope=\"col\">training</th><th scope=\"col\">validation</th><th scope=\"col\">best "
-         "validation</th></tr>\n" +
-         rows + "</table>\n</div>\n";
+  return scrolled(table("numbers", head_row({"metric", "training", "validation", "best validation"}) + rows));
 }
 
 /// A chart of each metric, and a table of those without.
@@ -118,8 +113,7 @@ std::string curves_section(const Record& run) {
   steps += other_step_charts(alone);
   std::string body = metric_figures(run);
   if (!steps.empty()) body += "<div class=\"charts\">\n" + steps + "</div>\n";
-  body += epochs_section(run);
-  return body.empty() ? "" : "<section id=\"curves\">\n<h2>Curves</h2>\n" + body + "</section>\n";
+  return section("curves", "Curves", body + epochs_section(run));
 }
 
 std::string header(const Record& run) {

@@ -69,7 +69,7 @@ Json facts_of(const FitInfo& info) {
       {"Strategy", info.strategy},
       {"Processor", fmt::format("{}, {} cores, {} threads", processor(system), usable_cores(), info.threads)},
       {"Kernels", cpu_implementations()},
-      {"Memory", fmt::format("{:.1f} GB", memory / 1e9)},
+      {"Memory", byte_size(memory)},
       {"System", fmt::format("{} {} {}", system.sysname, system.release, system.machine)},
       {"Compiler", __VERSION__}};
 }
@@ -132,8 +132,9 @@ void ReportPage::validated(const Tensor& losses, const Tensor& logits, const Bat
   if (!validating_) return;
   data_ = &data;
   const bool waits = !logits.device().is_cpu();
-  const auto kept = [&](const Tensor& field) { return waits ? clone(field) : field; };  // reused by loader
-  pending_.push_back({kept(losses.detach()), kept(logits.detach()), kept(batch.labels), kept(batch.samples)});
+  const auto owned = [&](const Tensor& field) { return waits ? clone(field) : field; };  // reused by loader
+  pending_.push_back(
+      {owned(losses.detach()), owned(logits.detach()), owned(batch.labels), owned(batch.samples)});
   if (!waits) take_logits();
 }
 
@@ -219,11 +220,9 @@ void ReportPage::write() {
     const std::string page = page_of(record_);
     std::error_code ignored;  // writing the file reports any problem with the folder
     std::filesystem::create_directories(folder(), ignored);
-    AtomicFile file(folder() / "report.html");
-    file.write(std::as_bytes(std::span(page)));
-    file.commit();
+    write_atomically(folder() / "report.html", page);
   } catch (const IoError& error) {
-    if (!std::exchange(said_, true))
+    if (!std::exchange(warned_, true))
       on_note_(fmt::format("warning: the report was not written: {}", error.what()));
   }
 }

@@ -1,4 +1,4 @@
-#include "trainer/report/detail/sections.h"
+// Sections of a run's page; empty without data.
 
 #include <algorithm>
 #include <cmath>
@@ -6,20 +6,12 @@
 
 #include <fmt/format.h>
 
+#include "trainer/report/detail/page.h"
+
 namespace athanor::report {
 namespace {
 
 constexpr std::size_t kRows = 300;  // approximate maximum of a table
-
-std::string section(const char* id, const char* heading, const std::string& body) {
-  if (body.empty()) return "";
-  return fmt::format("<section id=\"{}\">\n<h2>{}</h2>\n{}</section>\n", id, heading, body);
-}
-
-std::string folded(const std::string& summary, const std::string& body) {
-  return fmt::format("<details>\n<summary>{}</summary>\n<div class=\"scroll\">\n{}</div>\n</details>\n",
-                     summary, body);
-}
 
 /// The last epoch's bottleneck in words, and whether other epochs had another.
 std::string verdict(const Record& run) {
@@ -35,11 +27,9 @@ std::string verdict(const Record& run) {
 std::string table_of(const std::vector<FlagRow>& flags, bool given) {
   std::string rows;
   for (const FlagRow& flag : flags) {
-    if (flag.given == given)
-      rows += fmt::format("<tr><th scope=\"row\"><code>{}</code></th><td>{}</td></tr>\n", escaped(flag.name),
-                          escaped(flag.value));
+    if (flag.given == given) rows += row("<code>" + escaped(flag.name) + "</code>", {escaped(flag.value)});
   }
-  return rows.empty() ? "" : "<table class=\"pairs\">\n" + rows + "</table>\n";
+  return table("pairs", rows);
 }
 
 }  // namespace
@@ -80,24 +70,22 @@ std::string epochs_section(const Record& run) {
       if (!epoch_points(run, prefix + name).empty()) keys.push_back(prefix + name);
   }
   for (const char* const key : {"learning_rate", "images_per_s", "skipped_steps"}) keys.emplace_back(key);
-  std::string rows = "<tr><th scope=\"col\">epoch</th>";
+  std::vector<std::string> headings{"epoch"};
   for (const std::string& key : keys) {
-    std::string name = key;
-    std::replace(name.begin(), name.end(), '_', ' ');
-    rows += fmt::format("<th scope=\"col\">{}</th>", escaped(name));
+    headings.push_back(escaped(key));
+    std::replace(headings.back().begin(), headings.back().end(), '_', ' ');
   }
-  rows += "</tr>\n";
+  std::string rows = head_row(headings);
   const std::size_t each = (run.epochs.size() + kRows - 1) / kRows;
   for (std::size_t i = 0; i < run.epochs.size(); ++i) {
     if (i % each != 0 && i + 1 != run.epochs.size()) continue;
     const Json& epoch = run.epochs[i];
-    rows += fmt::format("<tr><th scope=\"row\">{}</th>", figure(number(epoch, "epoch"), Format::count));
+    std::vector<std::string> cells;
     for (const std::string& key : keys)
-      rows += fmt::format("<td>{}</td>",
-                          figure(number(epoch, key), key == "images_per_s" ? Format::count : format_of(key)));
-    rows += "</tr>\n";
+      cells.push_back(figure(number(epoch, key), key == "images_per_s" ? Format::count : format_of(key)));
+    rows += row(figure(number(epoch, "epoch"), Format::count), cells);
   }
-  return folded("All epochs as a table", "<table class=\"numbers\">\n" + rows + "</table>\n");
+  return folded("All epochs as a table", table("numbers", rows));
 }
 
 std::string configuration_section(const Record& run) {
@@ -120,21 +108,19 @@ std::string configuration_section(const Record& run) {
 std::string facts_section(const Record& run) {
   std::string rows;
   const auto add = [&](const std::string& name, const std::string& value) {
-    if (!value.empty())
-      rows += fmt::format("<tr><th scope=\"row\">{}</th><td>{}</td></tr>\n", escaped(name), escaped(value));
+    if (!value.empty()) rows += row(escaped(name), {escaped(value)});
   };
   for (const auto& [name, value] : run.facts.items()) add(name, text(run.facts, name));
   add("Athanor", text(run.config, "version"));
   add("Began", text(run.config, "began"));
   add("Page written", run.written);
-  return section("machine", "Machine and versions",
-                 rows.empty() ? "" : "<table class=\"pairs\">\n" + rows + "</table>\n");
+  return section("machine", "Machine and versions", table("pairs", rows));
 }
 
 std::string notes_section(const Record& run) {
-  std::string items;
-  for (const std::string& line : run.notes) items += fmt::format("<li>{}</li>\n", escaped(line));
-  return section("notes", "Notes", items.empty() ? "" : "<ul>\n" + items + "</ul>\n");
+  std::vector<std::string> items;
+  for (const std::string& line : run.notes) items.push_back(escaped(line));
+  return section("notes", "Notes", list(items));
 }
 
 }  // namespace athanor::report

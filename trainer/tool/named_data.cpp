@@ -91,13 +91,15 @@ class RecordedFlags {
 
 }  // namespace
 
-std::unique_ptr<Dataset> open_named(const std::string& data, const std::string& data_dir) {
+std::unique_ptr<Dataset> open_named(const std::string& data, const std::string& data_dir,
+                                    const std::string& fields) {
   const char* const set = std::getenv("ATHANOR_DATA_DIR");
   const fs::path folder = !data_dir.empty() ? data_dir : set && *set ? set : "data-cache";
   if (data == "digits") return digits(Split::test);
   if (data == "mnist") return mnist(folder / "mnist", Split::test);
   if (data == "cifar10") return cifar10(folder / "cifar10", Split::test);
-  std::unique_ptr<Dataset> opened = open_samples(data, {.split = Split::test, .on_import = say});
+  std::unique_ptr<Dataset> opened =
+      open_samples(data, {.split = Split::test, .fields = fields, .on_import = say});
   say_unused(*opened);
   return opened;
 }
@@ -118,10 +120,11 @@ ValidatedData open_validated(const fs::path& model, const std::string& data_dir)
   if (photos.empty() && val.empty() && fs::exists(usual, ignored)) val = usual.string();
   ATH_CHECK(program == "train_images" && !(photos.empty() && val.empty()),
             "--val: must name images, because {} does not record what the run validated on", config.string());
-  if (!val.empty()) return {val, open_named(val)};
+  if (!val.empty()) return {val, open_named(val, {}, flags.given("--fields"))};
   if (const auto sets = sets_in(photos))
     return {sets->held_out.string(), open_named(sets->held_out.string())};
-  std::shared_ptr<const Dataset> all = open_samples(photos, {.split = Split::train});
+  std::shared_ptr<const Dataset> all =
+      open_samples(photos, {.split = Split::train, .fields = flags.given("--fields")});
   say_unused(*all);
   if (const auto found = find_split(model.parent_path(), *all))
     return as_found(*found, photos, std::move(all));

@@ -11,7 +11,8 @@ namespace athanor::tool {
 /// The test images of digits, mnist or cifar10, located as in the training programs: `data_dir`, else
 /// $ATHANOR_DATA_DIR, else data-cache. Any other text is a path for open_samples(). Throws IoError. Reports
 /// on stderr if a file is first packed into the cache.
-std::unique_ptr<Dataset> open_named(const std::string& data, const std::string& data_dir = {});
+std::unique_ptr<Dataset> open_named(const std::string& data, const std::string& data_dir = {},
+                                    const std::string& fields = {});
 
 struct ValidatedData {
   std::string name;  ///< for messages

@@ -35,9 +35,7 @@ void write_picture(const PictureOptions& options, const Dataset& data) {
   const std::int64_t label = data.read(options.index, pixels);
   std::vector<std::byte> png;
   encode_png({pixels.data(), spec.height, spec.width, spec.channels, spec.width * spec.channels}, png);
-  AtomicFile file(options.file);
-  file.write(png);
-  file.commit();
+  write_atomically(options.file, png);
   const std::vector<std::string> names = data.class_names();
   fmt::print("{}: image {} of {}, which shows {}\n", printable(options.file), options.index,
              printable(options.data),

@@ -8,7 +8,6 @@
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "autograd/shape.h"
 #include "data/formats/detail/file_bytes.h"
@@ -17,7 +16,7 @@
 #include "tensor/printable.h"
 #include "trainer/detail/terminal.h"
 #include "trainer/flags/detail/read_flag.h"
-#include "trainer/inference/predictor.h"
+#include "trainer/inference/detail/json.h"
 #include "trainer/readable.h"
 #include "trainer/tool/commands.h"
 #include "trainer/tool/pictures.h"
@@ -49,22 +48,16 @@ void read(const Predictor& predictor, const fs::path& file, std::span<std::uint8
   }
 }
 
-/// Prints one line per picture, with `count` pairs of class and probability.
-void print(const PredictOptions& options, const Predictor& predictor, const fs::path& file,
-           std::span<const std::int64_t> classes, std::span<const float> probabilities) {
-  nlohmann::ordered_json json{{"image", file.string()}, {"top", nlohmann::ordered_json::array()}};
+void print(bool as_json, const fs::path& file, const std::vector<Guess>& guesses) {
+  if (as_json) {
+    fmt::print("{}", line_of({{"image", file.string()}, {"top", json_of(guesses)}}));
+    return;
+  }
   std::string text;
-  for (std::size_t i = 0; i < classes.size(); ++i) {
-    const std::string name = predictor.class_name(classes[i]);
-    const double probability = probabilities[i];
-    json["top"].push_back({{"class", name}, {"index", classes[i]}, {"probability", probability}});
-    text += fmt::format("{}{} ({:.1f} %)", i > 0 ? ", " : "", printable(name), 100 * probability);
-  }
-  if (options.json) {
-    fmt::print("{}\n", json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
-  } else {
-    fmt::print("{}: {}\n", printable(file.string()), text);
-  }
+  for (const Guess& one : guesses)
+    text += fmt::format("{}{} ({:.1f} %)", text.empty() ? "" : ", ", printable(one.name),
+                        100 * double{one.probability});
+  fmt::print("{}: {}\n", printable(file.string()), text);
 }
 
 /// Predicts for all readable files; stderr names the others, or `strict` makes the first an error. Returns
@@ -87,12 +80,8 @@ std::size_t predict_batch(const PredictOptions& options, bool strict, const Pred
   if (!known.empty()) {
     const std::int64_t k = std::min(options.top, spec.classes);
     const Predictions found = predictor.predict(narrow(all, 0, 0, std::ssize(known)), k);
-    const auto row = [k]<class T>(const T* values, std::size_t i) {
-      return std::span(values + static_cast<std::int64_t>(i) * k, static_cast<std::size_t>(k));
-    };
     for (std::size_t i = 0; i < known.size(); ++i)
-      print(options, predictor, known[i], row(found.classes.data<std::int64_t>(), i),
-            row(found.probabilities.data<float>(), i));
+      print(options.json, known[i], predictor.guesses(found, static_cast<std::int64_t>(i), k));
   }
   return known.size();
 }

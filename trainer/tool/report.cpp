@@ -32,9 +32,7 @@ void write_report(const ReportOptions& options) {
                        : options.runs.size() == 1 ? fs::path(options.runs[0]) / "report.html"
                                                   : fs::path("comparison.html");
   const std::string page = runs.size() == 1 ? report::page_of(runs[0]) : report::comparison_of(runs);
-  AtomicFile file(out);
-  file.write(std::as_bytes(std::span(page)));
-  file.commit();
+  write_atomically(out, page);
   fmt::print("{}: {}\n", printable(out.string()),
              runs.size() == 1 ? "the report of " + printable(runs[0].name)
                               : fmt::format("{} runs compared", runs.size()));

@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <exception>
 #include <filesystem>
+#include <map>
 #include <new>
 #include <string>
 #include <system_error>
@@ -23,6 +24,11 @@
 
 namespace athanor::tool {
 namespace {
+
+std::map<std::string, void (*)(CLI::App&)>& commands() {
+  static std::map<std::string, void (*)(CLI::App&)> all;
+  return all;
+}
 
 /// CLI11 only reports that a subcommand is required; this suggests one.
 void check_subcommand(const CLI::App& app, const std::string& name) {
@@ -92,6 +98,7 @@ int run(int argc, char** argv, const std::string& program, const AddCommands& ad
     app.set_version_flag("--version", version_line(program), "Print the version and exit");
     app.require_subcommand(1);
     add(app);
+    for (const auto& [name, add_command] : commands()) add_command(app);
     wrap_help(app);
     if (argc < 2 || argv[1][0] != '-') check_subcommand(app, argc < 2 ? "" : argv[1]);
     try {
@@ -123,6 +130,10 @@ int run(int argc, char** argv, const std::string& program, const AddCommands& ad
 }
 
 }  // namespace
+
+Command::Command(const char* name, void (*add)(CLI::App& app)) {
+  commands()[name] = add;
+}
 
 int run_tool(int argc, char** argv, const AddCommands& add) {
   const std::string program =

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <functional>
-#include <vector>
 
 namespace CLI {
 class App;
@@ -14,8 +13,16 @@ namespace tool {
 /// Adds subcommands to the app, as trainer/tool/commands.h does.
 using AddCommands = std::function<void(CLI::App& app)>;
 
-/// The body of a main() with these subcommands: parses, runs the requested one, and reports errors in one
-/// line. Returns the exit code (trainer/run_main.h).
+/// A subcommand that its own source file adds to the program it is linked into:
+///
+///     const Command plan("plan", add_plan);
+class Command {
+ public:
+  Command(const char* name, void (*add)(CLI::App& app));
+};
+
+/// The body of a main() with these subcommands and all Commands, by name: parses, runs the requested one, and
+/// reports errors in one line. Returns the exit code (trainer/run_main.h).
 int run_tool(int argc, char** argv, const AddCommands& add);
 
 }  // namespace tool

@@ -76,7 +76,7 @@ class Photos final : public Dataset {
   ImageSpec spec_{0, 0, 0, 10};
 };
 
-/// CIFAR-10 in a packed file that goes when nobody reads it any more.
+/// CIFAR-10 in a packed file that is removed when it is no longer read.
 class PackedCifar final : public Dataset {
  public:
   PackedCifar() {

@@ -2,14 +2,12 @@
 
 #include <algorithm>
 #include <chrono>
-#include <exception>
-#include <iostream>
-#include <sstream>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <sys/resource.h>
 
+#include "bench/support/requests.h"
 #include "kernels/context.h"
 
 namespace athanor::peers {
@@ -65,38 +63,26 @@ int serve(const std::vector<PeerCase>& cases, const std::string& version) {
   for (const PeerCase& known : cases) {
     names += fmt::format(R"({}"{}":["athanor"])", names.empty() ? "" : ",", known.name);
   }
-  std::cout << fmt::format(R"({{"name":"athanor","version":"{}","threads":{},"cases":{{{}}}}})", version,
-                           cpu_context().threads(), names)
-            << std::endl;
+  const std::string about = fmt::format(R"({{"name":"athanor","version":"{}","threads":{},"cases":{{{}}}}})",
+                                        version, cpu_context().threads(), names);
   // The last case stays ready: the driver comes back to it once a round.
   std::string current;
   Ready ready;
-  for (std::string line, name, variant; std::getline(std::cin, line);) {
-    std::istringstream words(line);
-    words >> name >> variant;
-    double seconds = 0;
-    if (!(words >> seconds)) seconds = 0.5;
-    const auto found =
-        std::find_if(cases.begin(), cases.end(), [&](const PeerCase& known) { return known.name == name; });
-    if (found == cases.end() || variant != "athanor") {
-      std::cout << fmt::format(R"({{"error":"there is no case {} {}"}})", name, variant) << std::endl;
-      continue;
-    }
-    try {
-      if (current != name) {
-        ready = {};
-        ready = found->prepare();
-        current = name;
-      }
-      const std::vector<double> times = time_of(ready.run, seconds);
-      std::cout << fmt::format(R"({{"seconds":[{}],"check":[{}],"bytes":{},"peak_bytes":{}}})",
-                               fmt::join(times, ","), fmt::join(ready.check, ","), found->bytes, peak_bytes())
-                << std::endl;
-    } catch (const std::exception& error) {
-      std::cout << fmt::format(R"({{"error":"{}"}})", error.what()) << std::endl;
-    }
-  }
-  return 0;
+  return bench::answer_requests(
+      about, 0.5, [&](const std::string& name, const std::string& variant, double seconds) {
+        const auto found = std::find_if(cases.begin(), cases.end(),
+                                        [&](const PeerCase& known) { return known.name == name; });
+        if (found == cases.end() || variant != "athanor")
+          return fmt::format(R"({{"error":"there is no case {} {}"}})", name, variant);
+        if (current != name) {
+          ready = {};
+          ready = found->prepare();
+          current = name;
+        }
+        return fmt::format(R"({{"seconds":[{}],"check":[{}],"bytes":{},"peak_bytes":{}}})",
+                           fmt::join(time_of(ready.run, seconds), ","), fmt::join(ready.check, ","),
+                           found->bytes, peak_bytes());
+      });
 }
 
 }  // namespace athanor::peers

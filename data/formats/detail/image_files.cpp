@@ -14,6 +14,7 @@
 
 #include "data/detail/sample_id.h"
 #include "data/formats/detail/bytes.h"
+#include "data/image/webp.h"
 #include "tensor/error.h"
 
 namespace athanor::detail {
@@ -60,6 +61,13 @@ std::filesystem::directory_iterator listed(const std::filesystem::path& folder, 
 }
 
 }  // namespace
+
+std::optional<Codec> codec_of(std::span<const std::byte> bytes) {
+  if (text_of(bytes).starts_with("\xff\xd8\xff")) return Codec::jpeg;
+  if (text_of(bytes).starts_with("\x89PNG\r\n\x1a\n")) return Codec::png;
+  if (WebpDecoder::recognises(bytes)) return Codec::webp;
+  return std::nullopt;
+}
 
 std::optional<Codec> codec_named(std::string_view file) {
   const std::string end = suffix_named(file);
@@ -125,8 +133,8 @@ namespace {
 
 class Walker {
  public:
-  Walker(const char* format, std::filesystem::path start, std::string shown, bool goes_on)
-      : format_(format), start_(std::move(start)), shown_(std::move(shown)), goes_on_(goes_on) {}
+  Walker(const char* format, std::filesystem::path start, std::string shown, bool keep_walking)
+      : format_(format), start_(std::move(start)), shown_(std::move(shown)), keep_walking_(keep_walking) {}
 
   void look_into(const std::filesystem::path& folder, const std::string& within) {
     if (!known_.add(folder) || (!within.empty() && leads_up(folder, start_)))
@@ -160,7 +168,7 @@ class Walker {
     std::sort(folders.begin(), folders.end());  // of two names of one folder, the first counts everywhere
     for (const std::string& name : folders) look_into(folder / name, within + name + '/');
     if (!error) return;
-    if (!goes_on_)
+    if (!keep_walking_)
       fail<IoError>("{}: {} must be a readable folder, but got: {}", format_, folder.string(),
                     error.message());
     pass_over(kUnreadable, within);
@@ -180,7 +188,7 @@ class Walker {
   const char* format_;
   std::filesystem::path start_;
   std::string shown_;
-  bool goes_on_;
+  bool keep_walking_;
   KnownFolders known_;
   ImageFiles found_;
 };
@@ -188,8 +196,8 @@ class Walker {
 }  // namespace
 
 ImageFiles find_images(const std::filesystem::path& folder, const char* format, const std::string& shown,
-                       bool goes_on) {
-  Walker walker(format, folder, shown, goes_on);
+                       bool keep_walking) {
+  Walker walker(format, folder, shown, keep_walking);
   walker.look_into(folder, "");
   return walker.result();
 }

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,6 +17,8 @@ namespace athanor::detail {
 
 /// The codec of a file's suffix, in any case: .png, .webp, .jpg, .jpeg, .jpe or .jfif; else nullopt.
 std::optional<Codec> codec_named(std::string_view file);
+/// The codec of an encoded image, by its first bytes; nullopt for any other.
+std::optional<Codec> codec_of(std::span<const std::byte> bytes);
 /// The suffix for a codec: "jpg", "png" or "webp".
 inline const char* suffix_of(Codec codec) {
   return codec == Codec::jpeg ? "jpg" : name_of(codec);
@@ -50,9 +53,9 @@ struct ImageFiles {
 };
 /// Looks into sub-folders too, and follows symbolic links to folders, each folder once, and none around the
 /// first one. `shown` comes before names in `unused`: "class/". A folder that cannot be read is an IoError
-/// or, if `goes_on`, counted.
+/// or, if `keep_walking`, counted.
 ImageFiles find_images(const std::filesystem::path& folder, const char* format, const std::string& shown = {},
-                       bool goes_on = false);
+                       bool keep_walking = false);
 
 /// Reads a file of at most 1 GiB into `to` after its first `from` bytes, growing it if needed. Returns the
 /// end. Throws IoError, "FORMAT: NAME: ...".

@@ -43,8 +43,8 @@ std::optional<std::string> bad_label(std::int64_t label, std::int64_t classes) {
   return fmt::format("the label must be in [0, {}), but is {}", end, label);
 }
 
-std::int64_t count_classes(const std::vector<std::int64_t>& labels, std::int64_t stated) {
-  return stated > 0 || labels.empty() ? stated : *std::max_element(labels.begin(), labels.end()) + 1;
+std::int64_t count_classes(const std::vector<std::int64_t>& labels) {
+  return labels.empty() ? 0 : *std::max_element(labels.begin(), labels.end()) + 1;
 }
 
 void check_classes(std::int64_t classes, const char* format) {
@@ -67,7 +67,7 @@ std::optional<IntType> int_type(std::string_view name) {
 }
 
 IntType smallest_type(const std::vector<std::int64_t>& labels) {
-  const std::int64_t classes = count_classes(labels, 0);
+  const std::int64_t classes = count_classes(labels);
   if (classes <= 256) return {1, false, std::endian::little};
   if (classes <= 65536) return {2, false, std::endian::little};
   return {4, true, std::endian::little};

@@ -30,9 +30,9 @@ bool fits_shape(const ImageSpec& shape, std::int64_t bytes);
 /// The same of a raw sample.
 bool fits_shape(const StoredSample& sample);
 /// The problem of `label`, if any; `classes` 0: not stated.
-std::optional<std::string> bad_label(std::int64_t label, std::int64_t classes);
-/// `stated` or, if 0, the largest label + 1.
-std::int64_t count_classes(const std::vector<std::int64_t>& labels, std::int64_t stated);
+std::optional<std::string> bad_label(std::int64_t label, std::int64_t classes = 0);
+/// The largest label + 1.
+std::int64_t count_classes(const std::vector<std::int64_t>& labels);
 /// Throws ArgumentError unless `classes` is 0 (not stated) or a valid count of classes.
 void check_classes(std::int64_t classes, const char* format);
 /// Throws ArgumentError if `index` is not in [0, size).
@@ -52,7 +52,7 @@ std::string name_of(const IntType& type);
 /// `count` labels from `offset` on. Throws IoError if the file ends earlier, or at the first label outside
 /// [0, classes) (with classes = 0: [0, kMaxClasses)).
 std::vector<std::int64_t> read_labels(const FileBytes& file, std::int64_t offset, std::int64_t count,
-                                      IntType type, std::int64_t classes);
+                                      IntType type, std::int64_t classes = 0);
 /// The labels as bytes of that type.
 std::vector<std::byte> stored_labels(const std::vector<std::int64_t>& labels, IntType type);
 /// The file of labels for a file of images: replaces the first of the words found in its name, before the

@@ -149,7 +149,7 @@ std::vector<std::byte> npy_labels_file(const std::vector<std::int64_t>& labels) 
 }
 
 NpyPair check_npy(const FileBytes& images, std::int64_t image_bytes, const FileBytes& labels,
-                  std::int64_t label_bytes, std::int64_t classes) {
+                  std::int64_t label_bytes) {
   const NpyHeader of_images = read_npy_header(images), of_labels = read_npy_header(labels);
   const std::string& descr = of_images.descr;
   if (descr != "|u1" && descr != "<u1" && descr != ">u1" && descr != "=u1") {
@@ -167,7 +167,7 @@ NpyPair check_npy(const FileBytes& images, std::int64_t image_bytes, const FileB
     images.fail(0, "images must be [N, H, W] or [N, H, W, C], but the shape is [{}]", fmt::join(dims, ", "));
   }
   if (dims[0] == 0) images.fail(0, "the array must have at least one image, but has none");
-  const ImageSpec spec{dims[1], dims[2], dims.size() == 4 ? dims[3] : 1, classes};
+  const ImageSpec spec{dims[1], dims[2], dims.size() == 4 ? dims[3] : 1, 0};
   if (const auto bad = bad_image(spec)) images.fail(0, "{}", *bad);
   if (const auto bad = channels_first(spec)) images.fail(0, "{}", *bad);
   check_elements(images, of_images, image_bytes, 1, "pixels");
@@ -183,7 +183,7 @@ NpyPair check_npy(const FileBytes& images, std::int64_t image_bytes, const FileB
 }
 
 std::vector<std::int64_t> npy_labels(const NpyPair& pair, const FileBytes& labels) {
-  return read_labels(labels, pair.label_data, pair.count, pair.label_type, pair.spec.classes);
+  return read_labels(labels, pair.label_data, pair.count, pair.label_type);
 }
 
 }  // namespace athanor::detail

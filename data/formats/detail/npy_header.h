@@ -12,14 +12,14 @@ namespace athanor::detail {
 struct NpyPair {
   std::int64_t image_data = 0, label_data = 0;  ///< offsets of the elements
   std::int64_t count = 0;
-  ImageSpec spec;  ///< with the stated classes
+  ImageSpec spec;
   IntType label_type;
 };
 /// Compares the headers of two arrays with each other and with the arrays' sizes; the first kNpyHead bytes of
 /// `images` and `labels` suffice. Throws IoError.
 inline constexpr std::int64_t kNpyHead = 12 + (1 << 20);
 NpyPair check_npy(const FileBytes& images, std::int64_t image_bytes, const FileBytes& labels,
-                  std::int64_t label_bytes, std::int64_t classes);
+                  std::int64_t label_bytes);
 /// Throws IoError on a label out of range.
 std::vector<std::int64_t> npy_labels(const NpyPair& pair, const FileBytes& labels);
 

@@ -69,13 +69,13 @@ void UniformSamples::add(const StoredSample& sample) {
             classes_, sample.label);
   ATH_CHECK(sample.codec == Codec::raw,
             "{}: this format holds raw images only, but sample {} is {}; decode it first, or write a format "
-            "that keeps it: packed, TFRecord, LMDB or tar",
+            "that keeps it: packed, TFRecord or tar",
             format_, size(), name_of(sample.codec));
   const ImageSpec spec{sample.height, sample.width, sample.channels, 0};
   if (labels_.empty()) spec_ = spec;
   ATH_CHECK(spec == spec_,
             "{}: this format holds images of one size only, but sample {} is {}x{}x{} and the previous ones "
-            "are {}x{}x{}; resize them first, or write a format for any size: packed, TFRecord or LMDB",
+            "are {}x{}x{}; resize them first, or write a format for any size: packed or TFRecord",
             format_, size(), spec.height, spec.width, spec.channels, spec_.height, spec_.width,
             spec_.channels);
   labels_.push_back(sample.label);

@@ -4,39 +4,29 @@
 #include <functional>
 #include <memory>
 #include <string>
-#include <string_view>
+#include <vector>
 
 #include "data/dataset.h"
 
+// Formats whose libraries damaged files can crash are not trained from: `athanor pack`, a process of its own,
+// packs such a source once into a cache, and the packed file is opened instead.
+
 namespace athanor {
 
-/// Samples that can only be read in sequence: for a format that is imported, not trained from directly.
-class SampleSequence {
- public:
-  SampleSequence() = default;
-  virtual ~SampleSequence() = default;
-  SampleSequence(const SampleSequence&) = delete;
-  SampleSequence& operator=(const SampleSequence&) = delete;
-
-  virtual std::int64_t size() const = 0;
-  /// As Dataset::spec().
-  virtual const ImageSpec& spec() const = 0;
-  /// The next of size() samples; valid until the next call. Throws IoError naming the file.
-  virtual StoredSample next() = 0;
-};
-
-/// Called with one line before a file is packed into the cache: which, how large, where to.
+/// Called with one line before a source is packed into the cache: which, how large, where to.
 using ImportNotice = std::function<void(const std::string& line)>;
 
 /// The cache folder: athanor/imported below $XDG_CACHE_HOME, else below ~/.cache, else an IoError.
 std::filesystem::path import_folder();
 
-/// The samples of `path` in any order. The first call reads them with `open` and packs them into
-/// import_folder(), atomically; later calls only open the packed file. It is repacked if the source's size or
-/// time or `how` (the reading options) has changed, or if it is damaged: a fetch() that finds wrong samples
-/// removes it. Processes that open the same file wait for the one that packs it. Throws IoError.
-std::unique_ptr<Dataset> open_imported(const std::filesystem::path& path, std::string_view how,
-                                       const std::function<std::unique_ptr<SampleSequence>()>& open,
-                                       const ImportNotice& on_import = {});
+/// The samples of `path` in any order. The first call packs them into import_folder() with the program
+/// athanor, which lies beside the running one or on PATH, and which gets `fields` as its flag --fields; later
+/// calls only open the packed file. It is packed again if the size or time of one of `files`, all those that
+/// are read, or `fields` has changed, or if it is damaged: a fetch() that finds wrong samples removes it.
+/// Processes that open the same source wait for the one that packs it. Throws IoError, with what athanor
+/// said.
+std::unique_ptr<Dataset> open_imported(const std::filesystem::path& path,
+                                       const std::vector<std::filesystem::path>& files,
+                                       const std::string& fields, const ImportNotice& on_import = {});
 
 }  // namespace athanor

@@ -1,39 +1,30 @@
 #pragma once
 
 #include <filesystem>
-#include <functional>
 #include <memory>
-#include <string>
+#include <vector>
 
 #include "data/dataset.h"
-#include "data/formats/import/cache.h"
+#include "data/formats/field_names.h"
 #include "data/sample_writer.h"
 
 namespace athanor {
 
-struct Hdf5Options {
-  /// The data sets' names, including groups. Empty: the first pair found of images and labels, x and y,
-  /// x_train and y_train, x_test and y_test, data and label, X and Y.
-  std::string images = {}, labels = {};
-  /// 0: the largest label + 1.
-  std::int64_t classes = 0;
-  /// Maximum seconds to read one row of chunks, > 0. After that the read counts as hanging and is ended.
-  double patience_s = 60;
-};
+/// Images [N, H, W, C] or [N, H, W] u8, and labels [N], [N, 1] or [N, 1, 1, 1] of any integer type, N >= 1.
+/// `names`: data sets, with their groups; a label's may lie in another file, "FILE:NAME", relative to the
+/// folder of `path`. Without names: usual_names(), in `path` or with the labels in the second of
+/// hdf5_files(). External and virtual data sets are refused. One thread at a time reads, quickest in order.
+/// libhdf5 can crash and hang on damaged files: for the process of `athanor pack`
+/// (data/formats/import/cache.h). Throws IoError, also in a build without libhdf5. Source: The HDF Group,
+/// "HDF5 File Format Specification".
+std::unique_ptr<Dataset> open_hdf5(const std::filesystem::path& path, const FieldNames& names = {});
 
-/// Reads images [N, H, W, C] or [N, H, W] u8 and labels [N] or [N, 1] of any integer type with libhdf5, N >=
-/// 1, in sequence. External and virtual data sets are refused. libhdf5 can crash on damaged files, so it runs
-/// in a child process that lives as long as the sequence and keeps a copy of memory that this process changes
-/// meanwhile. Throws IoError, also if the child was ended, did not answer in time or could not be started,
-/// and in a build without libhdf5. Source: The HDF Group, "HDF5 File Format Specification".
-std::unique_ptr<SampleSequence> read_hdf5(const std::filesystem::path& path, const Hdf5Options& options = {});
-
-/// The same samples in any order: packed once into the cache (data/formats/import/cache.h).
-std::unique_ptr<Dataset> open_hdf5(const std::filesystem::path& path, const Hdf5Options& options = {},
-                                   const ImportNotice& on_import = {});
+/// The files that open_hdf5() reads: `path`, and that of the labels if it is another: as `names` says, else
+/// one beside it, A_y.h5 for A_x.h5 or A_labels.h5 for A_images.h5.
+std::vector<std::filesystem::path> hdf5_files(const std::filesystem::path& path, const FieldNames& names);
 
 /// Writes "images" [N, H, W, C] u8 and "labels" [N] i64: raw images of one size, in chunks of about 1 MiB
-/// with Fletcher-32 checksums and, for `deflate` in [1, 9], compression. Also uses a child process.
-std::unique_ptr<SampleWriter> create_hdf5(const std::filesystem::path& path, int deflate = 0);
+/// with Fletcher-32 checksums.
+std::unique_ptr<SampleWriter> create_hdf5(const std::filesystem::path& path);
 
 }  // namespace athanor

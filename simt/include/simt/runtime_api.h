@@ -93,11 +93,6 @@ enum cudaFuncAttribute {
   cudaFuncAttributePreferredSharedMemoryCarveout = 9,
 };
 
-enum cudaDeviceP2PAttr {
-  cudaDevP2PAttrPerformanceRank = 1,  ///< 0 is the fastest
-  cudaDevP2PAttrAccessSupported = 2,
-};
-
 enum cudaDriverEntryPointQueryResult {
   cudaDriverEntryPointSuccess = 0,
   cudaDriverEntryPointSymbolNotFound = 1,
@@ -125,11 +120,6 @@ cudaError_t cudaGetDeviceCount(int* count);
 cudaError_t cudaSetDevice(int device);
 cudaError_t cudaGetDevice(int* device);
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device);
-cudaError_t cudaDeviceCanAccessPeer(int* can, int device, int peer);
-/// The link between two devices, which a test may set: simt::options().link.
-cudaError_t cudaDeviceGetP2PAttribute(int* value, cudaDeviceP2PAttr attribute, int device, int peer);
-cudaError_t cudaDeviceGetPCIBusId(char* id, int bytes, int device);
-cudaError_t cudaDeviceGetByPCIBusId(int* device, const char* id);
 cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned flags);
 /// The highest priority is the lowest number.
 cudaError_t cudaDeviceGetStreamPriorityRange(int* lowest, int* highest);

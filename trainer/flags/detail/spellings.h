@@ -14,5 +14,7 @@ std::vector<std::string> translate_flags(const std::vector<std::string>& argumen
 
 /// Our equivalent of another tool's flag: "use --precision bf16 or f16"; empty: unknown.
 std::string flag_advice(const std::string& flag);
+/// Throws ArgumentError with our equivalent if the flag's value is another tool's.
+void refuse_value(const std::string& flag, const std::string& value);
 
 }  // namespace athanor

@@ -26,7 +26,6 @@ struct Chart {
   Format format = Format::plain;
   const char* x_name = "step";
   bool from_zero = false;
-  const char* hint = "";  ///< HTML, below the title
 };
 
 /// A figure: overlaid curves as inline SVG of any width, with its labels as text next to it, and a

@@ -1,15 +1,11 @@
 #include "trainer/report/detail/html.h"
 
-#include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstddef>
-#include <vector>
+#include <string_view>
 
 #include <fmt/format.h>
-#include <zlib.h>
 
-#include "tensor/printable.h"
 #include "trainer/readable.h"
 
 namespace athanor {
@@ -21,71 +17,15 @@ extern const std::size_t kReportStyleBytes, kReportScriptBytes;
 namespace report {
 namespace {
 
-using Bytes = std::vector<std::uint8_t>;
-
-void append_u32(Bytes& to, std::uint32_t value) {
-  for (int shift = 24; shift >= 0; shift -= 8) to.push_back(static_cast<std::uint8_t>(value >> shift));
-}
-
-void append_chunk(Bytes& png, std::string_view type, const Bytes& data) {
-  append_u32(png, static_cast<std::uint32_t>(data.size()));
-  const std::size_t begin = png.size();
-  png.insert(png.end(), type.begin(), type.end());
-  png.insert(png.end(), data.begin(), data.end());
-  append_u32(png,
-             static_cast<std::uint32_t>(crc32(0, png.data() + begin, static_cast<uInt>(png.size() - begin))));
-}
-
-/// Without libpng, so that programs that read no pictures need not link it. Source: PNG specification, W3C
-/// 2003, section 5.
-Bytes png_of(const Bytes& rows, std::uint32_t height, std::uint32_t width, std::int64_t channels) {
-  Bytes png{0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n'}, header;
-  append_u32(header, width);
-  append_u32(header, height);
-  for (const int value : {8, channels == 3 ? 2 : 0, 0, 0, 0})
-    header.push_back(static_cast<std::uint8_t>(value));
-  append_chunk(png, "IHDR", header);
-  uLongf size = compressBound(rows.size());
-  Bytes packed(size);
-  compress(packed.data(), &size, rows.data(), rows.size());
-  packed.resize(size);
-  append_chunk(png, "IDAT", packed);
-  append_chunk(png, "IEND", {});
-  return png;
-}
-
-std::string base64_of(const Bytes& bytes) {
-  static constexpr std::string_view kDigits =
-      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::string text;
-  for (std::size_t i = 0; i < bytes.size(); i += 3) {
-    const auto at = [&](std::size_t k) { return i + k < bytes.size() ? bytes[i + k] : 0U; };
-    const unsigned group = at(0) << 16 | at(1) << 8 | at(2);
-    for (std::size_t k = 0; k < 4; ++k)
-      text += i + k > bytes.size() ? '=' : kDigits[group >> (18 - 6 * k) & 63];
-  }
-  return text;
-}
-
 std::string_view embedded(const unsigned char* bytes, std::size_t size) {
   return {reinterpret_cast<const char*>(bytes), size};
 }
 
-}  // namespace
-
-std::string escaped(std::string_view text) {
-  std::string all;
-  for (const char c : printable(text)) {
-    switch (c) {
-      case '&': all += "&amp;"; break;
-      case '<': all += "&lt;"; break;
-      case '>': all += "&gt;"; break;
-      case '"': all += "&quot;"; break;
-      default: all += c;
-    }
-  }
-  return all;
+std::string within(const char* begin, const std::string& body, const char* end) {
+  return body.empty() ? "" : begin + body + end;
 }
+
+}  // namespace
 
 std::string figure(double value, Format format) {
   if (!std::isfinite(value)) return "-";
@@ -103,21 +43,39 @@ std::string figure(double value, Format format) {
                                                          : fmt::format("{:.4g}", value);
 }
 
-std::string picture_url(std::span<const std::uint8_t> pixels, std::int64_t height, std::int64_t width,
-                        std::int64_t channels) {
-  constexpr std::int64_t kMax = 128;
-  const std::int64_t stride = (std::max(height, width) + kMax - 1) / kMax;
-  const std::int64_t rows = (height + stride - 1) / stride, columns = (width + stride - 1) / stride;
-  Bytes packed;
-  for (std::int64_t y = 0; y < rows; ++y) {
-    packed.push_back(0);  // the row without a filter
-    for (std::int64_t x = 0; x < columns; ++x) {
-      const auto* from = pixels.data() + (y * stride * width + x * stride) * channels;
-      packed.insert(packed.end(), from, from + channels);
-    }
-  }
-  return "data:image/png;base64," + base64_of(png_of(packed, static_cast<std::uint32_t>(rows),
-                                                     static_cast<std::uint32_t>(columns), channels));
+std::string row(const std::string& heading, const std::vector<std::string>& cells, const char* attributes) {
+  std::string html = fmt::format("<tr{}><th scope=\"row\">{}</th>", attributes, heading);
+  for (const std::string& cell : cells) html += "<td>" + cell + "</td>";
+  return html + "</tr>\n";
+}
+
+std::string head_row(const std::vector<std::string>& headings) {
+  std::string html = "<tr>";
+  for (const std::string& heading : headings) html += "<th scope=\"col\">" + heading + "</th>";
+  return html + "</tr>\n";
+}
+
+std::string table(const std::string& kind, const std::string& rows) {
+  return within(fmt::format("<table class=\"{}\">\n", kind).c_str(), rows, "</table>\n");
+}
+
+std::string list(const std::vector<std::string>& items) {
+  std::string html;
+  for (const std::string& item : items) html += "<li>" + item + "</li>\n";
+  return within("<ul>\n", html, "</ul>\n");
+}
+
+std::string section(const char* id, const char* heading, const std::string& body) {
+  return within(fmt::format("<section id=\"{}\">\n<h2>{}</h2>\n", id, heading).c_str(), body, "</section>\n");
+}
+
+std::string folded(const std::string& summary, const std::string& body) {
+  return within(fmt::format("<details>\n<summary>{}</summary>\n", summary).c_str(), scrolled(body),
+                "</details>\n");
+}
+
+std::string scrolled(const std::string& body) {
+  return within("<div class=\"scroll\">\n", body, "</div>\n");
 }
 
 std::string whole_page(const std::string& title, const std::string& body, const std::string& carried) {

@@ -14,6 +14,14 @@ std::string page_of(const Record& run);
 /// configurations.
 std::string comparison_of(const std::vector<Record>& runs);
 
+// Sections of a run's page; empty without data.
+std::string times_section(const Record& run);
+std::string memory_section(const Record& run);
+std::string epochs_section(const Record& run);
+std::string configuration_section(const Record& run);
+std::string facts_section(const Record& run);
+std::string notes_section(const Record& run);
+
 // Shared by both.
 
 /// "loss", "accuracy", ...: names with train_NAME or val_NAME in epochs, losses first, in order.

@@ -55,7 +55,7 @@ class ReportPage final : public Callback {
   Record record_;
   std::string phase_ = {};
   std::int64_t val_samples_ = 0;
-  bool validates_ = false, validating_ = false, said_ = false, first_step_ = true;
+  bool validates_ = false, validating_ = false, warned_ = false, first_step_ = true;
   double data_s_ = 0, epoch_s_ = 0;  // at the end of the previous step
   std::int64_t epoch_ = 0, samples_ = 0;
   std::unique_ptr<Evaluation> evaluation_;

@@ -4,11 +4,11 @@
 #include <cstddef>
 #include <vector>
 
+#include "trainer/detail/plot.h"
+
 namespace athanor::report {
 
-struct Point {
-  double x = 0, y = 0;
-};
+using plot::Point;
 
 /// A curve of any length in bounded memory: at most 2 * kMax points, with the minimum and maximum of every
 /// stretch. Stretches have equal length, which doubles when there are too many.
@@ -25,13 +25,13 @@ class Series {
     put({std::floor(step / width_), last_, last_}, stretches_.size());
     while (stretches_.size() > kMax) {
       width_ *= 2;
-      std::size_t kept = 0;
+      std::size_t count = 0;
       for (std::size_t i = 0; i < stretches_.size(); ++i) {
         Stretch one = stretches_[i];
         one.index = std::floor(one.low.x / width_);
-        kept = put(one, kept);
+        count = put(one, count);
       }
-      stretches_.resize(kept);
+      stretches_.resize(count);
     }
   }
 
