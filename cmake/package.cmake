@@ -97,10 +97,11 @@ set(CPACK_COMPONENTS_ALL programs development simt)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PROGRAMS_PACKAGE_NAME athanor)
 set(CPACK_DEBIAN_PROGRAMS_PACKAGE_SHLIBDEPS ON)
-set(CPACK_DEBIAN_PROGRAMS_PACKAGE_RECOMMENDS openmpi-bin) # for --devices N
+set(CPACK_DEBIAN_PROGRAMS_PACKAGE_SUGGESTS openmpi-bin) # mpirun, for ranks on several machines
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_NAME libathanor-dev)
 list(JOIN ATHANOR_PACKAGES ", " packages)
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_DEPENDS
   "libfmt-dev, libisal-dev, libjpeg-dev, libpng-dev, zlib1g-dev, ${packages}")
+set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_RECOMMENDS athanor) # the program that imports HDF5 and LMDB
 set(CPACK_DEBIAN_SIMT_PACKAGE_NAME athanor-simt)
 include(CPack)

@@ -194,23 +194,23 @@ struct TrainerConfig {
   /// For bytes / 255, per channel; empty: measured on the training set, which reads all of it.
   std::vector<double> pixel_mean = {}, pixel_stddev = {};
 
-  // Images of any size, for programs that accept them; image_size 0 removes these flags
-  // ----------------------
-  std::int64_t image_size = 0;                           ///< pixels a side, after resizing
-  ImageWork decode = ImageWork::automatic;               ///< of plain JPEG files
-  ImageWork resize = ImageWork::automatic;               ///< the same bits on both
-  std::filesystem::path train_data = {}, val_data = {};  ///< their folders; empty: below data_dir
-  std::string fields = {};                               ///< OpenOptions::fields of all of these
-  std::filesystem::path photos = {};     ///< folder for both: val_split of each class is for validation
-  double val_split = 0.2;                ///< in (0, 1)
-  std::filesystem::path test_data = {};  ///< measured once, at the end; empty: none
+  // Images of any size, if the program accepts them; image_size 0 removes these flags -----------------------
+  std::int64_t image_size = 0;              ///< pixels a side, after resizing
+  ImageWork decode = ImageWork::automatic;  ///< of plain JPEG files
+  ImageWork resize = ImageWork::automatic;  ///< the same bits on both
+  std::filesystem::path train_data = {};    ///< the training images' folder; empty: below data_dir
+  std::filesystem::path val_data = {};      ///< the validation images'; likewise
+  std::string fields = {};                  ///< OpenOptions::fields of all of these
+  std::filesystem::path photos = {};        ///< folder for both: val_split of each class is for validation
+  double val_split = 0.2;                   ///< in (0, 1)
+  std::filesystem::path test_data = {};     ///< measured once, at the end; empty: none
 
   // Validation and limits -----------------------------------------------------------------------------------
   TrainingLength val_every = {1, true};  ///< also at the end of the run
-  BatchLimit limit_train_batches = {},
-             limit_val_batches = {};  ///< of each epoch; of each validation, may be 0
-  std::int64_t overfit_batches = 0;   ///< the same few batches in every epoch, unshuffled; 0: all, shuffled
-  std::int64_t sanity_val = 0;        ///< validation batches before training, to detect errors early
+  BatchLimit limit_train_batches = {};   ///< of each epoch
+  BatchLimit limit_val_batches = {};     ///< of each validation; may be 0
+  std::int64_t overfit_batches = 0;  ///< the same few batches in every epoch, unshuffled; 0: all, shuffled
+  std::int64_t sanity_val = 0;       ///< validation batches before training, to detect errors early
   /// Number of steps, and of validation batches, of a trial run that leaves nothing behind; 0: a real run.
   std::int64_t fast_dev_run = 0;
   /// Fails at the first non-finite gradient at the lowest loss scale, naming its op. Otherwise such steps are
@@ -240,11 +240,12 @@ struct TrainerConfig {
   bool validate_only = false;             ///< evaluate.h: only measure a run's result
   bool reset_head = false;                ///< the last layer starts with random weights
   std::filesystem::path metrics = {};     ///< file to which JSON lines are appended; empty: none
-  bool log_json = true, log_csv = false, log_tensorboard = false;  ///< --logger: files in run_dir (loggers.h)
-  std::int64_t log_every = 50;                                     ///< attempted steps between logged steps
-  bool summary = false;  ///< show layers with shapes and costs before training (layers.h)
-  bool report = true;    ///< report.html in run_dir, if there is one
-  bool progress = true;  ///< show progress on stdout
+  /// --logger: files in run_dir (loggers.h).
+  bool log_json = true, log_csv = false, log_tensorboard = false;
+  std::int64_t log_every = 50;  ///< attempted steps between logged steps
+  bool summary = false;         ///< show layers with shapes and costs before training (layers.h)
+  bool report = true;           ///< report.html in run_dir, if there is one
+  bool progress = true;         ///< show progress on stdout
   Profile profile = Profile::none;
   Question question = Question::none;
   std::filesystem::path lr_curve = {};  ///< SVG file for the learning-rate curve of the answer; empty: none

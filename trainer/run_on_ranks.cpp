@@ -10,7 +10,6 @@
 #include <string>
 #include <system_error>
 #include <thread>
-#include <vector>
 
 #include <unistd.h>
 

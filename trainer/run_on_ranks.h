@@ -18,9 +18,9 @@ namespace athanor {
 /// - --devices asks for several: starts the program that often with `argv` (terminated by null), with NCCL as
 ///   one process per GPU; does not call `body`; returns their exit code.
 /// - Started by that, mpirun, torchrun, Slurm or with NCCL_COMM_ID (dist/launch/bootstrap.h): joins that job,
-/// fills
-///   in config.device, strategy, local_ranks and ranks_note, and calls `body`. An exception of `body` becomes
-///   one line with its rank, once if all ranks fail alike, and ends all ranks with run_main()'s exit code.
+///   fills in config.device, strategy, local_ranks and ranks_note, and calls `body`. An exception of `body`
+///   becomes one line with its rank, once if all ranks fail alike, and ends all ranks with run_main()'s exit
+///   code.
 ///
 /// Throws ArgumentError if launcher, --devices and --strategy contradict each other; BackendError if this
 /// build or machine lacks a requirement.

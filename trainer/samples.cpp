@@ -4,7 +4,6 @@
 #include "trainer/samples.h"
 
 #include <algorithm>
-#include <cctype>
 #include <cmath>
 #include <system_error>
 #include <utility>

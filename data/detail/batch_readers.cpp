@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <csignal>
 #include <optional>
-#include <span>
 
 #include <fmt/format.h>
 #include <pthread.h>

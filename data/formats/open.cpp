@@ -6,7 +6,6 @@
 #include <iterator>
 #include <span>
 #include <string_view>
-#include <utility>
 
 #include "data/formats/cifar.h"
 #include "data/formats/detail/bytes.h"

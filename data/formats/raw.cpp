@@ -1,7 +1,6 @@
 #include "data/formats/raw.h"
 
 #include <map>
-#include <utility>
 
 #include <nlohmann/json.hpp>
 

@@ -2,7 +2,6 @@
 
 #include <filesystem>
 #include <memory>
-#include <string>
 
 #include "data/dataset.h"
 #include "data/sample_writer.h"

@@ -1,6 +1,5 @@
 #include "data/image/png.h"
 
-#include <algorithm>
 #include <csetjmp>
 #include <cstring>
 #include <memory_resource>

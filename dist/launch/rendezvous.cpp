@@ -291,12 +291,12 @@ std::string draw_secret() {
   return hex;
 }
 
-Listening listen_anywhere(const char* host) {
-  Socket socket = listen_at(addresses_of(host, 0, AF_INET));
+Listening listen_anywhere() {
+  Socket socket = listen_at(addresses_of("127.0.0.1", 0, AF_INET));
   sockaddr_in address{};
   socklen_t length = sizeof address;
   if (!socket || ::getsockname(socket.fd(), reinterpret_cast<sockaddr*>(&address), &length) != 0)
-    detail::fail<BackendError>("ranks: {} must have a free port, but got: {}", host, std::strerror(errno));
+    detail::fail<BackendError>("ranks: 127.0.0.1 must have a free port, but got: {}", std::strerror(errno));
   return {socket.release(), ntohs(address.sin_port)};
 }
 

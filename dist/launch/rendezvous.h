@@ -44,11 +44,11 @@ std::string warn_of_strangers(const RankInfo& info);
 /// 128 random bits as 32 hex digits, as a job's secret.
 std::string draw_secret();
 
-/// A socket that listens at an unused port of `host`, and that port, which no other process can take.
+/// A socket that listens at an unused port of 127.0.0.1, and that port, which no other process can take.
 struct Listening {
   int socket = -1;
   int port = 0;
 };
-Listening listen_anywhere(const char* host = "127.0.0.1");
+Listening listen_anywhere();
 
 }  // namespace athanor::dist

@@ -39,6 +39,8 @@ struct Rank {
   ::setpgid(0, 0);
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != parent) ::_exit(128 + SIGKILL);  // it has just died
+  // In a process group of its own, reading from a terminal would stop it.
+  ::dup2(::open("/dev/null", O_RDONLY | O_CLOEXEC), STDIN_FILENO);
   ::dup2(errors, STDERR_FILENO);
   for (const int file : command.inherited) ::fcntl(file, F_SETFD, 0);
   std::signal(SIGUSR1, SIG_IGN);
@@ -122,6 +124,7 @@ class HeldSignals {
         sigaddset(&signals, signal);
     }
     for (const int signal : {SIGCHLD, SIGUSR1}) sigaddset(&signals, signal);
+    std::signal(SIGCHLD, SIG_DFL);  // if it is ignored, nobody can wait for a process
     file_ = ::signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
     if (file_ < 0)
       detail::fail<BackendError>("--devices: signals must have a file descriptor, but got: {}",

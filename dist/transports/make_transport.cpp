@@ -136,9 +136,9 @@ void join(ProcessGroup& job, Device device) {
       name_of(info.launcher), info.world_size);
 #else
   detail::fail<BackendError>(
-      "ranks: {} has started {} of them, but this build has no network between processes: install "
-      "libopenmpi-dev and openmpi-bin, and configure again",
-      name_of(info.launcher), info.world_size);
+      "ranks: {} has started {} of them, but this build has no network between processes: use "
+      "--devices {} on one machine, or install libopenmpi-dev and openmpi-bin, and configure again",
+      name_of(info.launcher), info.world_size, info.world_size);
 #endif
 }
 

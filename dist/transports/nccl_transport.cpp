@@ -1,7 +1,6 @@
 #include "dist/transports/nccl_transport.h"
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 #include <exception>
 #include <future>

@@ -5,23 +5,27 @@
 #include <atomic>
 #include <cerrno>
 #include <cstring>
-#include <deque>
 #include <string>
 #include <vector>
 
+#include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
-#include "dist/collectives/session.h"
 #include "dist/transports/slots.h"
 #include "tensor/error.h"
 
 namespace athanor::dist {
 namespace {
 
-constexpr std::size_t kPage = 4096;
+/// Parts of a file are mapped at multiples of the system's page, which has up to 64 KiB (64-bit ARM).
+constexpr std::size_t kPage = 64 << 10;
+constexpr std::size_t whole_pages(std::size_t bytes) {
+  return (bytes + kPage - 1) / kPage * kPage;
+}
+
 /// Slots of a ring, and their size: only the pages that messages have used take memory.
 constexpr std::size_t kRing = 16, kSlotBytes = std::size_t{256} << 10;
 /// At most so many bytes are copied in one call of test(), which must not take long.
@@ -62,13 +66,19 @@ struct RankMemory::Header {
 
 struct RankMemory::Channel {
   std::array<RingEntry, kRing> ring;
-  alignas(kPage) std::array<std::array<std::byte, kSlotBytes>, kRing> slots;
+  alignas(4096) std::array<std::array<std::byte, kSlotBytes>, kRing> slots;
 };
+
+namespace {
+
+constexpr std::size_t kChannelBytes = whole_pages(sizeof(RankMemory::Channel));
+
+}  // namespace
 
 RankMemory::RankMemory(int world_size) : world_size_(world_size) {
   file_ = ::memfd_create("athanor", MFD_CLOEXEC);
   const auto channels = static_cast<off_t>(world_size) * world_size * SharedMemoryTransport::kNetworks;
-  const auto bytes = static_cast<off_t>(header_bytes()) + channels * static_cast<off_t>(sizeof(Channel));
+  const auto bytes = static_cast<off_t>(header_bytes()) + channels * static_cast<off_t>(kChannelBytes);
   if (file_ < 0 || ::ftruncate(file_, bytes) != 0) {
     const int error = errno;
     if (file_ >= 0) ::close(file_);
@@ -79,6 +89,7 @@ RankMemory::RankMemory(int world_size) : world_size_(world_size) {
 }
 
 RankMemory::RankMemory(int file, int world_size) : file_(file), world_size_(world_size) {
+  ::fcntl(file, F_SETFD, FD_CLOEXEC);  // not for what this rank starts
   map_header();
 }
 
@@ -88,8 +99,7 @@ RankMemory::~RankMemory() {
 }
 
 std::size_t RankMemory::header_bytes() const {
-  const std::size_t bytes = sizeof(Header) + static_cast<std::size_t>(world_size_) * sizeof(Ended);
-  return (bytes + kPage - 1) / kPage * kPage;
+  return whole_pages(sizeof(Header) + static_cast<std::size_t>(world_size_) * sizeof(Ended));
 }
 
 void RankMemory::map_header() {
@@ -102,7 +112,7 @@ void RankMemory::map_header() {
 
 std::shared_ptr<RankMemory::Channel> RankMemory::channel(int network, int from, int to) const {
   const auto index = (static_cast<off_t>(network) * world_size_ + from) * world_size_ + to;
-  const auto at = static_cast<off_t>(header_bytes()) + index * static_cast<off_t>(sizeof(Channel));
+  const auto at = static_cast<off_t>(header_bytes()) + index * static_cast<off_t>(kChannelBytes);
   void* const memory = ::mmap(nullptr, sizeof(Channel), PROT_READ | PROT_WRITE, MAP_SHARED, file_, at);
   if (memory == MAP_FAILED)
     detail::fail<BackendError>(
@@ -112,10 +122,11 @@ std::shared_ptr<RankMemory::Channel> RankMemory::channel(int network, int from, 
 }
 
 void RankMemory::set_ended(int rank, int exit_code) {
-  header_->rank(rank).gone = true;
-  if (exit_code == 0 || header_->lost != 0) return;
-  header_->exit_code = exit_code;
-  header_->lost = rank + 1;
+  if (exit_code != 0 && header_->lost == 0) {
+    header_->exit_code = exit_code;
+    header_->lost = rank + 1;
+  }
+  header_->rank(rank).gone = true;  // last: whoever sees it can say why
 }
 
 namespace {
@@ -135,7 +146,7 @@ struct MessageRing {
   std::shared_ptr<RankMemory::Channel> channel;
   std::int64_t next = 0;               ///< sender: number of the next message; receiver: oldest not received
   std::array<bool, kRing> received{};  ///< of those after the oldest
-  std::deque<std::int32_t> waiting;    ///< messages without a place in the ring, or without a sender
+  std::vector<std::int32_t> waiting;   ///< messages without a place in the ring, or without a sender
 
   RingEntry& entry(std::int64_t number) const { return channel->ring[index(number)]; }
   std::byte* slot(std::int64_t number) const { return channel->slots[index(number)].data(); }
@@ -192,7 +203,7 @@ struct SharedMemoryTransport::Impl {
       RingEntry& entry = ring.entry(ring.next);
       if (entry.state.load(std::memory_order_acquire) != Stage::free) return;
       RankMessage& one = message(ring.waiting.front());
-      ring.waiting.pop_front();
+      ring.waiting.erase(ring.waiting.begin());
       one.number = ring.next++;
       entry.tag = one.tag;
       entry.bytes = one.bytes;
@@ -272,9 +283,10 @@ struct SharedMemoryTransport::Impl {
       one.copied += count;
       if (one.copied < one.bytes) entry.state.store(Stage::asked, std::memory_order_release);
     }
-    if (one.copied < one.bytes) return;
-    entry.state.store(Stage::done, std::memory_order_release);
-    one.complete = true;
+    if (one.copied < one.bytes || state == Stage::withdrawn) return;
+    // Unless its sender has withdrawn it meanwhile: what was copied may not be the message.
+    Stage seen = state;
+    one.complete = entry.state.compare_exchange_strong(seen, Stage::done, std::memory_order_acq_rel);
   }
 
   /// The next bytes of a long message. False if the kernel allows none: then for all later ones, too.
@@ -303,7 +315,7 @@ struct SharedMemoryTransport::Impl {
     if (one.number < 0) {
       std::erase_if(its.waiting, [&](std::int32_t slot) { return &message(slot) == &one; });
     } else if (one.sends) {
-      its.entry(one.number).state = Stage::withdrawn;
+      its.entry(one.number).state.exchange(Stage::withdrawn);  // before its memory may change
     }
   }
 };

@@ -9,7 +9,8 @@
 #include "tensor/stream.h"
 
 // The network below the collectives: messages of bytes between the ranks of a job. Whatever it is (threads of
-// one process, MPI), nothing here blocks; dist/collectives/wait.h waits, with a deadline.
+// one process, shared memory, MPI, NCCL), nothing here blocks; dist/collectives/wait.h waits, with a
+// deadline.
 
 namespace athanor::dist {
 

@@ -58,7 +58,7 @@ CrashLine::CrashLine(const std::string& line) {
   for (const int signal : kCrashes) ::sigaction(signal, &action, nullptr);
   ::getrlimit(RLIMIT_DATA, &data_limit_before);
   if (const rlim_t bytes = data_bytes(); bytes > 0) {
-    const rlimit limited{std::min(data_limit_before.rlim_max, bytes + kMoreMemory),
+    const rlimit limited{std::min(data_limit_before.rlim_cur, bytes + kMoreMemory),
                          data_limit_before.rlim_max};
     ::setrlimit(RLIMIT_DATA, &limited);
   }

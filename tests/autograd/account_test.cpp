@@ -221,8 +221,7 @@ TEST(StepAccount, KnowsOptimizersAndAccumulation) {
 
 TEST(StepAccount, UnknownGpusGetTheListOfKnownOnes) {
   const std::string text = test::message_of([] { (void)gpu_named("h300"); });
-  EXPECT_TRUE(test::names(text, {"h300"}));
-  for (const Gpu& gpu : known_gpus()) EXPECT_TRUE(test::names(text, {gpu.name}));
+  EXPECT_TRUE(test::names(text, {"h300", "a10", "a100-40gb", "h200", "rtx4090", "t4"}));
 }
 
 // What the account is for: a ResNet-50 step of 256 images in f16.

@@ -96,12 +96,12 @@ TEST_F(Import, RebuildsAStaleOrDamagedPackedFile) {
   // Cut short: seen when it is opened.
   std::filesystem::resize_file(packed()[0], 5000);
   expect_same(*open(), samples_);
-  // A sample damaged: seen when it is fetched.
+  // A sample damaged: seen when it is read.
   std::string content = read_file(packed()[0]);
   content[4096] = static_cast<char>(content[4096] ^ 1);
   replace_file(packed()[0], content);
-  std::vector<std::byte> scratch;
-  EXPECT_ERROR(IoError, open()->fetch(0, scratch), ".athp", "sample 0");
+  std::vector<std::uint8_t> pixels(8 * 9 * 3);
+  EXPECT_ERROR(IoError, open()->read(0, pixels), ".athp", "sample 0");
   EXPECT_TRUE(packed().empty()) << "the damaged one is gone";
   expect_same(*open(), samples_);
 }
@@ -127,9 +127,14 @@ TEST_F(Import, NamesAndFilesHaveAPackedFileEach) {
 }
 
 TEST_F(Import, ALongNameIsImported) {
-  const std::string name = std::string(240, 'a') + ".h5";
-  std::filesystem::rename(dir_ / "a.h5", dir_ / name);
-  expect_same(*open(name), samples_);
+  std::string wide;
+  for (int i = 0; i < 80; ++i) wide += "\u540d";  // three bytes
+  std::string before = "a";
+  for (const std::string& name : {std::string(240, 'a'), wide}) {
+    std::filesystem::rename(dir_ / (before + ".h5"), dir_ / (name + ".h5"));
+    expect_same(*open(name + ".h5"), samples_);
+    before = name;
+  }
 }
 
 TEST_F(Import, ConcurrentProcessesMakeOneFile) {

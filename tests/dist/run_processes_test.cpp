@@ -112,6 +112,12 @@ TEST(RunProcesses, ARankThatGivesNoReasonIsAnError) {
   EXPECT_EQ(run({shell("echo error: it is so >&2; exit 5")}).errors, "error: it is so\n");
 }
 
+TEST(RunProcesses, SeesTheEndOfRanksWhereEndsOfProcessesAreIgnored) {
+  const auto before = std::signal(SIGCHLD, SIG_IGN);  // as the parent of this program may have
+  EXPECT_EQ(run({shell("exit 5")}).code, 5);
+  std::signal(SIGCHLD, before);
+}
+
 TEST(RunProcesses, RanksDieWithTheirLauncherWhateverTheyIgnore) {
   ASSERT_EQ(::prctl(PR_SET_CHILD_SUBREAPER, 1), 0);
   ::alarm(20);

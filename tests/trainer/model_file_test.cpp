@@ -301,7 +301,7 @@ TEST_F(ModelFileTest, OtherFilesAreRejectedInOneLine) {
   test::write_file(x, "PK\x03\x04 of torch.save()");
   EXPECT_ERROR(IoError, load_model(x), "model", x, "athanor convert", "--model");
   save_state_file(x, StateFile::model, state);
-  EXPECT_ERROR(IoError, load_model(x), "model", x, "'version'");
+  EXPECT_ERROR(IoError, load_model(x), "model", x, "older version");
   const auto saved = [&](const auto& damage) {
     ModelInfo info = info_of_three_classes();
     damage(info);

@@ -4,7 +4,6 @@
 #include <cerrno>
 #include <charconv>
 #include <chrono>
-#include <span>
 
 #include <fcntl.h>
 #include <fmt/chrono.h>

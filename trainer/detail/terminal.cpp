@@ -1,7 +1,6 @@
 #include "trainer/detail/terminal.h"
 
 #include <algorithm>
-#include <cctype>
 #include <cstdlib>
 #include <utility>
 #include <vector>

@@ -18,7 +18,7 @@ using read_flag::Text;
 
 template <class T> T read_as(Text flag, Text text) {
   if constexpr (std::is_same_v<T, bool>) {
-    return text != "false";
+    return read_flag::Switch()(flag, text);
   } else if constexpr (std::is_same_v<T, std::filesystem::path>) {
     return read_flag::path(flag, text);
   } else if constexpr (std::is_same_v<T, std::string>) {

@@ -35,19 +35,12 @@ void declare(CLI::App& app, const std::string& heading, const SettingRow& row, T
     row.value.read(config, row.name(), fmt::format("{}", fmt::join(texts, " ")));
     return true;
   };
-  if (row.takes == Takes::nothing) {
-    app.add_flag_function(
-           row.names(),
-           [&](std::int64_t count) { row.value.read(config, row.name(), count > 0 ? "true" : "false"); },
-           help)
-        ->group(heading);
-    return;
-  }
   CLI::Option* const option =
       app.add_option(row.names(), take, help)->type_name(row.value_name())->group(heading);
   const bool several = row.takes == Takes::values;
   option->multi_option_policy(several ? CLI::MultiOptionPolicy::TakeAll : CLI::MultiOptionPolicy::TakeLast);
-  if (row.takes == Takes::optional) option->expected(0)->default_str("");
+  // Alone it is "true"; a value follows in the same word: "--summary=false".
+  if (row.takes == Takes::nothing || row.takes == Takes::optional) option->expected(0)->default_str("");
 }
 
 /// The program's rows of the table: those it offers, and its own.

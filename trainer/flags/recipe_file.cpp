@@ -1,7 +1,5 @@
 #include "trainer/flags/detail/recipe_file.h"
 
-#include <span>
-
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 

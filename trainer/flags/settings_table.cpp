@@ -19,11 +19,6 @@ using Row = SettingRow;
 using enum Same;
 using enum InRecipe;
 
-/// A switch: given or not. "" stands for given, too.
-struct Switch {
-  bool operator()(Text, Text text) const { return text != "false"; }
-};
-
 bool has_models(const C& config) {
   return !config.models.empty();
 }
@@ -222,9 +217,18 @@ SettingValue loggers() {
   });
 }
 
-SettingValue ask(Question question) {
-  return fields([question](C& config, Text, Text) { config.question = question; },
+/// By default it is not given, whatever --nan-policy is.
+SettingValue detect_anomaly() {
+  return fields([](C& config, Text flag, Text text) { config.stop_on_nan = Switch()(flag, text); },
                 [](const C&) { return std::string("false"); });
+}
+
+SettingValue ask(Question question) {
+  return fields(
+      [question](C& config, Text flag, Text text) {
+        if (Switch()(flag, text)) config.question = question;
+      },
+      [](const C&) { return std::string("false"); });
 }
 
 const OneOf<bool> kNanPolicies{{{"skip", false}, {"stop", true}}};
@@ -363,7 +367,7 @@ std::vector<SettingRow> validation_and_limits() {
       flag("--nan-policy POLICY",
            "if a gradient is not finite: skip the step, up to 16 in a row; or stop, and name the op [skip]",
            &C::stop_on_nan, kNanPolicies),
-      flag("--detect-anomaly", "the same as --nan-policy stop", &C::stop_on_nan, Switch()),
+      flag("--detect-anomaly", "the same as --nan-policy stop", detect_anomaly()),
   };
 }
 

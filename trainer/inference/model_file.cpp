@@ -174,6 +174,7 @@ ModelFile load_model(const std::filesystem::path& path) {
   ModelFile file{
       .path = path, .info = {}, .weights = load_state_file(path, StateFile::model, Verify::all, &about)};
   try {
+    ATH_CHECK(!about.empty(), "an older version wrote it, without a description; use it with that version");
     file.info = info_from(about);
     check(file.info);
     check_values(file.weights);

@@ -2,10 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <filesystem>
 #include <limits>
-#include <string_view>
 #include <system_error>
 
 #include <fmt/format.h>

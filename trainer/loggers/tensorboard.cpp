@@ -5,7 +5,6 @@
 #include <cmath>
 #include <filesystem>
 #include <limits>
-#include <vector>
 
 #include "autograd/grad_mode.h"
 #include "autograd/shape.h"

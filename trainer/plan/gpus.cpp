@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <string>
 #include <vector>
 
 #include <fmt/ranges.h>
@@ -39,10 +40,6 @@ double Gpu::flops_per_s(DType dtype, bool tf32) const {
     case DType::bf16: return half_flops_per_s;
     default: return tf32 && tf32_flops_per_s > 0 ? tf32_flops_per_s : f32_flops_per_s;
   }
-}
-
-std::span<const Gpu> known_gpus() {
-  return kGpus;
 }
 
 const Gpu& gpu_named(std::string_view name) {

@@ -1,8 +1,5 @@
 #pragma once
 
-#include <cstdint>
-#include <span>
-#include <string>
 #include <string_view>
 
 #include "tensor/dtype.h"
@@ -24,8 +21,6 @@ struct Gpu {
   double flops_per_s(DType dtype, bool tf32) const;
 };
 
-/// All that are known, by name.
-std::span<const Gpu> known_gpus();
 /// Throws ArgumentError listing the known ones.
 const Gpu& gpu_named(std::string_view name);
 

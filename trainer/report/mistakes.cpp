@@ -1,7 +1,6 @@
 #include "trainer/report/detail/mistakes.h"
 
 #include <algorithm>
-#include <cctype>
 #include <span>
 #include <vector>
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <fstream>
-#include <span>
 #include <system_error>
 
 #include <fmt/chrono.h>

@@ -1,7 +1,6 @@
 // Sections of a run's page; empty without data.
 
 #include <algorithm>
-#include <cmath>
 #include <numeric>
 
 #include <fmt/format.h>

@@ -1,9 +1,7 @@
 #include "trainer/run/run.h"
 
 #include <algorithm>
-#include <utility>
 
-#include "tensor/counters.h"
 #include "tensor/error.h"
 #include "tensor/printable.h"
 #include "trainer/gather_metrics.h"

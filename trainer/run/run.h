@@ -10,7 +10,6 @@
 #include "trainer/run/networks.h"
 #include "trainer/run/observers.h"
 #include "trainer/run/run_dir.h"
-#include "trainer/validation.h"
 
 namespace athanor {
 

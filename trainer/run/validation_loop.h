@@ -6,6 +6,7 @@
 #include "trainer/checkpoints/run_checkpoints.h"
 #include "trainer/run/step_executor.h"
 #include "trainer/samples.h"
+#include "trainer/validation.h"
 
 namespace athanor {
 

@@ -1,6 +1,5 @@
 #include <filesystem>
 #include <memory>
-#include <span>
 #include <string>
 #include <vector>
 

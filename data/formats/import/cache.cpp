@@ -4,7 +4,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
-#include <ranges>
+#include <sstream>
 #include <string_view>
 
 #include <fcntl.h>
@@ -65,6 +65,18 @@ class ImportedStore final : public DatasetView {
       detail::fail<IoError>("{}; the file was removed; open the source again to rebuild it", error.what());
     }
   }
+  // They fetch() here, not in the packed file.
+  std::int64_t read(std::int64_t index, std::span<std::uint8_t> pixels) const override {
+    return Dataset::read(index, pixels);
+  }
+  std::int64_t read_in_epoch(std::int64_t index, std::int64_t epoch,
+                             std::span<std::uint8_t> pixels) const override {
+    return Dataset::read_in_epoch(index, epoch, pixels);
+  }
+  void read_fields(std::int64_t index, std::int64_t epoch, SampleRow& row) const override {
+    Dataset::read_fields(index, epoch, row);
+  }
+  std::string check_sample(std::int64_t index) const override { return Dataset::check_sample(index); }
   const Dataset& origin() const override { return *this; }
   std::int64_t origin_index(std::int64_t index) const override { return index; }
 
@@ -77,15 +89,15 @@ fs::path find_program(const fs::path& source) {
   std::error_code error;
   const fs::path here = fs::read_symlink("/proc/self/exe", error).parent_path();
   const char* const search = std::getenv("PATH");
-  std::string folders = here.string() + ':' + (search ? search : "");
-  for (const auto& folder : std::views::split(folders, ':')) {
-    const fs::path program = fs::path(std::string_view(folder.begin(), folder.end())) / "athanor";
+  std::istringstream folders(here.string() + ':' + (search ? search : ""));
+  for (std::string folder; std::getline(folders, folder, ':');) {
+    if (folder.empty()) continue;  // not the current one: data may lie there that others have made
+    const fs::path program = fs::path(folder) / "athanor";
     if (fs::is_regular_file(program, error) && ::access(program.c_str(), X_OK) == 0) return program;
   }
   detail::fail<IoError>(
       "import: {} is read by the program athanor, which must lie in {} or on PATH, but does not; install it, "
-      "or "
-      "convert the data where it is installed: athanor pack {} NEW.athp",
+      "or convert the data where it is installed: athanor pack {} NEW.athp",
       source.string(), here.string(), source.string());
 }
 
@@ -139,8 +151,7 @@ void pack(const fs::path& source, const std::string& fields, const fs::path& to,
   words.insert(words.end(), {"--", source.string(), to.string()});
   const Ended ended = run(words, lock);
   if (WIFEXITED(ended.status) && WEXITSTATUS(ended.status) == 0) return;
-  std::error_code error;
-  fs::remove(to, error);
+  AtomicFile::remove_unfinished(to.parent_path());
   constexpr std::string_view kSpeaker = "athanor: ";
   std::string why = ended.line;
   if (why.starts_with(kSpeaker)) why.erase(0, kSpeaker.size());
@@ -194,7 +205,8 @@ std::unique_ptr<Dataset> open_imported(const fs::path& path, const std::vector<f
   const fs::path folder = import_folder();
   fs::create_directories(folder, error);
   fs::permissions(folder, fs::perms::owner_all, error);
-  const std::string prefix = fmt::format("{:.100}-{:08x}", path.stem().string(), id);  // names end at 255
+  // Names end at 255 bytes, and each of these may have four.
+  const std::string prefix = fmt::format("{:.40}-{:08x}", path.stem().string(), id);
   const fs::path packed = folder / fmt::format("{}-{:016x}.athp", prefix, state.value());
 
   const Lock lock(folder / (prefix + ".lock"));
@@ -207,7 +219,8 @@ std::unique_ptr<Dataset> open_imported(const fs::path& path, const std::vector<f
   remove_stale(folder, prefix + "-");
   if (on_import) {
     on_import(fmt::format("data: {} is imported once: athanor pack writes its {:.1f} MB into {}",
-                          path.string(), static_cast<double>(bytes) * 1e-6, packed.string()));
+                          athanor::printable(path.string()), static_cast<double>(bytes) * 1e-6,
+                          athanor::printable(packed.string())));
   }
   pack(path, fields, packed, lock);
   return std::make_unique<ImportedStore>(packed);

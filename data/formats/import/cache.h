@@ -22,7 +22,7 @@ std::filesystem::path import_folder();
 /// The samples of `path` in any order. The first call packs them into import_folder() with the program
 /// athanor, which lies beside the running one or on PATH, and which gets `fields` as its flag --fields; later
 /// calls only open the packed file. It is packed again if the size or time of one of `files`, all those that
-/// are read, or `fields` has changed, or if it is damaged: a fetch() that finds wrong samples removes it.
+/// are read, or `fields` has changed, or if it is damaged: a reader that finds a wrong sample removes it.
 /// Processes that open the same source wait for the one that packs it. Throws IoError, with what athanor
 /// said.
 std::unique_ptr<Dataset> open_imported(const std::filesystem::path& path,

@@ -49,9 +49,8 @@ class LmdbStore final : public Dataset {
     if (!file.problem().empty()) detail::fail<IoError>("lmdb: {} {}", name_, file.problem());
     open();
     read_keys();
-    std::vector<std::byte> scratch;
     for (std::int64_t i = 0; i < size(); ++i) {
-      const StoredSample sample = fetch(i, scratch);
+      const StoredSample sample = stored(entry(i));
       const ImageSpec shape{sample.height, sample.width, sample.channels, 0};
       spec_ = i == 0 || shape == spec_ ? shape : ImageSpec{};
       entries_[static_cast<std::size_t>(i)].label = sample.label;
@@ -70,13 +69,14 @@ class LmdbStore final : public Dataset {
 
   StoredSample fetch(std::int64_t index, std::vector<std::byte>& scratch) const override {
     const Entry& at = entry(index);
-    const Bytes value = bytes_of(at.value);
-    const std::optional<Codec> codec = detail::codec_of(value);
-    StoredSample sample = detail::text_of(value).starts_with(kOurs) ? ours(at, value)
-                          : codec                                   ? StoredSample{value, *codec}
-                                                                    : datum(at, value, scratch);
-    if (codec) sample.label = at.label;
-    if (const auto bad = detail::bad_label(sample.label)) fail(at, "{}", *bad);
+    StoredSample sample = stored(at);
+    if (sample.codec != Codec::raw || is_ours(at)) return sample;
+    scratch.resize(sample.bytes.size());
+    const auto planes = static_cast<std::size_t>(sample.channels), plane = scratch.size() / planes;
+    for (std::size_t c = 0; c < planes; ++c) {
+      for (std::size_t p = 0; p < plane; ++p) scratch[p * planes + c] = sample.bytes[c * plane + p];
+    }
+    sample.bytes = scratch;
     return sample;
   }
 
@@ -94,6 +94,7 @@ class LmdbStore final : public Dataset {
   void check(int code, const char* what) const {
     if (code != 0) detail::fail<IoError>("lmdb: {}: cannot {}: {}", name_, what, mdb_strerror(code));
   }
+  static bool is_ours(const Entry& at) { return text_of(at.value).starts_with(kOurs); }
   const Entry& entry(std::int64_t index) const {
     detail::check_index(index, size(), "lmdb");
     return entries_[static_cast<std::size_t>(index)];
@@ -188,6 +189,18 @@ class LmdbStore final : public Dataset {
     classes_ = std::ssize(class_names_);
   }
 
+  /// As it lies in the file: the channels of a Datum's raw image come first.
+  StoredSample stored(const Entry& at) const {
+    const Bytes value = bytes_of(at.value);
+    const std::optional<Codec> codec = detail::codec_of(value);
+    StoredSample sample = is_ours(at) ? ours(at, value)
+                          : codec     ? StoredSample{value, *codec}
+                                      : datum(at, value);
+    if (codec) sample.label = at.label;
+    if (const auto bad = detail::bad_label(sample.label)) fail(at, "{}", *bad);
+    return sample;
+  }
+
   StoredSample ours(const Entry& at, Bytes value) const {
     constexpr std::size_t kHeader = 32, kCodec = 4, kLabel = 8, kShape = 16, kCrc = 28;
     if (value.size() <= kHeader)
@@ -210,7 +223,7 @@ class LmdbStore final : public Dataset {
     return sample;
   }
 
-  StoredSample datum(const Entry& at, Bytes value, std::vector<std::byte>& scratch) const {
+  StoredSample datum(const Entry& at, Bytes value) const {
     StoredSample sample;
     bool has_floats = false;
     try {
@@ -233,12 +246,6 @@ class LmdbStore final : public Dataset {
         codec && !detail::fits_shape(sample))
       return {sample.bytes, *codec, 0, 0, 0, sample.label};
     check_shape(at, sample);
-    scratch.resize(sample.bytes.size());
-    const auto planes = static_cast<std::size_t>(sample.channels), plane = scratch.size() / planes;
-    for (std::size_t c = 0; c < planes; ++c) {
-      for (std::size_t p = 0; p < plane; ++p) scratch[p * planes + c] = sample.bytes[c * plane + p];
-    }
-    sample.bytes = scratch;
     return sample;
   }
 

@@ -151,7 +151,8 @@ inline constexpr Answer kAnswers[] = {
     {"--num-nodes|--nnodes|--node-rank|--num-machines",
      "start the program on all machines with mpirun or srun"},
     {"--distributed-backend|--dist-backend|--backend|--ddp-backend",
-     "leave it out: GPUs communicate through NCCL, CPUs through MPI; --algorithm chooses how they sum"},
+     "leave it out: GPUs communicate through NCCL, CPUs through shared memory or MPI; --algorithm chooses "
+     "how they sum"},
     {"--local-rank|--rank|--world-size|--dist-url|--multiprocessing-distributed|--master-*|--machine-rank|"
      "--main-process-*|--rdzv-*|--standalone|--launcher|--start-method|--local-world-size|--monitor-interval|"
      "--dist-on-itp|--role|--no-python|--run-path|--redirects|--tee|--num-cpu-threads-per-process|-m",

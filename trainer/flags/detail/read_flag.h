@@ -73,6 +73,7 @@ template <class Read> struct WordOr {
   std::int64_t operator()(Text flag, Text text) const { return text == word ? meant : read(flag, text); }
   std::string print(std::int64_t value) const { return value == meant ? word : fmt::to_string(value); }
 };
+template <class Read> WordOr(std::string, std::int64_t, Read) -> WordOr<Read>;
 
 /// One of these lower-case words, ignoring case: "AdamW" is adamw.
 template <class T> struct OneOf {
@@ -104,6 +105,13 @@ template <class T> OneOf<T> named(std::initializer_list<T> values) {
 struct OnOrOff {
   bool operator()(Text flag, Text text) const;
   std::string print(bool value) const { return value ? "on" : "off"; }
+};
+
+/// A flag without a value: "true" where it is given; also 1 or 0.
+struct Switch {
+  bool operator()(Text flag, Text text) const {
+    return text == "1" || (text != "0" && OnOrOff()(flag, text));
+  }
 };
 
 std::string path(Text flag, Text text);
