@@ -1,7 +1,7 @@
 # How tests are declared. Each has the name of its lane as a label, beside that of its room:
 #   quick   in process: what one runs while editing, `ctest --preset cpu -L quick`
 #   all     what a change must pass: processes, MPI, programs from a shell, as well
-#   every   exhaustive cases, drills, ladders, the book: declared and built with -DATHANOR_EVERY_TEST=ON alone
+#   every   exhaustive cases, most drills, ladders, the book: declared and built with -DATHANOR_EVERY_TEST=ON alone
 find_package(GTest REQUIRED)
 include(GoogleTest)
 find_program(BASH bash REQUIRED)

@@ -20,6 +20,13 @@
 
 namespace athanor::dist {
 
+/// What advances the collectives of a backward pass.
+enum class Overlap : std::uint8_t {
+  none,    ///< nothing, before the end: for comparison
+  pumped,  ///< the pass itself, at each complete gradient; for transports without threads
+  thread,  ///< a separate thread
+};
+
 struct BucketOptions {
   /// Maximum bytes of gradients sent together, unless a single parameter is larger.
   std::size_t bucket_bytes = std::size_t{25} << 20;

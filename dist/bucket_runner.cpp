@@ -60,7 +60,7 @@ Collective& BucketRunner::start(int index) {
 void BucketRunner::queue_next(int index, int until) {
   if (index >= until) return;
   Collective& next = start(index);
-  if (!next.queued()) dist::push(next, comm_.transport(), options_of(index));
+  if (!next.queued()) dist::advance(next, comm_.transport(), options_of(index));
 }
 
 void BucketRunner::run_thread() {
@@ -120,7 +120,7 @@ void BucketRunner::hand_over(int count) {
 }
 
 // Advances the first `until` collectives: as far as possible or, if waiting, to completion.
-bool BucketRunner::push(bool wait, int until) {
+bool BucketRunner::advance(bool wait, int until) {
   try {
     for (; done_ < until; ++done_) {
       const std::function<void()> meanwhile = [&] { queue_next(done_ + 1, until); };
@@ -129,7 +129,7 @@ bool BucketRunner::push(bool wait, int until) {
       if (wait) {
         options.meanwhile = &meanwhile;
         dist::finish(collective, comm_.transport(), options);
-      } else if (!dist::push(collective, comm_.transport(), options)) {
+      } else if (!dist::advance(collective, comm_.transport(), options)) {
         if (collective.queued()) meanwhile();
         return false;
       }
@@ -142,7 +142,7 @@ bool BucketRunner::push(bool wait, int until) {
 }
 
 void BucketRunner::pump() {
-  if (overlap_ == Overlap::pumped && comm_.session().concurrent()) push(false, launched_);
+  if (overlap_ == Overlap::pumped && comm_.session().concurrent()) advance(false, launched_);
 }
 
 void BucketRunner::finish() {
@@ -159,7 +159,7 @@ void BucketRunner::finish() {
 void BucketRunner::wait(int count) {
   ATH_CHECK(count <= launched_, "buckets: {} must have been launched, but {} were", count, launched_);
   if (overlap_ != Overlap::thread) {
-    push(true, count);
+    advance(true, count);
     return;
   }
   hand_over(count);

@@ -8,18 +8,12 @@
 #include <thread>
 #include <vector>
 
+#include "dist/bucket_layout.h"
 #include "dist/collectives/collective.h"
 #include "dist/collectives/communicator.h"
 #include "dist/collectives/wait.h"
 
 namespace athanor::dist {
-
-/// What advances the collectives of a backward pass.
-enum class Overlap : std::uint8_t {
-  none,    ///< nothing, before the end: for comparison
-  pumped,  ///< the pass itself, at each complete gradient; for transports without threads
-  thread,  ///< a separate thread
-};
 
 /// Runs the collectives of the buckets strictly in order of their numbers. So every rank has the same order,
 /// whichever bucket it completes first. Results do not depend on the Overlap. On a device, the next one is
@@ -49,7 +43,7 @@ class BucketRunner {
  private:
   void run_thread();
   void hand_over(int count);
-  bool push(bool wait, int until);
+  bool advance(bool wait, int until);
   Collective& start(int index);
   WaitOptions options_of(int index) const;
   void queue_next(int index, int until);

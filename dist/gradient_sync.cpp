@@ -4,6 +4,8 @@
 #include <cstring>
 
 #include "autograd/engine.h"
+#include "dist/bucket_runner.h"
+#include "dist/collectives/exchange.h"
 #include "dist/collectives/slice.h"
 #include "kernels/accumulate.h"
 #include "kernels/copy.h"
@@ -59,8 +61,8 @@ GradientSync::GradientSync(const char* name, Kind kind, ParameterArena& arena, C
       watched_(static_cast<std::size_t>(arena.size())),
       arrived_(static_cast<std::size_t>(arena.size())),
       missing_(layout_.buckets().size()),
-      rows_(comm, AgreementRow::row_bytes(layout_, arena)),
-      runner_(comm, options.overlap, make_collectives(kind)) {
+      rows_(std::make_unique<Exchange>(comm, AgreementRow::row_bytes(layout_, arena))),
+      runner_(std::make_unique<BucketRunner>(comm, options.overlap, make_collectives(kind))) {
   ATH_CHECK(arena.sharded() == (kind == Kind::reduce_scatter),
             "{}: the arena must {}be sharded; make it with {}", name,
             kind == Kind::reduce_scatter ? "" : "not ",
@@ -119,7 +121,7 @@ void GradientSync::broadcast_buffers() {
 
 GradientSync::NoSync::NoSync(GradientSync& sync) : sync_(sync) {
   ATH_CHECK(
-      sync.runner_.launched() == 0,
+      sync.runner_->launched() == 0,
       "{}: no_sync() must come before the step's last backward pass, but gradients are being sent; call "
       "reduce() first",
       sync.name_);
@@ -180,14 +182,14 @@ void GradientSync::ready(int parameter) {
   if (bucket < 0) return;
   --missing_[static_cast<std::size_t>(bucket)];
   launch_complete();
-  runner_.pump();
+  runner_->pump();
 }
 
 void GradientSync::launch_complete() {
   const auto count = static_cast<int>(layout_.buckets().size());
-  while (runner_.launched() < count && missing_[static_cast<std::size_t>(runner_.launched())] == 0) {
-    join_with_zeros(runner_.launched());
-    runner_.launch();
+  while (runner_->launched() < count && missing_[static_cast<std::size_t>(runner_->launched())] == 0) {
+    join_with_zeros(runner_->launched());
+    runner_->launch();
   }
 }
 
@@ -209,7 +211,7 @@ void GradientSync::reduce(StepBuffer& step, const GradientLimits& limits) {
   }
   std::fill(missing_.begin(), missing_.end(), 0);
   launch_complete();
-  runner_.finish();
+  runner_->finish();
   reduced_ = arena_.zeroed();
   begun_ = false;
   measure(step, limits);
@@ -222,8 +224,8 @@ void GradientSync::measure(StepBuffer& step, const GradientLimits& limits) {
   const std::size_t buckets = layout_.buckets().size();
   const auto count = static_cast<std::int64_t>(buckets);
   const auto squares_of = [&](int of) {
-    return as_type(rows_.table(), DType::f64,
-                   of * rows_.row_bytes() / static_cast<std::int64_t>(sizeof(double)), count);
+    return as_type(rows_->table(), DType::f64,
+                   of * rows_->row_bytes() / static_cast<std::int64_t>(sizeof(double)), count);
   };
   on_device(arena_.device(), [&](auto& context) {
     for (std::size_t b = 0; b < buckets; ++b) {
@@ -235,8 +237,8 @@ void GradientSync::measure(StepBuffer& step, const GradientLimits& limits) {
   });
   for (int i = 0; i < arena_.size(); ++i) flags_of(rank)[i] = arena_.has_gradient(i);
   row_of(rank) = {agreement_ ? agreement_->take() : StopVote{}, number_};
-  rows_.upload(count * static_cast<std::int64_t>(sizeof(double)));
-  rows_.run();
+  rows_->upload(count * static_cast<std::int64_t>(sizeof(double)));
+  rows_->run();
 
   check_numbers();
   if (agreement_) {
@@ -279,7 +281,7 @@ void GradientSync::take_flags() {
 }
 
 GradientSync::AgreementRow& GradientSync::row_of(int rank) const {
-  return *reinterpret_cast<AgreementRow*>(rows_.row(rank) + layout_.buckets().size() * sizeof(double));
+  return *reinterpret_cast<AgreementRow*>(rows_->row(rank) + layout_.buckets().size() * sizeof(double));
 }
 
 char* GradientSync::flags_of(int rank) const {

@@ -5,9 +5,7 @@
 #include <vector>
 
 #include "dist/bucket_layout.h"
-#include "dist/bucket_runner.h"
 #include "dist/collectives/communicator.h"
-#include "dist/collectives/exchange.h"
 #include "dist/step_agreement.h"
 #include "kernels/random_op.h"
 #include "kernels/step_rules.h"
@@ -15,6 +13,9 @@
 #include "optim/step_buffer.h"
 
 namespace athanor::dist {
+
+class BucketRunner;
+class Exchange;
 
 struct SyncOptions {
   Overlap overlap = Overlap::thread;
@@ -140,9 +141,9 @@ class GradientSync {
   std::vector<char> arrived_;                // per parameter: complete in this step
   std::vector<int> missing_;                 // per bucket: number of incomplete parameters
   // A row per rank with the squares of its shards, its vote, and a flag per parameter.
-  Exchange rows_;
+  std::unique_ptr<Exchange> rows_;
   Tensor squares_;
-  BucketRunner runner_;
+  std::unique_ptr<BucketRunner> runner_;
 };
 
 /// The weight of a rank's mean loss in that of all samples. With micro-batches, `samples` counts one of them,

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <exception>
 
+#include "dist/bucket_runner.h"
 #include "dist/collectives/exchange.h"
 #include "dist/collectives/slice.h"
 

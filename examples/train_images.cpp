@@ -155,10 +155,10 @@ void fit_to_data(TrainerConfig& config, const Dataset& train) {
   if (train.spec().channels != std::ssize(config.pixel_mean)) config.pixel_mean = config.pixel_stddev = {};
   if (!examples::is_default(config, "--batch-size")) return;
   while (config.batch_size > 8 && config.batch_size * 40 > images) config.batch_size /= 2;
-  examples::set_default(config, "--batch-size", fmt::format("{}", config.batch_size));
+  examples::record_default(config, "--batch-size", fmt::format("{}", config.batch_size));
   if (!examples::is_default(config, "--lr") || config.lr_scaling != LrScaling::none) return;
   config.lr *= static_cast<double>(config.batch_size) / static_cast<double>(usual);
-  examples::set_default(config, "--lr", fmt::format("{}", config.lr));
+  examples::record_default(config, "--lr", fmt::format("{}", config.lr));
 }
 
 }  // namespace

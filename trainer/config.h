@@ -107,7 +107,8 @@ struct FlagValue {
 };
 
 /// The configuration of a Trainer. A program sets its defaults; parse_flags() lets the user change them. A
-/// member with a flag has one row in flags/settings_table.cpp, which names, reads, prints and compares it.
+/// member with a flag has at least one row in flags/settings_table.cpp, which names, reads, prints and
+/// compares it.
 struct TrainerConfig {
   // The program ---------------------------------------------------------------------------------------------
   std::string program = "athanor";        ///< for messages

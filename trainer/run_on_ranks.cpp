@@ -86,7 +86,7 @@ void check_alone(TrainerConfig& config, const dist::RankInfo& info) {
             "one; add --devices N, or leave it out");
   if (automatic)
     config.ranks_note = config.device.is_cuda() ? "--devices auto: one GPU" : "--devices auto: no GPU in use";
-  if (config.strategy == Strategy::ddp || config.strategy == Strategy::zero1)
+  if (config.strategy != Strategy::automatic && config.strategy != Strategy::single)
     config.ranks_note +=
         fmt::format("{}nothing to share for {}", automatic ? "; " : "", name_of(config.strategy));
 }

@@ -19,6 +19,7 @@
 #include "trainer/loggers/json_lines.h"
 #include "trainer/loggers/loggers.h"
 #include "trainer/loop.h"
+#include "trainer/parallel_strategy.h"
 #include "trainer/plateau.h"
 #include "trainer/profile/profiler.h"
 #include "trainer/report/detail/report_page.h"
@@ -103,6 +104,7 @@ void check_for_classifier(const TrainerConfig& config, const Dataset& train) {
 Trainer::Trainer(TrainerConfig config, dist::Transport* transport)
     : config_(in_run_dir(std::move(config))),
       whole_(config_),
+      memory_(std::make_unique<ModelMemory>()),
       strategy_(ParallelStrategy::make(transport, config_)),
       dir_(std::make_unique<RunDir>(config_, whole_, *strategy_)) {
   check(config_);
@@ -194,7 +196,7 @@ FitReport Trainer::fit(Task& task, const Dataset& train, const Dataset* held_out
   return on_device(config_.device, [&](auto& context) {
     set_up(context, config_);
     if (config_.question == Question::batch_size) return ended_phases_.emplace(find_batch_size(task, train));
-    Run run({*this, callbacks_}, config_, *dir_, *strategy_, memory_, task, train, held_out);
+    Run run({*this, callbacks_}, config_, *dir_, *strategy_, *memory_, task, train, held_out);
     const bool has_metrics = !config_.metrics.empty();
     if (dir_->choose(run.settings) && strategy_->is_rank0()) {
       if (!has_metrics && config_.log_json)
@@ -235,15 +237,26 @@ TrainingLoop& Trainer::loop() const {
   return *loop_;
 }
 
+const std::vector<std::unique_ptr<ParameterArena>>& Trainer::arenas() const {
+  return memory_->arenas;
+}
+
+int Trainer::rank() const {
+  return strategy_->rank();
+}
+
+int Trainer::world_size() const {
+  return strategy_->world_size();
+}
+
 StateDict Trainer::weights() const {
   StateDict all;
-  for (const auto& arena : memory_.arenas) all.set_all("", arena->state_dict());
+  for (const auto& arena : arenas()) all.set_all("", arena->state_dict());
   return all;
 }
 
 void Trainer::load_weights(const StateDict& weights) {
-  for (const auto& arena : memory_.arenas)
-    arena->load_state_dict(weights.picked(arena->state_dict().names()));
+  for (const auto& arena : arenas()) arena->load_state_dict(weights.picked(arena->state_dict().names()));
 }
 
 void Trainer::stop(StoppedBy reason, std::string why) {

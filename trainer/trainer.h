@@ -12,17 +12,17 @@
 #include "trainer/callback.h"
 #include "trainer/config.h"
 #include "trainer/finders/lr_finder.h"
-#include "trainer/frozen_weights.h"
 #include "trainer/metric_sums.h"
-#include "trainer/parallel_strategy.h"
 #include "trainer/task.h"
-#include "trainer/validation.h"
+#include "trainer/validated_model.h"
 
 namespace athanor {
 
+class ParallelStrategy;
 class Profiler;
 class RunDir;
 class TrainingLoop;
+struct ModelMemory;
 namespace report {
 class ReportPage;
 }
@@ -114,15 +114,15 @@ class Trainer {
   std::string why_stopped() const;
   const TrainerConfig& config() const { return config_; }
   /// The networks' parameters; with several optimizers, those of the first.
-  ParameterArena& arena() const { return *memory_.arenas.at(0); }
+  ParameterArena& arena() const { return *arenas().at(0); }
   /// Those of all optimizers.
-  const std::vector<std::unique_ptr<ParameterArena>>& arenas() const { return memory_.arenas; }
+  const std::vector<std::unique_ptr<ParameterArena>>& arenas() const;
   /// Masters and buffers of everything trained, under their names: views of live memory.
   StateDict weights() const;
   /// Loads the result of weights(); call weights_changed() afterwards.
   void load_weights(const StateDict& weights);
-  int rank() const { return strategy_->rank(); }
-  int world_size() const { return strategy_->world_size(); }
+  int rank() const;
+  int world_size() const;
 
  private:
   FitReport fit(Task& task, const Dataset& train, const Dataset* held_out);
@@ -136,7 +136,7 @@ class Trainer {
   std::vector<std::string> phases_;        // so far
   std::optional<FitReport> ended_phases_;  // by a signal or divergence
   Callbacks callbacks_;
-  ModelMemory memory_;
+  std::unique_ptr<ModelMemory> memory_;
   std::unique_ptr<ParallelStrategy> strategy_;
   std::unique_ptr<RunDir> dir_;
   TrainingLoop* loop_ = nullptr;  // while fit() runs

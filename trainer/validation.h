@@ -4,36 +4,13 @@
 #include <optional>
 #include <vector>
 
-#include "optim/ema.h"
 #include "trainer/data_pipeline.h"
 #include "trainer/limits.h"
 #include "trainer/step_graphs.h"
 #include "trainer/task.h"
+#include "trainer/validated_model.h"
 
 namespace athanor {
-
-/// Until its end(), the model has the weights used for validation: its running average, if any. Beginning and
-/// end are calls of all ranks; after an exception in between, no other rank is involved.
-class ValidatedModel {
- public:
-  /// `averages`: those of all networks that have one.
-  ValidatedModel(const std::vector<Ema*>& averages, ParallelStrategy& strategy) : strategy_(strategy) {
-    if (averages.empty()) return;
-    strategy_.complete_weights();
-    for (Ema* const average : averages) swaps_.push_back(std::make_unique<EmaSwap>(*average));
-    strategy_.complete_weights();
-  }
-  void end() {
-    if (swaps_.empty()) return;
-    for (const auto& swap : swaps_) swap->end();
-    swaps_.clear();
-    strategy_.complete_weights();
-  }
-
- private:
-  ParallelStrategy& strategy_;
-  std::vector<std::unique_ptr<EmaSwap>> swaps_;
-};
 
 /// The metrics of a task over the validation data; without data, none is measured.
 class Validation {

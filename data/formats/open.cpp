@@ -241,6 +241,15 @@ constexpr Format kFormats[] = {
      }},
 };
 
+/// The names of all formats, or of some.
+std::string format_names(bool (*wanted)(const Format&)) {
+  std::string all;
+  for (const Format& format : kFormats) {
+    if (wanted(format)) all += (all.empty() ? "" : ", ") + std::string(format.name);
+  }
+  return all;
+}
+
 const Format& find_format(const path& at) {
   std::error_code error;
   if (!std::filesystem::exists(at, error)) {
@@ -254,10 +263,9 @@ const Format& find_format(const path& at) {
   for (const Format& format : kFormats) {
     if (format.matches(at)) return format;
   }
-  std::vector<const char*> names;
-  for (const Format& format : kFormats) names.push_back(format.name);
   const std::string kind = std::filesystem::is_directory(at, error) ? "" : RegularFile(at).kind();
-  detail::fail<IoError>("data: {} must be one of: {}; but is {}", at.string(), fmt::join(names, ", "),
+  detail::fail<IoError>("data: {} must be one of: {}; but is {}", at.string(),
+                        format_names([](const Format&) { return true; }),
                         kind.empty() ? "none of these" : kind);
 }
 
@@ -266,8 +274,8 @@ const Format& find_format(const path& at) {
 Store open_samples(const path& at, const OpenOptions& options) {
   const Format& format = find_format(at);
   ATH_CHECK(options.fields.empty() || format.has_names,
-            "--fields: names parts of HDF5, LMDB, TFRecord, npz and tar, but {} is of the format {}",
-            at.string(), format.name);
+            "--fields: {} must be one of: {}; but is of the format {}", at.string(),
+            format_names([](const Format& one) { return one.has_names; }), format.name);
   if (!format.imports || options.in_process) return format.open(at, options);
   return open_imported(at, format.imports(at, field_names(options.fields)), options.fields,
                        options.on_import);

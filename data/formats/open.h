@@ -53,7 +53,7 @@ struct CreateOptions {
 /// it cannot be written.
 std::unique_ptr<SampleWriter> create_samples(const std::filesystem::path& path,
                                              const CreateOptions& options = {});
-/// ".athp (a packed file), ..., or a name without a suffix (a folder of images)"
+/// ".athp (a packed file), ..., or without a suffix (a folder of images)"
 std::string written_formats();
 
 /// The format open_samples() detects: "packed file", "CIFAR-10 folder", ... Throws as it does.

@@ -42,7 +42,7 @@ bool StallTimeout::wait(std::int64_t progress) {
   return now - since_ < limit_;
 }
 
-bool push(Collective& collective, Transport& transport, const WaitOptions& options) {
+bool advance(Collective& collective, Transport& transport, const WaitOptions& options) {
   try {
     const bool done = collective.advance();
     if (!done) transport.session().flight().waits_for(collective.waits_for(), options.seq);
@@ -60,7 +60,7 @@ bool push(Collective& collective, Transport& transport, const WaitOptions& optio
 void finish(Collective& collective, Transport& transport, const WaitOptions& options) {
   const TraceScope traced(collective.name(), "collective");
   StallTimeout patience(options.timeout);
-  while (!push(collective, transport, options)) {
+  while (!advance(collective, transport, options)) {
     if (options.stop && options.stop->load(std::memory_order_relaxed)) {
       detail::fail<PeerLostError>("{}: rank {} stops before the collective is done",
                                   what(collective, options), transport.rank());

@@ -39,9 +39,9 @@ struct WaitOptions {
   const std::function<void()>* meanwhile = nullptr;
 };
 
-/// advance(), adding the operation's name and bucket to the error if a rank is lost. Records progress, and
-/// calls the Session's on_failure on failure, but not if stopped.
-bool push(Collective& collective, Transport& transport, const WaitOptions& options = {});
+/// Collective::advance(), adding the operation's name and bucket to the error if a rank is lost. Records
+/// progress, and calls the Session's on_failure on failure, but not if stopped.
+bool advance(Collective& collective, Transport& transport, const WaitOptions& options = {});
 
 /// Advances a started collective until it is done. Throws PeerLostError naming the operation, the bucket and
 /// the rank whose message is missing.

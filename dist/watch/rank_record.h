@@ -26,7 +26,7 @@ struct RankRecord {
   std::string damage = {};  ///< what the file lacks; empty: complete
   int world_size = 0;       ///< 0: unknown
   std::string host = {};
-  std::string reason = {};  ///< deadline, lost, error, or a signal's name
+  std::string reason = {};  ///< deadline, lost, stopped, error, or a signal's name
   std::string error = {};
   std::int64_t began_us = 0;        ///< start of recording
   std::int64_t now_us = 0;          ///< time of writing

@@ -141,7 +141,7 @@ bool is_default(const TrainerConfig& config, const std::string& flag) {
   return found && found->from == "default";
 }
 
-void set_default(TrainerConfig& config, const std::string& flag, const std::string& value) {
+void record_default(TrainerConfig& config, const std::string& flag, const std::string& value) {
   if (FlagValue* const found = find_flag(config.flags, flag)) found->value = value;
 }
 

@@ -25,8 +25,9 @@ int train(int argc, char** argv, TrainerConfig defaults,
           const std::function<Data(const TrainerConfig&)>& data,
           const std::function<void(TrainerConfig&, const Dataset& train)>& fit_to_data = {});
 
-/// Whether no flag has set it; and its new value, for config.json.
+/// Whether no flag has set it.
 bool is_default(const TrainerConfig& config, const std::string& flag);
-void set_default(TrainerConfig& config, const std::string& flag, const std::string& value);
+/// Changes only the default that config.json records for it: the caller sets the member.
+void record_default(TrainerConfig& config, const std::string& flag, const std::string& value);
 
 }  // namespace athanor::examples

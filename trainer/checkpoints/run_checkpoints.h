@@ -14,7 +14,7 @@
 namespace athanor {
 
 /// The checkpoints of one run: when they are saved, which are kept, and which one to resume. All calls are
-/// calls of all ranks; rank 0 reads and writes.
+/// calls of all ranks. Rank 0 writes; it also chooses and verifies the file to resume, which all ranks read.
 class RunCheckpoints {
  public:
   explicit RunCheckpoints(Run& run);
@@ -44,7 +44,7 @@ class RunCheckpoints {
   void keep_folders();
   /// The newest one this run has written; empty: none.
   const std::filesystem::path& newest() const { return newest_; }
-  /// "; the last checkpoint is DIR/step_10.safetensors", to continue a message; empty: there is none.
+  /// "; the last checkpoint is DIR/step-00000010.safetensors", to continue a message; empty: none.
   std::string last() const;
   /// "val_loss: 0.21 after 400 steps, 0.22 after 300 steps"; empty without --save-top-k.
   std::string describe_best() const;

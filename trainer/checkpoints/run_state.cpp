@@ -81,7 +81,7 @@ template <class Visit> void visit_fields(StepState& step, Visit& visit) {
   visit("clip_value", step.clip_value);
   visit("loss_scale", step.loss_scale);
   visit("growth_counter", step.growth_counter);
-  visit("stuck_steps", step.overflows_at_floor);
+  visit("stuck_steps", step.overflows_at_floor);  // its name in files
   visit("norm_mean", step.norm_mean);
   visit("norm_variance", step.norm_variance);
   visit("norm_count", step.norm_count);

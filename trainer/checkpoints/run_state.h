@@ -18,11 +18,15 @@
 // The content of a run's checkpoint. Every stateful part of the run writes one dictionary and reads one; they
 // are joined under prefixes:
 //
-//     settings.     must be equal in a resumed run
+//     settings.     checked in a resumed run
 //     run.          position of the run: RunPosition
 //     step.         StepState
 //     callbacks.X.  of each stateful callback, by its name
+//     metrics.      sums of the epoch so far, a row for each rank
+//     best.         the checkpoints kept for their values
 //     optimizer.  ema.  model.     by parameter name, whole and unpadded
+//
+// With several optimizers, each has its name: optimizer.NAME.
 
 namespace athanor {
 
@@ -47,12 +51,12 @@ struct RunPosition {
   std::optional<Ended> ended;
 };
 
-/// As tensors, for a checkpoint.
+/// As named values, for a checkpoint.
 StateDict state_of(const RunPosition& position);
 /// Throws ArgumentError on a missing or extra entry, or a value out of range.
 RunPosition position_from(const StateDict& state);
 
-/// The state of optimizers and loss scale as tensors, for a checkpoint, and back.
+/// The step's scalars as named values, for a checkpoint, and back.
 StateDict state_of(const StepState& step);
 StepState step_from(const StateDict& state);
 

@@ -21,8 +21,9 @@ struct MetricTotals {
 ///
 ///     void add(const MetricTotals& to, ...) const;
 ///
-/// which checks its arguments and queues their addition, without a wait. A new kind is a file here and a line
-/// of metric_of() in metric_sums.cpp; tasks log it by Step::add().
+/// which checks its arguments and queues their addition, without a wait. A new kind is a header and a source
+/// here, their words in CMakeLists.txt, and in metric_sums.cpp an include and a line of metric_of(); tasks
+/// log it by Step::add().
 class Metric {
  public:
   /// The text is "mean", or with a number "top:5". A name has one kind in all of a run.

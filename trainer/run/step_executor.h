@@ -25,7 +25,7 @@ class StepExecutor : private Minimizer {
   /// One step, as in optim/step.h, of that many samples over all ranks; false if ranks have agreed to stop
   /// before it.
   bool step(std::int64_t samples);
-  /// Notes for --compare-calls.
+  /// Notes for ATHANOR_DIST_DEBUG=1 (CommunicatorOptions::compare_calls).
   void report_unused_parameters();
   /// After a step: if `patience` consecutive ones known to all ranks have overflowed at the lowest loss
   /// scale, finds the parameter and the op, and throws DivergedError on all ranks.
