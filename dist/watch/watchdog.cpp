@@ -230,6 +230,11 @@ struct Watchdog::Impl {
     }
     return resumed_us > 0 && now - resumed_us < kJustUs;
   }
+  // Nor if it waits in vain, for a whole deadline, for ranks that gave up while it was stopped.
+  bool waits_since_stopped() const {
+    const FlightRecord::Entry last = flight()->oldest_open();
+    return resumed_us > 0 && last.under_way() && last.launch_us - resumed_us < kJustUs;
+  }
   std::string stopped_for() const {
     return fmt::format("it had been stopped for {:.1f} s itself", static_cast<double>(stopped_us) / 1e6);
   }
@@ -253,7 +258,7 @@ struct Watchdog::Impl {
       write_record("error", printable(error.what()));
       return;
     }
-    if (was_stopped()) {
+    if (was_stopped() || waits_since_stopped()) {
       const std::string lost = transport.lost();
       leave(kExitPeerLost, "stopped", [&] { return lost + (lost.empty() ? "" : ": ") + stopped_for(); });
     }

@@ -132,7 +132,9 @@ Waiting follow_all(const std::vector<RankRecord>& ranks) {
     if (last.waits_for < 0 || last.waits_for >= std::ssize(ranks)) continue;
     WaitChain chain = follow_waits(record.rank, last, record.now_us - last.last_us, record_of);
     waiting.ranks.insert(record.rank);
-    if (chain.end == WaitChain::End::passed) waiting.passed_ranks.insert(chain.ranks.back());
+    // One that was told of a loss ended before the message could come.
+    if (chain.end == WaitChain::End::passed && record.reason != "lost")
+      waiting.passed_ranks.insert(chain.ranks.back());
     waiting.chains.push_back(std::move(chain));
   }
   return waiting;

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "dist/collectives/exchange.h"
+#include "dist/collectives/wait.h"
 #include "dist/launch/rendezvous.h"
 #include "dist/transports/detail/nccl_api.h"
 #include "dist/transports/make_transport.h"
