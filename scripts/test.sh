@@ -6,8 +6,8 @@
 #   PRESET... only these of them
 # Left out are smpi where there is no SimGrid, cuda where there is no toolkit for it, and aarch64 where its cross compiler,
 # emulator and libraries cannot be had. --werror makes warnings errors, as CI=true does.
-# The last line counts passed, failed and skipped tests; above it a table has the minutes of each preset, and each skipped test
-# says why.
+# The last line counts passed, failed and skipped tests; above it a table has the minutes of each preset, each skipped test
+# says why, and each failed one shows the end of what it printed.
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 presets=(cpu)
@@ -44,6 +44,7 @@ status=0
 rows=()
 passed=0 failed=0 skipped=0
 skips=""
+failed_tests=""
 
 in_minutes() { awk -v s="$1" 'BEGIN { printf "%.1f", s / 60 }'; }
 row() { rows+=("$(printf '%-10s %7s %7s   %s' "$@")"); } # row PRESET BUILD TESTS RESULT
@@ -80,6 +81,31 @@ summarise() {
         else for (i = 1; i <= count[why]; i++) printf "  %s: %s\n", names[why, i], why
       }
     }
+  ' "$1"
+}
+
+# The failed tests of a JUnit file, each with the end of what it printed.
+failures() {
+  awk '
+    function show(  i) {
+      print "  " name ":"
+      for (i = n > 25 ? n - 24 : 1; i <= n; i++) print "    " line[i]
+    }
+    /<testcase / {
+      match($0, /name="[^"]*"/)
+      name = substr($0, RSTART + 6, RLENGTH - 7)
+      failed = $0 ~ /status="fail"/
+      n = 0
+    }
+    sub(/.*<system-out>/, "") { printing = 1 }
+    printing && failed {
+      text = $0
+      ended = sub(/<\/system-out>.*/, "", text)
+      gsub(/&lt;/, "<", text); gsub(/&gt;/, ">", text); gsub(/&quot;/, "\"", text); gsub(/&amp;/, "\\&", text)
+      if (text != "") line[++n] = text
+    }
+    /<\/system-out>/ { printing = 0 }
+    /<\/testcase>/ { if (failed) show() }
   ' "$1"
 }
 
@@ -142,6 +168,7 @@ for preset in "${presets[@]}"; do
   fi
   passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
   echo "slowest: $(slowest "$report")"
+  [ "$f" -eq 0 ] || failed_tests+="$preset"$'\n'"$(failures "$report")"$'\n'
   [ -z "$names" ] || skips+="$preset"$'\n'"$names"$'\n'
   row "$preset" "$(in_minutes $((built - start)))" "$(in_minutes $((SECONDS - built)))" "$p passed, $f failed, $s skipped"
 done
@@ -150,6 +177,10 @@ done
 if [ -n "$skips" ]; then
   say "Skipped"
   printf '%s' "$skips"
+fi
+if [ -n "$failed_tests" ]; then
+  say "Failed"
+  printf '%s' "$failed_tests"
 fi
 say "$(printf '%-10s %7s %7s   %s' preset build tests 'result (minutes)')"
 printf '%s\n' "${rows[@]}"

@@ -20,7 +20,7 @@ add_custom_target(tests COMMAND test "${preset}" != "not $ENV{DOES_NOT_BUILD}" V
 foreach(lane quick all every)
   if(NOT lane STREQUAL "every" OR ATHANOR_EVERY_TEST)
     add_test(NAME ${lane}.passes COMMAND true)
-    add_test(NAME ${lane}.fails COMMAND test "${preset}" != "not $ENV{FAILS}")
+    add_test(NAME ${lane}.fails COMMAND sh -c "echo '1 < 2 & 3 > 2'; test '${preset}' != 'not $ENV{FAILS}'")
     add_test(NAME ${lane}.skips COMMAND sh -c "echo no teapot here; exit 77")
     set_tests_properties(${lane}.passes ${lane}.fails ${lane}.skips PROPERTIES LABELS ${lane} SKIP_RETURN_CODE 77)
   endif()
@@ -58,6 +58,8 @@ last "2 passed, 0 failed, 1 skipped"
 FAILS=simt run 1 --all
 last "14 passed, 2 failed, 8 skipped"
 says "simt +[0-9.]+ +[0-9.]+   2 passed, 2 failed, 2 skipped"
+says "  quick.fails:"
+says '    1 < 2 & 3 > 2'
 says "cpu-tsan +[0-9.]+ +[0-9.]+   4 passed, 0 failed, 2 skipped"
 DOES_NOT_BUILD=cpu-asan run 1 --all
 says "cpu-asan +[0-9.]+ +-   does not build"
