@@ -25,6 +25,9 @@ namespace {
 /// A gap between two looks at the clock that proves that the process was stopped, and for how long after it
 /// no other rank is blamed.
 constexpr std::int64_t kStoppedUs = 1'500'000, kJustUs = 3'000'000;
+/// How long a rank that a signal ends stays after its report: mpirun kills the others as soon as one has
+/// ended, also those that are still writing theirs.
+constexpr std::chrono::milliseconds kStays{300};
 constexpr std::array kEnding{SIGTERM, SIGINT, SIGHUP};
 constexpr std::array kCrashes{SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
 
@@ -295,6 +298,7 @@ struct Watchdog::Impl {
       if (wrote < 0 && errno != EINTR) break;
       done += static_cast<std::size_t>(std::max<ssize_t>(wrote, 0));
     }
+    if (caught) std::this_thread::sleep_for(kStays);
     _exit(exit_code);
   }
 };
