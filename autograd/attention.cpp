@@ -19,10 +19,8 @@ void check_operands(const Tensor& q, const Tensor& k, const Tensor& v) {
   ATH_CHECK(q.defined() && k.defined() && v.defined(), "{}: q, k and v must be tensors, but one is undefined",
             kOp);
   for (const Tensor* other : {&k, &v}) {
-    ATH_CHECK(is_floating(q.dtype()) && other->dtype() == q.dtype() && other->device() == q.device(),
-              "{}: q, k and v must have one floating dtype and device, but got {} on {} and {} on {}{}", kOp,
-              q.dtype(), q.device().str(), other->dtype(), other->device().str(),
-              cast_hint("q", q, other == &k ? "k" : "v", *other));
+    check_alike(kOp, "q, k and v must have one floating dtype and device", q, *other, true, "q",
+                other == &k ? "k" : "v");
   }
   ATH_CHECK(
       q.rank() >= 2 && k.rank() >= 2 && v.rank() >= 2 && k.dim(-1) == q.dim(-1) && v.dim(-2) == k.dim(-2),

@@ -2,7 +2,7 @@
 
 #include "autograd/detail/dense.h"
 #include "autograd/detail/scalar_tensor.h"
-#include "autograd/op_trace.h"
+#include "autograd/node.h"
 #include "kernels/compare.h"
 #include "kernels/on_device.h"
 
@@ -14,13 +14,10 @@ using kernels::Predicate;
 Tensor compare(const char* op, Predicate predicate, const Tensor& a, const Tensor& b) {
   ATH_CHECK(a.defined() && b.defined(), "{}: both tensors must be defined, but the {} is not", op,
             a.defined() ? "second" : "first");
-  ATH_CHECK(a.dtype() == b.dtype() && a.device() == b.device(),
-            "{}: both tensors must have one dtype and device, but got {} on {} and {} on {}{}", op, a.dtype(),
-            a.device().str(), b.dtype(), b.device().str(), cast_hint("a", a, "b", b, /*floating=*/false));
+  check_alike(op, "both tensors must have one dtype and device", a, b, /*floating=*/false);
   const Tensor y = Tensor::empty(broadcast_shapes(a.shape(), b.shape(), op), {DType::boolean, a.device()});
   on_device(a.device(), [&](auto& context) { kernels::compare(context, predicate, a, b, y); });
-  if (OpTrace* const trace = op_trace()) trace->add("compare", {y}, {a, b}, {{"predicate", {predicate}}});
-  return y;
+  return record({"compare", {{"predicate", {predicate}}}}, y, {a, b});
 }
 
 // The scalar as a tensor to compare with x.

@@ -1,25 +1,26 @@
 #include "autograd/conv.h"
 
 #include "autograd/detail/activation.h"
+#include "autograd/detail/conv_norm_parts.h"
 #include "autograd/detail/dense.h"
 #include "autograd/detail/pad_same.h"
 #include "autograd/grad_mode.h"
 #include "autograd/node.h"
-#include "autograd/op_trace.h"
+#include "autograd/packed_model.h"
 #include "kernels/norm.h"
 #include "kernels/on_device.h"
+#include "kernels/packed_weights.h"
 
 namespace athanor {
 
 namespace {
 
-/// y, and its channels' sums if the backend finds them.
+/// Computes y. Returns the sums of its channels if they are wanted and the backend finds them.
 Tensor run_forward(const Tensor& x, const Tensor& w, const Tensor& bias, const Conv2dParams& params,
                    const Tensor& y, bool wants_sums) {
   Tensor sums;
   on_device(x.device(), [&]<class Context>(Context& context) {
-    constexpr bool kCpu = std::is_same_v<Context, CpuContext>;  // whose bits do not depend on fusion
-    if (wants_sums && (kCpu || (is_half(x.dtype()) && fusion_enabled()))) {
+    if (wants_sums && (!kernels::kSumsAreFusion<Context> || (is_half(x.dtype()) && fusion_enabled()))) {
       sums = Tensor::empty({2, y.dim(-1)}, {kernels::kSumsDType<Context>, x.device()});
       if (kernels::conv2d_forward_sums(context, params, x, w, y, sums)) return;
       sums = {};
@@ -29,12 +30,13 @@ Tensor run_forward(const Tensor& x, const Tensor& w, const Tensor& bias, const C
   return sums;
 }
 
-ConvAndSums convolve(const Tensor& x, const Tensor& w, const Tensor& bias, const Conv2dParams& params,
-                     bool wants_sums) {
+/// With `sums`, writes those of the channels if they are found.
+Tensor convolve(const Tensor& x, const Tensor& w, const Tensor& bias, const Conv2dParams& params,
+                Tensor* sums) {
   if (detail::runs_separately(params.activation)) {
     Conv2dParams plain = params;
     plain.activation = Activation::none;
-    return {detail::activate(params.activation, convolve(x, w, bias, plain, false).y), {}};
+    return detail::activate(params.activation, convolve(x, w, bias, plain, nullptr));
   }
   ATH_CHECK(x.defined() && w.defined(), "conv2d: x and w must be defined");
   ATH_CHECK(is_floating(x.dtype()) && x.dtype() == w.dtype() && x.device() == w.device(),
@@ -44,23 +46,22 @@ ConvAndSums convolve(const Tensor& x, const Tensor& w, const Tensor& bias, const
   if (params.same_padding) {
     Conv2dParams even = params;
     const Tensor padded = detail::pad_same(x, w.shape(), even);
-    return convolve(padded, w, bias, even, wants_sums);
+    return convolve(padded, w, bias, even, sums);
   }
   if (bias.defined()) check_dense("conv2d", "bias", bias, x.dtype(), {w.shape()[0]}, x.device());
 
   const Tensor input = dense(x), filter = dense(w), y = Tensor::empty(shape, x.options());
-  const Tensor sums = run_forward(input, filter, bias, params, y, wants_sums && !bias.defined());
+  const Tensor found = run_forward(input, filter, bias, params, y, sums && !bias.defined());
+  if (sums) *sums = found;
   const Tensor result = params.activation == Activation::none ? Tensor() : y;
-  if (OpTrace* const trace = op_trace())
-    trace->add("conv2d", {y}, {x, w, bias},
-               {{"stride", {params.stride[0], params.stride[1]}},
-                {"padding", {params.padding[0], params.padding[1]}},
-                {"dilation", {params.dilation[0], params.dilation[1]}},
-                {"groups", {params.groups}},
-                {"activation", {params.activation}}});
-
-  const Tensor recorded = record(
-      "conv2d", y, {x, w, bias},
+  return record(
+      {"conv2d",
+       {{"stride", {params.stride[0], params.stride[1]}},
+        {"padding", {params.padding[0], params.padding[1]}},
+        {"dilation", {params.dilation[0], params.dilation[1]}},
+        {"groups", {params.groups}},
+        {"activation", {params.activation}}}},
+      y, {x, w, bias},
       [input = Saved(input), filter = Saved(filter), y = Saved::output(result), params](const Tensor& dy,
                                                                                         Grads& dx) {
         const Tensor dz = detail::activation_gradient(params.activation, y, dy);
@@ -83,18 +84,30 @@ ConvAndSums convolve(const Tensor& x, const Tensor& w, const Tensor& bias, const
             kernels::conv2d_backward_weights(context, params, input, dz, dw, write_dw, dbias, write_dbias);
         });
       });
-  return {recorded, sums};
 }
 
 }  // namespace
 
 Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& bias, const Conv2dParams& params) {
-  return convolve(x, w, bias, params, false).y;
+  if (const auto* const packed = detail::packed_weights("conv2d", x, w, bias))
+    return detail::conv2d_packed(x, *packed, params);
+  return convolve(x, w, bias, params, nullptr);
 }
 
-ConvAndSums conv2d_with_sums(const Tensor& x, const Tensor& w, const Tensor& bias,
-                             const Conv2dParams& params) {
-  return convolve(x, w, bias, params, true);
+Tensor detail::conv2d_with_sums(const Tensor& x, const Tensor& w, const Tensor& bias,
+                                const Conv2dParams& params, Tensor& sums) {
+  return convolve(x, w, bias, params, &sums);
+}
+
+Tensor detail::conv2d_packed(const Tensor& x, const kernels::PackedWeights& w, const Conv2dParams& params,
+                             const Tensor& residual) {
+  const Shape shape = conv2d_shape(x.shape(), w.shape(), params);
+  Conv2dParams even = params;
+  const Tensor input = dense(params.same_padding ? pad_same(x, w.shape(), even) : x);
+  if (residual.defined()) check_dense("conv2d", "residual", residual, DType::f32, shape, kCpu);
+  const Tensor y = Tensor::empty(shape);
+  kernels::conv2d_packed(cpu_context(), even, input, w, residual, y);
+  return record("conv2d", y, {}, [](const Tensor&, Grads&) {});
 }
 
 }  // namespace athanor

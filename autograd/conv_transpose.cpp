@@ -5,7 +5,6 @@
 #include "autograd/detail/dense.h"
 #include "autograd/detail/zeros.h"
 #include "autograd/node.h"
-#include "autograd/op_trace.h"
 #include "kernels/conv.h"
 #include "kernels/elementwise.h"
 #include "kernels/matmul.h"
@@ -62,10 +61,7 @@ Shape conv_transpose2d_shape(const Shape& x, const Shape& w, const ConvTranspose
 Tensor conv_transpose2d(const Tensor& x, const Tensor& w, const Tensor& bias,
                         const ConvTranspose2dParams& params) {
   ATH_CHECK(x.defined() && w.defined(), "conv_transpose2d: x and w must be defined");
-  ATH_CHECK(
-      is_floating(x.dtype()) && x.dtype() == w.dtype() && x.device() == w.device(),
-      "conv_transpose2d: x and w must have one floating dtype and device, but got {} on {} and {} on {}{}",
-      x.dtype(), x.device().str(), w.dtype(), w.device().str(), cast_hint("x", x, "w", w));
+  check_alike("conv_transpose2d", "x and w must have one floating dtype and device", x, w, true, "x", "w");
   const Shape shape = conv_transpose2d_shape(x.shape(), w.shape(), params);
   if (bias.defined()) check_dense("conv_transpose2d", "bias", bias, x.dtype(), {shape[3]}, x.device());
   // With output padding of a whole stride or more, the convolution expects an image larger than x: pads x
@@ -84,15 +80,13 @@ Tensor conv_transpose2d(const Tensor& x, const Tensor& w, const Tensor& bias,
     kernels::conv2d_backward_data(context, conv, input, filter, y);
     if (bias.defined()) kernels::binary_forward<kernels::Add>(context, y, bias, y);
   });
-  if (OpTrace* const trace = op_trace()) {
-    trace->add("conv_transpose2d", {y}, {x, w, bias},
-               {{"stride", {params.stride[0], params.stride[1]}},
-                {"padding", {params.padding[0], params.padding[1]}},
-                {"output_padding", {params.output_padding[0], params.output_padding[1]}},
-                {"dilation", {params.dilation[0], params.dilation[1]}},
-                {"groups", {params.groups}}});
-  }
-  return record("conv_transpose2d", y, {x, w, bias},
+  return record({"conv_transpose2d",
+                 {{"stride", {params.stride[0], params.stride[1]}},
+                  {"padding", {params.padding[0], params.padding[1]}},
+                  {"output_padding", {params.output_padding[0], params.output_padding[1]}},
+                  {"dilation", {params.dilation[0], params.dilation[1]}},
+                  {"groups", {params.groups}}}},
+                y, {x, w, bias},
                 [input = Saved(input), filter = Saved(filter), conv](const Tensor& seed, Grads& dx) {
                   const Tensor dy = dense(seed);
                   on_device(dy.device(), [&](auto& context) {

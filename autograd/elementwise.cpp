@@ -3,7 +3,6 @@
 #include "autograd/detail/affine.h"
 #include "autograd/detail/dense.h"
 #include "autograd/node.h"
-#include "autograd/op_trace.h"
 #include "autograd/reduce.h"
 #include "kernels/elementwise.h"
 #include "kernels/on_device.h"
@@ -25,7 +24,6 @@ template <class Op> Tensor unary(const char* op, const Tensor& x) {
   check_operand<Op>(op, x);
   const Tensor y = empty_like(x);
   on_device(x.device(), [&](auto& context) { kernels::unary_forward<Op>(context, x, y); });
-  if (OpTrace* const trace = op_trace()) trace->add(op, {y}, {x});
   return record(op, y, {x},
                 [saved = Op::kFromOutput ? Saved::output(y) : Saved(x)](const Tensor& dy, Grads& dx) {
                   dx[0] = empty_like(dy);
@@ -38,10 +36,7 @@ template <class Op> Tensor unary(const char* op, const Tensor& x) {
 template <class Op> Tensor binary(const char* op, const Tensor& a, const Tensor& b) {
   check_operand<Op>(op, a);
   check_operand<Op>(op, b);
-  ATH_CHECK(a.dtype() == b.dtype() && a.device() == b.device(),
-            "{}: both tensors must have one dtype and device, but got {} on {} and {} on {}{}", op, a.dtype(),
-            a.device().str(), b.dtype(), b.device().str(),
-            cast_hint("a", a, "b", b, !kernels::kTakesIntegers<Op>));
+  check_alike(op, "both tensors must have one dtype and device", a, b, !kernels::kTakesIntegers<Op>);
   const Tensor y = Tensor::empty(
       a.shape() == b.shape() ? a.shape() : broadcast_shapes(a.shape(), b.shape(), op), a.options());
   if constexpr (kernels::kRefusesZero<Op>) {
@@ -49,7 +44,6 @@ template <class Op> Tensor binary(const char* op, const Tensor& a, const Tensor&
       on_device(b.device(), [&](auto& context) { kernels::check_divisors(context, op, b); });
   }
   on_device(a.device(), [&](auto& context) { kernels::binary_forward<Op>(context, a, b, y); });
-  if (OpTrace* const trace = op_trace()) trace->add(op, {y}, {a, b});
   return y;
 }
 
@@ -144,15 +138,14 @@ ATH_BINARY_OPS_WITH_GRADIENTS(ATH_DEFINE)
 Tensor neg(const Tensor& x) {
   check_operand<kernels::Sub>("neg", x);
   if (is_floating(x.dtype())) return affine(x, -1);
-  return binary<kernels::Sub>("neg", Tensor::zeros({}, x.options()), x);
+  const Tensor zero = Tensor::zeros({}, x.options());
+  return record("neg", binary<kernels::Sub>("neg", zero, x), {zero, x});
 }
 
 Tensor affine(const Tensor& x, double scale, double shift) {
   check_floating("affine", x);
   const Tensor y = detail::affine(x, scale, shift);
-  if (OpTrace* const trace = op_trace())
-    trace->add("affine", {y}, {x}, {{"scale", {scale}}, {"shift", {shift}}});
-  return record("affine", y, {x},
+  return record({"affine", {{"scale", {scale}}, {"shift", {shift}}}}, y, {x},
                 [scale](const Tensor& dy, Grads& dx) { dx[0] = detail::affine(dy, scale); });
 }
 

@@ -5,8 +5,6 @@
 #include <memory>
 
 #include "autograd/detail/dense.h"
-#include "autograd/op_listener.h"
-#include "autograd/op_trace.h"
 #include "kernels/copy.h"
 #include "kernels/elementwise.h"
 #include "kernels/on_device.h"
@@ -16,7 +14,6 @@ namespace athanor {
 namespace {
 
 std::atomic<std::uint64_t> passes{0};
-thread_local bool anomaly = false;
 
 void check_finite(const char* op, const char* direction, int index, const Tensor& tensor) {
   if (!tensor.defined() || !is_floating(tensor.dtype()) || tensor.numel() == 0) return;
@@ -31,22 +28,13 @@ void check_finite(const char* op, const char* direction, int index, const Tensor
 
 }  // namespace
 
-namespace detail {
-
-bool anomaly_mode() {
-  return anomaly;
+void AnomalyMode::recorded(const OpCall& op, const Tensor& y, std::span<const Input>) {
+  check_finite(op.name, "forward", -1, y);
 }
 
-void finish_result(const char* op, const Tensor& y, std::span<const Tensor* const> inputs) {
-  if (inference_mode()) y.mark_inference(op);
-  if (anomaly) check_finite(op, "forward", -1, y);
-  if (OpTrace* const trace = op_trace()) trace->made(op, y);
-  if (op_listener) op_listener->on_forward(op, current_layer, y, inputs);
+void AnomalyMode::contributed(const char* op, int input, const Tensor& dx) {
+  check_finite(op, "backward", input, dx);
 }
-
-}  // namespace detail
-
-AnomalyMode::AnomalyMode() : ScopedFlag(anomaly, true) {}
 
 /// One backward pass. It first counts, for every node that root depends on, the gradients to receive; then it
 /// runs nodes whose count has reached zero, latest first. A depth-first walk that passes gradients on at once
@@ -256,18 +244,17 @@ class Engine {
       if (node->capture_ >= 0 && capture_)
         capture_->gradients[static_cast<std::size_t>(node->capture_)] = node->grad_;
       const Tensor dy = std::exchange(node->grad_, Tensor());
-      OpListener* const listener = detail::op_listener;
-      if (listener) [[unlikely]]
-        listener->before_backward(node->op_, node->layer_);
+      ObserveScope::for_each([&](OpObserver& one) { one.backward_began(node->op_, node->layer_); });
       node->backward(dy, dx);
-      if (listener) [[unlikely]]
-        listener->on_backward(node->op_, node->layer_, dy, dx.handed_over(node->count_));
+      ObserveScope::for_each([&](OpObserver& one) {
+        one.backward_ended(node->op_, node->layer_, dy, dx.handed_over(node->count_));
+      });
     }
     for (int i = 0; i < node->count_; ++i) {
       AutogradState* state = node->edge(i).get();
       if (!state || !wanted(*state)) continue;
       const Tensor gradient = std::exchange(dx[i], Tensor());
-      if (anomaly) check_finite(node->op_, "backward", i, gradient);
+      ObserveScope::for_each([&](OpObserver& one) { one.contributed(node->op_, i, gradient); });
       if (state->is_leaf()) {
         Leaf& leaf = static_cast<Leaf&>(*state);
         deliver(leaf, gradient);
@@ -319,8 +306,6 @@ namespace {
 
 void start(const Tensor& root, const Tensor& seed, const Engine::Capture* capture,
            const BackwardOptions& options) {
-  ATH_CHECK(!options.create_graph,
-            "backward: create_graph must be off: Athanor computes first-order gradients only");
   ATH_CHECK(root.defined() && root.requires_grad(),
             "backward: the root must depend on a tensor that needs a gradient, but does not");
   Tensor dy = seed;

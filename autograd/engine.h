@@ -13,8 +13,6 @@ namespace athanor {
 struct BackwardOptions {
   /// Keeps the graph and its saved tensors for another pass.
   bool retain_graph = false;
-  /// Must be false: gradients of gradients are not supported. Throws ArgumentError otherwise.
-  bool create_graph = false;
   /// Only these leaves collect gradients; ops that lead to none of them do not run and keep their saved
   /// tensors. Empty: all leaves collect. Throws ArgumentError if root depends on none of them.
   std::span<const Parameter> parameters = {};
@@ -59,9 +57,12 @@ void on_grad_ready(const Tensor& leaf, std::function<void()> ready);
 
 /// While alive, checks the result of every op on this thread, forward and backward, for NaN and infinity.
 /// Throws Error naming op, direction and tensor. Slow: each check waits for the device.
-class AnomalyMode : detail::ScopedFlag {
- public:
-  AnomalyMode();
+class AnomalyMode final : OpObserver {
+  void recorded(const OpCall& op, const Tensor& y, std::span<const Input> inputs) override;
+  void contributed(const char* op, int input, const Tensor& dx) override;
+  bool needs_each_gradient() const override { return true; }
+
+  ObserveScope scope_{*this};
 };
 
 }  // namespace athanor

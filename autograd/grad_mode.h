@@ -3,21 +3,28 @@
 #include <utility>
 
 namespace athanor {
+
+class PackedModel;  // autograd/packed_model.h
+
 namespace detail {
 
 extern constinit thread_local bool grad_on, inference_on, recomputing_on, fusion_on;
+extern constinit thread_local const PackedModel* packed_model;
 
-/// Sets a flag until the end of the scope.
-class ScopedFlag {
+/// Sets a variable until the end of the scope.
+template <class T> class ScopedValue {
  public:
-  ScopedFlag(bool& flag, bool value) : flag_(flag), saved_(std::exchange(flag, value)) {}
-  ~ScopedFlag() { flag_ = saved_; }
-  ScopedFlag(const ScopedFlag&) = delete;
-  ScopedFlag& operator=(const ScopedFlag&) = delete;
+  ScopedValue(T& variable, T value) : variable_(variable), saved_(std::exchange(variable, value)) {}
+  ~ScopedValue() { variable_ = saved_; }
+  ScopedValue(const ScopedValue&) = delete;
+  ScopedValue& operator=(const ScopedValue&) = delete;
 
  private:
-  bool& flag_;
-  bool saved_;
+  T& variable_;
+  T saved_;
+};
+struct ScopedFlag : ScopedValue<bool> {
+  using ScopedValue::ScopedValue;
 };
 
 }  // namespace detail
@@ -68,7 +75,14 @@ class EnableGrad : detail::ScopedFlag {
 /// Like NoGrad, and marks results: saving one for a backward pass is an error that names both operations.
 /// Creates no nodes and saves no tensors.
 class InferenceMode : NoGrad {
+ public:
+  InferenceMode() : packed_(detail::packed_model, detail::packed_model) {}
+  /// Also lets f32 ops on the CPU use that model's packed weights.
+  explicit InferenceMode(const PackedModel& packed) : packed_(detail::packed_model, &packed) {}
+
+ private:
   detail::ScopedFlag marks_{detail::inference_on, true};
+  detail::ScopedValue<const PackedModel*> packed_;
 };
 
 }  // namespace athanor

@@ -5,7 +5,6 @@
 
 #include "autograd/detail/dense.h"
 #include "autograd/node.h"
-#include "autograd/op_trace.h"
 #include "autograd/shape.h"
 #include "kernels/on_device.h"
 
@@ -74,18 +73,17 @@ Tensor interpolate(const Tensor& x, const InterpolateParams& params) {
   const Tensor from = dense(x);
   const Tensor y = Tensor::empty({x.dim(0), axes.h.outputs, axes.w.outputs, x.dim(3)}, x.options());
   on_device(x.device(), [&](auto& context) { kernels::interpolate_forward(context, mode, axes, from, y); });
-  if (OpTrace* const trace = op_trace()) {
-    trace->add("interpolate", {y}, {x},
-               {{"mode", {mode}},
-                {"scale", {axes.h.scale, axes.w.scale}},
-                {"align_corners", {params.align_corners}}});
-  }
-  return record("interpolate", y, {x}, [shape = x.shape(), axes, mode](const Tensor& seed, Grads& dx) {
-    const Tensor dy = dense(seed);
-    dx[0] = Tensor::empty(shape, dy.options());
-    on_device(dy.device(),
-              [&](auto& context) { kernels::interpolate_backward(context, mode, axes, dy, dx[0]); });
-  });
+  return record({"interpolate",
+                 {{"mode", {mode}},
+                  {"scale", {axes.h.scale, axes.w.scale}},
+                  {"align_corners", {params.align_corners}}}},
+                y, {x}, [shape = x.shape(), axes, mode](const Tensor& seed, Grads& dx) {
+                  const Tensor dy = dense(seed);
+                  dx[0] = Tensor::empty(shape, dy.options());
+                  on_device(dy.device(), [&](auto& context) {
+                    kernels::interpolate_backward(context, mode, axes, dy, dx[0]);
+                  });
+                });
 }
 
 Tensor pixel_shuffle(const Tensor& x, std::int64_t r) {

@@ -2,7 +2,6 @@
 #include "autograd/detail/norms.h"
 #include "autograd/detail/rounded.h"
 #include "autograd/norm.h"
-#include "autograd/op_trace.h"
 #include "kernels/on_device.h"
 
 // Norms over a sample's own values: layer, group and instance norm.
@@ -12,7 +11,7 @@ namespace {
 
 // Records a norm that saves its statistics. `backward` calls its kernel.
 template <class Backward>
-Tensor record_norm(const char* op, const Tensor& y, const Tensor& x, const Tensor& in, const Tensor& gamma,
+Tensor record_norm(const OpCall& op, const Tensor& y, const Tensor& x, const Tensor& in, const Tensor& gamma,
                    const Tensor& beta, const Tensor& stats, Backward backward) {
   return record(op, y, {x, gamma, beta},
                 [in = Saved(in), gamma = Saved(gamma), beta = Saved(beta), stats = Saved(stats), backward](
@@ -38,9 +37,7 @@ Tensor normalize_groups(const char* op, const Tensor& x, std::int64_t groups, co
   on_device(x.device(), [&](auto& context) {
     kernels::group_norm_forward(context, in, gamma, beta, rounded(eps, x), stats, y);
   });
-  if (OpTrace* const trace = op_trace())
-    trace->add(op, {y}, {x, gamma, beta}, {{"eps", {eps}}, {"groups", {groups}}});
-  return record_norm(op, y, x, in, gamma, beta, stats,
+  return record_norm({op, {{"eps", {eps}}, {"groups", {groups}}}}, y, x, in, gamma, beta, stats,
                      [](auto& context, auto&... args) { kernels::group_norm_backward(context, args...); });
 }
 
@@ -59,9 +56,7 @@ Tensor layer_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, doub
   on_device(x.device(), [&](auto& context) {
     kernels::layer_norm_forward(context, in, gamma, beta, rounded(eps, x), stats, y);
   });
-  if (OpTrace* const trace = op_trace())
-    trace->add("layer_norm", {y}, {x, gamma, beta}, {{"eps", {eps}}, {"axes", {axes}}});
-  return record_norm("layer_norm", y, x, in, gamma, beta, stats,
+  return record_norm({"layer_norm", {{"eps", {eps}}, {"axes", {axes}}}}, y, x, in, gamma, beta, stats,
                      [](auto& context, auto&... args) { kernels::layer_norm_backward(context, args...); });
 }
 

@@ -5,7 +5,7 @@
 #include "autograd/detail/activation.h"
 #include "autograd/detail/dense.h"
 #include "autograd/node.h"
-#include "autograd/op_trace.h"
+#include "autograd/packed_model.h"
 #include "kernels/matmul.h"
 #include "kernels/on_device.h"
 #include "kernels/packed_weights.h"
@@ -16,9 +16,7 @@ namespace {
 void check_operands(const char* op, const Tensor& a, const Tensor& b, const char* a_name = "a",
                     const char* b_name = "b") {
   ATH_CHECK(a.defined() && b.defined(), "{}: both operands must be defined", op);
-  ATH_CHECK(is_floating(a.dtype()) && a.dtype() == b.dtype() && a.device() == b.device(),
-            "{}: both operands must have one floating dtype and device, but got {} on {} and {} on {}{}", op,
-            a.dtype(), a.device().str(), b.dtype(), b.device().str(), cast_hint(a_name, a, b_name, b));
+  check_alike(op, "both operands must have one floating dtype and device", a, b, true, a_name, b_name);
   ATH_CHECK(a.rank() >= 1 && b.rank() >= 1, "{}: operands must have rank >= 1, but got {} and {}", op,
             a.shape(), b.shape());
 }
@@ -58,6 +56,15 @@ Tensor rows_of(const Tensor& x) {
   return x.detach().view_as_strided({rows, columns}, {columns, 1}, 0);
 }
 
+/// linear() with packed weights and bias; not recorded.
+Tensor linear_packed(const Tensor& x, const kernels::PackedWeights& w, Activation activation) {
+  Shape shape = x.shape();
+  shape[x.rank() - 1] = w.shape()[0];
+  const Tensor input = dense(x), y = Tensor::empty(shape);
+  kernels::linear_packed(cpu_context(), rows_of(input), w, activation, rows_of(y));
+  return record("linear", y, {}, [](const Tensor&, Grads&) {});
+}
+
 }  // namespace
 
 Tensor matmul(const Tensor& a, const Tensor& b, MatmulImpl impl) {
@@ -79,7 +86,6 @@ Tensor matmul(const Tensor& a, const Tensor& b, MatmulImpl impl) {
   if (b.rank() > 1) shape.push_back(n);
   const Tensor y = Tensor::empty(shape, a.options());
   run(impl, left, right, y.view_as_strided(product, contiguous_strides(product), 0));
-  if (OpTrace* const trace = op_trace()) trace->add("matmul", {y}, {a, b});
 
   return record(
       "matmul", y, {a, b}, [a = Saved(a), b = Saved(b), impl, product](const Tensor& dy, Grads& dx) {
@@ -105,6 +111,11 @@ Tensor matmul(const Tensor& a, const Tensor& b, MatmulImpl impl) {
 }
 
 Tensor linear(const Tensor& x, const Tensor& w, const Tensor& bias, Activation activation, MatmulImpl impl) {
+  if (impl == MatmulImpl::automatic) {
+    if (const auto* const packed = detail::packed_weights("linear", x, w, bias);
+        packed && w.rank() == 2 && x.rank() >= 1 && x.dim(-1) == w.dim(1))
+      return linear_packed(x, *packed, activation);
+  }
   if (detail::runs_separately(activation))
     return detail::activate(activation, linear(x, w, bias, Activation::none, impl));
   check_operands("linear", x, w, "x", "w");
@@ -117,11 +128,9 @@ Tensor linear(const Tensor& x, const Tensor& w, const Tensor& bias, Activation a
   shape[x.rank() - 1] = n;
   const Tensor input = dense(x), y = Tensor::empty(shape, x.options());
   run(impl, rows_of(input), transposed(w.detach()), rows_of(y), Write::overwrite, bias, activation);
-  if (OpTrace* const trace = op_trace())
-    trace->add("linear", {y}, {x, w, bias}, {{"activation", {activation}}});
 
   return record(
-      "linear", y, {x, w, bias},
+      {"linear", {{"activation", {activation}}}}, y, {x, w, bias},
       [input = Saved(input), w = Saved(w), y = Saved::output(activation == Activation::none ? Tensor() : y),
        activation, impl](const Tensor& dy, Grads& dx) {
         const Tensor dz = detail::activation_gradient(activation, y, dy);
@@ -141,21 +150,6 @@ Tensor linear(const Tensor& x, const Tensor& w, const Tensor& bias, Activation a
           });
         }
       });
-}
-
-Tensor linear_packed(const Tensor& x, const kernels::PackedWeights& w, Activation activation) {
-  ATH_CHECK(x.defined() && x.dtype() == DType::f32 && x.device().is_cpu() && x.rank() >= 1 &&
-                x.dim(-1) == w.shape()[1],
-            "linear: for packed weights {}, x must be f32 [..., {}] on the CPU, but is {}", w.shape(),
-            w.shape()[1],
-            x.defined() ? fmt::format("{} {} on {}", x.dtype(), x.shape(), x.device().str()) : "undefined");
-  ATH_CHECK(w.are_current(),
-            "linear: packed weights must not change, but were written to; call pack_weights() again");
-  Shape shape = x.shape();
-  shape[x.rank() - 1] = w.shape()[0];
-  const Tensor input = dense(x), y = Tensor::empty(shape);
-  kernels::linear_packed(cpu_context(), rows_of(input), w, activation, rows_of(y));
-  return record("linear", y, {}, [](const Tensor&, Grads&) {});
 }
 
 }  // namespace athanor

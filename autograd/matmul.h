@@ -4,10 +4,6 @@
 #include "kernels/impl.h"
 #include "tensor/tensor.h"
 
-namespace athanor::kernels {
-class PackedWeights;
-}
-
 namespace athanor {
 
 /// Matrix product. a [..., M, K], b [..., K, N] -> [..., M, N]; leading axes broadcast. Rank-1 operands act
@@ -18,11 +14,5 @@ Tensor matmul(const Tensor& a, const Tensor& b, MatmulImpl impl = MatmulImpl::au
 /// activation(x w^T + bias). x [..., K], w [N, K], bias [N] or undefined -> [..., N].
 Tensor linear(const Tensor& x, const Tensor& w, const Tensor& bias = {},
               Activation activation = Activation::none, MatmulImpl impl = MatmulImpl::automatic);
-
-/// linear() with packed weights [N, K] and bias, for inference; not recorded. x is f32 on the CPU. A ReLU may
-/// turn NaN into 0. Throws ArgumentError on shape, dtype or device, and if the weights have changed since
-/// they were packed.
-Tensor linear_packed(const Tensor& x, const kernels::PackedWeights& w,
-                     Activation activation = Activation::none);
 
 }  // namespace athanor

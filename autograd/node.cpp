@@ -1,6 +1,5 @@
 #include "autograd/node.h"
 
-#include "autograd/op_listener.h"
 #include "kernels/copy.h"
 #include "kernels/on_device.h"
 
@@ -21,19 +20,8 @@ TapeCounters tape_counters() {
   return counters;
 }
 
-// Listeners ------------------------------------------------------------------------------------------------
-
-constinit thread_local OpListener* detail::op_listener = nullptr;
-constinit thread_local const char* detail::current_layer = nullptr;
-
-void LayerScope::begin() {
-  outer_ = std::exchange(detail::current_layer, layer_);
-  if (detail::op_listener) detail::op_listener->on_layer_begin(layer_);
-}
-
-void LayerScope::end() {
-  detail::current_layer = outer_;
-  if (detail::op_listener) detail::op_listener->on_layer_end(layer_);
+void detail::report(const OpCall& op, const Tensor& y, std::span<const Input> inputs) {
+  ObserveScope::for_each([&](OpObserver& observer) { observer.recorded(op, y, inputs); });
 }
 
 // Leaf -----------------------------------------------------------------------------------------------------
@@ -90,11 +78,18 @@ Leaf* Grads::direct_leaf(int input) const {
   return edge && edge->is_leaf() && !capturing_ && needs(input) ? static_cast<Leaf*>(edge) : nullptr;
 }
 
-// Anomaly mode checks every contribution, so each gets a separate tensor. Gradients captured for the caller
-// may belong to an outer pass.
+namespace {
+
+bool each_is_observed() {
+  return ObserveScope::any([](const OpObserver& observer) { return observer.needs_each_gradient(); });
+}
+
+}  // namespace
+
+// Gradients captured for the caller may belong to an outer pass.
 Tensor* Grads::writable_sum(int input, DType dtype) const {
   AutogradState* const edge = node_.edge(input).get();
-  if (!edge || edge->is_leaf() || detail::anomaly_mode()) return nullptr;
+  if (!edge || edge->is_leaf() || each_is_observed()) return nullptr;
   Node& node = static_cast<Node&>(*edge);
   if (capturing_ && node.capture_ >= 0) return nullptr;
   return is_writable(node.grad_, dtype) ? &node.grad_ : nullptr;
@@ -124,7 +119,7 @@ Tensor Grads::accumulator(int input, const Shape& shape, TensorOptions options) 
       slot = slice;
       return slice;
     }
-    if (!leaf.bound() && !leaf.fresh_ && is_writable(leaf.grad_, options.dtype) && !detail::anomaly_mode()) {
+    if (!leaf.bound() && !leaf.fresh_ && is_writable(leaf.grad_, options.dtype) && !each_is_observed()) {
       leaf.grad_.bump_version();
       return leaf.grad_;
     }
@@ -139,16 +134,17 @@ std::uint64_t Node::next_sequence() {
   return created.load(std::memory_order_relaxed);
 }
 
-Node::Node(const char* op, std::span<const Tensor* const> inputs)
-    : op_(op),
-      count_(static_cast<int>(inputs.size())),
-      sequence_(created.fetch_add(1, std::memory_order_relaxed)) {
+Node::Node(const char* op, std::span<const Input> inputs)
+    : op_(op), count_(0), sequence_(created.fetch_add(1, std::memory_order_relaxed)) {
   ++counters.nodes;
   recording = op;
+  for (const Input& input : inputs) count_ += input.has_gradient;
   if (count_ > kInline) spill_.resize(static_cast<std::size_t>(count_ - kInline));
-  for (int i = 0; i < count_; ++i) {
-    const Tensor& input = *inputs[static_cast<std::size_t>(i)];
-    if (input.requires_grad()) set_edge(i, input.autograd());
+  int edge = 0;
+  for (const Input& input : inputs) {
+    if (!input.has_gradient) continue;
+    if (input.tensor->requires_grad()) set_edge(edge, input.tensor->autograd());
+    ++edge;
   }
 }
 

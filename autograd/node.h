@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "autograd/grad_mode.h"
+#include "autograd/op_observer.h"
 #include "kernels/context.h"
 #include "tensor/tensor.h"
 
@@ -17,12 +18,6 @@
 // computed each, or the Leaf that collects its gradient.
 
 namespace athanor {
-
-class OpListener;  // autograd/op_listener.h
-namespace detail {
-extern constinit thread_local OpListener* op_listener;
-extern constinit thread_local const char* current_layer;
-}  // namespace detail
 
 /// State of a tensor that collects its gradient: the gradient, and hooks for when it is complete.
 class Leaf final : public AutogradState {
@@ -132,12 +127,13 @@ class Grads {
 /// One recorded operation.
 class Node : public AutogradState {
  public:
-  Node(const char* op, std::span<const Tensor* const> inputs);
+  /// An edge for each input that can get a gradient.
+  Node(const char* op, std::span<const Input> inputs);
   Node(const char* op, std::span<const Ref<AutogradState>> edges);
 
   bool is_leaf() const final { return false; }
   const char* op() const { return op_; }
-  /// The named layer that was current at creation (autograd/op_listener.h); else null.
+  /// The named layer that was current at creation (LayerScope); else null.
   const char* layer() const { return layer_; }
   int inputs() const { return count_; }
   /// Nodes are numbered in the order of their creation; backward runs the latest first.
@@ -166,7 +162,7 @@ class Node : public AutogradState {
   void free_graph();
 
   const char* op_;
-  const char* layer_ = detail::current_layer;
+  const char* layer_ = LayerScope::innermost();
   int count_;
   bool released_ = false;
   std::array<Ref<AutogradState>, kInline> inline_;
@@ -229,7 +225,7 @@ namespace detail {
 
 template <class Closure> class ClosureNode final : public Node {
  public:
-  ClosureNode(const char* op, std::span<const Tensor* const> inputs, Closure&& closure)
+  ClosureNode(const char* op, std::span<const Input> inputs, Closure&& closure)
       : Node(op, inputs), closure_(std::move(closure)), alive_(true) {}
 
  private:
@@ -245,49 +241,49 @@ template <class Closure> class ClosureNode final : public Node {
   bool alive_;
 };
 
-/// Marks results of InferenceMode, checks them in anomaly mode, and notifies the trace and the listener.
-void finish_result(const char* op, const Tensor& y, std::span<const Tensor* const> inputs);
-bool anomaly_mode();
+/// Notifies the observers of this thread.
+void report(const OpCall& op, const Tensor& y, std::span<const Input> inputs);
 
 }  // namespace detail
 
-/// Attaches the backward closure `(const Tensor& dy, Grads& dx)` to `y`, the result of `op` on `inputs`, when
-/// this thread records and some input needs a gradient. Returns y.
-template <class Closure>
-Tensor record(const char* op, Tensor y, std::span<const Tensor* const> inputs, Closure&& closure) {
-  if (!grad_enabled() || detail::op_listener || detail::anomaly_mode()) [[unlikely]]
-    detail::finish_result(op, y, inputs);
-  if (!grad_enabled()) return y;
+/// Whether record() would attach a closure, for these inputs.
+inline bool records(std::span<const Input> inputs) {
   bool wanted = false;
-  for (const Tensor* input : inputs) wanted = wanted || input->requires_grad();
-  if (wanted) {
+  for (const Input& input : inputs) wanted = wanted || (input.has_gradient && input.tensor->requires_grad());
+  return wanted && grad_enabled();
+}
+inline bool records(std::initializer_list<Input> inputs) {
+  return records(std::span(inputs.begin(), inputs.size()));
+}
+
+/// What an op calls once it has computed `y` from `inputs`. Notifies the observers of this thread and, when
+/// it records and some input needs a gradient, attaches the backward closure `(const Tensor& dy, Grads& dx)`
+/// to y. Returns y.
+template <class Closure>
+Tensor record(const OpCall& op, Tensor y, std::span<const Input> inputs, Closure&& closure) {
+  if (inference_mode() && !grad_enabled()) [[unlikely]]
+    y.mark_inference(op.name);
+  if (ObserveScope::active()) [[unlikely]]
+    detail::report(op, y, inputs);
+  if (records(inputs)) {
     using Stored = std::remove_cvref_t<Closure>;
-    y.set_autograd(make_ref<detail::ClosureNode<Stored>>(op, inputs, std::move(closure)));
+    y.set_autograd(make_ref<detail::ClosureNode<Stored>>(op.name, inputs, std::move(closure)));
   }
   return y;
 }
-
-/// An input of record(); undefined tensors (a missing bias) are allowed.
-struct Input {
-  const Tensor* tensor;
-  Input(const Tensor& t) : tensor(&t) {}  // NOLINT: written as a plain list of tensors
-};
-
-/// Whether record() would, for these inputs.
-inline bool records(std::initializer_list<Input> inputs) {
-  bool wanted = false;
-  for (const Input& input : inputs) wanted = wanted || input.tensor->requires_grad();
-  return wanted && grad_enabled();
+template <class Closure>
+Tensor record(const OpCall& op, Tensor y, std::initializer_list<Input> inputs, Closure&& closure) {
+  return record(op, std::move(y), std::span(inputs.begin(), inputs.size()), std::forward<Closure>(closure));
 }
 
-/// record() for inputs of which some may be undefined.
-template <class Closure>
-Tensor record(const char* op, Tensor y, std::initializer_list<Input> inputs, Closure&& closure) {
-  static_assert(sizeof(Input) == sizeof(const Tensor*));
-  // An empty list may begin at null.
-  const auto tensors = inputs.size() == 0 ? std::span<const Tensor* const>()
-                                          : std::span(&inputs.begin()->tensor, inputs.size());
-  return record(op, std::move(y), tensors, std::forward<Closure>(closure));
+/// The same for an op without gradients, as a comparison.
+inline Tensor record(const OpCall& op, Tensor y, std::initializer_list<Input> inputs) {
+  if (ObserveScope::active()) [[unlikely]] {
+    OpCall call = op;
+    call.has_gradient = false;
+    detail::report(call, y, std::span(inputs.begin(), inputs.size()));
+  }
+  return y;
 }
 
 }  // namespace athanor

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "autograd/detail/activation.h"
+#include "autograd/detail/conv_norm_parts.h"
 #include "autograd/detail/dense.h"
 #include "autograd/detail/norms.h"
 #include "autograd/detail/rounded.h"
@@ -15,29 +16,23 @@
 namespace athanor {
 namespace {
 
-void check_batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, const Tensor& running_mean,
-                      const Tensor& running_var, bool training, bool joined, const Tensor& residual,
-                      const Tensor& sums) {
+void check_batch_norm(const Tensor& x, const NormArguments& norm, const Tensor& residual) {
+  const Tensor &running_mean = norm.running_mean, &running_var = norm.running_var;
   constexpr const char* op = "batch_norm";
   detail::check_norm_input(op, x, 1);
   const Shape channels = {x.dim(-1)};
-  detail::check_norm_parameter(op, "gamma", gamma, channels, x);
-  detail::check_norm_parameter(op, "beta", beta, channels, x);
-  ATH_CHECK(running_mean.defined() == running_var.defined() && (training || running_mean.defined()),
+  detail::check_norm_parameter(op, "gamma", norm.gamma, channels, x);
+  detail::check_norm_parameter(op, "beta", norm.beta, channels, x);
+  ATH_CHECK(running_mean.defined() == running_var.defined() && (norm.training || running_mean.defined()),
             "batch_norm: running_mean and running_var must both be given{}, but one is missing",
-            training ? ", or neither" : "");
+            norm.training ? ", or neither" : "");
   detail::check_norm_parameter(op, "running_mean", running_mean, channels, x);
   detail::check_norm_parameter(op, "running_var", running_var, channels, x);
-  if (training && !joined) {
+  if (norm.training && !norm.params.joined) {
     const std::int64_t values = x.dim(-1) > 0 ? x.numel() / x.dim(-1) : 2;
     if (values < 2)
       detail::fail<TooFewValuesError>(
           "batch_norm: training needs at least 2 values per channel, but x {} has {}", x.shape(), values);
-  }
-  if (sums.defined()) {
-    const DType dtype =
-        on_device(x.device(), []<class Context>(const Context&) { return kernels::kSumsDType<Context>; });
-    check_dense("batch_norm", "sums", sums, dtype, {2, x.dim(-1)}, x.device());
   }
   if (!residual.defined()) return;
   ATH_CHECK(residual.shape() == x.shape() && residual.dtype() == x.dtype() && residual.device() == x.device(),
@@ -70,16 +65,16 @@ template <class Context> Tensor gather_moments(Context& context, const Tensor& x
 }
 
 /// What a forward pass reads, but for the running statistics, and room for what it writes, but for the mask.
-kernels::BatchNormTraining pass_of(const Tensor& x, const Tensor& gamma, const Tensor& beta,
-                                   const BatchNormParams& params, const Tensor& residual) {
+kernels::BatchNormTraining pass_of(const Tensor& x, const Tensor& sums, const NormArguments& norm,
+                                   const Tensor& residual) {
   kernels::BatchNormTraining pass;
-  pass.activation = params.activation;
+  pass.activation = norm.params.activation;
   pass.x = dense(x);
-  pass.gamma = gamma;
-  pass.beta = beta;
+  pass.gamma = norm.gamma;
+  pass.beta = norm.beta;
   if (residual.defined()) pass.residual = dense(residual);
-  pass.eps = rounded(params.eps, x);
-  pass.sums = params.sums;
+  pass.eps = rounded(norm.params.eps, x);
+  pass.sums = sums;
   pass.stats = Tensor::empty({2, x.dim(-1)}, {detail::stats_dtype(x), x.device()});
   pass.y = empty_like(pass.x);
   return pass;
@@ -100,12 +95,14 @@ void normalize(const kernels::BatchNormTraining& args, bool training, JoinedBatc
   });
 }
 
-/// What the backward pass reads instead of y, for the forward pass to write; undefined if it reads y, or if
-/// none will follow.
+std::int64_t mask_bytes(Activation activation, const Tensor& x) {
+  return on_device(x.device(),
+                   [&](auto& context) { return kernels::batch_norm_mask_bytes(context, activation, x); });
+}
+
+/// What the backward pass reads instead of y, for the forward pass to write; undefined if it reads y.
 Tensor empty_mask(Activation activation, const Tensor& x) {
-  const std::int64_t bytes = on_device(x.device(), [&](const auto& context) {
-    return kernels::batch_norm_mask_bytes(context, activation, x);
-  });
+  const std::int64_t bytes = mask_bytes(activation, x);
   return bytes > 0 ? Tensor::empty({bytes}, {DType::u8, x.device()}) : Tensor();
 }
 
@@ -114,19 +111,27 @@ Tensor empty_mask(Activation activation, const Tensor& x) {
 Tensor batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, const Tensor& running_mean,
                   const Tensor& running_var, bool training, const BatchNormParams& params,
                   const Tensor& residual) {
-  check_batch_norm(x, gamma, beta, running_mean, running_var, training, params.joined != nullptr, residual,
-                   params.sums);
+  return detail::batch_norm({x, {}, {gamma, beta, running_mean, running_var, training, params}}, residual);
+}
+
+Tensor detail::batch_norm(const Unnormalised& input, const Tensor& residual) {
+  const Tensor &x = input.y, &gamma = input.norm.gamma, &beta = input.norm.beta,
+               &running_mean = input.norm.running_mean, &running_var = input.norm.running_var;
+  const bool training = input.norm.training;
+  const BatchNormParams& params = input.norm.params;
+  check_batch_norm(x, input.norm, residual);
   const Activation activation = params.activation;
   if (!fusion_enabled() && (activation != Activation::none || residual.defined())) {
     BatchNormParams alone = params;
     alone.activation = Activation::none;
-    const Tensor y = batch_norm(x, gamma, beta, running_mean, running_var, training, alone);
-    return detail::activate(activation, residual.defined() ? y + residual : y);
+    const Tensor y =
+        batch_norm({x, input.sums, {gamma, beta, running_mean, running_var, training, alone}}, {});
+    return activate(activation, residual.defined() ? y + residual : y);
   }
   JoinedBatch* const joined = training ? params.joined : nullptr;
   const bool updates = training && running_mean.defined() && !recomputing();
   const bool mixes = residual.defined() && activation != Activation::none;
-  kernels::BatchNormTraining pass = pass_of(x, gamma, beta, params, residual);
+  kernels::BatchNormTraining pass = pass_of(x, input.sums, input.norm, residual);
   if (updates || !training) pass.running = {running_mean, running_var, rounded(params.momentum, x)};
   if (mixes && records({x, gamma, beta, residual})) pass.mask = empty_mask(activation, pass.x);
   normalize(pass, training, joined);
@@ -135,10 +140,9 @@ Tensor batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, cons
     running_var.bump_version();
   }
   const Tensor &y = pass.y, &mask = pass.mask;
-  if (OpTrace* const trace = op_trace())
-    trace->add("batch_norm", {y}, {x, gamma, beta, running_mean, running_var, residual},
-               {{"eps", {params.eps}}, {"activation", {activation}}, {"training", {training}}});
-  return record("batch_norm", y, {x, gamma, beta, residual},
+  const Input inputs[] = {x, gamma, beta, Input::fixed(running_mean), Input::fixed(running_var), residual};
+  const OpNumber eps = params.eps, act = activation;
+  return record({"batch_norm", {{"eps", {eps}}, {"activation", {act}}, {"training", {training}}}}, y, inputs,
                 [in = Saved(pass.x), gamma = Saved(gamma), beta = Saved(beta), stats = Saved(pass.stats),
                  extra = !mixes || mask.defined()                    ? Saved(mask)
                          : kernels::gradient_from_output(activation) ? Saved::output(y)
@@ -172,12 +176,13 @@ Tensor batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, cons
 
 namespace {
 
-kernels::NormTerm kernel_term(const BatchNormTerm& term) {
-  kernels::NormTerm norm{dense(term.x), term.gamma, term.beta, rounded(term.params.eps, term.x), {}, {}};
-  if (term.running_mean.defined() && !recomputing())
-    norm.running = {term.running_mean, term.running_var, rounded(term.params.momentum, term.x)};
-  norm.stats = Tensor::empty({2, term.x.dim(-1)}, {detail::stats_dtype(term.x), term.x.device()});
-  norm.sums = term.params.sums;
+kernels::NormTerm kernel_term(const Unnormalised& term) {
+  const NormArguments& of = term.norm;
+  kernels::NormTerm norm{dense(term.y), of.gamma, of.beta, rounded(of.params.eps, term.y), {}, {}};
+  if (of.running_mean.defined() && !recomputing())
+    norm.running = {of.running_mean, of.running_var, rounded(of.params.momentum, term.y)};
+  norm.stats = Tensor::empty({2, term.y.dim(-1)}, {detail::stats_dtype(term.y), term.y.device()});
+  norm.sums = term.sums;
   return norm;
 }
 
@@ -208,29 +213,21 @@ kernels::NormGradients term_gradients(Grads& dx, int first, const kernels::NormT
 
 }  // namespace
 
-bool fuses_batch_norm_pair(const BatchNormTerm& a, const BatchNormTerm& b, bool training) {
-  if (!training || a.params.joined || b.params.joined || b.params.activation != Activation::none ||
-      !fusion_enabled() || op_trace())
-    return false;
-  std::int64_t mask = 0;
-  with_pairs(a.x.device(), [&](const auto& context) {
-    mask = kernels::batch_norm_mask_bytes(context, a.params.activation, a.x);
-  });
-  return mask > 0;
+bool detail::fuses_batch_norm_pair(const Unnormalised& a, const Unnormalised& b) {
+  const BatchNormParams &of_a = a.norm.params, &of_b = b.norm.params;
+  return a.norm.training && b.norm.training && !of_a.joined && !of_b.joined &&
+         of_b.activation == Activation::none && fusion_enabled() && !op_trace() &&
+         mask_bytes(of_a.activation, a.y) > 0;
 }
 
-Tensor batch_norm_pair(const BatchNormTerm& a, const BatchNormTerm& b, bool training) {
-  if (!fuses_batch_norm_pair(a, b, training)) {
-    const Tensor residual =
-        batch_norm(b.x, b.gamma, b.beta, b.running_mean, b.running_var, training, b.params);
-    return batch_norm(a.x, a.gamma, a.beta, a.running_mean, a.running_var, training, a.params, residual);
-  }
-  check_batch_norm(a.x, a.gamma, a.beta, a.running_mean, a.running_var, training, false, b.x, a.params.sums);
-  check_batch_norm(b.x, b.gamma, b.beta, b.running_mean, b.running_var, training, false, {}, b.params.sums);
+Tensor detail::batch_norm_pair(const Unnormalised& a, const Unnormalised& b) {
+  check_batch_norm(a.y, a.norm, b.y);
+  check_batch_norm(b.y, b.norm, {});
+  const Tensor &gamma_a = a.norm.gamma, &beta_a = a.norm.beta, &gamma_b = b.norm.gamma, &beta_b = b.norm.beta;
   const kernels::NormTerm first = kernel_term(a), second = kernel_term(b);
   const Tensor y = empty_like(first.x);
-  const bool recorded = records({a.x, a.gamma, a.beta, b.x, b.gamma, b.beta});
-  const Tensor mask = recorded ? empty_mask(a.params.activation, first.x) : Tensor();
+  const bool recorded = records({a.y, gamma_a, beta_a, b.y, gamma_b, beta_b});
+  const Tensor mask = recorded ? empty_mask(a.norm.params.activation, first.x) : Tensor();
   with_pairs(y.device(),
              [&](auto& context) { kernels::batch_norm_pair_training(context, first, second, y, mask); });
   for (const kernels::NormTerm* norm : {&first, &second}) {
@@ -238,9 +235,9 @@ Tensor batch_norm_pair(const BatchNormTerm& a, const BatchNormTerm& b, bool trai
     norm->running.mean.bump_version();
     norm->running.var.bump_version();
   }
-  return record("batch_norm_pair", y, {a.x, a.gamma, a.beta, b.x, b.gamma, b.beta},
+  return record("batch_norm_pair", y, {a.y, gamma_a, beta_a, b.y, gamma_b, beta_b},
                 [first = SavedTerm(first), second = SavedTerm(second), mask = Saved(mask),
-                 beta_a = Saved(a.beta), beta_b = Saved(b.beta)](const Tensor& seed, Grads& dx) {
+                 beta_a = Saved(beta_a), beta_b = Saved(beta_b)](const Tensor& seed, Grads& dx) {
                   const kernels::NormTerm of_a = first.term(), of_b = second.term();
                   const auto to_a = term_gradients(dx, 0, of_a, beta_a),
                              to_b = term_gradients(dx, 3, of_b, beta_b);

@@ -21,9 +21,6 @@ struct BatchNormParams {
   Activation activation = Activation::none;
   /// In training, the joined batch of x; must outlive the backward pass. Null: x is the whole batch.
   JoinedBatch* joined = nullptr;
-  /// Sums of x's channels, if conv2d_with_sums() has found them: [2, C] f32, or f64 on the CPU. Training then
-  /// reads x once less.
-  Tensor sums = {};
 };
 
 /// A batch norm in training got a single value per channel, whose variance is nothing.
@@ -47,19 +44,6 @@ class TooFewValuesError : public ArgumentError {
 Tensor batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, const Tensor& running_mean,
                   const Tensor& running_var, bool training, const BatchNormParams& params = {},
                   const Tensor& residual = {});
-
-/// One of two norms that are added, with what batch_norm() takes: `params.activation` is that of the sum in
-/// the first, and none in the second.
-struct BatchNormTerm {
-  Tensor x, gamma, beta, running_mean, running_var;
-  BatchNormParams params;
-};
-/// Whether batch_norm_pair() is one op here, which moves less memory: on a GPU, in training, with ReLU, a
-/// multiple of 8 channels and no joined batch.
-bool fuses_batch_norm_pair(const BatchNormTerm& a, const BatchNormTerm& b, bool training);
-/// activation(batch_norm(a) + batch_norm(b)): the end of a residual block whose shortcut is normalised, too.
-/// Both x have one shape and dtype. Same bits as batch_norm() of b, then of a with that as its residual.
-Tensor batch_norm_pair(const BatchNormTerm& a, const BatchNormTerm& b, bool training);
 
 /// Layer normalisation over gamma's axes, the last ones: x [..., D], gamma, beta [D] f32 (or undefined).
 /// Source: Ba, Kiros and Hinton 2016.

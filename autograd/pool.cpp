@@ -2,7 +2,6 @@
 
 #include "autograd/detail/dense.h"
 #include "autograd/node.h"
-#include "autograd/op_trace.h"
 #include "kernels/index.h"
 #include "kernels/on_device.h"
 
@@ -51,23 +50,24 @@ Shape result_shape(const Tensor& x, const PoolWindows& windows) {
   return {x.shape()[0], windows.h.outputs, windows.w.outputs, x.shape()[3]};
 }
 
-// The windows along H and W, as an op's attributes.
-void tell(const char* op, const Tensor& y, const Tensor& x, const PoolWindows& windows) {
+// Records y, the pooled x, with its windows as attributes.
+template <class Closure>
+Tensor record_pool(const char* op, const Tensor& y, const Tensor& x, const PoolWindows& windows,
+                   Closure&& closure) {
   const PoolAxis &h = windows.h, &w = windows.w;
-  if (OpTrace* const trace = op_trace())
-    trace->add(op, {y}, {x},
-               {{"window", {h.window, w.window}},
-                {"stride", {h.stride, w.stride}},
-                {"padding", {h.padding, w.padding}},
-                {"dilation", {h.dilation, w.dilation}},
-                {"count_padding", {windows.count_padding}}});
+  return record({op,
+                 {{"window", {h.window, w.window}},
+                  {"stride", {h.stride, w.stride}},
+                  {"padding", {h.padding, w.padding}},
+                  {"dilation", {h.dilation, w.dilation}},
+                  {"count_padding", {windows.count_padding}}}},
+                y, {x}, std::forward<Closure>(closure));
 }
 
 Tensor average(const char* op, const Tensor& x, const PoolWindows& windows) {
   const Tensor from = dense(x), y = Tensor::empty(result_shape(x, windows), x.options());
   on_device(x.device(), [&](auto& context) { kernels::avg_pool_forward(context, windows, from, y); });
-  tell(op, y, x, windows);
-  return record(op, y, {x}, [shape = x.shape(), windows](const Tensor& seed, Grads& dx) {
+  return record_pool(op, y, x, windows, [shape = x.shape(), windows](const Tensor& seed, Grads& dx) {
     const Tensor dy = dense(seed);
     dx[0] = Tensor::empty(shape, dy.options());
     on_device(dy.device(), [&](auto& context) { kernels::avg_pool_backward(context, windows, dy, dx[0]); });
@@ -88,15 +88,14 @@ Tensor max_pool(const Tensor& x, const Pool2dParams& params, Tensor* positions) 
     kernels::max_pool_forward(context, windows, from, y, index);
     if (positions) kernels::max_pool_positions(context, windows, index, *positions);
   });
-  tell("max_pool2d", y, x, windows);
-  return record("max_pool2d", y, {x},
-                [shape = x.shape(), windows, index = Saved(index)](const Tensor& seed, Grads& dx) {
-                  const Tensor dy = dense(seed);
-                  dx[0] = Tensor::empty(shape, dy.options());
-                  on_device(dy.device(), [&](auto& context) {
-                    kernels::max_pool_backward(context, windows, dy, index, dx[0]);
-                  });
-                });
+  return record_pool("max_pool2d", y, x, windows,
+                     [shape = x.shape(), windows, index = Saved(index)](const Tensor& seed, Grads& dx) {
+                       const Tensor dy = dense(seed);
+                       dx[0] = Tensor::empty(shape, dy.options());
+                       on_device(dy.device(), [&](auto& context) {
+                         kernels::max_pool_backward(context, windows, dy, index, dx[0]);
+                       });
+                     });
 }
 
 }  // namespace

@@ -8,7 +8,6 @@
 #include "autograd/detail/dense.h"
 #include "autograd/elementwise.h"
 #include "autograd/node.h"
-#include "autograd/op_trace.h"
 #include "autograd/shape.h"
 #include "kernels/copy.h"
 #include "kernels/elementwise.h"
@@ -79,19 +78,6 @@ struct Extremum {
   Tensor values, index;
 };
 
-// The axes that are reduced, as an op's attribute.
-std::vector<TracedNumber> axes_of(const Tensor& x, unsigned bits) {
-  std::vector<TracedNumber> axes;
-  for (int i = 0; i < x.rank(); ++i) {
-    if (bits >> i & 1u) axes.emplace_back(i);
-  }
-  return axes;
-}
-
-void tell(const char* op, const Tensor& y, const Tensor& x, unsigned axes) {
-  if (OpTrace* const trace = op_trace()) trace->add(op, {y}, {x}, {{"axes", axes_of(x, axes)}});
-}
-
 // Values and indices along an axis, as selected by with_values and with_index.
 Extremum extremum(const char* op, const Tensor& x, int axis, bool keepdim, bool with_values,
                   bool with_index) {
@@ -116,31 +102,32 @@ void extremum_of_all(const char* op, const Tensor& x, const Tensor& values, cons
   on_device(x.device(), [&](auto& context) { kernels::max(context, flat, 0, values, index); });
 }
 
+Tensor sum_over(const Tensor& x, const Reduced& shapes, bool keepdim) {
+  return record({"sum", {{"axes", {shapes.axes}}}}, scaled_sum(x, shapes, keepdim, 1), {x},
+                [shape = x.shape(), axes = shapes.axes](const Tensor& dy, Grads& dx) {
+                  dx[0] = repeated(dy, shape, axes);
+                });
+}
+
 // Counts the true elements: a sum of ones is 0 only if there are none.
 Tensor any_of(const char* op, const Tensor& condition, std::span<const int> axes, bool keepdim) {
   const Tensor ones = cast(condition, DType::f32);
-  return ne(scaled_sum(ones, reduced(op, ones, axes), keepdim, 1), 0);
+  return ne(sum_over(ones, reduced(op, ones, axes), keepdim), 0);
 }
 
 }  // namespace
 
 Tensor sum(const Tensor& x, std::span<const int> axes, bool keepdim) {
-  const Reduced shapes = reduced("sum", x, axes);
-  const Tensor y = scaled_sum(x, shapes, keepdim, 1);
-  tell("sum", y, x, shapes.axes);
-  return record("sum", y, {x}, [shape = x.shape(), axes = shapes.axes](const Tensor& dy, Grads& dx) {
-    dx[0] = repeated(dy, shape, axes);
-  });
+  return sum_over(x, reduced("sum", x, axes), keepdim);
 }
 
 Tensor mean(const Tensor& x, std::span<const int> axes, bool keepdim) {
   const Reduced shapes = reduced("mean", x, axes);
   const double scale = 1 / static_cast<double>(shapes.count);
-  const Tensor y = scaled_sum(x, shapes, keepdim, scale);
-  tell("mean", y, x, shapes.axes);
-  return record("mean", y, {x}, [shape = x.shape(), axes = shapes.axes, scale](const Tensor& dy, Grads& dx) {
-    dx[0] = repeated(detail::affine(dy, scale), shape, axes);
-  });
+  return record({"mean", {{"axes", {shapes.axes}}}}, scaled_sum(x, shapes, keepdim, scale), {x},
+                [shape = x.shape(), axes = shapes.axes, scale](const Tensor& dy, Grads& dx) {
+                  dx[0] = repeated(detail::affine(dy, scale), shape, axes);
+                });
 }
 
 Tensor var(const Tensor& x, std::span<const int> axes, int correction, bool keepdim) {
@@ -155,26 +142,24 @@ Tensor var(const Tensor& x, std::span<const int> axes, int correction, bool keep
   });
   const double freedom = static_cast<double>(shapes.count - correction);
   const bool undefined = freedom <= 0 && (axes.empty() || x.rank() == 0);
-  if (OpTrace* const trace = op_trace())
-    trace->add("var", {y}, {x}, {{"axes", axes_of(x, shapes.axes)}, {"correction", {correction}}});
-  return record("var", y, {x}, [x = Saved(x), center, freedom, undefined](const Tensor& dy, Grads& dx) {
-    const Tensor& input = x;
-    const Tensor slope =
-        undefined ? Tensor::empty(center.shape(), dy.options()) : viewed(dense(dy), center.shape());
-    dx[0] = empty_like(input);
-    on_device(dy.device(), [&](auto& context) {
-      if (undefined) kernels::fill(context, slope, 1);
-      kernels::squared_deviation_backward(context, input, center, slope, dx[0],
-                                          undefined ? std::numeric_limits<double>::infinity() : 2 / freedom);
-    });
-    if (undefined) dx[0] = abs(dx[0]) * dy;
-  });
+  return record({"var", {{"axes", {shapes.axes}}, {"correction", {correction}}}}, y, {x},
+                [x = Saved(x), center, freedom, undefined](const Tensor& dy, Grads& dx) {
+                  const Tensor& input = x;
+                  const Tensor slope = undefined ? Tensor::empty(center.shape(), dy.options())
+                                                 : viewed(dense(dy), center.shape());
+                  const double scale_dx = undefined ? std::numeric_limits<double>::infinity() : 2 / freedom;
+                  dx[0] = empty_like(input);
+                  on_device(dy.device(), [&](auto& context) {
+                    if (undefined) kernels::fill(context, slope, 1);
+                    kernels::squared_deviation_backward(context, input, center, slope, dx[0], scale_dx);
+                  });
+                  if (undefined) dx[0] = abs(dx[0]) * dy;
+                });
 }
 
 Tensor max(const Tensor& x, int axis, bool keepdim) {
   const Extremum found = extremum("max", x, axis, keepdim, true, grad_enabled() && x.requires_grad());
-  tell("max", found.values, x, 1u << found.axis);
-  return record("max", found.values, {x},
+  return record({"max", {{"axes", {1u << found.axis}}}}, found.values, {x},
                 [shape = x.shape(), axis = found.axis, index = found.index](const Tensor& dy, Grads& dx) {
                   dx[0] = Tensor::empty(shape, dy.options());
                   on_device(dy.device(), [&](auto& context) {
@@ -185,28 +170,27 @@ Tensor max(const Tensor& x, int axis, bool keepdim) {
 
 Tensor argmax(const Tensor& x, int axis, bool keepdim) {
   const Extremum found = extremum("argmax", x, axis, keepdim, false, true);
-  tell("argmax", found.index, x, 1u << found.axis);
-  return found.index;
+  return record({"argmax", {{"axes", {1u << found.axis}}}}, found.index, {x});
 }
 
 Tensor max(const Tensor& x) {
   check_floating("max", x);
   const Tensor y = Tensor::empty({}, x.options());
   extremum_of_all("max", x, y, {});
-  tell("max", y, x, ~0u);
-  return record("max", y, {x}, [x = Saved(x), y = Saved::output(y)](const Tensor& dy, Grads& dx) {
-    const Tensor largest = logical_or(eq(x, y), logical_and(ne(x, x), ne(y, y)));  // NaN does not equal NaN
-    const DType wide = dy.dtype() == DType::f64 ? DType::f64 : DType::f32;
-    const Tensor share = cast(cast(dy, wide) / sum(cast(largest, wide)), dy.dtype());
-    dx[0] = where(largest, share, Tensor::zeros({}, dy.options()));
-  });
+  return record(
+      {"max", {{"axes", {~0u}}}}, y, {x}, [x = Saved(x), y = Saved::output(y)](const Tensor& dy, Grads& dx) {
+        const Tensor largest = logical_or(eq(x, y), logical_and(ne(x, x), ne(y, y)));  // NaN is not NaN
+        const DType wide = dy.dtype() == DType::f64 ? DType::f64 : DType::f32;
+        const Tensor share = cast(cast(dy, wide) / sum(cast(largest, wide)), dy.dtype());
+        dx[0] = where(largest, share, Tensor::zeros({}, dy.options()));
+      });
 }
 
 Tensor argmax(const Tensor& x) {
   check_floating("argmax", x);
   const Tensor index = Tensor::empty({}, {DType::i64, x.device()});
   extremum_of_all("argmax", x, {}, index);
-  return index;
+  return record({"argmax", {{"axes", {~0u}}}}, index, {x});
 }
 
 Tensor any(const Tensor& x, std::span<const int> axes, bool keepdim) {

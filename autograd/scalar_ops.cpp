@@ -7,7 +7,6 @@
 #include "autograd/detail/scalar_tensor.h"
 #include "autograd/elementwise.h"
 #include "autograd/node.h"
-#include "autograd/op_trace.h"
 #include "autograd/shape.h"
 #include "kernels/on_device.h"
 #include "kernels/scalar_ops.h"
@@ -15,29 +14,13 @@
 namespace athanor {
 namespace {
 
-// The parameters of a functor, as an op's attribute.
-std::vector<TracedNumber> numbers_of(const kernels::LeakyRelu& op) {
-  return {op.slope};
-}
-std::vector<TracedNumber> numbers_of(const kernels::Elu& op) {
-  return {op.alpha};
-}
-std::vector<TracedNumber> numbers_of(const kernels::Softplus& op) {
-  return {op.beta, op.threshold};
-}
-std::vector<TracedNumber> numbers_of(const kernels::Clamp& op) {
-  return {op.low, op.high};
-}
-std::vector<TracedNumber> numbers_of(const kernels::Power& op) {
-  return {op.exponent};
-}
-
-template <class Op> Tensor scalar_op(const char* name, const Op& op, const Tensor& x) {
+// The numbers of the functor are the op's attribute.
+template <class Op>
+Tensor scalar_op(const char* name, const Op& op, std::initializer_list<OpNumber> numbers, const Tensor& x) {
   check_floating(name, x);
   const Tensor y = empty_like(x);
   on_device(x.device(), [&](auto& context) { kernels::scalar_forward(context, op, x, y); });
-  if (OpTrace* const trace = op_trace()) trace->add(name, {y}, {x}, {{"numbers", numbers_of(op)}});
-  return record(name, y, {x}, [op, x = Saved(x)](const Tensor& dy, Grads& dx) {
+  return record({name, {{"numbers", numbers}}}, y, {x}, [op, x = Saved(x)](const Tensor& dy, Grads& dx) {
     dx[0] = empty_like(dy);
     on_device(dy.device(), [&](auto& context) { kernels::scalar_backward(context, op, x.get(), dy, dx[0]); });
   });
@@ -46,16 +29,16 @@ template <class Op> Tensor scalar_op(const char* name, const Op& op, const Tenso
 }  // namespace
 
 Tensor leaky_relu(const Tensor& x, double slope) {
-  return scalar_op("leaky_relu", kernels::LeakyRelu{slope}, x);
+  return scalar_op("leaky_relu", kernels::LeakyRelu{slope}, {slope}, x);
 }
 
 Tensor elu(const Tensor& x, double alpha) {
-  return scalar_op("elu", kernels::Elu{alpha}, x);
+  return scalar_op("elu", kernels::Elu{alpha}, {alpha}, x);
 }
 
 Tensor softplus(const Tensor& x, double beta, double threshold) {
   ATH_CHECK(std::isfinite(beta) && beta != 0, "softplus: beta must be finite and not 0, but is {}", beta);
-  return scalar_op("softplus", kernels::Softplus{beta, threshold}, x);
+  return scalar_op("softplus", kernels::Softplus{beta, threshold}, {beta, threshold}, x);
 }
 
 Tensor clamp(const Tensor& x, std::optional<double> low, std::optional<double> high) {
@@ -72,7 +55,8 @@ Tensor clamp(const Tensor& x, std::optional<double> low, std::optional<double> h
   const auto bound = [&](std::optional<double> value) {
     return value ? detail::rounded_to(*value, x.dtype()) : std::numeric_limits<double>::quiet_NaN();
   };
-  return scalar_op("clamp", kernels::Clamp{bound(low), bound(high)}, x);
+  const kernels::Clamp op{bound(low), bound(high)};
+  return scalar_op("clamp", op, {op.low, op.high}, x);
 }
 
 Tensor floor_divide(const Tensor& x, double divisor) {
@@ -89,7 +73,7 @@ Tensor remainder(const Tensor& x, double divisor) {
 
 Tensor pow(const Tensor& x, double exponent) {
   if (exponent == 2 && x.defined() && is_floating(x.dtype())) return square(x);  // one product
-  return scalar_op("pow", kernels::Power{exponent}, x);
+  return scalar_op("pow", kernels::Power{exponent}, {exponent}, x);
 }
 
 }  // namespace athanor

@@ -2,7 +2,6 @@
 
 #include "autograd/detail/dense.h"
 #include "autograd/node.h"
-#include "autograd/op_trace.h"
 #include "autograd/reduce.h"
 #include "kernels/copy.h"
 #include "kernels/index.h"
@@ -54,6 +53,18 @@ Tensor slice(const Tensor& x, int axis, std::int64_t start, std::int64_t length)
 Tensor slice_at(const Tensor& x, int axis, std::int64_t index) {
   return view(x, without(x.shape(), axis), without(x.strides(), axis), index * x.strides()[axis]);
 }
+Tensor with_axis(const Tensor& x, int axis) {
+  return view(x, with(x.shape(), axis, 1), with(x.strides(), axis, 1));
+}
+Tensor permuted(const Tensor& x, const std::array<int, kMaxRank>& order) {
+  Shape shape = x.shape();
+  Strides strides = x.strides();
+  for (int i = 0; i < x.rank(); ++i) {
+    const int from = order[static_cast<std::size_t>(i)];
+    shape[i] = x.shape()[from], strides[i] = x.strides()[from];
+  }
+  return view(x, shape, strides);
+}
 
 void add_into(const Tensor& x, const Tensor& y) {
   on_device(y.device(), [&](auto& context) { kernels::add_into(context, x, y); });
@@ -92,7 +103,6 @@ Tensor reshape(const Tensor& x, const Shape& wanted) {
   if (shape == x.shape()) return grad_enabled() || !x.requires_grad() ? x : x.detach();
   const Tensor from = contiguous(x);
   const Tensor y = view(from, shape, contiguous_strides(shape));
-  if (OpTrace* const trace = op_trace()) trace->add("reshape", {y}, {from});
   return record("reshape", y, {from}, [before = x.shape()](const Tensor& dy, Grads& dx) {
     dx[0] = view(dense(dy), before, contiguous_strides(before));
   });
@@ -121,34 +131,20 @@ Tensor permute(const Tensor& x, std::span<const int> order) {
   const int rank = x.rank();
   ATH_CHECK(static_cast<int>(order.size()) == rank,
             "permute: order must list the {} axes of {}, but has {} entries", rank, x.shape(), order.size());
-  Shape shape = x.shape();
-  Strides strides = x.strides();
-  std::array<int, kMaxRank> inverse;
+  std::array<int, kMaxRank> forward{}, inverse{};
+  std::array<OpNumber, kMaxRank> axes;
   unsigned seen = 0;
-  for (int i = 0; i < rank; ++i) {
-    const int from = normalize_axis(order[static_cast<std::size_t>(i)], rank, "permute");
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    const int from = normalize_axis(order[i], rank, "permute");
     ATH_CHECK((seen & (1u << from)) == 0, "permute: order must list each axis once, but lists {} again",
               from);
     seen |= 1u << from;
-    shape[i] = x.shape()[from];
-    strides[i] = x.strides()[from];
-    inverse[static_cast<std::size_t>(from)] = i;
+    forward[i] = from;
+    axes[i] = from;
+    inverse[static_cast<std::size_t>(from)] = static_cast<int>(i);
   }
-  const Tensor y = view(x, shape, strides);
-  if (OpTrace* const trace = op_trace()) {
-    std::vector<TracedNumber> axes;
-    for (const int axis : order) axes.emplace_back(normalize_axis(axis, rank, "permute"));
-    trace->add("permute", {y}, {x}, {{"order", std::move(axes)}});
-  }
-  return record("permute", y, {x}, [inverse](const Tensor& dy, Grads& dx) {
-    Shape back = dy.shape();
-    Strides steps = dy.strides();
-    for (int i = 0; i < dy.rank(); ++i) {
-      back[i] = dy.shape()[inverse[static_cast<std::size_t>(i)]];
-      steps[i] = dy.strides()[inverse[static_cast<std::size_t>(i)]];
-    }
-    dx[0] = view(dy, back, steps);
-  });
+  return record({"permute", {{"order", std::span(axes.data(), order.size())}}}, permuted(x, forward), {x},
+                [inverse](const Tensor& dy, Grads& dx) { dx[0] = permuted(dy, inverse); });
 }
 
 Tensor transpose(const Tensor& x, int a, int b) {
@@ -167,11 +163,8 @@ Tensor narrow(const Tensor& x, int axis, std::int64_t start, std::int64_t length
   ATH_CHECK(start >= 0 && length >= 0 && start <= size && length <= size - start,
             "narrow: [start, start + length) must lie in axis {} of {}, but got start {}, length {}", along,
             x.shape(), start, length);
-  const Tensor y = slice(x, along, start, length);
-  if (OpTrace* const trace = op_trace())
-    trace->add("narrow", {y}, {x}, {{"axis", {along}}, {"start", {start}}});
   return record(
-      "narrow", y, {x},
+      {"narrow", {{"axis", {along}}, {"start", {start}}}}, slice(x, along, start, length), {x},
       [shape = x.shape(), options = x.options(), along, start, length](const Tensor& dy, Grads& dx) {
         add_into(dy, slice(dx.accumulator(0, shape, options), along, start, length));
       });
@@ -182,9 +175,7 @@ Tensor select(const Tensor& x, int axis, std::int64_t index) {
   const int along = normalize_axis(axis, x.rank(), "select");
   const std::int64_t size = x.shape()[along], at = index < 0 ? index + size : index;
   ATH_CHECK(at >= 0 && at < size, "select: index must be in [{}, {}), but got {}", -size, size, index);
-  const Tensor y = slice_at(x, along, at);
-  if (OpTrace* const trace = op_trace()) trace->add("select", {y}, {x}, {{"axis", {along}}, {"index", {at}}});
-  return record("select", y, {x},
+  return record({"select", {{"axis", {along}}, {"index", {at}}}}, slice_at(x, along, at), {x},
                 [shape = x.shape(), options = x.options(), along, at](const Tensor& dy, Grads& dx) {
                   add_into(dy, slice_at(dx.accumulator(0, shape, options), along, at));
                 });
@@ -195,21 +186,15 @@ Tensor squeeze(const Tensor& x, int axis) {
   const int along = normalize_axis(axis, x.rank(), "squeeze");
   ATH_CHECK(x.shape()[along] == 1, "squeeze: axis {} must have size 1, but {} has {}", along, x.shape(),
             x.shape()[along]);
-  const Tensor y = view(x, without(x.shape(), along), without(x.strides(), along));
-  if (OpTrace* const trace = op_trace()) trace->add("squeeze", {y}, {x}, {{"axis", {along}}});
-  return record("squeeze", y, {x}, [along](const Tensor& dy, Grads& dx) {
-    dx[0] = view(dy, with(dy.shape(), along, 1), with(dy.strides(), along, 1));
-  });
+  return record({"squeeze", {{"axis", {along}}}}, slice_at(x, along, 0), {x},
+                [along](const Tensor& dy, Grads& dx) { dx[0] = with_axis(dy, along); });
 }
 
 Tensor unsqueeze(const Tensor& x, int axis) {
   check_defined("unsqueeze", x);
   const int along = normalize_axis(axis, x.rank() + 1, "unsqueeze");
-  const Tensor y = view(x, with(x.shape(), along, 1), with(x.strides(), along, 1));
-  if (OpTrace* const trace = op_trace()) trace->add("unsqueeze", {y}, {x}, {{"axis", {along}}});
-  return record("unsqueeze", y, {x}, [along](const Tensor& dy, Grads& dx) {
-    dx[0] = view(dy, without(dy.shape(), along), without(dy.strides(), along));
-  });
+  return record({"unsqueeze", {{"axis", {along}}}}, with_axis(x, along), {x},
+                [along](const Tensor& dy, Grads& dx) { dx[0] = slice_at(dy, along, 0); });
 }
 
 Tensor expand(const Tensor& x, const Shape& shape) {
@@ -221,9 +206,7 @@ Tensor expand(const Tensor& x, const Shape& shape) {
     const int own = i - (shape.rank() - x.rank());
     strides[i] = own < 0 || (x.shape()[own] == 1 && shape[i] != 1) ? 0 : x.strides()[own];
   }
-  const Tensor y = view(x, shape, strides);
-  if (OpTrace* const trace = op_trace()) trace->add("expand", {y}, {x});
-  return record("expand", y, {x},
+  return record("expand", view(x, shape, strides), {x},
                 [before = x.shape()](const Tensor& dy, Grads& dx) { dx[0] = sum_to(dy, before); });
 }
 
@@ -236,17 +219,13 @@ Tensor contiguous(const Tensor& x) {
 
 Tensor clone(const Tensor& x) {
   check_defined("clone", x);
-  const Tensor y = copy_of(x, x.dtype());
-  if (OpTrace* const trace = op_trace()) trace->add("clone", {y}, {x});
-  return record("clone", y, {x}, [](const Tensor& dy, Grads& dx) { dx[0] = dy; });
+  return record("clone", copy_of(x, x.dtype()), {x}, [](const Tensor& dy, Grads& dx) { dx[0] = dy; });
 }
 
 Tensor cast(const Tensor& x, DType dtype) {
   check_defined("cast", x);
   if (x.dtype() == dtype) return x;
-  const Tensor none, y = copy_of(x, dtype);
-  if (OpTrace* const trace = op_trace()) trace->add("cast", {y}, {x});
-  return record("cast", y, {is_floating(dtype) ? x : none},
+  return record("cast", copy_of(x, dtype), {is_floating(dtype) ? Input(x) : Input::fixed(x)},
                 [before = x.dtype()](const Tensor& dy, Grads& dx) { dx[0] = copy_of(dy, before); });
 }
 
@@ -255,10 +234,9 @@ Tensor cast(const Tensor& x, DType dtype) {
 namespace {
 
 template <class Closure>
-Tensor record_many(const char* op, const Tensor& y, std::span<const Tensor> parts, Closure&& closure) {
-  PoolVector<const Tensor*> inputs(parts.size());
-  for (std::size_t i = 0; i < parts.size(); ++i) inputs[i] = &parts[i];
-  return record(op, y, std::span<const Tensor* const>(inputs), std::forward<Closure>(closure));
+Tensor record_many(const OpCall& op, const Tensor& y, std::span<const Tensor> parts, Closure&& closure) {
+  const PoolVector<Input> inputs(parts.begin(), parts.end());
+  return record(op, y, std::span<const Input>(inputs), std::forward<Closure>(closure));
 }
 
 void check_part(const char* op, std::span<const Tensor> parts, std::size_t i, int free_axis) {
@@ -294,15 +272,15 @@ Tensor cat(std::span<const Tensor> parts, int axis) {
     copy_into(part, slice(y, along, start, part.shape()[along]));
     start += part.shape()[along];
   }
-  if (OpTrace* const trace = op_trace())
-    trace->add("cat", {y}, {parts.begin(), parts.end()}, {{"axis", {along}}});
-  return record_many("cat", y, parts, [along, sizes = std::move(sizes)](const Tensor& dy, Grads& dx) {
-    std::int64_t from = 0;
-    for (std::size_t i = 0; i < sizes.size(); ++i) {
-      if (dx.needs(static_cast<int>(i))) dx[static_cast<int>(i)] = slice(dy, along, from, sizes[i]);
-      from += sizes[i];
-    }
-  });
+  return record_many({"cat", {{"axis", {along}}}}, y, parts,
+                     [along, sizes = std::move(sizes)](const Tensor& dy, Grads& dx) {
+                       std::int64_t from = 0;
+                       for (int i = 0; i < std::ssize(sizes); ++i) {
+                         const std::int64_t size = sizes[static_cast<std::size_t>(i)];
+                         if (dx.needs(i)) dx[i] = slice(dy, along, from, size);
+                         from += size;
+                       }
+                     });
 }
 
 Tensor stack(std::span<const Tensor> parts, int axis) {
@@ -313,11 +291,9 @@ Tensor stack(std::span<const Tensor> parts, int axis) {
   const Tensor y = Tensor::empty(with(parts[0].shape(), along, count), parts[0].options());
   for (std::int64_t i = 0; i < count; ++i)
     copy_into(parts[static_cast<std::size_t>(i)], slice_at(y, along, i));
-  if (OpTrace* const trace = op_trace())
-    trace->add("stack", {y}, {parts.begin(), parts.end()}, {{"axis", {along}}});
-  return record_many("stack", y, parts, [along, count](const Tensor& dy, Grads& dx) {
-    for (std::int64_t i = 0; i < count; ++i) {
-      if (dx.needs(static_cast<int>(i))) dx[static_cast<int>(i)] = slice_at(dy, along, i);
+  return record_many({"stack", {{"axis", {along}}}}, y, parts, [along, count](const Tensor& dy, Grads& dx) {
+    for (int i = 0; i < count; ++i) {
+      if (dx.needs(i)) dx[i] = slice_at(dy, along, i);
     }
   });
 }
@@ -340,6 +316,19 @@ Tensor checked_index(const char* op, const Tensor& x, const Tensor& index, std::
   return flat;
 }
 
+// Records the elements y of x at an index, `at` in the form kernels need; add_back(context, dy, at, sum) adds
+// their gradients.
+template <class F>
+Tensor record_pick(const char* op, const Tensor& y, const Tensor& x, const Tensor& index, const Tensor& at,
+                   int along, const F& add_back) {
+  return record(
+      {op, {{"axis", {along}}}}, y, {x, Input::fixed(index)},
+      [at = Saved(at), before = x.shape(), options = x.options(), add_back](const Tensor& dy, Grads& dx) {
+        const Tensor sum = dx.accumulator(0, before, options);
+        on_device(dy.device(), [&](auto& context) { add_back(context, dense(dy), at, sum); });
+      });
+}
+
 }  // namespace
 
 Tensor index_select(const Tensor& x, int axis, const Tensor& index) {
@@ -351,14 +340,10 @@ Tensor index_select(const Tensor& x, int axis, const Tensor& index) {
   shape[along] = at.numel();
   const Tensor y = Tensor::empty(shape, x.options());
   on_device(x.device(), [&](auto& context) { kernels::index_select(context, dense(x), along, at, y); });
-  if (OpTrace* const trace = op_trace()) trace->add("index_select", {y}, {x, index}, {{"axis", {along}}});
-  return record(
-      "index_select", y, {x},
-      [at = Saved(at), before = x.shape(), options = x.options(), along](const Tensor& dy, Grads& dx) {
-        const Tensor sum = dx.accumulator(0, before, options);
-        on_device(dy.device(),
-                  [&](auto& context) { kernels::index_add(context, dense(dy), along, at, sum); });
-      });
+  return record_pick("index_select", y, x, index, at, along,
+                     [along](auto& context, const Tensor& dy, const Tensor& rows, const Tensor& sum) {
+                       kernels::index_add(context, dy, along, rows, sum);
+                     });
 }
 
 Tensor gather(const Tensor& x, int axis, const Tensor& index) {
@@ -372,14 +357,10 @@ Tensor gather(const Tensor& x, int axis, const Tensor& index) {
             along, at.shape(), x.shape());
   const Tensor y = Tensor::empty(at.shape(), x.options());
   on_device(x.device(), [&](auto& context) { kernels::gather(context, x, along, at, y); });
-  if (OpTrace* const trace = op_trace()) trace->add("gather", {y}, {x, index}, {{"axis", {along}}});
-  return record(
-      "gather", y, {x},
-      [at = Saved(at), before = x.shape(), options = x.options(), along](const Tensor& dy, Grads& dx) {
-        const Tensor sum = dx.accumulator(0, before, options);
-        on_device(dy.device(),
-                  [&](auto& context) { kernels::scatter_add(context, dense(dy), along, at, sum); });
-      });
+  return record_pick("gather", y, x, index, at, along,
+                     [along](auto& context, const Tensor& dy, const Tensor& elements, const Tensor& sum) {
+                       kernels::scatter_add(context, dy, along, elements, sum);
+                     });
 }
 
 Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
@@ -397,9 +378,8 @@ Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
       broadcast_shapes(broadcast_shapes(condition.shape(), a.shape(), "where"), b.shape(), "where");
   const Tensor y = Tensor::empty(shape, a.options());
   on_device(a.device(), [&](auto& context) { kernels::where(context, condition, a, b, y); });
-  if (OpTrace* const trace = op_trace()) trace->add("where", {y}, {condition, a, b});
   return record(
-      "where", y, {a, b},
+      "where", y, {Input::fixed(condition), a, b},
       [condition = Saved(condition), shapes = std::array{a.shape(), b.shape()}](const Tensor& dy, Grads& dx) {
         const Tensor zero = Tensor::zeros({}, dy.options());
         for (int i = 0; i < 2; ++i) {

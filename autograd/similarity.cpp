@@ -17,12 +17,10 @@ namespace {
 
 using detail::loss_options;
 
-void check_alike(const char* op, const Tensor& a, const Tensor& b) {
+void check_inputs(const char* op, const Tensor& a, const Tensor& b) {
   check_floating(op, a);
   check_floating(op, b);
-  ATH_CHECK(a.dtype() == b.dtype() && a.device() == b.device(),
-            "{}: inputs must have one dtype and device, but got {} on {} and {} on {}{}", op, a.dtype(),
-            a.device().str(), b.dtype(), b.device().str(), cast_hint("a", a, "b", b));
+  check_alike(op, "inputs must have one dtype and device", a, b, true);
 }
 
 // In half types, squares overflow and their sums lose digits.
@@ -44,7 +42,7 @@ constexpr double kMin = 1e-18;
 }  // namespace
 
 Tensor cosine_similarity(const Tensor& a, const Tensor& b, int axis, double eps) {
-  check_alike("cosine_similarity", a, b);
+  check_inputs("cosine_similarity", a, b);
   ATH_CHECK(eps >= 0 && std::isfinite(eps), "cosine_similarity: eps must be finite and >= 0, but got {}",
             eps);
   const Shape shape = broadcast_shapes(a.shape(), b.shape(), "cosine_similarity");
@@ -58,7 +56,7 @@ Tensor cosine_similarity(const Tensor& a, const Tensor& b, int axis, double eps)
 Tensor triplet_margin_loss(const Tensor& anchor, const Tensor& positive, const Tensor& negative,
                            const TripletOptions& options) {
   for (const Tensor* other : {&positive, &negative}) {
-    check_alike("triplet_margin_loss", anchor, *other);
+    check_inputs("triplet_margin_loss", anchor, *other);
     ATH_CHECK(anchor.rank() > 0 && other->shape() == anchor.shape(),
               "triplet_margin_loss: all three inputs must have one shape [..., D], but got {} and {}",
               anchor.shape(), other->shape());
@@ -78,7 +76,7 @@ Tensor triplet_margin_loss(const Tensor& anchor, const Tensor& positive, const T
 }
 
 Tensor nt_xent_loss(const Tensor& a, const Tensor& b, double temperature) {
-  check_alike("nt_xent_loss", a, b);
+  check_inputs("nt_xent_loss", a, b);
   ATH_CHECK(a.rank() == 2 && b.shape() == a.shape() && a.shape()[0] > 0,
             "nt_xent_loss: both views must be [N, D] with N > 0, but got {} and {}", a.shape(), b.shape());
   ATH_CHECK(temperature > 0 && std::isfinite(temperature),

@@ -2,7 +2,6 @@
 
 #include "autograd/detail/dense.h"
 #include "autograd/node.h"
-#include "autograd/op_trace.h"
 #include "kernels/on_device.h"
 #include "kernels/softmax.h"
 
@@ -16,12 +15,13 @@ Tensor run(const char* op, SoftmaxForm form, const Tensor& x, int axis) {
   axis = normalize_axis(axis, x.rank(), op);
   const Tensor y = empty_like(x);
   on_device(x.device(), [&](auto& context) { kernels::softmax_forward(context, form, dense(x), axis, y); });
-  if (OpTrace* const trace = op_trace()) trace->add(op, {y}, {x}, {{"axis", {axis}}});
-  return record(op, y, {x}, [form, axis, y = Saved::output(y)](const Tensor& dy, Grads& dx) {
-    dx[0] = empty_like(dy);
-    on_device(dy.device(),
-              [&](auto& context) { kernels::softmax_backward(context, form, y, dense(dy), axis, dx[0]); });
-  });
+  return record({op, {{"axis", {axis}}}}, y, {x},
+                [form, axis, y = Saved::output(y)](const Tensor& dy, Grads& dx) {
+                  dx[0] = empty_like(dy);
+                  on_device(dy.device(), [&](auto& context) {
+                    kernels::softmax_backward(context, form, y, dense(dy), axis, dx[0]);
+                  });
+                });
 }
 
 }  // namespace

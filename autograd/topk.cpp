@@ -2,7 +2,6 @@
 
 #include "autograd/detail/dense.h"
 #include "autograd/node.h"
-#include "autograd/op_trace.h"
 #include "kernels/index.h"
 #include "kernels/on_device.h"
 #include "kernels/topk.h"
@@ -23,9 +22,7 @@ TopK topk(const Tensor& x, std::int64_t k, int axis, bool largest) {
     on_device(x.device(),
               [&](auto& context) { kernels::topk(context, dense(x), along, largest, values, indices); });
   }
-  if (OpTrace* const trace = op_trace())
-    trace->add("topk", {values, indices}, {x}, {{"axis", {along}}, {"largest", {largest}}});
-  return {record("topk", values, {x},
+  return {record({"topk", {{"axis", {along}}, {"largest", {largest}}}, {indices}}, values, {x},
                  [indices = Saved(indices), before = x.shape(), options = x.options(), along](
                      const Tensor& dy, Grads& dx) {
                    const Tensor sum = dx.accumulator(0, before, options);

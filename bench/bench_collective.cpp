@@ -23,6 +23,7 @@
 #include "dist/collectives/communicator.h"
 #include "dist/transports/mpi_transport.h"
 #include "kernels/copy.h"
+#include "kernels/cpu/context.h"
 #include "tensor/error.h"
 
 namespace athanor::bench {

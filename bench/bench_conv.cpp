@@ -1,5 +1,6 @@
 #include "bench/support/bench.h"
 #include "kernels/conv.h"
+#include "kernels/cpu/context.h"
 
 // The convolutions of LeNet-5, ResNet-20 and ResNet-18, at the batch sizes their training runs use.
 

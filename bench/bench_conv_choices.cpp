@@ -24,6 +24,7 @@
 #include "bench/support/roof.h"
 #include "kernels/conv_choices.h"
 #include "kernels/copy.h"
+#include "kernels/cpu/context.h"
 #include "kernels/implementations.h"
 #include "nn/models/model.h"
 #include "tensor/atomic_file.h"
@@ -122,22 +123,22 @@ struct Account {
   }
 };
 
-std::string_view name_in_row(ConvImpl impl) {
-  return impl == ConvImpl::automatic ? "rule" : name_of(impl);
+std::string_view name_in_row(std::string_view implementation) {
+  return implementation == "automatic" ? "rule" : implementation;
 }
 
 nlohmann::json json_of(const std::string& workload, const ConvTimes& times) {
   const Cost cost = cost_of(times);
   nlohmann::json row{
       {"workload", workload}, {"conv", times.conv}, {"flops", cost.flops}, {"bytes", cost.bytes}};
-  for (const auto& [impl, seconds] : times.seconds) row["seconds"][std::string(name_in_row(impl))] = seconds;
+  for (const auto& [name, seconds] : times.seconds) row["seconds"][std::string(name_in_row(name))] = seconds;
   return row;
 }
 
 void print_row(const ConvTimes& times) {
   std::string row = fmt::format("  {:<90}", times.conv);
-  for (const auto& [impl, seconds] : times.seconds)
-    row += fmt::format(" {} {:.1f}", name_in_row(impl), seconds * 1e6);
+  for (const auto& [name, seconds] : times.seconds)
+    row += fmt::format(" {} {:.1f}", name_in_row(name), seconds * 1e6);
   const double rule = times.seconds.front().second;
   std::printf("%s us, %.0f GFLOP/s, %.2f\n", row.c_str(), cost_of(times).flops / rule * 1e-9,
               rule / best_of(times));

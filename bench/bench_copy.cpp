@@ -1,6 +1,7 @@
 #include "autograd/shape.h"
 #include "bench/support/bench.h"
 #include "kernels/copy.h"
+#include "kernels/cpu/context.h"
 #include "kernels/index.h"
 
 // Moving elements: each row's roof is a plain copy of as many bytes.

@@ -17,7 +17,7 @@
 #include "bench/support/device_roof.h"
 #include "tensor/error.h"
 #if defined(ATHANOR_SIMT)
-#include "simt/counters.h"
+#include "simt/emulator/counters.h"
 #endif
 
 namespace athanor::bench {

@@ -1,5 +1,6 @@
 #include "autograd/elementwise.h"
 #include "bench/support/bench.h"
+#include "kernels/cpu/context.h"
 #include "kernels/elementwise.h"
 
 // Every op of ATH_UNARY_OPS and ATH_BINARY_OPS, and the ways to broadcast. 2^20 elements stay in cache, 2^24

@@ -22,7 +22,7 @@
 
 #include "autograd/grad_mode.h"
 #include "bench/support/quantile.h"
-#include "kernels/context.h"
+#include "kernels/cpu/context.h"
 #include "kernels/implementations.h"
 #include "nn/models/model.h"
 #include "tensor/error.h"

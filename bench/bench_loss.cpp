@@ -3,6 +3,7 @@
 #include "autograd/engine.h"
 #include "autograd/loss.h"
 #include "bench/support/bench.h"
+#include "kernels/cpu/context.h"
 #include "kernels/loss.h"
 
 namespace athanor::bench {

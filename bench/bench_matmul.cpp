@@ -1,4 +1,5 @@
 #include "bench/support/bench.h"
+#include "kernels/cpu/context.h"
 #include "kernels/matmul.h"
 
 // Square products, and the fully connected layers of LeNet-5 and of an ImageNet classifier.

@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "bench/support/bench.h"
+#include "kernels/cpu/context.h"
 #include "kernels/extremum.h"
 #include "kernels/reduce.h"
 

@@ -1,6 +1,7 @@
 #include <cmath>
 
 #include "bench/support/bench.h"
+#include "kernels/cpu/context.h"
 #include "kernels/softmax.h"
 
 namespace athanor::bench {

@@ -30,6 +30,7 @@
 #include "bench/support/quantile.h"
 #include "data/preprocess.h"
 #include "data/synthetic.h"
+#include "kernels/cpu/context.h"
 #include "nn/linear.h"
 #include "optim/sgd.h"
 #include "optim/step.h"
@@ -117,7 +118,7 @@ Result by_hand(const Dataset& train) {
   Batch batch;
   Ends ends;
   for (std::int64_t i = 0; i < kSteps; ++i) {
-    arena.snapshot_buffers();
+    arena.buffers().snapshot();
     metrics.snapshot();
     arena.zero_grad();
     context.set_random_ops(0);
@@ -131,7 +132,7 @@ Result by_hand(const Dataset& train) {
     meter.measure(step);
     optimizer.set_learning_rates(step, schedule);
     optimizer.step(step);
-    arena.restore_buffers_if_skipped(step);
+    arena.buffers().restore_if_skipped(step);
     metrics.restore_if_skipped(step);
     finish_step(step);
     ends.mark();

@@ -39,8 +39,8 @@ std::shared_ptr<Setup> make_setup(Precision precision, const std::vector<Shape>&
     require_grad(w);
     setup->parameters.push_back({std::to_string(i), w});
   }
-  setup->arena =
-      std::make_unique<ParameterArena>(setup->parameters, std::vector<NamedTensor>{}, precision, kCpu);
+  setup->arena = std::make_unique<ParameterArena>(setup->parameters, std::vector<NamedTensor>{},
+                                                  ArenaOptions{.precision = precision});
   for (std::size_t i = 0; i < shapes.size(); ++i) {
     leaf_of(setup->parameters[i].tensor)
         .accumulate(filled(shapes[i], compute_dtype(precision), -1, 1, 100 + i));

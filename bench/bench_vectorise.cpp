@@ -1,4 +1,5 @@
 #include "bench/support/bench.h"
+#include "kernels/cpu/context.h"
 #include "kernels/elementwise.h"
 
 // The same sum of two vectors written three ways: element by element through the Tensor handle, in a loop

@@ -46,9 +46,9 @@ endforeach()
 
 # What a cross build tests, one program per test of GoogleTest, each in an emulator: what depends on the CPU, and formats,
 # which know whether a char has a sign. Left out are tests that start programs, for the emulator does not run those, and
-# whole models, the loader, ranks and runs, which take it many minutes; and, by the test preset, Muon's largest matrices.
+# whole models, the loader, ranks and runs, which take it many minutes; and, by the test preset, the largest matrices and convolutions.
 set(ATHANOR_CROSS_TESTS
-  accumulate activation allocator arena attention augment checkpoint compare conv conv_padding conv_transpose copy crc32c creation
+  accumulate activation allocator arena attention augment checkpoint compare conv conv_list conv_transpose copy crc32c creation
   cross_entropy dropout elementwise elementwise_rows ema engine formats foreign_names gradcheck group_norm half image init integers
   interpolate layer_norm loss loss_scale math matmul metric_sums metrics model_golden model_parts module muon norm npy optim
   optim_golden optim_step orientation pair_loss philox pool pool_indices precision preprocess printable rand_augment reduce
@@ -75,9 +75,9 @@ endfunction()
 #   Under AddressSanitizer readers and kernels are, and what stands on them; runs and ranks follow in the lane every.
 set(ATHANOR_ADDRESS_ROOMS tensor kernels autograd nn data examples)
 # Cases that take minutes under a sanitizer. Kernels keep their other tests there and, under AddressSanitizer, random_ops.
-set(ATHANOR_UNSANITIZED *Activations.AreHalf* BatchNorm.FusedEquals* BatchSize.IsBoundByMemory Collectives.SixteenRanks *ConvPadding.*
-  Copy.EveryPermutation* *ElementwiseRows.* Engine.MillionNodes* *Folding.* Layers.OnesMatch* *ModelGolden.* *Models.EveryParameter*
-  Models.NamesAre* Models.ParameterCounts* Predictor.HoldsNoMoreActivations* Reduce.MatchesDoubleReference Winograd.EveryPass*
+set(ATHANOR_UNSANITIZED *Activations.AreHalf* BatchNorm.FusedEquals* BatchSize.IsBoundByMemory Collectives.SixteenRanks *ConvList.Large*
+  *ConvList.Small* Copy.EveryPermutation* *ElementwiseRows.* Engine.MillionNodes* *Folding.* Layers.OnesMatch* *ModelGolden.*
+  *Models.EveryParameter* Models.NamesAre* Models.ParameterCounts* Predictor.HoldsNoMoreActivations* Reduce.MatchesDoubleReference
   ZeroOne.EqualsDdpBitForBitOnMoreRanks)
 function(athanor_tests room)
   cmake_parse_arguments(arg "" "" "THREADS;OTHERS;SLOW;LIBRARIES" ${ARGN})

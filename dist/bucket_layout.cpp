@@ -17,33 +17,31 @@ ArenaOptions bucketed(ArenaOptions options, int world_size, const BucketOptions&
   return options;
 }
 
-BucketLayout::BucketLayout(const ParameterArena& arena, int world_size, const CommunicatorOptions& options)
-    : world_size_(world_size), options_(options), bucket_of_(static_cast<std::size_t>(arena.size()), -1) {
-  for (const ParameterArena::Bucket& bucket : arena.buckets()) {
-    const auto& part = arena.parts()[static_cast<std::size_t>(bucket.part)];
-    const std::int64_t aligned =
-        world_size * static_cast<std::int64_t>(kSliceAlignment / size_of(part.dtype));
-    ATH_CHECK((bucket.end - bucket.begin) % aligned == 0,
+BucketLayout::BucketLayout(const ArenaLayout& arena, int world_size, const CommunicatorOptions& options)
+    : world_size_(world_size), options_(options), bucket_of_(arena.slices.size(), -1), slices_(arena.slices) {
+  for (const ArenaRange& bucket : arena.buckets) {
+    const DType dtype = arena.parts[static_cast<std::size_t>(bucket.part)].dtype;
+    const std::int64_t aligned = world_size * static_cast<std::int64_t>(kSliceAlignment / size_of(dtype));
+    ATH_CHECK(bucket.count() % aligned == 0,
               "buckets: the arena must be made for {} ranks, but is made for {}; see bucketed()", world_size,
-              arena.options().shards);
+              arena.shards);
     Bucket& added = buckets_.emplace_back();
     added.part = bucket.part;
     added.range = {bucket.begin, bucket.end};
     for (int rank = 0; rank < world_size; ++rank)
       added.pieces.push_back(piece_of(options, added.range.count(), world_size, rank));
   }
-  for (int i = 0; i < arena.size(); ++i) {
-    const ParameterArena::Slice& slice = arena.slice(i);
-    slices_.push_back(slice);
+  for (std::size_t i = 0; i < slices_.size(); ++i) {
+    const ArenaLayout::Slice& slice = slices_[i];
     for (std::size_t b = 0; b < buckets_.size(); ++b) {
       Bucket& bucket = buckets_[b];
       const bool inside = slice.begin >= bucket.range.begin && slice.begin + slice.count <= bucket.range.end;
-      if (bucket.part != slice.part || !inside || bucket_of_[static_cast<std::size_t>(i)] >= 0) continue;
-      bucket_of_[static_cast<std::size_t>(i)] = static_cast<int>(b);
-      bucket.parameters.push_back(i);
+      if (bucket.part != slice.part || !inside || bucket_of_[i] >= 0) continue;
+      bucket_of_[i] = static_cast<int>(b);
+      bucket.parameters.push_back(static_cast<int>(i));
     }
   }
-  if (arena.options().whole_parameters) cut_between_parameters();
+  if (arena.whole_parameters) cut_between_parameters();
   hash_ = hash_of(arena);
 }
 
@@ -74,7 +72,7 @@ void BucketLayout::cut_between_parameters() {
     std::size_t place = 0;
     std::int64_t before = 0;
     for (const int i : bucket.parameters) {
-      const ParameterArena::Slice& slice = slices_[static_cast<std::size_t>(i)];
+      const ArenaLayout::Slice& slice = slices_[static_cast<std::size_t>(i)];
       const std::int64_t middle = before + slice.count / 2;
       while (place + 1 < world && middle >= share_end[place])
         begins[++place] = slice.begin - bucket.range.begin;
@@ -105,7 +103,7 @@ Range BucketLayout::shard(int bucket, int rank) const {
 std::vector<BucketLayout::Piece> BucketLayout::pieces() const {
   std::vector<Piece> all;
   for (std::size_t i = 0; i < slices_.size(); ++i) {
-    const ParameterArena::Slice& slice = slices_[i];
+    const ArenaLayout::Slice& slice = slices_[i];
     if (slice.count == 0) continue;
     const auto first = std::ssize(all);
     for (int rank = 0; rank < world_size_; ++rank) {
@@ -120,7 +118,7 @@ std::vector<BucketLayout::Piece> BucketLayout::pieces() const {
   return all;
 }
 
-std::uint64_t BucketLayout::hash_of(const ParameterArena& arena) const {
+std::uint64_t BucketLayout::hash_of(const ArenaLayout& arena) const {
   kernels::HashOf hash;
   hash.add(world_size_, static_cast<int>(options_.algorithm), options_.segment_bytes);
   if (options_.algorithm == Algorithm::hierarchical) hash.add(options_.node_size);
@@ -130,16 +128,13 @@ std::uint64_t BucketLayout::hash_of(const ParameterArena& arena) const {
     for (int axis = 0; axis < tensor.rank(); ++axis) hash.add(tensor.shape()[axis]);
   };
   for (std::size_t i = 0; i < slices_.size(); ++i) {
-    const Parameter& parameter = arena.parameters()[i];
+    const Parameter& parameter = arena.parameters[i];
     add_tensor(parameter.name, parameter.tensor);
     hash.add(slices_[i].part, slices_[i].begin, parameter.decay);
   }
-  for (const NamedTensor& buffer : arena.buffers()) add_tensor(buffer.name, buffer.tensor);
-  for (std::size_t part = 0; part < arena.parts().size(); ++part) {
-    const ParameterArena::Part& of = arena.parts()[part];
-    hash.add(static_cast<int>(of.dtype), static_cast<int>(arena.gradient_dtype(static_cast<int>(part))),
-             of.size);
-  }
+  for (const NamedTensor& buffer : arena.buffers) add_tensor(buffer.name, buffer.tensor);
+  for (const ArenaLayout::Part& part : arena.parts)
+    hash.add(static_cast<int>(part.dtype), static_cast<int>(part.gradient_dtype), part.size);
   for (const Bucket& bucket : buckets_) {
     hash.add(bucket.part, bucket.range.begin, bucket.range.end);
     for (const Range& piece : bucket.pieces) hash.add(piece.begin, piece.end);

@@ -56,7 +56,9 @@ class BucketLayout {
   };
 
   /// Throws ArgumentError if the arena's buckets do not fit this number of ranks.
-  BucketLayout(const ParameterArena& arena, int world_size, const CommunicatorOptions& options = {});
+  BucketLayout(const ArenaLayout& arena, int world_size, const CommunicatorOptions& options = {});
+  BucketLayout(const ParameterArena& arena, int world_size, const CommunicatorOptions& options = {})
+      : BucketLayout(arena.layout(), world_size, options) {}
 
   int world_size() const { return world_size_; }
   const CommunicatorOptions& options() const { return options_; }
@@ -79,14 +81,14 @@ class BucketLayout {
   void agree(const char* who, Communicator& comm) const;
 
  private:
-  std::uint64_t hash_of(const ParameterArena& arena) const;
+  std::uint64_t hash_of(const ArenaLayout& arena) const;
   void cut_between_parameters();
 
   int world_size_;
   CommunicatorOptions options_;
   std::vector<Bucket> buckets_;
   std::vector<int> bucket_of_;
-  std::vector<ParameterArena::Slice> slices_;
+  std::vector<ArenaLayout::Slice> slices_;
   std::uint64_t hash_ = 0;
 };
 

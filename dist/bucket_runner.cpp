@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "dist/launch/detail/signal_stack.h"
-#include "kernels/context.h"
+#include "kernels/cpu/context.h"
 #include "tensor/error.h"
 #include "tensor/trace.h"
 

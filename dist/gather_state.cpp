@@ -288,7 +288,7 @@ void gather_state(Communicator& comm, const StateDict& state,
     const Gather::Heartbeat heartbeat(gather);
     write([&](const StateDict::Entry& entry, const auto& sink) { gather.read(entry, sink); });
   } catch (const PeerLostError&) {
-    throw;  // no rank can be told
+    throw;  // no rank can be notified
   } catch (const std::exception& error) {
     gather.end(error.what());
     throw;

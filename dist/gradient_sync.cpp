@@ -63,7 +63,7 @@ GradientSync::GradientSync(const char* name, Kind kind, ParameterArena& arena, C
       missing_(layout_.buckets().size()),
       rows_(std::make_unique<Exchange>(comm, AgreementRow::row_bytes(layout_, arena))),
       runner_(std::make_unique<BucketRunner>(comm, options.overlap, make_collectives(kind))) {
-  ATH_CHECK(arena.sharded() == (kind == Kind::reduce_scatter),
+  ATH_CHECK(arena.shards().sharded() == (kind == Kind::reduce_scatter),
             "{}: the arena must {}be sharded; make it with {}", name,
             kind == Kind::reduce_scatter ? "" : "not ",
             kind == Kind::reduce_scatter ? "dist::sharded()" : "dist::bucketed()");
@@ -103,7 +103,7 @@ std::vector<std::unique_ptr<Collective>> GradientSync::make_collectives(Kind kin
 
 // A sharded arena has already copied the parameters at its creation.
 void GradientSync::take_values_of_rank_0() {
-  if (!arena_.sharded()) {
+  if (!arena_.shards().sharded()) {
     for (const ParameterArena::Part& part : arena_.parts()) comm_.run(*comm_.broadcast(part.masters, 0));
     arena_.weights_from_masters();
   }
@@ -111,10 +111,10 @@ void GradientSync::take_values_of_rank_0() {
 }
 
 void GradientSync::broadcast_buffers() {
-  if (!arena_.flat_buffers().defined()) return;
+  if (!arena_.buffers().flat().defined()) return;
   settle();
-  comm_.run(*comm_.broadcast(arena_.flat_buffers(), 0));
-  arena_.bump_buffers();
+  comm_.run(*comm_.broadcast(arena_.buffers().flat(), 0));
+  arena_.buffers().bump();
 }
 
 // A step ---------------------------------------------------------------------------------------------------
@@ -248,10 +248,7 @@ void GradientSync::measure(StepBuffer& step, const GradientLimits& limits) {
   take_flags();
   for (int other = 0; other < comm_.world_size(); ++other)
     slice(squares_, {other * count, (other + 1) * count}).copy_bytes_from(squares_of(other));
-  on_device(step.device(), [&](auto& context) {
-    const BoundStep bound(context, step);
-    kernels::measure_squares(context, squares_, limits);
-  });
+  with_step(step, [&](auto& context) { kernels::measure_squares(context, squares_, limits); });
 }
 
 void GradientSync::check_numbers() const {

@@ -22,7 +22,7 @@ class StepAgreement {
  public:
   /// This rank's vote on the next step.
   void cast(const StopVote& vote) { vote_ = vote; }
-  /// For whoever sends it, once.
+  /// For its sender, once.
   StopVote take() { return std::exchange(vote_, {}); }
   /// Combines the votes of all ranks, `vote_of(rank)`: any signal, rank 0's time and checkpoint request, and
   /// the reason of the lowest rank that has one. The result is equal on all ranks.

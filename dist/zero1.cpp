@@ -24,11 +24,11 @@ std::vector<ArenaRange> shards_of(const BucketLayout& layout, int rank) {
 
 ArenaOptions sharded(ArenaOptions options, Communicator& comm, const BucketOptions& buckets) {
   options = bucketed(std::move(options), comm.world_size(), buckets);
-  options.keep = [&comm](const ParameterArena& arena) {
+  options.keep = [&comm](const ArenaLayout& arena) {
     const BucketLayout layout(arena, comm.world_size(), comm.options());
     layout.agree("zero1", comm);
     const Device device = comm.transport().device();
-    for (const Parameter& parameter : arena.parameters()) {
+    for (const Parameter& parameter : arena.parameters) {
       const Tensor& handle = parameter.tensor;
       if (handle.numel() == 0) continue;
       const Tensor values = slice_of(handle.detach(), 0, {handle.numel()});
@@ -47,7 +47,7 @@ Zero1::Zero1(ParameterArena& arena, Communicator& comm, const SyncOptions& optio
       gathered_(arena.updates()),
       exceptions_(std::uncaught_exceptions()) {
   std::vector<ArenaRange> shards = shards_of(layout(), comm.rank());
-  for (const ParameterArena::Owned& owned : arena.owned()) {
+  for (const Shards::Owned& owned : arena.shards().owned()) {
     const bool known = std::any_of(shards.begin(), shards.end(), [&](const ArenaRange& shard) {
       return shard.part == owned.part && shard.begin == owned.begin && shard.end == owned.end;
     });

@@ -20,6 +20,7 @@
 #include <nlohmann/json.hpp>
 
 #include "athanor.h"
+#include "kernels/cpu/context.h"
 #include "tensor/nearest.h"
 #include "trainer/readable.h"
 
@@ -185,7 +186,7 @@ Gradients take(const Options& options, const ImageSpec& spec, const StateDict& s
                const Tensor& labels, Precision precision, double scale) {
   const auto model = nn::make_model(options.model, {spec.classes, spec.channels, spec.height}, 0);
   model->load_state_dict(state);
-  const ParameterArena arena(model->parameters(), model->buffers(), precision, kCpu);
+  const ParameterArena arena(model->parameters(), model->buffers(), {.precision = precision});
   StepBuffer step(kCpu, {.seed = options.seed});  // the same dropout in each run
   const BoundStep bound(cpu_context(), step);
   cpu_context().set_random_ops(0);

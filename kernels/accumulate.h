@@ -32,19 +32,20 @@ template <Combine kind> struct CombineOp {
 
 /// y = x combined with y; dense, of one dtype and size. Half types are combined in f32 and rounded once.
 /// Moves 3 elements per element.
-template <class Context> void accumulate(Context& context, Combine how, const Tensor& x, const Tensor& y);
+ATH_KERNEL(void, accumulate, Combine how, const Tensor& x, Out y);
+ATH_MAP(accumulate, (Combine, const Tensor& x, Out y), "accumulate", (x, y), (y))
 
 /// y[i] = x[0, i] combined with x[1, i], x[2, i], ... in that order; x [rows, n], rows >= 1, and y [n] dense,
 /// of one dtype. Half types are combined in f32, rounded once at the end. Moves rows + 1 elements per result.
-template <class Context> void combine_rows(Context& context, Combine how, const Tensor& x, const Tensor& y);
+ATH_KERNEL(void, combine_rows, Combine how, const Tensor& x, Out y);
+ATH_MAP(combine_rows, (Combine, const Tensor& x, Out y), "combine_rows", (x), (y))
 
 /// total = the sum of squares of x in f64; x dense f32, f16 or bf16, total one f64 element. The order of the
 /// sum depends on the size alone. The total is infinite or NaN exactly if an element is not finite.
-template <class Context> void sum_squares(Context& context, const Tensor& x, const Tensor& total);
+ATH_KERNEL(void, sum_squares, const Tensor& x, Out total);
 
 /// Does what measure_gradients() does, given sums of squares of parts of the gradients, which are added in
 /// order; squares dense f64.
-template <class Context>
-void measure_squares(Context& context, const Tensor& squares, const GradientLimits& limits);
+ATH_KERNEL(void, measure_squares, const Tensor& squares, const GradientLimits& limits);
 
 }  // namespace athanor::kernels

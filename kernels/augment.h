@@ -383,15 +383,17 @@ template <class T> constexpr std::uint8_t kOutside = std::is_same_v<T, std::uint
 /// W, C], dense: floating, or u8 for masks. A padded pixel has bytes 0, whatever the colours; a blanked one
 /// is 0 in y. Masks are scaled to the nearest pixel and padded with kUnknownClass. Colour changes require C =
 /// 3.
-template <class Context>
-void augment(Context& context, const Augment& augment, const AugmentKey& key, const Tensor& images,
-             const Tensor& rows, const Tensor& samples, const Tensor& table, const Tensor& y);
+ATH_KERNEL(void, augment, const Augment& augment, const AugmentKey& key, const Tensor& images,
+           const Tensor& rows, const Tensor& samples, const Tensor& table, Out y);
 
 /// Moves points [N, K, 2] or boxes [N, K, 4], f32, dense, of images of height x width, into y of that shape:
 /// see move_point() and move_box().
-template <class Context>
-void augment_points(Context& context, const Augment& augment, const AugmentKey& key, std::int64_t height,
-                    std::int64_t width, const Tensor& samples, const Tensor& x, const Tensor& y);
+ATH_KERNEL(void, augment_points, const Augment& augment, const AugmentKey& key, std::int64_t height,
+           std::int64_t width, const Tensor& samples, const Tensor& x, Out y);
+ATH_MAP(augment_points,
+        (const Augment&, const AugmentKey&, std::int64_t, std::int64_t, const Tensor& samples,
+         const Tensor& x, Out y),
+        "augment_points", (x, samples), (y))
 
 }  // namespace kernels
 }  // namespace athanor

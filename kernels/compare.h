@@ -34,7 +34,7 @@ template <class A> ATH_HD bool holds(Predicate predicate, A a, A b) {
 
 /// y = predicate(a, b). a and b have one dtype, any, broadcast to y's shape, any strides; y bool, dense.
 /// Moves at most 2 elements and a byte per element.
-template <class Context>
-void compare(Context& context, Predicate predicate, const Tensor& a, const Tensor& b, const Tensor& y);
+ATH_KERNEL(void, compare, Predicate predicate, const Tensor& a, const Tensor& b, Out y);
+ATH_MAP(compare, (Predicate, const Tensor& a, const Tensor& b, Out y), "compare", (a, b), (y))
 
 }  // namespace athanor::kernels

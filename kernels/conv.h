@@ -29,9 +29,8 @@ class PackedWeights;
 
 /// y = activation(conv(x, w) + bias). x [N, H, W, C], w [K, R, S, C / groups], bias [K] or undefined,
 /// y [N, P, Q, K]; all dense, one floating dtype, f32 accumulation. 2 N P Q K R S C / groups FLOPs.
-template <class Context>
-void conv2d_forward(Context& context, const Conv2dParams& params, const Tensor& x, const Tensor& w,
-                    const Tensor& bias, const Tensor& y);
+ATH_KERNEL(void, conv2d_forward, const Conv2dParams& params, const Tensor& x, const Tensor& w,
+           const Tensor& bias, Out y);
 
 /// y = conv(x, w), and what batch norm needs to know of it (BatchNormTraining::sums): sums [2, K], of each
 /// channel of y the sum of its values, as they are rounded, and that of their squares. Saves batch norm one
@@ -39,30 +38,27 @@ void conv2d_forward(Context& context, const Conv2dParams& params, const Tensor& 
 /// have no content. There is code for `params` without groups and activation: on a GPU for f16 and bf16, C
 /// and K multiples of 8, with f32 sums; on the CPU for f32 and half types where Winograd's algorithm is
 /// used, with f64 sums.
-template <class Context>
-bool conv2d_forward_sums(Context& context, const Conv2dParams& params, const Tensor& x, const Tensor& w,
-                         const Tensor& y, const Tensor& sums);
+ATH_KERNEL(bool, conv2d_forward_sums, const Conv2dParams& params, const Tensor& x, const Tensor& w, Out y,
+           Out sums);
 
 /// y = activation(conv(x, w) + bias + residual) with the weights and bias of `w`. x, residual (or undefined),
 /// y f32 on the CPU, shapes as above. With oneDNN, a ReLU turns NaN into 0.
 void conv2d_packed(CpuContext& context, const Conv2dParams& params, const Tensor& x, const PackedWeights& w,
-                   const Tensor& residual, const Tensor& y);
+                   const Tensor& residual, Out y);
 
 /// y = relu(the maximum of each 2 x 2 of conv(x, w) + bias), [N, P / 2, Q / 2, K], with the weights and bias
 /// of `w`. x, y f32 on the CPU. May ignore a NaN among the four. Returns false without writing y if the CPU
 /// has no code for it.
 bool conv2d_pool_packed(CpuContext& context, const Conv2dParams& params, const Tensor& x,
-                        const PackedWeights& w, const Tensor& y);
+                        const PackedWeights& w, Out y);
 
 /// dx (+)= dL/dx; every element is written.
-template <class Context>
-void conv2d_backward_data(Context& context, const Conv2dParams& params, const Tensor& dy, const Tensor& w,
-                          const Tensor& dx, Write write_dx = Write::overwrite);
+ATH_KERNEL(void, conv2d_backward_data, const Conv2dParams& params, const Tensor& dy, const Tensor& w, Out dx,
+           Write write_dx = Write::overwrite);
 
 /// dw (+)= dL/dw, and dbias (+)= dL/dbias if defined. dw may be f32 for an x of a half type.
-template <class Context>
-void conv2d_backward_weights(Context& context, const Conv2dParams& params, const Tensor& x, const Tensor& dy,
-                             const Tensor& dw, Write write_dw, const Tensor& dbias, Write write_dbias);
+ATH_KERNEL(void, conv2d_backward_weights, const Conv2dParams& params, const Tensor& x, const Tensor& dy,
+           Out dw, Write write_dw, Out dbias, Write write_dbias);
 
 }  // namespace kernels
 }  // namespace athanor

@@ -6,8 +6,6 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/impl.h"
-
 // Which implementation a convolution on the CPU uses where its ConvImpl is automatic: that of a fixed rule
 // or, once measured, the fastest on this machine. Choices hold for the whole process.
 
@@ -21,10 +19,10 @@ void set_conv_choices(std::string_view text);
 bool are_conv_choices(std::string_view text);
 
 /// One pass of one convolution, as a line of conv_choices() without the choice, and each implementation's
-/// shortest time; the first is that of the rule.
+/// shortest time by name; the first is that of the rule, "automatic".
 struct ConvTimes {
   std::string conv;
-  std::vector<std::pair<ConvImpl, double>> seconds;
+  std::vector<std::pair<std::string_view, double>> seconds;
 };
 
 /// In its scope, a convolution of this thread for whose shape, pass, dtypes and threads nothing is chosen yet

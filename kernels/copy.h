@@ -6,19 +6,23 @@ namespace athanor::kernels {
 
 /// y = x, converted to y's dtype as in kernels/convert.h. x any strides, broadcast to y's shape; y any
 /// strides, without overlapping elements. Moves 2 elements per element.
-template <class Context> void copy(Context& context, const Tensor& x, const Tensor& y);
+ATH_KERNEL(void, copy, const Tensor& x, Out y);
 
 /// Sets every element of y (dense, any dtype) to `value`.
-template <class Context> void fill(Context& context, const Tensor& y, double value);
+ATH_KERNEL(void, fill, Out y, double value);
+ATH_MAP(fill, (Out y, double), "fill", (), (y))
 
 /// y += x; x any strides and broadcast to y's shape, any floating dtype; y floating, any strides, without
 /// overlapping elements. The sum is rounded once. Moves 3 elements per element.
-template <class Context> void add_into(Context& context, const Tensor& x, const Tensor& y);
+ATH_KERNEL(void, add_into, const Tensor& x, Out y);
+ATH_MAP(add_into, (const Tensor& x, Out y), "add_into", (x, y), (y))
 
 /// y[i] = start + i * step, computed in double; y dense, any dtype.
-template <class Context> void arange(Context& context, double start, double step, const Tensor& y);
+ATH_KERNEL(void, arange, double start, double step, Out y);
+ATH_MAP(arange, (double, double, Out y), "arange", (), (y))
 
 /// y = the identity; y [n, m] dense, any dtype.
-template <class Context> void eye(Context& context, const Tensor& y);
+ATH_KERNEL(void, eye, Out y);
+ATH_MAP(eye, (Out y), "eye", (), (y))
 
 }  // namespace athanor::kernels

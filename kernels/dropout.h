@@ -8,7 +8,6 @@ namespace athanor::kernels {
 /// stream depends on the seed and applied step of the context's StepState, the same on all ranks, and on
 /// op.number. Also its own backward: dx from dy with the same `op`. x, y dense, one floating dtype; y may be
 /// x; p in [0, 1]. Moves 2 elements per element: the mask is recomputed, not stored.
-template <class Context>
-void dropout(Context& context, float p, const RandomOp& op, const Tensor& x, const Tensor& y);
+ATH_KERNEL(void, dropout, float p, const RandomOp& op, const Tensor& x, Out y);
 
 }  // namespace athanor::kernels

@@ -6,7 +6,8 @@
 
 // The maths of every elementwise op, written once: the CPU, CUDA and SIMT builds instantiate these functors
 // on the accumulation type (float, or double for f64). forward(x) is the op; backward(saved, dy) is dL/dx.
-// `saved` is the result y for an op with kFromOutput, so x can be freed; otherwise it is x.
+// `saved` is the result y for an op with kFromOutput, so x can be freed; otherwise it is x. kOnnxNode names
+// the operator of ONNX that computes the op, if there is one; nn/onnx/elementwise.cpp has formulas of others.
 
 namespace athanor::kernels {
 
@@ -32,6 +33,7 @@ template <class Op> inline constexpr bool kRefusesZero = requires {
 /// max(x, 0); NaN stays NaN. The derivative at 0 is 0.
 struct Relu {
   static constexpr bool kFromOutput = true;
+  static constexpr const char* kOnnxNode = "Relu";
   template <class A> ATH_HD static A forward(A x) { return x < A(0) ? A(0) : x; }
   template <class A> ATH_HD static A backward(A y, A dy) { return y <= A(0) ? A(0) : dy; }
 };
@@ -95,6 +97,7 @@ struct Hardsigmoid {
 /// x hardsigmoid(x).
 struct Hardswish {
   static constexpr bool kFromOutput = false;
+  static constexpr const char* kOnnxNode = "HardSwish";
   template <class A> ATH_HD static A forward(A x) { return x * Hardsigmoid::forward(x); }
   template <class A> ATH_HD static A backward(A x, A dy) {
     return x <= A(-3) ? A(0) : x >= A(3) ? dy : dy * (x / A(3) + A(0.5));  // a NaN passes all
@@ -121,6 +124,7 @@ struct Mish {
 /// 1 / (1 + exp(-x)).
 struct Sigmoid {
   static constexpr bool kFromOutput = true;
+  static constexpr const char* kOnnxNode = "Sigmoid";
   template <class A> ATH_HD static A forward(A x) { return math::sigmoid(x); }
   template <class A> ATH_HD static A backward(A y, A dy) { return dy * y * (A(1) - y); }
 };
@@ -128,6 +132,7 @@ struct Sigmoid {
 /// tanh(x).
 struct Tanh {
   static constexpr bool kFromOutput = true;
+  static constexpr const char* kOnnxNode = "Tanh";
   template <class A> ATH_HD static A forward(A x) { return math::tanh(x); }
   template <class A> ATH_HD static A backward(A y, A dy) { return dy * std::fma(-y, y, A(1)); }
 };
@@ -135,6 +140,7 @@ struct Tanh {
 /// exp(x).
 struct Exp {
   static constexpr bool kFromOutput = true;
+  static constexpr const char* kOnnxNode = "Exp";
   template <class A> ATH_HD static A forward(A x) { return math::exp(x); }
   template <class A> ATH_HD static A backward(A y, A dy) { return dy * y; }
 };
@@ -142,6 +148,7 @@ struct Exp {
 /// The natural logarithm.
 struct Log {
   static constexpr bool kFromOutput = false;
+  static constexpr const char* kOnnxNode = "Log";
   template <class A> ATH_HD static A forward(A x) { return math::log(x); }
   template <class A> ATH_HD static A backward(A x, A dy) { return dy / x; }
 };
@@ -149,6 +156,7 @@ struct Log {
 /// sqrt(x).
 struct Sqrt {
   static constexpr bool kFromOutput = true;
+  static constexpr const char* kOnnxNode = "Sqrt";
   template <class A> ATH_HD static A forward(A x) { return std::sqrt(x); }
   template <class A> ATH_HD static A backward(A y, A dy) { return A(0.5) * dy / y; }
 };
@@ -172,6 +180,7 @@ struct Square {
 /// |x|. The derivative at 0 and at NaN is 0, as in PyTorch.
 struct Abs {
   static constexpr bool kFromOutput = false, kTakesIntegers = true;
+  static constexpr const char* kOnnxNode = "Abs";
   template <class A> ATH_HD static A forward(A x) {
     if constexpr (std::is_unsigned_v<A>) {
       return x;
@@ -190,24 +199,28 @@ struct Abs {
 /// a + b.
 struct Add {
   static constexpr bool kTakesIntegers = true;
+  static constexpr const char* kOnnxNode = "Add";
   template <class A> ATH_HD static A forward(A a, A b) { return wrapped(a, b, std::plus<>()); }
 };
 
 /// a - b.
 struct Sub {
   static constexpr bool kTakesIntegers = true;
+  static constexpr const char* kOnnxNode = "Sub";
   template <class A> ATH_HD static A forward(A a, A b) { return wrapped(a, b, std::minus<>()); }
 };
 
 /// a b.
 struct Mul {
   static constexpr bool kTakesIntegers = true;
+  static constexpr const char* kOnnxNode = "Mul";
   template <class A> ATH_HD static A forward(A a, A b) { return wrapped(a, b, std::multiplies<>()); }
 };
 
 /// a / b. The derivatives are 1 / b and -a / b^2. The latter's product is 0 where the quotient is, also if a
 /// denormal b makes dy / b infinite. A large a is multiplied last, since a / b might overflow.
 struct Div {
+  static constexpr const char* kOnnxNode = "Div";
   template <class A> ATH_HD static A forward(A a, A b) { return a / b; }
   template <class A> ATH_HD static A first(A, A b, A dy) { return dy / b; }
   template <class A> ATH_HD static A second(A a, A b, A dy) {
@@ -221,6 +234,7 @@ struct Div {
 /// as in PyTorch.
 struct Maximum {
   static constexpr bool kTakesIntegers = true;
+  static constexpr const char* kOnnxNode = "Max";
   template <class A> ATH_HD static A forward(A a, A b) { return (a > b) | (a != a) ? a : b; }
   template <class A> ATH_HD static A first(A a, A b, A dy) { return a == b ? dy / A(2) : a < b ? A(0) : dy; }
   template <class A> ATH_HD static A second(A a, A b, A dy) { return first(b, a, dy); }
@@ -229,6 +243,7 @@ struct Maximum {
 /// min(a, b).
 struct Minimum {
   static constexpr bool kTakesIntegers = true;
+  static constexpr const char* kOnnxNode = "Min";
   template <class A> ATH_HD static A forward(A a, A b) { return (a < b) | (a != a) ? a : b; }
   template <class A> ATH_HD static A first(A a, A b, A dy) { return a == b ? dy / A(2) : a > b ? A(0) : dy; }
   template <class A> ATH_HD static A second(A a, A b, A dy) { return first(b, a, dy); }
@@ -282,6 +297,7 @@ struct Remainder {
 /// a^b. The derivatives are b a^(b - 1), 0 for b = 0, and a^b log(a), 0 for a = 0 <= b: also where the power
 /// alone overflows.
 struct Pow {
+  static constexpr const char* kOnnxNode = "Pow";
   template <class A> ATH_HD static A forward(A a, A b) { return math::pow(a, b); }
   template <class A> ATH_HD static A first(A a, A b, A dy) {
     return b == A(0) ? A(0) : math::scaled_pow(a, b - A(1), b, dy);

@@ -44,7 +44,6 @@ ATH_HD constexpr std::uint64_t hash_element(std::uint64_t index, std::uint32_t b
 
 /// The sum modulo 2^64 of hash_element(first_index + i, bits of x[i]); x dense f32. Order does not matter:
 /// threads, shards and ranks hash their parts and add. Waits for the device. Reads 1 element per element.
-template <class Context>
-std::uint64_t hash_elements(Context& context, const Tensor& x, std::uint64_t first_index);
+ATH_KERNEL(std::uint64_t, hash_elements, const Tensor& x, std::uint64_t first_index);
 
 }  // namespace athanor::kernels

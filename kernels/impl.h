@@ -5,10 +5,10 @@
 
 namespace athanor {
 
-/// The implementation to run. `reference` handles every case: Eigen on the CPU, our own kernel on CUDA.
-/// `vendor` is oneDNN on the CPU and cuDNN or cuBLASLt on CUDA; it throws BackendError in a build without it.
-/// `direct` and `winograd` (AVX2) are our own code, CPU only. `automatic` uses the fastest
-/// applicable one.
+/// The implementation to run: on the CPU, a name in kernels/cpu/conv_list.cpp. `reference` handles every
+/// case: Eigen on the CPU, our own kernel on CUDA. `vendor` is oneDNN on the CPU and cuDNN or cuBLASLt on
+/// CUDA; it throws BackendError in a build without it. `direct` and `winograd` (AVX2) are our own code, CPU
+/// only. `automatic` uses the fastest applicable one.
 enum class ConvImpl : std::uint8_t { automatic, reference, vendor, direct, winograd };
 constexpr std::string_view kConvImplNames[] = {"automatic", "reference", "vendor", "direct", "winograd"};
 constexpr std::string_view name_of(ConvImpl impl) {

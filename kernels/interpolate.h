@@ -28,13 +28,13 @@ struct InterpolateAxes {
 
 /// Samples x at the positions of y: the nearest value (any dtype), or a mean of four, weighted in f32 (f64
 /// for f64; floating). Moves 1 + 1 / (P Q / H W) elements per element of y.
-template <class Context>
-void interpolate_forward(Context& context, Interpolation mode, const InterpolateAxes& axes, const Tensor& x,
-                         const Tensor& y);
+ATH_KERNEL(void, interpolate_forward, Interpolation mode, const InterpolateAxes& axes, const Tensor& x,
+           Out y);
 /// dx = weighted sum of dy over all readers of an input. Floating. Gathers: no atomics, one rounding.
-template <class Context>
-void interpolate_backward(Context& context, Interpolation mode, const InterpolateAxes& axes, const Tensor& dy,
-                          const Tensor& dx);
+ATH_KERNEL(void, interpolate_backward, Interpolation mode, const InterpolateAxes& axes, const Tensor& dy,
+           Out dx);
+ATH_MAP(interpolate_backward, (Interpolation, const InterpolateAxes&, const Tensor& dy, Out dx),
+        "interpolate_backward", (dy), (dx))
 
 }  // namespace kernels
 }  // namespace athanor

@@ -1,13 +1,69 @@
 #pragma once
 
 #include "kernels/math.h"
+#include "tensor/tensor.h"
 
-// The maths of every loss over pairs of elements, written once, like elementwise_ops.h. value(a, b) is the
-// loss, slope(a, b) its derivative in a. With kSymmetric, value(b, a) == value(a, b), so slope(b, a) is the
-// derivative in b; other losses define target_slope(a, b). With kWeighted, a loss takes a third number per
-// element.
+// The maths of every loss, written once, like elementwise_ops.h.
 
 namespace athanor::kernels {
+
+// Losses over rows ----------------------------------------------------------------------------------------
+
+/// A cursor over dy: one value for all rows, or one per row at any stride; times a factor.
+template <class A> struct RowGradient {
+  const A* values;
+  std::int64_t step;
+  A scale;
+
+  RowGradient(const Tensor& dy, double factor)
+      : values(dy.data<A>()), step(dy.rank() == 0 ? 0 : dy.strides()[0]), scale(A(factor)) {}
+  ATH_HD A operator[](std::int64_t row) const { return values[row * step] * scale; }
+};
+
+/// Cross-entropy of a row of n logits x whose label has the given logit. max: of x; sum: of exp(x - max);
+/// shifted: of x - max, used only with smoothing.
+template <class A> ATH_HD A cross_entropy(A max, A sum, A shifted, A logit, A n, A smoothing) {
+  A loss = math::log(sum) - (A(1) - smoothing) * (logit - max);
+  if (smoothing > A(0)) loss -= smoothing * (shifted / n);
+  return loss;
+}
+/// Its derivative in a logit; inverse: 1 / sum, on: 1 - smoothing, spread: smoothing / n.
+template <class A> ATH_HD A cross_entropy_slope(A x, A max, A inverse, A on, A spread, bool is_label) {
+  const A apart = math::exp(x - max) * inverse - spread;
+  return is_label ? apart - on : apart;
+}
+
+/// The target distribution of cross-entropy: element c's share is w_c ((1 - smoothing) q_c + smoothing / n).
+template <class T> struct TargetShares {
+  using A = Accumulate<T>;
+  const T* target;  ///< q [N, n], or null for 0 and a smoothing of 1
+  const A* weight;  ///< w [n], or null for 1
+  A on, spread;
+
+  TargetShares(const Tensor& q, const Tensor& w, double smoothing, std::int64_t n)
+      : target(q.defined() ? q.data<T>() : nullptr),
+        weight(w.defined() ? w.data<A>() : nullptr),
+        on(A(1 - smoothing)),
+        spread(A(smoothing / static_cast<double>(n))) {}
+  ATH_HD A operator()(A q, std::int64_t c) const {
+    const A share = target ? std::fma(on, q, spread) : spread;
+    return weight ? weight[c] * share : share;
+  }
+};
+/// A logit's part of the cross-entropy against shares; log_sum: log(sum).
+template <class A> ATH_HD A soft_cross_entropy(A x, A max, A log_sum, A share) {
+  return share * (log_sum - (x - max));
+}
+/// The derivative in a logit; scale: the sum of shares / sum.
+template <class A> ATH_HD A soft_cross_entropy_slope(A x, A max, A scale, A share) {
+  return math::exp(x - max) * scale - share;
+}
+
+// Losses over pairs of elements ---------------------------------------------------------------------------
+//
+// value(a, b) is the loss, slope(a, b) its derivative in a. With kSymmetric, value(b, a) == value(a, b), so
+// slope(b, a) is the derivative in b; other losses define target_slope(a, b). With kWeighted, a loss takes a
+// third number per element.
 
 /// (a - b)^2
 struct SquaredError {

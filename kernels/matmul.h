@@ -12,16 +12,15 @@ namespace athanor::kernels {
 /// and one floating dtype, y dense, of that dtype or f32. bias [N] or undefined. Accumulates in f32 (f64 for
 /// f64); a half y is rounded once. Write::accumulate and summed axes allow neither bias nor activation. 2 M N
 /// K FLOPs per product.
-template <class Context>
-void matmul(Context& context, MatmulImpl impl, const Tensor& a, const Tensor& b, const Tensor& bias,
-            Activation activation, const Tensor& y, Write write);
+ATH_KERNEL(void, matmul, MatmulImpl impl, const Tensor& a, const Tensor& b, const Tensor& bias,
+           Activation activation, Out y, Write write);
 
 /// y = activation(x w^T + bias) with the weights [N, K] and bias of `w`. x [M, K], y [M, N] dense f32 on the
 /// CPU. With oneDNN, a ReLU turns NaN into 0.
 void linear_packed(CpuContext& context, const Tensor& x, const PackedWeights& w, Activation activation,
-                   const Tensor& y);
+                   Out y);
 
 /// sums (+)= the sum of x's rows: the gradient of a bias. x [..., N] dense, sums [N] of x's dtype or f32.
-template <class Context> void column_sums(Context& context, const Tensor& x, const Tensor& sums, Write write);
+ATH_KERNEL(void, column_sums, const Tensor& x, Out sums, Write write);
 
 }  // namespace athanor::kernels

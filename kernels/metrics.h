@@ -28,15 +28,19 @@ template <class A> ATH_HD double quantized_loss(A loss) {
   return std::rint(static_cast<double>(loss) * 0x1p24) * 0x1p-24;
 }
 
+/// Whether a class with logit x counts as likelier than the label, whose logit is `best`: of equals the
+/// first.
+template <class A> ATH_HD bool is_likelier(A x, std::int64_t at, A best, std::int64_t label) {
+  return at < label ? x >= best : x > best;
+}
+
 /// Adds a batch to running totals on the device, without a wait for its loss:
 /// totals [3] f64 += {sum of losses, samples whose largest logit is the target's, N}.
 /// losses [N] f32|f64, one per sample; logits [N, C] floating; target [N] i64; all dense. The first of equal
 /// logits counts as the largest; a row with a NaN, or with a target that is no class, counts as wrong. Losses
 /// are rounded by quantized_loss(): below 2^29, totals have the same bits for any division of samples into
 /// batches, and of batches among ranks.
-template <class Context>
-void add_metrics(Context& context, const Tensor& losses, const Tensor& logits, const Tensor& target,
-                 const Tensor& totals);
+ATH_KERNEL(void, add_metrics, const Tensor& losses, const Tensor& logits, const Tensor& target, Out totals);
 
 /// Adds values (floating, dense, at least one) to a running total [2] f64 on the device, initially zeros:
 ///
@@ -44,21 +48,18 @@ void add_metrics(Context& context, const Tensor& losses, const Tensor& logits, c
 ///     sum:       total += {their sum, 1}
 ///     min, max:  total = {the smallest (largest) so far, NaN where one is NaN; calls so far}
 ///     exact:     total += {the sum of their quantized_loss(), their number}
-template <class Context>
-void add_metric(Context& context, const Tensor& values, double weight, MetricReduce reduce,
-                const Tensor& total);
+ATH_KERNEL(void, add_metric, const Tensor& values, double weight, MetricReduce reduce, Out total);
+ATH_MAP(add_metric, (const Tensor& values, double, MetricReduce, Out total), "metrics", (values, total),
+        (total))
 
 /// Adds a batch to a running total [2] f64 += {rows with fewer than k classes likelier than the target's, N}:
 /// logits [N, C] floating, target [N] i64, both dense. Ties and wrong rows are as in add_metrics(): k = 1
 /// gives its second sum.
-template <class Context>
-void add_top_k(Context& context, const Tensor& logits, const Tensor& target, std::int64_t k,
-               const Tensor& total);
+ATH_KERNEL(void, add_top_k, const Tensor& logits, const Tensor& target, std::int64_t k, Out total);
 
 /// Adds pairs to a confusion matrix [C, C] f64: counts[target, predicted] += 1 for predicted and target [N]
 /// i64, dense. Pairs with a value outside [0, C) are ignored.
-template <class Context>
-void add_confusion(Context& context, const Tensor& predicted, const Tensor& target, const Tensor& counts);
+ATH_KERNEL(void, add_confusion, const Tensor& predicted, const Tensor& target, Out counts);
 
 /// The update of a total in add_metric(), given the sum, minimum or maximum of its values.
 ATH_HD inline void update_metric(double* total, double value, std::int64_t count, double weight,

@@ -18,9 +18,7 @@ namespace kernels {
 /// Mixes, in place, images n and N - 1 - n with the same share each, and sets partner_labels[n] = labels[N -
 /// 1 - n]. The middle one of an odd number is unchanged. images [N, H, W, C] floating, labels and
 /// partner_labels [N] i64, all dense. Sums in f32 (f64 for f64). Moves 2 elements per changed element.
-template <class Context>
-void mix(Context& context, const Mixing& how, const Tensor& images, const Tensor& labels,
-         const Tensor& partner_labels);
+ATH_KERNEL(void, mix, const Mixing& how, Out images, Out labels, const Tensor& partner_labels);
 
 /// Weighted sums for both images of a pair.
 template <class A, class T> ATH_HD void mix_pair(T& a, T& b, A own, A other) {

@@ -9,17 +9,15 @@ namespace athanor::kernels {
 /// Updates the running averages of gradients for a table of matrices of one shape:
 /// b += (1 - mu)(g - b); x = b, or g + mu (b - g) by Nesterov. x [matrices, rows, columns], f32 or bf16, has
 /// the matrices in table order. Moves g + 8 bytes per parameter and writes x.
-template <class Context>
-void muon_momentum(Context& context, const UpdateTable& matrices, float mu, bool nesterov,
-                   const Tensor& momentum, const Tensor& x);
+ATH_KERNEL(void, muon_momentum, const UpdateTable& matrices, float mu, bool nesterov, Out momentum, Out x);
 
 /// x *= 1 / max(|x|, eps) for every matrix of x [matrices, rows, columns], dense, f32 or bf16. The Frobenius
 /// norm is summed in f64. Matrices do not affect each other.
-template <class Context> void normalize(Context& context, const Tensor& x, float eps);
+ATH_KERNEL(void, normalize, Out x, float eps);
 
 /// y = alpha x + beta I for every matrix of x and y [matrices, n, n], dense, f32 or bf16. y may be x.
-template <class Context>
-void scale_add_identity(Context& context, const Tensor& x, float alpha, float beta, const Tensor& y);
+ATH_KERNEL(void, scale_add_identity, const Tensor& x, float alpha, float beta, Out y);
+ATH_MAP(scale_add_identity, (const Tensor& x, float, float, Out y), "scale_add_identity", (x), (y))
 
 struct MuonStep {
   float weight_decay = 0;  ///< decoupled: w -= lr lambda w
@@ -29,7 +27,6 @@ struct MuonStep {
 
 /// w -= lr (rate_scale x + lambda w) for the matrices of the table, x [matrices, rows, columns]. Counts the
 /// update. Moves 8 bytes per parameter, reads x and writes the compute copy.
-template <class Context>
-void muon_apply(Context& context, const UpdateTable& matrices, const MuonStep& muon, const Tensor& x);
+ATH_KERNEL(void, muon_apply, const UpdateTable& matrices, const MuonStep& muon, const Tensor& x);
 
 }  // namespace athanor::kernels

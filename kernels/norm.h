@@ -25,26 +25,24 @@ struct RunningStats {
 
 /// stats of x itself (biased variance), R > 1. Reads x once; subtracts a mean of sampled rows against
 /// cancellation, and combines in f64.
-template <class Context>
-void batch_norm_statistics(Context& context, const Tensor& x, double eps, const Tensor& stats,
-                           const RunningStats& running);
+ATH_KERNEL(void, batch_norm_statistics, const Tensor& x, double eps, Out stats, const RunningStats& running);
 /// stats from running ones.
-template <class Context>
-void batch_norm_fixed(Context& context, const RunningStats& running, double eps, const Tensor& stats);
+ATH_KERNEL(void, batch_norm_fixed, const RunningStats& running, double eps, Out stats);
 
 /// y = activation((x - mean) * (gamma / std) + beta + residual). residual may be undefined. Moves 2 elements
 /// (3 with a residual) per element. `mask`: see batch_norm_mask_bytes(); undefined if no backward pass
 /// follows.
-template <class Context>
-void batch_norm_forward(Context& context, Activation activation, const Tensor& x, const Tensor& gamma,
-                        const Tensor& beta, const Tensor& stats, const Tensor& residual, const Tensor& y,
-                        const Tensor& mask = {});
+ATH_KERNEL(void, batch_norm_forward, Activation activation, const Tensor& x, const Tensor& gamma,
+           const Tensor& beta, const Tensor& stats, const Tensor& residual, Out y, Out mask = {});
+ATH_MAP(batch_norm_forward,
+        (Activation, const Tensor& x, const Tensor& gamma, const Tensor& beta, const Tensor& stats,
+         const Tensor& residual, Out y, Out mask),
+        "batch_norm", (x, residual, stats, gamma, beta), (y, mask))
 
 /// Bytes of the mask that a backward pass with a residual reads in the place of y, or 0 where it reads y. A
 /// GPU has one for ReLU, if C is a multiple of 8; the CPU has none. A bit for each element, whether y > 0 or
 /// NaN, is 1/16 of a 16-bit y. Byte i has those of elements 8 i to 8 i + 7, the first one lowest.
-template <class Context>
-std::int64_t batch_norm_mask_bytes(const Context& context, Activation activation, const Tensor& x);
+ATH_KERNEL(std::int64_t, batch_norm_mask_bytes, Activation activation, const Tensor& x);
 
 // `sums` [2, C]: each channel's sum of x, then of x squared. Undefined unless the op that wrote x found them
 // (conv2d_forward_sums()). They are not shifted by a mean: where mean^2 is k times the variance, the
@@ -53,6 +51,8 @@ std::int64_t batch_norm_mask_bytes(const Context& context, Activation activation
 /// The dtype of `sums`.
 template <class Context>
 inline constexpr DType kSumsDType = std::is_same_v<Context, CpuContext> ? DType::f64 : DType::f32;
+/// Whether they are a fusion, which fusion_enabled() governs. The CPU's bits do not depend on it.
+template <class Context> inline constexpr bool kSumsAreFusion = !std::is_same_v<Context, CpuContext>;
 
 /// Arguments of batch_norm_training().
 struct BatchNormTraining {
@@ -65,7 +65,7 @@ struct BatchNormTraining {
 };
 /// batch_norm_statistics(), then batch_norm_forward() with what it finds, with the same bits. On a GPU two
 /// launches instead of three, and one where there are sums.
-template <class Context> void batch_norm_training(Context& context, const BatchNormTraining& args);
+ATH_KERNEL(void, batch_norm_training, const BatchNormTraining& args);
 
 struct BatchNormBackward {
   Activation activation = Activation::none;
@@ -82,7 +82,7 @@ struct BatchNormBackward {
 };
 /// One pass sums, one writes dx. Moves 2 + 3 elements per element (4 + 3 with a residual and an activation,
 /// 3 + 3 and a bit with a mask).
-template <class Context> void batch_norm_backward(Context& context, const BatchNormBackward& args);
+ATH_KERNEL(void, batch_norm_backward, const BatchNormBackward& args);
 
 // Two norms that are added: y = ReLU(norm(a) + norm(b)), where a residual block also normalises its shortcut.
 // Same bits as batch_norm_training() of b, then of a with b's result as its residual; but that result and its
@@ -100,64 +100,54 @@ struct NormTerm {
   Tensor sums = {};  ///< may be undefined
 };
 /// Writes y, the stats of both, and the mask if defined. Moves 5 elements per element: a and b twice, and y.
-template <class Context>
-void batch_norm_pair_training(Context& context, const NormTerm& a, const NormTerm& b, const Tensor& y,
-                              const Tensor& mask);
+ATH_KERNEL(void, batch_norm_pair_training, const NormTerm& a, const NormTerm& b, Out y, Out mask);
 
 struct NormGradients {
   Tensor dx;  ///< undefined if not needed
   GradientTarget dgamma, dbeta;
 };
 /// One pass sums, one writes both dx. Moves 3 + 5 elements per element, and the mask twice.
-template <class Context>
-void batch_norm_pair_backward(Context& context, const NormTerm& a, const NormTerm& b, const Tensor& dy,
-                              const Tensor& mask, const NormGradients& to_a, const NormGradients& to_b);
+ATH_KERNEL(void, batch_norm_pair_backward, const NormTerm& a, const NormTerm& b, const Tensor& dy,
+           const Tensor& mask, const NormGradients& to_a, const NormGradients& to_b);
 
 // The same over several ranks, each with its own rows, R >= 0. Ranks exchange a row of 1 + 2 C f64, which
 // begins with R. `rows` [P, 1 + 2 C] has those of all ranks, combined in rank order, so that every rank gets
 // the same bits. A rank without values sends zeros and does not count.
 
 /// row = R, the mean of every channel, and the sum of squared deviations from it.
-template <class Context> void batch_norm_moments(Context& context, const Tensor& x, const Tensor& row);
+ATH_KERNEL(void, batch_norm_moments, const Tensor& x, Out row);
 /// stats of all ranks' values together, at least two. Source: Chan, Golub, LeVeque 1979, "Updating formulae
 /// and a pairwise algorithm for computing sample variances".
-template <class Context>
-void batch_norm_join(Context& context, const Tensor& rows, double eps, const Tensor& stats,
-                     const RunningStats& running);
+ATH_KERNEL(void, batch_norm_join, const Tensor& rows, double eps, Out stats, const RunningStats& running);
 
 /// The sums of batch_norm_backward() over this rank's values: writes dgamma, dbeta and dresidual, not dx. row
 /// = R, then per channel sum(g) and sum(g (x - mean)), g = dL/d(pre).
-template <class Context>
-void batch_norm_backward_sums(Context& context, const BatchNormBackward& args, const Tensor& row);
+ATH_KERNEL(void, batch_norm_backward_sums, const BatchNormBackward& args, Out row);
 /// dx, after batch_norm_backward_sums() with the same arguments.
-template <class Context>
-void batch_norm_backward_join(Context& context, const BatchNormBackward& args, const Tensor& rows);
+ATH_KERNEL(void, batch_norm_backward_join, const BatchNormBackward& args, const Tensor& rows);
 
 // Layer normalisation over the last D elements of each of R rows; x, y, dy, dx [R, D] dense. gamma, beta [D]
 // A or undefined; stats [R, 2] A: mean and 1 / sqrt(var + eps).
 
 /// y = (x - mean) / sqrt(var + eps) gamma + beta; writes y and stats.
-template <class Context>
-void layer_norm_forward(Context& context, const Tensor& x, const Tensor& gamma, const Tensor& beta,
-                        double eps, const Tensor& stats, const Tensor& y);
+ATH_KERNEL(void, layer_norm_forward, const Tensor& x, const Tensor& gamma, const Tensor& beta, double eps,
+           Out stats, Out y);
+ATH_MAP(layer_norm_forward,
+        (const Tensor& x, const Tensor& gamma, const Tensor& beta, double, Out stats, Out y), "layer_norm",
+        (x, gamma, beta), (stats, y))
 /// dx may be undefined.
-template <class Context>
-void layer_norm_backward(Context& context, const Tensor& x, const Tensor& gamma, const Tensor& stats,
-                         const Tensor& dy, const Tensor& dx, const GradientTarget& dgamma,
-                         const GradientTarget& dbeta);
+ATH_KERNEL(void, layer_norm_backward, const Tensor& x, const Tensor& gamma, const Tensor& stats,
+           const Tensor& dy, Out dx, const GradientTarget& dgamma, const GradientTarget& dbeta);
 
 // Group normalisation over the pixels of an image and C / G adjacent channels. x, y, dy, dx [N, ..., C]
 // dense; gamma, beta [C] A or undefined; stats [N, G, 2] A: mean and 1 / sqrt(var + eps). Reads x twice for
 // the statistics: deviations are from the mean itself.
 
 /// y = (x - mean) / sqrt(var + eps) gamma + beta; writes y and stats.
-template <class Context>
-void group_norm_forward(Context& context, const Tensor& x, const Tensor& gamma, const Tensor& beta,
-                        double eps, const Tensor& stats, const Tensor& y);
+ATH_KERNEL(void, group_norm_forward, const Tensor& x, const Tensor& gamma, const Tensor& beta, double eps,
+           Out stats, Out y);
 /// dx may be undefined.
-template <class Context>
-void group_norm_backward(Context& context, const Tensor& x, const Tensor& gamma, const Tensor& stats,
-                         const Tensor& dy, const Tensor& dx, const GradientTarget& dgamma,
-                         const GradientTarget& dbeta);
+ATH_KERNEL(void, group_norm_backward, const Tensor& x, const Tensor& gamma, const Tensor& stats,
+           const Tensor& dy, Out dx, const GradientTarget& dgamma, const GradientTarget& dbeta);
 
 }  // namespace athanor::kernels

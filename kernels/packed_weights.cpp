@@ -1,19 +1,19 @@
 #include "kernels/packed_weights.h"
 
 #include <cstdint>
-#include <utility>
+
+#include "kernels/cpu/context.h"
 
 namespace athanor::kernels {
 
 struct PackedWeights::Copy {
   std::shared_ptr<const WeightLayout> layout;  // null: the original layout
   Tensor values;
-  const Copy* next;
 };
 
 PackedWeights::PackedWeights(const Tensor& weights, const Tensor& bias, const Tensor& scale,
                              const Tensor& shift)
-    : weights_(weights.detach()), scale_(scale), version_(weights.version()) {
+    : weights_(weights.detach()), scale_(scale) {
   if (!bias.defined() && !shift.defined()) return;
   const AllocTag tag("weights");
   const std::int64_t rows = weights.shape()[0];
@@ -26,20 +26,7 @@ PackedWeights::PackedWeights(const Tensor& weights, const Tensor& bias, const Te
   }
 }
 
-PackedWeights::~PackedWeights() {
-  const Copy* copy = copies_.load(std::memory_order_acquire);
-  while (copy) delete std::exchange(copy, copy->next);
-}
-
-const PackedWeights::Copy* PackedWeights::find(const WeightLayout* layout) const {
-  const Copy* copy = copies_.load(std::memory_order_acquire);
-  for (; copy; copy = copy->next) {
-    if (layout && copy->layout ? copy->layout.get() == layout || copy->layout->equals(*layout)
-                               : !layout && !copy->layout)
-      return copy;
-  }
-  return nullptr;
-}
+PackedWeights::~PackedWeights() = default;
 
 Tensor PackedWeights::scaled() const {
   if (!scale_.defined()) return weights_;
@@ -54,33 +41,29 @@ Tensor PackedWeights::scaled() const {
   return scaled;
 }
 
-const PackedWeights::Copy* PackedWeights::make(const CpuContext& context,
-                                               const std::shared_ptr<const WeightLayout>& layout) const {
-  const std::lock_guard lock(making_);
-  if (const Copy* copy = find(layout.get())) return copy;
-  const AllocTag tag("weights");
-  Tensor values = scaled();
-  if (layout) {
+const Tensor& PackedWeights::copy(const CpuContext& context,
+                                  const std::shared_ptr<const WeightLayout>& layout) const {
+  const auto has_layout = [&](const Copy& copy) {
+    return copy.layout == layout || (copy.layout && layout && copy.layout->equals(*layout));
+  };
+  const auto make = [&]() -> Copy {
+    const AllocTag tag("weights");
+    const Tensor values = scaled();
+    if (!layout) return {layout, values};
     const Tensor packed = Tensor::empty({static_cast<std::int64_t>(layout->bytes())}, {DType::u8});
     layout->fill(context, values.data<float>(), packed.raw_data());
-    values = packed;
-  }
-  const Copy* const copy = new Copy{layout, std::move(values), copies_.load(std::memory_order_relaxed)};
-  copies_.store(copy, std::memory_order_release);
-  return copy;
+    return {layout, packed};
+  };
+  return copies_.get(has_layout, make).values;
 }
 
 const std::byte* PackedWeights::in(const CpuContext& context,
                                    const std::shared_ptr<const WeightLayout>& layout) const {
-  const Copy* copy = find(layout.get());
-  if (!copy) copy = make(context, layout);
-  return copy->values.raw_data();
+  return copy(context, layout).raw_data();
 }
 
 Tensor PackedWeights::plain() const {
-  const Copy* copy = find(nullptr);
-  if (!copy) copy = make(cpu_context(), nullptr);
-  return copy->values;
+  return copy(cpu_context(), nullptr);
 }
 
 }  // namespace athanor::kernels

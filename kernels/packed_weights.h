@@ -1,11 +1,10 @@
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <memory>
-#include <mutex>
 
 #include "kernels/context.h"
+#include "kernels/detail/growing_list.h"
 
 namespace athanor::kernels {
 
@@ -38,20 +37,16 @@ class PackedWeights {
   const std::byte* in(const CpuContext& context, const std::shared_ptr<const WeightLayout>& layout) const;
   /// The original weights times scale.
   Tensor plain() const;
-  /// False if the weights were written to since.
-  bool are_current() const { return weights_.version() == version_; }
 
  private:
   struct Copy;
 
-  const Copy* find(const WeightLayout* layout) const;
-  const Copy* make(const CpuContext& context, const std::shared_ptr<const WeightLayout>& layout) const;
+  /// Their values in that layout, made by the first call; null: the original layout.
+  const Tensor& copy(const CpuContext& context, const std::shared_ptr<const WeightLayout>& layout) const;
   Tensor scaled() const;
 
   Tensor weights_, scale_, bias_;
-  std::uint32_t version_;
-  mutable std::mutex making_;
-  mutable std::atomic<const Copy*> copies_{nullptr};  // a list; the owner of making_ prepends to it
+  mutable GrowingList<Copy> copies_;
 };
 
 }  // namespace athanor::kernels

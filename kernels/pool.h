@@ -50,25 +50,23 @@ struct PoolWindows {
 
 /// y = the largest element of each window, or the first NaN; index = its position in the window, r * window_w
 /// + s. An undefined index is not written. Every window contains an element of x.
-template <class Context>
-void max_pool_forward(Context& context, const PoolWindows& windows, const Tensor& x, const Tensor& y,
-                      const Tensor& index);
+ATH_KERNEL(void, max_pool_forward, const PoolWindows& windows, const Tensor& x, Out y, Out index);
 /// dx = sum of dy over the windows whose maximum is x. Gathers: no atomics, one rounding.
-template <class Context>
-void max_pool_backward(Context& context, const PoolWindows& windows, const Tensor& dy, const Tensor& index,
-                       const Tensor& dx);
+ATH_KERNEL(void, max_pool_backward, const PoolWindows& windows, const Tensor& dy, const Tensor& index,
+           Out dx);
+ATH_MAP(max_pool_backward, (const PoolWindows&, const Tensor& dy, const Tensor& index, Out dx),
+        "max_pool2d_backward", (dy, index), (dx))
 
 /// positions = h W + w of the maxima of max_pool_forward() in their image, from `index`. i64, shaped like
 /// index.
-template <class Context>
-void max_pool_positions(Context& context, const PoolWindows& windows, const Tensor& index,
-                        const Tensor& positions);
+ATH_KERNEL(void, max_pool_positions, const PoolWindows& windows, const Tensor& index, Out positions);
+ATH_MAP(max_pool_positions, (const PoolWindows&, const Tensor& index, Out positions), "max_pool2d_positions",
+        (index), (positions))
 
 /// y = mean of each window, divided by its number of elements, with padding if count_padding.
-template <class Context>
-void avg_pool_forward(Context& context, const PoolWindows& windows, const Tensor& x, const Tensor& y);
-template <class Context>
-void avg_pool_backward(Context& context, const PoolWindows& windows, const Tensor& dy, const Tensor& dx);
+ATH_KERNEL(void, avg_pool_forward, const PoolWindows& windows, const Tensor& x, Out y);
+ATH_KERNEL(void, avg_pool_backward, const PoolWindows& windows, const Tensor& dy, Out dx);
+ATH_MAP(avg_pool_backward, (const PoolWindows&, const Tensor& dy, Out dx), "avg_pool2d_backward", (dy), (dx))
 
 }  // namespace kernels
 }  // namespace athanor

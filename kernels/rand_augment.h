@@ -195,8 +195,11 @@ struct RandPixels {
 /// y[n] = operation `number` of RandAugment, drawn for samples[n], on images[rows[n]].
 /// images [M, H, W, C] u8, dense, C 1 or 3. rows [N] i64 in [0, M) gathers; undefined: row n. samples [N]
 /// i64. y [N, H, W, C] u8, dense, not `images`. Moves two bytes per byte, three with a histogram.
-template <class Context>
-void rand_augment(Context& context, const RandAugment& how, int number, const AugmentKey& key,
-                  const Tensor& images, const Tensor& rows, const Tensor& samples, const Tensor& y);
+ATH_KERNEL(void, rand_augment, const RandAugment& how, int number, const AugmentKey& key,
+           const Tensor& images, const Tensor& rows, const Tensor& samples, Out y);
+ATH_MAP(rand_augment,
+        (const RandAugment&, int, const AugmentKey&, const Tensor&, const Tensor& rows, const Tensor& samples,
+         Out y),
+        "rand_augment", (y, rows, samples), (y))
 
 }  // namespace athanor::kernels

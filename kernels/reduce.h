@@ -10,21 +10,19 @@ namespace athanor::kernels {
 // Reads every element of x once.
 
 /// y (+)= scale * sum(x). The sum over no elements is 0.
-template <class Context>
-void sum(Context& context, const Tensor& x, const Tensor& y, double scale = 1,
-         Write write = Write::overwrite);
+ATH_KERNEL(void, sum, const Tensor& x, Out y, double scale = 1, Write write = Write::overwrite);
 
 /// y = scale * sum((x - mean)^2); mean has y's shape and the accumulation dtype (f32, or f64 for f64 x).
-template <class Context>
-void squared_deviation(Context& context, const Tensor& x, const Tensor& mean, const Tensor& y, double scale);
+ATH_KERNEL(void, squared_deviation, const Tensor& x, const Tensor& mean, Out y, double scale);
 
 /// dx = scale * dy * (x - mean), with mean as in squared_deviation() and dy dense, shaped like it. x any
 /// strides, dx dense.
-template <class Context>
-void squared_deviation_backward(Context& context, const Tensor& x, const Tensor& mean, const Tensor& dy,
-                                const Tensor& dx, double scale);
+ATH_KERNEL(void, squared_deviation_backward, const Tensor& x, const Tensor& mean, const Tensor& dy, Out dx,
+           double scale);
+ATH_MAP(squared_deviation_backward, (const Tensor& x, const Tensor& mean, const Tensor& dy, Out dx, double),
+        "var_backward", (x, mean, dy), (dx))
 
 /// Counts NaN and infinite elements of x (dense, floating). Waits for the device: for diagnosis only.
-template <class Context> std::int64_t count_nonfinite(Context& context, const Tensor& x);
+ATH_KERNEL(std::int64_t, count_nonfinite, const Tensor& x);
 
 }  // namespace athanor::kernels

@@ -38,8 +38,7 @@ struct StagedImage {
 /// images [N * sizeof(StagedImage)] u8: an array of them, 8-byte aligned. pixels [M] u8. y [N, H, W, C] u8,
 /// dense, C in [1, 4]; each image has C channels, or one that becomes all C. Rows of y whose image is
 /// complete are unchanged. Moves each byte of the source, and each of the result.
-template <class Context>
-void resize_images(Context& context, const Tensor& images, const Tensor& pixels, const Tensor& y);
+ATH_KERNEL(void, resize_images, const Tensor& images, const Tensor& pixels, Out y);
 
 }  // namespace kernels
 }  // namespace athanor

@@ -87,13 +87,12 @@ struct Power {
 };
 
 /// y = op.forward(x). x any strides, y dense, same shape and floating dtype. Moves 2 elements per element.
-template <class Op, class Context>
-void scalar_forward(Context& context, const Op& op, const Tensor& x, const Tensor& y);
+ATH_KERNEL(template <class Op> void, scalar_forward, const Op& op, const Tensor& x, Out y);
 
 /// dx = op.backward(x, dy). Any strides but dx, which is dense; same shape and floating dtype. Moves 3
 /// elements per element.
-template <class Op, class Context>
-void scalar_backward(Context& context, const Op& op, const Tensor& x, const Tensor& dy, const Tensor& dx);
+ATH_KERNEL(template <class Op> void, scalar_backward, const Op& op, const Tensor& x, const Tensor& dy,
+           Out dx);
 
 }  // namespace athanor::kernels
 

@@ -24,8 +24,7 @@ template <class A> ATH_HD bool comes_before(const Ranked<A>& a, const Ranked<A>&
 /// The k largest (or smallest) elements along an axis, 0 < k <= its size, in the order of comes_before(), and
 /// their indices (i64). x of any number type, dense; values and index dense, of x's shape with k along the
 /// axis.
-template <class Context>
-void topk(Context& context, const Tensor& x, int axis, bool largest, const Tensor& values,
-          const Tensor& index);
+ATH_KERNEL(void, topk, const Tensor& x, int axis, bool largest, Out values, Out index);
+ATH_MAP(topk, (const Tensor& x, int, bool, Out values, Out index), "topk", (x), (values, index))
 
 }  // namespace athanor::kernels

@@ -29,6 +29,10 @@ struct UpdateRange {
 
 /// Elements that one range of an update covers at most.
 inline constexpr std::int64_t kUpdateChunk = 16384;
+/// The ranges of n elements.
+constexpr std::int64_t update_chunks(std::int64_t n) {
+  return (n + kUpdateChunk - 1) / kUpdateChunk;
+}
 
 /// The rule of averages: average += (1 - d)(value - average) with d = min(decay, (1 + t) / (10 + t)) if
 /// `warm_up`, else d = decay; t counts applied steps, this one included.
@@ -50,39 +54,20 @@ struct UpdateTable {
   AverageRule average;  ///< the rule if an update also updates averages, at 8 bytes per parameter
 };
 
-/// The options of SGD for one group of parameters.
-struct SgdGroup {
-  float momentum = 0, dampening = 0, weight_decay = 0;
-  bool nesterov = false;
-};
-
-/// Stochastic gradient descent, see SgdOp and MomentumOp. `momentum` flat f32, or undefined if every group
-/// has momentum 0. Moves g + 8 bytes per parameter, 16 + g with momentum (g: bytes of a gradient), and writes
-/// the compute copy.
-template <class Context>
-void sgd_update(Context& context, const UpdateTable& table, std::span<const SgdGroup> groups,
-                const Tensor& momentum);
-
-struct AdamGroup {
-  double beta1 = 0.9, beta2 = 0.999;
-  float eps = 1e-8f, weight_decay = 0;
-  bool decoupled = false;  ///< AdamW
-};
-
-/// Adam and AdamW, see AdamOp; t is the member's own count of updates. Both moments flat f32. Moves 24 + g
-/// bytes per parameter and writes the compute copy.
-template <class Context>
-void adam_update(Context& context, const UpdateTable& table, std::span<const AdamGroup> groups,
-                 const Tensor& first_moment, const Tensor& second_moment);
+/// Updates masters, state and compute copies of the table's parameters by a rule of kernels/update_ops.h, and
+/// counts the updates. `groups`: options by StepState::learning_rate's index. `state`: Rule::kStates flat f32
+/// tensors. Moves g + 8 + 8 kStates bytes per parameter (g: bytes of a gradient), and writes the compute
+/// copy.
+ATH_KERNEL(template <class Rule> void, update_parameters, const UpdateTable& table,
+           std::span<const typename Rule::Group> groups, std::span<const Tensor> state);
 
 /// value = weight * loss_scale, one f32 element: the gradient with which backward() of a loss begins.
-template <class Context> void loss_seed(Context& context, const Tensor& value, float weight);
+ATH_KERNEL(void, loss_seed, Out value, float weight);
 
 /// Reads all gradients of the tables once and sets StepState::grad_norm (L2, of the unscaled gradients),
 /// found_inf, found_outlier, clip_coefficient = min(1, max_norm / (grad_norm + 1e-6)) and clip_value. Squares
 /// are summed in f64, chunk by chunk in the order of the tables: the same bits for any number of threads.
-template <class Context>
-void measure_gradients(Context& context, std::span<const UpdateTable> tables, const GradientLimits& limits);
+ATH_KERNEL(void, measure_gradients, std::span<const UpdateTable> tables, const GradientLimits& limits);
 
 /// The rates of the possible next steps; only the device knows which step is next.
 struct RateWindow {
@@ -94,24 +79,23 @@ struct RateWindow {
 };
 
 /// learning_rate[first_group + g] = rate[applied_steps - first_step][g].
-template <class Context> void set_learning_rates(Context& context, const RateWindow& window);
+ATH_KERNEL(void, set_learning_rates, const RateWindow& window);
 
 /// Counts the step as applied or skipped; updates the loss scale and the averages of the gradient norm.
-template <class Context>
-void finish_step(Context& context, const LossScaling& scaling, const OutlierGuard& outliers);
+ATH_KERNEL(void, finish_step, const LossScaling& scaling, const OutlierGuard& outliers);
 
 /// to = from if the step is skipped; dense, of one dtype and size, at least 4 bytes per element. The only
 /// function here that acts on a skipped step.
-template <class Context> void copy_if_skipped(Context& context, const Tensor& from, const Tensor& to);
+ATH_KERNEL(void, copy_if_skipped, const Tensor& from, Out to);
 
 /// Moves averages towards x, both flat f32. Moves 12 bytes per element.
-template <class Context>
-void average_update(Context& context, const Tensor& x, const Tensor& average, const AverageRule& rule);
+ATH_KERNEL(void, average_update, const Tensor& x, Out average, const AverageRule& rule);
 /// Moves the averages of a table's ranges towards their masters: for parameters that no update has touched.
 /// Moves 12 bytes per element.
-template <class Context> void average_ranges(Context& context, const UpdateTable& table);
+ATH_KERNEL(void, average_ranges, const UpdateTable& table);
 
 /// Exchanges the values of two flat f32 tensors.
-template <class Context> void exchange(Context& context, const Tensor& a, const Tensor& b);
+ATH_KERNEL(void, exchange, Out a, Out b);
+ATH_MAP(exchange, (Out a, Out b), "exchange", (a, b), (a, b))
 
 }  // namespace athanor::kernels

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -12,7 +13,8 @@
 // The maths of the parameter updates, written once: every backend instantiates these functors on float. Each
 // takes the unscaled, clipped gradient of one element and changes the master weight and the state. Sums of
 // products use std::fma: one rounding where the textbook has two. Each is followed by its constructor from a
-// parameter's group options, the learning rate and the number of updates.
+// parameter's group options, the learning rate and the number of updates. ATH_UPDATE_RULES lists the
+// optimizers.
 
 namespace athanor::kernels {
 
@@ -31,6 +33,18 @@ struct GradientScale {
 ATH_HD inline GradientScale gradient_scale(const StepState& step) {
   return {step.clip_coefficient / step.loss_scale, step.clip_value};
 }
+
+/// The options of SGD for one group of parameters.
+struct SgdGroup {
+  float momentum = 0, dampening = 0, weight_decay = 0;
+  bool nesterov = false;
+};
+/// The same of Adam and AdamW.
+struct AdamGroup {
+  double beta1 = 0.9, beta2 = 0.999;
+  float eps = 1e-8f, weight_decay = 0;
+  bool decoupled = false;  ///< AdamW
+};
 
 /// g += lambda w;  w -= lr g.
 struct SgdOp {
@@ -100,6 +114,46 @@ ATH_HD inline AdamOp<Decoupled> adam_op(const AdamGroup& group, float rate, bool
           static_cast<float>(1.0 - group.beta2),
           static_cast<float>(Decoupled ? lr * lambda : lambda)};
 }
+
+/// The rule of an optimizer: `Group` are its options, `make` the op of a parameter, which changes an element
+/// and its kStates values of state. Groups of a `variant` use the other op, which has the same fields.
+struct SgdRule {
+  using Group = SgdGroup;
+  using Op = SgdOp;
+  using Variant = SgdOp;
+  static constexpr const char* kName = "sgd_update";
+  static constexpr int kStates = 0;
+  ATH_HD static bool variant(const Group&) { return false; }
+  ATH_HD static Op make(const Group& group, float lr, bool decay, std::int64_t) {
+    return sgd_op(group, lr, decay);
+  }
+};
+struct MomentumRule {
+  using Group = SgdGroup;
+  using Op = MomentumOp<false>;
+  using Variant = MomentumOp<true>;
+  static constexpr const char* kName = "sgd_update";
+  static constexpr int kStates = 1;
+  ATH_HD static bool variant(const Group& group) { return group.nesterov; }
+  ATH_HD static Op make(const Group& group, float lr, bool decay, std::int64_t updates) {
+    return momentum_op<false>(group, lr, decay, updates);
+  }
+};
+struct AdamRule {
+  using Group = AdamGroup;
+  using Op = AdamOp<false>;
+  using Variant = AdamOp<true>;
+  static constexpr const char* kName = "adam_update";
+  static constexpr int kStates = 2;
+  ATH_HD static bool variant(const Group& group) { return group.decoupled; }
+  ATH_HD static Op make(const Group& group, float lr, bool decay, std::int64_t updates) {
+    if (group.decoupled) return std::bit_cast<Op>(adam_op<true>(group, lr, decay, updates));
+    return adam_op<false>(group, lr, decay, updates);
+  }
+};
+
+/// Every rule: drives the instantiations of update_parameters() of each backend.
+#define ATH_UPDATE_RULES(X) X(SgdRule) X(MomentumRule) X(AdamRule)
 
 /// Moves an average towards x by a fraction `rate` of the distance.
 struct AverageOp {

@@ -1,7 +1,7 @@
 #include "nn/attention.h"
 
 #include "autograd/matmul.h"
-#include "autograd/op_listener.h"
+#include "autograd/op_observer.h"
 #include "autograd/shape.h"
 #include "nn/init.h"
 

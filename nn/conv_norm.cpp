@@ -1,21 +1,21 @@
 #include "nn/conv_norm.h"
 
-#include "autograd/conv.h"
-
 namespace athanor::nn {
 
-ConvAndSums with_sums(Conv2d& conv, const BatchNorm& norm, const Tensor& x) {
-  return norm.reads_sums() ? conv.with_sums(x) : ConvAndSums{conv(x), {}};
+ConvNorm::ConvNorm(std::int64_t in, std::int64_t out, std::int64_t kernel, const Conv2dOptions& conv_options,
+                   const BatchNormOptions& norm_options)
+    : conv(in, out, kernel, conv_options), norm(out, norm_options) {
+  register_module("0", conv);
+  register_module("1", norm);
 }
 
-Tensor conv_norm_act(Conv2d& conv, BatchNorm& norm, const Tensor& x, const Tensor& residual) {
-  if (const kernels::PackedWeights* packed = conv.packed_with(norm, x)) {
-    Conv2dParams params = conv.params_;
-    params.activation = norm.activation();
-    return conv2d_packed(x, *packed, params, residual);
-  }
-  const ConvAndSums y = with_sums(conv, norm, x);
-  return residual.defined() || norm.reads_sums() ? norm.forward(y, residual) : norm(y.y);
+Tensor ConvNorm::operator()(const Tensor& x, const Residual& residual) {
+  return conv_norm(x, conv.arguments(), norm.arguments(), residual);
+}
+
+Residual ConvNorm::as_residual(const Tensor& x) {
+  if (!norm.training()) return (*this)(x);
+  return conv_norm_residual(x, conv.arguments(), norm.arguments());
 }
 
 }  // namespace athanor::nn

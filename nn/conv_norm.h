@@ -1,17 +1,32 @@
 #pragma once
 
+#include "autograd/conv_norm.h"
 #include "nn/batch_norm.h"
 #include "nn/conv2d.h"
 
 namespace athanor::nn {
 
-/// conv(x) for a call of `norm`, with the sums that the norm reads.
-ConvAndSums with_sums(Conv2d& conv, const BatchNorm& norm, const Tensor& x);
+/// A convolution and a batch norm with its activation, and with a residual if there is one: conv_norm(). Its
+/// parts are "0" and "1". A parent that registers `conv` and `norm` themselves, instead of this layer, gives
+/// them other names:
+///
+///     nn::ConvNorm conv1{3, 64, 3, {.padding = 1, .bias = false}, {.activation = Activation::relu}};
+///     register_module("conv1", conv1.conv);
+///     register_module("bn1", conv1.norm);
+class ConvNorm final : public Module {
+ public:
+  ConvNorm(std::int64_t in, std::int64_t out, std::int64_t kernel, const Conv2dOptions& conv = {},
+           const BatchNormOptions& norm = {});
 
-/// Convolution, norm, residual (if any) and the norm's activation: norm(conv(x)) or norm.forward(conv(x),
-/// residual). With packed weights (Module::pack_weights()), in InferenceMode, the norm is folded into the
-/// convolution's weights and bias, so no intermediate result is stored. A Sequential calls this for each
-/// Conv2d followed by a BatchNorm.
-Tensor conv_norm_act(Conv2d& conv, BatchNorm& norm, const Tensor& x, const Tensor& residual = {});
+  Tensor forward(const Tensor& x) override { return (*this)(x, {}); }
+  using Module::operator();
+  /// activation(norm(conv(x)) + residual)
+  Tensor operator()(const Tensor& x, const Residual& residual);
+  /// norm(conv(x)) as another ConvNorm's residual: see conv_norm_residual().
+  Residual as_residual(const Tensor& x);
+
+  Conv2d conv;
+  BatchNorm norm;
+};
 
 }  // namespace athanor::nn

@@ -55,6 +55,10 @@ void truncated_normal(const Tensor& w, RandomKey key, double mean, double stddev
 /// Uniform with standard deviation gain / sqrt(fan). Source: He et al. 2015, arXiv:1502.01852, section 2.2.
 void kaiming_uniform(const Tensor& w, RandomKey key, double gain = kReluGain, Fan fan = Fan::in);
 void kaiming_normal(const Tensor& w, RandomKey key, double gain = kReluGain, Fan fan = Fan::in);
+/// kaiming_normal() by the outputs, as an Init: that of most convolutions in torchvision.
+inline void kaiming_fan_out(const Tensor& w, RandomKey key) {
+  kaiming_normal(w, key, kReluGain, Fan::out);
+}
 /// Uniform with standard deviation gain sqrt(2 / (fan in + fan out)). Source: Glorot and Bengio 2010, eq. 16.
 void xavier_uniform(const Tensor& w, RandomKey key, double gain = 1);
 void xavier_normal(const Tensor& w, RandomKey key, double gain = 1);

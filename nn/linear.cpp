@@ -1,20 +1,8 @@
 #include "nn/linear.h"
 
-#include <mutex>
-
-#include "autograd/grad_mode.h"
 #include "autograd/matmul.h"
-#include "kernels/packed_weights.h"
 
 namespace athanor::nn {
-
-/// Packed by the first call that uses it.
-struct Linear::Packed {
-  std::once_flag once;
-  std::unique_ptr<kernels::PackedWeights> weights;
-};
-
-Linear::~Linear() = default;
 
 Linear::Linear(std::int64_t in, std::int64_t out, const LinearOptions& options) : options_(options) {
   ATH_CHECK(in > 0 && out > 0, "Linear: sizes must be > 0, but got {} -> {}", in, out);
@@ -27,17 +15,7 @@ Linear::Linear(std::int64_t in, std::int64_t out, const LinearOptions& options) 
   needs_values();
 }
 
-void Linear::on_pack() {
-  packed_ = has_packed_weights() ? std::make_unique<Packed>() : nullptr;
-}
-
 Tensor Linear::forward(const Tensor& x) {
-  if (packed_ && inference_mode() && x.defined() && x.device().is_cpu() && x.dtype() == DType::f32 &&
-      weight_.dtype() == DType::f32) {
-    std::call_once(packed_->once,
-                   [&] { packed_->weights = std::make_unique<kernels::PackedWeights>(weight_, bias_); });
-    return linear_packed(x, *packed_->weights, options_.activation);
-  }
   return linear(x, weight_, bias_, options_.activation);
 }
 

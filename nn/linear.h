@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 
 #include "kernels/activation.h"
 #include "nn/module.h"
@@ -26,7 +25,6 @@ struct LinearOptions {
 class Linear final : public Module {
  public:
   Linear(std::int64_t in, std::int64_t out, const LinearOptions& options = {});
-  ~Linear() override;
 
   Tensor forward(const Tensor& x) override;
 
@@ -35,14 +33,10 @@ class Linear final : public Module {
   const LinearOptions& options() const { return options_; }
 
  private:
-  struct Packed;
-
   void reset(const InitKeys& keys) override;
-  void on_pack() override;
 
   LinearOptions options_;
   Tensor weight_, bias_;
-  std::unique_ptr<Packed> packed_;  // null unless weights are packed
 };
 
 }  // namespace athanor::nn

@@ -8,7 +8,7 @@
 #include <cxxabi.h>
 
 #include "autograd/engine.h"
-#include "autograd/op_listener.h"
+#include "autograd/op_observer.h"
 #include "autograd/shape.h"
 #include "kernels/copy.h"
 #include "kernels/on_device.h"
@@ -96,7 +96,6 @@ void Module::add_child(const std::string& name, Module& module) {
 // The tree -------------------------------------------------------------------------------------------------
 
 void Module::initialize(std::uint64_t seed) {
-  set_packs(false);
   walk(*this, "", [&](const std::string& prefix, Module& module) {
     module.reset(InitKeys(seed, prefix));
     module.ready_ = true;
@@ -118,7 +117,7 @@ void Module::not_ready() const {
 void Module::name_layers(bool on) {
   walk(*this, "", [on](const std::string& prefix, Module& module) {
     module.layer_ =
-        on && !prefix.empty() ? kept_name(std::string_view(prefix).substr(0, prefix.size() - 1)) : nullptr;
+        on && !prefix.empty() ? interned_name(std::string_view(prefix).substr(0, prefix.size() - 1)) : nullptr;
   });
 }
 
@@ -128,7 +127,6 @@ Tensor Module::call_named(const Tensor& x) {
 }
 
 void Module::train(bool on) {
-  if (on) set_packs(false);
   walk(*this, "", [&](const std::string&, Module& module) { module.training_ = on && !module.frozen_; });
 }
 
@@ -141,7 +139,6 @@ void Module::freeze() {
 }
 
 void Module::unfreeze() {
-  set_packs(false);
   walk(*this, "", [](const std::string&, Module& module) {
     module.frozen_ = false;
     module.training_ = true;
@@ -231,7 +228,6 @@ void Module::load_state_dict(const StateDict& state) {
   if (misfits.size() > 5) wrong += fmt::format(" and {} more", misfits.size() - 5);
   ATH_CHECK(wrong.empty(), "load_state_dict: entries must match the model, but got: {}", wrong);
 
-  set_packs(false);
   for (const StateDict::Entry& entry : own) {
     const Tensor target = std::get<Tensor>(entry.value).detach();
     const Tensor source = std::get<Tensor>(*state.find(entry.name)).detach().to(target.device());
@@ -242,7 +238,6 @@ void Module::load_state_dict(const StateDict& state) {
 }
 
 void Module::keep_f32(bool on) {
-  set_packs(false);
   walk(*this, "", [on](const std::string&, Module& module) { module.keeps_f32_ = on; });
 }
 
@@ -251,24 +246,7 @@ Tensor Module::forward_in_f32(const Tensor& x) {
   return cast(forward(cast(x, DType::f32)), x.dtype());
 }
 
-void Module::set_packs(bool on) {
-  walk(*this, "", [on](const std::string&, Module& module) {
-    if (!on && !module.packs_) return;
-    module.packs_ = on;
-    module.on_pack();
-  });
-}
-
-void Module::pack_weights() {
-  walk(*this, "", [](const std::string&, const Module& module) {
-    if (!module.ready_) module.not_ready();
-  });
-  eval();
-  set_packs(true);
-}
-
 void Module::to(Device device) {
-  set_packs(false);
   const auto move = [device](const Tensor& tensor) {
     if (tensor.device() == device) return;
     const Tensor moved = tensor.detach().to(device);
@@ -287,7 +265,6 @@ void Module::to(Device device) {
 
 void Module::to(DType dtype) {
   ATH_CHECK(is_floating(dtype), "module: dtype must be floating, but got {}", dtype);
-  set_packs(false);
   const auto convert = [](const Tensor& tensor, DType wanted) {
     if (tensor.dtype() == wanted || !is_floating(tensor.dtype())) return;
     const Tensor copy = Tensor::empty(tensor.shape(), {wanted, tensor.device()});

@@ -95,7 +95,7 @@ class Module {
   std::vector<NamedTensor> frozen_buffers() const;
   /// This module and all below it, parents first.
   std::vector<NamedModule> modules() const;
-  /// Gives this module and all below it their dotted names for a profiler (autograd/op_listener.h), or
+  /// Gives this module and all below it their dotted names for a profiler (autograd/op_observer.h), or
   /// removes them. Ops of a call, and their gradients, then report their layer. The root has no name.
   void name_layers(bool on);
   /// Calls visit(module, its own parameters) for this module and all below it, parents first. Tied parameters
@@ -115,15 +115,6 @@ class Module {
   /// input of a half type is widened, and the result rounded back to that type. Call it before an arena takes
   /// over the parameters.
   void keep_f32(bool on = true);
-
-  /// Lets convolutions and linear layers cache their weights in the layout of their kernels for inference. A
-  /// batch norm after a convolution is folded in (conv_norm_act(), nn/conv2d.h). The first call packs; all
-  /// threads share the result. Switches to evaluation mode. f32 calls in InferenceMode on the CPU use packed
-  /// weights; results differ only by rounding, below 1e-5 of the largest logit, and a ReLU turns NaN into 0.
-  /// Other calls are unchanged. train(), initialize(), load_state_dict(), unfreeze(), keep_f32() and to() end
-  /// it; change weights in no other way. No other thread may be in a call while this begins or ends.
-  void pack_weights();
-  bool has_packed_weights() const { return packs_; }
 
   /// Moves parameters and buffers to another device, before an arena takes them over. Gradients are dropped.
   void to(Device device);
@@ -153,8 +144,6 @@ class Module {
   virtual void reset(const InitKeys&) {}
   /// Marks the parameters registered here as having no values until initialize() or load_state_dict().
   void needs_values() { ready_ = false; }
-  /// Called when pack_weights() begins or ends: discard any packed weights of this module.
-  virtual void on_pack() {}
   /// Whether keep_f32() is on.
   bool keeps_f32() const { return keeps_f32_; }
   /// Its name while layers are named, else null. For a LayerScope in functions other than forward(x).
@@ -180,7 +169,6 @@ class Module {
   [[noreturn]] void not_ready() const;
   Tensor call_named(const Tensor& x);
   Tensor forward_in_f32(const Tensor& x);
-  void set_packs(bool on);
   /// visit(prefix, module) for this module and all below it; prefix is "" or ends with a dot.
   template <class M, class F> static void walk(M& module, const std::string& prefix, F&& visit);
 
@@ -193,7 +181,6 @@ class Module {
   bool frozen_ = false;
   bool ready_ = true;
   bool keeps_f32_ = false;
-  bool packs_ = false;
 };
 
 }  // namespace athanor::nn

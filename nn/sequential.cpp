@@ -1,27 +1,39 @@
 #include "nn/sequential.h"
 
-#include "nn/conv_norm.h"
+#include "autograd/conv_norm.h"
 
 namespace athanor::nn {
 
-Sequential& Sequential::append(const std::string& name, std::unique_ptr<Module> module) {
+Sequential& Sequential::add_layer(const std::string& name, std::unique_ptr<Module> module) {
   ATH_CHECK(module, "Sequential: module '{}' must not be null", name);
   register_module(name, *module);
-  if (auto* const norm = dynamic_cast<BatchNorm*>(module.get()); norm && !modules_.empty())
-    pairs_.back() = {dynamic_cast<Conv2d*>(modules_.back().get()), norm};
-  pairs_.emplace_back();
-  modules_.push_back(std::move(module));
+  modules_.push_back({std::move(module)});
+  return *this;
+}
+
+Sequential& Sequential::add_layer(const std::string& name, std::unique_ptr<Conv2d> conv) {
+  Conv2d* const layer = conv.get();
+  add_layer(name, std::unique_ptr<Module>(std::move(conv)));
+  modules_.back().conv = layer;
+  return *this;
+}
+
+Sequential& Sequential::add_layer(const std::string& name, std::unique_ptr<BatchNorm> norm) {
+  BatchNorm* const layer = norm.get();
+  add_layer(name, std::unique_ptr<Module>(std::move(norm)));
+  if (modules_.size() > 1) modules_[modules_.size() - 2].norm = layer;
   return *this;
 }
 
 Tensor Sequential::forward(const Tensor& x) {
   Tensor y = x;
   for (std::size_t i = 0; i < modules_.size(); ++i) {
-    if (const auto [conv, norm] = pairs_[i]; conv) {
-      y = conv_norm_act(*conv, *norm, y);
+    const auto& [module, conv, norm] = modules_[i];
+    if (conv && norm) {
+      y = conv_norm(y, conv->arguments(), norm->arguments());
       ++i;
     } else {
-      y = (*modules_[i])(y);
+      y = (*module)(y);
     }
   }
   return y;

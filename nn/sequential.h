@@ -6,14 +6,14 @@
 #include <utility>
 #include <vector>
 
+#include "nn/batch_norm.h"
+#include "nn/conv2d.h"
 #include "nn/module.h"
 
 namespace athanor::nn {
 
-class BatchNorm;
-class Conv2d;
-
-/// Owns modules and runs them in order. Their names are "0", "1", ... unless given.
+/// Owns modules and runs them in order. Their names are "0", "1", ... unless given. A BatchNorm that is added
+/// after a Conv2d is one op with it: conv_norm().
 ///
 ///     nn::Sequential net;
 ///     net.add<nn::Conv2d>(1, 8, 3).add<nn::Relu>().add<nn::Flatten>().add<nn::Linear>(288, 10);
@@ -24,28 +24,38 @@ class Sequential : public Module {
 
   /// Appends M(arguments...) under the next number.
   template <std::derived_from<Module> M, class... Args> Sequential& add(Args&&... arguments) {
-    return append(std::to_string(modules_.size()), std::make_unique<M>(std::forward<Args>(arguments)...));
+    return add_named<M>(std::to_string(modules_.size()), std::forward<Args>(arguments)...);
   }
   /// Appends M(arguments...) under the given name.
   template <std::derived_from<Module> M, class... Args>
   Sequential& add_named(const std::string& name, Args&&... arguments) {
-    return append(name, std::make_unique<M>(std::forward<Args>(arguments)...));
+    return add_layer(name, std::make_unique<M>(std::forward<Args>(arguments)...));
   }
-  Sequential& append(const std::string& name, std::unique_ptr<Module> module);
+  template <std::derived_from<Module> M> Sequential& append(std::unique_ptr<M> module) {
+    return append(std::to_string(modules_.size()), std::move(module));
+  }
+  template <std::derived_from<Module> M>
+  Sequential& append(const std::string& name, std::unique_ptr<M> module) {
+    return add_layer(name, std::move(module));
+  }
 
   std::size_t size() const { return modules_.size(); }
-  Module& operator[](std::size_t i) { return *modules_[i]; }
+  Module& operator[](std::size_t i) { return *modules_[i].module; }
 
   Tensor forward(const Tensor& x) override;
 
  private:
-  struct ConvNorm {
-    Conv2d* conv = nullptr;
-    BatchNorm* norm = nullptr;
+  struct Part {
+    std::unique_ptr<Module> module;
+    Conv2d* conv = nullptr;     // the module, if it is one
+    BatchNorm* norm = nullptr;  // the next module, if it is one and this is a Conv2d
   };
 
-  std::vector<std::unique_ptr<Module>> modules_;
-  std::vector<ConvNorm> pairs_;  // per module; null unless it is a Conv2d followed by a BatchNorm
+  Sequential& add_layer(const std::string& name, std::unique_ptr<Module> module);
+  Sequential& add_layer(const std::string& name, std::unique_ptr<Conv2d> conv);
+  Sequential& add_layer(const std::string& name, std::unique_ptr<BatchNorm> norm);
+
+  std::vector<Part> modules_;
 };
 
 }  // namespace athanor::nn

@@ -6,6 +6,7 @@
 #include <Eigen/Dense>
 
 #include "kernels/copy.h"
+#include "kernels/cpu/context.h"
 
 namespace athanor::nn {
 namespace {

@@ -1,8 +1,8 @@
 #pragma once
 
-#include <typeinfo>
 #include <vector>
 
+#include "kernels/update_ops.h"
 #include "optim/optimizer.h"
 
 namespace athanor {
@@ -14,6 +14,30 @@ struct AdamOptions {
   Decay decay = Decay::matrices;  ///< what weight_decay applies to; PyTorch: all
 };
 
+struct AdamWOptions {
+  double beta1 = 0.9, beta2 = 0.999;
+  float eps = 1e-8f;
+  float weight_decay = 1e-2f;     ///< lambda; w -= lr lambda w, which the moments do not include
+  Decay decay = Decay::matrices;  ///< what weight_decay applies to; PyTorch: all
+};
+
+/// Adam or AdamW, by their options. State: two f32 per parameter.
+template <class Options> class AdamOf final : public Optimizer {
+ public:
+  using Group = GroupOf<Options>;
+
+  /// All parameters in one group. Throws ArgumentError on options out of range.
+  explicit AdamOf(ParameterArena& arena, const Options& options = {});
+  /// Group i uses StepState::learning_rate[first_slot + i].
+  AdamOf(ParameterArena& arena, const std::vector<Group>& groups, int first_slot);
+
+  void step(StepBuffer& step) override { step_by<kernels::AdamRule>(step, options_); }
+  bool fuses_averages() const override { return true; }
+
+ private:
+  std::vector<kernels::AdamGroup> options_;  // by learning-rate slot
+};
+
 /// Adam, the formulas of torch.optim.Adam (without amsgrad):
 ///
 ///     g += lambda w
@@ -22,48 +46,13 @@ struct AdamOptions {
 ///     w -= lr (m / (1 - beta1^t)) / (sqrt(v / (1 - beta2^t)) + eps)
 ///
 /// where t counts this parameter's updates: a layer unfrozen late starts with t = 1. By default lambda is 0
-/// for biases and norms (AdamOptions::decay); PyTorch decays them. State: two f32 per parameter. Source:
-/// Kingma and Ba 2015, arXiv:1412.6980, algorithm 1.
-class Adam : public Optimizer {
- public:
-  using Group = GroupOf<AdamOptions>;
-
-  /// All parameters in one group. Throws ArgumentError on options out of range.
-  explicit Adam(ParameterArena& arena, const AdamOptions& options = {});
-  /// Group i uses StepState::learning_rate[first_slot + i].
-  Adam(ParameterArena& arena, const std::vector<Group>& groups, int first_slot);
-
-  void step(StepBuffer& step) override;
-  /// Not of a derived class, whose step() may differ.
-  bool fuses_averages() const override { return typeid(*this) == typeid(Adam); }
-
- protected:
-  Adam(const char* kind, ParameterArena& arena, std::vector<ParamGroup> groups, int first_slot,
-       std::span<const Decay> decay, std::vector<kernels::AdamGroup> options);
-
- private:
-  std::vector<kernels::AdamGroup> options_;  // by learning-rate slot
-  Tensor first_moment_, second_moment_;
-};
-
-struct AdamWOptions {
-  double beta1 = 0.9, beta2 = 0.999;
-  float eps = 1e-8f;
-  float weight_decay = 1e-2f;     ///< lambda; w -= lr lambda w, which the moments do not include
-  Decay decay = Decay::matrices;  ///< what weight_decay applies to; PyTorch: all
-};
+/// for biases and norms (AdamOptions::decay); PyTorch decays them. Source: Kingma and Ba 2015,
+/// arXiv:1412.6980, algorithm 1.
+using Adam = AdamOf<AdamOptions>;
 
 /// Adam with decoupled weight decay, the formulas of torch.optim.AdamW. By default biases and norms do not
 /// decay (AdamWOptions::decay); in PyTorch they do.
 /// Source: Loshchilov and Hutter 2019, arXiv:1711.05101, algorithm 2.
-class AdamW final : public Adam {
- public:
-  using Group = GroupOf<AdamWOptions>;
-
-  explicit AdamW(ParameterArena& arena, const AdamWOptions& options = {});
-  AdamW(ParameterArena& arena, const std::vector<Group>& groups, int first_slot);
-
-  bool fuses_averages() const override { return true; }
-};
+using AdamW = AdamOf<AdamWOptions>;
 
 }  // namespace athanor

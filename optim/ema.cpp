@@ -13,68 +13,69 @@
 namespace athanor {
 
 Ema::Ema(ParameterArena& arena, const EmaOptions& options)
-    : arena_(arena), options_(options), left_(static_cast<std::size_t>(arena.size())), rest_(arena) {
+    : arena_(arena), averages_(std::make_shared<FusedAverages>()), rest_(arena) {
   ATH_CHECK(options.decay >= 0 && options.decay < 1, "ema: decay must be in [0, 1), but got {}",
             options.decay);
   const AllocTag named("ema");
+  averages_->rule = {options.decay, options.warm_up};
+  averages_->moved.resize(static_cast<std::size_t>(arena.size()));
   for (std::size_t part = 0; part < arena.parts().size(); ++part)
-    averages_.push_back(make_flat(arena.kept(static_cast<int>(part)), DType::f32, arena.device()));
-  for_each_kept([](const Tensor& masters, const Tensor& averages) { averages.copy_bytes_from(masters); });
-  if (arena.flat_buffers().defined()) {
-    buffers_ = make_flat(arena.flat_buffers().numel(), DType::f32, arena.device());
-    buffers_.copy_bytes_from(arena.flat_buffers());
+    averages_->values.push_back(
+        make_flat(arena.shards().size(static_cast<int>(part)), DType::f32, arena.device()));
+  for_each_owned([](const Tensor& masters, const Tensor& averages) { averages.copy_bytes_from(masters); });
+  if (arena.buffers().flat().defined()) {
+    buffers_ = make_flat(arena.buffers().flat().numel(), DType::f32, arena.device());
+    buffers_.copy_bytes_from(arena.buffers().flat());
   }
-  rest_.set_averages(averages_, rule());
 }
 
 Ema::~Ema() {
-  if (const auto optimizer = optimizer_.lock()) optimizer->fuse_averages({}, {});
+  averages_->values.clear();
 }
 
-template <class F> void Ema::for_each_kept(const F& f) const {
-  for (const ParameterArena::Owned& range : arena_.owned()) {
+template <class F> void Ema::for_each_owned(const F& f) const {
+  for (const Shards::Owned& range : arena_.shards().owned()) {
     const auto part = static_cast<std::size_t>(range.part);
     const Shape shape{range.count()};
     f(slice_of(arena_.parts()[part].masters, range.masters, shape),
-      slice_of(averages_[part], range.kept, shape));
+      slice_of(averages_->values[part], range.local, shape));
   }
 }
 
 void Ema::fuse_into(Optimizer& optimizer) {
   ATH_CHECK(&optimizer.arena() == &arena_, "ema: the optimizer must work on the averaged arena");
-  ATH_CHECK(optimizer_.expired(), "ema: averages must be fused into only one optimizer, but already are");
-  if (!optimizer.fuses_averages()) return;
-  optimizer.fuse_averages(averages_, rule());
-  optimizer_ = optimizer.watch();
-  calls_ = optimizer.calls();
+  ATH_CHECK(averages_.use_count() == 1,
+            "ema: averages must be fused into only one optimizer, but already are");
+  if (optimizer.fuses_averages()) optimizer.fuse_averages(averages_);
 }
 
 void Ema::update(StepBuffer& step) {
   ATH_CHECK(!swapped_, "ema: averages must not be swapped in during training");
-  on_device(arena_.device(), [&](auto& context) {
-    const BoundStep bound(context, step);
+  with_step(step, [&](auto& context) {
     average_masters(context);
-    if (buffers_.defined()) kernels::average_update(context, arena_.flat_buffers(), buffers_, rule());
+    if (buffers_.defined())
+      kernels::average_update(context, arena_.buffers().flat(), buffers_, averages_->rule);
   });
 }
 
-// Averages the masters that no update has averaged in this step.
+// Moves the averages that no update has moved in this step.
 template <class Context> void Ema::average_masters(Context& context) {
-  const auto optimizer = optimizer_.lock();
-  const std::int64_t steps = optimizer ? optimizer->calls() - std::exchange(calls_, optimizer->calls()) : 0;
-  ATH_CHECK(
-      steps <= 1,
-      "ema: update() must follow every step of the optimizer, but there were {} steps since the last one",
-      steps);
+  std::vector<int>& moved = averages_->moved;
+  const int steps = moved.empty() ? 0 : *std::max_element(moved.begin(), moved.end());
+  if (steps > 1) {
+    std::fill(moved.begin(), moved.end(), 0);
+    detail::fail<>(
+        "ema: update() must follow every step of the optimizer, but there were {} steps since the last one",
+        steps);
+  }
   if (steps == 0) {
-    return for_each_kept([&](const Tensor& masters, const Tensor& averages) {
-      kernels::average_update(context, masters, averages, rule());
+    return for_each_owned([&](const Tensor& masters, const Tensor& averages) {
+      kernels::average_update(context, masters, averages, averages_->rule);
     });
   }
-  std::fill(left_.begin(), left_.end(), char{0});
-  optimizer->mark_updated(left_);
-  for (char& left : left_) left = left == 0;
-  for (const kernels::UpdateTable& table : rest_.refresh(left_)) kernels::average_ranges(context, table);
+  for (const kernels::UpdateTable& table : rest_.refresh_unmoved(*averages_))
+    kernels::average_ranges(context, table);
+  std::fill(moved.begin(), moved.end(), 0);
 }
 
 void Ema::swap() {
@@ -84,12 +85,12 @@ void Ema::swap() {
 
 void Ema::exchange() {
   on_device(arena_.device(), [&](auto& context) {
-    for_each_kept([&](const Tensor& masters, const Tensor& averages) {
+    for_each_owned([&](const Tensor& masters, const Tensor& averages) {
       kernels::exchange(context, masters, averages);
     });
-    if (buffers_.defined()) kernels::exchange(context, arena_.flat_buffers(), buffers_);
+    if (buffers_.defined()) kernels::exchange(context, arena_.buffers().flat(), buffers_);
   });
-  arena_.bump_buffers();
+  arena_.buffers().bump();
   swapped_ = !swapped_;
 }
 
@@ -106,12 +107,12 @@ StateDict Ema::state_dict() const {
   StateDict state;
   for (int i = 0; i < arena_.size(); ++i) {
     const Parameter& parameter = arena_.parameters()[static_cast<std::size_t>(i)];
-    const Tensor& averages = averages_[static_cast<std::size_t>(arena_.slice(i).part)];
+    const Tensor& averages = averages_->values[static_cast<std::size_t>(arena_.slice(i).part)];
     state.set(parameter.name,
-              arena_.state_of(i, averages, [](const ParameterArena::Run& run) { return run.kept; }));
+              arena_.shards().state_of(i, averages, [](const Shards::Run& run) { return run.local; }));
   }
-  for (const NamedTensor& buffer : arena_.buffers()) {
-    const std::int64_t begin = buffer.tensor.offset() - arena_.flat_buffers().offset();
+  for (const NamedTensor& buffer : arena_.layout().buffers) {
+    const std::int64_t begin = buffer.tensor.offset() - arena_.buffers().flat().offset();
     state.set(buffer.name, slice_of(buffers_, begin, buffer.tensor.shape()));
   }
   return state;

@@ -40,7 +40,8 @@ class Ema {
   void fuse_into(Optimizer& optimizer);
 
   /// Call it after the optimizer's step and before finish_step(). Throws ArgumentError while swapped in, and
-  /// if a fused optimizer has made several steps since the last update: call it after each.
+  /// if a fused optimizer has updated a parameter several times since the last update: call it after each
+  /// step.
   void update(StepBuffer& step);
 
   /// Exchanges averages with masters and buffers, and refreshes the compute copies: the model then is the
@@ -52,21 +53,16 @@ class Ema {
   bool swapped() const { return swapped_; }
 
  private:
-  kernels::AverageRule rule() const { return {options_.decay, options_.warm_up}; }
   template <class Context> void average_masters(Context& context);
   void exchange();
   /// Calls f(masters, averages) for all averaged data, flat.
-  template <class F> void for_each_kept(const F& f) const;
+  template <class F> void for_each_owned(const F& f) const;
 
   ParameterArena& arena_;
-  EmaOptions options_;
-  std::vector<Tensor> averages_;  // per part of the arena: the elements this rank keeps
+  std::shared_ptr<FusedAverages> averages_;  // per part of the arena, of the elements this rank owns
   Tensor buffers_;
   bool swapped_ = false;
-  std::weak_ptr<Optimizer> optimizer_;  // its step() updates averages
-  std::int64_t calls_ = 0;              // its calls() at the last update
-  std::vector<char> left_;              // per parameter: whether update() must handle it
-  UpdatePlan rest_;                     // of the parameters in left_
+  UpdatePlan rest_;  // of the parameters that no step has averaged
 };
 
 /// The model is its average until end() or destruction.

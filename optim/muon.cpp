@@ -2,13 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 #include <utility>
 
-#include "kernels/matmul.h"
 #include "kernels/muon.h"
 #include "kernels/on_device.h"
-#include "optim/flat.h"
+#include "kernels/update_ops.h"
+#include "optim/newton_schulz.h"
 #include "optim/step.h"
 
 namespace athanor {
@@ -19,14 +18,9 @@ float shape_scale(MuonScale scale, std::int64_t m, std::int64_t n) {
   switch (scale) {
     case MuonScale::none: return 1;
     case MuonScale::original: return static_cast<float>(std::sqrt(std::max(1.0, rows / columns)));
-    case MuonScale::spectral: return static_cast<float>(std::sqrt(rows / columns));
     case MuonScale::rms: return static_cast<float>(0.2 * std::sqrt(std::max(rows, columns)));
   }
   return 1;
-}
-
-Tensor transposed(const Tensor& x) {
-  return x.view_as_strided({x.dim(0), x.dim(2), x.dim(1)}, {x.dim(1) * x.dim(2), 1, x.dim(2)}, 0);
 }
 
 /// An optimizer for all parameters except matrices, with the learning-rate slot after Muon's.
@@ -42,13 +36,40 @@ std::unique_ptr<Optimizer> all_but_matrices(ParameterArena& arena, const Options
 
 }  // namespace
 
+/// Matrices that can share a batch.
+struct Muon::MatrixGroup {
+  int part = 0;
+  std::int64_t rows = 0, columns = 0;
+  MuonOptions options;
+  std::int64_t most = 1;  // matrices in a batch
+  std::vector<int> members;
+
+  std::int64_t side() const { return std::min(rows, columns); }
+  /// Of a step.
+  double flops() const {
+    const auto n = static_cast<double>(side()), m = static_cast<double>(std::max(rows, columns));
+    return static_cast<double>(members.size()) * options.iterations * (4 * n * n * m + 2 * n * n * n);
+  }
+};
+
+/// Groups that run one after the other, on a stream of their own.
+struct Muon::Lane {
+  explicit Lane(Device device) : stream(Stream::create(device)), done(device) {}
+  Stream stream;
+  Event done;
+  std::vector<MatrixGroup> groups;
+  double flops = 0;
+  NewtonSchulz f32, bf16;  // allocated if a group iterates in that dtype
+
+  NewtonSchulz workspace_of(DType dtype, Device device) const;
+};
+
 // Construction ---------------------------------------------------------------------------------------------
 
 Muon::Muon(ParameterArena& arena, const std::vector<Group>& groups, int first_slot,
            std::unique_ptr<Optimizer> rest)
-    : Optimizer("muon", arena, {groups.begin(), groups.end()}, first_slot, decay_of(groups)),
+    : Optimizer("muon", arena, {groups.begin(), groups.end()}, first_slot, decay_of(groups), std::move(rest)),
       options_(static_cast<std::size_t>(first_slot)),
-      rest_(std::move(rest)),
       momentum_(add_state("momentum")),
       ready_(arena.device()) {
   for (const Group& group : groups) {
@@ -63,9 +84,10 @@ Muon::Muon(ParameterArena& arena, const std::vector<Group>& groups, int first_sl
     options_.push_back(o);
   }
   check_selection();
-  sort_by_shape();
-  make_lanes();
+  make_lanes(sort_by_shape());
 }
+
+Muon::~Muon() = default;
 
 Muon::Muon(ParameterArena& arena, const MuonOptions& options, const AdamWOptions& rest, float rest_lr_scale)
     : Muon(arena, {Group{{.parameters = selectors::matrices()}, options}}, 0,
@@ -77,20 +99,21 @@ Muon::Muon(ParameterArena& arena, const MuonOptions& options, const SgdOptions& 
 
 void Muon::check_selection() const {
   std::vector<int> times(static_cast<std::size_t>(arena().size()));
-  for (int i : Optimizer::selected()) {
-    const Parameter& parameter = arena().parameters()[static_cast<std::size_t>(i)];
+  for (const UpdatePlan::Member& member : plan().members()) {
+    const auto index = static_cast<std::size_t>(member.parameter);
+    const Parameter& parameter = arena().parameters()[index];
     ATH_CHECK(parameter.tensor.rank() >= 2, "muon: {} must be a matrix (rank 2 or more), but has shape {}",
               parameter.name, parameter.tensor.shape());
-    ++times[static_cast<std::size_t>(i)];
+    ++times[index];
   }
-  if (rest_) {
-    ATH_CHECK(&rest_->arena() == &arena(), "muon: the optimizer for the rest must work on the same arena");
-    for (int i : rest_->selected()) ++times[static_cast<std::size_t>(i)];
-    ATH_CHECK(rest_->first_slot() >= first_slot() + group_count() ||
-                  first_slot() >= rest_->first_slot() + rest_->group_count(),
+  if (rest()) {
+    ATH_CHECK(&rest()->arena() == &arena(), "muon: the optimizer for the rest must work on the same arena");
+    for (int i : rest()->selected()) ++times[static_cast<std::size_t>(i)];
+    ATH_CHECK(rest()->first_slot() >= first_slot() + group_count() ||
+                  first_slot() >= rest()->first_slot() + rest()->group_count(),
               "muon: the optimizer for the rest must have its own learning rates, but reads them from index "
               "{} on, and Muon from {} on",
-              rest_->first_slot(), first_slot());
+              rest()->first_slot(), first_slot());
   }
   for (std::size_t i = 0; i < times.size(); ++i) {
     ATH_CHECK(times[i] == 1,
@@ -100,7 +123,8 @@ void Muon::check_selection() const {
 }
 
 // A convolution's [K, R, S, C] counts as a matrix [K, R S C].
-void Muon::sort_by_shape() {
+std::vector<Muon::MatrixGroup> Muon::sort_by_shape() {
+  std::vector<MatrixGroup> groups;
   for (std::size_t i = 0; i < plan().members().size(); ++i) {
     const UpdatePlan::Member& member = plan().members()[i];
     const Tensor& weight = arena().parameters()[static_cast<std::size_t>(member.parameter)].tensor;
@@ -108,7 +132,7 @@ void Muon::sort_by_shape() {
     const int part = arena().slice(member.parameter).part;
     const std::int64_t rows = weight.dim(0), columns = weight.numel() / rows;
     const MuonOptions& options = options_[static_cast<std::size_t>(member.group)];
-    const std::int64_t here = arena().owned_elements(member.parameter);
+    const std::int64_t here = arena().shards().elements(member.parameter);
     if (here == 0) {
       elsewhere_.push_back(static_cast<int>(i));
       continue;
@@ -119,125 +143,87 @@ void Muon::sort_by_shape() {
         "arena with BucketOptions::whole_parameters; in a Trainer, set OptimizerSpec::whole_parameters or "
         "TrainerConfig::buckets.whole_parameters",
         arena().parameters()[static_cast<std::size_t>(member.parameter)].name, here, weight.numel());
-    auto at = std::find_if(groups_.begin(), groups_.end(), [&](const MatrixGroup& known) {
+    auto at = std::find_if(groups.begin(), groups.end(), [&](const MatrixGroup& known) {
       return known.part == part && known.rows == rows && known.columns == columns && known.options == options;
     });
-    if (at == groups_.end()) {
+    if (at == groups.end()) {
       const std::int64_t bytes = weight.numel() * static_cast<std::int64_t>(size_of(options.dtype));
-      // In an account, as many as on the GPU that it is for.
-      const Device device = detail::account ? Device{DeviceType::cuda} : arena().device();
+      const Device device = device_of_kernels(arena().device());
       const std::int64_t most = std::max<std::int64_t>(1, batch_bytes(device) / bytes);
-      at = groups_.insert(at, {part, rows, columns, options, most, {}});
+      at = groups.insert(at, {part, rows, columns, options, most, {}});
     }
     at->members.push_back(static_cast<int>(i));
   }
   std::vector<int> order;
-  for (const MatrixGroup& group : groups_)
+  for (const MatrixGroup& group : groups)
     order.insert(order.end(), group.members.begin(), group.members.end());
   order.insert(order.end(), elsewhere_.begin(), elsewhere_.end());
   plan().arrange(std::move(order));
-}
-
-double Muon::MatrixGroup::flops() const {
-  const auto n = static_cast<double>(side()), m = static_cast<double>(std::max(rows, columns));
-  return static_cast<double>(members.size()) * options.iterations * (4 * n * n * m + 2 * n * n * n);
+  return groups;
 }
 
 // The longest groups first, each to the lane that has least to do.
-void Muon::make_lanes() {
+void Muon::make_lanes(std::vector<MatrixGroup> groups) {
   const AllocTag named("optimizer");
   const Device device = arena().device();
-  const std::size_t count = device.is_cpu() ? 1 : std::min(kMaxLanes, groups_.size());
+  const std::size_t count = device.is_cpu() ? 1 : std::min(kMaxLanes, groups.size());
   for (std::size_t i = 0; i < count; ++i) lanes_.emplace_back(device);
-  std::vector<std::size_t> order(groups_.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  std::stable_sort(order.begin(), order.end(),
-                   [&](std::size_t a, std::size_t b) { return groups_[a].flops() > groups_[b].flops(); });
-  for (const std::size_t group : order) {
+  std::stable_sort(groups.begin(), groups.end(),
+                   [](const MatrixGroup& a, const MatrixGroup& b) { return a.flops() > b.flops(); });
+  for (MatrixGroup& group : groups) {
     Lane& least = *std::min_element(lanes_.begin(), lanes_.end(),
                                     [](const Lane& a, const Lane& b) { return a.flops < b.flops; });
-    least.groups.push_back(group);
-    least.flops += groups_[group].flops();
+    least.flops += group.flops();
+    least.groups.push_back(std::move(group));
   }
   for (Lane& lane : lanes_) {
-    lane.f32 = workspace_of(lane, DType::f32);
-    lane.bf16 = workspace_of(lane, DType::bf16);
+    lane.f32 = lane.workspace_of(DType::f32, device);
+    lane.bf16 = lane.workspace_of(DType::bf16, device);
   }
 }
 
-Muon::Workspace Muon::workspace_of(const Lane& lane, DType dtype) const {
-  std::int64_t largest = 0, square = 0;
-  for (const std::size_t i : lane.groups) {
-    const MatrixGroup& group = groups_[i];
+NewtonSchulz Muon::Lane::workspace_of(DType dtype, Device device) const {
+  std::int64_t elements = 0, squares = 0;
+  for (const MatrixGroup& group : groups) {
     if (group.options.dtype != dtype) continue;
     const auto count = std::min(group.most, static_cast<std::int64_t>(group.members.size()));
-    largest = std::max(largest, count * group.rows * group.columns);
-    square = std::max(square, count * group.side() * group.side());
+    elements = std::max(elements, count * group.rows * group.columns);
+    squares = std::max(squares, count * group.side() * group.side());
   }
-  if (largest == 0) return {};
-  const auto make = [&](std::int64_t size) { return make_flat(size, dtype, arena().device()); };
-  return {make(largest), make(largest), make(square), make(square), make(square)};
+  return elements == 0 ? NewtonSchulz() : NewtonSchulz(dtype, device, elements, squares);
 }
 
 // Step -----------------------------------------------------------------------------------------------------
 
-// X -> a X + (b A + c A^2) X = (a I + A (b I + c A)) X with A = X X^T; transposed for a tall X, so that A has
-// the shorter side.
-template <class Context>
-Tensor Muon::orthogonalize(Context& context, const Workspace& work, const MatrixGroup& group,
-                           std::int64_t count) const {
-  const auto multiply = [&](const Tensor& left, const Tensor& right, const Tensor& product) {
-    kernels::matmul(context, MatmulImpl::automatic, left, right, {}, Activation::none, product,
-                    Write::overwrite);
-  };
-  const bool tall = group.rows > group.columns;
-  const auto [a, b, c] = group.options.coefficients;
-  const Shape matrices{count, group.rows, group.columns}, squares{count, group.side(), group.side()};
-  const Tensor gram = slice_of(work.gram, 0, squares), factor = slice_of(work.factor, 0, squares),
-               product = slice_of(work.product, 0, squares);
-  Tensor x = slice_of(work.x, 0, matrices), next = slice_of(work.next, 0, matrices);
-  kernels::normalize(context, x, group.options.eps);
-  for (int i = 0; i < group.options.iterations; ++i) {
-    const Tensor mirror = transposed(x);
-    multiply(tall ? mirror : x, tall ? x : mirror, gram);
-    kernels::scale_add_identity(context, gram, c, b, factor);
-    multiply(gram, factor, product);
-    kernels::scale_add_identity(context, product, 1, a, product);
-    multiply(tall ? x : product, tall ? product : x, next);
-    std::swap(x, next);
-  }
-  return x;
-}
-
 // `count` active matrices, beginning with that member.
-template <class Context>
-void Muon::step_batch(Context& context, const Workspace& work, const MatrixGroup& group, int first,
-                      std::int64_t count) {
+void Muon::step_batch(const Lane& lane, const MatrixGroup& group, int first, std::int64_t count) {
   const MuonOptions& options = group.options;
+  const NewtonSchulz& work = options.dtype == DType::f32 ? lane.f32 : lane.bf16;
+  const Shape matrices{count, group.rows, group.columns};
   const kernels::UpdateTable table = plan().table_of(first, count);
-  kernels::muon_momentum(context, table, options.momentum, options.nesterov, momentum_,
-                         slice_of(work.x, 0, {count, group.rows, group.columns}));
-  const Tensor direction = orthogonalize(context, work, group, count);
-  const float norm = options.normalize_weights ? std::sqrt(static_cast<float>(group.rows)) : 0.0f;
-  kernels::muon_apply(context, table,
-                      {options.weight_decay, shape_scale(options.scale, group.rows, group.columns), norm},
-                      direction);
+  on_device(arena().device(), [&](auto& context) {
+    kernels::muon_momentum(context, table, options.momentum, options.nesterov, momentum_,
+                           work.input(matrices));
+    const Tensor direction = work.run(matrices, options);
+    const float norm = options.normalize_weights ? std::sqrt(static_cast<float>(group.rows)) : 0.0f;
+    kernels::muon_apply(context, table,
+                        {options.weight_decay, shape_scale(options.scale, group.rows, group.columns), norm},
+                        direction);
+  });
 }
 
-template <class Context> void Muon::step_lane(Context& context, const Lane& lane) {
-  for (const std::size_t i : lane.groups) {
-    const MatrixGroup& group = groups_[i];
-    const Workspace& work = lane.workspace(group.options.dtype);
+void Muon::step_lane(const Lane& lane) {
+  for (const MatrixGroup& group : lane.groups) {
     int first = 0;
     std::int64_t count = 0;
     for (const int member : group.members) {
       if (!plan().active(member)) continue;
       if (count == 0) first = member;
       if (++count < group.most) continue;
-      step_batch(context, work, group, first, count);
+      step_batch(lane, group, first, count);
       count = 0;
     }
-    if (count > 0) step_batch(context, work, group, first, count);
+    if (count > 0) step_batch(lane, group, first, count);
   }
 }
 
@@ -246,73 +232,27 @@ void Muon::step(StepBuffer& step) {
   const Device device = arena().device();
   const Stream here = current_stream(device);
   const bool aside = device.is_cuda() && std::exchange(stepped_, true);
-  on_device(device, [&](auto& context) {
-    const BoundStep bound(context, step);
+  with_step(step, [&](auto& context) {
     plan().refresh();
     if (aside) ready_.record(here);
     for (Lane& lane : lanes_) {
       if (aside) lane.stream.wait(ready_);
       const StreamGuard guard(aside ? lane.stream : here);
-      step_lane(context, lane);
+      step_lane(lane);
       if (aside) lane.done.record(lane.stream);
     }
     // Other ranks update these; only the counts, which every update increments, change here.
     constexpr std::array<kernels::SgdGroup, kMaxParamGroups> kNothing{};
     for (const int member : elsewhere_) {
-      if (plan().active(member)) kernels::sgd_update(context, plan().table_of(member), kNothing, Tensor());
+      if (plan().active(member))
+        kernels::update_parameters<kernels::SgdRule>(context, plan().table_of(member), kNothing, {});
     }
   });
-  if (rest_) rest_->step(step);
+  if (rest()) rest()->step(step);
   for (const Lane& lane : lanes_) {
     if (aside) here.wait(lane.done);
   }
   stepped();
-}
-
-// The rest along -------------------------------------------------------------------------------------------
-
-void Muon::set_learning_rates(StepBuffer& step, const Schedule& schedule) const {
-  Optimizer::set_learning_rates(step, schedule);
-  if (!rest_) return;
-  rest_->set_rate_scale(rate_scale());
-  rest_->set_learning_rates(step, schedule);
-}
-
-std::vector<int> Muon::selected() const {
-  std::vector<int> all = Optimizer::selected();
-  if (rest_) {
-    const std::vector<int> rest = rest_->selected();
-    all.insert(all.end(), rest.begin(), rest.end());
-    std::sort(all.begin(), all.end());
-  }
-  return all;
-}
-
-StateDict Muon::state_dict() const {
-  StateDict state = Optimizer::state_dict();
-  if (rest_) state.set_all("rest.", rest_->state_dict());
-  return state;
-}
-
-void Muon::check_state_dict(const StateDict& state) const {
-  if (rest_) rest_->check_state_dict(state.under("rest."));
-  Optimizer::check_state_dict(state);
-}
-
-void Muon::load_state_dict(const StateDict& state) {
-  check_state_dict(state);
-  if (rest_) rest_->load_state_dict(state.under("rest."));
-  Optimizer::load_state_dict(state);
-}
-
-void Muon::fuse_averages(std::span<const Tensor> averages, const kernels::AverageRule& rule) {
-  Optimizer::fuse_averages(averages, rule);
-  if (rest_) rest_->fuse_averages(averages, rule);
-}
-
-void Muon::mark_updated(std::span<char> updated) const {
-  Optimizer::mark_updated(updated);
-  if (rest_) rest_->mark_updated(updated);
 }
 
 }  // namespace athanor

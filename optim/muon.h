@@ -1,6 +1,5 @@
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <memory>
 #include <vector>
@@ -16,7 +15,6 @@ namespace athanor {
 enum class MuonScale : std::uint8_t {
   none,      ///< 1
   original,  ///< sqrt(max(1, rows / columns)): Jordan 2024
-  spectral,  ///< sqrt(rows / columns): Bernstein 2025
   rms,       ///< 0.2 sqrt(max(rows, columns)): matches AdamW's update size and rates. Liu et al. 2025
 };
 
@@ -83,61 +81,23 @@ class Muon final : public Optimizer {
   /// The same with SGD for the rest.
   Muon(ParameterArena& arena, const MuonOptions& options, const SgdOptions& rest, float rest_lr_scale);
 
+  ~Muon() override;
+
   void step(StepBuffer& step) override;
-  void set_learning_rates(StepBuffer& step, const Schedule& schedule) const override;
-  std::vector<int> selected() const override;
-  StateDict state_dict() const override;
-  void load_state_dict(const StateDict& state) override;
-  void check_state_dict(const StateDict& state) const override;
-  bool fuses_averages() const override { return !rest_ || rest_->fuses_averages(); }
-  void fuse_averages(std::span<const Tensor> averages, const kernels::AverageRule& rule) override;
-  void mark_updated(std::span<char> updated) const override;
+  bool fuses_averages() const override { return !rest() || rest()->fuses_averages(); }
 
  private:
-  // Matrices that can share a batch.
-  struct MatrixGroup {
-    int part = 0;
-    std::int64_t rows = 0, columns = 0;
-    MuonOptions options;
-    std::int64_t most = 1;  // matrices in a batch
-    std::vector<int> members;
-
-    std::int64_t side() const { return std::min(rows, columns); }
-    double flops() const;  // of a step
-  };
-  struct Workspace {
-    Tensor x, next;                // flat, for the largest batch
-    Tensor gram, factor, product;  // flat, for a batch of min(rows, columns) squared
-  };
-
-  // Groups that run one after the other, on a stream of their own.
-  struct Lane {
-    explicit Lane(Device device) : stream(Stream::create(device)), done(device) {}
-    Stream stream;
-    Event done;
-    std::vector<std::size_t> groups;
-    double flops = 0;
-    Workspace f32, bf16;  // allocated if a group iterates in that dtype
-
-    const Workspace& workspace(DType dtype) const { return dtype == DType::f32 ? f32 : bf16; }
-  };
+  struct MatrixGroup;
+  struct Lane;
 
   void check_selection() const;
-  void sort_by_shape();
-  void make_lanes();
-  Workspace workspace_of(const Lane& lane, DType dtype) const;
-  template <class Context> void step_lane(Context& context, const Lane& lane);
-  template <class Context>
-  void step_batch(Context& context, const Workspace& work, const MatrixGroup& group, int first,
-                  std::int64_t count);
-  template <class Context>
-  Tensor orthogonalize(Context& context, const Workspace& work, const MatrixGroup& group,
-                       std::int64_t count) const;
+  std::vector<MatrixGroup> sort_by_shape();
+  void make_lanes(std::vector<MatrixGroup> groups);
+  void step_lane(const Lane& lane);
+  void step_batch(const Lane& lane, const MatrixGroup& group, int first, std::int64_t count);
 
   std::vector<MuonOptions> options_;  // by learning-rate slot
-  std::unique_ptr<Optimizer> rest_;
   Tensor momentum_;
-  std::vector<MatrixGroup> groups_;
   std::vector<int> elsewhere_;  // members that other ranks of a sharded arena update
   std::vector<Lane> lanes_;
   Event ready_;           // what lanes wait for

@@ -3,10 +3,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "kernels/on_device.h"
 #include "optim/flat.h"
 #include "optim/load.h"
-#include "optim/step.h"
 
 namespace athanor {
 namespace {
@@ -33,7 +31,7 @@ std::vector<UpdatePlan::Member> sort_into_groups(const ParameterArena& arena,
     ++taken[index];
     members.push_back(
         {i, first_slot + static_cast<int>(index), at, parameter.decay || decay[index] == Decay::all});
-    at += align_elements(arena.owned_elements(i), kStateAlign);
+    at += align_elements(arena.shards().elements(i), kStateAlign);
   }
   for (std::size_t i = 0; i < groups.size(); ++i) {
     ATH_CHECK(taken[i] > 0,
@@ -74,82 +72,37 @@ Selector none_of(Selector selector) {
 // Optimizer ------------------------------------------------------------------------------------------------
 
 Optimizer::Optimizer(const char* kind, ParameterArena& arena, std::vector<ParamGroup> groups, int first_slot,
-                     std::span<const Decay> decay)
+                     std::span<const Decay> decay, std::unique_ptr<Optimizer> rest)
     : kind_(kind),
       arena_(arena),
       groups_(std::move(groups)),
       first_slot_(first_slot),
-      plan_(arena, sort_into_groups(arena, groups_, first_slot, decay)) {
+      plan_(arena, sort_into_groups(arena, groups_, first_slot, decay)),
+      rest_(std::move(rest)) {
   for (const UpdatePlan::Member& member : plan_.members()) {
-    state_size_ = align_elements(member.state + arena.owned_elements(member.parameter), kStateAlign);
+    state_size_ = align_elements(member.state + arena.shards().elements(member.parameter), kStateAlign);
   }
 }
 
 Tensor Optimizer::add_state(const char* name) {
   const AllocTag tagged("optimizer");
-  states_.push_back({name, make_flat(state_size_, DType::f32, arena_.device())});
-  return states_.back().values;
+  state_names_.push_back(name);
+  states_.push_back(make_flat(state_size_, DType::f32, arena_.device()));
+  return states_.back();
 }
 
-StateDict Optimizer::state_dict() const {
-  StateDict state;
-  state.set("kind", std::string(kind_));
-  const std::vector<double> updates = plan_.steps().to_vector();
-  for (std::size_t i = 0; i < updates.size(); ++i) {
-    const UpdatePlan::Member& member = plan_.members()[i];
-    const Parameter& parameter = arena_.parameters()[static_cast<std::size_t>(member.parameter)];
-    for (const State& slot : states_) {
-      std::int64_t next = member.state;
-      const auto place = [&](const ParameterArena::Run& run) {
-        return std::exchange(next, next + run.count);
-      };
-      state.set(fmt::format("{}.{}", slot.name, parameter.name),
-                arena_.state_of(member.parameter, slot.values, place));
-    }
-    state.set(fmt::format("updates.{}", parameter.name), static_cast<std::int64_t>(updates[i]));
-  }
-  return state;
+std::vector<int> Optimizer::selected() const {
+  std::vector<int> indices = rest_ ? rest_->selected() : std::vector<int>();
+  for (const UpdatePlan::Member& member : plan_.members()) indices.push_back(member.parameter);
+  std::sort(indices.begin(), indices.end());
+  return indices;
 }
 
-void Optimizer::check_state_dict(const StateDict& state) const {
-  ATH_CHECK(state.text("kind") == kind_, "optimizer: the state must be of {}, but is of {}", kind_,
-            state.text("kind"));
-  for (const UpdatePlan::Member& member : plan_.members()) (void)updates_of(state, member);
-  check_tensors(Optimizer::state_dict(), state, kind_);
-}
+// Learning rates -------------------------------------------------------------------------------------------
 
-void Optimizer::load_state_dict(const StateDict& state) {
-  check_state_dict(state);
-  std::vector<std::int64_t> updates;
-  for (const UpdatePlan::Member& member : plan_.members()) updates.push_back(updates_of(state, member));
-  copy_tensors(Optimizer::state_dict(), state);
-  plan_.steps().copy_bytes_from(
-      Tensor::from(updates, {static_cast<std::int64_t>(updates.size())}, arena_.device()));
-}
-
-std::int64_t Optimizer::updates_of(const StateDict& state, const UpdatePlan::Member& member) const {
-  const Parameter& parameter = arena_.parameters()[static_cast<std::size_t>(member.parameter)];
-  return state.integer(fmt::format("updates.{}", parameter.name));
-}
-
-void Optimizer::fuse_averages(std::span<const Tensor> averages, const kernels::AverageRule& rule) {
-  ATH_CHECK(!fused_ || averages.empty(),
-            "{}: averages must be fused into an optimizer only once, but it has some already", kind_);
-  fused_ = !averages.empty();
-  plan_.set_averages(averages, rule);
-}
-
-void Optimizer::mark_updated(std::span<char> updated) const {
-  for (std::size_t i = 0; i < plan_.members().size(); ++i) {
-    if (plan_.active(static_cast<int>(i))) {
-      updated[static_cast<std::size_t>(plan_.members()[i].parameter)] = 1;
-    }
-  }
-}
-
-void Optimizer::stepped() {
-  arena_.updated();
-  ++calls_;
+void Optimizer::set_rate_scale(float scale) {
+  rate_scale_ = scale;
+  if (rest_) rest_->set_rate_scale(scale);
 }
 
 void Optimizer::set_learning_rates(StepBuffer& step, const Schedule& schedule) const {
@@ -166,16 +119,64 @@ void Optimizer::set_learning_rates(StepBuffer& step, const Schedule& schedule) c
     ATH_CHECK(own, "set_learning_rates: group {} must have its own schedule if none is passed", i);
     for (int k = 0; k < window.steps; ++k) window.rate[k][i] = own(first + k) * group.lr_scale * rate_scale_;
   }
-  on_device(step.device(), [&](auto& context) {
-    const BoundStep bound(context, step);
-    kernels::set_learning_rates(context, window);
-  });
+  with_step(step, [&](auto& context) { kernels::set_learning_rates(context, window); });
+  if (rest_) rest_->set_learning_rates(step, schedule);
 }
 
-std::vector<int> Optimizer::selected() const {
-  std::vector<int> indices;
-  for (const UpdatePlan::Member& member : plan_.members()) indices.push_back(member.parameter);
-  return indices;
+// State ----------------------------------------------------------------------------------------------------
+
+StateDict Optimizer::own_state() const {
+  StateDict state;
+  state.set("kind", std::string(kind_));
+  const std::vector<double> updates = plan_.steps().to_vector();
+  for (std::size_t i = 0; i < updates.size(); ++i) {
+    const UpdatePlan::Member& member = plan_.members()[i];
+    const Parameter& parameter = arena_.parameters()[static_cast<std::size_t>(member.parameter)];
+    for (std::size_t k = 0; k < states_.size(); ++k) {
+      std::int64_t next = member.state;
+      const auto place = [&](const Shards::Run& run) { return std::exchange(next, next + run.count); };
+      state.set(fmt::format("{}.{}", state_names_[k], parameter.name),
+                arena_.shards().state_of(member.parameter, states_[k], place));
+    }
+    state.set(fmt::format("updates.{}", parameter.name), static_cast<std::int64_t>(updates[i]));
+  }
+  return state;
+}
+
+StateDict Optimizer::state_dict() const {
+  StateDict state = own_state();
+  if (rest_) state.set_all("rest.", rest_->state_dict());
+  return state;
+}
+
+void Optimizer::check_state_dict(const StateDict& state) const {
+  if (rest_) rest_->check_state_dict(state.under("rest."));
+  ATH_CHECK(state.text("kind") == kind_, "optimizer: the state must be of {}, but is of {}", kind_,
+            state.text("kind"));
+  for (const UpdatePlan::Member& member : plan_.members()) (void)updates_of(state, member);
+  check_tensors(own_state(), state, kind_);
+}
+
+void Optimizer::load_state_dict(const StateDict& state) {
+  check_state_dict(state);
+  if (rest_) rest_->load_state_dict(state.under("rest."));
+  std::vector<std::int64_t> updates;
+  for (const UpdatePlan::Member& member : plan_.members()) updates.push_back(updates_of(state, member));
+  copy_tensors(own_state(), state);
+  plan_.steps().copy_bytes_from(
+      Tensor::from(updates, {static_cast<std::int64_t>(updates.size())}, arena_.device()));
+}
+
+std::int64_t Optimizer::updates_of(const StateDict& state, const UpdatePlan::Member& member) const {
+  const Parameter& parameter = arena_.parameters()[static_cast<std::size_t>(member.parameter)];
+  return state.integer(fmt::format("updates.{}", parameter.name));
+}
+
+void Optimizer::fuse_averages(const std::shared_ptr<FusedAverages>& averages) {
+  ATH_CHECK(!plan_.fused(), "{}: averages must be fused into an optimizer only once, but it has some already",
+            kind_);
+  plan_.fuse(averages);
+  if (rest_) rest_->fuse_averages(averages);
 }
 
 }  // namespace athanor

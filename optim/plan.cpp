@@ -34,7 +34,7 @@ UpdatePlan::UpdatePlan(const ParameterArena& arena, std::vector<Member> members)
   const AllocTag named("optimizer");
   std::vector<std::int64_t> most(arena.parts().size());
   for (const Member& member : members_) {
-    const ParameterArena::Slice& slice = arena.slice(member.parameter);
+    const ArenaLayout::Slice& slice = arena.slice(member.parameter);
     most[static_cast<std::size_t>(slice.part)] +=
         std::max<std::int64_t>(1, (slice.count + kUpdateChunk - 1) / kUpdateChunk);
   }
@@ -65,11 +65,25 @@ void UpdatePlan::set_averages(std::span<const Tensor> averages, const kernels::A
   }
 }
 
-std::span<const UpdateTable> UpdatePlan::refresh() {
-  return refresh_by([&](int parameter) { return arena_.has_gradient(parameter); });
+void UpdatePlan::fuse(std::shared_ptr<FusedAverages> averages) {
+  averages_ = std::move(averages);
+  set_averages(averages_->values, averages_->rule);
 }
-std::span<const UpdateTable> UpdatePlan::refresh(std::span<const char> marked) {
-  return refresh_by([&](int parameter) { return marked[static_cast<std::size_t>(parameter)] != 0; });
+
+std::span<const UpdateTable> UpdatePlan::refresh() {
+  if (averages_ && !fused()) {
+    averages_.reset();
+    set_averages({}, {});
+  }
+  refresh_by([&](int parameter) { return arena_.has_gradient(parameter); });
+  for (std::size_t i = 0; averages_ && i < members_.size(); ++i)
+    averages_->moved[static_cast<std::size_t>(members_[i].parameter)] += active_[i];
+  return tables_;
+}
+
+std::span<const UpdateTable> UpdatePlan::refresh_unmoved(const FusedAverages& averages) {
+  set_averages(averages.values, averages.rule);
+  return refresh_by([&](int parameter) { return averages.moved[static_cast<std::size_t>(parameter)] == 0; });
 }
 
 template <class F> std::span<const UpdateTable> UpdatePlan::refresh_by(const F& is_active) {
@@ -88,37 +102,35 @@ void UpdatePlan::rebuild() {
     const auto i = static_cast<std::size_t>(next);
     if (!active_[i]) continue;
     const Member& member = members_[i];
-    const ParameterArena::Slice& slice = arena_.slice(member.parameter);
+    const ArenaLayout::Slice& slice = arena_.slice(member.parameter);
     const auto part = static_cast<std::size_t>(slice.part);
     UpdateTable& table = tables_[part];
     auto* ranges = reinterpret_cast<UpdateRange*>(staging_[part].raw_data());
     first_range_[i] = table.count;
     std::int64_t state = member.state;
     UpdateRange* newest = nullptr;
-    const auto add_range = [&](const UpdateRange& wanted) {
-      UpdateRange range = wanted;
-      range.start = table.elements;
-      range.state = state;
-      range.member = static_cast<std::int32_t>(i);
-      range.group = static_cast<std::int16_t>(member.group);
-      range.decay = member.decay;
-      newest = &(ranges[table.count++] = range);
-      table.elements += range.count;
-      state += range.count;
+    const auto add = [&](const Shards::Run& run, std::int64_t at, std::int64_t count) {
+      const std::int64_t offset = slice.begin + run.begin + at;
+      newest = &(ranges[table.count++] = {.start = table.elements,
+                                          .count = count,
+                                          .gradients = offset,
+                                          .weights = offset,
+                                          .masters = run.masters + at,
+                                          .averages = run.local + at,
+                                          .state = state,
+                                          .member = static_cast<std::int32_t>(i),
+                                          .group = static_cast<std::int16_t>(member.group),
+                                          .decay = member.decay,
+                                          .last = false});
+      table.elements += count;
+      state += count;
     };
-    const auto add = [&](const ParameterArena::Run& run) {
-      for (std::int64_t at = 0; at < run.count; at += kUpdateChunk) {
-        UpdateRange range{};
-        range.count = std::min(kUpdateChunk, run.count - at);
-        range.gradients = range.weights = slice.begin + run.begin + at;
-        range.masters = run.masters + at;
-        range.averages = run.kept + at;
-        add_range(range);
-      }
-    };
-    arena_.for_each_owned(member.parameter, add);
+    arena_.shards().for_each_run(member.parameter, [&](const Shards::Run& run) {
+      for (std::int64_t at = 0; at < run.count; at += kUpdateChunk)
+        add(run, at, std::min(kUpdateChunk, run.count - at));
+    });
     // A parameter updated by another rank is counted here too, so that all ranks save the same count.
-    if (!newest && slice.count > 0) add_range({});
+    if (!newest && slice.count > 0) add({}, 0, 0);
     if (newest) newest->last = true;
   }
   for (std::size_t part = 0; part < tables_.size(); ++part) {
@@ -128,10 +140,10 @@ void UpdatePlan::rebuild() {
 
 UpdateTable UpdatePlan::table_of(int member, std::int64_t count) const {
   const auto index = static_cast<std::size_t>(member);
-  const ParameterArena::Slice& slice = arena_.slice(members_[index].parameter);
+  const ArenaLayout::Slice& slice = arena_.slice(members_[index].parameter);
   constexpr auto kBytes = static_cast<std::int64_t>(sizeof(UpdateRange));
   UpdateTable table = tables_[static_cast<std::size_t>(slice.part)];
-  const std::int64_t elements = arena_.owned_elements(members_[index].parameter);
+  const std::int64_t elements = arena_.shards().elements(members_[index].parameter);
   table.count = count * std::max<std::int64_t>(1, (elements + kUpdateChunk - 1) / kUpdateChunk);
   table.elements = count * elements;
   table.ranges = slice_of(table.ranges, first_range_[index] * kBytes, {table.count * kBytes});

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -8,6 +9,13 @@
 #include "optim/arena.h"
 
 namespace athanor {
+
+/// Averages of masters that the steps of an optimizer move, too: shared by it and the Ema that owns them.
+struct FusedAverages {
+  std::vector<Tensor> values;  ///< flat f32, one per part of the arena; empty once the Ema is gone
+  kernels::AverageRule rule;
+  std::vector<int> moved;  ///< by parameter: steps that moved its average since the last Ema::update()
+};
 
 /// Tables of the parameters that fused kernels update. They list the members that have a gradient, or those
 /// the caller marks, and are rebuilt only if that set changes.
@@ -26,8 +34,11 @@ class UpdatePlan {
 
   /// Sets the order of members in tables, by default that of members(). Omitted members are in no table.
   void arrange(std::vector<int> order);
-  /// Updates averages in the same pass: one flat f32 tensor per part of the arena; an empty span ends it.
-  void set_averages(std::span<const Tensor> averages, const kernels::AverageRule& rule);
+  /// From now on, updates move these averages in the same pass, and refresh() counts them as moved. The first
+  /// refresh() after their Ema is gone ends it and frees them.
+  void fuse(std::shared_ptr<FusedAverages> averages);
+  /// Whether it moves averages of a living Ema.
+  bool fused() const { return averages_ && !averages_->values.empty(); }
 
   std::span<const Member> members() const { return members_; }
   /// Number of updates of each member, i64.
@@ -35,8 +46,8 @@ class UpdatePlan {
 
   /// One table per part of the arena, of members that have a gradient now. Valid until the next call.
   std::span<const kernels::UpdateTable> refresh();
-  /// The same for members whose parameters are marked; `marked` has one entry per parameter of the arena.
-  std::span<const kernels::UpdateTable> refresh(std::span<const char> marked);
+  /// The tables of members whose averages no update has moved, for kernels::average_ranges().
+  std::span<const kernels::UpdateTable> refresh_unmoved(const FusedAverages& averages);
   /// The table of `count` active members, from `member` on in table order. All must be in one part and as
   /// large as the first. Allocates only handles.
   kernels::UpdateTable table_of(int member, std::int64_t count = 1) const;
@@ -46,6 +57,7 @@ class UpdatePlan {
  private:
   template <class F> std::span<const kernels::UpdateTable> refresh_by(const F& is_active);
   void rebuild();
+  void set_averages(std::span<const Tensor> averages, const kernels::AverageRule& rule);
 
   const ParameterArena& arena_;
   std::vector<Member> members_;
@@ -55,6 +67,7 @@ class UpdatePlan {
   std::vector<kernels::UpdateTable> tables_;
   std::vector<std::int64_t> first_range_;  // of each member in its part's table
   Tensor steps_;
+  std::shared_ptr<FusedAverages> averages_;
   bool built_ = false;
 };
 

@@ -13,24 +13,13 @@ enum class Precision : std::uint8_t { f32, tf32, bf16, f16 };
 
 /// The dtype of stored weights, activations and gradients.
 constexpr DType compute_dtype(Precision precision) {
-  switch (precision) {
-    case Precision::f32:
-    case Precision::tf32: return DType::f32;
-    case Precision::bf16: return DType::bf16;
-    case Precision::f16: return DType::f16;
-  }
-  return DType::f32;
+  return precision == Precision::bf16 ? DType::bf16 : precision == Precision::f16 ? DType::f16 : DType::f32;
 }
 
 /// "f32", "tf32", "bf16" or "f16", as `--precision` writes it.
 constexpr std::string_view name_of(Precision precision) {
-  switch (precision) {
-    case Precision::f32: return "f32";
-    case Precision::tf32: return "tf32";
-    case Precision::bf16: return "bf16";
-    case Precision::f16: return "f16";
-  }
-  return "?";
+  constexpr std::string_view kNames[] = {"f32", "tf32", "bf16", "f16"};
+  return kNames[static_cast<std::size_t>(precision)];
 }
 
 /// The precision with our name or Lightning's: "32", "32-true", "bf16-mixed", "16", "16-mixed". Empty for any

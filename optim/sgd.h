@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "kernels/update_ops.h"
 #include "optim/optimizer.h"
 
 namespace athanor {
@@ -38,7 +39,7 @@ class Sgd final : public Optimizer {
 
  private:
   std::vector<kernels::SgdGroup> options_;  // by learning-rate slot
-  Tensor momentum_;
+  bool any_momentum_ = false;
 };
 
 }  // namespace athanor

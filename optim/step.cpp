@@ -11,27 +11,18 @@ GradientMeter::GradientMeter(const ParameterArena& arena) : arena_(arena), plan_
 
 void GradientMeter::measure(StepBuffer& step, const GradientLimits& limits) {
   check(limits);
-  on_device(arena_.device(), [&](auto& context) {
-    const BoundStep bound(context, step);
-    kernels::measure_gradients(context, plan_.refresh(), limits);
-  });
+  with_step(step, [&](auto& context) { kernels::measure_gradients(context, plan_.refresh(), limits); });
 }
 
 void backward_scaled(const Tensor& loss, StepBuffer& step, float weight,
                      std::span<const Parameter> parameters) {
   const Tensor seed = Tensor::empty(loss.shape(), {DType::f32, loss.device()});
-  on_device(step.device(), [&](auto& context) {
-    const BoundStep bound(context, step);
-    kernels::loss_seed(context, seed, weight);
-  });
+  with_step(step, [&](auto& context) { kernels::loss_seed(context, seed, weight); });
   backward(loss, seed, {.parameters = parameters});
 }
 
 void count_step(StepBuffer& step, const LossScaling& scaling, const OutlierGuard& outliers) {
-  on_device(step.device(), [&](auto& context) {
-    const BoundStep bound(context, step);
-    kernels::finish_step(context, scaling, outliers);
-  });
+  with_step(step, [&](auto& context) { kernels::finish_step(context, scaling, outliers); });
 }
 
 void finish_step(StepBuffer& step, const LossScaling& scaling, const OutlierGuard& outliers) {

@@ -3,7 +3,7 @@
 #include <span>
 
 #include "autograd/parameter.h"
-#include "kernels/context.h"
+#include "kernels/on_device.h"
 #include "kernels/step_rules.h"
 #include "optim/arena.h"
 #include "optim/plan.h"
@@ -11,14 +11,14 @@
 
 // The optimizer's part of a training step:
 //
-//     arena.snapshot_buffers();                          // where gradients may be non-finite
+//     arena.buffers().snapshot();                       // where gradients may be non-finite
 //     arena.zero_grad();
 //     backward_scaled(loss of a forward pass, step);
 //     meter.measure(step, limits);                      // norm, found_inf, clip coefficient
 //     optimizer.set_learning_rates(step, schedule);
 //     optimizer.step(step);
 //     ema.update(step);
-//     arena.restore_buffers_if_skipped(step);
+//     arena.buffers().restore_if_skipped(step);
 //     finish_step(step, scaling, limits.outliers);
 
 namespace athanor {
@@ -37,6 +37,14 @@ template <class Context> class BoundStep {
   Context& context_;
   StepState* before_;
 };
+
+/// Calls f(context) with the context of the step's device, whose kernels then read their scalars from `step`.
+template <class F> void with_step(StepBuffer& step, const F& f) {
+  on_device(step.device(), [&](auto& context) {
+    const BoundStep bound(context, step);
+    f(context);
+  });
+}
 
 /// Measures the gradients of an arena in one pass: their global norm, and whether all are finite. It writes
 /// no gradients: the update applies the limits through the coefficient.

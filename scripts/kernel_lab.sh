@@ -3,7 +3,7 @@
 # with g++ for the emulator and
 #   run with its threads in forward, reverse and random order, and compared with the reference of its task;
 #   run with every access checked against the bounds of its array, and every two against each other for races;
-#   counted, line by line: memory sectors, bank conflicts, divergence (simt/counters.h says what they are).
+#   counted, line by line: memory sectors, bank conflicts, divergence (simt/emulator/counters.h says what they are).
 # Where there are nvcc and a GPU, it runs there too and is timed.
 #   --dir DIR   the exercises are in DIR instead
 #   --counters  only counts;  --table: as a Markdown table, one line a kernel
@@ -39,7 +39,8 @@ log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 
 # Two builds, for no one build finds everything; and one to step through.
-common=(-std=c++20 -g -I"$root" -isystem "$root/simt/include" -I"$root/examples/kernel_lab" -DATHANOR_SIMT)
+common=(-std=c++20 -g -I"$root" -I"$root/simt/include" -isystem "$root/simt/emulator/cuda"
+  -I"$root/examples/kernel_lab" -DATHANOR_SIMT)
 flags_of() { # flags_of bounds|races|gdb
   case $1 in
     bounds) echo -O1 -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer ;;
@@ -61,13 +62,13 @@ sources_of() {
   awk -v root="$root" -v all="$([ "$1" = races ] && echo 1 || echo 0)" '
     /set\(sources$/ || (all && /list\(APPEND sources$/) { inside = 1; next }
     /\)/ { inside = 0 }
-    inside && NF { print root "/simt/" $1 ".cpp" }' simt/simt.cmake
+    inside && NF { print root "/simt/emulator/" $1 ".cpp" }' simt/simt.cmake
 }
 
 # compile BUILD: the emulator and lab.cpp, where a source or a flag has changed.
 compile_emulator() {
   local build=$1 objects=$lab/$1 sum
-  sum=$(cat simt/*.* simt/include/*.* simt/include/*/* \
+  sum=$(cat simt/simt.cmake simt/include/simt/* simt/emulator/*.* simt/emulator/cuda/* \
     examples/kernel_lab/lab.* "$root/scripts/kernel_lab.sh" | cksum)
   [ "$(cat "$objects/emulator.sum" 2>/dev/null)" != "$sum" ] || return 0
   echo "Building the emulator ($build), once" >&2
@@ -100,7 +101,7 @@ say_row() { printf '  %-9s %s\n' "$1" "$2"; }
 found_in() {
   local what place near thread
   what=$(sed -nE 's/^(READ|WRITE) of size ([0-9]+).*/\1 of \2 bytes/p; s/^.*: runtime error: (.*)/\1/p' "$1" | head -n 1)
-  place=$(grep -oE '[^ (]*\.(cu|h):[0-9]+' "$1" | grep -vE '(^|/)simt/([a-z_]+\.h|include/)|/include/c\+\+/' | head -n 1)
+  place=$(grep -oE '[^ (]*\.(cu|h):[0-9]+' "$1" | grep -vE '(^|/)simt/(emulator|include)/|/include/c\+\+/' | head -n 1)
   near=$(sed -nE "s/^0x[0-9a-f]+ is located ([0-9]+) bytes to the left of.*/, \\1 bytes before an array/p
     s/^0x[0-9a-f]+ is located ([0-9]+) bytes to the right of.*/, \\1 bytes behind the end of an array/p
     s/^0x[0-9a-f]+ is located ([0-9]+ bytes) (before|after) .*/, \\1 \\2 an array/p" "$1" | head -n 1)
@@ -155,7 +156,8 @@ on_gpu() {
   [ -n "$nvcc" ] || { echo "not measured: there is no nvcc"; return 0; }
   nvidia-smi -L >/dev/null 2>&1 || { echo "not measured: there is no GPU"; return 0; }
   mkdir -p "$lab/gpu"
-  "$nvcc" -std=c++20 -O3 -arch="$(arch_flag)" --fmad=false -lineinfo -I"$root" -I"$root/examples/kernel_lab" -I"$folder" -x cu \
+  "$nvcc" -std=c++20 -O3 -arch="$(arch_flag)" --fmad=false -lineinfo -I"$root" -I"$root/simt/include" \
+    -I"$root/examples/kernel_lab" -I"$folder" -x cu \
     examples/kernel_lab/lab.cpp "$folder/$name.cu" -o "$lab/gpu/$name" >"$log" 2>&1 || { head -n 20 "$log" >&2; return 2; }
   "$lab/gpu/$name" >"$log" 2>&1 || { echo "WRONG on the GPU: $(diagnosis)"; return 1; }
   "$lab/gpu/$name" --time | tail -n 1

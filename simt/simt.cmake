@@ -44,9 +44,10 @@ function(athanor_simt_library check)
   if(TARGET ${name})
     return()
   endif()
-  set(folder ${CMAKE_CURRENT_FUNCTION_LIST_DIR})
+  set(folder ${CMAKE_CURRENT_FUNCTION_LIST_DIR}/emulator)
   set(sources
     api_device
+    api_errors
     api_launch
     api_memory
     api_stream
@@ -57,13 +58,12 @@ function(athanor_simt_library check)
     executor
     fiber
     graph
+    handles
     matrices
     mbarriers
     memory
-    names
     operands
     options
-    queues
     runtime
     tensor_tiles
     waiting
@@ -89,9 +89,9 @@ function(athanor_simt_library check)
   add_library(${alias} ALIAS ${name})
   target_compile_features(${name} PUBLIC cxx_std_20)
   target_compile_options(${name} PRIVATE -O2 ${options})
-  cmake_path(GET folder PARENT_PATH above) # of "simt/launch.h"
-  target_include_directories(${name} PUBLIC ${above})
-  target_include_directories(${name} SYSTEM PUBLIC ${folder}/include) # its <cuda_runtime.h> stands in for the toolkit's
+  cmake_path(GET CMAKE_CURRENT_FUNCTION_LIST_DIR PARENT_PATH above)
+  target_include_directories(${name} PUBLIC ${CMAKE_CURRENT_FUNCTION_LIST_DIR}/include ${above}) # "simt/launch.h", "simt/emulator/..."
+  target_include_directories(${name} SYSTEM PUBLIC ${folder}/cuda) # its <cuda_runtime.h> stands in for the toolkit's
   target_link_libraries(${name} PRIVATE fmt::fmt Threads::Threads ${CMAKE_DL_LIBS})
   if(check STREQUAL "BOUNDS")
     target_link_options(${name} INTERFACE -fsanitize=address,undefined)

@@ -91,8 +91,7 @@ class CpuAllocator final : public Allocator {
 
   AllocatorStats stats() const override {
     std::lock_guard lock(mutex_);
-    return {usage_.current(), usage_.peak(),   held_ - usage_.current(), largest_free(),
-            growths_,         usage_.by_tag(), usage_.peak_by_tag()};
+    return usage_.stats(largest_free());
   }
 
   void reset_peak() override {
@@ -102,7 +101,7 @@ class CpuAllocator final : public Allocator {
 
   void set_limit(std::size_t bytes) override {
     std::lock_guard lock(mutex_);
-    limit_ = static_cast<std::int64_t>(bytes);
+    usage_.set_limit(bytes);
   }
 
   void trim() override {
@@ -212,24 +211,22 @@ class CpuAllocator final : public Allocator {
   }
 
   void* grow(std::size_t bytes, std::size_t asked) {
-    if (!make_room(bytes)) out_of_memory(asked, fmt::format("the limit of {} bytes", limit_));
+    if (!make_room(bytes)) out_of_memory(asked, fmt::format("the limit of {} bytes", usage_.limit()));
     void* data = map_pages(bytes);
     if (!data) {
       trim_all();
       data = map_pages(bytes);
     }
     if (!data) out_of_memory(asked, std::strerror(errno));
-    held_ += static_cast<std::int64_t>(bytes);
-    ++growths_;
+    usage_.grew(bytes);
     return data;
   }
 
   // Whether the limit leaves room for so many more bytes, if need be after the cache was returned.
   bool make_room(std::size_t bytes) {
-    const auto is_room = [&] { return limit_ == 0 || held_ + static_cast<std::int64_t>(bytes) <= limit_; };
-    if (is_room()) return true;
+    if (usage_.has_room(bytes)) return true;
     trim_all();
-    return is_room();
+    return usage_.has_room(bytes);
   }
 
   void trim_all() {
@@ -262,7 +259,7 @@ class CpuAllocator final : public Allocator {
     for (const Slab& slab : slabs_) {
       if (!slab.is_free()) continue;
       ::munmap(reinterpret_cast<void*>(slab.begin), kHugePage);
-      held_ -= static_cast<std::int64_t>(kHugePage);
+      usage_.shrank(kHugePage);
     }
     std::erase_if(slabs_, [](const Slab& slab) { return slab.is_free(); });
   }
@@ -275,26 +272,26 @@ class CpuAllocator final : public Allocator {
   void trim_large() {
     for (const Mapping& mapping : large_) {
       ::munmap(mapping.data, mapping.bytes);
-      held_ -= static_cast<std::int64_t>(mapping.bytes);
+      usage_.shrank(mapping.bytes);
       --large_mapped_;
     }
     large_.clear();
   }
 
-  std::int64_t largest_free() const {
-    if (!large_.empty()) return static_cast<std::int64_t>(large_.back().bytes);
+  std::size_t largest_free() const {
+    if (!large_.empty()) return large_.back().bytes;
     std::size_t largest = std::min(std::max(tiny_uncut_.bytes, small_uncut_.bytes), kMaxSmall);
     for (std::size_t index = 0; index < kSmallClasses; ++index) {
       if (small_[index]) largest = std::max(largest, class_bytes(index));
     }
-    return static_cast<std::int64_t>(largest);
+    return largest;
   }
 
   [[noreturn]] void out_of_memory(std::size_t asked, std::string_view why) const {
     detail::fail<OutOfMemoryError>(
         "out of memory on cpu: requested {} bytes, but {} are held and {} cached ({}); by tag: {}; use a "
         "smaller batch or raise --memory-limit",
-        asked, usage_.current(), held_ - usage_.current(), why, usage_.holders());
+        asked, usage_.current(), usage_.cached(), why, usage_.holders());
   }
 
   mutable std::mutex mutex_;
@@ -304,7 +301,6 @@ class CpuAllocator final : public Allocator {
   std::vector<Mapping> large_;
   std::size_t large_mapped_ = 0;
   detail::Usage usage_;
-  std::int64_t held_ = 0, growths_ = 0, limit_ = 0;
 };
 
 }  // namespace

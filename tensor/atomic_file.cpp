@@ -110,13 +110,8 @@ AtomicFile::~AtomicFile() {
 }
 
 void AtomicFile::write(std::span<const std::byte> bytes) {
-  while (!bytes.empty()) {
-    const ssize_t count = ::write(file_, bytes.data(), std::min(bytes.size(), kMax));
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) fail("cannot write");
-    bytes = bytes.subspan(static_cast<std::size_t>(count));
-    written_ += static_cast<std::size_t>(count);
-  }
+  write_at(written_, bytes);
+  written_ += bytes.size();
 }
 
 void AtomicFile::write_at(std::uint64_t offset, std::span<const std::byte> bytes) {

@@ -52,14 +52,11 @@ CopyCounts copies() {
           bytes(CopyKind::to_device), bytes(CopyKind::to_host), bytes(CopyKind::on_device)};
 }
 
-ForbidSync::ForbidSync() : saved_(std::exchange(mode, SyncMode::forbidden)) {}
-ForbidSync::~ForbidSync() {
+template <SyncMode kMode> SyncScope<kMode>::SyncScope() : saved_(std::exchange(mode, kMode)) {}
+template <SyncMode kMode> SyncScope<kMode>::~SyncScope() {
   mode = saved_;
 }
-
-AllowSync::AllowSync() : saved_(std::exchange(mode, SyncMode::ignored)) {}
-AllowSync::~AllowSync() {
-  mode = saved_;
-}
+template class SyncScope<SyncMode::forbidden>;
+template class SyncScope<SyncMode::ignored>;
 
 }  // namespace athanor

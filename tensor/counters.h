@@ -40,29 +40,21 @@ void count_copy(CopyKind kind, std::size_t bytes);
 /// How this thread currently treats a wait.
 enum class SyncMode : std::uint8_t { counted, forbidden, ignored };
 
-/// While alive, a wait for the device on this thread is an error. Nests.
-class ForbidSync {
+/// While alive, waits on this thread are treated so. Nests.
+template <SyncMode kMode> class SyncScope {
  public:
-  ForbidSync();
-  ~ForbidSync();
-  ForbidSync(const ForbidSync&) = delete;
-  ForbidSync& operator=(const ForbidSync&) = delete;
+  SyncScope();
+  ~SyncScope();
+  SyncScope(const SyncScope&) = delete;
+  SyncScope& operator=(const SyncScope&) = delete;
 
  private:
   SyncMode saved_;
 };
 
-/// While alive, waits on this thread are neither counted nor forbidden: for code that stalls on purpose, such
-/// as logging between steps.
-class AllowSync {
- public:
-  AllowSync();
-  ~AllowSync();
-  AllowSync(const AllowSync&) = delete;
-  AllowSync& operator=(const AllowSync&) = delete;
-
- private:
-  SyncMode saved_;
-};
+/// A wait for the device is an error.
+using ForbidSync = SyncScope<SyncMode::forbidden>;
+/// Waits are neither counted nor forbidden: for code that stalls on purpose, such as logging between steps.
+using AllowSync = SyncScope<SyncMode::ignored>;
 
 }  // namespace athanor

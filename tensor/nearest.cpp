@@ -11,7 +11,7 @@
 namespace athanor {
 namespace {
 
-/// Letters that are not told apart: upper and lower case, and what joins words.
+/// Letters that are not distinguished: upper and lower case, and what joins words.
 char folded(char c) {
   return c == '_' ? '-' : static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
 }

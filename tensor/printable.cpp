@@ -25,6 +25,23 @@ std::size_t visible_bytes(std::string_view text) {
   return overlong || no_character ? 0 : length;
 }
 
+/// Visible characters, but those of `special`, as they are; each other byte as escape(text, byte) appends it.
+template <class Escape>
+std::string escaped(std::string_view bytes, std::string_view special, const Escape& escape) {
+  std::string text;
+  text.reserve(bytes.size());
+  while (!bytes.empty()) {
+    const std::size_t visible = special.find(bytes[0]) != special.npos ? 0 : visible_bytes(bytes);
+    if (visible > 0) {
+      text.append(bytes.substr(0, visible));
+    } else {
+      escape(text, static_cast<unsigned char>(bytes[0]));
+    }
+    bytes.remove_prefix(std::max<std::size_t>(visible, 1));
+  }
+  return text;
+}
+
 }  // namespace
 
 bool is_name(std::string_view text, std::string_view others) {
@@ -34,35 +51,19 @@ bool is_name(std::string_view text, std::string_view others) {
 }
 
 std::string printable(std::string_view text) {
-  std::string shown;
-  shown.reserve(text.size());
-  while (!text.empty()) {
-    const std::size_t bytes = visible_bytes(text);
-    if (bytes > 0) {
-      shown.append(text.substr(0, bytes));
-    } else if (text[0] == '\n' || text[0] == '\t') {
-      shown.append(text[0] == '\n' ? "\\n" : "\\t");
+  return escaped(text, "", [](std::string& shown, unsigned char byte) {
+    if (byte == '\n' || byte == '\t') {
+      shown += byte == '\n' ? "\\n" : "\\t";
     } else {
-      fmt::format_to(std::back_inserter(shown), "\\x{:02x}", static_cast<unsigned char>(text[0]));
+      fmt::format_to(std::back_inserter(shown), "\\x{:02x}", byte);
     }
-    text.remove_prefix(bytes > 0 ? bytes : 1);
-  }
-  return shown;
+  });
 }
 
 std::string percent_encoded(std::string_view bytes) {
-  std::string text;
-  text.reserve(bytes.size());
-  while (!bytes.empty()) {
-    const std::size_t visible = bytes[0] == '%' ? 0 : visible_bytes(bytes);
-    if (visible > 0) {
-      text.append(bytes.substr(0, visible));
-    } else {
-      fmt::format_to(std::back_inserter(text), "%{:02x}", static_cast<unsigned char>(bytes[0]));
-    }
-    bytes.remove_prefix(visible > 0 ? visible : 1);
-  }
-  return text;
+  return escaped(bytes, "%", [](std::string& text, unsigned char byte) {
+    fmt::format_to(std::back_inserter(text), "%{:02x}", byte);
+  });
 }
 
 std::string percent_decoded(std::string_view text) {

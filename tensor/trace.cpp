@@ -127,14 +127,7 @@ std::vector<TraceEvent> trace_events() {
   return events;
 }
 
-std::int64_t trace_overwritten() {
-  const Ring* ring = rings().current.load(std::memory_order_acquire);
-  if (!ring) return 0;
-  const std::uint64_t pushed = ring->next.load(std::memory_order_relaxed);
-  return pushed > ring->slots.size() ? static_cast<std::int64_t>(pushed - ring->slots.size()) : 0;
-}
-
-const char* kept_name(std::string_view name) {
+const char* interned_name(std::string_view name) {
   static std::mutex mutex;
   static auto* const names = new std::set<std::string, std::less<>>;  // never destroyed, as the rings
   const std::lock_guard lock(mutex);

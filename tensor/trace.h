@@ -30,8 +30,6 @@ void stop_trace();
 
 /// The events in the ring, in the order they ended. May be called while threads record.
 std::vector<TraceEvent> trace_events();
-/// Number of events overwritten by newer ones.
-std::int64_t trace_overwritten();
 /// Names this thread in traces; the default is its number.
 void name_thread(const std::string& name);
 /// The events as a Chrome trace JSON list: spans, with process `rank` and its named threads, and an arrow for
@@ -43,7 +41,7 @@ inline void write_trace(const std::string& path) {
   write_trace(path, {trace_json()});
 }
 /// An interned copy of a name that lives as long as the process: a valid name for events.
-const char* kept_name(std::string_view name);
+const char* interned_name(std::string_view name);
 
 namespace detail {
 
@@ -55,7 +53,7 @@ void trace_push(const char* name, std::int64_t begin_ns, std::int64_t end_ns, co
 }  // namespace detail
 
 /// Records the time from here to the end of the scope. `name` and `category` must outlive the trace: string
-/// literals, or kept_name().
+/// literals, or interned_name().
 class TraceScope {
  public:
   explicit TraceScope(const char* name, const char* category = "", std::int64_t batch = -1)

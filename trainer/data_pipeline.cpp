@@ -5,12 +5,12 @@
 #include <sstream>
 #include <utility>
 
-#include "autograd/op_listener.h"
+#include "autograd/op_observer.h"
 #include "data/defects.h"
 #include "data/detail/batch_plan.h"
 #include "data/device_jpeg.h"
 #include "data/mix.h"
-#include "kernels/context.h"
+#include "kernels/cpu/context.h"
 #include "tensor/cores.h"
 #include "tensor/error.h"
 #include "tensor/printable.h"
@@ -159,7 +159,7 @@ std::int64_t DataPipeline::samples_of_step(std::int64_t delivered) const {
 Batch DataPipeline::prepare(const Batch& batch, const BatchPosition& place) const {
   Batch ready = prepare(batch, place.epoch, true);
   mix(ready, config_.augment, mix_key(place.seed, place.step, place.pass));
-  if (OpListener* const listener = detail::op_listener) listener->on_pass_begin();
+  ObserveScope::for_each([](OpObserver& observer) { observer.pass_began(); });
   return ready;
 }
 

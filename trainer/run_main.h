@@ -34,7 +34,7 @@ int run_main(int argc, char** argv, const std::function<int(int argc, char** arg
 /// Only the last of these, for another kind of main(). Call it before anything else.
 void use_passive_openmp_waits(char** argv);
 
-/// The text of --version: "train_digits (Athanor) 0.2.0, oneDNN 2.6.3, AVX2".
+/// The text of --version: "train_digits (Athanor) 0.2.0, oneDNN 2.6.3, AVX2, loops on own threads".
 std::string version_line(const std::string& program);
 
 /// Opens stdin and stderr if they are closed, so that no later file gets their descriptors; raises the limit

@@ -1,7 +1,6 @@
 #include "trainer/step_graphs.h"
 
 #include <algorithm>
-#include <array>
 #include <string_view>
 #include <typeinfo>
 #include <utility>
@@ -10,6 +9,7 @@
 #include "tensor/counters.h"
 #include "tensor/error.h"
 #include "trainer/classifier.h"
+#include "trainer/flags/recipe.h"
 #include "trainer/run/networks.h"
 
 namespace athanor {
@@ -40,10 +40,9 @@ std::string why_not_captured(const TrainerConfig& config, int ranks, Task& task,
     return "--profile times the parts of a step";
   if (config.augment.mixes()) return "the host draws the mixing ratios of mixup and cutmix";
   if (!task.captured_as({})) return "the task does not allow capture (Task::captured_as)";
-  constexpr std::array<std::string_view, 4> kinds{"sgd", "adam", "adamw", "muon"};
   for (const auto& one : networks) {
     const std::string_view kind = one->optimizer->kind();
-    if (std::find(kinds.begin(), kinds.end(), kind) == kinds.end())
+    if (std::ranges::find(optimizer_table(), kind, &OptimizerEntry::name) == optimizer_table().end())
       return fmt::format("the optimizer '{}' is the program's own", kind);
   }
   const bool asks = config.graph == GraphMode::automatic && dynamic_cast<Classifier*>(&task) != nullptr;
@@ -166,7 +165,7 @@ void StepGraphs::launch(const Pass& pass) {
   ++launched_;
   for (OptimizedNetworks* const networks : pass.updated) {  // as the host does when it queues the work
     networks->arena.updated();
-    networks->arena.bump_buffers();
+    networks->arena.buffers().bump();
   }
 }
 

@@ -82,7 +82,7 @@ int threads_of(const TrainerConfig& config) {
 }
 
 template <class Context> void set_up(Context& context, const TrainerConfig& config) {
-  if (const int count = threads_of(config); count > 0) context.set_threads(count);
+  if (const int count = threads_of(config); count > 0) cpu_context().set_threads(count);
   try_threads(cpu_context().threads());
   context.deterministic = config.deterministic;
   if constexpr (requires { context.tf32; }) context.tf32 = config.precision == Precision::tf32;

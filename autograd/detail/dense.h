@@ -39,6 +39,15 @@ inline std::string cast_hint(const char* a_name, const Tensor& a, const char* b_
   return cast_hint(a_name, a, dtype, a.device()) + cast_hint(b_name, b, dtype, a.device());
 }
 
+/// Throws ArgumentError unless a and b have one dtype, a floating one if `floating`, and one device. `rule`
+/// says so: "both tensors must have one dtype and device".
+inline void check_alike(const char* op, const char* rule, const Tensor& a, const Tensor& b, bool floating,
+                        const char* a_name = "a", const char* b_name = "b") {
+  ATH_CHECK(a.dtype() == b.dtype() && (!floating || is_floating(a.dtype())) && a.device() == b.device(),
+            "{}: {}, but got {} on {} and {} on {}{}", op, rule, a.dtype(), a.device().str(), b.dtype(),
+            b.device().str(), cast_hint(a_name, a, b_name, b, floating));
+}
+
 /// Throws ArgumentError if a parameter is not as the kernels need it.
 inline void check_dense(const char* op, const char* name, const Tensor& p, DType dtype, const Shape& shape,
                         Device device) {

@@ -3,6 +3,7 @@
 #include "bench/cuda/families.h"
 #include "bench/cuda/impls.h"
 #include "bench/support/device_case.h"
+#include "kernels/cuda/context.h"
 
 namespace athanor::bench {
 namespace {

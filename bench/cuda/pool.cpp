@@ -2,6 +2,7 @@
 
 #include "bench/cuda/families.h"
 #include "bench/support/device_case.h"
+#include "kernels/cpu/context.h"
 
 namespace athanor::bench {
 namespace {

@@ -4,6 +4,7 @@
 
 #include "bench/cuda/families.h"
 #include "bench/support/device_case.h"
+#include "kernels/update_ops.h"
 
 namespace athanor::bench {
 namespace {
@@ -132,17 +133,17 @@ void add_update() {
   for (const DType dtype : bench_dtypes()) {
     add_optimizer("sgd_nesterov", dtype, 1, 16, [](auto& context, const UpdateTable& table, auto t) {
       const kernels::SgdGroup group{.momentum = 0.9f, .weight_decay = 1e-4f, .nesterov = true};
-      kernels::sgd_update(context, table, {&group, 1}, t[6]);
+      kernels::update_parameters<kernels::MomentumRule>(context, table, {&group, 1}, t.subspan(6, 1));
     });
     add_optimizer("adamw", dtype, 2, 24, [](auto& context, const UpdateTable& table, auto t) {
       const kernels::AdamGroup group{.weight_decay = 0.01f, .decoupled = true};
-      kernels::adam_update(context, table, {&group, 1}, t[6], t[7]);
+      kernels::update_parameters<kernels::AdamRule>(context, table, {&group, 1}, t.subspan(6, 2));
     });
     add_optimizer("adamw_ema", dtype, 3, 32, [](auto& context, UpdateTable table, auto t) {
       table.averages = t[8];
       table.average = {.decay = 0.999, .warm_up = false};
       const kernels::AdamGroup group{.weight_decay = 0.01f, .decoupled = true};
-      kernels::adam_update(context, table, {&group, 1}, t[6], t[7]);
+      kernels::update_parameters<kernels::AdamRule>(context, table, {&group, 1}, t.subspan(6, 2));
     });
     add_measure(dtype);
   }

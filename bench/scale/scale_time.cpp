@@ -20,7 +20,7 @@
 #include "bench/scale/machine.h"
 #include "bench/scale/step.h"
 #include "dist/transports/mpi_transport.h"
-#include "kernels/context.h"
+#include "kernels/cpu/context.h"
 
 namespace {
 

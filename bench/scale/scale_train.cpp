@@ -26,6 +26,7 @@
 #include "dist/ddp.h"
 #include "dist/transports/mpi_transport.h"
 #include "dist/zero1.h"
+#include "kernels/cpu/context.h"
 #include "kernels/hash.h"
 #include "nn/models/model.h"
 #include "optim/adam.h"
@@ -119,7 +120,7 @@ template <class Sync> Result train(dist::Transport& transport, Algorithm algorit
     Tensor images = preprocess(batch, epoch, true);
     if (i == kPoisonedStep && rank == world / 2)
       images.data<BFloat16>()[0] = BFloat16(std::numeric_limits<float>::infinity());
-    arena.snapshot_buffers();
+    arena.buffers().snapshot();
     arena.zero_grad();
     const Tensor loss = cross_entropy((*model)(images), batch.labels);
     backward_scaled(loss, step,
@@ -127,7 +128,7 @@ template <class Sync> Result train(dist::Transport& transport, Algorithm algorit
     sync.reduce(step, {.max_norm = 1.0f});
     adam.set_learning_rates(step, schedules::constant(0.01));
     adam.step(step);
-    arena.restore_buffers_if_skipped(step);
+    arena.buffers().restore_if_skipped(step);
     finish_step(step);
     if constexpr (kSharded) sync.gather_weights();
     result.loss = loss.item();

@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "bench/support/quantile.h"
-#include "kernels/context.h"
+#include "kernels/cuda/context.h"
 #include "kernels/cuda/vendor.h"
 #include "tensor/error.h"
 #include "trainer/trainer.h"

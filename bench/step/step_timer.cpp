@@ -1,6 +1,6 @@
 #include "bench/step/step_timer.h"
 
-#include "kernels/context.h"
+#include "kernels/cuda/context.h"
 #include "kernels/cuda/vendor.h"
 #include "tensor/counters.h"
 #include "tensor/cuda/runtime.h"
@@ -115,7 +115,7 @@ cudaEvent_t StepTimer::next_event() {
 void StepTimer::before_launch(const char* name, cuda::Queued kind, cudaStream_t stream, std::size_t bytes) {
   const Place place = place_of(name);
   launches.push_back(
-      {kept_name(place.layer), place.pass, name, kind, step_, static_cast<std::int64_t>(bytes), 0});
+      {interned_name(place.layer), place.pass, name, kind, step_, static_cast<std::int64_t>(bytes), 0});
   const cudaEvent_t begin = next_event();
   end_ = next_event();
   profiling_ = !profiled_launch_ran && profiled_.name == name && profiled_.layer == place.layer &&

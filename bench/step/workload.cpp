@@ -10,6 +10,7 @@
 
 #include "nn/models/model.h"
 #include "tensor/error.h"
+#include "trainer/flags/recipe.h"
 
 namespace athanor::bench {
 namespace {
@@ -46,8 +47,6 @@ class RepeatedNoise final : public Dataset {
 };
 
 constexpr std::array kPrecisions{Precision::f32, Precision::tf32, Precision::bf16, Precision::f16};
-constexpr std::array kOptimizers{OptimizerKind::sgd, OptimizerKind::adam, OptimizerKind::adamw,
-                                 OptimizerKind::muon};
 
 template <class All> auto named(const All& all, const std::string& name) {
   const auto found = std::find_if(all.begin(), all.end(), [&](auto one) { return name_of(one) == name; });
@@ -69,13 +68,15 @@ StepWorkload step_workload(const std::string& text) {
   workload.model = words[0];
   workload.batch = std::atoll(words[1].c_str());
   const auto precision = words[2].empty() ? Precision::f16 : named(kPrecisions, words[2]);
-  const auto optimizer = words[3].empty() ? OptimizerKind::sgd : named(kOptimizers, words[3]);
-  ATH_CHECK(words.size() == 4 && workload.batch > 0 && precision && optimizer,
+  const auto optimizers = optimizer_table();
+  const auto optimizer =
+      std::ranges::find(optimizers, words[3].empty() ? "sgd" : words[3], &OptimizerEntry::name);
+  ATH_CHECK(words.size() == 4 && workload.batch > 0 && precision && optimizer != optimizers.end(),
             "bench_step: a workload must be MODEL:BATCH[:f32|tf32|bf16|f16[:sgd|adam|adamw|muon]], but got "
             "'{}'",
             text);
   workload.precision = *precision;
-  workload.optimizer = *optimizer;
+  workload.optimizer = optimizer->kind;
   (void)nn::model_options(workload.model);  // throws where there is no such model
   return workload;
 }

@@ -10,8 +10,8 @@
 
 #include "bench/support/quantile.h"
 #include "bench/support/requests.h"
-#include "kernels/context.h"
 #include "kernels/copy.h"
+#include "kernels/cpu/context.h"
 
 namespace athanor::bench {
 namespace {

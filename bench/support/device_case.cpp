@@ -12,7 +12,7 @@
 #include "kernels/cuda/vendor.h"
 #include "kernels/on_device.h"
 #if defined(ATHANOR_SIMT)
-#include "simt/counters.h"
+#include "simt/emulator/counters.h"
 #endif
 
 namespace athanor::bench {

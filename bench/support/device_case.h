@@ -7,7 +7,8 @@
 #include <vector>
 
 #include "bench/support/bench.h"
-#include "kernels/context.h"
+#include "kernels/cpu/context.h"
+#include "kernels/cuda/context.h"
 #include "tensor/stream.h"
 
 // Rows for a GPU. A case is described once, small: its operands on the CPU, and one lambda that calls the

@@ -5,6 +5,7 @@
 
 #include "bench/support/device_case.h"
 #include "bench/support/device_time.h"
+#include "kernels/cuda/context.h"
 #include "kernels/matmul.h"
 
 namespace athanor::bench {

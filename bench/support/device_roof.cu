@@ -1,4 +1,5 @@
 #include "bench/support/device_roof.h"
+#include "kernels/cuda/context.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/vec.h"
 

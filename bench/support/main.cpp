@@ -5,7 +5,7 @@
 
 #include "bench/support/bench.h"
 #include "bench/support/roof.h"
-#include "kernels/context.h"
+#include "kernels/cpu/context.h"
 #include "kernels/cpu/isa.h"
 
 // Google Benchmark's own flags do the rest: --benchmark_filter=REGEX, --benchmark_out=FILE (JSON),

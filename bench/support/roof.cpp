@@ -9,6 +9,7 @@
 #include <map>
 #include <vector>
 
+#include "kernels/cpu/context.h"
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/parallel.h"
 #include "tensor/tensor.h"

@@ -26,8 +26,8 @@ struct PngDecoder::State {
   std::jmp_buf escape{};
   char message[128] = {};
   /// An image's memory is allocated in pieces and freed all at once; the pool reuses it.
-  std::pmr::unsynchronized_pool_resource kept{{0, std::size_t{1} << 22}};
-  std::pmr::monotonic_buffer_resource arena{std::size_t{1} << 18, &kept};
+  std::pmr::unsynchronized_pool_resource pool{{0, std::size_t{1} << 22}};
+  std::pmr::monotonic_buffer_resource arena{std::size_t{1} << 18, &pool};
 
   const png_byte* bytes = nullptr;
   std::size_t size = 0, at = 0;

@@ -124,7 +124,7 @@ class HeldSignals {
         sigaddset(&signals, signal);
     }
     for (const int signal : {SIGCHLD, SIGUSR1}) sigaddset(&signals, signal);
-    std::signal(SIGCHLD, SIG_DFL);  // if it is ignored, nobody can wait for a process
+    std::signal(SIGCHLD, SIG_DFL);  // if it is ignored, no process can be waited for
     file_ = ::signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
     if (file_ < 0)
       detail::fail<BackendError>("--devices: signals must have a file descriptor, but got: {}",

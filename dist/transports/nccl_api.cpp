@@ -4,14 +4,14 @@
 
 #include "tensor/error.h"
 
-#if !defined(ATHANOR_SIMT)
+#if defined(ATHANOR_NCCL_LIBRARY)  // else it is linked to programs
 #include <dlfcn.h>
 #endif
 
 namespace athanor::dist {
 namespace {
 
-#if defined(ATHANOR_SIMT)
+#if !defined(ATHANOR_NCCL_LIBRARY)
 
 NcclApi load() {
 #define ATH_LINKED(member, function) .member = ::function,

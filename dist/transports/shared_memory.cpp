@@ -126,7 +126,7 @@ void RankMemory::set_ended(int rank, int exit_code) {
     header_->exit_code = exit_code;
     header_->lost = rank + 1;
   }
-  header_->rank(rank).gone = true;  // last: whoever sees it can say why
+  header_->rank(rank).gone = true;  // last: a rank that sees it can report why
 }
 
 namespace {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "dist/transports/slots.h"
-#include "kernels/context.h"
+#include "kernels/cpu/context.h"
 #include "kernels/hash.h"
 #include "tensor/error.h"
 

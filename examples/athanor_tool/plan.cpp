@@ -12,6 +12,7 @@
 #include "optim/optimizer.h"
 #include "tensor/error.h"
 #include "tensor/nearest.h"
+#include "trainer/flags/recipe.h"
 #include "trainer/readable.h"
 #include "trainer/tool/tool_main.h"
 
@@ -32,7 +33,8 @@ bool is_muon(const PlanOptions& options) {
 }
 
 StatesOf states_of(const std::string& optimizer) {
-  const std::vector<std::string> names{"sgd", "adam", "adamw", "muon"};
+  std::vector<std::string> names;
+  for (const OptimizerEntry& entry : optimizer_table()) names.emplace_back(entry.name);
   ATH_CHECK(std::find(names.begin(), names.end(), optimizer) != names.end(),
             "--optimizer: must be sgd (with momentum), adam, adamw or muon, but got '{}'{}", optimizer,
             did_you_mean(optimizer, names));
@@ -43,10 +45,7 @@ StatesOf states_of(const std::string& optimizer) {
 
 OptimizerKind kind_of(const PlanOptions& options) {
   (void)states_of(options.optimizer);  // refuses unknown ones
-  return options.optimizer == "sgd"    ? OptimizerKind::sgd
-         : options.optimizer == "adam" ? OptimizerKind::adam
-         : options.optimizer == "muon" ? OptimizerKind::muon
-                                       : OptimizerKind::adamw;
+  return std::ranges::find(optimizer_table(), options.optimizer, &OptimizerEntry::name)->kind;
 }
 
 struct Plan {
@@ -58,7 +57,7 @@ struct Plan {
 Plan plan(const PlanOptions& options, Precision precision, bool sharded) {
   const auto model = nn::make_model(options.model, options.size, 0);
   dist::BucketOptions buckets = options.buckets;
-  buckets.whole_parameters = sharded && needs_whole_parameters(kind_of(options));
+  buckets.whole_parameters = sharded && entry_of(kind_of(options)).whole_parameters;
   const ParameterArena arena(model->parameters(), model->buffers(),
                              dist::bucketed({.precision = precision, .f32_gradients = options.accumulate},
                                             options.devices, buckets));

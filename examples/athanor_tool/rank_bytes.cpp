@@ -56,8 +56,8 @@ RankBytes bytes_per_rank(const ParameterArena& arena, const dist::BucketLayout& 
     bytes.masters = masters[rank];
     bytes.optimizer = optimizer[rank];
   }
-  if (arena.flat_buffers().defined())
-    bytes.buffers = 2 * static_cast<std::int64_t>(arena.flat_buffers().bytes());  // and a snapshot
+  if (arena.buffers().flat().defined())
+    bytes.buffers = 2 * static_cast<std::int64_t>(arena.buffers().flat().bytes());  // and a snapshot
   return bytes;
 }
 

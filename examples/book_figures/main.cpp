@@ -3,7 +3,7 @@
 #include <string>
 
 #include "examples/book_figures/figures.h"
-#include "kernels/context.h"
+#include "kernels/cpu/context.h"
 #include "tensor/error.h"
 #include "trainer/run_main.h"
 

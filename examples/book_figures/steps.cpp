@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "athanor.h"
-#include "autograd/op_listener.h"
+#include "autograd/op_observer.h"
 #include "examples/book_figures/figures.h"
 
 namespace athanor::examples {
@@ -93,18 +93,15 @@ double relative_distance(std::span<const double> weights, std::span<const double
 }
 
 // Live bytes after each op, forward and backward, without those at the beginning.
-class MemoryWatch final : public OpListener {
+class MemoryWatch final : public OpObserver {
  public:
   MemoryWatch() : before_(now()) {}
-  void on_forward(const char*, const char*, const Tensor&, std::span<const Tensor* const>) override {
+  void recorded(const OpCall&, const Tensor&, std::span<const Input>) override {
     bytes.push_back(now() - before_);
   }
-  void before_backward(const char*, const char*) override {}
-  void on_backward(const char*, const char*, const Tensor&, std::span<const Tensor>) override {
+  void backward_ended(const char*, const char*, const Tensor&, std::span<const Tensor>) override {
     bytes.push_back(now() - before_);
   }
-  void on_layer_begin(const char*) override {}
-  void on_layer_end(const char*) override {}
 
   std::vector<std::int64_t> bytes;
 
@@ -130,7 +127,7 @@ nlohmann::json watch_step(int segment) {
   require_grad(x);
   MemoryWatch watch;
   {
-    const ListenScope listen(&watch);
+    const ObserveScope observe(watch);
     if (segment == 0) {
       x = layers(x, 0, 16);
     } else {

@@ -7,7 +7,7 @@
 #include <fmt/ranges.h>
 
 #include "data/synthetic.h"
-#include "kernels/context.h"
+#include "kernels/cpu/context.h"
 #include "nn/dropout.h"
 #include "nn/models/model.h"
 #include "tensor/error.h"

@@ -8,8 +8,8 @@
 #include <stdexcept>
 
 #if defined(ATHANOR_SIMT)
-#include "simt/counters.h"
-#include "simt/executor.h"
+#include "simt/emulator/counters.h"
+#include "simt/emulator/executor.h"
 #endif
 
 // main of an exercise.

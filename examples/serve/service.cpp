@@ -10,7 +10,7 @@
 #include <fmt/format.h>
 
 #include "data/image/decoder.h"
-#include "kernels/context.h"
+#include "kernels/cpu/context.h"
 #include "tensor/error.h"
 #include "tensor/printable.h"
 

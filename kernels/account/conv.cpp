@@ -3,35 +3,19 @@
 #include <algorithm>
 #include <vector>
 
+#include "kernels/account/context.h"
 #include "kernels/account/detail/product.h"
 #include "kernels/account/flops.h"
 #include "kernels/activate.h"
 #include "kernels/copy.h"
-#include "kernels/cuda/conv_depthwise.h"
-#include "kernels/detail/conv_size.h"
-#include "kernels/matmul.h"
+#include "kernels/cuda/conv_list.h"
 
-namespace athanor::kernels {
-
-// Of other files: a specialisation is declared before it is called.
-template <> void copy(AccountContext& context, const Tensor& x, const Tensor& y);
-template <> void add_into(AccountContext& context, const Tensor& x, const Tensor& y);
-template <>
-void matmul(AccountContext& context, MatmulImpl impl, const Tensor& a, const Tensor& b, const Tensor& bias,
-            Activation activation, const Tensor& y, Write write);
-template <> void column_sums(AccountContext& context, const Tensor& x, const Tensor& sums, Write write);
+namespace athanor::cuda {
 
 using account::bytes;
 using account::launch;
 
 namespace {
-
-Tensor rows(const Tensor& x, std::int64_t columns) {
-  return x.detach().view_as_strided({x.numel() / columns, columns}, {columns, 1}, 0);
-}
-Tensor columns(const Tensor& x, std::int64_t columns) {
-  return x.detach().view_as_strided({columns, x.numel() / columns}, {1, columns}, 0);
-}
 
 /// The inputs along one axis that some tap falls on: fewer than all where a stride skips some.
 std::int64_t touched(std::int64_t inputs, std::int64_t outputs, std::int64_t taps, std::int64_t stride,
@@ -45,214 +29,157 @@ std::int64_t touched(std::int64_t inputs, std::int64_t outputs, std::int64_t tap
   }
   return std::count(seen.begin(), seen.end(), true);
 }
-/// The bytes of x that a convolution reads.
-std::int64_t bytes_read(const ConvSize& z, const Tensor& x) {
-  return z.n * touched(z.h, z.p, z.r, z.stride_h, z.padding_h, z.dilation_h) *
-         touched(z.w, z.q, z.s, z.stride_w, z.padding_w, z.dilation_w) * z.c * account::size(x.dtype());
+
+/// The bytes of both factors that a convolution reads.
+std::int64_t factors_read(const ConvCall& call) {
+  if (call.pass == ConvPass::backward_data) return bytes(call.y) + bytes(call.w);
+  const ConvSize& z = call.z;
+  const std::int64_t x = z.n * touched(z.h, z.p, z.r, z.stride_h, z.padding_h, z.dilation_h) *
+                         touched(z.w, z.q, z.s, z.stride_w, z.padding_w, z.dilation_w) * z.c *
+                         account::size(call.x.dtype());
+  return x + bytes(call.pass == ConvPass::forward ? call.w : call.y);
+}
+/// Those of the bias, and of the result if it is added to.
+std::int64_t once_read(const ConvCall& call) {
+  return bytes(call.bias) + (call.accumulates() ? bytes(call.result()) : 0);
 }
 
-void add_vendor(AccountContext& context, const char* kernel, const ConvSize& z, DType dtype,
-                std::int64_t read, std::int64_t written) {
-  context.add({.kernel = kernel,
+/// A kernel of a convolution's FLOPs.
+void add(AccountContext& context, const ConvCall& call, std::int64_t read, std::int64_t written,
+         bool assumed = false) {
+  context.add({.kernel = kernel_name(call.pass),
                .bytes_read = read,
                .bytes_written = written,
-               .flops = product_flops(z.work(), 1),
-               .dtype = dtype,
-               .assumed = true});
-}
-
-bool is_ours(const AccountContext& context, const Conv2dParams& params, const Tensor& x, const Tensor& y) {
-  return !context.vendor || params.impl == ConvImpl::reference || x.dtype() == DType::f64 || x.numel() == 0 ||
-         y.numel() == 0;
-}
-
-/// Depthwise filters are first transposed, so that channels lie side by side.
-void transpose_filters(AccountContext& context, const Tensor& w) {
-  launch(context, "depthwise", bytes(w), bytes(w));
+               .flops = product_flops(call.z.work(), 1),
+               .dtype = call.x.dtype(),
+               .assumed = assumed});
 }
 
 }  // namespace
 
-/// cuDNN's plan has bias and ReLU in it; other activations are a kernel of ours.
-template <>
-void conv2d_forward(AccountContext& context, const Conv2dParams& params, const Tensor& x, const Tensor& w,
-                    const Tensor& bias, const Tensor& y) {
-  if (y.numel() == 0) return;
-  const ConvSize z(x.shape(), w.shape(), y.shape(), params);
-  if (!is_ours(context, params, x, y)) {
-    add_vendor(context, "conv2d_forward", z, x.dtype(), bytes_read(z, x) + bytes(w) + bytes(bias), bytes(y));
-    return activate(context, params.activation == Activation::relu ? Activation::none : params.activation, y);
-  }
-  if (z.is_pointwise())
-    return matmul(context, MatmulImpl::reference, rows(x, z.c), columns(w, z.c), bias, params.activation,
-                  rows(y, z.k), Write::overwrite);
-  const std::int64_t read = bytes_read(z, x) + bytes(w);
-  if (cuda::is_depthwise(z)) {
-    transpose_filters(context, w);
-    return context.add({.kernel = "conv2d_forward",
-                        .bytes_read = read + bytes(bias),
-                        .bytes_written = bytes(y),
-                        .flops = product_flops(z.work(), 1),
-                        .dtype = x.dtype()});
-  }
-  account::add_product(context, {.kernel = "conv2d_forward",
-                                 .read = read,
-                                 .once_read = bytes(bias),
-                                 .written = bytes(y),
-                                 .m = z.n * z.p * z.q,
-                                 .n = z.group_k(),
-                                 .k = z.r * z.s * z.group_c(),
-                                 .batches = z.groups,
-                                 .results = y.numel(),
-                                 .splits = true,
-                                 .dtype = x.dtype()});
+bool one_launch(AccountContext& context, const ConvCall& call, bool assumed) {
+  const std::int64_t sums = call.sums ? bytes(*call.sums) : 0;
+  add(context, call, factors_read(call) + once_read(call), bytes(call.result()) + sums, assumed);
+  return true;
 }
 
-/// cuDNN has such plans for all that conv2d_forward_sums() takes. Ours writes a row of sums for each row of
-/// tiles, 128 or 64 high, which a second kernel adds up.
-template <>
-bool conv2d_forward_sums(AccountContext& context, const Conv2dParams& params, const Tensor& x,
-                         const Tensor& w, const Tensor& y, const Tensor& sums) {
-  if (!may_sum_channels(params, x, y)) return false;
-  const ConvSize z(x.shape(), w.shape(), y.shape(), params);
-  const std::int64_t read = bytes_read(z, x) + bytes(w);
-  if (!is_ours(context, params, x, y)) {
-    add_vendor(context, "conv2d_forward", z, x.dtype(), read, bytes(y) + bytes(sums));
+/// f64 is ours.
+bool vendor_fits(AccountContext& context, const ConvCall& call) {
+  return context.vendor && call.x.dtype() != DType::f64;
+}
+
+/// cuDNN's plan has bias and ReLU in it, or sums, and adds to dx (as beta = 1); other activations are a
+/// kernel of ours. It writes dw in x's dtype and does not add: otherwise a small kernel follows.
+bool vendor_conv(AccountContext& context, const ConvCall& call) {
+  if (call.pass == ConvPass::backward_weights) {
+    const bool direct = !call.accumulates() && call.w.dtype() == call.x.dtype();
+    const Tensor fresh = direct ? call.w : Tensor::empty(call.w.shape(), call.x.options());
+    add(context, call, factors_read(call), bytes(fresh), true);
+    if (!direct) {
+      call.accumulates() ? kernels::add_into(context, fresh, call.w) : kernels::copy(context, fresh, call.w);
+    }
     return true;
   }
-  const std::int64_t rows = z.n * z.p * z.q, depth = z.r * z.s * z.c;
-  if (!cuda::product_sums_columns(rows, z.k, depth)) return false;
-  account::Product product{.kernel = "conv2d_forward",
-                           .read = read,
-                           .written = bytes(y),
-                           .m = rows,
-                           .n = z.k,
-                           .k = depth,
-                           .dtype = x.dtype()};
-  const std::int64_t partial = account::pieces(rows, account::tile_of(product).rows) * bytes(sums);
-  product.written += partial;
-  account::add_product(context, product);
-  launch(context, "conv2d_sums", partial, bytes(sums));
+  one_launch(context, call, true);
+  if (call.activation() != Activation::relu) kernels::activate(context, call.activation(), call.y);
+  return true;
+}
+
+/// Filters are first transposed, so that channels lie side by side. dw: partial sums of pieces of the pixels,
+/// then their sums.
+bool depthwise_conv(AccountContext& context, const ConvCall& call) {
+  const ConvSize& z = call.z;
+  const std::int64_t read = factors_read(call);
+  if (call.pass == ConvPass::backward_weights) {
+    const int width = depthwise_width(z, static_cast<int>(account::per_vector(call.x.dtype())));
+    const ColumnCut cut = column_sums_cut(z.n * z.p * z.q, z.k, width);
+    const std::int64_t partial = cut.splits * call.w.numel() * account::wide(call.x);
+    add(context, call, read, partial);
+    launch(context, kernel_name(call.pass), partial + once_read(call), bytes(call.w));
+    return true;
+  }
+  launch(context, "depthwise", bytes(call.w), bytes(call.w));
+  add(context, call, read + bytes(call.bias), bytes(call.result()));
+  if (call.accumulates()) kernels::add_into(context, empty_like(call.x), call.x);
   return true;
 }
 
 namespace {
 
-/// The taps that see pixels of a residue along an axis.
-std::int64_t taps_of(std::int64_t residue, std::int64_t taps, std::int64_t stride, std::int64_t padding,
-                     std::int64_t dilation) {
-  std::int64_t count = 0;
-  for (std::int64_t tap = 0; tap < taps; ++tap)
-    count += (residue + padding - tap * dilation) % stride == 0 ? 1 : 0;
-  return count;
+/// Each row of tiles leaves a row of sums, which a second kernel adds up.
+bool add_product_with_sums(AccountContext& context, const ConvCall& call, account::Product product) {
+  product.shape.cuttable = 0;
+  if (!product_sums_columns(product.shape)) return false;
+  const std::int64_t rows = GemmPlan(product.shape, account::size(product.dtype)).tiles_m,
+                     partial = rows * bytes(*call.sums);
+  product.written += partial;
+  account::add_product(context, product);
+  launch(context, "conv2d_sums", partial, bytes(*call.sums));
+  return true;
 }
 
-/// dx by our products. With a stride, pixels that the same taps see are a launch.
-void add_pixels(AccountContext& context, const ConvSize& z, const Tensor& dy, const Tensor& w,
-                const Tensor& dx, bool adds) {
-  for (std::int64_t a = 0; a < std::min(z.stride_h, z.h); ++a) {
-    for (std::int64_t b = 0; b < std::min(z.stride_w, z.w); ++b) {
-      const std::int64_t taps = taps_of(a, z.r, z.stride_h, z.padding_h, z.dilation_h) *
-                                taps_of(b, z.s, z.stride_w, z.padding_w, z.dilation_w),
-                         pixels = z.n * account::pieces(z.h - a, z.stride_h) *
-                                  account::pieces(z.w - b, z.stride_w),
-                         written = pixels * z.c * account::size(dx.dtype());
-      account::add_product(context, {.kernel = "conv2d_backward_data",
-                                     .read = taps > 0 ? bytes(dy) + bytes(w) / (z.r * z.s) * taps : 0,
-                                     .once_read = adds ? written : 0,
-                                     .written = written,
-                                     .m = pixels,
-                                     .n = z.group_c(),
-                                     .k = taps * z.group_k(),
-                                     .batches = z.groups,
-                                     .results = dx.numel(),
-                                     .splits = z.stride_h == 1 && z.stride_w == 1,
-                                     .dtype = dy.dtype()});
-    }
-  }
+/// dx. With a stride, pixels that the same taps see are a launch.
+void add_pixels(AccountContext& context, const ConvCall& call) {
+  const ConvSize& z = call.z;
+  for_residues(z, [&](const Residue& rows, const Residue& columns) {
+    const std::int64_t taps = rows.taps * columns.taps,
+                       written = z.n * rows.count * columns.count * z.c * account::size(call.x.dtype());
+    account::add_product(context, {.kernel = kernel_name(call.pass),
+                                   .dtype = call.x.dtype(),
+                                   .shape = data_product(z, z.n, rows, columns),
+                                   .read = taps > 0 ? bytes(call.y) + bytes(call.w) / (z.r * z.s) * taps : 0,
+                                   .once_read = call.accumulates() ? written : 0,
+                                   .written = written});
+  });
 }
 
 }  // namespace
 
-/// cuDNN's plans add to dx, as beta = 1.
-template <>
+bool product_conv(AccountContext& context, const ConvCall& call) {
+  const ConvSize& z = call.z;
+  if (call.pass == ConvPass::backward_data) {
+    add_pixels(context, call);
+    return true;
+  }
+  const bool forward = call.pass == ConvPass::forward;
+  const account::Product product{.kernel = kernel_name(call.pass),
+                                 .dtype = call.x.dtype(),
+                                 .shape = forward ? forward_product(z, z.n) : weights_product(z, z.n),
+                                 .read = factors_read(call),
+                                 .once_read = once_read(call),
+                                 .written = bytes(call.result())};
+  if (call.sums) return add_product_with_sums(context, call, product);
+  account::add_product(context, product);
+  return true;
+}
+
+}  // namespace athanor::cuda
+
+namespace athanor::kernels {
+
+using cuda::ConvPass;
+
+void conv2d_forward(AccountContext& context, const Conv2dParams& params, const Tensor& x, const Tensor& w,
+                    const Tensor& bias, Out y) {
+  cuda::run_conv(context, {ConvPass::forward, params, x, w, bias, y});
+}
+
+bool conv2d_forward_sums(AccountContext& context, const Conv2dParams& params, const Tensor& x,
+                         const Tensor& w, Out y, Out sums) {
+  const Tensor none;
+  return cuda::run_conv_sums(context, {ConvPass::forward, params, x, w, none, y, Write::overwrite, &sums});
+}
+
 void conv2d_backward_data(AccountContext& context, const Conv2dParams& params, const Tensor& dy,
-                          const Tensor& w, const Tensor& dx, Write write_dx) {
-  if (dx.numel() == 0) return;
-  const ConvSize z(dx.shape(), w.shape(), dy.shape(), params);
-  const bool adds = write_dx == Write::accumulate;
-  const std::int64_t read = bytes(dy) + bytes(w), before = adds ? bytes(dx) : 0;
-  if (!is_ours(context, params, dx, dy))
-    return add_vendor(context, "conv2d_backward_data", z, dy.dtype(), read + before, bytes(dx));
-  if (z.is_pointwise())
-    return matmul(context, MatmulImpl::reference, rows(dy, z.k), rows(w, z.c), {}, Activation::none,
-                  rows(dx, z.c), write_dx);
-  if (cuda::is_depthwise(z)) {
-    transpose_filters(context, w);
-    context.add({.kernel = "conv2d_backward_data",
-                 .bytes_read = read,
-                 .bytes_written = bytes(dx),
-                 .flops = product_flops(z.work(), 1),
-                 .dtype = dy.dtype()});
-    if (adds) add_into(context, empty_like(dx), dx);
-    return;
-  }
-  add_pixels(context, z, dy, w, dx, adds);
+                          const Tensor& w, Out dx, Write write_dx) {
+  const Tensor none;
+  cuda::run_conv(context, {ConvPass::backward_data, params, dx, w, none, dy, write_dx});
 }
 
-namespace {
-
-/// dw by our kernels: partial sums of pieces of the pixels, then their sums.
-void add_weights(AccountContext& context, const ConvSize& z, const Tensor& x, const Tensor& dy,
-                 const Tensor& dw, Write write) {
-  const std::int64_t read = bytes_read(z, x) + bytes(dy), before = write == Write::accumulate ? bytes(dw) : 0;
-  if (z.is_pointwise())
-    return matmul(context, MatmulImpl::reference, columns(dy, z.k), rows(x, z.c), {}, Activation::none,
-                  rows(dw, z.c), write);
-  if (!cuda::is_depthwise(z))
-    return account::add_product(context, {.kernel = "conv2d_backward_weights",
-                                          .read = read,
-                                          .once_read = before,
-                                          .written = bytes(dw),
-                                          .m = z.r * z.s * z.group_c(),
-                                          .n = z.group_k(),
-                                          .k = z.n * z.p * z.q,
-                                          .batches = z.groups,
-                                          .results = dw.numel(),
-                                          .splits = true,
-                                          .dtype = x.dtype()});
-  const std::int64_t width = account::per_vector(x.dtype());
-  const bool wide = z.group_k() == 1 && z.c % width == 0;
-  const cuda::ColumnCut cut(z.n * z.p * z.q, z.k, wide ? static_cast<int>(width) : 1,
-                            cuda::kMultiprocessors * 4, 16);
-  const std::int64_t partial = cut.splits * dw.numel() * account::wide(x);
-  context.add({.kernel = "conv2d_backward_weights",
-               .bytes_read = read,
-               .bytes_written = partial,
-               .flops = product_flops(z.work(), 1),
-               .dtype = x.dtype()});
-  launch(context, "conv2d_backward_weights", partial + before, bytes(dw));
-}
-
-}  // namespace
-
-/// cuDNN writes dw in x's dtype and does not add: otherwise a small kernel follows.
-template <>
 void conv2d_backward_weights(AccountContext& context, const Conv2dParams& params, const Tensor& x,
-                             const Tensor& dy, const Tensor& dw, Write write_dw, const Tensor& dbias,
-                             Write write_dbias) {
-  if (dw.defined() && dw.numel() > 0) {
-    const ConvSize z(x.shape(), dw.shape(), dy.shape(), params);
-    if (is_ours(context, params, x, dy)) {
-      add_weights(context, z, x, dy, dw, write_dw);
-    } else {
-      const bool direct = write_dw == Write::overwrite && dw.dtype() == x.dtype();
-      const Tensor fresh = direct ? dw : Tensor::empty(dw.shape(), x.options());
-      add_vendor(context, "conv2d_backward_weights", z, x.dtype(), bytes_read(z, x) + bytes(dy),
-                 bytes(fresh));
-      if (!direct) write_dw == Write::accumulate ? add_into(context, fresh, dw) : copy(context, fresh, dw);
-    }
-  }
+                             const Tensor& dy, Out dw, Write write_dw, Out dbias, Write write_dbias) {
+  const Tensor none;
+  if (dw.defined()) cuda::run_conv(context, {ConvPass::backward_weights, params, x, dw, none, dy, write_dw});
   if (dbias.defined()) column_sums(context, dy, dbias, write_dbias);
 }
 

@@ -1,5 +1,6 @@
 #include "kernels/matmul.h"
 
+#include "kernels/account/context.h"
 #include "kernels/account/detail/product.h"
 #include "kernels/account/flops.h"
 #include "kernels/activate.h"
@@ -13,37 +14,31 @@ using account::launch;
 
 namespace {
 
-/// Ours. A product of few rows is, transposed, one of few columns.
+/// Ours.
 void multiply(AccountContext& context, const Tensor& a, const Tensor& b, const Tensor& bias, const Tensor& y,
               Write write) {
   const MatmulPlan plan(a, b, y);
   GemmSize size = plan.size;
   const std::int64_t kept = Batches::count(plan.batches.kept, plan.batches.kept_rank),
                      summed = Batches::count(plan.batches.summed, plan.batches.summed_rank);
-  if (size.m <= 16 && size.n > 16) std::swap(size.m, size.n);
+  if (cuda::multiplies_transposed(size.m, size.n)) std::swap(size.m, size.n);
   account::add_product(context, {.kernel = "matmul",
+                                 .dtype = a.dtype(),
+                                 .shape = {size.m, size.n, size.k, kept, summed, y.numel()},
                                  .read = bytes(a, b),
                                  .once_read = bytes(bias) + (write == Write::accumulate ? bytes(y) : 0),
-                                 .written = bytes(y),
-                                 .m = size.m,
-                                 .n = size.n,
-                                 .k = size.k,
-                                 .batches = kept,
-                                 .summed = summed,
-                                 .results = y.numel(),
-                                 .splits = true,
-                                 .dtype = a.dtype()});
+                                 .written = bytes(y)});
 }
 
 }  // namespace
 
 /// cuBLASLt adds a bias of y's dtype and a beta; it leaves activations to a kernel of ours, since its ReLU
 /// hides NaN. f64 is ours.
-template <>
 void matmul(AccountContext& context, MatmulImpl impl, const Tensor& a, const Tensor& b, const Tensor& bias,
-            Activation activation, const Tensor& y, Write write) {
+            Activation activation, Out y, Write write) {
   if (y.numel() == 0) return;
-  const bool nothing = a.numel() == 0 || b.numel() == 0, ours = impl == MatmulImpl::reference;
+  const bool nothing = a.numel() == 0 || b.numel() == 0,
+             ours = impl != MatmulImpl::automatic && impl != MatmulImpl::vendor;
   if (nothing || ours || !context.vendor || a.dtype() == DType::f64)
     return multiply(context, a, b, bias, y, write);
   const bool adds = bias.defined() && bias.dtype() == y.dtype();
@@ -62,11 +57,11 @@ void matmul(AccountContext& context, MatmulImpl impl, const Tensor& a, const Ten
 }
 
 /// Partial sums of tiles of columns, then their sums.
-template <> void column_sums(AccountContext& context, const Tensor& x, const Tensor& sums, Write write) {
+void column_sums(AccountContext& context, const Tensor& x, Out sums, Write write) {
   const std::int64_t n = sums.numel(), width = account::per_vector(x.dtype());
   if (n == 0) return;
-  const cuda::ColumnCut cut(x.numel() / n, n, n % width == 0 ? static_cast<int>(width) : 1,
-                            cuda::kMultiprocessors * 4, 16);
+  const cuda::ColumnCut cut =
+      cuda::column_sums_cut(x.numel() / n, n, n % width == 0 ? static_cast<int>(width) : 1);
   const std::int64_t partial = cut.splits * n * account::wide(x);
   if (cut.splits > 0) launch(context, "column_sums", bytes(x), partial);
   launch(context, "column_sums", partial + (write == Write::accumulate ? bytes(sums) : 0), bytes(sums));

@@ -1,256 +1,166 @@
 #include "kernels/norm.h"
 
-#include <utility>
-
+#include "kernels/account/context.h"
 #include "kernels/account/detail/cost.h"
 #include "kernels/activate.h"
 #include "kernels/copy.h"
-#include "kernels/cuda/grid_partition.h"
-#include "kernels/norm_ops.h"
-
-// Sums down columns go through partial sums of blocks, [splits, 2, C], which the next kernel adds up.
+#include "kernels/cuda/norm_plan.h"
 
 namespace athanor::kernels {
 
 using account::bytes;
-using account::launch;
-using account::pieces;
 using account::wide;
 
 namespace {
 
-/// How the kernels cut x, and the bytes of their partial sums.
-struct Cut {
-  std::int64_t rows, channels, sum, partial;
-
-  explicit Cut(const Tensor& x) : channels(x.dim(-1)), sum(wide(x)) {
-    rows = channels > 0 ? x.numel() / channels : 0;
-    const std::int64_t width = account::per_vector(x.dtype());
-    const bool vectors = x.dtype() != DType::f64 && channels % width == 0;
-    partial =
-        cuda::norm_cut(rows, channels, vectors ? static_cast<int>(width) : 1).splits * 2 * channels * sum;
-  }
-  std::int64_t vector() const { return channels * sum; }  ///< bytes of a number per channel
-};
-
-/// Written, and read where it is added to.
-std::int64_t read_of(const GradientTarget& sink) {
-  return sink.write == Write::accumulate ? bytes(sink.tensor) : 0;
+/// Bytes of the partial sums that a pass over x leaves which moves those operands.
+std::int64_t partials_of(const Tensor& x, std::initializer_list<cuda::Address> operands) {
+  const int width = cuda::vector_width(size_of(x.dtype()), x.dim(-1), operands);
+  return static_cast<std::int64_t>(cuda::norm_cut(x, width).partial_elements()) * wide(x);
 }
-std::int64_t written_of(const GradientTarget& sink) {
-  return bytes(sink.tensor);
+/// Of a number per channel.
+std::int64_t vector_of(const Tensor& x) {
+  return x.dim(-1) * wide(x);
+}
+/// What a kernel reads of a sink: it is written in any case.
+Tensor before(const GradientTarget& sink) {
+  return sink.write == Write::accumulate ? sink.tensor : Tensor();
 }
 
-/// x once, and its rough mean.
-void add_moments(AccountContext& context, const Tensor& x) {
-  const Cut cut(x);
-  launch(context, "batch_norm_statistics", bytes(x), cut.partial + cut.vector());
-}
-/// `kept`: what the kernel that only adds up reads besides, `result`: what it writes.
-void finish_moments(AccountContext& context, const Tensor& x, std::int64_t kept, std::int64_t result) {
-  add_moments(context, x);
-  const Cut cut(x);
-  launch(context, "batch_norm_finish", cut.partial + cut.vector() + kept, result);
-}
-
-/// Finds the sums of x, if they are not there; the bytes that the next kernel then reads.
-std::int64_t find_sums(AccountContext& context, const Tensor& x, const Tensor& sums) {
+/// Finds the sums of x and its rough mean, if they are not there; the bytes that the next kernel then reads.
+std::int64_t find_sums(AccountContext& context, const Tensor& x, const Tensor& sums, std::int64_t partial) {
   if (sums.defined()) return bytes(sums);
-  add_moments(context, x);
-  const Cut cut(x);
-  return cut.partial + cut.vector();
+  const std::int64_t found = partial + vector_of(x);
+  context.launch("batch_norm_statistics", {x}, {found});
+  return found;
 }
 
-std::int64_t running_bytes(const RunningStats& running) {
-  return bytes(running.mean) + bytes(running.var);
-}
+// Backward: a pass that sums, and one that writes dx.
 
 /// Whether dL/d(pre) is computed from x, and so from all parameters. Else it is dy, or follows from y.
 bool needs_pre(const BatchNormBackward& args) {
   const bool from_y = args.extra.defined() && gradient_from_output(args.activation);
   return args.activation != Activation::none && !from_y;
 }
-
-/// The pass that sums: x, dy and, with a residual, what the derivative needs.
-void add_sums(AccountContext& context, const BatchNormBackward& args) {
-  const Cut cut(args.x);
-  const std::int64_t parameters =
-      needs_pre(args) ? bytes(args.stats) + bytes(args.gamma) + bytes(args.beta) : cut.vector();
-  if (cut.rows > 0)
-    launch(context, "batch_norm_sums", bytes(args.x) + bytes(args.dy) + bytes(args.extra) + parameters,
-           cut.partial + bytes(args.dresidual));
+/// x, dy and, with a residual, what the derivative needs; the bytes of the partial sums.
+std::int64_t add_sums(AccountContext& context, const BatchNormBackward& args) {
+  const Tensor extra = args.extra.defined() && args.extra.dtype() == args.x.dtype() ? args.extra : Tensor();
+  const std::int64_t partial = partials_of(args.x, {args.x, args.dy, extra, args.dresidual, args.dx}),
+                     parameters = needs_pre(args) ? bytes(args.stats) + bytes(args.gamma) + bytes(args.beta)
+                                                  : vector_of(args.x);
+  if (args.x.numel() > 0)
+    context.launch("batch_norm_sums", {args.x, args.dy, args.extra, parameters}, {partial, args.dresidual});
+  return partial;
 }
-std::int64_t read_of_parameters(const BatchNormBackward& args) {
-  return read_of(args.dgamma) + read_of(args.dbeta);
+/// The kernel that only adds up; `row`: what it writes besides the parameters' gradients.
+void finish_sums(AccountContext& context, const BatchNormBackward& args, std::int64_t partial,
+                 const Tensor& row) {
+  const std::int64_t inverses = args.dgamma.tensor.defined() ? vector_of(args.x) : 0;
+  context.launch("batch_norm_finish", {partial, inverses, before(args.dgamma), before(args.dbeta)},
+                 {row, args.dgamma.tensor, args.dbeta.tensor});
 }
-std::int64_t written_of_parameters(const BatchNormBackward& args) {
-  return written_of(args.dgamma) + written_of(args.dbeta);
-}
-/// `found`: what the kernel that only adds up writes besides the parameters' gradients.
-void finish_sums(AccountContext& context, const BatchNormBackward& args, std::int64_t found) {
-  const Cut cut(args.x);
-  const std::int64_t inverses = args.dgamma.tensor.defined() ? cut.vector() : 0;
-  launch(context, "batch_norm_finish", cut.partial + inverses + read_of_parameters(args),
-         found + written_of_parameters(args));
-}
-
-/// The pass that writes dx: x and dL/d(pre), which the first pass has kept where there is a residual.
-/// `sums`, `results`: what it reads in order to find the coefficients, and writes besides.
-void add_dx(AccountContext& context, const BatchNormBackward& args, std::int64_t sums, std::int64_t results) {
-  if (!args.dx.defined() || args.x.numel() == 0) return;
-  const bool kept = args.extra.defined();
-  launch(context, "batch_norm_backward",
-         bytes(args.x) + bytes(args.dy) + bytes(args.stats) + bytes(args.gamma) +
-             (needs_pre(args) && !kept ? bytes(args.beta) : 0) + sums,
-         bytes(args.dx) + results);
+/// x and dL/d(pre), which the first pass has kept where there is a residual. It finds the coefficients from
+/// `sums`, and then writes dgamma and dbeta.
+void add_dx(AccountContext& context, const BatchNormBackward& args, std::int64_t sums,
+            const GradientTarget& dgamma, const GradientTarget& dbeta) {
+  const Tensor beta = needs_pre(args) && !args.extra.defined() ? args.beta : Tensor();
+  context.map("batch_norm_backward",
+              {args.x, args.dy, args.stats, args.gamma, beta, sums, before(dgamma), before(dbeta)},
+              {args.dx, dgamma.tensor, dbeta.tensor});
 }
 
 }  // namespace
 
-template <>
-void batch_norm_statistics(AccountContext& context, const Tensor& x, double, const Tensor& stats,
+void batch_norm_statistics(AccountContext& context, const Tensor& x, double, Out stats,
                            const RunningStats& running) {
   if (x.numel() == 0) return;
-  finish_moments(context, x, running_bytes(running), bytes(stats) + running_bytes(running));
+  context.launch("batch_norm_finish",
+                 {find_sums(context, x, {}, partials_of(x, {x})), running.mean, running.var},
+                 {stats, running.mean, running.var});
 }
-template <> void batch_norm_moments(AccountContext& context, const Tensor& x, const Tensor& row) {
+void batch_norm_moments(AccountContext& context, const Tensor& x, Out row) {
   if (x.numel() == 0) return fill(context, row, 0);
-  finish_moments(context, x, 0, bytes(row));
+  context.launch("batch_norm_finish", {find_sums(context, x, {}, partials_of(x, {x}))}, {row});
 }
-template <>
-void batch_norm_join(AccountContext& context, const Tensor& rows, double, const Tensor& stats,
-                     const RunningStats& running) {
-  if (stats.dim(1) == 0) return;
-  launch(context, "batch_norm_join", bytes(rows) + running_bytes(running),
-         bytes(stats) + running_bytes(running));
-}
-template <>
-void batch_norm_fixed(AccountContext& context, const RunningStats& running, double, const Tensor& stats) {
-  launch(context, "batch_norm_fixed", running_bytes(running), bytes(stats));
-}
+ATH_COST(batch_norm_join, (const Tensor& rows, double, Out stats, const RunningStats& running),
+         "batch_norm_join", (rows, running.mean, running.var), (stats, running.mean, running.var))
+ATH_COST(batch_norm_fixed, (const RunningStats& running, double, Out stats), "batch_norm_fixed",
+         (running.mean, running.var), (stats))
 
-template <>
-std::int64_t batch_norm_mask_bytes(const AccountContext&, Activation activation, const Tensor& x) {
+std::int64_t batch_norm_mask_bytes(AccountContext&, Activation activation, const Tensor& x) {
   return mask_of_relu(activation, x);
 }
 
-template <>
-void batch_norm_forward(AccountContext& context, Activation, const Tensor& x, const Tensor& gamma,
-                        const Tensor& beta, const Tensor& stats, const Tensor& residual, const Tensor& y,
-                        const Tensor& mask) {
-  if (y.numel() == 0) return;
-  launch(context, "batch_norm", bytes(x) + bytes(residual) + bytes(stats) + bytes(gamma) + bytes(beta),
-         bytes(y) + bytes(mask));
-}
-
-template <> void batch_norm_training(AccountContext& context, const BatchNormTraining& args) {
+void batch_norm_training(AccountContext& context, const BatchNormTraining& args) {
   if (args.x.numel() == 0) return;
-  const std::int64_t found = find_sums(context, args.x, args.sums), running = running_bytes(args.running);
-  launch(context, "batch_norm",
-         bytes(args.x) + bytes(args.residual) + found + running + bytes(args.gamma) + bytes(args.beta),
-         bytes(args.y) + bytes(args.mask) + bytes(args.stats) + running);
+  const RunningStats& running = args.running;
+  const std::int64_t partial = partials_of(args.x, {args.x, args.residual, args.y}),
+                     found = find_sums(context, args.x, args.sums, partial);
+  context.launch("batch_norm",
+                 {args.x, args.residual, found, running.mean, running.var, args.gamma, args.beta},
+                 {args.y, args.mask, args.stats, running.mean, running.var});
 }
 
-template <> void batch_norm_backward(AccountContext& context, const BatchNormBackward& args) {
+void batch_norm_backward(AccountContext& context, const BatchNormBackward& args) {
   if (args.x.dim(-1) == 0) return;
-  add_sums(context, args);
-  if (!args.dx.defined() || args.x.numel() == 0) return finish_sums(context, args, 0);
-  add_dx(context, args, Cut(args.x).partial + read_of_parameters(args), written_of_parameters(args));
+  const std::int64_t partial = add_sums(context, args);
+  if (!args.dx.defined() || args.x.numel() == 0) return finish_sums(context, args, partial, {});
+  add_dx(context, args, partial, args.dgamma, args.dbeta);
 }
-template <>
-void batch_norm_backward_sums(AccountContext& context, const BatchNormBackward& args, const Tensor& row) {
+void batch_norm_backward_sums(AccountContext& context, const BatchNormBackward& args, Out row) {
   if (args.x.dim(-1) == 0) return fill(context, row, 0);
-  add_sums(context, args);
-  finish_sums(context, args, bytes(row));
+  finish_sums(context, args, add_sums(context, args), row);
 }
-template <>
 void batch_norm_backward_join(AccountContext& context, const BatchNormBackward& args, const Tensor& rows) {
   if (args.x.dim(-1) == 0 || !args.dx.defined()) return;
-  const std::int64_t vector = Cut(args.x).vector();
-  launch(context, "batch_norm_join", bytes(rows) + vector, 2 * vector);
-  add_dx(context, args, 2 * vector, 0);
+  const std::int64_t vector = vector_of(args.x);
+  context.launch("batch_norm_join", {rows, vector}, {2 * vector});
+  add_dx(context, args, 2 * vector, {}, {});
 }
 
-template <>
-void batch_norm_pair_training(AccountContext& context, const NormTerm& a, const NormTerm& b, const Tensor& y,
-                              const Tensor& mask) {
+void batch_norm_pair_training(AccountContext& context, const NormTerm& a, const NormTerm& b, Out y,
+                              Out mask) {
   if (y.numel() == 0) return;
-  std::int64_t read = 0, written = bytes(y) + bytes(mask);
-  for (const NormTerm* norm : {&b, &a}) {
-    const std::int64_t found = find_sums(context, norm->x, norm->sums),
-                       running = running_bytes(norm->running);
-    read += bytes(norm->x) + found + running + bytes(norm->gamma) + bytes(norm->beta);
-    written += bytes(norm->stats) + running;
-  }
-  launch(context, "batch_norm_pair", read, written);
+  const std::int64_t partial = partials_of(y, {a.x, b.x, y});
+  const std::int64_t of_b = find_sums(context, b.x, b.sums, partial),
+                     of_a = find_sums(context, a.x, a.sums, partial);
+  context.launch("batch_norm_pair",
+                 {a.x, of_a, a.running.mean, a.running.var, a.gamma, a.beta,  //
+                  b.x, of_b, b.running.mean, b.running.var, b.gamma, b.beta},
+                 {y, mask, a.stats, a.running.mean, a.running.var, b.stats, b.running.mean, b.running.var});
 }
-
-template <>
 void batch_norm_pair_backward(AccountContext& context, const NormTerm& a, const NormTerm& b, const Tensor& dy,
                               const Tensor& mask, const NormGradients& to_a, const NormGradients& to_b) {
   if (dy.numel() == 0) return;
-  const Cut cut(dy);
-  const std::int64_t shared = bytes(dy) + bytes(mask);
-  launch(context, "batch_norm_pair_sums", bytes(a.x) + bytes(b.x) + shared + 2 * cut.vector(),
-         2 * cut.partial);
-  std::int64_t read = shared, written = 0;
-  for (const auto& [norm, to] : {std::pair(&a, &to_a), std::pair(&b, &to_b)}) {
-    if (to->dx.defined()) read += bytes(norm->x);
-    read += cut.partial + bytes(norm->stats) + bytes(norm->gamma) + read_of(to->dgamma) + read_of(to->dbeta);
-    written += bytes(to->dx) + written_of(to->dgamma) + written_of(to->dbeta);
-  }
-  launch(context, "batch_norm_pair_backward", read, written);
+  const std::int64_t partial = partials_of(dy, {a.x, b.x, dy, to_a.dx, to_b.dx}), vector = vector_of(dy);
+  context.launch("batch_norm_pair_sums", {a.x, b.x, dy, mask, vector, vector}, {partial, partial});
+  const Tensor x_a = to_a.dx.defined() ? a.x : Tensor(), x_b = to_b.dx.defined() ? b.x : Tensor();
+  context.launch(
+      "batch_norm_pair_backward",
+      {dy, mask,                                                                 //
+       x_a, partial, a.stats, a.gamma, before(to_a.dgamma), before(to_a.dbeta),  //
+       x_b, partial, b.stats, b.gamma, before(to_b.dgamma), before(to_b.dbeta)},
+      {to_a.dx, to_a.dgamma.tensor, to_a.dbeta.tensor, to_b.dx, to_b.dgamma.tensor, to_b.dbeta.tensor});
 }
 
 // Layer norm -----------------------------------------------------------------------------------------------
 
-namespace {
-
-/// Whether the kernels hold a row in registers: a block's 256 threads have 4 vectors of 16 bytes
-/// each.
-bool in_registers(const Tensor& x, std::int64_t size) {
-  const std::int64_t vectors = size / account::per_vector(x.dtype());
-  const std::int64_t most = x.dtype() == DType::f32 ? 4 : 3;
-  return x.dtype() != DType::f64 && size % account::per_vector(x.dtype()) == 0 && vectors <= most * 256;
-}
-
-/// The second sum of a backward pass.
-void add_finish(AccountContext& context, std::int64_t partial, const GradientTarget& dgamma,
-                const GradientTarget& dbeta) {
-  launch(context, "layer_norm_finish", partial + read_of(dgamma) + read_of(dbeta),
-         written_of(dgamma) + written_of(dbeta));
-}
-
-}  // namespace
-
-template <>
-void layer_norm_forward(AccountContext& context, const Tensor& x, const Tensor& gamma, const Tensor& beta,
-                        double, const Tensor& stats, const Tensor& y) {
-  if (stats.dim(0) == 0) return;
-  launch(context, "layer_norm", bytes(x) + bytes(gamma) + bytes(beta), bytes(y) + bytes(stats));
-}
-
-template <>
 void layer_norm_backward(AccountContext& context, const Tensor& x, const Tensor& gamma, const Tensor& stats,
-                         const Tensor& dy, const Tensor& dx, const GradientTarget& dgamma,
+                         const Tensor& dy, Out dx, const GradientTarget& dgamma,
                          const GradientTarget& dbeta) {
-  const std::int64_t rows = stats.dim(0), size = rows > 0 ? x.numel() / rows : 0;
-  if (rows == 0) return;
+  const std::int64_t rows = stats.dim(0), size = x.numel() / std::max<std::int64_t>(rows, 1);
+  const cuda::LayerNormPlan plan(size_of(x.dtype()), size, {x, dy, gamma, dx});
   const bool sums = dgamma.tensor.defined() || dbeta.tensor.defined();
-  const std::int64_t read = bytes(x) + bytes(dy) + bytes(stats);
-  if (in_registers(x, size)) {
-    const std::int64_t vectors = size / account::per_vector(x.dtype()), together = vectors <= 4 * 32 ? 8 : 1;
-    const std::int64_t partial =
-        sums ? std::min<std::int64_t>(256, pieces(rows, together)) * 2 * size * wide(x) : 0;
-    launch(context, "layer_norm_backward", read + bytes(gamma), bytes(dx) + partial);
-    if (sums) add_finish(context, partial, dgamma, dbeta);
-    return;
+  const std::int64_t partial = sums ? plan.splits(rows) * 2 * plan.size * wide(x) : 0;
+  if (plan.vectors > 0) {
+    context.map("layer_norm_backward", {x, dy, stats, gamma}, {dx, partial});
+  } else {
+    context.map("layer_norm_backward", {x, dy, stats, gamma}, {dx});
+    context.map("layer_norm_sums", {x, dy, stats}, {partial});
   }
-  if (dx.defined()) launch(context, "layer_norm_backward", read + bytes(gamma), bytes(dx));
-  if (!sums) return;
-  const std::int64_t partial = cuda::ColumnCut(rows, size, 1).splits * 2 * size * wide(x);
-  launch(context, "layer_norm_sums", read, partial);
-  add_finish(context, partial, dgamma, dbeta);
+  if (sums)
+    context.launch("layer_norm_finish", {partial, before(dgamma), before(dbeta)},
+                   {dgamma.tensor, dbeta.tensor});
 }
 
 // Group norm -----------------------------------------------------------------------------------------------
@@ -258,42 +168,38 @@ void layer_norm_backward(AccountContext& context, const Tensor& x, const Tensor&
 namespace {
 
 /// Bytes of the partial sums of one number for each channel and piece of every image.
-std::int64_t group_partials(const Tensor& x, std::int64_t images) {
-  const std::int64_t channels = x.dim(-1), pixels = images > 0 ? x.numel() / images / channels : 0,
-                     width = account::per_vector(x.dtype());
-  const bool vectors = x.dtype() != DType::f64 && channels % width == 0;
-  const cuda::ColumnCut cut(pixels, channels, vectors ? static_cast<int>(width) : 1,
-                            std::max<std::int64_t>(1, 1024 / std::max<std::int64_t>(images, 1)));
-  return images * cut.splits * channels * wide(x);
+std::int64_t group_partials(const Tensor& x, const Tensor& stats,
+                            std::initializer_list<cuda::Address> operands) {
+  const ChannelGroups z(x, stats);
+  const int width = cuda::vector_width(size_of(x.dtype()), z.channels, operands);
+  return z.images * cuda::group_norm_cut(z, width).splits * z.channels * wide(x);
 }
 
 }  // namespace
 
-template <>
 void group_norm_forward(AccountContext& context, const Tensor& x, const Tensor& gamma, const Tensor& beta,
-                        double, const Tensor& stats, const Tensor& y) {
+                        double, Out stats, Out y) {
   if (x.numel() == 0) return;
-  const std::int64_t partial = group_partials(x, stats.dim(0)), one = bytes(stats) / 2;
-  launch(context, "group_norm_sums", bytes(x), partial);
-  launch(context, "group_norm_finish", partial, one);
-  launch(context, "group_norm_sums", bytes(x) + one, partial);
-  launch(context, "group_norm_finish", partial, one);
-  launch(context, "group_norm", bytes(x) + bytes(stats) + bytes(gamma) + bytes(beta), bytes(y));
+  const std::int64_t partial = group_partials(x, stats, {x, y}), one = bytes(stats) / 2;
+  context.launch("group_norm_sums", {x}, {partial});
+  context.launch("group_norm_finish", {partial}, {one});
+  context.launch("group_norm_sums", {x, one}, {partial});
+  context.launch("group_norm_finish", {partial}, {one});
+  context.launch("group_norm", {x, stats, gamma, beta}, {y});
 }
-
-template <>
 void group_norm_backward(AccountContext& context, const Tensor& x, const Tensor& gamma, const Tensor& stats,
-                         const Tensor& dy, const Tensor& dx, const GradientTarget& dgamma,
+                         const Tensor& dy, Out dx, const GradientTarget& dgamma,
                          const GradientTarget& dbeta) {
-  if (x.numel() == 0) return;
-  const std::int64_t partial = 2 * group_partials(x, stats.dim(0)),
-                     read = bytes(x) + bytes(dy) + bytes(stats);
-  launch(context, "group_norm_sums", read, partial);
-  launch(context, "group_norm_finish", partial + bytes(gamma), bytes(stats));
+  if (x.dim(-1) == 0) return;
+  const std::int64_t partial = 2 * group_partials(x, stats, {x, dy, dx}), means = bytes(stats);
+  if (x.numel() > 0) {
+    context.launch("group_norm_sums", {x, dy, stats}, {partial});
+    context.launch("group_norm_finish", {partial, gamma}, {means});
+  }
   if (dgamma.tensor.defined() || dbeta.tensor.defined())
-    launch(context, "group_norm_parameters", partial + read_of(dgamma) + read_of(dbeta),
-           written_of(dgamma) + written_of(dbeta));
-  if (dx.defined()) launch(context, "group_norm_backward", read + bytes(gamma) + bytes(stats), bytes(dx));
+    context.launch("group_norm_parameters", {partial, before(dgamma), before(dbeta)},
+                   {dgamma.tensor, dbeta.tensor});
+  context.map("group_norm_backward", {x, dy, stats, gamma, means}, {dx});
 }
 
 }  // namespace athanor::kernels

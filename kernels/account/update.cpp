@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "kernels/account/context.h"
 #include "kernels/account/detail/cost.h"
 #include "kernels/accumulate.h"
 #include "kernels/muon.h"
@@ -12,8 +13,6 @@
 namespace athanor::kernels {
 
 using account::bytes;
-using account::launch;
-using account::pieces;
 
 namespace {
 
@@ -47,111 +46,80 @@ void add_update(AccountContext& context, const char* kernel, const UpdateTable& 
                 std::int64_t states) {
   if (table.count == 0) return;
   const bool averages = table.averages.defined();
-  launch(context, "prepare_update", table.count * 7 + counts(table) + 12, table.count * (op + 5));
+  context.launch("prepare_update", {table.count * 7, counts(table), 12}, {table.count * (op + 5)});
   const std::int64_t kept =
       part(table, table.masters) + part(table, table.averages) + states * 4 * table.elements;
   const std::int64_t prepared = table.count * (op + 8);
-  launch(context, kernel,
-         kept + part(table, table.gradients) + ranges(table, 4 + averages + (states > 0)) + table.count +
-             members(table) * 4 + prepared + counts(table) + kSkips + kScaleFields,
-         kept + part(table, table.weights) + counts(table));
+  context.launch(kernel,
+                 {kept, part(table, table.gradients), ranges(table, 4 + averages + (states > 0)), table.count,
+                  members(table) * 4, prepared, counts(table), kSkips, kScaleFields},
+                 {kept, part(table, table.weights), counts(table)});
 }
 
 }  // namespace
 
-template <>
-void sgd_update(AccountContext& context, const UpdateTable& table, std::span<const SgdGroup>,
-                const Tensor& momentum) {
-  const std::int64_t op = momentum.defined() ? sizeof(MomentumOp<false>) : sizeof(SgdOp);
-  add_update(context, "sgd_update", table, op, momentum.defined() ? 1 : 0);
-}
-template <>
-void adam_update(AccountContext& context, const UpdateTable& table, std::span<const AdamGroup>, const Tensor&,
-                 const Tensor&) {
-  add_update(context, "adam_update", table, sizeof(AdamOp<false>), 2);
-}
+#define ATH_SPECIALISE(Rule)                                                            \
+  template <>                                                                           \
+  void update_parameters<Rule>(AccountContext & context, const UpdateTable& table,      \
+                               std::span<const Rule::Group>, std::span<const Tensor>) { \
+    add_update(context, Rule::kName, table, sizeof(Rule::Op), Rule::kStates);           \
+  }
+ATH_UPDATE_RULES(ATH_SPECIALISE)
+#undef ATH_SPECIALISE
 
-template <>
 void measure_gradients(AccountContext& context, std::span<const UpdateTable> tables, const GradientLimits&) {
   std::int64_t count = 0;
   for (const UpdateTable& table : tables) {
     count += table.count;
-    if (table.count > 0)
-      launch(context, "measure_gradients", part(table, table.gradients) + ranges(table, 2), table.count * 8);
+    context.map("measure_gradients", {part(table, table.gradients), ranges(table, 2)}, {table.count * 8});
   }
-  launch(context, "measure_finish", count * 8 + kMeasureReads, kMeasureWrites);
+  context.launch("measure_finish", {count * 8, kMeasureReads}, {kMeasureWrites});
 }
-template <> void measure_squares(AccountContext& context, const Tensor& squares, const GradientLimits&) {
-  launch(context, "measure_squares", bytes(squares) + kMeasureReads, kMeasureWrites);
-}
+ATH_COST(measure_squares, (const Tensor& squares, const GradientLimits&), "measure_squares",
+         (squares, kMeasureReads), (kMeasureWrites))
 
-template <> void set_learning_rates(AccountContext& context, const RateWindow& window) {
-  launch(context, "set_learning_rates", 8, window.groups * 4);
-}
-template <> void loss_seed(AccountContext& context, const Tensor& value, float) {
-  launch(context, "loss_seed", 4, bytes(value));
-}
+ATH_COST(set_learning_rates, (const RateWindow& window), "set_learning_rates", (8), (window.groups * 4))
+ATH_COST(loss_seed, (Out value, float), "loss_seed", (4), (value))
 /// Of an applied step: all but the seed, the rates and the limits.
-template <> void finish_step(AccountContext& context, const LossScaling&, const OutlierGuard&) {
-  launch(context, "finish_step", 36, 32);
-}
+ATH_COST(finish_step, (const LossScaling&, const OutlierGuard&), "finish_step", (36), (32))
 
 /// Of an applied step, which copies nothing.
-template <> void copy_if_skipped(AccountContext& context, const Tensor&, const Tensor& to) {
-  if (to.numel() > 0) launch(context, "copy_if_skipped", kSkips, 0);
+void copy_if_skipped(AccountContext& context, const Tensor&, Out to) {
+  if (to.numel() > 0) context.launch("copy_if_skipped", {kSkips}, {});
 }
-template <>
-void average_update(AccountContext& context, const Tensor& x, const Tensor& average, const AverageRule&) {
-  account::map(context, "average_update", bytes(x) + bytes(average) + kSkips + 8, average);
-}
-template <> void average_ranges(AccountContext& context, const UpdateTable& table) {
-  if (table.count == 0) return;
-  const std::int64_t averages = part(table, table.averages);
-  launch(context, "average_ranges", part(table, table.masters) + averages + ranges(table, 3) + kSkips + 8,
-         averages);
-}
-template <> void exchange(AccountContext& context, const Tensor& a, const Tensor& b) {
-  if (a.numel() > 0) launch(context, "exchange", bytes(a) + bytes(b), bytes(a) + bytes(b));
-}
+ATH_COST(average_update, (const Tensor& x, Out average, const AverageRule&), "average_update",
+         (x, average, kSkips, 8), (average))
+ATH_COST(average_ranges, (const UpdateTable& table), "average_ranges",
+         (part(table, table.masters), part(table, table.averages), ranges(table, 3), kSkips, 8),
+         (part(table, table.averages)))
 
 // Muon -----------------------------------------------------------------------------------------------------
 
-template <>
-void muon_momentum(AccountContext& context, const UpdateTable& matrices, float, bool, const Tensor&,
-                   const Tensor& x) {
-  if (matrices.count == 0) return;
-  const std::int64_t momentum = matrices.elements * 4;
-  launch(context, "muon_momentum",
-         momentum + part(matrices, matrices.gradients) + ranges(matrices, 4) + kSkips + kScaleFields,
-         momentum + bytes(x));
+ATH_COST(muon_momentum, (const UpdateTable& matrices, float, bool, Out, Out x), "muon_momentum",
+         (matrices.elements * 4, part(matrices, matrices.gradients), ranges(matrices, 4), kSkips,
+          kScaleFields),
+         (matrices.elements * 4, x))
+void normalize(AccountContext& context, Out x, float) {
+  const std::int64_t matrices = x.dim(0), sums = matrices * update_chunks(x.dim(1) * x.dim(2)) * 8;
+  if (sums == 0) return;
+  context.launch("normalize_squares", {x}, {sums});
+  context.launch("normalize_finish", {sums}, {matrices * 4});
+  context.launch("normalize", {x, matrices * 4}, {x});
 }
 
-template <> void normalize(AccountContext& context, const Tensor& x, float) {
-  if (x.numel() == 0) return;
-  const std::int64_t matrices = x.dim(0), sums = matrices * pieces(x.dim(1) * x.dim(2), kUpdateChunk) * 8;
-  launch(context, "normalize_squares", bytes(x), sums);
-  launch(context, "normalize_finish", sums, matrices * 4);
-  launch(context, "normalize", bytes(x) + matrices * 4, bytes(x));
-}
-
-template <> void scale_add_identity(AccountContext& context, const Tensor& x, float, float, const Tensor& y) {
-  account::map(context, "scale_add_identity", bytes(x), y);
-}
-
-template <>
 void muon_apply(AccountContext& context, const UpdateTable& table, const MuonStep& muon, const Tensor& x) {
   if (table.count == 0) return;
   const std::int64_t masters = part(table, table.masters), averages = part(table, table.averages),
                      growth = muon.weight_norm > 0 ? x.dim(0) * 4 : 0;
   if (growth > 0) {
-    launch(context, "muon_squares", masters + ranges(table, 2), table.count * 8);
-    launch(context, "muon_finish", table.count * 8, growth);
+    context.launch("muon_squares", {masters, ranges(table, 2)}, {table.count * 8});
+    context.launch("muon_finish", {table.count * 8}, {growth});
   }
-  launch(context, "muon_apply",
-         masters + averages + bytes(x) +
-             ranges(table, 3 + table.weights.defined() + table.averages.defined()) + table.count * 4 +
-             members(table) * 4 + counts(table) + growth + kSkips + 4,
-         masters + averages + part(table, table.weights) + counts(table));
+  const int fields = 3 + table.weights.defined() + table.averages.defined();
+  context.launch("muon_apply",
+                 {masters, averages, x, ranges(table, fields), table.count * 4, members(table) * 4,
+                  counts(table), growth, kSkips, 4},
+                 {masters, averages, part(table, table.weights), counts(table)});
 }
 
 }  // namespace athanor::kernels

@@ -2,9 +2,10 @@
 
 #include <algorithm>
 
-#include "kernels/cpu/isa.h"
-#include "kernels/cpu/parallel.h"
+#include "kernels/cpu/context.h"
+#include "kernels/cpu/iterate.h"
 #include "kernels/cpu/update_range.h"
+#include "kernels/scratch.h"
 
 namespace athanor::kernels {
 namespace {
@@ -19,7 +20,7 @@ constexpr std::int64_t kPiece = 1024;  // results that stay in L1 cache while th
 
 }  // namespace
 
-template <> void accumulate(CpuContext& context, Combine how, const Tensor& x, const Tensor& y) {
+void accumulate(CpuContext& context, Combine how, const Tensor& x, Out y) {
   dispatch_number(y.dtype(), "accumulate", [&]<class T>() {
     using A = ComputeType<T>;
     with_op(how, [&](auto op) {
@@ -36,7 +37,7 @@ template <> void accumulate(CpuContext& context, Combine how, const Tensor& x, c
   });
 }
 
-template <> void combine_rows(CpuContext& context, Combine how, const Tensor& x, const Tensor& y) {
+void combine_rows(CpuContext& context, Combine how, const Tensor& x, Out y) {
   const std::int64_t rows = x.shape()[0], n = y.numel();
   dispatch_number(y.dtype(), "combine_rows", [&]<class T>() {
     using A = ComputeType<T>;
@@ -61,17 +62,15 @@ template <> void combine_rows(CpuContext& context, Combine how, const Tensor& x,
   });
 }
 
-template <> void sum_squares(CpuContext& context, const Tensor& x, const Tensor& total) {
+void sum_squares(CpuContext& context, const Tensor& x, Out total) {
   const std::int64_t n = x.numel(), chunks = (n + kUpdateChunk - 1) / kUpdateChunk;
   const Scratch scratch = context.scratch(static_cast<std::size_t>(chunks) * sizeof(double));
   double* partial = scratch.as<double>();
   dispatch_floating(x.dtype(), "sum_squares", [&]<class T>() {
     const T* values = x.data<T>();
-    cpu::parallel_for(context, chunks, 2, [=](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t chunk = begin; chunk < end; ++chunk) {
-        const std::int64_t at = chunk * kUpdateChunk;
-        partial[chunk] = cpu::sum_of_squares(values + at, std::min(kUpdateChunk, n - at));
-      }
+    cpu::for_each_task<false>(context, chunks, 2, [=](std::int64_t chunk) {
+      const std::int64_t at = chunk * kUpdateChunk;
+      partial[chunk] = cpu::sum_of_squares(values + at, std::min(kUpdateChunk, n - at));
     });
   });
   double sum = 0;
@@ -79,7 +78,7 @@ template <> void sum_squares(CpuContext& context, const Tensor& x, const Tensor&
   *total.data<double>() = sum;
 }
 
-template <> void measure_squares(CpuContext& context, const Tensor& squares, const GradientLimits& limits) {
+void measure_squares(CpuContext& context, const Tensor& squares, const GradientLimits& limits) {
   const double* values = squares.data<double>();
   double sum = 0;
   for (std::int64_t i = 0; i < squares.numel(); ++i) sum += values[i];

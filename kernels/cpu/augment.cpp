@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "kernels/cpu/isa.h"
-#include "kernels/cpu/parallel.h"
+#include "kernels/cpu/context.h"
+#include "kernels/cpu/iterate.h"
 
 namespace athanor::kernels {
 namespace {
@@ -113,9 +113,8 @@ template <class T> void blank(const AugmentPlan& plan, const Image& size, T* out
 
 }  // namespace
 
-template <>
 void augment(CpuContext& context, const Augment& augment, const AugmentKey& key, const Tensor& images,
-             const Tensor& rows, const Tensor& samples, const Tensor& table, const Tensor& y) {
+             const Tensor& rows, const Tensor& samples, const Tensor& table, Out y) {
   const Image size{y.shape()[1], y.shape()[2], y.shape()[3]};
   const std::int64_t numel = size.height * size.width * size.channels;
   const std::uint8_t* in = images.data<std::uint8_t>();
@@ -125,20 +124,15 @@ void augment(CpuContext& context, const Augment& augment, const AugmentKey& key,
     T* out = y.data<T>();
     const auto run = [&]<int C>() {
       const RowLookup<C, T> lookup{table.data<T>(), size.channels};
-      const std::int64_t grain = std::max<std::int64_t>(1, cpu::kGrain / std::max<std::int64_t>(numel, 1));
-      cpu::parallel_for(context, y.shape()[0], grain, [&](std::int64_t begin, std::int64_t end) {
-        cpu::vectorize([&] {
-          for (std::int64_t n = begin; n < end; ++n) {
-            const AugmentPlan plan = plan_augment(augment, size.height, size.width, key, sample_of[n]);
-            const std::uint8_t* image = in + (row_of ? row_of[n] : n) * numel;
-            if (plan.scales) {
-              rescale(plan, size, image, lookup, out + n * numel);
-            } else {
-              transform(augment, plan, size, image, lookup, out + n * numel);
-            }
-            blank(plan, size, out + n * numel);
-          }
-        });
+      cpu::for_each_task<true>(context, y.shape()[0], cpu::grain_of(numel), [&](std::int64_t n) {
+        const AugmentPlan plan = plan_augment(augment, size.height, size.width, key, sample_of[n]);
+        const std::uint8_t* image = in + (row_of ? row_of[n] : n) * numel;
+        if (plan.scales) {
+          rescale(plan, size, image, lookup, out + n * numel);
+        } else {
+          transform(augment, plan, size, image, lookup, out + n * numel);
+        }
+        blank(plan, size, out + n * numel);
       });
     };
     if (size.channels == 1) {
@@ -153,9 +147,8 @@ void augment(CpuContext& context, const Augment& augment, const AugmentKey& key,
   dispatch_floating(y.dtype(), "augment", run_as);
 }
 
-template <>
 void augment_points(CpuContext&, const Augment& augment, const AugmentKey& key, std::int64_t height,
-                    std::int64_t width, const Tensor& samples, const Tensor& x, const Tensor& y) {
+                    std::int64_t width, const Tensor& samples, const Tensor& x, Out y) {
   const std::int64_t each = x.shape()[1], numbers = x.shape()[2];
   const float* from = x.data<float>();
   float* to = y.data<float>();

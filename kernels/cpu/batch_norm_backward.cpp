@@ -1,8 +1,11 @@
 #include <cmath>
 #include <type_traits>
 
+#include "kernels/cpu/context.h"
+#include "kernels/cpu/parameter_gradient.h"
 #include "kernels/cpu/wide_rows.h"
 #include "kernels/norm.h"
+#include "kernels/scratch.h"
 
 namespace athanor::kernels {
 namespace {
@@ -13,61 +16,60 @@ template <class Policy, class T, class A>
 void sum_gradients(const Wide& wide, std::int64_t chunk, const Affine<A>& affine, const T* x, const T* dy,
                    const T* extra, T* dresidual, A* sums) {
   std::fill(sums, sums + 2 * wide.width, A(0));
-  wide
-      .for_each_group<kTogether<T, typename Policy::Op>>(
-          chunk, [&](std::int64_t at, std::int64_t n, auto each) {
-            const T* __restrict in = x + at, * __restrict grad = dy + at;
-            const T* __restrict more = extra + (Policy::kExtra ? at : 0);
-            T* __restrict keep = dresidual + (Policy::kExtra ? at : 0);
-            const A *__restrict mean = affine.mean, *__restrict scale = affine.scale, *__restrict beta = affine.beta;
-            A* __restrict s = sums, * __restrict q = sums + wide.width;
+  const auto group = [&](std::int64_t at, std::int64_t n, auto each) {
+    const T* __restrict in = x + at;
+    const T* __restrict grad = dy + at;
+    const T* __restrict more = extra + (Policy::kExtra ? at : 0);
+    T* __restrict keep = dresidual + (Policy::kExtra ? at : 0);
+    const A* __restrict mean = affine.mean;
+    const A* __restrict scale = affine.scale;
+    const A* __restrict beta = affine.beta;
+    A* __restrict s = sums;
+    A* __restrict q = sums + wide.width;
 #pragma GCC ivdep
-            for (std::int64_t j = 0; j < n; ++j) {
-              A sum(0), product(0);
-              each([&](std::int64_t r) {
-                const std::int64_t i = r * wide.width + j;
-                const A d = A(in[i]) - mean[j];
-                A more_here(0);
-                if constexpr (Policy::kExtra) more_here = A(more[i]);
-                A g = Policy::gradient(A(grad[i]), d, scale[j], beta[j], more_here);
-                if constexpr (Policy::kExtra) g = A(keep[i] = T(g));
-                sum += g;
-                product = std::fma(g, d, product);
-              });
-              s[j] += sum;
-              q[j] += product;
-            }
-          });
+    for (std::int64_t j = 0; j < n; ++j) {
+      A sum(0), product(0);
+      each([&](std::int64_t r) {
+        const std::int64_t i = r * wide.width + j;
+        const A d = A(in[i]) - mean[j];
+        A more_here(0);
+        if constexpr (Policy::kExtra) more_here = A(more[i]);
+        A g = Policy::gradient(A(grad[i]), d, scale[j], beta[j], more_here);
+        if constexpr (Policy::kExtra) g = A(keep[i] = T(g));
+        sum += g;
+        product = std::fma(g, d, product);
+      });
+      s[j] += sum;
+      q[j] += product;
+    }
+  };
+  wide.for_each_group<kTogether<T, typename Policy::Op>>(chunk, group);
 }
 
 /// Computes dx of a chunk.
 template <class Policy, class T, class A>
 void write_dx(const Wide& wide, std::int64_t chunk, const Affine<A>& affine, const A* offsets,
               const A* slopes, const T* x, const T* dy, T* dx) {
-  wide
-      .for_each_group<kTogether<T, typename Policy::Op>>(
-          chunk, [&](std::int64_t at, std::int64_t n, auto each) {
-            const T* __restrict in = x + at, * __restrict grad = dy + at;
-            T* __restrict out = dx + at;
-            const A *__restrict mean = affine.mean, *__restrict scale = affine.scale, *__restrict beta = affine.beta;
-            const A* __restrict offset = offsets, * __restrict slope = slopes;
+  const auto group = [&](std::int64_t at, std::int64_t n, auto each) {
+    const T* __restrict in = x + at;
+    const T* __restrict grad = dy + at;
+    T* __restrict out = dx + at;
+    const A* __restrict mean = affine.mean;
+    const A* __restrict scale = affine.scale;
+    const A* __restrict beta = affine.beta;
+    const A* __restrict offset = offsets;
+    const A* __restrict slope = slopes;
 #pragma GCC ivdep
-            for (std::int64_t j = 0; j < n; ++j) {
-              each([&](std::int64_t r) {
-                const std::int64_t i = r * wide.width + j;
-                const A d = A(in[i]) - mean[j];
-                const A g = Policy::gradient(A(grad[i]), d, scale[j], beta[j], A(0));
-                out[i] = T(batch_norm_dx(g, d, scale[j], slope[j], offset[j]));
-              });
-            }
-          });
-}
-
-template <class A> void write_sums(const GradientTarget& to, std::int64_t n, const double* from) {
-  if (!to.tensor.defined()) return;
-  A* out = to.tensor.data<A>();
-  for (std::int64_t c = 0; c < n; ++c)
-    out[c] = A(to.write == Write::overwrite ? from[c] : static_cast<double>(out[c]) + from[c]);
+    for (std::int64_t j = 0; j < n; ++j) {
+      each([&](std::int64_t r) {
+        const std::int64_t i = r * wide.width + j;
+        const A d = A(in[i]) - mean[j];
+        const A g = Policy::gradient(A(grad[i]), d, scale[j], beta[j], A(0));
+        out[i] = T(batch_norm_dx(g, d, scale[j], slope[j], offset[j]));
+      });
+    }
+  };
+  wide.for_each_group<kTogether<T, typename Policy::Op>>(chunk, group);
 }
 
 /// Computes dgamma, dbeta, dresidual, and in `row` the number of values and the two sums of every channel.
@@ -79,23 +81,20 @@ void run_sums(CpuContext& context, const BatchNormBackward& args, const Wide& wi
   const T* extra = args.extra.defined() ? args.extra.data<T>() : nullptr;
   T* dresidual = args.extra.defined() ? args.dresidual.data<T>() : nullptr;
   const Sums<A> sums(context, wide);
-  wide.for_each_chunk_from_end(context, [&](std::int64_t chunk) {
-    cpu::vectorize_if<cpu::kFastType<T>>([&] {
-      sum_gradients<Sum>(wide, chunk, affine, x, dy, extra, dresidual, sums.slot(chunk));
-      sums.fold(chunk);
-    });
+  wide.for_each_chunk<kFastType<T>, From::end>(context, [&](std::int64_t chunk) {
+    sum_gradients<Sum>(wide, chunk, affine, x, dy, extra, dresidual, sums.slot(chunk));
+    sums.fold(chunk);
   });
   sums.total();
   row[0] = static_cast<double>(wide.rows);
   std::copy(sums.first(), sums.first() + 2 * wide.channels, row + 1);
 
-  const Scratch memory = context.scratch(static_cast<std::size_t>(wide.channels) * sizeof(double));
-  double* dgamma = memory.as<double>();
   const A* inverse = args.stats.data<A>() + wide.channels;
-  for (std::int64_t c = 0; c < wide.channels; ++c)
-    dgamma[c] = sums.second()[c] * static_cast<double>(inverse[c]);
-  write_sums<A>(args.dgamma, wide.channels, dgamma);
-  write_sums<A>(args.dbeta, wide.channels, sums.first());
+  cpu::write_parameter<A>(args.dgamma, wide.channels, [&](double before, std::int64_t c) {
+    return before + sums.second()[c] * static_cast<double>(inverse[c]);
+  });
+  cpu::write_parameter<A>(args.dbeta, wide.channels,
+                          [&](double before, std::int64_t c) { return before + sums.first()[c]; });
 }
 
 /// Computes dx from the rows of all ranks.
@@ -118,9 +117,8 @@ void run_dx(CpuContext& context, const BatchNormBackward& args, const Wide& wide
   const T* x = args.x.data<T>();
   const T* gradient = args.extra.defined() ? args.dresidual.data<T>() : args.dy.data<T>();
   T* dx = args.dx.data<T>();
-  wide.for_each_chunk(context, [&](std::int64_t chunk) {
-    cpu::vectorize_if<cpu::kFastType<T>>(
-        [&] { write_dx<Dx>(wide, chunk, affine, offset, slope, x, gradient, dx); });
+  wide.for_each_chunk<kFastType<T>, From::begin>(context, [&](std::int64_t chunk) {
+    write_dx<Dx>(wide, chunk, affine, offset, slope, x, gradient, dx);
   });
 }
 
@@ -141,7 +139,7 @@ template <class F> void dispatch_passes(const BatchNormBackward& args, const F& 
 
 }  // namespace
 
-template <> void batch_norm_backward(CpuContext& context, const BatchNormBackward& args) {
+void batch_norm_backward(CpuContext& context, const BatchNormBackward& args) {
   dispatch_passes(args, [&]<class Sum, class Dx, class T>() {
     const Wide wide(args.x);
     const Affine<Accumulate<T>> affine(context, wide, args.gamma, args.beta, args.stats);
@@ -151,8 +149,7 @@ template <> void batch_norm_backward(CpuContext& context, const BatchNormBackwar
   });
 }
 
-template <>
-void batch_norm_backward_sums(CpuContext& context, const BatchNormBackward& args, const Tensor& row) {
+void batch_norm_backward_sums(CpuContext& context, const BatchNormBackward& args, Out row) {
   dispatch_passes(args, [&]<class Sum, class Dx, class T>() {
     const Wide wide(args.x);
     const Affine<Accumulate<T>> affine(context, wide, args.gamma, args.beta, args.stats);
@@ -160,7 +157,6 @@ void batch_norm_backward_sums(CpuContext& context, const BatchNormBackward& args
   });
 }
 
-template <>
 void batch_norm_backward_join(CpuContext& context, const BatchNormBackward& args, const Tensor& rows) {
   dispatch_passes(args, [&]<class Sum, class Dx, class T>() {
     const Wide wide(args.x);

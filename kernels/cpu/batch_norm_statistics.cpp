@@ -1,5 +1,7 @@
+#include "kernels/cpu/context.h"
 #include "kernels/cpu/wide_rows.h"
 #include "kernels/norm.h"
+#include "kernels/scratch.h"
 
 namespace athanor::kernels {
 namespace {
@@ -8,7 +10,7 @@ namespace {
 template <class T, class A> void sample_means(const Wide& wide, const T* x, A* means) {
   const std::int64_t samples = std::min<std::int64_t>(16, wide.rows);
   std::fill(means, means + wide.channels, A(0));
-  cpu::vectorize_if<cpu::kFastType<T>>([&] {
+  cpu::vectorize_if<kFastType<T>>([&] {
     for (std::int64_t i = 0; i < samples; ++i) {
       const T* __restrict row = x + i * (wide.rows / samples) * wide.channels;
       for (std::int64_t c = 0; c < wide.channels; ++c) means[c] += A(row[c]);
@@ -49,11 +51,9 @@ template <class T, class F> void for_each_moments(CpuContext& context, const Ten
   A* shift = memory.as<A>();
   sample_means(wide, in, shift);
   const Sums<A> sums(context, wide);
-  wide.for_each_chunk_from_end(context, [&](std::int64_t chunk) {
-    cpu::vectorize_if<cpu::kFastType<T>>([&] {
-      sum_deviations(wide, chunk, in, shift, sums.slot(chunk));
-      sums.fold(chunk);
-    });
+  wide.for_each_chunk<kFastType<T>, From::end>(context, [&](std::int64_t chunk) {
+    sum_deviations(wide, chunk, in, shift, sums.slot(chunk));
+    sums.fold(chunk);
   });
   sums.total();
   const double n = static_cast<double>(wide.rows);
@@ -76,8 +76,7 @@ void write_statistics(std::int64_t c, const Moments& found, double n, double eps
 
 }  // namespace
 
-template <>
-void batch_norm_statistics(CpuContext& context, const Tensor& x, double eps, const Tensor& stats,
+void batch_norm_statistics(CpuContext& context, const Tensor& x, double eps, Out stats,
                            const RunningStats& running) {
   dispatch_floating(x.dtype(), "batch_norm", [&]<class T>() {
     const double n = static_cast<double>(x.numel()) / static_cast<double>(x.dim(-1));
@@ -87,7 +86,7 @@ void batch_norm_statistics(CpuContext& context, const Tensor& x, double eps, con
   });
 }
 
-template <> void batch_norm_training(CpuContext& context, const BatchNormTraining& args) {
+void batch_norm_training(CpuContext& context, const BatchNormTraining& args) {
   if (args.sums.defined()) {
     const std::int64_t channels = args.x.dim(-1);
     const double n = static_cast<double>(args.x.numel() / channels);
@@ -102,7 +101,7 @@ template <> void batch_norm_training(CpuContext& context, const BatchNormTrainin
                      args.y);
 }
 
-template <> void batch_norm_moments(CpuContext& context, const Tensor& x, const Tensor& row) {
+void batch_norm_moments(CpuContext& context, const Tensor& x, Out row) {
   auto* to = row.data<double>();
   std::fill(to, to + row.numel(), 0.0);
   if (x.numel() == 0) return;
@@ -116,9 +115,7 @@ template <> void batch_norm_moments(CpuContext& context, const Tensor& x, const 
   });
 }
 
-template <>
-void batch_norm_join(CpuContext&, const Tensor& rows, double eps, const Tensor& stats,
-                     const RunningStats& running) {
+void batch_norm_join(CpuContext&, const Tensor& rows, double eps, Out stats, const RunningStats& running) {
   dispatch_floating(stats.dtype(), "batch_norm", [&]<class A>() {
     if constexpr (sizeof(A) >= 4) {
       const std::int64_t channels = stats.dim(1);
@@ -130,7 +127,7 @@ void batch_norm_join(CpuContext&, const Tensor& rows, double eps, const Tensor& 
   });
 }
 
-template <> void batch_norm_fixed(CpuContext&, const RunningStats& running, double eps, const Tensor& stats) {
+void batch_norm_fixed(CpuContext&, const RunningStats& running, double eps, Out stats) {
   dispatch_floating(stats.dtype(), "batch_norm", [&]<class A>() {
     if constexpr (sizeof(A) >= 4) {
       const std::int64_t channels = stats.dim(1);

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "kernels/context.h"
+#include "kernels/cpu/context.h"
 
 namespace athanor {
 

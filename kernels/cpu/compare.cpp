@@ -1,5 +1,6 @@
 #include "kernels/compare.h"
 
+#include "kernels/cpu/context.h"
 #include "kernels/cpu/elementwise_map.h"
 
 namespace athanor::kernels {
@@ -20,8 +21,7 @@ template <class F> void dispatch_predicate(Predicate predicate, const F& f) {
 
 }  // namespace
 
-template <>
-void compare(CpuContext& context, Predicate predicate, const Tensor& a, const Tensor& b, const Tensor& y) {
+void compare(CpuContext& context, Predicate predicate, const Tensor& a, const Tensor& b, Out y) {
   dispatch_any(a.dtype(), [&]<class T>() {
     dispatch_predicate(predicate, [&]<Predicate known>() {
       cpu::map<T, bool>(

@@ -1,10 +1,9 @@
-#include "kernels/context.h"
+#include "kernels/cpu/context.h"
 
 #include <cstdlib>
-#include <string_view>
 
 #include "kernels/cpu/borrowed_context.h"
-#include "kernels/cpu/onednn.h"
+#include "kernels/cpu/primitive_cache.h"
 #include "kernels/cpu/thread_team.h"
 #include "tensor/cores.h"
 
@@ -21,19 +20,6 @@ int default_threads() {
   return threads;
 #else
   return 1;
-#endif
-}
-
-/// Whether OpenMP's threads sleep soon after their work, by the environment that they were started with.
-bool openmp_waits_passively() {
-#if defined(_OPENMP)
-  static const bool passive = [] {
-    const char* const policy = std::getenv("OMP_WAIT_POLICY");
-    return policy && (std::string_view(policy) == "passive" || std::string_view(policy) == "PASSIVE");
-  }();
-  return passive;
-#else
-  return false;
 #endif
 }
 
@@ -54,7 +40,7 @@ void SlotScratch::reserve(std::int64_t slots, std::size_t bytes) {
 }
 
 CpuContext::CpuContext() : threads_(default_threads()) {
-  if (openmp_waits_passively()) team_ = std::make_unique<cpu::ThreadTeam>();
+  if (cpu::loop_threads() == cpu::LoopThreads::own) team_ = std::make_unique<cpu::ThreadTeam>();
   set_own_step(&step_state_);
 }
 CpuContext::~CpuContext() = default;

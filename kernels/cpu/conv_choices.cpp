@@ -1,42 +1,36 @@
 #include "kernels/conv_choices.h"
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <chrono>
 #include <iterator>
 #include <limits>
 #include <map>
 #include <mutex>
+#include <optional>
+#include <ranges>
 #include <shared_mutex>
 #include <sstream>
+#include <tuple>
 #include <utility>
-#include <vector>
 
 #include <fmt/ranges.h>
 
-#include "kernels/cpu/conv_choice.h"
+#include "kernels/cpu/context.h"
+#include "kernels/cpu/conv_list.h"
+#include "kernels/impl.h"
 #include "tensor/error.h"
 
 namespace athanor {
 namespace {
 
-constexpr const char* kPassNames[] = {"forward", "backward_data", "backward_weights"};
+using cpu::PrimitiveKey;
 
-struct ConvCase {
-  cpu::PrimitiveKey::Op pass{};
-  DType in{}, out{};
-  int threads = 0;
-  std::array<std::int64_t, 16> sizes{};
+constexpr std::string_view kRules = name_of(ConvImpl::automatic);
+constexpr std::string_view kPassNames[] = {"forward", "backward_data", "backward_weights"};
 
-  auto operator<=>(const ConvCase&) const = default;
-};
-
-ConvCase case_of(const cpu::PrimitiveKey& key) {
-  return {key.op, key.in, key.out, key.threads, key.sizes};
-}
-
-using Choices = std::map<ConvCase, ConvImpl>;
+/// "forward f32 f32 2 64 28 28 1 6 ...", and the name of an implementation, or kRules.
+using Choices = std::map<std::string, std::string_view, std::less<>>;
 
 struct Table {
   std::shared_mutex mutex;
@@ -50,41 +44,42 @@ Table& table() {
 
 constinit thread_local MeasureConvs* measuring = nullptr;
 
-template <class Names> int index_in(const Names& names, const std::string& name) {
-  const auto found = std::find(std::begin(names), std::end(names), name);
-  return found == std::end(names) ? -1 : static_cast<int>(found - std::begin(names));
+// In a buffer that does not allocate.
+fmt::memory_buffer text_of(const PrimitiveKey& key) {
+  fmt::memory_buffer text;
+  fmt::format_to(std::back_inserter(text), "{} {} {} {} {}", kPassNames[static_cast<int>(key.op)], key.in,
+                 key.out, key.threads, fmt::join(key.sizes, " "));
+  return text;
 }
 
-// "forward f32 f32 2 64 28 28 1 6 ..."
-std::string text_of(const ConvCase& conv) {
-  return fmt::format("{} {} {} {} {}", kPassNames[static_cast<int>(conv.pass)], conv.in, conv.out,
-                     conv.threads, fmt::join(conv.sizes, " "));
-}
-
-std::optional<std::pair<ConvCase, ConvImpl>> read_line(const std::string& line) {
-  std::istringstream words(line);
-  std::string pass, in, out, impl, rest;
-  ConvCase conv;
-  words >> pass >> in >> out >> conv.threads;
-  for (std::int64_t& size : conv.sizes) words >> size;
-  words >> impl;
-  const int pass_index = index_in(kPassNames, pass), impl_index = index_in(kConvImplNames, impl);
-  if (!words || words >> rest || pass_index < 0 || impl_index < 0) return {};
-  conv.pass = static_cast<cpu::PrimitiveKey::Op>(pass_index);
-  const auto in_dtype = dtype_named(in), out_dtype = dtype_named(out);
-  if (!in_dtype || !out_dtype) return {};
-  conv.in = *in_dtype;
-  conv.out = *out_dtype;
-  return {{conv, static_cast<ConvImpl>(impl_index)}};
+/// Whether what follows the pass is as text_of() writes it.
+bool are_types_and_sizes(const std::string& text) {
+  std::istringstream words(text);
+  std::string in, out;
+  words >> in >> out;
+  std::size_t numbers = 0;
+  for (std::int64_t number = 0; words >> number;) ++numbers;
+  return words.eof() && dtype_named(in) && dtype_named(out) &&
+         numbers == 1 + std::tuple_size_v<decltype(PrimitiveKey::sizes)>;
 }
 
 std::optional<Choices> read(std::string_view text) {
+  constexpr std::ptrdiff_t kSpaces = 4 + std::tuple_size_v<decltype(PrimitiveKey::sizes)>;
   Choices choices;
   std::istringstream lines{std::string(text)};
   for (std::string line; std::getline(lines, line);) {
-    const auto choice = read_line(line);
-    if (!choice) return {};
-    choices.insert(*choice);
+    const std::size_t last = std::min(line.rfind(' '), line.size() - 1);
+    const std::string conv = line.substr(0, last), name = line.substr(last + 1);
+    const std::size_t first = std::min(conv.find(' '), conv.size());
+    const auto* const pass = std::ranges::find(kPassNames, conv.substr(0, first));
+    if (std::ranges::count(line, ' ') != kSpaces || pass == std::end(kPassNames) ||
+        !are_types_and_sizes(conv.substr(first)))
+      return {};
+    std::string_view known = name == kRules ? kRules : "";
+    for (const auto& entry : cpu::conv_list(static_cast<PrimitiveKey::Op>(pass - std::begin(kPassNames))))
+      if (entry.implementation->name == name) known = entry.implementation->name;
+    if (known.empty()) return {};
+    choices.insert({conv, known});
   }
   return choices;
 }
@@ -94,8 +89,7 @@ std::optional<Choices> read(std::string_view text) {
 std::string conv_choices() {
   const std::shared_lock lock(table().mutex);
   std::string text;
-  for (const auto& [conv, impl] : table().choices)
-    text += fmt::format("{} {}\n", text_of(conv), name_of(impl));
+  for (const auto& [conv, name] : table().choices) text += fmt::format("{} {}\n", conv, name);
   return text;
 }
 
@@ -119,44 +113,57 @@ MeasureConvs::~MeasureConvs() {
 }
 
 namespace cpu {
+namespace {
 
-std::optional<ConvImpl> chosen_conv(const PrimitiveKey& key) {
-  if (table().empty) return {};
-  const std::shared_lock lock(table().mutex);
-  const auto found = table().choices.find(case_of(key));
-  if (found == table().choices.end()) return {};
-  return found->second;
-}
-
-bool measures_convs() {
-  return measuring != nullptr;
-}
-
-ConvImpl choose_conv(const PrimitiveKey& key, std::span<const ConvImpl> impls,
-                     const std::function<void(ConvImpl)>& run) {
+/// Every implementation's time, from the definition up.
+ConvTimes measure(CpuContext& context, const PrimitiveKey& key, const std::function<void(const Code&)>& run) {
   constexpr int kRounds = 5;
-  constexpr double kGain = 0.95;  // smaller differences are noise, and the rule is the same in every run
-  MeasureConvs* const scope = std::exchange(measuring, nullptr);  // the rule itself is run, too
-  ConvTimes times{text_of(case_of(key)), {}};
-  for (const ConvImpl impl : impls) times.seconds.emplace_back(impl, std::numeric_limits<double>::infinity());
+  ConvTimes times{fmt::to_string(text_of(key)), {}};
+  const auto add = [&](std::string_view name) {
+    const bool known = std::ranges::count(times.seconds, name, &std::pair<std::string_view, double>::first);
+    if (!known && find_code(context, conv_list(key.op), key, name))
+      times.seconds.emplace_back(name, std::numeric_limits<double>::infinity());
+  };
+  add(kRules);
+  for (const ListEntry& entry : std::views::reverse(conv_list(key.op))) add(entry.implementation->name);
   for (int round = 0; round < kRounds; ++round) {
-    for (auto& [impl, seconds] : times.seconds) {
-      run(impl);  // leaves the operands in cache, whatever ran before
+    for (auto& [name, seconds] : times.seconds) {
+      const Code code = find_code(context, conv_list(key.op), key, name);
+      run(code);  // leaves the operands in cache, whatever ran before
       const auto began = std::chrono::steady_clock::now();
-      run(impl);
+      run(code);
       seconds =
           std::min(seconds, std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count());
     }
   }
-  const auto fastest = *std::ranges::min_element(
-      times.seconds, {}, [](const std::pair<ConvImpl, double>& timed) { return timed.second; });
-  const auto rule = times.seconds.front();
-  const ConvImpl choice = fastest.second < kGain * rule.second ? fastest.first : rule.first;
-  measuring = scope;
-  if (scope->on_times()) scope->on_times()(times);
+  return times;
+}
+
+}  // namespace
+
+std::string_view chosen_conv(CpuContext& context, const PrimitiveKey& key,
+                             const std::function<void(const Code&)>& run) {
+  constexpr double kGain = 0.95;  // smaller differences are noise, and the rule is the same in every run
+  if (table().empty && !measuring) return kRules;
+  const fmt::memory_buffer text = text_of(key);
+  std::string_view choice;
+  {
+    const std::shared_lock lock(table().mutex);
+    const auto found = table().choices.find(std::string_view(text.data(), text.size()));
+    if (found != table().choices.end()) choice = found->second;
+  }
+  if (!choice.empty()) return find_code(context, conv_list(key.op), key, choice) ? choice : kRules;
+  if (!measuring) return kRules;
+  const ConvTimes times = measure(context, key, run);
+  const auto& rule = times.seconds.front();
+  const auto& fastest =
+      *std::ranges::min_element(times.seconds, {}, [](const auto& one) { return one.second; });
+  if (measuring->on_times()) measuring->on_times()(times);
   const std::unique_lock lock(table().mutex);
   table().empty = false;
-  return table().choices.insert({case_of(key), choice}).first->second;
+  return table()
+      .choices.insert({times.conv, fastest.second < kGain * rule.second ? fastest.first : kRules})
+      .first->second;
 }
 
 }  // namespace cpu

@@ -1,8 +1,12 @@
-#include "kernels/cpu/conv_impl.h"
+#include <algorithm>
+
+#include "kernels/cpu/context.h"
+#include "kernels/cpu/conv_list.h"
 #include "kernels/cpu/conv_tiles.h"
-#include "kernels/cpu/epilogue.h"
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/parallel.h"
+#include "kernels/elementwise_ops.h"
+#include "kernels/scratch.h"
 
 // Direct convolution, for layers where oneDNN is slow: few input or output channels. An image is first copied
 // into a frame of zeros and widened to f32, so that no inner loop tests for the border. Sums then stay in
@@ -13,9 +17,6 @@
 // Bias and activation are applied to a tile's sums in f32; only loads and stores depend on the dtype.
 
 namespace athanor::cpu {
-
-#if defined(__x86_64__) && defined(__GNUC__)
-
 namespace {
 
 using conv_tiles::kLanes;
@@ -36,11 +37,9 @@ float weight_of(const ConvSize& z, const T* w, std::int64_t k, std::int64_t r, s
   return static_cast<float>(w[((k * z.r + r) * z.s + s) * z.c + c]);
 }
 
-/// sums[row][j] = activation(sums[row][j] + bias[j]) for j < width; bias may be null. Null if only a bias is
-/// to be added, which storing does as well.
-using Finish = void (*)(float* sums, std::int64_t rows, std::int64_t width, const float* bias);
-
-template <class Op> void finish(float* sums, std::int64_t rows, std::int64_t width, const float* bias) {
+/// sums[row][j] = relu(sums[row][j] + bias[j]) for j < width; bias may be null.
+void apply_relu(float* sums, std::int64_t rows, std::int64_t width, const float* bias) {
+  using Op = kernels::Relu;
   vectorize([&] {
     for (std::int64_t row = 0; row < rows; ++row, sums += width) {
       if (bias) {
@@ -50,14 +49,6 @@ template <class Op> void finish(float* sums, std::int64_t rows, std::int64_t wid
       }
     }
   });
-}
-
-Finish finish_of(Activation activation) {
-  Finish found = nullptr;
-  dispatch_fused(activation, [&]<class Op>() {
-    if constexpr (!std::is_same_v<Op, kernels::Identity>) found = finish<Op>;
-  });
-  return found;
 }
 
 // Channels -------------------------------------------------------------------------------------------------
@@ -89,7 +80,7 @@ void store_channels(const float* sums, std::int64_t pixels, std::int64_t block, 
 }
 
 template <class T>
-void run_channels(CpuContext& context, const ConvSize& z, Finish finish, const T* x, const T* w,
+void run_channels(const CpuContext& context, const ConvSize& z, bool relu, const T* x, const T* w,
                   const T* bias, T* y) {
   const conv_tiles::ChannelCode code = conv_tiles::code().channels(z.k, z.q);
   const std::int64_t block = code.block, blocks = (z.k + block - 1) / block;
@@ -132,8 +123,8 @@ void run_channels(CpuContext& context, const ConvSize& z, Finish finish, const T
                          merged ? z.s * z.c : z.c},
                         sums);
               const float* offset = bias ? wide_bias + b * block : nullptr;
-              if (finish) finish(sums, pixels, block, offset);
-              store_channels(sums, std::min(pixels, z.q - q), block, channels, finish ? nullptr : offset, z.k,
+              if (relu) apply_relu(sums, pixels, block, offset);
+              store_channels(sums, std::min(pixels, z.q - q), block, channels, relu ? nullptr : offset, z.k,
                              y + ((n * z.p + p) * z.q + q) * z.k + b * block);
             }
           }
@@ -185,8 +176,8 @@ void store_pixels(const ConvSize& z, const float* sums, std::int64_t row, const 
 }
 
 template <class T>
-void run_pixels(CpuContext& context, const ConvSize& z, Finish finish, const T* x, const T* w, const T* bias,
-                T* y) {
+void run_pixels(const CpuContext& context, const ConvSize& z, bool relu, const T* x, const T* w,
+                const T* bias, T* y) {
   const conv_tiles::Code& code = conv_tiles::code();
   const std::int64_t pitch = frame_w(z), plane = frame_h(z) * pitch;
   // If rows are contiguous in the frame, spans are too: one may cross the end of an output row, and its
@@ -228,48 +219,44 @@ void run_pixels(CpuContext& context, const ConvSize& z, Finish finish, const T* 
           code.pixel_sums[z.k - 1](
               {image, at, packed, z.c, plane, z.r, z.dilation_h * pitch, z.s, z.dilation_w},
               sums + span * block);
-          if (finish) finish(sums + span * block, code.spans, block, wide_bias);
+          if (relu) apply_relu(sums + span * block, code.spans, block, wide_bias);
         }
-        store_pixels(z, sums, whole ? pitch : per_run * kLanes, finish ? nullptr : wide_bias,
+        store_pixels(z, sums, whole ? pitch : per_run * kLanes, relu ? nullptr : wide_bias,
                      y + n * z.p * z.q * z.k);
       }
     });
   });
 }
 
+// ----------------------------------------------------------------------------------------------------------
+
+void run(const CpuContext& context, const PrimitiveKey& key, const Operands& at) {
+  const ConvSize z = conv_size(key);
+  dispatch_floating(key.in, "conv2d", [&]<class T>() {
+    if constexpr (!std::is_same_v<T, double>) {
+      const auto code =
+          z.stride_w == 1 && z.k <= conv_tiles::kMaxPixelChannels ? run_pixels<T> : run_channels<T>;
+      code(context, z, key.fused.relu, static_cast<const T*>(at.first), static_cast<const T*>(at.second),
+           static_cast<const T*>(at.bias), static_cast<T*>(at.out));
+    }
+  });
+}
+
+bool fits(const PrimitiveKey& key) {
+  return has_avx2() && key.in != DType::f64 && conv_size(key).groups == 1;
+}
+MadePrimitive make(const PrimitiveKey& key) {
+  return made_of(key, run, "direct");
+}
+
+std::string needs(const PrimitiveKey&) {
+  return "the direct code needs AVX2, f32 or a half type and one group; for its backward passes, no dilation "
+         "along a row, and few input channels";
+}
+
 }  // namespace
 
-bool conv_direct_fits(const ConvSize& z) {
-  return has_avx2() && z.groups == 1;
-}
-
-template <class T>
-void conv_forward_direct(CpuContext& context, const ConvSize& z, Activation activation, const T* x,
-                         const T* w, const T* bias, T* y) {
-  const Finish finish = finish_of(activation);
-  if (z.stride_w == 1 && z.k <= conv_tiles::kMaxPixelChannels)
-    return run_pixels(context, z, finish, x, w, bias, y);
-  run_channels(context, z, finish, x, w, bias, y);
-}
-
-#else
-
-bool conv_direct_fits(const ConvSize&) {
-  return false;
-}
-template <class T>
-void conv_forward_direct(CpuContext& context, const ConvSize& z, Activation activation, const T* x,
-                         const T* w, const T* bias, T* y) {
-  conv_forward_eigen(context, z, activation, x, w, bias, y);
-}
-
-#endif
-
-template void conv_forward_direct(CpuContext&, const ConvSize&, Activation, const float*, const float*,
-                                  const float*, float*);
-template void conv_forward_direct(CpuContext&, const ConvSize&, Activation, const Half*, const Half*,
-                                  const Half*, Half*);
-template void conv_forward_direct(CpuContext&, const ConvSize&, Activation, const BFloat16*, const BFloat16*,
-                                  const BFloat16*, BFloat16*);
+extern const Implementation kConvDirect{
+    .name = "direct", .fuses = {.relu = true}, .fits = fits, .make = make, .needs = needs};
 
 }  // namespace athanor::cpu

@@ -1,10 +1,12 @@
 #include <algorithm>
 
-#include "kernels/cpu/conv_impl.h"
+#include "kernels/cpu/context.h"
+#include "kernels/cpu/conv_list.h"
 #include "kernels/cpu/epilogue.h"
 #include "kernels/cpu/gemm.h"
 #include "kernels/cpu/iterate.h"
 #include "kernels/cpu/parallel.h"
+#include "kernels/scratch.h"
 
 // Convolution as a matrix product. A tile is a run of output pixels; its patches, one row of R S C values per
 // pixel ("im2col"), are multiplied by the filters. Tiles stay in a core's cache between copy and product, so
@@ -90,11 +92,9 @@ template <class T, class A> const A* widened(const T* values, std::int64_t n, A*
 
 template <class T> constexpr bool kHalf = !std::is_same_v<T, Accumulate<T>>;
 
-}  // namespace
-
 template <class T>
-void conv_forward_eigen(CpuContext& context, const ConvSize& z, Activation activation, const T* x, const T* w,
-                        const T* bias, T* y) {
+void forward(const CpuContext& context, const ConvSize& z, bool relu, const T* x, const T* w, const T* bias,
+             T* y) {
   using A = Accumulate<T>;
   const Tiling tiling(z);
   const std::int64_t depth = tiling.depth, gc = z.group_c(), gk = z.group_k(), tile = tiling.tile;
@@ -102,7 +102,7 @@ void conv_forward_eigen(CpuContext& context, const ConvSize& z, Activation activ
   const std::int64_t filter = kHalf<T> ? z.k * depth : 0, per_slot = tile * (depth + gk);
   const Scratch scratch = context.scratch(static_cast<std::size_t>(filter + slots * per_slot) * sizeof(A));
   const A* weights = widened(w, filter == 0 ? 0 : z.k * depth, scratch.as<A>());
-  dispatch_fused(activation, [&]<class Op>() {
+  dispatch_fused(relu, [&]<class Op>() {
     for_each_slot(context, slots, units, [&](std::int64_t slot, const auto& each_piece) {
       A* const patches = scratch.as<A>() + filter + slot * per_slot;
       A* const sums = patches + tile * depth;
@@ -133,7 +133,7 @@ void conv_forward_eigen(CpuContext& context, const ConvSize& z, Activation activ
 }
 
 template <class T>
-void conv_backward_data_eigen(CpuContext& context, const ConvSize& z, const T* dy, const T* w, T* dx) {
+void backward_data(const CpuContext& context, const ConvSize& z, const T* dy, const T* w, T* dx) {
   using A = Accumulate<T>;
   const Tiling tiling(z);
   const std::int64_t depth = tiling.depth, gc = z.group_c(), gk = z.group_k(), tile = tiling.tile;
@@ -174,8 +174,8 @@ void conv_backward_data_eigen(CpuContext& context, const ConvSize& z, const T* d
 }
 
 template <class T, class W>
-void conv_backward_weights_eigen(CpuContext& context, const ConvSize& z, const T* x, const T* dy, W* dw,
-                                 bool accumulate) {
+void backward_weights(const CpuContext& context, const ConvSize& z, const T* x, const T* dy, W* dw,
+                      bool accumulate) {
   using A = Accumulate<T>;
   const Tiling tiling(z);
   const std::int64_t depth = tiling.depth, gc = z.group_c(), gk = z.group_k(), tile = tiling.tile;
@@ -217,19 +217,39 @@ void conv_backward_weights_eigen(CpuContext& context, const ConvSize& z, const T
   });
 }
 
-#define ATH_INSTANTIATE(T)                                                                                 \
-  template void conv_forward_eigen(CpuContext&, const ConvSize&, Activation, const T*, const T*, const T*, \
-                                   T*);                                                                    \
-  template void conv_backward_data_eigen(CpuContext&, const ConvSize&, const T*, const T*, T*);            \
-  template void conv_backward_weights_eigen(CpuContext&, const ConvSize&, const T*, const T*, T*, bool);
-ATH_INSTANTIATE(double)
-ATH_INSTANTIATE(float)
-ATH_INSTANTIATE(Half)
-ATH_INSTANTIATE(BFloat16)
-#undef ATH_INSTANTIATE
-template void conv_backward_weights_eigen(CpuContext&, const ConvSize&, const Half*, const Half*, float*,
-                                          bool);
-template void conv_backward_weights_eigen(CpuContext&, const ConvSize&, const BFloat16*, const BFloat16*,
-                                          float*, bool);
+void run(const CpuContext& context, const PrimitiveKey& key, const Operands& at) {
+  const ConvSize z = conv_size(key);
+  dispatch_floating(key.in, "conv2d", [&]<class T>() {
+    const T *const first = static_cast<const T*>(at.first), *const second = static_cast<const T*>(at.second);
+    const auto weights_to = [&]<class W>(W* dw) {
+      backward_weights(context, z, first, second, dw, key.fused.accumulate);
+    };
+    switch (key.op) {
+      case PrimitiveKey::Op::conv_backward_data:
+        return backward_data(context, z, first, second, static_cast<T*>(at.out));
+      case PrimitiveKey::Op::conv_backward_weights:
+        if (key.out == key.in) return weights_to(static_cast<T*>(at.out));
+        return weights_to(static_cast<Accumulate<T>*>(at.out));
+      default:
+        return forward(context, z, key.fused.relu, first, second, static_cast<const T*>(at.bias),
+                       static_cast<T*>(at.out));
+    }
+  });
+}
+
+bool fits(const PrimitiveKey&) {
+  return true;
+}
+MadePrimitive make(const PrimitiveKey& key) {
+  return made_of(key, run, "Eigen");
+}
+
+}  // namespace
+
+// The definition: every size and dtype. Only gradients of weights are added in the type of the sums.
+extern const Implementation kConvEigen{
+    .name = "reference", .fuses = {.relu = true}, .fits = fits, .make = make};
+extern const Implementation kConvEigenWeights{
+    .name = "reference", .fuses = {.accumulate = true}, .fits = fits, .make = make};
 
 }  // namespace athanor::cpu

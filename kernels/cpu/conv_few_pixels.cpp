@@ -1,20 +1,18 @@
-#include "kernels/cpu/conv_few_pixels.h"
-
 #include <algorithm>
 #include <memory>
 
+#include "kernels/cpu/context.h"
+#include "kernels/cpu/conv_list.h"
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/panel_product.h"
 #include "kernels/cpu/parallel.h"
 
 // The last convolutions of a network on one image have more filters than pixels: reading the filters takes
 // most of the time. So they are one product, [pixels, R S C] x [R S C, K]. The rows of the first factor are
-// copied from the image; the second is packed in panels of 32 columns, which threads share.
+// copied from the image; the second is packed in panels of 32 columns, which threads share, so that each is
+// read from memory once, by one thread, from front to back.
 
 namespace athanor::cpu {
-
-#if defined(__x86_64__) && defined(__GNUC__)
-
 namespace {
 
 constexpr std::int64_t kLanes = 16;
@@ -24,14 +22,7 @@ std::int64_t quotient_up(std::int64_t value, std::int64_t by) {
   return (value + by - 1) / by;
 }
 
-struct Sizes {
-  std::int64_t n, h, w, c, k, r, s, p, q, stride_h, stride_w, pad_h, pad_w, dilation_h, dilation_w;
-
-  static Sizes of(const PrimitiveKey& key) {
-    const auto [n, h, w, c, k, r, s, p, q, sh, sw, ph, pw, dh, dw, groups] = key.sizes;
-    return {n, h, w, c, k, r, s, p, q, sh, sw, ph, pw, dh, dw};
-  }
-
+struct Sizes : ConvSize {
   std::int64_t pixels() const { return n * p * q; }
   std::int64_t depth() const { return r * s * c; }
   std::int64_t panels() const { return quotient_up(k, kPanelColumns); }
@@ -69,8 +60,8 @@ class FilterPanels final : public kernels::WeightLayout {
 /// Writes for each pixel of the result the R S C values under its filter, zeros outside the image.
 void copy_rows(const Sizes& z, const float* x, float* rows) {
   for (std::int64_t pixel = 0; pixel < z.pixels(); ++pixel) {
-    const std::int64_t image = pixel / (z.p * z.q), top = pixel / z.q % z.p * z.stride_h - z.pad_h,
-                       left = pixel % z.q * z.stride_w - z.pad_w;
+    const std::int64_t image = pixel / (z.p * z.q), top = pixel / z.q % z.p * z.stride_h - z.padding_h,
+                       left = pixel % z.q * z.stride_w - z.padding_w;
     for (std::int64_t r = 0; r < z.r; ++r) {
       const std::int64_t row = top + r * z.dilation_h;
       for (std::int64_t s = 0; s < z.s; ++s, rows += z.c) {
@@ -113,16 +104,13 @@ void write_panel(const Finish& f, std::int64_t panel, const float* sums, std::in
 class ConvFewPixels final : public Primitive {
  public:
   explicit ConvFewPixels(const PrimitiveKey& key)
-      : z_(Sizes::of(key)),
-        relu_(key.activation == Activation::relu),
-        layout_(std::make_shared<FilterPanels>(z_)) {}
+      : z_{conv_size(key)}, relu_(key.fused.relu), layout_(std::make_shared<FilterPanels>(z_)) {}
 
-  void run(const CpuContext& context, const void* first, const void* second, const void* bias, void* out,
-           const void* residual) override {
-    const auto* const x = static_cast<const float*>(first);
-    const auto* const filters = static_cast<const float*>(second);
-    const Finish finish{static_cast<const float*>(bias), static_cast<const float*>(residual), relu_, z_.k,
-                        static_cast<float*>(out)};
+  void run(const CpuContext& context, const Operands& at) override {
+    const auto* const x = static_cast<const float*>(at.first);
+    const auto* const filters = static_cast<const float*>(at.second);
+    const Finish finish{static_cast<const float*>(at.bias), static_cast<const float*>(at.residual), relu_,
+                        z_.k, static_cast<float*>(at.out)};
     const std::int64_t slots = std::min<std::int64_t>(context.threads(), z_.panels());
     const std::int64_t rows = quotient_up(z_.pixels(), 4) * 4, copies = rows * z_.depth();
     const SlotScratch& own =
@@ -139,7 +127,7 @@ class ConvFewPixels final : public Primitive {
       });
     });
   }
-  const std::shared_ptr<const kernels::WeightLayout>& layout() const override { return layout_; }
+  std::shared_ptr<const kernels::WeightLayout> layout() const override { return layout_; }
 
  private:
   void multiply(const float* copied, const float* panel, std::int64_t rows, std::int64_t columns,
@@ -162,25 +150,19 @@ class ConvFewPixels final : public Primitive {
   std::shared_ptr<const kernels::WeightLayout> layout_;
 };
 
-}  // namespace
-
-bool conv_few_pixels_fits(const ConvSize& z) {
-  return has_avx2() && z.groups == 1 && z.c > 0 && z.k % kLanes == 0;
+bool fits(const PrimitiveKey& key) {
+  const ConvSize z = conv_size(key);
+  return has_avx2() && key.fused.packed && z.groups == 1 && z.c > 0 && z.k % kLanes == 0;
 }
-
-MadePrimitive make_conv_few_pixels(const PrimitiveKey& key) {
+MadePrimitive make(const PrimitiveKey& key) {
   return {std::make_unique<ConvFewPixels>(key), has_avx512() ? "few pixels, AVX-512" : "few pixels, AVX2"};
 }
 
-#else
+}  // namespace
 
-bool conv_few_pixels_fits(const ConvSize&) {
-  return false;
-}
-MadePrimitive make_conv_few_pixels(const PrimitiveKey&) {
-  return {};
-}
-
-#endif
+extern const Implementation kConvFewPixels{.name = "few_pixels",
+                                           .fuses = {.relu = true, .residual = true, .packed = true},
+                                           .fits = fits,
+                                           .make = make};
 
 }  // namespace athanor::cpu

@@ -1,7 +1,11 @@
-#include "kernels/cpu/conv_impl.h"
+#include <algorithm>
+
+#include "kernels/cpu/context.h"
+#include "kernels/cpu/conv_list.h"
 #include "kernels/cpu/conv_tiles.h"
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/parallel.h"
+#include "kernels/scratch.h"
 
 // Backward-weights for few input or output channels. The gradients of some adjacent taps stay in registers
 // over all pixels of an image: a block of channels of dy, times an input value for each tap. Images with
@@ -9,7 +13,7 @@
 
 namespace athanor::cpu {
 
-#if defined(__x86_64__) && defined(__GNUC__)
+extern const Implementation kConvDirect;
 
 namespace {
 
@@ -86,15 +90,9 @@ void add_image(const ConvSize& z, const conv_tiles::WeightCode& code, const floa
   }
 }
 
-}  // namespace
-
-bool conv_gradient_fits(const ConvSize& z) {
-  return has_avx2() && z.groups == 1 && z.dilation_w == 1;
-}
-
 template <class T, class W>
-void conv_backward_weights_direct(CpuContext& context, const ConvSize& z, const T* x, const T* dy, W* dw,
-                                  bool accumulate) {
+void backward_weights(const CpuContext& context, const ConvSize& z, const T* x, const T* dy, W* dw,
+                      bool accumulate) {
   const std::int64_t taps = z.r * z.s * z.c;
   const conv_tiles::WeightCode code = conv_tiles::code().weights(z.s * z.c, z.k);
   const Frames<T> frames(z, code.block);
@@ -128,28 +126,34 @@ void conv_backward_weights_direct(CpuContext& context, const ConvSize& z, const 
   }
 }
 
-#else
-
-bool conv_gradient_fits(const ConvSize&) {
-  return false;
+void run(const CpuContext& context, const PrimitiveKey& key, const Operands& at) {
+  dispatch_floating(key.in, "conv2d", [&]<class T>() {
+    if constexpr (!std::is_same_v<T, double>) {
+      const auto to = [&]<class W>(W* dw) {
+        backward_weights(context, conv_size(key), static_cast<const T*>(at.first),
+                         static_cast<const T*>(at.second), dw, key.fused.accumulate);
+      };
+      if (key.out == DType::f32) return to(static_cast<float*>(at.out));
+      to(static_cast<T*>(at.out));
+    }
+  });
 }
-template <class T, class W>
-void conv_backward_weights_direct(CpuContext& context, const ConvSize& z, const T* x, const T* dy, W* dw,
-                                  bool accumulate) {
-  conv_backward_weights_eigen(context, z, x, dy, dw, accumulate);
+
+bool fits(const PrimitiveKey& key) {
+  const ConvSize z = conv_size(key);
+  return has_avx2() && key.in != DType::f64 && z.groups == 1 && z.dilation_w == 1;
+}
+MadePrimitive make(const PrimitiveKey& key) {
+  return made_of(key, run, "direct, of weights");
 }
 
-#endif
+}  // namespace
 
-template void conv_backward_weights_direct(CpuContext&, const ConvSize&, const float*, const float*, float*,
-                                           bool);
-template void conv_backward_weights_direct(CpuContext&, const ConvSize&, const Half*, const Half*, Half*,
-                                           bool);
-template void conv_backward_weights_direct(CpuContext&, const ConvSize&, const Half*, const Half*, float*,
-                                           bool);
-template void conv_backward_weights_direct(CpuContext&, const ConvSize&, const BFloat16*, const BFloat16*,
-                                           BFloat16*, bool);
-template void conv_backward_weights_direct(CpuContext&, const ConvSize&, const BFloat16*, const BFloat16*,
-                                           float*, bool);
+extern const Implementation kConvGradient{
+    .name = "direct",
+    .fuses = {.accumulate = true},
+    .fits = fits,
+    .make = make,
+    .needs = [](const PrimitiveKey& key) { return kConvDirect.needs(key); }};
 
 }  // namespace athanor::cpu

@@ -1,11 +1,12 @@
-#include "kernels/cpu/conv_pool.h"
-
 #include <algorithm>
 #include <memory>
 
+#include "kernels/cpu/context.h"
+#include "kernels/cpu/conv_list.h"
 #include "kernels/cpu/conv_tiles.h"
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/parallel.h"
+#include "kernels/scratch.h"
 
 // A convolution of few input channels, 2 x 2 max pooling and ReLU in one pass, as at the head of a small
 // network: the results of the convolution stay in registers until pooled. In one of two ways, as in
@@ -15,11 +16,9 @@
 //   pixels:   for up to 6 output channels. A block is 16 pixels of one channel, every other one of a row, so
 //             that the maximum of two adjacent pixels is that of two vectors. So the frame of an input image
 //             separates even and odd columns, channel by channel.
+// A NaN among four results may be ignored.
 
 namespace athanor::cpu {
-
-#if defined(__x86_64__) && defined(__GNUC__)
-
 namespace {
 
 using conv_tiles::kLanes;
@@ -30,22 +29,9 @@ std::int64_t round_up(std::int64_t value, std::int64_t to) {
   return (value + to - 1) / to * to;
 }
 
-struct Sizes {
-  std::int64_t n, h, w, c, k, r, s, pad_h, pad_w;
-  std::int64_t p, q;  // of the pooled result
-
-  explicit Sizes(const PrimitiveKey& key)
-      : n(key.sizes[0]),
-        h(key.sizes[1]),
-        w(key.sizes[2]),
-        c(key.sizes[3]),
-        k(key.sizes[4]),
-        r(key.sizes[5]),
-        s(key.sizes[6]),
-        pad_h(key.sizes[11]),
-        pad_w(key.sizes[12]),
-        p(key.sizes[7] / 2),
-        q(key.sizes[8] / 2) {}
+/// p and q are those of the pooled result.
+struct Sizes : ConvSize {
+  explicit Sizes(const PrimitiveKey& key) : ConvSize(conv_size(key)) { p /= 2, q /= 2; }
 
   bool by_pixels() const { return k <= conv_tiles::kMaxPooledChannels; }
   std::int64_t image() const { return h * w * c; }
@@ -89,9 +75,11 @@ class FilterBlocks final : public kernels::WeightLayout {
 
 /// Copies an image into its frame of zeros.
 void fill_frame(const Sizes& z, const float* image, float* frame) {
-  const std::int64_t rows = std::min(z.h, z.rows() - z.pad_h), columns = std::min(z.w, z.columns() - z.pad_w);
+  const std::int64_t rows = std::min(z.h, z.rows() - z.padding_h),
+                     columns = std::min(z.w, z.columns() - z.padding_w);
   for (std::int64_t h = 0; h < rows; ++h)
-    std::copy_n(image + h * z.w * z.c, columns * z.c, frame + ((h + z.pad_h) * z.columns() + z.pad_w) * z.c);
+    std::copy_n(image + h * z.w * z.c, columns * z.c,
+                frame + ((h + z.padding_h) * z.columns() + z.padding_w) * z.c);
 }
 
 void run_channels(const Sizes& z, const float* image, bool is_frame, const float* w, const float* bias,
@@ -120,14 +108,14 @@ std::int64_t half_row(const Sizes& z) {
 }
 
 void fill_halves(const Sizes& z, const float* image, float* frame) {
-  const std::int64_t half = half_row(z), rows = std::min(z.h, z.rows() - z.pad_h);
+  const std::int64_t half = half_row(z), rows = std::min(z.h, z.rows() - z.padding_h);
   for (std::int64_t c = 0; c < z.c; ++c) {
     for (std::int64_t h = 0; h < rows; ++h) {
       const float* const from = image + h * z.w * z.c + c;
       for (std::int64_t parity = 0; parity < 2; ++parity) {
-        float* const to = frame + ((c * z.rows() + h + z.pad_h) * 2 + parity) * half;
+        float* const to = frame + ((c * z.rows() + h + z.padding_h) * 2 + parity) * half;
         // Column 2 i + parity of the frame is column 2 i + shift of the image.
-        const std::int64_t shift = parity - z.pad_w, begin = shift < 0 ? (1 - shift) / 2 : 0;
+        const std::int64_t shift = parity - z.padding_w, begin = shift < 0 ? (1 - shift) / 2 : 0;
         const std::int64_t end = std::min(half, (z.w - shift + 1) / 2);
         if (z.c == 1) {  // so that the loop vectorises
           for (std::int64_t i = begin; i < end; ++i) to[i] = from[2 * i + shift];
@@ -155,13 +143,12 @@ class ConvPool final : public Primitive {
   explicit ConvPool(const PrimitiveKey& key)
       : z_(key), threads_(key.threads), layout_(std::make_shared<FilterBlocks>(z_)) {}
 
-  void run(const CpuContext& context, const void* first, const void* second, const void* bias, void* out,
-           const void*) override {
-    const auto* const x = static_cast<const float*>(first);
-    const auto* const w = static_cast<const float*>(second);
-    const auto* const offsets = static_cast<const float*>(bias);
-    auto* const y = static_cast<float*>(out);
-    const bool framed = z_.by_pixels() || z_.pad_h > 0 || z_.pad_w > 0;
+  void run(const CpuContext& context, const Operands& at) override {
+    const auto* const x = static_cast<const float*>(at.first);
+    const auto* const w = static_cast<const float*>(at.second);
+    const auto* const offsets = static_cast<const float*>(at.bias);
+    auto* const y = static_cast<float*>(at.out);
+    const bool framed = z_.by_pixels() || z_.padding_h > 0 || z_.padding_w > 0;
     const std::int64_t frame = !framed          ? 0
                                : z_.by_pixels() ? z_.c * z_.rows() * 2 * half_row(z_)
                                                 : z_.rows() * z_.columns() * z_.c;
@@ -185,7 +172,7 @@ class ConvPool final : public Primitive {
       });
     });
   }
-  const std::shared_ptr<const kernels::WeightLayout>& layout() const override { return layout_; }
+  std::shared_ptr<const kernels::WeightLayout> layout() const override { return layout_; }
 
  private:
   Sizes z_;
@@ -193,27 +180,20 @@ class ConvPool final : public Primitive {
   std::shared_ptr<const kernels::WeightLayout> layout_;
 };
 
-}  // namespace
-
-bool conv_pool_fits(const ConvSize& z) {
-  return has_avx2() && z.stride_h == 1 && z.stride_w == 1 && z.dilation_h == 1 && z.dilation_w == 1 &&
-         z.groups == 1 && z.c > 0 && z.c <= kMaxInputs && z.p > 1 && z.q > 1;
+bool fits(const PrimitiveKey& key) {
+  const ConvSize z = conv_size(key);
+  return has_avx2() && key.fused.pooled && key.fused.packed && z.stride_h == 1 && z.stride_w == 1 &&
+         z.dilation_h == 1 && z.dilation_w == 1 && z.groups == 1 && z.c > 0 && z.c <= kMaxInputs && z.p > 1 &&
+         z.q > 1;
 }
-
-MadePrimitive make_conv_pool(const PrimitiveKey& key) {
+MadePrimitive make(const PrimitiveKey& key) {
   return {std::make_unique<ConvPool>(key),
           has_avx512() ? "convolution and pooling, AVX-512" : "convolution and pooling, AVX2"};
 }
 
-#else
+}  // namespace
 
-bool conv_pool_fits(const ConvSize&) {
-  return false;
-}
-MadePrimitive make_conv_pool(const PrimitiveKey&) {
-  return {};
-}
-
-#endif
+extern const Implementation kConvPool{
+    .name = "pooled", .fuses = {.relu = true, .packed = true, .pooled = true}, .fits = fits, .make = make};
 
 }  // namespace athanor::cpu

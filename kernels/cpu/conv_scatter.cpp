@@ -1,7 +1,11 @@
-#include "kernels/cpu/conv_impl.h"
+#include <algorithm>
+
+#include "kernels/cpu/context.h"
+#include "kernels/cpu/conv_list.h"
 #include "kernels/cpu/conv_tiles.h"
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/parallel.h"
+#include "kernels/scratch.h"
 
 // Backward-data for few input channels. In NHWC the pixels under one row of the filter are contiguous: S C
 // values, one or two vectors of 16. So every output pixel computes its patch of dx in registers, as many of
@@ -11,7 +15,7 @@
 
 namespace athanor::cpu {
 
-#if defined(__x86_64__) && defined(__GNUC__)
+extern const Implementation kConvDirect;
 
 namespace {
 
@@ -63,15 +67,8 @@ struct FilterRows {
   }
 };
 
-}  // namespace
-
-bool conv_scatter_fits(const ConvSize& z) {
-  return has_avx2() && z.groups == 1 && z.dilation_w == 1 && z.r * vectors_per_row(z) <= kMaxVectors &&
-         vectors_per_row(z) <= conv_tiles::code().max_patch;
-}
-
 template <class T>
-void conv_backward_data_scatter(CpuContext& context, const ConvSize& z, const T* dy, const T* w, T* dx) {
+void backward_data(const CpuContext& context, const ConvSize& z, const T* dy, const T* w, T* dx) {
   const Frame frame(z);
   const FilterRows filters(z);
   const std::int64_t slots = std::min<std::int64_t>(threads_for(context, z.work()), z.n);
@@ -118,21 +115,30 @@ void conv_backward_data_scatter(CpuContext& context, const ConvSize& z, const T*
   });
 }
 
-#else
-
-bool conv_scatter_fits(const ConvSize&) {
-  return false;
-}
-template <class T>
-void conv_backward_data_scatter(CpuContext& context, const ConvSize& z, const T* dy, const T* w, T* dx) {
-  conv_backward_data_eigen(context, z, dy, w, dx);
+void run(const CpuContext& context, const PrimitiveKey& key, const Operands& at) {
+  dispatch_floating(key.in, "conv2d", [&]<class T>() {
+    if constexpr (!std::is_same_v<T, double>)
+      backward_data(context, conv_size(key), static_cast<const T*>(at.first),
+                    static_cast<const T*>(at.second), static_cast<T*>(at.out));
+  });
 }
 
-#endif
+/// Few input channels: R ceil(S C / 16) <= 12, and S C <= 48 without AVX-512.
+bool fits(const PrimitiveKey& key) {
+  if (!has_avx2() || key.in == DType::f64) return false;
+  const ConvSize z = conv_size(key);
+  return z.groups == 1 && z.dilation_w == 1 && z.r * vectors_per_row(z) <= kMaxVectors &&
+         vectors_per_row(z) <= conv_tiles::code().max_patch;
+}
+MadePrimitive make(const PrimitiveKey& key) {
+  return made_of(key, run, "direct, scattered");
+}
 
-template void conv_backward_data_scatter(CpuContext&, const ConvSize&, const float*, const float*, float*);
-template void conv_backward_data_scatter(CpuContext&, const ConvSize&, const Half*, const Half*, Half*);
-template void conv_backward_data_scatter(CpuContext&, const ConvSize&, const BFloat16*, const BFloat16*,
-                                         BFloat16*);
+}  // namespace
+
+extern const Implementation kConvScatter{
+    .name = "direct", .fuses = {}, .fits = fits, .make = make, .needs = [](const PrimitiveKey& key) {
+      return kConvDirect.needs(key);
+    }};
 
 }  // namespace athanor::cpu

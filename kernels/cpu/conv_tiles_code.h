@@ -1,22 +1,34 @@
-// No #pragma once: one source per instruction set includes this. It defines ATH_ISA, a namespace, and
-// ATH_TARGET, the attribute that lets a function use its vectors, and in that namespace the vectors
-// themselves:
-//   Vector, kWidth       its floats
-//   zero, all, load, store, fused, larger, store_first, add_first, store_interleaved
-//   kIsa                 its name
-//   kChannelTiles        pairs of blocks of 16 channels and pixels
-//   kSpans, kSpanChannels, kMaxPooled, kPooledChannels, kMaxPatch, kWeightSums
-// The last are sizes of tiles, such that sums, factors and a broadcast fit in the registers.
+// No #pragma once: included once per instruction set, with ATH_ISA defined (vector.h).
 
+#include <algorithm>
 #include <array>
 #include <utility>
 
 #include "kernels/cpu/conv_tiles.h"
+#include "kernels/cpu/vector.h"
 
 namespace athanor::cpu::conv_tiles::ATH_ISA {
 namespace {
 
-constexpr int kParts = kLanes / kWidth;  ///< vectors of a block of 16 floats
+using namespace athanor::cpu::ATH_ISA;
+
+// Sizes of tiles, such that sums, factors and a broadcast fit in 16 registers of AVX2 or 32 of AVX-512.
+constexpr bool kIsAvx512 = kFloats == 16;
+constexpr int kSpans = kIsAvx512 ? 3 : 1, kSpanChannels = kIsAvx512 ? 8 : 6, kMaxPooled = kIsAvx512 ? 6 : 1,
+              kPooledChannels = kIsAvx512 ? 6 : 3, kMaxPatch = kIsAvx512 ? 12 : 3,
+              kWeightSums = kIsAvx512 ? 24 : 12;
+/// Pixels and blocks of 16 channels.
+struct ChannelTileSize {
+  int pixels, blocks;
+};
+constexpr auto kChannelTiles = [] {
+  if constexpr (kIsAvx512)
+    return std::to_array<ChannelTileSize>({{4, 1}, {8, 1}, {12, 1}, {16, 1}, {4, 2}, {8, 2}, {12, 2}});
+  else
+    return std::to_array<ChannelTileSize>({{1, 1}, {2, 1}, {3, 1}, {4, 1}, {5, 1}, {6, 1}});
+}();
+
+constexpr int kParts = kLanes / kFloats;  ///< vectors of a block of 16 floats
 
 /// entry.operator()<1>(), <2>(), ... <kCount>().
 template <int kCount, class F> constexpr auto table_of(const F& entry) {
@@ -29,7 +41,7 @@ template <int kCount, class F> constexpr auto table_of(const F& entry) {
 // Channels -------------------------------------------------------------------------------------------------
 
 template <int kPixels, int kVectors> ATH_TARGET void channel_sums(const ChannelTile& t, float* sums) {
-  Vector total[kPixels][kVectors];
+  Floats total[kPixels][kVectors];
 #pragma GCC unroll 16
   for (int i = 0; i < kPixels; ++i)
 #pragma GCC unroll 4
@@ -41,17 +53,17 @@ template <int kPixels, int kVectors> ATH_TARGET void channel_sums(const ChannelT
       const float *x0 = t.x + r * t.row_step + s * t.run_step, *x1 = x0 + 4 * step, *x2 = x1 + 4 * step,
                   *x3 = x2 + 4 * step;
       for (std::int64_t c = 0; c < t.run; ++c) {
-        Vector tap[kVectors];
+        Floats tap[kVectors];
 #pragma GCC unroll 4
-        for (int v = 0; v < kVectors; ++v) tap[v] = load(w + v * kWidth);
+        for (int v = 0; v < kVectors; ++v) tap[v] = load(w + v * kFloats);
 #pragma GCC unroll 16
         for (int i = 0; i < kPixels; ++i) {
           const float* const x = i < 4 ? x0 : i < 8 ? x1 : i < 12 ? x2 : x3;
-          const Vector value = all(x[i % 4 * step]);
+          const Floats value = all(x[i % 4 * step]);
 #pragma GCC unroll 4
           for (int v = 0; v < kVectors; ++v) total[i][v] = fused(value, tap[v], total[i][v]);
         }
-        w += kVectors * kWidth;
+        w += kVectors * kFloats;
         ++x0, ++x1, ++x2, ++x3;
       }
     }
@@ -59,12 +71,12 @@ template <int kPixels, int kVectors> ATH_TARGET void channel_sums(const ChannelT
 #pragma GCC unroll 16
   for (int i = 0; i < kPixels; ++i)
 #pragma GCC unroll 4
-    for (int v = 0; v < kVectors; ++v) store(sums + (i * kVectors + v) * kWidth, total[i][v]);
+    for (int v = 0; v < kVectors; ++v) store(sums + (i * kVectors + v) * kFloats, total[i][v]);
 }
 
 /// The tile that wastes the fewest pixels at the end of a row; the larger of equal ones.
 ChannelCode channels(std::int64_t channels, std::int64_t row) {
-  static constexpr auto kCodes = table_of<std::size(kChannelTiles)>([]<int kOf>() {
+  static constexpr auto kCodes = table_of<kChannelTiles.size()>([]<int kOf>() {
     constexpr auto kTile = kChannelTiles[kOf - 1];
     return ChannelCode{kTile.blocks * kLanes, kTile.pixels,
                        channel_sums<kTile.pixels, kTile.blocks * kParts>};
@@ -83,7 +95,7 @@ ChannelCode channels(std::int64_t channels, std::int64_t row) {
 
 /// Pools kPairs pixels from two rows of twice as many.
 template <int kPairs> ATH_TARGET void pooled_channels(const PooledChannels& t) {
-  Vector top[2 * kPairs][kParts], bottom[2 * kPairs][kParts];
+  Floats top[2 * kPairs][kParts], bottom[2 * kPairs][kParts];
 #pragma GCC unroll 12
   for (int i = 0; i < 2 * kPairs; ++i)
 #pragma GCC unroll 2
@@ -93,12 +105,12 @@ template <int kPairs> ATH_TARGET void pooled_channels(const PooledChannels& t) {
   for (std::int64_t r = 0; r < t.rows; ++r) {
     const float *above = t.x + r * t.row, *below = above + t.row;
     for (std::int64_t i = 0; i < t.run; ++i, ++above, ++below, w += kLanes) {
-      Vector tap[kParts];
+      Floats tap[kParts];
 #pragma GCC unroll 2
-      for (int v = 0; v < kParts; ++v) tap[v] = load(w + v * kWidth);
+      for (int v = 0; v < kParts; ++v) tap[v] = load(w + v * kFloats);
 #pragma GCC unroll 12
       for (int pixel = 0; pixel < 2 * kPairs; ++pixel) {
-        const Vector a = all(above[pixel * step]), b = all(below[pixel * step]);
+        const Floats a = all(above[pixel * step]), b = all(below[pixel * step]);
 #pragma GCC unroll 2
         for (int v = 0; v < kParts; ++v) {
           top[pixel][v] = fused(a, tap[v], top[pixel][v]);
@@ -109,13 +121,13 @@ template <int kPairs> ATH_TARGET void pooled_channels(const PooledChannels& t) {
   }
 #pragma GCC unroll 2
   for (int v = 0; v < kParts; ++v) {
-    const std::int64_t count = t.channels - v * kWidth;
-    const Vector bias = t.bias ? load_first(t.bias + v * kWidth, count) : zero();
+    const std::int64_t count = t.channels - v * kFloats;
+    const Floats bias = t.bias ? load_first(t.bias + v * kFloats, count) : zero();
 #pragma GCC unroll 6
     for (int i = 0; i < kPairs; ++i) {
-      const Vector largest =
+      const Floats largest =
           larger(larger(top[2 * i][v], top[2 * i + 1][v]), larger(bottom[2 * i][v], bottom[2 * i + 1][v]));
-      store_first(t.y + i * t.next + v * kWidth, count, larger(largest + bias, zero()));
+      store_first(t.y + i * t.next + v * kFloats, count, larger(largest + bias, zero()));
     }
   }
 }
@@ -125,7 +137,7 @@ template <int kPairs> ATH_TARGET void pooled_channels(const PooledChannels& t) {
 /// Channels kFirst to kFirst + kCount - 1.
 template <int kFirst, int kCount, int kChannels>
 ATH_TARGET void some_pixel_sums(const PixelTile& t, float* sums) {
-  Vector total[kSpans * kParts][kCount];
+  Floats total[kSpans * kParts][kCount];
 #pragma GCC unroll 4
   for (int i = 0; i < kSpans * kParts; ++i)
 #pragma GCC unroll 8
@@ -135,13 +147,13 @@ ATH_TARGET void some_pixel_sums(const PixelTile& t, float* sums) {
     for (std::int64_t r = 0; r < t.r; ++r) {
       const float* row = t.frame + c * t.plane + r * t.row_step;
       for (std::int64_t s = 0; s < t.s; ++s, row += t.step, w += kChannels) {
-        Vector x[kSpans * kParts];
+        Floats x[kSpans * kParts];
 #pragma GCC unroll 4
         for (int i = 0; i < kSpans * kParts; ++i)
-          x[i] = load(row + t.spans[i / kParts] + i % kParts * kWidth);
+          x[i] = load(row + t.spans[i / kParts] + i % kParts * kFloats);
 #pragma GCC unroll 8
         for (int k = 0; k < kCount; ++k) {
-          const Vector tap = all(w[k]);
+          const Floats tap = all(w[k]);
 #pragma GCC unroll 4
           for (int i = 0; i < kSpans * kParts; ++i) total[i][k] = fused(x[i], tap, total[i][k]);
         }
@@ -152,7 +164,7 @@ ATH_TARGET void some_pixel_sums(const PixelTile& t, float* sums) {
   for (int i = 0; i < kSpans * kParts; ++i)
 #pragma GCC unroll 8
     for (int k = 0; k < kCount; ++k)
-      store(sums + (i / kParts * kChannels + kFirst + k) * kLanes + i % kParts * kWidth, total[i][k]);
+      store(sums + (i / kParts * kChannels + kFirst + k) * kLanes + i % kParts * kFloats, total[i][k]);
 }
 template <int kChannels> void pixel_sums(const PixelTile& t, float* sums) {
   if constexpr (kChannels <= kSpanChannels) {
@@ -166,13 +178,13 @@ template <int kChannels> void pixel_sums(const PixelTile& t, float* sums) {
 
 template <int kChannels>
 ATH_TARGET void interleave(const float* from, const float* bias, std::int64_t count, float* to) {
-  Vector channel[kChannels][kParts];
+  Floats channel[kChannels][kParts];
 #pragma GCC unroll 8
   for (int k = 0; k < kChannels; ++k)
 #pragma GCC unroll 2
     for (int v = 0; v < kParts; ++v) {
-      channel[k][v] = load(from + k * kLanes + v * kWidth);
-      if (bias) channel[k][v] += load(bias + k * kLanes + v * kWidth);
+      channel[k][v] = load(from + k * kLanes + v * kFloats);
+      if (bias) channel[k][v] += load(bias + k * kLanes + v * kFloats);
     }
   store_interleaved<kChannels>(channel, count, to);
 }
@@ -180,25 +192,25 @@ ATH_TARGET void interleave(const float* from, const float* bias, std::int64_t co
 /// kCount channels from kFirst on, of the vectors of pixels in all parts of a block. A function of its own:
 /// what else needs registers would not leave enough for the sums.
 template <int kFirst, int kCount, int kChannels>
-[[gnu::noinline]] ATH_TARGET void pool_channels(const PooledPixels& t, Vector (&channel)[kChannels][kParts]) {
+[[gnu::noinline]] ATH_TARGET void pool_channels(const PooledPixels& t, Floats (&channel)[kChannels][kParts]) {
   const std::int64_t half = t.half_row, row = 2 * half, columns = t.s;
   for (int part = 0; part < kParts; ++part) {
-    Vector sums[4][kCount];  // top left, top right, bottom left, bottom right
+    Floats sums[4][kCount];  // top left, top right, bottom left, bottom right
 #pragma GCC unroll 4
     for (int i = 0; i < 4; ++i)
 #pragma GCC unroll 6
       for (int k = 0; k < kCount; ++k) sums[i][k] = zero();
-    const float *x = t.x + part * kWidth, *w = t.w + kFirst;
+    const float *x = t.x + part * kFloats, *w = t.w + kFirst;
     for (std::int64_t c = 0; c < t.c; ++c, x += t.plane) {
       for (std::int64_t r = 0; r < t.r; ++r) {
         const float *left = x + r * row, *right = left + half;
         for (std::int64_t s = 0; s < columns; ++s, w += kChannels) {
-          Vector tap[kCount];
+          Floats tap[kCount];
 #pragma GCC unroll 6
           for (int k = 0; k < kCount; ++k) tap[k] = all(w[k]);
 #pragma GCC unroll 4
           for (int i = 0; i < 4; ++i) {
-            const Vector in = load((i % 2 == 0 ? left : right) + (i < 2 ? 0 : row));
+            const Floats in = load((i % 2 == 0 ? left : right) + (i < 2 ? 0 : row));
 #pragma GCC unroll 6
             for (int k = 0; k < kCount; ++k) sums[i][k] = fused(in, tap[k], sums[i][k]);
           }
@@ -210,21 +222,21 @@ template <int kFirst, int kCount, int kChannels>
     }
 #pragma GCC unroll 6
     for (int k = 0; k < kCount; ++k) {
-      const Vector largest = larger(larger(sums[0][k], sums[1][k]), larger(sums[2][k], sums[3][k]));
-      const Vector offset = all(t.bias ? t.bias[kFirst + k] : 0.0f);
+      const Floats largest = larger(larger(sums[0][k], sums[1][k]), larger(sums[2][k], sums[3][k]));
+      const Floats offset = all(t.bias ? t.bias[kFirst + k] : 0.0f);
       channel[kFirst + k][part] = larger(largest + offset, zero());
     }
   }
 }
 template <int kFirst, int kChannels>
-void pool_channels_from(const PooledPixels& t, Vector (&channel)[kChannels][kParts]) {
+void pool_channels_from(const PooledPixels& t, Floats (&channel)[kChannels][kParts]) {
   constexpr int kLeft = kChannels - kFirst, kGroups = (kLeft + kPooledChannels - 1) / kPooledChannels;
   constexpr int kCount = (kLeft + kGroups - 1) / kGroups;  // similar numbers in all groups
   pool_channels<kFirst, kCount>(t, channel);
   if constexpr (kCount < kLeft) pool_channels_from<kFirst + kCount>(t, channel);
 }
 template <int kChannels> ATH_TARGET void pooled_pixels(const PooledPixels& t) {
-  Vector channel[kChannels][kParts];
+  Floats channel[kChannels][kParts];
   pool_channels_from<0>(t, channel);
   store_interleaved<kChannels>(channel, t.pixels * kChannels, t.y);
 }
@@ -233,14 +245,14 @@ template <int kChannels> ATH_TARGET void pooled_pixels(const PooledPixels& t) {
 
 /// Adds the sums of one pixel's patch to the frame.
 template <int kCount>
-ATH_TARGET inline void add_patch(const Patches& t, const Vector (&sums)[kCount * kParts], float* to) {
+ATH_TARGET inline void add_patch(const Patches& t, const Floats (&sums)[kCount * kParts], float* to) {
   std::int64_t row = 0, vector = 0;
 #pragma GCC unroll 12
   for (int i = 0; i < kCount; ++i) {
     const bool last = vector + 1 == t.vectors;
 #pragma GCC unroll 2
     for (int v = 0; v < kParts; ++v)
-      add_first(to + row + vector * kLanes + v * kWidth, (last ? t.last : kLanes) - v * kWidth,
+      add_first(to + row + vector * kLanes + v * kFloats, (last ? t.last : kLanes) - v * kFloats,
                 sums[i * kParts + v]);
     if (last) row += t.row_step;
     vector = last ? 0 : vector + 1;
@@ -253,14 +265,14 @@ template <int kCount> ATH_TARGET void add_patches(const Patches& t) {
     const bool both = pixel + half < t.pixels;
     const std::int64_t other = both ? pixel + half : pixel;
     const float *const dy0 = t.dy + pixel * t.k, *const dy1 = t.dy + other * t.k, *w = t.w;
-    Vector sum0[kCount * kParts], sum1[kCount * kParts];
+    Floats sum0[kCount * kParts], sum1[kCount * kParts];
 #pragma GCC unroll 12
     for (int i = 0; i < kCount * kParts; ++i) sum0[i] = sum1[i] = zero();
     for (std::int64_t k = 0; k < t.k; ++k, w += kCount * kLanes) {
-      const Vector a = all(dy0[k]), b = all(dy1[k]);
+      const Floats a = all(dy0[k]), b = all(dy1[k]);
 #pragma GCC unroll 12
       for (int i = 0; i < kCount * kParts; ++i) {
-        const Vector tap = load(w + i * kWidth);
+        const Floats tap = load(w + i * kFloats);
         sum0[i] = fused(a, tap, sum0[i]);
         sum1[i] = fused(b, tap, sum1[i]);
       }
@@ -273,26 +285,26 @@ template <int kCount> ATH_TARGET void add_patches(const Patches& t) {
 // Gradients of weights -------------------------------------------------------------------------------------
 
 template <int kRows, int kTaps, int kVectors> ATH_TARGET void weight_sums(const WeightTile& t) {
-  Vector total[kRows][kTaps][kVectors];
+  Floats total[kRows][kTaps][kVectors];
 #pragma GCC unroll 2
   for (int r = 0; r < kRows; ++r)
 #pragma GCC unroll 16
     for (int i = 0; i < kTaps; ++i)
 #pragma GCC unroll 2
       for (int v = 0; v < kVectors; ++v)
-        total[r][i][v] = load(t.sums + r * t.sums_row + (i * kVectors + v) * kWidth);
+        total[r][i][v] = load(t.sums + r * t.sums_row + (i * kVectors + v) * kFloats);
   const float* dy = t.dy;
   for (std::int64_t row = 0; row < t.rows; ++row) {
     const float *x0 = t.x + row * t.row, *x1 = x0 + t.filter_row;
     for (std::int64_t column = 0; column < t.columns; ++column) {
-      Vector gradient[kVectors];
+      Floats gradient[kVectors];
 #pragma GCC unroll 2
-      for (int v = 0; v < kVectors; ++v) gradient[v] = load(dy + v * kWidth);
+      for (int v = 0; v < kVectors; ++v) gradient[v] = load(dy + v * kFloats);
 #pragma GCC unroll 2
       for (int r = 0; r < kRows; ++r)
 #pragma GCC unroll 16
         for (int i = 0; i < kTaps; ++i) {
-          const Vector value = all((r == 0 ? x0 : x1)[i]);
+          const Floats value = all((r == 0 ? x0 : x1)[i]);
 #pragma GCC unroll 2
           for (int v = 0; v < kVectors; ++v) total[r][i][v] = fused(value, gradient[v], total[r][i][v]);
         }
@@ -305,7 +317,7 @@ template <int kRows, int kTaps, int kVectors> ATH_TARGET void weight_sums(const 
     for (int i = 0; i < kTaps; ++i)
 #pragma GCC unroll 2
       for (int v = 0; v < kVectors; ++v)
-        store(t.sums + r * t.sums_row + (i * kVectors + v) * kWidth, total[r][i][v]);
+        store(t.sums + r * t.sums_row + (i * kVectors + v) * kFloats, total[r][i][v]);
 }
 
 template <int kVectors> WeightCode weight_code(std::int64_t row) {
@@ -314,10 +326,10 @@ template <int kVectors> WeightCode weight_code(std::int64_t row) {
   static constexpr auto kTwo =
       table_of<kMost / 2>([]<int kTaps>() { return &weight_sums<2, kTaps, kVectors>; });
   const bool two = 2 * row <= kMost;
-  return {kVectors * kWidth, two ? 2 : 1, two ? row : kMost, {kOne.data(), kTwo.data()}};
+  return {kVectors * kFloats, two ? 2 : 1, two ? row : kMost, {kOne.data(), kTwo.data()}};
 }
 WeightCode weights(std::int64_t row, std::int64_t channels) {
-  return channels <= kWidth ? weight_code<1>(row) : weight_code<kParts>(row);
+  return channels <= kFloats ? weight_code<1>(row) : weight_code<kParts>(row);
 }
 
 }  // namespace
@@ -326,7 +338,7 @@ const Code& code() {
   static constexpr auto kPooled = table_of<kMaxPooled>([]<int kPairs>() { return &pooled_channels<kPairs>; });
   static constexpr auto kPatches = table_of<kMaxPatch>([]<int kCount>() { return &add_patches<kCount>; });
   static constexpr Code kCode{
-      .isa = kIsa,
+      .isa = kIsAvx512 ? "AVX-512" : "AVX2",
       .channels = channels,
       .spans = kSpans,
       .pixel_sums = {pixel_sums<1>, pixel_sums<2>, pixel_sums<3>, pixel_sums<4>, pixel_sums<5>, pixel_sums<6>,

@@ -1,14 +1,14 @@
-#include "kernels/cpu/conv_winograd.h"
-
 #include <algorithm>
 #include <utility>
 
-#include "kernels/cpu/conv_winograd_gradient.h"
+#include "kernels/cpu/context.h"
+#include "kernels/cpu/conv_list.h"
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/panel_product.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/winograd.h"
 #include "kernels/cpu/winograd_fetch.h"
+#include "kernels/scratch.h"
 
 // Convolutions of 3 x 3 filters by Winograd's algorithm, directly on NHWC memory. At each of 36 points,
 // transformed input tiles and filters form matrices, [tiles, C] and [C, K]; the convolution is their product,
@@ -18,9 +18,6 @@
 // backward-data does the same with dy and rotated filters. Backward-weights: conv_winograd_gradient.cpp.
 
 namespace athanor::cpu {
-
-#if defined(__x86_64__) && defined(__GNUC__)
-
 namespace {
 
 using namespace winograd;
@@ -231,85 +228,71 @@ class FilterPoints final : public kernels::WeightLayout {
   Filters filters_;
 };
 
-/// T: of tensors; W: of dw.
-template <class T, class W> class Winograd final : public Primitive {
+template <class T> class Winograd final : public Primitive {
  public:
   explicit Winograd(const PrimitiveKey& key)
       : key_(key),
         convolution_(key),
-        layout_(key.packed ? std::make_shared<FilterPoints>(convolution_.filters) : nullptr) {}
+        layout_(key.fused.packed ? std::make_shared<FilterPoints>(convolution_.filters) : nullptr) {}
 
-  void run(const CpuContext& context, const void* first, const void* second, const void* bias, void* out,
-           const void* residual) override {
-    const auto* const x = static_cast<const T*>(first);
-    const auto* const w = static_cast<const T*>(second);
-    if (key_.op == PrimitiveKey::Op::conv_backward_weights)
-      return winograd_backward_weights(context, key_, x, w, static_cast<W*>(out));
-    const Finish<T> finish{static_cast<const T*>(bias), static_cast<const T*>(residual),
-                           key_.activation == Activation::relu};
-    const auto* const packed = key_.packed ? static_cast<const float*>(second) : nullptr;
-    Pass<T>(context, convolution_, x, w, packed, finish, static_cast<T*>(out)).run();
+  void run(const CpuContext& context, const Operands& at) override {
+    const auto* const x = static_cast<const T*>(at.first);
+    const auto* const w = static_cast<const T*>(at.second);
+    auto* const out = static_cast<T*>(at.out);
+    if (key_.fused.sums) return run_with_sums(context, x, w, out, at.sums);
+    const void* const residual = key_.fused.accumulate ? at.out : at.residual;  // which out may share
+    const Finish<T> finish{static_cast<const T*>(at.bias), static_cast<const T*>(residual), key_.fused.relu};
+    const auto* const packed = key_.fused.packed ? static_cast<const float*>(at.second) : nullptr;
+    Pass<T>(context, convolution_, x, w, packed, finish, out).run();
   }
-  const std::shared_ptr<const kernels::WeightLayout>& layout() const override { return layout_; }
+  std::shared_ptr<const kernels::WeightLayout> layout() const override { return layout_; }
 
  private:
+  // Sums of y as it is rounded, in an order that does not depend on the number of threads.
+  void run_with_sums(const CpuContext& context, const T* x, const T* w, T* y, double* sums) const {
+    const Images& z = convolution_.out;
+    const std::int64_t groups = quotient_up(Tiles(z).count, TileSums::kTiles);
+    const Scratch memory = context.scratch(static_cast<std::size_t>(groups * 3 * z.c) * sizeof(float));
+    const TileSums of_tiles{memory.as<float>(), z.c};
+    Pass<T>(context, convolution_, x, w, nullptr, {nullptr, nullptr, false, of_tiles}, y).run();
+    total_channel_sums(z, of_tiles, sums);
+  }
+
   PrimitiveKey key_;
   Convolution convolution_;
   std::shared_ptr<const kernels::WeightLayout> layout_;
 };
 
-template <class T> std::unique_ptr<Primitive> make(const PrimitiveKey& key) {
-  if (key.out == key.in) return std::make_unique<Winograd<T, T>>(key);
-  return std::make_unique<Winograd<T, float>>(key);
+bool fits(const PrimitiveKey& key) {
+  const ConvSize z = conv_size(key);
+  return has_avx2() && key.in != DType::f64 && z.r == kTaps && z.s == kTaps && z.stride_h == 1 &&
+         z.stride_w == 1 && z.dilation_h == 1 && z.dilation_w == 1 && z.padding_h < kTaps &&
+         z.padding_w < kTaps && z.groups == 1 && z.h > 0 && z.w > 0 && z.c > 0 && z.c % kLanes == 0 &&
+         z.k % kLanes == 0;
 }
 
-}  // namespace
-
-bool winograd_fits(const ConvSize& z) {
-  return has_avx2() && z.r == kTaps && z.s == kTaps && z.stride_h == 1 && z.stride_w == 1 &&
-         z.dilation_h == 1 && z.dilation_w == 1 && z.padding_h < kTaps && z.padding_w < kTaps &&
-         z.groups == 1 && z.h > 0 && z.w > 0 && z.c > 0 && z.c % kLanes == 0 && z.k % kLanes == 0;
-}
-
-MadePrimitive make_winograd(const PrimitiveKey& key) {
+MadePrimitive make(const PrimitiveKey& key) {
   const char* const name = has_avx512() ? "winograd 4x3, AVX-512" : "winograd 4x3, AVX2";
   switch (key.in) {
-    case DType::f32: return {make<float>(key), name};
-    case DType::f16: return {make<Half>(key), name};
-    case DType::bf16: return {make<BFloat16>(key), name};
+    case DType::f32: return {std::make_unique<Winograd<float>>(key), name};
+    case DType::f16: return {std::make_unique<Winograd<Half>>(key), name};
+    case DType::bf16: return {std::make_unique<Winograd<BFloat16>>(key), name};
     default: return {};
   }
 }
 
-void winograd_forward_sums(const CpuContext& context, const PrimitiveKey& key, const void* x, const void* w,
-                           void* y, double* sums) {
-  const Convolution convolution(key);
-  const Images& out = convolution.out;
-  const std::int64_t groups = quotient_up(Tiles(out).count, TileSums::kTiles);
-  const Scratch memory = context.scratch(static_cast<std::size_t>(groups * 3 * out.c) * sizeof(float));
-  const TileSums of_tiles{memory.as<float>(), out.c};
-  dispatch_floating(key.in, "conv2d", [&]<class T>() {
-    if constexpr (!std::is_same_v<T, double>) {
-      const Finish<T> finish{nullptr, nullptr, false, of_tiles};
-      Pass<T>(context, convolution, static_cast<const T*>(x), static_cast<const T*>(w), nullptr, finish,
-              static_cast<T*>(y))
-          .run();
-    }
-  });
-  total_channel_sums(out, of_tiles, sums);
+std::string needs(const PrimitiveKey&) {
+  return "Winograd's algorithm needs AVX2, f32 or a half type, images that are not empty, 3 x 3 filters of "
+         "multiples of 16 channels, stride and dilation 1, padding up to 2 and one group";
 }
 
-#else
+}  // namespace
 
-bool winograd_fits(const ConvSize&) {
-  return false;
-}
-MadePrimitive make_winograd(const PrimitiveKey&) {
-  return {};
-}
-void winograd_forward_sums(const CpuContext&, const PrimitiveKey&, const void*, const void*, void*, double*) {
-}
-
-#endif
+extern const Implementation kConvWinograd{
+    .name = "winograd",
+    .fuses = {.relu = true, .residual = true, .accumulate = true, .packed = true, .sums = true},
+    .fits = fits,
+    .make = make,
+    .needs = needs};
 
 }  // namespace athanor::cpu

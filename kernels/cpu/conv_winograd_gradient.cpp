@@ -1,18 +1,19 @@
-#include "kernels/cpu/conv_winograd_gradient.h"
-
 #include <algorithm>
 
+#include "kernels/cpu/context.h"
+#include "kernels/cpu/conv_list.h"
 #include "kernels/cpu/panel_product.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/winograd.h"
 #include "kernels/cpu/winograd_fetch.h"
+#include "kernels/scratch.h"
 
 // The gradient of the weights by Winograd's algorithm, which conv_winograd.cpp describes. Here dy acts as the
 // filter: the products sum over tiles.
 
 namespace athanor::cpu {
 
-#if defined(__x86_64__) && defined(__GNUC__)
+extern const Implementation kConvWinograd;
 
 namespace {
 
@@ -27,11 +28,11 @@ constexpr std::int64_t kChunkSums = 1 << 20;             // floats of the sums o
 constexpr std::int64_t kFewTiles = 32;                   // up to it by_pieces() was faster on a Zen 3
 
 /// Of x and dy.
-struct Operands {
+struct Geometry {
   Images in, out;
   std::int64_t pad_h, pad_w;
 
-  explicit Operands(const PrimitiveKey& key) : in(), out(), pad_h(), pad_w() {
+  explicit Geometry(const PrimitiveKey& key) : in(), out(), pad_h(), pad_w() {
     const auto [n, h, w, c, k, r, s, p, q, sh, sw, ph, pw, dh, dw, g] = key.sizes;
     in = {n, h, w, c}, out = {n, p, q, k}, pad_h = ph, pad_w = pw;
   }
@@ -42,7 +43,13 @@ struct Operands {
 template <class T, class W> class BackwardWeights {
  public:
   BackwardWeights(const CpuContext& context, const PrimitiveKey& key, const T* x, const T* dy, W* dw)
-      : context_(context), z_(key), tiles_(z_.out), x_(x), dy_(dy), accumulate_(key.accumulate), dw_(dw) {}
+      : context_(context),
+        z_(key),
+        tiles_(z_.out),
+        x_(x),
+        dy_(dy),
+        accumulate_(key.fused.accumulate),
+        dw_(dw) {}
 
   void run() const {
     if (small_gradient_) return by_chunks();
@@ -167,7 +174,7 @@ template <class T, class W> class BackwardWeights {
   }
 
   const CpuContext& context_;
-  const Operands z_;
+  const Geometry z_;
   const Tiles tiles_;
   const T *x_, *dy_;
   bool accumulate_;
@@ -186,24 +193,27 @@ template <class T, class W> class BackwardWeights {
                      room_ = (few_tiles_ ? slots_ : pieces_) * piece_;
 };
 
+void run(const CpuContext& context, const PrimitiveKey& key, const Operands& at) {
+  dispatch_floating(key.in, "conv2d", [&]<class T>() {
+    if constexpr (!std::is_same_v<T, double>) {
+      const auto to = [&]<class W>(W* dw) {
+        BackwardWeights<T, W>(context, key, static_cast<const T*>(at.first), static_cast<const T*>(at.second),
+                              dw)
+            .run();
+      };
+      if (key.out == DType::f32) return to(static_cast<float*>(at.out));
+      to(static_cast<T*>(at.out));
+    }
+  });
+}
+
 }  // namespace
 
-template <class T, class W>
-void winograd_backward_weights(const CpuContext& context, const PrimitiveKey& key, const T* x, const T* dy,
-                               W* dw) {
-  BackwardWeights<T, W>(context, key, x, dy, dw).run();
-}
-template void winograd_backward_weights(const CpuContext&, const PrimitiveKey&, const float*, const float*,
-                                        float*);
-template void winograd_backward_weights(const CpuContext&, const PrimitiveKey&, const Half*, const Half*,
-                                        Half*);
-template void winograd_backward_weights(const CpuContext&, const PrimitiveKey&, const Half*, const Half*,
-                                        float*);
-template void winograd_backward_weights(const CpuContext&, const PrimitiveKey&, const BFloat16*,
-                                        const BFloat16*, BFloat16*);
-template void winograd_backward_weights(const CpuContext&, const PrimitiveKey&, const BFloat16*,
-                                        const BFloat16*, float*);
-
-#endif
+extern const Implementation kConvWinogradWeights{
+    .name = "winograd",
+    .fuses = {.accumulate = true},
+    .fits = [](const PrimitiveKey& key) { return kConvWinograd.fits(key); },
+    .make = [](const PrimitiveKey& key) { return made_of(key, run, "winograd 4x3, of weights"); },
+    .needs = [](const PrimitiveKey& key) { return kConvWinograd.needs(key); }};
 
 }  // namespace athanor::cpu

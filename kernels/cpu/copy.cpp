@@ -4,6 +4,7 @@
 
 #include "kernels/convert.h"
 #include "kernels/copy_walk.h"
+#include "kernels/cpu/context.h"
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/iterate.h"
 #include "kernels/dispatch_size.h"
@@ -86,22 +87,20 @@ void copy_tiles(CpuContext& context, const cpu::Walk<2>& walk, int along, const 
   const std::int64_t across = (cols + tile_cols - 1) / tile_cols, down = (rows + tile_rows - 1) / tile_rows;
   std::int64_t outer = 1;
   for (int axis = 0; axis < inner; ++axis) outer *= axis == along ? 1 : walk.size[axis];
-  const std::int64_t grain = std::max<std::int64_t>(1, cpu::kGrain / (tile_rows * tile_cols));
-  cpu::parallel_for(context, outer * down * across, grain, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t tile = begin; tile < end; ++tile) {
-      const std::int64_t col = tile % across * tile_cols, row = tile / across % down * tile_rows;
-      std::int64_t rest = tile / across / down;
-      const T* in = x + row + col * walk.stride[0][inner];
-      T* out = y + row * walk.stride[1][along] + col;
-      for (int axis = inner - 1; axis >= 0; --axis) {
-        if (axis == along) continue;
-        in += rest % walk.size[axis] * walk.stride[0][axis];
-        out += rest % walk.size[axis] * walk.stride[1][axis];
-        rest /= walk.size[axis];
-      }
-      transpose_tile(in, walk.stride[0][inner], out, walk.stride[1][along], std::min(tile_rows, rows - row),
-                     std::min(tile_cols, cols - col));
+  const std::int64_t grain = cpu::grain_of(tile_rows * tile_cols);
+  cpu::for_each_task<false>(context, outer * down * across, grain, [&](std::int64_t tile) {
+    const std::int64_t col = tile % across * tile_cols, row = tile / across % down * tile_rows;
+    std::int64_t rest = tile / across / down;
+    const T* in = x + row + col * walk.stride[0][inner];
+    T* out = y + row * walk.stride[1][along] + col;
+    for (int axis = inner - 1; axis >= 0; --axis) {
+      if (axis == along) continue;
+      in += rest % walk.size[axis] * walk.stride[0][axis];
+      out += rest % walk.size[axis] * walk.stride[1][axis];
+      rest /= walk.size[axis];
     }
+    transpose_tile(in, walk.stride[0][inner], out, walk.stride[1][along], std::min(tile_rows, rows - row),
+                   std::min(tile_cols, cols - col));
   });
 }
 
@@ -123,7 +122,7 @@ template <class T> void copy_same(CpuContext& context, const Tensor& x, const Te
 
 }  // namespace
 
-template <> void copy(CpuContext& context, const Tensor& x, const Tensor& y) {
+void copy(CpuContext& context, const Tensor& x, Out y) {
   if (y.numel() == 0) return;
   if (x.dtype() == y.dtype())
     return dispatch_size(x.dtype(), [&]<class T>() { copy_same<T>(context, x, y); });
@@ -138,7 +137,7 @@ template <> void copy(CpuContext& context, const Tensor& x, const Tensor& y) {
   });
 }
 
-template <> void fill(CpuContext& context, const Tensor& y, double value) {
+void fill(CpuContext& context, Out y, double value) {
   dispatch_any(y.dtype(), [&]<class T>() {
     const T element = convert<T>(value);
     T* to = y.data<T>();
@@ -148,7 +147,7 @@ template <> void fill(CpuContext& context, const Tensor& y, double value) {
   });
 }
 
-template <> void add_into(CpuContext& context, const Tensor& x, const Tensor& y) {
+void add_into(CpuContext& context, const Tensor& x, Out y) {
   if (y.numel() == 0) return;
   const cpu::Walk<2> walk = walk_of(x, y);
   dispatch_floating(x.dtype(), "add_into", [&]<class From>() {
@@ -160,7 +159,7 @@ template <> void add_into(CpuContext& context, const Tensor& x, const Tensor& y)
   });
 }
 
-template <> void arange(CpuContext& context, double start, double step, const Tensor& y) {
+void arange(CpuContext& context, double start, double step, Out y) {
   dispatch_any(y.dtype(), [&]<class T>() {
     T* to = y.data<T>();
     cpu::parallel_for(context, y.numel(), cpu::kGrain, [&](std::int64_t begin, std::int64_t end) {
@@ -169,7 +168,7 @@ template <> void arange(CpuContext& context, double start, double step, const Te
   });
 }
 
-template <> void eye(CpuContext& context, const Tensor& y) {
+void eye(CpuContext& context, Out y) {
   fill(context, y, 0);
   dispatch_any(y.dtype(), [&]<class T>() {
     const std::int64_t n = std::min(y.shape()[0], y.shape()[1]), step = y.shape()[1] + 1;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 
+#include "kernels/cpu/context.h"
 #include "kernels/cpu/elementwise_map.h"
 
 namespace athanor::kernels {
@@ -35,7 +36,7 @@ template <class Op> void run_binary(CpuContext& context, const Tensor& a, const 
 
 }  // namespace
 
-template <> void affine(CpuContext& context, const Tensor& x, double scale, double shift, const Tensor& y) {
+void affine(CpuContext& context, const Tensor& x, double scale, double shift, Out y) {
   dispatch_floating(y.dtype(), "affine", [&]<class T>() {
     using A = Accumulate<T>;
     map<T>(
@@ -44,7 +45,7 @@ template <> void affine(CpuContext& context, const Tensor& x, double scale, doub
   });
 }
 
-template <> void check_divisors(CpuContext& context, const char* op, const Tensor& b) {
+void check_divisors(CpuContext& context, const char* op, const Tensor& b) {
   std::atomic<bool> bad{false};  // threads may not throw
   dispatch_number(b.dtype(), op, [&]<class T>() {
     using A = ComputeType<T>;

@@ -1,3 +1,4 @@
+#include "kernels/cpu/context.h"
 #include "kernels/cpu/elementwise_map.h"
 #include "kernels/elementwise.h"
 

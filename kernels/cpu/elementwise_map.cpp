@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "kernels/cpu/context.h"
+
 namespace athanor::cpu {
 namespace {
 
@@ -45,71 +47,60 @@ void lay_out(std::int64_t size, const std::byte* x, std::int64_t row_step, std::
 template <int N> struct Operands {
   ElementLoop loop;
   const void* f;
-  Walk<N + 1> walk;
   std::array<const std::byte*, N> x;
   std::byte* y;
   std::int64_t size, y_size;  // bytes of an element
 };
 
-// Rows of many elements: one at a time, in chunks if an operand must be copied.
-template <int N> void run_long_rows(CpuContext& context, const Operands<N>& of, std::int64_t grain) {
-  std::array<std::int64_t, N> step;
-  for (int k = 0; k < N; ++k) step[k] = of.walk.row_stride(k);
-  const bool dense = std::all_of(step.begin(), step.end(), [](std::int64_t one) { return one == 1; });
-  const auto row = [&](const auto& offset, std::int64_t n) {
-    std::array<Buffer, N> buffer;
-    const std::int64_t most = dense ? n : kChunk;
-    for (std::int64_t at = 0; at < n; at += most) {
-      const std::int64_t count = std::min(n - at, most);
-      std::array<const std::byte*, N> x;
-      for (int k = 0; k < N; ++k) {
-        x[k] = of.x[k] + (offset[k] + at * step[k]) * of.size;
-        if (step[k] == 1) continue;
-        if (step[k] != 0 || at == 0)
-          lay_out(of.size, x[k], 0, step[k], 1, count, buffer[k]);  // a repeated value is kept
-        x[k] = buffer[k].bytes;
-      }
-      of.loop(of.f, x.data(), of.y + (offset[N] + at) * of.y_size, count);
-    }
-  };
-  for_each_row<false>(context, of.walk, row, grain);
-}
-
-// Rows of few elements: as many at a time as fit in a buffer.
-template <int N> void run_short_rows(CpuContext& context, const Operands<N>& of, std::int64_t grain) {
-  const std::int64_t n = of.walk.row();
-  Walk<N + 1> rows = of.walk;  // its rows are runs of short ones
-  const int inner = --rows.rank;
-  std::array<std::int64_t, N> step, row_step;
-  for (int k = 0; k < N; ++k) step[k] = of.walk.stride[k][inner], row_step[k] = rows.row_stride(k);
+// Runs the loop over units of adjacent elements of y, whose places are those of `walk`: single elements, or
+// short rows, as many at a time as fit in a buffer. In operand k, elements of a unit are step[k] apart.
+template <int N>
+void run_units(CpuContext& context, const Operands<N>& of, const Walk<N + 1>& walk, std::int64_t unit,
+               const std::array<std::int64_t, N>& step, std::int64_t grain) {
+  std::array<std::int64_t, N> unit_step;
+  bool all_dense = true;
+  for (int k = 0; k < N; ++k) {
+    unit_step[k] = walk.row_stride(k);
+    all_dense = all_dense && step[k] == 1 && unit_step[k] == unit;
+  }
   const auto run = [&](const auto& offset, std::int64_t count) {
     std::array<Buffer, N> buffer;
-    const std::int64_t most = kChunk / n;
+    const std::int64_t most = all_dense ? count : kChunk / unit;
     for (std::int64_t at = 0; at < count; at += most) {
-      const std::int64_t now = std::min(count - at, most);
+      const std::int64_t units = std::min(count - at, most);
       std::array<const std::byte*, N> x;
       for (int k = 0; k < N; ++k) {
-        x[k] = of.x[k] + (offset[k] + at * row_step[k]) * of.size;
-        if (step[k] == 1 && row_step[k] == n) continue;
-        if (row_step[k] != 0 || at == 0)
-          lay_out(of.size, x[k], row_step[k], step[k], now, n, buffer[k]);  // a repeated row is kept
+        x[k] = of.x[k] + (offset[k] + at * unit_step[k]) * of.size;
+        if (step[k] == 1 && unit_step[k] == unit) continue;
+        if (unit_step[k] != 0 || at == 0) {  // else the buffer has it
+          if (unit == 1)
+            lay_out(of.size, x[k], 0, unit_step[k], 1, units, buffer[k]);
+          else
+            lay_out(of.size, x[k], unit_step[k], step[k], units, unit, buffer[k]);
+        }
         x[k] = buffer[k].bytes;
       }
-      of.loop(of.f, x.data(), of.y + (offset[N] + at * n) * of.y_size, now * n);
+      of.loop(of.f, x.data(), of.y + (offset[N] + at * unit) * of.y_size, units * unit);
     }
   };
-  for_each_row<false>(context, rows, run, std::max<std::int64_t>(1, grain / n));
+  for_each_row<false>(context, walk, run, std::max<std::int64_t>(1, grain / unit));
 }
 
 template <int N>
 void run(CpuContext& context, ElementLoop loop, const void* f, const Tensor& y,
          const std::array<const Tensor*, N + 1>& operands, std::int64_t grain) {
   const auto bytes = [](const Tensor& one) { return static_cast<std::int64_t>(size_of(one.dtype())); };
-  Operands<N> of{loop, f, {y.shape(), operands}, {}, y.raw_data(), bytes(*operands[0]), bytes(y)};
+  const Walk<N + 1> walk(y.shape(), operands);
+  Operands<N> of{loop, f, {}, y.raw_data(), bytes(*operands[0]), bytes(y)};
   for (int k = 0; k < N; ++k) of.x[k] = operands[k]->raw_data();
-  if (of.walk.rank > 1 && 2 * of.walk.row() <= kChunk && of.walk.row() > 0)
-    return run_short_rows(context, of, grain);
-  run_long_rows(context, of, grain);
+  std::array<std::int64_t, N> step;
+  step.fill(1);
+  const std::int64_t row = walk.row();
+  if (walk.rank == 1 || 2 * row > kChunk || row <= 0) return run_units<N>(context, of, walk, 1, step, grain);
+  Walk<N + 1> rows = walk;  // its rows are runs of short ones
+  --rows.rank;
+  for (int k = 0; k < N; ++k) step[k] = walk.row_stride(k);
+  run_units<N>(context, of, rows, row, step, grain);
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "kernels/cpu/context.h"
 #include "kernels/cpu/iterate.h"
 #include "kernels/elementwise_ops.h"
 #include "kernels/numbers.h"

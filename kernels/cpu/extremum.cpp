@@ -1,5 +1,6 @@
 #include "kernels/extremum.h"
 
+#include "kernels/cpu/context.h"
 #include "kernels/cpu/lanes.h"
 #include "kernels/cpu/slices.h"
 
@@ -49,19 +50,17 @@ void largest_of_columns(const T* x, std::int64_t n, std::int64_t inner, std::int
 
 }  // namespace
 
-template <>
-void max(CpuContext& context, const Tensor& x, int axis, const Tensor& values, const Tensor& index) {
+void max(CpuContext& context, const Tensor& x, int axis, Out values, Out index) {
   dispatch_floating(x.dtype(), "max", [&]<class T>() {
     using A = Accumulate<T>;
     const AxisShape shape(x.shape(), axis);
     const T* from = x.data<T>();
     T* value_to = values.defined() ? values.data<T>() : nullptr;
     std::int64_t* index_to = index.defined() ? index.data<std::int64_t>() : nullptr;
-    cpu::for_each_slice<T>(context, shape, [=](std::int64_t outer, std::int64_t first, std::int64_t width) {
+    cpu::for_each_slice<T>(context, shape, [=](std::int64_t at, std::int64_t to, std::int64_t width) {
       A largest[kSlices];
       std::int64_t found[kSlices];
-      const T* in = from + outer * shape.n * shape.inner + first;
-      const std::int64_t to = outer * shape.inner + first;
+      const T* in = from + at;
       if (shape.inner == 1) {
         found[0] = first_of_largest(in, shape.n, largest[0]);
       } else {
@@ -75,16 +74,14 @@ void max(CpuContext& context, const Tensor& x, int axis, const Tensor& values, c
   });
 }
 
-template <>
-void max_backward(CpuContext& context, const Tensor& index, const Tensor& dy, int axis, const Tensor& dx) {
+void max_backward(CpuContext& context, const Tensor& index, const Tensor& dy, int axis, Out dx) {
   dispatch_floating(dx.dtype(), "max", [&]<class T>() {
     const AxisShape shape(dx.shape(), axis);
     const std::int64_t* at = index.data<std::int64_t>();
     const T* gradient = dy.data<T>();
     T* to = dx.data<T>();
     const std::int64_t slice = shape.n * shape.inner;
-    const std::int64_t grain = std::max<std::int64_t>(1, cpu::kGrain / std::max<std::int64_t>(1, slice));
-    cpu::parallel_for(context, shape.outer, grain, [&](std::int64_t begin, std::int64_t end) {
+    cpu::parallel_for(context, shape.outer, cpu::grain_of(slice), [&](std::int64_t begin, std::int64_t end) {
       std::fill(to + begin * slice, to + end * slice, T());
       for (std::int64_t outer = begin; outer < end; ++outer) {
         for (std::int64_t j = 0; j < shape.inner; ++j) {

@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "kernels/context.h"
+#include "kernels/cpu/context.h"
 #include "kernels/detail/matmul_plan.h"
 
 namespace athanor::cpu {
@@ -20,5 +20,10 @@ template <class T> struct MatrixView {
 template <class T>
 void gemm_eigen(const CpuContext& context, int threads, GemmSize size, MatrixView<T> a, MatrixView<T> b, T* y,
                 std::int64_t y_row, bool accumulate);
+
+/// Whether a matrix of these strides has contiguous, non-overlapping rows or columns.
+inline bool blas_like(std::int64_t rows, std::int64_t cols, std::int64_t row, std::int64_t col) {
+  return (col == 1 && row >= cols) || (row == 1 && col >= rows);
+}
 
 }  // namespace athanor::cpu

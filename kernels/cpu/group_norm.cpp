@@ -1,9 +1,12 @@
 #include <algorithm>
 #include <cmath>
 
+#include "kernels/cpu/context.h"
 #include "kernels/cpu/iterate.h"
+#include "kernels/cpu/parameter_gradient.h"
 #include "kernels/norm.h"
 #include "kernels/norm_ops.h"
+#include "kernels/scratch.h"
 
 // Channels are contiguous: every loop runs over all channels of a pixel, with group values repeated per
 // channel. Each chunk of pixels has its own sum, and chunks are added in order in double: the bits depend
@@ -12,8 +15,7 @@
 namespace athanor::kernels {
 namespace {
 
-using cpu::parallel_for;
-using cpu::vectorize_if;
+using cpu::kFastType;
 
 constexpr std::int64_t kChunk = 16384;            // approximate elements of a chunk
 constexpr std::int64_t kFewest = 16, kMax = 512;  // range of its pixels: larger sums would round more
@@ -30,14 +32,10 @@ struct Chunks {
   /// Calls f(chunk, image, first element, pixels) for every chunk, in parallel.
   template <bool kFast, class F>
   void for_each(const CpuContext& context, const ChannelGroups& z, const F& f) const {
-    const std::int64_t grain = std::max<std::int64_t>(1, cpu::kGrain / 4 / (share * z.channels));
-    parallel_for(context, all, grain, [&](std::int64_t begin, std::int64_t end) {
-      vectorize_if<kFast>([&] {
-        for (std::int64_t chunk = begin; chunk < end; ++chunk) {
-          const std::int64_t image = chunk / of_image, pixel = chunk % of_image * share;
-          f(chunk, image, (image * z.pixels + pixel) * z.channels, std::min(share, z.pixels - pixel));
-        }
-      });
+    const std::int64_t grain = cpu::grain_of(share * z.channels, cpu::kGrain / 4);
+    cpu::for_each_task<kFast>(context, all, grain, [&](std::int64_t chunk) {
+      const std::int64_t image = chunk / of_image, pixel = chunk % of_image * share;
+      f(chunk, image, (image * z.pixels + pixel) * z.channels, std::min(share, z.pixels - pixel));
     });
   }
 };
@@ -106,11 +104,8 @@ template <class A> struct PerChannel {
 
   A* first(std::int64_t image) const { return memory.as<A>() + image * 2 * z.channels; }
   A* second(std::int64_t image) const { return first(image) + z.channels; }
-  void set_first(std::int64_t image, std::int64_t group, A value) const {
-    std::fill_n(first(image) + group * z.width, z.width, value);
-  }
-  void set_second(std::int64_t image, std::int64_t group, A value) const {
-    std::fill_n(second(image) + group * z.width, z.width, value);
+  void set(A* values, std::int64_t group, A value) const {
+    std::fill_n(values + group * z.width, z.width, value);
   }
 };
 
@@ -120,31 +115,30 @@ void write_statistics(CpuContext& context, const ChannelGroups& z, const T* x, d
   const Scratch memory = context.scratch(ChannelSums<1, A>::bytes(z));
   const ChannelSums<1, A> sums(z, memory.as<std::byte>());
   const std::int64_t C = z.channels;
-  sums.template accumulate<cpu::kFastType<T>>(context, [=](A* __restrict sum, std::int64_t, std::int64_t at) {
+  sums.template accumulate<kFastType<T>>(context, [=](A* __restrict sum, std::int64_t, std::int64_t at) {
     for (std::int64_t c = 0; c < C; ++c) sum[c] += A(x[at + c]);
   });
   sums.for_each_group(nullptr, [&](std::int64_t image, std::int64_t group, const auto& mean) {
-    of.set_first(image, group, stats[2 * (image * z.groups + group)] = A(mean(0)));
+    of.set(of.first(image), group, stats[2 * (image * z.groups + group)] = A(mean(0)));
   });
-  sums.template accumulate<cpu::kFastType<T>>(context,
-                                              [&](A* __restrict sum, std::int64_t image, std::int64_t at) {
-                                                const A* __restrict mean = of.first(image);
-                                                for (std::int64_t c = 0; c < C; ++c) {
-                                                  const A d = A(x[at + c]) - mean[c];
-                                                  sum[c] = std::fma(d, d, sum[c]);
-                                                }
-                                              });
+  const auto add_squares = [&](A* __restrict sum, std::int64_t image, std::int64_t at) {
+    const A* __restrict mean = of.first(image);
+    for (std::int64_t c = 0; c < C; ++c) {
+      const A d = A(x[at + c]) - mean[c];
+      sum[c] = std::fma(d, d, sum[c]);
+    }
+  };
+  sums.template accumulate<kFastType<T>>(context, add_squares);
   sums.for_each_group(nullptr, [&](std::int64_t image, std::int64_t group, const auto& mean) {
     const A inverse = A(inverse_deviation(mean(0), eps));
-    of.set_second(image, group, stats[2 * (image * z.groups + group) + 1] = inverse);
+    of.set(of.second(image), group, stats[2 * (image * z.groups + group) + 1] = inverse);
   });
 }
 
 }  // namespace
 
-template <>
 void group_norm_forward(CpuContext& context, const Tensor& x, const Tensor& gamma, const Tensor& beta,
-                        double eps, const Tensor& stats, const Tensor& y) {
+                        double eps, Out stats, Out y) {
   if (x.numel() == 0) return;
   dispatch_floating(x.dtype(), "group_norm", [&]<class T>() {
     using A = Accumulate<T>;
@@ -155,7 +149,7 @@ void group_norm_forward(CpuContext& context, const Tensor& x, const Tensor& gamm
     const A* bias = beta.defined() ? beta.data<A>() : nullptr;
     const PerChannel<A> of(context, z);
     write_statistics(context, z, in, eps, stats.data<A>(), of);
-    Chunks(z).for_each<cpu::kFastType<T>>(
+    Chunks(z).for_each<kFastType<T>>(
         context, z, [&](std::int64_t, std::int64_t image, std::int64_t first, std::int64_t pixels) {
           const A* __restrict mean = of.first(image), * __restrict inverse = of.second(image);
           for (std::int64_t i = 0; i < pixels; ++i) {
@@ -172,18 +166,6 @@ void group_norm_forward(CpuContext& context, const Tensor& x, const Tensor& gamm
 
 namespace {
 
-/// The sum of one kind over all images, if requested.
-template <class A>
-void put_parameter(const GradientTarget& to, const ChannelSums<2, A>& sums, const ChannelGroups& z, int sum) {
-  if (!to.tensor.defined()) return;
-  A* out = to.tensor.data<A>();
-  for (std::int64_t c = 0; c < z.channels; ++c) {
-    double total = to.write == Write::accumulate ? static_cast<double>(out[c]) : 0;
-    for (std::int64_t image = 0; image < z.images; ++image) total += sums(image, sum, c);
-    out[c] = A(total);
-  }
-}
-
 /// x with its statistics, dy and gamma.
 template <class T, class A> struct Operands {
   const T *x, *dy;
@@ -195,13 +177,13 @@ template <class T, class A> struct Operands {
 template <class T, class A>
 void write_dx(CpuContext& context, const ChannelGroups& z, const Operands<T, A>& t,
               const PerChannel<A>& means, T* dx) {
-  Chunks(z).for_each<cpu::kFastType<T>>(
+  Chunks(z).for_each<kFastType<T>>(
       context, z, [&](std::int64_t, std::int64_t image, std::int64_t first, std::int64_t pixels) {
         const A* __restrict mean = t.stats.first(image), * __restrict inverse = t.stats.second(image);
         const A* __restrict mean_g = means.first(image), * __restrict mean_product = means.second(image);
         for (std::int64_t i = 0; i < pixels; ++i) {
-          const T* __restrict from = t.x + first + i * z.channels, * __restrict gradient =
-                                                                       t.dy + first + i * z.channels;
+          const T* __restrict from = t.x + first + i * z.channels;
+          const T* __restrict gradient = t.dy + first + i * z.channels;
           T* __restrict to = dx + first + i * z.channels;
           for (std::int64_t c = 0; c < z.channels; ++c) {
             const A g = A(gradient[c]) * (t.weight ? t.weight[c] : A(1)),
@@ -214,24 +196,23 @@ void write_dx(CpuContext& context, const ChannelGroups& z, const Operands<T, A>&
 
 }  // namespace
 
-template <>
 void group_norm_backward(CpuContext& context, const Tensor& x, const Tensor& gamma, const Tensor& stats,
-                         const Tensor& dy, const Tensor& dx, const GradientTarget& dgamma,
+                         const Tensor& dy, Out dx, const GradientTarget& dgamma,
                          const GradientTarget& dbeta) {
   if (x.dim(-1) == 0) return;
   dispatch_floating(x.dtype(), "group_norm", [&]<class T>() {
     using A = Accumulate<T>;
     const ChannelGroups z(x, stats);
     const PerChannel<A> of(context, z), means(context, z);
-    const A* kept = stats.data<A>();
+    const A* saved = stats.data<A>();
     for (std::int64_t i = 0; i < z.images * z.groups; ++i) {
-      of.set_first(i / z.groups, i % z.groups, kept[2 * i]);
-      of.set_second(i / z.groups, i % z.groups, kept[2 * i + 1]);
+      of.set(of.first(i / z.groups), i % z.groups, saved[2 * i]);
+      of.set(of.second(i / z.groups), i % z.groups, saved[2 * i + 1]);
     }
     const Operands<T, A> t{x.data<T>(), dy.data<T>(), gamma.defined() ? gamma.data<A>() : nullptr, of};
     const Scratch memory = context.scratch(ChannelSums<2, A>::bytes(z));
     const ChannelSums<2, A> sums(z, memory.as<std::byte>());
-    sums.template accumulate<cpu::kFastType<T>>(context, [&](A* sum, std::int64_t image, std::int64_t at) {
+    sums.template accumulate<kFastType<T>>(context, [&](A* sum, std::int64_t image, std::int64_t at) {
       const A* __restrict mean = of.first(image), * __restrict inverse = of.second(image);
       A* __restrict of_dy = sum, * __restrict of_product = sum + z.channels;
       for (std::int64_t c = 0; c < z.channels; ++c) {
@@ -240,12 +221,18 @@ void group_norm_backward(CpuContext& context, const Tensor& x, const Tensor& gam
         of_product[c] = std::fma(g, (A(t.x[at + c]) - mean[c]) * inverse[c], of_product[c]);
       }
     });
-    put_parameter(dgamma, sums, z, 1);
-    put_parameter(dbeta, sums, z, 0);
+    const auto of_images = [&](int sum) {
+      return [&z, &sums, sum](double total, std::int64_t c) {
+        for (std::int64_t image = 0; image < z.images; ++image) total += sums(image, sum, c);
+        return total;
+      };
+    };
+    cpu::write_parameter<A>(dgamma, z.channels, of_images(1));
+    cpu::write_parameter<A>(dbeta, z.channels, of_images(0));
     if (!dx.defined() || dx.numel() == 0) return;
     sums.for_each_group(t.weight, [&](std::int64_t image, std::int64_t group, const auto& mean) {
-      means.set_first(image, group, A(mean(0)));
-      means.set_second(image, group, A(mean(1)));
+      means.set(means.first(image), group, A(mean(0)));
+      means.set(means.second(image), group, A(mean(1)));
     });
     write_dx(context, z, t, means, dx.data<T>());
   });

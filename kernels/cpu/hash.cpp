@@ -3,12 +3,13 @@
 #include <atomic>
 #include <bit>
 
+#include "kernels/cpu/context.h"
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/parallel.h"
 
 namespace athanor::kernels {
 
-template <> std::uint64_t hash_elements(CpuContext& context, const Tensor& x, std::uint64_t first_index) {
+std::uint64_t hash_elements(CpuContext& context, const Tensor& x, std::uint64_t first_index) {
   const float* values = x.data<float>();
   std::atomic<std::uint64_t> total = 0;  // a sum modulo 2^64 is the same in any order
   cpu::parallel_for(context, x.numel(), cpu::kGrain, [&](std::int64_t begin, std::int64_t end) {

@@ -2,6 +2,7 @@
 
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/onednn.h"
+#include "kernels/cpu/thread_team.h"
 
 namespace athanor {
 namespace {
@@ -22,11 +23,19 @@ const char* instruction_set() {
 #endif
 }
 
+const char* threads_of_loops() {
+  switch (cpu::loop_threads()) {
+    case cpu::LoopThreads::own: return "loops on own threads";
+    case cpu::LoopThreads::openmp: return "loops on OpenMP threads";
+    default: return "loops on one thread";
+  }
+}
+
 }  // namespace
 
 std::string cpu_implementations() {
   const std::string library = cpu::has_onednn() ? "oneDNN " + cpu::onednn_version() : "no oneDNN";
-  return library + ", " + instruction_set();
+  return library + ", " + instruction_set() + ", " + threads_of_loops();
 }
 
 }  // namespace athanor

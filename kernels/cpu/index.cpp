@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "kernels/convert.h"
+#include "kernels/cpu/context.h"
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/iterate.h"
 #include "kernels/cpu/slices.h"
@@ -17,26 +18,21 @@ namespace {
 template <int N, class F>
 void for_each_line(CpuContext& context, Shape shape, int axis, const std::array<Strides, N>& strides,
                    const F& f) {
-  const std::int64_t length = std::max<std::int64_t>(shape[axis], 1);
+  const std::int64_t grain = cpu::grain_of(shape[axis], cpu::kGrain / 4);
   shape[axis] = 1;
-  const std::int64_t lines = shape.numel();
-  cpu::parallel_for(context, lines, std::max<std::int64_t>(1, cpu::kGrain / 4 / length),
-                    [&](std::int64_t begin, std::int64_t end) {
-                      for (std::int64_t line = begin; line < end; ++line) {
-                        std::array<std::int64_t, N> offset{};
-                        std::int64_t rest = line;
-                        for (int i = shape.rank() - 1; i >= 0; --i) {
-                          for (int k = 0; k < N; ++k) offset[k] += rest % shape[i] * strides[k][i];
-                          rest /= shape[i];
-                        }
-                        f(offset);
-                      }
-                    });
+  cpu::for_each_task<false>(context, shape.numel(), grain, [&](std::int64_t line) {
+    std::array<std::int64_t, N> offset{};
+    for (int i = shape.rank() - 1; i >= 0; --i) {
+      for (int k = 0; k < N; ++k) offset[k] += line % shape[i] * strides[k][i];
+      line /= shape[i];
+    }
+    f(offset);
+  });
 }
 
 }  // namespace
 
-template <> void check_indices(CpuContext& context, const char* op, const Tensor& index, std::int64_t size) {
+void check_indices(CpuContext& context, const char* op, const Tensor& index, std::int64_t size) {
   const std::int64_t* at = index.data<std::int64_t>();
   // Threads may not throw: they only test, and this thread then finds the first bad index.
   std::atomic<bool> bad{false};
@@ -54,30 +50,25 @@ template <> void check_indices(CpuContext& context, const char* op, const Tensor
   }
 }
 
-template <>
-void index_select(CpuContext& context, const Tensor& x, int axis, const Tensor& index, const Tensor& y) {
+void index_select(CpuContext& context, const Tensor& x, int axis, const Tensor& index, Out y) {
   const AxisShape in(x.shape(), axis);
   const std::int64_t count = index.numel();
   const std::int64_t* at = index.data<std::int64_t>();
   dispatch_size(x.dtype(), [&]<class T>() {
     const T* from = reinterpret_cast<const T*>(x.raw_data());
     T* to = reinterpret_cast<T*>(y.raw_data());
-    const std::int64_t grain = std::max<std::int64_t>(1, cpu::kGrain / std::max<std::int64_t>(in.inner, 1));
-    cpu::parallel_for(context, in.outer * count, grain, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t row = begin; row < end; ++row) {
-        const T* source = from + (row / count * in.n + at[row % count]) * in.inner;
-        if (in.inner == 1) {
-          to[row] = *source;
-        } else {
-          std::memcpy(to + row * in.inner, source, static_cast<std::size_t>(in.inner) * sizeof(T));
-        }
+    cpu::for_each_task<false>(context, in.outer * count, cpu::grain_of(in.inner), [&](std::int64_t row) {
+      const T* source = from + (row / count * in.n + at[row % count]) * in.inner;
+      if (in.inner == 1) {
+        to[row] = *source;
+      } else {
+        std::memcpy(to + row * in.inner, source, static_cast<std::size_t>(in.inner) * sizeof(T));
       }
     });
   });
 }
 
-template <>
-void index_add(CpuContext& context, const Tensor& dy, int axis, const Tensor& index, const Tensor& dx) {
+void index_add(CpuContext& context, const Tensor& dy, int axis, const Tensor& index, Out dx) {
   const AxisShape out(dx.shape(), axis);
   const std::int64_t count = index.numel();
   const std::int64_t* at = index.data<std::int64_t>();
@@ -87,27 +78,26 @@ void index_add(CpuContext& context, const Tensor& dy, int axis, const Tensor& in
     const T* from = dy.data<T>();
     with_wide_sums<T>(context, dx, [&](A* sums) {
       // Threads share the columns, never a sum: values of equal indices are added in order.
-      cpu::parallel_for(context, out.outer * out.inner, std::max<std::int64_t>(1, cpu::kGrain / count),
-                        [&](std::int64_t begin, std::int64_t end) {
-                          while (begin < end) {
-                            const std::int64_t block = begin / out.inner, first = begin % out.inner;
-                            const std::int64_t columns = std::min(out.inner - first, end - begin);
-                            cpu::vectorize([&] {
-                              for (std::int64_t k = 0; k < count; ++k) {
-                                const T* in = from + (block * count + k) * out.inner + first;
-                                A* to = sums + (block * out.n + at[k]) * out.inner + first;
-                                for (std::int64_t i = 0; i < columns; ++i) to[i] += A(in[i]);
-                              }
-                            });
-                            begin += columns;
-                          }
-                        });
+      const auto add_columns = [&](std::int64_t begin, std::int64_t end) {
+        while (begin < end) {
+          const std::int64_t block = begin / out.inner, first = begin % out.inner;
+          const std::int64_t columns = std::min(out.inner - first, end - begin);
+          cpu::vectorize([&] {
+            for (std::int64_t k = 0; k < count; ++k) {
+              const T* in = from + (block * count + k) * out.inner + first;
+              A* to = sums + (block * out.n + at[k]) * out.inner + first;
+              for (std::int64_t i = 0; i < columns; ++i) to[i] += A(in[i]);
+            }
+          });
+          begin += columns;
+        }
+      };
+      cpu::parallel_for(context, out.outer * out.inner, cpu::grain_of(count), add_columns);
     });
   });
 }
 
-template <>
-void gather(CpuContext& context, const Tensor& x, int axis, const Tensor& index, const Tensor& y) {
+void gather(CpuContext& context, const Tensor& x, int axis, const Tensor& index, Out y) {
   if (y.numel() == 0) return;
   const std::int64_t* at = index.data<std::int64_t>();
   const std::int64_t length = index.shape()[axis];
@@ -124,8 +114,7 @@ void gather(CpuContext& context, const Tensor& x, int axis, const Tensor& index,
   });
 }
 
-template <>
-void scatter_add(CpuContext& context, const Tensor& dy, int axis, const Tensor& index, const Tensor& dx) {
+void scatter_add(CpuContext& context, const Tensor& dy, int axis, const Tensor& index, Out dx) {
   if (dy.numel() == 0) return;
   const std::int64_t* at = index.data<std::int64_t>();
   const std::int64_t length = index.shape()[axis];
@@ -134,19 +123,18 @@ void scatter_add(CpuContext& context, const Tensor& dy, int axis, const Tensor& 
     using A = Accumulate<T>;
     const T* from = dy.data<T>();
     with_wide_sums<T>(context, dx, [&](A* sums) {
-      for_each_line<2>(context, index.shape(), axis, {index.strides(), dx.strides()},
-                       [&](const auto& offset) {
-                         for (std::int64_t i = 0; i < length; ++i) {
-                           const std::int64_t place = offset[0] + i * step;
-                           sums[offset[1] + at[place] * target_step] += A(from[place]);
-                         }
-                       });
+      const auto add_line = [&](const auto& offset) {
+        for (std::int64_t i = 0; i < length; ++i) {
+          const std::int64_t place = offset[0] + i * step;
+          sums[offset[1] + at[place] * target_step] += A(from[place]);
+        }
+      };
+      for_each_line<2>(context, index.shape(), axis, {index.strides(), dx.strides()}, add_line);
     });
   });
 }
 
-template <>
-void where(CpuContext& context, const Tensor& condition, const Tensor& a, const Tensor& b, const Tensor& y) {
+void where(CpuContext& context, const Tensor& condition, const Tensor& a, const Tensor& b, Out y) {
   const cpu::Walk<4> walk(y.shape(), {&condition, &a, &b, &y});
   const bool* choose = condition.data<bool>();
   const std::int64_t sc = walk.row_stride(0), sa = walk.row_stride(1), sb = walk.row_stride(2);

@@ -2,19 +2,20 @@
 
 #include <cstring>
 
+#include "kernels/cpu/context.h"
 #include "kernels/cpu/iterate.h"
 #include "kernels/interpolate_ops.h"
+#include "kernels/scratch.h"
 
 // Threads share the rows of the result; channels are contiguous, so the innermost loop runs over them.
 
 namespace athanor::kernels {
 namespace {
 
-using cpu::parallel_for;
-using cpu::vectorize_if;
+using cpu::for_each_task;
 
 std::int64_t rows_per_thread(const Tensor& result) {
-  return std::max<std::int64_t>(1, cpu::kGrain / std::max<std::int64_t>(result.dim(2) * result.dim(3), 1));
+  return cpu::grain_of(result.dim(2) * result.dim(3));
 }
 
 void copy_nearest(CpuContext& context, const InterpolateAxes& axes, const Tensor& x, const Tensor& y) {
@@ -22,18 +23,15 @@ void copy_nearest(CpuContext& context, const InterpolateAxes& axes, const Tensor
   const std::byte* in = x.raw_data();
   std::byte* out = y.raw_data();
   const PlacedAxis<float> height(axes.h), width(axes.w);
-  parallel_for(
-      context, y.dim(0) * axes.h.outputs, rows_per_thread(y), [&](std::int64_t begin, std::int64_t end) {
-        for (std::int64_t row = begin; row < end; ++row) {
-          const std::int64_t n = row / axes.h.outputs, h = Nearest::tap(height, row % axes.h.outputs).low;
-          for (std::int64_t q = 0; q < axes.w.outputs; ++q) {
-            const std::int64_t w = Nearest::tap(width, q).low;
-            const auto from = static_cast<std::size_t>((n * axes.h.inputs + h) * axes.w.inputs + w),
-                       to = static_cast<std::size_t>(row * axes.w.outputs + q);
-            std::memcpy(out + to * pixel, in + from * pixel, pixel);
-          }
-        }
-      });
+  for_each_task<false>(context, y.dim(0) * axes.h.outputs, rows_per_thread(y), [&](std::int64_t row) {
+    const std::int64_t n = row / axes.h.outputs, h = Nearest::tap(height, row % axes.h.outputs).low;
+    for (std::int64_t q = 0; q < axes.w.outputs; ++q) {
+      const std::int64_t w = Nearest::tap(width, q).low;
+      const auto from = static_cast<std::size_t>((n * axes.h.inputs + h) * axes.w.inputs + w),
+                 to = static_cast<std::size_t>(row * axes.w.outputs + q);
+      std::memcpy(out + to * pixel, in + from * pixel, pixel);
+    }
+  });
 }
 
 template <class T>
@@ -43,24 +41,20 @@ void mix_bilinear(CpuContext& context, const InterpolateAxes& axes, const Tensor
   const T* in = x.data<T>();
   T* out = y.data<T>();
   const PlacedAxis<A> height(axes.h), width(axes.w);
-  parallel_for(context, y.dim(0) * axes.h.outputs, rows_per_thread(y),
-               [&](std::int64_t begin, std::int64_t end) {
-                 vectorize_if<cpu::kFastType<T>>([&] {
-                   for (std::int64_t row = begin; row < end; ++row) {
-                     const auto rows = Bilinear::tap(height, row % axes.h.outputs);
-                     const T* image = in + row / axes.h.outputs * axes.h.inputs * W * C;
-                     const T *top = image + rows.low * W * C, *bottom = image + rows.high * W * C;
-                     for (std::int64_t q = 0; q < axes.w.outputs; ++q) {
-                       const auto columns = Bilinear::tap(width, q);
-                       const std::int64_t low = columns.low * C, high = columns.high * C;
-                       T* __restrict to = out + (row * axes.w.outputs + q) * C;
-                       for (std::int64_t c = 0; c < C; ++c)
-                         to[c] = T(mix(A(top[low + c]), A(top[high + c]), A(bottom[low + c]),
-                                       A(bottom[high + c]), rows.weight, columns.weight));
-                     }
-                   }
-                 });
-               });
+  const std::int64_t rows = y.dim(0) * axes.h.outputs;
+  for_each_task<cpu::kFastType<T>>(context, rows, rows_per_thread(y), [&](std::int64_t row) {
+    const auto from = Bilinear::tap(height, row % axes.h.outputs);
+    const T* image = in + row / axes.h.outputs * axes.h.inputs * W * C;
+    const T *top = image + from.low * W * C, *bottom = image + from.high * W * C;
+    for (std::int64_t q = 0; q < axes.w.outputs; ++q) {
+      const auto columns = Bilinear::tap(width, q);
+      const std::int64_t low = columns.low * C, high = columns.high * C;
+      T* __restrict to = out + (row * axes.w.outputs + q) * C;
+      for (std::int64_t c = 0; c < C; ++c)
+        to[c] = T(mix(A(top[low + c]), A(top[high + c]), A(bottom[low + c]), A(bottom[high + c]), from.weight,
+                      columns.weight));
+    }
+  });
 }
 
 /// The outputs that read each input of an axis, with its weights in them, computed once per call. Only sums
@@ -119,36 +113,30 @@ void gather(CpuContext& context, const InterpolateAxes& axes, const Tensor& dy, 
   const std::int64_t image = axes.h.outputs * Q * C;
   const T* in = dy.data<T>();
   T* out = dx.data<T>();
-  parallel_for(context, dx.dim(0) * H, rows_per_thread(dx), [&](std::int64_t begin, std::int64_t end) {
-    vectorize_if<cpu::kFastType<T>>([&] {
-      for (std::int64_t row = begin; row < end; ++row) {
-        const T* from = in + row / H * image;
-        for (std::int64_t w = 0; w < W; ++w) {
-          const auto &above = rows.entries[row % H], &beside = columns.entries[w];
-          T* to = out + (row * W + w) * C;
-          std::int64_t c = 0;
-          for (; c + kLanes <= C; c += kLanes)  // a constant number of lanes stays in registers
-            sum_readers<kLanes, T, A>(above, beside, from + c, Q, C, kLanes, to + c);
-          if (c < C) sum_readers<kLanes, T, A>(above, beside, from + c, Q, C, C - c, to + c);
-        }
-      }
-    });
+  for_each_task<cpu::kFastType<T>>(context, dx.dim(0) * H, rows_per_thread(dx), [&](std::int64_t row) {
+    const T* from = in + row / H * image;
+    for (std::int64_t w = 0; w < W; ++w) {
+      const auto &above = rows.entries[row % H], &beside = columns.entries[w];
+      T* to = out + (row * W + w) * C;
+      std::int64_t c = 0;
+      for (; c + kLanes <= C; c += kLanes)  // a constant number of lanes stays in registers
+        sum_readers<kLanes, T, A>(above, beside, from + c, Q, C, kLanes, to + c);
+      if (c < C) sum_readers<kLanes, T, A>(above, beside, from + c, Q, C, C - c, to + c);
+    }
   });
 }
 
 }  // namespace
 
-template <>
 void interpolate_forward(CpuContext& context, Interpolation mode, const InterpolateAxes& axes,
-                         const Tensor& x, const Tensor& y) {
+                         const Tensor& x, Out y) {
   if (y.numel() == 0) return;  // it may have no memory
   if (mode == Interpolation::nearest) return copy_nearest(context, axes, x, y);
   dispatch_floating(x.dtype(), "interpolate", [&]<class T>() { mix_bilinear<T>(context, axes, x, y); });
 }
 
-template <>
 void interpolate_backward(CpuContext& context, Interpolation mode, const InterpolateAxes& axes,
-                          const Tensor& dy, const Tensor& dx) {
+                          const Tensor& dy, Out dx) {
   dispatch_floating(dx.dtype(), "interpolate", [&]<class T>() {
     dispatch_interpolation(mode, [&]<class Mode>() { gather<Mode, T>(context, axes, dy, dx); });
   });

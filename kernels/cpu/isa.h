@@ -48,7 +48,9 @@ template <class F>
 #endif
 
 /// Runs f(), a loop over plain arrays, compiled for the widest vectors of this CPU. All versions have the
-/// same arithmetic in the same order (contraction is off), so the bits do not depend on the CPU.
+/// same arithmetic in the same order (contraction is off), so the bits do not depend on the CPU. This is for
+/// loops that the compiler vectorises by itself; where values must stay in registers, or be fused or
+/// transposed, write them in vectors (vector.h).
 template <class F> void vectorize(F&& f) {
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(ATHANOR_ONE_ISA)
   if (has_avx512()) return run_avx512(f);

@@ -1,10 +1,12 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <type_traits>
 #include <utility>
 
+#include "kernels/cpu/context.h"
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/detail/strided_walk.h"
@@ -22,6 +24,27 @@ template <bool kFast, class F> void vectorize_if(F&& f) {
   } else {
     f();
   }
+}
+
+/// Number of tasks of so many elements each that are worth a second thread.
+inline std::int64_t grain_of(std::int64_t elements, std::int64_t worth = kGrain) {
+  return std::max<std::int64_t>(1, worth / std::max<std::int64_t>(1, elements));
+}
+
+/// Calls f(0), ..., f(count - 1) in parallel, in loops compiled as in vectorize_if<kFast>(). A thread gets at
+/// least `grain` of them. From::end: each thread goes backwards.
+template <bool kFast, From from = From::begin, class F>
+void for_each_task(const CpuContext& context, std::int64_t count, std::int64_t grain, const F& f) {
+  const auto piece = [&](std::int64_t begin, std::int64_t end) {
+    vectorize_if<kFast>([&] {
+      if constexpr (from == From::begin) {
+        for (std::int64_t i = begin; i < end; ++i) f(i);
+      } else {
+        for (std::int64_t i = end; i-- > begin;) f(i);
+      }
+    });
+  };
+  parallel_for(context, count, grain, piece, from);
 }
 
 /// A walk by rows; a single element is also a row.
@@ -60,7 +83,7 @@ void for_each_row(const CpuContext& context, const Walk<N>& walk, const F& f,
   const std::int64_t row = walk.row(), rows = walk.rows();
   if (row <= 0 || rows <= 0) return;
   const bool single = rows == 1;  // then threads share the row itself
-  const std::int64_t grain = single ? elements : std::max<std::int64_t>(1, elements / row);
+  const std::int64_t grain = single ? elements : grain_of(row, elements);
   parallel_for(context, single ? row : rows, grain, [&](std::int64_t begin, std::int64_t end) {
     std::array<std::int64_t, kMaxRank> index{};
     std::array<std::int64_t, N> offset{};

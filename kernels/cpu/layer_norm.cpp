@@ -1,16 +1,19 @@
 #include <algorithm>
 #include <cmath>
 
+#include "kernels/cpu/context.h"
 #include "kernels/cpu/iterate.h"
 #include "kernels/cpu/lanes.h"
-#include "kernels/cpu/parallel.h"
+#include "kernels/cpu/parameter_gradient.h"
 #include "kernels/norm.h"
 #include "kernels/norm_ops.h"
+#include "kernels/scratch.h"
 
 namespace athanor::kernels {
 namespace {
 
-using cpu::parallel_for;
+using cpu::for_each_task;
+using cpu::kFastType;
 
 constexpr std::int64_t kChunk = 16 * 1024;  // elements per slot of the parameters' gradients
 
@@ -20,7 +23,7 @@ struct Rows {
   Rows(const Tensor& x, const Tensor& stats)
       : size(stats.dim(0) > 0 ? x.numel() / stats.dim(0) : 1),
         rows(stats.dim(0)),
-        grain(std::max<std::int64_t>(1, cpu::kGrain / 4 / size)) {}
+        grain(cpu::grain_of(size, cpu::kGrain / 4)) {}
 };
 
 /// Mean and 1 / sqrt(var + eps) of a row: the second pass finds it in cache.
@@ -36,9 +39,8 @@ template <class T, class A> void row_statistics(const T* x, std::int64_t n, doub
 
 }  // namespace
 
-template <>
 void layer_norm_forward(CpuContext& context, const Tensor& x, const Tensor& gamma, const Tensor& beta,
-                        double eps, const Tensor& stats, const Tensor& y) {
+                        double eps, Out stats, Out y) {
   dispatch_floating(x.dtype(), "layer_norm", [&]<class T>() {
     using A = Accumulate<T>;
     const Rows rows(x, stats);
@@ -47,19 +49,15 @@ void layer_norm_forward(CpuContext& context, const Tensor& x, const Tensor& gamm
     const A* bias = beta.defined() ? beta.data<A>() : nullptr;
     A* s = stats.data<A>();
     T* out = y.data<T>();
-    parallel_for(context, rows.rows, rows.grain, [&](std::int64_t begin, std::int64_t end) {
-      cpu::vectorize_if<cpu::kFastType<T>>([&] {
-        for (std::int64_t row = begin; row < end; ++row) {
-          const T* __restrict from = in + row * rows.size;
-          T* __restrict to = out + row * rows.size;
-          row_statistics(from, rows.size, eps, s + 2 * row);
-          const A mean = s[2 * row], inverse = s[2 * row + 1];
-          for (std::int64_t j = 0; j < rows.size; ++j) {
-            const A normalized = (A(from[j]) - mean) * inverse;
-            to[j] = T(std::fma(normalized, weight ? weight[j] : A(1), bias ? bias[j] : A(0)));
-          }
-        }
-      });
+    for_each_task<kFastType<T>>(context, rows.rows, rows.grain, [&](std::int64_t row) {
+      const T* __restrict from = in + row * rows.size;
+      T* __restrict to = out + row * rows.size;
+      row_statistics(from, rows.size, eps, s + 2 * row);
+      const A mean = s[2 * row], inverse = s[2 * row + 1];
+      for (std::int64_t j = 0; j < rows.size; ++j) {
+        const A normalized = (A(from[j]) - mean) * inverse;
+        to[j] = T(std::fma(normalized, weight ? weight[j] : A(1), bias ? bias[j] : A(0)));
+      }
     });
   });
 }
@@ -77,20 +75,6 @@ void row_gradient(const T* __restrict x, const T* __restrict dy, const A* __rest
   for (std::int64_t j = 0; j < n; ++j) dx[j] = T(layer_norm_dx(g(j), normalized(j), inverse, offset, slope));
 }
 
-/// Adds chunk sums in order: to[j] (+)= sum over chunks of slots[chunk * stride + j].
-template <class A>
-void add_slots(const GradientTarget& to, const A* slots, std::int64_t chunks, std::int64_t stride,
-               std::int64_t n) {
-  if (!to.tensor.defined()) return;
-  A* out = to.tensor.data<A>();
-  for (std::int64_t j = 0; j < n; ++j) {
-    double total = to.write == Write::accumulate ? static_cast<double>(out[j]) : 0;
-    for (std::int64_t chunk = 0; chunk < chunks; ++chunk)
-      total += static_cast<double>(slots[chunk * stride + j]);
-    out[j] = A(total);
-  }
-}
-
 template <class T, class A>
 void parameter_gradients(CpuContext& context, const Rows& rows, const T* x, const T* dy, const A* stats,
                          const GradientTarget& dgamma, const GradientTarget& dbeta) {
@@ -99,32 +83,37 @@ void parameter_gradients(CpuContext& context, const Rows& rows, const T* x, cons
   const std::int64_t chunks = (rows.rows + share - 1) / share;
   const Scratch memory = context.scratch(static_cast<std::size_t>(chunks * 2 * n) * sizeof(A));
   A* slots = memory.as<A>();
-  parallel_for(context, chunks, 1, [&](std::int64_t begin, std::int64_t end) {
-    cpu::vectorize_if<cpu::kFastType<T>>([&] {
-      for (std::int64_t chunk = begin; chunk < end; ++chunk) {
-        A* __restrict weight = slots + chunk * 2 * n, * __restrict bias = weight + n;
-        std::fill(weight, weight + 2 * n, A(0));
-        for (std::int64_t row = chunk * share; row < std::min(rows.rows, (chunk + 1) * share); ++row) {
-          const T* __restrict from = x + row * n, * __restrict gradient = dy + row * n;
-          const A mean = stats[2 * row], inverse = stats[2 * row + 1];
-          for (std::int64_t j = 0; j < n; ++j) {
-            const A g = A(gradient[j]);
-            weight[j] = std::fma(g, (A(from[j]) - mean) * inverse, weight[j]);
-            bias[j] += g;
-          }
-        }
+  for_each_task<kFastType<T>>(context, chunks, 1, [&](std::int64_t chunk) {
+    A* __restrict weight = slots + chunk * 2 * n;
+    A* __restrict bias = weight + n;
+    std::fill(weight, weight + 2 * n, A(0));
+    for (std::int64_t row = chunk * share; row < std::min(rows.rows, (chunk + 1) * share); ++row) {
+      const T* __restrict from = x + row * n;
+      const T* __restrict gradient = dy + row * n;
+      const A mean = stats[2 * row], inverse = stats[2 * row + 1];
+      for (std::int64_t j = 0; j < n; ++j) {
+        const A g = A(gradient[j]);
+        weight[j] = std::fma(g, (A(from[j]) - mean) * inverse, weight[j]);
+        bias[j] += g;
       }
-    });
+    }
   });
-  add_slots(dgamma, slots, chunks, 2 * n, n);
-  add_slots(dbeta, slots + n, chunks, 2 * n, n);
+  // Chunks are added in order.
+  const auto total = [=](const A* slot) {
+    return [=](double sum, std::int64_t j) {
+      for (std::int64_t chunk = 0; chunk < chunks; ++chunk)
+        sum += static_cast<double>(slot[chunk * 2 * n + j]);
+      return sum;
+    };
+  };
+  cpu::write_parameter<A>(dgamma, n, total(slots));
+  cpu::write_parameter<A>(dbeta, n, total(slots + n));
 }
 
 }  // namespace
 
-template <>
 void layer_norm_backward(CpuContext& context, const Tensor& x, const Tensor& gamma, const Tensor& stats,
-                         const Tensor& dy, const Tensor& dx, const GradientTarget& dgamma,
+                         const Tensor& dy, Out dx, const GradientTarget& dgamma,
                          const GradientTarget& dbeta) {
   dispatch_floating(x.dtype(), "layer_norm", [&]<class T>() {
     using A = Accumulate<T>;
@@ -133,13 +122,9 @@ void layer_norm_backward(CpuContext& context, const Tensor& x, const Tensor& gam
     const A *weight = gamma.defined() ? gamma.data<A>() : nullptr, *s = stats.data<A>();
     if (dx.defined()) {
       T* out = dx.data<T>();
-      parallel_for(context, rows.rows, rows.grain, [&](std::int64_t begin, std::int64_t end) {
-        cpu::vectorize_if<cpu::kFastType<T>>([&] {
-          for (std::int64_t row = begin; row < end; ++row) {
-            const std::int64_t at = row * rows.size;
-            row_gradient(in + at, gradient + at, weight, rows.size, s[2 * row], s[2 * row + 1], out + at);
-          }
-        });
+      for_each_task<kFastType<T>>(context, rows.rows, rows.grain, [&](std::int64_t row) {
+        const std::int64_t at = row * rows.size;
+        row_gradient(in + at, gradient + at, weight, rows.size, s[2 * row], s[2 * row + 1], out + at);
       });
     }
     if (dgamma.tensor.defined() || dbeta.tensor.defined())

@@ -3,8 +3,13 @@
 #define EIGEN_DONT_PARALLELIZE
 #include <Eigen/Core>
 
+#include "kernels/cpu/context.h"
+#include "kernels/cpu/epilogue.h"
 #include "kernels/cpu/gemm.h"
+#include "kernels/cpu/iterate.h"
 #include "kernels/cpu/parallel.h"
+#include "kernels/cpu/primitive.h"
+#include "kernels/scratch.h"
 
 namespace athanor::cpu {
 namespace {
@@ -74,5 +79,100 @@ template void gemm_eigen(const CpuContext&, int, GemmSize, MatrixView<float>, Ma
                          std::int64_t, bool);
 template void gemm_eigen(const CpuContext&, int, GemmSize, MatrixView<double>, MatrixView<double>, double*,
                          std::int64_t, bool);
+
+namespace {
+
+// Copies a matrix into a dense one of the accumulation type.
+template <class T, class A>
+MatrixView<A> widen(const CpuContext& context, MatrixView<T> x, std::int64_t rows, std::int64_t cols, A* to) {
+  const bool by_rows = x.col == 1 || x.row != 1;
+  const std::int64_t outer = by_rows ? rows : cols, inner = by_rows ? cols : rows;
+  const std::int64_t outer_stride = by_rows ? x.row : x.col, inner_stride = by_rows ? x.col : x.row;
+  const std::int64_t grain = kGrain / std::max<std::int64_t>(1, inner) + 1;
+  parallel_for(context, outer, grain, [&](std::int64_t begin, std::int64_t end) {
+    vectorize_if<kFastType<T>>([&] {
+      for (std::int64_t i = begin; i < end; ++i) {
+        const T* from = x.data + i * outer_stride;
+        A* row = to + i * inner;
+        if (inner_stride == 1) {
+          for (std::int64_t j = 0; j < inner; ++j) row[j] = A(from[j]);
+        } else {
+          for (std::int64_t j = 0; j < inner; ++j) row[j] = A(from[j * inner_stride]);
+        }
+      }
+    });
+  });
+  return by_rows ? MatrixView<A>{to, cols, 1} : MatrixView<A>{to, 1, rows};
+}
+
+// y (+)= relu(sums + bias), rounded to y's type. sums may be y itself.
+template <class A, class T, class Y>
+void finish(const CpuContext& context, GemmSize size, const A* sums, const T* bias, bool relu, Y* y,
+            std::int64_t y_row, bool accumulate) {
+  const std::int64_t grain = kGrain / std::max<std::int64_t>(1, size.n) + 1;
+  dispatch_fused(relu, [&]<class Op>() {
+    parallel_for(context, size.m, grain, [&](std::int64_t begin, std::int64_t end) {
+      vectorize_if<kFastType<T>>([&] {
+        for (std::int64_t i = begin; i < end; ++i) {
+          const A* from = sums + i * size.n;
+          Y* to = y + i * y_row;
+          if (accumulate) {
+            for (std::int64_t j = 0; j < size.n; ++j) to[j] = Y(A(to[j]) + from[j]);
+          } else if (bias) {
+            for (std::int64_t j = 0; j < size.n; ++j) to[j] = Y(Op::forward(from[j] + A(bias[j])));
+          } else {
+            for (std::int64_t j = 0; j < size.n; ++j) to[j] = Y(Op::forward(from[j]));
+          }
+        }
+      });
+    });
+  });
+}
+
+// One product in the accumulation type, then bias, ReLU, rounding.
+template <class T, class Y>
+void product(const CpuContext& context, const PrimitiveKey& key, const T* a, const T* b, const T* bias,
+             Y* y) {
+  using A = Accumulate<T>;
+  const auto [m, n, k, a_row, a_col, b_row, b_col, y_row, u0, u1, u2, u3, u4, u5, u6, u7] = key.sizes;
+  const bool accumulate = key.fused.accumulate, relu = key.fused.relu;
+  constexpr bool kWide = std::is_same_v<T, A>, kDirect = std::is_same_v<Y, A>;
+  const bool pack_a = !kWide || !blas_like(m, k, a_row, a_col),
+             pack_b = !kWide || !blas_like(k, n, b_row, b_col);
+  const std::int64_t a_size = pack_a ? m * k : 0, b_size = pack_b ? k * n : 0, y_size = kDirect ? 0 : m * n;
+  const Scratch scratch = context.scratch(static_cast<std::size_t>(a_size + b_size + y_size) * sizeof(A));
+  A* const packed_a = scratch.as<A>();
+  A* const packed_b = packed_a + a_size;
+  A* sums = packed_b + b_size;
+  if constexpr (kDirect) sums = y;
+  const MatrixView<T> left{a, a_row, a_col}, right{b, b_row, b_col};
+  MatrixView<A> wide_left{}, wide_right{};
+  if constexpr (kWide) wide_left = left, wide_right = right;
+  if (pack_a) wide_left = widen<T, A>(context, left, m, k, packed_a);
+  if (pack_b) wide_right = widen<T, A>(context, right, k, n, packed_b);
+  gemm_eigen<A>(context, context.threads(), {m, n, k}, wide_left, wide_right, sums, kDirect ? y_row : n,
+                kDirect && accumulate);
+  if (!kDirect || bias || relu)
+    finish(context, {m, n, k}, sums, bias, relu, y, y_row, !kDirect && accumulate);
+}
+
+void run(const CpuContext& context, const PrimitiveKey& key, const Operands& at) {
+  dispatch_floating(key.in, "matmul", [&]<class T>() {
+    const auto to = [&]<class Y>(Y* y) {
+      product(context, key, static_cast<const T*>(at.first), static_cast<const T*>(at.second),
+              static_cast<const T*>(at.bias), y);
+    };
+    if (key.out == key.in) return to(static_cast<T*>(at.out));
+    to(static_cast<Accumulate<T>*>(at.out));
+  });
+}
+
+}  // namespace
+
+extern const Implementation kMatmulEigen{
+    .name = "reference",
+    .fuses = {.relu = true, .accumulate = true},
+    .fits = [](const PrimitiveKey&) { return true; },
+    .make = [](const PrimitiveKey& key) { return made_of(key, run, "Eigen"); }};
 
 }  // namespace athanor::cpu

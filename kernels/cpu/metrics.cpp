@@ -1,26 +1,39 @@
 #include "kernels/metrics.h"
 
+#include "kernels/cpu/context.h"
+
 namespace athanor::kernels {
 
-template <>
-void add_metrics(CpuContext&, const Tensor& losses, const Tensor& logits, const Tensor& target,
-                 const Tensor& totals) {
-  const std::int64_t rows = logits.shape()[0], classes = logits.shape()[1];
+namespace {
+
+/// The number of rows of logits [N, C] whose label has fewer than k likelier classes. A row with a NaN counts
+/// as wrong.
+std::int64_t count_right(const Tensor& logits, const Tensor& target, std::int64_t k) {
+  const std::int64_t rows = logits.dim(0), classes = logits.dim(1);
   const auto* label = target.data<std::int64_t>();
-  std::int64_t correct = 0;
-  dispatch_floating(logits.dtype(), "metrics", [&]<class T>() {
+  return dispatch_floating(logits.dtype(), "metrics", [&]<class T>() {
     using A = Accumulate<T>;
     const T* row = logits.data<T>();
+    std::int64_t right = 0;
     for (std::int64_t n = 0; n < rows; ++n, row += classes) {
       if (label[n] < 0 || label[n] >= classes) continue;
       const A best = A(row[label[n]]);
-      bool first = true;
+      std::int64_t likelier = 0, numbers = 0;
       for (std::int64_t c = 0; c < classes; ++c) {
-        first &= c < label[n] ? best > A(row[c]) : best >= A(row[c]);  // false for a NaN
+        const A x = A(row[c]);
+        likelier += is_likelier(x, c, best, label[n]);
+        numbers += x == x;
       }
-      correct += first;
+      right += likelier < k && numbers == classes;
     }
+    return right;
   });
+}
+
+}  // namespace
+
+void add_metrics(CpuContext&, const Tensor& losses, const Tensor& logits, const Tensor& target, Out totals) {
+  const std::int64_t rows = logits.dim(0);
   double sum = 0;
   const auto add = [&]<class A>() {
     const A* loss = losses.data<A>();
@@ -29,12 +42,11 @@ void add_metrics(CpuContext&, const Tensor& losses, const Tensor& logits, const 
   losses.dtype() == DType::f64 ? add.template operator()<double>() : add.template operator()<float>();
   double* total = totals.data<double>();
   total[0] += sum;
-  total[1] += static_cast<double>(correct);
+  total[1] += static_cast<double>(count_right(logits, target, 1));
   total[2] += static_cast<double>(rows);
 }
 
-template <>
-void add_metric(CpuContext&, const Tensor& values, double weight, MetricReduce reduce, const Tensor& total) {
+void add_metric(CpuContext&, const Tensor& values, double weight, MetricReduce reduce, Out total) {
   const JoinMetric join{reduce};
   double value = join.none();
   dispatch_floating(values.dtype(), "metrics", [&]<class T>() {
@@ -45,33 +57,13 @@ void add_metric(CpuContext&, const Tensor& values, double weight, MetricReduce r
   update_metric(total.data<double>(), value, values.numel(), weight, reduce);
 }
 
-template <>
-void add_top_k(CpuContext&, const Tensor& logits, const Tensor& target, std::int64_t k, const Tensor& total) {
-  const std::int64_t rows = logits.shape()[0], classes = logits.shape()[1];
-  const auto* label = target.data<std::int64_t>();
-  std::int64_t right = 0;
-  dispatch_floating(logits.dtype(), "metrics", [&]<class T>() {
-    using A = Accumulate<T>;
-    const T* row = logits.data<T>();
-    for (std::int64_t n = 0; n < rows; ++n, row += classes) {
-      if (label[n] < 0 || label[n] >= classes) continue;
-      const A best = A(row[label[n]]);
-      std::int64_t likelier = 0, numbers = 0;
-      for (std::int64_t c = 0; c < classes; ++c) {
-        const A x = A(row[c]);
-        likelier += c < label[n] ? x >= best : x > best;
-        numbers += x == x;
-      }
-      right += likelier < k && numbers == classes;
-    }
-  });
+void add_top_k(CpuContext&, const Tensor& logits, const Tensor& target, std::int64_t k, Out total) {
   double* to = total.data<double>();
-  to[0] += static_cast<double>(right);
-  to[1] += static_cast<double>(rows);
+  to[0] += static_cast<double>(count_right(logits, target, k));
+  to[1] += static_cast<double>(logits.dim(0));
 }
 
-template <>
-void add_confusion(CpuContext&, const Tensor& predicted, const Tensor& target, const Tensor& counts) {
+void add_confusion(CpuContext&, const Tensor& predicted, const Tensor& target, Out counts) {
   const std::int64_t classes = counts.shape()[0];
   const auto *says = predicted.data<std::int64_t>(), *is = target.data<std::int64_t>();
   double* to = counts.data<double>();

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "kernels/cpu/isa.h"
-#include "kernels/cpu/parallel.h"
+#include "kernels/cpu/context.h"
+#include "kernels/cpu/iterate.h"
 
 namespace athanor::kernels {
 namespace {
@@ -18,27 +18,20 @@ void exchange(const Mixing& how, std::int64_t width, std::int64_t channels, T* o
 
 }  // namespace
 
-template <>
-void mix(CpuContext& context, const Mixing& how, const Tensor& images, const Tensor& labels,
-         const Tensor& partner_labels) {
+void mix(CpuContext& context, const Mixing& how, Out images, Out labels, const Tensor& partner_labels) {
   const std::int64_t count = images.shape()[0], width = images.shape()[2], channels = images.shape()[3];
   const std::int64_t numel = images.shape()[1] * width * channels;
   dispatch_floating(images.dtype(), "mix", [&]<class T>() {
     using A = Accumulate<T>;
     const A own = A(how.share), rest = A(1 - how.share);
-    const std::int64_t grain = std::max<std::int64_t>(1, cpu::kGrain / std::max<std::int64_t>(numel, 1));
-    cpu::parallel_for(context, count / 2, grain, [&](std::int64_t begin, std::int64_t end) {
-      cpu::vectorize([&] {
-        for (std::int64_t n = begin; n < end; ++n) {
-          T* const one = images.data<T>() + n * numel;
-          T* const other = images.data<T>() + (count - 1 - n) * numel;
-          if (how.cuts) {
-            exchange(how, width, channels, one, other);
-          } else {
-            for (std::int64_t i = 0; i < numel; ++i) mix_pair(one[i], other[i], own, rest);
-          }
-        }
-      });
+    cpu::for_each_task<true>(context, count / 2, cpu::grain_of(numel), [&](std::int64_t n) {
+      T* const one = images.data<T>() + n * numel;
+      T* const other = images.data<T>() + (count - 1 - n) * numel;
+      if (how.cuts) {
+        exchange(how, width, channels, one, other);
+      } else {
+        for (std::int64_t i = 0; i < numel; ++i) mix_pair(one[i], other[i], own, rest);
+      }
     });
   });
   const std::int64_t* const from = labels.data<std::int64_t>();

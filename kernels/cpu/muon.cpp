@@ -3,10 +3,11 @@
 #include <algorithm>
 #include <cmath>
 
-#include "kernels/cpu/isa.h"
-#include "kernels/cpu/parallel.h"
+#include "kernels/cpu/context.h"
+#include "kernels/cpu/iterate.h"
 #include "kernels/cpu/update_range.h"
 #include "kernels/muon_ops.h"
+#include "kernels/scratch.h"
 
 namespace athanor::kernels {
 
@@ -28,13 +29,10 @@ struct MatrixChunks {
   std::int64_t each() const { return (size + kUpdateChunk - 1) / kUpdateChunk; }
   template <class F> void for_each(CpuContext& context, const F& f) const {
     const std::int64_t chunks = each(), most = std::clamp<std::int64_t>(size, 1, kUpdateChunk);
-    cpu::parallel_for(context, matrices * chunks, std::max<std::int64_t>(1, cpu::kGrain / most),
-                      [&](std::int64_t begin, std::int64_t end) {
-                        for (std::int64_t i = begin; i < end; ++i) {
-                          const std::int64_t at = i % chunks * kUpdateChunk;
-                          f(MatrixChunk{i, i / chunks, at, std::min(kUpdateChunk, size - at)});
-                        }
-                      });
+    cpu::for_each_task<false>(context, matrices * chunks, cpu::grain_of(most), [&](std::int64_t i) {
+      const std::int64_t at = i % chunks * kUpdateChunk;
+      f(MatrixChunk{i, i / chunks, at, std::min(kUpdateChunk, size - at)});
+    });
   }
 };
 
@@ -50,9 +48,8 @@ void total(const double* partial, std::int64_t matrices, std::int64_t chunks, fl
 
 }  // namespace
 
-template <>
-void muon_momentum(CpuContext& context, const UpdateTable& matrices, float mu, bool nesterov,
-                   const Tensor& momentum, const Tensor& x) {
+void muon_momentum(CpuContext& context, const UpdateTable& matrices, float mu, bool nesterov, Out momentum,
+                   Out x) {
   if (context.step()->skips() || matrices.count == 0) return;
   const GradientScale scale = gradient_scale(*context.step());
   const MuonMomentumOp op(mu, nesterov);
@@ -72,7 +69,7 @@ void muon_momentum(CpuContext& context, const UpdateTable& matrices, float mu, b
   });
 }
 
-template <> void normalize(CpuContext& context, const Tensor& x, float eps) {
+void normalize(CpuContext& context, Out x, float eps) {
   const MatrixChunks chunks(x);
   const auto partials = static_cast<std::size_t>(chunks.matrices * chunks.each());
   const Scratch scratch =
@@ -96,28 +93,23 @@ template <> void normalize(CpuContext& context, const Tensor& x, float eps) {
   });
 }
 
-template <>
-void scale_add_identity(CpuContext& context, const Tensor& x, float alpha, float beta, const Tensor& y) {
+void scale_add_identity(CpuContext& context, const Tensor& x, float alpha, float beta, Out y) {
   dispatch_matrix(x.dtype(), [&]<class T>() {
     const T* in = x.data<T>();
     T* out = y.data<T>();
-    const std::int64_t n = x.dim(1),
-                       grain = std::max<std::int64_t>(1, cpu::kGrain / std::max<std::int64_t>(n, 1));
-    cpu::parallel_for(context, x.dim(0) * n, grain, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t row = begin; row < end; ++row) {
-        const T* from = in + row * n;
-        T* to = out + row * n;
-        const float diagonal = std::fma(alpha, float(from[row % n]), beta);
-        cpu::vectorize([&] {
-          for (std::int64_t i = 0; i < n; ++i) to[i] = T(alpha * float(from[i]));
-        });
-        to[row % n] = T(diagonal);
-      }
+    const std::int64_t n = x.dim(1);
+    cpu::for_each_task<false>(context, x.dim(0) * n, cpu::grain_of(n), [&](std::int64_t row) {
+      const T* from = in + row * n;
+      T* to = out + row * n;
+      const float diagonal = std::fma(alpha, float(from[row % n]), beta);
+      cpu::vectorize([&] {
+        for (std::int64_t i = 0; i < n; ++i) to[i] = T(alpha * float(from[i]));
+      });
+      to[row % n] = T(diagonal);
     });
   });
 }
 
-template <>
 void muon_apply(CpuContext& context, const UpdateTable& table, const MuonStep& muon, const Tensor& x) {
   const StepState& step = *context.step();
   if (step.skips() || table.count == 0) return;

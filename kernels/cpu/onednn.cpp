@@ -8,9 +8,12 @@
 #include <omp.h>
 #endif
 
+#include "kernels/cpu/context.h"
 #include "kernels/cpu/deferred_signals.h"
 #include "kernels/cpu/onednn_api.h"
 #include "kernels/cpu/thread_team.h"
+#include "kernels/implementations.h"
+#include "kernels/scratch.h"
 
 namespace athanor {
 namespace {
@@ -109,19 +112,19 @@ class Compiled final : public Primitive {
     scratchpad_offset_ = reserve(scratchpad.get_size());
   }
 
-  void run(const CpuContext& context, const void* first, const void* second, const void* bias, void* out,
-           const void* residual) override {
+  void run(const CpuContext& context, const Operands& operands) override {
     const Scratch scratch = context.scratch(scratch_bytes_);
     std::byte* const base = scratch.as<std::byte>();
     if (clears_) {
       std::memset(base, 0, scratch_bytes_);
-      std::memset(out, 0, slots_[kResult].plain.get_desc().get_size());
+      std::memset(operands.out, 0, slots_[kResult].plain.get_desc().get_size());
     }
     const Threads threads(threads_);
     const DeferredSignals deferred(threads_);
     if (ThreadTeam* const team = context.team(); team && threads_ > 1) team->rest();
-    const std::array<void*, kOperands> data{const_cast<void*>(first), const_cast<void*>(second),
-                                            const_cast<void*>(bias), out, const_cast<void*>(residual)};
+    const std::array<void*, kOperands> data{
+        const_cast<void*>(operands.first), const_cast<void*>(operands.second),
+        const_cast<void*>(operands.bias), operands.out, const_cast<void*>(operands.residual)};
     std::array<dnnl_exec_arg_t, kOperands + 1> arguments;
     int count = 0;
     for (std::size_t i = 0; i < slots_.size(); ++i) {
@@ -141,7 +144,7 @@ class Compiled final : public Primitive {
       run_reorder(result, result.work, result.plain, base);
   }
 
-  const std::shared_ptr<const kernels::WeightLayout>& layout() const override { return layout_; }
+  std::shared_ptr<const kernels::WeightLayout> layout() const override { return layout_; }
 
  private:
   static constexpr std::size_t kResult = 3;
@@ -193,17 +196,16 @@ class Compiled final : public Primitive {
 
 // Making them ----------------------------------------------------------------------------------------------
 
-// Its fused relu turns NaN into 0, which would hide a diverged run: only for packed weights.
 dnnl::primitive_attr attributes(const PrimitiveKey& key, const memory::desc& result) {
   dnnl::primitive_attr attr;
   attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
   dnnl::post_ops ops;
-  if (key.accumulate) ops.append_sum(1.0f);
-  if (key.residual) ops.append_binary(dnnl::algorithm::binary_add, result);
+  if (key.fused.accumulate) ops.append_sum(1.0f);
+  if (key.fused.residual) ops.append_binary(dnnl::algorithm::binary_add, result);
 #if DNNL_VERSION_MAJOR >= 3
-  if (key.activation == Activation::relu) ops.append_eltwise(dnnl::algorithm::eltwise_relu, 0.0f, 0.0f);
+  if (key.fused.relu) ops.append_eltwise(dnnl::algorithm::eltwise_relu, 0.0f, 0.0f);
 #else
-  if (key.activation == Activation::relu) ops.append_eltwise(1.0f, dnnl::algorithm::eltwise_relu, 0.0f, 0.0f);
+  if (key.fused.relu) ops.append_eltwise(1.0f, dnnl::algorithm::eltwise_relu, 0.0f, 0.0f);
 #endif
   attr.set_post_ops(ops);
   return attr;
@@ -211,7 +213,7 @@ dnnl::primitive_attr attributes(const PrimitiveKey& key, const memory::desc& res
 
 using Made = MadePrimitive;
 using Operand = Compiled::Operand;
-using Operands = std::array<Operand, Compiled::kOperands>;
+using Descriptors = std::array<Operand, Compiled::kOperands>;
 
 // The summand of the first post-operation.
 constexpr int kResidual = DNNL_ARG_ATTR_MULTIPLE_POST_OP(0) | DNNL_ARG_SRC_1;
@@ -252,8 +254,8 @@ class PackedLayout final : public kernels::WeightLayout {
 std::shared_ptr<const kernels::WeightLayout> weights_operand(const PrimitiveKey& key,
                                                              const memory::desc& plain,
                                                              const memory::desc& wanted, Operand& operand) {
-  operand = {DNNL_ARG_WEIGHTS, key.packed ? wanted : plain, wanted};
-  if (!key.packed) return nullptr;
+  operand = {DNNL_ARG_WEIGHTS, key.fused.packed ? wanted : plain, wanted};
+  if (!key.fused.packed) return nullptr;
   return std::make_shared<PackedLayout>(plain, wanted);
 }
 
@@ -322,24 +324,25 @@ Made make_convolution(const PrimitiveKey& key) {
   const dnnl::primitive_attr attr = attributes(key, y);
 
   if (key.op == Op::conv_forward) {
-    const auto kind = key.packed ? dnnl::prop_kind::forward_inference : dnnl::prop_kind::forward_training;
+    const auto kind =
+        key.fused.packed ? dnnl::prop_kind::forward_inference : dnnl::prop_kind::forward_training;
     const auto desc = forward_desc(arguments, kind, x, weights, bias, y, attr);
     // 2.6's convolutions as a product add the first pixel's residual to other pixels.
-    if (key.residual && std::string_view(desc.impl_info_str()).find("gemm") != std::string_view::npos)
+    if (key.fused.residual && std::string_view(desc.impl_info_str()).find("gemm") != std::string_view::npos)
       return {};
-    Operands operands;
+    Descriptors operands;
     operands[0] = {DNNL_ARG_SRC, x, desc.src_desc()};
     const auto layout = weights_operand(key, filter(key.in, key, false), desc.weights_desc(), operands[1]);
     if (key.bias) operands[2] = {DNNL_ARG_BIAS, bias, desc.bias_desc()};
     operands[3] = {DNNL_ARG_DST, y, desc.dst_desc()};
-    if (key.residual) operands[4] = {kResidual, y, y};
+    if (key.fused.residual) operands[4] = {kResidual, y, y};
     return {std::make_unique<Compiled>(key.threads, dnnl::convolution_forward(desc), operands,
                                        desc.scratchpad_desc(), false, layout),
             desc.impl_info_str()};
   }
   const auto hint = forward_desc(arguments, dnnl::prop_kind::forward_training, x, weights, memory::desc(), y,
                                  dnnl::primitive_attr());
-  Operands operands;
+  Descriptors operands;
   if (key.op == Op::conv_backward_data) {
     const auto desc = backward_desc<dnnl::convolution_backward_data>(arguments, x, weights, y, hint, attr);
     operands[0] = {DNNL_ARG_DIFF_DST, y, desc.diff_dst_desc()};
@@ -368,8 +371,8 @@ Made make_matmul(const PrimitiveKey& key) {
   const memory::desc y({m, n}, type_of(key.out), memory::dims{y_row, 1});
   const memory::desc bias =
       key.bias ? memory::desc({1, n}, type_of(key.in), memory::format_tag::ab) : memory::desc();
-  const auto desc = matmul_desc(a, key.packed ? any : b, bias, y, attributes(key, y));
-  Operands operands;
+  const auto desc = matmul_desc(a, key.fused.packed ? any : b, bias, y, attributes(key, y));
+  Descriptors operands;
   operands[0] = {DNNL_ARG_SRC, a, desc.src_desc()};
   const auto layout = weights_operand(key, b, desc.weights_desc(), operands[1]);
   if (key.bias) operands[2] = {DNNL_ARG_BIAS, bias, bias};

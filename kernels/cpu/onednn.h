@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "kernels/cpu/primitive_cache.h"
+#include "kernels/cpu/primitive.h"
 
 // The only interface to oneDNN: onednn.cpp supports its 2.x and 3.x APIs; onednn_absent.cpp replaces it in
 // builds without oneDNN.

@@ -1,4 +1,5 @@
 #include "kernels/cpu/onednn.h"
+#include "kernels/implementations.h"
 
 // A build without oneDNN: no primitive is ever found.
 

@@ -1,8 +1,10 @@
 #pragma once
 
+#include "kernels/cpu/context.h"
 #include "kernels/cpu/iterate.h"
 #include "kernels/cpu/lanes.h"
 #include "kernels/loss.h"
+#include "kernels/scratch.h"
 
 // The loops of pair_loss.cpp and target_loss.cpp. They convert chunks to the compute type, so that the maths
 // of a loss is compiled only for f32 and f64.
@@ -29,28 +31,24 @@ template <class A, class T> const A* widened(const T* from, std::int64_t count, 
   }
 }
 
-template <class Op, class A> void write_values(const Op& op, const Pairs<A>& x, std::int64_t count, A* to) {
-  cpu::vectorize_if<cpu::kFastType<A>>([&, x, to] {
+/// to[i] = f(the pair's numbers).
+template <class Op, class A, class F>
+void write_each(const Pairs<A>& x, std::int64_t count, A* to, const F& f) {
+  cpu::vectorize_if<cpu::kFastType<A>>([=] {
     for (std::int64_t i = 0; i < count; ++i) {
       if constexpr (Op::kWeighted) {
-        to[i] = op.value(x.a[i], x.b[i], x.weight[i]);
+        to[i] = f(x.a[i], x.b[i], x.weight[i]);
       } else {
-        to[i] = op.value(x.a[i], x.b[i]);
+        to[i] = f(x.a[i], x.b[i]);
       }
     }
   });
 }
-
+template <class Op, class A> void write_values(const Op& op, const Pairs<A>& x, std::int64_t count, A* to) {
+  write_each<Op>(x, count, to, [op](auto... numbers) { return op.value(numbers...); });
+}
 template <class Op, class A> void write_slopes(const Op& op, const Pairs<A>& x, std::int64_t count, A* to) {
-  cpu::vectorize_if<cpu::kFastType<A>>([&, x, to] {
-    for (std::int64_t i = 0; i < count; ++i) {
-      if constexpr (Op::kWeighted) {
-        to[i] = op.slope(x.a[i], x.b[i], x.weight[i]);
-      } else {
-        to[i] = op.slope(x.a[i], x.b[i]);
-      }
-    }
-  });
+  write_each<Op>(x, count, to, [op](auto... numbers) { return op.slope(numbers...); });
 }
 
 /// Calls f(chunk, first, count, pairs) for every chunk, in parallel.
@@ -112,20 +110,19 @@ void run_backward(CpuContext& context, const Op& op, const Tensor& a, const Tens
     const A *gradient = dy.data<A>(), factor = A(scale);
     const bool reduced = dy.rank() == 0;
     T* out = da.data<T>();
-    for_each_chunk<T>(context, a, b, weight,
-                      [&](std::int64_t, std::int64_t first, std::int64_t count, const auto& x) {
-                        A slopes[kChunk];
-                        write_slopes(op, x, count, slopes);
-                        cpu::vectorize_if<cpu::kFastType<T>>([&, to = out + first] {
-                          if (reduced) {
-                            const A g = factor * *gradient;
-                            for (std::int64_t i = 0; i < count; ++i) to[i] = T(g * slopes[i]);
-                          } else {
-                            for (std::int64_t i = 0; i < count; ++i)
-                              to[i] = T(factor * gradient[first + i] * slopes[i]);
-                          }
-                        });
-                      });
+    const auto run = [&](std::int64_t, std::int64_t first, std::int64_t count, const auto& x) {
+      A slopes[kChunk];
+      write_slopes(op, x, count, slopes);
+      cpu::vectorize_if<cpu::kFastType<T>>([&, to = out + first] {
+        if (reduced) {
+          const A g = factor * *gradient;
+          for (std::int64_t i = 0; i < count; ++i) to[i] = T(g * slopes[i]);
+        } else {
+          for (std::int64_t i = 0; i < count; ++i) to[i] = T(factor * gradient[first + i] * slopes[i]);
+        }
+      });
+    };
+    for_each_chunk<T>(context, a, b, weight, run);
   });
 }
 

@@ -2,9 +2,7 @@
 
 #if defined(__x86_64__) && defined(__GNUC__)
 
-#include <immintrin.h>
-
-#include "kernels/cpu/isa.h"
+#include "kernels/cpu/vector.h"
 
 namespace athanor::cpu {
 namespace {
@@ -26,18 +24,19 @@ struct Sizes {
 };
 
 template <int kRows, int kVectors, Fetch kFetch> ATH_AVX512 void multiply_tile(const PanelProduct& f) {
+  using namespace avx512;
   const Sizes z(f);
-  __m512 total[kRows][kVectors];
+  Floats total[kRows][kVectors];
 #pragma GCC unroll 16
   for (int i = 0; i < kRows; ++i)
 #pragma GCC unroll 2
-    for (int v = 0; v < kVectors; ++v) total[i][v] = _mm512_setzero_ps();
+    for (int v = 0; v < kVectors; ++v) total[i][v] = zero();
   const float *x0 = f.x, *x1 = x0 + 4 * z.row, *x2 = x1 + 4 * z.row, *w = f.w;
   for (std::int64_t t = 0; t < z.depth; ++t) {
-    __m512 b[kVectors];
+    Floats b[kVectors];
 #pragma GCC unroll 2
     for (int v = 0; v < kVectors; ++v) {
-      b[v] = _mm512_loadu_ps(w + v * kLanes);
+      b[v] = load(w + v * kLanes);
       if constexpr (kFetch != Fetch::none) {
         if (kFetch == Fetch::both || (kFetch == Fetch::second) == (v == 1))
           __builtin_prefetch(w + kAhead + v * kLanes);
@@ -46,9 +45,9 @@ template <int kRows, int kVectors, Fetch kFetch> ATH_AVX512 void multiply_tile(c
 #pragma GCC unroll 16
     for (int i = 0; i < kRows; ++i) {
       const float* const x = i < 4 ? x0 : i < 8 ? x1 : x2;
-      const __m512 a = _mm512_set1_ps(x[i % 4 * z.row]);
+      const Floats a = all(x[i % 4 * z.row]);
 #pragma GCC unroll 2
-      for (int v = 0; v < kVectors; ++v) total[i][v] = _mm512_fmadd_ps(a, b[v], total[i][v]);
+      for (int v = 0; v < kVectors; ++v) total[i][v] = fused(a, b[v], total[i][v]);
     }
     x0 += z.next, x1 += z.next, x2 += z.next, w += z.width;
   }
@@ -58,26 +57,27 @@ template <int kRows, int kVectors, Fetch kFetch> ATH_AVX512 void multiply_tile(c
 #pragma GCC unroll 2
     for (int v = 0; v < kVectors; ++v) {
       float* const to = out + v * kLanes;
-      _mm512_storeu_ps(to, z.accumulate ? _mm512_loadu_ps(to) + total[i][v] : total[i][v]);
+      store(to, z.accumulate ? load(to) + total[i][v] : total[i][v]);
     }
 }
 
 /// The same for AVX2: 16 columns at a time, so that sums, factors and a broadcast fit in its 16 registers.
 template <int kRows, bool kFetch>
 ATH_AVX2 void multiply_columns(const PanelProduct& f, const float* x, const float* w, float* out) {
+  using namespace avx2;
   static_assert(kRows <= 6);
   const Sizes z(f);
-  __m256 total[kRows][2];
+  Floats total[kRows][2];
 #pragma GCC unroll 6
-  for (int i = 0; i < kRows; ++i) total[i][0] = total[i][1] = _mm256_setzero_ps();
+  for (int i = 0; i < kRows; ++i) total[i][0] = total[i][1] = zero();
   for (std::int64_t t = 0; t < z.depth; ++t) {
-    const __m256 low = _mm256_loadu_ps(w), high = _mm256_loadu_ps(w + 8);
+    const Floats low = load(w), high = load(w + 8);
     if constexpr (kFetch) __builtin_prefetch(w + kAhead);
 #pragma GCC unroll 6
     for (int i = 0; i < kRows; ++i) {
-      const __m256 a = _mm256_set1_ps(x[i * z.row]);
-      total[i][0] = _mm256_fmadd_ps(a, low, total[i][0]);
-      total[i][1] = _mm256_fmadd_ps(a, high, total[i][1]);
+      const Floats a = all(x[i * z.row]);
+      total[i][0] = fused(a, low, total[i][0]);
+      total[i][1] = fused(a, high, total[i][1]);
     }
     x += z.next, w += z.width;
   }
@@ -86,7 +86,7 @@ ATH_AVX2 void multiply_columns(const PanelProduct& f, const float* x, const floa
 #pragma GCC unroll 2
     for (int v = 0; v < 2; ++v) {
       float* const to = out + v * 8;
-      _mm256_storeu_ps(to, z.accumulate ? _mm256_loadu_ps(to) + total[i][v] : total[i][v]);
+      store(to, z.accumulate ? load(to) + total[i][v] : total[i][v]);
     }
   }
 }

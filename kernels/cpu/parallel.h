@@ -5,7 +5,7 @@
 #include <atomic>
 #include <cstdint>
 
-#include "kernels/context.h"
+#include "kernels/cpu/context.h"
 #include "kernels/cpu/deferred_signals.h"
 #include "kernels/cpu/thread_team.h"
 

@@ -2,9 +2,11 @@
 
 #include <type_traits>
 
+#include "kernels/cpu/context.h"
 #include "kernels/cpu/iterate.h"
 #include "kernels/dispatch_size.h"
 #include "kernels/pool_ops.h"
+#include "kernels/scratch.h"
 
 // Channels are contiguous, so every loop runs over channels, in blocks of a fixed number of lanes. If C is
 // not a multiple of a block (LeNet: 6 channels), the last block extends into the next pixel. Pixels are
@@ -14,6 +16,7 @@
 namespace athanor::kernels {
 namespace {
 
+using cpu::grain_of;
 using cpu::parallel_for;
 using cpu::vectorize_if;
 
@@ -90,10 +93,33 @@ struct Plan {
     return context.scratch(bytes);
   }
   /// Number of rows worth a second thread.
-  std::int64_t grain() const {
-    return std::max<std::int64_t>(1, cpu::kGrain / std::max<std::int64_t>(W * C, 1));
-  }
+  std::int64_t grain() const { return grain_of(W * C); }
 };
+
+/// Calls output(lanes, rows, columns, image, to) for every block of channels of every output pixel: the
+/// windows along both axes, the offset in x of the image's first pixel, and that in y of the result. A thread
+/// gets at least `grain` rows.
+template <bool kFast, class F>
+void for_each_output(CpuContext& context, const Plan& plan, std::int64_t batch, std::int64_t grain,
+                     const F& output) {
+  const std::int64_t C = plan.C, image = plan.H * plan.W * C, all = batch * image;
+  parallel_for(context, batch * plan.P, grain, [&](std::int64_t begin, std::int64_t end) {
+    vectorize_if<kFast>([&] {
+      for (std::int64_t row = begin; row < end; ++row) {
+        const Window rows = plan.h.windows[row % plan.P];
+        const std::int64_t base = row / plan.P * image;
+        for (std::int64_t q = 0; q < plan.Q; ++q) {
+          const Window columns = plan.w.windows[q];
+          const std::int64_t last = base + ((rows.end - 1) * plan.W + columns.end - 1) * C,
+                             to = (row * plan.Q + q) * C;
+          for_each_block<kFast>(
+              C, std::min(end * plan.Q * C - to, all - last),
+              [&](std::int64_t c, auto lanes) { output(lanes, rows, columns, base + c, to + c); });
+        }
+      }
+    });
+  });
+}
 
 bool is_two_by_two(const PoolWindows& windows) {
   const auto plain = [](const PoolAxis& a) {
@@ -158,35 +184,22 @@ void max_of_window(const T* __restrict image, const Plan& plan, const PoolWindow
 
 template <class T, class I>
 void run_max(CpuContext& context, const PoolWindows& windows, const Tensor& x, const Tensor& y, I* index) {
-  const Plan plan(context, windows, x.shape()[3]);
-  const std::int64_t C = plan.C, image = plan.H * plan.W * C, all = x.numel();
+  const Plan plan(context, windows, x.dim(3));
   const bool four = is_two_by_two(windows);
   const T* in = x.data<T>();
   T* out = y.data<T>();
-  parallel_for(context, x.shape()[0] * plan.P, plan.grain(), [&](std::int64_t begin, std::int64_t end) {
-    vectorize_if<kCommon<T, I>>([&] {
-      for (std::int64_t row = begin; row < end; ++row) {
-        const std::int64_t base = row / plan.P * image;
-        const Window rows = plan.h.windows[row % plan.P];
-        for (std::int64_t q = 0; q < plan.Q; ++q) {
-          const Window columns = plan.w.windows[q];
-          const std::int64_t to = (row * plan.Q + q) * C;
-          const std::int64_t last = base + ((rows.end - 1) * plan.W + columns.end - 1) * C;
-          for_each_block<kCommon<T, I>>(
-              C, std::min(end * plan.Q * C - to, all - last), [&](std::int64_t c, auto lanes) {
-                I* places = index;
-                if constexpr (!std::is_void_v<I>) places += to + c;
-                if (four) {
-                  const T* top = in + base + (rows.begin * plan.W + columns.begin) * C + c;
-                  max_of_four<lanes()>(top, top + plan.W * C, C, out + to + c, places);
-                } else {
-                  max_of_window<lanes()>(in + base + c, plan, windows, rows, columns, out + to + c, places);
-                }
-              });
+  for_each_output<kCommon<T, I>>(
+      context, plan, x.dim(0), plan.grain(),
+      [&](auto lanes, const Window& rows, const Window& columns, std::int64_t image, std::int64_t to) {
+        I* places = index;
+        if constexpr (!std::is_void_v<I>) places += to;
+        if (four) {
+          const T* top = in + image + (rows.begin * plan.W + columns.begin) * plan.C;
+          max_of_four<lanes()>(top, top + plan.W * plan.C, plan.C, out + to, places);
+        } else {
+          max_of_window<lanes()>(in + image, plan, windows, rows, columns, out + to, places);
         }
-      }
-    });
-  });
+      });
 }
 
 /// The contribution of n windows to one of their positions: dy if that position won, else 0. Uses a mask: g++
@@ -288,32 +301,29 @@ void run_max_backward(CpuContext& context, const PoolWindows& windows, const Ten
   for_each_input<kCommon<T, I>>(
       context, plan, batch, [&](auto lanes, std::int64_t n, std::int64_t h, std::int64_t w, std::int64_t c) {
         const I* __restrict won = places + n * image + c;
+        const auto term = [&](std::int64_t p, std::int64_t q, std::int64_t from) {
+          const std::int64_t r = tap_at(h - plan.h.windows[p].start, windows.h.dilation);
+          const std::int64_t s = tap_at(w - plan.w.windows[q].start, windows.w.dilation);
+          const bool inside = r >= 0 && s >= 0;
+          const I place = static_cast<I>(r * windows.w.window + s);
+          return [=](int l, A g) { return inside && won[from + l] == place ? g : A(0); };
+        };
         gather<lanes()>(gradients + n * image + c, plan, plan.h.covers[h], plan.w.covers[w],
-                        out + ((n * plan.H + h) * plan.W + w) * C + c,
-                        [&](std::int64_t p, std::int64_t q, std::int64_t from) {
-                          const std::int64_t r = tap_at(h - plan.h.windows[p].start, windows.h.dilation);
-                          const std::int64_t s = tap_at(w - plan.w.windows[q].start, windows.w.dilation);
-                          const bool inside = r >= 0 && s >= 0;
-                          const I place = static_cast<I>(r * windows.w.window + s);
-                          return [=](int l, A g) { return inside && won[from + l] == place ? g : A(0); };
-                        });
+                        out + ((n * plan.H + h) * plan.W + w) * C + c, term);
       });
 }
 
 }  // namespace
 
-template <>
-void max_pool_forward(CpuContext& context, const PoolWindows& windows, const Tensor& x, const Tensor& y,
-                      const Tensor& index) {
+void max_pool_forward(CpuContext& context, const PoolWindows& windows, const Tensor& x, Out y, Out index) {
   dispatch_floating(x.dtype(), "max_pool2d", [&]<class T>() {
     if (!index.defined()) return run_max<T, void>(context, windows, x, y, nullptr);
     dispatch_index(index, [&]<class I>() { run_max<T>(context, windows, x, y, index.data<I>()); });
   });
 }
 
-template <>
 void max_pool_backward(CpuContext& context, const PoolWindows& windows, const Tensor& dy, const Tensor& index,
-                       const Tensor& dx) {
+                       Out dx) {
   dispatch_index(index, [&]<class I>() {
     if (is_two_by_two(windows)) {
       const Plan plan(context, windows, dx.shape()[3]);
@@ -327,9 +337,7 @@ void max_pool_backward(CpuContext& context, const PoolWindows& windows, const Te
   });
 }
 
-template <>
-void max_pool_positions(CpuContext& context, const PoolWindows& windows, const Tensor& index,
-                        const Tensor& positions) {
+void max_pool_positions(CpuContext& context, const PoolWindows& windows, const Tensor& index, Out positions) {
   const std::int64_t P = windows.h.outputs, Q = windows.w.outputs, C = index.dim(3);
   const std::int64_t window = windows.h.window * windows.w.window, origin = position_of(windows, 0, 0, 0);
   // Offsets of a window's elements from its first one.
@@ -339,58 +347,40 @@ void max_pool_positions(CpuContext& context, const PoolWindows& windows, const T
   dispatch_index(index, [&]<class I>() {
     const I* places = index.data<I>();
     auto* to = positions.data<std::int64_t>();
-    const std::int64_t grain = std::max<std::int64_t>(1, cpu::kGrain / std::max<std::int64_t>(C, 1));
-    parallel_for(context, index.dim(0) * P * Q, grain, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t pixel = begin; pixel < end; ++pixel) {
-        const std::int64_t first = position_of(windows, pixel / Q % P, pixel % Q, 0);
-        for (std::int64_t i = pixel * C; i < (pixel + 1) * C; ++i) to[i] = first + steps[places[i]];
-      }
+    cpu::for_each_task<false>(context, index.dim(0) * P * Q, grain_of(C), [&](std::int64_t pixel) {
+      const std::int64_t first = position_of(windows, pixel / Q % P, pixel % Q, 0);
+      for (std::int64_t i = pixel * C; i < (pixel + 1) * C; ++i) to[i] = first + steps[places[i]];
     });
   });
 }
 
 // Average --------------------------------------------------------------------------------------------------
 
-template <>
-void avg_pool_forward(CpuContext& context, const PoolWindows& windows, const Tensor& x, const Tensor& y) {
+void avg_pool_forward(CpuContext& context, const PoolWindows& windows, const Tensor& x, Out y) {
   dispatch_floating(x.dtype(), "avg_pool2d", [&]<class T>() {
     using A = Accumulate<T>;
-    const Plan plan(context, windows, x.shape()[3]);
-    const std::int64_t C = plan.C, image = plan.H * plan.W * C, all = x.numel();
+    const Plan plan(context, windows, x.dim(3));
+    const std::int64_t C = plan.C, W = plan.W;
     const T* in = x.data<T>();
     T* out = y.data<T>();
-    const std::int64_t grain = std::max<std::int64_t>(1, plan.grain() * plan.P / plan.H);
-    parallel_for(context, x.shape()[0] * plan.P, grain, [&](std::int64_t begin, std::int64_t end) {
-      vectorize_if<kCommon<T>>([&] {
-        for (std::int64_t row = begin; row < end; ++row) {
-          const Window rows = plan.h.windows[row % plan.P];
-          const std::int64_t base = row / plan.P * image;
-          for (std::int64_t q = 0; q < plan.Q; ++q) {
-            const Window columns = plan.w.windows[q];
-            const std::int64_t to = (row * plan.Q + q) * C;
-            const std::int64_t last = base + ((rows.end - 1) * plan.W + columns.end - 1) * C;
-            const A count = A(rows.count * columns.count);
-            for_each_block<kCommon<T>>(
-                C, std::min(end * plan.Q * C - to, all - last), [&](std::int64_t c, auto lanes) {
-                  A sum[lanes()] = {};
-                  for (std::int64_t h = rows.begin; h < rows.end; ++h) {
-                    const T* __restrict from = in + base + (h * plan.W + columns.begin) * C + c;
-                    for (std::int64_t w = columns.begin; w < columns.end; ++w, from += C) {
-                      for (int l = 0; l < lanes(); ++l) sum[l] += A(from[l]);
-                    }
-                  }
-                  T* __restrict result = out + to + c;
-                  for (int l = 0; l < lanes(); ++l) result[l] = T(sum[l] / count);
-                });
+    for_each_output<kCommon<T>>(
+        context, plan, x.dim(0), std::max<std::int64_t>(1, plan.grain() * plan.P / plan.H),
+        [=](auto lanes, const Window& rows, const Window& columns, std::int64_t image, std::int64_t to) {
+          A sum[lanes()] = {};
+          for (std::int64_t h = rows.begin; h < rows.end; ++h) {
+            const T* __restrict element = in + image + (h * W + columns.begin) * C;
+            for (std::int64_t w = columns.begin; w < columns.end; ++w, element += C) {
+              for (int l = 0; l < lanes(); ++l) sum[l] += A(element[l]);
+            }
           }
-        }
-      });
-    });
+          const A count = A(rows.count * columns.count);
+          T* __restrict result = out + to;
+          for (int l = 0; l < lanes(); ++l) result[l] = T(sum[l] / count);
+        });
   });
 }
 
-template <>
-void avg_pool_backward(CpuContext& context, const PoolWindows& windows, const Tensor& dy, const Tensor& dx) {
+void avg_pool_backward(CpuContext& context, const PoolWindows& windows, const Tensor& dy, Out dx) {
   dispatch_floating(dx.dtype(), "avg_pool2d", [&]<class T>() {
     using A = Accumulate<T>;
     const Plan plan(context, windows, dx.shape()[3]);
@@ -400,12 +390,12 @@ void avg_pool_backward(CpuContext& context, const PoolWindows& windows, const Te
     for_each_input<kCommon<T>>(
         context, plan, dx.shape()[0],
         [&](auto lanes, std::int64_t n, std::int64_t h, std::int64_t w, std::int64_t c) {
+          const auto term = [&](std::int64_t p, std::int64_t q, std::int64_t) {
+            const A share = A(1) / A(plan.h.windows[p].count * plan.w.windows[q].count);
+            return [=](int, A g) { return share * g; };
+          };
           gather<lanes()>(gradients + n * image + c, plan, plan.h.covers[h], plan.w.covers[w],
-                          out + ((n * plan.H + h) * plan.W + w) * C + c,
-                          [&](std::int64_t p, std::int64_t q, std::int64_t) {
-                            const A share = A(1) / A(plan.h.windows[p].count * plan.w.windows[q].count);
-                            return [=](int, A g) { return share * g; };
-                          });
+                          out + ((n * plan.H + h) * plan.W + w) * C + c, term);
         });
   });
 }

@@ -1,63 +1,16 @@
 #pragma once
 
-#include <array>
-#include <cstdint>
+#include <cstddef>
 #include <memory>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
-#include "kernels/activation.h"
-#include "kernels/context.h"
-#include "kernels/packed_weights.h"
-
-// Operations prepared for their shapes: by oneDNN or, if the key requests it, by our own conv_winograd.cpp,
-// conv_pool.cpp or conv_few_pixels.cpp.
+#include "kernels/cpu/context.h"
+#include "kernels/cpu/primitive.h"
 
 namespace athanor::cpu {
-
-/// The operation and shapes of a primitive; equal keys share one. Members that an operation does not use stay
-/// zero.
-struct PrimitiveKey {
-  enum class Op : std::uint8_t { conv_forward, conv_backward_data, conv_backward_weights, matmul };
-
-  Op op{};
-  DType in{};   ///< of x and dy, or of both factors
-  DType out{};  ///< of the result
-  bool bias = false;
-  bool accumulate = false;  ///< adds to the current result
-  bool winograd = false;    ///< our code for Winograd's algorithm, not oneDNN's
-  bool pooled = false;      ///< our code with 2 x 2 max pooling and ReLU; only for packed conv_forward
-  bool few_pixels = false;  ///< our code for few output pixels; only for packed conv_forward
-  bool packed = false;      ///< weights are in Primitive::layout(); forward only
-  bool residual = false;    ///< adds a tensor of the result's shape before the activation; conv_forward only
-  Activation activation = Activation::none;  ///< none or relu, which turns NaN into 0
-  int threads = 1;                           ///< number of threads it runs on
-  /// conv: N H W C K R S P Q, stride, padding, dilation along H and W, groups.
-  /// matmul: M N K, row and column strides of the factors, row stride of the result.
-  std::array<std::int64_t, 16> sizes{};
-
-  bool operator==(const PrimitiveKey&) const = default;
-};
-
-/// A compiled operation, with everything it needs to run again.
-class Primitive {
- public:
-  virtual ~Primitive() = default;
-
-  /// Operands in plain layouts, by operation:
-  /// conv_forward (x, w, bias, y), conv_backward_data (dy, w, -, dx), conv_backward_weights (x, dy, -, dw),
-  /// matmul (a, b, bias, y). Throws BackendError.
-  virtual void run(const CpuContext& context, const void* first, const void* second, const void* bias,
-                   void* out, const void* residual = nullptr) = 0;
-  /// The required layout of the second operand if the key is `packed`; else null.
-  virtual const std::shared_ptr<const kernels::WeightLayout>& layout() const = 0;
-};
-
-/// A new primitive with its name; null if only reference code supports it.
-struct MadePrimitive {
-  std::unique_ptr<Primitive> primitive;
-  std::string implementation;
-};
 
 /// The implementation of a key: a test asserts that it is never oneDNN's reference code.
 struct PrimitiveInfo {
@@ -74,7 +27,7 @@ class PrimitiveCache {
   PrimitiveCache();
   ~PrimitiveCache();
 
-  /// Null if oneDNN has only its reference code, or is not in this build. Throws
+  /// Made by `key.by`, which the key must fit. Null if it has no code for the key after all. Throws
   /// BackendError.
   Primitive* find(const PrimitiveKey& key);
   std::vector<PrimitiveInfo> contents() const;
@@ -83,5 +36,21 @@ class PrimitiveCache {
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
+
+/// Code for an operation, and what it does of that which its key says. The caller does the rest. Null if
+/// there is none.
+struct Code {
+  Primitive* primitive = nullptr;
+  const Implementation* by = nullptr;
+  Fused fused = {};
+  DType out = {};  ///< of what it writes: gradients of weights that the caller adds are not rounded before
+
+  explicit operator bool() const { return primitive != nullptr; }
+};
+
+/// The first entry with code for `key` that has this name or, for "automatic", is preferred. (`key.by` is
+/// ignored.)
+Code find_code(CpuContext& context, std::span<const ListEntry> list, const PrimitiveKey& key,
+               std::string_view name);
 
 }  // namespace athanor::cpu

@@ -3,7 +3,8 @@
 #include <algorithm>
 #include <array>
 
-#include "kernels/cpu/parallel.h"
+#include "kernels/cpu/context.h"
+#include "kernels/cpu/iterate.h"
 
 namespace athanor::kernels {
 namespace {
@@ -33,20 +34,17 @@ void change_image(const RandChange& change, const RandImage& image, std::uint8_t
 
 }  // namespace
 
-template <>
 void rand_augment(CpuContext& context, const RandAugment& how, int number, const AugmentKey& key,
-                  const Tensor& images, const Tensor& rows, const Tensor& samples, const Tensor& y) {
+                  const Tensor& images, const Tensor& rows, const Tensor& samples, Out y) {
   const std::int64_t height = y.shape()[1], width = y.shape()[2], channels = y.shape()[3];
   const std::int64_t numel = height * width * channels;
   const std::int64_t* const row_of = rows.defined() ? rows.data<std::int64_t>() : nullptr;
-  const std::int64_t grain = std::max<std::int64_t>(1, cpu::kGrain / 8 / std::max<std::int64_t>(numel, 1));
-  cpu::parallel_for(context, y.shape()[0], grain, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t n = begin; n < end; ++n) {
-      const RandChange change =
-          draw_rand_change(how, number, height, width, key, samples.data<std::int64_t>()[n]);
-      const std::uint8_t* const bytes = images.data<std::uint8_t>() + (row_of ? row_of[n] : n) * numel;
-      change_image(change, {bytes, height, width, channels}, y.data<std::uint8_t>() + n * numel);
-    }
+  const std::int64_t grain = cpu::grain_of(numel, cpu::kGrain / 8);
+  cpu::for_each_task<false>(context, y.shape()[0], grain, [&](std::int64_t n) {
+    const RandChange change =
+        draw_rand_change(how, number, height, width, key, samples.data<std::int64_t>()[n]);
+    const std::uint8_t* const bytes = images.data<std::uint8_t>() + (row_of ? row_of[n] : n) * numel;
+    change_image(change, {bytes, height, width, channels}, y.data<std::uint8_t>() + n * numel);
   });
 }
 

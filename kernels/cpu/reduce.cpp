@@ -2,14 +2,17 @@
 
 #include <cmath>
 
+#include "kernels/cpu/context.h"
 #include "kernels/cpu/iterate.h"
 #include "kernels/cpu/lanes.h"
 #include "kernels/reduce_plan.h"
+#include "kernels/scratch.h"
 
 namespace athanor::kernels {
 namespace {
 
-using cpu::parallel_for;
+using cpu::for_each_task;
+using cpu::grain_of;
 
 // The work is divided into units by shape alone. A unit's sum is a double; threads share the independent
 // units, and a second pass adds them in order.
@@ -50,43 +53,35 @@ struct Layout {
   std::size_t bytes() const { return static_cast<std::size_t>(kept * units * columns) * sizeof(double); }
 };
 
-std::int64_t grain_of(std::int64_t elements_per_task) {
-  return std::max<std::int64_t>(1, cpu::kGrain / std::max<std::int64_t>(1, elements_per_task));
-}
-
 // The innermost axis is reduced: a unit is a group of short rows or a piece of a long one.
 template <class A, class T, class F>
 void sum_rows(CpuContext& context, const ReducePlan& plan, const Layout& layout, const T* x, const F& f,
               double* sums) {
   const std::int64_t step = plan.inner.x, n = layout.n;
-  const auto work = [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t task = begin; task < end; ++task) {
-      const auto base = plan.kept.at(task / layout.units);
-      const std::int64_t unit = task % layout.units;
-      const std::int64_t from = unit % layout.pieces * kUnit, length = std::min(n - from, kUnit);
-      const std::int64_t first = unit / layout.pieces * layout.group;
-      const std::int64_t last = std::min(layout.rows, first + layout.group);
-      double total = 0;
-      for (std::int64_t row = first; row < last; ++row) {
-        const T* in = x + base.x + plan.reduced.at(row).x + from * step;
-        if (step == 1) {
-          total += cpu::sum_lanes<A>(length, [&](std::int64_t i) { return f(A(in[i]), base.y); });
-        } else {
-          for (std::int64_t i = 0; i < length;) {
-            A four[4] = {};
-            for (const std::int64_t to = std::min(i + kStrided, length); i < to; ++i)
-              four[i & 3] += f(A(in[i * step]), base.y);
-            total += (four[0] + four[1]) + (four[2] + four[3]);
-          }
+  const auto work = [&](std::int64_t task) {
+    const auto base = plan.kept.at(task / layout.units);
+    const std::int64_t unit = task % layout.units;
+    const std::int64_t from = unit % layout.pieces * kUnit, length = std::min(n - from, kUnit);
+    const std::int64_t first = unit / layout.pieces * layout.group;
+    const std::int64_t last = std::min(layout.rows, first + layout.group);
+    double total = 0;
+    for (std::int64_t row = first; row < last; ++row) {
+      const T* in = x + base.x + plan.reduced.at(row).x + from * step;
+      if (step == 1) {
+        total += cpu::sum_lanes<A>(length, [&](std::int64_t i) { return f(A(in[i]), base.y); });
+      } else {
+        for (std::int64_t i = 0; i < length;) {
+          A four[4] = {};
+          for (const std::int64_t to = std::min(i + kStrided, length); i < to; ++i)
+            four[i & 3] += f(A(in[i * step]), base.y);
+          total += (four[0] + four[1]) + (four[2] + four[3]);
         }
       }
-      sums[task] = total;
     }
+    sums[task] = total;
   };
-  parallel_for(context, layout.kept * layout.units, grain_of(std::min(kUnit, n * layout.rows)),
-               [&](std::int64_t begin, std::int64_t end) {
-                 cpu::vectorize_if<cpu::kFastType<T>>([&] { work(begin, end); });
-               });
+  for_each_task<cpu::kFastType<T>>(context, layout.kept * layout.units,
+                                   grain_of(std::min(kUnit, n * layout.rows)), work);
 }
 
 // Adds `rows` rows of `width` elements to total[0, width): four rows at a time in f32, then once in f64.
@@ -118,38 +113,33 @@ void sum_columns(CpuContext& context, const ReducePlan& plan, const Layout& layo
   const std::int64_t fold = dense && n < 32 ? 64 / n : 1;
   const std::int64_t blocks = units_of(n, kColumns);
 
-  const auto work = [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t task = begin; task < end; ++task) {
-      const std::int64_t from = task % blocks * kColumns, width = std::min(n - from, kColumns);
-      const std::int64_t unit = task / blocks % layout.units;
-      const auto base = plan.kept.at(task / blocks / layout.units);
-      const T* in = x + base.x + from * step;
-      const auto value = [&](A element, std::int64_t j) {
-        return f(element, base.y + (from + (fold > 1 ? j % n : j)) * y_step);
-      };
-      const std::int64_t last = std::min(layout.rows, (unit + 1) * kRowUnit);
-      double wide[kColumns];
-      for (std::int64_t j = 0; j < width * fold; ++j) wide[j] = 0;
-      // The last pass of a block handles the rows that do not fill a joined one.
-      for (std::int64_t first = unit * kRowUnit; first < last;) {
-        const std::int64_t left = last - first, joined = left >= fold ? fold : left;
-        const std::int64_t rows = std::min(left / joined, kRowBlock);
-        const auto row = [&](std::int64_t r) { return in + plan.reduced.at(first + r * joined).x; };
-        add_rows<A, T>(rows, width * joined, step, row, value, wide);
-        first += rows * joined;
-      }
-      double* total = sums + task / blocks * n + from;
-      for (std::int64_t j = 0; j < width; ++j) total[j] = wide[j];
-      for (std::int64_t part = 1; part < fold; ++part) {
-        for (std::int64_t j = 0; j < width; ++j) total[j] += wide[part * width + j];
-      }
+  const auto work = [&](std::int64_t task) {
+    const std::int64_t from = task % blocks * kColumns, width = std::min(n - from, kColumns);
+    const std::int64_t unit = task / blocks % layout.units;
+    const auto base = plan.kept.at(task / blocks / layout.units);
+    const T* in = x + base.x + from * step;
+    const auto value = [&](A element, std::int64_t j) {
+      return f(element, base.y + (from + (fold > 1 ? j % n : j)) * y_step);
+    };
+    const std::int64_t last = std::min(layout.rows, (unit + 1) * kRowUnit);
+    double wide[kColumns];
+    for (std::int64_t j = 0; j < width * fold; ++j) wide[j] = 0;
+    // The last pass of a block handles the rows that do not fill a joined one.
+    for (std::int64_t first = unit * kRowUnit; first < last;) {
+      const std::int64_t left = last - first, joined = left >= fold ? fold : left;
+      const std::int64_t rows = std::min(left / joined, kRowBlock);
+      const auto row = [&](std::int64_t r) { return in + plan.reduced.at(first + r * joined).x; };
+      add_rows<A, T>(rows, width * joined, step, row, value, wide);
+      first += rows * joined;
+    }
+    double* total = sums + task / blocks * n + from;
+    for (std::int64_t j = 0; j < width; ++j) total[j] = wide[j];
+    for (std::int64_t part = 1; part < fold; ++part) {
+      for (std::int64_t j = 0; j < width; ++j) total[j] += wide[part * width + j];
     }
   };
-  parallel_for(context, layout.kept * layout.units * blocks,
-               grain_of(std::min(n, kColumns) * std::min(layout.rows, kRowUnit)),
-               [&](std::int64_t begin, std::int64_t end) {
-                 cpu::vectorize_if<cpu::kFastType<T>>([&] { work(begin, end); });
-               });
+  for_each_task<cpu::kFastType<T>>(context, layout.kept * layout.units * blocks,
+                                   grain_of(std::min(n, kColumns) * std::min(layout.rows, kRowUnit)), work);
 }
 
 // Calls finish(y offset, sum of f(x, y offset)) for every element of y.
@@ -170,19 +160,20 @@ void reduce(CpuContext& context, const Tensor& x, const Tensor& y, const F& f, c
     sum_columns<A>(context, plan, layout, x.data<T>(), f, sums);
   }
   const std::int64_t columns = layout.columns, units = layout.units;
-  parallel_for(context, layout.kept * columns, grain_of(units), [&](std::int64_t begin, std::int64_t end) {
+  const auto join_units = [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
       const std::int64_t k = i / columns, j = i % columns;
       double total = sums[k * units * columns + j];
       for (std::int64_t unit = 1; unit < units; ++unit) total += sums[(k * units + unit) * columns + j];
       finish(plan.kept.at(k).y + j * plan.inner.y, total);
     }
-  });
+  };
+  cpu::parallel_for(context, layout.kept * columns, grain_of(units), join_units);
 }
 
 }  // namespace
 
-template <> void sum(CpuContext& context, const Tensor& x, const Tensor& y, double scale, Write write) {
+void sum(CpuContext& context, const Tensor& x, Out y, double scale, Write write) {
   const bool add = write == Write::accumulate;
   const auto finish = dispatch_floating(y.dtype(), "sum", [&]<class U>() -> Store {
     return [](std::byte* to, std::int64_t at, double value, bool accumulate) {
@@ -199,9 +190,7 @@ template <> void sum(CpuContext& context, const Tensor& x, const Tensor& y, doub
   });
 }
 
-template <>
-void squared_deviation(CpuContext& context, const Tensor& x, const Tensor& mean, const Tensor& y,
-                       double scale) {
+void squared_deviation(CpuContext& context, const Tensor& x, const Tensor& mean, Out y, double scale) {
   dispatch_floating(x.dtype(), "var", [&]<class T>() {
     using A = Accumulate<T>;
     const A* center = mean.data<A>();
@@ -216,9 +205,8 @@ void squared_deviation(CpuContext& context, const Tensor& x, const Tensor& mean,
   });
 }
 
-template <>
 void squared_deviation_backward(CpuContext& context, const Tensor& x, const Tensor& mean, const Tensor& dy,
-                                const Tensor& dx, double scale) {
+                                Out dx, double scale) {
   dispatch_floating(x.dtype(), "var", [&]<class T>() {
     using A = Accumulate<T>;
     const T *values = x.data<T>(), *gradient = dy.data<T>();
@@ -236,7 +224,7 @@ void squared_deviation_backward(CpuContext& context, const Tensor& x, const Tens
   });
 }
 
-template <> std::int64_t count_nonfinite(CpuContext&, const Tensor& x) {
+std::int64_t count_nonfinite(CpuContext&, const Tensor& x) {
   count_host_sync("count_nonfinite", Site::current());
   return dispatch_floating(x.dtype(), "count_nonfinite", [&]<class T>() {
     const T* values = x.data<T>();

@@ -1,5 +1,7 @@
+#include "kernels/cpu/context.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/resize_ops.h"
+#include "kernels/scratch.h"
 
 // The reference of the CUDA kernel. Loader threads use the vectorised Resizer (data/image/resize.h).
 
@@ -40,8 +42,7 @@ std::uint8_t scaled(const std::uint8_t* from, const StagedImage& image, const Sc
 
 }  // namespace
 
-template <>
-void resize_images(CpuContext& context, const Tensor& images, const Tensor& pixels, const Tensor& y) {
+void resize_images(CpuContext& context, const Tensor& images, const Tensor& pixels, Out y) {
   const std::int64_t height = y.shape()[1], width = y.shape()[2], channels = y.shape()[3];
   const std::int64_t longer = std::max(height, width);
   const auto* const image_of = reinterpret_cast<const StagedImage*>(images.data<std::uint8_t>());

@@ -1,5 +1,6 @@
 #include "kernels/scalar_ops.h"
 
+#include "kernels/cpu/context.h"
 #include "kernels/cpu/elementwise_map.h"
 
 namespace athanor::kernels {

@@ -1,8 +1,7 @@
-#include "kernels/softmax.h"
-
+#include "kernels/cpu/context.h"
 #include "kernels/cpu/lanes.h"
 #include "kernels/cpu/slices.h"
-#include "kernels/math.h"
+#include "kernels/softmax_ops.h"
 
 namespace athanor::kernels {
 namespace {
@@ -18,16 +17,13 @@ template <SoftmaxForm form, class T> void forward_row(const T* x, T* y, std::int
   using A = Accumulate<T>;
   const A max = max_lanes<A>(n, [&](std::int64_t i) { return A(x[i]); });
   const auto power = [&](std::int64_t i) { return math::exp(A(x[i]) - max); };
-  if constexpr (form == SoftmaxForm::logarithm) {
-    const A log_sum = math::log(sum_lanes<A>(n, power));
-    for (std::int64_t i = 0; i < n; ++i) y[i] = T((A(x[i]) - max) - log_sum);
-  } else if constexpr (std::is_same_v<T, A>) {
+  if constexpr (form == SoftmaxForm::probability && std::is_same_v<T, A>) {
     for (std::int64_t i = 0; i < n; ++i) y[i] = power(i);
     const A scale = A(1) / sum_lanes<A>(n, [&](std::int64_t i) { return y[i]; });
     for (std::int64_t i = 0; i < n; ++i) y[i] *= scale;
   } else {
-    const A scale = A(1) / sum_lanes<A>(n, power);
-    for (std::int64_t i = 0; i < n; ++i) y[i] = T(power(i) * scale);
+    const auto finish = SoftmaxOf<A>::slice(form, max, sum_lanes<A>(n, power));
+    for (std::int64_t i = 0; i < n; ++i) y[i] = T(finish(A(x[i])));
   }
 }
 
@@ -51,7 +47,7 @@ void sum_columns(std::int64_t n, std::int64_t width, double* totals, const F& te
 template <SoftmaxForm form, class T>
 void forward_columns(const T* x, T* y, std::int64_t n, std::int64_t inner, std::int64_t width) {
   using A = Accumulate<T>;
-  A max[kSlices], total[kSlices];
+  A max[kSlices], last[kSlices];
   double totals[kSlices];
   for (std::int64_t j = 0; j < width; ++j) max[j] = A(x[j]);
   for (std::int64_t r = 1; r < n; ++r) {
@@ -59,43 +55,34 @@ void forward_columns(const T* x, T* y, std::int64_t n, std::int64_t inner, std::
   }
   sum_columns<A>(n, width, totals,
                  [&](std::int64_t r, std::int64_t j) { return math::exp(A(x[r * inner + j]) - max[j]); });
-  for (std::int64_t j = 0; j < width; ++j)
-    total[j] = form == SoftmaxForm::logarithm ? math::log(A(totals[j])) : A(1) / A(totals[j]);
+  for (std::int64_t j = 0; j < width; ++j) last[j] = SoftmaxOf<A>::slice(form, max[j], A(totals[j])).last;
   for (std::int64_t r = 0; r < n; ++r) {
     const T* in = x + r * inner;
     T* out = y + r * inner;
-    for (std::int64_t j = 0; j < width; ++j) {
-      const A shifted = A(in[j]) - max[j];
-      out[j] = T(form == SoftmaxForm::logarithm ? shifted - total[j] : math::exp(shifted) * total[j]);
-    }
+    for (std::int64_t j = 0; j < width; ++j) out[j] = T(SoftmaxOf<A>{form, max[j], last[j]}(A(in[j])));
   }
-}
-
-template <SoftmaxForm form, class A> A term(A y, A dy) {
-  return form == SoftmaxForm::logarithm ? dy : dy * y;
-}
-template <SoftmaxForm form, class A> A derivative(A y, A dy, A total) {
-  return form == SoftmaxForm::logarithm ? std::fma(-math::exp(y), total, dy) : y * (dy - total);
 }
 
 template <SoftmaxForm form, class T> void backward_row(const T* y, const T* dy, T* dx, std::int64_t n) {
   using A = Accumulate<T>;
-  const A total = sum_lanes<A>(n, [&](std::int64_t i) { return term<form>(A(y[i]), A(dy[i])); });
-  for (std::int64_t i = 0; i < n; ++i) dx[i] = T(derivative<form>(A(y[i]), A(dy[i]), total));
+  const SoftmaxGradient<A> gradient{form};
+  const A total = sum_lanes<A>(n, [&](std::int64_t i) { return gradient.term(A(y[i]), A(dy[i])); });
+  for (std::int64_t i = 0; i < n; ++i) dx[i] = T(gradient(A(y[i]), A(dy[i]), total));
 }
 
 template <SoftmaxForm form, class T>
 void backward_columns(const T* y, const T* dy, T* dx, std::int64_t n, std::int64_t inner,
                       std::int64_t width) {
   using A = Accumulate<T>;
+  const SoftmaxGradient<A> gradient{form};
   double totals[kSlices];
   sum_columns<A>(n, width, totals, [&](std::int64_t r, std::int64_t j) {
-    return term<form>(A(y[r * inner + j]), A(dy[r * inner + j]));
+    return gradient.term(A(y[r * inner + j]), A(dy[r * inner + j]));
   });
   for (std::int64_t r = 0; r < n; ++r) {
     for (std::int64_t j = 0; j < width; ++j) {
       const std::int64_t at = r * inner + j;
-      dx[at] = T(derivative<form>(A(y[at]), A(dy[at]), A(totals[j])));
+      dx[at] = T(gradient(A(y[at]), A(dy[at]), A(totals[j])));
     }
   }
 }
@@ -107,8 +94,7 @@ void run_forward(CpuContext& context, const Tensor& x, int axis, const Tensor& y
     if (shape.n == 0) return;
     const T* from = x.data<T>();
     T* to = y.data<T>();
-    for_each_slice<T>(context, shape, [=](std::int64_t outer, std::int64_t first, std::int64_t width) {
-      const std::int64_t at = outer * shape.n * shape.inner + first;
+    for_each_slice<T>(context, shape, [=](std::int64_t at, std::int64_t, std::int64_t width) {
       if (shape.inner == 1) return forward_row<form>(from + at, to + at, shape.n);
       forward_columns<form>(from + at, to + at, shape.n, shape.inner, width);
     });
@@ -122,8 +108,7 @@ void run_backward(CpuContext& context, const Tensor& y, const Tensor& dy, int ax
     if (shape.n == 0) return;
     const T *result = y.data<T>(), *gradient = dy.data<T>();
     T* to = dx.data<T>();
-    for_each_slice<T>(context, shape, [=](std::int64_t outer, std::int64_t first, std::int64_t width) {
-      const std::int64_t at = outer * shape.n * shape.inner + first;
+    for_each_slice<T>(context, shape, [=](std::int64_t at, std::int64_t, std::int64_t width) {
       if (shape.inner == 1) return backward_row<form>(result + at, gradient + at, to + at, shape.n);
       backward_columns<form>(result + at, gradient + at, to + at, shape.n, shape.inner, width);
     });
@@ -132,15 +117,13 @@ void run_backward(CpuContext& context, const Tensor& y, const Tensor& dy, int ax
 
 }  // namespace
 
-template <>
-void softmax_forward(CpuContext& context, SoftmaxForm form, const Tensor& x, int axis, const Tensor& y) {
+void softmax_forward(CpuContext& context, SoftmaxForm form, const Tensor& x, int axis, Out y) {
   if (form == SoftmaxForm::logarithm) return run_forward<SoftmaxForm::logarithm>(context, x, axis, y);
   run_forward<SoftmaxForm::probability>(context, x, axis, y);
 }
 
-template <>
 void softmax_backward(CpuContext& context, SoftmaxForm form, const Tensor& y, const Tensor& dy, int axis,
-                      const Tensor& dx) {
+                      Out dx) {
   if (form == SoftmaxForm::logarithm) return run_backward<SoftmaxForm::logarithm>(context, y, dy, axis, dx);
   run_backward<SoftmaxForm::probability>(context, y, dy, axis, dx);
 }

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
+#include <string_view>
 #include <system_error>
 
 #include <linux/futex.h>
@@ -49,6 +51,20 @@ template <class F> bool spin_until(int looks, const F& done) {
 }
 
 }  // namespace
+
+LoopThreads loop_threads() {
+#if defined(_OPENMP)
+  static const LoopThreads found = [] {
+    const char* const policy = std::getenv("OMP_WAIT_POLICY");
+    const bool passive =
+        policy && (std::string_view(policy) == "passive" || std::string_view(policy) == "PASSIVE");
+    return passive ? LoopThreads::own : LoopThreads::openmp;
+  }();
+  return found;
+#else
+  return LoopThreads::none;
+#endif
+}
 
 ThreadTeam::ThreadTeam() = default;
 

@@ -10,6 +10,12 @@
 
 namespace athanor::cpu {
 
+/// The threads that run loops (kernels/cpu/parallel.h), fixed at start-up. oneDNN always has OpenMP's; unless
+/// the environment (OMP_WAIT_POLICY) told these to wait passively, they spin for milliseconds after its work,
+/// and would keep others from their cores: then they run loops as well.
+enum class LoopThreads : std::uint8_t { none, openmp, own };
+LoopThreads loop_threads();
+
 /// Threads that share the pieces of a loop with their caller. The caller waits for pieces, not for threads:
 /// those of a thread that another process keeps from running are taken by one that runs. After a loop,
 /// threads look for the next one for longer than waking them costs, then sleep; if the CPU is busy with other

@@ -3,15 +3,15 @@
 #include <algorithm>
 #include <numeric>
 
+#include "kernels/cpu/context.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/detail/axis_shape.h"
 #include "kernels/numbers.h"
+#include "kernels/scratch.h"
 
 namespace athanor::kernels {
 
-template <>
-void topk(CpuContext& context, const Tensor& x, int axis, bool largest, const Tensor& values,
-          const Tensor& index) {
+void topk(CpuContext& context, const Tensor& x, int axis, bool largest, Out values, Out index) {
   const AxisShape in(x.shape(), axis);
   const std::int64_t k = values.shape()[axis], slices = in.outer * in.inner;
   if (slices == 0) return;

@@ -1,11 +1,15 @@
 #include "kernels/update.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
+#include <utility>
 
+#include "kernels/cpu/context.h"
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/update_range.h"
+#include "kernels/scratch.h"
 #include "kernels/update_ops.h"
 
 namespace athanor::kernels {
@@ -18,10 +22,12 @@ using cpu::with_average;
 
 namespace {
 
-// Applies make_op(range, member's updates so far) to every element, then counts the update.
-template <class MakeOp, class... State>
-void apply(CpuContext& context, const UpdateTable& table, const MakeOp& make_op, State*... state) {
-  const GradientScale scale = gradient_scale(*context.step());
+template <class Rule, class... State>
+void apply(CpuContext& context, const UpdateTable& table, std::span<const typename Rule::Group> groups,
+           State*... state) {
+  const StepState& step = *context.step();
+  if (step.skips()) return;
+  const GradientScale scale = gradient_scale(step);
   auto* steps = table.steps.data<std::int64_t>();
   float* masters = table.masters.data<float>();
   dispatch_update(table, [&]<class G, class W>() {
@@ -29,59 +35,37 @@ void apply(CpuContext& context, const UpdateTable& table, const MakeOp& make_op,
     W* weights = std::is_same_v<W, float> ? nullptr : table.weights.data<W>();
     with_average(context, table, [&](const auto& move, float* averages) {
       for_each_range(context, table, [&](const UpdateRange& at) {
-        make_op(at, steps[at.member], [&](const auto& op) {
+        const auto run = [&](const auto& op) {
           update_range(op, scale, move, at.count, gradients + at.gradients,
                        weights ? weights + at.weights : nullptr, masters + at.masters,
                        averages ? averages + at.averages : nullptr, (state + at.state)...);
-        });
+        };
+        const typename Rule::Group& group = groups[static_cast<std::size_t>(at.group)];
+        const auto op = Rule::make(group, step.learning_rate[at.group], at.decay, steps[at.member]);
+        if (Rule::variant(group)) return run(std::bit_cast<typename Rule::Variant>(op));
+        run(op);
       });
     });
   });
   count_updates(table);
 }
 
+template <class Rule, std::size_t... I>
+void apply(CpuContext& context, const UpdateTable& table, std::span<const typename Rule::Group> groups,
+           [[maybe_unused]] std::span<const Tensor> state, std::index_sequence<I...>) {
+  apply<Rule>(context, table, groups, state[I].template data<float>()...);
+}
+
 }  // namespace
 
-template <>
-void sgd_update(CpuContext& context, const UpdateTable& table, std::span<const SgdGroup> groups,
-                const Tensor& momentum) {
-  const StepState& step = *context.step();
-  if (step.skips()) return;
-  const auto group_of = [&](const UpdateRange& at) { return groups[static_cast<std::size_t>(at.group)]; };
-  if (!momentum.defined()) {
-    apply(context, table, [&](const UpdateRange& at, std::int64_t, const auto& run) {
-      run(sgd_op(group_of(at), step.learning_rate[at.group], at.decay));
-    });
-    return;
+#define ATH_SPECIALISE(Rule)                                                                         \
+  template <>                                                                                        \
+  void update_parameters<Rule>(CpuContext & context, const UpdateTable& table,                       \
+                               std::span<const Rule::Group> groups, std::span<const Tensor> state) { \
+    apply<Rule>(context, table, groups, state, std::make_index_sequence<Rule::kStates>());           \
   }
-  const auto make_op = [&](const UpdateRange& at, std::int64_t updates, const auto& run) {
-    const SgdGroup group = group_of(at);
-    const float lr = step.learning_rate[at.group];
-    if (group.nesterov) {
-      run(momentum_op<true>(group, lr, at.decay, updates));
-    } else {
-      run(momentum_op<false>(group, lr, at.decay, updates));
-    }
-  };
-  apply(context, table, make_op, momentum.data<float>());
-}
-
-template <>
-void adam_update(CpuContext& context, const UpdateTable& table, std::span<const AdamGroup> groups,
-                 const Tensor& first_moment, const Tensor& second_moment) {
-  const StepState& step = *context.step();
-  if (step.skips()) return;
-  const auto make_op = [&](const UpdateRange& at, std::int64_t updates, const auto& run) {
-    const AdamGroup& group = groups[static_cast<std::size_t>(at.group)];
-    const float lr = step.learning_rate[at.group];
-    if (group.decoupled) {
-      run(adam_op<true>(group, lr, at.decay, updates));
-    } else {
-      run(adam_op<false>(group, lr, at.decay, updates));
-    }
-  };
-  apply(context, table, make_op, first_moment.data<float>(), second_moment.data<float>());
-}
+ATH_UPDATE_RULES(ATH_SPECIALISE)
+#undef ATH_SPECIALISE
 
 // Gradient norm --------------------------------------------------------------------------------------------
 
@@ -105,7 +89,6 @@ double squares_of(CpuContext& context, const UpdateTable& table) {
 
 }  // namespace
 
-template <>
 void measure_gradients(CpuContext& context, std::span<const UpdateTable> tables,
                        const GradientLimits& limits) {
   double sum = 0;
@@ -113,29 +96,28 @@ void measure_gradients(CpuContext& context, std::span<const UpdateTable> tables,
   measure(*context.step(), sum, limits);
 }
 
-template <> void loss_seed(CpuContext& context, const Tensor& value, float weight) {
+void loss_seed(CpuContext& context, Out value, float weight) {
   *value.data<float>() = weight * context.step()->loss_scale;
 }
 
-template <> void set_learning_rates(CpuContext& context, const RateWindow& window) {
+void set_learning_rates(CpuContext& context, const RateWindow& window) {
   StepState& step = *context.step();
   const float* rate = window.rate[step.applied_steps - window.first_step];
   std::copy_n(rate, window.groups, step.learning_rate + window.first_group);
 }
 
-template <> void finish_step(CpuContext& context, const LossScaling& scaling, const OutlierGuard& outliers) {
+void finish_step(CpuContext& context, const LossScaling& scaling, const OutlierGuard& outliers) {
   finish(*context.step(), scaling, outliers);
 }
 
 // Flat tensors ---------------------------------------------------------------------------------------------
 
-template <> void copy_if_skipped(CpuContext& context, const Tensor& from, const Tensor& to) {
+void copy_if_skipped(CpuContext& context, const Tensor& from, Out to) {
   if (!context.step()->skips()) return;
   std::memcpy(to.raw_data(), from.raw_data(), to.bytes());
 }
 
-template <>
-void average_update(CpuContext& context, const Tensor& x, const Tensor& average, const AverageRule& rule) {
+void average_update(CpuContext& context, const Tensor& x, Out average, const AverageRule& rule) {
   const StepState& step = *context.step();
   if (step.skips()) return;
   const AverageOp op = average_op(step, rule);
@@ -148,7 +130,7 @@ void average_update(CpuContext& context, const Tensor& x, const Tensor& average,
   });
 }
 
-template <> void average_ranges(CpuContext& context, const UpdateTable& table) {
+void average_ranges(CpuContext& context, const UpdateTable& table) {
   const StepState& step = *context.step();
   if (step.skips()) return;
   const AverageOp op = average_op(step, table.average);
@@ -163,7 +145,7 @@ template <> void average_ranges(CpuContext& context, const UpdateTable& table) {
   });
 }
 
-template <> void exchange(CpuContext& context, const Tensor& a, const Tensor& b) {
+void exchange(CpuContext& context, Out a, Out b) {
   float *left = a.data<float>(), *right = b.data<float>();
   cpu::parallel_for(context, a.numel(), cpu::kGrain, [&](std::int64_t begin, std::int64_t end) {
     std::swap_ranges(left + begin, left + end, right + begin);

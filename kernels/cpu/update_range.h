@@ -5,6 +5,7 @@
 #include <span>
 #include <type_traits>
 
+#include "kernels/cpu/context.h"
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/update_ops.h"

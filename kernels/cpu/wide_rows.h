@@ -4,8 +4,8 @@
 #include <type_traits>
 #include <utility>
 
+#include "kernels/cpu/context.h"
 #include "kernels/cpu/iterate.h"
-#include "kernels/cpu/parallel.h"
 #include "kernels/norm_ops.h"
 
 // x is [R, C] in memory. A loop over C alone would be short for small C, and a loop down a column strided. So
@@ -20,7 +20,8 @@
 
 namespace athanor::kernels {
 
-using cpu::parallel_for;
+using cpu::From;
+using cpu::kFastType;
 
 inline constexpr std::int64_t kWide = 256;         // minimum elements of a wide row
 inline constexpr std::int64_t kChunk = 32 * 1024;  // minimum elements of a chunk
@@ -67,20 +68,11 @@ struct Wide {
     }
     for (; at < end; at += width) f(at, std::min(width, end - at), Rows<1>());
   }
-  template <class F> void for_each_chunk(const CpuContext& context, const F& f) const {
-    parallel_for(context, chunks, 1, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t i = begin; i < end; ++i) f(i);
-    });
-  }
-  /// Processes each thread's last chunk first: the previous op wrote it last, so it may still be in cache.
-  /// The following pass then begins with the data read last here.
-  template <class F> void for_each_chunk_from_end(const CpuContext& context, const F& f) const {
-    parallel_for(
-        context, chunks, 1,
-        [&](std::int64_t begin, std::int64_t end) {
-          for (std::int64_t i = end; i-- > begin;) f(i);
-        },
-        cpu::From::end);
+  /// Calls f(chunk) for each, in parallel and compiled as in vectorize_if<kFast>(). From::end processes each
+  /// thread's last chunk first: the previous op wrote it last, so it may still be in cache. The following
+  /// pass then begins with the data read last here.
+  template <bool kFast, From from, class F> void for_each_chunk(const CpuContext& context, const F& f) const {
+    cpu::for_each_task<kFast, from>(context, chunks, 1, f);
   }
   /// to[c + i * channels] = value(c)
   template <class A, class F> void repeat(A* to, const F& value) const {
@@ -112,7 +104,7 @@ template <class A> class Sums {
   void total() const {
     double* totals = totals_.as<double>();
     std::fill(totals, totals + 2 * wide_.channels, 0.0);
-    cpu::vectorize_if<cpu::kFastType<A>>([&] {
+    cpu::vectorize_if<kFastType<A>>([&] {
       for (std::int64_t chunk = 0; chunk < wide_.chunks; ++chunk) {
         const A* __restrict s = slot(chunk), * __restrict q = s + wide_.width;
         double* __restrict first = totals, * __restrict second = totals + wide_.channels;

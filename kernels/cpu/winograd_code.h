@@ -1,9 +1,9 @@
-// No #pragma once: one source per instruction set includes this. It defines ATH_ISA, the namespace of the
-// vectors, and ATH_TARGET, the attribute that lets a function use them.
+// No #pragma once: included once per instruction set, with ATH_ISA defined (vector.h).
 
 #include <algorithm>
 #include <bit>
 
+#include "kernels/cpu/vector.h"
 #include "kernels/cpu/winograd.h"
 
 // Winograd's algorithm along one axis: 4 outputs of a 3-tap filter, whose 6 inputs become values at 6 points,

@@ -1,4 +1,5 @@
 #include "kernels/accumulate.h"
+#include "kernels/cuda/context.h"
 #include "kernels/cuda/map.h"
 #include "kernels/cuda/total.h"
 #include "kernels/update_ops.h"
@@ -62,7 +63,7 @@ __global__ void __launch_bounds__(32)
 
 }  // namespace
 
-template <> void accumulate(CudaContext& context, Combine how, const Tensor& x, const Tensor& y) {
+void accumulate(CudaContext& context, Combine how, const Tensor& x, Out y) {
   dispatch_number(y.dtype(), "accumulate", [&]<class T>() {
     with_op(how, [&]<class Op>(Op) {
       cuda::map_dense(context, "accumulate", y.numel(), CombineTwo<T, Op>(), y.data<T>(), x.data<T>(),
@@ -71,7 +72,7 @@ template <> void accumulate(CudaContext& context, Combine how, const Tensor& x, 
   });
 }
 
-template <> void combine_rows(CudaContext& context, Combine how, const Tensor& x, const Tensor& y) {
+void combine_rows(CudaContext& context, Combine how, const Tensor& x, Out y) {
   const std::int64_t rows = x.shape()[0], n = y.numel();
   if (n == 0) return;
   dispatch_number(y.dtype(), "combine_rows", [&]<class T>() {
@@ -90,14 +91,14 @@ template <> void combine_rows(CudaContext& context, Combine how, const Tensor& x
   });
 }
 
-template <> void sum_squares(CudaContext& context, const Tensor& x, const Tensor& total) {
+void sum_squares(CudaContext& context, const Tensor& x, Out total) {
   dispatch_floating(x.dtype(), "sum_squares", [&]<class T>() {
     const T* values = x.data<T>();
     cuda::total(context, "sum_squares", x.numel(), SquareOf(), 1.0, total.data<double>(), values);
   });
 }
 
-template <> void measure_squares(CudaContext& context, const Tensor& squares, const GradientLimits& limits) {
+void measure_squares(CudaContext& context, const Tensor& squares, const GradientLimits& limits) {
   cuda::launch(context, {"measure_squares", 1, 32}, measure_kernel, squares.data<double>(), squares.numel(),
                context.step(), limits);
 }

@@ -1,4 +1,5 @@
 #include "kernels/augment.h"
+#include "kernels/cuda/context.h"
 #include "kernels/cuda/vec.h"
 
 namespace athanor::kernels {
@@ -148,9 +149,8 @@ __global__ void __launch_bounds__(kThreads) move_points(Augment augment, Augment
 
 }  // namespace
 
-template <>
 void augment(CudaContext& context, const Augment& augment, const AugmentKey& key, const Tensor& images,
-             const Tensor& rows, const Tensor& samples, const Tensor& table, const Tensor& y) {
+             const Tensor& rows, const Tensor& samples, const Tensor& table, Out y) {
   if (y.numel() == 0) return;
   const std::int64_t numel = y.numel() / y.shape()[0], piece = kThreads * kPerThread;
   const Batch batch{.images = images.data<std::uint8_t>(),
@@ -181,9 +181,8 @@ void augment(CudaContext& context, const Augment& augment, const AugmentKey& key
   dispatch_floating(y.dtype(), "augment", run_as);
 }
 
-template <>
 void augment_points(CudaContext& context, const Augment& augment, const AugmentKey& key, std::int64_t height,
-                    std::int64_t width, const Tensor& samples, const Tensor& x, const Tensor& y) {
+                    std::int64_t width, const Tensor& samples, const Tensor& x, Out y) {
   if (x.numel() == 0) return;
   Batch batch{};
   batch.samples = samples.data<std::int64_t>();

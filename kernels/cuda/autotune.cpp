@@ -5,6 +5,7 @@
 
 #include <cuda_runtime.h>
 
+#include "kernels/cuda/context.h"
 #include "kernels/cuda/plan_choice.h"
 #include "tensor/cuda/runtime.h"
 #include "tensor/detail/device_memory.h"
@@ -14,8 +15,6 @@ namespace athanor::cuda {
 void check(const VendorOptions& options) {
   ATH_CHECK(options.candidates >= 1, "vendor options: candidates must be 1 or more, but got {}",
             options.candidates);
-  ATH_CHECK(options.reduced_precision >= 0,
-            "vendor options: reduced_precision must be at least 0, but got {}", options.reduced_precision);
 }
 
 Stopwatch::Stopwatch(const CudaContext& context)
@@ -45,7 +44,7 @@ TuningTime::TuningTime(const CudaContext& context, VendorLog& log, const std::fi
     : log_(log), folder_(folder), before_s_(log.stats.tuning_s) {
   if (measures) {
     const AllowSync planning;
-    detail::attempt([&] { current_stream(context.device()).synchronize(); });
+    detail::Trouble().attempt([&] { current_stream(context.device()).synchronize(); });
   }
   began_ = Clock::now();
 }

@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <vector>
 
-#include "kernels/context.h"
+#include "kernels/cuda/context.h"
 #include "kernels/cuda/vendor_log.h"
 #include "tensor/counters.h"
 #include "tensor/stream.h"

@@ -1,5 +1,7 @@
 #include "kernels/copy.h"
 #include "kernels/cuda/batch_norm_statistics.h"
+#include "kernels/cuda/context.h"
+#include "kernels/scratch.h"
 
 // Forward: mean and variance per channel, then y. Backward is batch_norm_backward.cu.
 
@@ -180,8 +182,7 @@ void run_forward(const CudaContext& context, const Forward& args) {
 
 }  // namespace
 
-template <>
-void batch_norm_statistics(CudaContext& context, const Tensor& x, double eps, const Tensor& stats,
+void batch_norm_statistics(CudaContext& context, const Tensor& x, double eps, Out stats,
                            const RunningStats& running) {
   if (x.numel() == 0) return;
   dispatch_floating(x.dtype(), "batch_norm", [&]<class T>() {
@@ -189,15 +190,14 @@ void batch_norm_statistics(CudaContext& context, const Tensor& x, double eps, co
   });
 }
 
-template <> void batch_norm_moments(CudaContext& context, const Tensor& x, const Tensor& row) {
+void batch_norm_moments(CudaContext& context, const Tensor& x, Out row) {
   if (x.numel() == 0) return fill(context, row, 0);
   dispatch_floating(x.dtype(), "batch_norm", [&]<class T>() {
     find_moments<T>(context, x, WriteRow{x.dim(-1), row.data<double>()});
   });
 }
 
-template <>
-void batch_norm_join(CudaContext& context, const Tensor& rows, double eps, const Tensor& stats,
+void batch_norm_join(CudaContext& context, const Tensor& rows, double eps, Out stats,
                      const RunningStats& running) {
   const std::int64_t channels = stats.dim(1);
   if (channels == 0) return;
@@ -209,8 +209,7 @@ void batch_norm_join(CudaContext& context, const Tensor& rows, double eps, const
   });
 }
 
-template <>
-void batch_norm_fixed(CudaContext& context, const RunningStats& running, double eps, const Tensor& stats) {
+void batch_norm_fixed(CudaContext& context, const RunningStats& running, double eps, Out stats) {
   dispatch_floating(stats.dtype(), "batch_norm", [&]<class A>() {
     if constexpr (sizeof(A) >= 4) {
       const std::int64_t channels = stats.dim(1);
@@ -220,18 +219,16 @@ void batch_norm_fixed(CudaContext& context, const RunningStats& running, double 
   });
 }
 
-template <> std::int64_t batch_norm_mask_bytes(const CudaContext&, Activation activation, const Tensor& x) {
+std::int64_t batch_norm_mask_bytes(CudaContext&, Activation activation, const Tensor& x) {
   return mask_of_relu(activation, x);
 }
 
-template <>
 void batch_norm_forward(CudaContext& context, Activation activation, const Tensor& x, const Tensor& gamma,
-                        const Tensor& beta, const Tensor& stats, const Tensor& residual, const Tensor& y,
-                        const Tensor& mask) {
+                        const Tensor& beta, const Tensor& stats, const Tensor& residual, Out y, Out mask) {
   run_forward(context, {activation, x, gamma, beta, residual, stats, y, mask});
 }
 
-template <> void batch_norm_training(CudaContext& context, const BatchNormTraining& args) {
+void batch_norm_training(CudaContext& context, const BatchNormTraining& args) {
   run_forward(context, {args.activation, args.x, args.gamma, args.beta, args.residual, args.stats, args.y,
                         args.mask, args.eps, args.running, args.sums, true});
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "kernels/cuda/architecture.h"
+#include "kernels/cuda/context.h"
 #include "kernels/cuda/norm.h"
 #include "kernels/norm_ops.h"
 
@@ -27,8 +28,7 @@ inline constexpr int kNormVectors = 4;
 inline constexpr int kNormBlocks = kArchitecture >= 80 && !kIsBlackwell ? 2 : 1;
 
 inline ColumnTiling norm_tiling(const Tensor& x, int width) {
-  const std::int64_t channels = x.dim(-1);
-  return ColumnTiling(norm_cut(channels > 0 ? x.numel() / channels : 0, channels, width));
+  return ColumnTiling(norm_cut(x, width));
 }
 /// Of a pass that only writes: two blocks for each multiprocessor, which are there at once.
 inline ColumnTiling norm_writer_tiling(const CudaContext& context, const ColumnTiling& summed, int width) {

@@ -1,5 +1,7 @@
 #include "kernels/copy.h"
 #include "kernels/cuda/batch_norm.h"
+#include "kernels/cuda/context.h"
+#include "kernels/scratch.h"
 
 namespace athanor::kernels {
 namespace {
@@ -125,15 +127,7 @@ __global__ void __launch_bounds__(kThreads, cuda::kNormBlocks)
   cuda::write_partials<V, 2, kThreads>(tiling, at, sums, shared, partials);
 }
 
-/// The parameters' gradients, for a pass that has no dx.
-template <class A>
-__global__ void __launch_bounds__(1024) finish_gradients(const A* partials, std::int64_t splits,
-                                                         std::int64_t channels, GradientTotals<A> totals) {
-  const auto total = cuda::total_columns(partials, splits, channels);
-  if (total.valid) totals.put(total.channel, total.first, total.second);
-}
-
-/// The parameters' gradients, and the row of batch_norm_backward_sums().
+/// The parameters' gradients, and the row of batch_norm_backward_sums() if there is one.
 template <class A>
 __global__ void __launch_bounds__(1024)
     finish_sums(const A* partials, std::int64_t splits, std::int64_t rows, std::int64_t channels,
@@ -142,6 +136,7 @@ __global__ void __launch_bounds__(1024)
   if (!total.valid) return;
   const std::int64_t c = total.channel;
   totals.put(c, total.first, total.second);
+  if (!row) return;
   if (c == 0) row[0] = static_cast<double>(rows);
   row[1 + c] = total.first;
   row[1 + channels + c] = total.second;
@@ -278,21 +273,13 @@ template <class Sum, class Dx, class T> struct Backward {
                  from.dresidual ? from.dresidual : from.dy, tiling, parameters, coefficients, totals, dx);
   }
 
-  /// Both, for one rank.
-  void alone() const {
-    with_width([this]<int V>(const ColumnTiling& tiling) {
-      const Scratch memory = context.scratch(tiling.partial_elements() * sizeof(A));
-      const A* partials = memory.as<A>();
-      if (rows > 0) launch_sums<V>(tiling, memory.as<A>());
-      if (dx && rows > 0) return launch_dx<V>(tiling, {partials, nullptr, tiling.splits});
-      cuda::launch(context, cuda::total_launch("batch_norm_finish", tiling.splits, tiling.channels),
-                   finish_gradients<A>, partials, tiling.splits, tiling.channels, totals);
-    });
-  }
-  void sums(double* row) const {
+  /// The sums, then dx; or, for several ranks or without dx, the parameters' gradients, and a row if not
+  /// null.
+  void run(double* row) const {
     with_width([this, row]<int V>(const ColumnTiling& tiling) {
       const Scratch memory = context.scratch(tiling.partial_elements() * sizeof(A));
       if (rows > 0) launch_sums<V>(tiling, memory.as<A>());
+      if (!row && dx && rows > 0) return launch_dx<V>(tiling, {memory.as<A>(), nullptr, tiling.splits});
       cuda::launch(context, cuda::total_launch("batch_norm_finish", tiling.splits, tiling.channels),
                    finish_sums<A>, memory.as<A>(), tiling.splits, tiling.rows, tiling.channels, totals, row);
     });
@@ -338,17 +325,15 @@ template <class F> void with_passes(const CudaContext& context, const BatchNormB
 
 }  // namespace
 
-template <> void batch_norm_backward(CudaContext& context, const BatchNormBackward& args) {
-  with_passes(context, args, [](const auto& passes) { passes.alone(); });
+void batch_norm_backward(CudaContext& context, const BatchNormBackward& args) {
+  with_passes(context, args, [](const auto& passes) { passes.run(nullptr); });
 }
 
-template <>
-void batch_norm_backward_sums(CudaContext& context, const BatchNormBackward& args, const Tensor& row) {
+void batch_norm_backward_sums(CudaContext& context, const BatchNormBackward& args, Out row) {
   if (args.x.dim(-1) == 0) return fill(context, row, 0);
-  with_passes(context, args, [&](const auto& passes) { passes.sums(row.data<double>()); });
+  with_passes(context, args, [&](const auto& passes) { passes.run(row.data<double>()); });
 }
 
-template <>
 void batch_norm_backward_join(CudaContext& context, const BatchNormBackward& args, const Tensor& rows) {
   with_passes(context, args, [&](const auto& passes) { passes.join(rows.data<double>(), rows.dim(0)); });
 }

@@ -1,4 +1,6 @@
 #include "kernels/cuda/batch_norm_statistics.h"
+#include "kernels/cuda/context.h"
+#include "kernels/scratch.h"
 
 // y = ReLU(norm(a) + norm(b)): the end of a residual block whose shortcut is normalised, too. The second norm
 // has no result of its own in memory, and neither has its gradient: y is made from a and b at once, and dL/da
@@ -227,9 +229,7 @@ Gradient<T, A> gradient_of(const NormTerm& norm, const NormGradients& to, const 
 
 }  // namespace
 
-template <>
-void batch_norm_pair_training(CudaContext& context, const NormTerm& a, const NormTerm& b, const Tensor& y,
-                              const Tensor& mask) {
+void batch_norm_pair_training(CudaContext& context, const NormTerm& a, const NormTerm& b, Out y, Out mask) {
   if (y.numel() == 0) return;
   dispatch_floating(y.dtype(), "batch_norm", [&]<class T>() {
     using A = Accumulate<T>;
@@ -252,7 +252,6 @@ void batch_norm_pair_training(CudaContext& context, const NormTerm& a, const Nor
   });
 }
 
-template <>
 void batch_norm_pair_backward(CudaContext& context, const NormTerm& a, const NormTerm& b, const Tensor& dy,
                               const Tensor& mask, const NormGradients& to_a, const NormGradients& to_b) {
   if (dy.numel() == 0) return;

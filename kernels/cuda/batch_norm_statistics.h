@@ -1,6 +1,7 @@
 #pragma once
 
 #include "kernels/cuda/batch_norm.h"
+#include "kernels/cuda/context.h"
 
 // The statistics of a batch: the pass that sums, and what the next one makes of the sums.
 

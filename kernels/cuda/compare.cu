@@ -1,5 +1,6 @@
 #include "kernels/compare.h"
-#include "kernels/cuda/elementwise_map.h"
+#include "kernels/cuda/context.h"
+#include "kernels/cuda/map.h"
 
 // Bytes over bandwidth. One kernel of each dtype for all predicates: the branch is the same for the whole
 // grid.
@@ -17,8 +18,7 @@ struct Compare {
 
 }  // namespace
 
-template <>
-void compare(CudaContext& context, Predicate predicate, const Tensor& a, const Tensor& b, const Tensor& y) {
+void compare(CudaContext& context, Predicate predicate, const Tensor& a, const Tensor& b, Out y) {
   const Compare f{predicate};
   dispatch_any(a.dtype(), [&]<class T>() { cuda::map<T, bool>(context, "compare", f, f, y, a, b); });
 }

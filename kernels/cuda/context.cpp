@@ -1,4 +1,4 @@
-#include "kernels/context.h"
+#include "kernels/cuda/context.h"
 
 #include <array>
 
@@ -33,13 +33,6 @@ CudaContext::~CudaContext() {
 
 void* CudaContext::native_stream() const {
   return detail::current_stream_state(device_).native;
-}
-
-int CudaContext::threads() const {
-  return cpu_context().threads();
-}
-void CudaContext::set_threads(int threads) {
-  cpu_context().set_threads(threads);
 }
 
 cuda::Vendor& CudaContext::vendor() {

@@ -1,11 +1,13 @@
-
+#include "kernels/copy.h"
 #include "kernels/cuda/columns.h"
-#include "kernels/cuda/conv_depthwise.h"
+#include "kernels/cuda/context.h"
+#include "kernels/cuda/conv_list.h"
 #include "kernels/cuda/conv_views.h"
 #include "kernels/cuda/divide.h"
 #include "kernels/cuda/gemm.h"
 #include "kernels/cuda/grid_partition.h"
 #include "kernels/cuda/vec.h"
+#include "kernels/scratch.h"
 
 // Depthwise convolution does 2 R S FLOPs on each number of x and y: it is bound by memory. Threads lie along
 // the channels, 16 bytes of them each; the R S reads of a pixel come from caches but for the first.
@@ -145,8 +147,8 @@ __global__ void __launch_bounds__(kThreads, kResidentBackward<W>)
 constexpr int kTaps = 9;
 
 /// Grid: groups of channels, pieces of the output pixels. A block's threads lie `across` (a power of two) by
-/// kThreads / across; each adds up W channels of every so-many-th pixel, kTaps taps at a time: dy is read
-/// once for these. partials [piece, tap, k].
+/// kThreads / across; each adds up W channels of every (kThreads / across)-th pixel, kTaps taps at a time: dy
+/// is read once for these. partials [piece, tap, k].
 template <class T, int W>
 __global__ void __launch_bounds__(kThreads)
     backward_weights_kernel(Sizes z, Unravel unravel, std::uint32_t pixels, int across, const T* x,
@@ -211,7 +213,7 @@ __global__ void __launch_bounds__(kThreads)
 
 /// Calls f.template operator()<W>() with the channels a thread takes at a time.
 template <class T, class F> void with_width(const ConvSize& z, const T* x, const T* y, const F& f) {
-  if (z.group_k() == 1 && z.c % kVec<T> == 0 && aligned<kVec<T>>(x, y)) {
+  if (depthwise_width(z, kVec<T>) > 1 && aligned<kVec<T>>(x, y)) {
     f.template operator()<kVec<T>>();
   } else {
     f.template operator()<1>();
@@ -229,19 +231,18 @@ std::size_t filter_elements(const ConvSize& z) {
   return static_cast<std::size_t>(z.k * z.r * z.s);
 }
 
-}  // namespace
-
-template <class T>
-void depthwise_forward(const CudaContext& context, const ConvSize& z, Activation activation, const T* x,
-                       const T* w, const T* bias, T* y, std::int64_t most) {
+template <class T> void depthwise_forward(const CudaContext& context, const ConvCall& call) {
+  const ConvSize& z = call.z;
+  const T *const x = call.x.data<T>(), *const bias = data_or_null<T>(call.bias);
+  T* const y = call.y.data<T>();
   const Scratch scratch = context.scratch(filter_elements(z) * sizeof(T));
-  const T* const filters = transpose_filters(context, z, w, scratch);
+  const T* const filters = transpose_filters(context, z, call.w.data<T>(), scratch);
   with_width<T>(z, x, y, [&]<int W>() {
     const std::int64_t packets = z.k / W;
-    for_images(z.n, z.p * z.q * packets, most, [&](std::int64_t first, std::int64_t images) {
+    for_images(z.n, z.p * z.q * packets, call.most, [&](std::int64_t first, std::int64_t images) {
       const std::int64_t count = images * z.p * z.q * packets;
-      const Finish<T> finish{y + first * z.p * z.q * z.k, false, bias, activation, false};
-      launch(context, {"conv2d_forward", blocks_for(context, count, kThreads), kThreads},
+      const Finish<T> finish{y + first * z.p * z.q * z.k, false, bias, call.activation(), false};
+      launch(context, {kernel_name(call.pass), blocks_for(context, count, kThreads), kThreads},
              forward_kernel<T, W>, Sizes(z), Unravel(z.p, z.q, packets), static_cast<std::uint32_t>(count),
              x + first * z.h * z.w * z.c, filters, finish);
     });
@@ -249,16 +250,18 @@ void depthwise_forward(const CudaContext& context, const ConvSize& z, Activation
 }
 
 template <class T>
-void depthwise_backward_data(const CudaContext& context, const ConvSize& z, const T* dy, const T* w, T* dx,
-                             std::int64_t most) {
+void depthwise_backward_data(const CudaContext& context, const ConvCall& call, const Tensor& to) {
+  const ConvSize& z = call.z;
+  const T* const dy = call.y.data<T>();
+  T* const dx = to.data<T>();
   const Scratch scratch = context.scratch(filter_elements(z) * sizeof(T));
-  const T* const filters = transpose_filters(context, z, w, scratch);
+  const T* const filters = transpose_filters(context, z, call.w.data<T>(), scratch);
   with_width<T>(z, dy, dx, [&]<int W>() {
     const std::int64_t packets = z.c / W;
-    for_images(z.n, z.h * z.w * packets, most, [&](std::int64_t first, std::int64_t images) {
+    for_images(z.n, z.h * z.w * packets, call.most, [&](std::int64_t first, std::int64_t images) {
       const std::int64_t count = images * z.h * z.w * packets;
       const Finish<T> finish{dx + first * z.h * z.w * z.c, false, nullptr, Activation::none, false};
-      launch(context, {"conv2d_backward_data", blocks_for(context, count, kThreads), kThreads},
+      launch(context, {kernel_name(call.pass), blocks_for(context, count, kThreads), kThreads},
              backward_data_kernel<T, W>, Sizes(z), Unravel(z.h, z.w, packets),
              static_cast<std::uint32_t>(count), dy + first * z.p * z.q * z.k, filters, finish);
     });
@@ -266,42 +269,57 @@ void depthwise_backward_data(const CudaContext& context, const ConvSize& z, cons
 }
 
 template <class T, class D>
-void depthwise_backward_weights(const CudaContext& context, const ConvSize& z, const T* x, const T* dy, D* dw,
-                                bool accumulate, std::int64_t most) {
+void depthwise_backward_weights(const CudaContext& context, const ConvCall& call) {
   using A = Accumulate<T>;
+  const ConvSize& z = call.z;
+  const T *const x = call.x.data<T>(), *const dy = call.y.data<T>();
   const int taps = static_cast<int>(z.r * z.s);
   with_width<T>(z, x, dy, [&]<int W>() {
-    for_images(z.n, z.p * z.q, most, [&](std::int64_t first, std::int64_t images) {
+    for_images(z.n, z.p * z.q, call.most, [&](std::int64_t first, std::int64_t images) {
       const std::int64_t pixels = images * z.p * z.q;
-      const ColumnTiling tiling(pixels, z.k, W, kMultiprocessors * 4, 16);
-      const auto splits = static_cast<unsigned>(tiling.splits);
+      const ColumnCut cut = column_sums_cut(pixels, z.k, W);
+      const auto splits = static_cast<unsigned>(cut.splits);
       const Scratch scratch = context.scratch(splits * filter_elements(z) * sizeof(A));
-      launch(
-          context, {"conv2d_backward_weights", dim3(static_cast<unsigned>(tiling.tiles), splits), kThreads},
-          backward_weights_kernel<T, W>, Sizes(z), Unravel(z.p, z.q, 1), static_cast<std::uint32_t>(pixels),
-          1 << tiling.shift, x + first * z.h * z.w * z.c, dy + first * z.p * z.q * z.k, scratch.as<A>());
-      const Finish<T> finish{dw, !std::is_same_v<T, D>, nullptr, Activation::none, accumulate || first > 0};
-      launch(context, {"conv2d_backward_weights", blocks_for(context, z.k * taps, kThreads), kThreads},
+      launch(context, {kernel_name(call.pass), dim3(static_cast<unsigned>(cut.tiles), splits), kThreads},
+             backward_weights_kernel<T, W>, Sizes(z), Unravel(z.p, z.q, 1),
+             static_cast<std::uint32_t>(pixels), 1 << cut.shift, x + first * z.h * z.w * z.c,
+             dy + first * z.p * z.q * z.k, scratch.as<A>());
+      const Finish<T> finish{call.w.data<D>(), !std::is_same_v<T, D>, nullptr, Activation::none,
+                             call.accumulates() || first > 0};
+      launch(context, {kernel_name(call.pass), blocks_for(context, z.k * taps, kThreads), kThreads},
              add_pieces<T>, scratch.as<A>(), static_cast<int>(splits), static_cast<int>(z.k), taps, finish);
     });
   });
 }
 
-#define ATH_INSTANTIATE(T)                                                                              \
-  template void depthwise_forward(const CudaContext&, const ConvSize&, Activation, const T*, const T*,  \
-                                  const T*, T*, std::int64_t);                                          \
-  template void depthwise_backward_data(const CudaContext&, const ConvSize&, const T*, const T*, T*,    \
-                                        std::int64_t);                                                  \
-  template void depthwise_backward_weights(const CudaContext&, const ConvSize&, const T*, const T*, T*, \
-                                           bool, std::int64_t);
-ATH_INSTANTIATE(double)
-ATH_INSTANTIATE(float)
-ATH_INSTANTIATE(Half)
-ATH_INSTANTIATE(BFloat16)
-#undef ATH_INSTANTIATE
-template void depthwise_backward_weights(const CudaContext&, const ConvSize&, const Half*, const Half*,
-                                         float*, bool, std::int64_t);
-template void depthwise_backward_weights(const CudaContext&, const ConvSize&, const BFloat16*,
-                                         const BFloat16*, float*, bool, std::int64_t);
+void check_images(const ConvSize& z) {
+  constexpr std::int64_t kElements = std::int64_t{1} << 31;
+  ATH_CHECK(
+      z.h * z.w * z.c < kElements && z.p * z.q * z.k < kElements,
+      "conv2d: an image of a depthwise convolution must have less than {} elements, but got {} x {} x {} "
+      "and {} x {} x {}",
+      kElements, z.h, z.w, z.c, z.p, z.q, z.k);
+}
+
+}  // namespace
+
+bool depthwise_conv(CudaContext& context, const ConvCall& call) {
+  check_sizes(call);
+  check_images(call.z);
+  // Its kernel does not add to dx.
+  const bool apart = call.pass == ConvPass::backward_data && call.accumulates();
+  const Tensor dx = apart ? empty_like(call.x) : call.x;
+  dispatch_floating(call.x.dtype(), "conv2d", [&]<class T>() {
+    switch (call.pass) {
+      case ConvPass::forward: return depthwise_forward<T>(context, call);
+      case ConvPass::backward_data: return depthwise_backward_data<T>(context, call, dx);
+      case ConvPass::backward_weights: break;
+    }
+    if (call.w.dtype() == call.x.dtype()) return depthwise_backward_weights<T, T>(context, call);
+    depthwise_backward_weights<T, Accumulate<T>>(context, call);
+  });
+  if (apart) kernels::add_into(context, dx, call.x);
+  return true;
+}
 
 }  // namespace athanor::cuda

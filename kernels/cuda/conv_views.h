@@ -72,7 +72,7 @@ template <class T, bool kDeep> struct PatchView {
 };
 
 /// The filters that a pass over pixels multiplies dy with: one depth per tap and output channel (r, s, k),
-/// along it the input channels. The taps may be every so-manieth of the filter's only.
+/// along it the input channels. With a stride, the taps are every `step`-th of the filter's.
 template <class T> struct FilterView {
   using Element = T;
   struct Origin {

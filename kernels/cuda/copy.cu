@@ -1,8 +1,8 @@
 #include "kernels/convert.h"
 #include "kernels/copy.h"
 #include "kernels/copy_walk.h"
+#include "kernels/cuda/context.h"
 #include "kernels/cuda/map.h"
-#include "kernels/cuda/walk.h"
 #include "kernels/dispatch_size.h"
 
 // A copy moves 2 elements per element and computes nothing. Where rows of x and y run alike they are moved 16
@@ -196,13 +196,11 @@ template <class T> void copy_same(const CudaContext& context, const Tensor& x, c
       along >= 0 && walk.size[along] >= kShort && walk.size[walk.rank - 1] >= kShort)
     return copy_tiles(context, walk, along, from, to);
   constexpr int W = 16 / sizeof(T);
-  if (walk.rank == 1 && walk.dense() && walk.numel > W) {  // so that a few left over do not narrow the rest
-    const std::int64_t body = walk.numel / W * W;
-    if (const std::int64_t rest = walk.numel - body; rest > 0) {
-      Walk last = walk;
-      last.numel = last.size[0] = rest;
-      move_widest<T, 1>(context, last, from + body, to + body);
-    }
+  const std::int64_t body = cuda::vector_body(walk.rank == 1 && walk.dense(), walk.numel, W);
+  if (const std::int64_t rest = walk.numel - body; rest > 0) {
+    Walk last = walk;
+    last.numel = last.size[0] = rest;
+    move_widest<T, 1>(context, last, from + body, to + body);
     walk.numel = walk.size[0] = body;
   }
   move_widest<T, W>(context, walk, from, to);
@@ -266,19 +264,19 @@ void generate_all(const CudaContext& context, const char* name, const Tensor& y,
 
 }  // namespace
 
-template <> void copy(CudaContext& context, const Tensor& x, const Tensor& y) {
+void copy(CudaContext& context, const Tensor& x, Out y) {
   if (y.numel() == 0) return;
   if (x.dtype() != y.dtype()) return cast_any(context, x, y);
   dispatch_size(x.dtype(), [&]<class T>() { copy_same<T>(context, x, y); });
 }
 
-template <> void fill(CudaContext& context, const Tensor& y, double value) {
+void fill(CudaContext& context, Out y, double value) {
   dispatch_any(y.dtype(), [&]<class T>() {
     cuda::map_dense(context, "fill", y.numel(), Constant<T>{convert<T>(value)}, y.data<T>());
   });
 }
 
-template <> void add_into(CudaContext& context, const Tensor& x, const Tensor& y) {
+void add_into(CudaContext& context, const Tensor& x, Out y) {
   if (y.numel() == 0) return;
   const Walk walk = walk_of(x, y);
   dispatch_floating(y.dtype(), "add_into", [&]<class To>() {
@@ -294,11 +292,11 @@ template <> void add_into(CudaContext& context, const Tensor& x, const Tensor& y
   });
 }
 
-template <> void arange(CudaContext& context, double start, double step, const Tensor& y) {
+void arange(CudaContext& context, double start, double step, Out y) {
   dispatch_any(y.dtype(), [&]<class T>() { generate_all<T>(context, "arange", y, Range<T>{start, step}); });
 }
 
-template <> void eye(CudaContext& context, const Tensor& y) {
+void eye(CudaContext& context, Out y) {
   dispatch_any(y.dtype(), [&]<class T>() { generate_all<T>(context, "eye", y, Identity<T>{y.shape()[1]}); });
 }
 

@@ -97,11 +97,10 @@ DeviceProperties DeviceProperties::from_json(std::string_view json) {
 
 cudnnDataType_t data_type(DType dtype) {
   switch (dtype) {
-    case DType::f64: return CUDNN_DATA_DOUBLE;
     case DType::f32: return CUDNN_DATA_FLOAT;
     case DType::f16: return CUDNN_DATA_HALF;
     case DType::bf16: return CUDNN_DATA_BFLOAT16;
-    default: detail::fail<>("cuDNN: dtype must be f64, f32, f16 or bf16, but got {}", dtype);
+    default: detail::fail<>("cuDNN: dtype must be f32, f16 or bf16, but got {}", dtype);
   }
 }
 
@@ -112,32 +111,23 @@ std::int64_t version() {
 // Graph ----------------------------------------------------------------------------------------------------
 
 Graph::Id Graph::tensor(const Shape& shape, const Strides& strides, DType dtype, std::int64_t alignment) {
-  return add(shape, strides, dtype, alignment, false);
+  return add(shape, strides, dtype, alignment, ++in_memory_);
 }
-Graph::Id Graph::intermediate(const Shape& shape, const Strides& strides, DType dtype) {
-  return add(shape, strides, dtype, 16, true);
+Graph::Id Graph::intermediate(const Shape& shape, const Strides& strides) {
+  return add(shape, strides, DType::f32, 16, kFirstIntermediate + intermediates_++);
 }
 Graph::Id Graph::add(const Shape& shape, const Strides& strides, DType dtype, std::int64_t alignment,
-                     bool is_virtual) {
-  constexpr Id kFirstIntermediate = 1000;
-  const Id id = is_virtual ? kFirstIntermediate + intermediates_++ : ++in_memory_;
+                     std::int64_t number) {
   Descriptor tensor(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
-  tensor.set(CUDNN_ATTR_TENSOR_UNIQUE_ID, id);
+  tensor.set(CUDNN_ATTR_TENSOR_UNIQUE_ID, number);
   tensor.set(CUDNN_ATTR_TENSOR_DATA_TYPE, data_type(dtype));
   tensor.set(CUDNN_ATTR_TENSOR_DIMENSIONS, shape);
   tensor.set(CUDNN_ATTR_TENSOR_STRIDES, strides);
   tensor.set(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, alignment);
-  tensor.set(CUDNN_ATTR_TENSOR_IS_VIRTUAL, is_virtual);
+  tensor.set(CUDNN_ATTR_TENSOR_IS_VIRTUAL, number >= kFirstIntermediate);
   tensor.finalize();
-  tensors_.emplace_back(id, std::move(tensor));
-  return id;
-}
-
-const Descriptor& Graph::at(Id id) const {
-  for (const auto& [number, tensor] : tensors_) {
-    if (number == id) return tensor;
-  }
-  detail::fail<>("cuDNN: a tensor must belong to the graph, but got id {}", id);
+  tensors_.push_back(std::move(tensor));
+  return tensors_.size() - 1;
 }
 
 namespace {
@@ -178,12 +168,12 @@ constexpr ConvolutionNames names_of(Graph::Pass pass) {
 
 }  // namespace
 
-void Graph::convolution(Pass pass, const Window& window, DType accumulate, Id x, Id w, Id y, bool adds) {
+void Graph::convolution(Pass pass, const Window& window, Id x, Id w, Id y, bool adds) {
   Descriptor convolution(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
   const std::span<const std::int64_t> stride(window.stride), padding(window.padding),
       dilation(window.dilation);
   convolution.set(CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, std::int64_t{2});
-  convolution.set(CUDNN_ATTR_CONVOLUTION_COMP_TYPE, data_type(accumulate));
+  convolution.set(CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_DATA_FLOAT);
   convolution.set(CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_CROSS_CORRELATION);
   convolution.set(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, stride);
   convolution.set(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, padding);
@@ -194,16 +184,11 @@ void Graph::convolution(Pass pass, const Window& window, DType accumulate, Id x,
   const ConvolutionNames names = names_of(pass);
   Descriptor operation(names.operation);
   operation.set(names.convolution, convolution);
-  operation.set(names.x, at(x));
-  operation.set(names.w, at(w));
-  operation.set(names.y, at(y));
-  if (accumulate == DType::f64) {
-    operation.set(names.alpha, 1.0);
-    operation.set(names.beta, adds ? 1.0 : 0.0);
-  } else {
-    operation.set(names.alpha, 1.0f);
-    operation.set(names.beta, adds ? 1.0f : 0.0f);
-  }
+  operation.set(names.x, tensors_[x]);
+  operation.set(names.w, tensors_[w]);
+  operation.set(names.y, tensors_[y]);
+  operation.set(names.alpha, 1.0f);
+  operation.set(names.beta, adds ? 1.0f : 0.0f);
   operation.finalize();
   parts_.push_back(std::move(convolution));
   operations_.push_back(std::move(operation));
@@ -217,9 +202,9 @@ void Graph::pointwise(cudnnPointwiseMode_t mode, Id x, std::optional<Id> b, Id y
 
   Descriptor operation(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
   operation.set(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, pointwise);
-  operation.set(CUDNN_ATTR_OPERATION_POINTWISE_XDESC, at(x));
-  if (b) operation.set(CUDNN_ATTR_OPERATION_POINTWISE_BDESC, at(*b));
-  operation.set(CUDNN_ATTR_OPERATION_POINTWISE_YDESC, at(y));
+  operation.set(CUDNN_ATTR_OPERATION_POINTWISE_XDESC, tensors_[x]);
+  if (b) operation.set(CUDNN_ATTR_OPERATION_POINTWISE_BDESC, tensors_[*b]);
+  operation.set(CUDNN_ATTR_OPERATION_POINTWISE_YDESC, tensors_[y]);
   operation.finalize();
   parts_.push_back(std::move(pointwise));
   operations_.push_back(std::move(operation));
@@ -229,9 +214,9 @@ void Graph::channel_sums(Id x, Id sum, Id squares) {
   Descriptor operation(CUDNN_BACKEND_OPERATION_GEN_STATS_DESCRIPTOR);
   operation.set(CUDNN_ATTR_OPERATION_GENSTATS_MODE, CUDNN_GENSTATS_SUM_SQSUM);
   operation.set(CUDNN_ATTR_OPERATION_GENSTATS_MATH_PREC, CUDNN_DATA_FLOAT);
-  operation.set(CUDNN_ATTR_OPERATION_GENSTATS_XDESC, at(x));
-  operation.set(CUDNN_ATTR_OPERATION_GENSTATS_SUMDESC, at(sum));
-  operation.set(CUDNN_ATTR_OPERATION_GENSTATS_SQSUMDESC, at(squares));
+  operation.set(CUDNN_ATTR_OPERATION_GENSTATS_XDESC, tensors_[x]);
+  operation.set(CUDNN_ATTR_OPERATION_GENSTATS_SUMDESC, tensors_[sum]);
+  operation.set(CUDNN_ATTR_OPERATION_GENSTATS_SQSUMDESC, tensors_[squares]);
   operation.finalize();
   operations_.push_back(std::move(operation));
 }
@@ -297,7 +282,6 @@ std::optional<Plan> Plan::make(const EngineConfig& config, const DevicePropertie
   Plan plan(std::move(descriptor));
   plan.engine_ = config.engine();
   plan.tensor_cores_ = config.has(CUDNN_NUMERICAL_NOTE_TENSOR_CORE);
-  plan.reduced_precision_ = config.has(CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION);
   return plan;
 }
 

@@ -13,6 +13,7 @@
 
 #include <cudnn.h>
 
+#include "kernels/cuda/conv_plan.h"
 #include "tensor/detail/status.h"
 #include "tensor/dtype.h"
 #include "tensor/shape.h"
@@ -44,7 +45,6 @@ template <cudnnBackendAttributeType_t type>
 using Type = std::integral_constant<cudnnBackendAttributeType_t, type>;
 template <> struct TypeOf<std::int64_t> : Type<CUDNN_TYPE_INT64> {};
 template <> struct TypeOf<float> : Type<CUDNN_TYPE_FLOAT> {};
-template <> struct TypeOf<double> : Type<CUDNN_TYPE_DOUBLE> {};
 template <> struct TypeOf<bool> : Type<CUDNN_TYPE_BOOLEAN> {};
 template <> struct TypeOf<char> : Type<CUDNN_TYPE_CHAR> {};
 template <> struct TypeOf<std::int32_t> : Type<CUDNN_TYPE_INT32> {};
@@ -156,22 +156,22 @@ struct Window {
   bool operator==(const Window&) const = default;
 };
 
-/// Operations between tensors. Tensors are named by numbers; those of memory count from 1 in the order they
-/// were made, and Plan::run takes their pointers in that order. Sizes and strides in cuDNN's order N C H W,
-/// which says nothing about the layout.
+/// Operations between tensors. Plan::run takes the pointers of those in memory in the order they were made.
+/// Sizes and strides in cuDNN's order N C H W, which says nothing about the layout.
 class Graph {
  public:
-  using Id = std::int64_t;
+  using Id = std::size_t;  ///< a tensor of the graph
 
   /// A tensor in memory whose address is a multiple of `alignment` bytes.
   Id tensor(const Shape& shape, const Strides& strides, DType dtype, std::int64_t alignment);
-  /// A tensor between two operations, which is nowhere in memory.
-  Id intermediate(const Shape& shape, const Strides& strides, DType dtype = DType::f32);
+  /// A tensor of f32 between two operations, which is nowhere in memory.
+  Id intermediate(const Shape& shape, const Strides& strides);
 
-  enum class Pass : std::uint8_t { forward, backward_data, backward_weights };
+  using Pass = cuda::ConvPass;
   /// The tensor that `pass` computes (y, dx, dw) from the other two; x [N, C, H, W], w [K, C / groups, R, S],
   /// y [N, K, P, Q].
-  void convolution(Pass pass, const Window& window, DType accumulate, Id x, Id w, Id y, bool adds = false);
+  /// Sums are f32.
+  void convolution(Pass pass, const Window& window, Id x, Id w, Id y, bool adds = false);
   /// y = mode(x) or, with b, mode(x, b), in f32. Whether relu keeps NaN is the engine's choice.
   void pointwise(cudnnPointwiseMode_t mode, Id x, std::optional<Id> b, Id y);
   /// sum[c], squares[c] = sums of x[n, c, h, w] and of their squares, in f32.
@@ -183,14 +183,14 @@ class Graph {
   const Descriptor& descriptor() const { return *graph_; }
 
  private:
-  Id add(const Shape& shape, const Strides& strides, DType dtype, std::int64_t alignment, bool is_virtual);
-  const Descriptor& at(Id id) const;
+  static constexpr std::int64_t kFirstIntermediate = 1000;
+  Id add(const Shape& shape, const Strides& strides, DType dtype, std::int64_t alignment,
+         std::int64_t number);
 
   // All that the graph refers to lives as long as it does.
-  std::vector<std::pair<Id, Descriptor>> tensors_;
-  std::vector<Descriptor> operations_, parts_;
+  std::vector<Descriptor> tensors_, operations_, parts_;
   std::optional<Descriptor> graph_;
-  Id in_memory_ = 0, intermediates_ = 0;
+  std::int64_t in_memory_ = 0, intermediates_ = 0;  // numbers of tensors: from 1, and from the first
 };
 
 /// An engine with settings, and what cuDNN notes about it.
@@ -240,10 +240,8 @@ class Plan {
 
   std::string json() const { return plan_.text(CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION); }
   std::size_t workspace_bytes() const { return workspace_bytes_; }
-  // What cuDNN notes of its engine; a plan read from text has no notes: false, false and -1.
+  // What cuDNN notes of its engine; a plan read from text has no notes: false and -1.
   bool tensor_cores() const { return tensor_cores_; }
-  /// Whether it rounds partial sums to the type of the result.
-  bool reduced_precision() const { return reduced_precision_; }
   std::int64_t engine() const { return engine_; }
 
   /// Queues it: pointers[i] is tensor i + 1 of the graph.
@@ -255,7 +253,7 @@ class Plan {
   Descriptor plan_;
   std::size_t workspace_bytes_ = 0;
   std::int64_t engine_ = -1;
-  bool tensor_cores_ = false, reduced_precision_ = false;
+  bool tensor_cores_ = false;
 };
 
 }  // namespace cudnn

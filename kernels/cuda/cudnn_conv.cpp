@@ -5,15 +5,6 @@
 namespace athanor::cudnn {
 namespace {
 
-const char* name_of(Graph::Pass pass) {
-  switch (pass) {
-    case Graph::Pass::forward: return "forward";
-    case Graph::Pass::backward_data: return "backward_data";
-    case Graph::Pass::backward_weights: return "backward_weights";
-  }
-  return "?";
-}
-
 /// Strides, in cuDNN's order N C H W, of dense [n, h, w, c].
 Strides channels_last(std::int64_t h, std::int64_t w, std::int64_t c) {
   return {h * w * c, 1, w * c, c};
@@ -27,24 +18,23 @@ std::size_t ConvSignature::hash() const {
   for (int axis = 0; axis < 2; ++axis)
     hash.add(window.stride[axis], window.padding[axis], window.dilation[axis]);
   for (const auto bytes : alignment) hash.add(bytes);
-  hash.add(rules.workspace_bytes, rules.reduced_precision, pass, dtype, bias, relu, sums, after, out,
-           accumulate, rules.tf32, rules.deterministic, rules.runtime_compiled);
+  hash.add(rules.workspace_bytes, pass, dtype, bias, relu, sums, after, out, accumulate, rules.tf32,
+           rules.deterministic);
   return static_cast<std::size_t>(hash.value());
 }
 
 std::string ConvSignature::str() const {
   std::string text = fmt::format(
       "conv2d {} {}{}{}{} x[{},{},{},{}] w[{},{},{},{}] y[{},{}] stride {},{} padding {},{} dilation {},{} "
-      "groups {} alignment {},{},{},{} workspace {}{}{}{}",
-      name_of(pass), dtype, bias ? " bias" : "", relu ? " relu" : "", sums ? " sums" : "", n, h, w, c, k, r,
-      s, c / groups, p, q, window.stride[0], window.stride[1], window.padding[0], window.padding[1],
-      window.dilation[0], window.dilation[1], groups, alignment[0], alignment[1], alignment[2], alignment[3],
-      rules.workspace_bytes, rules.tf32 ? " tf32" : "", rules.deterministic ? " deterministic" : "",
-      rules.runtime_compiled ? " runtime_compiled" : "");
+      "groups {} alignment {},{},{},{} workspace {}{}{}",
+      cuda::kernel_name(pass) + sizeof "conv2d", dtype, bias ? " bias" : "", relu ? " relu" : "",
+      sums ? " sums" : "", n, h, w, c, k, r, s, c / groups, p, q, window.stride[0], window.stride[1],
+      window.padding[0], window.padding[1], window.dilation[0], window.dilation[1], groups, alignment[0],
+      alignment[1], alignment[2], alignment[3], rules.workspace_bytes, rules.tf32 ? " tf32" : "",
+      rules.deterministic ? " deterministic" : "");
   if (after != Activation::none) text += fmt::format(" then activation {}", static_cast<int>(after));
   if (out != dtype) text += fmt::format(" to {}", out);
   if (accumulate) text += " accumulate";
-  if (rules.reduced_precision > 0) text += fmt::format(" reduced_precision {}", rules.reduced_precision);
   return text;
 }
 
@@ -82,10 +72,9 @@ Graph conv_graph(const ConvSignature& z) {
       z.bias ? graph.tensor({1, z.k, 1, 1}, {z.k, 1, z.k, z.k}, z.dtype, z.alignment[2]) : 0;
   const Graph::Id y = graph.tensor(image, image_strides, z.dtype, z.alignment[3]);
 
-  const DType accumulate = z.dtype == DType::f64 ? DType::f64 : DType::f32;
   Graph::Id product = z.bias || z.relu ? graph.intermediate(image, image_strides) : y;
   const bool adds = z.pass == Graph::Pass::backward_data && z.accumulate;
-  graph.convolution(z.pass, z.window, accumulate, x, w, product, adds);
+  graph.convolution(z.pass, z.window, x, w, product, adds);
   if (z.bias) {
     const Graph::Id sum = z.relu ? graph.intermediate(image, image_strides) : y;
     graph.pointwise(CUDNN_POINTWISE_ADD, product, bias, sum);

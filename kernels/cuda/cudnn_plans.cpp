@@ -7,11 +7,10 @@
 namespace athanor::cudnn {
 
 bool permits(const PlanRules& rules, DType dtype, const EngineConfig& config) {
-  if (config.has(CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION) && !rules.runtime_compiled) return false;
+  if (config.has(CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION)) return false;
   if (config.has(CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC) && rules.deterministic) return false;
   // Parts of a sum rounded to the output's type before they are added.
-  if (config.has(CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION) && rules.reduced_precision == 0)
-    return false;
+  if (config.has(CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION)) return false;
   if (dtype == DType::f32 && !rules.tf32 &&
       (config.has(CUDNN_NUMERICAL_NOTE_TENSOR_CORE) || config.has(CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS)))
     return false;

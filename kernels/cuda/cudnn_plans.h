@@ -15,17 +15,14 @@ namespace athanor::cudnn {
 struct PlanRules {
   bool tf32 = false;
   bool deterministic = false;
-  bool runtime_compiled = false;
-  std::size_t workspace_bytes = std::size_t{256} << 20;
-  /// Above 0: engines that round partial sums are proposed, too; the caller must measure their error
-  /// (VendorOptions::reduced_precision).
-  double reduced_precision = 0;
+  std::size_t workspace_bytes = std::size_t{256} << 20;  ///< a plan that needs more is not taken
 
   bool operator==(const PlanRules&) const = default;
 };
 
 /// Whether an engine does what our kernels promise for that dtype: sums in f32; f32 factors as they are,
-/// unless tf32 is allowed; none of the transforms whose error grows with their tile.
+/// unless tf32 is allowed; none of the transforms whose error grows with their tile. Nor is it one that cuDNN
+/// compiles when a plan is made, which takes 1 to 2 s each time.
 bool permits(const PlanRules& rules, DType dtype, const EngineConfig& config);
 
 /// An order that begins with the first entry of every engine, then has the second of every engine, and so on:

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "kernels/cuda/context.h"
 #include "kernels/cuda/vec.h"
 #include "kernels/dropout.h"
 #include "tensor/philox.h"
@@ -77,8 +78,7 @@ __global__ void __launch_bounds__(kThreads) drop(Drop mask, A scale, const T* x,
 
 }  // namespace
 
-template <>
-void dropout(CudaContext& context, float p, const RandomOp& op, const Tensor& x, const Tensor& y) {
+void dropout(CudaContext& context, float p, const RandomOp& op, const Tensor& x, Out y) {
   const Drop mask{context.step(), static_cast<std::uint64_t>(op.number), static_cast<std::uint64_t>(op.first),
                   drop_threshold(p), p >= 1};
   const std::int64_t n = x.numel();

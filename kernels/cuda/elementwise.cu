@@ -1,4 +1,5 @@
-#include "kernels/cuda/elementwise_map.h"
+#include "kernels/cuda/context.h"
+#include "kernels/cuda/map.h"
 #include "kernels/elementwise.h"
 
 // Elementwise ops only move memory: their time is bytes over bandwidth. Dense operands go by 16 bytes a
@@ -102,7 +103,7 @@ template <class Name, class F> void dispatch_operand(DType dtype, const char* na
 
 }  // namespace
 
-template <> void affine(CudaContext& context, const Tensor& x, double scale, double shift, const Tensor& y) {
+void affine(CudaContext& context, const Tensor& x, double scale, double shift, Out y) {
   dispatch_floating(y.dtype(), "affine", [&]<class T>() {
     using A = Accumulate<T>;
     const Affine<A> f{A(scale), A(shift)};
@@ -110,7 +111,7 @@ template <> void affine(CudaContext& context, const Tensor& x, double scale, dou
   });
 }
 
-template <> void check_divisors(CudaContext&, const char*, const Tensor&) {}
+void check_divisors(CudaContext&, const char*, const Tensor&) {}
 
 #define ATH_SPECIALISE(Name, name)                                                                    \
   template <> void unary_forward<Name>(CudaContext & context, const Tensor& x, const Tensor& y) {     \

@@ -1,3 +1,4 @@
+#include "kernels/cuda/context.h"
 #include "kernels/cuda/slices.h"
 #include "kernels/cuda/walk.h"
 #include "kernels/extremum.h"
@@ -93,8 +94,7 @@ __global__ void __launch_bounds__(kThreads)
 
 }  // namespace
 
-template <>
-void max(CudaContext& context, const Tensor& x, int axis, const Tensor& values, const Tensor& index) {
+void max(CudaContext& context, const Tensor& x, int axis, Out values, Out index) {
   if (x.numel() == 0) return;
   dispatch_floating(x.dtype(), "max", [&]<class T>() {
     const Columns columns(x.shape(), axis);
@@ -118,8 +118,7 @@ void max(CudaContext& context, const Tensor& x, int axis, const Tensor& values, 
   });
 }
 
-template <>
-void max_backward(CudaContext& context, const Tensor& index, const Tensor& dy, int axis, const Tensor& dx) {
+void max_backward(CudaContext& context, const Tensor& index, const Tensor& dy, int axis, Out dx) {
   dispatch_floating(dx.dtype(), "max", [&]<class T>() {
     const Columns columns(dx.shape(), axis);
     const std::int64_t count = dx.numel();

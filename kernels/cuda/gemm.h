@@ -2,14 +2,15 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <optional>
 
+#include "kernels/cuda/context.h"
 #include "kernels/cuda/gemm_call.h"
 #include "kernels/cuda/gemm_fma.h"
 #include "kernels/cuda/gemm_mma.h"
 #include "kernels/cuda/gemm_pipeline.h"
+#include "kernels/cuda/gemm_plan.h"
 #include "kernels/cuda/gemm_sums.h"
-#include "kernels/cuda/grid_partition.h"
+#include "kernels/scratch.h"
 
 // A product of matrices on a GPU, for matmul and for convolutions, which are products whose factors are
 // gathered on the way (implicit GEMM: im2col without writing it anywhere).
@@ -29,8 +30,8 @@
 //
 // Where y has too few tiles to fill the GPU (weight gradients: small y, very deep), the depth is cut into
 // pieces, too: each writes its sums to a buffer of its own, and a second kernel adds them up in their order.
-// How many pieces there are depends on the sizes alone, not on the GPU, and neither do the bits. Sums are
-// kept in f32 (f64 for f64) and rounded once, after bias and activation.
+// How many pieces there are depends on the sizes alone (gemm_plan.h), not on the GPU, and neither do the
+// bits. Sums are kept in f32 (f64 for f64) and rounded once, after bias and activation.
 //
 // On sm_80 and later, half types whose packets can be read whole go through a deeper pipeline:
 // gemm_pipeline.h.
@@ -71,8 +72,8 @@ __global__ void __launch_bounds__(Tile::kThreads, kBlocks<T, Tile>) gemm_kernel(
   TileCopy<Right, Tile::kN, Product> right;
   const auto fetch = [&](unsigned step) {
     const auto [a, b, depth] = g.factors(step, batch, Product::kDepth);
-    left.fetch(g.a, a, std::int64_t{afresh(tile_row)} * Tile::kM, depth, g.m, g.k);
-    right.fetch(g.b, b, std::int64_t{afresh(tile_column)} * Tile::kN, depth, g.n, g.k);
+    left.fetch(g.a, a, std::int64_t{afresh(tile_row)} * Tile::kM, depth, g.size.m, g.size.k);
+    right.fetch(g.b, b, std::int64_t{afresh(tile_column)} * Tile::kN, depth, g.size.n, g.size.k);
   };
 
   // One copy of each part: the first round only fetches, the last one only multiplies.
@@ -106,13 +107,6 @@ __global__ void __launch_bounds__(256)
   }
 }
 
-/// The depth of a product is divided among blocks only where y is one dense run of elements, all of them
-/// written.
-struct SplitK {
-  std::int64_t y_size;
-  std::int64_t channels;  ///< y's last axis, which has the bias
-};
-
 namespace detail {
 
 template <class Tile, class T, class Left, class Right, class To>
@@ -130,71 +124,57 @@ void launch_tiles(const CudaContext& context, const char* name, const dim3& grid
 /// A product whose depth may be cut.
 template <class Tile, class T, class Left, class Right, class To>
 void launch_pieces(const CudaContext& context, const char* name, Gemm<T, Left, Right, To>& g,
-                   const std::optional<SplitK>& split) {
-  const std::int64_t pieces =
-      split ? split_pieces(std::int64_t{g.tiles_m} * g.tiles_n * g.batches.numel, Tile::kThreads,
-                           g.steps * g.summed.numel, split->y_size, sizeof(Accumulate<T>))
-            : 1;
+                   const GemmPlan& plan) {
   const auto run = [&] {
     constexpr std::int64_t kMaxBatches = 65535;
     for (g.first_batch = 0; g.first_batch < g.batches.numel; g.first_batch += kMaxBatches) {
       const std::int64_t batches = std::min(kMaxBatches, g.batches.numel - g.first_batch);
-      const dim3 grid(g.tiles_m * g.tiles_n, static_cast<unsigned>(pieces), static_cast<unsigned>(batches));
-      launch_tiles<Tile>(context, name, grid, g);
+      launch_tiles<Tile>(
+          context, name,
+          dim3(g.tiles_m * g.tiles_n, static_cast<unsigned>(plan.pieces), static_cast<unsigned>(batches)), g);
     }
   };
-  if (pieces == 1) {
-    g.packets = sizeof(T) == 2 && g.n % kVec<T> == 0 && g.to.in_packets(kVec<T>) && g.finish.in_packets();
+  if (plan.pieces == 1) {
+    g.packets =
+        sizeof(T) == 2 && g.size.n % kVec<T> == 0 && g.to.in_packets(kVec<T>) && g.finish.in_packets();
     return run();
   }
-  const Scratch scratch =
-      context.scratch(static_cast<std::size_t>(pieces * split->y_size) * sizeof(Accumulate<T>));
+  const Scratch scratch = context.scratch(static_cast<std::size_t>(plan.partial_bytes));
   g.partials = scratch.as<Accumulate<T>>();
-  g.partial_size = split->y_size;
+  g.partial_size = g.size.cuttable;
   run();
-  launch(context, {name, blocks_for(context, split->y_size, 256), 256}, gemm_finish<T>, g.partials,
-         static_cast<unsigned>(pieces), split->y_size, g.finish, split->channels);
+  launch(context, {name, blocks_for(context, g.size.cuttable, 256), 256}, gemm_finish<T>, g.partials,
+         static_cast<unsigned>(plan.pieces), g.size.cuttable, g.finish, g.channels);
 }
 
 /// A product whose columns are summed.
 template <class Tile, class T, class Left, class Right>
 void launch_pieces(const CudaContext& context, const char* name, Gemm<T, Left, Right, SummedMatrixTo>& g,
-                   const std::optional<SplitK>&) {
-  const Scratch rows = context.scratch(static_cast<std::size_t>(2 * g.tiles_m * g.n) * sizeof(float));
+                   const GemmPlan&) {
+  const Scratch rows = context.scratch(static_cast<std::size_t>(2 * g.tiles_m * g.size.n) * sizeof(float));
   g.to.partials = rows.as<float>();
   launch_tiles<Tile>(context, name, dim3(g.tiles_m * g.tiles_n), g);
-  launch(context, total_launch("conv2d_sums", g.tiles_m, g.n), finish_column_sums<float>, g.to.partials,
-         g.tiles_m, g.n, g.to.sums);
-}
-
-template <class Tile, class T, class Left, class Right, class To>
-void launch_gemm(const CudaContext& context, const char* name, Gemm<T, Left, Right, To> g,
-                 const std::optional<SplitK>& split) {
-  constexpr int kDepth = GemmProduct<T, Tile>::kDepth;
-  g.tiles_m = static_cast<unsigned>((g.m + Tile::kM - 1) / Tile::kM);
-  g.tiles_n = static_cast<unsigned>((g.n + Tile::kN - 1) / Tile::kN);
-  const std::int64_t steps = (g.k + kDepth - 1) / kDepth;
-  ATH_CHECK(steps * g.summed.numel < std::int64_t{1} << 31,
-            "{}: a sum must have less than 2^31 x {} terms, but has {} of {}", name, kDepth, g.summed.numel,
-            g.k);
-  g.steps = static_cast<unsigned>(steps);
-  launch_pieces<Tile>(context, name, g, split);
+  launch(context, total_launch("conv2d_sums", g.tiles_m, g.size.n), finish_column_sums<float>, g.to.partials,
+         g.tiles_m, g.size.n, g.to.sums);
 }
 
 }  // namespace detail
 
 /// Queues the product. m, n and the batch must not be 0; k and the summed batch may be.
 template <class T, class Left, class Right, class To>
-void gemm(const CudaContext& context, const char* name, const Gemm<T, Left, Right, To>& g,
-          const std::optional<SplitK>& split) {
-  if (g.n <= 16) return detail::launch_gemm<GemmTile<64, 16, 32>>(context, name, g, split);
+void gemm(const CudaContext& context, const char* name, Gemm<T, Left, Right, To> g) {
+  const GemmPlan plan(g.size, sizeof(T));
+  ATH_CHECK(plan.steps * g.size.summed < std::int64_t{1} << 31,
+            "{}: a sum must have less than 2^31 x {} terms, but has {} of {}", name, plan.depth,
+            g.size.summed, g.size.k);
+  g.tiles_m = static_cast<unsigned>(plan.tiles_m);
+  g.tiles_n = static_cast<unsigned>(plan.tiles_n);
+  g.steps = static_cast<unsigned>(plan.steps);
+  if (plan.tile == kNarrowTile) return detail::launch_pieces<GemmTile<64, 16, 32>>(context, name, g, plan);
   if constexpr (!std::is_same_v<T, double>) {
-    // The large tile moves half the bytes of the other, once there are enough of it.
-    const std::int64_t tiles = (g.m + 127) / 128 * ((g.n + 127) / 128) * g.batches.numel;
-    if (g.m > 64 && g.n > 64 && tiles >= kMultiprocessors)
-      return detail::launch_gemm<GemmTile<128, 128, 64>>(context, name, g, split);
+    if (plan.tile == kLargeTile) return detail::launch_pieces<GemmTile<128, 128, 64>>(context, name, g, plan);
   }
-  detail::launch_gemm<GemmTile<64, 64, 32>>(context, name, g, split);
+  detail::launch_pieces<GemmTile<64, 64, 32>>(context, name, g, plan);
 }
 
 }  // namespace athanor::cuda

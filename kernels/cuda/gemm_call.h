@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "kernels/activation.h"
+#include "kernels/cuda/gemm_plan.h"
 #include "kernels/cuda/gemm_tile.h"
 #include "kernels/cuda/walk.h"
 #include "kernels/elementwise_ops.h"
@@ -106,19 +107,20 @@ template <class T> struct Finish {
   }
 };
 
-/// One call: what to multiply, then how the work is cut, which gemm() decides.
+/// One call: what to multiply, then how the work is divided, which gemm() sets (gemm_plan.h).
 template <class T, class Left, class Right, class To> struct Gemm {
   Left a;   ///< m rows, k deep
   Right b;  ///< n rows, k deep
   To to;
-  std::int64_t m, n, k;
+  GemmShape size;
   Walk<3> batches;  ///< element offsets of a, b and y
   Walk<2> summed;   ///< and of a and b whose products are added up
   Finish<T> finish;
   bool channels_are_rows = false;   ///< of the product: where the bias lies
   std::int64_t batch_channels = 0;  ///< how far the bias of the next batch is
-  bool packets = false;             ///< whether finish.packet() may write: set by gemm()
+  std::int64_t channels = 1;        ///< y's last axis, which has the bias, where it is cut
 
+  bool packets = false;  ///< whether finish.packet() may write
   unsigned tiles_m = 1, tiles_n = 1;
   unsigned steps = 1;  ///< of one product; those of all that are summed are below 2^31
   std::int64_t first_batch = 0;
@@ -169,7 +171,7 @@ __device__ __forceinline__ void write_packets(const Gemm<T, Left, Right, To>& g,
     const int row = i / kPackets, column = i % kPackets * kWidth;
     const std::int64_t m = std::int64_t{tile_row} * Tile::kM + group * Product::kStageRows + row,
                        n = std::int64_t{tile_column} * Tile::kN + column;
-    if (m >= g.m || n >= g.n) continue;
+    if (m >= g.size.m || n >= g.size.n) continue;
     float sums[kWidth];
 #pragma unroll
     for (int v = 0; v < kWidth; v += 4) {
@@ -204,7 +206,7 @@ __device__ __forceinline__ void write_tile(const Gemm<T, Left, Right, To>& g, Pr
       const int column = by_columns ? e / Product::kStageRows : e % Tile::kN;
       const std::int64_t m = std::int64_t{tile_row} * Tile::kM + group * Product::kStageRows + row,
                          n = std::int64_t{tile_column} * Tile::kN + column;
-      if (m >= g.m || n >= g.n) continue;
+      if (m >= g.size.m || n >= g.size.n) continue;
       const std::int64_t at = first + g.to.at(m, n);
       const A sum = stage[row * Product::kStagePitch + column];
       if (g.partials) {

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "kernels/cuda/gemm_plan.h"
 #include "kernels/cuda/gemm_tile.h"
 
 namespace athanor::cuda {
@@ -18,7 +19,7 @@ template <class T, class Tile> class FmaProduct {
  public:
   using Stored = T;
   static constexpr int kThreads = Tile::kThreads;
-  static constexpr int kDepth = Tile::kM * Tile::kN * sizeof(T) > 32768 ? 8 : 16;
+  static constexpr int kDepth = static_cast<int>(step_depth(Tile::kM, Tile::kN, sizeof(T)));
   static constexpr int kRows = 8, kColumns = Tile::kSums / kRows;
   static constexpr int kGroup = kVec<T>;
   static constexpr int kGroups = kRows / kGroup;

@@ -76,11 +76,11 @@ std::optional<GemmLayout> gemm_layout(const Tensor& a, const Tensor& b, const Te
   return layout;
 }
 
-GemmLayout pointwise_layout(PointwisePass pass, std::int64_t pixels, std::int64_t c, std::int64_t k) {
+GemmLayout pointwise_layout(ConvPass pass, std::int64_t pixels, std::int64_t c, std::int64_t k) {
   switch (pass) {
-    case PointwisePass::backward_data: return {pixels, c, k, 1, {false, k, 0}, {false, c, 0}};
-    case PointwisePass::backward_weights: return {k, c, pixels, 1, {true, k, 0}, {false, c, 0}};
-    case PointwisePass::forward: break;
+    case ConvPass::backward_data: return {pixels, c, k, 1, {false, k, 0}, {false, c, 0}};
+    case ConvPass::backward_weights: return {k, c, pixels, 1, {true, k, 0}, {false, c, 0}};
+    case ConvPass::forward: break;
   }
   return {pixels, k, c, 1, {false, c, 0}, {true, c, 0}};
 }

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "kernels/cuda/conv_plan.h"
 #include "tensor/tensor.h"
 
 namespace athanor::cuda {
@@ -30,11 +31,8 @@ struct GemmLayout {
 /// with one stride otherwise. No tensor may be empty.
 std::optional<GemmLayout> gemm_layout(const Tensor& a, const Tensor& b, const Tensor& y);
 
-/// The three passes of a 1 x 1 convolution.
-enum class PointwisePass : unsigned char { forward, backward_data, backward_weights };
-
-/// Such a pass over images of `pixels` in all as one product: y [pixels, k] = x [pixels, c] w [k, c]^T,
-/// dx = dy w, or dw = dy^T x.
-GemmLayout pointwise_layout(PointwisePass pass, std::int64_t pixels, std::int64_t c, std::int64_t k);
+/// A pass of a 1 x 1 convolution over images of `pixels` in all as one product: y [pixels, k] = x [pixels, c]
+/// w [k, c]^T, dx = dy w, or dw = dy^T x.
+GemmLayout pointwise_layout(ConvPass pass, std::int64_t pixels, std::int64_t c, std::int64_t k);
 
 }  // namespace athanor::cuda

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "kernels/cuda/gemm_plan.h"
 #include "kernels/cuda/gemm_tile.h"
 #include "simt/tensor_core.h"
 
@@ -20,7 +21,7 @@ template <class T, class Tile> class MmaProduct {
  public:
   using Stored = T;
   static constexpr int kThreads = Tile::kThreads;
-  static constexpr int kDepth = 32;
+  static constexpr int kDepth = static_cast<int>(step_depth(Tile::kM, Tile::kN, sizeof(T)));
   // A warp has 64 x 64 of the product where its threads have 128 sums, else 32 columns or all.
   static constexpr int kWarpColumns = Tile::kSums == 128 ? 64 : Tile::kN < 32 ? Tile::kN : 32;
   static constexpr int kWarpsAcross = Tile::kN / kWarpColumns;

@@ -49,10 +49,10 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kM == 128 ? 2 : 4)
       if (step < end) {
         const auto [a, b, depth] = g.factors(step, batch, Product::kDepth);
         T* const to = tiles + static_cast<int>((step - first) % kStages) * kStage;
-        start_tile_copy<Tile::kM, Product>(g.a, a, std::int64_t{afresh(tile_row)} * Tile::kM, depth, g.m, g.k,
-                                           to);
-        start_tile_copy<Tile::kN, Product>(g.b, b, std::int64_t{afresh(tile_column)} * Tile::kN, depth, g.n,
-                                           g.k, to + kLeft);
+        start_tile_copy<Tile::kM, Product>(g.a, a, std::int64_t{afresh(tile_row)} * Tile::kM, depth, g.size.m,
+                                           g.size.k, to);
+        start_tile_copy<Tile::kN, Product>(g.b, b, std::int64_t{afresh(tile_column)} * Tile::kN, depth,
+                                           g.size.n, g.size.k, to + kLeft);
       }
       simt::cp_async_commit();
     };

@@ -59,9 +59,9 @@ __device__ __forceinline__ void write_tile(const Gemm<T, Left, Right, SummedMatr
     product.stage(group, stage);
     __syncthreads();
     write_packets<Tile, Product>(g, stage, tile_row, tile_column, group);
-    sums.add(stage, std::int64_t{tile_row} * Tile::kM, group, g.m);
+    sums.add(stage, std::int64_t{tile_row} * Tile::kM, group, g.size.m);
   }
-  sums.write(g.to, tile_row, std::int64_t{tile_column} * Tile::kN, g.n);
+  sums.write(g.to, tile_row, std::int64_t{tile_column} * Tile::kN, g.size.n);
 }
 
 /// sums [2, n] from partials [rows, 2, n].

@@ -41,32 +41,6 @@ struct ColumnCut {
   std::size_t partial_elements() const { return static_cast<std::size_t>(2 * splits * channels); }
 };
 
-/// Batch norm: a block has half a multiprocessor, and 128 bytes of a row, which is one line of the cache.
-inline constexpr int kNormThreads = 512;
-/// How a pass of batch norm that sums is cut. Every block of the next pass adds up the partial sums of its
-/// channels: of a wave of blocks, 128 KB at most.
-inline ColumnCut norm_cut(std::int64_t rows, std::int64_t channels, int width) {
-  return {rows, channels, width, 2 * kMultiprocessors, 8, kNormThreads, width == 1 ? 5 : 3};
-}
-
-/// Into how many pieces the depth of a product is cut, whose result has `tiles` tiles and `y_size` sums of
-/// `sum_bytes`: enough blocks for every multiprocessor of a large GPU to hide waiting, in pieces that are not
-/// all overhead, and buffers of at most 256 MiB.
-inline std::int64_t split_pieces(std::int64_t tiles, std::int64_t threads, std::int64_t steps,
-                                 std::int64_t y_size, std::int64_t sum_bytes) {
-  const std::int64_t wanted = kMultiprocessors * (512 / threads), longest = steps / 8,
-                     room = (std::int64_t{1} << 28) / sum_bytes / std::max<std::int64_t>(y_size, 1);
-  return std::clamp<std::int64_t>(std::min({wanted / tiles, longest, room}), 1, 1024);
-}
-
-/// Whether our own product y [m, n] of half types, k deep, can also sum its columns: whole packets, and
-/// enough tiles that its depth is not cut.
-inline bool product_sums_columns(std::int64_t m, std::int64_t n, std::int64_t k) {
-  const bool narrow = n <= 16;
-  const std::int64_t tiles = (m + 63) / 64 * (narrow ? 1 : (n + 63) / 64);
-  return n % 8 == 0 && split_pieces(tiles, narrow ? 32 : 128, (k + 31) / 32, m * n, 4) == 1;
-}
-
 /// Elements that one launch of a convolution counts: indices are 32-bit numbers in its kernels.
 inline constexpr std::int64_t kMaxCounted = std::int64_t{1} << 30;
 

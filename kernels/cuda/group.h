@@ -1,7 +1,9 @@
 #pragma once
 
 #include <cstdint>
+#include <tuple>
 
+#include "kernels/cuda/context.h"
 #include "kernels/cuda/vec.h"
 
 // Threads that work on one thing together: a warp (kThreads = 32), or a whole block of more. What they fold
@@ -9,7 +11,6 @@
 
 namespace athanor::cuda {
 
-inline constexpr int kWarp = 32;
 inline constexpr unsigned kWholeWarp = 0xffffffffu;
 
 struct Plus {
@@ -57,8 +58,6 @@ template <int kThreads, class A> __device__ __forceinline__ A group_sum(A value)
 }
 
 // Rows -----------------------------------------------------------------------------------------------------
-
-inline constexpr int kRowBlock = 256;  ///< threads of a block that works on rows
 
 /// A row of n neighbours that kThreads threads share: W neighbours each, in turn. kElements of them fit each
 /// thread's registers; 0 where the row is too long for that.
@@ -128,6 +127,20 @@ template <class A, class Shape> struct RowPart {
   }
 };
 
+/// to[c] = f(from[c]..., c) for the n columns of a row in memory, rounded once.
+template <class Shape, class To, class F, class... From>
+__device__ __forceinline__ void map_row(To* to, std::int64_t n, const F& f, const From*... from) {
+  constexpr int W = Shape::width;
+  for (std::int64_t c = std::int64_t{Shape::rank()} * W; c < n; c += std::int64_t{Shape::threads} * W) {
+    const std::tuple<Vec<From, W>...> in(load<W>(from + c)...);
+    Vec<To, W> out;
+#pragma unroll
+    for (int i = 0; i < W; ++i)
+      out[i] = To(std::apply([&](const auto&... x) { return f(Accumulate<From>(x[i])..., c + i); }, in));
+    store<W>(to + c, out);
+  }
+}
+
 /// Calls f.template operator()<Shape>() with how a row of n elements of T is best shared. `aligned`: every
 /// row starts at a multiple of 16 bytes. (f64 is there for checks: an element at a time.)
 template <class T, class F> void dispatch_row(std::int64_t n, bool aligned, const F& f) {
@@ -150,7 +163,7 @@ template <class... T> bool rows_aligned(std::int64_t n, const T*... rows) {
 }
 
 template <class Shape> unsigned row_blocks(const CudaContext& context, std::int64_t rows) {
-  return blocks_for(context, rows, kRowBlock / Shape::threads, 16);
+  return row_blocks(context.multiprocessors(), rows, Shape::threads);
 }
 
 }  // namespace athanor::cuda

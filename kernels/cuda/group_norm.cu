@@ -1,7 +1,9 @@
 #include "kernels/cuda/architecture.h"
+#include "kernels/cuda/context.h"
 #include "kernels/cuda/group.h"
 #include "kernels/cuda/norm.h"
 #include "kernels/norm_ops.h"
+#include "kernels/scratch.h"
 
 // Threads keep their channels over many pixels of an image, as in batch norm; a warp then joins what the
 // channels of a group have. Grids are blocks of a tiling by images.
@@ -12,7 +14,6 @@ namespace {
 using cuda::ColumnTiling;
 using cuda::data_or_null;
 using cuda::kWarp;
-using cuda::Target;
 using cuda::Vec;
 
 constexpr int kThreads = cuda::kColumnThreads;
@@ -23,17 +24,19 @@ constexpr int kWriters = std::is_same_v<T, double>                              
                          : cuda::kIsBlackwell || (V == 8 && std::is_same_v<T, Half>) ? 2
                                                                                      : 3;
 
-/// Two values of the group of each of a thread's channels, of pairs [N, G, 2].
+/// Two values of the group of each of a thread's channels, of pairs [N, G, 2]; or the first alone, where the
+/// second is still to be found.
 template <int V, class A> struct GroupPair {
   A first[V], second[V];
 
   __device__ __forceinline__ GroupPair(const A* pairs, const ChannelGroups& z, std::int64_t image,
-                                       std::int64_t channel) {
+                                       std::int64_t channel, bool both = true) {
 #pragma unroll
     for (int k = 0; k < V; ++k) {
       if (channel + k >= z.channels) continue;
       const A* of = pairs + 2 * (image * z.groups + (channel + k) / z.width);
-      first[k] = of[0], second[k] = of[1];
+      first[k] = of[0];
+      if (both) second[k] = of[1];
     }
   }
   __device__ __forceinline__ A normalized(A x, int k) const {
@@ -63,7 +66,7 @@ template <int V, class T, class A> struct Squares {
   const A* stats;
 
   __device__ __forceinline__ auto at(const ChannelGroups& z, std::int64_t image, std::int64_t channel) const {
-    return [x = x, of = GroupPair<V, A>(stats, z, image, channel)](std::int64_t element, A(&sums)[V]) {
+    return [x = x, of = GroupPair<V, A>(stats, z, image, channel, false)](std::int64_t element, A(&sums)[V]) {
       const auto in = cuda::load<V>(x + element);
 #pragma unroll
       for (int k = 0; k < V; ++k) {
@@ -223,8 +226,7 @@ struct Grid {
 
   Grid(const ChannelGroups& sizes, int V)
       : z(sizes),
-        tiling(z.pixels, z.channels, V,
-               std::max<std::int64_t>(1, 1024 / std::max<std::int64_t>(z.images, 1))),
+        tiling(cuda::group_norm_cut(z, V)),
         blocks(tiling.blocks(), static_cast<unsigned>(std::min<std::int64_t>(z.images, 65535))) {}
 
   template <class A> std::size_t partial_bytes(int sums) const {
@@ -244,21 +246,10 @@ struct Grid {
   }
 };
 
-template <class A>
-__global__ void __launch_bounds__(1024)
-    finish_parameters(const A* partials, std::int64_t splits, std::int64_t channels, Target<A> dgamma,
-                      Target<A> dbeta) {
-  const auto total = cuda::total_columns(partials, splits, channels);
-  if (!total.valid) return;
-  dgamma.put(total.channel, total.second);
-  dbeta.put(total.channel, total.first);
-}
-
 }  // namespace
 
-template <>
 void group_norm_forward(CudaContext& context, const Tensor& x, const Tensor& gamma, const Tensor& beta,
-                        double eps, const Tensor& stats, const Tensor& y) {
+                        double eps, Out stats, Out y) {
   if (x.numel() == 0) return;
   dispatch_floating(x.dtype(), "group_norm", [&]<class T>() {
     using A = Accumulate<T>;
@@ -280,9 +271,8 @@ void group_norm_forward(CudaContext& context, const Tensor& x, const Tensor& gam
   });
 }
 
-template <>
 void group_norm_backward(CudaContext& context, const Tensor& x, const Tensor& gamma, const Tensor& stats,
-                         const Tensor& dy, const Tensor& dx, const GradientTarget& dgamma,
+                         const Tensor& dy, Out dx, const GradientTarget& dgamma,
                          const GradientTarget& dbeta) {
   if (x.dim(-1) == 0) return;
   dispatch_floating(x.dtype(), "group_norm", [&]<class T>() {
@@ -302,9 +292,8 @@ void group_norm_backward(CudaContext& context, const Tensor& x, const Tensor& ga
             grid.join<V>(context, Gradients<V, T, A>{in, gradient, kept}, weight, partials.as<A>(),
                          PutMeans<A>{means.as<A>()});
           if (dgamma.tensor.defined() || dbeta.tensor.defined())
-            cuda::launch(context, cuda::total_launch("group_norm_parameters", splits, grid.z.channels),
-                         finish_parameters<A>, partials.as<A>(), splits, grid.z.channels, Target<A>(dgamma),
-                         Target<A>(dbeta));
+            cuda::launch_finish(context, "group_norm_parameters", partials.as<A>(), splits, grid.z.channels,
+                                dbeta, dgamma);
           if (!out || x.numel() == 0) return;
           cuda::launch(context, {"group_norm_backward", grid.blocks, dim3(kThreads)}, write_dx<V, T, A>, in,
                        gradient, weight, kept, means.as<A>(), grid.z, grid.tiling, out);

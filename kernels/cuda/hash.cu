@@ -1,6 +1,6 @@
 #include <bit>
 
-#include "kernels/cuda/read_back.h"
+#include "kernels/cuda/context.h"
 #include "kernels/cuda/total.h"
 #include "kernels/hash.h"
 
@@ -17,11 +17,9 @@ struct HashElement {
 
 }  // namespace
 
-template <> std::uint64_t hash_elements(CudaContext& context, const Tensor& x, std::uint64_t first_index) {
-  const Scratch sum = context.scratch(sizeof(std::uint64_t));
-  cuda::exact_total(context, "hash_elements", x.numel(), HashElement{x.data<float>(), first_index},
-                    sum.as<std::uint64_t>());
-  return cuda::read_back(context, sum.as<std::uint64_t>());
+std::uint64_t hash_elements(CudaContext& context, const Tensor& x, std::uint64_t first_index) {
+  return cuda::exact_total<std::uint64_t>(context, "hash_elements", x.numel(),
+                                          HashElement{x.data<float>(), first_index});
 }
 
 }  // namespace athanor::kernels

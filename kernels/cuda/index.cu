@@ -1,8 +1,8 @@
 #include <algorithm>
 
+#include "kernels/cuda/context.h"
 #include "kernels/cuda/map.h"
 #include "kernels/cuda/slices.h"
-#include "kernels/cuda/walk.h"
 #include "kernels/detail/wide_sums.h"
 #include "kernels/dispatch_size.h"
 #include "kernels/index.h"
@@ -136,22 +136,11 @@ template <class T> struct Choose {
   __device__ __forceinline__ T operator()(bool condition, T a, T b) const { return condition ? a : b; }
 };
 
-template <class T>
-__global__ void __launch_bounds__(kThreads)
-    choose(const bool* condition, const T* a, const T* b, T* y, cuda::Walk<4> walk) {
-  const std::int64_t step = std::int64_t{gridDim.x} * kThreads;
-  for (std::int64_t i = std::int64_t{blockIdx.x} * kThreads + threadIdx.x; i < walk.numel; i += step) {
-    const auto offset = walk.offsets(i);
-    y[offset[3]] = condition[offset[0]] ? a[offset[1]] : b[offset[2]];
-  }
-}
-
 }  // namespace
 
-template <> void check_indices(CudaContext&, const char*, const Tensor&, std::int64_t) {}
+void check_indices(CudaContext&, const char*, const Tensor&, std::int64_t) {}
 
-template <>
-void index_select(CudaContext& context, const Tensor& x, int axis, const Tensor& index, const Tensor& y) {
+void index_select(CudaContext& context, const Tensor& x, int axis, const Tensor& index, Out y) {
   if (y.numel() == 0) return;
   const AxisShape in(x.shape(), axis);
   // Rows move in the widest pieces that divide them.
@@ -175,8 +164,7 @@ void index_select(CudaContext& context, const Tensor& x, int axis, const Tensor&
   run.template operator()<1>();
 }
 
-template <>
-void gather(CudaContext& context, const Tensor& x, int axis, const Tensor& index, const Tensor& y) {
+void gather(CudaContext& context, const Tensor& x, int axis, const Tensor& index, Out y) {
   Strides strides = x.strides();
   strides[axis] = 0;
   const cuda::Walk<1> walk(index.shape(), {strides});
@@ -187,8 +175,7 @@ void gather(CudaContext& context, const Tensor& x, int axis, const Tensor& index
   });
 }
 
-template <>
-void index_add(CudaContext& context, const Tensor& dy, int axis, const Tensor& index, const Tensor& dx) {
+void index_add(CudaContext& context, const Tensor& dy, int axis, const Tensor& index, Out dx) {
   const AxisShape out(dx.shape(), axis);
   const std::int64_t count = index.numel();
   const Lines lines{.walk = cuda::Walk<3>(
@@ -202,8 +189,7 @@ void index_add(CudaContext& context, const Tensor& dy, int axis, const Tensor& i
   add_lines(context, "index_add", lines, index, dy, dx);
 }
 
-template <>
-void scatter_add(CudaContext& context, const Tensor& dy, int axis, const Tensor& index, const Tensor& dx) {
+void scatter_add(CudaContext& context, const Tensor& dy, int axis, const Tensor& index, Out dx) {
   Shape shape = index.shape();
   shape[axis] = std::min<std::int64_t>(shape[axis], 1);
   const Lines lines{.walk = cuda::Walk<3>(shape, {index.strides(), dy.strides(), dx.strides()}),
@@ -216,18 +202,14 @@ void scatter_add(CudaContext& context, const Tensor& dy, int axis, const Tensor&
   add_lines(context, "scatter_add", lines, index, dy, dx);
 }
 
-template <>
-void where(CudaContext& context, const Tensor& condition, const Tensor& a, const Tensor& b, const Tensor& y) {
+void where(CudaContext& context, const Tensor& condition, const Tensor& a, const Tensor& b, Out y) {
   const cuda::Walk<4> walk = cuda::walk_of<4>(y.shape(), condition, a, b, y);
   const bool* choice = condition.data<bool>();
   dispatch_size(y.dtype(), [&]<class T>() {
     const T* left = reinterpret_cast<const T*>(a.raw_data());
     const T* right = reinterpret_cast<const T*>(b.raw_data());
     T* to = reinterpret_cast<T*>(y.raw_data());
-    if (walk.dense())
-      return cuda::map_dense(context, "where", walk.numel, Choose<T>{}, to, choice, left, right);
-    cuda::launch(context, {"where", cuda::blocks_for(context, walk.numel, kThreads), kThreads}, choose<T>,
-                 choice, left, right, to, walk);
+    cuda::map_walk(context, "where", walk, Choose<T>{}, Choose<T>{}, to, choice, left, right);
   });
 }
 

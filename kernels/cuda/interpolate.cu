@@ -1,3 +1,4 @@
+#include "kernels/cuda/context.h"
 #include "kernels/cuda/places.h"
 #include "kernels/dispatch_size.h"
 #include "kernels/interpolate_ops.h"
@@ -82,9 +83,8 @@ __global__ void __launch_bounds__(kThreads, kResident)
 
 }  // namespace
 
-template <>
 void interpolate_forward(CudaContext& context, Interpolation mode, const InterpolateAxes& axes,
-                         const Tensor& x, const Tensor& y) {
+                         const Tensor& x, Out y) {
   if (y.numel() == 0) return;
   const auto launch = [&]<int V>(auto kernel, auto on, const auto* in, auto* out) {
     const Places<V> places(y);
@@ -111,9 +111,8 @@ void interpolate_forward(CudaContext& context, Interpolation mode, const Interpo
   });
 }
 
-template <>
 void interpolate_backward(CudaContext& context, Interpolation mode, const InterpolateAxes& axes,
-                          const Tensor& dy, const Tensor& dx) {
+                          const Tensor& dy, Out dx) {
   if (dx.numel() == 0) return;
   dispatch_floating(dx.dtype(), "interpolate", [&]<class T>() {
     using A = Accumulate<T>;

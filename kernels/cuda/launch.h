@@ -1,6 +1,7 @@
 #pragma once
 
-#include "kernels/context.h"
+#include "kernels/cuda/context.h"
+#include "kernels/cuda/launch_plan.h"
 #include "simt/launch.h"
 #include "tensor/cuda/launch_listener.h"
 #include "tensor/cuda/runtime.h"
@@ -23,12 +24,8 @@ void launch(const CudaContext& context, const Launch& how, void (*kernel)(P...),
   detail::check_launch(simt::launch(stream, how, kernel, std::forward<A>(args)...), how.name);
 }
 
-/// Blocks of `threads` that cover `work` items, or as many as fill the device `waves` times; a kernel then
-/// strides by the grid.
 inline unsigned blocks_for(const CudaContext& context, std::int64_t work, int threads, int waves = 8) {
-  const std::int64_t wanted = (work + threads - 1) / threads;
-  const std::int64_t full = std::int64_t{context.multiprocessors()} * waves;
-  return static_cast<unsigned>(wanted < full ? wanted : full);
+  return blocks_for(context.multiprocessors(), work, threads, waves);
 }
 
 /// What a kernel gets for a tensor that may be undefined.

@@ -1,7 +1,9 @@
+#include "kernels/cuda/context.h"
 #include "kernels/cuda/gemm_tile.h"
 #include "kernels/cuda/group.h"
 #include "kernels/cuda/norm.h"
 #include "kernels/norm_ops.h"
+#include "kernels/scratch.h"
 
 // Rows that fit are read once, into registers: by a warp where they are short, else by a block. Longer ones,
 // and those off alignment, are read again for every pass. The parameters' gradients are summed down the
@@ -15,13 +17,10 @@ using cuda::data_or_null;
 using cuda::group_sum;
 using cuda::kVec;
 using cuda::kWarp;
-using cuda::Target;
+using cuda::LayerNormPlan;
 using cuda::Vec;
 
-constexpr int kThreads = cuda::kColumnThreads;
-// Vectors of a row a thread keeps, at most: what 128 registers hold.
-constexpr int kWarpMost = 4;
-template <class T> inline constexpr int kBlockMost = sizeof(T) == 2 ? 3 : 4;
+constexpr int kThreads = cuda::kLayerNormThreads;
 
 template <int kGroup> using RowOf = cuda::RowShape<kGroup, 0, 1>;
 
@@ -117,33 +116,33 @@ __global__ void __launch_bounds__(kThreads, 4) normalize_long_rows(Forward<T, A>
 }
 
 /// Calls f.operator()<kGroup, K>() with the threads and vectors of a row that hold it, or returns false.
-template <class T, class F, class... P>
-bool in_registers(std::int64_t size, const F& f, const P*... pointers) {
+template <class T, class F> bool in_registers(const LayerNormPlan& plan, const F& f) {
   if constexpr (sizeof(T) < 8) {
-    const std::int64_t vectors = size / kVec<T>;
-    if (size % kVec<T> != 0 || vectors > kBlockMost<T> * kThreads || !cuda::aligned<kVec<T>>(pointers...))
-      return false;
-    if (vectors <= kWarp) {
-      f.template operator()<kWarp, 1>();
-    } else if (vectors <= kWarpMost * kWarp) {
-      f.template operator()<kWarp, kWarpMost>();
-    } else if (vectors <= kThreads) {
-      f.template operator()<kThreads, 1>();
+    constexpr int kWarpMost = LayerNormPlan::kWarpMost, kBlockMost = LayerNormPlan::block_most(sizeof(T));
+    if (plan.vectors == 0) return false;
+    if (plan.threads == kWarp) {
+      plan.vectors == 1 ? f.template operator()<kWarp, 1>() : f.template operator()<kWarp, kWarpMost>();
     } else {
-      f.template operator()<kThreads, kBlockMost<T>>();
+      plan.vectors == 1 ? f.template operator()<kThreads, 1>()
+                        : f.template operator()<kThreads, kBlockMost>();
     }
     return true;
   }
   return false;
 }
 
-constexpr std::int64_t kLong = 1024;  // elements for which a block is worth it
+/// Calls a kernel of rows of any length, for a warp or a block each.
+template <class Kernel, class Args>
+void launch_long(const CudaContext& context, const char* name, const LayerNormPlan& plan, Kernel warp,
+                 Kernel block, const Args& args) {
+  const unsigned blocks = cuda::row_blocks(context.multiprocessors(), args.rows, plan.threads);
+  cuda::launch(context, {name, blocks, kThreads}, plan.threads == kWarp ? warp : block, args);
+}
 
 }  // namespace
 
-template <>
 void layer_norm_forward(CudaContext& context, const Tensor& x, const Tensor& gamma, const Tensor& beta,
-                        double eps, const Tensor& stats, const Tensor& y) {
+                        double eps, Out stats, Out y) {
   const std::int64_t rows = stats.dim(0);
   if (rows == 0) return;
   dispatch_floating(x.dtype(), "layer_norm", [&]<class T>() {
@@ -154,14 +153,10 @@ void layer_norm_forward(CudaContext& context, const Tensor& x, const Tensor& gam
       cuda::launch(context, {"layer_norm", cuda::row_blocks<RowOf<kGroup>>(context, rows), kThreads},
                    normalize_rows<kGroup, K, T, A>, args);
     };
-    if (in_registers<T>(args.size, run, args.x, args.gamma, args.beta, args.y)) return;
-    const bool block = args.size > kLong;
-    cuda::launch(context,
-                 {"layer_norm",
-                  block ? cuda::row_blocks<RowOf<kThreads>>(context, rows)
-                        : cuda::row_blocks<RowOf<kWarp>>(context, rows),
-                  kThreads},
-                 block ? normalize_long_rows<kThreads, T, A> : normalize_long_rows<kWarp, T, A>, args);
+    const LayerNormPlan plan(sizeof(T), args.size, {args.x, args.gamma, args.beta, args.y});
+    if (in_registers<T>(plan, run)) return;
+    launch_long(context, "layer_norm", plan, normalize_long_rows<kWarp, T, A>,
+                normalize_long_rows<kThreads, T, A>, args);
   });
 }
 
@@ -307,16 +302,6 @@ __global__ void __launch_bounds__(kThreads) sum_parameters(Backward<T, A> args, 
   cuda::write_partials<1>(tiling, at, sums, shared, args.partials);
 }
 
-template <class A>
-__global__ void __launch_bounds__(1024)
-    finish_parameters(const A* partials, std::int64_t splits, std::int64_t size, Target<A> dgamma,
-                      Target<A> dbeta) {
-  const auto total = cuda::total_columns(partials, splits, size);
-  if (!total.valid) return;
-  dgamma.put(total.channel, total.first);
-  dbeta.put(total.channel, total.second);
-}
-
 /// Runs both sums of a backward pass and, between them, what fills [splits, 2, size] partials.
 template <class A, class F>
 void with_partials(const CudaContext& context, std::int64_t splits, std::int64_t size,
@@ -324,15 +309,13 @@ void with_partials(const CudaContext& context, std::int64_t splits, std::int64_t
   if (!dgamma.tensor.defined() && !dbeta.tensor.defined()) return fill(static_cast<A*>(nullptr));
   const Scratch memory = context.scratch(static_cast<std::size_t>(splits * 2 * size) * sizeof(A));
   fill(memory.as<A>());
-  cuda::launch(context, cuda::total_launch("layer_norm_finish", splits, size), finish_parameters<A>,
-               memory.as<A>(), splits, size, Target<A>(dgamma), Target<A>(dbeta));
+  cuda::launch_finish(context, "layer_norm_finish", memory.as<A>(), splits, size, dgamma, dbeta);
 }
 
 }  // namespace
 
-template <>
 void layer_norm_backward(CudaContext& context, const Tensor& x, const Tensor& gamma, const Tensor& stats,
-                         const Tensor& dy, const Tensor& dx, const GradientTarget& dgamma,
+                         const Tensor& dy, Out dx, const GradientTarget& dgamma,
                          const GradientTarget& dbeta) {
   dispatch_floating(x.dtype(), "layer_norm", [&]<class T>() {
     using A = Accumulate<T>;
@@ -342,27 +325,21 @@ void layer_norm_backward(CudaContext& context, const Tensor& x, const Tensor& ga
                                                                     : 0;
     Backward<T, A> args{x.data<T>(), dy.data<T>(), data_or_null<A>(gamma), stats.data<A>(),
                         rows,        size,         data_or_null<T>(dx),    nullptr};
+    const LayerNormPlan plan(sizeof(T), size, {args.x, args.dy, args.gamma, args.dx});
+    const std::int64_t splits = plan.splits(rows);
     const auto run = [&]<int kGroup, int K>() {
-      constexpr std::int64_t kBlocks = 256, kTogether = kThreads / kGroup;  // about as many as run at once
-      const std::int64_t blocks = std::min(kBlocks, (rows + kTogether - 1) / kTogether);
-      with_partials<A>(context, blocks, size, dgamma, dbeta, [&](A* partials) {
+      with_partials<A>(context, splits, size, dgamma, dbeta, [&](A* partials) {
         args.partials = partials;
-        cuda::launch(context, {"layer_norm_backward", static_cast<unsigned>(blocks), kThreads},
+        cuda::launch(context, {"layer_norm_backward", static_cast<unsigned>(splits), kThreads},
                      row_gradients<kGroup, K, T, A>, args);
       });
     };
-    if (in_registers<T>(size, run, args.x, args.dy, args.gamma, args.dx)) return;
-    if (args.dx) {
-      const bool block = size > kLong;
-      cuda::launch(context,
-                   {"layer_norm_backward",
-                    block ? cuda::row_blocks<RowOf<kThreads>>(context, rows)
-                          : cuda::row_blocks<RowOf<kWarp>>(context, rows),
-                    kThreads},
-                   block ? long_row_gradients<kThreads, T, A> : long_row_gradients<kWarp, T, A>, args);
-    }
-    const ColumnTiling tiling(rows, size, 1);
-    with_partials<A>(context, tiling.splits, size, dgamma, dbeta, [&](A* partials) {
+    if (in_registers<T>(plan, run)) return;
+    if (args.dx)
+      launch_long(context, "layer_norm_backward", plan, long_row_gradients<kWarp, T, A>,
+                  long_row_gradients<kThreads, T, A>, args);
+    const ColumnTiling tiling(plan.columns(rows));
+    with_partials<A>(context, splits, size, dgamma, dbeta, [&](A* partials) {
       args.partials = partials;
       if (!partials) return;
       cuda::launch(context, {"layer_norm_sums", tiling.blocks(), kThreads}, sum_parameters<T, A>, args,

@@ -1,7 +1,9 @@
 #include "kernels/cuda/architecture.h"
+#include "kernels/cuda/context.h"
 #include "kernels/cuda/max_sum.h"
 #include "kernels/cuda/total.h"
 #include "kernels/loss.h"
+#include "kernels/scratch.h"
 
 namespace athanor::kernels {
 namespace {
@@ -18,17 +20,6 @@ inline constexpr int kResidentPairs = std::max(1, cuda::kResident<Shape, A> -
 
 template <class A> struct Identity {
   __device__ __forceinline__ A operator()(A x) const { return x; }
-};
-
-// dy: one value for all rows, or one per row at any stride.
-template <class A> struct RowGradient {
-  const A* values;
-  std::int64_t step;
-  A scale;
-
-  RowGradient(const Tensor& dy, double factor)
-      : values(dy.data<A>()), step(dy.rank() == 0 ? 0 : dy.strides()[0]), scale(A(factor)) {}
-  __device__ __forceinline__ A operator[](std::int64_t row) const { return values[row * step] * scale; }
 };
 
 template <class A>
@@ -67,8 +58,7 @@ __global__ void __launch_bounds__(kRowBlock, cuda::kResident<Shape, A>)
     const std::int64_t label = target[row];
     A loss = std::numeric_limits<A>::quiet_NaN();
     if (label >= 0 && label < n) {
-      loss = math::log(whole.sum) - (A(1) - smoothing) * (A(x[label]) - whole.max);
-      if (smoothing > A(0)) loss -= smoothing * (shifted / A(n));
+      loss = cross_entropy(whole.max, whole.sum, shifted, A(x[label]), A(n), smoothing);
     }
     losses[row] = loss;
     stats[2 * row] = whole.max;
@@ -87,8 +77,7 @@ __global__ void __launch_bounds__(kRowBlock, cuda::kResident<Shape, A>)
     const std::int64_t label = target[row];
     const A max = stats[2 * row], inverse = stats[2 * row + 1], g = gradient[row];
     const auto derivative = [=](A value, bool is_label) {
-      const A p = math::exp(value - max) * inverse - spread;
-      return g * (is_label ? p - on : p);
+      return g * cross_entropy_slope(value, max, inverse, on, spread, is_label);
     };
     if constexpr (Shape::elements > 0) {
       const int length = static_cast<int>(n), at = label >= 0 && label < n ? static_cast<int>(label) : -1;
@@ -96,43 +85,20 @@ __global__ void __launch_bounds__(kRowBlock, cuda::kResident<Shape, A>)
       part.load(x, length, A(0));
       part.store(out, length, [&](A value, int e) { return derivative(value, Shape::column(e) == at); });
     } else {
-      constexpr int W = Shape::width;
-      for (std::int64_t c = std::int64_t{Shape::rank()} * W; c < n; c += std::int64_t{Shape::threads} * W) {
-        const cuda::Vec<T, W> in = cuda::load<W>(x + c);
-        cuda::Vec<T, W> result;
-#pragma unroll
-        for (int i = 0; i < W; ++i) result[i] = T(derivative(A(in[i]), c + i == label));
-        cuda::store<W>(out + c, result);
-      }
+      cuda::map_row<Shape>(
+          out, n, [&](A value, std::int64_t c) { return derivative(value, c == label); }, x);
     }
   }
 }
 
 // Cross-entropy against a distribution ---------------------------------------------------------------------
 
-// What a row of logits is compared with: element c's share u_c.
-template <class T, class A> struct Shares {
-  const T* target;  // null where the share is the same for all but for the weight
-  const A* weight;  // null where it is 1
-  A on, spread;
-
-  Shares(const Tensor& q, const Tensor& w, double smoothing, std::int64_t classes)
-      : target(cuda::data_or_null<T>(q)),
-        weight(cuda::data_or_null<A>(w)),
-        on(A(1 - smoothing)),
-        spread(A(smoothing / static_cast<double>(classes))) {}
-  __device__ __forceinline__ A operator()(A q, std::int64_t c) const {
-    const A share = target ? std::fma(on, q, spread) : spread;
-    return weight ? weight[c] * share : share;
-  }
-};
-
 /// One read of logits and target (a row that does not fit registers: two of the logits, the second from
 /// cache).
 template <class T, class A, class Shape>
 __global__ void __launch_bounds__(kRowBlock, kResidentPairs<Shape, A>)
-    soft_cross_entropy_rows(const T* logits, Shares<T, A> share, std::int64_t rows, std::int64_t n, A* stats,
-                            A* losses) {
+    soft_cross_entropy_rows(const T* logits, TargetShares<T> share, std::int64_t rows, std::int64_t n,
+                            A* stats, A* losses) {
   for (std::int64_t row = Shape::first(); row < rows; row += Shape::step()) {
     const T *x = logits + row * n, *q = share.target ? share.target + row * n : nullptr;
     auto whole = cuda::MaxSum<A>::none();
@@ -149,15 +115,16 @@ __global__ void __launch_bounds__(kRowBlock, kResidentPairs<Shape, A>)
       }
       whole = cuda::max_sum_of_row(part, length);
       const A log_sum = math::log(whole.sum);
-      loss = part.fold(length, A(0), cuda::Plus{},
-                       [&](A value, int e) { return u.value[e] * (log_sum - (value - whole.max)); });
+      loss = part.fold(length, A(0), cuda::Plus{}, [&](A value, int e) {
+        return soft_cross_entropy(value, whole.max, log_sum, u.value[e]);
+      });
       shares = u.fold(length, A(0), cuda::Plus{}, [](A value, int) { return value; });
     } else {
       whole = cuda::max_sum_of_row<A, Shape>(x, n);
       const A log_sum = math::log(whole.sum);
       for (std::int64_t c = Shape::rank(); c < n; c += Shape::threads) {
         const A u = share(q ? A(q[c]) : A(0), c);
-        loss += u * (log_sum - (A(x[c]) - whole.max));
+        loss += soft_cross_entropy(A(x[c]), whole.max, log_sum, u);
         shares += u;
       }
       loss = cuda::group_sum<Shape::threads>(loss);
@@ -174,20 +141,17 @@ __global__ void __launch_bounds__(kRowBlock, kResidentPairs<Shape, A>)
 /// Two reads and one write of an element, one exponential.
 template <class T, class A, class Shape>
 __global__ void __launch_bounds__(kRowBlock)
-    soft_cross_entropy_gradient(const T* logits, Shares<T, A> share, const A* stats, std::int64_t rows,
+    soft_cross_entropy_gradient(const T* logits, TargetShares<T> share, const A* stats, std::int64_t rows,
                                 std::int64_t n, RowGradient<A> gradient, T* dx) {
-  constexpr int W = Shape::width;
   for (std::int64_t row = Shape::first(); row < rows; row += Shape::step()) {
     const T *x = logits + row * n, *q = share.target ? share.target + row * n : nullptr;
     const A max = stats[3 * row], scale = stats[3 * row + 1] * stats[3 * row + 2], g = gradient[row];
-    for (std::int64_t c = std::int64_t{Shape::rank()} * W; c < n; c += std::int64_t{Shape::threads} * W) {
-      const cuda::Vec<T, W> in = cuda::load<W>(x + c), target = cuda::load<W>((q ? q : x) + c);
-      cuda::Vec<T, W> result;
-#pragma unroll
-      for (int i = 0; i < W; ++i)
-        result[i] = T(g * (math::exp(A(in[i]) - max) * scale - share(A(target[i]), c + i)));
-      cuda::store<W>(dx + row * n + c, result);
-    }
+    cuda::map_row<Shape>(
+        dx + row * n, n,
+        [&](A value, A target, std::int64_t c) {
+          return g * soft_cross_entropy_slope(value, max, scale, share(target, c));
+        },
+        x, q ? q : x);
   }
 }
 
@@ -232,11 +196,10 @@ __global__ void __launch_bounds__(kRowBlock) nll_gradient(const std::int64_t* ta
 }  // namespace
 
 // The host would have to wait: the loss of such a target is NaN instead.
-template <> void check_target(CudaContext&, const char*, const Tensor&, std::int64_t) {}
+void check_target(CudaContext&, const char*, const Tensor&, std::int64_t) {}
 
-template <>
 void cross_entropy_forward(CudaContext& context, const Tensor& logits, const Tensor& target, double smoothing,
-                           double scale, const Tensor& stats, const Tensor& losses, const Tensor& y) {
+                           double scale, Out stats, Out losses, Out y) {
   dispatch_floating(logits.dtype(), "cross_entropy", [&]<class T>() {
     using A = Accumulate<T>;
     const std::int64_t rows = logits.shape()[0], n = logits.shape()[1];
@@ -250,10 +213,8 @@ void cross_entropy_forward(CudaContext& context, const Tensor& logits, const Ten
   });
 }
 
-template <>
 void cross_entropy_backward(CudaContext& context, const Tensor& logits, const Tensor& target,
-                            const Tensor& stats, double smoothing, double scale, const Tensor& dy,
-                            const Tensor& dx) {
+                            const Tensor& stats, double smoothing, double scale, const Tensor& dy, Out dx) {
   dispatch_floating(logits.dtype(), "cross_entropy", [&]<class T>() {
     using A = Accumulate<T>;
     const std::int64_t rows = logits.shape()[0], n = logits.shape()[1];
@@ -268,15 +229,13 @@ void cross_entropy_backward(CudaContext& context, const Tensor& logits, const Te
   });
 }
 
-template <>
 void soft_cross_entropy_forward(CudaContext& context, const Tensor& logits, const Tensor& target,
-                                const Tensor& weight, double smoothing, const Tensor& stats,
-                                const Tensor& losses) {
+                                const Tensor& weight, double smoothing, Out stats, Out losses) {
   dispatch_floating(logits.dtype(), "cross_entropy", [&]<class T>() {
     using A = Accumulate<T>;
     const std::int64_t rows = logits.shape()[0], n = logits.shape()[1];
     const T* x = logits.data<T>();
-    const Shares<T, A> shares(target, weight, smoothing, n);
+    const TargetShares<T> shares(target, weight, smoothing, n);
     const T* q = shares.target ? shares.target : x;
     cuda::dispatch_row<T>(n, cuda::rows_aligned(n, x, q), [&]<class Shape>() {
       cuda::launch(context, {"soft_cross_entropy", cuda::row_blocks<Shape>(context, rows), kRowBlock},
@@ -286,16 +245,15 @@ void soft_cross_entropy_forward(CudaContext& context, const Tensor& logits, cons
   });
 }
 
-template <>
 void soft_cross_entropy_backward(CudaContext& context, const Tensor& logits, const Tensor& target,
                                  const Tensor& weight, double smoothing, const Tensor& stats,
-                                 const Tensor& dy, const Tensor& dx) {
+                                 const Tensor& dy, Out dx) {
   dispatch_floating(logits.dtype(), "cross_entropy", [&]<class T>() {
     using A = Accumulate<T>;
     const std::int64_t rows = logits.shape()[0], n = logits.shape()[1];
     const T* x = logits.data<T>();
     T* out = dx.data<T>();
-    const Shares<T, A> shares(target, weight, smoothing, n);
+    const TargetShares<T> shares(target, weight, smoothing, n);
     const T* q = shares.target ? shares.target : x;
     cuda::dispatch_row<T>(n, cuda::rows_aligned(n, x, q, out), [&]<class Shape>() {
       cuda::launch(context,
@@ -306,17 +264,13 @@ void soft_cross_entropy_backward(CudaContext& context, const Tensor& logits, con
   });
 }
 
-template <>
-void split_ignored(CudaContext& context, const Tensor& target, std::int64_t ignored, const Tensor& classes,
-                   const Tensor& kept) {
+void split_ignored(CudaContext& context, const Tensor& target, std::int64_t ignored, Out classes, Out kept) {
   const std::int64_t rows = target.numel();
   cuda::launch(context, {"split_ignored", cuda::blocks_for(context, rows, kThreads), kThreads}, split_targets,
                target.data<std::int64_t>(), rows, ignored, classes.data<std::int64_t>(), kept.data<bool>());
 }
 
-template <>
-void nll_forward(CudaContext& context, const Tensor& log_probs, const Tensor& target, double scale,
-                 const Tensor& y) {
+void nll_forward(CudaContext& context, const Tensor& log_probs, const Tensor& target, double scale, Out y) {
   dispatch_floating(log_probs.dtype(), "nll_loss", [&]<class T>() {
     using A = Accumulate<T>;
     const std::int64_t rows = log_probs.shape()[0], n = log_probs.shape()[1];
@@ -329,9 +283,7 @@ void nll_forward(CudaContext& context, const Tensor& log_probs, const Tensor& ta
   });
 }
 
-template <>
-void nll_backward(CudaContext& context, const Tensor& target, double scale, const Tensor& dy,
-                  const Tensor& dx) {
+void nll_backward(CudaContext& context, const Tensor& target, double scale, const Tensor& dy, Out dx) {
   dispatch_floating(dx.dtype(), "nll_loss", [&]<class T>() {
     using A = Accumulate<T>;
     const std::int64_t rows = dx.shape()[0], n = dx.shape()[1];

@@ -1,10 +1,8 @@
 #include "kernels/cuda/columns.h"
+#include "kernels/cuda/context.h"
 #include "kernels/cuda/gemm.h"
-#include "kernels/cuda/matmul_wgmma.h"
-#include "kernels/cuda/vendor.h"
-#include "kernels/cuda/vendor_matmul.h"
-#include "kernels/detail/matmul_plan.h"
-#include "kernels/matmul.h"
+#include "kernels/cuda/matmul_list.h"
+#include "kernels/scratch.h"
 
 namespace athanor::kernels {
 namespace {
@@ -41,33 +39,31 @@ struct BatchWalks {
   }
 };
 
-template <class T>
-void multiply(const CudaContext& context, const MatmulPlan& plan, const Tensor& a, const Tensor& b,
-              const Tensor& bias, Activation activation, const Tensor& y, bool accumulate) {
+template <class T> void multiply(const CudaContext& context, const cuda::MatmulCall& call) {
+  const MatmulPlan plan = call.plan();
   const auto& [size, a_row, a_col, b_row, b_col, y_row, batches] = plan;
+  const Tensor& y = call.y;
   const BatchWalks walks(batches);
   cuda::Gemm<T, cuda::MatrixView<T>, cuda::MatrixView<T>, cuda::MatrixTo> g{
-      .a = {a.data<T>(), size.m, size.k, a_row, a_col, walks.moves(0)},
-      .b = {b.data<T>(), size.n, size.k, b_col, b_row, walks.moves(1)},
+      .a = {call.a.data<T>(), size.m, size.k, a_row, a_col, walks.moves(0)},
+      .b = {call.b.data<T>(), size.n, size.k, b_col, b_row, walks.moves(1)},
       .to = {y_row, 1},
-      .m = size.m,
-      .n = size.n,
-      .k = size.k,
+      .size = {size.m, size.n, size.k, walks.kept.numel(), walks.summed.numel(), y.numel()},
       .batches = cuda::Walk<3>(walks.kept, walks.kept_strides),
       .summed = cuda::Walk<2>(walks.summed, walks.summed_strides),
-      .finish = {y.raw_data(), y.dtype() != a.dtype(), bias.defined() ? bias.data<T>() : nullptr, activation,
-                 accumulate}};
-  // A product of few rows is, transposed, one of few columns, for which there is a tile.
-  if (size.m <= 16 && size.n > 16) {
+      .finish = {y.raw_data(), y.dtype() != call.a.dtype(), cuda::data_or_null<T>(call.bias), call.activation,
+                 call.accumulates()},
+      .channels = size.n};
+  if (cuda::multiplies_transposed(size.m, size.n)) {
     std::swap(g.a, g.b);
-    std::swap(g.m, g.n);
+    std::swap(g.size.m, g.size.n);
     std::swap(g.to.row, g.to.column);
     g.batches =
         cuda::Walk<3>(walks.kept, {walks.kept_strides[1], walks.kept_strides[0], walks.kept_strides[2]});
     g.summed = cuda::Walk<2>(walks.summed, {walks.summed_strides[1], walks.summed_strides[0]});
     g.channels_are_rows = true;
   }
-  cuda::gemm(context, "matmul", g, cuda::SplitK{y.numel(), size.n});
+  cuda::gemm(context, "matmul", g);
 }
 
 // column_sums ----------------------------------------------------------------------------------------------
@@ -96,7 +92,7 @@ template <class T, int W>
 void launch_sums(const CudaContext& context, const T* x, std::int64_t rows, std::int64_t n,
                  const cuda::Finish<T>& finish) {
   using A = Accumulate<T>;
-  const cuda::ColumnTiling tiling(rows, n, W, cuda::kMultiprocessors * 4, 16);
+  const cuda::ColumnTiling tiling(cuda::column_sums_cut(rows, n, W));
   const Scratch scratch = context.scratch(static_cast<std::size_t>(tiling.splits * n) * sizeof(A));
   cuda::launch(context, {"column_sums", tiling.blocks(), cuda::kColumnThreads}, sum_rows<T, W>, x, tiling,
                scratch.as<A>());
@@ -106,39 +102,13 @@ void launch_sums(const CudaContext& context, const T* x, std::int64_t rows, std:
 
 }  // namespace
 
-template <>
 void matmul(CudaContext& context, MatmulImpl impl, const Tensor& a, const Tensor& b, const Tensor& bias,
-            Activation activation, const Tensor& y, Write write) {
-  if (y.numel() == 0) return;
-  const bool nothing = a.numel() == 0 || b.numel() == 0;
-  if (!nothing && cuda::vendor_matmul(context, impl, a, b, bias, activation, y, write)) return;
-  if (impl == MatmulImpl::vendor && !nothing) {
-    if (!cuda::has_vendor())
-      athanor::detail::fail<BackendError>("matmul: this build has no cuBLASLt; use MatmulImpl::automatic");
-    athanor::detail::fail<BackendError>(
-        "matmul: cuBLASLt has no code for {} {} x {}; use MatmulImpl::automatic", a.dtype(), a.shape(),
-        b.shape());
-  }
-  const bool half = size_of(a.dtype()) == 2;
-  if ((impl == MatmulImpl::mma || impl == MatmulImpl::wgmma) && !half)
-    athanor::detail::fail<BackendError>(
-        "matmul: {} multiplies f16 and bf16, but a is {}; use MatmulImpl::automatic", name_of(impl),
-        a.dtype());
-  const MatmulPlan plan(a, b, y);
-  const bool accumulate = write == Write::accumulate;
-  if (!nothing && impl != MatmulImpl::mma &&
-      cuda::wgmma_matmul(context, impl == MatmulImpl::wgmma, plan, a, b, bias, activation, y, accumulate))
-    return;
-  if (impl == MatmulImpl::wgmma && !nothing)
-    athanor::detail::fail<BackendError>(
-        "matmul: wgmma needs sm_90, code for sm_90a, and factors whose lines and batches are multiples of 16 "
-        "bytes apart, but got {} x {} on sm_{}; use MatmulImpl::automatic",
-        a.shape(), b.shape(), context.sm());
-  dispatch_floating(a.dtype(), "matmul",
-                    [&]<class T>() { multiply<T>(context, plan, a, b, bias, activation, y, accumulate); });
+            Activation activation, Out y, Write write) {
+  const cuda::MatmulCall call{impl, a, b, bias, activation, y, write};
+  if (y.numel() > 0) cuda::run_first(context, cuda::kMatmuls, call);
 }
 
-template <> void column_sums(CudaContext& context, const Tensor& x, const Tensor& sums, Write write) {
+void column_sums(CudaContext& context, const Tensor& x, Out sums, Write write) {
   const std::int64_t n = sums.numel(), rows = n == 0 ? 0 : x.numel() / n;
   if (n == 0) return;
   dispatch_floating(x.dtype(), "column_sums", [&]<class T>() {
@@ -154,3 +124,12 @@ template <> void column_sums(CudaContext& context, const Tensor& x, const Tensor
 }
 
 }  // namespace athanor::kernels
+
+namespace athanor::cuda {
+
+bool gemm_matmul(CudaContext& context, const MatmulCall& call) {
+  dispatch_floating(call.a.dtype(), "matmul", [&]<class T>() { kernels::multiply<T>(context, call); });
+  return true;
+}
+
+}  // namespace athanor::cuda

@@ -2,9 +2,10 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "kernels/cuda/context.h"
 #include "kernels/cuda/gemm_call.h"
-#include "kernels/cuda/grid_partition.h"
-#include "kernels/cuda/matmul_wgmma.h"
+#include "kernels/cuda/gemm_plan.h"
+#include "kernels/cuda/matmul_list.h"
 #include "simt/bulk_copy.h"
 #include "simt/wgmma.h"
 #include "tensor/dtype.h"
@@ -32,7 +33,7 @@ using simt::Swizzle;
 using simt::TensorMap;
 
 // Whether this build has code for sm_90a, which alone has wgmma.
-#if defined(ATHANOR_SIMT) || defined(ATHANOR_HAS_SM90A)
+#if defined(ATHANOR_HAS_SM90A)
 constexpr bool kIsBuilt = true;
 #else
 constexpr bool kIsBuilt = false;
@@ -292,34 +293,48 @@ std::int64_t count_tiles(const GemmSize& size, std::int64_t batches, std::int64_
   return (size.m + kRows - 1) / kRows * ((size.n + columns - 1) / columns) * batches;
 }
 
-/// Whether gemm() would take its largest tile and not cut the depth: the account counts on it, too.
-bool worth_it(const GemmSize& size, std::int64_t batches) {
-  const std::int64_t tiles = count_tiles(size, batches, 128);
-  return size.m > 64 && size.n > 64 && tiles >= kMultiprocessors &&
-         split_pieces(tiles, 256, (size.k + 31) / 32, batches * size.m * size.n, sizeof(float)) == 1;
-}
+/// Both factors, and the one axis of a batch.
+struct Operands {
+  explicit Operands(const MatmulCall& call) : plan(call.plan()), a(call.a), b(call.b) {}
+
+  bool have_maps() const {
+    return plan.batches.kept_rank <= 1 && plan.batches.summed_rank == 0 && plan.size.k > 0 &&
+           left.has_map() && right.has_map() &&
+           count_tiles(plan.size, batch.size, 128) < std::int64_t{1} << 31;
+  }
+
+  const MatmulPlan plan;
+  const Tensor &a, &b;
+  const Batches::Axis batch = plan.batches.kept_rank == 1 ? plan.batches.kept[0] : Batches::Axis{1, 0, 0, 0};
+  const FactorLayout left{a, plan.size.m, plan.size.k, plan.a_row, plan.a_col, batch.a, batch.size},
+      right{b, plan.size.n, plan.size.k, plan.b_col, plan.b_row, batch.b, batch.size};
+};
 
 }  // namespace
 
-bool wgmma_matmul(const CudaContext& context, bool always, const MatmulPlan& plan, const Tensor& a,
-                  const Tensor& b, const Tensor& bias, Activation activation, const Tensor& y,
-                  bool accumulate) {
-  const auto& [size, a_row, a_col, b_row, b_col, y_row, batches] = plan;
-  const bool half = a.dtype() == DType::f16 || a.dtype() == DType::bf16;
-  if (!kIsBuilt || context.sm() != 90 || !half || batches.kept_rank > 1 || batches.summed_rank > 0 ||
-      size.k == 0)
-    return false;
-  const Batches::Axis batch = batches.kept_rank == 1 ? batches.kept[0] : Batches::Axis{1, 0, 0, 0};
-  const FactorLayout left{a, size.m, size.k, a_row, a_col, batch.a, batch.size},
-      right{b, size.n, size.k, b_col, b_row, batch.b, batch.size};
-  if (!left.has_map() || !right.has_map() || batch.size == 0) return false;
-  if (count_tiles(size, batch.size, 128) >= std::int64_t{1} << 31) return false;
-  if (!always && !worth_it(size, batch.size)) return false;
+bool wgmma_fits(CudaContext& context, const MatmulCall& call) {
+  return kIsBuilt && context.sm() == 90 && is_half(call.a.dtype()) && !call.empty() &&
+         Operands(call).have_maps();
+}
 
-  dispatch_floating(a.dtype(), "matmul", [&]<class T>() {
+// Where gemm() would take its largest tile and not cut the depth: the account counts on it, too.
+bool wgmma_is_worth_it(CudaContext&, const MatmulCall& call) {
+  const Operands from(call);
+  const auto& [m, n, k] = from.plan.size;
+  const std::int64_t batches = from.batch.size;
+  const GemmPlan plan({.m = m, .n = n, .k = k, .batches = batches, .cuttable = batches * m * n}, 2);
+  return plan.tile == kLargeTile && plan.pieces == 1;
+}
+
+bool wgmma_matmul(CudaContext& context, const MatmulCall& call) {
+  const Operands from(call);
+  const GemmSize& size = from.plan.size;
+  const Batches::Axis& batch = from.batch;
+  const Tensor& y = call.y;
+  dispatch_floating(call.a.dtype(), "matmul", [&]<class T>() {
     if constexpr (sizeof(T) == 2) {
-      Task<T> task{.finish = {y.raw_data(), y.dtype() != a.dtype(), bias.defined() ? bias.data<T>() : nullptr,
-                              activation, accumulate},
+      Task<T> task{.finish = {y.raw_data(), y.dtype() != call.a.dtype(), data_or_null<T>(call.bias),
+                              call.activation, call.accumulates()},
                    .m = size.m,
                    .n = size.n,
                    .batch_y = batch.y,
@@ -329,8 +344,8 @@ bool wgmma_matmul(const CudaContext& context, bool always, const MatmulPlan& pla
                    .right_moves = batch.b != 0};
       task.packets = size.n % kVec<T> == 0 && task.finish.in_packets();
       if (count_tiles(size, batch.size, 256) >= kMultiprocessors)
-        return launch_majors<256>(context, left, right, task);
-      launch_majors<128>(context, left, right, task);
+        return launch_majors<256>(context, from.left, from.right, task);
+      launch_majors<128>(context, from.left, from.right, task);
     }
   });
   return true;

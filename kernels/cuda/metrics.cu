@@ -1,7 +1,9 @@
 #include <algorithm>
 
+#include "kernels/cuda/context.h"
 #include "kernels/cuda/group.h"
 #include "kernels/metrics.h"
+#include "kernels/scratch.h"
 
 namespace athanor::kernels {
 namespace {
@@ -9,26 +11,36 @@ namespace {
 using cuda::kRowBlock;
 using Row = cuda::RowShape<cuda::kWarp, 0, 1>;
 
-/// How many of its rows each block finds right, and their losses: a warp a row, one read of the logits (from
-/// cache, after the loss), one comparison each.
+/// Whether fewer than `most` of a row's n logits are likelier than that of `label`, for a warp: one read
+/// (from cache, after the loss), one comparison each. Of equal ones the first is; none is among numbers and
+/// NaN.
+template <class T>
+__device__ __forceinline__ bool is_among(const T* x, std::int64_t n, std::int64_t label, std::int64_t most) {
+  using A = Accumulate<T>;
+  if (label < 0 || label >= n) return false;
+  const A best = A(x[label]);
+  std::int64_t likelier = 0;
+  bool numbers = true;
+#pragma unroll 4
+  for (std::int64_t c = Row::rank(); c < n; c += Row::threads) {
+    const A one = A(x[c]);
+    likelier += is_likelier(one, c, best, label);
+    numbers &= one == one;
+  }
+  likelier = cuda::warp_fold(likelier, cuda::Plus{});
+  return likelier < most && __ballot_sync(cuda::kWholeWarp, numbers) == cuda::kWholeWarp;
+}
+
+/// How many of its rows each block finds right, and their losses.
 template <class T>
 __global__ void __launch_bounds__(kRowBlock)
     count_correct(const T* logits, const std::int64_t* target, const Accumulate<T>* losses, std::int64_t rows,
                   std::int64_t n, std::int64_t* counts, double* sums) {
-  using A = Accumulate<T>;
   std::int64_t correct = 0;
   double sum = 0;
   for (std::int64_t row = Row::first(); row < rows; row += Row::step()) {
     sum += quantized_loss(losses[row]);
-    const std::int64_t label = target[row];
-    if (label < 0 || label >= n) continue;
-    const T* x = logits + row * n;
-    const A best = A(x[label]);
-    bool first = true;
-#pragma unroll 4
-    for (std::int64_t c = Row::rank(); c < n; c += Row::threads)
-      first &= c < label ? best > A(x[c]) : best >= A(x[c]);  // false for a NaN
-    correct += __ballot_sync(cuda::kWholeWarp, first) == cuda::kWholeWarp;
+    correct += is_among(logits + row * n, n, target[row], 1);
   }
   correct = cuda::group_sum<kRowBlock>(Row::rank() == 0 ? correct : 0);
   sum = cuda::group_sum<kRowBlock>(Row::rank() == 0 ? sum : 0);
@@ -65,29 +77,14 @@ __global__ void __launch_bounds__(kRowBlock)
   if (threadIdx.x == 0) update_metric(total, value, count, weight, reduce);
 }
 
-/// As count_correct(), for fewer than `most` likelier classes. Counts are whole numbers: in any order, f64
-/// adds them exactly.
+/// Counts are whole numbers: in any order, f64 adds them exactly.
 template <class T>
 __global__ void __launch_bounds__(kRowBlock)
     count_among(const T* logits, const std::int64_t* target, std::int64_t rows, std::int64_t n,
                 std::int64_t most, double* total) {
-  using A = Accumulate<T>;
   std::int64_t right = 0;
-  for (std::int64_t row = Row::first(); row < rows; row += Row::step()) {
-    const std::int64_t label = target[row];
-    if (label < 0 || label >= n) continue;
-    const T* x = logits + row * n;
-    const A best = A(x[label]);
-    std::int64_t likelier = 0;
-    bool numbers = true;
-    for (std::int64_t c = Row::rank(); c < n; c += Row::threads) {
-      const A one = A(x[c]);
-      likelier += c < label ? one >= best : one > best;
-      numbers &= one == one;
-    }
-    likelier = cuda::warp_fold(likelier, cuda::Plus{});
-    right += likelier < most && __ballot_sync(cuda::kWholeWarp, numbers) == cuda::kWholeWarp;
-  }
+  for (std::int64_t row = Row::first(); row < rows; row += Row::step())
+    right += is_among(logits + row * n, n, target[row], most);
   right = cuda::group_sum<kRowBlock>(Row::rank() == 0 ? right : 0);
   if (threadIdx.x != 0) return;
   atomicAdd(total, static_cast<double>(right));
@@ -107,9 +104,8 @@ __global__ void __launch_bounds__(kRowBlock)
 
 }  // namespace
 
-template <>
 void add_metrics(CudaContext& context, const Tensor& losses, const Tensor& logits, const Tensor& target,
-                 const Tensor& totals) {
+                 Out totals) {
   const std::int64_t rows = logits.shape()[0], n = logits.shape()[1];
   const unsigned blocks = cuda::row_blocks<Row>(context, rows);
   const Scratch of_counts = context.scratch(blocks * sizeof(std::int64_t)),
@@ -125,18 +121,14 @@ void add_metrics(CudaContext& context, const Tensor& losses, const Tensor& logit
                totals.data<double>());
 }
 
-template <>
-void add_metric(CudaContext& context, const Tensor& values, double weight, MetricReduce reduce,
-                const Tensor& total) {
+void add_metric(CudaContext& context, const Tensor& values, double weight, MetricReduce reduce, Out total) {
   dispatch_floating(values.dtype(), "metrics", [&]<class T>() {
     cuda::launch(context, {"metrics", 1, kRowBlock}, add_values<T>, static_cast<const T*>(values.data<T>()),
                  values.numel(), weight, reduce, total.data<double>());
   });
 }
 
-template <>
-void add_top_k(CudaContext& context, const Tensor& logits, const Tensor& target, std::int64_t k,
-               const Tensor& total) {
+void add_top_k(CudaContext& context, const Tensor& logits, const Tensor& target, std::int64_t k, Out total) {
   const std::int64_t rows = logits.shape()[0], n = logits.shape()[1];
   if (rows == 0) return;
   dispatch_floating(logits.dtype(), "metrics", [&]<class T>() {
@@ -145,9 +137,7 @@ void add_top_k(CudaContext& context, const Tensor& logits, const Tensor& target,
   });
 }
 
-template <>
-void add_confusion(CudaContext& context, const Tensor& predicted, const Tensor& target,
-                   const Tensor& counts) {
+void add_confusion(CudaContext& context, const Tensor& predicted, const Tensor& target, Out counts) {
   if (target.numel() == 0) return;
   constexpr std::int64_t kMaxBlocks = 1024;
   const std::int64_t blocks = std::min((target.numel() + kRowBlock - 1) / kRowBlock, kMaxBlocks);

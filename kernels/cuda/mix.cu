@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "kernels/cuda/context.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/mix.h"
 
@@ -38,9 +39,7 @@ __global__ void __launch_bounds__(kThreads)
 
 }  // namespace
 
-template <>
-void mix(CudaContext& context, const Mixing& how, const Tensor& images, const Tensor& labels,
-         const Tensor& partner_labels) {
+void mix(CudaContext& context, const Mixing& how, Out images, Out labels, const Tensor& partner_labels) {
   if (images.numel() == 0) return;
   const std::int64_t channels = images.shape()[3], row = images.shape()[2] * channels;
   Batch batch{images.shape()[0], images.shape()[1] * row, row, 0, row, images.shape()[1] * row};

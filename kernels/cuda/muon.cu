@@ -1,7 +1,9 @@
+#include "kernels/cuda/context.h"
 #include "kernels/cuda/divide.h"
 #include "kernels/cuda/update_range.h"
 #include "kernels/muon.h"
 #include "kernels/muon_ops.h"
+#include "kernels/scratch.h"
 
 // All matrices of a batch in one launch each. Norms: a sum for every chunk, then one block per matrix.
 
@@ -141,9 +143,8 @@ template <class T> struct ScaleAddIdentity {
 
 }  // namespace
 
-template <>
-void muon_momentum(CudaContext& context, const UpdateTable& matrices, float mu, bool nesterov,
-                   const Tensor& momentum, const Tensor& x) {
+void muon_momentum(CudaContext& context, const UpdateTable& matrices, float mu, bool nesterov, Out momentum,
+                   Out x) {
   if (matrices.count == 0) return;
   dispatch_floating(matrices.gradients.dtype(), "muon", [&]<class G>() {
     if constexpr (!std::is_same_v<G, double>) {
@@ -156,10 +157,9 @@ void muon_momentum(CudaContext& context, const UpdateTable& matrices, float mu, 
   });
 }
 
-template <> void normalize(CudaContext& context, const Tensor& x, float eps) {
+void normalize(CudaContext& context, Out x, float eps) {
   if (x.numel() == 0) return;
-  const std::int64_t matrices = x.dim(0), n = x.dim(1) * x.dim(2),
-                     chunks = (n + kUpdateChunk - 1) / kUpdateChunk;
+  const std::int64_t matrices = x.dim(0), n = x.dim(1) * x.dim(2), chunks = update_chunks(n);
   const Scratch memory = context.scratch(static_cast<std::size_t>(matrices * (chunks + 1)) * sizeof(double));
   auto* partial = memory.as<double>();
   auto* factor = reinterpret_cast<float*>(partial + matrices * chunks);
@@ -173,8 +173,7 @@ template <> void normalize(CudaContext& context, const Tensor& x, float eps) {
   });
 }
 
-template <>
-void scale_add_identity(CudaContext& context, const Tensor& x, float alpha, float beta, const Tensor& y) {
+void scale_add_identity(CudaContext& context, const Tensor& x, float alpha, float beta, Out y) {
   if (x.numel() == 0) return;
   dispatch_matrix(x.dtype(), [&]<class T>() {
     const T* in = x.data<T>();
@@ -184,7 +183,6 @@ void scale_add_identity(CudaContext& context, const Tensor& x, float alpha, floa
   });
 }
 
-template <>
 void muon_apply(CudaContext& context, const UpdateTable& table, const MuonStep& muon, const Tensor& x) {
   if (table.count == 0) return;
   const std::int64_t matrices = x.dim(0), chunks = table.count / matrices;

@@ -1,3 +1,4 @@
+#include "kernels/cuda/context.h"
 #include "kernels/cuda/map.h"
 #include "kernels/cuda/total.h"
 #include "kernels/loss.h"

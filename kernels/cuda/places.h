@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "kernels/cuda/context.h"
 #include "kernels/cuda/divide.h"
 #include "kernels/cuda/vec.h"
 

@@ -3,7 +3,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
-#include <list>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -54,42 +53,30 @@ std::string dotted(std::int64_t version, int major, int minor);
 /// "unknown" where the file does not exist.
 std::string kernel_driver_version(const std::filesystem::path& file = "/sys/module/nvidia/version");
 
-/// The last `capacity` values used, by key; Key has ==, and hash().
+/// Values by key, forgotten all at once when there are too many; Key has ==, and hash().
 template <class Key, class Value> class BoundedCache {
  public:
   explicit BoundedCache(std::size_t capacity) : capacity_(capacity) {}
 
   /// Null where there is none. Allocates nothing. Valid until the next insert().
   Value* find(const Key& key) {
-    const auto found = index_.find(key);
-    if (found == index_.end()) return nullptr;
-    entries_.splice(entries_.begin(), entries_, found->second);
-    return &entries_.front().second;
+    const auto found = values_.find(key);
+    return found == values_.end() ? nullptr : &found->second;
   }
-  /// Replaces what was there; the value least recently used goes where the cache is full.
+  /// Replaces what was there.
   Value& insert(const Key& key, Value value) {
-    if (Value* const old = find(key)) return *old = std::move(value);
-    if (entries_.size() == capacity_) {
-      index_.erase(entries_.back().first);
-      entries_.pop_back();
-    }
-    entries_.emplace_front(key, std::move(value));
-    index_.emplace(key, entries_.begin());
-    return entries_.front().second;
+    if (values_.size() == capacity_ && !find(key)) clear();
+    return values_.insert_or_assign(key, std::move(value)).first->second;
   }
-  std::size_t size() const { return entries_.size(); }
-  void clear() {
-    index_.clear();
-    entries_.clear();
-  }
+  std::size_t size() const { return values_.size(); }
+  void clear() { values_.clear(); }
 
  private:
   struct Hash {
     std::size_t operator()(const Key& key) const { return key.hash(); }
   };
   std::size_t capacity_;
-  std::list<std::pair<Key, Value>> entries_;  // latest used first
-  std::unordered_map<Key, typename std::list<std::pair<Key, Value>>::iterator, Hash> index_;
+  std::unordered_map<Key, Value, Hash> values_;
 };
 
 }  // namespace athanor::cuda

@@ -1,6 +1,7 @@
 #include <limits>
 
 #include "kernels/cuda/architecture.h"
+#include "kernels/cuda/context.h"
 #include "kernels/cuda/max_gather.h"
 #include "kernels/pool.h"
 #include "kernels/pool_ops.h"
@@ -269,9 +270,8 @@ __global__ void __launch_bounds__(kThreads)
 
 }  // namespace
 
-template <>
 void max_pool_positions(CudaContext& context, const PoolWindows& windows, const Tensor& index,
-                        const Tensor& positions) {
+                        Out positions) {
   if (index.numel() == 0) return;
   dispatch_index(index, [&]<class I>() {
     const Places<1> places(index);
@@ -280,9 +280,7 @@ void max_pool_positions(CudaContext& context, const PoolWindows& windows, const 
   });
 }
 
-template <>
-void max_pool_forward(CudaContext& context, const PoolWindows& windows, const Tensor& x, const Tensor& y,
-                      const Tensor& index) {
+void max_pool_forward(CudaContext& context, const PoolWindows& windows, const Tensor& x, Out y, Out index) {
   if (y.numel() == 0) return;
   dispatch_floating(x.dtype(), "max_pool2d", [&]<class T>() {
     if (!index.defined()) return run_max<T, std::uint8_t>(context, windows, x, y, nullptr);
@@ -290,9 +288,8 @@ void max_pool_forward(CudaContext& context, const PoolWindows& windows, const Te
   });
 }
 
-template <>
 void max_pool_backward(CudaContext& context, const PoolWindows& windows, const Tensor& dy,
-                       const Tensor& index, const Tensor& dx) {
+                       const Tensor& index, Out dx) {
   if (dx.numel() == 0) return;
   dispatch_floating(dx.dtype(), "max_pool2d", [&]<class T>() {
     dispatch_index(index, [&]<class I>() { run_max_backward<T, I>(context, windows, dy, index, dx); });
@@ -347,8 +344,7 @@ __global__ void __launch_bounds__(kThreads, kResident)
 
 }  // namespace
 
-template <>
-void avg_pool_forward(CudaContext& context, const PoolWindows& windows, const Tensor& x, const Tensor& y) {
+void avg_pool_forward(CudaContext& context, const PoolWindows& windows, const Tensor& x, Out y) {
   if (y.numel() == 0) return;
   dispatch_floating(x.dtype(), "avg_pool2d", [&]<class T>() {
     const T* in = x.data<T>();
@@ -362,8 +358,7 @@ void avg_pool_forward(CudaContext& context, const PoolWindows& windows, const Te
   });
 }
 
-template <>
-void avg_pool_backward(CudaContext& context, const PoolWindows& windows, const Tensor& dy, const Tensor& dx) {
+void avg_pool_backward(CudaContext& context, const PoolWindows& windows, const Tensor& dy, Out dx) {
   if (dx.numel() == 0) return;
   dispatch_floating(dx.dtype(), "avg_pool2d", [&]<class T>() {
     const T* gradient = dy.data<T>();

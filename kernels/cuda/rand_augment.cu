@@ -1,3 +1,4 @@
+#include "kernels/cuda/context.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/rand_augment.h"
 
@@ -60,9 +61,8 @@ __global__ void __launch_bounds__(kThreads)
 
 }  // namespace
 
-template <>
 void rand_augment(CudaContext& context, const RandAugment& how, int number, const AugmentKey& key,
-                  const Tensor& images, const Tensor& rows, const Tensor& samples, const Tensor& y) {
+                  const Tensor& images, const Tensor& rows, const Tensor& samples, Out y) {
   if (y.numel() == 0) return;
   const Batch batch{.images = images.data<std::uint8_t>(),
                     .rows = cuda::data_or_null<std::int64_t>(rows),

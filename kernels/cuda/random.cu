@@ -1,3 +1,4 @@
+#include "kernels/cuda/context.h"
 #include "kernels/cuda/vec.h"
 #include "kernels/random.h"
 #include "kernels/random_ops.h"
@@ -77,8 +78,7 @@ template <class T> struct Integers {
 
 }  // namespace
 
-template <>
-void random_uniform(CudaContext& context, RandomKey key, double low, double high, const Tensor& y) {
+void random_uniform(CudaContext& context, RandomKey key, double low, double high, Out y) {
   dispatch_floating(y.dtype(), "rand", [&]<class T>() {
     using A = Accumulate<T>;
     generate_all<T, 4>(
@@ -87,17 +87,14 @@ void random_uniform(CudaContext& context, RandomKey key, double low, double high
   });
 }
 
-template <>
-void random_normal(CudaContext& context, RandomKey key, double mean, double stddev, const Tensor& y) {
+void random_normal(CudaContext& context, RandomKey key, double mean, double stddev, Out y) {
   dispatch_floating(y.dtype(), "randn", [&]<class T>() {
     using A = Accumulate<T>;
     generate_all<T, 4>(context, "randn", key, y, Normal<T, A>{static_cast<A>(mean), static_cast<A>(stddev)});
   });
 }
 
-template <>
-void random_integers(CudaContext& context, RandomKey key, std::int64_t low, std::int64_t high,
-                     const Tensor& y) {
+void random_integers(CudaContext& context, RandomKey key, std::int64_t low, std::int64_t high, Out y) {
   const auto first = static_cast<std::uint64_t>(low), bound = static_cast<std::uint64_t>(high) - first;
   dispatch_any(y.dtype(), [&]<class T>() {
     generate_all<T, 2>(context, "randint", key, y, Integers<T>{first, bound});

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "kernels/context.h"
+#include "kernels/cuda/context.h"
 #include "tensor/detail/device_memory.h"
 
 namespace athanor::cuda {

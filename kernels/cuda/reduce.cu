@@ -1,8 +1,9 @@
-#include "kernels/cuda/read_back.h"
+#include "kernels/cuda/context.h"
+#include "kernels/cuda/map.h"
+#include "kernels/cuda/reduce_plan.h"
 #include "kernels/cuda/total.h"
-#include "kernels/cuda/walk.h"
 #include "kernels/reduce.h"
-#include "kernels/reduce_plan.h"
+#include "kernels/scratch.h"
 
 // Every element of x is read once, 16 bytes a thread at a time where the innermost axis is dense; about one
 // addition each. The work is cut into units by shape alone, as many as fill a large device; a thread sums in
@@ -14,14 +15,9 @@ namespace {
 
 using cuda::Vec;
 
-constexpr int kThreads = 256;
+constexpr int kThreads = cuda::kReduceThreads;
 constexpr int kUnroll = 4;
-constexpr int kFlush = 16;             // times kUnroll vectors go to an f32 sum before it is emptied
-constexpr std::int64_t kUnits = 1024;  // wanted in all, not of the device: sums are the same on all
-
-std::int64_t pieces(std::int64_t n, std::int64_t of) {
-  return (n + of - 1) / of;
-}
+constexpr int kFlush = 16;  // times kUnroll vectors go to an f32 sum before it is emptied
 
 // axes.at(index), in 32 bits where that will do, and one axis after the other: with copies of the division
 // for several axes of several loads the kernels would not fit the instruction cache.
@@ -101,24 +97,16 @@ template <class A, int W> struct Sums {
 
 // The innermost axis is reduced ----------------------------------------------------------------------------
 
-// An output's terms in one line: row after row of n, a unit of them at a time.
-struct Rows {
+struct Rows : cuda::RowUnits {
   ReduceAxes kept, reduced;
-  std::int64_t outputs, n, step;
-  std::int64_t terms, unit, units;
+  std::int64_t n, step;
 
-  Rows(const ReducePlan& plan, int width, int threads)
-      : kept(plan.kept),
+  Rows(const ReducePlan& plan, int width)
+      : RowUnits(plan, width),
+        kept(plan.kept),
         reduced(plan.reduced),
-        outputs(plan.kept.count()),
         n(plan.inner.size),
-        step(plan.inner.x),
-        terms(plan.reduced.count() * n) {
-    const std::int64_t most = pieces(terms, std::int64_t{8} * threads * width);
-    units = std::clamp<std::int64_t>(kUnits / outputs, 1, most);
-    unit = pieces(pieces(terms, units), width) * width;
-    units = pieces(terms, unit);
-  }
+        step(plan.inner.x) {}
 
   __device__ __forceinline__ std::int64_t offset(std::int64_t term) const {
     if (reduced.rank == 0) return term * step;
@@ -186,30 +174,16 @@ __global__ void __launch_bounds__(kThreads)
 
 // The innermost axis is kept -------------------------------------------------------------------------------
 
-// Rows of n columns, W columns a thread: a block is `lanes` rows of `width` threads, over a tile of columns
-// and a unit of rows.
-struct Columns {
+struct Columns : cuda::ColumnUnits {
   ReduceAxes kept, reduced;
-  std::int64_t outputs, rows, n, step, y_step;
-  int width, lanes;
-  std::int64_t tiles, unit, units;
+  std::int64_t step, y_step;
 
   Columns(const ReducePlan& plan, int vector)
-      : kept(plan.kept),
+      : ColumnUnits(plan, vector),
+        kept(plan.kept),
         reduced(plan.reduced),
-        outputs(plan.kept.count()),
-        rows(plan.reduced.count()),
-        n(plan.inner.size),
         step(plan.inner.x),
-        y_step(plan.inner.y) {
-    const std::int64_t vectors = n / vector;
-    tiles = pieces(vectors, kThreads);
-    width = static_cast<int>(pieces(vectors, tiles));
-    lanes = kThreads / width;
-    units = std::clamp<std::int64_t>(kUnits / (outputs * tiles), 1, pieces(rows, std::int64_t{8} * lanes));
-    unit = pieces(rows, units);
-    units = pieces(rows, unit);
-  }
+        y_step(plan.inner.y) {}
 };
 
 template <int W, bool kAligned, class T, class F>
@@ -311,22 +285,15 @@ template <int W, class T> bool steps_aligned(const ReducePlan& plan, const T* x)
 template <int W, bool kAligned, class T, class F>
 void reduce_rows(const CudaContext& context, const char* name, const ReducePlan& plan, const T* x, const F& f,
                  const Store& store) {
-  constexpr std::int64_t kShort = 2048;  // terms that a warp sums by itself
-  const bool narrow = plan.reduced.count() * plan.inner.size <= kShort;
-  const Rows rows(plan, W, narrow ? cuda::kWarp : kThreads);
-  const std::int64_t tasks = rows.outputs * rows.units;
-  const Scratch scratch =
-      context.scratch(rows.units > 1 ? static_cast<std::size_t>(tasks) * sizeof(double) : 0);
+  const Rows rows(plan, W);
+  const Scratch scratch = context.scratch(static_cast<std::size_t>(rows.partial_sums()) * sizeof(double));
   auto* partial = scratch.as<double>();
-  if (narrow) {
-    const unsigned blocks = cuda::blocks_for(context, tasks, kThreads / cuda::kWarp, 16);
-    cuda::launch(context, {name, blocks, kThreads}, sum_rows<cuda::kWarp, W, kAligned, T, F>, x, rows, f,
-                 partial, store);
-  } else {
-    const unsigned blocks = cuda::blocks_for(context, tasks, 1, 16);
-    cuda::launch(context, {name, blocks, kThreads}, sum_rows<kThreads, W, kAligned, T, F>, x, rows, f,
-                 partial, store);
-  }
+  const unsigned groups =
+      cuda::row_blocks(context.multiprocessors(), rows.outputs * rows.units, rows.threads);
+  cuda::launch(context, {name, groups, kThreads},
+               rows.threads == cuda::kWarp ? sum_rows<cuda::kWarp, W, kAligned, T, F>
+                                           : sum_rows<kThreads, W, kAligned, T, F>,
+               x, rows, f, partial, store);
   if (rows.units == 1) return;
   const unsigned blocks = cuda::blocks_for(context, rows.outputs, 1, 8);
   cuda::launch(context, {name, blocks, kThreads}, add_units_of_rows, partial, rows.kept, rows.outputs,
@@ -338,13 +305,12 @@ void reduce_columns(const CudaContext& context, const char* name, const ReducePl
                     const F& f, const Store& store) {
   const Columns columns(plan, W);
   const std::int64_t tasks = columns.outputs * columns.units * columns.tiles;
-  const std::int64_t sums = columns.units > 1 ? columns.outputs * columns.units * columns.n : 0;
-  const Scratch scratch = context.scratch(static_cast<std::size_t>(sums) * sizeof(double));
+  const Scratch scratch = context.scratch(static_cast<std::size_t>(columns.partial_sums()) * sizeof(double));
   auto* partial = scratch.as<double>();
   cuda::launch(context, {name, cuda::blocks_for(context, tasks, 1, 16), kThreads},
                sum_columns<W, kAligned, T, F>, x, columns, f, partial, store);
   if (columns.units == 1) return;
-  const std::int64_t across = pieces(columns.n, cuda::kWarp);
+  const std::int64_t across = cuda::pieces(columns.n, cuda::kWarp);
   cuda::launch(context,
                {name, cuda::blocks_for(context, columns.outputs * across, 1, 8), dim3(cuda::kWarp, kHeight)},
                add_units_of_columns, partial, columns, store);
@@ -365,9 +331,7 @@ void reduce(const CudaContext& context, const char* name, const Tensor& x, const
   const ReducePlan plan(x, y);
   const T* from = x.data<T>();
   // How wide depends on shape and strides; the address only on how that much is loaded.
-  const bool one_row = plan.inner_reduced && plan.reduced.rank == 0;
-  const bool wide = plan.inner.x == 1 && (one_row || plan.inner.size % V == 0);
-  const bool aligned = steps_aligned<V>(plan, from);
+  const bool wide = cuda::reduce_width(plan, V) > 1, aligned = steps_aligned<V>(plan, from);
   const auto run = [&]<int W, bool kAligned>() {
     if (plan.inner_reduced) return reduce_rows<W, kAligned>(context, name, plan, from, f, store);
     reduce_columns<W, kAligned>(context, name, plan, from, f, store);
@@ -385,20 +349,6 @@ template <class T> struct DeviationGradient {
   }
 };
 
-// Operands x, mean, dy, dx.
-template <class T>
-__global__ void __launch_bounds__(kThreads)
-    deviation_gradient(const T* x, const Accumulate<T>* mean, const T* dy, T* dx, cuda::Walk<4> walk,
-                       DeviationGradient<T> f) {
-  const std::int64_t step = std::int64_t{gridDim.x} * kThreads;
-#pragma unroll 2
-  for (std::int64_t flat = std::int64_t{blockIdx.x} * kThreads + threadIdx.x; flat < walk.numel;
-       flat += step) {
-    const auto offset = walk.offsets(flat);
-    dx[offset[3]] = f(x[offset[0]], mean[offset[1]], dy[offset[2]]);
-  }
-}
-
 template <class T> struct Nonfinite {
   const T* values;
   __device__ __forceinline__ std::int64_t operator()(std::int64_t i) const {
@@ -409,39 +359,33 @@ template <class T> struct Nonfinite {
 
 }  // namespace
 
-template <> void sum(CudaContext& context, const Tensor& x, const Tensor& y, double scale, Write write) {
+void sum(CudaContext& context, const Tensor& x, Out y, double scale, Write write) {
   const Store store{y.raw_data(), y.dtype(), scale, write == Write::accumulate};
   dispatch_floating(x.dtype(), "sum", [&]<class T>() { reduce<T>(context, "sum", x, y, Sum{}, store); });
 }
 
-template <>
-void squared_deviation(CudaContext& context, const Tensor& x, const Tensor& mean, const Tensor& y,
-                       double scale) {
+void squared_deviation(CudaContext& context, const Tensor& x, const Tensor& mean, Out y, double scale) {
   const Store store{y.raw_data(), y.dtype(), scale, false};
   dispatch_floating(x.dtype(), "var", [&]<class T>() {
     reduce<T>(context, "var", x, y, SquaredDeviation{mean.raw_data()}, store);
   });
 }
 
-template <>
 void squared_deviation_backward(CudaContext& context, const Tensor& x, const Tensor& mean, const Tensor& dy,
-                                const Tensor& dx, double scale) {
+                                Out dx, double scale) {
   dispatch_floating(x.dtype(), "var", [&]<class T>() {
     using A = Accumulate<T>;
-    const cuda::Walk<4> walk = cuda::walk_of<4>(dx.shape(), x, mean, dy, dx);
-    cuda::launch(context, {"var_backward", cuda::blocks_for(context, walk.numel, kThreads), kThreads},
-                 deviation_gradient<T>, x.data<T>(), mean.data<A>(), dy.data<T>(), dx.data<T>(), walk,
-                 DeviationGradient<T>{A(scale)});
+    const DeviationGradient<T> f{A(scale)};
+    cuda::map_walk(context, "var_backward", cuda::walk_of<4>(dx.shape(), x, mean, dy, dx), f, f, dx.data<T>(),
+                   static_cast<const T*>(x.data<T>()), static_cast<const A*>(mean.data<A>()),
+                   static_cast<const T*>(dy.data<T>()));
   });
 }
 
-template <> std::int64_t count_nonfinite(CudaContext& context, const Tensor& x) {
-  const Scratch count = context.scratch(sizeof(std::int64_t));
-  dispatch_floating(x.dtype(), "count_nonfinite", [&]<class T>() {
-    cuda::exact_total(context, "count_nonfinite", x.numel(), Nonfinite<T>{x.data<T>()},
-                      count.as<std::int64_t>());
+std::int64_t count_nonfinite(CudaContext& context, const Tensor& x) {
+  return dispatch_floating(x.dtype(), "count_nonfinite", [&]<class T>() {
+    return cuda::exact_total<std::int64_t>(context, "count_nonfinite", x.numel(), Nonfinite<T>{x.data<T>()});
   });
-  return cuda::read_back(context, count.as<std::int64_t>());
 }
 
 }  // namespace athanor::kernels

@@ -1,3 +1,4 @@
+#include "kernels/cuda/context.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/resize_ops.h"
 
@@ -137,8 +138,7 @@ __global__ void __launch_bounds__(kThreads)
 
 }  // namespace
 
-template <>
-void resize_images(CudaContext& context, const Tensor& images, const Tensor& pixels, const Tensor& y) {
+void resize_images(CudaContext& context, const Tensor& images, const Tensor& pixels, Out y) {
   if (y.numel() == 0) return;
   const auto side = [&](int axis) { return static_cast<int>(y.shape()[axis]); };
   const Result to{y.data<std::uint8_t>(), side(1), side(2), side(3)};

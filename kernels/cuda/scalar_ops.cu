@@ -1,4 +1,5 @@
-#include "kernels/cuda/elementwise_map.h"
+#include "kernels/cuda/context.h"
+#include "kernels/cuda/map.h"
 #include "kernels/scalar_ops.h"
 
 // Bytes over bandwidth, as in elementwise.cu.

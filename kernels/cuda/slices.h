@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include "kernels/cuda/context.h"
 #include "kernels/cuda/group.h"
 #include "kernels/detail/axis_shape.h"
 

@@ -1,8 +1,9 @@
 #include <algorithm>
 
+#include "kernels/cuda/context.h"
 #include "kernels/cuda/max_sum.h"
 #include "kernels/cuda/slices.h"
-#include "kernels/softmax.h"
+#include "kernels/softmax_ops.h"
 
 // 2 elements moved per element forward, 3 backward; about 20 FLOPs for each exponential. A slice of
 // neighbours is held in the registers of a warp or a block, so that it is read once; a longer one is read
@@ -18,32 +19,6 @@ using cuda::MaxSum;
 using cuda::RowPart;
 using cuda::Vec;
 
-// What is left to do once a slice's maximum and sum are known.
-template <class A> struct Finish {
-  bool logarithm;
-  A max, last;  // 1 / sum, or log(sum)
-
-  __device__ __forceinline__ Finish(SoftmaxForm form, const MaxSum<A>& slice)
-      : logarithm(form == SoftmaxForm::logarithm),
-        max(slice.max),
-        last(logarithm ? math::log(slice.sum) : A(1) / slice.sum) {}
-  __device__ __forceinline__ A operator()(A x) const {
-    return logarithm ? (x - max) - last : math::exp(x - max) * last;
-  }
-};
-
-// What is summed over a slice of gradients, and what becomes of each with the sum.
-template <class A> struct Gradient {
-  bool logarithm;
-
-  __device__ __forceinline__ explicit Gradient(SoftmaxForm form)
-      : logarithm(form == SoftmaxForm::logarithm) {}
-  __device__ __forceinline__ A term(A y, A dy) const { return logarithm ? dy : dy * y; }
-  __device__ __forceinline__ A operator()(A y, A dy, A total) const {
-    return logarithm ? std::fma(-math::exp(y), total, dy) : y * (dy - total);
-  }
-};
-
 template <class T, class A, class Shape>
 __global__ void __launch_bounds__(kRowBlock, cuda::kResident<Shape, A>)
     forward_rows(const T* x, T* y, std::int64_t rows, std::int64_t n, SoftmaxForm form) {
@@ -55,7 +30,8 @@ __global__ void __launch_bounds__(kRowBlock, cuda::kResident<Shape, A>)
       RowPart<A, Shape> part;
       part.load(in, length, A(0));
       if (form == SoftmaxForm::logarithm) {
-        const Finish<A> finish(form, cuda::max_sum_of_row(part, length));
+        const MaxSum<A> whole = cuda::max_sum_of_row(part, length);
+        const auto finish = SoftmaxOf<A>::slice(form, whole.max, whole.sum);
         part.store(out, length, [&](A value, int) { return finish(value); });
       } else {  // keeps the exponentials
         const A max =
@@ -66,15 +42,10 @@ __global__ void __launch_bounds__(kRowBlock, cuda::kResident<Shape, A>)
         part.store(out, length, [=](A value, int) { return value * scale; });
       }
     } else {
-      constexpr int W = Shape::width;
-      const Finish<A> finish(form, cuda::max_sum_of_row<A, Shape>(in, n));
-      for (std::int64_t c = std::int64_t{Shape::rank()} * W; c < n; c += std::int64_t{Shape::threads} * W) {
-        const Vec<T, W> old = cuda::load<W>(in + c);
-        Vec<T, W> result;
-#pragma unroll
-        for (int i = 0; i < W; ++i) result[i] = T(finish(A(old[i])));
-        cuda::store<W>(out + c, result);
-      }
+      const MaxSum<A> whole = cuda::max_sum_of_row<A, Shape>(in, n);
+      const auto finish = SoftmaxOf<A>::slice(form, whole.max, whole.sum);
+      cuda::map_row<Shape>(
+          out, n, [&](A value, std::int64_t) { return finish(value); }, in);
     }
   }
 }
@@ -86,7 +57,7 @@ inline constexpr int kResidentPairs = std::max(1, cuda::kResident<Shape, A> - (s
 template <class T, class A, class Shape>
 __global__ void __launch_bounds__(kRowBlock, kResidentPairs<Shape, A>)
     backward_rows(const T* y, const T* dy, T* dx, std::int64_t rows, std::int64_t n, SoftmaxForm form) {
-  const Gradient<A> gradient(form);
+  const SoftmaxGradient<A> gradient{form};
   for (std::int64_t row = Shape::first(); row < rows; row += Shape::step()) {
     const T *result = y + row * n, *in = dy + row * n;
     T* out = dx + row * n;
@@ -108,13 +79,8 @@ __global__ void __launch_bounds__(kRowBlock, kResidentPairs<Shape, A>)
         for (int i = 0; i < W; ++i) total += gradient.term(A(value[i]), A(d[i]));
       }
       total = cuda::group_sum<Shape::threads>(total);
-      for (std::int64_t c = first; c < n; c += step) {
-        const Vec<T, W> value = cuda::load<W>(result + c), d = cuda::load<W>(in + c);
-        Vec<T, W> made;
-#pragma unroll
-        for (int i = 0; i < W; ++i) made[i] = T(gradient(A(value[i]), A(d[i]), total));
-        cuda::store<W>(out + c, made);
-      }
+      cuda::map_row<Shape>(
+          out, n, [&](A value, A d, std::int64_t) { return gradient(value, d, total); }, result, in);
     }
   }
 }
@@ -132,7 +98,8 @@ __global__ void __launch_bounds__(Columns::threads)
       }
       mine = cuda::JoinMaxSum{}(mine, piece);
     });
-    const Finish<A> finish(form, columns.fold(mine, cuda::JoinMaxSum{}));
+    const MaxSum<A> whole = columns.fold(mine, cuda::JoinMaxSum{});
+    const auto finish = SoftmaxOf<A>::slice(form, whole.max, whole.sum);
     for (std::int64_t r = columns.rank(); inside && r < columns.n; r += Columns::height)
       y[at + r * columns.inner] = T(finish(A(x[at + r * columns.inner])));
   });
@@ -141,7 +108,7 @@ __global__ void __launch_bounds__(Columns::threads)
 template <class T, class A>
 __global__ void __launch_bounds__(Columns::threads)
     backward_columns(const T* y, const T* dy, T* dx, Columns columns, SoftmaxForm form) {
-  const Gradient<A> gradient(form);
+  const SoftmaxGradient<A> gradient{form};
   columns.for_each([&](std::int64_t first, std::int64_t, bool inside) {
     A total = 0;
     columns.for_each_piece(inside, [&](std::int64_t begin, std::int64_t end) {
@@ -162,8 +129,7 @@ __global__ void __launch_bounds__(Columns::threads)
 
 }  // namespace
 
-template <>
-void softmax_forward(CudaContext& context, SoftmaxForm form, const Tensor& x, int axis, const Tensor& y) {
+void softmax_forward(CudaContext& context, SoftmaxForm form, const Tensor& x, int axis, Out y) {
   if (x.numel() == 0) return;
   dispatch_floating(x.dtype(), "softmax", [&]<class T>() {
     using A = Accumulate<T>;
@@ -181,9 +147,8 @@ void softmax_forward(CudaContext& context, SoftmaxForm form, const Tensor& x, in
   });
 }
 
-template <>
 void softmax_backward(CudaContext& context, SoftmaxForm form, const Tensor& y, const Tensor& dy, int axis,
-                      const Tensor& dx) {
+                      Out dx) {
   if (y.numel() == 0) return;
   dispatch_floating(y.dtype(), "softmax", [&]<class T>() {
     using A = Accumulate<T>;

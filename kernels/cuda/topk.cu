@@ -1,3 +1,4 @@
+#include "kernels/cuda/context.h"
 #include "kernels/cuda/divide.h"
 #include "kernels/cuda/group.h"
 #include "kernels/detail/axis_shape.h"
@@ -55,9 +56,7 @@ __global__ void __launch_bounds__(kThreads)
 
 }  // namespace
 
-template <>
-void topk(CudaContext& context, const Tensor& x, int axis, bool largest, const Tensor& values,
-          const Tensor& index) {
+void topk(CudaContext& context, const Tensor& x, int axis, bool largest, Out values, Out index) {
   const AxisShape in(x.shape(), axis);
   if (in.outer * in.inner == 0) return;
   dispatch_number(x.dtype(), "topk", [&]<class T>() {

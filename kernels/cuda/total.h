@@ -3,16 +3,15 @@
 #include <algorithm>
 #include <tuple>
 
+#include "kernels/cuda/context.h"
 #include "kernels/cuda/group.h"
+#include "kernels/cuda/read_back.h"
+#include "kernels/scratch.h"
 
 // scale * sum of f(x[i]...) over dense operands, in two launches: partial sums of blocks, then their sum, in
 // an order that depends on n and the types alone. Reads every operand once, 16 bytes a thread at a time.
 
 namespace athanor::cuda {
-
-inline constexpr int kTotalThreads = 256;
-inline constexpr std::int64_t kTotalBlocks =
-    1024;  // at most: not of the device, so that sums are the same on all
 
 template <bool kAligned, int W, class A, class F, class... From>
 __global__ void __launch_bounds__(kTotalThreads)
@@ -48,9 +47,9 @@ __global__ void __launch_bounds__(kTotalThreads)
 template <class A, class F, class... From>
 void total(const CudaContext& context, const char* name, std::int64_t n, const F& f, double scale, A* y,
            const From*... x) {
-  constexpr int W = 16 / static_cast<int>(std::max({sizeof(From)...}));
-  const std::int64_t work = std::int64_t{kTotalThreads} * W * 4;
-  const std::int64_t blocks = std::clamp<std::int64_t>((n + work - 1) / work, 1, kTotalBlocks);
+  constexpr std::size_t kWidest = std::max({sizeof(From)...});
+  constexpr int W = 16 / static_cast<int>(kWidest);
+  const std::int64_t blocks = total_blocks(n, kWidest);
   const Scratch scratch = context.scratch(static_cast<std::size_t>(blocks) * sizeof(double));
   const Launch how{name, static_cast<unsigned>(blocks), kTotalThreads};
   if ((aligned<W>(x) && ...)) {
@@ -76,14 +75,16 @@ template <class I> struct Element {
   __device__ __forceinline__ I operator()(std::int64_t i) const { return values[i]; }
 };
 
-/// Queues *y = sum of f(i) over 0 <= i < n, of integers: exact in any order.
+/// The sum of f(i) over 0 <= i < n, of integers: exact in any order. A counted wait.
 template <class I, class F>
-void exact_total(const CudaContext& context, const char* name, std::int64_t n, const F& f, I* y) {
-  const unsigned blocks = std::max(blocks_for(context, (n + 3) / 4, kTotalThreads), 1u);
-  const Scratch scratch = context.scratch(blocks * sizeof(I));
-  launch(context, {name, blocks, kTotalThreads}, exact_sums<I, F>, n, f, scratch.as<I>());
-  launch(context, {name, 1, kTotalThreads}, exact_sums<I, Element<I>>, blocks, Element<I>{scratch.as<I>()},
-         y);
+I exact_total(const CudaContext& context, const char* name, std::int64_t n, const F& f,
+              const Site& site = Site::current()) {
+  const unsigned blocks = exact_total_blocks(context.multiprocessors(), n);
+  const Scratch partial = context.scratch(blocks * sizeof(I)), sum = context.scratch(sizeof(I));
+  launch(context, {name, blocks, kTotalThreads}, exact_sums<I, F>, n, f, partial.as<I>());
+  launch(context, {name, 1, kTotalThreads}, exact_sums<I, Element<I>>, blocks, Element<I>{partial.as<I>()},
+         sum.as<I>());
+  return read_back(context, sum.as<I>(), site);
 }
 
 }  // namespace athanor::cuda

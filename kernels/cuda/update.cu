@@ -1,6 +1,9 @@
+#include <algorithm>
 #include <bit>
 
+#include "kernels/cuda/context.h"
 #include "kernels/cuda/update_range.h"
+#include "kernels/scratch.h"
 #include "kernels/update.h"
 #include "kernels/update_ops.h"
 #include "tensor/cuda/capture.h"
@@ -11,50 +14,21 @@ namespace {
 
 constexpr int kThreads = kUpdateThreads;
 
-// What an optimizer does to one element, and how that is made for a range.
-
-struct SgdRule {
-  using Group = SgdGroup;
-  using Op = SgdOp;
-  static constexpr int kStates = 0;
-  ATH_HD static bool variant(const Group&) { return false; }
-  ATH_HD static Op make(const Group& group, float lr, bool decay, std::int64_t) {
-    return sgd_op(group, lr, decay);
-  }
-  template <class F> __device__ static void visit(const Op& op, bool, const F& f) { f(op); }
-};
-struct MomentumRule {
-  using Group = SgdGroup;
-  using Op = MomentumOp<false>;
-  static constexpr int kStates = 1;
-  ATH_HD static bool variant(const Group& group) { return group.nesterov; }
-  ATH_HD static Op make(const Group& group, float lr, bool decay, std::int64_t updates) {
-    return momentum_op<false>(group, lr, decay, updates);
-  }
-  template <class F> __device__ static void visit(const Op& op, bool nesterov, const F& f) {
-    nesterov ? f(std::bit_cast<MomentumOp<true>>(op)) : f(op);
-  }
-};
-struct AdamRule {
-  using Group = AdamGroup;
-  using Op = AdamOp<false>;
-  static constexpr int kStates = 2;
-  ATH_HD static bool variant(const Group& group) { return group.decoupled; }
-  ATH_HD static Op make(const Group& group, float lr, bool decay, std::int64_t updates) {
-    if (group.decoupled) return std::bit_cast<Op>(adam_op<true>(group, lr, decay, updates));
-    return adam_op<false>(group, lr, decay, updates);
-  }
-  template <class F> __device__ static void visit(const Op& op, bool decoupled, const F& f) {
-    decoupled ? f(std::bit_cast<AdamOp<true>>(op)) : f(op);
-  }
-};
-
 /// What one range is updated with.
 template <class Rule> struct Prepared {
   typename Rule::Op op;
   AverageOp average;
   bool variant;
 };
+
+/// Calls f with the op, or with its variant.
+template <class Rule, class F> __device__ void visit(const Prepared<Rule>& how, const F& f) {
+  if constexpr (std::is_same_v<typename Rule::Op, typename Rule::Variant>) {
+    f(how.op);
+  } else {
+    how.variant ? f(std::bit_cast<typename Rule::Variant>(how.op)) : f(how.op);
+  }
+}
 
 /// Options of all groups, in a kernel's parameters.
 template <class Group> struct Groups {
@@ -99,7 +73,7 @@ __global__ void __launch_bounds__(kThreads, 4)
   }
   const GradientScale scale = gradient_scale(*step);
   const Prepared<Rule> how = prepared[index];
-  Rule::visit(how.op, how.variant, [&](const auto& op) {
+  visit(how, [&](const auto& op) {
     for_each_in_part(range, vectors, [&](std::int64_t i, auto n) {
       const auto g = cuda::load<n()>(gradient + i);
       auto w = cuda::load<n()>(master + i);
@@ -127,9 +101,9 @@ __global__ void __launch_bounds__(kThreads, 4)
   });
 }
 
-template <class Rule, class... State>
-void run(const CudaContext& context, const char* name, const UpdateTable& table,
-         std::span<const typename Rule::Group> groups, const State&... state) {
+template <class Rule>
+void run(const CudaContext& context, const UpdateTable& table, std::span<const typename Rule::Group> groups,
+         std::span<const Tensor> state) {
   if (table.count == 0) return;
   const Scratch memory = context.scratch(static_cast<std::size_t>(table.count) * sizeof(Prepared<Rule>));
   auto* prepared = memory.as<Prepared<Rule>>();
@@ -140,12 +114,13 @@ void run(const CudaContext& context, const char* name, const UpdateTable& table,
                Groups<typename Rule::Group>(groups), table.average, prepared);
   const bool averages = table.averages.defined();
   dispatch_update(table, [&]<class G, class W>() {
-    const Flat<G, W, Rule::kStates> flat{table.gradients.data<G>(),
-                                         table.weights.defined() ? table.weights.data<W>() : nullptr,
-                                         table.masters.data<float>(),
-                                         averages ? table.averages.data<float>() : nullptr,
-                                         {state.template data<float>()...}};
-    cuda::launch(context, {name, parts_of(table), kThreads},
+    Flat<G, W, Rule::kStates> flat{table.gradients.data<G>(),
+                                   table.weights.defined() ? table.weights.data<W>() : nullptr,
+                                   table.masters.data<float>(),
+                                   averages ? table.averages.data<float>() : nullptr,
+                                   {}};
+    for (int k = 0; k < Rule::kStates; ++k) flat.state[k] = state[static_cast<std::size_t>(k)].data<float>();
+    cuda::launch(context, {Rule::kName, parts_of(table), kThreads},
                  averages ? update<Rule, G, W, true> : update<Rule, G, W, false>, ranges_of(table), prepared,
                  context.step(), flat, steps);
   });
@@ -153,18 +128,14 @@ void run(const CudaContext& context, const char* name, const UpdateTable& table,
 
 }  // namespace
 
-template <>
-void sgd_update(CudaContext& context, const UpdateTable& table, std::span<const SgdGroup> groups,
-                const Tensor& momentum) {
-  if (momentum.defined()) return run<MomentumRule>(context, "sgd_update", table, groups, momentum);
-  run<SgdRule>(context, "sgd_update", table, groups);
-}
-
-template <>
-void adam_update(CudaContext& context, const UpdateTable& table, std::span<const AdamGroup> groups,
-                 const Tensor& first_moment, const Tensor& second_moment) {
-  run<AdamRule>(context, "adam_update", table, groups, first_moment, second_moment);
-}
+#define ATH_SPECIALISE(Rule)                                                                        \
+  template <>                                                                                       \
+  void update_parameters<Rule>(CudaContext & context, const UpdateTable& table,                     \
+                               std::span<const Rule::Group> groups, std::span<const Tensor> state) { \
+    run<Rule>(context, table, groups, state);                                                       \
+  }
+ATH_UPDATE_RULES(ATH_SPECIALISE)
+#undef ATH_SPECIALISE
 
 // Sums of squares ------------------------------------------------------------------------------------------
 
@@ -177,7 +148,6 @@ struct Measure {
 };
 }  // namespace
 
-template <>
 void measure_gradients(CudaContext& context, std::span<const UpdateTable> tables,
                        const GradientLimits& limits) {
   std::int64_t count = 0;
@@ -222,17 +192,17 @@ __global__ void __launch_bounds__(32) choose_rates(StepState* step, RateWindow w
 
 }  // namespace
 
-template <> void set_learning_rates(CudaContext& context, const RateWindow& window) {
+void set_learning_rates(CudaContext& context, const RateWindow& window) {
   if (cuda::thread_is_capturing())
     athanor::detail::fail<Error>("set_learning_rates: must be called before each launch, not captured");
   cuda::launch(context, {"set_learning_rates", 1, 32}, choose_rates, context.step(), window);
 }
 
-template <> void loss_seed(CudaContext& context, const Tensor& value, float weight) {
+void loss_seed(CudaContext& context, Out value, float weight) {
   cuda::launch(context, {"loss_seed", 1, 1}, seed_of_loss, context.step(), weight, value.data<float>());
 }
 
-template <> void finish_step(CudaContext& context, const LossScaling& scaling, const OutlierGuard& outliers) {
+void finish_step(CudaContext& context, const LossScaling& scaling, const OutlierGuard& outliers) {
   cuda::launch(context, {"finish_step", 1, 1}, end_of_step, context.step(), scaling, outliers);
 }
 
@@ -300,7 +270,7 @@ __global__ void __launch_bounds__(kThreads)
 
 }  // namespace
 
-template <> void copy_if_skipped(CudaContext& context, const Tensor& from, const Tensor& to) {
+void copy_if_skipped(CudaContext& context, const Tensor& from, Out to) {
   const auto* source = reinterpret_cast<const float*>(from.raw_data());
   auto* target = reinterpret_cast<float*>(to.raw_data());
   const auto words = static_cast<std::int64_t>(to.bytes() / sizeof(float));
@@ -308,21 +278,20 @@ template <> void copy_if_skipped(CudaContext& context, const Tensor& from, const
                         source, target);
 }
 
-template <>
-void average_update(CudaContext& context, const Tensor& x, const Tensor& average, const AverageRule& rule) {
+void average_update(CudaContext& context, const Tensor& x, Out average, const AverageRule& rule) {
   const float* in = x.data<float>();
   float* out = average.data<float>();
   launch_vectors<float>(context, "average_update", 1, x.numel(), MoveAverage{context.step(), rule, in, out},
                         in, out);
 }
 
-template <> void average_ranges(CudaContext& context, const UpdateTable& table) {
+void average_ranges(CudaContext& context, const UpdateTable& table) {
   if (table.count == 0) return;
   cuda::launch(context, {"average_ranges", parts_of(table), kThreads}, move_averages, ranges_of(table),
                context.step(), table.average, table.masters.data<float>(), table.averages.data<float>());
 }
 
-template <> void exchange(CudaContext& context, const Tensor& a, const Tensor& b) {
+void exchange(CudaContext& context, Out a, Out b) {
   float *left = a.data<float>(), *right = b.data<float>();
   launch_vectors<float>(context, "exchange", 1, a.numel(), Exchange{left, right}, left, right);
 }

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "kernels/cuda/context.h"
 #include "kernels/cuda/group.h"
 #include "kernels/cuda/vec.h"
 #include "kernels/update_ops.h"

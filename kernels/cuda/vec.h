@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include "kernels/cuda/launch.h"
+#include "simt/packets.h"
 
 // Accesses of 16 bytes: what a warp needs to keep the memory busy.
 
@@ -32,43 +33,12 @@ template <int bytes> using Bits = typename detail::BitsOf<bytes>::Type;
 /// Elements in 16 bytes.
 template <class T> inline constexpr int kVec = 16 / static_cast<int>(sizeof(T));
 
-#if defined(SIMT_RACE)
-// In packets that are one number each: the compiler takes structs apart, and who looks on would see an access
-// for each element where a GPU makes one.
-namespace detail {
-template <int bytes> struct PacketOf { using Type = Bits<bytes>; };
-template <> struct PacketOf<16> { __extension__ using Type = unsigned __int128; };
-
-template <class T, int N> struct Packets {
-  static constexpr int kBytes = N * static_cast<int>(sizeof(T)), kEach = kBytes < 16 ? kBytes : 16;
-  typedef typename PacketOf<kEach>::Type Packet __attribute__((may_alias));
-  Packet packet[kBytes / kEach];
-};
-}  // namespace detail
-
-template <int N, class T> inline Vec<T, N> load(const T* from) {
-  using Packets = detail::Packets<T, N>;
-  Packets all;
-  for (auto& packet : all.packet) {
-    packet = reinterpret_cast<const typename Packets::Packet*>(from)[&packet - all.packet];
-    asm("" : "+r"(packet));
-  }
-  return std::bit_cast<Vec<T, N>>(all);
-}
-template <int N, class T> inline void store(T* to, const Vec<T, N>& values) {
-  using Packets = detail::Packets<T, N>;
-  const auto all = std::bit_cast<Packets>(values);
-  for (auto& packet : all.packet)
-    reinterpret_cast<typename Packets::Packet*>(to)[&packet - all.packet] = packet;
-}
-#else
 template <int N, class T> __device__ __forceinline__ Vec<T, N> load(const T* from) {
-  return *reinterpret_cast<const Vec<T, N>*>(from);
+  return simt::load_packets<Vec<T, N>>(from);
 }
 template <int N, class T> __device__ __forceinline__ void store(T* to, const Vec<T, N>& values) {
-  *reinterpret_cast<Vec<T, N>*>(to) = values;
+  simt::store_packets(to, values);
 }
-#endif
 
 /// Element i of a vector, in the type it is computed in. bfloat16 is taken from the packed words: as 16-bit
 /// elements, ptxas would spread them over twice the registers.
@@ -107,12 +77,11 @@ template <int N, class... T> bool aligned(const T*... pointers) {
   return ((reinterpret_cast<std::uintptr_t>(pointers) % (sizeof(T) * N) == 0) && ...);
 }
 
-/// Calls f.operator()<V>() with the elements a thread moves at a time: 16 bytes' worth where every row of
-/// every operand begins on that boundary. (f64 is there for checks: one element.)
+/// Calls f.operator()<V>() with vector_width().
 template <class T, class F, class... P>
 void dispatch_width(std::int64_t row, const F& f, const P*... pointers) {
   if constexpr (sizeof(T) < 8) {
-    if (row % kVec<T> == 0 && aligned<kVec<T>>(pointers...)) return f.template operator()<kVec<T>>();
+    if (vector_width(sizeof(T), row, {Address(pointers)...}) > 1) return f.template operator()<kVec<T>>();
   }
   f.template operator()<1>();
 }

@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <utility>
 
+#include "kernels/cuda/context.h"
 #include "kernels/cuda/vendor_impl.h"
 #include "tensor/cuda/runtime.h"
 
@@ -79,11 +80,6 @@ void Vendor::clear() {
 
 Planner Vendor::planner(CudaContext& context) {
   return {context, options_, log_, impl().folder};
-}
-
-cudnn::PlanRules plan_rules(const CudaContext& context, const VendorOptions& options) {
-  return {context.tf32, context.deterministic, options.runtime_compiled, options.workspace_bytes,
-          options.autotune && !context.deterministic ? options.reduced_precision : 0};
 }
 
 std::int64_t alignment_of(const void* address, std::int64_t most) {

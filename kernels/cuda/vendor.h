@@ -8,17 +8,14 @@
 #include <string>
 #include <utility>
 
+#include "kernels/cuda/context.h"
 #include "kernels/cuda/vendor_log.h"
 #include "kernels/vendor_stats.h"
 #include "tensor/device.h"
 
-// cuDNN and cuBLASLt as the kernels of this folder see them: vendor_conv.h and vendor_matmul.h ask, and get a
-// no where the vendor cannot do the job, or not as well. No header of the vendor's is included from here, so
-// that a build without them (vendor_absent.cpp) compiles the same kernels.
-
-namespace athanor {
-class CudaContext;
-}
+// cuDNN and cuBLASLt as the kernels of this folder see them: an implementation in the lists of conv_list.h
+// and matmul_list.h, which declines where our own kernels are faster. No header of the vendor's is included
+// from here, so that a build without them (vendor_absent.cpp) compiles the same kernels.
 
 namespace athanor::cuda {
 
@@ -36,7 +33,6 @@ struct MeasuredPlan {
 };
 
 struct VendorOptions {
-  bool enabled = true;  ///< false: every question is answered with no
   /// Measures candidates the first time a shape is met. Without, and always where the context is
   /// `deterministic` (a measurement may go the other way next time) or a stream is being captured, the
   /// vendor's own guess runs.
@@ -44,15 +40,6 @@ struct VendorOptions {
   /// Of the vendor's guesses, measured: 1 or more. cuDNN's are spread over its engines, and for a convolution
   /// that is a plain product a quarter as many of cuBLASLt's join them.
   int candidates = 16;
-  std::size_t workspace_bytes = std::size_t{256} << 20;  ///< a plan that needs more is not taken
-  /// Engines of cuDNN's that round partial sums to the type of the result: taken where, in a measured forward
-  /// pass, the error of theirs against f32 is at most this many times that of our kernel, which rounds once.
-  /// 0: never.
-  double reduced_precision = 0;
-  /// false: only cuBLASLt's products are candidates for convolutions; to test them.
-  bool conv_graphs = true;
-  /// Engines that cuDNN compiles when a plan is made: 1 to 2 s each time.
-  bool runtime_compiled = false;
   /// Where plans are kept between runs; empty: nowhere.
   std::filesystem::path plan_directory = default_plan_directory();
   /// Called for each candidate when it has been measured; empty: not reported.

@@ -1,8 +1,9 @@
+#include "kernels/cuda/context.h"
+#include "kernels/cuda/conv_list.h"
+#include "kernels/cuda/matmul_list.h"
 #include "kernels/cuda/vendor.h"
-#include "kernels/cuda/vendor_conv.h"
-#include "kernels/cuda/vendor_matmul.h"
 
-// A build without cuDNN and cuBLASLt: the answer is always no.
+// A build without cuDNN and cuBLASLt: nothing is theirs.
 
 namespace athanor::cuda {
 
@@ -20,28 +21,20 @@ void Vendor::set_options(VendorOptions options) {
 }
 void Vendor::clear() {}
 
-bool vendor_conv_forward(CudaContext&, const Conv2dParams&, const Tensor&, const Tensor&, const Tensor&,
-                         const Tensor&) {
-  return false;
-}
-std::optional<bool> vendor_conv_forward_sums(CudaContext&, const Conv2dParams&, const Tensor&, const Tensor&,
-                                             const Tensor&, const Tensor&) {
-  return std::nullopt;
-}
-bool vendor_conv_backward_data(CudaContext&, const Conv2dParams&, const Tensor&, const Tensor&, const Tensor&,
-                               Write) {
-  return false;
-}
-bool vendor_conv_backward_weights(CudaContext&, const Conv2dParams&, const Tensor&, const Tensor&,
-                                  const Tensor&, Write, const Tensor&, Write) {
-  return false;
-}
-bool vendor_matmul(CudaContext&, MatmulImpl, const Tensor&, const Tensor&, const Tensor&, Activation,
-                   const Tensor&, Write) {
+bool has_vendor() {
   return false;
 }
 
-bool has_vendor() {
+bool vendor_fits(CudaContext&, const ConvCall&) {
+  return false;
+}
+bool vendor_conv(CudaContext&, const ConvCall&) {
+  return false;
+}
+bool vendor_fits(CudaContext&, const MatmulCall&) {
+  return false;
+}
+bool vendor_matmul(CudaContext&, const MatmulCall&) {
   return false;
 }
 

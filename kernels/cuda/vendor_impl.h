@@ -4,11 +4,11 @@
 #include <optional>
 #include <string>
 
-#include "kernels/cuda/conv_plan.h"
+#include "kernels/cuda/context.h"
 #include "kernels/cuda/cublas_matmul.h"
-#include "kernels/cuda/cudnn_conv.h"
 #include "kernels/cuda/plan_choice.h"
 #include "kernels/cuda/vendor.h"
+#include "kernels/cuda/vendor_conv_plan.h"
 #include "tensor/cuda/device.h"
 
 // What a Vendor holds, for the vendor_*.cpp alone.
@@ -36,7 +36,14 @@ struct Vendor::Impl {
   std::optional<cublas::Handle> cublas_;
 };
 
-cudnn::PlanRules plan_rules(const CudaContext& context, const VendorOptions& options);
+/// Whether the libraries know a floating type on that GPU.
+inline bool has_type(const CudaContext& context, DType dtype) {
+  return dtype != DType::bf16 || context.sm() >= 80;
+}
+/// Queues a product by cuBLASLt, as the launch of that name. `bias` is read if the signature has one.
+void run_product(CudaContext& context, const char* name, const cublas::MatmulSignature& signature,
+                 const cublas::Algorithm& algorithm, const Tensor& a, const Tensor& b, const Tensor& bias,
+                 const Tensor& y);
 /// The largest power of two, at most `most`, that an address is a multiple of.
 std::int64_t alignment_of(const void* address, std::int64_t most);
 

@@ -50,19 +50,20 @@ std::int64_t final_side(std::int64_t image_size) {
 class CifarNet::Group final : public Module {
  public:
   Group(std::int64_t in, std::int64_t out)
-      : conv1(in, out, 3, conv()), conv2(out, out, 3, conv()), bn1(out, kCifarNorm), bn2(out, kCifarNorm) {
+      : conv1(in, out, 3, conv()), bn1(out, kCifarNorm), conv2(out, out, 3, conv(), kCifarNorm) {
     register_module("conv1", conv1);
     register_module("bn1", bn1);
-    register_module("conv2", conv2);
-    register_module("bn2", bn2);
+    register_module("conv2", conv2.conv);
+    register_module("bn2", conv2.norm);
   }
-  Tensor forward(const Tensor& x) override { return conv_norm_act(conv2, bn2, bn1(pool(conv1(x)))); }
+  Tensor forward(const Tensor& x) override { return conv2(bn1(pool(conv1(x)))); }
 
  private:
   static Conv2dOptions conv() { return {.padding = 1, .bias = false, .weight_init = identity_first}; }
 
-  Conv2d conv1, conv2;
-  BatchNorm bn1, bn2;
+  Conv2d conv1;
+  BatchNorm bn1;
+  ConvNorm conv2;
   MaxPool2d pool{2};
 };
 

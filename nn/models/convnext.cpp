@@ -63,11 +63,10 @@ class Block final : public Module {
 }  // namespace
 
 ConvNeXt::ConvNeXt(const ModelOptions& options, const ConvNeXtOptions& more) {
-  const auto next = [this] { return std::to_string(features.size()); };
   auto stem = std::make_unique<Sequential>();
   stem->add<Conv2d>(options.in_channels, more.widths[0], 4, patches(4));
   stem->add<LayerNorm>(Shape{more.widths[0]}, kConvNextNorm);
-  features.append(next(), std::move(stem));
+  features.append(std::move(stem));
   int all_blocks = 0, block = 0;
   for (const int blocks : more.blocks) all_blocks += blocks;
   for (std::size_t i = 0; i < more.blocks.size(); ++i) {
@@ -75,14 +74,14 @@ ConvNeXt::ConvNeXt(const ModelOptions& options, const ConvNeXtOptions& more) {
       auto smaller = std::make_unique<Sequential>();
       smaller->add<LayerNorm>(Shape{more.widths[i - 1]}, kConvNextNorm);
       smaller->add<Conv2d>(more.widths[i - 1], more.widths[i], 2, patches(2));
-      features.append(next(), std::move(smaller));
+      features.append(std::move(smaller));
     }
     auto stage = std::make_unique<Sequential>();
     for (int j = 0; j < more.blocks[i]; ++j, ++block) {
       const double drop = all_blocks > 1 ? more.stochastic_depth * block / (all_blocks - 1) : 0;
       stage->add<Block>(more.widths[i], more.layer_scale, drop);
     }
-    features.append(next(), std::move(stage));
+    features.append(std::move(stage));
   }
   classifier.add_named<LayerNorm>("0", Shape{more.widths.back()}, kConvNextNorm);
   classifier.add_named<Linear>("2", more.widths.back(), options.classes, pointwise());

@@ -28,10 +28,9 @@ int blocks_of(const EfficientNetStage& stage, double depth) {
 EfficientNet::EfficientNet(const ModelOptions& options, const EfficientNetOptions& more) {
   ATH_CHECK(more.width > 0 && more.depth > 0, "EfficientNet: width and depth must be > 0, but got {} and {}",
             more.width, more.depth);
-  const auto next = [this] { return std::to_string(features.size()); };
   const auto scaled = [&](std::int64_t n) { return make_divisible(static_cast<double>(n) * more.width); };
   std::int64_t channels = scaled(32);
-  features.append(next(), conv_norm(options.in_channels, channels, {.stride = 2, .activation = kSilu}));
+  features.append(conv_norm(options.in_channels, channels, {.stride = 2, .activation = kSilu}));
   int all_blocks = 0, block = 0;
   for (const EfficientNetStage& stage : kEfficientNetStages) all_blocks += blocks_of(stage, more.depth);
   for (const EfficientNetStage& stage : kEfficientNetStages) {
@@ -44,13 +43,15 @@ EfficientNet::EfficientNet(const ModelOptions& options, const EfficientNetOption
           .out = out,
           .conv = {.kernel = stage.kernel, .stride = i == 0 ? stage.stride : 1, .activation = kSilu},
           .squeezed = std::max<std::int64_t>(1, channels / 4),
-          .excitation = {.activation = Activation::silu, .weight_init = kaiming_fan_out, .bias_init = zero},
+          .excitation = {.activation = Activation::silu,
+                         .weight_init = init::kaiming_fan_out,
+                         .bias_init = init::zeros},
           .stochastic_depth = more.stochastic_depth * block / all_blocks});
       channels = out;
     }
-    features.append(next(), std::move(blocks));
+    features.append(std::move(blocks));
   }
-  features.append(next(), conv_norm(channels, 4 * channels, {.kernel = 1, .activation = kSilu}));
+  features.append(conv_norm(channels, 4 * channels, {.kernel = 1, .activation = kSilu}));
   const double bound = 1 / std::sqrt(static_cast<double>(options.classes));
   classifier =
       dropout_linear(4 * channels, options.classes, more.dropout,

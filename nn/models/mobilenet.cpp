@@ -57,10 +57,9 @@ Tensor global_mean(const Tensor& x) {
 
 MobileNetV2::MobileNetV2(const ModelOptions& options, const MobileNetOptions& more) {
   check("MobileNetV2", more);
-  const auto next = [this] { return std::to_string(features.size()); };
   constexpr auto kRelu6 = BlockActivation::relu6;
   std::int64_t channels = make_divisible(32 * more.width);
-  features.append(next(), conv_norm(options.in_channels, channels, {.stride = 2, .activation = kRelu6}));
+  features.append(conv_norm(options.in_channels, channels, {.stride = 2, .activation = kRelu6}));
   for (const MobileNetV2Stage& stage : kMobileNetV2Stages) {
     const std::int64_t out = make_divisible(static_cast<double>(stage.channels) * more.width);
     for (int i = 0; i < stage.blocks; ++i) {
@@ -74,7 +73,7 @@ MobileNetV2::MobileNetV2(const ModelOptions& options, const MobileNetOptions& mo
     }
   }
   const std::int64_t last = make_divisible(1280 * std::max(1.0, more.width));
-  features.append(next(), conv_norm(channels, last, {.kernel = 1, .activation = kRelu6}));
+  features.append(conv_norm(channels, last, {.kernel = 1, .activation = kRelu6}));
   classifier = dropout_linear(last, options.classes, more.dropout, normal_01);
   register_module("features", features);
   register_module("classifier", *classifier);
@@ -86,11 +85,10 @@ Tensor MobileNetV2::forward(const Tensor& x) {
 
 MobileNetV3::MobileNetV3(bool large, const ModelOptions& options, const MobileNetOptions& more) {
   check("MobileNetV3", more);
-  const auto next = [this] { return std::to_string(features.size()); };
   const auto scaled = [&](std::int64_t n) { return make_divisible(static_cast<double>(n) * more.width); };
   ConvNormOptions conv{.stride = 2, .activation = kHardswish, .eps = 0.001, .momentum = 0.01};
   std::int64_t channels = scaled(16);
-  features.append(next(), conv_norm(options.in_channels, channels, conv));
+  features.append(conv_norm(options.in_channels, channels, conv));
   for (const Row& row : large ? std::span<const Row>(kLarge) : std::span<const Row>(kSmall)) {
     conv.kernel = row.kernel;
     conv.stride = row.stride;
@@ -102,14 +100,14 @@ MobileNetV3::MobileNetV3(bool large, const ModelOptions& options, const MobileNe
         .out = out,
         .conv = conv,
         .squeezed = row.squeezes ? make_divisible(static_cast<double>(expanded / 4)) : 0,
-        .excitation = {.hard_gate = true, .weight_init = kaiming_fan_out, .bias_init = zero}});
+        .excitation = {.hard_gate = true, .weight_init = init::kaiming_fan_out, .bias_init = init::zeros}});
     channels = out;
   }
   conv.kernel = conv.stride = 1;
   conv.activation = kHardswish;
-  features.append(next(), conv_norm(channels, 6 * channels, conv));
+  features.append(conv_norm(channels, 6 * channels, conv));
 
-  const LinearOptions linear{.weight_init = normal_01, .bias_init = zero};
+  const LinearOptions linear{.weight_init = normal_01, .bias_init = init::zeros};
   const std::int64_t hidden = scaled(large ? 1280 : 1024);
   classifier.add<Linear>(6 * channels, hidden, linear)
       .add<Hardswish>()

@@ -4,20 +4,23 @@
 #include <cctype>
 #include <utility>
 
-#include "nn/models/alexnet.h"
 #include "nn/models/cifarnet.h"
 #include "nn/models/convnext.h"
-#include "nn/models/digits_cnn.h"
 #include "nn/models/efficientnet.h"
-#include "nn/models/lenet.h"
 #include "nn/models/mobilenet.h"
 #include "nn/models/resnet.h"
-#include "nn/models/vgg.h"
 #include "nn/models/vision_transformer.h"
 #include "tensor/nearest.h"
 #include "tensor/printable.h"
 
 namespace athanor::nn {
+
+// Those without options of their own are defined in the source of their name, and need no header.
+std::unique_ptr<Module> make_alexnet(const ModelOptions& options);
+std::unique_ptr<Module> make_digits_cnn(const ModelOptions& options);
+std::unique_ptr<Module> make_lenet5(const ModelOptions& options);
+std::unique_ptr<Module> make_vgg11_bn(const ModelOptions& options);
+
 namespace {
 
 struct Recipe {
@@ -42,45 +45,36 @@ template <bool large> std::unique_ptr<Module> make_mobilenet_v3(const ModelOptio
   return std::make_unique<MobileNetV3>(large, options);
 }
 
-const Recipe kRecipes[] = {
-    {"lenet5", {10, 1, 28}, 12, make<LeNet5>},
-    {"alexnet", kImageNet, 63, make<AlexNet>},
-    {"vgg11_bn", kImageNet, 32, make<Vgg11Bn>},
-    {"resnet18", kImageNet, 1, make_resnet<kResNet18>},
-    {"resnet34", kImageNet, 1, make_resnet<kResNet34>},
-    {"resnet50", kImageNet, 1, make_resnet<kResNet50>},
-    {"resnet18_cifar", kCifar, 1, make_resnet<kResNet18Cifar>},
-    {"resnet34_cifar", kCifar, 1, make_resnet<kResNet34Cifar>},
-    {"resnet50_cifar", kCifar, 1, make_resnet<kResNet50Cifar>},
-    {"resnet20", kCifar, 1, make_resnet<kResNet20>},
-    {"resnet56", kCifar, 1, make_resnet<kResNet56>},
-    {"digits_cnn", {10, 1, 8}, 4, make<DigitsCnn>},
-    {"cifarnet", kCifar, 25, make<CifarNet>},
-    {"mobilenet_v2", kImageNet, 1, make<MobileNetV2>},
-    {"mobilenet_v3_large", kImageNet, 1, make_mobilenet_v3<true>},
-    {"mobilenet_v3_small", kImageNet, 1, make_mobilenet_v3<false>},
-    {"efficientnet_b0", kImageNet, 1, make<EfficientNet>},
-    {"convnext_tiny", kImageNet, 32, make<ConvNeXt>},
-    {"vit_tiny", kImageNet, 16, make<VisionTransformer, kVitTiny>},
-    {"vit_b_16", kImageNet, 16, make<VisionTransformer, kVitB16>},
-};
-
-std::vector<Recipe>& registered() {
-  static std::vector<Recipe> recipes;
-  return recipes;
-}
-
-/// Those of the library, then those of the program.
-std::vector<const Recipe*> recipes() {
-  std::vector<const Recipe*> all;
-  for (const Recipe& recipe : kRecipes) all.push_back(&recipe);
-  for (const Recipe& recipe : registered()) all.push_back(&recipe);
+/// The library's models, a new one being a row here, then those of the program.
+std::vector<Recipe>& recipes() {
+  static std::vector<Recipe> all{
+      {"lenet5", {10, 1, 28}, 12, make_lenet5},
+      {"alexnet", kImageNet, 63, make_alexnet},
+      {"vgg11_bn", kImageNet, 32, make_vgg11_bn},
+      {"resnet18", kImageNet, 1, make_resnet<kResNet18>},
+      {"resnet34", kImageNet, 1, make_resnet<kResNet34>},
+      {"resnet50", kImageNet, 1, make_resnet<kResNet50>},
+      {"resnet18_cifar", kCifar, 1, make_resnet<kResNet18Cifar>},
+      {"resnet34_cifar", kCifar, 1, make_resnet<kResNet34Cifar>},
+      {"resnet50_cifar", kCifar, 1, make_resnet<kResNet50Cifar>},
+      {"resnet20", kCifar, 1, make_resnet<kResNet20>},
+      {"resnet56", kCifar, 1, make_resnet<kResNet56>},
+      {"digits_cnn", {10, 1, 8}, 4, make_digits_cnn},
+      {"cifarnet", kCifar, 25, make<CifarNet>},
+      {"mobilenet_v2", kImageNet, 1, make<MobileNetV2>},
+      {"mobilenet_v3_large", kImageNet, 1, make_mobilenet_v3<true>},
+      {"mobilenet_v3_small", kImageNet, 1, make_mobilenet_v3<false>},
+      {"efficientnet_b0", kImageNet, 1, make<EfficientNet>},
+      {"convnext_tiny", kImageNet, 32, make<ConvNeXt>},
+      {"vit_tiny", kImageNet, 16, make<VisionTransformer, kVitTiny>},
+      {"vit_b_16", kImageNet, 16, make<VisionTransformer, kVitB16>},
+  };
   return all;
 }
 
 const Recipe& recipe_of(std::string_view name) {
-  for (const Recipe* recipe : recipes()) {
-    if (recipe->name == name) return *recipe;
+  for (const Recipe& recipe : recipes()) {
+    if (recipe.name == name) return recipe;
   }
   const std::vector<std::string> names = model_names();
   std::string all;
@@ -124,7 +118,7 @@ std::string did_you_mean_model(std::string_view name, std::span<const std::strin
 
 std::vector<std::string> model_names() {
   std::vector<std::string> names;
-  for (const Recipe* recipe : recipes()) names.push_back(recipe->name);
+  for (const Recipe& recipe : recipes()) names.push_back(recipe.name);
   return names;
 }
 
@@ -132,11 +126,11 @@ void register_model(const std::string& name, ModelFactory make, const ModelOptio
                     std::int64_t smallest_image) {
   ATH_CHECK(is_name(name, "_-"),
             "register_model: a name must consist of letters, digits, '_' and '-', but is '{}'", name);
-  for (const Recipe* recipe : recipes())
-    ATH_CHECK(recipe->name != name, "register_model: '{}' must be a new name, but is already registered",
+  for (const Recipe& recipe : recipes())
+    ATH_CHECK(recipe.name != name, "register_model: '{}' must be a new name, but is already registered",
               name);
   ATH_CHECK(make != nullptr, "register_model: '{}' must have a factory", name);
-  registered().push_back({name, defaults, smallest_image, std::move(make)});
+  recipes().push_back({name, defaults, smallest_image, std::move(make)});
 }
 
 ModelOptions model_options(std::string_view name, const ModelOptions& options) {

@@ -32,11 +32,7 @@ using ModelFactory = std::function<std::unique_ptr<Module>(const ModelOptions&)>
 void register_model(const std::string& name, ModelFactory make, const ModelOptions& defaults = {10, 3, 32},
                     std::int64_t smallest_image = 1);
 
-/// The library's models, then those registered: lenet5 alexnet vgg11_bn resnet18 resnet34 resnet50 (224 x
-/// 224, 1,000 classes) resnet18_cifar resnet34_cifar resnet50_cifar resnet20 resnet56 (32 x 32, 10 classes)
-/// digits_cnn (8 x 8). Programs linked with athanor::athanor also have cifarnet (32 x 32), mobilenet_v2
-/// mobilenet_v3_large mobilenet_v3_small efficientnet_b0 convnext_tiny vit_tiny vit_b_16 (224 x 224, 1,000
-/// classes).
+/// The library's models (docs/reference/models.md), then those registered.
 std::vector<std::string> model_names();
 
 /// "; did you mean 'resnet18'?", or "": of these models, the one that timm calls `name`, such as resnet18d or

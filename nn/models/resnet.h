@@ -1,10 +1,10 @@
 #pragma once
 
 #include <array>
+#include <initializer_list>
 #include <optional>
 
-#include "nn/batch_norm.h"
-#include "nn/conv2d.h"
+#include "nn/conv_norm.h"
 #include "nn/linear.h"
 #include "nn/models/model.h"
 #include "nn/pool.h"
@@ -36,12 +36,12 @@ inline constexpr ResNetConfig kResNet56{{9, 9, 9, 0}, 16, false, false};
 class ResidualBlock : public Module {
  protected:
   ResidualBlock(std::int64_t in, std::int64_t out, std::int64_t stride);
-  void register_shortcut();
-  /// activation(norm(conv(branch())) + shortcut of x); the shortcut is computed first.
-  template <class Branch> Tensor join(Conv2d& conv, BatchNorm& norm, const Tensor& x, const Branch& branch);
+  /// Names the branch's layers "conv1" and "bn1", ..., and the shortcut "downsample".
+  void register_layers(std::initializer_list<ConvNorm*> branch);
+  Residual shortcut(const Tensor& x);
 
  private:
-  std::optional<Sequential> downsample_;
+  std::optional<ConvNorm> downsample_;
 };
 
 /// Two 3x3 convolutions.
@@ -52,8 +52,7 @@ class BasicBlock final : public ResidualBlock {
   Tensor forward(const Tensor& x) override;
 
  private:
-  Conv2d conv1, conv2;
-  BatchNorm bn1, bn2;
+  ConvNorm conv1, conv2;
 };
 
 /// 1x1, 3x3, 1x1. The 3x3 has the stride ("v1.5"): 0.5 % more accurate than in the paper, and 5 % slower.
@@ -65,8 +64,7 @@ class Bottleneck final : public ResidualBlock {
   Tensor forward(const Tensor& x) override;
 
  private:
-  Conv2d conv1, conv2, conv3;
-  BatchNorm bn1, bn2, bn3;
+  ConvNorm conv1, conv2, conv3;
 };
 
 /// Residual network; names and initial values as in torchvision.
@@ -78,8 +76,7 @@ class ResNet final : public Module {
 
  private:
   bool imagenet_stem_;
-  Conv2d conv1;
-  BatchNorm bn1;
+  ConvNorm conv1;
   MaxPool2d maxpool{3, 2, 1};
   std::array<Sequential, 4> layers;
   Linear fc;

@@ -17,20 +17,19 @@ void fan_in_normal(const Tensor& w, RandomKey key) {
 class DoubleConv final : public Module {
  public:
   DoubleConv(std::int64_t in, std::int64_t out)
-      : conv1(in, out, 3, conv()), conv2(out, out, 3, conv()), bn1(out, kNormRelu), bn2(out, kNormRelu) {
-    register_module("conv1", conv1);
-    register_module("bn1", bn1);
-    register_module("conv2", conv2);
-    register_module("bn2", bn2);
+      : conv1(in, out, 3, conv(), kNormRelu), conv2(out, out, 3, conv(), kNormRelu) {
+    register_module("conv1", conv1.conv);
+    register_module("bn1", conv1.norm);
+    register_module("conv2", conv2.conv);
+    register_module("bn2", conv2.norm);
   }
-  Tensor forward(const Tensor& x) override { return conv_norm_act(conv2, bn2, conv_norm_act(conv1, bn1, x)); }
+  Tensor forward(const Tensor& x) override { return conv2(conv1(x)); }
 
  private:
   static constexpr BatchNormOptions kNormRelu{.activation = Activation::relu};
   static Conv2dOptions conv() { return {.padding = 1, .bias = false, .weight_init = fan_in_normal}; }
 
-  Conv2d conv1, conv2;
-  BatchNorm bn1, bn2;
+  ConvNorm conv1, conv2;
 };
 
 /// [N, H, W, 2 C] -> [N, 2 H, 2 W, C].
@@ -70,15 +69,15 @@ Tensor UNet::forward(const Tensor& x) {
   ATH_CHECK(x.rank() == 4 && x.dim(1) % multiple == 0 && x.dim(2) % multiple == 0,
             "UNet: images must be [N, H, W, C] with H and W multiples of {}, but got {}", multiple,
             x.shape());
-  std::array<Tensor, kMaxDepth> kept;
+  std::array<Tensor, kMaxDepth> skips;
   Tensor y = x;
   for (int i = 0; i < depth_; ++i) {
-    kept[i] = (*down_[i])(y);
-    y = pool_(kept[i]);
+    skips[i] = (*down_[i])(y);
+    y = pool_(skips[i]);
   }
   y = (*bottom_)(y);
   for (int i = depth_ - 1; i >= 0; --i)
-    y = (*up_[i])(cat(std::array<Tensor, 2>{kept[i], (*enlarge_[i])(y)}, 3));
+    y = (*up_[i])(cat(std::array<Tensor, 2>{skips[i], (*enlarge_[i])(y)}, 3));
   return head_(y);
 }
 

@@ -19,26 +19,37 @@ void lower_affine(Graph& graph, const Op& op) {
   graph.define(op.y(), scaled(graph, x, op.number("scale"), op.number("shift")), layout);
 }
 
-template <const char* const& node> void lower_binary(Graph& graph, const Op& op) {
-  const Operands operands = aligned(graph, op.inputs);
-  graph.define(op.y(), graph.node(node, operands.names), operands.layout);
+/// The node that a functor says computes it, or null.
+template <class Op> constexpr const char* node_of() {
+  if constexpr (requires { Op::kOnnxNode; }) return Op::kOnnxNode;
+  return nullptr;
 }
 
-constexpr const char *kAdd = "Add", *kSub = "Sub", *kMul = "Mul", *kDiv = "Div", *kMax = "Max", *kMin = "Min",
-                     *kPow = "Pow";
-
-void lower_floor_divide(Graph& graph, const Op& op) {
-  if (!is_floating(op.y().two.dtype())) op.refuse("its operands are integers");
-  const Operands operands = aligned(graph, op.inputs);
-  graph.define(op.y(), graph.node("Floor", {graph.node("Div", operands.names)}), operands.layout);
+/// The node of an op that is one, or null.
+constexpr const char* node_of(std::string_view op) {
+  if (op == "neg") return "Sub";  // of integers: zero less x
+  if (op == "where") return "Where";
+#define ATH_NODE(Op, name) \
+  if (op == #name) return node_of<kernels::Op>();
+  ATH_UNARY_OPS(ATH_NODE)
+  ATH_BINARY_OPS(ATH_NODE)
+#undef ATH_NODE
+  return nullptr;
 }
 
-void lower_remainder(Graph& graph, const Op& op) {
+void lower_aligned(Graph& graph, const Op& op) {
+  const Operands operands = aligned(graph, op.inputs);
+  graph.define(op.y(), graph.node(node_of(op.name), operands.names), operands.layout);
+}
+
+// floor_divide or remainder
+void lower_quotient(Graph& graph, const Op& op) {
   if (!is_floating(op.y().two.dtype())) op.refuse("its operands are integers");
   const Operands operands = aligned(graph, op.inputs);
-  const std::string whole = graph.node("Floor", {graph.node("Div", operands.names)});
-  const std::string part = graph.node("Mul", {whole, operands.names[1]});
-  graph.define(op.y(), graph.node("Sub", {operands.names[0], part}), operands.layout);
+  std::string y = graph.node("Floor", {graph.node("Div", operands.names)});
+  if (op.name == "remainder")
+    y = graph.node("Sub", {operands.names[0], graph.node("Mul", {y, operands.names[1]})});
+  graph.define(op.y(), y, operands.layout);
 }
 
 void lower_compare(Graph& graph, const Op& op) {
@@ -64,11 +75,6 @@ void lower_compare(Graph& graph, const Op& op) {
   graph.define(op.y(), result, operands.layout);
 }
 
-void lower_where(Graph& graph, const Op& op) {
-  const Operands operands = aligned(graph, op.inputs);
-  graph.define(op.y(), graph.node("Where", operands.names), operands.layout);
-}
-
 // Ops of one tensor and numbers ----------------------------------------------------------------------------
 
 template <class Make> void lower_numbers(Graph& graph, const Op& op, const Make& make) {
@@ -76,15 +82,11 @@ template <class Make> void lower_numbers(Graph& graph, const Op& op, const Make&
   graph.define(op.y(), make(graph.tensor(op.x(), layout), op.numbers("numbers")), layout);
 }
 
-void lower_leaky_relu(Graph& graph, const Op& op) {
+// leaky_relu or elu
+void lower_slope(Graph& graph, const Op& op) {
+  const char* const node = op.name == "elu" ? "Elu" : "LeakyRelu";
   lower_numbers(graph, op, [&](const std::string& x, const std::vector<double>& given) {
-    return graph.node("LeakyRelu", {x}, {{"alpha", static_cast<float>(given[0])}});
-  });
-}
-
-void lower_elu(Graph& graph, const Op& op) {
-  lower_numbers(graph, op, [&](const std::string& x, const std::vector<double>& given) {
-    return graph.node("Elu", {x}, {{"alpha", static_cast<float>(given[0])}});
+    return graph.node(node, {x}, {{"alpha", static_cast<float>(given[0])}});
   });
 }
 
@@ -106,7 +108,7 @@ void lower_clamp(Graph& graph, const Op& op) {
 }
 
 void lower_power(Graph& graph, const Op& op) {
-  if (op.inputs.size() == 2) return lower_binary<kPow>(graph, op);
+  if (op.inputs.size() == 2) return lower_aligned(graph, op);
   lower_numbers(graph, op, [&](const std::string& x, const std::vector<double>& given) {
     return graph.node("Pow", {x, graph.numbers({static_cast<float>(given[0])})});
   });
@@ -126,6 +128,44 @@ std::string gelu_tanh(Graph& graph, const std::string& x) {
   return scaled(graph, graph.node("Mul", {x, scaled(graph, tanh, 1, 1)}), 0.5);
 }
 
+using Formula = std::string (*)(Graph& graph, const std::string& x);
+
+/// Unary ops that are no single node of ONNX.
+constexpr std::pair<std::string_view, Formula> kFormulas[] = {
+    {"gelu", gelu},
+    {"gelu_tanh", gelu_tanh},
+    {"silu",
+     [](Graph& graph, const std::string& x) {
+       return graph.node("Mul", {x, graph.node("Sigmoid", {x})});
+     }},
+    {"hardsigmoid",
+     [](Graph& graph, const std::string& x) {
+       return graph.node("HardSigmoid", {x}, {{"alpha", 1.0f / 6}, {"beta", 0.5f}});
+     }},
+    {"mish",
+     [](Graph& graph, const std::string& x) {
+       return graph.node("Mul", {x, graph.node("Tanh", {graph.node("Softplus", {x})})});
+     }},
+    {"rsqrt",
+     [](Graph& graph, const std::string& x) { return graph.node("Reciprocal", {graph.node("Sqrt", {x})}); }},
+    {"square",
+     [](Graph& graph, const std::string& x) {
+       return graph.node("Mul", {x, x});
+     }},
+};
+
+constexpr Formula formula_of(std::string_view op) {
+  for (const auto& [name, formula] : kFormulas) {
+    if (name == op) return formula;
+  }
+  return nullptr;
+}
+
+#define ATH_CHECK_OP(Op, name) \
+  static_assert(node_of(#name) || formula_of(#name), #name " must have a kOnnxNode or a formula here");
+ATH_UNARY_OPS(ATH_CHECK_OP)
+#undef ATH_CHECK_OP
+
 }  // namespace
 
 std::string scaled(Graph& graph, const std::string& x, double scale, double shift) {
@@ -136,18 +176,8 @@ std::string scaled(Graph& graph, const std::string& x, double scale, double shif
 }
 
 std::string unary(Graph& graph, std::string_view op, const std::string& x) {
-  static const std::map<std::string_view, const char*> kNodes{
-      {"relu", "Relu"}, {"hardswish", "HardSwish"}, {"sigmoid", "Sigmoid"}, {"tanh", "Tanh"}, {"exp", "Exp"},
-      {"log", "Log"},   {"sqrt", "Sqrt"},           {"abs", "Abs"}};
-  if (const auto node = kNodes.find(op); node != kNodes.end()) return graph.node(node->second, {x});
-  if (op == "gelu") return gelu(graph, x);
-  if (op == "gelu_tanh") return gelu_tanh(graph, x);
-  if (op == "silu") return graph.node("Mul", {x, graph.node("Sigmoid", {x})});
-  if (op == "hardsigmoid") return graph.node("HardSigmoid", {x}, {{"alpha", 1.0f / 6}, {"beta", 0.5f}});
-  if (op == "mish") return graph.node("Mul", {x, graph.node("Tanh", {graph.node("Softplus", {x})})});
-  if (op == "rsqrt") return graph.node("Reciprocal", {graph.node("Sqrt", {x})});
-  if (op == "square") return graph.node("Mul", {x, x});
-  detail::fail<>("export_onnx: every op must have an ONNX equivalent, but '{}' has none", op);
+  if (const Formula formula = formula_of(op)) return formula(graph, x);
+  return graph.node(node_of(op), {x});
 }
 
 std::string activated(Graph& graph, std::int64_t activation, const std::string& x) {
@@ -180,25 +210,17 @@ Operands aligned(Graph& graph, std::span<Value* const> values) {
 
 const LowerTable& elementwise_ops() {
   static const LowerTable kTable = [] {
-    LowerTable table{{"affine", lower_affine},
-                     {"add", lower_binary<kAdd>},
-                     {"sub", lower_binary<kSub>},
-                     {"neg", lower_binary<kSub>},  // of integers: zero less x
-                     {"mul", lower_binary<kMul>},
-                     {"div", lower_binary<kDiv>},
-                     {"maximum", lower_binary<kMax>},
-                     {"minimum", lower_binary<kMin>},
-                     {"pow", lower_power},
-                     {"floor_divide", lower_floor_divide},
-                     {"remainder", lower_remainder},
-                     {"compare", lower_compare},
-                     {"where", lower_where},
-                     {"leaky_relu", lower_leaky_relu},
-                     {"elu", lower_elu},
-                     {"softplus", lower_softplus},
-                     {"clamp", lower_clamp}};
+    LowerTable table{
+        {"affine", lower_affine},         {"neg", lower_aligned},        {"pow", lower_power},
+        {"floor_divide", lower_quotient}, {"remainder", lower_quotient}, {"compare", lower_compare},
+        {"where", lower_aligned},         {"leaky_relu", lower_slope},   {"elu", lower_slope},
+        {"softplus", lower_softplus},     {"clamp", lower_clamp}};
 #define ATH_ADD(Op, name) table[#name] = lower_unary;
     ATH_UNARY_OPS(ATH_ADD)
+#undef ATH_ADD
+#define ATH_ADD(Op, name) \
+  if (node_of(#name)) table.emplace(#name, lower_aligned);
+    ATH_BINARY_OPS(ATH_ADD)
 #undef ATH_ADD
     return table;
   }();

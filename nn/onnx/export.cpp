@@ -92,15 +92,10 @@ void normalize(onnx::Graph& graph, onnx::Value& input, onnx::Layout layout, cons
 }
 
 void lower(onnx::Graph& graph, const onnx::Op& op) {
-  if (!op.y().known) op.refuse("export_onnx() supports only the ops of autograd/; build it from those");
-  for (const auto* table : {&onnx::elementwise_ops(), &onnx::image_ops(), &onnx::norm_ops(),
-                            &onnx::product_ops(), &onnx::reduce_ops(), &onnx::shape_ops()}) {
-    const auto found = table->find(op.name);
-    if (found == table->end()) continue;
-    graph.set_layer(op.layer);
-    return found->second(graph, op);
-  }
-  op.refuse("export_onnx() does not support it");
+  const onnx::Lower function = op.inputs.empty() ? nullptr : onnx::lowering_of(op.name);
+  if (!function) op.refuse("build the model from ops of autograd/ that have one");
+  graph.set_layer(op.layer);
+  function(graph, op);
 }
 
 onnx::Message graph_message(Module& model, const Shape& sample, const OnnxOptions& options) {
@@ -123,6 +118,14 @@ onnx::Message graph_message(Module& model, const Shape& sample, const OnnxOption
 }
 
 }  // namespace
+
+onnx::Lower onnx::lowering_of(std::string_view op) {
+  for (const LowerTable* table :
+       {&elementwise_ops(), &image_ops(), &norm_ops(), &product_ops(), &reduce_ops(), &shape_ops()}) {
+    if (const auto found = table->find(op); found != table->end()) return found->second;
+  }
+  return nullptr;
+}
 
 void export_onnx(Module& model, const Shape& sample, const std::filesystem::path& path,
                  const OnnxOptions& options) {

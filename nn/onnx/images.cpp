@@ -29,25 +29,17 @@ std::vector<std::int64_t> kernel_of(const Op& op) {
   return {w[1], w[2]};
 }
 
-void lower_conv2d(Graph& graph, const Op& op) {
-  const std::string y = graph.node("Conv", filter_inputs(graph, op),
-                                   {{"dilations", op.integers("dilation")},
+void lower_convolution(Graph& graph, const Op& op) {
+  const bool transposed = op.name == "conv_transpose2d";
+  std::vector<Attribute> attributes{{"dilations", op.integers("dilation")},
                                     {"group", op.integer("groups")},
-                                    {"kernel_shape", kernel_of(op)},
-                                    {"pads", twice(op.integers("padding"))},
-                                    {"strides", op.integers("stride")}});
-  graph.define(op.y(), activated(graph, op.integer("activation"), y), Layout::nchw);
-}
-
-void lower_conv_transpose2d(Graph& graph, const Op& op) {
-  const std::string y = graph.node("ConvTranspose", filter_inputs(graph, op),
-                                   {{"dilations", op.integers("dilation")},
-                                    {"group", op.integer("groups")},
-                                    {"kernel_shape", kernel_of(op)},
-                                    {"output_padding", op.integers("output_padding")},
-                                    {"pads", twice(op.integers("padding"))},
-                                    {"strides", op.integers("stride")}});
-  graph.define(op.y(), y, Layout::nchw);
+                                    {"kernel_shape", kernel_of(op)}};
+  if (transposed) attributes.push_back({"output_padding", op.integers("output_padding")});
+  attributes.push_back({"pads", twice(op.integers("padding"))});
+  attributes.push_back({"strides", op.integers("stride")});
+  const std::string y =
+      graph.node(transposed ? "ConvTranspose" : "Conv", filter_inputs(graph, op), attributes);
+  graph.define(op.y(), transposed ? y : activated(graph, op.integer("activation"), y), Layout::nchw);
 }
 
 // Pools ----------------------------------------------------------------------------------------------------
@@ -164,8 +156,8 @@ void lower_interpolate(Graph& graph, const Op& op) {
 }  // namespace
 
 const LowerTable& image_ops() {
-  static const LowerTable kTable{{"conv2d", lower_conv2d},
-                                 {"conv_transpose2d", lower_conv_transpose2d},
+  static const LowerTable kTable{{"conv2d", lower_convolution},
+                                 {"conv_transpose2d", lower_convolution},
                                  {"max_pool2d", lower_max_pool2d},
                                  {"avg_pool2d", lower_avg_pool2d},
                                  {"adaptive_avg_pool2d", lower_adaptive_avg_pool2d},

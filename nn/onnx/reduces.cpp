@@ -6,6 +6,15 @@
 namespace athanor::nn::onnx {
 namespace {
 
+/// The axes that an op reduces, whose attribute has a bit for each.
+std::vector<std::int64_t> axes_of(const Op& op) {
+  std::vector<std::int64_t> axes;
+  for (int axis = 0; axis < op.x().rank(); ++axis) {
+    if (op.integer("axes") >> axis & 1) axes.push_back(axis);
+  }
+  return axes;
+}
+
 bool holds(const std::vector<std::int64_t>& axes, std::int64_t axis) {
   return std::find(axes.begin(), axes.end(), axis) != axes.end();
 }
@@ -18,7 +27,7 @@ struct Reduction {
   bool keeps;
 
   Reduction(Graph& graph, const Op& op) {
-    const std::vector<std::int64_t> ours = op.integers("axes");
+    const std::vector<std::int64_t> ours = axes_of(op);
     keeps = op.y().rank() == op.x().rank() && op.x().rank() > 0;
     const bool any_order = keeps || holds(ours, 3) || (holds(ours, 1) && holds(ours, 2));
     layout = any_order ? graph.layout_of(op.x()) : Layout::ours;
@@ -42,25 +51,21 @@ void lower_sum(Graph& graph, const Op& op) {
   graph.define(op.y(), sum_of(graph, over, over.x), over.result_layout());
 }
 
-void lower_mean(Graph& graph, const Op& op) {
+// mean or max
+void lower_reduction(Graph& graph, const Op& op) {
   const Reduction over(graph, op);
-  graph.define(op.y(), reduced(graph, "ReduceMean", over, over.x, over.keeps), over.result_layout());
-}
-
-void lower_max(Graph& graph, const Op& op) {
-  const Reduction over(graph, op);
-  graph.define(op.y(), reduced(graph, "ReduceMax", over, over.x, over.keeps), over.result_layout());
+  const char* const node = op.name == "mean" ? "ReduceMean" : "ReduceMax";
+  graph.define(op.y(), reduced(graph, node, over, over.x, over.keeps), over.result_layout());
 }
 
 void lower_var(Graph& graph, const Op& op) {
   const Reduction over(graph, op);
-  double count = -op.number("correction");
-  std::int64_t terms = 1;
-  for (const std::int64_t axis : op.integers("axes")) {
+  double terms = 1;
+  for (const std::int64_t axis : axes_of(op)) {
     if (op.x().batches_in(static_cast<int>(axis)) > 0) op.refuse("it reduces over the batch");
-    terms *= op.x().two.dim(static_cast<int>(axis));
+    terms *= static_cast<double>(op.x().two.dim(static_cast<int>(axis)));
   }
-  count += static_cast<double>(terms);
+  const double count = terms - op.number("correction");
   const std::string center = reduced(graph, "ReduceMean", over, over.x, true);
   const std::string from = graph.node("Sub", {over.x, center});
   const std::string sum = sum_of(graph, over, graph.node("Mul", {from, from}));
@@ -96,8 +101,8 @@ void lower_topk(Graph& graph, const Op& op) {
 
 const LowerTable& reduce_ops() {
   static const LowerTable kTable{{"sum", lower_sum},
-                                 {"mean", lower_mean},
-                                 {"max", lower_max},
+                                 {"mean", lower_reduction},
+                                 {"max", lower_reduction},
                                  {"var", lower_var},
                                  {"argmax", lower_argmax},
                                  {"softmax", lower_softmax},

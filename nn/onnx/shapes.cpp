@@ -45,12 +45,10 @@ void lower_permute(Graph& graph, const Op& op) {
   graph.define(op.y(), graph.node("Transpose", {graph.tensor(op.x(), layout)}, {{"perm", order}}));
 }
 
-void lower_squeeze(Graph& graph, const Op& op) {
-  graph.define(op.y(), graph.node("Squeeze", {graph.tensor(op.x()), graph.integers({op.integer("axis")})}));
-}
-
-void lower_unsqueeze(Graph& graph, const Op& op) {
-  graph.define(op.y(), graph.node("Unsqueeze", {graph.tensor(op.x()), graph.integers({op.integer("axis")})}));
+// Squeeze or Unsqueeze.
+void lower_squeezes(Graph& graph, const Op& op) {
+  const char* const node = op.name == "squeeze" ? "Squeeze" : "Unsqueeze";
+  graph.define(op.y(), graph.node(node, {graph.tensor(op.x()), graph.integers({op.integer("axis")})}));
 }
 
 void lower_expand(Graph& graph, const Op& op) {
@@ -123,12 +121,12 @@ void lower_gather(Graph& graph, const Op& op) {
 }  // namespace
 
 const LowerTable& shape_ops() {
-  static const LowerTable kTable{{"reshape", lower_reshape}, {"permute", lower_permute},
-                                 {"squeeze", lower_squeeze}, {"unsqueeze", lower_unsqueeze},
-                                 {"expand", lower_expand},   {"narrow", lower_narrow},
-                                 {"select", lower_select},   {"clone", lower_clone},
-                                 {"cast", lower_cast},       {"cat", lower_cat},
-                                 {"stack", lower_stack},     {"index_select", lower_index_select},
+  static const LowerTable kTable{{"reshape", lower_reshape},  {"permute", lower_permute},
+                                 {"squeeze", lower_squeezes}, {"unsqueeze", lower_squeezes},
+                                 {"expand", lower_expand},    {"narrow", lower_narrow},
+                                 {"select", lower_select},    {"clone", lower_clone},
+                                 {"cast", lower_cast},        {"cat", lower_cat},
+                                 {"stack", lower_stack},      {"index_select", lower_index_select},
                                  {"gather", lower_gather}};
   return kTable;
 }

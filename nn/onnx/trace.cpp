@@ -75,11 +75,9 @@ std::vector<double> Op::numbers(std::string_view attribute) const {
                                     [&](const TracedAttribute& one) { return one.name == attribute; });
     ATH_CHECK(found != op.attributes.end(), "export_onnx: op '{}' must record its '{}', but does not", name,
               attribute);
-    std::vector<double> values;
-    for (const TracedNumber& number : found->values) values.push_back(number.value);
-    return values;
+    return found->values;
   };
-  std::vector<double> values = values_in(*two), others = values_in(*three);
+  const std::vector<double> values = values_in(*two), others = values_in(*three);
   const auto same = [](double a, double b) { return a == b || (a != a && b != b); };
   if (!std::equal(values.begin(), values.end(), others.begin(), others.end(), same))
     refuse(fmt::format("its {} differs between two inputs", attribute));
@@ -139,7 +137,7 @@ void Program::read_op(const TracedOp& two, const TracedOp& three, Places& places
                 two.outputs.size() == three.outputs.size(),
             kBatchRule, fmt::format(": one calls {}, the other {}", two.name, three.name));
   Op op{std::string(two.name), {}, {}, &two, &three, ops_.empty() ? "" : ops_.back().layer};
-  bool varies = !two.is_reported;
+  bool varies = two.inputs.empty();  // which the op did not report
   for (std::size_t i = 0; i < two.inputs.size(); ++i) {
     const Tensor &a = two.inputs[i], &b = three.inputs[i];
     ATH_CHECK(a.defined() == b.defined(), kBatchRule, fmt::format(" in the inputs of {}", two.name));
@@ -159,7 +157,6 @@ void Program::read_op(const TracedOp& two, const TracedOp& three, Places& places
   }
   for (std::size_t i = 0; i < two.outputs.size(); ++i) {
     Value& value = new_value(two.outputs[i], three.outputs[i]);
-    value.known = two.is_reported;
     value.varies = varies || !value.has_fixed_shape();
     places.set(value);
     op.outputs.push_back(&value);

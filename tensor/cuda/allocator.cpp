@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "simt/emulation.h"
 #include "tensor/cuda/device.h"
 #include "tensor/detail/device_memory.h"
 #include "tensor/error.h"
@@ -134,14 +135,13 @@ Segment* DeviceAllocator::add_segment(Pool& pool, const athanor::detail::StreamS
   chunk.bytes = bytes;
   chunk.segment = &segment;
   chunk.before = chunk.after = nullptr;
-  held_ += static_cast<std::int64_t>(bytes);
-  ++growths_;
+  usage_.grew(bytes);
   return &segment;
 }
 
 /// Null if the limit or the device has no room.
 void* DeviceAllocator::system_allocate(std::size_t bytes) {
-  if (limit_ > 0 && held_ + static_cast<std::int64_t>(bytes) > limit_) return nullptr;
+  if (!usage_.has_room(bytes)) return nullptr;
   const DeviceGuard guard(device_);
   void* data = nullptr;
   const cudaError_t status = cudaMalloc(&data, bytes);
@@ -174,12 +174,12 @@ void DeviceAllocator::out_of_memory(const Request& request) const {
     const DeviceGuard guard(device_);
     cudaMemGetInfo(&free_bytes, &total_bytes);
   }
-  const std::int64_t cached = held_ - usage_.current();
   athanor::detail::fail<OutOfMemoryError>(
       "out of memory on {}: requested {} bytes, but {} are held and {} cached, and {} of the device's {} are "
       "free ({}); by tag: {}; use a smaller batch or raise --memory-limit",
-      device_.str(), request.bytes, usage_.current(), cached, free_bytes, total_bytes,
-      limit_ > 0 ? fmt::format("the limit is {} bytes", limit_) : "no limit is set", usage_.holders());
+      device_.str(), request.bytes, usage_.current(), usage_.cached(), free_bytes, total_bytes,
+      usage_.limit() > 0 ? fmt::format("the limit is {} bytes", usage_.limit()) : "no limit is set",
+      usage_.holders());
 }
 
 void DeviceAllocator::refuse_in_capture(const Request& request) const {
@@ -195,8 +195,7 @@ AllocatorStats DeviceAllocator::stats() const {
   for (const auto& lists : shared_.by_stream) {
     if (lists) largest = std::max({largest, lists->small.largest(), lists->large.largest()});
   }
-  return {usage_.current(), usage_.peak(),   held_ - usage_.current(), static_cast<std::int64_t>(largest),
-          growths_,         usage_.by_tag(), usage_.peak_by_tag()};
+  return usage_.stats(largest);
 }
 
 void DeviceAllocator::reset_peak() {
@@ -206,7 +205,7 @@ void DeviceAllocator::reset_peak() {
 
 void DeviceAllocator::set_limit(std::size_t bytes) {
   const std::lock_guard lock(mutex_);
-  limit_ = static_cast<std::int64_t>(bytes);
+  usage_.set_limit(bytes);
 }
 
 // Freeing --------------------------------------------------------------------------------------------------
@@ -272,7 +271,7 @@ void DeviceAllocator::remove_segment(Segment& segment) noexcept {
   (segment.previous ? segment.previous->next : pool.segments) = segment.next;
   if (segment.next) segment.next->previous = segment.previous;
   cudaFree(segment.first->data);  // its errors are from earlier work, and show at the next wait
-  held_ -= static_cast<std::int64_t>(segment.bytes);
+  usage_.shrank(segment.bytes);
   pool.held -= static_cast<std::int64_t>(segment.bytes);
   segment.first->state = Chunk::State::spare;
   chunks_.give_back(*segment.first);
@@ -307,11 +306,8 @@ void DeviceAllocator::trim() {
 
 DeviceAllocator& device_allocator_of(Device device) {
   athanor::detail::check_device(device);
-#if defined(SIMT_RACE) || (defined(ATHANOR_SIMT) && defined(__SANITIZE_ADDRESS__))
-  constexpr auto kBlocks = DeviceAllocator::Blocks::exact;  // segments would hide an out-of-bounds index
-#else
-  constexpr auto kBlocks = DeviceAllocator::Blocks::cached;
-#endif
+  constexpr auto kBlocks =
+      simt::kChecksAllocations ? DeviceAllocator::Blocks::exact : DeviceAllocator::Blocks::cached;
   // Never destroyed: tensors are freed during exit, too.
   static auto* const all = [] {
     auto* made = new std::array<DeviceAllocator*, athanor::detail::kMaxDevices>{};

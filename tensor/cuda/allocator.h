@@ -85,7 +85,6 @@ class DeviceAllocator final : public Allocator {
   Table<Chunk> chunks_;
   Table<Segment> segments_;
   athanor::detail::Usage usage_;
-  std::int64_t held_ = 0, growths_ = 0, limit_ = 0;
 };
 
 /// The allocator of a device, one per process.

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "simt/emulation.h"
 #include "tensor/detail/device_memory.h"
 #include "tensor/detail/stream_state.h"
 #include "tensor/stream.h"
@@ -153,11 +154,7 @@ const std::string& why_no_cuda() {
 }
 
 bool cuda_is_emulated() {
-#if defined(ATHANOR_SIMT)
-  return true;
-#else
-  return false;
-#endif
+  return simt::kEmulated;
 }
 
 const char* detail::cuda_device_name() {

@@ -97,19 +97,19 @@ class PinnedPool {
   // Returns memory to the system, only if the system has no more. Waits for its users.
   void release_cached() {
     count_host_sync("page-locked memory", Site::current());
-    std::vector<PinnedBlock*> kept;
-    kept.reserve(free_.capacity());
+    std::vector<PinnedBlock*> remaining;
+    remaining.reserve(free_.capacity());
     for (PinnedBlock* block : std::exchange(free_, {})) {
       if (!block->broken_) block->wait();
       if (block->broken_ || cudaFreeHost(block->data()) != cudaSuccess) {
-        kept.push_back(block);
+        remaining.push_back(block);
         continue;
       }
       cached_ -= size(*block);
       std::erase(blocks_, block);
       delete block;
     }
-    free_ = std::move(kept);
+    free_ = std::move(remaining);
   }
 
   mutable std::mutex mutex_;

@@ -51,9 +51,14 @@ std::map<std::string, std::int64_t> Usage::named(const Bytes& by_tag) {
   return bytes;
 }
 
+AllocatorStats Usage::stats(std::size_t largest_free) const {
+  return {current_, peak_,          cached(),           static_cast<std::int64_t>(largest_free),
+          growths_, named(by_tag_), named(peak_by_tag_)};
+}
+
 std::string Usage::holders() const {
   std::vector<std::pair<std::int64_t, std::string>> holders;
-  for (const auto& [name, bytes] : by_tag()) holders.emplace_back(bytes, name);
+  for (const auto& [name, bytes] : named(by_tag_)) holders.emplace_back(bytes, name);
   std::sort(holders.rbegin(), holders.rend());
   std::string text;
   for (const auto& [bytes, name] : holders)

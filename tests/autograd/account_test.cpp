@@ -1,6 +1,8 @@
 // The account of a step, against numbers worked out by hand. tests/cuda/account_test.cpp compares the costs
 // of our kernels with what the emulator counts.
+#include "autograd/conv_norm.h"
 #include "autograd/grad_mode.h"
+#include "kernels/account/context.h"
 #include "kernels/elementwise.h"
 #include "tensor/detail/fresh_memory.h"
 #include "tensor/error.h"
@@ -35,6 +37,20 @@ TEST(Account, ComputesNothing) {
   EXPECT_EQ(costs[1].bytes_read, 8);
   EXPECT_EQ(costs[1].bytes_written, 8);
   EXPECT_EQ(relu(x).to_vector(), (std::vector<double>{0, 2}));  // afterwards the CPU computes again
+}
+
+TEST(Account, CountsMemoryOfALaunchOnce) {
+  const Tensor x = Tensor::empty({4, 3}), row = Tensor::empty({3}, {DType::f16, kCpu}),
+               repeated = row.view_as_strided({4, 3}, {0, 1}, 0);
+  const auto costs = costs_of([&] {
+    detail::account->launch("twice", {x, x, repeated, Tensor(), 5}, {x});
+    detail::account->map("empty", {x}, {Tensor(), Tensor::empty({0})});
+    detail::account->map("second", {}, {Tensor(), row});
+  });
+  ASSERT_EQ(costs.size(), 2u);
+  EXPECT_EQ(costs[0].bytes_read, 4 * 3 * 4 + 3 * 2 + 5);
+  EXPECT_EQ(costs[0].bytes_written, 4 * 3 * 4);
+  EXPECT_EQ(costs[1].bytes_written, 3 * 2);
 }
 
 // y [2, 4, 4, 8] = conv(x [2, 8, 8, 3], w [8, 3, 3, 3]) by 2 in f16.
@@ -88,10 +104,8 @@ TEST(Account, AConvolutionSumsItsChannelsForANorm) {
                                               Case{DType::f16, 3, false}, Case{DType::f32, 8, false}}) {
     const Tensor x = leaf({2, 8, 8, channels}, dtype), w = leaf({16, 3, 3, channels}, dtype);
     const auto costs = costs_of([&] {
-      const ConvAndSums found = conv2d_with_sums(x, w, {}, {.padding = {1, 1}});
-      BatchNormParams params;
-      params.sums = found.sums;
-      (void)batch_norm(found.y, {}, {}, {}, {}, true, params);
+      const Tensor none;
+      (void)conv_norm(x, {w, none, {.padding = {1, 1}}}, {none, none, none, none, true, {}});
     });
     ASSERT_EQ(costs.size(), sums ? 2u : 3u) << name_of(dtype) << ' ' << channels;
     if (!sums) continue;

@@ -1,6 +1,7 @@
 #include "autograd/checkpoint.h"
 
 #include "autograd/dropout.h"
+#include "kernels/cpu/context.h"
 #include "tests/support/ops.h"
 
 namespace athanor::checkpoint_test {

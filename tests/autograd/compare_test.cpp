@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include "kernels/cpu/context.h"
 #include "tests/support/ops.h"
 
 namespace athanor::compare_test {

@@ -1,5 +1,6 @@
 #include "kernels/conv.h"
 
+#include "kernels/cpu/context.h"
 #include "kernels/cpu/onednn.h"
 #include "tests/support/conv_cases.h"
 #include "tests/support/conv_values.h"
@@ -16,16 +17,6 @@ using test::same_bits;
 using test::values;
 
 constexpr ConvImpl kImpls[] = {ConvImpl::automatic, ConvImpl::reference};
-
-// Runs f; false where the direct code refuses: no AVX2, groups, many input channels.
-template <class F> bool runs(const F& f) {
-  try {
-    f();
-  } catch (const BackendError&) {
-    return false;
-  }
-  return true;
-}
 
 /// y, dx and dw by the definition, in double, one multiply-add at a time.
 struct Reference {
@@ -104,67 +95,6 @@ TEST(Conv2d, EveryPassMatchesDoubleReference) {
         EXPECT_TRUE(close(grad_of(bias), expected.db, tolerance(dtype, pixels))) << name(c, dtype, impl);
       }
     }
-  }
-}
-
-TEST(Conv2d, DirectCodeMatchesDoubleReference) {
-  int ran = 0;
-  for (const ConvCase& c : conv_cases()) {
-    for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) {
-      const Tensor x = values(c.x, dtype, 1), w = values(c.w, dtype, 2), bias = values({c.w[0]}, dtype, 4);
-      const Tensor y = Tensor::empty(conv2d_shape(c.x, c.w, c.params), {dtype}), dx = empty_like(x);
-      const Tensor dy = values(y.shape(), dtype, 3), dw = empty_like(w), wide_dw = full(w.shape(), 1);
-      Reference expected(x, w, dy, c.params);
-      const std::vector<double> offsets = bias.to_vector();
-      for (std::size_t i = 0; i < expected.y.size(); ++i)
-        expected.y[i] = std::max(0.0, expected.y[i] + offsets[i % offsets.size()]);
-      Conv2dParams params = c.params;
-      params.impl = ConvImpl::direct;
-      params.activation = Activation::relu;
-      const std::int64_t taps = c.w[1] * c.w[2];
-      if (runs([&] { kernels::conv2d_forward(cpu_context(), params, x, w, bias, y); })) {
-        EXPECT_TRUE(close(y, expected.y, tolerance(dtype, taps * c.w[3]))) << name(c, dtype, params.impl);
-        ++ran;
-      }
-      if (runs([&] { kernels::conv2d_backward_data(cpu_context(), params, dy, w, dx); })) {
-        EXPECT_TRUE(close(dx, expected.dx, tolerance(dtype, taps * c.w[0]))) << name(c, dtype, params.impl);
-        ++ran;
-      }
-      if (runs([&] {
-            kernels::conv2d_backward_weights(cpu_context(), params, x, dy, dw, Write::overwrite, {}, {});
-            kernels::conv2d_backward_weights(cpu_context(), params, x, dy, wide_dw, Write::accumulate, {},
-                                             {});
-          })) {
-        const std::int64_t pixels = y.numel() / c.w[0];
-        EXPECT_TRUE(close(dw, expected.dw, tolerance(dtype, pixels))) << name(c, dtype, params.impl);
-        for (double& value : expected.dw) ++value;
-        EXPECT_TRUE(close(wide_dw, expected.dw, tolerance(DType::f32, pixels)))
-            << name(c, dtype, params.impl);
-        ++ran;
-      }
-    }
-  }
-  if (ran == 0) GTEST_SKIP() << "this CPU has no AVX2";
-  EXPECT_GT(ran, 100);
-}
-
-// The pixels of each image are summed on their own, and images in parts that do not depend on the threads.
-TEST(Conv2d, DirectCodeHasTheSameBitsByAnyNumberOfThreads) {
-  for (const auto& [images, filters] : {std::pair{Shape{33, 28, 28, 1}, Shape{6, 5, 5, 1}},
-                                        std::pair{Shape{70, 14, 14, 6}, Shape{16, 5, 5, 6}}}) {
-    const Conv2dParams params{.impl = ConvImpl::direct};
-    const Tensor x = test::rounded_values(images, DType::f32, 1),
-                 w = test::rounded_values(filters, DType::f32, 2);
-    const Tensor dy = test::rounded_values(conv2d_shape(images, filters, params), DType::f32, 3);
-    const auto run = [&] {
-      std::vector all{empty_like(dy), empty_like(x), empty_like(w)};
-      kernels::conv2d_forward(cpu_context(), params, x, w, {}, all[0]);
-      kernels::conv2d_backward_data(cpu_context(), params, dy, w, all[1]);
-      kernels::conv2d_backward_weights(cpu_context(), params, x, dy, all[2], Write::overwrite, {}, {});
-      return all;
-    };
-    if (!runs(run)) GTEST_SKIP() << "this CPU has no AVX2";
-    test::expect_same_by_threads(run);
   }
 }
 

@@ -1,5 +1,5 @@
 #include "autograd/grad_mode.h"
-#include "kernels/context.h"
+#include "kernels/cpu/context.h"
 #include "kernels/random.h"
 #include "tests/support/ops.h"
 

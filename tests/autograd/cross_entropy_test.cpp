@@ -1,4 +1,4 @@
-#include "kernels/context.h"
+#include "kernels/cpu/context.h"
 #include "tests/support/ops.h"
 
 // cross_entropy() with options, and against distributions; loss_test.cpp has the plain one.

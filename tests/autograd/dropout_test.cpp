@@ -1,5 +1,6 @@
 #include "autograd/dropout.h"
 
+#include "kernels/cpu/context.h"
 #include "kernels/random_op.h"
 #include "tests/support/ops.h"
 

@@ -1,5 +1,9 @@
+#include <optional>
+
 #include "autograd/checkpoint.h"
+#include "autograd/compare.h"
 #include "autograd/dropout.h"
+#include "kernels/cpu/context.h"
 #include "tests/support/count_new.h"
 #include "tests/support/ops.h"
 
@@ -56,7 +60,6 @@ TEST(Engine, SecondPassNeedsRetainGraph) {
   backward(y);
   EXPECT_EQ(grad_of(a).item(), 8);
   EXPECT_THROW(backward(y), ArgumentError);
-  EXPECT_THROW(backward(y, {}, {.create_graph = true}), ArgumentError);
 }
 
 TEST(Engine, SavedTensorWrittenInPlaceIsAnError) {
@@ -79,6 +82,15 @@ TEST(Engine, InferenceModeRecordsNothing) {
   EXPECT_FALSE(y.requires_grad());
   EXPECT_NO_THROW(a + y);
   EXPECT_THROW(a * y, ArgumentError);
+}
+
+// As checkpoint() does when a backward pass runs there.
+TEST(Engine, RecordsInInferenceModeWhereGradIsEnabled) {
+  const Tensor a = leaf({2});
+  const InferenceMode inference;
+  const EnableGrad grad;
+  backward(relu(a * a));
+  EXPECT_EQ(grad_of(a).item(), 4);
 }
 
 // grad()
@@ -359,6 +371,45 @@ TEST(Anomaly, ChecksViewsAsViews) {
       test::message_of<Error>([&] { backward(sum(x), seeds.view_as_strided({}, {}, 1)); });
   EXPECT_TRUE(test::names(message, {"sum", "backward", "4", "[4]"}));
   for (const char* fewer : {"1", "2", "3"}) EXPECT_FALSE(test::holds(message, fewer)) << message;
+}
+
+// Observers
+// ------------------------------------------------------------------------------------------------------
+
+struct Names final : OpObserver {
+  void recorded(const OpCall& op, const Tensor&, std::span<const Input> inputs) override {
+    all += fmt::format("{}{}({}) ", op.name, op.has_gradient ? "" : "!", inputs.size());
+  }
+  void backward_ended(const char* op, const char*, const Tensor&, std::span<const Tensor> dx) override {
+    all += fmt::format("d{}({}) ", op, dx.size());
+  }
+  std::string all;
+};
+
+TEST(OpObserver, EachIsNotifiedUntilItsScopeEndsInAnyOrder) {
+  const Tensor a = leaf({2});
+  Names first, second;
+  std::optional<ObserveScope> outer(first);
+  {
+    const ObserveScope inner(second);
+    eq(a, a);
+    outer.reset();
+    backward(a * a);
+  }
+  (void)(a + a);
+  EXPECT_EQ(first.all, "compare!(2) ");
+  EXPECT_EQ(second.all, "compare!(2) mul(2) dmul(2) ");
+}
+
+TEST(OpObserver, InputsWithoutGradientsAreReportedAndNotNumbered) {
+  const Tensor a = leaf({2}), index = leaf({1});
+  Names names;
+  const ObserveScope scope(names);
+  backward(record("pick", a.detach() + Tensor::zeros({1}), {Input::fixed(index), a},
+                  [](const Tensor& dy, Grads& dx) { dx[0] = dy; }));
+  EXPECT_EQ(grad_of(a).item(), 1);
+  EXPECT_FALSE(grad_of(index).defined());
+  EXPECT_EQ(names.all, "add(2) pick(2) dpick(1) ");
 }
 
 // Memory

@@ -1,3 +1,4 @@
+#include "kernels/cpu/context.h"
 #include "tests/support/norm_reference.h"
 
 namespace athanor::layer_norm_test {

@@ -1,5 +1,7 @@
 #include "kernels/matmul.h"
 
+#include "kernels/cpu/context.h"
+#include "kernels/implementations.h"
 #include "tests/support/exact_values.h"
 #include "tests/support/ops.h"
 

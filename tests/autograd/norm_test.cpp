@@ -1,6 +1,7 @@
 #include <limits>
 
 #include "autograd/grad_mode.h"
+#include "kernels/cpu/context.h"
 #include "tests/support/activations.h"
 #include "tests/support/ops.h"
 #include "tests/support/waves.h"

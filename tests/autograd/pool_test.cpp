@@ -1,5 +1,6 @@
 #include <limits>
 
+#include "kernels/cpu/context.h"
 #include "tests/support/ops.h"
 
 namespace athanor::pool_test {

@@ -1,3 +1,4 @@
+#include "kernels/cpu/context.h"
 #include "nn/activation.h"
 #include "nn/linear.h"
 #include "nn/models/model.h"
@@ -18,7 +19,7 @@ struct ModelCase {
 /// Bytes alive between forward and backward that were not before.
 std::int64_t activation_bytes(const ModelCase& wanted, Precision precision) {
   const auto model = nn::make_model(wanted.name, wanted.options, 0);
-  const ParameterArena arena(model->parameters(), model->buffers(), precision, kCpu);
+  const ParameterArena arena(model->parameters(), model->buffers(), {.precision = precision});
   const std::int64_t size = wanted.options.image_size;
   const auto alive = [] {
     const auto tags = allocator_of(kCpu).stats().by_tag;
@@ -77,8 +78,8 @@ TEST(KeepF32, ComputesAModuleInF32AmongHalfOnes) {
   };
   Net plain, kept;
   kept.middle.keep_f32();
-  const ParameterArena plain_arena(plain.parameters(), {}, Precision::f16, kCpu);
-  ParameterArena arena(kept.parameters(), {}, Precision::f16, kCpu);
+  const ParameterArena plain_arena(plain.parameters(), {}, {.precision = Precision::f16});
+  ParameterArena arena(kept.parameters(), {}, {.precision = Precision::f16});
   EXPECT_EQ(plain.middle.weight().dtype(), DType::f16);
   EXPECT_EQ(kept.in.weight().dtype(), DType::f16);
   EXPECT_EQ(kept.middle.weight().dtype(), DType::f32);
@@ -109,7 +110,7 @@ TEST(KeepF32, NormsAndTheirStatisticsStayAsTheyAre) {
   test::MixedNet net;
   net.keep_f32();
   net.keep_f32(false);
-  const ParameterArena arena(net.parameters(), net.buffers(), Precision::bf16, kCpu);
+  const ParameterArena arena(net.parameters(), net.buffers(), {.precision = Precision::bf16});
   for (const Parameter& parameter : net.parameters()) {
     const bool norm = parameter.name.starts_with("norm.");
     EXPECT_EQ(parameter.tensor.dtype(), norm ? DType::f32 : DType::bf16) << parameter.name;

@@ -1,5 +1,6 @@
 #include "kernels/reduce.h"
 
+#include "kernels/cpu/context.h"
 #include "tests/support/ops.h"
 
 namespace athanor::reduce_test {

@@ -1,5 +1,6 @@
 #include "autograd/softmax.h"
 
+#include "kernels/cpu/context.h"
 #include "tests/support/ops.h"
 
 namespace athanor::softmax_test {

@@ -1,4 +1,5 @@
 #include "autograd/scalar_ops.h"
+#include "kernels/cpu/context.h"
 #include "kernels/elementwise_ops.h"
 #include "tests/support/ops.h"
 

@@ -20,4 +20,4 @@ cmake --build "$folder/build"
 
 check_race "$folder/build/check_races" "$example"
 "$folder/build/check_bounds" || fail "check_bounds: the correct kernel must pass"
-compile_for_gpu "$folder/source/row_sum.cu" -I "$folder/prefix/share/athanor"
+compile_for_gpu "$folder/source/row_sum.cu" -I "$folder/prefix/share/athanor/simt/include"

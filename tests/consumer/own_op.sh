@@ -13,4 +13,4 @@ cmake -S "$folder/source" -B "$folder/build" -G Ninja -D CMAKE_PREFIX_PATH="$pre
 cmake --build "$folder/build"
 "$folder/build/check"
 [ ! -e "$folder/build/check_kernel" ] || "$folder/build/check_kernel"
-compile_for_gpu "$folder/source/soft_shrink.cu" -I "$prefix/share/athanor" -D ATHANOR_WITH_CUDA
+compile_for_gpu "$folder/source/soft_shrink.cu" -I "$prefix/share/athanor/simt/include" -D ATHANOR_WITH_CUDA

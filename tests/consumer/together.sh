@@ -34,5 +34,5 @@ cd "$folder/build"
 check_race ./own_kernels/check_races "$copies/own_kernels"
 ./own_op/check
 [ ! -e own_op/check_kernel ] || ./own_op/check_kernel
-compile_for_gpu "$copies/own_kernels/row_sum.cu" -I "$prefix/share/athanor"
-compile_for_gpu "$copies/own_op/soft_shrink.cu" -I "$prefix/share/athanor" -D ATHANOR_WITH_CUDA
+compile_for_gpu "$copies/own_kernels/row_sum.cu" -I "$prefix/share/athanor/simt/include"
+compile_for_gpu "$copies/own_op/soft_shrink.cu" -I "$prefix/share/athanor/simt/include" -D ATHANOR_WITH_CUDA

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "autograd/conv.h"
+#include "autograd/detail/conv_norm_parts.h"
 #include "autograd/dropout.h"
 #include "autograd/elementwise.h"
 #include "autograd/engine.h"
@@ -20,6 +21,8 @@
 #include "autograd/scalar_ops.h"
 #include "autograd/shape.h"
 #include "autograd/softmax.h"
+#include "kernels/cuda/norm_plan.h"
+#include "kernels/cuda/reduce_plan.h"
 #include "kernels/metrics.h"
 #include "kernels/on_device.h"
 #include "kernels/resize.h"
@@ -28,8 +31,8 @@
 #include "optim/muon.h"
 #include "optim/sgd.h"
 #include "optim/step.h"
-#include "simt/counters.h"
-#include "simt/executor.h"
+#include "simt/emulator/counters.h"
+#include "simt/emulator/executor.h"
 #include "tests/cuda/device.h"
 
 namespace athanor::account_test {
@@ -109,22 +112,41 @@ void expect_equal(const std::string& what, const Make& make) {
   for (const auto& [kernel, sums] : said) EXPECT_TRUE(found.contains(kernel)) << kernel << " did not run";
 }
 
-/// An op of tensors that need gradients, and its backward pass. Shapes are the inputs'.
+/// An op of tensors of these shapes, the last `parameters` of them f32, and its backward pass to those that
+/// are not frozen, a bit each.
 using Op = std::function<Tensor(const std::vector<Tensor>&)>;
 
-Make both_passes(DType dtype, std::vector<Shape> shapes, const Op& op) {
+Make both_passes(DType dtype, std::vector<Shape> shapes, const Op& op, std::size_t parameters = 0,
+                 unsigned frozen = 0) {
   return [=](Device device) {
-    std::vector<Tensor> inputs;
-    for (const Shape& shape : shapes) {
-      inputs.push_back(Tensor::zeros(shape, {dtype, device}));
+    std::vector<Tensor> inputs, leaves;
+    for (std::size_t i = 0; i < shapes.size(); ++i) {
+      const bool parameter = i + parameters >= shapes.size();
+      inputs.push_back(Tensor::zeros(shapes[i], {parameter ? DType::f32 : dtype, device}));
+      if ((frozen >> i & 1u) != 0) continue;
       require_grad(inputs.back());
+      leaves.push_back(inputs.back());
     }
     return [=] {
-      for (const Tensor& input : inputs) leaf_of(input).zero();
+      for (const Tensor& leaf : leaves) leaf_of(leaf).zero();
       const Tensor y = op(inputs);
       backward(y, Tensor::zeros(y.shape(), y.options()));
     };
   };
+}
+
+/// The sizes up to `most`, in steps, between which a plan changes: the last of one variant and the first of
+/// the next.
+template <class Variant>
+std::vector<std::int64_t> boundaries(std::int64_t step, std::int64_t most, const Variant& variant) {
+  std::vector<std::int64_t> sizes;
+  for (std::int64_t n = step; n < most; n += step) {
+    if (variant(n) != variant(n + step)) sizes.insert(sizes.end(), {n, n + step});
+  }
+  return sizes;
+}
+int width_of(DType dtype) {
+  return static_cast<int>(16 / size_of(dtype));
 }
 
 // Two sizes: one that divides by vectors, and one that does not.
@@ -189,57 +211,99 @@ TEST_F(AccountOnDevice, Products) {
   }
 }
 
-TEST_F(AccountOnDevice, Norms) {
+// Where one block has all rows of a sum, and where two share them.
+TEST_F(AccountOnDevice, SumsAtTheBoundariesOfTheirPlans) {
   for (const DType dtype : {DType::f32, DType::f16}) {
-    for (const Shape& shape : {Shape{2, 9, 8, 16}, Shape{3, 5, 5, 6}}) {
+    for (const std::int64_t columns : {1, 5, 8}) {
+      const auto sizes = boundaries(1, columns == 1 ? 20000 : 4096, [&](std::int64_t n) {
+        const TensorOptions options{dtype, kCpu};
+        return cuda::reduce_partial_sums(Tensor::empty({n, columns}, options),
+                                         Tensor::empty({1, columns}, options)) > 0;
+      });
+      ASSERT_FALSE(sizes.empty());
+      for (const std::int64_t n : sizes)
+        expect_equal(fmt::format("sum of {} rows of {} {}", n, columns, dtype),
+                     both_passes(dtype, {{n, columns}}, [](const auto& x) { return sum(x[0], {0}); }));
+    }
+    const auto sizes =
+        boundaries(1, 10000, [&](std::int64_t n) { return cuda::total_blocks(n, size_of(dtype)) == 1; });
+    ASSERT_EQ(sizes.size(), 2u);
+    for (const std::int64_t n : sizes)
+      expect_equal(fmt::format("mse_loss of {} {}", n, dtype),
+                   both_passes(dtype, {{n}, {n}}, [](const auto& x) { return mse_loss(x[0], x[1]); }));
+  }
+}
+
+TEST_F(AccountOnDevice, BatchNorms) {
+  for (const DType dtype : {DType::f32, DType::f16}) {
+    std::vector<Shape> shapes{{2, 9, 8, 16}, {3, 5, 5, 6}};
+    const auto rows = boundaries(1, 3000, [&](std::int64_t n) {
+      return cuda::norm_cut(Tensor::empty({n, 16}, {dtype, kCpu}), width_of(dtype)).splits == 1;
+    });
+    ASSERT_EQ(rows.size(), 2u);
+    for (const std::int64_t n : rows) shapes.push_back({n, 16});
+    for (const Shape& shape : shapes) {
+      const Shape c{shape[shape.rank() - 1]};
       for (const bool residual : {false, true}) {
-        const Make make = [=](Device device) {
-          const std::int64_t c = shape[3];
-          std::vector<Tensor> leaves{Tensor::zeros(shape, {dtype, device}),
-                                     Tensor::zeros({c}, {DType::f32, device}),
-                                     Tensor::zeros({c}, {DType::f32, device})};
-          if (residual) leaves.push_back(Tensor::zeros(shape, {dtype, device}));
-          for (const Tensor& leaf : leaves) require_grad(leaf);
-          const Tensor mean = Tensor::zeros({c}, {DType::f32, device}), var = clone(mean);
-          return [=] {
-            for (const Tensor& leaf : leaves) leaf_of(leaf).zero();
-            const Tensor y = batch_norm(leaves[0], leaves[1], leaves[2], mean, var, true,
-                                        {.activation = Activation::relu}, residual ? leaves[3] : Tensor());
-            backward(y, Tensor::zeros(y.shape(), y.options()));
-          };
+        const Op op = [=](const std::vector<Tensor>& in) {
+          return batch_norm(in[0], in[2], in[3], in[4], in[5], true, {.activation = Activation::relu},
+                            residual ? in[1] : Tensor());
         };
+        const unsigned frozen = residual ? 0x30u : 0x32u;  // the running statistics, and what is not there
         expect_equal(fmt::format("batch_norm {} {}{}", dtype, shape.str(), residual ? " + residual" : ""),
-                     make);
+                     both_passes(dtype, {shape, shape, c, c, c, c}, op, 4, frozen));
       }
     }
   }
 }
 
-TEST_F(AccountOnDevice, PairsOfNorms) {
+TEST_F(AccountOnDevice, PairsOfBatchNorms) {
+  const Shape x{2, 9, 8, 16}, c{16};
+  const Op op = [](const std::vector<Tensor>& in) {
+    const BatchNormParams relu{.activation = Activation::relu}, none;
+    return detail::batch_norm_pair({in[0], {}, {in[2], in[4], in[6], in[8], true, relu}},
+                                   {in[1], {}, {in[3], in[5], in[7], in[9], true, none}});
+  };
   for (const DType dtype : {DType::f32, DType::f16}) {
-    for (const unsigned frozen : {0u, 1u, 6u}) {  // none; the first x; the first gamma and beta
-      const Make make = [=](Device device) {
-        BatchNormTerm terms[2];
-        std::vector<Tensor> leaves;
-        for (BatchNormTerm& term : terms) {
-          term.x = Tensor::zeros({2, 9, 8, 16}, {dtype, device});
-          term.gamma = Tensor::zeros({16}, {DType::f32, device}), term.beta = clone(term.gamma);
-          term.running_mean = clone(term.gamma), term.running_var = clone(term.gamma);
-          for (const Tensor& leaf : {term.x, term.gamma, term.beta}) leaves.push_back(leaf);
-        }
-        terms[0].params.activation = Activation::relu;
-        for (unsigned i = 0; i < leaves.size(); ++i) {
-          if ((frozen >> i & 1u) == 0) require_grad(leaves[i]);
-        }
-        return [=] {
-          for (unsigned i = 0; i < leaves.size(); ++i) {
-            if ((frozen >> i & 1u) == 0) leaf_of(leaves[i]).zero();
-          }
-          const Tensor y = batch_norm_pair(terms[0], terms[1], true);
-          backward(y, Tensor::zeros(y.shape(), y.options()));
-        };
-      };
-      expect_equal(fmt::format("batch_norm_pair {} {}", dtype, frozen), make);
+    for (const unsigned frozen : {0u, 1u, 0x14u})  // none; the first x; the first gamma and beta
+      expect_equal(fmt::format("batch_norm_pair {} {}", dtype, frozen),
+                   both_passes(dtype, {x, x, c, c, c, c, c, c, c, c}, op, 8, frozen | 0x3c0u));
+  }
+}
+
+// Rows that a warp or a block keeps in one or more vectors a thread, or that none does; those off alignment.
+TEST_F(AccountOnDevice, LayerNormsAtTheBoundariesOfTheirPlans) {
+  const Op op = [](const std::vector<Tensor>& in) { return layer_norm(in[0], in[1], in[2]); };
+  for (const DType dtype : {DType::f32, DType::f16}) {
+    auto sizes = boundaries(width_of(dtype), 8192, [&](std::int64_t n) {
+      const cuda::LayerNormPlan plan(size_of(dtype), n, {});
+      return std::pair(plan.threads, plan.vectors);
+    });
+    ASSERT_EQ(sizes.size(), 8u);
+    sizes.push_back(33);
+    for (const std::int64_t size : sizes) {
+      for (const unsigned frozen : {0u, 1u, 6u})  // none; x; gamma and beta
+        expect_equal(fmt::format("layer_norm {} of {}, frozen {}", dtype, size, frozen),
+                     both_passes(dtype, {{9, size}, {size}, {size}}, op, 2, frozen));
+    }
+  }
+}
+
+TEST_F(AccountOnDevice, GroupNorms) {
+  for (const DType dtype : {DType::f32, DType::f16}) {
+    std::vector<Shape> shapes{{3, 5, 5, 16}, {2, 5, 5, 6}};
+    const auto pixels = boundaries(1, 1500, [&](std::int64_t n) {
+      const kernels::ChannelGroups z(Tensor::empty({2, n, 16}, {dtype, kCpu}), Tensor::empty({2, 2, 2}));
+      return cuda::group_norm_cut(z, width_of(dtype)).splits == 1;
+    });
+    ASSERT_EQ(pixels.size(), 2u);
+    for (const std::int64_t n : pixels) shapes.push_back({2, n, 16});
+    for (const Shape& shape : shapes) {
+      const Shape c{shape[shape.rank() - 1]};
+      expect_equal(fmt::format("group_norm {} {}", dtype, shape.str()),
+                   both_passes(
+                       dtype, {shape, c, c},
+                       [](const std::vector<Tensor>& in) { return group_norm(in[0], 2, in[1], in[2]); }, 2));
     }
   }
 }
@@ -251,12 +315,10 @@ TEST_F(AccountOnDevice, ConvolutionsThatSumTheirChannels) {
     if (test::kChecksEveryAccess && x[0] > 20) continue;
     const Op op = [](const std::vector<Tensor>& in) {
       const Conv2dParams params{.padding = {in[1].dim(1) / 2, in[1].dim(2) / 2}};
-      const ConvAndSums found = conv2d_with_sums(in[0], in[1], {}, params);
-      BatchNormParams norm;
-      norm.sums = found.sums;
-      return batch_norm(found.y, {}, {}, {}, {}, true, norm);
+      const Tensor none;
+      return conv_norm(in[0], {in[1], none, params}, {none, none, none, none, true, {}});
     };
-    expect_equal(fmt::format("conv2d_with_sums {} {}", x, w), both_passes(DType::f16, {x, w}, op));
+    expect_equal(fmt::format("conv_norm {} {}", x, w), both_passes(DType::f16, {x, w}, op));
   }
 }
 
@@ -318,7 +380,7 @@ struct Training {
   }
   void run() {
     on_device(step.device(), [](auto& context) { context.set_random_ops(0); });
-    arena.snapshot_buffers();
+    arena.buffers().snapshot();
     arena.zero_grad();
     const Tensor logits = (*model)(images);
     const CrossEntropy loss = cross_entropy_of_each(logits, labels, 0.1);
@@ -329,7 +391,7 @@ struct Training {
     meter.measure(step, {.max_norm = 5});
     optimizer->set_learning_rates(step, schedules::constant(0.01));
     optimizer->step(step);
-    arena.restore_buffers_if_skipped(step);
+    arena.buffers().restore_if_skipped(step);
     finish_step(step, LossScaling::fixed(1));
   }
 

@@ -2,6 +2,7 @@
 
 #include <limits>
 
+#include "kernels/cuda/context.h"
 #include "kernels/step_state.h"
 #include "tests/cuda/ops.h"
 

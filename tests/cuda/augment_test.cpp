@@ -2,6 +2,8 @@
 
 #include "data/mix.h"
 #include "data/preprocess.h"
+#include "kernels/cpu/context.h"
+#include "kernels/cuda/context.h"
 #include "kernels/rand_augment.h"
 #include "tests/cuda/device.h"
 

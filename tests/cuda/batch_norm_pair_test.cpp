@@ -1,4 +1,5 @@
 // ReLU of the sum of two norms, as one op, against one norm after the other: the same bits.
+#include "autograd/detail/conv_norm_parts.h"
 #include "autograd/grad_mode.h"
 #include "autograd/op_trace.h"
 #include "nn/models/model.h"
@@ -14,41 +15,48 @@ using test::same_bits;
 const test::ShapeCase kShapes[] = {{{2, 8}},    {{33, 8}}, {{2, 5, 7, 16}}, {{300, 24}},
                                    {{4500, 8}}, {{9, 72}}, {{700, 1032}},   {{41, 16}, Layout::misaligned}};
 
-BatchNormTerm term(const test::ShapeCase& wanted, DType dtype, std::uint64_t key, Activation activation) {
-  const Shape channels{wanted.shape[wanted.shape.rank() - 1]};
-  const DType stats = test::wide_dtype(dtype);
-  BatchNormTerm result;
-  result.x = test::on_device_like(filled(wanted, dtype, {key}, -1, 3));
-  result.gamma = filled({channels}, stats, {key + 1}, 0.5, 1.5).to(test::device());
-  result.beta = filled({channels}, stats, {key + 2}).to(test::device());
-  result.running_mean = Tensor::zeros(channels, {stats, test::device()});
-  result.running_var = ones(channels, {stats, test::device()});
-  result.params.activation = activation;
-  return result;
+struct Term {
+  Tensor x, gamma, beta, mean, var;
+  BatchNormParams params;
+
+  Term(const test::ShapeCase& wanted, DType dtype, std::uint64_t key, Activation activation)
+      : params{.activation = activation} {
+    const Shape channels{wanted.shape[wanted.shape.rank() - 1]};
+    const DType stats = test::wide_dtype(dtype);
+    x = test::on_device_like(filled(wanted, dtype, {key}, -1, 3));
+    gamma = filled({channels}, stats, {key + 1}, 0.5, 1.5).to(test::device());
+    beta = filled({channels}, stats, {key + 2}).to(test::device());
+    mean = Tensor::zeros(channels, {stats, test::device()});
+    var = ones(channels, {stats, test::device()});
+  }
+  Unnormalised unnormalised(bool training = true) const {
+    return {x, {}, {gamma, beta, mean, var, training, params}};
+  }
+};
+
+bool fuses(const Term& a, const Term& b, bool training = true) {
+  return detail::fuses_batch_norm_pair(a.unnormalised(training), b.unnormalised(training));
 }
 
 struct Outcome {
   std::vector<Tensor> tensors;
-  std::string op;
 };
 
 /// `frozen`: bit i: input i of x, gamma, beta of both needs no gradient.
 Outcome run(const test::ShapeCase& wanted, DType dtype, bool together, unsigned frozen) {
-  const BatchNormTerm a = term(wanted, dtype, 1, Activation::relu),
-                      b = term(wanted, dtype, 11, Activation::none);
+  const Term a(wanted, dtype, 1, Activation::relu), b(wanted, dtype, 11, Activation::none);
   const Tensor inputs[] = {a.x, a.gamma, a.beta, b.x, b.gamma, b.beta};
   for (unsigned i = 0; i < 6; ++i) {
     if ((frozen >> i & 1u) == 0) require_grad(inputs[i]);
   }
   Tensor y;
   if (together) {
-    EXPECT_TRUE(fuses_batch_norm_pair(a, b, true));
-    y = batch_norm_pair(a, b, true);
+    EXPECT_TRUE(fuses(a, b));
+    y = detail::batch_norm_pair(a.unnormalised(), b.unnormalised());
   } else {
-    y = batch_norm(a.x, a.gamma, a.beta, a.running_mean, a.running_var, true, a.params,
-                   batch_norm(b.x, b.gamma, b.beta, b.running_mean, b.running_var, true, b.params));
+    y = detail::batch_norm(a.unnormalised(), detail::batch_norm(b.unnormalised(), {}));
   }
-  Outcome outcome{{y.detach(), a.running_mean, a.running_var, b.running_mean, b.running_var}, {}};
+  Outcome outcome{{y.detach(), a.mean, a.var, b.mean, b.var}};
   if (!y.requires_grad()) return outcome;
   backward(y, test::on_device_like(filled(wanted, dtype, {21})));
   for (unsigned i = 0; i < 6; ++i) {
@@ -85,23 +93,16 @@ TEST_F(NormPairOnDevice, ComputesTheGradientsThatAreNeeded) {
 
 // In every other case it is two norms.
 TEST_F(NormPairOnDevice, IsOneOpInTrainingOfWholeBytesAlone) {
-  const auto a = term({{20, 16}}, DType::f16, 1, Activation::relu),
-             b = term({{20, 16}}, DType::f16, 11, Activation::none);
-  EXPECT_TRUE(fuses_batch_norm_pair(a, b, true));
-  EXPECT_FALSE(fuses_batch_norm_pair(a, b, false));
-  EXPECT_FALSE(fuses_batch_norm_pair(a, a, true));
-  EXPECT_FALSE(fuses_batch_norm_pair(b, b, true));
-  const auto odd = term({{20, 12}}, DType::f16, 1, Activation::relu);
-  EXPECT_FALSE(fuses_batch_norm_pair(odd, odd, true));
-  {
-    const NoFusion off;
-    EXPECT_FALSE(fuses_batch_norm_pair(a, b, true));
-  }
-  const Tensor evaluated = batch_norm_pair(a, b, false);
-  const Tensor expected =
-      batch_norm(a.x, a.gamma, a.beta, a.running_mean, a.running_var, false, a.params,
-                 batch_norm(b.x, b.gamma, b.beta, b.running_mean, b.running_var, false, b.params));
-  EXPECT_TRUE(same_bits(evaluated.to(kCpu), expected.to(kCpu)));
+  const Term a({{20, 16}}, DType::f16, 1, Activation::relu), b({{20, 16}}, DType::f16, 11, Activation::none),
+      odd({{20, 12}}, DType::f16, 1, Activation::relu),
+      odd_shortcut({{20, 12}}, DType::f16, 11, Activation::none);
+  EXPECT_TRUE(fuses(a, b));
+  EXPECT_FALSE(fuses(a, b, false));
+  EXPECT_FALSE(fuses(a, a));
+  EXPECT_FALSE(fuses(b, b));
+  EXPECT_FALSE(fuses(odd, odd_shortcut));
+  const NoFusion off;
+  EXPECT_FALSE(fuses(a, b));
 }
 
 }  // namespace athanor::batch_norm_pair_test

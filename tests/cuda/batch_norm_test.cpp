@@ -1,4 +1,5 @@
 #include "kernels/activate.h"
+#include "kernels/cpu/context.h"
 #include "kernels/norm.h"
 #include "tests/cuda/ops.h"
 #include "tests/support/activations.h"

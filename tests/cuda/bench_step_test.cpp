@@ -5,7 +5,7 @@
 #include <string>
 
 #include "bench/step/measure.h"
-#include "simt/counters.h"
+#include "simt/emulator/counters.h"
 #include "tensor/error.h"
 #include "tests/cuda/device.h"
 #include "trainer/trainer.h"

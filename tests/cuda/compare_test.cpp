@@ -1,6 +1,7 @@
 #include "autograd/compare.h"
 
 #include "kernels/compare.h"
+#include "kernels/cpu/context.h"
 #include "tests/cuda/ops.h"
 
 namespace athanor::compare_test {

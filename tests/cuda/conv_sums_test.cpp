@@ -1,9 +1,10 @@
 // A convolution that also sums its channels, and a batch norm that reads those sums instead of y.
 #include <limits>
 
+#include "autograd/detail/conv_norm_parts.h"
 #include "autograd/grad_mode.h"
 #include "kernels/conv.h"
-#include "nn/conv_norm.h"
+#include "kernels/cuda/context.h"
 #include "tests/cuda/ops.h"
 
 namespace athanor::conv_sums_test {
@@ -95,10 +96,9 @@ TEST_F(ConvSumsOnDevice, NothingIsDoneWhereThereIsNoCode) {
 
 struct Outcome {
   Tensor y, dx, dw, dgamma, mean, var;
-  bool summed = false;
 };
 
-Outcome train(DType dtype, bool fused, const Tensor& residual) {
+Outcome train(DType dtype, bool as_one_op, const Tensor& residual) {
   const Case& wanted = kCases[0];
   const Tensor x = test::on_device_like(filled({wanted.x}, dtype, {1}, -1, 2)),
                w = test::on_device_like(filled({wanted.w}, dtype, {2}, -0.2, 0.3));
@@ -107,16 +107,13 @@ Outcome train(DType dtype, bool fused, const Tensor& residual) {
   const Tensor mean = Tensor::zeros({16}, {DType::f32, test::device()}),
                var = ones({16}, {DType::f32, test::device()});
   for (const Tensor& leaf : {x, w, gamma, beta}) require_grad(leaf);
-  std::optional<NoFusion> off;
-  if (!fused) off.emplace();
-  const ConvAndSums found = conv2d_with_sums(x, w, {}, wanted.params);
-  off.reset();
-  BatchNormParams params;
-  params.activation = Activation::relu;
-  params.sums = found.sums;
-  const Tensor y = batch_norm(found.y, gamma, beta, mean, var, true, params, residual);
+  const Tensor no_bias;
+  const BatchNormParams params{.activation = Activation::relu};
+  const Tensor y =
+      as_one_op ? conv_norm(x, {w, no_bias, wanted.params}, {gamma, beta, mean, var, true, params}, residual)
+                : batch_norm(conv2d(x, w, {}, wanted.params), gamma, beta, mean, var, true, params, residual);
   backward(y, test::on_device_like(filled({y.shape()}, dtype, {5})));
-  return {y.detach(), grad_of(x), grad_of(w), grad_of(gamma), mean, var, found.sums.defined()};
+  return {y.detach(), grad_of(x), grad_of(w), grad_of(gamma), mean, var};
 }
 
 TEST_F(ConvSumsOnDevice, ANormOfThemIsThatOfTheValues) {
@@ -126,8 +123,6 @@ TEST_F(ConvSumsOnDevice, ANormOfThemIsThatOfTheValues) {
       const Tensor residual =
           with_residual ? filled({{9, 16, 16, 16}}, dtype, {6}).to(test::device()) : Tensor();
       const Outcome apart = train(dtype, false, residual), together = train(dtype, true, residual);
-      EXPECT_FALSE(apart.summed);
-      EXPECT_TRUE(together.summed);
       const double unit = dtype == DType::f16 ? 0x1p-10 : 0x1p-7;
       EXPECT_TRUE(test::close(together.y.to(kCpu), apart.y.to(kCpu), unit));
       EXPECT_TRUE(test::close(together.dx.to(kCpu), apart.dx.to(kCpu), 8 * unit));
@@ -139,20 +134,18 @@ TEST_F(ConvSumsOnDevice, ANormOfThemIsThatOfTheValues) {
   }
 }
 
-TEST_F(ConvSumsOnDevice, LayersHandThemOverInTrainingAlone) {
-  nn::Conv2d conv(16, 16, 3, {.padding = 1, .bias = false});
-  nn::BatchNorm norm(16);
-  conv.initialize(1);
-  norm.initialize(1);
-  conv.to(test::device()), norm.to(test::device());
-  conv.to(DType::f16);
-  const Tensor x = filled({{9, 16, 16, 16}}, DType::f16, {1}).to(test::device());
-  EXPECT_TRUE(nn::with_sums(conv, norm, x).sums.defined());
-  norm.eval();
-  EXPECT_FALSE(nn::with_sums(conv, norm, x).sums.defined());
-  norm.train();
-  norm.keep_f32();
-  EXPECT_FALSE(nn::with_sums(conv, norm, x).sums.defined());
+TEST_F(ConvSumsOnDevice, AreAFusionOfHalfTypes) {
+  const Case& wanted = kCases[0];
+  const auto are_found = [&](DType dtype) {
+    const Tensor x = ones(wanted.x, {dtype, test::device()}), w = ones(wanted.w, {dtype, test::device()});
+    Tensor sums;
+    (void)detail::conv2d_with_sums(x, w, {}, wanted.params, sums);
+    return sums.defined();
+  };
+  EXPECT_TRUE(are_found(DType::f16));
+  EXPECT_FALSE(are_found(DType::f32));
+  const NoFusion off;
+  EXPECT_FALSE(are_found(DType::f16));
 }
 
 }  // namespace athanor::conv_sums_test

@@ -1,7 +1,8 @@
 #include "kernels/conv.h"
 
-#include "kernels/cuda/conv_depthwise.h"
-#include "kernels/cuda/conv_products.h"
+#include "kernels/cpu/context.h"
+#include "kernels/cuda/context.h"
+#include "kernels/cuda/conv_list.h"
 #include "kernels/cuda/vendor.h"
 #include "tests/cuda/ops.h"
 #include "tests/support/conv_cases.h"
@@ -15,6 +16,43 @@ using test::ConvCase;
 using test::exact;
 using test::on_device_like;
 
+using cuda::ConvCall;
+using cuda::ConvPass;
+using Implementation = cuda::Implementation<CudaContext, ConvImpl, ConvCall>;
+
+template <class Context> void run(Context& on, const ConvCall& z) {
+  switch (z.pass) {
+    case ConvPass::forward: return kernels::conv2d_forward(on, z.params, z.x, z.w, z.bias, z.y);
+    case ConvPass::backward_data: return kernels::conv2d_backward_data(on, z.params, z.y, z.w, z.x, z.write);
+    case ConvPass::backward_weights:
+      return kernels::conv2d_backward_weights(on, z.params, z.x, z.y, z.w, z.write, {}, z.write);
+  }
+}
+/// A pass by one implementation on the device, and by its definition on the CPU.
+void run(CudaContext& on, const Implementation& one, const ConvCall& call) {
+  if (call.result().numel() > 0) {
+    EXPECT_TRUE(one.run(on, call));
+  }
+}
+void run(CpuContext& on, const Implementation&, const ConvCall& call) {
+  run(on, call);
+}
+
+/// Calls f(implementation) with each of our own in the list that has code for such a pass.
+template <class F>
+void for_implementations(ConvPass pass, const Conv2dParams& params, const Tensor& x, const Tensor& w, F&& f) {
+  const Tensor none, y = Tensor::empty(conv2d_shape(x.shape(), w.shape(), params), x.options());
+  const ConvCall call{pass, params, x, w, none, y};
+  int found = 0;
+  for (const Implementation& one : cuda::conv_list<CudaContext>()) {
+    if (one.impl == ConvImpl::vendor || !one.fits(context(), call)) continue;
+    SCOPED_TRACE(one.name);
+    f(one);
+    ++found;
+  }
+  EXPECT_GT(found, 0);
+}
+
 // Every pass against the CPU's definition. x and w start `misaligned` by an element where asked.
 void check_case(const ConvCase& c, DType dtype, test::Layout layout = test::Layout::dense) {
   SCOPED_TRACE(
@@ -23,38 +61,44 @@ void check_case(const ConvCase& c, DType dtype, test::Layout layout = test::Layo
   params.impl = ConvImpl::reference;
   const Shape out = conv2d_shape(c.x, c.w, params);
   const Tensor x = exact({c.x, layout}, dtype, {1}), w = exact({c.w, layout}, dtype, {2});
-  const Tensor bias = exact({{out[3]}}, dtype, {3}), dy = exact({out, layout}, dtype, {4});
-  for (const Activation activation : {Activation::none, Activation::relu}) {
-    params.activation = activation;
-    test::expect_as_on_cpu(
-        [&](const auto& on) {
-          const Tensor y = on.empty(out, dtype);
-          kernels::conv2d_forward(on.context, params, on(x), on(w),
-                                  activation == Activation::none ? Tensor() : on(bias), y);
-          return std::vector{y};
-        },
-        {0});
-  }
-  params.activation = Activation::none;
-  for (const Write write : {Write::overwrite, Write::accumulate}) {
-    // A CPU rounds the convolution to a half type, and then the sum; our kernels round once.
-    const bool is_rounded = write == Write::accumulate && is_half(dtype);
-    test::expect_as_on_cpu(
-        [&](const auto& on) {
-          const Tensor dx = on(exact({c.x}, dtype, {7}));
-          kernels::conv2d_backward_data(on.context, params, on(dy), on(w), dx, write);
-          return std::vector{dx};
-        },
-        {is_rounded ? test::epsilon_of(dtype) : 0});
-    for (const DType to : {dtype, test::wide_dtype(dtype)}) {
+  const Tensor bias = exact({{out[3]}}, dtype, {3}), dy = exact({out, layout}, dtype, {4}), none;
+  for_implementations(ConvPass::forward, params, x, w, [&](const Implementation& one) {
+    for (const Activation activation : {Activation::none, Activation::relu}) {
+      Conv2dParams activated = params;
+      activated.activation = activation;
       test::expect_as_on_cpu(
           [&](const auto& on) {
-            const Tensor dw = on(exact({c.w}, to, {5})), dbias = on(exact({{out[3]}}, to, {6}));
-            kernels::conv2d_backward_weights(on.context, params, on(x), on(dy), dw, write, dbias, write);
-            return std::vector{dw, dbias};
+            const Tensor y = on.empty(out, dtype), from = on(x), filters = on(w),
+                         added = activation == Activation::none ? none : on(bias);
+            run(on.context, one, {ConvPass::forward, activated, from, filters, added, y});
+            return std::vector{y};
           },
           {0});
     }
+  });
+  for (const Write write : {Write::overwrite, Write::accumulate}) {
+    // A CPU rounds the convolution to a half type, and then the sum; our kernels round once.
+    const bool is_rounded = write == Write::accumulate && is_half(dtype);
+    for_implementations(ConvPass::backward_data, params, x, w, [&](const Implementation& one) {
+      test::expect_as_on_cpu(
+          [&](const auto& on) {
+            const Tensor dx = on(exact({c.x}, dtype, {7})), filters = on(w), from = on(dy);
+            run(on.context, one, {ConvPass::backward_data, params, dx, filters, none, from, write});
+            return std::vector{dx};
+          },
+          {is_rounded ? test::epsilon_of(dtype) : 0});
+    });
+    for_implementations(ConvPass::backward_weights, params, x, w, [&](const Implementation& one) {
+      for (const DType to : {dtype, test::wide_dtype(dtype)}) {
+        test::expect_as_on_cpu(
+            [&](const auto& on) {
+              const Tensor dw = on(exact({c.w}, to, {5})), images = on(x), from = on(dy);
+              run(on.context, one, {ConvPass::backward_weights, params, images, dw, none, from, write});
+              return std::vector{dw};
+            },
+            {0});
+      }
+    });
   }
 }
 
@@ -102,30 +146,29 @@ TEST_F(ConvOnDevice, LargeTilesEqualCpu) {
                            {{images, 16, 16, 135}, {3, 2, 1, 135}, {.padding = {1, 0}}}};
   const ConvCase weights[] = {{{1, 4, 4, 232}, {1024, 3, 3, 232}, {}},  // dw [rsc, k]
                               {{1, 4, 4, 229}, {1025, 3, 3, 229}, {}}};
+  const auto check = [](ConvPass pass, const ConvCase& c, DType dtype) {
+    SCOPED_TRACE(fmt::format("{} {} {}", cuda::kernel_name(pass), c.x, dtype));
+    Conv2dParams params = c.params;
+    params.impl = ConvImpl::reference;
+    const Shape out = conv2d_shape(c.x, c.w, params);
+    const Tensor x = exact({c.x}, dtype, {1}), w = exact({c.w}, dtype, {2}), dy = exact({out}, dtype, {3}),
+                 none;
+    test::expect_as_on_cpu([&](const auto& on) {
+      const Tensor result = on.empty(pass == ConvPass::forward         ? out
+                                     : pass == ConvPass::backward_data ? c.x
+                                                                       : c.w,
+                                     dtype);
+      const Tensor on_x = on(x), on_w = on(w), on_y = on(dy);
+      const ConvCall call{pass, params, on_x, on_w, none, on_y};
+      run(on.context, call.with(ConvImpl::reference, result));
+      return std::vector{result};
+    });
+  };
   for (const DType dtype : {DType::f32, DType::f16}) {
     for (int odd = 0; odd < 2; ++odd) {
-      SCOPED_TRACE(fmt::format("{} odd {}", dtype, odd));
-      const auto check = [&](const ConvCase& c, const Shape& result, const auto& run) {
-        Conv2dParams params = c.params;
-        params.impl = ConvImpl::reference;
-        const Shape out = conv2d_shape(c.x, c.w, params);
-        const Tensor x = exact({c.x}, dtype, {1}), w = exact({c.w}, dtype, {2}),
-                     dy = exact({out}, dtype, {3});
-        test::expect_as_on_cpu([&](const auto& on) {
-          const Tensor to = on.empty(result.rank() == 0 ? out : result, dtype);
-          run(on.context, params, on(x), on(w), on(dy), to);
-          return std::vector{to};
-        });
-      };
-      check(forward[odd], {}, [](auto& on, auto& params, auto x, auto w, auto, auto y) {
-        kernels::conv2d_forward(on, params, x, w, {}, y);
-      });
-      check(data[odd], data[odd].x, [](auto& on, auto& params, auto, auto w, auto dy, auto dx) {
-        kernels::conv2d_backward_data(on, params, dy, w, dx);
-      });
-      check(weights[odd], weights[odd].w, [](auto& on, auto& params, auto x, auto, auto dy, auto dw) {
-        kernels::conv2d_backward_weights(on, params, x, dy, dw, Write::overwrite, {}, Write::overwrite);
-      });
+      check(ConvPass::forward, forward[odd], dtype);
+      check(ConvPass::backward_data, data[odd], dtype);
+      check(ConvPass::backward_weights, weights[odd], dtype);
     }
   }
 }
@@ -138,46 +181,49 @@ TEST_F(ConvOnDevice, PiecesEqualCpu) {
   }
 }
 
+TEST_F(ConvOnDevice, GradientsOfBiasesEqualCpu) {
+  for (const DType to : {DType::f16, DType::f32}) {
+    for (const Write write : {Write::overwrite, Write::accumulate}) {
+      test::expect_as_on_cpu(
+          [&](const auto& on) {
+            const Tensor x = on(exact({{2, 5, 5, 3}}, DType::f16, {1})),
+                         dy = on(exact({{2, 3, 3, 8}}, DType::f16, {2})),
+                         dw = on(exact({{8, 3, 3, 3}}, to, {3})), dbias = on(exact({{8}}, to, {4}));
+            kernels::conv2d_backward_weights(on.context, {.impl = ConvImpl::reference}, x, dy, dw, write,
+                                             dbias, write);
+            return std::vector{dw, dbias};
+          },
+          {0});
+    }
+  }
+}
+
 // What 2^30 elements and more go in, here of a few images each.
 TEST_F(ConvOnDevice, ImagesGoInRounds) {
   for (const std::int64_t groups : {1, 4}) {
     const Shape xs{7, 5, 6, 4}, ws{8, 3, 3, 4 / groups}, ys{7, 5, 6, 8};
     const Conv2dParams params{.padding = {1, 1}, .groups = groups, .impl = ConvImpl::reference};
-    const ConvSize z(xs, ws, ys, params);
     const Tensor x = exact({xs}, DType::f32, {1}), w = exact({ws}, DType::f32, {2}),
-                 dy = exact({ys}, DType::f32, {3});
-    const Tensor x_on = on_device_like(x), w_on = on_device_like(w), dy_on = on_device_like(dy);
-    const float *in = x_on.data<float>(), *filters = w_on.data<float>(), *gradient = dy_on.data<float>();
-    const Tensor y = Tensor::empty(ys), dx = Tensor::empty(xs), dw = exact({ws}, DType::f32, {4});
-    const Tensor start = on_device_like(dw);
-    kernels::conv2d_forward(cpu_context(), params, x, w, {}, y);
-    kernels::conv2d_backward_data(cpu_context(), params, dy, w, dx);
-    kernels::conv2d_backward_weights(cpu_context(), params, x, dy, dw, Write::accumulate, {},
-                                     Write::overwrite);
-    for (const std::int64_t most :
-         {1, 70, 500, 10000}) {  // an image a round, two or none whole, several, all
-      SCOPED_TRACE(fmt::format("groups {} at most {}", groups, most));
-      const Tensor y_on = empty_like(dy_on), dx_on = empty_like(x_on), dw_on = empty_like(start);
-      kernels::copy(context(), start, dw_on);
-      const auto run = [&](auto forward, auto backward_data, auto backward_weights) {
-        forward(context(), z, Activation::none, in, filters, nullptr, y_on.data<float>(), most);
-        backward_data(context(), z, gradient, filters, dx_on.data<float>(), most);
-        backward_weights(context(), z, in, gradient, dw_on.data<float>(), true, most);
-      };
-      if (groups == 1) {
-        const auto data = [](CudaContext& on, const ConvSize& sizes, const float* from, const float* w_at,
-                             float* to, std::int64_t images) {
-          cuda::product_backward_data(on, sizes, from, w_at, to, false, images);
-        };
-        run(cuda::product_forward<float>, data, cuda::product_backward_weights<float, float>);
-      } else {
-        run(cuda::depthwise_forward<float>, cuda::depthwise_backward_data<float>,
-            cuda::depthwise_backward_weights<float, float>);
-      }
-      EXPECT_TRUE(test::same_bits(y_on.to(kCpu), y));
-      EXPECT_TRUE(test::same_bits(dx_on.to(kCpu), dx));
-      EXPECT_TRUE(test::same_bits(dw_on.to(kCpu), dw));
-    }
+                 dy = exact({ys}, DType::f32, {3}), none;
+    const auto check = [&](ConvPass pass, const Tensor& a, const Tensor& b, const Tensor& c, Write write) {
+      for_implementations(pass, params, x, w, [&](const Implementation& one) {
+        for (const std::int64_t most :
+             {1, 70, 500, 10000}) {  // an image a round, two or none whole, several, all
+          SCOPED_TRACE(fmt::format("groups {} at most {}", groups, most));
+          test::expect_as_on_cpu(
+              [&](const auto& on) {
+                const Tensor on_a = on(clone(a)), on_b = on(clone(b)), on_c = on(clone(c));
+                const ConvCall call{pass, params, on_a, on_b, none, on_c, write, nullptr, most};
+                run(on.context, one, call);
+                return std::vector{call.result()};
+              },
+              {0});
+        }
+      });
+    };
+    check(ConvPass::forward, x, w, Tensor::empty(ys), Write::overwrite);
+    check(ConvPass::backward_data, Tensor::empty(xs), w, dy, Write::overwrite);
+    check(ConvPass::backward_weights, x, exact({ws}, DType::f32, {4}), dy, Write::accumulate);
   }
 }
 

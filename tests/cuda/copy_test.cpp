@@ -1,6 +1,7 @@
 #include <limits>
 
 #include "kernels/convert.h"
+#include "kernels/cpu/context.h"
 #include "tests/cuda/ops.h"
 
 namespace athanor::copy_test {

@@ -10,11 +10,12 @@
 #include "dist/collectives/communicator.h"
 #include "dist/transports/staged_transport.h"
 #include "dist/transports/thread_transport.h"
+#include "kernels/cpu/context.h"
 #include "tests/cuda/device.h"
 #include "tests/support/errors.h"
 
 #if defined(ATHANOR_SIMT)
-#include "simt/options.h"
+#include "simt/emulator/options.h"
 #endif
 
 // Ranks that are threads of this process, with their tensors on a device. Each has a stream of its own: ranks

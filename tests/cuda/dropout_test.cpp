@@ -1,7 +1,10 @@
 #include "autograd/dropout.h"
 
 #include "autograd/checkpoint.h"
+#include "kernels/cpu/context.h"
+#include "kernels/cuda/context.h"
 #include "kernels/dropout.h"
+#include "kernels/scratch.h"
 #include "tensor/detail/device_memory.h"
 #include "tests/cuda/ops.h"
 

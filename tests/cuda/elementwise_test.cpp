@@ -1,6 +1,8 @@
 #include "kernels/elementwise.h"
 
 #include "autograd/compare.h"
+#include "kernels/cpu/context.h"
+#include "kernels/cuda/context.h"
 #include "tests/cuda/ops.h"
 
 namespace athanor::elementwise_test {

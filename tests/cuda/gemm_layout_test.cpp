@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "kernels/conv.h"
+#include "kernels/cpu/context.h"
 #include "kernels/matmul.h"
 #include "tests/support/cases.h"
 #include "tests/support/compare.h"
@@ -214,15 +215,15 @@ TEST(GemmLayout, PointwiseConvolutionsAreProducts) {
     EXPECT_TRUE(test::close(got, expected, 1e-5));
   };
   const Tensor y = empty_like(dy), expected_y = empty_like(dy);
-  naive_gemm(pointwise_layout(PointwisePass::forward, pixels, c, k), x, filter, y);
+  naive_gemm(pointwise_layout(ConvPass::forward, pixels, c, k), x, filter, y);
   kernels::conv2d_forward(cpu_context(), params, x, filter, {}, expected_y);
   expect(y, expected_y);
   const Tensor dx = empty_like(x), expected_dx = empty_like(x);
-  naive_gemm(pointwise_layout(PointwisePass::backward_data, pixels, c, k), dy, filter, dx);
+  naive_gemm(pointwise_layout(ConvPass::backward_data, pixels, c, k), dy, filter, dx);
   kernels::conv2d_backward_data(cpu_context(), params, dy, filter, expected_dx);
   expect(dx, expected_dx);
   const Tensor dw = empty_like(filter), expected_dw = empty_like(filter);
-  naive_gemm(pointwise_layout(PointwisePass::backward_weights, pixels, c, k), dy, x, dw);
+  naive_gemm(pointwise_layout(ConvPass::backward_weights, pixels, c, k), dy, x, dw);
   kernels::conv2d_backward_weights(cpu_context(), params, x, dy, expected_dw, Write::overwrite, {},
                                    Write::overwrite);
   expect(dw, expected_dw);

@@ -1,5 +1,6 @@
 #include <cstdlib>
 
+#include "kernels/cpu/context.h"
 #include "kernels/cuda/grid_partition.h"
 #include "kernels/matmul.h"
 #include "tests/cuda/products.h"

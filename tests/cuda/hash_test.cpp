@@ -1,5 +1,7 @@
 #include "kernels/hash.h"
 
+#include "kernels/cpu/context.h"
+#include "kernels/cuda/context.h"
 #include "tests/cuda/device.h"
 
 namespace athanor::hash_test {

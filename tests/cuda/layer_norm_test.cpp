@@ -1,3 +1,4 @@
+#include "kernels/cpu/context.h"
 #include "kernels/norm.h"
 #include "tests/cuda/ops.h"
 

@@ -11,34 +11,15 @@ namespace athanor::loss_scale_test {
 
 using LossScaleOnDevice = test::DeviceTest;
 
-void leaves_no_trace(Precision precision) {
-  const LossScaling pinned = LossScaling::fixed(precision == Precision::f16 ? 256.0f : 1.0f);
-  const auto with = test::mixed_run({.device = test::device(),
-                                     .precision = precision,
-                                     .scaling = pinned,
-                                     .batches = test::count_to(20),
-                                     .poisoned = {7}});
-  const auto without = test::mixed_run({.device = test::device(),
-                                        .precision = precision,
-                                        .scaling = pinned,
-                                        .batches = test::count_to(20, 7)});
-  EXPECT_EQ(with.end.applied_steps, 19);
-  EXPECT_EQ(with.end.overflow_steps, 1);
-  EXPECT_TRUE(with.bits == without.bits);
-  EXPECT_EQ(with.end.learning_rate[0], without.end.learning_rate[0]);
-  ASSERT_EQ(with.steps.size(), 20u) << "the host is told of every step";
-  for (std::size_t i = 0; i < with.steps.size(); ++i) EXPECT_EQ(with.steps[i].found_inf, i == 7) << i;
-}
-
 TEST_F(LossScaleOnDevice, ASkippedStepLeavesNoTraceInF32) {
-  leaves_no_trace(Precision::f32);
+  test::check_skipped_leaves_no_trace(test::device(), Precision::f32);
 }
 TEST_F(LossScaleOnDevice, ASkippedStepLeavesNoTraceInF16) {
-  leaves_no_trace(Precision::f16);
+  test::check_skipped_leaves_no_trace(test::device(), Precision::f16);
 }
 TEST_F(LossScaleOnDevice, ASkippedStepLeavesNoTraceInBF16) {
   if (device_info(test::device()).sm() < 80) GTEST_SKIP() << "bf16 needs compute capability 8.0";
-  leaves_no_trace(Precision::bf16);
+  test::check_skipped_leaves_no_trace(test::device(), Precision::bf16);
 }
 
 // 50 steps in f16 that overflow by themselves at first, and at two poisoned batches: every decision is the

@@ -1,5 +1,6 @@
 #include "kernels/loss.h"
 
+#include "kernels/cuda/context.h"
 #include "tests/cuda/ops.h"
 
 namespace athanor::loss_test {

@@ -1,5 +1,7 @@
 #include "kernels/metrics.h"
 
+#include "kernels/cpu/context.h"
+#include "kernels/cuda/context.h"
 #include "tests/cuda/ops.h"
 
 namespace athanor::metrics_test {

@@ -15,8 +15,8 @@
 #include "tests/support/errors.h"
 
 #if defined(ATHANOR_SIMT)
-#include "simt/nccl/communicators.h"
-#include "simt/options.h"
+#include "simt/emulator/nccl/communicators.h"
+#include "simt/emulator/options.h"
 #endif
 
 namespace athanor::nccl_test {

@@ -45,14 +45,14 @@ TEST_F(NcclTraining, NativeEqualsOneRankOnTheJoinedBatch) {
 TEST_F(NcclTraining, NativeZeroOneEqualsDdp) {
   for (const int world : {2, 4}) {
     test::run_nccl_ranks(world, [](Transport& transport) {
-      for (const bool muon : {false, true}) {  // Muon's pieces are unequal
+      for (const char* const optimizer : {"adamw", "muon"}) {  // Muon's pieces are unequal
         const test::ParallelRun run{.precision = Precision::bf16,
                                     .comm = {.algorithm = Algorithm::native},
                                     .steps = kSteps,
-                                    .muon = muon};
+                                    .optimizer = optimizer};
         EXPECT_TRUE(test::parallel_run<Ddp>(transport, run) ==
                     test::parallel_run<test::Zero1>(transport, run))
-            << muon;
+            << optimizer;
       }
     });
   }

@@ -1,33 +1,19 @@
-#include <cmath>
-#include <functional>
 #include <limits>
-#include <memory>
 #include <string>
 #include <vector>
 
-#include "autograd/engine.h"
-#include "optim/adam.h"
-#include "optim/ema.h"
-#include "optim/muon.h"
-#include "optim/sgd.h"
-#include "optim/step.h"
 #include "tensor/cuda/runtime.h"
 #include "tensor/error.h"
 #include "tensor/graph.h"
 #include "tests/cuda/device.h"
+#include "tests/support/optim_training.h"
 
 namespace athanor::optim_test {
 
 using OptimizerOnDevice = test::DeviceTest;
+using test::OptimTraining;
 
 constexpr const char* kKinds[] = {"sgd", "momentum", "adamw", "muon"};
-
-std::unique_ptr<Optimizer> make(const std::string& kind, ParameterArena& arena) {
-  if (kind == "sgd") return std::make_unique<Sgd>(arena);
-  if (kind == "momentum") return std::make_unique<Sgd>(arena, SgdOptions{.momentum = 0.9f, .nesterov = true});
-  if (kind == "adamw") return std::make_unique<AdamW>(arena);
-  return std::make_unique<Muon>(arena, MuonOptions{}, AdamWOptions{}, 0.5f);
-}
 
 /// Three matrices of one shape and two of another, whose elements are no multiple of four; vectors, one
 /// longer than a chunk.
@@ -35,91 +21,43 @@ std::vector<Shape> small_network() {
   return {{12, 3, 3, 5}, {20000}, {7, 9}, {12, 3, 3, 5}, {5}, {12, 3, 3, 5}, {7, 9}};
 }
 
-struct Training {
-  std::vector<Parameter> parameters;
-  std::unique_ptr<ParameterArena> arena;
-  std::unique_ptr<Optimizer> optimizer;
-  std::unique_ptr<GradientMeter> meter;
-  std::unique_ptr<Ema> ema;
-  StepBuffer state;
-  int steps = 0;
-
-  Training(const std::string& kind, Precision precision, Device device,
-           const std::vector<Shape>& shapes = small_network())
-      : state(device) {
-    for (const Shape& shape : shapes) {
-      const Tensor weight = test::filled({shape}, DType::f32, {parameters.size()}, -0.1, 0.1).to(device);
-      require_grad(weight);
-      parameters.push_back({std::to_string(parameters.size()), weight, shape.rank() == 1});
-    }
-    arena = std::make_unique<ParameterArena>(parameters, std::vector<NamedTensor>{}, precision, device);
-    optimizer = make(kind, *arena);
-    meter = std::make_unique<GradientMeter>(*arena);
-  }
-
-  /// Gradients for the parameters that `frozen` does not name.
-  void deliver(int frozen = -1, float poison = 0) {
-    arena->zero_grad();
-    for (std::size_t i = 0; i < parameters.size(); ++i) {
-      if (static_cast<int>(i) == frozen) continue;
-      const Tensor g = test::filled({parameters[i].tensor.shape()}, DType::f32, {100 + i}, -1, 1);
-      g.data<float>()[0] += static_cast<float>(steps) + poison;
-      leaf_of(parameters[i].tensor).accumulate(g.to(state.device()));
-    }
-    ++steps;
-  }
-  void update() {
-    meter->measure(state, {.max_norm = 5});
-    optimizer->set_learning_rates(state, schedules::constant(0.01));
-    optimizer->step(state);
-    if (ema) ema->update(state);
-    finish_step(state);
-  }
-  std::vector<Tensor> averages() const {
-    std::vector<Tensor> all;
-    for (const StateDict::Entry& entry : ema->state_dict())
-      all.push_back(std::get<Tensor>(entry.value).to(kCpu));
-    return all;
-  }
-};
-
 TEST_F(OptimizerOnDevice, FusedAveragesHaveTheBitsOfTheirOwnPass) {
   for (const std::string kind : kKinds) {
     for (const Precision precision : {Precision::f32, Precision::bf16, Precision::f16}) {
       SCOPED_TRACE(fmt::format("{} {}", kind, name_of(precision)));
-      Training fused(kind, precision, test::device()), separate(kind, precision, test::device());
-      for (Training* training : {&fused, &separate}) {
-        training->ema = std::make_unique<Ema>(*training->arena, EmaOptions{.decay = 0.75});
-        if (training == &fused) training->ema->fuse_into(*training->optimizer);
-        const std::vector<Tensor> begin = training->averages();
-        for (int t = 0; t < 5; ++t) {
-          training->deliver(t % 3, t == 2 ? std::numeric_limits<float>::infinity() : 0);
-          training->update();
+      OptimTraining fused(kind, precision, small_network(), test::device()),
+          separate(kind, precision, small_network(), test::device());
+      for (OptimTraining* const training : {&fused, &separate}) {
+        training->average({.decay = 0.75}, training == &fused);
+        const auto begin = training->averages();
+        for (std::size_t t = 0; t < 5; ++t) {
+          training->frozen.assign(begin.size(), false);
+          training->frozen[t % 3] = true;
+          training->step(t == 2 ? std::numeric_limits<float>::infinity() : 0);
         }
         EXPECT_EQ(training->state.read().overflow_steps, 1);
-        for (std::size_t i = 0; i < begin.size(); ++i) {
-          EXPECT_FALSE(test::same_bits(training->averages()[i], begin[i])) << i;
-        }
+        const auto end = training->averages();
+        for (std::size_t i = 0; i < begin.size(); ++i) EXPECT_NE(end[i], begin[i]) << i;
       }
-      for (std::size_t i = 0; i < fused.parameters.size(); ++i) {
-        EXPECT_TRUE(test::same_bits(fused.averages()[i], separate.averages()[i])) << i;
-      }
-      EXPECT_EQ(fused.arena->weights_hash(), separate.arena->weights_hash());
+      EXPECT_EQ(fused.averages(), separate.averages());
+      EXPECT_EQ(fused.arena.weights_hash(), separate.arena.weights_hash());
     }
   }
 }
 
 TEST_F(OptimizerOnDevice, BatchedMuonFollowsTheCpu) {
   for (const Precision precision : {Precision::f32, Precision::bf16}) {
-    Training cpu("muon", precision, kCpu), device("muon", precision, test::device());
-    for (Training* training : {&cpu, &device}) {
-      for (int t = 0; t < 3; ++t) {
-        training->deliver(t);
-        training->update();
+    OptimTraining cpu("muon", precision, small_network()),
+        device("muon", precision, small_network(), test::device());
+    for (OptimTraining* const training : {&cpu, &device}) {
+      for (std::size_t t = 0; t < 3; ++t) {
+        training->frozen.assign(training->frozen.size(), false);
+        training->frozen[t] = true;
+        training->step();
       }
     }
-    for (int i = 0; i < cpu.arena->size(); ++i) {
-      EXPECT_TRUE(test::close(device.arena->master(i).to(kCpu), cpu.arena->master(i), 1e-5)) << i;
+    for (int i = 0; i < cpu.arena.size(); ++i) {
+      EXPECT_TRUE(test::close(device.arena.master(i).to(kCpu), cpu.arena.master(i), 1e-5)) << i;
     }
   }
 }
@@ -129,10 +67,10 @@ TEST_F(OptimizerOnDevice, AStepAllocatesNothing) {
     GTEST_SKIP() << "a checking emulator gives every block an allocation of its own";
   for (const std::string kind : kKinds) {
     for (const Precision precision : {Precision::f32, Precision::bf16, Precision::f16}) {
-      Training training(kind, precision, test::device());
-      training.ema = std::make_unique<Ema>(*training.arena);
-      training.ema->fuse_into(*training.optimizer);
-      training.deliver(3);
+      OptimTraining training(kind, precision, small_network(), test::device());
+      training.average({}, true);
+      training.frozen[3] = true;
+      training.deliver();
       training.update();
       training.update();  // Muon's first step on its own streams
       const std::int64_t growths = allocator_of(test::device()).stats().growths,
@@ -154,9 +92,8 @@ std::size_t launches(const std::string& kind, Precision precision, const std::ve
                      bool averages = false, bool fused = false) {
   const Stream stream = Stream::create(test::device());
   const StreamGuard guard(stream);
-  Training training(kind, precision, test::device(), shapes);
-  if (averages) training.ema = std::make_unique<Ema>(*training.arena);
-  if (fused) training.ema->fuse_into(*training.optimizer);
+  OptimTraining training(kind, precision, shapes, test::device());
+  if (averages) training.average({}, fused);
   GraphMemory pool(test::device());
   const auto step = [&] {
     training.optimizer->step(training.state);

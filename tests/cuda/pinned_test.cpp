@@ -9,7 +9,7 @@
 #include "tests/support/count_new.h"
 #include "tests/support/errors.h"
 #if defined(ATHANOR_SIMT)
-#include "simt/options.h"
+#include "simt/emulator/options.h"
 #endif
 
 namespace athanor::pinned_test {

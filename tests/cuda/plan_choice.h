@@ -7,7 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "kernels/cuda/context.h"
 #include "kernels/cuda/plan_choice.h"
+#include "kernels/scratch.h"
 #include "tensor/detail/device_memory.h"
 #include "tests/cuda/device.h"
 #include "tests/support/temp_dir.h"
@@ -22,15 +24,20 @@ using cuda::PlanFolder;
 
 struct Signature {
   int number = 0;
+  std::string name = {};
 
-  bool operator==(const Signature&) const = default;
+  bool operator==(const Signature& other) const { return number == other.number; }
   std::size_t hash() const { return static_cast<std::size_t>(number); }
+  const std::string& str() const { return name; }
 };
 
 /// Stands for a vendor's plan: its work is to set that many bytes.
 struct Plan {
   std::size_t bytes = 0;
 };
+inline std::string write(const Plan& plan) {
+  return std::to_string(plan.bytes);
+}
 
 inline constexpr std::size_t kQuick = std::size_t{1} << 10,
                              kSlow = std::size_t{1} << (kChecksEveryAccess ? 20 : 25);
@@ -45,9 +52,11 @@ struct Steps {
   std::string name = "signature";
   bool certain = true;
   bool ours_next = true;
+  Tensor added_to = {};
   mutable std::size_t asked_for = 0, runs = 0;
+  mutable std::vector<void*> written = {};
+  mutable Signature signature = {};
 
-  std::string key() const { return name; }
   cuda::Found<Plan> find(std::size_t most) const {
     asked_for = most;
     cuda::Found<Plan> found{{}, certain, certain ? "" : "the library is not itself"};
@@ -59,18 +68,23 @@ struct Steps {
     if (text.find_first_not_of("0123456789") != text.npos) return std::nullopt;
     return Plan{std::stoull(text)};
   }
-  std::string write(const Plan& plan) const { return std::to_string(plan.bytes); }
+  const Tensor& result() const { return added_to; }
+  bool accumulates() const { return added_to.defined(); }
   bool accept(const Plan& plan) const {
     if (plan.bytes == kUntestable) throw OutOfMemoryError("no room for its workspace");
     return plan.bytes != unacceptable;
   }
-  void run(const Plan& plan) const {
+  void run(const Plan& plan, const Tensor& to) const {
     ++runs;
+    if (to.defined()) written.push_back(to.raw_data());
     if (plan.bytes == kBroken) throw BackendError("does not run");
     if (plan.bytes == kHuge) throw OutOfMemoryError("no room for its workspace");
     set(plan.bytes);
   }
-  void run_own() const { set(own_bytes); }
+  void run_own(const Tensor& to) const {
+    if (to.defined()) written.push_back(to.raw_data());
+    set(own_bytes);
+  }
   bool ours_is_next() const { return ours_next; }
 
   void set(std::size_t bytes) const {
@@ -90,11 +104,12 @@ class PlanChoiceTest : public DeviceTest {
     DeviceTest::TearDown();
   }
   const Choice<Plan>& choose(const Steps& steps, int signature = 0) {
-    return cuda::choose<Plan>({context(), options, log, folder}, cache, Signature{signature}, steps);
+    steps.signature = {signature, steps.name};
+    return cuda::choose<Plan>({context(), options, log, folder}, cache, steps);
   }
   cuda::Answer serve(const Steps& steps, bool may_prefer_own = true) {
-    return cuda::serve<Plan>({context(), options, log, folder}, cache, Signature{0}, may_prefer_own, steps,
-                             [&](const Plan& plan) { steps.run(plan); });
+    steps.signature = {0, steps.name};
+    return cuda::serve<Plan>({context(), options, log, folder}, cache, may_prefer_own, steps);
   }
   bool kept(const std::string& name = "signature") { return std::filesystem::exists(folder.path_of(name)); }
   std::size_t chosen(const Steps& steps, int signature = 0) {

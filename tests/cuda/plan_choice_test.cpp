@@ -121,7 +121,17 @@ TEST_F(PlanChoice, APlanFromDiskThatDoesNotRunIsChosenAgainOnce) {
   EXPECT_EQ(stats.disk_rejected, 1);
 }
 
-// What was chosen here and then fails is the caller's to hear of: with the name of what it was.
+TEST_F(PlanChoice, WhatIsAddedToIsNotAddedToByMeasurements) {
+  Steps steps{context(), {kSlow, kQuick}};
+  steps.added_to = Tensor::zeros({4}, {DType::f32, test::device()});
+  EXPECT_EQ(chosen(steps), kQuick);
+  EXPECT_GT(steps.written.size(), 2u);
+  void* const result = steps.added_to.raw_data();
+  EXPECT_EQ(std::count(steps.written.begin(), steps.written.end(), result), 0);
+  EXPECT_EQ(serve(steps), cuda::Answer::done);
+  EXPECT_EQ(std::count(steps.written.begin(), steps.written.end(), result), 1);
+}
+
 TEST_F(PlanChoice, OptionsOutOfRangeAreRefused) {
   cuda::VendorOptions none;
   none.candidates = 0;

@@ -12,14 +12,15 @@
 
 #include <gtest/gtest.h>
 
-#include "autograd/conv.h"
 #include "autograd/grad_mode.h"
-#include "kernels/cuda/conv_plan.h"
+#include "autograd/op_trace.h"
+#include "kernels/account/context.h"
 #include "kernels/cuda/cublas_matmul.h"
 #include "kernels/cuda/cudnn_conv.h"
+#include "kernels/cuda/vendor_conv_plan.h"
 #include "nn/models/model.h"
 
-namespace athanor {
+namespace athanor::plans_test {
 namespace {
 
 using cudnn::ConvSignature;
@@ -33,38 +34,39 @@ struct Call {
   bool wants_dx, wants_dw;
 };
 
-// Where conv2d below writes what it was asked for; null outside of calls_of().
-std::vector<Call>* recorded = nullptr;
-const Storage* images = nullptr;
-
-}  // namespace
-
-/// Stands in for autograd/conv.cpp, which the linker takes from the library only where nobody else has it:
-/// models say what they convolve, and nothing is computed.
-Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& bias, const Conv2dParams& params) {
-  const Shape y = conv2d_shape(x.shape(), w.shape(), params);
-  recorded->push_back(
-      {x.shape(), w.shape(), y, bias.defined(), params, x.storage().get() != images, w.requires_grad()});
-  return Tensor::zeros(y, x.options());
-}
-ConvAndSums conv2d_with_sums(const Tensor& x, const Tensor& w, const Tensor& bias,
-                             const Conv2dParams& params) {
-  return {conv2d(x, w, bias, params), {}};
+Conv2dParams params_of(const TracedOp& op) {
+  Conv2dParams params;
+  for (const TracedAttribute& attribute : op.attributes) {
+    const auto value = [&](std::size_t i) { return static_cast<std::int64_t>(attribute.values[i]); };
+    for (std::size_t axis = 0; axis < 2; ++axis) {
+      if (attribute.name == "stride") params.stride[axis] = value(axis);
+      if (attribute.name == "padding") params.padding[axis] = value(axis);
+      if (attribute.name == "dilation") params.dilation[axis] = value(axis);
+    }
+    if (attribute.name == "groups") params.groups = value(0);
+    if (attribute.name == "activation") params.activation = static_cast<Activation>(value(0));
+  }
+  return params;
 }
 
-namespace {
-
+/// What a model convolves: it says so to a trace, and nothing is computed.
 std::vector<Call> calls_of(const std::string& model) {
   const nn::ModelOptions options = nn::model_options(model);
   const auto module = nn::make_model(model, {}, 0);
   module->eval();
   const NoGrad no_grad;
   const Tensor batch = Tensor::zeros({1, options.image_size, options.image_size, options.in_channels});
-  std::vector<Call> calls;
-  recorded = &calls;
-  images = batch.storage().get();
+  AccountContext account([](const KernelCost&) {});
+  const AccountScope scope(account);
+  const OpTrace trace;
   (*module)(batch);
-  recorded = nullptr;
+  std::vector<Call> calls;
+  for (const TracedOp& op : trace.ops()) {
+    if (op.name != "conv2d") continue;
+    const Tensor &x = op.inputs[0], &w = op.inputs[1], &bias = op.inputs[2];
+    calls.push_back({x.shape(), w.shape(), op.outputs[0].shape(), bias.defined(), params_of(op),
+                     x.storage() != batch.storage(), w.requires_grad()});
+  }
   return calls;
 }
 
@@ -107,22 +109,11 @@ cudnn::DeviceProperties device_of(const std::string& file) {
   return cudnn::DeviceProperties::from_json(std::string(std::istreambuf_iterator<char>(in), {}));
 }
 
-/// Whether an engine that cuDNN compiles when the plan is made would do. That takes seconds, so it is not
-/// made.
-bool needs_nvrtc(ConvSignature z, const cudnn::DeviceProperties& device) {
-  z.rules.runtime_compiled = true;
-  for (const auto& config : cudnn::propose(cudnn::conv_graph(z), device, CUDNN_HEUR_MODE_A)) {
-    if (config.has(CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION) && cudnn::permits(z.rules, z.dtype, config))
-      return true;
-  }
-  return false;
-}
-
 /// What cuDNN has for the models in one dtype on one device.
 struct Tally {
   std::size_t planned = 0, most_workspace = 0;
   std::size_t uncertain = 0;  // whose answer would not be kept
-  std::vector<std::string> without_tensor_cores, with_nvrtc, without_plan;
+  std::vector<std::string> without_tensor_cores, without_plan;
 };
 
 Tally tally_of(const cudnn::DeviceProperties& device, DType dtype) {
@@ -136,8 +127,7 @@ Tally tally_of(const cudnn::DeviceProperties& device, DType dtype) {
     tally.uncertain += !certain;
     if (!certain) fmt::print("{}: {}\n", name, why);
     if (plans.empty()) {
-      const bool refused = dtype == DType::bf16 && device.sm() < 80;
-      (!refused && needs_nvrtc(z, device) ? tally.with_nvrtc : tally.without_plan).push_back(name);
+      tally.without_plan.push_back(name);
       continue;
     }
     ++tally.planned;
@@ -149,15 +139,13 @@ Tally tally_of(const cudnn::DeviceProperties& device, DType dtype) {
 
 std::string table_of(const cudnn::DeviceProperties& device, DType dtype, const Tally& tally) {
   std::string table = fmt::format(
-      "sm_{:<4} {:5} {:>5} of {} graphs planned, {} without tensor cores, {} more with NVRTC; "
-      "at most {} MiB of workspace\n",
+      "sm_{:<4} {:5} {:>5} of {} graphs planned, {} without tensor cores; at most {} MiB of workspace\n",
       device.sm(), dtype, tally.planned, signatures().size(), tally.without_tensor_cores.size(),
-      tally.with_nvrtc.size(), tally.most_workspace >> 20);
+      tally.most_workspace >> 20);
   const auto list = [&](const char* what, const std::vector<std::string>& names) {
     for (const std::string& name : names) table += fmt::format("    {:22} {}\n", what, name);
   };
   list("without tensor cores", tally.without_tensor_cores);
-  list("needs NVRTC", tally.with_nvrtc);
   if (tally.planned > 0) list("no plan", tally.without_plan);
   return table;
 }
@@ -231,15 +219,14 @@ TEST(ConvPlan, RulesDecideWhichEnginesAreTaken) {
   const cuda::Found<cudnn::Plan> small = cudnn::find_conv_plans(z, device, 100);
   for (const cudnn::Plan& plan : small.plans) EXPECT_LE(plan.workspace_bytes(), 4096u);
 
+  z = example(DType::f32);
   z.pass = Graph::Pass::backward_weights;
-  z.rules = {};
   std::size_t nondeterministic = 0;
   for (const auto mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
     for (const auto& config : cudnn::propose(cudnn::conv_graph(z), device, mode)) {
-      cudnn::PlanRules rules{.deterministic = true, .runtime_compiled = true};
       if (!config.has(CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC)) continue;
-      ++nondeterministic;
-      EXPECT_FALSE(cudnn::permits(rules, DType::f16, config));
+      nondeterministic += cudnn::permits({.tf32 = true}, z.dtype, config);
+      EXPECT_FALSE(cudnn::permits({.tf32 = true, .deterministic = true}, z.dtype, config));
     }
   }
   EXPECT_GT(nondeterministic, 0u);
@@ -263,12 +250,6 @@ TEST(ConvPlan, CandidatesAreSpreadOverEngines) {
   for (const cudnn::Plan& plan : plans) taken.insert(plan.engine());
   EXPECT_EQ(taken, engines);
   EXPECT_EQ(plans.at(0).engine(), offered.at(0));  // the guess is cuDNN's favourite
-}
-
-/// The first layer of a ResNet; `c`: 3, or padded.
-ConvSignature stem(std::int64_t c) {
-  return cudnn::conv_signature(Graph::Pass::forward, DType::f16, {256, 224, 224, c}, {64, 7, 7, c},
-                               {256, 112, 112, 64}, false, {.stride = {2, 2}, .padding = {3, 3}});
 }
 
 // All of ResNet-50 but the stem, whose three channels are no whole packet. cuDNN notes nothing of these
@@ -295,20 +276,18 @@ TEST(ConvPlan, ConvolutionsBeforeANormSumTheirChannels) {
   EXPECT_EQ(seen.size(), 2u * 22);
 }
 
-// Its error has to be measured, on a device.
-TEST(ConvPlan, EnginesThatRoundPartialSumsAreProposedOnRequest) {
+TEST(ConvPlan, EnginesThatRoundPartialSumsAreNotTaken) {
   const cudnn::DeviceProperties device = device_of("sm90_h200");
-  const auto rounding = [&](ConvSignature z, double bound) {
-    z.rules.reduced_precision = bound;
-    const std::vector<cudnn::Plan> plans = cudnn::find_conv_plans(z, device, 100).plans;
-    EXPECT_FALSE(plans.empty());
-    return std::count_if(plans.begin(), plans.end(),
-                         [](const auto& plan) { return plan.reduced_precision(); });
-  };
-  EXPECT_EQ(rounding(stem(3), 0), 0);
-  EXPECT_GT(rounding(stem(3), 1.5), 0);
-  EXPECT_EQ(rounding(stem(4), 0), 0);
-  EXPECT_GT(rounding(stem(4), 1.5), 0);
+  const ConvSignature stem =
+      cudnn::conv_signature(Graph::Pass::forward, DType::f16, {256, 224, 224, 3}, {64, 7, 7, 3},
+                            {256, 112, 112, 64}, false, {.stride = {2, 2}, .padding = {3, 3}});
+  std::size_t rounding = 0;
+  for (const auto& config : cudnn::propose(cudnn::conv_graph(stem), device, CUDNN_HEUR_MODE_A)) {
+    if (!config.has(CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION)) continue;
+    ++rounding;
+    EXPECT_FALSE(cudnn::permits({}, DType::f16, config));
+  }
+  EXPECT_GT(rounding, 0u);
 }
 
 // What cuBLASLt may do in cuDNN's place.
@@ -403,9 +382,7 @@ TEST(ConvPlan, SignaturesDifferInAllThatDecides) {
     with([&](ConvSignature& z) { z.alignment[operand] = 2; });
   with([](ConvSignature& z) { z.rules.tf32 = true; });
   with([](ConvSignature& z) { z.rules.deterministic = true; });
-  with([](ConvSignature& z) { z.rules.runtime_compiled = true; });
   with([](ConvSignature& z) { z.rules.workspace_bytes = 1; });
-  with([](ConvSignature& z) { z.rules.reduced_precision = 2; });
   expect_all_different(all);
 }
 
@@ -445,4 +422,4 @@ INSTANTIATE_TEST_SUITE_P(Without, ConvPlans,
                          name_of_device);
 
 }  // namespace
-}  // namespace athanor
+}  // namespace athanor::plans_test

@@ -1,5 +1,6 @@
 #include "kernels/softmax.h"
 
+#include "kernels/cpu/context.h"
 #include "tests/cuda/ops.h"
 
 namespace athanor::softmax_test {

@@ -1,5 +1,6 @@
 #include "autograd/topk.h"
 
+#include "kernels/cpu/context.h"
 #include "tests/cuda/ops.h"
 
 namespace athanor::topk_test {

@@ -60,7 +60,7 @@ Run train(Device device, Kind kind, int steps, double lr) {
         loader.start_epoch(loader.epoch() + 1);
         continue;
       }
-      arena.snapshot_buffers();
+      arena.buffers().snapshot();
       arena.zero_grad();
       const Tensor loss =
           cross_entropy((*model)(preprocess(batch, loader.epoch(), true)), batch.labels.to(device));
@@ -68,7 +68,7 @@ Run train(Device device, Kind kind, int steps, double lr) {
       meter.measure(step, {.max_norm = 5});
       optimizer->set_learning_rates(step, schedule);
       optimizer->step(step);
-      arena.restore_buffers_if_skipped(step);
+      arena.buffers().restore_if_skipped(step);
       finish_step(step);
       losses.push_back(loss.detach());
     }

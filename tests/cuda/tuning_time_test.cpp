@@ -8,6 +8,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "kernels/cuda/context.h"
 #include "kernels/cuda/vendor.h"
 #include "tests/cuda/device.h"
 #include "tests/support/errors.h"

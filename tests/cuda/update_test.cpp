@@ -6,6 +6,7 @@
 
 #include "kernels/muon.h"
 #include "kernels/on_device.h"
+#include "kernels/update_ops.h"
 #include "tests/cuda/bound_step.h"
 #include "tests/cuda/device.h"
 
@@ -15,6 +16,7 @@ using kernels::AdamGroup;
 using kernels::kUpdateChunk;
 using kernels::MuonStep;
 using kernels::SgdGroup;
+using kernels::update_parameters;
 using kernels::UpdateRange;
 using kernels::UpdateTable;
 using test::BoundStep;
@@ -157,15 +159,17 @@ INSTANTIATE_TEST_SUITE_P(AppliedAndSkipped, UpdateOnDevice, testing::Bool(),
 
 TEST_P(UpdateOnDevice, SgdEqualsCpu) {
   const SgdGroup groups[] = {{0, 0, 0.01f, false}, {0, 0, 0.1f, false}};
-  compare(
-      [&](auto& context, const Part& part) { kernels::sgd_update(context, part.table, groups, Tensor()); },
-      GetParam());
+  compare([&](auto& context,
+              const Part& part) { update_parameters<kernels::SgdRule>(context, part.table, groups, {}); },
+          GetParam());
 }
 
 TEST_P(UpdateOnDevice, MomentumEqualsCpu) {
   const SgdGroup groups[] = {{0.9f, 0.1f, 0.01f, false}, {0.8f, 0, 0.1f, true}};
   compare(
-      [&](auto& context, const Part& part) { kernels::sgd_update(context, part.table, groups, part.first); },
+      [&](auto& context, const Part& part) {
+        update_parameters<kernels::MomentumRule>(context, part.table, groups, {&part.first, 1});
+      },
       GetParam());
 }
 
@@ -173,7 +177,8 @@ TEST_P(UpdateOnDevice, AdamEqualsCpu) {
   const AdamGroup groups[] = {{0.9, 0.999, 1e-8f, 0.01f, false}, {0.8, 0.99, 1e-6f, 0.1f, true}};
   compare(
       [&](auto& context, const Part& part) {
-        kernels::adam_update(context, part.table, groups, part.first, part.second);
+        const Tensor moments[] = {part.first, part.second};
+        update_parameters<kernels::AdamRule>(context, part.table, groups, moments);
       },
       GetParam());
 }
@@ -239,9 +244,9 @@ TEST_F(UpdateStepOnDevice, SgdByHand) {
   const SgdGroup groups[] = {{0.5f, 0, 1, false}};
   const Tensor momentum = Tensor::zeros({3}, {DType::f32, device});
   // g = (1.5, 2, -1), b = g, w = (0.25, 0, 1.5); then g = (0.75, 1, -0.5), b = (1.5, 2, -1).
-  kernels::sgd_update(cuda_context(device), table, groups, momentum);
+  update_parameters<kernels::MomentumRule>(cuda_context(device), table, groups, {&momentum, 1});
   EXPECT_EQ(table.masters.to_vector(), (std::vector<double>{0.25, 0, 1.5}));
-  kernels::sgd_update(cuda_context(device), table, groups, momentum);
+  update_parameters<kernels::MomentumRule>(cuda_context(device), table, groups, {&momentum, 1});
   EXPECT_EQ(table.masters.to_vector(), (std::vector<double>{-0.5, -1, 2}));
   EXPECT_EQ(momentum.to_vector(), (std::vector<double>{1.5, 2, -1}));
   EXPECT_EQ(table.steps.to_vector(), std::vector<double>{2});
@@ -298,7 +303,7 @@ TEST_F(UpdateStepOnDevice, NoGradientsAtAll) {
   EXPECT_EQ(step.read().grad_norm, 0);
   EXPECT_EQ(step.read().found_inf, 0);
   UpdateTable none;
-  kernels::sgd_update(cuda_context(test::device()), none, {}, Tensor());
+  update_parameters<kernels::SgdRule>(cuda_context(test::device()), none, {}, {});
 }
 
 TEST_F(UpdateStepOnDevice, CountsAppliedAndSkippedSteps) {

@@ -7,12 +7,14 @@
 #include <fstream>
 
 #include "kernels/copy.h"
-#include "kernels/cuda/cudnn_conv.h"
-#include "kernels/cuda/vendor_conv.h"
-#include "kernels/cuda/vendor_matmul.h"
+#include "kernels/cpu/context.h"
+#include "kernels/cuda/context.h"
+#include "kernels/cuda/conv_list.h"
+#include "kernels/cuda/matmul_list.h"
+#include "kernels/cuda/vendor_impl.h"
 #include "tensor/cuda/runtime.h"
 #include "tensor/graph.h"
-#include "tests/cuda/device.h"
+#include "tests/cuda/products.h"
 #include "tests/support/folder.h"
 #include "tests/support/temp_dir.h"
 
@@ -39,11 +41,11 @@ class OnGpu : public test::DeviceTest {
     }
     DeviceTest::TearDown();
   }
-  CudaContext& context() { return cuda_context(test::device()); }
+  CudaContext& context() { return test::context(); }
   cuda::Vendor& vendor() { return context().vendor(); }
-  void set(bool cuda::VendorOptions::*option, bool value) {
+  void autotune() {
     cuda::VendorOptions options = vendor().options();
-    options.*option = value;
+    options.autotune = true;
     vendor().set_options(options);
   }
   bool supported(DType dtype) { return dtype != DType::bf16 || context().sm() >= 80; }
@@ -101,70 +103,71 @@ std::vector<ConvCase> conv_cases() {
 
 class ConvOnGpu : public OnGpu {
  protected:
-  /// Every pass of every case, compared with the CPU; returns how many cuDNN took.
-  int check_all(DType dtype) {
-    int taken = 0;
-    for (const ConvCase& c : conv_cases()) {
-      SCOPED_TRACE(fmt::format("{} {} {}", dtype, c.x, c.w));
-      taken += check(c, dtype);
-    }
-    return taken;
+  /// c's parameters for a place: the definition, or the vendor, who throws where it has no plan.
+  template <class Place> static Conv2dParams params_on(const Place& on, const ConvCase& c) {
+    Conv2dParams params = c.params;
+    params.impl = on.device.is_cpu() ? ConvImpl::reference : ConvImpl::vendor;
+    return params;
   }
 
-  void check_weight_gradients(const ConvCase& c);
+  /// Every pass of every case, compared with the CPU.
+  void check_all(DType dtype) {
+    for (const ConvCase& c : conv_cases()) check(c, dtype);
+  }
 
-  int check(const ConvCase& c, DType dtype) {
-    Conv2dParams vendors = c.params, reference = c.params;
-    vendors.impl = ConvImpl::vendor;
-    reference.impl = ConvImpl::reference;
+  void check(const ConvCase& c, DType dtype) {
+    SCOPED_TRACE(fmt::format("{} {} {}", dtype, c.x, c.w));
     const Shape shape = conv2d_shape(c.x, c.w, c.params);
     const Tensor x = values(c.x, dtype, 1), w = values(c.w, dtype, 2), dy = values(shape, dtype, 3);
     const Tensor bias = c.bias ? values({c.w[0]}, dtype, 4) : Tensor();
-    const Tensor y = Tensor::empty(shape, {dtype}), dx = empty_like(x), dw = empty_like(w);
-    const std::int64_t depth = c.w[1] * c.w[2] * c.w[3];
-    const Tensor x_on = x.to(test::device()), w_on = w.to(test::device()), dy_on = dy.to(test::device()),
-                 bias_on = c.bias ? bias.to(test::device()) : Tensor();
-    const Tensor y_on = empty(shape, dtype), dx_on = empty(c.x, dtype), dw_on = empty(c.w, dtype);
+    const double of_y = tolerance(dtype, c.w[1] * c.w[2] * c.w[3]),
+                 of_dx = tolerance(dtype, c.w[0] * c.w[1] * c.w[2]),
+                 of_dw = tolerance(dtype, shape[0] * shape[1] * shape[2]);
+    test::expect_as_on_cpu(
+        [&](const auto& on) {
+          const Conv2dParams params = params_on(on, c);
+          const Tensor y = on.empty(shape, dtype), dx = on.empty(c.x, dtype), dw = on.empty(c.w, dtype),
+                       sum = on.empty(c.x, dtype);
+          kernels::conv2d_forward(on.context, params, on(x), on(w), on(bias), y);
+          kernels::conv2d_backward_data(on.context, params, on(dy), on(w), dx);
+          kernels::copy(on.context, dx, sum);
+          kernels::conv2d_backward_data(on.context, params, on(dy), on(w), sum, Write::accumulate);
+          kernels::conv2d_backward_weights(on.context, params, on(x), on(dy), dw, Write::overwrite, {},
+                                           Write::overwrite);
+          return std::vector{y, dx, sum, dw};
+        },
+        // With an activation of its own, a half y is rounded twice.
+        {2 * of_y, of_dx, 3 * of_dx, of_dw});
+  }
 
-    int taken = 0;
-    if (cuda::vendor_conv_forward(context(), vendors, x_on, w_on, bias_on, y_on)) {
-      kernels::conv2d_forward(cpu_context(), reference, x, w, bias, y);
-      // With an activation of its own, a half y is rounded twice.
-      EXPECT_TRUE(test::close(y_on.to(kCpu), y, 2 * tolerance(dtype, depth)));
-      ++taken;
+  void check_weight_gradients(const ConvCase& c) {
+    const Shape shape = conv2d_shape(c.x, c.w, c.params);
+    for (const DType dtype : kDTypes3) {
+      if (!supported(dtype)) continue;
+      for (const DType out : {dtype, DType::f32}) {
+        const Tensor x = values(c.x, dtype, 1), dy = values(shape, dtype, 2);
+        test::expect_as_on_cpu(
+            [&](const auto& on) {
+              const Tensor dw = on(values(c.w, out, 3)), dbias = on(values({c.w[0]}, out, 4));
+              kernels::conv2d_backward_weights(on.context, params_on(on, c), on(x), on(dy), dw,
+                                               Write::accumulate, dbias, Write::accumulate);
+              return std::vector{dw, dbias};
+            },
+            {2 * tolerance(dtype, 4 * 14 * 14)});
+      }
     }
-    if (cuda::vendor_conv_backward_data(context(), vendors, dy_on, w_on, dx_on)) {
-      kernels::conv2d_backward_data(cpu_context(), reference, dy, w, dx);
-      EXPECT_TRUE(test::close(dx_on.to(kCpu), dx, tolerance(dtype, c.w[0] * c.w[1] * c.w[2])));
-      ++taken;
-    }
-    if (cuda::vendor_conv_backward_data(context(), vendors, dy_on, w_on, dx_on, Write::accumulate)) {
-      kernels::conv2d_backward_data(cpu_context(), reference, dy, w, dx, Write::accumulate);
-      EXPECT_TRUE(test::close(dx_on.to(kCpu), dx, 3 * tolerance(dtype, c.w[0] * c.w[1] * c.w[2])));
-    }
-    const std::int64_t positions = shape[0] * shape[1] * shape[2];
-    if (cuda::vendor_conv_backward_weights(context(), vendors, x_on, dy_on, dw_on, Write::overwrite, {},
-                                           Write::overwrite)) {
-      kernels::conv2d_backward_weights(cpu_context(), reference, x, dy, dw, Write::overwrite, {},
-                                       Write::overwrite);
-      EXPECT_TRUE(test::close(dw_on.to(kCpu), dw, tolerance(dtype, positions)));
-      ++taken;
-    }
-    return taken;
   }
 };
 
 TEST_F(ConvOnGpu, EqualsTheReference) {
   // cuDNN has a plan for each of them, on every architecture we build for.
   for (const DType dtype : kDTypes3) {
-    if (supported(dtype)) {
-      EXPECT_EQ(check_all(dtype), 3 * static_cast<int>(conv_cases().size())) << name_of(dtype);
-    }
+    if (supported(dtype)) check_all(dtype);
   }
 }
 
 TEST_F(ConvOnGpu, MeasuredPlansEqualTheReference) {
-  set(&cuda::VendorOptions::autotune, true);
+  autotune();
   for (const DType dtype : kDTypes3) {
     const std::int64_t before = vendor().stats().tuned;
     if (!supported(dtype)) continue;
@@ -184,8 +187,7 @@ TEST_F(ConvOnGpu, Tf32IsAskedForByName) {
   kernels::conv2d_forward(cpu_context(), params, x, w, {}, y);
   params.impl = ConvImpl::vendor;
   const auto error = [&] {
-    EXPECT_TRUE(
-        cuda::vendor_conv_forward(context(), params, x.to(test::device()), w.to(test::device()), {}, y_on));
+    kernels::conv2d_forward(context(), params, x.to(test::device()), w.to(test::device()), {}, y_on);
     return test::max_relative_error(y_on.to(kCpu), y);
   };
   EXPECT_LT(error(), tolerance(DType::f32, 288));
@@ -214,7 +216,7 @@ TEST_F(ConvOnGpu, ReluKeepsNaN) {
     dispatch_floating(dtype, "test", [&]<class T>() { bias.data<T>()[3] = T(NAN); });
     const Tensor y = empty({2, 8, 8, 16}, dtype);
     const Conv2dParams params{.padding = {1, 1}, .activation = Activation::relu, .impl = ConvImpl::vendor};
-    ASSERT_TRUE(cuda::vendor_conv_forward(context(), params, x, w, bias.to(test::device()), y));
+    kernels::conv2d_forward(context(), params, x, w, bias.to(test::device()), y);
     const std::vector<double> got = y.to_vector();
     for (std::size_t i = 0; i < got.size(); ++i) ASSERT_EQ(std::isnan(got[i]), i % 16 == 3) << i;
   }
@@ -224,38 +226,29 @@ TEST_F(ConvOnGpu, WeightGradientsAccumulateAndWiden) {
   check_weight_gradients(conv_cases()[0]);
 }
 
-// By cuBLASLt, whatever cuDNN could do.
+// By cuBLASLt, whatever cuDNN could do: its algorithms are kept as if they had been measured.
 TEST_F(ConvOnGpu, PointwiseProductsEqualTheReference) {
-  set(&cuda::VendorOptions::conv_graphs, false);
-  for (const DType dtype : kDTypes3) {
-    if (!supported(dtype)) continue;
-    EXPECT_EQ(check(pointwise_case(), dtype), 3) << name_of(dtype);
-    EXPECT_EQ(check(conv_cases()[0], dtype), 0) << name_of(dtype);  // no product
-  }
-  check_weight_gradients(pointwise_case());
-}
-
-void ConvOnGpu::check_weight_gradients(const ConvCase& c) {
+  const ConvCase c = pointwise_case();
   const Shape shape = conv2d_shape(c.x, c.w, c.params);
+  cuda::Vendor::Impl& impl = vendor().impl();
   for (const DType dtype : kDTypes3) {
     if (!supported(dtype)) continue;
-    for (const DType out : {dtype, DType::f32}) {
-      const Tensor x = values(c.x, dtype, 1), dy = values(shape, dtype, 2);
-      const Tensor dw = values(c.w, out, 3), dbias = values({c.w[0]}, out, 4);
-      const Tensor dw_on = dw.to(test::device()), dbias_on = dbias.to(test::device());
-      Conv2dParams params = c.params;
-      params.impl = ConvImpl::reference;
-      kernels::conv2d_backward_weights(cpu_context(), params, x, dy, dw, Write::accumulate, dbias,
-                                       Write::accumulate);
-      params.impl = ConvImpl::vendor;
-      ASSERT_TRUE(cuda::vendor_conv_backward_weights(context(), params, x.to(test::device()),
-                                                     dy.to(test::device()), dw_on, Write::accumulate,
-                                                     dbias_on, Write::accumulate));
-      const double allowed = 2 * tolerance(dtype, 4 * 14 * 14);
-      EXPECT_TRUE(test::close(dw_on.to(kCpu), dw, allowed));
-      EXPECT_TRUE(test::close(dbias_on.to(kCpu), dbias, allowed));
+    int kept = 0;
+    for (const auto pass :
+         {cuda::ConvPass::forward, cuda::ConvPass::backward_data, cuda::ConvPass::backward_weights}) {
+      for (const bool accumulate : {false, true}) {
+        cudnn::ConvSignature z = cudnn::conv_signature(pass, dtype, c.x, c.w, shape, c.bias, c.params);
+        z.accumulate = accumulate;
+        for (const cublas::Algorithm& algorithm : cublas::propose(impl.cublas(), *cuda::product_of(z), 1))
+          kept += impl.folder.save(z.str(), {write(cuda::ConvPlan{std::nullopt, algorithm}), 1, 2});
+      }
     }
+    EXPECT_EQ(kept, 6) << name_of(dtype);
+    const std::int64_t before = vendor().stats().plans_loaded;
+    check(c, dtype);
+    EXPECT_EQ(vendor().stats().plans_loaded, before + 4) << name_of(dtype);
   }
+  check_weight_gradients(c);
 }
 
 TEST_F(ConvOnGpu, DeterministicMeansEqualBits) {
@@ -270,15 +263,14 @@ TEST_F(ConvOnGpu, DeterministicMeansEqualBits) {
   for (int i = 0; i < 5; ++i) {
     const Tensor dw = empty(c.w, DType::f16);
     vendor().clear();
-    ASSERT_TRUE(cuda::vendor_conv_backward_weights(context(), params, x, dy, dw, Write::overwrite, {},
-                                                   Write::overwrite));
+    kernels::conv2d_backward_weights(context(), params, x, dy, dw, Write::overwrite, {}, Write::overwrite);
     results.push_back(dw.to(kCpu));
     EXPECT_TRUE(test::same_bits(results[0], results.back()));
   }
 }
 
 TEST_F(ConvOnGpu, PlansComeBackFromDisk) {
-  set(&cuda::VendorOptions::autotune, true);
+  autotune();
   const ConvCase c = conv_cases()[0];
   check(c, DType::f16);
   const VendorStats before = vendor().stats();
@@ -304,7 +296,7 @@ TEST_F(ConvOnGpu, IsCapturedAndReplayed) {
   GraphMemory pool(test::device());
   {
     const GraphMemory::Use use(pool);
-    ASSERT_TRUE(cuda::vendor_conv_forward(context(), params, x_on, w_on, {}, y_on));  // warm-up
+    kernels::conv2d_forward(context(), params, x_on, w_on, {}, y_on);  // warm-up
   }
   kernels::fill(context(), y_on, 0);
 
@@ -314,7 +306,7 @@ TEST_F(ConvOnGpu, IsCapturedAndReplayed) {
   {
     const GraphMemory::Use use(pool);
     ATH_TRY(cudaStreamBeginCapture(native, cudaStreamCaptureModeThreadLocal));
-    EXPECT_TRUE(cuda::vendor_conv_forward(context(), params, x_on, w_on, {}, y_on));
+    kernels::conv2d_forward(context(), params, x_on, w_on, {}, y_on);
     ATH_TRY(cudaStreamEndCapture(native, &graph));
   }
   ATH_TRY(cudaGraphInstantiate(&exec, graph, 0));
@@ -329,11 +321,13 @@ TEST_F(ConvOnGpu, IsCapturedAndReplayed) {
 
 TEST_F(ConvOnGpu, DoesNothingUnlessRequested) {
   const Tensor x = values({1, 8, 8, 8}, DType::f32, 1).to(test::device()),
-               w = values({8, 1, 1, 8}, DType::f32, 2).to(test::device()),
+               w = values({8, 1, 1, 8}, DType::f32, 2).to(test::device()), none,
                y = empty({1, 8, 8, 8}, DType::f32);
-  EXPECT_FALSE(cuda::vendor_conv_forward(context(), {.impl = ConvImpl::reference}, x, w, {}, y));
-  set(&cuda::VendorOptions::enabled, false);
-  EXPECT_FALSE(cuda::vendor_conv_forward(context(), {}, x, w, {}, y));
+  const cuda::ConvCall ours{cuda::ConvPass::forward, {.impl = ConvImpl::reference}, x, w, none, y};
+  const cuda::ConvCall any{cuda::ConvPass::forward, {}, x, w, none, y};
+  const auto& vendors = cuda::conv_list<CudaContext>()[0];
+  EXPECT_FALSE(vendors.takes(context(), ours));
+  EXPECT_TRUE(vendors.takes(context(), any));
 }
 
 // Matrix products
@@ -341,50 +335,38 @@ TEST_F(ConvOnGpu, DoesNothingUnlessRequested) {
 
 class MatmulOnGpu : public OnGpu {
  protected:
-  void check(const Tensor& a, const Tensor& b, const Tensor& bias, Activation activation, const Shape& shape,
-             DType out, Write write) {
-    const Tensor y = values(shape, out, 9), y_on = y.to(test::device());
-    const Tensor bias_on = bias.defined() ? bias.to(test::device()) : Tensor();
-    ASSERT_TRUE(cuda::vendor_matmul(context(), MatmulImpl::vendor, test::on_device_like(a),
-                                    test::on_device_like(b), bias_on, activation, y_on, write));
-    kernels::matmul(cpu_context(), MatmulImpl::reference, a, b, bias, activation, y, write);
-    const double allowed = a.dtype() == DType::f64 ? 1e-13 : 2 * tolerance(out, 64);
-    EXPECT_TRUE(test::close(y_on.to(kCpu), y, allowed));
+  void check(const Tensor& a, const Tensor& b, const Shape& shape, DType out, test::ProductOptions how = {}) {
+    how.tolerance = a.dtype() == DType::f64 ? 1e-13 : 2 * tolerance(out, 64);
+    test::check_product(MatmulImpl::vendor, a, b, values(shape, out, 9), how);
   }
   void check_all() {
     for (const DType dtype : {DType::f64, DType::f32, DType::f16, DType::bf16}) {
       if (!supported(dtype)) continue;
       SCOPED_TRACE(name_of(dtype));
-      const Tensor a = values({48, 64}, dtype, 1), b = values({64, 40}, dtype, 2),
-                   bias = values({40}, dtype, 3);
-      const Tensor at = values({64, 48}, dtype, 4).view_as_strided({48, 64}, {1, 48}, 0);
-      const Tensor bt = values({40, 64}, dtype, 5).view_as_strided({64, 40}, {1, 64}, 0);
+      const Tensor a = values({48, 64}, dtype, 1), b = values({64, 40}, dtype, 2);
+      const Tensor at = test::swapped(values({64, 48}, dtype, 4)),
+                   bt = test::swapped(values({40, 64}, dtype, 5));
       for (const Tensor& left : {a, at}) {
         for (const Tensor& right : {b, bt}) {
-          check(left, right, {}, Activation::none, {48, 40}, dtype, Write::overwrite);
-          check(left, right, bias, Activation::none, {48, 40}, dtype, Write::overwrite);
+          check(left, right, {48, 40}, dtype);
+          check(left, right, {48, 40}, dtype, {.bias = true});
         }
       }
       for (const Activation activation : {Activation::relu, Activation::gelu, Activation::silu})
-        check(a, bt, bias, activation, {48, 40}, dtype, Write::overwrite);
-      check(a, b, {}, Activation::none, {48, 40}, dtype, Write::accumulate);
+        check(a, bt, {48, 40}, dtype, {.activation = activation, .bias = true});
+      check(a, b, {48, 40}, dtype, {.write = Write::accumulate});
       if (is_half(dtype)) {
-        check(a, b, {}, Activation::none, {48, 40}, DType::f32, Write::overwrite);
-        check(a, b, {}, Activation::none, {48, 40}, DType::f32, Write::accumulate);
+        check(a, b, {48, 40}, DType::f32);
+        check(a, b, {48, 40}, DType::f32, {.write = Write::accumulate});
       }
-      check(values({3, 5, 17, 64}, dtype, 1), values({3, 5, 64, 9}, dtype, 2), {}, Activation::none,
-            {3, 5, 17, 9}, dtype, Write::overwrite);
-      check(values({6, 17, 64}, dtype, 1), values({1, 64, 9}, dtype, 2), {}, Activation::none, {6, 17, 9},
-            dtype, Write::overwrite);
-      check(values({1, 17, 64}, dtype, 1), values({6, 64, 9}, dtype, 2), {}, Activation::none, {6, 17, 9},
-            dtype, Write::overwrite);
+      check(values({3, 5, 17, 64}, dtype, 1), values({3, 5, 64, 9}, dtype, 2), {3, 5, 17, 9}, dtype);
+      check(values({6, 17, 64}, dtype, 1), values({1, 64, 9}, dtype, 2), {6, 17, 9}, dtype);
+      check(values({1, 17, 64}, dtype, 1), values({6, 64, 9}, dtype, 2), {6, 17, 9}, dtype);
       // Nothing is aligned.
-      const ShapeCase odd_a{{17, 33}, test::Layout::misaligned}, odd_b{{33, 9}, test::Layout::misaligned};
-      check(test::filled(odd_a, dtype, {1}), test::filled(odd_b, dtype, {2}), {}, Activation::none, {17, 9},
-            dtype, Write::overwrite);
+      check(test::filled({{17, 33}, test::Layout::misaligned}, dtype, {1}),
+            test::filled({{33, 9}, test::Layout::misaligned}, dtype, {2}), {17, 9}, dtype);
     }
   }
-  using ShapeCase = test::ShapeCase;
 };
 
 TEST_F(MatmulOnGpu, EqualsTheReference) {
@@ -392,7 +374,7 @@ TEST_F(MatmulOnGpu, EqualsTheReference) {
 }
 
 TEST_F(MatmulOnGpu, MeasuredAlgorithmsEqualTheReferenceAndComeBackFromDisk) {
-  set(&cuda::VendorOptions::autotune, true);
+  autotune();
   check_all();
   const VendorStats before = vendor().stats();
   EXPECT_GT(before.tuned, 0);
@@ -407,9 +389,8 @@ TEST_F(MatmulOnGpu, ReluKeepsNaN) {
   const Tensor a = values({32, 16}, DType::f16, 1), b = values({16, 8}, DType::f16, 2);
   a.data<Half>()[5] = Half(NAN);
   const Tensor y = empty({32, 8}, DType::f16);
-  ASSERT_TRUE(cuda::vendor_matmul(context(), MatmulImpl::vendor, a.to(test::device()), b.to(test::device()),
-                                  values({8}, DType::f16, 3).to(test::device()), Activation::relu, y,
-                                  Write::overwrite));
+  kernels::matmul(context(), MatmulImpl::vendor, a.to(test::device()), b.to(test::device()),
+                  values({8}, DType::f16, 3).to(test::device()), Activation::relu, y, Write::overwrite);
   const std::vector<double> got = y.to_vector();
   for (std::size_t i = 0; i < got.size(); ++i) ASSERT_EQ(std::isnan(got[i]), i < 8) << i;
 }
@@ -417,8 +398,7 @@ TEST_F(MatmulOnGpu, ReluKeepsNaN) {
 TEST_F(MatmulOnGpu, AllocatesNothingOncePlanned) {
   const Tensor a = values({64, 64}, DType::f16, 1).to(test::device()), y = empty({64, 64}, DType::f16);
   const auto run = [&] {
-    ASSERT_TRUE(
-        cuda::vendor_matmul(context(), MatmulImpl::vendor, a, a, {}, Activation::none, y, Write::overwrite));
+    kernels::matmul(context(), MatmulImpl::vendor, a, a, {}, Activation::none, y, Write::overwrite);
   };
   run();
   const std::int64_t growths = allocator_of(test::device()).stats().growths,

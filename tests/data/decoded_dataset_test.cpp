@@ -10,6 +10,7 @@
 #include "data/image/reader.h"
 #include "data/pixel_stage.h"
 #include "data/sample_row.h"
+#include "kernels/cpu/context.h"
 #include "kernels/resize.h"
 #include "tensor/error.h"
 #include "tests/support/count_new.h"

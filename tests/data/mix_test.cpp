@@ -8,6 +8,7 @@
 #include "autograd/loss.h"
 #include "autograd/shape.h"
 #include "data/synthetic.h"
+#include "kernels/cpu/context.h"
 #include "tests/support/errors.h"
 #include "tests/support/labelled_batch.h"
 #include "tests/support/ranks_run.h"

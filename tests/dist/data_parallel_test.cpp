@@ -23,6 +23,15 @@ constexpr int kWorlds[] = {1, 2, 3, 4, 8};
 TEST(ZeroOne, EqualsDdpBitForBit) {
   for (const int world : {1, 2, 3}) run_ranks(world, test::check_zero1_equals_ddp);
 }
+// Optimizers that share parameters out, whole ones or by element.
+TEST(ZeroOne, EqualsDdpBitForBitWithEveryOptimizer) {
+  for (const char* const optimizer : {"momentum", "muon"}) {
+    for (const int world : {2, 3, 4}) {
+      run_ranks(world,
+                [&](Transport& transport) { test::check_zero1_equals_ddp_over(transport, 12, optimizer); });
+    }
+  }
+}
 void check_more_ranks(int steps) {
   for (const int world : {4, 8}) {
     run_ranks(world, [&](Transport& transport) { test::check_zero1_equals_ddp_over(transport, steps); });

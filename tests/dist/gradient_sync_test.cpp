@@ -366,10 +366,10 @@ TEST(GradientSync, BuffersAndHalfWeightsOfRank0GoToAll) {
     const ParameterArena expected(of_rank_0.parameters(), of_rank_0.buffers(),
                                   test::arena_options<Ddp>({.precision = Precision::bf16}, comm));
     const Sync sync(arena, comm);
-    EXPECT_TRUE(test::same_bits(arena.flat_buffers(), expected.flat_buffers())) << rank;
+    EXPECT_TRUE(test::same_bits(arena.buffers().flat(), expected.buffers().flat())) << rank;
     for (std::size_t i = 0; i < arena.parts().size(); ++i) {
       EXPECT_TRUE(test::same_bits(arena.parts()[i].weights, expected.parts()[i].weights)) << rank;
-      if (!arena.sharded()) {
+      if (!arena.shards().sharded()) {
         EXPECT_TRUE(test::same_bits(arena.parts()[i].masters, expected.parts()[i].masters)) << rank;
       }
     }

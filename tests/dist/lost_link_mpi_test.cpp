@@ -6,7 +6,7 @@
 
 #include "dist/collectives/communicator.h"
 #include "dist/transports/mpi_transport.h"
-#include "kernels/context.h"
+#include "kernels/cpu/context.h"
 #include "tensor/error.h"
 
 int main() {

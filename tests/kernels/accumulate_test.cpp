@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include "kernels/cpu/context.h"
 #include "kernels/step_state.h"
 #include "tests/support/cases.h"
 #include "tests/support/compare.h"

@@ -8,11 +8,19 @@
 
 #include <gtest/gtest.h>
 
+#include "autograd/elementwise.h"
 #include "data/preprocess.h"
 #include "data/synthetic.h"
+#include "kernels/cpu/context.h"
 #include "tensor/error.h"
 
 namespace athanor::augment_test {
+
+Tensor images_of(const ImageSpec& spec, std::int64_t count) {
+  const auto data = synthetic(spec, count, 5);
+  return Tensor::from(std::vector(data->pixels().begin(), data->pixels().end()),
+                      {count, spec.height, spec.width, spec.channels});
+}
 
 /// One value of the result, straight from the definition: pad, crop, mirror, blank.
 double naive(const Augment& augment, const kernels::AugmentPlan& plan, const std::uint8_t* image,
@@ -46,9 +54,7 @@ TEST_P(AugmentMatchesNaive, ForEverySample) {
   augment.pad = std::min({augment.pad, spec.height - 1, spec.width - 1});
   if (spec.channels != 3) augment.colour = {};
   constexpr std::int64_t kImages = 13, kBatch = 37;
-  const auto data = synthetic(spec, kImages, 5);
-  const Tensor images = Tensor::from(std::vector(data->pixels().begin(), data->pixels().end()),
-                                     {kImages, spec.height, spec.width, spec.channels});
+  const Tensor images = images_of(spec, kImages);
   std::vector<std::int64_t> rows, samples;
   for (std::int64_t i = 0; i < kBatch; ++i) {
     rows.push_back(i * 7 % kImages);
@@ -69,7 +75,7 @@ TEST_P(AugmentMatchesNaive, ForEverySample) {
   for (std::int64_t n = 0; n < kBatch; ++n) {
     const auto i = static_cast<std::size_t>(n);
     const auto plan = kernels::plan_augment(augment, spec.height, spec.width, {11, 4}, samples[i]);
-    const std::uint8_t* image = data->pixels().data() + rows[i] * spec.bytes();
+    const std::uint8_t* image = images.data<std::uint8_t>() + rows[i] * spec.bytes();
     for (std::int64_t row = 0; row < spec.height; ++row) {
       for (std::int64_t x = 0; x < spec.width; ++x) {
         for (std::int64_t c = 0; c < spec.channels; ++c, ++at) {
@@ -114,18 +120,10 @@ Tensor identity(std::int64_t channels, DType dtype) {
   return table;
 }
 
-/// Each byte plus one, so that a pixel that is blank is known.
-Tensor affine_table(std::int64_t channels) {
-  Tensor table = identity(channels, DType::f32);
-  for (std::int64_t i = 0; i < table.numel(); ++i) table.data<float>()[i] += 1;
-  return table;
-}
-
 TEST(ResizedCrop, IsBilinearInTheDrawnBox) {
   const ImageSpec spec{9, 13, 3, 2};
-  const auto data = synthetic(spec, 20, 5);
-  const Tensor images =
-      Tensor::from(std::vector(data->pixels().begin(), data->pixels().end()), {20, 9, 13, 3});
+  const Tensor images = images_of(spec, 20);
+  const std::uint8_t* bytes = images.data<std::uint8_t>();
   for (const bool flip : {false, true}) {
     const Augment augment{.flip = flip, .resized_crop = RandomResizedCrop{}};
     const std::vector<double> got = run(augment, images, identity(3, DType::f32)).to_vector();
@@ -152,8 +150,7 @@ TEST(ResizedCrop, IsBilinearInTheDrawnBox) {
             const double weight = (1 - std::abs(sy - row)) * (1 - std::abs(sx - column));
             if (weight > 0)
               want +=
-                  weight * data->pixels()[static_cast<std::size_t>(
-                               n * spec.bytes() + (std::int64_t(row) * 13 + std::int64_t(column)) * 3 + c)];
+                  weight * bytes[n * spec.bytes() + (std::int64_t(row) * 13 + std::int64_t(column)) * 3 + c];
           }
         }
         worst = std::max(worst, std::abs(got[static_cast<std::size_t>(n * spec.bytes() + i)] - want));
@@ -165,8 +162,7 @@ TEST(ResizedCrop, IsBilinearInTheDrawnBox) {
 }
 
 TEST(ResizedCrop, OfTheWholeImageIsTheImage) {
-  const auto data = synthetic({8, 8, 3, 2}, 6, 5);
-  const Tensor images = Tensor::from(std::vector(data->pixels().begin(), data->pixels().end()), {6, 8, 8, 3});
+  const Tensor images = images_of({8, 8, 3, 2}, 6);
   const Augment all{.resized_crop = RandomResizedCrop{1, 1, 1, 1}};
   EXPECT_EQ(run(all, images, identity(3, DType::f32)).to_vector(), images.to_vector());
   Augment jitter = all;
@@ -305,11 +301,9 @@ TEST(RandomErasing, HasItsProbabilityAreaAndRatio) {
 }
 
 TEST(RandomErasing, BlanksPicturesAndNoMasks) {
-  const auto data = synthetic({16, 16, 1, 2}, 40, 5);
-  const Tensor images =
-      Tensor::from(std::vector(data->pixels().begin(), data->pixels().end()), {40, 16, 16, 1});
+  const Tensor images = images_of({16, 16, 1, 2}, 40);
   const Augment augment{.random_erasing = 1};
-  const auto table = affine_table(1);
+  const Tensor table = affine(identity(1, DType::f32), 1, 1);  // no byte becomes 0, what a blank pixel is
   const std::vector<double> got = run(augment, images, table).to_vector();
   for (std::int64_t n = 0; n < 40; ++n) {
     const auto plan = kernels::plan_augment(augment, 16, 16, {11, 4}, 5 * n);
@@ -317,8 +311,9 @@ TEST(RandomErasing, BlanksPicturesAndNoMasks) {
     for (std::int64_t i = 0; i < 256; ++i) {
       const std::int64_t y = i / 16 - plan.blank_y, x = i % 16 - plan.blank_x;
       const bool blank = y >= 0 && y < plan.blank_height && x >= 0 && x < plan.blank_width;
-      const auto at = static_cast<std::size_t>(n * 256 + i);
-      ASSERT_EQ(got[at], blank ? 0 : data->pixels()[at] + 1) << n << " " << i;
+      const std::int64_t at = n * 256 + i;
+      ASSERT_EQ(got[static_cast<std::size_t>(at)], blank ? 0 : images.data<std::uint8_t>()[at] + 1)
+          << n << " " << i;
     }
   }
   EXPECT_NO_THROW(Preprocess({8, 8, 1, 2}, {{0.0}, {1.0}}, DType::f32, kCpu, augment));

@@ -3,7 +3,7 @@
 
 #include <thread>
 
-#include "kernels/cpu/conv_winograd.h"
+#include "kernels/cpu/context.h"
 #include "tests/support/conv_values.h"
 #include "tests/support/waves.h"
 
@@ -153,10 +153,11 @@ TEST_F(ConvChoices, TextOfAnotherFormIsRefused) {
     const MeasureConvs measure;
     run(kCase);
   }
-  const std::string text = conv_choices(), line = text.substr(0, text.find('\n'));
+  const std::string text = conv_choices(), line = text.substr(0, text.find('\n')),
+                    pass = line.substr(0, line.find(' '));
   for (const std::string& bad :
        {std::string("winograd"), line + " 1", line.substr(0, line.rfind(' ')), "x" + line, line + "s",
-        "forward f33" + line.substr(line.find(' ', 8)), std::string("\n")}) {
+        "  " + line, pass + " f33" + line.substr(line.find(' ', pass.size() + 1)), std::string("\n")}) {
     EXPECT_FALSE(are_conv_choices(bad)) << bad;
     EXPECT_TRUE(test::holds(test::message_of([&] { set_conv_choices(bad); }), "set_conv_choices")) << bad;
     EXPECT_EQ(conv_choices(), text) << "what was chosen stays";

@@ -1,9 +1,8 @@
 // On the CPU: a convolution that also sums its channels, and a batch norm that reads those sums instead of y.
-#include <initializer_list>
-
+#include "autograd/detail/conv_norm_parts.h"
 #include "kernels/conv.h"
+#include "kernels/cpu/context.h"
 #include "kernels/cpu/isa.h"
-#include "nn/conv_norm.h"
 #include "tests/support/conv_values.h"
 #include "tests/support/ops.h"
 
@@ -121,31 +120,26 @@ TEST_F(ConvSums, NothingIsDoneWhereWinogradsAlgorithmIsNotUsed) {
 
 struct Outcome {
   Tensor y, dx, dw, dgamma, mean, var;
-  bool summed = false;
 };
 
-Outcome train(bool fused, const Tensor& residual) {
+Outcome train(bool as_one_op, const Tensor& residual) {
   const Tensor x = values({9, 16, 16, 16}, DType::f32, 1), w = values({16, 3, 3, 16}, DType::f32, 2);
   const Tensor gamma = values({16}, DType::f32, 3), beta = values({16}, DType::f32, 4);
-  const Tensor mean = Tensor::zeros({16}), var = ones({16}, {});
+  const Tensor mean = Tensor::zeros({16}), var = ones({16}, {}), no_bias;
   for (const Tensor& leaf : {x, w, gamma, beta}) require_grad(leaf);
   const Conv2dParams same{.padding = {1, 1}};
-  const ConvAndSums found =
-      fused ? conv2d_with_sums(x, w, {}, same) : ConvAndSums{conv2d(x, w, {}, same), {}};
-  BatchNormParams params;
-  params.activation = Activation::relu;
-  params.sums = found.sums;
-  const Tensor y = batch_norm(found.y, gamma, beta, mean, var, true, params, residual);
+  const BatchNormParams params{.activation = Activation::relu};
+  const Tensor y = as_one_op
+                       ? conv_norm(x, {w, no_bias, same}, {gamma, beta, mean, var, true, params}, residual)
+                       : batch_norm(conv2d(x, w, {}, same), gamma, beta, mean, var, true, params, residual);
   backward(y, values(y.shape(), DType::f32, 5));
-  return {y.detach(), grad_of(x), grad_of(w), grad_of(gamma), mean, var, found.sums.defined()};
+  return {y.detach(), grad_of(x), grad_of(w), grad_of(gamma), mean, var};
 }
 
 TEST_F(ConvSums, ANormOfThemIsThatOfTheValues) {
   for (const bool with_residual : {false, true}) {
     const Tensor residual = with_residual ? values({9, 16, 16, 16}, DType::f32, 6) : Tensor();
     const Outcome apart = train(false, residual), together = train(true, residual);
-    EXPECT_FALSE(apart.summed);
-    EXPECT_TRUE(together.summed);
     EXPECT_TRUE(test::close(together.y, apart.y, 1e-6));
     EXPECT_TRUE(test::close(together.dx, apart.dx, 1e-5));
     EXPECT_TRUE(test::close(together.dw, apart.dw, 1e-5));
@@ -155,16 +149,35 @@ TEST_F(ConvSums, ANormOfThemIsThatOfTheValues) {
   }
 }
 
-TEST_F(ConvSums, LayersHandThemOverInTrainingAlone) {
-  nn::Conv2d conv(16, 16, 3, {.padding = 1, .bias = false}), biased(16, 16, 3, {.padding = 1});
-  nn::BatchNorm norm(16);
-  for (nn::Module* const module : std::initializer_list<nn::Module*>{&conv, &biased, &norm})
-    module->initialize(1);
-  const Tensor x = values({9, 16, 16, 16}, DType::f32, 1);
-  EXPECT_TRUE(nn::with_sums(conv, norm, x).sums.defined());
-  EXPECT_FALSE(nn::with_sums(biased, norm, x).sums.defined());
-  norm.eval();
-  EXPECT_FALSE(nn::with_sums(conv, norm, x).sums.defined());
+TEST_F(ConvSums, AreThoseOfConvolutionsWithoutBiasAndActivation) {
+  const Tensor x = values({9, 16, 16, 16}, DType::f32, 1), w = values({16, 3, 3, 16}, DType::f32, 2);
+  const auto sums_of_conv = [&](const Tensor& bias, const Conv2dParams& params) {
+    Tensor sums;
+    (void)detail::conv2d_with_sums(x, w, bias, params, sums);
+    return sums.defined();
+  };
+  EXPECT_TRUE(sums_of_conv({}, {.padding = {1, 1}}));
+  EXPECT_TRUE(sums_of_conv({}, {.same_padding = true}));
+  EXPECT_FALSE(sums_of_conv(values({16}, DType::f32, 3), {.padding = {1, 1}}));
+  EXPECT_FALSE(sums_of_conv({}, {.padding = {1, 1}, .activation = Activation::relu}));
+}
+
+// A norm in f32 reads the convolution's rounded values, and a norm in evaluation none but the running ones.
+TEST_F(ConvSums, OtherNormsHaveTheBitsOfTwoOps) {
+  const Tensor x = values({9, 16, 16, 16}, DType::f16, 1), w = values({16, 3, 3, 16}, DType::f16, 2);
+  const Tensor gamma = values({16}, DType::f32, 3), beta = values({16}, DType::f32, 4), no_bias;
+  const Conv2dParams same{.padding = {1, 1}};
+  const BatchNormParams params{.activation = Activation::relu};
+  const auto norm_of = [&](const Tensor& y, bool training) {
+    return batch_norm(y, gamma, beta, Tensor::zeros({16}), ones({16}, {}), training, params);
+  };
+  const auto one_op = [&](bool training, bool in_f32) {
+    const Tensor mean = Tensor::zeros({16}), var = ones({16}, {});
+    return conv_norm(x, {w, no_bias, same}, {gamma, beta, mean, var, training, params, in_f32});
+  };
+  const Tensor y = conv2d(x, w, {}, same);
+  EXPECT_TRUE(test::same_bits(one_op(true, true), cast(norm_of(cast(y, DType::f32), true), DType::f16)));
+  EXPECT_TRUE(test::same_bits(one_op(false, false), norm_of(y, false)));
 }
 
 }  // namespace athanor::conv_sums_test

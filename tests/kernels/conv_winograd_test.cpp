@@ -1,13 +1,9 @@
-// Convolutions by Winograd's algorithm against the definition in f64: every pass, sizes that tiles do not
-// divide, few tiles and many, dtypes, packed filters, threads.
-#include "kernels/cpu/conv_winograd.h"
-
+// Convolutions by Winograd's algorithm, beyond what conv_list_test.cpp tests of every implementation.
 #include <bit>
 #include <limits>
 
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/winograd.h"
-#include "kernels/packed_weights.h"
 #include "tensor/half.h"
 #include "tests/support/conv_values.h"
 
@@ -15,87 +11,13 @@ namespace athanor::conv_winograd_test {
 
 using test::close;
 using test::ConvCase;
-using test::epsilon_of;
 using test::name;
-using test::same_bits;
-using test::values;
-
-std::vector<ConvCase> winograd_cases() {
-  return {
-      {{2, 9, 7, 16}, {16, 3, 3, 16}, {.padding = {1, 1}}},
-      {{3, 7, 9, 32}, {48, 3, 3, 32}, {.padding = {1, 1}}},  // a panel and a half
-      {{2, 5, 6, 16}, {16, 3, 3, 16}, {}},                   // no padding
-      {{2, 13, 11, 48}, {80, 3, 3, 48}, {.padding = {2, 2}}},
-      {{1, 4, 4, 64}, {64, 3, 3, 64}, {.padding = {1, 1}}},       // one tile
-      {{3, 1, 1, 16}, {32, 3, 3, 16}, {.padding = {1, 1}}},       // of which one pixel is seen
-      {{1, 3, 18, 32}, {16, 3, 3, 32}, {.padding = {0, 2}}},      // one row, and padding that differs
-      {{6, 16, 18, 16}, {16, 3, 3, 16}, {.padding = {1, 1}}},     // more tiles than channels
-      {{11, 13, 17, 96}, {32, 3, 3, 96}, {.padding = {1, 1}}},    // in blocks of 24
-      {{7, 32, 31, 16}, {16, 3, 3, 16}, {.padding = {1, 1}}},     // weights' gradient in two chunks
-      {{11, 18, 19, 32}, {32, 3, 3, 32}, {.padding = {1, 1}}},    // in chunks that differ by a tile
-      {{4, 21, 20, 16}, {48, 3, 3, 16}, {.padding = {1, 1}}},     // in chunks of three pieces
-      {{4, 21, 20, 64}, {16, 3, 3, 64}, {.padding = {1, 1}}},     // of two panels
-      {{2, 30, 30, 256}, {240, 3, 3, 256}, {.padding = {1, 1}}},  // weights' gradient in two blocks
-  };
-}
-
-bool can_run(const ConvCase& c) {
-  const Shape out = conv2d_shape(c.x, c.w, c.params);
-  return cpu::winograd_fits(ConvSize(c.x, c.w, out, c.params));
-}
 
 using Operands = test::ConvOperands;
 
-TEST(Winograd, EveryPassMatchesTheDefinition) {
-  for (const ConvCase& c : winograd_cases()) {
-    if (!can_run(c)) GTEST_SKIP() << "this CPU has no AVX2";
-    for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) {
-      SCOPED_TRACE(name(c, dtype, ConvImpl::winograd));
-      const Operands operands(c, dtype);
-      const Conv2dParams params = test::with(c.params, Activation::relu);
-      const std::vector<Tensor> found = operands.passes(params, ConvImpl::winograd),
-                                expected = operands.in_f64().passes(params, ConvImpl::reference);
-      for (std::size_t i = 0; i < found.size(); ++i)
-        EXPECT_TRUE(
-            close(found[i], expected[i], 4e-6 + (found[i].dtype() == DType::f32 ? 0 : epsilon_of(dtype))))
-            << "result " << i;
-    }
-  }
-}
-
-TEST(Winograd, SameBitsByAnyNumberOfThreads) {
-  for (const ConvCase& c : winograd_cases()) {
-    if (!can_run(c)) GTEST_SKIP() << "this CPU has no AVX2";
-    SCOPED_TRACE(name(c, DType::f32, ConvImpl::winograd));
-    const Operands operands(c, DType::f32, test::rounded_values);
-    test::expect_same_by_threads(
-        [&] { return operands.passes(test::with(c.params, Activation::relu), ConvImpl::winograd); });
-  }
-}
-
-TEST(Winograd, PackedFiltersAddBiasAndResidual) {
-  for (const ConvCase& c : winograd_cases()) {
-    if (!can_run(c)) GTEST_SKIP() << "this CPU has no AVX2";
-    const Operands operands(c, DType::f32);
-    const Tensor y = empty_like(operands.dy), again = empty_like(operands.dy);
-    const kernels::PackedWeights packed(operands.w, operands.bias);
-    Conv2dParams params = test::with(c.params, Activation::relu);
-    params.impl = ConvImpl::winograd;
-    kernels::conv2d_packed(cpu_context(), params, operands.x, packed, operands.dy, y);
-    const Operands wide = operands.in_f64();
-    const Tensor plain = wide.passes(c.params, ConvImpl::reference)[0];
-    std::vector<double> expected = plain.to_vector();
-    const std::vector<double> residual = wide.dy.to_vector();
-    for (std::size_t i = 0; i < expected.size(); ++i) expected[i] = std::max(0.0, expected[i] + residual[i]);
-    EXPECT_TRUE(close(y, expected, 4e-6)) << name(c, DType::f32, ConvImpl::winograd);
-    kernels::conv2d_packed(cpu_context(), params, operands.x, packed, operands.dy, again);
-    EXPECT_TRUE(same_bits(y, again));
-  }
-}
-
 TEST(Winograd, NanReachesAllThatSeeItAndNothingBeyondItsTiles) {
   const ConvCase c{{1, 12, 12, 16}, {16, 3, 3, 16}, {.padding = {1, 1}}};
-  if (!can_run(c)) GTEST_SKIP() << "this CPU has no AVX2";
+  if (!cpu::has_avx2()) GTEST_SKIP() << "this CPU has no AVX2";
   const Operands operands(c, DType::f32);
   operands.x.data<float>()[(5 * 12 + 5) * 16] = std::numeric_limits<float>::quiet_NaN();
   const std::vector<double> y =

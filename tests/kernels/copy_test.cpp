@@ -1,6 +1,7 @@
 #include <limits>
 
 #include "kernels/convert.h"
+#include "kernels/cpu/context.h"
 #include "tests/support/ops.h"
 
 namespace athanor::copy_test {

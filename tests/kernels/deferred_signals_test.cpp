@@ -10,6 +10,7 @@
 #include <sys/time.h>
 
 #include "autograd/matmul.h"
+#include "kernels/cpu/context.h"
 #include "kernels/cpu/onednn.h"
 #include "tensor/tensor.h"
 

@@ -2,6 +2,7 @@
 
 #include <limits>
 
+#include "kernels/cpu/context.h"
 #include "tests/support/ops.h"
 
 namespace athanor::metrics_test {

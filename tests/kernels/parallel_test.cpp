@@ -7,6 +7,8 @@
 
 #include <gtest/gtest.h>
 
+#include "kernels/cpu/context.h"
+
 namespace athanor::cpu::parallel_test {
 
 using Piece = std::pair<std::int64_t, std::int64_t>;

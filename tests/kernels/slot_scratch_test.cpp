@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "kernels/context.h"
+#include "kernels/cpu/context.h"
 #include "kernels/cpu/parallel.h"
 
 namespace athanor::slot_scratch_test {

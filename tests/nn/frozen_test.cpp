@@ -30,7 +30,7 @@ TEST(Frozen, WeightsHaveAPlaceAndNothingElse) {
   Trainer trainer(config);
   (void)trainer.fit(task, *synthetic(kSmallSpec, 160, 1), *synthetic(kSmallSpec, 50, 2));
   EXPECT_EQ(trainer.arena().numel(), task.student.parameter_count());
-  EXPECT_EQ(trainer.arena().buffers().size(), task.student.buffers().size());
+  EXPECT_EQ(trainer.arena().layout().buffers.size(), task.student.buffers().size());
   for (const std::string& name : trainer.weights().names()) EXPECT_TRUE(name.starts_with("student.")) << name;
 }
 

@@ -1,5 +1,6 @@
 #include <set>
 
+#include "nn/conv_norm.h"
 #include "nn/models/convnext.h"
 #include "nn/models/efficientnet.h"
 #include "nn/models/mobilenet.h"
@@ -124,6 +125,25 @@ TEST(SqueezeExcitationGradcheck, InputAndParameters) {
   require_grad(inputs[0]);
   for (const Parameter& parameter : weigh.parameters()) inputs.push_back(parameter.tensor);
   gradcheck([&](std::span<const Tensor> in) { return weigh(in[0]); }, inputs);
+}
+
+// Convolution and batch norm -------------------------------------------------------------------------------
+
+TEST(ConvNorm, HasTheBitsOfASequentialAndOfItsNormAsResidual) {
+  const Conv2dOptions conv{.padding = 1, .bias = false};
+  ConvNorm layer(16, 16, 3, conv, {.activation = Activation::relu}), shortcut(16, 16, 3, conv);
+  Sequential parts;
+  parts.add<Conv2d>(16, 16, 3, conv);
+  parts.append(std::make_unique<BatchNorm>(16, BatchNormOptions{.activation = Activation::relu}));
+  for (Module* module : std::initializer_list<Module*>{&layer, &shortcut, &parts}) module->initialize(kSeed);
+  const Tensor x = normal({9, 16, 16, 16});
+  for (const bool training : {false, true}) {  // before training moves the statistics
+    for (Module* module : std::initializer_list<Module*>{&layer, &shortcut, &parts}) module->train(training);
+    EXPECT_TRUE(test::same_bits(layer(x), parts(x)));
+    const Tensor at_once = layer(x, shortcut.as_residual(x)), before = layer(x, shortcut(x));
+    EXPECT_TRUE(test::same_bits(at_once, before));
+    EXPECT_FALSE(test::same_bits(at_once, layer(x)));
+  }
 }
 
 // Options of the models ------------------------------------------------------------------------------------

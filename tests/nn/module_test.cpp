@@ -242,7 +242,7 @@ TEST(Sequential, RunsInOrderUnderNumbersOrNames) {
   EXPECT_EQ(net(Tensor::zeros({5, 2})).shape(), (Shape{5, 1}));
   EXPECT_EQ(net.size(), 3u);
   EXPECT_THROW(net.add_named<Relu>("1"), ArgumentError);
-  EXPECT_THROW(net.append("x", nullptr), ArgumentError);
+  EXPECT_THROW(net.append("x", std::unique_ptr<Module>()), ArgumentError);
 }
 
 }  // namespace athanor::nn::module_test

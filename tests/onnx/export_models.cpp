@@ -27,6 +27,7 @@
 #include "autograd/softmax.h"
 #include "autograd/topk.h"
 #include "kernels/copy.h"
+#include "kernels/cpu/context.h"
 #include "nn/attention.h"
 #include "nn/models/model.h"
 #include "nn/models/unet.h"

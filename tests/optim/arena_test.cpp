@@ -3,6 +3,7 @@
 #include <cstring>
 #include <limits>
 
+#include "kernels/cpu/context.h"
 #include "optim/step.h"
 #include "tests/support/ops.h"
 
@@ -33,12 +34,12 @@ std::size_t address(const Tensor& x) {
 TEST(Arena, SlicesAreAlignedInDeclaredOrderAndApart) {
   for (const Precision precision : {Precision::f32, Precision::bf16, Precision::f16}) {
     const Model model;
-    const ParameterArena arena(model.parameters(), model.buffers(), precision, kCpu);
+    const ParameterArena arena(model.parameters(), model.buffers(), {.precision = precision});
     EXPECT_EQ(arena.numel(), 5 * 27 + 5 + 70);
     EXPECT_EQ(arena.parts().size(), precision == Precision::f32 ? 1u : 2u);
     std::vector<std::int64_t> end(arena.parts().size());
     for (int i = 0; i < arena.size(); ++i) {
-      const ParameterArena::Slice& slice = arena.slice(i);
+      const ArenaLayout::Slice& slice = arena.slice(i);
       EXPECT_GE(slice.begin, end[static_cast<std::size_t>(slice.part)]);
       end[static_cast<std::size_t>(slice.part)] = slice.begin + slice.count;
       const Tensor& weight = arena.parameters()[static_cast<std::size_t>(i)].tensor;
@@ -113,7 +114,7 @@ TEST(Arena, FrozenLeafMayRequireGradientLater) {
 TEST(Arena, HalfPrecisionKeepsMastersAndF32Parameters) {
   const Model model;
   const std::vector<double> conv = model.conv.to_vector(), scale = model.scale.to_vector();
-  const ParameterArena arena(model.parameters(), model.buffers(), Precision::bf16, kCpu);
+  const ParameterArena arena(model.parameters(), model.buffers(), {.precision = Precision::bf16});
   EXPECT_EQ(model.conv.dtype(), DType::bf16);
   EXPECT_EQ(model.scale.dtype(), DType::f32);
   EXPECT_EQ(model.mean.dtype(), DType::f32);
@@ -131,7 +132,7 @@ TEST(Arena, HalfPrecisionKeepsMastersAndF32Parameters) {
 
 TEST(Arena, WeightsFollowMasters) {
   const Model model;
-  ParameterArena arena(model.parameters(), {}, Precision::bf16, kCpu);
+  ParameterArena arena(model.parameters(), {}, {.precision = Precision::bf16});
   arena.master(0).data<float>()[0] = 3;
   const std::uint32_t version = model.conv.version();
   arena.weights_from_masters();
@@ -185,22 +186,22 @@ TEST(Arena, RestoresBuffersFromTheSnapshot) {
   const Model model;
   ParameterArena arena(model.parameters(), model.buffers());
   const std::vector<double> mean = model.mean.to_vector(), variance = model.variance.to_vector();
-  arena.snapshot_buffers();
+  arena.buffers().snapshot();
   const auto spoil = [&] {
     model.mean.data<float>()[2] = std::numeric_limits<float>::quiet_NaN();
     model.variance.data<float>()[4] = -1;
   };
   spoil();
-  arena.restore_buffers();
+  arena.buffers().restore();
   EXPECT_EQ(model.mean.to_vector(), mean);
   EXPECT_EQ(model.variance.to_vector(), variance);
 
   spoil();
   StepBuffer state;
-  arena.restore_buffers_if_skipped(state);
+  arena.buffers().restore_if_skipped(state);
   EXPECT_EQ(model.variance.to_vector()[4], -1);
   state->found_inf = 1;
-  arena.restore_buffers_if_skipped(state);
+  arena.buffers().restore_if_skipped(state);
   EXPECT_EQ(model.mean.to_vector(), mean);
   EXPECT_EQ(model.variance.to_vector(), variance);
 }
@@ -213,7 +214,7 @@ TEST(Arena, BucketsCoverAllGradientsFromTheBack) {
                              {.precision = Precision::bf16, .bucket_bytes = kBytes, .shards = kShards});
   std::vector<std::int64_t> covered(arena.parts().size());
   std::vector<std::int64_t> last(arena.parts().size(), std::numeric_limits<std::int64_t>::max());
-  for (const ParameterArena::Bucket& bucket : arena.buckets()) {
+  for (const ArenaRange& bucket : arena.layout().buckets) {
     const auto part = static_cast<std::size_t>(bucket.part);
     const auto element = static_cast<std::int64_t>(size_of(arena.parts()[part].dtype));
     EXPECT_LE(bucket.end, last[part]);
@@ -221,32 +222,33 @@ TEST(Arena, BucketsCoverAllGradientsFromTheBack) {
     covered[part] += bucket.end - bucket.begin;
     EXPECT_EQ((bucket.end - bucket.begin) * element % (kShards * 128), 0);
   }
-  EXPECT_EQ(arena.buckets().size(), 3u);  // head: 140 bytes; conv: 270, more than there may be; the f32 scale
+  // head: 140 bytes; conv: 270, more than there may be; the f32 scale
+  EXPECT_EQ(arena.layout().buckets.size(), 3u);
   for (std::size_t part = 0; part < covered.size(); ++part)
     EXPECT_EQ(covered[part], arena.parts()[part].size);
 }
 
 TEST(Arena, KeepsTheMastersOfAShard) {
   const Model model, whole_model;
-  const ParameterArena whole(whole_model.parameters(), whole_model.buffers(), Precision::bf16, kCpu);
+  const ParameterArena whole(whole_model.parameters(), whole_model.buffers(), {.precision = Precision::bf16});
   const auto conv = whole.slice(0), head = whole.slice(2);
   const std::vector<double> before = whole.master(0).to_vector();
   // The last elements of conv and the first of head; a few of the f32 scale, whose weights are its masters.
   const std::int64_t first = conv.begin + 100, last = head.begin + 20;
   const int scale = whole.slice(1).part;
   ParameterArena arena(model.parameters(), model.buffers(),
-                       {.precision = Precision::bf16, .keep = [&](const ParameterArena&) {
+                       {.precision = Precision::bf16, .keep = [&](const ArenaLayout&) {
                           return std::vector<ArenaRange>{{scale, 2, 5}, {conv.part, first, last}};
                         }});
-  EXPECT_TRUE(arena.sharded());
+  EXPECT_TRUE(arena.shards().sharded());
   struct Run {
-    std::int64_t begin, count, masters, kept;
+    std::int64_t begin, count, masters, local;
     bool operator==(const Run&) const = default;
   };
   const auto runs = [&](int parameter) {
     std::vector<Run> found;
-    arena.for_each_owned(parameter, [&](const ParameterArena::Run& run) {
-      found.push_back({run.begin, run.count, run.masters, run.kept});
+    arena.shards().for_each_run(parameter, [&](const Shards::Run& run) {
+      found.push_back({run.begin, run.count, run.masters, run.local});
     });
     return found;
   };
@@ -264,7 +266,7 @@ TEST(Arena, KeepsTheMastersOfAShard) {
   EXPECT_THROW((void)arena.weights_hash(), ArgumentError);
   const std::int64_t updates = arena.updates();
   arena.weights_from_masters();
-  EXPECT_GT(arena.updates(), updates) << "or nobody learns that weights are to be gathered";
+  EXPECT_GT(arena.updates(), updates) << "or no rank learns that weights are to be gathered";
   // What it saves are its runs, under the names of the whole.
   const ShardedTensor part = arena.state_dict().sharded(arena.parameters()[0].name);
   EXPECT_EQ(part.shape, arena.parameters()[0].tensor.shape());
@@ -276,11 +278,11 @@ TEST(Arena, KeepsTheMastersOfAShard) {
 TEST(Arena, RefusesShardsThatOverlapOrLieOutside) {
   const Model model;
   const std::int64_t size =
-      ParameterArena(model.parameters(), model.buffers(), Precision::f32, kCpu).parts()[0].size;
+      ParameterArena(model.parameters(), model.buffers(), {.precision = Precision::f32}).parts()[0].size;
   const auto keep = [&](std::vector<ArenaRange> ranges) {
     const Model other;
     const ParameterArena arena(other.parameters(), other.buffers(),
-                               {.keep = [&](const ParameterArena&) { return ranges; }});
+                               {.keep = [&](const ArenaLayout&) { return ranges; }});
   };
   EXPECT_NO_THROW(keep({{0, 0, 10}, {0, 10, size}}));
   EXPECT_THROW(keep({{0, 0, 10}, {0, 9, 20}}), ArgumentError);
@@ -292,7 +294,7 @@ TEST(Arena, TagsMemoryByPurpose) {
   const auto tagged = [](const char* tag) { return allocator_of(kCpu).stats().by_tag[tag]; };
   const std::int64_t weights = tagged("weights"), masters = tagged("masters");
   const Tensor big = counting({1 << 22}, 0);
-  const ParameterArena arena({{"big", big}}, {}, Precision::bf16, kCpu);
+  const ParameterArena arena({{"big", big}}, {}, {.precision = Precision::bf16});
   const std::int64_t slack = 2 << 20;  // a large block is rounded up to huge pages
   EXPECT_GE(tagged("weights") - weights, 8 << 20);
   EXPECT_LE(tagged("weights") - weights, (8 << 20) + slack);

@@ -76,22 +76,6 @@ TEST(Muon, ScalesAndNormalizesByShape) {
 // Matrices of one shape are worked on together, as many as fit; alone each becomes the same. Sizes: many to a
 // batch, with a batch left over; three, of which one fits at a time; tall; bf16 weights beside f32 ones. Some
 // have no gradient, and take part again later.
-// A matrix marked as exempt, without a gradient: w - lr lambda w = 3 - 0.3, as torch.optim.Muon has it for
-// all.
-TEST(Muon, DecaySkipsMarkedParametersUnlessForAll) {
-  for (const Decay decay : {Decay::matrices, Decay::all}) {
-    const Tensor w = filled({2, 1}, {3, 0}), v = filled({2, 1}, {3, 0});
-    ParameterArena arena({{"w", w}, {"v", v, false, false}}, {});
-    Muon muon(arena, {Muon::Group{{}, {.weight_decay = 0.5f, .decay = decay}}}, 0, nullptr);
-    StepBuffer state;
-    state->learning_rate[0] = 0.2f;
-    deliver(w, {0, 0}), deliver(v, {0, 0});
-    muon.step(state);
-    EXPECT_NEAR(w.to_vector()[0], 2.7, 1e-6);
-    EXPECT_NEAR(v.to_vector()[0], decay == Decay::all ? 2.7 : 3, 1e-6);
-  }
-}
-
 TEST(Muon, AMatrixDoesNotDependOnItsBatch) {
   struct Case {
     Shape shape;
@@ -119,7 +103,7 @@ TEST(Muon, AMatrixDoesNotDependOnItsBatch) {
         for (int i = first; i < last; ++i) {
           parameters.push_back({std::to_string(i), filled(shape, values(i, 0)), i % 4 == 3});
         }
-        ParameterArena arena(parameters, {}, precision, kCpu);
+        ParameterArena arena(parameters, {}, {.precision = precision});
         Muon muon(arena, {Muon::Group{{}, options}}, 0, nullptr);
         StepBuffer state;
         state->learning_rate[0] = 0.1f;

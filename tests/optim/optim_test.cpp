@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "kernels/cpu/context.h"
 #include "optim/adam.h"
 #include "optim/ema.h"
 #include "optim/optimizer.h"
@@ -18,36 +19,77 @@ using test::filled;
 using test::kOptimizerKinds;
 using test::OptimTraining;
 
-// By hand, mu = 0.5, lambda = 0.1, lr = 0.2, w = 1, g = 1 twice: g' = 1.1, b = 1.1, w = 0.78;
-// g' = 1.078, b = 0.55 + 1.078 = 1.628, w = 0.78 - 0.3256 = 0.4544.
-TEST(Sgd, TwoStepsByHand) {
-  const Tensor w = filled({1}, {1});
+template <class O, class Options>
+std::unique_ptr<Optimizer> make(ParameterArena& arena, const Options& options) {
+  return std::make_unique<O>(arena, options);
+}
+
+/// One weight, its gradients, and what the formulas make of it.
+struct ByHand {
+  const char* name;
+  std::unique_ptr<Optimizer> (*optimizer)(ParameterArena&);
+  float start, rate;
+  std::vector<float> gradients;
+  std::vector<double> expected;
+};
+
+const ByHand kByHand[] = {
+    // g' = 1.1, b = 1.1, w = 0.78; g' = 1.078, b = 0.55 + 1.078 = 1.628, w = 0.78 - 0.3256.
+    {"Momentum",
+     [](ParameterArena& a) { return make<Sgd>(a, SgdOptions{.momentum = 0.5f, .weight_decay = 0.1f}); },
+     1,
+     0.2f,
+     {1, 1},
+     {0.78, 0.4544}},
+    // Dampening spares the first update: b = g = 1, then 0.5 + 0.75 * 1 = 1.25.
+    {"Dampening",
+     [](ParameterArena& a) { return make<Sgd>(a, SgdOptions{.momentum = 0.5f, .dampening = 0.25f}); },
+     0,
+     1,
+     {1, 1},
+     {-1, -2.25}},
+    // m = 1, v = 2, corrected 2 and 4, so w = -0.1; m = -0.5, v = 3, corrected -2/3 and 4.
+    {"Adam",
+     [](ParameterArena& a) { return make<Adam>(a, AdamOptions{.beta1 = 0.5, .beta2 = 0.5, .eps = 0}); },
+     0,
+     0.1f,
+     {2, -2},
+     {-0.1, -0.1 + 0.1 / 3}},
+    // With g = 0, decay passes Adam's moments, which make a first step of lr whatever its size ...
+    {"AdamDecay",
+     [](ParameterArena& a) { return make<Adam>(a, AdamOptions{.weight_decay = 0.5f}); },
+     4,
+     0.1f,
+     {0},
+     {4 - 0.1}},
+    // ... and shrinks the weight by lr lambda in AdamW.
+    {"AdamWDecay",
+     [](ParameterArena& a) { return make<AdamW>(a, AdamWOptions{.weight_decay = 0.5f}); },
+     4,
+     0.1f,
+     {0},
+     {4 - 0.1 * 0.5 * 4}},
+};
+
+class OptimizerByHand : public testing::TestWithParam<ByHand> {};
+
+TEST_P(OptimizerByHand, FollowsItsFormula) {
+  const ByHand& by_hand = GetParam();
+  const Tensor w = filled({1}, {by_hand.start});
   ParameterArena arena({{"w", w}}, {});
-  Sgd sgd(arena, {.momentum = 0.5f, .weight_decay = 0.1f});
+  const std::unique_ptr<Optimizer> optimizer = by_hand.optimizer(arena);
   StepBuffer state;
-  state->learning_rate[0] = 0.2f;
-  for (const double expected : {0.78, 0.4544}) {
+  state->learning_rate[0] = by_hand.rate;
+  for (std::size_t t = 0; t < by_hand.gradients.size(); ++t) {
     arena.zero_grad();
-    deliver(w, {1});
-    sgd.step(state);
-    EXPECT_NEAR(w.item(), expected, 1e-7);
+    deliver(w, {by_hand.gradients[t]});
+    optimizer->step(state);
+    EXPECT_NEAR(w.item(), by_hand.expected[t], 1e-6) << t;
   }
 }
 
-// Dampening spares the first update: b = g = 1, then 0.5 + 0.75 * 1 = 1.25.
-TEST(Sgd, DampeningBeginsAtTheSecondUpdate) {
-  const Tensor w = filled({1}, {0});
-  ParameterArena arena({{"w", w}}, {});
-  Sgd sgd(arena, {.momentum = 0.5f, .dampening = 0.25f});
-  StepBuffer state;
-  state->learning_rate[0] = 1;
-  for (const double expected : {-1.0, -2.25}) {
-    arena.zero_grad();
-    deliver(w, {1});
-    sgd.step(state);
-    EXPECT_NEAR(w.item(), expected, 1e-7);
-  }
-}
+INSTANTIATE_TEST_SUITE_P(Cases, OptimizerByHand, testing::ValuesIn(kByHand),
+                         [](const auto& test) { return std::string(test.param.name); });
 
 TEST(Sgd, RefusesOptionsOutOfRange) {
   ParameterArena arena({{"w", filled({1}, {1})}}, {});
@@ -58,23 +100,6 @@ TEST(Sgd, RefusesOptionsOutOfRange) {
   EXPECT_THROW(Sgd(arena, {.momentum = 0.9f, .dampening = 0.1f, .nesterov = true}), ArgumentError);
   EXPECT_THROW(Sgd(arena, std::vector<Sgd::Group>{}, 0), ArgumentError);
   EXPECT_THROW(Sgd(arena, {Sgd::Group{{.parameters = selectors::named({"v"})}, {}}}, 0), ArgumentError);
-}
-
-// By hand, beta1 = beta2 = 0.5, lr = 0.1, g = 2 then -2: m = 1, v = 2, corrected 2 and 4, so w = -0.1;
-// m = -0.5, v = 3, corrected -2/3 and 4, so w = -0.1 + 0.1 / 3.
-TEST(Adam, TwoStepsByHand) {
-  const Tensor w = filled({1}, {0});
-  ParameterArena arena({{"w", w}}, {});
-  Adam adam(arena, {.beta1 = 0.5, .beta2 = 0.5, .eps = 0});
-  StepBuffer state;
-  state->learning_rate[0] = 0.1f;
-  const double expected[] = {-0.1, -0.1 + 0.1 / 3};
-  for (int t = 0; t < 2; ++t) {
-    arena.zero_grad();
-    deliver(w, {t == 0 ? 2.0f : -2.0f});
-    adam.step(state);
-    EXPECT_NEAR(w.item(), expected[t], 1e-7);
-  }
 }
 
 // A moment that nearly forgets must not keep the rounding of what it forgets: after a gradient of 1, one of
@@ -133,26 +158,6 @@ TEST(Adam, GroupsHaveTheirOwnBetasEpsAndSchedule) {
   EXPECT_NEAR(c.item(), -0.1 - 0.1 * m / std::sqrt(0.1875 / 0.4375), 1e-6);
 }
 
-// Decay is decoupled in AdamW: with g = 0 the weight shrinks by lr lambda. In Adam it passes the moments,
-// which make a first step of lr whatever its size.
-TEST(Adam, DecayIsDecoupledInAdamW) {
-  for (const bool decoupled : {false, true}) {
-    const Tensor w = filled({1}, {2});
-    ParameterArena arena({{"w", w}}, {});
-    std::unique_ptr<Optimizer> adam;
-    if (decoupled) {
-      adam = std::make_unique<AdamW>(arena, AdamWOptions{.weight_decay = 0.5f});
-    } else {
-      adam = std::make_unique<Adam>(arena, AdamOptions{.weight_decay = 0.5f});
-    }
-    StepBuffer state;
-    state->learning_rate[0] = 0.1f;
-    deliver(w, {0});
-    adam->step(state);
-    EXPECT_NEAR(w.item(), decoupled ? 2 - 0.1 * 0.5 * 2 : 2 - 0.1, 1e-6);
-  }
-}
-
 // One parameter that decays and one marked as exempt (a bias), w = 2, g = 0 where decay alone moves a weight.
 struct DecayCase {
   const char* name;
@@ -160,27 +165,34 @@ struct DecayCase {
   double decayed, exempt;  // after one step at lr 0.1 with lambda 0.5
 };
 // By the formulas of torch.optim: SGD w - lr lambda w = 2 - 0.1; Adam, whose first step is lr whatever the
-// gradient's size, 2 - 0.1; AdamW (1 - lr lambda) w = 1.9; with no decay and no gradient nothing moves.
+// gradient's size, 2 - 0.1; AdamW and Muon (1 - lr lambda) w = 1.9; with no decay and no gradient nothing
+// moves.
 const DecayCase kDecayCases[] = {
     {"sgd",
-     [](ParameterArena& arena, Decay decay) -> std::unique_ptr<Optimizer> {
-       return std::make_unique<Sgd>(arena, SgdOptions{.weight_decay = 0.5f, .decay = decay});
+     [](ParameterArena& arena, Decay decay) {
+       return make<Sgd>(arena, SgdOptions{.weight_decay = 0.5f, .decay = decay});
      },
      1.9, 2},
     {"sgd with momentum",
-     [](ParameterArena& arena, Decay decay) -> std::unique_ptr<Optimizer> {
-       return std::make_unique<Sgd>(
-           arena, SgdOptions{.momentum = 0.9f, .weight_decay = 0.5f, .nesterov = true, .decay = decay});
+     [](ParameterArena& arena, Decay decay) {
+       return make<Sgd>(arena,
+                        SgdOptions{.momentum = 0.9f, .weight_decay = 0.5f, .nesterov = true, .decay = decay});
      },
      2 - 0.1 * (1 + 0.9), 2},
     {"adam",
-     [](ParameterArena& arena, Decay decay) -> std::unique_ptr<Optimizer> {
-       return std::make_unique<Adam>(arena, AdamOptions{.weight_decay = 0.5f, .decay = decay});
+     [](ParameterArena& arena, Decay decay) {
+       return make<Adam>(arena, AdamOptions{.weight_decay = 0.5f, .decay = decay});
      },
      1.9, 2},
     {"adamw",
+     [](ParameterArena& arena, Decay decay) {
+       return make<AdamW>(arena, AdamWOptions{.weight_decay = 0.5f, .decay = decay});
+     },
+     1.9, 2},
+    {"muon",
      [](ParameterArena& arena, Decay decay) -> std::unique_ptr<Optimizer> {
-       return std::make_unique<AdamW>(arena, AdamWOptions{.weight_decay = 0.5f, .decay = decay});
+       const Muon::Group all{{}, {.weight_decay = 0.5f, .decay = decay}};
+       return std::make_unique<Muon>(arena, std::vector{all}, 0, nullptr);
      },
      1.9, 2},
 };
@@ -188,7 +200,7 @@ const DecayCase kDecayCases[] = {
 TEST(Decay, SkipsMarkedParametersUnlessForAll) {
   for (const DecayCase& c : kDecayCases) {
     for (const Decay decay : {Decay::matrices, Decay::all}) {
-      const Tensor weight = filled({1}, {2}), bias = filled({1}, {2});
+      const Tensor weight = filled({1, 1}, {2}), bias = filled({1, 1}, {2});
       ParameterArena arena({{"weight", weight}, {"bias", bias, false, false}}, {});
       const std::unique_ptr<Optimizer> optimizer = c.make(arena, decay);
       StepBuffer state;
@@ -381,9 +393,7 @@ TEST(Optimizer, AStepAllocatesNothing) {
     for (const Precision precision : {Precision::f32, Precision::bf16, Precision::f16}) {
       for (const bool fused : {false, true}) {
         OptimTraining training(kind, precision);
-        Ema ema(training.arena);
-        if (fused) ema.fuse_into(*training.optimizer);
-        training.before_finish = [&] { ema.update(training.state); };
+        training.average({}, fused);
         training.frozen[2] = true;  // so that something is left to the averages' own pass
         for (int t = 0; t < 3; ++t) training.step();
         const std::int64_t growths = allocator_of(kCpu).stats().growths;

@@ -22,6 +22,7 @@
 #include "dist/launch/launcher.h"
 #include "dist/transports/make_transport.h"
 #include "dist/watch/watchdog.h"
+#include "kernels/cpu/context.h"
 #include "nn/activation.h"
 #include "nn/linear.h"
 #include "nn/sequential.h"

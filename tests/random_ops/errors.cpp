@@ -35,7 +35,7 @@ PyTorch's is above half a unit, since sums are in another order. If PyTorch's fo
 PyTorch has no result, ours may be off by four units. Some results are another number: not finite where the exact result
 is finite, or at least ten thousand units off. The table omits them; a second one, at the end of the page, counts them.
 An empty cell means that nothing was measured, or only such results. Convolutions are computed directly
-(`ATHANOR_WINOGRAD=off`): the error of Winograd's algorithm depends on the largest value of a tile, and `Winograd.*` of
+(`ATHANOR_WINOGRAD=off`): the error of Winograd's algorithm depends on the largest value of a tile, and `*ConvList.*` of
 `kernels_test` bounds it by 4e-6 of the largest of all.
 
 The column `cuda` is of our own CUDA kernels, which the emulator ran (preset `simt`); cuDNN and cuBLASLt need a GPU.

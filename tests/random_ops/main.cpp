@@ -80,7 +80,7 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) try {
-  setenv("ATHANOR_WINOGRAD", "off", 1);  // its errors are of another kind: conv_winograd_test bounds them
+  setenv("ATHANOR_WINOGRAD", "off", 1);  // its errors are of another kind: conv_list_test bounds them
   return run(argc, argv);
 } catch (const std::exception& error) {
   std::fprintf(stderr, "random_ops: %s\n", error.what());

@@ -18,12 +18,13 @@
 #include <fmt/format.h>
 
 #include "autograd/conv.h"
+#include "autograd/conv_norm.h"
 #include "autograd/elementwise.h"
 #include "autograd/grad_mode.h"
 #include "autograd/matmul.h"
+#include "autograd/packed_model.h"
 #include "autograd/pool.h"
 #include "autograd/shape.h"
-#include "kernels/packed_weights.h"
 #include "tensor/error.h"
 #include "tests/random_ops/draw.h"
 #include "tests/random_ops/weekly.h"
@@ -47,15 +48,18 @@ Tensor draw_values(Draw& draw, const Shape& shape) {
 /// Weights with what is folded into them; y = (w x + bias) scale + shift.
 struct Weights {
   Tensor w, bias, scale, shift;
-  kernels::PackedWeights packed;
+  PackedModel packed;
 
-  Weights(Draw& draw, const Shape& shape)
+  Weights(Draw& draw, const Shape& shape, bool may_scale = true)
       : w(draw_values(draw, shape)),
         bias(draw.chance(0.5) ? draw_values(draw, {shape[0]}) : Tensor()),
-        scale(draw.chance(0.4) ? draw_scale(draw, shape[0]) : Tensor()),
-        shift(scale.defined() ? draw_values(draw, {shape[0]}) : Tensor()),
-        packed(w, bias, scale, shift) {}
+        scale(draw.chance(0.4) && may_scale ? draw_scale(draw, shape[0]) : Tensor()),
+        shift(scale.defined() ? draw_values(draw, {shape[0]}) : Tensor()) {}
 
+  /// Of as many channels; a raw tensor, as weights are.
+  Tensor unit_variance() const {
+    return Tensor::from(std::vector<float>(static_cast<std::size_t>(w.dim(0)), 1.0f), {w.dim(0)});
+  }
   std::string describe() const {
     return fmt::format("w {}{}{}", w.shape(), bias.defined() ? ", bias" : "",
                        scale.defined() ? ", scale" : "");
@@ -156,11 +160,19 @@ std::optional<Shape> draw_images(Draw& draw, const Filters& filters) {
   return many || products <= kMaxProducts ? std::optional(x) : std::nullopt;
 }
 
+/// Scale and shift are those of a norm in evaluation, whose mean is 0 and variance 1.
 Tensor run_conv(const Tensor& x, const Weights& weights, Conv2dParams params, const Tensor& residual,
                 bool pools) {
+  const Tensor mean = Tensor::zeros({weights.w.dim(0)}), var = weights.unit_variance();
   const auto run = [&] {
-    return pools ? conv2d_pool_packed(x, weights.packed, params)
-                 : conv2d_packed(x, weights.packed, params, residual);
+    const InferenceMode inference(weights.packed);
+    if (pools) return conv_pool_relu(x, {weights.w, weights.bias, params});
+    if (!weights.scale.defined() && !residual.defined()) return conv2d(x, weights.w, weights.bias, params);
+    const BatchNormParams norm{.eps = 0, .activation = params.activation};
+    Conv2dParams linear = params;
+    linear.activation = Activation::none;
+    return conv_norm(x, {weights.w, weights.bias, linear},
+                     {weights.scale, weights.shift, mean, var, false, norm}, residual);
   };
   try {
     return run();
@@ -182,7 +194,8 @@ std::string try_conv(Draw& draw) {
       const std::optional<Shape> shape = draw_images(draw, filters);
       if (!shape) break;
       const Shape y = conv2d_shape(*shape, filters.w, params);
-      const bool pools = y[1] > 1 && y[2] > 1 && draw.chance(0.15), adds = !pools && draw.chance(0.5);
+      const bool pools = y[1] > 1 && y[2] > 1 && draw.chance(0.15) && !weights.scale.defined(),
+                 adds = !pools && draw.chance(0.5);
       params.activation = pools ? Activation::none
                                 : draw.choose({Activation::none, Activation::none, Activation::relu,
                                                Activation::relu, Activation::gelu, Activation::silu});
@@ -213,7 +226,7 @@ std::string try_conv(Draw& draw) {
 // Linear layers --------------------------------------------------------------------------------------------
 
 std::string try_linear(Draw& draw) {
-  const Weights weights(draw, {draw_channels(draw), draw.chance(0.1) ? 0 : draw.integer(1, 300)});
+  const Weights weights(draw, {draw_channels(draw), draw.chance(0.1) ? 0 : draw.integer(1, 300)}, false);
   const Activation activation =
       draw.choose({Activation::none, Activation::relu, Activation::gelu, Activation::silu});
   std::string wrong;
@@ -221,7 +234,8 @@ std::string try_linear(Draw& draw) {
     const Shape shape{draw.size(70), weights.w.dim(1)};
     const Tensor x = draw_values(draw, shape);
     const Tensor wanted = finished(linear(wide(x), wide(weights.w)), weights, {}, activation);
-    wrong = compare(linear_packed(x, weights.packed, activation), wanted);
+    const InferenceMode inference(weights.packed);
+    wrong = compare(linear(x, weights.w, weights.bias, activation), wanted);
     if (!wrong.empty())
       wrong += fmt::format(": linear x {}, {}, {}", shape, weights.describe(), test::name_of(activation));
   }

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# hacking_test.sh BIN activation|op: HACKING.md's recipe, applied to a copy of the sources; the tests nearest to it, built and run there.
+# hacking_test.sh BIN activation|convolution|op: HACKING.md's recipe, applied to a copy of the sources; the tests nearest to it, built and run there.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/../.." && pwd)
 recipe=$2
@@ -9,7 +9,8 @@ tar -C "$root" --exclude=./build --exclude=./.git -cf - . | tar -C "$copy" -xf -
 
 case $recipe in
   activation) heading='## Adding an activation' ;;
-  op) heading='## Adding an op' ;;
+  convolution) heading='## Adding a convolution' ;;
+  op) heading='## Adding an op to' ;;
 esac
 section=$(awk -v heading="$heading" 'index($0, "## ") == 1 { inside = index($0, heading) == 1 } inside' "$root/HACKING.md")
 awk '/^```diff$/ { inside = 1; next } /^```$/ { inside = 0 } inside' <<<"$section" >"$copy/recipe.patch"
@@ -41,9 +42,13 @@ case $recipe in
     run autograd_test '*softsign*:Activations.*' 8
     "$copy/build/bin/athanor" run-op --help | grep -qw softsign
     ;;
+  convolution)
+    build build "" kernels_test
+    run kernels_test '*ConvList.Every*:ConvImplementations.*' 7
+    ;;
   op)
     build build "" autograd_test
-    run autograd_test '*LogSumExp*:*log_sum_exp*' 23
+    run autograd_test '*log_sum_exp*:OpCases.*' 23
     build emulated -DATHANOR_CUDA=SIMT
     ninja -C "$copy/emulated" "$(ninja -C "$copy/emulated" -t targets all | grep -o '^[^:]*kernels/cuda/softmax\.cu\.o')"
     ;;

@@ -6,10 +6,10 @@ namespace {
 
 constexpr unsigned kTile = 64;  // floats of a stage
 
-__device__ __forceinline__ void init(MemoryBarrier* barrier, unsigned arrivals) {
+__device__ __forceinline__ void init(MemoryBarrier* barrier, unsigned arrivals, bool fence = true) {
   if (threadIdx.x == 0) {
-    mbarrier_init(barrier, arrivals);
-    fence_mbarrier_init();
+    mbarrier_init(barrier, arrivals);  // line: bulk_init
+    if (fence) fence_mbarrier_init();
   }
   __syncthreads();
 }
@@ -35,38 +35,15 @@ __global__ void ring_kernel(int tiles, const float* x, float* y) {
   const unsigned i = threadIdx.x - 32;
   for (int tile = 0; tile < tiles; ++tile) {
     const unsigned parity = static_cast<unsigned>(tile / 2) & 1;
-    if (tile % 3 == 2) {
-      while (!mbarrier_test_wait(&full[tile % 2], parity)) {
-      }
-    } else {
-      mbarrier_wait(&full[tile % 2], parity);
-    }
+    mbarrier_wait(&full[tile % 2], parity);
     y[static_cast<unsigned>(tile) * kTile + i] = stage[tile % 2][kTile - 1 - i];
     mbarrier_arrive(&empty[tile % 2]);
   }
 }
 
-// Each thread fences what it wrote, or the one that starts the copy does after the barrier.
-__global__ void store_kernel(bool all_fence, float* y) {
-  auto* const stage = dynamic_shared<float>();
-  for (unsigned turn = 0; turn < 2; ++turn) {
-    stage[threadIdx.x] = static_cast<float>(turn * 64 + threadIdx.x);
-    if (all_fence) fence_proxy_async();
-    __syncthreads();
-    if (threadIdx.x == 0) {
-      if (!all_fence) fence_proxy_async();
-      bulk_store(y + turn * 64, stage, 256);
-      bulk_commit();
-      bulk_wait_read<0>();
-    }
-    __syncthreads();
-  }
-  if (threadIdx.x == 0) bulk_wait<0>();
-}
-
-// Brings a tile, shows how it lies, and puts it into another tensor.
-__global__ void tile_kernel(const __grid_constant__ TensorMap from, const __grid_constant__ TensorMap to,
-                            unsigned bytes, int x, int y, int z, int rank, unsigned char* shown) {
+// Brings a tile, and shows how it lies.
+__global__ void tile_kernel(const __grid_constant__ TensorMap from, unsigned bytes, int x, int y, int z,
+                            int rank, unsigned char* shown) {
   __shared__ __align__(1024) unsigned char tile[16384];
   __shared__ MemoryBarrier full;
   init(&full, 1);
@@ -80,237 +57,51 @@ __global__ void tile_kernel(const __grid_constant__ TensorMap from, const __grid
   }
   mbarrier_wait(&full, 0);
   for (unsigned i = threadIdx.x; i < bytes; i += blockDim.x) shown[i] = tile[i];
-  if (threadIdx.x == 0 && rank == 2) {
-    tensor_store(to, x, y, tile);
-    bulk_commit();
-    bulk_wait<0>();
-  }
 }
 
-// ---- planted: bulk copies
+// ---- planted: one bug in each instance
 
-__global__ void bulk_no_init_fence_kernel(const float* x, float* out) {
+#define NAME(name) name,
+enum class Bug { SIMT_BULK_BUGS(NAME) SIMT_TENSOR_MAP_BUGS(NAME) };
+#undef NAME
+
+template <Bug kBug> __global__ void bulk_kernel(const float* x, float* out) {
   __shared__ __align__(16) float stage[64];
   __shared__ MemoryBarrier full;
-  if (threadIdx.x == 0) mbarrier_init(&full, 1);  // line: bulk_no_init_fence_init
-  __syncthreads();
-  if (threadIdx.x == 0) {
-    mbarrier_arrive_expect_tx(&full, 256);
-    bulk_load(stage, x, 256, &full);  // line: bulk_no_init_fence
-  }
-  mbarrier_wait(&full, 0);
-  out[threadIdx.x] = stage[threadIdx.x];
-}
-
-__global__ void bulk_no_wait_kernel(const float* x, float* out) {
-  __shared__ __align__(16) float stage[64];
-  __shared__ MemoryBarrier full;
-  init(&full, 1);
-  if (threadIdx.x == 0) {
-    mbarrier_arrive_expect_tx(&full, 256);
-    bulk_load(stage, x, 256, &full);  // line: bulk_no_wait_copy
-    mbarrier_wait(&full, 0);
-  }
-  if (threadIdx.x >= 32) out[threadIdx.x] = stage[threadIdx.x];  // line: bulk_no_wait
-}
-
-__global__ void bulk_nobody_waits_kernel(const float* x, float*) {
-  __shared__ __align__(16) float stage[64];
-  __shared__ MemoryBarrier full;
-  init(&full, 1);
-  if (threadIdx.x == 0) {
-    mbarrier_arrive_expect_tx(&full, 256);
-    bulk_load(stage, x, 256, &full);  // line: bulk_nobody_waits
-  }
-}
-
-__global__ void bulk_expects_nothing_kernel(const float* x, float* out) {
-  __shared__ __align__(16) float stage[64];
-  __shared__ MemoryBarrier full;
-  init(&full, 1);
-  if (threadIdx.x == 0) {
-    bulk_load(stage, x, 256, &full);  // line: bulk_expects_nothing_copy
-    mbarrier_arrive(&full);           // line: bulk_expects_nothing
-  }
-  mbarrier_wait(&full, 0);  // line: bulk_expects_nothing_wait
-  out[threadIdx.x] = stage[threadIdx.x];
-}
-
-__global__ void bulk_expects_too_much_kernel(const float* x, float* out) {
-  __shared__ __align__(16) float stage[64];
-  __shared__ MemoryBarrier full;
-  init(&full, 1);
-  if (threadIdx.x == 0) {
-    mbarrier_arrive_expect_tx(&full, 512);
-    bulk_load(stage, x, 256, &full);
-  }
-  mbarrier_wait(&full, 0);  // line: bulk_expects_too_much
-  out[threadIdx.x] = stage[threadIdx.x];
-}
-
-__global__ void bulk_by_all_kernel(const float* x, float* out) {
-  __shared__ __align__(16) float stage[64];
-  __shared__ MemoryBarrier full;
-  init(&full, 2);
-  if (threadIdx.x < 2) {
-    mbarrier_arrive_expect_tx(&full, 256);
-    bulk_load(stage, x, 256, &full);  // line: bulk_by_all
-  }
-  mbarrier_wait(&full, 0);
-  out[threadIdx.x] = stage[threadIdx.x];
-}
-
-__global__ void bulk_over_reader_kernel(const float* x, float* out) {
-  __shared__ __align__(16) float stage[64];
-  __shared__ MemoryBarrier full;
-  init(&full, 1);
-  for (unsigned turn = 0; turn < 2; ++turn) {
-    if (threadIdx.x == 0) {
-      mbarrier_arrive_expect_tx(&full, 256);
-      bulk_load(stage, x, 256, &full);  // line: bulk_over_reader
+  constexpr bool kByAll = kBug == Bug::bulk_by_all, kMisaligned = kBug == Bug::bulk_misaligned;
+  constexpr unsigned kBytes = kBug == Bug::bulk_odd_size ? 100 : kMisaligned ? 240 : 256;
+  if (kBug == Bug::bulk_over_writes) stage[threadIdx.x] = 0;  // line: bulk_write
+  init(&full, kByAll ? 2 : 1, kBug != Bug::bulk_no_init_fence);
+  for (unsigned turn = 0; turn < (kBug == Bug::bulk_over_reader ? 2 : 1); ++turn) {
+    if (threadIdx.x < (kByAll ? 2 : 1)) {
+      if (kBug != Bug::bulk_expects_nothing)
+        mbarrier_arrive_expect_tx(&full, kBug == Bug::bulk_expects_too_much ? 512 : kBytes);
+      bulk_load(stage + (kMisaligned ? 2 : 0), x, kBytes, &full);     // line: bulk_copy
+      if (kBug == Bug::bulk_expects_nothing) mbarrier_arrive(&full);  // line: bulk_arrive
+      if (kBug == Bug::bulk_no_wait) mbarrier_wait(&full, 0);         // the others do not
     }
-    mbarrier_wait(&full, turn);
-    __syncthreads();
-    out[threadIdx.x] = stage[threadIdx.x];  // line: bulk_over_reader_read
+    if (kBug == Bug::bulk_nobody_waits) return;
+    if (kBug != Bug::bulk_no_wait) mbarrier_wait(&full, turn);  // line: bulk_wait
+    if (kBug == Bug::bulk_over_reader) __syncthreads();
+    if (kBug != Bug::bulk_no_wait || threadIdx.x >= 32)
+      out[threadIdx.x] = stage[threadIdx.x];  // line: bulk_read
   }
 }
 
-__global__ void bulk_over_writes_kernel(const float* x, float* out) {
-  __shared__ __align__(16) float stage[64];
-  __shared__ MemoryBarrier full;
-  stage[threadIdx.x] = 0;  // line: bulk_over_writes_write
-  init(&full, 1);
-  if (threadIdx.x == 0) {
-    mbarrier_arrive_expect_tx(&full, 256);
-    bulk_load(stage, x, 256, &full);  // line: bulk_over_writes
-  }
-  mbarrier_wait(&full, 0);
-  out[threadIdx.x] = stage[threadIdx.x];
-}
-
-__global__ void bulk_misaligned_kernel(const float* x, float* out) {
-  __shared__ __align__(16) float stage[64];
-  __shared__ MemoryBarrier full;
-  init(&full, 1);
-  if (threadIdx.x == 0) {
-    mbarrier_arrive_expect_tx(&full, 240);
-    bulk_load(stage + 2, x, 240, &full);  // line: bulk_misaligned
-  }
-  mbarrier_wait(&full, 0);
-  out[threadIdx.x] = stage[threadIdx.x];
-}
-
-__global__ void bulk_odd_size_kernel(const float* x, float* out) {
-  __shared__ __align__(16) float stage[64];
-  __shared__ MemoryBarrier full;
-  init(&full, 1);
-  if (threadIdx.x == 0) {
-    mbarrier_arrive_expect_tx(&full, 100);
-    bulk_load(stage, x, 100, &full);  // line: bulk_odd_size
-  }
-  mbarrier_wait(&full, 0);
-  out[threadIdx.x] = stage[threadIdx.x];
-}
-
-__global__ void bulk_store_no_fence_kernel(const float*, float* out) {
-  auto* const stage = dynamic_shared<float>();
-  stage[threadIdx.x] = 1;  // line: bulk_store_no_fence_write
-  __syncthreads();
-  if (threadIdx.x == 0) {
-    bulk_store(out, stage, 256);  // line: bulk_store_no_fence
-    bulk_commit();
-    bulk_wait<0>();
-  }
-}
-
-// A fence before the write, and one that another thread makes without an order, are none.
-__global__ void bulk_store_wrong_fence_kernel(const float*, float* out) {
-  auto* const stage = dynamic_shared<float>();
-  fence_proxy_async();
-  stage[threadIdx.x] = 1;  // line: bulk_store_wrong_fence_write
-  if (threadIdx.x == 33) fence_proxy_async();
-  __syncthreads();
-  if (threadIdx.x == 0) {
-    bulk_store(out, stage, 256);  // line: bulk_store_wrong_fence
-    bulk_commit();
-    bulk_wait<0>();
-  }
-}
-
-__global__ void bulk_store_no_wait_kernel(const float*, float* out) {
-  auto* const stage = dynamic_shared<float>();
-  stage[threadIdx.x] = 1;
-  fence_proxy_async();
-  __syncthreads();
-  if (threadIdx.x == 0) {
-    bulk_store(out, stage, 256);  // line: bulk_store_no_wait
-    bulk_commit();
-  }
-}
-
-__global__ void bulk_store_reuse_kernel(const float*, float* out) {
-  auto* const stage = dynamic_shared<float>();
-  stage[threadIdx.x] = 1;
-  fence_proxy_async();
-  __syncthreads();
-  if (threadIdx.x == 0) {
-    bulk_store(out, stage, 256);  // line: bulk_store_reuse_copy
-    bulk_commit();
-  }
-  __syncthreads();
-  stage[threadIdx.x] = 2;  // line: bulk_store_reuse
-  if (threadIdx.x == 0) bulk_wait<0>();
-}
-
-__global__ void bulk_store_result_kernel(const float*, float* out) {
-  auto* const stage = dynamic_shared<float>();
-  stage[threadIdx.x] = 1;
-  fence_proxy_async();
-  __syncthreads();
-  if (threadIdx.x == 0) {
-    bulk_store(out, stage, 256);  // line: bulk_store_result_copy
-    bulk_commit();
-    bulk_wait_read<0>();
-    stage[0] = out[0];  // line: bulk_store_result
-    bulk_wait<0>();
-  }
-}
-
-// ---- planted: tensor maps
-
-__global__ void tensor_misaligned_kernel(const __grid_constant__ TensorMap map, float* out) {
+template <Bug kBug> __global__ void tensor_kernel(const __grid_constant__ TensorMap map, float* out) {
   __shared__ __align__(1024) unsigned char tile[4096];
   __shared__ MemoryBarrier full;
+  constexpr bool kInside = kBug == Bug::tensor_expects_inside;  // only half of the tile is in the tensor
   init(&full, 1);
   if (threadIdx.x == 0) {
-    mbarrier_arrive_expect_tx(&full, 1024);
-    tensor_load(tile + 128, map, 0, 0, &full);  // line: tensor_misaligned
+    mbarrier_arrive_expect_tx(&full, kInside ? 512 : 1024);
+    if (kBug == Bug::tensor_wrong_rank) {
+      tensor_load(tile, map, 0, 0, 0, &full);  // line: tensor_of_three
+    } else {
+      tensor_load(tile + (kInside ? 0 : 128), map, 0, kInside ? 4 : 0, &full);  // line: tensor_load
+    }
   }
-  mbarrier_wait(&full, 0);
-  out[threadIdx.x] = tile[threadIdx.x];
-}
-
-__global__ void tensor_wrong_rank_kernel(const __grid_constant__ TensorMap map, float* out) {
-  __shared__ __align__(1024) unsigned char tile[4096];
-  __shared__ MemoryBarrier full;
-  init(&full, 1);
-  if (threadIdx.x == 0) {
-    mbarrier_arrive_expect_tx(&full, 1024);
-    tensor_load(tile, map, 0, 0, 0, &full);  // line: tensor_wrong_rank
-  }
-  mbarrier_wait(&full, 0);
-  out[threadIdx.x] = tile[threadIdx.x];
-}
-
-__global__ void tensor_expects_inside_kernel(const __grid_constant__ TensorMap map, float* out) {
-  __shared__ __align__(1024) unsigned char tile[4096];
-  __shared__ MemoryBarrier full;
-  init(&full, 1);
-  if (threadIdx.x == 0) {
-    mbarrier_arrive_expect_tx(&full, 512);  // only half of the tile is in the tensor
-    tensor_load(tile, map, 0, 4, &full);
-  }
-  mbarrier_wait(&full, 0);  // line: tensor_expects_inside
+  mbarrier_wait(&full, 0);  // line: tensor_wait
   out[threadIdx.x] = tile[threadIdx.x];
 }
 
@@ -333,24 +124,20 @@ cudaError_t run_map(const char* name, void (*kernel)(TensorMap, float*), float* 
 cudaError_t ring(int tiles, const float* x, float* y) {
   return run("ring", ring_kernel, 96, tiles, x, y);
 }
-cudaError_t bulk_stores(bool all_fence, float* y) {
-  return run("bulk_stores", store_kernel, 64, all_fence, y);
-}
-cudaError_t bring_tile(const TensorMap& from, const TensorMap& to, unsigned bytes, const int (&at)[3],
-                       int rank, unsigned char* shown) {
-  return launch(nullptr, {"bring_tile", 1, 64}, tile_kernel, from, to, bytes, at[0], at[1], at[2], rank,
-                shown);
+cudaError_t bring_tile(const TensorMap& from, unsigned bytes, const int (&at)[3], int rank,
+                       unsigned char* shown) {
+  return launch(nullptr, {"bring_tile", 1, 64}, tile_kernel, from, bytes, at[0], at[1], at[2], rank, shown);
 }
 
-#define PLANTED(name)                                                               \
-  cudaError_t name(float* out) {                                                    \
-    return run(#name, name##_kernel, 64, static_cast<const float*>(out), out + 64); \
+#define PLANTED(name)                                                                        \
+  cudaError_t name(float* out) {                                                             \
+    return run(#name, bulk_kernel<Bug::name>, 64, static_cast<const float*>(out), out + 64); \
   }
 SIMT_BULK_BUGS(PLANTED)
 #undef PLANTED
-#define PLANTED(name)                          \
-  cudaError_t name(float* out) {               \
-    return run_map(#name, name##_kernel, out); \
+#define PLANTED(name)                                     \
+  cudaError_t name(float* out) {                          \
+    return run_map(#name, tensor_kernel<Bug::name>, out); \
   }
 SIMT_TENSOR_MAP_BUGS(PLANTED)
 #undef PLANTED

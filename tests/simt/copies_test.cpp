@@ -6,12 +6,6 @@
 namespace simt::test {
 namespace {
 
-std::vector<float> numbers(std::size_t count) {
-  std::vector<float> x(count);
-  for (std::size_t i = 0; i < count; ++i) x[i] = static_cast<float>(i + 1);
-  return x;
-}
-
 TEST(CpAsync, APipelineGivesWhatPlainCopiesGive) {
   early_and_late([] {
     for (const int n : {1, 63, 64, 65, 130, 320, 403}) {
@@ -57,7 +51,6 @@ class CopyBugs : public testing::TestWithParam<Planted> {};
 TEST_P(CopyBugs, AreNamedInEveryOrder) {
   expect_found(GetParam(), "copies.cu");
 }
-const auto name_of = [](const auto& bug) { return bug.param.name; };
 
 INSTANTIATE_TEST_SUITE_P(
     CpAsync, CopyBugs,

@@ -1,4 +1,4 @@
-#include "simt/counters.h"
+#include "simt/emulator/counters.h"
 
 #include "tests/simt/kernels.h"
 #include "tests/simt/support.h"

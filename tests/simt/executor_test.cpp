@@ -89,7 +89,7 @@ TEST(Executor, TiledMatmulEqualsTheNaiveOne) {
 
 TEST(Executor, WarpFunctionsGiveWhatCudaSays) {
   in_all_orders([] {
-    const OnDevice<unsigned> out(11 * 32);
+    const OnDevice<unsigned> out(8 * 32);
     EXPECT_OK(warp_functions(out.data(), nullptr));
     const auto y = out.read();
     for (unsigned lane = 0; lane < 32; ++lane) {
@@ -101,9 +101,6 @@ TEST(Executor, WarpFunctionsGiveWhatCudaSays) {
       EXPECT_EQ(y[5 * 32 + lane], 0xaaaaaaaau);
       EXPECT_EQ(y[6 * 32 + lane], 1u);
       EXPECT_EQ(y[7 * 32 + lane], 0u);
-      EXPECT_EQ(y[8 * 32 + lane], 0xfu << lane / 4 * 4);
-      EXPECT_EQ(y[9 * 32 + lane], 496u);
-      EXPECT_EQ(y[10 * 32 + lane], lane % 2 == 1 ? 31u : 4u);
     }
   });
 }
@@ -174,7 +171,7 @@ INSTANTIATE_TEST_SUITE_P(
             "@barrier_and_collective_barrier"),
         BUG(mask_of_the_gone, "deadlock", "thread (0,0,0)", "warp collective", "@mask_of_the_gone",
             "0xffff0000")),
-    [](const auto& bug) { return bug.param.name; });
+    name_of);
 
 #if !defined(SIMT_RACE)
 TEST(Executor, DynamicSharedMemoryStartsAsNaN) {

@@ -99,15 +99,6 @@ __global__ void warp_functions_kernel(unsigned* out) {
   out[5 * 32 + lane] = odd;
   out[6 * 32 + lane] = static_cast<unsigned>(__any_sync(kAll, lane == 31));
   out[7 * 32 + lane] = static_cast<unsigned>(__all_sync(kAll, lane < 31));
-  out[8 * 32 + lane] = __match_any_sync(kAll, lane / 4);
-  out[9 * 32 + lane] = __reduce_add_sync(kAll, lane);
-  unsigned half = 0;
-  if (lane & 1) {
-    half = __reduce_max_sync(0xaaaaaaaau, lane);
-  } else {
-    half = __reduce_min_sync(0x55555555u, lane + 4);
-  }
-  out[10 * 32 + lane] = half;
 }
 
 __global__ void block_votes_kernel(int* out) {

@@ -111,20 +111,6 @@ TEST(Graph, WaitsAndAllocationsDuringCaptureAreErrors) {
   EXPECT_OK(cudaFreeHost(pinned));
 }
 
-TEST(Graph, ARelaxedThreadMayAllocateDuringCapture) {
-  const TestStream stream;
-  void* memory = nullptr;
-  GraphHandles graph;
-  EXPECT_OK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
-  cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
-  EXPECT_OK(cudaThreadExchangeStreamCaptureMode(&mode));
-  EXPECT_EQ(mode, cudaStreamCaptureModeGlobal);
-  EXPECT_OK(cudaMalloc(&memory, 4));
-  EXPECT_OK(cudaThreadExchangeStreamCaptureMode(&mode));
-  EXPECT_OK(cudaStreamEndCapture(stream, &graph.graph));
-  EXPECT_OK(cudaFree(memory));
-}
-
 TEST(Graph, AStreamThatForkedMustBeJoined) {
   const TestStream stream, side;
   const TestEvent fork;

@@ -25,17 +25,6 @@ __global__ void ldmatrix_kernel(unsigned pitch, const std::uint16_t* x, std::uin
   for (int i = 0; i < kCount; ++i) parts[threadIdx.x * kCount + static_cast<unsigned>(i)] = mine[i];
 }
 
-template <int kCount, bool kColumns>
-__global__ void stmatrix_kernel(const std::uint32_t* parts, std::uint16_t* x) {
-  __shared__ __align__(16) std::uint16_t lines[32 * 8];
-  std::uint32_t mine[kCount];
-  for (int i = 0; i < kCount; ++i) mine[i] = parts[threadIdx.x * kCount + static_cast<unsigned>(i)];
-  stmatrix<kCount, kColumns>(lines + threadIdx.x * 8, mine);
-  __syncwarp();
-  if (threadIdx.x >= 8 * kCount) return;
-  for (unsigned i = 0; i < 8; ++i) x[threadIdx.x * 8 + i] = lines[threadIdx.x * 8 + i];
-}
-
 __global__ void tf32_kernel(int n, const float* x, std::uint32_t* y) {
   for (int i = static_cast<int>(threadIdx.x); i < n; i += 32) y[i] = to_tf32(x[i]);
 }
@@ -48,26 +37,26 @@ __device__ __forceinline__ void write_line(std::uint32_t* lines, unsigned line) 
   for (unsigned i = 0; i < 4; ++i) lines[line * 4 + i] = line;
 }
 
-__global__ void ldmatrix_divergent_kernel(float* out) {
-  __shared__ __align__(16) std::uint32_t lines[kWords];
-  write_line(lines, threadIdx.x);
-  __syncwarp();
-  std::uint32_t parts[4] = {};
-  if (threadIdx.x < 16) ldmatrix<4>(parts, lines + threadIdx.x * 4);  // line: ldmatrix_divergent
-  out[threadIdx.x] = static_cast<float>(parts[0]);
-}
+#define NAME(name) name,
+enum class Bug { SIMT_LDMATRIX_BUGS(NAME) };
+#undef NAME
 
-__global__ void ldmatrix_two_places_kernel(float* out) {
-  __shared__ __align__(16) std::uint32_t lines[kWords];
-  write_line(lines, threadIdx.x);
+template <Bug kBug> __global__ void ldmatrix_bug_kernel(float* out) {
+  __shared__ __align__(16) std::uint32_t lines[kWords + 2];
+  __align__(16) std::uint32_t own[4] = {1, 2, 3, 4};
+  const unsigned lane = threadIdx.x % 32;
+  if (threadIdx.x < 32) write_line(lines, lane);
   __syncwarp();
+  const std::uint32_t* line = lines + lane * 4 + (kBug == Bug::ldmatrix_misaligned && lane == 5 ? 2 : 0);
+  if (kBug == Bug::ldmatrix_global) line = reinterpret_cast<const std::uint32_t*>(out);
+  if (kBug == Bug::ldmatrix_local) line = own;
   std::uint32_t parts[4] = {};
-  if (threadIdx.x < 16) {
-    ldmatrix<4>(parts, lines + threadIdx.x * 4);  // line: ldmatrix_two_places_then
-  } else {
-    ldmatrix<4>(parts, lines + threadIdx.x * 4);  // line: ldmatrix_two_places_else
+  if (kBug == Bug::ldmatrix_two_places && lane < 16) {
+    ldmatrix<4>(parts, line);  // line: ldmatrix_other_place
+  } else if (kBug != Bug::ldmatrix_divergent || lane < 16) {
+    ldmatrix<4>(parts, line);  // line: ldmatrix_bug
   }
-  out[threadIdx.x] = static_cast<float>(parts[0]);
+  out[threadIdx.x] = static_cast<float>(parts[0] + own[1]);
 }
 
 // On one line, as a choice between the two forms may stand.
@@ -81,37 +70,6 @@ __global__ void ldmatrix_two_forms_kernel(float* out) {
   std::uint32_t parts[4] = {};
   load(threadIdx.x < 16, parts, lines + threadIdx.x * 4);
   out[threadIdx.x] = static_cast<float>(parts[0]);
-}
-
-__global__ void ldmatrix_of_a_part_kernel(float* out) {
-  __shared__ __align__(16) std::uint32_t lines[kWords];
-  if (threadIdx.x < 32) write_line(lines, threadIdx.x);
-  __syncwarp();
-  std::uint32_t parts[1] = {};
-  ldmatrix<1>(parts, lines + threadIdx.x % 32 * 4);  // line: ldmatrix_of_a_part
-  out[threadIdx.x] = static_cast<float>(parts[0]);
-}
-
-__global__ void ldmatrix_misaligned_kernel(float* out) {
-  __shared__ __align__(16) std::uint32_t lines[kWords + 2];
-  write_line(lines, threadIdx.x);
-  __syncwarp();
-  std::uint32_t parts[1] = {};
-  ldmatrix<1>(parts, lines + threadIdx.x * 4 + (threadIdx.x == 5 ? 2 : 0));  // line: ldmatrix_misaligned
-  out[threadIdx.x] = static_cast<float>(parts[0]);
-}
-
-__global__ void ldmatrix_global_kernel(float* out) {
-  std::uint32_t parts[1] = {};
-  ldmatrix<1>(parts, out);  // line: ldmatrix_global
-  out[threadIdx.x] = static_cast<float>(parts[0]);
-}
-
-__global__ void ldmatrix_local_kernel(float* out) {
-  __align__(16) std::uint32_t line[4] = {1, 2, 3, 4};
-  std::uint32_t parts[1] = {};
-  ldmatrix<1>(parts, line);  // line: ldmatrix_local
-  out[threadIdx.x] = static_cast<float>(parts[0] + line[1]);
 }
 
 __global__ void ldmatrix_no_syncwarp_kernel(float* out) {
@@ -147,22 +105,6 @@ __global__ void ldmatrix_beyond_kernel(int offset, float* out) {
   const auto line = static_cast<int>(threadIdx.x) + (threadIdx.x == 31 ? offset : 0);
   ldmatrix<4>(parts, lines + line * 4);  // line: ldmatrix_beyond
   out[threadIdx.x] = static_cast<float>(parts[0]);
-}
-
-__global__ void stmatrix_no_syncwarp_kernel(float* out) {
-  __shared__ __align__(16) std::uint32_t lines[kWords];
-  const std::uint32_t parts[4] = {1, 2, 3, 4};
-  stmatrix<4, true>(lines + threadIdx.x * 4, parts);          // line: stmatrix_no_syncwarp
-  out[threadIdx.x] = static_cast<float>(lines[threadIdx.x]);  // line: stmatrix_no_syncwarp_read
-}
-
-__global__ void stmatrix_over_reader_kernel(float* out) {
-  __shared__ __align__(16) std::uint32_t lines[kWords];
-  write_line(lines, threadIdx.x);
-  __syncwarp();
-  out[threadIdx.x] = static_cast<float>(lines[127 - threadIdx.x]);  // line: stmatrix_over_reader_read
-  const std::uint32_t parts[4] = {1, 2, 3, 4};
-  stmatrix<4>(lines + threadIdx.x * 4, parts);  // line: stmatrix_over_reader
 }
 
 __global__ void mma_divergent_kernel(float* out) {
@@ -201,17 +143,6 @@ cudaError_t ldmatrix_rows(int count, bool columns, int pitch_bytes, const std::u
                       : run(ldmatrix_kernel<4, false>);
 }
 
-cudaError_t stmatrix_rows(int count, bool columns, const std::uint32_t* parts, std::uint16_t* x) {
-  const auto run = [&](auto kernel) { return warp("stmatrix", kernel, parts, x); };
-  if (columns)
-    return count == 1   ? run(stmatrix_kernel<1, true>)
-           : count == 2 ? run(stmatrix_kernel<2, true>)
-                        : run(stmatrix_kernel<4, true>);
-  return count == 1   ? run(stmatrix_kernel<1, false>)
-         : count == 2 ? run(stmatrix_kernel<2, false>)
-                      : run(stmatrix_kernel<4, false>);
-}
-
 cudaError_t round_to_tf32(int n, const float* x, std::uint32_t* y) {
   return warp("round_to_tf32", tf32_kernel, n, x, y);
 }
@@ -219,9 +150,13 @@ cudaError_t round_to_tf32(int n, const float* x, std::uint32_t* y) {
 cudaError_t ldmatrix_beyond(int offset, float* out) {
   return warp("ldmatrix_beyond", ldmatrix_beyond_kernel, offset, out);
 }
-cudaError_t ldmatrix_of_a_part(float* out) {
-  return launch(nullptr, {"ldmatrix_of_a_part", 1, 52}, ldmatrix_of_a_part_kernel, out);
-}
+#define PLANTED(name)                                                                 \
+  cudaError_t name(float* out) {                                                      \
+    const unsigned threads = Bug::name == Bug::ldmatrix_of_a_part ? 52 : 32;          \
+    return launch(nullptr, {#name, 1, threads}, ldmatrix_bug_kernel<Bug::name>, out); \
+  }
+SIMT_LDMATRIX_BUGS(PLANTED)
+#undef PLANTED
 #define PLANTED(name)                       \
   cudaError_t name(float* out) {            \
     return warp(#name, name##_kernel, out); \

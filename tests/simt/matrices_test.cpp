@@ -2,7 +2,7 @@
 #include <bit>
 #include <cmath>
 
-#include "simt/counters.h"
+#include "simt/emulator/counters.h"
 #include "tests/simt/support.h"
 #include "tests/simt/tensor_kernels.h"
 
@@ -40,12 +40,6 @@ Place place_of_b(Factor type, int lane, int i) {
 }
 Place place_of_c(int lane, int i) {
   return {group_of(lane) + (i >= 2 ? 8 : 0), in_group(lane) * 2 + (i & 1)};
-}
-
-std::uint32_t bits_of(Factor type, float x) {
-  if (type == Factor::tf32) return std::bit_cast<std::uint32_t>(x);
-  if (type == Factor::bf16) return std::bit_cast<std::uint32_t>(x) >> 16;
-  return std::bit_cast<std::uint16_t>(static_cast<_Float16>(x));
 }
 
 template <class PlaceOf>
@@ -253,25 +247,6 @@ TEST(Ldmatrix, GivesEachLaneItsTwoNumbersOfEachMatrix) {
   });
 }
 
-TEST(Stmatrix, PutsThemBack) {
-  in_all_orders([] {
-    for (const int count : {1, 2, 4}) {
-      for (const bool columns : {false, true}) {
-        std::vector<std::uint32_t> parts;
-        for (int lane = 0; lane < kLanes; ++lane)
-          for (int i = 0; i < count; ++i) parts.push_back(expected_part(columns, lane, i));
-        const OnDevice<std::uint32_t> in(parts);
-        const OnDevice<std::uint16_t> x(std::vector<std::uint16_t>(32 * 8));
-        EXPECT_OK(stmatrix_rows(count, columns, in.data(), x.data()));
-        EXPECT_EQ(diagnosis(), "");
-        const auto all = x.read(), expected = numbered_lines();
-        for (std::size_t i = 0; i < static_cast<std::size_t>(64 * count); ++i)
-          ASSERT_EQ(all[i], expected[i]) << i;
-      }
-    }
-  });
-}
-
 // Lines that follow each other lie in different banks; at a pitch of 128 bytes all lie in the same four.
 TEST(Ldmatrix, BankConflictsAreCounted) {
   if (!can_count()) GTEST_SKIP() << "only the race build counts";
@@ -304,20 +279,19 @@ class MatrixBugs : public testing::TestWithParam<Planted> {};
 TEST_P(MatrixBugs, AreNamedInEveryOrder) {
   expect_found(GetParam(), "matrices.cu");
 }
-const auto name_of = [](const auto& bug) { return bug.param.name; };
 
 INSTANTIATE_TEST_SUITE_P(
     Ldmatrix, MatrixBugs,
-    testing::Values(BUG(ldmatrix_divergent, "deadlock", "thread (0,0,0)", "ldmatrix", "@ldmatrix_divergent",
+    testing::Values(BUG(ldmatrix_divergent, "deadlock", "thread (0,0,0)", "ldmatrix", "@ldmatrix_bug",
                         "0xffff0000"),
                     BUG(ldmatrix_two_places, "warp collective mismatch", "thread (0,0,0)", "ldmatrix",
-                        "@ldmatrix_two_places_then", "thread (16,0,0)", "@ldmatrix_two_places_else"),
+                        "@ldmatrix_other_place", "thread (16,0,0)", "@ldmatrix_bug"),
                     BUG(ldmatrix_two_forms, "warp collective mismatch", "thread (0,0,0)", "ldmatrix",
                         "@ldmatrix_two_forms", "thread (16,0,0)", "ldmatrix.trans"),
-                    BUG(ldmatrix_of_a_part, "32 lanes", "20", "@ldmatrix_of_a_part"),
-                    BUG(ldmatrix_misaligned, "ldmatrix", "thread (5,0,0)", "16", "@ldmatrix_misaligned"),
-                    BUG(ldmatrix_global, "ldmatrix", "thread (0,0,0)", "shared memory", "@ldmatrix_global"),
-                    BUG(ldmatrix_local, "ldmatrix", "thread (0,0,0)", "shared memory", "@ldmatrix_local")),
+                    BUG(ldmatrix_of_a_part, "32 lanes", "20", "@ldmatrix_bug"),
+                    BUG(ldmatrix_misaligned, "ldmatrix", "thread (5,0,0)", "16", "@ldmatrix_bug"),
+                    BUG(ldmatrix_global, "ldmatrix", "thread (0,0,0)", "shared memory", "@ldmatrix_bug"),
+                    BUG(ldmatrix_local, "ldmatrix", "thread (0,0,0)", "shared memory", "@ldmatrix_bug")),
     name_of);
 INSTANTIATE_TEST_SUITE_P(Mma, MatrixBugs,
                          testing::Values(BUG(mma_divergent, "deadlock", "thread (0,0,0)", "mma.f16",
@@ -335,13 +309,6 @@ INSTANTIATE_TEST_SUITE_P(
                         .by([](unsigned a, unsigned b) { return a != b && a % 4 == b / 2; }),
                     BUG(ldmatrix_unwritten, "shared memory", "@ldmatrix_unwritten")
                         .by([](unsigned a, unsigned) { return a / 4 == 1; })),
-    name_of);
-INSTANTIATE_TEST_SUITE_P(
-    StmatrixRace, MatrixBugs,
-    testing::Values(BUG(stmatrix_no_syncwarp, "race in shared memory", "@stmatrix_no_syncwarp",
-                        "@stmatrix_no_syncwarp_read", "__syncwarp"),
-                    BUG(stmatrix_over_reader, "race in shared memory", "@stmatrix_over_reader",
-                        "@stmatrix_over_reader_read", "__syncwarp")),
     name_of);
 #endif
 

@@ -74,15 +74,6 @@ __global__ void mbarrier_writes_after_arrival_kernel(float* out) {
   out[threadIdx.x] = values[63 - threadIdx.x];  // line: mbarrier_writes_after_arrival
 }
 
-__global__ void mbarrier_asks_in_vain_kernel(float* out) {
-  __shared__ MemoryBarrier barrier;
-  init(&barrier, 65);
-  mbarrier_arrive(&barrier);
-  while (!mbarrier_test_wait(&barrier, 0)) {  // line: mbarrier_asks_in_vain
-  }
-  out[threadIdx.x] = 1;
-}
-
 template <class... P>
 cudaError_t run(const char* name, void (*kernel)(P...), unsigned threads, P... parameters) {
   return launch(nullptr, {name, 1, threads, 256}, kernel, parameters...);

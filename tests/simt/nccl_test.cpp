@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "simt/nccl/communicators.h"
-#include "simt/nccl/half.h"
+#include "simt/emulator/nccl/communicators.h"
+#include "simt/emulator/nccl/half.h"
 #include "tensor/half.h"
 #include "tests/simt/kernels.h"
 #include "tests/simt/support.h"

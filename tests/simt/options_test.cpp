@@ -1,4 +1,4 @@
-#include "simt/options.h"
+#include "simt/emulator/options.h"
 
 #include <cstdlib>
 

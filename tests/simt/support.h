@@ -9,7 +9,7 @@
 #include <cuda_runtime.h>
 #include <gtest/gtest.h>
 
-#include "simt/options.h"
+#include "simt/emulator/options.h"
 
 namespace simt::test {
 
@@ -25,6 +25,13 @@ constexpr bool can_find_races() {
 #else
   return false;
 #endif
+}
+
+/// 1, 2, ...
+inline std::vector<float> numbers(std::size_t count) {
+  std::vector<float> x(count);
+  for (std::size_t i = 0; i < count; ++i) x[i] = static_cast<float>(i + 1);
+  return x;
 }
 
 inline bool is_nan(float value) {
@@ -189,6 +196,8 @@ struct Planted {
   Planted by(bool (*threads)(unsigned a, unsigned b)) const { return {name, run, parts, threads}; }
   friend std::ostream& operator<<(std::ostream& to, const Planted& bug) { return to << bug.name; }
 };
+
+inline const auto name_of = [](const auto& bug) { return bug.param.name; };  ///< for a test of each
 
 /// BUG(plain_add, "race in global memory", "@plain_add")
 #define BUG(name, ...) \

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <bit>
 #include <cstdint>
 
 #include <cuda_runtime.h>
@@ -14,14 +15,19 @@
 
 namespace simt::test {
 
+/// As a factor of that type; of one of 16 bits, the lower half.
+inline std::uint32_t bits_of(Factor type, float x) {
+  if (type == Factor::tf32) return std::bit_cast<std::uint32_t>(x);
+  if (type == Factor::bf16) return std::bit_cast<std::uint32_t>(x) >> 16;
+  return std::bit_cast<std::uint16_t>(static_cast<_Float16>(x));
+}
+
 // tests/simt/matrices.cu. Of one warp. Registers are [32 lanes][number of them].
 cudaError_t mma_registers(Factor type, const std::uint32_t* a, const std::uint32_t* b, float* c);
 cudaError_t ldmatrix_rows(int count, bool columns, int pitch_bytes, const std::uint16_t* x,
                           std::uint32_t* parts);
-cudaError_t stmatrix_rows(int count, bool columns, const std::uint32_t* parts, std::uint16_t* x);
 cudaError_t round_to_tf32(int n, const float* x, std::uint32_t* y);
 
-cudaError_t ldmatrix_of_a_part(float* out);
 cudaError_t ldmatrix_beyond(int offset, float* out);
 
 // tests/simt/copies.cu. Planted ones have 128 floats.
@@ -33,9 +39,8 @@ cudaError_t cp_async_beyond(int offset, const float* x, float* out);
 
 // tests/simt/bulk.cu. Planted ones have 128 floats.
 cudaError_t ring(int tiles, const float* x, float* y);  ///< each 64 floats reversed
-cudaError_t bulk_stores(bool all_fence, float* y);      ///< 128 floats: 0, 1, ...
-cudaError_t bring_tile(const TensorMap& from, const TensorMap& to, unsigned bytes, const int (&at)[3],
-                       int rank, unsigned char* shown);
+cudaError_t bring_tile(const TensorMap& from, unsigned bytes, const int (&at)[3], int rank,
+                       unsigned char* shown);
 
 // tests/simt/warpgroups.cu. Planted ones write 128 floats.
 struct WgmmaCase {
@@ -44,33 +49,27 @@ struct WgmmaCase {
   int columns, steps, left_step, right_step;  ///< steps in bytes
   unsigned left_leading, left_stride, right_leading, right_stride;
   unsigned left_bytes, right_bytes;  ///< of shared memory, up to 8192 and 32768
-  bool from_registers, accumulate;
+  bool accumulate;
 };
-/// Sums are [128 threads][columns / 2], registers [steps][128][4].
+/// Sums are [128 threads][columns / 2].
 cudaError_t wgmma_product(Factor type, const WgmmaCase& c, const unsigned char* a, const unsigned char* b,
-                          const std::uint32_t* registers, float* sums);
+                          float* sums);
 /// When a stage is given back to the one who fills it.
 enum class Release { in_time, before_the_wait, one_group_too_soon };
 cudaError_t wgmma_gemm(Release when, const TensorMap& a, const TensorMap& b, int tiles, float* y);
-cudaError_t wgmma_part_of_a_group(float* out);
 
 // Planted ones, of 128 floats at most: of copies.cu with the threads of each.
-#define SIMT_BULK_BUGS(X)   \
-  X(bulk_no_init_fence)     \
-  X(bulk_no_wait)           \
-  X(bulk_nobody_waits)      \
-  X(bulk_expects_nothing)   \
-  X(bulk_expects_too_much)  \
-  X(bulk_by_all)            \
-  X(bulk_over_reader)       \
-  X(bulk_over_writes)       \
-  X(bulk_misaligned)        \
-  X(bulk_odd_size)          \
-  X(bulk_store_no_fence)    \
-  X(bulk_store_wrong_fence) \
-  X(bulk_store_no_wait)     \
-  X(bulk_store_reuse)       \
-  X(bulk_store_result)
+#define SIMT_BULK_BUGS(X)  \
+  X(bulk_no_init_fence)    \
+  X(bulk_no_wait)          \
+  X(bulk_nobody_waits)     \
+  X(bulk_expects_nothing)  \
+  X(bulk_expects_too_much) \
+  X(bulk_by_all)           \
+  X(bulk_over_reader)      \
+  X(bulk_over_writes)      \
+  X(bulk_misaligned)       \
+  X(bulk_odd_size)
 #define SIMT_TENSOR_MAP_BUGS(X) X(tensor_misaligned) X(tensor_wrong_rank) X(tensor_expects_inside)
 #define SIMT_COPY_BUGS(X)           \
   X(cp_async_no_wait, 32)           \
@@ -80,28 +79,27 @@ cudaError_t wgmma_part_of_a_group(float* out);
   X(cp_async_over_reader, 64)       \
   X(cp_async_misaligned, 32)        \
   X(cp_async_too_long, 32)
+#define SIMT_LDMATRIX_BUGS(X) \
+  X(ldmatrix_divergent)       \
+  X(ldmatrix_two_places)      \
+  X(ldmatrix_of_a_part)       \
+  X(ldmatrix_misaligned)      \
+  X(ldmatrix_global)          \
+  X(ldmatrix_local)
 #define SIMT_MATRIX_BUGS(X)       \
-  X(ldmatrix_divergent)           \
-  X(ldmatrix_two_places)          \
   X(ldmatrix_two_forms)           \
-  X(ldmatrix_misaligned)          \
-  X(ldmatrix_global)              \
-  X(ldmatrix_local)               \
   X(ldmatrix_no_syncwarp)         \
   X(ldmatrix_columns_no_syncwarp) \
   X(ldmatrix_unwritten)           \
-  X(stmatrix_no_syncwarp)         \
-  X(stmatrix_over_reader)         \
   X(mma_divergent)
-#define SIMT_BARRIER_BUGS(X)       \
-  X(mbarrier_uninitialised)        \
-  X(mbarrier_init_twice)           \
-  X(mbarrier_no_barrier)           \
-  X(mbarrier_lacks_arrivals)       \
-  X(mbarrier_wrong_parity)         \
-  X(mbarrier_no_wait)              \
-  X(mbarrier_writes_after_arrival) \
-  X(mbarrier_asks_in_vain)
+#define SIMT_BARRIER_BUGS(X) \
+  X(mbarrier_uninitialised)  \
+  X(mbarrier_init_twice)     \
+  X(mbarrier_no_barrier)     \
+  X(mbarrier_lacks_arrivals) \
+  X(mbarrier_wrong_parity)   \
+  X(mbarrier_no_wait)        \
+  X(mbarrier_writes_after_arrival)
 #define SIMT_WARPGROUP_BUGS(X) \
   X(wgmma_right)               \
   X(wgmma_no_fence)            \
@@ -111,6 +109,7 @@ cudaError_t wgmma_part_of_a_group(float* out);
   X(wgmma_touches_sums)        \
   X(wgmma_no_proxy_fence)      \
   X(wgmma_factor_changes)      \
+  X(wgmma_part_of_a_group)     \
   X(wgmma_one_warp_less)       \
   X(wgmma_two_factors)         \
   X(wgmma_one_lane_less)       \
@@ -120,6 +119,7 @@ cudaError_t wgmma_part_of_a_group(float* out);
 SIMT_BULK_BUGS(DECLARE)
 SIMT_TENSOR_MAP_BUGS(DECLARE)
 SIMT_COPY_BUGS(DECLARE)
+SIMT_LDMATRIX_BUGS(DECLARE)
 SIMT_MATRIX_BUGS(DECLARE)
 SIMT_BARRIER_BUGS(DECLARE)
 SIMT_WARPGROUP_BUGS(DECLARE)

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "kernels/conv.h"
+#include "kernels/cpu/context.h"
 #include "tests/support/conv_cases.h"
 #include "tests/support/exact_values.h"
 #include "tests/support/ops.h"

@@ -16,10 +16,9 @@
 #include "dist/zero1.h"
 #include "kernels/hash.h"
 #include "nn/linear.h"
-#include "optim/muon.h"
-#include "optim/sgd.h"
 #include "tests/support/compare.h"
 #include "tests/support/mixed_run.h"
+#include "tests/support/optim_training.h"
 
 // What training on several ranks must give, whatever lies between them: bodies that each rank runs.
 
@@ -62,8 +61,8 @@ struct ParallelRun {
   Overlap overlap = Overlap::thread;
   int steps = 50;
   int micro_batches = 1;
-  bool muon = false;            ///< and shards of whole parameters; else AdamW
-  bool overlap_gather = false;  ///< in ZeRO-1: forward passes begin before all weights are there
+  const char* optimizer = "adamw";  ///< of test::make_optimizer(); shards of whole parameters for "muon"
+  bool overlap_gather = false;      ///< in ZeRO-1: forward passes begin before all weights are there
 };
 
 /// All that may differ between two runs.
@@ -75,11 +74,6 @@ struct ParallelResult {
   std::int64_t applied = 0, overflows = 0;
   bool operator==(const ParallelResult&) const = default;
 };
-
-inline std::unique_ptr<Optimizer> make_optimizer(ParameterArena& arena, bool muon) {
-  if (muon) return std::make_unique<Muon>(arena, MuonOptions{.weight_decay = 0.01f}, AdamWOptions{}, 0.1f);
-  return std::make_unique<AdamW>(arena, AdamWOptions{.weight_decay = 0.01f});
-}
 
 /// Trains the mixed network with clipping; in step 7 one rank has an infinite pixel.
 template <class Sync> ParallelResult parallel_run(dist::Transport& transport, const ParallelRun& options) {
@@ -93,13 +87,13 @@ template <class Sync> ParallelResult parallel_run(dist::Transport& transport, co
                                            comm,
                                            {.bucket_bytes = kSmallBuckets.bucket_bytes,
                                             .first_bucket_bytes = kSmallBuckets.first_bucket_bytes,
-                                            .whole_parameters = options.muon}));
+                                            .whole_parameters = options.optimizer == std::string("muon")}));
   Sync sync(arena, comm, {.overlap = options.overlap});
   EXPECT_GE(sync.layout().buckets().size(), 3u);
   if constexpr (std::is_same_v<Sync, Zero1>) {
     if (options.overlap_gather) sync.overlap_gather(net);
   }
-  const std::unique_ptr<Optimizer> optimizer = make_optimizer(arena, options.muon);
+  const std::unique_ptr<Optimizer> optimizer = make_optimizer(options.optimizer, arena);
   Ema ema(arena, {.decay = 0.9});
   ema.fuse_into(*optimizer);
   const LossScaling scaling =
@@ -111,7 +105,7 @@ template <class Sync> ParallelResult parallel_run(dist::Transport& transport, co
     const bool poisoned = i == 7 && rank == world / 2;
     const auto batch =
         detail::mixed_batch(i * world + rank, poisoned, compute_dtype(options.precision), device);
-    arena.snapshot_buffers();
+    arena.buffers().snapshot();
     arena.zero_grad();
     const float weight = dist::batch_weight(8, 8 * world * options.micro_batches);
     for (int micro = 1; micro < options.micro_batches; ++micro) {
@@ -127,7 +121,7 @@ template <class Sync> ParallelResult parallel_run(dist::Transport& transport, co
     optimizer->set_learning_rates(step, schedules::cosine(0.01, 60));
     optimizer->step(step);
     ema.update(step);
-    arena.restore_buffers_if_skipped(step);
+    arena.buffers().restore_if_skipped(step);
     finish_step(step, scaling);
     if constexpr (std::is_same_v<Sync, Zero1>) sync.gather_weights();
     if (i % 10 == 9) result.hashes.push_back(sync.weights_hash());
@@ -178,7 +172,8 @@ inline void expect_same_on_all(dist::Transport& transport, const ParallelResult&
 }
 
 /// The one that matters: every algorithm and precision, odd sizes, clipping, an overflow on one rank.
-inline void check_zero1_equals_ddp_over(dist::Transport& transport, int steps) {
+inline void check_zero1_equals_ddp_over(dist::Transport& transport, int steps,
+                                        const char* optimizer = "adamw") {
   struct Kind {
     Precision precision;
     bool f32_gradients;
@@ -186,12 +181,15 @@ inline void check_zero1_equals_ddp_over(dist::Transport& transport, int steps) {
   for (const CommunicatorOptions& comm : training_algorithms(transport.world_size())) {
     for (const Kind kind : {Kind{Precision::f32, false}, Kind{Precision::bf16, false},
                             Kind{Precision::bf16, true}, Kind{Precision::f16, false}}) {
-      const ParallelRun options{
-          .precision = kind.precision, .f32_gradients = kind.f32_gradients, .comm = comm, .steps = steps};
+      const ParallelRun options{.precision = kind.precision,
+                                .f32_gradients = kind.f32_gradients,
+                                .comm = comm,
+                                .steps = steps,
+                                .optimizer = optimizer};
       const ParallelResult ddp = parallel_run<Ddp>(transport, options);
       const ParallelResult zero1 = parallel_run<Zero1>(transport, options);
       const std::string which =
-          fmt::format("{} {}", name_of(comm.algorithm), name_of(compute_dtype(kind.precision)));
+          fmt::format("{} {} {}", optimizer, name_of(comm.algorithm), name_of(compute_dtype(kind.precision)));
       EXPECT_TRUE(ddp == zero1) << which;
       expect_same_on_all(transport, ddp, which.c_str());
       expect_same_on_all(transport, zero1, which.c_str());

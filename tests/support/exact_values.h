@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "kernels/copy.h"
+#include "kernels/cpu/context.h"
 #include "tensor/tensor.h"
 
 namespace athanor::test {

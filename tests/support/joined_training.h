@@ -15,8 +15,7 @@
 #include "dist/sync_batch_norm.h"
 #include "dist/zero1.h"
 #include "kernels/hash.h"
-#include "nn/batch_norm.h"
-#include "nn/conv2d.h"
+#include "nn/conv_norm.h"
 #include "nn/linear.h"
 #include "optim/sgd.h"
 #include "optim/step.h"
@@ -31,25 +30,25 @@ class DigitsNet final : public nn::Module {
  public:
   explicit DigitsNet(bool norms) : norms_(norms) {
     register_module("first", first);
-    register_module("second", second);
+    register_module("second", second.conv);
     if (norms) {
       register_module("first_norm", first_norm);
-      register_module("second_norm", second_norm);
+      register_module("second_norm", second.norm);
     }
     register_module("head", head);
     initialize(9);
   }
   Tensor forward(const Tensor& x) override {
     const Tensor y = norms_ ? first_norm(first(x)) : relu(first(x));
-    const Tensor z = norms_ ? second_norm.forward(second(y), y) : relu(second(y) + y);
+    const Tensor z = norms_ ? second(y, y) : relu(second.conv(y) + y);
     return head(flatten(z));
   }
 
  private:
   bool norms_;
-  nn::Conv2d first{1, 6, 3, {.stride = 2, .padding = 1}}, second{6, 6, 3, {.padding = 1}};
-  nn::BatchNorm first_norm{6, {.activation = Activation::relu}},
-      second_norm{6, {.activation = Activation::relu}};
+  nn::Conv2d first{1, 6, 3, {.stride = 2, .padding = 1}};
+  nn::BatchNorm first_norm{6, {.activation = Activation::relu}};
+  nn::ConvNorm second{6, 6, 3, {.padding = 1}, {.activation = Activation::relu}};
   nn::Linear head{4 * 4 * 6, 10};
 };
 
@@ -104,7 +103,7 @@ struct DigitsModel {
     return values;
   }
   std::vector<double> statistics() const {
-    return arena.flat_buffers().defined() ? arena.flat_buffers().to_vector() : std::vector<double>();
+    return arena.buffers().flat().defined() ? arena.buffers().flat().to_vector() : std::vector<double>();
   }
 };
 

@@ -7,6 +7,8 @@
 #include <span>
 #include <vector>
 
+#include <gtest/gtest.h>
+
 #include "autograd/loss.h"
 #include "autograd/shape.h"
 #include "kernels/on_device.h"
@@ -94,7 +96,8 @@ inline std::vector<std::byte> bits_of(const Tensor& x) {
 
 inline MixedRun mixed_run(const MixedRunOptions& options) {
   MixedNet net;
-  ParameterArena arena(net.parameters(), net.buffers(), options.precision, options.device);
+  ParameterArena arena(net.parameters(), net.buffers(),
+                       {.precision = options.precision, .device = options.device});
   AdamW adam(arena, AdamWOptions{.weight_decay = 0.01f});
   GradientMeter meter(arena);
   Ema ema(arena, {.decay = 0.9});
@@ -108,7 +111,7 @@ inline MixedRun mixed_run(const MixedRunOptions& options) {
       const bool poisoned = std::count(options.poisoned.begin(), options.poisoned.end(), number) > 0;
       const auto batch =
           detail::mixed_batch(number, poisoned, compute_dtype(options.precision), options.device);
-      arena.snapshot_buffers();
+      arena.buffers().snapshot();
       arena.zero_grad();
       const Tensor loss = cross_entropy(net(batch.images), batch.labels);
       losses.push_back(loss.detach());
@@ -117,7 +120,7 @@ inline MixedRun mixed_run(const MixedRunOptions& options) {
       adam.set_learning_rates(step, schedules::cosine(0.01, 40));
       adam.step(step);
       ema.update(step);
-      arena.restore_buffers_if_skipped(step);
+      arena.buffers().restore_if_skipped(step);
       finish_step(step, options.scaling, options.limits.outliers);
     }
     run.end = step.read();
@@ -134,8 +137,31 @@ inline MixedRun mixed_run(const MixedRunOptions& options) {
         run.bits.push_back(detail::bits_of(*tensor));
     }
   }
-  run.bits.push_back(detail::bits_of(arena.flat_buffers()));
+  run.bits.push_back(detail::bits_of(arena.buffers().flat()));
   return run;
+}
+
+/// A step that is skipped leaves no trace: 20 steps, one of them poisoned, against those without it.
+inline void check_skipped_leaves_no_trace(Device device, Precision precision) {
+  const LossScaling pinned = LossScaling::fixed(precision == Precision::f16 ? 256.0f : 1.0f);
+  MixedRunOptions options{
+      .device = device, .precision = precision, .scaling = pinned, .batches = count_to(20, 7)};
+  const MixedRun without = mixed_run(options);
+  options.batches = count_to(20);
+  options.poisoned = {7};
+  const MixedRun with = mixed_run(options);
+  EXPECT_EQ(with.end.applied_steps, 19);
+  EXPECT_EQ(with.end.overflow_steps, 1);
+  EXPECT_EQ(without.end.applied_steps, 19);
+  EXPECT_TRUE(with.bits == without.bits);
+  EXPECT_EQ(with.end.learning_rate[0], without.end.learning_rate[0]);
+  EXPECT_EQ(with.end.loss_scale, pinned.initial);
+  EXPECT_EQ(with.end.norm_mean, without.end.norm_mean);
+  EXPECT_EQ(with.end.norm_variance, without.end.norm_variance);
+  EXPECT_EQ(with.end.norm_count, without.end.norm_count);
+  EXPECT_LT(with.losses.back(), 0.8 * with.losses.front()) << "it learns";
+  ASSERT_EQ(with.steps.size(), 20u) << "the host knows of every step";
+  for (std::size_t i = 0; i < with.steps.size(); ++i) EXPECT_EQ(with.steps[i].found_inf, i == 7) << i;
 }
 
 }  // namespace athanor::test

@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-#include "kernels/context.h"
+#include "kernels/cpu/context.h"
 
 namespace athanor::test {
 namespace {

@@ -19,14 +19,29 @@ struct OpCase {
   std::string name;
   std::vector<Shape> shapes;  ///< of the inputs
   std::function<Tensor(In)> run;
-  double low = -1, high = 1;  ///< of their elements
+  double low = -1, high = 1;               ///< of their elements
+  std::function<Tensor(In)> same_as = {};  ///< the same by other ops, if there are some
 
   friend std::ostream& operator<<(std::ostream& to, const OpCase& c) { return to << c.name; }
 };
 
+/// Ops that export_onnx() refuses: those of training alone, and others without a function in nn/onnx/.
+inline constexpr std::string_view kNotInOnnx[] = {
+    "bce_with_logits", "cross_entropy", "dropout",  "kl_div",
+    "max_unpool2d",    "mse_loss",      "nll_loss", "smooth_l1_loss",
+};
+
+/// Indices, where x is.
+inline Tensor indices_at(const Tensor& x, const std::vector<std::int64_t>& values, const Shape& shape) {
+  return Tensor::from(values, shape, x.device());
+}
 /// Classes of 4 samples, where x is.
 inline Tensor targets_at(const Tensor& x) {
-  return Tensor::from(std::vector<std::int64_t>{2, 0, 1, 2}, {4}, x.device());
+  return indices_at(x, {2, 0, 1, 2}, {4});
+}
+/// [2, 1] bool, one of each, where x is.
+inline Tensor condition_at(const Tensor& x) {
+  return cast(indices_at(x, {1, 0}, {2, 1}), DType::boolean);
 }
 
 /// Ops that are no instances of one functor: each whose backward pass is written by hand.
@@ -156,8 +171,53 @@ inline std::vector<OpCase> op_cases() {
       {"permute",
        {{2, 3, 4}},
        [](In in) {
-         return square(contiguous(permute(in[0], {2, 0, 1})));
+         return permute(in[0], {2, 0, 1});
        }},
+      {"reshape",
+       {{2, 3, 4}},
+       [](In in) {
+         return reshape(in[0], {4, 6});
+       }},
+      {"reshape_transposed",
+       {{2, 3, 4}},
+       [](In in) {
+         return reshape(transpose(in[0], 0, 2), {6, 4});
+       }},
+      {"clone", {{2, 3, 4}}, [](In in) { return clone(transpose(in[0], 1, 2)); }},
+      {"narrow", {{2, 3, 4}}, [](In in) { return narrow(in[0], 1, 1, 2); }},
+      {"narrow_to_nothing", {{2, 3, 4}}, [](In in) { return narrow(in[0], 1, 1, 0); }},
+      {"select", {{2, 3, 4}}, [](In in) { return select(in[0], 2, 3); }},
+      {"squeeze", {{2, 1, 4}}, [](In in) { return squeeze(in[0], 1); }},
+      {"unsqueeze", {{2, 3, 4}}, [](In in) { return unsqueeze(in[0], 1); }},
+      {"expand",
+       {{3, 1, 2}},
+       [](In in) {
+         return square(expand(in[0], {2, 3, 4, 2}));
+       }},
+      {"expand_to_nothing",
+       {{3, 1, 2}},
+       [](In in) {
+         return expand(in[0], {2, 3, 0, 2});
+       }},
+      {"cat_of_many",
+       {{2, 1, 3}, {2, 2, 3}, {2, 0, 3}, {2, 1, 3}, {2, 3, 3}, {2, 1, 3}, {2, 2, 3}, {2, 1, 3}},
+       [](In in) { return cat(in, 1); }},
+      {"cat_reused",
+       {{2, 3}, {2, 1}},
+       [](In in) {
+         return cat(std::array{in[0], in[1], in[0]}, -1);
+       }},
+      {"stack_reused",
+       {{2, 3}, {2, 3}},
+       [](In in) {
+         return stack(std::array{in[0], in[1], in[0]}, 1);
+       }},
+      {"index_select_nothing",
+       {{3, 4}},
+       [](In in) { return index_select(in[0], 0, indices_at(in[0], {}, {0})); }},
+      {"where", {{3}, {2, 3}}, [](In in) { return where(condition_at(in[0]), in[0], in[1]); }},
+      {"where_of_number", {{2, 2, 1}, {}}, [](In in) { return where(condition_at(in[0]), in[0], in[1]); }},
+      {"where_of_nothing", {{0, 1, 2}, {1}}, [](In in) { return where(condition_at(in[0]), in[0], in[1]); }},
       {"dropout", {{5, 7}}, [](In in) { return dropout(dropout(in[0], 0.4f, true), 0.2f, true); }},
       {"attention_dropout",
        {{2, 3, 4}, {2, 5, 4}, {2, 5, 3}},
@@ -244,21 +304,42 @@ inline std::vector<OpCase> op_cases() {
       });
     }
   }
+  for (const int axis : {0, 1, 2}) {
+    all.push_back({fmt::format("index_select_{}", axis), {{3, 4, 2}}, [=](In in) {
+                     return index_select(in[0], axis, indices_at(in[0], {1, 0, 1, 1}, {4}));
+                   }});
+    all.push_back({fmt::format("gather_{}", axis), {{3, 4, 2}}, [=](In in) {
+                     return gather(in[0], axis, indices_at(in[0], {1, 0, 1, 1, 0, 0}, {3, 1, 2}));
+                   }});
+  }
   const Shape shapes[] = {{5}, {3, 4}, {4, 3, 2}, {2, 3, 1, 2}, {0, 3}};
   for (const Shape& shape : shapes) {
     for (int axis = 0; axis < shape.rank(); ++axis) {
-      const auto along = [&](const char* name, const auto& run) {
+      using Along = Tensor (*)(const Tensor& x, int at);
+      const auto along = [&](const char* name, Along run, Along other = nullptr) {
         all.push_back({fmt::format("{}_{}_of_{}_{}", name, axis, shape.rank(), shape[0]),
                        {shape},
                        [=](In in) { return run(in[0], axis); }});
+        if (other) all.back().same_as = [=](In in) { return other(in[0], axis); };
       };
       along("softmax", [](const Tensor& x, int at) { return square(softmax(x, at)); });
-      along("log_softmax", [](const Tensor& x, int at) { return log_softmax(x, at); });
+      along(
+          "log_softmax", [](const Tensor& x, int at) { return log_softmax(x, at); },
+          [](const Tensor& x, int at) { return log(softmax(x, at)); });
       along("sum", [](const Tensor& x, int at) { return square(sum(x, std::array{at})); });
       along("mean", [](const Tensor& x, int at) { return mean(x, std::array{at}, true); });
-      along("var", [](const Tensor& x, int at) { return var(x, std::array{at}, 0); });
+      along(
+          "var", [](const Tensor& x, int at) { return var(x, std::array{at}, 0); },
+          [](const Tensor& x, int at) {
+            return mean(square(x - mean(x, std::array{at}, true)), std::array{at});
+          });
       if (shape[axis] == 0) continue;
-      along("max", [](const Tensor& x, int at) { return max(x, at, at == 1); });
+      along(
+          "max", [](const Tensor& x, int at) { return max(x, at, at == 1); },
+          [](const Tensor& x, int at) {
+            const Tensor largest = topk(x, 1, at).values;
+            return at == 1 ? largest : squeeze(largest, at);
+          });
       along("topk", [](const Tensor& x, int at) { return topk(x, 1, at, at != 1).values; });
       if (shape.rank() == 2)
         all.push_back({fmt::format("cosine_similarity_{}_{}", axis, shape[0]), {shape, shape}, [=](In in) {

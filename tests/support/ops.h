@@ -25,6 +25,7 @@
 #include "autograd/reduce.h"
 #include "autograd/shape.h"
 #include "kernels/copy.h"
+#include "kernels/cpu/context.h"
 #include "tests/support/cases.h"
 #include "tests/support/compare.h"
 #include "tests/support/errors.h"

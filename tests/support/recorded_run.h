@@ -70,7 +70,7 @@ class Recorder final : public Callback {
   }
   void on_step_end(Trainer& trainer, const StepInfo& step) override {
     run_.steps.push_back(step);
-    if (hashes_ && !trainer.arena().sharded()) run_.hashes.push_back(trainer.arena().weights_hash());
+    if (hashes_ && !trainer.arena().shards().sharded()) run_.hashes.push_back(trainer.arena().weights_hash());
     if (on_step_) on_step_(trainer, step);
   }
   void on_step_result(Trainer&, const StepReport& report) override { run_.results.push_back(report); }

@@ -9,6 +9,7 @@
 #include "autograd/norm.h"
 #include "autograd/reduce.h"
 #include "kernels/copy.h"
+#include "kernels/cpu/context.h"
 #include "tests/support/compare.h"
 #include "tests/support/errors.h"
 #include "tests/support/joined_training.h"

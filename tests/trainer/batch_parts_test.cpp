@@ -7,8 +7,9 @@
 #include <gtest/gtest.h>
 
 #include "autograd/grad_mode.h"
+#include "autograd/packed_model.h"
 #include "autograd/shape.h"
-#include "kernels/context.h"
+#include "kernels/cpu/context.h"
 #include "tests/support/count_new.h"
 #include "tests/support/small_model.h"
 #include "trainer/inference/predictor.h"
@@ -48,8 +49,8 @@ TEST_F(BatchParts, APassIsMeasuredInAnyMode) {
   EXPECT_EQ(plain.weights, network->parameter_count() * 4);
   EXPECT_EQ(plain.largest, 32 * 32 * 16 * 4);
   EXPECT_GT(plain.activations, 10 * plain.largest);
-  network->pack_weights();
-  const InferenceMode inference;
+  const PackedModel model;
+  const InferenceMode inference(model);
   const PassBytes packed = measure_pass(*network, kImages);
   EXPECT_EQ(packed.largest, plain.largest);
   EXPECT_GT(packed.activations, 10 * plain.largest);

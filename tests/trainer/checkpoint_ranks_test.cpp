@@ -58,7 +58,7 @@ template <class Sync> struct Training {
                   {.precision = kind.precision}, comm,
                   {.bucket_bytes = 700, .first_bucket_bytes = 100, .whole_parameters = kind.muon})),
         sync(arena, comm),
-        optimizer(test::make_optimizer(arena, kind.muon)),
+        optimizer(test::make_optimizer(kind.muon ? "muon" : "adamw", arena)),
         ema(arena, {.decay = 0.9}) {
     ema.fuse_into(*optimizer);
   }

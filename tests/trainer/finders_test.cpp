@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "kernels/conv_choices.h"
+#include "kernels/cpu/context.h"
 #include "optim/load.h"
 #include "tests/support/errors.h"
 #include "tests/support/ranks_run.h"

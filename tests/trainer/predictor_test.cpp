@@ -11,12 +11,18 @@
 
 #include <gtest/gtest.h>
 
+#include "autograd/conv.h"
+#include "autograd/creation.h"
+#include "autograd/elementwise.h"
 #include "autograd/grad_mode.h"
+#include "autograd/matmul.h"
+#include "autograd/packed_model.h"
 #include "autograd/softmax.h"
 #include "data/image/reader.h"
+#include "kernels/cpu/context.h"
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/onednn.h"
-#include "kernels/packed_weights.h"
+#include "kernels/implementations.h"
 #include "nn/models/model.h"
 #include "tensor/philox.h"
 #include "tests/support/count_new.h"
@@ -96,14 +102,12 @@ TEST_P(Folding, ChangesLogitsByRoundingAlone) {
   const nn::ModelOptions full = nn::model_options(GetParam(), {.classes = 10, .image_size = side});
   const auto model = network(GetParam(), {side, side, full.in_channels, 10});
   model->eval();
-  const InferenceMode inference;
   for (const std::int64_t n : {1, 3}) {
     const Tensor x = floats({n, side, side, full.in_channels});
-    model->train(true);
-    model->eval();
-    ASSERT_FALSE(model->has_packed_weights());
+    const InferenceMode plain;
     const std::vector<double> expected = (*model)(x).to_vector();
-    model->pack_weights();
+    const PackedModel weights;
+    const InferenceMode inference(weights);
     const std::vector<double> packed = (*model)(x).to_vector();
     double largest = 0, error = 0;
     for (std::size_t i = 0; i < packed.size(); ++i) {
@@ -119,51 +123,67 @@ TEST_P(Folding, ChangesLogitsByRoundingAlone) {
 INSTANTIATE_TEST_SUITE_P(Models, Folding, testing::ValuesIn(nn::model_names()),
                          [](const auto& tested) { return tested.param; });
 
-TEST(PackedWeights, AreDroppedWhenWeightsChange) {
+TEST(PackedModel, HoldsForItsScopeAndUnchangedWeights) {
   const auto model = network("digits_cnn", kDigits);
-  const StateDict other = network("digits_cnn", kDigits, 2)->state_dict();
-  const Tensor x = floats({2, 8, 8, 1});
-  const InferenceMode inference;
-  const auto logits = [&] { return (*model)(x).to_vector(); };
-  model->pack_weights();
-  EXPECT_FALSE(model->training());
-  const std::vector<double> packed = logits();
-  model->load_state_dict(other);
-  EXPECT_FALSE(model->has_packed_weights());
-  EXPECT_NE(logits(), packed);
-  model->pack_weights();
-  const std::vector<double> others = logits();
-  EXPECT_NE(others, packed);
-  model->train();
-  EXPECT_FALSE(model->has_packed_weights());
-  model->pack_weights();
-  model->initialize(1);
-  EXPECT_FALSE(model->has_packed_weights());
-  model->pack_weights();
-  model->to(DType::f64);
-  EXPECT_FALSE(model->has_packed_weights());
-  model->to(DType::f32);
-  model->pack_weights();
-  logits();
-  const Tensor weight = model->parameters().front().tensor.detach();
-  weight.data<float>()[0] += 1;
-  weight.bump_version();
-  EXPECT_ERROR(ArgumentError, logits(), "pack_weights()");
-}
-
-TEST(PackedWeights, AreOnlyForInferenceMode) {
-  const auto model = network("digits_cnn", kDigits);
-  const Tensor x = floats({2, 8, 8, 1});
   model->eval();
+  const Tensor x = floats({2, 8, 8, 1});
   const std::vector<double> plain = (*model)(x).to_vector();
-  model->pack_weights();
+  const PackedModel weights;
+  const auto packed = [&] {
+    const InferenceMode inference(weights);
+    const InferenceMode within;
+    return (*model)(x).to_vector();
+  };
+  const std::vector<double> first = packed();
   EXPECT_EQ((*model)(x).to_vector(), plain);
   EXPECT_TRUE((*model)(x).requires_grad()) << "a gradient still flows to the weights";
+
+  model->to(DType::f64);
+  model->to(DType::f32);  // other memory
+  EXPECT_EQ(packed(), first);
+  model->load_state_dict(network("digits_cnn", kDigits, 2)->state_dict());
+  EXPECT_ERROR(ArgumentError, packed(), "conv2d", "PackedModel");
+  const PackedModel of_others;
+  const InferenceMode inference(of_others);
+  EXPECT_NE((*model)(x).to_vector(), first);
 }
 
-TEST(PackedWeights, NeedValues) {
-  const auto model = nn::make_model("lenet5", {});
-  EXPECT_ERROR(ArgumentError, model->pack_weights(), "module", "initialize(seed)", "load_state_dict()");
+TEST(PackedModel, NoticesNewStatisticsOfANorm) {
+  const auto model = network("digits_cnn", kDigits);
+  const Tensor x = floats({2, 8, 8, 1});
+  const PackedModel weights;
+  const auto packed = [&] {
+    model->eval();
+    const InferenceMode inference(weights);
+    return (*model)(x).to_vector();
+  };
+  (void)packed();
+  model->train();
+  (void)(*model)(x);
+  EXPECT_ERROR(ArgumentError, packed(), "conv2d", "PackedModel");
+}
+
+TEST(PackedModel, DoesNotKeepWhatACallComputes) {
+  const Tensor x = floats({1, 8, 8, 4}), w = floats({8, 3, 3, 4}), bias = floats({8}), scale = full({1}, 2.0);
+  const PackedModel weights;
+  const InferenceMode inference(weights);
+  const auto run = [&] {
+    (void)conv2d(x, w * scale);
+    (void)conv2d(x, w, bias * scale);
+  };
+  run();
+  const std::int64_t before = allocator_of(kCpu).stats().current;
+  for (int i = 0; i < 3; ++i) run();
+  EXPECT_EQ(allocator_of(kCpu).stats().current, before);
+}
+
+TEST(PackedModel, LeavesAnImplementationThatIsAskedFor) {
+  const Tensor x = floats({64, 300}), w = floats({64, 300});
+  const auto run = [&] { return linear(x, w, {}, Activation::none, MatmulImpl::reference).to_vector(); };
+  const std::vector<double> plain = run();
+  const PackedModel weights;
+  const InferenceMode inference(weights);
+  EXPECT_EQ(run(), plain);
 }
 
 // Answers --------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "autograd/engine.h"
-#include "autograd/op_listener.h"
+#include "autograd/op_observer.h"
 #include "autograd/reduce.h"
 #include "nn/conv_norm.h"
 #include "tensor/trace.h"
@@ -23,16 +23,15 @@ namespace athanor::profiler_test {
 using namespace test;
 using Json = nlohmann::json;
 
-/// Two levels of modules, a residual, and a layer that is called by conv_norm_act().
+/// Two levels of modules, a residual, and layers that one op computes.
 class Block final : public nn::Module {
  public:
   Block() {
-    register_module("conv", conv);
-    register_module("norm", norm);
+    register_module("conv", conv.conv);
+    register_module("norm", conv.norm);
   }
-  Tensor forward(const Tensor& x) override { return conv_norm_act(conv, norm, x, x); }
-  nn::Conv2d conv{4, 4, 3, {.padding = 1, .bias = false}};
-  nn::BatchNorm norm{4, {.activation = Activation::relu}};
+  Tensor forward(const Tensor& x) override { return conv(x, x); }
+  nn::ConvNorm conv{4, 4, 3, {.padding = 1, .bias = false}, {.activation = Activation::relu}};
 };
 
 class Deep final : public nn::Module {
@@ -132,39 +131,39 @@ TEST(Profiler, WaitingForDataIsNoPartOfAnOp) {
 }
 
 /// Keeps what it is told.
-class RecordingListener final : public OpListener {
+class Recorder final : public OpObserver {
  public:
   struct Call {
     std::string op, layer;
     bool backward;
     double elements;
   };
-  void on_forward(const char* op, const char* layer, const Tensor& y,
-                  std::span<const Tensor* const>) override {
-    calls.push_back({op, layer ? layer : "", false, static_cast<double>(y.numel())});
+  void recorded(const OpCall& op, const Tensor& y, std::span<const Input>) override {
+    const char* const layer = LayerScope::innermost();
+    calls.push_back({op.name, layer ? layer : "", false, static_cast<double>(y.numel())});
   }
-  void before_backward(const char*, const char*) override { ++begun; }
-  void on_backward(const char* op, const char* layer, const Tensor& dy, std::span<const Tensor>) override {
+  void backward_began(const char*, const char*) override { ++begun; }
+  void backward_ended(const char* op, const char* layer, const Tensor& dy, std::span<const Tensor>) override {
     calls.push_back({op, layer ? layer : "", true, static_cast<double>(dy.numel())});
   }
-  void on_layer_begin(const char* layer) override { layers.push_back(std::string("+") + layer); }
-  void on_layer_end(const char* layer) override { layers.push_back(std::string("-") + layer); }
+  void layer_began(const char* layer) override { layers.push_back(std::string("+") + layer); }
+  void layer_ended(const char* layer) override { layers.push_back(std::string("-") + layer); }
 
   std::vector<Call> calls;
   std::vector<std::string> layers;
   int begun = 0;
 };
 
-TEST(OpListener, KnowsTheLayerOfAnOpAndOfItsGradient) {
+TEST(OpObserver, KnowsTheLayerOfAnOpAndOfItsGradient) {
   Deep model;
   model.name_layers(true);
-  RecordingListener recorded;
+  Recorder recorded;
   {
-    const ListenScope listening(&recorded);
+    const ObserveScope observing(recorded);
     backward(sum(model(Tensor::zeros({2, 4, 4, 1}))));
   }
   const auto layer_of = [&](const std::string& op, bool backward, std::size_t nth = 0) {
-    for (const RecordingListener::Call& call : recorded.calls) {
+    for (const Recorder::Call& call : recorded.calls) {
       if (call.op == op && call.backward == backward && nth-- == 0) return call.layer;
     }
     return std::string("?");
@@ -185,7 +184,7 @@ TEST(OpListener, KnowsTheLayerOfAnOpAndOfItsGradient) {
   EXPECT_EQ(recorded.calls.size(), before);
   model.name_layers(false);
   {
-    const ListenScope listening(&recorded);
+    const ObserveScope observing(recorded);
     (void)model(Tensor::zeros({2, 4, 4, 1}));
   }
   EXPECT_EQ(recorded.calls.back().layer, "");

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "kernels/copy.h"
+#include "kernels/cpu/context.h"
 #include "tests/support/errors.h"
 #include "tests/support/small_training.h"
 #include "trainer/classifier.h"

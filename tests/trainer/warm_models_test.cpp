@@ -8,6 +8,7 @@
 
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/onednn.h"
+#include "kernels/implementations.h"
 #include "nn/models/model.h"
 #include "tests/support/count_new.h"
 #include "tests/support/small_tasks.h"

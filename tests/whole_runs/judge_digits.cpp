@@ -14,7 +14,8 @@
 
 #include <fmt/ranges.h>
 
-#include "nn/models/lenet.h"
+#include "nn/models/model.h"
+#include "trainer/checkpoints/checkpoint.h"
 
 namespace {
 
@@ -24,8 +25,7 @@ constexpr std::int64_t kSamples = 1000;
 std::unique_ptr<nn::Module> trained_judge(const std::filesystem::path& folder) {
   TrainerConfig config{.program = "judge", .epochs = 2, .batch_size = 64};
   config.pixel_mean = config.pixel_stddev = {0.5};
-  auto judge = std::make_unique<nn::LeNet5>(nn::ModelOptions{10, 1, 28});
-  judge->initialize(1);
+  auto judge = nn::make_model("lenet5", {}, 1);
   const FitReport report =
       Trainer(config).fit(*judge, *mnist(folder, Split::train), *mnist(folder, Split::test));
   fmt::print("judge: {:.2f} % of MNIST's test images right\n", 100 * report.test_accuracy);

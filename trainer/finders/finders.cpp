@@ -7,6 +7,7 @@
 #include <system_error>
 
 #include "kernels/conv_choices.h"
+#include "kernels/cpu/context.h"
 #include "optim/load.h"
 #include "optim/schedule.h"
 #include "tensor/atomic_file.h"

@@ -41,9 +41,18 @@ std::vector<typename O::Group> groups_of(const TrainerConfig& config, ParameterA
   return groups;
 }
 
-template <class O, class Options>
-std::unique_ptr<Optimizer> make(const TrainerConfig& config, ParameterArena& arena, int first_slot,
-                                Options options) {
+std::unique_ptr<Optimizer> make_sgd(const TrainerConfig& config, ParameterArena& arena, int first_slot) {
+  const SgdOptions options{.momentum = static_cast<float>(config.momentum),
+                           .weight_decay = static_cast<float>(config.weight_decay),
+                           .nesterov = config.nesterov && config.momentum > 0};
+  return std::make_unique<Sgd>(arena, groups_of<Sgd>(config, arena, options), first_slot);
+}
+
+template <class Options>
+std::unique_ptr<Optimizer> make_adam(const TrainerConfig& config, ParameterArena& arena, int first_slot) {
+  const Options options{
+      .beta1 = config.beta1, .beta2 = config.beta2, .weight_decay = static_cast<float>(config.weight_decay)};
+  using O = AdamOf<Options>;
   return std::make_unique<O>(arena, groups_of<O>(config, arena, options), first_slot);
 }
 
@@ -69,6 +78,15 @@ std::unique_ptr<Optimizer> make_muon(const TrainerConfig& config, ParameterArena
       arena, std::vector{matrices}, first_slot,
       any ? std::make_unique<AdamW>(arena, std::vector{rest}, first_slot + 1) : nullptr);
 }
+
+constexpr OptimizerEntry kOptimizers[] = {
+    // kind, name, momentum, betas, whole_parameters, lr, weight_decay, usual_momentum, make
+    {OptimizerKind::sgd, "sgd", true, false, Sgd::kWholeParameters, -1, -1, -1, make_sgd},
+    {OptimizerKind::adam, "adam", false, true, Adam::kWholeParameters, 0.001, 0, -1, make_adam<AdamOptions>},
+    {OptimizerKind::adamw, "adamw", false, true, AdamW::kWholeParameters, 0.001, 0.01, -1,
+     make_adam<AdamWOptions>},
+    {OptimizerKind::muon, "muon", true, true, Muon::kWholeParameters, 0.02, 0, 0.95, make_muon},
+};
 
 Schedule at_least(double rate, Schedule schedule) {
   return [low = static_cast<float>(rate), schedule = std::move(schedule)](std::int64_t step) {
@@ -98,9 +116,8 @@ Schedule after_warm_up(const TrainerConfig& config, double rate, std::int64_t st
 
 }  // namespace
 
-std::string_view name_of(OptimizerKind kind) {
-  static constexpr std::string_view kNames[] = {"sgd", "adam", "adamw", "muon"};
-  return kNames[static_cast<std::size_t>(kind)];
+std::span<const OptimizerEntry> optimizer_table() {
+  return kOptimizers;
 }
 
 std::string_view name_of(ScheduleKind kind) {
@@ -170,46 +187,18 @@ bool depends_on_length(const TrainerConfig& config) {
   return config.schedule || kind == ScheduleKind::cosine || kind == ScheduleKind::one_cycle;
 }
 
-bool needs_whole_parameters(OptimizerKind kind) {
-  switch (kind) {
-    case OptimizerKind::sgd: break;
-    case OptimizerKind::adam: return Adam::kWholeParameters;
-    case OptimizerKind::adamw: return AdamW::kWholeParameters;
-    case OptimizerKind::muon: return Muon::kWholeParameters;
-  }
-  return Sgd::kWholeParameters;
-}
-
 std::unique_ptr<Optimizer> make_optimizer(const TrainerConfig& config, ParameterArena& arena,
                                           int first_slot) {
   if (config.optimizer) return config.optimizer(arena);
-  const auto weight_decay = static_cast<float>(config.weight_decay);
-  switch (config.optimizer_kind) {
-    case OptimizerKind::sgd: break;
-    case OptimizerKind::adam:
-      return make<Adam>(
-          config, arena, first_slot,
-          AdamOptions{.beta1 = config.beta1, .beta2 = config.beta2, .weight_decay = weight_decay});
-    case OptimizerKind::adamw:
-      return make<AdamW>(
-          config, arena, first_slot,
-          AdamWOptions{.beta1 = config.beta1, .beta2 = config.beta2, .weight_decay = weight_decay});
-    case OptimizerKind::muon: return make_muon(config, arena, first_slot);
-  }
-  return make<Sgd>(config, arena, first_slot,
-                   SgdOptions{.momentum = static_cast<float>(config.momentum),
-                              .weight_decay = weight_decay,
-                              .nesterov = config.nesterov && config.momentum > 0});
+  return entry_of(config.optimizer_kind).make(config, arena, first_slot);
 }
 
 std::string describe_recipe(const TrainerConfig& config, bool own_optimizers) {
-  const bool has_momentum =
-      config.optimizer_kind == OptimizerKind::sgd || config.optimizer_kind == OptimizerKind::muon;
   std::string all;
   if (own_optimizers || config.optimizer) {
     all = "the program's own optimizers, ";
   } else {
-    all = has_momentum
+    all = entry_of(config.optimizer_kind).momentum
               ? fmt::format("{} (momentum {}", name_of(config.optimizer_kind), config.momentum)
               : fmt::format("{} (betas {} {}", name_of(config.optimizer_kind), config.beta1, config.beta2);
     all += fmt::format(", weight decay {}), ", config.weight_decay);

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -22,8 +23,27 @@ enum class ScheduleKind : std::uint8_t { constant, step, multistep, cosine, one_
 /// How the learning rate scales with the batch size.
 enum class LrScaling : std::uint8_t { none, linear, sqrt };
 
+/// What the flags know of an optimizer.
+struct OptimizerEntry {
+  OptimizerKind kind;
+  std::string_view name;    ///< as the flag writes it, and Optimizer::kind()
+  bool momentum, betas;     ///< whether it has --momentum and --nesterov, and --betas
+  bool whole_parameters;    ///< Optimizer::kWholeParameters
+  double lr, weight_decay;  ///< its usual settings; negative: the program's
+  double usual_momentum;    ///< likewise
+  /// Its groups use learning rates from `first_slot` on.
+  std::unique_ptr<Optimizer> (*make)(const TrainerConfig& config, ParameterArena& arena, int first_slot);
+};
+/// All, in the order of the enum.
+std::span<const OptimizerEntry> optimizer_table();
+inline const OptimizerEntry& entry_of(OptimizerKind kind) {
+  return optimizer_table()[static_cast<std::size_t>(kind)];
+}
+
 /// As the flag writes it.
-std::string_view name_of(OptimizerKind kind);
+inline std::string_view name_of(OptimizerKind kind) {
+  return entry_of(kind).name;
+}
 std::string_view name_of(ScheduleKind kind);
 
 /// --schedule with its parameters.
@@ -62,8 +82,6 @@ Schedule make_schedule(const TrainerConfig& config, std::int64_t steps, std::int
 bool depends_on_length(const TrainerConfig& config);
 /// The program's optimizer if any, else --optimizer. Its groups use learning rates from `first_slot` on.
 std::unique_ptr<Optimizer> make_optimizer(const TrainerConfig& config, ParameterArena& arena, int first_slot);
-/// Optimizer::kWholeParameters of that kind.
-bool needs_whole_parameters(OptimizerKind kind);
 /// Throws ArgumentError, naming the flag, if the command line has one that such a run ignores.
 void check_recipe_is_used(const TrainerConfig& config, bool own_optimizers, bool own_schedules);
 /// "sgd (momentum 0.9, weight decay 0.0005), learning rate up to 0.1, one-cycle", for the user. Optimizers

@@ -17,12 +17,11 @@ namespace {
 
 /// Optimizers bring their usual settings.
 void fit_to_optimizer(const IsGiven& given, TrainerConfig& config) {
-  const OptimizerKind kind = config.optimizer_kind;
-  if (!given("--optimizer") || kind == OptimizerKind::sgd) return;
-  const bool muon = kind == OptimizerKind::muon;
-  if (!given("--lr")) config.lr = muon ? 0.02 : 0.001;
-  if (!given("--weight-decay")) config.weight_decay = kind == OptimizerKind::adamw ? 0.01 : 0;
-  if (!given("--momentum") && muon) config.momentum = 0.95;
+  if (!given("--optimizer")) return;
+  const OptimizerEntry& usual = entry_of(config.optimizer_kind);
+  if (!given("--lr") && usual.lr >= 0) config.lr = usual.lr;
+  if (!given("--weight-decay") && usual.weight_decay >= 0) config.weight_decay = usual.weight_decay;
+  if (!given("--momentum") && usual.usual_momentum >= 0) config.momentum = usual.usual_momentum;
 }
 
 /// Alone, --monitor is an early stop without patience; beside an --early-stop of the same metric it is
@@ -181,11 +180,10 @@ void check_recipe_is_used(const TrainerConfig& config, bool own_optimizers, bool
   if (own_optimizers || config.optimizer) {
     check_unused(has + "its own optimizers",
                  {"--optimizer", "--momentum", "--nesterov", "--betas", "--weight-decay", "--decay"});
-  } else if (config.optimizer_kind == OptimizerKind::sgd) {
-    check_unused("sgd has none; it has --momentum", {"--betas"});
-  } else if (config.optimizer_kind != OptimizerKind::muon) {
-    check_unused(fmt::format("{} has none; it has --betas", name_of(config.optimizer_kind)),
-                 {"--momentum", "--nesterov"});
+  } else if (const OptimizerEntry& entry = entry_of(config.optimizer_kind); !entry.betas) {
+    check_unused(fmt::format("{} has none; it has --momentum", entry.name), {"--betas"});
+  } else if (!entry.momentum) {
+    check_unused(fmt::format("{} has none; it has --betas", entry.name), {"--momentum", "--nesterov"});
   }
   if (own_schedules || config.schedule)
     check_unused(has + "its own learning rates", {"--schedule", "--warmup", "--min-lr"});

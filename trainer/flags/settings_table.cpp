@@ -75,8 +75,11 @@ std::int64_t epochs(Text flag, Text text) {
 
 /// They replace what the program brings.
 SettingValue optimizer() {
-  static const auto names =
-      named({OptimizerKind::sgd, OptimizerKind::adam, OptimizerKind::adamw, OptimizerKind::muon});
+  static const auto names = [] {
+    OneOf<OptimizerKind> all;
+    for (const OptimizerEntry& entry : optimizer_table()) all.choices.emplace_back(entry.name, entry.kind);
+    return all;
+  }();
   return fields(
       [](C& config, Text flag, Text text) {
         config.optimizer_kind = names(flag, text);

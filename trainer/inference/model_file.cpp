@@ -9,8 +9,8 @@
 
 #include "autograd/detail/dense.h"
 #include "autograd/shape.h"
-#include "kernels/context.h"
 #include "kernels/conv_choices.h"
+#include "kernels/cpu/context.h"
 #include "kernels/reduce.h"
 #include "nn/models/model.h"
 #include "tensor/error.h"

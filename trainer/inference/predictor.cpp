@@ -9,12 +9,14 @@
 #include <vector>
 
 #include "autograd/grad_mode.h"
+#include "autograd/packed_model.h"
 #include "autograd/shape.h"
 #include "autograd/softmax.h"
 #include "autograd/topk.h"
 #include "data/image/reader.h"
 #include "data/preprocess.h"
 #include "kernels/cpu/borrowed_context.h"
+#include "kernels/cpu/context.h"
 #include "tensor/error.h"
 #include "trainer/inference/batch_parts.h"
 
@@ -89,6 +91,7 @@ struct Predictor::Impl {
   ModelInfo info;
   std::unique_ptr<nn::Module> network;
   Device device;
+  PackedModel packed;
   Preprocess preprocess;
   ImageTransform transform;
   mutable StatePool pool;
@@ -103,7 +106,7 @@ struct Predictor::Impl {
         transform{
             .height = info.images.height, .width = info.images.width, .shorter_side = info.shorter_side} {
     network->to(DType::f32);
-    network->pack_weights();
+    network->eval();
   }
 
   void decode(Workspace& state, const StoredSample& sample, std::span<std::uint8_t> pixels) const;
@@ -160,7 +163,7 @@ Tensor Predictor::Impl::run_in_parts(const Tensor& images) const {
     std::call_once(measured, [this] { pass = measure_pass(*network, info.images); });
     part = images_at_a_time(pass, batch, cpu_context().threads());
   }
-  const InferenceMode inference;
+  const InferenceMode inference(packed);
   if (part == batch) return run(images);
   Tensor all;
   for (std::int64_t first = 0; first < batch; first += part) {

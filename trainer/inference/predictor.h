@@ -32,8 +32,8 @@ struct Guess {
 ///     const Predictions found = predictor.predict(images);  // u8 [N, H, W, C], of any size
 ///     fmt::print("{}", predictor.class_name(found.classes.data<std::int64_t>()[0]));
 ///
-/// All calls are const. Weights never change, are packed by pack_weights() (nn/module.h), and are shared by
-/// all threads. A call's working state (oneDNN primitives, an image decoder) comes from a pool that grows to
+/// All calls are const. Weights never change, are packed (autograd/packed_model.h), and are shared by all
+/// threads. A call's working state (oneDNN primitives, an image decoder) comes from a pool that grows to
 /// the number of concurrent calls. A call uses its caller's number of threads: set
 /// cpu_context().set_threads(1) to answer several calls concurrently. On the CPU, a large batch is computed
 /// in parts whose activations stay in the cores' caches (trainer/inference/batch_parts.h). A repeated call

@@ -181,7 +181,7 @@ void TensorBoardLog::add_histograms(Trainer& trainer) {
     for (int i = 0; i < arena->size(); ++i) {
       const Parameter& parameter = arena->parameters()[static_cast<std::size_t>(i)];
       add_histogram("weights/" + parameter.name, parameter.tensor, 1);
-      if (scale_ > 0 && !arena->sharded() && arena->has_gradient(i))
+      if (scale_ > 0 && !arena->shards().sharded() && arena->has_gradient(i))
         add_histogram("gradients/" + parameter.name, arena->gradient(i), 1 / scale_);
     }
   }

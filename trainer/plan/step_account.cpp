@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "data/dataset.h"
-#include "kernels/context.h"
+#include "kernels/account/context.h"
 #include "tensor/error.h"
 #include "trainer/classifier.h"
 #include "trainer/plan/step_places.h"

@@ -9,7 +9,7 @@ StepPlaces::Place StepPlaces::place_of(std::string_view kernel) const {
   const bool adds = kernel == "add_into" || kernel == "copy";
   const char* const layer = open_ > 0 || (backward_ && adds) ? layer_
                             : backward_                      ? nullptr
-                                                             : detail::current_layer;
+                                                             : LayerScope::innermost();
   const bool updates = backward_ && open_ == 0 && !adds;
   return {layer ? layer : "", updates ? "update" : backward_ ? "backward" : "forward"};
 }
@@ -22,10 +22,10 @@ void StepPlaces::on_step_begin(Trainer& trainer, const StepInfo& info) {
     networks_ = &trainer.networks();
     networks_->name_layers(true);
   }
-  if (listens_) detail::op_listener = this;
+  if (listens_) observing_.emplace(static_cast<OpObserver&>(*this));
 }
 
-void StepPlaces::before_backward(const char*, const char* layer) {
+void StepPlaces::backward_began(const char*, const char* layer) {
   backward_ = true;
   ++open_;
   layer_ = layer;
@@ -33,7 +33,7 @@ void StepPlaces::before_backward(const char*, const char* layer) {
 
 void StepPlaces::stop() {
   listens_ = false;
-  if (detail::op_listener == this) detail::op_listener = nullptr;
+  observing_.reset();
 }
 
 void StepPlaces::stop_naming() {

@@ -1,8 +1,9 @@
 #pragma once
 
+#include <optional>
 #include <string_view>
 
-#include "autograd/op_listener.h"
+#include "autograd/op_observer.h"
 #include "trainer/callback.h"
 
 namespace athanor {
@@ -13,7 +14,7 @@ class Module;
 
 /// Knows which layer and pass of a step the training thread works at: for callbacks that attribute kernels to
 /// them, by an account or by a clock.
-class StepPlaces : public Callback, private OpListener {
+class StepPlaces : public Callback, private OpObserver {
  public:
   ~StepPlaces() override { stop_naming(); }
 
@@ -37,11 +38,8 @@ class StepPlaces : public Callback, private OpListener {
   virtual bool listens_to(std::int64_t attempted) const = 0;
 
  private:
-  void on_forward(const char*, const char*, const Tensor&, std::span<const Tensor* const>) override {}
-  void on_layer_begin(const char*) override {}
-  void on_layer_end(const char*) override {}
-  void before_backward(const char* op, const char* layer) override;
-  void on_backward(const char*, const char*, const Tensor&, std::span<const Tensor>) override { --open_; }
+  void backward_began(const char* op, const char* layer) override;
+  void backward_ended(const char*, const char*, const Tensor&, std::span<const Tensor>) override { --open_; }
 
   void stop();
   void stop_naming();
@@ -49,7 +47,8 @@ class StepPlaces : public Callback, private OpListener {
   bool listens_ = false, backward_ = false;
   int open_ = 0;  // closures of the backward pass that are running
   const char* layer_ = nullptr;
-  nn::Module* networks_ = nullptr;  // while their layers are named
+  nn::Module* networks_ = nullptr;         // while their layers are named
+  std::optional<ObserveScope> observing_;  // while it listens
 };
 
 }  // namespace athanor

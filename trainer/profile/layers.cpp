@@ -19,8 +19,8 @@ namespace {
 using Address = const std::byte*;
 
 std::int64_t flops_of(const TracedOp& op) {
-  if (!op.is_reported) return 0;  // its inputs are not known, as those of a convolution with packed weights
   const auto &in = op.inputs, &out = op.outputs;
+  if (in.size() < 2) return 0;  // one with packed weights
   if (op.name == "conv2d" || op.name == "linear") return layer_flops(in[1].shape(), out[0].numel());
   if (op.name == "conv_transpose2d") return transposed_flops(in[1].shape(), in[0].numel());
   if (op.name == "matmul") return product_flops(out[0].numel(), in[0].dim(-1));

@@ -18,9 +18,9 @@ bool is(const char* op, const char* name) {
   return std::strcmp(op, name) == 0;
 }
 
-std::int64_t forward_flops(const char* op, const Tensor& y, std::span<const Tensor* const> inputs) {
-  if (inputs.size() < 2 || !inputs[1]->defined()) return 0;
-  const Tensor &x = *inputs[0], &other = *inputs[1];
+std::int64_t forward_flops(const char* op, const Tensor& y, std::span<const Input> inputs) {
+  if (inputs.size() < 2 || !inputs[1].tensor->defined()) return 0;
+  const Tensor &x = *inputs[0].tensor, &other = *inputs[1].tensor;
   if (is(op, "conv2d") || is(op, "linear")) return layer_flops(other.shape(), y.numel());
   if (is(op, "matmul")) return product_flops(y.numel(), x.dim(-1));
   if (is(op, "conv_transpose2d")) return transposed_flops(other.shape(), x.numel());
@@ -61,7 +61,7 @@ void Profiler::on_fit_begin(Trainer& trainer, const FitInfo& info) {
     name_thread("training");
     start_trace();
   }
-  detail::op_listener = this;
+  observing_.emplace(static_cast<OpObserver&>(*this));
 }
 
 void Profiler::on_step_begin(Trainer&, const StepInfo&) {
@@ -89,7 +89,7 @@ void Profiler::on_epoch_end(Trainer&, const EpochReport& report) {
 // Ignores the rest of a run.
 void Profiler::end() {
   end_step();
-  if (detail::op_listener == this) detail::op_listener = nullptr;
+  observing_.reset();
   if (networks_) networks_->name_layers(false);
   networks_ = nullptr;
   if (kind_ == Profile::trace) stop_trace();
@@ -123,16 +123,16 @@ void Profiler::add(const Key& key, std::int64_t begin_ns, std::int64_t end_ns, s
   last_ns_ = end_ns;
 }
 
-void Profiler::on_forward(const char* op, const char* layer, const Tensor& y,
-                          std::span<const Tensor* const> inputs) {
-  if (!in_step_) return;
+// The time of an op without a gradient counts for the next one.
+void Profiler::recorded(const OpCall& op, const Tensor& y, std::span<const Input> inputs) {
+  if (!in_step_ || !op.has_gradient) return;
   double bytes = bytes_of(y);
-  for (const Tensor* const input : inputs) bytes += bytes_of(*input);
-  add({op, layer, false}, last_ns_, detail::trace_now(), 0, bytes,
-      static_cast<double>(forward_flops(op, y, inputs)));
+  for (const Input& input : inputs) bytes += input.has_gradient ? bytes_of(*input.tensor) : 0;
+  add({op.name, LayerScope::innermost(), false}, last_ns_, detail::trace_now(), 0, bytes,
+      static_cast<double>(forward_flops(op.name, y, inputs)));
 }
 
-void Profiler::before_backward(const char* op, const char* layer) {
+void Profiler::backward_began(const char* op, const char* layer) {
   if (!in_step_) return;
   if (backward_.empty() && layer != layer_backward_) {
     end_layer_backward();
@@ -144,7 +144,8 @@ void Profiler::before_backward(const char* op, const char* layer) {
   last_ns_ = now;
 }
 
-void Profiler::on_backward(const char* op, const char* layer, const Tensor& dy, std::span<const Tensor> dx) {
+void Profiler::backward_ended(const char* op, const char* layer, const Tensor& dy,
+                              std::span<const Tensor> dx) {
   if (!in_step_ || backward_.empty()) return;
   const Open open = backward_.back();
   backward_.pop_back();
@@ -154,13 +155,13 @@ void Profiler::on_backward(const char* op, const char* layer, const Tensor& dy, 
       static_cast<double>(backward_flops(op, dy, dx)));
 }
 
-void Profiler::on_layer_begin(const char* layer) {
+void Profiler::layer_began(const char* layer) {
   if (!in_step_) return;
   last_ns_ = detail::trace_now();
   layers_.push_back({last_ns_, 0, layer});
 }
 
-void Profiler::on_layer_end(const char*) {
+void Profiler::layer_ended(const char*) {
   if (!in_step_ || layers_.empty()) return;
   const Open open = layers_.back();
   layers_.pop_back();
@@ -169,7 +170,7 @@ void Profiler::on_layer_end(const char*) {
 }
 
 // Excludes waiting for and preparing a batch from its first op.
-void Profiler::on_pass_begin() {
+void Profiler::pass_began() {
   if (in_step_) last_ns_ = detail::trace_now();
 }
 

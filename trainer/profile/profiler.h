@@ -2,11 +2,12 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
-#include "autograd/op_listener.h"
+#include "autograd/op_observer.h"
 #include "trainer/callback.h"
 #include "trainer/parallel_strategy.h"
 #include "trainer/profile/roof.h"
@@ -31,7 +32,7 @@ std::string text_by_layer(const std::vector<OpTotal>& totals);
 
 /// --profile: listens to the ops of training steps, on its thread, but not to validation and trial steps.
 /// With Profile::trace it writes the content of the trace ring at the end of training.
-class Profiler final : public Callback, private OpListener {
+class Profiler final : public Callback, private OpObserver {
  public:
   /// `strategy` gathers the traces of several ranks.
   Profiler(Profile kind, ParallelStrategy& strategy) : kind_(kind), strategy_(strategy) {}
@@ -67,13 +68,13 @@ class Profiler final : public Callback, private OpListener {
     const char* name;
   };
 
-  void on_forward(const char* op, const char* layer, const Tensor& y,
-                  std::span<const Tensor* const> inputs) override;
-  void before_backward(const char* op, const char* layer) override;
-  void on_backward(const char* op, const char* layer, const Tensor& dy, std::span<const Tensor> dx) override;
-  void on_layer_begin(const char* layer) override;
-  void on_layer_end(const char* layer) override;
-  void on_pass_begin() override;
+  void recorded(const OpCall& op, const Tensor& y, std::span<const Input> inputs) override;
+  void backward_began(const char* op, const char* layer) override;
+  void backward_ended(const char* op, const char* layer, const Tensor& dy,
+                      std::span<const Tensor> dx) override;
+  void layer_began(const char* layer) override;
+  void layer_ended(const char* layer) override;
+  void pass_began() override;
 
   void add(const Key& key, std::int64_t begin_ns, std::int64_t end_ns, std::int64_t within_ns, double bytes,
            double flops);
@@ -83,7 +84,8 @@ class Profiler final : public Callback, private OpListener {
 
   Profile kind_;
   ParallelStrategy& strategy_;
-  nn::Module* networks_ = nullptr;  // while their layers are named
+  nn::Module* networks_ = nullptr;         // while their layers are named
+  std::optional<ObserveScope> observing_;  // from the beginning of a fit to its end
   Roof roof_;
   double opening_s_ = 0;
   std::filesystem::path trace_;

@@ -105,7 +105,7 @@ OptimizedNetworks::OptimizedNetworks(const OptimizerSpec& spec, ParameterArena& 
 }
 
 void OptimizedNetworks::begin_step() {
-  arena.snapshot_buffers();
+  arena.buffers().snapshot();
   arena.zero_grad();
   passes_ = 0;
   last_ = -1;
@@ -181,7 +181,7 @@ void RunNetworks::make(ModelMemory& memory, PhaseTimes& times) {
               "task: {} must have something to train, but everything is frozen",
               spec.name.empty() ? "its optimizer" : fmt::format("optimizer '{}'", spec.name));
     const bool whole = spec.make ? spec.whole_parameters
-                                 : !config_.optimizer && needs_whole_parameters(config_.optimizer_kind);
+                                 : !config_.optimizer && entry_of(config_.optimizer_kind).whole_parameters;
     arenas.push_back(std::make_unique<ParameterArena>(
         std::move(parameters), task_.buffers_of(spec.networks),
         strategy_.arena_options({.precision = config_.precision,

@@ -6,6 +6,7 @@
 
 #include "data/detail/duplicates.h"
 #include "kernels/conv_choices.h"
+#include "kernels/cpu/context.h"
 #include "tensor/cores.h"
 #include "tensor/counters.h"
 #include "tensor/error.h"

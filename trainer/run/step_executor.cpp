@@ -72,7 +72,7 @@ std::size_t first_not_finite(const ParameterArena& arena) {
     if (!arena.has_gradient(i)) continue;
     bool finite = true;
     const std::vector<double> gradient = arena.gradient(i).to_vector();
-    arena.for_each_owned(i, [&](const ParameterArena::Run& run) {
+    arena.shards().for_each_run(i, [&](const Shards::Run& run) {
       const auto begin = gradient.begin() + run.begin;
       finite &= std::all_of(begin, begin + run.count, [](double g) { return std::isfinite(g); });
     });
@@ -145,7 +145,7 @@ bool StepExecutor::step(std::int64_t samples) {
   run_.observers.notify(&Callback::on_step_begin, info_of(position, run_.clock.seconds()));
   run_passes(samples);
   if (now_.dropped) {
-    for (const auto& one : networks()) one->arena.restore_buffers();
+    for (const auto& one : networks()) one->arena.buffers().restore();
     run_.metrics.restore();
     return false;
   }
@@ -205,7 +205,7 @@ void StepExecutor::run_work(const Batch& batch) {
   if (batch.size() > 0 || now_.joins) run_.position.attempted > 0 ? run_pass(batch) : run_first_pass(batch);
   if (now_.updates && returns_loss()) update(*networks()[0]);
   if (!now_.updates || now_.dropped) return;
-  for (const auto& one : networks()) one->arena.restore_buffers_if_skipped(run_.step);
+  for (const auto& one : networks()) one->arena.buffers().restore_if_skipped(run_.step);
   count_step(run_.step, scaling_, gradient_limits_.outliers);
 }
 

@@ -18,7 +18,7 @@
 #include "data/formats/cifar.h"
 #include "data/formats/packed.h"
 #include "data/formats/packed_writer.h"
-#include "kernels/context.h"
+#include "kernels/cpu/context.h"
 #include "tensor/error.h"
 
 // From files to batches of bytes, by as many threads as the other side has workers:

@@ -6,6 +6,7 @@
 #include "bench/peers/athanor/worker.h"
 #include "bench/support/shapes.h"
 #include "kernels/copy.h"
+#include "kernels/cpu/context.h"
 #include "optim/adam.h"
 #include "optim/ema.h"
 #include "optim/sgd.h"
@@ -23,7 +24,7 @@ struct Network {
   StepBuffer step;
 
   Network(const std::vector<Parameter>& parameters, Precision precision)
-      : arena(parameters, {}, precision, kCpu) {}
+      : arena(parameters, {}, {.precision = precision}) {}
 };
 
 std::vector<Parameter> parameters_of(const std::vector<Shape>& shapes) {

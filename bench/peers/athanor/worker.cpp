@@ -8,7 +8,7 @@
 #include <sys/resource.h>
 
 #include "bench/support/requests.h"
-#include "kernels/context.h"
+#include "kernels/cpu/context.h"
 
 namespace athanor::peers {
 namespace {

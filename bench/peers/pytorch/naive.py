@@ -2,7 +2,7 @@
 
 A data set that opens and decodes a file for each sample and transforms it with torchvision and Pillow; a DataLoader without
 workers; eager f32; loss.item() and (on a GPU) empty_cache() after each step; an evaluation with the batches of training that
-records a graph. The network is digits_cnn, as Athanor's nn/models/digits_cnn.h. Prints a line of JSON per epoch, with the keys of
+records a graph. The network is digits_cnn, as Athanor's nn/models/digits_cnn.cpp. Prints a line of JSON per epoch, with the keys of
 Athanor's metrics.jsonl. PATH is digits.csv.gz, the folder of CIFAR-10's binary files, or a folder with train/ and val/. Needs
 torch, torchvision and Pillow.
 """

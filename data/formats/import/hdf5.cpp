@@ -258,7 +258,7 @@ class Hdf5Store final : public Dataset {
   /// The block that holds image `index`, from the file or one of the last that were read: several threads
   /// read on both sides of an edge.
   const Block& block_with(std::int64_t index) const {
-    constexpr std::int64_t kKeptBytes = 256 << 20;
+    constexpr std::int64_t kCachedBytes = 256 << 20;
     const std::int64_t first = index / rows_ * rows_, count = std::min(rows_, size() - first);
     const auto held =
         std::find_if(blocks_.begin(), blocks_.end(), [&](const Block& one) { return one.first == first; });
@@ -269,7 +269,7 @@ class Hdf5Store final : public Dataset {
     Block block{first, std::vector<std::byte>(static_cast<std::size_t>(count * spec_.bytes()))};
     images_in_.read_rows(images_, H5T_NATIVE_UINT8, first, count, block.bytes.data(), "images");
     blocks_.push_front(std::move(block));
-    if (std::ssize(blocks_) * rows_ * spec_.bytes() > kKeptBytes && blocks_.size() > 1) blocks_.pop_back();
+    if (std::ssize(blocks_) * rows_ * spec_.bytes() > kCachedBytes && blocks_.size() > 1) blocks_.pop_back();
     return blocks_.front();
   }
 

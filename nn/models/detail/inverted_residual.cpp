@@ -20,16 +20,8 @@ Activation fused(BlockActivation activation) {
 
 }  // namespace
 
-void kaiming_fan_out(const Tensor& w, RandomKey key) {
-  init::kaiming_normal(w, key, init::kReluGain, init::Fan::out);
-}
-
 void normal_01(const Tensor& w, RandomKey key) {
   init::normal(w, key, 0, 0.01);
-}
-
-void zero(const Tensor& b, RandomKey) {
-  init::constant(b, 0);
 }
 
 std::int64_t make_divisible(double channels) {
@@ -45,7 +37,7 @@ std::unique_ptr<Sequential> conv_norm(std::int64_t in, std::int64_t out, const C
                                     .padding = (options.kernel - 1) / 2,
                                     .groups = options.groups,
                                     .bias = false,
-                                    .weight_init = kaiming_fan_out});
+                                    .weight_init = init::kaiming_fan_out});
   layers->add<BatchNorm>(
       out, BatchNormOptions{
                .eps = options.eps, .momentum = options.momentum, .activation = fused(options.activation)});
@@ -58,27 +50,26 @@ std::unique_ptr<Sequential> dropout_linear(std::int64_t in, std::int64_t classes
                                            const Init& weight_init) {
   auto layers = std::make_unique<Sequential>();
   layers->add<Dropout>(static_cast<float>(dropout));
-  layers->add<Linear>(in, classes, LinearOptions{.weight_init = weight_init, .bias_init = zero});
+  layers->add<Linear>(in, classes, LinearOptions{.weight_init = weight_init, .bias_init = init::zeros});
   return layers;
 }
 
 InvertedResidual::InvertedResidual(const InvertedResidualConfig& config)
     : has_shortcut_(config.conv.stride == 1 && config.in == config.out),
       stochastic_depth_(config.stochastic_depth) {
-  const auto next = [this] { return std::to_string(block_.size()); };
   ConvNormOptions pointwise = config.conv, depthwise = config.conv;
   pointwise.kernel = pointwise.stride = 1;
   depthwise.groups = config.expanded;
-  if (config.expanded != config.in) block_.append(next(), conv_norm(config.in, config.expanded, pointwise));
-  block_.append(next(), conv_norm(config.expanded, config.expanded, depthwise));
+  if (config.expanded != config.in) block_.append(conv_norm(config.in, config.expanded, pointwise));
+  block_.append(conv_norm(config.expanded, config.expanded, depthwise));
   if (config.squeezed > 0) block_.add<SqueezeExcitation>(config.expanded, config.squeezed, config.excitation);
   pointwise.activation = BlockActivation::none;
   if (config.v2_names) {
     block_.add<Conv2d>(config.expanded, config.out, 1,
-                       Conv2dOptions{.bias = false, .weight_init = kaiming_fan_out});
+                       Conv2dOptions{.bias = false, .weight_init = init::kaiming_fan_out});
     block_.add<BatchNorm>(config.out, BatchNormOptions{.eps = pointwise.eps, .momentum = pointwise.momentum});
   } else {
-    block_.append(next(), conv_norm(config.expanded, config.out, pointwise));
+    block_.append(conv_norm(config.expanded, config.out, pointwise));
   }
   register_module(config.v2_names ? "conv" : "block", block_);
   register_module("stochastic_depth", stochastic_depth_);

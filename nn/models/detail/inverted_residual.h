@@ -31,11 +31,8 @@ std::unique_ptr<Sequential> dropout_linear(std::int64_t in, std::int64_t classes
 /// never 0. Source: the published code of Sandler et al. 2018.
 std::int64_t make_divisible(double channels);
 
-/// Initialises all convolutions here.
-void kaiming_fan_out(const Tensor& w, RandomKey key);
 /// Initialises linear weights from a normal distribution with standard deviation 0.01.
 void normal_01(const Tensor& w, RandomKey key);
-void zero(const Tensor& b, RandomKey key);
 
 struct InvertedResidualConfig {
   std::int64_t in, expanded, out;

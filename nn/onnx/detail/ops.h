@@ -17,6 +17,9 @@ namespace athanor::nn::onnx {
 using Lower = void (*)(Graph& graph, const Op& op);
 using LowerTable = std::map<std::string_view, Lower>;
 
+/// The function of an op, or null if there is none: then a model with the op is refused.
+Lower lowering_of(std::string_view op);
+
 const LowerTable& elementwise_ops();  ///< unary, binary, compare, where, scalar
 const LowerTable& image_ops();        ///< convolutions, pools, interpolation
 const LowerTable& norm_ops();

@@ -20,7 +20,6 @@ struct Value {
   Tensor two, three;
   std::string name;     ///< of a parameter or buffer in the model, else empty
   bool varies = false;  ///< with the input, or its shape varies with the batch
-  bool known = true;    ///< false: its op does not report itself
 
   int rank() const { return two.rank(); }
   /// The multiple of N in an axis's size; 0: fixed. Throws ArgumentError if it is neither.

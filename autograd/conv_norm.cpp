@@ -1,0 +1,96 @@
+#include "autograd/conv_norm.h"
+
+#include "autograd/conv.h"
+#include "autograd/detail/conv_norm_parts.h"
+#include "autograd/detail/dense.h"
+#include "autograd/elementwise.h"
+#include "autograd/node.h"
+#include "autograd/op_observer.h"
+#include "autograd/packed_model.h"
+#include "autograd/pool.h"
+#include "autograd/shape.h"
+#include "kernels/cpu/context.h"
+#include "kernels/packed_weights.h"
+
+namespace athanor {
+namespace {
+
+/// f(x), or in f32 if asked for and x is of a half type.
+template <class F> Tensor maybe_in_f32(bool in_f32, const Tensor& x, const F& f) {
+  return in_f32 && is_half(x.dtype()) ? cast(f(cast(x, DType::f32)), x.dtype()) : f(x);
+}
+
+/// conv2d() as the layer computes it. With `sums`, writes them if they are found.
+Tensor run_conv(const Tensor& x, const ConvArguments& conv, Tensor* sums = nullptr) {
+  const LayerScope named(conv.layer);
+  return maybe_in_f32(conv.in_f32, x, [&](const Tensor& in) {
+    const Tensor w = conv.casts_weights && conv.w.dtype() != in.dtype() ? cast(conv.w, in.dtype()) : conv.w;
+    return sums && !conv.in_f32 ? detail::conv2d_with_sums(in, w, conv.bias, conv.params, *sums)
+                                : conv2d(in, w, conv.bias, conv.params);
+  });
+}
+
+Unnormalised before_norm(const Tensor& x, const ConvArguments& conv, const NormArguments& norm) {
+  Unnormalised result{{}, {}, norm};
+  const bool reads_sums = norm.training && !norm.params.joined && !norm.in_f32;
+  result.y = run_conv(x, conv, reads_sums ? &result.sums : nullptr);
+  return result;
+}
+
+Tensor run_norm(const Unnormalised& x, const Tensor& residual = {}) {
+  const LayerScope named(x.norm.layer);
+  if (residual.defined() || !x.norm.in_f32) return detail::batch_norm(x, residual);
+  return maybe_in_f32(true, x.y, [&](const Tensor& in) {
+    return detail::batch_norm(Unnormalised{in, {}, x.norm}, {});
+  });
+}
+
+/// The weights with the norm folded in, or null.
+const kernels::PackedWeights* folded(const Tensor& x, const ConvArguments& conv, const NormArguments& norm) {
+  if (conv.params.activation != Activation::none) return nullptr;
+  return detail::packed_weights("conv2d", x, conv.w, conv.bias, &norm);
+}
+
+}  // namespace
+
+Tensor conv_norm(const Tensor& x, const ConvArguments& conv, const NormArguments& norm,
+                 const Residual& residual) {
+  if (!residual.unnormalised) {
+    if (const kernels::PackedWeights* const weights = folded(x, conv, norm)) {
+      Conv2dParams params = conv.params;
+      params.activation = norm.params.activation;
+      return detail::conv2d_packed(x, *weights, params, residual.x);
+    }
+    return run_norm(before_norm(x, conv, norm), residual.x);
+  }
+  const Unnormalised y = before_norm(x, conv, norm);
+  if (!detail::fuses_batch_norm_pair(y, *residual.unnormalised))
+    return run_norm(y, run_norm(*residual.unnormalised));
+  const LayerScope named(norm.layer);
+  return detail::batch_norm_pair(y, *residual.unnormalised);
+}
+
+Residual conv_norm_residual(const Tensor& x, const ConvArguments& conv, const NormArguments& norm) {
+  Residual residual;
+  if (norm.training) {
+    residual.unnormalised.emplace(before_norm(x, conv, norm));
+  } else {
+    residual.x = conv_norm(x, conv, norm);
+  }
+  return residual;
+}
+
+Tensor conv_pool_relu(const Tensor& x, const ConvArguments& conv) {
+  const Conv2dParams& params = conv.params;
+  if (!params.same_padding && params.activation == Activation::none) {
+    if (const auto* const weights = detail::packed_weights("conv2d", x, conv.w, conv.bias)) {
+      const Shape unpooled = conv2d_shape(x.shape(), weights->shape(), params);
+      const Tensor y = Tensor::empty({unpooled[0], unpooled[1] / 2, unpooled[2] / 2, unpooled[3]});
+      if (kernels::conv2d_pool_packed(cpu_context(), params, dense(x), *weights, y))
+        return record("conv2d", y, {}, [](const Tensor&, Grads&) {});
+    }
+  }
+  return relu(max_pool2d(run_conv(x, conv)));
+}
+
+}  // namespace athanor

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <bit>
+#include <functional>
+#include <span>
+#include <string_view>
+
+#include "kernels/cpu/context.h"
+#include "kernels/cpu/primitive_cache.h"
+#include "kernels/detail/conv_size.h"
+
+namespace athanor::cpu {
+
+/// The implementations of a pass, in the order in which `automatic` asks them. The last one fits everything.
+std::span<const ListEntry> conv_list(PrimitiveKey::Op pass);
+
+/// The name of the implementation that `automatic` stands for: the one measured for this key
+/// (kernels/conv_choices.h), if this machine has it, else "automatic". In the scope of a MeasureConvs, the
+/// first call for a key measures: it times run(code) for every implementation. Of a key, only pass, dtypes,
+/// threads and sizes matter.
+std::string_view chosen_conv(CpuContext& context, const PrimitiveKey& key,
+                             const std::function<void(const Code&)>& run);
+
+PrimitiveKey conv_key(const CpuContext& context, PrimitiveKey::Op pass, const ConvSize& size, DType in,
+                      DType out);
+/// The sizes of a convolution's key, which are ConvSize's members in their order.
+inline ConvSize conv_size(const PrimitiveKey& key) {
+  return std::bit_cast<ConvSize>(key.sizes);
+}
+
+}  // namespace athanor::cpu

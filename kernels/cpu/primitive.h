@@ -1,0 +1,100 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "kernels/cpu/context.h"
+#include "kernels/packed_weights.h"
+
+// Operations prepared for their shapes, and the implementations that prepare them.
+
+namespace athanor::cpu {
+
+struct Implementation;
+
+/// What an operation does besides its product and a bias.
+struct Fused {
+  bool relu = false;        ///< of the result, the last step
+  bool residual = false;    ///< adds a tensor of the result's shape
+  bool accumulate = false;  ///< adds to the current result
+  bool packed = false;      ///< the weights are in Primitive::layout(); forward only
+  bool sums = false;        ///< also writes Operands::sums
+  bool pooled = false;      ///< takes the maximum of each 2 x 2 before the ReLU
+
+  bool operator==(const Fused&) const = default;
+};
+
+/// An operation with its shapes; equal keys share one primitive. Members that an operation does not use stay
+/// zero.
+struct PrimitiveKey {
+  enum class Op : std::uint8_t { conv_forward, conv_backward_data, conv_backward_weights, matmul };
+
+  const Implementation* by = nullptr;
+  Op op{};
+  DType in{};   ///< of x and dy, or of both factors
+  DType out{};  ///< of the result
+  bool bias = false;
+  Fused fused;
+  int threads = 1;  ///< number of threads it runs on
+  /// conv: N H W C K R S P Q, stride, padding, dilation along H and W, groups.
+  /// matmul: M N K, row and column strides of the factors, row stride of the result.
+  std::array<std::int64_t, 16> sizes{};
+
+  bool operator==(const PrimitiveKey&) const = default;
+};
+
+/// Operands in plain layouts: conv_forward (x, w, bias, y), conv_backward_data (dy, w, -, dx),
+/// conv_backward_weights (x, dy, -, dw), matmul (a, b, bias, y).
+struct Operands {
+  const void *first, *second, *bias;
+  void* out;
+  const void* residual = nullptr;
+  double* sums = nullptr;  ///< [2, K], see conv2d_forward_sums()
+};
+
+/// An operation with everything it needs to run again.
+class Primitive {
+ public:
+  virtual ~Primitive() = default;
+
+  /// Throws BackendError.
+  virtual void run(const CpuContext& context, const Operands& operands) = 0;
+  /// The required layout of the second operand if the key is `packed`; else null.
+  virtual std::shared_ptr<const kernels::WeightLayout> layout() const { return nullptr; }
+};
+
+/// A new primitive with its name; null if there is no code for the key.
+struct MadePrimitive {
+  std::unique_ptr<Primitive> primitive;
+  std::string implementation;
+};
+
+/// One that prepares nothing: run(context, key, operands).
+MadePrimitive made_of(const PrimitiveKey& key,
+                      void (*run)(const CpuContext&, const PrimitiveKey&, const Operands&), std::string name);
+
+/// One way to compute an operation: an entry of the lists of conv_list.cpp and matmul.cpp.
+struct Implementation {
+  std::string_view name;  ///< that of a ConvImpl or MatmulImpl, if callers can name it
+  /// What it does if a key says so. A key never says more: its caller does the rest. Only `sums` and `pooled`
+  /// cannot be done by a caller.
+  Fused fuses;
+  /// Whether it supports the key's sizes and dtypes on this CPU.
+  bool (*fits)(const PrimitiveKey& key);
+  /// Of a key that fits. May find that there is no code after all.
+  MadePrimitive (*make)(const PrimitiveKey& key);
+  /// What a key lacks that does not fit, for the error: "the direct code needs AVX2". Null if no caller can
+  /// name it, or it supports everything.
+  std::string (*needs)(const PrimitiveKey& key) = nullptr;
+};
+
+/// An entry, and the cases of those that fit in which it comes before the entries after it; null: all.
+struct ListEntry {
+  const Implementation* implementation;
+  bool (*prefers)(const PrimitiveKey& key) = nullptr;
+};
+
+}  // namespace athanor::cpu

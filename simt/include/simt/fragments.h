@@ -1,0 +1,50 @@
+#pragma once
+
+#include <cuda_runtime.h>
+
+// Which element of a matrix a lane has in which register, as PTX lays out the fragments of mma.m16n8k16,
+// mma.m16n8k8 and wgmma. Written down once: for kernels, and for the emulator, which puts matrices together
+// from registers by it.
+
+namespace simt {
+
+struct Element {
+  int row, column;
+};
+
+/// The types of the factors of a tensor core's product. Sums are f32.
+enum class Factor : unsigned char { f16, bf16, tf32 };
+
+/// Depth of one instruction: 32 bytes of a factor's row.
+__host__ __device__ constexpr int depth_of(Factor type) {
+  return type == Factor::tf32 ? 8 : 16;
+}
+
+namespace fragment {
+
+/// a [16, depth]: register i of 4, each with `half` 0 and 1 for 16-bit types, low bits first.
+__host__ __device__ constexpr Element left(Factor type, int lane, int i, int half) {
+  const int row = lane / 4 + i % 2 * 8;
+  if (type == Factor::tf32) return {row, lane % 4 + i / 2 * 4};
+  return {row, lane % 4 * 2 + half + i / 2 * 8};
+}
+
+/// b [depth, 8]: register i of 2.
+__host__ __device__ constexpr Element right(Factor type, int lane, int i, int half) {
+  if (type == Factor::tf32) return {lane % 4 + i * 4, lane / 4};
+  return {lane % 4 * 2 + half + i * 8, lane / 4};
+}
+
+/// c [16, 8]: number i of 4. A wgmma's [64, N] has i beyond: 8 columns for each 4 numbers, 16 rows a warp.
+__host__ __device__ constexpr Element sums(int lane, int i) {
+  return {lane / 4 + i / 2 % 2 * 8, i / 4 * 8 + lane % 4 * 2 + i % 2};
+}
+
+/// What ldmatrix moves: number `half` of a lane's register, of an 8 x 8 matrix of 16-bit numbers; where it is
+/// transposed on the way, that matrix's line is the column.
+__host__ __device__ constexpr Element eight_by_eight(int lane, int half) {
+  return {lane / 4, lane % 4 * 2 + half};
+}
+
+}  // namespace fragment
+}  // namespace simt
