@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <optional>
-#include <utility>
 
 #include "autograd/detail/replay_random.h"
 #include "autograd/engine.h"

@@ -3,7 +3,7 @@
 #include "autograd/detail/activation.h"
 #include "autograd/detail/conv_norm_parts.h"
 #include "autograd/detail/dense.h"
-#include "autograd/detail/pad_same.h"
+#include "autograd/detail/zeros.h"
 #include "autograd/grad_mode.h"
 #include "autograd/node.h"
 #include "autograd/packed_model.h"
@@ -14,6 +14,19 @@
 namespace athanor {
 
 namespace {
+
+/// Pads x for "same" output: kernels pad both sides equally, so an odd number of zeros needs one appended to
+/// x. Sets params.padding to the rest.
+Tensor pad_same(const Tensor& x, const Shape& w, Conv2dParams& params) {
+  params.same_padding = false;
+  Tensor padded = x;
+  for (int axis = 0; axis < 2; ++axis) {
+    const std::int64_t zeros = params.dilation[axis] * (w[1 + axis] - 1);
+    params.padding[axis] = zeros / 2;
+    if (zeros % 2 != 0) padded = detail::with_zeros_behind(padded, 1 + axis, 1);
+  }
+  return padded;
+}
 
 /// Computes y. Returns the sums of its channels if they are wanted and the backend finds them.
 Tensor run_forward(const Tensor& x, const Tensor& w, const Tensor& bias, const Conv2dParams& params,
@@ -45,7 +58,7 @@ Tensor convolve(const Tensor& x, const Tensor& w, const Tensor& bias, const Conv
   const Shape shape = conv2d_shape(x.shape(), w.shape(), params);
   if (params.same_padding) {
     Conv2dParams even = params;
-    const Tensor padded = detail::pad_same(x, w.shape(), even);
+    const Tensor padded = pad_same(x, w.shape(), even);
     return convolve(padded, w, bias, even, sums);
   }
   if (bias.defined()) check_dense("conv2d", "bias", bias, x.dtype(), {w.shape()[0]}, x.device());

@@ -1,6 +1,5 @@
 #include "autograd/detail/dense.h"
 #include "autograd/detail/norms.h"
-#include "autograd/detail/rounded.h"
 #include "autograd/norm.h"
 #include "kernels/on_device.h"
 
@@ -33,7 +32,7 @@ Tensor normalize_groups(const char* op, const Tensor& x, std::int64_t groups, co
   detail::check_norm_parameter(op, "gamma", gamma, channels, x);
   detail::check_norm_parameter(op, "beta", beta, channels, x);
   const Tensor in = dense(x), y = empty_like(in);
-  const Tensor stats = Tensor::empty({x.dim(0), groups, 2}, {detail::stats_dtype(x), x.device()});
+  const Tensor stats = Tensor::empty({x.dim(0), groups, 2}, {wide_dtype(x), x.device()});
   on_device(x.device(), [&](auto& context) {
     kernels::group_norm_forward(context, in, gamma, beta, rounded(eps, x), stats, y);
   });
@@ -52,7 +51,7 @@ Tensor layer_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, doub
   const std::int64_t size = trailing.numel();
   ATH_CHECK(size > 0, "layer_norm: rows must have at least one element, but x is {}", x.shape());
   const Tensor in = dense(x), y = empty_like(in);
-  const Tensor stats = Tensor::empty({x.numel() / size, 2}, {detail::stats_dtype(x), x.device()});
+  const Tensor stats = Tensor::empty({x.numel() / size, 2}, {wide_dtype(x), x.device()});
   on_device(x.device(), [&](auto& context) {
     kernels::layer_norm_forward(context, in, gamma, beta, rounded(eps, x), stats, y);
   });

@@ -3,7 +3,6 @@
 #include "autograd/creation.h"
 #include "autograd/detail/dense.h"
 #include "autograd/detail/losses.h"
-#include "autograd/detail/rounded.h"
 #include "autograd/elementwise.h"
 #include "autograd/node.h"
 #include "autograd/reduce.h"

@@ -58,6 +58,10 @@ bool is_writable(const Tensor& sum, DType dtype) {
   return sum.defined() && sum.unshared() && sum.is_contiguous() && sum.dtype() == dtype;
 }
 
+bool each_is_observed() {
+  return ObserveScope::any([](const OpObserver& observer) { return observer.needs_each_gradient(); });
+}
+
 }  // namespace
 
 Grads::Grads(const Node& node, bool capturing, std::uint64_t pass)
@@ -77,14 +81,6 @@ Leaf* Grads::direct_leaf(int input) const {
   AutogradState* edge = node_.edge(input).get();
   return edge && edge->is_leaf() && !capturing_ && needs(input) ? static_cast<Leaf*>(edge) : nullptr;
 }
-
-namespace {
-
-bool each_is_observed() {
-  return ObserveScope::any([](const OpObserver& observer) { return observer.needs_each_gradient(); });
-}
-
-}  // namespace
 
 // Gradients captured for the caller may belong to an outer pass.
 Tensor* Grads::writable_sum(int input, DType dtype) const {

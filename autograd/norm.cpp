@@ -6,7 +6,6 @@
 #include "autograd/detail/conv_norm_parts.h"
 #include "autograd/detail/dense.h"
 #include "autograd/detail/norms.h"
-#include "autograd/detail/rounded.h"
 #include "autograd/node.h"
 #include "autograd/op_trace.h"
 #include "kernels/activate.h"
@@ -75,7 +74,7 @@ kernels::BatchNormTraining pass_of(const Tensor& x, const Tensor& sums, const No
   if (residual.defined()) pass.residual = dense(residual);
   pass.eps = rounded(norm.params.eps, x);
   pass.sums = sums;
-  pass.stats = Tensor::empty({2, x.dim(-1)}, {detail::stats_dtype(x), x.device()});
+  pass.stats = Tensor::empty({2, x.dim(-1)}, {wide_dtype(x), x.device()});
   pass.y = empty_like(pass.x);
   return pass;
 }
@@ -181,7 +180,7 @@ kernels::NormTerm kernel_term(const Unnormalised& term) {
   kernels::NormTerm norm{dense(term.y), of.gamma, of.beta, rounded(of.params.eps, term.y), {}, {}};
   if (of.running_mean.defined() && !recomputing())
     norm.running = {of.running_mean, of.running_var, rounded(of.params.momentum, term.y)};
-  norm.stats = Tensor::empty({2, term.y.dim(-1)}, {detail::stats_dtype(term.y), term.y.device()});
+  norm.stats = Tensor::empty({2, term.y.dim(-1)}, {wide_dtype(term.y), term.y.device()});
   norm.sums = term.sums;
   return norm;
 }

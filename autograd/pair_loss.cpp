@@ -63,7 +63,7 @@ Tensor run(const char* name, const Op& op, const Tensor& a, const Tensor& b, Red
 
 // Checks a weight, to be broadcast to the shape of the logits.
 void check_weight(const char* name, const Tensor& weight, const Tensor& logits) {
-  const DType dtype = loss_options(logits).dtype;
+  const DType dtype = wide_dtype(logits);
   ATH_CHECK(weight.dtype() == dtype && weight.device() == logits.device() &&
                 broadcasts_to(weight.shape(), logits.shape()),
             "bce_with_logits: {} must be {} on {} of a shape that broadcasts to {}, but got {} on {} of {}{}",

@@ -133,7 +133,7 @@ Tensor mean(const Tensor& x, std::span<const int> axes, bool keepdim) {
 Tensor var(const Tensor& x, std::span<const int> axes, int correction, bool keepdim) {
   const Reduced shapes = reduced("var", x, axes);
   const double scale = 1 / std::max(0.0, static_cast<double>(shapes.count - correction));
-  const DType accumulate = x.dtype() == DType::f64 ? DType::f64 : DType::f32;
+  const DType accumulate = wide_dtype(x);
   const Tensor center = Tensor::empty(shapes.kept, {accumulate, x.device()});
   const Tensor y = Tensor::empty(shapes.result(keepdim), x.options());
   on_device(x.device(), [&](auto& context) {
@@ -180,7 +180,7 @@ Tensor max(const Tensor& x) {
   return record(
       {"max", {{"axes", {~0u}}}}, y, {x}, [x = Saved(x), y = Saved::output(y)](const Tensor& dy, Grads& dx) {
         const Tensor largest = logical_or(eq(x, y), logical_and(ne(x, x), ne(y, y)));  // NaN is not NaN
-        const DType wide = dy.dtype() == DType::f64 ? DType::f64 : DType::f32;
+        const DType wide = wide_dtype(dy);
         const Tensor share = cast(cast(dy, wide) / sum(cast(largest, wide)), dy.dtype());
         dx[0] = where(largest, share, Tensor::zeros({}, dy.options()));
       });

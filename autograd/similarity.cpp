@@ -15,8 +15,6 @@
 namespace athanor {
 namespace {
 
-using detail::loss_options;
-
 void check_inputs(const char* op, const Tensor& a, const Tensor& b) {
   check_floating(op, a);
   check_floating(op, b);
@@ -25,7 +23,7 @@ void check_inputs(const char* op, const Tensor& a, const Tensor& b) {
 
 // In half types, squares overflow and their sums lose digits.
 Tensor widened(const Tensor& x) {
-  return cast(x, loss_options(x).dtype);
+  return cast(x, wide_dtype(x));
 }
 
 // The length of vectors along an axis, at least `least`. The bound applies to the square: the root has

@@ -27,7 +27,7 @@ enum class Padding : std::uint8_t { zero, reflect };
 struct ColourJitter {
   float brightness = 0, contrast = 0, saturation = 0, hue = 0;
 
-  bool any() const { return brightness > 0 || contrast > 0 || saturation > 0 || hue > 0; }
+  ATH_HD bool any() const { return brightness > 0 || contrast > 0 || saturation > 0 || hue > 0; }
   bool operator==(const ColourJitter&) const = default;
 };
 
@@ -275,7 +275,7 @@ ATH_HD inline AugmentPlan plan_unscaled(const Augment& augment, std::int64_t hei
     clip(below(random.word[1], width), width, plan.blank_x, plan.blank_width);
   }
   const ColourJitter& jitter = augment.colour;
-  plan.recolours = jitter.brightness > 0 || jitter.contrast > 0 || jitter.saturation > 0 || jitter.hue > 0;
+  plan.recolours = jitter.any();
   if (plan.recolours) {
     const PhiloxBlock random = draw(AugmentOp::colour);
     const auto factor = [](std::uint32_t word, float amount) {

@@ -267,9 +267,7 @@ void Module::to(DType dtype) {
   ATH_CHECK(is_floating(dtype), "module: dtype must be floating, but got {}", dtype);
   const auto convert = [](const Tensor& tensor, DType wanted) {
     if (tensor.dtype() == wanted || !is_floating(tensor.dtype())) return;
-    const Tensor copy = Tensor::empty(tensor.shape(), {wanted, tensor.device()});
-    on_device(copy.device(), [&](auto& context) { kernels::copy(context, tensor.detach(), copy); });
-    tensor.rebind(copy.storage(), 0, wanted);
+    tensor.rebind(cast(tensor.detach(), wanted).storage(), 0, wanted);
   };
   const DType kept = is_half(dtype) ? DType::f32 : dtype;
   for (const Parameter& parameter : parameters())

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <exception>
-#include <utility>
 
 #include "kernels/on_device.h"
 #include "kernels/update.h"

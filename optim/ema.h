@@ -2,7 +2,6 @@
 
 #include <memory>
 #include <utility>
-#include <vector>
 
 #include "optim/arena.h"
 #include "optim/optimizer.h"

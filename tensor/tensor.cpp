@@ -1,6 +1,5 @@
 #include "tensor/tensor.h"
 
-#include <algorithm>
 #include <cstring>
 #include <utility>
 

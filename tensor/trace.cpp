@@ -7,7 +7,6 @@
 #include <memory>
 #include <mutex>
 #include <set>
-#include <span>
 
 #include <nlohmann/json.hpp>
 

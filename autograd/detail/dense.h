@@ -14,6 +14,15 @@ inline Tensor dense(const Tensor& x) {
   return y;
 }
 
+/// A scalar in the precision of ops on x: unchanged for f64, rounded to f32 for every other dtype.
+inline double rounded(double value, const Tensor& x) {
+  return x.dtype() == DType::f64 ? value : static_cast<double>(static_cast<float>(value));
+}
+/// What losses, and the statistics of norms, are in.
+inline DType wide_dtype(const Tensor& x) {
+  return x.dtype() == DType::f64 ? DType::f64 : DType::f32;
+}
+
 inline void check_floating(const char* op, const Tensor& x) {
   ATH_CHECK(x.defined() && is_floating(x.dtype()), "{}: tensor must be floating, but got {}", op,
             x.defined() ? name_of(x.dtype()) : "an undefined tensor");

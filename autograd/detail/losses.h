@@ -1,5 +1,6 @@
 #pragma once
 
+#include "autograd/detail/dense.h"
 #include "autograd/loss.h"
 #include "autograd/reduce.h"
 
@@ -7,7 +8,7 @@ namespace athanor::detail {
 
 /// Losses are f32 (f64 for f64), whatever the inputs' dtype.
 inline TensorOptions loss_options(const Tensor& x) {
-  return {x.dtype() == DType::f64 ? DType::f64 : DType::f32, x.device()};
+  return {wide_dtype(x), x.device()};
 }
 
 /// Reduces the losses of samples as requested.

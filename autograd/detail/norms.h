@@ -6,11 +6,6 @@
 // Shared by all norms.
 namespace athanor::detail {
 
-/// The dtype of x's means and deviations.
-inline DType stats_dtype(const Tensor& x) {
-  return x.dtype() == DType::f64 ? DType::f64 : DType::f32;
-}
-
 /// Checks that x is floating and has at least `axes` axes.
 inline void check_norm_input(const char* op, const Tensor& x, int axes) {
   check_floating(op, x);
@@ -21,7 +16,7 @@ inline void check_norm_input(const char* op, const Tensor& x, int axes) {
 /// Checks gamma, beta or a statistic, if given: it must have the dtype of the statistics.
 inline void check_norm_parameter(const char* op, const char* name, const Tensor& p, const Shape& shape,
                                  const Tensor& x) {
-  if (p.defined()) check_dense(op, name, p, stats_dtype(x), shape, x.device());
+  if (p.defined()) check_dense(op, name, p, wide_dtype(x), shape, x.device());
 }
 
 /// Where the kernel writes the gradient of an input.

@@ -1,7 +1,5 @@
 #pragma once
 
-#include <cmath>
-
 #include "kernels/convert.h"
 #include "kernels/copy.h"
 #include "kernels/on_device.h"

@@ -12,8 +12,6 @@
 
 namespace athanor::kernels {
 
-using account::bytes;
-
 namespace {
 
 constexpr std::int64_t kSkips = 8;         ///< found_inf and found_outlier

@@ -1,7 +1,5 @@
 #pragma once
 
-#include <utility>
-
 /// Compiles a function for AVX-512, whatever the build's baseline. Call it only if has_avx512().
 #define ATH_AVX512 [[gnu::target("avx512f,avx512bw,avx512dq,avx512vl,fma")]]
 

@@ -1,7 +1,6 @@
 #include "kernels/matmul.h"
 
 #include <array>
-#include <string>
 
 #include "kernels/copy.h"
 #include "kernels/cpu/context.h"

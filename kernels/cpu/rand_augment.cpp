@@ -1,6 +1,5 @@
 #include "kernels/rand_augment.h"
 
-#include <algorithm>
 #include <array>
 
 #include "kernels/cpu/context.h"

@@ -12,7 +12,6 @@
 namespace athanor::kernels {
 namespace {
 
-using cuda::Vec;
 using Walk = cuda::Walk<2>;
 
 constexpr int kThreads = 256;

@@ -49,7 +49,6 @@ template <> struct TypeOf<bool> : Type<CUDNN_TYPE_BOOLEAN> {};
 template <> struct TypeOf<char> : Type<CUDNN_TYPE_CHAR> {};
 template <> struct TypeOf<std::int32_t> : Type<CUDNN_TYPE_INT32> {};
 template <> struct TypeOf<void*> : Type<CUDNN_TYPE_VOID_PTR> {};
-template <> struct TypeOf<cudnnHandle_t> : Type<CUDNN_TYPE_HANDLE> {};
 template <> struct TypeOf<cudnnDataType_t> : Type<CUDNN_TYPE_DATA_TYPE> {};
 template <> struct TypeOf<cudnnConvolutionMode_t> : Type<CUDNN_TYPE_CONVOLUTION_MODE> {};
 template <> struct TypeOf<cudnnPointwiseMode_t> : Type<CUDNN_TYPE_POINTWISE_MODE> {};

@@ -14,7 +14,6 @@ namespace {
 using cuda::ColumnTiling;
 using cuda::data_or_null;
 using cuda::kWarp;
-using cuda::Vec;
 
 constexpr int kThreads = cuda::kColumnThreads;
 constexpr int kTogether = cuda::kIsBlackwell ? 1 : 4;  // vectors a thread has in flight

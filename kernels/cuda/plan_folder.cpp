@@ -2,7 +2,6 @@
 
 #include <fstream>
 #include <iterator>
-#include <span>
 #include <string_view>
 #include <system_error>
 

@@ -1,4 +1,3 @@
-#include <algorithm>
 
 #include "kernels/activate.h"
 #include "kernels/copy.h"

@@ -1,7 +1,5 @@
 #include "nn/onnx/export.h"
 
-#include <algorithm>
-#include <array>
 #include <limits>
 #include <span>
 

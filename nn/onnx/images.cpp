@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cmath>
 
 #include "kernels/interpolate.h"
 #include "kernels/pool.h"

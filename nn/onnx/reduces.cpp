@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cmath>
 
 #include "nn/onnx/detail/ops.h"
 

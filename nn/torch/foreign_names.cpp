@@ -8,10 +8,8 @@
 #include <string>
 #include <string_view>
 #include <utility>
-#include <vector>
 
-#include "kernels/copy.h"
-#include "kernels/on_device.h"
+#include "autograd/shape.h"
 #include "tensor/error.h"
 
 namespace athanor::nn {
@@ -184,12 +182,7 @@ std::span<const Rule> rules_of(const StateDict& ours, const StateDict& theirs) {
 /// The same values in the shape of `like`, if the numbers of elements match.
 Tensor in_shape_of(const Tensor& like, const Tensor& x) {
   if (x.rank() == like.rank() || x.numel() != like.numel()) return x;
-  Tensor dense = x.detach();
-  if (!dense.is_contiguous()) {
-    dense = Tensor::empty(x.shape(), x.options());
-    on_device(x.device(), [&](auto& context) { kernels::copy(context, x.detach(), dense); });
-  }
-  return dense.view_as_strided(like.shape(), contiguous_strides(like.shape()), 0);
+  return reshape(x.detach(), like.shape());
 }
 
 /// The first part of a name, with its dot, if a wrapper has put it before all names of a state: the model has

@@ -2,8 +2,7 @@
 
 #include <map>
 
-#include "kernels/copy.h"
-#include "kernels/on_device.h"
+#include "autograd/shape.h"
 #include "nn/batch_norm.h"
 #include "nn/conv2d.h"
 #include "nn/conv_transpose2d.h"
@@ -37,24 +36,18 @@ std::map<std::string, Shape> images_of(const Module& model) {
   return images;
 }
 
-Tensor dense_copy(const Tensor& view, const Shape& shape) {
-  const Tensor copy = Tensor::empty(view.shape(), view.options());
-  on_device(copy.device(), [&](auto& context) { kernels::copy(context, view, copy); });
-  return copy.view_as_strided(shape, contiguous_strides(shape), 0);
-}
-
 // [A, R, S, C] as [A, C, R, S]; rank 2 where x has it.
 Tensor channels_first(const Tensor& x, const Shape& image) {
   const std::int64_t a = image[0], r = image[1], s = image[2], c = image[3];
   const Tensor view = x.detach().view_as_strided({a, c, r, s}, {r * s * c, 1, s * c, c}, 0);
-  return dense_copy(view, x.rank() == 2 ? x.shape() : view.shape());
+  return reshape(clone(view), x.rank() == 2 ? x.shape() : view.shape());
 }
 
 // [A, C, R, S] as [A, R, S, C].
 Tensor channels_last(const Tensor& x, const Shape& image) {
   const std::int64_t a = image[0], r = image[1], s = image[2], c = image[3];
   const Tensor view = x.detach().view_as_strided({a, r, s, c}, {c * r * s, s, 1, r * s}, 0);
-  return dense_copy(view, x.rank() == 2 ? x.shape() : view.shape());
+  return reshape(clone(view), x.rank() == 2 ? x.shape() : view.shape());
 }
 
 Shape channels_first(const Shape& image) {
@@ -89,7 +82,7 @@ StateDict from_torch_layout(const Module& model, const StateDict& torch) {
     const Shape& to = image->second;
     const bool fits = tensor->rank() == 2 ? tensor->shape() == Shape{to[0], to[1] * to[2] * to[3]}
                                           : tensor->shape() == channels_first(to);
-    const Tensor source = tensor->is_contiguous() ? *tensor : dense_copy(tensor->detach(), tensor->shape());
+    const Tensor source = contiguous(tensor->detach());
     ours.set(entry.name, fits ? channels_last(source, to) : source);
   }
   return ours;

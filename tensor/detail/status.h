@@ -1,7 +1,5 @@
 #pragma once
 
-#include <string>
-
 #include "tensor/counters.h"
 #include "tensor/error.h"
 

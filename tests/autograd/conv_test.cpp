@@ -13,7 +13,6 @@ using test::conv_cases;
 using test::ConvCase;
 using test::epsilon_of;
 using test::name;
-using test::same_bits;
 using test::values;
 
 constexpr ConvImpl kImpls[] = {ConvImpl::automatic, ConvImpl::reference};
@@ -93,26 +92,6 @@ TEST(Conv2d, EveryPassMatchesDoubleReference) {
         EXPECT_TRUE(close(grad_of(x), expected.dx, tolerance(dtype, taps * out[3]))) << name(c, dtype, impl);
         EXPECT_TRUE(close(grad_of(w), expected.dw, tolerance(dtype, pixels))) << name(c, dtype, impl);
         EXPECT_TRUE(close(grad_of(bias), expected.db, tolerance(dtype, pixels))) << name(c, dtype, impl);
-      }
-    }
-  }
-}
-
-TEST(Conv2d, BiasAndActivationAreFused) {
-  for (const ConvCase& c : conv_cases()) {
-    for (const DType dtype : test::kFloating) {
-      const Tensor x = values(c.x, dtype, 1), w = values(c.w, dtype, 2), bias = values({c.w[0]}, dtype, 3);
-      const Tensor plain = conv2d(x, w, {}, c.params);
-      std::vector<double> expected = Reference(x, w, Tensor::zeros(plain.shape()), c.params).y;
-      const std::vector<double> offsets = bias.to_vector();
-      for (std::size_t i = 0; i < expected.size(); ++i)
-        expected[i] = std::max(0.0, expected[i] + offsets[i % offsets.size()]);
-      for (const ConvImpl impl : kImpls) {
-        Conv2dParams params = c.params;
-        params.impl = impl;
-        params.activation = Activation::relu;
-        EXPECT_TRUE(close(conv2d(x, w, bias, params), expected, tolerance(dtype, w.numel() / c.w[0])))
-            << name(c, dtype, impl);
       }
     }
   }

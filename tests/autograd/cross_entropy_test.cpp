@@ -100,46 +100,6 @@ TEST(CrossEntropyOptions, EveryCombinationMatchesDoubleReference) {
   }
 }
 
-TEST(CrossEntropyOptions, ImagesAndSingleSamples) {
-  for (const Shape& shape : {Shape{2, 3, 4, 5}, Shape{2, 3, 5}, Shape{5}, Shape{1, 5}}) {
-    Shape leading;
-    for (int axis = 0; axis + 1 < shape.rank(); ++axis) leading.push_back(shape[axis]);
-    for (const CrossEntropyOptions& options :
-         {CrossEntropyOptions{}, CrossEntropyOptions{.ignore_index = kIgnored, .weight = class_weights(5)}}) {
-      check(logits(shape), labels(leading, 5, options.ignore_index && leading.rank() > 1), options);
-    }
-    check(logits(shape), distributions(shape), {.label_smoothing = 0.1});
-    EXPECT_EQ(cross_entropy(logits(shape), labels(leading, 5, false), 0, Reduction::none).shape(), leading);
-  }
-}
-
-TEST(CrossEntropyOptions, Gradcheck) {
-  const Tensor x = logits({2, 3, 5}), q = distributions({2, 3, 5}), t = labels({2, 3}, 5, true);
-  for (const Reduction reduction : test::kReductions) {
-    for (const double smoothing : {0.0, 0.25}) {
-      for (const bool weighted : {false, true}) {
-        CrossEntropyOptions options{.label_smoothing = smoothing, .reduction = reduction};
-        if (weighted) options.weight = class_weights(5);
-        test::check_gradients([&](test::In in) { return cross_entropy(in[0], in[1], options); }, {x, q});
-        options.ignore_index = kIgnored;
-        test::check_gradients([&](test::In in) { return cross_entropy(in[0], t, options); }, {x});
-      }
-    }
-  }
-}
-
-TEST(CrossEntropyOptions, BackwardMatchesF64InEveryDtype) {
-  for (const DType dtype : test::kFloating) {
-    test::expect_gradients_of_f64(
-        [&](test::In in) {
-          const Tensor weight = class_weights(37, in[0].dtype());
-          return cross_entropy(in[0], in[1], {.label_smoothing = 0.1, .weight = weight});
-        },
-        {logits({5, 37}, dtype), distributions({5, 37}, dtype)},
-        std::max(2 * test::epsilon_of(dtype), dtype == DType::f64 ? 1e-13 : 4e-6));
-  }
-}
-
 TEST(CrossEntropyOptions, NothingToAddGivesTheSameBits) {
   for (const DType dtype : {DType::f32, DType::bf16}) {
     const Tensor x = logits({33, 10}, dtype), t = labels({33}, 10, false);
@@ -156,16 +116,6 @@ TEST(CrossEntropyOptions, NothingToAddGivesTheSameBits) {
     EXPECT_TRUE(same_bits(
         cross_entropy(x, t, {.reduction = Reduction::none, .ignore_index = kIgnored, .weight = ones}), none));
   }
-}
-
-TEST(CrossEntropyOptions, StridedInputsAreRead) {
-  const Tensor x = test::filled({{4, 6}, test::Layout::transposed}, DType::f64, {1}, -3, 3);
-  const Tensor q = test::filled({{4, 6}, test::Layout::gapped}, DType::f64, {2}, 0, 1);
-  check(x, q, {.label_smoothing = 0.1});
-  const Tensor t = labels({8}, 6, true).view_as_strided({4}, {2}, 0);
-  check(x, t, {.ignore_index = kIgnored});
-  const Tensor image = logits({2, 5, 3});
-  check(permute(image, {0, 2, 1}), labels({2, 3}, 5, true), {.ignore_index = kIgnored});
 }
 
 // As PyTorch has them.

@@ -1,17 +1,13 @@
 #include "autograd/interpolate.h"
 
 #include "nn/upsample.h"
-#include "tests/support/interpolate_cases.h"
 #include "tests/support/ops.h"
 #include "tests/support/waves.h"
 
 namespace athanor::interpolate_test {
 
 using test::close;
-using test::epsilon_of;
 using test::filled;
-using test::interpolate_cases;
-using test::InterpolateCase;
 using test::same_bits;
 
 /// What output o reads along an axis, by the formulas of PyTorch's documentation, in double but for the
@@ -79,23 +75,6 @@ TEST(Interpolate, BilinearAsPyTorch) {
   EXPECT_TRUE(close(row(7, true), std::vector<double>{1, 1.5, 2, 3, 4, 6, 8}, 1e-7));
   EXPECT_TRUE(close(row(3, false), std::vector<double>{1 + 1.0 / 6, 3, 7 + 1.0 / 3}, 1e-6));
   EXPECT_TRUE(close(row(1, true), std::vector<double>{1}, 1e-7));
-}
-
-TEST(Interpolate, EveryPassMatchesDoubleReference) {
-  for (const InterpolateCase& c : interpolate_cases()) {
-    for (const DType dtype : test::kFloating) {
-      SCOPED_TRACE(fmt::format("{} {}", test::describe(c), dtype));
-      const Tensor x = require_grad(filled({c.x}, dtype, {1}));
-      const Tensor y = interpolate(x, c.params), dy = filled({y.shape()}, dtype, {2});
-      const Reference expected(x, dy, c.params);
-      backward(y, dy);
-      // Positions are f32, of up to 40 pixels.
-      const double tolerance =
-          epsilon_of(dtype) + (dtype == DType::f64 ? 1e-13 : 128 * epsilon_of(DType::f32));
-      EXPECT_TRUE(close(y, expected.y, tolerance));
-      EXPECT_TRUE(close(grad_of(x), expected.dx, tolerance));
-    }
-  }
 }
 
 // A table of which outputs read an input, made by asking all of them, for many sizes: what readers() finds.

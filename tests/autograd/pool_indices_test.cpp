@@ -1,5 +1,4 @@
 // Max pooling with a dilation, the positions of the maxima, and the way back.
-#include <limits>
 
 #include "tests/support/ops.h"
 #include "tests/support/pool_cases.h"

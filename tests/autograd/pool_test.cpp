@@ -1,26 +1,18 @@
 #include <limits>
 
-#include "kernels/cpu/context.h"
 #include "tests/support/ops.h"
 
 namespace athanor::pool_test {
 
 using test::close;
-using test::same_bits;
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
-
-Tensor cast_to(const Tensor& x, DType dtype) {
-  const Tensor y = Tensor::empty(x.shape(), {dtype, kCpu});
-  kernels::copy(cpu_context(), x, y);
-  return y;
-}
 
 // All different, exact in every dtype up to 257 elements: a permutation of -128 .. 128, repeated.
 Tensor scrambled(const Shape& shape, DType dtype = DType::f64) {
   std::vector<double> values;
   for (std::int64_t i = 0; i < shape.numel(); ++i) values.push_back(static_cast<double>(i * 101 % 257) - 128);
-  return cast_to(Tensor::from(values, shape), dtype);
+  return cast(Tensor::from(values, shape), dtype);
 }
 
 struct Reference {

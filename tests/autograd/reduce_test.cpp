@@ -9,9 +9,7 @@ Tensor values(const Shape& shape, DType dtype, int seed = 1) {
   const Tensor x = Tensor::empty(shape, {DType::f64, kCpu});
   for (std::int64_t i = 0; i < x.numel(); ++i)
     x.data<double>()[i] = 2.0 * std::fmod(0.61803398875 * static_cast<double>(i + seed), 1.0) - 0.7;
-  const Tensor y = Tensor::empty(shape, {dtype, kCpu});
-  kernels::copy(cpu_context(), x, y);
-  return y;
+  return cast(x, dtype);
 }
 
 // x with its axes in reverse order, as a view.

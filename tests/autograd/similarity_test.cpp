@@ -13,67 +13,6 @@ using test::close;
 Tensor values(const Shape& shape, std::uint64_t key, DType dtype = DType::f64) {
   return test::filled({shape}, dtype, {key}, -2, 2);
 }
-double loss_tolerance(DType dtype) {
-  return dtype == DType::f64 ? 1e-13 : 4e-6;
-}
-
-/// Rows [N, D] in double.
-struct Matrix {
-  std::vector<double> values;
-  std::size_t rows, columns;
-
-  explicit Matrix(const Tensor& x)
-      : values(x.to_vector()),
-        rows(static_cast<std::size_t>(x.dim(0))),
-        columns(static_cast<std::size_t>(x.dim(1))) {}
-  double at(std::size_t row, std::size_t column) const { return values[row * columns + column]; }
-  static double cosine(const Matrix& a, std::size_t i, const Matrix& b, std::size_t j, double eps = 1e-8) {
-    double product = 0, left = 0, right = 0;
-    for (std::size_t d = 0; d < a.columns; ++d) {
-      product += a.at(i, d) * b.at(j, d);
-      left += a.at(i, d) * a.at(i, d);
-      right += b.at(j, d) * b.at(j, d);
-    }
-    return product / (std::max(std::sqrt(left), eps) * std::max(std::sqrt(right), eps));
-  }
-  static double distance(const Matrix& a, const Matrix& b, std::size_t i, double eps) {
-    double square = 0;
-    for (std::size_t d = 0; d < a.columns; ++d)
-      square += (a.at(i, d) - b.at(i, d) + eps) * (a.at(i, d) - b.at(i, d) + eps);
-    return std::sqrt(square);
-  }
-};
-
-TEST(CosineSimilarity, MatchesDoubleReference) {
-  for (const DType dtype : test::kFloating) {
-    for (const Shape& shape : {Shape{4, 1}, Shape{1, 7}, Shape{5, 33}, Shape{3, 1031}}) {
-      const Tensor a = values(shape, 1, dtype), b = values(shape, 2, dtype);
-      const Matrix left(a), right(b);
-      std::vector<double> expected;
-      for (std::size_t i = 0; i < left.rows; ++i) expected.push_back(Matrix::cosine(left, i, right, i));
-      const Tensor y = cosine_similarity(a, b);
-      EXPECT_EQ(y.dtype(), dtype);
-      EXPECT_TRUE(close(y, expected, std::max(4 * test::epsilon_of(dtype), 1e-13)));
-      const Tensor along_rows = cosine_similarity(transpose(a, 0, 1), transpose(b, 0, 1), 0);
-      EXPECT_TRUE(close(along_rows, y, std::max(4 * test::epsilon_of(dtype), 1e-13)));
-    }
-  }
-  EXPECT_EQ(cosine_similarity(Tensor::zeros({0, 3}), Tensor::zeros({0, 3})).shape(), Shape({0}));
-  EXPECT_EQ(cosine_similarity(Tensor::zeros({3, 0}), Tensor::zeros({3, 0})).to_vector(),
-            (std::vector<double>{0, 0, 0}));
-}
-
-TEST(CosineSimilarity, Broadcasts) {
-  const Tensor a = values({4, 6}, 1), b = values({3, 6}, 2);
-  const Matrix left(a), right(b);
-  std::vector<double> expected;
-  for (std::size_t i = 0; i < 4; ++i) {
-    for (std::size_t j = 0; j < 3; ++j) expected.push_back(Matrix::cosine(left, i, right, j));
-  }
-  const Tensor y = cosine_similarity(unsqueeze(a, 1), unsqueeze(b, 0), -1);
-  EXPECT_EQ(y.shape(), Shape({4, 3}));
-  EXPECT_TRUE(close(y, expected, 1e-14));
-}
 
 // As PyTorch: nothing is like a zero vector, and its gradient is that of a vector of length eps.
 TEST(CosineSimilarity, ZeroVectorsHaveAFiniteGradient) {
@@ -94,39 +33,18 @@ TEST(CosineSimilarity, LargeHalfValuesDoNotOverflow) {
   EXPECT_TRUE(close(y, std::vector<double>{std::sqrt(0.5), 0}, test::epsilon_of(DType::f16)));
 }
 
+TEST(CosineSimilarity, OfNothing) {
+  EXPECT_EQ(cosine_similarity(Tensor::zeros({0, 3}), Tensor::zeros({0, 3})).shape(), Shape({0}));
+  EXPECT_EQ(cosine_similarity(Tensor::zeros({3, 0}), Tensor::zeros({3, 0})).to_vector(),
+            (std::vector<double>{0, 0, 0}));
+}
+
 TEST(CosineSimilarity, HoldsForAnyLengthAndEps) {
   const auto rows = [](float x, float y) { return Tensor::from(std::vector<float>{x, y}, {1, 2}); };
   EXPECT_EQ(cosine_similarity(rows(0, 0), rows(1, 1), 1, 1e-30).item(), 0);
   for (const float size : {1e-20f, 1e-10f, 1e20f, 1e38f}) {
     EXPECT_NEAR(cosine_similarity(rows(size, size), rows(0, size), 1, 1e-30).item(), std::sqrt(0.5), 1e-7)
         << size;
-  }
-}
-
-TEST(TripletMarginLoss, MatchesDoubleReference) {
-  for (const DType dtype : test::kFloating) {
-    for (const bool swap : {false, true}) {
-      for (const Shape& shape : {Shape{0, 3}, Shape{1, 1}, Shape{9, 33}}) {
-        const Tensor a = values(shape, 1, dtype), p = values(shape, 2, dtype), n = values(shape, 3, dtype);
-        const Matrix anchor(a), positive(p), negative(n);
-        std::vector<double> losses;
-        double sum = 0;
-        for (std::size_t i = 0; i < anchor.rows; ++i) {
-          double apart = Matrix::distance(anchor, negative, i, 1e-6);
-          if (swap) apart = std::min(apart, Matrix::distance(positive, negative, i, 1e-6));
-          sum +=
-              losses.emplace_back(std::max(0.0, 0.5 + Matrix::distance(anchor, positive, i, 1e-6) - apart));
-        }
-        const auto run = [&](Reduction reduction) {
-          return triplet_margin_loss(a, p, n, {.margin = 0.5, .swap = swap, .reduction = reduction});
-        };
-        EXPECT_EQ(run(Reduction::none).dtype(), dtype == DType::f64 ? DType::f64 : DType::f32);
-        EXPECT_TRUE(close(run(Reduction::none), losses, loss_tolerance(dtype)));
-        EXPECT_TRUE(close(run(Reduction::sum), std::vector{sum}, loss_tolerance(dtype)));
-        EXPECT_TRUE(close(run(Reduction::mean), std::vector{sum / static_cast<double>(losses.size())},
-                          loss_tolerance(dtype)));
-      }
-    }
   }
 }
 
@@ -141,25 +59,6 @@ TEST(TripletMarginLoss, EqualVectorsHaveAFiniteGradient) {
     backward(losses, Tensor::from(std::vector<float>{1, 1}, {2}));
     for (const Tensor& x : {a, n}) {
       for (const double value : grad_of(x).to_vector()) EXPECT_TRUE(std::isfinite(value));
-    }
-  }
-}
-
-TEST(NtXentLoss, MatchesDoubleReference) {
-  for (const DType dtype : test::kFloating) {
-    for (const Shape& shape : {Shape{1, 3}, Shape{4, 1}, Shape{9, 33}}) {
-      const Tensor a = values(shape, 1, dtype), b = values(shape, 2, dtype);
-      const Matrix rows(cat(std::array{a, b}, 0));
-      double loss = 0;
-      for (std::size_t i = 0; i < rows.rows; ++i) {
-        const auto likeness = [&](std::size_t k) { return Matrix::cosine(rows, i, rows, k) / 0.2; };
-        double sum = 0;
-        for (std::size_t k = 0; k < rows.rows; ++k) sum += k == i ? 0 : std::exp(likeness(k));
-        loss += std::log(sum) - likeness((i + rows.rows / 2) % rows.rows);
-      }
-      const Tensor y = nt_xent_loss(a, b, 0.2);
-      EXPECT_EQ(y.dtype(), dtype == DType::f64 ? DType::f64 : DType::f32);
-      EXPECT_NEAR(y.item(), loss / static_cast<double>(rows.rows), loss_tolerance(dtype)) << name_of(dtype);
     }
   }
 }

@@ -1,60 +1,20 @@
 #include "autograd/softmax.h"
 
-#include "kernels/cpu/context.h"
 #include "tests/support/ops.h"
 
 namespace athanor::softmax_test {
-
-const Shape kShapes[] = {{10}, {5, 10}, {2, 3, 4}, {3, 700}, {700, 3}, {2, 6, 150}};
 
 Tensor values(const Shape& shape, DType dtype, double scale = 3) {
   const Tensor x = Tensor::empty(shape, {DType::f64, kCpu});
   for (std::int64_t i = 0; i < x.numel(); ++i)
     x.data<double>()[i] = scale * (2 * std::fmod(0.61803398875 * static_cast<double>(i + 1), 1.0) - 1);
-  const Tensor y = Tensor::empty(shape, {dtype, kCpu});
-  kernels::copy(cpu_context(), x, y);
-  return y;
-}
-
-// exp(x) / sum(exp(x)) by its definition, in double.
-std::vector<double> reference(const Tensor& x, int axis, bool logarithm) {
-  std::vector<double> y = x.to_vector();
-  std::int64_t inner = 1;
-  for (int i = axis + 1; i < x.rank(); ++i) inner *= x.shape()[i];
-  const std::int64_t n = x.shape()[axis];
-  for (std::int64_t at = 0; at < x.numel(); ++at) {
-    if (at / inner % n != 0) continue;
-    long double total = 0;
-    for (std::int64_t i = 0; i < n; ++i)
-      total += std::exp(static_cast<long double>(y[static_cast<std::size_t>(at + i * inner)]));
-    for (std::int64_t i = 0; i < n; ++i) {
-      double& value = y[static_cast<std::size_t>(at + i * inner)];
-      const long double log_share = value - std::log(total);
-      value = static_cast<double>(logarithm ? log_share : std::exp(log_share));
-    }
-  }
-  return y;
-}
-
-TEST(Softmax, MatchesDoubleReferenceAlongEveryAxis) {
-  for (const Shape& shape : kShapes) {
-    for (const DType dtype : test::kFloating) {
-      const Tensor x = values(shape, dtype);
-      for (int axis = 0; axis < shape.rank(); ++axis) {
-        const double tolerance = 8 * test::epsilon_of(dtype);
-        EXPECT_TRUE(test::close(softmax(x, axis), reference(x, axis, false), tolerance)) << shape.str();
-        EXPECT_TRUE(test::close(log_softmax(x, axis), reference(x, axis, true), tolerance)) << shape.str();
-      }
-    }
-  }
+  return cast(x, dtype);
 }
 
 TEST(Softmax, LongSlicesSumAccurately) {
   for (const Shape& shape : {Shape{100'001, 3}, Shape{3, 100'001}, Shape{2, 30'000, 2}}) {
     const Tensor x = values(shape, DType::f32), dy = values(shape, DType::f32, 1);
-    const Tensor x64 = Tensor::empty(shape, {DType::f64, kCpu}),
-                 dy64 = Tensor::empty(shape, {DType::f64, kCpu});
-    kernels::copy(cpu_context(), x, x64), kernels::copy(cpu_context(), dy, dy64);
+    const Tensor x64 = cast(x, DType::f64), dy64 = cast(dy, DType::f64);
     require_grad(x), require_grad(x64);
     const int axis = shape[0] == 100'001 ? 0 : 1;
     for (const auto op : {softmax, log_softmax}) {
@@ -97,10 +57,7 @@ TEST(Softmax, MinusInfinityIsAMaskAndNaNSpoilsItsSliceOnly) {
   EXPECT_TRUE(std::isnan(columns[1]) && std::isnan(columns[3]));
 }
 
-TEST(Softmax, TakesStridedInputAndEmptyShapes) {
-  const Tensor x = values({6, 4}, DType::f32);
-  const Tensor t = x.view_as_strided({4, 6}, {1, 4}, 0);
-  EXPECT_TRUE(test::close(softmax(t, 0), reference(t, 0, false), 1e-6));
+TEST(Softmax, EmptyShapesStay) {
   for (const Shape& shape : {Shape{0}, Shape{0, 3}, Shape{3, 0}})
     EXPECT_EQ(softmax(Tensor::zeros(shape)).shape(), shape);
 }
@@ -109,17 +66,6 @@ TEST(Softmax, RejectsScalarsIntegersAndBadAxes) {
   EXPECT_THROW(softmax(Tensor::zeros({})), ArgumentError);
   EXPECT_THROW(softmax(Tensor::zeros({2, 2}), 2), ArgumentError);
   EXPECT_THROW(log_softmax(Tensor::zeros({2}, {DType::i64, kCpu})), ArgumentError);
-}
-
-TEST(Softmax, GradientsOfEveryDtypeFollowDouble) {
-  for (const DType dtype : test::kFloating) {
-    for (const int axis : {0, 1}) {
-      for (const auto op :
-           {softmax, log_softmax})  // y is rounded to the dtype before the gradient is made of it
-        test::expect_gradients_of_f64([&](test::In in) { return op(in[0], axis); }, {values({5, 40}, dtype)},
-                                      16 * test::epsilon_of(dtype));
-    }
-  }
 }
 
 }  // namespace athanor::softmax_test

@@ -147,16 +147,4 @@ TEST_F(AugmentOnDevice, ManyChannels) {
   check({.pad = 1, .flip = true}, {2, 4, 4, 64}, DType::f32, true);
 }
 
-TEST_F(AugmentOnDevice, ByHand) {
-  const std::vector<std::uint8_t> bytes{0, 1, 2, 255};
-  const Tensor images = Tensor::from(bytes, {1, 2, 2, 1}, test::device());
-  const Tensor samples = Tensor::from(std::vector<std::int64_t>{0}, {1}, test::device());
-  std::vector<float> values(256);
-  for (std::size_t i = 0; i < 256; ++i) values[i] = 2 * static_cast<float>(i) - 1;
-  const Tensor table = Tensor::from(values, {1, 256}, test::device());
-  const Tensor y = Tensor::empty({1, 2, 2, 1}, {DType::f32, test::device()});
-  kernels::augment(cuda_context(test::device()), {}, {}, images, Tensor(), samples, table, y);
-  EXPECT_EQ(y.to_vector(), (std::vector<double>{-1, 1, 3, 509}));
-}
-
 }  // namespace athanor::augment_test

@@ -9,7 +9,6 @@ namespace athanor::batch_norm_test {
 using test::context;
 using BatchNormOnDevice = test::DeviceTest;
 using kernels::BatchNormBackward;
-using kernels::GradientTarget;
 using kernels::RunningStats;
 using test::close;
 using test::filled;

@@ -1,5 +1,4 @@
 #include <cstring>
-#include <numeric>
 
 #include "tensor/cuda/device.h"
 #include "tensor/error.h"

@@ -1,4 +1,3 @@
-#include <atomic>
 #include <chrono>
 
 #include "tests/cuda/device_ranks.h"
@@ -8,10 +7,6 @@ namespace athanor::data_parallel_test {
 
 using namespace std::chrono_literals;
 using dist::Transport;
-using test::Communicator;
-using test::Ddp;
-using test::Overlap;
-using test::WholeModel;
 
 // Enough that ranks have left the steps around the infinite pixel behind; the emulator that looks at every
 // access takes long.

@@ -1,7 +1,5 @@
 #include "kernels/cuda/gemm_layout.h"
 
-#include <algorithm>
-
 #include "kernels/conv.h"
 #include "kernels/cpu/context.h"
 #include "kernels/matmul.h"

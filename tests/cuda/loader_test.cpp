@@ -1,6 +1,5 @@
 #include "data/loader.h"
 
-#include <array>
 #include <chrono>
 #include <memory>
 #include <thread>

@@ -43,17 +43,6 @@ TEST_F(MetricsOnDevice, TotalsGrowAsOnTheCpu) {
   }
 }
 
-TEST_F(MetricsOnDevice, ByHand) {
-  const Tensor logits =
-      Tensor::from(std::vector<float>{1, 3, 2, 5, 5, 0, NAN, 1, 0, 7, 7, 7}, {4, 3}, test::device());
-  const Tensor target = Tensor::from(std::vector<std::int64_t>{1, 1, 1, 0}, {4}, test::device());
-  const Tensor losses = Tensor::from(std::vector<float>{0.5f, 0.25f, 1, 0.25f}, {4}, test::device());
-  const Tensor totals = Tensor::zeros({3}, {DType::f64, test::device()});
-  // Right: the clear one, and the first of three equals; not the second of two, nor beside a NaN.
-  kernels::add_metrics(cuda_context(test::device()), losses, logits, target, totals);
-  EXPECT_EQ(totals.to_vector(), (std::vector<double>{2, 2, 4}));
-}
-
 // What steps log: means, sums, extremes, in one total after another; a NaN stays.
 TEST_F(MetricsOnDevice, LoggedValuesGrowAsOnTheCpu) {
   for (const DType dtype : test::kFloating) {

@@ -1,7 +1,6 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
-#include <string>
 
 #include <gtest/gtest.h>
 

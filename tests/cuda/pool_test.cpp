@@ -92,19 +92,6 @@ TEST_F(PoolOnDevice, AverageEqualsCpuBitForBit) {
   });
 }
 
-TEST_F(PoolOnDevice, MaxByHand) {
-  const Tensor x = Tensor::from(std::vector<float>{1, 5, 5, 2, 0, 3, -4, -4}, {1, 2, 4, 1}, test::device());
-  const PoolWindows windows{axis(2, 2, 2), axis(4, 2, 2)};
-  const Tensor y = Tensor::empty({1, 1, 2, 1}, x.options()), dx = empty_like(x);
-  const Tensor index = Tensor::empty(y.shape(), {DType::u8, test::device()});
-  kernels::max_pool_forward(context(), windows, x, y, index);
-  EXPECT_EQ(y.to_vector(), (std::vector<double>{5, 5}));
-  EXPECT_EQ(index.to_vector(), (std::vector<double>{1, 0}));
-  const Tensor dy = Tensor::from(std::vector<float>{10, 20}, {1, 1, 2, 1}, test::device());
-  kernels::max_pool_backward(context(), windows, dy, index, dx);
-  EXPECT_EQ(dx.to_vector(), (std::vector<double>{0, 10, 20, 0, 0, 0, 0, 0}));
-}
-
 TEST_F(PoolOnDevice, DilatedMaximaAndTheirPositionsEqualCpu) {
   for (const test::PoolCase& c : test::dilated_pool_cases()) {
     for (const DType dtype : test::kFloating) {

@@ -77,16 +77,6 @@ TEST_F(ReduceOnDevice, RepeatedElementsCountAsOften) {
   }
 }
 
-TEST_F(ReduceOnDevice, ByHand) {
-  const Tensor x = Tensor::from(std::vector<float>{1, 2, 3, 4, 5, 6}, {2, 3}, test::device());
-  const Tensor rows = Tensor::empty({2, 1}, x.options()), columns = Tensor::empty({1, 3}, x.options());
-  kernels::sum(context(), x, rows);
-  kernels::sum(context(), x, columns, 2);
-  kernels::sum(context(), x, columns, 1, Write::accumulate);
-  EXPECT_EQ(rows.to_vector(), (std::vector<double>{6, 15}));
-  EXPECT_EQ(columns.to_vector(), (std::vector<double>{15, 21, 27}));
-}
-
 // 2^24 + 1 has no f32: a thread's f32 sum that begins with 2^24 does not grow by ones, until it is emptied
 // into a double. Of `terms` terms a thread, the first of them 2^24, 64 may be lost; `threads` share a sum.
 void expect_grown(const std::vector<double>& sums, double threads, double terms) {

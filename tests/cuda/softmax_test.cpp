@@ -78,17 +78,6 @@ TEST_F(SoftmaxOnDevice, MayOverwriteItsInput) {
   }
 }
 
-TEST_F(SoftmaxOnDevice, ByHand) {
-  const float log3 = std::log(3.0f);
-  const Tensor x = Tensor::from(std::vector<float>{0, log3}, {1, 2}, test::device());
-  const Tensor y = empty_like(x), dx = empty_like(x);
-  kernels::softmax_forward(context(), SoftmaxForm::probability, x, 1, y);
-  EXPECT_TRUE(test::close(y, std::vector<double>{0.25, 0.75}, 1e-6));
-  const Tensor dy = Tensor::from(std::vector<float>{1, 0}, {1, 2}, test::device());
-  kernels::softmax_backward(context(), SoftmaxForm::probability, y, dy, 1, dx);
-  EXPECT_TRUE(test::close(dx, std::vector<double>{0.1875, -0.1875}, 1e-6));
-}
-
 TEST_F(SoftmaxOnDevice, UnusualValuesSpreadAsOnTheCpu) {
   const float inf = INFINITY;
   for (const float odd : {NAN, inf, -inf}) {

@@ -1,7 +1,5 @@
 #include "tensor/tensor.h"
 
-#include <filesystem>
-
 #include "tensor/error.h"
 #include "tensor/safetensors.h"
 #include "tests/cuda/device.h"

@@ -2,7 +2,6 @@
 #include <cctype>
 #include <cerrno>
 #include <charconv>
-#include <cstdio>
 #include <optional>
 
 #include <microhttpd.h>

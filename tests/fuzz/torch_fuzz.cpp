@@ -1,4 +1,3 @@
-#include <algorithm>
 
 #include "fuzz.h"
 #include "nn/torch/detail/torch_tensors.h"

@@ -1,7 +1,5 @@
 #include "nn/torch/foreign_names.h"
 
-#include <memory>
-
 #include "nn/models/model.h"
 #include "nn/pretrained.h"
 #include "nn/torch/torch_layout.h"

@@ -1,6 +1,5 @@
 #include "optim/arena.h"
 
-#include <cstring>
 #include <limits>
 
 #include "kernels/cpu/context.h"

@@ -278,17 +278,6 @@ TEST(Optimizer, BitsDoNotDependOnTheNumberOfThreads) {
   cpu_context().set_threads(threads);
 }
 
-TEST(Optimizer, RepeatsItselfBitForBit) {
-  for (const std::string kind : kOptimizerKinds) {
-    OptimTraining a(kind), b(kind);
-    for (int t = 0; t < 4; ++t) {
-      a.step();
-      b.step();
-    }
-    EXPECT_EQ(a.arena.weights_hash(), b.arena.weights_hash()) << kind;
-  }
-}
-
 TEST(Optimizer, HalfPrecisionFollowsItsMasters) {
   for (const Precision precision : {Precision::bf16, Precision::f16}) {
     for (const std::string kind : kOptimizerKinds) {

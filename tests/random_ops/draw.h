@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <initializer_list>
-#include <limits>
 #include <string>
 
 #include "tensor/philox.h"

@@ -1,4 +1,3 @@
-#include <cmath>
 
 #include "tests/random_ops/op.h"
 

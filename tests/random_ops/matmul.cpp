@@ -1,4 +1,3 @@
-#include <algorithm>
 #include <cmath>
 
 #include "tests/random_ops/op.h"

@@ -1,4 +1,3 @@
-#include <cstring>
 
 #include "tests/simt/support.h"
 #include "tests/simt/tensor_kernels.h"

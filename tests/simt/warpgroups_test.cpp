@@ -1,4 +1,3 @@
-#include <bit>
 #include <cstring>
 
 #include "tests/simt/support.h"

@@ -2,13 +2,10 @@
 
 // What the tests of ops share: the headers that all of them need, and what they ask of every op.
 
-#include <algorithm>
-#include <array>
 #include <cmath>
 #include <functional>
 #include <initializer_list>
 #include <span>
-#include <string>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -95,23 +92,6 @@ inline std::vector<Tensor> results_of(const std::function<Tensor(In)>& f, const 
   std::vector<Tensor> results{y.detach()};
   for (const Tensor& x : inputs) results.push_back(clone(grad_of(x)));
   return results;
-}
-
-/// The gradients of f at inputs, all of one dtype, are those in f64 of the same values.
-inline void expect_gradients_of_f64(const std::function<Tensor(In)>& f, const std::vector<Tensor>& inputs,
-                                    double tolerance) {
-  std::vector<Tensor> own, wide;
-  for (const Tensor& x : inputs)
-    own.push_back(leaf_like(x, x.dtype())), wide.push_back(leaf_like(x, DType::f64));
-  const Tensor y = f(own), exact = f(wide);
-  const Tensor dy = filled({y.shape()}, y.dtype(), {9}, -1, 1);
-  backward(y, dy);
-  backward(exact, leaf_like(dy, DType::f64).detach());
-  for (std::size_t i = 0; i < own.size(); ++i) {
-    EXPECT_EQ(grad_of(own[i]).dtype(), own[i].dtype());
-    EXPECT_EQ(grad_of(own[i]).shape(), own[i].shape());
-    EXPECT_TRUE(close(grad_of(own[i]), grad_of(wide[i]), tolerance)) << name_of(own[i].dtype()) << ' ' << i;
-  }
 }
 
 }  // namespace athanor::test

@@ -1,9 +1,6 @@
 #pragma once
 
-#include <cstdint>
 #include <functional>
-#include <memory>
-#include <mutex>
 #include <vector>
 
 #include <gtest/gtest.h>

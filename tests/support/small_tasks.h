@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <string>
 
 #include "autograd/creation.h"
 #include "autograd/elementwise.h"

@@ -8,11 +8,10 @@
 #include "autograd/engine.h"
 #include "autograd/norm.h"
 #include "autograd/reduce.h"
-#include "kernels/copy.h"
-#include "kernels/cpu/context.h"
 #include "tests/support/compare.h"
 #include "tests/support/errors.h"
 #include "tests/support/joined_training.h"
+#include "tests/support/waves.h"
 
 // What a batch norm over several ranks must give, whatever lies between them: bodies that each rank runs.
 
@@ -24,12 +23,7 @@ struct NoModel final : nn::Module {
 };
 
 inline Tensor norm_wave(const Shape& shape, DType dtype, double center, double phase) {
-  std::vector<double> values(static_cast<std::size_t>(shape.numel()));
-  for (std::size_t i = 0; i < values.size(); ++i)
-    values[i] = center + 1.4 * std::sin(1.7 * static_cast<double>(i * i % 1009) + phase);
-  const Tensor wave = Tensor::from(values, shape), y = Tensor::empty(shape, {dtype, kCpu});
-  kernels::copy(cpu_context(), wave, y);
-  return y;
+  return cast_to(wave(shape, center, phase), dtype);
 }
 
 inline Tensor samples_between(const Tensor& x, std::int64_t first, std::int64_t count) {

@@ -80,15 +80,10 @@ std::string_view Reader::line() {
 
 // Two's complement of any length. Integers of more than 8 bytes are stored as bytes.
 void Reader::long_integer(std::uint64_t bytes) {
-  const std::string_view digits = text(bytes);
-  if (bytes > 8) return push({.kind = Kind::other, .text = digits});
-  std::uint64_t value = 0;
-  const bool negative = bytes > 0 && (digits.back() & 0x80) != 0;
-  for (std::size_t i = 0; i < 8; ++i) {
-    const std::uint64_t byte = i < bytes ? static_cast<unsigned char>(digits[i]) : negative ? 0xff : 0;
-    value |= byte << 8 * i;
-  }
-  push_integer(static_cast<std::int64_t>(value));
+  if (bytes > 8) return push({.kind = Kind::other, .text = text(bytes)});
+  if (bytes == 0) return push_integer(0);
+  const std::uint64_t unused = 64 - 8 * bytes;
+  push_integer(static_cast<std::int64_t>(number(static_cast<int>(bytes)) << unused) >> unused);
 }
 
 std::int64_t Reader::decimal(std::string_view text) const {

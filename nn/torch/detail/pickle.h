@@ -15,7 +15,7 @@
 #include "tensor/printable.h"
 #include "tensor/shape.h"
 
-// Pickles of weights, as torch.save() writes them. Private to tensor/.
+// Pickles of weights, as torch.save() writes them. Private to nn/.
 
 namespace athanor::pickle {
 

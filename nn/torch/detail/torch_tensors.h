@@ -9,7 +9,7 @@
 #include "tensor/dtype.h"
 #include "tensor/shape.h"
 
-// The contents of a torch.save() file, fully checked except for values. Private to tensor/.
+// The contents of a torch.save() file, fully checked except for values. Private to nn/.
 
 namespace athanor::torch_file {
 

@@ -1,7 +1,6 @@
 #include "nn/torch/detail/zip_directory.h"
 
 #include <algorithm>
-#include <optional>
 
 #include <isa-l/crc.h>
 

@@ -5,9 +5,8 @@
 #include <map>
 #include <span>
 #include <string>
-#include <string_view>
 
-// Zip files with uncompressed members. Private to tensor/.
+// Zip files with uncompressed members. Private to nn/.
 
 namespace athanor::zip {
 

@@ -1,7 +1,5 @@
 #pragma once
 
-#include <cstdint>
-
 #include "simt/mbarrier.h"
 #include "simt/tensor_map.h"
 
