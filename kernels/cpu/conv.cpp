@@ -1,6 +1,5 @@
 #include "kernels/conv.h"
 
-#include <algorithm>
 #include <functional>
 #include <string_view>
 
@@ -29,14 +28,8 @@ std::string_view choice(CpuContext& context, ConvImpl impl, const PrimitiveKey& 
   return cpu::chosen_conv(context, key, std::ref(run));
 }
 
-/// Code by that name. Throws BackendError if it has none for the key.
 Code code_of(CpuContext& context, const PrimitiveKey& key, std::string_view name) {
-  const auto list = cpu::conv_list(key.op);
-  const Code code = cpu::find_code(context, list, key, name);
-  if (code) return code;
-  const auto named = std::ranges::find(list, name, [](const auto& one) { return one.implementation->name; });
-  athanor::detail::fail<BackendError>("conv2d: {}; use ConvImpl::automatic",
-                                      named->implementation->needs(key));
+  return cpu::require_code(context, cpu::conv_list(key.op), key, name);
 }
 
 const void* data_or_null(const Tensor& x) {

@@ -24,10 +24,10 @@
 namespace athanor {
 namespace {
 
+using cpu::kPassNames;
 using cpu::PrimitiveKey;
 
 constexpr std::string_view kRules = name_of(ConvImpl::automatic);
-constexpr std::string_view kPassNames[] = {"forward", "backward_data", "backward_weights"};
 
 /// "forward f32 f32 2 64 28 28 1 6 ...", and the name of an implementation, or kRules.
 using Choices = std::map<std::string, std::string_view, std::less<>>;
@@ -47,8 +47,8 @@ constinit thread_local MeasureConvs* measuring = nullptr;
 // In a buffer that does not allocate.
 fmt::memory_buffer text_of(const PrimitiveKey& key) {
   fmt::memory_buffer text;
-  fmt::format_to(std::back_inserter(text), "{} {} {} {} {}", kPassNames[static_cast<int>(key.op)], key.in,
-                 key.out, key.threads, fmt::join(key.sizes, " "));
+  fmt::format_to(std::back_inserter(text), "{} {} {} {} {}", cpu::pass_name(key.op), key.in, key.out,
+                 key.threads, fmt::join(key.sizes, " "));
   return text;
 }
 

@@ -246,7 +246,7 @@ bool fits(const PrimitiveKey& key) {
   return has_avx2() && key.in != DType::f64 && conv_size(key).groups == 1;
 }
 MadePrimitive make(const PrimitiveKey& key) {
-  return made_of(key, run, "direct");
+  return made_of(key, run);
 }
 
 std::string needs(const PrimitiveKey&) {

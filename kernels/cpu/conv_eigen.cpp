@@ -241,7 +241,7 @@ bool fits(const PrimitiveKey&) {
   return true;
 }
 MadePrimitive make(const PrimitiveKey& key) {
-  return made_of(key, run, "Eigen");
+  return made_of(key, run);
 }
 
 }  // namespace

@@ -144,7 +144,7 @@ bool fits(const PrimitiveKey& key) {
   return has_avx2() && key.in != DType::f64 && z.groups == 1 && z.dilation_w == 1;
 }
 MadePrimitive make(const PrimitiveKey& key) {
-  return made_of(key, run, "direct, of weights");
+  return made_of(key, run);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "kernels/cpu/conv_list.h"
 
 #include <cstdlib>
+#include <string>
 #include <string_view>
 
 #include "kernels/cpu/context.h"
@@ -144,6 +145,21 @@ void multiply_panel(PanelProduct, std::int64_t, std::int64_t) {
   std::abort();
 }
 #endif
+
+Code require_code(CpuContext& context, std::span<const ListEntry> list, const PrimitiveKey& key,
+                  std::string_view name) {
+  const Code code = find_code(context, list, key, name);
+  if (code) return code;
+  std::string lacks = fmt::format("{} has no code for {} of {}", name, pass_name(key.op), key.in);
+  for (const ListEntry& entry : list) {
+    const auto& [named, fuses, fits, make, needs] = *entry.implementation;
+    if (named == name && needs) {
+      lacks = needs(key);
+      break;
+    }
+  }
+  detail::fail<BackendError>("conv2d: {}; use ConvImpl::automatic", lacks);
+}
 
 std::span<const ListEntry> conv_list(PrimitiveKey::Op pass) {
   switch (pass) {

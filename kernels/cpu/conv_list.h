@@ -14,6 +14,17 @@ namespace athanor::cpu {
 /// The implementations of a pass, in the order in which `automatic` asks them. The last one fits everything.
 std::span<const ListEntry> conv_list(PrimitiveKey::Op pass);
 
+/// The names of the passes, in the order of PrimitiveKey::Op.
+inline constexpr std::string_view kPassNames[] = {"forward", "backward_data", "backward_weights"};
+constexpr std::string_view pass_name(PrimitiveKey::Op pass) {
+  return kPassNames[static_cast<int>(pass)];
+}
+
+/// find_code(). If a list of convolutions has none by that name, throws BackendError with what the key lacks
+/// or, where no entry says what it needs, with the name, the pass and the dtype.
+Code require_code(CpuContext& context, std::span<const ListEntry> list, const PrimitiveKey& key,
+                  std::string_view name);
+
 /// The name of the implementation that `automatic` stands for: the one measured for this key
 /// (kernels/conv_choices.h), if this machine has it, else "automatic". In the scope of a MeasureConvs, the
 /// first call for a key measures: it times run(code) for every implementation. Of a key, only pass, dtypes,

@@ -131,7 +131,7 @@ bool fits(const PrimitiveKey& key) {
          vectors_per_row(z) <= conv_tiles::code().max_patch;
 }
 MadePrimitive make(const PrimitiveKey& key) {
-  return made_of(key, run, "direct, scattered");
+  return made_of(key, run);
 }
 
 }  // namespace

@@ -213,7 +213,7 @@ extern const Implementation kConvWinogradWeights{
     .name = "winograd",
     .fuses = {.accumulate = true},
     .fits = [](const PrimitiveKey& key) { return kConvWinograd.fits(key); },
-    .make = [](const PrimitiveKey& key) { return made_of(key, run, "winograd 4x3, of weights"); },
+    .make = [](const PrimitiveKey& key) { return made_of(key, run); },
     .needs = [](const PrimitiveKey& key) { return kConvWinograd.needs(key); }};
 
 }  // namespace athanor::cpu

@@ -169,10 +169,9 @@ void run(const CpuContext& context, const PrimitiveKey& key, const Operands& at)
 
 }  // namespace
 
-extern const Implementation kMatmulEigen{
-    .name = "reference",
-    .fuses = {.relu = true, .accumulate = true},
-    .fits = [](const PrimitiveKey&) { return true; },
-    .make = [](const PrimitiveKey& key) { return made_of(key, run, "Eigen"); }};
+extern const Implementation kMatmulEigen{.name = "reference",
+                                         .fuses = {.relu = true, .accumulate = true},
+                                         .fits = [](const PrimitiveKey&) { return true; },
+                                         .make = [](const PrimitiveKey& key) { return made_of(key, run); }};
 
 }  // namespace athanor::cpu

@@ -66,15 +66,16 @@ class Primitive {
   virtual std::shared_ptr<const kernels::WeightLayout> layout() const { return nullptr; }
 };
 
-/// A new primitive with its name; null if there is no code for the key.
+/// A new primitive with the name of its code, which is the library's where a library has several; null if
+/// there is no code for the key.
 struct MadePrimitive {
   std::unique_ptr<Primitive> primitive;
   std::string implementation;
 };
 
-/// One that prepares nothing: run(context, key, operands).
+/// One that prepares nothing: run(context, key, operands). Its name is that of `key.by`.
 MadePrimitive made_of(const PrimitiveKey& key,
-                      void (*run)(const CpuContext&, const PrimitiveKey&, const Operands&), std::string name);
+                      void (*run)(const CpuContext&, const PrimitiveKey&, const Operands&));
 
 /// One way to compute an operation: an entry of the lists of conv_list.cpp and matmul.cpp.
 struct Implementation {

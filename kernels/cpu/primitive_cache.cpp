@@ -12,6 +12,9 @@
 namespace athanor::cpu {
 namespace {
 
+constexpr std::string_view kByRule = name_of(ConvImpl::automatic);
+static_assert(kByRule == name_of(MatmulImpl::automatic));
+
 struct KeyHash {
   std::size_t operator()(const PrimitiveKey& key) const {
     const auto& [relu, residual, accumulate, packed, sums, pooled] = key.fused;
@@ -57,8 +60,8 @@ PrimitiveKey key_for(const Implementation& one, PrimitiveKey key) {
 
 }  // namespace
 
-MadePrimitive made_of(const PrimitiveKey& key, Loops::Run run, std::string name) {
-  return {std::make_unique<Loops>(key, run), std::move(name)};
+MadePrimitive made_of(const PrimitiveKey& key, Loops::Run run) {
+  return {std::make_unique<Loops>(key, run), std::string(key.by->name)};
 }
 
 struct PrimitiveCache::Impl {
@@ -98,7 +101,7 @@ std::vector<PrimitiveInfo> PrimitiveCache::contents() const {
 
 Code find_code(CpuContext& context, std::span<const ListEntry> list, const PrimitiveKey& key,
                std::string_view name) {
-  const bool by_rule = name == name_of(ConvImpl::automatic);
+  const bool by_rule = name == kByRule;
   for (const auto& [one, prefers] : list) {
     if (!by_rule && one->name != name) continue;
     if ((key.fused.sums && !one->fuses.sums) || (key.fused.pooled && !one->fuses.pooled)) continue;

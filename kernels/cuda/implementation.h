@@ -9,8 +9,10 @@
 
 namespace athanor::cuda {
 
-/// One way to compute calls of an op. `Impl` is the op's enum of those that a caller may ask for: `automatic`
-/// asks for any, `reference` for one of our own. `Call` has a call's operands, asked(), kOp and str().
+/// One way to compute calls of an op: an entry of the list itself. (Those of the CPU, in
+/// kernels/cpu/primitive.h, are made once for a shape and then kept, and a list names them.) `Impl` is the
+/// op's enum of those that a caller may ask for: `automatic` asks for any, `reference` for one of our
+/// own. `Call` has a call's operands, asked(), kOp and str().
 template <class Context, class Impl, class Call> struct Implementation {
   const char* name;
   Impl impl;          ///< what asks for it: `vendor`, or one of our own
@@ -20,7 +22,8 @@ template <class Context, class Impl, class Call> struct Implementation {
   /// Queues the work. False: nothing was done, and the next one is asked, because this one was found to be
   /// slower or not to run.
   bool (*run)(Context&, const Call&);
-  /// Whether it is worth it for one who has not asked for it by name; null: yes.
+  /// Whether it is worth it for one who has not asked for `impl`, which may be that of several entries;
+  /// null: yes.
   bool (*prefers)(Context&, const Call&) = nullptr;
 
   bool takes(Context& context, const Call& call) const {

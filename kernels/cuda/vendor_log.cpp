@@ -1,5 +1,7 @@
 #include "kernels/cuda/vendor_log.h"
 
+#include <utility>
+
 #include <fmt/format.h>
 
 namespace athanor::cuda {

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# hacking_test.sh BIN activation|convolution|op: HACKING.md's recipe, applied to a copy of the sources; the tests nearest to it, built and run there.
+# hacking_test.sh BIN activation|convolution|op|cuda_convolution: HACKING.md's recipe, applied to a copy of the sources; the tests
+# nearest to it, built and run there. Kernels of CUDA are compiled for the emulator.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/../.." && pwd)
 recipe=$2
@@ -11,6 +12,7 @@ case $recipe in
   activation) heading='## Adding an activation' ;;
   convolution) heading='## Adding a convolution' ;;
   op) heading='## Adding an op to' ;;
+  cuda_convolution) heading='## Adding a CUDA convolution' ;;
 esac
 section=$(awk -v heading="$heading" 'index($0, "## ") == 1 { inside = index($0, heading) == 1 } inside' "$root/HACKING.md")
 awk '/^```diff$/ { inside = 1; next } /^```$/ { inside = 0 } inside' <<<"$section" >"$copy/recipe.patch"
@@ -29,6 +31,15 @@ build() { # folder "options" target...
     { cat "$folder.log"; exit 1; }
   [[ $# -lt 3 ]] || cmake --build "$folder" --target "${@:3}"
 }
+compile_emulated() { # source...
+  build emulated "-DATHANOR_CUDA=SIMT -DATHANOR_UNITY=OFF"
+  local targets source object
+  targets=$(ninja -C "$copy/emulated" -t targets all)
+  for source; do
+    object=$(grep -o "^[^:]*${source//./\\.}\.o" <<<"$targets") || { echo "hacking_test: nothing compiles $source"; exit 1; }
+    ninja -C "$copy/emulated" "$object"
+  done
+}
 run() { # test filter least
   local output
   output=$("$copy/build/bin/$1" --gtest_filter="$2") || { echo "$output"; exit 1; }
@@ -44,13 +55,13 @@ case $recipe in
     ;;
   convolution)
     build build "" kernels_test
-    run kernels_test '*ConvList.Every*:ConvImplementations.*' 7
+    run kernels_test '*ConvList.Every*:ConvImplementations.*' 9
     ;;
   op)
     build build "" autograd_test
     run autograd_test '*log_sum_exp*:OpCases.*' 23
-    build emulated -DATHANOR_CUDA=SIMT
-    ninja -C "$copy/emulated" "$(ninja -C "$copy/emulated" -t targets all | grep -o '^[^:]*kernels/cuda/softmax\.cu\.o')"
+    compile_emulated kernels/cuda/softmax.cu
     ;;
+  cuda_convolution) compile_emulated kernels/cuda/conv_naive.cu kernels/cuda/conv.cu kernels/account/conv.cpp ;;
 esac
-echo "HACKING.md: the recipe of an $recipe edits $files files, and its tests pass"
+echo "HACKING.md: the recipe '${heading#* }' edits $files files, and its tests pass"

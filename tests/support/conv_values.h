@@ -15,7 +15,7 @@ namespace athanor::test {
 
 inline std::string name(const ConvCase& c, DType dtype, ConvImpl impl) {
   return fmt::format("x {} w {} groups {} {} impl {}", c.x.str(), c.w.str(), c.params.groups, name_of(dtype),
-                     static_cast<int>(impl));
+                     name_of(impl));
 }
 
 /// x in f64.

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <functional>
 #include <initializer_list>
+#include <ostream>
 #include <span>
 #include <vector>
 
@@ -26,6 +27,15 @@
 #include "tests/support/cases.h"
 #include "tests/support/compare.h"
 #include "tests/support/errors.h"
+
+namespace athanor {
+
+/// How GoogleTest shows the dtype of a test.
+inline void PrintTo(DType dtype, std::ostream* to) {
+  *to << name_of(dtype);
+}
+
+}  // namespace athanor
 
 namespace athanor::test {
 
