@@ -23,8 +23,8 @@ struct NormArguments;
 /// In such a scope conv2d(), conv_norm(), conv_pool_relu() and linear() use packed weights if x and w are f32
 /// on the CPU. The first call that reads a weight packs it; any number of threads may share a PackedModel.
 /// Results differ by rounding only, and a ReLU may turn NaN into 0. Weights, biases and norms must not change
-/// as long as it lives: one that was written to is an ArgumentError. It keeps all that it has packed, but does
-/// not pack what ops of the same scope have computed.
+/// as long as it lives: one that was written to is an ArgumentError. It keeps all that it has packed, but
+/// does not pack what ops of the same scope have computed.
 class PackedModel {
  public:
   PackedModel();

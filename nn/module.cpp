@@ -116,8 +116,9 @@ void Module::not_ready() const {
 
 void Module::name_layers(bool on) {
   walk(*this, "", [on](const std::string& prefix, Module& module) {
-    module.layer_ =
-        on && !prefix.empty() ? interned_name(std::string_view(prefix).substr(0, prefix.size() - 1)) : nullptr;
+    module.layer_ = on && !prefix.empty()
+                        ? interned_name(std::string_view(prefix).substr(0, prefix.size() - 1))
+                        : nullptr;
   });
 }
 

@@ -128,11 +128,11 @@ void run(const CudaContext& context, const UpdateTable& table, std::span<const t
 
 }  // namespace
 
-#define ATH_SPECIALISE(Rule)                                                                        \
-  template <>                                                                                       \
-  void update_parameters<Rule>(CudaContext & context, const UpdateTable& table,                     \
+#define ATH_SPECIALISE(Rule)                                                                         \
+  template <>                                                                                        \
+  void update_parameters<Rule>(CudaContext & context, const UpdateTable& table,                      \
                                std::span<const Rule::Group> groups, std::span<const Tensor> state) { \
-    run<Rule>(context, table, groups, state);                                                       \
+    run<Rule>(context, table, groups, state);                                                        \
   }
 ATH_UPDATE_RULES(ATH_SPECIALISE)
 #undef ATH_SPECIALISE
