@@ -8,8 +8,8 @@
 #include <map>
 #include <mutex>
 #include <optional>
-#include <ranges>
 #include <shared_mutex>
+#include <span>
 #include <sstream>
 #include <tuple>
 #include <utility>
@@ -125,7 +125,8 @@ ConvTimes measure(CpuContext& context, const PrimitiveKey& key, const std::funct
       times.seconds.emplace_back(name, std::numeric_limits<double>::infinity());
   };
   add(kRules);
-  for (const ListEntry& entry : std::views::reverse(conv_list(key.op))) add(entry.implementation->name);
+  const std::span<const ListEntry> list = conv_list(key.op);
+  for (auto entry = list.rbegin(); entry != list.rend(); ++entry) add(entry->implementation->name);
   for (int round = 0; round < kRounds; ++round) {
     for (auto& [name, seconds] : times.seconds) {
       const Code code = find_code(context, conv_list(key.op), key, name);
