@@ -1,7 +1,7 @@
 #pragma once
 
 #include "kernels/activation.h"
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 #include "tensor/tensor.h"
 
 namespace athanor {

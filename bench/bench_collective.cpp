@@ -24,7 +24,7 @@
 #include "dist/transports/mpi_transport.h"
 #include "kernels/copy.h"
 #include "kernels/cpu/context.h"
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 
 namespace athanor::bench {
 namespace {

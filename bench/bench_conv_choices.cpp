@@ -27,8 +27,8 @@
 #include "kernels/cpu/context.h"
 #include "kernels/implementations.h"
 #include "nn/models/model.h"
-#include "tensor/atomic_file.h"
-#include "tensor/error.h"
+#include "tensor/base/error.h"
+#include "tensor/io/atomic_file.h"
 
 namespace athanor::bench {
 namespace {

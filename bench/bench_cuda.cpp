@@ -15,7 +15,7 @@
 #include "bench/cuda/families.h"
 #include "bench/support/device_case.h"
 #include "bench/support/device_roof.h"
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 #if defined(ATHANOR_SIMT)
 #include "simt/emulator/counters.h"
 #endif

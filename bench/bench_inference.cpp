@@ -25,7 +25,7 @@
 #include "kernels/cpu/context.h"
 #include "kernels/implementations.h"
 #include "nn/models/model.h"
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 #include "trainer/inference/predictor.h"
 
 namespace athanor::bench {

@@ -28,8 +28,8 @@
 #include "bench/step/report.h"
 #include "bench/support/device_roof.h"
 #include "kernels/cuda/vendor.h"
-#include "tensor/atomic_file.h"
-#include "tensor/error.h"
+#include "tensor/base/error.h"
+#include "tensor/io/atomic_file.h"
 #include "tensor/stream.h"
 
 namespace athanor::bench {

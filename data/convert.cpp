@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 #include "tensor/philox.h"
 
 namespace athanor {

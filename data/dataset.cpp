@@ -6,8 +6,8 @@
 #include "data/detail/thread_scratch.h"
 #include "data/sample_row.h"
 #include "kernels/hash.h"
-#include "tensor/error.h"
-#include "tensor/printable.h"
+#include "tensor/base/error.h"
+#include "tensor/base/printable.h"
 
 namespace athanor {
 

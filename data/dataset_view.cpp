@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 
 namespace athanor {
 

@@ -9,7 +9,7 @@
 #include "data/pixel_stage.h"
 #include "data/sample_row.h"
 #include "kernels/augment.h"
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 
 namespace athanor {
 namespace {

@@ -7,7 +7,7 @@
 #include <thread>
 #include <utility>
 
-#include "tensor/printable.h"
+#include "tensor/base/printable.h"
 
 namespace athanor {
 namespace {

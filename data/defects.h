@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "data/dataset.h"
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 
 namespace athanor {
 

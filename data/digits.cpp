@@ -5,7 +5,7 @@
 #include <cstddef>
 
 #include "data/formats/detail/file_bytes.h"
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 
 namespace athanor {
 

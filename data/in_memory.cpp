@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "data/detail/sample_id.h"
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 #include "tensor/philox.h"
 
 namespace athanor {

@@ -10,8 +10,8 @@
 #include "data/detail/device_feed.h"
 #include "data/detail/resident_images.h"
 #include "data/detail/worker_tuner.h"
-#include "tensor/cores.h"
-#include "tensor/error.h"
+#include "tensor/base/cores.h"
+#include "tensor/base/error.h"
 
 namespace athanor {
 namespace {

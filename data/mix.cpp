@@ -5,7 +5,7 @@
 
 #include "kernels/math.h"
 #include "kernels/on_device.h"
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 
 namespace athanor {
 namespace {

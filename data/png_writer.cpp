@@ -9,7 +9,7 @@
 #include <zlib.h>
 
 #include "data/image/png.h"
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 
 namespace athanor {
 namespace {

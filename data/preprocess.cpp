@@ -6,9 +6,9 @@
 
 #include "kernels/on_device.h"
 #include "kernels/rand_augment.h"
-#include "tensor/error.h"
+#include "tensor/base/error.h"
+#include "tensor/base/trace.h"
 #include "tensor/philox.h"
-#include "tensor/trace.h"
 
 namespace athanor {
 

@@ -7,7 +7,7 @@
 #include "data/image/jpeg.h"
 #include "data/image/reader.h"
 #include "data/image/resize.h"
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 
 namespace athanor {
 namespace {

@@ -6,8 +6,8 @@
 
 #include "data/formats/detail/bytes.h"
 #include "data/sample_row.h"
-#include "tensor/error.h"
-#include "tensor/printable.h"
+#include "tensor/base/error.h"
+#include "tensor/base/printable.h"
 
 namespace athanor {
 namespace {

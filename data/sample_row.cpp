@@ -8,8 +8,8 @@
 
 #include "data/detail/thread_scratch.h"
 #include "data/pixel_stage.h"
-#include "tensor/error.h"
-#include "tensor/printable.h"
+#include "tensor/base/error.h"
+#include "tensor/base/printable.h"
 
 namespace athanor {
 namespace {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "data/in_memory.h"
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 #include "tensor/philox.h"
 
 namespace athanor {

@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 #include "tensor/philox.h"
 
 namespace athanor {

@@ -6,8 +6,8 @@
 
 #include "dist/launch/detail/signal_stack.h"
 #include "kernels/cpu/context.h"
-#include "tensor/error.h"
-#include "tensor/trace.h"
+#include "tensor/base/error.h"
+#include "tensor/base/trace.h"
 
 namespace athanor::dist {
 

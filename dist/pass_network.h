@@ -3,7 +3,7 @@
 #include <memory>
 
 #include "dist/collectives/communicator.h"
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 
 namespace athanor::dist {
 

@@ -21,7 +21,7 @@
 
 #include "athanor.h"
 #include "kernels/cpu/context.h"
-#include "tensor/nearest.h"
+#include "tensor/base/nearest.h"
 #include "trainer/readable.h"
 
 namespace athanor::examples {

@@ -21,7 +21,7 @@
 #include "data/formats/open.h"
 #include "data/relabelled.h"
 #include "data/stratified_split.h"
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 #include "trainer/detail/terminal.h"
 
 namespace {

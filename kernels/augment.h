@@ -7,7 +7,7 @@
 
 #include "kernels/context.h"
 #include "kernels/math.h"
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 #include "tensor/philox.h"
 
 // Turns bytes into a network's input in one pass. Every random choice is a function of (seed, epoch, sample,

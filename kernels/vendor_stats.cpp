@@ -6,7 +6,7 @@
 
 #include "kernels/cuda/vendor.h"
 #include "kernels/on_device.h"
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 
 namespace athanor {
 namespace {

@@ -12,8 +12,8 @@
 #include "autograd/shape.h"
 #include "kernels/copy.h"
 #include "kernels/on_device.h"
-#include "tensor/nearest.h"
-#include "tensor/trace.h"
+#include "tensor/base/nearest.h"
+#include "tensor/base/trace.h"
 
 namespace athanor::nn {
 namespace {

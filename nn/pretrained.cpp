@@ -4,7 +4,7 @@
 #include "autograd/shape.h"
 #include "nn/torch/foreign_names.h"
 #include "nn/torch/torch_layout.h"
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 
 namespace athanor::nn {
 namespace {

@@ -5,7 +5,7 @@
 #include <numbers>
 #include <utility>
 
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 
 namespace athanor::schedules {
 namespace {

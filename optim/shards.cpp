@@ -2,7 +2,7 @@
 
 #include <tuple>
 
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 
 namespace athanor {
 

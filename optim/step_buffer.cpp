@@ -4,8 +4,8 @@
 #include <cstring>
 #include <utility>
 
-#include "tensor/counters.h"
-#include "tensor/error.h"
+#include "tensor/base/counters.h"
+#include "tensor/base/error.h"
 #include "tensor/pinned.h"
 
 namespace athanor {

@@ -12,10 +12,10 @@
 
 #include <sys/mman.h>
 
+#include "tensor/base/error.h"
 #include "tensor/detail/device_memory.h"
 #include "tensor/detail/fresh_memory.h"
 #include "tensor/detail/tags.h"
-#include "tensor/error.h"
 
 namespace athanor {
 namespace {

@@ -1,6 +1,6 @@
+#include "tensor/base/error.h"
 #include "tensor/detail/device_memory.h"
 #include "tensor/detail/stream_state.h"
-#include "tensor/error.h"
 #include "tensor/graph.h"
 #include "tensor/pinned.h"
 

@@ -5,8 +5,8 @@
 
 #include <fmt/format.h>
 
+#include "tensor/base/error.h"
 #include "tensor/detail/device_memory.h"
-#include "tensor/error.h"
 
 namespace athanor {
 

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <type_traits>
 
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 #include "tensor/half.h"
 
 namespace athanor {

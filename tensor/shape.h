@@ -6,7 +6,7 @@
 #include <span>
 #include <string>
 
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 
 namespace athanor {
 

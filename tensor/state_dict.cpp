@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "tensor/nearest.h"
+#include "tensor/base/nearest.h"
 
 namespace athanor {
 

@@ -5,8 +5,8 @@
 #include <optional>
 #include <utility>
 
+#include "tensor/base/error.h"
 #include "tensor/detail/stream_state.h"
-#include "tensor/error.h"
 
 namespace athanor {
 namespace {

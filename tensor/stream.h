@@ -5,9 +5,9 @@
 #include <string>
 #include <utility>
 
-#include "tensor/counters.h"
+#include "tensor/base/counters.h"
+#include "tensor/base/ref.h"
 #include "tensor/device.h"
-#include "tensor/ref.h"
 
 // Devices, their queues of work (streams), and events in those queues. On the CPU, work is done when a call
 // returns; streams and events exist but do nothing, so that code need not distinguish.

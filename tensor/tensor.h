@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "tensor/allocator.h"
-#include "tensor/counters.h"
+#include "tensor/base/counters.h"
+#include "tensor/base/ref.h"
 #include "tensor/device.h"
 #include "tensor/dtype.h"
-#include "tensor/ref.h"
 #include "tensor/shape.h"
 
 namespace athanor {

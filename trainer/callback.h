@@ -14,7 +14,7 @@
 #include "data/dataset.h"
 #include "data/loader.h"
 #include "kernels/vendor_stats.h"
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 #include "tensor/state_dict.h"
 #include "trainer/bottleneck.h"
 #include "trainer/config.h"

@@ -7,7 +7,7 @@
 #include "autograd/elementwise.h"
 #include "autograd/reduce.h"
 #include "autograd/shape.h"
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 #include "trainer/mixed_labels.h"
 
 namespace athanor {

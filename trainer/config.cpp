@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "tensor/error.h"
-#include "tensor/nearest.h"
+#include "tensor/base/error.h"
+#include "tensor/base/nearest.h"
 
 namespace athanor {
 

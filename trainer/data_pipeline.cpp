@@ -11,10 +11,10 @@
 #include "data/device_jpeg.h"
 #include "data/mix.h"
 #include "kernels/cpu/context.h"
-#include "tensor/cores.h"
-#include "tensor/error.h"
-#include "tensor/printable.h"
-#include "tensor/regular_file.h"
+#include "tensor/base/cores.h"
+#include "tensor/base/error.h"
+#include "tensor/base/printable.h"
+#include "tensor/io/regular_file.h"
 #include "trainer/readable.h"
 
 namespace athanor {

@@ -8,8 +8,8 @@
 #include <fmt/ranges.h>
 
 #include "optim/load.h"
-#include "tensor/error.h"
-#include "tensor/nearest.h"
+#include "tensor/base/error.h"
+#include "tensor/base/nearest.h"
 #include "trainer/trainer.h"
 
 namespace athanor {

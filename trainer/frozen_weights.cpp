@@ -5,7 +5,7 @@
 #include "kernels/on_device.h"
 #include "optim/flat.h"
 #include "optim/load.h"
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 
 namespace athanor {
 

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "kernels/hash.h"
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 
 namespace athanor {
 

@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "tensor/allocator.h"
-#include "tensor/counters.h"
-#include "tensor/error.h"
+#include "tensor/base/counters.h"
+#include "tensor/base/error.h"
 #include "tensor/stream.h"
 #include "trainer/finders/finders.h"
 #include "trainer/loggers/reports.h"

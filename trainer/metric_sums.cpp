@@ -10,7 +10,7 @@
 #include "kernels/copy.h"
 #include "kernels/on_device.h"
 #include "optim/step.h"
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 #include "trainer/metrics/confusion.h"
 #include "trainer/metrics/loss_and_accuracy.h"
 #include "trainer/metrics/top_k.h"

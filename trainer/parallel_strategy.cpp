@@ -12,7 +12,7 @@
 #include "dist/zero1.h"
 #include "kernels/hash.h"
 #include "optim/step.h"
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 
 namespace athanor {
 namespace {

@@ -16,7 +16,7 @@
 #include "dist/launch/launcher.h"
 #include "dist/launch/rendezvous.h"
 #include "dist/watch/watchdog.h"
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 #include "tensor/stream.h"
 #include "trainer/detail/terminal.h"
 #include "trainer/run_main.h"

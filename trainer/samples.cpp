@@ -12,9 +12,9 @@
 #include "autograd/grad_mode.h"
 #include "autograd/shape.h"
 #include "data/image/png.h"
-#include "tensor/atomic_file.h"
-#include "tensor/error.h"
-#include "tensor/printable.h"
+#include "tensor/base/error.h"
+#include "tensor/base/printable.h"
+#include "tensor/io/atomic_file.h"
 #include "trainer/task.h"
 
 namespace athanor {

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "tensor/atomic_file.h"
+#include "tensor/io/atomic_file.h"
 #include "tensor/tensor.h"
 
 namespace athanor {

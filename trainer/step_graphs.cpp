@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "kernels/on_device.h"
-#include "tensor/counters.h"
-#include "tensor/error.h"
+#include "tensor/base/counters.h"
+#include "tensor/base/error.h"
 #include "trainer/classifier.h"
 #include "trainer/flags/recipe.h"
 #include "trainer/run/networks.h"

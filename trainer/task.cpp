@@ -9,7 +9,7 @@
 #include "autograd/reduce.h"
 #include "autograd/shape.h"
 #include "dist/all_gather.h"
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 #include "trainer/metrics/confusion.h"
 
 namespace athanor {

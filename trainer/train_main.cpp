@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "dist/launch/bootstrap.h"
-#include "tensor/printable.h"
+#include "tensor/base/printable.h"
 #include "trainer/detail/terminal.h"
 #include "trainer/loggers/progress.h"
 #include "trainer/run_main.h"

@@ -5,7 +5,7 @@
 
 #include "autograd/grad_mode.h"
 #include "kernels/random_op.h"
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 #include "trainer/gather_metrics.h"
 
 namespace athanor {

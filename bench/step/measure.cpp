@@ -12,7 +12,7 @@
 #include "bench/support/quantile.h"
 #include "kernels/cuda/context.h"
 #include "kernels/cuda/vendor.h"
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 #include "trainer/trainer.h"
 
 namespace athanor::bench {

@@ -2,10 +2,10 @@
 
 #include "kernels/cuda/context.h"
 #include "kernels/cuda/vendor.h"
-#include "tensor/counters.h"
+#include "tensor/base/counters.h"
+#include "tensor/base/trace.h"
 #include "tensor/cuda/runtime.h"
 #include "tensor/pinned.h"
-#include "tensor/trace.h"
 #if !defined(ATHANOR_SIMT)
 #include <cuda_profiler_api.h>
 #endif

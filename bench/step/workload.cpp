@@ -9,7 +9,7 @@
 #include <fmt/format.h>
 
 #include "nn/models/model.h"
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 #include "trainer/flags/recipe.h"
 
 namespace athanor::bench {

@@ -8,7 +8,7 @@
 #include <pthread.h>
 
 #include "tensor/allocator.h"
-#include "tensor/trace.h"
+#include "tensor/base/trace.h"
 
 namespace athanor::detail {
 namespace {

@@ -10,9 +10,9 @@
 #include <nvjpeg.h>
 
 #include "data/device_jpeg.h"
+#include "tensor/base/error.h"
 #include "tensor/cuda/device.h"
 #include "tensor/cuda/runtime.h"
-#include "tensor/error.h"
 
 namespace athanor {
 

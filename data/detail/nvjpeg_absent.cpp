@@ -1,5 +1,5 @@
 #include "data/device_jpeg.h"
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 
 namespace athanor {
 

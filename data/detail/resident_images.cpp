@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "tensor/allocator.h"
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 
 namespace athanor::detail {
 namespace {

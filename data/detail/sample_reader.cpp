@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <new>
 
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 #include "tensor/philox.h"
 
 namespace athanor::detail {

@@ -5,7 +5,7 @@
 #include "data/detail/thread_scratch.h"
 #include "data/formats/detail/indexed_store.h"
 #include "data/formats/join.h"
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 
 namespace athanor {
 namespace {

@@ -1,7 +1,7 @@
 #include "data/formats/example.h"
 
 #include "data/formats/detail/bytes.h"
-#include "tensor/proto.h"
+#include "tensor/io/proto.h"
 
 namespace athanor {
 namespace {

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "data/formats/detail/bytes.h"
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 
 namespace athanor {
 

@@ -6,7 +6,7 @@
 #include "data/formats/detail/image_files.h"
 #include "data/formats/detail/sample_table.h"
 #include "data/formats/table.h"
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 
 namespace athanor {
 namespace {

@@ -10,7 +10,7 @@
 
 #include "data/formats/detail/image_files.h"
 #include "kernels/hash.h"
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 
 namespace athanor {
 namespace {

@@ -10,8 +10,8 @@
 #include "data/formats/detail/writing.h"
 #include "data/formats/image_folder.h"
 #include "data/image/png.h"
-#include "tensor/atomic_file.h"
-#include "tensor/error.h"
+#include "tensor/base/error.h"
+#include "tensor/io/atomic_file.h"
 
 namespace athanor {
 namespace {

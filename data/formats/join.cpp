@@ -5,7 +5,7 @@
 #include <type_traits>
 
 #include "data/formats/detail/indexed_store.h"
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 
 namespace athanor {
 namespace {

@@ -5,9 +5,9 @@
 #include "data/formats/detail/bytes.h"
 #include "data/formats/detail/file_bytes.h"
 #include "data/formats/join.h"
-#include "tensor/atomic_file.h"
-#include "tensor/error.h"
-#include "tensor/printable.h"
+#include "tensor/base/error.h"
+#include "tensor/base/printable.h"
+#include "tensor/io/atomic_file.h"
 
 namespace athanor {
 namespace {

@@ -9,8 +9,8 @@
 
 #include "data/formats/detail/npy_header.h"
 #include "data/formats/npy.h"
-#include "tensor/error.h"
-#include "tensor/regular_file.h"
+#include "tensor/base/error.h"
+#include "tensor/io/regular_file.h"
 
 namespace athanor {
 namespace {

@@ -1,5 +1,5 @@
 #include "data/formats/npy.h"
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 
 namespace athanor {
 

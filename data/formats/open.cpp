@@ -23,8 +23,8 @@
 #include "data/formats/table.h"
 #include "data/formats/tar.h"
 #include "data/formats/tfrecord.h"
-#include "tensor/error.h"
-#include "tensor/regular_file.h"
+#include "tensor/base/error.h"
+#include "tensor/io/regular_file.h"
 
 namespace athanor {
 namespace {

@@ -14,7 +14,7 @@
 #include "data/formats/crc32c.h"
 #include "data/formats/detail/packed_layout.h"
 #include "kernels/hash.h"
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 
 namespace athanor {
 namespace {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "data/dataset.h"
-#include "tensor/regular_file.h"
+#include "tensor/io/regular_file.h"
 
 namespace athanor {
 

@@ -8,7 +8,7 @@
 #include "data/formats/detail/bytes.h"
 #include "data/formats/detail/packed_layout.h"
 #include "data/formats/packed.h"
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 
 namespace athanor {
 

@@ -8,8 +8,8 @@
 #include "data/formats/detail/bytes.h"
 #include "data/formats/detail/packed_layout.h"
 #include "data/sample_row.h"
-#include "tensor/atomic_file.h"
-#include "tensor/error.h"
+#include "tensor/base/error.h"
+#include "tensor/io/atomic_file.h"
 
 namespace athanor {
 

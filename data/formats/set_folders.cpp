@@ -8,7 +8,7 @@
 #include "data/formats/detail/bytes.h"
 #include "data/formats/detail/image_files.h"
 #include "data/relabelled.h"
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 
 namespace athanor {
 namespace {

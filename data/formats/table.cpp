@@ -9,7 +9,7 @@
 #include "data/formats/detail/csv.h"
 #include "data/formats/detail/file_bytes.h"
 #include "data/formats/detail/sample_table.h"
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 
 namespace athanor {
 namespace {

@@ -10,8 +10,8 @@
 #include "data/formats/detail/indexed_store.h"
 #include "data/formats/detail/tar_reader.h"
 #include "data/formats/detail/writing.h"
-#include "tensor/error.h"
-#include "tensor/printable.h"
+#include "tensor/base/error.h"
+#include "tensor/base/printable.h"
 
 namespace athanor {
 namespace {

@@ -9,7 +9,7 @@
 #include "data/formats/detail/record_frame.h"
 #include "data/formats/detail/writing.h"
 #include "data/formats/example.h"
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 
 namespace athanor {
 namespace {

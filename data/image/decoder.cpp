@@ -5,7 +5,7 @@
 
 #include "data/formats/detail/bytes.h"
 #include "data/formats/detail/image_files.h"
-#include "tensor/file_kind.h"
+#include "tensor/io/file_kind.h"
 
 namespace athanor {
 namespace {

@@ -11,7 +11,7 @@
 #include "data/image/jpeg.h"
 #include "data/image/png.h"
 #include "data/image/webp.h"
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 
 namespace athanor {
 

@@ -11,7 +11,7 @@
 #include <jpeglib.h>
 
 #include "data/image/detail/room.h"
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 
 #if !defined(LIBJPEG_TURBO_VERSION)
 #error "libjpeg-turbo is needed: other libjpegs cannot decode parts of an image"

@@ -11,7 +11,7 @@
 #include "data/image/detail/over_white.h"
 #include "data/image/detail/png_metadata.h"
 #include "data/image/detail/room.h"
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 
 namespace athanor {
 namespace {

@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "data/image/detail/resize_rows.h"
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 
 namespace athanor {
 namespace {

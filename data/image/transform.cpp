@@ -1,7 +1,7 @@
 #include "data/image/transform.h"
 
 #include "data/image/resize.h"
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 
 namespace athanor {
 

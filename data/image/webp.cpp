@@ -8,7 +8,7 @@
 #include "data/formats/detail/bytes.h"
 #include "data/image/detail/over_white.h"
 #include "data/image/detail/room.h"
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 
 namespace athanor {
 namespace {

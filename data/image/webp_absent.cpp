@@ -1,5 +1,5 @@
 #include "data/image/webp.h"
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 
 namespace athanor {
 

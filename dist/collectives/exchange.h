@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "dist/collectives/communicator.h"
-#include "tensor/counters.h"
+#include "tensor/base/counters.h"
 #include "tensor/stream.h"
 #include "tensor/tensor.h"
 

@@ -7,7 +7,7 @@
 
 #include "dist/collectives/slice.h"
 #include "kernels/accumulate.h"
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 
 namespace athanor::dist {
 namespace {

@@ -1,6 +1,6 @@
 #include "dist/collectives/session.h"
 
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 
 namespace athanor::dist {
 

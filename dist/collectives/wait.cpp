@@ -3,8 +3,8 @@
 #include <string>
 #include <thread>
 
-#include "tensor/error.h"
-#include "tensor/trace.h"
+#include "tensor/base/error.h"
+#include "tensor/base/trace.h"
 
 namespace athanor::dist {
 namespace {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "kernels/hash.h"
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 
 namespace athanor::dist {
 namespace {

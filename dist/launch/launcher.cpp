@@ -12,7 +12,7 @@
 #include "dist/launch/rendezvous.h"
 #include "dist/transports/shared_memory.h"
 #include "dist/watch/watchdog.h"
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 
 namespace athanor::dist {
 namespace {

@@ -15,8 +15,8 @@
 
 #include "dist/launch/detail/tcp.h"
 #include "kernels/hash.h"
-#include "tensor/detail/sha256.h"
-#include "tensor/error.h"
+#include "tensor/base/error.h"
+#include "tensor/io/sha256.h"
 
 namespace athanor::dist {
 namespace {

@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "dist/watch/watchdog.h"
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 
 namespace athanor::dist {
 namespace {

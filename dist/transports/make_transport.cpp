@@ -7,7 +7,7 @@
 #include "dist/transports/shared_memory.h"
 #include "dist/transports/staged_transport.h"
 #include "optim/flat.h"
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 
 #if defined(ATHANOR_WITH_MPI)
 #include "dist/transports/mpi_transport.h"

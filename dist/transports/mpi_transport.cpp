@@ -15,7 +15,7 @@
 #include "dist/collectives/session.h"
 #include "dist/transports/slots.h"
 #include "dist/watch/watchdog.h"
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 
 namespace athanor::dist {
 

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 
 #if defined(ATHANOR_NCCL_LIBRARY)  // else it is linked to programs
 #include <dlfcn.h>

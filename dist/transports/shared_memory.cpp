@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "dist/transports/slots.h"
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 
 namespace athanor::dist {
 namespace {

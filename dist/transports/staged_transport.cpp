@@ -1,7 +1,7 @@
 #include "dist/transports/staged_transport.h"
 
+#include "tensor/base/error.h"
 #include "tensor/detail/device_memory.h"
-#include "tensor/error.h"
 #include "tensor/pinned.h"
 
 namespace athanor::dist {

@@ -10,7 +10,7 @@
 #include "dist/transports/slots.h"
 #include "kernels/cpu/context.h"
 #include "kernels/hash.h"
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 
 namespace athanor::dist {
 namespace {

@@ -1,7 +1,7 @@
 #include "dist/transports/transport.h"
 
 #include "dist/collectives/collective.h"
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 
 namespace athanor::dist {
 

@@ -7,8 +7,8 @@
 #include <nlohmann/json.hpp>
 
 #include "dist/watch/flight_record.h"
-#include "tensor/printable.h"
-#include "tensor/regular_file.h"
+#include "tensor/base/printable.h"
+#include "tensor/io/regular_file.h"
 
 namespace athanor::dist {
 namespace {

@@ -16,8 +16,8 @@
 #include "dist/collectives/session.h"
 #include "dist/launch/detail/signal_stack.h"
 #include "dist/watch/rank_record.h"
-#include "tensor/error.h"
-#include "tensor/printable.h"
+#include "tensor/base/error.h"
+#include "tensor/base/printable.h"
 
 namespace athanor::dist {
 namespace {

@@ -9,7 +9,7 @@
 #include "autograd/engine.h"
 #include "autograd/parameter.h"
 #include "examples/athanor_tool/run_op.h"
-#include "tensor/nearest.h"
+#include "tensor/base/nearest.h"
 
 namespace athanor::tool {
 

@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "nn/onnx/export.h"
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 
 namespace athanor::tool {
 namespace {

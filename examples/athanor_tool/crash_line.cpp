@@ -9,7 +9,7 @@
 #include <sys/time.h>
 #include <unistd.h>
 
-#include "tensor/printable.h"
+#include "tensor/base/printable.h"
 #include "trainer/run_main.h"
 
 namespace athanor::tool {

@@ -8,7 +8,7 @@
 
 #include "dist/watch/flight_record.h"
 #include "examples/athanor_tool/flight_findings.h"
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 
 namespace athanor::tool {
 namespace {

@@ -7,8 +7,8 @@
 #include "data/formats/open.h"
 #include "data/formats/packed.h"
 #include "examples/athanor_tool/data_commands.h"
-#include "tensor/error.h"
-#include "tensor/printable.h"
+#include "tensor/base/error.h"
+#include "tensor/base/printable.h"
 #include "trainer/readable.h"
 #include "trainer/tool/tool_main.h"
 

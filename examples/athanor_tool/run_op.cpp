@@ -1,7 +1,7 @@
 #include "examples/athanor_tool/run_op.h"
 
 #include "examples/athanor_tool/ops.h"
-#include "tensor/safetensors.h"
+#include "tensor/io/safetensors.h"
 
 namespace athanor::tool {
 

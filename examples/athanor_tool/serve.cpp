@@ -16,9 +16,9 @@
 
 #include "examples/serve/http_server.h"
 #include "examples/serve/service.h"
-#include "tensor/error.h"
-#include "tensor/free_memory.h"
-#include "tensor/printable.h"
+#include "tensor/base/error.h"
+#include "tensor/base/free_memory.h"
+#include "tensor/base/printable.h"
 #include "trainer/flags/detail/read_flag.h"
 #include "trainer/run_main.h"
 #include "trainer/tool/tool_main.h"

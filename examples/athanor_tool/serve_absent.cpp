@@ -1,6 +1,6 @@
 #include <CLI/CLI.hpp>
 
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 #include "trainer/tool/tool_main.h"
 
 namespace athanor::tool {

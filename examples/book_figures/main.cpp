@@ -4,7 +4,7 @@
 
 #include "examples/book_figures/figures.h"
 #include "kernels/cpu/context.h"
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 #include "trainer/run_main.h"
 
 namespace athanor::examples {

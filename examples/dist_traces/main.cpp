@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "examples/dist_traces/traces.h"
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 #include "trainer/run_main.h"
 
 namespace athanor::examples {

@@ -4,7 +4,7 @@
 
 #include "dist/transports/thread_transport.h"
 #include "examples/dist_traces/traces.h"
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 
 // The ring as its state machines ran it: four ranks, one element per piece. Rank r begins with 2^r in every
 // element, so the bits of a sum show whose values are in it.

@@ -15,7 +15,7 @@
 #include "data/digits.h"
 #include "data/formats/image_folder.h"
 #include "data/image/jpeg.h"
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 #include "tensor/philox.h"
 #include "trainer/readable.h"
 #include "trainer/run_main.h"

@@ -22,8 +22,8 @@
 #include "examples/serve/listener.h"
 #include "examples/serve/request.h"
 #include "examples/serve/strict_head.h"
-#include "tensor/error.h"
-#include "tensor/printable.h"
+#include "tensor/base/error.h"
+#include "tensor/base/printable.h"
 
 namespace athanor {
 extern const unsigned char kServePage[];

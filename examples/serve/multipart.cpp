@@ -4,8 +4,8 @@
 #include <cctype>
 #include <utility>
 
-#include "tensor/error.h"
-#include "tensor/printable.h"
+#include "tensor/base/error.h"
+#include "tensor/base/printable.h"
 
 namespace athanor::serve {
 namespace {

@@ -11,8 +11,8 @@
 
 #include "data/image/decoder.h"
 #include "kernels/cpu/context.h"
-#include "tensor/error.h"
-#include "tensor/printable.h"
+#include "tensor/base/error.h"
+#include "tensor/base/printable.h"
 
 namespace athanor::serve {
 namespace {

@@ -5,7 +5,7 @@
 #include "kernels/cpu/borrowed_context.h"
 #include "kernels/cpu/primitive_cache.h"
 #include "kernels/cpu/thread_team.h"
-#include "tensor/cores.h"
+#include "tensor/base/cores.h"
 
 #if defined(_OPENMP)
 #include <omp.h>

@@ -19,7 +19,7 @@
 #include "kernels/cpu/context.h"
 #include "kernels/cpu/conv_list.h"
 #include "kernels/impl.h"
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 
 namespace athanor {
 namespace {

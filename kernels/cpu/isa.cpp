@@ -7,7 +7,7 @@
 
 #include <cpuid.h>
 
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 
 namespace athanor::cpu {
 namespace {

@@ -10,7 +10,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 
 namespace athanor::cpu {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "kernels/cuda/context.h"
 #include "kernels/cuda/vendor_log.h"
-#include "tensor/counters.h"
+#include "tensor/base/counters.h"
 #include "tensor/stream.h"
 
 namespace athanor::cuda {

@@ -12,7 +12,7 @@
 
 #include "kernels/activation.h"
 #include "kernels/cuda/gemm_layout.h"
-#include "tensor/detail/status.h"
+#include "tensor/base/status.h"
 
 // Matrix products by cuBLASLt, which is column-major: it is handed y^T = b^T a^T, whose matrices are ours in
 // memory.

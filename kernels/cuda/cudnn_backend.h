@@ -14,7 +14,7 @@
 #include <cudnn.h>
 
 #include "kernels/cuda/conv_plan.h"
-#include "tensor/detail/status.h"
+#include "tensor/base/status.h"
 #include "tensor/dtype.h"
 #include "tensor/shape.h"
 

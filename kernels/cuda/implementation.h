@@ -2,7 +2,7 @@
 
 #include <cstddef>
 
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 
 // How an op chooses among its implementations on a GPU: it has one ordered list of them, and one function
 // asks it.

@@ -3,9 +3,9 @@
 #include "kernels/cuda/context.h"
 #include "kernels/cuda/launch_plan.h"
 #include "simt/launch.h"
+#include "tensor/base/trace.h"
 #include "tensor/cuda/launch_listener.h"
 #include "tensor/cuda/runtime.h"
-#include "tensor/trace.h"
 
 // How our kernels are launched.
 

@@ -12,8 +12,8 @@
 #include "kernels/cuda/found.h"
 #include "kernels/cuda/plan_folder.h"
 #include "kernels/cuda/vendor.h"
+#include "tensor/base/error.h"
 #include "tensor/cuda/allocator.h"
-#include "tensor/error.h"
 
 // How a plan is chosen among the vendor's candidates and our own kernel, whatever a plan is.
 

@@ -8,9 +8,9 @@
 #include <nlohmann/json.hpp>
 
 #include "kernels/hash.h"
-#include "tensor/atomic_file.h"
-#include "tensor/error.h"
-#include "tensor/printable.h"
+#include "tensor/base/error.h"
+#include "tensor/base/printable.h"
+#include "tensor/io/atomic_file.h"
 
 namespace athanor::cuda {
 namespace {

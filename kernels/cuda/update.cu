@@ -6,8 +6,8 @@
 #include "kernels/scratch.h"
 #include "kernels/update.h"
 #include "kernels/update_ops.h"
+#include "tensor/base/error.h"
 #include "tensor/cuda/capture.h"
-#include "tensor/error.h"
 
 namespace athanor::kernels {
 namespace {

@@ -10,8 +10,8 @@
 #include "nn/models/mobilenet.h"
 #include "nn/models/resnet.h"
 #include "nn/models/vision_transformer.h"
-#include "tensor/nearest.h"
-#include "tensor/printable.h"
+#include "tensor/base/nearest.h"
+#include "tensor/base/printable.h"
 
 namespace athanor::nn {
 

@@ -5,8 +5,8 @@
 
 #include "autograd/grad_mode.h"
 #include "nn/onnx/detail/ops.h"
-#include "tensor/atomic_file.h"
-#include "tensor/version.h"
+#include "tensor/base/version.h"
+#include "tensor/io/atomic_file.h"
 
 namespace athanor::nn {
 namespace {

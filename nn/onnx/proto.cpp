@@ -2,7 +2,7 @@
 
 #include <type_traits>
 
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 
 namespace athanor::nn::onnx {
 namespace {

@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "autograd/shape.h"
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 
 namespace athanor::nn {
 namespace {

@@ -6,9 +6,9 @@
 
 #include "nn/torch/detail/torch_tensors.h"
 #include "nn/torch/detail/zip_directory.h"
-#include "tensor/detail/loaded_file.h"
-#include "tensor/error.h"
-#include "tensor/regular_file.h"
+#include "tensor/base/error.h"
+#include "tensor/io/loaded_file.h"
+#include "tensor/io/regular_file.h"
 
 namespace athanor::torch_file {
 namespace {

@@ -4,9 +4,9 @@
 #include <utility>
 
 #include "simt/emulation.h"
+#include "tensor/base/error.h"
 #include "tensor/cuda/device.h"
 #include "tensor/detail/device_memory.h"
-#include "tensor/error.h"
 
 namespace athanor {
 namespace cuda {

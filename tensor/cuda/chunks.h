@@ -7,8 +7,8 @@
 #include <memory>
 #include <vector>
 
+#include "tensor/base/pool.h"
 #include "tensor/cuda/runtime.h"
-#include "tensor/pool.h"
 #include "tensor/stream.h"
 
 // The building blocks of the device allocator. A segment is one cudaMalloc; adjacent chunks divide it without

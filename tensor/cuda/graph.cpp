@@ -1,8 +1,8 @@
 #include "tensor/graph.h"
 
+#include "tensor/base/error.h"
+#include "tensor/base/trace.h"
 #include "tensor/cuda/allocator.h"
-#include "tensor/error.h"
-#include "tensor/trace.h"
 
 namespace athanor {
 namespace {

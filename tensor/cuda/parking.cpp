@@ -1,8 +1,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "tensor/base/error.h"
 #include "tensor/cuda/allocator.h"
-#include "tensor/error.h"
 
 // The part of DeviceAllocator for several streams: blocks freed while another stream still uses them, and the
 // pools of captured graphs.

@@ -6,10 +6,10 @@
 #include <utility>
 #include <vector>
 
+#include "tensor/base/error.h"
 #include "tensor/cuda/allocator.h"
 #include "tensor/cuda/pinned_pool.h"
 #include "tensor/detail/host_copy.h"
-#include "tensor/error.h"
 
 namespace athanor {
 namespace cuda {

@@ -2,8 +2,8 @@
 
 #include <cstddef>
 
-#include "tensor/pool.h"
-#include "tensor/ref.h"
+#include "tensor/base/pool.h"
+#include "tensor/base/ref.h"
 #include "tensor/stream.h"
 
 namespace athanor::cuda {

@@ -2,7 +2,7 @@
 
 #include <cuda_runtime.h>
 
-#include "tensor/detail/status.h"
+#include "tensor/base/status.h"
 
 // The CUDA runtime with our error type. In a simt build <cuda_runtime.h> is the emulator's.
 

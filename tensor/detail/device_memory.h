@@ -3,7 +3,7 @@
 #include <cstddef>
 
 #include "tensor/allocator.h"
-#include "tensor/counters.h"
+#include "tensor/base/counters.h"
 #include "tensor/device.h"
 
 // Memory operations of a device's backend: tensor/cuda/, or tensor/cuda_absent.cpp without CUDA.

@@ -2,8 +2,8 @@
 
 #include <cstdint>
 
+#include "tensor/base/ref.h"
 #include "tensor/device.h"
-#include "tensor/ref.h"
 #include "tensor/stream.h"
 
 // Streams and events of a backend: tensor/cuda/stream.cpp, or tensor/cuda_absent.cpp.

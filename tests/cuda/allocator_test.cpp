@@ -8,7 +8,7 @@
 #if defined(ATHANOR_SIMT)
 #include "simt/launch.h"
 #endif
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 #include "tests/cuda/busy.h"
 #include "tests/cuda/device.h"
 #include "tests/support/count_new.h"

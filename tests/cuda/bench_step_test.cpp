@@ -6,7 +6,7 @@
 
 #include "bench/step/measure.h"
 #include "simt/emulator/counters.h"
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 #include "tests/cuda/device.h"
 #include "trainer/trainer.h"
 

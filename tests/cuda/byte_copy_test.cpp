@@ -1,7 +1,7 @@
 #include <cstring>
 
+#include "tensor/base/error.h"
 #include "tensor/cuda/device.h"
-#include "tensor/error.h"
 #include "tensor/pinned.h"
 #include "tests/cuda/busy.h"
 #include "tests/cuda/device.h"

@@ -2,8 +2,8 @@
 
 #include <optional>
 
+#include "tensor/base/error.h"
 #include "tensor/cuda/allocator.h"
-#include "tensor/error.h"
 #include "tensor/pinned.h"
 #include "tests/cuda/busy.h"
 #include "tests/cuda/device.h"

@@ -2,8 +2,8 @@
 #include <string>
 #include <vector>
 
+#include "tensor/base/error.h"
 #include "tensor/cuda/runtime.h"
-#include "tensor/error.h"
 #include "tensor/graph.h"
 #include "tests/cuda/device.h"
 #include "tests/support/optim_training.h"

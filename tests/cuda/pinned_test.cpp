@@ -2,8 +2,8 @@
 
 #include <utility>
 
+#include "tensor/base/error.h"
 #include "tensor/cuda/runtime.h"
-#include "tensor/error.h"
 #include "tests/cuda/busy.h"
 #include "tests/cuda/device.h"
 #include "tests/support/count_new.h"

@@ -2,7 +2,7 @@
 
 #include "autograd/creation.h"
 #include "optim/step.h"
-#include "tensor/counters.h"
+#include "tensor/base/counters.h"
 #include "tests/cuda/device.h"
 #include "trainer/loggers/reports.h"
 

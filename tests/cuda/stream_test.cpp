@@ -4,8 +4,8 @@
 #include <thread>
 #include <vector>
 
+#include "tensor/base/error.h"
 #include "tensor/cuda/device.h"
-#include "tensor/error.h"
 #include "tests/cuda/busy.h"
 #include "tests/cuda/device.h"
 #include "tests/support/errors.h"

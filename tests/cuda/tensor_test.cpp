@@ -1,7 +1,7 @@
 #include "tensor/tensor.h"
 
-#include "tensor/error.h"
-#include "tensor/safetensors.h"
+#include "tensor/base/error.h"
+#include "tensor/io/safetensors.h"
 #include "tests/cuda/device.h"
 #include "tests/support/errors.h"
 #include "tests/support/temp_dir.h"

@@ -10,7 +10,7 @@
 
 #include "data/formats/open.h"
 #include "data/formats/packed.h"
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 #include "tests/support/errors.h"
 #include "tests/support/samples.h"
 #include "tests/support/temp_dir.h"

@@ -12,7 +12,7 @@
 #include "data/preprocess.h"
 #include "data/synthetic.h"
 #include "kernels/hash.h"
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 #include "tests/support/errors.h"
 #include "tests/support/made_up_set.h"
 #include "tests/support/temp_dir.h"

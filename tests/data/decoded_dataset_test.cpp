@@ -12,7 +12,7 @@
 #include "data/sample_row.h"
 #include "kernels/cpu/context.h"
 #include "kernels/resize.h"
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 #include "tests/support/count_new.h"
 #include "tests/support/errors.h"
 #include "tests/support/image_files.h"

@@ -7,7 +7,7 @@
 #include "data/formats/open.h"
 #include "data/formats/raw.h"
 #include "data/synthetic.h"
-#include "tensor/atomic_file.h"
+#include "tensor/io/atomic_file.h"
 #include "tests/support/stores.h"
 
 namespace athanor::formats_test {

@@ -21,7 +21,7 @@
 #include "data/formats/open.h"
 #include "data/formats/packed.h"
 #include "data/formats/raw.h"
-#include "tensor/safetensors.h"
+#include "tensor/io/safetensors.h"
 #include "tests/support/peak_memory.h"
 #include "tests/support/stores.h"
 

@@ -16,7 +16,7 @@
 #include "data/formats/open.h"
 #include "data/image/png.h"
 #include "data/stratified_split.h"
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 #include "tests/support/errors.h"
 #include "tests/support/temp_dir.h"
 

@@ -13,7 +13,7 @@
 #include "data/image/jpeg.h"
 #include "data/image/reader.h"
 #include "data/image/resize.h"
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 #include "tests/support/errors.h"
 #include "tests/support/image_files.h"
 #include "tests/support/temp_dir.h"

@@ -1,7 +1,7 @@
 #include "data/formats/import/lmdb.h"
 
 #include "data/formats/crc32c.h"
-#include "tensor/proto.h"
+#include "tensor/io/proto.h"
 #include "tests/support/key_values.h"
 #include "tests/support/stores.h"
 

@@ -8,7 +8,7 @@
 #include "data/defects.h"
 #include "data/formats/open.h"
 #include "data/loader.h"
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 #include "tests/support/errors.h"
 #include "tests/support/image_files.h"
 #include "tests/support/loader_steps.h"

@@ -9,7 +9,7 @@
 #include "data/in_memory.h"
 #include "data/preprocess.h"
 #include "data/synthetic.h"
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 #include "tests/support/count_new.h"
 #include "tests/support/errors.h"
 #include "tests/support/loader_steps.h"

@@ -8,7 +8,7 @@
 #include <pthread.h>
 
 #include "data/loader.h"
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 #include "tests/support/loader_steps.h"
 #include "tests/support/made_up_set.h"
 

@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "data/formats/open.h"
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 #include "tests/support/errors.h"
 #include "tests/support/samples.h"
 #include "tests/support/temp_dir.h"

@@ -14,7 +14,7 @@
 #include "data/image/png.h"
 #include "data/image/reader.h"
 #include "data/recode.h"
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 #include "tests/support/image_files.h"
 #include "tests/support/temp_dir.h"
 

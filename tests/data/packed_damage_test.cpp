@@ -10,7 +10,7 @@
 #include "data/formats/detail/packed_layout.h"
 #include "data/formats/packed.h"
 #include "data/formats/packed_writer.h"
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 #include "tests/support/errors.h"
 #include "tests/support/packed_samples.h"
 #include "tests/support/temp_dir.h"

@@ -13,7 +13,7 @@
 
 #include "data/formats/crc32c.h"
 #include "data/formats/packed_writer.h"
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 #include "tests/support/errors.h"
 #include "tests/support/packed_samples.h"
 #include "tests/support/samples.h"

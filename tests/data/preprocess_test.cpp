@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "data/synthetic.h"
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 
 namespace athanor::preprocess_test {
 

@@ -12,7 +12,7 @@
 #include "data/formats/packed.h"
 #include "data/image/decoder.h"
 #include "data/image/jpeg.h"
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 #include "tests/support/errors.h"
 #include "tests/support/image_files.h"
 #include "tests/support/samples.h"

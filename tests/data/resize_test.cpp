@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "data/image/detail/resize_rows.h"
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 #include "tensor/philox.h"
 
 namespace athanor::resize_test {

@@ -8,7 +8,7 @@
 
 #include "data/image/reader.h"
 #include "data/image/resize.h"
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 
 namespace athanor::transform_test {
 

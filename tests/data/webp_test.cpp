@@ -13,7 +13,7 @@
 #include "data/formats/open.h"
 #include "data/image/decoder.h"
 #include "data/image/reader.h"
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 #include "tests/support/errors.h"
 #include "tests/support/image_files.h"
 #include "tests/support/temp_dir.h"

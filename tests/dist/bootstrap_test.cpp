@@ -9,7 +9,7 @@
 #include <sys/socket.h>
 
 #include "dist/launch/rendezvous.h"
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 #include "tests/support/errors.h"
 
 namespace athanor::bootstrap_test {

@@ -7,7 +7,7 @@
 #include "dist/collectives/communicator.h"
 #include "dist/transports/mpi_transport.h"
 #include "kernels/cpu/context.h"
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 
 int main() {
   using namespace athanor;

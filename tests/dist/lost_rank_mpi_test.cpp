@@ -10,7 +10,7 @@
 
 #include "dist/collectives/communicator.h"
 #include "dist/transports/mpi_transport.h"
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 
 namespace {
 

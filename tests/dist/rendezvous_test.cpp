@@ -18,7 +18,7 @@
 #include "dist/launch/bootstrap.h"
 #include "dist/launch/detail/tcp.h"
 #include "dist/launch/launcher.h"
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 #include "tests/support/errors.h"
 
 namespace athanor::rendezvous_test {

@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "dist/launch/launcher.h"
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 #include "tests/support/errors.h"
 
 namespace athanor::run_processes_test {

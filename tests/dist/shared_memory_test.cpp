@@ -14,7 +14,7 @@
 #include "dist/collectives/communicator.h"
 #include "dist/collectives/wait.h"
 #include "kernels/cpu/context.h"
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 #include "tests/support/collective_cases.h"
 #include "tests/support/data_parallel_cases.h"
 #include "tests/support/errors.h"

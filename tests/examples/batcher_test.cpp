@@ -9,7 +9,7 @@
 
 #include <gtest/gtest.h>
 
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 
 // Images that arrive together share a batch.
 

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "data/dataset.h"
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 
 // What the fuzzers share. Whatever the bytes are, opening and reading must end in samples or in one IoError
 // of one line; any other exception, and whatever the sanitizers find, is a finding.

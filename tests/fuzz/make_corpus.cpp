@@ -21,7 +21,7 @@
 #include "data/image/jpeg.h"
 #include "dist/watch/flight_record.h"
 #include "fuzz.h"
-#include "tensor/safetensors.h"
+#include "tensor/io/safetensors.h"
 #include "tests/support/image_files.h"
 #include "tests/support/torch_writer.h"
 #include "trainer/report/detail/page.h"

@@ -14,7 +14,7 @@
 #include "data/formats/crc32c.h"
 #include "data/formats/detail/packed_layout.h"
 #include "data/formats/packed.h"
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 
 namespace {
 

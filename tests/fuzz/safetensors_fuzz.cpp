@@ -1,7 +1,7 @@
 #include "fuzz.h"
-#include "tensor/printable.h"
-#include "tensor/regular_file.h"
-#include "tensor/safetensors.h"
+#include "tensor/base/printable.h"
+#include "tensor/io/regular_file.h"
+#include "tensor/io/safetensors.h"
 
 using namespace athanor;
 

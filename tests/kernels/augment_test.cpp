@@ -12,7 +12,7 @@
 #include "data/preprocess.h"
 #include "data/synthetic.h"
 #include "kernels/cpu/context.h"
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 
 namespace athanor::augment_test {
 

@@ -11,7 +11,7 @@
 #include "data/preprocess.h"
 #include "data/synthetic.h"
 #include "kernels/cpu/context.h"
-#include "tensor/safetensors.h"
+#include "tensor/io/safetensors.h"
 #include "tests/support/errors.h"
 #include "tests/support/folder.h"
 

@@ -13,7 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 
 namespace athanor::cpu::thread_team_test {
 

@@ -5,7 +5,7 @@
 #include "nn/activation.h"
 #include "nn/linear.h"
 #include "nn/sequential.h"
-#include "tensor/safetensors.h"
+#include "tensor/io/safetensors.h"
 #include "tests/support/ops.h"
 #include "tests/support/temp_dir.h"
 

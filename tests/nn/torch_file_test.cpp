@@ -9,7 +9,7 @@
 
 #include <gtest/gtest.h>
 
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 #include "tests/support/errors.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/torch_writer.h"

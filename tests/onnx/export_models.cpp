@@ -31,7 +31,7 @@
 #include "nn/models/model.h"
 #include "nn/models/unet.h"
 #include "nn/onnx/export.h"
-#include "tensor/safetensors.h"
+#include "tensor/io/safetensors.h"
 #include "trainer/inference/model_file.h"
 
 namespace {

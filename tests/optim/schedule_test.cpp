@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 
 namespace athanor::schedules::schedule_test {
 

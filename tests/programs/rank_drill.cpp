@@ -28,7 +28,7 @@
 #include "nn/sequential.h"
 #include "optim/sgd.h"
 #include "optim/step.h"
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 #include "tests/support/overflow.h"
 
 namespace {

@@ -25,7 +25,7 @@
 #include "autograd/packed_model.h"
 #include "autograd/pool.h"
 #include "autograd/shape.h"
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 #include "tests/random_ops/draw.h"
 #include "tests/random_ops/weekly.h"
 #include "tests/support/activations.h"

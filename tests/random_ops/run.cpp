@@ -6,8 +6,8 @@
 #include <regex>
 
 #include "autograd/shape.h"
-#include "tensor/error.h"
-#include "tensor/safetensors.h"
+#include "tensor/base/error.h"
+#include "tensor/io/safetensors.h"
 
 namespace athanor::random_ops {
 namespace {

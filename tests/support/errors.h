@@ -9,7 +9,7 @@
 
 #include <gtest/gtest.h>
 
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 
 // What tests ask of an error: its type, and the values it names (the op, the flag, the file, the shape, the
 // number). How the sentence around them reads does not matter here: tests/words checks words.

@@ -9,7 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "examples/athanor_tool/run_op.h"
-#include "tensor/safetensors.h"
+#include "tensor/io/safetensors.h"
 #include "tests/support/folder.h"
 
 // Files of tests/golden/, made by an independent framework (make_goldens.py), through the code path of

@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "data/dataset.h"
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 #include "tensor/philox.h"
 
 namespace athanor::test {

@@ -8,9 +8,9 @@
 
 #include <gtest/gtest.h>
 
-#include "tensor/error.h"
-#include "tensor/pool.h"
-#include "tensor/ref.h"
+#include "tensor/base/error.h"
+#include "tensor/base/pool.h"
+#include "tensor/base/ref.h"
 #include "tests/support/count_new.h"
 #include "tests/support/errors.h"
 

@@ -1,5 +1,5 @@
 // How many CPUs and cores a process may use, in file systems that are made up.
-#include "tensor/cores.h"
+#include "tensor/base/cores.h"
 
 #include <algorithm>
 #include <array>

@@ -1,4 +1,4 @@
-#include "tensor/free_memory.h"
+#include "tensor/base/free_memory.h"
 
 #include <string>
 

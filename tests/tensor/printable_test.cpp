@@ -1,4 +1,4 @@
-#include "tensor/printable.h"
+#include "tensor/base/printable.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Files that cannot be opened, and reads that fail for a moment: RegularFile tries them again.
-#include "tensor/regular_file.h"
+#include "tensor/io/regular_file.h"
 
 #include <array>
 #include <cerrno>

@@ -1,4 +1,4 @@
-#include "tensor/safetensors.h"
+#include "tensor/io/safetensors.h"
 
 #include <cmath>
 #include <cstring>

@@ -1,4 +1,4 @@
-#include "tensor/detail/sha256.h"
+#include "tensor/io/sha256.h"
 
 #include <string>
 

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "tensor/nearest.h"
+#include "tensor/base/nearest.h"
 #include "tests/support/errors.h"
 
 namespace athanor::state_dict_test {

@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 #include "tensor/pinned.h"
 #include "tests/support/errors.h"
 

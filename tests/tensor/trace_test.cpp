@@ -1,4 +1,4 @@
-#include "tensor/trace.h"
+#include "tensor/base/trace.h"
 
 #include <fstream>
 #include <sstream>
@@ -8,7 +8,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 #include "tests/support/temp_dir.h"
 
 namespace athanor::trace_test {

@@ -14,7 +14,7 @@
 #include "autograd/grad_mode.h"
 #include "autograd/op_trace.h"
 #include "tensor/allocator.h"
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 #include "tests/support/errors.h"
 #include "tests/support/small_training.h"
 #include "tests/support/temp_dir.h"

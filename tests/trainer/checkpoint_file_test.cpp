@@ -14,7 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "tensor/safetensors.h"
+#include "tensor/io/safetensors.h"
 #include "tests/support/errors.h"
 #include "tests/support/temp_dir.h"
 #include "trainer/checkpoints/checkpoint.h"

@@ -8,7 +8,7 @@
 
 #include <gtest/gtest.h>
 
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 #include "tests/support/errors.h"
 #include "tests/support/resumed_run.h"
 #include "trainer/checkpoints/checkpoint.h"

@@ -20,7 +20,7 @@
 #include "data/synthetic.h"
 #include "dist/transports/thread_transport.h"
 #include "nn/linear.h"
-#include "tensor/regular_file.h"
+#include "tensor/io/regular_file.h"
 #include "tests/support/errors.h"
 #include "tests/support/made_up_set.h"
 #include "tests/support/recorded_run.h"

@@ -10,8 +10,8 @@
 
 #include <gtest/gtest.h>
 
+#include "tensor/base/version.h"
 #include "tensor/stream.h"
-#include "tensor/version.h"
 #include "tests/support/errors.h"
 #include "tests/support/parsed_flags.h"
 #include "trainer/flags/detail/settings_table.h"

@@ -12,7 +12,7 @@
 
 #include "autograd/shape.h"
 #include "nn/models/model.h"
-#include "tensor/safetensors.h"
+#include "tensor/io/safetensors.h"
 #include "tests/support/errors.h"
 #include "tests/support/ranks_run.h"
 #include "tests/support/small_training.h"

@@ -14,7 +14,7 @@
 #include "autograd/op_observer.h"
 #include "autograd/reduce.h"
 #include "nn/conv_norm.h"
-#include "tensor/trace.h"
+#include "tensor/base/trace.h"
 #include "tests/support/errors.h"
 #include "tests/support/ranks_run.h"
 

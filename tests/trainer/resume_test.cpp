@@ -7,7 +7,7 @@
 
 #include "optim/adam.h"
 #include "optim/muon.h"
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 #include "tests/support/errors.h"
 #include "tests/support/resumed_run.h"
 #include "trainer/checkpoints/checkpoint.h"

@@ -9,7 +9,7 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 #include "tests/support/errors.h"
 
 namespace athanor::run_main_test {

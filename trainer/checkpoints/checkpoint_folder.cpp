@@ -3,8 +3,8 @@
 #include <string_view>
 #include <utility>
 
-#include "tensor/atomic_file.h"
-#include "tensor/error.h"
+#include "tensor/base/error.h"
+#include "tensor/io/atomic_file.h"
 #include "trainer/checkpoints/checkpoint.h"
 
 namespace athanor {

@@ -1,7 +1,7 @@
 #include "trainer/checkpoints/final_weights.h"
 
-#include "tensor/atomic_file.h"
-#include "tensor/error.h"
+#include "tensor/base/error.h"
+#include "tensor/io/atomic_file.h"
 #include "trainer/checkpoints/run_folder.h"
 #include "trainer/run/run_info.h"
 

@@ -6,7 +6,7 @@
 #include <cstring>
 
 #include "autograd/grad_mode.h"
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 #include "trainer/gather_metrics.h"
 #include "trainer/run/run_info.h"
 

@@ -12,9 +12,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "tensor/atomic_file.h"
-#include "tensor/error.h"
-#include "tensor/version.h"
+#include "tensor/base/error.h"
+#include "tensor/base/version.h"
+#include "tensor/io/atomic_file.h"
 #include "trainer/flags/detail/recipe_file.h"
 
 namespace athanor {

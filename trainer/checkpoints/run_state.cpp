@@ -5,7 +5,7 @@
 
 #include "kernels/conv_choices.h"
 #include "optim/load.h"
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 #include "trainer/config.h"
 
 namespace athanor {

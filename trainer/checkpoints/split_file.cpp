@@ -2,7 +2,7 @@
 
 #include <unordered_set>
 
-#include "tensor/safetensors.h"
+#include "tensor/io/safetensors.h"
 
 namespace athanor {
 namespace {

@@ -12,8 +12,8 @@
 #include <zlib.h>
 
 #include "nn/torch/torch_file.h"
-#include "tensor/error.h"
-#include "tensor/regular_file.h"
+#include "tensor/base/error.h"
+#include "tensor/io/regular_file.h"
 
 namespace athanor {
 namespace {

@@ -4,7 +4,7 @@
 #include <filesystem>
 
 #include "dist/gather_state.h"
-#include "tensor/safetensors.h"
+#include "tensor/io/safetensors.h"
 #include "tensor/state_dict.h"
 
 namespace athanor {

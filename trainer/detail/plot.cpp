@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-#include "tensor/printable.h"
+#include "tensor/base/printable.h"
 
 namespace athanor::plot {
 namespace {

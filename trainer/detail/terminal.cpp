@@ -10,7 +10,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include "tensor/printable.h"
+#include "tensor/base/printable.h"
 
 namespace athanor::terminal {
 namespace {

@@ -10,7 +10,7 @@
 #include "kernels/on_device.h"
 #include "optim/load.h"
 #include "optim/step.h"
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 #include "trainer/finders/finders.h"
 #include "trainer/finders/largest_fit.h"
 #include "trainer/finders/lr_finder.h"

@@ -10,9 +10,9 @@
 #include "kernels/cpu/context.h"
 #include "optim/load.h"
 #include "optim/schedule.h"
-#include "tensor/atomic_file.h"
-#include "tensor/counters.h"
-#include "tensor/error.h"
+#include "tensor/base/counters.h"
+#include "tensor/base/error.h"
+#include "tensor/io/atomic_file.h"
 
 namespace athanor {
 namespace {

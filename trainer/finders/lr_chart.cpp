@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "tensor/printable.h"
+#include "tensor/base/printable.h"
 #include "trainer/config.h"
 #include "trainer/detail/plot.h"
 #include "trainer/detail/terminal.h"

@@ -7,7 +7,7 @@
 
 #include <fmt/format.h>
 
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 
 namespace athanor {
 namespace {

@@ -7,7 +7,7 @@
 #include <fmt/ranges.h>
 
 #include "kernels/rand_augment.h"
-#include "tensor/nearest.h"
+#include "tensor/base/nearest.h"
 #include "trainer/flags/detail/read_flag.h"
 
 namespace athanor {

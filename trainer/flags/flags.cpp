@@ -8,7 +8,7 @@
 
 #include <fmt/ranges.h>
 
-#include "tensor/nearest.h"
+#include "tensor/base/nearest.h"
 #include "trainer/flags/detail/settings_table.h"
 
 namespace athanor {

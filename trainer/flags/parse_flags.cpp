@@ -10,7 +10,7 @@
 #include <CLI/CLI.hpp>
 #include <fmt/ranges.h>
 
-#include "tensor/nearest.h"
+#include "tensor/base/nearest.h"
 #include "trainer/detail/terminal.h"
 #include "trainer/flags/detail/recipe_file.h"
 #include "trainer/flags/detail/rules.h"

@@ -9,7 +9,7 @@
 #include "optim/adam.h"
 #include "optim/muon.h"
 #include "optim/sgd.h"
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 #include "trainer/config.h"
 
 namespace athanor {

@@ -3,9 +3,9 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
-#include "tensor/atomic_file.h"
-#include "tensor/error.h"
-#include "tensor/printable.h"
+#include "tensor/base/error.h"
+#include "tensor/base/printable.h"
+#include "tensor/io/atomic_file.h"
 #include "trainer/flags/detail/settings_table.h"
 
 namespace athanor {

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "optim/step.h"
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 #include "tensor/stream.h"
 #include "trainer/flags/detail/settings_table.h"
 

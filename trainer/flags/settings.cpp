@@ -9,8 +9,8 @@
 #include <fmt/ranges.h>
 
 #include "kernels/hash.h"
-#include "tensor/error.h"
-#include "tensor/printable.h"
+#include "tensor/base/error.h"
+#include "tensor/base/printable.h"
 #include "trainer/flags/detail/settings_table.h"
 
 namespace athanor {

@@ -8,7 +8,7 @@
 
 #include "data/formats/field_names.h"
 #include "nn/models/model.h"
-#include "tensor/nearest.h"
+#include "tensor/base/nearest.h"
 
 namespace athanor::detail {
 namespace {

@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 
 namespace athanor {
 

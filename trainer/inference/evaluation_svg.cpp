@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "tensor/printable.h"
+#include "tensor/base/printable.h"
 #include "trainer/detail/plot.h"
 #include "trainer/detail/terminal.h"
 #include "trainer/inference/evaluation.h"

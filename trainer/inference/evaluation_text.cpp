@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "tensor/printable.h"
+#include "tensor/base/printable.h"
 #include "trainer/detail/terminal.h"
 #include "trainer/inference/evaluation.h"
 #include "trainer/readable.h"

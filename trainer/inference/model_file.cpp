@@ -13,9 +13,9 @@
 #include "kernels/cpu/context.h"
 #include "kernels/reduce.h"
 #include "nn/models/model.h"
-#include "tensor/error.h"
-#include "tensor/printable.h"
-#include "tensor/version.h"
+#include "tensor/base/error.h"
+#include "tensor/base/printable.h"
+#include "tensor/base/version.h"
 #include "trainer/checkpoints/run_folder.h"
 
 namespace athanor {

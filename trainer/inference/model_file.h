@@ -11,7 +11,7 @@
 #include "data/preprocess.h"
 #include "nn/module.h"
 #include "optim/precision.h"
-#include "tensor/safetensors.h"
+#include "tensor/io/safetensors.h"
 #include "tensor/state_dict.h"
 #include "trainer/checkpoints/state_file.h"
 

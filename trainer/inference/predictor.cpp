@@ -17,7 +17,7 @@
 #include "data/preprocess.h"
 #include "kernels/cpu/borrowed_context.h"
 #include "kernels/cpu/context.h"
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 #include "trainer/inference/batch_parts.h"
 
 namespace athanor {

@@ -7,9 +7,9 @@
 
 #include "autograd/shape.h"
 #include "nn/torch/torch_file.h"
-#include "tensor/error.h"
-#include "tensor/regular_file.h"
-#include "tensor/safetensors.h"
+#include "tensor/base/error.h"
+#include "tensor/io/regular_file.h"
+#include "tensor/io/safetensors.h"
 #include "trainer/checkpoints/state_file.h"
 
 namespace athanor {

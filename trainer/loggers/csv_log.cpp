@@ -4,7 +4,7 @@
 #include <array>
 #include <charconv>
 
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 #include "trainer/config.h"
 #include "trainer/loggers/loggers.h"
 

@@ -6,8 +6,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "tensor/error.h"
-#include "tensor/printable.h"
+#include "tensor/base/error.h"
+#include "tensor/base/printable.h"
 #include "trainer/loggers/loggers.h"
 #include "trainer/readable.h"
 

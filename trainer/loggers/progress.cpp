@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "kernels/implementations.h"
-#include "tensor/printable.h"
+#include "tensor/base/printable.h"
 #include "trainer/detail/terminal.h"
 #include "trainer/readable.h"
 #include "trainer/trainer.h"

@@ -10,7 +10,7 @@
 #include "autograd/shape.h"
 #include "data/formats/detail/record_frame.h"
 #include "optim/arena.h"
-#include "tensor/counters.h"
+#include "tensor/base/counters.h"
 #include "trainer/config.h"
 #include "trainer/loggers/loggers.h"
 #include "trainer/samples.h"

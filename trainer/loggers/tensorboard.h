@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "tensor/proto.h"
+#include "tensor/io/proto.h"
 #include "tensor/tensor.h"
 #include "trainer/callback.h"
 #include "trainer/loggers/appended_file.h"

@@ -2,7 +2,7 @@
 
 #include "autograd/detail/dense.h"
 #include "kernels/on_device.h"
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 
 namespace athanor {
 namespace {

@@ -3,7 +3,7 @@
 #include "autograd/detail/dense.h"
 #include "kernels/metrics.h"
 #include "kernels/on_device.h"
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 
 namespace athanor {
 

@@ -7,9 +7,9 @@
 
 #include <fmt/ranges.h>
 
-#include "tensor/error.h"
-#include "tensor/nearest.h"
-#include "tensor/printable.h"
+#include "tensor/base/error.h"
+#include "tensor/base/nearest.h"
+#include "tensor/base/printable.h"
 
 namespace athanor {
 namespace {

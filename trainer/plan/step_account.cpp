@@ -7,7 +7,7 @@
 
 #include "data/dataset.h"
 #include "kernels/account/context.h"
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 #include "trainer/classifier.h"
 #include "trainer/plan/step_places.h"
 #include "trainer/trainer.h"

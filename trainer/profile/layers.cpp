@@ -9,8 +9,8 @@
 #include "autograd/grad_mode.h"
 #include "autograd/op_trace.h"
 #include "kernels/account/flops.h"
-#include "tensor/error.h"
-#include "tensor/printable.h"
+#include "tensor/base/error.h"
+#include "tensor/base/printable.h"
 #include "trainer/readable.h"
 
 namespace athanor {

@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "kernels/account/flops.h"
-#include "tensor/trace.h"
+#include "tensor/base/trace.h"
 #include "trainer/trainer.h"
 
 namespace athanor {

@@ -6,7 +6,7 @@
 #include "autograd/elementwise.h"
 #include "autograd/grad_mode.h"
 #include "autograd/matmul.h"
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 
 namespace athanor {
 namespace {

@@ -7,8 +7,8 @@
 #include <fmt/format.h>
 
 #include "data/image/png.h"
-#include "tensor/error.h"
-#include "tensor/printable.h"
+#include "tensor/base/error.h"
+#include "tensor/base/printable.h"
 #include "trainer/report/detail/html.h"
 
 namespace athanor::report {

@@ -8,7 +8,7 @@
 
 #include <fmt/format.h>
 
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 
 namespace athanor::report {
 namespace {

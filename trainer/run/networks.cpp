@@ -9,9 +9,9 @@
 #include "kernels/hash.h"
 #include "optim/load.h"
 #include "optim/step.h"
-#include "tensor/error.h"
-#include "tensor/nearest.h"
-#include "tensor/printable.h"
+#include "tensor/base/error.h"
+#include "tensor/base/nearest.h"
+#include "tensor/base/printable.h"
 #include "trainer/step_graphs.h"
 
 namespace athanor {

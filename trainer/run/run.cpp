@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "tensor/error.h"
-#include "tensor/printable.h"
+#include "tensor/base/error.h"
+#include "tensor/base/printable.h"
 #include "trainer/gather_metrics.h"
 #include "trainer/run/run_info.h"
 

@@ -3,7 +3,7 @@
 #include <system_error>
 #include <utility>
 
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 #include "trainer/checkpoints/checkpoint.h"
 
 namespace athanor {

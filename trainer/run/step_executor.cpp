@@ -11,8 +11,8 @@
 #include "kernels/on_device.h"
 #include "kernels/random_op.h"
 #include "tensor/allocator.h"
-#include "tensor/counters.h"
-#include "tensor/error.h"
+#include "tensor/base/counters.h"
+#include "tensor/base/error.h"
 #include "trainer/finders/largest_fit.h"
 #include "trainer/loggers/reports.h"
 

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "data/dataset.h"
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 
 namespace CLI {
 class App;

@@ -11,9 +11,9 @@
 
 #include "data/decoded_dataset.h"
 #include "kernels/cpu/context.h"
-#include "tensor/atomic_file.h"
-#include "tensor/error.h"
-#include "tensor/printable.h"
+#include "tensor/base/error.h"
+#include "tensor/base/printable.h"
+#include "tensor/io/atomic_file.h"
 #include "trainer/detail/terminal.h"
 #include "trainer/flags/detail/read_flag.h"
 #include "trainer/readable.h"

@@ -16,8 +16,8 @@
 #include "data/formats/open.h"
 #include "data/in_memory.h"
 #include "data/stratified_split.h"
-#include "tensor/error.h"
-#include "tensor/printable.h"
+#include "tensor/base/error.h"
+#include "tensor/base/printable.h"
 #include "trainer/checkpoints/split_file.h"
 #include "trainer/detail/terminal.h"
 

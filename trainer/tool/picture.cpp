@@ -8,9 +8,9 @@
 #include <fmt/format.h>
 
 #include "data/image/png.h"
-#include "tensor/atomic_file.h"
-#include "tensor/error.h"
-#include "tensor/printable.h"
+#include "tensor/base/error.h"
+#include "tensor/base/printable.h"
+#include "tensor/io/atomic_file.h"
 #include "trainer/tool/commands.h"
 
 namespace athanor::tool {

@@ -6,9 +6,9 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
-#include "tensor/atomic_file.h"
-#include "tensor/error.h"
-#include "tensor/printable.h"
+#include "tensor/base/error.h"
+#include "tensor/base/printable.h"
+#include "tensor/io/atomic_file.h"
 #include "trainer/report/detail/page.h"
 #include "trainer/tool/commands.h"
 

@@ -13,9 +13,9 @@
 #include <fmt/ranges.h>
 
 #include "data/defects.h"
-#include "tensor/error.h"
-#include "tensor/nearest.h"
-#include "tensor/printable.h"
+#include "tensor/base/error.h"
+#include "tensor/base/nearest.h"
+#include "tensor/base/printable.h"
 #include "trainer/detail/terminal.h"
 #include "trainer/flags/detail/spellings.h"
 #include "trainer/run_main.h"

@@ -7,7 +7,7 @@
 
 #include "bench/peers/athanor/worker.h"
 #include "data/loader.h"
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 
 // Short epochs of a set that is slow to open: bench/peers/pytorch/epochs.py is the same in PyTorch. Opening
 // and reading sleep, so that neither takes a core from the other side or from whatever else the machine does.

@@ -19,7 +19,7 @@
 #include "data/formats/packed.h"
 #include "data/formats/packed_writer.h"
 #include "kernels/cpu/context.h"
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 
 // From files to batches of bytes, by as many threads as the other side has workers:
 // bench/peers/pytorch/loader.py is the same in PyTorch.

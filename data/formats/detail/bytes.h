@@ -15,7 +15,7 @@
 #include <string_view>
 #include <vector>
 
-#include "tensor/printable.h"
+#include "tensor/base/printable.h"
 
 // Numbers in files, and overflow-safe arithmetic on numbers from untrusted files.
 

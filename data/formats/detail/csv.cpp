@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "data/formats/detail/bytes.h"
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 
 namespace athanor::detail {
 namespace {

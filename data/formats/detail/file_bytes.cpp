@@ -9,8 +9,8 @@
 #include <zlib.h>
 
 #include "data/formats/detail/bytes.h"
-#include "tensor/error.h"
-#include "tensor/file_kind.h"
+#include "tensor/base/error.h"
+#include "tensor/io/file_kind.h"
 
 namespace athanor::detail {
 FileBytes::FileBytes(const std::filesystem::path& path, std::string format, std::string advice)

@@ -12,7 +12,7 @@
 
 #include <fmt/format.h>
 
-#include "tensor/regular_file.h"
+#include "tensor/io/regular_file.h"
 
 namespace athanor::detail {
 

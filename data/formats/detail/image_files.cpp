@@ -15,7 +15,7 @@
 #include "data/detail/sample_id.h"
 #include "data/formats/detail/bytes.h"
 #include "data/image/webp.h"
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 
 namespace athanor::detail {
 namespace {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "data/dataset.h"
-#include "tensor/regular_file.h"
+#include "tensor/io/regular_file.h"
 
 // Images in separate files, in folders.
 

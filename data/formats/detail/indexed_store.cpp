@@ -7,7 +7,7 @@
 #include "data/detail/sample_id.h"
 #include "data/detail/thread_scratch.h"
 #include "data/formats/detail/bytes.h"
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 
 namespace athanor::detail {
 

@@ -10,8 +10,8 @@
 #include "data/formats/crc32c.h"
 #include "data/formats/detail/bytes.h"
 #include "data/sample_row.h"
-#include "tensor/detail/sha256.h"
-#include "tensor/error.h"
+#include "tensor/base/error.h"
+#include "tensor/io/sha256.h"
 
 namespace athanor::packed {
 namespace {

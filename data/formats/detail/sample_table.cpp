@@ -15,7 +15,7 @@
 #include "data/formats/detail/image_files.h"
 #include "data/formats/detail/indexed_store.h"
 #include "data/sample_row.h"
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 
 namespace athanor::detail {
 namespace {

@@ -5,7 +5,7 @@
 #include <tuple>
 
 #include "data/formats/detail/bytes.h"
-#include "tensor/printable.h"
+#include "tensor/base/printable.h"
 
 namespace athanor::detail {
 namespace {

@@ -3,7 +3,7 @@
 #include <deque>
 
 #include "data/formats/detail/indexed_store.h"
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 
 namespace athanor::detail {
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "data/sample_writer.h"
-#include "tensor/atomic_file.h"
+#include "tensor/io/atomic_file.h"
 
 // Shared by writers.
 

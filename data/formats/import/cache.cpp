@@ -18,9 +18,9 @@
 #include "data/formats/detail/bytes.h"
 #include "data/formats/packed.h"
 #include "kernels/hash.h"
-#include "tensor/atomic_file.h"
-#include "tensor/error.h"
-#include "tensor/regular_file.h"
+#include "tensor/base/error.h"
+#include "tensor/io/atomic_file.h"
+#include "tensor/io/regular_file.h"
 
 namespace athanor {
 namespace {

@@ -12,7 +12,7 @@
 #include "data/formats/detail/bytes.h"
 #include "data/formats/detail/indexed_store.h"
 #include "data/formats/detail/writing.h"
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 
 // Whatever the library returns is checked against the file.
 

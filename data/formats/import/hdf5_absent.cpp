@@ -1,5 +1,5 @@
 #include "data/formats/import/hdf5.h"
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 
 namespace athanor {
 namespace {

@@ -11,9 +11,9 @@
 #include "data/formats/detail/bytes.h"
 #include "data/formats/detail/image_files.h"
 #include "data/formats/detail/indexed_store.h"
-#include "tensor/error.h"
-#include "tensor/proto.h"
-#include "tensor/regular_file.h"
+#include "tensor/base/error.h"
+#include "tensor/io/proto.h"
+#include "tensor/io/regular_file.h"
 
 namespace athanor {
 namespace {

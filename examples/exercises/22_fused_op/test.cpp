@@ -13,7 +13,7 @@
 #include "autograd/reduce.h"
 #include "autograd/shape.h"
 #include "op.h"
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 #include "tensor/tensor.h"
 
 namespace {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "tensor/dtype.h"
-#include "tensor/proto.h"
+#include "tensor/io/proto.h"
 #include "tensor/shape.h"
 
 // The messages of an ONNX file. Field numbers are those of onnx.proto.

@@ -4,7 +4,7 @@
 #include <charconv>
 #include <utility>
 
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 
 namespace athanor::pickle {
 namespace {

@@ -10,9 +10,9 @@
 #include <utility>
 #include <vector>
 
+#include "tensor/base/error.h"
+#include "tensor/base/printable.h"
 #include "tensor/dtype.h"
-#include "tensor/error.h"
-#include "tensor/printable.h"
 #include "tensor/shape.h"
 
 // Pickles of weights, as torch.save() writes them. Private to nn/.

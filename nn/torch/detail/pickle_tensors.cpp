@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "nn/torch/detail/pickle.h"
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 
 namespace athanor::pickle {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "nn/torch/detail/pickle.h"
 #include "nn/torch/detail/zip_directory.h"
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 
 namespace athanor::torch_file {
 namespace {

@@ -4,8 +4,8 @@
 
 #include <isa-l/crc.h>
 
-#include "tensor/error.h"
-#include "tensor/printable.h"
+#include "tensor/base/error.h"
+#include "tensor/base/printable.h"
 
 namespace athanor::zip {
 namespace {

@@ -12,7 +12,7 @@
 
 #include <fmt/format.h>
 
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 #include "trainer/config.h"
 
 namespace athanor {

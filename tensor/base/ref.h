@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <utility>
 
-#include "tensor/pool.h"
+#include "tensor/base/pool.h"
 
 namespace athanor {
 

@@ -1,7 +1,7 @@
 #pragma once
 
-#include "tensor/counters.h"
-#include "tensor/error.h"
+#include "tensor/base/counters.h"
+#include "tensor/base/error.h"
 
 namespace athanor::detail {
 

@@ -1,4 +1,4 @@
-#include "tensor/trace.h"
+#include "tensor/base/trace.h"
 
 #include <algorithm>
 #include <chrono>
@@ -10,8 +10,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "tensor/atomic_file.h"
-#include "tensor/error.h"
+#include "tensor/base/error.h"
+#include "tensor/io/atomic_file.h"
 
 namespace athanor {
 namespace {

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <utility>
 
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 
 // Messages in protobuf's wire format: a field is its number and type in a varint, then a varint, four or
 // eight bytes, or a length and that many bytes. Source: protobuf.dev, "Encoding".

@@ -1,4 +1,4 @@
-#include "tensor/regular_file.h"
+#include "tensor/io/regular_file.h"
 
 #include <algorithm>
 #include <array>
@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "tensor/file_kind.h"
+#include "tensor/io/file_kind.h"
 
 namespace athanor {
 namespace {

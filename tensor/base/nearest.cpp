@@ -1,4 +1,4 @@
-#include "tensor/nearest.h"
+#include "tensor/base/nearest.h"
 
 #include <algorithm>
 #include <cctype>

@@ -1,4 +1,4 @@
-#include "tensor/detail/loaded_file.h"
+#include "tensor/io/loaded_file.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -6,7 +6,7 @@
 
 #include <sys/mman.h>
 
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 
 namespace athanor {
 

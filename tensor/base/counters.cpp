@@ -1,10 +1,10 @@
-#include "tensor/counters.h"
+#include "tensor/base/counters.h"
 
 #include <atomic>
 #include <string_view>
 #include <utility>
 
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 
 namespace athanor {
 namespace {

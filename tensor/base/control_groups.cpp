@@ -1,4 +1,4 @@
-#include "tensor/control_groups.h"
+#include "tensor/base/control_groups.h"
 
 #include <fstream>
 #include <string>

@@ -5,8 +5,8 @@
 #include <span>
 #include <string>
 
-#include "tensor/ref.h"
-#include "tensor/regular_file.h"
+#include "tensor/base/ref.h"
+#include "tensor/io/regular_file.h"
 
 namespace athanor {
 

@@ -1,4 +1,4 @@
-#include "tensor/pool.h"
+#include "tensor/base/pool.h"
 
 #include <array>
 #include <mutex>

@@ -1,4 +1,4 @@
-#include "tensor/file_kind.h"
+#include "tensor/io/file_kind.h"
 
 #include <algorithm>
 #include <cstddef>

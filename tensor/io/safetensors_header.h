@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "tensor/dtype.h"
-#include "tensor/safetensors.h"
+#include "tensor/io/safetensors.h"
 #include "tensor/shape.h"
 
 // The JSON header of a safetensors file, fully checked except for the tensor bytes. Private to tensor/.

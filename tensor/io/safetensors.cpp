@@ -1,4 +1,4 @@
-#include "tensor/safetensors.h"
+#include "tensor/io/safetensors.h"
 
 #include <algorithm>
 #include <bit>
@@ -7,10 +7,10 @@
 
 #include <nlohmann/json.hpp>
 
-#include "tensor/atomic_file.h"
 #include "tensor/detail/host_copy.h"
-#include "tensor/detail/loaded_file.h"
-#include "tensor/detail/safetensors_header.h"
+#include "tensor/io/atomic_file.h"
+#include "tensor/io/loaded_file.h"
+#include "tensor/io/safetensors_header.h"
 
 static_assert(std::endian::native == std::endian::little, "safetensors files are little endian");
 

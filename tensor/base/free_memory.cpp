@@ -1,10 +1,10 @@
-#include "tensor/free_memory.h"
+#include "tensor/base/free_memory.h"
 
 #include <algorithm>
 #include <fstream>
 #include <string>
 
-#include "tensor/control_groups.h"
+#include "tensor/base/control_groups.h"
 
 namespace athanor {
 namespace {

@@ -1,4 +1,4 @@
-#include "tensor/atomic_file.h"
+#include "tensor/io/atomic_file.h"
 
 #include <algorithm>
 #include <atomic>
@@ -11,7 +11,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
-#include "tensor/error.h"
+#include "tensor/base/error.h"
 
 namespace athanor {
 namespace {

@@ -1,4 +1,4 @@
-#include "tensor/cores.h"
+#include "tensor/base/cores.h"
 
 #include <algorithm>
 #include <cmath>
@@ -12,7 +12,7 @@
 #include <fmt/format.h>
 #include <sched.h>
 
-#include "tensor/control_groups.h"
+#include "tensor/base/control_groups.h"
 
 namespace athanor {
 namespace {

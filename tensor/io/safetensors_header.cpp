@@ -1,4 +1,4 @@
-#include "tensor/detail/safetensors_header.h"
+#include "tensor/io/safetensors_header.h"
 
 #include <algorithm>
 #include <cstring>
