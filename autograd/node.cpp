@@ -103,6 +103,18 @@ Grads::Target Grads::target(int input, const Tensor& like) {
   return {slot, Write::overwrite};
 }
 
+Grads::LastPart Grads::last_part(int input) const {
+  AutogradState* const edge = node_.edge(input).get();
+  if (!edge || edge->is_leaf() || each_is_observed()) return {};
+  Node& node = static_cast<Node&>(*edge);
+  if (node.pending_ != 1 || (capturing_ && node.capture_ >= 0)) return {};
+  return {&node, node.grad_};
+}
+
+void Grads::conclude(int input, const Tensor& gradient) const {
+  static_cast<Node&>(*node_.edge(input)).grad_ = gradient;
+}
+
 Tensor Grads::accumulator(int input, const Shape& shape, TensorOptions options) {
   if (const Tensor* const sum = writable_sum(input, options.dtype)) return *sum;
   Tensor& slot = (*this)[input];

@@ -104,6 +104,16 @@ class Grads {
   };
   Target target(int input, const Tensor& like);
 
+  /// The op that made an input, for one that contributes the last part of its gradient and can begin its
+  /// backward pass along with that. Null if this is not the last part, or if others see that gradient.
+  struct LastPart {
+    Node* to = nullptr;
+    Tensor others;  ///< what has been contributed; undefined: nothing
+  };
+  LastPart last_part(int input) const;
+  /// `gradient` becomes what that op gets instead of the sum of all contributions.
+  void conclude(int input, const Tensor& gradient) const;
+
   /// For an op that reads only a part of its input (a slice, some rows): a dense tensor of the input's shape,
   /// to which the op must *add*. It is the input's current sum if writable, so n slices of one tensor cost as
   /// much as one; else new zeros. Counts as setting dx[i].
@@ -198,8 +208,10 @@ class Saved {
   }
 
   bool defined() const { return tensor_.defined(); }
+  /// Whether get() returns: the values are those that were saved.
+  bool intact() const { return !tensor_.defined() || tensor_.version() == version_; }
   const Tensor& get() const {
-    if (tensor_.defined() && tensor_.version() != version_) [[unlikely]]
+    if (!intact()) [[unlikely]]
       modified();
     return tensor_;
   }
@@ -223,10 +235,10 @@ TapeCounters tape_counters();
 
 namespace detail {
 
-template <class Closure> class ClosureNode final : public Node {
+template <class Closure, class Base = Node> class ClosureNode final : public Base {
  public:
   ClosureNode(const char* op, std::span<const Input> inputs, Closure&& closure)
-      : Node(op, inputs), closure_(std::move(closure)), alive_(true) {}
+      : Base(op, inputs), closure_(std::move(closure)), alive_(true) {}
 
  private:
   ~ClosureNode() override { release_saved(); }
@@ -258,8 +270,8 @@ inline bool records(std::initializer_list<Input> inputs) {
 
 /// What an op calls once it has computed `y` from `inputs`. Notifies the observers of this thread and, when
 /// it records and some input needs a gradient, attaches the backward closure `(const Tensor& dy, Grads& dx)`
-/// to y. Returns y.
-template <class Closure>
+/// to y. Returns y. `Base`: a class of nodes that other ops can tell from the rest.
+template <class Base = Node, class Closure>
 Tensor record(const OpCall& op, Tensor y, std::span<const Input> inputs, Closure&& closure) {
   if (inference_mode() && !grad_enabled()) [[unlikely]]
     y.mark_inference(op.name);
@@ -267,13 +279,14 @@ Tensor record(const OpCall& op, Tensor y, std::span<const Input> inputs, Closure
     detail::report(op, y, inputs);
   if (records(inputs)) {
     using Stored = std::remove_cvref_t<Closure>;
-    y.set_autograd(make_ref<detail::ClosureNode<Stored>>(op.name, inputs, std::move(closure)));
+    y.set_autograd(make_ref<detail::ClosureNode<Stored, Base>>(op.name, inputs, std::move(closure)));
   }
   return y;
 }
-template <class Closure>
+template <class Base = Node, class Closure>
 Tensor record(const OpCall& op, Tensor y, std::initializer_list<Input> inputs, Closure&& closure) {
-  return record(op, std::move(y), std::span(inputs.begin(), inputs.size()), std::forward<Closure>(closure));
+  return record<Base>(op, std::move(y), std::span(inputs.begin(), inputs.size()),
+                      std::forward<Closure>(closure));
 }
 
 /// The same for an op without gradients, as a comparison.

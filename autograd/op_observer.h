@@ -79,9 +79,11 @@ class OpObserver {
   /// A batch has been loaded and prepared; ops follow.
   virtual void pass_began() {}
 
-  /// Whether contributed() must see each gradient in a tensor of its own, before any sum.
+  /// Whether contributed() must see each gradient in a tensor of its own, before any sum, and recorded() the
+  /// values of each result.
   virtual bool needs_each_gradient() const { return false; }
-  /// Whether ops that compute what several layers call must run as those layers' ops.
+  /// Whether ops that compute what several layers call must run as those layers' ops. If neither is asked
+  /// for, the result of a norm may be one in name, with the memory of its input.
   virtual bool needs_single_ops() const { return false; }
 
  protected:

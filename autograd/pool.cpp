@@ -1,9 +1,11 @@
 #include "autograd/pool.h"
 
 #include "autograd/detail/dense.h"
+#include "autograd/detail/pool_windows.h"
 #include "autograd/node.h"
 #include "kernels/index.h"
 #include "kernels/on_device.h"
+#include "kernels/pool_ops.h"
 
 namespace athanor {
 namespace {
@@ -41,14 +43,21 @@ PoolAxis axis_of(const char* op, const Tensor& x, const Pool2dParams& params, in
   return result;
 }
 
-PoolWindows windows_of(const char* op, const Tensor& x, const Pool2dParams& params) {
+}  // namespace
+
+PoolWindows detail::pool_windows(const char* op, const Tensor& x, const Pool2dParams& params) {
   check_input(op, x);
   return {axis_of(op, x, params, 0), axis_of(op, x, params, 1), params.count_padding};
 }
 
-Shape result_shape(const Tensor& x, const PoolWindows& windows) {
+Shape detail::pooled_shape(const Tensor& x, const PoolWindows& windows) {
   return {x.shape()[0], windows.h.outputs, windows.w.outputs, x.shape()[3]};
 }
+
+namespace {
+
+using detail::pool_windows;
+using detail::pooled_shape;
 
 // Records y, the pooled x, with its windows as attributes.
 template <class Closure>
@@ -65,7 +74,7 @@ Tensor record_pool(const char* op, const Tensor& y, const Tensor& x, const PoolW
 }
 
 Tensor average(const char* op, const Tensor& x, const PoolWindows& windows) {
-  const Tensor from = dense(x), y = Tensor::empty(result_shape(x, windows), x.options());
+  const Tensor from = dense(x), y = Tensor::empty(pooled_shape(x, windows), x.options());
   on_device(x.device(), [&](auto& context) { kernels::avg_pool_forward(context, windows, from, y); });
   return record_pool(op, y, x, windows, [shape = x.shape(), windows](const Tensor& seed, Grads& dx) {
     const Tensor dy = dense(seed);
@@ -76,12 +85,11 @@ Tensor average(const char* op, const Tensor& x, const PoolWindows& windows) {
 
 /// y, and the positions of the maxima if requested.
 Tensor max_pool(const Tensor& x, const Pool2dParams& params, Tensor* positions) {
-  const PoolWindows windows = windows_of("max_pool2d", x, params);
-  const Tensor from = dense(x), y = Tensor::empty(result_shape(x, windows), x.options());
+  const PoolWindows windows = pool_windows("max_pool2d", x, params);
+  const Tensor from = dense(x), y = Tensor::empty(pooled_shape(x, windows), x.options());
   Tensor index;  // only if a backward pass or the caller may need it
   if (positions || (grad_enabled() && x.requires_grad())) {
-    const bool small = windows.h.window * windows.w.window <= 256;
-    index = Tensor::empty(y.shape(), {small ? DType::u8 : DType::i32, x.device()});
+    index = Tensor::empty(y.shape(), {kernels::small_windows(windows) ? DType::u8 : DType::i32, x.device()});
   }
   if (positions) *positions = Tensor::empty(y.shape(), {DType::i64, x.device()});
   on_device(x.device(), [&](auto& context) {
@@ -143,7 +151,7 @@ Tensor max_unpool2d(const Tensor& x, const Tensor& indices, std::int64_t out_h, 
 Tensor avg_pool2d(const Tensor& x, const Pool2dParams& params) {
   ATH_CHECK(params.dilation[0] == 1 && params.dilation[1] == 1,
             "avg_pool2d: dilation must be 1, but got {} x {}", params.dilation[0], params.dilation[1]);
-  return average("avg_pool2d", x, windows_of("avg_pool2d", x, params));
+  return average("avg_pool2d", x, pool_windows("avg_pool2d", x, params));
 }
 
 Tensor adaptive_avg_pool2d(const Tensor& x, std::int64_t out_h, std::int64_t out_w) {

@@ -24,7 +24,7 @@ from ratios import processor, stolen_and_all  # noqa: E402
 LAUNCHES = 3  # of a run without a comparison
 TURNS = 4     # of each side in a launch, in the order old new new old
 MOST_STOLEN = 0.02
-# Programs that print tables of their own, and how a run of all calls them. bench_cuda runs on a GPU, by scripts/gpu_check.sh.
+# Programs that print tables of their own, and how a run of all calls them. bench_cuda runs on a GPU, by scripts/gpu_visit.sh.
 OWN = {"bench_collective": ["mpirun", "-n", "2", "{}", "--rounds", "5"], "bench_conv_choices": ["{}", "resnet20:128"],
        "bench_inference": ["{}", "resnet20", "1", "100"], "bench_trainer": ["{}", "5"], "bench_cuda": None}
 

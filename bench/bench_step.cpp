@@ -1,7 +1,7 @@
 // A training step on a GPU, kernel by kernel, as the Trainer takes it: images of noise that lie on the
 // device, forward, backward and update.
 //
-//     bench_step [OPTIONS] [MODEL:BATCH[:PRECISION[:OPTIMIZER]]...]
+//     bench_step [OPTIONS] [MODEL:BATCH[:PRECISION[:OPTIMIZER[:augment]]]...]
 //     bench_step           ResNet-50 of 256, ResNet-18 for CIFAR of 512, CifarNet of 2,000, in f16
 //     bench_step --help    the options
 //
@@ -37,7 +37,7 @@ namespace {
 
 struct Arguments {
   std::vector<std::string> workloads;
-  std::string json, graph = "both";
+  std::string json, graph = "both", fused = "on";
   StepOptions options;
   std::int64_t image_size = 0;
   int plans = 0;
@@ -45,8 +45,8 @@ struct Arguments {
 };
 
 void declare(CLI::App& app, Arguments& to) {
-  app.add_option("workload", to.workloads, "MODEL:BATCH[:f32|tf32|bf16|f16[:sgd|adam|adamw|muon]]");
-  app.add_option("--json", to.json, "writes all results to this file, after each workload");
+  app.add_option("workload", to.workloads, "MODEL:BATCH[:f32|tf32|bf16|f16[:sgd|adam|adamw|muon[:augment]]]");
+  app.add_option("--json", to.json, "writes the results to this file, anew whenever a phase has its own");
   app.add_option("--graph", to.graph, "steps captured as CUDA graphs: on (no others), off or both")
       ->check(CLI::IsMember({"on", "off", "both"}));
   app.add_option("--steps", to.options.phases.steady, "steady steps")->check(CLI::Range(1, 100'000));
@@ -58,6 +58,8 @@ void declare(CLI::App& app, Arguments& to) {
       ->check(CLI::Range(1, 1000));
   app.add_option("--profile-launch", to.options.profile_launch,
                  "for ncu --profile-from-start off: the launch of this kernel with the most bytes");
+  app.add_option("--fused", to.fused, "off: each layer by kernels of its own")
+      ->check(CLI::IsMember({"on", "off"}));
   app.add_flag("--require-vendor", to.require_vendor, "fails if no call of cuDNN or cuBLASLt ran");
 }
 
@@ -95,27 +97,35 @@ int run(const Arguments& arguments) {
                      {"steps", nlohmann::json::array()},
                      {"plans", nlohmann::json::array()}};
   if (copy_roof > 0) all["copy_roof_gb_s"] = copy_roof * 1e-9;
+  write(arguments.json, all);
   std::vector<StepWorkload> workloads;
   for (const std::string& text : arguments.workloads) workloads.push_back(step_workload(text));
   if (workloads.empty()) workloads = default_step_workloads();
   int code = 0;
   for (StepWorkload& workload : workloads) {
     workload.image_size = arguments.image_size;
+    nlohmann::json& results = all[arguments.plans > 0 ? "plans" : "steps"];
+    results.push_back(nullptr);
+    const auto keep = [&](nlohmann::json so_far) {
+      results.back() = std::move(so_far);
+      write(arguments.json, all);
+    };
     if (arguments.plans > 0) {
-      const std::vector<PlanTimes> plans = measure_plans(workload, arguments.plans, device);
+      const auto keep_plans = [&](const std::vector<PlanTimes>& so_far) { keep(json_of(workload, so_far)); };
+      const std::vector<PlanTimes> plans = measure_plans(workload, arguments.plans, device, keep_plans);
       std::printf("%s\n", text_of(workload, plans).c_str());
-      all["plans"].push_back(json_of(workload, plans));
+      keep_plans(plans);
     } else {
-      const StepResult result = measure_step(workload, arguments.options, device);
+      StepOptions options = arguments.options;
+      options.on_phase = [&](const StepResult& so_far) { keep(json_of(so_far, copy_roof)); };
+      const StepResult result = measure_step(workload, options, device);
       std::printf("%s\n", text_of(result, copy_roof).c_str());
-      all["steps"].push_back(json_of(result, copy_roof));
       for (const std::string& complaint : complaints(result, arguments.require_vendor)) {
         std::fprintf(stderr, "bench_step: %s\n", complaint.c_str());
         code = 1;
       }
     }
     std::fflush(stdout);
-    write(arguments.json, all);
   }
   return code;
 }
@@ -135,6 +145,7 @@ int main(int argc, char** argv) {
   }
   arguments.options.plain = arguments.graph != "on";
   arguments.options.graph = arguments.graph != "off";
+  arguments.options.fused = arguments.fused == "on";
   try {
     if (cuda_device_count() == 0) {
       std::fprintf(stderr, "bench_step: %s\n", why_no_cuda().c_str());

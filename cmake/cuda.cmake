@@ -6,6 +6,9 @@ set_property(CACHE ATHANOR_CUDA PROPERTY STRINGS OFF ON SIMT)
 # What scripts/gpu_bundle.sh packs: programs that run on a device.
 add_custom_target(gpu_programs)
 
+# fmt would check format strings in a way nvcc's front end does not follow.
+set(ATHANOR_NVCC_OPTIONS -std=c++20 --expt-relaxed-constexpr --extended-lambda --fmad=false -DFMT_USE_CONSTEXPR=1 -DFMT_CONSTEVAL=)
+
 set(ATHANOR_WITH_CUDA OFF)
 if(NOT ATHANOR_CUDA STREQUAL "OFF")
   set(ATHANOR_WITH_CUDA ON)
@@ -33,11 +36,11 @@ if(ATHANOR_CUDA STREQUAL "ON")
     endif()
     set(ATHANOR_PTXAS_LOG -Xptxas=-v)
   endif()
-  # fmt would check format strings in a way nvcc's front end does not follow.
   # -std by hand: CMake 3.25 does not know how this nvcc spells C++20. Host code in .cu files launches kernels: -O1.
+  list(JOIN ATHANOR_NVCC_OPTIONS " " options)
   add_library(athanor_cuda_flags INTERFACE)
   target_compile_options(athanor_cuda_flags INTERFACE
-    "$<$<COMPILE_LANGUAGE:CUDA>:SHELL:-std=c++20 --expt-relaxed-constexpr --extended-lambda --fmad=false -lineinfo ${ATHANOR_CUDA_COMPRESS} ${ATHANOR_PTXAS_LOG} -DFMT_USE_CONSTEXPR=1 -DFMT_CONSTEVAL= -Xcompiler=-O1,-Wall,-Wextra>"
+    "$<$<COMPILE_LANGUAGE:CUDA>:SHELL:${options} -lineinfo ${ATHANOR_CUDA_COMPRESS} ${ATHANOR_PTXAS_LOG} -Xcompiler=-O1,-Wall,-Wextra>"
     "$<$<AND:$<COMPILE_LANGUAGE:CUDA>,$<BOOL:${ATHANOR_WERROR}>>:SHELL:-Werror all-warnings>")
 endif()
 
@@ -86,7 +89,12 @@ if(ATHANOR_CUDA STREQUAL "SIMT")
   athanor_simt_target(${ATHANOR_SIMT_CHECK} ATHANOR_SIMT_LIBRARY)
   string(REPLACE simt simt_nccl ATHANOR_SIMT_NCCL ${ATHANOR_SIMT_LIBRARY})
   option(ATHANOR_SIMT_DEBUG "Compile kernels without optimisation, for a debugger" OFF)
-  foreach(library ${ATHANOR_SIMT_LIBRARY} ${ATHANOR_SIMT_NCCL}) # with this build's warnings
+  # Kernels as nvcc compiles the same files, instead of g++'s; of some of the files, if a regular expression says which.
+  set(ATHANOR_PTX OFF CACHE STRING "Run the PTX of nvcc for an architecture: OFF, 90a or 80")
+  set(ATHANOR_PTX_SOURCES "" CACHE STRING "Which .cu files, as a regular expression, have their PTX run; the default is all")
+  list(APPEND ATHANOR_NVCC_OPTIONS -DATHANOR_WITH_CUDA)
+  include(${PROJECT_SOURCE_DIR}/simt/ptx/ptx.cmake)
+  foreach(library ${ATHANOR_SIMT_LIBRARY} ${ATHANOR_SIMT_NCCL} athanor_simt_ptx) # with this build's warnings
     target_compile_options(${library} PRIVATE -Wall -Wextra -Wshadow $<$<BOOL:${ATHANOR_WERROR}>:-Werror>)
   endforeach()
 endif()
@@ -101,6 +109,9 @@ endfunction()
 
 # athanor_cuda_sources(TARGET FILE.cu...): adds kernels to a target, for nvcc or for the emulator.
 function(athanor_cuda_sources target)
+  if(ATHANOR_PTX)
+    athanor_ptx_sources(${target} ${ATHANOR_PTX} "${ATHANOR_PTX_SOURCES}" ${ARGN})
+  endif()
   if(NOT ATHANOR_CUDA STREQUAL "SIMT")
     target_sources(${target} PRIVATE ${ARGN})
   elseif(ATHANOR_SIMT_DEBUG)

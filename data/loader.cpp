@@ -165,7 +165,7 @@ void Loader::Impl::send() {
     const std::int64_t refused = feed->refused();
     const auto undecoded = feed->send(sent, slot, readers.rows(sent));
     if (refused == 0 && feed->refused() > 0)
-      warn(fmt::format("loader: {}; such batches are decoded on the CPU, which takes longer",
+      warn(fmt::format("loader: {}; such files are decoded on the CPU, which takes longer",
                        feed->first_refusal()));
     if (undecoded && (slot.failed.row < 0 || undecoded->row < slot.failed.row)) {
       const std::int64_t sample = slot.tensors.samples.data<std::int64_t>()[undecoded->row];

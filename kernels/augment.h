@@ -307,7 +307,7 @@ ATH_HD inline AugmentPlan plan_augment(const Augment& augment, std::int64_t heig
 }
 
 /// The pixel at position i of a padded image, -side < i < 2 side - 1; -1 in zero padding.
-ATH_HD inline std::int64_t padded_index(std::int64_t i, std::int64_t side, Padding padding) {
+template <class I> ATH_HD I padded_index(I i, std::type_identity_t<I> side, Padding padding) {
   if (i >= 0 && i < side) return i;
   if (padding == Padding::zero) return -1;
   return i < 0 ? -i : 2 * (side - 1) - i;
@@ -334,15 +334,20 @@ struct Tap {
   }
 };
 
-/// Interpolates between four pixels: rounded to a byte, the same on every device.
+/// Interpolates between the bytes of four pixels, two above and the two under them, with the weights of both
+/// Taps: rounded to a byte, the same on every device.
+ATH_HD inline std::uint8_t between(const std::int32_t (&four)[4], std::int32_t down, std::int32_t right) {
+  const std::int32_t above = four[0] * (256 - right) + four[1] * right;
+  const std::int32_t under = four[2] * (256 - right) + four[3] * right;
+  return static_cast<std::uint8_t>((above * (256 - down) + under * down + 32768) >> 16);
+}
 ATH_HD inline std::uint8_t between(const std::uint8_t* image, std::int64_t width, std::int64_t channels,
                                    const Tap& y, const Tap& x, std::int64_t channel) {
   const auto at = [&](std::int64_t row, std::int64_t column) {
     return std::int32_t{image[(row * width + column) * channels + channel]};
   };
-  const std::int32_t above = at(y.low, x.low) * (256 - x.weight) + at(y.low, x.high) * x.weight;
-  const std::int32_t under = at(y.high, x.low) * (256 - x.weight) + at(y.high, x.high) * x.weight;
-  return static_cast<std::uint8_t>((above * (256 - y.weight) + under * y.weight + 32768) >> 16);
+  return between({at(y.low, x.low), at(y.low, x.high), at(y.high, x.low), at(y.high, x.high)}, y.weight,
+                 x.weight);
 }
 
 /// Moves a point of the image (x, y), in pixels from its upper left corner, by a plan.

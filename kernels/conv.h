@@ -26,6 +26,7 @@ Shape conv2d_shape(const Shape& x, const Shape& w, const Conv2dParams& params);
 namespace kernels {
 
 class PackedWeights;
+struct PendingNorm;
 
 /// y = activation(conv(x, w) + bias). x [N, H, W, C], w [K, R, S, C / groups], bias [K] or undefined,
 /// y [N, P, Q, K]; all dense, one floating dtype, f32 accumulation. 2 N P Q K R S C / groups FLOPs.
@@ -59,6 +60,27 @@ ATH_KERNEL(void, conv2d_backward_data, const Conv2dParams& params, const Tensor&
 /// dw (+)= dL/dw, and dbias (+)= dL/dbias if defined. dw may be f32 for an x of a half type.
 ATH_KERNEL(void, conv2d_backward_weights, const Conv2dParams& params, const Tensor& x, const Tensor& dy,
            Out dw, Write write_dw, Out dbias, Write write_dbias);
+
+// Behind a norm whose result is to be computed along the way (PendingNorm, kernels/norm.h), with `params`
+// without groups and activation, on a GPU for f16, C and K multiples of 8. Each returns false where separate
+// passes are faster or there is no code for it; its results then have no content. ConvImpl::reference
+// computes the norm's result into memory of its own.
+
+/// Whether there may be code for it: to be asked before the norm's statistics are found.
+ATH_KERNEL(bool, conv2d_may_follow_norm, const Conv2dParams& params, const Tensor& x, const Tensor& w,
+           bool shortcut);
+/// conv2d_forward_sums() of the norm's result. With a shortcut also writes that to `result`, and is for
+/// filters of 1 x 1 and stride 1 alone; without, `result` is undefined.
+ATH_KERNEL(bool, conv2d_forward_sums, const Conv2dParams& params, const PendingNorm& norm, const Tensor& w,
+           Out result, Out y, Out sums);
+/// dw (+)= dL/dw of the convolution of the norm's result, without a shortcut.
+ATH_KERNEL(bool, conv2d_backward_weights, const Conv2dParams& params, const PendingNorm& norm,
+           const Tensor& dy, Out dw, Write write_dw);
+/// g = dL/d(what the norm's ReLU cuts), shaped like x, and sums [2, C] f32: of g, and of g (x - mean) / std,
+/// which are dL/dbeta and dL/dgamma; with two norms [4, C], those of norm.other last. `others` is what other
+/// readers of the norm's result contribute to its gradient, or undefined. With a shortcut, stride 1 alone.
+ATH_KERNEL(bool, conv2d_backward_data_sums, const Conv2dParams& params, const Tensor& dy, const Tensor& w,
+           const PendingNorm& norm, const Tensor& others, Out g, Out sums);
 
 }  // namespace kernels
 }  // namespace athanor

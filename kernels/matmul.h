@@ -15,6 +15,13 @@ namespace athanor::kernels {
 ATH_KERNEL(void, matmul, MatmulImpl impl, const Tensor& a, const Tensor& b, const Tensor& bias,
            Activation activation, Out y, Write write);
 
+/// y = alpha a b + beta c, on a GPU: sums, factors and y are as in matmul(). c is dense and has y's shape and
+/// dtype; it may be y. A half y is rounded once.
+void matmul_add(CudaContext& context, MatmulImpl impl, const Tensor& a, const Tensor& b, float alpha,
+                const Tensor& c, float beta, Out y);
+void matmul_add(AccountContext& context, MatmulImpl impl, const Tensor& a, const Tensor& b, float alpha,
+                const Tensor& c, float beta, Out y);
+
 /// y = activation(x w^T + bias) with the weights [N, K] and bias of `w`. x [M, K], y [M, N] dense f32 on the
 /// CPU. With oneDNN, a ReLU turns NaN into 0.
 void linear_packed(CpuContext& context, const Tensor& x, const PackedWeights& w, Activation activation,

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <array>
+
 #include "kernels/update.h"
 
 // Muon's operations on batches of matrices of one shape.
@@ -15,9 +17,12 @@ ATH_KERNEL(void, muon_momentum, const UpdateTable& matrices, float mu, bool nest
 /// norm is summed in f64. Matrices do not affect each other.
 ATH_KERNEL(void, normalize, Out x, float eps);
 
-/// y = alpha x + beta I for every matrix of x and y [matrices, n, n], dense, f32 or bf16. y may be x.
-ATH_KERNEL(void, scale_add_identity, const Tensor& x, float alpha, float beta, Out y);
-ATH_MAP(scale_add_identity, (const Tensor& x, float, float, Out y), "scale_add_identity", (x), (y))
+/// An iteration of Newton and Schulz with coefficients a, b, c, for every matrix of x [matrices, rows,
+/// columns], dense, f32 or bf16: next = a x + (b A + c A^2) x with A = x x^T; for tall matrices
+/// a x + x (b A + c A^2) with A = x^T x. `gram` and `factor` [matrices, n, n], n the shorter side, are
+/// workspace. Tensors may not overlap.
+ATH_KERNEL(void, newton_schulz, const Tensor& x, const std::array<float, 3>& coefficients, Out gram,
+           Out factor, Out next);
 
 struct MuonStep {
   float weight_decay = 0;  ///< decoupled: w -= lr lambda w

@@ -4,6 +4,7 @@
 
 #include "kernels/activation.h"
 #include "kernels/context.h"
+#include "kernels/pool.h"
 
 namespace athanor::kernels {
 
@@ -79,9 +80,12 @@ struct BatchNormBackward {
   Tensor dresidual;
   Tensor dx;  ///< undefined if not needed
   GradientTarget dgamma, dbeta;
+  /// On a GPU, dbeta and dgamma [2, C] A of this dy, if the op that wrote it found them
+  /// (conv2d_backward_data_sums()). It has no activation then.
+  Tensor sums = {};
 };
 /// One pass sums, one writes dx. Moves 2 + 3 elements per element (4 + 3 with a residual and an activation,
-/// 3 + 3 and a bit with a mask).
+/// 3 + 3 and a bit with a mask); 3 where there are sums.
 ATH_KERNEL(void, batch_norm_backward, const BatchNormBackward& args);
 
 // Two norms that are added: y = ReLU(norm(a) + norm(b)), where a residual block also normalises its shortcut.
@@ -105,12 +109,61 @@ ATH_KERNEL(void, batch_norm_pair_training, const NormTerm& a, const NormTerm& b,
 struct NormGradients {
   Tensor dx;  ///< undefined if not needed
   GradientTarget dgamma, dbeta;
+  Tensor sums = {};  ///< as in BatchNormBackward, of f16: for both or for none
 };
-/// One pass sums, one writes both dx. Moves 3 + 5 elements per element, and the mask twice.
+/// One pass sums, one writes both dx. Moves 3 + 5 elements per element, and the mask twice; 5 where there are
+/// sums, and no mask.
 ATH_KERNEL(void, batch_norm_pair_backward, const NormTerm& a, const NormTerm& b, const Tensor& dy,
            const Tensor& mask, const NormGradients& to_a, const NormGradients& to_b);
 
-// The same over several ranks, each with its own rows, R >= 0. Ranks exchange a row of 1 + 2 C f64, which
+// A norm with ReLU in training that the convolution behind it computes from x as it loads it, so that its
+// result need not be in memory; backward that convolution finds the norm's sums along with its own gradient
+// (kernels/conv.h).
+
+/// Backends with such norms. The CPU has none.
+template <class Context> inline constexpr bool kHasPendingNorms = !std::is_same_v<Context, CpuContext>;
+
+/// y = relu((x - mean) * (gamma / std) + beta + shortcut), rounded to x's dtype.
+struct PendingNorm {
+  Tensor x, gamma, beta;  ///< gamma and beta are defined
+  Tensor stats;
+  /// [2, C] of x's dtype: scale and shift, so that y is about relu(x scale + shift). The shift is that of the
+  /// rounded scale. In f16, a value before the ReLU is off by 2^-11 of |value - beta| + |shift| at most, and
+  /// as much as that of |x scale| is the error of x itself. Backward may do without.
+  Tensor coefficients;
+  // The shortcut: a tensor, or another norm, or nothing.
+  Tensor residual = {};
+  const PendingNorm* other = nullptr;
+};
+/// stats and coefficients of such a norm from its sums.
+ATH_KERNEL(void, batch_norm_coefficients, const NormTerm& norm, Out coefficients);
+
+// Max pooling (kernels/pool.h) of what a norm has made, or of what it takes, over x [N, H, W, C]. Same bits
+// as the two ops one after the other, but less goes through memory. `index` is u8, of small_windows();
+// without a residual.
+
+/// Backends with batch_norm_max_pool_*() and max_pool_batch_norm_*(). The CPU computes one after the other.
+template <class Context> inline constexpr bool kHasNormPools = !std::is_same_v<Context, CpuContext>;
+
+/// batch_norm_training(), then max_pool_forward() of its result, which is in no memory: args.y is the pooled
+/// tensor. Moves 2 elements per element, and those of y. ReLU alone. An undefined index is not written.
+ATH_KERNEL(void, batch_norm_max_pool_training, const BatchNormTraining& args, const PoolWindows& windows,
+           Out index);
+/// batch_norm_backward(), where args.dy is the gradient of the pooled tensor. Moves 1 + 2 elements per
+/// element, and each time dy and index. ReLU and few_windows() alone.
+ATH_KERNEL(void, batch_norm_max_pool_backward, const BatchNormBackward& args, const PoolWindows& windows,
+           const Tensor& index);
+
+/// max_pool_forward() of x into args.x, which is a result, with the sums that batch_norm_training() needs;
+/// then that. An undefined index is not written.
+ATH_KERNEL(void, max_pool_batch_norm_training, const PoolWindows& windows, const Tensor& x, Out index,
+           const BatchNormTraining& args);
+/// batch_norm_backward(), whose args.dx is shaped like the unpooled tensor and gets its gradient; defined.
+/// Windows side_by_side() alone.
+ATH_KERNEL(void, max_pool_batch_norm_backward, const PoolWindows& windows, const Tensor& index,
+           const BatchNormBackward& args);
+
+// Batch norm over several ranks, each with its own rows, R >= 0. Ranks exchange a row of 1 + 2 C f64, which
 // begins with R. `rows` [P, 1 + 2 C] has those of all ranks, combined in rank order, so that every rank gets
 // the same bits. A rank without values sends zeros and does not count.
 

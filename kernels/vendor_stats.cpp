@@ -38,6 +38,8 @@ VendorStats operator-(const VendorStats& now, const VendorStats& before) {
   return {.calls = now.calls - before.calls,
           .plans_made = now.plans_made - before.plans_made,
           .tuned = now.tuned - before.tuned,
+          .by_handle = now.by_handle - before.by_handle,
+          .by_text = now.by_text - before.by_text,
           .plans_loaded = now.plans_loaded - before.plans_loaded,
           .disk_misses = now.disk_misses - before.disk_misses,
           .disk_rejected = now.disk_rejected - before.disk_rejected,
@@ -61,6 +63,8 @@ std::string describe(const VendorStats& stats) {
   const auto add = [&](std::int64_t count, const char* what) {
     if (count > 0) text += fmt::format("; {}: {}", what, count);
   };
+  add(stats.by_handle, "shapes whose plan was made from a handle");
+  add(stats.by_text, "shapes whose plan was read back from text");
   add(stats.disk_outdated, "files made by another driver or library");
   add(stats.disk_rejected, "files damaged or not runnable");
   add(stats.refused, "shapes with refused plans");

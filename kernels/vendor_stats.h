@@ -15,7 +15,10 @@ struct VendorStats {
   std::int64_t calls = 0;  ///< convolutions and products by a plan of theirs
   /// Signatures planned, by heuristics or measurement; 0 per step after warm-up.
   std::int64_t plans_made = 0;
-  std::int64_t tuned = 0;          ///< of these, measured
+  std::int64_t tuned = 0;  ///< of these, measured
+  /// Of these, by graphs that cuDNN ran only when they were made from a handle, or went through text, and not
+  /// from the device's properties (kernels/cuda/plan_ways.h).
+  std::int64_t by_handle = 0, by_text = 0;
   std::int64_t plans_loaded = 0;   ///< signatures read from the plan directory
   std::int64_t disk_misses = 0;    ///< signatures the directory did not have,
   std::int64_t disk_rejected = 0;  ///< or only in a damaged file, or one whose plan does not run,

@@ -9,13 +9,16 @@ ConvNorm::ConvNorm(std::int64_t in, std::int64_t out, std::int64_t kernel, const
   register_module("1", norm);
 }
 
-Tensor ConvNorm::operator()(const Tensor& x, const Residual& residual) {
+Tensor ConvNorm::operator()(const DeferredNorm& x, const DeferredNorm& residual) {
   return conv_norm(x, conv.arguments(), norm.arguments(), residual);
 }
 
-Residual ConvNorm::as_residual(const Tensor& x) {
-  if (!norm.training()) return (*this)(x);
-  return conv_norm_residual(x, conv.arguments(), norm.arguments());
+Tensor ConvNorm::pooled(const Tensor& x, const Pool2dParams& pool) {
+  return conv_norm_max_pool(x, conv.arguments(), norm.arguments(), pool);
+}
+
+DeferredNorm ConvNorm::deferred(const DeferredNorm& x, const DeferredNorm& residual) {
+  return conv_norm_deferred(x, conv.arguments(), norm.arguments(), residual);
 }
 
 }  // namespace athanor::nn

@@ -21,9 +21,11 @@ class ConvNorm final : public Module {
   Tensor forward(const Tensor& x) override { return (*this)(x, {}); }
   using Module::operator();
   /// activation(norm(conv(x)) + residual)
-  Tensor operator()(const Tensor& x, const Residual& residual);
-  /// norm(conv(x)) as another ConvNorm's residual: see conv_norm_residual().
-  Residual as_residual(const Tensor& x);
+  Tensor operator()(const DeferredNorm& x, const DeferredNorm& residual);
+  /// max_pool2d(activation(norm(conv(x)))): see conv_norm_max_pool().
+  Tensor pooled(const Tensor& x, const Pool2dParams& pool);
+  /// The same as the input or the residual of another ConvNorm: see conv_norm_deferred().
+  DeferredNorm deferred(const DeferredNorm& x, const DeferredNorm& residual = {});
 
   Conv2d conv;
   BatchNorm norm;

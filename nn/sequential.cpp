@@ -26,17 +26,17 @@ Sequential& Sequential::add_layer(const std::string& name, std::unique_ptr<Batch
 }
 
 Tensor Sequential::forward(const Tensor& x) {
-  Tensor y = x;
+  DeferredNorm y = x;
   for (std::size_t i = 0; i < modules_.size(); ++i) {
     const auto& [module, conv, norm] = modules_[i];
     if (conv && norm) {
-      y = conv_norm(y, conv->arguments(), norm->arguments());
+      y = conv_norm_deferred(y, conv->arguments(), norm->arguments());
       ++i;
     } else {
-      y = (*module)(y);
+      y = (*module)(y.value());
     }
   }
-  return y;
+  return y.value();
 }
 
 }  // namespace athanor::nn

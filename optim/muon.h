@@ -48,7 +48,7 @@ struct MuonOptions {
 /// Matrices of one shape, dtype and set of options form batches of up to batch_bytes(), at least one matrix
 /// each; a batch is one launch. On a GPU, batches of different shapes run on up to kMaxLanes streams at a
 /// time, beside the update of the rest: their products are too small to fill it. Workspace of a stream is at
-/// most five times batch_bytes(), or of the largest matrix if that is larger. A matrix affects others of its
+/// most four times batch_bytes(), or of the largest matrix if that is larger. A matrix affects others of its
 /// batch only as kernels::matmul does: not at all on the CPU, by rounding on a GPU. Like the product, results
 /// depend on the number of threads and the CPU's instructions: with Ddp (dist/ddp.h), ranks must be alike in
 /// both.

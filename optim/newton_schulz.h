@@ -25,7 +25,7 @@ class NewtonSchulz {
   Tensor run(const Shape& matrices, const MuonOptions& options) const;
 
  private:
-  Tensor x_, next_, gram_, factor_, product_;  // flat
+  Tensor x_, next_, gram_, factor_;  // flat
 };
 
 }  // namespace athanor

@@ -1,17 +1,17 @@
 #!/usr/bin/env bash
-# Packs what scripts/gpu_check.sh needs into one archive for a machine with a GPU and no network, compiler or packages:
+# Packs what scripts/gpu_visit.sh needs into one archive for a machine with a GPU and no network, compiler or packages:
 # the cuda preset's programs, stripped, the libraries they need beyond CUDA's own and glibc's, scripts and golden files.
-#   scripts/gpu_bundle.sh OUT.tar.(gz|xz|zst) [--build DIR] [--arch LIST] [--glibc VERSION] [--limit-mb N] [--cache DIR]
+#   scripts/gpu_bundle.sh OUT.tar.(gz|xz) [--build DIR] [--arch LIST] [--glibc VERSION] [--limit-mb N] [--cache FILE]
 #   --build DIR     packs DIR/bin as it is, instead of building the cuda preset in build/gpu-bundle
 #   --arch LIST     architectures to build for, as ATHANOR_CUDA_ARCHITECTURES [90a-real]
 #   --glibc VERSION that of the oldest machine it must run on [2.35]: what is packed must not need a newer one
-#   --limit-mb N    fails where the archive is larger than N million bytes [55]
-#   --cache DIR     packs the plans that an earlier visit measured: cache/ of its report
-# There: tar -xf OUT, then athanor-gpu/scripts/gpu_check.sh. It wants x86-64, bash, python3, and CUDA 13, cuDNN 9 and
-# NCCL in their usual places or in Python's nvidia-* wheels.
+#   --limit-mb N    fails where the archive is larger than N million bytes [52]
+#   --cache FILE    packs the plans that an earlier visit measured: its cache.tar.gz, or a folder of it
+# There: gpu_visit.sh --bundle OUT, or tar -xf OUT, then athanor-gpu/scripts/gpu_visit.sh. It wants x86-64, bash, python3,
+# and CUDA 13, cuDNN 9 and NCCL in their usual places or in Python's nvidia-* wheels.
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
-out="" build="" architectures=90a-real oldest=2.35 limit=55 cache=""
+out="" build="" architectures=90a-real oldest=2.35 limit=52 cache=""
 while [ $# -gt 0 ]; do
   case $1 in
     --build | --arch | --glibc | --limit-mb | --cache)
@@ -25,15 +25,14 @@ while [ $# -gt 0 ]; do
 done
 case $out in
   *.tar.gz) pack=(gzip -9n) ;;
+  # Its window of 64 MiB: what several programs contain, it packs once.
   *.tar.xz) pack=(xz -9e -T1) ;;
-  # A long window: what several programs contain, it packs once.
-  *.tar.zst) pack=(zstd -q -19 --long=27 -T0) ;;
-  *) fail 2 "gpu_bundle.sh: the archive must be named *.tar.gz, *.tar.xz or *.tar.zst, but got '$out'" ;;
+  *) fail 2 "gpu_bundle.sh: the archive must be named *.tar.gz or *.tar.xz, but got '$out'" ;;
 esac
 for tool in "${pack[0]}" strip readelf objdump ldd; do
   command -v "$tool" >/dev/null || fail 2 "gpu_bundle.sh: $tool is needed, but is not installed"
 done
-[ -z "$cache" ] || [ -d "$cache" ] || fail 2 "gpu_bundle.sh: --cache must be a folder, but $cache is not"
+[ -z "$cache" ] || [ -e "$cache" ] || fail 2 "gpu_bundle.sh: --cache must be a visit's cache.tar.gz or a folder, but there is no $cache"
 out=$(realpath -m "$out")
 
 if [ -z "$build" ]; then
@@ -69,7 +68,11 @@ cp -r "$root/scripts" "$stage"
 cp -r "$root/tests/golden" "$stage/tests"
 cp -r "$root/bench/peers/pytorch" "$stage/bench/peers"
 rm -rf "$stage/bench/peers/pytorch/__pycache__"
-[ -z "$cache" ] || cp -rL "$cache" "$stage/cache"
+if [ -d "$cache" ]; then
+  cp -rL "$cache" "$stage/cache"
+elif [ -n "$cache" ]; then
+  tar -xf "$cache" -C "$stage" cache || fail 1 "gpu_bundle.sh: $cache must be what a visit left as cache.tar.gz"
+fi
 cp "$root/scripts/gpu_bundle_env.sh" "$stage/env.sh"
 
 for program in "$stage"/bin/*; do
@@ -109,7 +112,7 @@ bytes=$(stat -c %s "$out.part")
 if [ "$bytes" -gt $((limit * 1000000)) ]; then
   rm "$out.part"
   du -a -B1000 "$stage" | sort -rn | sed -n '3,10s|\t.*athanor-gpu| kB unpacked: |p' >&2
-  fail 1 "gpu_bundle.sh: the archive must have at most $limit million bytes, but has $bytes: .tar.zst and .tar.xz are smaller than .tar.gz, one architecture than several"
+  fail 1 "gpu_bundle.sh: the archive must have at most $limit million bytes, but has $bytes: .tar.xz is smaller than .tar.gz, one architecture than several"
 fi
 mv "$out.part" "$out"
 echo "$out: $bytes bytes, ${#programs[@]} programs for $architectures, needs glibc ${glibc#GLIBC_}"

@@ -13,6 +13,20 @@ gpu_name() {
   sed -n 's/^Model:[[:space:]]*//p' "${NVIDIA_PROC:-/proc/driver/nvidia}"/gpus/*/information 2>/dev/null | head -n 1 | grep .
 }
 
+# What there is to know of it, as lines of name, tab, value.
+gpu_facts() {
+  local name sm
+  name=$(gpu_name) || { echo "no NVIDIA GPU here"; return 77; }
+  printf 'gpu\t%s\n' "$name"
+  if sm=$(gpu_sm); then printf 'sm\t%s\n' "$sm"; fi
+  printf 'driver\t%s\n' "$(nvidia-smi --query-gpu=driver_version --format=csv,noheader 2>/dev/null | head -n 1)"
+  printf 'memory\t%s\n' "$(nvidia-smi --query-gpu=memory.total --format=csv,noheader 2>/dev/null | head -n 1)"
+  printf 'clocks_before\t%s\n' "$(gpu_clocks)"
+}
+gpu_clocks() {
+  nvidia-smi --query-gpu=clocks.sm,clocks.mem,temperature.gpu,power.draw --format=csv,noheader,nounits 2>/dev/null | head -n 1
+}
+
 # Its compute capability, 90 for 9.0.
 gpu_sm() {
   local sm
@@ -168,6 +182,19 @@ use_bundle() {
   [ ! -d "$1/tests/golden" ] || export ATHANOR_GOLDEN_DIR="$1/tests/golden"
 }
 
+# read_ahead BIN: reads the libraries that the programs there will load, then PyTorch's.
+read_ahead() {
+  local file torch
+  ldd "$1"/bench_step "$1"/cuda_test 2>/dev/null | awk '$3 ~ /^\// && !seen[$3]++ { print $3 }' | while read -r file; do
+    case $file in
+      */libcudnn.so*) cat "$(dirname "$file")"/libcudnn*.so.9 ;;
+      */libcu* | */libathanor* | */libnv*) cat "$file" ;;
+    esac
+  done >/dev/null
+  torch=$(python3 -c 'import importlib.util as find; print(find.find_spec("torch").submodule_search_locations[0])') || return 0
+  cat "$torch"/lib/*.so* >/dev/null
+}
+
 # find_cuda_tool NAME FOLDER: a tool of the toolkit, or of a folder of its own beside or in it.
 find_cuda_tool() {
   local folder file
@@ -185,7 +212,7 @@ python_with_torch() {
   for python in "${ATHANOR_PEERS_VENV:-${HOME-}/.cache/athanor/peers}/bin/python" "${VIRTUAL_ENV:+$VIRTUAL_ENV/bin/python}" python3 \
     /opt/*/bin/python3 /opt/*/.venv/bin/python3; do
     python=$(type -P "${python:-none}") || continue
-    if timeout 60 "$python" -c 'import torch, sys; sys.exit(not torch.cuda.is_available())' >/dev/null 2>&1; then
+    if timeout --foreground 60 "$python" -c 'import torch, sys; sys.exit(not torch.cuda.is_available())' >/dev/null 2>&1; then
       echo "$python" && return
     fi
   done

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""The report of scripts/gpu_check.sh, from what its parts left behind. Needs Python's standard library alone.
+"""The report of scripts/gpu_visit.sh, from what its parts left behind. Needs Python's standard library alone.
 
-gpu_report.py assemble RAW OUT     RAW/{meta.tsv,parts.tsv,*.json,*.jsonl,*.log} -> OUT/report.{md,json}; 0 if green
+gpu_report.py assemble RAW OUT CACHE   RAW/{meta.tsv,parts.tsv,*.json,*.jsonl,*.log} and the plans in CACHE -> OUT/report.{md,json};
+                                   0 if green
 gpu_report.py heaviest FILE N      the N kernels that take longest, of bench_step's file
 gpu_report.py versions             versions of CUDA's libraries, as lines for meta.tsv
 gpu_report.py make-cifar FOLDER    a made-up CIFAR-10 in its official file format
@@ -13,7 +14,9 @@ import os
 import random
 import re
 import sys
+import traceback
 
+import gpu_decisions
 import gpu_steps
 from gpu_steps import json_lines, number, read_json, read_lines
 
@@ -22,6 +25,7 @@ MEMORY_ROOF = 80.0  # % of a copy of the same size, where a kernel is bound by m
 # Kinds of kernels that cannot reach it. The values are estimates from their code: no GPU has been measured yet.
 MEMORY_ROOFS = [
     # Two passes over tensors that no cache holds, and sums of channels.
+    (r"batch_norm_max_pool/bwd/", 30), (r"max_pool_batch_norm/", 40),
     (r"batch_norm_gelu/bwd/", 30), (r"batch_norm_gelu/fwd/", 40), (r"batch_norm.*/bwd/", 60), (r"batch_norm", 65),
     (r"layer_norm/bwd/", 50), (r"layer_norm/", 65),
     # Tens of instructions for each element of 16 bits.
@@ -210,18 +214,19 @@ def sanitizer(raw, part):
 def verdict_of(report):
     """(verdict, reasons): green; incomplete where something required was not run to its end; else red."""
     failures, missing = [], []
+    earlier = report["machine"].get("done_before", "").split()
     for part in report["parts"]:
         name, status = part["name"], part["status"]
         if name.startswith(("sanitizer_", "torch_", "ncu")):  # the first has verdicts of its own, the others none
             continue
-        required = any(re.fullmatch(pattern, name) for pattern in REQUIRED)
+        required = name not in earlier and any(re.fullmatch(pattern, name) for pattern in REQUIRED)
         if status == "failed":
             failures.append(f"{name} failed")
         elif status == "timed out" or (status == "no time left" and required):
             missing.append(f"{name}: {status}")
         elif status == "skipped" and required and not name.endswith("_bf16"):
             missing.append(f"{name}: skipped")
-        elif part.get("figures") == 0:
+        elif status == "passed" and part.get("figures") == 0:
             missing.append(f"{name}: measured nothing")
     failures += [f"{test['suite']}: {test['failed']} tests failed" for test in report["tests"] if test["failed"]]
     failures += [f"{one['name']}: {one['why']}" for one in report["trainings"]
@@ -230,7 +235,7 @@ def verdict_of(report):
                  if one["verdict"] == "FAIL"]
     failures += [f"{one['workload']}: {one['why']}" for one in report["steps"] + report["plan_verdicts"] if one["verdict"] == "FAIL"]
     failures += [f"{figure['id']}: {figure['why']}" for figure in report["figures"] if figure["verdict"] == "FAIL"]
-    names = [part["name"] for part in report["parts"]]
+    names = [part["name"] for part in report["parts"]] + earlier
     for pattern in REQUIRED:
         if not any(re.fullmatch(pattern, name) for name in names):
             missing.append(f"{pattern}: was not reached")
@@ -269,16 +274,25 @@ def machine_lines(report):
 
 
 def markdown(report):
-    yield f"# GPU check: {report['verdict'].upper()}"
+    yield f"# A visit to a GPU: {report['verdict'].upper()}"
     yield ""
     yield from machine_lines(report)
     if report["reasons"]:
-        yield "\n## Why the check is not green\n"
+        yield "\n## Why it is not green\n"
         yield from (f"- {reason}" for reason in report["reasons"])
+    left_out = [part for part in report["parts"] if part["status"] in ("skipped", "no time left")]
+    if left_out:
+        yield "\n## What was not done\n"
+        yield from (f"- {part['name']}: {part['status']}: {part['what']}" for part in left_out if part["status"] == "skipped")
+        late = [part["name"] for part in left_out if part["status"] == "no time left"]
+        if late:
+            yield f"- no time was left for {len(late)} parts: {', '.join(late)}"
+    yield from gpu_steps.vendor_text(report, table)
+    yield from gpu_decisions.decision_text(report, table)
     yield "\n## Parts\n"
     yield from table(["part", "status", "s", "clocks"],
                      [[p["name"], p["status"], p["seconds"], gpu_steps.clock_text(p["clocks"])] for p in report["parts"]
-                      if not p["name"].startswith("sanitizer_")])
+                      if not p["name"].startswith("sanitizer_") and p["status"] != "no time left"])
     yield from gpu_steps.step_text(report, table)
     yield from gpu_steps.other_text(report, table)
     yield "\n## Tests\n"
@@ -321,16 +335,27 @@ def write(path, text):
     os.replace(path + ".part", path)
 
 
-def assemble(raw, out):
+def assemble(raw, out, cache):
+    """Whatever a part left behind, there is a report: what cannot be read is a reason in it."""
+    broken = []
+
+    def made(what, make, otherwise):
+        try:
+            return make()
+        except Exception as error:
+            last = traceback.extract_tb(error.__traceback__)[-1]
+            broken.append(f"the report's {what} could not be made: {type(error).__name__}: {error} ({last.name}, line {last.lineno})")
+            return otherwise
+
     machine = meta(raw)
     manifest = read_json(f"{raw}/MANIFEST.json")
     versions = {key.removeprefix("version_"): value for key, value in machine.items() if key.startswith("version_")}
     machine = {key: value for key, value in machine.items() if not key.startswith("version_")}
-    all_parts = parts(raw)
+    all_parts = made("parts", lambda: parts(raw), [])
     named = lambda pattern: [part for part in all_parts if re.fullmatch(pattern, part["name"])]
-    figures, roofs = benchmarks(raw, all_parts)
-    samples = gpu_steps.clock_samples(f"{raw}/clocks.tsv")
-    plan_rows, plan_verdicts = gpu_steps.plans(raw)
+    figures, roofs = made("kernels", lambda: benchmarks(raw, all_parts), ([], {}))
+    samples = made("clocks", lambda: gpu_steps.clock_samples(f"{raw}/clocks.tsv"), [])
+    plan_rows, plan_verdicts = made("plans", lambda: gpu_steps.plans(raw), ([], []))
     report = {
         "commit": manifest.get("commit") or machine.pop("commit", ""),
         "machine": machine,
@@ -338,19 +363,28 @@ def assemble(raw, out):
         "bundle": manifest,
         "roofs": roofs,
         "parts": all_parts,
-        "tests": [tests(raw, part) for part in named("test_.*")],
-        "trainings": [training(raw, part) for part in named("train_.*")],
-        "steps": gpu_steps.steps(raw, named, samples),
-        "torch": gpu_steps.torch_rows(raw, samples),
+        "tests": made("tests", lambda: [tests(raw, part) for part in named("test_.*")], []),
+        "trainings": made("trainings", lambda: [training(raw, part) for part in named("train_.*")], []),
+        "steps": made("steps", lambda: gpu_steps.steps(raw, named, samples), []),
+        "torch": made("rows of PyTorch", lambda: gpu_steps.torch_rows(raw, samples), []),
         "plans": plan_rows,
         "plan_verdicts": plan_verdicts if named("step_plans") and named("step_plans")[0]["status"] == "passed" else [],
-        "ncu": gpu_steps.ncu(raw, named),
-        "sanitizer": [sanitizer(raw, part) for part in named("sanitizer_.*")],
+        "tuned": made("tuned plans", lambda: gpu_steps.tuned(cache), []),
+        "ncu": made("counters", lambda: gpu_steps.ncu(raw, named), []),
+        "sanitizer": made("compute-sanitizer", lambda: [sanitizer(raw, part) for part in named("sanitizer_.*")], []),
         "figures": figures,
     }
-    report["verdict"], report["reasons"] = verdict_of(report)
+    report["decisions"] = made("decisions", lambda: gpu_decisions.decisions(report), [])
+    report["verdict"], report["reasons"] = made("verdict", lambda: verdict_of(report), ("red", []))
+    lines = []
+    made("text", lambda: lines.extend(markdown(report)), None)
+    if broken:
+        report["verdict"] = "red" if report["verdict"] == "red" else "incomplete"
+        report["reasons"] += broken
+        lines[:1] = [f"# A visit to a GPU: {report['verdict'].upper()}"]
+        lines += ["\n## What could not be read\n", *(f"- {line}" for line in broken)]
     write(f"{out}/report.json", json.dumps(report, indent=1) + "\n")
-    write(f"{out}/report.md", "\n".join(markdown(report)) + "\n")
+    write(f"{out}/report.md", "\n".join(lines) + "\n")
     passed = sum(test["passed"] for test in report["tests"])
     print(f"{report['verdict'].upper()}: {passed} tests passed, {len(figures)} figures; {out}/report.md")
     for reason in report["reasons"][:20]:
@@ -413,8 +447,8 @@ def make_cifar(folder):
 
 
 def main(arguments):
-    if len(arguments) == 3 and arguments[0] == "assemble":
-        return assemble(arguments[1], arguments[2])
+    if len(arguments) == 4 and arguments[0] == "assemble":
+        return assemble(*arguments[1:])
     if len(arguments) == 3 and arguments[0] == "heaviest":
         print(*gpu_steps.heaviest(arguments[1], int(arguments[2])), sep="\n")
         return 0

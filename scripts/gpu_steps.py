@@ -2,6 +2,7 @@
 limited the clocks meanwhile. Needs Python's standard library alone."""
 
 import csv
+import glob
 import json
 
 PLANS_SLACK = 1.05  # a step's chosen plans together, over the best of all
@@ -95,6 +96,9 @@ def steps(raw, named, samples):
         report = read_json(f"{raw}/{part['name']}.json")
         for step in report.get("steps", []):
             row = dict(step, part=part["name"], verdict="pass", why="", clocks=clocks_between(samples, step.get("began_s"), step.get("ended_s")))
+            refused, fallbacks = step["vendor"].get("refused", 0), step["vendor"].get("fallbacks", 0)
+            if refused or fallbacks:
+                row.update(verdict="FAIL", why=f"plans of {refused} shapes were refused, and {fallbacks} shapes are left to our own kernels")
             if report.get("has_vendor") and step["vendor"]["calls"] == 0:
                 row.update(verdict="FAIL", why="no plan of cuDNN or cuBLASLt ran")
             for way in ("plain", "graph"):
@@ -112,7 +116,7 @@ def plans(raw):
     for network in read_json(f"{raw}/step_plans.json").get("plans", []):
         chosen = best = 0.0
         for one in network["signatures"]:
-            row = {"workload": network["workload"], "signature": one["signature"].partition(" on ")[0], "plans": len(one["ms"]),
+            row = {"workload": network["workload"], "signature": one["signature"].partition(" on ")[0], "plans": len(one["ms"]), "ms": one["ms"],
                    "chosen_us": one["chosen_ms"] and 1e3 * one["chosen_ms"], "best_us": one["best_ms"] and 1e3 * one["best_ms"],
                    "own_us": one["own_ms"] and 1e3 * one["own_ms"]}
             if row["chosen_us"] and row["best_us"]:
@@ -127,8 +131,19 @@ def plans(raw):
     return rows, verdicts
 
 
+def tuned(cache):
+    """What was measured for each signature, by the files of the chosen plans."""
+    rows = []
+    for path in sorted(glob.glob(f"{glob.escape(cache)}/athanor/plans/*.json")):
+        plan = read_json(path)
+        vendor, own = plan.get("vendor_ms"), plan.get("own_ms")
+        if vendor and own:  # ours is given up beyond three times the vendor's
+            rows.append({"signature": plan["key"].partition(" on ")[0], "vendor_us": 1e3 * vendor, "own_us": 1e3 * min(own, 3 * vendor)})
+    return sorted(rows, key=lambda row: row["signature"])
+
+
 def torch_rows(raw, samples):
-    rows = json_lines(f"{raw}/torch_steps.jsonl")
+    rows = json_lines(f"{raw}/torch_steps.jsonl") + json_lines(f"{raw}/torch_compile.jsonl")
     for row in rows:
         row["clocks"] = clocks_between(samples, row.get("began_s"), row.get("ended_s"))
     return rows
@@ -191,15 +206,28 @@ def mb(value):
     return "" if value is None else f"{value / 1e6:,.1f}"
 
 
-def step_text(report, table):
+def vendor_text(report, table):
     """Lines of Markdown; table(header, rows) makes those of a table."""
+    yield "\n## cuDNN and cuBLASLt\n"
+    yield ("Calls by their plans; shapes whose plans were refused, and those that were left to our own kernels; and in which way the plans were "
+           "made that ran: a handle and text are tried only where those of the device's properties were refused.\n")
+    yield from table(["part", "calls", "refused", "left to us", "plans", "by a handle", "by text", "measured in s"],
+                     [[step["part"], step["vendor"]["calls"], step["vendor"].get("refused", ""), step["vendor"].get("fallbacks", ""),
+                       step["vendor"].get("plans_made", ""), step["vendor"].get("by_handle", ""), step["vendor"].get("by_text", ""),
+                       number(step["vendor"].get("tuning_s"), 1)] for step in report["steps"]])
+    for step in report["steps"]:
+        for note in step.get("notes", []):
+            yield f"- {step['part']}: {note}"
+
+
+def step_text(report, table):
     peers = best_peers(report["torch"])
     rows = []
     for step in report["steps"]:
         plain, graph = step.get("plain", {}), step.get("graph", {})
         ours = max(plain.get("images_per_s") or 0, graph.get("images_per_s") or 0)
         peer = peers.get(network_of(step["workload"]))
-        rows.append([step["workload"], number(plain.get("images_per_s")), number(graph.get("images_per_s")),
+        rows.append([step["part"].removeprefix("step_"), step["workload"], number(plain.get("images_per_s")), number(graph.get("images_per_s")),
                      f"{number(peer['images_per_s'])} ({peer['way']})" if peer else "",
                      f"{ours / peer['images_per_s']:.2f}" if peer and ours else "", number(plain.get("step_ms"), 3),
                      number(graph.get("step_ms"), 3), number(plain.get("host_ms"), 3), number(graph.get("host_ms"), 3),
@@ -208,7 +236,7 @@ def step_text(report, table):
     yield "\n## Steps of training\n"
     yield ("Images/s in steady state, with data on the device: queued kernel by kernel, launched as a CUDA graph, and by the fastest way of "
            "PyTorch.\n")
-    yield from table(["network", "images/s", "as a graph", "PyTorch", "ratio", "ms", "ms, graph", "host ms", "host ms, graph", "syncs",
+    yield from table(["part", "network", "images/s", "as a graph", "PyTorch", "ratio", "ms", "ms, graph", "host ms", "host ms, graph", "syncs",
                       "allocations", "vendor calls", "clocks", "verdict"], rows)
     for step in report["steps"]:
         if step.get("why_no_graph"):
@@ -250,6 +278,13 @@ def other_text(report, table):
         yield from table(["signature", "plans", "chosen us", "best us", "ratio", "our us"],
                          [[row["signature"], row["plans"], number(row["chosen_us"], 1), number(row["best_us"], 1),
                            number(row.get("ratio"), 3), number(row["own_us"], 1)] for row in worst])
+    if report["tuned"]:
+        yield "\n## Tuned\n"
+        yield ("The fastest plan of each signature and our own kernel (of a convolution that sums its channels: two passes), as measured when the "
+               "plan was chosen. 3.00 and more is not measured to its end.\n")
+        yield from table(["signature", "vendor us", "our us", "our / vendor"],
+                         [[row["signature"], number(row["vendor_us"], 1), number(row["own_us"], 1),
+                           number(row["own_us"] / row["vendor_us"], 2)] for row in report["tuned"]])
     if report["ncu"]:
         yield "\n## What memory moves\n"
         yield "Of one launch, the one with the most bytes: DRAM by the GPU's counters, where the cache is cold, beside the account.\n"

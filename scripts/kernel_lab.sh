@@ -8,18 +8,20 @@
 #   --dir DIR   the exercises are in DIR instead
 #   --counters  only counts;  --table: as a Markdown table, one line a kernel
 #   --gdb       builds the one NAME for a debugger, and starts gdb on it
+#   --ptx       runs what nvcc makes of the kernels (simt/ptx/), in the three orders; with --gdb steps through it
 #   --build     only builds: the emulator, and each NAME
 # Start with: cp examples/kernel_lab/my_kernel.cu examples/kernel_lab/mine.cu
 # Needs g++ and fmt (libfmt-dev); the first run builds the emulator, later ones take seconds.
 # Codes: 0 all right; 1 a kernel is wrong; 2 wrong arguments, or it does not compile.
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
-folder=$root/examples/kernel_lab mode=check names=()
+folder=$root/examples/kernel_lab mode=check form="" names=()
 while [ $# -gt 0 ]; do
   case $1 in
     --dir) [ $# -ge 2 ] || fail 2 "--dir must be followed by a folder"; folder=$(cd "$2" && pwd) || exit 2; shift 2 ;;
     --counters | --table | --gdb | --build) mode=${1#--}; shift ;;
-    -h | --help) sed -n '2,15s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    --ptx) form=ptx; shift ;;
+    -h | --help) sed -n '2,16s/^# \{0,1\}//p' "$0"; exit 0 ;;
     -*) fail 2 "kernel_lab.sh: no such flag: $1 (--help lists them)" ;;
     *) names+=("$1"); shift ;;
   esac
@@ -38,14 +40,14 @@ ccache=$(command -v ccache || true)
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 
-# Two builds, for no one build finds everything; and one to step through.
+# Two builds, for no one build finds everything; one to step through; and one of nvcc's PTX, to step through, too.
 common=(-std=c++20 -g -I"$root" -I"$root/simt/include" -isystem "$root/simt/emulator/cuda"
   -I"$root/examples/kernel_lab" -DATHANOR_SIMT)
-flags_of() { # flags_of bounds|races|gdb
+flags_of() { # flags_of bounds|races|gdb|ptx
   case $1 in
     bounds) echo -O1 -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer ;;
     races) echo -O1 -DSIMT_RACE -fno-omit-frame-pointer ;;
-    gdb) echo -O0 ;;
+    gdb | ptx) echo -O0 ;;
   esac
 }
 kernel_flags_of() {
@@ -63,22 +65,32 @@ sources_of() {
     /set\(sources$/ || (all && /list\(APPEND sources$/) { inside = 1; next }
     /\)/ { inside = 0 }
     inside && NF { print root "/simt/emulator/" $1 ".cpp" }' simt/simt.cmake
+  [ "$1" != ptx ] || ls "$root"/simt/ptx/*.cpp
 }
 
 # compile BUILD: the emulator and lab.cpp, where a source or a flag has changed.
 compile_emulator() {
   local build=$1 objects=$lab/$1 sum
-  sum=$(cat simt/simt.cmake simt/include/simt/* simt/emulator/*.* simt/emulator/cuda/* \
+  sum=$(cat simt/simt.cmake simt/include/simt/* simt/emulator/*.* simt/emulator/cuda/* simt/ptx/* \
     examples/kernel_lab/lab.* "$root/scripts/kernel_lab.sh" | cksum)
   [ "$(cat "$objects/emulator.sum" 2>/dev/null)" != "$sum" ] || return 0
   echo "Building the emulator ($build), once" >&2
   rm -rf "$objects"
   mkdir -p "$objects"
   { sources_of "$build"; echo "$root/examples/kernel_lab/lab.cpp"; } |
-    xargs -P "$(nproc)" -I{} bash -c '"$@" -c {} -o '"$objects"'/$(basename {} .cpp).o' \
+    xargs -P "$(nproc)" -I{} bash -c '"$@" -c {} -o '"$objects"'/$(basename "$(dirname {})")_$(basename {} .cpp).o' \
       - $ccache g++ "${common[@]}" $(flags_of "$build") >"$log" 2>&1 || { cat "$log" >&2; return 2; }
   (cd "$objects" && ar rcs emulator.a ./*.o)
   echo "$sum" >"$objects/emulator.sum"
+}
+
+# translate NAME: its kernels as nvcc makes them for sm_90a, NAME.ptx, and as C++.
+translate() {
+  local to=$lab/ptx/$1
+  nvcc --ptx -arch=sm_90a -std=c++20 --fmad=false -I"$root" -I"$root/simt/include" -I"$root/examples/kernel_lab" -I"$folder" \
+    "$folder/$1.cu" -o "$to.ptx" &&
+    (cd "$lab/ptx" && python3 "$root/simt/ptx/translate.py" "$1.ptx" "$1.cu" -o "$1.ptx.cpp") &&
+    g++ "${common[@]}" -O0 -fwrapv -fno-strict-aliasing -w -c "$to.ptx.cpp" -o "$to.ptx.o"
 }
 
 compile() { # compile BUILD NAME
@@ -88,10 +100,11 @@ compile() { # compile BUILD NAME
   [ "$(cat "$objects/$name.sum" 2>/dev/null)" != "$sum" ] || return 0
   { $ccache g++ "${common[@]}" $(flags_of "$build") $(kernel_flags_of "$build") -I"$folder" -Wall -Wno-unknown-pragmas \
     -Wno-unused -Wno-maybe-uninitialized -fno-strict-aliasing -x c++ -c "$folder/$name.cu" -o "$objects/$name.o" &&
-    g++ $(flags_of "$build") "$objects/$name.o" -o "$objects/$name" "$objects/emulator.a" "${libraries[@]}"; } >"$log" 2>&1 ||
+    { [ "$build" != ptx ] || translate "$name"; } &&
+    g++ $(flags_of "$build") "$objects/$name".*o -o "$objects/$name" "$objects/emulator.a" "${libraries[@]}"; } >"$log" 2>&1 ||
     { head -n 20 "$log" >&2; return 2; }
   cat "$log" >&2  # warnings
-  rm "$objects/$name.o"
+  rm "$objects/$name".*o
   echo "$sum" >"$objects/$name.sum"
 }
 
@@ -142,6 +155,16 @@ check() {
   [ "$bad" = 0 ]
 }
 
+# check_ptx NAME: a row for values, as nvcc's code gives them; 1 where one is bad.
+check_ptx() {
+  local order
+  for order in forward reverse random:7; do
+    SIMT_ORDER=$order "$lab/ptx/$1" >"$log" 2>&1 ||
+      { say_row ptx "WRONG with threads in $order order: $(diagnosis)"; return 1; }
+  done
+  say_row ptx "$(tail -n 1 "$log"), threads in forward, reverse and random order"
+}
+
 # Code for the GPU that is here, with what only its architecture has (wgmma).
 arch_flag() {
   local sm
@@ -163,6 +186,14 @@ on_gpu() {
   "$lab/gpu/$name" --time | tail -n 1
 }
 
+if [ -n "$form" ]; then
+  find_nvcc || fail 2 "--ptx needs nvcc, of the CUDA toolkit"
+  case $mode in
+    check) mode=ptx ;;
+    gdb) ;;
+    *) fail 2 "--ptx goes with --gdb or alone" ;;
+  esac
+fi
 status=0
 case $mode in
   build)
@@ -172,8 +203,14 @@ case $mode in
     done ;;
   gdb)
     [ ${#names[@]} = 1 ] || fail 2 "--gdb takes one exercise"
-    compile gdb "${names[0]}" || exit 2
-    exec gdb -q ${KERNEL_LAB_GDB-} --args "$lab/gdb/${names[0]}" --once ;;
+    compile "${form:-gdb}" "${names[0]}" || exit 2
+    exec gdb -q ${KERNEL_LAB_GDB-} -d "$lab/ptx" --args "$lab/${form:-gdb}/${names[0]}" --once ;;
+  ptx)
+    for name in "${names[@]}"; do
+      compile ptx "$name" || exit 2
+      echo "$name: $("$lab/ptx/$name" --formula)"
+      check_ptx "$name" || status=1
+    done ;;
   check)
     for name in "${names[@]}"; do
       compile bounds "$name" && compile races "$name" || exit 2

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # Installs what is missing, builds the tests of the cpu preset and runs them: the lanes quick and all (cmake/testing.cmake).
 #   --quick   the lane quick alone, in process: two minutes
-#   --all     what a change must pass: all of cpu, and simt, cuda, cpu-asan and cpu-tsan
+#   --all     what a change must pass: all of cpu, and simt, cuda, cpu-asan and cpu-tsan; of ptx, products by tensor cores
 #   --every   the lane every of these, too, and simt-asan, simt-race, smpi and aarch64: hours, once a week
 #   PRESET... only these of them
-# Left out are smpi where there is no SimGrid, cuda where there is no toolkit for it, and aarch64 where its cross compiler,
+# Left out are smpi where there is no SimGrid, cuda and ptx where there is no toolkit for them, and aarch64 where its cross compiler,
 # emulator and libraries cannot be had. --werror makes warnings errors, as CI=true does.
 # The last line counts passed, failed and skipped tests; above it a table has the minutes of each preset, each skipped test
 # says why, and each failed one shows the end of what it printed.
@@ -17,9 +17,9 @@ settings_of_lane=()
 tests_of_lane=()
 case "${1-}" in
   --quick) target=quick_tests tests_of_lane=(-L quick) ;;
-  --all) presets=(cpu simt cuda cpu-asan cpu-tsan) ;;
+  --all) presets=(cpu simt ptx cuda cpu-asan cpu-tsan) ;;
   --every)
-    presets=(cpu simt cuda cpu-asan cpu-tsan simt-asan simt-race smpi aarch64)
+    presets=(cpu simt ptx cuda cpu-asan cpu-tsan simt-asan simt-race smpi aarch64)
     settings_of_lane=(-DATHANOR_EVERY_TEST=ON -DATHANOR_ONE_ISA=OFF)
     ;;
 esac
@@ -126,6 +126,14 @@ for preset in "${presets[@]}"; do
   without=() # tests that cannot run here
   case $preset in
     smpi) command -v smpirun >/dev/null || { row smpi - - "skipped: no SimGrid here (libsimgrid-dev)"; continue; } ;;
+    ptx)
+      find_nvcc || { row ptx - - "skipped: no nvcc here"; continue; }
+      if [ "${1-}" = --every ]; then
+        settings+=(-DATHANOR_PTX_SOURCES=)
+      else
+        settings+=(-DATHANOR_PTX_SOURCES='matmul[.]cu') # cp.async, ldmatrix, mma; tests/ptx has mbarrier, TMA and wgmma
+      fi
+      ;;
     aarch64)
       prepare_aarch64 ||
         { row aarch64 - - "skipped: no cross compiler with its libraries here (Debian on x86-64)"; continue; }

@@ -114,6 +114,133 @@ void add_backward(const Shape& shape, DType dtype, const Variant& v) {
        .tiles = tiles_for(shape, dtype)});
 }
 
+// Max pooling of a norm's result, or of what it takes, in training.
+
+struct PooledNorm {
+  const char* op;
+  bool norm_first;
+  Activation activation;
+  Shape x, y;
+  kernels::PoolWindows windows;
+};
+const PooledNorm kPooledNorms[] = {
+    // The stem of a ResNet, and a group of CifarNet.
+    {"batch_norm_max_pool",
+     true,
+     Activation::relu,
+     {1, 112, 112, 64},
+     {1, 56, 56, 64},
+     {{112, 56, 3, 2, 1}, {112, 56, 3, 2, 1}}},
+    {"max_pool_batch_norm",
+     false,
+     Activation::gelu,
+     {1, 31, 31, 64},
+     {1, 15, 15, 64},
+     {{31, 15, 2, 2}, {31, 15, 2, 2}}},
+};
+
+/// args.y from x, with all that is in between: `pooled` if pooling comes first.
+template <class Context>
+void forward(Context& context, const PooledNorm& p, const Tensor& x, const Tensor& pooled,
+             const Tensor& index, kernels::BatchNormTraining args) {
+  args.activation = p.activation;
+  args.eps = kEps;
+  args.x = p.norm_first ? x : pooled;
+  if constexpr (kernels::kHasNormPools<Context>) {
+    if (p.norm_first) return kernels::batch_norm_max_pool_training(context, args, p.windows, index);
+    kernels::max_pool_batch_norm_training(context, p.windows, x, index, args);
+  } else {
+    if (!p.norm_first) {
+      kernels::max_pool_forward(context, p.windows, x, pooled, index);
+      return kernels::batch_norm_training(context, args);
+    }
+    const Tensor y = args.y;
+    args.y = empty_like(x);
+    kernels::batch_norm_training(context, args);
+    kernels::max_pool_forward(context, p.windows, args.y, y, index);
+  }
+}
+/// dx, shaped like x, and the parameters' gradients from dy, shaped like y.
+template <class Context>
+void backward(Context& context, const PooledNorm& p, const Tensor& index, const Tensor& dx,
+              kernels::BatchNormBackward args) {
+  args.activation = p.activation;
+  if constexpr (kernels::kHasNormPools<Context>) {
+    args.dx = dx;
+    if (p.norm_first) return kernels::batch_norm_max_pool_backward(context, args, p.windows, index);
+    kernels::max_pool_batch_norm_backward(context, p.windows, index, args);
+  } else if (p.norm_first) {
+    const Tensor dy = args.dy;
+    args.dx = dx;
+    args.dy = empty_like(dx);
+    kernels::max_pool_backward(context, p.windows, dy, index, args.dy);
+    kernels::batch_norm_backward(context, args);
+  } else {
+    args.dx = empty_like(args.x);
+    kernels::batch_norm_backward(context, args);
+    kernels::max_pool_backward(context, p.windows, args.dx, index, dx);
+  }
+}
+
+void add_pooled(const PooledNorm& p, DType dtype) {
+  const Shape channels = {p.x[3]};
+  const double x = bytes_of(p.x, dtype), y = bytes_of(p.y, dtype), index = bytes_of(p.y, DType::u8);
+  const auto gamma = [=] { return filled(channels, DType::f32, 0.5, 1.5, 2); };
+  const auto beta = [=] { return filled(channels, DType::f32, -0.5, 0.5, 3); };
+  // Positions are operands, since a near tie may have another winner.
+  add({.op = p.op,
+       .dir = "fwd",
+       .dtype = dtype,
+       .shape = p.x,
+       .work = {.bytes = (p.norm_first ? 2 * x + y : x + 3 * y) + index},
+       .prepare =
+           [=] {
+             return call({{pattern(p.x, dtype, -1, 3, 1)},
+                          {Tensor::empty(p.y, {dtype, kCpu})},
+                          {Tensor::empty(p.y, {DType::u8, kCpu})},
+                          {gamma(), Role::whole},
+                          {beta(), Role::whole},
+                          result(Role::same_result, {2, p.x[3]}, DType::f32),
+                          result(Role::row_result, p.y, dtype)},
+                         4 * epsilon_of(dtype) + 1e-4, [p](auto& context, std::span<const Tensor> t) {
+                           kernels::BatchNormTraining args;
+                           args.gamma = t[3], args.beta = t[4], args.stats = t[5], args.y = t[6];
+                           forward(context, p, t[0], t[1], t[2], args);
+                         });
+           },
+       .tiles = tiles_for(p.x, dtype)});
+  add({.op = p.op,
+       .dir = "bwd",
+       .dtype = dtype,
+       .shape = p.x,
+       .work = {.bytes = p.norm_first ? 3 * x + 2 * (y + index) : x + 4 * y + index},
+       .prepare =
+           [=] {
+             const Tensor in = pattern(p.x, dtype, -1, 3, 1), pooled = Tensor::empty(p.y, {dtype, kCpu}),
+                          won = Tensor::empty(p.y, {DType::u8, kCpu});
+             kernels::BatchNormTraining made;
+             made.gamma = gamma(), made.beta = beta(), made.stats = Tensor::empty({2, p.x[3]});
+             made.y = empty_like(pooled);
+             forward(cpu_context(), p, in, pooled, won, made);
+             return call({{p.norm_first ? in : pooled},
+                          {won},
+                          {made.gamma, Role::whole},
+                          {made.beta, Role::whole},
+                          {made.stats, Role::whole},
+                          {pattern(p.y, dtype, -1, 1, 5)},
+                          result(Role::row_result, p.x, dtype),
+                          result(Role::sum_result, channels, DType::f32),
+                          result(Role::sum_result, channels, DType::f32)},
+                         8 * epsilon_of(dtype) + 1e-4, [p](auto& context, std::span<const Tensor> t) {
+                           kernels::BatchNormBackward args;
+                           args.x = t[0], args.gamma = t[2], args.beta = t[3], args.stats = t[4];
+                           args.dy = t[5], args.dgamma = {t[7]}, args.dbeta = {t[8]};
+                           backward(context, p, t[1], t[6], args);
+                         });
+           },
+       .tiles = tiles_for(p.x, dtype)});
+}
+
 void add_layer_norm(const Shape& shape, DType dtype) {
   const double bytes = bytes_of(shape, dtype);
   const auto gamma = [=] { return Operand{filled({shape[1]}, DType::f32, 0.5, 1.5, 2), Role::whole}; };
@@ -171,6 +298,7 @@ void add_norm() {
         add_backward(shape, dtype, v);
       }
     }
+    for (const PooledNorm& p : kPooledNorms) add_pooled(p, dtype);
     for (const Shape& shape : {Shape{64, 768}, Shape{16, 4096}}) add_layer_norm(shape, dtype);
   }
 }

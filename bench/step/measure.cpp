@@ -22,14 +22,15 @@ double unix_time() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
-/// Trains, and calls look(timer) before the timer goes.
+/// Trains, and calls look(timer) after each phase, and at the end.
 template <class Look>
-void train(const StepWorkload& workload, const StepPhases& phases, GraphMode graph,
+void train(const StepWorkload& workload, const StepPhases& phases, GraphMode graph, bool fused,
            const ProfiledLaunch& profiled, Device device, const Look& look) {
   StepTraining training(workload, phases.steps(), device);
   training.config.graph = graph;
+  training.config.fused = fused;
   Trainer trainer(training.config);
-  auto owned = std::make_unique<StepTimer>(phases, device, profiled);
+  auto owned = std::make_unique<StepTimer>(phases, device, profiled, look);
   const StepTimer& timer = *owned;
   trainer.add(std::move(owned));
   const FitReport report = trainer.fit(*training.task, *training.images);
@@ -117,10 +118,11 @@ std::vector<StepRow> joined(const StepAccount& account, const std::vector<TimedL
   return all;
 }
 
-StepAccount account_of(const StepWorkload& workload, Device device) {
+StepAccount account_of(const StepWorkload& workload, bool fused, Device device) {
   Gpu gpu = gpu_named("h200");  // its speed plays no part
   gpu.multiprocessors = device_info(device).multiprocessors;
   StepTraining training(workload, 2, kCpu);
+  training.config.fused = fused;
   return account_for_step(training.config, *training.task, *training.images, gpu, cuda::has_vendor());
 }
 
@@ -132,6 +134,26 @@ ProfiledLaunch heaviest_launch(const StepAccount& account, const std::string& na
   }
   ATH_CHECK(best, "--profile-launch: must be a kernel of the step, but '{}' is not in its account", name);
   return {best->layer, best->pass, best->kernel};
+}
+
+/// With the best of each signature's times.
+std::vector<PlanTimes> judged(const std::map<std::string, PlanTimes>& found) {
+  std::vector<PlanTimes> all;
+  for (const auto& [signature, measured] : found) {
+    PlanTimes& times = all.emplace_back(measured);
+    const auto count = std::min(times.ms.size(), static_cast<std::size_t>(cuda::VendorOptions().candidates));
+    const auto least = [&](std::size_t of) {
+      return of == 0
+                 ? std::numeric_limits<double>::infinity()
+                 : *std::min_element(times.ms.begin(), times.ms.begin() + static_cast<std::ptrdiff_t>(of));
+    };
+    times.chosen_ms = least(count), times.best_ms = least(times.ms.size());
+    if (times.own_ms > 0) {
+      times.chosen_ms = std::min(times.chosen_ms, times.own_ms);
+      times.best_ms = std::min(times.best_ms, times.own_ms);
+    }
+  }
+  return all;
 }
 
 }  // namespace
@@ -165,34 +187,49 @@ StepResult measure_step(const StepWorkload& workload, const StepOptions& options
   result.began_s = unix_time();
   cuda::Vendor& vendor = cuda_context(device).vendor();
   const VendorStats before = vendor.stats();
-  if (!options.profile_launch.empty() || options.plain) result.account = account_of(workload, device);
+  if (!options.profile_launch.empty() || options.plain)
+    result.account = account_of(workload, options.fused, device);
   if (!options.profile_launch.empty())
     result.profiled = heaviest_launch(result.account, options.profile_launch);
+  const auto tell = [&] {
+    result.vendor = vendor.stats() - before;
+    result.ended_s = unix_time();
+    if (options.on_phase) options.on_phase(result);
+  };
   if (options.plain) {
-    train(workload, options.phases, GraphMode::off, result.profiled, device, [&](const StepTimer& timer) {
-      result.plain = rates_of(timer, workload.batch);
+    const auto look = [&](const StepTimer& timer) {
+      if (!timer.steady_ms.empty()) result.plain = rates_of(timer, workload.batch);
       result.timed_step_ms = quantile(timer.launches_ms, 0.5);
       result.profiled_ran = timer.profiled_launch_ran;
-      result.rows = joined(result.account, timer.launches);
-    });
+      if (!timer.launches_ms.empty()) result.rows = joined(result.account, timer.launches);
+      result.notes = timer.notes;
+      tell();
+    };
+    train(workload, options.phases, GraphMode::off, options.fused, result.profiled, device, look);
   }
   if (options.graph) {
     StepPhases phases = options.phases;
     phases.warm = std::max<std::int64_t>(phases.warm, 8);  // the first, those on the graphs' memory, captures
     phases.lead = phases.launches = 0;
     try {
-      train(workload, phases, GraphMode::on, {}, device,
-            [&](const StepTimer& timer) { result.graph = rates_of(timer, workload.batch); });
+      const std::vector<std::string> before_graphs = result.notes;
+      train(workload, phases, GraphMode::on, options.fused, {}, device, [&](const StepTimer& timer) {
+        if (!timer.steady_ms.empty()) result.graph = rates_of(timer, workload.batch);
+        result.notes = before_graphs;
+        result.notes.insert(result.notes.end(), timer.notes.begin(), timer.notes.end());
+        tell();
+      });
     } catch (const ArgumentError& error) {  // it cannot be captured
       result.why_no_graph = error.what();
+      result.graph.reset();
+      tell();
     }
   }
-  result.vendor = vendor.stats() - before;
-  result.ended_s = unix_time();
   return result;
 }
 
-std::vector<PlanTimes> measure_plans(const StepWorkload& workload, int most, Device device) {
+std::vector<PlanTimes> measure_plans(const StepWorkload& workload, int most, Device device,
+                                     const std::function<void(const std::vector<PlanTimes>&)>& on_signature) {
   ATH_CHECK(cuda::has_vendor(), "--plans: this build has no cuDNN, so there are no plans to measure");
   cuda::Vendor& vendor = cuda_context(device).vendor();
   const cuda::VendorOptions saved = vendor.options();
@@ -200,18 +237,21 @@ std::vector<PlanTimes> measure_plans(const StepWorkload& workload, int most, Dev
   cuda::VendorOptions options = saved;
   options.candidates = most;
   options.plan_directory.clear();
-  options.on_measured = [&found](const cuda::MeasuredPlan& one) {
+  options.on_measured = [&](const cuda::MeasuredPlan& one) {
     PlanTimes& times = found[one.signature];
+    if (one.candidate == 0) times = {};  // made anew, in another way
     times.signature = one.signature;
-    if (one.candidate < 0)
-      times.own_ms = one.ms;
-    else
+    if (one.candidate >= 0) {
       times.ms.push_back(one.ms);
+    } else {  // the last
+      times.own_ms = one.ms;
+      if (on_signature) on_signature(judged(found));
+    }
   };
   vendor.clear();
   vendor.set_options(options);
   try {
-    train(workload, {.warm = 2, .steady = 0, .alone = 0, .lead = 0, .launches = 0}, GraphMode::off, {},
+    train(workload, {.warm = 2, .steady = 0, .alone = 0, .lead = 0, .launches = 0}, GraphMode::off, true, {},
           device, [](const StepTimer&) {});
   } catch (...) {
     vendor.set_options(saved);
@@ -219,22 +259,7 @@ std::vector<PlanTimes> measure_plans(const StepWorkload& workload, int most, Dev
   }
   vendor.set_options(saved);
   vendor.clear();
-  std::vector<PlanTimes> all;
-  for (auto& [signature, times] : found) {
-    const auto count = std::min(times.ms.size(), static_cast<std::size_t>(cuda::VendorOptions().candidates));
-    const auto least = [&](std::size_t of) {
-      return of == 0
-                 ? std::numeric_limits<double>::infinity()
-                 : *std::min_element(times.ms.begin(), times.ms.begin() + static_cast<std::ptrdiff_t>(of));
-    };
-    times.chosen_ms = least(count), times.best_ms = least(times.ms.size());
-    if (times.own_ms > 0) {
-      times.chosen_ms = std::min(times.chosen_ms, times.own_ms);
-      times.best_ms = std::min(times.best_ms, times.own_ms);
-    }
-    all.push_back(std::move(times));
-  }
-  return all;
+  return judged(found);
 }
 
 }  // namespace athanor::bench

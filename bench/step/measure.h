@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -40,9 +41,10 @@ struct StepResult {
   std::vector<StepRow> rows;  ///< by layer, pass and kernel; those of the account first
   double timed_step_ms = 0;   ///< median, with an event before and after each launch
   StepAccount account;
-  VendorStats vendor;         ///< of this workload
-  ProfiledLaunch profiled;    ///< what a profiler was to see,
-  bool profiled_ran = false;  ///< and did
+  VendorStats vendor;              ///< of this workload
+  std::vector<std::string> notes;  ///< what its runs said, of refused plans among others
+  ProfiledLaunch profiled;         ///< what a profiler was to see,
+  bool profiled_ran = false;       ///< and did
 
   /// The rows by kernel, those that take longest first.
   std::vector<StepRow> kernels() const;
@@ -53,8 +55,12 @@ struct StepResult {
 struct StepOptions {
   StepPhases phases;
   bool plain = true, graph = true;
+  bool fused = true;  ///< TrainerConfig::fused
   /// The kernel whose launch with the most bytes a profiler sees; empty: none.
   std::string profile_launch = {};
+  /// Called with what there is so far after the first step, and when a phase has its figures: a run that is
+  /// cut off loses the others alone.
+  std::function<void(const StepResult&)> on_phase = {};
 };
 
 /// Trains as a Trainer does, without the network's data in the way. Throws what Trainer::fit() throws.
@@ -72,7 +78,9 @@ struct PlanTimes {
 
 /// The signatures of a step, with up to `most` plans of each; reads and writes no plan folder. A convolution
 /// that also sums its channels is there twice: with " sums", where own_ms is that of two passes, and without.
-/// Throws ArgumentError in a build without a vendor.
-std::vector<PlanTimes> measure_plans(const StepWorkload& workload, int most, Device device);
+/// `on_signature` is called with those so far. Throws ArgumentError in a build without a vendor.
+std::vector<PlanTimes> measure_plans(
+    const StepWorkload& workload, int most, Device device,
+    const std::function<void(const std::vector<PlanTimes>&)>& on_signature = {});
 
 }  // namespace athanor::bench

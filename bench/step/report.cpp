@@ -77,6 +77,7 @@ std::string text_of(const StepResult& result, double copy_roof) {
   text += fmt::format("  vendor: {} calls, {} plans made ({} measured), {} read, {} rejected\n",
                       result.vendor.calls, result.vendor.plans_made, result.vendor.tuned,
                       result.vendor.plans_loaded, result.vendor.disk_rejected);
+  for (const std::string& note : result.notes) text += fmt::format("  {}\n", note);
   if (!result.plain) return text;
   const std::vector<StepRow> kernels = result.kernels();
   double all_us = 0;
@@ -123,8 +124,14 @@ Json json_of(const StepResult& result, double copy_roof) {
              {{"calls", result.vendor.calls},
               {"plans_made", result.vendor.plans_made},
               {"measured", result.vendor.tuned},
+              {"by_handle", result.vendor.by_handle},
+              {"by_text", result.vendor.by_text},
               {"read", result.vendor.plans_loaded},
-              {"rejected", result.vendor.disk_rejected}}}};
+              {"rejected", result.vendor.disk_rejected},
+              {"refused", result.vendor.refused},
+              {"fallbacks", result.vendor.fallbacks},
+              {"tuning_s", result.vendor.tuning_s}}},
+            {"notes", result.notes}};
   if (result.plain) json["plain"] = json_of(*result.plain);
   if (result.graph) json["graph"] = json_of(*result.graph);
   if (!result.why_no_graph.empty()) json["why_no_graph"] = result.why_no_graph;

@@ -28,8 +28,9 @@ cudaEvent_t native(const Event& event) {
 
 }  // namespace
 
-StepTimer::StepTimer(const StepPhases& phases, Device device, ProfiledLaunch profiled)
-    : phases_(phases), device_(device), profiled_(std::move(profiled)) {
+StepTimer::StepTimer(const StepPhases& phases, Device device, ProfiledLaunch profiled,
+                     std::function<void(const StepTimer&)> on_phase)
+    : phases_(phases), device_(device), profiled_(std::move(profiled)), on_phase_(std::move(on_phase)) {
   for (std::int64_t i = 0; i <= phases.steady; ++i) steps_.emplace_back(device, Event::Timing::on);
   for (std::int64_t i = 0; i <= phases.launches; ++i) timed_steps_.emplace_back(device, Event::Timing::on);
   events_.reserve(1 << 14);
@@ -86,7 +87,13 @@ void StepTimer::on_step_end(Trainer& trainer, const StepInfo& info) {
     steady_allocations = now.allocations - before_.allocations;
     steady_plans = now.plans - before_.plans;
   }
-  if (alone >= 0 && alone < phases_.alone) wait();
+  if (alone == 0 || (alone > 0 && alone < phases_.alone)) wait();
+  if (alone == 0) {
+    for (std::size_t i = 1; i < steps_.size(); ++i) steady_ms.push_back(steps_[i - 1].ms_until(steps_[i]));
+  }
+  // Not right before the steady steps: the device would wait for what is done here.
+  const bool planned = done == 1 && phases_.warm > 1;
+  if (on_phase_ && (planned || alone == 0 || alone == phases_.alone)) on_phase_(*this);
 }
 
 void StepTimer::stop_timing() {
@@ -98,7 +105,6 @@ void StepTimer::on_train_end(Trainer& trainer) {
   stop_timing();
   wait();
   ATH_TRY(failed_);
-  for (std::size_t i = 1; i < steps_.size(); ++i) steady_ms.push_back(steps_[i - 1].ms_until(steps_[i]));
   for (std::size_t i = 1; i < timed_steps_.size(); ++i)
     launches_ms.push_back(timed_steps_[i - 1].ms_until(timed_steps_[i]));
   for (std::size_t i = 0; i < launches.size(); ++i) {

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -40,17 +41,21 @@ struct ProfiledLaunch {
 };
 
 /// Times the steps of a run on a GPU as StepPhases says. Owns its waits for the device, between steps. The
-/// results are complete after fit().
+/// results of a phase are there when it ends, those of the launches after fit().
 class StepTimer final : public StepPlaces, private cuda::LaunchListener {
  public:
-  /// `profiled`: empty names match nothing.
-  StepTimer(const StepPhases& phases, Device device, ProfiledLaunch profiled = {});
+  /// `profiled`: empty names match nothing. `on_phase` is called after the first step, in which plans are
+  /// chosen, the steady steps, and those alone.
+  StepTimer(const StepPhases& phases, Device device, ProfiledLaunch profiled = {},
+            std::function<void(const StepTimer&)> on_phase = {});
   ~StepTimer() override;
 
   void on_step_begin(Trainer& trainer, const StepInfo& info) override;
   void on_step_end(Trainer& trainer, const StepInfo& info) override;
   void on_train_end(Trainer& trainer) override;
+  void on_note(Trainer&, const std::string& note) override { notes.push_back(note); }
 
+  std::vector<std::string> notes;   ///< what the run said, of refused plans among others
   std::vector<double> steady_ms;    ///< of each steady step, by the device's clock
   std::vector<double> host_ms;      ///< to queue a step
   std::vector<double> launches_ms;  ///< of each step with events
@@ -75,6 +80,7 @@ class StepTimer final : public StepPlaces, private cuda::LaunchListener {
   StepPhases phases_;
   Device device_;
   ProfiledLaunch profiled_;
+  std::function<void(const StepTimer&)> on_phase_;
   cudaEvent_t end_ = nullptr;         // of this launch
   cudaError_t failed_ = cudaSuccess;  // an event, after a launch
   bool profiling_ = false;            // this launch

@@ -56,14 +56,15 @@ template <class All> auto named(const All& all, const std::string& name) {
 }  // namespace
 
 std::string StepWorkload::name() const {
-  return fmt::format("{}:{}:{}:{}", model, batch, name_of(precision), name_of(optimizer));
+  return fmt::format("{}:{}:{}:{}{}", model, batch, name_of(precision), name_of(optimizer),
+                     augments ? ":augment" : "");
 }
 
 StepWorkload step_workload(const std::string& text) {
   std::vector<std::string> words;
   std::istringstream parts(text);
   for (std::string word; std::getline(parts, word, ':');) words.push_back(word);
-  words.resize(std::max<std::size_t>(words.size(), 4));
+  words.resize(std::max<std::size_t>(words.size(), 5));
   StepWorkload workload;
   workload.model = words[0];
   workload.batch = std::atoll(words[1].c_str());
@@ -71,9 +72,11 @@ StepWorkload step_workload(const std::string& text) {
   const auto optimizers = optimizer_table();
   const auto optimizer =
       std::ranges::find(optimizers, words[3].empty() ? "sgd" : words[3], &OptimizerEntry::name);
-  ATH_CHECK(words.size() == 4 && workload.batch > 0 && precision && optimizer != optimizers.end(),
-            "bench_step: a workload must be MODEL:BATCH[:f32|tf32|bf16|f16[:sgd|adam|adamw|muon]], but got "
-            "'{}'",
+  workload.augments = words[4] == "augment";
+  ATH_CHECK(words.size() == 5 && workload.batch > 0 && precision && optimizer != optimizers.end() &&
+                (workload.augments || words[4].empty()),
+            "bench_step: a workload must be MODEL:BATCH[:f32|tf32|bf16|f16[:sgd|adam|adamw|muon[:augment]]], "
+            "but got '{}'",
             text);
   workload.precision = *precision;
   workload.optimizer = optimizer->kind;
@@ -103,6 +106,9 @@ StepTraining::StepTraining(const StepWorkload& workload, std::int64_t steps, Dev
   config.schedule_options.kind = ScheduleKind::constant;
   config.data_on_device = true;
   config.progress = false;
+  if (workload.augments && spec.height >= 64) config.augment.resized_crop = RandomResizedCrop{};
+  if (workload.augments && spec.height < 64) config.augment.pad = 4;
+  config.augment.flip = workload.augments;
   const auto channels = static_cast<std::size_t>(spec.channels);
   config.pixel_mean.assign(channels, 0.5);
   config.pixel_stddev.assign(channels, 0.25);

@@ -15,15 +15,18 @@
 
 namespace athanor::bench {
 
-/// MODEL:BATCH[:PRECISION[:OPTIMIZER]]
+/// MODEL:BATCH[:PRECISION[:OPTIMIZER[:augment]]]
 struct StepWorkload {
   std::string model;
   std::int64_t batch = 0;
   Precision precision = Precision::f16;
   OptimizerKind optimizer = OptimizerKind::sgd;
+  /// Images are mirrored, and of 64 pixels a side and more a random part is scaled, of smaller ones shifted
+  /// by up to 4 pixels.
+  bool augments = false;
   std::int64_t image_size = 0;  ///< pixels a side; 0: the model's
 
-  /// "resnet50:256:f16:sgd"
+  /// "resnet50:256:f16:sgd", or with ":augment"
   std::string name() const;
 };
 

@@ -71,40 +71,57 @@ std::optional<UndecodedFile> DeviceFeed::scale(const DeviceSlot& to, const Slot&
   return undecoded;
 }
 
+// The GPU does not say which file it refuses: halves of the batch, and halves of those, lead to it.
 std::optional<UndecodedFile> DeviceFeed::decode(const Slot& from, std::int64_t rows) {
   jobs_.clear();
+  job_rows_.clear();
   std::uint8_t* const pixels = staged_.data<std::uint8_t>() + from.stage->pixels_at();
   for (std::int64_t row = 0; row < rows; ++row) {
     const kernels::StagedImage& image = from.stage->image(row);
-    if (!from.stage->file(row).empty())
-      jobs_.push_back({from.stage->file(row), pixels + image.at, image.height, image.width});
+    if (from.stage->file(row).empty()) continue;
+    jobs_.push_back({from.stage->file(row), pixels + image.at, image.height, image.width});
+    job_rows_.push_back(row);
   }
-  try {
-    jpeg_->decode(jobs_);
-    return std::nullopt;
-  } catch (const IoError& error) {  // which does not say which file
-    if (++refused_ == 1) first_refusal_ = error.what();
-  }
-  return decode_on_host(from, rows);
-}
-
-std::optional<UndecodedFile> DeviceFeed::decode_on_host(const Slot& from, std::int64_t rows) {
-  const PixelStage& stage = *from.stage;
   std::optional<UndecodedFile> undecoded;
-  for (std::int64_t row = 0; row < rows; ++row) {
-    if (stage.file(row).empty()) continue;
-    const kernels::StagedImage& image = stage.image(row);
-    const std::int64_t bytes = std::int64_t{image.height} * image.width * 3;
-    const Tensor pixels = Tensor::empty({bytes}, {DType::u8, kCpu});
-    try {
-      stage.decoder()(stage.file(row), pixels.data<std::uint8_t>());
-    } catch (const IoError& error) {
-      if (!undecoded) undecoded = {row, error.what()};
+  using Part = std::span<const DeviceJpeg::Job>;
+  for (std::vector<Part> parts{jobs_}; !parts.empty();) {
+    const Part part = parts.back();
+    parts.pop_back();
+    if (decodes(part)) continue;
+    if (part.size() > 1) {
+      parts.push_back(part.subspan(part.size() / 2));
+      parts.push_back(part.first(part.size() / 2));  // next, so that rows are in order
       continue;
     }
-    staged_.view_as_strided({bytes}, {1}, stage.pixels_at() + image.at).copy_bytes_from(pixels);
+    ++refused_;
+    const auto failed = decode_on_host(from, job_rows_[static_cast<std::size_t>(part.data() - jobs_.data())]);
+    if (!undecoded) undecoded = failed;
   }
   return undecoded;
+}
+
+bool DeviceFeed::decodes(std::span<const DeviceJpeg::Job> jobs) {
+  try {
+    jpeg_->decode(jobs);
+    return true;
+  } catch (const IoError& error) {
+    if (first_refusal_.empty()) first_refusal_ = error.what();
+    return false;
+  }
+}
+
+std::optional<UndecodedFile> DeviceFeed::decode_on_host(const Slot& from, std::int64_t row) {
+  const PixelStage& stage = *from.stage;
+  const kernels::StagedImage& image = stage.image(row);
+  const std::int64_t bytes = std::int64_t{image.height} * image.width * 3;
+  const Tensor pixels = Tensor::empty({bytes}, {DType::u8, kCpu});
+  try {
+    stage.decoder()(stage.file(row), pixels.data<std::uint8_t>());
+  } catch (const IoError& error) {
+    return UndecodedFile{row, error.what()};
+  }
+  staged_.view_as_strided({bytes}, {1}, stage.pixels_at() + image.at).copy_bytes_from(pixels);
+  return std::nullopt;
 }
 
 const SlotTensors& DeviceFeed::take(std::int64_t number) const {

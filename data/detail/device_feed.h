@@ -4,6 +4,7 @@
 #include <deque>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -32,9 +33,10 @@ class DeviceFeed {
   DeviceFeed& operator=(const DeviceFeed&) = delete;
 
   /// Queues the copy of the first `rows` rows of step `number`, and the scaling of its images. Files that the
-  /// GPU refuses are decoded here. Returns the first file that cannot be decoded; its image has no content.
+  /// GPU refuses are decoded here, one by one. Returns the first file that cannot be decoded; its image has
+  /// no content.
   std::optional<UndecodedFile> send(std::int64_t number, const Slot& from, std::int64_t rows);
-  /// Batches whose files the GPU refused, and what it said of the first.
+  /// Files that the GPU refused, and what it said of the first.
   std::int64_t refused() const { return refused_; }
   const std::string& first_refusal() const { return first_refusal_; }
   /// Whether the copy of step `number` is done. Does not wait.
@@ -59,7 +61,9 @@ class DeviceFeed {
   void copy(const DeviceSlot& to, const SlotTensors& from, std::int64_t begin, std::int64_t end) const;
   std::optional<UndecodedFile> scale(const DeviceSlot& to, const Slot& from, std::int64_t rows);
   std::optional<UndecodedFile> decode(const Slot& from, std::int64_t rows);
-  std::optional<UndecodedFile> decode_on_host(const Slot& from, std::int64_t rows);
+  /// Whether the GPU takes all of them.
+  bool decodes(std::span<const DeviceJpeg::Job> jobs);
+  std::optional<UndecodedFile> decode_on_host(const Slot& from, std::int64_t row);
 
   Device device_;
   Stream copies_;
@@ -68,6 +72,7 @@ class DeviceFeed {
   Tensor staged_;  // what a PixelStage holds, and decoded files; of the copy stream
   std::shared_ptr<DeviceJpeg> jpeg_;
   std::vector<DeviceJpeg::Job> jobs_;
+  std::vector<std::int64_t> job_rows_;
   std::int64_t refused_ = 0;
   std::string first_refusal_;
 };

@@ -94,7 +94,7 @@ class Stage:
             if line.lstrip().startswith("```"):
                 flush()
                 fence = not fence
-                out.append("```text" if line == "```gdb" else line)  # Pygments does not know gdb
+                out.append("```text" if line in ("```gdb", "```ptx") else line)  # which Pygments does not know
             elif fence or line.startswith("    ") or line.startswith("#"):
                 flush()
                 out.append(line)

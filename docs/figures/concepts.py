@@ -101,6 +101,26 @@ def emulation():
     return d.done()
 
 
+def nvcc_wrote():
+    d = Diagram(760, 300, "One kernel, two ways to the CPU")
+    d.box(24, 126, 120, 50, "a kernel\n.cu", "plain")
+    d.box(196, 66, 100, 42, "g++", "good", "head")
+    d.box(196, 190, 100, 42, "nvcc", "box", "head")
+    d.arrow(144, 140, 196, 92).arrow(144, 162, 196, 206)
+    d.box(348, 66, 170, 42, "x86, and calls of\nsimt/emulator/", "good")
+    d.box(348, 190, 64, 42, "PTX", "box")
+    d.box(454, 190, 110, 42, "C++, and calls\nof simt/ptx/", "good")
+    d.arrow(296, 87, 348, 87).arrow(296, 211, 348, 211).arrow(412, 211, 454, 211)
+    d.words(433, 182, "translate.py", "tick", "middle")
+    d.box(620, 126, 116, 50, "the same tests,\non the CPU", "good")
+    d.arrow(518, 92, 620, 140).arrow(564, 206, 620, 166)
+    d.box(348, 252, 64, 30, "SASS", "warm")
+    d.arrow(380, 232, 380, 252)
+    d.words(420, 271, "ptxas; runs on a GPU alone", "muted")
+    d.words(24, 54, "Two compilers, and two readings of what tensor cores, TMA and barriers do, must agree.", "muted")
+    return d.done()
+
+
 def own_op():
     d = Diagram(760, 250, "The parts of an op")
     d.box(24, 70, 150, 60, "check\nshapes, dtypes", "plain")

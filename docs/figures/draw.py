@@ -26,7 +26,7 @@ CONCEPTS = {
     "a_kernel_five_times": "coalescing", "a_run_from_flag_to_file": "run_flow", "autograd": "autograd", "coming_from_lightning": "lightning",
     "feeding_the_furnace": "loader_ring", "from_photos_to_a_url": "photos", "kill_nine": "kills", "one_step_by_hand": "one_step", "optimizers_and_schedules": "valley", "own_op": "own_op",
     "packed_file": "packed_layout", "stepping_through_a_kernel": "gdb_threads", "tensors": "tensors", "what_comes_after": "after",
-    "what_emulation_cannot_see": "emulation", "step_without_a_host": "step_calls", "when_a_rank_dies": "waiting_chain",
+    "what_emulation_cannot_see": "emulation", "what_nvcc_wrote": "nvcc_wrote", "step_without_a_host": "step_calls", "when_a_rank_dies": "waiting_chain",
 }
 # Charts of data/NAME.json, or of a table in the chapter, by their function in measured.py.
 MEASURED = {

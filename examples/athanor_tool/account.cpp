@@ -83,7 +83,8 @@ std::string text_of(const StepAccount& account, const StepPlan& plan, const Gpu&
              "rates "
              "({:.2f} TB/s,\n{:.1f} TFLOP/s) and at least {:.0f} us a launch, a step takes {:.2f} ms: {} "
              "images/s at most. Kernels reach a part of\nthese rates. Counted: bytes that our kernels ask "
-             "for. Assumed: cuDNN and cuBLASLt read inputs and write outputs once.\n",
+             "for. Assumed: cuDNN and cuBLASLt read inputs and write outputs once;\nwith "
+             "--deterministic, which is not counted here, no convolution computes the norm before it.\n",
              account.total.launches, static_cast<double>(account.total.bytes()) / 1e9,
              static_cast<double>(account.total.flops) / 1e12, static_cast<double>(account.peak_bytes) / 1e9,
              gpu.bytes_per_s / 1e12,

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "kernels/account/detail/cost.h"
+
 namespace athanor {
 
 namespace detail {
@@ -15,15 +17,21 @@ AccountOperand::AccountOperand(const Tensor& x) {
   data = x.raw_data();
 }
 
+std::int64_t account::distinct_bytes(std::initializer_list<AccountOperand> operands) {
+  std::int64_t bytes = 0;
+  for (const AccountOperand* operand = operands.begin(); operand != operands.end(); ++operand) {
+    const bool again =
+        operand->data && std::any_of(operands.begin(), operand, [&](const AccountOperand& before) {
+          return before.data == operand->data && before.bytes == operand->bytes;
+        });
+    if (!again) bytes += operand->bytes;
+  }
+  return bytes;
+}
+
 void AccountContext::launch(const char* kernel, std::initializer_list<AccountOperand> inputs,
                             std::initializer_list<AccountOperand> results) const {
-  KernelCost cost{.kernel = kernel};
-  for (const AccountOperand* input = inputs.begin(); input != inputs.end(); ++input) {
-    const bool again = input->data && std::any_of(inputs.begin(), input, [&](const AccountOperand& before) {
-                         return before.data == input->data && before.bytes == input->bytes;
-                       });
-    if (!again) cost.bytes_read += input->bytes;
-  }
+  KernelCost cost{.kernel = kernel, .bytes_read = account::distinct_bytes(inputs)};
   for (const AccountOperand& result : results) cost.bytes_written += result.bytes;
   add(cost);
 }

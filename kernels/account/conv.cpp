@@ -30,14 +30,23 @@ std::int64_t touched(std::int64_t inputs, std::int64_t outputs, std::int64_t tap
   return std::count(seen.begin(), seen.end(), true);
 }
 
-/// The bytes of both factors that a convolution reads.
+/// The bytes of both factors that a convolution reads; behind a norm, also of what it takes of that.
 std::int64_t factors_read(const ConvCall& call) {
-  if (call.pass == ConvPass::backward_data) return bytes(call.y) + bytes(call.w);
+  if (call.pass == ConvPass::backward_data) {
+    std::int64_t all = bytes(call.y) + bytes(call.w) + bytes(call.with_norm);
+    for (const kernels::PendingNorm* norm = call.norm; norm; norm = norm->other)
+      all += bytes(norm->x) + bytes(norm->stats) + bytes(norm->gamma) + bytes(norm->beta) +
+             bytes(norm->residual);
+    return all;
+  }
   const ConvSize& z = call.z;
   const std::int64_t x = z.n * touched(z.h, z.p, z.r, z.stride_h, z.padding_h, z.dilation_h) *
                          touched(z.w, z.q, z.s, z.stride_w, z.padding_w, z.dilation_w) * z.c *
                          account::size(call.x.dtype());
-  return x + bytes(call.pass == ConvPass::forward ? call.w : call.y);
+  std::int64_t all = x + bytes(call.pass == ConvPass::forward ? call.w : call.y);
+  for (const kernels::PendingNorm* norm = call.norm; norm; norm = norm->other)
+    all += bytes(norm->coefficients) + bytes(norm->residual) + (norm == call.norm ? 0 : bytes(norm->x));
+  return all;
 }
 /// Those of the bias, and of the result if it is added to.
 std::int64_t once_read(const ConvCall& call) {
@@ -58,8 +67,9 @@ void add(AccountContext& context, const ConvCall& call, std::int64_t read, std::
 }  // namespace
 
 bool one_launch(AccountContext& context, const ConvCall& call, bool assumed) {
-  const std::int64_t sums = call.sums ? bytes(*call.sums) : 0;
-  add(context, call, factors_read(call) + once_read(call), bytes(call.result()) + sums, assumed);
+  std::int64_t written = bytes(call.result()) + (call.sums ? bytes(*call.sums) : 0);
+  if (call.pass == ConvPass::forward) written += bytes(call.with_norm);
+  add(context, call, factors_read(call) + once_read(call), written, assumed);
   return true;
 }
 
@@ -181,6 +191,53 @@ void conv2d_backward_weights(AccountContext& context, const Conv2dParams& params
   const Tensor none;
   if (dw.defined()) cuda::run_conv(context, {ConvPass::backward_weights, params, x, dw, none, dy, write_dw});
   if (dbias.defined()) column_sums(context, dy, dbias, write_dbias);
+}
+
+bool conv2d_may_follow_norm(AccountContext& context, const Conv2dParams& params, const Tensor& x,
+                            const Tensor& w, bool) {
+  return may_follow_norm(params, x, w) && (params.impl == ConvImpl::reference || context.vendor);
+}
+
+bool conv2d_forward_sums(AccountContext& context, const Conv2dParams& params, const PendingNorm& norm,
+                         const Tensor& w, Out result, Out y, Out sums) {
+  const Tensor none;
+  return cuda::run_conv_behind_norm(context, {.pass = ConvPass::forward,
+                                              .params = params,
+                                              .x = norm.x,
+                                              .w = w,
+                                              .bias = none,
+                                              .y = y,
+                                              .sums = &sums,
+                                              .norm = &norm,
+                                              .with_norm = result});
+}
+
+bool conv2d_backward_weights(AccountContext& context, const Conv2dParams& params, const PendingNorm& norm,
+                             const Tensor& dy, Out dw, Write write_dw) {
+  const Tensor none;
+  return cuda::run_conv_behind_norm(context, {.pass = ConvPass::backward_weights,
+                                              .params = params,
+                                              .x = norm.x,
+                                              .w = dw,
+                                              .bias = none,
+                                              .y = dy,
+                                              .write = write_dw,
+                                              .norm = &norm});
+}
+
+bool conv2d_backward_data_sums(AccountContext& context, const Conv2dParams& params, const Tensor& dy,
+                               const Tensor& w, const PendingNorm& norm, const Tensor& others, Out g,
+                               Out sums) {
+  const Tensor none;
+  return cuda::run_conv_behind_norm(context, {.pass = ConvPass::backward_data,
+                                              .params = params,
+                                              .x = g,
+                                              .w = w,
+                                              .bias = none,
+                                              .y = dy,
+                                              .sums = &sums,
+                                              .norm = &norm,
+                                              .with_norm = others});
 }
 
 }  // namespace athanor::kernels

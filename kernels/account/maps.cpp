@@ -1,5 +1,6 @@
 #include "kernels/account/context.h"
 #include "kernels/account/detail/cost.h"
+#include "kernels/account/detail/windows.h"
 #include "kernels/augment.h"
 #include "kernels/copy.h"
 #include "kernels/copy_walk.h"
@@ -136,30 +137,10 @@ ATH_PAIR_LOSSES(ATH_SPECIALISE)
 
 // Images: what is cropped away counts as read, since it depends on what is drawn ---------------------------
 
-namespace {
-
-/// Inputs of one axis that lie in some window.
-std::int64_t covered(const PoolAxis& axis) {
-  std::int64_t count = 0, end = 0;
-  for (std::int64_t i = 0; i < axis.outputs; ++i) {
-    if (axis.dilation > 1) return axis.inputs;
-    const std::int64_t from = std::max(axis.start(i), end), to = std::min(axis.end(i), axis.inputs);
-    count += std::max<std::int64_t>(to - std::max<std::int64_t>(from, 0), 0);
-    end = std::max(end, to);
-  }
-  return count;
-}
-std::int64_t bytes_in_windows(const PoolWindows& windows, const Tensor& x) {
-  if (x.numel() == 0) return 0;
-  return bytes(x) / (windows.h.inputs * windows.w.inputs) * covered(windows.h) * covered(windows.w);
-}
-
-}  // namespace
-
 ATH_COST(max_pool_forward, (const PoolWindows& windows, const Tensor& x, Out y, Out index), "max_pool2d",
-         (bytes_in_windows(windows, x)), (y, index))
+         (account::bytes_in_windows(windows, x)), (y, index))
 ATH_COST(avg_pool_forward, (const PoolWindows& windows, const Tensor& x, Out y), "avg_pool2d",
-         (bytes_in_windows(windows, x)), (y))
+         (account::bytes_in_windows(windows, x)), (y))
 /// Of an image that shrinks, the nearest pixels alone.
 void interpolate_forward(AccountContext& context, Interpolation mode, const InterpolateAxes&, const Tensor& x,
                          Out y) {

@@ -10,13 +10,14 @@
 namespace athanor::kernels {
 
 using account::bytes;
+using account::distinct_bytes;
 using account::launch;
 
 namespace {
 
-/// Ours.
-void multiply(AccountContext& context, const Tensor& a, const Tensor& b, const Tensor& bias, const Tensor& y,
-              Write write) {
+/// Ours. c is what is added to the product, as in matmul_add(); y where the product is added to that.
+void multiply(AccountContext& context, const Tensor& a, const Tensor& b, const Tensor& bias, const Tensor& c,
+              const Tensor& y) {
   const MatmulPlan plan(a, b, y);
   GemmSize size = plan.size;
   const std::int64_t kept = Batches::count(plan.batches.kept, plan.batches.kept_rank),
@@ -25,35 +26,44 @@ void multiply(AccountContext& context, const Tensor& a, const Tensor& b, const T
   account::add_product(context, {.kernel = "matmul",
                                  .dtype = a.dtype(),
                                  .shape = {size.m, size.n, size.k, kept, summed, y.numel()},
-                                 .read = bytes(a, b),
-                                 .once_read = bytes(bias) + (write == Write::accumulate ? bytes(y) : 0),
+                                 .read = distinct_bytes({a, b}),
+                                 .once_read = bytes(bias) + bytes(c),
+                                 .shared = distinct_bytes({a, b}) + bytes(c) - distinct_bytes({a, b, c}),
                                  .written = bytes(y)});
 }
 
-}  // namespace
-
-/// cuBLASLt adds a bias of y's dtype and a beta; it leaves activations to a kernel of ours, since its ReLU
+/// cuBLASLt adds a bias of y's dtype and beta c; it leaves activations to a kernel of ours, since its ReLU
 /// hides NaN. f64 is ours.
-void matmul(AccountContext& context, MatmulImpl impl, const Tensor& a, const Tensor& b, const Tensor& bias,
-            Activation activation, Out y, Write write) {
+void multiply(AccountContext& context, MatmulImpl impl, const Tensor& a, const Tensor& b, const Tensor& bias,
+              Activation activation, const Tensor& c, const Tensor& y) {
   if (y.numel() == 0) return;
   const bool nothing = a.numel() == 0 || b.numel() == 0,
              ours = impl != MatmulImpl::automatic && impl != MatmulImpl::vendor;
   if (nothing || ours || !context.vendor || a.dtype() == DType::f64)
-    return multiply(context, a, b, bias, y, write);
+    return multiply(context, a, b, bias, c, y);
   const bool adds = bias.defined() && bias.dtype() == y.dtype();
   const std::int64_t k = a.shape()[a.rank() - 1];
   std::int64_t products = 1;
   for (int i = 0; i + 2 < y.rank(); ++i) products *= std::max(a.shape()[i], b.shape()[i]);
-  context.add(
-      {.kernel = "matmul",
-       .bytes_read = bytes(a, b) + (adds ? bytes(bias) : 0) + (write == Write::accumulate ? bytes(y) : 0),
-       .bytes_written = bytes(y),
-       .flops = product_flops(products * y.shape()[y.rank() - 2] * y.shape()[y.rank() - 1], k),
-       .dtype = a.dtype(),
-       .assumed = true});
+  context.add({.kernel = "matmul",
+               .bytes_read = distinct_bytes({a, b, c}) + (adds ? bytes(bias) : 0),
+               .bytes_written = bytes(y),
+               .flops = product_flops(products * y.shape()[y.rank() - 2] * y.shape()[y.rank() - 1], k),
+               .dtype = a.dtype(),
+               .assumed = true});
   if (bias.defined() && !adds) add_into(context, bias, y);
   activate(context, activation, y);
+}
+
+}  // namespace
+
+void matmul(AccountContext& context, MatmulImpl impl, const Tensor& a, const Tensor& b, const Tensor& bias,
+            Activation activation, Out y, Write write) {
+  multiply(context, impl, a, b, bias, activation, write == Write::accumulate ? y : Tensor(), y);
+}
+void matmul_add(AccountContext& context, MatmulImpl impl, const Tensor& a, const Tensor& b, float,
+                const Tensor& c, float, Out y) {
+  multiply(context, impl, a, b, {}, Activation::none, c, y);
 }
 
 /// Partial sums of tiles of columns, then their sums.

@@ -2,6 +2,7 @@
 
 #include "kernels/account/context.h"
 #include "kernels/account/detail/cost.h"
+#include "kernels/account/detail/windows.h"
 #include "kernels/activate.h"
 #include "kernels/copy.h"
 #include "kernels/cuda/norm_plan.h"
@@ -42,14 +43,18 @@ bool needs_pre(const BatchNormBackward& args) {
   const bool from_y = args.extra.defined() && gradient_from_output(args.activation);
   return args.activation != Activation::none && !from_y;
 }
-/// x, dy and, with a residual, what the derivative needs; the bytes of the partial sums.
-std::int64_t add_sums(AccountContext& context, const BatchNormBackward& args) {
+/// x, dy and, with a residual, what the derivative needs; the bytes of the partial sums. `index`: of the pool
+/// whose gradient dy is; `aligned`: of the one whose gradient dx is.
+std::int64_t add_sums(AccountContext& context, const BatchNormBackward& args, const Tensor& index = {},
+                      const Tensor& aligned = {}) {
   const Tensor extra = args.extra.defined() && args.extra.dtype() == args.x.dtype() ? args.extra : Tensor();
-  const std::int64_t partial = partials_of(args.x, {args.x, args.dy, extra, args.dresidual, args.dx}),
+  const std::int64_t partial = partials_of(args.x,
+                                           {args.x, args.dy, extra, args.dresidual, args.dx, index, aligned}),
                      parameters = needs_pre(args) ? bytes(args.stats) + bytes(args.gamma) + bytes(args.beta)
                                                   : vector_of(args.x);
   if (args.x.numel() > 0)
-    context.launch("batch_norm_sums", {args.x, args.dy, args.extra, parameters}, {partial, args.dresidual});
+    context.launch("batch_norm_sums", {args.x, args.dy, index, args.extra, parameters},
+                   {partial, args.dresidual});
   return partial;
 }
 /// The kernel that only adds up; `row`: what it writes besides the parameters' gradients.
@@ -60,12 +65,12 @@ void finish_sums(AccountContext& context, const BatchNormBackward& args, std::in
                  {row, args.dgamma.tensor, args.dbeta.tensor});
 }
 /// x and dL/d(pre), which the first pass has kept where there is a residual. It finds the coefficients from
-/// `sums`, and then writes dgamma and dbeta.
+/// `sums`, and then writes dgamma and dbeta. `index`: of the pool on the other side of dy or dx.
 void add_dx(AccountContext& context, const BatchNormBackward& args, std::int64_t sums,
-            const GradientTarget& dgamma, const GradientTarget& dbeta) {
+            const GradientTarget& dgamma, const GradientTarget& dbeta, const Tensor& index = {}) {
   const Tensor beta = needs_pre(args) && !args.extra.defined() ? args.beta : Tensor();
   context.map("batch_norm_backward",
-              {args.x, args.dy, args.stats, args.gamma, beta, sums, before(dgamma), before(dbeta)},
+              {args.x, args.dy, index, args.stats, args.gamma, beta, sums, before(dgamma), before(dbeta)},
               {args.dx, dgamma.tensor, dbeta.tensor});
 }
 
@@ -91,22 +96,64 @@ std::int64_t batch_norm_mask_bytes(AccountContext&, Activation activation, const
   return mask_of_relu(activation, x);
 }
 
-void batch_norm_training(AccountContext& context, const BatchNormTraining& args) {
-  if (args.x.numel() == 0) return;
+namespace {
+
+/// The pass that writes y, after it has added up `found` bytes of sums.
+void apply(AccountContext& context, const BatchNormTraining& args, std::int64_t found) {
   const RunningStats& running = args.running;
-  const std::int64_t partial = partials_of(args.x, {args.x, args.residual, args.y}),
-                     found = find_sums(context, args.x, args.sums, partial);
   context.launch("batch_norm",
                  {args.x, args.residual, found, running.mean, running.var, args.gamma, args.beta},
                  {args.y, args.mask, args.stats, running.mean, running.var});
 }
 
+}  // namespace
+
+void batch_norm_training(AccountContext& context, const BatchNormTraining& args) {
+  if (args.x.numel() == 0) return;
+  const std::int64_t partial = partials_of(args.x, {args.x, args.residual, args.y});
+  apply(context, args, find_sums(context, args.x, args.sums, partial));
+}
+
 void batch_norm_backward(AccountContext& context, const BatchNormBackward& args) {
   if (args.x.dim(-1) == 0) return;
-  const std::int64_t partial = add_sums(context, args);
+  const std::int64_t partial = args.sums.defined() ? bytes(args.sums) : add_sums(context, args);
   if (!args.dx.defined() || args.x.numel() == 0) return finish_sums(context, args, partial, {});
   add_dx(context, args, partial, args.dgamma, args.dbeta);
 }
+
+void batch_norm_max_pool_training(AccountContext& context, const BatchNormTraining& args,
+                                  const PoolWindows& windows, Out index) {
+  if (args.x.numel() == 0) return;
+  const RunningStats& running = args.running;
+  const std::int64_t partial = partials_of(args.x, {args.x, args.y, index}),
+                     found = find_sums(context, args.x, args.sums, partial);
+  context.launch(
+      "batch_norm_max_pool",
+      {account::bytes_in_windows(windows, args.x), found, running.mean, running.var, args.gamma, args.beta},
+      {args.y, index, args.stats, running.mean, running.var});
+}
+void batch_norm_max_pool_backward(AccountContext& context, const BatchNormBackward& args, const PoolWindows&,
+                                  const Tensor& index) {
+  if (args.x.numel() == 0) return;
+  const std::int64_t partial = add_sums(context, args, index);
+  if (!args.dx.defined()) return finish_sums(context, args, partial, {});
+  add_dx(context, args, partial, args.dgamma, args.dbeta, index);
+}
+
+void max_pool_batch_norm_training(AccountContext& context, const PoolWindows& windows, const Tensor& x,
+                                  Out index, const BatchNormTraining& args) {
+  if (args.x.numel() == 0) return;
+  const std::int64_t partial = partials_of(args.x, {x, args.x, args.y, index}),
+                     found = partial + vector_of(args.x);
+  context.launch("max_pool2d_statistics", {account::bytes_in_windows(windows, x)}, {found, args.x, index});
+  apply(context, args, found);
+}
+void max_pool_batch_norm_backward(AccountContext& context, const PoolWindows&, const Tensor& index,
+                                  const BatchNormBackward& args) {
+  if (args.x.numel() == 0) return;
+  add_dx(context, args, add_sums(context, args, {}, index), args.dgamma, args.dbeta, index);
+}
+
 void batch_norm_backward_sums(AccountContext& context, const BatchNormBackward& args, Out row) {
   if (args.x.dim(-1) == 0) return fill(context, row, 0);
   finish_sums(context, args, add_sums(context, args), row);
@@ -116,6 +163,12 @@ void batch_norm_backward_join(AccountContext& context, const BatchNormBackward& 
   const std::int64_t vector = vector_of(args.x);
   context.launch("batch_norm_join", {rows, vector}, {2 * vector});
   add_dx(context, args, 2 * vector, {}, {});
+}
+
+void batch_norm_coefficients(AccountContext& context, const NormTerm& norm, Out coefficients) {
+  const RunningStats& running = norm.running;
+  context.launch("batch_norm_coefficients", {norm.sums, running.mean, running.var, norm.gamma, norm.beta},
+                 {norm.stats, coefficients, running.mean, running.var});
 }
 
 void batch_norm_pair_training(AccountContext& context, const NormTerm& a, const NormTerm& b, Out y,
@@ -133,13 +186,17 @@ void batch_norm_pair_backward(AccountContext& context, const NormTerm& a, const 
                               const Tensor& mask, const NormGradients& to_a, const NormGradients& to_b) {
   if (dy.numel() == 0) return;
   const std::int64_t partial = partials_of(dy, {a.x, b.x, dy, to_a.dx, to_b.dx}), vector = vector_of(dy);
-  context.launch("batch_norm_pair_sums", {a.x, b.x, dy, mask, vector, vector}, {partial, partial});
+  const bool given = to_a.sums.defined();
+  if (!given)
+    context.launch("batch_norm_pair_sums", {a.x, b.x, dy, mask, vector, vector}, {partial, partial});
+  const AccountOperand sums_a = given ? AccountOperand(to_a.sums) : partial,
+                       sums_b = given ? AccountOperand(to_b.sums) : partial;
   const Tensor x_a = to_a.dx.defined() ? a.x : Tensor(), x_b = to_b.dx.defined() ? b.x : Tensor();
   context.launch(
       "batch_norm_pair_backward",
-      {dy, mask,                                                                 //
-       x_a, partial, a.stats, a.gamma, before(to_a.dgamma), before(to_a.dbeta),  //
-       x_b, partial, b.stats, b.gamma, before(to_b.dgamma), before(to_b.dbeta)},
+      {dy, given ? Tensor() : mask,                                             //
+       x_a, sums_a, a.stats, a.gamma, before(to_a.dgamma), before(to_a.dbeta),  //
+       x_b, sums_b, b.stats, b.gamma, before(to_b.dgamma), before(to_b.dbeta)},
       {to_a.dx, to_a.dgamma.tensor, to_a.dbeta.tensor, to_b.dx, to_b.dgamma.tensor, to_b.dbeta.tensor});
 }
 

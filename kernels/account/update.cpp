@@ -5,6 +5,7 @@
 #include "kernels/account/context.h"
 #include "kernels/account/detail/cost.h"
 #include "kernels/accumulate.h"
+#include "kernels/detail/newton_schulz.h"
 #include "kernels/muon.h"
 #include "kernels/update_ops.h"
 
@@ -103,6 +104,10 @@ void normalize(AccountContext& context, Out x, float) {
   context.launch("normalize_squares", {x}, {sums});
   context.launch("normalize_finish", {sums}, {matrices * 4});
   context.launch("normalize", {x, matrices * 4}, {x});
+}
+void newton_schulz(AccountContext& context, const Tensor& x, const std::array<float, 3>& coefficients,
+                   Out gram, Out factor, Out next) {
+  detail::newton_schulz_by_sums(context, x, coefficients, gram, factor, next);
 }
 
 void muon_apply(AccountContext& context, const UpdateTable& table, const MuonStep& muon, const Tensor& x) {

@@ -6,6 +6,7 @@
 #include "kernels/cpu/context.h"
 #include "kernels/cpu/iterate.h"
 #include "kernels/cpu/update_range.h"
+#include "kernels/detail/newton_schulz.h"
 #include "kernels/muon_ops.h"
 #include "kernels/scratch.h"
 
@@ -93,7 +94,11 @@ void normalize(CpuContext& context, Out x, float eps) {
   });
 }
 
-void scale_add_identity(CpuContext& context, const Tensor& x, float alpha, float beta, Out y) {
+namespace {
+
+/// y = alpha x + beta I for every matrix of x and y [matrices, n, n]. y may be x.
+void scale_add_identity(const CpuContext& context, const Tensor& x, float alpha, float beta,
+                        const Tensor& y) {
   dispatch_matrix(x.dtype(), [&]<class T>() {
     const T* in = x.data<T>();
     T* out = y.data<T>();
@@ -108,6 +113,21 @@ void scale_add_identity(CpuContext& context, const Tensor& x, float alpha, float
       to[row % n] = T(diagonal);
     });
   });
+}
+
+}  // namespace
+
+// As (a I + A (b I + c A)) x: products here only multiply.
+void newton_schulz(CpuContext& context, const Tensor& x, const std::array<float, 3>& coefficients, Out gram,
+                   Out factor, Out next) {
+  const auto [a, b, c] = coefficients;
+  const detail::Oriented from(x);
+  const Tensor inner = next.view_as_strided(gram.shape(), gram.strides(), 0);  // until there is a result
+  detail::multiply(context, from.wide, from.tall, gram);
+  scale_add_identity(context, gram, c, b, inner);
+  detail::multiply(context, gram, inner, factor);
+  scale_add_identity(context, factor, 1, a, factor);
+  detail::multiply(context, from.is_tall ? x : factor, from.is_tall ? factor : x, next);
 }
 
 void muon_apply(CpuContext& context, const UpdateTable& table, const MuonStep& muon, const Tensor& x) {

@@ -7,8 +7,8 @@
 
 #include "kernels/cuda/context.h"
 #include "kernels/cuda/plan_choice.h"
+#include "kernels/matmul.h"
 #include "tensor/cuda/runtime.h"
-#include "tensor/detail/device_memory.h"
 
 namespace athanor::cuda {
 
@@ -17,11 +17,13 @@ void check(const VendorOptions& options) {
             options.candidates);
 }
 
-Stopwatch::Stopwatch(const CudaContext& context)
-    : stream_(current_stream(context.device())),
-      // Writing twice the cache's size leaves nothing of what was there.
-      flush_bytes_(2 * std::max(device_info(context.device()).l2_bytes, std::size_t{1} << 20)),
-      flush_(context.scratch(flush_bytes_)) {
+Stopwatch::Stopwatch(CudaContext& context) : context_(context), stream_(current_stream(context.device())) {
+  constexpr std::int64_t kColumns = 1024;
+  const auto l2_bytes = static_cast<std::int64_t>(device_info(context.device()).l2_bytes);
+  const AllocTag tag("workspace");
+  const TensorOptions options{DType::f32, context.device()};
+  flush_ = Tensor::empty({2 * std::max<std::int64_t>(l2_bytes, 1 << 20) / (4 * kColumns), kColumns}, options);
+  sums_ = Tensor::empty({kColumns}, options);
   for (int i = 0; i < kRuns; ++i) {
     begin_.emplace_back(context.device(), Event::Timing::on);
     end_.emplace_back(context.device(), Event::Timing::on);
@@ -29,7 +31,7 @@ Stopwatch::Stopwatch(const CudaContext& context)
 }
 
 void Stopwatch::flush_cache() const {
-  athanor::detail::set_device_bytes(flush_.as<std::byte>(), stream_.device(), 0, flush_bytes_);
+  kernels::column_sums(context_, flush_, sums_, Write::overwrite);
 }
 
 double Stopwatch::median() const {

@@ -17,7 +17,7 @@ namespace athanor::cuda {
 /// captured.
 class Stopwatch {
  public:
-  explicit Stopwatch(const CudaContext& context);
+  explicit Stopwatch(CudaContext& context);
 
   /// Median milliseconds of run() over kRuns runs, after kWarmUp; infinity where the first already took over
   /// three times `best_ms`, the best of the candidates so far (0: none).
@@ -43,15 +43,16 @@ class Stopwatch {
     }
     end_[end - 1].synchronize();
   }
+  /// Reads more than the cache holds: writing would leave it full of what a run must first write back.
   void flush_cache() const;
   double elapsed(int i) const { return begin_[i].ms_until(end_[i]); }
   double median() const;
 
+  CudaContext& context_;
   AllowSync allow_;  // planning waits for the device, and a warmed-up step does not plan
   Stream stream_;
   std::vector<Event> begin_, end_;
-  std::size_t flush_bytes_;
-  Scratch flush_;
+  Tensor flush_, sums_;
 };
 
 /// While alive, time counts as tuning (VendorStats::tuning_s). Where candidates will be measured, it begins

@@ -1,6 +1,8 @@
 #include "kernels/copy.h"
 #include "kernels/cuda/batch_norm_statistics.h"
 #include "kernels/cuda/context.h"
+#include "kernels/cuda/gelu.h"
+#include "kernels/cuda/max_windows.h"
 #include "kernels/scratch.h"
 
 // Forward: mean and variance per channel, then y. Backward is batch_norm_backward.cu.
@@ -62,6 +64,28 @@ __global__ void __launch_bounds__(cuda::kColumnThreads)
   stats[channels + c] = A(inverse_deviation(static_cast<double>(var[c]), eps));
 }
 
+/// The statistics of each channel from its sums, and the coefficients of a PendingNorm.
+template <class T, class A>
+__global__ void __launch_bounds__(cuda::kColumnThreads)
+    find_coefficients(const A* sums, std::int64_t rows, WriteStatistics<A> write, Channels<A> parameters,
+                      T* coefficients) {
+  const std::int64_t c = std::int64_t{blockIdx.x} * cuda::kColumnThreads + threadIdx.x;
+  if (c >= write.channels) return;
+  const double n = static_cast<double>(rows);
+  const Moments found =
+      moments(0, static_cast<double>(sums[c]), static_cast<double>(sums[write.channels + c]), n);
+  write(c, found, n);
+  // At most f16's largest number: where the values of a channel are all alike, both may be larger.
+  const auto rounded = [](double value) {
+    constexpr double kMost = 65504;
+    return T(A(value > kMost ? kMost : value < -kMost ? -kMost : value));
+  };
+  const T scale = rounded(static_cast<double>(parameters.scale_of(c, write.inverse(found))));
+  coefficients[c] = scale;
+  coefficients[write.channels + c] =
+      rounded(static_cast<double>(parameters.beta_of(c)) - found.mean * static_cast<double>(A(scale)));
+}
+
 /// Sums x, and has `write` take the moments of every channel.
 template <class T, class Write>
 void find_moments(const CudaContext& context, const Tensor& x, const Write& write) {
@@ -78,11 +102,62 @@ void find_moments(const CudaContext& context, const Tensor& x, const Write& writ
   dispatch_width<T>(x.dim(-1), run, in);
 }
 
+// The statistics of a tensor that max pooling makes ---------------------------------------------------------
+
+/// Rows of the pooled tensor, which they are written to when they are taken. kSide: see WindowReader.
+template <int kSide, int V, class T> struct PooledRows {
+  static constexpr int kTogether = 1, kBlocks = 1;  // a window in flight and its maxima take the registers
+
+  cuda::WindowReader<kSide, V> reader;
+  T* y;
+  std::uint8_t* index;  // null: not needed
+
+  using Maxima = cuda::Maxima<V, Accumulate<T>>;
+  __device__ __forceinline__ Maxima maxima(const T* x, std::int64_t here) const {
+    const auto window = reader[here / V];
+    Maxima best(window.first);
+    reader.template for_each<kSide>(x, window, [&](const Vec<T, V>& in, std::int32_t place) {
+#pragma unroll
+      for (int k = 0; k < V; ++k) best.offer(k, cuda::widen(in, k), place);
+    });
+    return best;
+  }
+  __device__ __forceinline__ Vec<T, V> sample(const T* x, std::int64_t here) const {
+    return maxima(x, here).template values<T>();
+  }
+  __device__ __forceinline__ Vec<T, V> take(const T* x, std::int64_t here) const {
+    const Maxima best = maxima(x, here);
+    best.store(y + here, index ? index + here : nullptr);
+    return best.template values<T>();
+  }
+};
+
+/// What is pooled, where a norm follows in the same call.
+struct Unpooled {
+  const PoolWindows& windows;
+  const Tensor &x, &index;
+};
+
+/// Pools, and sums what it writes to y.
+template <int V, class T, class A>
+Summed<A> pool_and_sum(const CudaContext& context, const Unpooled& from, const Tensor& y,
+                       const ColumnTiling& tiling, A* memory) {
+  const auto launch = [&]<int kSide>() {
+    const PooledRows<kSide, V, T> rows{
+        {from.windows, y}, y.data<T>(), data_or_null<std::uint8_t>(from.index)};
+    return cuda::launch_sums<V>(context, from.x.data<T>(), tiling, memory, "max_pool2d_statistics", rows);
+  };
+  if constexpr (V > 1) {
+    if (cuda::square_windows(from.windows, 2)) return launch.template operator()<2>();
+  }
+  return launch.template operator()<0>();
+}
+
 // Application ----------------------------------------------------------------------------------------------
 
 /// Vectors of each tensor that a thread has in flight: what fits in 64 registers.
 template <class Op, bool kResidual, bool kMask, int V> constexpr int in_flight() {
-  if (!kResidual && V == 8) return std::is_same_v<Op, Gelu> ? 2 : 3;
+  if (!kResidual && V == 8) return 3;
   if (!kResidual) return cuda::kNormVectors;
   return kMask || (V == 8 && std::is_same_v<Op, Silu>) ? 1 : 2;
 }
@@ -145,7 +220,8 @@ struct Forward {
   double eps = 0;
   RunningStats running = {};
   Tensor sums = {};
-  bool training = false;  ///< stats are still to be found
+  bool training = false;           ///< stats are still to be found
+  const Unpooled* pool = nullptr;  ///< x is still to be found, too
 };
 
 template <class T, class Op> void run_forward(const CudaContext& context, const Forward& args) {
@@ -159,7 +235,11 @@ template <class T, class Op> void run_forward(const CudaContext& context, const 
     const bool sums = args.training && !args.sums.defined();
     const Scratch memory = context.scratch(sums ? cuda::summed_elements(tiling) * sizeof(A) : 0);
     Summed<A> summed;
-    if (args.training) summed = cuda::find_sums<V>(context, in, args.sums, tiling, memory.as<A>());
+    if (args.pool) {
+      summed = pool_and_sum<V, T>(context, *args.pool, args.x, tiling, memory.as<A>());
+    } else if (args.training) {
+      summed = cuda::find_sums<V>(context, in, args.sums, tiling, memory.as<A>());
+    }
     const ColumnTiling writers = cuda::norm_writer_tiling(context, tiling, V);
     const auto launch = [&](auto kernel) {
       cuda::launch(context, {"batch_norm", writers.blocks(), kThreads}, kernel, in, plus, writers, summed,
@@ -170,13 +250,15 @@ template <class T, class Op> void run_forward(const CudaContext& context, const 
     }
     launch(plus ? apply<Op, true, false, V, T, A> : apply<Op, false, false, V, T, A>);
   };
-  dispatch_width<T>(args.x.dim(-1), run, in, plus, results.y);
+  const T* const unpooled = args.pool ? args.pool->x.data<T>() : nullptr;
+  const auto* const index = args.pool ? data_or_null<std::uint8_t>(args.pool->index) : nullptr;
+  dispatch_width<T>(args.x.dim(-1), run, in, plus, results.y, unpooled, index);
 }
 
 void run_forward(const CudaContext& context, const Forward& args) {
   if (args.x.numel() == 0) return;
   dispatch_floating(args.x.dtype(), "batch_norm", [&]<class T>() {
-    dispatch_activation(args.activation, [&]<class Op>() { run_forward<T, Op>(context, args); });
+    cuda::dispatch_activation<T>(args.activation, [&]<class Op>() { run_forward<T, Op>(context, args); });
   });
 }
 
@@ -209,6 +291,17 @@ void batch_norm_join(CudaContext& context, const Tensor& rows, double eps, Out s
   });
 }
 
+void batch_norm_coefficients(CudaContext& context, const NormTerm& norm, Out coefficients) {
+  const std::int64_t channels = norm.x.dim(-1);
+  dispatch_floating(norm.x.dtype(), "batch_norm", [&]<class T>() {
+    using A = Accumulate<T>;
+    cuda::launch(context, cuda::by_channel("batch_norm_coefficients", channels), find_coefficients<T, A>,
+                 norm.sums.data<A>(), norm.x.numel() / channels,
+                 WriteStatistics<A>(norm.eps, norm.stats, norm.running),
+                 Channels<A>(norm.stats, norm.gamma, norm.beta), coefficients.data<T>());
+  });
+}
+
 void batch_norm_fixed(CudaContext& context, const RunningStats& running, double eps, Out stats) {
   dispatch_floating(stats.dtype(), "batch_norm", [&]<class A>() {
     if constexpr (sizeof(A) >= 4) {
@@ -231,6 +324,24 @@ void batch_norm_forward(CudaContext& context, Activation activation, const Tenso
 void batch_norm_training(CudaContext& context, const BatchNormTraining& args) {
   run_forward(context, {args.activation, args.x, args.gamma, args.beta, args.residual, args.stats, args.y,
                         args.mask, args.eps, args.running, args.sums, true});
+}
+
+void max_pool_batch_norm_training(CudaContext& context, const PoolWindows& windows, const Tensor& x,
+                                  Out index, const BatchNormTraining& args) {
+  const Unpooled pool{windows, x, index};
+  run_forward(context, {args.activation,
+                        args.x,
+                        args.gamma,
+                        args.beta,
+                        args.residual,
+                        args.stats,
+                        args.y,
+                        args.mask,
+                        args.eps,
+                        args.running,
+                        {},
+                        true,
+                        &pool});
 }
 
 }  // namespace athanor::kernels

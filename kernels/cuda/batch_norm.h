@@ -145,17 +145,21 @@ template <class A> struct GradientTotals {
   const A* inverses;
   double share;  ///< see batch_norm_mean()
   Target<A> dgamma, dbeta;
+  bool normalised = false;  ///< the second sum is of g times the normalised x, not of g (x - mean)
 
   __device__ __forceinline__ void put(std::int64_t c, double first, double second) const {
-    if (dgamma.to) dgamma.put(c, second * static_cast<double>(inverses[c]));
+    if (dgamma.to) dgamma.put(c, of_normalised(c, second));
     dbeta.put(c, first);
+  }
+  __device__ __forceinline__ double of_normalised(std::int64_t c, double second) const {
+    return normalised ? second : second * static_cast<double>(inverses[c]);
   }
   __device__ __forceinline__ A offset(double first) const {
     return A(kernels::batch_norm_mean(first, share));
   }
   __device__ __forceinline__ A slope(std::int64_t c, double second) const {
     const double inverse = static_cast<double>(inverses[c]);
-    return A(kernels::batch_norm_mean(second * inverse * inverse, share));
+    return A(kernels::batch_norm_mean(of_normalised(c, second) * inverse, share));
   }
 };
 

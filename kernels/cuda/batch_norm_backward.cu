@@ -1,6 +1,9 @@
 #include "kernels/copy.h"
 #include "kernels/cuda/batch_norm.h"
 #include "kernels/cuda/context.h"
+#include "kernels/cuda/gelu.h"
+#include "kernels/cuda/max_gather.h"
+#include "kernels/cuda/max_windows.h"
 #include "kernels/scratch.h"
 
 namespace athanor::kernels {
@@ -33,6 +36,71 @@ template <class Policy> constexpr int kTogether = 2;
 template <class Op> constexpr int kTogether<FromOutput<Op>> = cuda::kArchitecture == 80 ? 1 : 2;
 template <class Op> constexpr int kTogether<FromX<Op>> = std::is_same_v<Op, Identity> ? 2 : 1;
 template <class Op> constexpr int kTogether<FromResidual<Op>> = 1;
+
+// How dy and dx lie in memory: as x does, or as the tensor on the other side of a max pooling.
+
+/// As x does.
+template <int V> struct LikeX {
+  static constexpr int kBlocks = cuda::kNormBlocks;  ///< that share a multiprocessor
+
+  template <class T> __device__ __forceinline__ Vec<T, V> gradient(const T* dy, std::int64_t here) const {
+    return cuda::load<V>(dy + here);
+  }
+  template <class T>
+  __device__ __forceinline__ void put(T* dx, std::int64_t here, const Vec<T, V>& out) const {
+    cuda::store<V>(dx + here, out);
+  }
+};
+/// The norm's result is pooled: dy is the gradient of that. kRows: see FewWindowsGather; with all of them a
+/// block has a multiprocessor to itself.
+template <int kRows, int V> struct ThenPool : LikeX<V> {
+  static constexpr int kBlocks = kRows == 1 ? cuda::kNormBlocks : 1;
+
+  cuda::FewWindowsGather<V> gather;
+  const std::uint8_t* index;
+
+  ThenPool(const PoolWindows& windows, const Tensor& won, const Tensor& x)
+      : gather(windows, x), index(won.data<std::uint8_t>()) {}
+  template <class T> __device__ __forceinline__ Vec<T, V> gradient(const T* dy, std::int64_t here) const {
+    return gather.template at<kRows>(static_cast<std::uint32_t>(here / V), dy, index);
+  }
+};
+/// The norm's x is a pooled tensor: dx is the gradient of what was pooled.
+template <int V> struct AfterPool : LikeX<V> {
+  cuda::WindowScatter<V> scatter;
+  const std::uint8_t* index;
+
+  AfterPool(const PoolWindows& windows, const Tensor& won, const Tensor& x)
+      : scatter(windows, x), index(won.data<std::uint8_t>()) {}
+  template <class T>
+  __device__ __forceinline__ void put(T* dx, std::int64_t here, const Vec<T, V>& out) const {
+    scatter.put(here / V, cuda::load<V>(index + here), out, dx);
+  }
+};
+
+// What the launchers make them of: `sums` for the pass that sums, `dx` for the one that writes dx.
+
+struct NoPool {
+  template <int V> LikeX<V> sums(const Tensor&) const { return {}; }
+  template <int V> LikeX<V> dx(const Tensor&) const { return {}; }
+  const std::uint8_t* index() const { return nullptr; }
+};
+struct PoolAfterNorm {
+  const PoolWindows& windows;
+  const Tensor& won;
+
+  template <int V> ThenPool<kFewWindows, V> sums(const Tensor& x) const { return {windows, won, x}; }
+  template <int V> ThenPool<1, V> dx(const Tensor& x) const { return {windows, won, x}; }
+  const std::uint8_t* index() const { return won.data<std::uint8_t>(); }
+};
+struct PoolBeforeNorm {
+  const PoolWindows& windows;
+  const Tensor& won;
+
+  template <int V> LikeX<V> sums(const Tensor&) const { return {}; }
+  template <int V> AfterPool<V> dx(const Tensor& x) const { return {windows, won, x}; }
+  const std::uint8_t* index() const { return won.data<std::uint8_t>(); }
+};
 
 template <class T> struct GradientSources {
   const T *x, *dy;
@@ -67,9 +135,10 @@ __device__ __forceinline__ Accumulate<T> extra_of(const Vec<T, V>& more, unsigne
 
 /// Sums of g and of g (x - mean), g = dL/d(pre); g is kept in dresidual, and summed as rounded there, where
 /// the policy needs extra. Moves 2 * sizeof(T) bytes an element, and where g is kept 4, or 3 with a mask.
-template <class Policy, int V, class T, class A>
-__global__ void __launch_bounds__(kThreads, cuda::kNormBlocks)
-    sum_gradients(GradientSources<T> from, ColumnTiling tiling, Channels<A> parameters, A* partials) {
+template <class Policy, class Layout, int V, class T, class A>
+__global__ void __launch_bounds__(kThreads, Layout::kBlocks)
+    sum_gradients(GradientSources<T> from, Layout layout, ColumnTiling tiling, Channels<A> parameters,
+                  A* partials) {
   __shared__ A shared[V * kThreads];
   __shared__ __align__(16) A values[3][cuda::kNormChannels];
   const auto at = tiling.thread_tile<V, kThreads>(gridDim.x - 1 - blockIdx.x);
@@ -89,7 +158,7 @@ __global__ void __launch_bounds__(kThreads, cuda::kNormBlocks)
 #pragma unroll
     for (int u = 0; u < n(); ++u) {
       in[u] = cuda::load<V>(from.x + here + u * at.stride);
-      gradient[u] = cuda::load<V>(from.dy + here + u * at.stride);
+      gradient[u] = layout.gradient(from.dy, here + u * at.stride);
       if constexpr (kReadsMask<Policy>) {
         passes[u] = cuda::load_mask<V>(static_cast<const std::uint8_t*>(from.extra), here + u * at.stride);
       } else if constexpr (Policy::kExtra) {
@@ -192,10 +261,11 @@ __device__ __forceinline__ void prepare_dx(const ChannelTile<V>& tile, const Col
 
 /// dx of a block's tile from dL/d(pre) (policy FromX<Identity>) or dy: 3 * sizeof(T) bytes an element. From
 /// partial sums, the first block of a tile also writes the parameters' gradients.
-template <class Policy, int V, class T, class A>
-__global__ void __launch_bounds__(kThreads, cuda::kNormBlocks)
-    write_dx(const T* __restrict__ x, const T* __restrict__ dy, ColumnTiling tiling, Channels<A> parameters,
-             Coefficients<A> coefficients, GradientTotals<A> totals, T* __restrict__ dx) {
+template <class Policy, class Layout, int V, class T, class A>
+__global__ void __launch_bounds__(kThreads, Layout::kBlocks)
+    write_dx(const T* __restrict__ x, const T* __restrict__ dy, Layout layout, ColumnTiling tiling,
+             Channels<A> parameters, Coefficients<A> coefficients, GradientTotals<A> totals,
+             T* __restrict__ dx) {
   __shared__ __align__(16) A values[5][cuda::kNormChannels];
   const auto at = tiling.thread_tile<V, kThreads>();
   const ChannelTile<V> tile(tiling, at);
@@ -207,7 +277,7 @@ __global__ void __launch_bounds__(kThreads, cuda::kNormBlocks)
 #pragma unroll
     for (int u = 0; u < n(); ++u) {
       in[u] = cuda::load<V>(x + here + u * at.stride);
-      gradient[u] = cuda::load<V>(dy + here + u * at.stride);
+      gradient[u] = layout.gradient(dy, here + u * at.stride);
     }
     cuda::read_anew();
 #pragma unroll
@@ -236,17 +306,18 @@ __global__ void __launch_bounds__(kThreads, cuda::kNormBlocks)
       }
     }
 #pragma unroll
-    for (int u = 0; u < n(); ++u) cuda::store<V>(dx + here + u * at.stride, out[u]);
+    for (int u = 0; u < n(); ++u) layout.put(dx, here + u * at.stride, out[u]);
   });
 }
 
 /// The two passes over a batch, and the tensors they go over.
-template <class Sum, class Dx, class T> struct Backward {
+template <class Sum, class Dx, class T, class Pool = NoPool> struct Backward {
   using A = Accumulate<T>;
 
-  Backward(const CudaContext& on, const BatchNormBackward& arguments)
+  Backward(const CudaContext& on, const BatchNormBackward& arguments, const Pool& beside = {})
       : context(on),
         args(arguments),
+        pool(beside),
         from{args.x.data<T>(), args.dy.data<T>(), args.extra.defined() ? args.extra.raw_data() : nullptr,
              data_or_null<T>(args.dresidual)},
         dx(data_or_null<T>(args.dx)),
@@ -254,34 +325,42 @@ template <class Sum, class Dx, class T> struct Backward {
         rows(args.x.numel() / args.x.dim(-1)),
         totals{parameters.stats + args.x.dim(-1),
                args.training && rows > 0 ? 1 / static_cast<double>(rows) : 0, Target<A>(args.dgamma),
-               Target<A>(args.dbeta)} {}
+               Target<A>(args.dbeta), args.sums.defined()} {}
 
   /// f<V>(tiling)
   template <class F> void with_width(const F& f) const {
     const T* extra = kReadsMask<Sum> ? nullptr : static_cast<const T*>(from.extra);
     const auto run = [&]<int V>() { f.template operator()<V>(cuda::norm_tiling(args.x, V)); };
-    dispatch_width<T>(args.x.dim(-1), run, from.x, from.dy, extra, from.dresidual, dx);
+    dispatch_width<T>(args.x.dim(-1), run, from.x, from.dy, extra, from.dresidual, dx, pool.index());
   }
   template <int V> void launch_sums(const ColumnTiling& tiling, A* partials) const {
-    cuda::launch(context, {"batch_norm_sums", tiling.blocks(), kThreads}, sum_gradients<Sum, V, T, A>, from,
-                 tiling, parameters, partials);
+    const auto layout = pool.template sums<V>(args.x);
+    cuda::launch(context, {"batch_norm_sums", tiling.blocks(), kThreads},
+                 sum_gradients<Sum, std::decay_t<decltype(layout)>, V, T, A>, from, layout, tiling,
+                 parameters, partials);
   }
   template <int V> void launch_dx(const ColumnTiling& summed, const Coefficients<A>& coefficients) const {
     const ColumnTiling tiling = cuda::norm_writer_tiling(context, summed, V);
     if (tiling.rows == 0) return;
-    cuda::launch(context, {"batch_norm_backward", tiling.blocks(), kThreads}, write_dx<Dx, V, T, A>, from.x,
-                 from.dresidual ? from.dresidual : from.dy, tiling, parameters, coefficients, totals, dx);
+    const auto layout = pool.template dx<V>(args.x);
+    cuda::launch(context, {"batch_norm_backward", tiling.blocks(), kThreads},
+                 write_dx<Dx, std::decay_t<decltype(layout)>, V, T, A>, from.x,
+                 from.dresidual ? from.dresidual : from.dy, layout, tiling, parameters, coefficients, totals,
+                 dx);
   }
 
-  /// The sums, then dx; or, for several ranks or without dx, the parameters' gradients, and a row if not
-  /// null.
+  /// The sums, if they are not there, then dx; or, for several ranks or without dx, the parameters'
+  /// gradients, and a row if not null.
   void run(double* row) const {
     with_width([this, row]<int V>(const ColumnTiling& tiling) {
-      const Scratch memory = context.scratch(tiling.partial_elements() * sizeof(A));
-      if (rows > 0) launch_sums<V>(tiling, memory.as<A>());
-      if (!row && dx && rows > 0) return launch_dx<V>(tiling, {memory.as<A>(), nullptr, tiling.splits});
-      cuda::launch(context, cuda::total_launch("batch_norm_finish", tiling.splits, tiling.channels),
-                   finish_sums<A>, memory.as<A>(), tiling.splits, tiling.rows, tiling.channels, totals, row);
+      const A* const given = data_or_null<A>(args.sums);
+      const Scratch memory = context.scratch(given ? 0 : tiling.partial_elements() * sizeof(A));
+      const A* const partials = given ? given : memory.as<A>();
+      const std::int64_t splits = given ? 1 : tiling.splits;
+      if (!given && rows > 0) launch_sums<V>(tiling, memory.as<A>());
+      if (!row && dx && rows > 0) return launch_dx<V>(tiling, {partials, nullptr, splits});
+      cuda::launch(context, cuda::total_launch("batch_norm_finish", splits, tiling.channels), finish_sums<A>,
+                   partials, splits, tiling.rows, tiling.channels, totals, row);
     });
   }
   void join(const double* joined, std::int64_t ranks) const {
@@ -296,6 +375,7 @@ template <class Sum, class Dx, class T> struct Backward {
 
   const CudaContext& context;
   const BatchNormBackward& args;
+  Pool pool;
   GradientSources<T> from;
   T* dx;
   Channels<A> parameters;
@@ -307,7 +387,7 @@ template <class Sum, class Dx, class T> struct Backward {
 template <class F> void with_passes(const CudaContext& context, const BatchNormBackward& args, const F& f) {
   if (args.x.dim(-1) == 0) return;
   dispatch_floating(args.x.dtype(), "batch_norm", [&]<class T>() {
-    dispatch_activation(args.activation, [&]<class Op>() {
+    cuda::dispatch_activation<T>(args.activation, [&]<class Op>() {
       if (!args.extra.defined()) return f(Backward<FromX<Op>, FromX<Op>, T>(context, args));
       if constexpr (std::is_same_v<Op, Relu>) {
         if (args.extra.dtype() == DType::u8)
@@ -327,6 +407,26 @@ template <class F> void with_passes(const CudaContext& context, const BatchNormB
 
 void batch_norm_backward(CudaContext& context, const BatchNormBackward& args) {
   with_passes(context, args, [](const auto& passes) { passes.run(nullptr); });
+}
+
+void batch_norm_max_pool_backward(CudaContext& context, const BatchNormBackward& args,
+                                  const PoolWindows& windows, const Tensor& index) {
+  if (args.x.numel() == 0) return;
+  dispatch_floating(args.x.dtype(), "batch_norm", [&]<class T>() {
+    using Policy = FromX<Relu>;
+    Backward<Policy, Policy, T, PoolAfterNorm>(context, args, {windows, index}).run(nullptr);
+  });
+}
+
+void max_pool_batch_norm_backward(CudaContext& context, const PoolWindows& windows, const Tensor& index,
+                                  const BatchNormBackward& args) {
+  if (args.x.numel() == 0) return;
+  dispatch_floating(args.x.dtype(), "batch_norm", [&]<class T>() {
+    cuda::dispatch_activation<T>(args.activation, [&]<class Op>() {
+      using Policy = FromX<Op>;
+      Backward<Policy, Policy, T, PoolBeforeNorm>(context, args, {windows, index}).run(nullptr);
+    });
+  });
 }
 
 void batch_norm_backward_sums(CudaContext& context, const BatchNormBackward& args, Out row) {

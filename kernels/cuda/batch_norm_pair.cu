@@ -87,7 +87,7 @@ template <class T, class A> Term<T, A> term_of(const NormTerm& norm, const Summe
 
 template <class T> struct Sources {
   const T *a, *b, *dy;
-  const std::uint8_t* mask;
+  const std::uint8_t* mask;  // null: dy is of before the ReLU
 };
 
 /// dL/d(pre) of elements of a vector.
@@ -212,7 +212,9 @@ __global__ void __launch_bounds__(kThreads, cuda::kNormBlocks)
     if (of_a.dx) a = cuda::load<V>(from.a + here);
     if (of_b.dx) b = cuda::load<V>(from.b + here);
     const Vec<T, V> dy = cuda::load<V>(from.dy + here);
-    const unsigned bits = cuda::load_mask<V>(from.mask, here);
+    // Sums are given in f16 alone; others have no registers for the question.
+    const bool masked = !std::is_same_v<T, Half> || from.mask;
+    const unsigned bits = masked ? cuda::load_mask<V>(from.mask, here) : 0xffu;
     cuda::read_anew();
     if (of_a.dx) write_dx_of<V>(tile, values, at.column, a, dy, bits, of_a.dx + here);
     if (of_b.dx) write_dx_of<V>(tile, values + 4, at.column, b, dy, bits, of_b.dx + here);
@@ -223,7 +225,7 @@ template <class T, class A>
 Gradient<T, A> gradient_of(const NormTerm& norm, const NormGradients& to, const A* partials, double share) {
   const Channels<A> parameters(norm.stats, norm.gamma, norm.beta);
   const GradientTotals<A> totals{parameters.stats + norm.x.dim(-1), share, Target<A>(to.dgamma),
-                                 Target<A>(to.dbeta)};
+                                 Target<A>(to.dbeta), to.sums.defined()};
   return {partials, parameters, totals, data_or_null<T>(to.dx)};
 }
 
@@ -257,18 +259,24 @@ void batch_norm_pair_backward(CudaContext& context, const NormTerm& a, const Nor
   if (dy.numel() == 0) return;
   dispatch_floating(dy.dtype(), "batch_norm", [&]<class T>() {
     using A = Accumulate<T>;
-    const Sources<T> from{a.x.data<T>(), b.x.data<T>(), dy.data<T>(), mask.data<std::uint8_t>()};
+    const bool given = to_a.sums.defined();
+    const Sources<T> from{a.x.data<T>(), b.x.data<T>(), dy.data<T>(),
+                          given ? nullptr : mask.data<std::uint8_t>()};
     const auto run = [&]<int V>() {
       const ColumnTiling tiling = cuda::norm_tiling(dy, V),
                          writers = cuda::norm_writer_tiling(context, tiling, V);
-      const std::size_t bytes = tiling.partial_elements() * sizeof(A);
+      const std::size_t bytes = given ? 0 : tiling.partial_elements() * sizeof(A);
       const Scratch of_a = context.scratch(bytes), of_b = context.scratch(bytes);
-      cuda::launch(context, {"batch_norm_pair_sums", tiling.blocks(), kThreads}, sum_gradients<V, T, A>, from,
-                   tiling, a.stats.data<A>(), b.stats.data<A>(), of_a.as<A>(), of_b.as<A>());
+      const A *sums_a = data_or_null<A>(to_a.sums), *sums_b = data_or_null<A>(to_b.sums);
+      if (!given) {
+        cuda::launch(context, {"batch_norm_pair_sums", tiling.blocks(), kThreads}, sum_gradients<V, T, A>,
+                     from, tiling, a.stats.data<A>(), b.stats.data<A>(), of_a.as<A>(), of_b.as<A>());
+        sums_a = of_a.as<A>(), sums_b = of_b.as<A>();
+      }
       const double share = 1 / static_cast<double>(tiling.rows);
       cuda::launch(context, {"batch_norm_pair_backward", writers.blocks(), kThreads}, write_dx<V, T, A>, from,
-                   writers, tiling.splits, gradient_of<T, A>(a, to_a, of_a.as<A>(), share),
-                   gradient_of<T, A>(b, to_b, of_b.as<A>(), share));
+                   writers, given ? 1 : tiling.splits, gradient_of<T, A>(a, to_a, sums_a, share),
+                   gradient_of<T, A>(b, to_b, sums_b, share));
     };
     dispatch_width<T>(dy.dim(-1), run, from.a, from.b, from.dy, data_or_null<T>(to_a.dx),
                       data_or_null<T>(to_b.dx));

@@ -7,18 +7,32 @@
 
 namespace athanor::cuda {
 
-/// Sums of x - shift and of its square, shift a rough mean per channel of rows spread evenly over x: every
-/// block works out the same one. Reads x once, 4 FLOPs an element.
-template <int V, class T, class A>
-__global__ void __launch_bounds__(kNormThreads, kNormBlocks)
-    sum_deviations(const T* __restrict__ x, ColumnTiling tiling, A* shifts, A* partials) {
+/// Rows that are in memory, as those to be summed.
+template <int V> struct StoredRows {
+  static constexpr int kTogether = kNormVectors;  ///< that a thread asks for at once
+  static constexpr int kBlocks = kNormBlocks;     ///< that share a multiprocessor
+
+  template <class T> __device__ __forceinline__ Vec<T, V> sample(const T* x, std::int64_t here) const {
+    return load<V>(x + here);
+  }
+  template <class T> __device__ __forceinline__ Vec<T, V> take(const T* x, std::int64_t here) const {
+    return load<V>(x + here);
+  }
+};
+
+/// Sums of rows - shift and of its square, shift a rough mean per channel of rows spread evenly: every block
+/// works out the same one. Rows are those of x, or follow from it: one is sampled several times, and taken
+/// once. Reads x once, 4 FLOPs an element.
+template <class Rows, int V, class T, class A>
+__global__ void __launch_bounds__(kNormThreads, Rows::kBlocks)
+    sum_deviations(const T* __restrict__ x, Rows rows, ColumnTiling tiling, A* shifts, A* partials) {
   __shared__ A shared[V * kNormThreads];
   const auto at = tiling.thread_tile<V, kNormThreads>(gridDim.x - 1 - blockIdx.x);
   const int samples = tiling.rows < 16 ? static_cast<int>(tiling.rows) : 16;
   A shift[V] = {};
   for (int i = at.below; i < samples && at.inside; i += kNormThreads >> tiling.shift) {
     const std::int64_t row = i * (tiling.rows / samples);
-    const auto in = load<V>(x + row * tiling.channels + at.channel);
+    const auto in = rows.sample(x, row * tiling.channels + at.channel);
 #pragma unroll
     for (int k = 0; k < V; ++k) shift[k] += A(in[k]);
   }
@@ -37,10 +51,10 @@ __global__ void __launch_bounds__(kNormThreads, kNormBlocks)
   }
 
   A sums[2 * V] = {};
-  for_each_rows<kNormVectors>(at, [&](std::int64_t here, auto n) {
+  for_each_rows<Rows::kTogether>(at, [&](std::int64_t here, auto n) {
     Vec<T, V> in[n()];
 #pragma unroll
-    for (int u = 0; u < n(); ++u) in[u] = load<V>(x + here + u * at.stride);
+    for (int u = 0; u < n(); ++u) in[u] = rows.take(x, here + u * at.stride);
 #pragma unroll
     for (int u = 0; u < n(); ++u) {
 #pragma unroll
@@ -84,32 +98,33 @@ template <class A> struct WriteStatistics {
 /// What the pass that sums leaves in scratch memory.
 template <class A> struct Summed {
   const A *partials = nullptr, *shifts = nullptr;  // null: nothing
-  std::int64_t splits = 0;
+  std::int64_t splits = 0, rows = 0;
 };
 
 inline std::size_t summed_elements(const ColumnTiling& tiling) {
   return tiling.partial_elements() + static_cast<std::size_t>(tiling.channels);
 }
 
-/// Sums x by splits, into `memory` for summed_elements().
-template <int V, class T, class A>
-Summed<A> launch_sums(const CudaContext& context, const T* x, const ColumnTiling& tiling, A* memory) {
+/// Sums x, or the rows that follow from it, by splits, into `memory` for summed_elements().
+template <int V, class T, class A, class Rows = StoredRows<V>>
+Summed<A> launch_sums(const CudaContext& context, const T* x, const ColumnTiling& tiling, A* memory,
+                      const char* name = "batch_norm_statistics", const Rows& rows = {}) {
   A* shifts = memory + tiling.partial_elements();
-  launch(context, {"batch_norm_statistics", tiling.blocks(), kNormThreads}, sum_deviations<V, T, A>, x,
-         tiling, shifts, memory);
-  return {memory, shifts, tiling.splits};
+  launch(context, {name, tiling.blocks(), kNormThreads}, sum_deviations<Rows, V, T, A>, x, rows, tiling,
+         shifts, memory);
+  return {memory, shifts, tiling.splits, tiling.rows};
 }
 
 /// `sums` if they are there (BatchNormTraining::sums), else those of x.
 template <int V, class T, class A>
 Summed<A> find_sums(const CudaContext& context, const T* x, const Tensor& sums, const ColumnTiling& tiling,
                     A* memory) {
-  if (sums.defined()) return {sums.data<A>(), nullptr, 1};
+  if (sums.defined()) return {sums.data<A>(), nullptr, 1, tiling.rows};
   return launch_sums<V>(context, x, tiling, memory);
 }
 
 /// Mean, scale and beta of a tile's channels, in shared memory. Where the statistics follow from sums, the
-/// first block of a tile also writes them.
+/// first block of a tile also writes them. `tiling`: of what the kernel writes.
 template <int V, class A>
 __device__ __forceinline__ void prepare(const ChannelTile<V>& tile, const ColumnTiling& tiling, bool writes,
                                         const Summed<A>& summed, const WriteStatistics<A>& write,
@@ -120,7 +135,7 @@ __device__ __forceinline__ void prepare(const ChannelTile<V>& tile, const Column
   if (const std::int64_t c = tile.first + i; i < tile.width && c < tiling.channels) {
     A mean, inverse;
     if (totals) {
-      const double n = static_cast<double>(tiling.rows);
+      const double n = static_cast<double>(summed.rows);
       const kernels::Moments found = kernels::moments(
           summed.shifts ? static_cast<double>(summed.shifts[c]) : 0, totals[i], totals[tile.width + i], n);
       mean = A(found.mean), inverse = write.inverse(found);

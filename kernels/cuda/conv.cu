@@ -1,6 +1,7 @@
 #include "kernels/conv.h"
 #include "kernels/cuda/context.h"
 #include "kernels/cuda/conv_list.h"
+#include "kernels/cuda/vendor.h"
 
 namespace athanor {
 
@@ -41,6 +42,59 @@ void conv2d_backward_weights(CudaContext& context, const Conv2dParams& params, c
   const Tensor none;
   if (dw.defined()) cuda::run_conv(context, {ConvPass::backward_weights, params, x, dw, none, dy, write_dw});
   if (dbias.defined()) column_sums(context, dy, dbias, write_dbias);
+}
+
+/// cuDNN has engines for Ampere to Hopper, and with a shortcut for Hopper; they are taken only where they are
+/// measured.
+bool conv2d_may_follow_norm(CudaContext& context, const Conv2dParams& params, const Tensor& x,
+                            const Tensor& w, bool shortcut) {
+  if (!may_follow_norm(params, x, w)) return false;
+  const int sm = context.sm();
+  const bool has_engines = sm == 90 || (!shortcut && sm >= 80 && sm < 90);
+  const bool measures = cuda::has_vendor() && context.vendor().options().autotune && !context.deterministic;
+  return params.impl == ConvImpl::reference || (has_engines && measures);
+}
+
+bool conv2d_forward_sums(CudaContext& context, const Conv2dParams& params, const PendingNorm& norm,
+                         const Tensor& w, Out result, Out y, Out sums) {
+  const Tensor none;
+  return cuda::run_conv_behind_norm(context, {.pass = ConvPass::forward,
+                                              .params = params,
+                                              .x = norm.x,
+                                              .w = w,
+                                              .bias = none,
+                                              .y = y,
+                                              .sums = &sums,
+                                              .norm = &norm,
+                                              .with_norm = result});
+}
+
+bool conv2d_backward_weights(CudaContext& context, const Conv2dParams& params, const PendingNorm& norm,
+                             const Tensor& dy, Out dw, Write write_dw) {
+  const Tensor none;
+  return cuda::run_conv_behind_norm(context, {.pass = ConvPass::backward_weights,
+                                              .params = params,
+                                              .x = norm.x,
+                                              .w = dw,
+                                              .bias = none,
+                                              .y = dy,
+                                              .write = write_dw,
+                                              .norm = &norm});
+}
+
+bool conv2d_backward_data_sums(CudaContext& context, const Conv2dParams& params, const Tensor& dy,
+                               const Tensor& w, const PendingNorm& norm, const Tensor& others, Out g,
+                               Out sums) {
+  const Tensor none;
+  return cuda::run_conv_behind_norm(context, {.pass = ConvPass::backward_data,
+                                              .params = params,
+                                              .x = g,
+                                              .w = w,
+                                              .bias = none,
+                                              .y = dy,
+                                              .sums = &sums,
+                                              .norm = &norm,
+                                              .with_norm = others});
 }
 
 }  // namespace athanor::kernels

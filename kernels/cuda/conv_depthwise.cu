@@ -241,7 +241,7 @@ template <class T> void depthwise_forward(const CudaContext& context, const Conv
     const std::int64_t packets = z.k / W;
     for_images(z.n, z.p * z.q * packets, call.most, [&](std::int64_t first, std::int64_t images) {
       const std::int64_t count = images * z.p * z.q * packets;
-      const Finish<T> finish{y + first * z.p * z.q * z.k, false, bias, call.activation(), false};
+      const Finish<T> finish{y + first * z.p * z.q * z.k, false, bias, call.activation()};
       launch(context, {kernel_name(call.pass), blocks_for(context, count, kThreads), kThreads},
              forward_kernel<T, W>, Sizes(z), Unravel(z.p, z.q, packets), static_cast<std::uint32_t>(count),
              x + first * z.h * z.w * z.c, filters, finish);
@@ -260,7 +260,7 @@ void depthwise_backward_data(const CudaContext& context, const ConvCall& call, c
     const std::int64_t packets = z.c / W;
     for_images(z.n, z.h * z.w * packets, call.most, [&](std::int64_t first, std::int64_t images) {
       const std::int64_t count = images * z.h * z.w * packets;
-      const Finish<T> finish{dx + first * z.h * z.w * z.c, false, nullptr, Activation::none, false};
+      const Finish<T> finish{dx + first * z.h * z.w * z.c, false, nullptr};
       launch(context, {kernel_name(call.pass), blocks_for(context, count, kThreads), kThreads},
              backward_data_kernel<T, W>, Sizes(z), Unravel(z.h, z.w, packets),
              static_cast<std::uint32_t>(count), dy + first * z.p * z.q * z.k, filters, finish);
@@ -284,8 +284,9 @@ void depthwise_backward_weights(const CudaContext& context, const ConvCall& call
              backward_weights_kernel<T, W>, Sizes(z), Unravel(z.p, z.q, 1),
              static_cast<std::uint32_t>(pixels), 1 << cut.shift, x + first * z.h * z.w * z.c,
              dy + first * z.p * z.q * z.k, scratch.as<A>());
-      const Finish<T> finish{call.w.data<D>(), !std::is_same_v<T, D>, nullptr, Activation::none,
-                             call.accumulates() || first > 0};
+      D* const dw = call.w.data<D>();
+      const Finish<T> finish{dw, !std::is_same_v<T, D>, nullptr, Activation::none,
+                             call.accumulates() || first > 0 ? dw : nullptr};
       launch(context, {kernel_name(call.pass), blocks_for(context, z.k * taps, kThreads), kThreads},
              add_pieces<T>, scratch.as<A>(), static_cast<int>(splits), static_cast<int>(z.k), taps, finish);
     });

@@ -4,10 +4,12 @@
 #include <string>
 
 #include "kernels/account/context.h"
+#include "kernels/copy.h"
 #include "kernels/cuda/context.h"
 #include "kernels/cuda/conv_plan.h"
 #include "kernels/cuda/implementation.h"
 #include "kernels/matmul.h"
+#include "kernels/norm.h"
 
 // The convolutions of a GPU, in one list: for its kernels, and for the account, which has a cost of each.
 
@@ -26,6 +28,12 @@ struct ConvCall {
   const Tensor* sums = nullptr;    ///< forward: [2, K] f32, of which conv2d_forward_sums() speaks
   /// Elements that one launch counts of images that have no more.
   std::int64_t most = kMaxCounted;
+  /// Reads relu(norm(norm->x)) instead of x; or, backward to the data, writes the gradient before that ReLU
+  /// to x, and to `sums` what conv2d_backward_data_sums() says.
+  const kernels::PendingNorm* norm = nullptr;
+  /// Behind a norm: forward, where its result goes if it has a shortcut; backward to the data, what others
+  /// contribute to its gradient.
+  Tensor with_norm = {};
   ConvSize z{x.shape(), w.shape(), y.shape(), params};
 
   const Tensor& result() const {
@@ -50,7 +58,13 @@ struct ConvCall {
             pass == ConvPass::forward ? to : y,
             write,
             sums,
-            most};
+            most,
+            norm,
+            with_norm};
+  }
+  /// The same with y of the norm in memory or, backward to the data, with its gradient.
+  ConvCall without_norm(const Tensor& of_y) const {
+    return {pass, params, of_y, w, bias, y, write, pass == ConvPass::forward ? sums : nullptr, most};
   }
 };
 
@@ -123,6 +137,64 @@ template <class Context> bool run_conv_sums(Context& context, const ConvCall& ca
     if (one.takes(context, call)) return one.run(context, call);
   }
   return false;
+}
+
+/// The result of a norm that is pending, into y.
+template <class Context>
+void compute_norm(Context& context, const kernels::PendingNorm& norm, const Tensor& y) {
+  Tensor shortcut = norm.residual;
+  if (norm.other) {
+    const kernels::PendingNorm& other = *norm.other;
+    shortcut = empty_like(other.x);
+    kernels::batch_norm_forward(context, Activation::none, other.x, other.gamma, other.beta, other.stats, {},
+                                shortcut);
+  }
+  kernels::batch_norm_forward(context, Activation::relu, norm.x, norm.gamma, norm.beta, norm.stats, shortcut,
+                              y);
+}
+
+/// The first pass of a norm's gradient, for dbeta and dgamma in rows `first` and `first` + 1 of `sums`.
+/// With a result y of a ReLU, writes the gradient before that to g.
+template <class Context>
+void sum_norm_gradient(Context& context, const kernels::PendingNorm& norm, const Tensor& dy, const Tensor& y,
+                       const Tensor& g, const Tensor& sums, std::int64_t first) {
+  const std::int64_t channels = norm.x.dim(-1);
+  const auto row = [&](std::int64_t i) { return sums.view_as_strided({channels}, {1}, i * channels); };
+  kernels::BatchNormBackward args;
+  if (y.defined()) args.activation = Activation::relu, args.extra = y, args.dresidual = g;
+  args.x = norm.x, args.gamma = norm.gamma, args.beta = norm.beta, args.stats = norm.stats, args.dy = dy;
+  args.dbeta = {row(first)}, args.dgamma = {row(first + 1)};
+  kernels::batch_norm_backward_sums(context, args,
+                                    Tensor::empty({1 + 2 * channels}, {DType::f64, norm.x.device()}));
+}
+
+/// Behind a norm, ours, with y of the norm in memory of its own.
+template <class Context> bool conv_and_norm_apart(Context& context, const ConvCall& call) {
+  const kernels::PendingNorm& norm = *call.norm;
+  const bool keeps = call.pass == ConvPass::forward && call.with_norm.defined();
+  const Tensor y = keeps ? call.with_norm : empty_like(norm.x), none;
+  compute_norm(context, norm, y);
+  if (call.pass == ConvPass::forward) return run_conv_sums(context, call.without_norm(y));
+  if (call.pass == ConvPass::backward_weights) {
+    run_conv(context, call.without_norm(y));
+    return true;
+  }
+  const Tensor dy = empty_like(y);
+  run_conv(context, call.without_norm(dy));
+  if (call.with_norm.defined()) kernels::add_into(context, call.with_norm, dy);
+  sum_norm_gradient(context, norm, dy, y, call.x, *call.sums, 0);
+  if (norm.other) sum_norm_gradient(context, *norm.other, call.x, none, none, *call.sums, 2);
+  return true;
+}
+
+/// A convolution behind a norm: cuDNN's or, for one who asks for our kernels, these.
+template <class Context> bool run_conv_behind_norm(Context& context, const ConvCall& call) {
+  if (!may_follow_norm(call.params, call.x, call.w)) return false;
+  const bool shortcut = call.norm->residual.defined() || call.norm->other;
+  if (shortcut && !(call.pass == ConvPass::forward ? call.z.is_pointwise() : call.z.has_unit_stride()))
+    return false;
+  if (call.asked() == ConvImpl::reference) return conv_and_norm_apart(context, call);
+  return vendor_fits(context, call) && vendor_conv(context, call);
 }
 
 }  // namespace athanor::cuda

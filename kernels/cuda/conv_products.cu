@@ -49,7 +49,7 @@ template <class T> void product_forward(const CudaContext& context, const ConvCa
         .size = forward_product(z, images),
         .batches = groups<3>(z.groups, {z.group_c(), gk * depth, gk}),
         .summed = no_sum(),
-        .finish = {to, false, data_or_null<T>(call.bias), call.activation(), false},
+        .finish = {to, false, data_or_null<T>(call.bias), call.activation()},
         .batch_channels = gk,
         .channels = z.k};
     gemm(context, kernel_name(call.pass), g);
@@ -87,6 +87,7 @@ template <class T> bool product_forward_sums(const CudaContext& context, const C
 template <class T, class W> void product_backward_weights(const CudaContext& context, const ConvCall& call) {
   const ConvSize& z = call.z;
   const std::int64_t gk = z.group_k(), depth = z.r * z.s * z.group_c();
+  W* const dw = call.w.data<W>();
   for_images(z.n, z.p * z.q, call.most, [&](std::int64_t first, std::int64_t images) {
     Gemm<T, PatchView<T, false>, MatrixView<T>, MatrixTo> g{
         .a = patches<T, false>(z, call.x.data<T>() + first * z.h * z.w * z.c),
@@ -95,8 +96,8 @@ template <class T, class W> void product_backward_weights(const CudaContext& con
         .size = weights_product(z, images),
         .batches = groups<3>(z.groups, {z.group_c(), gk, gk * depth}),
         .summed = no_sum(),
-        .finish = {call.w.data<W>(), !std::is_same_v<T, W>, nullptr, Activation::none,
-                   call.accumulates() || first > 0}};
+        .finish = {dw, !std::is_same_v<T, W>, nullptr, Activation::none,
+                   call.accumulates() || first > 0 ? dw : nullptr}};
     gemm(context, kernel_name(call.pass), g);
   });
 }
@@ -123,7 +124,7 @@ template <class T> void product_backward_data(const CudaContext& context, const 
         .size = data_product(z, images, h, v),
         .batches = groups<3>(z.groups, {gk, gk * filter, gc}),
         .summed = no_sum(),
-        .finish = {to, false, nullptr, Activation::none, call.accumulates()}};
+        .finish = {to, false, nullptr, Activation::none, call.accumulates() ? to : nullptr}};
     gemm(context, kernel_name(call.pass), g);
   };
   for_images(z.n, z.h * z.w, call.most, [&](std::int64_t first, std::int64_t images) {

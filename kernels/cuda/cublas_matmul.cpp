@@ -182,17 +182,17 @@ std::optional<Algorithm> read(const Handle& handle, const MatmulSignature& signa
   return algorithm;
 }
 
-void run(const Handle& handle, const MatmulSignature& z, const Algorithm& algorithm, const void* a,
-         const void* b, const void* bias, void* y, void* workspace, void* stream) {
-  Problem problem(z, bias);
-  const float one = 1, beta = z.accumulate ? 1 : 0;
-  const double one64 = one, beta64 = beta;
+void run(const Handle& handle, const MatmulSignature& z, const Algorithm& algorithm, const Operands& at,
+         void* workspace, void* stream) {
+  Problem problem(z, at.bias);
+  const float alpha = at.alpha, beta = z.accumulate ? at.beta : 0;
+  const double alpha64 = alpha, beta64 = beta;
   const bool wide = z.in == DType::f64;
-  ATH_TRY(cublasLtMatmul(handle.native(), &problem.operation, wide ? static_cast<const void*>(&one64) : &one,
-                         b, problem.b.get(), a, problem.a.get(),
-                         wide ? static_cast<const void*>(&beta64) : &beta, y, problem.y.get(), y,
-                         problem.y.get(), &algorithm.native, workspace, algorithm.workspace_bytes,
-                         static_cast<cudaStream_t>(stream)));
+  ATH_TRY(cublasLtMatmul(
+      handle.native(), &problem.operation, wide ? static_cast<const void*>(&alpha64) : &alpha, at.b,
+      problem.b.get(), at.a, problem.a.get(), wide ? static_cast<const void*>(&beta64) : &beta,
+      z.accumulate ? at.c : at.y, problem.y.get(), at.y, problem.y.get(), &algorithm.native, workspace,
+      algorithm.workspace_bytes, static_cast<cudaStream_t>(stream)));
 }
 
 }  // namespace athanor::cublas

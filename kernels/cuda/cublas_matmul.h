@@ -33,18 +33,26 @@ struct MatmulSignature {
   DType in = DType::f32;    ///< of a and b
   DType out = DType::f32;   ///< of y: that of `in`, or f32; sums are f32 (f64 for f64)
   bool bias = false;        ///< [n], of y's dtype, added before y is rounded
-  bool accumulate = false;  ///< y += instead of y =
+  bool accumulate = false;  ///< beta c is added, which may be y's own values
   bool tf32 = false, deterministic = false;
   // What kernels of ours do to y then, which does not change the algorithm, but what is faster.
   Activation after = Activation::none;
   bool bias_after = false;  ///< first the bias, where it is not in cuBLASLt's power
-  /// Of the addresses of a, b, y and bias, in bytes: a power of two, at most 256.
+  /// Of the addresses of a, b, y (and c) and bias, in bytes: a power of two, at most 256.
   std::array<std::int64_t, 4> alignment{256, 256, 256, 256};
   std::size_t workspace_bytes = std::size_t{32} << 20;
 
   bool operator==(const MatmulSignature&) const = default;
   std::size_t hash() const;
   std::string str() const;
+};
+
+/// What a product reads and writes: y = alpha a b + bias + beta c, the last two if the signature has them.
+struct Operands {
+  const void *a, *b, *bias = nullptr;
+  const void* c = nullptr;  ///< laid out like y, or y itself
+  void* y;
+  float alpha = 1, beta = 1;
 };
 
 struct Algorithm {
@@ -77,8 +85,8 @@ std::string write(const Algorithm& algorithm);
 std::optional<Algorithm> read(const Handle& handle, const MatmulSignature& signature, std::string_view text);
 
 /// Queues it on a stream (cudaStream_t). `workspace` has the algorithm's bytes.
-void run(const Handle& handle, const MatmulSignature& signature, const Algorithm& algorithm, const void* a,
-         const void* b, const void* bias, void* y, void* workspace, void* stream);
+void run(const Handle& handle, const MatmulSignature& signature, const Algorithm& algorithm,
+         const Operands& at, void* workspace, void* stream);
 
 }  // namespace cublas
 }  // namespace athanor

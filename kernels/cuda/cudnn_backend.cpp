@@ -74,11 +74,28 @@ bool Descriptor::try_finalize() {
 
 // Devices and types ----------------------------------------------------------------------------------------
 
-DeviceProperties::DeviceProperties(Descriptor descriptor) : descriptor_(std::move(descriptor)) {
-  const auto properties = nlohmann::json::parse(json());
-  name_ = properties.at("deviceName");
-  sm_ = properties.at("deviceVer").get<int>() / 10;  // 900 for 9.0
-  multiprocessors_ = properties.at("multiProcessorCount");
+namespace {
+
+template <class T> T property(const DeviceProperties& device, const char* name) {
+  const std::string json = device.json();
+  try {
+    return nlohmann::json::parse(json).at(name).get<T>();
+  } catch (const nlohmann::json::exception& error) {
+    throw BackendError(fmt::format("cuDNN: a device's properties must be JSON with {}, but are '{}': {}",
+                                   name, json.substr(0, 200), error.what()));
+  }
+}
+
+}  // namespace
+
+std::string DeviceProperties::name() const {
+  return property<std::string>(*this, "deviceName");
+}
+int DeviceProperties::sm() const {
+  return property<int>(*this, "deviceVer") / 10;  // 900 for 9.0
+}
+int DeviceProperties::multiprocessors() const {
+  return property<int>(*this, "multiProcessorCount");
 }
 
 DeviceProperties DeviceProperties::of_device(int index) {
@@ -194,7 +211,7 @@ void Graph::convolution(Pass pass, const Window& window, Id x, Id w, Id y, bool 
   operations_.push_back(std::move(operation));
 }
 
-void Graph::pointwise(cudnnPointwiseMode_t mode, Id x, std::optional<Id> b, Id y) {
+void Graph::pointwise(cudnnPointwiseMode_t mode, Id x, std::optional<Id> b, Id y, float scale_of_b) {
   Descriptor pointwise(CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
   pointwise.set(CUDNN_ATTR_POINTWISE_MODE, mode);
   pointwise.set(CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_DATA_FLOAT);
@@ -204,9 +221,45 @@ void Graph::pointwise(cudnnPointwiseMode_t mode, Id x, std::optional<Id> b, Id y
   operation.set(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, pointwise);
   operation.set(CUDNN_ATTR_OPERATION_POINTWISE_XDESC, tensors_[x]);
   if (b) operation.set(CUDNN_ATTR_OPERATION_POINTWISE_BDESC, tensors_[*b]);
+  if (scale_of_b != 1) operation.set(CUDNN_ATTR_OPERATION_POINTWISE_ALPHA2, scale_of_b);
   operation.set(CUDNN_ATTR_OPERATION_POINTWISE_YDESC, tensors_[y]);
   operation.finalize();
   parts_.push_back(std::move(pointwise));
+  operations_.push_back(std::move(operation));
+}
+
+void Graph::relu_gradient(Id dy, Id x, Id dx) {
+  Descriptor pointwise(CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
+  pointwise.set(CUDNN_ATTR_POINTWISE_MODE, CUDNN_POINTWISE_RELU_BWD);
+  pointwise.set(CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_DATA_FLOAT);
+  pointwise.finalize();
+
+  Descriptor operation(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
+  operation.set(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, pointwise);
+  operation.set(CUDNN_ATTR_OPERATION_POINTWISE_DYDESC, tensors_[dy]);
+  operation.set(CUDNN_ATTR_OPERATION_POINTWISE_XDESC, tensors_[x]);
+  operation.set(CUDNN_ATTR_OPERATION_POINTWISE_DXDESC, tensors_[dx]);
+  operation.finalize();
+  parts_.push_back(std::move(pointwise));
+  operations_.push_back(std::move(operation));
+}
+
+void Graph::norm_gradient_sums(const NormSums& t) {
+  Descriptor operation(CUDNN_BACKEND_OPERATION_BN_BWD_WEIGHTS_DESCRIPTOR);
+  operation.set(CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_MATH_PREC, CUDNN_DATA_FLOAT);
+  const std::pair<cudnnBackendAttributeName_t, Id> operands[] = {
+      {CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_X_DESC, t.x},
+      {CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_DY_DESC, t.g},
+      {CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_MEAN_DESC, t.mean},
+      {CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_INVSTD_DESC, t.inverse},
+      {CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_BN_SCALE_DESC, t.gamma},
+      {CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_DBN_SCALE_DESC, t.dgamma},
+      {CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_DBN_BIAS_DESC, t.dbeta},
+      {CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_EQ_DY_SCALE_DESC, t.scale_of_g},
+      {CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_EQ_X_SCALE_DESC, t.scale_of_x},
+      {CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_EQ_BIAS, t.bias}};
+  for (const auto& [name, tensor] : operands) operation.set(name, tensors_[tensor]);
+  operation.finalize();
   operations_.push_back(std::move(operation));
 }
 
@@ -221,9 +274,10 @@ void Graph::channel_sums(Id x, Id sum, Id squares) {
   operations_.push_back(std::move(operation));
 }
 
-void Graph::finalize() {
+void Graph::finalize(const Handle* handle) {
   graph_.emplace(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
   graph_->set(CUDNN_ATTR_OPERATIONGRAPH_OPS, std::span<const Descriptor>(operations_));
+  if (handle) graph_->set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, handle->native());
   graph_->finalize();
 }
 
@@ -239,12 +293,11 @@ EngineConfig::EngineConfig(Descriptor config) : config_(std::move(config)) {
     behavior_ |= 1u << note;
 }
 
-std::vector<EngineConfig> propose(const Graph& graph, const DeviceProperties& device,
-                                  cudnnBackendHeurMode_t mode) {
+std::vector<EngineConfig> propose(const Graph& graph, const Target& target, cudnnBackendHeurMode_t mode) {
   Descriptor heuristic(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
   heuristic.set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph.descriptor());
   heuristic.set(CUDNN_ATTR_ENGINEHEUR_MODE, mode);
-  heuristic.set(CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, device.descriptor());
+  if (target.properties) heuristic.set(CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, target.properties->descriptor());
   if (!heuristic.try_finalize()) return {};
   std::vector<Descriptor> found;
   const std::size_t count = heuristic.count(CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR);
@@ -274,12 +327,19 @@ Plan::Plan(Descriptor plan) : plan_(std::move(plan)) {
       static_cast<std::size_t>(plan_.get<std::int64_t>(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE));
 }
 
-std::optional<Plan> Plan::make(const EngineConfig& config, const DeviceProperties& device) {
+std::optional<Plan> Plan::make(const EngineConfig& config, const Target& target) {
   Descriptor descriptor(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
+  if (target.handle) descriptor.set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, target.handle->native());
   descriptor.set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, config.descriptor());
-  descriptor.set(CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, device.descriptor());
+  if (target.properties)
+    descriptor.set(CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, target.properties->descriptor());
   if (!descriptor.try_finalize()) return std::nullopt;
   Plan plan(std::move(descriptor));
+  if (target.through_text) {
+    std::optional<Plan> read = from_json(plan.json(), *target.properties);
+    if (!read) throw BackendError("cuDNN: a plan's own text must make the plan again, but is not taken");
+    plan = std::move(*read);
+  }
   plan.engine_ = config.engine();
   plan.tensor_cores_ = config.has(CUDNN_NUMERICAL_NOTE_TENSOR_CORE);
   return plan;
@@ -297,7 +357,7 @@ std::optional<Plan> Plan::from_json(std::string_view json, const DevicePropertie
 }
 
 void Plan::run(const Handle& handle, std::span<void* const> pointers, void* workspace) const {
-  constexpr std::size_t kMax = 16;
+  constexpr std::size_t kMax = 32;
   std::array<std::int64_t, kMax> ids;
   ATH_CHECK(pointers.size() <= kMax, "cuDNN: a graph may have {} tensors, but got {}", kMax, pointers.size());
   for (std::size_t i = 0; i < pointers.size(); ++i) ids[i] = static_cast<std::int64_t>(i) + 1;

@@ -14,6 +14,7 @@
 #include <cudnn.h>
 
 #include "kernels/cuda/conv_plan.h"
+#include "kernels/cuda/plan_ways.h"
 #include "tensor/base/status.h"
 #include "tensor/dtype.h"
 #include "tensor/shape.h"
@@ -27,7 +28,8 @@
 //   (variant)    the pointers of one run, made inside Plan::run
 //
 // The device enters as DeviceProperties, which may describe a device this machine does not have: plans are
-// made and checked for it all the same, and only running them needs it.
+// made and checked for it all the same, and only running them needs it. Or it enters as a Handle, which is
+// that of a device: Target is either.
 
 namespace athanor {
 
@@ -49,6 +51,7 @@ template <> struct TypeOf<bool> : Type<CUDNN_TYPE_BOOLEAN> {};
 template <> struct TypeOf<char> : Type<CUDNN_TYPE_CHAR> {};
 template <> struct TypeOf<std::int32_t> : Type<CUDNN_TYPE_INT32> {};
 template <> struct TypeOf<void*> : Type<CUDNN_TYPE_VOID_PTR> {};
+template <> struct TypeOf<cudnnHandle_t> : Type<CUDNN_TYPE_HANDLE> {};
 template <> struct TypeOf<cudnnDataType_t> : Type<CUDNN_TYPE_DATA_TYPE> {};
 template <> struct TypeOf<cudnnConvolutionMode_t> : Type<CUDNN_TYPE_CONVOLUTION_MODE> {};
 template <> struct TypeOf<cudnnPointwiseMode_t> : Type<CUDNN_TYPE_POINTWISE_MODE> {};
@@ -130,18 +133,31 @@ class DeviceProperties {
   static DeviceProperties from_json(std::string_view json);
 
   std::string json() const { return descriptor_.text(CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION); }
-  const std::string& name() const { return name_; }
+  // These throw BackendError where json() is not what it was in the versions that we know.
+  std::string name() const;
   /// Compute capability, 90 for sm_90.
-  int sm() const { return sm_; }
-  int multiprocessors() const { return multiprocessors_; }
+  int sm() const;
+  int multiprocessors() const;
   const Descriptor& descriptor() const { return descriptor_; }
 
  private:
-  explicit DeviceProperties(Descriptor descriptor);
+  explicit DeviceProperties(Descriptor descriptor) : descriptor_(std::move(descriptor)) {}
 
   Descriptor descriptor_;
-  std::string name_;
-  int sm_ = 0, multiprocessors_ = 0;
+};
+
+class Handle;
+
+/// What plans are made for, and in which way. Refers to it.
+struct Target {
+  /// A device as it is described; `text`: plans are those that are read back from their text.
+  Target(const DeviceProperties& device, bool text = false) : properties(&device), through_text(text) {}
+  /// The device that is there.
+  explicit Target(const Handle& of) : handle(&of) {}
+
+  const DeviceProperties* properties = nullptr;  // either this,
+  const Handle* handle = nullptr;                // or this
+  bool through_text = false;
 };
 
 cudnnDataType_t data_type(DType dtype);
@@ -171,13 +187,22 @@ class Graph {
   /// y [N, K, P, Q].
   /// Sums are f32.
   void convolution(Pass pass, const Window& window, Id x, Id w, Id y, bool adds = false);
-  /// y = mode(x) or, with b, mode(x, b), in f32. Whether relu keeps NaN is the engine's choice.
-  void pointwise(cudnnPointwiseMode_t mode, Id x, std::optional<Id> b, Id y);
+  /// y = mode(x) or, with b, mode(x, scale_of_b b), in f32. Whether relu keeps NaN is the engine's choice.
+  void pointwise(cudnnPointwiseMode_t mode, Id x, std::optional<Id> b, Id y, float scale_of_b = 1);
+  /// dx = dy where x > 0, else 0.
+  void relu_gradient(Id dy, Id x, Id dx);
   /// sum[c], squares[c] = sums of x[n, c, h, w] and of their squares, in f32.
   void channel_sums(Id x, Id sum, Id squares);
+  /// What the gradient of a batch norm sums: dbeta[c] = sum of g[n, c, h, w], dgamma[c] = sum of g times the
+  /// normalised x, in f32.
+  struct NormSums {
+    Id x, g, mean, inverse, gamma;                   ///< inverse: 1 / standard deviation
+    Id dgamma, dbeta, scale_of_g, scale_of_x, bias;  ///< dL/dx = scale_of_g g + scale_of_x x + bias
+  };
+  void norm_gradient_sums(const NormSums& operands);
 
-  /// No more operations.
-  void finalize();
+  /// No more operations. With a handle, for its device alone; may follow one without.
+  void finalize(const Handle* handle = nullptr);
 
   const Descriptor& descriptor() const { return *graph_; }
 
@@ -209,8 +234,8 @@ class EngineConfig {
 };
 
 /// What one heuristic proposes for a graph on a device, best first; empty where it does not know the graph.
-std::vector<EngineConfig> propose(const Graph& graph, const DeviceProperties& device,
-                                  cudnnBackendHeurMode_t mode);
+/// For a handle, the graph was finalised with it.
+std::vector<EngineConfig> propose(const Graph& graph, const Target& target, cudnnBackendHeurMode_t mode);
 
 /// cudnnHandle_t, owned: makes and destroys the library's state on the current device.
 class Handle {
@@ -233,7 +258,7 @@ class Handle {
 class Plan {
  public:
   /// Nothing where the engine turns out not to support the graph on that device.
-  static std::optional<Plan> make(const EngineConfig& config, const DeviceProperties& device);
+  static std::optional<Plan> make(const EngineConfig& config, const Target& target);
   /// From the text that json() gave. Nothing where cuDNN does not take it: another version's, damaged.
   static std::optional<Plan> from_json(std::string_view json, const DeviceProperties& device);
 

@@ -18,6 +18,12 @@ struct ConvSignature {
   bool bias = false;         ///< forward: y = x * w + bias
   bool relu = false;         ///< forward: y = max(x * w + bias, 0); cuDNN has it together with a bias alone
   bool sums = false;         ///< forward: also the sums of y's channels and of their squares, f32
+  /// Behind a norm with ReLU: x is scaled, shifted and cut at 0 as it is loaded. Backward to the data, the
+  /// result is the gradient before that ReLU, with the norm's sums.
+  bool norm = false;
+  enum class Shortcut : unsigned char { none, tensor, norm };
+  Shortcut shortcut = Shortcut::none;  ///< of that norm; forward, its result is then kept as well
+  bool others = false;                 ///< backward to the data: to dy of the norm, those of others are added
   /// Whether the result is added to: dx by the plan itself, dw by a kernel of ours.
   bool accumulate = false;
   // What kernels of ours do to the result, which does not change the plan, but what is faster.
@@ -42,13 +48,16 @@ struct ConvSignature {
 ConvSignature conv_signature(Graph::Pass pass, DType dtype, const Shape& x, const Shape& w, const Shape& y,
                              bool bias, const Conv2dParams& params);
 
-/// Its pointers are x, w, bias where there is one, y (or the gradients in their places), and with sums those
-/// of the values and of the squares, both on 16 bytes.
+/// Its pointers are x, w, bias where there is one, y (or the gradients in their places); behind a norm scale
+/// and shift, the shortcut, its scale and shift if it is a norm, and what the norm's result is kept in if it
+/// has a shortcut; or, backward to the data, the gradient of others, then x, mean, 1 / standard deviation,
+/// gamma and beta of each norm, the shortcut if it is a tensor, and of each norm dbeta, dgamma, and three
+/// more results of C f32; and with sums those of the values and of the squares. All but the first four are on
+/// 16 bytes.
 Graph conv_graph(const ConvSignature& signature);
 
 /// Up to `most` plans, cuDNN's favourite first. Empty where there is none: bf16 before sm_80, patterns and
 /// alignments it does not know, or none that the signature's rules permit.
-cuda::Found<Plan> find_conv_plans(const ConvSignature& signature, const DeviceProperties& device,
-                                  std::size_t most);
+cuda::Found<Plan> find_conv_plans(const ConvSignature& signature, const Target& target, std::size_t most);
 
 }  // namespace athanor::cudnn

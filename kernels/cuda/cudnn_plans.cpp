@@ -32,8 +32,8 @@ std::vector<std::size_t> spread(std::span<const std::int64_t> engines) {
   return places;
 }
 
-cuda::Found<Plan> find_plans(const Graph& graph, const DeviceProperties& device, DType dtype,
-                             const PlanRules& rules, std::size_t most) {
+cuda::Found<Plan> find_plans(Graph graph, const Target& target, DType dtype, const PlanRules& rules,
+                             std::size_t most) {
   cuda::Found<Plan> found;
   const auto attempt = [&](const auto& f) {
     try {
@@ -43,18 +43,20 @@ cuda::Found<Plan> find_plans(const Graph& graph, const DeviceProperties& device,
       found.certain = false;
     }
   };
+  if (target.handle) attempt([&] { graph.finalize(target.handle); });
+  if (!found.certain) return found;
   // Fallbacks are slow, and take cuDNN 40 ms to list: for what nothing else can do.
   for (const auto mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
     if (!found.plans.empty()) break;
     std::vector<EngineConfig> configs;
-    attempt([&] { configs = propose(graph, device, mode); });
+    attempt([&] { configs = propose(graph, target, mode); });
     std::erase_if(configs, [&](const EngineConfig& config) { return !permits(rules, dtype, config); });
     std::vector<std::int64_t> engines;
     for (const EngineConfig& config : configs) engines.push_back(config.engine());
     for (const std::size_t i : spread(engines)) {
       if (found.plans.size() >= most) break;
       std::optional<Plan> plan;
-      attempt([&] { plan = Plan::make(configs[i], device); });
+      attempt([&] { plan = Plan::make(configs[i], target); });
       if (plan && plan->workspace_bytes() <= rules.workspace_bytes) found.plans.push_back(std::move(*plan));
     }
   }

@@ -32,7 +32,7 @@ std::vector<std::size_t> spread(std::span<const std::int64_t> engines);
 /// Up to `most` plans for a graph over tensors of `dtype`, spread over engines, cuDNN's favourite first;
 /// empty where it has none. Engines that fail for another reason than that they do not support the graph are
 /// passed over.
-cuda::Found<Plan> find_plans(const Graph& graph, const DeviceProperties& device, DType dtype,
-                             const PlanRules& rules, std::size_t most);
+cuda::Found<Plan> find_plans(Graph graph, const Target& target, DType dtype, const PlanRules& rules,
+                             std::size_t most);
 
 }  // namespace athanor::cudnn

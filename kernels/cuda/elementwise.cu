@@ -1,4 +1,5 @@
 #include "kernels/cuda/context.h"
+#include "kernels/cuda/gelu.h"
 #include "kernels/cuda/map.h"
 #include "kernels/elementwise.h"
 
@@ -9,6 +10,7 @@ namespace athanor::kernels {
 namespace {
 
 using cuda::map;
+using cuda::OpFor;
 
 // Functors rather than lambdas: a kernel's name then says what it computes.
 template <class Op> struct Forward {
@@ -35,7 +37,8 @@ template <class A> struct Affine {
   __device__ __forceinline__ A operator()(A x) const { return std::fma(x, scale, shift); }
 };
 
-// All ops of a list, as one functor of floating numbers: the branch is the same for the whole grid.
+// All ops of a list, as one functor of floating numbers, for results of type T: the branch is the same for
+// the whole grid.
 enum class Op {
 #define ATH_OP(Op, name) Op, Op##Backward,
   ATH_UNARY_OPS(ATH_OP) ATH_BINARY_OPS(ATH_OP)
@@ -44,19 +47,19 @@ enum class Op {
       ATH_BINARY_GRADIENTS(ATH_OP)
 #undef ATH_OP
 };
-template <class A> __device__ A evaluate(Op op, A x) {
+template <class T, class A> __device__ A evaluate(Op op, A x) {
   switch (op) {
 #define ATH_OP(Name, name) \
-  case Op::Name: return Name::forward(x);
+  case Op::Name: return OpFor<Name, T>::forward(x);
     ATH_UNARY_OPS(ATH_OP)
 #undef ATH_OP
     default: return A(0);
   }
 }
-template <class A> __device__ A evaluate(Op op, A x, A y) {
+template <class T, class A> __device__ A evaluate(Op op, A x, A y) {
   switch (op) {
 #define ATH_OP(Name, name) \
-  case Op::Name##Backward: return Name::backward(x, y);
+  case Op::Name##Backward: return OpFor<Name, T>::backward(x, y);
     ATH_UNARY_OPS(ATH_OP)
 #undef ATH_OP
 #define ATH_OP(Name, name) \
@@ -66,7 +69,7 @@ template <class A> __device__ A evaluate(Op op, A x, A y) {
     default: return A(0);
   }
 }
-template <class A> __device__ A evaluate(Op op, A a, A b, A dy) {
+template <class T, class A> __device__ A evaluate(Op op, A a, A b, A dy) {
   switch (op) {
 #define ATH_OP(Name, name)                            \
   case Op::Name##First: return Name::first(a, b, dy); \
@@ -76,10 +79,10 @@ template <class A> __device__ A evaluate(Op op, A a, A b, A dy) {
     default: return A(0);
   }
 }
-struct AnyOp {
+template <class T> struct AnyOp {
   Op op;
   template <class... A> __device__ __forceinline__ auto operator()(A... x) const {
-    return evaluate(op, x...);
+    return evaluate<T>(op, x...);
   }
 };
 
@@ -88,7 +91,7 @@ template <class T, class Name> auto strided(Op op) {
   if constexpr (std::is_integral_v<T>) {
     return Forward<Name>{};
   } else {
-    return AnyOp{op};
+    return AnyOp<T>{op};
   }
 }
 
@@ -113,18 +116,19 @@ void affine(CudaContext& context, const Tensor& x, double scale, double shift, O
 
 void check_divisors(CudaContext&, const char*, const Tensor&) {}
 
-#define ATH_SPECIALISE(Name, name)                                                                    \
-  template <> void unary_forward<Name>(CudaContext & context, const Tensor& x, const Tensor& y) {     \
-    dispatch_operand<Name>(y.dtype(), #name, [&]<class T>() {                                         \
-      map<T>(context, #name, Forward<Name>{}, strided<T, Name>(Op::Name), y, x);                      \
-    });                                                                                               \
-  }                                                                                                   \
-  template <>                                                                                         \
-  void unary_backward<Name>(CudaContext & context, const Tensor& saved, const Tensor& dy,             \
-                            const Tensor& dx) {                                                       \
-    dispatch_floating(dx.dtype(), #name, [&]<class T>() {                                             \
-      map<T>(context, #name "_backward", Backward<Name>{}, AnyOp{Op::Name##Backward}, dx, saved, dy); \
-    });                                                                                               \
+#define ATH_SPECIALISE(Name, name)                                                                     \
+  template <> void unary_forward<Name>(CudaContext & context, const Tensor& x, const Tensor& y) {      \
+    dispatch_operand<Name>(y.dtype(), #name, [&]<class T>() {                                          \
+      map<T>(context, #name, Forward<OpFor<Name, T>>{}, strided<T, Name>(Op::Name), y, x);             \
+    });                                                                                                \
+  }                                                                                                    \
+  template <>                                                                                          \
+  void unary_backward<Name>(CudaContext & context, const Tensor& saved, const Tensor& dy,              \
+                            const Tensor& dx) {                                                        \
+    dispatch_floating(dx.dtype(), #name, [&]<class T>() {                                              \
+      map<T>(context, #name "_backward", Backward<OpFor<Name, T>>{}, AnyOp<T>{Op::Name##Backward}, dx, \
+             saved, dy);                                                                               \
+    });                                                                                                \
   }
 ATH_UNARY_OPS(ATH_SPECIALISE)
 #undef ATH_SPECIALISE
@@ -139,17 +143,17 @@ ATH_UNARY_OPS(ATH_SPECIALISE)
 ATH_BINARY_OPS(ATH_SPECIALISE)
 #undef ATH_SPECIALISE
 
-#define ATH_SPECIALISE(Name, name)                                                                 \
-  template <>                                                                                      \
-  void binary_backward<Name>(CudaContext & context, int operand, const Tensor& a, const Tensor& b, \
-                             const Tensor& dy, const Tensor& dx) {                                 \
-    dispatch_floating(dx.dtype(), #name, [&]<class T>() {                                          \
-      if (operand == 0) {                                                                          \
-        map<T>(context, #name "_backward", First<Name>{}, AnyOp{Op::Name##First}, dx, a, b, dy);   \
-      } else {                                                                                     \
-        map<T>(context, #name "_backward", Second<Name>{}, AnyOp{Op::Name##Second}, dx, a, b, dy); \
-      }                                                                                            \
-    });                                                                                            \
+#define ATH_SPECIALISE(Name, name)                                                                    \
+  template <>                                                                                         \
+  void binary_backward<Name>(CudaContext & context, int operand, const Tensor& a, const Tensor& b,    \
+                             const Tensor& dy, const Tensor& dx) {                                    \
+    dispatch_floating(dx.dtype(), #name, [&]<class T>() {                                             \
+      if (operand == 0) {                                                                             \
+        map<T>(context, #name "_backward", First<Name>{}, AnyOp<T>{Op::Name##First}, dx, a, b, dy);   \
+      } else {                                                                                        \
+        map<T>(context, #name "_backward", Second<Name>{}, AnyOp<T>{Op::Name##Second}, dx, a, b, dy); \
+      }                                                                                               \
+    });                                                                                               \
   }
 ATH_BINARY_GRADIENTS(ATH_SPECIALISE)
 #undef ATH_SPECIALISE

@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "kernels/activation.h"
+#include "kernels/cuda/gelu.h"
 #include "kernels/cuda/gemm_plan.h"
 #include "kernels/cuda/gemm_tile.h"
 #include "kernels/cuda/walk.h"
@@ -60,50 +61,67 @@ struct MatrixTo {
   }
 };
 
-template <class A> __device__ __forceinline__ A activate(Activation activation, A x) {
+/// Of a value that is rounded to T.
+template <class T> __device__ __forceinline__ Accumulate<T> activate(Activation activation, Accumulate<T> x) {
   switch (activation) {
     case Activation::none: return x;
 #define ATH_CASE(Op, name) \
-  case Activation::name: return kernels::Op::forward(x);
+  case Activation::name: return OpFor<kernels::Op, T>::forward(x);
       ATH_ACTIVATIONS(ATH_CASE)
 #undef ATH_CASE
   }
   return x;
 }
 
-/// How a sum becomes an element of y: y (+)= activation(sum + bias[channel]), rounded once.
+/// How a sum becomes an element of y: activation(alpha sum + bias[channel]), or alpha sum + beta c where
+/// there is a c; rounded once.
 template <class T> struct Finish {
   using A = Accumulate<T>;
   void* y;        // of T, or of A
   bool wide;      // of A
   const T* bias;  // or null
   Activation activation = Activation::none;
-  bool accumulate = false;
+  const void* c = nullptr;  // laid out like y, or y itself, which is then added to; or null
+  A alpha = 1, beta = 1;
 
   __device__ __forceinline__ void operator()(std::int64_t at, std::int64_t channel, A sum) const {
-    if (bias) sum += A(bias[channel]);
-    if (wide) {
-      write(static_cast<A*>(y) + at, sum);
+    if (bias) {
+      sum = std::fma(alpha, sum, A(bias[channel]));
     } else {
-      write(static_cast<T*>(y) + at, sum);
+      sum *= alpha;
+    }
+    if (wide) {
+      write<A>(at, sum);
+    } else {
+      write<T>(at, sum);
     }
   }
 
   /// Whether packet() may be called, for neighbours that lie on their alignment relative to y.
-  bool in_packets() const { return !wide && !accumulate && aligned<kVec<T>>(static_cast<const T*>(y)); }
-  /// W neighbours along the channels, by one access; y is of T and overwritten.
+  bool in_packets() const {
+    return !wide && aligned<kVec<T>>(static_cast<const T*>(y)) && aligned<kVec<T>>(static_cast<const T*>(c));
+  }
+  /// W neighbours along the channels, by one access; y is of T.
   template <int W>
   __device__ __forceinline__ void packet(std::int64_t at, std::int64_t channel, const A (&sums)[W]) const {
     Vec<T, W> out;
+    if (c) {
+      out = load<W>(static_cast<const T*>(c) + at);
 #pragma unroll
-    for (int v = 0; v < W; ++v)
-      out[v] = T(activate(activation, bias ? sums[v] + A(bias[channel + v]) : sums[v]));
+      for (int v = 0; v < W; ++v) out[v] = T(std::fma(beta, A(out[v]), alpha * sums[v]));
+    } else {
+#pragma unroll
+      for (int v = 0; v < W; ++v)
+        out[v] = T(
+            activate<T>(activation, bias ? std::fma(alpha, sums[v], A(bias[channel + v])) : alpha * sums[v]));
+    }
     store(static_cast<T*>(y) + at, out);
   }
 
  private:
-  template <class Y> __device__ __forceinline__ void write(Y* to, A sum) const {
-    *to = accumulate ? Y(A(*to) + sum) : Y(activate(activation, sum));
+  template <class Y> __device__ __forceinline__ void write(std::int64_t at, A sum) const {
+    static_cast<Y*>(y)[at] =
+        Y(c ? std::fma(beta, A(static_cast<const Y*>(c)[at]), sum) : activate<Y>(activation, sum));
   }
 };
 

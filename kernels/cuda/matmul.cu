@@ -42,7 +42,7 @@ struct BatchWalks {
 template <class T> void multiply(const CudaContext& context, const cuda::MatmulCall& call) {
   const MatmulPlan plan = call.plan();
   const auto& [size, a_row, a_col, b_row, b_col, y_row, batches] = plan;
-  const Tensor& y = call.y;
+  const Tensor &y = call.y, &c = call.c;
   const BatchWalks walks(batches);
   cuda::Gemm<T, cuda::MatrixView<T>, cuda::MatrixView<T>, cuda::MatrixTo> g{
       .a = {call.a.data<T>(), size.m, size.k, a_row, a_col, walks.moves(0)},
@@ -52,7 +52,7 @@ template <class T> void multiply(const CudaContext& context, const cuda::MatmulC
       .batches = cuda::Walk<3>(walks.kept, walks.kept_strides),
       .summed = cuda::Walk<2>(walks.summed, walks.summed_strides),
       .finish = {y.raw_data(), y.dtype() != call.a.dtype(), cuda::data_or_null<T>(call.bias), call.activation,
-                 call.accumulates()},
+                 c.defined() ? c.raw_data() : nullptr, call.alpha, call.beta},
       .channels = size.n};
   if (cuda::multiplies_transposed(size.m, size.n)) {
     std::swap(g.a, g.b);
@@ -104,8 +104,16 @@ void launch_sums(const CudaContext& context, const T* x, std::int64_t rows, std:
 
 void matmul(CudaContext& context, MatmulImpl impl, const Tensor& a, const Tensor& b, const Tensor& bias,
             Activation activation, Out y, Write write) {
-  const cuda::MatmulCall call{impl, a, b, bias, activation, y, write};
-  if (y.numel() > 0) cuda::run_first(context, cuda::kMatmuls, call);
+  const Tensor nothing;
+  const Tensor& c = write == Write::accumulate ? y : nothing;
+  if (y.numel() > 0) cuda::run_first(context, cuda::kMatmuls, {impl, a, b, bias, activation, y, c});
+}
+
+void matmul_add(CudaContext& context, MatmulImpl impl, const Tensor& a, const Tensor& b, float alpha,
+                const Tensor& c, float beta, Out y) {
+  const Tensor bias;
+  if (y.numel() > 0)
+    cuda::run_first(context, cuda::kMatmuls, {impl, a, b, bias, Activation::none, y, c, alpha, beta});
 }
 
 void column_sums(CudaContext& context, const Tensor& x, Out sums, Write write) {
@@ -113,7 +121,7 @@ void column_sums(CudaContext& context, const Tensor& x, Out sums, Write write) {
   if (n == 0) return;
   dispatch_floating(x.dtype(), "column_sums", [&]<class T>() {
     const cuda::Finish<T> finish{sums.raw_data(), sums.dtype() != x.dtype(), nullptr, Activation::none,
-                                 write == Write::accumulate};
+                                 write == Write::accumulate ? sums.raw_data() : nullptr};
     const T* const from = x.data<T>();
     if (n % kVec<T> == 0 && cuda::aligned<kVec<T>>(from)) {
       launch_sums<T, kVec<T>>(context, from, rows, n, finish);

@@ -12,7 +12,7 @@
 
 namespace athanor::cuda {
 
-/// The operands of kernels::matmul.
+/// The operands of kernels::matmul and matmul_add: y = activation(alpha a b + bias), or alpha a b + beta c.
 struct MatmulCall {
   static constexpr const char *kOp = "matmul", *kImpl = "MatmulImpl";
 
@@ -20,9 +20,14 @@ struct MatmulCall {
   const Tensor &a, &b, &bias;
   Activation activation;
   const Tensor& y;
-  Write write;
+  const Tensor& c;  ///< like y, or y itself; undefined: nothing is added
+  float alpha = 1, beta = 1;
 
-  bool accumulates() const { return write == Write::accumulate; }
+  bool accumulates() const { return c.defined() && c.raw_data() == y.raw_data(); }
+  /// The same with its result in another tensor, which is also what is added to.
+  MatmulCall with(MatmulImpl by, const Tensor& to) const {
+    return {by, a, b, bias, activation, to, accumulates() ? to : c, alpha, beta};
+  }
   /// Whether there is nothing to multiply: what our own kernels do, whoever is asked for.
   bool empty() const { return a.numel() == 0 || b.numel() == 0; }
   MatmulImpl asked() const { return empty() ? MatmulImpl::reference : impl; }

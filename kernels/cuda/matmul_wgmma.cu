@@ -330,11 +330,11 @@ bool wgmma_matmul(CudaContext& context, const MatmulCall& call) {
   const Operands from(call);
   const GemmSize& size = from.plan.size;
   const Batches::Axis& batch = from.batch;
-  const Tensor& y = call.y;
   dispatch_floating(call.a.dtype(), "matmul", [&]<class T>() {
     if constexpr (sizeof(T) == 2) {
+      const Tensor &y = call.y, &c = call.c;
       Task<T> task{.finish = {y.raw_data(), y.dtype() != call.a.dtype(), data_or_null<T>(call.bias),
-                              call.activation, call.accumulates()},
+                              call.activation, c.defined() ? c.raw_data() : nullptr, call.alpha, call.beta},
                    .m = size.m,
                    .n = size.n,
                    .batch_y = batch.y,

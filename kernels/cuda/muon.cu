@@ -1,6 +1,6 @@
 #include "kernels/cuda/context.h"
-#include "kernels/cuda/divide.h"
 #include "kernels/cuda/update_range.h"
+#include "kernels/detail/newton_schulz.h"
 #include "kernels/muon.h"
 #include "kernels/muon_ops.h"
 #include "kernels/scratch.h"
@@ -117,30 +117,6 @@ template <class T> struct ScaleBy {
   }
 };
 
-/// Element i of an n x n matrix is on the diagonal where n + 1 divides i.
-template <class T> struct ScaleAddIdentity {
-  float alpha, beta;
-  const T* x;
-  T* y;
-  cuda::Divider next;  // n + 1
-
-  __device__ bool begin(std::int64_t matrix, std::int64_t n) {
-    x += matrix * n;
-    y += matrix * n;
-    return true;
-  }
-  template <int V> __device__ void at(std::int64_t i) const {
-    auto values = cuda::load<V>(x + i);
-    std::int64_t past = next.divide(i).rest;
-#pragma unroll
-    for (int k = 0; k < V; ++k, past = past + 1 == next.divisor() ? 0 : past + 1) {
-      const float value = float(values[k]);
-      values[k] = T(past == 0 ? std::fma(alpha, value, beta) : alpha * value);
-    }
-    cuda::store<V>(y + i, values);
-  }
-};
-
 }  // namespace
 
 void muon_momentum(CudaContext& context, const UpdateTable& matrices, float mu, bool nesterov, Out momentum,
@@ -173,14 +149,9 @@ void normalize(CudaContext& context, Out x, float eps) {
   });
 }
 
-void scale_add_identity(CudaContext& context, const Tensor& x, float alpha, float beta, Out y) {
-  if (x.numel() == 0) return;
-  dispatch_matrix(x.dtype(), [&]<class T>() {
-    const T* in = x.data<T>();
-    T* out = y.data<T>();
-    launch_vectors<T>(context, "scale_add_identity", x.dim(0), x.dim(1) * x.dim(2),
-                      ScaleAddIdentity<T>{alpha, beta, in, out, cuda::Divider(x.dim(1) + 1)}, in, out);
-  });
+void newton_schulz(CudaContext& context, const Tensor& x, const std::array<float, 3>& coefficients, Out gram,
+                   Out factor, Out next) {
+  detail::newton_schulz_by_sums(context, x, coefficients, gram, factor, next);
 }
 
 void muon_apply(CudaContext& context, const UpdateTable& table, const MuonStep& muon, const Tensor& x) {

@@ -11,6 +11,7 @@
 #include "kernels/cuda/context.h"
 #include "kernels/cuda/found.h"
 #include "kernels/cuda/plan_folder.h"
+#include "kernels/cuda/plan_ways.h"
 #include "kernels/cuda/vendor.h"
 #include "tensor/base/error.h"
 #include "tensor/cuda/allocator.h"
@@ -41,8 +42,10 @@ struct Planner {
 // The functions below take a call of a vendor's operation:
 //   signature                what its plan is kept under, here and, as str(), between runs: it names all that
 //                            a measurement depends on but the device and what plans are made by
-//   find(most), read(text)   what the vendor has, as Found, and a plan from what write(plan) made of it
-//   accept(plan)             whether a plan does what it must, tried on the device; not asked in a capture
+//   find(most, way), read(text)  what the vendor has, as Found, and a plan from what write(plan) made of it
+//   way()                    where it stands in which way plans that run are made; null: they are made in one
+//   accept(plan)             whether a plan does what it must, tried on the device; nothing: the values there
+//                            do not tell. Not asked in a capture
 //   run(plan, to), run_own(to)   queue all of the work by a plan, and by our own kernel
 //   result(), accumulates()  where it goes, and whether it is added to what is there
 //   ours_is_next()           whether our own kernel runs where there is no plan; false: another signature of
@@ -71,6 +74,12 @@ struct Trouble {
     ++count;
     if (first.empty()) first = why;
   }
+};
+
+/// How a choice is made.
+struct Manner {
+  bool measures = false, capturing = false;
+  bool runs_guess = false;  ///< what is not measured must have run once
 };
 
 /// What runs in the end.
@@ -130,14 +139,14 @@ void choose_fastest(const VendorOptions& options, std::vector<Plan>& plans, Stop
 
 /// Chooses among the plans that do what they must, on the device.
 template <class Plan, class Call>
-void choose_among(const Planner& planner, std::vector<Plan>& plans, bool measures, const TuningTime& timed,
-                  const Call& call, Choice<Plan>& choice, Trouble& trouble) {
+void choose_among(const Planner& planner, std::vector<Plan>& plans, const Manner& manner,
+                  const TuningTime& timed, const Call& call, Choice<Plan>& choice, Trouble& trouble) {
   const OutsideGraphPools ordinary(planner.context.device());
-  bool failed = false;  // a plan that was promised: it may run the next time
+  bool failed = false;  // a plan that was promised, or not judged: it may do the next time
   std::erase_if(plans, [&](const Plan& plan) {
-    bool accepted = false;
-    if (!trouble.attempt([&] { accepted = call.accept(plan); })) failed = true;
-    return !accepted;
+    std::optional<bool> accepted;
+    if (!trouble.attempt([&] { accepted = call.accept(plan); }) || !accepted) failed = true;
+    return !accepted.value_or(false);
   });
   if (plans.empty()) {
     choice.certain = choice.certain && !failed;
@@ -150,53 +159,88 @@ void choose_among(const Planner& planner, std::vector<Plan>& plans, bool measure
     // What is added to must not be added to once per measurement.
     if (call.accumulates()) to = empty_like(to);
   };
-  if (measures && Trouble().attempt(prepare)) {
+  const auto run_guess = [&] { call.run(plans[0], call.accumulates() ? empty_like(call.result()) : to); };
+  if (manner.measures && Trouble().attempt(prepare)) {
     ++planner.log.stats.tuned;
     choose_fastest(planner.options, plans, *watch, timed, call, to, choice, trouble);
   } else {
-    choice.certain = choice.certain && !measures;
-    choice.plan = std::move(plans[0]);
+    choice.certain = choice.certain && !manner.measures;
+    if (!manner.runs_guess || trouble.attempt(run_guess)) choice.plan = std::move(plans[0]);
   }
   choice.certain = choice.certain && trouble.without_memory == 0;
 }
 
-}  // namespace detail
-
-/// Decides about a signature that nothing is known of. Throws nothing that a library or the device says, but
-/// reports it.
-template <class Plan, class Call>
-Choice<Plan> decide(const Planner& planner, bool capturing, const Call& call) {
-  const VendorOptions& options = planner.options;
-  const bool measures = options.autotune && !planner.context.deterministic && !capturing;
-  const TuningTime timed(planner.context, planner.log, planner.folder.path(), measures);
+/// What came of a signature's plans, made in one way.
+template <class Plan> struct Tried {
   Choice<Plan> choice;
-  detail::Trouble trouble;
+  Trouble trouble;
+  std::size_t plans = 0;
+};
+
+template <class Plan, class Call>
+Tried<Plan> try_plans(const Planner& planner, const Manner& manner, PlanWay way, const TuningTime& timed,
+                      const Call& call) {
+  Tried<Plan> tried;
+  auto& [choice, trouble, count] = tried;
   Found<Plan> found;
-  const bool asked = trouble.attempt(
-      [&] { found = call.find(measures ? static_cast<std::size_t>(options.candidates) : 1); });
+  const auto most = manner.measures ? static_cast<std::size_t>(planner.options.candidates) : 1;
+  const bool asked = trouble.attempt([&] { found = call.find(most, way); });
   std::vector<Plan>& plans = found.plans;
   if (plans.empty() && !found.certain) trouble.add(trouble.refused, found.why);
   choice.certain = asked && found.certain;
-  choice.provisional = capturing;
-  const std::size_t tried = plans.size();
-  if (!capturing) {
-    detail::choose_among(planner, plans, measures, timed, call, choice, trouble);
+  choice.provisional = manner.capturing;
+  count = plans.size();
+  if (!manner.capturing) {
+    choose_among(planner, plans, manner, timed, call, choice, trouble);
   } else if (!plans.empty()) {
     choice.plan = std::move(plans[0]);
   }
-  detail::report(planner, call.signature.str(), trouble, tried,
+  return tried;
+}
+
+}  // namespace detail
+
+/// Decides about a signature that nothing is known of. Where all of its plans are refused, those made in the
+/// other ways are tried, and the way that runs is kept for all signatures from then on. Throws nothing that a
+/// library or the device says, but reports it. `runs_guess`: what is not measured is run once, too.
+template <class Plan, class Call>
+Choice<Plan> decide(const Planner& planner, bool capturing, bool runs_guess, const Call& call) {
+  const VendorOptions& options = planner.options;
+  const bool measures = options.autotune && !planner.context.deterministic && !capturing;
+  const TuningTime timed(planner.context, planner.log, planner.folder.path(), measures);
+  PlanWay* const known = call.way();
+  std::optional<detail::Tried<Plan>> tried;  // in the first way, or in the one that runs
+  std::string refusal;
+  const auto try_way = [&](PlanWay way) {
+    detail::Tried<Plan> one =
+        detail::try_plans<Plan>(planner, {measures, capturing, runs_guess}, way, timed, call);
+    // In the first way, a signature may have no plan at all. Another one is proven by a plan alone.
+    const bool runs = one.choice.plan || (!tried && one.trouble.refused == 0);
+    if (!tried) refusal = one.trouble.first;
+    if (!tried || runs) tried = std::move(one);
+    return runs;
+  };
+  if (!known || capturing) {
+    try_way(known ? *known : PlanWay::properties);
+  } else if (const std::optional<PlanWay> way = way_that_runs(*known, try_way); way && way != *known) {
+    planner.log.another_way(*known, *way, call.signature.str(), refusal);
+    *known = *way;
+  }
+  auto& [choice, trouble, plans] = *tried;
+  if (known && choice.plan) planner.log.made(*known);
+  detail::report(planner, call.signature.str(), trouble, plans,
                  choice.plan           ? detail::Runs::plan
                  : call.ours_is_next() ? detail::Runs::own
                                        : detail::Runs::another_signature);
-  return choice;
+  return std::move(choice);
 }
 
 /// The same, and keeps it in the cache, and in the folder where that saves the next run something: a guess is
 /// made again as quickly as it is read.
 template <class Plan, class Signature, class Call>
 Choice<Plan>& decide_and_keep(const Planner& planner, BoundedCache<Signature, Choice<Plan>>& cache,
-                              bool capturing, const Call& call) {
-  Choice<Plan> choice = decide<Plan>(planner, capturing, call);
+                              bool capturing, const Call& call, bool runs_guess = false) {
+  Choice<Plan> choice = decide<Plan>(planner, capturing, runs_guess, call);
   ++planner.log.stats.plans_made;
   const auto save = [&] {
     planner.folder.save(call.signature.str(),
@@ -239,14 +283,15 @@ Choice<Plan>& choose(const Planner& planner, BoundedCache<Signature, Choice<Plan
 enum class Answer : unsigned char { done, no_plan, own_is_faster };
 
 /// Runs a call by the plan chosen for it. Where ours may be preferred and was measured to be faster, nothing
-/// is done. A plan from a file that does not run here is reported and chosen again, once. One that was chosen
-/// here and is refused later is an error that names the signature.
+/// is done. A plan from a file that does not run here is reported and chosen again, once. So is one that was
+/// chosen here and is refused later, where plans can be made in another way; if none of those runs, that is
+/// an error that names the signature.
 template <class Plan, class Signature, class Call>
 Answer serve(const Planner& planner, BoundedCache<Signature, Choice<Plan>>& cache, bool may_prefer_own,
              const Call& call) {
   Choice<Plan>* choice = &choose(planner, cache, call);
   VendorLog& log = planner.log;
-  for (;;) {
+  for (bool first_refusal = true;;) {
     if (!choice->plan) return Answer::no_plan;
     if (may_prefer_own && choice->own_is_faster()) return Answer::own_is_faster;
     const bool from_file = std::exchange(choice->untried, false);
@@ -261,7 +306,12 @@ Answer serve(const Planner& planner, BoundedCache<Signature, Choice<Plan>>& cach
         log.add(key, {.refused = true},
                 fmt::format("the plan of {} was refused when it ran, and another is chosen: {}",
                             planner.folder.path_of(key).string(), error.what()));
+        choice = &decide_and_keep(planner, cache, is_capturing(planner.context), call);
       } else {
+        if (std::exchange(first_refusal, false) && call.way() && !is_capturing(planner.context)) {
+          choice = &decide_and_keep(planner, cache, false, call, true);
+          if (choice->plan) continue;
+        }
         const std::string why = fmt::format(
             "the plan chosen for it was refused when it ran: {}; check that driver and libraries "
             "belong together ({})",
@@ -270,7 +320,6 @@ Answer serve(const Planner& planner, BoundedCache<Signature, Choice<Plan>>& cach
         throw BackendError(fmt::format("{}: {}", key, why));
       }
     }
-    choice = &decide_and_keep(planner, cache, is_capturing(planner.context), call);
   }
 }
 

@@ -39,17 +39,35 @@ std::string makers() {
                      kOwnKernels);
 }
 
+std::string named(const DeviceInfo& info) {
+  return fmt::format("{} sm_{} x{}", info.name, info.sm(), info.multiprocessors);
+}
+
 }  // namespace
 
 Vendor::Impl::Impl(const Vendor& vendor)
-    : properties(cudnn::DeviceProperties::of_device(vendor.device().index)),
-      device(fmt::format("{} sm_{} x{}", properties.name(), properties.sm(), properties.multiprocessors())),
+    : device(named(device_info(vendor.device()))),
       made_by(makers()),
-      folder(vendor.options().plan_directory, device, made_by) {}
+      folder(vendor.options().plan_directory, device, made_by),
+      index_(vendor.device().index) {}
+
+const cudnn::DeviceProperties& Vendor::Impl::properties() {
+  if (!properties_) properties_.emplace(cudnn::DeviceProperties::of_device(index_));
+  return *properties_;
+}
+
+cudnn::Target Vendor::Impl::target(PlanWay made) {
+  if (made == PlanWay::handle) return cudnn::Target(handle());
+  return {properties(), made == PlanWay::text};
+}
+
+cudnn::Handle& Vendor::Impl::handle() {
+  if (!cudnn_) cudnn_.emplace();
+  return *cudnn_;
+}
 
 const cudnn::Handle& Vendor::Impl::cudnn_on(void* stream) {
-  if (!cudnn_) cudnn_.emplace();
-  cudnn_->set_stream(stream);
+  handle().set_stream(stream);
   return *cudnn_;
 }
 

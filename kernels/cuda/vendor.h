@@ -36,7 +36,8 @@ struct VendorOptions {
   /// vendor's own guess runs.
   bool autotune = true;
   /// Of the vendor's guesses, measured: 1 or more. cuDNN's are spread over its engines, and for a convolution
-  /// that is a plain product a quarter as many of cuBLASLt's join them.
+  /// that is a plain product a quarter as many of cuBLASLt's join them; where images of three channels may be
+  /// padded, half as many for each number of channels.
   int candidates = 16;
   /// Where plans are kept between runs; empty: nowhere.
   std::filesystem::path plan_directory = default_plan_directory();

@@ -8,7 +8,7 @@ namespace {
 
 using cudnn::ConvSignature;
 
-constexpr std::string_view kProduct = "cuBLASLt ";            // a plan of cuDNN's is JSON
+constexpr std::string_view kProduct = "cuBLASLt ", kPadded = "padded to ";  // a plan of cuDNN's is JSON
 constexpr std::size_t kMaxWorkspace = std::size_t{32} << 20;  // more is of no use to a product
 
 bool pointwise(const ConvSignature& z) {
@@ -19,7 +19,7 @@ bool pointwise(const ConvSignature& z) {
 }  // namespace
 
 std::optional<cublas::MatmulSignature> product_of(const ConvSignature& z) {
-  if (!pointwise(z) || z.relu || z.sums) return std::nullopt;
+  if (!pointwise(z) || z.relu || z.sums || z.norm) return std::nullopt;
   cublas::MatmulSignature product;
   product.layout = pointwise_layout(z.pass, z.n * z.h * z.w, z.c, z.k);
   product.in = z.dtype;
@@ -38,13 +38,35 @@ std::optional<cublas::MatmulSignature> product_of(const ConvSignature& z) {
   return product;
 }
 
+std::span<const std::int64_t> padded_channels(const ConvSignature& z) {
+  static constexpr std::int64_t kChannels[] = {4, 8};
+  const bool pads = is_half(z.dtype) && z.c == 3 && z.groups == 1 && z.pass != ConvPass::backward_data &&
+                    !z.relu && !z.sums;
+  return pads ? std::span(kChannels) : std::span<const std::int64_t>();
+}
+
+ConvSignature padded(const ConvSignature& signature, std::int64_t channels) {
+  ConvSignature z = signature;
+  z.c = channels;
+  z.alignment[0] = z.alignment[1] = 16;  // x and w are in memory of their own
+  return z;
+}
+
 Found<ConvPlan> find_conv_plans(const cublas::Handle& handle, const ConvSignature& signature,
-                                const cudnn::DeviceProperties& device, std::size_t most) {
-  Found<cudnn::Plan> of_cudnn = cudnn::find_conv_plans(signature, device, most);
-  Found<ConvPlan> found{{}, of_cudnn.certain, std::move(of_cudnn.why)};
-  for (cudnn::Plan& graph : of_cudnn.plans) found.plans.push_back({std::move(graph)});
+                                const cudnn::Target& target, std::size_t most) {
+  Found<ConvPlan> found;
+  const auto add_graphs = [&](const ConvSignature& z, std::int64_t channels, std::size_t count) {
+    Found<cudnn::Plan> graphs = cudnn::find_conv_plans(z, target, count);
+    if (found.certain) found.why = std::move(graphs.why);
+    found.certain = found.certain && graphs.certain;
+    for (cudnn::Plan& graph : graphs.plans) found.plans.push_back({std::move(graph), {}, channels});
+  };
+  add_graphs(signature, 0, most);
+  if (most == 1 && !found.plans.empty()) return found;
+  for (const std::int64_t channels : padded_channels(signature))
+    add_graphs(padded(signature, channels), channels, std::max<std::size_t>(most / 2, 1));
   const std::optional<cublas::MatmulSignature> product = product_of(signature);
-  if (!product || (most == 1 && !found.plans.empty())) return found;
+  if (!product) return found;
   try {
     for (const cublas::Algorithm& algorithm :
          cublas::propose(handle, *product, std::max<std::size_t>(most / 4, 1)))
@@ -57,12 +79,21 @@ Found<ConvPlan> find_conv_plans(const cublas::Handle& handle, const ConvSignatur
 }
 
 std::string write(const ConvPlan& plan) {
-  return plan.graph ? plan.graph->json() : std::string(kProduct) + cublas::write(*plan.product);
+  if (plan.product) return std::string(kProduct) + cublas::write(*plan.product);
+  return plan.channels > 0 ? fmt::format("{}{} {}", kPadded, plan.channels, plan.graph->json())
+                           : plan.graph->json();
 }
 
 std::optional<ConvPlan> read(const cublas::Handle& handle, const ConvSignature& signature,
                              const cudnn::DeviceProperties& device, std::string_view text) {
   ConvPlan plan;
+  for (const std::int64_t channels : padded_channels(signature)) {
+    const std::string prefix = fmt::format("{}{} ", kPadded, channels);
+    if (!text.starts_with(prefix)) continue;
+    plan.channels = channels;
+    text.remove_prefix(prefix.size());
+    break;
+  }
   if (!text.starts_with(kProduct)) {
     plan.graph = cudnn::Plan::from_json(text, device);
   } else if (const auto product = product_of(signature)) {

@@ -20,10 +20,16 @@ struct Vendor::Impl {
 
   explicit Impl(const Vendor& vendor);
 
+  cudnn::Handle& handle();
   const cudnn::Handle& cudnn_on(void* stream);
   const cublas::Handle& cublas();
 
-  cudnn::DeviceProperties properties;
+  /// Throws BackendError where cuDNN does not describe the device.
+  const cudnn::DeviceProperties& properties();
+  /// What plans are made for in that way.
+  cudnn::Target target(PlanWay made);
+
+  PlanWay way = PlanWay::properties;  ///< in which plans that run are made
   /// What a plan is for, and what it is made by: driver, libraries, and our kernels, which it was measured
   /// against.
   std::string device, made_by;
@@ -32,6 +38,8 @@ struct Vendor::Impl {
   BoundedCache<cublas::MatmulSignature, Choice<cublas::Algorithm>> matmuls{kCapacity};
 
  private:
+  int index_;
+  std::optional<cudnn::DeviceProperties> properties_;
   std::optional<cudnn::Handle> cudnn_;
   std::optional<cublas::Handle> cublas_;
 };
@@ -40,10 +48,9 @@ struct Vendor::Impl {
 inline bool has_type(const CudaContext& context, DType dtype) {
   return dtype != DType::bf16 || context.sm() >= 80;
 }
-/// Queues a product by cuBLASLt, as the launch of that name. `bias` is read if the signature has one.
+/// Queues a product by cuBLASLt, as the launch of that name.
 void run_product(CudaContext& context, const char* name, const cublas::MatmulSignature& signature,
-                 const cublas::Algorithm& algorithm, const Tensor& a, const Tensor& b, const Tensor& bias,
-                 const Tensor& y);
+                 const cublas::Algorithm& algorithm, const cublas::Operands& at);
 /// The largest power of two, at most `most`, that an address is a multiple of.
 std::int64_t alignment_of(const void* address, std::int64_t most);
 

@@ -27,6 +27,17 @@ void VendorLog::add(const std::string& signature, const Event& event, const std:
   if (refused || fell_back) say(fmt::format("{}: {}", signature, why));
 }
 
+void VendorLog::another_way(PlanWay from, PlanWay to, const std::string& signature, const std::string& why) {
+  say(fmt::format(
+      "cuDNN's plans are made from {} from now on: all that were made from {} were refused for {}: {}",
+      name_of(to), name_of(from), signature, why));
+}
+
+void VendorLog::made(PlanWay way) {
+  stats.by_handle += way == PlanWay::handle;
+  stats.by_text += way == PlanWay::text;
+}
+
 void VendorLog::tuning(double seconds, const std::string& folder) {
   if (told_of_tuning_ || stats.tuning_s + seconds < kWorthALine_s) return;
   told_of_tuning_ = true;

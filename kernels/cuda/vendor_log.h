@@ -4,6 +4,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "kernels/cuda/plan_ways.h"
 #include "kernels/vendor_stats.h"
 
 namespace athanor::cuda {
@@ -22,6 +23,10 @@ class VendorLog {
     bool refused = false, fell_back = false;
   };
   void add(const std::string& signature, const Event& event, const std::string& why);
+  /// Says that plans are made in another way from now on, since all of a signature's were refused.
+  void another_way(PlanWay from, PlanWay to, const std::string& signature, const std::string& why);
+  /// Counts a signature whose plan was made in that way.
+  void made(PlanWay way);
   /// Says once that tuning goes on, when it has taken over a second in all, `seconds` of them not in stats
   /// yet. `folder`: where its results are kept; empty: nowhere.
   void tuning(double seconds, const std::string& folder);

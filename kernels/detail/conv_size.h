@@ -34,10 +34,10 @@ struct ConvSize {
 
   std::int64_t group_c() const { return c / groups; }
   std::int64_t group_k() const { return k / groups; }
+  bool has_unit_stride() const { return stride_h == 1 && stride_w == 1; }
   /// A 1 x 1 filter at every pixel is a plain product, whose pixels need no finding.
   bool is_pointwise() const {
-    return r == 1 && s == 1 && stride_h == 1 && stride_w == 1 && padding_h == 0 && padding_w == 0 &&
-           groups == 1;
+    return r == 1 && s == 1 && has_unit_stride() && padding_h == 0 && padding_w == 0 && groups == 1;
   }
   /// Multiply-adds.
   std::int64_t work() const { return n * p * q * k * r * s * group_c(); }
@@ -55,6 +55,13 @@ struct ConvSize {
 inline bool may_sum_channels(const Conv2dParams& params, const Tensor& x, const Tensor& y) {
   return is_half(x.dtype()) && x.numel() > 0 && y.numel() > 0 && x.dim(-1) % 8 == 0 && y.dim(-1) % 8 == 0 &&
          params.groups == 1 && params.activation == Activation::none;
+}
+
+/// Whether a convolution may have code that computes the norm before it (PendingNorm).
+inline bool may_follow_norm(const Conv2dParams& params, const Tensor& x, const Tensor& w) {
+  return x.dtype() == DType::f16 && x.numel() > 0 && w.numel() > 0 && x.dim(-1) % 8 == 0 &&
+         w.dim(0) % 8 == 0 && params.groups == 1 && params.activation == Activation::none &&
+         !params.same_padding;
 }
 
 }  // namespace athanor

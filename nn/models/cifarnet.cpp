@@ -56,7 +56,9 @@ class CifarNet::Group final : public Module {
     register_module("conv2", conv2.conv);
     register_module("bn2", conv2.norm);
   }
-  Tensor forward(const Tensor& x) override { return conv2(bn1(pool(conv1(x)))); }
+  Tensor forward(const Tensor& x) override {
+    return conv2(max_pool_norm(conv1(x), square_window(2), bn1.arguments()));
+  }
 
  private:
   static Conv2dOptions conv() { return {.padding = 1, .bias = false, .weight_init = identity_first}; }
@@ -64,7 +66,6 @@ class CifarNet::Group final : public Module {
   Conv2d conv1;
   BatchNorm bn1;
   ConvNorm conv2;
-  MaxPool2d pool{2};
 };
 
 CifarNet::CifarNet(const ModelOptions& options, std::int64_t width)

@@ -27,9 +27,10 @@ class DigitsCnn final : public Module {
   }
 
   Tensor forward(const Tensor& x) override {
-    const Tensor wide = conv2(conv1(x));    // [N, 8, 8, 32]
-    const Tensor deep = conv3(pool(wide));  // [N, 4, 4, 64]
-    return fc(flatten(pool(deep)));
+    const Pool2dParams pool = square_window(2);
+    const Tensor wide = conv2.pooled(conv1(x), pool);  // [N, 4, 4, 32]
+    const Tensor deep = conv3.pooled(wide, pool);      // [N, 2, 2, 64]
+    return fc(flatten(deep));
   }
 
  private:
@@ -37,7 +38,6 @@ class DigitsCnn final : public Module {
   static constexpr BatchNormOptions kNorm{.activation = Activation::relu};
 
   ConvNorm conv1, conv2, conv3;
-  MaxPool2d pool{2};
   Linear fc;
 };
 

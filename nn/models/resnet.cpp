@@ -1,7 +1,9 @@
 #include "nn/models/resnet.h"
 
+#include "autograd/op_observer.h"
 #include "autograd/pool.h"
 #include "autograd/shape.h"
+#include "nn/pool.h"
 
 namespace athanor::nn {
 namespace {
@@ -45,8 +47,16 @@ void ResidualBlock::register_layers(std::initializer_list<ConvNorm*> branch) {
   if (downsample_) register_module("downsample", *downsample_);
 }
 
-Residual ResidualBlock::shortcut(const Tensor& x) {
-  return downsample_ ? downsample_->as_residual(x) : x;
+DeferredNorm ResidualBlock::deferred(const DeferredNorm& x) {
+  if (keeps_f32()) return (*this)(x.value());
+  about_to_run();
+  const LayerScope named(layer_name());
+  // Branch and shortcut both read it, so it must be stored: a convolution does that to one with a residual.
+  return run(x.unnormalised() && !x.residual().defined() ? DeferredNorm(x.value()) : x);
+}
+
+DeferredNorm ResidualBlock::shortcut(const DeferredNorm& x) {
+  return downsample_ ? downsample_->deferred(x) : x;
 }
 
 BasicBlock::BasicBlock(std::int64_t in, std::int64_t width, std::int64_t stride)
@@ -56,9 +66,9 @@ BasicBlock::BasicBlock(std::int64_t in, std::int64_t width, std::int64_t stride)
   register_layers({&conv1, &conv2});
 }
 
-Tensor BasicBlock::forward(const Tensor& x) {
-  const Residual residual = shortcut(x);
-  return conv2(conv1(x), residual);
+DeferredNorm BasicBlock::run(const DeferredNorm& x) {
+  const DeferredNorm residual = shortcut(x);
+  return conv2.deferred(conv1.deferred(x), residual);
 }
 
 Bottleneck::Bottleneck(std::int64_t in, std::int64_t width, std::int64_t stride)
@@ -69,11 +79,9 @@ Bottleneck::Bottleneck(std::int64_t in, std::int64_t width, std::int64_t stride)
   register_layers({&conv1, &conv2, &conv3});
 }
 
-Tensor Bottleneck::forward(const Tensor& x) {
-  const Residual residual = shortcut(x);
-  Tensor y = conv1(x);
-  y = conv2(y);
-  return conv3(y, residual);
+DeferredNorm Bottleneck::run(const DeferredNorm& x) {
+  const DeferredNorm residual = shortcut(x);
+  return conv3.deferred(conv2.deferred(conv1.deferred(x)), residual);
 }
 
 // The network ----------------------------------------------------------------------------------------------
@@ -98,12 +106,11 @@ ResNet::ResNet(const ResNetConfig& config, const ModelOptions& options)
 }
 
 Tensor ResNet::forward(const Tensor& x) {
-  Tensor y = conv1(x);
-  if (imagenet_stem_) y = maxpool(y);
+  DeferredNorm y = imagenet_stem_ ? conv1.pooled(x, square_window(3, 2, 1)) : conv1(x);
   for (Sequential& layer : layers) {  // block by block, so that the layer's input can be freed early
-    for (std::size_t i = 0; i < layer.size(); ++i) y = layer[i](y);
+    for (std::size_t i = 0; i < layer.size(); ++i) y = static_cast<ResidualBlock&>(layer[i]).deferred(y);
   }
-  return fc(flatten(adaptive_avg_pool2d(y, 1, 1)));
+  return fc(flatten(adaptive_avg_pool2d(y.value(), 1, 1)));
 }
 
 }  // namespace athanor::nn

@@ -7,7 +7,6 @@
 #include "nn/conv_norm.h"
 #include "nn/linear.h"
 #include "nn/models/model.h"
-#include "nn/pool.h"
 #include "nn/sequential.h"
 
 namespace athanor::nn {
@@ -34,11 +33,17 @@ inline constexpr ResNetConfig kResNet56{{9, 9, 9, 0}, 16, false, false};
 
 /// activation(branch + shortcut), where the shortcut is x or, if shapes differ, norm(1x1 conv(x)).
 class ResidualBlock : public Module {
+ public:
+  Tensor forward(const Tensor& x) final { return run(x).value(); }
+  /// The same of, and as, a tensor whose last norm may be left to the block that it is handed to.
+  DeferredNorm deferred(const DeferredNorm& x);
+
  protected:
   ResidualBlock(std::int64_t in, std::int64_t out, std::int64_t stride);
   /// Names the branch's layers "conv1" and "bn1", ..., and the shortcut "downsample".
   void register_layers(std::initializer_list<ConvNorm*> branch);
-  Residual shortcut(const Tensor& x);
+  DeferredNorm shortcut(const DeferredNorm& x);
+  virtual DeferredNorm run(const DeferredNorm& x) = 0;
 
  private:
   std::optional<ConvNorm> downsample_;
@@ -49,9 +54,10 @@ class BasicBlock final : public ResidualBlock {
  public:
   static constexpr std::int64_t kExpansion = 1;
   BasicBlock(std::int64_t in, std::int64_t width, std::int64_t stride);
-  Tensor forward(const Tensor& x) override;
 
  private:
+  DeferredNorm run(const DeferredNorm& x) override;
+
   ConvNorm conv1, conv2;
 };
 
@@ -61,9 +67,10 @@ class Bottleneck final : public ResidualBlock {
  public:
   static constexpr std::int64_t kExpansion = 4;
   Bottleneck(std::int64_t in, std::int64_t width, std::int64_t stride);
-  Tensor forward(const Tensor& x) override;
 
  private:
+  DeferredNorm run(const DeferredNorm& x) override;
+
   ConvNorm conv1, conv2, conv3;
 };
 
@@ -77,7 +84,6 @@ class ResNet final : public Module {
  private:
   bool imagenet_stem_;
   ConvNorm conv1;
-  MaxPool2d maxpool{3, 2, 1};
   std::array<Sequential, 4> layers;
   Linear fc;
 };

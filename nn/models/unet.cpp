@@ -23,7 +23,7 @@ class DoubleConv final : public Module {
     register_module("conv2", conv2.conv);
     register_module("bn2", conv2.norm);
   }
-  Tensor forward(const Tensor& x) override { return conv2(conv1(x)); }
+  Tensor forward(const Tensor& x) override { return conv2(conv1.deferred(x), {}); }
 
  private:
   static constexpr BatchNormOptions kNormRelu{.activation = Activation::relu};

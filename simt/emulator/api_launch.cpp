@@ -1,3 +1,5 @@
+#include <utility>
+
 #include <fmt/format.h>
 
 #include "simt/emulator/runtime.h"
@@ -44,7 +46,13 @@ void require_reachable(const char* name, const Runtime& all, const char* pointer
                   position, memory->device, device)};
 }
 
+Substitute substitute = nullptr;
+
 }  // namespace
+
+Substitute substitute_kernels(Substitute by) {
+  return std::exchange(substitute, by);
+}
 
 cudaError_t launch_kernel(cudaStream_t handle, const Launch& how, const Kernel& kernel,
                           const void* const* arguments) {
@@ -56,9 +64,10 @@ cudaError_t launch_kernel(cudaStream_t handle, const Launch& how, const Kernel& 
                                 stream.id, stream.device, current_device())};
     }
     require_configuration(how);
+    const KernelForm form = substitute ? substitute(how, kernel) : KernelForm{kernel};
     // Not operator new: tests count that, and a launch on a GPU calls none.
     const auto call =
-        std::allocate_shared<const KernelCall>(MallocAllocator<KernelCall>(), kernel, arguments);
+        std::allocate_shared<const KernelCall>(MallocAllocator<KernelCall>(), form, arguments);
     call->for_each_pointer([&](const char* pointer, std::size_t position) {
       require_reachable(how.name, all, pointer, position, stream.device);
     });

@@ -40,7 +40,7 @@ bool& used() {
   return result;
 }
 
-void begin_block(unsigned threads) {
+void begin_block(const Kernel&, unsigned threads, std::size_t) {
   if (!used() && copies().size() == threads) return;
   used() = false;
   copies().assign(threads, {});
@@ -56,6 +56,8 @@ std::string end_block() {
   }
   return {};
 }
+
+constinit const BlockWork kEmulated = {&begin_block, &run_one, &end_block, &what_is_missing};
 
 void probe([[maybe_unused]] const void* address, [[maybe_unused]] std::size_t bytes) {
 #if defined(__SANITIZE_ADDRESS__)

@@ -14,6 +14,7 @@
 
 namespace simt {
 
+struct Kernel;
 struct MemoryBarrier;
 
 namespace async {
@@ -41,10 +42,21 @@ template <class Work> struct Groups {
   }
 };
 
+/// Who does it for the blocks of a kernel: of those that g++ has compiled, the functions below. Another form
+/// of kernels may have an owner for this of its own.
+struct BlockWork {
+  /// A block begins, of a launch that asked for so many bytes of dynamic shared memory.
+  void (*begin_block)(const Kernel& kernel, unsigned threads, std::size_t dynamic_bytes);
+  bool (*run_one)();
+  std::string (*end_block)();
+  std::string (*what_is_missing)(const void* barrier);
+};
+extern const BlockWork kEmulated;
+
 bool late();
 /// Whether the block that runs has used any of this.
 bool& used();
-void begin_block(unsigned threads);
+void begin_block(const Kernel& kernel, unsigned threads, std::size_t dynamic_bytes);
 /// Does some of the work that barriers count; false: there is none.
 bool run_one();
 /// What is wrong with how the block ends; empty where nothing is.

@@ -55,10 +55,15 @@ Worker* Executor::next_worker() {
   return ready_.pop();
 }
 
+const async::BlockWork& Executor::block_work() const {
+  const async::BlockWork* const own = grid_->call->work;
+  return own ? *own : async::kEmulated;
+}
+
 bool Executor::run_one_asynchronous() {
   std::string refused;
   try {
-    return async::run_one();
+    return block_work().run_one();
   } catch (Refusal& refusal) {
     refused = std::move(refusal.text);
   }
@@ -207,11 +212,11 @@ void Executor::run_block() {
   waiting::begin_block(count_);
   reorder();
   race::begin_block();
-  async::begin_block(count_);
+  block_work().begin_block(grid_->call->kernel, count_, shared_.bytes());
   workers_.switch_to(workers_.take(&Executor::work));
   if (fault_.empty() && done_ != count_) fault_ = in_block(waiting::stuck());
   if (fault_.empty()) {
-    if (const std::string wrong = async::end_block(); !wrong.empty()) fault_ = in_block(wrong);
+    if (const std::string wrong = block_work().end_block(); !wrong.empty()) fault_ = in_block(wrong);
   }
   counting::end_block();
 }

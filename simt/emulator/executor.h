@@ -98,6 +98,8 @@ class Executor {
   void reorder();
   Random& random() { return random_; }
 
+  /// Who does the asynchronous work of the block that runs.
+  const async::BlockWork& block_work() const;
   const DynamicShared& shared() const { return shared_; }
   bool on_a_stack(const void* address) const {
     return address >= workers_.stacks().begin() && address < workers_.stacks().end();

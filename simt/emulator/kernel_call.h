@@ -8,17 +8,35 @@
 
 namespace simt {
 
+struct Launch;
+namespace async {
+struct BlockWork;
+}
+
+/// What runs when a program launches a kernel: what g++ has compiled, or another form of it.
+struct KernelForm {
+  Kernel kernel;
+  const async::BlockWork* work = nullptr;  ///< who does what its blocks start; null: the emulator
+};
+
+/// From then on, each launch asks `by` which form of its kernel to run; null: the one that g++ compiled. What
+/// `by` throws is the launch's error. Returns the previous `by`.
+using Substitute = KernelForm (*)(const Launch& how, const Kernel& kernel);
+Substitute substitute_kernels(Substitute by);
+
 /// A kernel with its arguments.
 struct KernelCall {
   Kernel kernel;
+  const async::BlockWork* work;
   Vector<std::byte> parameters;
 
   /// Copies the arguments.
-  KernelCall(const Kernel& of, const void* const* arguments) : kernel(of) {
-    if (of.parameters.empty()) return;
-    parameters.resize(of.parameters.back().offset + of.parameters.back().bytes);
-    for (std::size_t i = 0; i < of.parameters.size(); ++i)
-      std::memcpy(parameters.data() + of.parameters[i].offset, arguments[i], of.parameters[i].bytes);
+  KernelCall(const KernelForm& of, const void* const* arguments) : kernel(of.kernel), work(of.work) {
+    const auto all = kernel.parameters;
+    if (all.empty()) return;
+    parameters.resize(all.back().offset + all.back().bytes);
+    for (std::size_t i = 0; i < all.size(); ++i)
+      std::memcpy(parameters.data() + all[i].offset, arguments[i], all[i].bytes);
   }
 
   /// The kernel's body, for the thread that threadIdx and blockIdx name.

@@ -325,7 +325,7 @@ std::string stuck() {
       ++shown;
     } else if (other.at == At::memory) {
       text += fmt::format(" thread {} waits at {} for {};", name(thread), place(other.site),
-                          async::what_is_missing(other.barrier));
+                          executor().block_work().what_is_missing(other.barrier));
       ++shown;
     } else if (other.at == At::collective) {
       const unsigned warp = thread / 32, leader = std::countr_zero(other.mask);

@@ -21,9 +21,11 @@
 #include "autograd/scalar_ops.h"
 #include "autograd/shape.h"
 #include "autograd/softmax.h"
+#include "kernels/cuda/autotune.h"
 #include "kernels/cuda/norm_plan.h"
 #include "kernels/cuda/reduce_plan.h"
 #include "kernels/metrics.h"
+#include "kernels/muon.h"
 #include "kernels/on_device.h"
 #include "kernels/resize.h"
 #include "nn/models/model.h"
@@ -211,6 +213,24 @@ TEST_F(AccountOnDevice, Products) {
   }
 }
 
+// Wide and tall matrices; of the second shape, the depth of the first product is cut.
+TEST_F(AccountOnDevice, IterationsOfNewtonAndSchulz) {
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    for (const Shape& shape : {Shape{2, 16, 40}, {1, 16, 2000}, {3, 24, 8}}) {
+      expect_equal(fmt::format("{} {}", dtype, shape), [=](Device device) {
+        const std::int64_t n = std::min(shape[1], shape[2]);
+        const Tensor x = Tensor::zeros(shape, {dtype, device}), next = empty_like(x),
+                     gram = Tensor::empty({shape[0], n, n}, x.options()), factor = empty_like(gram);
+        return [=] {
+          on_device(device, [&](auto& context) {
+            kernels::newton_schulz(context, x, {3, -4, 2}, gram, factor, next);
+          });
+        };
+      });
+    }
+  }
+}
+
 // Where one block has all rows of a sum, and where two share them.
 TEST_F(AccountOnDevice, SumsAtTheBoundariesOfTheirPlans) {
   for (const DType dtype : {DType::f32, DType::f16}) {
@@ -271,6 +291,30 @@ TEST_F(AccountOnDevice, PairsOfBatchNorms) {
   }
 }
 
+TEST_F(AccountOnDevice, BatchNormsBesidePools) {
+  const Shape c{16};
+  const BatchNormParams relu{.activation = Activation::relu}, gelu{.activation = Activation::gelu};
+  const Pool2dParams stem{.window = {3, 3}, .stride = {2, 2}, .padding = {1, 1}}, quarter;
+  const Op norm_first = [=](const std::vector<Tensor>& in) {
+    return detail::batch_norm_max_pool({in[0], {}, {in[1], in[2], in[3], in[4], true, relu}}, stem);
+  };
+  const Op pool_first = [=](const std::vector<Tensor>& in) {
+    return detail::max_pool_batch_norm(in[0], quarter, {in[1], in[2], in[3], in[4], true, gelu});
+  };
+  for (const DType dtype : {DType::f32, DType::f16}) {
+    for (const Shape& x : {Shape{2, 8, 8, 16}, Shape{3, 9, 7, 16}, Shape{4, 40, 40, 16}}) {
+      for (const unsigned frozen : {0u, 1u, 6u}) {  // none; x; gamma and beta
+        const auto run = [&](const char* name, const Op& op) {
+          expect_equal(fmt::format("{} {} {}, frozen {}", name, dtype, x.str(), frozen),
+                       both_passes(dtype, {x, c, c, c, c}, op, 4, frozen | 0x18u));
+        };
+        run("batch_norm_max_pool", norm_first);
+        run("max_pool_batch_norm", pool_first);
+      }
+    }
+  }
+}
+
 // Rows that a warp or a block keeps in one or more vectors a thread, or that none does; those off alignment.
 TEST_F(AccountOnDevice, LayerNormsAtTheBoundariesOfTheirPlans) {
   const Op op = [](const std::vector<Tensor>& in) { return layer_norm(in[0], in[1], in[2]); };
@@ -319,6 +363,24 @@ TEST_F(AccountOnDevice, ConvolutionsThatSumTheirChannels) {
       return conv_norm(in[0], {in[1], none, params}, {none, none, none, none, true, {}});
     };
     expect_equal(fmt::format("conv_norm {} {}", x, w), both_passes(DType::f16, {x, w}, op));
+  }
+}
+
+// Two of them, with a norm between and, as at the end of a block, a norm with a shortcut.
+TEST_F(AccountOnDevice, ConvolutionsThatComputeTheNormBeforeThem) {
+  const Shape x{9, 8, 8, 16}, c{16};
+  for (const bool shortcut : {false, true}) {
+    const Op op = [=](const std::vector<Tensor>& in) {
+      const Conv2dParams params{.impl = ConvImpl::reference};
+      const BatchNormParams relu{.activation = Activation::relu};
+      const Tensor none;
+      const NormArguments norm{in[3], in[4], none, none, true, relu};
+      const DeferredNorm first =
+          conv_norm_deferred(in[0], {in[1], none, params}, norm, shortcut ? DeferredNorm(in[0]) : DeferredNorm());
+      return conv_norm(first, {in[2], none, params}, norm, shortcut ? first : DeferredNorm());
+    };
+    expect_equal(fmt::format("deferred norm, shortcut {}", shortcut),
+                 both_passes(DType::f16, {x, {16, 1, 1, 16}, {16, 1, 1, 16}, c, c}, op, 2));
   }
 }
 
@@ -411,6 +473,21 @@ void expect_step(const char* name, const nn::ModelOptions& size, std::int64_t ba
         const auto training = std::make_shared<Training>(device, name, size, batch, precision, optimizer);
         return [training] { training->run(); };
       });
+}
+
+// Before each of nine runs: what they find in the cache is clean.
+TEST_F(AccountOnDevice, AStopwatchFlushesTheCacheByReading) {
+  if (!simt::can_count()) GTEST_SKIP() << "only the race build counts bytes";
+  const std::uint64_t cache_bytes = device_info(test::device()).l2_bytes;
+  cuda::Stopwatch watch(cuda_context(test::device()));
+  simt::start_counting();
+  watch.median_ms(0, [] {});
+  synchronize(test::device());
+  std::uint64_t read = 0, written = 0;
+  for (const simt::KernelCounts& kernel : simt::stop_counting().kernels)
+    read += kernel.bytes_read, written += kernel.bytes_written;
+  EXPECT_GE(read, 9 * 2 * cache_bytes);
+  EXPECT_LE(written, read / 10);
 }
 
 TEST_F(AccountOnDevice, Steps) {

@@ -376,9 +376,11 @@ TEST_F(ExactBlocks, WaitForOtherStreamsToo) {
 
 #if defined(ATHANOR_SIMT)
 // On a GPU there is no way back from this, so only the emulator's device is made to fail.
+namespace {
 void half_of_it_leaves(float*) {
   if (threadIdx.x < 32) __syncthreads();
 }
+}  // namespace
 
 struct AFailedKernel : Allocators {
   void SetUp() override {

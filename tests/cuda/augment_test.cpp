@@ -15,6 +15,9 @@ struct Size {
   std::int64_t count, height, width, channels;
 };
 
+/// A multiprocessor's share of these is more than one tile of each.
+constexpr Size kThreeTiles{7, 50, 44, 3};
+
 void check(const Augment& augment, const Size& size, DType dtype, bool gather) {
   const auto [count, height, width, channels] = size;
   const Tensor images = test::filled({{count + 2, height, width, channels}}, DType::u8, {1}, 0, 256);
@@ -46,12 +49,13 @@ TEST_F(AugmentOnDevice, HasTheBitsOfTheCpu) {
       {.flip = true, .random_erasing = 0.7f},
       {.flip = true, .cutout = 3, .resized_crop = RandomResizedCrop{}},
       {.colour = {.hue = 0.3f}, .resized_crop = RandomResizedCrop{0.3, 0.5, 0.5, 2}}};
-  const Size sizes[] = {{6, 8, 8, 3},   {5, 7, 9, 3},   {4, 8, 8, 1},  {3, 5, 5, 4},
-                        {2, 33, 40, 3}, {2, 32, 40, 3}, {2, 4, 6, 17}, {0, 4, 4, 3}};
+  const Size sizes[] = {{6, 8, 8, 3},   {5, 7, 9, 3},  {4, 8, 8, 1}, {3, 5, 5, 4},  {2, 33, 40, 3},
+                        {2, 32, 40, 3}, {2, 4, 6, 17}, {0, 4, 4, 3}, {40, 5, 8, 3}, kThreeTiles};
   for (const DType dtype : {DType::f64, DType::f32, DType::f16, DType::bf16, DType::u8}) {
     for (const Augment& augment : changes) {
       for (const Size& size : sizes) {
         if (augment.colour.any() && (size.channels != 3 || dtype == DType::u8)) continue;
+        if (size.height == kThreeTiles.height && dtype != DType::f16) continue;  // one is enough
         check(augment, size, dtype, size.count % 2 == 0);
       }
     }
@@ -142,9 +146,9 @@ TEST_F(AugmentOnDevice, ABatchToTrainOnHasTheBitsOfTheCpu) {
   }
 }
 
-// A table of 64 channels is too large for shared memory.
+// A table of 64 channels is too large for shared memory, and a tile has fewer pixels.
 TEST_F(AugmentOnDevice, ManyChannels) {
-  check({.pad = 1, .flip = true}, {2, 4, 4, 64}, DType::f32, true);
+  check({.pad = 1, .flip = true}, {2, 18, 18, 64}, DType::f32, true);
 }
 
 }  // namespace athanor::augment_test

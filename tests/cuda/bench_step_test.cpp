@@ -27,22 +27,27 @@ bench::StepWorkload small(const std::string& text, std::int64_t image_size) {
   return workload;
 }
 
-void expect_quiet(const bench::StepRates& rates) {
+void expect_rates(const bench::StepRates& rates) {
   EXPECT_EQ(rates.steps, kFew.steady);
   EXPECT_EQ(rates.syncs, 0);
   EXPECT_EQ(rates.allocations, 0);
   EXPECT_EQ(rates.plans, 0);
   EXPECT_GT(rates.images_per_s, 0);
-  EXPECT_GT(rates.host_ms, 0);
   EXPECT_LE(rates.p10_ms, rates.step_ms);
   EXPECT_LE(rates.step_ms, rates.p90_ms);
 }
+void expect_quiet(const bench::StepRates& rates) {
+  expect_rates(rates);
+  EXPECT_GT(rates.host_ms, 0);
+}
 
-void expect_launches_of_the_account(const bench::StepWorkload& workload) {
+/// Returns how many.
+std::int64_t expect_launches_of_the_account(const bench::StepWorkload& workload, bool fused = true) {
   SCOPED_TRACE(workload.name());
-  const StepResult result = bench::measure_step(workload, {.phases = kFew, .graph = false}, test::device());
-  ASSERT_TRUE(result.plain.has_value());
-  expect_quiet(*result.plain);
+  const StepResult result =
+      bench::measure_step(workload, {.phases = kFew, .graph = false, .fused = fused}, test::device());
+  EXPECT_TRUE(result.plain.has_value());
+  if (result.plain) expect_quiet(*result.plain);
   std::int64_t launches = 0, bytes = 0;
   for (const StepRow& row : result.rows) {
     if (row.kind != cuda::Queued::kernel) continue;
@@ -54,6 +59,7 @@ void expect_launches_of_the_account(const bench::StepWorkload& workload) {
   EXPECT_EQ(bytes, result.account.total.bytes());
   EXPECT_GT(launches, 30);
   EXPECT_TRUE(result.off_account().empty());
+  return launches;
 }
 
 TEST_F(BenchStep, LaunchesAreThoseOfTheAccount) {
@@ -61,6 +67,11 @@ TEST_F(BenchStep, LaunchesAreThoseOfTheAccount) {
     expect_launches_of_the_account(small(std::string("lenet5:4:") + precision, 16));
     expect_launches_of_the_account(small(std::string("resnet20:4:") + precision, 8));
   }
+  expect_launches_of_the_account(small("lenet5:4:f16:sgd:augment", 16));
+}
+TEST_F(BenchStep, WithoutFusionThereAreMoreLaunches) {
+  const bench::StepWorkload workload = small("lenet5:4:f16", 16);
+  EXPECT_GT(expect_launches_of_the_account(workload, false), expect_launches_of_the_account(workload));
 }
 TEST_F(BenchStep, LaunchesOfMuonAreThoseOfTheAccount) {
   if (test::kChecksEveryAccess) GTEST_SKIP() << "it takes minutes where each access is checked";
@@ -99,6 +110,29 @@ TEST_F(BenchStep, StepsAreLaunchedAsGraphs) {
   expect_quiet(*result.graph);
 }
 
+// What a run that is cut off has by then.
+TEST_F(BenchStep, EachPhaseTellsWhatThereIs) {
+  struct Told {
+    bool plain, rows, graph;
+    double host_ms;
+  };
+  std::vector<Told> told;
+  StepOptions options{.phases = kFew};
+  options.on_phase = [&](const StepResult& so_far) {
+    told.push_back({so_far.plain.has_value(), !so_far.rows.empty(), so_far.graph.has_value(),
+                    so_far.plain ? so_far.plain->host_ms : 0});
+    if (so_far.plain) expect_rates(*so_far.plain);
+  };
+  bench::measure_step(small("lenet5:4:f16", 16), options, test::device());
+  ASSERT_EQ(told.size(), 8u);  // the first step, the steady ones, those alone, the end: queued and as graphs
+  for (std::size_t i = 0; i < told.size(); ++i) {
+    EXPECT_EQ(told[i].plain, i >= 1) << i;
+    EXPECT_EQ(told[i].host_ms > 0, i >= 2) << i;
+    EXPECT_EQ(told[i].rows, i >= 3) << i;
+    EXPECT_EQ(told[i].graph, i >= 5) << i;
+  }
+}
+
 TEST_F(BenchStep, AProfilerSeesTheLaunchWithTheMostBytes) {
   StepOptions options{.phases = kFew, .graph = false, .profile_launch = "conv2d_forward"};
   const StepResult result = bench::measure_step(small("lenet5:4:f32", 16), options, test::device());
@@ -127,8 +161,11 @@ TEST(StepWorkload, IsReadFromText) {
   EXPECT_EQ(workload.precision, Precision::bf16);
   EXPECT_EQ(workload.optimizer, OptimizerKind::muon);
   EXPECT_EQ(bench::step_workload("resnet50:8").name(), "resnet50:8:f16:sgd");
+  EXPECT_FALSE(workload.augments);
+  EXPECT_TRUE(bench::step_workload("resnet50:8:f16:sgd:augment").augments);
+  EXPECT_EQ(bench::step_workload("resnet50:8:::augment").name(), "resnet50:8:f16:sgd:augment");
   for (const char* wrong : {"resnet50", "resnet50:0", "resnet50:8:f8", "resnet50:8:f16:lion", "resnet5:8",
-                            "resnet50:8:f16:sgd:more", ""})
+                            "resnet50:8:f16:sgd:more", "resnet50:8:f16:sgd:augment:more", ""})
     EXPECT_THROW(bench::step_workload(wrong), ArgumentError) << wrong;
   for (const bench::StepWorkload& one : bench::default_step_workloads()) EXPECT_GT(one.batch, 0);
 }

@@ -1,7 +1,11 @@
 #include "data/device_jpeg.h"
 
+#include <algorithm>
 #include <deque>
 #include <memory>
+#include <set>
+#include <string>
+#include <vector>
 
 #include "tensor/cuda/runtime.h"
 #include "tests/cuda/mixed_files.h"
@@ -47,39 +51,68 @@ TEST_F(JpegOnDevice, FilesDecodedThereAreScaledAlike) {
   }
 }
 
-/// Says of every n-th batch that one of its files cannot be decoded, after another was.
+/// Refuses files, as nvJPEG does: it decodes those before the first, and does not say which one it was.
 class Refuses final : public DeviceJpeg {
  public:
-  explicit Refuses(int every) : every_(every) {}
+  using File = std::span<const std::byte>;
+  explicit Refuses(bool (*refuses)(File)) : refuses_(refuses) {}
+
   void decode(std::span<const Job> jobs) override {
-    const bool refuses = ++batches_ % every_ == 0;
-    jpeg_.decode(jobs.first(refuses ? 1 : jobs.size()));
-    if (!refuses) return;
-    synchronize(test::device());
-    throw IoError("one of them");
+    const auto bad = std::ranges::find_if(jobs, refuses_, &Job::file);
+    jpeg_.decode({jobs.begin(), bad});
+    if (bad != jobs.end()) {
+      synchronize(test::device());
+      for (const Job& job : jobs) left_.insert(text(job.file));
+      throw IoError("one of them");
+    }
+    accepted_ += std::ssize(jobs);
+    for (const Job& job : jobs) left_.erase(text(job.file));
   }
+  /// Files of batches that it decoded, and files that were in none of these.
+  std::int64_t accepted() const { return accepted_; }
+  const std::set<std::string>& left() const { return left_; }
 
  private:
+  static std::string text(File file) { return {reinterpret_cast<const char*>(file.data()), file.size()}; }
+
   ByLibjpeg jpeg_;
-  int every_, batches_ = 0;
+  bool (*refuses_)(File);
+  std::int64_t accepted_ = 0;
+  std::set<std::string> left_;
 };
 
-TEST_F(JpegOnDevice, RefusedBatchesAreDecodedOnTheCpu) {
+bool refuses_all(Refuses::File) {
+  return true;
+}
+bool refuses_some(Refuses::File file) {
+  return file.size() % 3 == 0;
+}
+
+TEST_F(JpegOnDevice, RefusedFilesAloneAreDecodedOnTheCpu) {
   const DecodedDataset data(std::make_shared<test::MixedFiles>(45), test::kDrawn, test::kMiddle, 5);
-  const LoaderOptions options{.batch_size = 7, .workers = 2, .prefetch = 3};
-  LoaderOptions decoding = test::for_device(options);
-  decoding.jpeg = std::make_shared<Refuses>(3);
-  Loader reference(data, options), loader(data, decoding);
-  for (const std::int64_t epoch : {0, 1})
-    EXPECT_EQ(test::read_all(loader, epoch), test::steps_of(reference, epoch)) << epoch;
+  const LoaderOptions options{.batch_size = 15, .workers = 2, .prefetch = 3};
+  for (const auto refuses : {refuses_some, refuses_all}) {
+    const auto jpeg = std::make_shared<Refuses>(refuses);
+    LoaderOptions decoding = test::for_device(options);
+    decoding.jpeg = jpeg;
+    std::vector<std::string> warnings;
+    decoding.on_warning = [&](const std::string& line) { warnings.push_back(line); };
+    Loader reference(data, options), loader(data, decoding);
+    EXPECT_EQ(test::read_all(loader, 0), test::steps_of(reference, 0));
+    EXPECT_FALSE(jpeg->left().empty());
+    for (const std::string& file : jpeg->left()) EXPECT_TRUE(refuses(std::as_bytes(std::span(file))));
+    EXPECT_EQ(jpeg->accepted() > std::ssize(jpeg->left()), refuses == refuses_some);
+    ASSERT_EQ(warnings.size(), 1u);
+    EXPECT_TRUE(test::names(warnings[0], {"one of them", "decoded on the CPU"})) << warnings[0];
+  }
 }
 
 TEST_F(JpegOnDevice, AFileThatNobodyDecodesIsNamed) {
   const auto files = std::make_shared<test::MixedFiles>(20);
-  files->damage(9, 0.7);  // behind the header, which the threads read
+  for (const std::int64_t i : {9, 10}) files->damage(i, 0.7);  // behind the header, which the threads read
   const DecodedDataset data(files, test::kDrawn, test::kMiddle, 5);
   LoaderOptions options = test::for_device({.batch_size = 4, .workers = 1});
-  options.jpeg = std::make_shared<Refuses>(1);
+  options.jpeg = std::make_shared<Refuses>(refuses_all);
   Loader loader(data, options);
   EXPECT_ERROR(IoError, test::read_all(loader, 0), "sample 9", "file 9", "jpeg", "--decode cpu",
                "--bad-samples skip");

@@ -77,6 +77,9 @@ void check_finish(MatmulImpl impl) {
       test::check_product(impl, a, b, Tensor::empty(shape, {DType::f32}));
       test::check_product(impl, a, b, exact({shape}, DType::f32, {3}), {.write = Write::accumulate});
       test::check_product(impl, a, b, test::make({shape, Layout::misaligned}, dtype), {.bias = true});
+      for (const bool in_place : {false, true})
+        test::check_sum(impl, a, b, exact({shape}, dtype, {3}), in_place);
+      test::check_sum(impl, a, b, exact({shape}, DType::f32, {3}), false);
     }
   }
 }

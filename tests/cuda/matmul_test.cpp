@@ -147,6 +147,31 @@ TEST_F(MatmulOnDevice, HalfFactorsMayGiveF32AndAddToIt) {
   }
 }
 
+// One row and one column, packets and single elements, few rows (computed as the transpose), pieces of the
+// depth, nothing to multiply.
+TEST_F(MatmulOnDevice, AlphaBetaAndCAreFused) {
+  for (const DType dtype : test::kFloating) {
+    for (const auto& [m, k, n] : {std::array<std::int64_t, 3>{1, 5, 1},
+                                  {33, 20, 21},
+                                  {70, 17, 96},
+                                  {4, 30, 50},
+                                  {40, 3000, 32},
+                                  {5, 0, 6}}) {
+      for (const bool in_place : {false, true}) {
+        SCOPED_TRACE(fmt::format("{} {}x{}x{} in place {}", dtype, m, k, n, in_place));
+        const Tensor a = exact({{m, k}}, dtype, {1}), b = swapped(exact({{n, k}}, dtype, {2}));
+        test::check_sum(MatmulImpl::reference, a, b, exact({{m, n}}, dtype, {3}), in_place);
+        test::check_sum(MatmulImpl::reference, a, b, exact({{m, n}, Layout::misaligned}, dtype, {3}),
+                        in_place);
+      }
+    }
+    const Tensor a = exact({{3, 24, 16}}, dtype, {1});
+    test::check_sum(MatmulImpl::automatic, a, swapped(a), exact({{3, 24, 24}}, dtype, {2}), false);
+    test::check_sum(MatmulImpl::reference, a, swapped(a), exact({{3, 24, 24}}, test::wide_dtype(dtype), {2}),
+                    false);
+  }
+}
+
 // Few tiles and much depth: pieces, and a second kernel that adds them up.
 TEST_F(MatmulOnDevice, DeepProductsAreExactAndTheSameEveryTime) {
   for (const DType dtype : test::kFloating) {

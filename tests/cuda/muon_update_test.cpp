@@ -23,22 +23,78 @@ using test::same_bits;
 
 using UpdateStepOnDevice = test::DeviceTest;
 
-TEST_F(UpdateStepOnDevice, MatricesAreNormalizedAndShifted) {
+TEST_F(UpdateStepOnDevice, MatricesAreNormalized) {
   CudaContext& context = cuda_context(test::device());
   for (const DType dtype : {DType::f32, DType::bf16}) {
     for (const std::int64_t n : {1, 7, 8, 144}) {
       for (const std::int64_t matrices : {1, 3}) {
         SCOPED_TRACE(fmt::format("{} {} x {}", dtype, matrices, n));
-        const Tensor x = filled({{matrices, n, n}}, dtype, {1}), x_on = x.to(test::device());
-        const Tensor y = empty_like(x), y_on = empty_like(x_on);
-        kernels::scale_add_identity(cpu_context(), x, -1.5f, 0.25f, y);
-        kernels::scale_add_identity(context, x_on, -1.5f, 0.25f, y_on);
-        EXPECT_TRUE(same_bits(y_on.to(kCpu), y));
-        kernels::scale_add_identity(context, x_on, -1.5f, 0.25f, x_on);
-        EXPECT_TRUE(same_bits(x_on.to(kCpu), y));
+        const Tensor y = filled({{matrices, n, n}}, dtype, {1}), y_on = y.to(test::device());
         kernels::normalize(cpu_context(), y, 1e-7f);
         kernels::normalize(context, y_on, 1e-7f);
         EXPECT_TRUE(close(y_on.to(kCpu), y, 2 * test::epsilon_of(dtype)));
+      }
+    }
+  }
+}
+
+/// a X + (b A + c A^2) X in f64, with A = X X^T or, for a tall X, on the other side.
+std::vector<double> iterated(const Tensor& x, const std::array<float, 3>& coefficients) {
+  const std::int64_t matrices = x.dim(0), rows = x.dim(1), columns = x.dim(2), n = std::min(rows, columns),
+                     m = std::max(rows, columns);
+  const std::vector<double> from = x.to_vector();
+  const auto product = [](const auto& a, const auto& b, std::int64_t size, std::int64_t depth,
+                          std::int64_t width) {
+    std::vector<double> y(static_cast<std::size_t>(size * width));
+    for (std::int64_t i = 0; i < size; ++i)
+      for (std::int64_t k = 0; k < depth; ++k)
+        for (std::int64_t j = 0; j < width; ++j)
+          y[static_cast<std::size_t>(i * width + j)] += a(i, k) * b(k, j);
+    return y;
+  };
+  std::vector<double> result(from.size());
+  for (std::int64_t matrix = 0; matrix < matrices; ++matrix) {
+    const auto place = [&](std::int64_t i, std::int64_t j) {  // of element (i, j) of the wide matrix
+      return static_cast<std::size_t>(matrix * n * m + (rows > columns ? j * n + i : i * m + j));
+    };
+    const auto wide = [&](std::int64_t i, std::int64_t j) { return from[place(i, j)]; };
+    const auto tall = [&](std::int64_t i, std::int64_t j) { return from[place(j, i)]; };
+    const auto of = [n](const std::vector<double>& square) {
+      return [&square, n](std::int64_t i, std::int64_t j) {
+        return square[static_cast<std::size_t>(i * n + j)];
+      };
+    };
+    const std::vector<double> gram = product(wide, tall, n, m, n),
+                              again = product(of(gram), of(gram), n, n, n);
+    std::vector<double> factor(gram.size());
+    for (std::size_t i = 0; i < gram.size(); ++i)
+      factor[i] = coefficients[1] * gram[i] + coefficients[2] * again[i];
+    const std::vector<double> moved = product(of(factor), wide, n, n, m);
+    for (std::int64_t i = 0; i < n; ++i)
+      for (std::int64_t j = 0; j < m; ++j)
+        result[place(i, j)] = coefficients[0] * wide(i, j) + moved[static_cast<std::size_t>(i * m + j)];
+  }
+  return result;
+}
+
+// Wide, tall and square matrices, of whole packets or not, by both backends.
+TEST_F(UpdateStepOnDevice, AnIterationOfNewtonAndSchulzFollowsItsFormula) {
+  constexpr std::array<float, 3> kCoefficients{3.4445f, -4.7750f, 2.0315f};
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    for (const Shape& shape :
+         {Shape{1, 1, 1}, {3, 5, 7}, {2, 16, 40}, {2, 40, 16}, {3, 24, 24}, {1, 70, 9}}) {
+      SCOPED_TRACE(fmt::format("{} {}", dtype, shape));
+      const Tensor x = filled({shape}, dtype, {1});
+      kernels::normalize(cpu_context(), x, 1e-7f);  // as it is before the first iteration
+      const std::int64_t n = std::min(shape[1], shape[2]);
+      for (const Device device : {kCpu, test::device()}) {
+        const Tensor from = x.to(device), next = empty_like(from),
+                     gram = Tensor::empty({shape[0], n, n}, from.options()), factor = empty_like(gram);
+        on_device(device, [&](auto& context) {
+          kernels::newton_schulz(context, from, kCoefficients, gram, factor, next);
+        });
+        EXPECT_TRUE(close(next.to(kCpu), iterated(x, kCoefficients), 4 * test::epsilon_of(dtype)));
+        EXPECT_TRUE(same_bits(from.to(kCpu), x));
       }
     }
   }

@@ -145,7 +145,7 @@ TEST_F(OptimizerOnDevice, MatricesOfOneShapeShareLaunches) {
   const Shape matrix = {12, 3, 3, 5}, vector = {8};
   const std::size_t one = launches("muon", Precision::f32, {matrix, vector}),
                     many = launches("muon", Precision::f32, {matrix, matrix, vector, matrix, matrix});
-  EXPECT_GT(one, 25u);  // five iterations of five launches
+  EXPECT_EQ(one, 22u) << "momentum, a norm of three, five iterations of three products, the step; AdamW's 2";
   EXPECT_LE(many, one);
 
   std::size_t alone = 0;

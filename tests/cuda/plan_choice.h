@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <filesystem>
 #include <optional>
@@ -40,8 +41,9 @@ inline std::string write(const Plan& plan) {
 
 inline constexpr std::size_t kQuick = std::size_t{1} << 10,
                              kSlow = std::size_t{1} << (kChecksEveryAccess ? 20 : 25);
-// Bytes of plans that do not run, that need more memory than there is, and whose trial goes wrong.
-inline constexpr std::size_t kBroken = 1, kHuge = 2, kUntestable = 3;
+// Bytes of plans that do not run, that need more memory than there is, whose trial goes wrong, and whose trial
+// tells nothing.
+inline constexpr std::size_t kBroken = 1, kHuge = 2, kUntestable = 3, kUnjudged = 4;
 
 struct Steps {
   CudaContext& context;
@@ -52,14 +54,22 @@ struct Steps {
   bool certain = true;
   bool ours_next = true;
   Tensor added_to = {};
+  cuda::PlanWay* known = nullptr;               // where its plans are made in several ways,
+  std::vector<cuda::PlanWay> broken_ways = {};  // in some of which no plan runs,
+  std::vector<cuda::PlanWay> empty_ways = {};   // and in some there is none
+  mutable std::vector<cuda::PlanWay> asked_ways = {};
   mutable std::size_t asked_for = 0, runs = 0;
   mutable std::vector<void*> written = {};
   mutable Signature signature = {};
 
-  cuda::Found<Plan> find(std::size_t most) const {
+  cuda::PlanWay* way() const { return known; }
+  cuda::Found<Plan> find(std::size_t most, cuda::PlanWay made) const {
     asked_for = most;
+    asked_ways.push_back(made);
+    const bool broken = std::count(broken_ways.begin(), broken_ways.end(), made) > 0;
     cuda::Found<Plan> found{{}, certain, certain ? "" : "the library is not itself"};
-    for (std::size_t bytes : candidates) found.plans.push_back({bytes});
+    if (std::count(empty_ways.begin(), empty_ways.end(), made) > 0) return found;
+    for (std::size_t bytes : candidates) found.plans.push_back({broken ? kBroken : bytes});
     if (found.plans.size() > most) found.plans.resize(most);
     return found;
   }
@@ -69,7 +79,8 @@ struct Steps {
   }
   const Tensor& result() const { return added_to; }
   bool accumulates() const { return added_to.defined(); }
-  bool accept(const Plan& plan) const {
+  std::optional<bool> accept(const Plan& plan) const {
+    if (plan.bytes == kUnjudged) return {};
     if (plan.bytes == kUntestable) throw OutOfMemoryError("no room for its workspace");
     return plan.bytes != unacceptable;
   }
@@ -116,10 +127,12 @@ class PlanChoiceTest : public DeviceTest {
     return choice.plan ? choice.plan->bytes : 0;
   }
 
-  /// What the user is told.
-  std::vector<std::string> lines() {
+  /// What the user is told, of what has that word.
+  std::vector<std::string> lines(const std::string& word = "") {
     std::vector<std::string> told;
-    log.exchange([&](const std::string& line) { told.push_back(line); });
+    log.exchange([&](const std::string& line) {
+      if (line.find(word) != line.npos) told.push_back(line);
+    });
     log.exchange({});
     return told;
   }

@@ -26,6 +26,102 @@ TEST_F(PlanChoice, TakesTheFastestCandidate) {
   EXPECT_EQ(stats.tuned, 1);
 }
 
+TEST(PlanWays, TheOneThatRanBeforeIsAskedFirstAndEachOnce) {
+  using enum cuda::PlanWay;
+  const auto asked = [](cuda::PlanWay known, std::optional<cuda::PlanWay> runs) {
+    std::vector<cuda::PlanWay> ways;
+    EXPECT_EQ(cuda::way_that_runs(known,
+                                  [&](cuda::PlanWay way) {
+                                    ways.push_back(way);
+                                    return way == runs;
+                                  }),
+              runs);
+    return ways;
+  };
+  using Ways = std::vector<cuda::PlanWay>;
+  EXPECT_EQ(asked(properties, properties), Ways({properties}));
+  EXPECT_EQ(asked(properties, handle), Ways({properties, handle}));
+  EXPECT_EQ(asked(properties, text), Ways({properties, handle, text}));
+  EXPECT_EQ(asked(properties, std::nullopt), Ways({properties, handle, text}));
+  EXPECT_EQ(asked(text, text), Ways({text}));
+  EXPECT_EQ(asked(text, handle), Ways({text, properties, handle}));
+}
+
+TEST_F(PlanChoice, PlansThatAreAllRefusedAreMadeInTheNextWay) {
+  using enum cuda::PlanWay;
+  cuda::PlanWay known = properties;
+  Steps steps{context(), {kSlow, kQuick}};
+  steps.known = &known, steps.broken_ways = {properties};
+  EXPECT_EQ(chosen(steps), kQuick);
+  EXPECT_EQ(known, handle);
+  EXPECT_EQ(stats.by_handle, 1);
+  EXPECT_EQ(stats.refused, 0) << "a plan runs, so nothing is wrong";
+  EXPECT_TRUE(kept());
+  const std::vector<std::string> told = lines("signature");
+  ASSERT_EQ(told.size(), 1u);
+  EXPECT_TRUE(names(told[0], {"a handle", "the device's properties", "does not run"}));
+
+  steps.asked_ways.clear(), steps.name = "the next";
+  EXPECT_EQ(chosen(steps, 1), kQuick);
+  EXPECT_EQ(steps.asked_ways, std::vector{handle}) << "the way that runs is known";
+  steps.asked_ways.clear(), steps.broken_ways = {properties, handle}, steps.name = "the third";
+  EXPECT_EQ(chosen(steps, 2), kQuick);
+  EXPECT_EQ(known, text);
+  EXPECT_EQ(stats.by_text, 1);
+}
+
+TEST_F(PlanChoice, PlansThatAreRefusedInEveryWayAreReportedOnceAndChangeNothing) {
+  using enum cuda::PlanWay;
+  cuda::PlanWay known = properties;
+  Steps steps{context(), {kQuick, kSlow}};
+  steps.known = &known, steps.broken_ways = {properties, handle, text};
+  EXPECT_EQ(chosen(steps), 0u);
+  EXPECT_EQ(known, properties);
+  EXPECT_EQ(steps.asked_ways, (std::vector{properties, handle, text}));
+  EXPECT_EQ(stats.refused, 1);
+  EXPECT_EQ(lines("signature").size(), 1u);
+}
+
+TEST_F(PlanChoice, AWayWithoutAPlanIsNotOneThatRuns) {
+  using enum cuda::PlanWay;
+  cuda::PlanWay known = properties;
+  Steps steps{context(), {kQuick}};
+  steps.known = &known, steps.broken_ways = {properties}, steps.empty_ways = {handle};
+  EXPECT_EQ(chosen(steps), kQuick);
+  EXPECT_EQ(known, text);
+}
+
+TEST_F(PlanChoice, APlanThatRunsKeepsItsWay) {
+  cuda::PlanWay known = cuda::PlanWay::properties;
+  Steps steps{context(), {kBroken, kQuick}};
+  steps.known = &known;
+  EXPECT_EQ(chosen(steps), kQuick);
+  steps.candidates = {}, steps.name = "without a plan";
+  EXPECT_EQ(chosen(steps, 1), 0u);
+  EXPECT_EQ(steps.asked_ways, std::vector(2, cuda::PlanWay::properties));
+}
+
+TEST_F(PlanChoice, AGuessThatIsRefusedWhenItRunsIsMadeInTheNextWay) {
+  using enum cuda::PlanWay;
+  context().deterministic = true;
+  cuda::PlanWay known = properties;
+  Steps steps{context(), {kQuick}};
+  steps.known = &known, steps.broken_ways = {properties, handle};
+  steps.added_to = Tensor::zeros({4}, {DType::f32, test::device()});
+  EXPECT_EQ(serve(steps), cuda::Answer::done);
+  EXPECT_EQ(known, text);
+  EXPECT_EQ(std::count(steps.written.begin(), steps.written.end(), steps.added_to.raw_data()), 2)
+      << "the one that was refused, and the one that ran: trials go elsewhere";
+  cache.clear();
+  known = properties, steps.broken_ways = {properties, handle, text};
+  try {
+    serve(steps);
+    FAIL() << "no plan ran";
+  } catch (const BackendError& error) {
+    EXPECT_TRUE(names(error.what(), {"signature", "does not run"}));
+  }
+}
+
 TEST_F(PlanChoice, ReportsEachMeasurement) {
   std::vector<cuda::MeasuredPlan> measured;
   options.on_measured = [&](const cuda::MeasuredPlan& one) { measured.push_back(one); };
@@ -55,6 +151,8 @@ TEST_F(PlanChoice, SkipsPlansThatFailOrAreNotAccepted) {
   const Choice<Plan>& broken = choose({context(), {kBroken}, kSlow, 0, "broken"}, 2);
   EXPECT_FALSE(broken.plan);
   EXPECT_FALSE(std::filesystem::exists(folder.path_of("broken")));  // it may run the next time
+  EXPECT_FALSE(choose({context(), {kUnjudged}, kSlow, 0, "unjudged"}, 3).plan);
+  EXPECT_FALSE(std::filesystem::exists(folder.path_of("unjudged")));
 }
 
 TEST_F(PlanChoice, FailedMeasurementsAreNotErrorsAndNotStored) {

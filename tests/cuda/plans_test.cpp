@@ -192,6 +192,27 @@ TEST(ConvPlan, TextGivesThePlanBack) {
   EXPECT_NE(plans[0].json(), plans[1].json());
 }
 
+TEST(ConvPlan, ThroughTextComeTheSamePlans) {
+  const cudnn::DeviceProperties device = device_of("sm90_h200");
+  const auto plans = cudnn::find_conv_plans(example(), device, 3).plans;
+  const auto [read, certain, why] = cudnn::find_conv_plans(example(), cudnn::Target(device, true), 3);
+  EXPECT_TRUE(certain) << why;
+  ASSERT_EQ(read.size(), plans.size());
+  for (std::size_t i = 0; i < read.size(); ++i) {
+    EXPECT_EQ(read[i].json(), plans[i].json());
+    EXPECT_EQ(read[i].engine(), plans[i].engine());
+  }
+}
+
+TEST(ConvPlan, AGraphMayBeFinalizedAgain) {
+  const cudnn::DeviceProperties device = device_of("sm90_h200");
+  Graph graph = cudnn::conv_graph(example());
+  const std::size_t proposed = cudnn::propose(graph, device, CUDNN_HEUR_MODE_A).size();
+  graph.finalize();
+  EXPECT_GT(proposed, 0u);
+  EXPECT_EQ(cudnn::propose(graph, device, CUDNN_HEUR_MODE_A).size(), proposed);
+}
+
 TEST(ConvPlan, RejectsTextThatIsNotAPlan) {
   const cudnn::DeviceProperties device = device_of("sm90_h200");
   const std::string good = cudnn::find_conv_plans(example(), device, 1).plans.at(0).json();
@@ -274,6 +295,113 @@ TEST(ConvPlan, ConvolutionsBeforeANormSumTheirChannels) {
     std::ofstream(std::string(ATHANOR_PLANS_DIR) + "/" + file + "_sums.txt") << table;
   }
   EXPECT_EQ(seen.size(), 2u * 22);
+}
+
+// The same convolutions, each as if a norm with ReLU lay before it: the norm in the forward pass and in that
+// to the weights, and its gradient in that to the data. In f16; cuDNN has nothing for bf16.
+TEST(ConvPlan, ConvolutionsComputeTheNormBeforeThem) {
+  for (const char* const file : {"sm80_a100", "sm90_h200"}) {
+    const cudnn::DeviceProperties device = device_of(file);
+    std::set<std::string> seen;
+    std::string table;
+    int without_plan = 0;
+    for (Call& call : calls_of("resnet50")) {
+      if (call.x[3] % 8 != 0) continue;
+      call.x[0] = call.y[0] = 256;
+      for (const auto pass :
+           {Graph::Pass::forward, Graph::Pass::backward_data, Graph::Pass::backward_weights}) {
+        ConvSignature z = cudnn::conv_signature(pass, DType::f16, call.x, call.w, call.y, false, call.params);
+        z.norm = true;
+        z.sums = pass == Graph::Pass::forward;
+        if (!seen.insert(z.str()).second) continue;
+        const cuda::Found<cudnn::Plan> found = cudnn::find_conv_plans(z, device, 10);
+        without_plan += found.plans.empty();
+        EXPECT_FALSE(cuda::product_of(z));  // cuBLASLt knows no norms
+        std::size_t workspace = 0;
+        for (const cudnn::Plan& plan : found.plans) workspace = std::max(workspace, plan.workspace_bytes());
+        table += fmt::format("{:2} plans, {:2} MiB  {}\n", found.plans.size(), workspace >> 20, z.str());
+      }
+    }
+    EXPECT_EQ(seen.size(), 3u * 22);
+    EXPECT_LE(without_plan, device.sm() == 90 ? 0 : 4) << table;
+    std::ofstream(std::string(ATHANOR_PLANS_DIR) + "/" + file + "_norm.txt") << table;
+  }
+}
+
+// Where a block begins with a 1 x 1 filter, the norm before it has a shortcut, a tensor or another norm, and its
+// result is kept; backward, the shortcut's gradient is added.
+TEST(ConvPlan, ConvolutionsComputeTheEndOfTheBlockBeforeThem) {
+  const cudnn::DeviceProperties device = device_of("sm90_h200");
+  int found = 0;
+  for (Call& call : calls_of("resnet50")) {
+    if (call.w[1] != 1 || call.params.stride[0] != 1 || call.x[3] < 4 * call.w[0]) continue;
+    call.x[0] = call.y[0] = 256;
+    for (const auto pass : {Graph::Pass::forward, Graph::Pass::backward_data}) {
+      for (const auto shortcut : {ConvSignature::Shortcut::tensor, ConvSignature::Shortcut::norm}) {
+        ConvSignature z = cudnn::conv_signature(pass, DType::f16, call.x, call.w, call.y, false, call.params);
+        z.norm = true;
+        z.shortcut = shortcut;
+        z.sums = pass == Graph::Pass::forward;
+        z.others = pass == Graph::Pass::backward_data;
+        EXPECT_FALSE(cudnn::find_conv_plans(z, device, 1).plans.empty()) << z.str();
+        ++found;
+      }
+    }
+  }
+  EXPECT_EQ(found, 4 * 12);
+}
+
+// A pixel of three half elements lies on no boundary but its own: most of cuDNN's engines first copy x to
+// memory of theirs, with 8 channels, and some need 4.
+TEST(ConvPlan, PaddedImagesHaveMoreEnginesThatTakeThemAsTheyAre) {
+  const cudnn::DeviceProperties device = device_of("sm90_h200");
+  std::string table;
+  for (const auto pass : {Graph::Pass::forward, Graph::Pass::backward_weights}) {
+    for (const DType dtype : {DType::f16, DType::bf16}) {
+      const ConvSignature stem =
+          cudnn::conv_signature(pass, dtype, {256, 224, 224, 3}, {64, 7, 7, 3}, {256, 112, 112, 64}, false,
+                                {.stride = {2, 2}, .padding = {3, 3}});
+      const auto widths = cuda::padded_channels(stem);
+      ASSERT_EQ(std::vector(widths.begin(), widths.end()), (std::vector<std::int64_t>{4, 8}));
+      const auto direct = [&](const ConvSignature& z) {
+        auto plans = cudnn::find_conv_plans(z, device, 100).plans;
+        std::erase_if(plans, [](const cudnn::Plan& plan) { return !plan.tensor_cores(); });
+        const std::int64_t copy = z.n * z.h * z.w * z.c * 2;
+        const auto count = std::ranges::count_if(plans, [&](const cudnn::Plan& plan) {
+          return static_cast<std::int64_t>(plan.workspace_bytes()) < copy;
+        });
+        table += fmt::format("{:2} of {:2} plans with tensor cores take x as it is  {}\n", count,
+                             plans.size(), z.str());
+        return count;
+      };
+      const auto three = direct(stem), four = direct(cuda::padded(stem, 4)),
+                 eight = direct(cuda::padded(stem, 8));
+      EXPECT_EQ(four > three, dtype == DType::f16);
+      EXPECT_GT(eight, three);
+    }
+  }
+  fmt::print("{}", table);
+  std::filesystem::create_directories(ATHANOR_PLANS_DIR);
+  std::ofstream(std::string(ATHANOR_PLANS_DIR) + "/sm90_h200_padded.txt") << table;
+}
+
+TEST(ConvPlan, ImagesOfThreeChannelsInHalfTypesArePadded) {
+  const auto pads = [](Graph::Pass pass, DType dtype, std::int64_t c, bool bias, const Conv2dParams& params) {
+    return !cuda::padded_channels(cudnn::conv_signature(pass, dtype, {2, 8, 8, c},
+                                                        {6, 3, 3, c / params.groups}, {2, 6, 6, 6}, bias,
+                                                        params))
+                .empty();
+  };
+  const auto forward = Graph::Pass::forward;
+  EXPECT_TRUE(pads(forward, DType::f16, 3, false, {}));
+  EXPECT_TRUE(pads(forward, DType::bf16, 3, true, {}));
+  EXPECT_TRUE(pads(Graph::Pass::backward_weights, DType::f16, 3, false, {}));
+  EXPECT_FALSE(pads(Graph::Pass::backward_data, DType::f16, 3, false, {}));
+  EXPECT_FALSE(pads(forward, DType::f32, 3, false, {}));
+  EXPECT_FALSE(pads(forward, DType::f16, 1, false, {}));
+  EXPECT_FALSE(pads(forward, DType::f16, 4, false, {}));
+  EXPECT_FALSE(pads(forward, DType::f16, 3, false, {.groups = 3}));
+  EXPECT_FALSE(pads(forward, DType::f16, 3, true, {.activation = Activation::relu})) << "cuDNN may fuse it";
 }
 
 TEST(ConvPlan, EnginesThatRoundPartialSumsAreNotTaken) {
@@ -364,6 +492,10 @@ TEST(ConvPlan, SignaturesDifferInAllThatDecides) {
   with([](ConvSignature& z) { z.bias = true; });
   with([](ConvSignature& z) { z.relu = true; });
   with([](ConvSignature& z) { z.sums = true; });
+  with([](ConvSignature& z) { z.norm = true; });
+  with([](ConvSignature& z) { z.shortcut = ConvSignature::Shortcut::tensor; });
+  with([](ConvSignature& z) { z.shortcut = ConvSignature::Shortcut::norm; });
+  with([](ConvSignature& z) { z.others = true; });
   with([](ConvSignature& z) { z.after = Activation::relu; });
   with([](ConvSignature& z) { z.after = Activation::gelu; });
   with([](ConvSignature& z) { z.out = DType::f32; });

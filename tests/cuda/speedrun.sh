@@ -38,24 +38,16 @@ done
 [ "$(field plain_f32.jsonl end weights_hash)" != "$(field plain_bf16.jsonl end weights_hash)" ] || die "--muon bf16 changes nothing"
 
 # Losses are equal to six digits, unless rounding decides which of two pixels is a maximum: Muon makes much of a small
-# difference. So another seed may do, and later epochs differ more. In bf16, only the first epoch tells bf16 from f32.
-near() { # near TYPE KEY EPOCHS TOLERANCE: the device's losses and the CPU's, relative
-  paste <(field "cpu_$1.jsonl" epoch "$2") <(field "device_$1.jsonl" epoch "$2") |
-    awk -v most="$4" -v epochs="$3" '
-      NR <= epochs { d = $1 > $2 ? $1 - $2 : $2 - $1; if (d > most * $1) bad = 1 }
-      END { exit bad || NR != 5 }'
+# difference. So another seed may do, and later epochs differ more. In bf16 the losses differ from the first step on: a GPU
+# rounds an iteration of Newton and Schulz at other places than the CPU. UpdateStepOnDevice has both against the formula.
+near() { # near KEY: the device's losses and the CPU's in the first three epochs
+  paste <(field cpu.jsonl epoch "$1") <(field device.jsonl epoch "$1") |
+    awk 'NR <= 3 { d = $1 > $2 ? $1 - $2 : $2 - $1; if (d > 1e-5 * $1) bad = 1 }
+         END { exit bad || NR != 5 }'
 }
-agrees() { # agrees TYPE: with the CPU, from one of four seeds
-  local seed device
-  for seed in 1 2 3 4; do
-    for device in cpu cuda; do train "${device/cuda/device}_$1" --device $device --seed $seed --graph off --muon "$1"; done
-    case $1 in
-      f32) ! { near f32 train_loss 3 1e-5 && near f32 val_loss 3 1e-5; } || return 0 ;;
-      bf16) ! near bf16 train_loss 1 2e-5 || return 0 ;;
-    esac
-  done
-  die "$1: with no seed are the device's losses near the CPU's: $(field "device_$1.jsonl" epoch train_loss | tr '\n' ' '), but \
-$(field "cpu_$1.jsonl" epoch train_loss | tr '\n' ' ')"
-}
-agrees f32
-agrees bf16
+for seed in 1 2 3 4; do
+  for device in cpu cuda; do train "${device/cuda/device}" --device $device --seed $seed --graph off --muon f32; done
+  ! { near train_loss && near val_loss; } || exit 0
+done
+die "with no seed are the device's losses near the CPU's: $(field device.jsonl epoch train_loss | tr '\n' ' '), but \
+$(field cpu.jsonl epoch train_loss | tr '\n' ' ')"

@@ -36,6 +36,8 @@ class TuningTime : public test::DeviceTest {
     log.stats.tuning_s += kTuned_s;
     log.stats.tuned += 3;
     log.stats.plans_made += 3;
+    log.stats.by_handle += 2;
+    log.stats.by_text += 1;
     log.add("conv2d of this test", {.refused = true}, "was refused");
   }
 };
@@ -79,6 +81,8 @@ TEST_F(TuningTime, IsInNoOtherTimeAndIsReported) {
   const nlohmann::json vendor = of_event("end").at("vendor");
   EXPECT_EQ(vendor["refused"], 1);
   EXPECT_EQ(vendor["tuned"], 3);
+  EXPECT_EQ(vendor["by_handle"], 2);
+  EXPECT_EQ(vendor["by_text"], 1);
   EXPECT_NEAR(vendor["tuning_s"].get<double>(), kTuned_s, 1e-9);
   EXPECT_TRUE(test::names(vendor["summary"].get<std::string>(),
                           {"cuDNN", "cuBLASLt", "0 calls", "3 plans", "1.5 s", "1"}));

@@ -2,6 +2,7 @@
 
 #include "kernels/cuda/vendor.h"
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
@@ -12,6 +13,8 @@
 #include "kernels/cuda/conv_list.h"
 #include "kernels/cuda/matmul_list.h"
 #include "kernels/cuda/vendor_impl.h"
+#include "kernels/elementwise.h"
+#include "kernels/norm.h"
 #include "tensor/cuda/runtime.h"
 #include "tensor/graph.h"
 #include "tests/cuda/products.h"
@@ -251,6 +254,147 @@ TEST_F(ConvOnGpu, PointwiseProductsEqualTheReference) {
   check_weight_gradients(c);
 }
 
+using Shortcut = cudnn::ConvSignature::Shortcut;
+
+/// A norm before a convolution, and what a shortcut adds, as kernels take them.
+struct NormCase {
+  Shortcut shortcut;
+  kernels::PendingNorm norm, other;
+  Tensor w, dy, others;
+  Conv2dParams params;
+
+  NormCase(const ConvCase& c, Shortcut wanted) : shortcut(wanted), params(c.params) {
+    const auto make = [&](std::uint64_t seed) {
+      const Shape channels{c.x[3]};
+      const auto of_channels = [&](std::uint64_t more, double low, double high) {
+        return test::filled({channels}, DType::f32, {seed + more}, low, high).to(test::device());
+      };
+      const Tensor x = test::filled({c.x}, DType::f16, {seed}, -1, 2).to(test::device());
+      // The sums of a uniform distribution, about: what they are is of no importance.
+      const double n = static_cast<double>(x.numel() / c.x[3]);
+      const Tensor sums = Tensor::empty({2, c.x[3]});
+      for (std::int64_t i = 0; i < c.x[3]; ++i) {
+        sums.data<float>()[i] = static_cast<float>(n * 0.5);
+        sums.data<float>()[c.x[3] + i] = static_cast<float>(n * (1 + 0.02 * static_cast<double>(i)));
+      }
+      const Tensor stats = empty({2, c.x[3]}, DType::f32), coefficients = empty({2, c.x[3]}, DType::f16);
+      const Tensor gamma = of_channels(1, 0.5, 1.5), beta = of_channels(2, -1, 1);
+      kernels::batch_norm_coefficients(
+          test::context(), {x, gamma, beta, 1e-5, {}, stats, sums.to(test::device())}, coefficients);
+      return kernels::PendingNorm{x, gamma, beta, stats, coefficients};
+    };
+    norm = make(10);
+    if (shortcut == Shortcut::tensor) norm.residual = values(c.x, DType::f16, 20).to(test::device());
+    if (shortcut == Shortcut::norm) other = make(30), norm.other = &other;
+    w = values(c.w, DType::f16, 2).to(test::device());
+    dy = values(conv2d_shape(c.x, c.w, params), DType::f16, 3).to(test::device());
+    if (shortcut != Shortcut::none) others = values(c.x, DType::f16, 4).to(test::device());
+  }
+  NormCase(const NormCase&) = delete;
+  NormCase& operator=(const NormCase&) = delete;
+
+  /// Results of all passes that there are, by that implementation.
+  std::vector<Tensor> run(ConvImpl impl) {
+    params.impl = impl;
+    CudaContext& context = test::context();
+    const Tensor y = empty_like(dy), sums = empty({2, w.dim(0)}, DType::f32), g = empty_like(norm.x),
+                 of_g = empty({shortcut == Shortcut::norm ? 4 : 2, w.dim(3)}, DType::f32), dw = empty_like(w);
+    const Tensor stored = shortcut == Shortcut::none ? Tensor() : empty_like(norm.x);
+    std::vector<Tensor> results{y, sums, g, of_g};
+    EXPECT_TRUE(kernels::conv2d_forward_sums(context, params, norm, w, stored, y, sums));
+    EXPECT_TRUE(kernels::conv2d_backward_data_sums(context, params, dy, w, norm, others, g, of_g));
+    if (shortcut == Shortcut::none) {
+      EXPECT_TRUE(kernels::conv2d_backward_weights(context, params, norm, dy, dw, Write::overwrite));
+      results.push_back(dw);
+    } else {
+      results.push_back(stored);
+    }
+    return results;
+  }
+};
+
+// cuDNN's plans are kept as if they had been measured to be faster. Scale and shift are rounded to f16.
+TEST_F(ConvOnGpu, NormsBeforeConvolutionsEqualTheReference) {
+  if (context().sm() != 90) GTEST_SKIP() << "cuDNN has all of it for Hopper";
+  autotune();
+  for (const ConvCase& c : {ConvCase{{8, 14, 14, 64}, {64, 3, 3, 64}, {.padding = {1, 1}}},
+                            ConvCase{{8, 14, 14, 64}, {64, 3, 3, 64}, {.stride = {2, 2}, .padding = {1, 1}}},
+                            ConvCase{{8, 14, 14, 64}, {32, 1, 1, 64}, {}}}) {
+    for (const auto shortcut : {Shortcut::none, Shortcut::tensor, Shortcut::norm}) {
+      if (shortcut != Shortcut::none && c.w[1] != 1) continue;
+      SCOPED_TRACE(fmt::format("x {} w {} shortcut {}", c.x, c.w, static_cast<int>(shortcut)));
+      for (const auto pass :
+           {cuda::ConvPass::forward, cuda::ConvPass::backward_data, cuda::ConvPass::backward_weights}) {
+        if (shortcut != Shortcut::none && pass == cuda::ConvPass::backward_weights) continue;
+        cudnn::ConvSignature z = cudnn::conv_signature(pass, DType::f16, c.x, c.w,
+                                                       conv2d_shape(c.x, c.w, c.params), false, c.params);
+        z.norm = true;
+        z.shortcut = shortcut;
+        z.sums = pass == cuda::ConvPass::forward;
+        z.others = pass == cuda::ConvPass::backward_data && shortcut != Shortcut::none;
+        const auto found = cudnn::find_conv_plans(z, vendor().impl().properties(), 1);
+        ASSERT_FALSE(found.plans.empty()) << z.str();
+        ASSERT_TRUE(vendor().impl().folder.save(z.str(), {found.plans[0].json(), 1, 2}));
+      }
+      NormCase norm(c, shortcut);
+      const std::int64_t calls = vendor().stats().calls;
+      const std::vector<Tensor> ours = norm.run(ConvImpl::reference), found = norm.run(ConvImpl::automatic);
+      EXPECT_EQ(vendor().stats().calls, calls + (shortcut == Shortcut::none ? 3 : 2));
+      for (std::size_t i = 0; i < ours.size(); ++i)
+        EXPECT_LT(test::max_relative_error(found[i].to(kCpu), ours[i].to(kCpu)), 1e-2) << i;
+    }
+  }
+}
+
+// Plans are tried where none is known, and then kept for a model that has diverged.
+TEST_F(ConvOnGpu, NormsBeforeConvolutionsKeepNaN) {
+  autotune();
+  const auto all_nan = [](const Tensor& t) {
+    return std::ranges::all_of(t.to_vector(), [](double value) { return std::isnan(value); });
+  };
+  bool fused = false;
+  for (const auto shortcut : {Shortcut::none, Shortcut::tensor, Shortcut::norm}) {
+    SCOPED_TRACE(static_cast<int>(shortcut));
+    const NormCase norm({{8, 14, 14, 64}, {64, 1, 1, 64}, {}}, shortcut);
+    kernels::PendingNorm diverged = norm.norm;
+    diverged.coefficients = empty_like(norm.norm.coefficients);
+    kernels::affine(context(), norm.norm.coefficients, NAN, 0, diverged.coefficients);
+    const Tensor y = empty_like(norm.dy), sums = empty({2, 64}, DType::f32), dw = empty_like(norm.w);
+    const Tensor stored = shortcut == Shortcut::none ? Tensor() : empty_like(norm.norm.x);
+    const auto forward = [&](const kernels::PendingNorm& of) {
+      return kernels::conv2d_forward_sums(context(), norm.params, of, norm.w, stored, y, sums);
+    };
+    if (forward(norm.norm) && forward(diverged)) {
+      fused = true;
+      EXPECT_TRUE(all_nan(y));
+      if (stored.defined()) {
+        EXPECT_TRUE(all_nan(stored));
+      }
+    }
+    if (shortcut != Shortcut::none) continue;
+    const auto weights = [&](const kernels::PendingNorm& of) {
+      return kernels::conv2d_backward_weights(context(), norm.params, of, norm.dy, dw, Write::overwrite);
+    };
+    if (weights(norm.norm) && weights(diverged)) {
+      fused = true;
+      EXPECT_TRUE(all_nan(dw));
+    }
+  }
+  if (!fused) GTEST_SKIP() << "ours is faster, or cuDNN has none";
+}
+
+// Whatever is chosen for a shape: the op has a result.
+TEST_F(ConvOnGpu, NormsBeforeConvolutionsAreMeasured) {
+  autotune();
+  const ConvCase c{{8, 14, 14, 64}, {64, 3, 3, 64}, {.padding = {1, 1}}};
+  NormCase norm(c, Shortcut::none);
+  norm.params.impl = ConvImpl::automatic;
+  const std::int64_t tuned = vendor().stats().tuned;
+  const Tensor y = empty_like(norm.dy), sums = empty({2, 64}, DType::f32);
+  (void)kernels::conv2d_forward_sums(context(), norm.params, norm.norm, norm.w, {}, y, sums);
+  EXPECT_GT(vendor().stats().tuned, tuned);
+}
+
 TEST_F(ConvOnGpu, DeterministicMeansEqualBits) {
   context().deterministic = true;
   const ConvCase c = conv_cases()[0];
@@ -355,6 +499,9 @@ class MatmulOnGpu : public OnGpu {
       for (const Activation activation : {Activation::relu, Activation::gelu, Activation::silu})
         check(a, bt, {48, 40}, dtype, {.activation = activation, .bias = true});
       check(a, b, {48, 40}, dtype, {.write = Write::accumulate});
+      for (const bool in_place : {false, true})
+        test::check_sum(MatmulImpl::vendor, test::exact({{48, 64}}, dtype, {1}),
+                        test::exact({{64, 40}}, dtype, {2}), test::exact({{48, 40}}, dtype, {3}), in_place);
       if (is_half(dtype)) {
         check(a, b, {48, 40}, DType::f32);
         check(a, b, {48, 40}, DType::f32, {.write = Write::accumulate});

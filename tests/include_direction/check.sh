@@ -2,7 +2,7 @@
 # check.sh ROOT: prints `file:line: what is wrong` for every include that breaks a rule, and fails if there is one.
 #   1. A folder includes only itself and the folders below it, with quotes or with angle brackets. simt/ is below tensor/cuda/
 #      and kernels/cuda/ alone, and has nothing below it.
-#      Of simt/ they see what is for both compilers, in simt/include/; nothing there includes simt/emulator/.
+#      Of simt/ they see what is for both compilers, in simt/include/; nothing there includes simt/emulator/, which simt/ptx/ does.
 #      So are the headers that simt/ has stand-ins for, and their vendor's others; NCCL's is dist/'s too.
 #   2. Public headers (scripts/public_headers.sh) include public headers, the standard library and fmt.
 set -euo pipefail
@@ -36,7 +36,7 @@ while IFS=: read -r file line text; do
   [[ $file =~ ^(simt|tensor/cuda|kernels/cuda)/ ]] || allowed=${allowed/ simt/}
   [[ $text =~ (\"|\<)([^\">]+) ]] || continue
   target=${BASH_REMATCH[2]} of=${BASH_REMATCH[2]%%/*}
-  if [[ $target == simt/emulator/* && $file != simt/emulator/* ]]; then
+  if [[ $target == simt/emulator/* && ! $file =~ ^simt/(emulator|ptx)/ ]]; then
     report "$file:$line: simt/emulator/ is for the emulator alone; but includes $target"
   elif [[ ${BASH_REMATCH[1]} == \" || ($target == */* && -n ${below[$of]+ours}) ]]; then
     if [[ " $allowed " != *" $of "* ]]; then

@@ -14,3 +14,10 @@ if said=$("$root/scripts/kernel_lab.sh" my_kernel); then
   exit 1
 fi
 grep -q 'values .*y\[0\] must be 0.47.*, but no number was written there' <<<"$said" || { printf '%s\n' "$said"; exit 1; }
+
+# What nvcc makes of them is right, too, where there is one.
+source "$root/scripts/gpu_env.sh"
+if find_nvcc; then
+  said=$("$root/scripts/kernel_lab.sh" --ptx $names) || { printf '%s\n' "$said"; exit 1; }
+  [ "$(grep -c '^  ptx  *right' <<<"$said")" = "$(wc -w <<<"$names")" ] || { printf 'expected each to be right:\n%s\n' "$said"; exit 1; }
+fi

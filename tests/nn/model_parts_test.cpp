@@ -140,8 +140,14 @@ TEST(ConvNorm, HasTheBitsOfASequentialAndOfItsNormAsResidual) {
   for (const bool training : {false, true}) {  // before training moves the statistics
     for (Module* module : std::initializer_list<Module*>{&layer, &shortcut, &parts}) module->train(training);
     EXPECT_TRUE(test::same_bits(layer(x), parts(x)));
-    const Tensor at_once = layer(x, shortcut.as_residual(x)), before = layer(x, shortcut(x));
+    const Tensor at_once = layer(x, shortcut.deferred(x)), before = layer(x, shortcut(x));
     EXPECT_TRUE(test::same_bits(at_once, before));
+    const DeferredNorm first = layer.deferred(x, x), second = shortcut.deferred(first, first);
+    const Tensor chained = layer(second, first), one_by_one = [&] {
+      const Tensor a = layer(x, x), b = shortcut(a, a);
+      return layer(b, a);
+    }();
+    EXPECT_TRUE(test::same_bits(chained, one_by_one));
     EXPECT_FALSE(test::same_bits(at_once, layer(x)));
   }
 }

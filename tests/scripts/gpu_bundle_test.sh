@@ -40,7 +40,8 @@ cp "$folder/build/bin/athanor" "$folder/build/bin/bench_cuda"
 
 mkdir -p "$folder/cache/athanor/plans"
 echo '{}' >"$folder/cache/athanor/plans/1.json"
-pack 0 "$folder/a.tar.gz" --build "$folder/build" --cache "$folder/cache"
+tar -C "$folder" -czf "$folder/cache.tar.gz" cache
+pack 0 "$folder/a.tar.gz" --build "$folder/build" --cache "$folder/cache.tar.gz"
 says '2 programs for 90a-real, needs glibc 2\.'
 tar -xf "$folder/a.tar.gz" -C "$folder/there"
 bundle=$folder/there/athanor-gpu
@@ -57,7 +58,7 @@ mv "$folder/away" "$folder/build"
 rm "$folder/a.tar.gz"
 
 code=0
-FAKE_GPU=none NVIDIA_PROC=$folder/none PATH=$here/gpu:$PATH "$bundle/scripts/gpu_check.sh" >"$folder/out" 2>&1 || code=$?
+FAKE_GPU=none NVIDIA_PROC=$folder/none PATH=$here/gpu:$PATH "$bundle/scripts/gpu_visit.sh" --out "$folder/report" >"$folder/out" 2>&1 || code=$?
 [ "$code" -eq 3 ] || [ "$code" -eq 2 ] || die "without a GPU: expected code 3, but got $code"
 [ -z "$real" ] || exit 0
 
@@ -66,7 +67,7 @@ says 'must be named'
 pack 2 "$folder/a.tar.gz" --build "$folder/other"
 says 'has no bin/bench_cuda'
 pack 2 "$folder/a.tar.gz" --build "$folder/build" --cache "$folder/none"
-says '--cache must be a folder'
+says "--cache must be a visit's cache.tar.gz"
 pack 1 "$folder/a.tar.gz" --build "$folder/build" --limit-mb 0
 says 'at most 0 million bytes'
 [ ! -e "$folder/a.tar.gz" ] || die "too large an archive must not stay"

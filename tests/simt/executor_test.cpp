@@ -53,6 +53,22 @@ TEST(Executor, BlockReductionsEqualASum) {
   });
 }
 
+// What nvcc's side of simt::launch asks a driver for once. One of many kernels may be forgotten, but none is
+// taken for another.
+TEST(Executor, KernelsAreSeenByDevice) {
+  detail::SeenKernels seen;
+  EXPECT_FALSE(seen.has(nullptr, 1));
+  const std::vector<char> code(4096);
+  const auto kernel = [&](std::size_t i) { return static_cast<const void*>(&code[i * 16]); };
+  for (std::size_t i = 0; i < 256; ++i) {
+    EXPECT_FALSE(seen.has(kernel(i), 0)) << i;
+    seen.add(kernel(i), 0);
+    EXPECT_TRUE(seen.has(kernel(i), 0)) << i;
+    EXPECT_FALSE(seen.has(kernel(i), 1)) << i;
+  }
+  EXPECT_TRUE(seen.has(kernel(254), 0));
+}
+
 TEST(Executor, DynamicSharedMemoryHoldsARow) {
   in_all_orders([] {
     constexpr int kRows = 5, kCols = 333;

@@ -9,6 +9,7 @@
 #include "kernels/cpu/primitive_cache.h"
 #include "nn/linear.h"
 #include "nn/models/model.h"
+#include "nn/models/resnet.h"
 #include "optim/adam.h"
 #include "tests/support/count_new.h"
 #include "tests/support/recorded_run.h"
@@ -96,6 +97,26 @@ TEST(WarmStep, OfTwoOptimizersAllocatesNothing) {
   Trainer trainer(config);
   trainer.add(test::on_step([&](Trainer&, const StepInfo&) { news.push_back(test::operator_news()); }));
   trainer.fit(task, *digits(Split::train), *digits(Split::test));
+  ASSERT_EQ(news.size(), 88u);
+  for (std::size_t i = 46; i < news.size(); ++i)
+    EXPECT_EQ(news[i], news[i - 1]) << "operator new in step " << i;
+}
+
+// Norms that are left to the next layer, and residuals that are normalised.
+TEST(WarmStep, OfAResNetAllocatesNothing) {
+#if defined(__SANITIZE_ADDRESS__)
+  GTEST_SKIP() << "the pool is off under AddressSanitizer";
+#endif
+  nn::ResNet model(nn::ResNetConfig{{1, 1, 0, 0}, 16, false, false}, {10, 1, 8});
+  model.initialize(0);
+  TrainerConfig config;
+  config.epochs = 2;
+  config.batch_size = 32;
+  std::vector<std::int64_t> news;
+  news.reserve(1000);
+  Trainer trainer(config);
+  trainer.add(test::on_step([&](Trainer&, const StepInfo&) { news.push_back(test::operator_news()); }));
+  trainer.fit(model, *digits(Split::train), *digits(Split::test));
   ASSERT_EQ(news.size(), 88u);
   for (std::size_t i = 46; i < news.size(); ++i)
     EXPECT_EQ(news[i], news[i - 1]) << "operator new in step " << i;

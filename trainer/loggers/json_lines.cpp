@@ -37,6 +37,8 @@ Json json_of(const VendorStats& stats) {
           {"plans_made", stats.plans_made},
           {"tuned", stats.tuned},
           {"tuning_s", number(stats.tuning_s)},
+          {"by_handle", stats.by_handle},
+          {"by_text", stats.by_text},
           {"plans_loaded", stats.plans_loaded},
           {"disk_misses", stats.disk_misses},
           {"disk_rejected", stats.disk_rejected},

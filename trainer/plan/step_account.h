@@ -57,8 +57,9 @@ inline constexpr double kLaunchSeconds = 2e-6;
 /// Takes two steps, and accounts for the second: the batch of an image model, augmented as train_images does
 /// by default, to the updated weights. A kernel's time is the largest of bytes by the data sheet's bandwidth,
 /// FLOPs by its rate, and kLaunchSeconds. Real kernels reach a part of these rates, so the sum is a lower
-/// bound. Uses the memory of a model, its optimizer and some batches, and address space for activations.
-/// Throws ArgumentError as nn::make_model() does.
+/// bound. Counts what a vendor's plans may compute together, as if none were slower and without
+/// TrainerConfig::deterministic. Uses the memory of a model, its optimizer and some batches, and address
+/// space for activations. Throws ArgumentError as nn::make_model() does.
 StepAccount account_for_step(const StepPlan& plan, const Gpu& gpu);
 /// The same of steps that a Trainer with this configuration takes on a GPU: `images` must have samples for
 /// two. Without `vendor`, products and convolutions are our own kernels'. Throws what Trainer::fit() throws.

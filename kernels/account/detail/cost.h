@@ -31,11 +31,8 @@ constexpr std::int64_t pieces(std::int64_t n, std::int64_t of) {
 inline std::int64_t bytes(const Tensor& x) {
   return AccountOperand(x).bytes;
 }
-/// Of both, once if they are the same memory.
-inline std::int64_t bytes(const Tensor& a, const Tensor& b) {
-  const bool same = a.defined() && b.defined() && a.raw_data() == b.raw_data() && a.shape() == b.shape();
-  return bytes(a) + (same ? 0 : bytes(b));
-}
+/// Of all, once for those that are the same memory.
+std::int64_t distinct_bytes(std::initializer_list<AccountOperand> operands);
 
 inline void launch(AccountContext& context, const char* kernel, std::int64_t read, std::int64_t written) {
   context.launch(kernel, {read}, {written});

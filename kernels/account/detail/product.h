@@ -13,7 +13,8 @@ struct Product {
   DType dtype;  ///< of the factors
   cuda::GemmShape shape;
   std::int64_t read;           ///< bytes of both factors
-  std::int64_t once_read = 0;  ///< of the bias, and of y if it is added to
+  std::int64_t once_read = 0;  ///< of the bias, and of what is added
+  std::int64_t shared = 0;     ///< of that, bytes that are a factor's
   std::int64_t written;        ///< of y
 };
 
@@ -23,7 +24,7 @@ inline void add_product(AccountContext& context, const Product& z) {
   const cuda::GemmShape& y = z.shape;
   const std::int64_t partial = cuda::GemmPlan(y, size(z.dtype)).partial_bytes;
   context.add({.kernel = z.kernel,
-               .bytes_read = z.read + (partial > 0 ? 0 : z.once_read),
+               .bytes_read = z.read + (partial > 0 ? 0 : z.once_read - z.shared),
                .bytes_written = partial > 0 ? partial : z.written,
                .flops = product_flops(y.m * y.n * y.batches * y.summed, y.k),
                .dtype = z.dtype});

@@ -26,14 +26,59 @@ template <class T> __device__ __forceinline__ T* dynamic_shared() {
 #endif
 }
 
+namespace detail {
+
+/// For which kernels and devices something has been done. A later kernel may take an earlier one's place, for
+/// which it is then done again.
+class SeenKernels {
+ public:
+  bool has(const void* kernel, int device) const {
+    const Entry& entry = entries_[place(kernel, device)];
+    return entry.kernel == kernel && entry.device == device;
+  }
+  void add(const void* kernel, int device) { entries_[place(kernel, device)] = {kernel, device}; }
+
+ private:
+  static constexpr std::size_t kEntries = 64;
+  struct Entry {
+    const void* kernel = nullptr;
+    int device = 0;
+  };
+  static std::size_t place(const void* kernel, int device) {
+    return (reinterpret_cast<std::size_t>(kernel) / 16 + static_cast<std::size_t>(device)) % kEntries;
+  }
+
+  Entry entries_[kEntries];
+};
+
+}  // namespace detail
+
 #if defined(__CUDACC__)
 namespace detail {
+
+/// Lets a kernel have all dynamic shared memory that the current device has beside its static memory: not
+/// only what this launch asks for, or threads would lower it for one another. Once for each thread, kernel
+/// and device.
+inline cudaError_t allow_large_shared_memory(const void* kernel) {
+  thread_local SeenKernels allowed;
+  int device = 0, most = 0;
+  cudaFuncAttributes attributes{};
+  cudaError_t status = cudaGetDevice(&device);
+  if (status != cudaSuccess || allowed.has(kernel, device)) return status;
+  status = cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+  if (status == cudaSuccess) status = cudaFuncGetAttributes(&attributes, kernel);
+  if (status == cudaSuccess)
+    status = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                  most - static_cast<int>(attributes.sharedSizeBytes));
+  if (status == cudaSuccess) allowed.add(kernel, device);
+  return status;
+}
+
 /// Queues the kernel at that address; `arguments` point to what it is called with.
 inline cudaError_t queue_kernel(cudaStream_t stream, const Launch& how, const void* kernel,
                                 void** arguments) {
   if (how.shared_bytes > 48 * 1024) {
-    const cudaError_t status = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                                    static_cast<int>(how.shared_bytes));
+    const cudaError_t status = allow_large_shared_memory(kernel);
     if (status != cudaSuccess) return status;
   }
   cudaLaunchConfig_t config{};
@@ -43,6 +88,7 @@ inline cudaError_t queue_kernel(cudaStream_t stream, const Launch& how, const vo
   config.stream = stream;
   return cudaLaunchKernelExC(&config, kernel, arguments);
 }
+
 }  // namespace detail
 #endif
 

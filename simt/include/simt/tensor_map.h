@@ -5,6 +5,8 @@
 #include "simt/swizzle.h"
 
 #if defined(__CUDACC__)
+#include <atomic>
+
 #include <cuda.h>
 #endif
 
@@ -37,30 +39,46 @@ struct TensorLayout {
 cudaError_t make_tensor_map(TensorMap* map, const TensorLayout& layout);
 
 #if defined(__CUDACC__)
+namespace detail {
+
+using EncodeTiled = CUresult(CUtensorMap*, CUtensorMapDataType, cuuint32_t, void*, const cuuint64_t*,
+                             const cuuint64_t*, const cuuint32_t*, const cuuint32_t*, CUtensorMapInterleave,
+                             CUtensorMapSwizzle, CUtensorMapL2promotion, CUtensorMapFloatOOBfill);
+
+/// A function of the driver, which programs are not linked to. Looked up once.
+inline cudaError_t find_encode_tiled(EncodeTiled** encode) {
+  static std::atomic<EncodeTiled*> known = nullptr;
+  *encode = known.load(std::memory_order_relaxed);
+  if (*encode) return cudaSuccess;
+  void* entry = nullptr;
+  cudaDriverEntryPointQueryResult found{};
+  const cudaError_t status =
+      cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &entry, 12000, cudaEnableDefault, &found);
+  if (status != cudaSuccess) return status;
+  if (found != cudaDriverEntryPointSuccess) return cudaErrorNotSupported;
+  *encode = reinterpret_cast<EncodeTiled*>(entry);
+  known.store(*encode, std::memory_order_relaxed);
+  return cudaSuccess;
+}
+
+}  // namespace detail
+
 inline cudaError_t make_tensor_map(TensorMap* map, const TensorLayout& layout) {
   static constexpr CUtensorMapDataType kTypes[] = {
       CU_TENSOR_MAP_DATA_TYPE_UINT8, CU_TENSOR_MAP_DATA_TYPE_FLOAT16, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
       CU_TENSOR_MAP_DATA_TYPE_FLOAT32};
   static constexpr CUtensorMapSwizzle kSwizzles[] = {CU_TENSOR_MAP_SWIZZLE_NONE, CU_TENSOR_MAP_SWIZZLE_32B,
                                                      CU_TENSOR_MAP_SWIZZLE_64B, CU_TENSOR_MAP_SWIZZLE_128B};
-  // A function of the driver, which programs are not linked to.
-  void* encode = nullptr;
-  cudaDriverEntryPointQueryResult found{};
-  const cudaError_t status =
-      cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &encode, 12000, cudaEnableDefault, &found);
-  if (status != cudaSuccess) return status;
-  if (found != cudaDriverEntryPointSuccess) return cudaErrorNotSupported;
+  detail::EncodeTiled* encode = nullptr;
+  if (const cudaError_t status = detail::find_encode_tiled(&encode); status != cudaSuccess) return status;
   static constexpr cuuint32_t kEach[TensorLayout::kMaxAxes] = {1, 1, 1, 1, 1};
   cuuint64_t size[TensorLayout::kMaxAxes], stride[TensorLayout::kMaxAxes];
   for (int i = 0; i < layout.rank; ++i) size[i] = layout.size[i], stride[i] = layout.stride[i];
-  using Encode = CUresult(CUtensorMap*, CUtensorMapDataType, cuuint32_t, void*, const cuuint64_t*,
-                          const cuuint64_t*, const cuuint32_t*, const cuuint32_t*, CUtensorMapInterleave,
-                          CUtensorMapSwizzle, CUtensorMapL2promotion, CUtensorMapFloatOOBfill);
-  const CUresult result = reinterpret_cast<Encode*>(encode)(
-      map, kTypes[static_cast<int>(layout.type)], static_cast<cuuint32_t>(layout.rank), layout.data, size,
-      stride + 1, layout.tile, kEach, CU_TENSOR_MAP_INTERLEAVE_NONE,
-      kSwizzles[static_cast<int>(layout.swizzle)], CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-      CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  const CUresult result =
+      encode(map, kTypes[static_cast<int>(layout.type)], static_cast<cuuint32_t>(layout.rank), layout.data,
+             size, stride + 1, layout.tile, kEach, CU_TENSOR_MAP_INTERLEAVE_NONE,
+             kSwizzles[static_cast<int>(layout.swizzle)], CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+             CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   return result == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
 }
 #endif
