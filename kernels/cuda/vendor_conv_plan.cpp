@@ -9,7 +9,7 @@ namespace {
 using cudnn::ConvSignature;
 
 constexpr std::string_view kProduct = "cuBLASLt ", kPadded = "padded to ";  // a plan of cuDNN's is JSON
-constexpr std::size_t kMaxWorkspace = std::size_t{32} << 20;  // more is of no use to a product
+constexpr std::size_t kMaxWorkspace = std::size_t{32} << 20;                // more is of no use to a product
 
 bool pointwise(const ConvSignature& z) {
   return z.r == 1 && z.s == 1 && z.groups == 1 && z.window.stride[0] == 1 && z.window.stride[1] == 1 &&

@@ -66,8 +66,7 @@ cudaError_t launch_kernel(cudaStream_t handle, const Launch& how, const Kernel& 
     require_configuration(how);
     const KernelForm form = substitute ? substitute(how, kernel) : KernelForm{kernel};
     // Not operator new: tests count that, and a launch on a GPU calls none.
-    const auto call =
-        std::allocate_shared<const KernelCall>(MallocAllocator<KernelCall>(), form, arguments);
+    const auto call = std::allocate_shared<const KernelCall>(MallocAllocator<KernelCall>(), form, arguments);
     call->for_each_pointer([&](const char* pointer, std::size_t position) {
       require_reachable(how.name, all, pointer, position, stream.device);
     });

@@ -375,8 +375,8 @@ TEST_F(AccountOnDevice, ConvolutionsThatComputeTheNormBeforeThem) {
       const BatchNormParams relu{.activation = Activation::relu};
       const Tensor none;
       const NormArguments norm{in[3], in[4], none, none, true, relu};
-      const DeferredNorm first =
-          conv_norm_deferred(in[0], {in[1], none, params}, norm, shortcut ? DeferredNorm(in[0]) : DeferredNorm());
+      const DeferredNorm first = conv_norm_deferred(in[0], {in[1], none, params}, norm,
+                                                    shortcut ? DeferredNorm(in[0]) : DeferredNorm());
       return conv_norm(first, {in[2], none, params}, norm, shortcut ? first : DeferredNorm());
     };
     expect_equal(fmt::format("deferred norm, shortcut {}", shortcut),

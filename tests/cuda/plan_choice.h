@@ -41,8 +41,8 @@ inline std::string write(const Plan& plan) {
 
 inline constexpr std::size_t kQuick = std::size_t{1} << 10,
                              kSlow = std::size_t{1} << (kChecksEveryAccess ? 20 : 25);
-// Bytes of plans that do not run, that need more memory than there is, whose trial goes wrong, and whose trial
-// tells nothing.
+// Bytes of plans that do not run, that need more memory than there is, whose trial goes wrong, and whose
+// trial tells nothing.
 inline constexpr std::size_t kBroken = 1, kHuge = 2, kUntestable = 3, kUnjudged = 4;
 
 struct Steps {

@@ -328,8 +328,8 @@ TEST(ConvPlan, ConvolutionsComputeTheNormBeforeThem) {
   }
 }
 
-// Where a block begins with a 1 x 1 filter, the norm before it has a shortcut, a tensor or another norm, and its
-// result is kept; backward, the shortcut's gradient is added.
+// Where a block begins with a 1 x 1 filter, the norm before it has a shortcut, a tensor or another norm, and
+// its result is kept; backward, the shortcut's gradient is added.
 TEST(ConvPlan, ConvolutionsComputeTheEndOfTheBlockBeforeThem) {
   const cudnn::DeviceProperties device = device_of("sm90_h200");
   int found = 0;
