@@ -10,11 +10,9 @@
 namespace simt {
 
 inline constexpr std::size_t kMaxThreads = 1024;  // of a block
-#if defined(__SANITIZE_ADDRESS__) || defined(SIMT_RACE)
+// Only pages that are touched cost memory. Kernels with sanitizers, and translated from PTX, have large
+// frames.
 inline constexpr std::size_t kStackBytes = 256 * 1024;
-#else
-inline constexpr std::size_t kStackBytes = 64 * 1024;
-#endif
 
 /// A fiber, and the thread of the block that it runs.
 struct Worker {
