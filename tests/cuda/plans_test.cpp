@@ -298,13 +298,13 @@ TEST(ConvPlan, ConvolutionsBeforeANormSumTheirChannels) {
 }
 
 // The same convolutions, each as if a norm with ReLU lay before it: the norm in the forward pass and in that
-// to the weights, and its gradient in that to the data. In f16; cuDNN has nothing for bf16.
+// to the weights, and its gradient in that to the data. In f16; cuDNN has nothing for bf16. On an A100, a
+// plan to the data writes that gradient in f32 to its workspace before it gives it to the norm.
 TEST(ConvPlan, ConvolutionsComputeTheNormBeforeThem) {
   for (const char* const file : {"sm80_a100", "sm90_h200"}) {
     const cudnn::DeviceProperties device = device_of(file);
     std::set<std::string> seen;
     std::string table;
-    int without_plan = 0;
     for (Call& call : calls_of("resnet50")) {
       if (call.x[3] % 8 != 0) continue;
       call.x[0] = call.y[0] = 256;
@@ -315,7 +315,10 @@ TEST(ConvPlan, ConvolutionsComputeTheNormBeforeThem) {
         z.sums = pass == Graph::Pass::forward;
         if (!seen.insert(z.str()).second) continue;
         const cuda::Found<cudnn::Plan> found = cudnn::find_conv_plans(z, device, 10);
-        without_plan += found.plans.empty();
+        const auto gradient = call.x[0] * call.x[1] * call.x[2] * call.x[3] * sizeof(float);
+        const bool fits =
+            device.sm() == 90 || pass != Graph::Pass::backward_data || gradient <= z.rules.workspace_bytes;
+        EXPECT_EQ(!found.plans.empty(), fits) << file << ": " << z.str();
         EXPECT_FALSE(cuda::product_of(z));  // cuBLASLt knows no norms
         std::size_t workspace = 0;
         for (const cudnn::Plan& plan : found.plans) workspace = std::max(workspace, plan.workspace_bytes());
@@ -323,7 +326,6 @@ TEST(ConvPlan, ConvolutionsComputeTheNormBeforeThem) {
       }
     }
     EXPECT_EQ(seen.size(), 3u * 22);
-    EXPECT_LE(without_plan, device.sm() == 90 ? 0 : 4) << table;
     std::ofstream(std::string(ATHANOR_PLANS_DIR) + "/" + file + "_norm.txt") << table;
   }
 }
