@@ -57,44 +57,18 @@ bool conv2d_may_follow_norm(CudaContext& context, const Conv2dParams& params, co
 
 bool conv2d_forward_sums(CudaContext& context, const Conv2dParams& params, const PendingNorm& norm,
                          const Tensor& w, Out result, Out y, Out sums) {
-  const Tensor none;
-  return cuda::run_conv_behind_norm(context, {.pass = ConvPass::forward,
-                                              .params = params,
-                                              .x = norm.x,
-                                              .w = w,
-                                              .bias = none,
-                                              .y = y,
-                                              .sums = &sums,
-                                              .norm = &norm,
-                                              .with_norm = result});
+  return cuda::conv_forward_behind_norm(context, params, norm, w, result, y, sums);
 }
 
 bool conv2d_backward_weights(CudaContext& context, const Conv2dParams& params, const PendingNorm& norm,
                              const Tensor& dy, Out dw, Write write_dw) {
-  const Tensor none;
-  return cuda::run_conv_behind_norm(context, {.pass = ConvPass::backward_weights,
-                                              .params = params,
-                                              .x = norm.x,
-                                              .w = dw,
-                                              .bias = none,
-                                              .y = dy,
-                                              .write = write_dw,
-                                              .norm = &norm});
+  return cuda::conv_backward_weights_behind_norm(context, params, norm, dy, dw, write_dw);
 }
 
 bool conv2d_backward_data_sums(CudaContext& context, const Conv2dParams& params, const Tensor& dy,
                                const Tensor& w, const PendingNorm& norm, const Tensor& others, Out g,
                                Out sums) {
-  const Tensor none;
-  return cuda::run_conv_behind_norm(context, {.pass = ConvPass::backward_data,
-                                              .params = params,
-                                              .x = g,
-                                              .w = w,
-                                              .bias = none,
-                                              .y = dy,
-                                              .sums = &sums,
-                                              .norm = &norm,
-                                              .with_norm = others});
+  return cuda::conv_backward_data_behind_norm(context, params, dy, w, norm, others, g, sums);
 }
 
 }  // namespace athanor::kernels

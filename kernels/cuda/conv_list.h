@@ -197,4 +197,53 @@ template <class Context> bool run_conv_behind_norm(Context& context, const ConvC
   return vendor_fits(context, call) && vendor_conv(context, call);
 }
 
+/// kernels::conv2d_forward_sums() behind a norm.
+template <class Context>
+bool conv_forward_behind_norm(Context& context, const Conv2dParams& params, const kernels::PendingNorm& norm,
+                              const Tensor& w, const Tensor& result, const Tensor& y, const Tensor& sums) {
+  const Tensor none;
+  return run_conv_behind_norm(context, {.pass = ConvPass::forward,
+                                        .params = params,
+                                        .x = norm.x,
+                                        .w = w,
+                                        .bias = none,
+                                        .y = y,
+                                        .sums = &sums,
+                                        .norm = &norm,
+                                        .with_norm = result});
+}
+
+/// kernels::conv2d_backward_weights() behind a norm.
+template <class Context>
+bool conv_backward_weights_behind_norm(Context& context, const Conv2dParams& params,
+                                       const kernels::PendingNorm& norm, const Tensor& dy, const Tensor& dw,
+                                       Write write_dw) {
+  const Tensor none;
+  return run_conv_behind_norm(context, {.pass = ConvPass::backward_weights,
+                                        .params = params,
+                                        .x = norm.x,
+                                        .w = dw,
+                                        .bias = none,
+                                        .y = dy,
+                                        .write = write_dw,
+                                        .norm = &norm});
+}
+
+/// kernels::conv2d_backward_data_sums() behind a norm.
+template <class Context>
+bool conv_backward_data_behind_norm(Context& context, const Conv2dParams& params, const Tensor& dy,
+                                    const Tensor& w, const kernels::PendingNorm& norm, const Tensor& others,
+                                    const Tensor& g, const Tensor& sums) {
+  const Tensor none;
+  return run_conv_behind_norm(context, {.pass = ConvPass::backward_data,
+                                        .params = params,
+                                        .x = g,
+                                        .w = w,
+                                        .bias = none,
+                                        .y = dy,
+                                        .sums = &sums,
+                                        .norm = &norm,
+                                        .with_norm = others});
+}
+
 }  // namespace athanor::cuda

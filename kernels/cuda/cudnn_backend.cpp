@@ -211,12 +211,20 @@ void Graph::convolution(Pass pass, const Window& window, Id x, Id w, Id y, bool 
   operations_.push_back(std::move(operation));
 }
 
-void Graph::pointwise(cudnnPointwiseMode_t mode, Id x, std::optional<Id> b, Id y, float scale_of_b) {
+namespace {
+
+Descriptor pointwise_in_f32(cudnnPointwiseMode_t mode) {
   Descriptor pointwise(CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
   pointwise.set(CUDNN_ATTR_POINTWISE_MODE, mode);
   pointwise.set(CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_DATA_FLOAT);
   pointwise.finalize();
+  return pointwise;
+}
 
+}  // namespace
+
+void Graph::pointwise(cudnnPointwiseMode_t mode, Id x, std::optional<Id> b, Id y, float scale_of_b) {
+  Descriptor pointwise = pointwise_in_f32(mode);
   Descriptor operation(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
   operation.set(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, pointwise);
   operation.set(CUDNN_ATTR_OPERATION_POINTWISE_XDESC, tensors_[x]);
@@ -229,11 +237,7 @@ void Graph::pointwise(cudnnPointwiseMode_t mode, Id x, std::optional<Id> b, Id y
 }
 
 void Graph::relu_gradient(Id dy, Id x, Id dx) {
-  Descriptor pointwise(CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
-  pointwise.set(CUDNN_ATTR_POINTWISE_MODE, CUDNN_POINTWISE_RELU_BWD);
-  pointwise.set(CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_DATA_FLOAT);
-  pointwise.finalize();
-
+  Descriptor pointwise = pointwise_in_f32(CUDNN_POINTWISE_RELU_BWD);
   Descriptor operation(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
   operation.set(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, pointwise);
   operation.set(CUDNN_ATTR_OPERATION_POINTWISE_DYDESC, tensors_[dy]);

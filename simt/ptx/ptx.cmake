@@ -21,8 +21,9 @@ function(athanor_ptx_translation output ptx source)
   find_package(Python3 REQUIRED COMPONENTS Interpreter)
   add_custom_command(OUTPUT ${output} DEPENDS ${ptx} ${translate} VERBATIM COMMENT "Translating PTX of ${source}"
     COMMAND ${Python3_EXECUTABLE} ${translate} ${ptx} ${source} -o ${output})
-  # Integers wrap round, as in PTX; nothing of it can be uninitialised that is not in PTX too.
-  set_source_files_properties(${output} PROPERTIES COMPILE_OPTIONS "-O1;-fwrapv;-fno-strict-aliasing;-w" SKIP_UNITY_BUILD_INCLUSION ON)
+  # Integers wrap round, as in PTX; nothing of it can be uninitialised that is not in PTX too. A frame larger than the page below a
+  # stack touches that page, instead of another stack.
+  set_source_files_properties(${output} PROPERTIES COMPILE_OPTIONS "-O1;-fwrapv;-fno-strict-aliasing;-fstack-clash-protection;-w" SKIP_UNITY_BUILD_INCLUSION ON)
 endfunction()
 
 # athanor_ptx(OUTPUT.ptx ARCHITECTURE FILE.cu): a rule that compiles.
