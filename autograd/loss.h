@@ -78,4 +78,11 @@ Tensor bce_with_logits(const Tensor& logits, const Tensor& target, const BceOpti
 /// With the same target for every element.
 Tensor bce_with_logits(const Tensor& logits, double target, const BceOptions& options = {});
 
+/// bce_with_logits() of each element times a_t (1 - p_t)^gamma: p_t is the probability of what the target
+/// says, so that what is already right counts less, and a_t is alpha for 1 and 1 - alpha for 0 (in between
+/// for targets in between). gamma >= 0; alpha in [0, 1], or below 0 for a_t = 1. target in [0, 1], which is
+/// not checked. Source: Lin et al. 2017, arXiv:1708.02002, equation 5.
+Tensor sigmoid_focal_loss(const Tensor& logits, const Tensor& target, double gamma = 2, double alpha = 0.25,
+                          Reduction reduction = Reduction::mean);
+
 }  // namespace athanor

@@ -126,6 +126,15 @@ Tensor bce_with_logits(const Tensor& logits, const Tensor& target, const BceOpti
   return detail::reduced(loss(Reduction::none) * weight, options.reduction);
 }
 
+Tensor sigmoid_focal_loss(const Tensor& logits, const Tensor& target, double gamma, double alpha,
+                          Reduction reduction) {
+  check_pair("sigmoid_focal_loss", logits, target);
+  ATH_CHECK(gamma >= 0 && std::isfinite(gamma),
+            "sigmoid_focal_loss: gamma must be finite and >= 0, but got {}", gamma);
+  ATH_CHECK(alpha <= 1, "sigmoid_focal_loss: alpha must be at most 1, but got {}", alpha);
+  return run("sigmoid_focal_loss", kernels::SigmoidFocal{gamma, alpha}, logits, target, reduction);
+}
+
 Tensor bce_with_logits(const Tensor& logits, double target, const BceOptions& options) {
   check_floating("bce_with_logits", logits);
   return bce_with_logits(logits, full(logits.shape(), target, logits.options()), options);

@@ -19,6 +19,7 @@ struct Parameter {
   Tensor tensor;          ///< a leaf
   bool keep_f32 = false;  ///< stays f32 whatever the compute precision: norms' scale and shift
   bool decay = true;      ///< weight decay applies by default; off for biases and norms of nn
+  float lr_scale = 1;     ///< factor of its learning rate, besides its group's
 };
 
 }  // namespace athanor

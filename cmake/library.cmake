@@ -89,5 +89,6 @@ endforeach()
 
 include(embed)
 athanor_embed(athanor data/digits/digits.csv.gz kDigitsCsvGz) # the one data set that the library brings along
+athanor_embed(athanor nn/models/weights.txt kKnownWeights)
 athanor_embed(athanor trainer/report/style.css kReportStyle)
 athanor_embed(athanor trainer/report/script.js kReportScript)

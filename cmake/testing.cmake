@@ -77,7 +77,7 @@ set(ATHANOR_ADDRESS_ROOMS tensor kernels autograd nn data examples)
 # Cases that take minutes under a sanitizer. Kernels keep their other tests there and, under AddressSanitizer, random_ops.
 set(ATHANOR_UNSANITIZED *Activations.AreHalf* BatchNorm.FusedEquals* BatchSize.IsBoundByMemory Collectives.SixteenRanks *ConvList.Large*
   *ConvList.Small* Copy.EveryPermutation* *ElementwiseRows.* Engine.MillionNodes* *Folding.* Layers.OnesMatch* *ModelGolden.*
-  *Models.EveryParameter* Models.NamesAre* Models.ParameterCounts* Predictor.HoldsNoMoreActivations* Reduce.MatchesDoubleReference
+  *Models.EveryParameter* Models.NamesAre* Zoo.* Predictor.HoldsNoMoreActivations* Reduce.MatchesDoubleReference
   ZeroOne.EqualsDdpBitForBitOnMoreRanks)
 function(athanor_tests room)
   cmake_parse_arguments(arg "" "" "THREADS;OTHERS;SLOW;LIBRARIES" ${ARGN})

@@ -1,7 +1,9 @@
 #include "data/dataset.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
+#include <optional>
 
 #include "data/detail/thread_scratch.h"
 #include "data/sample_row.h"
@@ -100,6 +102,42 @@ std::uint64_t data_id(const Dataset& data) {
 std::int64_t Dataset::label(std::int64_t index) const {
   detail::ThreadScratch scratch;
   return fetch(index, scratch.bytes()).label;
+}
+
+std::vector<double> Dataset::numbers(std::string_view name) const {
+  std::size_t place = 0;  // among the fields besides image and label
+  std::optional<FieldSpec> found;
+  for (const FieldSpec& field : fields()) {
+    if (field.name == "image" || field.name == "label") continue;
+    if (field.name == name && field.kind == FieldKind::values) found = field;
+    if (found) break;
+    ++place;
+  }
+  ATH_CHECK(found, "dataset: '{}' must be a field of numbers, but samples have none", name);
+  Shape all{size()};
+  for (const std::int64_t side : found->shape) all.push_back(side);
+  const Tensor values = Tensor::zeros(all, {found->dtype, kCpu});
+  const auto bytes = static_cast<std::size_t>(found->bytes());
+  std::vector<std::int64_t> unreadable;
+  detail::ThreadScratch scratch;
+  for (std::int64_t i = 0; i < size(); ++i) {
+    StoredSample sample;
+    try {
+      sample = fetch(i, scratch.bytes());
+    } catch (const IoError&) {
+      unreadable.push_back(i);
+      continue;
+    }
+    if (place >= sample.more.size() || sample.more[place].bytes.size() != bytes)
+      detail::fail<IoError>("{}: field '{}' must have {} bytes, but has {}", where(i), name, bytes,
+                            place < sample.more.size() ? sample.more[place].bytes.size() : 0);
+    std::memcpy(values.raw_data() + static_cast<std::size_t>(i) * bytes, sample.more[place].bytes.data(),
+                bytes);
+  }
+  std::vector<double> numbers = values.to_vector();
+  for (const std::int64_t i : unreadable)
+    std::fill_n(numbers.begin() + i * found->shape.numel(), found->shape.numel(), std::nan(""));
+  return numbers;
 }
 
 std::string Dataset::check_sample(std::int64_t index) const {

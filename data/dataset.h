@@ -2,12 +2,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "data/image/transform.h"
 #include "tensor/dtype.h"
 #include "tensor/shape.h"
 
@@ -121,9 +123,9 @@ class Dataset {
   virtual std::vector<FieldSpec> fields() const;
   /// A name for each class; empty without classes.
   virtual std::vector<std::string> class_names() const { return {}; }
-  /// How evaluation resizes another image to this data set's size: scales the shorter side to this many
-  /// pixels and crops the centre; 0: scales until it covers height x width.
-  virtual std::int64_t shorter_side() const { return 0; }
+  /// How evaluation resizes another image to this data set's size. Here: scales it until it covers height x
+  /// width, and crops the centre.
+  virtual ImageTransform resizing() const { return {.height = spec().height, .width = spec().width}; }
 
   /// Sample `index` in [0, size()) in stored form. Its bytes may be in `scratch` and are valid until the next
   /// fetch() with the same `scratch`; a data set in memory does not use it. Thread-safe with one scratch per
@@ -131,6 +133,10 @@ class Dataset {
   virtual StoredSample fetch(std::int64_t index, std::vector<std::byte>& scratch) const = 0;
   /// The label of sample `index`. Here: from fetch(); override it if the label is available without.
   virtual std::int64_t label(std::int64_t index) const;
+  /// The numbers of a field of the kind `values`, of all samples in order: [size(), field's shape]; NaN of a
+  /// sample that cannot be read (data/defects.h: is_unreadable()). Throws ArgumentError if there is no such
+  /// field. Here: from fetch(); override it if they are available without.
+  virtual std::vector<double> numbers(std::string_view field) const;
   /// Writes image `index`, row by row, channels last, into `pixels` (spec().bytes() long), and returns its
   /// label in [0, classes). Thread-safe. Throws IoError naming the file, and ArgumentError if images vary in
   /// size.
@@ -141,6 +147,11 @@ class Dataset {
   virtual std::int64_t read_in_epoch(std::int64_t index, std::int64_t /*epoch*/,
                                      std::span<std::uint8_t> pixels) const {
     return read(index, pixels);
+  }
+  /// The same samples, read with images of another size; null if this set cannot change it. The result may
+  /// outlive this set.
+  virtual std::shared_ptr<const Dataset> with_size(std::int64_t /*height*/, std::int64_t /*width*/) const {
+    return nullptr;
   }
   /// Writes all fields of a sample into the memory of a batch. Here: read(), or read_in_epoch() in an `epoch`
   /// other than kEvaluation; with more fields than image and label, fetch(), which must be raw. Thread-safe.

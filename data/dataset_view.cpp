@@ -14,6 +14,18 @@ StoredSample DatasetView::fetch(std::int64_t index, std::vector<std::byte>& scra
   return source_->fetch(in_source(index), scratch);
 }
 
+std::vector<double> DatasetView::numbers(std::string_view field) const {
+  const std::vector<double> all = source_->numbers(field);
+  const std::int64_t each = source_->size() > 0 ? std::ssize(all) / source_->size() : 0;
+  std::vector<double> mine;
+  mine.reserve(static_cast<std::size_t>(size() * each));
+  for (std::int64_t i = 0; i < size(); ++i) {
+    const auto first = all.begin() + in_source(i) * each;
+    mine.insert(mine.end(), first, first + each);
+  }
+  return mine;
+}
+
 std::int64_t DatasetView::read(std::int64_t index, std::span<std::uint8_t> pixels) const {
   return source_->read(in_source(index), pixels);
 }

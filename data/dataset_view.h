@@ -19,9 +19,10 @@ class DatasetView : public Dataset {
   const ImageSpec& spec() const override { return source_->spec(); }
   std::vector<FieldSpec> fields() const override { return source_->fields(); }
   std::vector<std::string> class_names() const override { return source_->class_names(); }
-  std::int64_t shorter_side() const override { return source_->shorter_side(); }
+  ImageTransform resizing() const override { return source_->resizing(); }
   StoredSample fetch(std::int64_t index, std::vector<std::byte>& scratch) const override;
   std::int64_t label(std::int64_t index) const override { return source_->label(in_source(index)); }
+  std::vector<double> numbers(std::string_view field) const override;
   std::int64_t read(std::int64_t index, std::span<std::uint8_t> pixels) const override;
   std::int64_t read_in_epoch(std::int64_t index, std::int64_t epoch,
                              std::span<std::uint8_t> pixels) const override;
@@ -41,6 +42,7 @@ class DatasetView : public Dataset {
   /// Which sample of source() sample `index` is. Throws ArgumentError outside [0, size()).
   virtual std::int64_t in_source(std::int64_t index) const { return index; }
   const Dataset& source() const { return *source_; }
+  const std::shared_ptr<const Dataset>& shared_source() const { return source_; }
 
  private:
   std::shared_ptr<const Dataset> source_;

@@ -44,7 +44,7 @@ FieldSpec decoded(FieldSpec field, const ImageSpec& size) {
 /// Converts boxes or points from the whole image to pixels of the transformed part.
 void move(const Placement& at, const ImageSize& wanted, FieldKind kind, std::span<float> numbers) {
   const auto edge = [](const Window& window, double place) {
-    return static_cast<float>((place - window.offset) / window.scale);
+    return static_cast<float>((place - window.offset) / window.scale + static_cast<double>(window.begin));
   };
   const std::size_t each = kind == FieldKind::boxes ? 4 : 2;
   for (std::size_t i = 0; i < numbers.size(); i += each) {
@@ -189,6 +189,23 @@ void DecodedDataset::read_fields(std::int64_t index, std::int64_t epoch, SampleR
   } catch (const IoError& error) {
     detail::fail<IoError>("{}: field '{}': {}; replace or remove the file", where(index), *of, error.what());
   }
+}
+
+std::shared_ptr<const Dataset> DecodedDataset::with_size(std::int64_t height, std::int64_t width) const {
+  const auto resized = [=](ImageTransform transform) {
+    const std::int64_t was = std::min(transform.height, transform.width), is = std::min(height, width);
+    const bool was_square = transform.height == transform.width;
+    if (!was_square || height == width || transform.shorter_side == 0) {
+      transform.shorter_side = (transform.shorter_side * is + was / 2) / was;
+    } else {  // the same share of both sides
+      transform.crop_share = static_cast<double>(was) / static_cast<double>(transform.shorter_side);
+      transform.shorter_side = 0;
+    }
+    transform.height = height;
+    transform.width = width;
+    return transform;
+  };
+  return std::make_shared<DecodedDataset>(shared_source(), resized(training_), resized(evaluation_), seed_);
 }
 
 StoredSample DecodedDataset::fetch(std::int64_t index, std::vector<std::byte>& scratch) const {

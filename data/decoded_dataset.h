@@ -22,7 +22,7 @@ std::string check_images(const Dataset& store, std::int64_t index);
 ///
 /// read_in_epoch() applies the training transform, drawn by (seed, epoch, index) only; read() the evaluation
 /// transform, which must not be random. Errors name the sample's source. For a GPU, a Loader has images
-/// scaled there, with the same bits (LoaderOptions::resize_on_device).
+/// scaled there, with the same bits (LoaderOptions::resize_on_device), unless they are bicubic.
 ///
 /// Further fields follow the image. Pictures and targets get the same part, masks too, by nearest pixel;
 /// boxes and points move with it; values are unchanged. A mask is a PNG (palette indices, or grey bytes) or
@@ -37,8 +37,11 @@ class DecodedDataset final : public DatasetView {
 
   const ImageSpec& spec() const override { return spec_; }
   std::vector<FieldSpec> fields() const override { return fields_; }
-  std::int64_t shorter_side() const override { return evaluation_.shorter_side; }
-  bool stages() const override { return spec_.channels <= kMaxResizedChannels; }
+  ImageTransform resizing() const override { return evaluation_; }
+  bool stages() const override {
+    return spec_.channels <= kMaxResizedChannels && training_.interpolation != Resampling::bicubic &&
+           evaluation_.interpolation != Resampling::bicubic;
+  }
   std::int64_t read(std::int64_t index, std::span<std::uint8_t> pixels) const override;
   std::int64_t read_in_epoch(std::int64_t index, std::int64_t epoch,
                              std::span<std::uint8_t> pixels) const override;
@@ -46,6 +49,9 @@ class DecodedDataset final : public DatasetView {
   std::string check_sample(std::int64_t index) const override { return check_images(source(), index); }
   StoredSample fetch(std::int64_t index, std::vector<std::byte>& scratch) const override;
   bool resident() const override { return false; }
+  /// With the same transforms, whose `shorter_side` changes in proportion; of a square that becomes none, to
+  /// `crop_share`.
+  std::shared_ptr<const Dataset> with_size(std::int64_t height, std::int64_t width) const override;
 
  private:
   void read_image(ImageReader& reader, const StoredSample& sample, const ImageTransform& transform,

@@ -7,6 +7,7 @@
 #include <thread>
 #include <utility>
 
+#include "data/detail/thread_scratch.h"
 #include "tensor/base/printable.h"
 
 namespace athanor {
@@ -70,6 +71,17 @@ std::string harmless_note(std::int64_t images, const std::string& first) {
 UnreadableSamplesError::UnreadableSamplesError(std::int64_t samples,
                                                const std::vector<std::string>& unreadable)
     : IoError(listed(samples, unreadable)) {}
+
+bool is_unreadable(const Dataset& data, std::int64_t index, bool keeps_going) {
+  detail::ThreadScratch scratch;
+  try {
+    data.fetch(index, scratch.bytes());
+  } catch (const IoError&) {
+    if (!keeps_going) throw;
+    return true;
+  }
+  return false;
+}
 
 void check_all(const Dataset& data, int threads) {
   const Defects found = find_defects(

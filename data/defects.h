@@ -43,6 +43,10 @@ class UnreadableSamplesError : public IoError {
   UnreadableSamplesError(std::int64_t samples, const std::vector<std::string>& unreadable);
 };
 
+/// Whether a sample cannot be read, as the NaN that Dataset::numbers() has in its place may mean. Throws what
+/// reading it throws unless `keeps_going` (BadSamples::keeps_going()).
+bool is_unreadable(const Dataset& data, std::int64_t index, bool keeps_going);
+
 /// Reads every sample; throws UnreadableSamplesError if any cannot be read.
 void check_all(const Dataset& data, int threads);
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -27,6 +28,21 @@ double seconds(Clock::duration time) {
   return std::chrono::duration<double>(time).count();
 }
 
+void check_weights(const std::vector<double>& weights, std::int64_t samples) {
+  ATH_CHECK(std::ssize(weights) == samples, "loader: each of {} samples must have a weight, but {} have one",
+            samples, weights.size());
+  double sum = 0;
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    ATH_CHECK(
+        std::isfinite(weights[i]) && weights[i] >= 0,
+        "loader: the weight of a sample must be a finite number of at least 0, but that of sample {} is {}",
+        i, weights[i]);
+    sum += weights[i];
+  }
+  ATH_CHECK(std::isfinite(sum) && sum > 0,
+            "loader: weights of samples must have a finite sum above 0, but theirs is {}", sum);
+}
+
 LoaderOptions checked(const Dataset& data, LoaderOptions options) {
   ATH_CHECK(data.spec().bytes() > 0,
             "loader: images must have one size, but theirs is {}x{}x{}: a DecodedDataset brings them to one",
@@ -42,6 +58,10 @@ LoaderOptions checked(const Dataset& data, LoaderOptions options) {
   ATH_CHECK(options.page_samples >= 1 && options.window_pages >= 1,
             "loader: a page must have at least 1 sample and a window 1 page, but got {} and {}",
             options.page_samples, options.window_pages);
+  if (options.weights) check_weights(*options.weights, data.size());
+  ATH_CHECK(!options.weights || (options.shuffle && options.order == Order::random),
+            "loader: samples with weights must be shuffled in the order random, but the order is {}",
+            options.shuffle ? name_of(options.order) : "that of the data set");
   ATH_CHECK(!options.data_on_device || data.resident(),
             "loader: data_on_device needs a data set in memory; this one reads files");
   options.batch_size = std::min(options.batch_size, data.size());

@@ -37,6 +37,9 @@ struct BadSamples {
   /// Reads every sample before the first step, and throws UnreadableSamplesError if any cannot be read: the
   /// Trainer, and evaluate().
   bool list = false;
+
+  /// Whether a sample that cannot be read does not end the run at once.
+  bool keeps_going() const { return skip || list; }
 };
 
 struct LoaderOptions {
@@ -62,6 +65,9 @@ struct LoaderOptions {
   std::int64_t epochs = 0;
 
   Order order = Order::random;  ///< for `shuffle`
+  /// How often each sample is drawn, in proportion: an epoch of `shuffle` then draws as many samples as there
+  /// are, with replacement, as torch's WeightedRandomSampler. Null: each sample once. (data/sample_weights.h)
+  std::shared_ptr<const std::vector<double>> weights = {};
   std::int64_t page_samples = 256;
   std::int64_t window_pages = 16;
 
@@ -91,8 +97,8 @@ struct Batch {
   Tensor samples;        ///< [N] i64: their indices in the data set
   Tensor rows;           ///< [N] i64: indices into `images`; undefined: row i is image i
   std::int64_t id = -1;  ///< index among training batches, from 0 over all epochs; -1: not for training
-  /// For mixed images (data/mix.h): the labels of the partners, [N] i64, and the share of the image itself,
-  /// in [0, 1].
+  /// For mixed images (data/mix.h): the labels of the partners, [N] i64, if images have a label, and the
+  /// share of the image itself, in [0, 1].
   Tensor partner_labels = {};
   double own_share = 1;
   /// [] i64 on a GPU, for a batch whose memory is filled again for each replay of a captured step: the epoch.

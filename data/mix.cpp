@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string_view>
 
+#include "data/label_kind.h"
 #include "kernels/math.h"
 #include "kernels/on_device.h"
 #include "tensor/base/error.h"
@@ -20,6 +22,10 @@ Uniforms uniforms(const RandomKey& key, std::uint64_t block) {
     return (static_cast<double>(philox_word64(key, 2 * block + half) >> 11) + 0.5) * 0x1p-53;
   };
   return {uniform(0), uniform(1)};
+}
+
+bool has_field(const Batch& batch, std::string_view name) {
+  return batch.fields && std::ranges::find(*batch.fields, name, &FieldSpec::name) != batch.fields->end();
 }
 
 }  // namespace
@@ -70,16 +76,19 @@ Mixing draw_mixing(const Augment& augment, std::int64_t height, std::int64_t wid
 
 void mix(Batch& batch, const Augment& augment, const RandomKey& key) {
   if (!augment.mixes()) return;
-  ATH_CHECK(batch.labels.defined() && batch.views == 1,
+  const bool has_label = batch.labels.defined();
+  ATH_CHECK((has_label || has_field(batch, kLabelsField)) && batch.views == 1,
             "mix: mixed samples must have a label and one view, but have {} and {}",
-            batch.labels.defined() ? "a label" : "none", batch.views);
+            has_label ? "a label" : "none", batch.views);
   const Shape& shape = batch.images.shape();
   const Mixing how = draw_mixing(augment, shape[1], shape[2], key);
-  batch.partner_labels = Tensor::empty(batch.labels.shape(), batch.labels.options());
+  // Without a label, tasks know the partner by its row.
+  const Tensor& labels = has_label ? batch.labels : batch.samples;
+  const Tensor of_partners = Tensor::empty(labels.shape(), labels.options());
   batch.own_share = how.share;
-  on_device(batch.images.device(), [&](auto& context) {
-    kernels::mix(context, how, batch.images, batch.labels, batch.partner_labels);
-  });
+  on_device(batch.images.device(),
+            [&](auto& context) { kernels::mix(context, how, batch.images, labels, of_partners); });
+  if (has_label) batch.partner_labels = of_partners;
 }
 
 }  // namespace athanor

@@ -24,7 +24,8 @@ double draw_beta(double alpha, const RandomKey& key);
 Mixing draw_mixing(const Augment& augment, std::int64_t height, std::int64_t width, const RandomKey& key);
 
 /// Mixes a prepared batch in place, if `augment` says so: its images, and partner_labels and own_share for
-/// the loss. Each rank mixes its own part. Throws ArgumentError if samples have no labels, or several views.
+/// the loss. Of N images, the partner of n is N - 1 - n: for a field "labels", which stays as it is. Each
+/// rank mixes its own part. Throws ArgumentError if samples have no labels, or several views.
 void mix(Batch& batch, const Augment& augment, const RandomKey& key);
 
 }  // namespace athanor

@@ -76,6 +76,27 @@ Tensor make_table(const Normalization& normalization, DType dtype, Device device
   return rounded.to(device);
 }
 
+/// In their order.
+std::vector<kernels::RandPass> passes_of(const Augment& augment) {
+  using Kind = kernels::RandPass::Kind;
+  std::vector<kernels::RandPass> passes;
+  for (int number = 0; augment.rand_augment && number < augment.rand_augment->operations; ++number)
+    passes.push_back({.kind = Kind::rand_augment, .how = *augment.rand_augment, .number = number});
+  if (augment.trivial_augment) passes.push_back({.kind = Kind::trivial_augment});
+  if (augment.rotation > 0) passes.push_back({.kind = Kind::rotation, .amount = augment.rotation});
+  if (augment.blur > 0) passes.push_back({.kind = Kind::blur, .amount = augment.blur});
+  return passes;
+}
+
+/// That read images as grey or RGB; null: there is none.
+const char* name_of_pass(const Augment& augment) {
+  return augment.rand_augment      ? "rand-augment"
+         : augment.trivial_augment ? "trivial-augment"
+         : augment.rotation > 0    ? "rotation"
+         : augment.blur > 0        ? "blur"
+                                   : nullptr;
+}
+
 void check_augment(const Augment& augment, const ImageSpec& spec) {
   ATH_CHECK(augment.pad >= 0 && augment.pad < std::min(spec.height, spec.width) && augment.cutout >= 0,
             "preprocess: padding must be in [0, {}) and cutout at least 0, but got {} and {}",
@@ -98,11 +119,15 @@ void check_augment(const Augment& augment, const ImageSpec& spec) {
             rand->magnitude <= kernels::kMaxMagnitude,
         "preprocess: rand-augment must have 1 to 16 operations and a magnitude in [0, {}], but got {} and {}",
         kernels::kMaxMagnitude, rand->operations, rand->magnitude);
-    ATH_CHECK(spec.channels == 1 || spec.channels == 3,
-              "preprocess: images must have 1 or 3 channels for rand-augment, but have {}; leave it out of "
-              "--augment",
-              spec.channels);
   }
+  if (const char* const name = name_of_pass(augment)) {
+    ATH_CHECK(spec.channels == 1 || spec.channels == 3,
+              "preprocess: images must have 1 or 3 channels for {}, but have {}; leave it out of --augment",
+              name, spec.channels);
+  }
+  ATH_CHECK(augment.rotation >= 0 && augment.rotation <= 180 && augment.blur >= 0 && augment.blur <= 1,
+            "preprocess: rotation must be in [0, 180] degrees and blur a probability, but got {} and {}",
+            augment.rotation, augment.blur);
   ATH_CHECK(augment.random_erasing >= 0 && augment.random_erasing <= 1 &&
                 (augment.random_erasing == 0 || augment.cutout == 0),
             "preprocess: random erasing must have a probability in [0, 1], and 0 with cutout, but got {}",
@@ -121,10 +146,14 @@ void check_augment(const Augment& augment, const ImageSpec& spec) {
 void check_fields(const Augment& augment, const std::vector<FieldSpec>& fields) {
   for (const FieldSpec& field : fields) {
     const bool follows = field.kind == FieldKind::values || field.kind == FieldKind::picture;
-    ATH_CHECK(!augment.rand_augment || follows,
-              "preprocess: rand-augment must not be used with fields that refer to pixel positions, but "
-              "samples have the field '{}' ({})",
-              field.name, name_of(field.kind));
+    Augment moves = augment;
+    moves.blur = 0;
+    const char* const name = name_of_pass(moves);
+    ATH_CHECK(
+        !name || follows,
+        "preprocess: {} must not be used with fields that refer to pixel positions, but samples have the "
+        "field '{}' ({})",
+        name, field.name, name_of(field.kind));
   }
 }
 
@@ -165,22 +194,20 @@ Tensor Preprocess::changed(const Tensor& from, const Tensor& rows, const Tensor&
   const Shape one{samples.shape()[0], spec_.height, spec_.width, from.shape()[3]};
   return in_views(one, table.dtype(), of_pass, [&](const kernels::AugmentKey& key, const Tensor& y) {
     Tensor places = rows;
-    const Tensor bytes = rand_augmented(key, augment, from, places, samples);
+    const Tensor bytes = with_passes(key, augment, from, places, samples);
     on_device(y.device(), [&](auto& context) {
       kernels::augment(context, augment, key, bytes, places, samples, table, y);
     });
   });
 }
 
-Tensor Preprocess::rand_augmented(const kernels::AugmentKey& key, const Augment& augment, Tensor from,
-                                  Tensor& rows, const Tensor& samples) const {
-  if (!augment.rand_augment) return from;
+Tensor Preprocess::with_passes(const kernels::AugmentKey& key, const Augment& augment, Tensor from,
+                               Tensor& rows, const Tensor& samples) const {
   const Shape one{samples.shape()[0], spec_.height, spec_.width, from.shape()[3]};
-  for (int number = 0; number < augment.rand_augment->operations; ++number) {
+  for (const kernels::RandPass& pass : passes_of(augment)) {
     const Tensor next = Tensor::empty(one, {DType::u8, table_.device()});
-    on_device(next.device(), [&](auto& context) {
-      kernels::rand_augment(context, *augment.rand_augment, number, key, from, rows, samples, next);
-    });
+    on_device(next.device(),
+              [&](auto& context) { kernels::rand_augment(context, pass, key, from, rows, samples, next); });
     from = next;
     rows = {};
   }
@@ -207,6 +234,7 @@ Tensor Preprocess::prepared(const FieldSpec& field, const Tensor& from, const Te
   geometry.cutout = 0;
   geometry.random_erasing = 0;
   geometry.colour = {};
+  geometry.blur = 0;
   switch (field.kind) {
     case FieldKind::values: return from;
     case FieldKind::picture: return changed(from, {}, samples, table_, augment, of_pass);

@@ -30,6 +30,8 @@ class Preprocess {
   Preprocess(const ImageSpec& spec, const Normalization& normalization, DType dtype, Device device,
              const Augment& augment = {}, std::uint64_t seed = 0, std::int64_t views = 1);
 
+  /// The images that it takes.
+  const ImageSpec& spec() const { return spec_; }
   /// [views * N, H, W, C], normalised and, in training, randomly changed by (seed, epoch, sample, view);
   /// otherwise all views are equal. A batch may already be on this device, and may have no samples.
   Tensor operator()(const Batch& batch, std::int64_t epoch, bool training) const;
@@ -38,9 +40,10 @@ class Preprocess {
   Batch prepare(const Batch& batch, std::int64_t epoch, bool training) const;
 
  private:
-  /// Bytes of `from`, changed by RandAugment if requested (then `rows` is cleared), else unchanged.
-  Tensor rand_augmented(const kernels::AugmentKey& key, const Augment& augment, Tensor from, Tensor& rows,
-                        const Tensor& samples) const;
+  /// Bytes of `from`, changed by the passes of RandAugment and others (then `rows` is cleared), else
+  /// unchanged.
+  Tensor with_passes(const kernels::AugmentKey& key, const Augment& augment, Tensor from, Tensor& rows,
+                     const Tensor& samples) const;
   /// Bytes of `from` [N, or the source of `rows`, H, W, C] mapped by a table, changed in each view.
   Tensor changed(const Tensor& from, const Tensor& rows, const Tensor& samples, const Tensor& table,
                  const Augment& augment, const kernels::AugmentKey& of_pass) const;

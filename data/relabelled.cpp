@@ -4,6 +4,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "data/check_labels.h"
 #include "data/formats/detail/bytes.h"
 #include "data/sample_row.h"
 #include "tensor/base/error.h"
@@ -139,6 +140,10 @@ std::shared_ptr<const Dataset> with_classes(std::shared_ptr<const Dataset> data,
                                             const std::vector<std::string>& class_names) {
   const std::vector<std::string> own = data->class_names();
   if (own.empty() || class_names.empty() || own == class_names) return data;
+  ATH_CHECK(
+      !has_several_labels(*data),
+      "labels: must be {} in this order, but are {}; those of a table (.csv, .jsonl) are matched by name",
+      some_of(class_names), some_of(own));
   return std::make_shared<Relabelled>(std::move(data), class_names);
 }
 

@@ -32,17 +32,14 @@ struct Speedrun : Task {
   const TrainerConfig& config;
   const Choices& choices;
   std::int64_t epoch_steps;
-  Tensor columns[3][2], rows[3];  // of views, by shift + 1, and mirrored or not
+  TestTimeAugmentation six_views;
   Speedrun(const TrainerConfig& of_run, std::int64_t images, const Choices& own)
       : net({.classes = 10, .in_channels = 3, .image_size = kSide}, own.width),
         config(of_run),
         choices(own),
-        epoch_steps(std::max<std::int64_t>(images / config.batch_size, 1)) {
+        epoch_steps(std::max<std::int64_t>(images / config.batch_size, 1)),
+        six_views(TestViews::six, kSide, kSide, config.device) {
     network("", net);
-    for (const std::int64_t shift : {-1, 0, 1}) {
-      rows[shift + 1] = columns[shift + 1][0] = pixels(shift, false);
-      columns[shift + 1][1] = pixels(shift, true);
-    }
   }
   bool classifies() const override { return true; }
   bool mixes_labels() const override { return true; }
@@ -60,29 +57,10 @@ struct Speedrun : Task {
   }
   void validation_step(const Batch& batch, Step& step) override {
     const Tensor x = batch["image"], label = batch["label"];
-    const Tensor logits = step.epoch() + 1 < config.epochs ? net(x) : six_views(x);
+    const Tensor logits = step.epoch() + 1 < config.epochs ? net(x) : six_views(net, x);
     step.log_classes(cross_entropy(logits, label, 0, Reduction::none), logits, label);
   }
 
-  /// Logits of an image, of its shifts by a pixel up left and down right, and of each mirrored.
-  Tensor six_views(const Tensor& x) {
-    const auto both_ways = [&](std::int64_t shift) {
-      return affine(net(view(x, shift, false)) + net(view(x, shift, true)), 0.5);
-    };
-    return affine(both_ways(0), 0.5) + affine(both_ways(-1) + both_ways(1), 0.25);
-  }
-  Tensor view(const Tensor& x, std::int64_t shift, bool mirror) {
-    return index_select(index_select(x, 1, rows[shift + 1]), 2, columns[shift + 1][mirror]);
-  }
-  /// The pixels of a side that is shifted, and mirrored. Those from outside are reflections at the edge.
-  Tensor pixels(std::int64_t shift, bool backward) const {
-    std::vector<std::int64_t> from;
-    for (std::int64_t i = 0; i < kSide; ++i) {
-      const std::int64_t at = kernels::padded_index(i + shift, kSide, Padding::reflect);
-      from.push_back(backward ? kSide - 1 - at : at);
-    }
-    return Tensor::from(from, {kSide}).to(config.device);
-  }
   /// Without a gradient there is no update, nor the convolution's backward pass.
   void freeze_whitening() {
     for (const Parameter& one : net.parameters()) {

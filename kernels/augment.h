@@ -49,7 +49,8 @@ struct RandAugment {
   bool operator==(const RandAugment&) const = default;
 };
 
-/// Random changes to a training image: RandAugment first, then colours, then the others in this order.
+/// Random changes to a training image: RandAugment first, TrivialAugment, rotation and blur, then colours,
+/// then the others in this order.
 struct Augment {
   /// Shifts the image by up to `pad` pixels each way: a crop of a padded image. Reflect needs pad < side.
   std::int64_t pad = 0;
@@ -73,6 +74,16 @@ struct Augment {
   /// Alpha of Beta(alpha, alpha), the distribution of the shares for mixing images of a batch (data/mix.h);
   /// 0: no mixing. If both are set, each batch draws which to use.
   double mixup = 0, cutmix = 0;
+  /// Mirrors half of the images top to bottom, drawn in each epoch.
+  bool vertical_flip = false;
+  /// One random operation of RandAugment's, of a random and wider range of magnitudes.
+  /// Source: Mueller and Hutter 2021, arXiv:2103.10158; torchvision's TrivialAugmentWide.
+  bool trivial_augment = false;
+  /// Turns images by up to this many degrees each way, around the centre, in [0, 180]; as RandAugment does.
+  float rotation = 0;
+  /// The probability of a Gaussian blur with a deviation of 0.1 to 2 pixels, in [0, 1]; filters have 23
+  /// pixels, fewer in images with shorter sides.
+  float blur = 0;
 
   bool mixes() const { return mixup > 0 || cutmix > 0; }
   bool operator==(const Augment&) const = default;
@@ -147,6 +158,10 @@ enum class AugmentOp : std::uint8_t {
   cutout = 2,
   colour = 3,
   erases = 4,
+  vertical_flip = 5,
+  trivial_augment = 6,
+  rotation = 7,
+  blur = 8,
   resized_crop = 16,
   erasing = 32,
   rand_augment = 64
@@ -208,7 +223,7 @@ ATH_HD inline CropBox draw_crop(const RandomResizedCrop& crop, std::int64_t imag
   return box;
 }
 
-/// The changes to one sample: out[y][x] is in[y + dy][x + dx], mirrored or not, outside the blank square.
+/// The changes to one sample: out[y][x] is in[y + dy][x + dx], mirrored or not, outside the blank rectangle.
 /// When scaling, (dy, dx) is the corner of the box that becomes the whole image.
 struct AugmentPlan {
   std::int64_t dy = 0, dx = 0;
@@ -218,6 +233,7 @@ struct AugmentPlan {
   ColourMatrix colour{};
   bool scales = false;
   std::int64_t box_height = 0, box_width = 0;
+  bool vertical_flip = false;
 };
 
 /// The fraction of an image's area that random erasing blanks.
@@ -264,6 +280,7 @@ ATH_HD inline AugmentPlan plan_unscaled(const Augment& augment, std::int64_t hei
     const PhiloxBlock random = draw_augment(first, static_cast<int>(AugmentOp::flip), sample);
     plan.flip = ((random.word[0] ^ static_cast<std::uint32_t>(key.epoch - first.epoch)) & 1u) != 0;
   }
+  if (augment.vertical_flip) plan.vertical_flip = (draw(AugmentOp::vertical_flip).word[0] & 1u) != 0;
   if (augment.cutout > 0) {
     const PhiloxBlock random = draw(AugmentOp::cutout);
     const auto clip = [&](std::int64_t centre, std::int64_t side, std::int64_t& start, std::int64_t& length) {
@@ -358,7 +375,8 @@ ATH_HD inline void move_point(const AugmentPlan& plan, std::int64_t height, std:
   };
   const float x = (from[0] - static_cast<float>(plan.dx)) * scale(width, plan.box_width);
   to[0] = plan.flip ? static_cast<float>(width) - x : x;
-  to[1] = (from[1] - static_cast<float>(plan.dy)) * scale(height, plan.box_height);
+  const float y = (from[1] - static_cast<float>(plan.dy)) * scale(height, plan.box_height);
+  to[1] = plan.vertical_flip ? static_cast<float>(height) - y : y;
 }
 
 /// Moves a box (x0, y0, x1, y1), clipped to the image: 0, 0, 0, 0 if nothing of it remains.
@@ -366,11 +384,13 @@ ATH_HD inline void move_box(const AugmentPlan& plan, std::int64_t height, std::i
                             const float* from, float* to) {
   move_point(plan, height, width, from, to);
   move_point(plan, height, width, from + 2, to + 2);
-  if (plan.flip) {
-    const float right = to[0];
-    to[0] = to[2];
-    to[2] = right;
-  }
+  const auto exchange = [to](int low) {
+    const float high = to[low];
+    to[low] = to[low + 2];
+    to[low + 2] = high;
+  };
+  if (plan.flip) exchange(0);
+  if (plan.vertical_flip) exchange(1);
   const float sides[2] = {static_cast<float>(width), static_cast<float>(height)};
   for (int i = 0; i < 4; ++i) to[i] = to[i] < 0 ? 0.0f : to[i] > sides[i % 2] ? sides[i % 2] : to[i];
   if (to[0] < to[2] && to[1] < to[3]) return;

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <type_traits>
+
 #include "kernels/math.h"
 #include "tensor/tensor.h"
 
@@ -162,9 +164,49 @@ struct BceWithLogits {
   template <class A> ATH_HD A target_slope(A x, A) const { return -x; }
 };
 
+/// The same times q^gamma and the target's share of alpha: q = t (1 - s) + (1 - t) s is what the prediction
+/// lacks, so that easy elements count less.
+struct SigmoidFocal {
+  static constexpr bool kSymmetric = false, kWeighted = false;
+  using IsHeavy = std::true_type;  // see cuda::kIsHeavy
+  double gamma;                    ///< >= 0
+  double alpha;                    ///< of positives, in [0, 1]; negatives have 1 - alpha. Below 0: all have 1
+
+  template <class A> ATH_HD A balance(A t) const {
+    return alpha < 0 ? A(1) : A(alpha) * t + A(1 - alpha) * (A(1) - t);
+  }
+  /// q, its derivative in x divided by q, and q^gamma.
+  template <class A> struct Lack { A q, slope, power; };
+  template <class A> ATH_HD Lack<A> lack(A x, A t) const {
+    const A s = math::sigmoid(x), rest = math::sigmoid(-x);
+    const A q = t * rest + (A(1) - t) * s;
+    // Where q underflows, its limit for the target that the prediction meets.
+    const A slope = q > A(0) ? (A(1) - A(2) * t) * s * (rest / q) : x > A(0) ? -s : rest;
+    return {q, slope, gamma == 0 ? A(1) : math::pow(q, A(gamma))};
+  }
+  template <class A> ATH_HD A value(A x, A t) const {
+    return balance(t) * lack(x, t).power * BceWithLogits{}.value(x, t);
+  }
+  template <class A> ATH_HD A slope(A x, A t) const {
+    const BceWithLogits plain;
+    const Lack<A> l = lack(x, t);
+    return balance(t) * l.power * (plain.slope(x, t) + A(gamma) * plain.value(x, t) * l.slope);
+  }
+  template <class A> ATH_HD A target_slope(A x, A t) const {
+    const BceWithLogits plain;
+    const Lack<A> l = lack(x, t);
+    const A loss = plain.value(x, t), of_power = A(1) - A(2) * math::sigmoid(x);
+    const A less_one = l.q > A(0) ? l.power / l.q : gamma == 1 ? A(1) : A(0);  // q^(gamma - 1)
+    const A in_power = A(gamma) * less_one * of_power * loss;
+    const A in_balance = alpha < 0 ? A(0) : A(2 * alpha - 1) * l.power * loss;
+    return balance(t) * (l.power * plain.target_slope(x, t) + in_power) + in_balance;
+  }
+};
+
 /// Presents a loss with its derivative in b.
 template <class Op> struct OfTarget {
   static constexpr bool kWeighted = Op::kWeighted;
+  using IsHeavy = std::is_same<Op, SigmoidFocal>;
   Op op;
   template <class... A> ATH_HD auto slope(A... x) const { return op.target_slope(x...); }
 };
@@ -174,4 +216,5 @@ template <class Op> struct OfTarget {
 /// Every loss over pairs, and the asymmetric ones: drive the instantiations of each backend.
 #define ATH_PAIR_LOSSES(X) ATH_DISTANCES(X) ATH_TARGET_LOSSES(X)
 #define ATH_DISTANCES(X) X(SquaredError) X(AbsoluteError) X(SmoothL1) X(Huber)
-#define ATH_TARGET_LOSSES(X) X(KlDivergence) X(LogKlDivergence) X(BceWithLogits) X(WeightedBceWithLogits)
+#define ATH_TARGET_LOSSES(X) \
+  X(KlDivergence) X(LogKlDivergence) X(BceWithLogits) X(WeightedBceWithLogits) X(SigmoidFocal)

@@ -61,6 +61,11 @@ ATH_KERNEL(void, add_top_k, const Tensor& logits, const Tensor& target, std::int
 /// i64, dense. Pairs with a value outside [0, C) are ignored.
 ATH_KERNEL(void, add_confusion, const Tensor& predicted, const Tensor& target, Out counts);
 
+/// Writes samples to their rows of a table [M, 1 + 2 K] f64: table[at[n]] = {1, prediction[n], target[n]}.
+/// prediction and target [N, K] f64, at [N] i64, all dense. Samples with `at` outside [0, M) are left out; of
+/// equal ones any stays.
+ATH_KERNEL(void, keep_rows, const Tensor& prediction, const Tensor& target, const Tensor& at, Out table);
+
 /// The update of a total in add_metric(), given the sum, minimum or maximum of its values.
 ATH_HD inline void update_metric(double* total, double value, std::int64_t count, double weight,
                                  MetricReduce reduce) {

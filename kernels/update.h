@@ -5,6 +5,7 @@
 
 #include "kernels/context.h"
 #include "kernels/step_rules.h"
+#include "kernels/step_state.h"
 
 // All operations of an optimizer on the flat arenas, one launch each. Kernels read the step's scalars
 // (learning rate per group, loss scale, clipping, found_inf) from the context's StepState. Unless stated, all
@@ -14,17 +15,20 @@ namespace athanor::kernels {
 
 /// Elements of one parameter, at most kUpdateChunk of them. Offsets are in elements of flat tensors.
 struct UpdateRange {
-  std::int64_t start;  ///< number of elements in all earlier ranges of the table
-  std::int64_t count;
+  std::int64_t start;      ///< number of elements in all earlier ranges of the table
   std::int64_t gradients;  ///< offset in gradients
   std::int64_t weights;    ///< offset in weights
   std::int64_t masters;    ///< offset in masters
   std::int64_t averages;   ///< offset in averages
   std::int64_t state;      ///< offset in each state tensor
-  std::int32_t member;     ///< index in steps
-  std::int16_t group;      ///< index in StepState::learning_rate and the options
-  bool decay;              ///< weight decay applies
-  bool last;               ///< the last range of its parameter
+  std::int32_t count;
+  float lr_scale = 1;   ///< factor of its group's learning rate
+  std::int32_t member;  ///< index in steps
+  std::int16_t group;   ///< index in StepState::learning_rate and the options
+  bool decay;           ///< weight decay applies
+  bool last;            ///< the last range of its parameter
+
+  ATH_HD float learning_rate(const StepState& step) const { return step.learning_rate[group] * lr_scale; }
 };
 
 /// Elements that one range of an update covers at most.
@@ -35,10 +39,11 @@ constexpr std::int64_t update_chunks(std::int64_t n) {
 }
 
 /// The rule of averages: average += (1 - d)(value - average) with d = min(decay, (1 + t) / (10 + t)) if
-/// `warm_up`, else d = decay; t counts applied steps, this one included.
+/// `warm_up`, else d = decay, in every `every`-th applied step; t counts these, this one included.
 struct AverageRule {
   double decay = 0;
   bool warm_up = false;
+  int every = 1;
 };
 
 /// The parameters that one launch updates: those of one arena part that have a gradient.

@@ -162,7 +162,9 @@ struct AverageOp {
 };
 
 ATH_HD inline AverageOp average_op(const StepState& step, const AverageRule& rule) {
-  const double t = static_cast<double>(step.applied_steps + 1);
+  const auto steps = step.applied_steps + 1;
+  if (steps % rule.every != 0) return {0};
+  const double t = static_cast<double>(steps / rule.every);
   return {static_cast<float>(1.0 - (rule.warm_up ? std::min(rule.decay, (1 + t) / (10 + t)) : rule.decay))};
 }
 

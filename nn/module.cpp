@@ -106,6 +106,12 @@ void Module::for_each_module(const std::function<void(Module&, const std::vector
   walk(*this, "", [&](const std::string&, Module& module) { visit(module, module.parameters_); });
 }
 
+void Module::scale_learning_rates(const std::function<float(const std::string& name)>& scale) {
+  walk(*this, "", [&](const std::string& prefix, Module& module) {
+    for (Parameter& own : module.parameters_) own.lr_scale = scale(prefix + own.name);
+  });
+}
+
 void Module::not_ready() const {
   detail::fail<>(
       "module: parameters must have values before the first call, but {} has none yet; call initialize(seed) "
@@ -152,7 +158,8 @@ std::vector<Parameter> Module::parameters() const {
   walk(*this, "", [&](const std::string& prefix, const Module& module) {
     for (const Parameter& own : module.parameters_) {
       if (holds(all, own.tensor)) continue;
-      all.push_back({prefix + own.name, own.tensor, own.keep_f32 || module.keeps_f32_, own.decay});
+      all.push_back(
+          {prefix + own.name, own.tensor, own.keep_f32 || module.keeps_f32_, own.decay, own.lr_scale});
     }
   });
   return all;

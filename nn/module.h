@@ -101,6 +101,9 @@ class Module {
   /// Calls visit(module, its own parameters) for this module and all below it, parents first. Tied parameters
   /// appear with each module that has them.
   void for_each_module(const std::function<void(Module&, const std::vector<Parameter>&)>& visit);
+  /// Sets Parameter::lr_scale of all parameters here and below, by their names in parameters(). Call it
+  /// before an arena takes over the parameters.
+  void scale_learning_rates(const std::function<float(const std::string& name)>& scale);
   /// Number of elements of all parameters.
   std::int64_t parameter_count() const;
 

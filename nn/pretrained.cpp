@@ -1,5 +1,7 @@
 #include "nn/pretrained.h"
 
+#include <utility>
+
 #include "autograd/grad_mode.h"
 #include "autograd/shape.h"
 #include "nn/torch/foreign_names.h"
@@ -21,7 +23,8 @@ bool differ_in_classes(const Shape& a, const Shape& b) {
 }  // namespace
 
 Pretrained load_pretrained(Module& model, const StateDict& weights, const PretrainedOptions& options) {
-  const StateDict named = with_our_names(model, weights);
+  WeightParts parts;
+  const StateDict named = with_our_names(model, network_within(model, weights, options.averages, parts));
   const StateDict given = has_torch_layout(model, named) ? from_torch_layout(model, named) : named;
   const StateDict own = model.state_dict();
   const std::vector<Parameter> parameters = model.parameters();
@@ -30,6 +33,8 @@ Pretrained load_pretrained(Module& model, const StateDict& weights, const Pretra
   const std::string head = last.substr(0, last.rfind('.') + 1);
   // The head is loaded as a whole, or not at all.
   Pretrained result;
+  result.parts = std::move(parts.names);
+  result.averaged = parts.averaged;
   std::int64_t of_head = 0;
   for (const Parameter& parameter : parameters) {
     if (!parameter.name.starts_with(head)) continue;

@@ -6,8 +6,13 @@
 
 namespace athanor::nn {
 
-StochasticDepth::StochasticDepth(double p) : p_(p) {
+StochasticDepth::StochasticDepth(double p) : p_(0) {
+  set_p(p);
+}
+
+void StochasticDepth::set_p(double p) {
   ATH_CHECK(p >= 0 && p <= 1, "StochasticDepth: probability must be in [0, 1], but got {}", p);
+  p_ = p;
 }
 
 Tensor StochasticDepth::forward(const Tensor& x) {

@@ -14,6 +14,8 @@ class StochasticDepth final : public Module {
   Tensor forward(const Tensor& x) override;
 
   double p() const { return p_; }
+  /// Throws ArgumentError outside [0, 1].
+  void set_p(double p);
 
  private:
   double p_;

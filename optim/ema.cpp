@@ -15,8 +15,10 @@ Ema::Ema(ParameterArena& arena, const EmaOptions& options)
     : arena_(arena), averages_(std::make_shared<FusedAverages>()), rest_(arena) {
   ATH_CHECK(options.decay >= 0 && options.decay < 1, "ema: decay must be in [0, 1), but got {}",
             options.decay);
+  ATH_CHECK(options.every >= 1, "ema: there must be at least 1 step from one update to the next, but got {}",
+            options.every);
   const AllocTag named("ema");
-  averages_->rule = {options.decay, options.warm_up};
+  averages_->rule = {options.decay, options.warm_up, options.every};
   averages_->moved.resize(static_cast<std::size_t>(arena.size()));
   for (std::size_t part = 0; part < arena.parts().size(); ++part)
     averages_->values.push_back(

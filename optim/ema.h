@@ -14,6 +14,7 @@ struct EmaOptions {
   double decay = 0.999;
   /// At the t-th update, decay is min(decay, (1 + t) / (10 + t)): early averages forget initial weights.
   bool warm_up = true;
+  int every = 1;  ///< applied steps from one update to the next
 };
 
 /// Exponential moving average of the masters and the buffers, for evaluation:

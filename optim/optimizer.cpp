@@ -29,8 +29,8 @@ std::vector<UpdatePlan::Member> sort_into_groups(const ParameterArena& arena,
     if (group == groups.end()) continue;
     const auto index = static_cast<std::size_t>(group - groups.begin());
     ++taken[index];
-    members.push_back(
-        {i, first_slot + static_cast<int>(index), at, parameter.decay || decay[index] == Decay::all});
+    members.push_back({i, first_slot + static_cast<int>(index), at,
+                       parameter.decay || decay[index] == Decay::all, parameter.lr_scale});
     at += align_elements(arena.shards().elements(i), kStateAlign);
   }
   for (std::size_t i = 0; i < groups.size(); ++i) {

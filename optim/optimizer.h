@@ -51,7 +51,7 @@ struct ParamGroup {
 template <class Options> struct GroupOf : ParamGroup { Options options = {}; };
 
 /// Turns gradients into updates of the masters and their compute copies. Group i uses the learning rate
-/// StepState::learning_rate[first_slot + i].
+/// StepState::learning_rate[first_slot + i], times each parameter's own factor (Parameter::lr_scale).
 ///
 /// A parameter without a gradient since zero_grad() is skipped: its weight, state and count of updates do not
 /// change. Gradients are never written. A skipped step changes nothing. A step allocates nothing. Results do

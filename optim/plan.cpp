@@ -112,12 +112,13 @@ void UpdatePlan::rebuild() {
     const auto add = [&](const Shards::Run& run, std::int64_t at, std::int64_t count) {
       const std::int64_t offset = slice.begin + run.begin + at;
       newest = &(ranges[table.count++] = {.start = table.elements,
-                                          .count = count,
                                           .gradients = offset,
                                           .weights = offset,
                                           .masters = run.masters + at,
                                           .averages = run.local + at,
                                           .state = state,
+                                          .count = static_cast<std::int32_t>(count),
+                                          .lr_scale = member.lr_scale,
                                           .member = static_cast<std::int32_t>(i),
                                           .group = static_cast<std::int16_t>(member.group),
                                           .decay = member.decay,

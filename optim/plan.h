@@ -26,6 +26,7 @@ class UpdatePlan {
     int group = 0;           ///< index in StepState::learning_rate
     std::int64_t state = 0;  ///< offset in the optimizer's state tensors
     bool decay = true;
+    float lr_scale = 1;  ///< factor of the group's learning rate
   };
 
   UpdatePlan(const ParameterArena& arena, std::vector<Member> members);

@@ -1,32 +1,50 @@
 #include "trainer/classifier.h"
 
+#include <algorithm>
 #include <cstddef>
+#include <string>
 #include <utility>
 #include <vector>
 
+#include "autograd/compare.h"
+#include "autograd/creation.h"
 #include "autograd/elementwise.h"
 #include "autograd/reduce.h"
 #include "autograd/shape.h"
+#include "data/sample_weights.h"
 #include "tensor/base/error.h"
+#include "tensor/state_dict.h"
 #include "trainer/mixed_labels.h"
 
 namespace athanor {
 
 Tensor balanced_weights(const Dataset& data) {
   const std::int64_t classes = data.spec().classes;
-  std::vector<double> images(static_cast<std::size_t>(classes));
-  for (std::int64_t i = 0; i < data.size(); ++i) {
-    const std::int64_t label = data.label(i);
-    ATH_CHECK(label >= 0 && label < classes,
-              "--class-weights: the label of image {} must be in [0, {}), but is {}", i, classes, label);
-    ++images[static_cast<std::size_t>(label)];
-  }
+  const std::vector<std::int64_t> images = class_sizes(data, "--class-weights");
   double present = 0;
-  for (const double count : images) present += count > 0;
+  for (const std::int64_t count : images) present += count > 0;
   std::vector<float> weights;
-  for (const double count : images)
-    weights.push_back(count > 0 ? static_cast<float>(static_cast<double>(data.size()) / (present * count))
+  for (const std::int64_t count : images)
+    weights.push_back(count > 0 ? static_cast<float>(static_cast<double>(data.size()) /
+                                                     (present * static_cast<double>(count)))
                                 : 0);
+  return Tensor::from(weights, {classes});
+}
+
+Tensor class_weights(const ClassWeights& how, const Dataset& data) {
+  if (how.balanced) return balanced_weights(data);
+  if (how.of.empty()) return {};
+  const std::int64_t classes = data.spec().classes;
+  std::vector<std::string> names = data.class_names();
+  for (std::int64_t c = std::ssize(names); c < classes; ++c) names.push_back(fmt::to_string(c));
+  std::vector<float> weights(static_cast<std::size_t>(classes), 1);
+  for (const auto& [name, weight] : how.of) {
+    const auto at = std::find(names.begin(), names.end(), name);
+    ATH_CHECK(at != names.end(),
+              "--class-weights: must name classes of the training images, {}, but '{}' is none of them",
+              list_names(names), name);
+    weights[static_cast<std::size_t>(at - names.begin())] = static_cast<float>(weight);
+  }
   return Tensor::from(weights, {classes});
 }
 
@@ -37,8 +55,13 @@ static Tensor rows_of(const Tensor& all, std::int64_t rows) {
   return all.view_as_strided(shape, all.strides(), 0);
 }
 
-Classifier::Classifier(nn::Module& model, std::int64_t classes, double smoothing, Tensor class_weights)
-    : model_(model), classes_(classes), smoothing_(smoothing), class_weights_(std::move(class_weights)) {
+Classifier::Classifier(nn::Module& model, std::int64_t classes, double smoothing, Tensor class_weights,
+                       const TaskLoss& loss)
+    : model_(model),
+      classes_(classes),
+      smoothing_(smoothing),
+      class_weights_(std::move(class_weights)),
+      loss_(loss_for(LabelKind::classes, loss)) {
   network("", model);
 }
 
@@ -47,9 +70,9 @@ Tensor Classifier::training_step(const Batch& batch, Step& step) {
   ATH_CHECK(logits.shape() == (Shape{batch.size(), classes_}),
             "trainer: the model must return logits {}, but got {}", (Shape{batch.size(), classes_}),
             logits.shape());
-  CrossEntropy loss = training_loss(logits, batch.labels);
+  CrossEntropy loss = training_loss(logits, batch.labels, batch);
   if (batch.partner_labels.defined()) {
-    const CrossEntropy partners = training_loss(logits, batch.partner_labels);
+    const CrossEntropy partners = training_loss(logits, batch.partner_labels, batch);
     loss = {mix_by_share(batch, loss.mean, partners.mean), mix_by_share(batch, loss.losses, partners.losses)};
   }
   // Not from the batch mean: f32 means weighted by ranks' shares differ from a single rank's mean.
@@ -57,15 +80,28 @@ Tensor Classifier::training_step(const Batch& batch, Step& step) {
   return loss.mean;
 }
 
-CrossEntropy Classifier::training_loss(const Tensor& logits, const Tensor& labels) const {
-  if (!class_weights_.defined()) return cross_entropy_of_each(logits, labels, smoothing_);
-  const Tensor losses =
-      cross_entropy(logits, labels, smoothing_, Reduction::none) * index_select(class_weights_, 0, labels);
+CrossEntropy Classifier::training_loss(const Tensor& logits, const Tensor& labels, const Batch& batch) const {
+  const bool of_each_class = loss_.kind != LossKind::cross_entropy;
+  if (!class_weights_.defined() && !of_each_class && !loss_.weighs_samples)
+    return cross_entropy_of_each(logits, labels, smoothing_);
+  Tensor losses = of_each_class ? mean_of_rows(losses_of_classes(logits, labels))
+                                : cross_entropy(logits, labels, smoothing_, Reduction::none);
+  if (class_weights_.defined()) losses = losses * index_select(class_weights_, 0, labels);
+  losses = weighted(loss_, losses, batch);
   return {mean(losses), losses.detach()};
 }
 
+// Against 1 for the label and 0 for other classes.
+Tensor Classifier::losses_of_classes(const Tensor& logits, const Tensor& labels) const {
+  const Tensor outputs = logits.dtype() == DType::f64 ? logits : cast(logits, DType::f32);
+  const Tensor classes = arange(0, static_cast<double>(classes_), 1, {DType::i64, logits.device()});
+  const Tensor target = cast(eq(unsqueeze(labels, 1), classes), outputs.dtype());
+  const double spread = smoothing_ / static_cast<double>(classes_);
+  return loss_of_each(loss_, outputs, affine(target, 1 - smoothing_, spread));
+}
+
 void Classifier::validation_step(const Batch& batch, Step& step) {
-  const Tensor logits = model_(batch["image"]);
+  const Tensor x = batch["image"], logits = views_(model_, x);
   const Tensor losses = cross_entropy(logits, batch.labels, 0, Reduction::none);
   step.log_classes(losses, logits, batch.labels);
   if (!watch_) return;

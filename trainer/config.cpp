@@ -1,6 +1,7 @@
 #include "trainer/config.h"
 
 #include <algorithm>
+#include <initializer_list>
 
 #include "tensor/base/error.h"
 #include "tensor/base/nearest.h"
@@ -9,8 +10,11 @@ namespace athanor {
 
 Goal EarlyStop::goal_or_default() const {
   if (goal) return *goal;
-  if (metric.ends_with("accuracy")) return Goal::maximum;
-  ATH_CHECK(metric.ends_with("loss") || metric.ends_with("error"),
+  const auto is = [&](std::initializer_list<const char*> names) {
+    return std::any_of(names.begin(), names.end(), [&](const char* name) { return metric.ends_with(name); });
+  };
+  if (is({"accuracy", "_mAP", "_f1_micro", "_f1_macro", "_r2"})) return Goal::maximum;
+  ATH_CHECK(is({"loss", "error", "_mae", "_rmse"}),
             "{0}: must say whether a lower or a higher {1} is better: {1}{2}:min or {1}{2}:max", flag(),
             metric, patience == kNever ? "" : fmt::format(":{}", patience));
   return Goal::minimum;

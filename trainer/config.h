@@ -10,8 +10,12 @@
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
+#include "data/image/transform.h"
+#include "data/label_kind.h"
 #include "data/loader.h"
 #include "dist/bucket_layout.h"
 #include "dist/collectives/communicator.h"
@@ -21,6 +25,8 @@
 #include "optim/precision.h"
 #include "optim/schedule.h"
 #include "trainer/flags/recipe.h"
+#include "trainer/task_loss.h"
+#include "trainer/test_views.h"
 
 namespace athanor {
 
@@ -39,8 +45,8 @@ struct EarlyStop {
   std::optional<double> stop_at = {};     ///< target: training ends at this value or a better one
   std::optional<double> diverge_at = {};  ///< training ends at a worse value
 
-  /// `goal`, else minimum for names ending in "loss" or "error" and maximum for "accuracy". Throws
-  /// ArgumentError on other names.
+  /// `goal`, else minimum for names ending in "loss", "error", "mae" or "rmse", and maximum for "accuracy",
+  /// "mAP", "f1_micro", "f1_macro" or "r2". Throws ArgumentError on other names.
   Goal goal_or_default() const;
   const char* flag() const { return patience == kNever ? "--monitor" : "--early-stop"; }
 };
@@ -52,6 +58,43 @@ struct Freeze {
   std::string prefix;             ///< a module's dotted name: "features", "layer1.0"
   std::int64_t epochs = kAlways;  ///< of the run, after which it is trained
 };
+
+/// Training images of one size from an epoch on, 0 being the first.
+struct SizeFrom {
+  ImageSize size = {};
+  std::int64_t epoch = 0;
+  bool operator==(const SizeFrom&) const = default;
+};
+
+/// --freeze-bn: what batch norms keep during a run.
+enum class FreezeNorms : std::uint8_t {
+  none,
+  statistics,  ///< they normalise by their running statistics, which stay as they are
+  all,         ///< scales and shifts stay, too
+};
+
+/// --class-weights: factors of training losses. None: 1 for all.
+struct ClassWeights {
+  bool balanced = false;                                ///< all classes have equal total weight
+  std::vector<std::pair<std::string, double>> of = {};  ///< by name; 1 for other classes
+};
+
+/// --sampler: how often an epoch has each training sample. LoaderOptions::weights.
+enum class Sampler : std::uint8_t {
+  none,      ///< once
+  balanced,  ///< drawn with replacement, all classes equally often
+  weights,   ///< drawn with replacement, in proportion to its field "weight"
+};
+
+/// "none", "balanced" or "weights", as `--sampler` writes it.
+constexpr std::string_view name_of(Sampler sampler) {
+  switch (sampler) {
+    case Sampler::none: return "none";
+    case Sampler::balanced: return "balanced";
+    case Sampler::weights: return "weights";
+  }
+  return "?";
+}
 
 /// What ranks share: nothing (a single rank); gradients; or also masters and optimizer state.
 enum class Strategy : std::uint8_t { automatic, single, ddp, zero1 };
@@ -86,7 +129,7 @@ enum class Question : std::uint8_t { none, learning_rate, batch_size };
 enum class GraphMode : std::uint8_t { automatic, on, off };
 
 /// Where images of different sizes are prepared. Automatic: --decode on the CPU, whose pixels are the same
-/// everywhere; --resize on the GPU, if the run is on one.
+/// everywhere; --resize-on the GPU, if the run is on one.
 enum class ImageWork : std::uint8_t { automatic, cpu, gpu };
 
 /// How detailed the final report on time is.
@@ -137,6 +180,7 @@ struct TrainerConfig {
   double clip_value = 0;        ///< of each gradient; 0: no clipping
   double skip_outliers = 0;     ///< maximum deviations of a step's gradient norm, else skipped; 0: off
   double ema_decay = 0;         ///< of a running average of the weights, used for validation; 0: none
+  std::int64_t ema_every = 1;   ///< applied steps from one update of that average to the next
   std::optional<EarlyStop> early_stop = {};
   /// Keeps the best weights in place of early_stop, which then only stops; --monitor alone is an early_stop
   /// without patience.
@@ -144,6 +188,7 @@ struct TrainerConfig {
   /// By which of them weights, checkpoints and --schedule plateau are judged.
   const std::optional<EarlyStop>& judged_by() const { return monitor ? monitor : early_stop; }
   std::vector<Freeze> freeze = {};  ///< parts of the network that are not trained
+  FreezeNorms freeze_norms = FreezeNorms::none;
   std::uint64_t seed = 0;
 
   // Ranks ---------------------------------------------------------------------------------------------------
@@ -189,6 +234,7 @@ struct TrainerConfig {
   int prefetch = 4;                      ///< batches in memory, for training and validation each
   BadSamples bad_samples = {};           ///< policy for samples that cannot be read
   Order order = Order::random;           ///< of the training set's samples
+  Sampler sampler = Sampler::none;       ///< of the training set
   bool data_on_device = false;           ///< keep in-memory data sets on the device
   bool strict_data = false;              ///< unused parts of sources, and images in both sets, are errors
   std::vector<Unused> unused_data = {};  ///< what the program itself leaves out, beside Dataset::unused()
@@ -196,17 +242,31 @@ struct TrainerConfig {
   std::vector<double> pixel_mean = {}, pixel_stddev = {};
 
   // Images of any size, if the program accepts them; image_size 0 removes these flags -----------------------
-  std::int64_t image_size = 0;              ///< pixels a side, after resizing
-  ImageWork decode = ImageWork::automatic;  ///< of plain JPEG files
-  ImageWork resize = ImageWork::automatic;  ///< the same bits on both
-  std::filesystem::path train_data = {};    ///< the training images' folder; empty: below data_dir
-  std::filesystem::path val_data = {};      ///< the validation images'; likewise
-  std::string fields = {};                  ///< OpenOptions::fields of all of these
-  std::filesystem::path photos = {};        ///< folder for both: val_split of each class is for validation
-  double val_split = 0.2;                   ///< in (0, 1)
-  std::filesystem::path test_data = {};     ///< measured once, at the end; empty: none
+  std::int64_t image_size = 0;   ///< pixels a side, after resizing; or the height, with
+  std::int64_t image_width = 0;  ///< the width of images that are not square; 0: image_size
+  ImageSize size_of_images() const { return {image_size, image_width > 0 ? image_width : image_size}; }
+  /// Progressive sizes of training images, in the order of epochs from 0 on, the last being
+  /// size_of_images(); empty: that size in all epochs.
+  std::vector<SizeFrom> image_sizes = {};
+  ImageSize val_image_size = {};  ///< of validation, and of what the saved model takes; empty: image_size
+  ImageSize validated_image_size() const {
+    return val_image_size.height > 0 ? val_image_size : size_of_images();
+  }
+  ResizeMode resize = ResizeMode::crop;
+  double crop_share = kUsualCropShare;  ///< of ResizeMode::crop, see central_crop()
+  int padding = kUsualPadding;          ///< of ResizeMode::pad, a byte
+  Resampling interpolation = Resampling::bilinear;
+  ImageWork decode = ImageWork::automatic;     ///< of plain JPEG files
+  ImageWork resize_on = ImageWork::automatic;  ///< the same bits on both
+  std::filesystem::path train_data = {};       ///< the training images' folder; empty: below data_dir
+  std::filesystem::path val_data = {};         ///< the validation images'; likewise
+  std::string fields = {};                     ///< OpenOptions::fields of all of these
+  std::filesystem::path photos = {};           ///< folder for both: val_split of each class is for validation
+  double val_split = 0.2;                      ///< in (0, 1)
+  std::filesystem::path test_data = {};        ///< measured once, at the end; empty: none
 
   // Validation and limits -----------------------------------------------------------------------------------
+  TestViews tta = TestViews::none;       ///< views of an image, averaged in validation
   TrainingLength val_every = {1, true};  ///< also at the end of the run
   BatchLimit limit_train_batches = {};   ///< of each epoch
   BatchLimit limit_val_batches = {};     ///< of each validation; may be 0
@@ -238,6 +298,7 @@ struct TrainerConfig {
   bool async_checkpoints = false;    ///< training continues while a copy is written
   std::string resume = {};           ///< "auto": newest in checkpoint_dir, if any; a checkpoint; empty: fresh
   std::filesystem::path pretrained = {};  ///< initial weights, see nn/pretrained.h; empty: random ones
+  bool pretrained_ema = true;             ///< of weights and their running average in a file, the average
   bool validate_only = false;             ///< evaluate.h: only measure a run's result
   bool reset_head = false;                ///< the last layer starts with random weights
   std::filesystem::path metrics = {};     ///< file to which JSON lines are appended; empty: none
@@ -264,11 +325,18 @@ struct TrainerConfig {
   double min_lr = 0;
   LrScaling lr_scaling = LrScaling::none;
   std::int64_t lr_scaling_batch = 256;  ///< the batch size for which lr was chosen
+  LabelKind task = LabelKind::classes;  ///< of a program with --model
+  TaskLoss loss = {};                   ///< of that task
   double label_smoothing = 0;
   std::optional<double> dropout = {};  ///< of all dropout layers of the model; unset: the model's own
-  bool balanced_classes = false;       ///< all classes have equal total weight in training losses
+  /// Of the last block of a model with stochastic depth; linear from 0 in the first. Unset: the model's own.
+  std::optional<double> drop_path = {};
+  double layer_decay = 1;  ///< factor of learning rates from a block to the one before (nn/layer_decay.h)
+  bool sample_weights = false;      ///< training losses are multiplied by the field "weight"
+  ClassWeights class_weights = {};  ///< of classes in training losses
   Augment augment = {};
-  std::int64_t views = 1;  ///< of each image, augmented independently: Batch::view()
+  std::int64_t repeated_aug = 1;  ///< copies of each image in an epoch, which has that share of the images
+  std::int64_t views = 1;         ///< of each image, augmented independently: Batch::view()
   /// A custom learning-rate schedule over `steps` steps with maximum `lr`; unset: schedule_options.
   std::function<Schedule(double lr, std::int64_t steps)> schedule = {};
   /// A custom optimizer; unset: optimizer_kind.

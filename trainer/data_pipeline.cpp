@@ -10,6 +10,8 @@
 #include "data/detail/batch_plan.h"
 #include "data/device_jpeg.h"
 #include "data/mix.h"
+#include "data/repeated.h"
+#include "data/sample_weights.h"
 #include "kernels/cpu/context.h"
 #include "tensor/base/cores.h"
 #include "tensor/base/error.h"
@@ -36,6 +38,13 @@ std::string names_of(const Dataset& data) {
   return names;
 }
 
+/// Those that both data sets must have: only training uses weights.
+std::vector<FieldSpec> needed_fields(const Dataset& data) {
+  std::vector<FieldSpec> fields = data.fields();
+  std::erase_if(fields, [](const FieldSpec& field) { return field.name == kWeightField; });
+  return fields;
+}
+
 void check_fits(const Dataset& train, const Dataset& held_out) {
   ATH_CHECK(train.size() > 0 && held_out.size() > 0,
             "trainer: both data sets must hold samples, but got {} for training and {} for testing",
@@ -43,7 +52,7 @@ void check_fits(const Dataset& train, const Dataset& held_out) {
   ATH_CHECK(train.spec() == held_out.spec(),
             "trainer: both data sets must have the same image shape and number of classes, but got {} and {}",
             describe(train.spec()), describe(held_out.spec()));
-  ATH_CHECK(train.fields() == held_out.fields(),
+  ATH_CHECK(needed_fields(train) == needed_fields(held_out),
             "trainer: samples of both data sets must have the same fields, but got {} and {}",
             names_of(train), names_of(held_out));
 }
@@ -68,6 +77,30 @@ void check_readable(ParallelStrategy& strategy, int threads, const Dataset& trai
   if (!all.empty()) throw UnreadableSamplesError(samples, all);
 }
 
+std::vector<SizeFrom> sizes_of(const TrainerConfig& config) {
+  return config.image_sizes.empty() ? std::vector<SizeFrom>(1) : config.image_sizes;
+}
+
+/// The data set with images of that size; without one, as they are.
+std::shared_ptr<const Dataset> of_size(const Dataset& data, const ImageSize& size) {
+  if (size == ImageSize{} || size == ImageSize{data.spec().height, data.spec().width})
+    return {std::shared_ptr<void>(), &data};
+  std::shared_ptr<const Dataset> resized = data.with_size(size.height, size.width);
+  ATH_CHECK(resized,
+            "--image-size: needs images that are resized when read to change their size by epoch, but "
+            "these have one size");
+  return resized;
+}
+
+/// LoaderOptions::weights.
+std::shared_ptr<const std::vector<double>> weights_of(const TrainerConfig& config, const Dataset& train) {
+  if (config.sampler == Sampler::none) return {};
+  return std::make_shared<const std::vector<double>>(
+      config.sampler == Sampler::balanced
+          ? balanced_sample_weights(train)
+          : stored_sample_weights(train, "--sampler weights", config.bad_samples.keeps_going()));
+}
+
 int cores_of_rank(const TrainerConfig& config) {
   return std::max(1, usable_cpus() / std::max(config.local_ranks, 1));
 }
@@ -82,32 +115,71 @@ DataPipeline::DataPipeline(const TrainerConfig& config, ParallelStrategy& strate
   add_unused(unused_, config.unused_data);
   ATH_CHECK(!config.strict_data || unused_.empty(),
             "--strict-data: all of the data must be used, but not used are {}", text_of(unused_));
-  check_fits(train, held_out ? *held_out : train);
+  // Validation images of a size of their own are compared at that of the training images.
+  const std::shared_ptr<const Dataset> at_size =
+      held_out && config.val_image_size != ImageSize{}
+          ? held_out->with_size(train.spec().height, train.spec().width)
+          : nullptr;
+  check_fits(train, at_size ? *at_size : held_out ? *held_out : train);
   check_fields(config.augment, train.fields());
   ATH_CHECK(train.size() >= strategy.world_size(),
             "trainer: each of {} ranks needs at least one training sample, but there are {}",
             strategy.world_size(), train.size());
   if (config.bad_samples.list) check_readable(strategy, cores_of_rank(config), train, held_out);
-  LoaderOptions of_train = options(config, strategy, train, on_note);
-  of_train.batch_size = config.batch_size;
-  of_train.shuffle = config.overfit_batches == 0;
-  of_train.training = true;
-  of_train.order = config.order;
-  of_train.drop_last = train.size() >= config.batch_size;
-  of_train.epochs = config.epochs;
-  make_train_ = [&train, of_train] { return std::make_unique<Loader>(train, of_train); };
-  train_ = make_train_();
+  of_train_ = options(config, strategy, train, on_note);
+  of_train_.batch_size = config.batch_size;
+  of_train_.shuffle = config.overfit_batches == 0;
+  of_train_.training = true;
+  of_train_.order = config.order;
+  of_train_.weights = weights_of(config, train);
+  of_train_.drop_last = train.size() >= config.batch_size;
+  if (config.repeated_aug > 1) {  // the copies of an image are a page, and stay together
+    of_train_.order = Order::page_random;
+    of_train_.page_samples = config.repeated_aug;
+    of_train_.window_pages = 1;
+  }
+  for (const SizeFrom& size : sizes_of(config)) {
+    std::shared_ptr<const Dataset> images = of_size(train, size.size);
+    if (config.repeated_aug > 1) images = std::make_shared<Repeated>(std::move(images), config.repeated_aug);
+    stretches_.push_back({size.epoch, std::move(images)});
+  }
+  train_ = make_train();
   if (held_out && config.limit_val_batches.count != 0) {
     LoaderOptions of_held_out = options(config, strategy, *held_out, on_note);
     of_held_out.batch_size = config.validated_at_once();
     held_out_ = std::make_unique<Loader>(*held_out, of_held_out);
     held_out_id_ = data_id(*held_out);
   }
+  const std::int64_t means = std::ssize(config.pixel_mean), deviations = std::ssize(config.pixel_stddev);
+  ATH_CHECK(means == deviations && (means == 0 || means == train.spec().channels),
+            "--mean, --std: must have a number each for the images' {} channels, but got {} and {}",
+            train.spec().channels, means, deviations);
   pixels_ = config.pixel_mean.empty()
                 ? measure(train, resident_ ? train.size() : kMeasured, config.bad_samples.skip)
                 : Normalization{config.pixel_mean, config.pixel_stddev};
-  preprocess_.emplace(train.spec(), pixels_, compute_dtype(config.precision), config.device, config.augment,
-                      config.seed, config.views);
+  const auto add_preprocess = [&](const ImageSpec& spec) {
+    if (std::ranges::find(preprocess_, spec, &Preprocess::spec) != preprocess_.end()) return;
+    preprocess_.emplace_back(spec, pixels_, compute_dtype(config.precision), config.device, config.augment,
+                             config.seed, config.views);
+  };
+  for (const Stretch& stretch : stretches_) add_preprocess(stretch.images->spec());
+  if (held_out) add_preprocess(held_out->spec());
+}
+
+std::unique_ptr<Loader> DataPipeline::make_train() const {
+  LoaderOptions options = of_train_;
+  options.epochs = config_.epochs;
+  if (stretch_ + 1 < stretches_.size())
+    options.epochs = std::min(options.epochs, stretches_[stretch_ + 1].first);
+  return std::make_unique<Loader>(*stretches_[stretch_].images, options);
+}
+
+const Preprocess& DataPipeline::preprocess_of(const Batch& batch) const {
+  for (const Preprocess& one : preprocess_) {
+    const ImageSpec& takes = one.spec();
+    if (takes.height == batch.images.dim(1) && takes.width == batch.images.dim(2)) return one;
+  }
+  return preprocess_.front();  // which says what images it takes
 }
 
 /// Options shared by both loaders.
@@ -122,7 +194,7 @@ LoaderOptions DataPipeline::options(const TrainerConfig& config, const ParallelS
   options.workers = config.workers;
   options.prefetch = config.prefetch;
   options.pin_memory = config.pin_memory;
-  options.resize_on_device = config.resize != ImageWork::cpu;
+  options.resize_on_device = config.resize_on != ImageWork::cpu;
   if (config.decode == ImageWork::gpu && data.stages()) options.jpeg = make_device_jpeg(config.device);
   options.device = config.device;
   options.data_on_device = config.data_on_device && data.resident();
@@ -132,7 +204,7 @@ LoaderOptions DataPipeline::options(const TrainerConfig& config, const ParallelS
 }
 
 std::int64_t DataPipeline::batches_per_epoch() const {
-  const std::int64_t all = train_->batches_per_epoch();
+  const std::int64_t all = train_->batches_per_epoch() / config_.repeated_aug;
   return config_.overfit_batches > 0 ? std::min(config_.overfit_batches, all)
                                      : std::max<std::int64_t>(1, config_.limit_train_batches.of(all));
 }
@@ -179,9 +251,11 @@ BatchPosition DataPipeline::place(std::int64_t epoch, std::int64_t step, std::in
 }
 
 void DataPipeline::start_epoch(std::int64_t epoch, std::int64_t delivered) {
-  if (!config_.persistent_workers) {
+  std::size_t stretch = 0;
+  while (stretch + 1 < stretches_.size() && stretches_[stretch + 1].first <= epoch) ++stretch;
+  if (std::exchange(stretch_, stretch) != stretch || !config_.persistent_workers) {
     train_.reset();
-    train_ = make_train_();
+    train_ = make_train();
   }
   train_->start_epoch(epoch, delivered);
 }

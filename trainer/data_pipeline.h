@@ -46,7 +46,8 @@ class DataPipeline {
   std::int64_t steps_per_epoch() const;
   /// Samples of the next step, over all ranks, after `delivered` samples of the epoch; 0: the epoch is over.
   std::int64_t samples_of_step(std::int64_t delivered) const;
-  /// Loader::start_epoch() of the training set; without --persistent-workers, creates new threads.
+  /// Loader::start_epoch() of the training set; creates new threads where images change their size, and
+  /// without --persistent-workers.
   void start_epoch(std::int64_t epoch, std::int64_t delivered);
   /// This rank's part of the next training batch.
   void next(Batch& batch, PhaseTimes& times) const;
@@ -55,7 +56,7 @@ class DataPipeline {
                       std::int64_t pass = 0) const;
   /// A batch as network input, on the device; augmented for training, unchanged for validation.
   Batch prepare(const Batch& batch, std::int64_t epoch, bool training) const {
-    return preprocess_->prepare(batch, epoch, training);
+    return preprocess_of(batch).prepare(batch, epoch, training);
   }
   /// The same for a training batch, mixed (data/mix.h) if configured.
   Batch prepare(const Batch& batch, const BatchPosition& place) const;
@@ -75,9 +76,19 @@ class DataPipeline {
                         const std::function<void(const std::string&)>& on_note) const;
 
   std::int64_t batches_per_epoch() const;
+  std::unique_ptr<Loader> make_train() const;
+  const Preprocess& preprocess_of(const Batch& batch) const;
+
+  /// Epochs whose training images have one size.
+  struct Stretch {
+    std::int64_t first = 0;  ///< epoch
+    std::shared_ptr<const Dataset> images;
+  };
 
   const TrainerConfig& config_;
-  std::function<std::unique_ptr<Loader>()> make_train_;
+  LoaderOptions of_train_;
+  std::vector<Stretch> stretches_;
+  std::size_t stretch_ = 0;  // of the loader
   const ParallelStrategy& strategy_;
   bool resident_;  // the training set is in memory
   std::uint64_t train_id_, held_out_id_ = 0;
@@ -85,7 +96,7 @@ class DataPipeline {
   bool told_of_harmless_ = false;
   std::unique_ptr<Loader> train_, held_out_;
   Normalization pixels_;
-  std::optional<Preprocess> preprocess_;
+  std::vector<Preprocess> preprocess_;  // one for each size of images
 };
 
 }  // namespace athanor

@@ -13,6 +13,8 @@
 #include "tensor/base/error.h"
 #include "trainer/metrics/confusion.h"
 #include "trainer/metrics/loss_and_accuracy.h"
+#include "trainer/metrics/number_errors.h"
+#include "trainer/metrics/several_labels.h"
 #include "trainer/metrics/top_k.h"
 
 namespace athanor {
@@ -21,14 +23,18 @@ namespace {
 constexpr double kNotMeasured = std::numeric_limits<double>::quiet_NaN();
 
 std::string text_of(const Metric::Kind& kind) {
-  return kind.number == 0 ? std::string(kind.name) : fmt::format("{}:{}", kind.name, kind.number);
+  std::string text(kind.name);
+  if (kind.number != 0) text += fmt::format(":{}", kind.number);
+  return kind.columns == 0 ? text : text + fmt::format(":{}", kind.columns);
 }
 
 /// The metric of a kind, as a checkpoint or another rank writes it.
 std::unique_ptr<Metric> metric_of(std::string_view text) {
   Metric::Kind kind{text.substr(0, text.find(':'))};
   const std::string_view number = text.substr(std::min(kind.name.size() + 1, text.size()));
-  std::from_chars(number.data(), number.data() + number.size(), kind.number);
+  const char* const end = number.data() + number.size();
+  const auto [after, problem] = std::from_chars(number.data(), end, kind.number);
+  if (problem == std::errc() && after != end) std::from_chars(after + 1, end, kind.columns);
   for (const MetricReduce reduce :
        {MetricReduce::mean, MetricReduce::sum, MetricReduce::min, MetricReduce::max, MetricReduce::exact})
     if (kind == Logged(reduce).kind()) return std::make_unique<Logged>(reduce);
@@ -36,6 +42,8 @@ std::unique_ptr<Metric> metric_of(std::string_view text) {
   if (kind.name == "top") return std::make_unique<TopKAccuracy>(kind.number);
   if (kind.name == "confusion") return std::make_unique<Confusion>(kind.number, false);
   if (kind.name == "confusion_each") return std::make_unique<Confusion>(kind.number, true);
+  if (kind.name == "several_labels") return std::make_unique<SeveralLabels>(kind.number, kind.columns);
+  if (kind.name == "number_errors") return std::make_unique<NumberErrors>(kind.number, kind.columns);
   detail::fail<>("metrics: a metric must be of a known kind, but is '{}'", text);
 }
 

@@ -10,6 +10,8 @@
 #include "tensor/base/error.h"
 #include "trainer/classifier.h"
 #include "trainer/flags/recipe.h"
+#include "trainer/multi_label.h"
+#include "trainer/regression.h"
 #include "trainer/run/networks.h"
 
 namespace athanor {
@@ -31,6 +33,10 @@ bool is_of_library(nn::Module& networks) {
   return all;
 }
 
+template <class... Tasks> bool is_any(const Task& task) {
+  return (... || (dynamic_cast<const Tasks*>(&task) != nullptr));
+}
+
 }  // namespace
 
 std::string why_not_captured(const TrainerConfig& config, int ranks, Task& task,
@@ -45,7 +51,7 @@ std::string why_not_captured(const TrainerConfig& config, int ranks, Task& task,
     if (std::ranges::find(optimizer_table(), kind, &OptimizerEntry::name) == optimizer_table().end())
       return fmt::format("the optimizer '{}' is the program's own", kind);
   }
-  const bool asks = config.graph == GraphMode::automatic && dynamic_cast<Classifier*>(&task) != nullptr;
+  const bool asks = config.graph == GraphMode::automatic && is_any<Classifier, MultiLabel, Regression>(task);
   if (asks && !is_of_library(task.networks()))
     return "the network has modules of the program's own; if they do the same work each time, use --graph on";
   return "";

@@ -51,6 +51,7 @@ class StepGraphs {
     std::optional<std::int64_t> number = {};  ///< Task::captured_as()
     bool training = true;
     std::int64_t samples = 0;  ///< of all passes
+    ImageSpec images = {};
     bool operator==(const Key&) const = default;
   };
   /// Begins a step, or a validation batch, that logs in memory at `sums`.

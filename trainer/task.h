@@ -22,6 +22,8 @@
 
 namespace athanor {
 
+struct ModelInfo;
+
 /// An optimizer of a task with several.
 struct OptimizerSpec {
   std::string name;                   ///< for Step::minimize(), and "optimizer.NAME." in checkpoints
@@ -216,6 +218,9 @@ class Task {
   /// Whether training steps use the loss of mixed labels (trainer/mixed_labels.h); otherwise --augment mixup
   /// and cutmix are refused.
   virtual bool mixes_labels() const { return false; }
+  /// Adds to a model file's description what this task knows of the network's results: ModelInfo::task and
+  /// the members that it needs. `measured`: the validation of these weights, if there was one.
+  virtual void describe(ModelInfo& /*info*/, const Metrics& /*measured*/) const {}
   /// Values computed from the totals of an epoch, reported, watched and kept as any logged value.
   virtual std::vector<ValueOfSums> values_of_sums() const { return {}; }
   /// Several optimizers, each for its own networks, together all. Empty: the Trainer's optimizer trains all.

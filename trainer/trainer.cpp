@@ -7,7 +7,10 @@
 #include <thread>
 #include <vector>
 
+#include "data/check_labels.h"
+#include "data/sample_weights.h"
 #include "kernels/on_device.h"
+#include "nn/scale_outputs.h"
 #include "optim/step.h"
 #include "tensor/base/cores.h"
 #include "tensor/base/counters.h"
@@ -19,9 +22,11 @@
 #include "trainer/loggers/json_lines.h"
 #include "trainer/loggers/loggers.h"
 #include "trainer/loop.h"
+#include "trainer/multi_label.h"
 #include "trainer/parallel_strategy.h"
 #include "trainer/plateau.h"
 #include "trainer/profile/profiler.h"
+#include "trainer/regression.h"
 #include "trainer/report/detail/report_page.h"
 #include "trainer/run_main.h"
 
@@ -88,15 +93,33 @@ template <class Context> void set_up(Context& context, const TrainerConfig& conf
   if constexpr (requires { context.tf32; }) context.tf32 = config.precision == Precision::tf32;
 }
 
-/// Checks that are possible before the first epoch. A custom task defines its own metrics.
-void check_for_classifier(const TrainerConfig& config, const Dataset& train) {
-  for (const std::optional<EarlyStop>& watched : {config.early_stop, config.monitor}) {
-    if (watched) check_metric(*watched, {"train_loss", "val_loss", "val_accuracy"});
+/// A check that is possible before the first epoch. A custom task defines its own metrics.
+void check_watched(const TrainerConfig& config) {
+  std::vector<std::string> measured{"train_loss", "val_loss"};
+  const auto add = [&](std::initializer_list<const char*> names) {
+    measured.insert(measured.end(), names.begin(), names.end());
+  };
+  switch (config.task) {
+    case LabelKind::classes: add({"val_accuracy"}); break;
+    case LabelKind::multilabel:
+      add({"val_mAP", "val_f1_micro", "val_f1_macro", "val_tuned_f1_micro", "val_tuned_f1_macro"});
+      break;
+    case LabelKind::values: add({"val_mae", "val_rmse", "val_r2"}); break;
   }
+  for (const std::optional<EarlyStop>& watched : {config.early_stop, config.monitor}) {
+    if (watched) check_metric(*watched, measured);
+  }
+}
+
+void check_for_classifier(const Dataset& train) {
   if (train.spec().classes != 1) return;
   const std::vector<std::string> names = train.class_names();
   detail::fail<>("data: images to classify must have two classes or more, but all have {}",
                  names.empty() ? "one" : fmt::format("'{}'", printable(names[0])));
+}
+
+Tensor on(Device device, const Tensor& weights) {
+  return weights.defined() ? weights.to(device) : weights;
 }
 
 }  // namespace
@@ -168,9 +191,32 @@ Trainer& Trainer::phase(const std::string& name, const std::function<void(Traine
 }
 
 FitReport Trainer::fit(nn::Module& model, const Dataset& train, const Dataset& held_out) {
-  check_for_classifier(config_, train);
-  const Tensor weights = config_.balanced_classes ? balanced_weights(train).to(config_.device) : Tensor();
-  Classifier classifier(model, train.spec().classes, config_.label_smoothing, weights);
+  check_watched(config_);
+  const bool keeps_going = config_.bad_samples.keeps_going();
+  check_labels(train, config_.task, "--train", keeps_going);
+  if (config_.task != LabelKind::classes) check_labels(held_out, config_.task, "--val", keeps_going);
+  TaskLoss loss = config_.loss;
+  loss.weighs_samples = config_.sample_weights;
+  if (loss.weighs_samples) (void)stored_sample_weights(train, "--sample-weights", keeps_going);
+  const TestTimeAugmentation views(config_.tta, held_out.spec().height, held_out.spec().width,
+                                   config_.device);
+  if (config_.task == LabelKind::multilabel) {
+    MultiLabel task(
+        model, label_count(train), held_out.size(),
+        {loss, config_.label_smoothing, on(config_.device, positive_weights(config_.class_weights, train))});
+    task.validate_by(views);
+    return fit(task, train, held_out);
+  }
+  if (config_.task == LabelKind::values) {
+    if (!config_.model.empty()) nn::check_scalable(model, label_count(train));  // for its model file
+    Regression task(model, scale_of_values(train), held_out.size(), config_.device, loss);
+    task.validate_by(views);
+    return fit(task, train, held_out);
+  }
+  check_for_classifier(train);
+  Classifier classifier(model, train.spec().classes, config_.label_smoothing,
+                        on(config_.device, class_weights(config_.class_weights, train)), loss);
+  classifier.validate_by(views);
   classifier.watch([&](const Tensor& losses, const Tensor& logits, const Batch& batch) {
     if (page_) page_->validated(losses, logits, batch, held_out);
   });

@@ -55,8 +55,9 @@ class Trainer {
   /// Adds a callback, called after those added before.
   void add(std::unique_ptr<Callback> callback);
 
-  /// Trains `model` in place; its parameters move into an arena of this trainer. `model` must have values and
-  /// map [N, H, W, C] to logits [N, classes]. `held_out` is for validation after each epoch and for the final
+  /// Trains `model` in place, by the task of the config; its parameters move into an arena of this trainer.
+  /// `model` must have values and map [N, H, W, C] to logits [N, classes] (with --task regression to [N,
+  /// values]). `held_out` is for validation after each epoch and for the final
   /// accuracy. Pixels are normalised by the training set's mean and deviation. SIGINT and SIGTERM end it
   /// after the current step. Throws ArgumentError if model and data do not match, and what data, model and
   /// callbacks throw.

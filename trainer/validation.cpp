@@ -53,7 +53,8 @@ std::optional<Metrics> Validation::run(std::int64_t epoch, const std::vector<Ema
     left -= of_ranks;
     BatchPosition place = pipeline_.place(epoch, 0, of_ranks, false);
     if (graphs_) {
-      graphs_->begin({task_.captured_as(place), false, batch.size()}, sums_.totals().raw_data());
+      graphs_->begin({task_.captured_as(place), false, batch.size(), held_out->spec()},
+                     sums_.totals().raw_data());
       place.may_be_captured = graphs_->may_capture();
     }
     const SampleScope samples({place.first, place.samples});

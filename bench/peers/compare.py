@@ -18,18 +18,14 @@ import tempfile
 
 from interleave import Worker, WorkerError, quantile
 from ratios import interval, processor, stolen_and_all
+from workloads import NAMES, OTHER_NAMES, STEPS
 
 HERE = pathlib.Path(__file__).resolve().parent
-NETWORKS = {"lenet5": "lenet5", "resnet20": "resnet20", "resnet18": "resnet18_cifar", "resnet18_cifar": "resnet18_cifar",
-            "resnet50": "resnet50", "mobilenetv2": "mobilenet_v2", "cifarnet": "cifarnet"}
-# Steps of a run, by network and batch size, as athanor/train.cpp has them; a forward pass is one.
-STEPS = {("lenet5", 64): 100, ("lenet5", 512): 20, ("resnet20", 128): 5, ("resnet18_cifar", 64): 2, ("resnet50", 16): 2,
-         ("mobilenet_v2", 16): 1, ("cifarnet", 500): 1}
 TORCH = {"infer": ["eager", "channels_last", "frozen", "frozen_channels_last", "compile"],
          "train": ["eager", "channels_last", "compile"]}
 TOLERANCE = {"f32": 1e-4, "bf16": 5e-2}  # of the largest logit or loss
 MOST_STOLEN = 0.02  # of the processors' time, by other machines on the same host: above, a row says nothing
-COLUMNS = "{:<12} {:<4} {:>7}  {:<38} {:>12} {:>12} {:>6}  {:<14} {:>8} {:>8} {:>8}"
+COLUMNS = "{:<18} {:<4} {:>7}  {:<38} {:>12} {:>12} {:>6}  {:<14} {:>8} {:>8} {:>8}"
 
 
 class Way:
@@ -59,10 +55,10 @@ class Way:
 
 def parse(workload):
     """resnet20-b128-train, resnet50-b16-224-infer, resnet20-b128-infer-b1: network, "train" or "infer", batch; None: no such one."""
-    found = re.fullmatch(rf"({'|'.join(NETWORKS)})(?:-b(\d+))?(?:-224)?-(train|infer)(?:-b(\d+))?", workload)
+    found = re.fullmatch(rf"({'|'.join(NAMES)})(?:-b(\d+))?(?:-224)?-(train|infer)(?:-b(\d+))?", workload)
     if not found or not (found[2] or found[4]):
         return None
-    network, kind, batch = NETWORKS[found[1]], found[3], int(found[4] or found[2])
+    network, kind, batch = OTHER_NAMES.get(found[1], found[1]), found[3], int(found[4] or found[2])
     known = (network, batch) in STEPS or (kind == "infer" and batch in (1, 64))
     return (network, kind, batch) if known else None
 
@@ -92,11 +88,13 @@ def error_of(ours, theirs):
     return max(abs(a - b) for a, b in zip(ours, theirs)) / max(map(abs, ours))
 
 
-def measure(args, folder, network, kind, batch, threads, log, said):
-    """The rows of one number of threads. `said` is what is left out, and has been named."""
+def start(args, folder, network, kind, batch, threads, log, said, wanted=lambda title: True):
+    """Ours, and the ways that are measured beside it. `said` is what is left out, and has been named."""
     ours = Way("athanor", f"'{args.ours}' '{folder}'", own_case(args, network, kind, batch), "athanor", threads, log)
     ways = []
     for title, *how in others(args, folder, network, kind, batch):
+        if not wanted(title):
+            continue
         try:
             ways.append(Way(title, *how, threads, log))
         except WorkerError as error:
@@ -104,13 +102,18 @@ def measure(args, folder, network, kind, batch, threads, log, said):
             if text not in said:
                 print(text, flush=True)
             said.add(text)
-    pairs, before = {way: [] for way in ways}, stolen_and_all()
-    for _ in range(args.rounds):
+    return ours, ways
+
+
+def in_turns(args, images, threads, ours, ways, more):
+    """A row for each way, of as many rounds of pairs as more(rounds so far) says. A run is so many images."""
+    pairs, before, rounds = {way: [] for way in ways}, stolen_and_all(), 0
+    while more(rounds):
         for way in ways:
             pairs[way].append((ours.seconds_per_run(args.seconds), way.seconds_per_run(args.seconds)))
+        rounds += 1
     stolen, everything = (after - earlier for after, earlier in zip(stolen_and_all(), before))
     name, isa = processor()
-    images = batch * (STEPS[network, batch] if kind == "train" else 1)
     for way in ways:
         ratios = [theirs / mine for mine, theirs in pairs[way]]
         mine, theirs = (images / statistics.median(side) for side in zip(*pairs[way]))
@@ -120,6 +123,16 @@ def measure(args, folder, network, kind, batch, threads, log, said):
                "pairs": len(ratios), "max_error": error_of(ours.check, way.check), "stolen": stolen / max(everything, 1),
                "ours_peak_bytes": ours.peak_bytes, "peer_peak_bytes": way.peak_bytes,
                "processor": name, "isa": isa, "cores": os.cpu_count()}
+
+
+def images_of_run(network, kind, batch):
+    return batch * (STEPS[network, batch] if kind == "train" else 1)
+
+
+def measure(args, folder, network, kind, batch, threads, log, said):
+    """The rows of one number of threads. `said` is what is left out, and has been named."""
+    ours, ways = start(args, folder, network, kind, batch, threads, log, said)
+    yield from in_turns(args, images_of_run(network, kind, batch), threads, ours, ways, lambda rounds: rounds < args.rounds)
     for way in [ours, *ways]:
         way.worker.end()
 
@@ -132,9 +145,18 @@ def save_network(args, folder, network):
                        check=True, stdout=subprocess.DEVNULL)
 
 
+def show_columns():
+    print(COLUMNS.format("network", "", "threads", "beside ours", "ours img/s", "its img/s", "ratio", "95 %",
+                         "error", "ours MiB", "its MiB"))
+
+
+def is_wrong(row):
+    return row["max_error"] > TOLERANCE[row["precision"]]
+
+
 def show(row):
     low, high = row["spread"]
-    wrong, void = row["max_error"] > TOLERANCE[row["precision"]], row["stolen"] > MOST_STOLEN
+    wrong, void = is_wrong(row), row["stolen"] > MOST_STOLEN
     print(COLUMNS.format(row["workload"].split("-")[0], row["precision"], row["threads"],
                          f"{row['peer']} {'' if 'athanor' in row['peer'] else row['peer_version']}",
                          f"{row['ours_images_per_s']:,.0f}", f"{row['peer_images_per_s']:,.0f}", f"{row['ratio']:.2f}",
@@ -175,8 +197,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder, open(f"{folder}/log", "w", encoding="utf-8") as log:
         save_network(args, folder, network)
         print(f"{args.workload} {args.precision}: {args.rounds} pairs each; load of the machine {os.getloadavg()[0]:.1f}")
-        print(COLUMNS.format("network", "", "threads", "beside ours", "ours img/s", "its img/s", "ratio", "95 %",
-                             "error", "ours MiB", "its MiB"))
+        show_columns()
         for threads in args.threads:
             for row in measure(args, folder, network, kind, batch, threads, log, said):
                 rows.append(row)

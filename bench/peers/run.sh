@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # bench/peers/run.sh WORKLOAD [--precision f32|bf16|f16] [--json FILE] [--rounds N] [--threads N] [--venv DIR]
 #                    [--only TEXT] [--neighbours N]
+# bench/peers/run.sh zoo [--minutes 20] [--compile] [--precision P] [--threads N] [--only NETWORK] [--json FILE] [--venv DIR]
 #
 # Times WORKLOAD (update; resnet20-b128-train, resnet18-infer-b1 and the like) in Athanor and in its peers in turns, A B A B,
 # with as many threads each, and prints the ratio: above 1, the peer takes longer. PyTorch, ONNX Runtime and OpenVINO are taken
@@ -11,15 +12,21 @@
 # Nothing else of the project needs it. bench/peers/README.md says more.
 source "$(dirname "${BASH_SOURCE[0]}")/../../scripts/common.sh"
 
-usage() { fail 2 "$(sed -n '2,3s/^# //p' "${BASH_SOURCE[0]}")"; }
+usage() { fail 2 "$(sed -n '2,4s/^# //p' "${BASH_SOURCE[0]}")"; }
 [ $# -ge 1 ] || usage
 workload=$1
 shift
 venv=${ATHANOR_PEERS_VENV:-$HOME/.cache/athanor/peers} threads='' precision='' json='' only='' script=compare.py
 more=()
 while [ $# -gt 0 ]; do
+  if [ "$workload $1" = 'zoo --compile' ]; then
+    more+=(--compile)
+    shift
+    continue
+  fi
   [ $# -ge 2 ] || usage
   case $1 in
+    --minutes) [ "$workload" = zoo ] || usage; more+=(--minutes "$2") ;;
     --precision) precision=$2 ;;
     --json) json=$(realpath -m "$2") ;;
     --rounds) more+=(--rounds "$2") ;;
@@ -33,16 +40,17 @@ while [ $# -gt 0 ]; do
 done
 here=$root/bench/peers
 program=$workload
-networks='(lenet5|resnet20|resnet18|resnet18_cifar|resnet50|mobilenetv2|cifarnet)'
+networks="($(PYTHONPATH=$here python3 -BSc 'import workloads; print("|".join(workloads.NAMES))'))"
 [[ $workload =~ ^$networks(-b[0-9]+)?(-224)?-infer(-b[0-9]+)?$ ]] && program=infer
 [[ $workload =~ ^$networks(-b[0-9]+)?(-224)?-train(-b[0-9]+)?$ ]] && program=train
 case $workload in
+  zoo) program=train ;;
   mnist-run | cifar10-run | jpegs-run | speedrun-run | first-step) program=tuned_run ;;
   infer | train | networks | worker | naive | speedrun | *_run*) program=none ;;
 esac
 [ -f "$here/pytorch/$program.py" ] ||
   fail 2 "peers: workload must be one of $(cd "$here/pytorch" && ls ./*.py | sed -n 's/^\.\/\(.*\)\.py$/\1/p' |
-    grep -vx -e worker -e naive -e networks -e infer -e train -e speedrun -e ".*_run.*" | tr '\n' ' ')or mnist-run, cifar10-run, jpegs-run, speedrun-run, first-step, or a network as resnet20-b128-train, -infer or -infer-b1, but is $workload"
+    grep -vx -e worker -e naive -e networks -e infer -e train -e speedrun -e ".*_run.*" | tr '\n' ' ')or zoo, mnist-run, cifar10-run, jpegs-run, speedrun-run, first-step, or a network as resnet20-b128-train, -infer or -infer-b1, but is $workload"
 case $precision in
   '' | f32 | bf16 | f16) ;;
   *) fail 2 "peers: --precision must be f32, bf16 or f16, but is $precision" ;;
@@ -71,6 +79,10 @@ targets=("peer_$program")
 cmake --build --preset cpu --target "${targets[@]}" >build/cpu/peers.log 2>&1 ||
   { cat build/cpu/peers.log >&2; fail 1 "peers: ${targets[*]} did not build"; }
 export PYTHONPATH=$here
+if [ "$workload" = zoo ]; then
+  exec python3 "$here/zoo.py" --train build/cpu/bin/peer_train --networks build/cpu/bin/peer_infer --athanor build/cpu/bin/athanor \
+    --python "$venv/bin/python3" ${precision:+--precision "$precision"} ${threads:+--threads "$threads"} ${only:+--only "$only"} ${json:+--json "$json"} "${more[@]}"
+fi
 if [ "$whole" = yes ]; then
   all=$(nproc) counts=("$threads")
   [ -n "$threads" ] || counts=(1 "$all")

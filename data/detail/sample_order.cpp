@@ -1,6 +1,7 @@
 #include "data/detail/sample_order.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "tensor/philox.h"
 
@@ -10,6 +11,7 @@ namespace {
 // Minor numbers of an epoch's streams of order: 0 is all samples, 1 is split()'s.
 constexpr std::uint64_t kPages = 2, kWindows = 3;
 constexpr std::int64_t kWindowStreams = 1 << 15;
+constexpr std::uint64_t kDraws = 0xfffe;  // beyond the windows'; 0xffff is SampleReader's
 
 RandomKey window_key(std::uint64_t seed, std::int64_t epoch, std::int64_t window) {
   // There are 2^16 minor numbers; sets with more windows continue with another seed.
@@ -29,18 +31,40 @@ SampleOrder::SampleOrder(std::int64_t samples, const LoaderOptions& options, std
       by_pages_(options.order == Order::page_random || !options.shuffle),
       seed_(options.seed),
       count_(static_cast<std::size_t>(epochs_in_use)),
-      epochs_(std::make_unique<Epoch[]>(count_)) {}
+      epochs_(std::make_unique<Epoch[]>(count_)) {
+  if (!options.weights) return;
+  sums_.reserve(options.weights->size());
+  double sum = 0;
+  for (const double weight : *options.weights) sums_.push_back(sum += weight);
+}
 
 void SampleOrder::draw(Epoch& drawn_epoch, std::int64_t epoch) {
   const std::lock_guard lock(mutex_);
   if (drawn_epoch.number.load(std::memory_order_relaxed) == epoch) return;
   if (by_pages_) {
     draw_pages(drawn_epoch, epoch);
+  } else if (!sums_.empty()) {
+    draw_weighted(drawn_epoch, epoch);
   } else {
     const auto stream = random_stream(RandomPurpose::order, static_cast<std::uint64_t>(epoch));
     drawn_epoch.order = philox_permutation(samples_, {seed_, stream});
   }
   drawn_epoch.number.store(epoch, std::memory_order_release);
+}
+
+// Each position on its own: the sample in whose part of the sum of all weights a uniform number falls.
+void SampleOrder::draw_weighted(Epoch& drawn_epoch, std::int64_t epoch) const {
+  const RandomKey key{seed_, random_stream(RandomPurpose::order, static_cast<std::uint64_t>(epoch), kDraws)};
+  const double below_sum = std::nextafter(sums_.back(), 0.0);
+  drawn_epoch.order.clear();
+  drawn_epoch.order.reserve(sums_.size());
+  for (std::int64_t i = 0; i < samples_; ++i) {
+    const double uniform =
+        static_cast<double>(philox_word64(key, static_cast<std::uint64_t>(i)) >> 11) * 0x1p-53;
+    const auto drawn =
+        std::upper_bound(sums_.begin(), sums_.end(), std::min(uniform * sums_.back(), below_sum));
+    drawn_epoch.order.push_back(drawn - sums_.begin());
+  }
 }
 
 // The pages in random order, then the samples within each window of pages that fit in memory.

@@ -45,6 +45,7 @@ class SampleOrder {
     return drawn_epoch;
   }
   void draw(Epoch& drawn_epoch, std::int64_t epoch);
+  void draw_weighted(Epoch& drawn_epoch, std::int64_t epoch) const;
   void draw_pages(Epoch& drawn_epoch, std::int64_t epoch) const;
   void announce_window(const Dataset& data, std::int64_t epoch, std::int64_t window);
   std::int64_t windows() const { return (pages() + window_pages_ - 1) / window_pages_; }
@@ -54,6 +55,7 @@ class SampleOrder {
   std::int64_t samples_, page_samples_, window_pages_;
   bool shuffle_, by_pages_;
   std::uint64_t seed_;
+  std::vector<double> sums_;  // of the weights up to each sample; empty: no weights
   std::size_t count_;
   std::unique_ptr<Epoch[]> epochs_;
   std::mutex mutex_;

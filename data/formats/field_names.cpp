@@ -12,9 +12,15 @@ namespace athanor {
 FieldNames field_names(const std::string& text) {
   FieldNames names;
   std::istringstream parts(text);
+  bool more = false;  // labels may follow
   for (std::string part; std::getline(parts, part, ',');) {
     const std::size_t at = part.find('=');
+    if (at == std::string::npos && more && !part.empty()) {
+      names.label += "," + part;
+      continue;
+    }
     const std::string field = part.substr(0, at);
+    more = field == "label";
     std::string* const name = field == "image" ? &names.image : field == "label" ? &names.label : nullptr;
     ATH_CHECK(name && name->empty() && at != std::string::npos && at + 1 < part.size(),
               "--fields: must be image=NAME,label=NAME, or one of the two, but is '{}'",

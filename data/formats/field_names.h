@@ -11,7 +11,8 @@ struct FieldNames {
   std::string image = {}, label = {};
 };
 
-/// Of "image=NAME,label=NAME", in any order. Throws ArgumentError on any other text.
+/// Of "image=NAME,label=NAME", in any order; label=A,B,C is the label "A,B,C", for tables with several.
+/// Throws ArgumentError on any other text.
 FieldNames field_names(const std::string& text);
 
 /// `names`, or where they are empty those of the first usual pair whose two parts are there: images and

@@ -1,10 +1,15 @@
 #include "data/formats/join.h"
 
 #include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <string>
+#include <string_view>
 #include <tuple>
 #include <type_traits>
 
 #include "data/formats/detail/indexed_store.h"
+#include "kernels/hash.h"
 #include "tensor/base/error.h"
 
 namespace athanor {
@@ -12,7 +17,8 @@ namespace {
 
 class JoinedStore final : public Dataset {
  public:
-  explicit JoinedStore(std::vector<std::unique_ptr<Dataset>> parts) : parts_(std::move(parts)) {
+  JoinedStore(std::vector<std::shared_ptr<const Dataset>> parts, std::vector<Unused> beside)
+      : parts_(std::move(parts)), beside_(std::move(beside)) {
     ATH_CHECK(!parts_.empty(), "join: needs at least one store, but got none");
     spec_ = parts_[0]->spec();
     std::int64_t end = 0;
@@ -23,10 +29,9 @@ class JoinedStore final : public Dataset {
       if (end == 0) spec_ = spec;  // earlier parts are empty, so any size is allowed
       if (end > 0 && part->size() > 0 && size != spec) spec_ = {};
       spec_.classes = classes;
-      ATH_CHECK(
-          part->class_names() == parts_[0]->class_names(),
-          "join: all stores must have the same class names, but those of store {} differ from the first",
-          ends_.size());
+      ATH_CHECK(part->class_names() == parts_[0]->class_names(),
+                "join: all stores must have the same class names, but those of {} differ from the first",
+                name_of_part(*part));
       // Sizes of images may differ.
       const auto form = [](const FieldSpec& field) {
         const bool has_pixels = field.kind == FieldKind::picture || field.kind == FieldKind::target ||
@@ -34,8 +39,8 @@ class JoinedStore final : public Dataset {
         return std::tuple(field.name, field.kind, field.dtype, has_pixels ? Shape{} : field.shape);
       };
       ATH_CHECK(std::ranges::equal(part->fields(), parts_[0]->fields(), {}, form, form),
-                "join: all stores must have the same fields, but those of store {} differ from the first",
-                ends_.size());
+                "join: all stores must have the same fields, but those of {} differ from the first",
+                name_of_part(*part));
       ends_.push_back(end += part->size());
     }
   }
@@ -56,8 +61,16 @@ class JoinedStore final : public Dataset {
   std::int64_t label(std::int64_t index) const override {
     return in_part(index, [](const Dataset& part, std::int64_t i) { return part.label(i); });
   }
+  std::vector<double> numbers(std::string_view field) const override {
+    std::vector<double> all;
+    for (const auto& part : parts_) {
+      const std::vector<double> own = part->numbers(field);
+      all.insert(all.end(), own.begin(), own.end());
+    }
+    return all;
+  }
   std::vector<Unused> unused() const override {
-    std::vector<Unused> all;
+    std::vector<Unused> all = beside_;
     for (const auto& part : parts_) add_unused(all, part->unused());
     return all;
   }
@@ -84,6 +97,11 @@ class JoinedStore final : public Dataset {
   }
 
  private:
+  /// Where it begins, or its number among the parts.
+  std::string name_of_part(const Dataset& part) const {
+    const std::string where = part.size() > 0 ? part.where(0) : "";
+    return where.empty() ? fmt::format("store {}", ends_.size()) : where;
+  }
   std::size_t part_of(std::int64_t index) const {
     return static_cast<std::size_t>(std::upper_bound(ends_.begin(), ends_.end(), index) - ends_.begin());
   }
@@ -96,15 +114,60 @@ class JoinedStore final : public Dataset {
     return f(*parts_[part], index - start_of(part));
   }
 
-  std::vector<std::unique_ptr<Dataset>> parts_;
+  std::vector<std::shared_ptr<const Dataset>> parts_;
+  std::vector<Unused> beside_;
   std::vector<std::int64_t> ends_;
   ImageSpec spec_;
 };
 
+class UnreadableSample final : public Dataset {
+ public:
+  UnreadableSample(const Dataset& like, std::string why)
+      : spec_(like.spec()), fields_(like.fields()), class_names_(like.class_names()), why_(std::move(why)) {}
+
+  std::int64_t size() const override { return 1; }
+  const ImageSpec& spec() const override { return spec_; }
+  std::vector<FieldSpec> fields() const override { return fields_; }
+  std::vector<std::string> class_names() const override { return class_names_; }
+  StoredSample fetch(std::int64_t, std::vector<std::byte>&) const override {
+    detail::fail<IoError>("{}", why_);
+  }
+  std::int64_t label(std::int64_t) const override { return 0; }
+  std::vector<double> numbers(std::string_view field) const override {
+    const auto at = std::ranges::find(fields_, field, &FieldSpec::name);
+    return std::vector<double>(at == fields_.end() ? 0 : static_cast<std::size_t>(at->shape.numel()),
+                               std::nan(""));
+  }
+  std::uint64_t sample_id(std::int64_t) const override { return kernels::fnv1a(why_); }
+
+ private:
+  ImageSpec spec_;
+  std::vector<FieldSpec> fields_;
+  std::vector<std::string> class_names_;
+  std::string why_;
+};
+
 }  // namespace
 
+std::unique_ptr<Dataset> unreadable_sample(const Dataset& like, std::string why) {
+  return std::make_unique<UnreadableSample>(like, std::move(why));
+}
+
+std::unique_ptr<Dataset> with_unreadable(std::unique_ptr<Dataset> store, const std::string& why) {
+  if (why.empty()) return store;
+  std::vector<std::unique_ptr<Dataset>> parts;
+  parts.push_back(std::move(store));
+  parts.push_back(unreadable_sample(*parts[0], why));
+  return join(std::move(parts));
+}
+
+std::unique_ptr<Dataset> join(std::vector<std::shared_ptr<const Dataset>> parts, std::vector<Unused> beside) {
+  return std::make_unique<JoinedStore>(std::move(parts), std::move(beside));
+}
+
 std::unique_ptr<Dataset> join(std::vector<std::unique_ptr<Dataset>> parts) {
-  return std::make_unique<JoinedStore>(std::move(parts));
+  return join({std::make_move_iterator(parts.begin()), std::make_move_iterator(parts.end())},
+              std::vector<Unused>());
 }
 
 }  // namespace athanor

@@ -5,6 +5,7 @@
 #include "data/formats/detail/bytes.h"
 #include "data/formats/detail/file_bytes.h"
 #include "data/formats/join.h"
+#include "data/formats/shard_writer.h"
 #include "tensor/base/error.h"
 #include "tensor/base/printable.h"
 #include "tensor/io/atomic_file.h"
@@ -55,81 +56,18 @@ std::vector<File> read_files(const std::filesystem::path& path) {
   return list;
 }
 
-class ManifestWriter final : public SampleWriter {
- public:
-  ManifestWriter(std::filesystem::path path, std::int64_t file_bytes, PackedWriterOptions options)
-      : path_(std::move(path)), most_bytes_(file_bytes), options_(std::move(options)) {
-    const std::string name = path_.filename().string();
-    ATH_CHECK(name.ends_with(kSuffix) && name.size() > sizeof kSuffix - 1,
-              "manifest: the name must end in {}, but is {}", kSuffix, name);
-    ATH_CHECK(file_bytes > 0, "manifest: file_bytes must be positive, but got {}", file_bytes);
-    stem_ = name.substr(0, name.size() - (sizeof kSuffix - 1));
-    check_absent(path_);
+void write_manifest(const std::filesystem::path& path, const std::vector<ShardWriter::Shard>& shards) {
+  nlohmann::ordered_json files = nlohmann::ordered_json::array();
+  for (const ShardWriter::Shard& shard : shards) {
+    const PackedStore store(shard.path);
+    files.push_back({{"name", shard.path.filename().string()},
+                     {"samples", shard.samples},
+                     {"bytes", store.file_bytes()},
+                     {"content_id", store.content_id()}});
   }
-  ~ManifestWriter() override {
-    std::error_code ignored;
-    // The manifest may exist although finish() has failed: if flushing its folder failed.
-    if (finished_ || std::filesystem::exists(path_, ignored)) return;
-    writer_.reset();
-    for (const File& file : files_) std::filesystem::remove(path_.parent_path() / file.name, ignored);
-  }
-
-  void add(const StoredSample& sample) override {
-    const std::int64_t bytes = sample.stored_bytes();
-    if (writer_ && bytes_ > 0 && bytes > most_bytes_ - bytes_) end_file();
-    if (!writer_) begin_file();
-    writer_->add(sample);
-    bytes_ += bytes;
-    ++samples_;
-  }
-
-  void finish() override {
-    if (writer_ || files_.empty()) {
-      if (!writer_) begin_file();
-      end_file();
-    }
-    nlohmann::ordered_json files = nlohmann::ordered_json::array();
-    for (const File& file : files_) {
-      files.push_back({{"name", file.name},
-                       {"samples", file.samples},
-                       {"bytes", file.bytes},
-                       {"content_id", file.content_id}});
-    }
-    const nlohmann::ordered_json all{{"format", kManifestFormat}, {"version", 1}, {"files", files}};
-    write_atomically(path_, all.dump(2) + "\n");
-    finished_ = true;
-  }
-
- private:
-  static void check_absent(const std::filesystem::path& path) {
-    std::error_code error;
-    if (std::filesystem::exists(path, error)) {
-      fail_manifest(path, "must not exist yet: remove the set, or choose another name");
-    }
-  }
-
-  void begin_file() {
-    name_ = fmt::format("{}-{:05}.athp", stem_, files_.size());
-    check_absent(path_.parent_path() / name_);
-    writer_ = std::make_unique<PackedWriter>(path_.parent_path() / name_, options_);
-    bytes_ = samples_ = 0;
-  }
-
-  void end_file() {
-    writer_->finish();
-    files_.push_back({name_, writer_->content_id(), samples_, writer_->file_bytes()});
-    writer_.reset();
-  }
-
-  std::filesystem::path path_;
-  std::int64_t most_bytes_;
-  PackedWriterOptions options_;
-  std::string stem_, name_;
-  std::unique_ptr<PackedWriter> writer_;
-  std::int64_t bytes_ = 0, samples_ = 0;  // in the file being written
-  std::vector<File> files_;
-  bool finished_ = false;
-};
+  const nlohmann::ordered_json all{{"format", kManifestFormat}, {"version", 1}, {"files", files}};
+  write_atomically(path, all.dump(2) + "\n");
+}
 
 }  // namespace
 
@@ -161,7 +99,18 @@ std::vector<std::filesystem::path> manifest_files(const std::filesystem::path& p
 
 std::unique_ptr<SampleWriter> create_manifest(const std::filesystem::path& path, std::int64_t file_bytes,
                                               const PackedWriterOptions& options) {
-  return std::make_unique<ManifestWriter>(path, file_bytes, options);
+  const std::string name = path.filename().string();
+  ATH_CHECK(name.ends_with(kSuffix) && name.size() > sizeof kSuffix - 1,
+            "manifest: the name must end in {}, but is {}", kSuffix, name);
+  ATH_CHECK(file_bytes > 0, "manifest: file_bytes must be positive, but got {}", file_bytes);
+  return std::make_unique<ShardWriter>(ShardWriter::Options{
+      .stem = path.parent_path() / name.substr(0, name.size() - (sizeof kSuffix - 1)),
+      .suffix = ".athp",
+      .shard_bytes = file_bytes,
+      .create =
+          [options](const std::filesystem::path& at) { return std::make_unique<PackedWriter>(at, options); },
+      .finish = [path](const std::vector<ShardWriter::Shard>& shards) { write_manifest(path, shards); },
+      .list = path});
 }
 
 }  // namespace athanor

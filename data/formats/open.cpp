@@ -4,11 +4,15 @@
 #include <array>
 #include <initializer_list>
 #include <iterator>
+#include <mutex>
+#include <optional>
+#include <set>
 #include <span>
 #include <string_view>
 
 #include "data/formats/cifar.h"
 #include "data/formats/detail/bytes.h"
+#include "data/formats/detail/shard_folder.h"
 #include "data/formats/field_names.h"
 #include "data/formats/idx.h"
 #include "data/formats/image_folder.h"
@@ -20,24 +24,23 @@
 #include "data/formats/packed.h"
 #include "data/formats/packed_writer.h"
 #include "data/formats/raw.h"
+#include "data/formats/shard_writer.h"
+#include "data/formats/shards.h"
 #include "data/formats/table.h"
 #include "data/formats/tar.h"
 #include "data/formats/tfrecord.h"
+#include "tensor/base/cores.h"
 #include "tensor/base/error.h"
+#include "tensor/base/printable.h"
 #include "tensor/io/regular_file.h"
 
 namespace athanor {
 namespace {
 
+using detail::ends_with, detail::is_folder, detail::is_manifest, detail::is_shard_folder, detail::is_tfrecord;
 using std::filesystem::path;
 using Store = std::unique_ptr<Dataset>;
 using Writer = std::unique_ptr<SampleWriter>;
-
-bool ends_with(const path& at, std::initializer_list<const char*> any_of) {
-  const std::string name = detail::lower_case(at.filename().string());
-  return std::any_of(any_of.begin(), any_of.end(),
-                     [&](const char* suffix) { return name.ends_with(suffix); });
-}
 
 bool holds(const path& folder, std::initializer_list<const char*> any_of) {
   std::error_code error;
@@ -54,27 +57,9 @@ bool has(const path& at, std::string_view magic, std::uint64_t offset = 0) {
   return RegularFile(at).read_at(offset, first) == first.size() && detail::text_of(first) == magic;
 }
 
-bool is_manifest(const path& at) {
-  return ends_with(at, {".athp.json"});
-}
-
-bool is_tfrecord(const path& at) {
-  return ends_with(at, {".tfrecord", ".tfrecords"});
-}
-
 bool is_idx(const path& at) {
   const std::string name = at.filename().string();
   return name.find("idx3-ubyte") != std::string::npos || name.find("idx4-ubyte") != std::string::npos;
-}
-
-/// The usual name of a shard file: train-00000-of-01024, possibly with a suffix.
-bool is_shard(const path& at) {
-  std::error_code error;
-  if (std::filesystem::is_directory(at, error)) return false;
-  const std::string name = at.filename().string();
-  const auto digit = [&](std::size_t i) { return i < name.size() && name[i] >= '0' && name[i] <= '9'; };
-  const std::size_t of = name.rfind("-of-");
-  return of != std::string::npos && of > 0 && digit(of - 1) && digit(of + 4);
 }
 
 /// A file of bare pixels is recognised by the files next to it.
@@ -83,9 +68,18 @@ bool is_raw(const path& at) {
   return at.extension() == ".bin" && std::filesystem::exists(path(at).replace_extension(".json"), error);
 }
 
-bool is_folder(const path& at) {
-  std::error_code error;
-  return std::filesystem::is_directory(at, error);
+Store open_shard_folder(const path& folder, const OpenOptions& options, std::vector<Unused> beside);
+
+Store open_part(const path& folder, const OpenOptions& options) {
+  return open_set(folder, options.split, [&](const path& set, const std::vector<Unused>& beside) -> Store {
+    if (is_shard_folder(set)) return open_shard_folder(set, options, beside);
+    return std::make_unique<ImageFolder>(set, beside);
+  });
+}
+
+bool are_shard_sets(const path& at) {
+  const std::optional<SetFolders> sets = sets_in(at);
+  return sets && (is_shard_folder(sets->train) || is_shard_folder(sets->held_out));
 }
 
 /// A format: how it is recognised and opened and, if it is written, which names it then has and how it is
@@ -101,6 +95,7 @@ struct Format {
   const char* written_as = nullptr;  ///< suffixes and what they mean, for messages; null: only read
   bool (*is_written)(const path& at) = nullptr;
   Writer (*create)(const path& at, const CreateOptions& options) = nullptr;
+  bool in_shards = false;  ///< CreateOptions::shard_bytes
 };
 
 PackedWriterOptions packed_options(const CreateOptions& options) {
@@ -120,7 +115,8 @@ constexpr Format kFormats[] = {
      .is_written = [](const path& at) { return ends_with(at, {".athp"}); },
      .create = [](const path& at, const CreateOptions& options) -> Writer {
        return std::make_unique<PackedWriter>(at, packed_options(options));
-     }},
+     },
+     .in_shards = true},
     {.name = "manifest of packed files",
      .matches = is_manifest,
      .open = [](const path& at,
@@ -129,8 +125,10 @@ constexpr Format kFormats[] = {
      .is_written = is_manifest,
      .create =
          [](const path& at, const CreateOptions& options) {
-           return create_manifest(at, options.file_bytes, packed_options(options));
-         }},
+           const std::int64_t bytes = options.shard_bytes > 0 ? options.shard_bytes : options.file_bytes;
+           return create_manifest(at, bytes, packed_options(options));
+         },
+     .in_shards = true},
     {.name = "NumPy array",
      .matches = [](const path& at) { return has(at, "\x93NUMPY"); },
      .open = [](const path& at, const OpenOptions&) { return open_npy(at); },
@@ -163,27 +161,40 @@ constexpr Format kFormats[] = {
            return ends_with(at, {".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar.zst"}) ||
                   has(at, "ustar", 257);
          },
-     .open = [](const path& at,
-                const OpenOptions& options) { return open_tar(at, field_names(options.fields)); },
+     .open =
+         [](const path& at, const OpenOptions& options) {
+           return open_tar(at, field_names(options.fields), options.keep_damaged);
+         },
      .has_names = true,
      .written_as = ".tar",
      .is_written = [](const path& at) { return ends_with(at, {".tar"}); },
      .create = [](const path& at,
-                  const CreateOptions& options) { return create_tar(at, options.class_names); }},
+                  const CreateOptions& options) { return create_tar(at, options.class_names); },
+     .in_shards = true},
     {.name = "table of samples",
      .matches =
          [](const path& at) {
            return ends_with(at, {".csv", ".jsonl"});
          },
-     .open = [](const path& at, const OpenOptions&) { return open_table(at); }},
+     .open = [](const path& at, const OpenOptions& options) -> Store {
+       if (options.labels == LabelKind::classes && options.fields.empty()) return open_table(at);
+       return open_table(at, {options.labels, field_names(options.fields), options.label_names});
+     },
+     .has_names = true},
     {.name = "TFRecord file",
-     .matches = [](const path& at) { return is_tfrecord(at) || is_shard(at); },
-     .open = [](const path& at,
-                const OpenOptions& options) { return open_tfrecord(at, field_names(options.fields)); },
+     .matches = [](const path& at) { return is_tfrecord(at); },
+     .open =
+         [](const path& at, const OpenOptions& options) {
+           return open_tfrecord(at, field_names(options.fields), options.keep_damaged);
+         },
      .has_names = true,
      .written_as = ".tfrecord",
-     .is_written = is_tfrecord,
-     .create = [](const path& at, const CreateOptions&) { return create_tfrecord(at); }},
+     .is_written =
+         [](const path& at) {
+           return ends_with(at, {".tfrecord", ".tfrecords"});
+         },
+     .create = [](const path& at, const CreateOptions&) { return create_tfrecord(at); },
+     .in_shards = true},
     {.name = "LMDB environment",
      .matches = [](const path& at) { return ends_with(at, {".mdb"}) || holds(at, {"data.mdb"}); },
      .open = [](const path& at,
@@ -226,10 +237,19 @@ constexpr Format kFormats[] = {
     {.name = "folders of images and masks or targets",
      .matches = is_folder_pairs,
      .open = [](const path& at, const OpenOptions&) { return open_folder_pairs(at); }},
+    {.name = "folders of shards of a training and a held-out set",
+     .matches = are_shard_sets,
+     .open = open_part,
+     .has_parts = true,
+     .has_names = true},
     {.name = "image folders of a training and a held-out set",
      .matches = [](const path& at) { return sets_in(at).has_value(); },
-     .open = [](const path& at, const OpenOptions& options) { return open_set(at, options.split); },
+     .open = open_part,
      .has_parts = true},
+    {.name = "folder of shards",
+     .matches = is_shard_folder,
+     .open = [](const path& at, const OpenOptions& options) { return open_shard_folder(at, options, {}); },
+     .has_names = true},
     // Last, as other formats may also be folders.
     {.name = "image folder",
      .matches = is_folder,
@@ -269,9 +289,9 @@ const Format& find_format(const path& at) {
                         kind.empty() ? "none of these" : kind);
 }
 
-}  // namespace
-
-Store open_samples(const path& at, const OpenOptions& options) {
+Store open_one(const path& given, const OpenOptions& options) {
+  path at = given;
+  if (options.labels != LabelKind::classes && is_folder(given)) at = table_in(given).value_or(given);
   const Format& format = find_format(at);
   ATH_CHECK(options.fields.empty() || format.has_names,
             "--fields: {} must be one of: {}; but is of the format {}", at.string(),
@@ -281,22 +301,93 @@ Store open_samples(const path& at, const OpenOptions& options) {
                        options.on_import);
 }
 
+Store open_several(const std::vector<path>& shards, OpenOptions options, std::vector<Unused> beside = {}) {
+  // Opening a shard may mean to wait for a disk, or to read all of it.
+  constexpr int kReaders = 8;
+  const auto imported = [](const path& at) { return find_format(at).imports != nullptr; };
+  const bool one_by_one = options.in_process && std::ranges::any_of(shards, imported);  // HDF5 wants it
+  std::mutex mutex;
+  if (options.on_import) {
+    options.on_import = [&mutex, say = std::move(options.on_import)](const std::string& line) {
+      const std::lock_guard lock(mutex);
+      say(line);
+    };
+  }
+  const auto open = [&](const path& at, const std::vector<std::string>& label_names) {
+    if (label_names.empty()) return open_one(at, options);
+    OpenOptions named = options;
+    named.label_names = label_names;
+    return open_one(at, named);
+  };
+  return open_shards(shards, open,
+                     {.threads = one_by_one ? 1 : std::max(kReaders, usable_cpus()),
+                      .keep_damaged = options.keep_damaged,
+                      .beside = std::move(beside)});
+}
+
+Store open_shard_folder(const path& folder, const OpenOptions& options, std::vector<Unused> beside) {
+  const std::vector<path> shards = detail::shards_in(folder, beside);
+  // Joined, a training and a held-out set would be trained on alike.
+  for (const path& shard : shards) {
+    const std::string one = shards[0].filename().string(), other = shard.filename().string();
+    if (set_in_name(one) != set_in_name(other))
+      detail::fail<IoError>(
+          "data: {} must hold the shards of one set, but holds those of several, as {} and {} say: name each "
+          "by a pattern, such as '{}'",
+          folder.string(), printable(one), printable(other),
+          (folder / (one.substr(0, one.find_first_of("0123456789")) + "*")).string());
+  }
+  return open_several(shards, options, std::move(beside));
+}
+
+}  // namespace
+
+Store open_samples(const path& at, const OpenOptions& options) {
+  const std::vector<path> shards = shards_of(at);
+  return shards.size() == 1 ? open_one(shards[0], options) : open_several(shards, options);
+}
+
 bool is_imported(const path& at) {
-  return find_format(at).imports != nullptr;
+  return std::ranges::any_of(shards_of(at),
+                             [](const path& one) { return find_format(one).imports != nullptr; });
 }
 
 std::string format_of(const path& at) {
-  return find_format(at).name;
+  const std::vector<path> shards = shards_of(at);
+  if (shards.size() == 1) return find_format(shards[0]).name;
+  std::string all = fmt::format("{} shards", shards.size());
+  std::set<const Format*> seen;
+  for (const path& one : shards) {
+    const Format& format = find_format(one);
+    if (seen.insert(&format).second) all += (seen.size() == 1 ? ": " : ", ") + std::string(format.name);
+  }
+  return all;
 }
 
 bool has_parts(const path& at) {
-  return find_format(at).has_parts;
+  return std::ranges::any_of(shards_of(at), [](const path& one) { return find_format(one).has_parts; });
+}
+
+path written_name(const path& at, std::int64_t shard_bytes) {
+  if (shard_bytes <= 0 || is_manifest(at)) return at;
+  if (ends_with(at, {".athp"})) return path(at).replace_extension(".athp.json");
+  path shards = path(at).replace_extension();
+  return shards += "-*" + at.extension().string();
 }
 
 Writer create_samples(const path& named, const CreateOptions& options) {
   const path at = named.has_filename() ? named : named.parent_path();  // "photos/" is "photos"
   for (const Format& format : kFormats) {
-    if (format.create && format.is_written(at)) return format.create(at, options);
+    if (!format.create || !format.is_written(at)) continue;
+    if (options.shard_bytes <= 0 || is_manifest(at)) return format.create(at, options);
+    ATH_CHECK(format.in_shards, "data: only {} are written in shards, but {} is none of these",
+              format_names([](const Format& one) { return one.in_shards; }), at.string());
+    if (ends_with(at, {".athp"})) return create_samples(written_name(at, options.shard_bytes), options);
+    return std::make_unique<ShardWriter>(ShardWriter::Options{
+        .stem = path(at).replace_extension(),
+        .suffix = at.extension().string(),
+        .shard_bytes = options.shard_bytes,
+        .create = [&format, options](const path& shard) { return format.create(shard, options); }});
   }
   detail::fail<>("data: {} must end in {}, but ends in '{}'", at.string(), written_formats(),
                  at.extension().string());

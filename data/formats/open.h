@@ -10,6 +10,7 @@
 #include "data/digits.h"
 #include "data/formats/import/cache.h"
 #include "data/formats/set_folders.h"
+#include "data/label_kind.h"
 #include "data/sample_writer.h"
 
 namespace athanor {
@@ -18,10 +19,19 @@ struct OpenOptions {
   Split split = Split::train;  ///< for folders with both
   bool check = true;           ///< packed files: checks each sample's CRC on fetch
   /// image=NAME,label=NAME: what the source calls them, in formats with names: data sets of HDF5, beginnings
-  /// of keys of LMDB, features of TFRecord, arrays of npz, a key of .json members of tar (label).
+  /// of keys of LMDB, features of TFRecord, arrays of npz, a key of .json members of tar (label), columns of
+  /// tables, which may have several labels: image=file,label=age,height.
   std::string fields = {};
+  /// What the columns of a table become: "label", or "labels" (data/formats/table.h). Unless it is classes, a
+  /// folder with a table in it is that table.
+  LabelKind labels = LabelKind::classes;
+  std::vector<std::string> label_names = {};  ///< TableOptions::names
   /// Reads HDF5 and LMDB in this process, which damaged files can crash: for `athanor pack`.
   bool in_process = false;
+  /// Samples of tar and TFRecord files that cannot be read are errors when they are read, not when the set is
+  /// opened: those behind the point of damage are one such sample, and so is a shard that cannot be opened.
+  /// For --bad-samples list and skip.
+  bool keep_damaged = false;
   /// Called before HDF5 and LMDB are packed into the cache (data/formats/import/cache.h).
   ImportNotice on_import = {};
 };
@@ -33,16 +43,23 @@ struct OpenOptions {
 ///   bare pixels (.bin) by the .json beside them;
 ///   tables of samples with several fields (.csv, .jsonl) by their names, and folders of them by images/ with
 ///   masks/ or targets/ beside it;
-///   folders of MNIST, CIFAR-10 and CIFAR-100 by the files in them; folders of two sets by sets_in(); and any
-///   other folder with folders in it as images, a folder for each class.
+///   folders of MNIST, CIFAR-10 and CIFAR-100 by the files in them; folders of two sets by sets_in(); folders
+///   of shards by the names of the files in them, tar, TFRecord and packed files; and any other folder with
+///   folders in it as images, a folder for each class.
 /// HDF5 and LMDB are imported, the others read from directly.
-/// Throws IoError if `path` does not exist or has no known format, ArgumentError on `fields` of a format
-/// without names.
+/// A path may name several, x-{000..147}.tar, "x-*.tar" or "a.tar,b": the shards of one set, in that order,
+/// also of different formats. Those with names of classes are matched by name; else the number of classes is
+/// the largest of theirs.
+/// Throws IoError if `path` does not exist or has no known format, or shards are missing or do not fit
+/// together; ArgumentError on `fields` of a format without names.
 std::unique_ptr<Dataset> open_samples(const std::filesystem::path& path, const OpenOptions& options = {});
 
 struct CreateOptions {
   int threads = 0;                                  ///< packed files: threads besides the caller's
   std::int64_t file_bytes = std::int64_t{1} << 30;  ///< manifests: bytes of samples per file
+  /// Above 0: shards of at most so many bytes of samples, NAME-00000.tar, NAME-00001.tar, ... instead of
+  /// NAME.tar. For tar and TFRecord files, and packed ones, which get a manifest.
+  std::int64_t shard_bytes = 0;
   std::int64_t classes = 0;  ///< for formats that store it; 0: the largest label + 1, or the names'
   std::vector<std::string> class_names = {};  ///< for formats that store them
   std::vector<FieldSpec> fields = {};         ///< Dataset::fields(); empty: image and label
@@ -53,6 +70,9 @@ struct CreateOptions {
 /// it cannot be written.
 std::unique_ptr<SampleWriter> create_samples(const std::filesystem::path& path,
                                              const CreateOptions& options = {});
+/// What open_samples() is to open after create_samples() of `path`: itself; of shards their manifest, or a
+/// pattern that they match.
+std::filesystem::path written_name(const std::filesystem::path& path, std::int64_t shard_bytes);
 /// ".athp (a packed file), ..., or without a suffix (a folder of images)"
 std::string written_formats();
 

@@ -13,8 +13,10 @@
 #include "data/detail/thread_scratch.h"
 #include "data/formats/crc32c.h"
 #include "data/formats/detail/packed_layout.h"
+#include "data/label_kind.h"
 #include "kernels/hash.h"
 #include "tensor/base/error.h"
+#include "tensor/io/pooled_file.h"
 
 namespace athanor {
 namespace {
@@ -63,8 +65,10 @@ bool is_raw_size(const Entry& entry) {
 }  // namespace
 
 PackedStore::PackedStore(const std::filesystem::path& path, const PackedOptions& options)
-    : path_(path), check_(options.check), file_(path), header_(std::make_unique<Header>()) {
-  if (!file_.problem().empty()) fail(0, file_.problem());
+    : path_(path),
+      check_(options.check),
+      file_(std::make_unique<PooledFile>(path)),
+      header_(std::make_unique<Header>()) {
   read_head();
   read_tail();
   check_entries();
@@ -82,7 +86,7 @@ bool PackedStore::recognises(const std::filesystem::path& path) {
 
 /// Reads the header and checks that its sizes fit the file, so that no read is out of range.
 void PackedStore::read_head() {
-  const auto length = static_cast<std::uint64_t>(file_.bytes());
+  const auto length = static_cast<std::uint64_t>(open_file()->bytes());
   packed::HeaderBytes bytes{};
   read_at(0, std::span(bytes).first(std::min<std::uint64_t>(length, bytes.size())), "the header");
   if (!packed::has_header_magic(bytes)) fail(0, "must be a packed file, but does not start like one");
@@ -175,8 +179,11 @@ void PackedStore::check_entries() {
     }
     free = entry.offset + entry.length;
   }
-  const bool labelled =
-      fields_.empty() || std::ranges::find(fields_, "label", &FieldSpec::name) != fields_.end();
+  const auto is_labels = [&](const FieldSpec& field) {
+    return field.name == "label" || (field.name == kLabelsField && field.dtype == DType::f32 &&
+                                     field.shape == Shape{static_cast<std::int64_t>(header.classes)});
+  };
+  const bool labelled = fields_.empty() || std::ranges::any_of(fields_, is_labels);
   spec_.classes = labelled ? static_cast<std::int64_t>(header.classes) : 0;
   if (header.form.codec == kRaw) {
     spec_.height = header.form.height;
@@ -188,10 +195,11 @@ void PackedStore::check_entries() {
 void PackedStore::map_data(PackedAccess access) {
   if (access == PackedAccess::automatic) {  // decoding takes long enough for the file to become shorter
     const bool is_raw = spec_.height > 0;
-    access = is_raw && is_local(file_.descriptor()) ? PackedAccess::map : PackedAccess::read;
+    access = is_raw && is_local(open_file()->descriptor()) ? PackedAccess::map : PackedAccess::read;
   }
   if (access == PackedAccess::read || header_->data_bytes == 0) return;
-  void* const at = ::mmap(nullptr, header_->index_offset(), PROT_READ, MAP_SHARED, file_.descriptor(), 0);
+  void* const at =
+      ::mmap(nullptr, header_->index_offset(), PROT_READ, MAP_SHARED, open_file()->descriptor(), 0);
   if (at == MAP_FAILED) return;  // a file system that cannot: reads
   map_ = {static_cast<const std::byte*>(at), header_->index_offset()};
 }
@@ -268,14 +276,24 @@ void PackedStore::will_need(std::int64_t first, std::int64_t count) const {
   // Only a hint: failures do no harm.
   if (mapped()) {
     ::madvise(const_cast<std::byte*>(map_.data()) + begin, end - begin, MADV_WILLNEED);
-  } else {
-    ::posix_fadvise(file_.descriptor(), static_cast<off_t>(begin), static_cast<off_t>(end - begin),
+  } else if (std::string ignored; const std::shared_ptr<const RegularFile> file = file_->open(ignored)) {
+    ::posix_fadvise(file->descriptor(), static_cast<off_t>(begin), static_cast<off_t>(end - begin),
                     POSIX_FADV_WILLNEED);
   }
 }
 
+std::shared_ptr<const RegularFile> PackedStore::open_file() const {
+  std::string problem;
+  std::shared_ptr<const RegularFile> file = file_->open(problem);
+  if (!file) fail(0, problem);
+  return file;
+}
+
 void PackedStore::check_length() const {
-  const std::int64_t length = file_.bytes_now();
+  std::string problem;
+  const std::int64_t length = file_->bytes_now(problem);
+  if (length < 0) [[unlikely]]
+    fail(0, problem);
   if (length < std::ssize(map_)) [[unlikely]] {
     fail(static_cast<std::uint64_t>(length),
          fmt::format("must keep its {} bytes, but was truncated to {} while open", header_->file_bytes(),
@@ -284,7 +302,8 @@ void PackedStore::check_length() const {
 }
 
 void PackedStore::read_at(std::uint64_t offset, std::span<std::byte> to, const char* what) const {
-  const std::size_t got = file_.read_at(offset, to);
+  const std::shared_ptr<const RegularFile> file = open_file();
+  const std::size_t got = file->read_at(offset, to);
   if (got == to.size()) return;
   fail(offset + got,
        errno != 0 ? fmt::format("cannot read {}: {}", what, std::strerror(errno))

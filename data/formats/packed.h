@@ -8,9 +8,11 @@
 #include <vector>
 
 #include "data/dataset.h"
-#include "tensor/io/regular_file.h"
 
 namespace athanor {
+
+class PooledFile;
+class RegularFile;
 
 namespace packed {
 struct Entry;
@@ -85,6 +87,7 @@ class PackedStore final : public Dataset {
   struct Verifier;
 
   packed::Entry entry(std::int64_t index) const;
+  std::shared_ptr<const RegularFile> open_file() const;
   void read_head();
   void read_tail();
   void check_entries();
@@ -100,7 +103,7 @@ class PackedStore final : public Dataset {
 
   std::filesystem::path path_;
   bool check_;
-  RegularFile file_;
+  std::unique_ptr<PooledFile> file_;
   std::unique_ptr<packed::Header> header_;
   ImageSpec spec_;
   std::vector<std::byte> tail_;  ///< index, names and page CRCs, as in the file

@@ -7,6 +7,7 @@
 
 #include "data/formats/detail/bytes.h"
 #include "data/formats/detail/image_files.h"
+#include "data/formats/detail/shard_folder.h"
 #include "data/relabelled.h"
 #include "tensor/base/error.h"
 
@@ -31,14 +32,34 @@ bool has_folders(const path& at) {
   return false;
 }
 
+bool is_set(const path& at) {
+  return has_folders(at) || detail::is_shard_folder(at);
+}
+
+/// The set of this name, in lower case.
+std::optional<Split> set_of(std::string_view name) {
+  if (std::ranges::find(kTrain, name) != std::end(kTrain)) return Split::train;
+  if (std::ranges::find(kHeldOut, name) != std::end(kHeldOut)) return Split::test;
+  return std::nullopt;
+}
+
 /// Whether a folder has the name of a set.
 bool is_named_as_set(const std::string& folder) {
-  const std::string name = detail::lower_case(folder);
-  return std::ranges::find(kTrain, name) != std::end(kTrain) ||
-         std::ranges::find(kHeldOut, name) != std::end(kHeldOut);
+  return set_of(detail::lower_case(folder)).has_value();
 }
 
 }  // namespace
+
+std::optional<Split> set_in_name(std::string_view file) {
+  const std::string name = detail::lower_case(file);
+  const auto is_letter = [](char c) { return c >= 'a' && c <= 'z'; };
+  for (auto at = name.begin(); at != name.end();) {
+    const auto first = std::find_if(at, name.end(), is_letter);
+    at = std::find_if_not(first, name.end(), is_letter);
+    if (const auto set = set_of({first, at})) return set;
+  }
+  return std::nullopt;
+}
 
 std::optional<SetFolders> sets_in(const path& folder) {
   std::error_code error;
@@ -47,7 +68,7 @@ std::optional<SetFolders> sets_in(const path& folder) {
   const auto first_of = [&](std::span<const std::string_view> names) {
     for (const std::string_view name : names)
       for (const std::string& one : all)
-        if (detail::lower_case(one) == name && has_folders(folder / one)) return folder / one;
+        if (detail::lower_case(one) == name && is_set(folder / one)) return folder / one;
     return path();
   };
   const SetFolders sets{first_of(kTrain), first_of(kHeldOut)};
@@ -71,17 +92,16 @@ std::vector<Unused> beside_sets(const path& folder, const std::vector<path>& use
   return unused;
 }
 
-std::unique_ptr<Dataset> open_set(const path& folder, Split split) {
+std::unique_ptr<Dataset> open_set(const path& folder, Split split, const OpenSet& open) {
   const SetFolders sets = *sets_in(folder);
-  if (split == Split::train)
-    return std::make_unique<ImageFolder>(sets.train, beside_sets(folder, {sets.train}));
-  auto images = std::make_unique<ImageFolder>(sets.held_out, beside_sets(folder, {sets.held_out}));
-  const std::vector<std::string> names = ImageFolder(sets.train).class_names();
+  if (split == Split::train) return open(sets.train, beside_sets(folder, {sets.train}));
+  std::unique_ptr<Dataset> images = open(sets.held_out, beside_sets(folder, {sets.held_out}));
+  const std::vector<std::string> names = open(sets.train, {})->class_names();
   if (images->class_names() == names) return images;
   try {
     return std::make_unique<Relabelled>(std::move(images), names);
   } catch (const ArgumentError& error) {
-    detail::fail<IoError>("image folder: {}: {}", sets.held_out.string(), error.what());
+    detail::fail<IoError>("data: {}: {}", sets.held_out.string(), error.what());
   }
 }
 

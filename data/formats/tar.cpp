@@ -8,8 +8,10 @@
 #include "data/formats/detail/bytes.h"
 #include "data/formats/detail/image_files.h"
 #include "data/formats/detail/indexed_store.h"
+#include "data/formats/detail/kept_index.h"
 #include "data/formats/detail/tar_reader.h"
 #include "data/formats/detail/writing.h"
+#include "data/formats/join.h"
 #include "tensor/base/error.h"
 #include "tensor/base/printable.h"
 
@@ -63,11 +65,15 @@ class Index {
   Index(const FileBytes& file, const FieldNames& names)
       : file_(file), label_key_(names.label.empty() ? "label" : names.label) {}
 
-  std::vector<detail::IndexEntry> build() {
+  detail::SampleIndex build(bool keep_damaged) {
     TarReader tar(file_);
-    while (tar.next()) add(tar);
-    class_names_ = tar.class_names();
+    std::string damage;
+    while (next(tar, keep_damaged ? &damage : nullptr)) add(tar);
     add_unused(unused_, tar.unused());
+    if (!damage.empty()) {
+      std::erase_if(samples_, [](const detail::IndexEntry& at) { return at.offset < 0 || at.label < 0; });
+      if (samples_.empty()) detail::fail<IoError>("{}", damage);
+    }
     for (std::size_t i = 0; i < samples_.size(); ++i) {
       if (samples_[i].offset < 0) {
         file_.fail(first_members_[i],
@@ -84,12 +90,25 @@ class Index {
     if (samples_.empty())
       file_.fail(0, "the archive must contain at least one .jpg, .jpeg, .png or .webp, but has {}",
                  unused_.empty() ? "none" : "only " + text_of(unused_));
-    return std::move(samples_);
+    return {.entries = std::move(samples_),
+            .class_names = tar.class_names(),
+            .unused = std::move(unused_),
+            .whole = damage.empty(),
+            .damage = damage};
   }
-  const std::vector<std::string>& class_names() const { return class_names_; }
-  const std::vector<Unused>& unused() const { return unused_; }
 
  private:
+  /// Also false where the archive is damaged, if `damage` takes the reason.
+  static bool next(TarReader& tar, std::string* damage) {
+    try {
+      return tar.next();
+    } catch (const IoError& error) {
+      if (!damage) throw;
+      *damage = error.what();
+      return false;
+    }
+  }
+
   void add(const TarReader& tar) {
     const auto [name, suffix] = split_name(tar.name());
     const bool whole = suffix.find('.') == std::string::npos;  // "seg.png" is not the sample's image
@@ -137,7 +156,6 @@ class Index {
 
   const FileBytes& file_;
   const std::string label_key_;
-  std::vector<std::string> class_names_;
   std::vector<Unused> unused_;
   std::unordered_map<std::string, std::size_t> known_;  // by the name of the sample
   std::vector<detail::IndexEntry> samples_;
@@ -203,13 +221,15 @@ class TarWriter final : public SampleWriter {
 
 }  // namespace
 
-std::unique_ptr<Dataset> open_tar(const std::filesystem::path& path, const FieldNames& names) {
+std::unique_ptr<Dataset> open_tar(const std::filesystem::path& path, const FieldNames& names,
+                                  bool keep_damaged) {
   const auto file = std::make_shared<FileBytes>(path, "tar", "write the archive again, or remove it");
   file->must_not_be_compressed();
-  Index index(*file, names);
-  std::vector<detail::IndexEntry> samples = index.build();
-  return std::make_unique<detail::IndexedStore>(file, ImageSpec{}, std::move(samples), detail::ReadEntry(),
-                                                index.class_names(), index.unused());
+  detail::SampleIndex index = detail::kept_index(*file, fmt::format("tar, label={}", names.label),
+                                                 [&] { return Index(*file, names).build(keep_damaged); });
+  const std::string damage = std::move(index.damage);
+  return with_unreadable(std::make_unique<detail::IndexedStore>(file, std::move(index), detail::ReadEntry()),
+                         damage);
 }
 
 std::unique_ptr<SampleWriter> create_tar(const std::filesystem::path& path,

@@ -6,9 +6,11 @@
 #include "data/formats/detail/bytes.h"
 #include "data/formats/detail/image_files.h"
 #include "data/formats/detail/indexed_store.h"
+#include "data/formats/detail/kept_index.h"
 #include "data/formats/detail/record_frame.h"
 #include "data/formats/detail/writing.h"
 #include "data/formats/example.h"
+#include "data/formats/join.h"
 #include "tensor/base/error.h"
 
 namespace athanor {
@@ -23,9 +25,8 @@ using Ints = std::vector<std::int64_t>;
 
 constexpr std::int64_t kHead = detail::kRecordHead, kTail = detail::kRecordTail;
 
-/// The position of each record's data, with checked framing.
-std::vector<IndexEntry> index(const FileBytes& file) {
-  std::vector<IndexEntry> entries;
+/// Adds the position of each record's data to `entries`, with checked framing.
+void find_records(const FileBytes& file, std::vector<IndexEntry>& entries) {
   detail::FilePages pages(file);
   for (std::int64_t at = 0; at < file.size();) {
     const std::span<const std::byte> head = pages.at(at, kHead, "a record's length and its CRC");
@@ -44,7 +45,6 @@ std::vector<IndexEntry> index(const FileBytes& file) {
     at += kHead + entries.back().bytes + kTail;
   }
   if (entries.empty()) file.fail(0, "the file must have at least one record, but is empty");
-  return entries;
 }
 
 /// The usual names of a part of a sample.
@@ -183,14 +183,29 @@ class TfRecordWriter final : public SampleWriter {
 
 }  // namespace
 
-std::unique_ptr<Dataset> open_tfrecord(const std::filesystem::path& path, const FieldNames& names) {
+std::unique_ptr<Dataset> open_tfrecord(const std::filesystem::path& path, const FieldNames& names,
+                                       bool keep_damaged) {
   const auto file = std::make_shared<FileBytes>(path, "tfrecord", "write the file again, or remove it");
-  std::vector<IndexEntry> entries = index(*file);
   const detail::ReadEntry read = [names](const FileBytes& bytes, const IndexEntry& at, auto& scratch) {
     return Record(bytes, at, names, scratch).sample();
   };
-  const ImageSpec spec = detail::read_all(*file, entries, read);
-  return std::make_unique<detail::IndexedStore>(file, spec, std::move(entries), read);
+  const auto build = [&] {
+    detail::SampleIndex index;
+    try {
+      find_records(*file, index.entries);
+    } catch (const IoError& error) {
+      if (!keep_damaged || index.entries.empty()) throw;
+      index.damage = error.what();
+    }
+    bool damaged = !index.damage.empty();
+    index.spec = detail::read_all(*file, index.entries, read, keep_damaged ? &damaged : nullptr);
+    index.whole = !damaged;
+    return index;
+  };
+  detail::SampleIndex index =
+      detail::kept_index(*file, fmt::format("tfrecord, image={},label={}", names.image, names.label), build);
+  const std::string damage = std::move(index.damage);
+  return with_unreadable(std::make_unique<detail::IndexedStore>(file, std::move(index), read), damage);
 }
 
 std::unique_ptr<SampleWriter> create_tfrecord(const std::filesystem::path& path) {

@@ -18,8 +18,12 @@ Window middle(std::int64_t side, std::int64_t scaled, std::int64_t wanted) {
   return {scale, skipped * scale, 0, side};
 }
 
-Window reduced(const Window& window, int by) {
-  return {window.scale / by, window.offset / by, window.low / by, (window.high + by - 1) / by};
+Window reduced(Window window, int by) {
+  window.scale /= by;
+  window.offset /= by;
+  window.low /= by;
+  window.high = (window.high + by - 1) / by;
+  return window;
 }
 
 Window moved(Window window, std::int64_t by) {
@@ -31,8 +35,16 @@ Window moved(Window window, std::int64_t by) {
 
 /// The same pixels counted from the other end of a side.
 Window mirrored(const Window& window, std::int64_t side, std::int64_t count) {
-  const auto whole = static_cast<double>(side), covered = static_cast<double>(count) * window.scale;
-  return {window.scale, whole - covered - window.offset, side - window.high, side - window.low};
+  const std::int64_t end = std::min(window.end, count);
+  const auto whole = static_cast<double>(side),
+             covered = static_cast<double>(end - window.begin) * window.scale;
+  Window other = window;
+  other.offset = whole - covered - window.offset;
+  other.low = side - window.high;
+  other.high = side - window.low;
+  other.begin = count - end;
+  other.end = count - window.begin;
+  return other;
 }
 
 /// Converts a placement in the upright image to the stored one of `size`; `result` is as stored, too.
@@ -41,6 +53,82 @@ Placement as_stored(Placement at, const ImageSize& result, const Orientation& tu
   if (turned.rows_flipped) at.rows = mirrored(at.rows, size.height, result.height);
   if (turned.columns_flipped) at.columns = mirrored(at.columns, size.width, result.width);
   return at;
+}
+
+/// A whole side that is scaled to `scaled` pixels in the middle of `wanted`, at most which it has.
+Window letterbox(std::int64_t side, std::int64_t scaled, std::int64_t wanted) {
+  const double scale = static_cast<double>(side) / static_cast<double>(scaled);
+  const std::int64_t begin = (wanted - scaled) / 2;
+  return {scale, 0, 0, side, begin, begin + scaled};
+}
+
+/// Without a random crop.
+Placement whole_or_centre(const ImageTransform& transform, const ImageSize& size) {
+  const std::int64_t height = transform.height, width = transform.width;
+  if (transform.mode == ResizeMode::squash)
+    return {letterbox(size.height, height, height), letterbox(size.width, width, width)};
+  const auto per = [](std::int64_t side, std::int64_t wanted) {
+    return static_cast<double>(side) / static_cast<double>(wanted);
+  };
+  const double down = per(size.height, height), across = per(size.width, width);
+  if (transform.mode == ResizeMode::pad) {
+    const double scale = std::max(down, across);
+    const auto scaled = [scale](std::int64_t side, std::int64_t most) {
+      return std::clamp<std::int64_t>(std::llround(static_cast<double>(side) / scale), 1, most);
+    };
+    return {letterbox(size.height, scaled(size.height, height), height),
+            letterbox(size.width, scaled(size.width, width), width),
+            static_cast<std::uint8_t>(transform.padding)};
+  }
+  if (transform.shorter_side > 0) {
+    const std::int64_t shorter = std::min(size.height, size.width);
+    const auto scaled = [&](std::int64_t side) { return transform.shorter_side * side / shorter; };
+    return {middle(size.height, scaled(size.height), height), middle(size.width, scaled(size.width), width)};
+  }
+  if (transform.crop_share < 1) {  // to whole pixels, as timm does
+    const auto around = [&](std::int64_t wanted) {
+      return static_cast<std::int64_t>(static_cast<double>(wanted) / transform.crop_share);
+    };
+    const double scale = std::min(per(size.height, around(height)), per(size.width, around(width)));
+    const auto centre = [scale](std::int64_t side, std::int64_t wanted) {
+      const double scaled = std::nearbyint(static_cast<double>(side) / scale);
+      return middle(side, std::max(static_cast<std::int64_t>(scaled), wanted), wanted);
+    };
+    return {centre(size.height, height), centre(size.width, width)};
+  }
+  const double scale = std::min(down, across);
+  const auto window = [&](std::int64_t side, std::int64_t wanted) {
+    const double rest = static_cast<double>(side) - scale * static_cast<double>(wanted);
+    return Window{scale, std::max(rest, 0.0) / 2, 0, side};
+  };
+  return {window(size.height, height), window(size.width, width)};
+}
+
+Placement of_part(const Box& box, const ImageTransform& transform) {
+  const auto window = [](std::int64_t from, std::int64_t length, std::int64_t wanted) {
+    return Window{static_cast<double>(length) / static_cast<double>(wanted), static_cast<double>(from), from,
+                  from + length};
+  };
+  return {window(box.top, box.height, transform.height), window(box.left, box.width, transform.width)};
+}
+
+/// Writes the padding of a stored result.
+void pad(const ImagePart& part, std::span<std::uint8_t> out) {
+  const auto [rows, columns, padding] = part.at;
+  const std::int64_t height = part.result.height, width = part.result.width;
+  if (rows.begin == 0 && rows.end >= height && columns.begin == 0 && columns.end >= width) return;
+  const std::int64_t channels = std::ssize(out) / (height * width);
+  for (std::int64_t y = 0; y < height; ++y) {
+    const auto fill = [&, y, byte = padding](std::int64_t from, std::int64_t to) {
+      std::fill_n(out.data() + (y * width + from) * channels, (to - from) * channels, byte);
+    };
+    if (!rows.covers(y)) {
+      fill(0, width);
+    } else {
+      fill(0, columns.begin);
+      fill(std::min(columns.end, width), width);
+    }
+  }
 }
 
 }  // namespace
@@ -52,29 +140,10 @@ void must_have_size(const ImageSize& image, const ImageSize& field) {
 }
 
 Placement place(const ImageTransform& transform, const ImageSize& size, const DrawKey& key) {
-  if (transform.random_crop) {
-    const Box box = draw(*transform.random_crop, size, key);
-    const auto window = [](std::int64_t from, std::int64_t length, std::int64_t wanted) {
-      return Window{static_cast<double>(length) / static_cast<double>(wanted), static_cast<double>(from),
-                    from, from + length};
-    };
-    return {window(box.top, box.height, transform.height), window(box.left, box.width, transform.width)};
-  }
-  if (transform.shorter_side > 0) {
-    const std::int64_t shorter = std::min(size.height, size.width);
-    const auto scaled = [&](std::int64_t side) { return transform.shorter_side * side / shorter; };
-    return {middle(size.height, scaled(size.height), transform.height),
-            middle(size.width, scaled(size.width), transform.width)};
-  }
-  const auto per = [](std::int64_t side, std::int64_t wanted) {
-    return static_cast<double>(side) / static_cast<double>(wanted);
-  };
-  const double scale = std::min(per(size.height, transform.height), per(size.width, transform.width));
-  const auto window = [&](std::int64_t side, std::int64_t wanted) {
-    const double rest = static_cast<double>(side) - scale * static_cast<double>(wanted);
-    return Window{scale, std::max(rest, 0.0) / 2, 0, side};
-  };
-  return {window(size.height, transform.height), window(size.width, transform.width)};
+  Placement at = transform.random_crop ? of_part(draw(*transform.random_crop, size, key), transform)
+                                       : whole_or_centre(transform, size);
+  at.rows.interpolation = at.columns.interpolation = transform.interpolation;
+  return at;
 }
 
 kernels::StagedImage ImagePart::staged() const {
@@ -85,15 +154,17 @@ kernels::StagedImage ImagePart::staged() const {
           .transposed = turned.transposed,
           .rows_flipped = turned.rows_flipped,
           .columns_flipped = turned.columns_flipped,
+          .padding = at.padding,
           .rows = at.rows,
           .columns = at.columns};
 }
 
 bool ImageReader::copies(const StoredSample& sample, const ImageTransform& transform, std::int64_t channels) {
   const std::int64_t side = transform.shorter_side;
+  const bool whole = transform.mode != ResizeMode::crop ||
+                     (side == 0 ? transform.crop_share == 1 : side == std::min(sample.height, sample.width));
   return sample.codec == Codec::raw && !transform.random_crop && sample.height == transform.height &&
-         sample.width == transform.width && sample.channels == channels &&
-         (side == 0 || side == std::min(sample.height, sample.width)) &&
+         sample.width == transform.width && sample.channels == channels && whole &&
          std::ssize(sample.bytes) == sample.height * sample.width * sample.channels;
 }
 
@@ -137,10 +208,10 @@ ImagePart ImageReader::part(const Placement& upright, const ImageSize& wanted, b
   Placement at = as_stored(upright, result, turned_, size_);
   int reduce = 1;
   const bool raw = sample_.codec == Codec::raw;
-  if (reduces && !raw && decoder_.reduces()) {
+  if (reduces && !raw && decoder_.reduces() && at.rows.interpolation != Resampling::nearest) {
     const double scale = std::min(at.rows.scale, at.columns.scale);
     reduce = scale >= 8 ? 8 : scale >= 4 ? 4 : scale >= 2 ? 2 : 1;
-    at = {reduced(at.rows, reduce), reduced(at.columns, reduce)};
+    at = {reduced(at.rows, reduce), reduced(at.columns, reduce), at.padding};
   }
   const Reach rows = reach(at.rows, result.height), columns = reach(at.columns, result.width);
   const Box box{rows.first, columns.first, rows.last - rows.first, columns.last - columns.first};
@@ -149,7 +220,7 @@ ImagePart ImageReader::part(const Placement& upright, const ImageSize& wanted, b
     window.high = std::min(window.high, within.last);
     return moved(window, within.first);
   };
-  at = {clipped(at.rows, rows), clipped(at.columns, columns)};
+  at = {clipped(at.rows, rows), clipped(at.columns, columns), at.padding};
   return {raw ? raw_part(box, channels) : decoder_.decode(box, reduce), at, result, turned_};
 }
 
@@ -181,14 +252,16 @@ void ImageReader::scale(const ImagePart& part, std::int64_t channels, std::span<
   if (!turned.upright()) {
     stored_.resize(out.size());
     resize_(pixels, at.rows, at.columns, result.height, result.width, stored_);
+    pad(part, stored_);
     return turn(
         {stored_.data(), result.height, result.width, pixels.channels, result.width * pixels.channels},
         turned, out.data());
   }
   const bool widens = pixels.channels == 1 && channels == 3;
   const std::int64_t count = result.height * result.width;
-  resize_(pixels, at.rows, at.columns, result.height, result.width,
-          widens ? out.first(static_cast<std::size_t>(count)) : out);
+  const auto scaled = widens ? out.first(static_cast<std::size_t>(count)) : out;
+  resize_(pixels, at.rows, at.columns, result.height, result.width, scaled);
+  pad(part, scaled);
   if (!widens) return;
   for (std::int64_t i = count - 1; i >= 0; --i) {  // backwards, because it is in place
     std::fill_n(out.data() + 3 * i, 3, out[static_cast<std::size_t>(i)]);
@@ -211,13 +284,13 @@ ImageView ImageReader::classes() {
 void ImageReader::read_nearest(const Placement& at, const ImageSize& wanted, std::span<std::uint8_t> out) {
   const ImageView view = classes();
   const auto nearest = [](const Window& window, std::int64_t i) {
-    const double centre = (static_cast<double>(i) + 0.5) * window.scale + window.offset;
-    return std::clamp(static_cast<std::int64_t>(std::floor(centre)), window.low, window.high - 1);
+    return std::clamp(static_cast<std::int64_t>(std::floor(window.centre(i))), window.low, window.high - 1);
   };
   for (std::int64_t y = 0, i = 0; y < wanted.height; ++y) {
     const std::uint8_t* const row = view.pixels + nearest(at.rows, y) * view.stride;
     for (std::int64_t x = 0; x < wanted.width; ++x, ++i)
-      out[static_cast<std::size_t>(i)] = row[nearest(at.columns, x)];
+      out[static_cast<std::size_t>(i)] =
+          at.rows.covers(y) && at.columns.covers(x) ? row[nearest(at.columns, x)] : kernels::kUnknownClass;
   }
 }
 

@@ -17,6 +17,7 @@ namespace athanor {
 /// The source of a result's pixels, in pixels of the whole, upright image.
 struct Placement {
   Window rows, columns;
+  std::uint8_t padding = 0;  ///< the byte of pixels without a source
 };
 Placement place(const ImageTransform& transform, const ImageSize& size, const DrawKey& key);
 
@@ -61,7 +62,8 @@ class ImageReader {
   const ImageSize& stored_size() const { return size_; }
   /// Whether read() only copies the sample, because it is raw and needs neither cropping nor scaling.
   static bool copies(const StoredSample& sample, const ImageTransform& transform, std::int64_t channels);
-  /// As read(), for a mask: the nearest pixel's class, a palette index or grey byte. Throws IoError on a
+  /// As read(), for a mask: the nearest pixel's class, a palette index or grey byte; 255 for padding, which
+  /// cross_entropy ignores. Throws IoError on a
   /// JPEG, or a raw mask with several channels.
   void read_nearest(const Placement& at, const ImageSize& wanted, std::span<std::uint8_t> out);
   /// Decodes a whole encoded sample, only to find defects. Of its `fields`, those that are not numbers must

@@ -109,6 +109,7 @@ void Resizer::operator()(const ImageView& image, const Window& rows, const Windo
   const std::int64_t values = width * image.channels;
   ATH_CHECK(height > 0 && width > 0 && std::ssize(out) == height * values,
             "resize: result must have {} bytes, but got {}", height * values, out.size());
+  if (rows.interpolation == Resampling::bicubic) return bicubic_(image, rows, columns, height, width, out);
   rows_.prepare(rows, height);
   if (columns_.prepare(columns, width) || channels_ != image.channels) prepare_groups(image.channels);
   // A ring buffer of resized rows, as many as one row of the result needs.

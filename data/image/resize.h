@@ -4,6 +4,7 @@
 #include <span>
 #include <vector>
 
+#include "data/image/detail/bicubic.h"
 #include "data/image/image.h"
 #include "kernels/resize.h"
 
@@ -18,16 +19,17 @@ struct Reach {
 };
 Reach reach(const Window& window, std::int64_t count);
 
-/// Scales images of bytes: bilinear, antialiased. A result's pixel is the mean of its source pixels weighted
-/// by a triangle of max(scale, 1) to each side, normalised at the window's ends. Equals torchvision's resize
-/// with antialias=True.
+/// Scales images of bytes. Bilinear: a result's pixel is the mean of its source pixels weighted by a triangle
+/// of max(scale, 1) to each side, normalised at the window's ends. Equals torchvision's resize with
+/// antialias=True, as bicubic (BicubicResizer) and nearest do.
 ///
-/// Within 1 of the exact result, and the same bits everywhere: kernels::resize_images has them on a GPU. For
-/// one thread at a time; memory and the last weights are cached.
+/// Within 1 of the exact result, and the same bits everywhere: kernels::resize_images has them on a GPU,
+/// except bicubic. For one thread at a time; memory and the last weights are cached.
 class Resizer {
  public:
-  /// Writes height x width pixels of image.channels (1 to 4) to `out`. Windows are in pixels of `image`.
-  /// Throws ArgumentError if they extend outside it, or `out` has another size.
+  /// Writes height x width pixels of image.channels (1 to 4) to `out`; what its padding gets is unspecified.
+  /// Windows are in pixels of `image`, with the same interpolation. Throws ArgumentError if they extend
+  /// outside it, or `out` has another size.
   void operator()(const ImageView& image, const Window& rows, const Window& columns, std::int64_t height,
                   std::int64_t width, std::span<std::uint8_t> out);
 
@@ -44,6 +46,7 @@ class Resizer {
   void prepare_groups(std::int64_t channels);
   const std::uint8_t* readable(const ImageView& image, std::int64_t y);
 
+  BicubicResizer bicubic_;
   Axis rows_, columns_;
   // Values of a row are computed in groups of eight, from sixteen adjacent bytes.
   std::vector<std::int32_t> group_from_, group_to_;  // first byte read, first value written

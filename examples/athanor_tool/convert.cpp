@@ -11,11 +11,14 @@
 #include "examples/athanor_tool/convert_onnx.h"
 #include "nn/models/model.h"
 #include "nn/pretrained.h"
+#include "nn/scale_outputs.h"
 #include "nn/torch/torch_layout.h"
 #include "tensor/base/error.h"
 #include "tensor/base/printable.h"
 #include "tensor/io/safetensors.h"
 #include "trainer/checkpoints/run_folder.h"
+#include "trainer/flags/detail/read_flag.h"
+#include "trainer/inference/named_weights.h"
 #include "trainer/inference/weights_file.h"
 #include "trainer/tool/tool_main.h"
 
@@ -26,30 +29,31 @@ namespace fs = std::filesystem;
 
 struct ConvertOptions {
   std::string in, out, model, layout;
-  std::int64_t channels = 0, image_size = 0;
+  std::int64_t channels = 0;
+  ImageSize image_size;  ///< 0: as in IN
   OnnxForm onnx;
+  bool averages = true;
 };
 
 /// A network with the weights of IN, and its description.
 struct Loaded {
   ModelInfo info;
   std::unique_ptr<nn::Module> network;
-  std::string assumed;             ///< about the images, if the file does not tell
-  std::vector<std::string> parts;  ///< of WeightsFile
+  std::string assumed;  ///< about the images, if the file does not tell
+  std::string choice;   ///< of weights, if IN holds several
 };
 
 // Reading --------------------------------------------------------------------------------------------------
 
-void check_known(const fs::path& path, const WeightsFile& file, const ConvertOptions& options) {
+void check_known(const fs::path& path, const WeightsFile& file, const std::string& model) {
   if (!file.info) {
-    ATH_CHECK(!options.model.empty(),
-              "convert: {} does not name its network: name it with --model, one of {}", path.string(),
-              fmt::join(nn::model_names(), " "));
+    ATH_CHECK(!model.empty(), "convert: {} does not name its network: name it with --model, one of {}",
+              path.string(), fmt::join(nn::model_names(), " "));
     return;
   }
   const std::string& name = file.info->model;
-  ATH_CHECK(options.model.empty() || options.model == name, "--model: {} holds {}, but got {}", path.string(),
-            name.empty() ? "a network of its own program" : name, options.model);
+  ATH_CHECK(model.empty() || model == name, "--model: {} holds {}, but got {}", path.string(),
+            name.empty() ? "a network of its own program" : name, model);
   const std::vector<std::string> known = nn::model_names();
   ATH_CHECK(std::find(known.begin(), known.end(), name) != known.end(),
             "convert: {} must hold a network that --model names, but holds {} of {}", path.string(),
@@ -65,44 +69,62 @@ void assume_images(ModelInfo& info) {
     const auto channels = static_cast<std::size_t>(images.channels);
     info.pixels = {std::vector<double>(channels, 0.5), std::vector<double>(channels, 0.5)};
   }
-  if (images.height >= 64) info.shorter_side = images.height * 8 / 7;
+  if (images.height < 64) return;
+  if (images.height == images.width) {
+    info.shorter_side = images.height * 8 / 7;
+  } else {
+    info.crop_share = 0.875;
+  }
 }
 
-/// Gives the description images of another size, prepared alike: the shorter side keeps its ratio to them.
-void set_image_size(ModelInfo& info, std::int64_t size) {
+/// Gives the description images of another size, prepared alike: the crop keeps its share of them.
+void set_image_size(ModelInfo& info, const ImageSize& size) {
   const std::int64_t before = info.images.height;
-  if (size == before && size == info.images.width) return;
-  info.images.height = info.images.width = size;
-  if (info.shorter_side > 0 && before > 0)
-    info.shorter_side = std::max(size, (2 * info.shorter_side * size + before) / (2 * before));
+  if (size == ImageSize{before, info.images.width}) return;
+  info.images.height = size.height;
+  info.images.width = size.width;
+  if (info.shorter_side > 0 && before > 0) {
+    if (size.height == size.width) {
+      info.shorter_side =
+          std::max(size.height, (2 * info.shorter_side * size.height + before) / (2 * before));
+    } else {
+      info.crop_share = static_cast<double>(before) / static_cast<double>(info.shorter_side);
+      info.shorter_side = 0;
+    }
+  }
   info.test_loss = info.test_accuracy = std::numeric_limits<double>::quiet_NaN();  // of other images
 }
 
 Loaded load(const ConvertOptions& options) {
-  const fs::path path = model_of(options.in);
-  const WeightsFile file = read_weights(path);
-  check_known(path, file, options);
+  const NamedWeights given = find_weights(options.in, options.model, "convert");
+  const fs::path path = model_of(given.path);
+  const std::string& model = given.model.empty() ? options.model : given.model;
+  const nn::PretrainedOptions how{.averages = options.averages};
+  const WeightsFile file = read_weights(path, how.averages);
+  check_known(path, file, model);
   Loaded loaded;
-  loaded.parts = file.parts;
   ModelInfo& info = loaded.info;
   if (file.info) info = *file.info;
-  if (info.model.empty()) info.model = options.model;
+  if (info.model.empty()) info.model = model;
   const auto build = [&](std::int64_t classes) {
-    const nn::ModelOptions full =
-        nn::model_options(info.model, {classes, options.channels ? options.channels : info.images.channels,
-                                       options.image_size ? options.image_size : info.images.height});
-    if (options.image_size || info.images.height == 0) set_image_size(info, full.image_size);
+    const bool resized = options.image_size.height > 0;
+    const ImageSize size = resized ? options.image_size : ImageSize{info.images.height, info.images.width};
+    const nn::ModelOptions full = nn::model_options(
+        info.model,
+        {classes, options.channels ? options.channels : info.images.channels, size.height, size.width});
+    if (resized || info.images.height == 0) set_image_size(info, {full.image_size, full.image_width});
     info.images.channels = full.in_channels;
     info.images.classes = full.classes;
     loaded.network = nn::make_model(info.model, full, 0);
     try {
-      return nn::load_pretrained(*loaded.network, file.weights);
+      return load_pretrained(*loaded.network, file, how);
     } catch (const ArgumentError& error) {
       detail::fail<>("convert: {} does not hold {}: {}", path.string(), info.model, error.what());
     }
   };
   const nn::Pretrained taken = build(info.images.classes);
   if (!taken.fresh.empty()) build(taken.classes);  // the file determines the number of classes
+  loaded.choice = choice_of(taken);
   if (!file.info) {
     info.program = "athanor convert";
     info.weights = path.filename().string();
@@ -114,6 +136,13 @@ Loaded load(const ConvertOptions& options) {
                                  fmt::join(info.pixels.mean, " "), fmt::join(info.pixels.stddev, " "));
   }
   return loaded;
+}
+
+/// Other programs get the numbers of a regression in their units, from the weights alone.
+void to_units(Loaded& loaded) {
+  ModelInfo& info = loaded.info;
+  if (!info.output_scale.empty()) nn::scale_outputs(*loaded.network, info.output_mean, info.output_scale);
+  info.output_mean = info.output_scale = {};
 }
 
 // Writing: a function for each form of OUT -----------------------------------------------------------------
@@ -162,16 +191,15 @@ void convert(const ConvertOptions& options) {
   const OnnxForm& onnx = options.onnx;
   ATH_CHECK(form.write == write_graph || (onnx.input.empty() && !onnx.preprocess),
             "{}: is for .onnx, but OUT is {}", onnx.preprocess ? "--preprocess" : "--input", options.out);
-  const Loaded loaded = load(options);
+  Loaded loaded = load(options);
+  if (form.write != write_athanor) to_units(loaded);
   form.write(loaded, options);
   const ImageSpec& images = loaded.info.images;
-  fmt::print("{}: {}, {} tensors, images {}x{}x{}, {} classes{}\n", printable(options.out), loaded.info.model,
+  fmt::print("{}: {}, {} tensors, images {}x{}x{}, {}{}\n", printable(options.out), loaded.info.model,
              loaded.network->state_dict().size(), images.height, images.width, images.channels,
-             images.classes, loaded.assumed);
-  if (loaded.parts.size() > 1)
-    fmt::print("{}: took the weights under '{}', not those under {}\n", printable(options.in),
-               printable(loaded.parts[0]),
-               printable(list_names({loaded.parts.begin() + 1, loaded.parts.end()})));
+             counted_outputs(loaded.info), loaded.assumed);
+  if (!loaded.choice.empty())
+    fmt::print("{}: took the weights {}\n", printable(options.in), printable(loaded.choice));
 }
 
 void add_convert(CLI::App& app) {
@@ -181,10 +209,12 @@ void add_convert(CLI::App& app) {
       ->add_option(
           "IN", options->in,
           "folder of a run, its model.safetensors, a checkpoint, or weights of torchvision's or timm's "
-          "network: .safetensors, .pth, .pt, .ckpt")
+          "network: .safetensors, .pth, .pt, .ckpt, or a name of what scripts/get_weights.sh has fetched")
       ->required();
   command->add_option("OUT", options->out, "file to write: .safetensors or .onnx")->required();
   command->add_option("--model", options->model, "name of the network, if IN does not have it");
+  command->add_flag("!--no-ema", options->averages,
+                    "of a checkpoint that holds weights and a running average of them, take the weights");
   command
       ->add_option("--layout", options->layout,
                    "athanor: the layout of a run's model; torch: the layout for load_state_dict() [athanor]")
@@ -197,10 +227,12 @@ void add_convert(CLI::App& app) {
       ->add_option("--channels", options->channels,
                    "channels of an image, if IN does not have them [the model's]")
       ->check(CLI::Range(1, 64));
-  command
-      ->add_option("--image-size", options->image_size,
-                   "side of an image in pixels, if it is not as in IN [the model's]")
-      ->check(CLI::Range(1, 65536));
+  command->add_option_function<std::string>(
+      "--image-size",
+      [options](const std::string& text) {
+        options->image_size = read_flag::image_size("--image-size", text);
+      },
+      "side of an image in pixels, or HEIGHTxWIDTH, if it is not as in IN [the model's]");
   command->callback([options] { convert(*options); });
 }
 

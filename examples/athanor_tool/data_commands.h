@@ -14,9 +14,9 @@ namespace athanor::tool {
 
 /// A data set to read.
 struct DataSource {
-  std::string path, part = "train", fields;
+  std::string path, part = "train", fields, task = "classify";
 };
-/// Its flags, --part and --fields.
+/// Its flags, --part, --fields and --task.
 void add_source_flags(CLI::App& command, DataSource& source);
 /// Opens it; reports on stderr if it is first packed into the cache, and what is not used.
 std::unique_ptr<Dataset> open_data(const DataSource& source, bool in_process = false);

@@ -4,8 +4,10 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "data/check_labels.h"
 #include "data/formats/open.h"
 #include "data/formats/packed.h"
+#include "data/label_kind.h"
 #include "examples/athanor_tool/data_commands.h"
 #include "tensor/base/error.h"
 #include "tensor/base/printable.h"
@@ -37,6 +39,17 @@ Json describe_sizes(std::vector<std::int64_t> sizes) {
           {"mean", total / static_cast<double>(sizes.size())}};
 }
 
+/// How many samples have each of several labels; empty if these are numbers, not 0 to 1.
+std::vector<std::int64_t> label_sizes(const Dataset& store) {
+  std::vector<std::int64_t> sizes(static_cast<std::size_t>(store.spec().classes));
+  const std::vector<double> labels = store.numbers(kLabelsField);
+  for (std::size_t i = 0; i < labels.size(); ++i) {
+    if (!(labels[i] >= 0 && labels[i] <= 1)) return {};
+    if (labels[i] > 0) ++sizes[i % sizes.size()];
+  }
+  return sizes;
+}
+
 Json describe_samples(const Dataset& store) {
   // A damaged label or a forged header must not exhaust memory.
   if (store.spec().classes > kMaxClasses) {
@@ -54,10 +67,12 @@ Json describe_samples(const Dataset& store) {
     if (!per_class.empty()) ++per_class[static_cast<std::size_t>(sample.label)];
   }
   const ImageSpec& spec = store.spec();
+  if (has_several_labels(store) && label_count(store) == store.spec().classes) per_class = label_sizes(store);
   Json classes = Json::array();
   const std::vector<std::string> names = store.class_names();
-  for (std::size_t c = 0; c < per_class.size(); ++c) {
-    Json entry{{"samples", per_class[c]}};
+  for (std::size_t c = 0; c < static_cast<std::size_t>(spec.classes); ++c) {
+    Json entry = Json::object();
+    if (c < per_class.size()) entry["samples"] = per_class[c];
     if (c < names.size()) entry["name"] = names[c];
     classes.push_back(entry);
   }
@@ -129,15 +144,16 @@ void print(const Json& all) {
                              field["dtype"].get<std::string>(), field["shape"].dump()));
   }
   const Json& classes = all["classes"];
-  row("classes", with_commas(std::ssize(classes)));
+  const bool counted = classes.empty() || classes[0].contains("samples");
+  row(counted ? "classes" : "numbers", with_commas(std::ssize(classes)));
   std::int64_t shown = 0;
   for (const Json& entry : classes) {
     if (shown == kClassesShown) {
       fmt::print("    ... and {} more\n", with_commas(std::ssize(classes) - shown));
       break;
     }
-    fmt::print("    {:>6}  {:>12} samples  {}\n", shown++, number(entry["samples"]),
-               printable(entry.value("name", "")));
+    const std::string samples = counted ? fmt::format("{:>12} samples  ", number(entry["samples"])) : "";
+    fmt::print("    {:>6}  {}{}\n", shown++, samples, printable(entry.value("name", "")));
   }
 }
 

@@ -5,14 +5,18 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <optional>
+#include <system_error>
 #include <thread>
+#include <vector>
 
 #include <fmt/format.h>
 
 #include "data/convert.h"
 #include "data/formats/open.h"
 #include "data/formats/packed.h"
+#include "data/formats/shards.h"
 #include "data/image/resize.h"
 #include "data/recode.h"
 #include "examples/athanor_tool/crash_line.h"
@@ -28,13 +32,21 @@ namespace athanor::tool {
 namespace {
 
 struct PackArguments {
+  std::vector<std::string> names;  ///< sources, then the target
   DataSource source;
   std::string target, raw;
   std::int64_t shorter_side = 0;
   int threads = 0;
-  std::int64_t limit = 0, file_mb = 1024;
+  std::int64_t limit = 0, file_mb = 1024, shard_bytes = 0;
   std::optional<std::uint64_t> shuffle_seed;
   bool no_decode = false;
+};
+
+/// Says in the usage line that DST comes behind SRC: its words are one option, as flags may follow them.
+class SourceThenTarget final : public CLI::Formatter {
+  std::string make_option_usage(const CLI::Option* option) const override {
+    return CLI::Formatter::make_option_usage(option) + " DST";
+  }
 };
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
@@ -52,7 +64,22 @@ ImageSize read_size(const std::string& text) {
   return size;
 }
 
-void run_pack(const PackArguments& arguments) {
+/// The last name is what to write; the others are the shards of one set.
+void divide_names(PackArguments& arguments) {
+  const std::vector<std::string>& names = arguments.names;
+  ATH_CHECK(names.size() > 1, "pack: DST is required: what to write, behind what to read, {}", names[0]);
+  arguments.target = names.back();
+  // Of a pattern that the shell expanded, with DST forgotten, the last match would be replaced by the others.
+  std::error_code ignored;
+  ATH_CHECK(names.size() == 2 || !std::filesystem::exists(arguments.target, ignored),
+            "pack: DST, behind several names of what to read, must not exist yet, but {} does: remove it, or "
+            "name another",
+            arguments.target);
+  arguments.source.path = joined_shards({names.begin(), names.end() - 1}).string();
+}
+
+void run_pack(PackArguments& arguments) {
+  divide_names(arguments);
   RecodeOptions recode{.shorter_side = arguments.shorter_side, .check = !arguments.no_decode};
   if (!arguments.raw.empty()) recode.raw = read_size(arguments.raw);
   (void)make_recoder(recode);  // checks the combination before anything is opened
@@ -69,6 +96,7 @@ void run_pack(const PackArguments& arguments) {
   const std::unique_ptr<SampleWriter> to =
       create_samples(arguments.target, {.threads = threads > 1 ? 1 : 0,
                                         .file_bytes = arguments.file_mb << 20,
+                                        .shard_bytes = arguments.shard_bytes,
                                         .classes = from->spec().classes,
                                         .class_names = from->class_names(),
                                         .fields = from->fields()});
@@ -104,10 +132,10 @@ void run_pack(const PackArguments& arguments) {
   to->finish();
   const double seconds = seconds_since(start);
   fmt::print("{}: {} samples, {:.1f} MB, in {} ({:.0f} samples/s, {:.1f} MB/s)\n",
-             printable(arguments.target), with_commas(total), static_cast<double>(bytes_written) * 1e-6,
-             duration(seconds), static_cast<double>(total) / seconds,
-             static_cast<double>(bytes_written) / seconds * 1e-6);
-  if (PackedStore::recognises(arguments.target)) {
+             printable(written_name(arguments.target, arguments.shard_bytes).string()), with_commas(total),
+             static_cast<double>(bytes_written) * 1e-6, duration(seconds),
+             static_cast<double>(total) / seconds, static_cast<double>(bytes_written) / seconds * 1e-6);
+  if (arguments.shard_bytes == 0 && PackedStore::recognises(arguments.target)) {
     fmt::print("content id {}\n", PackedStore(arguments.target).content_id());
   }
 }
@@ -119,15 +147,20 @@ void add_source_flags(CLI::App& command, DataSource& source) {
       ->check(CLI::IsMember({"train", "test"}));
   command.add_option(
       "--fields", source.fields,
-      "image=NAME,label=NAME: what an HDF5, LMDB, TFRecord, npz or tar source calls them; the labels of "
-      "HDF5 may lie in another file, label=FILE:NAME");
+      "image=NAME,label=NAME: what an HDF5, LMDB, TFRecord, npz or tar source or a table calls them; the "
+      "labels of HDF5 may lie in another file, label=FILE:NAME; a table may have several, label=A,B,C");
+  command
+      .add_option("--task", source.task,
+                  "What the columns of a table are labels for: classify, multilabel or regression")
+      ->check(CLI::IsMember({"classify", "multilabel", "regression"}));
 }
 
 std::unique_ptr<Dataset> open_data(const DataSource& source, bool in_process) {
   const auto say = [](const std::string& line) { terminal::say(stderr, line); };
-  const auto& [path, part, fields] = source;
+  const auto& [path, part, fields, task] = source;
   std::unique_ptr<Dataset> data = open_samples(path, {.split = part == "test" ? Split::test : Split::train,
                                                       .fields = fields,
+                                                      .labels = *label_kind_named(task),
                                                       .in_process = in_process,
                                                       .on_import = say});
   if (has_parts(path)) say(fmt::format("{} has a training and a test part; this is --part {}", path, part));
@@ -137,14 +170,27 @@ std::unique_ptr<Dataset> open_data(const DataSource& source, bool in_process) {
 
 void add_pack(CLI::App& app) {
   CLI::App* const command = app.add_subcommand("pack", "Converts a data set from one format to another");
+  command->formatter(std::make_shared<SourceThenTarget>());
   const auto arguments = std::make_shared<PackArguments>();
   command
-      ->add_option("SRC", arguments->source.path,
-                   "What to read: a file or folder of any format (data/formats/open.h)")
+      ->add_option(
+          "SRC", arguments->names,
+          "What to read: a file or folder of any format (data/formats/open.h), or several, which are "
+          "joined: words, 'x-{000..147}.tar', 'x-*.tar'. DST, what to write: " +
+              written_formats())
+      ->option_text("... DST")
       ->required();
-  command->add_option("DST", arguments->target, "What to write: " + written_formats())->required();
-  command->add_option("--file-mb", arguments->file_mb, "MiB of samples in each file, if there are several")
-      ->check(CLI::Range(1, 1 << 30));
+  CLI::Option* const in_mb =
+      command->add_option("--file-mb", arguments->file_mb, "MiB of samples in each file of an .athp.json")
+          ->check(CLI::Range(1, 1 << 30));
+  command
+      ->add_option(
+          "--shard-size", arguments->shard_bytes,
+          "1GB, 500MB: writes shards of so many bytes of samples, NAME-00000.tar, ...: tar, TFRecord, "
+          "or packed files and their manifest")
+      ->transform(CLI::AsSizeValue(true).description(""))
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 60))
+      ->excludes(in_mb);
   command
       ->add_option("--threads", arguments->threads,
                    "Threads; 0: one per core. Any number writes the same bytes")

@@ -12,6 +12,7 @@
 #include "optim/optimizer.h"
 #include "tensor/base/error.h"
 #include "tensor/base/nearest.h"
+#include "trainer/flags/detail/read_flag.h"
 #include "trainer/flags/recipe.h"
 #include "trainer/readable.h"
 #include "trainer/tool/tool_main.h"
@@ -20,7 +21,7 @@ namespace athanor::tool {
 namespace {
 
 struct PlanOptions {
-  std::string model, precision = "f32", optimizer = "sgd", gpu;
+  std::string model, precision = "f32", optimizer = "sgd", gpu, image_size;
   std::int64_t batch_size = 64;
   int devices = 2;
   bool accumulate = false, json = false;
@@ -88,7 +89,12 @@ void account(const PlanOptions& options, Precision precision) {
              options.json ? "\n" : "");
 }
 
-void plan(const PlanOptions& options) {
+void plan(PlanOptions& options) {
+  if (!options.image_size.empty()) {
+    const ImageSize size = read_flag::image_size("--image-size", options.image_size);
+    options.size.image_size = size.height;
+    options.size.image_width = size.width;
+  }
   const auto precision = precision_named(options.precision);
   ATH_CHECK(precision, "--precision: must be f32, tf32, bf16 or f16, but got '{}'", options.precision);
   ATH_CHECK(options.devices >= 1 && options.devices <= 65536, "--devices: must be in [1, 65536], but got {}",
@@ -97,7 +103,6 @@ void plan(const PlanOptions& options) {
     ATH_CHECK(value >= 0, "{}: must be at least 1, but got {}", flag, value);  // 0: not given
   };
   at_least_one("--classes", options.size.classes);
-  at_least_one("--image-size", options.size.image_size);
   if (!options.gpu.empty()) return account(options, *precision);
   ATH_CHECK(!options.json, "--json: needs --gpu, whose account it prints; try --gpu h200");
   const Plan of_ddp = plan(options, *precision, false), of_zero1 = plan(options, *precision, true);
@@ -137,8 +142,8 @@ void add_plan(CLI::App& app) {
   command->add_option("--optimizer", options->optimizer, "sgd (with momentum), adam, adamw or muon [sgd]");
   command->add_flag("--accumulate", options->accumulate, "f32 gradients; with --gpu, a step of two batches");
   command->add_option("--classes", options->size.classes, "outputs of the last layer [the model's own]");
-  command->add_option("--image-size", options->size.image_size,
-                      "side of an image in pixels [the model's own]");
+  command->add_option("--image-size", options->image_size,
+                      "side of an image in pixels, or HEIGHTxWIDTH [the model's own]");
   command->add_option("--gpu", options->gpu, "GPU to predict a step for: h200, h100, a100, ...");
   command->add_option("--batch-size", options->batch_size, "images per step on that GPU [64]");
   command->add_flag("--json", options->json, "with --gpu: print the account as JSON");

@@ -165,9 +165,8 @@ class Signals {
 std::string describe(const serve::Service& service) {
   const ModelInfo& info = service.model()->predictor.info();
   const ImageSpec& images = info.images;
-  return fmt::format("{} of {}, {} class{}, images {}x{}x{}", info.model, service.options().model.string(),
-                     images.classes, images.classes == 1 ? "" : "es", images.height, images.width,
-                     images.channels);
+  return fmt::format("{} of {}, {}, images {}x{}x{}", info.model, service.options().model.string(),
+                     counted_outputs(info), images.height, images.width, images.channels);
 }
 
 void reload(serve::Service& service, serve::Metrics& metrics) {

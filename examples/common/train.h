@@ -27,6 +27,8 @@ int train(int argc, char** argv, TrainerConfig defaults,
 
 /// Whether no flag has set it.
 bool is_default(const TrainerConfig& config, const std::string& flag);
+/// Whether the command line has set it: a recipe may have settings that other flags make idle.
+bool is_typed(const TrainerConfig& config, const std::string& flag);
 /// Changes only the default that config.json records for it: the caller sets the member.
 void record_default(TrainerConfig& config, const std::string& flag, const std::string& value);
 

@@ -16,7 +16,7 @@ Json json_of(const UploadedFile& file, const Answer& answer) {
     json["error"] = answer.error;
     return json;
   }
-  json["top"] = athanor::json_of(answer.top);
+  json.update(athanor::json_of(answer.task, answer.top));
   return json;
 }
 
@@ -48,11 +48,13 @@ Reply reply_to(const Job& job) {
 
 Reply health(const Model& model) {
   const ModelInfo& info = model.predictor.info();
-  return {200, line_of({{"status", "ok"},
-                        {"model", info.model},
-                        {"classes", info.images.classes},
-                        {"images", {info.images.height, info.images.width, info.images.channels}},
-                        {"generation", model.generation}})};
+  Json json{{"status", "ok"},
+            {"model", info.model},
+            {"classes", info.images.classes},
+            {"images", {info.images.height, info.images.width, info.images.channels}},
+            {"generation", model.generation}};
+  if (info.task != LabelKind::classes) json["task"] = name_of(info.task);
+  return {200, line_of(json)};
 }
 
 }  // namespace athanor::serve

@@ -14,11 +14,13 @@ struct Reply {
 
 /// {"error": "..."}
 Reply refusal(int code, const std::string& error);
-/// The reply to a completed job. One file: {"image", "top"}, as `athanor predict --json` prints it; several:
+/// The reply to a completed job. One file: {"image", "top"} or what else the model's task has, as `athanor
+/// predict --json` prints it; several:
 /// {"images": [...]}, where an unreadable file has {"image", "error"}. 400 if none could be read, 500 if none
 /// was answered because of a server error, 503 if one is late.
 Reply reply_to(const Job& job);
-/// {"status", "model", "classes", "images": [height, width, channels], "generation"}
+/// {"status", "model", "classes", "images": [height, width, channels], "generation"}, and "task" if it is not
+/// to classify.
 Reply health(const Model& model);
 
 }  // namespace athanor::serve

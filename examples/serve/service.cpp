@@ -264,7 +264,8 @@ void Service::compute(std::span<Picture> batch) {
   metrics_.model_seconds.add(seconds(Clock::now() - begin));
   metrics_.batch_images.add(static_cast<double>(batch.size()));
   for (std::size_t i = 0; i < batch.size(); ++i) {
-    Answer result{.top = predictor.guesses(found, static_cast<std::int64_t>(i), batch[i].job->top)};
+    Answer result{.top = predictor.guesses(found, static_cast<std::int64_t>(i), batch[i].job->top),
+                  .task = predictor.info().task};
     ++metrics_.images;
     answer(batch[i], std::move(result));
     batch[i].job.reset();  // already answered, in case a later one fails

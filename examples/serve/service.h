@@ -32,10 +32,11 @@ struct Model {
 
 /// The answer for one image.
 struct Answer {
-  std::vector<Guess> top = {};  ///< most probable first
-  std::string error = {};       ///< why the image could not be read, in one sentence
-  bool is_fault = false;        ///< a server error, not caused by the image
-  bool is_late = false;         ///< the request waited for too long, and this image was not computed
+  std::vector<Guess> top = {};  ///< as Predictor::guesses() gives them
+  LabelKind task = LabelKind::classes;
+  std::string error = {};  ///< why the image could not be read, in one sentence
+  bool is_fault = false;   ///< a server error, not caused by the image
+  bool is_late = false;    ///< the request waited for too long, and this image was not computed
 };
 
 /// A request's images and their answers. The submitter sets the first four members.

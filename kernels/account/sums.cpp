@@ -98,4 +98,10 @@ void add_confusion(AccountContext& context, const Tensor& predicted, const Tenso
   if (counted > 0) context.launch("metrics", {predicted, target, counted}, {counted});
 }
 
+void keep_rows(AccountContext& context, const Tensor& prediction, const Tensor& target, const Tensor& at,
+               Out) {
+  if (at.numel() == 0) return;
+  context.launch("metrics", {prediction, target, at}, {account::bytes(prediction) * 2 + at.numel() * 8});
+}
+
 }  // namespace athanor::kernels

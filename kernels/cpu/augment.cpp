@@ -58,7 +58,8 @@ void transform(const Augment& augment, const AugmentPlan& plan, const Image& siz
 
   for (std::int64_t y = 0; y < size.height; ++y) {
     T* to = out + y * row;
-    const std::int64_t source = padded_index(y + plan.dy, size.height, augment.padding);
+    const std::int64_t upright = plan.vertical_flip ? size.height - 1 - y : y;
+    const std::int64_t source = padded_index(upright + plan.dy, size.height, augment.padding);
     const std::uint8_t* from = source < 0 ? nullptr : in + source * row;
     const auto edge = [&](std::int64_t x) {
       const std::int64_t at = padded_index(column(x), size.width, augment.padding);
@@ -87,7 +88,7 @@ void rescale(const AugmentPlan& plan, const Image& size, const std::uint8_t* in,
              const RowLookup<C, T>& lookup, T* out) {
   const std::int64_t channels = C ? C : size.channels;
   for (std::int64_t y = 0; y < size.height; ++y) {
-    const Tap row(y, plan.dy, plan.box_height, size.height);
+    const Tap row(plan.vertical_flip ? size.height - 1 - y : y, plan.dy, plan.box_height, size.height);
     for (std::int64_t i = 0; i < size.width; ++i, out += channels) {
       const Tap column(plan.flip ? size.width - 1 - i : i, plan.dx, plan.box_width, size.width);
       if constexpr (std::is_same_v<T, std::uint8_t>) {

@@ -250,8 +250,9 @@ MadePrimitive make(const PrimitiveKey& key) {
 }
 
 std::string needs(const PrimitiveKey&) {
-  return "the direct code needs AVX2, f32 or a half type and one group; for its backward passes, no dilation "
-         "along a row, and few input channels";
+  return "the direct code needs AVX2, f32 or a half type and one group, or for the gradient of weights a "
+         "filter "
+         "for each channel; for its backward passes, no dilation along a row, and few input channels";
 }
 
 }  // namespace

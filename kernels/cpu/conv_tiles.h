@@ -2,7 +2,8 @@
 
 #include <cstdint>
 
-// The inner loops of conv_direct.cpp, conv_pool.cpp, conv_scatter.cpp and conv_gradient.cpp: sums of products
+// The inner loops of conv_direct.cpp, conv_pool.cpp, conv_scatter.cpp, conv_gradient.cpp and
+// conv_depthwise.cpp: sums of products
 // that stay in registers until complete. Tensors are f32, in the layouts given here, whose blocks of 16
 // floats are one vector of AVX-512 or two of AVX2. Every sum has its taps in the same order, one fused
 // multiply-add each, so the bits do not depend on the CPU.
@@ -85,6 +86,22 @@ struct WeightCode {
   void (*const* sums[2])(const WeightTile& tile);  ///< by rows - 1, then by taps - 1
 };
 
+/// Some taps of some rows of the filters of 16 channels, each with a filter of its own, whose gradients are
+/// sums over the pixels of an image. Channels come last everywhere.
+struct DepthwiseTile {
+  const float* x;                           ///< under the first pixel's first tap
+  std::int64_t filter_row;                  ///< floats of x from a row of the filter to the next
+  std::int64_t rows, row, columns, column;  ///< output pixels, and floats of x between them
+  const float* dy;                          ///< [rows, columns, 16]
+  float* sums;                              ///< [tap][16], to which is added
+  std::int64_t sums_row;                    ///< floats from a row of the filter to the next
+};
+/// The code for a length of a row of the filter.
+struct DepthwiseCode {
+  std::int64_t rows, taps;                            ///< of the largest tile
+  void (*const* sums[3])(const DepthwiseTile& tile);  ///< by rows - 1, then by taps - 1
+};
+
 /// The loops for one instruction set.
 struct Code {
   const char* isa;
@@ -103,6 +120,7 @@ struct Code {
   int max_patch;
   void (*const* add_patches)(const Patches& patches);
   WeightCode (*weights)(std::int64_t row, std::int64_t channels);
+  DepthwiseCode (*depthwise)(std::int64_t row);
 };
 
 /// That of this CPU. Only if has_avx2().

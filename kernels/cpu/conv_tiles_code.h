@@ -332,6 +332,47 @@ WeightCode weights(std::int64_t row, std::int64_t channels) {
   return channels <= kFloats ? weight_code<1>(row) : weight_code<kParts>(row);
 }
 
+/// Half a block after the other where a vector is half a block.
+template <int kRows, int kTaps> ATH_TARGET void depthwise_sums(const DepthwiseTile& t) {
+  for (int part = 0; part < kParts; ++part) {
+    float* const sums = t.sums + part * kFloats;
+    Floats total[kRows][kTaps];
+#pragma GCC unroll 3
+    for (int r = 0; r < kRows; ++r)
+#pragma GCC unroll 8
+      for (int i = 0; i < kTaps; ++i) total[r][i] = load(sums + r * t.sums_row + i * kLanes);
+    const float* dy = t.dy + part * kFloats;
+    for (std::int64_t row = 0; row < t.rows; ++row) {
+      const float *x0 = t.x + part * kFloats + row * t.row, *x1 = x0 + t.filter_row, *x2 = x1 + t.filter_row;
+      for (std::int64_t column = 0; column < t.columns; ++column) {
+        const Floats gradient = load(dy);
+#pragma GCC unroll 3
+        for (int r = 0; r < kRows; ++r)
+#pragma GCC unroll 8
+          for (int i = 0; i < kTaps; ++i)
+            total[r][i] = fused(load((r == 0 ? x0 : r == 1 ? x1 : x2) + i * kLanes), gradient, total[r][i]);
+        x0 += t.column, x1 += t.column, x2 += t.column, dy += kLanes;
+      }
+    }
+#pragma GCC unroll 3
+    for (int r = 0; r < kRows; ++r)
+#pragma GCC unroll 8
+      for (int i = 0; i < kTaps; ++i) store(sums + r * t.sums_row + i * kLanes, total[r][i]);
+  }
+}
+
+template <int kRows> constexpr auto depthwise_of_rows() {
+  constexpr int kMost = std::min(kWeightSums / kRows, 8);
+  return table_of<kMost>([]<int kTaps>() { return &depthwise_sums<kRows, kTaps>; });
+}
+DepthwiseCode depthwise(std::int64_t row) {
+  static constexpr auto kOne = depthwise_of_rows<1>();
+  static constexpr auto kTwo = depthwise_of_rows<2>();
+  static constexpr auto kThree = depthwise_of_rows<3>();
+  const std::int64_t tiles = (row + 7) / 8, taps = (row + tiles - 1) / tiles;
+  return {std::min<std::int64_t>(kWeightSums / taps, 3), taps, {kOne.data(), kTwo.data(), kThree.data()}};
+}
+
 }  // namespace
 
 const Code& code() {
@@ -352,6 +393,7 @@ const Code& code() {
       .max_patch = kMaxPatch,
       .add_patches = kPatches.data(),
       .weights = weights,
+      .depthwise = depthwise,
   };
   return kCode;
 }

@@ -1,5 +1,7 @@
 #include "kernels/metrics.h"
 
+#include <algorithm>
+
 #include "kernels/cpu/context.h"
 
 namespace athanor::kernels {
@@ -70,6 +72,19 @@ void add_confusion(CpuContext&, const Tensor& predicted, const Tensor& target, O
   for (std::int64_t i = 0; i < target.numel(); ++i) {
     if (is[i] < 0 || is[i] >= classes || says[i] < 0 || says[i] >= classes) continue;
     to[is[i] * classes + says[i]] += 1;
+  }
+}
+
+void keep_rows(CpuContext&, const Tensor& prediction, const Tensor& target, const Tensor& at, Out table) {
+  const std::int64_t columns = prediction.dim(1), rows = table.shape()[0];
+  const auto* place = at.data<std::int64_t>();
+  const auto *says = prediction.data<double>(), *is = target.data<double>();
+  for (std::int64_t n = 0; n < at.numel(); ++n, says += columns, is += columns) {
+    if (place[n] < 0 || place[n] >= rows) continue;
+    double* to = table.data<double>() + place[n] * (1 + 2 * columns);
+    *to++ = 1;
+    to = std::copy_n(says, columns, to);
+    std::copy_n(is, columns, to);
   }
 }
 

@@ -155,7 +155,7 @@ void muon_apply(CpuContext& context, const UpdateTable& table, const MuonStep& m
       cpu::with_average(context, table, [&](const auto& move, float* averages) {
         for_each_range(context, table, [&](const UpdateRange& at) {
           const float grow = grows ? growth[(&at - ranges.data()) / chunks] : 1.0f;
-          const MuonApplyOp op(muon, step.learning_rate[at.group], at.decay, grow);
+          const MuonApplyOp op(muon, at.learning_rate(step), at.decay, grow);
           const auto apply = [=](float direction, float& w) { op(direction, w); };
           cpu::update_range(apply, cpu::Unscaled(), move, at.count, x.data<X>() + (at.start - first),
                             weights ? weights + at.weights : nullptr, masters + at.masters,

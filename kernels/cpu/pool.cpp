@@ -1,5 +1,6 @@
 #include "kernels/pool.h"
 
+#include <algorithm>
 #include <type_traits>
 
 #include "kernels/cpu/context.h"
@@ -127,6 +128,14 @@ bool is_two_by_two(const PoolWindows& windows) {
            2 * a.outputs <= a.inputs;
   };
   return plain(windows.h) && plain(windows.w);
+}
+
+/// One window is the whole image.
+bool is_global(const Plan& plan) {
+  const auto covers = [](const Table& table, std::int64_t inputs, std::int64_t outputs) {
+    return outputs == 1 && table.windows[0].begin == 0 && table.windows[0].end == inputs;
+  };
+  return covers(plan.h, plan.H, plan.P) && covers(plan.w, plan.W, plan.Q);
 }
 
 // Max ------------------------------------------------------------------------------------------------------
@@ -387,6 +396,20 @@ void avg_pool_backward(CpuContext& context, const PoolWindows& windows, const Te
     const std::int64_t C = plan.C, image = plan.P * plan.Q * C;
     const T* gradients = dy.data<T>();
     T* out = dx.data<T>();
+    if (is_global(plan)) {  // all pixels of a channel get the same: a row's first is computed, then copied
+      const A share = A(1) / A(plan.h.windows[0].count * plan.w.windows[0].count);
+      parallel_for(context, dx.shape()[0] * plan.H, plan.grain(), [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t row = begin; row < end; ++row) {
+          const T* const from = gradients + row / plan.H * C;
+          T* const first = out + row * plan.W * C;
+          vectorize_if<kCommon<T>>([&] {
+            for (std::int64_t c = 0; c < C; ++c) first[c] = T(A(0) + share * A(from[c]));
+          });
+          for (std::int64_t w = 1; w < plan.W; ++w) std::copy_n(first, C, first + w * C);
+        }
+      });
+      return;
+    }
     for_each_input<kCommon<T>>(
         context, plan, dx.shape()[0],
         [&](auto lanes, std::int64_t n, std::int64_t h, std::int64_t w, std::int64_t c) {

@@ -37,7 +37,7 @@ std::uint8_t scaled(const std::uint8_t* from, const StagedImage& image, const Sc
     }
     sum = static_cast<std::uint16_t>(sum + upper_half(narrow, rows.weight[y * rows.taps + v]));
   }
-  return static_cast<std::uint8_t>(sum >> 8);
+  return result_byte(image, y, x, sum);
 }
 
 }  // namespace

@@ -41,7 +41,7 @@ void apply(CpuContext& context, const UpdateTable& table, std::span<const typena
                        averages ? averages + at.averages : nullptr, (state + at.state)...);
         };
         const typename Rule::Group& group = groups[static_cast<std::size_t>(at.group)];
-        const auto op = Rule::make(group, step.learning_rate[at.group], at.decay, steps[at.member]);
+        const auto op = Rule::make(group, at.learning_rate(step), at.decay, steps[at.member]);
         if (Rule::variant(group)) return run(std::bit_cast<typename Rule::Variant>(op));
         run(op);
       });

@@ -27,7 +27,7 @@ struct Batch {
 // AugmentPlan, as shared memory holds it.
 struct Plan {
   int dy, dx, blank_y, blank_x, blank_y_end, blank_x_end, box_height, box_width;
-  bool flip, recolours;
+  bool flip, vertical_flip, recolours;
   ColourMatrix colour;
 
   __device__ bool blanks_any() const { return blank_y < blank_y_end && blank_x < blank_x_end; }
@@ -53,6 +53,7 @@ template <bool Full>
         narrow(plan.box_height),
         narrow(plan.box_width),
         plan.flip,
+        plan.vertical_flip,
         plan.recolours,
         plan.colour};
 }
@@ -68,7 +69,8 @@ template <class T, bool Box> struct Source {
 
   __device__ __forceinline__ void find(const Plan& plan, const Batch& batch, Padding padding, int pixel) {
     const auto [y, column] = batch.by_width.divide(static_cast<std::uint32_t>(pixel));
-    const int row = static_cast<int>(y), left = static_cast<int>(column),
+    const int top = static_cast<int>(y), left = static_cast<int>(column),
+              row = plan.vertical_flip ? batch.height - 1 - top : top,
               x = plan.flip ? batch.width - 1 - left : left;
     const auto byte = [&](std::int64_t i, std::int64_t j) {
       return (static_cast<int>(i) * batch.width + static_cast<int>(j)) * batch.channels;

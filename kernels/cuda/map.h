@@ -20,10 +20,15 @@ inline constexpr int kMapThreads = 256;
 /// Vectors of W elements that a thread reads before it writes: more would cost registers, and f64 spills.
 template <int W> inline constexpr int kMapUnroll = W > 4 || W == 2 ? 2 : 4;
 
+/// Ops that hold so many values that ptxas would spill them with as many vectors in flight.
+template <class F> inline constexpr bool kIsHeavy = requires {
+  requires F::IsHeavy::value;
+};
+
 template <int W, class F, class To, class... From>
 __global__ void __launch_bounds__(kMapThreads) map_kernel(std::int64_t n, F f, To* y, const From*... x) {
   // Half as many on Blackwell, where ptxas would spill. The grid does not depend on it.
-  constexpr int kUnroll = kIsBlackwell ? (kMapUnroll<W> + 1) / 2 : kMapUnroll<W>;
+  constexpr int kUnroll = kIsBlackwell || kIsHeavy<F> ? (kMapUnroll<W> + 1) / 2 : kMapUnroll<W>;
   const std::int64_t thread = std::int64_t{blockIdx.x} * kMapThreads + threadIdx.x;
   const std::int64_t step = std::int64_t{gridDim.x} * kMapThreads, vectors = n / W;
   for (std::int64_t first = thread; first < vectors; first += step * kUnroll) {

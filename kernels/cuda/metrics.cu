@@ -102,6 +102,27 @@ __global__ void __launch_bounds__(kRowBlock)
   }
 }
 
+/// A thread for each number.
+__global__ void __launch_bounds__(kRowBlock)
+    keep(const double* prediction, const double* target, const std::int64_t* at, std::int64_t count,
+         std::int64_t columns, std::int64_t rows, double* table) {
+  const auto step = static_cast<std::int64_t>(gridDim.x) * kRowBlock;
+  for (auto i = static_cast<std::int64_t>(blockIdx.x) * kRowBlock + threadIdx.x; i < count; i += step) {
+    const std::int64_t column = i % columns, row = at[i / columns];
+    if (row < 0 || row >= rows) continue;
+    double* to = table + row * (1 + 2 * columns);
+    if (column == 0) to[0] = 1;
+    to[1 + column] = prediction[i];
+    to[1 + columns + column] = target[i];
+  }
+}
+
+/// Of grid-stride loops over single elements.
+unsigned few_blocks(std::int64_t count) {
+  constexpr std::int64_t kMaxBlocks = 1024;
+  return static_cast<unsigned>(std::min((count + kRowBlock - 1) / kRowBlock, kMaxBlocks));
+}
+
 }  // namespace
 
 void add_metrics(CudaContext& context, const Tensor& losses, const Tensor& logits, const Tensor& target,
@@ -139,11 +160,20 @@ void add_top_k(CudaContext& context, const Tensor& logits, const Tensor& target,
 
 void add_confusion(CudaContext& context, const Tensor& predicted, const Tensor& target, Out counts) {
   if (target.numel() == 0) return;
-  constexpr std::int64_t kMaxBlocks = 1024;
-  const std::int64_t blocks = std::min((target.numel() + kRowBlock - 1) / kRowBlock, kMaxBlocks);
-  cuda::launch(context, {"metrics", static_cast<unsigned>(blocks), kRowBlock}, count_pairs,
+  cuda::launch(context, {"metrics", few_blocks(target.numel()), kRowBlock}, count_pairs,
                predicted.data<std::int64_t>(), target.data<std::int64_t>(), target.numel(), counts.shape()[0],
                counts.data<double>());
+}
+
+void keep_rows(CudaContext& context, const Tensor& prediction, const Tensor& target, const Tensor& at,
+               Out table) {
+  const std::int64_t count = prediction.numel();
+  if (count == 0) return;
+  cuda::launch(context, {"metrics", few_blocks(count), kRowBlock}, keep,
+               static_cast<const double*>(prediction.data<double>()),
+               static_cast<const double*>(target.data<double>()),
+               static_cast<const std::int64_t*>(at.data<std::int64_t>()), count, prediction.shape()[1],
+               table.shape()[0], table.data<double>());
 }
 
 }  // namespace athanor::kernels

@@ -73,8 +73,7 @@ __global__ void __launch_bounds__(kThreads)
   const unsigned index = blockIdx.x / kParts;
   const UpdateRange range = ranges[index];
   if (blockIdx.x % kParts == 0 && threadIdx.x == 0 && range.last) ++steps[range.member];
-  const MuonApplyOp op(muon, step->learning_rate[range.group], range.decay,
-                       growth ? growth[index / chunks] : 1.0f);
+  const MuonApplyOp op(muon, range.learning_rate(*step), range.decay, growth ? growth[index / chunks] : 1.0f);
   const X* __restrict__ direction = x + (range.start - ranges[0].start);
   float* __restrict__ master = flat.master + range.masters;
   float* __restrict__ average = kAverages ? flat.average + range.averages : nullptr;

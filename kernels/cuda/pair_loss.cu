@@ -18,6 +18,7 @@ template <class Op, class T> struct Value {
 
 template <class Op, class T> struct Gradient {
   using A = Accumulate<T>;
+  using IsHeavy = std::bool_constant<cuda::kIsHeavy<Op>>;
   Op op;
   A scale;
   template <class... W> __device__ __forceinline__ T operator()(A dy, T a, T b, W... weight) const {
@@ -26,6 +27,7 @@ template <class Op, class T> struct Gradient {
 };
 template <class Op, class T> struct GradientOfSum {
   using A = Accumulate<T>;
+  using IsHeavy = std::bool_constant<cuda::kIsHeavy<Op>>;
   Op op;
   A scale;
   const A* dy;

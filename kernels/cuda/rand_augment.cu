@@ -15,9 +15,9 @@ struct Batch {
 };
 
 // By a reference, and apart: as in augment.cu.
-[[gnu::noinline]] __device__ void draw(const RandAugment& how, int number, const AugmentKey& key,
-                                       const Batch& batch, std::int64_t sample, RandChange& to) {
-  const RandChange drawn = draw_rand_change(how, number, batch.height, batch.width, key, sample);
+[[gnu::noinline]] __device__ void draw(const RandPass& pass, const AugmentKey& key, const Batch& batch,
+                                       std::int64_t sample, RandChange& to) {
+  const RandChange drawn = draw_change(pass, batch.height, batch.width, key, sample);
   to = drawn;
 }
 
@@ -29,7 +29,7 @@ struct Batch {
 /// A block for each image: one thread draws what happens to it; all count its bytes where the operation asks
 /// for that; one for each channel makes a table of them.
 __global__ void __launch_bounds__(kThreads)
-    change_images(RandAugment how, int number, AugmentKey key, Batch batch, std::uint8_t* y) {
+    change_images(RandPass pass, AugmentKey key, Batch batch, std::uint8_t* y) {
   __shared__ RandChange change;
   __shared__ std::int32_t histogram[kMaxChannels * 256];
   __shared__ std::uint8_t table[kMaxChannels * 256];
@@ -37,7 +37,7 @@ __global__ void __launch_bounds__(kThreads)
   const int pixels = batch.height * batch.width, numel = pixels * batch.channels;
   for (std::int64_t n = blockIdx.x; n < batch.count; n += gridDim.x) {
     __syncthreads();  // no thread needs the last image's
-    if (thread == 0) draw(how, number, key.now(), batch, batch.samples[n], change);
+    if (thread == 0) draw(pass, key.now(), batch, batch.samples[n], change);
     for (int i = thread; i < kMaxChannels * 256; i += kThreads) histogram[i] = 0;
     __syncthreads();
     const std::uint8_t* const bytes = batch.images + (batch.rows ? batch.rows[n] : n) * numel;
@@ -61,8 +61,8 @@ __global__ void __launch_bounds__(kThreads)
 
 }  // namespace
 
-void rand_augment(CudaContext& context, const RandAugment& how, int number, const AugmentKey& key,
-                  const Tensor& images, const Tensor& rows, const Tensor& samples, Out y) {
+void rand_augment(CudaContext& context, const RandPass& pass, const AugmentKey& key, const Tensor& images,
+                  const Tensor& rows, const Tensor& samples, Out y) {
   if (y.numel() == 0) return;
   const Batch batch{.images = images.data<std::uint8_t>(),
                     .rows = cuda::data_or_null<std::int64_t>(rows),
@@ -72,7 +72,7 @@ void rand_augment(CudaContext& context, const RandAugment& how, int number, cons
                     .width = static_cast<int>(y.shape()[2]),
                     .channels = static_cast<int>(y.shape()[3])};
   cuda::launch(context, {"rand_augment", cuda::blocks_for(context, batch.count, 1, 8), kThreads},
-               change_images, how, number, key, batch, y.data<std::uint8_t>());
+               change_images, pass, key, batch, y.data<std::uint8_t>());
 }
 
 }  // namespace athanor::kernels

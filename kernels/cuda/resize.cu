@@ -75,7 +75,7 @@ __device__ __forceinline__ void store_value(const Result& to, const StagedImage&
   const int width = image.transposed != 0 ? to.height : to.width;
   const TurnedPixel at = turned_pixel(image, row, column, height, width);
   std::uint8_t* out = to.y + ((n * to.height + at.y) * to.width + at.x) * to.channels;
-  const auto byte = static_cast<std::uint8_t>(sum >> 8);
+  const std::uint8_t byte = result_byte(image, row, column, sum);
   if (image.channels == to.channels) {
     out[channel] = byte;
   } else {

@@ -45,7 +45,7 @@ __global__ void __launch_bounds__(kThreads)
   if (i >= count) return;
   const UpdateRange at = ranges[i];
   const auto& group = groups.group[at.group];
-  prepared[i] = {Rule::make(group, step->learning_rate[at.group], at.decay, steps[at.member]),
+  prepared[i] = {Rule::make(group, at.learning_rate(*step), at.decay, steps[at.member]),
                  average_op(*step, average), Rule::variant(group)};
 }
 

@@ -71,9 +71,9 @@ class CifarNet::Group final : public Module {
 CifarNet::CifarNet(const ModelOptions& options, std::int64_t width)
     : whiten_(options.in_channels, 2 * kPatch * kPatch * options.in_channels, kPatch,
               {.activation = Activation::gelu, .frozen_weight = true}),
-      head_(final_side(options.image_size) * final_side(options.image_size) * 4 * width, options.classes,
+      head_(final_side(options.image_size) * final_side(options.width()) * 4 * width, options.classes,
             {.bias = false,
-             .image = {final_side(options.image_size), final_side(options.image_size), 4 * width},
+             .image = {final_side(options.image_size), final_side(options.width()), 4 * width},
              .weight_init = unit_deviation}) {
   ATH_CHECK(width >= 1, "CifarNet: width must be at least 1, but got {}", width);
   register_module("whiten", whiten_);

@@ -15,8 +15,13 @@ struct ConvNeXtOptions {
   double stochastic_depth = 0.1;  ///< drop probability of the last block; grows from 0 at the first
 };
 
-/// Names, initial values and 28,589,128 parameters as in torchvision's convnext_tiny. Images of at least 32
-/// pixels a side. Source: Liu et al. 2022, arXiv:2201.03545.
+/// The paper's larger ones, with the stochastic depth of torchvision's.
+inline constexpr ConvNeXtOptions kConvNeXtSmall{.blocks = {3, 3, 27, 3}, .stochastic_depth = 0.4};
+inline constexpr ConvNeXtOptions kConvNeXtBase{
+    .blocks = {3, 3, 27, 3}, .widths = {128, 256, 512, 1024}, .stochastic_depth = 0.5};
+
+/// Names, initial values and 28,589,128 parameters as in torchvision's convnext_tiny, and so with the others.
+/// Images of at least 32 pixels a side. Source: Liu et al. 2022, arXiv:2201.03545.
 class ConvNeXt final : public Module {
  public:
   explicit ConvNeXt(const ModelOptions& options, const ConvNeXtOptions& more = {});

@@ -15,8 +15,8 @@ class DigitsCnn final : public Module {
       : conv1(options.in_channels, 32, 3, kConv, kNorm),
         conv2(32, 32, 3, kConv, kNorm),
         conv3(32, 64, 3, kConv, kNorm),
-        fc((options.image_size / 4) * (options.image_size / 4) * 64, options.classes,
-           {.image = {options.image_size / 4, options.image_size / 4, 64}}) {
+        fc((options.image_size / 4) * (options.width() / 4) * 64, options.classes,
+           {.image = {options.image_size / 4, options.width() / 4, 64}}) {
     register_module("conv1", conv1.conv);
     register_module("bn1", conv1.norm);
     register_module("conv2", conv2.conv);

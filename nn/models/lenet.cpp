@@ -11,10 +11,11 @@ namespace {
 class LeNet5 final : public Module {
  public:
   explicit LeNet5(const ModelOptions& options)
-      : side_((options.image_size / 2 - 4) / 2),
+      : height_((options.image_size / 2 - 4) / 2),
+        width_((options.width() / 2 - 4) / 2),
         conv1(options.in_channels, 6, 5, {.padding = 2}),
         conv2(6, 16, 5),
-        fc1(side_ * side_ * 16, 120, {.activation = Activation::relu, .image = {side_, side_, 16}}),
+        fc1(height_ * width_ * 16, 120, {.activation = Activation::relu, .image = {height_, width_, 16}}),
         fc2(120, 84, {.activation = Activation::relu}),
         fc3(84, options.classes) {
     register_module("conv1", conv1);
@@ -31,7 +32,7 @@ class LeNet5 final : public Module {
   }
 
  private:
-  std::int64_t side_;  // side of the image that reaches fc1
+  std::int64_t height_, width_;  // of the image that reaches fc1
   Conv2d conv1, conv2;
   Linear fc1, fc2, fc3;
 };

@@ -86,14 +86,22 @@ Tensor MobileNetV2::forward(const Tensor& x) {
 MobileNetV3::MobileNetV3(bool large, const ModelOptions& options, const MobileNetOptions& more) {
   check("MobileNetV3", more);
   const auto scaled = [&](std::int64_t n) { return make_divisible(static_cast<double>(n) * more.width); };
-  ConvNormOptions conv{.stride = 2, .activation = kHardswish, .eps = 0.001, .momentum = 0.01};
-  std::int64_t channels = scaled(16);
+  ConvNormOptions conv{.stride = 2, .activation = kHardswish};
+  if (!more.timm) {
+    conv.eps = 0.001;
+    conv.momentum = 0.01;
+  }
+  std::int64_t unscaled = 16, channels = scaled(unscaled);
   features.append(conv_norm(options.in_channels, channels, conv));
   for (const Row& row : large ? std::span<const Row>(kLarge) : std::span<const Row>(kSmall)) {
     conv.kernel = row.kernel;
     conv.stride = row.stride;
     conv.activation = row.activation;
-    const std::int64_t expanded = scaled(row.expanded), out = scaled(row.out);
+    const std::int64_t expanded =
+        more.timm
+            ? make_divisible(static_cast<double>(channels * row.expanded) / static_cast<double>(unscaled))
+            : scaled(row.expanded);
+    const std::int64_t out = scaled(row.out);
     features.add<InvertedResidual>(InvertedResidualConfig{
         .in = channels,
         .expanded = expanded,
@@ -101,6 +109,7 @@ MobileNetV3::MobileNetV3(bool large, const ModelOptions& options, const MobileNe
         .conv = conv,
         .squeezed = row.squeezes ? make_divisible(static_cast<double>(expanded / 4)) : 0,
         .excitation = {.hard_gate = true, .weight_init = init::kaiming_fan_out, .bias_init = init::zeros}});
+    unscaled = row.out;
     channels = out;
   }
   conv.kernel = conv.stride = 1;
@@ -108,7 +117,8 @@ MobileNetV3::MobileNetV3(bool large, const ModelOptions& options, const MobileNe
   features.append(conv_norm(channels, 6 * channels, conv));
 
   const LinearOptions linear{.weight_init = normal_01, .bias_init = init::zeros};
-  const std::int64_t hidden = scaled(large ? 1280 : 1024);
+  const std::int64_t at_full_width = large ? 1280 : 1024;
+  const std::int64_t hidden = more.timm ? at_full_width : scaled(at_full_width);
   classifier.add<Linear>(6 * channels, hidden, linear)
       .add<Hardswish>()
       .add<Dropout>(static_cast<float>(more.dropout))

@@ -6,8 +6,10 @@
 
 #include "nn/models/cifarnet.h"
 #include "nn/models/convnext.h"
+#include "nn/models/densenet.h"
 #include "nn/models/efficientnet.h"
 #include "nn/models/mobilenet.h"
+#include "nn/models/regnet.h"
 #include "nn/models/resnet.h"
 #include "nn/models/vision_transformer.h"
 #include "tensor/base/nearest.h"
@@ -33,7 +35,7 @@ struct Recipe {
 constexpr ModelOptions kImageNet{1000, 3, 224};
 constexpr ModelOptions kCifar{10, 3, 32};
 
-template <class M, auto... more> std::unique_ptr<Module> make(const ModelOptions& options) {
+template <class M, const auto&... more> std::unique_ptr<Module> make(const ModelOptions& options) {
   return std::make_unique<M>(options, more...);
 }
 
@@ -41,8 +43,9 @@ template <const ResNetConfig& config> std::unique_ptr<Module> make_resnet(const 
   return std::make_unique<ResNet>(config, options);
 }
 
-template <bool large> std::unique_ptr<Module> make_mobilenet_v3(const ModelOptions& options) {
-  return std::make_unique<MobileNetV3>(large, options);
+template <bool large, const auto&... more>
+std::unique_ptr<Module> make_mobilenet_v3(const ModelOptions& options) {
+  return std::make_unique<MobileNetV3>(large, options, more...);
 }
 
 /// The library's models, a new one being a row here, then those of the program.
@@ -54,6 +57,11 @@ std::vector<Recipe>& recipes() {
       {"resnet18", kImageNet, 1, make_resnet<kResNet18>},
       {"resnet34", kImageNet, 1, make_resnet<kResNet34>},
       {"resnet50", kImageNet, 1, make_resnet<kResNet50>},
+      {"resnet101", kImageNet, 1, make_resnet<kResNet101>},
+      {"resnet152", kImageNet, 1, make_resnet<kResNet152>},
+      {"resnet50d", kImageNet, 1, make_resnet<kResNet50D>},
+      {"wide_resnet50_2", kImageNet, 1, make_resnet<kWideResNet50>},
+      {"resnext50_32x4d", kImageNet, 1, make_resnet<kResNeXt50>},
       {"resnet18_cifar", kCifar, 1, make_resnet<kResNet18Cifar>},
       {"resnet34_cifar", kCifar, 1, make_resnet<kResNet34Cifar>},
       {"resnet50_cifar", kCifar, 1, make_resnet<kResNet50Cifar>},
@@ -62,11 +70,25 @@ std::vector<Recipe>& recipes() {
       {"digits_cnn", {10, 1, 8}, 4, make_digits_cnn},
       {"cifarnet", kCifar, 25, make<CifarNet>},
       {"mobilenet_v2", kImageNet, 1, make<MobileNetV2>},
+      {"mobilenet_v2_050", kImageNet, 1, make<MobileNetV2, kMobileNetV2Width050>},
+      {"mobilenet_v2_140", kImageNet, 1, make<MobileNetV2, kMobileNetV2Width140>},
       {"mobilenet_v3_large", kImageNet, 1, make_mobilenet_v3<true>},
       {"mobilenet_v3_small", kImageNet, 1, make_mobilenet_v3<false>},
+      {"mobilenet_v3_large_075", kImageNet, 1, make_mobilenet_v3<true, kMobileNetV3Width075>},
+      {"mobilenet_v3_small_075", kImageNet, 1, make_mobilenet_v3<false, kMobileNetV3Width075>},
       {"efficientnet_b0", kImageNet, 1, make<EfficientNet>},
+      {"efficientnet_b1", {1000, 3, 240}, 1, make<EfficientNet, kEfficientNetB1>},
+      {"efficientnet_b2", {1000, 3, 288}, 1, make<EfficientNet, kEfficientNetB2>},
+      {"efficientnet_b3", {1000, 3, 300}, 1, make<EfficientNet, kEfficientNetB3>},
+      {"efficientnet_b4", {1000, 3, 380}, 1, make<EfficientNet, kEfficientNetB4>},
+      {"regnet_y_400mf", kImageNet, 1, make<RegNet, kRegNetY400MF>},
+      {"regnet_y_1_6gf", kImageNet, 1, make<RegNet, kRegNetY1600MF>},
+      {"densenet121", kImageNet, 29, make<DenseNet>},
       {"convnext_tiny", kImageNet, 32, make<ConvNeXt>},
+      {"convnext_small", kImageNet, 32, make<ConvNeXt, kConvNeXtSmall>},
+      {"convnext_base", kImageNet, 32, make<ConvNeXt, kConvNeXtBase>},
       {"vit_tiny", kImageNet, 16, make<VisionTransformer, kVitTiny>},
+      {"vit_s_16", kImageNet, 16, make<VisionTransformer, kVitS16>},
       {"vit_b_16", kImageNet, 16, make<VisionTransformer, kVitB16>},
   };
   return all;
@@ -84,10 +106,22 @@ const Recipe& recipe_of(std::string_view name) {
 
 /// How timm's names of our models begin, where they differ.
 constexpr std::pair<std::string_view, std::string_view> kTimm[] = {
-    {"mobilenetv2_100", "mobilenet_v2"},         {"mobilenetv3_large", "mobilenet_v3_large"},
-    {"mobilenetv3_small", "mobilenet_v3_small"}, {"vit_base_patch16", "vit_b_16"},
-    {"deit_base_patch16", "vit_b_16"},           {"vit_tiny_patch16", "vit_tiny"},
+    {"mobilenetv2_100", "mobilenet_v2"},
+    {"mobilenetv2_050", "mobilenet_v2_050"},
+    {"mobilenetv2_140", "mobilenet_v2_140"},
+    {"mobilenetv3_large_075", "mobilenet_v3_large_075"},
+    {"mobilenetv3_small_075", "mobilenet_v3_small_075"},
+    {"mobilenetv3_large", "mobilenet_v3_large"},
+    {"mobilenetv3_small", "mobilenet_v3_small"},
+    {"vit_base_patch16", "vit_b_16"},
+    {"deit_base_patch16", "vit_b_16"},
+    {"vit_tiny_patch16", "vit_tiny"},
     {"deit_tiny_patch16", "vit_tiny"},
+    {"vit_small_patch16", "vit_s_16"},
+    {"deit_small_patch16", "vit_s_16"},
+    {"regnety_004", "regnet_y_400mf"},
+    {"regnety_016", "regnet_y_1_6gf"},
+    {"resnet50_d", "resnet50d"},
 };
 
 /// Our name of a model of timm's; empty if there is none. What follows the name is a variant ("resnet18d") or
@@ -135,16 +169,18 @@ void register_model(const std::string& name, ModelFactory make, const ModelOptio
 
 ModelOptions model_options(std::string_view name, const ModelOptions& options) {
   const Recipe& recipe = recipe_of(name);
-  ATH_CHECK(options.classes >= 0 && options.in_channels >= 0 && options.image_size >= 0,
+  const std::int64_t least = std::min(options.image_size, options.image_width);
+  ATH_CHECK(options.classes >= 0 && options.in_channels >= 0 && least >= 0,
             "{}: options must be >= 0, but got {} classes, {} channels, {} pixels", name, options.classes,
-            options.in_channels, options.image_size);
+            options.in_channels, least);
   const auto or_default = [](std::int64_t asked, std::int64_t standard) { return asked ? asked : standard; };
-  const ModelOptions full{or_default(options.classes, recipe.defaults.classes),
-                          or_default(options.in_channels, recipe.defaults.in_channels),
-                          or_default(options.image_size, recipe.defaults.image_size)};
-  ATH_CHECK(full.image_size >= recipe.smallest_image,
-            "{}: images must be at least {} pixels per side, but got {}", name, recipe.smallest_image,
-            full.image_size);
+  ModelOptions full{or_default(options.classes, recipe.defaults.classes),
+                    or_default(options.in_channels, recipe.defaults.in_channels),
+                    or_default(options.image_size, recipe.defaults.image_size)};
+  full.image_width = or_default(options.image_width, full.image_size);
+  const std::int64_t shorter = std::min(full.image_size, full.image_width);
+  ATH_CHECK(shorter >= recipe.smallest_image, "{}: images must be at least {} pixels per side, but got {}",
+            name, recipe.smallest_image, shorter);
   return full;
 }
 

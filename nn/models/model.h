@@ -16,7 +16,10 @@ namespace athanor::nn {
 struct ModelOptions {
   std::int64_t classes = 0;
   std::int64_t in_channels = 0;
-  std::int64_t image_size = 0;  ///< pixels along each side
+  std::int64_t image_size = 0;   ///< pixels along each side, or the height of images that are not square
+  std::int64_t image_width = 0;  ///< 0: image_size
+
+  std::int64_t width() const { return image_width > 0 ? image_width : image_size; }
 };
 
 /// Makes a model without values; all options are set.

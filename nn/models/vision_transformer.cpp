@@ -7,6 +7,7 @@
 #include "autograd/shape.h"
 #include "nn/attention.h"
 #include "nn/dropout.h"
+#include "nn/stochastic_depth.h"
 
 namespace athanor::nn {
 namespace {
@@ -46,10 +47,11 @@ class EncoderBlock final : public Module {
     register_module("dropout", dropout);
     register_module("ln_2", ln_2);
     register_module("mlp", mlp);
+    register_module("stochastic_depth", stochastic_depth);
   }
   Tensor forward(const Tensor& x) override {
-    const Tensor y = dropout(self_attention(ln_1(x))) + x;
-    return mlp(ln_2(y)) + y;
+    const Tensor y = stochastic_depth(dropout(self_attention(ln_1(x)))) + x;
+    return stochastic_depth(mlp(ln_2(y))) + y;
   }
 
  private:
@@ -57,6 +59,7 @@ class EncoderBlock final : public Module {
   MultiheadAttention self_attention;
   Dropout dropout;
   Sequential mlp;
+  StochasticDepth stochastic_depth{0};  // of both branches; --drop-path sets it
 };
 
 }  // namespace
@@ -90,14 +93,15 @@ class VisionTransformer::Encoder final : public Module {
 };
 
 VisionTransformer::VisionTransformer(const ModelOptions& options, const VisionTransformerOptions& more)
-    : image_size_(options.image_size),
+    : height_(options.image_size),
+      width_(options.width()),
       class_token_(register_parameter("class_token", Tensor::zeros({1, 1, more.width}), {.decay = false})),
       conv_proj_(options.in_channels, more.width, more.patch, patch_layer(more.patch)) {
-  ATH_CHECK(image_size_ > 0 && image_size_ % more.patch == 0,
-            "VisionTransformer: patches of {} pixels must divide the image's sides, but got {}", more.patch,
-            image_size_);
-  const std::int64_t along = image_size_ / more.patch;
-  encoder_ = std::make_unique<Encoder>(along * along + 1, more);
+  for (const std::int64_t side : {height_, width_})
+    ATH_CHECK(side > 0 && side % more.patch == 0,
+              "VisionTransformer: patches of {} pixels must divide the image's sides, but got {}", more.patch,
+              side);
+  encoder_ = std::make_unique<Encoder>(height_ / more.patch * (width_ / more.patch) + 1, more);
   heads_.add_named<Linear>("head", more.width, options.classes,
                            LinearOptions{.weight_init = init::zeros, .bias_init = init::zeros});
   register_module("conv_proj", conv_proj_);
@@ -107,9 +111,8 @@ VisionTransformer::VisionTransformer(const ModelOptions& options, const VisionTr
 }
 
 Tensor VisionTransformer::forward(const Tensor& x) {
-  ATH_CHECK(x.rank() == 4 && x.dim(1) == image_size_ && x.dim(2) == image_size_,
-            "VisionTransformer: images must be [N, {}, {}, C], but got {}", image_size_, image_size_,
-            x.shape());
+  ATH_CHECK(x.rank() == 4 && x.dim(1) == height_ && x.dim(2) == width_,
+            "VisionTransformer: images must be [N, {}, {}, C], but got {}", height_, width_, x.shape());
   const Tensor patches = flatten(conv_proj_(x), 1, 2);  // [N, T - 1, D]
   const std::array<Tensor, 2> tokens{expand(class_token_, {x.dim(0), 1, class_token_.dim(2)}), patches};
   return heads_(select((*encoder_)(cat(tokens, 1)), 1, 0));

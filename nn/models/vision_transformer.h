@@ -19,12 +19,14 @@ struct VisionTransformerOptions {
   double attention_dropout = 0;  ///< of the attention's weights
 };
 inline constexpr VisionTransformerOptions kVitTiny{};
+inline constexpr VisionTransformerOptions kVitS16{.heads = 6, .width = 384, .mlp = 1536};
 inline constexpr VisionTransformerOptions kVitB16{.heads = 12, .width = 768, .mlp = 3072};
 
 /// Transformer over the patches of an image and a class token; names and initial values as in torchvision's
 /// VisionTransformer(image_size, patch, layers, heads, width, mlp). Images must have the size it was built
-/// for, a multiple of `patch`. The last layer is initially zero.
-/// Source: Dosovitskiy et al. 2021, arXiv:2010.11929; the tiny one: Touvron et al. 2021, arXiv:2012.12877.
+/// for, of multiples of `patch`. The last layer is initially zero.
+/// Source: Dosovitskiy et al. 2021, arXiv:2010.11929; the smaller ones: Touvron et al. 2021,
+/// arXiv:2012.12877.
 class VisionTransformer final : public Module {
  public:
   explicit VisionTransformer(const ModelOptions& options, const VisionTransformerOptions& more = kVitTiny);
@@ -35,7 +37,7 @@ class VisionTransformer final : public Module {
 
   void reset(const InitKeys& keys) override;
 
-  std::int64_t image_size_;
+  std::int64_t height_, width_;
   Tensor class_token_;
   Conv2d conv_proj_;
   std::unique_ptr<Module> encoder_;

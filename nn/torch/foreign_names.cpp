@@ -2,12 +2,15 @@
 
 #include <algorithm>
 #include <cctype>
+#include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "autograd/shape.h"
 #include "tensor/base/error.h"
@@ -16,8 +19,8 @@ namespace athanor::nn {
 namespace {
 
 /// A name, or its beginning up to a dot, and our replacement. '#' is a number; the first is {a}, the second
-/// {b}. {even} and {odd} are 2 a and 2 a + 1; {flat} counts blocks over all stages, from 1; {last} follows
-/// the last block or stage.
+/// {b}. {even} and {odd} are 2 a and 2 a + 1, {before} is b - 1; {flat} counts blocks over all stages, from
+/// 1; {last} follows the last block or stage.
 struct Rule {
   std::string_view theirs, ours;
 };
@@ -49,6 +52,26 @@ constexpr Rule kVit[] = {
     {"blocks.#.mlp.fc2", "encoder.layers.encoder_layer_{a}.mlp.3"},
     {"norm", "encoder.ln"},
     {"head", "heads.head"}};
+
+constexpr Rule kRegNet[] = {{"stem.conv", "stem.0"},
+                            {"stem.bn", "stem.1"},
+                            {"s#.b#.conv1.conv", "trunk_output.block{a}.block{a}-{before}.f.a.0"},
+                            {"s#.b#.conv1.bn", "trunk_output.block{a}.block{a}-{before}.f.a.1"},
+                            {"s#.b#.conv2.conv", "trunk_output.block{a}.block{a}-{before}.f.b.0"},
+                            {"s#.b#.conv2.bn", "trunk_output.block{a}.block{a}-{before}.f.b.1"},
+                            {"s#.b#.se", "trunk_output.block{a}.block{a}-{before}.f.se"},
+                            {"s#.b#.conv3.conv", "trunk_output.block{a}.block{a}-{before}.f.c.0"},
+                            {"s#.b#.conv3.bn", "trunk_output.block{a}.block{a}-{before}.f.c.1"},
+                            {"s#.b#.downsample.conv", "trunk_output.block{a}.block{a}-{before}.proj.0"},
+                            {"s#.b#.downsample.bn", "trunk_output.block{a}.block{a}-{before}.proj.1"},
+                            {"head.fc", "fc"}};
+
+// As the files of torchvision have them, and its networks no longer.
+constexpr Rule kOldDenseNet[] = {
+    {"features.denseblock#.denselayer#.norm.1", "features.denseblock{a}.denselayer{b}.norm1"},
+    {"features.denseblock#.denselayer#.conv.1", "features.denseblock{a}.denselayer{b}.conv1"},
+    {"features.denseblock#.denselayer#.norm.2", "features.denseblock{a}.denselayer{b}.norm2"},
+    {"features.denseblock#.denselayer#.conv.2", "features.denseblock{a}.denselayer{b}.conv2"}};
 
 // The layers around the blocks of MobileNets and EfficientNet.
 constexpr Rule kMobileNetV2[] = {{"conv_stem", "features.0.0"},          {"bn1", "features.0.1"},
@@ -125,10 +148,11 @@ class Renaming {
       const auto found = match(rule.theirs, name);
       if (!found) continue;
       const auto flat = blocks_.find({found->a, found->b});
-      const std::string place = fmt::format(
-          fmt::runtime(rule.ours), fmt::arg("a", found->a), fmt::arg("b", found->b),
-          fmt::arg("next", found->a + 1), fmt::arg("even", 2 * found->a), fmt::arg("odd", 2 * found->a + 1),
-          fmt::arg("flat", flat == blocks_.end() ? 0 : flat->second), fmt::arg("last", last_));
+      const std::string place =
+          fmt::format(fmt::runtime(rule.ours), fmt::arg("a", found->a), fmt::arg("b", found->b),
+                      fmt::arg("next", found->a + 1), fmt::arg("before", found->b - 1),
+                      fmt::arg("even", 2 * found->a), fmt::arg("odd", 2 * found->a + 1),
+                      fmt::arg("flat", flat == blocks_.end() ? 0 : flat->second), fmt::arg("last", last_));
       const std::string rest = name.substr(found->length);
       return rule.theirs == "blocks.#.#" ? in_block(name.substr(0, found->length), place, rest)
                                          : place + rest;
@@ -167,16 +191,61 @@ class Renaming {
   std::int64_t last_ = 0;
 };
 
+// Names that only others have, one for each family.
+constexpr std::string_view kStem = "conv_stem.weight", kStages = "stages.0.blocks.0.conv_dw.weight",
+                           kPatches = "patch_embed.proj.weight", kVggHead = "pre_logits.fc1.weight",
+                           kFirstBlock = "s1.b1.conv1.conv.weight",
+                           kFirstNorm = "features.denseblock1.denselayer1.norm.1.weight";
+
 /// The rules of the family with such names; empty if they are torchvision's.
 std::span<const Rule> rules_of(const StateDict& ours, const StateDict& theirs) {
-  if (theirs.contains("conv_stem.weight")) {
+  if (theirs.contains(kStem)) {
     if (ours.contains_prefix("features.1.conv.")) return kMobileNetV2;
     return ours.contains("classifier.3.weight") ? std::span<const Rule>(kMobileNetV3) : kEfficientNet;
   }
-  if (theirs.contains("stages.0.blocks.0.conv_dw.weight")) return kConvNext;
-  if (theirs.contains("patch_embed.proj.weight")) return kVit;
-  if (theirs.contains("pre_logits.fc1.weight")) return kVgg;
+  if (theirs.contains(kStages)) return kConvNext;
+  if (theirs.contains(kPatches)) return kVit;
+  if (theirs.contains(kVggHead)) return kVgg;
+  if (theirs.contains(kFirstBlock)) return kRegNet;
+  if (theirs.contains(kFirstNorm)) return kOldDenseNet;
   return {};
+}
+
+using Prefixes = std::set<std::string, std::less<>>;
+constexpr int kDeepest = 16;  // a hostile name may have millions of dots
+
+/// The shortest of `prefixes`, each empty or ending in a dot, that a name begins with and does not end with.
+/// Prefixes of more dots than kDeepest are not found.
+std::optional<std::string_view> shortest_prefix(const Prefixes& prefixes, std::string_view name) {
+  std::size_t length = 0;
+  for (int depth = 0; depth <= kDeepest && length < name.size(); ++depth) {
+    const auto found = prefixes.find(name.substr(0, length));
+    if (found != prefixes.end()) return *found;
+    length = std::min(name.find('.', length), name.size()) + 1;
+  }
+  return {};
+}
+
+/// The prefixes in `state` below which there is a network such as `model`, known by its first parameter. One
+/// within another is none.
+Prefixes prefixes_of_networks(const Module& model, const StateDict& state) {
+  const std::vector<Parameter> parameters = model.parameters();
+  if (parameters.empty()) return {};
+  Prefixes prefixes;
+  for (const std::string_view first :
+       {std::string_view(parameters.front().name), kStem, kStages, kPatches, kVggHead, kFirstBlock}) {
+    for (const StateDict::Entry& entry : state) {
+      const std::string_view name = entry.name;
+      if (!name.ends_with(first)) continue;
+      const std::string_view prefix = name.substr(0, name.size() - first.size());
+      if (!prefix.empty() && prefix.back() != '.') continue;
+      if (std::count(prefix.begin(), prefix.end(), '.') <= kDeepest) prefixes.emplace(prefix);
+    }
+  }
+  Prefixes outermost;
+  for (const std::string& prefix : prefixes)
+    if (!shortest_prefix(prefixes, prefix)) outermost.insert(prefix);
+  return outermost;
 }
 
 /// The same values in the shape of `like`, if the numbers of elements match.
@@ -206,6 +275,29 @@ StateDict without_count(const StateDict& state) {
 }
 
 }  // namespace
+
+StateDict network_within(const Module& model, const StateDict& state, bool averages, WeightParts& parts) {
+  const Prefixes networks = prefixes_of_networks(model, state);
+  if (networks.empty() || networks.contains("")) return state;
+  std::vector<std::string> found;  // in the order of the state, the networks or first words of what is none
+  Prefixes seen;
+  for (const StateDict::Entry& entry : state) {
+    const auto network = shortest_prefix(networks, entry.name);
+    const std::string prefix(network ? *network : entry.name.substr(0, entry.name.find('.') + 1));
+    if (entry.name.ends_with("n_averaged") || !seen.insert(prefix.empty() ? entry.name : prefix).second)
+      continue;
+    found.push_back(prefix.empty() ? entry.name : prefix);
+  }
+  const auto rank = [&](const std::string& prefix) {
+    return !networks.contains(prefix) ? 2 : names_average(prefix) == averages ? 0 : 1;
+  };
+  std::stable_sort(found.begin(), found.end(),
+                   [&](const std::string& a, const std::string& b) { return rank(a) < rank(b); });
+  parts = {.names = {}, .averaged = names_average(found.front())};
+  for (const std::string& prefix : found.size() > 1 ? found : std::vector<std::string>())
+    parts.names.push_back(prefix.ends_with('.') ? prefix.substr(0, prefix.size() - 1) : prefix);
+  return state.under(found.front());
+}
 
 StateDict with_our_names(const Module& model, const StateDict& given) {
   const StateDict ours = model.state_dict();

@@ -52,10 +52,10 @@ bool is_torch_file(const std::filesystem::path& path) {
   return zip::is_zip(first) || (first[0] == std::byte{0x80} && first[8] != std::byte{'{'});
 }
 
-StateDict load(const std::filesystem::path& path, std::vector<std::string>* parts) {
+StateDict load(const std::filesystem::path& path, WeightParts* parts, bool averages) {
   const auto file = make_ref<LoadedFile>(path, "torch file");
   file->read_to(file->bytes().size());
-  const Contents contents = read_contents(file->bytes(), path.string());
+  const Contents contents = read_contents(file->bytes(), path.string(), averages);
   Storages storages(file, path.string());
   StateDict weights;
   for (const TensorInfo& info : contents.tensors) {

@@ -56,6 +56,7 @@ RegularFile::RegularFile(const std::filesystem::path& path, int folder)
     problem_ = fmt::format("must be a file, but is {}", name_of_kind(status.st_mode));
   } else {
     bytes_ = status.st_size;
+    modified_ns_ = status.st_mtim.tv_sec * std::int64_t{1'000'000'000} + status.st_mtim.tv_nsec;
   }
 }
 

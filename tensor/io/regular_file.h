@@ -27,6 +27,8 @@ class RegularFile {
   /// file_kind() of its first bytes; empty if it cannot be read.
   std::string kind() const;
   int descriptor() const { return descriptor_; }
+  /// When it was last changed, at opening: nanoseconds since 1970.
+  std::int64_t modified_ns() const { return modified_ns_; }
   /// Its size at opening, and now (0 if unknown).
   std::int64_t bytes() const { return bytes_; }
   std::int64_t bytes_now() const;
@@ -36,7 +38,7 @@ class RegularFile {
 
  private:
   int descriptor_ = -1;
-  std::int64_t bytes_ = 0;
+  std::int64_t bytes_ = 0, modified_ns_ = 0;
   std::string problem_;
 };
 

@@ -37,6 +37,8 @@ std::vector<LossCase> cases() {
          return bce_with_logits(a, b, {.pos_weight = weight, .reduction = r});
        },
        0, 1},
+      {"sigmoid_focal_loss",
+       [](auto& a, auto& b, Reduction r) { return sigmoid_focal_loss(a, b, 1.5, 0.3, r); }, 0, 1},
   };
 }
 
@@ -140,6 +142,53 @@ TEST(BceWithLogits, RejectsInvalidWeights) {
                  "f32", "f64");
   EXPECT_REFUSED(bce_with_logits(x, x, {.pos_weight = trained}), "pos_weight", "gradient");
   EXPECT_REFUSED(bce_with_logits(Tensor::zeros({2}, {DType::i32, kCpu}), 1), "i32");
+}
+
+// By the formula in double, where nothing overflows.
+TEST(SigmoidFocalLoss, EqualsItsFormula) {
+  const std::vector<double> x{-3, -0.5, 0, 0.7, 2, 4}, t{0, 1, 0.5, 0, 1, 0.9};
+  const auto expected = [](double logit, double target, double gamma, double alpha) {
+    const double p = 1 / (1 + std::exp(-logit));
+    const double bce = -target * std::log(p) - (1 - target) * std::log(1 - p);
+    const double balance = alpha < 0 ? 1 : alpha * target + (1 - alpha) * (1 - target);
+    return balance * std::pow(1 - (p * target + (1 - p) * (1 - target)), gamma) * bce;
+  };
+  for (const auto& [gamma, alpha] : {std::pair{2.0, 0.25}, {0.0, 0.25}, {0.5, -1.0}, {1.0, 1.0}}) {
+    const auto run = [&, gamma = gamma, alpha = alpha](const Tensor& a, const Tensor& b) {
+      return sigmoid_focal_loss(a, b, gamma, alpha, Reduction::none);
+    };
+    const Results r = results(run, x, t);
+    constexpr double kStep = 1e-5;
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      const auto at = [&, gamma = gamma, alpha = alpha](double dx, double dt) {
+        return expected(x[i] + dx, t[i] + dt, gamma, alpha);
+      };
+      EXPECT_NEAR(r.y[i], at(0, 0), 1e-14);
+      EXPECT_NEAR(r.da[i], (at(kStep, 0) - at(-kStep, 0)) / (2 * kStep), 1e-9);
+      EXPECT_NEAR(r.db[i], (at(0, kStep) - at(0, -kStep)) / (2 * kStep), 1e-8);
+    }
+  }
+}
+
+TEST(SigmoidFocalLoss, WithoutFocusIsBce) {
+  const Tensor x = test::filled({{5, 7}}, DType::f32, {1}, -3, 3),
+               t = test::filled({{5, 7}}, DType::f32, {2}, 0, 1);
+  EXPECT_TRUE(same_bits(sigmoid_focal_loss(x, t, 0, -1), bce_with_logits(x, t)));
+}
+
+TEST(SigmoidFocalLoss, ConfidentLogitsHaveFiniteGradients) {
+  const auto run = [](const Tensor& a, const Tensor& b) {
+    return sigmoid_focal_loss(a, b, 2, 0.25, Reduction::none);
+  };
+  const Results r = results(run, {900, -900, 900, -900}, {1, 0, 0, 1});
+  expect_equal(r.y, {0, 0, 675, 225});
+  expect_equal(r.da, {0, 0, 0.75, -0.25});
+}
+
+TEST(SigmoidFocalLoss, RejectsInvalidOptions) {
+  const Tensor x = Tensor::zeros({4});
+  EXPECT_REFUSED(sigmoid_focal_loss(x, x, -1), "gamma", "-1");
+  EXPECT_REFUSED(sigmoid_focal_loss(x, x, 2, 1.5), "alpha", "1.5");
 }
 
 TEST(SmoothL1Loss, InfinityAndNaNAreThoseOfPyTorch) {

@@ -40,6 +40,8 @@ TEST_F(AugmentOnDevice, HasTheBitsOfTheCpu) {
   const Augment changes[] = {
       {},
       {.flip = true},
+      {.pad = 1, .flip = true, .vertical_flip = true},
+      {.resized_crop = RandomResizedCrop{}, .vertical_flip = true},
       {.pad = 2},
       {.pad = 2, .padding = Padding::reflect},
       {.pad = 3, .padding = Padding::reflect, .flip = true, .cutout = 3},
@@ -63,7 +65,7 @@ TEST_F(AugmentOnDevice, HasTheBitsOfTheCpu) {
 }
 
 TEST_F(AugmentOnDevice, PointsAndBoxesHaveTheBitsOfTheCpu) {
-  for (const Augment& augment : {Augment{.pad = 3, .flip = true},
+  for (const Augment& augment : {Augment{.pad = 3, .flip = true}, Augment{.pad = 1, .vertical_flip = true},
                                  Augment{.flip = true, .resized_crop = RandomResizedCrop{}}, Augment{}}) {
     for (const Shape& shape : {Shape{5, 3, 4}, Shape{300, 7, 2}, Shape{0, 2, 2}, Shape{2, 0, 4}}) {
       const Tensor x = test::filled({shape}, DType::f32, {1}, -2, 20);
@@ -88,11 +90,17 @@ TEST_F(AugmentOnDevice, RandAugmentHasTheBitsOfTheCpu) {
       const Tensor rows = test::filled({{count}}, DType::i64, {2}, 0, static_cast<double>(count + 2));
       const Tensor y = Tensor::empty({count, height, width, channels}, {DType::u8, kCpu});
       const Tensor y_on = Tensor::empty(y.shape(), {DType::u8, test::device()});
-      const RandAugment how{.magnitude = magnitude};
-      kernels::rand_augment(cpu_context(), how, 1, {11, 5, 1}, images, rows, samples, y);
-      kernels::rand_augment(cuda_context(test::device()), how, 1, {11, 5, 1}, images.to(test::device()),
-                            rows.to(test::device()), samples.to(test::device()), y_on);
-      EXPECT_TRUE(test::same_bits(y_on.to(kCpu), y)) << y.shape().str() << " " << magnitude;
+      using Kind = kernels::RandPass::Kind;
+      for (const kernels::RandPass& pass : {kernels::RandPass{.how = {.magnitude = magnitude}, .number = 1},
+                                            kernels::RandPass{.kind = Kind::trivial_augment},
+                                            kernels::RandPass{.kind = Kind::rotation, .amount = 180},
+                                            kernels::RandPass{.kind = Kind::blur, .amount = 0.7f}}) {
+        kernels::rand_augment(cpu_context(), pass, {11, 5, 1}, images, rows, samples, y);
+        kernels::rand_augment(cuda_context(test::device()), pass, {11, 5, 1}, images.to(test::device()),
+                              rows.to(test::device()), samples.to(test::device()), y_on);
+        EXPECT_TRUE(test::same_bits(y_on.to(kCpu), y))
+            << y.shape().str() << " " << magnitude << " " << int(pass.kind);
+      }
     }
   }
 }

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <map>
@@ -5,8 +6,11 @@
 #include "autograd/engine.h"
 #include "kernels/on_device.h"
 #include "nn/models/convnext.h"
+#include "nn/models/densenet.h"
 #include "nn/models/efficientnet.h"
 #include "nn/models/mobilenet.h"
+#include "nn/models/regnet.h"
+#include "nn/models/resnet.h"
 #include "nn/models/unet.h"
 #include "nn/models/vision_transformer.h"
 #include "optim/step.h"
@@ -31,7 +35,9 @@ Step step_of(const Make& make, Device device, const Shape& images) {
   model->to(DType::f64);
   for (const Parameter& parameter : model->parameters()) {
     // Zero at first, which nothing gets past.
-    if (parameter.name == "heads.head.weight") init::normal(parameter.tensor, {1, 2}, 0, 0.1);
+    const std::vector<double> values = parameter.tensor.detach().to_vector();
+    const bool is_zero = std::ranges::all_of(values, [](double value) { return value == 0; });
+    if (is_zero && parameter.name.ends_with("weight")) init::normal(parameter.tensor, {1, 2}, 0, 0.1);
   }
   model->to(device);
   const auto drawn = [&](const Shape& shape, std::uint64_t stream) {
@@ -83,6 +89,26 @@ TEST_F(ModelsOnDevice, MobileNetV3) {
 TEST_F(ModelsOnDevice, EfficientNet) {
   const EfficientNetOptions options{.width = 0.1, .depth = 0.5, .stochastic_depth = 0.5};
   expect_equal_steps([&] { return std::make_unique<EfficientNet>(kSize, options); }, {4, 32, 32, 3});
+}
+
+TEST_F(ModelsOnDevice, ResNetDWithGroups) {
+  const ResNetConfig config{.blocks = {1, 1, 1, 0},
+                            .width = 8,
+                            .bottleneck = true,
+                            .groups = 4,
+                            .group_width = 16,
+                            .variant_d = true};
+  expect_equal_steps([&] { return std::make_unique<ResNet>(config, kSize); }, {4, 33, 32, 3});
+}
+
+TEST_F(ModelsOnDevice, RegNet) {
+  const RegNetOptions options{{1, 1, 2, 1}, {8, 16, 16, 24}, 8};
+  expect_equal_steps([&] { return std::make_unique<RegNet>(kSize, options); }, {4, 32, 32, 3});
+}
+
+TEST_F(ModelsOnDevice, DenseNet) {
+  const DenseNetOptions options{.layers = {1, 2, 1, 2}, .growth = 4, .width = 8};
+  expect_equal_steps([&] { return std::make_unique<DenseNet>(kSize, options); }, {4, 32, 32, 3});
 }
 
 TEST_F(ModelsOnDevice, ConvNeXt) {

@@ -122,6 +122,7 @@ struct Matrices {
         range.gradients = range.weights = range.masters = range.averages = range.state = begin + at;
         range.member = static_cast<std::int32_t>(i);
         range.group = static_cast<std::int16_t>(i % 2);
+        range.lr_scale = i % 2 == 0 ? 0.5f : 1;
         range.decay = i != 1;
         range.last = at + range.count == size;
         ranges.push_back(range);

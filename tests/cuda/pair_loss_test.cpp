@@ -43,6 +43,8 @@ TEST_F(PairLossOnDevice, EachEqualsCpu) {
   check(kernels::LogKlDivergence{}, -3);
   check(kernels::BceWithLogits{}, 0);
   check(kernels::WeightedBceWithLogits{}, 0);
+  check(kernels::SigmoidFocal{2, 0.25}, 0);
+  check(kernels::SigmoidFocal{0.5, -1}, 0);
 }
 
 }  // namespace athanor::pair_loss_test

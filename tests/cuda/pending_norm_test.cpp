@@ -327,7 +327,8 @@ struct OneLayer final : nn::ResidualBlock {
   nn::ConvNorm conv1;
 
   OneLayer(std::int64_t in, std::int64_t out)
-      : ResidualBlock(in, out, 1), conv1(in, out, 1, kPointwise, {.activation = Activation::relu}) {
+      : ResidualBlock(nn::ResNetConfig(), {in, out, 1}, out),
+        conv1(in, out, 1, kPointwise, {.activation = Activation::relu}) {
     register_layers({&conv1});
   }
   DeferredNorm run(const DeferredNorm& x) override {

@@ -123,6 +123,26 @@ TEST_F(ResizeOnDevice, ShrinksSixtyFourTimes) {
   expect_same_bits(staged, 3, 5, 3);
 }
 
+// Letterboxed, turned, and by the nearest pixel.
+TEST_F(ResizeOnDevice, PadsAndTakesTheNearest) {
+  Staged staged;
+  for (int turned = 0; turned < 8; ++turned) {
+    const Orientation way{(turned & 1) != 0, (turned & 2) != 0, (turned & 4) != 0};
+    const ImageSize to = way.turned({21, 45});
+    Window rows = whole(30, to.height - 5), columns = whole(23 + turned, to.width - 8);
+    rows.begin = 2, rows.end = to.height - 3;
+    columns.begin = 8, columns.end = to.width;
+    if (turned % 2 == 1) rows.interpolation = columns.interpolation = Resampling::nearest;
+    for (const std::int64_t channels : {1, 3}) {
+      staged.add(30, 23 + turned, channels, rows, columns, way);
+      staged.images.back().padding = static_cast<std::int16_t>(100 + turned);
+    }
+  }
+  const Tensor y = staged.scaled(kCpu, 21, 45, 3);
+  EXPECT_TRUE(test::same_bits(staged.scaled(test::device(), 21, 45, 3), y));
+  EXPECT_EQ(y.data<std::uint8_t>()[0], 100) << "the first image's corner";
+}
+
 // Grey images beside those in colour, and all eight orientations, of a result that is not square.
 TEST_F(ResizeOnDevice, WidensGreyAndTurnsUpright) {
   Staged staged;

@@ -60,6 +60,7 @@ struct Part {
         range.member = static_cast<std::int32_t>(i);
         range.group = static_cast<std::int16_t>(i % 2);
         range.decay = i != 1;
+        range.lr_scale = i == 2 ? 0.5f : 1;
         range.last = at + range.count == kSizes[i];
         ranges.push_back(range);
         table.elements += range.count;

@@ -139,6 +139,52 @@ TEST(DecodedDataset, StagedImagesAreScaledToTheSameBits) {
   EXPECT_EQ(left_to_kernels[1], n) << "then there is more";
 }
 
+// Whatever the fit: padding, and turned images, are the kernel's, too. Bicubic is left to the threads.
+TEST(DecodedDataset, StagedImagesArePaddedAndSquashedToTheSameBits) {
+  for (const ResizeMode mode : {ResizeMode::crop, ResizeMode::pad, ResizeMode::squash}) {
+    for (const auto interpolation : {Resampling::bilinear, Resampling::nearest}) {
+      const ImageTransform transform{
+          .height = 32, .width = 24, .mode = mode, .interpolation = interpolation, .padding = 200};
+      const DecodedDataset data(photos(), transform);
+      const std::int64_t n = data.size(), bytes = data.spec().bytes();
+      const RowLayout layout(data.fields(), n);
+      PixelStage stage(n, 8 * bytes, false);
+      std::vector<std::byte> memory(static_cast<std::size_t>(layout.bytes));
+      for (std::int64_t i = 0; i < n; ++i) {
+        SampleRow row(layout, memory.data(), i, &stage);
+        data.read_fields(i, -1, row);
+        ASSERT_NE(stage.image(i).at, kernels::StagedImage::kComplete);
+      }
+      const auto part = [&](std::int64_t begin, std::int64_t count) {
+        return stage.memory().view_as_strided({count}, {1}, begin);
+      };
+      const Tensor y = Tensor::zeros({n, 32, 24, 3}, {DType::u8});
+      kernels::resize_images(cpu_context(), part(0, n * std::int64_t{sizeof(kernels::StagedImage)}),
+                             part(stage.pixels_at(), stage.used() - stage.pixels_at()), y);
+      for (std::int64_t i = 0; i < n; ++i) {
+        const std::uint8_t* at = y.data<std::uint8_t>() + i * bytes;
+        EXPECT_EQ(std::vector(at, at + bytes), read(data, i)) << i << ", " << describe(transform);
+      }
+      const auto first = read(data, 0);  // 60 x 50, of which 24 x 29 are seen in the middle of 32 rows
+      EXPECT_EQ(std::all_of(first.begin(), first.begin() + 24 * 3, [](std::uint8_t v) { return v == 200; }),
+                mode == ResizeMode::pad);
+    }
+  }
+  const ImageTransform smooth{.height = 8, .width = 8, .interpolation = Resampling::bicubic};
+  EXPECT_FALSE(DecodedDataset(photos(), smooth).stages());
+}
+
+TEST(DecodedDataset, AnotherSizeNeedNotBeSquare) {
+  const DecodedDataset square(photos(), central_crop({32, 32}, 0.875));
+  EXPECT_EQ(square.with_size(16, 16)->resizing(),
+            (ImageTransform{.height = 16, .width = 16, .shorter_side = 19}));
+  const auto wide = square.with_size(16, 28);
+  EXPECT_EQ(wide->spec(), (ImageSpec{16, 28, 3, 10}));
+  EXPECT_EQ(wide->resizing().shorter_side, 0);
+  EXPECT_NEAR(wide->resizing().crop_share, 0.875, 0.02);  // 32 of 37
+  EXPECT_EQ(read(*wide, 3).size(), 16u * 28 * 3);
+}
+
 // A row whose image is replaced after it was staged has the new one alone.
 TEST(DecodedDataset, AStagedRowMayBeWrittenAfterAll) {
   const DecodedDataset data(photos(), kTraining, kEvaluation, 3);

@@ -1,6 +1,8 @@
 #include "data/loader.h"
 
 #include <algorithm>
+#include <array>
+#include <cmath>
 #include <numeric>
 #include <set>
 
@@ -132,6 +134,86 @@ TEST(Loader, RejectsAnEmptyDataSet) {
   EXPECT_THROW(Loader(*some, {.page_samples = 0}), ArgumentError);
   const test::MadeUpSet files(3);
   EXPECT_THROW(Loader(files, {.data_on_device = true}), ArgumentError);
+}
+
+// Weights -------------------------------------------------------------------------------------------------
+
+LoaderOptions drawn_by(std::vector<double> weights) {
+  return {.batch_size = 64,
+          .shuffle = true,
+          .seed = 3,
+          .weights = std::make_shared<const std::vector<double>>(std::move(weights))};
+}
+
+TEST(LoaderWeights, DrawSamplesInProportion) {
+  const auto data = synthetic(kSpec, 4000);
+  std::vector<double> weights;
+  for (std::int64_t i = 0; i < data->size(); ++i) weights.push_back(static_cast<double>(i % 4));
+  Loader loader(*data, drawn_by(weights));
+  for (const std::int64_t epoch : {0, 1}) {
+    const auto order = epoch_order(loader, epoch);
+    ASSERT_EQ(order.size(), 4000u);
+    std::array<double, 4> drawn{};
+    for (const std::int64_t sample : order) ++drawn[static_cast<std::size_t>(sample % 4)];
+    EXPECT_EQ(drawn[0], 0) << "a sample without weight is never drawn";
+    for (const double share : {1, 2, 3}) {  // within five deviations of a binomial distribution
+      const double mean = 4000 * share / 6;
+      EXPECT_NEAR(drawn[static_cast<std::size_t>(share)], mean, 5 * std::sqrt(mean * (1 - share / 6)));
+    }
+    const std::set<std::int64_t> others(order.begin(), order.end());
+    EXPECT_LT(others.size(), 2500u) << "drawn with replacement";
+    EXPECT_GT(others.size(), 1500u) << "from all of the set";
+  }
+}
+
+TEST(LoaderWeights, OrderIsAFunctionOfSeedAndEpochForAnyWorkersAndRanks) {
+  const test::MadeUpSet data(50);
+  std::vector<double> weights(50, 1);
+  weights[7] = 20;
+  LoaderOptions options = drawn_by(weights);
+  options.batch_size = 8;
+  options.workers = 0;
+  Loader alone(data, options);
+  const auto first = epoch_order(alone, 0), second = epoch_order(alone, 1);
+  EXPECT_NE(first, second);
+  for (const int workers : {2, 5}) {
+    options.workers = workers;
+    Loader other(data, options);
+    EXPECT_EQ(epoch_order(other, 1), second);
+  }
+  std::vector<std::int64_t> of_ranks;
+  for (const int rank : {0, 1, 2}) {
+    options.rank = rank;
+    options.world_size = 3;
+    Loader part(data, options);
+    const auto mine = epoch_order(part, 1);
+    of_ranks.insert(of_ranks.end(), mine.begin(), mine.end());
+  }
+  EXPECT_EQ(sorted(of_ranks), sorted(second));
+  options.rank = 0;
+  options.world_size = 1;
+  Loader resumed(data, options);
+  EXPECT_EQ(test::samples_of(test::steps_of(resumed, 1, 16)),
+            std::vector<std::int64_t>(second.begin() + 16, second.end()));
+  options.seed = 4;
+  Loader another(data, options);
+  EXPECT_NE(epoch_order(another, 1), second);
+}
+
+TEST(LoaderWeights, AreChecked) {
+  const auto data = synthetic(kSpec, 3);
+  const auto refused = [&](std::vector<double> weights, bool shuffle = true, Order order = Order::random) {
+    LoaderOptions options = drawn_by(std::move(weights));
+    options.shuffle = shuffle;
+    options.order = order;
+    return test::message_of([&] { Loader(*data, options); });
+  };
+  EXPECT_TRUE(test::names(refused({1, 1}), {"loader", "3", "2"}));
+  EXPECT_TRUE(test::names(refused({1, -1, 1}), {"sample 1", "-1"}));
+  EXPECT_TRUE(test::names(refused({1, 1, std::nan("")}), {"sample 2", "nan"}));
+  EXPECT_TRUE(test::names(refused({0, 0, 0}), {"sum", "0"}));
+  EXPECT_TRUE(test::names(refused({1, 1, 1}, true, Order::page_random), {"pages"}));
+  EXPECT_TRUE(test::names(refused({1, 1, 1}, false), {"shuffled"}));
 }
 
 // Ranks ---------------------------------------------------------------------------------------------------

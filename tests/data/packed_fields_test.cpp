@@ -137,7 +137,7 @@ TEST(PackedFields, OfTheSameNamesMustBeOfTheSameKinds) {
     return all;
   };
   EXPECT_EQ(join(parts(FieldKind::values))->size(), 2);
-  EXPECT_ERROR(ArgumentError, join(parts(FieldKind::target)), "join", "fields", "1");
+  EXPECT_ERROR(ArgumentError, join(parts(FieldKind::target)), "join", "fields", "target.athp");
 }
 
 // Before they are packed, not in the middle of a training.

@@ -220,6 +220,7 @@ TEST_F(WrongTables, MayBeNestedArbitrarilyDeep) {
   const std::string deep = std::string(kDeep, '[') + std::string(kDeep, ']');
   EXPECT_TRUE(json("{\"image\": \"x.png\", \"p\": " + deep + "}", {"line 1", "p", "array"}));
   EXPECT_TRUE(json("{\"image\": \"x.png\", \"label\": " + deep + "}", {"line 1", "label", "0", "array"}));
+  EXPECT_TRUE(json("{\"image\": " + deep + ", \"p\": 1, \"q\": 2}", {"line 1", "image", "array"}));
 }
 
 TEST(TableFiles, ThatAreMissingAreNamed) {

@@ -2,6 +2,8 @@
 #include <cmath>
 #include <set>
 #include <span>
+#include <sstream>
+#include <string>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -9,6 +11,8 @@
 #include "data/image/reader.h"
 #include "data/image/resize.h"
 #include "tensor/base/error.h"
+#include "tensor/io/safetensors.h"
+#include "tests/support/folder.h"
 
 namespace athanor::transform_test {
 
@@ -105,6 +109,70 @@ TEST(Transform, EvaluationIsResizeAndCentreCrop) {
   EXPECT_NEAR(cover.columns.offset, (100 - 40 * 50 / 24.0) / 2, 1e-12);
 }
 
+/// "pad_bilinear_32x40", "crop_bicubic_24x24_0.875".
+ImageTransform transform_named(const std::string& name) {
+  std::istringstream words(name);
+  std::string mode, interpolation;
+  std::getline(words, mode, '_');
+  std::getline(words, interpolation, '_');
+  ImageTransform transform;
+  char between = 0;
+  double share = 1;
+  words >> transform.height >> between >> transform.width;
+  if (words >> between) words >> share;
+  if (mode == "crop") transform = central_crop({transform.height, transform.width}, share);
+  transform.mode = resize_mode_named(mode).value();
+  transform.interpolation = resampling_named(interpolation).value();
+  return transform;
+}
+
+TEST(Transform, HasTorchvisionsBytes) {
+  const StateDict golden =
+      safetensors::load(test::folder("ATHANOR_GOLDEN_DIR", ATHANOR_GOLDEN_DIR) + "/resize/photo.safetensors");
+  const Tensor photo = golden.tensor("photo");
+  const StoredSample stored{{photo.raw_data(), photo.bytes()}, Codec::raw, 41, 61, 3};
+  int compared = 0;
+  ImageReader reader;
+  for (const StateDict::Entry& entry : golden) {
+    if (entry.name == "photo") continue;
+    const ImageTransform transform = transform_named(entry.name);
+    const Tensor want = std::get<Tensor>(entry.value);
+    ASSERT_EQ(want.shape(), Shape({transform.height, transform.width, 3})) << entry.name;
+    std::vector<std::uint8_t> got(want.bytes());
+    reader.read(stored, transform, {}, 3, got);
+    int worst = 0;
+    for (std::size_t i = 0; i < got.size(); ++i)
+      worst = std::max(worst, std::abs(int(got[i]) - int(want.data<std::uint8_t>()[i])));
+    // Pillow rounds between the passes, which bilinear resizing does not.
+    EXPECT_LE(worst, transform.interpolation == Resampling::bilinear ? 1 : 0) << entry.name;
+    ++compared;
+  }
+  EXPECT_EQ(compared, 33);
+}
+
+TEST(Transform, PaddingSurroundsTheWholeImage) {
+  const ImageTransform transform{.height = 40, .width = 40, .mode = ResizeMode::pad, .padding = 9};
+  const Placement wide = place(transform, {20, 50}, {}), high = place(transform, {51, 20}, {});
+  EXPECT_EQ(wide.rows.begin, 12);
+  EXPECT_EQ(wide.rows.end, 28);
+  EXPECT_FALSE(wide.columns.covers(-1) || wide.columns.covers(40));
+  EXPECT_TRUE(wide.columns.covers(0) && wide.columns.covers(39));
+  EXPECT_EQ(high.columns.end - high.columns.begin, 16);
+  EXPECT_EQ(wide.padding, 9);
+  const Placement thin = place(transform, {1, 1000}, {});
+  EXPECT_EQ(thin.rows.end - thin.rows.begin, 1) << "is still seen";
+}
+
+TEST(Transform, MasksArePaddedWithTheUnknownClass) {
+  const std::vector<std::uint8_t> classes{1, 2, 3, 4, 5, 6, 7, 8};  // 2 x 4
+  const StoredSample mask{std::as_bytes(std::span(classes)), Codec::raw, 2, 4, 1};
+  ImageReader reader;
+  const ImageTransform transform{.height = 4, .width = 4, .mode = ResizeMode::pad};
+  std::vector<std::uint8_t> out(16);
+  reader.read_nearest(place(transform, reader.open(mask), {}), {4, 4}, out);
+  EXPECT_EQ(out, (std::vector<std::uint8_t>{255, 255, 255, 255, 1, 2, 3, 4, 5, 6, 7, 8, 255, 255, 255, 255}));
+}
+
 TEST(Transform, ARandomPartIsCutOffAtItsEdges) {
   const ImageTransform transform{.height = 20, .width = 30, .random_crop = RandomResizedCrop{}};
   const Box box = draw({}, {375, 500}, {1, 2, 3});
@@ -154,6 +222,8 @@ TEST(Transform, OnlyARawImageThatNeedsNoChangeIsCopied) {
   EXPECT_FALSE(copies(Codec::raw, 12, 9, {.height = 12, .width = 9, .random_crop = RandomResizedCrop{}}));
   EXPECT_FALSE(copies(Codec::raw, 9, 12, same));
   EXPECT_FALSE(copies(Codec::raw, 12, 10, same)) << "of too few bytes";
+  EXPECT_FALSE(copies(Codec::raw, 12, 9, {.height = 12, .width = 9, .crop_share = 0.9}));
+  EXPECT_TRUE(copies(Codec::raw, 12, 9, {.height = 12, .width = 9, .mode = ResizeMode::pad}));
   EXPECT_FALSE(copies(Codec::jpeg, 12, 9, same));
   EXPECT_FALSE(ImageReader::copies({bytes, Codec::raw, 12, 9, 3}, same, 1));
 }
@@ -163,6 +233,9 @@ TEST(Transform, RejectsImpossibleTransforms) {
   EXPECT_THROW(check({.height = 0}), ArgumentError);
   EXPECT_THROW(check({.width = 16385}), ArgumentError);
   EXPECT_THROW(check({.shorter_side = 200}), ArgumentError);
+  EXPECT_THROW(check({.crop_share = 0}), ArgumentError);
+  EXPECT_THROW(check({.shorter_side = 256, .crop_share = 0.9}), ArgumentError);
+  EXPECT_THROW(check({.mode = ResizeMode::pad, .padding = 256}), ArgumentError);
   EXPECT_THROW(check({.random_crop = RandomResizedCrop{.min_area = 0}}), ArgumentError);
   EXPECT_THROW(check({.random_crop = RandomResizedCrop{.max_area = 1.1}}), ArgumentError);
   EXPECT_THROW(check({.random_crop = RandomResizedCrop{.min_ratio = 2, .max_ratio = 1}}), ArgumentError);

@@ -107,7 +107,7 @@ class Folder:
         (path / "photo.jpg").write_bytes((path / "photos/cat/IMG_0001.jpg").read_bytes())
         (path / "data-cache").symlink_to(data)
         settings = dict(line.split("=", 1) for line in (source / "scripts/open_mpi.env").read_text().split("\n") if line[:1].isupper())
-        unset = ("ATHANOR_RUNS_DIR", "ATHANOR_DATA_DIR", "OMP_NUM_THREADS")
+        unset = ("ATHANOR_RUNS_DIR", "ATHANOR_DATA_DIR", "OMP_NUM_THREADS", "XDG_CACHE_HOME")
         self.environment = {**{name: value for name, value in os.environ.items() if name not in unset}, **settings,
                             "HOME": str(path), "OMP_WAIT_POLICY": "passive",
                             "PATH": f"{path}/build/cpu/bin:{os.environ['PATH']}"}
@@ -142,6 +142,9 @@ def write_pretrained(folder):
         if code:
             sys.exit(f"{model}: {said}")
     (folder.path / "resnet18.pth").write_bytes((folder.path / "resnet18.safetensors").read_bytes())
+    cache = folder.path / ".cache/athanor/weights"  # where scripts/get_weights.sh puts them
+    cache.mkdir(parents=True, exist_ok=True)
+    (cache / "mobilenet_v2-7ebf99e0.pth").write_bytes((folder.path / "mobilenet_v2.safetensors").read_bytes())
 
 
 # Quoted output -------------------------------------------------------------------------------------------------------

@@ -335,6 +335,27 @@ TEST(ServeReply, IsAServerErrorOnlyIfNothingWasAnswered) {
   EXPECT_EQ(reply_to(job).code, 503);
 }
 
+TEST(ServeReply, IsWhatTheTaskOfTheModelSays) {
+  Job job;
+  job.files = {{.name = "a.png"}};
+  const auto reply = [&](LabelKind task, std::vector<Guess> guesses) {
+    job.answers = {{.top = std::move(guesses), .task = task}};
+    return reply_to(job).text;
+  };
+  const Guess cat{"cat", 1, 0.75, true}, dog{"dog", 0, 0.25, false};
+  EXPECT_EQ(reply(LabelKind::classes, {{"cat", 1, 0.75}}),
+            "{\"image\":\"a.png\",\"top\":[{\"class\":\"cat\",\"index\":1,\"probability\":0.75}]}\n");
+  EXPECT_EQ(reply(LabelKind::multilabel, {cat, dog}),
+            "{\"image\":\"a.png\",\"labels\":[\"cat\"],\"top\":[{\"class\":\"cat\",\"index\":1,"
+            "\"probability\":0.75,"
+            "\"present\":true},{\"class\":\"dog\",\"index\":0,\"probability\":0.25,\"present\":false}]}\n");
+  EXPECT_EQ(reply(LabelKind::multilabel, {dog}),
+            "{\"image\":\"a.png\",\"labels\":[],\"top\":[{\"class\":\"dog\",\"index\":0,\"probability\":0.25,"
+            "\"present\":false}]}\n");
+  EXPECT_EQ(reply(LabelKind::values, {{"age", 0, -31.5}, {"height", 1, 180}}),
+            "{\"image\":\"a.png\",\"values\":{\"age\":-31.5,\"height\":180.0}}\n");
+}
+
 TEST_F(ServeService, SwapsModelsBetweenBatchesUnderLoad) {
   constexpr std::size_t kClients = 4, kEach = 60;
   save_small_model(dir_ / "other.safetensors", 2);

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Writes models/NAME.json beside this script: what torchvision's models compute in f64 (PyTorch 2.x, torchvision).
+"""Writes models/NAME.json beside this script: what torchvision's models compute in f64 (PyTorch 2.x, torchvision, timm). Without
+arguments, all of them; zoo.json has a row for each model of the table that has a peer.
 
 Weights and inputs are too large to be kept, so both sides compute them: number i of the tensor `name`, in PyTorch's
 layout (images in [N, H, W, C]), is splitmix64 of 2^32 crc32(name) + i, as a number in [-1, 1), times or plus what
@@ -14,9 +15,13 @@ import sys
 import zlib
 
 import numpy
+import timm
 import torch
 import torchvision
+from timm.models.resnet import Bottleneck, ResNet
 from torch import nn
+from torch.utils.flop_counter import FlopCounterMode
+from torchvision.models.regnet import BlockParams
 
 FOLDER = pathlib.Path(__file__).resolve().parent / "models"
 CLASSES = 7
@@ -115,6 +120,24 @@ def torchvisions(name, **options):
     return with_exact_gates(make(num_classes=CLASSES, **options)), drops
 
 
+def resnet_d():
+    return ResNet(Bottleneck, (1, 2, 1, 1), CLASSES, stem_width=4, stem_type="deep", avg_down=True, channels=(8, 16, 32, 64))
+
+
+def resnext():
+    block = torchvision.models.resnet.Bottleneck
+    return torchvision.models.ResNet(block, (1, 2, 1, 1), CLASSES, groups=4, width_per_group=8)
+
+
+def regnet():
+    params = BlockParams((1, 2, 1, 1), (16, 24, 32, 48), (8, 8, 8, 8), (1.0,) * 4, (2,) * 4, 0.25)
+    return torchvision.models.RegNet(params, CLASSES)
+
+
+def densenet():
+    return torchvision.models.DenseNet(8, (2, 3, 2, 2), 16, num_classes=CLASSES)
+
+
 def number(x):
     return float(f"{float(x):.14g}")
 
@@ -158,6 +181,92 @@ def write(name, model, shape, drops=None, options=None):
     print(name, sum(p.numel() for p in model.parameters()), len(text))
 
 
+IMAGE_SIZES = {"efficientnet_b1": 240, "efficientnet_b2": 288, "efficientnet_b3": 300, "efficientnet_b4": 380}
+OF_TIMM = {
+    "resnet50d": "resnet50d",
+    "mobilenet_v3_large_075": "mobilenetv3_large_075",
+    "mobilenet_v3_small_075": "mobilenetv3_small_075",
+}
+# Factors of the norms' scales, by the name's beginning: sums over so many blocks stay so small that rounding does, too.
+NORM_SCALES = {"resnet": 0.5, "resnext": 0.5, "wide_resnet": 0.5, "regnet": 0.5, "mobilenet_v2": 0.75}
+VIT_WIDTHS = {"vit_tiny": 192, "vit_s_16": 384, "vit_b_16": 768}  # of 12 layers and heads of 64 channels
+WITH_FILES = ["resnet18", "mobilenet_v2", "mobilenet_v3_large", "mobilenet_v3_small", "efficientnet_b0", "convnext_tiny", "vit_tiny"]
+FOR_SIZES = ["alexnet", "vgg11_bn", "resnet34", "resnet50", "vit_b_16"]
+ZOO = [
+    *("resnet101", "resnet152", "resnet50d", "wide_resnet50_2", "resnext50_32x4d"),
+    *("mobilenet_v2_050", "mobilenet_v2_140", "mobilenet_v3_large_075", "mobilenet_v3_small_075"),
+    *("efficientnet_b1", "efficientnet_b2", "efficientnet_b3", "efficientnet_b4"),
+    *("regnet_y_400mf", "regnet_y_1_6gf", "densenet121", "convnext_small", "convnext_base", "vit_s_16"),
+]
+
+
+def peer(name, classes, size, plain=True):
+    """A model of the table, if plain without dropout and stochastic depth, and torchvision's names of its tensors where it has others."""
+    if name in OF_TIMM:
+        model = timm.create_model(OF_TIMM[name], num_classes=classes)
+        if name == "resnet50d":
+            return model, {}
+        make = getattr(torchvision.models, name.removesuffix("_075"))
+        return model, dict(zip(model.state_dict(), make(width_mult=0.75).state_dict(), strict=True))
+    if name in VIT_WIDTHS:
+        width = VIT_WIDTHS[name]
+        return torchvision.models.VisionTransformer(size, 16, 12, width // 64, width, 4 * width, num_classes=classes), {}
+    options = {}
+    if name.startswith("mobilenet_v2_"):
+        options = {"width_mult": int(name[-3:]) / 100}
+        name = "mobilenet_v2"
+    if plain and name.startswith(("mobilenet", "efficientnet")):
+        options["dropout"] = 0
+    if plain and name.startswith(("convnext", "efficientnet")):
+        options["stochastic_depth_prob"] = 0
+    return with_exact_gates(getattr(torchvision.models, name)(num_classes=classes, **options)), {}
+
+
+def multiply_adds(model, size):
+    with FlopCounterMode(display=False) as counter:
+        model.eval().to("meta")(torch.empty(1, 3, size, size, device="meta"))
+    return counter.get_total_flops() // 2
+
+
+def zoo_row(name):
+    size = IMAGE_SIZES.get(name, 224)
+    published, _ = peer(name, 1000, size, plain=False)
+    row = {"parameters": sum(p.numel() for p in published.parameters()), "multiply_adds": multiply_adds(published, size)}
+    if name not in ZOO:
+        return row
+    drops = (nn.Dropout, torchvision.ops.StochasticDepth)
+    row["drops"] = [module.p for module in published.modules() if isinstance(module, drops) and module.p > 0]
+    side = 32 if name in VIT_WIDTHS else 65 if name == "densenet121" else 33  # several pixels for its last norms
+    model, names = peer(name, CLASSES, side)
+    model = with_exact_gates(model).double()
+    row["norm_scale"] = next((scale for beginning, scale in NORM_SCALES.items() if name.startswith(beginning)), 1)
+    ours = {key: names.get(key, key) for key in model.state_dict()}
+    state = {key: values(ours[key], value.shape) for key, value in model.state_dict().items() if value.ndim > 0}
+    for key, value in state.items():
+        if value.ndim == 1 and key.endswith("weight"):
+            value *= row["norm_scale"]
+    model.load_state_dict(state, strict=False)
+    x = numbers("x", [2, side, side, 3]).requires_grad_()
+    row["input"] = list(x.shape)
+    with torch.no_grad():
+        row["eval"] = [number(v) for v in model.eval()(x.permute(0, 3, 1, 2)).flatten()]
+    y = model.train()(x.permute(0, 3, 1, 2))
+    y.backward(numbers("dy", y.shape))
+    digests = numpy.array([digest(ours[key], value.grad) for key, value in model.named_parameters()])
+    row["train"] = [number(v) for v in y.detach().flatten()]
+    row["dx"] = digest("x", x.grad)
+    row["gradients"] = [number(digests[:, 0].sum()), number(numpy.square(digests[:, 1]).sum() ** 0.5)]
+    return row
+
+
+def write_zoo():
+    rows = [f'"made_by": {json.dumps(f"PyTorch {torch.__version__}, torchvision {torchvision.__version__}, timm {timm.__version__}, f64")}']
+    for name in WITH_FILES + FOR_SIZES + ZOO:
+        rows.append(f"{json.dumps(name)}: {json.dumps(zoo_row(name))}")
+        print(rows[-1][:100], flush=True)
+    (FOLDER / "zoo.json").write_text("{" + ",\n".join(rows) + "}\n")
+
+
 def main():
     torch.manual_seed(0)
     torch.set_num_threads(1)
@@ -175,6 +284,11 @@ def main():
         if not wanted or name in wanted:
             model, drops = torchvisions(name, **options)
             write(name, model, shape, drops)
+    for name, make in [("resnet_d", resnet_d), ("resnext", resnext), ("regnet", regnet), ("densenet", densenet)]:
+        if not wanted or name in wanted:
+            write(name, make(), image)
+    if not wanted or "zoo" in wanted:
+        write_zoo()
     for name, depth, bilinear in [("unet", 3, False), ("unet_bilinear", 2, True)]:
         if not wanted or name in wanted:
             write(name, UNet(depth, 8, bilinear), [2, 24, 16, 3], options={"depth": depth, "width": 8, "bilinear": bilinear})

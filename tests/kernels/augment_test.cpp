@@ -30,7 +30,8 @@ double naive(const Augment& augment, const kernels::AugmentPlan& plan, const std
       x < plan.blank_x + plan.blank_width) {
     return 0;
   }
-  std::int64_t from_y = y + plan.dy, from_x = (plan.flip ? spec.width - 1 - x : x) + plan.dx;
+  std::int64_t from_y = (plan.vertical_flip ? spec.height - 1 - y : y) + plan.dy,
+               from_x = (plan.flip ? spec.width - 1 - x : x) + plan.dx;
   const auto reflect = [](std::int64_t i, std::int64_t n) {
     while (i < 0 || i >= n) i = i < 0 ? -i : 2 * (n - 1) - i;
     return i;
@@ -95,7 +96,8 @@ INSTANTIATE_TEST_SUITE_P(
                         ImageSpec{1, 1, 1, 1}),
         testing::Values(
             Augment{}, Augment{.pad = 2}, Augment{.pad = 2, .padding = Padding::reflect, .flip = true},
-            Augment{.flip = true}, Augment{.cutout = 3}, Augment{.pad = 4, .flip = true, .cutout = 8},
+            Augment{.flip = true}, Augment{.pad = 1, .flip = true, .vertical_flip = true},
+            Augment{.cutout = 3}, Augment{.pad = 4, .flip = true, .cutout = 8},
             Augment{.colour = {0.4f, 0.4f, 0.4f, 0.1f}},
             Augment{
                 .pad = 2, .padding = Padding::reflect, .flip = true, .cutout = 3, .colour = {.hue = 0.5f}}),
@@ -125,7 +127,7 @@ TEST(ResizedCrop, IsBilinearInTheDrawnBox) {
   const Tensor images = images_of(spec, 20);
   const std::uint8_t* bytes = images.data<std::uint8_t>();
   for (const bool flip : {false, true}) {
-    const Augment augment{.flip = flip, .resized_crop = RandomResizedCrop{}};
+    const Augment augment{.flip = flip, .resized_crop = RandomResizedCrop{}, .vertical_flip = flip};
     const std::vector<double> got = run(augment, images, identity(3, DType::f32)).to_vector();
     std::int64_t mirrored = 0;
     double worst = 0;
@@ -141,7 +143,7 @@ TEST(ResizedCrop, IsBilinearInTheDrawnBox) {
       };
       for (std::int64_t i = 0; i < spec.bytes(); ++i) {
         const std::int64_t y = i / 39, x = i / 3 % 13, c = i % 3;
-        const double sy = place(y, plan.dy, plan.box_height, 9),
+        const double sy = place(plan.vertical_flip ? 8 - y : y, plan.dy, plan.box_height, 9),
                      sx = place(plan.flip ? 12 - x : x, plan.dx, plan.box_width, 13);
         double want = 0;
         for (const int dy : {0, 1}) {
@@ -176,18 +178,20 @@ TEST(ResizedCrop, OfTheWholeImageIsTheImage) {
 TEST(Masks, AreScaledToTheNearestPixelAndPaddedWith255) {
   Tensor masks = Tensor::empty({30, 7, 5, 1}, {DType::u8, kCpu});
   for (std::int64_t i = 0; i < masks.numel(); ++i) masks.data<std::uint8_t>()[i] = std::uint8_t(i % 35);
-  for (const Augment& augment :
-       {Augment{.flip = true, .resized_crop = RandomResizedCrop{}}, Augment{.pad = 3, .flip = true},
-        Augment{.pad = 3, .padding = Padding::reflect, .flip = true}}) {
+  for (const Augment& augment : {Augment{.flip = true, .resized_crop = RandomResizedCrop{}},
+                                 Augment{.pad = 3, .flip = true}, Augment{.pad = 1, .vertical_flip = true},
+                                 Augment{.resized_crop = RandomResizedCrop{}, .vertical_flip = true},
+                                 Augment{.pad = 3, .padding = Padding::reflect, .flip = true}}) {
     const Tensor got = run(augment, masks, identity(1, DType::u8));
     std::int64_t outside = 0;
     for (std::int64_t i = 0; i < got.numel(); ++i) {
       const std::int64_t n = i / 35, y = i / 5 % 7, x = i % 5;
       const auto plan = kernels::plan_augment(augment, 7, 5, {11, 4}, 5 * n);
       const std::int64_t column = plan.flip ? 4 - x : x;
-      std::int64_t row = y + plan.dy, at = column + plan.dx;
+      const std::int64_t line = plan.vertical_flip ? 6 - y : y;
+      std::int64_t row = line + plan.dy, at = column + plan.dx;
       if (plan.scales) {
-        row = plan.dy + (2 * y + 1) * plan.box_height / 14;
+        row = plan.dy + (2 * line + 1) * plan.box_height / 14;
         at = plan.dx + (2 * column + 1) * plan.box_width / 10;
       } else {
         row = kernels::padded_index(row, 7, augment.padding);
@@ -199,6 +203,29 @@ TEST(Masks, AreScaledToTheNearestPixelAndPaddedWith255) {
     }
     EXPECT_EQ(outside > 0, augment.pad > 0 && augment.padding == Padding::zero);
   }
+}
+
+TEST(VerticalFlip, IsDrawnForHalfOfTheImagesApartFromFlips) {
+  const Augment both{.flip = true, .vertical_flip = true};
+  int down = 0, together = 0;
+  for (std::int64_t sample = 0; sample < 4000; ++sample) {
+    const auto plan = kernels::plan_augment(both, 32, 32, {}, sample);
+    EXPECT_EQ(plan.flip, kernels::plan_augment({.flip = true}, 32, 32, {}, sample).flip);
+    down += plan.vertical_flip;
+    together += plan.vertical_flip && plan.flip;
+  }
+  EXPECT_NEAR(down, 2000, 128);
+  EXPECT_NEAR(together, 1000, 110);
+}
+
+TEST(VerticalFlip, MovesPointsAndBoxes) {
+  const kernels::AugmentPlan plan{.dy = 2, .vertical_flip = true};
+  const float point[2] = {3, 5}, box[4] = {1, 4, 3, 7};
+  float to[4];
+  kernels::move_point(plan, 10, 20, point, to);
+  EXPECT_EQ(std::vector(to, to + 2), (std::vector<float>{3, 7}));
+  kernels::move_box(plan, 10, 20, box, to);
+  EXPECT_EQ(std::vector(to, to + 4), (std::vector<float>{1, 5, 3, 8}));
 }
 
 TEST(Augment, DrawsEachViewIndependently) {

@@ -10,6 +10,7 @@
 
 #include "kernels/cpu/context.h"
 #include "kernels/cpu/isa.h"
+#include "kernels/cpu/onednn.h"
 #include "kernels/packed_weights.h"
 #include "tests/support/conv_values.h"
 
@@ -41,6 +42,13 @@ std::vector<ConvCase> cases() {
       {{3, 2, 3, 130}, {128, 3, 3, 130}, {.padding = {1, 1}}},  // depth no multiple of a chunk
       {{2, 9, 8, 40}, {144, 5, 5, 40}, {.padding = {2, 0}, .dilation = {2, 1}}},
       {{1, 3, 3, 128}, {128, 3, 3, 128}, {.stride = {2, 1}, .padding = {5, 4}}},  // pixels of padding alone
+      // Depthwise.
+      {{2, 9, 7, 24}, {24, 7, 7, 1}, {.padding = {3, 3}, .groups = 24}},  // a block and a half
+      {{3, 8, 11, 5}, {5, 5, 5, 1}, {.stride = {2, 1}, .padding = {2, 1}, .groups = 5}},  // part of a block
+      {{2, 12, 9, 32}, {32, 3, 3, 1}, {.stride = {1, 2}, .padding = {1, 1}, .groups = 32}},
+      {{1, 20, 19, 16}, {16, 4, 17, 1}, {.padding = {0, 8}, .dilation = {3, 1}, .groups = 16}},  // long rows
+      {{17, 3, 3, 20}, {20, 1, 5, 1}, {.padding = {0, 2}, .groups = 20}},   // images in parts
+      {{5, 33, 31, 40}, {40, 7, 7, 1}, {.padding = {3, 3}, .groups = 40}},  // several threads
       // With pooling.
       {{2, 9, 7, 3}, {17, 3, 3, 3}, {.padding = {1, 1}}},   // one channel more than a vector
       {{1, 4, 70, 2}, {4, 3, 2, 2}, {.padding = {0, 1}}},   // three tiles a row, the last one short
@@ -334,6 +342,26 @@ TEST(ConvImplementations, FewPixelsGoToTheirOwnCode) {
   EXPECT_FALSE(takes({1, 4, 4, 64}, {64, 3, 3, 64}, {.padding = {1, 1}})) << "small filters";
   EXPECT_FALSE(takes({1, 4, 4, 256}, {500, 3, 3, 256}, {.padding = {1, 1}})) << "500 channels";
   EXPECT_FALSE(takes({1, 4, 4, 256}, {512, 3, 3, 128}, {.padding = {1, 1}, .groups = 2}));
+}
+
+TEST(ConvImplementations, WideDepthwiseFiltersGoToTheirOwnCode) {
+  if (!cpu::has_avx2()) GTEST_SKIP() << "this CPU has no AVX2";
+  const auto taken = [](const Shape& w, const Conv2dParams& params, DType dtype) {
+    const Request asked{Pass::conv_backward_weights};
+    return cpu::find_code(cpu_context(), cpu::conv_list(asked.pass),
+                          key_of(asked, {{2, 14, 14, 32}, w, params}, dtype), name_of(ConvImpl::automatic))
+        .by->name;
+  };
+  for (const std::int64_t side : {5, 7})
+    for (const DType dtype : {DType::f32, DType::f16, DType::bf16})
+      EXPECT_EQ(taken({32, side, side, 1}, {.padding = {side / 2, side / 2}, .groups = 32}, dtype), "direct");
+  EXPECT_EQ(taken({32, 3, 3, 1}, {.groups = 32}, DType::f16), "direct") << "which oneDNN does not have";
+  if (cpu::has_onednn()) {
+    EXPECT_EQ(taken({32, 3, 3, 1}, {.groups = 32}, DType::f32), "vendor");
+  }
+  EXPECT_NE(taken({64, 5, 5, 1}, {.groups = 32}, DType::f32), "direct") << "two filters for each channel";
+  EXPECT_NE(taken({32, 5, 5, 2}, {.groups = 16}, DType::f32), "direct");
+  EXPECT_NE(taken({32, 5, 5, 1}, {.dilation = {1, 2}, .groups = 32}, DType::f32), "direct");
 }
 
 // What code does not fuse follows in a pass of its own. oneDNN adds a wrong residual to pixels of padding

@@ -245,6 +245,35 @@ TEST(ConvTiles, GradientsOfWeights) {
   }
 }
 
+TEST(ConvTiles, DepthwiseGradientsAddToTheirSums) {
+  constexpr std::int64_t kRows = 3, kColumns = 7, kColumn = 2 * kLanes, kFilterRow = 25 * kLanes,
+                         kRow = 30 * kLanes;
+  const Floats x = noise(3 * kFilterRow + kRows * kRow + 20 * kLanes, 1),
+               dy = noise(kRows * kColumns * kLanes, 2);
+  for (const Code* code : codes()) {
+    for (const std::int64_t filter : {1, 2, 3, 5, 7, 8, 9, 17}) {
+      const DepthwiseCode tiles = code->depthwise(filter);
+      EXPECT_GE(tiles.taps * ((filter + tiles.taps - 1) / tiles.taps), filter);
+      for (std::int64_t rows = 1; rows <= tiles.rows; ++rows) {
+        for (std::int64_t taps = 1; taps <= tiles.taps; ++taps) {
+          const std::int64_t sums_row = filter * kLanes;
+          Floats got = noise(3 * sums_row, 3), want = got;
+          tiles.sums[rows - 1][taps - 1](
+              {x.data(), kFilterRow, kRows, kRow, kColumns, kColumn, dy.data(), got.data(), sums_row});
+          for (std::int64_t r = 0; r < rows; ++r)
+            for (std::int64_t i = 0; i < taps * kLanes; ++i)
+              for (std::int64_t pixel = 0; pixel < kRows * kColumns; ++pixel) {
+                float& sum = want[r * sums_row + i];
+                const float in = x[r * kFilterRow + pixel / kColumns * kRow + pixel % kColumns * kColumn + i];
+                sum = std::fma(in, dy[pixel * kLanes + i % kLanes], sum);
+              }
+          expect_same(got, want, code->isa);
+        }
+      }
+    }
+  }
+}
+
 }  // namespace athanor::cpu::conv_tiles::conv_tiles_test
 
 #endif

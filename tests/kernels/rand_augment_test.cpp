@@ -1,6 +1,8 @@
 #include "kernels/rand_augment.h"
 
+#include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <map>
 #include <set>
 #include <utility>
@@ -23,19 +25,24 @@ bool has_two_ways(RandOp op) {
   return op >= RandOp::shear_x && op <= RandOp::sharpness;
 }
 
-/// A sample whose first operation is this one, this way.
-std::int64_t sample_that_draws(RandOp op, bool negative, const kernels::AugmentKey& key) {
-  for (std::int64_t sample = 0; sample < 10'000; ++sample) {
-    const PhiloxBlock random =
-        kernels::draw_augment(key, static_cast<int>(kernels::AugmentOp::rand_augment), sample);
+using Kind = kernels::RandPass::Kind;
+
+/// A sample whose first operation is this one, this way; of trivial-augment, at this magnitude, too.
+std::int64_t sample_that_draws(const kernels::RandPass& pass, RandOp op, bool negative,
+                               const kernels::AugmentKey& key) {
+  const bool trivial = pass.kind == Kind::trivial_augment;
+  const auto stream = trivial ? kernels::AugmentOp::trivial_augment : kernels::AugmentOp::rand_augment;
+  for (std::int64_t sample = 0; sample < 100'000; ++sample) {
+    const PhiloxBlock random = kernels::draw_augment(key, static_cast<int>(stream), sample);
     if (kernels::below(random.word[0], kernels::kRandOps) == static_cast<int>(op) &&
-        ((random.word[1] & 1) != 0) == negative)
+        ((random.word[1] & 1) != 0) == negative &&
+        (!trivial || kernels::below(random.word[2], 31) == pass.how.magnitude))
       return sample;
   }
   return -1;
 }
 
-void expect_golden(const StateDict& golden, const std::string& image, int magnitude) {
+void expect_golden(const StateDict& golden, const std::string& image, const kernels::RandPass& pass) {
   const kernels::AugmentKey key{5, 2, 1};
   const Tensor from = golden.tensor(image), want = golden.tensor(image + "_changed");
   std::vector<std::int64_t> samples;
@@ -43,7 +50,7 @@ void expect_golden(const StateDict& golden, const std::string& image, int magnit
   for (int op = 0; op < kernels::kRandOps; ++op) {
     for (const bool negative : {false, true}) {
       if (negative && !has_two_ways(static_cast<RandOp>(op))) continue;
-      samples.push_back(sample_that_draws(static_cast<RandOp>(op), negative, key));
+      samples.push_back(sample_that_draws(pass, static_cast<RandOp>(op), negative, key));
       ops.push_back(op);
     }
   }
@@ -54,7 +61,7 @@ void expect_golden(const StateDict& golden, const std::string& image, int magnit
   for (std::int64_t i = 0; i < images.numel(); ++i)
     images.data<std::uint8_t>()[i] = i < from.numel() ? 77 : from.data<std::uint8_t>()[i - from.numel()];
   const Tensor y = Tensor::empty(want.shape(), {DType::u8, kCpu});
-  kernels::rand_augment(cpu_context(), {.operations = 1, .magnitude = magnitude}, 0, key, images,
+  kernels::rand_augment(cpu_context(), pass, key, images,
                         Tensor::from(std::vector<std::int64_t>(samples.size(), 1), {count}),
                         Tensor::from(samples, {count}), y);
   for (std::int64_t n = 0; n < count; ++n) {
@@ -69,8 +76,99 @@ void expect_golden(const StateDict& golden, const std::string& image, int magnit
 TEST(RandAugment, HasTorchvisionsAndPillowsBytes) {
   const StateDict golden = safetensors::load(test::folder("ATHANOR_GOLDEN_DIR", ATHANOR_GOLDEN_DIR) +
                                              "/augment/rand_augment.safetensors");
-  expect_golden(golden, "rgb", 9);
-  expect_golden(golden, "grey", 23);
+  expect_golden(golden, "rgb", {.how = {.operations = 1, .magnitude = 9}});
+  expect_golden(golden, "grey", {.how = {.operations = 1, .magnitude = 23}});
+}
+
+StateDict golden_of_trivial_augment() {
+  return safetensors::load(test::folder("ATHANOR_GOLDEN_DIR", ATHANOR_GOLDEN_DIR) +
+                           "/augment/trivial_augment.safetensors");
+}
+
+TEST(TrivialAugment, HasTorchvisionsAndPillowsBytes) {
+  const StateDict golden = golden_of_trivial_augment();
+  expect_golden(golden, "rgb", {.kind = Kind::trivial_augment, .how = {.magnitude = 26}});
+  expect_golden(golden, "grey", {.kind = Kind::trivial_augment, .how = {.magnitude = 11}});
+}
+
+/// The largest difference to image n of `want`.
+int worst(const kernels::RandChange& change, const Tensor& from, const Tensor& want, std::int64_t n) {
+  const Shape& shape = from.shape();
+  const kernels::RandImage image{from.data<std::uint8_t>(), shape[0], shape[1], shape[2]};
+  const kernels::RandPixels pixels{change, nullptr, image};
+  int most = 0;
+  const std::uint8_t* to = want.data<std::uint8_t>() + n * from.numel();
+  for (std::int64_t i = 0; i < from.numel(); ++i) {
+    const std::int64_t at = i / shape[2];
+    most = std::max(most, std::abs(pixels(at / shape[1], at % shape[1], i % shape[2]) - to[i]));
+  }
+  return most;
+}
+
+TEST(Rotation, HasPillowsBytes) {
+  const StateDict golden = golden_of_trivial_augment();
+  const Tensor from = golden.tensor("rgb"), want = golden.tensor("turned");
+  std::int64_t n = 0;
+  for (const double degrees : {-180.0, -37.5, 10.0, 90.0, 171.0}) {
+    kernels::RandChange change = kernels::rand_change(RandOp::rotate, false, 0, 16, 17);
+    kernels::set_turn(change, degrees * 3.14159265358979324 / 180, 30, 16, 17);
+    EXPECT_EQ(worst(change, from, want, n++), 0) << degrees;
+  }
+}
+
+TEST(Rotation, DrawsAnglesEvenlyBothWays) {
+  int left = 0, far = 0;
+  for (std::int64_t sample = 0; sample < 4000; ++sample) {
+    const auto change = kernels::draw_change({.kind = Kind::rotation, .amount = 20}, 32, 32, {1, 2}, sample);
+    const double sine = double(change.row[0]) / 65536;
+    EXPECT_LE(std::abs(sine), std::sin(20 * 3.14159265 / 180) + 1e-4);
+    left += sine < 0 ? 1 : 0;
+    far += std::abs(sine) > std::sin(10 * 3.14159265 / 180) ? 1 : 0;
+  }
+  EXPECT_NEAR(left, 2000, 150);
+  EXPECT_NEAR(far, 2000, 150);
+}
+
+// torchvision adds floats: where the mean is halfway between two bytes it may take the other one.
+TEST(Blur, IsTorchvisionsWithinAByte) {
+  const StateDict golden = golden_of_trivial_augment();
+  const Tensor from = golden.tensor("grey"), want = golden.tensor("blurred");
+  std::int64_t n = 0;
+  for (const double deviation : {0.1, 0.7, 1.3, 2.0}) {
+    kernels::RandChange change = kernels::rand_change(RandOp::identity, false, 0, 18, 30);
+    change.op = RandOp::blur;
+    kernels::set_blur(change, deviation, 17);
+    EXPECT_LE(worst(change, from, want, n++), deviation == 0.1 ? 0 : 1) << deviation;
+    EXPECT_EQ(change.blur_radius, kernels::kMaxBlur);
+  }
+}
+
+// The kernel adds one axis after the other; each pixel alone adds both: the same whole numbers.
+TEST(Blur, IsTheSameByRowsAndByPixels) {
+  const ImageSpec spec{9, 30, 3, 4};
+  const auto data = synthetic(spec, 40, 5);
+  const Tensor images =
+      Tensor::from(std::vector(data->pixels().begin(), data->pixels().end()), {40, 9, 30, 3});
+  std::vector<std::int64_t> numbers(40);
+  for (std::size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<std::int64_t>(i);
+  const kernels::RandPass pass{.kind = Kind::blur, .amount = 0.6f};
+  const Tensor y = Tensor::empty(images.shape(), {DType::u8, kCpu});
+  kernels::rand_augment(cpu_context(), pass, {3, 1}, images, {}, Tensor::from(numbers, {40}), y);
+  int blurred = 0;
+  for (std::int64_t n = 0; n < 40; ++n) {
+    const auto change = kernels::draw_change(pass, 9, 30, {3, 1}, n);
+    const std::uint8_t *from = images.data<std::uint8_t>() + n * 810, *to = y.data<std::uint8_t>() + n * 810;
+    if (change.op != RandOp::blur) {
+      EXPECT_TRUE(std::equal(from, from + 810, to)) << n;
+      continue;
+    }
+    ++blurred;
+    EXPECT_EQ(change.blur_radius, 8) << "one less than the side";
+    const kernels::RandPixels pixels{change, nullptr, {from, 9, 30, 3}};
+    for (std::int64_t i = 0; i < 810; ++i) ASSERT_EQ(to[i], pixels(i / 90, i / 3 % 30, i % 3)) << n;
+  }
+  EXPECT_GT(blurred, 12);
+  EXPECT_LT(blurred, 36);
 }
 
 TEST(RandAugment, DrawsEveryOperationBothWays) {
@@ -140,7 +238,8 @@ TEST(RandAugment, GoesThroughPreprocessOperationByOperation) {
     Tensor bytes = batch.images;
     for (int number = 0; number < 3; ++number) {
       const Tensor next = Tensor::empty(bytes.shape(), {DType::u8, kCpu});
-      kernels::rand_augment(cpu_context(), how, number, key, bytes, {}, batch.samples, next);
+      kernels::rand_augment(cpu_context(), {.how = how, .number = number}, key, bytes, {}, batch.samples,
+                            next);
       bytes = next;
     }
     const Preprocess with(spec, kPlain, DType::f32, kCpu, {.flip = true, .rand_augment = how}, 7, 2);
@@ -193,6 +292,9 @@ TEST(RandAugment, RejectsInvalidArguments) {
   const FieldSpec other{"age", DType::f32, {1}, FieldKind::values};
   EXPECT_ERROR(ArgumentError, check_fields(rand, {other, mask}), "preprocess", "rand-augment", "'mask'");
   EXPECT_NO_THROW(check_fields(rand, {other}));
+  EXPECT_ERROR(ArgumentError, check_fields({.rotation = 10}, {mask}), "rotation", "'mask'");
+  EXPECT_ERROR(ArgumentError, check_fields({.trivial_augment = true}, {mask}), "trivial-augment", "'mask'");
+  EXPECT_NO_THROW(check_fields({.vertical_flip = true, .blur = 1}, {other, mask}));
   EXPECT_NO_THROW(check_fields({.flip = true}, {other, mask}));
 }
 

@@ -71,6 +71,25 @@ TEST(ForeignNames, OfTransformersAndConvNeXtAreKnown) {
              "other.thing"}));
 }
 
+TEST(ForeignNames, OfRegNetAndDenseNetAreKnown) {
+  EXPECT_EQ(
+      renamed("lenet5", {"stem.conv.weight", "stem.bn.bias", "s1.b1.conv1.conv.weight",
+                         "s1.b1.downsample.bn.weight", "s4.b12.conv2.bn.bias", "s4.b12.se.fc1.weight",
+                         "s2.b1.downsample.conv.weight", "s3.b2.conv3.conv.weight", "head.fc.bias"}),
+      (Names{"stem.0.weight", "stem.1.bias", "trunk_output.block1.block1-0.f.a.0.weight",
+             "trunk_output.block1.block1-0.proj.1.weight", "trunk_output.block4.block4-11.f.b.1.bias",
+             "trunk_output.block4.block4-11.f.se.fc1.weight", "trunk_output.block2.block2-0.proj.0.weight",
+             "trunk_output.block3.block3-1.f.c.0.weight", "fc.bias"}));
+  EXPECT_EQ(renamed("lenet5", {"features.conv0.weight", "features.denseblock1.denselayer1.norm.1.weight",
+                               "features.denseblock4.denselayer16.conv.2.weight",
+                               "features.denseblock4.denselayer16.norm.2.running_var",
+                               "features.transition1.norm.weight", "classifier.weight"}),
+            (Names{"features.conv0.weight", "features.denseblock1.denselayer1.norm1.weight",
+                   "features.denseblock4.denselayer16.conv2.weight",
+                   "features.denseblock4.denselayer16.norm2.running_var", "features.transition1.norm.weight",
+                   "classifier.weight"}));
+}
+
 TEST(ForeignNames, ShapesFollowWhereALinearLayerWasAConvolution) {
   const auto model = nn::make_model("mobilenet_v3_small", {}, 0);
   StateDict state = named({"conv_stem.weight"});
@@ -88,6 +107,56 @@ TEST(ForeignNames, PrefixesOfAllGo) {
   EXPECT_EQ(renamed("lenet5", {"n_averaged", "module.a", "module.b"}), (Names{"a", "b"}));
   EXPECT_EQ(renamed("lenet5", {"conv1.weight"}), Names{"conv1.weight"}) << "one of the model's own";
   EXPECT_EQ(renamed("lenet5", {"a"}), Names{"a"});
+}
+
+TEST(ForeignNames, ANetworkIsFoundWithinALargerModule) {
+  const auto model = nn::make_model("lenet5", {}, 0);
+  const std::string first = model->parameters().front().name;
+  const auto within = [&](const Names& names, bool averages, Names parts, bool averaged) {
+    WeightParts found;
+    const StateDict state = nn::network_within(*model, named(names), averages, found);
+    EXPECT_EQ(found.names, parts);
+    EXPECT_EQ(found.averaged, averaged);
+    return state.names();
+  };
+  // A LightningModule with a loss, and a running average of its network.
+  const Names lightning = {"criterion.weight", "scale",          "net." + first,        "net.x",
+                           "net.y." + first,   "ema.n_averaged", "ema.module." + first, "ema.module.x",
+                           "criterion.bias"};
+  EXPECT_EQ(within(lightning, true, {"ema.module", "net", "criterion", "scale"}, true), (Names{first, "x"}));
+  EXPECT_EQ(within(lightning, false, {"net", "ema.module", "criterion", "scale"}, false),
+            (Names{first, "x", "y." + first}));
+  EXPECT_EQ(within({"b." + first, "a." + first}, true, {"b", "a"}, false), Names{first});
+  EXPECT_EQ(within({"loss", "model.conv_stem.weight"}, true, {"model", "loss"}, false),
+            Names{"conv_stem.weight"})
+      << "a network of timm's";
+  EXPECT_EQ(within({"ema." + first}, false, {}, true), Names{first}) << "there is no other";
+  // The network itself, what is no network, and what nobody would write.
+  for (const Names& names :
+       {Names{first, "a." + first, "b"}, {"a.b", "c"}, {"x" + first}, {"."}, {"a.", ".."}})
+    EXPECT_EQ(within(names, true, {}, false), names);
+  const std::string dots(100, '.');
+  EXPECT_EQ(within({dots + first, "a"}, true, {}, false).size(), 2u);
+}
+
+TEST(Pretrained, TakesTheAverageUnlessToldOtherwise) {
+  const auto plain = nn::make_model("lenet5", {}, 1), average = nn::make_model("lenet5", {}, 2),
+             ours = nn::make_model("lenet5", {}, 3);
+  StateDict state;
+  state.set_all("net.", nn::to_torch_layout(*plain, plain->state_dict()));
+  state.set("ema.n_averaged", Tensor::zeros({1}));
+  state.set_all("ema.module.", nn::to_torch_layout(*average, average->state_dict()));
+  state.set("loss.weight", Tensor::zeros({10}));
+  const std::string first = ours->parameters().front().name;
+  const auto values = [&](const nn::Module& model) {
+    return model.state_dict().tensor(first).detach().to_vector();
+  };
+  const nn::Pretrained taken = nn::load_pretrained(*ours, state);
+  EXPECT_EQ(values(*ours), values(*average));
+  EXPECT_EQ(taken.parts, (Names{"ema.module", "net", "loss"}));
+  EXPECT_TRUE(taken.averaged);
+  EXPECT_FALSE(nn::load_pretrained(*ours, state, {.averages = false}).averaged);
+  EXPECT_EQ(values(*ours), values(*plain));
 }
 
 TEST(ForeignNames, StrangeNamesPassThrough) {

@@ -63,7 +63,10 @@ TEST(StochasticDepth, GradientIsOfWhatWasKept) {
 }
 
 TEST(StochasticDepth, IsTheIdentityInEvaluationAndWithoutProbability) {
-  StochasticDepth drop(0.9), never(0);
+  StochasticDepth drop(0.4), never(0);
+  drop.set_p(0.9);
+  EXPECT_EQ(drop.p(), 0.9);
+  EXPECT_THROW(drop.set_p(1.5), ArgumentError);
   const Tensor x = normal({8, 4});
   drop.eval();
   EXPECT_TRUE(drop(x).same_as(x));

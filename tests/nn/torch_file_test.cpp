@@ -22,6 +22,7 @@ using test::old_torch_file;
 using test::Pickle;
 using test::SavedTensor;
 using test::state_pickle;
+using Names = std::vector<std::string>;
 
 class TorchFile : public testing::Test {
  protected:
@@ -143,22 +144,76 @@ TEST_F(TorchFile, TheWeightsOfACheckpointAreTaken) {
     EXPECT_EQ(load(checkpoint_of({part})).names(), std::vector<std::string>{std::string(part) + "'s"});
   // Of several the first in a fixed order, whatever the file's.
   test::write_file(path(), checkpoint_of({"model_ema", "net", "state_dict_ema", "optimizer", "model"}));
-  std::vector<std::string> parts;
-  EXPECT_EQ(torch_file::load(path(), &parts).names(), std::vector<std::string>{"model's"});
-  EXPECT_EQ(parts, (std::vector<std::string>{"model", "net", "state_dict_ema", "model_ema"}));
+  WeightParts parts;
+  EXPECT_EQ(torch_file::load(path(), &parts, false).names(), std::vector<std::string>{"model's"});
+  EXPECT_EQ(parts.names, (std::vector<std::string>{"model", "net", "state_dict_ema", "model_ema"}));
+  EXPECT_FALSE(parts.averaged);
   Pickle nested;  // and what is no dictionary of tensors is none of them
   nested.op("}(").text("state_dict").op("N").text("model").op("}").text("state_dict");
   test::push_state(nested, {kMatrix});
   nested.op("s").text("ema").op("}u.");
   test::write_file(path(), new_torch_file(nested.bytes, {{"0", bytes_of(kValues)}}));
   EXPECT_EQ(torch_file::load(path(), &parts).names(), std::vector<std::string>{"w"});
-  EXPECT_EQ(parts, std::vector<std::string>{"model"});
+  EXPECT_EQ(parts.names, std::vector<std::string>{"model"});
   Pickle mixed;  // no such part: what is no tensor is left out
   mixed.op("}(").text("epoch").integer(3).text("w");
   push(mixed, kMatrix, false);
   test::write_file(path(), new_torch_file(mixed.op("u.").bytes, {{"0", bytes_of(kValues)}}));
   EXPECT_EQ(torch_file::load(path(), &parts).names(), std::vector<std::string>{"w"});
-  EXPECT_TRUE(parts.empty());
+  EXPECT_TRUE(parts.names.empty());
+}
+
+TEST_F(TorchFile, ARunningAverageComesFirst) {
+  WeightParts parts;
+  const auto taken = [&](const std::vector<std::string>& keys, bool averages) {
+    test::write_file(path(), checkpoint_of(keys));
+    return torch_file::load(path(), &parts, averages).names()[0];
+  };
+  // As timm, torchvision's references and others save them; and under keys that nobody has used so far.
+  for (const auto& [plain, average] : {std::pair{"state_dict", "state_dict_ema"},
+                                       {"model", "model_ema"},
+                                       {"net", "ema"},
+                                       {"mine", "mine_ema"}}) {
+    for (const std::vector<std::string>& keys : {Names{plain, average}, {average, plain}}) {
+      EXPECT_EQ(taken(keys, true), fmt::format("{}'s", average));
+      EXPECT_EQ(parts.names, (Names{average, plain}));
+      EXPECT_TRUE(parts.averaged);
+      EXPECT_EQ(taken(keys, false), fmt::format("{}'s", plain));
+      EXPECT_EQ(parts.names, (Names{plain, average}));
+      EXPECT_FALSE(parts.averaged);
+    }
+    EXPECT_EQ(taken({average}, false), fmt::format("{}'s", average)) << "there is no other";
+    EXPECT_EQ(taken({plain}, true), fmt::format("{}'s", plain));
+    EXPECT_FALSE(parts.averaged);
+  }
+}
+
+TEST_F(TorchFile, LightningsCallbacksKeepAverages) {
+  WeightParts parts;
+  test::write_file(path(), checkpoint_of({"state_dict", "current_model_state"}));  // WeightAveraging
+  EXPECT_EQ(torch_file::load(path(), &parts).names(), Names{"state_dict's"});
+  EXPECT_TRUE(parts.averaged);
+  EXPECT_EQ(torch_file::load(path(), &parts, false).names(), Names{"current_model_state's"});
+  EXPECT_EQ(parts.names, (Names{"current_model_state", "state_dict"}));
+  Pickle pickle;  // what a callback returned to be saved
+  pickle.op("}(").text("callbacks").op("}(").text("ModelCheckpoint").op("}").text("EMA").op("}");
+  pickle.text("state_dict_ema");
+  test::push_state(pickle, {kMatrix});
+  SavedTensor plain = kMatrix;
+  plain.name = "plain";
+  pickle.op("su").text("state_dict");
+  test::push_state(pickle, {plain});
+  test::write_file(path(), new_torch_file(pickle.op("u.").bytes, {{"0", bytes_of(kValues)}}));
+  EXPECT_EQ(torch_file::load(path(), &parts).names(), Names{"w"});
+  EXPECT_EQ(parts.names, (Names{"callbacks.EMA.state_dict_ema", "state_dict"}));
+  EXPECT_EQ(torch_file::load(path(), nullptr, false).names(), Names{"plain"});
+}
+
+TEST(WeightParts, AveragesHaveAWordForIt) {
+  for (const char* name : {"ema", "model_ema", "ema.module", "state_dict_ema", "swa_model", "averaged_model"})
+    EXPECT_TRUE(names_average(name)) << name;
+  for (const char* name : {"", "model", "schema", "emanet.x", "average-pool", "avgpool", "..", "_"})
+    EXPECT_FALSE(names_average(name)) << name;
 }
 
 TEST_F(TorchFile, ParametersAndOtherProtocolsAreRead) {

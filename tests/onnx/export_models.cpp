@@ -1,5 +1,5 @@
-// export_models DIR: every model, and small networks with what no model has, as ONNX files with results of
-// ours beside them, for exported.py to run. Weights and running statistics are random.
+// export_models DIR: every kind of model, and small networks with what no model has, as ONNX files with
+// results of ours beside them, for exported.py to run. Weights and running statistics are random.
 
 #include <cstdio>
 #include <exception>
@@ -32,6 +32,7 @@
 #include "nn/models/unet.h"
 #include "nn/onnx/export.h"
 #include "tensor/io/safetensors.h"
+#include "tests/support/model_kinds.h"
 #include "trainer/inference/model_file.h"
 
 namespace {
@@ -266,7 +267,7 @@ void write_model_file(const fs::path& folder) {
 }
 
 void write_all(const fs::path& folder) {
-  for (const std::string& name : nn::model_names()) {
+  for (const std::string& name : test::model_kinds()) {
     const std::int64_t own = nn::model_options(name).image_size;
     // Large enough for the model, small enough for a test.
     const std::int64_t size = own < 224 ? own : name == "alexnet" ? 127 : 64;

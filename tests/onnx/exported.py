@@ -3,7 +3,7 @@
 
     exported.py EXPORT_MODELS ATHANOR
 
-EXPORT_MODELS writes every model, and small networks with what no model has, as ONNX with results of ours. Each must pass
+EXPORT_MODELS writes every kind of model, and small networks with what no model has, as ONNX with results of ours. Each must pass
 onnx.checker, shapes included, and onnxruntime's results, of batches of one and of five, must be within 1e-4 of the
 largest. Ends with 1 where one is not, and with 77 where a package is not installed.
 """

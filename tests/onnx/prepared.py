@@ -79,8 +79,10 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
         write_pictures(np.random.default_rng(1))
-        train = {"run_photos": ["train_images", "photos", "--model", "resnet20", "--image-size", "32", "--workers", "0"],
-                 "run_digits": ["train_digits"]}
+        photos = ["train_images", "photos", "--model", "resnet20", "--workers", "0"]
+        train = {"run_photos": [*photos, "--image-size", "32"], "run_digits": ["train_digits"]}
+        for fit in ("pad", "squash", "crop"):
+            train[f"run_{fit}"] = [*photos, "--image-size", "40x24", "--resize", fit]
         for run, (name, *arguments) in train.items():
             command = [binaries / name, *arguments, "--device", "cpu", "--batch-size", "8", "--max-steps", "4", "--lr", "0.01",
                        "--run-dir", run]

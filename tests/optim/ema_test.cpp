@@ -52,6 +52,28 @@ TEST(Ema, WarmsUpByAppliedSteps) {
   EXPECT_THROW(Ema(arena, {.decay = 1}), ArgumentError);
 }
 
+TEST(Ema, IsUpdatedInEveryNthAppliedStep) {
+  const Tensor w = filled({1}, {0});
+  ParameterArena arena({{"w", w}}, {});
+  Ema steady(arena, {.decay = 0.5, .warm_up = false, .every = 3}), warming(arena, {.decay = 0.9, .every = 3});
+  w.data<float>()[0] = 11;
+  StepBuffer state;
+  const auto value_of = [&](Ema& ema) {
+    const EmaSwap swap(ema);
+    return w.item();
+  };
+  for (std::int64_t step = 0; step < 7; ++step) {
+    state->applied_steps = step;
+    steady.update(state);
+    warming.update(state);
+    EXPECT_EQ(value_of(steady), step < 2 ? 0 : step < 5 ? 5.5 : 8.25) << step;
+    if (step == 2) {
+      EXPECT_NEAR(value_of(warming), 9, 1e-5) << "decay 2 / 11, as of a first update";
+    }
+  }
+  EXPECT_THROW(Ema(arena, {.every = 0}), ArgumentError);
+}
+
 // Over 20 steps: some parameters without a gradient part of the time, a step that is skipped, and one without
 // the optimizer.
 TEST(Ema, FusedAndSeparatePassesGiveTheSameBits) {

@@ -427,6 +427,21 @@ TEST(Optimizer, GroupsHaveTheirOwnRateDecayAndMomentum) {
   EXPECT_EQ(sgd.selected(), (std::vector<int>{0, 1, 2}));
 }
 
+TEST(Optimizer, AParameterMayHaveAFactorOfItsRate) {
+  for (const char* const kind : kOptimizerKinds) {
+    OptimTraining usual(kind), half(kind);
+    test::OptimModel model;
+    for (Parameter& one : model.parameters) one.lr_scale = 0.5f;
+    OptimTraining scaled(kind, Precision::f32, std::move(model));
+    half.schedule = schedules::cosine(0.005, 100);
+    for (OptimTraining* training : {&usual, &half, &scaled}) {
+      for (int step = 0; step < 3; ++step) training->step();
+    }
+    EXPECT_EQ(scaled.arena.weights_hash(), half.arena.weights_hash()) << kind;
+    EXPECT_NE(scaled.arena.weights_hash(), usual.arena.weights_hash()) << kind;
+  }
+}
+
 TEST(Optimizer, SkipsParametersWithoutAGradient) {
   const Tensor a = filled({2}, {1, 2}), b = filled({2}, {3, 4});
   ParameterArena arena({{"a", a}, {"b", b}}, {});

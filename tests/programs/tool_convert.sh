@@ -63,6 +63,11 @@ athanor 0 predict larger.safetensors pictures
 edited wide.safetensors 'metadata["shorter_side"] = "8"; del metadata["resize"]'
 athanor 0 convert wide.safetensors larger.safetensors --image-size 11
 about larger.safetensors | grep -x 'shorter_side 11' >/dev/null || die "the shorter side is less than the size"
+# Images that are not square have that share of both sides.
+athanor 0 convert wide.safetensors larger.safetensors --image-size 8x10
+about larger.safetensors | grep -x 'image_size 8x10' >/dev/null && about larger.safetensors | grep -x 'resize cover' >/dev/null ||
+  die "images that become wide"
+athanor 0 predict larger.safetensors pictures
 edited wide.safetensors 'metadata["image_size"] = "8x10"'
 athanor 0 convert wide.safetensors larger.safetensors
 about larger.safetensors | grep -x 'image_size 8x10' >/dev/null || die "images that are not square"

@@ -27,7 +27,7 @@ refuses 'subcommand'
 refuses "mean 'run-op'" run-up
 [[ $("$athanor" --version) =~ ^athanor\ \(Athanor\)\ [0-9]+\. ]] || { echo "--version prints no version"; exit 1; }
 refuses "predict: .*'--topk'.*'--top'.*predict --help" predict a b --topk 5
-refuses "pack: .*'c'.*pack --help" pack a b c
+refuses 'all 2 shards .*: a, b' pack a b c
 refuses 'predict: .*--top = abc.*number.*predict --help' predict a b --top abc
 refuses 'predict: MODEL .*predict --help' predict
 refuses '--batch-size: must be in .*but got 0' predict a b --batch_size 0
@@ -57,7 +57,7 @@ refuses 'absent .*there is none' predict "$folder/absent" x
 refuses "is no run's folder" predict "$folder" x
 refuses "mean '.*runs/latest'" predict "$folder/runs" x
 refuses '--limit: .* 0 to [0-9]{13};' pack a b --limit -1
-refuses '--image-size: .* 1 to 65536' convert a b --image-size 0
+refuses '--image-size: must be at least 1' convert a b --image-size 0
 refuses 'there is none' verify "$folder/absent"
 printf 'p' > "$folder/large.bin"
 printf '\376\377\377\177' > "$folder/labels.bin"

@@ -135,6 +135,31 @@ code=0
 "$athanor" pack "$out/1.athp" "$out/1.zip" > "$folder/stdout" 2> "$folder/stderr" || code=$?
 [ "$code" -eq 2 ] && grep -q 'must end in .athp' "$folder/stderr" || fail "code $code, $(cat "$folder/stderr")"
 
+# Several sources, and shards of other formats.
+mkdir "$out/parts"
+"$athanor" pack "$out/1.athp" "$out/one.tfrecord" > "$folder/stdout"
+"$athanor" pack "$out/one.tfrecord" "$out/one.athp" > "$folder/stdout"
+"$athanor" pack "$out/1.athp" "$out/parts/t.tfrecord" --shard-size 10MB > "$folder/stdout"
+grep -q 't-\*\.tfrecord: ' "$folder/stdout" && [ -e "$out/parts/t-00001.tfrecord" ] || fail "--shard-size 10MB: $(cat "$folder/stdout"; ls "$out/parts")"
+for sources in "$out/parts" "$out/parts/t-*.tfrecord" "$out/parts/t-{00000..00001}.tfrecord,$out/parts/t-0000[2-9].tfrecord"; do
+  "$athanor" pack "$sources" "$out/parts.athp" > "$folder/stdout"
+  cmp "$out/one.athp" "$out/parts.athp"
+done
+code=0
+"$athanor" pack "$out"/parts/t-*.tfrecord > "$folder/stdout" 2> "$folder/stderr" || code=$?
+[ "$code" -eq 2 ] && grep -q 'must not exist yet, but .*tfrecord does' "$folder/stderr" || fail "code $code, $(cat "$folder/stderr")"
+rm "$out/parts.athp"
+"$athanor" pack "$out"/parts/t-*.tfrecord "$out/parts.athp" > "$folder/stdout"
+cmp "$out/one.athp" "$out/parts.athp"
+cp "$out/parts/t-00000.tfrecord" "$out/a,b.tfrecord"
+"$athanor" pack "$out/a,b.tfrecord" "$out"/parts/t-0000[1-9].tfrecord "$out/comma.athp" > "$folder/stdout"
+cmp "$out/one.athp" "$out/comma.athp"
+"$athanor" pack --help > "$folder/stdout"
+grep -q 'SRC\.\.\. DST$' "$folder/stdout" && ! grep -q '.\{81\}' "$folder/stdout" || fail "pack --help: $(cat "$folder/stdout")"
+code=0
+"$athanor" pack "$out/parts/t-{00000..00009}.tfrecord" "$out/no.athp" > "$folder/stdout" 2> "$folder/stderr" || code=$?
+[ "$code" -eq 2 ] && [ "$(wc -l < "$folder/stderr")" -eq 1 ] && grep -q 'missing: .*t-00009.tfrecord' "$folder/stderr" || fail "code $code, $(cat "$folder/stderr")"
+
 # Samples of several fields: folders of the same names, and a table of them.
 "$athanor" pack "$folder/mnist" "$out/digits" --limit 6 > "$folder/stdout"
 mkdir -p "$out/pairs/images" "$out/pairs/masks"
@@ -146,6 +171,10 @@ for image in "$out"/digits/*/*.png; do cp "$image" "$out/pairs/images/"; cp "$im
   for image in "$out"/pairs/images/*; do echo "pairs/images/${image##*/},pairs/masks/${image##*/},four,1.5,2"; done; } > "$out/pairs.csv"
 "$athanor" pack "$out/pairs.csv" "$out/table.athp" --threads 3 > "$folder/stdout"
 "$athanor" inspect "$out/table.athp" | grep -q 'centre: values, f32 \[2\]' || fail "inspect of a table: $("$athanor" inspect "$out/table.athp")"
+{ echo 'image,even,odd'; for image in "$out"/pairs/images/*; do echo "pairs/images/${image##*/},1,0"; done; } > "$out/labels.csv"
+"$athanor" pack "$out/labels.csv" "$out/labels.athp" --task multilabel > "$folder/stdout"
+"$athanor" inspect "$out/labels.athp" > "$folder/stdout"
+grep -q ' 6 samples  even' "$folder/stdout" && grep -q ' 0 samples  odd' "$folder/stdout" || fail "inspect of several labels: $(cat "$folder/stdout")"
 code=0
 "$athanor" pack "$out/pairs.csv" "$out/table.tar" > "$folder/stdout" 2> "$folder/stderr" || code=$?
 [ "$code" -eq 2 ] && grep -q "must have only an image and a label, but has 2 more fields; a packed file (.athp) can hold them" "$folder/stderr" || fail "a table as a tar: $code, $(cat "$folder/stderr")"

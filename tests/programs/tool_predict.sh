@@ -45,6 +45,11 @@ assert found[0]["probability"] >= found[1]["probability"] >= found[2]["probabili
 athanor 0 predict $run "$(find pictures -name '*.png' -print -quit)" --top 99
 [ "$(grep -o '%' out | wc -l)" -eq 10 ] || die "expected ten classes"
 
+athanor 0 predict $run pictures --csv --top 2
+[ "$(head -n 1 out)" = image,class,probability,class_2,probability_2 ] && [ "$(wc -l <out)" -eq 201 ] || die "the table of --csv"
+[ "$(tail -n +2 out | cut -d, -f1-2)" = "$(sed -E 's/^(.*): ([0-9]) .*/\1,\2/' whole)" ] || die "the table says something else"
+refuses "--csv: .*--json" $run pictures --csv --json
+
 # What is broken is a line each, and the rest is answered.
 echo "no picture" >pictures/below/zz.jpg
 head -c 60 "$(find pictures -name '*.png' -print -quit)" >pictures/below/cut.png

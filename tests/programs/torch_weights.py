@@ -27,20 +27,44 @@ TIMM = {
     "resnet18": "resnet18",
     "resnet34": "resnet34",
     "resnet50": "resnet50",
+    "resnet101": "resnet101",
+    "resnet152": "resnet152",
+    "resnet50d": "resnet50d",
+    "wide_resnet50_2": "wide_resnet50_2",
+    "resnext50_32x4d": "resnext50_32x4d",
     "vgg11_bn": "vgg11_bn",
     "mobilenet_v2": "mobilenetv2_100",
+    "mobilenet_v2_050": "mobilenetv2_050",
+    "mobilenet_v2_140": "mobilenetv2_140",
     "mobilenet_v3_large": "mobilenetv3_large_100",
     "mobilenet_v3_small": "mobilenetv3_small_100",
     "efficientnet_b0": "efficientnet_b0",
+    "efficientnet_b1": "efficientnet_b1",
+    "efficientnet_b2": "efficientnet_b2",
+    "efficientnet_b3": "efficientnet_b3",
+    "efficientnet_b4": "efficientnet_b4",
+    "regnet_y_400mf": "regnety_004",
+    "regnet_y_1_6gf": "regnety_016",
+    "densenet121": "densenet121",
     "convnext_tiny": "convnext_tiny",
+    "convnext_small": "convnext_small",
+    "convnext_base": "convnext_base",
     "vit_tiny": "vit_tiny_patch16_224",
+    "vit_s_16": "vit_small_patch16_224",
     "vit_b_16": "vit_base_patch16_224",
 }
 
 
 def torchvision_model(name):
+    """With its names, whoever has it."""
     if name == "vit_tiny":
         return vision.VisionTransformer(224, 16, 12, 3, 192, 768)
+    if name == "vit_s_16":
+        return vision.VisionTransformer(224, 16, 12, 6, 384, 1536)
+    if name.startswith("mobilenet_v2_"):
+        return vision.mobilenet_v2(width_mult=int(name[-3:]) / 100)
+    if name == "resnet50d":
+        return timm.create_model(name)
     return vision.get_model(name, weights=None)
 
 
@@ -91,7 +115,7 @@ def round_trip(tool, name, folder):
     state = model.state_dict()
     for new in (True, False):
         torch.save(state, folder / "in.pth", _use_new_zipfile_serialization=new)
-        convert(tool, folder / "in.pth", folder / "ours.safetensors", "--model", name)
+        convert(tool, folder / "in.pth", folder / "ours.safetensors", "--model", name, "--image-size", "224")
         convert(tool, folder / "ours.safetensors", folder / "out.safetensors", "--layout", "torch")
         back = load_file(folder / "out.safetensors")
         torchvision_model(name).load_state_dict(back, strict=True)
@@ -150,6 +174,8 @@ def norms(model):
 
 def main():
     tool, names = sys.argv[1], sys.argv[2:] or ["alexnet", *TIMM]
+    if timm is None:
+        names = [name for name in names if name != "resnet50d"]
     torch.manual_seed(1)
     torch.set_num_threads(1)
     print("| model | tensors, equal bit for bit there and back | largest logit | `athanor predict` and torchvision | timm and torchvision |")

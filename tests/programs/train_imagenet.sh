@@ -34,6 +34,19 @@ refuses "data: nowhere/imagenet/val must be .*there is none; name it with --val,
 refuses "data: nothing must be a file or folder, but there is none; name it with --val$" --data-dir . --val nothing
 refuses "--image-size: must be at least 1" --image-size 0
 refuses "middle|at least 63 pixels" --data-dir . --model alexnet --image-size 40
+few=(--data synthetic:40 --batch-size 10 --max-steps 2 --limit-val-batches 1)
+refuses "--image-size: the weights of vit_tiny are for images of one size, but got 32x32 and 64x64 pixels" "${few[@]}" --model vit_tiny --image-size 32:0,64:1
+refuses "--val-image-size: the weights of vit_tiny are" "${few[@]}" --model vit_tiny --image-size 32 --val-image-size 48
+refuses "--drop-path: resnet20 must have layers of stochastic depth" "${few[@]}" --model resnet20 --image-size 32 --drop-path 0.1
+run 0 "${few[@]}" --model vit_tiny --image-size 32 --drop-path 0.5 --tta flip --repeated-aug 2
+
+# Progressive sizes, with --tta; the model takes images of the size that validated.
+sizes=(--data-dir . --model resnet20 --batch-size 6 --epochs 3 --deterministic --lr 0.05 --val-image-size 40)
+run 0 "${sizes[@]}" --image-size 16:0,24:1,32:2 --tta flip --metrics sizes.jsonl --run-dir sizes
+run 0 "${sizes[@]}" --image-size 16:0,24:1,32:2 --tta flip --metrics more.jsonl --run-dir none --workers 3
+[ "$(field sizes.jsonl end weights_hash)" = "$(field more.jsonl end weights_hash)" ] || die "sizes: threads change the weights"
+"$bin/athanor" evaluate sizes --val imagenet/val >out || die "a model of progressive sizes cannot be evaluated"
+grep -q "as its run reported" out || die "evaluate does not see what the run saw: $(cat out)"
 
 train=(--data-dir . --model resnet20 --image-size 32 --batch-size 6 --epochs 3 --deterministic --lr 0.05)
 run 0 "${train[@]}" --metrics straight.jsonl
@@ -83,6 +96,21 @@ grep -q "^pretrained: 105 tensors from $weights; new, for 2 classes instead of 3
 run 0 "${train[@]}" --max-steps 1 --pretrained $weights
 grep -q "^pretrained: 107 tensors from $weights$" out || die "it does not say that it took all"
 refuses "--pretrained: $weights: load_state_dict: .*missing" --model resnet56 "${fine[@]:2}" --pretrained $weights
+# By name: what scripts/get_weights.sh puts into the cache; of a network of its own there is none.
+export XDG_CACHE_HOME=$PWD/cache
+imagenet=(--model resnet18 "${fine[@]:2}")
+refuses "--pretrained: imagenet must be weights of the network, but none are known for 'resnet20'" "${fine[@]}" --pretrained imagenet
+refuses "resnet18 must be in $PWD/cache/athanor/weights/resnet18-f37072fd.pth, .* get it with scripts/get_weights.sh resnet18.imagenet1k_v1$" \
+  "${imagenet[@]}" --pretrained imagenet
+refuses "--pretrained: resnet50 are weights of resnet50, but the network is resnet18" "${imagenet[@]}" --pretrained resnet50
+run 0 "${imagenet[@]}" --run-dir own
+mkdir -p cache/athanor/weights
+"$bin/athanor" convert own cache/athanor/weights/resnet18-f37072fd.safetensors --layout torch >out 2>err || die "convert"
+mv cache/athanor/weights/resnet18-f37072fd.safetensors cache/athanor/weights/resnet18-f37072fd.pth
+for name in imagenet resnet18.imagenet1k_v1; do
+  run 0 "${imagenet[@]}" --pretrained $name
+  grep -qx "pretrained: [0-9]* tensors from $PWD/cache/athanor/weights/resnet18-f37072fd.pth" out || die "--pretrained $name"
+done
 printf x | dd of=$weights bs=1 seek=200000 conv=notrunc 2>/dev/null
 refuses "$weights is damaged" "${fine[@]}" --pretrained $weights
 refuses "--pretrained: must be a file with weights, but there is no none" "${fine[@]}" --pretrained none

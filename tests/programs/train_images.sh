@@ -71,6 +71,17 @@ run 0 train_images few "${few[@]}" --run-dir balanced --class-weights balanced
 [ "$(end plain weights_hash)" != "$(end balanced weights_hash)" ] || die "--class-weights changes nothing"
 refuses "--class-weights is not given and was balanced" train_images few "${shape[@]}" --epochs 2 --run-dir balanced --resume auto
 refuses "--class-weights: must be none or balanced" train_images few "${few[@]}" --class-weights even
+run 0 train_images few "${few[@]}" --run-dir factors --class-weights class0=2
+[ "$(end plain weights_hash)" != "$(end factors weights_hash)" ] || die "--class-weights NAME=W changes nothing"
+refuses "--class-weights: must name classes of the training images, 'class0', 'class1', but 'cat' is none" train_images few "${few[@]}" --class-weights cat=2
+# Or drawn equally often, whatever reads them.
+for workers in 0 3; do
+  run 0 train_images few "${few[@]}" --run-dir "drawn$workers" --sampler balanced --workers "$workers"
+done
+[ "$(end drawn0 weights_hash)" = "$(end drawn3 weights_hash)" ] || die "--sampler depends on workers"
+[ "$(end plain weights_hash)" != "$(end drawn0 weights_hash)" ] || die "--sampler changes nothing"
+refuses "--sampler weights: samples must have a field 'weight'" train_images few "${few[@]}" --sampler weights
+refuses "--sampler: .*--order pages" train_images few "${few[@]}" --sampler balanced --order pages
 
 # --augment: what is cut while it is decoded, a random part of the photo unless the list has none.
 run 0 train_images few "${few[@]}" --run-dir usual --augment resized-crop,flip
@@ -89,9 +100,11 @@ run 0 train_images both "${few[@]}" --max-steps 1
 grep -q "36 images to train on, 12 to test" out || die "train/ and val/"
 
 refuses "--val-split: must be .* but got 1.5" train_images both --val-split 1.5
+refuses "--crop-share: belongs to --resize crop, but got --resize pad" train_images both --resize pad --crop-share 0.9
 refuses "--train: cannot be combined with PHOTOS" train_images both --train both
 refuses "data: nowhere must be" train_images nowhere
 refuses "takes one set of photos, but got 'both' and 'more'.*cp -rs" train_images both more
+refuses "takes one set of photos, but got 'b.tar' and 'c.tar'.*quotes" train_images --val a.tar b.tar c.tar
 refuses "--test: evaluates the model that the run saves" train_images both --test both/val --run-dir none
 # A resumed run must have the same images to validate on.
 run 0 train_images both/train "${few[@]}" --run-dir named

@@ -15,7 +15,8 @@ field() { sed -n "/\"event\":\"$2\"/s/.*\"$3\":\"\{0,1\}\([^,\"}]*\).*/\1/p" "$1
 
 link_photos imagenet 2 12 4
 
-models=(mobilenet_v2 mobilenet_v3_large mobilenet_v3_small efficientnet_b0 convnext_tiny vit_tiny)
+models=(mobilenet_v2 mobilenet_v3_large mobilenet_v3_small mobilenet_v3_small_075 efficientnet_b0 convnext_tiny vit_tiny
+  resnet50d resnext50_32x4d regnet_y_400mf densenet121)
 for model in "${@:-${models[@]}}"; do
   for precision in f32 bf16 f16; do
     rm -f metrics.jsonl

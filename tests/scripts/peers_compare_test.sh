@@ -33,7 +33,7 @@ if name in os.environ.get("missing", "").split():
     sys.exit()
 ways = ["eager", "channels_last", "frozen", "frozen_channels_last", "compile"] if name == "pytorch" else [name]
 cases = {f"resnet18_cifar/{p}/{kind}-b1": ways for p in ("f32", "bf16") for kind in ("infer", "unpacked")}
-cases |= {f"resnet18_cifar/{p}/train-b64": ways for p in ("f32", "bf16")}
+cases |= {f"resnet18_cifar/{p}/train-b{batch}": ways for p in ("f32", "bf16") for batch in (16, 64)}
 cases |= {"resnet50/f32/infer-b16": ways, "resnet50/f32/unpacked-b16": ways, "mobilenet_v2/f32/train-b16": ways}
 if name == "onnxruntime":
     cases = {case: way for case, way in cases.items() if "f32" in case}
@@ -91,6 +91,25 @@ compare 2 resnet18-b3-train --threads 1
 compare 0 resnet50-b16-224-infer --threads 1 --rounds 2
 says 'd["workload"] == "resnet50-b16-224-infer" and d["peer"] == "onnxruntime"'
 compare 0 mobilenetv2-b16-224-train --threads 1 --rounds 2
+
+# One of each family: of PyTorch's ways the fastest alone, beside ONNX Runtime and OpenVINO where they compute; a network that fails is named.
+zoo() { # zoo CODE ARGUMENTS...
+  local want=$1 code=0
+  shift
+  rm -f json
+  python3 -SB "$root/bench/peers/zoo.py" "$@" --train ./worker --networks ./worker --athanor /bin/true --python ./worker --json json --seconds 0.01 >out 2>err || code=$?
+  [ "$code" -eq "$want" ] || die "zoo $*: expected code $want, but got $code"
+}
+zoo 0 --minutes 0 --only resnet18_cifar
+says '[(r["workload"], r["precision"], r["peer"].split()[0]) for r in d["rows"]] == [("resnet18_cifar-b16-train", p, w) for p in ("f32", "bf16") for w in ("athanor", "pytorch")] + [("resnet18_cifar-infer-b1", p, w) for p, peers in (("f32", ["athanor", "pytorch", "onnxruntime", "openvino"]), ("bf16", ["athanor", "pytorch", "openvino"])) for w in peers]'
+says 'all(r["pairs"] == 6 for r in d["rows"])'
+grep -q '^| `resnet18_cifar` | 4.00 (4.00 .. 4.00) pytorch eager, A/A 1.00 .. 1.00 | .* | 1.50 (1.00 .. 2.00) onnxruntime, A/A' out || die "the table of the zoo"
+zoo 0 --minutes 0.01 --only resnet18_cifar --precision bf16
+says 'len(d["rows"]) == 5 and max(r["pairs"] for r in d["rows"]) == 20'
+off=0.0002 zoo 1 --minutes 0 --only resnet18_cifar --precision f32
+grep -q 'openvino .*WRONG RESULT' out && ! grep -q '^|.* openvino' out || die "a wrong result is in the table"
+zoo 1 --minutes 0 --only densenet121 resnet18_cifar --precision f32
+grep -q '^densenet121-b2-train f32: has no densenet121/f32/train-b2' out && says 'len(d["rows"]) == 6' || die "a network that fails"
 
 # Beside busy processes: times that do not change are below what shares of the processors predict.
 "$root/bench/peers/busy.py" resnet18-b64-train --neighbours 2 --threads "$(nproc)" --rounds 2 --seconds 0.01 --ours ./worker --networks ./worker \

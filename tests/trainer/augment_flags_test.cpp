@@ -44,6 +44,11 @@ TEST(AugmentFlag, ReadsEveryItemInsteadOfTheDefault) {
       {"color-jitter:0.1:0.2:0.3:0.4", {.colour = {0.1f, 0.2f, 0.3f, 0.4f}}},
       {"rand-augment", {.rand_augment = RandAugment{2, 9}}},
       {"rand-augment:3:12", {.rand_augment = RandAugment{3, 12}}},
+      {"vertical-flip", {.vertical_flip = true}},
+      {"trivial-augment", {.trivial_augment = true}},
+      {"rotation:30", {.rotation = 30}},
+      {"blur", {.blur = 0.5f}},
+      {"blur:0.25", {.blur = 0.25f}},
       {"random-erasing", {.random_erasing = 0.25f}},
       {"random-erasing:0.5", {.random_erasing = 0.5f}},
       {"cutout:16", {.cutout = 16}},
@@ -95,6 +100,10 @@ TEST(AugmentFlag, RejectsInOneLine) {
            {"rand-augment:2", {rand}},
            {"rand-augment:0:9", {"1", "0"}},
            {"rand-augment:2:31", {"30", "31"}},
+           {"rotation", {"--augment rotation", "rotation:DEGREES"}},
+           {"rotation:200", {"180", "200"}},
+           {"blur:2", {"1e-06", "2"}},
+           {"rand-augment,trivial-augment", {"rand-augment", "trivial-augment"}},
            {"random-erasing:1.5", {"1e-06", "1", "1.5"}},
            {"mixup:0", {"--augment mixup:0", "0.001", "1000", "0"}},
            {"mixup:nan", {"--augment mixup:nan", "nan"}},
@@ -119,7 +128,8 @@ TEST(AugmentFlag, ChangesTheTraining) {
   std::vector<std::uint64_t> all{none};
   for (const char* const list :
        {"crop:1", "crop:1:reflect", "resized-crop", "flip", "alternating-flip", "rand-augment",
-        "rand-augment:2:20", "random-erasing:0.9", "cutout:2", "mixup", "mixup:1", "cutmix"}) {
+        "rand-augment:2:20", "vertical-flip", "trivial-augment", "rotation:30", "blur:1",
+        "random-erasing:0.9", "cutout:2", "mixup", "mixup:1", "cutmix"}) {
     all.push_back(hash(list));
     for (std::size_t i = 0; i + 1 < all.size(); ++i) EXPECT_NE(all.back(), all[i]) << list;
   }

@@ -41,6 +41,18 @@ TEST(BalancedWeights, AreInverseToSizesWithMeanOneOverImages) {
   EXPECT_FLOAT_EQ(balanced_weights(part).to_vector()[1], 0.75);
 }
 
+TEST(ClassWeights, AreNamed) {
+  const InMemoryDataset data = labelled({0, 0, 1, 3});
+  EXPECT_FALSE(class_weights({}, data).defined());
+  EXPECT_EQ(class_weights({.of = {{"3", 2.5}, {"0", 0}}}, data).to_vector(),
+            (std::vector<double>{0, 1, 1, 2.5}));
+  EXPECT_EQ(class_weights({.balanced = true}, data).to_vector(), balanced_weights(data).to_vector());
+  EXPECT_TRUE(test::names(test::message_of([&] {
+                            class_weights({.of = {{"cat", 2}}}, data);
+                          }),
+                          {"--class-weights", "'0'", "'3'", "'cat'"}));
+}
+
 // sum_i w_i l_i / N: not divided by the weights, so that the parts that ranks have add up.
 TEST(Classifier, WeightsMultiplyTrainingLossesAndLeaveValidationAlone) {
   Perceptron model;
@@ -69,6 +81,29 @@ TEST(Classifier, WeightsMultiplyTrainingLossesAndLeaveValidationAlone) {
   EXPECT_NEAR(figures(false).second, plain[0] + plain[1] + plain[2], 1e-5);
 }
 
+TEST(Classifier, SampleWeightsMultiplyTrainingLosses) {
+  Perceptron model;
+  Batch batch = test::labelled_batch();
+  batch.fields = std::make_shared<const std::vector<FieldSpec>>(1, FieldSpec{"weight", DType::i64});
+  batch.more[0] = Tensor::from(std::vector<std::int64_t>{2, 0, 5}, {3});
+  const std::vector<double> each =
+      cross_entropy(model(batch.images), batch.labels, 0, Reduction::none).to_vector();
+  Times total;
+  PhaseTimes times(total);
+  std::int64_t draws = 0;
+  const auto loss_of = [&](Classifier task) {
+    MetricSums sums(kCpu);
+    Step step({.samples = 3}, draws, {.metrics = sums, .times = times});
+    return task.training_step(batch, step).item();
+  };
+  EXPECT_NEAR(loss_of(Classifier(model, 5, 0, {}, {.weighs_samples = true})), (2 * each[0] + 5 * each[2]) / 3,
+              1e-5);
+  EXPECT_NEAR(loss_of(Classifier(model, 5)), (each[0] + each[1] + each[2]) / 3, 1e-5);
+  const Tensor several = Tensor::from(std::vector<float>{1, 2, 3, 4, 5, 6}, {3, 2});
+  EXPECT_EQ(weighted({.weighs_samples = true}, several, batch).to_vector(),
+            (std::vector<double>{2, 4, 0, 0, 25, 30}));
+}
+
 TEST(Classifier, BalancedClassesOfOneSizeTrainAsPlainOnes) {
   std::vector<std::uint8_t> pixels;
   std::vector<std::int64_t> labels;
@@ -83,7 +118,7 @@ TEST(Classifier, BalancedClassesOfOneSizeTrainAsPlainOnes) {
   const auto loss = [&](const InMemoryDataset& data, bool balanced) {
     TrainerConfig config = test::small_config();
     config.epochs = 2;
-    config.balanced_classes = balanced;
+    config.class_weights.balanced = balanced;
     Perceptron model;
     return Trainer(config).fit(model, data, data).test_loss;
   };

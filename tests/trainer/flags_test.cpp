@@ -49,7 +49,9 @@ std::string example(const SettingRow& row) {
                                                            {"--decay", "all"},
                                                            {"--schedule", "cosine"},
                                                            {"--scale-lr", "sqrt:64"},
-                                                           {"--class-weights", "balanced"},
+                                                           {"--class-weights", "cat=2,a=b=0.5"},
+                                                           {"--task", "multilabel"},
+                                                           {"--loss", "focal:1.5:0.5"},
                                                            {"--augment", "flip"},
                                                            {"--early-stop", "val_loss:3"},
                                                            {"--monitor", "train_loss"},
@@ -58,6 +60,9 @@ std::string example(const SettingRow& row) {
                                                            {"--nan-policy", "stop"},
                                                            {"--bad-samples", "list"},
                                                            {"--order", "pages"},
+                                                           {"--mean", "0.25,0.5"},
+                                                           {"--std", "0.25,0.5"},
+                                                           {"--sampler", "balanced"},
                                                            {"--precision", "bf16"},
                                                            {"--loss-scale", "8"},
                                                            {"--grad-dtype", "f32"},
@@ -71,6 +76,8 @@ std::string example(const SettingRow& row) {
                                                            {"--resume", "/dev/null"},
                                                            {"--checkpoint-every", "1.5min"},
                                                            {"--pretrained", "/dev/null"},
+                                                           {"--tta", "flip"},
+                                                           {"--ema", "0.25:4"},
                                                            {"--betas", "0.5,0.25"}};
   const std::string value = row.value_name();
   if (examples.contains(row.name())) return examples.at(row.name());
@@ -150,6 +157,19 @@ TEST(Flags, ThoseThatMustBeEqualAreComparedByName) {
       EXPECT_NE(text(changed), text(usual));
     }
   }
+}
+
+TEST(Flags, ACheckpointWithoutASettingHasItsDefault) {
+  const auto of_run = [](const TrainerConfig& config) {
+    return settings_of({config, ImageSpec{8, 8, 1, 5}}, {}, {}, 10, "sgd");
+  };
+  TrainerConfig config = parse({});
+  std::vector<Setting> older = of_run(config);
+  EXPECT_EQ(std::erase_if(older, [](const Setting& setting) { return setting.name == "resize"; }), 1u);
+  EXPECT_NO_THROW(check_settings(state_of(older), of_run(config), false));
+  config.resize = ResizeMode::pad;
+  EXPECT_ERROR(ArgumentError, check_settings(state_of(older), of_run(config), false),
+               "--resize is pad and was crop");
 }
 
 TEST(Flags, EachHasItsOtherNames) {
@@ -302,6 +322,7 @@ TEST(Flags, MistakesGiveOneHelpfulLine) {
       // Together.
       {{"--reset-head"}, {"--reset-head", "--pretrained"}},
       {{"--pretrained", "/nowhere/x"}, {"--pretrained", "/nowhere/x"}},
+      {{"--pretrained", "resnet18", "--model", "lenet5"}, {"--pretrained", "resnet18", "lenet5"}},
       {{"--precision", "tf32", "--device", "cpu"}, {"--precision tf32", "cpu", "f32", "bf16"}},
       {{"--strategy", "single", "--devices", "2"}, {"--strategy single", "--devices 2", "ddp", "zero1"}},
       {{"--checkpoint-every", "5"}, {"--checkpoint-every", "--checkpoint-dir", "--run-dir"}},
@@ -359,12 +380,94 @@ TEST(Flags, ImagesOfAnySizeArePreparedOnEither) {
     return parse_flags(static_cast<int>(flags.size()), flags.data(), defaults);
   };
   EXPECT_EQ(parsed({"--image-size", "64"}).image_size, 64);
-  EXPECT_EQ(parsed({"--resize", "CPU", "--decode", "cpu"}).resize, ImageWork::cpu);
+  const TrainerConfig progressive = parsed({"--image-size", "160:0,192:10"});
+  EXPECT_EQ(progressive.image_size, 192);
+  EXPECT_EQ(progressive.image_sizes, (std::vector<SizeFrom>{{{160, 160}, 0}, {{192, 192}, 10}}));
+  EXPECT_EQ(progressive.validated_image_size(), (ImageSize{192, 192}));
+  EXPECT_EQ(parsed({"--val-image-size", "256"}).validated_image_size(), (ImageSize{256, 256}));
+  EXPECT_ERROR(ArgumentError, parsed({"--image-size", "160,192:10"}), "--image-size", "'160,192:10'");
+  EXPECT_ERROR(ArgumentError, parsed({"--image-size", "160:0,0:10"}), "--image-size", "1", "0");
+  EXPECT_ERROR(ArgumentError, parsed({"--image-size", "160:1,192:10"}), "--image-size", "160:1,192:10");
+  const TrainerConfig wide = parsed({"--image-size", "96x160:0,192x320:2", "--val-image-size", "224x384"});
+  EXPECT_EQ(wide.image_sizes, (std::vector<SizeFrom>{{{96, 160}, 0}, {{192, 320}, 2}}));
+  EXPECT_EQ(wide.size_of_images(), (ImageSize{192, 320}));
+  EXPECT_EQ(wide.validated_image_size(), (ImageSize{224, 384}));
+  EXPECT_EQ(parsed({"--resize-on", "CPU", "--decode", "cpu"}).resize_on, ImageWork::cpu);
+  EXPECT_EQ(parsed({"--resize", "cpu"}).resize_on, ImageWork::cpu) << "its earlier name";
   EXPECT_ERROR(ArgumentError, parsed({"--decode", "on"}), "--decode", "'on'");
-  EXPECT_ERROR(ArgumentError, parsed({"--resize", "gpu"}), "--resize gpu", "cpu");
+  EXPECT_ERROR(ArgumentError, parsed({"--resize-on", "gpu"}), "--resize-on gpu", "cpu");
   EXPECT_ERROR(ArgumentError, parsed({"--decode", "gpu"}), "--decode gpu", "cpu");
   const char* of_tasks[] = {"dcgan", "--pretrained", "x"};
   EXPECT_ERROR(ArgumentError, parse_flags(3, of_tasks, {.program = "dcgan"}), "dcgan", "'--pretrained'");
+}
+
+TEST(Flags, ImagesFitTheirSizeAsAsked) {
+  TrainerConfig defaults;
+  defaults.image_size = 224;
+  defaults.models = {"resnet18"};
+  const auto parsed = [&](std::vector<const char*> flags) {
+    flags.insert(flags.begin(), {"program", "--device", "cpu"});
+    return parse_flags(static_cast<int>(flags.size()), flags.data(), defaults);
+  };
+  EXPECT_EQ(parsed({}).size_of_images(), (ImageSize{224, 224}));
+  EXPECT_EQ(parsed({"--image-size", "192x320"}).size_of_images(), (ImageSize{192, 320}));
+  EXPECT_EQ(parsed({"--image-size", "64x64"}).image_width, 0) << "a square is written as one number";
+  EXPECT_ERROR(ArgumentError, parsed({"--image-size", "1x2x3"}), "--image-size", "192x320", "'1x2x3'");
+  EXPECT_ERROR(ArgumentError, parsed({"--image-size", "192x0"}), "--image-size", "at least 1");
+  const TrainerConfig padded = parsed({"--resize", "pad", "--pad-value", "0", "--interpolation", "bicubic"});
+  EXPECT_EQ(padded.resize, ResizeMode::pad);
+  EXPECT_EQ(padded.resize_on, ImageWork::automatic);
+  EXPECT_EQ(padded.padding, 0);
+  EXPECT_EQ(padded.interpolation, Resampling::bicubic);
+  EXPECT_EQ(parsed({"--crop-pct", "0.95"}).crop_share, 0.95);
+  EXPECT_ERROR(ArgumentError, parsed({"--resize", "stretch"}), "--resize", "crop, pad or squash", "stretch");
+  EXPECT_ERROR(ArgumentError, parsed({"--crop-share", "1.5"}), "--crop-share", "1.5");
+  EXPECT_ERROR(ArgumentError, parsed({"--pad-value", "256"}), "--pad-value", "255");
+  const TrainerConfig grey = parsed({"--mean", "0.5", "--std", "0.25"});
+  EXPECT_EQ(grey.pixel_mean, std::vector{0.5});
+  EXPECT_EQ(grey.pixel_stddev, std::vector{0.25});
+  EXPECT_ERROR(ArgumentError, parsed({"--mean", "123.7", "--std", "0.2"}), "--mean", "bytes / 255");
+  EXPECT_ERROR(ArgumentError, parsed({"--mean", "0.5", "--std", "0"}), "--std", "0.001");
+}
+
+TEST(Flags, ATaskBringsItsUsualSettings) {
+  TrainerConfig defaults;
+  defaults.image_size = 224;
+  defaults.model = "resnet18";
+  defaults.models = {"resnet18"};
+  defaults.lr = 0.5;
+  defaults.label_smoothing = 0.1;
+  const auto parsed = [&](std::vector<const char*> flags) {
+    flags.insert(flags.begin(), {"program", "--device", "cpu", "--run-dir", "none"});
+    return parse_flags(static_cast<int>(flags.size()), flags.data(), defaults);
+  };
+  const TrainerConfig classes = parsed({}), several = parsed({"--task", "multilabel", "--loss", "focal:1"}),
+                      numbers = parsed({"--task", "regression", "--loss", "huber:0.5"});
+  EXPECT_EQ(classes.task, LabelKind::classes);
+  EXPECT_EQ(classes.label_smoothing, 0.1);
+  EXPECT_EQ(several.loss, (TaskLoss{.kind = LossKind::focal, .gamma = 1}));
+  EXPECT_EQ(several.label_smoothing, 0);
+  EXPECT_EQ(several.lr, 0.5);
+  EXPECT_EQ(numbers.loss, (TaskLoss{.kind = LossKind::huber, .delta = 0.5}));
+  EXPECT_EQ(numbers.optimizer_kind, OptimizerKind::adamw);
+  EXPECT_EQ(numbers.lr, 0.001);
+  EXPECT_EQ(parsed({"--task", "regression", "--optimizer", "sgd"}).lr, 0.5);
+  const TrainerConfig as_in_recipe =
+      parsed({"--task", "regression", "--label-smoothing", "0", "--class-weights", "none"});
+  EXPECT_EQ(as_in_recipe.label_smoothing, 0) << "which the recipe of such a run says";
+  EXPECT_EQ(parsed({"--task", "multilabel", "--label-smoothing", "0.2"}).label_smoothing, 0.2);
+  EXPECT_EQ(parsed({"--monitor", "val_mAP"}).early_stop->goal_or_default(), Goal::maximum);
+  EXPECT_EQ(parsed({"--monitor", "val_mae"}).early_stop->goal_or_default(), Goal::minimum);
+  const auto refused = [&](const std::vector<const char*>& flags) {
+    return test::message_of<ArgumentError>([&] { parsed(flags); });
+  };
+  EXPECT_TRUE(test::names(refused({"--task", "segment"}), {"--task", "multilabel", "'segment'"}));
+  EXPECT_TRUE(test::names(refused({"--loss", "mse"}), {"--loss", "cross-entropy or bce or focal", "mse"}));
+  EXPECT_TRUE(test::names(refused({"--task", "regression", "--loss", "bce"}), {"mse or l1 or huber", "bce"}));
+  EXPECT_TRUE(test::names(refused({"--task", "regression", "--label-smoothing", "0.1"}),
+                          {"--label-smoothing", "--task regression"}));
+  EXPECT_TRUE(test::names(refused({"--loss", "bce:2"}), {"--loss", "no number", "'bce:2'"}));
+  EXPECT_TRUE(test::names(refused({"--loss", "focal:1:2"}), {"--loss", "ALPHA", "2"}));
 }
 
 TEST(Flags, FreezeMayBeGivenSeveralTimes) {

@@ -85,6 +85,42 @@ TEST(Freezing, PartsOfAPartMayStayLonger) {
   EXPECT_EQ(body_after_epochs(config_of({{"body", 1}, {"body.linear"}}))[4][0], epochs[0][0]);
 }
 
+TEST(Freezing, NormsKeepTheirStatisticsAndOnRequestTheirScales) {
+  const auto after = [](FreezeNorms what, std::vector<Freeze> freeze = {}) {
+    TrainerConfig config = config_of(std::move(freeze));
+    config.freeze_norms = what;
+    auto net = std::make_unique<Net>(1);
+    (void)train(*net, config);
+    return net;
+  };
+  const Net fresh(1);
+  const auto free = after(FreezeNorms::none), statistics = after(FreezeNorms::statistics),
+             all = after(FreezeNorms::all);
+  const auto buffers = [](const nn::Module& module) {
+    std::vector<std::vector<double>> values;
+    for (const NamedTensor& one : module.buffers()) values.push_back(one.tensor.to_vector());
+    return values;
+  };
+  EXPECT_NE(buffers(*free), buffers(fresh)) << "this test would not see them move";
+  for (const auto& kept : {&*statistics, &*all}) {
+    EXPECT_EQ(buffers(*kept), buffers(fresh));
+    EXPECT_NE(values_of(kept->head), values_of(fresh.head));
+  }
+  EXPECT_NE(values_of(statistics->norm), values_of(fresh.norm)) << "scales and shifts train";
+  EXPECT_EQ(values_of(all->norm), values_of(fresh.norm));
+  EXPECT_EQ(values_of(all->body.norm), values_of(fresh.body.norm));
+  EXPECT_NE(values_of(all->body.linear), values_of(fresh.body.linear));
+  const auto released = after(FreezeNorms::all, {{"body", 2}});
+  EXPECT_EQ(values_of(released->body.norm), values_of(fresh.body.norm)) << "those of a released part stay";
+  EXPECT_NE(values_of(released->body.linear), values_of(fresh.body.linear));
+}
+
+TEST(Freezing, WithoutNormsThereIsNothingToKeep) {
+  TrainerConfig config = small_config();
+  config.freeze_norms = FreezeNorms::statistics;
+  EXPECT_ERROR(ArgumentError, test::run(config), "--freeze-bn");
+}
+
 TEST(Freezing, AResumedRunReleasesItAtTheSameStep) {
   for (const Precision precision : {Precision::f32, Precision::f16}) {
     TrainerConfig config = config_of({{"body", 2}, {"norm"}}, precision);

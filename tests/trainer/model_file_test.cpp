@@ -35,6 +35,16 @@ std::vector<double> values_of(const StateDict& weights, const nn::Module& model)
   return values;
 }
 
+TEST(ModelFile, CountsItsOutputsByTheirKind) {
+  const auto counted = [](LabelKind task, std::int64_t outputs) {
+    return counted_outputs({.task = task, .images = {1, 1, 1, outputs}});
+  };
+  EXPECT_EQ(counted(LabelKind::classes, 10), "10 classes");
+  EXPECT_EQ(counted(LabelKind::classes, 1), "1 class");
+  EXPECT_EQ(counted(LabelKind::multilabel, 3), "3 labels");
+  EXPECT_EQ(counted(LabelKind::values, 2), "2 values");
+}
+
 class ModelFileTest : public testing::Test {
  protected:
   TrainerConfig config() const {
@@ -72,6 +82,49 @@ TEST_F(ModelFileTest, HoldsTheLastWeightsAndTheirDescription) {
   EXPECT_EQ(file.info.pixels.stddev, pixels.stddev);
   // Anybody's reader of safetensors finds the weights under their modules' names.
   EXPECT_TRUE(safetensors::load(model()).contains("hidden.weight"));
+}
+
+TEST(Description, OfOtherTasksIsReadBackAndOfClassesIsAsItWas) {
+  ModelInfo info{.model = "m", .images = {8, 8, 1, 2}};
+  info.pixels = {{0.5}, {0.25}};
+  for (const char* name : {"task", "thresholds", "output_mean", "output_scale"})
+    EXPECT_FALSE(description(info).contains(name)) << name;
+  EXPECT_EQ(described(description(info))->task, LabelKind::classes);
+
+  info.classifies = false;
+  info.task = LabelKind::multilabel;
+  EXPECT_FALSE(description(info).contains("thresholds")) << "none is one half each";
+  EXPECT_EQ(described(description(info))->threshold_of(1), 0.5);
+  info.thresholds = {0.1, 1.0 / 3};
+  EXPECT_EQ(description(info)["task"], "multilabel");
+  EXPECT_EQ(described(description(info))->thresholds, info.thresholds);
+  EXPECT_EQ(described(description(info))->threshold_of(1), 1.0 / 3);
+
+  info.task = LabelKind::values;
+  info.thresholds = {};
+  info.output_mean = {-40.5, 1e6};
+  info.output_scale = {1.0 / 3, 12};
+  const ModelInfo read = *described(description(info));
+  EXPECT_EQ(read.task, LabelKind::values);
+  EXPECT_FALSE(read.classifies);
+  EXPECT_EQ(read.output_mean, info.output_mean);
+  EXPECT_EQ(read.output_scale, info.output_scale);
+}
+
+TEST(Description, OfOtherTasksIsChecked) {
+  ModelInfo info{.model = "m", .classifies = false, .task = LabelKind::values, .images = {8, 8, 1, 2}};
+  info.pixels = {{0.5}, {0.25}};
+  const auto refused = [&](const char* name, const char* text) {
+    safetensors::Metadata about = description(info);
+    about[name] = text;
+    return test::message_of([&] { described(about); });
+  };
+  EXPECT_TRUE(test::names(refused("task", "detection"), {"'task'", "detection", "multilabel"}));
+  EXPECT_TRUE(test::names(refused("thresholds", "[0.5]"), {"'thresholds'", "2", "1"}));
+  EXPECT_TRUE(test::names(refused("thresholds", "[0.5, 1.5]"), {"'thresholds'", "1.5"}));
+  EXPECT_TRUE(test::names(refused("output_mean", "[1, 2]"), {"'output_scale'", "2", "0"}));
+  EXPECT_TRUE(test::names(refused("output_scale", "[1, 0]"), {"'output_scale'", "0"}));
+  EXPECT_TRUE(test::names(refused("output_mean", "cat"), {"'output_mean'", "cat"}));
 }
 
 TEST_F(ModelFileTest, ReplacesTheRemainsOfAKilledRun) {
@@ -195,6 +248,23 @@ TEST_F(ModelFileTest, ADescriptionLosesNothing) {
   info.shorter_side = 0;  // what readers of other formats would scale to
   EXPECT_EQ(description(info).at("shorter_side"), "30");
   EXPECT_EQ(described(description(info))->shorter_side, 0);
+  for (const ImageTransform& transform :
+       {ImageTransform{.shorter_side = 300, .interpolation = Resampling::bicubic},
+        ImageTransform{.height = 192, .width = 320, .crop_share = 0.875},
+        ImageTransform{.mode = ResizeMode::pad, .padding = 0}, ImageTransform{.mode = ResizeMode::squash}}) {
+    info.images.height = transform.height;
+    info.images.width = transform.width;
+    set_resizing(info, transform);
+    EXPECT_EQ(resizing(*described(description(info))), transform) << describe(transform);
+  }
+  for (const auto& [name, value] : {std::pair{"resize", "stretch"},
+                                    {"interpolation", "lanczos"},
+                                    {"crop_share", "0"},
+                                    {"pad_value", "256"}}) {
+    safetensors::Metadata wrong = description(info);
+    wrong[name] = value;
+    EXPECT_ERROR(ArgumentError, described(wrong), name, value);
+  }
   EXPECT_FALSE(described({{"format", "pt"}, {"model", "resnet50"}}));
   safetensors::Metadata damaged = description(info);
   damaged["pixel_mean"] = "[0.1";

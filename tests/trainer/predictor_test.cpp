@@ -27,6 +27,7 @@
 #include "tensor/philox.h"
 #include "tests/support/count_new.h"
 #include "tests/support/errors.h"
+#include "tests/support/model_kinds.h"
 #include "tests/support/small_model.h"
 #include "tests/support/temp_dir.h"
 
@@ -120,7 +121,7 @@ TEST_P(Folding, ChangesLogitsByRoundingAlone) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, Folding, testing::ValuesIn(nn::model_names()),
+INSTANTIATE_TEST_SUITE_P(Models, Folding, testing::ValuesIn(test::model_kinds()),
                          [](const auto& tested) { return tested.param; });
 
 TEST(PackedModel, HoldsForItsScopeAndUnchangedWeights) {
@@ -224,6 +225,24 @@ TEST(Predictor, BringsPicturesOfAnySizeToTheModelsAsValidationDoes) {
         {expected.data<std::uint8_t>(), expected.bytes()});
     EXPECT_EQ(predictor.logits(image).to_vector(), predictor.logits(expected).to_vector());
   }
+}
+
+TEST(Predictor, PadsPicturesWhereItsTrainingDid) {
+  ModelInfo info = model_info("resnet20", kColours);
+  info.images.width = 24;
+  set_resizing(info, {.mode = ResizeMode::pad, .interpolation = Resampling::bicubic, .padding = 3});
+  const Predictor predictor(network("resnet20", kColours), info);
+  const Tensor image = noise_images({1, 50, 40, 3});
+  const Tensor expected = Tensor::empty({1, 16, 24, 3}, {DType::u8});
+  ImageReader().read({.bytes = {image.raw_data(), image.bytes()}, .height = 50, .width = 40, .channels = 3},
+                     {.height = 16,
+                      .width = 24,
+                      .mode = ResizeMode::pad,
+                      .interpolation = Resampling::bicubic,
+                      .padding = 3},
+                     {}, 3, {expected.data<std::uint8_t>(), expected.bytes()});
+  EXPECT_EQ(expected.data<std::uint8_t>()[0], 3);
+  EXPECT_EQ(predictor.logits(image).to_vector(), predictor.logits(expected).to_vector());
 }
 
 TEST(Predictor, NormalisesBytesAndTakesFloatsAsTheyAre) {

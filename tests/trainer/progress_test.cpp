@@ -198,7 +198,8 @@ TEST(Progress, OfManyMetricsTheFirstAreShown) {
     Trainer trainer(test::small_config());
     Progress progress(out, false);
     EpochReport report;
-    for (const char* name : {"train_cells_iou/0", "train_cells_iou", "val_cells_iou/0", "val_cells_iou"})
+    for (const char* name :
+         {"val_threshold/0", "train_cells_iou/0", "train_cells_iou", "val_cells_iou/0", "val_cells_iou"})
       report.others.push_back({name, 1});
     progress.on_epoch_end(trainer, report);
     for (const char* name : {"train_a", "train_b", "val_a", "val_b"}) report.others.push_back({name, 1});
@@ -206,6 +207,7 @@ TEST(Progress, OfManyMetricsTheFirstAreShown) {
   });
   EXPECT_TRUE(has(all, " train_cells_iou/0 1, train_cells_iou 1, val_cells_iou/0 1, val_cells_iou 1\n"))
       << all;
+  EXPECT_FALSE(has(all, "threshold")) << all;
   EXPECT_TRUE(
       has(all, " val_cells_iou 1, val_a 1, val_b 1, train_cells_iou 1, train_a 1, train_b 1, and 2 more\n"))
       << all;

@@ -12,6 +12,7 @@
 
 #include <gtest/gtest.h>
 
+#include "nn/models/model.h"
 #include "optim/arena.h"
 #include "tensor/stream.h"
 #include "tests/support/errors.h"
@@ -31,7 +32,7 @@ TrainerConfig parse(const std::vector<std::string>& arguments, TrainerConfig def
   std::vector<const char*> argv{"train"};
   for (const std::string& argument : arguments) argv.push_back(argument.c_str());
   defaults.program = "train";
-  defaults.models = {"lenet5", "resnet20"};
+  if (defaults.models.empty()) defaults.models = {"lenet5", "resnet20"};
   return parse_flags(static_cast<int>(argv.size()), argv.data(), defaults);
 }
 
@@ -66,6 +67,7 @@ TEST(Recipe, EveryFlagChangesTheWeights) {
       {"--schedule", "step:1:0.5"},
       {"--schedule", "multistep:1,2:0.7"},
       {"--schedule", "cosine"},
+      {"--schedule", "linear", "--warmup", "5"},
       {"--schedule", "cosine", "--min-lr", "0.01"},
       {"--schedule", "cosine", "--warmup", "5"},
       {"--schedule", "cosine", "--warmup", "1.5e"},
@@ -160,6 +162,9 @@ TEST(RecipeSchedule, HasTheRatesOfItsName) {
   expect_near(rates({"--schedule", "multistep:1,3", "--min-lr", "0.05"}), {1, 1, .1, .1, .1, .1, .05, .05});
   expect_near(rates({"--schedule", "constant", "--warmup", "4"}), {.25, .4375, .625, .8125, 1, 1, 1, 1});
   expect_near(rates({"--schedule", "constant", "--warmup", "1e"}), {.5, .75, 1, 1, 1, 1, 1, 1});
+  std::vector<double> linear;
+  for (int i = 0; i < 8; ++i) linear.push_back(1 - 0.9 * i / 8);
+  expect_near(rates({"--schedule", "linear", "--min-lr", "0.1"}), linear);
   std::vector<double> cosine;
   for (int i = 0; i < 8; ++i) cosine.push_back(0.1 + 0.45 * (1 + std::cos(M_PI * i / 8)));
   expect_near(rates({"--schedule", "cosine", "--min-lr", "0.1"}), cosine);
@@ -289,15 +294,31 @@ TEST(RecipeFile, GivesTheRunBack) {
   EXPECT_EQ(value_of(other, "--epochs"), "9 (flag)");
 }
 
+TEST(RecipeFile, KeepsTheWordOfASwitchThatMayHaveOne) {
+  const TempDir folder;
+  const std::string file = (folder.path() / "recipe.toml").string();
+  for (const auto& [flag, what] : {std::pair("--freeze-bn", FreezeNorms::statistics),
+                                   {"--freeze-bn=all", FreezeNorms::all},
+                                   {"--freeze-bn=none", FreezeNorms::none}}) {
+    write_recipe(folder.path(), parse({flag}));
+    EXPECT_EQ(parse({"--recipe", file}).freeze_norms, what) << flag;
+  }
+}
+
 TEST(RecipeFile, BundledRecipesAreRead) {
   const std::filesystem::path recipes = ATHANOR_RECIPES_DIR;
   int count = 0;
   for (const auto& entry : std::filesystem::directory_iterator(recipes)) {
     if (entry.path().extension() != ".toml") continue;
     ++count;
-    EXPECT_NO_THROW(parse({"--recipe", entry.path().string()})) << entry.path();
+    TrainerConfig defaults = small_config();
+    defaults.models = nn::model_names();
+    std::string of_program;
+    std::getline(std::ifstream(entry.path()), of_program);
+    if (of_program.starts_with("# train_images ")) defaults.image_size = 224;
+    EXPECT_NO_THROW(parse({"--recipe", entry.path().string()}, defaults)) << entry.path();
   }
-  EXPECT_GE(count, 4);
+  EXPECT_GE(count, 11);
 }
 
 TEST(RecipeFile, DamageIsReportedInOneLine) {
@@ -378,12 +399,22 @@ TEST(Spellings, SynonymsAreAccepted) {
   EXPECT_EQ(parse({"--precision", "FP16"}).precision, Precision::f16);
 }
 
+TEST(Spellings, AnswersNameSubjectsOfHelp) {
+  const std::string see = "see --help ";
+  for (const other_trainers::Answer& row : other_trainers::kAnswers) {
+    const std::string answer(row.instead);
+    const std::size_t at = answer.find(see);
+    if (at == answer.npos) continue;
+    EXPECT_THROW(parse({"--help", answer.substr(at + see.size())}), HelpRequested) << answer;
+  }
+}
+
 // What users of Lightning, timm, torchvision's references and ultralytics type, and have no flag for here.
 TEST(Spellings, HabitsAreAnswered) {
   TrainerConfig images = small_config();
   images.image_size = 32;
   const std::pair<const char*, const char*> answers[]{
-      {"--loss", "Task"},
+      {"--jsd-loss", "Task"},
       {"--min_epochs", "--early-stop"},
       {"--warmup-lr", "--warmup"},  // by the longest row that matches
       {"--amp-dtype", "--precision bf16"},
@@ -397,6 +428,24 @@ TEST(Spellings, HabitsAreAnswered) {
       {"--save_json", "--help checkpoints"},
       {"--save-best-only", "--monitor"},
       {"--model_ema", "--ema 0.999"},
+      {"--model-ema-steps", "--ema 0.99998:32"},
+      {"--ra-sampler", "--repeated-aug 4"},
+      {"--ra-reps", "--repeated-aug 4"},
+      {"--aug-repeat", "--repeated-aug 4"},
+      {"--auto_augment", "trivial-augment for ta_wide"},
+      {"--auto-augment", "rand-augment:2:9 for ra"},
+      {"--aa", "rand-m6 is rand-augment:2:18"},
+      {"--val-crop-size", "--val-image-size PIXELS"},
+      {"--val-resize-size", "224 / 232 = 0.9655"},
+      {"--crop_fraction", "--crop-share X"},
+      {"--time", "hours"},
+      {"--save_period", "--checkpoint-every STEPS or Nmin"},
+      {"--amp", "for 0 or False, leave it out"},
+      {"--reprob", "for 0, leave it out"},
+      {"--mixup", "for 0, leave it out"},
+      {"--flipud", "for 0, leave it out"},
+      {"--fliplr", "without flip"},
+      {"--transforms", "--help recipe"},
   };
   for (const auto& [flag, answer] : answers) {
     const std::string line = message_of<ArgumentError>([&, f = flag] { parse({f, "1"}, images); });

@@ -319,6 +319,7 @@ TEST(Report, FiguresOfClassesAreATable) {
   for (Json& one : epochs) {
     for (int c = 0; c < 17; ++c) one[fmt::format("val_cells_iou/{}", c)] = 0.5 * one.at("epoch").get<int>();
     for (int c = 0; c < 17; ++c) one[fmt::format("val_of_my_own_{}", c)] = 1;
+    one["val_threshold/0"] = 0.5;
   }
   write_lines(dir.path(), epochs);
   const std::string page = page_of(report::read_runs(dir.path()).at(0));
@@ -328,6 +329,7 @@ TEST(Report, FiguresOfClassesAreATable) {
   EXPECT_LT(charts, 12u);
   EXPECT_TRUE(has(page, "<figcaption>Loss"));
   EXPECT_FALSE(has(page, "<figcaption>cells_iou"));
+  EXPECT_FALSE(has(page, "<th scope=\"row\">threshold/0")) << "chosen, not measured";
   EXPECT_TRUE(
       has(page, "<tr><th scope=\"row\">cells_iou/16</th><td>-</td><td>1</td><td>1 in epoch 2</td></tr>"));
 }

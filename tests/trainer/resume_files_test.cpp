@@ -2,6 +2,7 @@
 #include <csignal>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <memory>
 #include <set>
 #include <string>
@@ -18,6 +19,7 @@
 #include "tests/support/small_training.h"
 #include "tests/support/temp_dir.h"
 #include "trainer/checkpoints/checkpoint.h"
+#include "trainer/flags/detail/settings_table.h"
 
 namespace athanor::resume_files_test {
 
@@ -102,14 +104,30 @@ TEST_F(ResumeFiles, EveryEntryIsNeededAndNamed) {
     return said;
   };
   ASSERT_GT(whole.size(), 80u);
+  // Without a setting that has its default, a checkpoint is as those of older versions are.
+  std::set<std::string> may_miss;
+  std::map<std::string, std::string> flags;  // of settings
+  for (const detail::SettingGroup& group : detail::settings_table()) {
+    for (const detail::SettingRow& row : group.rows) {
+      if (row.same == detail::Same::run && row.compared_value(config) == row.compared_value({}))
+        may_miss.insert("settings." + row.key());
+      flags["settings." + row.key()] = row.name();
+    }
+  }
+  int missed = 0;
   for (const std::string& missing : whole.names()) {
+    if (may_miss.contains(missing)) continue;
+    missed += missing.starts_with("settings.");
     StateDict state;
     for (const StateDict::Entry& entry : whole) {
       if (entry.name != missing) state.set(entry.name, entry.value);
     }
-    const std::string last = missing.substr(missing.rfind('.') + 1);
-    EXPECT_TRUE(names(refusal(state), {"--resume", broken.string(), last}));
+    const std::string said = refusal(state), last = missing.substr(missing.rfind('.') + 1);
+    const std::string& called = flags.contains(missing) ? flags[missing] : last;
+    EXPECT_TRUE(names(said, {"--resume", broken.string(), last}) ||
+                names(said, {"--resume", broken.string(), called}));
   }
+  EXPECT_GT(missed, 10) << "settings without their default, and what the data and the optimizer bring";
   for (const char* extra :
        {"model.fc.weight", "optimizer.momentum.fc", "run.luck", "step.luck", "settings.luck",
         "callbacks.early_stopping_val_loss.luck", "callbacks.other.value", "luck"}) {

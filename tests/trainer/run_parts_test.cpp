@@ -2,6 +2,7 @@
 #include <cmath>
 #include <csignal>
 #include <limits>
+#include <set>
 
 #include <gtest/gtest.h>
 
@@ -91,6 +92,46 @@ TEST(Limits, TheVoteOfOtherRanksIsTaken) {
   EXPECT_TRUE(parts.limits.take({.reason = static_cast<int>(StoppedBy::early_stop), .rank = 2}));
   EXPECT_EQ(parts.limits.ended().reason, StoppedBy::early_stop);
   EXPECT_TRUE(test::names(parts.limits.ended().why, {"rank 2"}));
+}
+
+// Repeated augmentation
+// --------------------------------------------------------------------------------------
+
+TEST(RepeatedAugmentation, GivesEachImageSeveralTimesInARowAndShortensTheEpoch) {
+  TrainerConfig config = small_config();
+  config.batch_size = 6;
+  config.repeated_aug = 3;
+  config.workers = 2;
+  Parts parts(config);
+  const auto data = synthetic(kSmallSpec, 40, 1);
+  DataPipeline pipeline(parts.config, *parts.strategy, *data, nullptr, {});
+  EXPECT_EQ(pipeline.steps_per_epoch(), 6) << "as without: 40 / 6";
+  std::set<std::int64_t> before;
+  for (std::int64_t epoch = 0; epoch < 2; ++epoch) {
+    pipeline.start_epoch(epoch, 0);
+    std::set<std::int64_t> images;
+    std::int64_t delivered = 0;
+    for (std::int64_t now = 0; (now = pipeline.samples_of_step(delivered)) > 0; delivered += now) {
+      Batch batch;
+      pipeline.next(batch, parts.times);
+      const std::vector<double> samples = batch.samples.to_vector();
+      for (std::size_t i = 0; i < 6; i += 3) {
+        std::set<std::int64_t> copies;
+        for (std::size_t k = i; k < i + 3; ++k) {
+          copies.insert(static_cast<std::int64_t>(samples[k]) % 3);
+          EXPECT_EQ(static_cast<std::int64_t>(samples[k]) / 3, static_cast<std::int64_t>(samples[i]) / 3);
+        }
+        EXPECT_EQ(copies.size(), 3u);
+        EXPECT_TRUE(images.insert(static_cast<std::int64_t>(samples[i]) / 3).second);
+      }
+    }
+    EXPECT_EQ(delivered, 36);
+    EXPECT_EQ(images.size(), 12u);
+    EXPECT_NE(images, before) << "another third of the images";
+    before = images;
+  }
+  config.order = Order::page_random;
+  EXPECT_ERROR(ArgumentError, check(config), "--repeated-aug", "--order pages");
 }
 
 // Validation -----------------------------------------------------------------------------------------------

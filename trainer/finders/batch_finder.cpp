@@ -110,6 +110,7 @@ FitReport Trainer::find_batch_size(Task& task, const Dataset& train) {
     config.question = Question::none;
     config.limit_train_batches = {};
     config.overfit_batches = config.sanity_val = 0;
+    config.image_sizes.clear();  // the size of the last epochs must fit
     const Callbacks none;
     allocator_of(config.device).trim();
     try {

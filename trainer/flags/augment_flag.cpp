@@ -56,6 +56,21 @@ const std::vector<Item>& known_items() {
        {},
        true,
        [](Augment& to, const Numbers&) { to.flip = to.alternate_flip = true; }},
+      {"vertical-flip",
+       "vertical-flip alone",
+       {},
+       true,
+       [](Augment& to, const Numbers&) { to.vertical_flip = true; }},
+      {"rotation",
+       "rotation:DEGREES",
+       {{1e-3, 180}},
+       false,
+       [](Augment& to, const Numbers& n) { to.rotation = static_cast<float>(n[0]); }},
+      {"blur",
+       "blur or blur:PROBABILITY",
+       {{1e-6, 1}},
+       true,
+       [](Augment& to, const Numbers& n) { to.blur = n.empty() ? 0.5f : static_cast<float>(n[0]); }},
       {"color-jitter",
        "color-jitter or color-jitter:BRIGHTNESS:CONTRAST:SATURATION:HUE",
        {kAmount, kAmount, kAmount, {0, 0.5}},
@@ -72,6 +87,11 @@ const std::vector<Item>& known_items() {
          to.rand_augment = RandAugment{};
          if (!n.empty()) *to.rand_augment = {static_cast<int>(n[0]), static_cast<int>(n[1])};
        }},
+      {"trivial-augment",
+       "trivial-augment alone",
+       {},
+       true,
+       [](Augment& to, const Numbers&) { to.trivial_augment = true; }},
       {"random-erasing",
        "random-erasing or random-erasing:PROBABILITY",
        {{1e-6, 1}},
@@ -143,8 +163,10 @@ Augment augment(Text flag, Text text) {
     item.apply(augment, read_numbers(item, fmt::format("{} {}", flag, entry), parts));
     given.push_back(parts[0]);
   }
-  constexpr const char* kEither[][2] = {
-      {"crop", "resized-crop"}, {"flip", "alternating-flip"}, {"random-erasing", "cutout"}};
+  constexpr const char* kEither[][2] = {{"crop", "resized-crop"},
+                                        {"flip", "alternating-flip"},
+                                        {"random-erasing", "cutout"},
+                                        {"rand-augment", "trivial-augment"}};
   for (const auto& [one, other] : kEither)
     ATH_CHECK(!has(one) || !has(other), "{}: must have {} or {}, but got both in '{}'", flag, one, other,
               text);
@@ -168,11 +190,15 @@ std::string text(const Augment& augment) {
   add(RandomResizedCrop{.min_area = crop.min_area} != crop,  // of a program: no flag sets these
       fmt::format("of area up to {} and ratio {} to {}", crop.max_area, crop.min_ratio, crop.max_ratio));
   add(augment.flip, augment.alternate_flip ? "alternating-flip" : "flip");
+  add(augment.vertical_flip, "vertical-flip");
+  add(augment.rotation > 0, fmt::format("rotation:{}", augment.rotation));
+  add(augment.blur > 0, fmt::format("blur:{}", augment.blur));
   add(colour.any(), colour == read_flag::kUsualJitter
                         ? "color-jitter"
                         : fmt::format("color-jitter:{}:{}:{}:{}", colour.brightness, colour.contrast,
                                       colour.saturation, colour.hue));
   add(augment.rand_augment.has_value(), fmt::format("rand-augment:{}:{}", rand.operations, rand.magnitude));
+  add(augment.trivial_augment, "trivial-augment");
   add(augment.random_erasing > 0, fmt::format("random-erasing:{}", augment.random_erasing));
   add(augment.cutout > 0, fmt::format("cutout:{}", augment.cutout));
   add(augment.mixup > 0, fmt::format("mixup:{}", augment.mixup));

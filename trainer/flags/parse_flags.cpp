@@ -156,7 +156,7 @@ void refuse_word(const CLI::App& app, const std::string& program, const std::str
             std::filesystem::is_directory(first, ignored)
                 ? fmt::format("; to train on both, join them: mkdir both && cp -rs {} {} both",
                               content(first), content(word))
-                : "");
+                : "; the files of one set are named by a pattern in quotes, or with commas between them");
   detail::fail<>("{}: takes only flags, but got '{}'; see --help", program, word);
 }
 
@@ -229,12 +229,18 @@ std::vector<std::string> words_of_recipe(const CLI::App& app, const std::string&
               did_you_mean(flag.name, names_of(app)));
     if (said(*option) || said(*app.get_option(same_as(flag.name)))) continue;
     set.push_back(flag.name);
-    const bool is_switch = option->get_items_expected_max() == 0;
+    const detail::SettingRow* const row = detail::find_setting(flag.name);
+    const bool is_switch = option->get_items_expected_max() == 0,
+               may_have_value = row && row->takes == Takes::optional;
     for (const std::string& value : flag.values) {
-      ATH_CHECK(!is_switch || value == "true" || value == "false",
+      const bool says_whether = value == "true" || value == "false";
+      ATH_CHECK(!is_switch || may_have_value || says_whether,
                 "--recipe {}: {} must be true or false, but is '{}'", recipe, flag.name.substr(2), value);
-      if (is_switch && value == "true") more.push_back(flag.name);
-      if (!is_switch) more.push_back(flag.name + "=" + value);
+      if (!is_switch || !says_whether) {
+        more.push_back(flag.name + "=" + value);
+      } else if (value == "true") {
+        more.push_back(flag.name);
+      }
     }
   }
   refuse_repeated(app, more, fmt::format("--recipe {}: ", recipe));

@@ -36,10 +36,38 @@ std::string text(const std::vector<Freeze>& parts) {
   return fmt::format("{}", fmt::join(all, " "));
 }
 
+std::string text(const ImageSize& size) {
+  return size.height == size.width ? fmt::to_string(size.height)
+                                   : fmt::format("{}x{}", size.height, size.width);
+}
+
+std::string text(const std::vector<SizeFrom>& sizes) {
+  std::vector<std::string> all;
+  for (const SizeFrom& one : sizes) all.push_back(fmt::format("{}:{}", text(one.size), one.epoch));
+  return fmt::format("{}", fmt::join(all, ","));
+}
+
 std::string text(const BatchLimit& limit) {
   return limit.count >= 0   ? fmt::to_string(limit.count)
          : limit.share == 1 ? "all"
                             : fmt::format("{}", limit.share);
+}
+
+std::string text(const ClassWeights& weights) {
+  if (weights.balanced) return "balanced";
+  if (weights.of.empty()) return "none";
+  std::vector<std::string> all;
+  for (const auto& [name, weight] : weights.of) all.push_back(fmt::format("{}={}", name, weight));
+  return fmt::format("{}", fmt::join(all, ","));
+}
+
+std::string text(const TaskLoss& loss) {
+  switch (loss.kind) {
+    case LossKind::usual: return "";
+    case LossKind::focal: return fmt::format("focal:{}:{}", loss.gamma, loss.alpha);
+    case LossKind::huber: return fmt::format("huber:{}", loss.delta);
+    default: return std::string(name_of(loss.kind));
+  }
 }
 
 namespace read_flag {
@@ -118,6 +146,18 @@ Freeze freeze(Text flag, Text text) {
   return freeze;
 }
 
+std::vector<SizeFrom> image_sizes(Text flag, Text text) {
+  std::vector<SizeFrom> sizes;
+  for (const std::string& one : split(text, ',')) {
+    const std::size_t colon = one.find(':');
+    ATH_CHECK(colon != std::string::npos,
+              "{}: must name the epoch from which each size holds, as in 160:0,192:10, but got '{}'", flag,
+              text);
+    sizes.push_back({image_size(flag, one.substr(0, colon)), whole(0)(flag, one.substr(colon + 1))});
+  }
+  return sizes;
+}
+
 namespace {
 
 const OneOf<Goal> kGoals{{{"min", Goal::minimum}, {"max", Goal::maximum}}};
@@ -167,6 +207,45 @@ EarlyStop early_stop(Text flag, Text text) {
   return options;
 }
 
+ClassWeights class_weights(Text flag, Text text) {
+  if (text == "none") return {};
+  if (text == "balanced") return {.balanced = true};
+  ClassWeights weights;
+  for (const std::string& part : split(text, ',')) {
+    const std::size_t at = part.rfind('=');
+    ATH_CHECK(at != std::string::npos && at > 0,
+              "{}: must be none or balanced, or NAME=WEIGHT of classes, as in cat=2,dog=0.5, but got '{}'",
+              flag, text);
+    const std::string name = part.substr(0, at);
+    const bool is_new = std::ranges::none_of(weights.of, [&](const auto& one) { return one.first == name; });
+    ATH_CHECK(is_new, "{}: must name each class once, but names '{}' twice", flag, name);
+    const auto weight = number<double>(flag, part.substr(at + 1), "NAME=WEIGHT with a number");
+    ATH_CHECK(std::isfinite(weight) && weight >= 0 && weight <= 1e15,
+              "{}: the weight of '{}' must be a number of at least 0, but is {}", flag, name, weight);
+    weights.of.emplace_back(name, weight);
+  }
+  return weights;
+}
+
+TaskLoss task_loss(Text flag, Text text) {
+  using enum LossKind;
+  const std::vector<std::string> parts = split(text, ':');
+  TaskLoss loss{.kind = named({cross_entropy, bce, focal, mse, l1, huber})(flag, parts[0])};
+  const std::size_t most = loss.kind == focal ? 3 : loss.kind == huber ? 2 : 1;
+  ATH_CHECK(parts.size() <= most, "{}: {} must have at most {} after it, but got '{}'", flag, parts[0],
+            most == 1   ? "no number"
+            : most == 2 ? "one number"
+                        : "two numbers",
+            text);
+  if (loss.kind == focal && parts.size() > 1) loss.gamma = not_negative(flag, parts[1]);
+  if (loss.kind == focal && parts.size() > 2) {
+    loss.alpha = number<double>(flag, parts[2], "a number");
+    ATH_CHECK(loss.alpha <= 1, "{}: ALPHA must be at most 1, but got {}", flag, parts[2]);
+  }
+  if (loss.kind == huber && parts.size() > 1) loss.delta = positive()(flag, parts[1]);
+  return loss;
+}
+
 EarlyStop monitor(Text /*flag*/, Text text) {
   std::string metric = text;
   const std::optional<Goal> goal = take_goal(metric);
@@ -201,6 +280,13 @@ BatchLimit batch_limit(Text flag, Text text, std::int64_t least) {
   ATH_CHECK(share <= 1, "{}: must be a number of batches, or a share of them up to 1.0, but got {}", flag,
             text);
   return {-1, share};
+}
+
+ImageSize image_size(Text flag, Text text) {
+  const std::vector<std::string> sides = split(lower_case(text), 'x');
+  ATH_CHECK(sides.size() <= 2, "{}: must be PIXELS or HEIGHTxWIDTH, as in 192x320, but got '{}'", flag, text);
+  const auto side = whole(1, 65536);
+  return {side(flag, sides.front()), side(flag, sides.back())};
 }
 
 double max_time(Text flag, Text text) {
@@ -243,7 +329,7 @@ ScheduleOptions schedule(Text flag, Text text) {
   ScheduleOptions options;
   options.kind =
       named({ScheduleKind::constant, ScheduleKind::step, ScheduleKind::multistep, ScheduleKind::cosine,
-             ScheduleKind::one_cycle, ScheduleKind::plateau})(flag, parts[0]);
+             ScheduleKind::linear, ScheduleKind::one_cycle, ScheduleKind::plateau})(flag, parts[0]);
   const bool steps = options.kind == ScheduleKind::step || options.kind == ScheduleKind::multistep;
   const bool takes = steps || options.kind == ScheduleKind::plateau;
   ATH_CHECK(takes || parts.size() == 1, "{}: {} takes no value, but got '{}'", flag, parts[0], text);

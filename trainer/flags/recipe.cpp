@@ -108,6 +108,8 @@ Schedule after_warm_up(const TrainerConfig& config, double rate, std::int64_t st
       for (const std::int64_t epoch : options.epochs) milestones.push_back(epoch * steps_per_epoch);
       return at_least(config.min_lr, schedules::multi_step(rate, std::move(milestones), options.factor));
     }
+    case ScheduleKind::linear:
+      return schedules::linear(rate, std::max<std::int64_t>(steps, 1), config.min_lr);
     case ScheduleKind::cosine:
     case ScheduleKind::one_cycle: break;
   }
@@ -121,8 +123,8 @@ std::span<const OptimizerEntry> optimizer_table() {
 }
 
 std::string_view name_of(ScheduleKind kind) {
-  static constexpr std::string_view kNames[] = {"constant", "step",      "multistep",
-                                                "cosine",   "one-cycle", "plateau"};
+  static constexpr std::string_view kNames[] = {"constant",  "step",    "multistep", "cosine",
+                                                "one-cycle", "plateau", "linear"};
   return kNames[static_cast<std::size_t>(kind)];
 }
 
@@ -184,7 +186,8 @@ Schedule make_schedule(const TrainerConfig& config, std::int64_t steps, std::int
 
 bool depends_on_length(const TrainerConfig& config) {
   const ScheduleKind kind = config.schedule_options.kind;
-  return config.schedule || kind == ScheduleKind::cosine || kind == ScheduleKind::one_cycle;
+  return config.schedule || kind == ScheduleKind::cosine || kind == ScheduleKind::one_cycle ||
+         kind == ScheduleKind::linear;
 }
 
 std::unique_ptr<Optimizer> make_optimizer(const TrainerConfig& config, ParameterArena& arena,

@@ -19,7 +19,7 @@ struct TrainerConfig;
 
 /// The values of `--optimizer`, and of `--schedule`.
 enum class OptimizerKind : std::uint8_t { sgd, adam, adamw, muon };
-enum class ScheduleKind : std::uint8_t { constant, step, multistep, cosine, one_cycle, plateau };
+enum class ScheduleKind : std::uint8_t { constant, step, multistep, cosine, one_cycle, plateau, linear };
 /// How the learning rate scales with the batch size.
 enum class LrScaling : std::uint8_t { none, linear, sqrt };
 

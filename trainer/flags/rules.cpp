@@ -10,14 +10,18 @@
 #include "tensor/base/error.h"
 #include "tensor/stream.h"
 #include "trainer/flags/detail/settings_table.h"
+#include "trainer/inference/named_weights.h"
 
 namespace athanor {
 namespace detail {
 namespace {
 
-/// Optimizers bring their usual settings.
+/// Optimizers bring their usual settings. Rates of sgd that suit classes let squared errors diverge: the last
+/// layer's curvature grows with its inputs.
 void fit_to_optimizer(const IsGiven& given, TrainerConfig& config) {
-  if (!given("--optimizer")) return;
+  const bool of_task = config.task == LabelKind::values && !given("--optimizer");
+  if (of_task) config.optimizer_kind = OptimizerKind::adamw;
+  if (!of_task && !given("--optimizer")) return;
   const OptimizerEntry& usual = entry_of(config.optimizer_kind);
   if (!given("--lr") && usual.lr >= 0) config.lr = usual.lr;
   if (!given("--weight-decay") && usual.weight_decay >= 0) config.weight_decay = usual.weight_decay;
@@ -38,6 +42,18 @@ void combine_monitor(TrainerConfig& config, bool stops_early) {
   }
 }
 
+/// Losses and options of classes alone.
+void fit_to_task(const IsGiven& given, TrainerConfig& config) {
+  (void)loss_for(config.task, config.loss);
+  if (config.task == LabelKind::classes) return;
+  if (!given("--label-smoothing")) config.label_smoothing = 0;
+  if (config.task == LabelKind::multilabel) return;
+  const ClassWeights& weights = config.class_weights;
+  for (const auto& [flag, is_on] : {std::pair("--label-smoothing", config.label_smoothing > 0),
+                                    {"--class-weights", weights.balanced || !weights.of.empty()}})
+    ATH_CHECK(!is_on, "{}: is for classes; cannot be combined with --task {}", flag, name_of(config.task));
+}
+
 void leave_nothing_behind(TrainerConfig& config) {
   config.run_dir.clear();
   config.run_root.clear();
@@ -52,6 +68,7 @@ void leave_nothing_behind(TrainerConfig& config) {
 
 void combine_flags(const IsGiven& given, TrainerConfig& config) {
   fit_to_optimizer(given, config);
+  fit_to_task(given, config);
   if (!config.photos.empty() && config.val_data.empty())  // the validation images must stay the same
     config.own_flags.push_back({"--val-split", fmt::format("{}", config.val_split)});
   ATH_CHECK(config.photos.empty() || config.train_data.empty(),
@@ -84,6 +101,18 @@ void fit_to_trial(const IsGiven& given, TrainerConfig& config) {
 
 namespace {
 
+void check_image_sizes(const TrainerConfig& config) {
+  const std::vector<SizeFrom>& sizes = config.image_sizes;
+  for (std::size_t i = 0; i < sizes.size(); ++i)
+    ATH_CHECK(
+        i == 0 ? sizes[i].epoch == 0 : sizes[i].epoch > sizes[i - 1].epoch,
+        "--image-size: sizes must be in the order of their epochs, the first from epoch 0 on, but got {}",
+        text(sizes));
+  ATH_CHECK(sizes.empty() || sizes.back().size == config.size_of_images(),
+            "--image-size: the last of {} must be the size of the run, but that is {}", text(sizes),
+            text(config.size_of_images()));
+}
+
 void check_device(const TrainerConfig& config) {
   const auto needs_gpu = [&](bool asked, const char* flag, const char* instead) {
     ATH_CHECK(!asked || config.device.is_cuda(), "{}: needs a GPU, but the device is {}; use {}", flag,
@@ -95,13 +124,29 @@ void check_device(const TrainerConfig& config) {
       "--precision bf16: the GPU must be of compute capability 8.0 or newer, but {} is not; use f32",
       device_info(config.device).name);
   needs_gpu(config.graph == GraphMode::on, "--graph on", "auto or off");
-  needs_gpu(config.resize == ImageWork::gpu, "--resize gpu", "auto or cpu");
+  needs_gpu(config.resize_on == ImageWork::gpu, "--resize-on gpu", "auto or cpu");
   needs_gpu(config.decode == ImageWork::gpu, "--decode gpu", "auto or cpu");
-  ATH_CHECK(config.decode != ImageWork::gpu || config.resize != ImageWork::cpu,
-            "--decode gpu: decodes for resizing on the GPU, but got --resize cpu; use --resize auto");
+  ATH_CHECK(config.decode != ImageWork::gpu || config.resize_on != ImageWork::cpu,
+            "--decode gpu: decodes for resizing on the GPU, but got --resize-on cpu; use --resize-on auto");
+  const bool bicubic = config.interpolation == Resampling::bicubic;
+  for (const auto& [on_gpu, flag] : {std::pair(config.resize_on, "--resize-on"), {config.decode, "--decode"}})
+    ATH_CHECK(!bicubic || on_gpu != ImageWork::gpu,
+              "{0} gpu: bicubic images are resized on the CPU, but got --interpolation bicubic; use {0} auto",
+              flag);
   ATH_CHECK(config.strategy != Strategy::single || config.devices <= 1,
             "--strategy single: needs exactly one device, but got --devices {}; use ddp or zero1",
             config.devices);
+}
+
+void check_data(const TrainerConfig& config) {
+  ATH_CHECK(
+      !config.sample_weights || !config.augment.mixes(),
+      "--sample-weights: cannot be combined with mixup and cutmix, which mix images of different weights");
+  if (config.sampler == Sampler::none) return;
+  ATH_CHECK(config.order == Order::random,
+            "--sampler: draws from the whole set; cannot be combined with --order pages");
+  ATH_CHECK(config.overfit_batches == 0,
+            "--sampler: draws other samples in each epoch; cannot be combined with --overfit-batches");
 }
 
 void check_beginning(const TrainerConfig& config) {
@@ -115,8 +160,7 @@ void check_beginning(const TrainerConfig& config) {
       resume);
   ATH_CHECK(resume.empty() || !config.fast_dev_run,
             "--fast-dev-run: cannot be combined with --resume, because it runs a trial from the beginning");
-  ATH_CHECK(config.pretrained.empty() || std::filesystem::exists(config.pretrained),
-            "--pretrained: must be a file with weights, but there is no {}", config.pretrained.string());
+  if (!config.pretrained.empty()) (void)find_weights(config.pretrained, config.model, "--pretrained");
   ATH_CHECK(!config.reset_head || !config.pretrained.empty(),
             "--reset-head: needs --pretrained, whose last layer it discards");
 }
@@ -162,7 +206,14 @@ void check(const TrainerConfig& config) {
     ATH_CHECK(one.epochs > 0, "--freeze: '{}' must be frozen for at least 1 epoch, but got {}", one.prefix,
               one.epochs);
   if (config.loss_scaling) check(*config.loss_scaling);
+  check_image_sizes(config);
+  ATH_CHECK(
+      config.repeated_aug == 1 || config.order == Order::random,
+      "--repeated-aug: cannot be combined with --order pages, because the copies of an image are its page");
+  ATH_CHECK(config.repeated_aug == 1 || config.sampler == Sampler::none,
+            "--repeated-aug: cannot be combined with --sampler, which draws images more often by itself");
   check_device(config);
+  check_data(config);
   check_beginning(config);
   check_checkpoints(config);
   check_reports(config);

@@ -28,6 +28,7 @@ std::vector<Setting> of_table(const TrainerConfig& config, detail::Same same) {
                      .called = row.name(),
                      .value = row.compared_value(config),
                      .unset = row.shows_default() ? "" : row.compared_value(usual),
+                     .before = row.compared_value(usual),
                      .may_follow = row.may_follow});
     }
   }
@@ -131,10 +132,13 @@ Schedule held_after(Schedule schedule, std::int64_t steps) {
 
 bool check_settings(const StateDict& saved, const std::vector<Setting>& mine, bool may_extend) {
   check_version(saved);
+  const auto saved_value = [&](const Setting& setting) {
+    return setting.before && !saved.contains(setting.name) ? *setting.before : saved.text(setting.name);
+  };
   std::vector<std::string> differ;
   bool follows = false;
   for (const Setting& setting : mine) {
-    const std::string was = saved.text(setting.name);
+    const std::string was = saved_value(setting);
     if (was == setting.value) continue;
     if (may_extend && setting.may_follow && setting.may_follow(was, setting.value)) {
       follows = true;
@@ -155,7 +159,7 @@ bool check_settings(const StateDict& saved, const std::vector<Setting>& mine, bo
       return value.find(' ') == std::string::npos ? value : fmt::format("'{}'", value);
     };
     differences += fmt::format("{}{} is {} and was {}", differences.empty() ? "" : ", ", setting.called,
-                               shown(setting.value), shown(saved.text(setting.name)));
+                               shown(setting.value), shown(saved_value(setting)));
   }
   ATH_CHECK(differences.empty(),
             "settings must match those of the resumed run, but {}{}; restore what differs, or start a new "

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,8 @@ struct Setting {
   std::string called;  ///< name for the user: a flag, or a part of the program or data
   std::string value;
   std::string unset = {};  ///< the value that messages call "not given"
+  /// What a run had whose checkpoint has no such setting, being older than it; unset: each has it.
+  std::optional<std::string> before = {};
   /// Whether a resumed run may have `value` in place of what was saved; null: only if they are equal.
   bool (*may_follow)(const std::string& saved, const std::string& value) = nullptr;
   /// If one of these differs, this setting differs as a consequence and is not reported.

@@ -127,6 +127,9 @@ SettingValue scale_lr() {
       });
 }
 
+const OneOf<ImageWork> kImageWork{
+    {{"auto", ImageWork::automatic}, {"cpu", ImageWork::cpu}, {"gpu", ImageWork::gpu}}};
+
 /// The program's crops while decoding stay.
 SettingValue augmentation() {
   SettingValue value = field(&C::augment, augment);
@@ -136,6 +139,65 @@ SettingValue augmentation() {
     config.augment.crops_when_decoded = when_decoded;
   };
   return value;
+}
+
+/// DECAY, or DECAY:EVERY.
+SettingValue average() {
+  SettingValue value = field(&C::ema_decay, below_1);
+  const auto print_decay = value.print;
+  value.read = [](C& config, Text flag, Text text) {
+    const std::size_t colon = text.find(':');
+    config.ema_decay = below_1(flag, text.substr(0, colon));
+    config.ema_every = colon == std::string::npos ? 1 : whole(1, 1'000'000)(flag, text.substr(colon + 1));
+  };
+  value.print = [print_decay](const C& config) {
+    return print_decay(config) + (config.ema_every == 1 ? "" : fmt::format(":{}", config.ema_every));
+  };
+  return value;
+}
+
+/// "224", "192x320"; or sizes by epoch, whose last is then the size.
+SettingValue size_of_images() {
+  return fields(
+      [](C& config, Text flag, Text text) {
+        config.image_sizes.clear();
+        if (text.find(':') != std::string::npos) config.image_sizes = image_sizes(flag, text);
+        const ImageSize size =
+            config.image_sizes.empty() ? image_size(flag, text) : config.image_sizes.back().size;
+        config.image_size = size.height;
+        config.image_width = size.width == size.height ? 0 : size.width;
+      },
+      [](const C& config) {
+        return config.image_sizes.empty() ? text(config.size_of_images()) : text(config.image_sizes);
+      });
+}
+
+/// Also the words of --resize-on, which had this name.
+SettingValue resize_mode() {
+  static const auto modes = named({ResizeMode::crop, ResizeMode::pad, ResizeMode::squash});
+  SettingValue value = field(&C::resize, modes);
+  value.read = [](C& config, Text flag, Text text) {
+    for (const auto& [word, place] : kImageWork.choices)
+      if (word == lower_case(text)) return void(config.resize_on = place);
+    config.resize = modes(flag, text);
+  };
+  return value;
+}
+
+/// One number for each channel; none: measured.
+SettingValue pixel_numbers(std::vector<double> C::*member, double low) {
+  return fields(
+      [=](C& config, Text flag, Text text) {
+        std::vector<double> all;
+        for (const std::string& part : split(text, ',')) {
+          const auto value = number<double>(flag, part, "numbers separated by commas, one for each channel");
+          ATH_CHECK(value >= low && value <= 1 && (value == 0 || std::isnormal(value)),
+                    "{}: must be for bytes / 255, in [{}, 1], but got {}", flag, low, part);
+          all.push_back(value);
+        }
+        config.*member = all;
+      },
+      [=](const C& config) { return fmt::format("{:.6g}", fmt::join(config.*member, ",")); });
 }
 
 std::vector<Freeze> freezes(Text flag, Text text) {
@@ -235,9 +297,11 @@ SettingValue ask(Question question) {
 }
 
 const OneOf<bool> kNanPolicies{{{"skip", false}, {"stop", true}}};
+const OneOf<FreezeNorms> kFreezeNorms{{{"none", FreezeNorms::none},
+                                       {"statistics", FreezeNorms::statistics},
+                                       {"all", FreezeNorms::all},
+                                       {"true", FreezeNorms::statistics}}};
 const OneOf<Decay> kDecays{{{"matrices", Decay::matrices}, {"all", Decay::all}}};
-const OneOf<ImageWork> kImageWork{
-    {{"auto", ImageWork::automatic}, {"cpu", ImageWork::cpu}, {"gpu", ImageWork::gpu}}};
 
 // The table -------------------------------------------------------------------------------------------------
 
@@ -293,7 +357,8 @@ std::vector<SettingRow> recipe() {
            &C::decay, kDecays, run, always),
       flag("--schedule KIND",
            "learning rate schedule: constant; step:EPOCHS[:FACTOR]; multistep:E1,E2,...[:FACTOR]; cosine; "
-           "one-cycle; plateau[:PATIENCE[:FACTOR]], which lowers the rate when --monitor or val_loss stops "
+           "linear; one-cycle; plateau[:PATIENCE[:FACTOR]], which lowers the rate when --monitor or val_loss "
+           "stops "
            "improving [{}]",
            schedule_options(), run, always)
           .with(&Row::shown,
@@ -310,24 +375,56 @@ std::vector<SettingRow> recipe() {
            "linear:256 or sqrt:256: --lr was chosen for batch size 256; scale it with the batch size or its "
            "square root [none]",
            scale_lr(), run),
+      flag("--task TASK",
+           "what is known of each image: classify, one class; multilabel, any number of classes; regression, "
+           "one number or several [classify]",
+           &C::task, named({LabelKind::classes, LabelKind::multilabel, LabelKind::values}), run, always)
+          .with(&Row::offered, has_images),
       // A custom task handles its own losses and layers.
+      flag("--loss LOSS",
+           "cross-entropy, bce or focal[:GAMMA[:ALPHA]]; with --task multilabel bce or focal; with --task "
+           "regression mse, l1 or huber[:DELTA] [the first of these]",
+           &C::loss, task_loss, run)
+          .with(&Row::offered, has_models),
       flag("--label-smoothing X", "share of a label's weight that is spread over all classes [{}]",
            &C::label_smoothing, share, run, always)
           .with(&Row::offered, has_models),
       flag("--class-weights KIND",
-           "balanced: the training loss weighs classes with fewer images more; or none [none]",
-           &C::balanced_classes, OneOf<bool>{{{"none", false}, {"balanced", true}}}, run)
+           "balanced: the training loss weighs classes with fewer images more; NAME=W,NAME=W: it is "
+           "multiplied by W for images of that class; or none [none]",
+           &C::class_weights, class_weights, run)
+          .with(&Row::offered, has_models),
+      flag("--sample-weights",
+           "multiply the training loss of an image by the number in its field 'weight', a column of a table",
+           &C::sample_weights, Switch(), run)
           .with(&Row::offered, has_models),
       flag("--dropout PROB", "drop probability of the model's dropout layers [the model's own]", &C::dropout,
            share, run)
           .with(&Row::offered, has_models),
+      flag("--drop-path PROB",
+           "stochastic depth: probability that an image skips the model's last block, falling linearly to 0 "
+           "at the first [the model's own]",
+           &C::drop_path, share, run)
+          .with(&Row::offered, has_models),
+      flag("--layer-decay X",
+           "multiply the learning rate by X from each block of the model to the one before it, for "
+           "fine-tuning, such as 0.75 [none]",
+           &C::layer_decay, positive(1e-3, 1), run)
+          .with(&Row::offered, has_models),
+      flag("--repeated-aug,--aug-repeats N",
+           "each image N times in a row, augmented differently, in an epoch of as many images as without: "
+           "one of N images, drawn again in each [1]",
+           &C::repeated_aug, whole(1, 256), run),
       flag("--augment LIST",
            "random augmentations of training images, separated by commas: crop:PIXELS[:reflect], "
-           "resized-crop[:MINAREA], flip, alternating-flip, color-jitter[:B:C:S:H], rand-augment[:N:M], "
-           "random-erasing[:P], cutout:SIDE, mixup[:ALPHA], cutmix[:ALPHA]; or none [{}]",
+           "resized-crop[:MINAREA], flip, alternating-flip, vertical-flip, rotation:DEGREES, blur[:P], "
+           "color-jitter[:B:C:S:H], rand-augment[:N:M], trivial-augment, random-erasing[:P], cutout:SIDE, "
+           "mixup[:ALPHA], cutmix[:ALPHA]; or none [{}]",
            augmentation(), run, always),
-      flag("--ema DECAY", "validate and save an exponential moving average of the weights [none]",
-           &C::ema_decay, below_1, run),
+      flag("--ema DECAY[:EVERY]",
+           "validate and save an exponential moving average of the weights, updated in each step or every "
+           "EVERY steps; at first it follows the weights faster [none]",
+           average(), run),
       flag("--early-stop METRIC:PATIENCE",
            "stop when val_loss, val_accuracy or train_loss has not improved for PATIENCE validations, and "
            "keep the best weights by it or by --monitor; for another metric that the program logs: "
@@ -345,6 +442,11 @@ std::vector<SettingRow> recipe() {
            "statistics, for the first EPOCHS or the whole run; may be given several times [none]",
            &C::freeze, freezes, run)
           .with(&Row::takes, Takes::values),
+      flag("--freeze-bn",
+           "batch norms normalise by their running statistics, which stay as they are; =all: their scales "
+           "and shifts stay, too",
+           &C::freeze_norms, kFreezeNorms, run)
+          .with(&Row::takes, Takes::optional),
   };
 }
 
@@ -352,6 +454,11 @@ std::vector<SettingRow> validation_and_limits() {
   return {
       flag("--val-every N[e]", "validate every N steps, or every N epochs (as in 2e) [{}]", &C::val_every,
            interval, run),
+      flag("--tta VIEWS",
+           "test-time augmentation: validate by the mean logits of views of each image: flip, the image and "
+           "its mirror image; six, these and their shifts by a pixel; or none [{}]",
+           &C::tta, test_views(), run)
+          .with(&Row::offered, has_models),
       flag("--limit-train-batches N",
            "train on N batches of each epoch, or on a share of them, such as 0.1 [1.0]",
            &C::limit_train_batches, limit(1), run),
@@ -383,9 +490,41 @@ std::vector<SettingRow> data() {
            "it without data [the program's]",
            data_kind(), run)
           .with(&Row::offered, has_models),
-      flag("--image-size PIXELS", "side length that images are resized to [{}]", &C::image_size,
-           whole(1, 65536))
+      flag("--image-size PIXELS",
+           "side length that images are resized to, or HEIGHTxWIDTH as in 192x320; or progressive sizes of "
+           "training images by epoch: 160:0,192:10 is 160 in the first 10 epochs, then 192 [{}]",
+           size_of_images(), run)
+          .with(&Row::offered, has_images)
+          .with(&Row::compared, [](const C& config) { return text(config.image_sizes); }),
+      flag("--val-image-size PIXELS",
+           "size of validation images, and of those that the saved model takes [the last of --image-size]",
+           &C::val_image_size, image_size, run)
           .with(&Row::offered, has_images),
+      flag("--resize crop|pad|squash",
+           "of images with another aspect ratio: crop what is beyond it; pad what is missing (letterbox); or "
+           "squash them [{}]",
+           resize_mode(), run)
+          .with(&Row::offered, has_images),
+      flag("--crop-share,--crop-pct X",
+           "with --resize crop, how much of each side the central crop takes that validates [{}]",
+           &C::crop_share, positive(kMinCropShare, 1), run)
+          .with(&Row::offered, has_images),
+      flag("--pad-value BYTE", "with --resize pad, the brightness of what is added, 0 to 255 [{}]",
+           &C::padding, whole(0, 255), run)
+          .with(&Row::offered, has_images),
+      flag("--interpolation KIND",
+           "between pixels, when images are resized: bilinear or bicubic, both antialiased, or nearest [{}]",
+           &C::interpolation, named({Resampling::bilinear, Resampling::bicubic, Resampling::nearest}), run)
+          .with(&Row::offered, has_images),
+      flag("--mean X,X,X",
+           "mean of pixels / 255 to subtract, one number for each channel [the program's, else measured]",
+           pixel_numbers(&C::pixel_mean, 0))
+          .with(&Row::offered, has_models),
+      flag("--std X,X,X",
+           "deviation of pixels / 255 to divide by, one number for each channel [the program's, else "
+           "measured]",
+           pixel_numbers(&C::pixel_stddev, 1e-3))
+          .with(&Row::offered, has_models),
       flag("--decode auto|cpu|gpu",
            "where JPEG files are decoded; gpu: by nvJPEG, whose pixels differ in the last bits; auto: cpu "
            "[auto]",
@@ -393,10 +532,10 @@ std::vector<SettingRow> data() {
           .with(&Row::offered, has_images)
           .with(&Row::compared,
                 [](const C& config) { return std::string(config.decode == ImageWork::gpu ? "gpu" : "cpu"); }),
-      flag("--resize auto|cpu|gpu",
+      flag("--resize-on auto|cpu|gpu",
            "where images are cropped and resized, with equal results; auto: on the GPU, if there is one "
            "[auto]",
-           &C::resize, kImageWork)
+           &C::resize_on, kImageWork)
           .with(&Row::offered, has_images),
       flag("PHOTOS PATH",
            "all images: a folder for each class, or other data; --val-split of them are for validation, the "
@@ -409,15 +548,20 @@ std::vector<SettingRow> data() {
       flag("--test PATH", "test images: evaluated once, at the end, and never used to choose weights [none]",
            &C::test_data, path, unchecked, never)
           .with(&Row::offered, has_images),
-      flag("--train PATH", "training images [imagenet/train in --data-dir]", &C::train_data, path, unchecked,
-           never)
+      flag("--train PATH",
+           "training images; a set in several files: 'x-*.tar', a range in braces, or names by commas "
+           "[imagenet/train in --data-dir]",
+           &C::train_data, path, unchecked, never)
           .with(&Row::offered, has_images),
       flag("--val PATH", "validation images [imagenet/val in --data-dir]", &C::val_data, path, unchecked,
            never)
           .with(&Row::offered, has_images),
       flag("--fields NAMES",
-           "image=NAME,label=NAME: what HDF5, LMDB, TFRecord, npz and tar data call them; the labels of HDF5 "
-           "may lie in another file, label=FILE:NAME [the usual names]",
+           "image=NAME,label=NAME: what HDF5, LMDB, TFRecord, npz and tar data and tables call them; the "
+           "labels "
+           "of HDF5 may lie in another file, label=FILE:NAME; a table may have several, label=A,B,C [the "
+           "usual "
+           "names]",
            &C::fields, valid_field_names, unchecked, never)
           .with(&Row::offered, has_images),
       flag("--strict-data",
@@ -439,6 +583,10 @@ std::vector<SettingRow> data() {
            &C::bad_samples, bad_samples),
       flag("--order O", "order of images: random, or pages, for files larger than memory [{}]", &C::order,
            named({Order::random, Order::page_random}), run),
+      flag("--sampler KIND",
+           "draw the training samples of an epoch with replacement: balanced, all classes equally often; "
+           "weights, in proportion to the number in their field 'weight'; none: each sample once [none]",
+           &C::sampler, named({Sampler::none, Sampler::balanced, Sampler::weights}), run),
       flag("--data-on-device", "keep in-memory data sets on the device", &C::data_on_device, Switch()),
   };
 }
@@ -581,11 +729,18 @@ std::vector<SettingRow> checkpoints_and_reports() {
           .with(&Row::compared, [](const C& config) { return given_or_not(!config.resume.empty()); }),
       // A task's networks are initialised by the program.
       flag(
-          "--pretrained FILE",
+          "--pretrained FILE|NAME",
           "initial weights: a run's folder or model, a checkpoint, or safetensors or a .pth of torchvision's "
-          "or timm's model of this name; if the number of classes differs, the last layer starts from random "
-          "weights [random]",
+          "or timm's model of this name; or a name of what scripts/get_weights.sh has fetched, imagenet for "
+          "the model's own; if the number of classes differs, the last layer starts from random weights "
+          "[random]",
           &C::pretrained, path)
+          .with(&Row::offered, has_models),
+      flag(
+          "--pretrained-ema on|off",
+          "with --pretrained: from a checkpoint that holds weights and a running average of them (EMA), take "
+          "the average [on]",
+          &C::pretrained_ema, OnOrOff())
           .with(&Row::offered, has_models),
       flag("--reset-head",
            "with --pretrained: the last layer starts from random weights, even if the number of classes is "

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <memory>
+#include <numeric>
 #include <span>
 #include <string>
 #include <vector>
@@ -21,7 +23,10 @@
 #include "tensor/base/cores.h"
 #include "tensor/base/error.h"
 #include "tensor/base/printable.h"
+#include "tensor/state_dict.h"
 #include "trainer/frozen_weights.h"
+#include "trainer/inference/label_results.h"
+#include "trainer/inference/value_results.h"
 #include "trainer/metric_sums.h"
 #include "trainer/metrics/loss_and_accuracy.h"
 #include "trainer/metrics/top_k.h"
@@ -74,9 +79,14 @@ LoaderOptions loading(const ModelInfo& model, const EvaluateOptions& options) {
 Batch part_of(const Batch& batch, std::int64_t first, std::int64_t count) {
   Batch part = batch;
   part.images = narrow(batch.images, 0, first, count);
-  part.labels = narrow(batch.labels, 0, first, count);
+  if (batch.labels.defined()) part.labels = narrow(batch.labels, 0, first, count);
   part.samples = narrow(batch.samples, 0, first, count);
   part.fields = {};  // drops masks and other fields
+  for (std::size_t i = 0; batch.fields && i < batch.fields->size(); ++i) {
+    if ((*batch.fields)[i].name != kLabelsField) continue;
+    part.fields = std::make_shared<const std::vector<FieldSpec>>(1, (*batch.fields)[i]);
+    part.more[0] = narrow(batch.more[i], 0, first, count);
+  }
   return part;
 }
 
@@ -117,6 +127,124 @@ class ConvChoicesOf {
 /// "loss 0.0216   top-1 98.89 %"
 std::string figures(double loss, double top1) {
   return fmt::format("loss {:.4f}   top-1 {:.2f} %", loss, 100 * top1);
+}
+
+/// Of a classifier.
+class ClassResults final : public Results {
+ public:
+  ClassResults(const ModelInfo& model, const EvaluateOptions& options)
+      : evaluation_(model.images.classes, model.class_names, std::min(options.top, model.images.classes),
+                    options.worst) {}
+  const Evaluation& evaluation() const { return evaluation_; }
+
+  void add(const Tensor& outputs, const Batch& batch, const Tensor& samples) override {
+    evaluation_.add(cross_entropy(outputs, batch.labels, 0, Reduction::none), outputs, batch.labels, samples);
+  }
+  std::int64_t images() const override { return evaluation_.images(); }
+  std::string headline(const ModelInfo& model) const override {
+    std::string text = figures(evaluation_.loss(), evaluation_.top1());
+    if (evaluation_.top() > 1)
+      text += fmt::format("   top-{} {:.2f} %", evaluation_.top(), 100 * evaluation_.top_k());
+    const bool same = evaluation_.loss() == model.test_loss && evaluation_.top1() == model.test_accuracy;
+    if (same) return text + "\nas its run reported";
+    if (!std::isfinite(model.test_loss)) return text;
+    return text + fmt::format("\nits run reported {}", figures(model.test_loss, model.test_accuracy));
+  }
+  std::string text(const Evaluated& of) const override { return text_of(evaluation_, of); }
+  std::string json(const Evaluated& of) const override { return json_of(evaluation_, of); }
+  std::string svg() const override { return svg_of(evaluation_); }
+
+ private:
+  Evaluation evaluation_;
+};
+
+/// For each output of the model the place of its label in the data, matched by name where both have names.
+std::vector<std::int64_t> columns_of(const ModelInfo& model, const Dataset& data) {
+  std::vector<std::int64_t> columns(static_cast<std::size_t>(model.images.classes));
+  std::iota(columns.begin(), columns.end(), 0);
+  const std::vector<std::string>&names = model.class_names, own = data.class_names();
+  if (names.empty() || own.empty()) return columns;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    const auto at = std::find(own.begin(), own.end(), names[i]);
+    ATH_CHECK(at != own.end(), "evaluate: images must have the model's labels {}, but have {}",
+              list_names(names), list_names(own));
+    columns[i] = at - own.begin();
+  }
+  return columns;
+}
+
+void check_labels(const ModelInfo& model, const Dataset& data) {
+  const std::int64_t outputs = model.images.classes;
+  const std::vector<FieldSpec> fields = data.fields();
+  const auto at = std::find_if(fields.begin(), fields.end(),
+                               [](const FieldSpec& field) { return field.name == kLabelsField; });
+  ATH_CHECK(
+      at != fields.end(),
+      "evaluate: images must have labels for {} with {} outputs, such as columns of a table, but have none",
+      name_of(model.task), outputs);
+  ATH_CHECK(at->kind == FieldKind::values && at->shape == Shape{outputs},
+            "evaluate: images must have a label for each of the model's {} outputs, but have {}", outputs,
+            at->shape);
+}
+
+void check_classes(const ModelInfo& model, const Dataset& data) {
+  const auto is_label = [](const FieldSpec& field) { return field.name == "label"; };
+  const std::vector<FieldSpec> fields = data.fields();
+  ATH_CHECK(data.spec().classes > 0 && std::any_of(fields.begin(), fields.end(), is_label),
+            "evaluate: images must have labels, but have none");
+  ATH_CHECK(data.spec().classes <= model.images.classes,
+            "evaluate: there must be at most {} classes, as in the model, but there are {}",
+            model.images.classes, data.spec().classes);
+}
+
+void check_size(const ModelInfo& model, const Dataset& data) {
+  const ImageSpec &takes = model.images, &has = data.spec();
+  ATH_CHECK(data.size() > 0, "evaluate: there must be images, but there are none");
+  ATH_CHECK(takes.height == has.height && takes.width == has.width && takes.channels == has.channels,
+            "evaluate: images must be {}x{}x{}, as the model expects, but are {}x{}x{}", takes.height,
+            takes.width, takes.channels, has.height, has.width, has.channels);
+}
+
+/// Adds what the network with the model's weights says of all the images. These are the weights of the run,
+/// whose half precisions may not hold the mean of values.
+void measure(nn::Module& network, const ModelFile& model, const Dataset& data, const EvaluateOptions& options,
+             Results& results) {
+  const ModelInfo& info = model.info;
+  if (options.bad_samples.list) check_all(data, usable_cpus());
+  network.load_state_dict(model.weights);
+  const FrozenWeights weights(network.parameters(), network.buffers(), info.precision, options.device);
+  network.eval();
+  const Preprocess preprocess(info.images, info.pixels, compute_dtype(info.precision), options.device);
+  const TestTimeAugmentation views(options.tta.value_or(info.tta), info.images.height, info.images.width,
+                                   options.device);
+  Loader loader(data, loading(info, options));
+  const InferenceMode inference;
+  const ConvChoicesOf choices(info);
+  loader.start_epoch(0);
+  std::int64_t before = 0;  // samples of earlier batches
+  for (Batch batch; loader.next(batch);) {
+    const std::int64_t samples = batch.size();
+    for (int rank = 0; rank < info.ranks; ++rank) {
+      const auto rows = detail::BatchPlan{samples, samples, rank, info.ranks}.rows_of(0);
+      if (rows.count == 0) continue;
+      const Batch part = preprocess.prepare(part_of(batch, rows.first, rows.count), 0, false);
+      results.add(views(network, part["image"]), part, own_samples(part.samples, before + rows.first));
+    }
+    before += samples;
+    if (options.on_progress) options.on_progress(before);
+  }
+  tell_defects(loader.stats(), data.size(), options);
+}
+
+ClassResults measure_classes(nn::Module& network, const ModelFile& model, const Dataset& given,
+                             const EvaluateOptions& options) {
+  const std::shared_ptr<const Dataset> data = in_classes_of(model.info, given);
+  check_size(model.info, *data);
+  check_classes(model.info, *data);
+  tell_classes(model.info, given, options.on_note);
+  ClassResults results(model.info, options);
+  measure(network, model, *data, options, results);
+  return results;
 }
 
 /// The predicted class of a row of logits, and its probability.
@@ -169,70 +297,32 @@ Evaluation evaluate(const ModelFile& model, const Dataset& data, const EvaluateO
   return evaluate(*make_network(model), model, data, options);
 }
 
-Evaluation evaluate(nn::Module& network, const ModelFile& model, const Dataset& given,
+Evaluation evaluate(nn::Module& network, const ModelFile& model, const Dataset& data,
                     const EvaluateOptions& options) {
-  const ModelInfo& info = model.info;
-  const std::shared_ptr<const Dataset> matched = in_classes_of(info, given);
-  const Dataset& data = *matched;
-  const ImageSpec &takes = info.images, &has = data.spec();
-  const auto is_label = [](const FieldSpec& field) { return field.name == "label"; };
-  const std::vector<FieldSpec> fields = data.fields();
-  ATH_CHECK(data.size() > 0, "evaluate: there must be images, but there are none");
-  ATH_CHECK(has.classes > 0 && std::any_of(fields.begin(), fields.end(), is_label),
-            "evaluate: images must have labels, but have none");
-  ATH_CHECK(takes.height == has.height && takes.width == has.width && takes.channels == has.channels,
-            "evaluate: images must be {}x{}x{}, as the model expects, but are {}x{}x{}", takes.height,
-            takes.width, takes.channels, has.height, has.width, has.channels);
-  ATH_CHECK(has.classes <= takes.classes,
-            "evaluate: there must be at most {} classes, as in the model, but there are {}", takes.classes,
-            has.classes);
-  tell_classes(info, given, options.on_note);
-  if (options.bad_samples.list) check_all(data, usable_cpus());
-  network.load_state_dict(model.weights);
-  const FrozenWeights weights(network.parameters(), network.buffers(), info.precision, options.device);
-  network.eval();
-  const Preprocess preprocess(info.images, info.pixels, compute_dtype(info.precision), options.device);
-  Loader loader(data, loading(info, options));
-  const InferenceMode inference;
-  const ConvChoicesOf choices(info);
-  const std::int64_t classes = info.images.classes;
-  Evaluation evaluation(classes, info.class_names, std::min(options.top, classes), options.worst);
-  loader.start_epoch(0);
-  std::int64_t before = 0;  // samples of earlier batches
-  for (Batch batch; loader.next(batch);) {
-    const std::int64_t samples = batch.size();
-    for (int rank = 0; rank < info.ranks; ++rank) {
-      const auto rows = detail::BatchPlan{samples, samples, rank, info.ranks}.rows_of(0);
-      if (rows.count == 0) continue;
-      const Batch part = preprocess.prepare(part_of(batch, rows.first, rows.count), 0, false);
-      const Tensor logits = network(part["image"]);
-      evaluation.add(cross_entropy(logits, part.labels, 0, Reduction::none), logits, part.labels,
-                     own_samples(part.samples, before + rows.first));
-    }
-    before += samples;
-    if (options.on_progress) options.on_progress(before);
-  }
-  tell_defects(loader.stats(), data.size(), options);
-  return evaluation;
+  return measure_classes(network, model, data, options).evaluation();
 }
 
-std::string summary_of(const ModelInfo& model, const Evaluation& evaluation, const Evaluated& of) {
-  std::string text =
-      fmt::format("{}: {} of {}, {}, {}\n", printable(of.model),
-                  model.model.empty() ? "a network" : printable(model.model), printable(model.program),
-                  name_of(model.precision), printable(model.weights));
-  text += fmt::format("{}: {} images\n\n{}", printable(of.data), with_commas(evaluation.images()),
-                      figures(evaluation.loss(), evaluation.top1()));
-  if (evaluation.top() > 1)
-    text += fmt::format("   top-{} {:.2f} %", evaluation.top(), 100 * evaluation.top_k());
-  const bool same = evaluation.loss() == model.test_loss && evaluation.top1() == model.test_accuracy;
-  if (same) {
-    text += "\nas its run reported";
-  } else if (std::isfinite(model.test_loss)) {
-    text += fmt::format("\nits run reported {}", figures(model.test_loss, model.test_accuracy));
-  }
-  text += "\n\n";
-  return text + text_of(evaluation, of);
+std::unique_ptr<Results> evaluate_task(nn::Module& network, const ModelFile& model, const Dataset& data,
+                                       const EvaluateOptions& options) {
+  const ModelInfo& info = model.info;
+  if (info.task == LabelKind::classes)
+    return std::make_unique<ClassResults>(measure_classes(network, model, data, options));
+  check_size(info, data);
+  check_labels(info, data);
+  std::unique_ptr<Results> results;
+  if (info.task == LabelKind::multilabel)
+    results = std::make_unique<LabelResults>(info, columns_of(info, data), options.worst);
+  else
+    results = std::make_unique<ValueResults>(info, columns_of(info, data), options.worst);
+  measure(network, model, data, options, *results);
+  return results;
+}
+
+std::string summary_of(const ModelInfo& model, const Results& results, const Evaluated& of) {
+  return fmt::format("{}: {} of {}, {}, {}\n{}: {} images\n\n{}\n\n{}", printable(of.model),
+                     model.model.empty() ? "a network" : printable(model.model), printable(model.program),
+                     name_of(model.precision), printable(model.weights), printable(of.data),
+                     with_commas(results.images()), results.headline(model), results.text(of));
 }
 
 }  // namespace athanor

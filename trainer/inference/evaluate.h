@@ -2,12 +2,15 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
+#include <optional>
 #include <string>
 
 #include "data/dataset.h"
 #include "data/loader.h"
 #include "trainer/inference/evaluation.h"
 #include "trainer/inference/model_file.h"
+#include "trainer/inference/results.h"
 
 namespace athanor {
 
@@ -16,6 +19,7 @@ struct EvaluateOptions {
   std::int64_t worst = 10;  ///< number of worst mistakes to keep
   Device device = kCpu;
   int workers = LoaderOptions::kAuto;  ///< loader threads
+  std::optional<TestViews> tta = {};   ///< unset: as the model's run validated
   /// `skip` leaves images that cannot be read out of all figures.
   BadSamples bad_samples = {};
   /// Receives the loader's warnings, what the images lack of the model's classes, and how many were left out
@@ -33,7 +37,12 @@ Evaluation evaluate(const ModelFile& model, const Dataset& data, const EvaluateO
 Evaluation evaluate(nn::Module& network, const ModelFile& model, const Dataset& data,
                     const EvaluateOptions& options = {});
 
-/// The header of text_of(): the model, the images, loss and accuracy, and those reported by the run.
-std::string summary_of(const ModelInfo& model, const Evaluation& evaluation, const Evaluated& of);
+/// Measures a model of any task alike, with the caller's network: `athanor evaluate`. Labels that are not
+/// classes are matched by name, too.
+std::unique_ptr<Results> evaluate_task(nn::Module& network, const ModelFile& model, const Dataset& data,
+                                       const EvaluateOptions& options = {});
+
+/// The model, the images, the most important figures, those reported by the run, and all as text.
+std::string summary_of(const ModelInfo& model, const Results& results, const Evaluated& of);
 
 }  // namespace athanor

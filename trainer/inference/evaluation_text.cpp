@@ -7,41 +7,20 @@
 
 #include "tensor/base/printable.h"
 #include "trainer/detail/terminal.h"
+#include "trainer/inference/detail/table_text.h"
 #include "trainer/inference/evaluation.h"
 #include "trainer/readable.h"
 
 namespace athanor {
 namespace {
 
-constexpr std::int64_t kClassesShown = 50, kWorstShown = 20, kMatrixShown = 20;
-constexpr std::size_t kNameColumns = 24;
+constexpr std::int64_t kMatrixShown = 20;
 constexpr std::size_t kLongestColumn = 12, kLine = 100;  // of the confusion matrix
 
-std::string percent(double share) {
-  return std::isnan(share) ? "-" : fmt::format("{:.2f} %", 100 * share);
-}
-
-/// Left-aligned to a number of columns, or truncated.
-std::string column(const std::string& text, std::size_t columns) {
-  std::string shown = printable(text);
-  if (terminal::width_of(shown) > static_cast<int>(columns)) {
-    std::size_t end = 0, taken = 0;
-    while (taken + 1 < columns) {  // whole code points
-      do ++end;
-      while (end < shown.size() && (static_cast<unsigned char>(shown[end]) & 0xc0) == 0x80);
-      ++taken;
-    }
-    shown = shown.substr(0, end) + "~";
-  }
-  return shown + std::string(columns - static_cast<std::size_t>(terminal::width_of(shown)), ' ');
-}
-
-std::size_t name_columns(const Evaluation& evaluation) {
-  std::size_t widest = 5;
-  for (std::int64_t c = 0; c < evaluation.classes(); ++c)
-    widest = std::max(widest, static_cast<std::size_t>(terminal::width_of(printable(evaluation.name(c)))));
-  return std::min(widest, kNameColumns);
-}
+using detail::column;
+using detail::kClassesShown;
+using detail::kWorstShown;
+using detail::percent;
 
 /// All classes if they are few, else those with the lowest recall.
 std::vector<std::int64_t> classes_shown(const Evaluation& evaluation) {
@@ -141,7 +120,8 @@ std::string mistakes(const Evaluation& evaluation, const Evaluated& of) {
 }  // namespace
 
 std::string text_of(const Evaluation& evaluation, const Evaluated& of) {
-  const std::size_t names = name_columns(evaluation);
+  const std::size_t names =
+      detail::name_columns(evaluation.classes(), [&](std::int64_t c) { return evaluation.name(c); });
   std::string text = class_table(evaluation, names) + '\n';
   text += evaluation.classes() <= kMatrixShown ? matrix(evaluation, names) : pairs(evaluation);
   std::int64_t no_number = 0;

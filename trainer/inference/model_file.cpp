@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <limits>
 #include <string_view>
 #include <type_traits>
 
@@ -13,6 +14,7 @@
 #include "kernels/cpu/context.h"
 #include "kernels/reduce.h"
 #include "nn/models/model.h"
+#include "nn/scale_outputs.h"
 #include "tensor/base/error.h"
 #include "tensor/base/printable.h"
 #include "tensor/base/version.h"
@@ -47,7 +49,8 @@ const std::string& text(const Metadata& about, const std::string& name) {
 /// An entry as text.
 template <class T> std::string entry_text(const T& value) {
   if constexpr (std::is_same_v<T, std::string>) return printable(value);
-  if constexpr (std::is_same_v<T, Precision>) return std::string(name_of(value));
+  if constexpr (std::is_same_v<T, Precision> || std::is_same_v<T, LabelKind>)
+    return std::string(name_of(value));
   if constexpr (std::is_same_v<T, bool>) return value ? "1" : "0";
   if constexpr (std::is_same_v<T, std::uint64_t>) return fmt::format("{:016x}", value);
   if constexpr (std::is_arithmetic_v<T>) return fmt::to_string(value);
@@ -63,6 +66,11 @@ template <class T> void read(const char* name, std::string_view text, T& value) 
   } else if constexpr (std::is_same_v<T, Precision>) {
     const auto named = precision_named(text);
     ATH_CHECK(named, "'{}' must be f32, tf32, bf16 or f16, but is '{}'", name, text);
+    value = *named;
+  } else if constexpr (std::is_same_v<T, LabelKind>) {
+    const auto named = label_kind_named(text);
+    ATH_CHECK(named, "'{}' must be classify, multilabel or regression, but is '{}'", name,
+              text.substr(0, 40));
     value = *named;
   } else if constexpr (std::is_arithmetic_v<T>) {
     const char* const end = text.data() + text.size();
@@ -102,6 +110,52 @@ template <class Info, class F> void for_each_entry(Info& info, const F& entry) {
   entry("weights_hash", info.weights_hash);
 }
 
+TestViews views_named(std::string_view text) {
+  for (const TestViews views : kAllTestViews)
+    if (text == name_of(views)) return views;
+  detail::fail<>("'tta' must be none, flip or six, but is '{}'", text.substr(0, 40));
+}
+
+constexpr char kCover[] = "cover";
+
+/// What most models do not need.
+void write_resizing(Metadata& about, const ModelInfo& info) {
+  if (info.interpolation != Resampling::bilinear) about["interpolation"] = name_of(info.interpolation);
+  if (info.crop_share != 1) about["crop_share"] = entry_text(info.crop_share);
+  if (info.resize == ResizeMode::pad) about["pad_value"] = entry_text(info.padding);
+  if (info.resize == ResizeMode::crop && info.shorter_side > 0) return;
+  about["resize"] = info.resize == ResizeMode::crop ? kCover : name_of(info.resize);
+  about["shorter_side"] = fmt::to_string(std::max(info.images.height, info.images.width));
+}
+
+void read_resizing(ModelInfo& info, const Metadata& about) {
+  const auto if_given = [&about](const char* name, const auto& use) {
+    if (const auto found = about.find(name); found != about.end()) use(found->second);
+  };
+  if_given("resize", [&info](const std::string& text) {
+    info.shorter_side = 0;
+    if (text == kCover) return;
+    const auto mode = resize_mode_named(text);
+    ATH_CHECK(mode, "'resize' must be cover, crop, pad or squash, but is '{}'", text.substr(0, 40));
+    info.resize = *mode;
+  });
+  if_given("interpolation", [&info](const std::string& text) {
+    const auto named = resampling_named(text);
+    ATH_CHECK(named, "'interpolation' must be bilinear, bicubic or nearest, but is '{}'", text.substr(0, 40));
+    info.interpolation = *named;
+  });
+  if_given("crop_share", [&info](const std::string& text) { read("crop_share", text, info.crop_share); });
+  if_given("pad_value", [&info](const std::string& text) { read("pad_value", text, info.padding); });
+}
+
+/// And for what only descriptions of other tasks than classification have, where it is not empty.
+template <class Info, class F> void for_each_entry_of_task(Info& info, const F& entry) {
+  entry("task", info.task);
+  entry("thresholds", info.thresholds);
+  entry("output_mean", info.output_mean);
+  entry("output_scale", info.output_scale);
+}
+
 ModelInfo info_from(const Metadata& about) {
   ModelInfo info;
   for_each_entry(info, [&](const char* name, auto& value) { read(name, text(about, name), value); });
@@ -111,9 +165,33 @@ ModelInfo info_from(const Metadata& about) {
   if (about.contains("class_names")) read("class_names", text(about, "class_names"), info.class_names);
   if (about.contains("class_names_are"))
     for (std::string& name : info.class_names) name = percent_decoded(name);
-  if (about.contains("resize")) info.shorter_side = 0;
+  if (about.contains("tta")) info.tta = views_named(text(about, "tta"));
+  read_resizing(info, about);
+  for_each_entry_of_task(info, [&](const char* name, auto& value) {
+    if (about.contains(name)) read(name, text(about, name), value);
+  });
   if (about.contains("conv_choices")) info.conv_choices = text(about, "conv_choices");
   return info;
+}
+
+void check_task(const ModelInfo& info) {
+  ATH_CHECK(info.task == LabelKind::classes || info.images.classes > 0,
+            "a network for {} must have at least one output, but has none", name_of(info.task));
+  const auto check_list = [&](const char* name, const std::vector<double>& list, double low, double high) {
+    ATH_CHECK(list.empty() || std::ssize(list) == info.images.classes,
+              "'{}' must have a number for each of {} outputs, but has {}", name, info.images.classes,
+              list.size());
+    for (const double number : list)
+      ATH_CHECK(number >= low && number <= high, "'{}' must be numbers in [{}, {}], but one is {}", name, low,
+                high, number);
+  };
+  constexpr double kMost = std::numeric_limits<float>::max(), kLeast = std::numeric_limits<float>::min();
+  check_list("thresholds", info.thresholds, 0, 1);
+  check_list("output_mean", info.output_mean, -kMost, kMost);
+  check_list("output_scale", info.output_scale, kLeast, kMost);
+  ATH_CHECK(info.output_mean.size() == info.output_scale.size(),
+            "'output_mean' and 'output_scale' must be given together, but are {} and {} numbers",
+            info.output_mean.size(), info.output_scale.size());
 }
 
 void check(const ModelInfo& info) {
@@ -122,7 +200,7 @@ void check(const ModelInfo& info) {
   ATH_CHECK(are_conv_choices(info.conv_choices), "'conv_choices' must be choices of --benchmark, but is '{}'",
             info.conv_choices.substr(0, 200));
   ATH_CHECK(info.ranks >= 1 && info.ranks <= 1 << 20, "'ranks' must be at least 1, but is {}", info.ranks);
-  if (!info.classifies) return;  // only its program can use it
+  if (!info.has_known_task()) return;  // only its program can use it
   ATH_CHECK(images.height > 0 && images.width > 0 && images.height <= kMax && images.width <= kMax &&
                 images.channels > 0 && images.channels <= 16 && images.classes >= 0,
             "images must be of 1 to {} pixels a side and 1 to 16 channels, but are {}x{}x{}", kMax,
@@ -134,9 +212,14 @@ void check(const ModelInfo& info) {
       std::ssize(info.pixels.mean) == images.channels && std::ssize(info.pixels.stddev) == images.channels,
       "there must be a mean and a deviation for each of {} channels, but there are {} and {}",
       images.channels, info.pixels.mean.size(), info.pixels.stddev.size());
+  check_task(info);
   ATH_CHECK(info.shorter_side >= 0 && info.shorter_side <= 2 * kMax && info.batch_size >= 0,
             "'shorter_side' and 'batch_size' must be 0 or more, but are {} and {}", info.shorter_side,
             info.batch_size);
+  ATH_CHECK(
+      info.crop_share >= kMinCropShare && info.crop_share <= 1 && info.padding >= 0 && info.padding <= 255,
+      "'crop_share' must be in [{}, 1] and 'pad_value' in [0, 255], but are {} and {}", kMinCropShare,
+      info.crop_share, info.padding);
 }
 
 constexpr std::string_view kVariance = "running_var";
@@ -149,12 +232,41 @@ Metadata description(const ModelInfo& info) {
   for_each_entry(info, [&](const char* name, const auto& value) { about[name] = entry_text(value); });
   about["version"] = version();
   set_class_names(about, info.class_names);
-  if (!info.conv_choices.empty()) about["conv_choices"] = info.conv_choices;
-  if (info.shorter_side == 0) {
-    about["resize"] = "cover";
-    about["shorter_side"] = fmt::to_string(std::max(images.height, images.width));
+  if (info.tta != TestViews::none) about["tta"] = name_of(info.tta);
+  if (info.task != LabelKind::classes) {
+    for_each_entry_of_task(info, [&](const char* name, const auto& value) {
+      if (const std::string text = entry_text(value); text != "[]") about[name] = text;
+    });
   }
+  if (!info.conv_choices.empty()) about["conv_choices"] = info.conv_choices;
+  write_resizing(about, info);
   return about;
+}
+
+std::string counted_outputs(const ModelInfo& info) {
+  const bool one = info.images.classes == 1;
+  const char* const what = info.task == LabelKind::classes      ? (one ? "class" : "classes")
+                           : info.task == LabelKind::multilabel ? (one ? "label" : "labels")
+                                                                : (one ? "value" : "values");
+  return fmt::format("{} {}", info.images.classes, what);
+}
+
+ImageTransform resizing(const ModelInfo& info) {
+  return {.height = info.images.height,
+          .width = info.images.width,
+          .shorter_side = info.shorter_side,
+          .crop_share = info.crop_share,
+          .mode = info.resize,
+          .interpolation = info.interpolation,
+          .padding = info.padding};
+}
+
+void set_resizing(ModelInfo& info, const ImageTransform& transform) {
+  info.shorter_side = transform.shorter_side;
+  info.crop_share = transform.crop_share;
+  info.resize = transform.mode;
+  info.interpolation = transform.interpolation;
+  info.padding = transform.padding;
 }
 
 std::optional<ModelInfo> described(const Metadata& metadata) {
@@ -188,13 +300,14 @@ std::unique_ptr<nn::Module> make_network(const ModelFile& model) {
   const ModelInfo& info = model.info;
   const std::vector<std::string> known = nn::model_names();
   ATH_CHECK(
-      info.classifies && std::find(known.begin(), known.end(), info.model) != known.end(),
+      info.has_known_task() && std::find(known.begin(), known.end(), info.model) != known.end(),
       "model: {} must hold a classifier that --model names, but holds {} of {}; use it with its own program",
       model.path.string(), info.model.empty() ? "a network" : info.model, info.program);
   const ImageSpec& images = info.images;
   try {
-    auto network = nn::make_model(info.model, {images.classes, images.channels, images.height});
+    auto network = nn::make_model(info.model, {images.classes, images.channels, images.height, images.width});
     network->load_state_dict(model.weights);
+    if (!info.output_scale.empty()) nn::scale_outputs(*network, info.output_mean, info.output_scale);
     return network;
   } catch (const ArgumentError& error) {
     detail::fail<IoError>("model: {} cannot be used: {}", model.path.string(), error.what());

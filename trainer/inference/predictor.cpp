@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "autograd/elementwise.h"
 #include "autograd/grad_mode.h"
 #include "autograd/packed_model.h"
 #include "autograd/shape.h"
@@ -94,17 +95,18 @@ struct Predictor::Impl {
   PackedModel packed;
   Preprocess preprocess;
   ImageTransform transform;
+  TestTimeAugmentation views;
   mutable StatePool pool;
   mutable std::once_flag measured;
   mutable PassBytes pass;
 
-  Impl(std::unique_ptr<nn::Module> module, ModelInfo about)
+  Impl(std::unique_ptr<nn::Module> module, ModelInfo about, TestViews tta = TestViews::none)
       : info(std::move(about)),
         network(std::move(module)),
         device(device_of(*network)),
         preprocess(info.images, info.pixels, DType::f32, device),
-        transform{
-            .height = info.images.height, .width = info.images.width, .shorter_side = info.shorter_side} {
+        transform(resizing(info)),
+        views(tta, info.images.height, info.images.width, device) {
     network->to(DType::f32);
     network->eval();
   }
@@ -114,6 +116,7 @@ struct Predictor::Impl {
   Tensor run(const Tensor& images) const;
   Tensor run_in_parts(const Tensor& images) const;
   Tensor logits(Workspace& state, const Tensor& images) const;
+  Predictions meaning_of(const Tensor& results, std::int64_t top) const;
 };
 
 /// Decodes an image of any size with 1 or 3 channels to `pixels` of the model's size and channels.
@@ -144,6 +147,18 @@ Tensor Predictor::Impl::resized(Workspace& state, const Tensor& images) const {
   return all;
 }
 
+/// The one place that knows what the results of each task mean. results [N, K].
+Predictions Predictor::Impl::meaning_of(const Tensor& results, std::int64_t top) const {
+  if (info.task == LabelKind::values) {
+    std::vector<std::int64_t> indices;
+    for (std::int64_t i = 0; i < results.numel(); ++i) indices.push_back(i % results.dim(1));
+    return {Tensor::from(indices, results.shape()), contiguous(results.to(kCpu))};
+  }
+  const bool one = info.task == LabelKind::classes;
+  const TopK largest = topk((one ? softmax(results) : sigmoid(results)).to(kCpu), one ? top : results.dim(1));
+  return {largest.indices, largest.values};
+}
+
 /// Images of the model's size through the network, whose intermediate tensors are tagged.
 Tensor Predictor::Impl::run(const Tensor& images) const {
   Batch batch;
@@ -153,7 +168,7 @@ Tensor Predictor::Impl::run(const Tensor& images) const {
   }
   const Tensor x = batch.images.defined() ? preprocess(batch, 0, false) : images.to(device);
   const AllocTag tag("activations");
-  return (*network)(x);
+  return views(*network, x);
 }
 
 Tensor Predictor::Impl::run_in_parts(const Tensor& images) const {
@@ -208,7 +223,7 @@ Predictor::Predictor(std::unique_ptr<nn::Module> network, ModelInfo info) {
           (info.class_names.empty() || std::ssize(info.class_names) == info.images.classes),
       "predictor: there must be classes, with a name for each or none, but there are {} classes and {} names",
       info.images.classes, info.class_names.size());
-  check({.height = info.images.height, .width = info.images.width, .shorter_side = info.shorter_side});
+  check(resizing(info));
   try {
     check_values(network->state_dict());
   } catch (const ArgumentError& error) {
@@ -217,10 +232,10 @@ Predictor::Predictor(std::unique_ptr<nn::Module> network, ModelInfo info) {
   impl_ = std::make_unique<Impl>(std::move(network), std::move(info));
 }
 
-Predictor::Predictor(const std::filesystem::path& model, Device device) {
+Predictor::Predictor(const std::filesystem::path& model, Device device, TestViews tta) {
   OpenModel open = open_model(model);
   if (!device.is_cpu()) open.network->to(device);
-  impl_ = std::make_unique<Impl>(std::move(open.network), std::move(open.file.info));
+  impl_ = std::make_unique<Impl>(std::move(open.network), std::move(open.file.info), tta);
 }
 
 Predictor::~Predictor() = default;
@@ -249,8 +264,7 @@ Predictions Predictor::predict(const Tensor& images, std::int64_t top) const {
   ATH_CHECK(scores.rank() == 2 && scores.dim(1) == classes,
             "predict: the network must return logits [N, {}], but returned {}", classes, scores.shape());
   const InferenceMode inference;
-  const TopK largest = topk(softmax(scores).to(kCpu), top);
-  return {largest.indices, largest.values};
+  return impl_->meaning_of(scores, top);
 }
 
 Predictions Predictor::predict(std::span<const std::span<const std::byte>> files, std::int64_t top) const {
@@ -270,11 +284,16 @@ Predictions Predictor::predict(std::span<const std::span<const std::byte>> files
 
 std::vector<Guess> Predictor::guesses(const Predictions& found, std::int64_t image,
                                       std::int64_t count) const {
+  const ModelInfo& info = impl_->info;
   const std::int64_t top = found.classes.dim(1);
+  const std::int64_t wanted = info.task == LabelKind::classes ? std::min(count, top) : top;
   std::vector<Guess> guesses;
-  for (std::int64_t i = image * top; i < image * top + std::min(count, top); ++i) {
+  for (std::int64_t i = image * top; i < image * top + wanted; ++i) {
     const std::int64_t index = found.classes.data<std::int64_t>()[i];
-    guesses.push_back({class_name(index), index, found.probabilities.data<float>()[i]});
+    const float probability = found.probabilities.data<float>()[i];
+    const bool present =
+        info.task == LabelKind::multilabel && double{probability} >= info.threshold_of(index);
+    guesses.push_back({class_name(index), index, probability, present});
   }
   return guesses;
 }

@@ -13,20 +13,23 @@
 
 namespace athanor {
 
-/// The most probable classes of images, in descending order; ties by lower index.
+/// What a model says of images. Of a classifier: the `top` most probable classes. Of a model of several
+/// labels: all, each with a probability of its own. Both in descending order; ties by lower index. Of a model
+/// of numbers: all, in the model's order.
 struct Predictions {
   Tensor classes;        ///< [N, top] i64, on the CPU
-  Tensor probabilities;  ///< [N, top] f32, on the CPU
+  Tensor probabilities;  ///< [N, top] f32, on the CPU; or numbers, in their units
 };
 
-/// A class that an image may be of.
+/// A class that an image may be of, or a number.
 struct Guess {
   std::string name;  ///< as class_name() gives it
   std::int64_t index = 0;
-  float probability = 0;
+  float probability = 0;  ///< or the number
+  bool present = false;   ///< of several labels: whether the image has it, by ModelInfo::thresholds
 };
 
-/// A trained classifier for concurrent use by any number of threads.
+/// A trained model for concurrent use by any number of threads.
 ///
 ///     const Predictor predictor("runs/train_mnist/latest");
 ///     const Predictions found = predictor.predict(images);  // u8 [N, H, W, C], of any size
@@ -43,16 +46,18 @@ class Predictor {
  public:
   /// A run's folder, or its model.safetensors. Throws IoError, naming the file, if load_model() does or the
   /// weights do not fit; ArgumentError on a network unknown to nn::make_model().
-  explicit Predictor(const std::filesystem::path& model, Device device = kCpu);
+  /// Predicts by the mean logits of `tta`.
+  explicit Predictor(const std::filesystem::path& model, Device device = kCpu,
+                     TestViews tta = TestViews::none);
   /// A network with values, on any device, and its description in `info`: images, pixels, class_names and
-  /// shorter_side. Throws ArgumentError if these do not match, or check_values() does.
+  /// resizing(). Throws ArgumentError if these do not match, or check_values() does.
   Predictor(std::unique_ptr<nn::Module> network, ModelInfo info);
   ~Predictor();
   Predictor(const Predictor&) = delete;
   Predictor& operator=(const Predictor&) = delete;
 
   const ModelInfo& info() const;
-  /// The class's name, or its number without names. Throws ArgumentError outside [0, classes).
+  /// The name of a class or number, or its index without names. Throws ArgumentError outside [0, classes).
   std::string class_name(std::int64_t index) const;
 
   /// images [N, H, W, C], dense. u8 of the model's size is used unchanged; u8 of another size is scaled and
@@ -62,9 +67,10 @@ class Predictor {
   Predictions predict(const Tensor& images, std::int64_t top = 1) const;
   /// For N files, each the bytes of a JPEG, PNG or WebP. Throws IoError naming the file's index.
   Predictions predict(std::span<const std::span<const std::byte>> files, std::int64_t top = 1) const;
-  /// The `count` most probable classes of one of the images, or all that were predicted if these are fewer.
+  /// The `count` most probable classes of one of the images, or all that were predicted if these are fewer,
+  /// or the model does not classify.
   std::vector<Guess> guesses(const Predictions& found, std::int64_t image, std::int64_t count) const;
-  /// The network's output, [N, classes] f32 on its device; in InferenceMode.
+  /// The network's output, averaged over views, [N, classes] f32 on its device; in InferenceMode.
   Tensor logits(const Tensor& images) const;
 
   /// Decodes a JPEG, PNG or WebP to the model's size: writes height x width x channels bytes to `pixels`. For

@@ -45,10 +45,10 @@ StateDict with_rows_of_head(const StateDict& weights, const nn::Module& model,
   return moved;
 }
 
-WeightsFile read(const std::filesystem::path& path) {
+WeightsFile read(const std::filesystem::path& path, bool averages) {
   WeightsFile file;
   if (torch_file::is_torch_file(path)) {
-    file.weights = torch_file::load(path, &file.parts);
+    file.weights = torch_file::load(path, &file.parts, averages);
     return file;
   }
   safetensors::Metadata metadata;
@@ -79,9 +79,9 @@ WeightsFile read(const std::filesystem::path& path) {
 
 }  // namespace
 
-WeightsFile read_weights(const std::filesystem::path& path) {
+WeightsFile read_weights(const std::filesystem::path& path, bool averages) {
   try {
-    WeightsFile file = read(path);
+    WeightsFile file = read(path, averages);
     check_values(file.weights);
     return file;
   } catch (const ArgumentError& error) {
@@ -89,10 +89,27 @@ WeightsFile read_weights(const std::filesystem::path& path) {
   }
 }
 
+nn::Pretrained load_pretrained(nn::Module& model, const WeightsFile& file,
+                               const nn::PretrainedOptions& options) {
+  nn::Pretrained taken = nn::load_pretrained(model, file.weights, options);
+  const std::vector<std::string>& parts = file.parts.names;
+  taken.averaged |= file.parts.averaged;
+  if (parts.empty()) return taken;
+  for (std::string& part : taken.parts) part = fmt::format("{}.{}", parts.front(), part);
+  taken.parts.insert(taken.parts.end(), parts.begin() + (taken.parts.empty() ? 0 : 1), parts.end());
+  return taken;
+}
+
+std::string choice_of(const nn::Pretrained& taken) {
+  if (taken.parts.size() < 2) return {};
+  return fmt::format("under '{}', {}not {}", taken.parts[0], taken.averaged ? "a running average, " : "",
+                     list_names({taken.parts.begin() + 1, taken.parts.end()}));
+}
+
 nn::Pretrained load_weights(const std::filesystem::path& path, nn::Module& model,
                             const nn::PretrainedOptions& options,
                             const std::vector<std::string>& class_names) {
-  WeightsFile file = read_weights(path);
+  WeightsFile file = read_weights(path, options.averages);
   nn::PretrainedOptions how = options;
   bool other_classes = false;
   const auto theirs = file.info ? file.info->class_names : std::vector<std::string>();
@@ -103,9 +120,8 @@ nn::Pretrained load_weights(const std::filesystem::path& path, nn::Module& model
     how.reset_head |= other_classes;
   }
   try {
-    nn::Pretrained taken = nn::load_pretrained(model, file.weights, how);
+    nn::Pretrained taken = load_pretrained(model, file, how);
     taken.other_classes = other_classes;
-    taken.parts = std::move(file.parts);
     return taken;
   } catch (const ArgumentError& error) {
     detail::fail<>("{}: {}", path.string(), error.what());

@@ -54,8 +54,12 @@ std::string describe(const Augment& augment) {
   if (augment.pad > 0) text += fmt::format(", shifts up to {} px", augment.pad);
   if (augment.resized_crop) text += ", resized crops";
   if (augment.flip) text += augment.alternate_flip ? ", alternating flips" : ", flips";
+  if (augment.vertical_flip) text += ", vertical flips";
+  if (augment.rotation > 0) text += fmt::format(", rotation up to {}°", augment.rotation);
+  if (augment.blur > 0) text += ", blur";
   if (augment.colour.any()) text += ", colours";
   if (augment.rand_augment) text += ", rand-augment";
+  if (augment.trivial_augment) text += ", trivial-augment";
   if (augment.cutout > 0) text += fmt::format(", cutout {}", augment.cutout);
   if (augment.random_erasing > 0) text += ", erasing";
   if (augment.mixup > 0) text += fmt::format(", mixup {}", augment.mixup);
@@ -76,9 +80,10 @@ std::string running(const Metrics& metrics) {
 }
 
 /// "train_psnr 21.4, val_psnr 22.07"; of many the first, those of validation before others, those of single
-/// classes last: metrics.jsonl has all.
+/// classes last, and no thresholds: metrics.jsonl has all.
 std::string listed(std::vector<NamedValue> values) {
   constexpr std::size_t kMost = 6;
+  std::erase_if(values, [](const NamedValue& one) { return is_threshold(one.name); });
   const std::size_t all = values.size();
   if (all > kMost) {
     std::stable_sort(values.begin(), values.end(), [](const NamedValue& a, const NamedValue& b) {
@@ -296,7 +301,8 @@ void Progress::say_product(const TrainerConfig& config, const FitReport& report)
   const std::string model = report.model.string(), last = report.last_model.string();
   const auto figure = [&](double loss_of, double accuracy, const std::vector<NamedValue>& others) {
     if (classifies_) return percent(accuracy) + ", ";
-    if (!std::isnan(loss_of)) return fmt::format("loss {}, ", loss(loss_of));
+    if (!std::isnan(loss_of) && (config.task == LabelKind::classes || others.empty()))
+      return fmt::format("loss {}, ", loss(loss_of));
     return others.empty() ? "" : fmt::format("{} {:.4g}, ", others[0].name, others[0].value);
   };
   if (last.empty()) {
@@ -310,7 +316,8 @@ void Progress::say_product(const TrainerConfig& config, const FitReport& report)
   }
   if (config.report)
     print(out_, "report  {}\n", printable((report.model.parent_path() / "report.html").string()));
-  if (!classifies_ || config.model.empty()) return;  // only the program can use it
+  const bool is_known = classifies_ || config.task != LabelKind::classes;
+  if (!is_known || config.model.empty()) return;  // only the program can use it
   const std::string tool = tool_of(config);
   if (!tool.empty())
     print(out_, "next    {} predict {} IMAGE...\n", printable(tool),

@@ -26,10 +26,11 @@ struct MetricTotals {
 /// log it by Step::add().
 class Metric {
  public:
-  /// The text is "mean", or with a number "top:5". A name has one kind in all of a run.
+  /// The text is "mean", or with numbers "top:5" and "number_errors:200:3". A name has one kind in all of a
+  /// run.
   struct Kind {
     std::string_view name;
-    std::int64_t number = 0;
+    std::int64_t number = 0, columns = 0;
     bool operator==(const Kind&) const = default;
   };
   using Emit = std::function<void(std::string_view name, double value)>;

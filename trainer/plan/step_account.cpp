@@ -132,7 +132,7 @@ StepAccount account_for_step(TrainerConfig config, Task& task, const Dataset& im
 
 StepAccount account_for_step(const StepPlan& plan, const Gpu& gpu) {
   const nn::ModelOptions size = nn::model_options(plan.model, plan.size);
-  const ImageSpec spec{size.image_size, size.image_size, size.in_channels, size.classes};
+  const ImageSpec spec{size.image_size, size.image_width, size.in_channels, size.classes};
   const BlankImages images(spec, kSteps * plan.accumulate * plan.batch_size);
   const auto model = nn::make_model(plan.model, plan.size, 0);
   Classifier task(*model, spec.classes);

@@ -92,7 +92,7 @@ std::vector<std::string> metric_names(const std::vector<Record>& runs) {
     for (const Json& epoch : run.epochs) {
       for (const auto& [key, value] : epoch.items()) {
         const std::size_t skip = key.starts_with("train_") ? 6 : key.starts_with("val_") ? 4 : key.npos;
-        if (skip == key.npos || !value.is_number()) continue;
+        if (skip == key.npos || !value.is_number() || is_threshold(key)) continue;
         if (std::find(names.begin(), names.end(), key.substr(skip)) == names.end())
           names.push_back(key.substr(skip));
       }

@@ -7,6 +7,7 @@
 
 #include "autograd/engine.h"
 #include "kernels/hash.h"
+#include "nn/batch_norm.h"
 #include "optim/load.h"
 #include "optim/step.h"
 #include "tensor/base/error.h"
@@ -72,6 +73,19 @@ void freeze_for_run(nn::Module& networks, std::span<const Freeze> freezes) {
   }
 }
 
+// --freeze-bn.
+void freeze_norms(nn::Module& networks, FreezeNorms what) {
+  bool any = false;
+  networks.for_each_module([&](nn::Module& module, const std::vector<Parameter>&) {
+    auto* const norm = dynamic_cast<nn::BatchNorm*>(&module);
+    if (!norm) return;
+    any = true;
+    norm->keep_statistics(what == FreezeNorms::statistics);  // an earlier run may have asked for it
+    if (what == FreezeNorms::all) norm->freeze();
+  });
+  ATH_CHECK(any || what == FreezeNorms::none, "--freeze-bn: the network must have batch norms, but has none");
+}
+
 /// An earlier run in a half precision has left weights in it: widens them to continue.
 void widen(nn::Module& networks) {
   const std::vector<Parameter> all = networks.parameters();
@@ -101,7 +115,8 @@ OptimizedNetworks::OptimizedNetworks(const OptimizerSpec& spec, ParameterArena& 
     if (std::find(selected.begin(), selected.end(), i) == selected.end()) unselected_.push_back(i);
   }
   if (config.ema_decay > 0)
-    average.emplace(arena, EmaOptions{.decay = config.ema_decay}).fuse_into(*optimizer);
+    average.emplace(arena, EmaOptions{.decay = config.ema_decay, .every = static_cast<int>(config.ema_every)})
+        .fuse_into(*optimizer);
 }
 
 void OptimizedNetworks::begin_step() {
@@ -171,6 +186,7 @@ void RunNetworks::make(ModelMemory& memory, PhaseTimes& times) {
   if (memory.frozen) memory.frozen->put_back();
   widen(task_.networks());
   freeze_for_run(task_.networks(), config_.freeze);
+  freeze_norms(task_.networks(), config_.freeze_norms);
   auto frozen = std::make_unique<FrozenWeights>(task_.frozen_parameters(), task_.frozen_buffers(),
                                                 config_.precision, config_.device);
   check_frozen(*frozen, strategy_);
@@ -214,6 +230,7 @@ void RunNetworks::freeze(std::int64_t epoch) {
   for (const Freeze& one : config_.freeze) {  // frozen parts inside a released part
     if (epoch < one.epochs) module_of(networks, one.prefix).freeze();
   }
+  freeze_norms(networks, config_.freeze_norms);  // those inside a released part
   const std::vector<Parameter> parameters = networks.parameters();
   ATH_CHECK(std::any_of(parameters.begin(), parameters.end(),
                         [](const Parameter& one) { return one.tensor.requires_grad(); }),

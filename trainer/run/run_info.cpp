@@ -19,8 +19,8 @@ namespace athanor {
 namespace {
 
 FitInfo data_and_steps(const Run& run) {
-  FitInfo info{run.config, run.pipeline.train().spec()};
-  info.train_samples = run.pipeline.train().samples();
+  FitInfo info{run.config, run.train.spec()};
+  info.train_samples = run.train.size();
   info.val_samples = run.pipeline.held_out() ? run.pipeline.held_out()->samples() : 0;
   info.class_names = run.train.class_names();
   info.train_id = run.pipeline.train_id();
@@ -39,6 +39,18 @@ std::string left_out(const Run& run) {
       "{} of {} training images {} left out of each epoch, because the last batch would have fewer than {} "
       "(--batch-size)",
       with_commas(all - used), with_commas(all), all - used == 1 ? "is" : "are", run.config.batch_size);
+}
+
+// "training images have 160x160 pixels from epoch 1 on, 192x192 from epoch 11 on; validation images 224x224"
+std::string image_sizes(const TrainerConfig& config) {
+  const auto sides = [](const ImageSize& size) { return fmt::format("{}x{}", size.height, size.width); };
+  std::string text;
+  for (const SizeFrom& size : config.image_sizes)
+    text += text.empty() ? fmt::format("training images have {} pixels from epoch 1 on", sides(size.size))
+                         : fmt::format(", {} from epoch {} on", sides(size.size), size.epoch + 1);
+  if (config.val_image_size != ImageSize{} && !text.empty())
+    text += fmt::format("; validation images {}", sides(config.val_image_size));
+  return text;
 }
 
 // The layers applied to a sample: of the network, if it is the only, unnamed one; else of the task's
@@ -126,7 +138,8 @@ FitInfo describe(Run& run, const RunCheckpoints& checkpoints, std::span<const st
   info.resumed_from = checkpoints.resumed_from();
   info.attempted = run.position.attempted;
   info.notes = checkpoints.notes();
-  for (const std::string& note : {run.dir.note(), left_out(run)}) info.notes.push_back(note);
+  for (const std::string& note : {run.dir.note(), left_out(run), image_sizes(run.config)})
+    info.notes.push_back(note);
   info.notes.insert(info.notes.end(), notes.begin(), notes.end());
   std::erase(info.notes, "");
   info.nothing_to_do = nothing_to_do(run, info);
@@ -168,17 +181,20 @@ std::string find_duplicates(const Run& run) {
 ModelInfo describe_model(const Run& run, std::uint64_t hash, const Metrics& test) {
   ModelInfo info{
       .program = run.config.program, .model = run.config.model, .classifies = run.task.classifies()};
-  info.images = run.train.spec();
+  const Dataset& shown = run.held_out && run.config.val_image_size != ImageSize{} ? *run.held_out : run.train;
+  info.images = shown.spec();
   info.class_names = run.train.class_names();
   info.pixels = run.pipeline.pixels();
-  info.shorter_side = run.train.shorter_side();
+  set_resizing(info, shown.resizing());
   info.precision = run.config.precision;
   info.batch_size = run.config.validated_at_once();
+  info.tta = run.config.tta;
   info.ranks = run.strategy.world_size();
   info.conv_choices = conv_choices();
   info.test_loss = test.loss;
   info.test_accuracy = test.accuracy;
   info.weights_hash = hash;
+  run.task.describe(info, test);
   return info;
 }
 

@@ -165,7 +165,7 @@ bool StepExecutor::step(std::int64_t samples) {
 void StepExecutor::run_passes(std::int64_t samples, bool updates) {
   now_ = {.samples = samples, .joins = updates && (joined_ || !returns_loss())};
   now_.pass = place_of_pass(0, updates);
-  StepGraphs::Key key{.samples = samples};
+  StepGraphs::Key key{.samples = samples, .images = run_.pipeline.train().spec()};
   if (updates && !run_.observers.hidden && run_.position.attempted > 0)
     key.number = run_.task.captured_as(now_.pass);
   graphs_.begin(key, run_.metrics.totals().raw_data());

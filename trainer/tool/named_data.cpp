@@ -14,6 +14,7 @@
 #include "data/formats/cifar.h"
 #include "data/formats/mnist.h"
 #include "data/formats/open.h"
+#include "data/formats/shards.h"
 #include "data/in_memory.h"
 #include "data/stratified_split.h"
 #include "tensor/base/error.h"
@@ -68,19 +69,28 @@ class RecordedFlags {
   std::string path(const char* flag) const {
     const std::string typed = given(flag);
     const fs::path here = in_its_folder(typed);
-    std::error_code ignored;
-    if (here.is_relative() && fs::exists(here, ignored))
+    if (here.is_relative() && exists(here))
       say(fmt::format("{} is not where the run began: taken from the current folder", typed));
     return here.string();
   }
   /// A path as it was typed, seen from the folder where the run began.
   std::string in_its_folder(const std::string& typed) const {
-    const fs::path there = fs::path(text("/working_directory")) / typed;
-    std::error_code ignored;
-    return !typed.empty() && fs::exists(there, ignored) ? there.string() : typed;
+    const fs::path there = shards_below(text("/working_directory"), typed);
+    return !typed.empty() && exists(there) ? there.string() : typed;
   }
 
  private:
+  /// Also if it names several, whose shards will then be looked for.
+  static bool exists(const fs::path& at) {
+    std::error_code ignored;
+    if (!names_several(at)) return fs::exists(at, ignored);
+    try {
+      (void)shards_of(at);
+      return true;
+    } catch (const IoError&) {
+      return false;
+    }
+  }
   std::string text(const std::string& where) const {
     const nlohmann::json::json_pointer at(where);
     return json_.contains(at) && json_[at].is_string() ? json_[at].get<std::string>() : std::string();
@@ -91,22 +101,27 @@ class RecordedFlags {
 
 }  // namespace
 
-std::unique_ptr<Dataset> open_named(const std::string& data, const std::string& data_dir,
-                                    const std::string& fields) {
+std::unique_ptr<Dataset> open_named(const std::string& data, const std::string& data_dir, OpenOptions how) {
   const char* const set = std::getenv("ATHANOR_DATA_DIR");
   const fs::path folder = !data_dir.empty() ? data_dir : set && *set ? set : "data-cache";
   if (data == "digits") return digits(Split::test);
   if (data == "mnist") return mnist(folder / "mnist", Split::test);
   if (data == "cifar10") return cifar10(folder / "cifar10", Split::test);
-  std::unique_ptr<Dataset> opened =
-      open_samples(data, {.split = Split::test, .fields = fields, .on_import = say});
+  how.split = Split::test;
+  how.on_import = say;
+  std::unique_ptr<Dataset> opened = open_samples(data, how);
   say_unused(*opened);
   return opened;
 }
 
-ValidatedData open_validated(const fs::path& model, const std::string& data_dir) {
+std::string fields_of_run(const fs::path& model) {
+  return RecordedFlags(model.parent_path() / "config.json").given("--fields");
+}
+
+ValidatedData open_validated(const fs::path& model, const std::string& data_dir, OpenOptions how) {
   const fs::path config = model.parent_path() / "config.json";
   const RecordedFlags flags(config);
+  if (how.fields.empty()) how.fields = flags.given("--fields");
   const std::string program = flags.program(), photos = flags.path("PHOTOS");
   std::string val = flags.path("--val"), from = data_dir;
   std::error_code ignored;
@@ -120,11 +135,12 @@ ValidatedData open_validated(const fs::path& model, const std::string& data_dir)
   if (photos.empty() && val.empty() && fs::exists(usual, ignored)) val = usual.string();
   ATH_CHECK(program == "train_images" && !(photos.empty() && val.empty()),
             "--val: must name images, because {} does not record what the run validated on", config.string());
-  if (!val.empty()) return {val, open_named(val, {}, flags.given("--fields"))};
-  if (const auto sets = sets_in(photos))
-    return {sets->held_out.string(), open_named(sets->held_out.string())};
-  std::shared_ptr<const Dataset> all =
-      open_samples(photos, {.split = Split::train, .fields = flags.given("--fields")});
+  if (!val.empty()) return {val, open_named(val, {}, how)};
+  if (const auto sets = sets_in(photos); sets && how.labels == LabelKind::classes)
+    return {sets->held_out.string(),
+            open_named(sets->held_out.string(), {}, {.keep_damaged = how.keep_damaged})};
+  how.split = Split::train;
+  std::shared_ptr<const Dataset> all = open_samples(photos, how);
   say_unused(*all);
   if (const auto found = find_split(model.parent_path(), *all))
     return as_found(*found, photos, std::move(all));

@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "data/formats/detail/image_files.h"
+#include "data/formats/shards.h"
 
 namespace athanor::tool {
 namespace {
@@ -36,10 +37,14 @@ Pictures pictures_of(const std::vector<std::string>& arguments) {
     std::error_code ignored;
     if (argument == "-") {
       append_list(std::cin, pictures);
-    } else if (fs::is_directory(argument, ignored)) {
-      append_folder(argument, pictures);
-    } else {
-      pictures.files.emplace_back(argument);
+      continue;
+    }
+    for (const fs::path& one : shards_of(argument)) {
+      if (fs::is_directory(one, ignored)) {
+        append_folder(one, pictures);
+      } else {
+        pictures.files.push_back(one);
+      }
     }
   }
   return pictures;

@@ -2,12 +2,13 @@
 #include <cstdio>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include <CLI/CLI.hpp>
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "autograd/shape.h"
 #include "data/formats/detail/file_bytes.h"
@@ -31,8 +32,8 @@ struct PredictOptions {
   std::vector<std::string> pictures;
   std::int64_t top = 3;
   std::int64_t batch_size = 32;
-  bool json = false;
-  std::string bad_samples = "list";
+  bool json = false, csv = false;
+  std::string bad_samples = "list", tta = "none";
 };
 
 /// Reads a file's pixels as model input. Throws IoError or OutOfMemoryError naming the file.
@@ -48,22 +49,84 @@ void read(const Predictor& predictor, const fs::path& file, std::span<std::uint8
   }
 }
 
-void print(bool as_json, const fs::path& file, const std::vector<Guess>& guesses) {
-  if (as_json) {
-    fmt::print("{}", line_of({{"image", file.string()}, {"top", json_of(guesses)}}));
-    return;
+std::string percent(const Guess& one) {
+  return fmt::format("{:.1f} %", 100 * double{one.probability});
+}
+
+std::string text_of(LabelKind task, const std::vector<Guess>& guesses) {
+  std::vector<std::string> all;
+  for (const Guess& one : guesses) {
+    if (task == LabelKind::values) {
+      all.push_back(fmt::format("{} {:.6g}", printable(one.name), one.probability));
+    } else if (task == LabelKind::classes || one.present) {
+      all.push_back(fmt::format("{} ({})", printable(one.name), percent(one)));
+    }
   }
-  std::string text;
-  for (const Guess& one : guesses)
-    text += fmt::format("{}{} ({:.1f} %)", text.empty() ? "" : ", ", printable(one.name),
-                        100 * double{one.probability});
-  fmt::print("{}: {}\n", printable(file.string()), text);
+  if (!all.empty()) return fmt::format("{}", fmt::join(all, ", "));
+  const Guess& first = guesses.front();
+  return fmt::format("none; most probable is {} ({})", printable(first.name), percent(first));
+}
+
+std::string cell(const std::string& text) {
+  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
+  std::string quoted = "\"";
+  for (const char c : text) quoted += c == '"' ? "\"\"" : std::string(1, c);
+  return quoted + '"';
+}
+
+/// A row of CSV for each picture. Of a classifier "image", then "class", "probability", "class_2", ...; of
+/// several labels "image", "labels", separated by semicolons, then a column of probabilities for each class;
+/// of numbers "image", then a column for each.
+class Csv {
+ public:
+  Csv(const Predictor& predictor, std::int64_t top) : task_(predictor.info().task) {
+    std::string line = "image";
+    if (task_ == LabelKind::multilabel) line += ",labels";
+    if (task_ != LabelKind::classes) top = predictor.info().images.classes;
+    for (std::int64_t i = 0; i < top; ++i) {
+      const std::string number = i == 0 ? "" : fmt::format("_{}", i + 1);
+      line += task_ == LabelKind::classes ? fmt::format(",class{0},probability{0}", number)
+                                          : ',' + cell(predictor.class_name(i));
+    }
+    fmt::print("{}\n", line);
+  }
+
+  std::string line(const fs::path& file, std::vector<Guess> guesses) const {
+    std::string text = cell(file.string()), labels;
+    for (const Guess& one : guesses)
+      if (one.present) labels += (labels.empty() ? "" : ";") + one.name;
+    if (task_ == LabelKind::multilabel) text += ',' + cell(labels);
+    if (task_ != LabelKind::classes)
+      std::ranges::sort(guesses, {}, [](const Guess& one) { return one.index; });
+    for (const Guess& one : guesses) {
+      if (task_ == LabelKind::classes) text += ',' + cell(one.name);
+      text += fmt::format(",{}", one.probability);
+    }
+    return text;
+  }
+
+ private:
+  LabelKind task_;
+};
+
+void print(const PredictOptions& options, const Predictor& predictor, const std::optional<Csv>& csv,
+           const fs::path& file, const std::vector<Guess>& guesses) {
+  const LabelKind task = predictor.info().task;
+  if (options.json) {
+    nlohmann::ordered_json json{{"image", file.string()}};
+    json.update(json_of(task, guesses));
+    fmt::print("{}", line_of(json));
+  } else if (csv) {
+    fmt::print("{}\n", csv->line(file, guesses));
+  } else {
+    fmt::print("{}: {}\n", printable(file.string()), text_of(task, guesses));
+  }
 }
 
 /// Predicts for all readable files; stderr names the others, or `strict` makes the first an error. Returns
 /// the number of readable ones.
 std::size_t predict_batch(const PredictOptions& options, bool strict, const Predictor& predictor,
-                          std::span<const fs::path> files) {
+                          const std::optional<Csv>& csv, std::span<const fs::path> files) {
   const ImageSpec& spec = predictor.info().images;
   const Tensor all = Tensor::empty({std::ssize(files), spec.height, spec.width, spec.channels}, {DType::u8});
   std::vector<fs::path> known;
@@ -81,17 +144,18 @@ std::size_t predict_batch(const PredictOptions& options, bool strict, const Pred
     const std::int64_t k = std::min(options.top, spec.classes);
     const Predictions found = predictor.predict(narrow(all, 0, 0, std::ssize(known)), k);
     for (std::size_t i = 0; i < known.size(); ++i)
-      print(options.json, known[i], predictor.guesses(found, static_cast<std::int64_t>(i), k));
+      print(options, predictor, csv, known[i], predictor.guesses(found, static_cast<std::int64_t>(i), k));
   }
   return known.size();
 }
 
 void predict(const PredictOptions& options) {
   ATH_CHECK(options.top >= 1, "--top: must be at least 1, but got {}", options.top);
+  ATH_CHECK(!options.json || !options.csv, "--csv: cannot be combined with --json");
   ATH_CHECK(options.batch_size >= 1 && options.batch_size <= 4096,
             "--batch-size: must be in [1, 4096], but got {}", options.batch_size);
   const BadSamples bad = read_flag::bad_samples("--bad-samples", options.bad_samples);
-  const Predictor predictor(options.model);
+  const Predictor predictor(options.model, kCpu, read_flag::test_views()("--tta", options.tta));
   const Pictures pictures = pictures_of(options.pictures);
   const std::vector<fs::path>& files = pictures.files;
   const std::string unused = text_of(pictures.unused);
@@ -101,10 +165,12 @@ void predict(const PredictOptions& options) {
   const std::int64_t channels = predictor.info().images.channels;
   ATH_CHECK(channels == 1 || channels == 3, "the model must take images of 1 or 3 channels, but takes {}",
             channels);
+  std::optional<Csv> csv;
+  if (options.csv) csv.emplace(predictor, std::min(options.top, predictor.info().images.classes));
   std::size_t readable = 0;
   const auto batch = static_cast<std::size_t>(options.batch_size);
   for (std::size_t i = 0; i < files.size(); i += batch)
-    readable += predict_batch(options, !bad.skip && !bad.list, predictor,
+    readable += predict_batch(options, !bad.skip && !bad.list, predictor, csv,
                               std::span(files).subspan(i, std::min(batch, files.size() - i)));
   const auto unreadable = static_cast<std::int64_t>(files.size() - readable);
   if (!bad.skip) {
@@ -121,16 +187,20 @@ void predict(const PredictOptions& options) {
 }  // namespace
 
 void add_predict(CLI::App& app) {
-  CLI::App* command = app.add_subcommand("predict", "classify pictures with a trained model");
+  CLI::App* command =
+      app.add_subcommand("predict", "classify, label or measure pictures with a trained model");
   const auto options = std::make_shared<PredictOptions>();
   command->add_option("MODEL", options->model, "folder of a run, or its model.safetensors")->required();
   command
       ->add_option("IMAGE", options->pictures,
                    "JPEG, PNG or WebP files, folders of them, or - for a list on stdin")
       ->required();
-  command->add_option("--top", options->top, "number of most probable classes to print [3]");
+  command->add_option("--top", options->top, "number of most probable classes that a classifier prints [3]");
   command->add_option("--batch-size", options->batch_size, "images at a time [32]");
+  command->add_option("--tta", options->tta,
+                      "views of each picture whose logits are averaged: none, flip or six [none]");
   command->add_flag("--json", options->json, "a JSON object per line and picture");
+  command->add_flag("--csv", options->csv, "a table with a row per picture");
   command->add_option(
       "--bad-samples", options->bad_samples,
       "list: name each file that cannot be read, and end with code 2; skip[:LIMIT]: name them, "

@@ -5,7 +5,9 @@
 #include <cstdio>
 #include <exception>
 #include <filesystem>
+#include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -25,10 +27,6 @@ namespace athanor::peers {
 namespace {
 
 namespace fs = std::filesystem;
-
-const char* const kNetworks[] = {"lenet5",   "resnet20",     "resnet18_cifar",
-                                 "resnet50", "mobilenet_v2", "cifarnet"};
-constexpr std::int64_t kBatches[] = {1, 16, 64, 128, 500, 512};
 
 Ready prepare_packed(const fs::path& file, std::int64_t batch) {
   const auto predictor = std::make_shared<const Predictor>(file);
@@ -53,9 +51,11 @@ Ready prepare_plain(const fs::path& file, std::int64_t batch, DType dtype) {
 
 std::vector<PeerCase> cases(const fs::path& folder) {
   std::vector<PeerCase> all;
-  for (const std::string model : kNetworks) {
+  std::map<std::string, std::set<std::int64_t>> batches;  // of each network
+  for (const Workload& workload : workloads()) batches[workload.network].insert({1, 64, workload.batch});
+  for (const auto& [model, sizes] : batches) {
     const fs::path file = folder / (model + ".safetensors");
-    for (const std::int64_t batch : kBatches) {
+    for (const std::int64_t batch : sizes) {
       all.push_back({fmt::format("{}/f32/infer-b{}", model, batch), 0,
                      [file, batch] { return prepare_packed(file, batch); }});
       for (const DType dtype : {DType::f32, DType::bf16})

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "data/dataset.h"
 #include "nn/module.h"
@@ -13,7 +14,15 @@
 
 namespace athanor::peers {
 
-/// A model without values, and without dropout: each side would draw other masks.
+/// A training that is compared: so many steps are a run.
+struct Workload {
+  const char* network;
+  std::int64_t batch, steps;
+};
+/// As bench/peers/workloads.py has them.
+const std::vector<Workload>& workloads();
+
+/// A model without values, and without dropout and stochastic depth: each side would draw other masks.
 std::shared_ptr<nn::Module> make_network(const std::string& model);
 
 /// Writes a network with made-up weights as a run leaves one. Throws IoError.

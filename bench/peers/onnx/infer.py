@@ -5,14 +5,13 @@ import functools
 import importlib
 import math
 import os
+import pathlib
 import sys
 
 import protocol
+from workloads import BATCHES
 
 THREADS = int(os.environ.get("OMP_NUM_THREADS") or os.cpu_count())
-IMAGES = {"lenet5": (1, 28, 28), "resnet20": (3, 32, 32), "resnet18_cifar": (3, 32, 32), "cifarnet": (3, 32, 32),
-          "resnet50": (3, 224, 224), "mobilenet_v2": (3, 224, 224)}
-BATCHES = (1, 16, 64, 128, 500, 512)
 
 
 def made_up(np, shape, seed):
@@ -24,20 +23,23 @@ def made_up(np, shape, seed):
     return ((words >> 8).astype(np.float32) * np.float32(2.0**-23) - np.float32(1)).reshape(shape)
 
 
-def onnxruntime(package, file, images, precision):
+def onnxruntime(package, file, batch, precision, images_of):
     options = package.SessionOptions()
     options.intra_op_num_threads = THREADS
     options.log_severity_level = 3
-    options.add_free_dimension_override_by_name("N", images.shape[0])
+    options.add_free_dimension_override_by_name("N", batch)
     session = package.InferenceSession(file, options, providers=["CPUExecutionProvider"])
+    images = images_of([batch, *session.get_inputs()[0].shape[1:]])
     return lambda: session.run(None, {"images": images})[0]
 
 
-def openvino(package, file, images, precision):
+def openvino(package, file, batch, precision, images_of):
     settings = {"INFERENCE_NUM_THREADS": THREADS, "PERFORMANCE_HINT": "LATENCY", "INFERENCE_PRECISION_HINT": precision}
     core = package.Core()
     model = core.read_model(file)
-    model.reshape(list(images.shape))
+    shape = [batch, *(size.get_length() for size in list(model.input(0).partial_shape)[1:])]
+    model.reshape(shape)
+    images = images_of(shape)
     request = core.compile_model(model, "CPU", settings).create_infer_request()
     return lambda: next(iter(request.infer([images], share_inputs=True).values()))
 
@@ -46,8 +48,8 @@ def openvino(package, file, images, precision):
 PRECISIONS = {"onnxruntime": (onnxruntime, ["f32"]), "openvino": (openvino, ["f32", "bf16"])}
 
 
-def prepare(package, np, file, shape, precision, make):
-    run = make(package, file, made_up(np, shape, 7), precision)
+def prepare(package, np, file, batch, precision, make):
+    run = make(package, str(file), batch, precision, lambda shape: made_up(np, shape, 7))
     return run, run().flatten().tolist()
 
 
@@ -59,9 +61,9 @@ def main():
         protocol.say({"error": str(missing)})
         return
     make, precisions = PRECISIONS[name]
-    cases = {f"{model}/{precision}/infer-b{batch}":
-             {name: functools.partial(prepare, package, np, f"{folder}/{model}.onnx", (batch, *image), precision, make)}
-             for model, image in IMAGES.items() for precision in precisions for batch in BATCHES}
+    cases = {f"{file.stem}/{precision}/infer-b{batch}":
+             {name: functools.partial(prepare, package, np, file, batch, precision, make)}
+             for file in pathlib.Path(folder).glob("*.onnx") for precision in precisions for batch in BATCHES}
     protocol.serve(name, package.__version__.split("-")[0], THREADS, cases)
 
 

@@ -18,11 +18,10 @@ except (ImportError, OSError) as missing:
     sys.exit()
 from networks import NETWORKS
 from worker import made_up, serve
+from workloads import BATCHES
 
 warnings.filterwarnings("ignore", category=DeprecationWarning)
 
-
-BATCHES = (1, 16, 64, 128, 500, 512)
 DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16}
 
 

@@ -108,5 +108,13 @@ NETWORKS = {
     "resnet18_cifar": Network(lambda: ResNet(64, (2, 2, 2, 2))),
     "cifarnet": Network(CifarNet),
     "resnet50": Network(of_torchvision("resnet50"), (3, 224, 224), 1000),
+    # Without dropout and stochastic depth, of which each side would draw other masks.
     "mobilenet_v2": Network(of_torchvision("mobilenet_v2", dropout=0), (3, 224, 224), 1000),
+    "mobilenet_v3_small": Network(of_torchvision("mobilenet_v3_small", dropout=0), (3, 224, 224), 1000),
+    "efficientnet_b0": Network(of_torchvision("efficientnet_b0", dropout=0, stochastic_depth_prob=0), (3, 224, 224), 1000),
+    "regnet_y_400mf": Network(of_torchvision("regnet_y_400mf"), (3, 224, 224), 1000),
+    "densenet121": Network(of_torchvision("densenet121"), (3, 224, 224), 1000),
+    "convnext_tiny": Network(of_torchvision("convnext_tiny", stochastic_depth_prob=0), (3, 224, 224), 1000),
+    "vit_tiny": Network(of_torchvision("VisionTransformer", image_size=224, patch_size=16, num_layers=12, num_heads=3, hidden_dim=192, mlp_dim=768),
+                        (3, 224, 224), 1000),
 }

@@ -18,8 +18,9 @@ FileBytes::FileBytes(const std::filesystem::path& path, std::string format, std:
       format_(std::move(format)),
       advice_(std::move(advice)),
       file_(std::in_place, path) {
-  if (!file_->problem().empty()) fail_with(0, file_->problem());
-  size_ = file_->bytes();
+  const std::shared_ptr<const RegularFile> file = open(0);
+  size_ = file->bytes();
+  modified_ns_ = file->modified_ns();
 }
 
 FileBytes::FileBytes(std::string name, std::vector<std::uint8_t> content, std::string format,
@@ -60,12 +61,19 @@ std::span<const std::byte> FileBytes::at(std::int64_t offset, std::int64_t count
   return to;
 }
 
+std::shared_ptr<const RegularFile> FileBytes::open(std::int64_t offset) const {
+  std::string problem;
+  std::shared_ptr<const RegularFile> file = file_->open(problem);
+  if (!file) fail_with(offset, problem);
+  return file;
+}
+
 void FileBytes::read(std::int64_t offset, std::span<std::byte> to, std::string_view what) const {
-  const auto got = static_cast<std::int64_t>(file_->read_at(static_cast<std::uint64_t>(offset), to));
+  const std::shared_ptr<const RegularFile> file = open(offset);
+  const auto got = static_cast<std::int64_t>(file->read_at(static_cast<std::uint64_t>(offset), to));
   if (got == std::ssize(to)) return;
   if (errno != 0) fail(offset + got, "{} cannot be read: {}", what, std::strerror(errno));
-  fail(offset + got, "must keep its {} bytes, but was truncated to {} while open", size(),
-       file_->bytes_now());
+  fail(offset + got, "must keep its {} bytes, but was truncated to {} while open", size(), file->bytes_now());
 }
 
 std::vector<std::byte> FileBytes::all() const {
@@ -164,7 +172,9 @@ void FileBytes::expand(std::int64_t count) {
 // Only a hint: failures do no harm.
 void FileBytes::will_need(std::int64_t offset, std::int64_t count) const {
   if (!file_ || offset < 0 || count <= 0 || offset >= size()) return;
-  ::posix_fadvise(file_->descriptor(), offset, std::min(count, size() - offset), POSIX_FADV_WILLNEED);
+  std::string ignored;
+  if (const std::shared_ptr<const RegularFile> file = file_->open(ignored))
+    ::posix_fadvise(file->descriptor(), offset, std::min(count, size() - offset), POSIX_FADV_WILLNEED);
 }
 
 void FileBytes::fail_with(std::int64_t offset, const std::string& message) const {

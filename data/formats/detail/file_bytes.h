@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -12,7 +13,7 @@
 
 #include <fmt/format.h>
 
-#include "tensor/io/regular_file.h"
+#include "tensor/io/pooled_file.h"
 
 namespace athanor::detail {
 
@@ -29,6 +30,8 @@ class FileBytes {
   FileBytes& operator=(const FileBytes&) = delete;
 
   std::int64_t size() const { return size_; }
+  /// When the file was last changed, at opening, in nanoseconds since 1970; 0 for bytes of another source.
+  std::int64_t modified_ns() const { return modified_ns_; }
   bool in_memory() const { return !file_; }
   /// Throws if the file ends before byte `offset + count`, as bytes [offset, offset + count) hold `what`; any
   /// numbers are safe.
@@ -68,15 +71,16 @@ class FileBytes {
 
  private:
   [[noreturn]] void fail_with(std::int64_t offset, const std::string& message) const;
+  std::shared_ptr<const RegularFile> open(std::int64_t offset) const;
   void read(std::int64_t offset, std::span<std::byte> to, std::string_view what) const;
   bool is_gzip() const;
   std::vector<std::uint8_t> inflated(std::int64_t most) const;
   void hold(std::vector<std::uint8_t> content);
 
   std::string name_, format_, advice_;
-  std::optional<RegularFile> file_;  ///< none: in memory
+  std::optional<PooledFile> file_;  ///< none: in memory
   std::vector<std::uint8_t> memory_;
-  std::int64_t size_ = 0;
+  std::int64_t size_ = 0, modified_ns_ = 0;
 };
 
 /// Reads a file's headers and numbers by way of one page of memory.

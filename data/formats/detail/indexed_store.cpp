@@ -154,6 +154,12 @@ IndexedStore::IndexedStore(std::shared_ptr<const FileBytes> file, const ImageSpe
   spec_.classes = std::max(spec_.classes, std::ssize(class_names_));
 }
 
+IndexedStore::IndexedStore(std::shared_ptr<const FileBytes> file, SampleIndex index, ReadEntry read)
+    : IndexedStore(std::move(file), index.spec, std::move(index.entries), std::move(read),
+                   std::move(index.class_names), std::move(index.unused)) {
+  crcs_ = std::move(index.crcs);
+}
+
 const IndexEntry& IndexedStore::entry(std::int64_t index) const {
   check_index(index, size(), "store");
   return entries_[static_cast<std::size_t>(index)];
@@ -175,6 +181,11 @@ StoredSample IndexedStore::fetch(std::int64_t index, std::vector<std::byte>& scr
           at.label};
 }
 
+std::uint32_t crc_of_start(const FileBytes& file, const IndexEntry& at, std::int64_t samples,
+                           std::vector<std::byte>& scratch) {
+  return crc32c(file.at(at.offset, std::min(at.bytes, compared_bytes(samples)), "a sample", scratch));
+}
+
 std::uint64_t IndexedStore::sample_id(std::int64_t index) const {
   const IndexEntry& at = entry(index);
   kernels::HashOf hash;
@@ -183,7 +194,8 @@ std::uint64_t IndexedStore::sample_id(std::int64_t index) const {
   if (at.codec == Codec::raw || !looked_into) hash.add(at.offset);  // the first rows of images may be equal
   if (looked_into) {
     std::vector<std::byte> scratch;
-    hash.add(crc32c(file_->at(at.offset, std::min(at.bytes, compared_bytes(size())), "a sample", scratch)));
+    hash.add(crcs_.empty() ? crc_of_start(*file_, at, size(), scratch)
+                           : crcs_[static_cast<std::size_t>(index)]);
   }
   return hash.value();
 }
@@ -211,16 +223,25 @@ void IndexedStore::will_need(std::int64_t first, std::int64_t count) const {
   }
 }
 
-ImageSpec read_all(const FileBytes& file, std::vector<IndexEntry>& entries, const ReadEntry& read) {
-  ImageSpec all;
+ImageSpec read_all(const FileBytes& file, std::vector<IndexEntry>& entries, const ReadEntry& read,
+                   bool* damaged) {
+  std::optional<ImageSpec> all;
   std::vector<std::byte> scratch;
   for (IndexEntry& entry : entries) {
-    const StoredSample sample = read(file, entry, scratch);
+    StoredSample sample;
+    try {
+      sample = read(file, entry, scratch);
+    } catch (const IoError&) {
+      if (!damaged) throw;
+      *damaged = true;
+      entry.label = 0;
+      continue;
+    }
     entry.label = sample.label;
     const ImageSpec size{sample.height, sample.width, sample.channels, 0};
-    all = &entry == entries.data() || size == all ? size : ImageSpec{};
+    all = !all || size == *all ? size : ImageSpec{};
   }
-  return all;
+  return all.value_or(ImageSpec{});
 }
 
 std::unique_ptr<Dataset> dense_store(std::shared_ptr<const FileBytes> file, std::int64_t offset,

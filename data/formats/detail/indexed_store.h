@@ -72,6 +72,22 @@ struct IndexEntry {
 using ReadEntry =
     std::function<StoredSample(const FileBytes& file, const IndexEntry& at, std::vector<std::byte>& scratch)>;
 
+/// What opening a file finds out by reading through it.
+struct SampleIndex {
+  ImageSpec spec = {};
+  std::vector<IndexEntry> entries = {};
+  std::vector<std::string> class_names = {};
+  std::vector<Unused> unused = {};
+  /// CRC-32C of the beginning of each sample, as in sample_id(); empty: not known yet.
+  std::vector<std::uint32_t> crcs = {};
+  bool whole = true;        ///< false: some samples cannot be read
+  std::string damage = {};  ///< why those behind `entries` cannot
+};
+
+/// CRC-32C of the bytes of a sample that its sample_id() depends on, in a file of that many samples.
+std::uint32_t crc_of_start(const FileBytes& file, const IndexEntry& at, std::int64_t samples,
+                           std::vector<std::byte>& scratch);
+
 /// Samples in a file, each in one piece.
 class IndexedStore final : public Dataset {
  public:
@@ -80,6 +96,7 @@ class IndexedStore final : public Dataset {
   IndexedStore(std::shared_ptr<const FileBytes> file, const ImageSpec& spec, std::vector<IndexEntry> entries,
                ReadEntry read = {}, std::vector<std::string> class_names = {},
                std::vector<Unused> unused = {});
+  IndexedStore(std::shared_ptr<const FileBytes> file, SampleIndex index, ReadEntry read);
 
   std::int64_t size() const override { return std::ssize(entries_); }
   const ImageSpec& spec() const override { return spec_; }
@@ -102,10 +119,13 @@ class IndexedStore final : public Dataset {
   ReadEntry read_;
   std::vector<std::string> class_names_;
   std::vector<Unused> unused_;
+  std::vector<std::uint32_t> crcs_;
 };
 
 /// Reads every entry and stores its label. Returns the size if all images share one, else 0x0x0; no classes.
-ImageSpec read_all(const FileBytes& file, std::vector<IndexEntry>& entries, const ReadEntry& read);
+/// With `damaged`, an entry that cannot be read gets the label 0, and sets it.
+ImageSpec read_all(const FileBytes& file, std::vector<IndexEntry>& entries, const ReadEntry& read,
+                   bool* damaged = nullptr);
 
 /// Adjacent raw images of `spec` in `file` from `offset` on, one for each label.
 std::unique_ptr<Dataset> dense_store(std::shared_ptr<const FileBytes> file, std::int64_t offset,

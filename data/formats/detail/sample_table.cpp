@@ -14,6 +14,7 @@
 #include "data/formats/detail/bytes.h"
 #include "data/formats/detail/image_files.h"
 #include "data/formats/detail/indexed_store.h"
+#include "data/label_kind.h"
 #include "data/sample_row.h"
 #include "tensor/base/error.h"
 
@@ -213,11 +214,21 @@ void SampleTable::set_shape(Column& column, const Shape& listed, const std::stri
   field.shape = {listed.numel() / each, each};
 }
 
+void SampleTable::set_label_names(std::vector<std::string> names) {
+  class_names_ = std::move(names);
+  has_labels_ = true;
+}
+
 void SampleTable::finish() {
   if (rows_ == 0) fail("", "the table must have at least one sample, but has none");
   for (Column& column : columns_) {
     if (column.is_label()) read_classes(column);
     if (column.is_text) continue;
+    if (has_labels_ && column.field.name == kLabelsField) {
+      column.whole = false;
+      spec_.classes = column.field.shape.numel();
+      if (std::ssize(class_names_) != spec_.classes) class_names_.clear();  // a column may hold a list
+    }
     column.field.dtype = column.whole ? DType::i64 : DType::f32;
     ByteWriter values;
     values.bytes.reserve(column.numbers.size() * size_of(column.field.dtype));
@@ -270,6 +281,21 @@ std::int64_t SampleTable::label(std::int64_t index) const {
     if (column.is_label()) return load<std::int64_t>(column.values_of(index), std::endian::native);
   }
   return 0;
+}
+
+std::vector<double> SampleTable::numbers(std::string_view field) const {
+  for (const Column& column : columns_) {
+    if (column.field.name != field || column.is_label() || column.field.kind != FieldKind::values) continue;
+    std::vector<double> all;
+    const std::span<const std::byte> values = column.values;
+    for (std::size_t at = 0; at < values.size(); at += size_of(column.field.dtype)) {
+      all.push_back(column.whole
+                        ? static_cast<double>(load<std::int64_t>(values.subspan(at), std::endian::native))
+                        : double{load<float>(values.subspan(at), std::endian::native)});
+    }
+    return all;
+  }
+  return Dataset::numbers(field);  // names the error
 }
 
 std::optional<std::int64_t> SampleTable::image_bytes(std::int64_t index) const {

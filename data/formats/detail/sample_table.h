@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -30,6 +31,9 @@ class SampleTable final : public Dataset {
   /// Throws IoError, "NAME, WHERE: ...", unless the row is an object with the same fields and shapes as
   /// earlier rows.
   void add_row(const Row& row, const std::string& where);
+  /// Has the numbers of the field "labels" be f32, and each of them a class, or a value, of these names;
+  /// empty: without names. (data/label_kind.h)
+  void set_label_names(std::vector<std::string> names);
   /// After the last row. Throws IoError if there is none.
   void finish();
 
@@ -41,6 +45,7 @@ class SampleTable final : public Dataset {
   std::uint64_t sample_id(std::int64_t index) const override;
   std::optional<std::int64_t> image_bytes(std::int64_t index) const override;
   std::int64_t label(std::int64_t index) const override;
+  std::vector<double> numbers(std::string_view field) const override;
   std::string where(std::int64_t index) const override;
   void set_unused(std::vector<Unused> unused) { unused_ = std::move(unused); }
   std::vector<Unused> unused() const override { return unused_; }
@@ -83,6 +88,7 @@ class SampleTable final : public Dataset {
   std::int64_t rows_ = 0;
   std::vector<Column> columns_;
   std::vector<std::string> class_names_;
+  bool has_labels_ = false;  // set_label_names()
   std::vector<Unused> unused_;
   ImageSpec spec_;
 };

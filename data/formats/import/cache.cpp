@@ -176,7 +176,7 @@ void remove_stale(const fs::path& folder, const std::string& prefix) {
 
 }  // namespace
 
-fs::path import_folder() {
+fs::path cache_folder(const std::string& name) {
   const char *cache = std::getenv("XDG_CACHE_HOME"), *home = std::getenv("HOME");
   fs::path folder;
   if (cache && cache[0] == '/') {
@@ -186,7 +186,11 @@ fs::path import_folder() {
   } else {
     detail::fail<IoError>("import: imported files need a cache folder; set XDG_CACHE_HOME to one");
   }
-  return folder / "athanor" / "imported";
+  return folder / "athanor" / name;
+}
+
+fs::path import_folder() {
+  return cache_folder("imported");
 }
 
 std::unique_ptr<Dataset> open_imported(const fs::path& path, const std::vector<fs::path>& files,

@@ -16,7 +16,9 @@ namespace athanor {
 /// Called with one line before a source is packed into the cache: which, how large, where to.
 using ImportNotice = std::function<void(const std::string& line)>;
 
-/// The cache folder: athanor/imported below $XDG_CACHE_HOME, else below ~/.cache, else an IoError.
+/// A cache folder: athanor/NAME below $XDG_CACHE_HOME, else below ~/.cache, else an IoError.
+std::filesystem::path cache_folder(const std::string& name);
+/// That of imported files.
 std::filesystem::path import_folder();
 
 /// The samples of `path` in any order. The first call packs them into import_folder() with the program

@@ -1,9 +1,11 @@
 #include "nn/torch/detail/torch_tensors.h"
 
+#include <algorithm>
 #include <functional>
 #include <map>
 #include <set>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "nn/torch/detail/pickle.h"
@@ -19,11 +21,29 @@ using pickle::Kind;
 constexpr std::string_view kMagic = "\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19";
 constexpr std::int64_t kProtocol = 1001;
 
+/// Lightning's callback WeightAveraging saves the average as "state_dict", and the weights under this key.
+constexpr std::string_view kWeightsBesideAverage = "current_model_state";
+
 /// Keys of the weights in training checkpoints, the most likely first; running averages come last.
-constexpr std::string_view kParts[] = {
-    "state_dict", "model",          "model_state_dict", "model_state", "weights",       "module",
-    "net",        "net_state_dict", "network",          "params",      "ema",           "ema_state_dict",
-    "params_ema", "ema_model",      "state_dict_ema",   "model_ema",   "averaged_model"};
+constexpr std::string_view kParts[] = {"state_dict",
+                                       "model",
+                                       "model_state_dict",
+                                       "model_state",
+                                       "weights",
+                                       "module",
+                                       "net",
+                                       "net_state_dict",
+                                       "network",
+                                       "params",
+                                       kWeightsBesideAverage,
+                                       "ema",
+                                       "ema_state_dict",
+                                       "params_ema",
+                                       "ema_model",
+                                       "state_dict_ema",
+                                       "model_ema",
+                                       "ema_weights",
+                                       "averaged_model"};
 
 /// Finds the bytes of a storage.
 using Find = std::function<StoredBytes(const pickle::Storage&)>;
@@ -54,26 +74,57 @@ const pickle::Value* weights_at(const pickle::Reader& reader, const pickle::Valu
 }
 
 struct Part {
-  std::string_view key;
+  std::string name;
   const pickle::Value* weights;
+  bool averaged;
 };
 
-/// The entries of a saved dictionary that hold weights: under known keys or, if there is none and the
-/// dictionary itself has no tensor, under any.
-std::vector<Part> parts_of(const pickle::Reader& reader, const pickle::Value& root) {
-  std::vector<Part> parts;
-  std::set<const pickle::Value*> seen;
-  const auto add = [&](std::string_view key, const pickle::Value* value) {
-    if (const pickle::Value* const weights = weights_at(reader, value, seen)) parts.push_back({key, weights});
-  };
-  for (const std::string_view key : kParts) add(key, reader.find(root, key));
-  if (!parts.empty() || holds_tensors(reader, root)) return parts;
-  for (std::size_t i = 0; i + 1 < root.items.size(); i += 2) {
-    const pickle::Value& key = reader[root.items[i]];
-    if (key.kind == Kind::text) add(key.text, &reader[root.items[i + 1]]);
+/// The entries of a saved dictionary that hold weights.
+class Parts {
+ public:
+  explicit Parts(const pickle::Reader& reader) : reader_(reader) {}
+
+  /// Those under known keys or, if there is none and the dictionary itself has no tensor, under any.
+  std::vector<Part> of(const pickle::Value& root) {
+    for (const std::string_view key : kParts) {
+      const bool is_average = key == "state_dict" && reader_.find(root, kWeightsBesideAverage);
+      add(std::string(key), reader_.find(root, key), is_average || names_average(key));
+    }
+    add_averages_of_callbacks(root);
+    if (!parts_.empty() || holds_tensors(reader_, root)) return std::move(parts_);
+    for (std::size_t i = 0; i + 1 < root.items.size(); i += 2) {
+      const pickle::Value& key = reader_[root.items[i]];
+      if (key.kind == Kind::text)
+        add(std::string(key.text), &reader_[root.items[i + 1]], names_average(key.text));
+    }
+    return std::move(parts_);
   }
-  return parts;
-}
+
+ private:
+  void add(std::string name, const pickle::Value* value, bool averaged) {
+    if (const pickle::Value* const weights = weights_at(reader_, value, seen_))
+      parts_.push_back({std::move(name), weights, averaged});
+  }
+
+  /// Lightning keeps what a callback saves: {"callbacks": {"EMA": {"state_dict_ema": ...}}}.
+  void add_averages_of_callbacks(const pickle::Value& root) {
+    const pickle::Value* const callbacks = reader_.find(root, "callbacks");
+    if (!callbacks || callbacks->kind != Kind::dict) return;
+    std::set<const pickle::Value*> states;  // each once: a hostile file may name one again and again
+    for (std::size_t i = 0; i + 1 < callbacks->items.size(); i += 2) {
+      const pickle::Value &name = reader_[callbacks->items[i]], &state = reader_[callbacks->items[i + 1]];
+      if (name.kind != Kind::text || state.kind != Kind::dict || !states.insert(&state).second) continue;
+      for (const std::string_view key : kParts) {
+        if (names_average(key))
+          add(fmt::format("callbacks.{}.{}", name.text, key), reader_.find(state, key), true);
+      }
+    }
+  }
+
+  const pickle::Reader& reader_;
+  std::vector<Part> parts_;
+  std::set<const pickle::Value*> seen_;
+};
 
 [[noreturn]] void refuse(const pickle::Reader& reader, const pickle::Value& root) {
   std::string found = "it has no tensor where weights are expected";
@@ -90,12 +141,15 @@ std::vector<Part> parts_of(const pickle::Reader& reader, const pickle::Value& ro
       found);
 }
 
-Contents contents_of(const pickle::Reader& reader, pickle::Id root, const Find& find) {
+Contents contents_of(const pickle::Reader& reader, pickle::Id root, bool averages, const Find& find) {
   if (reader[root].kind != Kind::dict) refuse(reader, reader[root]);
-  const std::vector<Part> parts = parts_of(reader, reader[root]);
+  std::vector<Part> parts = Parts(reader).of(reader[root]);
+  std::stable_partition(parts.begin(), parts.end(),
+                        [&](const Part& part) { return part.averaged == averages; });
   const pickle::Value& weights = parts.empty() ? reader[root] : *parts.front().weights;
   Contents contents;
-  for (const Part& part : parts) contents.parts.emplace_back(part.key);
+  contents.parts.averaged = !parts.empty() && parts.front().averaged;
+  for (Part& part : parts) contents.parts.names.push_back(std::move(part.name));
   std::map<std::string_view, std::size_t> names, storages;
   for (std::size_t i = 0; i + 1 < weights.items.size(); i += 2) {
     const pickle::Value &name = reader[weights.items[i]], &value = reader[weights.items[i + 1]];
@@ -128,7 +182,7 @@ Contents contents_of(const pickle::Reader& reader, pickle::Id root, const Find& 
 }
 
 // PyTorch 1.6 and later: NAME/data.pkl and NAME/data/KEY in a zip file.
-Contents read_zip(std::span<const std::byte> file, const std::string& path) {
+Contents read_zip(std::span<const std::byte> file, const std::string& path, bool averages) {
   const std::string who = "torch file: " + path;
   const auto members = zip::directory(file, who);
   constexpr std::string_view kPickle = "/data.pkl";
@@ -152,7 +206,7 @@ Contents read_zip(std::span<const std::byte> file, const std::string& path) {
   (void)zip::content(file, member, who);
   pickle::Reader reader(file, path);
   const pickle::Id root = reader.read(member.begin, member.begin + member.bytes);
-  return contents_of(reader, root, [&](const pickle::Storage& storage) {
+  return contents_of(reader, root, averages, [&](const pickle::Storage& storage) {
     const auto found = members.find(fmt::format("{}data/{}", folder, storage.key));
     if (found == members.end()) reader.fail("storage '{}' is missing", storage.key.substr(0, 80));
     (void)zip::content(file, found->second, who);
@@ -194,7 +248,7 @@ std::map<std::string_view, StoredBytes> find_storages(std::span<const std::byte>
 }
 
 // Before 1.6: pickles of a magic number, the protocol, the machine, the saved object, and the storages' keys.
-Contents read_old(std::span<const std::byte> file, const std::string& path) {
+Contents read_old(std::span<const std::byte> file, const std::string& path, bool averages) {
   pickle::Reader reader(file, path);
   const auto next = [&] { return reader.read(reader.position(), file.size()); };
   if (const pickle::Value& magic = reader[next()]; magic.kind != Kind::other || magic.text != kMagic)
@@ -205,7 +259,7 @@ Contents read_old(std::span<const std::byte> file, const std::string& path) {
   if (little && little->number == 0) reader.fail("was written on a big-endian machine");
   const pickle::Id root = next(), keys = next();
   const auto storages = find_storages(file, reader, reader[keys]);
-  return contents_of(reader, root, [&](const pickle::Storage& storage) {
+  return contents_of(reader, root, averages, [&](const pickle::Storage& storage) {
     const auto found = storages.find(storage.key);
     if (found == storages.end()) reader.fail("storage '{}' is missing", storage.key.substr(0, 80));
     return found->second;
@@ -214,9 +268,9 @@ Contents read_old(std::span<const std::byte> file, const std::string& path) {
 
 }  // namespace
 
-Contents read_contents(std::span<const std::byte> file, const std::string& path) {
-  if (zip::is_zip(file)) return read_zip(file, path);
-  if (!file.empty() && file[0] == std::byte{0x80}) return read_old(file, path);
+Contents read_contents(std::span<const std::byte> file, const std::string& path, bool averages) {
+  if (zip::is_zip(file)) return read_zip(file, path, averages);
+  if (!file.empty() && file[0] == std::byte{0x80}) return read_old(file, path, averages);
   athanor::detail::fail<IoError>(
       "torch file: {}: at byte 0: expected a file written by torch.save(), but it is not one; save the "
       "weights with torch.save(model.state_dict(), path)",

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "nn/torch/weight_parts.h"
 #include "tensor/dtype.h"
 #include "tensor/shape.h"
 
@@ -31,10 +32,11 @@ struct TensorInfo {
 struct Contents {
   std::vector<StoredBytes> storages;
   std::vector<TensorInfo> tensors;  ///< in the order of the file's dictionary; names are unique
-  std::vector<std::string> parts;   ///< of torch_file::load()
+  WeightParts parts;                ///< of torch_file::load()
 };
 
-/// Finds the tensors of a file in either form. Throws IoError naming `path`.
-Contents read_contents(std::span<const std::byte> file, const std::string& path);
+/// Finds the tensors of a file in either form; `averages` as in torch_file::load(). Throws IoError naming
+/// `path`.
+Contents read_contents(std::span<const std::byte> file, const std::string& path, bool averages);
 
 }  // namespace athanor::torch_file

@@ -21,8 +21,13 @@ namespace athanor {
 std::string text(const std::optional<LossScaling>& scaling);
 std::string text(const std::optional<EarlyStop>& stop);
 std::string text(const std::vector<Freeze>& parts);
+std::string text(const std::vector<SizeFrom>& sizes);
+/// "224", or "192x320"; of no size, "0".
+std::string text(const ImageSize& size);
 std::string text(const Augment& augment);
 std::string text(const BatchLimit& limit);
+std::string text(const TaskLoss& loss);
+std::string text(const ClassWeights& weights);
 
 /// Parses the text of a flag. Each function throws ArgumentError naming the flag on invalid text.
 namespace read_flag {
@@ -125,9 +130,15 @@ std::chrono::milliseconds seconds(Text flag, Text text);
 std::int64_t byte_count(Text flag, Text text);
 /// PREFIX[:EPOCHS].
 Freeze freeze(Text flag, Text text);
+/// "160:0,192:10": sides in pixels, and the epochs from which they hold.
+std::vector<SizeFrom> image_sizes(Text flag, Text text);
 /// "METRIC:PATIENCE", "METRIC:PATIENCE:max", "METRIC:PATIENCE,min_delta=0.01,mode=max"; check() validates the
 /// metric.
 EarlyStop early_stop(Text flag, Text text);
+/// "none", "balanced" or "cat=2,dog=0.5".
+ClassWeights class_weights(Text flag, Text text);
+/// "bce", "focal:2:0.25", "huber:1".
+TaskLoss task_loss(Text flag, Text text);
 /// "val_loss", "val_psnr:max".
 EarlyStop monitor(Text flag, Text text);
 /// "strict", "skip", "skip:20" or "list".
@@ -143,8 +154,16 @@ Precision precision(Text flag, Text text);
 LossScaling loss_scaling(Text flag, Text text);
 /// "constant", "step:30", "multistep:30,60:0.2", "plateau:5:0.5", ...
 ScheduleOptions schedule(Text flag, Text text);
+/// "224" pixels a side, or "192x320", height x width.
+ImageSize image_size(Text flag, Text text);
 /// "none", "flip,crop:4:reflect,mixup", ...
 Augment augment(Text flag, Text text);
+/// "none", "flip" or "six".
+inline OneOf<TestViews> test_views() {
+  OneOf<TestViews> all;
+  for (const TestViews views : kAllTestViews) all.choices.emplace_back(name_of(views), views);
+  return all;
+}
 /// --devices; TrainerConfig::kAllDevices for "auto".
 std::int64_t devices(Text flag, Text text);
 

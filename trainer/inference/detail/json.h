@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <nlohmann/json.hpp>
@@ -16,12 +17,27 @@ inline std::string line_of(const nlohmann::ordered_json& json) {
   return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + '\n';
 }
 
-/// [{"class", "index", "probability"}], most probable first.
-inline nlohmann::ordered_json json_of(const std::vector<Guess>& guesses) {
-  auto all = nlohmann::ordered_json::array();
-  for (const Guess& one : guesses)
-    all.push_back({{"class", one.name}, {"index", one.index}, {"probability", double{one.probability}}});
-  return all;
+/// What a model says of an image. Of a classifier {"top": [{"class", "index", "probability"}]}, most probable
+/// first. Of several labels {"labels": [names of those that the image has], "top": [...]} of all, each with
+/// "present". Of numbers {"values": {name: number}}.
+inline nlohmann::ordered_json json_of(LabelKind task, const std::vector<Guess>& guesses) {
+  using Json = nlohmann::ordered_json;
+  if (task == LabelKind::values) {
+    Json values = Json::object();
+    for (const Guess& one : guesses) values[one.name] = double{one.probability};
+    return {{"values", std::move(values)}};
+  }
+  Json top = Json::array(), labels = Json::array();
+  for (const Guess& one : guesses) {
+    Json& entry = top.emplace_back(
+        Json{{"class", one.name}, {"index", one.index}, {"probability", double{one.probability}}});
+    if (task == LabelKind::multilabel) entry["present"] = one.present;
+    if (one.present) labels.push_back(one.name);
+  }
+  Json answer;
+  if (task == LabelKind::multilabel) answer["labels"] = std::move(labels);
+  answer["top"] = std::move(top);
+  return answer;
 }
 
 }  // namespace athanor
