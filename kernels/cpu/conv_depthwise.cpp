@@ -105,15 +105,8 @@ void backward_weights(const CpuContext& context, const ConvSize& z, const T* x, 
 }
 
 void run(const CpuContext& context, const PrimitiveKey& key, const Operands& at) {
-  dispatch_floating(key.in, "conv2d", [&]<class T>() {
-    if constexpr (!std::is_same_v<T, double>) {
-      const auto to = [&]<class W>(W* dw) {
-        backward_weights(context, conv_size(key), static_cast<const T*>(at.first),
-                         static_cast<const T*>(at.second), dw, key.fused.accumulate);
-      };
-      if (key.out == DType::f32) return to(static_cast<float*>(at.out));
-      to(static_cast<T*>(at.out));
-    }
+  with_weight_gradient(key, at, [&](const auto* x, const auto* dy, auto* dw) {
+    backward_weights(context, conv_size(key), x, dy, dw, key.fused.accumulate);
   });
 }
 

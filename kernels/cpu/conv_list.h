@@ -4,8 +4,10 @@
 #include <functional>
 #include <span>
 #include <string_view>
+#include <type_traits>
 
 #include "kernels/cpu/context.h"
+#include "kernels/cpu/primitive.h"
 #include "kernels/cpu/primitive_cache.h"
 #include "kernels/detail/conv_size.h"
 
@@ -37,6 +39,18 @@ PrimitiveKey conv_key(const CpuContext& context, PrimitiveKey::Op pass, const Co
 /// The sizes of a convolution's key, which are ConvSize's members in their order.
 inline ConvSize conv_size(const PrimitiveKey& key) {
   return std::bit_cast<ConvSize>(key.sizes);
+}
+
+/// Calls f(x, dy, dw) of a backward-weights key, but of f64: x and dy are of dtype key.in, dw is of key.out,
+/// f32 or the same.
+template <class F> void with_weight_gradient(const PrimitiveKey& key, const Operands& at, const F& f) {
+  dispatch_floating(key.in, "conv2d", [&]<class T>() {
+    if constexpr (!std::is_same_v<T, double>) {
+      const auto *const x = static_cast<const T*>(at.first), *const dy = static_cast<const T*>(at.second);
+      if (key.out == DType::f32) return f(x, dy, static_cast<float*>(at.out));
+      f(x, dy, static_cast<T*>(at.out));
+    }
+  });
 }
 
 }  // namespace athanor::cpu
