@@ -77,6 +77,8 @@
 #include "nn/onnx/export.h"
 #include "nn/pool.h"
 #include "nn/pretrained.h"
+#include "nn/quantized/choose.h"
+#include "nn/quantized/quantized_network.h"
 #include "nn/sequential.h"
 #include "nn/squeeze_excitation.h"
 #include "nn/stochastic_depth.h"

@@ -221,8 +221,8 @@ Tensor detail::conv2d_packed(const Tensor& x, const kernels::PackedWeights& w, c
   const Shape shape = conv2d_shape(x.shape(), w.shape(), params);
   Conv2dParams even = params;
   const Tensor input = dense(params.same_padding ? pad_same(x, w.shape(), even) : x);
-  if (residual.defined()) check_dense("conv2d", "residual", residual, DType::f32, shape, kCpu);
-  const Tensor y = Tensor::empty(shape);
+  if (residual.defined()) check_dense("conv2d", "residual", residual, x.dtype(), shape, kCpu);
+  const Tensor y = Tensor::empty(shape, x.options());
   kernels::conv2d_packed(cpu_context(), even, input, w, residual, y);
   return record("conv2d", y, {}, [](const Tensor&, Grads&) {});
 }

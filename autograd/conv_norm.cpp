@@ -133,7 +133,8 @@ Tensor conv_pool_relu(const Tensor& x, const ConvArguments& conv) {
   if (!params.same_padding && params.activation == Activation::none) {
     if (const auto* const weights = detail::packed_weights("conv2d", x, conv.w, conv.bias)) {
       const Shape unpooled = conv2d_shape(x.shape(), weights->shape(), params);
-      const Tensor y = Tensor::empty({unpooled[0], unpooled[1] / 2, unpooled[2] / 2, unpooled[3]});
+      const Tensor y =
+          Tensor::empty({unpooled[0], unpooled[1] / 2, unpooled[2] / 2, unpooled[3]}, x.options());
       if (kernels::conv2d_pool_packed(cpu_context(), params, dense(x), *weights, y))
         return record("conv2d", y, {}, [](const Tensor&, Grads&) {});
     }

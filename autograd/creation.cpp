@@ -30,6 +30,7 @@ void check_holds(std::int64_t low, std::int64_t high, DType dtype) {
     case DType::i64: return;
     case DType::i32: least = INT32_MIN, most = INT32_MAX; break;
     case DType::u8: most = UINT8_MAX; break;
+    case DType::i8: least = INT8_MIN, most = INT8_MAX; break;
     case DType::boolean: most = 1; break;
     case DType::f64: most = std::int64_t{1} << 53, least = -most; break;
     case DType::f32: most = 1 << 24, least = -most; break;

@@ -46,6 +46,9 @@ Tensor gelu(const Tensor& x);
 Tensor gelu_tanh(const Tensor& x);
 /// x sigmoid(x). Source: Elfwing et al. 2017, arXiv:1702.03118.
 Tensor silu(const Tensor& x);
+/// min(max(x, 0), 6); the derivative at 0 and 6 is 0. Source: Krizhevsky 2010, "Convolutional deep belief
+/// networks on CIFAR-10".
+Tensor relu6(const Tensor& x);
 /// x hardsigmoid(x). Source: Howard et al. 2019, arXiv:1905.02244, section 5.2.
 Tensor hardswish(const Tensor& x);
 /// min(max(x + 3, 0), 6) / 6; the derivative at -3 and 3 is 0.

@@ -77,7 +77,7 @@ class EnableGrad : detail::ScopedFlag {
 class InferenceMode : NoGrad {
  public:
   InferenceMode() : packed_(detail::packed_model, detail::packed_model) {}
-  /// Also lets f32 ops on the CPU use that model's packed weights.
+  /// Also lets ops on the CPU use that model's packed weights.
   explicit InferenceMode(const PackedModel& packed) : packed_(detail::packed_model, &packed) {}
 
  private:

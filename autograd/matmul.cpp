@@ -60,7 +60,7 @@ Tensor rows_of(const Tensor& x) {
 Tensor linear_packed(const Tensor& x, const kernels::PackedWeights& w, Activation activation) {
   Shape shape = x.shape();
   shape[x.rank() - 1] = w.shape()[0];
-  const Tensor input = dense(x), y = Tensor::empty(shape);
+  const Tensor input = dense(x), y = Tensor::empty(shape, x.options());
   kernels::linear_packed(cpu_context(), rows_of(input), w, activation, rows_of(y));
   return record("linear", y, {}, [](const Tensor&, Grads&) {});
 }

@@ -3,11 +3,15 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
+#include <unordered_map>
 
 #include "autograd/conv_norm.h"
 #include "autograd/grad_mode.h"
 #include "autograd/op_trace.h"
+#include "kernels/copy.h"
+#include "kernels/cpu/context.h"
 #include "kernels/detail/growing_list.h"
 #include "kernels/packed_weights.h"
 
@@ -34,20 +38,20 @@ ScaleAndShift scale_and_shift(const NormArguments& norm) {
   return result;
 }
 
-bool is_packable(const Tensor& x) {
-  return x.dtype() == DType::f32 && x.device().is_cpu() && x.is_contiguous();
+bool is_packable(const Tensor& x, DType dtype) {
+  return x.dtype() == dtype && x.device().is_cpu() && x.is_contiguous();
 }
 
 /// Whether x may be left out, or has one value per row of the weights. Not one that the scope itself has
 /// computed: it would be packed again in each call.
-bool fits_rows(const Tensor& x, std::int64_t rows) {
-  return !x.defined() || (is_packable(x) && !x.is_inference() && x.rank() == 1 && x.dim(0) == rows);
+bool fits_rows(const Tensor& x, DType dtype, std::int64_t rows) {
+  return !x.defined() || (is_packable(x, dtype) && !x.is_inference() && x.rank() == 1 && x.dim(0) == rows);
 }
 
 bool can_fold(const NormArguments& norm, std::int64_t rows) {
   if (norm.training || !norm.running_mean.defined() || !norm.running_var.defined()) return false;
   for (const Tensor* part : {&norm.gamma, &norm.beta, &norm.running_mean, &norm.running_var}) {
-    if (!fits_rows(*part, rows)) return false;
+    if (!fits_rows(*part, DType::f32, rows)) return false;
   }
   return true;
 }
@@ -90,10 +94,26 @@ struct PackedModel::Lists {
     kernels::PackedWeights weights;
   };
   std::array<kernels::GrowingList<Entry>, 64> of_hash;
+  std::unordered_map<const std::byte*, Tensor> unrounded;  // by the address of what was rounded
+
+  /// x in f32, from before it was rounded if that is known.
+  Tensor in_f32(const Tensor& x) const {
+    if (!x.defined() || x.dtype() == DType::f32) return x;
+    if (const auto found = unrounded.find(x.raw_data());
+        found != unrounded.end() && found->second.shape() == x.shape())
+      return found->second;
+    const Tensor wide = Tensor::empty(x.shape());
+    kernels::copy(cpu_context(), x.detach(), wide);
+    return wide;
+  }
 };
 
 PackedModel::PackedModel() : lists_(std::make_unique<Lists>()) {}
 PackedModel::~PackedModel() = default;
+
+void PackedModel::keep_unrounded(const Tensor& rounded, const Tensor& values) {
+  lists_->unrounded.insert_or_assign(rounded.raw_data(), values.detach());
+}
 
 const kernels::PackedWeights& PackedModel::of(const char* op, const Tensor& w, const Tensor& bias,
                                               const NormArguments* norm) const {
@@ -108,7 +128,7 @@ const kernels::PackedWeights& PackedModel::of(const char* op, const Tensor& w, c
     std::array<Tensor, 6> held;
     std::transform(parts.begin(), parts.end(), held.begin(),
                    [](const Tensor* part) { return holder_of(*part); });
-    return {held, version_of(held), {w, bias, scale, shift}};
+    return {held, version_of(held), {lists_->in_f32(w), lists_->in_f32(bias), scale, shift, w.dtype()}};
   };
   const auto hash = reinterpret_cast<std::uintptr_t>(w.raw_data()) * 0x9e3779b97f4a7c15u >> 58;
   const Lists::Entry& entry = lists_->of_hash[hash].get(is_of, make);
@@ -122,11 +142,12 @@ const kernels::PackedWeights* detail::packed_weights(const char* op, const Tenso
   const PackedModel* const model = packed_model;
   if (!model || op_trace()) return nullptr;
   // Nor a weight that the scope has computed.
-  if (!x.defined() || x.dtype() != DType::f32 || !x.device().is_cpu() || !w.defined() || w.rank() < 2 ||
-      w.is_inference() || !is_packable(w))
+  if (!x.defined() || !x.device().is_cpu() || !w.defined() || w.rank() < 2 || w.is_inference())
     return nullptr;
+  const DType dtype = x.dtype();
+  if ((dtype != DType::f32 && dtype != DType::bf16) || !is_packable(w, dtype)) return nullptr;
   const std::int64_t rows = w.dim(0);
-  if (!fits_rows(bias, rows) || (norm && !can_fold(*norm, rows))) return nullptr;
+  if (!fits_rows(bias, dtype, rows) || (norm && !can_fold(*norm, rows))) return nullptr;
   return &model->of(op, w, bias, norm);
 }
 

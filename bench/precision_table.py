@@ -33,7 +33,7 @@ class Workload:
 
 WORKLOADS = [
     Workload("lenet5", "LeNet-5 on MNIST, 1 epoch", "train_mnist", ["--epochs", "1"], 64, 5),
-    Workload("resnet20", "ResNet-20 on CIFAR-10, 200 steps of 64 images", "train_cifar10", ["--max-steps", "200"], 64, 3),
+    Workload("resnet20", "ResNet-20 on CIFAR-10, 200 steps of 64 images", "train_cifar10", ["--max-steps", "200", "--lr", "0.2"], 64, 3),
 ]
 
 

@@ -1,11 +1,15 @@
 #include "data/relabelled.h"
 
 #include <algorithm>
+#include <new>
+#include <span>
 #include <unordered_map>
 #include <utility>
 
 #include "data/check_labels.h"
+#include "data/detail/thread_scratch.h"
 #include "data/formats/detail/bytes.h"
+#include "data/label_kind.h"
 #include "data/sample_row.h"
 #include "tensor/base/error.h"
 #include "tensor/base/printable.h"
@@ -80,6 +84,82 @@ std::string which_look_alike(const std::vector<std::string>& names, const std::v
   return {};
 }
 
+/// Samples of several labels, with these in another order.
+class LabelsInOrder final : public DatasetView {
+ public:
+  /// Throws ArgumentError unless `names` are the names of the labels in another order.
+  LabelsInOrder(std::shared_ptr<const Dataset> data, const std::vector<std::string>& names)
+      : DatasetView(std::move(data)), names_(names) {
+    const std::vector<std::string> own = source().class_names();
+    ATH_CHECK(std::ranges::is_permutation(own, names),
+              "labels: must be {}, in any order, but are {}; of a table (.csv, .jsonl), the columns of these "
+              "names are read",
+              some_of(names), some_of(own));
+    for (const std::string& name : names)
+      from_.push_back(static_cast<std::size_t>(std::ranges::find(own, name) - own.begin()));
+  }
+
+  std::vector<std::string> class_names() const override { return names_; }
+
+  std::vector<double> numbers(std::string_view field) const override {
+    std::vector<double> all = source().numbers(field);
+    if (field != kLabelsField) return all;
+    for (auto row = all.begin(); row != all.end(); row += std::ssize(from_))
+      put_in_order(std::span(row, from_.size()));
+    return all;
+  }
+
+  /// Copied, because labels of a source need not be in memory of `scratch`.
+  StoredSample fetch(std::int64_t index, std::vector<std::byte>& scratch) const override {
+    detail::ThreadScratch own;
+    StoredSample sample = source().fetch(index, own.bytes());
+    const std::span<const StoredField> more = sample.more;
+    scratch.resize(more.size() * sizeof(StoredField) + static_cast<std::size_t>(sample.stored_bytes()));
+    auto* const fields = reinterpret_cast<StoredField*>(scratch.data());
+    std::byte* to = scratch.data() + more.size() * sizeof(StoredField);
+    const auto copied = [&to](std::span<const std::byte> bytes) {
+      const std::span<const std::byte> copy(to, bytes.size());
+      to = std::copy(bytes.begin(), bytes.end(), to);
+      return copy;
+    };
+    sample.bytes = copied(sample.bytes);
+    std::size_t place = 0;
+    for (const FieldSpec& field : source().fields()) {
+      if (field.name == "image" || place == more.size()) continue;
+      StoredField one = more[place];
+      if (field.name == kLabelsField) {
+        std::vector<float> labels(from_.size());
+        const std::span<std::byte> bytes = std::as_writable_bytes(std::span(labels));
+        if (one.bytes.size() != bytes.size())
+          detail::fail<IoError>("{}: field '{}' must have {} bytes, but has {}", where(index), field.name,
+                                bytes.size(), one.bytes.size());
+        std::ranges::copy(one.bytes, bytes.begin());
+        put_in_order(std::span(labels));
+        one.bytes = copied(bytes);
+      } else {
+        one.bytes = copied(one.bytes);
+      }
+      new (fields + place++) StoredField(one);
+    }
+    sample.more = {fields, place};
+    return sample;
+  }
+
+  void read_fields(std::int64_t index, std::int64_t epoch, SampleRow& row) const override {
+    source().read_fields(index, epoch, row);
+    put_in_order(row.get<float>(kLabelsField));
+  }
+
+ private:
+  template <class T> void put_in_order(std::span<T> labels) const {
+    const std::vector<T> before(labels.begin(), labels.end());
+    for (std::size_t i = 0; i < from_.size(); ++i) labels[i] = before[from_[i]];
+  }
+
+  std::vector<std::string> names_;
+  std::vector<std::size_t> from_;  // where each label is in the source
+};
+
 }  // namespace
 
 Relabelled::Relabelled(std::shared_ptr<const Dataset> data, std::vector<std::string> class_names)
@@ -140,10 +220,7 @@ std::shared_ptr<const Dataset> with_classes(std::shared_ptr<const Dataset> data,
                                             const std::vector<std::string>& class_names) {
   const std::vector<std::string> own = data->class_names();
   if (own.empty() || class_names.empty() || own == class_names) return data;
-  ATH_CHECK(
-      !has_several_labels(*data),
-      "labels: must be {} in this order, but are {}; those of a table (.csv, .jsonl) are matched by name",
-      some_of(class_names), some_of(own));
+  if (has_several_labels(*data)) return std::make_shared<LabelsInOrder>(std::move(data), class_names);
   return std::make_shared<Relabelled>(std::move(data), class_names);
 }
 

@@ -34,8 +34,8 @@ class Relabelled final : public DatasetView {
 };
 
 /// `data` with the numbers of `class_names`: itself if its classes are these, in this order, or if either
-/// has no names. Throws ArgumentError as Relabelled does, and if `data` has several labels of an image in
-/// another order.
+/// has no names. Several labels of an image are put in this order. Throws ArgumentError as Relabelled does,
+/// and if several labels have other names than these.
 std::shared_ptr<const Dataset> with_classes(std::shared_ptr<const Dataset> data,
                                             const std::vector<std::string>& class_names);
 

@@ -196,8 +196,8 @@ examples::Data images(const TrainerConfig& flags) {
 }
 
 /// Images of other than three channels get their own mean and deviation, measured. Images that are kept whole
-/// are not cropped at random. Few images need small batches: a fortieth of the set, with the learning rate in
-/// proportion.
+/// are not cropped at random. Few images need small batches: a fortieth of the set, and a rate that fits
+/// them.
 void fit_to_data(TrainerConfig& config, const Dataset& train) {
   const std::int64_t usual = config.batch_size, images = train.size();
   for (const auto& [flag, numbers] :
@@ -212,7 +212,7 @@ void fit_to_data(TrainerConfig& config, const Dataset& train) {
   while (config.batch_size > 8 && config.batch_size * 40 > images) config.batch_size /= 2;
   examples::record_default(config, "--batch-size", fmt::format("{}", config.batch_size));
   if (!examples::is_default(config, "--lr") || config.lr_scaling != LrScaling::none) return;
-  config.lr *= static_cast<double>(config.batch_size) / static_cast<double>(usual);
+  fit_usual_rate(config, usual);
   examples::record_default(config, "--lr", fmt::format("{}", config.lr));
 }
 

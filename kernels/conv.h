@@ -43,13 +43,13 @@ ATH_KERNEL(bool, conv2d_forward_sums, const Conv2dParams& params, const Tensor& 
            Out sums);
 
 /// y = activation(conv(x, w) + bias + residual) with the weights and bias of `w`. x, residual (or undefined),
-/// y f32 on the CPU, shapes as above. With oneDNN, a ReLU turns NaN into 0.
+/// y of the dtype of `w` on the CPU, shapes as above. With oneDNN, a ReLU turns NaN into 0.
 void conv2d_packed(CpuContext& context, const Conv2dParams& params, const Tensor& x, const PackedWeights& w,
                    const Tensor& residual, Out y);
 
 /// y = relu(the maximum of each 2 x 2 of conv(x, w) + bias), [N, P / 2, Q / 2, K], with the weights and bias
-/// of `w`. x, y f32 on the CPU. May ignore a NaN among the four. Returns false without writing y if the CPU
-/// has no code for it.
+/// of `w`. x, y of the dtype of `w` on the CPU. May ignore a NaN among the four. Returns false without
+/// writing y if the CPU has no code for it.
 bool conv2d_pool_packed(CpuContext& context, const Conv2dParams& params, const Tensor& x,
                         const PackedWeights& w, Out y);
 

@@ -38,6 +38,13 @@ struct Relu {
   template <class A> ATH_HD static A backward(A y, A dy) { return y <= A(0) ? A(0) : dy; }
 };
 
+/// min(max(x, 0), 6); NaN stays NaN. The derivative at 0 and 6 is 0.
+struct Relu6 {
+  static constexpr bool kFromOutput = true;
+  template <class A> ATH_HD static A forward(A x) { return x < A(0) ? A(0) : x > A(6) ? A(6) : x; }
+  template <class A> ATH_HD static A backward(A y, A dy) { return y <= A(0) || y >= A(6) ? A(0) : dy; }
+};
+
 /// x Phi(x), with Phi the normal distribution function. d/dx = Phi(x) + x phi(x).
 struct Gelu {
   static constexpr bool kFromOutput = false;
@@ -314,13 +321,14 @@ struct Pow {
 #define ATH_ACTIVATIONS(X) \
   X(Relu, relu)            \
   X(Gelu, gelu)            \
-  X(Silu, silu)
+  X(Silu, silu)            \
+  X(Relu6, relu6)          \
+  X(Hardswish, hardswish)
 /// Every unary op: drives the instantiations of each backend, the functions of autograd/elementwise.cpp, the
 /// modules of nn/activation.h, the tests and `athanor run-op`.
 #define ATH_UNARY_OPS(X)      \
   ATH_ACTIVATIONS(X)          \
   X(GeluTanh, gelu_tanh)      \
-  X(Hardswish, hardswish)     \
   X(Hardsigmoid, hardsigmoid) \
   X(Mish, mish)               \
   X(Sigmoid, sigmoid)         \

@@ -22,8 +22,8 @@ void matmul_add(CudaContext& context, MatmulImpl impl, const Tensor& a, const Te
 void matmul_add(AccountContext& context, MatmulImpl impl, const Tensor& a, const Tensor& b, float alpha,
                 const Tensor& c, float beta, Out y);
 
-/// y = activation(x w^T + bias) with the weights [N, K] and bias of `w`. x [M, K], y [M, N] dense f32 on the
-/// CPU. With oneDNN, a ReLU turns NaN into 0.
+/// y = activation(x w^T + bias) with the weights [N, K] and bias of `w`. x [M, K], y [M, N] dense on the CPU,
+/// of the dtype of `w`. With oneDNN, a ReLU turns NaN into 0.
 void linear_packed(CpuContext& context, const Tensor& x, const PackedWeights& w, Activation activation,
                    Out y);
 

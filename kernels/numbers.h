@@ -16,6 +16,7 @@ template <class F> decltype(auto) dispatch_number(DType dtype, const char* op, c
     case DType::i64: return f.template operator()<std::int64_t>();
     case DType::i32: return f.template operator()<std::int32_t>();
     case DType::u8: return f.template operator()<std::uint8_t>();
+    case DType::i8: return f.template operator()<std::int8_t>();
     case DType::boolean: athanor::detail::fail<>("{}: dtype must be numeric, but got bool", op);
     default: return dispatch_floating(dtype, op, f);
   }

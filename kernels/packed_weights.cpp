@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include "kernels/copy.h"
 #include "kernels/cpu/context.h"
 
 namespace athanor::kernels {
@@ -11,9 +12,20 @@ struct PackedWeights::Copy {
   Tensor values;
 };
 
+namespace {
+
+Tensor rounded(const Tensor& x, DType dtype) {
+  if (dtype == x.dtype()) return x;
+  const Tensor to = Tensor::empty(x.shape(), {dtype});
+  copy(cpu_context(), x, to);
+  return to;
+}
+
+}  // namespace
+
 PackedWeights::PackedWeights(const Tensor& weights, const Tensor& bias, const Tensor& scale,
-                             const Tensor& shift)
-    : weights_(weights.detach()), scale_(scale) {
+                             const Tensor& shift, DType dtype)
+    : dtype_(dtype), weights_(weights.detach()), scale_(scale) {
   if (!bias.defined() && !shift.defined()) return;
   const AllocTag tag("weights");
   const std::int64_t rows = weights.shape()[0];
@@ -24,6 +36,7 @@ PackedWeights::PackedWeights(const Tensor& weights, const Tensor& bias, const Te
                  plus = shift.defined() ? shift.data<float>()[k] : 0;
     bias_.data<float>()[k] = static_cast<float>(own * times + plus);
   }
+  plain_bias_ = rounded(bias_, dtype);
 }
 
 PackedWeights::~PackedWeights() = default;
@@ -49,7 +62,7 @@ const Tensor& PackedWeights::copy(const CpuContext& context,
   const auto make = [&]() -> Copy {
     const AllocTag tag("weights");
     const Tensor values = scaled();
-    if (!layout) return {layout, values};
+    if (!layout) return {layout, rounded(values, dtype_)};
     const Tensor packed = Tensor::empty({static_cast<std::int64_t>(layout->bytes())}, {DType::u8});
     layout->fill(context, values.data<float>(), packed.raw_data());
     return {layout, packed};

@@ -20,12 +20,6 @@ ATH_UNARY_OPS(ATH_MODULE)
 
 // Activations with parameters.
 
-/// min(max(x, 0), 6); the derivative at 0 and 6 is 0.
-class Relu6 final : public Module {
- public:
-  Tensor forward(const Tensor& x) override { return clamp(x, 0, 6); }
-};
-
 /// leaky_relu() as a module.
 class LeakyRelu final : public Module {
  public:

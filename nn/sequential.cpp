@@ -1,6 +1,7 @@
 #include "nn/sequential.h"
 
 #include "autograd/conv_norm.h"
+#include "autograd/elementwise.h"
 
 namespace athanor::nn {
 
@@ -25,18 +26,31 @@ Sequential& Sequential::add_layer(const std::string& name, std::unique_ptr<Batch
   return *this;
 }
 
-Tensor Sequential::forward(const Tensor& x) {
+Sequential& Sequential::add_layer(const std::string& name, std::unique_ptr<Sequential> inner) {
+  Sequential* const layers = inner.get();
+  add_layer(name, std::unique_ptr<Module>(std::move(inner)));
+  modules_.back().inner = layers;
+  return *this;
+}
+
+Tensor Sequential::run(const Tensor& x, const Tensor& residual) {
   DeferredNorm y = x;
   for (std::size_t i = 0; i < modules_.size(); ++i) {
-    const auto& [module, conv, norm] = modules_[i];
+    const auto& [module, conv, norm, inner] = modules_[i];
     if (conv && norm) {
-      y = conv_norm_deferred(y, conv->arguments(), norm->arguments());
       ++i;
+      const NormArguments arguments = norm->arguments();
+      const bool adds =
+          residual.defined() && i + 1 == modules_.size() && arguments.params.activation == Activation::none;
+      y = conv_norm_deferred(y, conv->arguments(), arguments, adds ? residual : DeferredNorm());
+      if (adds) return y.value();
+    } else if (inner && residual.defined() && i + 1 == modules_.size()) {
+      return inner->run(y.value(), residual);
     } else {
       y = (*module)(y.value());
     }
   }
-  return y.value();
+  return residual.defined() ? y.value() + residual : y.value();
 }
 
 }  // namespace athanor::nn

@@ -42,18 +42,26 @@ class Sequential : public Module {
   std::size_t size() const { return modules_.size(); }
   Module& operator[](std::size_t i) { return *modules_[i].module; }
 
-  Tensor forward(const Tensor& x) override;
+  Tensor forward(const Tensor& x) override { return run(x, {}); }
+  /// forward(x) + residual. A Conv2d and a BatchNorm without activation that end it, here or in a Sequential
+  /// that ends it, add the residual as they normalise.
+  Tensor with_residual(const Tensor& x, const Tensor& residual) { return run(x, residual); }
 
  private:
   struct Part {
     std::unique_ptr<Module> module;
-    Conv2d* conv = nullptr;     // the module, if it is one
-    BatchNorm* norm = nullptr;  // the next module, if it is one and this is a Conv2d
+    Conv2d* conv = nullptr;       // the module, if it is one
+    BatchNorm* norm = nullptr;    // the next module, if it is one and this is a Conv2d
+    Sequential* inner = nullptr;  // the module, if it is one
   };
+
+  /// `residual` may be undefined.
+  Tensor run(const Tensor& x, const Tensor& residual);
 
   Sequential& add_layer(const std::string& name, std::unique_ptr<Module> module);
   Sequential& add_layer(const std::string& name, std::unique_ptr<Conv2d> conv);
   Sequential& add_layer(const std::string& name, std::unique_ptr<BatchNorm> norm);
+  Sequential& add_layer(const std::string& name, std::unique_ptr<Sequential> inner);
 
   std::vector<Part> modules_;
 };

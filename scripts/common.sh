@@ -17,7 +17,7 @@ set_up() { # set_up [PACKAGE...]: with packages that this script needs beyond a 
   cd "$root"
   local version
   version=$(cmake --version | sed -n '1s/[^0-9]*//p')
-  [ "$(printf '%s\n' 3.25 "$version" | sort -V | head -n 1)" = 3.25 ] ||
+  [ "$(printf '%s\n' 3.25 "$version" | sort -V | sed -n 1p)" = 3.25 ] ||
     fail 2 "CMake 3.25 or newer is needed, but $(command -v cmake) is $version: upgrade it (Debian 12, Ubuntu 24.04 and later ship one)."
 }
 

@@ -66,7 +66,7 @@ for program in "${programs[@]}"; do
   case $program in
     train_mnist | train_cifar10) arguments+=(--data-dir "$data") ;;
     train_imagenet)
-      arguments=(--epochs 100 --max-steps 10 --train "$folder/imagenet/train" --val "$folder/imagenet/val" --image-size 64 --batch-size 16) ;;
+      arguments=(--epochs 100 --max-steps 10 --train "$folder/imagenet/train" --val "$folder/imagenet/val" --image-size 64 --batch-size 16 --lr 0.5) ;;
   esac
   for precision in f32 bf16 f16; do
     for strategy in single ddp zero1; do

@@ -14,7 +14,7 @@ while [[ ${1-} = --* ]]; do
   shift 2
 done
 cd "$root"
-clang=$(command -v clang++-14 clang++ | head -n 1) || true
+clang=$(command -v clang++-14 clang++ | sed -n 1p) || true
 [ -n "$clang" ] || fail 2 "clang is needed: apt-get install clang-14"
 build=build/fuzz
 mkdir -p $build/findings

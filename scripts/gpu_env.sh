@@ -10,7 +10,7 @@ gpu_name() {
     return
   fi
   # Where the driver has no tool along.
-  sed -n 's/^Model:[[:space:]]*//p' "${NVIDIA_PROC:-/proc/driver/nvidia}"/gpus/*/information 2>/dev/null | head -n 1 | grep .
+  sed -n 's/^Model:[[:space:]]*//p' "${NVIDIA_PROC:-/proc/driver/nvidia}"/gpus/*/information 2>/dev/null | sed -n 1p | grep .
 }
 
 # What there is to know of it, as lines of name, tab, value.
@@ -19,18 +19,18 @@ gpu_facts() {
   name=$(gpu_name) || { echo "no NVIDIA GPU here"; return 77; }
   printf 'gpu\t%s\n' "$name"
   if sm=$(gpu_sm); then printf 'sm\t%s\n' "$sm"; fi
-  printf 'driver\t%s\n' "$(nvidia-smi --query-gpu=driver_version --format=csv,noheader 2>/dev/null | head -n 1)"
-  printf 'memory\t%s\n' "$(nvidia-smi --query-gpu=memory.total --format=csv,noheader 2>/dev/null | head -n 1)"
+  printf 'driver\t%s\n' "$(nvidia-smi --query-gpu=driver_version --format=csv,noheader 2>/dev/null | sed -n 1p)"
+  printf 'memory\t%s\n' "$(nvidia-smi --query-gpu=memory.total --format=csv,noheader 2>/dev/null | sed -n 1p)"
   printf 'clocks_before\t%s\n' "$(gpu_clocks)"
 }
 gpu_clocks() {
-  nvidia-smi --query-gpu=clocks.sm,clocks.mem,temperature.gpu,power.draw --format=csv,noheader,nounits 2>/dev/null | head -n 1
+  nvidia-smi --query-gpu=clocks.sm,clocks.mem,temperature.gpu,power.draw --format=csv,noheader,nounits 2>/dev/null | sed -n 1p
 }
 
 # Its compute capability, 90 for 9.0.
 gpu_sm() {
   local sm
-  sm=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | head -n 1 | tr -d '. ') || return 1
+  sm=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | sed -n 1p | tr -d '. ') || return 1
   [[ $sm =~ ^[0-9]+$ ]] && echo "$sm"
 }
 

@@ -355,7 +355,7 @@ sample_clocks() {
   for reasons in clocks_event_reasons.active clocks_throttle_reasons.active; do
     if timeout 5 nvidia-smi --query-gpu="$reasons" --format=csv,noheader >/dev/null 2>&1; then fields=$fields,$reasons && break; fi
   done
-  while line=$(timeout 5 nvidia-smi --query-gpu="$fields" --format=csv,noheader,nounits 2>/dev/null | head -n 1); do
+  while line=$(timeout 5 nvidia-smi --query-gpu="$fields" --format=csv,noheader,nounits 2>/dev/null | sed -n 1p); do
     printf '%s\t%s\n' "$EPOCHREALTIME" "$line"
     sleep 1
   done

@@ -113,12 +113,12 @@ say_row() { printf '  %-9s %s\n' "$1" "$2"; }
 # What the sanitizers found, in one line: what, where in the kernel, next to which array, by which thread.
 found_in() {
   local what place near thread
-  what=$(sed -nE 's/^(READ|WRITE) of size ([0-9]+).*/\1 of \2 bytes/p; s/^.*: runtime error: (.*)/\1/p' "$1" | head -n 1)
-  place=$(grep -oE '[^ (]*\.(cu|h):[0-9]+' "$1" | grep -vE '(^|/)simt/(emulator|include)/|/include/c\+\+/' | head -n 1)
+  what=$(sed -nE 's/^(READ|WRITE) of size ([0-9]+).*/\1 of \2 bytes/p; s/^.*: runtime error: (.*)/\1/p' "$1" | sed -n 1p)
+  place=$(grep -oE '[^ (]*\.(cu|h):[0-9]+' "$1" | grep -vE '(^|/)simt/(emulator|include)/|/include/c\+\+/' | sed -n 1p)
   near=$(sed -nE "s/^0x[0-9a-f]+ is located ([0-9]+) bytes to the left of.*/, \\1 bytes before an array/p
     s/^0x[0-9a-f]+ is located ([0-9]+) bytes to the right of.*/, \\1 bytes behind the end of an array/p
-    s/^0x[0-9a-f]+ is located ([0-9]+ bytes) (before|after) .*/, \\1 \\2 an array/p" "$1" | head -n 1)
-  thread=$(sed -nE 's/^kernel [^,]*, block (\([0-9,]*\)): thread (\([0-9,]*\)).*/in thread \2 of block \1/p' "$1" | head -n 1)
+    s/^0x[0-9a-f]+ is located ([0-9]+ bytes) (before|after) .*/, \\1 \\2 an array/p" "$1" | sed -n 1p)
+  thread=$(sed -nE 's/^kernel [^,]*, block (\([0-9,]*\)): thread (\([0-9,]*\)).*/in thread \2 of block \1/p' "$1" | sed -n 1p)
   echo "$what at ${place#"$root/"}$near, $thread"
 }
 

@@ -161,7 +161,7 @@ damage_newest() { # one time in three; `damaged` is its name, `stamp` tells it f
 heeds_damage() { # what the last run has said of the file that was damaged before it
   local begins
   [ -n "$damaged" ] || return 0
-  begins=$(grep -nE '^(resumed from|--resume auto: no valid checkpoint)' out | head -n 1) || begins=
+  begins=$(grep -nE '^(resumed from|--resume auto: no valid checkpoint)' out | sed -n 1p) || begins=
   if [ -z "$begins" ]; then # killed before it said so
     [ "$(stat -c '%i %y' "$run/checkpoints/$damaged" 2>/dev/null)" = "$stamp" ] || damaged=
     return 0

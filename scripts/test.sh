@@ -111,7 +111,7 @@ failures() {
 
 # The tests that took longest, of a JUnit file: "a.b 41 s, c.d 30 s".
 slowest() {
-  sed -n 's/.*<testcase name="\([^"]*\)".* time="\([0-9.]*\)".*/\2 \1/p' "$1" | sort -rn | head -n 5 |
+  sed -n 's/.*<testcase name="\([^"]*\)".* time="\([0-9.]*\)".*/\2 \1/p' "$1" | sort -rn | sed -n 1,5p |
     awk '{ printf "%s%s %.0f s", (NR > 1 ? ", " : ""), $2, $1 } END { print "" }'
 }
 

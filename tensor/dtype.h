@@ -12,11 +12,11 @@
 namespace athanor {
 
 /// Element types of a tensor.
-enum class DType : std::uint8_t { f64, f32, f16, bf16, i64, i32, u8, boolean };
+enum class DType : std::uint8_t { f64, f32, f16, bf16, i64, i32, u8, boolean, i8 };
 
 /// All of them, in the order of DType.
-inline constexpr DType kDTypes[] = {DType::f64, DType::f32, DType::f16, DType::bf16,
-                                    DType::i64, DType::i32, DType::u8,  DType::boolean};
+inline constexpr DType kDTypes[] = {DType::f64, DType::f32, DType::f16,     DType::bf16, DType::i64,
+                                    DType::i32, DType::u8,  DType::boolean, DType::i8};
 
 /// Bytes of one element.
 constexpr std::size_t size_of(DType dtype) {
@@ -28,6 +28,7 @@ constexpr std::size_t size_of(DType dtype) {
     case DType::f16:
     case DType::bf16: return 2;
     case DType::u8:
+    case DType::i8:
     case DType::boolean: return 1;
   }
   return 0;
@@ -44,6 +45,7 @@ constexpr std::string_view name_of(DType dtype) {
     case DType::i32: return "i32";
     case DType::u8: return "u8";
     case DType::boolean: return "bool";
+    case DType::i8: return "i8";
   }
   return "?";
 }
@@ -75,6 +77,7 @@ template <> struct DTypeOf<std::int64_t> { static constexpr DType value = DType:
 template <> struct DTypeOf<std::int32_t> { static constexpr DType value = DType::i32; };
 template <> struct DTypeOf<std::uint8_t> { static constexpr DType value = DType::u8; };
 template <> struct DTypeOf<bool> { static constexpr DType value = DType::boolean; };
+template <> struct DTypeOf<std::int8_t> { static constexpr DType value = DType::i8; };
 
 /// The dtype of a storage type.
 template <class T> inline constexpr DType dtype_of = DTypeOf<T>::value;
@@ -104,6 +107,7 @@ template <class F> decltype(auto) dispatch_any(DType dtype, F&& f) {
     case DType::i32: return f.template operator()<std::int32_t>();
     case DType::u8: return f.template operator()<std::uint8_t>();
     case DType::boolean: return f.template operator()<bool>();
+    case DType::i8: return f.template operator()<std::int8_t>();
   }
   detail::fail<>("dispatch: unknown dtype {}", static_cast<int>(dtype));
 }

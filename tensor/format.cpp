@@ -116,6 +116,7 @@ class Printer {
       case DType::i64: return fmt::format("{}", tensor_.data<std::int64_t>()[offset]);
       case DType::i32: return fmt::format("{}", tensor_.data<std::int32_t>()[offset]);
       case DType::u8: return fmt::format("{}", tensor_.data<std::uint8_t>()[offset]);
+      case DType::i8: return fmt::format("{}", tensor_.data<std::int8_t>()[offset]);
       default: break;
     }
     const double number = detail::element(tensor_, offset);

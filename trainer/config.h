@@ -324,7 +324,8 @@ struct TrainerConfig {
   std::optional<TrainingLength> warmup = {};  ///< unset: none, except one cycle, which rises for a quarter
   double min_lr = 0;
   LrScaling lr_scaling = LrScaling::none;
-  std::int64_t lr_scaling_batch = 256;  ///< the batch size for which lr was chosen
+  bool lr_is_fitted = false;            ///< by fit_usual_rate(): the program's lr, which no flag has set
+  std::int64_t lr_scaling_batch = 256;  ///< images of the step for which lr was chosen
   LabelKind task = LabelKind::classes;  ///< of a program with --model
   TaskLoss loss = {};                   ///< of that task
   double label_smoothing = 0;

@@ -74,6 +74,11 @@ std::uint64_t FrozenWeights::hash() const {
   return kernels::mix64(sum + first);
 }
 
+void FrozenWeights::keep_unrounded(PackedModel& packed) const {
+  for (const Entry& entry : entries_)
+    if (entry.handle.dtype() != DType::f32) packed.keep_unrounded(entry.handle, entry.values);
+}
+
 void FrozenWeights::put_back() const {
   for (const Entry& entry : entries_) {
     if (entry.handle.version() == entry.version)

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "autograd/packed_model.h"
 #include "autograd/parameter.h"
 #include "optim/arena.h"
 #include "optim/precision.h"
@@ -35,6 +36,9 @@ class FrozenWeights {
   void load_state_dict(const StateDict& state);
   /// Hash of all values, in order. A counted wait.
   std::uint64_t hash() const;
+
+  /// Gives `packed` the f32 values of all weights that are rounded: PackedModel::keep_unrounded().
+  void keep_unrounded(PackedModel& packed) const;
 
   /// Restores the f32 values in handles not written since, for another run, which may train them.
   void put_back() const;

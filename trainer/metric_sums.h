@@ -32,12 +32,12 @@ inline bool is_of_class(std::string_view metric) {
          metric.find_first_not_of("0123456789", slash + 1) == metric.npos;
 }
 
-/// Whether it is the threshold of one class, as SeveralLabels names them: "val_threshold/3". No terminal and
-/// no report shows it: a model file and metrics.jsonl have it.
+/// Whether it is the threshold of one class, as SeveralLabels names them: "val_threshold/3". Only the end of
+/// a run shows it, with the name of the class; a model file and metrics.jsonl have it.
 inline bool is_threshold(std::string_view metric) {
   if (!is_of_class(metric)) return false;
   const std::string_view name = metric.substr(0, metric.rfind('/'));
-  return name == "threshold" || name == "val_threshold";
+  return name == "threshold" || name == "val_threshold" || name == "test_threshold";
 }
 
 /// Measurements over some samples; NaN means not measured.

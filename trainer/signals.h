@@ -20,4 +20,9 @@ class SignalGuard {
   bool take_save_request() const;
 };
 
+/// Until the first SignalGuard, and after the last, has SIGINT, SIGTERM and SIGHUP end the process with one
+/// line and the exit code of a run that they end, 128 + signal, instead of without a word. Ignored signals
+/// stay ignored; so are those of one of several ranks left alone, whose launcher reports them.
+void say_what_ended();
+
 }  // namespace athanor

@@ -9,6 +9,7 @@
 #include "trainer/loggers/progress.h"
 #include "trainer/run_main.h"
 #include "trainer/run_on_ranks.h"
+#include "trainer/signals.h"
 
 namespace athanor {
 namespace {
@@ -41,6 +42,7 @@ int train_on_ranks(TrainerConfig config, char** arguments, const dist::Networks&
 int train_main(int argc, char** argv, const TrainerConfig& defaults, const dist::Networks& networks,
                const std::function<FitReport(Trainer&)>& fit, const std::function<void(Flags&)>& own) {
   return run_main(argc, argv, [&](int count, char** arguments) {
+    say_what_ended();
     Flags flags;
     if (own) own(flags);
     return train_on_ranks(parse_flags(count, arguments, defaults, flags), arguments, networks, fit);

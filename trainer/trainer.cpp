@@ -181,6 +181,7 @@ Trainer& Trainer::phase(const std::string& name, const std::function<void(Traine
             whole_.resume);
   TrainerConfig config = whole_;
   if (change) change(config);
+  config.lr_is_fitted = config.lr_is_fitted && config.lr == whole_.lr;
   config.phase = name;
   if (!config.checkpoint_dir.empty()) config.checkpoint_dir /= name;
   check(config);

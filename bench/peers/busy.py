@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 
-from compare import STEPS, Way, WorkerError, others, own_case, parse, parser_of, save_network
+from compare import STEPS, Way, WorkerError, case_of, others, parse, parser_of, save_network
 from ratios import interval, processor
 
 # A neighbour computes until it is killed, or this process is gone.
@@ -52,7 +52,7 @@ def main():
     rows, counts = [], range(args.neighbours + 1)
     with tempfile.TemporaryDirectory() as folder, open(f"{folder}/log", "w", encoding="utf-8") as log:
         save_network(args, folder, network)
-        ways = [Way("athanor", f"'{args.ours}' '{folder}'", own_case(args, network, kind, batch), "athanor", threads, log, **WAITS)]
+        ways = [Way("athanor", f"'{args.ours}' '{folder}'", case_of(args, network, kind, batch), "athanor", threads, log, **WAITS)]
         for title, *how in others(args, folder, network, kind, batch):
             if title == "pytorch channels_last":
                 ways.append(Way(title, *how, threads, log))

@@ -23,7 +23,7 @@ from workloads import NAMES, OTHER_NAMES, STEPS
 HERE = pathlib.Path(__file__).resolve().parent
 TORCH = {"infer": ["eager", "channels_last", "frozen", "frozen_channels_last", "compile"],
          "train": ["eager", "channels_last", "compile"]}
-TOLERANCE = {"f32": 1e-4, "bf16": 5e-2}  # of the largest logit or loss
+TOLERANCE = {"f32": 1e-4, "bf16": 5e-2, "int8": 0.5}  # of the largest logit or loss; each side of int8 rounds in its own way
 MOST_STOLEN = 0.02  # of the processors' time, by other machines on the same host: above, a row says nothing
 COLUMNS = "{:<18} {:<4} {:>7}  {:<38} {:>12} {:>12} {:>6}  {:<14} {:>8} {:>8} {:>8}"
 
@@ -63,19 +63,20 @@ def parse(workload):
     return (network, kind, batch) if known else None
 
 
-def own_case(args, network, kind, batch):
-    way = "unpacked" if kind == "infer" and args.precision != "f32" else kind  # Predictor computes in f32 alone
-    return f"{network}/{args.precision}/{way}-b{batch}"
+def case_of(args, network, kind, batch):
+    return f"{network}/{args.precision}/{kind}-b{batch}"
 
 
 def others(args, folder, network, kind, batch):
     """What is measured beside ours: title, command, case, variant."""
     python, ours = f"'{args.python}'", f"'{args.ours}' '{folder}'"
-    case = f"{network}/{args.precision}/{kind}-b{batch}"
-    yield "athanor again (A/A)", ours, own_case(args, network, kind, batch), "athanor"
-    if kind == "infer" and args.precision == "f32":  # as it was before Predictor
-        yield "athanor unpacked", ours, f"{network}/f32/unpacked-b{batch}", "athanor"
-    for way in TORCH[kind]:
+    case = case_of(args, network, kind, batch)
+    yield "athanor again (A/A)", ours, case, "athanor"
+    if kind == "infer" and args.precision != "int8":  # as it was before Predictor
+        yield "athanor unpacked", ours, f"{network}/{args.precision}/unpacked-b{batch}", "athanor"
+    if kind == "infer" and args.precision == "int8":
+        yield "athanor f32", ours, f"{network}/f32/infer-b{batch}", "athanor"
+    for way in TORCH[kind] if args.precision != "int8" else ():
         yield f"pytorch {way}", f"{python} '{HERE}/pytorch/{kind}.py' '{folder}'", case, way
     for package in ("onnxruntime", "openvino") if kind == "infer" else ():
         yield package, f"{python} '{HERE}/onnx/infer.py' '{folder}' {package}", case, package
@@ -90,7 +91,7 @@ def error_of(ours, theirs):
 
 def start(args, folder, network, kind, batch, threads, log, said, wanted=lambda title: True):
     """Ours, and the ways that are measured beside it. `said` is what is left out, and has been named."""
-    ours = Way("athanor", f"'{args.ours}' '{folder}'", own_case(args, network, kind, batch), "athanor", threads, log)
+    ours = Way("athanor", f"'{args.ours}' '{folder}'", case_of(args, network, kind, batch), "athanor", threads, log)
     ways = []
     for title, *how in others(args, folder, network, kind, batch):
         if not wanted(title):

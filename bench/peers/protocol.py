@@ -1,13 +1,18 @@
 """The peer's side of a comparison, of any package: the protocol of bench/peers/README.md over standard input and output."""
 
 import json
+import os
 import resource
 import sys
 import time
 
+# Answers alone go to standard output: what packages print goes to standard error.
+ANSWERS = os.fdopen(os.dup(1), "w")
+os.dup2(2, 1)
+
 
 def say(answer):
-    print(json.dumps(answer), flush=True)
+    print(json.dumps(answer), file=ANSWERS, flush=True)
 
 
 def time_of(run, seconds):

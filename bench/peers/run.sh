@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# bench/peers/run.sh WORKLOAD [--precision f32|bf16|f16] [--json FILE] [--rounds N] [--threads N] [--venv DIR]
+# bench/peers/run.sh WORKLOAD [--precision f32|bf16|f16|int8] [--json FILE] [--rounds N] [--threads N] [--venv DIR]
 #                    [--only TEXT] [--neighbours N]
 # bench/peers/run.sh zoo [--minutes 20] [--compile] [--precision P] [--threads N] [--only NETWORK] [--json FILE] [--venv DIR]
 #
@@ -53,7 +53,8 @@ esac
     grep -vx -e worker -e naive -e networks -e infer -e train -e speedrun -e ".*_run.*" | tr '\n' ' ')or zoo, mnist-run, cifar10-run, jpegs-run, speedrun-run, first-step, or a network as resnet20-b128-train, -infer or -infer-b1, but is $workload"
 case $precision in
   '' | f32 | bf16 | f16) ;;
-  *) fail 2 "peers: --precision must be f32, bf16 or f16, but is $precision" ;;
+  int8) [ "$program" = infer ] || fail 2 "peers: $workload has no --precision int8: only forward passes have" ;;
+  *) fail 2 "peers: --precision must be f32, bf16, f16 or int8, but is $precision" ;;
 esac
 whole=no # a network, against every peer
 case $program in infer | train) whole=yes ;; esac

@@ -77,6 +77,9 @@ def make(options):
         write_tars(tars + ".tmp", photos, options.shards, int(options.gigabytes * 1e9 / mean))
         os.rename(tars + ".tmp", tars)
     if importlib.util.find_spec("litdata") and not os.path.exists(chunks):
+        # Its usual caches are /tmp/chunks and /tmp/data, which it empties.
+        for name, inside in ("DATA_OPTIMIZER_CACHE_FOLDER", "chunks"), ("DATA_OPTIMIZER_DATA_CACHE_FOLDER", "data"):
+            os.environ[name] = os.path.join(chunks + ".cache", inside)
         import litdata
         count = 0
         for path in glob.glob(os.path.join(tars, "*.tar")):

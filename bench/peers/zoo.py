@@ -13,11 +13,12 @@ import sys
 import tempfile
 import time
 
-from compare import TOLERANCE, WorkerError, images_of_run, in_turns, is_wrong, save_network, show, show_columns, start
+from compare import WorkerError, images_of_run, in_turns, is_wrong, save_network, show, show_columns, start
 from workloads import ZOO
 
 # Rounds of pairs: six are the fewest whose interval has 95 % confidence.
 FEWEST, MOST = 6, 20
+FLOATS = ["f32", "bf16"]
 # Eager is what ViT likes best, channels_last the others; the frozen graph is for forward passes alone.
 WAYS = {"train": ["eager", "channels_last"], "infer": ["channels_last", "frozen_channels_last"]}
 
@@ -56,7 +57,7 @@ def measure(args, folder, network, kind, log, said, seconds):
 
 def summary(rows):
     """A line for each network: its ratio to the best peer, and of A/A, in every kind and precision."""
-    columns = [(kind, precision) for kind in ("train", "infer") for precision in TOLERANCE]
+    columns = [(kind, precision) for kind in ("train", "infer") for precision in FLOATS]
     yield "| network | " + " | ".join(f"{kind} {precision}" for kind, precision in columns) + " |"
     yield "|---|" + "---|" * len(columns)
     for network, batch in ZOO.items():
@@ -83,7 +84,7 @@ def main():
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--minutes", type=float, default=20, help="what fewest rounds take longer is added")
     parser.add_argument("--seconds", type=float, default=0.1, help="of one turn")
-    parser.add_argument("--precision", choices=list(TOLERANCE), nargs="+", default=list(TOLERANCE))
+    parser.add_argument("--precision", choices=FLOATS, nargs="+", default=FLOATS)
     parser.add_argument("--only", choices=list(ZOO), nargs="+", default=list(ZOO), help="of these networks")
     parser.add_argument("--compile", action="store_true", help="torch.compile, too: a minute or more for each network")
     parser.add_argument("--json", help="also write the rows to this file")

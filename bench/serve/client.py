@@ -1,12 +1,14 @@
-"""What soak.py and load.py share: pictures with what athanor predict says of them, and requests over asyncio's streams."""
+"""What load.py asks: pictures with what athanor predict says of them, and requests over asyncio's streams."""
 import asyncio
+import base64
 import json
 import pathlib
+import struct
 import subprocess
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tests/programs"))
-from serve_client import Server, multipart  # noqa: E402,F401  pylint: disable=wrong-import-position,unused-import
+from serve_client import Server  # noqa: E402,F401  pylint: disable=wrong-import-position,unused-import
 
 TOLERANCE = 2e-6  # of a probability: batches of other sizes round otherwise
 
@@ -29,8 +31,34 @@ def is_tie(one, expected):
     return sum(abs(one["probability"] - other["probability"]) <= 2 * TOLERANCE for other in expected) > 1 or one["probability"] <= 2 * TOLERANCE
 
 
-def request_bytes(body):
-    return f"POST /predict HTTP/1.1\r\nHost: bench\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body
+def request_bytes(path, body, headers=""):
+    return f"POST {path} HTTP/1.1\r\nHost: bench\r\nContent-Length: {len(body)}\r\n{headers}\r\n".encode() + body
+
+
+def picture_request(dialect, picture, name="", top=3):
+    """The request for a picture's most probable classes by the model of that name: of athanor's own dialect, of the Open Inference
+    Protocol with a binary tensor, or of LitServe's, JSON."""
+    if dialect == "predict":
+        return request_bytes("/predict" + (f"?model={name}" if name else ""), picture)
+    if dialect == "litserve":
+        return request_bytes("/predict", json.dumps({"image": base64.b64encode(picture).decode()}).encode(), "Content-Type: application/json\r\n")
+    tensor = struct.pack("<I", len(picture)) + picture
+    text = json.dumps({"inputs": [{"name": "images", "datatype": "BYTES", "shape": [1], "parameters": {"binary_data_size": len(tensor)}}],
+                       "outputs": [{"name": "probabilities", "parameters": {"classification": top}}]}).encode()
+    return request_bytes(f"/v2/models/{name or 'default'}/infer", text + tensor, f"Inference-Header-Content-Length: {len(text)}\r\n")
+
+
+def top_of(said):
+    """The classes of an answer of any of these dialects."""
+    if "top" in said:
+        return said["top"]
+    texts = (text.split(":", 2) for text in said["outputs"][0]["data"])
+    return [{"index": int(index), "probability": float(value), "class": name} for value, index, name in texts]
+
+
+def requests_for(known, dialect, name=""):
+    """[(request, top)] of [(picture, top)]."""
+    return [(picture_request(dialect, picture, name, len(top)), top) for picture, top in known]
 
 
 async def read_answer(reader):
@@ -55,9 +83,9 @@ class Connection:
         if not self.writer:
             self.reader, self.writer = await asyncio.open_connection(self.server.host, self.server.port)
 
-    async def ask(self, body):
+    async def ask(self, request):
         await self.open()
-        self.writer.write(request_bytes(body))
+        self.writer.write(request)
         return await read_answer(self.reader)
 
     def close(self):

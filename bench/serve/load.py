@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""load.py ATHANOR MODEL PICTURES [--seconds S] [--flags="FLAGS of athanor serve"] [--onnx PYTHON]: what athanor serve answers in time.
+"""load.py ATHANOR MODEL PICTURES [--also MODEL]... [--dialect predict|v2] [--seconds S] [--flags="FLAGS of athanor serve"]
+        [--onnx PYTHON] [--litserve PYTHON]: what athanor serve answers in time.
 
 Its capacity first: 64 clients that ask without pause. Then requests at random times (a Poisson process) at 50, 80 and 95 % of
 that. Each one's latency counts from the time it was due, so that a server that stalls is not spared the requests it has kept
@@ -7,11 +8,14 @@ from being sent. The client takes a part of the same machine. Only 127.0.0.1 is 
 
     bench/serve/load.py build/cpu/bin/athanor MODEL PICTURES --onnx ~/.cache/athanor/peers/bin/python3
 
-With --onnx, athanor convert writes the model as ONNX, and onnx_server.py serves it with that Python, which must have onnxruntime,
-numpy and Pillow. The top class of every picture must be that of athanor predict at both servers. Then both are measured in turns, at
-the same loads: 50, 80 and 95 % of the capacity of each, ours first in every other turn; the latencies of all turns are put together.
-A server that answers fewer images/s than are sent is above its capacity, and its latencies grow for as long as that lasts. Twice its
-capacity and more is not sent. The code is 1 where a class differs or an answer is wrong.
+--dialect v2 asks in the Open Inference Protocol, with binary tensors. With --also, the same server has further models, and each request
+is for one of all at random.
+
+With --onnx or --litserve, athanor convert writes the model as ONNX, and onnx_server.py or litserve_server.py serves it with that Python,
+which must have onnxruntime, numpy and Pillow, and litserve. The top class of every picture must be that of athanor predict at all servers.
+Then they are measured in turns, at the same loads: 50, 80 and 95 % of the capacity of each, in reverse order in every other turn; the
+latencies of all turns are put together. A server that answers fewer images/s than are sent is above its capacity, and its latencies grow for
+as long as that lasts. Twice its capacity and more is not sent. The code is 1 where a class differs or an answer is wrong.
 """
 import argparse
 import asyncio
@@ -23,7 +27,7 @@ import subprocess
 import tempfile
 import time
 
-from client import Connection, Server, expectations, is_right
+from client import Connection, Server, expectations, is_right, requests_for, top_of
 
 
 MOST_CONNECTIONS = 256  # a request that finds none waits, which counts
@@ -50,15 +54,15 @@ class Load:
             connection, used = self.free.pop() if self.free else (Connection(self.server), 0)
             if time.monotonic() - used > IDLE_S:
                 connection.close()
-            body, expected = self.draw.choice(self.known)
+            request, expected = self.draw.choice(self.known)
             try:
-                code, said = await connection.ask(body)
+                code, said = await connection.ask(request)
             except (ConnectionError, asyncio.IncompleteReadError):  # this process was so late that the server has closed it
                 self.again += 1
                 connection.close()
-                code, said = await connection.ask(body)
+                code, said = await connection.ask(request)
             self.refused += code == 503
-            self.wrong += code not in (200, 503) or (code == 200 and not self.is_right(said["top"], expected))
+            self.wrong += code not in (200, 503) or (code == 200 and not self.is_right(top_of(said), expected))
             self.free.append((connection, time.monotonic()))
 
     async def capacity(self, seconds, clients=64):
@@ -92,9 +96,12 @@ class Load:
         return sorted(latencies)
 
     def mean_batch(self, since=(0, 0)):
-        """(mean, totals to go on from)"""
-        totals = self.server.metric("athanor_batch_images_sum"), self.server.metric("athanor_batch_images_count")
-        return (totals[0] - since[0]) / max(1, totals[1] - since[1]), totals
+        """(mean as a text, totals to go on from); "-" of a server that does not say"""
+        try:
+            totals = self.server.metric("athanor_batch_images_sum"), self.server.metric("athanor_batch_images_count")
+        except TypeError:  # it has no such figure
+            return "-", since
+        return f"{(totals[0] - since[0]) / max(1, totals[1] - since[1]):.1f}", totals
 
 
 def at_quantile(latencies, q):
@@ -102,21 +109,34 @@ def at_quantile(latencies, q):
     return 1000 * latencies[min(len(latencies) - 1, int(q * len(latencies)))]
 
 
+def known_of(options):
+    """[(request, top)] of all models."""
+    if not options.also:
+        return requests_for(expectations(options.athanor, options.model, options.pictures), options.dialect)
+    return [one for name, model in names_of(options)
+            for one in requests_for(expectations(options.athanor, model, options.pictures), options.dialect, name)]
+
+
+def names_of(options):
+    """[(name, model)]"""
+    return [(f"model{i}", model) for i, model in enumerate([options.model, *options.also])]
+
+
 async def measure(options, server):
-    load = Load(server, expectations(options.athanor, options.model, options.pictures))
+    load = Load(server, known_of(options))
     await load.capacity(2)
     _, totals = load.mean_batch()
     capacity = await load.capacity(options.seconds)
     batch, totals = load.mean_batch(totals)
     print(server.first_line.split("/: ", 1)[1].strip())
     print(f"| load | images/s | {TIMES}\n|---|---|---|---|---|---|---|")
-    print(f"| 64 clients without pause | {capacity:.0f} | - | - | {batch:.1f} | - | {load.refused} |")
+    print(f"| 64 clients without pause | {capacity:.0f} | - | - | {batch} | - | {load.refused} |")
     for share in SHARES:
         load.refused = 0
         latencies = await load.open_loop(share * capacity, options.seconds)
         batch, totals = load.mean_batch(totals)
         print(f"| {100 * share:.0f} % | {share * capacity:.0f} | {at_quantile(latencies, 0.5):.1f} | {at_quantile(latencies, 0.99):.1f} "
-              f"| {batch:.1f} | {len(latencies)} | {load.refused} |")
+              f"| {batch} | {len(latencies)} | {load.refused} |")
     print(f"wrong answers: {load.wrong}; asked again: {load.again}; memory {server.resident_kb() / 1024:.0f} MiB")
     return load.wrong == 0
 
@@ -150,25 +170,25 @@ class Engine:
             return f"| {self.name} | {load} | {sent} | far above its capacity | - | - | - | - | - |"
         latencies, (batch, _) = sorted(self.latencies), self.load.mean_batch(self.totals)
         times = f"{at_quantile(latencies, 0.5):.1f} | {at_quantile(latencies, 0.99):.1f}" if latencies else "- | -"
-        return (f"| {self.name} | {load} | {sent} | {statistics.fmean(self.answered):.0f} | {times} | {batch:.1f} | {len(latencies) or '-'} "
+        return (f"| {self.name} | {load} | {sent} | {statistics.fmean(self.answered):.0f} | {times} | {batch} | {len(latencies) or '-'} "
                 f"| {self.load.refused} |")
 
 
-async def answer_alike(engines, known):
+async def answer_alike(engines):
     """Whether each server's top class is athanor predict's, for every picture; says how far probabilities are off."""
     alike = True
     for engine in engines:
         connection, farthest = Connection(engine.load.server), 0
-        for body, expected in known:
-            code, said = await connection.ask(body)
-            if code != 200 or not has_top_class(said["top"], expected):
+        for request, expected in engine.load.known:
+            code, said = await connection.ask(request)
+            if code != 200 or not has_top_class(top_of(said), expected):
                 print(f"{engine.name}: {code} {said} instead of {expected}")
                 alike = False
                 continue
-            farthest = max(farthest, abs(said["top"][0]["probability"] - expected[0]["probability"]))
+            farthest = max(farthest, abs(top_of(said)[0]["probability"] - expected[0]["probability"]))
         connection.close()
         print(f"{engine.name}: {engine.load.server.first_line.split('/: ', 1)[1].strip()}; "
-              f"top probabilities of {len(known)} pictures within {farthest:.1g}")
+              f"top probabilities of {len(engine.load.known)} pictures within {farthest:.1g}")
     return alike
 
 
@@ -178,10 +198,11 @@ async def in_turns(engines, turns, measure_one):
             await measure_one(engine)
 
 
-async def measure_beside(options, ours, theirs):
+async def measure_beside(options, ours, others):
     known = expectations(options.athanor, options.model, options.pictures)
-    engines = [Engine("athanor", ours, known), Engine("ONNX Runtime", theirs, known)]
-    if not await answer_alike(engines, known):
+    engines = [Engine("athanor", ours, requests_for(known, options.dialect))]
+    engines += [Engine(name, server, requests_for(known, dialect)) for name, dialect, server in others]
+    if not await answer_alike(engines):
         return False
     for engine in engines:
         await engine.load.capacity(2)
@@ -199,14 +220,14 @@ async def measure_beside(options, ours, theirs):
         await in_turns(able, options.turns, lambda engine: engine.at_rate(rate, options.seconds))  # pylint: disable=cell-var-from-loop
         for engine in engines:
             print(engine.row(load, f"{rate:.0f}"), flush=True)
-    print("\n" + "; ".join(f"{e.name}: {e.load.wrong} wrong answers, {e.load.again} asked again, memory {e.load.server.resident_kb() / 1024:.0f} MiB"
+    print("\n" + "; ".join(f"{e.name}: {e.load.wrong} wrong answers, {e.load.again} asked again, memory {e.load.server.all_resident_kb() / 1024:.0f} MiB"
                            for e in engines))
     return all(engine.load.wrong == 0 for engine in engines)
 
 
 @contextlib.contextmanager
-def served(program, model, options, folder, command="serve"):
-    server = Server(program, model, "--max-queue", "2000", *options.flags.split(), err=f"{folder}/{pathlib.Path(command).stem}.err", command=command)
+def served(program, model, options, folder, command="serve", more=()):
+    server = Server(program, model, "--max-queue", "2000", *options.flags.split(), *more, err=f"{folder}/{pathlib.Path(command).stem}.err", command=command)
     try:
         yield server
     finally:
@@ -218,18 +239,29 @@ def main():
     for name in ("athanor", "model", "pictures"):
         parser.add_argument(name, metavar=name.upper())
     parser.add_argument("--seconds", type=float, default=10)
-    parser.add_argument("--flags", default="", help="of athanor serve; onnx_server.py gets the same")
+    parser.add_argument("--flags", default="", help="of athanor serve; the other servers get the same")
+    parser.add_argument("--dialect", choices=("predict", "v2"), default="predict", help="in which athanor serve is asked")
+    parser.add_argument("--also", metavar="MODEL", action="append", default=[], help="a further model of the same server")
     parser.add_argument("--onnx", metavar="PYTHON", help="measure onnx_server.py beside it, with this Python")
-    parser.add_argument("--turns", type=int, default=2, help="of each server at each load, with --onnx")
+    parser.add_argument("--litserve", metavar="PYTHON", help="measure litserve_server.py beside it, with this Python")
+    parser.add_argument("--turns", type=int, default=2, help="of each server at each load, with --onnx or --litserve")
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder, served(options.athanor, options.model, options, folder) as server:
-        if not options.onnx:
+    peers = [(name, dialect, python, script) for name, dialect, python, script in
+             (("ONNX Runtime", "predict", options.onnx, "onnx_server.py"), ("LitServe", "litserve", options.litserve, "litserve_server.py")) if python]
+    if peers and options.also:
+        parser.error("--also: the other servers have one model")
+    models = [f"{name}={model}" for name, model in names_of(options)] if options.also else [options.model]
+    with contextlib.ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory())
+        server = stack.enter_context(served(options.athanor, models[0], options, folder, more=models[1:]))
+        if not peers:
             right = asyncio.run(measure(options, server))
         else:
-            model, command = f"{folder}/model.onnx", pathlib.Path(__file__).resolve().with_name("onnx_server.py")
+            model = f"{folder}/model.onnx"
             subprocess.run([options.athanor, "convert", options.model, model, "--preprocess"], check=True, stdout=subprocess.DEVNULL)
-            with served(options.onnx, model, options, folder, command) as theirs:
-                right = asyncio.run(measure_beside(options, server, theirs))
+            others = [(name, dialect, stack.enter_context(served(python, model, options, folder, pathlib.Path(__file__).resolve().with_name(script))))
+                      for name, dialect, python, script in peers]
+            right = asyncio.run(measure_beside(options, server, others))
     raise SystemExit(0 if right else 1)
 
 

@@ -254,4 +254,5 @@ def main():
     os._exit(0)  # threads may be inside a batch
 
 
-main()
+if __name__ == "__main__":
+    main()

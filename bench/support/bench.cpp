@@ -56,7 +56,7 @@ std::int64_t warm_up() {
 Roofs roofs_of(const Work& work) {
   Roofs roofs;
   if (work.bytes > 0) roofs.bytes = {copy_roof(work.bytes), "copy"};
-  if (work.flops > 0) roofs.flops = {fma_peak(), "FMA"};
+  if (work.flops > 0) roofs.flops = {work.peak(), work.peak == int8_peak ? "int8" : "FMA"};
   return roofs;
 }
 

@@ -35,7 +35,8 @@ struct Id {
 struct Work {
   double bytes = 0;
   double flops = 0;
-  double elements = 0;  ///< for a column of bytes per element
+  double elements = 0;          ///< for a column of bytes per element
+  double (*peak)() = fma_peak;  ///< that `flops` are held against
 };
 
 /// A case made ready: its tensors are alive in `run`, and its result has been compared with a reference.

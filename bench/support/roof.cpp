@@ -122,6 +122,64 @@ double measure_fma() {
   });
 }
 
+#if defined(__x86_64__) && defined(__GNUC__)
+
+ATH_AVX512_VNNI void dot_chains_avx512(int* values) {
+  __m512i sums[kChains];
+  for (auto& sum : sums) sum = _mm512_set1_epi32(*values);
+  const __m512i x = _mm512_set1_epi32(*values), w = _mm512_set1_epi32(*values + 1);
+  for (int step = 0; step < kSteps; ++step) {
+#pragma GCC unroll 16
+    for (auto& sum : sums) sum = _mm512_dpbusd_epi32(sum, x, w);
+  }
+  for (int i = 1; i < kChains; ++i) sums[0] = _mm512_add_epi32(sums[0], sums[i]);
+  int lanes[kLanes];
+  _mm512_storeu_si512(lanes, sums[0]);
+  *values = lanes[0];
+}
+
+ATH_AVX2 void dot_chains_avx2(int* values) {
+  __m256i sums[kChains];
+  for (auto& sum : sums) sum = _mm256_set1_epi32(*values);
+  const __m256i x = _mm256_set1_epi32(*values), w = _mm256_set1_epi32(*values + 1);
+  for (int step = 0; step < kSteps; ++step) {
+#pragma GCC unroll 16
+    for (auto& sum : sums) {
+      __m256i factor = x;
+      asm volatile("" : "+x"(factor));  // a product for each sum
+      sum = _mm256_add_epi32(sum, _mm256_madd_epi16(factor, w));
+    }
+  }
+  for (int i = 1; i < kChains; ++i) sums[0] = _mm256_add_epi32(sums[0], sums[i]);
+  *values = _mm256_extract_epi32(sums[0], 0);
+}
+
+double measure_int8() {
+  CpuContext& context = cpu_context();
+  if (!cpu::has_avx2()) return 0;
+  const bool wide = cpu::has_avx512_vnni();
+  const std::int64_t threads = context.threads();
+  const double operations = (wide ? 2.0 * 64 : 2.0 * 16) * kChains * kSteps * static_cast<double>(threads);
+  return best_rate(operations, [&] {
+    cpu::parallel_for(context, threads, 1, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin; i < end; ++i) {
+        volatile int seed = static_cast<int>(i);
+        int value = seed;
+        (wide ? dot_chains_avx512 : dot_chains_avx2)(&value);
+        seed = value;
+      }
+    });
+  });
+}
+
+#else
+
+double measure_int8() {
+  return 0;
+}
+
+#endif
+
 }  // namespace
 
 double copy_roof(double bytes) {
@@ -134,6 +192,11 @@ double copy_roof(double bytes) {
 
 double fma_peak() {
   static const double peak = measure_fma();
+  return peak;
+}
+
+double int8_peak() {
+  static const double peak = measure_int8();
   return peak;
 }
 

@@ -23,4 +23,9 @@ double copy_roof(double bytes);
 /// Single-precision FLOP/s of independent fused multiply-adds in registers, all threads. Measured once.
 double fma_peak();
 
+/// Integer operations per second, two per product, of sums of products of u8 and i8 in registers, by the
+/// instruction that kernels/cpu/int8_tiles_*.cpp use on this CPU, all threads. Measured once; 0 where it is a
+/// plain loop.
+double int8_peak();
+
 }  // namespace athanor::bench

@@ -122,8 +122,12 @@ class JoinedStore final : public Dataset {
 
 class UnreadableSample final : public Dataset {
  public:
-  UnreadableSample(const Dataset& like, std::string why)
-      : spec_(like.spec()), fields_(like.fields()), class_names_(like.class_names()), why_(std::move(why)) {}
+  UnreadableSample(const Dataset& like, std::string why, Unused unused)
+      : spec_(like.spec()),
+        fields_(like.fields()),
+        class_names_(like.class_names()),
+        why_(std::move(why)),
+        unused_{std::move(unused)} {}
 
   std::int64_t size() const override { return 1; }
   const ImageSpec& spec() const override { return spec_; }
@@ -139,25 +143,32 @@ class UnreadableSample final : public Dataset {
                                std::nan(""));
   }
   std::uint64_t sample_id(std::int64_t) const override { return kernels::fnv1a(why_); }
+  std::vector<Unused> unused() const override { return unused_; }
 
  private:
   ImageSpec spec_;
   std::vector<FieldSpec> fields_;
   std::vector<std::string> class_names_;
   std::string why_;
+  std::vector<Unused> unused_;
 };
 
 }  // namespace
 
-std::unique_ptr<Dataset> unreadable_sample(const Dataset& like, std::string why) {
-  return std::make_unique<UnreadableSample>(like, std::move(why));
+Unused damaged_file(const std::string& file, const std::string& lost) {
+  return {"damaged files with samples that cannot be read", 1, {fmt::format("{}: {}", file, lost)}};
 }
 
-std::unique_ptr<Dataset> with_unreadable(std::unique_ptr<Dataset> store, const std::string& why) {
+std::unique_ptr<Dataset> unreadable_sample(const Dataset& like, std::string why, Unused unused) {
+  return std::make_unique<UnreadableSample>(like, std::move(why), std::move(unused));
+}
+
+std::unique_ptr<Dataset> with_unreadable(std::unique_ptr<Dataset> store, const std::string& why,
+                                         const Unused& unused) {
   if (why.empty()) return store;
   std::vector<std::unique_ptr<Dataset>> parts;
   parts.push_back(std::move(store));
-  parts.push_back(unreadable_sample(*parts[0], why));
+  parts.push_back(unreadable_sample(*parts[0], why, unused));
   return join(std::move(parts));
 }
 

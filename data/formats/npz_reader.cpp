@@ -3,10 +3,12 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <zip.h>
 
+#include "data/formats/detail/labelled_store.h"
 #include "data/formats/detail/npy_header.h"
 #include "data/formats/npy.h"
 #include "tensor/base/error.h"
@@ -182,7 +184,8 @@ class ZipReader {
 
 }  // namespace
 
-std::unique_ptr<Dataset> open_npz(const std::filesystem::path& path, const FieldNames& names) {
+std::unique_ptr<Dataset> open_npz(const std::filesystem::path& path, const FieldNames& names,
+                                  LabelKind kind) {
   const ZipReader archive(path);
   const auto has = [&](const std::string& name) { return archive.has(name + ".npy"); };
   const std::optional<FieldNames> found = usual_names(names, has, has);
@@ -194,6 +197,15 @@ std::unique_ptr<Dataset> open_npz(const std::filesystem::path& path, const Field
                         text_of(archive.others({}, {})));
   }
   const std::string images = found->image + ".npy", labels = found->label + ".npy";
+  if (kind != LabelKind::classes) {
+    const detail::NpyPair pair =
+        detail::check_npy_images(*archive.read(images, detail::kNpyHead), archive.size(images));
+    std::vector<float> numbers = detail::npy_numbers(*archive.read(labels), pair.count);
+    const std::vector<std::int64_t> none(static_cast<std::size_t>(pair.count));
+    return detail::with_labels(detail::dense_store(archive.read(images), pair.image_data, pair.spec, none,
+                                                   archive.others(images, labels)),
+                               std::move(numbers));
+  }
   // Decompresses nothing large before both headers match; labels come before pixels.
   const detail::NpyPair pair =
       detail::check_npy(*archive.read(images, detail::kNpyHead), archive.size(images),

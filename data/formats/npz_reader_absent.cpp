@@ -3,7 +3,7 @@
 
 namespace athanor {
 
-std::unique_ptr<Dataset> open_npz(const std::filesystem::path& path, const FieldNames& /*names*/) {
+std::unique_ptr<Dataset> open_npz(const std::filesystem::path& path, const FieldNames&, LabelKind) {
   detail::fail<IoError>(
       "npz: {}, offset 0: reading needs libzip, but this build was made without it; install libzip-dev and "
       "configure with -DATHANOR_LIBZIP=ON, or write .npy files",

@@ -10,6 +10,8 @@
 #include <span>
 #include <string_view>
 
+#include <fmt/ranges.h>
+
 #include "data/formats/cifar.h"
 #include "data/formats/detail/bytes.h"
 #include "data/formats/detail/shard_folder.h"
@@ -95,7 +97,8 @@ struct Format {
   const char* written_as = nullptr;  ///< suffixes and what they mean, for messages; null: only read
   bool (*is_written)(const path& at) = nullptr;
   Writer (*create)(const path& at, const CreateOptions& options) = nullptr;
-  bool in_shards = false;  ///< CreateOptions::shard_bytes
+  bool in_shards = false;    ///< CreateOptions::shard_bytes
+  bool keeps_names = false;  ///< CreateOptions::class_names
 };
 
 PackedWriterOptions packed_options(const CreateOptions& options) {
@@ -116,7 +119,8 @@ constexpr Format kFormats[] = {
      .create = [](const path& at, const CreateOptions& options) -> Writer {
        return std::make_unique<PackedWriter>(at, packed_options(options));
      },
-     .in_shards = true},
+     .in_shards = true,
+     .keeps_names = true},
     {.name = "manifest of packed files",
      .matches = is_manifest,
      .open = [](const path& at,
@@ -128,25 +132,30 @@ constexpr Format kFormats[] = {
            const std::int64_t bytes = options.shard_bytes > 0 ? options.shard_bytes : options.file_bytes;
            return create_manifest(at, bytes, packed_options(options));
          },
-     .in_shards = true},
+     .in_shards = true,
+     .keeps_names = true},
     {.name = "NumPy array",
      .matches = [](const path& at) { return has(at, "\x93NUMPY"); },
-     .open = [](const path& at, const OpenOptions&) { return open_npy(at); },
+     .open = [](const path& at, const OpenOptions& options) { return open_npy(at, options.labels); },
      .written_as = ".npy",
      .is_written = [](const path& at) { return ends_with(at, {".npy"}); },
      .create = [](const path& at, const CreateOptions&) { return create_npy(at); }},
     {.name = "NumPy archive",
      .matches = [](const path& at) { return ends_with(at, {".npz"}) && has(at, "PK"); },
-     .open = [](const path& at,
-                const OpenOptions& options) { return open_npz(at, field_names(options.fields)); },
+     .open =
+         [](const path& at, const OpenOptions& options) {
+           return open_npz(at, field_names(options.fields), options.labels);
+         },
      .has_names = true,
      .written_as = ".npz",
      .is_written = [](const path& at) { return ends_with(at, {".npz"}); },
      .create = [](const path& at, const CreateOptions&) { return create_npz(at); }},
     {.name = "HDF5 file",
      .matches = [](const path& at) { return has(at, "\x89HDF\r\n\x1a\n"); },
-     .open = [](const path& at,
-                const OpenOptions& options) { return open_hdf5(at, field_names(options.fields)); },
+     .open =
+         [](const path& at, const OpenOptions& options) {
+           return open_hdf5(at, field_names(options.fields), options.labels);
+         },
      .has_names = true,
      .imports = hdf5_files,
      .written_as = ".h5",
@@ -163,14 +172,17 @@ constexpr Format kFormats[] = {
          },
      .open =
          [](const path& at, const OpenOptions& options) {
-           return open_tar(at, field_names(options.fields), options.keep_damaged);
+           const FieldNames names = field_names(options.fields);
+           if (options.labels == LabelKind::classes) return open_tar(at, names, options.keep_damaged);
+           return open_tar_labels(at, {options.labels, names, options.label_names}, options.keep_damaged);
          },
      .has_names = true,
      .written_as = ".tar",
      .is_written = [](const path& at) { return ends_with(at, {".tar"}); },
      .create = [](const path& at,
                   const CreateOptions& options) { return create_tar(at, options.class_names); },
-     .in_shards = true},
+     .in_shards = true,
+     .keeps_names = true},
     {.name = "table of samples",
      .matches =
          [](const path& at) {
@@ -258,7 +270,8 @@ constexpr Format kFormats[] = {
      .is_written = [](const path& at) { return !at.has_extension(); },
      .create = [](const path& at, const CreateOptions& options) -> Writer {
        return std::make_unique<ImageFolderWriter>(at, options.class_names);
-     }},
+     },
+     .keeps_names = true},
 };
 
 /// The names of all formats, or of some.
@@ -289,15 +302,28 @@ const Format& find_format(const path& at) {
                         kind.empty() ? "none of these" : kind);
 }
 
+/// The only table in a folder, or the folder, if it has none.
+path the_table_in(const path& folder, const OpenOptions& options) {
+  const std::vector<path> tables = tables_in(folder);
+  if (tables.size() < 2) return tables.empty() ? folder : tables[0];
+  std::vector<std::string> names;
+  for (const path& table : tables) names.push_back(printable(table.filename().string()));
+  detail::fail<IoError>(
+      "data: {} must have one table of labels with --task {}, but has {}, {}: name the table instead of its "
+      "folder, as in --train {} --val {}",
+      folder.string(), name_of(options.labels), names.size(), fmt::join(names, ", "), tables[0].string(),
+      tables[1].string());
+}
+
 Store open_one(const path& given, const OpenOptions& options) {
-  path at = given;
-  if (options.labels != LabelKind::classes && is_folder(given)) at = table_in(given).value_or(given);
+  const path at =
+      options.labels != LabelKind::classes && is_folder(given) ? the_table_in(given, options) : given;
   const Format& format = find_format(at);
   ATH_CHECK(options.fields.empty() || format.has_names,
             "--fields: {} must be one of: {}; but is of the format {}", at.string(),
             format_names([](const Format& one) { return one.has_names; }), format.name);
   if (!format.imports || options.in_process) return format.open(at, options);
-  return open_imported(at, format.imports(at, field_names(options.fields)), options.fields,
+  return open_imported(at, format.imports(at, field_names(options.fields)), options.fields, options.labels,
                        options.on_import);
 }
 
@@ -391,6 +417,13 @@ Writer create_samples(const path& named, const CreateOptions& options) {
   }
   detail::fail<>("data: {} must end in {}, but ends in '{}'", at.string(), written_formats(),
                  at.extension().string());
+}
+
+bool keeps_class_names(const path& named) {
+  const path at = named.has_filename() ? named : named.parent_path();
+  return std::ranges::any_of(kFormats, [&](const Format& format) {
+    return format.keeps_names && format.is_written && format.is_written(at);
+  });
 }
 
 std::string written_formats() {

@@ -73,6 +73,8 @@ std::unique_ptr<SampleWriter> create_samples(const std::filesystem::path& path,
 /// What open_samples() is to open after create_samples() of `path`: itself; of shards their manifest, or a
 /// pattern that they match.
 std::filesystem::path written_name(const std::filesystem::path& path, std::int64_t shard_bytes);
+/// Whether create_samples() of `path` keeps CreateOptions::class_names; others have numbers alone.
+bool keeps_class_names(const std::filesystem::path& path);
 /// ".athp (a packed file), ..., or without a suffix (a folder of images)"
 std::string written_formats();
 

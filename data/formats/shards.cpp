@@ -296,7 +296,7 @@ std::unique_ptr<Dataset> open_shards(const std::vector<fs::path>& shards, const 
     try {
       std::rethrow_exception(errors[i]);
     } catch (const IoError& error) {
-      parts[i] = unreadable_sample(**good, error.what());
+      parts[i] = unreadable_sample(**good, error.what(), damaged_file(shards[i].string(), "all"));
     }
   }
   match_classes(parts, shards);

@@ -174,16 +174,16 @@ std::unique_ptr<Dataset> open_table(const std::filesystem::path& at, const Table
   });
 }
 
-std::optional<std::filesystem::path> table_in(const std::filesystem::path& folder) {
-  std::optional<std::filesystem::path> found;
+std::vector<std::filesystem::path> tables_in(const std::filesystem::path& folder) {
+  std::vector<std::filesystem::path> found;
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
     const std::string suffix = detail::lower_case(entry.path().extension().string());
     if ((suffix != ".csv" && suffix != ".jsonl") || entry.path().filename().string().starts_with("."))
       continue;
-    if (found) return std::nullopt;
-    found = entry.path();
+    found.push_back(entry.path());
   }
+  std::ranges::sort(found);
   return found;
 }
 

@@ -2,7 +2,6 @@
 
 #include <filesystem>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -46,8 +45,8 @@ struct TableOptions {
 /// "image", and the labels are "labels" or "label", else all columns (several labels) or the only other one
 /// (values). Throws IoError naming line and column.
 std::unique_ptr<Dataset> open_table(const std::filesystem::path& path, const TableOptions& options);
-/// The only table in a folder, or nullopt.
-std::optional<std::filesystem::path> table_in(const std::filesystem::path& folder);
+/// The tables in a folder, by name.
+std::vector<std::filesystem::path> tables_in(const std::filesystem::path& folder);
 
 /// A folder with images/ and, for each further field, a folder of files with the same names (any suffix):
 /// masks/, targets/ or another with images in it. A field's name is the folder's without a final "s": masks

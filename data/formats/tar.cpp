@@ -9,9 +9,12 @@
 #include "data/formats/detail/image_files.h"
 #include "data/formats/detail/indexed_store.h"
 #include "data/formats/detail/kept_index.h"
+#include "data/formats/detail/label_columns.h"
+#include "data/formats/detail/labelled_store.h"
 #include "data/formats/detail/tar_reader.h"
 #include "data/formats/detail/writing.h"
 #include "data/formats/join.h"
+#include "data/sample_weights.h"
 #include "tensor/base/error.h"
 #include "tensor/base/printable.h"
 
@@ -19,8 +22,10 @@ namespace athanor {
 namespace {
 
 using detail::FileBytes;
+using detail::TableRow;
 using detail::TarReader;
 using nlohmann::json;
+using Row = detail::SampleTable::Row;
 
 constexpr std::int64_t kBlock = 512, kMaxText = 1 << 20;
 
@@ -59,11 +64,20 @@ std::optional<std::int64_t> read_json(const TarReader& tar, std::string_view tex
   return at->get<std::int64_t>();
 }
 
+/// The object of a .json, with its keys in order. Deeper nested values are in no column.
+Row read_row(const TarReader& tar, std::string_view text) {
+  const auto is_flat = [](int depth, Row::parse_event_t, Row&) { return depth < 64; };
+  Row all = Row::parse(text, is_flat, false);
+  if (!all.is_object()) tar.fail(tar.offset(), "a .json file must be an object, but is not");
+  return all;
+}
+
 /// Groups the members of each name; -1 marks a sample's missing image or label.
 class Index {
  public:
-  Index(const FileBytes& file, const FieldNames& names)
-      : file_(file), label_key_(names.label.empty() ? "label" : names.label) {}
+  /// `has_rows`: of a label, all of a .json or the text of a .cls is kept, as a row of a table.
+  Index(const FileBytes& file, const FieldNames& names, bool has_rows = false)
+      : file_(file), label_key_(names.label.empty() ? "label" : names.label), has_rows_(has_rows) {}
 
   detail::SampleIndex build(bool keep_damaged) {
     TarReader tar(file_);
@@ -71,7 +85,7 @@ class Index {
     while (next(tar, keep_damaged ? &damage : nullptr)) add(tar);
     add_unused(unused_, tar.unused());
     if (!damage.empty()) {
-      std::erase_if(samples_, [](const detail::IndexEntry& at) { return at.offset < 0 || at.label < 0; });
+      drop_incomplete();
       if (samples_.empty()) detail::fail<IoError>("{}", damage);
     }
     for (std::size_t i = 0; i < samples_.size(); ++i) {
@@ -97,6 +111,9 @@ class Index {
             .damage = damage};
   }
 
+  /// Of each sample, in order.
+  std::vector<TableRow> take_rows() { return std::move(rows_); }
+
  private:
   /// Also false where the archive is damaged, if `damage` takes the reason.
   static bool next(TarReader& tar, std::string* damage) {
@@ -107,6 +124,19 @@ class Index {
       *damage = error.what();
       return false;
     }
+  }
+
+  /// Samples of which the damage has cut off a part.
+  void drop_incomplete() {
+    std::size_t kept = 0;
+    for (std::size_t i = 0; i < samples_.size(); ++i) {
+      if (samples_[i].offset < 0 || samples_[i].label < 0) continue;
+      samples_[kept] = samples_[i];
+      if (has_rows_) std::swap(rows_[kept], rows_[i]);
+      ++kept;
+    }
+    samples_.resize(kept);
+    if (has_rows_) rows_.resize(kept);
   }
 
   void add(const TarReader& tar) {
@@ -124,10 +154,18 @@ class Index {
     if (is_new) {
       samples_.push_back({-1, 0, -1, Codec::png});
       first_members_.push_back(tar.offset());
+      if (has_rows_) rows_.push_back({Row::object(), fmt::format("offset {}", tar.offset())});
     }
     detail::IndexEntry& sample = samples_[at->second];
     if (!codec) {
       const std::string_view text = read_text(file_, tar, suffix, scratch_);
+      if (has_rows_) {
+        Row& row = rows_[at->second].row;
+        suffix == "cls" ? void(row["label"] = std::string(detail::trimmed(text)))
+                        : row.update(read_row(tar, text));
+        sample.label = 0;
+        return;
+      }
       const std::optional<std::int64_t> label =
           suffix == "cls" ? read_cls(tar, text) : read_json(tar, text, label_key_);
       if (label) add_label(sample, *label, tar);
@@ -156,6 +194,8 @@ class Index {
 
   const FileBytes& file_;
   const std::string label_key_;
+  const bool has_rows_;
+  std::vector<TableRow> rows_;  // of samples_
   std::vector<Unused> unused_;
   std::unordered_map<std::string, std::size_t> known_;  // by the name of the sample
   std::vector<detail::IndexEntry> samples_;
@@ -228,8 +268,43 @@ std::unique_ptr<Dataset> open_tar(const std::filesystem::path& path, const Field
   detail::SampleIndex index = detail::kept_index(*file, fmt::format("tar, label={}", names.label),
                                                  [&] { return Index(*file, names).build(keep_damaged); });
   const std::string damage = std::move(index.damage);
+  const Unused unused = damaged_file(file->name(), detail::samples_behind(*file, index.entries));
   return with_unreadable(std::make_unique<detail::IndexedStore>(file, std::move(index), detail::ReadEntry()),
-                         damage);
+                         damage, unused);
+}
+
+std::unique_ptr<Dataset> open_tar_labels(const std::filesystem::path& path, const TableOptions& options,
+                                         bool keep_damaged) {
+  const auto file = std::make_shared<FileBytes>(path, "tar", "write the archive again, or remove it");
+  file->must_not_be_compressed();
+  Index builder(*file, options.fields, true);
+  detail::SampleIndex index = builder.build(keep_damaged);
+  std::vector<TableRow> rows = builder.take_rows();
+  for (TableRow& one : rows)
+    one.row[options.fields.image.empty() ? "image" : options.fields.image] = file->name();
+  const detail::LabelColumns columns(rows, options, fmt::format("tar: {}", file->name()), path);
+  std::vector<float> labels;
+  std::size_t each = 0;
+  for (const TableRow& row : rows) {
+    const Row numbers = columns.sample(row)[kLabelsField];
+    if (each == 0) each = numbers.size();
+    if (numbers.empty() || numbers.size() != each)
+      detail::fail<IoError>("tar: {}, {}: must have {} labels or values, as the first sample, but has {}",
+                            file->name(), row.where, each, numbers.size());
+    for (const Row& number : numbers) labels.push_back(number.get<float>());
+  }
+  add_unused(index.unused, columns.unused());
+  if (rows[0].row.contains(kWeightField))
+    count_unused(index.unused, "column of weights, which only tables can have", kWeightField);
+  index.class_names.clear();
+  const std::string damage = std::move(index.damage);
+  const Unused unused = damaged_file(file->name(), detail::samples_behind(*file, index.entries));
+  std::vector<std::string> names = columns.names();
+  if (names.size() != each) names.clear();
+  return with_unreadable(
+      detail::with_labels(std::make_unique<detail::IndexedStore>(file, std::move(index), detail::ReadEntry()),
+                          std::move(labels), std::move(names)),
+      damage, unused);
 }
 
 std::unique_ptr<SampleWriter> create_tar(const std::filesystem::path& path,

@@ -7,6 +7,7 @@
 
 #include "data/dataset.h"
 #include "data/formats/field_names.h"
+#include "data/formats/table.h"
 #include "data/sample_writer.h"
 
 namespace athanor {
@@ -21,6 +22,11 @@ namespace athanor {
 /// pax; the WebDataset library's conventions.
 std::unique_ptr<Dataset> open_tar(const std::filesystem::path& path, const FieldNames& names = {},
                                   bool keep_damaged = false);
+
+/// The same of samples with several labels, or values: the keys of a .json are the columns of its row, as in
+/// open_table(), and the text of a .cls is the column "label". No index is kept.
+std::unique_ptr<Dataset> open_tar_labels(const std::filesystem::path& path, const TableOptions& options,
+                                         bool keep_damaged = false);
 
 /// Writes such a shard (ustar): 000000000.jpg and 000000000.cls, ... JPEG, PNG and WebP samples only. Names
 /// of classes are comments of a global pax header, which other readers pass over.

@@ -197,15 +197,20 @@ std::unique_ptr<Dataset> open_tfrecord(const std::filesystem::path& path, const 
       if (!keep_damaged || index.entries.empty()) throw;
       index.damage = error.what();
     }
-    bool damaged = !index.damage.empty();
+    std::int64_t damaged = 0;
     index.spec = detail::read_all(*file, index.entries, read, keep_damaged ? &damaged : nullptr);
-    index.whole = !damaged;
+    index.whole = damaged == 0 && index.damage.empty();
+    if (damaged > 0)
+      index.unused = {
+          damaged_file(file->name(), fmt::format("{} sample{}", damaged, damaged == 1 ? "" : "s"))};
     return index;
   };
   detail::SampleIndex index =
       detail::kept_index(*file, fmt::format("tfrecord, image={},label={}", names.image, names.label), build);
   const std::string damage = std::move(index.damage);
-  return with_unreadable(std::make_unique<detail::IndexedStore>(file, std::move(index), read), damage);
+  const Unused unused = damaged_file(file->name(), detail::samples_behind(*file, index.entries));
+  return with_unreadable(std::make_unique<detail::IndexedStore>(file, std::move(index), read), damage,
+                         unused);
 }
 
 std::unique_ptr<SampleWriter> create_tfrecord(const std::filesystem::path& path) {

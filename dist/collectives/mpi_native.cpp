@@ -25,6 +25,7 @@ MPI_Datatype type_of(DType dtype) {
     case DType::i32: return MPI_INT32_T;
     case DType::u8:
     case DType::boolean: return MPI_UINT8_T;
+    case DType::i8: return MPI_INT8_T;
   }
   return MPI_BYTE;
 }

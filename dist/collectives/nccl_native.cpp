@@ -23,6 +23,7 @@ ncclDataType_t type_of(DType dtype) {
     case DType::i32: return ncclInt32;
     case DType::u8:
     case DType::boolean: return ncclUint8;
+    case DType::i8: return ncclInt8;
   }
   return ncclUint8;
 }

@@ -18,6 +18,7 @@
 #include "tensor/io/safetensors.h"
 #include "trainer/checkpoints/run_folder.h"
 #include "trainer/flags/detail/read_flag.h"
+#include "trainer/inference/model_file.h"
 #include "trainer/inference/named_weights.h"
 #include "trainer/inference/weights_file.h"
 #include "trainer/tool/tool_main.h"
@@ -95,6 +96,25 @@ void set_image_size(ModelInfo& info, const ImageSize& size) {
   info.test_loss = info.test_accuracy = std::numeric_limits<double>::quiet_NaN();  // of other images
 }
 
+/// A quantized model as it is, which a graph can hold, but no other program's network.
+Loaded load_quantized(const fs::path& path, const ConvertOptions& options) {
+  OpenModel model = open_model(path);
+  const auto& [height, width, channels, classes] = model.file.info.images;
+  const bool other_images = options.channels > 0 || options.image_size.height > 0;
+  ATH_CHECK(
+      !other_images,
+      "{}: must be left out for a quantized model, but {} is one, of images {}x{}x{}; quantize a model of "
+      "other images",
+      options.channels > 0 ? "--channels" : "--image-size", path.string(), height, width, channels);
+  ATH_CHECK(
+      fs::path(options.out).extension() == ".onnx",
+      "convert: OUT must end in .onnx for a quantized model, but is {}; for others convert the model that "
+      "{} was made of",
+      options.out, path.string());
+  return {
+      .info = std::move(model.file.info), .network = std::move(model.network), .assumed = {}, .choice = {}};
+}
+
 Loaded load(const ConvertOptions& options) {
   const NamedWeights given = find_weights(options.in, options.model, "convert");
   const fs::path path = model_of(given.path);
@@ -102,6 +122,7 @@ Loaded load(const ConvertOptions& options) {
   const nn::PretrainedOptions how{.averages = options.averages};
   const WeightsFile file = read_weights(path, how.averages);
   check_known(path, file, model);
+  if (file.info && file.info->is_quantized()) return load_quantized(path, options);
   Loaded loaded;
   ModelInfo& info = loaded.info;
   if (file.info) info = *file.info;

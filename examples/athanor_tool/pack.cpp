@@ -1,12 +1,16 @@
 #include <algorithm>
+#include <charconv>
 #include <chrono>
 #include <cinttypes>
+#include <cmath>
 #include <csignal>
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <optional>
+#include <string>
+#include <string_view>
 #include <system_error>
 #include <thread>
 #include <vector>
@@ -24,6 +28,7 @@
 #include "tensor/base/error.h"
 #include "tensor/base/printable.h"
 #include "trainer/detail/terminal.h"
+#include "trainer/flags/detail/read_flag.h"
 #include "trainer/readable.h"
 #include "trainer/signals.h"
 #include "trainer/tool/tool_main.h"
@@ -64,6 +69,27 @@ ImageSize read_size(const std::string& text) {
   return size;
 }
 
+/// "1.5GB" as "1500000000", and "1KiB" as "1024": CLI11 reads whole numbers of units alone. Returns what is
+/// wrong, or "".
+std::string bytes_of(std::string& text) {
+  constexpr std::string_view kUnits = "kmgtpe";
+  const std::string number = text.substr(0, text.find_first_not_of("0123456789."));
+  std::string unit = read_flag::lower_case(text.substr(number.size()));
+  unit.erase(0, unit.find_first_not_of(' '));
+  const std::size_t power = unit.empty() ? kUnits.npos : kUnits.find(unit[0]);
+  const bool has_power = power != kUnits.npos;
+  if (has_power) unit.erase(0, 1);
+  const bool is_binary = has_power && (unit == "i" || unit == "ib");
+  double bytes = 0;
+  const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), bytes);
+  const bool is_number = error == std::errc() && end == number.data() + number.size();
+  if (has_power) bytes *= std::pow(is_binary ? 1024 : 1000, static_cast<double>(power + 1));
+  if (!is_number || !(unit.empty() || unit == "b" || is_binary) || bytes < 1 || bytes > 0x1p60)
+    return fmt::format("must be a number of bytes such as 500MB or 1.5GB, but is '{}'", text);
+  text = fmt::to_string(static_cast<std::int64_t>(bytes));
+  return {};
+}
+
 /// The last name is what to write; the others are the shards of one set.
 void divide_names(PackArguments& arguments) {
   const std::vector<std::string>& names = arguments.names;
@@ -76,6 +102,15 @@ void divide_names(PackArguments& arguments) {
             "name another",
             arguments.target);
   arguments.source.path = joined_shards({names.begin(), names.end() - 1}).string();
+}
+
+/// "0 cat, 1 dog, 2 hen, ..."
+std::string numbered(const std::vector<std::string>& names) {
+  constexpr std::size_t kShown = 3;
+  std::string all;
+  for (std::size_t i = 0; i < std::min(names.size(), kShown); ++i)
+    all += fmt::format("{}{} {}", i == 0 ? "" : ", ", i, printable(names[i]));
+  return names.size() > kShown ? all + ", ..." : all;
 }
 
 void run_pack(PackArguments& arguments) {
@@ -100,6 +135,12 @@ void run_pack(PackArguments& arguments) {
                                         .classes = from->spec().classes,
                                         .class_names = from->class_names(),
                                         .fields = from->fields()});
+  if (const std::vector<std::string> names = from->class_names();
+      !names.empty() && !keeps_class_names(arguments.target))
+    terminal::say(stderr,
+                  fmt::format("not kept: the names of {} classes ({}), of which {} has the numbers alone; "
+                              "packed files, tar archives and folders keep them",
+                              names.size(), numbered(names), printable(arguments.target)));
 
   const auto start = std::chrono::steady_clock::now();
   const std::int64_t total = arguments.limit > 0 ? std::min(arguments.limit, from->size()) : from->size();
@@ -186,9 +227,9 @@ void add_pack(CLI::App& app) {
   command
       ->add_option(
           "--shard-size", arguments->shard_bytes,
-          "1GB, 500MB: writes shards of so many bytes of samples, NAME-00000.tar, ...: tar, TFRecord, "
+          "1GB, 1.5GB, 500MB: writes shards of so many bytes of samples, NAME-00000.tar, ...: tar, TFRecord, "
           "or packed files and their manifest")
-      ->transform(CLI::AsSizeValue(true).description(""))
+      ->transform(CLI::Validator(bytes_of, ""))
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 60))
       ->excludes(in_mb);
   command

@@ -23,6 +23,7 @@
 #include "trainer/inference/named_weights.h"
 #include "trainer/inference/weights_file.h"
 #include "trainer/run_main.h"
+#include "trainer/signals.h"
 #include "trainer/train_main.h"
 
 namespace athanor::examples {
@@ -62,7 +63,8 @@ void set_dropout(nn::Module& model, const TrainerConfig& config) {
     if (dropout) dropout->set_p(static_cast<float>(*config.dropout));
     any |= dropout != nullptr;
   });
-  ATH_CHECK(any, "--dropout: {} must have dropout layers, but has none", config.model);
+  ATH_CHECK(any || *config.dropout == 0, "--dropout: {} must have dropout layers, but has none",
+            config.model);
 }
 
 std::string text_of(const ModelFile& model, const TrainerConfig& config, const Dataset& images,
@@ -120,7 +122,8 @@ void set_drop_path(nn::Module& model, const TrainerConfig& config) {
   model.for_each_module([&](nn::Module& module, const std::vector<Parameter>&) {
     if (auto* const one = dynamic_cast<nn::StochasticDepth*>(&module)) all.push_back(one);
   });
-  ATH_CHECK(!all.empty(), "--drop-path: {} must have layers of stochastic depth, but has none", config.model);
+  ATH_CHECK(!all.empty() || *config.drop_path == 0,
+            "--drop-path: {} must have layers of stochastic depth, but has none", config.model);
   const double last = static_cast<double>(std::max<std::ptrdiff_t>(std::ssize(all) - 1, 1));
   for (std::size_t i = 0; i < all.size(); ++i)
     all[i]->set_p(*config.drop_path * static_cast<double>(i) / last);
@@ -209,6 +212,7 @@ int train(int argc, char** argv, TrainerConfig defaults,
     return config.synthetic_images > 0 ? made_up(config) : data_of_program(config);
   };
   return run_main(argc, argv, [&](int count, char** arguments) {
+    say_what_ended();
     TrainerConfig config = parse_flags(count, arguments, defaults);
     ATH_CHECK(config.test_data.empty() || !config.run_dir.empty() || !config.run_root.empty(),
               "--test: evaluates the model that the run saves; cannot be combined with --run-dir none");

@@ -46,7 +46,7 @@ Reply reply_to(const Job& job) {
   return {code, line_of(json)};
 }
 
-Reply health(const Model& model) {
+Reply health(const Model& model, std::size_t names) {
   const ModelInfo& info = model.predictor.info();
   Json json{{"status", "ok"},
             {"model", info.model},
@@ -54,6 +54,7 @@ Reply health(const Model& model) {
             {"images", {info.images.height, info.images.width, info.images.channels}},
             {"generation", model.generation}};
   if (info.task != LabelKind::classes) json["task"] = name_of(info.task);
+  if (names > 1) json["models"] = names;
   return {200, line_of(json)};
 }
 

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstddef>
+#include <optional>
 #include <string>
 
 #include "examples/serve/service.h"
@@ -10,6 +12,7 @@ namespace athanor::serve {
 struct Reply {
   int code = 200;
   std::string text = {};
+  std::optional<std::size_t> json_bytes = {};  ///< tensors follow that many bytes of JSON
 };
 
 /// {"error": "..."}
@@ -19,8 +22,8 @@ Reply refusal(int code, const std::string& error);
 /// {"images": [...]}, where an unreadable file has {"image", "error"}. 400 if none could be read, 500 if none
 /// was answered because of a server error, 503 if one is late.
 Reply reply_to(const Job& job);
-/// {"status", "model", "classes", "images": [height, width, channels], "generation"}, and "task" if it is not
-/// to classify.
-Reply health(const Model& model);
+/// {"status", "model", "classes", "images": [height, width, channels], "generation"}, "task" if it is not to
+/// classify, and "models" if names, the number of them, are several.
+Reply health(const Model& model, std::size_t names);
 
 }  // namespace athanor::serve

@@ -25,21 +25,28 @@ class FairQueue {
       by_turn_.emplace(turn, std::move(picture));
     }
   }
-  /// An image that is late, so that its request is answered soon; else the next one whose decoding takes at
-  /// most that many bytes. Empty if there is none.
-  std::optional<Picture> pop(std::int64_t most_bytes, Clock::time_point now) {
+  /// An image that is late, so that its request is answered soon; else the next one that may go and whose
+  /// decoding takes at most that many bytes. Empty if there is none.
+  template <class MayGo>
+  std::optional<Picture> pop(std::int64_t most_bytes, Clock::time_point now, MayGo may_go) {
     const auto first = [this](const auto& is_one) {
       return std::find_if(by_turn_.begin(), by_turn_.end(),
                           [&](const auto& one) { return is_one(one.second); });
     };
     auto at = first([now](const Picture& picture) { return picture.deadline <= now; });
     const bool is_late = at != by_turn_.end();
-    if (!is_late) at = first([&](const Picture& picture) { return picture.decoding_bytes <= most_bytes; });
+    if (!is_late) {
+      at = first(
+          [&](const Picture& picture) { return picture.decoding_bytes <= most_bytes && may_go(picture); });
+    }
     if (at == by_turn_.end()) return std::nullopt;
     if (!is_late) now_ = std::max(now_, at->first);
     Picture picture = std::move(at->second);
     by_turn_.erase(at);
     return picture;
+  }
+  std::optional<Picture> pop(std::int64_t most_bytes, Clock::time_point now) {
+    return pop(most_bytes, now, [](const Picture&) { return true; });
   }
   bool empty() const { return by_turn_.empty(); }
 

@@ -9,6 +9,7 @@
 #include <iterator>
 #include <limits>
 #include <new>
+#include <optional>
 #include <string_view>
 #include <thread>
 #include <utility>
@@ -22,6 +23,7 @@
 #include "examples/serve/listener.h"
 #include "examples/serve/request.h"
 #include "examples/serve/strict_head.h"
+#include "examples/serve/worker.h"
 #include "tensor/base/error.h"
 #include "tensor/base/printable.h"
 
@@ -37,6 +39,8 @@ namespace {
 // broken connection instead of the answer.
 constexpr std::uint64_t kPassedOver = 64 << 20;
 constexpr std::size_t kConnectionBytes = 32 << 10;  // headers must fit
+constexpr std::size_t kControlBytes = 64 << 10;     // of the body of a request about models
+constexpr char kJsonBytes[] = "Inference-Header-Content-Length";
 constexpr std::uint64_t kUnknownLength = std::numeric_limits<std::uint64_t>::max();
 
 struct Known {
@@ -78,17 +82,104 @@ std::uint64_t content_length(MHD_Connection* connection) {
   return length;
 }
 
+/// Of the query, ?name=value; null if it has none.
+const char* argument(MHD_Connection* connection, const char* name) {
+  return MHD_lookup_connection_value(connection, MHD_GET_ARGUMENT_KIND, name);
+}
+
+/// Throws ArgumentError, naming what it is.
+std::int64_t whole_number(const char* what, std::string_view text, std::int64_t least) {
+  std::int64_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  ATH_CHECK(error == std::errc() && end == text.data() + text.size() && number >= least,
+            "{}: must be a whole number of at least {}, but got '{}'", what, least,
+            printable(text.substr(0, 40)));
+  return number;
+}
+
 /// `?top=K`. Throws ArgumentError.
 std::int64_t top_of(MHD_Connection* connection) {
-  const char* const value = MHD_lookup_connection_value(connection, MHD_GET_ARGUMENT_KIND, "top");
-  if (!value) return 3;
-  const std::string_view text = value;
-  std::int64_t top = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), top);
-  ATH_CHECK(error == std::errc() && end == text.data() + text.size() && top >= 1,
-            "top: must be a whole number of at least 1, but got '{}'", printable(text.substr(0, 40)));
-  return top;
+  const char* const value = argument(connection, "top");
+  return value ? whole_number("top", value, 1) : 3;
 }
+
+/// Gives a job to the service. The connection is suspended, so it must be woken whatever happens.
+void submit(Service& service, const std::shared_ptr<Request>& request, const std::shared_ptr<Job>& job) {
+  request->images = job->files.size();
+  try {
+    switch (service.submit(job)) {
+      case Admission::taken: break;
+      case Admission::full: request->wake(refusal(503, "the queue is full; try again soon")); break;
+      case Admission::too_large:
+        request->wake(refusal(413, fmt::format("the images of a request must have at most {} megapixels, and "
+                                               "each be decoded in at most {} MB, but they need more",
+                                               service.options().max_queue_pixels / 1'000'000,
+                                               service.decoding_bytes() / 1'000'000)));
+    }
+  } catch (const std::exception& error) {
+    request->wake(refusal(500, error.what()));
+  }
+}
+
+/// What `reply` returns wakes the request, or why there is none.
+template <class Make> void wake(Request& request, const Make& reply) {
+  try {
+    request.wake(reply());
+  } catch (const std::exception&) {
+    request.wake({500, "{}\n"});
+  }
+}
+
+/// A request of the Open Inference Protocol, by a thread that decodes.
+struct Inference {
+  Service& service;
+  const std::int64_t max_bodies_bytes;
+  std::shared_ptr<Request> request;
+  std::shared_ptr<const Model> model;
+  std::shared_ptr<Body> body;
+  std::optional<std::uint64_t> json_bytes;
+  Clock::time_point arrived = Clock::now();
+
+  void operator()() {
+    try {
+      run();
+    } catch (const ArgumentError& error) {
+      request->wake(refusal(400, error.what()));
+    } catch (const std::exception& error) {
+      request->wake(refusal(500, error.what()));
+    }
+  }
+
+ private:
+  void run() {
+    const ModelInfo& info = model->predictor.info();
+    const auto asked = std::make_shared<InferenceRequest>(parse_inference_request(
+        body->text(), json_bytes,
+        {info.images, info.task, static_cast<std::int64_t>(service.options().max_queue)}));
+    const auto job = std::make_shared<Job>();
+    job->model = model;
+    job->kind = asked->kind;
+    job->top = 1;
+    job->wants_all = true;
+    job->arrived = arrived;
+    if (asked->timeout) job->most_age = *asked->timeout;
+    for (const std::string_view image : asked->images) job->files.push_back({.bytes = image});
+    if (asked->data) {
+      job->body = {body, asked->data.get()};
+      if (!body->replace(std::move(asked->data), max_bodies_bytes)) {
+        request->wake(refusal(503, "there are too many requests; try again soon"));
+        return;
+      }
+    } else {
+      job->body = {body, &body->text()};
+    }
+    body.reset();  // the job has it, until all images are decoded
+    job->done = [request = request, asked, job = job.get()] {
+      wake(*request, [&] { return inference_reply(*job, *asked); });
+    };
+    submit(service, request, job);
+  }
+};
 
 /// Each connection needs an open file.
 void allow_open_files(int connections) {
@@ -112,15 +203,18 @@ using Response = std::unique_ptr<MHD_Response, FreeResponse>;
 
 struct HttpServer::Impl {
   const ServerOptions options;
+  Models& models;
   Service& service;
   Metrics& metrics;
   Listener listener;
   Connections connections;
   std::atomic<bool> draining = false;
   MHD_Daemon* daemon = nullptr;
+  Worker control;  // loads and unloads models
 
-  Impl(ServerOptions given, Service& to, Metrics& counts)
+  Impl(ServerOptions given, Models& of, Service& to, Metrics& counts)
       : options(std::move(given)),
+        models(of),
         service(to),
         metrics(counts),
         listener(options.host, options.port),
@@ -128,12 +222,18 @@ struct HttpServer::Impl {
 
   std::shared_ptr<Request> begin(MHD_Connection* connection, const char* url, const char* method,
                                  const char* version);
+  bool may_ask(MHD_Connection* connection, const Request& request) const;
   void route(MHD_Connection* connection, Request& request) const;
   void allow_origin(MHD_Connection* connection, Request& request) const;
   bool must_answer_now(MHD_Connection* connection, const Request& request) const;
   bool receive(Request& request, const char* bytes, std::size_t count);
   bool complete(MHD_Connection* connection, const std::shared_ptr<Request>& request);
-  void predict(MHD_Connection* connection, const std::shared_ptr<Request>& request);
+  std::shared_ptr<const Model> chosen_model(MHD_Connection* connection, Request& request) const;
+  bool predict(MHD_Connection* connection, const std::shared_ptr<Request>& request);
+  bool answer_inference(MHD_Connection* connection, const std::shared_ptr<Request>& request);
+  void infer(MHD_Connection* connection, const std::shared_ptr<Request>& request,
+             std::shared_ptr<const Model> model);
+  void change_model(MHD_Connection* connection, const std::shared_ptr<Request>& request);
   MHD_Result send(MHD_Connection* connection, Request& request) const;
   MHD_Result handle(MHD_Connection* connection, const char* url, const char* method, const char* version,
                     const char* upload, std::size_t* upload_bytes, std::shared_ptr<Request>*& held);
@@ -153,6 +253,10 @@ std::shared_ptr<Request> HttpServer::Impl::begin(MHD_Connection* connection, con
   if (const char* const fault = fault_of_head(connection, method, request->connection->target, version)) {
     request->reply = refusal(400, fault);
     request->is_malformed = true;
+  } else if (!may_ask(connection, *request)) {
+    request->reply = refusal(401,
+                             "the request must have a header Authorization: Bearer TOKEN with the "
+                             "server's token");
   } else {
     route(connection, *request);
   }
@@ -160,23 +264,40 @@ std::shared_ptr<Request> HttpServer::Impl::begin(MHD_Connection* connection, con
   return request;
 }
 
+/// Without the token: that the server is there, the page, which says nothing of the models, and what a
+/// browser asks before it sends the token. Not /healthz?model=NAME, which tells names that there are.
+bool HttpServer::Impl::may_ask(MHD_Connection* connection, const Request& request) const {
+  static constexpr std::string_view kOpen[] = {"/", "/healthz", "/v2/health/live", "/v2/health/ready"};
+  const bool is_open = std::find(std::begin(kOpen), std::end(kOpen), request.path) != std::end(kOpen) &&
+                       (request.path != "/healthz" || !argument(connection, "model"));
+  return request.method == MHD_HTTP_METHOD_OPTIONS || is_open ||
+         options.token.allows(header(connection, MHD_HTTP_HEADER_AUTHORIZATION));
+}
+
 /// Finds the route. Sets the reply if it is known, else prepares for the body that the route takes.
 void HttpServer::Impl::route(MHD_Connection* connection, Request& request) const {
   const auto* const known = std::find_if(std::begin(kRoutes), std::end(kRoutes),
                                          [&](const Known& one) { return request.path == one.path; });
-  if (known == std::end(kRoutes)) {
-    request.reply = refusal(404, "there are /, /predict, /healthz and /metrics");
+  std::string methods;
+  if (known != std::end(kRoutes)) {
+    request.route = known->route;
+    methods = known->methods;
+  } else if (auto path = parse_inference_path(request.path)) {
+    request.route = Route::inference;
+    request.inference = std::move(*path);
+    methods = request.inference.methods();
+  } else {
+    request.reply = refusal(404, "there are /, /predict, /healthz, /metrics and /v2");
     return;
   }
-  request.route = known->route;
-  if (!is_one_of(request.method, known->methods)) {
-    request.allow = known->methods;
-    request.reply = refusal(405, fmt::format("{} takes {}", known->path, known->methods));
+  if (!is_one_of(request.method, methods)) {
+    request.reply = refusal(405, fmt::format("{} takes {}", printable(request.path), methods));
+    request.allow = methods;
   } else if (request.method == MHD_HTTP_METHOD_OPTIONS) {
     request.route = Route::options;
-    request.allow = known->methods;
+    request.allow = methods;
     request.reply = Reply{204, {}};
-  } else if (known->route == Route::predict) {
+  } else if (request.method == MHD_HTTP_METHOD_POST) {
     const std::uint64_t length = content_length(connection);
     if (length != kUnknownLength && length > static_cast<std::uint64_t>(options.max_body_bytes)) {
       request.reply = refusal(413, fmt::format("the body must have at most {} bytes, but has {}",
@@ -226,25 +347,42 @@ bool HttpServer::Impl::complete(MHD_Connection* connection, const std::shared_pt
   request->is_complete = true;
   connections.received(request->connection);
   if (request->reply) return true;
-  switch (request->route) {
-    case Route::predict:
-      try {
-        predict(connection, request);
-        return false;
-      } catch (const ArgumentError& error) {
-        request->reply = refusal(400, error.what());
-      }
-      break;
-    case Route::health: request->reply = health(*service.model()); break;
-    case Route::metrics: request->reply = Reply{200, metrics.text()}; break;
-    default: request->reply = Reply{200, {}}; break;  // the page, added by send()
+  try {
+    switch (request->route) {
+      case Route::predict: return predict(connection, request);
+      case Route::inference: return answer_inference(connection, request);
+      case Route::health:
+        if (const auto model = chosen_model(connection, *request))
+          request->reply = health(*model, models.names());
+        break;
+      case Route::metrics: request->reply = Reply{200, metrics.text()}; break;
+      default: request->reply = Reply{200, {}}; break;  // the page, added by send()
+    }
+  } catch (const ArgumentError& error) {
+    request->reply = refusal(400, error.what());
   }
   return true;
 }
 
-/// Throws ArgumentError on client errors, before the connection is suspended.
-void HttpServer::Impl::predict(MHD_Connection* connection, const std::shared_ptr<Request>& request) {
+/// `?model=NAME`, or the one that needs no name. Null if there is none, which the reply then says.
+std::shared_ptr<const Model> HttpServer::Impl::chosen_model(MHD_Connection* connection,
+                                                            Request& request) const {
+  const char* const name = argument(connection, "model");
+  std::shared_ptr<const Model> model = name ? models.find(name) : models.standard();
+  if (!model) {
+    request.reply =
+        name ? no_model(models, name, {})
+             : refusal(404, models.names() == 0 ? "there is no model yet"
+                                                : "there are several models; choose one, as in ?model=NAME");
+  }
+  return model;
+}
+
+/// True if the reply is known. Throws ArgumentError on client errors, before the connection is suspended.
+bool HttpServer::Impl::predict(MHD_Connection* connection, const std::shared_ptr<Request>& request) {
   const auto job = std::make_shared<Job>();
+  job->model = chosen_model(connection, *request);
+  if (!job->model) return true;
   job->top = top_of(connection);
   const std::shared_ptr<Body> body = std::move(request->body);
   job->body = {body, &body->text()};
@@ -256,28 +394,85 @@ void HttpServer::Impl::predict(MHD_Connection* connection, const std::shared_ptr
     ATH_CHECK(!body->text().empty(), "the body must be a JPEG, PNG or WebP, but is empty");
     job->files.push_back({.bytes = body->text()});
   }
-  request->images = job->files.size();
-  job->done = [request, job = job.get()] {
-    try {
-      request->wake(reply_to(*job));
-    } catch (const std::exception&) {
-      request->wake({500, "{}\n"});
+  job->done = [request, job = job.get()] { wake(*request, [&] { return reply_to(*job); }); };
+  request->wait(connection);
+  submit(service, request, job);
+  return false;
+}
+
+/// As predict().
+bool HttpServer::Impl::answer_inference(MHD_Connection* connection, const std::shared_ptr<Request>& request) {
+  const InferencePath& path = request->inference;
+  std::shared_ptr<const Model> model;
+  if (path.what == InferencePath::metadata || path.what == InferencePath::model_ready ||
+      path.what == InferencePath::infer) {
+    model = models.find(path.model, path.version);
+    if (!model) {
+      request->reply = no_model(models, path.model, path.version);
+      return true;
     }
-  };
+  }
+  switch (path.what) {
+    case InferencePath::server: request->reply = server_metadata(); break;
+    case InferencePath::live: request->reply = Reply{200, "{\"live\":true}\n"}; break;
+    case InferencePath::ready:
+      request->reply = draining ? refusal(503, "the server is shutting down") : server_ready(models);
+      break;
+    case InferencePath::metadata: request->reply = model_metadata(models, *model); break;
+    case InferencePath::model_ready: request->reply = model_ready(*model); break;
+    case InferencePath::infer: infer(connection, request, std::move(model)); return false;
+    case InferencePath::index:
+      ATH_CHECK(request->body->text().size() <= kControlBytes, "the body must have at most {} bytes",
+                kControlBytes);
+      request->reply = model_index(models, request->body->text());
+      break;
+    case InferencePath::load:
+    case InferencePath::unload:
+      if (!options.allows_control) {
+        request->reply = refusal(403, "the server must be started with --model-control for that");
+      } else if (!header(connection, MHD_HTTP_HEADER_ORIGIN).empty() && request->origin.empty()) {
+        request->reply = refusal(403, "pages of that site may not do that");  // without being asked by a user
+      } else {
+        change_model(connection, request);
+        return false;
+      }
+  }
+  return true;
+}
+
+void HttpServer::Impl::infer(MHD_Connection* connection, const std::shared_ptr<Request>& request,
+                             std::shared_ptr<const Model> model) {
+  const std::string_view coding = header(connection, MHD_HTTP_HEADER_CONTENT_ENCODING);
+  ATH_CHECK(coding.empty() || coding == "identity", "Content-Encoding: must be identity, but is '{}'",
+            printable(coding.substr(0, 40)));
+  std::optional<std::uint64_t> json_bytes;
+  if (const std::string_view text = header(connection, kJsonBytes); !text.empty())
+    json_bytes = static_cast<std::uint64_t>(whole_number(kJsonBytes, text, 0));
+  Inference task{service,          options.max_bodies_bytes, request,
+                 std::move(model), std::move(request->body), json_bytes};
   request->wait(connection);
   try {
-    switch (service.submit(job)) {
-      case Admission::taken: break;
-      case Admission::full: request->wake(refusal(503, "the queue is full; try again soon")); break;
-      case Admission::too_large:
-        request->wake(refusal(413, fmt::format("the images of a request must have at most {} megapixels, and "
-                                               "each be decoded in at most {} MB, but they need more",
-                                               service.options().max_queue_pixels / 1'000'000,
-                                               service.decoding_bytes() / 1'000'000)));
-    }
-  } catch (const std::exception& error) {  // the connection is suspended, so it must be woken
+    service.post(std::move(task));
+  } catch (const std::exception& error) {  // no memory
     request->wake(refusal(500, error.what()));
   }
+}
+
+void HttpServer::Impl::change_model(MHD_Connection* connection, const std::shared_ptr<Request>& request) {
+  request->wait(connection);
+  control.post([this, request] {
+    wake(*request, [&] {
+      const InferencePath& path = request->inference;
+      try {
+        path.what == InferencePath::load ? models.load(path.model) : models.unload(path.model);
+      } catch (const UnknownModelError& error) {
+        return refusal(404, error.what());
+      } catch (const std::exception& error) {
+        return refusal(400, error.what());
+      }
+      return Reply{200, "{}\n"};
+    });
+  });
 }
 
 MHD_Result HttpServer::Impl::send(MHD_Connection* connection, Request& request) const {
@@ -293,9 +488,12 @@ MHD_Result HttpServer::Impl::send(MHD_Connection* connection, Request& request) 
     MHD_add_response_header(response.get(), name, value);
   };
   const bool is_metrics = request.route == Route::metrics && reply.code == 200;
-  add(MHD_HTTP_HEADER_CONTENT_TYPE, is_page      ? "text/html; charset=utf-8"
-                                    : is_metrics ? "text/plain; version=0.0.4; charset=utf-8"
-                                                 : "application/json");
+  add(MHD_HTTP_HEADER_CONTENT_TYPE, is_page            ? "text/html; charset=utf-8"
+                                    : is_metrics       ? "text/plain; version=0.0.4; charset=utf-8"
+                                    : reply.json_bytes ? "application/octet-stream"
+                                                       : "application/json");
+  if (reply.json_bytes) add(kJsonBytes, fmt::to_string(*reply.json_bytes).c_str());
+  if (reply.code == 401) add(MHD_HTTP_HEADER_WWW_AUTHENTICATE, "Bearer realm=\"athanor\"");
   add(MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
   add("X-Content-Type-Options", "nosniff");
   if (is_page) {
@@ -306,10 +504,10 @@ MHD_Result HttpServer::Impl::send(MHD_Connection* connection, Request& request) 
   if (!request.allow.empty()) add(MHD_HTTP_HEADER_ALLOW, request.allow.c_str());
   if (!request.origin.empty()) {
     add(MHD_HTTP_HEADER_ACCESS_CONTROL_ALLOW_ORIGIN, request.origin.c_str());
-    add("Access-Control-Expose-Headers", MHD_HTTP_HEADER_RETRY_AFTER);
+    add("Access-Control-Expose-Headers", "Retry-After, Inference-Header-Content-Length");
     if (request.route == Route::options) {  // asked before a request that needs leave
       add("Access-Control-Allow-Methods", request.allow.c_str());
-      add("Access-Control-Allow-Headers", MHD_HTTP_HEADER_CONTENT_TYPE);
+      add("Access-Control-Allow-Headers", "Content-Type, Authorization, Inference-Header-Content-Length");
       add("Access-Control-Max-Age", "600");
     }
   }
@@ -360,7 +558,7 @@ void HttpServer::Impl::completed(std::shared_ptr<Request>& request) {
     std::fprintf(
         stderr, "athanor serve: %s\n",
         fmt::format("{} {} {}, {} bytes, {} image{}, {:.1f} ms", printable(request->method).substr(0, 20),
-                    printable(request->path).substr(0, 80), code, request->received, request->images,
+                    printable(request->path).substr(0, 80), code, request->received, request->images.load(),
                     request->images == 1 ? "" : "s", 1000 * seconds)
             .c_str());
   }
@@ -417,9 +615,9 @@ void HttpServer::Impl::start() {
   if (!daemon) detail::fail<BackendError>("serve: libmicrohttpd {} does not start", MHD_get_version());
 }
 
-HttpServer::HttpServer(ServerOptions options, Service& service, Metrics& metrics) {
+HttpServer::HttpServer(ServerOptions options, Models& models, Service& service, Metrics& metrics) {
   allow_open_files(options.max_connections);
-  impl_ = std::make_unique<Impl>(std::move(options), service, metrics);
+  impl_ = std::make_unique<Impl>(std::move(options), models, service, metrics);
   impl_->start();
 }
 

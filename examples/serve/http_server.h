@@ -7,7 +7,9 @@
 #include <vector>
 
 #include "examples/serve/metrics.h"
+#include "examples/serve/models.h"
 #include "examples/serve/service.h"
+#include "examples/serve/token.h"
 
 namespace athanor::serve {
 
@@ -21,16 +23,20 @@ struct ServerOptions {
   std::chrono::milliseconds timeout{30'000};
   /// Origins of pages on other sites that may use the service, such as https://example.org, or "*": all.
   std::vector<std::string> allowed_origins = {};
-  bool verbose = false;  ///< a line on stderr for each request
+  Token token = {};             ///< which all requests must have but those for the page and its health
+  bool allows_control = false;  ///< clients may load and unload models
+  bool verbose = false;         ///< a line on stderr for each request
 };
 
 /// The service over HTTP 1.1, by libmicrohttpd: one event-driven thread for all connections. A connection
 /// whose images are being classified is suspended, so slow clients need no threads. docs/reference/serving.md
-/// documents the responses.
+/// documents the responses. Requests of the Open Inference Protocol are read by the threads that decode, and
+/// models are loaded by one of its own, so that no request waits for another's body or model.
 class HttpServer {
  public:
-  /// Listens and answers from now on. Throws ArgumentError if it cannot. The service must outlive it.
-  HttpServer(ServerOptions options, Service& service, Metrics& metrics);
+  /// Listens and answers from now on. Throws ArgumentError if it cannot. The models and the service must
+  /// outlive it.
+  HttpServer(ServerOptions options, Models& models, Service& service, Metrics& metrics);
   /// Answers pending requests with 503, then closes all connections.
   ~HttpServer();
   HttpServer(const HttpServer&) = delete;

@@ -16,6 +16,16 @@ void line(std::string& out, const char* name, const char* kind, const char* help
                  value);
 }
 
+/// A line for each model.
+template <class Value>
+void lines(std::string& out, const char* name, const char* kind, const char* help,
+           const std::map<std::string, ModelCounts>& models, Value value) {
+  const auto to = std::back_inserter(out);
+  fmt::format_to(to, "# HELP {0} {1}\n# TYPE {0} {2}\n", name, help, kind);
+  for (const auto& [model, counts] : models)
+    fmt::format_to(to, "{}{{model=\"{}\"}} {}\n", name, model, value(counts));
+}
+
 std::size_t place_of(int code) {
   const auto at = std::find(Metrics::kCodes.begin(), Metrics::kCodes.end() - 1, code);
   return static_cast<std::size_t>(at - Metrics::kCodes.begin());
@@ -57,6 +67,11 @@ std::uint64_t Metrics::requests(int code) const {
   return requests_[place_of(code)].load(std::memory_order_relaxed);
 }
 
+ModelCounts& Metrics::of_model(const std::string& name) {
+  const std::lock_guard lock(mutex_);
+  return models_[name];
+}
+
 std::string Metrics::text() const {
   std::string out =
       "# HELP athanor_requests_total Requests by status code.\n# TYPE athanor_requests_total counter\n";
@@ -66,8 +81,8 @@ std::string Metrics::text() const {
   }
   line(out, "athanor_images_total", "counter", "Images that were classified.", images.load());
   line(out, "athanor_broken_images_total", "counter", "Images that could not be read.", broken_images.load());
-  line(out, "athanor_reloads_total", "counter", "Models loaded on SIGHUP.", reloads.load());
-  line(out, "athanor_failed_reloads_total", "counter", "Models that could not be used.",
+  line(out, "athanor_reloads_total", "counter", "Models loaded since the start.", reloads.load());
+  line(out, "athanor_failed_reloads_total", "counter", "Models that could not be loaded since the start.",
        failed_reloads.load());
   line(out, "athanor_connections", "gauge", "Open connections.", connections.load());
   line(out, "athanor_active_requests", "gauge", "Requests started and not yet answered.",
@@ -78,6 +93,24 @@ std::string Metrics::text() const {
   line(out, "athanor_model_classes", "gauge", "Classes of the current model.", model_classes.load());
   line(out, "athanor_model_generation", "gauge", "1 for the first model, 2 after a reload, and so on.",
        model_generation.load());
+  {
+    const std::lock_guard lock(mutex_);
+    const auto add = [&](const char* name, const char* kind, const char* help, auto value) {
+      lines(out, name, kind, help, models_, value);
+    };
+    add("athanor_model_images_total", "counter", "Images that a model has classified.",
+        [](const ModelCounts& of) { return of.images.load(); });
+    add("athanor_model_batches_total", "counter", "Batches that a model has computed.",
+        [](const ModelCounts& of) { return of.batches.load(); });
+    add("athanor_model_compute_seconds_total", "counter", "Time for a model's batches.",
+        [](const ModelCounts& of) { return of.compute_seconds.load(); });
+    add("athanor_model_loads_total", "counter", "Times that a model was loaded.",
+        [](const ModelCounts& of) { return of.loads.load(); });
+    add("athanor_model_failed_loads_total", "counter", "Files of a model that could not be used.",
+        [](const ModelCounts& of) { return of.failed_loads.load(); });
+    add("athanor_model_version", "gauge", "The newest version that answers; 0: none.",
+        [](const ModelCounts& of) { return of.version.load(); });
+  }
   line(out, "process_resident_memory_bytes", "gauge", "Resident memory size in bytes.", resident_bytes());
   request_seconds.write(out, "athanor_request_seconds", "From a request's headers to its answer.");
   decode_seconds.write(out, "athanor_decode_seconds", "To decode and scale an image.");

@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
+#include <map>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -29,13 +31,22 @@ class Histogram {
   std::atomic<double> sum_ = 0;
 };
 
+/// Of the models of one name.
+struct ModelCounts {
+  std::atomic<std::uint64_t> images = 0, batches = 0, loads = 0, failed_loads = 0;
+  std::atomic<double> compute_seconds = 0;
+  std::atomic<std::int64_t> version = 0;  ///< the newest that answers; 0: none
+};
+
 /// The service's counters. Names and meanings: docs/reference/serving.md.
 struct Metrics {
   /// Status codes of the server; any other is counted as the last.
-  static constexpr std::array<int, 10> kCodes{200, 400, 404, 405, 408, 413, 499, 503, 500, 0};
+  static constexpr std::array<int, 12> kCodes{200, 400, 401, 403, 404, 405, 408, 413, 499, 503, 500, 0};
 
   void count_request(int code);
   std::uint64_t requests(int code) const;
+  /// Those of a name, which stay where they are.
+  ModelCounts& of_model(const std::string& name);
   /// All metrics in the text format of Prometheus, version 0.0.4.
   std::string text() const;
 
@@ -51,6 +62,8 @@ struct Metrics {
 
  private:
   std::array<std::atomic<std::uint64_t>, kCodes.size()> requests_{};
+  mutable std::mutex mutex_;  // guards the map, not its values
+  std::map<std::string, ModelCounts> models_;
 };
 
 /// Resident memory of this process in bytes.

@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "autograd/shape.h"
 #include "data/image/decoder.h"
 #include "kernels/cpu/context.h"
 #include "tensor/base/error.h"
@@ -25,8 +26,15 @@ std::span<const std::byte> bytes_of(std::string_view text) {
   return std::as_bytes(std::span(text.data(), text.size()));
 }
 
-/// Reads the file's header. Throws IoError if it is not an image, or has more pixels than `most`.
-void read_head(ImageDecoder& decoder, std::string_view file, std::int64_t most, Picture& picture) {
+/// What an image takes. Of a file it reads the header. Throws IoError if it is not an image, or has more
+/// pixels than `most`.
+void read_head(ImageDecoder& decoder, const Job& job, std::string_view file, std::int64_t most,
+               Picture& picture) {
+  if (job.kind != ImageKind::file) {
+    const ImageSpec& images = job.model->predictor.info().images;
+    picture.stored_pixels = images.height * images.width;
+    return;
+  }
   const ImageSize size = decoder.open(bytes_of(file));
   picture.stored_pixels = size.height * size.width;
   picture.decoding_bytes = decoder.most_decoding_bytes();
@@ -58,10 +66,7 @@ ServiceOptions with_threads(ServiceOptions options) {
 Service::Service(ServiceOptions options, Metrics& metrics)
     : options_(with_threads(std::move(options))),
       metrics_(metrics),
-      batcher_(options_.max_batch, options_.max_delay),
-      model_(load(1)) {
-  metrics_.model_classes = model_->predictor.info().images.classes;
-  metrics_.model_generation = 1;
+      batcher_(options_.max_batch, options_.max_delay) {
   for (int i = 0; i < options_.threads; ++i) decoders_.emplace_back([this] { decode_loop(); });
   computer_ = std::thread([this] { model_loop(); });
 }
@@ -77,35 +82,10 @@ Service::~Service() {
   computer_.join();
 }
 
-std::shared_ptr<const Model> Service::load(std::uint64_t generation) const {
-  auto model = std::make_shared<const Model>(options_.model, generation);
-  const ImageSpec& images = model->predictor.info().images;
-  ATH_CHECK(images.channels == 1 || images.channels == 3,
-            "serve: the model must take images of 1 or 3 channels, but takes {}", images.channels);
-  // The first call packs the weights, and the first of each size compiles: do it before clients wait.
-  const int threads_before = cpu_context().threads();
-  cpu_context().set_threads(options_.threads);  // primitives depend on the number of threads
-  std::vector<std::size_t> sizes = batch_sizes(options_.max_batch);
-  std::reverse(sizes.begin(), sizes.end());  // smaller ones can reuse memory of larger ones
-  for (const std::size_t size : sizes) {
-    const auto n = static_cast<std::int64_t>(size);
-    model->predictor.predict(Tensor::zeros({n, images.height, images.width, images.channels}, {DType::u8}));
-  }
-  cpu_context().set_threads(threads_before);
-  return model;
-}
-
-std::shared_ptr<const Model> Service::model() const {
+void Service::post(std::function<void()> task) {
   const std::lock_guard lock(mutex_);
-  return model_;
-}
-
-void Service::reload() {
-  std::shared_ptr<const Model> next = load(model()->generation + 1);
-  metrics_.model_classes = next->predictor.info().images.classes;
-  metrics_.model_generation = static_cast<std::int64_t>(next->generation);
-  const std::lock_guard lock(mutex_);
-  model_.swap(next);  // the old model is freed after its last answer
+  tasks_.push_back(std::move(task));
+  decodable_.notify_one();
 }
 
 Admission Service::submit(const std::shared_ptr<Job>& job) {
@@ -113,14 +93,20 @@ Admission Service::submit(const std::shared_ptr<Job>& job) {
   ATH_CHECK(n > 0, "serve: a job must have a file, but has none");
   job->answers.resize(n);
   job->to_answer = n;
-  const Clock::time_point deadline = Clock::now() + options_.max_age;
+  const Clock::time_point deadline =
+      job->arrived + std::min<Clock::duration>(options_.max_age, job->most_age);
+  const bool is_float = job->kind == ImageKind::floats;
   ImageDecoder decoder;
   std::vector<Picture> readable, broken;
   std::int64_t pixels = 0, most_bytes = 0;
   for (std::size_t i = 0; i < n; ++i) {
-    Picture picture{.job = job, .index = i, .deadline = deadline};
-    job->answers[i] =
-        failure_of([&] { read_head(decoder, job->files[i].bytes, options_.max_image_pixels, picture); });
+    Picture picture{.job = job,
+                    .index = i,
+                    .generation = job->model->generation,
+                    .is_float = is_float,
+                    .deadline = deadline};
+    job->answers[i] = failure_of(
+        [&] { read_head(decoder, *job, job->files[i].bytes, options_.max_image_pixels, picture); });
     if (!job->answers[i].error.empty()) {
       picture.stored_pixels = 0;
       broken.push_back(std::move(picture));
@@ -140,11 +126,7 @@ Admission Service::submit(const std::shared_ptr<Job>& job) {
     inside_ += n;
     pixels_inside_ += pixels;
     metrics_.images_inside = static_cast<std::int64_t>(inside_);
-    batcher_.expect(readable.size());
-    for (Picture& picture : readable) {
-      picture.model = model_;
-      picture.generation = model_->generation;
-    }
+    if (!readable.empty()) batcher_.expect(readable.front().key(), readable.size());
     to_decode_.push(std::move(readable));
     decodable_.notify_all();
   }
@@ -157,63 +139,81 @@ Admission Service::submit(const std::shared_ptr<Job>& job) {
 
 /// Called with the lock held.
 std::optional<Picture> Service::next_to_decode() {
-  const bool enough = ahead_ >= static_cast<std::size_t>(options_.threads) + 2 * options_.max_batch;
-  const std::int64_t room = enough ? 0 : decoding_bytes_ - decoding_now_;
-  std::optional<Picture> next = to_decode_.pop(room, Clock::now());
+  const std::size_t most = static_cast<std::size_t>(options_.threads) + 2 * options_.max_batch;
+  std::optional<Picture> next =
+      to_decode_.pop(decoding_bytes_ - decoding_now_, Clock::now(), [&](const Picture& picture) {
+        const auto ahead = ahead_.find(picture.key());
+        return ahead == ahead_.end() || ahead->second < most;
+      });
   if (!next) return next;
-  ++ahead_;
+  ++ahead_[next->key()];
   decoding_now_ += next->decoding_bytes;
   return next;
 }
 
 /// Memory of an image that was decoded, and places of images that left for a batch or are broken.
-void Service::give_back(std::int64_t decoding_bytes, std::size_t images) {
+void Service::give_back(std::int64_t decoding_bytes, Picture::Key key, std::size_t images) {
   const std::lock_guard lock(mutex_);
   decoding_now_ -= decoding_bytes;
-  ahead_ -= images;
+  if (images > 0 && (ahead_[key] -= images) == 0) ahead_.erase(key);
   decodable_.notify_all();
 }
 
 void Service::decode_loop() {
   cpu_context().set_threads(1);
   while (true) {
+    std::function<void()> task;
     std::optional<Picture> picture;
     {
       std::unique_lock lock(mutex_);
       decodable_.wait(lock, [&] {
+        if (!tasks_.empty()) {
+          task = std::move(tasks_.front());
+          tasks_.pop_front();
+          return true;
+        }
         picture = next_to_decode();
         return picture || (closed_ && to_decode_.empty());
       });
     }
-    if (!picture) return;
-    decode(std::move(*picture));
+    if (task) {
+      task();
+    } else if (picture) {
+      decode(std::move(*picture));
+    } else {
+      return;
+    }
   }
 }
 
-Answer Service::late() const {
+Answer Service::late(const Job& job) const {
   return {.error = fmt::format("the server did not get to this request within {} s; try again soon",
-                               seconds(options_.max_age)),
+                               seconds(std::min<Clock::duration>(options_.max_age, job.most_age))),
           .is_late = true};
 }
 
 void Service::decode(Picture picture) {
   Job& job = *picture.job;
   const std::string_view file = job.files[picture.index].bytes;
-  const Predictor& predictor = picture.model->predictor;
+  const Predictor& predictor = job.model->predictor;
   const Clock::time_point begin = Clock::now();
-  const bool is_late = begin >= picture.deadline;
-  Answer failed = is_late ? late() : failure_of([&] {
+  const bool is_late = begin >= picture.deadline, is_file = job.kind == ImageKind::file;
+  Answer failed = is_late ? late(job) : failure_of([&] {
+    if (!is_file) {
+      picture.pixels.assign(file.begin(), file.end());
+      return;
+    }
     picture.pixels.resize(static_cast<std::size_t>(predictor.info().images.bytes()));
     predictor.read(bytes_of(file), picture.pixels);
   });
-  if (!is_late) metrics_.decode_seconds.add(seconds(Clock::now() - begin));
+  if (!is_late && is_file) metrics_.decode_seconds.add(seconds(Clock::now() - begin));
   if (--job.to_decode == 0) job.body.reset();
   const bool is_decoded = failed.error.empty();
-  give_back(picture.decoding_bytes, is_decoded ? 0 : 1);
+  give_back(picture.decoding_bytes, picture.key(), is_decoded ? 0 : 1);
   if (is_decoded) {
     batcher_.put(std::move(picture));
   } else {
-    batcher_.drop();
+    batcher_.drop(picture.key());
     if (!is_late) ++metrics_.broken_images;
     answer(picture, std::move(failed));
   }
@@ -223,7 +223,7 @@ void Service::model_loop() {
   cpu_context().set_threads(options_.threads);
   const std::vector<std::size_t> sizes = batch_sizes(options_.max_batch);
   for (std::vector<Picture> batch = batcher_.take(); !batch.empty(); batch = batcher_.take()) {
-    give_back(0, batch.size());
+    give_back(0, batch.front().key(), batch.size());
     drop_late(batch);
     std::span<Picture> rest = batch;
     while (!rest.empty()) {
@@ -242,31 +242,50 @@ void Service::drop_late(std::vector<Picture>& batch) {
   const Clock::time_point now = Clock::now();
   std::erase_if(batch, [&](const Picture& picture) {
     const bool is_late = now >= picture.deadline;
-    if (is_late) answer(picture, late());
+    if (is_late) answer(picture, late(*picture.job));
     return is_late;
   });
 }
 
 void Service::compute(std::span<Picture> batch) {
-  const Predictor& predictor = batch.front().model->predictor;
+  const std::shared_ptr<const Model> model = batch.front().job->model;  // after the last answer, too
+  const Predictor& predictor = model->predictor;
   const ImageSpec& images = predictor.info().images;
-  const Tensor all =
-      Tensor::empty({std::ssize(batch), images.height, images.width, images.channels}, {DType::u8});
+  const Tensor all = Tensor::empty({std::ssize(batch), images.height, images.width, images.channels},
+                                   {batch.front().is_float ? DType::f32 : DType::u8});
   std::int64_t most = 1;
+  bool wants_all = false;
   const Clock::time_point begin = Clock::now();
   for (std::size_t i = 0; i < batch.size(); ++i) {
     const std::vector<std::uint8_t>& pixels = batch[i].pixels;
-    std::memcpy(all.data<std::uint8_t>() + i * pixels.size(), pixels.data(), pixels.size());
+    std::memcpy(all.raw_data() + i * pixels.size(), pixels.data(), pixels.size());
     most = std::max(most, std::min(batch[i].job->top, images.classes));
+    wants_all |= batch[i].job->wants_all;
     metrics_.wait_seconds.add(seconds(begin - batch[i].decoded));
   }
-  const Predictions found = predictor.predict(all, most);
-  metrics_.model_seconds.add(seconds(Clock::now() - begin));
+  const Tensor logits = predictor.logits(all), probabilities = predictor.probabilities(logits);
+  const Predictions found = predictor.most_probable(probabilities, most);
+  const double computed = seconds(Clock::now() - begin);
+  metrics_.model_seconds.add(computed);
   metrics_.batch_images.add(static_cast<double>(batch.size()));
+  ++model->counts.batches;
+  model->counts.compute_seconds += computed;
+  const Tensor dense = wants_all ? contiguous(logits) : Tensor(),
+               dense_probabilities = wants_all ? contiguous(probabilities) : Tensor();
   for (std::size_t i = 0; i < batch.size(); ++i) {
-    Answer result{.top = predictor.guesses(found, static_cast<std::int64_t>(i), batch[i].job->top),
+    Job& job = *batch[i].job;
+    Answer result{.top = predictor.guesses(found, static_cast<std::int64_t>(i), job.top),
                   .task = predictor.info().task};
+    if (job.wants_all) {
+      const auto row = [&](const Tensor& of) {
+        const float* const first = of.data<float>() + static_cast<std::int64_t>(i) * images.classes;
+        return std::vector<float>(first, first + images.classes);
+      };
+      result.logits = row(dense);
+      result.probabilities = row(dense_probabilities);
+    }
     ++metrics_.images;
+    ++model->counts.images;
     answer(batch[i], std::move(result));
     batch[i].job.reset();  // already answered, in case a later one fails
   }

@@ -9,6 +9,8 @@
 #include "kernels/activate.h"
 #include "kernels/copy.h"
 #include "kernels/cuda/conv_list.h"
+#include "kernels/int8.h"
+#include "kernels/int8_weights.h"
 
 namespace athanor::cuda {
 
@@ -163,11 +165,47 @@ bool product_conv(AccountContext& context, const ConvCall& call) {
   return true;
 }
 
+namespace {
+
+/// Of 8-bit integers, by our kernels alone.
+void add_int8_conv(AccountContext& context, const Conv2dParams& params, const Tensor& x,
+                   const kernels::Int8Weights& w, const Tensor& residual, const Tensor& y) {
+  if (y.numel() == 0) return;
+  const Tensor none;
+  const ConvCall call{ConvPass::forward, params, x, w.weights(), none, y};
+  const std::int64_t read = factors_read(call),
+                     once_read = bytes(w.multiplier()) + bytes(w.bias()) + bytes(residual);
+  if (is_depthwise(call.z)) {
+    launch(context, "depthwise", bytes(call.w), bytes(call.w));
+    return context.add({.kernel = kInt8Conv,
+                        .bytes_read = read + once_read,
+                        .bytes_written = bytes(y),
+                        .flops = product_flops(call.z.work(), 1),
+                        .dtype = DType::i8});
+  }
+  account::add_product(context, {.kernel = kInt8Conv,
+                                 .dtype = DType::i8,
+                                 .shape = int8_product(call.z, call.z.n),
+                                 .read = read,
+                                 .once_read = once_read,
+                                 .written = bytes(y)});
+}
+
+}  // namespace
 }  // namespace athanor::cuda
 
 namespace athanor::kernels {
 
 using cuda::ConvPass;
+
+void conv2d_int8(AccountContext& context, const Conv2dParams& params, const Tensor& x, std::int32_t,
+                 const Int8Weights& w, const Int8Residual& residual, const Rounding&, Out y) {
+  cuda::add_int8_conv(context, params, x, w, residual.tensor, y);
+}
+void conv2d_int8(AccountContext& context, const Conv2dParams& params, const Tensor& x, std::int32_t,
+                 const Int8Weights& w, Out y) {
+  cuda::add_int8_conv(context, params, x, w, {}, y);
+}
 
 void conv2d_forward(AccountContext& context, const Conv2dParams& params, const Tensor& x, const Tensor& w,
                     const Tensor& bias, Out y) {

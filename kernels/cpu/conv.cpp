@@ -5,6 +5,7 @@
 
 #include "kernels/activate.h"
 #include "kernels/copy.h"
+#include "kernels/cpu/activate_packed.h"
 #include "kernels/cpu/context.h"
 #include "kernels/cpu/conv_list.h"
 #include "kernels/cpu/iterate.h"
@@ -39,7 +40,7 @@ const void* data_or_null(const Tensor& x) {
 void run_forward(CpuContext& context, const Code& code, Activation activation, const Tensor& x,
                  const Tensor& w, const Tensor& bias, const Tensor& y) {
   code.primitive->run(context, {x.raw_data(), w.raw_data(), data_or_null(bias), y.raw_data()});
-  if (!code.fused.relu) activate(context, activation, y);
+  if (code.fused.activation == Activation::none) activate(context, activation, y);
 }
 
 /// Of x or w: written to `gradient`, or added by the code itself or, if it cannot, here.
@@ -51,17 +52,22 @@ void run_backward(CpuContext& context, const Code& code, const Tensor& first, co
   if (add) add_into(context, to, gradient);
 }
 
-/// y = activation(y + residual), all dense f32.
+/// y = activation(y + residual), all dense, f32 or bf16.
 void add_and_activate(CpuContext& context, Activation activation, const Tensor& residual, const Tensor& y) {
-  dispatch_activation(activation, [&]<class Op>() {
-    const float* const from = residual.data<float>();
-    float* const to = y.data<float>();
-    cpu::parallel_for(context, y.numel(), cpu::kGrain, [&](std::int64_t begin, std::int64_t end) {
-      cpu::vectorize_if<cpu::kFastType<float>>([&] {
-        for (std::int64_t i = begin; i < end; ++i) to[i] = Op::forward(to[i] + from[i]);
+  const auto run = [&]<class T>() {
+    dispatch_activation(activation, [&]<class Op>() {
+      const T* const from = residual.data<T>();
+      T* const to = y.data<T>();
+      cpu::parallel_for(context, y.numel(), cpu::kGrain, [&](std::int64_t begin, std::int64_t end) {
+        cpu::vectorize([&] {
+          for (std::int64_t i = begin; i < end; ++i)
+            to[i] = T(Op::forward(static_cast<float>(to[i]) + static_cast<float>(from[i])));
+        });
       });
     });
-  });
+  };
+  if (y.dtype() == DType::bf16) return run.template operator()<BFloat16>();
+  run.template operator()<float>();
 }
 
 }  // namespace
@@ -72,7 +78,7 @@ void conv2d_forward(CpuContext& context, const Conv2dParams& params, const Tenso
   const ConvSize z(x.shape(), w.shape(), y.shape(), params);
   PrimitiveKey key = cpu::conv_key(context, Pass::conv_forward, z, x.dtype(), y.dtype());
   key.bias = bias.defined();
-  key.fused.relu = params.activation == Activation::relu;
+  key.fused.activation = params.activation;
   const ConvImpl impl =
       z.c == 0 ? ConvImpl::reference : params.impl;  // the definition gives activation(bias)
   const std::string_view name = choice(context, impl, key, [&](const Code& timed) {
@@ -105,32 +111,33 @@ void conv2d_packed(CpuContext& context, const Conv2dParams& params, const Tensor
   if (y.numel() == 0) return;
   const AllocTag tag("workspace");
   const ConvSize z(x.shape(), w.shape(), y.shape(), params);
-  PrimitiveKey key = cpu::conv_key(context, Pass::conv_forward, z, DType::f32, DType::f32);
+  PrimitiveKey key = cpu::conv_key(context, Pass::conv_forward, z, x.dtype(), y.dtype());
   key.bias = w.bias().defined();
-  key.fused = {.relu = params.activation == Activation::relu, .residual = residual.defined(), .packed = true};
+  key.fused = {.activation = params.activation, .residual = residual.defined(), .packed = true};
   Code code;
   if (z.c > 0) code = cpu::find_code(context, cpu::conv_list(key.op), key, name_of(params.impl));
-  if (!code.fused.packed) {  // none, or code for plain weights, which may have been measured
+  if (code.fused.packed) {
+    code.primitive->run(
+        context, {x.raw_data(), w.in(context, code.primitive->layout()), data_or_null(w.bias()), y.raw_data(),
+                  code.fused.residual ? residual.raw_data() : nullptr});
+  } else {  // none, or code for plain weights, which may have been measured
     Conv2dParams first = params;
-    if (residual.defined()) first.activation = Activation::none;
-    conv2d_forward(context, first, x, w.plain(), w.bias(), y);
-    if (residual.defined()) add_and_activate(context, params.activation, residual, y);
-    return;
+    if (residual.defined() || params.activation != Activation::relu) first.activation = Activation::none;
+    conv2d_forward(context, first, x, w.plain(), w.plain_bias(), y);
+    code.fused = {.activation = first.activation};
   }
-  code.primitive->run(context, {x.raw_data(), w.in(context, code.primitive->layout()), data_or_null(w.bias()),
-                                y.raw_data(), code.fused.residual ? residual.raw_data() : nullptr});
   if (residual.defined() && !code.fused.residual)
     return add_and_activate(context, params.activation, residual, y);
-  if (!code.fused.relu) activate(context, params.activation, y);
+  if (code.fused.activation == Activation::none) cpu::activate_packed(context, params.activation, y);
 }
 
 bool conv2d_pool_packed(CpuContext& context, const Conv2dParams& params, const Tensor& x,
                         const PackedWeights& w, Out y) {
   const AllocTag tag("workspace");
   const ConvSize z(x.shape(), w.shape(), conv2d_shape(x.shape(), w.shape(), params), params);
-  PrimitiveKey key = cpu::conv_key(context, Pass::conv_forward, z, DType::f32, DType::f32);
+  PrimitiveKey key = cpu::conv_key(context, Pass::conv_forward, z, x.dtype(), y.dtype());
   key.bias = w.bias().defined();
-  key.fused = {.relu = true, .packed = true, .pooled = true};
+  key.fused = {.activation = Activation::relu, .packed = true, .pooled = true};
   const Code code = cpu::find_code(context, cpu::conv_list(key.op), key, name_of(params.impl));
   if (!code) return false;
   if (y.numel() == 0) return true;

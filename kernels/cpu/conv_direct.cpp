@@ -236,8 +236,8 @@ void run(const CpuContext& context, const PrimitiveKey& key, const Operands& at)
     if constexpr (!std::is_same_v<T, double>) {
       const auto code =
           z.stride_w == 1 && z.k <= conv_tiles::kMaxPixelChannels ? run_pixels<T> : run_channels<T>;
-      code(context, z, key.fused.relu, static_cast<const T*>(at.first), static_cast<const T*>(at.second),
-           static_cast<const T*>(at.bias), static_cast<T*>(at.out));
+      code(context, z, key.fused.activation == Activation::relu, static_cast<const T*>(at.first),
+           static_cast<const T*>(at.second), static_cast<const T*>(at.bias), static_cast<T*>(at.out));
     }
   });
 }
@@ -258,6 +258,6 @@ std::string needs(const PrimitiveKey&) {
 }  // namespace
 
 extern const Implementation kConvDirect{
-    .name = "direct", .fuses = {.relu = true}, .fits = fits, .make = make, .needs = needs};
+    .name = "direct", .fuses = {}, .activations = kOnlyRelu, .fits = fits, .make = make, .needs = needs};
 
 }  // namespace athanor::cpu

@@ -231,8 +231,8 @@ void run(const CpuContext& context, const PrimitiveKey& key, const Operands& at)
         if (key.out == key.in) return weights_to(static_cast<T*>(at.out));
         return weights_to(static_cast<Accumulate<T>*>(at.out));
       default:
-        return forward(context, z, key.fused.relu, first, second, static_cast<const T*>(at.bias),
-                       static_cast<T*>(at.out));
+        return forward(context, z, key.fused.activation == Activation::relu, first, second,
+                       static_cast<const T*>(at.bias), static_cast<T*>(at.out));
     }
   });
 }
@@ -248,7 +248,7 @@ MadePrimitive make(const PrimitiveKey& key) {
 
 // The definition: every size and dtype. Only gradients of weights are added in the type of the sums.
 extern const Implementation kConvEigen{
-    .name = "reference", .fuses = {.relu = true}, .fits = fits, .make = make};
+    .name = "reference", .fuses = {}, .activations = kOnlyRelu, .fits = fits, .make = make};
 extern const Implementation kConvEigenWeights{
     .name = "reference", .fuses = {.accumulate = true}, .fits = fits, .make = make};
 

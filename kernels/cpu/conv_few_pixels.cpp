@@ -104,7 +104,9 @@ void write_panel(const Finish& f, std::int64_t panel, const float* sums, std::in
 class ConvFewPixels final : public Primitive {
  public:
   explicit ConvFewPixels(const PrimitiveKey& key)
-      : z_{conv_size(key)}, relu_(key.fused.relu), layout_(std::make_shared<FilterPanels>(z_)) {}
+      : z_{conv_size(key)},
+        relu_(key.fused.activation == Activation::relu),
+        layout_(std::make_shared<FilterPanels>(z_)) {}
 
   void run(const CpuContext& context, const Operands& at) override {
     const auto* const x = static_cast<const float*>(at.first);
@@ -152,7 +154,8 @@ class ConvFewPixels final : public Primitive {
 
 bool fits(const PrimitiveKey& key) {
   const ConvSize z = conv_size(key);
-  return has_avx2() && key.fused.packed && z.groups == 1 && z.c > 0 && z.k % kLanes == 0;
+  return has_avx2() && key.in == DType::f32 && key.fused.packed && z.groups == 1 && z.c > 0 &&
+         z.k % kLanes == 0;
 }
 MadePrimitive make(const PrimitiveKey& key) {
   return {std::make_unique<ConvFewPixels>(key), has_avx512() ? "few pixels, AVX-512" : "few pixels, AVX2"};
@@ -161,7 +164,8 @@ MadePrimitive make(const PrimitiveKey& key) {
 }  // namespace
 
 extern const Implementation kConvFewPixels{.name = "few_pixels",
-                                           .fuses = {.relu = true, .residual = true, .packed = true},
+                                           .fuses = {.residual = true, .packed = true},
+                                           .activations = kOnlyRelu,
                                            .fits = fits,
                                            .make = make};
 

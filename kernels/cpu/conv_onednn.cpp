@@ -1,8 +1,8 @@
 #include "kernels/cpu/conv_list.h"
 #include "kernels/cpu/onednn.h"
 
-// oneDNN's convolutions. Its fused ReLU turns NaN into 0, which would hide a diverged run: only code for
-// packed weights, of inference, has it.
+// oneDNN's convolutions. Its fused ReLU turns NaN into 0, which would hide a diverged run, and its other
+// activations round otherwise than ours: only code for packed weights, of inference, has them.
 
 namespace athanor::cpu {
 namespace {
@@ -34,12 +34,14 @@ std::string needs(const PrimitiveKey& key) {
 extern const Implementation kConvOneDnn{
     .name = "vendor", .fuses = {}, .fits = fits, .make = make_onednn, .needs = needs};
 extern const Implementation kConvOneDnnPacked{.name = "vendor",
-                                              .fuses = {.relu = true, .packed = true},
+                                              .fuses = {.packed = true},
+                                              .activations = kOneDnnActivations,
                                               .fits = fits_packed,
                                               .make = make_onednn,
                                               .needs = needs};
 extern const Implementation kConvOneDnnResidual{.name = "vendor",
-                                                .fuses = {.relu = true, .residual = true, .packed = true},
+                                                .fuses = {.residual = true, .packed = true},
+                                                .activations = kOneDnnActivations,
                                                 .fits = fits_residual,
                                                 .make = make_onednn,
                                                 .needs = needs};

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <memory>
+#include <type_traits>
 
 #include "kernels/cpu/context.h"
 #include "kernels/cpu/conv_list.h"
@@ -16,6 +17,7 @@
 //   pixels:   for up to 6 output channels. A block is 16 pixels of one channel, every other one of a row, so
 //             that the maximum of two adjacent pixels is that of two vectors. So the frame of an input image
 //             separates even and odd columns, channel by channel.
+// Images and results of bf16 are widened and rounded image by image: it takes no longer than f32.
 // A NaN among four results may be ignored.
 
 namespace athanor::cpu {
@@ -74,12 +76,14 @@ class FilterBlocks final : public kernels::WeightLayout {
 // Channels -------------------------------------------------------------------------------------------------
 
 /// Copies an image into its frame of zeros.
-void fill_frame(const Sizes& z, const float* image, float* frame) {
+template <class T> void fill_frame(const Sizes& z, const T* image, float* frame) {
   const std::int64_t rows = std::min(z.h, z.rows() - z.padding_h),
                      columns = std::min(z.w, z.columns() - z.padding_w);
-  for (std::int64_t h = 0; h < rows; ++h)
-    std::copy_n(image + h * z.w * z.c, columns * z.c,
-                frame + ((h + z.padding_h) * z.columns() + z.padding_w) * z.c);
+  for (std::int64_t h = 0; h < rows; ++h) {
+    const T* const from = image + h * z.w * z.c;
+    float* const to = frame + ((h + z.padding_h) * z.columns() + z.padding_w) * z.c;
+    for (std::int64_t i = 0; i < columns * z.c; ++i) to[i] = static_cast<float>(from[i]);
+  }
 }
 
 void run_channels(const Sizes& z, const float* image, bool is_frame, const float* w, const float* bias,
@@ -107,20 +111,20 @@ std::int64_t half_row(const Sizes& z) {
   return round_up(z.q, kLanes) + z.s / 2;
 }
 
-void fill_halves(const Sizes& z, const float* image, float* frame) {
+template <class T> void fill_halves(const Sizes& z, const T* image, float* frame) {
   const std::int64_t half = half_row(z), rows = std::min(z.h, z.rows() - z.padding_h);
   for (std::int64_t c = 0; c < z.c; ++c) {
     for (std::int64_t h = 0; h < rows; ++h) {
-      const float* const from = image + h * z.w * z.c + c;
+      const T* const from = image + h * z.w * z.c + c;
       for (std::int64_t parity = 0; parity < 2; ++parity) {
         float* const to = frame + ((c * z.rows() + h + z.padding_h) * 2 + parity) * half;
         // Column 2 i + parity of the frame is column 2 i + shift of the image.
         const std::int64_t shift = parity - z.padding_w, begin = shift < 0 ? (1 - shift) / 2 : 0;
         const std::int64_t end = std::min(half, (z.w - shift + 1) / 2);
         if (z.c == 1) {  // so that the loop vectorises
-          for (std::int64_t i = begin; i < end; ++i) to[i] = from[2 * i + shift];
+          for (std::int64_t i = begin; i < end; ++i) to[i] = static_cast<float>(from[2 * i + shift]);
         } else {
-          for (std::int64_t i = begin; i < end; ++i) to[i] = from[(2 * i + shift) * z.c];
+          for (std::int64_t i = begin; i < end; ++i) to[i] = static_cast<float>(from[(2 * i + shift) * z.c]);
         }
       }
     }
@@ -138,35 +142,48 @@ void run_pixels(const Sizes& z, const float* frame, const float* w, const float*
 
 // ----------------------------------------------------------------------------------------------------------
 
-class ConvPool final : public Primitive {
+template <class T> class ConvPool final : public Primitive {
  public:
   explicit ConvPool(const PrimitiveKey& key)
       : z_(key), threads_(key.threads), layout_(std::make_shared<FilterBlocks>(z_)) {}
 
   void run(const CpuContext& context, const Operands& at) override {
-    const auto* const x = static_cast<const float*>(at.first);
+    constexpr bool kWidens = !std::is_same_v<T, float>;
+    const auto* const x = static_cast<const T*>(at.first);
     const auto* const w = static_cast<const float*>(at.second);
     const auto* const offsets = static_cast<const float*>(at.bias);
-    auto* const y = static_cast<float*>(at.out);
-    const bool framed = z_.by_pixels() || z_.padding_h > 0 || z_.padding_w > 0;
+    auto* const y = static_cast<T*>(at.out);
+    const bool framed = kWidens || z_.by_pixels() || z_.padding_h > 0 || z_.padding_w > 0;
     const std::int64_t frame = !framed          ? 0
                                : z_.by_pixels() ? z_.c * z_.rows() * 2 * half_row(z_)
                                                 : z_.rows() * z_.columns() * z_.c;
-    const std::int64_t slots = std::min<std::int64_t>(threads_, z_.n);
-    const Scratch scratch = context.scratch(static_cast<std::size_t>(slots * frame) * sizeof(float));
+    const std::int64_t pooled = z_.p * z_.q * z_.k, slots = std::min<std::int64_t>(threads_, z_.n),
+                       own = frame + (kWidens ? pooled : 0);
+    const Scratch scratch = context.scratch(static_cast<std::size_t>(slots * own) * sizeof(float));
     for_each_slot(context, slots, z_.n, [&](std::int64_t slot, const auto& each_piece) {
-      float* const mine = scratch.as<float>() + slot * frame;
+      float* const mine = scratch.as<float>() + slot * own;
       std::fill(mine, mine + frame, 0.0f);
       each_piece([&](std::int64_t begin, std::int64_t end) {
         for (std::int64_t n = begin; n < end; ++n) {
-          const float* const image = x + n * z_.image();
-          float* const result = y + n * z_.p * z_.q * z_.k;
-          if (z_.by_pixels()) {
-            vectorize([&] { fill_halves(z_, image, mine); });
-            run_pixels(z_, mine, w, offsets, result);
+          const T* const image = x + n * z_.image();
+          T* const result = y + n * pooled;
+          const auto compute = [&](const float* unframed, float* to) {
+            if (z_.by_pixels()) {
+              vectorize([&] { fill_halves(z_, image, mine); });
+              run_pixels(z_, mine, w, offsets, to);
+            } else {
+              if (framed) vectorize([&] { fill_frame(z_, image, mine); });
+              run_channels(z_, framed ? mine : unframed, framed, w, offsets, to);
+            }
+          };
+          if constexpr (kWidens) {
+            float* const wide = mine + frame;
+            compute(nullptr, wide);
+            vectorize([&] {
+              for (std::int64_t i = 0; i < pooled; ++i) result[i] = T(wide[i]);
+            });
           } else {
-            if (framed) fill_frame(z_, image, mine);
-            run_channels(z_, framed ? mine : image, framed, w, offsets, result);
+            compute(image, result);
           }
         }
       });
@@ -182,18 +199,23 @@ class ConvPool final : public Primitive {
 
 bool fits(const PrimitiveKey& key) {
   const ConvSize z = conv_size(key);
-  return has_avx2() && key.fused.pooled && key.fused.packed && z.stride_h == 1 && z.stride_w == 1 &&
-         z.dilation_h == 1 && z.dilation_w == 1 && z.groups == 1 && z.c > 0 && z.c <= kMaxInputs && z.p > 1 &&
-         z.q > 1;
+  return has_avx2() && (key.in == DType::f32 || key.in == DType::bf16) && key.fused.pooled &&
+         key.fused.packed && z.stride_h == 1 && z.stride_w == 1 && z.dilation_h == 1 && z.dilation_w == 1 &&
+         z.groups == 1 && z.c > 0 && z.c <= kMaxInputs && z.p > 1 && z.q > 1;
 }
 MadePrimitive make(const PrimitiveKey& key) {
-  return {std::make_unique<ConvPool>(key),
-          has_avx512() ? "convolution and pooling, AVX-512" : "convolution and pooling, AVX2"};
+  const char* const name =
+      has_avx512() ? "convolution and pooling, AVX-512" : "convolution and pooling, AVX2";
+  if (key.in == DType::bf16) return {std::make_unique<ConvPool<BFloat16>>(key), name};
+  return {std::make_unique<ConvPool<float>>(key), name};
 }
 
 }  // namespace
 
-extern const Implementation kConvPool{
-    .name = "pooled", .fuses = {.relu = true, .packed = true, .pooled = true}, .fits = fits, .make = make};
+extern const Implementation kConvPool{.name = "pooled",
+                                      .fuses = {.packed = true, .pooled = true},
+                                      .activations = kOnlyRelu,
+                                      .fits = fits,
+                                      .make = make};
 
 }  // namespace athanor::cpu

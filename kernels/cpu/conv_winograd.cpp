@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <type_traits>
 #include <utility>
 
 #include "kernels/cpu/context.h"
@@ -241,8 +242,17 @@ template <class T> class Winograd final : public Primitive {
     auto* const out = static_cast<T*>(at.out);
     if (key_.fused.sums) return run_with_sums(context, x, w, out, at.sums);
     const void* const residual = key_.fused.accumulate ? at.out : at.residual;  // which out may share
-    const Finish<T> finish{static_cast<const T*>(at.bias), static_cast<const T*>(residual), key_.fused.relu};
     const auto* const packed = key_.fused.packed ? static_cast<const float*>(at.second) : nullptr;
+    const bool widens = at.bias && !packed && !std::is_same_v<T, float>;
+    const std::int64_t channels = convolution_.out.c;
+    const Scratch wide = context.scratch(widens ? static_cast<std::size_t>(channels) * sizeof(float) : 0);
+    const float* bias = static_cast<const float*>(at.bias);
+    if (widens) {
+      std::transform(static_cast<const T*>(at.bias), static_cast<const T*>(at.bias) + channels,
+                     wide.as<float>(), [](T value) { return static_cast<float>(value); });
+      bias = wide.as<float>();
+    }
+    const Finish<T> finish{bias, static_cast<const T*>(residual), key_.fused.activation == Activation::relu};
     Pass<T>(context, convolution_, x, w, packed, finish, out).run();
   }
   std::shared_ptr<const kernels::WeightLayout> layout() const override { return layout_; }
@@ -290,7 +300,8 @@ std::string needs(const PrimitiveKey&) {
 
 extern const Implementation kConvWinograd{
     .name = "winograd",
-    .fuses = {.relu = true, .residual = true, .accumulate = true, .packed = true, .sums = true},
+    .fuses = {.residual = true, .accumulate = true, .packed = true, .sums = true},
+    .activations = kOnlyRelu,
     .fits = fits,
     .make = make,
     .needs = needs};

@@ -21,6 +21,12 @@ bool avx512_is_allowed() {
   return name != "AVX2";
 }
 
+/// A bit of what cpuid says of its leaf 7, of which clang 14 has no names.
+bool has_feature_7d(int bit) {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  return __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (d >> bit & 1) != 0;
+}
+
 }  // namespace
 
 bool has_avx2() {
@@ -40,16 +46,28 @@ bool has_avx512() {
   return found;
 }
 
+bool has_avx512_vnni() {
+  static const bool found = has_avx512() && __builtin_cpu_supports("avx512vnni");
+  return found;
+}
+
 bool has_avx512_bf16() {
   static const bool found = __builtin_cpu_supports("avx512bf16") && avx512_is_allowed();
   return found;
 }
 
+bool has_avx512_vbmi() {
+  static const bool found = has_avx512() && __builtin_cpu_supports("avx512vbmi");
+  return found;
+}
+
 bool has_amx_bf16() {
-  static const bool found = [] {  // clang 14 has no name for it
-    unsigned a = 0, b = 0, c = 0, d = 0;
-    return __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (d >> 22 & 1) != 0;
-  }() && avx512_is_allowed();
+  static const bool found = has_feature_7d(22) && avx512_is_allowed();
+  return found;
+}
+
+bool has_amx_int8() {
+  static const bool found = has_feature_7d(25) && avx512_is_allowed();
   return found;
 }
 
@@ -65,10 +83,19 @@ bool has_avx2() {
 bool has_avx512() {
   return false;
 }
+bool has_avx512_vnni() {
+  return false;
+}
 bool has_avx512_bf16() {
   return false;
 }
+bool has_avx512_vbmi() {
+  return false;
+}
 bool has_amx_bf16() {
+  return false;
+}
+bool has_amx_int8() {
   return false;
 }
 

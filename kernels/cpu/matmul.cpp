@@ -3,6 +3,7 @@
 #include <array>
 
 #include "kernels/copy.h"
+#include "kernels/cpu/activate_packed.h"
 #include "kernels/cpu/context.h"
 #include "kernels/cpu/epilogue.h"
 #include "kernels/cpu/iterate.h"
@@ -41,14 +42,14 @@ constexpr cpu::ListEntry kProducts[] = {
     {&cpu::kMatmulEigen},
 };
 
-PrimitiveKey key_of(const CpuContext& context, DType in, DType out, const Tensor& bias, bool relu,
+PrimitiveKey key_of(const CpuContext& context, DType in, DType out, const Tensor& bias, Activation activation,
                     const std::array<std::int64_t, 16>& sizes) {
   PrimitiveKey key;
   key.op = PrimitiveKey::Op::matmul;
   key.in = in;
   key.out = out;
   key.bias = bias.defined();
-  key.fused.relu = relu;
+  key.fused.activation = activation;
   key.threads = cpu::threads_for(context, sizes[0] * sizes[1] * sizes[2]);
   key.sizes = sizes;
   return key;
@@ -115,7 +116,7 @@ void matmul(CpuContext& context, MatmulImpl impl, const Tensor& a, const Tensor&
            sums, Write::overwrite);
     return accumulate ? add_into(context, sums, y) : copy(context, sums, y);
   }
-  PrimitiveKey key = key_of(context, a.dtype(), y.dtype(), bias, relu,
+  PrimitiveKey key = key_of(context, a.dtype(), y.dtype(), bias, activation,
                             {size.m, size.n, size.k, a_row, a_col, b_row, b_col, y_row});
   const auto find = [&](std::string_view name, bool add) {
     key.fused.accumulate = add;
@@ -141,7 +142,7 @@ void matmul(CpuContext& context, MatmulImpl impl, const Tensor& a, const Tensor&
                                     bias.defined() ? bias.raw_data() : nullptr, at(y, outer.y)});
     }
   }
-  if (!first.fused.relu) activate(context, activation, y);
+  if (first.fused.activation == Activation::none) activate(context, activation, y);
 }
 
 void linear_packed(CpuContext& context, const Tensor& x, const PackedWeights& w, Activation activation,
@@ -149,19 +150,19 @@ void linear_packed(CpuContext& context, const Tensor& x, const PackedWeights& w,
   if (y.numel() == 0) return;
   const AllocTag tag("workspace");
   const std::int64_t m = y.dim(0), n = y.dim(1), k = x.dim(1);
-  PrimitiveKey key = key_of(context, DType::f32, DType::f32, w.bias(), activation == Activation::relu,
-                            {m, n, k, k, 1, 1, k, n});
+  PrimitiveKey key = key_of(context, x.dtype(), y.dtype(), w.bias(), activation, {m, n, k, k, 1, 1, k, n});
   key.fused.packed = true;
   Code code;
   if (k > 0 && prefers_onednn(key))
     code = cpu::find_code(context, kProducts, key, name_of(MatmulImpl::automatic));
   if (!code.fused.packed) {
     const Tensor transposed = w.plain().view_as_strided({k, n}, {1, k}, 0);
-    return matmul(context, MatmulImpl::automatic, x, transposed, w.bias(), activation, y, Write::overwrite);
+    return matmul(context, MatmulImpl::automatic, x, transposed, w.plain_bias(), activation, y,
+                  Write::overwrite);
   }
   code.primitive->run(context, {x.raw_data(), w.in(context, code.primitive->layout()),
                                 w.bias().defined() ? w.bias().raw_data() : nullptr, y.raw_data()});
-  if (!code.fused.relu) activate(context, activation, y);
+  if (code.fused.activation == Activation::none) cpu::activate_packed(context, activation, y);
 }
 
 namespace {

@@ -135,7 +135,7 @@ void product(const CpuContext& context, const PrimitiveKey& key, const T* a, con
              Y* y) {
   using A = Accumulate<T>;
   const auto [m, n, k, a_row, a_col, b_row, b_col, y_row, u0, u1, u2, u3, u4, u5, u6, u7] = key.sizes;
-  const bool accumulate = key.fused.accumulate, relu = key.fused.relu;
+  const bool accumulate = key.fused.accumulate, relu = key.fused.activation == Activation::relu;
   constexpr bool kWide = std::is_same_v<T, A>, kDirect = std::is_same_v<Y, A>;
   const bool pack_a = !kWide || !blas_like(m, k, a_row, a_col),
              pack_b = !kWide || !blas_like(k, n, b_row, b_col);
@@ -170,7 +170,8 @@ void run(const CpuContext& context, const PrimitiveKey& key, const Operands& at)
 }  // namespace
 
 extern const Implementation kMatmulEigen{.name = "reference",
-                                         .fuses = {.relu = true, .accumulate = true},
+                                         .fuses = {.accumulate = true},
+                                         .activations = kOnlyRelu,
                                          .fits = [](const PrimitiveKey&) { return true; },
                                          .make = [](const PrimitiveKey& key) { return made_of(key, run); }};
 

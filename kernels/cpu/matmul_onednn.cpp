@@ -19,7 +19,10 @@ bool fits_packed(const PrimitiveKey& key) {
 
 extern const Implementation kMatmulOneDnn{
     .name = "vendor", .fuses = {.accumulate = true}, .fits = fits, .make = make_onednn};
-extern const Implementation kMatmulOneDnnPacked{
-    .name = "vendor", .fuses = {.relu = true, .packed = true}, .fits = fits_packed, .make = make_onednn};
+extern const Implementation kMatmulOneDnnPacked{.name = "vendor",
+                                                .fuses = {.packed = true},
+                                                .activations = kOneDnnActivations,
+                                                .fits = fits_packed,
+                                                .make = make_onednn};
 
 }  // namespace athanor::cpu

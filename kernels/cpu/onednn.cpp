@@ -196,17 +196,37 @@ class Compiled final : public Primitive {
 
 // Making them ----------------------------------------------------------------------------------------------
 
+void append(dnnl::post_ops& ops, dnnl::algorithm algorithm, float alpha = 0, float beta = 0) {
+#if DNNL_VERSION_MAJOR >= 3
+  ops.append_eltwise(algorithm, alpha, beta);
+#else
+  ops.append_eltwise(1.0f, algorithm, alpha, beta);
+#endif
+}
+
+void append(dnnl::post_ops& ops, Activation activation) {
+  using enum dnnl::algorithm;
+  switch (activation) {
+    case Activation::none: return;
+    case Activation::relu: return append(ops, eltwise_relu);
+    case Activation::gelu: return append(ops, eltwise_gelu_erf);
+    case Activation::relu6: return append(ops, eltwise_clip_v2, 0, 6);
+#if DNNL_VERSION_MAJOR >= 3
+    case Activation::hardswish: return append(ops, eltwise_hardswish, 1.0f / 6, 0.5f);
+#else
+    case Activation::hardswish: return append(ops, eltwise_hardswish);
+#endif
+    default: athanor::detail::fail<BackendError>("oneDNN: an activation must be one of kOneDnnActivations");
+  }
+}
+
 dnnl::primitive_attr attributes(const PrimitiveKey& key, const memory::desc& result) {
   dnnl::primitive_attr attr;
   attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
   dnnl::post_ops ops;
   if (key.fused.accumulate) ops.append_sum(1.0f);
   if (key.fused.residual) ops.append_binary(dnnl::algorithm::binary_add, result);
-#if DNNL_VERSION_MAJOR >= 3
-  if (key.fused.relu) ops.append_eltwise(dnnl::algorithm::eltwise_relu, 0.0f, 0.0f);
-#else
-  if (key.fused.relu) ops.append_eltwise(1.0f, dnnl::algorithm::eltwise_relu, 0.0f, 0.0f);
-#endif
+  append(ops, key.fused.activation);
   attr.set_post_ops(ops);
   return attr;
 }
@@ -249,6 +269,11 @@ class PackedLayout final : public kernels::WeightLayout {
 
   memory::desc plain_, wanted_;
 };
+
+/// The dtype of a bias, and of weights before they are packed.
+DType given_type(const PrimitiveKey& key) {
+  return key.fused.packed ? DType::f32 : key.in;
+}
 
 /// Sets the operand of weights; returns the required layout if they are packed.
 std::shared_ptr<const kernels::WeightLayout> weights_operand(const PrimitiveKey& key,
@@ -320,7 +345,7 @@ Made make_convolution(const PrimitiveKey& key) {
   const memory::desc x = image(key.in, n, h, w, c), y = image(key.in, n, p, q, k);
   const memory::desc weights = filter(key.in, key, true);
   const memory::desc bias =
-      key.bias ? memory::desc({k}, type_of(key.in), memory::format_tag::a) : memory::desc();
+      key.bias ? memory::desc({k}, type_of(given_type(key)), memory::format_tag::a) : memory::desc();
   const dnnl::primitive_attr attr = attributes(key, y);
 
   if (key.op == Op::conv_forward) {
@@ -332,7 +357,8 @@ Made make_convolution(const PrimitiveKey& key) {
       return {};
     Descriptors operands;
     operands[0] = {DNNL_ARG_SRC, x, desc.src_desc()};
-    const auto layout = weights_operand(key, filter(key.in, key, false), desc.weights_desc(), operands[1]);
+    const auto layout =
+        weights_operand(key, filter(given_type(key), key, false), desc.weights_desc(), operands[1]);
     if (key.bias) operands[2] = {DNNL_ARG_BIAS, bias, desc.bias_desc()};
     operands[3] = {DNNL_ARG_DST, y, desc.dst_desc()};
     if (key.fused.residual) operands[4] = {kResidual, y, y};
@@ -366,11 +392,11 @@ Made make_convolution(const PrimitiveKey& key) {
 Made make_matmul(const PrimitiveKey& key) {
   const auto [m, n, k, a_row, a_col, b_row, b_col, y_row, u0, u1, u2, u3, u4, u5, u6, u7] = key.sizes;
   const memory::desc a({m, k}, type_of(key.in), memory::dims{a_row, a_col});
-  const memory::desc b({k, n}, type_of(key.in), memory::dims{b_row, b_col});
+  const memory::desc b({k, n}, type_of(given_type(key)), memory::dims{b_row, b_col});
   const memory::desc any({k, n}, type_of(key.in), memory::format_tag::any);
   const memory::desc y({m, n}, type_of(key.out), memory::dims{y_row, 1});
   const memory::desc bias =
-      key.bias ? memory::desc({1, n}, type_of(key.in), memory::format_tag::ab) : memory::desc();
+      key.bias ? memory::desc({1, n}, type_of(given_type(key)), memory::format_tag::ab) : memory::desc();
   const auto desc = matmul_desc(a, key.fused.packed ? any : b, bias, y, attributes(key, y));
   Descriptors operands;
   operands[0] = {DNNL_ARG_SRC, a, desc.src_desc()};
@@ -397,6 +423,25 @@ MadePrimitive make_onednn(const PrimitiveKey& key) {
     athanor::detail::fail<BackendError>("oneDNN: {} (status {})", error.what(),
                                         static_cast<int>(error.status));
   }
+}
+
+void multiply_int8_onednn(const CpuContext& context, int threads, const Int8Product& z) {
+  const Threads of_omp(threads);
+  const DeferredSignals deferred(threads);
+  if (ThreadTeam* const team = context.team(); team && threads > 1) team->rest();
+  const std::int32_t offset = 0;
+  const dnnl_status_t status = dnnl_gemm_u8s8s32('N', 'T', 'F', z.m, z.n, z.k, 1.0f, z.a, z.k, 0, z.b, z.k, 0,
+                                                 0.0f, z.y, z.n, &offset);
+  if (status != dnnl_success)
+    athanor::detail::fail<BackendError>("oneDNN: dnnl_gemm_u8s8s32 failed with status {}",
+                                        static_cast<int>(status));
+}
+
+bool has_exact_int8_onednn() {
+  // Each instruction set's number has the bits of those it includes.
+  static const bool found =
+      (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core_vnni) == dnnl_cpu_isa_avx512_core_vnni;
+  return found;
 }
 
 bool has_onednn() {

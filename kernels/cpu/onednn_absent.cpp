@@ -10,6 +10,12 @@ MadePrimitive make_onednn(const PrimitiveKey&) {
   return {};
 }
 
+void multiply_int8_onednn(const CpuContext&, int, const Int8Product&) {}
+
+bool has_exact_int8_onednn() {
+  return false;
+}
+
 bool has_onednn() {
   return false;
 }

@@ -6,6 +6,8 @@
 #include "kernels/cpu/context.h"
 #include "kernels/cpu/iterate.h"
 #include "kernels/dispatch_size.h"
+#include "kernels/int8_ops.h"
+#include "kernels/numbers.h"
 #include "kernels/pool_ops.h"
 #include "kernels/scratch.h"
 
@@ -143,7 +145,7 @@ bool is_global(const Plan& plan) {
 template <int kLanes, class T, class I>
 void max_of_four(const T* __restrict top, const T* __restrict bottom, std::int64_t channels, T* __restrict y,
                  I* __restrict index) {
-  using A = Accumulate<T>;
+  using A = ComputeType<T>;
   // As wide as values, in a short block: with bytes, g++ does not vectorise it.
   using Place = std::conditional_t<(kLanes > 16 && !std::is_void_v<I>), I, std::int32_t>;
   Place at[kLanes];
@@ -163,7 +165,7 @@ void max_of_four(const T* __restrict top, const T* __restrict bottom, std::int64
 template <int kLanes, class T, class I>
 void max_of_window(const T* __restrict image, const Plan& plan, const PoolWindows& windows,
                    const Window& rows, const Window& columns, T* __restrict y, I* __restrict index) {
-  using A = Accumulate<T>;
+  using A = ComputeType<T>;
   const std::int64_t down = windows.h.dilation, across = windows.w.dilation;
   const auto first = static_cast<std::int32_t>(rows.tap * windows.w.window + columns.tap);
   A value[kLanes];
@@ -322,6 +324,15 @@ void run_max_backward(CpuContext& context, const PoolWindows& windows, const Ten
       });
 }
 
+/// The windows of a pool of 8-bit integers, from x to y.
+PoolWindows windows_of(const Pool2dParams& params, const Tensor& x, const Tensor& y) {
+  const auto axis = [&](int i) {
+    return PoolAxis{x.dim(1 + i),      y.dim(1 + i), params.window[i],  params.stride[i],
+                    params.padding[i], false,        params.dilation[i]};
+  };
+  return {axis(0), axis(1), params.count_padding};
+}
+
 }  // namespace
 
 void max_pool_forward(CpuContext& context, const PoolWindows& windows, const Tensor& x, Out y, Out index) {
@@ -329,6 +340,10 @@ void max_pool_forward(CpuContext& context, const PoolWindows& windows, const Ten
     if (!index.defined()) return run_max<T, void>(context, windows, x, y, nullptr);
     dispatch_index(index, [&]<class I>() { run_max<T>(context, windows, x, y, index.data<I>()); });
   });
+}
+
+void max_pool2d_int8(CpuContext& context, const Pool2dParams& params, const Tensor& x, Out y) {
+  run_max<std::uint8_t, void>(context, windows_of(params, x, y), x, y, nullptr);
 }
 
 void max_pool_backward(CpuContext& context, const PoolWindows& windows, const Tensor& dy, const Tensor& index,
@@ -387,6 +402,32 @@ void avg_pool_forward(CpuContext& context, const PoolWindows& windows, const Ten
           for (int l = 0; l < lanes(); ++l) result[l] = T(sum[l] / count);
         });
   });
+}
+
+void avg_pool2d_int8(CpuContext& context, const Pool2dParams& params, const Tensor& x, std::int32_t x_zero,
+                     float scale, const Rounding& rounding, Out y) {
+  const Plan plan(context, windows_of(params, x, y), x.dim(3));
+  const std::int64_t C = plan.C, W = plan.W;
+  const auto* in = x.data<std::uint8_t>();
+  auto* out = y.data<std::uint8_t>();
+  for_each_output<true>(
+      context, plan, x.dim(0), std::max<std::int64_t>(1, plan.grain() * plan.P / plan.H),
+      [=, round = RoundToU8(rounding)](auto lanes, const Window& rows, const Window& columns,
+                                       std::int64_t image, std::int64_t to) {
+        const auto count = static_cast<std::int32_t>((rows.end - rows.begin) * (columns.end - columns.begin));
+        std::int32_t sum[lanes()];
+        for (int l = 0; l < lanes(); ++l) sum[l] = -count * x_zero;
+        for (std::int64_t h = rows.begin; h < rows.end; ++h) {
+          const std::uint8_t* __restrict element = in + image + (h * W + columns.begin) * C;
+          for (std::int64_t w = columns.begin; w < columns.end; ++w, element += C) {
+            for (int l = 0; l < lanes(); ++l) sum[l] += element[l];
+          }
+        }
+        std::uint8_t* __restrict result = out + to;
+        const RoundToU8 r = round;
+        const float s = scale;
+        for (int l = 0; l < lanes(); ++l) result[l] = r(s * static_cast<float>(sum[l]));
+      });
 }
 
 void avg_pool_backward(CpuContext& context, const PoolWindows& windows, const Tensor& dy, Out dx) {

@@ -17,14 +17,15 @@ static_assert(kByRule == name_of(MatmulImpl::automatic));
 
 struct KeyHash {
   std::size_t operator()(const PrimitiveKey& key) const {
-    const auto& [relu, residual, accumulate, packed, sums, pooled] = key.fused;
+    const auto& [activation, residual, accumulate, packed, sums, pooled] = key.fused;
     std::uint64_t hash = std::bit_cast<std::uintptr_t>(key.by);
     const auto add = [&](auto value) {
       hash = hash * 0x9e3779b97f4a7c15ull + static_cast<std::uint64_t>(value);
     };
     for (const std::int64_t size : key.sizes) add(size);
     add(static_cast<int>(key.op) << 16 | static_cast<int>(key.in) << 8 | static_cast<int>(key.out));
-    for (const bool flag : {key.bias, relu, residual, accumulate, packed, sums, pooled}) add(flag);
+    add(static_cast<int>(activation));
+    for (const bool flag : {key.bias, residual, accumulate, packed, sums, pooled}) add(flag);
     add(key.threads);
     return static_cast<std::size_t>(kernels::mix64(hash));
   }
@@ -46,7 +47,10 @@ class Loops final : public Primitive {
 PrimitiveKey key_for(const Implementation& one, PrimitiveKey key) {
   const Fused asked = key.fused, can = one.fuses;
   key.by = &one;
-  key.fused = {.relu = asked.relu && can.relu && (!asked.residual || can.residual),  // which comes before it
+  // The residual comes before the activation.
+  const bool activates =
+      (one.activations & set_of(asked.activation)) != 0 && (!asked.residual || can.residual);
+  key.fused = {.activation = activates ? asked.activation : Activation::none,
                .residual = asked.residual && can.residual,
                .accumulate = asked.accumulate && can.accumulate,
                .packed = asked.packed && can.packed,

@@ -88,7 +88,8 @@ struct TileSums {
 
 /// Final operations on sums before they are stored.
 template <class T> struct Finish {
-  const T *bias, *residual;              ///< or null
+  const float* bias;                     ///< or null
+  const T* residual;                     ///< or null
   bool relu;                             ///< NaN stays NaN
   TileSums channel_sums = {nullptr, 0};  ///< of what is stored, as it is rounded; or none
 };

@@ -3,6 +3,7 @@
 #include "kernels/cuda/context.h"
 #include "kernels/cuda/conv_list.h"
 #include "kernels/cuda/conv_views.h"
+#include "kernels/cuda/depthwise.h"
 #include "kernels/cuda/divide.h"
 #include "kernels/cuda/gemm.h"
 #include "kernels/cuda/grid_partition.h"
@@ -15,71 +16,16 @@
 namespace athanor::cuda {
 namespace {
 
-constexpr int kThreads = kColumnThreads;
+constexpr int kThreads = kDepthwiseThreads;
 // Blocks a multiprocessor holds at least, where ptxas would spill to make room for more; 0: as many as it
 // finds.
 constexpr int kResidentForward = 4;
 template <int W> inline constexpr int kResidentBackward = W == 8 ? 3 : 0;
 
-/// Sizes as kernels need them; indices are below 2^31.
-struct Sizes {
-  int h, w, c, k, p, q, r, s;
-  int stride_h, stride_w, padding_h, padding_w, dilation_h, dilation_w;
-  int per_channel;      // output channels of an input channel
-  Divider channels_of;  // k / per_channel
-  Divider by_stride_h, by_stride_w;
-
-  explicit Sizes(const ConvSize& z)
-      : h(static_cast<int>(z.h)),
-        w(static_cast<int>(z.w)),
-        c(static_cast<int>(z.c)),
-        k(static_cast<int>(z.k)),
-        p(static_cast<int>(z.p)),
-        q(static_cast<int>(z.q)),
-        r(static_cast<int>(z.r)),
-        s(static_cast<int>(z.s)),
-        stride_h(static_cast<int>(z.stride_h)),
-        stride_w(static_cast<int>(z.stride_w)),
-        padding_h(static_cast<int>(z.padding_h)),
-        padding_w(static_cast<int>(z.padding_w)),
-        dilation_h(static_cast<int>(z.dilation_h)),
-        dilation_w(static_cast<int>(z.dilation_w)),
-        per_channel(static_cast<int>(z.group_k())),
-        channels_of(z.group_k()),
-        by_stride_h(z.stride_h),
-        by_stride_w(z.stride_w) {}
-};
-
-/// The (image, row, column, packet of channels) of a flat index.
-struct Unravel {
-  Divider packets, columns, rows;
-
-  Unravel(std::int64_t row_count, std::int64_t column_count, std::int64_t packet_count)
-      : packets(packet_count), columns(column_count), rows(row_count) {}
-
-  struct Coordinates {
-    int image, row, column, packet;
-  };
-  __device__ __forceinline__ Coordinates operator()(std::uint32_t index) const {
-    const auto [pixel, packet] = packets.divide(index);
-    const auto [line, column] = columns.divide(pixel);
-    const auto [image, row] = rows.divide(line);
-    return {static_cast<int>(image), static_cast<int>(row), static_cast<int>(column),
-            static_cast<int>(packet)};
-  }
-};
-
-/// w [K, taps] -> [taps, K], so that neighbours along the channels are neighbours in memory.
-template <class T> __global__ void __launch_bounds__(kThreads) by_taps(const T* w, int k, int taps, T* to) {
-  for (int at = static_cast<int>(blockIdx.x) * kThreads + static_cast<int>(threadIdx.x); at < k * taps;
-       at += static_cast<int>(gridDim.x) * kThreads)
-    to[at] = w[at % k * taps + at / k];
-}
-
 /// One thread per output pixel and W channels. W > 1 where there is one output channel per input channel.
 template <class T, int W>
 __global__ void __launch_bounds__(kThreads, kResidentForward)
-    forward_kernel(Sizes z, Unravel unravel, std::uint32_t count, const T* x, const T* filters,
+    forward_kernel(DepthwiseSizes z, Unravel unravel, std::uint32_t count, const T* x, const T* filters,
                    Finish<T> finish) {
   using A = Accumulate<T>;
   for (std::uint32_t index = blockIdx.x * kThreads + threadIdx.x; index < count;
@@ -111,8 +57,8 @@ __global__ void __launch_bounds__(kThreads, kResidentForward)
 /// One thread per pixel of x and W channels: the outputs that saw it, through every tap.
 template <class T, int W>
 __global__ void __launch_bounds__(kThreads, kResidentBackward<W>)
-    backward_data_kernel(Sizes z, Unravel unravel, std::uint32_t count, const T* dy, const T* filters,
-                         Finish<T> finish) {
+    backward_data_kernel(DepthwiseSizes z, Unravel unravel, std::uint32_t count, const T* dy,
+                         const T* filters, Finish<T> finish) {
   using A = Accumulate<T>;
   for (std::uint32_t index = blockIdx.x * kThreads + threadIdx.x; index < count;
        index += gridDim.x * kThreads) {
@@ -151,7 +97,7 @@ constexpr int kTaps = 9;
 /// is read once for these. partials [piece, tap, k].
 template <class T, int W>
 __global__ void __launch_bounds__(kThreads)
-    backward_weights_kernel(Sizes z, Unravel unravel, std::uint32_t pixels, int across, const T* x,
+    backward_weights_kernel(DepthwiseSizes z, Unravel unravel, std::uint32_t pixels, int across, const T* x,
                             const T* dy, Accumulate<T>* partials) {
   using A = Accumulate<T>;
   __shared__ __align__(16) A shared[kThreads * W];
@@ -220,17 +166,6 @@ template <class T, class F> void with_width(const ConvSize& z, const T* x, const
   }
 }
 
-template <class T>
-const T* transpose_filters(const CudaContext& context, const ConvSize& z, const T* w, const Scratch& to) {
-  launch(context, {"depthwise", blocks_for(context, z.k * z.r * z.s, kThreads), kThreads}, by_taps<T>, w,
-         static_cast<int>(z.k), static_cast<int>(z.r * z.s), to.as<T>());
-  return to.as<T>();
-}
-
-std::size_t filter_elements(const ConvSize& z) {
-  return static_cast<std::size_t>(z.k * z.r * z.s);
-}
-
 template <class T> void depthwise_forward(const CudaContext& context, const ConvCall& call) {
   const ConvSize& z = call.z;
   const T *const x = call.x.data<T>(), *const bias = data_or_null<T>(call.bias);
@@ -243,8 +178,8 @@ template <class T> void depthwise_forward(const CudaContext& context, const Conv
       const std::int64_t count = images * z.p * z.q * packets;
       const Finish<T> finish{y + first * z.p * z.q * z.k, false, bias, call.activation()};
       launch(context, {kernel_name(call.pass), blocks_for(context, count, kThreads), kThreads},
-             forward_kernel<T, W>, Sizes(z), Unravel(z.p, z.q, packets), static_cast<std::uint32_t>(count),
-             x + first * z.h * z.w * z.c, filters, finish);
+             forward_kernel<T, W>, DepthwiseSizes(z), Unravel(z.p, z.q, packets),
+             static_cast<std::uint32_t>(count), x + first * z.h * z.w * z.c, filters, finish);
     });
   });
 }
@@ -262,7 +197,7 @@ void depthwise_backward_data(const CudaContext& context, const ConvCall& call, c
       const std::int64_t count = images * z.h * z.w * packets;
       const Finish<T> finish{dx + first * z.h * z.w * z.c, false, nullptr};
       launch(context, {kernel_name(call.pass), blocks_for(context, count, kThreads), kThreads},
-             backward_data_kernel<T, W>, Sizes(z), Unravel(z.h, z.w, packets),
+             backward_data_kernel<T, W>, DepthwiseSizes(z), Unravel(z.h, z.w, packets),
              static_cast<std::uint32_t>(count), dy + first * z.p * z.q * z.k, filters, finish);
     });
   });
@@ -281,7 +216,7 @@ void depthwise_backward_weights(const CudaContext& context, const ConvCall& call
       const auto splits = static_cast<unsigned>(cut.splits);
       const Scratch scratch = context.scratch(splits * filter_elements(z) * sizeof(A));
       launch(context, {kernel_name(call.pass), dim3(static_cast<unsigned>(cut.tiles), splits), kThreads},
-             backward_weights_kernel<T, W>, Sizes(z), Unravel(z.p, z.q, 1),
+             backward_weights_kernel<T, W>, DepthwiseSizes(z), Unravel(z.p, z.q, 1),
              static_cast<std::uint32_t>(pixels), 1 << cut.shift, x + first * z.h * z.w * z.c,
              dy + first * z.p * z.q * z.k, scratch.as<A>());
       D* const dw = call.w.data<D>();
@@ -291,15 +226,6 @@ void depthwise_backward_weights(const CudaContext& context, const ConvCall& call
              add_pieces<T>, scratch.as<A>(), static_cast<int>(splits), static_cast<int>(z.k), taps, finish);
     });
   });
-}
-
-void check_images(const ConvSize& z) {
-  constexpr std::int64_t kElements = std::int64_t{1} << 31;
-  ATH_CHECK(
-      z.h * z.w * z.c < kElements && z.p * z.q * z.k < kElements,
-      "conv2d: an image of a depthwise convolution must have less than {} elements, but got {} x {} x {} "
-      "and {} x {} x {}",
-      kElements, z.h, z.w, z.c, z.p, z.q, z.k);
 }
 
 }  // namespace

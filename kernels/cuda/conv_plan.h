@@ -31,6 +31,8 @@ constexpr const char* kernel_name(ConvPass pass) {
   return kNames[static_cast<int>(pass)];
 }
 
+inline constexpr const char* kInt8Conv = "conv2d_int8";
+
 /// One input channel in each of several groups. As products of matrices they would be as narrow as one
 /// number, so they have kernels of their own.
 inline bool is_depthwise(const ConvSize& z) {
@@ -49,6 +51,12 @@ inline GemmShape forward_product(const ConvSize& z, std::int64_t images) {
           .k = z.h * z.w > 0 ? z.r * z.s * z.group_c() : 0,
           .batches = z.groups,
           .cuttable = images * z.p * z.q * z.k};
+}
+/// Of 8-bit integers, of which the padding has terms, too: it need not be 0.
+inline GemmShape int8_product(const ConvSize& z, std::int64_t images) {
+  GemmShape shape = forward_product(z, images);
+  shape.k = z.r * z.s * z.group_c();
+  return shape;
 }
 inline GemmShape weights_product(const ConvSize& z, std::int64_t images) {
   return {.m = z.r * z.s * z.group_c(),

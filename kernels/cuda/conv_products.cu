@@ -8,34 +8,6 @@
 namespace athanor::cuda {
 namespace {
 
-/// Batches: one per group.
-template <int N> Walk<N> groups(std::int64_t count, const std::array<std::int64_t, N>& moves) {
-  std::array<Strides, N> strides;
-  for (std::size_t i = 0; i < N; ++i) strides[i] = {moves[i]};
-  return Walk<N>(Shape{count}, strides);
-}
-Walk<2> no_sum() {
-  return Walk<2>(Shape{}, {});
-}
-
-/// The patches of x under the filter.
-template <class T, bool kDeep> PatchView<T, kDeep> patches(const ConvSize& z, const T* x) {
-  const auto axis = [](std::int64_t size, std::int64_t padding, std::int64_t stride, std::int64_t dilation) {
-    return PatchAxis{static_cast<int>(size), static_cast<int>(-padding), static_cast<int>(stride),
-                     static_cast<int>(dilation)};
-  };
-  return {x,
-          axis(z.h, z.padding_h, z.stride_h, z.dilation_h),
-          axis(z.w, z.padding_w, z.stride_w, z.dilation_w),
-          static_cast<int>(z.c),
-          z.h * z.w * z.c,
-          Divider(z.p * z.q),
-          Divider(z.q),
-          Divider(z.group_c()),
-          Divider(z.s),
-          z.group_c() % kVec<T> == 0 && aligned<kVec<T>>(x)};
-}
-
 template <class T> void product_forward(const CudaContext& context, const ConvCall& call) {
   const ConvSize& z = call.z;
   const std::int64_t gk = z.group_k(), depth = z.r * z.s * z.group_c();

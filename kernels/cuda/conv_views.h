@@ -1,9 +1,12 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 
 #include "kernels/cuda/divide.h"
 #include "kernels/cuda/gemm_tile.h"
+#include "kernels/cuda/walk.h"
+#include "kernels/detail/conv_size.h"
 
 // The factors of a convolution's products, read where they lie: see TileCopy in gemm_tile.h for what a view
 // is, and conv.cu for which pass multiplies what.
@@ -71,6 +74,27 @@ template <class T, bool kDeep> struct PatchView {
   }
 };
 
+/// The patches of x under the filter.
+template <class T, bool kDeep> PatchView<T, kDeep> patches(const ConvSize& z, const T* x) {
+  const auto axis = [](std::int64_t size, std::int64_t padding, std::int64_t stride, std::int64_t dilation) {
+    return PatchAxis{static_cast<int>(size), static_cast<int>(-padding), static_cast<int>(stride),
+                     static_cast<int>(dilation)};
+  };
+  return {x,
+          axis(z.h, z.padding_h, z.stride_h, z.dilation_h),
+          axis(z.w, z.padding_w, z.stride_w, z.dilation_w),
+          static_cast<int>(z.c),
+          z.h * z.w * z.c,
+          Divider(z.p * z.q),
+          Divider(z.q),
+          Divider(z.group_c()),
+          Divider(z.s),
+          z.group_c() % kVec<T> == 0 && aligned<kVec<T>>(x)};
+}
+
+/// The same of an image whose padding is not zero.
+template <class T> struct PaddedPatchView : PatchView<T, true> { T nothing; };
+
 /// The filters that a pass over pixels multiplies dy with: one depth per tap and output channel (r, s, k),
 /// along it the input channels. With a stride, the taps are every `step`-th of the filter's.
 template <class T> struct FilterView {
@@ -118,5 +142,15 @@ struct PixelTo {
     return one * image + i * row + j * pixel + n;
   }
 };
+
+/// Batches: one per group.
+template <int N> Walk<N> groups(std::int64_t count, const std::array<std::int64_t, N>& moves) {
+  std::array<Strides, N> strides;
+  for (std::size_t i = 0; i < N; ++i) strides[i] = {moves[i]};
+  return Walk<N>(Shape{count}, strides);
+}
+inline Walk<2> no_sum() {
+  return Walk<2>(Shape{}, {});
+}
 
 }  // namespace athanor::cuda

@@ -45,7 +45,7 @@ template <class T> __global__ void __launch_bounds__(kThreads) move(const T* x, 
   for_each_pair(walk, y, [=](std::int64_t from, std::int64_t) { return x[from]; });
 }
 
-// An element of any type: the branch is the same for the whole grid, and 8 kernels do for 64 pairs of types.
+// An element of any type: the branch is the same for the whole grid, and 9 kernels do for 81 pairs of types.
 template <class To>
 __device__ __forceinline__ To converted(const std::byte* x, DType dtype, std::int64_t at) {
   switch (dtype) {
@@ -57,6 +57,7 @@ __device__ __forceinline__ To converted(const std::byte* x, DType dtype, std::in
     case DType::i32: return convert<To>(reinterpret_cast<const std::int32_t*>(x)[at]);
     case DType::u8: return convert<To>(reinterpret_cast<const std::uint8_t*>(x)[at]);
     case DType::boolean: return convert<To>(reinterpret_cast<const bool*>(x)[at]);
+    case DType::i8: return convert<To>(reinterpret_cast<const std::int8_t*>(x)[at]);
   }
   return To();
 }

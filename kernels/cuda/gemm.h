@@ -16,12 +16,12 @@
 // gathered on the way (implicit GEMM: im2col without writing it anywhere).
 //
 // y = a b takes 2 M N K FLOPs on M K + K N + M N numbers: the work is to fetch each number rarely. A block
-// owns a tile of y, 128 x 128, 64 x 64 or 64 x 16, and walks along the depth K in steps of 32 for half types,
-// else of 16, or 8 in the large tile: it brings a tile of a and one of b into shared memory, so that a number
-// fetched from global memory serves up to 128 multiply-adds. From there a thread reads 8 + 8 numbers (8 + 4)
-// into registers for 64 (32) multiply-adds. There are two pairs of tiles: while one is multiplied, the next
-// step's numbers are on their way into registers, and from there they go to the other pair. That takes one
-// barrier a step:
+// owns a tile of y, 128 x 128, 64 x 64 or 64 x 16, and walks along the depth K in steps of 32 for half types
+// (64 for bytes), else of 16, or 8 in the large tile: it brings a tile of a and one of b into shared memory,
+// so that a number fetched from global memory serves up to 128 multiply-adds. From there a thread reads 8 + 8
+// numbers (8 + 4) into registers for 64 (32) multiply-adds. There are two pairs of tiles: while one is
+// multiplied, the next step's numbers are on their way into registers, and from there they go to the other
+// pair. That takes one barrier a step:
 //
 //   for each step: fetch(step); multiply(tiles[(step - 1) % 2]); registers -> tiles[step % 2]; barrier
 //
@@ -33,17 +33,18 @@
 // How many pieces there are depends on the sizes alone (gemm_plan.h), not on the GPU, and neither do the
 // bits. Sums are kept in f32 (f64 for f64) and rounded once, after bias and activation.
 //
-// On sm_80 and later, half types whose packets can be read whole go through a deeper pipeline:
+// On sm_80 and later, half types and bytes whose packets can be read whole go through a deeper pipeline:
 // gemm_pipeline.h.
 //
 // What differs between matmul and the passes of a convolution is where numbers come from (the views: Left and
 // Right, see TilePackets) and where they go (To). How a block multiplies its tiles is a policy: FmaProduct
-// for f32 and f64, MmaProduct (tensor cores) for half types.
+// for f32 and f64, MmaProduct (tensor cores) for half types and for bytes, which are u8 by i8 with exact
+// sums.
 
 namespace athanor::cuda {
 
 template <class T, class Tile>
-using GemmProduct = std::conditional_t<sizeof(T) == 2, MmaProduct<T, Tile>, FmaProduct<T, Tile>>;
+using GemmProduct = std::conditional_t<sizeof(T) <= 2, MmaProduct<T, Tile>, FmaProduct<T, Tile>>;
 
 /// Blocks that share a multiprocessor, by their registers: what a thread of that many may use holds its sums
 /// and what it fetches ahead.
@@ -55,7 +56,7 @@ inline constexpr int kBlocks = sizeof(T) == 8         ? 1
 /// Grid: tiles of y, pieces of the depth, batches.
 template <class Tile, class T, class Left, class Right, class To>
 __global__ void __launch_bounds__(Tile::kThreads, kBlocks<T, Tile>) gemm_kernel(Gemm<T, Left, Right, To> g) {
-  using A = Accumulate<T>;
+  using A = GemmSum<T>;
   using Product = GemmProduct<T, Tile>;
   using Stored = typename Product::Stored;
   constexpr int kLeft = Tile::kM * Product::kDepth, kStep = (Tile::kM + Tile::kN) * Product::kDepth;
@@ -97,11 +98,11 @@ __global__ void __launch_bounds__(Tile::kThreads, kBlocks<T, Tile>) gemm_kernel(
 /// y from the sums of its pieces, in their order: (pieces + 1) numbers moved an element.
 template <class T>
 __global__ void __launch_bounds__(256)
-    gemm_finish(const Accumulate<T>* partials, unsigned pieces, std::int64_t size, Finish<T> finish,
+    gemm_finish(const GemmSum<T>* partials, unsigned pieces, std::int64_t size, Finish<T> finish,
                 std::int64_t channels) {
   for (std::int64_t at = std::int64_t{blockIdx.x} * 256 + threadIdx.x; at < size;
        at += std::int64_t{gridDim.x} * 256) {
-    Accumulate<T> sum = 0;
+    GemmSum<T> sum = 0;
     for (unsigned piece = 0; piece < pieces; ++piece) sum += partials[piece * size + at];
     finish(at, finish.bias ? at % channels : 0, sum);
   }
@@ -112,9 +113,9 @@ namespace detail {
 template <class Tile, class T, class Left, class Right, class To>
 void launch_tiles(const CudaContext& context, const char* name, const dim3& grid,
                   const Gemm<T, Left, Right, To>& g) {
-  if constexpr (sizeof(T) == 2 && Tile::kN >= 64) {
+  if constexpr (sizeof(T) <= 2 && Tile::kN >= 64) {
     using Pipeline = PipelineTile<Tile>;
-    if (context.sm() >= 80 && g.a.whole && g.b.whole)
+    if (context.sm() >= 80 && can_be_copied(g.a) && can_be_copied(g.b))
       return launch(context, {name, grid, Pipeline::kThreads, kPipelineBytes<T, Pipeline>},
                     gemm_pipeline<Pipeline, T, Left, Right, To>, g);
   }
@@ -136,11 +137,11 @@ void launch_pieces(const CudaContext& context, const char* name, Gemm<T, Left, R
   };
   if (plan.pieces == 1) {
     g.packets =
-        sizeof(T) == 2 && g.size.n % kVec<T> == 0 && g.to.in_packets(kVec<T>) && g.finish.in_packets();
+        sizeof(T) <= 2 && g.size.n % kVec<T> == 0 && g.to.in_packets(kVec<T>) && g.finish.in_packets();
     return run();
   }
   const Scratch scratch = context.scratch(static_cast<std::size_t>(plan.partial_bytes));
-  g.partials = scratch.as<Accumulate<T>>();
+  g.partials = scratch.as<GemmSum<T>>();
   g.partial_size = g.size.cuttable;
   run();
   launch(context, {name, blocks_for(context, g.size.cuttable, 256), 256}, gemm_finish<T>, g.partials,

@@ -142,7 +142,7 @@ template <class T, class Left, class Right, class To> struct Gemm {
   unsigned tiles_m = 1, tiles_n = 1;
   unsigned steps = 1;  ///< of one product; those of all that are summed are below 2^31
   std::int64_t first_batch = 0;
-  Accumulate<T>* partials = nullptr;  ///< [gridDim.y, y's size], or null
+  GemmSum<T>* partials = nullptr;  ///< [gridDim.y, y's size], or null
   std::int64_t partial_size = 0;
 
   /// The first step of a piece of the depth.
@@ -181,7 +181,7 @@ __device__ __forceinline__ void locate_tile(unsigned tile, unsigned tiles_m, uns
 
 /// A group of rows that write_tile() has staged, kVec<T> neighbours at a time.
 template <class Tile, class Product, class T, class Left, class Right, class To>
-__device__ __forceinline__ void write_packets(const Gemm<T, Left, Right, To>& g, const float* stage,
+__device__ __forceinline__ void write_packets(const Gemm<T, Left, Right, To>& g, const GemmSum<T>* stage,
                                               int tile_row, int tile_column, int group) {
   constexpr int kWidth = kVec<T>, kPackets = Tile::kN / kWidth;
   const std::int64_t batch_index = g.first_batch + blockIdx.z, first = g.batches.offsets(batch_index)[2];
@@ -190,7 +190,7 @@ __device__ __forceinline__ void write_packets(const Gemm<T, Left, Right, To>& g,
     const std::int64_t m = std::int64_t{tile_row} * Tile::kM + group * Product::kStageRows + row,
                        n = std::int64_t{tile_column} * Tile::kN + column;
     if (m >= g.size.m || n >= g.size.n) continue;
-    float sums[kWidth];
+    GemmSum<T> sums[kWidth];
 #pragma unroll
     for (int v = 0; v < kWidth; v += 4) {
       const auto part = load<4>(stage + row * Product::kStagePitch + column + v);
@@ -213,7 +213,7 @@ __device__ __forceinline__ void write_tile(const Gemm<T, Left, Right, To>& g, Pr
     __syncthreads();
     product.stage(group, stage);
     __syncthreads();
-    if constexpr (sizeof(T) == 2) {
+    if constexpr (sizeof(T) <= 2) {
       if (g.packets) {
         write_packets<Tile, Product>(g, stage, tile_row, tile_column, group);
         continue;

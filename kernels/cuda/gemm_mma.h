@@ -10,8 +10,8 @@
 
 namespace athanor::cuda {
 
-/// A thread's part of a block's product on tensor cores, for f16 (sm_75 and later) and bf16 (sm_80 and
-/// later); elsewhere by multiply-adds of the same numbers in the same places.
+/// A thread's part of a block's product on tensor cores, for f16 (sm_75 and later), bf16 and bytes (sm_80 and
+/// later); elsewhere by multiply-adds of the same numbers in the same places. Bytes come along the depth.
 ///
 /// A warp has fragments of 16 x 8 of the product, kDown x kAcross of them: lane l has, of each, columns 2 (l
 /// % 4), + 1 of rows l / 4 and l / 4 + 8. A tile lies in shared memory line by line as it came, packet by
@@ -20,6 +20,7 @@ namespace athanor::cuda {
 template <class T, class Tile> class MmaProduct {
  public:
   using Stored = T;
+  using Sum = GemmSum<T>;
   static constexpr int kThreads = Tile::kThreads;
   static constexpr int kDepth = static_cast<int>(step_depth(Tile::kM, Tile::kN, sizeof(T)));
   // A warp has 64 x 64 of the product where its threads have 128 sums, else 32 columns or all.
@@ -62,7 +63,7 @@ template <class T, class Tile> class MmaProduct {
   }
 
   /// Writes the rows [group * kStageRows, (group + 1) * kStageRows) of the block's product to shared memory.
-  __device__ __forceinline__ void stage(int group, float* to) const {
+  __device__ __forceinline__ void stage(int group, Sum* to) const {
     const FragmentOrigin at;
 #pragma unroll
     for (int i = 0; i < kDown; ++i) {
@@ -75,7 +76,11 @@ template <class T, class Tile> class MmaProduct {
   }
 
  private:
-  static constexpr simt::Factor kFactor = std::is_same_v<T, Half> ? simt::Factor::f16 : simt::Factor::bf16;
+  static constexpr simt::Factor kFactor = sizeof(T) == 1            ? simt::Factor::u8
+                                          : std::is_same_v<T, Half> ? simt::Factor::f16
+                                                                    : simt::Factor::bf16;
+  static constexpr int kWidth = kVec<T>;      // of a packet, and as deep is a matrix of ldmatrix
+  static constexpr int kDeeper = kWidth / 8;  // than of 16-bit numbers
 
   /// Where packets are kept in a tile of kExtent rows.
   template <int kExtent> struct Lines {
@@ -89,7 +94,7 @@ template <class T, class Tile> class MmaProduct {
     }
     /// The packet that starts at `along` of a line.
     __device__ __forceinline__ int at(int line, int along) const {
-      return line * length + (along / 8 ^ ((line >> shift) & (turns - 1))) * 8;
+      return line * length + (along / kWidth ^ ((line >> shift) & (turns - 1))) * kWidth;
     }
     /// The same, where the packet is that of (row, depth).
     __device__ __forceinline__ int of(int row, int depth) const {
@@ -97,7 +102,7 @@ template <class T, class Tile> class MmaProduct {
     }
 
    private:
-    static constexpr int turns_of(int line) { return line < 64 ? line / 8 : 8; }
+    static constexpr int turns_of(int line) { return line < 8 * kWidth ? line / kWidth : 8; }
     static constexpr int shift_of(int line) { return turns_of(line) == 8 ? 0 : turns_of(line) == 4 ? 1 : 2; }
   };
 
@@ -121,7 +126,7 @@ template <class T, class Tile> class MmaProduct {
   /// Four 8 x 8 matrices, whose lines are their rows or else their columns.
   __device__ __forceinline__ static void load_matrices(std::uint32_t (&parts)[4], const T* line,
                                                        bool by_rows) {
-    if (by_rows) {
+    if (sizeof(T) == 1 || by_rows) {
       simt::ldmatrix<4>(parts, line);
     } else {
       simt::ldmatrix<4, true>(parts, line);
@@ -136,17 +141,17 @@ template <class T, class Tile> class MmaProduct {
     const FragmentOrigin at;
     const int inner = at.lane % 8, second = at.lane / 8 % 2 * 8, half = at.lane / 16 * 8;
     const int left_row = at.first_row + second + (left_deep ? inner : 0),
-              left_depth = half + (left_deep ? 0 : inner);
+              left_depth = half * kDeeper + (left_deep ? 0 : inner);
     const int right_row = at.first_column + half + (right_deep ? inner : 0),
-              right_depth = second + (right_deep ? 0 : inner);
+              right_depth = second * kDeeper + (right_deep ? 0 : inner);
 #pragma unroll
-    for (int depth = 0; depth < kDepth; depth += 16) {
+    for (int depth = 0; depth < kDepth; depth += 2 * kWidth) {
       std::uint32_t a[kDown][4], b[kAcross / 2][4];
 #pragma unroll
-      for (int i = 0; i < kDown; ++i)  // rows 0 and 8 at depth 0, then at depth 8
+      for (int i = 0; i < kDown; ++i)  // rows 0 and 8 at depth 0, then at depth kWidth
         load_matrices(a[i], left + left_lines.of(left_row + i * kStageRows, left_depth + depth), left_deep);
 #pragma unroll
-      for (int j = 0; j < kAcross / 2; ++j)  // depths 0 and 8 of column 0, then of column 8
+      for (int j = 0; j < kAcross / 2; ++j)  // depths 0 and kWidth of column 0, then of column 8
         load_matrices(b[j], right + right_lines.of(right_row + j * 16, right_depth + depth), right_deep);
 #pragma unroll
       for (int i = 0; i < kDown; ++i)
@@ -156,37 +161,52 @@ template <class T, class Tile> class MmaProduct {
     }
   }
 
+  // Four depths of bytes are multiplied at a time, as a word.
+  using Number = std::conditional_t<sizeof(T) == 1, std::uint32_t, float>;
+  static constexpr int kTogether = sizeof(T) == 1 ? 4 : 1;
+
   template <int kExtent>
-  __device__ __forceinline__ static float element(const T* tile, bool deep, int row, int depth) {
+  __device__ __forceinline__ static Number number(const T* tile, bool deep, int row, int depth) {
     const int along = deep ? depth : row;
-    return static_cast<float>(tile[Lines<kExtent>(deep).of(row, depth) + along % 8]);
+    const T* const from = tile + Lines<kExtent>(deep).of(row, depth) + along % kWidth;
+    if constexpr (sizeof(T) == 1) {
+      return *reinterpret_cast<const std::uint32_t*>(from);
+    } else {
+      return static_cast<float>(*from);
+    }
+  }
+  __device__ __forceinline__ static float multiply_add(float a, float b, float sum) {
+    return std::fma(a, b, sum);
+  }
+  __device__ __forceinline__ static int multiply_add(std::uint32_t a, std::uint32_t b, int sum) {
+    return simt::dot_of_bytes(a, b, sum);
   }
 
   __device__ __forceinline__ void multiply_plainly(const T* left, bool left_deep, const T* right,
                                                    bool right_deep) {
     const FragmentOrigin at;
 #pragma unroll 1
-    for (int depth = 0; depth < kDepth; ++depth) {
-      float a[kDown][2], b[kAcross][2];
+    for (int depth = 0; depth < kDepth; depth += kTogether) {
+      Number a[kDown][2], b[kAcross][2];
 #pragma unroll
       for (int i = 0; i < kDown; ++i)
 #pragma unroll
         for (int e = 0; e < 2; ++e)
-          a[i][e] = element<Tile::kM>(left, left_deep, i * kStageRows + at.row(2 * e), depth);
+          a[i][e] = number<Tile::kM>(left, left_deep, i * kStageRows + at.row(2 * e), depth);
 #pragma unroll
       for (int j = 0; j < kAcross; ++j)
 #pragma unroll
-        for (int e = 0; e < 2; ++e) b[j][e] = element<Tile::kN>(right, right_deep, at.column(j, e), depth);
+        for (int e = 0; e < 2; ++e) b[j][e] = number<Tile::kN>(right, right_deep, at.column(j, e), depth);
 #pragma unroll
       for (int i = 0; i < kDown; ++i)
 #pragma unroll
         for (int j = 0; j < kAcross; ++j)
 #pragma unroll
-          for (int e = 0; e < 4; ++e) sums_[i][j][e] = std::fma(a[i][e / 2], b[j][e % 2], sums_[i][j][e]);
+          for (int e = 0; e < 4; ++e) sums_[i][j][e] = multiply_add(a[i][e / 2], b[j][e % 2], sums_[i][j][e]);
     }
   }
 
-  float sums_[kDown][kAcross][4];
+  Sum sums_[kDown][kAcross][4];
 };
 
 }  // namespace athanor::cuda

@@ -7,9 +7,9 @@
 #include "kernels/cuda/gemm_mma.h"
 #include "simt/async_copy.h"
 
-// The product of gemm.h for half types, with its tiles copied by cp.async: from global memory to shared
-// memory without registers between. Four pairs of tiles are a pipeline. While one is multiplied, three are on
-// their way, so the tensor cores wait for memory only if it takes longer than three steps:
+// The product of gemm.h for half types and bytes, with its tiles copied by cp.async: from global memory to
+// shared memory without registers between. Four pairs of tiles are a pipeline. While one is multiplied, three
+// are on their way, so the tensor cores wait for memory only if it takes longer than three steps:
 //
 //   for each step: wait until its tiles are there; barrier; start to copy step + 3; multiply(tiles[step % 4])
 //
@@ -29,7 +29,7 @@ template <class T, class Tile>
 inline constexpr int kPipelineBytes =
     kPipelineStages*(Tile::kM + Tile::kN) * MmaProduct<T, Tile>::kDepth* static_cast<int>(sizeof(T));
 
-/// Grid and bits as gemm_kernel()'s. Both views are whole; kPipelineBytes of dynamic shared memory.
+/// Grid and bits as gemm_kernel()'s. Both views can_be_copied(); kPipelineBytes of dynamic shared memory.
 template <class Tile, class T, class Left, class Right, class To>
 __global__ void __launch_bounds__(Tile::kThreads, Tile::kM == 128 ? 2 : 4)
     gemm_pipeline(Gemm<T, Left, Right, To> g) {
@@ -67,7 +67,7 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kM == 128 ? 2 : 4)
       const T* const from = tiles + static_cast<int>((step - first) % kStages) * kStage;
       product.multiply(from, g.a.deep(), from + kLeft, g.b.deep());
     }
-    write_tile<Tile>(g, product, reinterpret_cast<float*>(tiles), tile_row, tile_column);
+    write_tile<Tile>(g, product, reinterpret_cast<GemmSum<T>*>(tiles), tile_row, tile_column);
   }
 }
 

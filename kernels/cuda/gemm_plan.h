@@ -20,7 +20,7 @@ inline constexpr BlockTile kNarrowTile{64, 16, 32}, kSmallTile{64, 64, 128}, kLa
 
 /// How deep a step of a block with that tile is, for factors of `element` bytes.
 constexpr std::int64_t step_depth(std::int64_t rows, std::int64_t columns, std::int64_t element) {
-  if (element == 2) return 32;
+  if (element <= 2) return 64 / element;
   return rows * columns * element > 32768 ? 8 : 16;
 }
 

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <bit>
 #include <cstdint>
+#include <type_traits>
 
 #include "kernels/cuda/vec.h"
 #include "simt/async_copy.h"
@@ -22,11 +24,23 @@ struct PacketPlace {
   int along, across, step;
 };
 
+/// What products of factors of T are summed in: of bytes i32, for u8 are multiplied by i8.
+template <class T> using GemmSum = std::conditional_t<sizeof(T) == 1, std::int32_t, Accumulate<T>>;
+
 /// Where an element of a factor is, if it is not a zero that is nowhere.
 template <class T> struct FactorAddress {
   const T* address;
   bool inside;
 };
+
+/// What a view's elements outside of its tensor are: zeros, unless it says otherwise.
+template <class View> __device__ __forceinline__ typename View::Element nothing_of(const View& view) {
+  if constexpr (requires { view.nothing; }) {
+    return view.nothing;
+  } else {
+    return {};
+  }
+}
 
 /// n, which the compiler cannot know: what follows from it is computed where it is needed, each time, and not
 /// kept in registers through a loop.
@@ -53,7 +67,9 @@ template <class T> __device__ __forceinline__ Vec<std::uint32_t, 4> packed(const
 ///   deep(): whether packets lie along the depth (else along the rows);
 ///   whole: whether a packet that starts inside can be read by one access;
 ///   origin(base, first_along, first_across); along(origin, i), across(origin, i);
-///   at(origin, along, across): the element's address, and whether it is one: it is zero where not.
+///   at(origin, along, across): the element's address, and whether it is one: it is zero where not, or
+///   `nothing`, if there is such a member. So is what lies beyond the rows and depths of the factor, where
+///   the other has zeros.
 template <class View, int kExtent, class Product> struct TilePackets {
   using T = typename View::Element;
   static constexpr int kDepth = Product::kDepth, kThreads = Product::kThreads;
@@ -101,19 +117,26 @@ template <class View, int kExtent, class Product> struct TilePackets {
   }
 };
 
+/// Whether start_tile_copy() brings what a view says: it fills with zeros.
+template <class View> bool can_be_copied(const View& view) {
+  if constexpr (requires { view.nothing; }) return view.whole && view.nothing == 0;
+  return view.whole;
+}
+
 /// What one thread carries from a factor in global memory to its tile, by way of registers.
 template <class View, int kExtent, class Product> class TileCopy {
  public:
   using Packets = TilePackets<View, kExtent, Product>;
   using T = typename View::Element;
 
-  /// Reads the tile that starts at (first_row, first_depth); zeros beyond the factor's rows and depths.
+  /// Reads the tile that starts at (first_row, first_depth); nothing_of() beyond the factor's rows and
+  /// depths.
   __device__ __forceinline__ void fetch(const View& view, const T* base, std::int64_t first_row,
                                         std::int64_t first_depth, std::int64_t rows, std::int64_t depths) {
     const Packets tile(view, base, first_row, first_depth, rows, depths);
     if (view.whole) {
       tile.for_each(view, [&](int i, int, const T* address, bool inside) {
-        packets_[i] = {};
+        packets_[i] = nothing(view);
         if (inside) packets_[i] = load<4>(reinterpret_cast<const std::uint32_t*>(address));
       });
     } else {
@@ -132,7 +155,7 @@ template <class View, int kExtent, class Product> class TileCopy {
 #pragma unroll
           for (int i = 0; i < kChunk; ++i) {
             const auto from = view.at(tile.origin, inner, lines[i]);
-            elements[i][v] = T{};
+            elements[i][v] = nothing_of(view);
             if (inside && tile.place.across + (first + i) * tile.place.step < tile.end_across && from.inside)
               elements[i][v] = *from.address;
           }
@@ -158,11 +181,22 @@ template <class View, int kExtent, class Product> class TileCopy {
   static constexpr int kChunk = kPackets * kWidth > 32 ? 32 / kWidth : kPackets;  // read element by element
   static_assert(kPackets % kChunk == 0);
 
+  /// A packet of nothing_of().
+  __device__ __forceinline__ static Vec<std::uint32_t, 4> nothing(const View& view) {
+    if constexpr (requires { view.nothing; }) {
+      static_assert(sizeof(T) == 1);
+      const std::uint32_t word = nothing_of(view) * 0x01010101u;
+      return {{word, word, word, word}};
+    } else {
+      return {};
+    }
+  }
+
   Vec<std::uint32_t, 4> packets_[kPackets] = {};
 };
 
 /// The same by cp.async, which needs no registers: the copies that this thread starts of the tile that begins
-/// at (first_row, first_depth) of a view that is whole. What lies beyond becomes zero.
+/// at (first_row, first_depth) of a view that can_be_copied(). What lies beyond becomes zero.
 template <int kExtent, class Product, class View, class T>
 __device__ __forceinline__ void start_tile_copy(const View& view, const T* base, std::int64_t first_row,
                                                 std::int64_t first_depth, std::int64_t rows,

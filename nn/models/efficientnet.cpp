@@ -17,7 +17,7 @@ struct EfficientNetStage {
 constexpr EfficientNetStage kEfficientNetStages[] = {{1, 3, 1, 16, 1}, {6, 3, 2, 24, 2},  {6, 5, 2, 40, 2},
                                                      {6, 3, 2, 80, 3}, {6, 5, 1, 112, 3}, {6, 5, 2, 192, 4},
                                                      {6, 3, 1, 320, 1}};
-constexpr auto kSilu = BlockActivation::silu;
+constexpr auto kSilu = Activation::silu;
 
 int blocks_of(const EfficientNetStage& stage, double depth) {
   return static_cast<int>(std::ceil(stage.blocks * depth));

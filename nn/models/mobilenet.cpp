@@ -27,10 +27,10 @@ constexpr MobileNetV2Stage kMobileNetV2Stages[] = {{1, 16, 1, 1}, {6, 24, 2, 2},
 struct Row {
   std::int64_t kernel, expanded, out;
   bool squeezes;
-  BlockActivation activation;
+  Activation activation;
   std::int64_t stride;
 };
-constexpr auto kRelu = BlockActivation::relu, kHardswish = BlockActivation::hardswish;
+constexpr auto kRelu = Activation::relu, kHardswish = Activation::hardswish;
 constexpr Row kLarge[] = {{3, 16, 16, false, kRelu, 1},       {3, 64, 24, false, kRelu, 2},
                           {3, 72, 24, false, kRelu, 1},       {5, 72, 40, true, kRelu, 2},
                           {5, 120, 40, true, kRelu, 1},       {5, 120, 40, true, kRelu, 1},
@@ -57,7 +57,7 @@ Tensor global_mean(const Tensor& x) {
 
 MobileNetV2::MobileNetV2(const ModelOptions& options, const MobileNetOptions& more) {
   check("MobileNetV2", more);
-  constexpr auto kRelu6 = BlockActivation::relu6;
+  constexpr auto kRelu6 = Activation::relu6;
   std::int64_t channels = make_divisible(32 * more.width);
   features.append(conv_norm(options.in_channels, channels, {.stride = 2, .activation = kRelu6}));
   for (const MobileNetV2Stage& stage : kMobileNetV2Stages) {

@@ -44,7 +44,7 @@ void lower_aligned(Graph& graph, const Op& op) {
 
 // floor_divide or remainder
 void lower_quotient(Graph& graph, const Op& op) {
-  if (!is_floating(op.y().two.dtype())) op.refuse("its operands are integers");
+  if (!is_floating(op.y().two.dtype())) refuse(op, "its operands are integers");
   const Operands operands = aligned(graph, op.inputs);
   std::string y = graph.node("Floor", {graph.node("Div", operands.names)});
   if (op.name == "remainder")
@@ -70,7 +70,7 @@ void lower_compare(Graph& graph, const Op& op) {
       case kernels::Predicate::logical_or: as_bool(); return of("Or");
       case kernels::Predicate::logical_xor: as_bool(); return of("Xor");
     }
-    op.refuse("this comparison is not supported");
+    refuse(op, "this comparison is not supported");
   }();
   graph.define(op.y(), result, operands.layout);
 }
@@ -93,7 +93,7 @@ void lower_slope(Graph& graph, const Op& op) {
 // The threshold only saves work: beyond it the formula gives x to the last bit but one.
 void lower_softplus(Graph& graph, const Op& op) {
   lower_numbers(graph, op, [&](const std::string& x, const std::vector<double>& given) {
-    if (given[1] < 10) op.refuse(fmt::format("its threshold {} is below 10", given[1]));
+    if (given[1] < 10) refuse(op, fmt::format("its threshold {} is below 10", given[1]));
     return scaled(graph, graph.node("Softplus", {scaled(graph, x, given[0])}), 1 / given[0]);
   });
 }
@@ -132,6 +132,10 @@ using Formula = std::string (*)(Graph& graph, const std::string& x);
 
 /// Unary ops that are no single node of ONNX.
 constexpr std::pair<std::string_view, Formula> kFormulas[] = {
+    {"relu6",
+     [](Graph& graph, const std::string& x) {
+       return graph.node("Clip", {x, graph.numbers({0}), graph.numbers({6})});
+     }},
     {"gelu", gelu},
     {"gelu_tanh", gelu_tanh},
     {"silu",

@@ -4,7 +4,10 @@
 #include <span>
 
 #include "autograd/grad_mode.h"
+#include "nn/detail/evaluation.h"
 #include "nn/onnx/detail/ops.h"
+#include "nn/onnx/detail/quantized.h"
+#include "nn/quantized/quantized_network.h"
 #include "tensor/base/version.h"
 #include "tensor/io/atomic_file.h"
 
@@ -14,25 +17,6 @@ namespace {
 constexpr std::int64_t kIrVersion = 8, kOpset = 17;
 constexpr std::size_t kMaxBytes = std::numeric_limits<std::int32_t>::max();
 constexpr const char *kInput = "images", *kOutput = "logits";
-
-/// Puts the whole tree into evaluation mode, then restores each module's mode.
-class Evaluation {
- public:
-  explicit Evaluation(Module& model) : model_(model) {
-    model.for_each_module([&](Module& module, const auto&) { modes_.push_back(module.training()); });
-    model.eval();
-  }
-  ~Evaluation() {
-    std::size_t next = 0;  // parents first, so that a module's own mode is set last
-    model_.for_each_module([&](Module& module, const auto&) { module.train(modes_[next++]); });
-  }
-  Evaluation(const Evaluation&) = delete;
-  Evaluation& operator=(const Evaluation&) = delete;
-
- private:
-  Module& model_;
-  std::vector<bool> modes_;
-};
 
 void check(const Module& model, const Shape& sample, const OnnxOptions& options) {
   for (const std::int64_t size : sample)
@@ -89,24 +73,16 @@ void normalize(onnx::Graph& graph, onnx::Value& input, onnx::Layout layout, cons
   graph.define(input, graph.node("Mul", {centered, graph.numbers(scale, shape)}), layout);
 }
 
-void lower(onnx::Graph& graph, const onnx::Op& op) {
-  const onnx::Lower function = op.inputs.empty() ? nullptr : onnx::lowering_of(op.name);
-  if (!function) op.refuse("build the model from ops of autograd/ that have one");
-  graph.set_layer(op.layer);
-  function(graph, op);
-}
-
-onnx::Message graph_message(Module& model, const Shape& sample, const OnnxOptions& options) {
-  const NoGrad no_grad;
-  const std::vector<Parameter> parameters = model.parameters();
-  const onnx::Program program(model, sample, parameters.empty() ? kCpu : parameters[0].tensor.device());
-  onnx::Value &input = program.input(), &output = program.output();
+/// The nodes by which lower(graph) computes the output from the input.
+template <class F>
+onnx::Message message_of(onnx::Value& input, onnx::Value& output, const OnnxOptions& options,
+                         const F& lower) {
   const onnx::Layout input_layout = layout_of(options, input.rank()),
                      output_layout = layout_of(options, output.rank());
   onnx::Graph graph(input, kInput, input_layout);
   const bool pixels = !options.pixel_mean.empty();
   if (pixels) normalize(graph, input, input_layout, options);
-  for (const onnx::Op* op : program.ops()) lower(graph, *op);
+  lower(graph);
   onnx::Message message = graph.finish(output, kOutput, output_layout);
   message.bytes(2, "athanor");
   message.message(
@@ -115,7 +91,27 @@ onnx::Message graph_message(Module& model, const Shape& sample, const OnnxOption
   return message;
 }
 
+onnx::Message graph_message(Module& model, const Shape& sample, const OnnxOptions& options) {
+  const NoGrad no_grad;
+  if (const auto* const quantized = dynamic_cast<const QuantizedNetwork*>(&model)) {
+    onnx::QuantizedProgram program(quantized->graph());
+    return message_of(program.input(), program.output(), options,
+                      [&](onnx::Graph& graph) { program.lower(graph); });
+  }
+  const std::vector<Parameter> parameters = model.parameters();
+  const onnx::Program program("export_onnx", model, sample,
+                              parameters.empty() ? kCpu : parameters[0].tensor.device());
+  return message_of(program.input(), program.output(), options, [&](onnx::Graph& graph) {
+    for (const onnx::Op* op : program.ops()) onnx::lower(graph, *op);
+  });
+}
+
 }  // namespace
+
+void onnx::refuse(const Op& op, const std::string& reason) {
+  detail::fail<>("export_onnx: every op must have an ONNX equivalent, but {} has none: {}", op.described(),
+                 reason);
+}
 
 onnx::Lower onnx::lowering_of(std::string_view op) {
   for (const LowerTable* table :
@@ -123,6 +119,13 @@ onnx::Lower onnx::lowering_of(std::string_view op) {
     if (const auto found = table->find(op); found != table->end()) return found->second;
   }
   return nullptr;
+}
+
+void onnx::lower(Graph& graph, const Op& op) {
+  const Lower function = op.inputs.empty() ? nullptr : lowering_of(op.name);
+  if (!function) refuse(op, "build the model from ops of autograd/ that have one");
+  graph.set_layer(op.layer);
+  function(graph, op);
 }
 
 void export_onnx(Module& model, const Shape& sample, const std::filesystem::path& path,

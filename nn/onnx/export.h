@@ -36,6 +36,11 @@ struct OnnxOptions {
 /// else that depends on the input's values is refused if the two runs show it. The result must not depend on
 /// random draws. Afterwards modules are in their previous mode.
 ///
+/// A QuantizedNetwork, whose sample must be that one, is written as QDQ, as its graph says: weights in i8
+/// with a scale per channel, and a QuantizeLinear and a DequantizeLinear node after each op whose result is
+/// u8, with the op itself between f32 tensors. A runtime computes such an op in 8-bit integers, with at most
+/// one step of its result's quantizer of difference: it rounds a product of other scales.
+///
 /// Throws ArgumentError naming an op that ONNX cannot express and the layer before it, on weights that are
 /// not f32, and on a graph of 2 GB or more, which the format cannot hold. Throws IoError if it cannot write
 /// the file. Any previous file is then kept. Source: the ONNX specification,

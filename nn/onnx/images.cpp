@@ -78,7 +78,7 @@ void lower_avg_pool2d(Graph& graph, const Op& op) {
   const PoolSizes sizes = pool_sizes(op);
   const bool counts = op.integer("count_padding") != 0;
   if (counts && sizes.behind != sizes.padding)
-    op.refuse("it uses ceil_mode and counts padding; use count_padding = false");
+    refuse(op, "it uses ceil_mode and counts padding; use count_padding = false");
   std::vector<Attribute> attributes = pool_attributes(sizes);
   attributes.push_back({"count_include_pad", std::int64_t{counts}});
   graph.define(op.y(), graph.node("AveragePool", {graph.tensor(op.x(), Layout::nchw)}, attributes),

@@ -25,7 +25,7 @@ std::string fixed_norm(Graph& graph, const Op& op) {
 }
 
 void lower_batch_norm(Graph& graph, const Op& op) {
-  if (op.integer("training") != 0) op.refuse("it is in training mode");
+  if (op.integer("training") != 0) refuse(op, "it is in training mode");
   const int rank = op.x().rank();
   const std::int64_t channels = op.x().two.dim(-1);
   const Layout layout = rank == 4 ? Layout::nchw : Layout::ours;
@@ -71,7 +71,7 @@ std::string scale_channels(Graph& graph, const Op& op, std::string y) {
 
 // Opset 17 has only instance norm: the pixels of a group, in one row, form an instance with a single channel.
 void lower_group_norm(Graph& graph, const Op& op) {
-  if (op.x().rank() != 4) op.refuse("its input must be [N, H, W, C]");
+  if (op.x().rank() != 4) refuse(op, "its input must be [N, H, W, C]");
   const std::int64_t groups = op.integer("groups");
   const std::string x = graph.tensor(op.x(), Layout::nchw);
   const auto filled = [&](float value) {
@@ -85,7 +85,7 @@ void lower_group_norm(Graph& graph, const Op& op) {
 }
 
 void lower_instance_norm(Graph& graph, const Op& op) {
-  if (op.x().rank() != 4) op.refuse("its input must be [N, H, W, C]");
+  if (op.x().rank() != 4) refuse(op, "its input must be [N, H, W, C]");
   const std::int64_t channels = op.x().two.dim(3);
   graph.define(op.y(),
                graph.node("InstanceNormalization",

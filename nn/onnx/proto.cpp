@@ -88,6 +88,7 @@ std::int64_t data_type(DType dtype) {
   switch (dtype) {
     case DType::f32: return 1;
     case DType::u8: return 2;
+    case DType::i8: return 3;
     case DType::i32: return 6;
     case DType::i64: return 7;
     case DType::boolean: return 9;

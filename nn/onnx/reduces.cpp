@@ -61,7 +61,7 @@ void lower_var(Graph& graph, const Op& op) {
   const Reduction over(graph, op);
   double terms = 1;
   for (const std::int64_t axis : axes_of(op)) {
-    if (op.x().batches_in(static_cast<int>(axis)) > 0) op.refuse("it reduces over the batch");
+    if (op.x().batches_in(static_cast<int>(axis)) > 0) refuse(op, "it reduces over the batch");
     terms *= static_cast<double>(op.x().two.dim(static_cast<int>(axis)));
   }
   const double count = terms - op.number("correction");
@@ -73,7 +73,7 @@ void lower_var(Graph& graph, const Op& op) {
 
 void lower_argmax(Graph& graph, const Op& op) {
   const Reduction over(graph, op);
-  if (over.axes.size() != 1) op.refuse("it reduces over all axes");
+  if (over.axes.size() != 1) refuse(op, "it reduces over all axes");
   graph.define(
       op.y(),
       graph.node("ArgMax", {over.x}, {{"axis", over.axes[0]}, {"keepdims", std::int64_t{over.keeps}}}),

@@ -61,7 +61,7 @@ void lower_narrow(Graph& graph, const Op& op) {
   const std::int64_t axis = axis_in(layout, ours), start = op.integer("start");
   const auto ends = [&](const Tensor& x, const Tensor& y) { return start + y.dim(ours) == x.dim(ours); };
   const bool to_the_end = ends(op.x().two, op.y().two) && ends(op.x().three, op.y().three);
-  if (!to_the_end && op.y().batches_in(ours) > 0) op.refuse("it takes a slice of the batch");
+  if (!to_the_end && op.y().batches_in(ours) > 0) refuse(op, "it takes a slice of the batch");
   const std::int64_t end =
       to_the_end ? std::numeric_limits<std::int64_t>::max() : start + op.y().two.dim(ours);
   graph.define(op.y(),
@@ -112,7 +112,7 @@ void lower_gather(Graph& graph, const Op& op) {
   const auto axis = static_cast<int>(op.integer("axis"));
   for (int i = 0; i < op.x().rank(); ++i) {
     if (i != axis && op.x(1).two.dim(i) != op.x().two.dim(i))
-      op.refuse("its index is smaller than its input");
+      refuse(op, "its index is smaller than its input");
   }
   graph.define(op.y(), graph.node("GatherElements", {graph.tensor(op.x()), graph.tensor(op.x(1))},
                                   {{"axis", std::int64_t{axis}}}));

@@ -69,43 +69,70 @@ void run_ldmatrix(const WarpWork& warp) {
   }
 }
 
-struct Product {
+template <class Sum> struct Product {
   Factor type;
-  float* c;
+  Sum* c;
   const std::uint32_t* a;
   std::uint32_t b[2];
 };
 
-void run_mma(const WarpWork& warp) {
-  const Factor type = warp.of<Product>(0).type;
-  const int halves = type == Factor::tf32 ? 1 : 2;
-  float a[16][16], b[16][8], c[16][8];
-  for (unsigned lane = 0; lane < 32; ++lane) {
-    const Product& mine = warp.of<Product>(lane);
-    const int l = static_cast<int>(lane);
-    for (int half = 0; half < halves; ++half) {
-      for (int i = 0; i < 4; ++i) {
-        const Element at = fragment::left(type, l, i, half);
-        a[at.row][at.column] = factor_of(type, mine.a[i], half);
-      }
-      for (int i = 0; i < 2; ++i) {
-        const Element at = fragment::right(type, l, i, half);
-        b[at.row][at.column] = factor_of(type, mine.b[i], half);
-      }
-    }
-    for (int i = 0; i < 4; ++i) {
-      const Element at = fragment::sums(l, i);
-      c[at.row][at.column] = mine.c[i];
-    }
-  }
-  const SumOrder& order = sum_order(depth_of(type));
-  for (int row = 0; row < 16; ++row) add_products<8>(order, c[row], a[row], b);
+/// f(row of a lane's number of the sums, its column, that number).
+template <class Sum, class F> void for_sums(const WarpWork& warp, const F& f) {
   for (unsigned lane = 0; lane < 32; ++lane) {
     for (int i = 0; i < 4; ++i) {
       const Element at = fragment::sums(static_cast<int>(lane), i);
-      warp.of<Product>(lane).c[i] = c[at.row][at.column];
+      f(at.row, at.column, warp.of<Product<Sum>>(lane).c[i]);
     }
   }
+}
+
+/// Puts a and b together, element(register, part) by element.
+template <class Sum, class Left, class Right, class FL, class FR>
+void put_together(const WarpWork& warp, Left& a, Right& b, const FL& left, const FR& right) {
+  const Factor type = warp.of<Product<Sum>>(0).type;
+  for (unsigned lane = 0; lane < 32; ++lane) {
+    const Product<Sum>& mine = warp.of<Product<Sum>>(lane);
+    const int l = static_cast<int>(lane);
+    for (int part = 0; part < per_register(type); ++part) {
+      for (int i = 0; i < 4; ++i) {
+        const Element at = fragment::left(type, l, i, part);
+        a[at.row][at.column] = left(mine.a[i], part);
+      }
+      for (int i = 0; i < 2; ++i) {
+        const Element at = fragment::right(type, l, i, part);
+        b[at.row][at.column] = right(mine.b[i], part);
+      }
+    }
+  }
+}
+
+void run_mma(const WarpWork& warp) {
+  const Factor type = warp.of<Product<float>>(0).type;
+  float a[16][16], b[16][8], c[16][8];
+  const auto number = [&](std::uint32_t bits, int part) { return factor_of(type, bits, part); };
+  put_together<float>(warp, a, b, number, number);
+  for_sums<float>(warp, [&](int row, int column, float& sum) { c[row][column] = sum; });
+  const SumOrder& order = sum_order(depth_of(type));
+  for (int row = 0; row < 16; ++row) add_products<8>(order, c[row], a[row], b);
+  for_sums<float>(warp, [&](int row, int column, float& sum) { sum = c[row][column]; });
+}
+
+std::uint8_t byte_of(std::uint32_t bits, int part) {
+  return static_cast<std::uint8_t>(bits >> 8 * part);
+}
+
+/// Whose order does not matter.
+void run_mma_of_bytes(const WarpWork& warp) {
+  std::uint8_t a[16][32];
+  std::int8_t b[32][8];
+  put_together<int>(warp, a, b, byte_of, [](std::uint32_t bits, int part) {
+    return static_cast<std::int8_t>(byte_of(bits, part));
+  });
+  for_sums<int>(warp, [&](int row, int column, int& sum) {
+    auto all = static_cast<std::uint32_t>(sum);  // which may wrap round
+    for (int k = 0; k < 32; ++k) all += static_cast<std::uint32_t>(int{a[row][k]} * int{b[k][column]});
+    sum = static_cast<int>(all);
+  });
 }
 
 }  // namespace
@@ -153,8 +180,21 @@ void ldmatrix(std::uint32_t* parts, int count, bool columns, const void* line, c
 void mma(Factor type, float (&c)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1,
          const Site& site) {
   constexpr const char* kNames[] = {"mma.f16", "mma.bf16", "mma.tf32"};
-  Product mine{type, c, a, {b0, b1}};
+  Product<float> mine{type, c, a, {b0, b1}};
   execute_together(kNames[static_cast<int>(type)], run_mma, &mine, site, __builtin_frame_address(0));
+}
+
+void mma(Factor type, int (&c)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1,
+         const Site& site) {
+  Product<int> mine{type, c, a, {b0, b1}};
+  execute_together("mma.u8", run_mma_of_bytes, &mine, site, __builtin_frame_address(0));
+}
+
+int dot_of_bytes(std::uint32_t a, std::uint32_t b, int c) {
+  auto sum = static_cast<std::uint32_t>(c);
+  for (int i = 0; i < 4; ++i)
+    sum += static_cast<std::uint32_t>(int{byte_of(a, i)} * int{static_cast<std::int8_t>(byte_of(b, i))});
+  return static_cast<int>(sum);
 }
 
 std::uint32_t to_tf32(float x) {

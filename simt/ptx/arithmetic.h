@@ -69,6 +69,16 @@ constexpr u32 dot_of_two_hi(u32 a, u32 b, u32 c) {
   return dot_of_two_lo(a, b >> 16, c);
 }
 
+/// dp4a.u32.s32: c and the products of the four bytes of a, without a sign, with those of b, with one.
+constexpr s32 dot_of_four(u32 a, s32 b, s32 c) {
+  u32 sum = static_cast<u32>(c);
+  for (u32 i = 0; i < 4; ++i) {
+    const u32 byte = static_cast<u32>(b) >> 8 * i & 255;
+    sum += (a >> 8 * i & 255) * (byte < 128 ? byte : byte - 256);
+  }
+  return static_cast<s32>(sum);
+}
+
 /// shl, shr: distances are clamped to the width; shr of a signed type shifts the sign in.
 template <class T> constexpr T shift_left(T a, u32 distance) {
   return distance >= kBits<T> ? T{0} : static_cast<T>(a << distance);

@@ -149,6 +149,11 @@ void ldmatrix(int count, bool trans, std::uint32_t row, std::uint32_t* const* d,
 void mma(MmaType type, int k, std::uint32_t* const* d, const std::uint32_t* a, const std::uint32_t* b,
          const std::uint32_t* c, const Site& site = Site::current());
 
+/// mma.sync.aligned.m16n8k32.row.col.s32.u8.s8.s32: the same of integers, four to a register, the lowest bits
+/// first. Without .satfinite a sum wraps round.
+void mma_u8_s8(std::uint32_t* const* d, const std::uint32_t* a, const std::uint32_t* b,
+               const std::uint32_t* c, const Site& site = Site::current());
+
 // ---- tensor cores, a warpgroup at a time. Asynchronous Warpgroup Level Matrix Multiply-Accumulate
 // Instructions (section 9.7.15)
 

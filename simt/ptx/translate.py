@@ -54,6 +54,7 @@ INSTRUCTIONS = [
     ("neg.I", "u", "u", "-{a}"),
     ("abs.I", "t", "t", "{a} < 0 ? -{a} : {a}"),
     ("dp2a.(lo|hi).u32.u32", "u32", "u32 u32 u32", "dot_of_two_{1}({a}, {b}, {c})"),
+    ("dp4a.u32.s32", "s32", "u32 s32 s32", "dot_of_four({a}, {b}, {c})"),
     ("and.B", "t", "t t", "{a} & {b}"),
     ("or.B", "t", "t t", "{a} | {b}"),
     ("xor.B", "t", "t t", "{a} ^ {b}"),
@@ -632,6 +633,9 @@ class Body:
             self.registers(parts[0]), found.group(1), "true" if found.group(2) else "false", self.address(parts[1], "shared"))
 
     def do_mma(self, opcode, parts):
+        if ".".join(opcode) == "mma.sync.aligned.m16n8k32.row.col.s32.u8.s8.s32":
+            return "{ b32* const d[] = {%s}; const b32 a[] = {%s}, b[] = {%s}, c[] = {%s}; mma_u8_s8(d, a, b, c); }" % (
+                self.registers(parts[0]), *(self.vector(part) for part in parts[1:]))
         found = re.fullmatch(r"mma\.sync\.aligned\.m16n8k(8|16)\.row\.col\.f32\.(f16|bf16|tf32)\.(\2)\.f32", ".".join(opcode))
         if not found:
             return None

@@ -267,6 +267,34 @@ void multiply(const Lanes& lanes) {
   });
 }
 
+// Matrix fragments for mma.m16n8k32 of integers of 8 bits: four to a register, a's registers 0 and 1 (rows
+// group and group + 8) before 2 and 3 in its columns, b's register 0 before 1 in its rows.
+void multiply_bytes(const Lanes& lanes) {
+  std::uint32_t a[16][32], b[32][8];
+  const auto byte = [](std::uint32_t bits, unsigned i) { return bits >> 8 * i & 255; };
+  lanes.each([&](unsigned lane) {
+    const auto& me = lanes.of<Multiplied>(lane);
+    const unsigned group = lane >> 2, in_group = lane % 4;
+    for (unsigned i = 0; i < 16; ++i) {
+      const unsigned row = i < 4 || (i >= 8 && i < 12) ? group : group + 8;
+      a[row][in_group * 4 + (i & 3) + (i < 8 ? 0 : 16)] = byte(me.a[i / 4], i & 3);
+    }
+    for (unsigned i = 0; i < 8; ++i) {
+      const std::uint32_t bits = byte(me.b[i / 4], i & 3);
+      b[in_group * 4 + (i & 3) + (i < 4 ? 0 : 16)][group] = bits < 128 ? bits : bits - 256;
+    }
+  });
+  lanes.each([&](unsigned lane) {
+    const auto& me = lanes.of<Multiplied>(lane);
+    for (unsigned i = 0; i < 4; ++i) {
+      const Element at = element_of_c(lane, i);
+      std::uint32_t sum = me.c[i];
+      for (unsigned k = 0; k < 32; ++k) sum += a[at.row][k] * b[k][at.column];
+      *me.d[i] = sum;
+    }
+  });
+}
+
 }  // namespace
 
 void ldmatrix(int count, bool trans, std::uint32_t row, std::uint32_t* const* d, const Site& site) {
@@ -279,6 +307,12 @@ void mma(MmaType type, int k, std::uint32_t* const* d, const std::uint32_t* a, c
   if (k != (type == MmaType::tf32 ? 8 : 16)) refuse("mma", fmt::format("has a depth of {}", k), site);
   Multiplied mine{type, k, d, a, b, c};
   meet("mma", true, ~0u, &mine, multiply, site);
+}
+
+void mma_u8_s8(std::uint32_t* const* d, const std::uint32_t* a, const std::uint32_t* b,
+               const std::uint32_t* c, const Site& site) {
+  Multiplied mine{MmaType::f16, 32, d, a, b, c};
+  meet("mma.u8.s8", true, ~0u, &mine, multiply_bytes, site);
 }
 
 // ---- sums

@@ -13,7 +13,7 @@ namespace {
 using Json = nlohmann::json;
 
 // By DType.
-constexpr std::string_view kFormatNames[] = {"F64", "F32", "F16", "BF16", "I64", "I32", "U8", "BOOL"};
+constexpr std::string_view kFormatNames[] = {"F64", "F32", "F16", "BF16", "I64", "I32", "U8", "BOOL", "I8"};
 
 template <class... Args>
 [[noreturn]] void bad_file(const std::string& path, std::uint64_t at, fmt::format_string<Args...> format,

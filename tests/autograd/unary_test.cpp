@@ -160,6 +160,9 @@ TEST(Unary, FormulasGiveKnownValues) {
   EXPECT_NEAR(at(gelu_tanh, 1), 0.8411919906082768, 1e-14);
   EXPECT_NEAR(at(gelu_tanh, -2), -0.04540230591222494, 1e-14);
   EXPECT_NEAR(at(silu, 1), 0.7310585786300049, 1e-15);
+  EXPECT_EQ(at(relu6, -2), 0);
+  EXPECT_EQ(at(relu6, 3), 3);
+  EXPECT_EQ(at(relu6, 7), 6);
   EXPECT_EQ(at(hardswish, -1.5), -0.375);
   EXPECT_EQ(at(hardswish, 1.5), 1.125);
   EXPECT_EQ(at(hardsigmoid, 1.5), 0.75);
@@ -236,6 +239,7 @@ TEST(Unary, EdgesAreThoseOfPyTorch) {
   const double inf = INFINITY, sixth = 1.0 / 6, root = 0.5773502691896258;
   // PyTorch's vectors give NaN at NaN, as here, and what is left after them the gradient itself.
   expect_at(x, hardswish, {NAN, -0.0, -0.0, 0, 3, inf, NAN}, {0, 0, 0.5, 0.5, 1, 1, NAN}, 1e-15);
+  expect_at(x, relu6, {0, 0, -0.0, 0, 3, 6, NAN}, {0, 0, 0, 0, 1, 0, 1});
   expect_at(x, hardsigmoid, {0, 0, 0.5, 0.5, 1, 1, NAN}, {0, 0, sixth, sixth, 0, 0, 0}, 1e-15);
   expect_at(x, mish, {NAN, -0.1456474612756246, -0.0, 0, 2.9865350049679575, inf, NAN},
             {NAN, -0.09339311453232084, 0.6, 0.6, 1.0211069109294435, NAN, NAN});

@@ -24,6 +24,8 @@
 #include "kernels/cuda/autotune.h"
 #include "kernels/cuda/norm_plan.h"
 #include "kernels/cuda/reduce_plan.h"
+#include "kernels/int8.h"
+#include "kernels/int8_weights.h"
 #include "kernels/metrics.h"
 #include "kernels/muon.h"
 #include "kernels/on_device.h"
@@ -194,6 +196,35 @@ TEST_F(AccountOnDevice, Convolutions) {
       expect_equal(fmt::format("conv2d {} {}", z.name, dtype), both_passes(dtype, shapes, [&](const auto& x) {
                      return conv2d(x[0], x[1], z.bias ? x[2] : Tensor(), z.params);
                    }));
+    }
+  }
+}
+
+// Of kernels alone: as a product, whose depth is cut or not, and depthwise.
+TEST_F(AccountOnDevice, ConvolutionsOfBytes) {
+  struct Case {
+    const char* name;
+    Shape x, w;
+    Conv2dParams params;
+  };
+  for (const Case& z : {Case{"3 x 3", {2, 9, 8, 16}, {24, 3, 3, 16}, {.padding = {1, 1}}},
+                        {"1 x 1", {2, 8, 8, 5}, {32, 1, 1, 5}, {}},
+                        {"deep", {1, 4, 4, 192}, {16, 3, 3, 192}, {.padding = {1, 1}}},
+                        {"depthwise", {2, 9, 8, 16}, {16, 3, 3, 1}, {.padding = {1, 1}, .groups = 16}}}) {
+    for (const bool adds : {false, true}) {
+      expect_equal(z.name, [=](Device device) {
+        const TensorOptions bytes{DType::u8, device};
+        const Shape shape = conv2d_shape(z.x, z.w, z.params);
+        const Tensor x = Tensor::zeros(z.x, bytes), y = Tensor::zeros(shape, bytes);
+        const kernels::Int8Residual residual{adds ? Tensor::zeros(shape, bytes) : Tensor(), 1, 0};
+        const auto w = std::make_shared<kernels::Int8Weights>(Tensor::zeros(z.w, {DType::i8, device}),
+                                                              Tensor::zeros({z.w[0]}, {DType::f32, device}),
+                                                              Tensor::zeros({z.w[0]}, {DType::i32, device}));
+        const auto run = [=](auto& context) {
+          kernels::conv2d_int8(context, z.params, x, 0, *w, residual, {}, y);
+        };
+        return [=] { device.is_cpu() ? run(*detail::account) : run(cuda_context(device)); };
+      });
     }
   }
 }

@@ -348,7 +348,7 @@ TEST_F(BatchNormOnDevice, JoinedPartsEqualTheWhole) {
           args.dbeta = {empty_like(args.beta), Write::overwrite};
           if (mixes) {
             args.extra = part(c.residual, rank);
-            if (activation == Activation::relu) {
+            if (kernels::gradient_from_output(activation)) {
               const Tensor y = empty_like(args.x);
               kernels::batch_norm_forward(context(), activation, args.x, args.gamma, args.beta, args.stats,
                                           args.extra, y);

@@ -94,6 +94,19 @@ TEST(Hdf5, LabelsMayLieInAnotherFileAndHaveAxesOfOne) {
   EXPECT_ERROR(IoError, open_hdf5(dir / "train_x.h5", {.label = "none.h5:y"}), "none.h5");
 }
 
+TEST(Hdf5, LabelsOfAnotherKindAreNumbers) {
+  const TempDir dir;
+  const std::vector<std::uint8_t> pixels(8);
+  const std::vector<float> floats{1.5f, -2, 0, 3};
+  put(dir / "a.h5", "images", H5T_STD_U8LE, {2, 2, 2, 1}, pixels.data());
+  put(dir / "a.h5", "labels", H5T_IEEE_F32LE, {2, 2}, floats.data());
+  const auto data = open_hdf5(dir / "a.h5", {}, LabelKind::values);
+  EXPECT_EQ(data->numbers("labels"), (std::vector<double>{1.5, -2, 0, 3}));
+  EXPECT_EQ(data->spec(), (ImageSpec{2, 2, 1, 2}));
+  EXPECT_ERROR(IoError, open_hdf5(dir / "a.h5", {.image = "images", .label = "images"}, LabelKind::values),
+               "a.h5", "[2, 2, 2, 1]");
+}
+
 TEST(Hdf5, WhatDoesNotFitIsOneLine) {
   const TempDir dir;
   write_all(create_hdf5(dir / "a.h5"), raw_samples(20, 4, 5, 3, 3));

@@ -111,7 +111,8 @@ TEST_F(LabelColumns, FollowGivenNames) {
                           {"line 3", "label", "dog", "training images"}));
   EXPECT_TRUE(test::names(said("image,cat,dog\na.png,1,0\n", kSeveral, "", names), {"hen", "cat", "dog"}));
   const std::shared_ptr<const Dataset> other = csv("image,cat,hen\na.png,1,0\n", kSeveral);
-  EXPECT_ERROR(ArgumentError, with_classes(other, names), "labels", "'hen', 'cat'", "'cat', 'hen'");
+  EXPECT_EQ(with_classes(other, names)->numbers("labels"), (Numbers{0, 1})) << "matched by name";
+  EXPECT_ERROR(ArgumentError, with_classes(other, {"hen", "dog"}), "labels", "'hen', 'dog'", "'cat', 'hen'");
   EXPECT_EQ(with_classes(other, {"cat", "hen"}), other);
 }
 
@@ -163,6 +164,12 @@ TEST_F(LabelColumns, FindImagesInAFolderBesideTheTable) {
     const auto in_folder = open_samples(root.path(), {.fields = "image=image_id", .labels = kSeveral});
     EXPECT_EQ(in_folder->class_names(), (Names{"healthy", "scab"}));
   }
+}
+
+TEST_F(LabelColumns, InAFolderOfSeveralTablesAreToBeNamed) {
+  for (const char* name : {"train.csv", "val.csv"}) write_file(folder_ / name, "image,cat\na.png,1\n");
+  const auto open_folder = [&] { open_samples(folder_.path(), {.labels = kSeveral}); };
+  EXPECT_ERROR(IoError, open_folder(), "--task multilabel", "train.csv, val.csv", "--train", "--val");
 }
 
 TEST_F(LabelColumns, StayInAPackedFile) {

@@ -2,6 +2,7 @@
 
 #include <cerrno>
 
+#include "data/formats/open.h"
 #include "tests/support/stores.h"
 
 namespace athanor::npy_test {
@@ -40,6 +41,35 @@ TEST(Npy, ReadsHeadersOfEveryVersionAndSpelling) {
     write_file(dir / "images.npy", npy(header, "abcdefghijkl"));
     expect_same(*open_npy(dir / "images.npy"), samples);
   }
+}
+
+TEST(Npy, LabelsOfAnotherKindAreNumbersOfAnyType) {
+  const TempDir dir;
+  using Numbers = std::vector<double>;
+  write_file(dir / "images.npy", npy("|u1", "(2, 1, 1)", "ab"));
+  const auto numbers = [&](const std::string& labels) {
+    write_file(dir / "labels.npy", labels);
+    const auto data = open_samples(dir / "images.npy", {.labels = LabelKind::values});
+    EXPECT_EQ(data->fields()[1], (FieldSpec{"labels", DType::f32, {data->spec().classes}}));
+    return data->numbers("labels");
+  };
+  const std::vector<float> floats{1.5f, -2, 0, 3};
+  const std::vector<double> doubles{0.25, 7};
+  const auto bytes_of = [](const auto& all) {
+    return std::string(reinterpret_cast<const char*>(all.data()), all.size() * sizeof(all[0]));
+  };
+  EXPECT_EQ(numbers(npy("<f4", "(2, 2)", bytes_of(floats))), (Numbers{1.5, -2, 0, 3}));
+  EXPECT_EQ(numbers(npy("<f8", "(2,)", bytes_of(doubles))), (Numbers{0.25, 7}));
+  EXPECT_EQ(numbers(npy("|b1", "(2, 3)", std::string("\1\0\1\0\0\1", 6))), (Numbers{1, 0, 1, 0, 0, 1}));
+  EXPECT_EQ(numbers(npy("<i2", "(2, 1)", std::string("\3\0\xff\xff", 4))), (Numbers{3, -1}));
+  EXPECT_ERROR(IoError, numbers(npy("<f2", "(2,)", "abcd")), "labels.npy", "<f2", "numpy.float32");
+  EXPECT_ERROR(IoError, numbers(npy("<f4", "(3,)", std::string(12, '\0'))), "labels.npy", "[3]");
+  EXPECT_ERROR(IoError, numbers(npy("<f4", "(2, 0)", "")), "labels.npy", "[2, 0]");
+  EXPECT_ERROR(IoError, numbers(npy("<f4", "(2, 2)", "short")), "labels.npy", "16", "5");
+  EXPECT_ERROR(
+      IoError,
+      numbers(npy("{'descr': '<f4', 'fortran_order': True, 'shape': (2, 2)}", std::string(16, '\0'))),
+      "labels.npy", "Fortran");
 }
 
 TEST(Npy, TakesLabelsOfEveryWholeTypeAndByteOrder) {

@@ -1,7 +1,9 @@
 #include "data/relabelled.h"
 
+#include <algorithm>
 #include <memory>
 #include <set>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -88,6 +90,47 @@ TEST(Relabelled, AClassWithoutSamplesMayBeUnknown) {
   for (std::int64_t i = 0; i < data.size(); ++i)
     EXPECT_EQ(data.label(i), part({0, 2})->label(i) == 0 ? 1 : 0);
   EXPECT_ERROR(ArgumentError, Relabelled(part({0, 1}), {"cat", "ant"}), "'bee'");
+}
+
+/// Two samples of three labels, in the order of `names`: a dog; an ant and a dog.
+std::shared_ptr<const Dataset> several(const TempDir& dir, const Names& names) {
+  const std::filesystem::path file = dir / (names[0] + ".athp");
+  const auto writer = create_samples(
+      file, {.class_names = names,
+             .fields = {{"image", DType::u8, {2, 2, 1}, FieldKind::picture}, {"labels", DType::f32, {3}}}});
+  const std::vector<std::byte> pixels(4);
+  for (const std::set<std::string>& has : {std::set<std::string>{"dog"}, {"ant", "dog"}}) {
+    std::vector<float> labels;
+    for (const std::string& name : names) labels.push_back(has.contains(name) ? 1 : 0);
+    const StoredField field{std::as_bytes(std::span(labels))};
+    writer->add({.bytes = pixels, .height = 2, .width = 2, .channels = 1, .more = {&field, 1}});
+  }
+  writer->finish();
+  return open_samples(file);
+}
+
+TEST(Relabelled, SeveralLabelsAreMatchedByName) {
+  const TempDir dir;
+  const Names names{"ant", "bee", "dog"};
+  const auto source = several(dir, {"dog", "ant", "bee"});
+  ASSERT_EQ(source->numbers("labels"), (std::vector<double>{1, 0, 0, 1, 1, 0}));
+  const auto data = with_classes(source, names);
+  EXPECT_EQ(data->class_names(), names);
+  EXPECT_EQ(data->numbers("labels"), (std::vector<double>{0, 0, 1, 1, 0, 1}));
+  std::vector<std::byte> scratch;
+  for (std::int64_t i = 0; i < 2; ++i) {
+    const StoredSample sample = data->fetch(i, scratch);
+    ASSERT_EQ(sample.more.size(), 1u);
+    const std::vector<float> expected{i == 0 ? 0.f : 1.f, 0, 1};
+    EXPECT_TRUE(std::ranges::equal(sample.more[0].bytes, std::as_bytes(std::span(expected))));
+    EXPECT_EQ(sample.bytes.size(), 4u);
+  }
+  Loader loader(*data, {.batch_size = 2});
+  Batch batch;
+  ASSERT_TRUE(loader.next(batch));
+  EXPECT_EQ(batch["labels"].to_vector(), (std::vector<double>{0, 0, 1, 1, 0, 1}));
+  EXPECT_EQ(with_classes(source, source->class_names()), source);
+  EXPECT_ERROR(ArgumentError, with_classes(source, {"ant", "bee", "cat"}), "'cat'", "'dog'");
 }
 
 TEST(Relabelled, EqualClassesAndSetsWithoutNamesStayAsTheyAre) {

@@ -498,6 +498,10 @@ TEST_P(DamagedShards, EndTheRunOrAreOneBadSample) {
   EXPECT_EQ(data->fetch(bad - 1, scratch).label, (bad - 1) % 10);
   EXPECT_EQ(data->fetch(bad + 1, scratch).label, 0);
   EXPECT_EQ(data->spec(), (ImageSpec{4, 5, 3, 10}));
+  const std::vector<Unused> unused = data->unused();
+  ASSERT_EQ(unused.size(), 1u) << "which the first lines of a run name";
+  EXPECT_EQ(unused[0].count, 1);
+  EXPECT_EQ(unused[0].names[0], shard(1).string() + (bad == 10 ? ": all" : ": about 1 sample"));
 
   // The policy is the loader's.
   LoaderOptions options{.batch_size = 5, .workers = 0};
@@ -529,6 +533,7 @@ TEST(DamagedShard, OfTarIsReadUpToTheDamage) {
   write_all(create_tar(dir / "a.tar"), samples);
   // A sample has three blocks of 512 bytes for its image, and two for its label: the fourth has half an
   // image.
+  const std::string content = read_file(dir / "a.tar");
   write_file(dir / "a.tar", read_file(dir / "a.tar").substr(0, 3 * 5 * 512 + 700));
   EXPECT_ERROR(IoError, open_samples(dir / "a.tar"), "a.tar", "offset 8192", "000000003.jpg");
   const auto data = open_samples(dir / "a.tar", {.keep_damaged = true});
@@ -536,6 +541,13 @@ TEST(DamagedShard, OfTarIsReadUpToTheDamage) {
   std::vector<std::byte> scratch;
   for (std::int64_t i = 0; i < 3; ++i) EXPECT_EQ(data->fetch(i, scratch).label, i);
   EXPECT_ERROR(IoError, data->fetch(3, scratch), "a.tar", "offset 8192", "000000003.jpg");
+  EXPECT_EQ(data->unused()[0].names, (Names{(dir / "a.tar").string() + ": about 1 sample"}));
+  // In the middle, the size of the rest tells about how many.
+  std::string whole = content;
+  whole[3 * 5 * 512] = 'x';  // in a header, whose checksum is then wrong
+  write_file(dir / "b.tar", whole);
+  EXPECT_EQ(open_samples(dir / "b.tar", {.keep_damaged = true})->unused()[0].names,
+            (Names{(dir / "b.tar").string() + ": about 7 samples, by the size of the rest"}));
   // Without a sample before, there is nothing to keep.
   write_file(dir / "a.tar", read_file(dir / "a.tar").substr(0, 700));
   EXPECT_ERROR(IoError, open_samples(dir / "a.tar", {.keep_damaged = true}), "a.tar", "offset 512");
@@ -553,6 +565,7 @@ TEST(DamagedShard, OfTfRecordKeepsWhatIsBehindABadRecord) {
   ASSERT_EQ(data->size(), 6);
   std::vector<std::byte> scratch;
   EXPECT_ERROR(IoError, data->fetch(2, scratch), "a.tfrecord", "CRC");
+  EXPECT_EQ(data->unused()[0].names, (Names{(dir / "a.tfrecord").string() + ": 1 sample"}));
   EXPECT_EQ(data->fetch(5, scratch).label, samples[5].label);
 }
 

@@ -224,8 +224,10 @@ TEST_F(WrongTables, MayBeNestedArbitrarilyDeep) {
 }
 
 TEST(TableFiles, ThatAreMissingAreNamed) {
-  Opened it("a.csv", "image\nnone.png\n");
-  EXPECT_ERROR(IoError, it.image(0), "none.png");
+  Opened it("a.csv", "image\na.png\nnone.png\n");
+  EXPECT_ERROR(IoError, it.image(1), "none.png", "a.csv, line 3");
+  Opened lines("a.jsonl", "{\"image\": \"none.png\"}\n");
+  EXPECT_ERROR(IoError, lines.image(0), "none.png", "a.jsonl, line 1");
 }
 
 // Folders of pairs -----------------------------------------------------------------------------------------

@@ -66,6 +66,46 @@ TEST(Tar, ReadsWhatTarItselfWrites) {
   }
 }
 
+// As the columns of a table: the keys of a .json, or the text of a .cls.
+TEST(Tar, HasSeveralLabelsAndValues) {
+  const TempDir dir;
+  using Names = std::vector<std::string>;
+  using Numbers = std::vector<double>;
+  constexpr LabelKind kSeveral = LabelKind::multilabel, kValues = LabelKind::values;
+  const std::string a = member("a.jpg", kJpeg), b = member("b.png", kPng);
+  const auto opened = [&](const std::string& of_a, const std::string& of_b, LabelKind kind,
+                          const std::string& fields = "", const Names& names = {}) {
+    const std::string suffix = of_a.starts_with('{') ? ".json" : ".cls";
+    write_file(dir / "a.tar", a + member("a" + suffix, of_a) + member("b" + suffix, of_b) + b + kEnd);
+    return open_samples(dir / "a.tar", {.fields = fields, .labels = kind, .label_names = names});
+  };
+  const char *const both = R"({"labels": ["dog", "ant"], "source": "x"})", *const none = R"({"labels": []})";
+  const auto lists = opened(both, none, kSeveral);
+  EXPECT_EQ(lists->class_names(), (Names{"ant", "dog"}));
+  EXPECT_EQ(lists->numbers("labels"), (Numbers{1, 1, 0, 0}));
+  EXPECT_EQ(lists->spec().classes, 2);
+  EXPECT_EQ(text_of(lists->unused()), "1 columns that are neither images nor labels (source)");
+  std::vector<std::byte> scratch;
+  const StoredSample second = lists->fetch(1, scratch);
+  EXPECT_EQ(second.bytes.size(), kPng.size());
+  ASSERT_EQ(second.more.size(), 1u);
+  EXPECT_EQ(second.more[0].bytes.size(), 8u);
+  EXPECT_EQ(opened(both, none, kSeveral, "", {"dog", "bee", "ant"})->numbers("labels"),
+            (Numbers{1, 0, 1, 0, 0, 0}))
+      << "in the order of the training set";
+  const auto columns = opened(R"({"cat": 1, "hen": 0, "id": 7})", R"({"cat": 0, "hen": true, "id": 8})",
+                              kSeveral, "label=hen,cat");
+  EXPECT_EQ(columns->class_names(), (Names{"hen", "cat"}));
+  EXPECT_EQ(columns->numbers("labels"), (Numbers{0, 1, 1, 0}));
+  EXPECT_EQ(opened("0 2\n", "2", kSeveral)->numbers("labels"), (Numbers{1, 1, 0, 1}));
+  EXPECT_EQ(opened(R"({"label": [1.5, -2]})", R"({"label": [3, 4]})", kValues)->numbers("labels"),
+            (Numbers{1.5, -2, 3, 4}));
+  EXPECT_EQ(opened("3.5", "-1", kValues)->numbers("labels"), (Numbers{3.5, -1}));
+  EXPECT_ERROR(IoError, opened(R"({"age": 3})", "{}", kValues), "a.tar, offset", "'age'");
+  EXPECT_ERROR(IoError, opened(R"({"label": [1, 2]})", R"({"label": [3]})", kValues), "a.tar", "2", "1");
+  EXPECT_ERROR(IoError, opened("{", "1", kValues), "a.json");
+}
+
 TEST(Tar, PutsMembersOfOneNameTogetherWhereverTheyLie) {
   const TempDir dir;
   const std::string long_name = std::string(200, 'n') + ".jpg";

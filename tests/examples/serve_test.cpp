@@ -14,6 +14,7 @@
 #include "examples/serve/answers.h"
 #include "examples/serve/fair_queue.h"
 #include "examples/serve/metrics.h"
+#include "examples/serve/models.h"
 #include "examples/serve/multipart.h"
 #include "examples/serve/service.h"
 #include "tests/support/errors.h"
@@ -185,8 +186,10 @@ struct Jobs {
   std::vector<std::shared_ptr<Job>> all;
   std::atomic<int> done = 0;
 
-  std::shared_ptr<Job> add(const std::vector<std::string>& files, std::int64_t top = 3) {
+  std::shared_ptr<Job> add(const Models& models, const std::vector<std::string>& files,
+                           std::int64_t top = 3) {
     auto job = std::make_shared<Job>();
+    job->model = models.standard();
     auto body = std::make_shared<std::string>();
     for (const std::string& file : files) *body += file;
     std::size_t at = 0;
@@ -218,15 +221,25 @@ void expect_answer(const Predictor& predictor, const std::string& file, const An
 
 class ServeService : public testing::Test {
  protected:
-  ServeService() { save_small_model(path_, 1); }
+  /// The file of model 1.
+  static const std::filesystem::path& saved(const std::filesystem::path& path) {
+    save_small_model(path, 1);
+    return path;
+  }
 
   ServiceOptions options(std::size_t max_queue = 1000) const {
-    return {.model = path_, .max_batch = 8, .max_queue = max_queue, .threads = 2};
+    return {.max_batch = 8, .max_queue = max_queue, .threads = 2};
+  }
+  ModelsOptions only_model() const { return {.given = {{"digits", path_}}, .max_batch = 8, .threads = 2}; }
+  std::shared_ptr<Job> add(const std::vector<std::string>& files, std::int64_t top = 3) {
+    return jobs_.add(models_, files, top);
   }
 
   const test::TempDir dir_;
-  const std::filesystem::path path_ = dir_ / "model.safetensors";
+  const std::filesystem::path path_ = saved(dir_ / "model.safetensors");
   Metrics metrics_;
+  std::vector<std::string> said_;
+  Models models_{only_model(), metrics_, [this](const std::string& line) { said_.push_back(line); }};
   Jobs jobs_;
 };
 
@@ -237,9 +250,9 @@ TEST_F(ServeService, AnswersAsThePredictorDoes) {
   files.insert(files.begin() + 2, "no picture");
   {
     Service service(options(), metrics_);
-    EXPECT_EQ(service.submit(jobs_.add(files)), Admission::taken);
-    EXPECT_EQ(service.submit(jobs_.add({files[0]}, 99)), Admission::taken);
-    EXPECT_EQ(service.submit(jobs_.add({"nor this"})), Admission::taken);
+    EXPECT_EQ(service.submit(add(files)), Admission::taken);
+    EXPECT_EQ(service.submit(add({files[0]}, 99)), Admission::taken);
+    EXPECT_EQ(service.submit(add({"nor this"})), Admission::taken);
   }
   ASSERT_EQ(jobs_.done, 3);
   const Job& several = *jobs_.all[0];
@@ -267,13 +280,13 @@ TEST_F(ServeService, RefusesMoreThanTheQueueHolds) {
   const std::vector<std::string> three(3, picture(1));
   Service service(options(4), metrics_);
   const std::vector<std::string> nine(9, picture(1));
-  EXPECT_EQ(service.submit(jobs_.add(nine)), Admission::taken);  // alone: as many as it has
+  EXPECT_EQ(service.submit(add(nine)), Admission::taken);  // alone: as many as it has
   int taken = 1, refused = 0;
-  for (int i = 0; i < 200; ++i) ++(service.submit(jobs_.add(three)) == Admission::taken ? taken : refused);
+  for (int i = 0; i < 200; ++i) ++(service.submit(add(three)) == Admission::taken ? taken : refused);
   jobs_.wait_for(taken);
   EXPECT_GT(refused, 0);
   EXPECT_EQ(metrics_.images, 9u + 3u * static_cast<unsigned>(taken - 1));
-  EXPECT_EQ(service.submit(jobs_.add(three)), Admission::taken);
+  EXPECT_EQ(service.submit(add(three)), Admission::taken);
 }
 
 TEST_F(ServeService, RefusesImagesThatAreTooLarge) {
@@ -281,7 +294,7 @@ TEST_F(ServeService, RefusesImagesThatAreTooLarge) {
   small.max_image_pixels = 119;
   {
     Service service(small, metrics_);
-    EXPECT_EQ(service.submit(jobs_.add({picture(1)})), Admission::taken);
+    EXPECT_EQ(service.submit(add({picture(1)})), Admission::taken);
   }
   EXPECT_TRUE(test::names(jobs_.all[0]->answers[0].error, {"image", "0", "10 x 12"}));
 }
@@ -291,21 +304,21 @@ TEST_F(ServeService, RefusesMorePixelsThanTheQueueHolds) {
   small.max_queue_pixels = 250;  // a picture has 120
   const std::vector<std::string> two(2, picture(1)), three(3, picture(1));
   Service service(small, metrics_);
-  EXPECT_EQ(service.submit(jobs_.add(three)), Admission::too_large);
+  EXPECT_EQ(service.submit(add(three)), Admission::too_large);
   int taken = 0, refused = 0;
-  for (int i = 0; i < 200; ++i) ++(service.submit(jobs_.add(two)) == Admission::taken ? taken : refused);
+  for (int i = 0; i < 200; ++i) ++(service.submit(add(two)) == Admission::taken ? taken : refused);
   jobs_.wait_for(taken);
   EXPECT_GT(refused, 0);
   EXPECT_EQ(metrics_.images, 2u * static_cast<unsigned>(taken));
-  EXPECT_EQ(service.submit(jobs_.add(two)), Admission::taken);
+  EXPECT_EQ(service.submit(add(two)), Admission::taken);
 }
 
 TEST_F(ServeService, RefusesImagesThatNeedTooMuchMemory) {
   Service service(options(), metrics_);
   service.limit_decoding(4 * 120 - 1);
-  EXPECT_EQ(service.submit(jobs_.add({picture(1)})), Admission::too_large);
+  EXPECT_EQ(service.submit(add({picture(1)})), Admission::too_large);
   service.limit_decoding(4 * 120);
-  EXPECT_EQ(service.submit(jobs_.add(std::vector<std::string>(9, picture(1)))), Admission::taken);
+  EXPECT_EQ(service.submit(add(std::vector<std::string>(9, picture(1)))), Admission::taken);
   jobs_.wait_for(1);
   EXPECT_EQ(metrics_.images, 9u);
 }
@@ -315,7 +328,7 @@ TEST_F(ServeService, DoesNotComputeWhatIsLate) {
   hurried.max_age = std::chrono::milliseconds(0);
   {
     Service service(hurried, metrics_);
-    EXPECT_EQ(service.submit(jobs_.add({picture(1), "no picture"})), Admission::taken);
+    EXPECT_EQ(service.submit(add({picture(1), "no picture"})), Admission::taken);
   }
   const Job& job = *jobs_.all[0];
   EXPECT_TRUE(job.answers[0].is_late);
@@ -366,7 +379,7 @@ TEST_F(ServeService, SwapsModelsBetweenBatchesUnderLoad) {
   for (std::size_t c = 0; c < kClients; ++c) {
     threads.emplace_back([&, c] {
       for (std::size_t i = 0; i < kEach; ++i) {
-        EXPECT_EQ(service.submit(clients[c].add({picture(i)})), Admission::taken);
+        EXPECT_EQ(service.submit(clients[c].add(models_, {picture(i)})), Admission::taken);
         if (i % 4 == 0) clients[c].wait_for(static_cast<int>(i));
       }
       clients[c].wait_for(kEach);
@@ -374,10 +387,10 @@ TEST_F(ServeService, SwapsModelsBetweenBatchesUnderLoad) {
   }
   std::filesystem::copy_file(dir_ / "other.safetensors", path_,
                              std::filesystem::copy_options::overwrite_existing);
-  service.reload();
-  EXPECT_EQ(service.model()->generation, 2u);
+  models_.refresh(true);
+  EXPECT_EQ(models_.standard()->generation, 2u);
   for (std::thread& thread : threads) thread.join();
-  EXPECT_EQ(service.submit(jobs_.add({picture(3)})), Admission::taken);
+  EXPECT_EQ(service.submit(add({picture(3)})), Admission::taken);
   jobs_.wait_for(1);
   expect_answer(second, picture(3), jobs_.all[0]->answers[0]);
   for (const Jobs& client : clients) {
@@ -395,12 +408,119 @@ TEST_F(ServeService, KeepsTheModelIfTheNewOneIsUnusable) {
   const Predictor predictor(path_);
   Service service(options(), metrics_);
   test::write_file(path_, "no model");
-  EXPECT_THROW(service.reload(), IoError);
-  EXPECT_EQ(service.model()->generation, 1u);
-  EXPECT_EQ(service.submit(jobs_.add({picture(3)})), Admission::taken);
+  models_.refresh(true);
+  EXPECT_EQ(models_.standard()->generation, 1u);
+  ASSERT_EQ(said_.size(), 1u);
+  EXPECT_TRUE(test::names(said_[0], {"digits: the model is unchanged", "model.safetensors"}));
+  EXPECT_EQ(metrics_.failed_reloads, 1u);
+  EXPECT_EQ(metrics_.of_model("digits").failed_loads, 1u);
+  EXPECT_EQ(service.submit(add({picture(3)})), Admission::taken);
   jobs_.wait_for(1);
   expect_answer(predictor, picture(3), jobs_.all[0]->answers[0]);
-  EXPECT_THROW(Service(options(), metrics_), IoError);
+  EXPECT_THROW(Models(only_model(), metrics_, {}), IoError);
+}
+
+TEST_F(ServeService, KeepsModelsWhoseFolderCannotBeReadAndForgetsThoseThatAreGone) {
+  const std::filesystem::path folder = dir_ / "models", name = folder / "digits";
+  std::filesystem::create_directories(name / "1");
+  std::filesystem::copy_file(path_, name / "1" / "model.safetensors");
+  Models models({.folder = folder, .max_batch = 1}, metrics_,
+                [this](const std::string& line) { said_.push_back(line); });
+  ASSERT_NE(models.find("digits"), nullptr);
+  std::filesystem::rename(name, folder / ".away");
+  std::filesystem::create_symlink("digits", name);  // to itself
+  models.refresh(false);
+  EXPECT_NE(models.find("digits"), nullptr);
+  ASSERT_EQ(said_.size(), 1u);
+  EXPECT_TRUE(test::names(said_[0], {"digits: the model is unchanged", "cannot be read"}));
+  EXPECT_THROW(models.load("digits"), ArgumentError);
+  EXPECT_NE(models.find("digits"), nullptr);
+  std::filesystem::remove(name);
+  models.refresh(false);
+  EXPECT_EQ(models.find("digits"), nullptr);
+}
+
+TEST_F(ServeService, AModelThatIsUnloadedBeforeItWasSeenStaysUnloaded) {
+  const std::filesystem::path folder = dir_ / "models";
+  std::filesystem::create_directories(folder);
+  Models models({.folder = folder, .max_batch = 1}, metrics_, [](const std::string&) {});
+  std::filesystem::create_directories(folder / "digits" / "1");
+  std::filesystem::copy_file(path_, folder / "digits" / "1" / "model.safetensors");
+  models.unload("digits");
+  models.refresh(true);
+  EXPECT_EQ(models.find("digits"), nullptr);
+  models.load("digits");
+  EXPECT_NE(models.find("digits"), nullptr);
+}
+
+TEST_F(ServeService, AnswersPixelsAsThePredictorDoes) {
+  const Predictor predictor(path_);
+  const Tensor images = test::noise_images({3, 8, 8, 1});
+  const Tensor floats = Tensor::empty({2, 8, 8, 1}, {DType::f32});
+  for (int i = 0; i < 128; ++i) floats.data<float>()[i] = static_cast<float>(i) / 64 - 1;
+  const auto job_of = [&](const Tensor& tensor, ImageKind kind) {
+    auto job = std::make_shared<Job>();
+    job->model = models_.standard();
+    job->kind = kind;
+    job->wants_all = true;
+    job->body =
+        std::make_shared<std::string>(reinterpret_cast<const char*>(tensor.raw_data()), tensor.bytes());
+    const std::size_t size = tensor.bytes() / static_cast<std::size_t>(tensor.dim(0));
+    for (std::int64_t i = 0; i < tensor.dim(0); ++i)
+      job->files.push_back(
+          {.bytes = std::string_view(*job->body).substr(static_cast<std::size_t>(i) * size, size)});
+    job->done = [this] { ++jobs_.done; };
+    return job;
+  };
+  const auto bytes = job_of(images, ImageKind::bytes), normalised = job_of(floats, ImageKind::floats);
+  {
+    Service service(options(), metrics_);
+    EXPECT_EQ(service.submit(bytes), Admission::taken);
+    EXPECT_EQ(service.submit(normalised), Admission::taken);
+  }
+  ASSERT_EQ(jobs_.done, 2);
+  for (const auto& [job, tensor] : {std::pair{bytes, images}, std::pair{normalised, floats}}) {
+    const Tensor logits = predictor.logits(tensor);
+    for (std::size_t i = 0; i < job->answers.size(); ++i) {
+      const Answer& answer = job->answers[i];
+      ASSERT_EQ(answer.logits.size(), 10u) << answer.error;
+      float sum = 0;
+      for (std::size_t k = 0; k < 10; ++k) {
+        EXPECT_NEAR(answer.logits[k], logits.data<float>()[10 * i + k], 1e-5);
+        sum += answer.probabilities[k];
+      }
+      EXPECT_NEAR(sum, 1, 1e-5);
+      EXPECT_EQ(answer.probabilities[static_cast<std::size_t>(answer.top.at(0).index)],
+                answer.top[0].probability);
+    }
+  }
+  EXPECT_EQ(metrics_.of_model("digits").images, 5u);
+  EXPECT_EQ(metrics_.images_inside, 0);
+}
+
+TEST_F(ServeService, AJobMayHaveLessTimeThanOthers) {
+  const auto job = add({picture(1)});
+  job->most_age = Clock::duration::zero();
+  {
+    Service service(options(), metrics_);
+    EXPECT_EQ(service.submit(job), Admission::taken);
+    EXPECT_EQ(service.submit(add({picture(2)})), Admission::taken);
+  }
+  EXPECT_TRUE(job->answers[0].is_late);
+  EXPECT_TRUE(jobs_.all[1]->answers[0].error.empty());
+}
+
+TEST_F(ServeService, RunsTasksBeforeItEnds) {
+  int ran = 0;
+  {
+    Service service(options(), metrics_);
+    service.post([&] {
+      service.submit(add({picture(1)}));
+      ++ran;
+    });
+  }
+  EXPECT_EQ(ran, 1);
+  EXPECT_EQ(jobs_.done, 1);
 }
 
 }  // namespace athanor::serve::serve_test

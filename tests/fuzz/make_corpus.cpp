@@ -5,6 +5,7 @@
 #include <cstdio>  // for jpeglib.h
 #include <iostream>
 #include <sstream>
+#include <tuple>
 
 #include <jpeglib.h>
 #include <png.h>
@@ -268,6 +269,33 @@ void make_http(const std::filesystem::path& to) {
   save(to, "http", "old", "HEAD / HTTP/1.0\r\n\r\n");
 }
 
+/// For the model whose images are 2 x 3; a first byte of 128 or more is for a request with binary tensors.
+void make_inference(const std::filesystem::path& to) {
+  const std::string name = R"({"id":"1","inputs":[{"name":"images","datatype":)";
+  const auto input = [&](const char* datatype, const char* shape, const char* rest) {
+    return name + '"' + datatype + R"(","shape":)" + shape + ',' + rest + "}]}";
+  };
+  const auto sized = [](std::size_t bytes) {
+    return R"("parameters":{"binary_data_size":)" + std::to_string(bytes) + '}';
+  };
+  save(to, "inference", "u8",
+       '\0' + input("UINT8", "[1,2,3,1]", R"("data":[[[[0],[1],[2]],[[3],[4],[255]]]])"));
+  save(to, "inference", "f32", '\0' + input("FP32", "[1,2,3,1]", R"("data":[0,1.5,-2,3e-5,4,5])"));
+  save(to, "inference", "files", '\0' + input("BYTES", "[2]", R"("data":["aGVsbG8=",""])"));
+  save(to, "inference", "outputs",
+       '\0' +
+           std::string(
+               R"({"parameters":{"timeout":5,"binary_data_output":true},"outputs":[{"name":"logits",)"
+               R"("parameters":{"classification":2,"binary_data":false}},{"name":"classes"}],"inputs":[]})"));
+  for (const auto& [datatype, shape, tensor] :
+       {std::tuple{"UINT8", "[2,2,3,1]", std::string(12, '\7')},
+        std::tuple{"FP32", "[1,2,3,1]", std::string(24, '\0')},
+        std::tuple{"BYTES", "[2,1]", std::string("\5\0\0\0hello\1\0\0\0x", 14)}}) {
+    save(to, "inference", (std::string("binary_") + datatype).c_str(),
+         '\x81' + fuzz::join_parts({input(datatype, shape, sized(tensor.size()).c_str()), tensor}));
+  }
+}
+
 void make_images(const std::filesystem::path& to) {
   for (const int channels : {1, 3}) {
     const std::vector<std::uint8_t> all = pixels(channels);
@@ -411,6 +439,7 @@ void make(const std::filesystem::path& to) {
   make_tars(to);
   make_safetensors(to);
   make_http(to);
+  make_inference(to);
   save(to, "multipart", "two",
        fuzz::join_parts(
            {"multipart/form-data; boundary=\"XX\"",

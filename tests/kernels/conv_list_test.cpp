@@ -2,6 +2,7 @@
 // tested by being in the list.
 #include "kernels/cpu/conv_list.h"
 
+#include <cmath>
 #include <limits>
 #include <map>
 #include <optional>
@@ -12,6 +13,7 @@
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/onednn.h"
 #include "kernels/packed_weights.h"
+#include "tests/support/activations.h"
 #include "tests/support/conv_values.h"
 
 namespace athanor::conv_list_test {
@@ -112,14 +114,18 @@ struct Request {
 const Request kRequests[] = {
     {Pass::conv_forward},
     {Pass::conv_forward, true},
-    {Pass::conv_forward, false, {.relu = true}},
-    {Pass::conv_forward, true, {.relu = true}},
+    {Pass::conv_forward, false, {.activation = Activation::relu}},
+    {Pass::conv_forward, true, {.activation = Activation::relu}},
     {Pass::conv_forward, false, {.packed = true}},
-    {Pass::conv_forward, true, {.relu = true, .packed = true}},
+    {Pass::conv_forward, true, {.activation = Activation::relu, .packed = true}},
     {Pass::conv_forward, true, {.residual = true, .packed = true}},
-    {Pass::conv_forward, true, {.relu = true, .residual = true, .packed = true}},
-    {Pass::conv_forward, false, {.relu = true, .packed = true, .pooled = true}},
-    {Pass::conv_forward, true, {.relu = true, .packed = true, .pooled = true}},
+    {Pass::conv_forward, true, {.activation = Activation::relu, .residual = true, .packed = true}},
+    {Pass::conv_forward, true, {.activation = Activation::gelu, .packed = true}},
+    {Pass::conv_forward, true, {.activation = Activation::silu, .packed = true}},
+    {Pass::conv_forward, true, {.activation = Activation::hardswish, .packed = true}},
+    {Pass::conv_forward, true, {.activation = Activation::relu6, .residual = true, .packed = true}},
+    {Pass::conv_forward, false, {.activation = Activation::relu, .packed = true, .pooled = true}},
+    {Pass::conv_forward, true, {.activation = Activation::relu, .packed = true, .pooled = true}},
     {Pass::conv_backward_data},
     {Pass::conv_backward_data, false, {.accumulate = true}},
     {Pass::conv_backward_weights},
@@ -141,7 +147,7 @@ cpu::PrimitiveKey key_of(const Request& asked, const ConvCase& c, DType dtype) {
 
 /// Of that implementation; null if it has none for it.
 cpu::Code code_for(const cpu::ListEntry& entry, const Request& asked, const ConvCase& c, DType dtype) {
-  if (asked.fused.packed && dtype != DType::f32) return {};
+  if (asked.fused.packed && dtype != DType::f32 && dtype != DType::bf16) return {};
   const cpu::Code code =
       cpu::find_code(cpu_context(), {&entry, 1}, key_of(asked, c, dtype), entry.implementation->name);
   return code.fused.packed == asked.fused.packed ? code : cpu::Code{};
@@ -160,10 +166,12 @@ std::optional<Result> run(const cpu::ListEntry& entry, const Request& asked, con
   const Tensor out = Tensor::empty(shape, {code.out});
   if (code.fused.accumulate) kernels::copy(context, start, out);
   std::optional<kernels::PackedWeights> packed;
-  if (code.fused.packed) packed.emplace(t.w, Tensor());
+  if (code.fused.packed)
+    packed.emplace(cast(t.w, DType::f32), cast(t.bias, DType::f32), Tensor(), Tensor(), t.w.dtype());
+  const Tensor& bias = packed ? packed->bias() : t.bias;
   code.primitive->run(context, {to_x ? t.dy.raw_data() : t.x.raw_data(),
                                 packed ? packed->in(context, code.primitive->layout()) : second.raw_data(),
-                                asked.bias ? t.bias.raw_data() : nullptr, out.raw_data(),
+                                asked.bias ? bias.raw_data() : nullptr, out.raw_data(),
                                 code.fused.residual ? t.dy.raw_data() : nullptr});
   return Result{out, code.fused};
 }
@@ -188,15 +196,16 @@ struct Definition {
     Tensor found = asked.bias ? y + t.bias : y;
     if (fused.residual) found = found + t.dy;
     if (fused.pooled) found = max_pool2d(found);
-    return fused.relu ? relu(found) : found;
+    return test::activated(fused.activation, found);
   }
 };
 
 std::string describe(const cpu::ListEntry& entry, const Request& asked, const ConvCase& c, DType dtype) {
-  const auto& [relu, residual, accumulate, packed, sums, pooled] = asked.fused;
-  return fmt::format("{}, {}, bias {} relu {} residual {} accumulate {} packed {} pooled {}: {}",
-                     entry.implementation->name, cpu::pass_name(asked.pass), asked.bias, relu, residual,
-                     accumulate, packed, pooled, test::name(c, dtype, c.params.impl));
+  const auto& [activation, residual, accumulate, packed, sums, pooled] = asked.fused;
+  return fmt::format("{}, {}, bias {} {} residual {} accumulate {} packed {} pooled {}: {}",
+                     entry.implementation->name, cpu::pass_name(asked.pass), asked.bias,
+                     test::name_of(activation), residual, accumulate, packed, pooled,
+                     test::name(c, dtype, c.params.impl));
 }
 
 /// Calls f(entry, request) for all.
@@ -291,7 +300,7 @@ TEST(ConvImplementations, OfOursHaveTheSameBitsByAnyNumberOfThreads) {
 
 // Only code for packed weights may lose a NaN.
 TEST(ConvImplementations, ReluKeepsNan) {
-  const Request asked{Pass::conv_forward, false, {.relu = true}};
+  const Request asked{Pass::conv_forward, false, {.activation = Activation::relu}};
   for (const ConvCase& c : cases()) {
     ConvOperands operands(c, DType::f32);
     kernels::fill(cpu_context(), operands.x, std::numeric_limits<double>::quiet_NaN());
@@ -300,7 +309,7 @@ TEST(ConvImplementations, ReluKeepsNan) {
     if (conv2d(operands.x, operands.w, {}, params).to_vector()[0] == 0) continue;  // of padding alone
     for (const cpu::ListEntry& entry : cpu::conv_list(asked.pass)) {
       const auto found = run(entry, asked, c, operands);
-      if (!found || !found->fused.relu) continue;
+      if (!found || found->fused.activation == Activation::none) continue;
       EXPECT_TRUE(std::isnan(found->out.to_vector()[0])) << describe(entry, asked, c, DType::f32);
     }
   }
@@ -324,11 +333,24 @@ TEST(ConvImplementations, AskedForInVainAreAnError) {
 }
 
 /// The name of the code that `automatic` takes for packed weights.
-std::string_view of_packed(const ConvCase& c) {
-  const Request asked{Pass::conv_forward, true, {.relu = true, .packed = true}};
-  return cpu::find_code(cpu_context(), cpu::conv_list(asked.pass), key_of(asked, c, DType::f32),
+std::string_view of_packed(const ConvCase& c, DType dtype = DType::f32) {
+  const Request asked{Pass::conv_forward, true, {.activation = Activation::relu, .packed = true}};
+  return cpu::find_code(cpu_context(), cpu::conv_list(asked.pass), key_of(asked, c, dtype),
                         name_of(ConvImpl::automatic))
       .by->name;
+}
+
+TEST(ConvImplementations, LargeFiltersForFewPixelsAreReadInBf16) {
+  if (!cpu::has_avx512_bf16() || !cpu::has_onednn()) GTEST_SKIP() << "this CPU does not multiply bf16";
+  const auto taken = [](std::int64_t images, std::int64_t side, std::int64_t channels) {
+    return of_packed({{images, side, side, channels}, {channels, 3, 3, channels}, {.padding = {1, 1}}},
+                     DType::bf16);
+  };
+  EXPECT_EQ(taken(1, 4, 512), "vendor");
+  EXPECT_EQ(taken(1, 14, 256), "vendor");
+  if (cpu::has_amx_bf16()) return;  // whose tiles are faster in all cases
+  EXPECT_EQ(taken(64, 8, 256), "winograd") << "many pixels";
+  EXPECT_EQ(taken(1, 16, 128), "winograd") << "smaller filters";
 }
 
 TEST(ConvImplementations, FewPixelsGoToTheirOwnCode) {
@@ -337,7 +359,9 @@ TEST(ConvImplementations, FewPixelsGoToTheirOwnCode) {
     return of_packed({x, w, params}) == "few_pixels";
   };
   EXPECT_TRUE(takes({1, 4, 4, 256}, {512, 3, 3, 256}, {.padding = {1, 1}}));
-  EXPECT_TRUE(takes({1, 7, 7, 512}, {272, 1, 1, 512}, {}));
+  EXPECT_TRUE(takes({1, 5, 5, 512}, {272, 1, 1, 512}, {}));
+  EXPECT_EQ(takes({1, 7, 7, 512}, {272, 1, 1, 512}, {}), !cpu::has_onednn()) << "1 x 1, 49 pixels";
+  EXPECT_TRUE(takes({1, 7, 7, 128}, {128, 3, 3, 128}, {.stride = {2, 2}, .padding = {1, 1}}));
   EXPECT_FALSE(takes({2, 8, 8, 128}, {256, 3, 3, 128}, {.padding = {1, 1}})) << "128 pixels";
   EXPECT_FALSE(takes({1, 4, 4, 64}, {64, 3, 3, 64}, {.padding = {1, 1}})) << "small filters";
   EXPECT_FALSE(takes({1, 4, 4, 256}, {500, 3, 3, 256}, {.padding = {1, 1}})) << "500 channels";
@@ -364,15 +388,20 @@ TEST(ConvImplementations, WideDepthwiseFiltersGoToTheirOwnCode) {
   EXPECT_NE(taken({32, 5, 5, 1}, {.dilation = {1, 2}, .groups = 32}, DType::f32), "direct");
 }
 
-// What code does not fuse follows in a pass of its own. oneDNN adds a wrong residual to pixels of padding
-// alone.
-TEST(ConvImplementations, PackedWeightsGiveTheSameByAnyOfThem) {
+class PackedConv : public testing::TestWithParam<DType> {};
+
+// What code does not fuse follows in a pass of its own, and is rounded once more. oneDNN adds a wrong
+// residual to pixels of padding alone.
+TEST_P(PackedConv, GivesTheSameByAnyImplementation) {
+  const DType dtype = GetParam();
+  const double tolerance = 1e-5 + (is_half(dtype) ? 3 * test::epsilon_of(dtype) : 0);
   for (const ConvCase& c : cases()) {
-    const ConvOperands operands(c, DType::f32);
-    const kernels::PackedWeights packed(operands.w, operands.bias);
+    const ConvOperands operands(c, dtype);
+    const kernels::PackedWeights packed(cast(operands.w, DType::f32), cast(operands.bias, DType::f32), {}, {},
+                                        dtype);
     const Definition expected(c, operands);
     for (const ConvImpl impl : {ConvImpl::automatic, ConvImpl::reference, ConvImpl::direct}) {
-      for (const Activation activation : {Activation::none, Activation::relu, Activation::silu}) {
+      for (const Activation activation : test::kActivations) {
         for (const bool with_residual : {true, false}) {
           Conv2dParams params = test::with(c.params, activation);
           params.impl = impl;
@@ -386,15 +415,17 @@ TEST(ConvImplementations, PackedWeightsGiveTheSameByAnyOfThem) {
           }
           Tensor all = expected.y + expected.t.bias;
           if (with_residual) all = all + expected.t.dy;
-          if (activation == Activation::relu) all = relu(all);
-          if (activation == Activation::silu) all = silu(all);
-          EXPECT_TRUE(test::close(y, all, 1e-5))
-              << test::name(c, DType::f32, impl) << " activation " << static_cast<int>(activation)
-              << " residual " << with_residual;
+          all = test::activated(activation, all);
+          EXPECT_TRUE(test::close(y, all, tolerance))
+              << test::name(c, dtype, impl) << " activation " << static_cast<int>(activation) << " residual "
+              << with_residual;
         }
       }
     }
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Dtypes, PackedConv, testing::Values(DType::f32, DType::bf16),
+                         [](const auto& dtype) { return std::string(name_of(dtype.param)); });
 
 }  // namespace athanor::conv_list_test

@@ -47,12 +47,12 @@ template <class T> std::vector<float> transformed(const cpu::winograd::Transform
   for (std::size_t i = 0; i < filters.size(); ++i) filters[i] = T(static_cast<float>(i * 53 % 997) / 500 - 1);
   pixels[500] = T(std::numeric_limits<float>::quiet_NaN());
   std::vector<float> all(static_cast<std::size_t>(Points::floats(tiles.count, kWidth)));
-  std::vector<float> found;
+  std::vector<float> bias(static_cast<std::size_t>(images.c)), found;
+  for (std::size_t i = 0; i < bias.size(); ++i) bias[i] = static_cast<float>(pixels[i]);
   const Points points{all.data(), tiles.count, kWidth};
   const auto keep = [&] { found.insert(found.end(), all.begin(), all.end()); };
   code.inputs_to_points(images, pixels.data(), tiles, 1, 1, 0, tiles.count, points, 0), keep();
-  code.write_outputs(images, tiles, 0, tiles.count, 0, points, {pixels.data(), pixels.data(), true},
-                     y.data());
+  code.write_outputs(images, tiles, 0, tiles.count, 0, points, {bias.data(), pixels.data(), true}, y.data());
   code.gradients_to_points(images, pixels.data(), tiles, 0, tiles.count, points, 0), keep();
   for (const bool backward : {false, true}) {
     std::vector<float> room(static_cast<std::size_t>(Points::floats(32, kWidth)));

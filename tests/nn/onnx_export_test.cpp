@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstdint>
+#include <cstring>
 #include <map>
 #include <stdexcept>
 #include <string_view>
@@ -10,10 +11,13 @@
 #include "autograd/grad_mode.h"
 #include "autograd/node.h"
 #include "autograd/op_trace.h"
+#include "nn/batch_norm.h"
 #include "nn/linear.h"
 #include "nn/models/model.h"
 #include "nn/onnx/detail/ops.h"
 #include "nn/onnx/export.h"
+#include "nn/quantized/quantized_network.h"
+#include "nn/sequential.h"
 #include "nn/torch/torch_layout.h"
 #include "tests/support/op_cases.h"
 #include "tests/support/temp_dir.h"
@@ -233,6 +237,85 @@ TEST(OnnxExport, PixelsAreTakenInTheirLayoutAsBytes) {
       .input = ImageLayout::nhwc, .pixel_mean = {0.5, 0.4, 0.3}, .pixel_deviation = {0.2, 0.3, 0.4}};
   export_onnx(*model, {32, 32, 3}, folder / "x.onnx", options);
   EXPECT_EQ(File(folder / "x.onnx").value(11), "images 2 [N, 32, 32, 3]");
+}
+
+/// Of each tensor in the file, the node that makes it.
+std::map<std::string, Fields> makers(const File& file) {
+  std::map<std::string, Fields> nodes;
+  for (const Fields& node : file.graph.all(1))
+    for (const std::string& output : node.all_texts(2)) nodes.emplace(output, node);
+  return nodes;
+}
+
+TEST(OnnxExport, AQuantizedNetworkHasEachProductBetweenItsQuantizers) {
+  const TempDir folder;
+  const auto model = make_model("lenet5", {}, 1);
+  Calibration calibration(*model, {28, 28, 1});
+  calibration.observe(randn({8, 28, 28, 1}, {1, 1}));
+  const auto network = quantize(calibration);
+  export_onnx(*network, {28, 28, 1}, folder / "x.onnx");
+  const File file(folder / "x.onnx");
+  EXPECT_EQ(file.value(11), "images 1 [N, 1, 28, 28]");
+  EXPECT_EQ(file.value(12), "logits 1 [N, 10]");
+  EXPECT_EQ(file.count("Conv"), 2);
+  EXPECT_EQ(file.count("Gemm"), 3);
+  std::map<std::string, Fields> tensors;
+  for (const Fields& tensor : file.graph.all(5)) tensors.emplace(tensor.text(8), tensor);
+  const auto nodes = makers(file);
+  int products = 0;
+  for (const auto& [made, node] : nodes) {
+    const std::string op = node.text(4);
+    if (op != "Conv" && op != "Gemm") continue;
+    ++products;
+    const auto inputs = node.all_texts(1);
+    ASSERT_EQ(inputs.size(), 3u);
+    const auto source = [&](const std::string& name) {
+      const Fields& maker = nodes.at(name);
+      return maker.text(4) == "Flatten" || maker.text(4) == "MaxPool" ? nodes.at(maker.text(1)) : maker;
+    };
+    for (const std::string& input : inputs) EXPECT_EQ(source(input).text(4), "DequantizeLinear") << input;
+    const auto weights = nodes.at(inputs[1]).all_texts(1), bias = nodes.at(inputs[2]).all_texts(1);
+    const std::string layer = weights[0].substr(0, weights[0].rfind('.'));
+    EXPECT_EQ(tensors.at(weights[0]).number(2), 3u) << layer << ": i8";
+    EXPECT_EQ(tensors.at(bias[0]).number(2), 6u) << layer << ": i32";
+    // The bias counts steps of x times steps of the weights, and is that of the network.
+    const double x_scale = floats(tensors.at(source(inputs[0]).all_texts(1)[1]).text(9)).at(0);
+    const auto w_scale = floats(tensors.at(weights[1]).text(9)), scale = floats(tensors.at(bias[1]).text(9));
+    const quantized::Op* const of = network->graph().op_named(layer);
+    ASSERT_NE(of, nullptr) << layer;
+    for (std::size_t k = 0; k < scale.size(); ++k) {
+      EXPECT_FLOAT_EQ(static_cast<float>(scale[k]), static_cast<float>(x_scale * w_scale[k])) << layer;
+      std::int32_t stored = 0;
+      std::memcpy(&stored, tensors.at(bias[0]).text(9).data() + 4 * k, 4);
+      EXPECT_NEAR(stored * scale[k], of->bias.data<float>()[k], 0.51 * scale[k]) << layer;
+    }
+  }
+  EXPECT_EQ(products, 5);
+}
+
+// A product of vectors by one number for each channel: no matrix.
+TEST(OnnxExport, ALoneNormOfAQuantizedNetworkMultipliesEachChannel) {
+  const TempDir folder;
+  Sequential model;
+  model.add<Linear>(4, 8, LinearOptions{.activation = Activation::relu});
+  model.add<BatchNorm>(8);
+  model.add<Linear>(8, 3);
+  model.initialize(1);
+  Calibration calibration(model, {4});
+  calibration.observe(randn({8, 4}, {1, 1}));
+  const auto network = quantize(calibration);
+  export_onnx(*network, {4}, folder / "x.onnx");
+  const File file(folder / "x.onnx");
+  EXPECT_EQ(file.count("Gemm"), 2);
+  ASSERT_EQ(file.count("Mul"), 1);
+  const auto nodes = makers(file);
+  const auto norm =
+      std::find_if(nodes.begin(), nodes.end(), [](const auto& one) { return one.second.text(4) == "Mul"; });
+  const std::string weight = nodes.at(norm->second.all_texts(1).at(1)).text(1);
+  for (const Fields& tensor : file.graph.all(5)) {
+    if (tensor.text(8) != weight) continue;
+    EXPECT_EQ(tensor.integers(1), std::vector<std::int64_t>{8});
+  }
 }
 
 TEST(OnnxExport, NamesAnOpItDoesNotKnowAndItsLayer) {

@@ -31,6 +31,7 @@
 #include "nn/models/model.h"
 #include "nn/models/unet.h"
 #include "nn/onnx/export.h"
+#include "nn/quantized/quantized_network.h"
 #include "tensor/io/safetensors.h"
 #include "tests/support/model_kinds.h"
 #include "trainer/inference/model_file.h"
@@ -62,11 +63,10 @@ void randomize(nn::Module& model) {
 
 /// The files NAME.onnx and NAME.safetensors, with results for batches of one and of five.
 void write(const fs::path& folder, const std::string& name, nn::Module& model, const Shape& sample,
-           const nn::OnnxOptions& options = {}) {
+           const nn::OnnxOptions& options = {}, StateDict state = {}) {
   model.eval();
   nn::export_onnx(model, sample, folder / (name + ".onnx"), options);
   const NoGrad no_grad;
-  StateDict state;
   for (const std::int64_t batch : {1, 5}) {
     Shape shape{batch};
     for (const std::int64_t size : sample) shape.push_back(size);
@@ -240,7 +240,39 @@ class Attention final : public nn::Module {
   nn::MultiheadAttention attention_{12, {.heads = 3, .causal = true}};
 };
 
-/// A model's file as a run leaves it, what it says of u8 pixels, for `athanor convert --preprocess`.
+/// A model in 8-bit integers, calibrated on random images.
+std::unique_ptr<nn::QuantizedNetwork> quantized(nn::Module& model, const Shape& sample) {
+  Shape images{32};
+  for (const std::int64_t size : sample) images.push_back(size);
+  nn::Calibration calibration(model, sample);
+  calibration.observe(randn(images, {17, 1}));
+  return nn::quantize(calibration);
+}
+
+/// What one step of each value that the last product reads makes of each result, at most.
+Tensor step_of(const nn::QuantizedNetwork& network) {
+  const nn::quantized::Graph& graph = network.graph();
+  const nn::quantized::Op& last = graph.ops.back();
+  const auto& x = graph.values[static_cast<std::size_t>(last.inputs[0])];
+  const std::int64_t rows = last.weight.dim(0);
+  const Tensor weights = reshape(cast(last.weight, DType::f32), {rows, last.weight.numel() / rows});
+  return affine(sum(abs(weights), {1}) * last.weight_scale, quantizer_of(graph, x).scale);
+}
+
+/// write() of a model in 8-bit integers, with its `step` beside the results.
+void write_quantized(const fs::path& folder, const std::string& name, std::int64_t size,
+                     const nn::OnnxOptions& options = {}) {
+  const Shape sample{size, size, nn::model_options(name).in_channels};
+  const auto model = nn::make_model(name, {.classes = 7, .image_size = size}, 3);
+  randomize(*model);
+  const auto network = quantized(*model, sample);
+  StateDict beside;
+  beside.set("step", step_of(*network));
+  write(folder, "int8_" + name, *network, sample, options, std::move(beside));
+}
+
+/// A model's file as a run leaves it, that of 8-bit integers made of it, and what they say of u8 pixels, for
+/// `athanor convert --preprocess`.
 void write_model_file(const fs::path& folder) {
   const auto model = nn::make_model("resnet20", {.classes = 3, .in_channels = 3, .image_size = 16}, 5);
   randomize(*model);
@@ -252,6 +284,9 @@ void write_model_file(const fs::path& folder) {
   info.class_names = {"cat", "d\xc3\xb6g", "\"cow\""};
   info.pixels = {{0.5, 0.4, 0.3}, {0.2, 0.25, 0.3}};
   save_model(folder / "model.safetensors", info, model->state_dict());
+  const auto network = quantized(*model, {16, 16, 3});
+  info.quantized = kInt8;
+  save_model(folder / "int8.safetensors", info, network->state_dict());
   const NoGrad no_grad;
   const Tensor pixels = randint({4, 16, 16, 3}, {3, 3}, 0, 256, {DType::u8});
   const auto row = [](const std::vector<double>& values) {
@@ -263,6 +298,8 @@ void write_model_file(const fs::path& folder) {
   state.set("pixels", pixels);
   state.set("x", clone(permute(x, {0, 3, 1, 2})));
   state.set("y", (*model)(x));
+  state.set("y_int8", (*network)(x));
+  state.set("step", step_of(*network));
   safetensors::save(folder / "pixels.safetensors", state);
 }
 
@@ -283,6 +320,9 @@ void write_all(const fs::path& folder) {
     write(folder, bilinear ? "unet_bilinear_nhwc" : "unet_nhwc", model, {32, 24, 3},
           {.input = nn::ImageLayout::nhwc});
   }
+  write_quantized(folder, "lenet5", 28);
+  write_quantized(folder, "resnet20", 32);
+  write_quantized(folder, "mobilenet_v2", 64);
   Attention attention;
   attention.initialize(3);
   write(folder, "attention", attention, {7, 12});

@@ -102,7 +102,7 @@ can() { # can FORMAT: whether this build reads it
 
 # Replaced
 # ------------------------------------------------------------------------------------------------------------------------------
-first() { find "$1" -name '*.png' | sort | head -n 1; }
+first() { find "$1" -name '*.png' | sort | sed -n 1p; }
 change() { # change HOW PHOTOS
   local one
   one=$(first "$2/ant")

@@ -23,7 +23,7 @@ refuses() { # refuses PATTERN ARGUMENTS...: code 2, one line
   grep -qE -- "$pattern" err || die "$*: expected '$pattern'"
 }
 # count TITLE ROW COLUMN: a number of the table; column 1 is of parameters, 2 of activations.
-count() { sed -n "/^$1/,/^f16/p" out | sed -n "s/^  $2 *\([0-9,]*\) *[0-9.]* % *\([0-9,]*\) .*/\\$3/p" | head -1 | tr -d ,; }
+count() { sed -n "/^$1/,/^f16/p" out | sed -n "s/^  $2 *\([0-9,]*\) *[0-9.]* % *\([0-9,]*\) .*/\\$3/p" | sed -n 1p | tr -d ,; }
 
 refuses "mean '--steps'" --step 3
 refuses "mean 'digits_cnn'" --model digit_cnn

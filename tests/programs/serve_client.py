@@ -83,6 +83,16 @@ class Server:
     def resident_kb(self):
         return int(re.search(r"VmRSS:\s*(\d+)", open(f"/proc/{self.process.pid}/status").read())[1])
 
+    def all_resident_kb(self):
+        """With the processes that it has started."""
+        def of(pid):
+            try:
+                kb = int(re.search(r"VmRSS:\s*(\d+)", open(f"/proc/{pid}/status").read())[1])
+                return kb + sum(of(child) for child in open(f"/proc/{pid}/task/{pid}/children").read().split())
+            except (OSError, TypeError):  # it has ended
+                return 0
+        return of(self.process.pid)
+
     def tell(self, number):
         self.process.send_signal(number)
 

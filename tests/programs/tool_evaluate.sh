@@ -43,6 +43,17 @@ athanor 0 evaluate $run/last.safetensors --val digits --threads 1 --json - --top
 python3 -c 'import json; all = json.load(open("out")); assert "top2" in all and not all["mistakes"], all' || die "--json -"
 grep -q '"loss"' out || die "--json - prints no figures"
 
+# In bf16 it says so, and loses at most one of the 360.
+athanor 0 evaluate $run --device cpu --precision bf16
+sed -n 1p out | grep -q ", measured in bf16$" || die "the precision is not named"
+athanor 0 evaluate $run --device cpu --precision bf16 --json -
+python3 -c '
+import json
+half, all = json.load(open("out")), json.load(open("all.json"))
+assert half["precision"] == "bf16" and "precision" not in all, half.keys()
+assert abs(half["top1"] - all["top1"]) < 1.5 / 360 and half["loss"] != all["loss"], (half["loss"], all["loss"])
+' || die "the figures in bf16"
+
 # The run's --data-dir, or its default, is found from any other folder.
 mkdir -p asked elsewhere there/{set,data-cache}/mnist && cp $run/model.safetensors asked
 for data in set data-cache; do

@@ -42,7 +42,7 @@ refuses 'there is none' pack "$folder/absent" "$folder/a.athp"
 refuses 'absent' convert "$folder/absent" "$folder/a.onnx"
 refuses 'relu.safetensors' convert "$golden/relu.safetensors" "$folder/a.onnx"
 refuses 'DST' pack "$folder"
-refuses '--image-size: must be at least 1, but got -3' plan lenet5 --image-size -3
+refuses "--image-size: must be PIXELS or HEIGHTxWIDTH, as in 224 or 192x320, but got '-3'" plan lenet5 --image-size -3
 refuses '--classes: must be at least 1, but got -1' plan lenet5 --classes -1
 refuses "--gpu: must be one of .*h100, .*h200, .*but got 'h300'; did you mean" plan lenet5 --gpu h300
 refuses '--batch-size: must be in' plan lenet5 --gpu h200 --batch-size 0

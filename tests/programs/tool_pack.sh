@@ -30,12 +30,12 @@ cmp "$out/1.athp" "$out/5.athp"
 "$athanor" pack "$out/1.athp" "$out/again.athp" > "$folder/stdout"
 cmp "$out/1.athp" "$out/again.athp"
 "$athanor" pack "$out/1.athp" "$out/few.athp" --limit 100 --shuffle-seed 5 > "$folder/stdout"
-"$athanor" inspect "$out/few.athp" | grep -q '100 (100 raw)' || fail "--limit 100 gave: $("$athanor" inspect "$out/few.athp")"
+grep -q '100 (100 raw)' <("$athanor" inspect "$out/few.athp") || fail "--limit 100 gave: $("$athanor" inspect "$out/few.athp")"
 
 "$athanor" inspect "$out/1.athp" > "$folder/stdout"
 grep -q '28x28x1 u8' "$folder/stdout" && grep -q '20,000 samples' "$folder/stdout" || fail "inspect: $(cat "$folder/stdout")"
-"$athanor" inspect --json "$out/1.athp" | grep -q '"samples": 40000' || fail "inspect --json"
-"$athanor" verify "$out/1.athp" | grep -q 'all as they were written' || fail "verify of a whole file"
+grep -q '"samples": 40000' <("$athanor" inspect --json "$out/1.athp") || fail "inspect --json"
+grep -q 'all as they were written' <("$athanor" verify "$out/1.athp") || fail "verify of a whole file"
 red=$folder/$'\e[31mred.athp'
 cp "$out/few.athp" "$red"
 for command in inspect verify; do
@@ -44,7 +44,7 @@ for command in inspect verify; do
     fail "$command shows an escape in a name raw: $(cat "$folder/stdout")"
 done
 id=$("$athanor" verify "$out/1.athp" | sed 's/.* //')
-"$athanor" inspect "$out/1.athp" | grep -q "$id" || fail "inspect and verify must agree on the content id"
+grep -q "$id" <("$athanor" inspect "$out/1.athp") || fail "inspect and verify must agree on the content id"
 
 # Damage: 784 bytes a sample, 832 with padding. A byte of sample 1000, one of the padding behind sample 2000.
 cp "$out/1.athp" "$folder/bad.athp"
@@ -66,12 +66,12 @@ code=0
 "$athanor" pack "$out/few.athp" "$out/images" > "$folder/stdout"
 [ "$(find "$out/images" -name '*.png' | wc -l)" -eq 100 ] || fail "a folder of images: $(cat "$folder/stdout")"
 "$athanor" pack "$out/images" "$out/small.athp" --resize 20 > "$folder/stdout"
-"$athanor" inspect "$out/small.athp" | grep -q '100 (100 jpeg)' || fail "--resize: $("$athanor" inspect "$out/small.athp")"
+grep -q '100 (100 jpeg)' <("$athanor" inspect "$out/small.athp") || fail "--resize: $("$athanor" inspect "$out/small.athp")"
 "$athanor" pack "$out/images" "$out/small.athp" --raw 14x12 --threads 2 > "$folder/stdout"
-"$athanor" inspect "$out/small.athp" | grep -q '14x12x3 u8' || fail "--raw: $("$athanor" inspect "$out/small.athp")"
+grep -q '14x12x3 u8' <("$athanor" inspect "$out/small.athp") || fail "--raw: $("$athanor" inspect "$out/small.athp")"
 # What verify and pack vouch for, they have decoded: a photo cut in half, a text called .jpg and an empty PNG are found.
 "$athanor" pack "$out/images" "$out/photos" --resize 20 > "$folder/stdout"
-"$athanor" verify "$out/photos" | grep -q '100 samples, all can be read and are whole images' || fail "verify of photos"
+grep -q '100 samples, all can be read and are whole images' <("$athanor" verify "$out/photos") || fail "verify of photos"
 photo=$(find "$out/photos" -name '*.jpg' -print -quit)
 class=$(dirname "$photo")
 head -c $(($(stat -c %s "$photo") / 2)) "$photo" > "$class/cut.jpg"
@@ -91,7 +91,7 @@ code=0
 [ "$code" -eq 2 ] && grep -q 'cut.jpg\|text.jpg\|empty.png' "$folder/stderr" || fail "pack of damaged photos: $code, $(cat "$folder/stderr")"
 [ ! -e "$out/photos.athp" ] || fail "pack of damaged photos left a file"
 "$athanor" pack "$out/photos" "$out/photos.athp" --no-decode > "$folder/stdout"
-"$athanor" verify "$out/photos.athp" --no-decode | grep -q 'all as they were written, content id' || fail "verify --no-decode"
+grep -q 'all as they were written, content id' <("$athanor" verify "$out/photos.athp" --no-decode) || fail "verify --no-decode"
 code=0
 "$athanor" verify "$out/photos.athp" > "$folder/stdout" 2> "$folder/stderr" || code=$?
 [ "$code" -eq 2 ] && [ "$(grep -c '^sample ' "$folder/stdout")" -eq 3 ] || fail "verify of a packed file of damaged photos: $(cat "$folder/stdout")"
@@ -141,6 +141,17 @@ mkdir "$out/parts"
 "$athanor" pack "$out/one.tfrecord" "$out/one.athp" > "$folder/stdout"
 "$athanor" pack "$out/1.athp" "$out/parts/t.tfrecord" --shard-size 10MB > "$folder/stdout"
 grep -q 't-\*\.tfrecord: ' "$folder/stdout" && [ -e "$out/parts/t-00001.tfrecord" ] || fail "--shard-size 10MB: $(cat "$folder/stdout"; ls "$out/parts")"
+mkdir "$out/halves"
+"$athanor" pack "$out/1.athp" "$out/halves/t.tfrecord" --shard-size 12.5MB > "$folder/stdout"
+[ -e "$out/halves/t-00002.tfrecord" ] && [ ! -e "$out/halves/t-00003.tfrecord" ] || fail "--shard-size 12.5MB: $(ls "$out/halves")"
+code=0
+"$athanor" pack "$out/1.athp" "$out/no.tfrecord" --shard-size 1.5XB > "$folder/stdout" 2> "$folder/stderr" || code=$?
+[ "$code" -eq 2 ] && grep -q "shard-size: .*1.5GB, but is '1.5XB'" "$folder/stderr" || fail "--shard-size 1.5XB: $code, $(cat "$folder/stderr")"
+# Formats that hold numbers alone lose the names of classes, and say so.
+"$athanor" pack "$out/images" "$out/named.tfrecord" > "$folder/stdout" 2> "$folder/stderr"
+grep -q "^not kept: the names of .* classes (0 .*), of which .*named.tfrecord has the numbers alone" "$folder/stderr" || fail "names of classes: $(cat "$folder/stderr")"
+"$athanor" pack "$out/images" "$out/named.athp" > "$folder/stdout" 2> "$folder/stderr"
+[ ! -s "$folder/stderr" ] || fail "names of classes: $(cat "$folder/stderr")"
 for sources in "$out/parts" "$out/parts/t-*.tfrecord" "$out/parts/t-{00000..00001}.tfrecord,$out/parts/t-0000[2-9].tfrecord"; do
   "$athanor" pack "$sources" "$out/parts.athp" > "$folder/stdout"
   cmp "$out/one.athp" "$out/parts.athp"
@@ -165,12 +176,12 @@ code=0
 mkdir -p "$out/pairs/images" "$out/pairs/masks"
 for image in "$out"/digits/*/*.png; do cp "$image" "$out/pairs/images/"; cp "$image" "$out/pairs/masks/"; done
 "$athanor" pack "$out/pairs" "$out/pairs.athp" > "$folder/stdout"
-"$athanor" inspect "$out/pairs.athp" | grep -q 'mask: mask, u8 \[0,0\]' || fail "inspect of pairs: $("$athanor" inspect "$out/pairs.athp")"
-"$athanor" verify "$out/pairs.athp" | grep -q 'all as they were written' || fail "verify of pairs"
+grep -q 'mask: mask, u8 \[0,0\]' <("$athanor" inspect "$out/pairs.athp") || fail "inspect of pairs: $("$athanor" inspect "$out/pairs.athp")"
+grep -q 'all as they were written' <("$athanor" verify "$out/pairs.athp") || fail "verify of pairs"
 { echo 'image,mask,label,centre.0,centre.1'
   for image in "$out"/pairs/images/*; do echo "pairs/images/${image##*/},pairs/masks/${image##*/},four,1.5,2"; done; } > "$out/pairs.csv"
 "$athanor" pack "$out/pairs.csv" "$out/table.athp" --threads 3 > "$folder/stdout"
-"$athanor" inspect "$out/table.athp" | grep -q 'centre: values, f32 \[2\]' || fail "inspect of a table: $("$athanor" inspect "$out/table.athp")"
+grep -q 'centre: values, f32 \[2\]' <("$athanor" inspect "$out/table.athp") || fail "inspect of a table: $("$athanor" inspect "$out/table.athp")"
 { echo 'image,even,odd'; for image in "$out"/pairs/images/*; do echo "pairs/images/${image##*/},1,0"; done; } > "$out/labels.csv"
 "$athanor" pack "$out/labels.csv" "$out/labels.athp" --task multilabel > "$folder/stdout"
 "$athanor" inspect "$out/labels.athp" > "$folder/stdout"

@@ -12,7 +12,7 @@ refuses() { # refuses PATTERN ARGUMENTS...
 
 "$bin/train_digits" --device cpu --epochs 5 >out 2>err || die "it does not train"
 run=runs/train_digits/1
-tail -n 3 out | head -n 1 | grep -qx "saved   $run/model.safetensors" || die "it does not say what is left"
+tail -n 3 out | sed -n 1p | grep -qx "saved   $run/model.safetensors" || die "it does not say what is left"
 tail -n 1 out | grep -qx "next    $bin/athanor predict $run IMAGE..." || die "the last line does not say what to do next"
 [ "$(readlink runs/train_digits/latest)" = 1 ] || die "there is no link to the newest run"
 for file in model.safetensors metrics.jsonl config.json checkpoints; do [ -e "$run/$file" ] || die "there is no $file"; done
@@ -41,6 +41,17 @@ assert line["image"].endswith(".png"), line
 assert len(found) == 3 and [p["class"] for p in found] == [str(p["index"]) for p in found], line
 assert found[0]["probability"] >= found[1]["probability"] >= found[2]["probability"] > 0, line
 ' || die "what --json says"
+# In bf16 nearly all get the same answer, and f32 is the default; on a CPU without bf16 a line says that f32 is faster.
+"$bin/athanor" predict $run pictures --top 1 --precision bf16 >out 2>err || die "--precision bf16"
+[ "$(paste -d ' ' <(sed 's/ (.*//' out) <(sed 's/ (.*//' whole) | awk '$2 != $4' | wc -l)" -le 2 ] || die "bf16 knows other digits"
+if grep -q avx512_bf16 /proc/cpuinfo && [ "${ATHANOR_MAX_CPU_ISA:-}" != AVX2 ]; then
+  [ ! -s err ] || die "bf16 on a CPU that multiplies it"
+else
+  grep -qx -- "--precision: this CPU does not multiply bf16: predictions in f32 are faster" err || die "bf16 on this CPU"
+fi
+athanor 0 predict $run pictures --top 1 --precision f32
+cmp -s out whole || die "--precision f32 is not the default"
+refuses "--precision: must be f32, bf16 or f16, but got 'tf32'" $run pictures --precision tf32
 # Classes are ten, however many are asked for.
 athanor 0 predict $run "$(find pictures -name '*.png' -print -quit)" --top 99
 [ "$(grep -o '%' out | wc -l)" -eq 10 ] || die "expected ten classes"

@@ -65,7 +65,7 @@ grep -q "binary cross entropy 0[.].* mAP [01][.]" several.txt && grep -q "^even 
 grep -q "^digit " number.txt && grep -q "the 10 images with the largest errors" number.txt || die "the text of numbers"
 
 # Each form of an answer.
-first=$(find pictures -name '*.png' | sort | head -n 1)
+first=$(find pictures -name '*.png' | sort | sed -n 1p)
 athanor 0 predict several "$first" --json
 mv out one.json
 athanor 0 predict several pictures --csv

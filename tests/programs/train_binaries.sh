@@ -27,6 +27,7 @@ run 0 train_digits --help
 grep -q -- '--early-stop' out || die "--help lacks flags"
 [ -z "$(grep -E '.{81}' out)" ] || die "--help is wider than a terminal"
 refuses "mean '--epochs'" train_digits --epoch 3
+refuses "no flag '--epoch'; did you mean '--epochs'\?; no flag '--lrr'; did you mean '--lr'\?; see" train_digits --epoch 3 --lrr 1
 refuses "mean 'digits_cnn'" train_digits --model digit_cnn
 refuses "use ddp" train_digits --devices 2 --strategy dp
 refuses "--lr" train_digits --lr nan
@@ -92,6 +93,15 @@ for signal in INT:130 TERM:143; do
   [ "$code" -eq "${signal#*:}" ] || die "$signal: got $code"
   [ "$(field signal.jsonl end stopped_by)" = signal ] || die "$signal: no end line"
 done
+
+# One that comes while the data are still being made or read ends it at once, also with a line.
+code=0
+ATHANOR_OMP_SET=1 env --default-signal "$bin/train_digits" --data synthetic:3000000 --run-dir none >out 2>err &
+pid=$!
+for _ in $(seq 3000); do [ $((0x$(sed -n 's/^SigCgt:[[:space:]]*//p' "/proc/$pid/status") & 2)) -eq 0 ] || break; sleep 0.01; done
+kill -INT $pid
+wait $pid || code=$?
+[ "$code" -eq 130 ] && [ "$(cat err)" = "ended by SIGINT before the first step; nothing was saved" ] || die "an early SIGINT: got $code"
 
 # Killed again and again, at whatever it is doing, a run that goes on ends as the one that was let alone.
 newest() { (ls saved 2>/dev/null || true) | { grep '^step-[0-9]*\.safetensors$' || true; } | tail -1; }

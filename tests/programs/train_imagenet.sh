@@ -113,12 +113,12 @@ for name in imagenet resnet18.imagenet1k_v1; do
 done
 printf x | dd of=$weights bs=1 seek=200000 conv=notrunc 2>/dev/null
 refuses "$weights is damaged" "${fine[@]}" --pretrained $weights
-refuses "--pretrained: must be a file with weights, but there is no none" "${fine[@]}" --pretrained none
+refuses "--pretrained: must be a file with weights, but there is no nowhere" "${fine[@]}" --pretrained nowhere
 
 # Other classes in validation, and a damaged photo.
 mv two/val/class1 two/val/class9
 refuses "no others than 'class0', 'class1', but has 'class9'" "${fine[@]}"
 mv two/val/class9 two/val/class1
-bad=$(ls two/train/class1/*.JPEG | head -1)
+bad=$(ls two/train/class1/*.JPEG | sed -n 1p)
 head -c 5000 "$bad" >cut && rm "$bad" && mv cut "$bad"
 refuses "two/train/class1/$(basename "$bad"): jpeg: offset [0-9]*: must be complete JPEG data" "${fine[@]}"

@@ -43,13 +43,17 @@ assert flags["PHOTOS"]["value"] == "photos" and flags["--batch-size"]["value"] =
 ' || die "config.json"
 run 0 train_imagenet photos "${few[@]}" --batch-size 8 --lr 0.015625
 [ "$(end $one weights_hash)" = "$(end runs/train_images/2 weights_hash)" ] || die "the earlier name, or the same flags, train otherwise"
+run 0 train_images photos "${few[@]}" --batch-size 4 --max-steps 1 --crop-share 0.9 --label-smoothing 0.2 --run-dir none
+grep -q "batch 4, .*learning rate up to 0.0078125 (0.5 for 256 images, scaled to 4), .*, label smoothing 0.2, crop share 0.9$" out || die "the rate of a small batch"
+run 0 train_images photos "${few[@]}" --batch-size 4 --max-steps 1 --lr 0.5 --run-dir none
+grep -q "learning rate up to 0.5, " out || die "a rate that was given"
 
 # evaluate takes the same images, and names them.
 run 0 athanor evaluate $one --device cpu --json all.json
 grep -q "^as its run reported$" out || die "evaluate does not find the run's images"
 grep -q "^the 6 of .*/photos that its run validated on: 6 images$" out || die "which images"
 grep -qE "photos/class[012]/.*JPEG: class[012], predicted class[012]" out || die "mistakes are not named"
-first=$(find photos/class0/ -name '*.JPEG' | sort | head -n 1)
+first=$(find photos/class0/ -name '*.JPEG' | sort | sed -n 1p)
 cp "$first" photos/class0/new.JPEG
 run 0 athanor evaluate $one --device cpu
 grep -q "^not measured, because new or changed in .*: 1 (.*class0/new.JPEG)$" err && grep -q "^as its run reported$" out || die "a photo that was added"
@@ -98,6 +102,10 @@ refuses "--augment is flip and was resized-crop,flip;" train_images few "${shape
 mkdir both && mv photos both/train && cp -r all/val both/val
 run 0 train_images both "${few[@]}" --max-steps 1
 grep -q "36 images to train on, 12 to test" out || die "train/ and val/"
+
+# Off means off for networks that have nothing to turn off, too.
+run 0 train_images few "${few[@]}" --max-steps 1 --run-dir none --drop-path 0 --dropout 0 --aug-repeats 0 --ema 0
+refuses "--drop-path: resnet20 must have" train_images few "${few[@]}" --drop-path 0.1
 
 refuses "--val-split: must be .* but got 1.5" train_images both --val-split 1.5
 refuses "--crop-share: belongs to --resize crop, but got --resize pad" train_images both --resize pad --crop-share 0.9

@@ -55,7 +55,8 @@ void draw_conv(Case& c) {
     x[1 + static_cast<int>(axis)] = least + c.draw.integer(0, 4);
   }
   draw_operands(c, x, {filters, window[0], window[1], in_group}, filters);
-  if (c.draw.chance(0.3)) c.set("activation", std::string(c.draw.choose({"relu", "gelu", "silu"})));
+  if (c.draw.chance(0.3))
+    c.set("activation", std::string(c.draw.choose({"relu", "gelu", "silu", "relu6", "hardswish"})));
 }
 
 void draw_conv_transpose(Case& c) {

@@ -35,7 +35,8 @@ void draw_linear(Case& c) {
   c.input("x", appended(c.draw.shape(0, 3, 12), {k}), values_of(c));
   c.input("w", {n, k}, values_of(c));
   if (c.draw.chance(0.6)) c.give("bias", c.draw.dense({n}, c.dtype, values_of(c)));
-  if (c.draw.chance(0.4)) c.set("activation", std::string(c.draw.choose({"relu", "gelu", "silu"})));
+  if (c.draw.chance(0.4))
+    c.set("activation", std::string(c.draw.choose({"relu", "gelu", "silu", "relu6", "hardswish"})));
 }
 void draw_attention(Case& c) {
   const std::int64_t queries = c.draw.size(6), keys = c.draw.size(6, 1), d = c.draw.size(8, 1);

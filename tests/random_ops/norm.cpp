@@ -38,7 +38,8 @@ void draw_batch_norm(Case& c) {
   if (training) c.set("momentum", c.draw.choose({0.125, 0.5, 1.0}));
   draw_eps(c);
   if (c.draw.chance(0.4)) c.input("residual", shape, {.special = training || !c.draw.nonfinite});
-  if (c.draw.chance(0.4)) c.set("activation", std::string(c.draw.choose({"relu", "gelu", "silu"})));
+  if (c.draw.chance(0.4))
+    c.set("activation", std::string(c.draw.choose({"relu", "gelu", "silu", "relu6", "hardswish"})));
 }
 void draw_layer_norm(Case& c) {
   Shape shape = c.draw.shape(1, 4, 300);

@@ -196,9 +196,10 @@ std::string try_conv(Draw& draw) {
       const Shape y = conv2d_shape(*shape, filters.w, params);
       const bool pools = y[1] > 1 && y[2] > 1 && draw.chance(0.15) && !weights.scale.defined(),
                  adds = !pools && draw.chance(0.5);
-      params.activation = pools ? Activation::none
-                                : draw.choose({Activation::none, Activation::none, Activation::relu,
-                                               Activation::relu, Activation::gelu, Activation::silu});
+      params.activation =
+          pools ? Activation::none
+                : draw.choose({Activation::none, Activation::none, Activation::relu, Activation::relu,
+                               Activation::gelu, Activation::silu, Activation::relu6, Activation::hardswish});
       params.impl =
           draw.chance(0.7)
               ? ConvImpl::automatic
@@ -227,8 +228,8 @@ std::string try_conv(Draw& draw) {
 
 std::string try_linear(Draw& draw) {
   const Weights weights(draw, {draw_channels(draw), draw.chance(0.1) ? 0 : draw.integer(1, 300)}, false);
-  const Activation activation =
-      draw.choose({Activation::none, Activation::relu, Activation::gelu, Activation::silu});
+  const Activation activation = draw.choose({Activation::none, Activation::relu, Activation::gelu,
+                                             Activation::silu, Activation::relu6, Activation::hardswish});
   std::string wrong;
   for (int calls = draw.chance(0.3) ? 2 : 1; calls > 0 && wrong.empty(); --calls) {
     const Shape shape{draw.size(70), weights.w.dim(1)};

@@ -163,6 +163,11 @@ template <class F> std::map<std::string, Scalar> with_others(F&& first) {
 const std::map<std::string, Scalar>& scalars() {
   static const std::map<std::string, Scalar> table = with_others(std::map<std::string, Scalar>{
       {"relu", {[](Real x) { return x < 0 ? 0 : x; }, [](Real x) { return x <= 0 ? 0.0L : 1.0L; }}},
+      {"relu6",
+       {[](Real x) { return x < 0   ? 0
+                            : x > 6 ? 6
+                                    : x; },
+        [](Real x) { return x <= 0 || x >= 6 ? 0.0L : 1.0L; }}},
       {"gelu",
        {[](Real x) { return x * normal_cdf(x); },
         [](Real x) { return normal_cdf(x) + x * normal_density(x); }}},

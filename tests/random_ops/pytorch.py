@@ -18,7 +18,8 @@ from safetensors.torch import save_file
 
 DTYPES = {"f64": torch.float64, "f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16,
           "i64": torch.int64, "i32": torch.int32, "u8": torch.uint8, "bool": torch.bool}
-ACTIVATIONS = {"none": lambda x: x, "relu": F.relu, "gelu": F.gelu, "silu": F.silu}
+ACTIVATIONS = {"none": lambda x: x, "relu": F.relu, "gelu": F.gelu, "silu": F.silu, "relu6": F.relu6,
+               "hardswish": F.hardswish}
 
 
 def nchw(x):
@@ -224,7 +225,7 @@ def hardsigmoid(t, a):
 
 
 OPS["hardsigmoid"] = hardsigmoid
-for name in ("silu", "mish", "hardswish", "relu"):
+for name in ("silu", "mish", "hardswish", "relu", "relu6"):
     OPS[name] = unary(getattr(F, name))
 for name in ("sigmoid", "tanh", "exp", "log", "sqrt", "rsqrt", "square", "abs", "neg", "logical_not"):
     OPS[name] = unary(getattr(torch, name))

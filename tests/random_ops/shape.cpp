@@ -82,7 +82,7 @@ void draw_copy(Case& c) {
 }
 void draw_cast(Case& c) {
   const Shape shape = c.draw.shape(0, 4);
-  const DType to = kDTypes[c.draw.integer(0, 7)];
+  const DType to = kDTypes[c.draw.integer(0, 8)];
   c.set("dtype", std::string(name_of(to)));
   c.input("x", shape,
           {.low = -300.0, .high = is_floating(c.dtype) ? 300.0 : 200.0, .wide = c.draw.chance(0.3)});

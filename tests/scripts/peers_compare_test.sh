@@ -34,9 +34,11 @@ if name in os.environ.get("missing", "").split():
 ways = ["eager", "channels_last", "frozen", "frozen_channels_last", "compile"] if name == "pytorch" else [name]
 cases = {f"resnet18_cifar/{p}/{kind}-b1": ways for p in ("f32", "bf16") for kind in ("infer", "unpacked")}
 cases |= {f"resnet18_cifar/{p}/train-b{batch}": ways for p in ("f32", "bf16") for batch in (16, 64)}
+if name != "pytorch":
+    cases |= {"resnet18_cifar/int8/infer-b1": ways}
 cases |= {"resnet50/f32/infer-b16": ways, "resnet50/f32/unpacked-b16": ways, "mobilenet_v2/f32/train-b16": ways}
 if name == "onnxruntime":
-    cases = {case: way for case, way in cases.items() if "f32" in case}
+    cases = {case: way for case, way in cases.items() if "bf16" not in case}
 print(json.dumps({"name": name, "version": "7.1", "threads": int(os.environ["OMP_NUM_THREADS"]), "cases": cases}), flush=True)
 turn = 0
 for line in sys.stdin:
@@ -65,9 +67,13 @@ missing='openvino pytorch' compare 0 resnet18-infer-b1 --threads 1 2 --rounds 2
 missing='openvino pytorch onnxruntime' compare 2 resnet18-infer-b1 --threads 1 --rounds 2
 [ ! -e json ] && grep -q "none of PyTorch, ONNX Runtime and OpenVINO" err || die "no peer at all"
 
-# In bf16 only who computes in it, and ours is the unpacked network.
+# In bf16 only who computes in it.
 compare 0 resnet18-infer-b1 --threads 1 --rounds 2 --precision bf16
-says 'd["peer"] == "pytorch eager" and d["ratio"] == 4 and len(d["rows"]) == 7'
+says 'd["peer"] == "pytorch eager" and d["ratio"] == 4 and len(d["rows"]) == 8'
+
+# In int8 beside ours in f32, and PyTorch has none.
+compare 0 resnet18-infer-b1 --threads 1 --rounds 2 --precision int8
+says '[r["peer"] for r in d["rows"]] == ["athanor again (A/A)", "athanor f32", "onnxruntime", "openvino"]'
 
 # Other logits: 2e-4 of the largest is too much in f32, 5e-5 is not.
 off=0.00005 compare 0 resnet18-infer-b1 --threads 1 --rounds 2
@@ -104,7 +110,7 @@ zoo 0 --minutes 0 --only resnet18_cifar
 says '[(r["workload"], r["precision"], r["peer"].split()[0]) for r in d["rows"]] == [("resnet18_cifar-b16-train", p, w) for p in ("f32", "bf16") for w in ("athanor", "pytorch")] + [("resnet18_cifar-infer-b1", p, w) for p, peers in (("f32", ["athanor", "pytorch", "onnxruntime", "openvino"]), ("bf16", ["athanor", "pytorch", "openvino"])) for w in peers]'
 says 'all(r["pairs"] == 6 for r in d["rows"])'
 grep -q '^| `resnet18_cifar` | 4.00 (4.00 .. 4.00) pytorch eager, A/A 1.00 .. 1.00 | .* | 1.50 (1.00 .. 2.00) onnxruntime, A/A' out || die "the table of the zoo"
-zoo 0 --minutes 0.01 --only resnet18_cifar --precision bf16
+zoo 0 --minutes 1 --only resnet18_cifar --precision bf16
 says 'len(d["rows"]) == 5 and max(r["pairs"] for r in d["rows"]) == 20'
 off=0.0002 zoo 1 --minutes 0 --only resnet18_cifar --precision f32
 grep -q 'openvino .*WRONG RESULT' out && ! grep -q '^|.* openvino' out || die "a wrong result is in the table"

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# serve_load_test.sh BIN: bench/serve/load.py over athanor serve, and over onnx_server.py beside it where a python3 has onnxruntime.
+# serve_load_test.sh BIN: bench/serve/load.py over athanor serve, and over onnx_server.py beside it where a python3 has onnxruntime,
+# and litserve_server.py where it has litserve.
 bin=$1
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 skip() { printf '%s: Skipped\n%s\n' "$0" "$*"; exit 77; }
@@ -23,8 +24,12 @@ python3 "$root/tests/programs/digit_pictures.py" "$root/data/digits/digits.csv.g
 load 0 one
 says '^| 95 % |'
 says '^wrong answers: 0;'
+"$bin/train_digits" --device cpu --epochs 1 --seed 7 --run-dir two >out 2>err || die "no second model"
+load 0 one --dialect v2 --also two
+says '^2 models: model0, model1'
+says '^wrong answers: 0;'
 
-for python in python3 ~/.cache/athanor/peers/bin/python3 none; do
+for python in python3 "${ATHANOR_PEERS_VENV:-$HOME/.cache/athanor/peers}/bin/python3" none; do
   "$python" -c 'import numpy, onnxruntime, PIL' 2>/dev/null && break
 done
 [ "$python" != none ] || skip "no python3 here has onnxruntime, numpy and Pillow"
@@ -34,6 +39,14 @@ load 0 one --onnx "$python" --flags='--threads 1 --max-batch 6'
 [ "$(grep -c '^| ONNX Runtime |' out)" = 7 ] || die "ONNX Runtime's rows"
 says '^athanor: 0 wrong answers,.*ONNX Runtime: 0 wrong answers,'
 says '^ONNX Runtime: digits_cnn of .*, images 8x8x1, 1 threads, batches of up to 6 '
+
+load 0 one --onnx "$python" --dialect v2 --turns 1
+says '^athanor: 0 wrong answers,'
+if "$python" -c 'import litserve' 2>/dev/null; then
+  load 0 one --litserve "$python" --turns 1
+  [ "$(grep -c '^| LitServe |' out)" = 7 ] || die "LitServe's rows"
+  says '^athanor: 0 wrong answers,.*LitServe: 0 wrong answers,'
+fi
 
 # Answers to other requests are those of athanor serve; a file of another form is refused.
 athanor 0 convert one one.onnx --preprocess

@@ -4,13 +4,18 @@
 namespace simt::test {
 namespace {
 
-template <Factor kType> __global__ void mma_kernel(const std::uint32_t* a, const std::uint32_t* b, float* c) {
+template <Factor kType>
+__global__ void mma_kernel(const std::uint32_t* a, const std::uint32_t* b, SumOf<kType>* c) {
   const unsigned lane = threadIdx.x;
   std::uint32_t left[4];
-  float sums[4];
+  SumOf<kType> sums[4];
   for (unsigned i = 0; i < 4; ++i) left[i] = a[lane * 4 + i], sums[i] = c[lane * 4 + i];
   mma<kType>(sums, left, b[lane * 2], b[lane * 2 + 1]);
   for (unsigned i = 0; i < 4; ++i) c[lane * 4 + i] = sums[i];
+}
+
+__global__ void dots_kernel(int n, const std::uint32_t* a, const std::uint32_t* b, int* c) {
+  for (int i = static_cast<int>(threadIdx.x); i < n; i += 32) c[i] = dot_of_bytes(a[i], b[i], c[i]);
 }
 
 // Line l of the matrices is at l pitch bytes.
@@ -125,8 +130,17 @@ cudaError_t mma_registers(Factor type, const std::uint32_t* a, const std::uint32
     case Factor::f16: return warp("mma_f16", mma_kernel<Factor::f16>, a, b, c);
     case Factor::bf16: return warp("mma_bf16", mma_kernel<Factor::bf16>, a, b, c);
     case Factor::tf32: return warp("mma_tf32", mma_kernel<Factor::tf32>, a, b, c);
+    case Factor::u8: break;
   }
   return cudaErrorInvalidValue;
+}
+
+cudaError_t mma_registers(const std::uint32_t* a, const std::uint32_t* b, int* c) {
+  return warp("mma_u8", mma_kernel<Factor::u8>, a, b, c);
+}
+
+cudaError_t dots_of_bytes(int n, const std::uint32_t* a, const std::uint32_t* b, int* c) {
+  return warp("dots_of_bytes", dots_kernel, n, a, b, c);
 }
 
 cudaError_t ldmatrix_rows(int count, bool columns, int pitch_bytes, const std::uint16_t* x,

@@ -1,6 +1,7 @@
 #include <array>
 #include <bit>
 #include <cmath>
+#include <limits>
 
 #include "simt/emulator/counters.h"
 #include "tests/simt/support.h"
@@ -128,6 +129,82 @@ TEST(Mma, EqualsAProductWrittenOut) {
         }
     }
   });
+}
+
+// ---- of bytes: m16n8k32, whose a is u8 and whose b is i8
+
+Place place_of_byte_a(int lane, int i) {
+  const bool upper = i < 4 || (i >= 8 && i < 12);
+  return {group_of(lane) + (upper ? 0 : 8), in_group(lane) * 4 + (i & 3) + (i >= 8 ? 16 : 0)};
+}
+Place place_of_byte_b(int lane, int i) {
+  return {in_group(lane) * 4 + (i & 3) + (i >= 4 ? 16 : 0), group_of(lane)};
+}
+
+TEST(Mma, FragmentsOfBytesCoverEachElementOnce) {
+  std::vector<int> a(16 * 32), b(32 * 8);
+  EXPECT_EQ(depth_of(Factor::u8), 32);
+  for (int lane = 0; lane < kLanes; ++lane) {
+    for (int i = 0; i < 16; ++i) {
+      const Element at = fragment::left(Factor::u8, lane, i / 4, i % 4);
+      EXPECT_EQ((Place{at.row, at.column}), place_of_byte_a(lane, i)) << lane << " a" << i;
+      ++a[static_cast<std::size_t>(at.row * 32 + at.column)];
+    }
+    for (int i = 0; i < 8; ++i) {
+      const Element at = fragment::right(Factor::u8, lane, i / 4, i % 4);
+      EXPECT_EQ((Place{at.row, at.column}), place_of_byte_b(lane, i)) << lane << " b" << i;
+      ++b[static_cast<std::size_t>(at.row * 8 + at.column)];
+    }
+  }
+  EXPECT_EQ(a, std::vector<int>(a.size(), 1));
+  EXPECT_EQ(b, std::vector<int>(b.size(), 1));
+}
+
+TEST(Mma, EqualsAProductOfBytesWrittenOut) {
+  const auto a_of = [](int m, int k) { return (m * 37 + k * 11) % 256; };
+  const auto b_of = [](int k, int n) { return (k * 29 + n * 53) % 256 - 128; };
+  constexpr int kLargest = std::numeric_limits<int>::max();  // from there a sum goes on at the least
+  in_all_orders([&] {
+    for (const int first : {-7, kLargest}) {
+      std::vector<std::uint32_t> a(kLanes * 4), b(kLanes * 2);
+      std::vector<int> sums(kLanes * 4);
+      for (int lane = 0; lane < kLanes; ++lane) {
+        for (int i = 0; i < 16; ++i) {
+          const Place at = place_of_byte_a(lane, i);
+          a[static_cast<std::size_t>(lane * 4 + i / 4)] |= static_cast<std::uint32_t>(a_of(at.row, at.column))
+                                                           << 8 * (i % 4);
+        }
+        for (int i = 0; i < 8; ++i) {
+          const Place at = place_of_byte_b(lane, i);
+          b[static_cast<std::size_t>(lane * 2 + i / 4)] |=
+              static_cast<std::uint32_t>(b_of(at.row, at.column) & 255) << 8 * (i % 4);
+        }
+        for (int i = 0; i < 4; ++i)
+          sums[static_cast<std::size_t>(lane * 4 + i)] = first - (first < 0 ? i : 0);
+      }
+      const OnDevice<std::uint32_t> left(a), right(b);
+      const OnDevice<int> out(sums);
+      EXPECT_OK(mma_registers(left.data(), right.data(), out.data()));
+      EXPECT_EQ(diagnosis(), "");
+      const std::vector<int> result = out.read();
+      for (int lane = 0; lane < kLanes; ++lane)
+        for (int i = 0; i < 4; ++i) {
+          const Place at = place_of_c(lane, i);
+          std::int64_t sum = sums[static_cast<std::size_t>(lane * 4 + i)];
+          for (int k = 0; k < 32; ++k) sum += a_of(at.row, k) * b_of(k, at.column);
+          ASSERT_EQ(result[static_cast<std::size_t>(lane * 4 + i)], static_cast<int>(sum))
+              << at.row << ", " << at.column;
+        }
+    }
+  });
+}
+
+TEST(DotOfBytes, HasASignOnTheRight) {
+  const OnDevice<std::uint32_t> a({0x04030201, 0xffffffff, 0xff000000, 0}),
+      b({0x01020304, 0x80808080, 0x7f000000, 0xffffffff});
+  const OnDevice<int> c({10, 0, -1, 5});
+  EXPECT_OK(dots_of_bytes(4, a.data(), b.data(), c.data()));
+  EXPECT_EQ(c.read(), (std::vector<int>{10 + 4 + 6 + 6 + 4, -4 * 255 * 128, 255 * 127 - 1, 5}));
 }
 
 // c + p0 + p1 + p2 + ..., of which each sum is an f32.

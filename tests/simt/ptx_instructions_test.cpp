@@ -549,6 +549,44 @@ TEST(PtxInstructions, MmaFragments) {
   }
 }
 
+// Of the ISA's formulas for .u8 and .s8, register by register. Some sums wrap round.
+TEST(PtxInstructions, MmaFragmentsOfBytes) {
+  const auto a = [](unsigned row, unsigned k) { return (row * 41 + k * 7) % 256; };
+  const auto b = [](unsigned k, unsigned column) {
+    return static_cast<int>((k * 31 + column * 59) % 256) - 128;
+  };
+  EXPECT_EQ(run(32,
+                [&](unsigned lane) {
+                  const unsigned group = lane >> 2, in_group = lane % 4;
+                  const auto four = [](auto&& f) {
+                    std::uint32_t bits = 0;
+                    for (unsigned i = 0; i < 4; ++i)
+                      bits |= (static_cast<std::uint32_t>(f(i)) & 255) << 8 * i;
+                    return bits;
+                  };
+                  const std::uint32_t left[] = {
+                      four([&](unsigned i) { return a(group, 4 * in_group + i); }),
+                      four([&](unsigned i) { return a(group + 8, 4 * in_group + i); }),
+                      four([&](unsigned i) { return a(group, 4 * in_group + i + 16); }),
+                      four([&](unsigned i) { return a(group + 8, 4 * in_group + i + 16); })};
+                  const std::uint32_t right[] = {
+                      four([&](unsigned i) { return b(4 * in_group + i, group); }),
+                      four([&](unsigned i) { return b(4 * in_group + i + 16, group); })};
+                  const std::uint32_t c[] = {5, 0x7fffffff, 0, 0x80000000};
+                  std::uint32_t d[4];
+                  std::uint32_t* const out[] = {&d[0], &d[1], &d[2], &d[3]};
+                  mma_u8_s8(out, left, right, c);
+                  for (unsigned i = 0; i < 4; ++i) {
+                    const unsigned row = group + 8 * (i / 2), column = 2 * in_group + i % 2;
+                    std::uint32_t sum = c[i];
+                    for (unsigned k = 0; k < 32; ++k)
+                      sum += static_cast<std::uint32_t>(static_cast<int>(a(row, k)) * b(k, column));
+                    EXPECT_EQ(d[i], sum) << row << ", " << column;
+                  }
+                }),
+            "");
+}
+
 TEST(PtxInstructions, SumsFollowTheOrderAskedFor) {
   // 2^24 + 1 + 1 is 2^24 from the left, and 2^24 + 2 from the right.
   const auto sum = [](Order::Kind kind) {

@@ -120,6 +120,8 @@ TEST(PtxArithmetic, FieldsAndBytes) {
   EXPECT_EQ(bytes_permuted(0x80, 0, 0x8888), ~0u);
   EXPECT_EQ(dot_of_two_lo(0x00030002, 0x07060504, 1), 1u + 2 * 4 + 3 * 5);
   EXPECT_EQ(dot_of_two_hi(0x00030002, 0x07060504, 1), 1u + 2 * 6 + 3 * 7);
+  EXPECT_EQ(dot_of_four(0x04030201, 0x01020304, 10), 10 + 4 + 6 + 6 + 4);
+  EXPECT_EQ(dot_of_four(0xffffffff, static_cast<s32>(0x80808080), 3), 3 - 4 * 255 * 128);
   EXPECT_EQ(highest_bit<u32>(0, false), ~0u);
   EXPECT_EQ(highest_bit<u32>(0x10, false), 4u);
   EXPECT_EQ(highest_bit<u32>(0x10, true), 27u);

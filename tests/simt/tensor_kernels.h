@@ -24,6 +24,9 @@ inline std::uint32_t bits_of(Factor type, float x) {
 
 // tests/simt/matrices.cu. Of one warp. Registers are [32 lanes][number of them].
 cudaError_t mma_registers(Factor type, const std::uint32_t* a, const std::uint32_t* b, float* c);
+cudaError_t mma_registers(const std::uint32_t* a, const std::uint32_t* b, int* c);  ///< of Factor::u8
+cudaError_t dots_of_bytes(int n, const std::uint32_t* a, const std::uint32_t* b,
+                          int* c);  ///< c[i] += a[i] b[i]
 cudaError_t ldmatrix_rows(int count, bool columns, int pitch_bytes, const std::uint16_t* x,
                           std::uint32_t* parts);
 cudaError_t round_to_tf32(int n, const float* x, std::uint32_t* y);

@@ -148,6 +148,7 @@ cudaError_t wgmma_product(Factor type, const WgmmaCase& c, const unsigned char* 
     case Factor::f16: return run_type<Factor::f16>(c, a, b, sums);
     case Factor::bf16: return run_type<Factor::bf16>(c, a, b, sums);
     case Factor::tf32: return run_type<Factor::tf32>(c, a, b, sums);
+    case Factor::u8: break;
   }
   return cudaErrorInvalidValue;
 }

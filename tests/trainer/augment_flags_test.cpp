@@ -53,6 +53,8 @@ TEST(AugmentFlag, ReadsEveryItemInsteadOfTheDefault) {
       {"random-erasing:0.5", {.random_erasing = 0.5f}},
       {"cutout:16", {.cutout = 16}},
       {"mixup", {.mixup = 0.2}},
+      {"flip,mixup:0,cutmix:0.0,crop:0,rotation:0,blur:0,random-erasing:0,cutout:0", {.flip = true}},
+      {"crop:0:reflect,resized-crop", {.resized_crop = RandomResizedCrop{}}},
       {"mixup:0.4,cutmix", {.mixup = 0.4, .cutmix = 1}},
       {"flip,crop:2,cutmix:0.5", {.pad = 2, .flip = true, .cutmix = 0.5}}};
   for (const auto& [list, augment] : items) {
@@ -92,7 +94,7 @@ TEST(AugmentFlag, RejectsInOneLine) {
            {"crop", {"--augment crop", "crop:PIXELS", crop}},
            {"crop:4:mirror", {"--augment crop:4:mirror", "crop:PIXELS", crop}},
            {"crop:x", {"--augment crop:x", "'x'"}},
-           {"crop:0", {"--augment crop:0", "1", "0"}},
+           {"crop:-1", {"--augment crop:-1", "1", "-1"}},
            {"flip:1", {"--augment flip:1"}},
            {"resized-crop:2", {"--augment resized-crop:2", "0.001", "1", "2"}},
            {"color-jitter:0.4", {jitter}},
@@ -105,7 +107,8 @@ TEST(AugmentFlag, RejectsInOneLine) {
            {"blur:2", {"1e-06", "2"}},
            {"rand-augment,trivial-augment", {"rand-augment", "trivial-augment"}},
            {"random-erasing:1.5", {"1e-06", "1", "1.5"}},
-           {"mixup:0", {"--augment mixup:0", "0.001", "1000", "0"}},
+           {"mixup:2000", {"--augment mixup:2000", "0.001", "1000"}},
+           {"resized-crop:0", {"--augment resized-crop:0", "0.001"}},
            {"mixup:nan", {"--augment mixup:nan", "nan"}},
            {"cutmix:x", {"--augment cutmix:x", "'x'"}},
            {"flip,crop:2,flip", {"flip", "'flip,crop:2,flip'"}},

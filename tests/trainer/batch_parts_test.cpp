@@ -6,10 +6,12 @@
 
 #include <gtest/gtest.h>
 
+#include "autograd/creation.h"
 #include "autograd/grad_mode.h"
 #include "autograd/packed_model.h"
 #include "autograd/shape.h"
 #include "kernels/cpu/context.h"
+#include "nn/quantized/quantized_network.h"
 #include "tests/support/count_new.h"
 #include "tests/support/small_model.h"
 #include "trainer/inference/predictor.h"
@@ -54,6 +56,17 @@ TEST_F(BatchParts, APassIsMeasuredInAnyMode) {
   const PassBytes packed = measure_pass(*network, kImages);
   EXPECT_EQ(packed.largest, plain.largest);
   EXPECT_GT(packed.activations, 10 * plain.largest);
+}
+
+TEST_F(BatchParts, APassOfAQuantizedNetworkIsInBytes) {
+  const auto network = test::small_network("resnet20", kImages);
+  nn::Calibration calibration(*network, {32, 32, 3});
+  calibration.observe(randn({2, 32, 32, 3}, {1, 1}));
+  const auto quantized = nn::quantize(calibration);
+  const PassBytes pass = measure_pass(*quantized, kImages), floats = measure_pass(*network, kImages);
+  EXPECT_EQ(pass.largest, floats.largest / 4);
+  EXPECT_LT(pass.weights, 0.3 * static_cast<double>(floats.weights));
+  EXPECT_GT(pass.weights, 0.2 * static_cast<double>(floats.weights));
 }
 
 TEST_F(BatchParts, HaveTheBitsOfCallsWithSoFewImages) {

@@ -328,7 +328,7 @@ TEST(CadenceFlags, RejectsInvalidValues) {
   EXPECT_ERROR(ArgumentError, parse({"--val-every", "1x"}), "--val-every", "5e", "'1x'");
   EXPECT_ERROR(ArgumentError, parse({"--limit-train-batches", "0"}), "--limit-train-batches", "1", "0");
   EXPECT_ERROR(ArgumentError, parse({"--limit-train-batches", "1.5"}), "--limit-train-batches", "1.0", "1.5");
-  EXPECT_ERROR(ArgumentError, parse({"--fast-dev-run=0"}), "--fast-dev-run", "1", "0");
+  EXPECT_ERROR(ArgumentError, parse({"--fast-dev-run=-1"}), "--fast-dev-run", "1", "-1");
   EXPECT_ERROR(ArgumentError, parse({"--fast-dev-run=x"}), "--fast-dev-run", "'x'");
 }
 

@@ -129,8 +129,8 @@ TEST_F(CheckpointFile, ErrorsNameTheFileAndWhatIsWrong) {
   EXPECT_ERROR(IoError, load_checkpoint(folder_.path()), folder_.path().string(), "folder");
   safetensors::save(path(), sample(), {{"format", "pt"}});
   EXPECT_ERROR(IoError, load_checkpoint(path()), "checkpoint", path().string());
-  safetensors::save(path(), sample(), {{"format", "athanor.checkpoint"}, {"schema", "3"}, {"checksum", "?"}});
-  EXPECT_ERROR(IoError, load_checkpoint(path()), "checkpoint", path().string(), "schema 2", "schema 3");
+  safetensors::save(path(), sample(), {{"format", "athanor.checkpoint"}, {"schema", "4"}, {"checksum", "?"}});
+  EXPECT_ERROR(IoError, load_checkpoint(path()), "checkpoint", path().string(), "schema 3", "schema 4");
   safetensors::save(path(), sample(), {{"format", "athanor.checkpoint"}, {"schema", "1"}});
   EXPECT_ERROR(IoError, load_checkpoint(path()), "checkpoint", path().string(), "checksum", "''");
 }

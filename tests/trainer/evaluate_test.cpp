@@ -15,6 +15,7 @@
 #include "nn/models/model.h"
 #include "tests/support/errors.h"
 #include "tests/support/temp_dir.h"
+#include "trainer/inference/predictor.h"
 #include "trainer/trainer.h"
 
 // What evaluate() measures is what the run reported of the weights that it has left, bit for bit.
@@ -105,6 +106,33 @@ TEST_F(EvaluateTest, EqualsTheReportOfTheRun) {
     EXPECT_EQ(found.top1(), report.last.accuracy);
     EXPECT_EQ(last.info.test_loss, report.last.loss);
     EXPECT_NE(report.last.loss, report.test_loss);
+  }
+}
+
+// A half precision rounds; batches of other sizes take other code, which may round an image or two another
+// way.
+TEST_F(EvaluateTest, InAPrecisionItMeasuresWhatAPredictorComputes) {
+  const FitReport report = train({.epochs = 3});
+  const ModelFile model = load_model(report.model);
+  ASSERT_GT(report.test_accuracy, 0.8);
+  Tensor images = Tensor::empty({test_->size(), 8, 8, 1}, {DType::u8});
+  std::vector<std::int64_t> labels;
+  for (std::int64_t i = 0; i < test_->size(); ++i)
+    labels.push_back(test_->read(i, {images.data<std::uint8_t>() + i * 64, 64}));
+  const double most = 2.01 / static_cast<double>(test_->size());
+  for (const Precision precision : {Precision::f32, Precision::bf16, Precision::f16}) {
+    SCOPED_TRACE(name_of(precision));
+    const Evaluation found = evaluate(model, *test_, {.precision = precision});
+    const Predictions said = Predictor(report.model, kCpu, TestViews::none, precision).predict(images);
+    double right = 0;
+    for (std::int64_t i = 0; i < test_->size(); ++i)
+      right += said.classes.data<std::int64_t>()[i] == labels[static_cast<std::size_t>(i)];
+    EXPECT_NEAR(found.top1(), right / static_cast<double>(test_->size()), most);
+    EXPECT_NEAR(found.top1(), report.test_accuracy, most);
+    EXPECT_NEAR(found.loss(), report.test_loss, precision == Precision::bf16 ? 1e-2 : 1e-3);
+    if (precision != Precision::f32) {
+      EXPECT_NE(found.loss(), report.test_loss) << "nothing was rounded";
+    }
   }
 }
 

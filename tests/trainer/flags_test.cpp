@@ -104,6 +104,7 @@ TEST(Flags, EachChangesItsSettingAlone) {
   const auto usual = printed(parse({"--checkpoint-dir", "there"}));
   const std::map<std::string, Words> implied{{"--monitor", {"--early-stop"}},
                                              {"--optimizer", {"--lr", "--weight-decay"}},
+                                             {"--batch-size", {"--lr"}},
                                              {"--run-dir", {"--metrics"}},
                                              {"--detect-anomaly", {"--nan-policy"}}};
   for (const SettingRow& row : rows()) {
@@ -281,6 +282,8 @@ TEST(Flags, MistakesGiveOneHelpfulLine) {
   const std::vector<Case> cases{
       // A flag or a word.
       {{"--epoch", "3"}, {"'--epoch'", "'--epochs'"}},
+      {{"--epoch", "3", "--lrr=1", "--nonsense", "-1", "--lrr", "2"},
+       {"'--epoch'", "'--epochs'", "'--lrr'", "'--lr'", "'--nonsense'"}},
       {{"--lr", "--epochs", "3"}, {"--lr", "--epochs"}},
       {{"--lr"}, {"--lr"}},
       {{"resnet20"}, {"train", "'resnet20'"}},
@@ -300,6 +303,9 @@ TEST(Flags, MistakesGiveOneHelpfulLine) {
       {{"--threads", "5000"}, {"--threads", "1024", "5000"}},
       {{"--memory-limit", "500X"}, {"--memory-limit", "'500X'"}},
       {{"--memory-limit", "GiB"}, {"--memory-limit", "'GiB'"}},
+      {{"--memory-limit", "1.2.3G"}, {"--memory-limit", "'1.2.3'"}},
+      {{"--memory-limit", "0.1"}, {"--memory-limit", "'0.1'"}},
+      {{"--opt", "lamb"}, {"--optimizer lamb", "sgd", "adam", "adamw", "muon"}},
       {{"--memory-limit", "99999999999T"}, {"--memory-limit", "99999999999"}},
       {{"--precision", "fp8"}, {"--precision", "f32", "tf32", "bf16", "f16", "'fp8'"}},
       {{"--precision", "16-true"}, {"--precision 16-true", "f16"}},
@@ -361,6 +367,7 @@ TEST(Flags, WordsStandForValues) {
   EXPECT_EQ(parse({"--devices", "auto"}).devices, TrainerConfig::kAllDevices);
   EXPECT_EQ(parse({"--fast-dev-run"}).fast_dev_run, 1);
   EXPECT_EQ(parse({"--memory-limit", "2GiB"}).memory_limit, std::int64_t{2} << 30);
+  EXPECT_EQ(parse({"--memory-limit", "1.5G"}).memory_limit, std::int64_t{3} << 29);
   EXPECT_EQ(parse({"--bad-samples=skip:12"}).bad_samples.limit, 12);
   EXPECT_EQ(parse({"--bad-samples=skip"}).bad_samples.limit, -1);
   EXPECT_TRUE(parse({"--bad-samples=list"}).bad_samples.list);
@@ -370,6 +377,25 @@ TEST(Flags, WordsStandForValues) {
                                         {"bf16-mixed", Precision::bf16},
                                         {"BF16", Precision::bf16}})
     EXPECT_EQ(parse({"--precision", word}).precision, precision) << word;
+}
+
+// So that a flag that a recipe sets can be taken back, and other trainers' off values mean what they say.
+TEST(Flags, OffValuesAreTheDefault) {
+  const std::vector<Words> all{
+      {"--clip-norm", "0"},     {"--clip-norm", "none"},  {"--clip-value", "0"},
+      {"--skip-outliers", "0"}, {"--ema", "0"},           {"--ema", "none"},
+      {"--layer-decay", "0"},   {"--repeated-aug", "0"},  {"--aug-repeats", "0.0"},
+      {"--save-top-k", "0"},    {"--memory-limit", "0"},  {"--max-time", "none"},
+      {"--early-stop", "none"}, {"--monitor", "none"},    {"--freeze", "none"},
+      {"--profile", "none"},    {"--pretrained", "none"}, {"--resume", "False"},
+      {"--fast-dev-run=0"},     {"--sampler", "none"},    {"--class-weights", "none"},
+      {"--scale-lr", "none"},   {"--tta", "none"},        {"--freeze-bn=none"}};
+  const auto usual = printed(parse({}));
+  for (const Words& words : all) EXPECT_EQ(printed(parse(words)), usual) << words[0] << " " << words.back();
+  EXPECT_EQ(parse({"--schedule", "none"}).schedule_options.kind, ScheduleKind::constant);
+  EXPECT_EQ(parse({"--dropout", "0"}).dropout, 0.0);
+  const TrainerConfig watched = parse({"--early-stop", "none", "--monitor", "val_loss"});
+  EXPECT_EQ(watched.early_stop->patience, EarlyStop::kNever) << "keeps the best weights, and never stops";
 }
 
 TEST(Flags, ImagesOfAnySizeArePreparedOnEither) {
@@ -414,6 +440,7 @@ TEST(Flags, ImagesFitTheirSizeAsAsked) {
   EXPECT_EQ(parsed({"--image-size", "64x64"}).image_width, 0) << "a square is written as one number";
   EXPECT_ERROR(ArgumentError, parsed({"--image-size", "1x2x3"}), "--image-size", "192x320", "'1x2x3'");
   EXPECT_ERROR(ArgumentError, parsed({"--image-size", "192x0"}), "--image-size", "at least 1");
+  EXPECT_ERROR(ArgumentError, parsed({"--image-size", "224px"}), "--image-size", "192x320", "'224px'");
   const TrainerConfig padded = parsed({"--resize", "pad", "--pad-value", "0", "--interpolation", "bicubic"});
   EXPECT_EQ(padded.resize, ResizeMode::pad);
   EXPECT_EQ(padded.resize_on, ImageWork::automatic);
@@ -466,6 +493,9 @@ TEST(Flags, ATaskBringsItsUsualSettings) {
   EXPECT_TRUE(test::names(refused({"--task", "regression", "--loss", "bce"}), {"mse or l1 or huber", "bce"}));
   EXPECT_TRUE(test::names(refused({"--task", "regression", "--label-smoothing", "0.1"}),
                           {"--label-smoothing", "--task regression"}));
+  const std::string mixed = refused({"--task", "regression", "--augment", "flip,mixup"});
+  EXPECT_TRUE(test::names(mixed, {"--augment", "mixup", "--task regression"}));
+  EXPECT_EQ(mixed.find("program"), mixed.npos) << "which is not at fault";
   EXPECT_TRUE(test::names(refused({"--loss", "bce:2"}), {"--loss", "no number", "'bce:2'"}));
   EXPECT_TRUE(test::names(refused({"--loss", "focal:1:2"}), {"--loss", "ALPHA", "2"}));
 }

@@ -12,11 +12,13 @@
 #include <gtest/gtest.h>
 
 #include "autograd/conv.h"
+#include "autograd/conv_norm.h"
 #include "autograd/creation.h"
 #include "autograd/elementwise.h"
 #include "autograd/grad_mode.h"
 #include "autograd/matmul.h"
 #include "autograd/packed_model.h"
+#include "autograd/shape.h"
 #include "autograd/softmax.h"
 #include "data/image/reader.h"
 #include "kernels/cpu/context.h"
@@ -24,6 +26,8 @@
 #include "kernels/cpu/onednn.h"
 #include "kernels/implementations.h"
 #include "nn/models/model.h"
+#include "nn/quantized/quantized_network.h"
+#include "nn/scale_outputs.h"
 #include "tensor/philox.h"
 #include "tests/support/count_new.h"
 #include "tests/support/errors.h"
@@ -121,6 +125,33 @@ TEST_P(Folding, ChangesLogitsByRoundingAlone) {
   }
 }
 
+/// The largest difference, of the largest of `expected`.
+double error_of(const std::vector<double>& found, const std::vector<double>& expected) {
+  double largest = 0, error = 0;
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    largest = std::max(largest, std::abs(expected[i]));
+    error = std::max(error, std::abs(found[i] - expected[i]));
+  }
+  return error / largest;
+}
+
+TEST_P(Folding, InBf16StaysNearF32AndNearWhatIsNotFolded) {
+  const std::int64_t side = image_size(GetParam());
+  const nn::ModelOptions full = nn::model_options(GetParam(), {.classes = 10, .image_size = side});
+  const ImageSpec images{side, side, full.in_channels, 10};
+  const Tensor x = floats({2, side, side, full.in_channels});
+  const auto plain = network(GetParam(), images);
+  const Predictor half(network(GetParam(), images), model_info(GetParam(), images), Precision::bf16);
+  const Tensor logits = half.logits(x);
+  EXPECT_EQ(logits.dtype(), DType::f32);
+  const std::vector<double> found = logits.to_vector();
+  const InferenceMode inference;
+  plain->eval();
+  EXPECT_LE(error_of(found, (*plain)(x).to_vector()), 5e-2) << "of f32";
+  plain->to(DType::bf16);
+  EXPECT_LE(error_of(found, (*plain)(cast(x, DType::bf16)).to_vector()), 5e-2) << "of bf16";
+}
+
 INSTANTIATE_TEST_SUITE_P(Models, Folding, testing::ValuesIn(test::model_kinds()),
                          [](const auto& tested) { return tested.param; });
 
@@ -162,6 +193,24 @@ TEST(PackedModel, NoticesNewStatisticsOfANorm) {
   model->train();
   (void)(*model)(x);
   EXPECT_ERROR(ArgumentError, packed(), "conv2d", "PackedModel");
+}
+
+// 5.03 = 3 (1 + 173 / 256) rounds to 5.03125. Had the weight been rounded before, to 1 + 172 / 256
+// = 1.671875, and been folded then, it would be 5.015625 and round to 5.
+TEST(PackedModel, RoundsAWeightOnceAfterItIsFolded) {
+  const Tensor x = cast(full({1, 1, 1, 2}, 1.0), DType::bf16);
+  const Tensor w = Tensor::from(std::vector<float>{1.0f + 173.0f / 256, 0}, {1, 1, 1, 2}),
+               rounded = cast(w, DType::bf16).detach();
+  const auto one = [](float value) { return Tensor::from(std::vector<float>{value}, {1}); };
+  const NormArguments norm{one(3), one(0), one(0), one(1), false, {.eps = 0}};
+  const auto folded = [&](bool keep) {
+    PackedModel packed;
+    if (keep) packed.keep_unrounded(rounded, w);
+    const InferenceMode inference(packed);
+    return conv_norm(x, {rounded, {}, {}}, norm).to_vector()[0];
+  };
+  EXPECT_EQ(folded(true), 5.03125);
+  EXPECT_EQ(folded(false), 5.0);
 }
 
 TEST(PackedModel, DoesNotKeepWhatACallComputes) {
@@ -320,7 +369,17 @@ TEST(Predictor, RejectsUnusableInputs) {
 
 // Threads, memory ------------------------------------------------------------------------------------------
 
-TEST(Predictor, AnswersEightThreadsAsItAnswersOne) {
+class InPrecision : public testing::TestWithParam<Precision> {
+ protected:
+  static Predictor of(const std::string& name, const ImageSpec& images) {
+    return Predictor(network(name, images), model_info(name, images), GetParam());
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Predictor, InPrecision,
+                         testing::Values(Precision::f32, Precision::bf16, Precision::f16),
+                         [](const auto& tested) { return std::string(name_of(tested.param)); });
+
+TEST_P(InPrecision, AnswersEightThreadsAsItAnswersOne) {
   const int kernel_threads = cpu_context().threads();
   cpu_context().set_threads(1);
   const Predictor predictor = of("digits_cnn", kDigits), expected = of("digits_cnn", kDigits);
@@ -343,6 +402,22 @@ TEST(Predictor, AnswersEightThreadsAsItAnswersOne) {
   for (std::thread& thread : threads) thread.join();
   cpu_context().set_threads(kernel_threads);
   EXPECT_EQ(wrong, (std::array<int, kThreads>{}));
+}
+
+TEST_P(InPrecision, GivesNumbersFarFromZeroToAPartOfTheirDeviation) {
+  const Tensor images = noise_images({4, 8, 8, 1});
+  ModelInfo info = model_info("digits_cnn", kDigits);
+  info.task = LabelKind::values;
+  const Predictor standard(network("digits_cnn", kDigits), info);  // numbers of about mean 0 and deviation 1
+  info.output_mean.assign(10, -500000);
+  info.output_scale.assign(10, 20);
+  auto scaled = network("digits_cnn", kDigits);
+  nn::scale_outputs(*scaled, info.output_mean, info.output_scale);
+  const Predictor predictor(std::move(scaled), info, GetParam());
+  const std::vector<double> found = predictor.logits(images).to_vector(),
+                            wanted = standard.logits(images).to_vector();
+  ASSERT_EQ(found.size(), wanted.size());
+  for (std::size_t i = 0; i < found.size(); ++i) EXPECT_NEAR((found[i] + 500000) / 20, wanted[i], 0.05) << i;
 }
 
 // The least that any order of freeing could need: at the worst moment, an op's inputs, its result, and what
@@ -374,11 +449,11 @@ TEST(Predictor, HoldsNoMoreActivationsThanAreStillToBeRead) {
   }
 }
 
-TEST(Predictor, AWarmCallAllocatesNothingAndCompilesNothing) {
+/// A repeated call calls no operator new and compiles no primitive.
+void expect_warm(const Predictor& predictor) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "the pool is off under sanitizers";
 #endif
-  const Predictor predictor = of("resnet20", kColours);
   const Tensor images = noise_images({1, 16, 16, 3}), large = noise_images({1, 40, 30, 3});
   const auto ask = [&] {
     predictor.predict(images, 3);
@@ -397,6 +472,17 @@ TEST(Predictor, AWarmCallAllocatesNothingAndCompilesNothing) {
     ask();
   }).join();
   EXPECT_EQ(primitives_created() - primitives, 0) << "another thread finds the first one's primitives";
+}
+
+TEST_P(InPrecision, AWarmCallAllocatesNothingAndCompilesNothing) {
+  expect_warm(of("resnet20", kColours));
+}
+
+TEST(Predictor, AWarmCallOfAQuantizedNetworkAllocatesNothing) {
+  const auto floats = network("mobilenet_v3_small", kColours);
+  nn::Calibration calibration(*floats, {16, 16, 3});
+  calibration.observe(randn({2, 16, 16, 3}, {1, 1}));
+  expect_warm(Predictor(nn::quantize(calibration), model_info("mobilenet_v3_small", kColours)));
 }
 
 }  // namespace athanor::predictor_test

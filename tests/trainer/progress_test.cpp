@@ -2,6 +2,7 @@
 
 #include <cctype>
 #include <chrono>
+#include <cmath>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -103,6 +104,31 @@ TEST(Progress, ReportsHowTheThreadsWereChosen) {
   config.threads = 1;
   EXPECT_TRUE(has_line(shown(config), {"cpu", "1 thread"}));
   EXPECT_FALSE(has_line(shown(config), {"cpu", "auto"}));
+}
+
+TEST(Progress, NotesAScheduleThatIsLongerThanTheRun) {
+  TrainerConfig config = test::small_config();
+  const auto noted = [&] { return has(shown(config), "note: --"); };
+  EXPECT_FALSE(noted());
+  config.warmup = TrainingLength{3, true};
+  EXPECT_TRUE(has(shown(config), "note: --warmup 3e: "));
+  config.warmup = TrainingLength{2, true};
+  EXPECT_FALSE(noted());
+  config.schedule_options = {.kind = ScheduleKind::multistep, .epochs = {1, 2}};
+  EXPECT_TRUE(has(shown(config), "note: --schedule multistep:1,2:0.1: ")) << "after the warm-up";
+  config.warmup.reset();
+  EXPECT_FALSE(noted());
+  config.max_steps = 5;
+  EXPECT_FALSE(noted()) << "a trial";
+}
+
+TEST(Progress, NamesWhatFlagsChoose) {
+  TrainerConfig config = test::small_config();
+  config.flags = {{"--loss", "focal:2:0.25", "flag"},
+                  {"--label-smoothing", "0.1", "default"},
+                  {"--ema", "0.99", "recipe.toml"},
+                  {"--repeated-aug", "3", "flag"}};
+  EXPECT_TRUE(has(shown(config), "one-cycle, loss focal:2:0.25, repeated augmentation 3, EMA 0.99\n"));
 }
 
 // The flags describe another optimizer, which does not train.
@@ -213,6 +239,25 @@ TEST(Progress, OfManyMetricsTheFirstAreShown) {
       << all;
 }
 
+TEST(Progress, ThresholdsHaveTheNamesOfTheirClasses) {
+  const std::string all = test::printed([](std::FILE* out) {
+    const TrainerConfig config = test::small_config();
+    Trainer trainer(config);
+    Progress progress(out, false);
+    progress.on_fit_begin(trainer, {.config = config,
+                                    .spec = test::kSmallSpec,
+                                    .class_names = {"cat", "dog", "hen"},
+                                    .classifies = false});
+    FitReport report;
+    report.others = {
+        {"test_mAP", 0.9}, {"test_threshold/0", 0.415}, {"test_threshold/1", NAN}, {"test_threshold/2", 0.5}};
+    progress.on_fit_end(trainer, report);
+  });
+  EXPECT_TRUE(has(all, "\nthresholds: cat 0.415, hen 0.5\n")) << all;
+  EXPECT_TRUE(has(all, ", test_mAP 0.9   in ")) << all;
+  EXPECT_FALSE(has(all, "test_threshold")) << all;
+}
+
 TEST(Progress, TheStarIsExplainedAndAMissingLossIsNeverTheBest) {
   std::string text = shown(test::small_config());
   EXPECT_TRUE(has(text, " s *\n")) << text;
@@ -238,11 +283,11 @@ TEST(Progress, CountsThePlannedSteps) {
 }
 
 TEST(Progress, ReportsWhyARunEndsEarly) {
-  EXPECT_TRUE(has_line(shown(test::small_config(), 0,
-                             [](int call, const Tensor&) {
-                               if (call == 1) std::raise(SIGTERM);
-                             }),
-                       {"SIGTERM", "1 step"}));
+  const std::string ended = shown(test::small_config(), 0, [](int call, const Tensor&) {
+    if (call == 1) std::raise(SIGTERM);
+  });
+  EXPECT_TRUE(has_line(ended, {"SIGTERM", "1 step"}));
+  EXPECT_TRUE(has(ended, "\nnot validated   in ")) << ended;
   TrainerConfig config = test::small_config();
   config.max_time_s = 1e-9;
   EXPECT_TRUE(has_line(shown(config), {"stopped", "--max-time"}));

@@ -180,6 +180,25 @@ TEST(RecipeSchedule, OneCycleRisesForItsWarmUpAndEndsAtItsLowest) {
   EXPECT_NEAR(high[3], 1, 1e-6);
 }
 
+// A rate that suits 16 images diverges with fewer; one that the user gave is the user's.
+TEST(RecipeSchedule, ARateThatNoFlagSetsIsLoweredForASmallerBatch) {
+  const TrainerConfig small = parse({"--batch-size", "4"});
+  EXPECT_DOUBLE_EQ(small.lr, 0.025);
+  EXPECT_EQ(value_of(small, "--lr"), "0.025 (default)") << "what recipe.toml says";
+  EXPECT_TRUE(names(describe_recipe(small, false), {"0.025 (0.1 for 16 images, scaled to 4)"}));
+  EXPECT_DOUBLE_EQ(parse({"--batch-size", "4", "--accumulate", "2"}).lr, 0.05);
+  EXPECT_DOUBLE_EQ(parse({"--batch-size", "4", "--optimizer", "adamw"}).lr, 0.0005) << "by the root";
+  for (const std::string more : {"16", "64"}) {
+    EXPECT_EQ(parse({"--batch-size", more}).lr, 0.1);
+    EXPECT_FALSE(names(describe_recipe(parse({"--batch-size", more}), false), {"scaled"}));
+  }
+  EXPECT_EQ(parse({"--batch-size", "4", "--lr", "0.1"}).lr, 0.1);
+  EXPECT_DOUBLE_EQ(highest_rate(parse({"--batch-size", "4", "--scale-lr", "sqrt:16"})), 0.05);
+  TrainerConfig own = small_config();
+  own.schedule = [](double lr, std::int64_t) { return schedules::constant(lr); };
+  EXPECT_EQ(parse({"--batch-size", "4"}, own).lr, 0.1) << "the program has rates of its own";
+}
+
 TEST(RecipeSchedule, TheRateGrowsWithTheBatch) {
   const auto highest = [](const std::vector<std::string>& flags) { return highest_rate(parse(flags)); };
   EXPECT_DOUBLE_EQ(highest({"--lr", "0.1", "--batch-size", "512", "--scale-lr", "linear:256"}), 0.2);

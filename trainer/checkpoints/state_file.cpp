@@ -18,8 +18,9 @@
 namespace athanor {
 namespace {
 
-// Of the encoding, not of a run's content: 2 has texts in its metadata.
-constexpr std::int64_t kSchema = 2;
+// Of the encoding, not of a run's content: 2 has texts in its metadata; 3 has weights that only their own
+// kind of network reads, which a version that does not know it refuses.
+constexpr std::int64_t kSchema = 3;
 constexpr std::uint64_t kTensorKind = 0;  // of StateDict::Value
 
 constexpr uLong kNothing = 0;  // the CRC-32 of no bytes
@@ -64,7 +65,7 @@ class Checksum {
 };
 
 std::int64_t schema_with(const safetensors::Metadata& about) {
-  return about.empty() ? 1 : kSchema;
+  return about.empty() ? 1 : about.contains(kQuantized) ? kSchema : 2;
 }
 
 std::string checksum_of(const StateDict& state, const std::map<std::string, TensorSum>& tensors,

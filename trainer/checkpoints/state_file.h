@@ -17,6 +17,9 @@ constexpr const char* format_of(StateFile kind) {
   return kind == StateFile::checkpoint ? "athanor.checkpoint" : "athanor.model";
 }
 
+/// A text in the metadata of a quantized network's weights: with it a file has a schema of its own.
+inline constexpr char kQuantized[] = "quantized";
+
 /// Writes `state` as a safetensors file, complete or not at all. Its metadata have its kind, a schema
 /// version, the texts `about`, and a CRC-32 over these and all entries. Tensors may be strided and on any
 /// device (then a counted wait); `read` provides sharded ones (dist/gather_state.h). Throws IoError naming

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <fmt/ranges.h>
@@ -32,6 +33,8 @@ struct Item {
   std::vector<Range> ranges;
   bool has_usual;
   void (*apply)(Augment&, const Numbers&);
+  /// Whether 0 as its only number means that it is left out.
+  bool is_off_at_0() const { return ranges.size() == 1 && std::string_view(name) != "resized-crop"; }
 };
 
 const std::vector<Item>& known_items() {
@@ -156,12 +159,12 @@ Augment augment(Text flag, Text text) {
     std::vector<std::string> parts = split(entry, ':');
     const Item& item = item_named(flag, parts[0]);
     ATH_CHECK(!has(item.name), "{}: {} must be given once, but is repeated in '{}'", flag, item.name, text);
-    if (parts[0] == "crop" && parts.size() == 3 && parts[2] == "reflect") {
-      augment.padding = Padding::reflect;
-      parts.pop_back();
-    }
-    item.apply(augment, read_numbers(item, fmt::format("{} {}", flag, entry), parts));
+    const bool reflects = parts[0] == "crop" && parts.size() == 3 && parts[2] == "reflect";
+    if (reflects) parts.pop_back();
+    if (item.is_off_at_0() && parts.size() == 2 && is_off(parts[1])) continue;
+    if (reflects) augment.padding = Padding::reflect;
     given.push_back(parts[0]);
+    item.apply(augment, read_numbers(item, fmt::format("{} {}", flag, entry), parts));
   }
   constexpr const char* kEither[][2] = {{"crop", "resized-crop"},
                                         {"flip", "alternating-flip"},

@@ -1,6 +1,7 @@
 // Parses a program's arguments, recipe and environment into its config.
 
 #include <algorithm>
+#include <cctype>
 #include <cstdlib>
 #include <filesystem>
 #include <iterator>
@@ -160,15 +161,23 @@ void refuse_word(const CLI::App& app, const std::string& program, const std::str
   detail::fail<>("{}: takes only flags, but got '{}'; see --help", program, word);
 }
 
-/// Refuses leftovers: an unknown flag, or a word that belongs to no flag.
+/// Refuses leftovers: unknown flags, all at once, or a word that belongs to no flag.
 void refuse_extras(const CLI::App& app, const std::string& program) {
   const std::vector<std::string> extras = app.remaining();
   if (extras.empty()) return;
   if (!extras[0].starts_with("-")) refuse_word(app, program, extras[0]);
-  const std::string name = extras[0].substr(0, extras[0].find('='));
-  const std::string answer = flag_advice(name);
-  detail::fail<>("{}: there is no flag '{}'{}; see --help", program, name,
-                 answer.empty() ? did_you_mean(name, names_of(app)) : ": " + answer);
+  std::vector<std::string> unknown;
+  for (const std::string& word : extras) {
+    // Others are their values: "--foo 3 --bar -1".
+    const bool is_flag =
+        word.size() > 1 && word[0] == '-' && !std::isdigit(static_cast<unsigned char>(word[1]));
+    if (!is_flag && !unknown.empty()) continue;
+    const std::string name = word.substr(0, word.find('=')), answer = flag_advice(name);
+    std::string line =
+        fmt::format("'{}'{}", name, answer.empty() ? did_you_mean(name, names_of(app)) : ": " + answer);
+    if (std::find(unknown.begin(), unknown.end(), line) == unknown.end()) unknown.push_back(std::move(line));
+  }
+  detail::fail<>("{}: there is no flag {}; see --help", program, fmt::join(unknown, "; no flag "));
 }
 
 /// A flag takes the next word as its value, unless that is a flag.
@@ -221,12 +230,13 @@ std::vector<std::string> words_of_recipe(const CLI::App& app, const std::string&
   const auto same_as = [](const std::string& name) -> std::string {
     return name == "--nan-policy" ? "--detect-anomaly" : name == "--detect-anomaly" ? "--nan-policy" : name;
   };
-  std::vector<std::string> more;
+  std::vector<std::string> more, unknown;
   for (const RecipeFlag& flag : read_recipe(recipe)) {
     const CLI::Option* const option = app.get_option_no_throw(flag.name);
-    ATH_CHECK(option && flag.name != "--recipe" && flag.name != "--help",
-              "--recipe {}: there is no flag '{}'{}; see --help", recipe, flag.name.substr(2),
-              did_you_mean(flag.name, names_of(app)));
+    if (!option || flag.name == "--recipe" || flag.name == "--help") {
+      unknown.push_back(fmt::format("'{}'{}", flag.name.substr(2), did_you_mean(flag.name, names_of(app))));
+      continue;
+    }
     if (said(*option) || said(*app.get_option(same_as(flag.name)))) continue;
     set.push_back(flag.name);
     const detail::SettingRow* const row = detail::find_setting(flag.name);
@@ -243,6 +253,8 @@ std::vector<std::string> words_of_recipe(const CLI::App& app, const std::string&
       }
     }
   }
+  ATH_CHECK(unknown.empty(), "--recipe {}: there is no flag {}; see --help", recipe,
+            fmt::join(unknown, "; no flag "));
   refuse_repeated(app, more, fmt::format("--recipe {}: ", recipe));
   return more;
 }
@@ -276,6 +288,7 @@ TrainerConfig parse_flags(int argc, const char* const* argv, TrainerConfig confi
 
 TrainerConfig parse_flags(int argc, const char* const* argv, TrainerConfig config, const Flags& own) {
   fill_defaults(config);
+  const TrainerConfig defaults = config;
   config.command.assign(argv, argv + argc);
   CLI::App app(
       "Trains a model. Without a separate test set, the validation images also serve as\nthe test set. With "
@@ -314,7 +327,7 @@ TrainerConfig parse_flags(int argc, const char* const* argv, TrainerConfig confi
     if (flag.compared) config.own_flags.push_back({flag.name(), flag.print()});
   }
   const auto given = [&](const std::string& name) { return app.get_option(name)->count() > 0; };
-  detail::combine_flags(given, config);
+  detail::combine_flags(given, defaults, config);
   config.flags = values_of(app, groups, config);
   for (FlagValue& flag : config.flags) {
     if (std::find(by_recipe.begin(), by_recipe.end(), flag.name) != by_recipe.end()) flag.from = recipe;

@@ -87,6 +87,13 @@ std::vector<std::string> split(const std::string& text, char at) {
   return parts;
 }
 
+bool is_off(Text text) {
+  double value = 1;
+  const char* const end = text.data() + text.size();
+  const auto [behind, error] = std::from_chars(text.data(), end, value);
+  return text == "none" || (error == std::errc() && behind == end && value == 0);
+}
+
 bool OnOrOff::operator()(Text flag, Text text) const {
   const std::string word = lower_case(text);
   if (word == "true" || word == "false") return word == "true";
@@ -127,14 +134,18 @@ std::chrono::milliseconds seconds(Text flag, Text text) {
 std::int64_t byte_count(Text flag, Text text) {
   static constexpr std::string_view kUnits = "kmgt";
   std::string unit = lower_case(text);
-  const std::string digits = unit.substr(0, unit.find_first_not_of("0123456789"));
+  const std::string digits = unit.substr(0, unit.find_first_not_of("0123456789."));
   unit.erase(0, digits.size());
   const std::size_t power = unit.empty() ? kUnits.npos : kUnits.find(unit[0]);
   if (power != kUnits.npos) unit.erase(0, 1);
   ATH_CHECK(!digits.empty() && (unit.empty() || unit == "b" || unit == "ib"),
             "{}: must be a number of bytes such as 500000000 or 2G, but got '{}'", flag, text);
   const int shift = power == kUnits.npos ? 0 : 10 * static_cast<int>(1 + power);
-  return whole(1, std::int64_t{1} << (60 - shift))(flag, digits) << shift;
+  if (digits.find('.') == std::string::npos)
+    return whole(1, std::int64_t{1} << (60 - shift))(flag, digits) << shift;
+  const double bytes = std::ldexp(number<double>(flag, digits, "a number of bytes such as 1.5G"), shift);
+  ATH_CHECK(bytes >= 1 && bytes <= 0x1p60, "{}: must be 1 byte to 2^60, but got '{}'", flag, text);
+  return static_cast<std::int64_t>(bytes);
 }
 
 Freeze freeze(Text flag, Text text) {
@@ -284,7 +295,11 @@ BatchLimit batch_limit(Text flag, Text text, std::int64_t least) {
 
 ImageSize image_size(Text flag, Text text) {
   const std::vector<std::string> sides = split(lower_case(text), 'x');
-  ATH_CHECK(sides.size() <= 2, "{}: must be PIXELS or HEIGHTxWIDTH, as in 192x320, but got '{}'", flag, text);
+  const bool are_numbers = std::ranges::all_of(sides, [](const std::string& side) {
+    return !side.empty() && side.find_first_not_of("0123456789") == std::string::npos;
+  });
+  ATH_CHECK(sides.size() <= 2 && are_numbers,
+            "{}: must be PIXELS or HEIGHTxWIDTH, as in 224 or 192x320, but got '{}'", flag, text);
   const auto side = whole(1, 65536);
   return {side(flag, sides.front()), side(flag, sides.back())};
 }
@@ -307,6 +322,12 @@ double max_time(Text flag, Text text) {
 Precision precision(Text flag, Text text) {
   const auto value = precision_named(lower_case(text));
   ATH_CHECK(value, "{}: must be f32, tf32, bf16 or f16, but got '{}'", flag, text);
+  return *value;
+}
+
+Precision prediction_precision(Text flag, Text text) {
+  const auto value = precision_named(lower_case(text));
+  ATH_CHECK(value && value != Precision::tf32, "{}: must be f32, bf16 or f16, but got '{}'", flag, text);
   return *value;
 }
 

@@ -88,6 +88,22 @@ constexpr OptimizerEntry kOptimizers[] = {
     {OptimizerKind::muon, "muon", true, true, Muon::kWholeParameters, 0.02, 0, 0.95, make_muon},
 };
 
+/// What a rate for `usual` images a step is multiplied by for `images`.
+double growth(LrScaling rule, std::int64_t images, std::int64_t usual) {
+  const double batches = static_cast<double>(images) / static_cast<double>(usual);
+  switch (rule) {
+    case LrScaling::none: break;
+    case LrScaling::linear: return batches;
+    case LrScaling::sqrt: return std::sqrt(batches);
+  }
+  return 1;
+}
+
+/// By which rule fit_usual_rate() fits.
+LrScaling fitted_by(OptimizerKind kind) {
+  return entry_of(kind).betas ? LrScaling::sqrt : LrScaling::linear;
+}
+
 Schedule at_least(double rate, Schedule schedule) {
   return [low = static_cast<float>(rate), schedule = std::move(schedule)](std::int64_t step) {
     return std::max(schedule(step), low);
@@ -149,15 +165,20 @@ std::string text(const TrainingLength& length) {
   return fmt::format("{}{}", length.count, length.in_epochs ? "e" : "");
 }
 
+std::int64_t images_of_step(const TrainerConfig& config) {
+  return config.batch_size * config.accumulate;
+}
+
+void fit_usual_rate(TrainerConfig& config, std::int64_t usual) {
+  const std::int64_t images = images_of_step(config);
+  if (images >= usual) return;
+  config.lr_scaling_batch = usual;
+  config.lr_is_fitted = true;
+  config.lr *= growth(fitted_by(config.optimizer_kind), images, usual);
+}
+
 double highest_rate(const TrainerConfig& config) {
-  const double batches = static_cast<double>(config.batch_size * config.accumulate) /
-                         static_cast<double>(config.lr_scaling_batch);
-  switch (config.lr_scaling) {
-    case LrScaling::none: break;
-    case LrScaling::linear: return config.lr * batches;
-    case LrScaling::sqrt: return config.lr * std::sqrt(batches);
-  }
-  return config.lr;
+  return config.lr * growth(config.lr_scaling, images_of_step(config), config.lr_scaling_batch);
 }
 
 Schedule make_schedule(const TrainerConfig& config, std::int64_t steps, std::int64_t steps_per_epoch) {
@@ -196,6 +217,20 @@ std::unique_ptr<Optimizer> make_optimizer(const TrainerConfig& config, Parameter
   return entry_of(config.optimizer_kind).make(config, arena, first_slot);
 }
 
+std::string too_short_for_schedule(const TrainerConfig& config, std::int64_t steps,
+                                   std::int64_t steps_per_epoch) {
+  if (config.schedule || steps != config.epochs * steps_per_epoch) return {};  // a trial, or cut short
+  const std::int64_t warmup = config.warmup ? config.warmup->steps(steps_per_epoch) : 0;
+  if (warmup >= steps)
+    return fmt::format("--warmup {}: is no shorter than the run, so the learning rate rises until its end",
+                       text(*config.warmup));
+  const ScheduleOptions& options = config.schedule_options;
+  const bool falls = options.epochs.empty() || warmup + options.epochs[0] * steps_per_epoch < steps;
+  if (falls) return {};
+  return fmt::format("--schedule {}: the run ends before that epoch, so the learning rate never falls",
+                     text(options));
+}
+
 std::string describe_recipe(const TrainerConfig& config, bool own_optimizers) {
   std::string all;
   if (own_optimizers || config.optimizer) {
@@ -208,8 +243,14 @@ std::string describe_recipe(const TrainerConfig& config, bool own_optimizers) {
   }
   const double rate = highest_rate(config);
   all += fmt::format("learning rate up to {:.6g}", rate);
-  if (config.lr_scaling != LrScaling::none)
+  if (config.lr_scaling != LrScaling::none) {
     all += fmt::format(" ({} for {} images, scaled)", config.lr, config.lr_scaling_batch);
+  } else if (config.lr_is_fitted) {
+    const std::int64_t images = images_of_step(config);
+    all += fmt::format(" ({:.6g} for {} images, scaled to {})",
+                       config.lr / growth(fitted_by(config.optimizer_kind), images, config.lr_scaling_batch),
+                       config.lr_scaling_batch, images);
+  }
   if (!config.schedule) all += fmt::format(", {}", text(config.schedule_options));
   if (config.warmup && !config.schedule)
     all += fmt::format(", warm-up {} {}{}", config.warmup->count, config.warmup->in_epochs ? "epoch" : "step",

@@ -73,6 +73,12 @@ std::string text(const ScheduleOptions& options);
 /// "500", "5e".
 std::string text(const TrainingLength& length);
 
+/// Images of a step: of all its backward passes, over all ranks.
+std::int64_t images_of_step(const TrainerConfig& config);
+/// Lowers a rate that no flag has set, and that is for steps of `usual` images, to steps of fewer: in
+/// proportion with sgd (Goyal et al. 2017), by the root with other optimizers (Malladi et al. 2022), as timm
+/// does. It is not raised for more images: a rate that is good for few may be near the limit.
+void fit_usual_rate(TrainerConfig& config, std::int64_t usual);
 /// The highest learning rate: --lr, scaled to a step's batch by --scale-lr.
 double highest_rate(const TrainerConfig& config);
 /// The run's learning rate over `steps` steps: the program's schedule if any, else --schedule, with --warmup
@@ -84,6 +90,10 @@ bool depends_on_length(const TrainerConfig& config);
 std::unique_ptr<Optimizer> make_optimizer(const TrainerConfig& config, ParameterArena& arena, int first_slot);
 /// Throws ArgumentError, naming the flag, if the command line has one that such a run ignores.
 void check_recipe_is_used(const TrainerConfig& config, bool own_optimizers, bool own_schedules);
+/// A line for the user if a run of `steps`, all of its epochs, is too short for its --warmup or --schedule;
+/// else "".
+std::string too_short_for_schedule(const TrainerConfig& config, std::int64_t steps,
+                                   std::int64_t steps_per_epoch);
 /// "sgd (momentum 0.9, weight decay 0.0005), learning rate up to 0.1, one-cycle", for the user. Optimizers
 /// that the program or its task makes (`own_optimizers`) are not described.
 std::string describe_recipe(const TrainerConfig& config, bool own_optimizers);

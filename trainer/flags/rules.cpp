@@ -48,6 +48,9 @@ void fit_to_task(const IsGiven& given, TrainerConfig& config) {
   if (config.task == LabelKind::classes) return;
   if (!given("--label-smoothing")) config.label_smoothing = 0;
   if (config.task == LabelKind::multilabel) return;
+  ATH_CHECK(!config.augment.mixes(),
+            "--augment: mixup and cutmix mix labels, which numbers are not; leave them out with --task {}",
+            name_of(config.task));
   const ClassWeights& weights = config.class_weights;
   for (const auto& [flag, is_on] : {std::pair("--label-smoothing", config.label_smoothing > 0),
                                     {"--class-weights", weights.balanced || !weights.of.empty()}})
@@ -66,8 +69,10 @@ void leave_nothing_behind(TrainerConfig& config) {
 
 }  // namespace
 
-void combine_flags(const IsGiven& given, TrainerConfig& config) {
+void combine_flags(const IsGiven& given, const TrainerConfig& defaults, TrainerConfig& config) {
   fit_to_optimizer(given, config);
+  if (!given("--lr") && config.lr_scaling == LrScaling::none && !defaults.schedule)  // else it has its own
+    fit_usual_rate(config, images_of_step(defaults));
   fit_to_task(given, config);
   if (!config.photos.empty() && config.val_data.empty())  // the validation images must stay the same
     config.own_flags.push_back({"--val-split", fmt::format("{}", config.val_split)});
@@ -75,7 +80,8 @@ void combine_flags(const IsGiven& given, TrainerConfig& config) {
             "--train: cannot be combined with PHOTOS, which also names the training images");
   ATH_CHECK(!given("--detect-anomaly") || !given("--nan-policy"),
             "--nan-policy: cannot be combined with --detect-anomaly, which means --nan-policy stop");
-  if (given("--monitor")) combine_monitor(config, given("--early-stop"));
+  if (given("--monitor") && config.monitor)
+    combine_monitor(config, given("--early-stop") && config.early_stop);
 }
 
 void fit_to_trial(const IsGiven& given, TrainerConfig& config) {

@@ -35,6 +35,12 @@ std::vector<Setting> of_table(const TrainerConfig& config, detail::Same same) {
   return all;
 }
 
+/// Whether the rate is the program's, which no flag has set.
+bool follows_the_batch(const TrainerConfig& config) {
+  return std::ranges::any_of(
+      config.flags, [](const FlagValue& flag) { return flag.name == "--lr" && flag.from == "default"; });
+}
+
 // A schedule is a function, so it is described by some of its values.
 std::string text_of_rates(const std::vector<Schedule>& schedules, std::int64_t steps) {
   std::vector<std::string> all;
@@ -75,6 +81,8 @@ std::vector<Setting> settings_of(const FitInfo& info, const Normalization& pixel
                                  const std::vector<Schedule>& schedules, std::int64_t schedule_steps,
                                  const std::string& optimizer) {
   std::vector<Setting> all = of_table(info.config, detail::Same::run);
+  for (Setting& one : all)  // fit_usual_rate()
+    if (one.name == "lr" && follows_the_batch(info.config)) one.follows = {"batch_size", "accumulate"};
   const ImageSpec& spec = info.spec;
   const auto add = [&all](const char* name, const char* called, const std::string& value,
                           std::vector<std::string> follows = {}) {

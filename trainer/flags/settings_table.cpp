@@ -3,6 +3,9 @@
 #include "trainer/flags/detail/settings_table.h"
 
 #include <algorithm>
+#include <limits>
+#include <optional>
+#include <type_traits>
 
 #include <fmt/ranges.h>
 
@@ -143,11 +146,12 @@ SettingValue augmentation() {
 
 /// DECAY, or DECAY:EVERY.
 SettingValue average() {
-  SettingValue value = field(&C::ema_decay, below_1);
+  const auto decay = or_off(0.0, below_1);
+  SettingValue value = field(&C::ema_decay, decay);
   const auto print_decay = value.print;
-  value.read = [](C& config, Text flag, Text text) {
+  value.read = [decay](C& config, Text flag, Text text) {
     const std::size_t colon = text.find(':');
-    config.ema_decay = below_1(flag, text.substr(0, colon));
+    config.ema_decay = decay(flag, text.substr(0, colon));
     config.ema_every = colon == std::string::npos ? 1 : whole(1, 1'000'000)(flag, text.substr(colon + 1));
   };
   value.print = [print_decay](const C& config) {
@@ -200,15 +204,28 @@ SettingValue pixel_numbers(std::vector<double> C::*member, double low) {
       [=](const C& config) { return fmt::format("{:.6g}", fmt::join(config.*member, ",")); });
 }
 
+/// "none": unset.
+template <class Read> auto or_none(Read read) {
+  return [read](Text flag, Text text) {
+    using T = std::invoke_result_t<Read, Text, Text>;
+    return text == "none" ? std::optional<T>() : std::optional<T>(read(flag, text));
+  };
+}
+
+std::string path_or_none(Text flag, Text text) {
+  return text == "none" ? "" : path(flag, text);
+}
+
 std::vector<Freeze> freezes(Text flag, Text text) {
   std::vector<Freeze> all;
+  if (text == "none") return all;
   for (const std::string& one : split(text, ' ')) all.push_back(freeze(flag, one));
   return all;
 }
 
 /// A switch is one step.
 std::int64_t steps_tried(Text flag, Text text) {
-  return text == "true" ? 1 : whole(1)(flag, text);
+  return text == "true" ? 1 : or_off(std::int64_t{0}, whole(1))(flag, text);
 }
 
 auto limit(std::int64_t least) {
@@ -315,7 +332,10 @@ std::vector<SettingRow> training() {
       flag("--max-time TIME",
            "stop after this much training time, including time before --resume: SECONDS, HH:MM:SS or "
            "DD:HH:MM:SS [no limit]",
-           &C::max_time_s, max_time),
+           &C::max_time_s,
+           [](Text flag, Text text) {
+             return text == "none" ? std::numeric_limits<double>::infinity() : max_time(flag, text);
+           }),
       flag("--batch-size N", "images per backward pass, over all devices [{}]", &C::batch_size, whole(1), run,
            always),
       flag("--val-batch-size N", "images per validation batch [the larger of --batch-size and 256]",
@@ -323,11 +343,11 @@ std::vector<SettingRow> training() {
       flag("--accumulate,--accumulate-grad-batches N", "backward passes per step [{}]", &C::accumulate,
            whole(1, 1'000'000), run, always),
       flag("--clip-norm,--gradient-clip-val X", "clip the norm of all gradients together to X [none]",
-           &C::clip_norm, positive(1e-30, 1e15), run),
+           &C::clip_norm, or_off(0.0, positive(1e-30, 1e15)), run),
       flag("--clip-value X", "clip each gradient to [-X, X], after --clip-norm [none]", &C::clip_value,
-           positive(1e-30, 1e15), run),
+           or_off(0.0, positive(1e-30, 1e15)), run),
       flag("--skip-outliers Z", "skip steps whose gradient norm is Z deviations above its mean [none]",
-           &C::skip_outliers, positive(1e-3, 1e6), run),
+           &C::skip_outliers, or_off(0.0, positive(1e-3, 1e6)), run),
       flag("--seed N", "random seed: initial weights, order and augmentation of images, dropout [{}]",
            &C::seed, seed, run, always),
   };
@@ -345,7 +365,9 @@ std::vector<SettingRow> recipe() {
                 [](const C& config) {
                   return std::string(config.optimizer ? "the program's" : name_of(config.optimizer_kind));
                 }),
-      flag("--lr RATE", "highest learning rate [{}]", &C::lr, positive(), run, always),
+      flag("--lr RATE",
+           "highest learning rate; the program's is lowered for smaller batches than its own [{}]", &C::lr,
+           positive(), run, always),
       flag("--momentum MU", "momentum of sgd and muon [{}]", &C::momentum, share, run, always),
       flag("--nesterov on|off", "use Nesterov momentum [{}]", &C::nesterov, OnOrOff(), run, always),
       flag("--betas B1,B2", "decay rates of adam's and adamw's moving averages [{}]", betas(), run, always),
@@ -409,12 +431,12 @@ std::vector<SettingRow> recipe() {
       flag("--layer-decay X",
            "multiply the learning rate by X from each block of the model to the one before it, for "
            "fine-tuning, such as 0.75 [none]",
-           &C::layer_decay, positive(1e-3, 1), run)
+           &C::layer_decay, or_off(1.0, positive(1e-3, 1)), run)
           .with(&Row::offered, has_models),
       flag("--repeated-aug,--aug-repeats N",
            "each image N times in a row, augmented differently, in an epoch of as many images as without: "
            "one of N images, drawn again in each [1]",
-           &C::repeated_aug, whole(1, 256), run),
+           &C::repeated_aug, or_off(std::int64_t{1}, whole(1, 256)), run),
       flag("--augment LIST",
            "random augmentations of training images, separated by commas: crop:PIXELS[:reflect], "
            "resized-crop[:MINAREA], flip, alternating-flip, vertical-flip, rotation:DEGREES, blur[:P], "
@@ -430,13 +452,13 @@ std::vector<SettingRow> recipe() {
            "keep the best weights by it or by --monitor; for another metric that the program logs: "
            "METRIC:PATIENCE:min or :max. "
            "More options, after commas: min_delta=X, mode=min|max, stop_at=X, diverge_at=X",
-           &C::early_stop, early_stop, run)
+           &C::early_stop, or_none(early_stop), run)
           .with(&Row::may_follow, watches_the_same),
       flag("--monitor METRIC",
            "keep the weights of the best validation, whenever training ends: val_loss, val_accuracy, "
            "train_loss, or for another metric that the program logs METRIC:min or :max [--early-stop's, else "
            "the last weights]",
-           &C::monitor, monitor, run),
+           &C::monitor, or_none(monitor), run),
       flag("--freeze PREFIX[:EPOCHS]",
            "freeze the part of the network with this name (layer1, features.0), with its batch-norm "
            "statistics, for the first EPOCHS or the whole run; may be given several times [none]",
@@ -612,7 +634,7 @@ std::vector<SettingRow> device_and_precision() {
       flag("--device,--accelerator D", "auto, cpu or cuda[:N] [auto]", device_choice(), unchecked, never),
       flag("--memory-limit BYTES",
            "most memory that tensors may take, such as 500000000 or 2G [on the CPU, nearly all free memory]",
-           &C::memory_limit, byte_count, unchecked, never),
+           &C::memory_limit, or_off(std::int64_t{0}, byte_count), unchecked, never),
       flag("--fused on|off",
            "fuse activations and residual sums into convolutions, linear layers and norms; off shows what "
            "fusion saves [{}]",
@@ -694,8 +716,10 @@ std::vector<SettingRow> checkpoints_and_reports() {
            "simple: show at the end where the time went, by part and by op; advanced: also by layer; trace: "
            "write trace.json for Perfetto to --run-dir [none]",
            &C::profile,
-           OneOf<Profile>{
-               {{"simple", Profile::simple}, {"advanced", Profile::advanced}, {"trace", Profile::trace}}}),
+           OneOf<Profile>{{{"none", Profile::none},
+                           {"simple", Profile::simple},
+                           {"advanced", Profile::advanced},
+                           {"trace", Profile::trace}}}),
       flag("--progress on|off", "print progress to stdout; off prints errors only [on]", &C::progress,
            OnOrOff()),
       flag("--forbid-sync", "fail if a step waits for the device", &C::forbid_sync, Switch()),
@@ -717,7 +741,7 @@ std::vector<SettingRow> checkpoints_and_reports() {
            checkpoint_every(), ranks),
       flag("--keep N", "number of newest checkpoints to keep [{}]", &C::checkpoint_keep, whole(1)),
       flag("--save-top-k K", "save after each epoch, and also keep the best K by --monitor [none]",
-           &C::save_top_k, whole(1)),
+           &C::save_top_k, or_off(std::int64_t{0}, whole(1))),
       flag("--async-checkpoints",
            "write checkpoints in the background, from a copy in memory as large as the checkpoint",
            &C::async_checkpoints, Switch()),
@@ -725,7 +749,7 @@ std::vector<SettingRow> checkpoints_and_reports() {
            "resume from a checkpoint, with the flags of its run; auto: the newest valid one in "
            "--checkpoint-dir or --run-dir, or of the newest unfinished run with these settings; if there is "
            "none, start fresh",
-           &C::resume, path, ranks, never)
+           &C::resume, path_or_none, ranks, never)
           .with(&Row::compared, [](const C& config) { return given_or_not(!config.resume.empty()); }),
       // A task's networks are initialised by the program.
       flag(
@@ -734,7 +758,7 @@ std::vector<SettingRow> checkpoints_and_reports() {
           "or timm's model of this name; or a name of what scripts/get_weights.sh has fetched, imagenet for "
           "the model's own; if the number of classes differs, the last layer starts from random weights "
           "[random]",
-          &C::pretrained, path)
+          &C::pretrained, path_or_none)
           .with(&Row::offered, has_models),
       flag(
           "--pretrained-ema on|off",

@@ -20,9 +20,13 @@ std::int64_t quotient_up(std::int64_t value, std::int64_t by) {
 
 }  // namespace
 
-PassBytes measure_pass(nn::Module& network, const ImageSpec& images) {
-  const Tensor image = Tensor::zeros({1, images.height, images.width, images.channels});
-  PassBytes pass{.weights = network.parameter_count() * std::int64_t{sizeof(float)}};
+PassBytes measure_pass(nn::Module& network, const ImageSpec& images, DType dtype) {
+  const Tensor image = Tensor::zeros({1, images.height, images.width, images.channels}, {dtype});
+  PassBytes pass{.weights = network.parameter_count() * static_cast<std::int64_t>(size_of(dtype))};
+  if (pass.weights == 0) {  // a quantized network's are buffers
+    for (const NamedTensor& buffer : network.buffers())
+      pass.weights += static_cast<std::int64_t>(buffer.tensor.bytes());
+  }
   for (const Layer& layer : trace_layers(network, [&] { (void)network(image); })) {
     pass.activations += layer.activation_bytes;
     pass.largest = std::max(pass.largest, layer.activation_bytes);

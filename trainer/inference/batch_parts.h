@@ -14,8 +14,9 @@ struct PassBytes {
   std::int64_t largest = 0;      ///< of one image: the largest such result
 };
 
-/// Computes one image of zeros, on the CPU. If the network refuses it, activations are those before that.
-PassBytes measure_pass(nn::Module& network, const ImageSpec& images);
+/// Computes one image of zeros of `dtype`, on the CPU. If the network refuses it, activations are those
+/// before that.
+PassBytes measure_pass(nn::Module& network, const ImageSpec& images, DType dtype = DType::f32);
 
 /// How many images of a batch a CPU should compute at a time: few enough that a layer's activations are still
 /// in the cores' caches when the next layer reads them, and enough that reading the weights again for each

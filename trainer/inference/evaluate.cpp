@@ -13,6 +13,7 @@
 
 #include "autograd/grad_mode.h"
 #include "autograd/loss.h"
+#include "autograd/packed_model.h"
 #include "autograd/shape.h"
 #include "data/defects.h"
 #include "data/detail/batch_plan.h"
@@ -141,6 +142,8 @@ class ClassResults final : public Results {
     evaluation_.add(cross_entropy(outputs, batch.labels, 0, Reduction::none), outputs, batch.labels, samples);
   }
   std::int64_t images() const override { return evaluation_.images(); }
+  double score() const override { return 100 * evaluation_.top1(); }
+  const char* score_name() const override { return "top-1"; }
   std::string headline(const ModelInfo& model) const override {
     std::string text = figures(evaluation_.loss(), evaluation_.top1());
     if (evaluation_.top() > 1)
@@ -206,19 +209,30 @@ void check_size(const ModelInfo& model, const Dataset& data) {
 }
 
 /// Adds what the network with the model's weights says of all the images. These are the weights of the run,
-/// whose half precisions may not hold the mean of values.
+/// whose half precisions may not hold the mean of values; a quantized network has its own.
 void measure(nn::Module& network, const ModelFile& model, const Dataset& data, const EvaluateOptions& options,
              Results& results) {
   const ModelInfo& info = model.info;
   if (options.bad_samples.list) check_all(data, usable_cpus());
-  network.load_state_dict(model.weights);
-  const FrozenWeights weights(network.parameters(), network.buffers(), info.precision, options.device);
+  const Precision precision =
+      info.is_quantized() ? Precision::f32 : options.precision.value_or(info.precision);
+  ATH_CHECK(!info.is_quantized() || options.precision.value_or(precision) == precision,
+            "evaluate: {} computes in {}, and has no other precision", model.path.string(), info.quantized);
+  std::optional<FrozenWeights> weights;
+  if (info.is_quantized()) {
+    network.to(options.device);
+  } else {
+    network.load_state_dict(model.weights);
+    weights.emplace(network.parameters(), network.buffers(), precision, options.device);
+  }
   network.eval();
-  const Preprocess preprocess(info.images, info.pixels, compute_dtype(info.precision), options.device);
+  PackedModel packed;
+  if (weights && options.precision && options.device.is_cpu()) weights->keep_unrounded(packed);
+  const Preprocess preprocess(info.images, info.pixels, compute_dtype(precision), options.device);
   const TestTimeAugmentation views(options.tta.value_or(info.tta), info.images.height, info.images.width,
                                    options.device);
   Loader loader(data, loading(info, options));
-  const InferenceMode inference;
+  const InferenceMode inference = options.precision ? InferenceMode(packed) : InferenceMode();
   const ConvChoicesOf choices(info);
   loader.start_epoch(0);
   std::int64_t before = 0;  // samples of earlier batches
@@ -319,10 +333,12 @@ std::unique_ptr<Results> evaluate_task(nn::Module& network, const ModelFile& mod
 }
 
 std::string summary_of(const ModelInfo& model, const Results& results, const Evaluated& of) {
-  return fmt::format("{}: {} of {}, {}, {}\n{}: {} images\n\n{}\n\n{}", printable(of.model),
+  const std::string measured = of.precision.empty() ? "" : fmt::format(", measured in {}", of.precision);
+  return fmt::format("{}: {} of {}, {}, {}{}\n{}: {} images\n\n{}\n\n{}", printable(of.model),
                      model.model.empty() ? "a network" : printable(model.model), printable(model.program),
-                     name_of(model.precision), printable(model.weights), printable(of.data),
-                     with_commas(results.images()), results.headline(model), results.text(of));
+                     model.is_quantized() ? model.quantized : name_of(model.precision),
+                     printable(model.weights), measured, printable(of.data), with_commas(results.images()),
+                     results.headline(model), results.text(of));
 }
 
 }  // namespace athanor

@@ -20,6 +20,8 @@ struct EvaluateOptions {
   Device device = kCpu;
   int workers = LoaderOptions::kAuto;  ///< loader threads
   std::optional<TestViews> tta = {};   ///< unset: as the model's run validated
+  /// Set: computes as a Predictor in that precision does. Unset: as the model's run validated.
+  std::optional<Precision> precision = {};
   /// `skip` leaves images that cannot be read out of all figures.
   BadSamples bad_samples = {};
   /// Receives the loader's warnings, what the images lack of the model's classes, and how many were left out
@@ -28,10 +30,11 @@ struct EvaluateOptions {
   std::function<void(std::int64_t images)> on_progress = {};  ///< called after each batch with the total done
 };
 
-/// Measures a classifier on labelled images of its size exactly as its run's validation did: same precision,
-/// same batch per rank, no fusion. On the same images, with equally many threads, loss and accuracy equal
-/// those of the run, bit for bit. Classes are matched by name where both have names. Throws ArgumentError if
-/// images differ from the model's, or have a class that it lacks, and what reading throws.
+/// Measures a classifier on labelled images of its size, without EvaluateOptions::precision exactly as its
+/// run's validation did: same precision, same batch per rank, no fusion. On the same images, with equally
+/// many threads, loss and accuracy then equal those of the run, bit for bit. Classes are matched by name
+/// where both have names. Throws ArgumentError if images differ from the model's, or have a class that it
+/// lacks, and what reading throws.
 Evaluation evaluate(const ModelFile& model, const Dataset& data, const EvaluateOptions& options = {});
 /// The same with the caller's network, which receives the model's weights.
 Evaluation evaluate(nn::Module& network, const ModelFile& model, const Dataset& data,

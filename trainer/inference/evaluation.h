@@ -84,6 +84,7 @@ struct Evaluated {
   std::string model = {}, data = {};
   /// The source of a sample, "photos/cat/7.jpg"; unset or empty: only its index is shown.
   std::function<std::string(std::int64_t sample)> where = {};
+  std::string precision = {};  ///< in which it is measured, if that was asked for
 };
 
 /// Plain-text tables: precision and recall of up to 50 classes, and the confusion matrix of up to 20; with

@@ -27,6 +27,8 @@ class LabelResults final : public detail::CollectedResults {
   /// The share of images of which all labels are right.
   double exact() const;
 
+  double score() const override { return 100 * mean_average_precision(); }
+  const char* score_name() const override { return "mAP"; }
   std::string headline(const ModelInfo& model) const override;
   std::string text(const Evaluated& of) const override;
   std::string json(const Evaluated& of) const override;

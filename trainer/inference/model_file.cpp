@@ -14,6 +14,7 @@
 #include "kernels/cpu/context.h"
 #include "kernels/reduce.h"
 #include "nn/models/model.h"
+#include "nn/quantized/quantized_network.h"
 #include "nn/scale_outputs.h"
 #include "tensor/base/error.h"
 #include "tensor/base/printable.h"
@@ -171,6 +172,8 @@ ModelInfo info_from(const Metadata& about) {
     if (about.contains(name)) read(name, text(about, name), value);
   });
   if (about.contains("conv_choices")) info.conv_choices = text(about, "conv_choices");
+  if (about.contains(kQuantized)) info.quantized = text(about, kQuantized);
+  if (about.contains("float_model")) info.float_model = text(about, "float_model");
   return info;
 }
 
@@ -200,6 +203,8 @@ void check(const ModelInfo& info) {
   ATH_CHECK(are_conv_choices(info.conv_choices), "'conv_choices' must be choices of --benchmark, but is '{}'",
             info.conv_choices.substr(0, 200));
   ATH_CHECK(info.ranks >= 1 && info.ranks <= 1 << 20, "'ranks' must be at least 1, but is {}", info.ranks);
+  ATH_CHECK(!info.is_quantized() || info.quantized == kInt8, "'{}' must be {}, but is '{}'", kQuantized,
+            kInt8, info.quantized.substr(0, 40));
   if (!info.has_known_task()) return;  // only its program can use it
   ATH_CHECK(images.height > 0 && images.width > 0 && images.height <= kMax && images.width <= kMax &&
                 images.channels > 0 && images.channels <= 16 && images.classes >= 0,
@@ -239,6 +244,8 @@ Metadata description(const ModelInfo& info) {
     });
   }
   if (!info.conv_choices.empty()) about["conv_choices"] = info.conv_choices;
+  if (info.is_quantized()) about[kQuantized] = info.quantized;
+  if (!info.float_model.empty()) about["float_model"] = info.float_model;
   write_resizing(about, info);
   return about;
 }
@@ -306,6 +313,10 @@ std::unique_ptr<nn::Module> make_network(const ModelFile& model) {
   const ImageSpec& images = info.images;
   try {
     auto network = nn::make_model(info.model, {images.classes, images.channels, images.height, images.width});
+    if (info.is_quantized()) {
+      const Shape sample{images.height, images.width, images.channels};
+      return std::make_unique<nn::QuantizedNetwork>(*network, sample, model.weights);
+    }
     network->load_state_dict(model.weights);
     if (!info.output_scale.empty()) nn::scale_outputs(*network, info.output_mean, info.output_scale);
     return network;

@@ -20,6 +20,9 @@
 
 namespace athanor {
 
+/// ModelInfo::quantized of an nn::QuantizedNetwork.
+inline constexpr char kInt8[] = "int8";
+
 /// A model file's description of its weights: everything needed to use them.
 struct ModelInfo {
   std::string version = {};                   ///< of the library that wrote it; save_model() fills it in
@@ -50,7 +53,10 @@ struct ModelInfo {
   std::string weights = {};         ///< which weights: "best val_loss", "running average", "last step"
   double test_loss = 0, test_accuracy = 0;  ///< NaN if not measured
   std::uint64_t weights_hash = 0;
+  std::string quantized = {};    ///< kInt8: the weights are those of an nn::QuantizedNetwork; empty: f32
+  std::string float_model = {};  ///< of a quantized one: the model.safetensors that it was made of
 
+  bool is_quantized() const { return !quantized.empty(); }
   /// Whether predictions and evaluations know what its results mean. Else: only its program does.
   bool has_known_task() const { return classifies || task != LabelKind::classes; }
   /// The probability from which on an image has the class.
@@ -59,7 +65,7 @@ struct ModelInfo {
   }
 };
 
-/// A model saved by a run: weights under their modules' names, f32, and their description.
+/// A model saved by a run: weights under their modules' names, f32 unless quantized, and their description.
 struct ModelFile {
   std::filesystem::path path;  ///< for messages
   ModelInfo info;
@@ -72,7 +78,7 @@ struct ModelFile {
 /// "pad" or "squash", or "cover" if shorter_side is 0, which is then written as the image's own; `crop_share`
 /// is not 1; `pad_value` is for "pad"; `interpolation` is not "bilinear"; `class_names_are` is
 /// "percent-encoded" if the names are not all UTF-8; `task` is "multilabel" or "regression", with
-/// `thresholds`, or `output_mean` and `output_scale` (JSON).
+/// `thresholds`, or `output_mean` and `output_scale` (JSON); `quantized` is "int8", with `float_model`.
 safetensors::Metadata description(const ModelInfo& info);
 /// "10 classes", "3 labels" or "2 values".
 std::string counted_outputs(const ModelInfo& info);
@@ -90,6 +96,7 @@ void save_model(const std::filesystem::path& path, const ModelInfo& info, const 
 ModelFile load_model(const std::filesystem::path& path);
 
 /// The network of a model known to nn::make_model(), with its weights, on the CPU; of values, in their units.
+/// Of a quantized model, an nn::QuantizedNetwork.
 /// Throws IoError if they do not match that network, ArgumentError if the file has another kind of network.
 std::unique_ptr<nn::Module> make_network(const ModelFile& model);
 

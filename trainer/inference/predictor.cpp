@@ -18,7 +18,10 @@
 #include "data/preprocess.h"
 #include "kernels/cpu/borrowed_context.h"
 #include "kernels/cpu/context.h"
+#include "kernels/cpu/isa.h"
+#include "nn/scale_outputs.h"
 #include "tensor/base/error.h"
+#include "trainer/frozen_weights.h"
 #include "trainer/inference/batch_parts.h"
 
 namespace athanor {
@@ -75,7 +78,29 @@ class Lease {
 
 Device device_of(const nn::Module& network) {
   const std::vector<Parameter> parameters = network.parameters();
-  return parameters.empty() ? kCpu : parameters.front().tensor.device();
+  if (!parameters.empty()) return parameters.front().tensor.device();
+  const std::vector<NamedTensor> buffers = network.buffers();  // of a quantized network
+  return buffers.empty() ? kCpu : buffers.front().tensor.device();
+}
+
+Tensor in_dtype(const Tensor& x, DType dtype) {
+  return x.dtype() == dtype ? x : cast(x, dtype);
+}
+
+/// A row for each image: [K] f32 on the device.
+Tensor row_of(const std::vector<double>& values, Device device) {
+  const std::vector<float> rounded(values.begin(), values.end());
+  return Tensor::from(rounded, {std::ssize(rounded)}).to(device);
+}
+
+/// Undoes scale_outputs().
+void unscale_outputs(nn::Module& network, const ModelInfo& info) {
+  std::vector<double> mean, scale;
+  for (std::size_t i = 0; i < info.output_scale.size(); ++i) {
+    mean.push_back(-info.output_mean[i] / info.output_scale[i]);
+    scale.push_back(1 / info.output_scale[i]);
+  }
+  nn::scale_outputs(network, mean, scale);
 }
 
 /// ITU-R BT.601.
@@ -88,10 +113,19 @@ void to_luma(std::span<const std::uint8_t> rgb, std::span<std::uint8_t> grey) {
 
 }  // namespace
 
+std::string no_faster_than_f32(Precision precision, Device device) {
+  const bool slow = precision == Precision::f16 || (precision == Precision::bf16 && !cpu::has_avx512_bf16());
+  if (!slow || !device.is_cpu()) return {};
+  return fmt::format("this CPU does not multiply {}: predictions in f32 are faster", name_of(precision));
+}
+
 struct Predictor::Impl {
   ModelInfo info;
   std::unique_ptr<nn::Module> network;
   Device device;
+  Precision precision;
+  std::optional<FrozenWeights> rounded;  // of a half precision
+  Tensor output_mean, output_scale;      // of numbers in a half precision, which may not hold their mean
   PackedModel packed;
   Preprocess preprocess;
   ImageTransform transform;
@@ -100,23 +134,38 @@ struct Predictor::Impl {
   mutable std::once_flag measured;
   mutable PassBytes pass;
 
-  Impl(std::unique_ptr<nn::Module> module, ModelInfo about, TestViews tta = TestViews::none)
+  Impl(std::unique_ptr<nn::Module> module, ModelInfo about, Precision in, TestViews tta)
       : info(std::move(about)),
         network(std::move(module)),
         device(device_of(*network)),
-        preprocess(info.images, info.pixels, DType::f32, device),
+        precision(in),
+        preprocess(info.images, info.pixels, dtype(), device),
         transform(resizing(info)),
         views(tta, info.images.height, info.images.width, device) {
+    ATH_CHECK(!info.is_quantized() || precision == Precision::f32,
+              "predict: a quantized model computes in {}, and has no other precision", info.quantized);
     network->to(DType::f32);
     network->eval();
+    if (dtype() == DType::f32) return;
+    if (!info.output_scale.empty()) {
+      unscale_outputs(*network, info);
+      output_mean = row_of(info.output_mean, device);
+      output_scale = row_of(info.output_scale, device);
+    }
+    rounded.emplace(network->parameters(), network->buffers(), precision, device);
+    if (device.is_cpu()) rounded->keep_unrounded(packed);
   }
+
+  /// Of images and activations.
+  DType dtype() const { return compute_dtype(precision); }
 
   void decode(Workspace& state, const StoredSample& sample, std::span<std::uint8_t> pixels) const;
   Tensor resized(Workspace& state, const Tensor& images) const;
   Tensor run(const Tensor& images) const;
   Tensor run_in_parts(const Tensor& images) const;
   Tensor logits(Workspace& state, const Tensor& images) const;
-  Predictions meaning_of(const Tensor& results, std::int64_t top) const;
+  Tensor probabilities(const Tensor& results) const;
+  Predictions most_probable(const Tensor& results, std::int64_t top) const;
 };
 
 /// Decodes an image of any size with 1 or 3 channels to `pixels` of the model's size and channels.
@@ -147,35 +196,49 @@ Tensor Predictor::Impl::resized(Workspace& state, const Tensor& images) const {
   return all;
 }
 
-/// The one place that knows what the results of each task mean. results [N, K].
-Predictions Predictor::Impl::meaning_of(const Tensor& results, std::int64_t top) const {
+/// This and the next: the one place that knows what the results of each task mean. results [N, K].
+Tensor Predictor::Impl::probabilities(const Tensor& results) const {
+  ATH_CHECK(results.rank() == 2 && results.dim(1) == info.images.classes,
+            "predict: the network must return logits [N, {}], but returned {}", info.images.classes,
+            results.shape());
+  const InferenceMode inference;
+  if (info.task == LabelKind::values) return contiguous(results.to(kCpu));
+  return (info.task == LabelKind::classes ? softmax(results) : sigmoid(results)).to(kCpu);
+}
+
+/// probabilities [N, K], on the CPU.
+Predictions Predictor::Impl::most_probable(const Tensor& probabilities, std::int64_t top) const {
+  const std::int64_t classes = info.images.classes;
+  ATH_CHECK(top >= 1 && top <= classes, "predict: top must be in [1, {}], but got {}", classes, top);
   if (info.task == LabelKind::values) {
     std::vector<std::int64_t> indices;
-    for (std::int64_t i = 0; i < results.numel(); ++i) indices.push_back(i % results.dim(1));
-    return {Tensor::from(indices, results.shape()), contiguous(results.to(kCpu))};
+    for (std::int64_t i = 0; i < probabilities.numel(); ++i) indices.push_back(i % classes);
+    return {Tensor::from(indices, probabilities.shape()), probabilities};
   }
-  const bool one = info.task == LabelKind::classes;
-  const TopK largest = topk((one ? softmax(results) : sigmoid(results)).to(kCpu), one ? top : results.dim(1));
+  const InferenceMode inference;
+  const TopK largest = topk(probabilities, info.task == LabelKind::classes ? top : classes);
   return {largest.indices, largest.values};
 }
 
-/// Images of the model's size through the network, whose intermediate tensors are tagged.
+/// Images of the model's size through the network, whose intermediate tensors are tagged. Results are f32.
 Tensor Predictor::Impl::run(const Tensor& images) const {
   Batch batch;
   if (images.dtype() != DType::f32) {
     batch.images = images;
     batch.samples = Tensor::zeros({images.dim(0)}, {DType::i64});
   }
-  const Tensor x = batch.images.defined() ? preprocess(batch, 0, false) : images.to(device);
+  const Tensor x =
+      batch.images.defined() ? preprocess(batch, 0, false) : in_dtype(images.to(device), dtype());
   const AllocTag tag("activations");
-  return views(*network, x);
+  const Tensor results = in_dtype(views(*network, x), DType::f32);
+  return output_scale.defined() ? results * output_scale + output_mean : results;
 }
 
 Tensor Predictor::Impl::run_in_parts(const Tensor& images) const {
   const std::int64_t batch = images.dim(0);
   std::int64_t part = batch;
   if (batch >= kLeastInParts && device.is_cpu()) {
-    std::call_once(measured, [this] { pass = measure_pass(*network, info.images); });
+    std::call_once(measured, [this] { pass = measure_pass(*network, info.images, dtype()); });
     part = images_at_a_time(pass, batch, cpu_context().threads());
   }
   const InferenceMode inference(packed);
@@ -216,7 +279,7 @@ Tensor Predictor::Impl::logits(Workspace& state, const Tensor& images) const {
   return run_in_parts(images.shape() == wanted ? images : resized(state, images.to(kCpu)));
 }
 
-Predictor::Predictor(std::unique_ptr<nn::Module> network, ModelInfo info) {
+Predictor::Predictor(std::unique_ptr<nn::Module> network, ModelInfo info, Precision precision) {
   ATH_CHECK(network != nullptr, "predictor: there must be a network, but got null");
   ATH_CHECK(
       info.images.classes >= 1 &&
@@ -229,19 +292,23 @@ Predictor::Predictor(std::unique_ptr<nn::Module> network, ModelInfo info) {
   } catch (const ArgumentError& error) {
     detail::fail<>("predictor: {}", error.what());
   }
-  impl_ = std::make_unique<Impl>(std::move(network), std::move(info));
+  impl_ = std::make_unique<Impl>(std::move(network), std::move(info), precision, TestViews::none);
 }
 
-Predictor::Predictor(const std::filesystem::path& model, Device device, TestViews tta) {
+Predictor::Predictor(const std::filesystem::path& model, Device device, TestViews tta, Precision precision) {
   OpenModel open = open_model(model);
   if (!device.is_cpu()) open.network->to(device);
-  impl_ = std::make_unique<Impl>(std::move(open.network), std::move(open.file.info), tta);
+  impl_ = std::make_unique<Impl>(std::move(open.network), std::move(open.file.info), precision, tta);
 }
 
 Predictor::~Predictor() = default;
 
 const ModelInfo& Predictor::info() const {
   return impl_->info;
+}
+
+Precision Predictor::precision() const {
+  return impl_->precision;
 }
 
 std::string Predictor::class_name(std::int64_t index) const {
@@ -260,11 +327,17 @@ Predictions Predictor::predict(const Tensor& images, std::int64_t top) const {
   const std::int64_t classes = info().images.classes;
   ATH_CHECK(top >= 1 && top <= classes, "predict: top must be in [1, {}], but got {}", classes, top);
   const Lease state(impl_->pool);
-  const Tensor scores = impl_->logits(*state, images);
-  ATH_CHECK(scores.rank() == 2 && scores.dim(1) == classes,
-            "predict: the network must return logits [N, {}], but returned {}", classes, scores.shape());
-  const InferenceMode inference;
-  return impl_->meaning_of(scores, top);
+  return impl_->most_probable(impl_->probabilities(impl_->logits(*state, images)), top);
+}
+
+Tensor Predictor::probabilities(const Tensor& logits) const {
+  const Lease state(impl_->pool);
+  return impl_->probabilities(logits);
+}
+
+Predictions Predictor::most_probable(const Tensor& probabilities, std::int64_t top) const {
+  const Lease state(impl_->pool);
+  return impl_->most_probable(probabilities, top);
 }
 
 Predictions Predictor::predict(std::span<const std::span<const std::byte>> files, std::int64_t top) const {

@@ -29,6 +29,10 @@ struct Guess {
   bool present = false;   ///< of several labels: whether the image has it, by ModelInfo::thresholds
 };
 
+/// Why predictions in that precision are no faster than in f32 on that device: "this CPU does not multiply
+/// bf16: ..."; empty if they may be.
+std::string no_faster_than_f32(Precision precision, Device device);
+
 /// A trained model for concurrent use by any number of threads.
 ///
 ///     const Predictor predictor("runs/train_mnist/latest");
@@ -46,17 +50,21 @@ class Predictor {
  public:
   /// A run's folder, or its model.safetensors. Throws IoError, naming the file, if load_model() does or the
   /// weights do not fit; ArgumentError on a network unknown to nn::make_model().
-  /// Predicts by the mean logits of `tta`.
+  /// Predicts by the mean logits of `tta`. In bf16 or f16, images, weights and activations are rounded, sums,
+  /// biases and norms are f32; weights are rounded once, with norms folded in where the CPU has code for
+  /// that. Numbers are scaled to their units in f32.
   explicit Predictor(const std::filesystem::path& model, Device device = kCpu,
-                     TestViews tta = TestViews::none);
+                     TestViews tta = TestViews::none, Precision precision = Precision::f32);
   /// A network with values, on any device, and its description in `info`: images, pixels, class_names and
   /// resizing(). Throws ArgumentError if these do not match, or check_values() does.
-  Predictor(std::unique_ptr<nn::Module> network, ModelInfo info);
+  Predictor(std::unique_ptr<nn::Module> network, ModelInfo info, Precision precision = Precision::f32);
   ~Predictor();
   Predictor(const Predictor&) = delete;
   Predictor& operator=(const Predictor&) = delete;
 
   const ModelInfo& info() const;
+  /// What it computes in; info().precision is that of its training.
+  Precision precision() const;
   /// The name of a class or number, or its index without names. Throws ArgumentError outside [0, classes).
   std::string class_name(std::int64_t index) const;
 
@@ -72,6 +80,13 @@ class Predictor {
   std::vector<Guess> guesses(const Predictions& found, std::int64_t image, std::int64_t count) const;
   /// The network's output, averaged over views, [N, classes] f32 on its device; in InferenceMode.
   Tensor logits(const Tensor& images) const;
+
+  /// predict() in two steps, for callers that want more of it. What logits() returned as probabilities: of a
+  /// class by softmax, of each label by a sigmoid; numbers unchanged. logits [N, classes] f32; returns the
+  /// same on the CPU. Throws ArgumentError on another shape.
+  Tensor probabilities(const Tensor& logits) const;
+  /// Of these, those that predict() returns. top as there.
+  Predictions most_probable(const Tensor& probabilities, std::int64_t top = 1) const;
 
   /// Decodes a JPEG, PNG or WebP to the model's size: writes height x width x channels bytes to `pixels`. For
   /// callers that assemble a batch image by image. Throws IoError without naming the file.

@@ -18,6 +18,11 @@ class Results {
   /// ArgumentError on other shapes.
   virtual void add(const Tensor& outputs, const Batch& batch, const Tensor& samples) = 0;
   virtual std::int64_t images() const = 0;
+  /// The figure by which two models are compared, in percent, the higher the better: of classes the top-1
+  /// accuracy, of labels the mean average precision, of numbers R2.
+  virtual double score() const = 0;
+  /// "top-1", "mAP" or "R2".
+  virtual const char* score_name() const = 0;
 
   /// The most important figures in a line, and in another one how they compare with those that the run of the
   /// model reported, if it did.

@@ -19,6 +19,8 @@ class ValueResults final : public detail::CollectedResults {
   NumberFigures figures(std::int64_t output) const;
   NumberFigures mean() const;
 
+  double score() const override { return 100 * mean().r2; }
+  const char* score_name() const override { return "R2"; }
   std::string headline(const ModelInfo& model) const override;
   std::string text(const Evaluated& of) const override;
   std::string json(const Evaluated& of) const override;

@@ -45,6 +45,13 @@ StateDict with_rows_of_head(const StateDict& weights, const nn::Module& model,
   return moved;
 }
 
+/// Integers cannot be trained.
+void check_trainable(const std::filesystem::path& path, const ModelInfo& info) {
+  ATH_CHECK(!info.is_quantized(),
+            "{} must hold weights to train, but is quantized to {}; take the model that it was made of{}",
+            path.string(), info.quantized, info.float_model.empty() ? "" : ", " + info.float_model);
+}
+
 WeightsFile read(const std::filesystem::path& path, bool averages) {
   WeightsFile file;
   if (torch_file::is_torch_file(path)) {
@@ -110,6 +117,7 @@ nn::Pretrained load_weights(const std::filesystem::path& path, nn::Module& model
                             const nn::PretrainedOptions& options,
                             const std::vector<std::string>& class_names) {
   WeightsFile file = read_weights(path, options.averages);
+  if (file.info) check_trainable(path, *file.info);
   nn::PretrainedOptions how = options;
   bool other_classes = false;
   const auto theirs = file.info ? file.info->class_names : std::vector<std::string>();

@@ -38,7 +38,7 @@ std::string choice_of(const nn::Pretrained& taken);
 /// Reads a file's weights into an initialised model: nn::load_pretrained() defines what fits, and handles the
 /// last layer. If the file names its classes, and `class_names` are the same in another order, the rows of
 /// the last layer follow them; if they are others, that layer keeps its values. Throws IoError, and
-/// ArgumentError naming the file.
+/// ArgumentError naming the file, also if it is quantized.
 nn::Pretrained load_weights(const std::filesystem::path& path, nn::Module& model,
                             const nn::PretrainedOptions& options = {},
                             const std::vector<std::string>& class_names = {});

@@ -4,7 +4,9 @@
 #include <cmath>
 #include <filesystem>
 #include <limits>
+#include <string_view>
 #include <system_error>
+#include <utility>
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -67,6 +69,36 @@ std::string describe(const Augment& augment) {
   return text;
 }
 
+/// What flags or a recipe say of training and validation, beside what the lines of every run show.
+std::string chosen(const TrainerConfig& config) {
+  static constexpr std::pair<std::string_view, const char*> kShown[] = {
+      {"--loss", "loss"},
+      {"--label-smoothing", "label smoothing"},
+      {"--class-weights", "class weights"},
+      {"--clip-norm", "gradients clipped to"},
+      {"--dropout", "dropout"},
+      {"--drop-path", "drop path"},
+      {"--layer-decay", "layer decay"},
+      {"--repeated-aug", "repeated augmentation"},
+      {"--sampler", "sampler"},
+      {"--ema", "EMA"},
+      {"--resize", "resize"},
+      {"--crop-share", "crop share"},
+      {"--interpolation", "interpolation"},
+      {"--val-image-size", "validation size"},
+      {"--tta", "test-time augmentation"},
+  };
+  std::string text;
+  for (const auto& [name, what] : kShown) {
+    const auto is_it = [&, name = name](const FlagValue& flag) {
+      return flag.name == name && flag.from != "default";
+    };
+    const auto flag = std::find_if(config.flags.begin(), config.flags.end(), is_it);
+    if (flag != config.flags.end()) text += fmt::format(", {} {}", what, flag->value);
+  }
+  return text;
+}
+
 /// "0.2162"; "-" if not measured.
 std::string loss(double value) {
   return std::isnan(value) ? "-" : fmt::format("{:.4f}", value);
@@ -98,6 +130,22 @@ std::string listed(std::vector<NamedValue> values) {
   for (const auto& [name, value] : values)
     text += fmt::format("{}{} {:.4g}", text.empty() ? "" : ", ", name, value);
   return all > kMost ? fmt::format("{}, and {} more", text, all - kMost) : text;
+}
+
+/// "cat 0.41, dog 0.6": the thresholds of several labels; of many the first.
+std::string thresholds_in(const std::vector<NamedValue>& values, const std::vector<std::string>& classes) {
+  constexpr std::size_t kMost = 8;
+  std::string text;
+  std::size_t count = 0;
+  for (const auto& [name, value] : values) {
+    if (!is_threshold(name) || std::isnan(value)) continue;
+    if (count++ >= kMost) continue;
+    const std::string number = name.substr(name.rfind('/') + 1);  // of the class
+    const std::size_t at = std::stoul(number);
+    text += fmt::format("{}{} {:.3g}", text.empty() ? "" : ", ", at < classes.size() ? classes[at] : number,
+                        value);
+  }
+  return count > kMost ? fmt::format("{}, and {} more", text, count - kMost) : text;
 }
 
 /// The command of the tool that predicts with the run's model, in the form this program was called; empty if
@@ -135,6 +183,7 @@ void Progress::on_fit_begin(Trainer&, const FitInfo& info) {
   best_accuracy_ = -1;
   last_wall_s_ = 0;
   classifies_ = info.classifies;
+  class_names_ = info.class_names;
   say(fmt::format("{}{}: device {}{}, {}{}{}, precision {}, strategy {}, {}, seed {}", config.program,
                   config.phase.empty() ? "" : ", phase " + config.phase, config.device.str(),
                   config.device_note.empty() ? "" : fmt::format(" ({})", config.device_note),
@@ -154,21 +203,26 @@ void Progress::on_fit_begin(Trainer&, const FitInfo& info) {
       classifies_ ? fmt::format(", {} classes", info.spec.classes) : ""));
   const std::string epochs = counted(config.epochs, "epoch");
   const bool whole = total_steps_ == config.epochs * steps_per_epoch_;
-  say(fmt::format(
-      "{}, batch {}{}{}{}{}",
-      whole ? fmt::format("{} of {}", epochs, counted(steps_per_epoch_, "step"))
-            : fmt::format("{} (of {} of {})", counted(total_steps_, "step"), epochs,
-                          with_commas(steps_per_epoch_)),
-      config.batch_size,
-      info.ranks > 1 ? fmt::format(" ({} on each rank)", (config.batch_size + info.ranks - 1) / info.ranks)
-                     : "",
-      config.accumulate > 1 ? fmt::format(" x {}", config.accumulate) : "",
-      info.own_rates ? "" : ", " + describe_recipe(config, info.own_optimizers),
-      describe(config.augment) + (config.views > 1 ? fmt::format(", {} views", config.views) : "")));
+  say(fmt::format("{}, batch {}{}{}{}{}",
+                  whole ? fmt::format("{} of {}", epochs, counted(steps_per_epoch_, "step"))
+                        : fmt::format("{} (of {} of {})", counted(total_steps_, "step"), epochs,
+                                      with_commas(steps_per_epoch_)),
+                  config.batch_size,
+                  info.ranks > 1
+                      ? fmt::format(" ({} on each rank)", (config.batch_size + info.ranks - 1) / info.ranks)
+                      : "",
+                  config.accumulate > 1 ? fmt::format(" x {}", config.accumulate) : "",
+                  info.own_rates ? "" : ", " + describe_recipe(config, info.own_optimizers),
+                  describe(config.augment) +
+                      (config.views > 1 ? fmt::format(", {} views", config.views) : "") + chosen(config)));
   if (!config.run_dir.empty()) say(fmt::format("the run's folder: {}", config.run_dir.string()));
   if (!info.summary.empty()) print(out_, "\n{}", info.summary);
   print(out_, "\n");
   if (!info.unused.empty()) say("not used: " + text_of(info.unused));
+  if (!info.own_rates) {
+    const std::string note = too_short_for_schedule(config, total_steps_, steps_per_epoch_);
+    if (!note.empty()) say("note: " + note);
+  }
   for (const std::string& note : info.notes) say(note);
   if (idle_) {
     say("nothing to do: " + info.nothing_to_do);
@@ -289,7 +343,9 @@ void Progress::load_state_dict(const Trainer&, const StateDict& state) {
 }
 
 std::string Progress::result_of(const FitReport& report) const {
-  if (classifies_) return "test accuracy " + percent(report.test_accuracy);
+  if (classifies_)
+    return std::isnan(report.test_accuracy) ? "not validated"
+                                            : "test accuracy " + percent(report.test_accuracy);
   if (std::isnan(report.test_loss)) return report.others.empty() ? "trained" : listed(report.others);
   return fmt::format("test loss {}{}", loss(report.test_loss),
                      report.others.empty() ? "" : ", " + listed(report.others));
@@ -342,6 +398,8 @@ void Progress::on_fit_end(Trainer& trainer, const FitReport& report) {
                   duration(report.wall_s), rate(report.images_per_s), counted(report.steps.applied, "step"),
                   report.steps.skipped() ? fmt::format(" and {} skipped", report.steps.skipped()) : "",
                   byte_size(static_cast<double>(report.peak_bytes)), report.weights_hash));
+  if (const std::string found = thresholds_in(report.others, class_names_); !found.empty())
+    say("thresholds: " + found);
   if (const std::string vendor = describe(report.vendor); !vendor.empty()) say(vendor);
   say_product(trainer.config(), report);
   if (trainer.config().profile != Profile::none) {

@@ -50,6 +50,7 @@ class Progress final : public Callback {
   std::int64_t steps_per_epoch_ = 0, total_steps_ = 0, done_before_ = 0;
   double best_accuracy_ = -1;
   double last_wall_s_ = 0;
+  std::vector<std::string> class_names_;
   std::chrono::steady_clock::time_point started_;
 };
 

@@ -19,6 +19,8 @@ namespace athanor::tool {
 void add_predict(CLI::App& app);
 /// evaluate MODEL --val DATA: its accuracy on labelled images.
 void add_evaluate(CLI::App& app);
+/// quantize MODEL OUT --calibrate DATA: a model of 8-bit integers.
+void add_quantize(CLI::App& app);
 
 /// report RUN...: the page of a run, or a comparison of several.
 void add_report(CLI::App& app);

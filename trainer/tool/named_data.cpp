@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "data/decoded_dataset.h"
 #include "data/digits.h"
 #include "data/formats/cifar.h"
 #include "data/formats/mnist.h"
@@ -101,17 +102,39 @@ class RecordedFlags {
 
 }  // namespace
 
-std::unique_ptr<Dataset> open_named(const std::string& data, const std::string& data_dir, OpenOptions how) {
+std::unique_ptr<Dataset> open_named(const std::string& data, const std::string& data_dir, OpenOptions how,
+                                    Split split) {
   const char* const set = std::getenv("ATHANOR_DATA_DIR");
   const fs::path folder = !data_dir.empty() ? data_dir : set && *set ? set : "data-cache";
-  if (data == "digits") return digits(Split::test);
-  if (data == "mnist") return mnist(folder / "mnist", Split::test);
-  if (data == "cifar10") return cifar10(folder / "cifar10", Split::test);
-  how.split = Split::test;
+  if (data == "digits") return digits(split);
+  if (data == "mnist") return mnist(folder / "mnist", split);
+  if (data == "cifar10") return cifar10(folder / "cifar10", split);
+  how.split = split;
   how.on_import = say;
   std::unique_ptr<Dataset> opened = open_samples(data, how);
   say_unused(*opened);
   return opened;
+}
+
+OpenOptions labels_for(const ModelFile& model, const std::string& fields, const BadSamples& bad) {
+  const ModelInfo& info = model.info;
+  OpenOptions labels{.fields = fields, .labels = info.task, .keep_damaged = bad.keeps_going()};
+  if (info.task == LabelKind::classes) return labels;
+  labels.label_names = info.class_names;
+  if (labels.fields.empty()) labels.fields = fields_of_run(run_of(model));
+  return labels;
+}
+
+std::shared_ptr<const Dataset> as_validated(std::shared_ptr<const Dataset> stored, const ModelInfo& model) {
+  const ImageTransform transform = resizing(model);
+  const bool covers =
+      transform.mode == ResizeMode::crop && transform.shorter_side == 0 && transform.crop_share == 1;
+  if (stored->spec().height > 0 && covers) return stored;
+  return std::make_shared<DecodedDataset>(std::move(stored), transform);
+}
+
+fs::path run_of(const ModelFile& model) {
+  return model.info.float_model.empty() ? model.path : fs::path(model.info.float_model);
 }
 
 std::string fields_of_run(const fs::path& model) {

@@ -33,7 +33,7 @@ struct PredictOptions {
   std::int64_t top = 3;
   std::int64_t batch_size = 32;
   bool json = false, csv = false;
-  std::string bad_samples = "list", tta = "none";
+  std::string bad_samples = "list", tta = "none", precision = "f32";
 };
 
 /// Reads a file's pixels as model input. Throws IoError or OutOfMemoryError naming the file.
@@ -155,7 +155,10 @@ void predict(const PredictOptions& options) {
   ATH_CHECK(options.batch_size >= 1 && options.batch_size <= 4096,
             "--batch-size: must be in [1, 4096], but got {}", options.batch_size);
   const BadSamples bad = read_flag::bad_samples("--bad-samples", options.bad_samples);
-  const Predictor predictor(options.model, kCpu, read_flag::test_views()("--tta", options.tta));
+  const Precision precision = read_flag::prediction_precision("--precision", options.precision);
+  const Predictor predictor(options.model, kCpu, read_flag::test_views()("--tta", options.tta), precision);
+  if (const std::string note = no_faster_than_f32(precision, kCpu); !note.empty())
+    terminal::say(stderr, "--precision: " + note);
   const Pictures pictures = pictures_of(options.pictures);
   const std::vector<fs::path>& files = pictures.files;
   const std::string unused = text_of(pictures.unused);
@@ -199,6 +202,7 @@ void add_predict(CLI::App& app) {
   command->add_option("--batch-size", options->batch_size, "images at a time [32]");
   command->add_option("--tta", options->tta,
                       "views of each picture whose logits are averaged: none, flip or six [none]");
+  command->add_option("--precision", options->precision, "f32, bf16 or f16 [f32]");
   command->add_flag("--json", options->json, "a JSON object per line and picture");
   command->add_flag("--csv", options->csv, "a table with a row per picture");
   command->add_option(

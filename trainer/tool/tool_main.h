@@ -27,8 +27,8 @@ int run_tool(int argc, char** argv, const AddCommands& add);
 
 }  // namespace tool
 
-/// The main() of the tool `athanor`: predict, evaluate, report, picture and those added by `more`. Programs
-/// with their own networks can offer the same commands:
+/// The main() of the tool `athanor`: predict, evaluate, quantize, report, picture and those added by `more`.
+/// Programs with their own networks can offer the same commands:
 ///
 ///     int main(int argc, char** argv) {
 ///       nn::register_model("my_net", make_my_net);

@@ -21,6 +21,8 @@
 #include "bench/peers/athanor/worker.h"
 #include "kernels/implementations.h"
 #include "nn/models/model.h"
+#include "nn/quantized/calibration.h"
+#include "nn/quantized/quantized_network.h"
 #include "trainer/inference/predictor.h"
 
 namespace athanor::peers {
@@ -28,9 +30,23 @@ namespace {
 
 namespace fs = std::filesystem;
 
-Ready prepare_packed(const fs::path& file, std::int64_t batch) {
-  const auto predictor = std::make_shared<const Predictor>(file);
+constexpr std::int64_t kCalibrationImages = 8;  // bench/peers/onnx/infer.py has the same
+
+Ready prepare_packed(const fs::path& file, std::int64_t batch, Precision precision) {
+  const auto predictor = std::make_shared<const Predictor>(file, kCpu, TestViews::none, precision);
   const Tensor images = made_up_images(predictor->info().images, batch);
+  return {[predictor, images] { predictor->logits(images); }, predictor->logits(images).to_vector()};
+}
+
+/// Calibrated on images of other values than those that are timed.
+Ready prepare_int8(const fs::path& file, std::int64_t batch) {
+  OpenModel model = open_model(file);
+  const ImageSpec& spec = model.file.info.images;
+  nn::Calibration calibration(*model.network, {spec.height, spec.width, spec.channels});
+  const Tensor seen = made_up_images(spec, kCalibrationImages + 1);  // the first is timed
+  calibration.observe(contiguous(narrow(seen, 0, 1, kCalibrationImages)));
+  const auto predictor = std::make_shared<const Predictor>(nn::quantize(calibration), model.file.info);
+  const Tensor images = made_up_images(spec, batch);
   return {[predictor, images] { predictor->logits(images); }, predictor->logits(images).to_vector()};
 }
 
@@ -56,8 +72,11 @@ std::vector<PeerCase> cases(const fs::path& folder) {
   for (const auto& [model, sizes] : batches) {
     const fs::path file = folder / (model + ".safetensors");
     for (const std::int64_t batch : sizes) {
-      all.push_back({fmt::format("{}/f32/infer-b{}", model, batch), 0,
-                     [file, batch] { return prepare_packed(file, batch); }});
+      for (const Precision precision : {Precision::f32, Precision::bf16})
+        all.push_back({fmt::format("{}/{}/infer-b{}", model, name_of(precision), batch), 0,
+                       [file, batch, precision] { return prepare_packed(file, batch, precision); }});
+      all.push_back({fmt::format("{}/int8/infer-b{}", model, batch), 0,
+                     [file, batch] { return prepare_int8(file, batch); }});
       for (const DType dtype : {DType::f32, DType::bf16})
         all.push_back({fmt::format("{}/{}/unpacked-b{}", model, dtype, batch), 0,
                        [file, batch, dtype] { return prepare_plain(file, batch, dtype); }});

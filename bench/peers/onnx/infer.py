@@ -7,10 +7,12 @@ import math
 import os
 import pathlib
 import sys
+import tempfile
 
 import protocol
 from workloads import BATCHES
 
+CALIBRATION_IMAGES = 8  # of int8
 THREADS = int(os.environ.get("OMP_NUM_THREADS") or os.cpu_count())
 
 
@@ -34,18 +36,58 @@ def onnxruntime(package, file, batch, precision, images_of):
 
 
 def openvino(package, file, batch, precision, images_of):
+    return compiled(package, package.Core().read_model(file), batch, precision, images_of)
+
+
+def compiled(package, model, batch, precision, images_of):
     settings = {"INFERENCE_NUM_THREADS": THREADS, "PERFORMANCE_HINT": "LATENCY", "INFERENCE_PRECISION_HINT": precision}
-    core = package.Core()
-    model = core.read_model(file)
     shape = [batch, *(size.get_length() for size in list(model.input(0).partial_shape)[1:])]
     model.reshape(shape)
     images = images_of(shape)
-    request = core.compile_model(model, "CPU", settings).create_infer_request()
+    request = package.Core().compile_model(model, "CPU", settings).create_infer_request()
     return lambda: next(iter(request.infer([images], share_inputs=True).values()))
 
 
+def calibration(shape, images_of):
+    """Images one by one, none of which is timed."""
+    return [image[None] for image in images_of([CALIBRATION_IMAGES + 1, *shape[1:]])[1:]]
+
+
+def onnxruntime_int8(package, file, batch, precision, images_of):
+    """As its documentation has it for CNNs on a CPU: QDQ, u8 activations, i8 weights for each channel."""
+    from onnxruntime import quantization
+    from onnxruntime.quantization.shape_inference import quant_pre_process
+
+    class Reader(quantization.CalibrationDataReader):
+        def __init__(self, images):
+            self.images = iter(images)
+
+        def get_next(self):
+            image = next(self.images, None)
+            return None if image is None else {"images": image}
+
+    with tempfile.TemporaryDirectory() as folder:
+        prepared, quantized = f"{folder}/prepared.onnx", f"{folder}/int8.onnx"
+        quant_pre_process(file, prepared, skip_symbolic_shape=True)
+        shape = package.InferenceSession(file, providers=["CPUExecutionProvider"]).get_inputs()[0].shape
+        quantization.quantize_static(prepared, quantized, Reader(calibration(shape, images_of)), per_channel=True,
+                                     activation_type=quantization.QuantType.QUInt8, weight_type=quantization.QuantType.QInt8)
+        return onnxruntime(package, quantized, batch, precision, images_of)
+
+
+def openvino_int8(package, file, batch, precision, images_of):
+    """By NNCF, with its defaults."""
+    import nncf
+
+    model = package.Core().read_model(file)
+    shape = [1, *(size.get_length() for size in list(model.input(0).partial_shape)[1:])]
+    quantized = nncf.quantize(model, nncf.Dataset(calibration(shape, images_of)), subset_size=CALIBRATION_IMAGES)
+    return compiled(package, quantized, batch, "f32", images_of)  # of what is not quantized
+
+
 # ONNX Runtime computes an f32 graph in f32 alone.
-PRECISIONS = {"onnxruntime": (onnxruntime, ["f32"]), "openvino": (openvino, ["f32", "bf16"])}
+PRECISIONS = {"onnxruntime": {"f32": onnxruntime, "int8": onnxruntime_int8},
+              "openvino": {"f32": openvino, "bf16": openvino, "int8": openvino_int8}}
 
 
 def prepare(package, np, file, batch, precision, make):
@@ -60,10 +102,9 @@ def main():
     except (ImportError, OSError) as missing:
         protocol.say({"error": str(missing)})
         return
-    make, precisions = PRECISIONS[name]
     cases = {f"{file.stem}/{precision}/infer-b{batch}":
              {name: functools.partial(prepare, package, np, file, batch, precision, make)}
-             for file in pathlib.Path(folder).glob("*.onnx") for precision in precisions for batch in BATCHES}
+             for file in pathlib.Path(folder).glob("*.onnx") for precision, make in PRECISIONS[name].items() for batch in BATCHES}
     protocol.serve(name, package.__version__.split("-")[0], THREADS, cases)
 
 

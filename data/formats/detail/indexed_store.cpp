@@ -1,6 +1,7 @@
 #include "data/formats/detail/indexed_store.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include <fmt/ranges.h>
 
@@ -77,8 +78,8 @@ std::string name_of(const IntType& type) {
   return fmt::format("{}{}", type.is_signed ? 'i' : 'u', 8 * type.bytes);
 }
 
-std::vector<std::int64_t> read_labels(const FileBytes& file, std::int64_t offset, std::int64_t count,
-                                      IntType type, std::int64_t classes) {
+std::vector<std::int64_t> read_integers(const FileBytes& file, std::int64_t offset, std::int64_t count,
+                                        IntType type) {
   const std::optional<std::int64_t> bytes = product({count, type.bytes});
   if (!bytes) file.fail(offset, "{} labels must fit into the file, but do not", count);
   std::vector<std::byte> scratch;
@@ -94,9 +95,16 @@ std::vector<std::int64_t> read_labels(const FileBytes& file, std::int64_t offset
     const auto unused = static_cast<int>(64 - 8 * width);
     const auto shifted = static_cast<std::int64_t>(value << unused);
     labels[i] = type.is_signed ? shifted >> unused : static_cast<std::int64_t>(value);
-    if (const auto bad = bad_label(labels[i], classes)) {
-      file.fail(offset + static_cast<std::int64_t>(i * width), "{}", *bad);
-    }
+  }
+  return labels;
+}
+
+std::vector<std::int64_t> read_labels(const FileBytes& file, std::int64_t offset, std::int64_t count,
+                                      IntType type, std::int64_t classes) {
+  std::vector<std::int64_t> labels = read_integers(file, offset, count, type);
+  for (std::size_t i = 0; i < labels.size(); ++i) {
+    if (const auto bad = bad_label(labels[i], classes))
+      file.fail(offset + static_cast<std::int64_t>(i) * type.bytes, "{}", *bad);
   }
   return labels;
 }
@@ -224,7 +232,7 @@ void IndexedStore::will_need(std::int64_t first, std::int64_t count) const {
 }
 
 ImageSpec read_all(const FileBytes& file, std::vector<IndexEntry>& entries, const ReadEntry& read,
-                   bool* damaged) {
+                   std::int64_t* damaged) {
   std::optional<ImageSpec> all;
   std::vector<std::byte> scratch;
   for (IndexEntry& entry : entries) {
@@ -233,7 +241,7 @@ ImageSpec read_all(const FileBytes& file, std::vector<IndexEntry>& entries, cons
       sample = read(file, entry, scratch);
     } catch (const IoError&) {
       if (!damaged) throw;
-      *damaged = true;
+      ++*damaged;
       entry.label = 0;
       continue;
     }
@@ -242,6 +250,15 @@ ImageSpec read_all(const FileBytes& file, std::vector<IndexEntry>& entries, cons
     all = !all || size == *all ? size : ImageSpec{};
   }
   return all.value_or(ImageSpec{});
+}
+
+std::string samples_behind(const FileBytes& file, const std::vector<IndexEntry>& entries) {
+  std::int64_t end = 1;
+  for (const IndexEntry& entry : entries) end = std::max(end, entry.offset + entry.bytes);
+  const double each =
+      static_cast<double>(end) / static_cast<double>(std::max<std::int64_t>(std::ssize(entries), 1));
+  const auto count = std::llround(static_cast<double>(file.size() - end) / each);
+  return count > 1 ? fmt::format("about {} samples, by the size of the rest", count) : "about 1 sample";
 }
 
 std::unique_ptr<Dataset> dense_store(std::shared_ptr<const FileBytes> file, std::int64_t offset,

@@ -53,6 +53,9 @@ std::string name_of(const IntType& type);
 /// [0, classes) (with classes = 0: [0, kMaxClasses)).
 std::vector<std::int64_t> read_labels(const FileBytes& file, std::int64_t offset, std::int64_t count,
                                       IntType type, std::int64_t classes = 0);
+/// The same of any numbers.
+std::vector<std::int64_t> read_integers(const FileBytes& file, std::int64_t offset, std::int64_t count,
+                                        IntType type);
 /// The labels as bytes of that type.
 std::vector<std::byte> stored_labels(const std::vector<std::int64_t>& labels, IntType type);
 /// The file of labels for a file of images: replaces the first of the words found in its name, before the
@@ -123,9 +126,12 @@ class IndexedStore final : public Dataset {
 };
 
 /// Reads every entry and stores its label. Returns the size if all images share one, else 0x0x0; no classes.
-/// With `damaged`, an entry that cannot be read gets the label 0, and sets it.
+/// With `damaged`, an entry that cannot be read gets the label 0, and is counted there.
 ImageSpec read_all(const FileBytes& file, std::vector<IndexEntry>& entries, const ReadEntry& read,
-                   bool* damaged = nullptr);
+                   std::int64_t* damaged = nullptr);
+/// "about 12 samples, by the size of the rest": of those behind the last of `entries`, where the file is
+/// damaged.
+std::string samples_behind(const FileBytes& file, const std::vector<IndexEntry>& entries);
 
 /// Adjacent raw images of `spec` in `file` from `offset` on, one for each label.
 std::unique_ptr<Dataset> dense_store(std::shared_ptr<const FileBytes> file, std::int64_t offset,

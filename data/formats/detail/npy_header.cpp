@@ -112,18 +112,25 @@ void check_elements(const FileBytes& file, const NpyHeader& header, std::int64_t
   if (rest > *bytes) file.fail(header.data + *bytes, "the file must end here, but more bytes follow");
 }
 
-IntType label_type(const FileBytes& file, const std::string& descr) {
+/// That of whole numbers, if it is one.
+std::optional<IntType> whole_type(const std::string& descr) {
   const std::optional<IntType> type =
       descr.size() == 3 && std::string_view("<>=|").find(descr[0]) != std::string_view::npos
           ? int_type(fmt::format("{}{}", descr[1], 8 * (descr[2] - '0')))
           : std::nullopt;
+  if (!type) return std::nullopt;
+  return IntType{type->bytes, type->is_signed, descr[0] == '>' ? std::endian::big : std::endian::little};
+}
+
+IntType label_type(const FileBytes& file, const std::string& descr) {
+  const std::optional<IntType> type = whole_type(descr);
   if (!type) {
     file.fail(
         0,
         "labels must have an integer dtype such as <i8, but have {}: convert them with astype(numpy.int64)",
         printable(descr));
   }
-  return {type->bytes, type->is_signed, descr[0] == '>' ? std::endian::big : std::endian::little};
+  return *type;
 }
 
 /// A header of version 1, of fixed length for any shape and type.
@@ -148,9 +155,8 @@ std::vector<std::byte> npy_labels_file(const std::vector<std::int64_t>& labels) 
   return npy_header("<i8", {std::ssize(labels)}).add(stored_labels(labels, i64)).bytes;
 }
 
-NpyPair check_npy(const FileBytes& images, std::int64_t image_bytes, const FileBytes& labels,
-                  std::int64_t label_bytes) {
-  const NpyHeader of_images = read_npy_header(images), of_labels = read_npy_header(labels);
+NpyPair check_npy_images(const FileBytes& images, std::int64_t image_bytes) {
+  const NpyHeader of_images = read_npy_header(images);
   const std::string& descr = of_images.descr;
   if (descr != "|u1" && descr != "<u1" && descr != ">u1" && descr != "=u1") {
     images.fail(
@@ -162,7 +168,7 @@ NpyPair check_npy(const FileBytes& images, std::int64_t image_bytes, const FileB
     images.fail(
         0, "images must be in C order, but are in Fortran order: convert them with numpy.ascontiguousarray");
   }
-  const std::vector<std::int64_t>&dims = of_images.shape, &column = of_labels.shape;
+  const std::vector<std::int64_t>& dims = of_images.shape;
   if (dims.size() != 3 && dims.size() != 4) {
     images.fail(0, "images must be [N, H, W] or [N, H, W, C], but the shape is [{}]", fmt::join(dims, ", "));
   }
@@ -171,19 +177,65 @@ NpyPair check_npy(const FileBytes& images, std::int64_t image_bytes, const FileB
   if (const auto bad = bad_image(spec)) images.fail(0, "{}", *bad);
   if (const auto bad = channels_first(spec)) images.fail(0, "{}", *bad);
   check_elements(images, of_images, image_bytes, 1, "pixels");
+  return {.image_data = of_images.data, .count = dims[0], .spec = spec};
+}
 
+NpyPair check_npy(const FileBytes& images, std::int64_t image_bytes, const FileBytes& labels,
+                  std::int64_t label_bytes) {
+  NpyPair pair = check_npy_images(images, image_bytes);
+  const NpyHeader of_labels = read_npy_header(labels);
+  const std::vector<std::int64_t>& column = of_labels.shape;
   const IntType type = label_type(labels, of_labels.descr);
   const bool flat = column.size() == 1 || (column.size() == 2 && column[1] == 1);
-  if (!flat || column[0] != dims[0]) {
-    labels.fail(0, "there must be one label for each of {} images, but the shape is [{}]", dims[0],
+  if (!flat || column[0] != pair.count) {
+    labels.fail(0, "there must be one label for each of {} images, but the shape is [{}]", pair.count,
                 fmt::join(column, ", "));
   }
   check_elements(labels, of_labels, label_bytes, type.bytes, "labels");
-  return {of_images.data, of_labels.data, dims[0], spec, type};
+  pair.label_data = of_labels.data;
+  pair.label_type = type;
+  return pair;
 }
 
 std::vector<std::int64_t> npy_labels(const NpyPair& pair, const FileBytes& labels) {
   return read_labels(labels, pair.label_data, pair.count, pair.label_type);
+}
+
+std::vector<float> npy_numbers(const FileBytes& labels, std::int64_t count) {
+  const NpyHeader header = read_npy_header(labels);
+  const std::string& descr = header.descr;
+  const std::vector<std::int64_t>& shape = header.shape;
+  if ((shape.size() != 1 && shape.size() != 2) || shape[0] != count || shape.back() == 0)
+    labels.fail(0,
+                "there must be as many labels or values of each of {} images, [N, K], but the shape is [{}]",
+                count, fmt::join(shape, ", "));
+  const std::int64_t each = shape.size() == 2 ? shape[1] : 1;
+  if (header.fortran_order && each > 1)
+    labels.fail(
+        0, "labels must be in C order, but are in Fortran order: convert them with numpy.ascontiguousarray");
+  const bool is_float = descr == "<f4" || descr == "<f8", is_bool = descr == "|b1";
+  const std::optional<IntType> whole = is_bool ? IntType{} : whole_type(descr);
+  if (!is_float && !whole)
+    labels.fail(
+        0,
+        "labels must be bool, whole numbers, f4 or f8, but are {}: convert them with astype(numpy.float32)",
+        printable(descr));
+  const IntType type = is_float ? IntType{descr[2] - '0'} : *whole;
+  check_elements(labels, header, labels.size(), type.bytes, "labels");
+  std::vector<float> numbers(static_cast<std::size_t>(count * each));
+  if (!is_float) {
+    const std::vector<std::int64_t> read = read_integers(labels, header.data, count * each, type);
+    std::ranges::transform(read, numbers.begin(), [](std::int64_t x) { return static_cast<float>(x); });
+    return numbers;
+  }
+  std::vector<std::byte> scratch;
+  const std::span<const std::byte> from =
+      labels.at(header.data, count * each * type.bytes, "labels", scratch);
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    const std::span<const std::byte> one = from.subspan(i * static_cast<std::size_t>(type.bytes));
+    numbers[i] = type.bytes == 4 ? load_le<float>(one) : static_cast<float>(load_le<double>(one));
+  }
+  return numbers;
 }
 
 }  // namespace athanor::detail

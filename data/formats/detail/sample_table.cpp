@@ -49,6 +49,15 @@ std::optional<Shape> shape_of(const Row& value) {
   return shape;
 }
 
+/// 7 of "line 7", else 0.
+std::int64_t line_in(const std::string& where) {
+  constexpr std::string_view kLine = "line ";
+  std::int64_t line = 0;
+  if (where.starts_with(kLine))
+    std::from_chars(where.data() + kLine.size(), where.data() + where.size(), line);
+  return line;
+}
+
 }  // namespace
 
 Row SampleTable::typed(const std::string& text) {
@@ -81,6 +90,7 @@ void SampleTable::add_row(const Row& row, const std::string& where) {
   for (const Column& column : columns_) {
     if (column.rows == rows_) fail(where, "field '{}' is missing", column.field.name);
   }
+  lines_.push_back(line_in(where));
   ++rows_;
 }
 
@@ -261,6 +271,13 @@ void SampleTable::read_classes(Column& column) {
   spec_.classes = static_cast<std::int64_t>(std::ranges::max(column.numbers)) + 1;
 }
 
+/// " (train.csv, line 7)"; empty without lines.
+std::string SampleTable::line_of(std::int64_t index) const {
+  const std::int64_t line = lines_[static_cast<std::size_t>(index)];
+  if (line == 0) return {};
+  return fmt::format(" ({}, line {})", name_.substr(name_.find(": ") + 2), line);
+}
+
 std::vector<FieldSpec> SampleTable::fields() const {
   std::vector<FieldSpec> all;
   for (const Column& column : columns_) all.push_back(column.field);
@@ -325,7 +342,8 @@ StoredSample SampleTable::fetch(std::int64_t index, std::vector<std::byte>& scra
     std::size_t end = ends.back();
     if (column.is_text) {
       const std::filesystem::path file = folder_ / column.text(index);
-      end = append_file(RegularFile(file), scratch, end, "table", [&] { return file.string(); });
+      end = append_file(RegularFile(file), scratch, end, "table",
+                        [&] { return file.string() + line_of(index); });
     }
     ends.push_back(end);
   }

@@ -81,11 +81,13 @@ class SampleTable final : public Dataset {
   void check_image(const Row& first) const;
   void check_label(const Row& value, const std::string& where) const;
   void read_classes(Column& column);
+  std::string line_of(std::int64_t index) const;
 
   std::string name_;
   std::filesystem::path folder_;
   LabelText label_text_;
   std::int64_t rows_ = 0;
+  std::vector<std::int64_t> lines_;  // of the rows in their file; 0: it has none
   std::vector<Column> columns_;
   std::vector<std::string> class_names_;
   bool has_labels_ = false;  // set_label_names()

@@ -144,10 +144,12 @@ Ended run(const std::vector<std::string>& words, const Lock& lock) {
 }
 
 /// Packs the source, or says why it cannot.
-void pack(const fs::path& source, const std::string& fields, const fs::path& to, const Lock& lock) {
+void pack(const fs::path& source, const std::string& fields, LabelKind labels, const fs::path& to,
+          const Lock& lock) {
   const fs::path program = find_program(source);
   std::vector<std::string> words{program.string(), "pack", "--no-decode", "--threads", "1"};
   if (!fields.empty()) words.insert(words.end(), {"--fields", fields});
+  if (labels != LabelKind::classes) words.insert(words.end(), {"--task", std::string(name_of(labels))});
   words.insert(words.end(), {"--", source.string(), to.string()});
   const Ended ended = run(words, lock);
   if (WIFEXITED(ended.status) && WEXITSTATUS(ended.status) == 0) return;
@@ -194,9 +196,11 @@ fs::path import_folder() {
 }
 
 std::unique_ptr<Dataset> open_imported(const fs::path& path, const std::vector<fs::path>& files,
-                                       const std::string& fields, const ImportNotice& on_import) {
+                                       const std::string& fields, LabelKind labels,
+                                       const ImportNotice& on_import) {
   std::error_code error;
   std::uint32_t id = crc32c(detail::bytes_of(fields));
+  if (labels != LabelKind::classes) id = crc32c(detail::bytes_of(name_of(labels)), id);
   std::int64_t bytes = 0;
   kernels::HashOf state;
   for (const fs::path& one : files) {
@@ -226,7 +230,7 @@ std::unique_ptr<Dataset> open_imported(const fs::path& path, const std::vector<f
                           athanor::printable(path.string()), static_cast<double>(bytes) * 1e-6,
                           athanor::printable(packed.string())));
   }
-  pack(path, fields, packed, lock);
+  pack(path, fields, labels, packed, lock);
   return std::make_unique<ImportedStore>(packed);
 }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "data/dataset.h"
+#include "data/label_kind.h"
 
 // Formats whose libraries damaged files can crash are not trained from: `athanor pack`, a process of its own,
 // packs such a source once into a cache, and the packed file is opened instead.
@@ -22,13 +23,14 @@ std::filesystem::path cache_folder(const std::string& name);
 std::filesystem::path import_folder();
 
 /// The samples of `path` in any order. The first call packs them into import_folder() with the program
-/// athanor, which lies beside the running one or on PATH, and which gets `fields` as its flag --fields; later
-/// calls only open the packed file. It is packed again if the size or time of one of `files`, all those that
-/// are read, or `fields` has changed, or if it is damaged: a reader that finds a wrong sample removes it.
-/// Processes that open the same source wait for the one that packs it. Throws IoError, with what athanor
-/// said.
+/// athanor, which lies beside the running one or on PATH, and which gets `fields` as its flag --fields, and
+/// `labels` as --task; later calls only open the packed file. It is packed again if the size or time of one
+/// of `files`, all those that are read, or `fields` or `labels` has changed, or if it is damaged: a reader
+/// that finds a wrong sample removes it. Processes that open the same source wait for the one that packs it.
+/// Throws IoError, with what athanor said.
 std::unique_ptr<Dataset> open_imported(const std::filesystem::path& path,
                                        const std::vector<std::filesystem::path>& files,
-                                       const std::string& fields, const ImportNotice& on_import = {});
+                                       const std::string& fields, LabelKind labels,
+                                       const ImportNotice& on_import = {});
 
 }  // namespace athanor

@@ -11,6 +11,7 @@
 
 #include "data/formats/detail/bytes.h"
 #include "data/formats/detail/indexed_store.h"
+#include "data/formats/detail/labelled_store.h"
 #include "data/formats/detail/writing.h"
 #include "tensor/base/error.h"
 
@@ -139,7 +140,7 @@ class Input {
 
 class Hdf5Store final : public Dataset {
  public:
-  Hdf5Store(const std::filesystem::path& path, FieldNames given) : images_in_(path) {
+  Hdf5Store(const std::filesystem::path& path, FieldNames given, LabelKind kind) : images_in_(path) {
     const std::vector<std::filesystem::path> files = hdf5_files(path, given);
     const std::size_t colon = given.label.rfind(':');
     const bool is_told = colon != std::string::npos;  // which file the labels lie in
@@ -155,8 +156,12 @@ class Hdf5Store final : public Dataset {
           "must have data sets named images and labels, or x and y, or similar, but has none: name them with "
           "--fields image=NAME,label=NAME");
     open_images(names->image);
-    read_labels(other_ ? *other_ : images_in_, names->label);
+    const Input& in = other_ ? *other_ : images_in_;
+    kind == LabelKind::classes ? read_labels(in, names->label) : read_numbers(in, names->label);
   }
+
+  /// Of several labels of each image, or values.
+  std::vector<float> take_numbers() { return std::move(numbers_); }
 
   std::int64_t size() const override { return std::ssize(labels_); }
   const ImageSpec& spec() const override { return spec_; }
@@ -255,6 +260,24 @@ class Hdf5Store final : public Dataset {
     spec_.classes = detail::count_classes(labels_);
   }
 
+  void read_numbers(const Input& in, const std::string& name) {
+    const Handle set = in.open_set(name);
+    const Handle type(H5Dget_type(set.get()), &H5Tclose);
+    if (const H5T_class_t kind = H5Tget_class(type.get()); kind != H5T_INTEGER && kind != H5T_FLOAT)
+      in.fail("{} must be whole numbers or floats, but is not: convert it with astype(numpy.float32)",
+              detail::printable(name));
+    const Dims dims = in.dims_of(set);
+    const auto most = static_cast<hsize_t>(in.size()) * static_cast<hsize_t>(detail::kMaxExpansion);
+    const bool fits = (dims.size() == 1 || dims.size() == 2) && dims[0] == labels_.size() &&
+                      dims.back() > 0 && (dims.size() == 1 || dims[1] <= most / dims[0]);
+    if (!fits)
+      in.fail("there must be as many labels or values of each of {} images, [N, K], but the shape is [{}]",
+              size(), fmt::join(dims, ", "));
+    numbers_.resize(labels_.size() * (dims.size() == 2 ? static_cast<std::size_t>(dims[1]) : 1));
+    in.read_rows(set, H5T_NATIVE_FLOAT, 0, size(), numbers_.data(), "labels");
+    spec_.classes = 1;
+  }
+
   /// The block that holds image `index`, from the file or one of the last that were read: several threads
   /// read on both sides of an edge.
   const Block& block_with(std::int64_t index) const {
@@ -278,6 +301,7 @@ class Hdf5Store final : public Dataset {
   Handle images_;
   ImageSpec spec_;
   std::vector<std::int64_t> labels_;
+  std::vector<float> numbers_;  ///< in their place, of another kind than classes
   std::int64_t rows_ = 1;
   mutable std::mutex mutex_;  ///< of the library's calls, and `blocks_`
   mutable std::list<Block> blocks_;
@@ -381,8 +405,12 @@ class Hdf5Writer final : public SampleWriter {
 
 }  // namespace
 
-std::unique_ptr<Dataset> open_hdf5(const std::filesystem::path& path, const FieldNames& names) {
-  return std::make_unique<Hdf5Store>(path, names);
+std::unique_ptr<Dataset> open_hdf5(const std::filesystem::path& path, const FieldNames& names,
+                                   LabelKind kind) {
+  auto store = std::make_unique<Hdf5Store>(path, names, kind);
+  if (kind == LabelKind::classes) return store;
+  std::vector<float> numbers = store->take_numbers();
+  return detail::with_labels(std::move(store), std::move(numbers));
 }
 
 std::vector<std::filesystem::path> hdf5_files(const std::filesystem::path& path, const FieldNames& names) {

@@ -6,6 +6,7 @@
 
 #include "data/dataset.h"
 #include "data/formats/field_names.h"
+#include "data/label_kind.h"
 #include "data/sample_writer.h"
 
 namespace athanor {
@@ -14,10 +15,12 @@ namespace athanor {
 /// `names`: data sets, with their groups; a label's may lie in another file, "FILE:NAME", relative to the
 /// folder of `path`. Without names: usual_names(), in `path` or with the labels in the second of
 /// hdf5_files(). External and virtual data sets are refused. One thread at a time reads, quickest in order.
+/// Of a `kind` other than classes, the labels are numbers [N, K] or [N]: the field "labels".
 /// libhdf5 can crash and hang on damaged files: for the process of `athanor pack`
 /// (data/formats/import/cache.h). Throws IoError, also in a build without libhdf5. Source: The HDF Group,
 /// "HDF5 File Format Specification".
-std::unique_ptr<Dataset> open_hdf5(const std::filesystem::path& path, const FieldNames& names = {});
+std::unique_ptr<Dataset> open_hdf5(const std::filesystem::path& path, const FieldNames& names = {},
+                                   LabelKind kind = LabelKind::classes);
 
 /// The files that open_hdf5() reads: `path`, and that of the labels if it is another: as `names` says, else
 /// one beside it, A_y.h5 for A_x.h5 or A_labels.h5 for A_images.h5.

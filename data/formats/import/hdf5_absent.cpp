@@ -13,7 +13,7 @@ namespace {
 
 }  // namespace
 
-std::unique_ptr<Dataset> open_hdf5(const std::filesystem::path& path, const FieldNames& /*names*/) {
+std::unique_ptr<Dataset> open_hdf5(const std::filesystem::path& path, const FieldNames&, LabelKind) {
   refuse(path);
 }
 std::unique_ptr<SampleWriter> create_hdf5(const std::filesystem::path& path) {

@@ -1,24 +1,11 @@
 #include "nn/models/detail/inverted_residual.h"
 
 #include "autograd/elementwise.h"
-#include "nn/activation.h"
 #include "nn/batch_norm.h"
 #include "nn/dropout.h"
 #include "nn/linear.h"
 
 namespace athanor::nn {
-namespace {
-
-// Activations that batch norm fuses; others follow it.
-Activation fused(BlockActivation activation) {
-  switch (activation) {
-    case BlockActivation::relu: return Activation::relu;
-    case BlockActivation::silu: return Activation::silu;
-    default: return Activation::none;
-  }
-}
-
-}  // namespace
 
 void normal_01(const Tensor& w, RandomKey key) {
   init::normal(w, key, 0, 0.01);
@@ -39,10 +26,8 @@ std::unique_ptr<Sequential> conv_norm(std::int64_t in, std::int64_t out, const C
                                     .bias = false,
                                     .weight_init = init::kaiming_fan_out});
   layers->add<BatchNorm>(
-      out, BatchNormOptions{
-               .eps = options.eps, .momentum = options.momentum, .activation = fused(options.activation)});
-  if (options.activation == BlockActivation::relu6) layers->add<Relu6>();
-  if (options.activation == BlockActivation::hardswish) layers->add<Hardswish>();
+      out,
+      BatchNormOptions{.eps = options.eps, .momentum = options.momentum, .activation = options.activation});
   return layers;
 }
 
@@ -63,7 +48,7 @@ InvertedResidual::InvertedResidual(const InvertedResidualConfig& config)
   if (config.expanded != config.in) block_.append(conv_norm(config.in, config.expanded, pointwise));
   block_.append(conv_norm(config.expanded, config.expanded, depthwise));
   if (config.squeezed > 0) block_.add<SqueezeExcitation>(config.expanded, config.squeezed, config.excitation);
-  pointwise.activation = BlockActivation::none;
+  pointwise.activation = Activation::none;
   if (config.v2_names) {
     block_.add<Conv2d>(config.expanded, config.out, 1,
                        Conv2dOptions{.bias = false, .weight_init = init::kaiming_fan_out});
@@ -76,8 +61,9 @@ InvertedResidual::InvertedResidual(const InvertedResidualConfig& config)
 }
 
 Tensor InvertedResidual::forward(const Tensor& x) {
-  const Tensor y = block_(x);
-  return has_shortcut_ ? stochastic_depth_(y) + x : y;
+  if (!has_shortcut_) return block_(x);
+  const bool drops = stochastic_depth_.training() && stochastic_depth_.p() > 0;
+  return drops ? stochastic_depth_(block_(x)) + x : block_.with_residual(x, x);
 }
 
 }  // namespace athanor::nn

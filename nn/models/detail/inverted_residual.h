@@ -11,11 +11,9 @@
 
 namespace athanor::nn {
 
-enum class BlockActivation : std::uint8_t { none, relu, relu6, silu, hardswish };
-
 struct ConvNormOptions {
   std::int64_t kernel = 3, stride = 1, groups = 1;  ///< (kernel - 1) / 2 zeros on each side
-  BlockActivation activation = BlockActivation::none;
+  Activation activation = Activation::none;
   double eps = 1e-5, momentum = 0.1;  ///< of the batch norm
 };
 

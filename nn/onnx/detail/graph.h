@@ -5,10 +5,14 @@
 #include <string>
 #include <vector>
 
+#include "nn/detail/program.h"
 #include "nn/onnx/detail/proto.h"
-#include "nn/onnx/detail/trace.h"
 
 namespace athanor::nn::onnx {
+
+using traced::Op;
+using traced::Program;
+using traced::Value;
 
 /// The axis order of a value's tensor in the graph. Ours is [N, H, W, C] for images; ONNX convolutions and
 /// pools take [N, C, H, W].

@@ -19,6 +19,8 @@ using LowerTable = std::map<std::string_view, Lower>;
 
 /// The function of an op, or null if there is none: then a model with the op is refused.
 Lower lowering_of(std::string_view op);
+/// Adds an op's nodes under the name of its layer. Throws ArgumentError where there is no such function.
+void lower(Graph& graph, const Op& op);
 
 const LowerTable& elementwise_ops();  ///< unary, binary, compare, where, scalar
 const LowerTable& image_ops();        ///< convolutions, pools, interpolation
@@ -28,6 +30,9 @@ const LowerTable& reduce_ops();   ///< with softmax and maximum
 const LowerTable& shape_ops();    ///< and ops that move elements
 
 // Shared by the families.
+
+/// Throws ArgumentError: the op cannot be expressed, with `reason`.
+[[noreturn]] void refuse(const Op& op, const std::string& reason);
 
 /// An op of ATH_UNARY_OPS, such as "relu".
 std::string unary(Graph& graph, std::string_view op, const std::string& x);

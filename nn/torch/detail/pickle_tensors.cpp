@@ -36,10 +36,10 @@ struct StorageName {
   std::string_view name;
   DType dtype;
 };
-constexpr StorageName kStorages[] = {{"DoubleStorage", DType::f64}, {"FloatStorage", DType::f32},
-                                     {"HalfStorage", DType::f16},   {"BFloat16Storage", DType::bf16},
-                                     {"LongStorage", DType::i64},   {"IntStorage", DType::i32},
-                                     {"ByteStorage", DType::u8},    {"BoolStorage", DType::u8}};
+constexpr StorageName kStorages[] = {
+    {"DoubleStorage", DType::f64},    {"FloatStorage", DType::f32}, {"HalfStorage", DType::f16},
+    {"BFloat16Storage", DType::bf16}, {"LongStorage", DType::i64},  {"IntStorage", DType::i32},
+    {"ByteStorage", DType::u8},       {"BoolStorage", DType::u8},   {"CharStorage", DType::i8}};
 
 }  // namespace
 

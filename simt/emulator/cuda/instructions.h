@@ -21,6 +21,9 @@ namespace emulated {
 void ldmatrix(std::uint32_t* parts, int count, bool columns, const void* line, const Site& site);
 void mma(Factor type, float (&c)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1,
          const Site& site);
+void mma(Factor type, int (&c)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1,
+         const Site& site);
+int dot_of_bytes(std::uint32_t a, std::uint32_t b, int c);
 std::uint32_t to_tf32(float x);
 
 // simt/emulator/async_copies.cpp

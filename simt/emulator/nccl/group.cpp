@@ -18,6 +18,7 @@ template <class T> using Wide = std::conditional_t<(sizeof(T) == 2), float, T>;
 
 template <class F> void dispatch(ncclDataType_t type, const F& f) {
   switch (type) {
+    case ncclInt8: return f.template operator()<std::int8_t>();
     case ncclUint8: return f.template operator()<std::uint8_t>();
     case ncclInt32: return f.template operator()<std::int32_t>();
     case ncclInt64: return f.template operator()<std::int64_t>();

@@ -43,6 +43,7 @@ struct ncclConfig_t {
   { sizeof(ncclConfig_t), 0xcafebeef, NCCL_VERSION_CODE, NCCL_CONFIG_UNDEF_INT }
 
 enum ncclDataType_t {
+  ncclInt8 = 0,
   ncclUint8 = 1,
   ncclInt32 = 2,
   ncclInt64 = 4,

@@ -2,9 +2,9 @@
 
 #include <cuda_runtime.h>
 
-// Which element of a matrix a lane has in which register, as PTX lays out the fragments of mma.m16n8k16,
-// mma.m16n8k8 and wgmma. Written down once: for kernels, and for the emulator, which puts matrices together
-// from registers by it.
+// Which element of a matrix a lane has in which register, as PTX lays out the fragments of mma.m16n8k32,
+// mma.m16n8k16, mma.m16n8k8 and wgmma. Written down once: for kernels, and for the emulator, which puts
+// matrices together from registers by it.
 
 namespace simt {
 
@@ -12,27 +12,28 @@ struct Element {
   int row, column;
 };
 
-/// The types of the factors of a tensor core's product. Sums are f32.
-enum class Factor : unsigned char { f16, bf16, tf32 };
+/// The types of the factors of a tensor core's product. Sums are f32; of u8, whose right factor is i8, i32.
+enum class Factor : unsigned char { f16, bf16, tf32, u8 };
 
 /// Depth of one instruction: 32 bytes of a factor's row.
 __host__ __device__ constexpr int depth_of(Factor type) {
-  return type == Factor::tf32 ? 8 : 16;
+  return type == Factor::tf32 ? 8 : type == Factor::u8 ? 32 : 16;
+}
+/// Elements of a factor in a register.
+__host__ __device__ constexpr int per_register(Factor type) {
+  return depth_of(type) / 8;
 }
 
 namespace fragment {
 
-/// a [16, depth]: register i of 4, each with `half` 0 and 1 for 16-bit types, low bits first.
-__host__ __device__ constexpr Element left(Factor type, int lane, int i, int half) {
-  const int row = lane / 4 + i % 2 * 8;
-  if (type == Factor::tf32) return {row, lane % 4 + i / 2 * 4};
-  return {row, lane % 4 * 2 + half + i / 2 * 8};
+/// a [16, depth]: element `part` of register i of 4, low bits first.
+__host__ __device__ constexpr Element left(Factor type, int lane, int i, int part) {
+  return {lane / 4 + i % 2 * 8, (lane % 4 + i / 2 * 4) * per_register(type) + part};
 }
 
-/// b [depth, 8]: register i of 2.
-__host__ __device__ constexpr Element right(Factor type, int lane, int i, int half) {
-  if (type == Factor::tf32) return {lane % 4 + i * 4, lane / 4};
-  return {lane % 4 * 2 + half + i * 8, lane / 4};
+/// b [depth, 8]: the same of register i of 2.
+__host__ __device__ constexpr Element right(Factor type, int lane, int i, int part) {
+  return {(lane % 4 + i * 4) * per_register(type) + part, lane / 4};
 }
 
 /// c [16, 8]: number i of 4. A wgmma's [64, N] has i beyond: 8 columns for each 4 numbers, 16 rows a warp.

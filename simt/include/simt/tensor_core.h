@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "simt/fragments.h"
 #include "simt/instruction.h"
@@ -51,21 +52,25 @@ __device__ __forceinline__ void ldmatrix(std::uint32_t (&parts)[kCount], const v
 #endif
 }
 
-/// c [16, 8] += a [16, depth] b [depth, 8], spread over a warp (mma.sync.m16n8k16; for tf32 m16n8k8).
-/// Products are exact, sums f32. In which order they are added up, and how rounded on the way, PTX leaves
-/// open. Of tf32, which is a float, the lower 13 bits must not matter: round by to_tf32(). sm_80; f16 from
-/// sm_75.
+/// What products of that type are summed in.
+template <Factor kType> using SumOf = std::conditional_t<kType == Factor::u8, int, float>;
+
+/// c [16, 8] += a [16, depth] b [depth, 8], spread over a warp (mma.sync.m16n8k16; for tf32 m16n8k8, for u8
+/// m16n8k32). Products are exact, sums f32. In which order they are added up, and how rounded on the way, PTX
+/// leaves open. Of tf32, which is a float, the lower 13 bits must not matter: round by to_tf32(). Of u8 sums
+/// are exact, too, modulo 2^32. sm_80; f16 from sm_75.
 template <Factor kType>
-__device__ __forceinline__ void mma(float (&c)[4], const std::uint32_t (&a)[4], std::uint32_t b0,
+__device__ __forceinline__ void mma(SumOf<kType> (&c)[4], const std::uint32_t (&a)[4], std::uint32_t b0,
                                     std::uint32_t b1 SIMT_SITE) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-#define SIMT_MMA(form)                                                                            \
+#define SIMT_MMA(form, sum)                                                                       \
   asm("mma.sync.aligned." form " {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};" \
-      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])                                            \
+      : sum(c[0]), sum(c[1]), sum(c[2]), sum(c[3])                                                \
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1))
-  if constexpr (kType == Factor::f16) SIMT_MMA("m16n8k16.row.col.f32.f16.f16.f32");
-  if constexpr (kType == Factor::bf16) SIMT_MMA("m16n8k16.row.col.f32.bf16.bf16.f32");
-  if constexpr (kType == Factor::tf32) SIMT_MMA("m16n8k8.row.col.f32.tf32.tf32.f32");
+  if constexpr (kType == Factor::f16) SIMT_MMA("m16n8k16.row.col.f32.f16.f16.f32", "+f");
+  if constexpr (kType == Factor::bf16) SIMT_MMA("m16n8k16.row.col.f32.bf16.bf16.f32", "+f");
+  if constexpr (kType == Factor::tf32) SIMT_MMA("m16n8k8.row.col.f32.tf32.tf32.f32", "+f");
+  if constexpr (kType == Factor::u8) SIMT_MMA("m16n8k32.row.col.s32.u8.s8.s32", "+r");
 #undef SIMT_MMA
 #elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 750
   static_assert(kType == Factor::f16);
@@ -94,6 +99,20 @@ __device__ __forceinline__ std::uint32_t to_tf32(float x) {
 #else
   (void)x;
   return 0;
+#endif
+}
+
+/// c + the products of four bytes each: a's without a sign, b's with one, modulo 2^32 (dp4a.u32.s32).
+__device__ __forceinline__ int dot_of_bytes(std::uint32_t a, std::uint32_t b, int c) {
+#if defined(__CUDA_ARCH__)
+  int sum;
+  asm("dp4a.u32.s32 %0, %1, %2, %3;" : "=r"(sum) : "r"(a), "r"(b), "r"(c));
+  return sum;
+#elif !defined(__CUDACC__)
+  return emulated::dot_of_bytes(a, b, c);
+#else
+  (void)a, (void)b;
+  return c;
 #endif
 }
 

@@ -91,6 +91,7 @@ __device__ __forceinline__ FactorDescriptor factor_descriptor(const void* start,
 template <Factor kType, int N, Major kLeft = Major::depth, Major kRight = Major::depth>
 __device__ __forceinline__ void wgmma(float (&d)[N / 2], FactorDescriptor a, FactorDescriptor b,
                                       bool accumulate = true SIMT_SITE) {
+  static_assert(kType != Factor::u8, "sums are f32");
   static_assert(kType != Factor::tf32 || (kLeft == Major::depth && kRight == Major::depth),
                 "tf32 lies along the depth");
   static_assert(N == 8 || N == 64 || N == 128 || N == 256);

@@ -103,6 +103,11 @@ inline constexpr SameValue kSameValues[] = {
     {"--deterministic", "warn", "true"},
     {"--logger", "true", "json"},
     {"--logger", "false", "none"},
+    {"--resume", "false", "none"},
+    {"--pretrained", "false", "none"},
+    {"--optimizer", "momentum", "sgd"},
+    {"--optimizer", "nesterov", "sgd"},
+    {"--schedule", "none", "constant"},
     {"--schedule", "cosineannealinglr", "cosine"},
     {"--schedule", "cosine_annealing", "cosine"},
     {"--schedule", "one_cycle", "one-cycle"},
@@ -129,6 +134,11 @@ inline constexpr RefusedValue kRefusedValues[] = {
     {"--strategy", "ddp_*", "not supported; use ddp"},
     {"--precision", "16-true", "not supported (weights of 16 bits); use f16, with f32 master weights"},
     {"--precision", "bf16-true", "not supported (weights of 16 bits); use bf16, with f32 master weights"},
+    {"--optimizer",
+     "lamb*|lars*|larc|adafactor*|adabelief|adamax|adamp|adan*|adopt*|lion*|madgrad|nadam*|novograd|radam|"
+     "rmsprop*|sgdp|shampoo|soap|sophia",
+     "not supported; there are sgd, adam, adamw and muon: use adamw, with a rate that suits it, such as "
+     "0.001"},
 };
 
 /// Flags without equivalent, and advice. A '*' at the end stands for any text; the longest match counts.

@@ -69,6 +69,14 @@ inline auto positive(double low = 1e-30, double high = 1e30) {
   };
 }
 
+/// Whether it says that a setting is off: "none", or a zero.
+bool is_off(Text text);
+
+/// Reads what is_off() as `off`, and other texts by `read`.
+template <class T, class Read> auto or_off(T off, Read read) {
+  return [=](Text flag, Text text) { return is_off(text) ? off : static_cast<T>(read(flag, text)); };
+}
+
 /// Reads `word` as `meant` and other texts by `read`; prints `meant` as `word`.
 template <class Read> struct WordOr {
   std::string word;
@@ -126,7 +134,7 @@ double below_1(Text flag, Text text);
 double share(Text flag, Text text);
 double not_negative(Text flag, Text text);
 std::chrono::milliseconds seconds(Text flag, Text text);
-/// "500000000", "512M", "2GiB".
+/// "500000000", "512M", "1.5GiB".
 std::int64_t byte_count(Text flag, Text text);
 /// PREFIX[:EPOCHS].
 Freeze freeze(Text flag, Text text);
@@ -150,6 +158,8 @@ BatchLimit batch_limit(Text flag, Text text, std::int64_t least);
 /// "90" seconds, "12:30:00", "1:12:30:00" with days in front.
 double max_time(Text flag, Text text);
 Precision precision(Text flag, Text text);
+/// The same of predictions: without "tf32".
+Precision prediction_precision(Text flag, Text text);
 /// "dynamic", "dynamic:65536" or "1024".
 LossScaling loss_scaling(Text flag, Text text);
 /// "constant", "step:30", "multistep:30,60:0.2", "plateau:5:0.5", ...

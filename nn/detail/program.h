@@ -11,15 +11,16 @@
 // A model as a list of ops on values, derived from two runs with batches of two and three samples: shapes
 // reveal which sizes grow with the batch.
 
-namespace athanor::nn::onnx {
+namespace athanor::nn::traced {
 
 inline constexpr std::int64_t kBatches[] = {2, 3};
 
 /// A value of a program, from each run.
 struct Value {
   Tensor two, three;
-  std::string name;     ///< of a parameter or buffer in the model, else empty
-  bool varies = false;  ///< with the input, or its shape varies with the batch
+  std::string name;         ///< of a parameter or buffer in the model, else empty
+  bool varies = false;      ///< with the input, or its shape varies with the batch
+  const char* caller = "";  ///< of Program, for messages
 
   int rank() const { return two.rank(); }
   /// The multiple of N in an axis's size; 0: fixed. Throws ArgumentError if it is neither.
@@ -35,24 +36,26 @@ struct Op {
   std::vector<Value*> outputs;
   const TracedOp *two, *three;  ///< from each run
   std::string layer;            ///< module whose weights this op, or its nearest predecessor, reads; or ""
+  const char* caller;           ///< of Program, for messages
 
   Value& x(int i = 0) const { return *inputs.at(static_cast<std::size_t>(i)); }
   Value* optional(int i) const { return inputs.at(static_cast<std::size_t>(i)); }
   Value& y(int i = 0) const { return *outputs.at(static_cast<std::size_t>(i)); }
+  /// "'affine', at or after the layer 'before'," for messages.
+  std::string described() const;
   /// An attribute's numbers. Throws ArgumentError if the runs differ in it.
   std::vector<double> numbers(std::string_view attribute) const;
   double number(std::string_view attribute) const { return numbers(attribute).at(0); }
   std::vector<std::int64_t> integers(std::string_view attribute) const;
   std::int64_t integer(std::string_view attribute) const { return integers(attribute).at(0); }
-  /// Throws ArgumentError: the op cannot be expressed, with `reason`.
-  [[noreturn]] void refuse(const std::string& reason) const;
 };
 
 /// The two runs of a model merged into one program.
 class Program {
  public:
-  /// `sample`: the shape of one input, without N.
-  Program(Module& model, const Shape& sample, Device device);
+  /// `sample`: the shape of one input, without N. `caller`, of static lifetime, begins messages. Throws
+  /// ArgumentError on a model that calls other ops for another batch.
+  Program(const char* caller, Module& model, const Shape& sample, Device device);
   Program(const Program&) = delete;
   Program& operator=(const Program&) = delete;
 
@@ -69,6 +72,7 @@ class Program {
   Value& new_value(const Tensor& two, const Tensor& three);
   void read_op(const TracedOp& two, const TracedOp& three, Places& places);
 
+  const char* caller_;
   std::vector<TracedOp> traced_[2];
   std::deque<Value> values_;
   std::deque<Op> ops_;
@@ -76,4 +80,4 @@ class Program {
   Value* output_ = nullptr;
 };
 
-}  // namespace athanor::nn::onnx
+}  // namespace athanor::nn::traced

@@ -1,4 +1,4 @@
-#include "nn/onnx/detail/trace.h"
+#include "nn/detail/program.h"
 
 #include <algorithm>
 #include <map>
@@ -7,11 +7,11 @@
 #include "autograd/creation.h"
 #include "autograd/grad_mode.h"
 
-namespace athanor::nn::onnx {
+namespace athanor::nn::traced {
 namespace {
 
 constexpr const char* kBatchRule =
-    "export_onnx: forward() must call the same ops for batches of any size, but batches of 2 and 3 samples "
+    "{}: forward() must call the same ops for batches of any size, but batches of 2 and 3 samples "
     "differ{}";
 
 /// "conv1" of "conv1.weight".
@@ -60,27 +60,33 @@ struct Program::Places {
 
 std::int64_t Value::batches_in(int axis) const {
   const std::int64_t small = two.dim(axis), more = three.dim(axis) - small;
-  ATH_CHECK(more >= 0 && (more == 0 || small == kBatches[0] * more),
-            "export_onnx: sizes must be fixed or grow with the batch, but axis {} is {} with {} samples and "
-            "{} with {}",
-            axis, small, kBatches[0], three.dim(axis), kBatches[1]);
+  ATH_CHECK(
+      more >= 0 && (more == 0 || small == kBatches[0] * more),
+      "{}: sizes must be fixed or grow with the batch, but axis {} is {} with {} samples and {} with {}",
+      caller, axis, small, kBatches[0], three.dim(axis), kBatches[1]);
   return more;
 }
 
 // Op -------------------------------------------------------------------------------------------------------
 
+std::string Op::described() const {
+  return fmt::format("'{}'{}", name,
+                     layer.empty() ? "" : fmt::format(", at or after the layer '{}',", layer));
+}
+
 std::vector<double> Op::numbers(std::string_view attribute) const {
   const auto values_in = [&](const TracedOp& op) {
     const auto found = std::find_if(op.attributes.begin(), op.attributes.end(),
                                     [&](const TracedAttribute& one) { return one.name == attribute; });
-    ATH_CHECK(found != op.attributes.end(), "export_onnx: op '{}' must record its '{}', but does not", name,
+    ATH_CHECK(found != op.attributes.end(), "{}: op '{}' must record its '{}', but does not", caller, name,
               attribute);
     return found->values;
   };
   const std::vector<double> values = values_in(*two), others = values_in(*three);
   const auto same = [](double a, double b) { return a == b || (a != a && b != b); };
-  if (!std::equal(values.begin(), values.end(), others.begin(), others.end(), same))
-    refuse(fmt::format("its {} differs between two inputs", attribute));
+  ATH_CHECK(std::equal(values.begin(), values.end(), others.begin(), others.end(), same),
+            "{}: {} must have the same '{}' for all inputs, but it differs between two", caller, described(),
+            attribute);
   return values;
 }
 
@@ -90,14 +96,9 @@ std::vector<std::int64_t> Op::integers(std::string_view attribute) const {
   return integers;
 }
 
-void Op::refuse(const std::string& reason) const {
-  detail::fail<>("export_onnx: every op must have an ONNX equivalent, but '{}'{} has none: {}", name,
-                 layer.empty() ? "" : fmt::format(", at or after the layer '{}',", layer), reason);
-}
-
 // Program --------------------------------------------------------------------------------------------------
 
-Program::Program(Module& model, const Shape& sample, Device device) {
+Program::Program(const char* caller, Module& model, const Shape& sample, Device device) : caller_(caller) {
   const NoGrad no_grad;
   Run two(model, batch_of(kBatches[0], sample), device), three(model, batch_of(kBatches[1], sample), device);
   traced_[0] = std::move(two.ops);
@@ -106,8 +107,9 @@ Program::Program(Module& model, const Shape& sample, Device device) {
 }
 
 Value& Program::new_value(const Tensor& two, const Tensor& three) {
-  ATH_CHECK(two.rank() == three.rank() && two.dtype() == three.dtype(), kBatchRule, " in a tensor's axes");
-  values_.push_back({.two = two, .three = three, .name = {}});
+  ATH_CHECK(two.rank() == three.rank() && two.dtype() == three.dtype(), kBatchRule, caller_,
+            " in a tensor's axes");
+  values_.push_back({.two = two, .three = three, .name = {}, .caller = caller_});
   return values_.back();
 }
 
@@ -123,30 +125,30 @@ void Program::read(const Run& two, const Run& three, const Module& model) {
   input_ = &new_value(two.input, three.input);
   input_->varies = true;
   places.set(*input_);
-  ATH_CHECK(traced_[0].size() == traced_[1].size(), kBatchRule,
+  ATH_CHECK(traced_[0].size() == traced_[1].size(), kBatchRule, caller_,
             fmt::format(": there are {} and {}", traced_[0].size(), traced_[1].size()));
   for (std::size_t i = 0; i < traced_[0].size(); ++i) read_op(traced_[0][i], traced_[1][i], places);
   output_ = places.find(0, two.output);
-  ATH_CHECK(
-      output_ && output_ == places.find(1, three.output) && output_->varies,
-      "export_onnx: forward() must compute its result from its input with ops of autograd/, but does not");
+  ATH_CHECK(output_ && output_ == places.find(1, three.output) && output_->varies,
+            "{}: forward() must compute its result from its input with ops of autograd/, but does not",
+            caller_);
 }
 
 void Program::read_op(const TracedOp& two, const TracedOp& three, Places& places) {
   ATH_CHECK(two.name == three.name && two.inputs.size() == three.inputs.size() &&
                 two.outputs.size() == three.outputs.size(),
-            kBatchRule, fmt::format(": one calls {}, the other {}", two.name, three.name));
-  Op op{std::string(two.name), {}, {}, &two, &three, ops_.empty() ? "" : ops_.back().layer};
+            kBatchRule, caller_, fmt::format(": one calls {}, the other {}", two.name, three.name));
+  Op op{std::string(two.name), {}, {}, &two, &three, ops_.empty() ? "" : ops_.back().layer, caller_};
   bool varies = two.inputs.empty();  // which the op did not report
   for (std::size_t i = 0; i < two.inputs.size(); ++i) {
     const Tensor &a = two.inputs[i], &b = three.inputs[i];
-    ATH_CHECK(a.defined() == b.defined(), kBatchRule, fmt::format(" in the inputs of {}", two.name));
+    ATH_CHECK(a.defined() == b.defined(), kBatchRule, caller_, fmt::format(" in the inputs of {}", two.name));
     if (!a.defined()) {
       op.inputs.push_back(nullptr);
       continue;
     }
     Value *value = places.find(0, a), *const other = places.find(1, b);
-    ATH_CHECK(value == other, kBatchRule, fmt::format(" in the inputs of {}", two.name));
+    ATH_CHECK(value == other, kBatchRule, caller_, fmt::format(" in the inputs of {}", two.name));
     if (!value) {
       value = &new_value(a, b);
       places.set(*value);
@@ -183,4 +185,4 @@ std::vector<const Op*> Program::ops() const {
   return result;
 }
 
-}  // namespace athanor::nn::onnx
+}  // namespace athanor::nn::traced
