@@ -1,3 +1,4 @@
+// Explained in docs/autograd.md.
 #include "autograd/engine.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-#pragma once
+#pragma once  // Explained in docs/gradcheck.md.
 
 #include <functional>
 #include <span>

@@ -1,4 +1,4 @@
-#pragma once
+#pragma once  // Explained in docs/autograd.md.
 
 #include <array>
 #include <cstdint>

@@ -1,3 +1,4 @@
+// Explained in docs/tensors.md.
 #include "autograd/shape.h"
 
 #include "autograd/detail/dense.h"

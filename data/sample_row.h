@@ -1,4 +1,4 @@
-#pragma once
+#pragma once  // Explained in docs/feeding_the_furnace.md.
 
 #include <cstdint>
 #include <optional>

@@ -1,3 +1,4 @@
+// Explained in docs/overlap.md.
 #include "dist/bucket_runner.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Explained in docs/overlap.md.
 #include "dist/gradient_sync.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// A training on the digits without Trainer, Module or Optimizer; docs/one_step_by_hand.md explains each line.
+// A training on the digits without Trainer, Module or Optimizer, explained in docs/one_step_by_hand.md.
 #include "athanor.h"
 
 using namespace athanor;

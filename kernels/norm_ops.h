@@ -1,4 +1,4 @@
-#pragma once
+#pragma once  // Explained in docs/batch_norm.md.
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,4 @@
-#pragma once
+#pragma once  // Explained in docs/loss_scale.md and docs/determinism.md.
 
 #include <algorithm>
 #include <bit>

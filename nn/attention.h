@@ -1,4 +1,4 @@
-#pragma once
+#pragma once  // Explained in docs/attention.md.
 
 #include <cstdint>
 

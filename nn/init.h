@@ -1,4 +1,4 @@
-#pragma once
+#pragma once  // Explained in docs/initialisation.md.
 
 #include <cmath>
 #include <cstdint>

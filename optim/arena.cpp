@@ -1,3 +1,4 @@
+// Explained in docs/half_the_bits.md.
 #include "optim/arena.h"
 
 #include <utility>

@@ -1,4 +1,4 @@
-#pragma once
+#pragma once  // Explained in docs/zero1_equals_ddp.md.
 
 #include <span>
 

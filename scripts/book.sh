@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Builds the book from docs/: build/book/site/index.html and build/book/athanor.pdf. Sphinx with MyST and furo makes the site,
-# WeasyPrint the PDF; all are Debian packages, which it installs where they are missing. Downloads nothing else.
+# Builds the book from docs/: build/book/site/index.html, with the slides of the course in its folder slides, and
+# build/book/athanor.pdf. Sphinx with MyST and furo makes the site, WeasyPrint the PDF; all are Debian packages, which it installs
+# where they are missing. Downloads nothing else.
 #   --site, --pdf   only one of the two
 #   --look          opens pages in headless Chromium, fails on an error in its console, and saves build/book/look/*.png
 # Ends with code 1 on a warning of Sphinx, a dead link or a page with an error.
@@ -12,7 +13,7 @@ for flag; do
     --site) pdf="" ;;
     --pdf) site="" ;;
     --look) look=yes ;;
-    -h | --help) sed -n '2,6s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    -h | --help) sed -n '2,7s/^# \{0,1\}//p' "$0"; exit 0 ;;
     *) fail 2 "book.sh: no such flag: $flag (--help lists them)" ;;
   esac
 done
@@ -52,6 +53,7 @@ if [ "$site" ]; then
   rm -rf "$out/site"
   sphinx html "$out/pages" "$out/site"
   stand_alone "$out/site/_static"
+  /usr/bin/python3 docs/book/slides.py "$out/site/slides" >/dev/null || fail 1 "book.sh: no slides"
   docs/book/links.py "$out/site" || fail 1 "book.sh: dead links"
   say "$out/site/index.html"
 fi

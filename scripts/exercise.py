@@ -6,32 +6,69 @@ import shutil
 import sys
 
 from exercises import compiling, grading, limits, packing
-from exercises.description import UserError, find, load_all
+from exercises.description import Stage, UserError, find, load_all, load_stages
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-MINE = str(ROOT / "my_exercises")
+MINE, MY_COURSE = ROOT / "my_exercises", ROOT / "my_course"
 
 
 def show_list(arguments):
-    exercises = load_all(ROOT)
+    exercises, stages = load_all(ROOT), load_stages(ROOT)
+    if arguments.number:
+        return show_tests(find(ROOT, arguments.number))
     if arguments.json:
         print(json.dumps({"exercises": [{
             "exercise": exercise.number, "name": exercise.name, "title": exercise.title, "chapter": exercise.chapter,
-            "minutes": exercise.minutes, "points": exercise.points, "files": exercise.files} for exercise in exercises]}))
+            "minutes": exercise.minutes, "points": exercise.points, "files": exercise.files} for exercise in exercises],
+            "stages": [{"stage": stage.name, "title": stage.title, "chapters": stage.chapters, "minutes": stage.minutes,
+                        "lines": stage.lines, "points": stage.points, "files": stage.files} for stage in stages]}))
         return 0
     for exercise in exercises:
         print(f"{exercise.number:3}  {exercise.title:<48} {exercise.points:2} points  {exercise.minutes:3} min  "
               f"docs/{exercise.chapter}")
+    print("\nThe course, examples/course/README.md, in which one engine grows:")
+    for stage in stages:
+        print(f"  {stage.name}  {stage.title:<42} {stage.points:2} points  {stage.minutes:3} min  {stage.lines:3} lines")
     print("\nscripts/exercise.sh start N begins one; check N counts your points")
     return 0
 
 
+def show_tests(exercise):
+    print(f"{exercise.number} {exercise.title}: {exercise.points} points, about {exercise.minutes} minutes")
+    for test in exercise.tests:
+        print(f"  {test.points:2}  {test.name}")
+    return 0
+
+
 def work_folder(arguments, exercise):
-    return pathlib.Path(arguments.dir) / exercise.name
+    """An exercise has a folder of its own, all stages one together."""
+    if isinstance(exercise, Stage):
+        return pathlib.Path(arguments.dir or MY_COURSE)
+    return pathlib.Path(arguments.dir or MINE) / exercise.name
+
+
+def dir_flag(arguments):
+    return f" --dir {arguments.dir}" if arguments.dir else ""
 
 
 def start(arguments):
     exercise = find(ROOT, arguments.number)
+    return (start_stage if isinstance(exercise, Stage) else start_exercise)(arguments, exercise)
+
+
+def start_stage(arguments, stage):
+    folder = work_folder(arguments, stage)
+    missing = stage.start_into(folder)
+    print(f"{stage.name} {stage.title}: {stage.points} points, about {stage.minutes} minutes\n")
+    print(f"read    {folder / stage.name}.md, and {', '.join('docs/' + chapter for chapter in stage.chapters)}")
+    print(f"write   {', '.join(str(folder / path) for path in stage.files)}")
+    print(f"then    scripts/exercise.sh check {stage.name}{dir_flag(arguments)}")
+    if missing:
+        print(f"needs   {', '.join(missing)} of earlier stages, which {folder} does not have")
+    return 0
+
+
+def start_exercise(arguments, exercise):
     folder = work_folder(arguments, exercise)
     if folder.exists():
         raise UserError(f"start: {folder} must not exist yet: move it away, or name another folder with --dir")
@@ -45,40 +82,41 @@ def start(arguments):
     print(f"{exercise.number} {exercise.title}: {exercise.points} points, about {exercise.minutes} minutes\n")
     print(f"read    {folder / 'text.md'}, and docs/{exercise.chapter}")
     print(f"change  {', '.join(str(folder / path) for path in exercise.files)}")
-    where = "" if arguments.dir == MINE else f" --dir {arguments.dir}"
-    print(f"then    scripts/exercise.sh check {exercise.number}{where}")
+    print(f"then    scripts/exercise.sh check {exercise.number}{dir_flag(arguments)}")
     if exercise.library:
         print("needs   scripts/exercise.sh build, once: it compiles the library")
     return 0
 
 
-def as_json(exercise, grade):
+def as_json(graded):
     """`exercise`, `points`, `of` and `passed` are ours, the rest is as Gradescope's results.json names it."""
-    return {"exercise": exercise.number, "name": exercise.name, "points": grade.points, "of": exercise.points,
-            **results(exercise, grade),
-            "tests": [{**test, "passed": test["status"] == "passed"} for test in results(exercise, grade)["tests"]]}
+    exercise, said = graded[-1][0], results(graded)
+    return {"exercise": exercise.number, "name": exercise.name, "points": said["score"],
+            "of": sum(exercise.points for exercise, _ in graded), **said,
+            "tests": [{**test, "passed": test["status"] == "passed"} for test in said["tests"]]}
 
 
-def results(exercise, grade):
+def results(graded):
     return {
-        "score": grade.points, "execution_time": round(grade.seconds, 3),
-        "output": grade.remarks, "visibility": "visible",
+        "score": sum(grade.points for _, grade in graded), "execution_time": round(sum(grade.seconds for _, grade in graded), 3),
+        "output": "\n".join(grade.remarks for _, grade in graded if grade.remarks), "visibility": "visible",
         "tests": [{"name": outcome.name, "score": outcome.points if outcome.passed else 0, "max_score": outcome.points,
                    "status": "passed" if outcome.passed else "failed", "output": outcome.output,
-                   "visibility": "visible"} for outcome in grade.outcomes]}
+                   "visibility": "visible"} for _, grade in graded for outcome in grade.outcomes]}
 
 
-def as_text(exercise, grade):
-    lines = [f"{exercise.number} {exercise.title}"]
-    lines += ["  " + line for line in grade.remarks.splitlines()]
-    said = set()
-    for outcome in grade.outcomes:
-        mark = "passed" if outcome.passed else "FAILED"
-        lines.append(f"  {mark}  {outcome.points if outcome.passed else 0} of {outcome.points}  {outcome.name}")
-        if outcome.output not in said:  # one compiler error is not said for each test
-            lines += ["          " + line for line in outcome.output.splitlines()]
-        said.add(outcome.output)
-    lines.append(f"{grade.points} of {exercise.points} points")
+def as_text(graded):
+    lines, said = [], set()
+    for exercise, grade in graded:
+        lines.append(f"{exercise.number} {exercise.title}")
+        lines += ["  " + line for line in grade.remarks.splitlines()]
+        for outcome in grade.outcomes:
+            mark = "passed" if outcome.passed else "FAILED"
+            lines.append(f"  {mark}  {outcome.points if outcome.passed else 0} of {outcome.points}  {outcome.name}")
+            if outcome.output not in said:  # one compiler error is not said for each test
+                lines += ["          " + line for line in outcome.output.splitlines()]
+            said.add(outcome.output)
+    lines.append(f"{sum(grade.points for _, grade in graded)} of {sum(exercise.points for exercise, _ in graded)} points")
     if not limits.no_network():
         lines.append("The tests ran with network access: on this system, only root can disable it.")
     return "\n".join(lines)
@@ -89,11 +127,16 @@ def check(arguments):
     folder = work_folder(arguments, exercise)
     if not folder.is_dir():
         raise UserError(f"check: {folder} must exist: scripts/exercise.sh start {exercise.number} makes it")
-    grade = grading.grade(ROOT, exercise, folder)
+    checked = [exercise]
+    if arguments.all:
+        if not isinstance(exercise, Stage):
+            raise UserError("check: --all is for stages of the course, and grades all up to the one named")
+        checked = [stage for stage in load_stages(ROOT) if stage.name <= exercise.name]
+    graded = [(each, grading.grade(ROOT, each, folder)) for each in checked]
     if arguments.results:
-        pathlib.Path(arguments.results).write_text(json.dumps(results(exercise, grade), indent=2) + "\n")
-    print(json.dumps(as_json(exercise, grade)) if arguments.json else as_text(exercise, grade))
-    return 0 if grade.points == exercise.points else 1
+        pathlib.Path(arguments.results).write_text(json.dumps(results(graded), indent=2) + "\n")
+    print(json.dumps(as_json(graded)) if arguments.json else as_text(graded))
+    return 0 if all(grade.points == each.points for each, grade in graded) else 1
 
 
 def build(arguments):
@@ -105,7 +148,7 @@ def build(arguments):
 
 
 def pack(arguments):
-    packing.pack(ROOT, load_all(ROOT), arguments.what, pathlib.Path(arguments.file))
+    packing.pack(ROOT, load_all(ROOT), load_stages(ROOT), arguments.what, pathlib.Path(arguments.file))
     print(f"{arguments.file} is written")
     return 0
 
@@ -119,12 +162,15 @@ def parse():
         command.set_defaults(run=function)
         return command
 
-    add("list", show_list, "the exercises").add_argument("--json", action="store_true")
+    command = add("list", show_list, "the exercises, and the stages of the course")
+    command.add_argument("number", metavar="N", nargs="?", help="the tests of this one alone")
+    command.add_argument("--json", action="store_true")
     for name, function, does in (("start", start, "copy an exercise to work on it"), ("check", check, "count its points")):
         command = add(name, function, does)
-        command.add_argument("number", metavar="N", help="the number or the name")
-        command.add_argument("--dir", default=MINE, help="folder of your copies (my_exercises/)")
+        command.add_argument("number", metavar="N", help="the number or the name; stageNN for a stage of the course")
+        command.add_argument("--dir", help="folder of your copies (my_exercises/), or of your engine (my_course/)")
         if name == "check":
+            command.add_argument("--all", action="store_true", help="of the course: all stages up to this one")
             command.add_argument("--json", action="store_true", help="one line of JSON")
             command.add_argument("--results", metavar="FILE", help="write Gradescope's results.json")
     add("build", build, "compile the library and the emulator, once")

@@ -1,12 +1,15 @@
 #!/usr/bin/env bash
 # scripts/exercise.sh COMMAND: exercises that a program checks. No GPU and no network are needed.
-#   list [--json]                  the exercises, with their chapters and points
-#   start N [--dir DIR]            copies exercise N to DIR/NN_name (default my_exercises/): a text and files to change
-#   check N [--dir DIR] [--json] [--results FILE]
-#                                  compiles your files with the exercise's own tests, runs each test apart, counts points
+#   list [N] [--json]              the exercises, with their chapters and points, and the stages of the course; the tests of N
+#   start N [--dir DIR]            copies exercise N to DIR/NN_name (default my_exercises/): a text and files to change;
+#                                  of a stage, adds to DIR (default my_course/) its page, headers and tests
+#   check N [--all] [--dir DIR] [--json] [--results FILE]
+#                                  compiles your files with the exercise's own tests, runs each test apart, counts points;
+#                                  --all: of all stages up to N
 #   build                          compiles what exercises need once: the library, and the emulator of the kernel lab
 #   pack students|teachers FILE    a tarball to solve exercises without root, or the answers and wrong answers
-# N is the number or the name. check needs g++ and GoogleTest; some exercises also need the library (`build`, minutes once).
+# N is the number or the name of an exercise, or stage01 to stage10: the course, examples/course/README.md.
+# check needs g++ and GoogleTest; some exercises also need the library (`build`, minutes once).
 # Each test runs without network, for 10 s of computing and in 1 GB at most, unless its exercise says otherwise.
 # Codes: 0 all points; 1 not all; 2 wrong arguments, a missing file or package.
 exec python3 "$(dirname "${BASH_SOURCE[0]}")/exercise.py" "$@"

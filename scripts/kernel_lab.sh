@@ -10,6 +10,8 @@
 #   --gdb       builds the one NAME for a debugger, and starts gdb on it
 #   --ptx       runs what nvcc makes of the kernels (simt/ptx/), in the three orders; with --gdb steps through it
 #   --build     only builds: the emulator, and each NAME
+#   --emulator  builds the emulator that finds races, and prints in three lines what a program of its own is compiled with,
+#               what its kernels are besides, and what it is linked with
 # Start with: cp examples/kernel_lab/my_kernel.cu examples/kernel_lab/mine.cu
 # Needs g++ and fmt (libfmt-dev); the first run builds the emulator, later ones take seconds.
 # Codes: 0 all right; 1 a kernel is wrong; 2 wrong arguments, or it does not compile.
@@ -19,15 +21,15 @@ folder=$root/examples/kernel_lab mode=check form="" names=()
 while [ $# -gt 0 ]; do
   case $1 in
     --dir) [ $# -ge 2 ] || fail 2 "--dir must be followed by a folder"; folder=$(cd "$2" && pwd) || exit 2; shift 2 ;;
-    --counters | --table | --gdb | --build) mode=${1#--}; shift ;;
+    --counters | --table | --gdb | --build | --emulator) mode=${1#--}; shift ;;
     --ptx) form=ptx; shift ;;
-    -h | --help) sed -n '2,16s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    -h | --help) sed -n '2,18s/^# \{0,1\}//p' "$0"; exit 0 ;;
     -*) fail 2 "kernel_lab.sh: no such flag: $1 (--help lists them)" ;;
     *) names+=("$1"); shift ;;
   esac
 done
 exercises() { cd "$folder" && ls -- *.cu | sed 's/\.cu$//' | tr '\n' ' '; }
-[ ${#names[@]} -gt 0 ] || [ "$mode" = build ] || fail 2 "name an exercise: $(exercises)"
+[ ${#names[@]} -gt 0 ] || [ "$mode" = build ] || [ "$mode" = emulator ] || fail 2 "name an exercise: $(exercises)"
 for name in "${names[@]}"; do
   [ -f "$folder/$name.cu" ] || fail 2 "there is no $folder/$name.cu; exercises: $(exercises)"
 done
@@ -51,6 +53,7 @@ flags_of() { # flags_of bounds|races|gdb|ptx
   esac
 }
 kernel_flags_of() {
+  echo -Wno-unknown-pragmas -Wno-maybe-uninitialized -fno-strict-aliasing
   [ "$1" != races ] || echo -fsanitize=thread -fsanitize-coverage=trace-pc -fno-optimize-sibling-calls \
     -fno-partial-inlining -fno-crossjumping -fno-tree-tail-merge
 }
@@ -80,6 +83,7 @@ compile_emulator() {
   { sources_of "$build"; echo "$root/examples/kernel_lab/lab.cpp"; } |
     xargs -P "$(nproc)" -I{} bash -c '"$@" -c {} -o '"$objects"'/$(basename "$(dirname {})")_$(basename {} .cpp).o' \
       - $ccache g++ "${common[@]}" $(flags_of "$build") >"$log" 2>&1 || { cat "$log" >&2; return 2; }
+  mv "$objects/kernel_lab_lab.o" "$objects/lab.main" # has main, which a program of its own has, too
   (cd "$objects" && ar rcs emulator.a ./*.o)
   echo "$sum" >"$objects/emulator.sum"
 }
@@ -98,10 +102,10 @@ compile() { # compile BUILD NAME
   compile_emulator "$build" || return
   sum=$(cat "$objects/emulator.sum" "$folder/$name.cu" "$folder"/*.h | cksum)
   [ "$(cat "$objects/$name.sum" 2>/dev/null)" != "$sum" ] || return 0
-  { $ccache g++ "${common[@]}" $(flags_of "$build") $(kernel_flags_of "$build") -I"$folder" -Wall -Wno-unknown-pragmas \
-    -Wno-unused -Wno-maybe-uninitialized -fno-strict-aliasing -x c++ -c "$folder/$name.cu" -o "$objects/$name.o" &&
+  { $ccache g++ "${common[@]}" $(flags_of "$build") $(kernel_flags_of "$build") -I"$folder" -Wall -Wno-unused \
+    -x c++ -c "$folder/$name.cu" -o "$objects/$name.o" &&
     { [ "$build" != ptx ] || translate "$name"; } &&
-    g++ $(flags_of "$build") "$objects/$name".*o -o "$objects/$name" "$objects/emulator.a" "${libraries[@]}"; } >"$log" 2>&1 ||
+    g++ $(flags_of "$build") "$objects/$name".*o "$objects/lab.main" -o "$objects/$name" "$objects/emulator.a" "${libraries[@]}"; } >"$log" 2>&1 ||
     { head -n 20 "$log" >&2; return 2; }
   cat "$log" >&2  # warnings
   rm "$objects/$name".*o
@@ -201,6 +205,11 @@ case $mode in
     for name in "${names[@]}"; do
       compile bounds "$name" && compile races "$name" || exit 2
     done ;;
+  emulator)
+    compile_emulator races || exit 2
+    echo "${common[@]}" $(flags_of races)
+    echo $(kernel_flags_of races)
+    echo "$lab/races/emulator.a" "${libraries[@]}" ;;
   gdb)
     [ ${#names[@]} = 1 ] || fail 2 "--gdb takes one exercise"
     compile "${form:-gdb}" "${names[0]}" || exit 2

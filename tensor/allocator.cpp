@@ -1,3 +1,4 @@
+// Explained in docs/emptying_the_cache.md.
 #include "tensor/allocator.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-#pragma once
+#pragma once  // Explained in docs/step_without_a_host.md.
 
 #include <cstddef>
 #include <cstdint>

@@ -1,4 +1,4 @@
-#pragma once
+#pragma once  // Explained in docs/reference/tasks.md.
 
 #include <cstdint>
 #include <functional>
@@ -104,8 +104,8 @@ class Step {
   /// Concatenates the rows of all ranks in rank order, for a loss over the global batch: t [n, ...] to [sum
   /// of n, ...]. Differentiable (dist/all_gather.h): a rank's rows collect gradients from the losses of all
   /// ranks. With one rank, returns t itself. All ranks must make the same calls, even without samples. Each
-  /// rank's loss is the same mean over all rows, or the mean over its own samples: docs/own_step.md. Throws
-  /// ArgumentError unless Task::gathers() is true.
+  /// rank's loss is the same mean over all rows, or the mean over its own samples: docs/reference/tasks.md.
+  /// Throws ArgumentError unless Task::gathers() is true.
   Tensor all_gather(const Tensor& t);
 
   /// Updates the networks of an optimizer by the gradients of `loss`, the mean of the batch, [] f32, at once;

@@ -1,3 +1,4 @@
+// Explained in docs/feeding_the_furnace.md.
 #include "data/detail/device_feed.h"
 
 #include <utility>

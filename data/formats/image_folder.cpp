@@ -50,6 +50,25 @@ ImageFolder::ImageFolder(std::filesystem::path folder, const std::vector<Unused>
   }
   add_unused(unused_, beside);
   spec_ = {0, 0, 0, std::ssize(class_names_)};
+  open_folder();
+}
+
+ImageFolder::ImageFolder(std::filesystem::path folder, Unlabelled) : folder_(std::move(folder)) {
+  detail::ImageFiles found = detail::find_images(folder_, "image folder");
+  unused_ = std::move(found.unused);
+  if (found.files.empty())
+    detail::fail<IoError>("image folder: {} must contain .jpg, .jpeg, .png or .webp files, but {}",
+                          folder_.string(), without_samples(folder_, unused_));
+  for (const detail::ImageFiles::File& file : found.files) add_file("", file.name, file.codec);
+  spec_.classes = 1;
+  open_folder();
+}
+
+std::unique_ptr<ImageFolder> ImageFolder::unlabelled(std::filesystem::path folder) {
+  return std::unique_ptr<ImageFolder>(new ImageFolder(std::move(folder), Unlabelled()));
+}
+
+void ImageFolder::open_folder() {
   directory_ = ::open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (directory_ < 0) {
     detail::fail<IoError>("image folder: {} must be a readable folder, but got: {}", folder_.string(),
@@ -66,15 +85,16 @@ void ImageFolder::add_class(const std::string& name, bool may_be_empty) {
   }
   add_unused(unused_, std::move(found.unused));
   if (found.files.empty() && !may_be_empty) return count_unused(unused_, "folders without images", name);
-  const auto label = static_cast<std::int32_t>(class_names_.size());
+  for (const detail::ImageFiles::File& file : found.files) add_file(name + '/', file.name, file.codec);
   class_names_.push_back(name);
-  for (const detail::ImageFiles::File& file : found.files) {
-    samples_.push_back({names_.size(), label, file.codec});
-    names_.insert(names_.end(), name.begin(), name.end());
-    names_.push_back('/');
-    names_.insert(names_.end(), file.name.begin(), file.name.end());
-    names_.push_back('\0');
-  }
+}
+
+/// As a sample of the next class.
+void ImageFolder::add_file(const std::string& below, const std::string& name, Codec codec) {
+  samples_.push_back({names_.size(), static_cast<std::int32_t>(class_names_.size()), codec});
+  names_.insert(names_.end(), below.begin(), below.end());
+  names_.insert(names_.end(), name.begin(), name.end());
+  names_.push_back('\0');
 }
 
 ImageFolder::~ImageFolder() {

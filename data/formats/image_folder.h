@@ -1,6 +1,7 @@
 #pragma once
 
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,9 @@ class ImageFolder final : public Dataset {
  public:
   /// `beside`: what is not used around the folder, for unused().
   explicit ImageFolder(std::filesystem::path folder, const std::vector<Unused>& beside = {});
+  /// All images below a folder, without classes: each label is 0. For what needs no labels, such as
+  /// calibration.
+  static std::unique_ptr<ImageFolder> unlabelled(std::filesystem::path folder);
   ~ImageFolder() override;
 
   std::int64_t size() const override { return static_cast<std::int64_t>(samples_.size()); }
@@ -41,7 +45,11 @@ class ImageFolder final : public Dataset {
     Codec codec;
   };
 
+  struct Unlabelled {};
+  ImageFolder(std::filesystem::path folder, Unlabelled);
   void add_class(const std::string& name, bool may_be_empty);
+  void add_file(const std::string& below, const std::string& name, Codec codec);
+  void open_folder();
   const char* name(std::int64_t index) const;
 
   std::filesystem::path folder_;

@@ -265,7 +265,10 @@ constexpr Format kFormats[] = {
     // Last, as other formats may also be folders.
     {.name = "image folder",
      .matches = is_folder,
-     .open = [](const path& at, const OpenOptions&) -> Store { return open_classes(at); },
+     .open = [](const path& at, const OpenOptions& options) -> Store {
+       if (options.unlabelled && !has_folders(at)) return ImageFolder::unlabelled(at);
+       return open_classes(at);
+     },
      .written_as = "or without a suffix (a folder of images)",
      .is_written = [](const path& at) { return !at.has_extension(); },
      .create = [](const path& at, const CreateOptions& options) -> Writer {

@@ -26,6 +26,8 @@ struct OpenOptions {
   /// folder with a table in it is that table.
   LabelKind labels = LabelKind::classes;
   std::vector<std::string> label_names = {};  ///< TableOptions::names
+  /// A folder of images without folders is a data set, too, whose labels are all 0.
+  bool unlabelled = false;
   /// Reads HDF5 and LMDB in this process, which damaged files can crash: for `athanor pack`.
   bool in_process = false;
   /// Samples of tar and TFRecord files that cannot be read are errors when they are read, not when the set is

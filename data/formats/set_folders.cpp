@@ -12,14 +12,8 @@
 #include "tensor/base/error.h"
 
 namespace athanor {
-namespace {
 
 using std::filesystem::path;
-
-/// Names of folders of a set, in any case. Of several in one folder, the first counts.
-constexpr std::string_view kTrain[]{"train", "training"};
-constexpr std::string_view kHeldOut[]{"val",  "valid",      "validation", "dev",
-                                      "eval", "evaluation", "test",       "testing"};
 
 bool has_folders(const path& at) {
   std::error_code error;
@@ -31,6 +25,13 @@ bool has_folders(const path& at) {
   }
   return false;
 }
+
+namespace {
+
+/// Names of folders of a set, in any case. Of several in one folder, the first counts.
+constexpr std::string_view kTrain[]{"train", "training"};
+constexpr std::string_view kHeldOut[]{"val",  "valid",      "validation", "dev",
+                                      "eval", "evaluation", "test",       "testing"};
 
 bool is_set(const path& at) {
   return has_folders(at) || detail::is_shard_folder(at);

@@ -36,5 +36,7 @@ std::unique_ptr<Dataset> open_set(const std::filesystem::path& folder, Split spl
 /// The images of a folder with a folder for each class. Throws IoError if one of them has the name of a set:
 /// that is no class, even if its partner is missing, or has no folders for classes.
 std::unique_ptr<Dataset> open_classes(const std::filesystem::path& folder);
+/// Whether a folder has other folders in it, but for hidden ones and those that programs make.
+bool has_folders(const std::filesystem::path& folder);
 
 }  // namespace athanor

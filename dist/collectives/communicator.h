@@ -1,4 +1,4 @@
-#pragma once
+#pragma once  // Explained in docs/why_not_data_parallel.md.
 
 #include <chrono>
 #include <cstdint>

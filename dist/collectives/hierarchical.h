@@ -1,4 +1,4 @@
-#pragma once
+#pragma once  // Explained in docs/the_ring.md.
 
 #include "dist/collectives/collective.h"
 

@@ -1,3 +1,4 @@
+// Explained in docs/the_ring.md.
 #include "dist/collectives/ring.h"
 
 #include "dist/collectives/slice.h"

@@ -1,4 +1,4 @@
-#pragma once
+#pragma once  // Explained in docs/when_a_rank_dies.md.
 
 #include <atomic>
 #include <chrono>

@@ -1,3 +1,4 @@
+// Explained in docs/when_a_rank_dies.md.
 #include "dist/launch/run_processes.h"
 
 #include <algorithm>

@@ -16,6 +16,7 @@ import urllib.parse
 
 FENCE = re.compile(r"^(```|~~~).*?^\1", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\[(?:[^\[\]]|\[[^\]]*\])*\]\(([^()\s]+)\)")
+ADDRESS = re.compile(r"^\[[^\]\n]+\]: (\S+)$", re.MULTILINE)
 
 
 class Page(html.parser.HTMLParser):
@@ -55,7 +56,7 @@ def read_markdown(path):
                 ids[f"{name}-{seen}"] = 1
     # Code that is indented, or in backticks, has brackets of its own.
     prose = "\n".join(line for line in text.splitlines() if not line.startswith("    "))
-    links = LINK.findall(re.sub(r"`[^`\n]*`", "", prose))
+    links = LINK.findall(re.sub(r"`[^`\n]*`", "", prose)) + ADDRESS.findall(text)
     return set(ids), links
 
 

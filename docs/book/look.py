@@ -19,7 +19,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import order  # noqa: E402
 
 SHOTS = (("index", 1280, False), ("one_step_by_hand", 1280, False), ("matrix_product", 1280, True), ("the_ring", 390, False),
-         ("half_the_bits", 390, True))
+         ("half_the_bits", 390, True), ("index_of_terms", 390, False), ("teaching/exam", 1280, False), ("slides/stage01", 1280, False))
 PATIENCE = 120  # seconds: for a machine that does much else
 
 
@@ -157,7 +157,7 @@ def try_out(browser, site, folder):
     for page, width, dark in SHOTS:
         browser.window(width, dark)
         browser.open((site / f"{page}.html").as_uri())
-        browser.shot(folder / f"{page}_{width}{'_dark' if dark else ''}.png")
+        browser.shot(folder / f"{page.replace('/', '_')}_{width}{'_dark' if dark else ''}.png")
     for error in browser.errors:
         yield f"console: {error}"
 

@@ -1,19 +1,24 @@
 #!/usr/bin/env python3
-"""Checks the heads of the chapters, and writes the list of chapters in docs/README.md and the numbers of the exercises in the heads.
+"""Checks the heads of the chapters, and writes what of the pages follows from other files.
 
-    docs/book/order.py            writes both
+    docs/book/order.py            writes it
     docs/book/order.py --check    writes nothing; code 1 with a line for each fault
 
 order.txt names the parts and their pages. A chapter's head is a table between two comments below the title, with the rows of
-ROWS in their order. What a chapter needs must come before it. The row Exercise ends with the exercises that the table of
-examples/exercises/README.md lists for the chapter.
+ROWS in their order. What a chapter needs must come before it. Written are the list of chapters in docs/README.md; the end of
+the row Exercise, with the exercises that the table of examples/exercises/README.md lists for the chapter; the minutes in
+ten_weeks.md; and what forge.py makes: links to files, and the foot of each page.
 """
 
+import json
 import pathlib
 import re
 import sys
 
-DOCS = pathlib.Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+import forge  # noqa: E402
+
+DOCS = forge.DOCS
 ROWS = ("You learn", "You need", "Time", "Run", "Figure", "Exercise", "Answer test")
 HEAD = re.compile(r"<!-- chapter -->\n\n\| \| \|\n\|---\|---\|\n(.*?)\n\n<!-- end of chapter -->", re.DOTALL)
 EXERCISES = re.compile(r"(?:; \[exercises? [^\]]*\]\([^)]*\))? <!-- exercises of (\w+) -->")
@@ -64,6 +69,24 @@ def with_exercises(page, text, numbers):
     return EXERCISES.sub(row, text)
 
 
+def minutes_of(page):
+    """The minutes in a chapter's head; 0 where there is none."""
+    path = DOCS / f"{page}.md"
+    found = re.search(r"^\| \*\*Time\*\* \| (\d+) minutes \|$", path.read_text(encoding="utf-8"), re.MULTILINE) if path.is_file() else None
+    return int(found.group(1)) if found else 0
+
+
+def with_minutes(text):
+    """The calendar, with the minutes of the chapters and of the stages that each row names in its last two cells."""
+    def row(found):
+        reading = sum(minutes_of(page) for page in re.findall(r"\]\((\w+)\.md\)", found.group(1)))
+        stages = [DOCS.parent / "examples/course" / name / "stage.json" for name in re.findall(r"/course/(stage\d+)/", found.group(1))]
+        building = sum(json.loads(path.read_text(encoding="utf-8"))["minutes"] for path in stages if path.is_file())
+        return f"{found.group(1)} {reading} | {building} |"
+
+    return re.sub(r"^(\| \d+ \|.*\|) \d+ \| \d+ \|$", row, text, flags=re.MULTILINE)
+
+
 def faults_of(page, text, before):
     """`before`: the pages that come earlier. Yields what is wrong with a chapter."""
     head = head_of(text)
@@ -85,32 +108,46 @@ def faults_of(page, text, before):
 
 
 def check(writes):
-    """[(title of the part, [(page, title, head)])] of the chapters, and what is wrong. `writes`: the numbers of exercises are
-    written, where they differ."""
-    before, chapters, faults, numbers = set(), [], [], exercises()
+    """[(title of the part, [(page, title, head)])] of the chapters, and what is wrong. `writes`: what follows from other files is
+    written, where it differs."""
+    before, chapters, numbers = set(), [], exercises()
+    sources, faults = forge.explained()
+    texts = {}
+    for page in (page for _, pages in parts() for page in pages):
+        path = DOCS / f"{page}.md"
+        if path.is_file():
+            texts[page] = path.read_text(encoding="utf-8")
+        else:
+            faults.append(f"docs/book/order.txt: there is no docs/{page}.md")
+    titles = [(page, title_of(text)) for page, text in texts.items()]
+    around = {page: (titles[at - 1] if at else None, titles[at + 1] if at + 1 < len(titles) else None) for at, (page, _) in enumerate(titles)}
     for name, pages in parts():
         listed = []
-        for page in pages:
-            path = DOCS / f"{page}.md"
-            if not path.is_file():
-                faults.append(f"docs/book/order.txt: there is no docs/{page}.md")
-                continue
-            text = path.read_text(encoding="utf-8")
+        for page in (page for page in pages if page in texts):
+            body, _, _ = texts[page].partition(forge.FOOT)
             if name is not None:
-                faults += [f"docs/{page}.md: {fault}" for fault in faults_of(page, text, before)]
-                new = with_exercises(page, text, numbers.get(page, []))
-                if new != text and writes:
-                    path.write_text(new, encoding="utf-8")
-                elif new != text:
-                    faults.append(f"docs/{page}.md: run docs/book/order.py, which writes the exercises into the head")
-                listed.append((page, title_of(text), head_of(text) or {}))
+                faults += [f"docs/{page}.md: {fault}" for fault in faults_of(page, body, before)]
+                listed.append((page, title_of(body), head_of(body) or {}))
+            new = forge.named_files(with_minutes(body) if page == "ten_weeks" else with_exercises(page, body, numbers.get(page, [])))
+            new += forge.foot(page, new, sources.get(page, []), *around[page])
+            if new != texts[page] and writes:
+                (DOCS / f"{page}.md").write_text(new, encoding="utf-8")
+            elif new != texts[page]:
+                faults.append(f"docs/{page}.md: run docs/book/order.py, which writes {difference(texts[page], new)}")
             before.add(page)
         if name is not None:
             chapters.append((name, listed))
-    for path in sorted(DOCS.glob("*.md")):
-        if path.stem not in before and path.name != "README.md":
-            faults.append(f"docs/{path.name}: docs/book/order.txt does not list it")
+    for path in sorted(path for folder in (".", "reference", "teaching") for path in DOCS.glob(f"{folder}/*.md")):
+        name = path.relative_to(DOCS).as_posix()
+        if name.removesuffix(".md") not in before and name != "README.md":
+            faults.append(f"docs/{name}: docs/book/order.txt does not list it")
     return chapters, faults
+
+
+def difference(old, new):
+    """The first line that differs, for a message."""
+    lines = old.splitlines()
+    return next((repr(line) for at, line in enumerate(new.splitlines()) if at >= len(lines) or lines[at] != line), "a shorter page")
 
 
 def listing(chapters):

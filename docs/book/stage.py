@@ -12,12 +12,11 @@ import shutil
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+import forge  # noqa: E402
 import order  # noqa: E402
+import terms  # noqa: E402
 
-DOCS = order.DOCS
-ROOT = DOCS.parent
-LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^()\s]+)\)")
-PATH = re.compile(r"(?<![`\[])`([A-Za-z0-9_.-]+(?:/[A-Za-z0-9_.-]+)+)`(?![`\]])")
+DOCS, ROOT = forge.DOCS, forge.ROOT
 LANGUAGES = {".cu": "cuda", ".cuh": "cuda", ".h": "cpp", ".cpp": "cpp", ".py": "python", ".sh": "bash", ".json": "json",
              ".cmake": "cmake", ".yml": "yaml", ".awk": "awk"}
 LARGEST = 200_000  # bytes of a file that gets a page
@@ -39,6 +38,13 @@ def fit_for_page(path):
     if path.is_dir():
         return True
     return path.stat().st_size < LARGEST and b"\0" not in path.read_bytes()
+
+
+def slides_beside(source):
+    """Links to the slides that book.sh adds to the site."""
+    stages = [page.parent.name for page in sorted((ROOT / "examples/course").glob("stage*/text.md"))]
+    up = os.path.relpath("slides", pathlib.Path(place_of(source)).parent)
+    return "In this site: " + ", ".join(f'<a href="{up}/{stage}.html">{stage}</a>' for stage in stages) + "."
 
 
 class Stage:
@@ -66,7 +72,7 @@ class Stage:
         link = os.path.relpath(place, pathlib.Path(place_of(source)).parent)
         return link + ("#" + anchor if anchor else "")
 
-    def line(self, source, line):
+    def prose(self, source, text):
         def link(found):
             target = self.target(source, found.group(3))
             if target is None:
@@ -78,30 +84,13 @@ class Stage:
             target = self.place(source, file) if file.is_file() and not self.printed else None
             return found.group(0) if target is None else f"[`{found.group(1)}`]({target})"
 
-        line = LINK.sub(link, line)
-        return line if line.startswith("#") else PATH.sub(path, line)
+        return forge.PATH.sub(path, forge.LINK.sub(link, text))
 
     def markdown(self, source):
         """A page's text with its links turned; fences and indented blocks as they are. A link may break over lines."""
-        out, plain, fence = [], [], False
-
-        def flush():
-            if plain:
-                out.append(self.line(source, "\n".join(plain)))
-                plain.clear()
-
-        for line in source.read_text(encoding="utf-8").splitlines():
-            if line.lstrip().startswith("```"):
-                flush()
-                fence = not fence
-                out.append("```text" if line in ("```gdb", "```ptx") else line)  # which Pygments does not know
-            elif fence or line.startswith("    ") or line.startswith("#"):
-                flush()
-                out.append(line)
-            else:
-                plain.append(line)
-        flush()
-        text = "\n".join(out) + "\n"
+        text = forge.change_prose(forge.without(source.read_text(encoding="utf-8")), lambda prose: self.prose(source, prose))
+        text = re.sub("^```(?:gdb|ptx)$", "```text", text, flags=re.MULTILINE)  # which Pygments does not know
+        text = text.replace("<!-- slides -->", "" if self.printed else slides_beside(source))
         return text.replace("<!-- chapter -->\n", "````{container} chapter-head\n").replace("\n<!-- end of chapter -->", "\n````")
 
     def write(self, place, text):
@@ -152,6 +141,8 @@ def front(folder, kind):
     trees = "" if kind == "site" else "# Athanor\n" + toctree(["index"], hidden=False)
     for number, (part, pages) in enumerate(order.parts(), 1):
         name = part or "Reference"
+        if "glossary" in pages:
+            pages.insert(pages.index("glossary") + 1, "index_of_terms")
         if kind == "site":
             trees += toctree(pages, name)
         else:
@@ -173,6 +164,7 @@ def main():
     (folder / "_static").mkdir(parents=True)
     Stage(folder, kind == "print").run([DOCS / "README.md"] + [
         DOCS / f"{page}.md" for _, pages in order.parts() for page in pages if (DOCS / f"{page}.md").is_file()])
+    (folder / "index_of_terms.md").write_text(terms.index(kind == "print"), encoding="utf-8")
     front(folder, kind)
     shutil.copy(DOCS / "book/conf.py", folder / "conf.py")
     shutil.copy(DOCS / "book/site.css", folder / "_static/site.css")

@@ -10,11 +10,10 @@ RULES = """\
 # The one who does it, and the lines in the box.
 ROWS = (
     ("a batch", (("trainer", "reads, shuffles,", "divides among ranks"), ("trainer", "copies ahead,", "normalises, augments"),
-                     ("you", "training_step():", "from fields to a loss"), ("trainer", "scales the loss,", "runs it backward"),
-                     ("trainer", "sums gradients over", "ranks, by buckets"), ("trainer", "skips the step if one", "is not finite"))),
-    ("an update", (("trainer", "norm, clipping,", "outliers"), ("trainer", "learning rate,", "optimizer"),
-                      ("trainer", "running average", "(--ema)"), ("trainer", "weights to all ranks,", "during the next step"),
-                      ("trainer", "checkpoint, if", "one is due"), ("trainer", "signals, limits,", "votes of ranks"))),
+                     ("you", "training_step():", "from fields to a loss"), ("trainer", "scales the loss,", "runs it backward"))),
+    ("an update", (("trainer", "sums gradients over", "ranks, by buckets"), ("trainer", "norm, clipping; skips", "overflows, outliers"),
+                      ("trainer", "learning rate,", "optimizer"), ("trainer", "running average", "(--ema)"),
+                      ("trainer", "weights to all ranks,", "during the next step"), ("trainer", "signals, limits; a", "checkpoint, if due"))),
     ("an epoch", (("trainer", "averaged weights,", "norms in evaluation"), ("you", "validation_step():", "log(), images()"),
                      ("trainer", "sums over batches", "and ranks"), ("trainer", "early stopping,", "callbacks"),
                      ("trainer", "report, JSON line,", "hash of weights"), ("trainer", "checkpoint", "of everything"))),

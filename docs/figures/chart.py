@@ -113,12 +113,30 @@ def lines(title, x_name, y_name, series, *, x_log=False, y_log=False, x_range=No
     return out + "</svg>\n"
 
 
-def bars(title, rows, unit, *, note="", log=False, width=760, form="{:,.3g}", centre=None):
-    """rows: [(words, value, class)], drawn downwards; a value is written behind its bar. Bars begin at `centre`, if given."""
+def dots(title, rows, unit, *, note="", width=760, form="{:,.3g}"):
+    """rows: [(words, value, class)], drawn downwards: a dot each over a logarithmic axis, which has no place where a bar could begin."""
+    left, bottom = 36 + 6.7 * max(len(words) for words, _, _ in rows), 62 + 28 * len(rows)
+    values = [value for _, value, _ in rows]
+    axis = Axis(10 ** math.floor(math.log10(min(values))), 10 ** math.ceil(math.log10(max(values))), left, width - 90, log=True)
+    out = begin(width, bottom + (72 if note else 48), title)
+    for value, words in axis.ticks():
+        out += line(axis(value), 54, axis(value), bottom, "grid") + text(axis(value), bottom + 16, "tick", "middle", words)
+    out += line(left, bottom, width - 90, bottom, "axis") + text((left + width - 90) / 2, bottom + 34, "tick", "middle", unit + ", logarithmic")
+    for i, (words, value, style) in enumerate(rows):
+        y = 72 + 28 * i
+        out += text(left - 8, y + 4, "", "end", words) + line(left, y, axis(value), y, "grid")
+        out += circle(axis(value), y, 6, style) + text(axis(value) + 12, y + 4, "", "start", f"{form.format(value)} {unit}")
+    if note:
+        out += text(24, bottom + 60, "tick", "start", note)
+    return out + "</svg>\n"
+
+
+def bars(title, rows, unit, *, note="", width=760, form="{:,.3g}", centre=None):
+    """rows: [(words, value, class)], drawn downwards; a value is written behind its bar. Bars begin at 0, or of factors at `centre`."""
     left, height = 36 + 6.7 * max(len(words) for words, _, _ in rows), 74 + 28 * len(rows) + (24 if note else 8)
     high = max(value for _, value, _ in rows)
-    low = min(value for _, value, _ in rows) / (3 if centre is None else 1.2) if log else 0
-    axis = Axis(low, high, left, width - 110, log)
+    low = 0 if centre is None else min(value for _, value, _ in rows) / 1.2
+    axis = Axis(low, high, left, width - 110, log=centre is not None)
     out = begin(width, height, title)
     zero = left if centre is None else axis(centre)
     if centre is not None:

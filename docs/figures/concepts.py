@@ -88,16 +88,17 @@ def gdb_threads():
 
 
 def emulation():
-    d = Diagram(760, 290, "One source, two compilers, and what each proves")
-    d.box(24, 120, 130, 50, "a kernel in\nkernels/cuda/", "plain")
+    d = Diagram(760, 322, "One source, two compilers, and what each proves")
+    d.box(24, 136, 130, 50, "a kernel in\nkernels/cuda/", "plain")
     d.box(230, 66, 130, 46, "g++", "good", "head")
-    d.box(230, 180, 130, 46, "nvcc", "box", "head")
-    d.arrow(154, 135, 230, 92).arrow(154, 155, 230, 200)
+    d.box(230, 198, 130, 46, "nvcc: PTX", "box", "head")
+    d.arrow(154, 151, 230, 92).arrow(154, 171, 230, 218)
     d.box(440, 60, 290, 58, "emulator: results, races, bounds,\nbarriers, missing waits, counted sectors", "good")
-    d.box(440, 156, 290, 42, "ptxas: registers, spills, launch limits", "box")
-    d.box(440, 208, 290, 42, "a GPU: time, overlap, real rounding", "warm")
-    d.arrow(360, 89, 440, 89).arrow(360, 196, 440, 178).arrow(360, 210, 440, 228)
-    d.words(24, 276, "Green runs on any machine. Blue needs the CUDA toolkit, but no GPU. Yellow needs a GPU.", "muted")
+    d.box(440, 140, 290, 42, "preset ptx: nvcc's code, inline assembly", "box")
+    d.box(440, 192, 290, 42, "ptxas: registers, spills, launch limits", "box")
+    d.box(440, 244, 290, 42, "a GPU: time, overlap, real rounding", "warm")
+    d.arrow(360, 89, 440, 89).arrow(360, 208, 440, 166).arrow(360, 218, 440, 213).arrow(360, 230, 440, 260)
+    d.words(24, 308, "Green runs on any machine. Blue needs the CUDA toolkit, but no GPU. Yellow needs a GPU.", "muted")
     return d.done()
 
 
@@ -118,6 +119,23 @@ def nvcc_wrote():
     d.arrow(380, 232, 380, 252)
     d.words(420, 271, "ptxas; runs on a GPU alone", "muted")
     d.words(24, 54, "Two compilers, and two readings of what tensor cores, TMA and barriers do, must agree.", "muted")
+    return d.done()
+
+
+def loss_scale():
+    """What becomes of the scale after a step: update_ops.h as a flow chart."""
+    d = Diagram(760, 380, "After each step: one test, three ends")
+    d.box(290, 56, 180, 34, "gradients of scale · loss", "plain")
+    d.arrow(380, 90, 380, 112)
+    d.box(240, 112, 280, 34, "is the sum of their squares finite?", "box")
+    d.arrow(300, 146, 150, 196, "way", "no").arrow(460, 146, 560, 180, "way", "yes")
+    d.box(450, 180, 250, 34, "is their norm an outlier?", "box")
+    d.arrow(520, 214, 430, 252, "way", "yes").arrow(610, 214, 630, 252, "way", "no")
+    d.words(24, 190, "overflow", "head")
+    d.box(24, 196, 264, 112, "the step is skipped\nscale = max(floor, scale · backoff)\ncounter = 0\nstuck: 0 if the scale went down,\nelse stuck + 1", "bad")
+    d.box(320, 252, 150, 72, "the step is skipped\nnothing else\nchanges", "warm")
+    d.box(500, 252, 236, 92, "the step is applied\nstuck = 0, counter = counter + 1\ncounter = growth_interval? then\nscale = min(ceiling, scale · growth)\nand counter = 0", "good")
+    d.words(24, 366, "It begins with scale 65536; backoff 1/2, growth 2, growth_interval 2000, floor 1, ceiling 2^24.", "muted")
     return d.done()
 
 

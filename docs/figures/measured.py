@@ -32,21 +32,28 @@ def gradcheck():
 def tensor_cores():
     """Which lane holds which element of y += a b, and the banks of a tile's pieces with and without the swizzle."""
     data = data_of("tensor_cores_by_hand")
-    d = Diagram(820, 480, "One mma.sync, in the registers of 32 lanes")
+    d = Diagram(820, 512, "One mma.sync, in the registers of 32 lanes")
+    registers, lane_shown = ("box", "warm", "good", "bad"), 5
     for name, x, title in (("a", 24, "a: 16 x 8, four registers"), ("b", 300, "b: 8 x 8, two registers"), ("y", 576, "y: 16 x 8, four registers")):
         d.words(x, 66, title, "head")
         for row, owners in enumerate(data[name]):
             for column, (lane, register) in enumerate(owners):
-                d.box(x + 27 * column, 76 + 15 * row, 26, 14, "", "box" if register % 2 == 0 else "warm")
-                d.words(x + 27 * column + 13, 76 + 15 * row + 11, f"{lane}.{register}", "tick", "middle")
-    d.words(300, 224, "Each element: its lane, and the", "muted").words(300, 240, "register that holds it.", "muted")
-    d.words(24, 348, "Eight lines of 128 bytes", "head").words(300, 348, "The same, swizzled", "head")
+                d.box(x + 27 * column, 76 + 15 * row, 26, 14, "", registers[register])
+                d.words(x + 27 * column + 13, 76 + 15 * row + 11, f"{lane}.{register}", "" if lane == lane_shown else "tick", "middle")
+                if lane == lane_shown:
+                    d.box(x + 27 * column, 76 + 15 * row, 26, 14, "", "way")
+    for register, style in enumerate(registers):
+        d.box(300 + 54 * register, 212, 26, 14, f"*.{register}", style, "tick")
+    d.words(300, 246, "A number is lane.register; the colour", "muted").words(300, 262, "is the register. Lane 5 has a black edge:", "muted")
+    d.words(300, 278, "it holds 4 elements of a, 2 of b, 4 of y.", "muted")
+    for x, words in ((24, "Eight lines of 128 bytes"), (300, "The same, swizzled")):
+        d.words(x, 348, words, "head").words(x, 474, "each line: banks 0 to 3, 4 to 7, ..., 28 to 31", "tick")
     for name, x in (("straight", 24), ("turned", 300)):
         for line, pieces in enumerate(data[name]):
             for piece, bank in enumerate(pieces):
                 d.fill(x + 26 * bank, 358 + 12 * line, 24, 10, f"c{piece}")
-    for i, words in enumerate(("A colour is one column of pieces,", "which one ldmatrix reads from eight", "lines. On the left they share four",
-                               "banks and take eight rounds; on the", "right they take one.")):
+    for i, words in enumerate(("Here a colour is one of the eight pieces", "of 16 bytes of a line. ldmatrix reads", "one colour, from all eight lines. On the",
+                               "left these lie in the same four banks", "and take eight rounds. On the right each", "has banks of its own: one round.")):
         d.words(576, 370 + 16 * i, words, "muted")
     return d.done()
 
@@ -117,7 +124,7 @@ def matrix_product():
     rows = {row["name"]: row for row in data["rows"]}
     peak, bandwidth = rows["multiply-adds"]["gflops"], rows["copy"]["gbs"]
     series = [("the roof", [(0.1, 0.1 * bandwidth), (peak / bandwidth, peak), (200, peak)], "l5 dash")]
-    for name, style in (("naive", "3"), ("reordered", "1"), ("library", "0"), ("matrix times vector", "4")):
+    for name, style in (("naive", "3"), ("reordered", "1"), ("blocked", "2"), ("library", "0"), ("matrix times vector", "4")):
         points = [(row["intensity"], row["gflops"]) for key, row in rows.items() if key.startswith(name)]
         series += [(name, points, ("c" if "vector" in name else "l") + style), ("", points, "c" + style)]
     return chart.lines("One core: products of n x n matrices under its roof", "FLOPs for each byte of the operands", "GFLOP/s", series, x_log=True,
@@ -125,12 +132,42 @@ def matrix_product():
                        note="n = 16 to 512 from left to right; left of the ridge the roof is what memory delivers, right of it what the core computes")
 
 
+def attention():
+    """The softmax of one query, key by key, as in the chapter's example; below it the measured memory of many."""
+    d = Diagram(760, 590, "Attention: one pass over the keys, and its memory")
+    passes = (("score 0, value (7, 0)", "m = 0", "t = 1", "o = (7, 0)"), ("score ln 2, value (7, 7)", "m = ln 2", "t = 1/2 + 1", "o = (7, 0)/2 + (7, 7)"),
+              ("score ln 4, value (0, 7)", "m = ln 4", "t = 1.5/2 + 1", "o = (10.5, 7)/2 + (0, 7)"))
+    for i, (key, largest, total, mixed) in enumerate(passes):
+        x = 24 + 200 * i
+        d.words(x, 66, f"key {i + 1}", "head").words(x, 84, key, "tick")
+        d.box(x, 94, 168, 78, f"{largest}\n{total}\n{mixed}", "warm" if i else "box")
+        if i:
+            d.arrow(x - 32, 133, x, 133)
+    d.arrow(592, 133, 624, 133).words(630, 110, "result", "head")
+    d.words(630, 130, "(5.25, 10.5) / 1.75").words(630, 148, "= (3, 6)")
+    d.words(24, 194, "m: the largest score so far; t: the sum of exp(score - m); o: the same, times the values.", "muted")
+    d.words(24, 212, "Here each new maximum halves the earlier sums.", "muted")
+    rows = data_of("attention")
+    d.words(24, 242, "the most megabytes alive at once, one head of 64 channels", "tick")
+    x_axis, y_axis = chart.Axis(128, 4096, 76, 560, True), chart.Axis(0.05, 500, 520, 250, True)
+    d.out += chart.frame(x_axis, y_axis, "tokens", x_ticks=[(row["tokens"], f"{row['tokens']:,}") for row in rows])
+    ends = []
+    for key, name, style in (("table, step", "whole table, step", "l3"), ("table", "whole table, forward", "l3 dash"),
+                             ("blocks, step", "in blocks, step", "l0"), ("blocks", "in blocks, forward", "l0 dash")):
+        points = [(row["tokens"], row[key] / 1e6) for row in rows]
+        d.out += chart.curve(x_axis, y_axis, points, style, 2.6)
+        ends.append((y_axis(points[-1][1]), name, ""))
+    d.out += chart.end_labels(572, ends, 18)
+    return d.done()
+
+
 def convolution_three_ways():
     data = data_of("convolution_three_ways")
     styles = {"seven loops": "c3", "im2col": "c1", "im2col and a product": "c0", "oneDNN": "c4", "Winograd": "c2"}
-    rows = [(row["name"], row["ms"], styles[row["name"]]) for row in data["rows"]]
-    return chart.bars("One convolution in five programs, one core", rows, "ms", log=True,
-                      note="8 images of 32 x 32, 64 to 64 channels, 3 x 3: 0.6 GFLOP; the axis is logarithmic")
+    names = {"im2col": "im2col alone", "im2col and a product": "im2col and product"}
+    rows = [(names.get(row["name"], row["name"]), row["ms"], styles[row["name"]]) for row in data["rows"]]
+    return chart.dots("One convolution in four programs, one core", rows, "ms",
+                      note="8 images of 32 x 32, 64 to 64 channels, 3 x 3: 0.6 GFLOP. im2col alone is a part of the program below it")
 
 
 def measuring_under_noise():
@@ -142,13 +179,6 @@ def measuring_under_noise():
     return chart.lines("A program compared with itself, 200 times", "how much slower A seems than A, %", "share of comparisons below, %", series,
                        x_range=(-50, 50), y_range=(0, 100), marks=((0, "the true value"),),
                        note="in blocks: 20 runs of the one, then 20 of the other; in turns: one of each, and which one is first alternates")
-
-
-def augmentation():
-    rows = table("augmentation", "`--augment`")
-    points = [(cells[0].replace("`", "").split(" (")[0], number(cells[2]), "c0" if i < 2 else "c1") for i, cells in enumerate(rows)]
-    return chart.bars("Test loss by augmentation, mean of eight seeds", points, "", form="{:.3f}",
-                      note="lower is better; a network trained on mixed labels (mixup, cutmix) is less confident, so its loss is higher")
 
 
 def early_stopping():
@@ -175,7 +205,7 @@ def batch_size():
 
 def inference():
     rows = table("inference_mode", "way")
-    points = [(cells[0].replace("`", "").replace("()", "").split(":")[0] + (", recorded" if cells[0].startswith("plain") else ""), number(cells[4]), "c3" if "recorded" in cells[0] else "c0") for cells in rows]
+    points = [(cells[0].replace("`", "").replace("()", "").split(":")[0] + (", recorded" if cells[0].startswith("plain") else ""), number(cells[6]), "c3" if "recorded" in cells[0] else "c0") for cells in rows]
     return chart.bars("Peak memory of a forward pass, 64 images", points, "MB", note="ResNet-20; what is recorded keeps every activation for a backward pass")
 
 
@@ -185,7 +215,7 @@ def emptying():
     for cells in rows[:3]:
         first = lambda words: float(words.split()[0])  # noqa: E731
         points += [(f"{cells[0]}, cached", first(cells[1]), "c0"), ("emptied after each", first(cells[2]), "c3")]
-    return chart.bars("The price of a fresh page", points, "ms", log=True, note="CPU time of one thread, the fastest of three runs; the axis is logarithmic")
+    return chart.dots("The price of a fresh page", points, "ms", note="CPU time of one thread, the fastest of three runs")
 
 
 def profile():
@@ -201,5 +231,5 @@ def articles():
     for cells in rows:
         factor = number(cells[2])
         points.append((cells[0], factor, "c2" if factor > 1.05 else "c3" if factor < 0.95 else "c1"))
-    return chart.bars("What the advice gave here: times as fast", points, "×", log=True, form="{:,.4g}", width=860, centre=1.0,
+    return chart.bars("What the advice gave here: times as fast", points, "×", form="{:,.4g}", width=860, centre=1.0,
                       note="bars begin at 1, which is no change; the axis is logarithmic. Where each was measured, and against what, is in the table")

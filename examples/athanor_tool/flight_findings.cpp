@@ -1,3 +1,4 @@
+// Explained in docs/when_a_rank_dies.md.
 #include "examples/athanor_tool/flight_findings.h"
 
 #include <algorithm>

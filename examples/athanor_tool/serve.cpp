@@ -90,6 +90,8 @@ void check(const ServeOptions& options) {
   check_in("--poll-s", 0, 86'400, options.poll_s);
   ATH_CHECK(!options.models.empty() || !options.folder.empty(),
             "serve: there must be a MODEL, or a folder of models as --models DIR");
+  ATH_CHECK(options.versions == 1 || !options.folder.empty(),
+            "--versions: is for the folder of --models DIR, but there is none");
   ATH_CHECK(!options.token || !options.token_file,
             "--token: there must be one token, but --token-file is given too");
   for (const std::string& origin : options.allowed_origins) (void)origin_of(origin);

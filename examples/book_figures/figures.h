@@ -14,6 +14,8 @@ nlohmann::json depth_spread();
 nlohmann::json running_statistics();
 /// Distance between two trainings of which one began with another last bit.
 nlohmann::json last_bit();
+/// Peak memory of attention over growing sequences, with the table of scores and in blocks.
+nlohmann::json attention_memory();
 /// Bytes of live tensors in each op of a step, with and without checkpoint().
 nlohmann::json step_memory();
 /// Measured: matrix products of growing size, and the limits of one core.

@@ -19,7 +19,7 @@ constexpr Figure kFigures[] = {
     {"batch_norm", running_statistics},        {"determinism", last_bit},
     {"activation_memory", step_memory},        {"matrix_product", roof},
     {"convolution_three_ways", convolutions},  {"measuring_under_noise", same_twice},
-    {"tensor_cores_by_hand", fragment_owners},
+    {"tensor_cores_by_hand", fragment_owners}, {"attention", attention_memory},
 };
 
 std::string names() {

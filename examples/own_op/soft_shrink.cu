@@ -1,3 +1,4 @@
+// Explained in docs/own_op.md.
 #include <simt/launch.h>
 
 #include "formulas.h"

@@ -46,13 +46,14 @@ Reply reply_to(const Job& job) {
   return {code, line_of(json)};
 }
 
-Reply health(const Model& model, std::size_t names) {
-  const ModelInfo& info = model.predictor.info();
+Reply health(const Model* model, std::size_t names) {
+  if (!model) return {200, line_of({{"status", "ok"}, {"models", names}})};
+  const ModelInfo& info = model->predictor.info();
   Json json{{"status", "ok"},
             {"model", info.model},
             {"classes", info.images.classes},
             {"images", {info.images.height, info.images.width, info.images.channels}},
-            {"generation", model.generation}};
+            {"generation", model->generation}};
   if (info.task != LabelKind::classes) json["task"] = name_of(info.task);
   if (names > 1) json["models"] = names;
   return {200, line_of(json)};

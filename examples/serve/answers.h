@@ -23,7 +23,7 @@ Reply refusal(int code, const std::string& error);
 /// was answered because of a server error, 503 if one is late.
 Reply reply_to(const Job& job);
 /// {"status", "model", "classes", "images": [height, width, channels], "generation"}, "task" if it is not to
-/// classify, and "models" if names, the number of them, are several.
-Reply health(const Model& model, std::size_t names);
+/// classify, and "models" if names, the number of them, are several; that and "status" alone without a model.
+Reply health(const Model* model, std::size_t names);
 
 }  // namespace athanor::serve

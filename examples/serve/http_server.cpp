@@ -352,8 +352,11 @@ bool HttpServer::Impl::complete(MHD_Connection* connection, const std::shared_pt
       case Route::predict: return predict(connection, request);
       case Route::inference: return answer_inference(connection, request);
       case Route::health:
-        if (const auto model = chosen_model(connection, *request))
-          request->reply = health(*model, models.names());
+        // Without a name, several models are one healthy server.
+        if (const std::size_t names = models.names(); names > 1 && !argument(connection, "model"))
+          request->reply = health(models.standard().get(), names);
+        else if (const auto model = chosen_model(connection, *request))
+          request->reply = health(model.get(), names);
         break;
       case Route::metrics: request->reply = Reply{200, metrics.text()}; break;
       default: request->reply = Reply{200, {}}; break;  // the page, added by send()

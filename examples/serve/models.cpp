@@ -339,12 +339,14 @@ std::size_t Models::names() const {
 
 std::optional<std::string> Models::not_ready() const {
   const std::lock_guard lock(mutex_);
-  for (const auto& [name, entry] : entries_) {
-    const bool answers = std::any_of(entry.versions.begin(), entry.versions.end(),
-                                     [](const auto& one) { return one.second.model; });
-    if (!answers && !entry.unloaded) return fmt::format("the model '{}' is not loaded", name);
-  }
-  return std::nullopt;
+  const auto missing = std::count_if(entries_.begin(), entries_.end(), [](const auto& one) {
+    const Entry& entry = one.second;
+    return !entry.unloaded && std::none_of(entry.versions.begin(), entry.versions.end(),
+                                           [](const auto& version) { return version.second.model; });
+  });
+  if (missing == 0) return std::nullopt;
+  return fmt::format("{} of {} models cannot answer: POST /v2/repository/index names them", missing,
+                     entries_.size());
 }
 
 }  // namespace athanor::serve

@@ -81,7 +81,7 @@ class Models {
   std::vector<Listed> list() const;
   /// The number of names.
   std::size_t names() const;
-  /// Why a model that should answer cannot, if one cannot.
+  /// Why a model that should answer cannot, if one cannot; without its name, which needs a token.
   std::optional<std::string> not_ready() const;
 
   /// Looks at all files. With `all`, loads each given one again, and what failed before; else only what has

@@ -46,7 +46,9 @@ ATH_AVX512_BF16 inline void silu_of(BFloat16* y, __mmask16 lanes) {
   const __m256i bits = _mm256_maskz_loadu_epi16(lanes, y);
   const Floats x =
       _mm512_castsi512_ps(_mm512_maskz_slli_epi32(kAll, _mm512_maskz_cvtepu16_epi32(kAll, bits), 16));
-  const Floats power = x * all(-1.44269504f);  // exp(-x) = 2^power
+  // exp(-x) = 2^power. That of infinity is bounded, which would give NaN; a NaN passes, as the second
+  // operand.
+  const Floats power = _mm512_maskz_max_ps(kAll, all(-150), x * all(-1.44269504f));
   const Floats whole = rounded(power), part = power - whole;
   Floats exp = fused(part, all(0.05517166f), all(0.24261834f));
   exp = fused(part, exp, all(0.69326099f));

@@ -1,3 +1,4 @@
+// Explained in docs/where_time_goes_on_a_cpu.md.
 #include <algorithm>
 #include <memory>
 

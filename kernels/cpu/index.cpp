@@ -54,6 +54,7 @@ void index_select(CpuContext& context, const Tensor& x, int axis, const Tensor& 
   const AxisShape in(x.shape(), axis);
   const std::int64_t count = index.numel();
   const std::int64_t* at = index.data<std::int64_t>();
+  if (y.numel() == 0) return;
   dispatch_size(x.dtype(), [&]<class T>() {
     const T* from = reinterpret_cast<const T*>(x.raw_data());
     T* to = reinterpret_cast<T*>(y.raw_data());

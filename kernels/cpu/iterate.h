@@ -1,4 +1,4 @@
-#pragma once
+#pragma once  // Explained in docs/tensors.md.
 
 #include <algorithm>
 #include <array>

@@ -1,3 +1,4 @@
+// Explained in docs/where_time_goes_on_a_cpu.md.
 #include "kernels/cpu/panel_product.h"
 
 #if defined(__x86_64__) && defined(__GNUC__)

@@ -1,4 +1,4 @@
-#pragma once
+#pragma once  // Explained in docs/tensor_cores_by_hand.md.
 
 #include <cstdint>
 #include <type_traits>

@@ -1,3 +1,4 @@
+// Explained in docs/a_kernel_five_times.md.
 #include "kernels/cuda/context.h"
 #include "kernels/cuda/gemm_tile.h"
 #include "kernels/cuda/group.h"

@@ -1,3 +1,4 @@
+// Explained in docs/tensor_cores_by_hand.md.
 #include <algorithm>
 #include <cstdint>
 #include <type_traits>

@@ -6,8 +6,9 @@ import pathlib
 import platform
 import shutil
 import subprocess
+import time
 
-from .description import UserError
+from .description import UserError, includes
 
 SECONDS = 300  # for one source
 
@@ -44,8 +45,9 @@ def build_library(root, exercises):
             raise UserError("build: the library does not build; its messages are above")
 
 
-def compiler():
-    name = os.environ.get("CXX", "g++")
+def compiler(kernels=False):
+    """Kernels, and what is linked with them, are compiled by g++."""
+    name = "g++" if kernels else os.environ.get("CXX", "g++")
     path = shutil.which(name)
     if not path:
         raise UserError(f"check: the compiler {name} must be installed (Debian: apt install g++), or named by CXX")
@@ -62,10 +64,10 @@ def flags(root):
     return found
 
 
-def precompiled_tests(root):
+def precompiled_tests(root, kernels):
     """A header with GoogleTest, compiled once: without it, most of a check would be spent on that."""
-    command = [compiler(), *flags(root)]
-    version = subprocess.run([compiler(), "--version"], capture_output=True, text=True, errors="replace").stdout
+    command = [compiler(kernels), *flags(root)]
+    version = subprocess.run([command[0], "--version"], capture_output=True, text=True, errors="replace").stdout
     header = build_folder(root) / "checks" / f"gtest-{hashlib.sha256(str((command, version)).encode()).hexdigest()[:12]}.h"
     ready = header.with_name(header.name + ".gch")
     if not ready.is_file():
@@ -87,6 +89,20 @@ def link_flags(root, exercise):
     return [*found, "-lfmt", "-lgtest_main", "-lgtest", "-pthread"]
 
 
+def lab_environment(root):
+    folder = os.environ.get("KERNEL_LAB_BUILD", str(root / "build" / "kernel_lab"))
+    return {"KERNEL_LAB_BUILD": folder}
+
+
+def emulator(root):
+    """What a program with kernels is compiled with, what the kernels are besides, and what it is linked with. Builds the emulator once."""
+    ran = subprocess.run(["bash", str(root / "scripts" / "kernel_lab.sh"), "--emulator"], stdout=subprocess.PIPE, text=True,
+                         env={**os.environ, **lab_environment(root)})
+    if ran.returncode != 0:
+        raise UserError("check: the emulator of scripts/kernel_lab.sh does not build; its messages are above")
+    return [line.split() for line in ran.stdout.splitlines()]
+
+
 def run_compiler(command, what):
     """What the compiler said. Throws DoesNotCompile where it fails, or does not end."""
     try:
@@ -99,22 +115,33 @@ def run_compiler(command, what):
 
 
 FOLDERS = ["autograd", "data", "dist", "kernels", "nn", "optim", "tensor", "trainer"]  # of the library's headers
+KEPT = 3600  # seconds for which an object is kept after its last use
 
 
-def headers_hash(root, exercise, stage):
-    places = [stage, *(root / folder for folder in FOLDERS if exercise.library or exercise.tree)]
-    text = b"".join(path.read_bytes() for place in places for path in sorted(place.rglob("*.h")))
-    return hashlib.sha256(text).digest()
+def texts_of(source, places):
+    """The texts of a source and of all headers that it includes from `places`, directly or not."""
+    texts, waiting = {}, [source]
+    while waiting:
+        path = waiting.pop()
+        if path in texts:
+            continue
+        texts[path] = path.read_bytes()
+        for name in includes(texts[path]):
+            found = [place / name for place in (path.parent, *places)]
+            waiting += [header for header in found if header.is_file()][:1]
+    return sorted(texts.values())
 
 
-def compile_one(command, source, folder, common):
-    """The object of a source; an earlier one where nothing has changed."""
-    state = hashlib.sha256(common + source.read_bytes()).hexdigest()[:24]
+def compile_one(command, source, folder, places, common):
+    """The object of a source; an earlier one where nothing that it is made of has changed. Checks may run at once."""
+    state = hashlib.sha256(b"\0".join([common, *texts_of(source, places)])).hexdigest()[:24]
     target = folder / f"{source.stem}-{state}.o"
     if target.is_file():
+        os.utime(target)
         return target, ""
-    warnings = run_compiler([*command, "-c", str(source), "-o", str(target) + ".tmp"], f"{source.name} does not compile")
-    os.replace(str(target) + ".tmp", target)
+    partial = f"{target}.{os.getpid()}"
+    warnings = run_compiler([*command, "-c", str(source), "-o", partial], f"{source.name} does not compile")
+    os.replace(partial, target)
     return target, warnings
 
 
@@ -123,19 +150,29 @@ def first_errors(text, most=30):
     return "\n".join(lines[:most] + ([f"... and {len(lines) - most} more lines"] if len(lines) > most else []))
 
 
-def compile_tests(root, exercise, stage, folder):
-    """The test program, in `folder`, where objects are kept for the next time; and the compiler's warnings."""
+def compile_tests(root, exercise, stage):
+    """The test program, in `stage`, and the compiler's warnings. Objects are kept for the next time."""
+    folder = build_folder(root) / "checks" / "objects"
     folder.mkdir(parents=True, exist_ok=True)
-    command = [compiler(), "-include", str(precompiled_tests(root)), *flags(root), f"-I{stage}", f"-I{root}"]
-    libraries = link_flags(root, exercise)
-    common = headers_hash(root, exercise, stage) + str(command[:-2]).encode()
-    sources = sorted(stage.rglob("*.cpp"))
+    kernels = sorted(stage.rglob("*.cu"))
+    device, of_kernels, emulated = emulator(root) if kernels else ([], [], [])
+    plain = [compiler(bool(kernels)), *flags(root), f"-I{stage}", f"-I{root}", *device]
+    host = [*plain, "-include", str(precompiled_tests(root, bool(kernels)))]
+    libraries = [*link_flags(root, exercise), *emulated]
+    commands = [(source, host) for source in sorted(stage.rglob("*.cpp"))]
+    commands += [(source, [*plain, *of_kernels, "-x", "c++"]) for source in kernels]
+
+    def compiled(item):
+        source, command = item
+        common = str([part for part in command if str(stage) not in part]).encode()
+        return compile_one(command, source, folder, [stage, root, root / "simt" / "include"], common)
+
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
-        done = list(pool.map(lambda source: compile_one(command, source, folder, common), sources))
+        done = list(pool.map(compiled, commands))
     for old in folder.glob("*.o"):
-        if old not in [target for target, _ in done]:
-            old.unlink()
-    program = folder / "tests"
-    run_compiler([compiler(), *(str(target) for target, _ in done), "-o", str(program), *libraries],
+        if old.stat().st_mtime < time.time() - KEPT:
+            old.unlink(missing_ok=True)
+    program = stage / "tests"
+    run_compiler([plain[0], *(str(target) for target, _ in done), "-o", str(program), *libraries],
                  "the files do not link")
     return program, "".join(warnings for _, warnings in done)

@@ -1,7 +1,11 @@
-"""What an exercise is: the folder examples/exercises/NN_name/ with exercise.json, text.md, starter/ and test.cpp."""
+"""What an exercise is: the folder examples/exercises/NN_name/ with exercise.json, text.md, starter/ and test.cpp; and a stage of the
+course: examples/course/stageNN/ with stage.json, text.md, given/ and test.cpp."""
 import dataclasses
+import gzip
 import json
+import os
 import pathlib
+import re
 import shutil
 
 from . import patching
@@ -18,6 +22,7 @@ class Test:
     counter: str = ""   # kernels: a column of kernel_lab.sh --table,
     at_most: int = 0    # which must not be larger;
     says: str = ""      # else this is said
+    slow: bool = False  # the project's own tests grade planted mistakes without it
 
 
 class Exercise:
@@ -25,6 +30,7 @@ class Exercise:
     kind: "cpu" (test.cpp, with GoogleTest) or "lab" (a kernel, with kernel_lab.sh); kernel: its name;
     library: whether the tests are linked with Athanor; tree: files taken from the source tree, then changed by starter.patch;
     seconds, megabytes: limits of a test."""
+    all_seconds = 60  # by the clock, for all tests, once compiled
 
     def __init__(self, root, folder):
         self.root, self.folder, self.name = root, folder, folder.name
@@ -59,19 +65,122 @@ class Exercise:
         """Into an empty `folder`: the student's files, and everything else as the exercise has it."""
         self.starter_into(folder)
         for path in self.files:
-            source = work / path
-            if source.is_symlink() or not source.is_file():
-                raise UserError(f"check: {source} must exist, as a file: restore it, or start {self.number} in another folder")
-            shutil.copy(source, folder / path)
+            copy_file(work / path, folder / path, f"restore it, or start {self.number} in another folder")
         for own in self.own_tests():
             shutil.copy(own, folder / own.name)
 
     def own_tests(self):
         return sorted(self.folder.glob("*.cpp")) + sorted(self.folder.glob("*.h"))
 
+    def data_into(self, folder):
+        """What the tests read, beside them."""
+
+
+class Stage:
+    """A stage of the course, to the grader an exercise. Its files lie in one folder with those of all other stages; it is built with
+    those stages whose headers it includes.
+    Attributes are those of stage.json: title, chapters, minutes, lines (of the reference solution), files (which the student writes;
+    NAME_main.cpp are programs), tests; data: files of the repository that the tests read, without .gz; seconds, megabytes: limits of
+    a test."""
+    kind, library, tree = "cpu", False, []
+    all_seconds = 600  # its tests train; other work on the machine must not cost points
+
+    def __init__(self, root, folder):
+        self.root, self.folder, self.name = root, folder, folder.name
+        self.number = self.name
+        data = json.loads((folder / "stage.json").read_text())
+        self.title, self.chapters, self.minutes, self.lines = data["title"], data["chapters"], data["minutes"], data["lines"]
+        self.files, self.own_data = data["files"], data.get("data", [])
+        self.seconds, self.megabytes = data.get("seconds", 10), data.get("megabytes", 1024)
+        self.tests = [Test(**test) for test in data["tests"]]
+
+    points = Exercise.points
+
+    def given(self):
+        """What the student gets and does not change: headers and programs."""
+        return sorted((self.folder / "given").iterdir())
+
+    def sources(self):
+        """What the student writes of the engine, without programs."""
+        return [path for path in self.files if not path.endswith("_main.cpp")]
+
+    def used(self, work):
+        """This stage and all whose headers are included by its test, or by what the student wrote in `work` and is built with it."""
+        givers = {path.name: (stage, path) for stage in load_stages(self.root) for path in stage.given()}
+        used, seen, waiting = {self.name: self}, set(), [self.folder / "test.cpp", *(work / path for path in self.sources())]
+        while waiting:
+            path = waiting.pop()
+            if path in seen or not path.is_file():
+                continue
+            seen.add(path)
+            for name in includes(path.read_bytes()):
+                stage, header = givers.get(name, (None, work / name))
+                waiting.append(header)
+                if stage and stage.name not in used:
+                    used[stage.name] = stage
+                    waiting += [work / source for source in stage.sources()]
+        return [used[name] for name in sorted(used)]
+
+    def start_into(self, work):
+        """Copies what is given, and that of the stages it uses where it is not there. What the student writes is left alone. Returns
+        the files of those stages that are missing."""
+        work.mkdir(parents=True, exist_ok=True)
+        used = self.used(work)
+        for stage in used:
+            copies = {path.name: path for path in stage.given()} | {f"{stage.name}_test.cpp": stage.folder / "test.cpp"}
+            for name, source in copies.items():
+                if stage.name == self.name or not (work / name).exists():
+                    shutil.copy(source, work / name)
+            page = (stage.folder / "text.md").read_text().replace("../../../", os.path.relpath(self.root, work) + "/")
+            (work / f"{stage.name}.md").write_text(page)
+        build = work / "CMakeLists.txt"
+        if not build.exists():
+            build.write_text((self.folder.parent / "CMakeLists.txt").read_text().replace("@ATHANOR@", str(self.root)))
+        self.data_into(work)
+        return [path for stage in used if stage.name != self.name for path in stage.sources() if not (work / path).is_file()]
+
+    def stage(self, work, folder):
+        """Into an empty `folder`: the student's files and headers, and everything that is given as the course has it."""
+        for path in sorted(work.glob("*.h")):
+            if path.is_file() and not path.is_symlink():
+                shutil.copy(path, folder / path.name)
+        for stage in self.used(work):
+            for path in stage.sources():
+                copy_file(work / path, folder / path, f"{stage.name} has you write it")
+            for path in stage.given():
+                if path.suffix == ".h":
+                    shutil.copy(path, folder / path.name)
+        shutil.copy(self.folder / "test.cpp", folder / f"{self.name}_test.cpp")
+
+    def data_into(self, folder):
+        for stage in self.used(folder):
+            for path in stage.own_data:
+                packed = (self.root / path).read_bytes()
+                name = pathlib.Path(path).name
+                (folder / name.removesuffix(".gz")).write_bytes(gzip.decompress(packed) if name.endswith(".gz") else packed)
+
+
+def includes(text):
+    """The headers that a source names."""
+    return [name.decode(errors="replace") for name in re.findall(rb'^\s*#\s*include\s*[<"]([^>"]+)[>"]', text, re.M)]
+
+
+def copy_file(source, target, hint):
+    if source.is_symlink() or not source.is_file():
+        raise UserError(f"check: {source} must exist, as a file: {hint}")
+    shutil.copy(source, target)
+
 
 def folder_of(root):
     return root / "examples" / "exercises"
+
+
+def stage_folders(root):
+    return sorted(path.parent for path in (root / "examples" / "course").glob("stage[0-9][0-9]/stage.json"))
+
+
+def load_stages(root):
+    return [Stage(root, folder) for folder in stage_folders(root)]
 
 
 def load_all(root):
@@ -80,6 +189,13 @@ def load_all(root):
 
 
 def find(root, which):
+    """The exercise, by number or name, or the stage of the course, by name."""
+    if which.startswith("stage"):
+        stages = load_stages(root)
+        for stage in stages:
+            if which == stage.name:
+                return stage
+        raise UserError(f"there is no {which}: the course has {', '.join(stage.name for stage in stages)}")
     exercises = load_all(root)
     for exercise in exercises:
         if which in (exercise.name, exercise.name[3:]) or (which.isdigit() and int(which) == exercise.number):

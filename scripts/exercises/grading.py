@@ -9,9 +9,8 @@ import time
 import pathlib
 
 from . import compiling, limits
+from .compiling import lab_environment
 from .description import UserError
-
-ALL_SECONDS = 60  # for all tests of an exercise, once compiled
 
 
 @dataclasses.dataclass
@@ -53,11 +52,10 @@ def none_passed(exercise, why):
 
 def grade_program(root, exercise, stage):
     try:
-        program, warnings = compiling.compile_tests(root, exercise, stage,
-                                                    compiling.build_folder(root) / "checks" / exercise.name)
+        program, warnings = compiling.compile_tests(root, exercise, stage)
     except compiling.DoesNotCompile as error:
         return none_passed(exercise, str(error).replace(f"{stage}/", "")), ""
-    deadline = time.monotonic() + ALL_SECONDS
+    deadline = time.monotonic() + exercise.all_seconds
     outcomes = [run_test(exercise, program, test, deadline) for test in exercise.tests]
     return outcomes, warnings.replace(f"{stage}/", "")
 
@@ -65,6 +63,7 @@ def grade_program(root, exercise, stage):
 def run_test(exercise, program, test, deadline):
     with tempfile.TemporaryDirectory(prefix="exercise-run-") as name:
         report = pathlib.Path(name) / "report.json"
+        exercise.data_into(pathlib.Path(name))
         wall = min(3 * exercise.seconds, max(1, deadline - time.monotonic()))
         ran = limits.run([str(program), f"--gtest_filter={test.name}", f"--gtest_output=json:{report}"], name, exercise.seconds,
                          exercise.megabytes, {"HOME": name, "OMP_NUM_THREADS": "2", "OMP_WAIT_POLICY": "passive"}, wall)
@@ -117,11 +116,6 @@ def lab(root, stage, *arguments):
     return ["bash", str(root / "scripts" / "kernel_lab.sh"), *arguments, "--dir", str(stage)]
 
 
-def lab_environment(root):
-    folder = os.environ.get("KERNEL_LAB_BUILD", str(root / "build" / "kernel_lab"))
-    return {"KERNEL_LAB_BUILD": folder}
-
-
 def build_emulator(root):
     """So that no check pays for it."""
     ran = subprocess.run(lab(root, root / "examples" / "kernel_lab", "--build"), env={**os.environ, **lab_environment(root)},
@@ -134,8 +128,9 @@ def grade_kernel(root, exercise, stage):
     built = limits.run(lab(root, stage, "--build", exercise.kernel), stage, compiling.SECONDS, 4096, lab_environment(root))
     if built.why or built.rc != 0:
         return none_passed(exercise, "the kernel does not compile:\n" + (built.why or built.output.replace(f"{stage}/", ""))), ""
-    deadline = time.monotonic() + ALL_SECONDS
-    ran = limits.run(lab(root, stage, exercise.kernel), stage, ALL_SECONDS, 4096, lab_environment(root), ALL_SECONDS)
+    most = exercise.all_seconds
+    deadline = time.monotonic() + most
+    ran = limits.run(lab(root, stage, exercise.kernel), stage, most, 4096, lab_environment(root), most)
     if ran.why:
         return none_passed(exercise, f"the kernel was ended: {ran.why}"), ""
     said = dict(re.findall(r"^  (values|bounds|races) +(.*)$", ran.output, re.M))
@@ -155,7 +150,7 @@ def grade_kernel(root, exercise, stage):
 
 def counts(root, exercise, stage, seconds):
     """The columns of kernel_lab.sh --table, each summed over the kernels."""
-    ran = limits.run(lab(root, stage, "--table", exercise.kernel), stage, ALL_SECONDS, 4096, lab_environment(root), seconds)
+    ran = limits.run(lab(root, stage, "--table", exercise.kernel), stage, exercise.all_seconds, 4096, lab_environment(root), seconds)
     total = {}
     for row in re.findall(r"^\| `.*$", ran.output, re.M):
         cells = [cell.strip() for cell in row.strip("|").split("|")]

@@ -18,15 +18,16 @@ README = """Exercises on what happens inside the training of a network. They nee
     scripts/exercise.sh start 1        # a text and files to change, in my_exercises/
     scripts/exercise.sh check 1        # tests them, and counts points
 
-docs/ has the chapters that they belong to.
+docs/ has the chapters that they belong to. examples/course/README.md begins the course, in which you build an engine of your own.
 """
 
 
-def pack(root, exercises, what, target):
+def pack(root, exercises, stages, what, target):
     with tempfile.TemporaryDirectory(prefix="exercise-pack-") as name:
         folder = pathlib.Path(name) / (STUDENTS if what == "students" else TEACHERS)
         folder.mkdir()
         (for_students if what == "students" else for_teachers)(root, exercises, folder)
+        (course_for_students if what == "students" else course_for_teachers)(root, stages, folder)
         try:
             with tarfile.open(str(target) + ".tmp", "w:gz", compresslevel=6) as archive:
                 archive.add(folder, folder.name)
@@ -123,3 +124,27 @@ def for_teachers(root, exercises, folder):
             lines.append(f"- `{patch.name}`: {mistake}")
         lines.append("")
     (folder / "README.md").write_text("\n".join(lines))
+
+
+# The course.
+
+def course_for_students(root, stages, folder):
+    copy_tree(root, folder, "examples/course", {".md", ".json", ".h", ".cpp", ".cu", ".txt"})
+    for path in sorted({path for stage in stages for path in stage.own_data}):
+        copy(root, folder, pathlib.Path(path))
+
+
+def course_for_teachers(root, stages, folder):
+    course = root / "tests" / "course"
+    for part in ("solution", "wrong"):
+        shutil.copytree(course / part, folder / "course" / part)
+    lines = ["", "# The course", "", "`course/solution/` is the reference solution of all stages, `course/wrong/NN_name.patch` changes it into a "
+             "typical wrong answer of stage NN.", ""]
+    for stage in stages:
+        lines.append(f"## {stage.name} {stage.title} ({stage.points} points)\n")
+        for patch in sorted((course / "wrong").glob(f"{stage.name[-2:]}_*.patch")):
+            mistake = patch.read_text().splitlines()[0].removeprefix("Mistake: ")
+            lines.append(f"- `{patch.name}`: {mistake}")
+        lines.append("")
+    with open(folder / "README.md", "a") as readme:
+        readme.write("\n".join(lines))

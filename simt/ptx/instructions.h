@@ -1,4 +1,4 @@
-#pragma once
+#pragma once  // Explained in docs/what_nvcc_wrote.md.
 
 #include <cstddef>
 #include <cstdint>

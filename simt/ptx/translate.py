@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# Explained in docs/what_nvcc_wrote.md.
 """PTX, as nvcc writes it, to C++ that the emulator runs: translate.py FILE.ptx SOURCE.cu -o FILE.cpp
 
 Each .entry becomes a function that one thread of a launch executes, each .func a function that those call. The C++ has

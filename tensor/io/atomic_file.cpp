@@ -1,3 +1,4 @@
+// Explained in docs/kill_nine.md.
 #include "tensor/io/atomic_file.h"
 
 #include <algorithm>

@@ -119,6 +119,29 @@ TEST(ImageFolder, ReadsFilesInByteOrder) {
 }
 
 // macOS leaves ._a.jpg beside a.jpg; notebooks leave .ipynb_checkpoints/, which must not become a class.
+TEST(ImageFolder, NeedsNoClassesWhereNoLabelIsWanted) {
+  const TempDir dir;
+  write_file(dir / "b.png", "2");
+  write_file(dir / "a.jpg", "1");
+  write_file(dir / "notes.txt", "x");
+  EXPECT_ERROR(IoError, open_samples(dir.path()), "no class folders", "2 images");
+  const auto images = open_samples(dir.path(), {.unlabelled = true});
+  ASSERT_EQ(images->size(), 2);
+  EXPECT_EQ(images->spec().classes, 1);
+  EXPECT_TRUE(images->class_names().empty());
+  EXPECT_EQ(images->where(1), (dir / "b.png").string());
+  std::vector<std::byte> scratch;
+  const StoredSample sample = images->fetch(0, scratch);
+  EXPECT_EQ(text_of(sample), "1");
+  EXPECT_EQ(sample.label, 0);
+  EXPECT_NE(images->sample_id(0), images->sample_id(1));
+  write_file(dir / "cat/1.jpg", "3");
+  EXPECT_EQ(open_samples(dir.path(), {.unlabelled = true})->class_names(), std::vector<std::string>{"cat"});
+  const TempDir other;
+  write_file(other / "notes.txt", "x");
+  EXPECT_ERROR(IoError, open_samples(other.path(), {.unlabelled = true}), "must contain", ".txt");
+}
+
 TEST(ImageFolder, HiddenFilesAndFoldersAreNoSamples) {
   const TempDir dir;
   for (const char* name : {".ipynb_checkpoints/a.jpg", "a/.hidden.jpg", "a/._a.jpg", "a/a.jpg"})

@@ -103,7 +103,7 @@ TEST(Packed, SamplesAreAlignedAndStraddleNoPage) {
   }
 }
 
-// The table of docs/packed_file.md, number by number.
+// The table of docs/reference/packed_file.md, number by number.
 TEST(Packed, BytesAreThoseOfTheDocumentedLayout) {
   const TempDir dir;
   PackedWriterOptions options = small_pages();

@@ -3,9 +3,9 @@ import re
 import subprocess
 
 FOLDERS = ("docs", "simt", "recipes", "examples", "bench/peers", "bench/scale", "bench/README.md")  # bench/results holds records, not instructions
-PROGRAMS = """athanor awk chromium cmake cp ctest curl denoise docker export gdb grep nice pkill pngquant python3 sbatch scontrol set source
+PROGRAMS = """athanor awk chromium cmake cp ctest curl denoise docker export gdb git grep nice pkill pngquant python3 sbatch scontrol set source
 srun tar tensorboard timeout torchrun train_cifar10 unshare""".split()
-COMMAND = re.compile(r"(?:\$ )?(?:[A-Z_]+=\S+ )*(?:~/\S+/bin/|(?:[\w.-]+/)?(?:build|scripts|bench|tests|docs/figures|bin)/[\w./-]*\w(?![\w./-]| +\|)"
+COMMAND = re.compile(r"(?:\$ )?(?:[A-Z_]+=\S+ )*(?:~/\S+/bin/|(?:[\w.-]+/)?(?:build|scripts|bench|tests|docs/figures|docs/book|bin)/[\w./-]*\w(?![\w./-]| +\|)"
                      r"|for \w+ in .*; do\b|mpirun (?!noticed)|(?:" + "|".join(PROGRAMS) + r")(?= |$))")
 
 

@@ -1,6 +1,7 @@
 """check_exercises.py NAME...: the exercises of examples/exercises/ are whole, without building any. NAMEs are all that there must
 be. Every patch applies; every wrong answer says what is wrong with it; names in exercise.json are those of the tests; nothing that
 students get holds an answer. Prints what is not so; code 1."""
+import json
 import pathlib
 import re
 import sys
@@ -13,6 +14,7 @@ from exercises.description import folder_of, load_all  # noqa: E402
 
 ANSWERS = ROOT / "tests" / "exercises" / "answers"
 FEWEST = 20
+LEVELS = ("beginner", "intermediate", "advanced")
 problems = []
 
 
@@ -33,6 +35,7 @@ def check_description(exercise):
     text = (exercise.folder / "text.md").read_text()
     must(text.startswith(f"# {exercise.title}\n"), f"{name}: text.md must begin with the title, # {exercise.title}")
     must("**Your task.**" in text, f"{name}: text.md states no task")
+    must(level_of(exercise) in LEVELS, f"{name}: its level must be one of {', '.join(LEVELS)}")
     must(5 <= exercise.points <= 10, f"{name}: {exercise.points} points; all exercises are worth about the same")
     named = [test.name for test in exercise.tests]
     must(len(named) == len(set(named)) and set(named) >= tests_in(exercise) - {"barriers"} and set(named) <= tests_in(exercise),
@@ -41,6 +44,10 @@ def check_description(exercise):
     allowed = {"exercise.json", "text.md", "starter", "starter.patch", "test.cpp"} | {path.name for path in exercise.folder.glob("*.h")}
     must(given <= allowed, f"{name}: students would get {sorted(given - allowed)}")
     must(bool(exercise.tree) == (exercise.folder / "starter.patch").is_file(), f"{name}: starter.patch goes with files of the tree")
+
+
+def level_of(exercise):
+    return json.loads((exercise.folder / "exercise.json").read_text()).get("level", "none")
 
 
 def lines_of(folder, files):
@@ -101,7 +108,7 @@ def main():
             check_tree(exercise)
     table = (folder_of(ROOT) / "README.md").read_text()
     for exercise in exercises:
-        row = f"| {exercise.number} | {exercise.title} | [{exercise.chapter}](../../docs/{exercise.chapter}) | {exercise.points} | {exercise.minutes} |"
+        row = f"| {exercise.number} | {exercise.title} | [{exercise.chapter}](../../docs/{exercise.chapter}) | {exercise.points} | {exercise.minutes} | {level_of(exercise)} |"
         must(row in table, f"examples/exercises/README.md needs the row: {row}")
     print("\n".join(problems) or f"{len(exercises)} exercises, {sum(exercise.points for exercise in exercises)} points, "
           f"{len(list(ANSWERS.glob('*/wrong_*.patch')))} wrong answers")

@@ -27,18 +27,29 @@ def said(patch):
     return dict(re.findall(r"^(Mistake|Fails|Says): (.*)$", patch.read_text(), re.M))
 
 
+def failures(graded):
+    return {outcome.name: outcome.output for outcome in graded.outcomes if not outcome.passed}
+
+
 def problem(exercise, patch, graded):
     """What is not as it must be; empty where all is right."""
-    failed = {outcome.name: outcome.output for outcome in graded.outcomes if not outcome.passed}
+    failed = failures(graded)
     everything = "\n".join(f"{name}: {output}" for name, output in failed.items())
-    if graded.seconds > grading.ALL_SECONDS + 240:
+    if graded.seconds > exercise.all_seconds + 240:
         return f"it took {graded.seconds:.0f} s"
     if patch and patch.name == "solution.patch":
         return everything
+    if not patch and failed:
+        return "it does not compile" if "does not compile" in everything else ""
+    return unnoticed(patch, graded)
+
+
+def unnoticed(patch, graded):
+    """Why a wrong answer was not noticed, or its mistake not named; empty where it was."""
+    failed = failures(graded)
+    everything = "\n".join(f"{name}: {output}" for name, output in failed.items())
     if not failed:
         return "it has all points"
-    if not patch:
-        return "it does not compile" if "does not compile" in everything else ""
     expected = said(patch)
     if expected["Fails"] not in failed:
         return f"{expected['Fails']} must fail, but it passes; failed:\n{everything}"

@@ -10,7 +10,7 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts"))
 from exercises import patching  # noqa: E402
-from exercises.description import find, load_all  # noqa: E402
+from exercises.description import find, load_all, load_stages  # noqa: E402
 
 ANSWERS = ROOT / "tests" / "exercises" / "answers"
 SOLVED = ["03_wrong_engine", "15_ring_step", "24_adam", "06_racing_kernel"]  # alone; with the library; a header; a kernel
@@ -42,6 +42,15 @@ def check_contents(place):
             expect(planted.is_file() and planted.read_text() != (ROOT / path).read_text(), f"{planted} must be as at the start")
 
 
+def check_course(place):
+    for stage in load_stages(ROOT):
+        expect((place / "examples" / "course" / stage.name / "text.md").is_file(), f"students need the page of {stage.name}")
+        for path in stage.files:
+            expect(not list((place / "examples" / "course").rglob(path)), f"students would get {path}, which they write in {stage.name}")
+        for path in stage.own_data:
+            expect((place / path).is_file(), f"students need {path}")
+
+
 def main():
     prefix = hiding()
     environment = {name: value for name, value in os.environ.items() if name not in ("ATHANOR_EXERCISES_BUILD", "KERNEL_LAB_BUILD")}
@@ -52,6 +61,7 @@ def main():
         place = pathlib.Path(name) / "athanor-exercises"
         print(f"{archive.stat().st_size / 1e6:.0f} MB; the system's headers are {'hidden' if prefix else 'not hidden'}")
         check_contents(place)
+        check_course(place)
 
         def run(*arguments):
             return subprocess.run([*prefix, "bash", "scripts/exercise.sh", *arguments], cwd=place, env=environment,

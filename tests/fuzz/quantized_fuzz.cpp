@@ -65,7 +65,8 @@ Tensor reinterpreted(const Tensor& x, Bytes& bytes) {
     shape.push_back(size);
   }
   const Tensor other = Tensor::zeros(shape, {dtype});
-  std::memcpy(other.raw_data(), x.raw_data(), std::min(x.bytes(), other.bytes()));
+  const std::size_t common = std::min(x.bytes(), other.bytes());
+  if (common > 0) std::memcpy(other.raw_data(), x.raw_data(), common);  // of no bytes there is no address
   return other;
 }
 

@@ -9,6 +9,7 @@
 
 #include <gtest/gtest.h>
 
+#include "autograd/shape.h"
 #include "kernels/activate.h"
 #include "kernels/cpu/context.h"
 #include "kernels/cpu/isa.h"
@@ -52,20 +53,24 @@ TEST(ActivatePacked, SiluOfF32IsRightToTwoPlaces) {
 TEST(ActivatePacked, GivesInfinitiesAndNanLikeActivate) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   const std::vector<float> values = {kInfinity, -kInfinity, std::nanf(""), 3e38f, -3e38f, 0, -0.f, 89, -89};
-  for (const Activation activation : test::kActivations) {
-    const Tensor y = Tensor::from(values, {std::ssize(values)});
-    const Tensor expected = Tensor::from(values, y.shape());
-    cpu::activate_packed(cpu_context(), activation, y);
-    kernels::activate(cpu_context(), activation, expected);
-    for (std::size_t i = 0; i < values.size(); ++i) {
-      const float found = y.data<float>()[i], wanted = expected.data<float>()[i];
-      EXPECT_EQ(std::isnan(found), std::isnan(wanted)) << values[i];
-      if (std::isnan(wanted)) continue;
-      EXPECT_EQ(std::signbit(found), std::signbit(wanted)) << values[i];
-      if (std::isinf(wanted))
-        EXPECT_EQ(found, wanted) << values[i];
-      else
-        EXPECT_NEAR(found, wanted, std::abs(wanted) * 4e-7f + 3e-37f) << values[i];
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    const double relative = dtype == DType::f32 ? 4e-7 : 1. / 128;
+    for (const Activation activation : test::kActivations) {
+      const Tensor y = cast(Tensor::from(values, {std::ssize(values)}), dtype), expected = clone(y);
+      cpu::activate_packed(cpu_context(), activation, y);
+      kernels::activate(cpu_context(), activation, expected);
+      const std::vector<double> all_found = y.to_vector(), all_wanted = expected.to_vector();
+      for (std::size_t i = 0; i < values.size(); ++i) {
+        const double found = all_found[i], wanted = all_wanted[i];
+        EXPECT_EQ(std::isnan(found), std::isnan(wanted)) << name_of(dtype) << ' ' << values[i];
+        if (std::isnan(wanted)) continue;
+        EXPECT_EQ(std::signbit(found), std::signbit(wanted)) << name_of(dtype) << ' ' << values[i];
+        if (std::isinf(wanted))
+          EXPECT_EQ(found, wanted) << name_of(dtype) << ' ' << values[i];
+        else
+          EXPECT_NEAR(found, wanted, std::abs(wanted) * relative + 3e-37)
+              << name_of(dtype) << ' ' << values[i];
+      }
     }
   }
 }

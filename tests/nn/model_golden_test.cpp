@@ -447,7 +447,8 @@ TEST(Zoo, TheTableOfTheDocsSaysTheSame) {
       cells.push_back(line.substr(at, end - at));
       at = end + 3;
     }
-    if (cells.size() >= 3) table[cells[0].substr(1, cells[0].size() - 2)] = {cells[1], cells[2]};
+    if (cells.size() >= 3)  // the first row of a name: below are those of measurements
+      table.try_emplace(cells[0].substr(1, cells[0].size() - 2), cells[1], cells[2]);
   }
   for (const std::string& name : model_names()) {
     std::string count = std::to_string(make_model(name, {})->parameter_count());

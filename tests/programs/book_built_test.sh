@@ -14,3 +14,7 @@ scripts/book.sh $look
 [ "$(find build/book/site -maxdepth 2 -name '*.html' | wc -l)" -ge 60 ] || { echo "expected 60 pages or more"; exit 1; }
 [ "$(head -c 5 build/book/athanor.pdf)" = "%PDF-" ] || { echo "no PDF"; exit 1; }
 [ "$(stat -c %s build/book/athanor.pdf)" -gt 500000 ] || { echo "the PDF is too short"; exit 1; }
+for page in examples/course/stage*/text.md; do
+  slides=build/book/site/slides/$(basename "$(dirname "$page")").html
+  [ "$(grep -c '<section class="slide">' "$slides")" -ge 6 ] || { echo "$slides: expected six slides or more"; exit 1; }
+done

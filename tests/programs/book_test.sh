@@ -15,33 +15,40 @@ grep -qE '^[0-9]+ pages, [0-9]{3,} links, 0 dead$' "$folder/out" || die "links.p
 python=$(python3 -c "import sys; print(sys.executable)")
 PATH=$folder "$python" "$docs/book/links.py" "$source" >"$folder/out" 2>&1 || die "links.py needs git"
 
-# What they must find. A copy of two pages, each with a fault.
+# What they must find. A site of one page, and a copy of the book, with faults.
 mkdir -p "$folder/site"
 printf '<h1 id="here">x</h1><a href="#here">x</a><a href="gone.html">x</a><a href="#nowhere">x</a>' >"$folder/site/a.html"
 ! "$docs/book/links.py" "$folder/site" >"$folder/out" || die "links.py finds no dead link"
 grep -q 'gone.html: no such file' "$folder/out" && grep -q '#nowhere: no such heading' "$folder/out" &&
   grep -qx '1 pages, 3 links, 2 dead' "$folder/out" || die "links.py: expected two dead links"
-mkdir -p "$folder/copy/docs" "$folder/copy/examples/exercises"
-cp -r "$docs/." "$folder/copy/docs/"
-cp "$source/examples/exercises/README.md" "$folder/copy/examples/exercises/"
+mkdir -p "$folder/copy/bench"
+cp -r "$docs" "$folder/copy/"
+for room in "$source"/*/; do
+  case $(basename "$room") in bench | build | docs) ;; *) ln -s "${room%/}" "$folder/copy/" ;; esac
+done
 copy=$folder/copy/docs
 sed -i 's/^| \*\*Time\*\* | .*/| **Time** | long |/' "$copy/tensors.md"
 sed -i 's/^!\[.*//' "$copy/gradcheck.md"
 sed -i 's/^| \*\*You need\*\* | .*/| **You need** | [The ring](the_ring.md) |/' "$copy/initialisation.md"
 sed -i 's/exercise 15\](/exercise 16](/' "$copy/the_ring.md"
+sed -i "/order.py writes what follows/,\$d" "$copy/kill_nine.md"
+echo "// Explained in docs/gone.md." >"$folder/copy/bench/of_no_page.h"
+echo "// Explained in docs/tensors.md." >"$folder/copy/bench/unnamed.h"
 echo "# Stray" >"$copy/stray.md"
 ! "$copy/book/order.py" --check >"$folder/out" || die "order.py finds nothing"
 for fault in "tensors.md: Time must be" "gradcheck.md: has no figure" "initialisation.md: needs the_ring" \
-  "the_ring.md: run docs/book/order.py" "stray.md: docs/book/order.txt"; do
+  "the_ring.md: run docs/book/order.py" "stray.md: docs/book/order.txt" \
+  "kill_nine.md: run docs/book/order.py" "of_no_page.h: there is no docs/gone.md" "unnamed.h: docs/tensors.md is said to"; do
   grep -qF "$fault" "$folder/out" || die "order.py: expected '$fault'"
 done
 
 # Figures that need no program, or whose numbers are committed: what is drawn is what the pages show.
-names=$(cd "$docs/figures" && python3 -c 'import draw; print(*draw.CONCEPTS, *draw.MEASURED)')
-"$docs/figures/draw.py" "$folder" $names >"$folder/out" 2>&1 || die "cannot draw"
-for name in $names; do
+pages=$(cd "$docs/figures" && python3 -c 'import draw; print(*(f"{name}:{draw.MECHANISMS.get(name, name)}" for name in draw.PAGES))')
+"$docs/figures/draw.py" "$folder" $(printf '%s\n' $pages | cut -d: -f1) >"$folder/out" 2>&1 || die "cannot draw"
+for figure in $pages; do
+  name=${figure%:*} page=${figure#*:}
   cmp -s "$folder/$name.svg" "$docs/img/$name.svg" || die "docs/img/$name.svg: run docs/figures/draw.py docs/img $name"
-  grep -q "img/$name.svg" "$docs/$name.md" || die "docs/$name.md does not show docs/img/$name.svg"
+  grep -q "img/$name.svg" "$docs/$page.md" || die "docs/$page.md does not show docs/img/$name.svg"
 done
 
 # The quotes of the first chapter are the program, and the program learns what the chapter says.

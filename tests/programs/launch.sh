@@ -304,8 +304,8 @@ restarts)
   nothing_left
   ;;
 recipes)
-  # The commands of docs/past_one_machine.md, on this machine: mpirun as it is; Slurm and torchrun by what they set for each rank.
-  bash "$(dirname "${BASH_SOURCE[0]}")/launch_recipes.sh" "$bin" "$mpirun" "$(dirname "${BASH_SOURCE[0]}")/../../docs/past_one_machine.md"
+  # The commands of docs/reference/several_devices.md, on this machine: mpirun as it is; Slurm and torchrun by what they set for each rank.
+  bash "$(dirname "${BASH_SOURCE[0]}")/launch_recipes.sh" "$bin" "$mpirun" "$(dirname "${BASH_SOURCE[0]}")/../../docs/reference/several_devices.md"
   nothing_left
   ;;
 killed)

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# launch_recipes.sh BIN MPIRUN PAGE: the commands of docs/past_one_machine.md, with two ranks on the CPU of this machine. Stand-ins for
+# launch_recipes.sh BIN MPIRUN PAGE: the blocks of commands of docs/reference/several_devices.md, with two ranks on the CPU of this machine. Stand-ins for
 # what is not here: hosts, Slurm, torchrun. srun and torchrun check the arguments that they are given, and set the variables of the real ones.
 set -euo pipefail
 bin=$1 mpirun=$2 page=$3

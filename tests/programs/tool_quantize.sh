@@ -42,6 +42,9 @@ athanor 0 evaluate $run --threads 1 --json float.json
 athanor 0 evaluate percentile.safetensors --threads 1 --json int8.json --max-drop 5
 grep -qE "percentile.safetensors: digits_cnn of train_digits, int8," out || die "evaluate does not say that it is int8"
 grep -qE "top-1 [0-9.]+ % in f32, [0-9.]+ % in int8: a drop of -?[0-9.]+ points" out || die "no drop"
+python3 -c 'import json; a, b = (json.load(open(name)) for name in ("float.json", "int8.json")); got = b["float"]
+assert "float" not in a and got["score"] == 100 * a["top1"] and abs(got["drop"] - 100 * (a["top1"] - b["top1"])) < 1e-9, got' ||
+  die "evaluate --json does not have the drop"
 python3 -c 'import sys; a, b = map(float, sys.argv[1:]); assert abs(a - b) <= 0.05, (a, b)' \
   "$(top1 float.json)" "$(top1 int8.json)" || die "the accuracy of $run is lost"
 mkdir pictures
@@ -88,11 +91,17 @@ refuses "--method: must be minmax, percentile or entropy" quantize $run no.safet
 refuses "there is no.*nowhere|nowhere" quantize $run no.safetensors --calibrate nowhere
 refuses "OUT must be in a folder that exists, but .*/nowhere does not" quantize $run nowhere/no.safetensors --calibrate digits
 refuses "--percentile: is for --method percentile alone" quantize $run no.safetensors --calibrate digits --method minmax --percentile 99
+refuses "has no class folders, only 40 images" quantize $run no.safetensors --calibrate pictures
 refuses "--images: must be at least 1" quantize $run no.safetensors --calibrate digits --images 0
 refuses "--calibrate is required" quantize $run no.safetensors
 mkdir -p photos/cat photos/dog && cp pictures/*.png photos/cat && cp pictures/*.png photos/dog
 refuses "images must be 8x8x1, as the model expects, but are 8x8x3|classes" quantize $run no.safetensors --calibrate photos
+refuses "images must be 8x8x1, as the model expects, but are 8x8x3" quantize $run no.safetensors --calibrate pictures --val digits
+"$bin/train_images" photos --model digits_cnn --image-size 8 --device cpu --max-steps 1 --batch-size 8 --run-dir rgb >out 2>err || die "a model of photos"
+athanor 0 quantize rgb unlabelled.safetensors --calibrate pictures --val photos --max-drop 100 # labels are needed for the accuracy alone
+grep -qE "^calibrated +on 40 of 40 images of pictures" out || die "images without labels"
 [ ! -e no.safetensors ] || die "a file that should not be"
+refuses "'int8'; .athanor quantize MODEL OUT --calibrate DATA. makes" predict $run pictures --precision int8
 refuses "--max-drop: compares a quantized model with its float model, but" evaluate $run --val digits --max-drop 1
 refuses "must be a float digits_cnn" evaluate percentile.safetensors --val digits --float minmax.safetensors
 code=0

@@ -191,7 +191,10 @@ Array copy_op(Given& given) {
 // Integers are truncated towards zero and saturate; NaN is 0.
 Real to_integer(Real x, DType dtype) {
   if (std::isnan(x)) return 0;
-  const Real top = dtype == DType::u8 ? 255 : dtype == DType::i32 ? 2147483647 : 9223372036854775807.0L;
+  const Real top = dtype == DType::u8    ? 255
+                   : dtype == DType::i8  ? 127
+                   : dtype == DType::i32 ? 2147483647
+                                         : 9223372036854775807.0L;
   const Real bottom = dtype == DType::u8 ? 0 : -top - 1;
   return std::min(std::max(std::trunc(x), bottom), top);
 }

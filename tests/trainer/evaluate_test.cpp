@@ -141,8 +141,8 @@ TEST_F(EvaluateTest, RejectsImagesThatDoNotFitTheModel) {
   const auto of = [&](const ImageSpec& spec, std::int64_t count) {
     return evaluate(model, *synthetic(spec, count));
   };
-  EXPECT_ERROR(ArgumentError, of({28, 28, 1, 10}, 4), "evaluate", "8x8x1", "28x28x1");
-  EXPECT_ERROR(ArgumentError, of({8, 8, 3, 10}, 4), "evaluate", "8x8x1", "8x8x3");
+  EXPECT_ERROR(ArgumentError, of({28, 28, 1, 10}, 4), "8x8x1", "28x28x1");
+  EXPECT_ERROR(ArgumentError, of({8, 8, 3, 10}, 4), "8x8x1", "8x8x3");
   EXPECT_ERROR(ArgumentError, of({8, 8, 1, 11}, 44), "evaluate", "10", "11");
   ModelFile named = model;
   named.info.class_names = {"a", "b", "c", "d", "e", "f", "g", "h", "i", "j"};

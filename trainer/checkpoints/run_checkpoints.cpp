@@ -1,3 +1,4 @@
+// Explained in docs/kill_nine.md.
 #include "trainer/checkpoints/run_checkpoints.h"
 
 #include <algorithm>

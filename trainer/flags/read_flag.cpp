@@ -326,7 +326,13 @@ Precision precision(Text flag, Text text) {
 }
 
 Precision prediction_precision(Text flag, Text text) {
-  const auto value = precision_named(lower_case(text));
+  const std::string name = lower_case(text);
+  const auto value = precision_named(name);
+  ATH_CHECK(
+      name != "int8",
+      "{}: must be f32, bf16 or f16, but got '{}'; `athanor quantize MODEL OUT --calibrate DATA` makes a "
+      "model of 8-bit integers, which predicts in them without a flag",
+      flag, text);
   ATH_CHECK(value && value != Precision::tf32, "{}: must be f32, bf16 or f16, but got '{}'", flag, text);
   return *value;
 }

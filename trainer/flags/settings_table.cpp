@@ -1,4 +1,4 @@
-// The settings, in the order of --help.
+// The settings, in the order of --help. Explained in docs/a_run_from_flag_to_file.md.
 
 #include "trainer/flags/detail/settings_table.h"
 

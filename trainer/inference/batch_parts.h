@@ -1,4 +1,4 @@
-#pragma once
+#pragma once  // Explained in docs/inference_mode.md.
 
 #include <cstdint>
 

@@ -200,14 +200,6 @@ void check_classes(const ModelInfo& model, const Dataset& data) {
             model.images.classes, data.spec().classes);
 }
 
-void check_size(const ModelInfo& model, const Dataset& data) {
-  const ImageSpec &takes = model.images, &has = data.spec();
-  ATH_CHECK(data.size() > 0, "evaluate: there must be images, but there are none");
-  ATH_CHECK(takes.height == has.height && takes.width == has.width && takes.channels == has.channels,
-            "evaluate: images must be {}x{}x{}, as the model expects, but are {}x{}x{}", takes.height,
-            takes.width, takes.channels, has.height, has.width, has.channels);
-}
-
 /// Adds what the network with the model's weights says of all the images. These are the weights of the run,
 /// whose half precisions may not hold the mean of values; a quantized network has its own.
 void measure(nn::Module& network, const ModelFile& model, const Dataset& data, const EvaluateOptions& options,
@@ -253,7 +245,7 @@ void measure(nn::Module& network, const ModelFile& model, const Dataset& data, c
 ClassResults measure_classes(nn::Module& network, const ModelFile& model, const Dataset& given,
                              const EvaluateOptions& options) {
   const std::shared_ptr<const Dataset> data = in_classes_of(model.info, given);
-  check_size(model.info, *data);
+  check_images(model.info, *data);
   check_classes(model.info, *data);
   tell_classes(model.info, given, options.on_note);
   ClassResults results(model.info, options);
@@ -307,6 +299,14 @@ void Evaluation::add(const Tensor& losses, const Tensor& logits, const Tensor& l
   top_k_ = now.value_of("top");
 }
 
+void check_images(const ModelInfo& model, const Dataset& data) {
+  const ImageSpec &takes = model.images, &has = data.spec();
+  ATH_CHECK(data.size() > 0, "there must be images, but there are none");
+  ATH_CHECK(takes.height == has.height && takes.width == has.width && takes.channels == has.channels,
+            "images must be {}x{}x{}, as the model expects, but are {}x{}x{}", takes.height, takes.width,
+            takes.channels, has.height, has.width, has.channels);
+}
+
 Evaluation evaluate(const ModelFile& model, const Dataset& data, const EvaluateOptions& options) {
   return evaluate(*make_network(model), model, data, options);
 }
@@ -321,7 +321,7 @@ std::unique_ptr<Results> evaluate_task(nn::Module& network, const ModelFile& mod
   const ModelInfo& info = model.info;
   if (info.task == LabelKind::classes)
     return std::make_unique<ClassResults>(measure_classes(network, model, data, options));
-  check_size(info, data);
+  check_images(info, data);
   check_labels(info, data);
   std::unique_ptr<Results> results;
   if (info.task == LabelKind::multilabel)

@@ -40,6 +40,9 @@ Evaluation evaluate(const ModelFile& model, const Dataset& data, const EvaluateO
 Evaluation evaluate(nn::Module& network, const ModelFile& model, const Dataset& data,
                     const EvaluateOptions& options = {});
 
+/// Throws ArgumentError unless there are images, and of the size that the model takes.
+void check_images(const ModelInfo& model, const Dataset& data);
+
 /// Measures a model of any task alike, with the caller's network: `athanor evaluate`. Labels that are not
 /// classes are matched by name, too.
 std::unique_ptr<Results> evaluate_task(nn::Module& network, const ModelFile& model, const Dataset& data,

@@ -85,6 +85,9 @@ struct Evaluated {
   /// The source of a sample, "photos/cat/7.jpg"; unset or empty: only its index is shown.
   std::function<std::string(std::int64_t sample)> where = {};
   std::string precision = {};  ///< in which it is measured, if that was asked for
+  /// The float model that a quantized one is compared with, and its Results::score(); empty: there is none.
+  std::string float_model = {};
+  double float_score = 0;
 };
 
 /// Plain-text tables: precision and recall of up to 50 classes, and the confusion matrix of up to 20; with

@@ -16,7 +16,7 @@ std::string json_of(const Evaluation& evaluation, const Evaluated& of) {
            {"loss", evaluation.loss()},
            {"top1", evaluation.top1()},
            {fmt::format("top{}", evaluation.top()), evaluation.top_k()}};
-  if (!of.precision.empty()) all["precision"] = of.precision;
+  add_conditions(of, 100 * evaluation.top1(), all);
   Json& classes = all["classes"] = Json::array();
   for (std::int64_t c = 0; c < evaluation.classes(); ++c) {
     const auto& figures = evaluation.figures(c);

@@ -153,7 +153,7 @@ std::string LabelResults::json(const Evaluated& of) const {
            {"f1_micro", micro_f1(figures)},
            {"f1_macro", macro_f1(figures)},
            {"exact", exact()}};
-  if (!of.precision.empty()) all["precision"] = of.precision;
+  add_conditions(of, score(), all);
   Json& classes = all["classes"] = Json::array();
   for (std::int64_t c = 0; c < outputs(); ++c) {
     const ClassFigures& at = figures[static_cast<std::size_t>(c)];

@@ -22,6 +22,8 @@ namespace {
 constexpr std::int64_t kBatch = 32;            // images at a time
 constexpr std::int64_t kImagesForLayers = 64;  // by which a layer's error is measured
 
+constexpr double kLeastDeviation = 1e-3;  // of results that hardly vary, in their root mean square
+
 constexpr char kImages[] = "input";  // ObservedValue::name: pixels have no outliers, but often few values
 
 /// Images in memory, of which a network gets normalised batches.
@@ -78,9 +80,9 @@ template <class Network> Outputs outputs_of(Network& network, const Inputs& inpu
   return outputs;
 }
 
-/// As LayerError::error. Without any deviation, the root mean square itself.
+/// As LayerError::error. Results that are all 0 give the root mean square itself.
 double error_of(const Outputs& found, const Outputs& right) {
-  double noise = 0, signal = 0;
+  double noise = 0, signal = 0, squares = 0;
   for (std::size_t column = 0; column < right.columns; ++column) {
     double mean = 0;
     for (std::size_t i = column; i < right.values.size(); i += right.columns) mean += right.values[i];
@@ -88,8 +90,10 @@ double error_of(const Outputs& found, const Outputs& right) {
     for (std::size_t i = column; i < right.values.size(); i += right.columns) {
       noise += std::pow(found.values[i] - right.values[i], 2);
       signal += std::pow(right.values[i] - mean, 2);
+      squares += std::pow(right.values[i], 2);
     }
   }
+  signal = std::max(signal, kLeastDeviation * kLeastDeviation * squares);
   return std::sqrt(noise / (signal > 0 ? signal : static_cast<double>(right.values.size())));
 }
 
@@ -190,6 +194,7 @@ QuantizedModel quantize_model(const ModelFile& model, const Dataset& calibration
   ATH_CHECK(options.max_drop >= 0, "quantize: the largest drop must be 0 or more, but is {}",
             options.max_drop);
   const ModelInfo& info = model.info;
+  check_images(info, calibration);
   QuantizedModel made;
   EvaluateOptions evaluate = options.evaluate;
   made.before = evaluate_in_f32(model, measured, evaluate);

@@ -31,7 +31,7 @@ std::unique_ptr<Results> evaluate_in_f32(const ModelFile& model, const Dataset& 
 /// A layer that computes in 8-bit integers while all others compute in f32, what it reads and writes stored
 /// as in the whole network: how far that takes the results from those of the float network. The root mean
 /// square of their differences, divided by the standard deviation of the float network's results, each around
-/// the mean of its output: 0.01 is one percent.
+/// the mean of its output, or by a thousandth of their root mean square if that is more: 0.01 is one percent.
 struct LayerError {
   std::string layer;
   double error = 0;

@@ -84,7 +84,7 @@ std::string ValueResults::json(const Evaluated& of) const {
   Json all{{"model", of.model},  {"data", of.data}, {"task", name_of(LabelKind::values)},
            {"images", images()}, {"mae", mean.mae}, {"rmse", mean.rmse},
            {"r2", mean.r2}};
-  if (!of.precision.empty()) all["precision"] = of.precision;
+  add_conditions(of, score(), all);
   Json& values = all["values"] = Json::array();
   for (std::int64_t c = 0; c < outputs(); ++c) {
     const NumberFigures one = figures(c);

@@ -1,3 +1,4 @@
+// Explained in docs/a_run_from_flag_to_file.md.
 #include "trainer/run/step_executor.h"
 
 #include <algorithm>

@@ -60,19 +60,15 @@ ModelFile float_model_of(const ModelFile& model, const std::string& given) {
 
 /// Prints what the quantized model loses. Throws ArgumentError if that is more than --max-drop, naming the
 /// layers to look at.
-void compare(const Arguments& options, const OpenModel& model, const ModelFile& in_floats,
+void compare(const Arguments& options, const OpenModel& model, const ModelFile& in_floats, double before,
              const Dataset& data, const Results& results, std::FILE* out) {
-  EvaluateOptions how = options.how;
-  how.on_note = {};
-  how.on_progress = {};
-  const std::unique_ptr<Results> before = evaluate_in_f32(in_floats, data, how);
-  const double drop = before->score() - results.score();
+  const double drop = before - results.score();
   terminal::say(out, fmt::format("{}: {} {:.2f} % in f32, {:.2f} % in {}: a drop of {:.2f} points",
-                                 printable(in_floats.path.string()), results.score_name(), before->score(),
+                                 printable(in_floats.path.string()), results.score_name(), before,
                                  results.score(), model.file.info.quantized, drop));
   if (!options.max_drop || !(drop > *options.max_drop)) return;
   const auto& network = dynamic_cast<const nn::QuantizedNetwork&>(*model.network);
-  std::vector<LayerError> errors = layer_errors(network, in_floats, data, how.bad_samples);
+  std::vector<LayerError> errors = layer_errors(network, in_floats, data, options.how.bad_samples);
   if (errors.size() > kLayersNamed) errors.resize(kLayersNamed);
   std::vector<std::string> layers, names;
   for (const LayerError& one : errors) {
@@ -130,15 +126,23 @@ void evaluate(Arguments& options) {
   };
   const std::unique_ptr<Results> results = evaluate_task(*model.network, model.file, *data, how);
   line.clear();
-  const Evaluated of{model.file.path.string(), validated.name,
-                     [&](std::int64_t sample) { return data->where(sample); },
-                     how.precision ? std::string(name_of(*how.precision)) : ""};
+  Evaluated of{model.file.path.string(), validated.name,
+               [&](std::int64_t sample) { return data->where(sample); },
+               how.precision ? std::string(name_of(*how.precision)) : ""};
+  if (in_floats) {
+    EvaluateOptions quietly = how;
+    quietly.on_note = {};
+    quietly.on_progress = {};
+    of.float_model = in_floats->path.string();
+    of.float_score = evaluate_in_f32(*in_floats, *data, quietly)->score();
+  }
   const bool print_json = options.json && !to_file(options.json);
   fmt::print("{}",
              print_json ? results->json(of) : terminal::line_for(stdout, summary_of(info, *results, of)));
   if (to_file(options.json)) write_atomically(*options.json, results->json(of));
   if (!options.svg.empty()) write_atomically(options.svg, results->svg());
-  if (in_floats) compare(options, model, *in_floats, *data, *results, print_json ? stderr : stdout);
+  if (in_floats)
+    compare(options, model, *in_floats, of.float_score, *data, *results, print_json ? stderr : stdout);
 }
 
 }  // namespace

@@ -116,7 +116,8 @@ void quantize(QuantizeArguments& options) {
   const ModelFile model = load_model(model_of(options.model));
   if (options.threads > 0) cpu_context().set_threads(options.threads);
   const auto images_of = [&](const std::string& data, Split split) {
-    const OpenOptions labels = labels_for(model, options.fields, how.evaluate.bad_samples);
+    OpenOptions labels = labels_for(model, options.fields, how.evaluate.bad_samples);
+    labels.unlabelled = split == Split::train && !options.val.empty();  // ranges need images alone
     return as_validated(open_named(data, options.data_dir, labels, split), model.info);
   };
   const std::shared_ptr<const Dataset> all = images_of(options.calibrate, Split::train);
@@ -145,7 +146,7 @@ void add_quantize(CLI::App& app) {
   command
       ->add_option("--calibrate", options->calibrate,
                    "images like those of later use: digits, mnist, cifar10 (their training images), or "
-                   "whatever `athanor inspect` takes")
+                   "whatever `athanor inspect` takes; with --val also a folder of images without labels")
       ->required();
   command->add_option("--images", options->images, "images of them to use, spread evenly [512]");
   command->add_option("--method", options->method,

@@ -10,8 +10,8 @@
 
 #include "data/dataset.h"
 
-// The bytes of a packed file, specified in docs/packed_file.md: header, data, index, class names, page CRCs,
-// footer. All numbers little-endian.
+// The bytes of a packed file, specified in docs/reference/packed_file.md: header, data, index, class names,
+// page CRCs, footer. All numbers little-endian.
 
 namespace athanor::packed {
 

@@ -1,4 +1,4 @@
-#pragma once
+#pragma once  // Explained in docs/tensor_cores_by_hand.md.
 
 #include <cuda_runtime.h>
 

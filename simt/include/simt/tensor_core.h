@@ -1,4 +1,4 @@
-#pragma once
+#pragma once  // Explained in docs/what_emulation_cannot_see.md.
 
 #include <cstdint>
 #include <type_traits>

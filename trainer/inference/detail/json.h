@@ -6,6 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "trainer/inference/evaluation.h"
 #include "trainer/inference/predictor.h"
 
 // What `athanor predict`, `evaluate` and `serve` print as JSON.
@@ -15,6 +16,14 @@ namespace athanor {
 /// One line. Names come from files and clients, and may be invalid UTF-8.
 inline std::string line_of(const nlohmann::ordered_json& json) {
   return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + '\n';
+}
+
+/// Adds what was asked for to the results of a model with that Results::score(): "precision", and of a model
+/// that was compared with its float model "float": {"model", "score", "drop"}.
+inline void add_conditions(const Evaluated& of, double score, nlohmann::ordered_json& to) {
+  if (!of.precision.empty()) to["precision"] = of.precision;
+  if (!of.float_model.empty())
+    to["float"] = {{"model", of.float_model}, {"score", of.float_score}, {"drop", of.float_score - score}};
 }
 
 /// What a model says of an image. Of a classifier {"top": [{"class", "index", "probability"}]}, most probable

@@ -1,0 +1,249 @@
+#include <cmath>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "autograd.h"
+#include "gradcheck.h"
+#include "random.h"
+
+namespace {
+
+using namespace engine;
+using Values = std::vector<float>;
+
+Variable parameter(const Tensor& value) {
+  return Variable(value, true);
+}
+Variable number(float value) {
+  return parameter(Tensor({}, {value}));
+}
+
+std::string text(const Shape& shape) {
+  std::string result = "[";
+  for (std::size_t i = 0; i < shape.size(); ++i) result += (i ? ", " : "") + std::to_string(shape[i]);
+  return result + "]";
+}
+
+/// x itself, by a node that counts how often it runs.
+Variable counted(const Variable& x, int& runs) {
+  return record(x.value(), {x}, [&runs](const Tensor& dy) {
+    ++runs;
+    return std::vector<Tensor>{dy};
+  });
+}
+
+TEST(Tape, RecordsWhatAGradientNeeds) {
+  const Variable data(Tensor({2}, {1, 2})), p = parameter(Tensor({2}, {3, 4}));
+  EXPECT_FALSE(data.requires_grad());
+  EXPECT_TRUE(p.requires_grad());
+  EXPECT_EQ(p.node(), nullptr) << "a leaf was computed by no operation";
+  EXPECT_EQ(p.grad().numel(), 0) << "before backward() there is no gradient";
+  EXPECT_EQ(add(data, data).node(), nullptr)
+      << "no gradient is asked for: recording it would only hold memory";
+  EXPECT_FALSE(add(data, data).requires_grad());
+  const Variable y = add(data, p);
+  ASSERT_NE(y.node(), nullptr) << "one input that requires a gradient is enough";
+  EXPECT_TRUE(y.requires_grad()) << "what is computed from a parameter requires a gradient, too";
+  EXPECT_EQ(y.node()->inputs.size(), 2u);
+  const Variable again = p;
+  EXPECT_TRUE(again.same_as(p)) << "a copy is the same variable";
+  again.grad() = Tensor({2}, {5, 6});
+  EXPECT_EQ(p.grad().values(), (Values{5, 6})) << "a copy is the same variable";
+}
+
+TEST(Tape, NoGradNestsAndBelongsToItsThread) {
+  const Variable p = number(2);
+  EXPECT_TRUE(is_recording());
+  {
+    const NoGrad outer;
+    { const NoGrad inner; }
+    EXPECT_FALSE(is_recording())
+        << "the inner NoGrad ended, the outer has not: count them, or restore what was before";
+    const Variable y = mul(p, p);
+    EXPECT_EQ(y.node(), nullptr);
+    EXPECT_FALSE(y.requires_grad()) << "what was not recorded is data";
+    bool other = false;
+    std::thread([&other] { other = is_recording(); }).join();
+    EXPECT_TRUE(other) << "another thread has no NoGrad: the switch must be thread_local";
+  }
+  EXPECT_TRUE(is_recording());
+}
+
+TEST(Engine, AddsBothUsesOfAVariable) {
+  const Variable a = number(3);
+  backward(add(mul(a, a), a));
+  EXPECT_NE(a.grad().item(), 3) << "a is used twice by a * a: one of its two gradients was lost";
+  EXPECT_EQ(a.grad().item(), 7) << "d(a a + a)/da = 2 a + 1";
+  const Variable b = number(3);
+  backward(mul(b, b), 10);
+  EXPECT_EQ(b.grad().item(), 60) << "the seed is the gradient of the loss: all others are multiples of it";
+}
+
+TEST(Engine, RunsEachNodeOfADiamondOnce) {
+  int runs = 0;
+  const Variable a = number(1);
+  const Variable b = counted(add(a, a), runs);
+  backward(add(b, b));
+  EXPECT_NE(a.grad().item(), 6) << "b passed its sum on at each of two visits: 2, then 4 in all";
+  EXPECT_EQ(a.grad().item(), 4);
+  EXPECT_EQ(runs, 1) << "a node ran " << runs
+                     << " times: it must wait until all that read its result have contributed";
+
+  runs = 0;
+  Variable x = counted(a, runs);
+  for (int i = 0; i < 15; ++i) x = add(x, x);
+  a.clear_grad();
+  backward(x);
+  EXPECT_EQ(a.grad().item(), 32768);
+  EXPECT_EQ(runs, 1) << "fifteen doublings have 32,768 paths to the same node: it ran " << runs
+                     << " times, once for each path";
+}
+
+TEST(Engine, WaitsForTheLongWay) {
+  int runs = 0;
+  const Variable a = number(2);
+  for (const bool short_first : {true, false}) {
+    a.clear_grad();
+    runs = 0;
+    const Variable b = counted(scale(a, 1), runs);
+    Variable end = b;
+    for (int i = 0; i < 5; ++i) end = scale(end, 2);
+    backward(short_first ? add(b, end) : add(end, b));
+    EXPECT_EQ(runs, 1)
+        << "a short way and a long way lead to one node: it ran before the long way had arrived";
+    EXPECT_EQ(a.grad().item(), 33);
+  }
+}
+
+TEST(Engine, WalksAChainOfAHundredThousand) {
+  const Variable a = number(1);
+  Variable x = a;
+  for (int i = 0; i < 100000; ++i) x = scale(x, 1);
+  backward(x);  // a recursive engine exhausts the stack here
+  EXPECT_EQ(a.grad().item(), 1);
+  x = a;
+  for (int i = 0; i < 100000; ++i) x = scale(x, 1);
+  x = a;  // and destructors that call each other here, where the tape is dropped without a backward pass
+  EXPECT_TRUE(x.same_as(a));
+}
+
+TEST(Engine, GradientsHaveMemoryOfTheirOwn) {
+  const Variable a = parameter(Tensor({2}, {1, 2})), b = parameter(Tensor({2}, {3, 4}));
+  const auto sum_of = [](const Variable& x, const Variable& y) {
+    return record(zip(x.value(), y.value(), [](float s, float t) { return s + t; }), {x, y},
+                  [](const Tensor& dy) {
+                    return std::vector<Tensor>{dy, dy};
+                  });  // one tensor for both
+  };
+  backward(sum_all(sum_of(a, b)));
+  EXPECT_FALSE(a.grad().shares_memory_with(b.grad()))
+      << "two gradients share memory: what clips or adds to one changes the other. A leaf needs a clone";
+  EXPECT_TRUE(a.grad().is_contiguous())
+      << "the gradient is an expanded view: one number in memory for all elements";
+  backward(sum_all(sum_of(a, a)));
+  EXPECT_EQ(a.grad().values(), (Values{3, 3}))
+      << "backward() adds to the gradient that is there: 1, and 2 from this pass";
+  EXPECT_EQ(b.grad().values(), (Values{1, 1})) << "the second pass did not touch b";
+  a.clear_grad();
+  backward(sum_all(a));
+  EXPECT_EQ(a.grad().values(), (Values{1, 1}));
+}
+
+TEST(Engine, CallsTheHookWhenAGradientIsComplete) {
+  const Variable first = number(2), second = number(3), data(Tensor({}, {5}));
+  const Variable hidden = mul(first, data);
+  const Variable loss = mul(add(hidden, first), second);
+  std::vector<std::string> calls;
+  backward(loss, 1, [&](const Variable& leaf) {
+    calls.push_back((leaf.same_as(first)    ? "first "
+                     : leaf.same_as(second) ? "second "
+                                            : "other ") +
+                    std::to_string(static_cast<int>(leaf.grad().item())));
+  });
+  EXPECT_EQ(calls, (std::vector<std::string>{"second 12", "first 18"}))
+      << "one call for each parameter, after its last contribution: the last layer first";
+}
+
+TEST(Engine, FreesTheTapeAndRefusesWhatHasNoGradient) {
+  const Variable a = parameter(Tensor({3}, {1, 2, 3}));
+  const Variable y = mul(a, a), loss = sum_all(y);
+  backward(loss);
+  EXPECT_EQ(y.node(), nullptr) << "a node that has run is released: it holds the values of a whole step";
+  EXPECT_EQ(loss.node(), nullptr);
+  EXPECT_THROW(backward(mul(a, a)), std::invalid_argument) << "a loss has one element";
+  EXPECT_THROW(backward(Variable(Tensor({}, {1}))), std::invalid_argument)
+      << "nothing that led to this loss requires a gradient";
+}
+
+TEST(Broadcast, SumsTheGradientBack) {
+  struct Operation {
+    const char* name;
+    Variable (*f)(const Variable&, const Variable&);
+  };
+  const Variable matrix = parameter(random_tensor({4, 3}, 1));
+  for (const auto& [name, f] :
+       {Operation{"add", add}, Operation{"sub", sub}, Operation{"mul", mul}, Operation{"div", div}})
+    for (const Shape& shape : {Shape{3}, Shape{1, 3}, Shape{4, 1}, Shape{}}) {
+      const Variable operand = parameter(map(Tensor(shape), [](float) { return 2.0f; }));
+      const Variable y = f(matrix, operand);
+      const Tensor dy = map(y.value(), [](float) { return 1.0f; });
+      const Shape got = y.node()->backward(dy).at(1).shape();
+      ASSERT_EQ(got, shape)
+          << name << ": the gradient of the operand that was broadcast must be summed back to its shape "
+          << text(shape) << ", but has shape " << text(got);
+    }
+  const Variable row = parameter(Tensor({3}, {1, 2, 3})), column = parameter(Tensor({2, 1}, {10, 20}));
+  backward(sum_all(mul(row, column)));
+  EXPECT_EQ(row.grad().values(), (Values{30, 30, 30}))
+      << "each number of the row was used twice: times 10, and times 20";
+  EXPECT_EQ(column.grad().values(), (Values{6, 6}));
+}
+
+Tensor positive(const Shape& shape, std::uint64_t seed) {
+  return map(random_tensor(shape, seed), [](float x) { return 0.75f + std::fabs(x); });
+}
+
+TEST(Gradcheck, Elementwise) {
+  const Tensor a = random_tensor({2, 3}, 1), b = positive({3}, 2);
+  gradcheck_op("add", {a, b}, [](const auto& x) { return add(x[0], x[1]); });
+  gradcheck_op("sub", {a, b}, [](const auto& x) { return sub(x[0], x[1]); });
+  gradcheck_op("mul", {a, b}, [](const auto& x) { return mul(x[0], x[1]); });
+  gradcheck_op("div", {a, b}, [](const auto& x) { return div(x[0], x[1]); });
+  gradcheck_op("div, its two operands one variable", {b},
+               [](const auto& x) { return div(x[0], mul(x[0], x[0])); });
+  gradcheck_op("scale", {a}, [](const auto& x) { return scale(x[0], -3); });
+  gradcheck_op("exp", {a}, [](const auto& x) { return exp(x[0]); });
+  gradcheck_op("log", {b}, [](const auto& x) { return log(x[0]); });
+  gradcheck_op("sqrt", {b}, [](const auto& x) { return sqrt(x[0]); });
+  gradcheck_op("relu", {Tensor({4}, {-1, 0.5f, 2, -0.25f})}, [](const auto& x) { return relu(x[0]); });
+  const Variable zero = number(0);
+  backward(relu(zero));
+  EXPECT_EQ(zero.grad().item(), 0) << "relu: the gradient at 0 is 0, by the contract of the header";
+}
+
+TEST(Gradcheck, ShapesSumsAndProducts) {
+  const Tensor x = random_tensor({2, 3, 4}, 3);
+  gradcheck_op("sum over axis 1", {x}, [](const auto& v) { return sum(v[0], 1); });
+  gradcheck_op("mean over axis 2", {x}, [](const auto& v) { return mean(v[0], 2); });
+  gradcheck_op("sum_all", {x}, [](const auto& v) { return sum_all(v[0]); });
+  EXPECT_EQ(sum_all(Variable(x)).shape(), Shape{}) << "sum_all: the result has shape {}";
+  gradcheck_op("reshape", {x}, [](const auto& v) { return reshape(v[0], {4, 6}); });
+  gradcheck_op("transpose", {x}, [](const auto& v) { return transpose(v[0], 0, 2); });
+  gradcheck_op("reshape of a transposed tensor", {x}, [](const auto& v) {
+    return reshape(transpose(v[0], 0, 1), {6, 4});
+  });
+  gradcheck_op("narrow: what was left out has gradient 0", {x},
+               [](const auto& v) { return narrow(v[0], 1, 1, 2); });
+  gradcheck_op("matmul", {random_tensor({2, 3}, 4), random_tensor({3, 4}, 5)},
+               [](const auto& v) { return matmul(v[0], v[1]); });
+  gradcheck_op("matmul of a batch", {x, random_tensor({2, 4, 2}, 6)},
+               [](const auto& v) { return matmul(v[0], v[1]); });
+  gradcheck_op("matmul with itself", {random_tensor({3, 3}, 7)},
+               [](const auto& v) { return matmul(v[0], transpose(v[0], 0, 1)); });
+}
+
+}  // namespace
