@@ -61,6 +61,7 @@ def start_stage(arguments, stage):
     missing = stage.start_into(folder)
     print(f"{stage.name} {stage.title}: {stage.points} points, about {stage.minutes} minutes\n")
     print(f"read    {folder / stage.name}.md, and {', '.join('docs/' + chapter for chapter in stage.chapters)}")
+    print(f"given   {', '.join(str(folder / path.name) for path in stage.given())}")
     print(f"write   {', '.join(str(folder / path) for path in stage.files)}")
     print(f"then    scripts/exercise.sh check {stage.name}{dir_flag(arguments)}")
     if missing:

@@ -39,8 +39,9 @@ struct Damage {
 };
 
 /// A packed file (.athp): samples of any codec, 64-byte aligned, each with a CRC;
-/// docs/reference/packed_file.md specifies the bytes. One instance serves any number of threads. Header, index
-/// and footer are checked and held in memory, so opening a damaged file throws IoError naming the offset.
+/// docs/reference/packed_file.md specifies the bytes. One instance serves any number of threads. Header,
+/// index and footer are checked and held in memory, so opening a damaged file throws IoError naming the
+/// offset.
 ///
 /// If a mapped file is shortened, fetch() detects it by the file's size and throws IoError. Truncation
 /// between that check and the last use of the bytes ends the process by SIGBUS, as with any mapping;

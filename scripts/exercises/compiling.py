@@ -55,8 +55,8 @@ def compiler(kernels=False):
 
 
 def flags(root):
-    found = ["-std=c++20", "-O1", "-g1", "-Wall", "-Wextra", "-Wno-unknown-pragmas", "-D_GLIBCXX_ASSERTIONS",
-             "-ffp-contract=off", "-pthread"]
+    found = ["-std=c++20", "-O1", "-g1", "-Wall", "-Wextra", "-Wno-unused-parameter", "-Wno-unknown-pragmas",
+             "-D_GLIBCXX_ASSERTIONS", "-ffp-contract=off", "-pthread"]
     if platform.machine() in ("x86_64", "AMD64"):
         found.append("-march=x86-64-v3")  # as the library
     if (root / "include").is_dir():  # a tarball

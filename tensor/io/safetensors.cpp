@@ -7,6 +7,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "tensor/base/printable.h"
 #include "tensor/detail/host_copy.h"
 #include "tensor/io/atomic_file.h"
 #include "tensor/io/loaded_file.h"
@@ -28,7 +29,7 @@ Tensor make_tensor(const Ref<LoadedFile>& file, const Header& header, const Tens
     if (bad != bytes.end())
       detail::fail<IoError>(
           "safetensors: {}: at byte {}: expected a bool of 0 or 1 in tensor '{}', but got {}", path,
-          bad - file->bytes().begin(), info.name, static_cast<int>(*bad));
+          bad - file->bytes().begin(), printable(info.name), static_cast<int>(*bad));
   }
   if (reinterpret_cast<std::uintptr_t>(bytes.data()) % size_of(info.dtype) != 0)
     return Tensor::from_bytes(bytes, info.shape, {info.dtype, kCpu});
@@ -80,7 +81,7 @@ std::vector<Scalar> take_scalars(Metadata& metadata, const std::string& path) {
       detail::fail<IoError>(
           "safetensors: {}: at byte {}: expected metadata 'athanor:POSITION:KIND:NAME' with a "
           "value of that kind, but got '{}': '{}'",
-          path, kLengthBytes, at->first.substr(0, 80), at->second.substr(0, 80));
+          path, kLengthBytes, printable(at->first.substr(0, 80)), printable(at->second.substr(0, 80)));
   }
   std::stable_sort(scalars.begin(), scalars.end(),
                    [](const Scalar& a, const Scalar& b) { return a.position < b.position; });
@@ -177,7 +178,7 @@ StateDict load(const std::filesystem::path& path, Metadata* metadata) {
     if (name.empty() || entries.contains(name))
       detail::fail<IoError>(
           "safetensors: {}: at byte {}: expected names that are unique and not empty, but got '{}'",
-          path.string(), takes_scalar ? kLengthBytes : info->at, name.substr(0, 80));
+          path.string(), takes_scalar ? kLengthBytes : info->at, printable(name.substr(0, 80)));
     if (takes_scalar) {
       entries.set(name, scalar->value);
       ++scalar;

@@ -7,6 +7,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "tensor/base/printable.h"
+
 namespace athanor::safetensors {
 namespace {
 
@@ -25,7 +27,7 @@ template <class... Args>
 // A name for messages: truncates untrusted ones.
 std::string shown(std::string_view name) {
   constexpr std::size_t kMax = 80;
-  return name.size() <= kMax ? std::string(name) : fmt::format("{}...", name.substr(0, kMax));
+  return name.size() <= kMax ? printable(name) : fmt::format("{}...", printable(name.substr(0, kMax)));
 }
 
 // Feeds characters to the parser and keeps the position for messages.

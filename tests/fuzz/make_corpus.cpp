@@ -13,6 +13,7 @@
 #include <webp/encode.h>
 #endif
 
+#include "data/formats/example.h"
 #include "data/formats/idx.h"
 #include "data/formats/npy.h"
 #include "data/formats/packed_writer.h"

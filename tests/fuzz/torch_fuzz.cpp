@@ -12,7 +12,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if ((data[0] & 1) != 0)
     file = test::new_torch_file(file, {{"0", std::string(256, 'x')}, {"1", "12345678"}});
   try {
-    const auto contents = torch_file::read_contents(std::as_bytes(std::span(file)), "x.pth");
+    const bool averages = (data[0] & 2) != 0;
+    const auto contents = torch_file::read_contents(std::as_bytes(std::span(file)), "x.pth", averages);
     if (contents.tensors.empty()) std::abort();
     for (const torch_file::StoredBytes& stored : contents.storages) {
       if (stored.begin > file.size() || stored.bytes > file.size() - stored.begin) std::abort();

@@ -325,6 +325,15 @@ std::vector<Hostile> hostile_files() {
   };
 }
 
+TEST_F(Safetensors, NamesFromAFileAreShownInOneLine) {
+  for (const char* const header : {R"({"a\nb":{"shape":[1]}})", R"({"a":{"x\ny":1}})",
+                                   R"({"a":{"dtype":"\nF"}})", R"({"__metadata__":{"athanor:\n":"\n"}})"}) {
+    const std::string error = error_of(file_of(header, ""));
+    EXPECT_NE(error.find("\\n"), std::string::npos) << error;
+    EXPECT_EQ(error.find('\n'), std::string::npos) << error;
+  }
+}
+
 TEST_F(Safetensors, HostileFilesAreNamedErrors) {
   for (const Hostile& file : hostile_files()) {
     SCOPED_TRACE(file.what);
@@ -332,6 +341,7 @@ TEST_F(Safetensors, HostileFilesAreNamedErrors) {
     EXPECT_TRUE(test::names(error, {path().string(), std::to_string(file.at)}));
     EXPECT_TRUE(test::names(error, file.values));
     EXPECT_LT(error.size(), 700u);
+    EXPECT_EQ(error.find('\n'), std::string::npos) << "one line";
   }
 }
 TEST_F(Safetensors, UnusualButValidFilesLoad) {

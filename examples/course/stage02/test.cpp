@@ -1,4 +1,5 @@
 #include <cmath>
+#include <limits>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -155,10 +156,16 @@ TEST(Engine, GradientsHaveMemoryOfTheirOwn) {
 
 TEST(Engine, CallsTheHookWhenAGradientIsComplete) {
   const Variable first = number(2), second = number(3), data(Tensor({}, {5}));
-  const Variable hidden = mul(first, data);
+  int runs = 0;
+  const Variable hidden = counted(mul(first, data), runs);
   const Variable loss = mul(add(hidden, first), second);
   std::vector<std::string> calls;
   backward(loss, 1, [&](const Variable& leaf) {
+    if (calls.empty()) {
+      EXPECT_EQ(runs, 0)
+          << "the last layer's gradient was complete, but the nodes of the layers below ran before "
+             "its hook: call it at once, not when the pass is over";
+    }
     calls.push_back((leaf.same_as(first)    ? "first "
                      : leaf.same_as(second) ? "second "
                                             : "other ") +
@@ -174,9 +181,50 @@ TEST(Engine, FreesTheTapeAndRefusesWhatHasNoGradient) {
   backward(loss);
   EXPECT_EQ(y.node(), nullptr) << "a node that has run is released: it holds the values of a whole step";
   EXPECT_EQ(loss.node(), nullptr);
+  Variable above;
+  bool freed = false;
+  const Variable below = record(a.value(), {a}, [&](const Tensor& dy) {
+    freed = above.node() == nullptr;
+    return std::vector<Tensor>{dy};
+  });
+  above = scale(below, 2);
+  backward(sum_all(above));
+  EXPECT_TRUE(freed)
+      << "a node ran while that above it, which had run, was still held: release each at once, or "
+         "the whole tape lives until the end";
   EXPECT_THROW(backward(mul(a, a)), std::invalid_argument) << "a loss has one element";
   EXPECT_THROW(backward(Variable(Tensor({}, {1}))), std::invalid_argument)
       << "nothing that led to this loss requires a gradient";
+}
+
+TEST(Engine, RefusesATapeThatWasUsed) {
+  const Variable a = number(3);
+  const Variable y = mul(a, a), loss = scale(y, 2), other = scale(y, 5);
+  backward(loss);
+  EXPECT_EQ(a.grad().item(), 12);
+  EXPECT_THROW(backward(loss), std::logic_error) << "the tape of this loss has been used: its released "
+                                                    "result was taken for a leaf, and the parameters got "
+                                                    "nothing";
+  EXPECT_THROW(backward(other), std::logic_error) << "two losses share a result that the first backward() "
+                                                     "released: it was taken for a leaf, and a lost a "
+                                                     "gradient";
+  EXPECT_EQ(a.grad().item(), 12) << "what was refused adds nothing";
+  backward(mul(a, Variable(y.value())));
+  EXPECT_EQ(a.grad().item(), 21) << "the value of a used result is data like any other";
+}
+
+TEST(Engine, RefusesGradientsThatDoNotFit) {
+  const Variable a = parameter(Tensor({2}, {1, 2})), b = parameter(Tensor({2}, {3, 4}));
+  const auto returning = [&](const std::vector<Tensor>& gradients) {
+    return sum_all(record(a.value(), {a, b}, [gradients](const Tensor&) { return gradients; }));
+  };
+  EXPECT_THROW(backward(returning({Tensor({2}), Tensor({1, 2})})), std::logic_error)
+      << "an operation returned a gradient [1, 2] for an input [2]: refuse it here, not three operations "
+         "later";
+  EXPECT_THROW(backward(returning({Tensor({2})})), std::logic_error)
+      << "an operation of two inputs returned one gradient: the second is read beyond the end";
+  EXPECT_THROW(backward(returning({Tensor({2}), Tensor({2}), Tensor({2})})), std::logic_error)
+      << "an operation of two inputs returned three gradients";
 }
 
 TEST(Broadcast, SumsTheGradientBack) {
@@ -205,6 +253,14 @@ TEST(Broadcast, SumsTheGradientBack) {
 
 Tensor positive(const Shape& shape, std::uint64_t seed) {
   return map(random_tensor(shape, seed), [](float x) { return 0.75f + std::fabs(x); });
+}
+
+TEST(Relu, KeepsNaN) {
+  const Variable y = relu(Variable(Tensor({3}, {std::numeric_limits<float>::quiet_NaN(), -1, 2})));
+  EXPECT_TRUE(std::isnan(y.value().at({0}))) << "relu hides a NaN: v > 0 is false for it, so ask v < 0, or "
+                                                "you will not see that training has broken";
+  EXPECT_EQ(y.value().at({1}), 0);
+  EXPECT_EQ(y.value().at({2}), 2);
 }
 
 TEST(Gradcheck, Elementwise) {

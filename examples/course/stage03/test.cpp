@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <memory>
@@ -40,6 +41,15 @@ double square_mean(const Tensor& x) {
   return total / static_cast<double>(x.numel());
 }
 
+/// The largest difference between two elements at the same place.
+double distance(const Tensor& x, const Tensor& y) {
+  const Values a = x.values(), b = y.values();
+  double largest = a.size() == b.size() ? 0 : INFINITY;
+  for (std::size_t i = 0; i < a.size() && i < b.size(); ++i)
+    largest = std::max(largest, std::fabs(double{a[i]} - b[i]));
+  return largest;
+}
+
 TEST(Linear, MultipliesRowsByTheTransposedWeight) {
   Linear layer(3, 2, 1);
   const Tensor weight = find(layer, "weight").value(), bias = find(layer, "bias").value();
@@ -51,8 +61,11 @@ TEST(Linear, MultipliesRowsByTheTransposedWeight) {
   copy(Tensor({2}, {100, 200}), bias);
   const Tensor y = layer.forward(Variable(Tensor({1, 3}, {1, 2, 3}))).value();
   EXPECT_EQ(y.values(), (Values{108, 226})) << "0 1 + 1 2 + 2 3 + 100, and 3 1 + 4 2 + 5 3 + 200";
-  const Tensor sequences = layer.forward(Variable(random_tensor({2, 5, 3}, 1))).value();
+  const Tensor x3 = random_tensor({2, 5, 3}, 1);
+  const Tensor sequences = layer.forward(Variable(x3)).value();
   EXPECT_EQ(sequences.shape(), (Shape{2, 5, 2})) << "[n, t, in]: every row of every sequence is a row";
+  EXPECT_LT(distance(sequences, layer.forward(Variable(x3.reshape({10, 3}))).value()), 1e-5)
+      << "[2, 5, 3] must give the same numbers as its ten rows, [10, 3]";
   EXPECT_THROW(layer.forward(Variable(Tensor({1, 4}))), std::invalid_argument) << "4 inputs for a layer of 3";
   const Variable x(random_tensor({2, 3}, 2), true);
   gradcheck("Linear", leaves_of(layer, x), [&] { return layer.forward(x); });
@@ -106,6 +119,8 @@ TEST(Im2col, LaysEachPatchInARow) {
             (Values{0, 3, 1, 4, 2, 5}))
       << "images may be a view";
   EXPECT_THROW(im2col(x, 4, 1, 0), std::invalid_argument) << "a kernel of 4 does not fit into an image of 3";
+  EXPECT_THROW(im2col(x, 1, 0, 0), std::invalid_argument) << "with a stride of 0 it would stand still";
+  EXPECT_THROW(im2col(x, 1, 1, -1), std::invalid_argument) << "a padding of -1 would cut the image";
 }
 
 TEST(Im2col, AddsTheGradientsOfPatchesThatOverlap) {
@@ -215,6 +230,19 @@ TEST(BatchNorm, KeepsAnotherVarianceThanItUses) {
   EXPECT_FLOAT_EQ(buffers[0].second.item(), 0.4f) << "evaluation changes no buffer";
 }
 
+TEST(BatchNorm, DividesSmallDeviations) {
+  BatchNorm2d layer(1);
+  const Values constant = layer.forward(Variable(Tensor({4, 1, 1, 1}, {7, 7, 7, 7}))).value().values();
+  EXPECT_EQ(constant, (Values{0, 0, 0, 0}))
+      << "a constant channel has variance 0, and 0 / 0 is NaN: add eps to the variance, below the root";
+  const Tensor far({4, 1, 1, 1}, {1000.125f, 999.875f, 1000.125f, 999.875f});
+  const Values y = layer.forward(Variable(far)).value().values();
+  EXPECT_NEAR(y[0], 1, 0.01) << "1000.125 is one deviation above the mean of 1000: E[x x] - E[x] E[x] is the "
+                                "difference of two numbers near 1,000,000, in which 0.0156 is lost; take the "
+                                "mean of (x - mean)^2";
+  EXPECT_NEAR(y[1], -1, 0.01);
+}
+
 TEST(MaxPool, TakesTheFirstOfTheLargest) {
   MaxPool2d layer(2);
   const Variable x(Tensor({1, 1, 3, 5}, {-4, -2, 7, 7, 9,  //
@@ -231,6 +259,10 @@ TEST(MaxPool, TakesTheFirstOfTheLargest) {
   const Tensor channels = layer.forward(Variable(counting({2, 2, 2, 2}))).value();
   EXPECT_EQ(channels.shape(), (Shape{2, 2, 1, 1}));
   EXPECT_EQ(channels.values(), (Values{3, 7, 11, 15})) << "each channel of each image for itself";
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  for (const Values& square : {Values{1, nan, 2, 3}, Values{nan, 1, 2, 3}})
+    EXPECT_TRUE(std::isnan(layer.forward(Variable(Tensor({1, 1, 2, 2}, square))).value().item()))
+        << "a NaN among the pixels must stay visible: every comparison with it is false";
 }
 
 TEST(Softmax, StaysFinite) {
@@ -248,6 +280,10 @@ TEST(Softmax, StaysFinite) {
   const Tensor low = log_softmax(Variable(Tensor({1, 2}, {-1000, -1000}))).value();
   EXPECT_NEAR(low.values()[0], -std::log(2.0), 1e-6)
       << "exp(-1000) is 0, and log(0) infinite: subtract the largest element first";
+  const Tensor x3 = random_tensor({2, 3, 4}, 1);
+  EXPECT_LT(distance(log_softmax(Variable(x3)).value(), log_softmax(Variable(x3.reshape({6, 4}))).value()),
+            1e-5)
+      << "the last axis of [2, 3, 4] is axis 2, not axis 1: the same numbers as for its six rows";
   gradcheck_op("log_softmax", {random_tensor({2, 4}, 1)},
                [](const std::vector<Variable>& v) { return log_softmax(v[0]); });
 }
@@ -275,6 +311,9 @@ TEST(Losses, AreMeansOverTheBatch) {
   EXPECT_THROW(cross_entropy(logits, {0, 1}), std::invalid_argument) << "two labels for three rows";
   const Variable x(Tensor({2, 2}, {1, 2, 3, 4}), true), target(Tensor({2, 2}, {1, 1, 1, 1}));
   EXPECT_FLOAT_EQ(mse(x, target).value().item(), 3.5f) << "(0 + 1 + 4 + 9) / 4: the mean over all elements";
+  EXPECT_THROW(mse(Variable(Tensor({2, 1})), Variable(Tensor({2}))), std::invalid_argument)
+      << "[2, 1] - [2] is broadcast to [2, 2]: the mean of differences between samples that do not belong "
+         "together; refuse shapes that are not equal";
   backward(mse(x, target));
   EXPECT_EQ(x.grad().values(), (Values{0, 0.5, 1, 1.5})) << "2 (x - target) / 4";
 }

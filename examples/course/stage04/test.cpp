@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <fstream>
 #include <limits>
 #include <memory>
@@ -128,6 +129,8 @@ TEST(Optimizers, ContinueFromTheirState) {
   EXPECT_EQ(find(sgd, "0.weight.momentum").shape(), (Shape{1}));
   const AdamW adam({{"0.weight", weight(1)}}, {});
   EXPECT_EQ(adam.state().size(), 3u) << "two averages, and the steps";
+  EXPECT_EQ(find(adam, "0.weight.mean").shape(), (Shape{1}));
+  EXPECT_EQ(find(adam, "0.weight.square").shape(), (Shape{1}));
 }
 
 TEST(Rate, WarmsUpAndFollowsACosine) {
@@ -179,6 +182,7 @@ TEST(Digits, AreReadAndSplit) {
   std::ofstream("short.csv") << "1,2,3\n";
   EXPECT_THROW(read_digits("short.csv", true), std::runtime_error)
       << "a line of three numbers is not an image";
+  std::remove("short.csv");
 }
 
 TEST(Epochs, HaveAnOrderEach) {
@@ -194,9 +198,20 @@ TEST(Epochs, HaveAnOrderEach) {
   EXPECT_NE(epoch_order(100, 2, 3), epoch_order(100, 3, 2))
       << "seed + epoch gives two runs the same orders, a few epochs apart: mix them";
   std::vector<int> firsts(4);
-  for (int epoch = 0; epoch < 4000; ++epoch) ++firsts[static_cast<std::size_t>(epoch_order(4, 5, epoch)[0])];
+  int stays = 0;
+  for (int epoch = 0; epoch < 4000; ++epoch) {
+    const auto four = epoch_order(4, 5, epoch);
+    ++firsts[static_cast<std::size_t>(four[0])];
+    stays += four[3] == 3;
+  }
+  EXPECT_NEAR(stays, 1000, 150)
+      << "the last of four samples should stay last in every fourth order: its place "
+         "is drawn from those up to itself, and itself is one of them";
   for (const int count : firsts)
     EXPECT_NEAR(count, 1000, 150) << "each of four samples should come first about as often";
+  EXPECT_EQ(epoch_order(6, 1, 0), (std::vector<std::int64_t>{4, 1, 2, 5, 0, 3}))
+      << "a good order, but not that of optim.h: for i = n - 1 down to 1, exchange order[i] with order[j], "
+         "j = random_bits(random_bits(seed, epoch), i + 1) % (i + 1)";
   const Dataset data{Tensor({4, 1, 1, 2}, {0, 1, 2, 3, 4, 5, 6, 7}), {10, 11, 12, 13}};
   const Dataset batch = batch_of(data, {3, 1, 0, 2}, 1, 2);
   EXPECT_EQ(batch.images.shape(), (Shape{2, 1, 1, 2}));
@@ -208,7 +223,10 @@ TEST(Epochs, HaveAnOrderEach) {
 struct Spy final : Module {
   Variable weight{Tensor({}, {1}), true};
   bool trained = false, recorded = false;
+  Values firsts;  // the first number of each sample, in the order in which they came
   Variable forward(const Variable& x) override {
+    const Values values = x.value().values();
+    for (std::size_t i = 0; i < values.size(); i += 3) firsts.push_back(values[i]);
     trained |= training();
     recorded |= is_recording();
     return mul(reshape(x, {x.shape()[0], 3}), weight);
@@ -275,6 +293,50 @@ TEST(Fit, StepsByTheGradientOfOneBatch) {
       << "after two steps with rate 0, what is left must be the gradient of the second batch, samples 32 to "
          "63 of "
          "epoch_order(64, seed, 0): are gradients cleared between steps, and is each batch taken once?";
+}
+
+/// Steps nowhere, and remembers the rates.
+struct Rates final : Optimizer {
+  std::vector<float> rates;
+  using Optimizer::Optimizer;
+  void step(float lr) override { rates.push_back(lr); }
+  std::vector<std::pair<std::string, Tensor>> state() const override { return {}; }
+};
+
+/// 12 samples, each of which begins with its own number; two epochs of three batches of 4.
+void spy_on_fit(Spy& network, Rates& optimizer, const FitOptions& options) {
+  Dataset data{Tensor({12, 1, 1, 3}), std::vector<int>(12, 1)};
+  for (std::int64_t i = 0; i < 12; ++i) data.images.at({i, 0, 0, 0}) = static_cast<float>(i);
+  fit(network, optimizer, data, options);
+}
+
+TEST(Fit, TakesTheRateOfEachStep) {
+  Spy network;
+  Rates optimizer(network.parameters());
+  spy_on_fit(network, optimizer, {2, 4, 2, 0.5f, 7});
+  ASSERT_EQ(optimizer.rates.size(), 6u) << "two epochs of three batches are six steps";
+  for (std::size_t step = 0; step < 6; ++step) {
+    const float rate = cosine_rate(0.5f, static_cast<std::int64_t>(step), 2, 6);
+    ASSERT_FLOAT_EQ(optimizer.rates[step], rate)
+        << "step " << step << " had rate " << optimizer.rates[step] << ", but cosine_rate(lr, " << step
+        << ", warmup, 6) is " << rate
+        << ": step counts on from epoch to epoch, and 6 is the number of steps of both epochs";
+  }
+}
+
+TEST(Fit, TakesTheOrderOfEachEpoch) {
+  Spy network;
+  Rates optimizer(network.parameters());
+  spy_on_fit(network, optimizer, {2, 4, 0, 0.5f, 7});
+  ASSERT_EQ(network.firsts.size(), 24u) << "two epochs of 12 samples";
+  const Values first(network.firsts.begin(), network.firsts.begin() + 12),
+      second(network.firsts.begin() + 12, network.firsts.end());
+  EXPECT_NE(first, second) << "epoch 1 had the order of epoch 0";
+  for (std::int64_t epoch = 0; epoch < 2; ++epoch) {
+    const auto order = epoch_order(12, 7, epoch);
+    EXPECT_EQ(epoch == 0 ? first : second, Values(order.begin(), order.end()))
+        << "epoch " << epoch << " must have the order epoch_order(12, seed, " << epoch << ')';
+  }
 }
 
 TEST(Fit, ReadsDigitsAt97Percent) {

@@ -373,19 +373,30 @@ TEST(Loader, ResumesWithoutReadingWhatWasBefore) {
 }
 
 TEST(Loader, JumpsWhileWorkersRead) {
-  const Watchdog watchdog("start() waits for workers, and they for it");
-  const Slow source(60, 2000);
+  const Watchdog watchdog(
+      "start() waits for workers, and they for it; or start() did not wait for the readers, and their rows "
+      "were counted twice");
+  const Slow plain(60);
+  Slow source(60, 2000);
+  source.before_writing = [](std::int64_t) { std::this_thread::sleep_for(1ms); };
   const Loader::Options options{.batch_size = 6, .workers = 4, .slots = 3, .seed = 2};
   Loader loader(source, options);
   for (std::int64_t jump = 0; jump < 40; ++jump) {
-    const std::int64_t epoch = jump * 7 % 5, batch = jump * 3 % 10;
+    // A worker has just begun to read, and will write into the slot to which the jump goes: all steps here
+    // have slot 0.
+    const int begun = source.begun;
+    for (int i = 0; jump > 0 && i < 100 && source.begun == begun; ++i) std::this_thread::sleep_for(100us);
+    const std::int64_t step = options.slots * (jump * 7 % 16), epoch = step / 10, batch = step % 10;
     loader.start(epoch, batch);
     if (jump % 3 == 0) continue;
     const Dataset* got = loader.next();
     ASSERT_NE(got, nullptr);
-    ASSERT_EQ(got->labels, batch_without_loader(source, options, epoch, batch).labels)
+    const Plain expected = batch_without_loader(plain, options, epoch, batch);
+    ASSERT_TRUE(got->labels == expected.labels && got->images.values() == expected.pixels)
         << "after a jump to epoch " << epoch << ", batch " << batch
-        << ": a worker that still read for the old place wrote into the new batch";
+        << ": a worker that still read for the old place wrote into the new batch, or start() did not wait "
+           "for "
+           "the readers, and their rows were counted twice";
   }
 }
 

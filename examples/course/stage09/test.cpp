@@ -3,9 +3,11 @@
 #include <chrono>
 #include <cmath>
 #include <cstdlib>
+#include <exception>
 #include <functional>
 #include <future>
 #include <iostream>
+#include <limits>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -74,6 +76,7 @@ TEST(Ranks, DeliverMessagesInOrder) {
     EXPECT_EQ(rank.sent_messages(), 300) << "sent_messages() counts calls of send()";
     EXPECT_EQ(rank.sent_bytes(), 300 * 2 * 4) << "sent_bytes() counts 4 bytes for each value";
     EXPECT_THROW(rank.send(3, Floats{1}), std::invalid_argument) << "there is no rank 3 of three";
+    EXPECT_THROW(rank.receive(7), std::invalid_argument) << "there is no rank 7 of three to receive from";
   });
   EXPECT_THROW(run_ranks(0, [](Rank&) {}), std::invalid_argument) << "a job has at least one rank";
 }
@@ -95,6 +98,33 @@ TEST(Ranks, OneFailureEndsAll) {
       << "run_ranks must report the first failure, \"rank 2 of 4: the disk is full\", and not one that "
          "followed from it; it reports "
       << failure;
+
+  const std::string apart = failure_of(3,
+                                       "ranks 0 and 1 wait for each other, and rank 2 has failed: a failure "
+                                       "must wake all, whomever they wait for",
+                                       [](Rank& rank) {
+                                         if (rank.rank() < 2) {
+                                           rank.receive(1 - rank.rank());
+                                         } else {
+                                           std::this_thread::sleep_for(10ms);  // the others wait
+                                           throw std::runtime_error("the disk is full");
+                                         }
+                                       });
+  EXPECT_TRUE(reports(apart, "rank 2", "the disk is full"))
+      << "ranks 0 and 1 wait for each other, and rank 2 fails; run_ranks reports " << apart;
+
+  const auto handler = std::set_terminate([] {
+    std::cout << "A rank threw an int, which is no std::exception, and the program ended: catch (...), too"
+              << std::endl;
+    std::_Exit(1);
+  });
+  const std::string unknown = failure_of(2, "a rank that throws an int has failed, too", [](Rank& rank) {
+    if (rank.rank() == 1) throw 7;
+    rank.receive(1);
+  });
+  std::set_terminate(handler);
+  EXPECT_TRUE(reports(unknown, "rank 1", ""))
+      << "rank 1 threw an int, which is no std::exception: it has failed, too; run_ranks reports " << unknown;
 
   Floats first;
   const std::string ended =
@@ -162,6 +192,13 @@ TEST(Ring, ReduceScatterAddsEachRankOnce) {
       });
     }
   }
+  const std::string failure = failure_of(2, kRingHang, [](Rank& rank) {
+    Floats values(rank.rank() == 0 ? 4 : 8, 1.0f);
+    reduce_scatter(rank, values);
+  });
+  EXPECT_NE(failure, "nothing")
+      << "rank 0 reduces 4 values and rank 1 reduces 8, as if they were in different collectives: who "
+         "receives a message of a wrong size must throw";
 }
 
 TEST(Ring, AllGatherGivesEveryPieceToAll) {
@@ -358,6 +395,19 @@ TEST(Ddp, StartsFromRankZero) {
     EXPECT_EQ(norm.buffers()[0].second.data()[2], 5)
         << "buffers, such as running statistics, must begin with rank 0's values, too";
   });
+  run(3, "with zero1, all ranks must call the same collectives in backward() and step()", [&](Rank& rank) {
+    Floats after[2];
+    for (const bool same_seed : {true, false}) {
+      const auto network = make_network(same_seed ? 1 : 1 + 10 * static_cast<std::uint64_t>(rank.rank()));
+      DistributedOptimizer optimizer(rank, *network, maker(Kind::sgd), {Strategy::zero1, 20});
+      optimizer.backward(loss_of(*network, rank.rank() * kPart, kPart));
+      optimizer.step(0.1f);
+      after[same_seed] = values_of(network->parameters());
+    }
+    EXPECT_TRUE(after[0] == after[1])
+        << "ZeRO-1 on ranks whose networks were made from different seeds: after a step, rank " << rank.rank()
+        << " has not the parameters that rank 0's seed leads to. Pieces must be made after the broadcast";
+  });
 }
 
 TEST(Ddp, EqualsOneProcessBitForBit) {
@@ -389,6 +439,33 @@ TEST(Ddp, EqualsOneProcessBitForBit) {
       });
     }
   }
+  for (const Strategy strategy : {Strategy::ddp, Strategy::zero1}) {
+    run(2, kDdpHang, [&](Rank& rank) {
+      const auto network = make_network(1);
+      Parameters stepped;  // the parameters or pieces that the optimizer steps on
+      const auto make = [&](Parameters parameters) {
+        stepped = parameters;
+        return maker(Kind::sgd)(std::move(parameters));
+      };
+      DistributedOptimizer optimizer(rank, *network, make, {strategy, 20});
+      optimizer.backward(loss_of(*network, rank.rank() * kPart, kPart));
+      std::vector<Tensor> first;  // as an optimizer may keep them
+      for (const auto& [name, parameter] : stepped) first.push_back(parameter.grad());
+      const Floats before = grads_of(stepped);
+      if (strategy == Strategy::zero1) {
+        EXPECT_TRUE(grads_of(network->parameters()).empty())
+            << "ZeRO-1: after backward() no parameter has a gradient, for this rank's part of it is not the "
+               "mean over the batch; the pieces have theirs";
+      }
+      optimizer.backward(loss_of(*network, (2 + rank.rank()) * kPart, kPart));
+      Floats now;
+      for (const Tensor& grad : first)
+        for (const float value : grad.values()) now.push_back(value);
+      EXPECT_TRUE(now == before) << "the gradients of the first pass changed in the second: they are views "
+                                    "of the buckets, which the "
+                                    "next pass overwrites. An optimizer may keep them: copy them out";
+    });
+  }
 }
 
 TEST(Ddp, WeighsEachSampleTheSame) {
@@ -410,13 +487,22 @@ TEST(Ddp, WeighsEachSampleTheSame) {
   });
 }
 
-// x a b, of which a or b is multiplied first; and c, which only some ranks use. Each is a bucket of its own:
-// c 0, b 1, a 2.
+// x, with an operation that calls `between` in the backward pass.
+Variable watch(const Variable& x, std::function<void()> between) {
+  return record(x.value().clone(), {x}, [between = std::move(between)](const Tensor& dy) {
+    between();
+    return std::vector<Tensor>{dy.clone()};
+  });
+}
+
+// x a b, of which a or b is multiplied first, and its gradient is complete 100 ms after the other's; and c,
+// which only some ranks use. Each is a bucket of its own: c 0, b 1, a 2.
 class Branches final : public Module {
  public:
   Branches(bool a_first, bool with_c) : a_first_(a_first), with_c_(with_c) {}
   Variable forward(const Variable& x) override {
-    const Variable product = a_first_ ? mul(mul(x, a_), b_) : mul(mul(x, b_), a_);
+    const Variable first = watch(mul(x, a_first_ ? a_ : b_), [] { std::this_thread::sleep_for(100ms); });
+    const Variable product = mul(first, a_first_ ? b_ : a_);
     return with_c_ ? add(sum_all(product), sum_all(c_)) : sum_all(product);
   }
   std::vector<std::pair<std::string, Variable>> parameters() const override {
@@ -440,11 +526,15 @@ TEST(Ddp, LaunchesBucketsInOneOrder) {
         const Parameters parameters = network.parameters();
         EXPECT_EQ(parameters[0].second.grad().values(), Floats(4, 5))
             << "step " << step
-            << ": the gradient of a, 5 on both ranks, was summed with that of another parameter, or twice: "
-               "the ranks complete a and b in "
-               "different orders, and a bucket that is complete must wait for those before it";
+            << ": the gradient of a, 5 on both ranks, was summed with that of another parameter, or twice, "
+               "or "
+               "before it was complete: the ranks complete a and b in different orders, and a bucket that is "
+               "complete must wait for those before it. Do not count the complete buckets: count those at "
+               "the front of the list, up to the first that is not complete";
         EXPECT_EQ(parameters[1].second.grad().values(), Floats(4, 2))
-            << "step " << step << ": the same for b, 2 on both ranks";
+            << "step " << step
+            << ": the same for b, 2 on both ranks: its bucket waits for its gradient, "
+               "even if that of a is complete";
         EXPECT_EQ(parameters[2].second.grad().values(), Floats(4, with_c ? 1.0f : 0.5f))
             << "step " << step
             << (with_c ? ": c has the gradient 1 on both ranks"
@@ -462,10 +552,7 @@ class Watched final : public Module {
       : between_(std::move(between)), v_first_(v_first) {}
   Variable forward(const Variable& x) override {
     const Variable first = mul(x, w_);
-    const Variable watched = record(first.value().clone(), {first}, [between = between_](const Tensor& dy) {
-      between();
-      return std::vector<Tensor>{dy.clone()};
-    });
+    const Variable watched = watch(first, between_);
     return sum_all(v_first_ ? mul(v_, watched) : mul(watched, v_));
   }
   std::vector<std::pair<std::string, Variable>> parameters() const override { return {{"w", w_}, {"v", v_}}; }
@@ -613,12 +700,24 @@ TEST(Zero1, ClipsByTheNormOfAll) {
       ASSERT_NEAR(clipped[i], all[i] / 2, 1e-5)
           << "clipped to half their norm, gradients must be half as large";
   });
+  run(2, kDdpHang, [&](Rank& rank) {
+    Branches infinite(true, true);
+    DistributedOptimizer optimizer(rank, infinite, maker(Kind::sgd), {});
+    constexpr float kInf = std::numeric_limits<float>::infinity();
+    optimizer.backward(infinite.forward(Variable(Tensor({4}, {kInf, 1, 1, 1}))));
+    const float norm_of_all = optimizer.clip_grad_norm(1);
+    EXPECT_TRUE(std::isinf(norm_of_all))
+        << "the norm of infinite gradients is infinite, but is " << norm_of_all;
+    const Floats kept = grads_of(infinite.parameters());  // 4 of a, b and c each
+    EXPECT_TRUE(std::isinf(kept[0]) && kept[1] == 5 && kept[8] == 1)
+        << "a norm that is not finite must scale nothing: infinity times 0 is NaN, and 1 times 0 is 0";
+  });
 }
 
 TEST(Zero1, KeepsOnlyItsShareOfTheState) {
   for (const int world : {2, 3, 4}) {
-    const Trained ddp = train(world, Strategy::ddp, Kind::adamw, 20),
-                  zero1 = train(world, Strategy::zero1, Kind::adamw, 20);
+    const Trained ddp = train(world, Strategy::ddp, Kind::adamw, 20, 0.5f),
+                  zero1 = train(world, Strategy::zero1, Kind::adamw, 20, 0.5f);
     const std::int64_t numel = static_cast<std::int64_t>(ddp.parameters[0].size());
     std::int64_t together = 0;
     for (std::size_t r = 0; r < zero1.state.size(); ++r) {
@@ -629,7 +728,9 @@ TEST(Zero1, KeepsOnlyItsShareOfTheState) {
           << "-th of the parameters";
       EXPECT_EQ(zero1.bytes[r], ddp.bytes[r])
           << "ZeRO-1 must send as many bytes in a step as DDP: after a reduce_scatter of gradients, the "
-             "all_gather is of parameters";
+             "all_gather is of parameters. And both exchange the sums of squares for the norm, a float of "
+             "each "
+             "rank";
       together += zero1.state[r];
     }
     EXPECT_EQ(together, 2 * numel)

@@ -1,4 +1,5 @@
 #include <bit>
+#include <cerrno>
 #include <chrono>
 #include <cmath>
 #include <csignal>
@@ -8,6 +9,7 @@
 #include <mutex>
 #include <sstream>
 #include <thread>
+#include <utility>
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -34,10 +36,18 @@ struct Call {
   std::string to = {};
 };
 std::vector<Call>* calls = nullptr;
+constexpr ino_t kAnyFile = ~ino_t{0};
+ino_t fails_once = 0;  // whose next sync fails, as on a disk with a fault; none if 0
 
 int synced(const char* name, long number, int file) {
   struct stat about = {};
-  if (calls && ::fstat(file, &about) == 0) calls->push_back({name, about.st_ino, about.st_size});
+  const bool known = ::fstat(file, &about) == 0;
+  if (calls && known) calls->push_back({name, about.st_ino, about.st_size});
+  if (known && (fails_once == about.st_ino || (fails_once == kAnyFile && S_ISREG(about.st_mode)))) {
+    fails_once = 0;
+    errno = EIO;
+    return -1;
+  }
   return static_cast<int>(::syscall(number, file));
 }
 }  // namespace
@@ -180,6 +190,27 @@ TEST(Save, ReachesTheDisk) {
   EXPECT_EQ(before->bytes, file.st_size) << "the file was synced before all of it was written";
   EXPECT_TRUE(is_synced(place.st_ino, renamed, end))
       << "the folder must be synced after the rename: after a power cut the old name may be back";
+
+  const auto throws = [&](ino_t what) {
+    fails_once = what;
+    bool thrown = false;
+    try {
+      save_state(folder / "a.ckpt", one_number(2));
+    } catch (const std::runtime_error&) {
+      thrown = true;
+    }
+    fails_once = 0;
+    return thrown;
+  };
+  EXPECT_TRUE(throws(kAnyFile))
+      << "fsync of the file failed (EIO), but save_state did not say so: look at what fsync returns. A "
+         "second "
+         "fsync proves nothing, for the kernel may have given up what it could not write";
+  EXPECT_EQ(difference(strange_state(), load_state(folder / "a.ckpt")), "")
+      << "fsync of the file failed, so it must not get the name of the old one";
+  EXPECT_EQ(folder.files(), "a.ckpt") << "fsync of the file failed: the unfinished file must be removed";
+  EXPECT_TRUE(throws(place.st_ino))
+      << "fsync of the folder failed (EIO), but save_state did not say so: look at what it returns, too";
 }
 
 // "" if load_state refuses the file as it must.
@@ -267,6 +298,10 @@ TEST(Checkpoints, TheLastTwoAreKept) {
   EXPECT_EQ(folder.files(), "step-00000010.ckpt step-00000100.ckpt");
   EXPECT_EQ(checkpoints.newest(notes)->tensors.at("x").item(), 100);
   EXPECT_EQ(notes.str(), "") << "nothing was damaged";
+  const CheckpointFolder three(folder.path(), 3);
+  for (const int step : {101, 102}) three.save(step, one_number(static_cast<float>(step)));
+  EXPECT_EQ(folder.files(), "step-00000100.ckpt step-00000101.ckpt step-00000102.ckpt")
+      << "with keep = 3, three must be kept: two is the default only";
 }
 
 TEST(Checkpoints, ADamagedOneIsPassedOver) {
@@ -402,6 +437,19 @@ TEST(Resume, TheStateHoldsEverything) {
                                                {"position", 20}}}),
             "")
       << "the integers";
+
+  const auto sees_all = [&](const std::string& name, const Tensor& tensor) {
+    for (const std::int64_t i : {std::int64_t{0}, tensor.numel() - 1}) {
+      const std::uint64_t before = hash_of(*network);
+      const float kept = std::exchange(tensor.data()[i], tensor.data()[i] + 1);
+      EXPECT_NE(hash_of(*network), before)
+          << "hash_of does not see number " << i << " of the " << tensor.numel() << " in " << name
+          << ": it must go through all numbers of all parameters, then of all buffers";
+      tensor.data()[i] = kept;
+    }
+  };
+  for (const auto& [name, variable] : network->parameters()) sees_all(name, variable.value());
+  for (const auto& [name, buffer] : network->buffers()) sees_all(name, buffer);
 }
 
 TEST(Resume, AnotherRunIsRefused) {
@@ -430,9 +478,37 @@ TEST(Resume, AnotherRunIsRefused) {
   says("seed", [](State& state) { state.integers["seed"] = 2; });
 }
 
+/// The end of the same run by a loop that is written out here, with these rates.
+State written_out(const std::function<float(std::int64_t)>& rate) {
+  const Dataset data = bars(50);
+  const auto network = digits_cnn(1);
+  SGD optimizer(network->parameters(), {});
+  network->train(true);
+  for (std::int64_t step = 0; step < 14; ++step) {
+    const Dataset batch = batch_of(data, epoch_order(50, 1, step / 5), step % 5 * 10, 10);
+    optimizer.clear_grads();
+    backward(cross_entropy(network->forward(Variable(batch.images)), batch.labels));
+    optimizer.step(rate(step));
+  }
+  return copy_of(state_of({*network, optimizer, {{"scaler.scale", Tensor({}, {1})}}, {1, 14, 2, 40}}));
+}
+
 TEST(Resume, EqualsAnUndisturbedRun) {
   const Training straight("", 1);
   ASSERT_EQ(straight.states.size(), 14u) << "a run of 14 steps makes 14 forward passes";
+  const auto has_rates = [&](const std::function<float(std::int64_t)>& rate) {
+    return difference(written_out(rate), straight.end).empty();
+  };
+  std::string guess;
+  if (has_rates([](std::int64_t) { return 0.05f; })) guess = ": all steps have the same rate";
+  if (has_rates([](std::int64_t step) { return cosine_rate(0.05f, step, 0, 14); }))
+    guess = ": the warmup is left out";
+  if (has_rates([](std::int64_t step) { return cosine_rate(0.05f, step + 1, 2, 14); }))
+    guess = ": each step has the rate of the next; the first is cosine_rate(lr, 0, warmup, steps)";
+  ASSERT_EQ(difference(written_out([](std::int64_t step) { return cosine_rate(0.05f, step, 2, 14); }),
+                       straight.end),
+            "")
+      << "14 steps by train(), and by the loop of stage 4 that is written out in this test" << guess;
   for (std::int64_t stop = 1; stop <= 14; ++stop) {
     const Folder folder;
     Training(folder.path(), 1, stop);

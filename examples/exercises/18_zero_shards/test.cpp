@@ -96,7 +96,8 @@ double difference(double max_norm) {
 }
 
 TEST(Step, EqualsDdpWithoutClipping) {
-  EXPECT_EQ(difference(1e9), 0) << "without clipping a shard's update must be the same as on all, to the last bit";
+  EXPECT_EQ(difference(1e9), 0)
+      << "without clipping a shard's update must be the same as on all, to the last bit";
 }
 
 TEST(Step, ClipsByTheNormOfAll) {
@@ -104,8 +105,7 @@ TEST(Step, ClipsByTheNormOfAll) {
       << "each shard was clipped by another norm than that of the whole gradient: sum the squares over "
          "ranks, and take the root of the sum";
   // Above the norm of each shard, and below that of all.
-  EXPECT_EQ(difference(120), 0)
-      << "no shard alone is above max_norm, but all together are: the sum decides";
+  EXPECT_EQ(difference(120), 0) << "no shard alone is above max_norm, but all together are: the sum decides";
 }
 
 }  // namespace

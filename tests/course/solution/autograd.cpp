@@ -50,6 +50,7 @@ Flow count_readers(const Variable& loss) {
   std::vector<Variable> unseen{loss};
   while (!unseen.empty()) {
     const std::shared_ptr<Node> node = unseen.back().node();
+    if (unseen.back().released()) throw std::logic_error("backward: this part of the tape has been used");
     unseen.pop_back();
     if (!node) continue;
     for (const Variable& input : node->inputs)
@@ -132,6 +133,8 @@ void backward(const Variable& loss, float seed, const GradHook& ready) {
     }
     const std::vector<Tensor> gradients = node->backward(dy);
     variable.release();
+    if (gradients.size() != node->inputs.size())
+      throw std::logic_error("backward: an operation must return a gradient for each of its inputs");
     for (std::size_t i = 0; i < node->inputs.size(); ++i) {
       const Variable& input = node->inputs[i];
       if (!input.requires_grad()) continue;

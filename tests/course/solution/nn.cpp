@@ -243,6 +243,8 @@ Variable cross_entropy(const Variable& logits, const std::vector<int>& labels) {
 }
 
 Variable mse(const Variable& x, const Variable& target) {
+  if (x.shape() != target.shape())
+    throw std::invalid_argument("mse: x and target must have equal shapes, or their difference is broadcast");
   const Variable difference = sub(x, target);
   return scale(sum_all(mul(difference, difference)), 1.0f / static_cast<float>(numel(difference.shape())));
 }

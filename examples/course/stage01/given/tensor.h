@@ -14,7 +14,7 @@ std::int64_t numel(const Shape& shape);
 
 /// Numbers in float, found by strides in memory that several tensors may share. Copying a Tensor copies the
 /// view, not the numbers. Invalid arguments throw std::invalid_argument, whose text names the function, what
-/// it was given and what it needs.
+/// it was given and what it needs. Axes count from 0; negative ones are refused.
 class Tensor {
  public:
   /// No elements: shape {0}.
@@ -77,15 +77,16 @@ Tensor zip(const Tensor& a, const Tensor& b, const std::function<float(float, fl
 Tensor sum(const Tensor& x, std::int64_t axis);
 /// The sum of x over all that broadcasting from `shape` to x's shape repeats: the result has shape `shape`.
 Tensor sum_to(const Tensor& x, const Shape& shape);
-/// The largest element along one axis, which the result keeps with size 1 and which is not empty. A NaN is
-/// the largest.
+/// The largest element along one axis, which the result keeps with size 1 and which is not empty; others may
+/// be. A NaN is the largest.
 Tensor max(const Tensor& x, std::int64_t axis);
 
 /// [..., m, k] times [..., k, n] = [..., m, n]; the axes before the last two are equal. Each element is
 /// summed in the order of k, in float. With k = 0 the result is zero.
 Tensor matmul(const Tensor& a, const Tensor& b);
 
-/// dst = src, element by element; shapes are equal, and the two share no memory.
+/// dst = src, element by element; shapes are equal. The two may be views of one memory as long as they do not
+/// overlap, which is not checked.
 void copy(const Tensor& src, const Tensor& dst);
 
 }  // namespace engine

@@ -14,7 +14,8 @@ class Variable;
 /// One operation on the tape: which variables it read, and how the gradient of its result becomes theirs.
 struct Node {
   std::vector<Variable> inputs;
-  /// The gradient of each input, in their order and with their shapes, from that of the result.
+  /// The gradient of each input, in their order and with their shapes, from that of the result. backward()
+  /// throws std::logic_error if there are more or fewer, or a shape is another.
   std::function<std::vector<Tensor>(const Tensor& dy)> backward;
 };
 
@@ -34,14 +35,19 @@ class Variable {
   /// Null for a leaf, and after release().
   const std::shared_ptr<Node>& node() const { return state_->node; }
   /// Forgets how this value was computed: what only the tape holds is freed.
-  void release() const { state_->node.reset(); }
+  void release() const {
+    state_->released |= state_->node != nullptr;
+    state_->node.reset();
+  }
+  /// Whether this was the result of an operation until release(): a leaf is not.
+  bool released() const { return state_->released; }
   bool same_as(const Variable& other) const { return state_ == other.state_; }
 
  private:
   friend Variable record(Tensor value, std::vector<Variable> inputs, decltype(Node::backward) backward);
   struct State {
     Tensor value, grad;
-    bool requires_grad = false;
+    bool requires_grad = false, released = false;
     std::shared_ptr<Node> node;
   };
   std::shared_ptr<State> state_;
@@ -62,8 +68,9 @@ class NoGrad {
 bool is_recording();
 
 /// Adds d(loss)/d(leaf) to the gradient of every leaf that requires one. loss has one element; `seed` is its
-/// own gradient. Each node runs once, after all nodes that read its result; then it is released. Works for
-/// graphs of a million nodes in a row.
+/// own gradient. Each node runs once, after all nodes that read its result; then it is released. A second
+/// backward() through a released result throws std::logic_error: "backward: this part of the tape has been
+/// used". Works for graphs of a million nodes in a row.
 void backward(const Variable& loss, float seed = 1.0f);
 
 /// Called by backward() for each leaf when its gradient is complete, in the order in which they complete.
@@ -79,7 +86,7 @@ Variable scale(const Variable& x, float factor);
 Variable exp(const Variable& x);
 Variable log(const Variable& x);
 Variable sqrt(const Variable& x);
-/// The gradient is 0 where x is 0.
+/// The gradient is 0 where x is 0. A NaN stays NaN.
 Variable relu(const Variable& x);
 /// Sums and means over one axis, kept with size 1.
 Variable sum(const Variable& x, std::int64_t axis);

@@ -76,7 +76,7 @@ class ReLU final : public Module {
 };
 
 /// The largest of each square of `size` pixels, without overlap; rows and columns that do not fill one are
-/// left out. Equal values: the first.
+/// left out. Equal values: the first. NaN is larger than any number.
 class MaxPool2d final : public Module {
  public:
   explicit MaxPool2d(std::int64_t size) : size_(size) {}
@@ -114,7 +114,7 @@ Variable im2col(const Variable& x, std::int64_t kernel, std::int64_t stride, std
 Variable log_softmax(const Variable& x);
 /// The mean of -log softmax(logits)[label], of shape {}; logits [n, classes], labels in [0, classes).
 Variable cross_entropy(const Variable& logits, const std::vector<int>& labels);
-/// The mean of squared differences, of shape {}.
+/// The mean of squared differences, of shape {}. The shapes are equal: nothing is broadcast.
 Variable mse(const Variable& x, const Variable& target);
 
 }  // namespace engine

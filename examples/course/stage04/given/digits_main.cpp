@@ -1,4 +1,4 @@
-// digits [FILE]: trains on the digits of FILE (digits.csv) for ten epochs, and prints what the network knows
+// digits [FILE]: trains on the digits of FILE (digits.csv) for six epochs, and prints what the network knows
 // of others.
 #include <chrono>
 #include <cstdio>

@@ -43,7 +43,8 @@ class SGD final : public Optimizer {
   Tensor steps_;
 };
 
-/// AdamW: decay apart from the gradient, moments corrected for their start at zero.
+/// AdamW: decay apart from the gradient, moments corrected for their start at zero. They are "NAME.mean" and
+/// "NAME.square" in state().
 class AdamW final : public Optimizer {
  public:
   struct Options {
@@ -76,7 +77,8 @@ struct Dataset {
 /// The digits, 8 x 8 grey, in [0, 1], from the file that the course gives; the first 1,437 are for training.
 Dataset read_digits(const std::string& path, bool training);
 
-/// A permutation of 0 .. n - 1 that depends only on seed and epoch.
+/// 0 .. n - 1, shuffled: for i = n - 1 down to 1, order[i] is exchanged with order[j], where j is
+/// random_bits(random_bits(seed, epoch), i + 1) % (i + 1). It depends on seed and epoch alone.
 std::vector<std::int64_t> epoch_order(std::int64_t n, std::uint64_t seed, std::int64_t epoch);
 /// The samples at order[begin .. begin + size).
 Dataset batch_of(const Dataset& data, const std::vector<std::int64_t>& order, std::int64_t begin,

@@ -21,8 +21,9 @@ struct Piece {
 Piece piece_of(std::int64_t n, int world_size, int index);
 
 // Collectives. All ranks call the same ones in the same order, with as many values; any number of them, 0
-// included. With P ranks, reduce_scatter and all_gather take P - 1 steps each: in a step, every rank sends
-// one message to the next rank and receives one from the rank before. Numbers below are modulo P.
+// included; a rank that receives a message of another size throws. With P ranks, reduce_scatter and
+// all_gather take P - 1 steps each: in a step, every rank sends one message to the next rank and receives one
+// from the rank before. Numbers below are modulo P.
 
 /// This rank's own piece, which on rank r is number r, becomes its sum over all ranks; the other pieces hold
 /// anything afterwards. In step s, from 0 to P - 2, rank r sends piece r - 1 - s, and adds what arrives to
@@ -56,7 +57,7 @@ class DistributedOptimizer final : public Optimizer {
   /// Copies rank 0's parameters and buffers to all ranks.
   DistributedOptimizer(Rank& rank, const Module& network, const Make& make, Options options);
 
-  /// The backward pass, from gradients that are clear, with seed `share`; gradients are summed over ranks
+  /// Clears all gradients, then makes the backward pass with seed `share`; gradients are summed over ranks
   /// meanwhile, on a second thread. All ranks call it. `loss` is a mean over this rank's samples, and share
   /// is their part of the samples of all ranks: the sum is then the mean over the whole batch. Buckets travel
   /// in the order of their numbers, each as soon as its gradients and those of the buckets before it are
@@ -68,7 +69,7 @@ class DistributedOptimizer final : public Optimizer {
 
   /// As engine::clip_grad_norm, on the summed gradients; all ranks call it, and get the same. Each rank sums
   /// the squares of its own pieces, in the order of buckets, in double, and rounds that to float. The sums
-  /// are added in double, in the order of ranks.
+  /// are added in double, in the order of ranks. Scales the buckets, then sets the gradients from them again.
   float clip_grad_norm(float most);
   /// All ranks call it. With zero1, the new parameters are gathered: as many bytes as ddp spends on gathering
   /// gradients.
@@ -94,7 +95,7 @@ class DistributedOptimizer final : public Optimizer {
     std::int64_t begin = 0;
   };
   std::vector<Place> places_;  // of each parameter
-  Parameters pieces_;          // zero1: the values of own(0), own(1), ...
+  Parameters pieces_;          // zero1: "bucket0", "bucket1", ..., with the values of own(0), own(1), ...
   std::unique_ptr<Optimizer> optimizer_;
 };
 

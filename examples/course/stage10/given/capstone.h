@@ -33,6 +33,7 @@ struct Losses {
   std::int64_t step;
   double cnn, transformer;
 };
+// clang-format off
 constexpr Losses kAthanor[] = {
     {1, 2.931299, 2.863052},
     {25, 0.700641, 1.872444},
@@ -40,5 +41,6 @@ constexpr Losses kAthanor[] = {
     {75, 0.168945, 0.663882},
     {100, 0.106232, 0.512289},
 };
+// clang-format on
 
 }  // namespace engine::capstone

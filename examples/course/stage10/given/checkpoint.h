@@ -32,7 +32,7 @@ inline std::uint64_t hash_bytes(const void* bytes, std::size_t size,
 /// stands for a whole file: the earlier one, or this. When the function has returned it is this one, also
 /// after a power cut. The file is written under the name `path` +
 /// ".tmp" first. Throws std::runtime_error that names the path and the reason (such as a full disk); then the
-/// earlier file is as it was, and no ".tmp" remains.
+/// earlier file is as it was, unless only the last fsync, that of the folder, failed; and no ".tmp" remains.
 void save_state(const std::string& path, const State& state);
 
 /// Reads what save_state() wrote. Throws std::runtime_error that names the path if there is no such file, or

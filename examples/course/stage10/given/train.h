@@ -50,10 +50,11 @@ struct TrainOptions {
 /// is whole, with one line in `notes`: "resumed at step 40 of 440". A step takes the next batch_size samples
 /// of epoch_order(size, seed, epoch); an epoch ends when fewer are left, which it leaves out. The rate of a
 /// step is cosine_rate(lr, step, warmup, steps). A run that is killed and started again any number of times
-/// ends with the bits of one that is not.
+/// ends with the bits of one that is not. Throws std::invalid_argument if the data is smaller than a batch.
 void train(TrainingRun& run, const Dataset& data, const TrainOptions& options, std::ostream& notes);
 
-/// The hash of all parameters and buffers, bit by bit in their order: equal for equal networks.
+/// The hash of all parameters, then all buffers, every bit of each, in the network's order: equal for equal
+/// networks.
 std::uint64_t hash_of(const Module& network);
 
 /// 3 x 3 convolutions with padding 1, each with batch norm, ReLU and a pooling of 2 x 2: 1 to 8 channels, 8
