@@ -23,6 +23,18 @@ def png_bytes(width, height, scanlines):
     return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(scanlines)) + chunk(b"IEND", b"")
 
 
+def pixels_of(png):
+    """The 64 bytes of a PNG of 8 x 8, grey, whose lines are not filtered."""
+    at, lines = 8, b""
+    while at < len(png):
+        (size,) = struct.unpack(">I", png[at : at + 4])
+        if png[at + 4 : at + 8] == b"IDAT":
+            lines += png[at + 8 : at + 8 + size]
+        at += size + 12
+    lines = zlib.decompress(lines)
+    return b"".join(lines[9 * y + 1 : 9 * y + 9] for y in range(8))
+
+
 def multipart(files, boundary="the-boundary"):
     """(content type, body) of files [(name, bytes)]."""
     body = b""

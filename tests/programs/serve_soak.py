@@ -20,26 +20,13 @@ import signal
 import struct
 import subprocess
 import tempfile
-import zlib
 
-from serve_client import Server  # beside this file
+from serve_client import Server, pixels_of  # beside this file
 
 PATIENCE = 60  # seconds, after which a request hangs
 TOLERANCE = 2e-6  # of a probability: batches of other sizes round otherwise
 GROWTH_MB = 24  # of a life's memory, from when it is warm to its end
 NAMES = ("first", "second", "changing")
-
-
-def pixels_of(png):
-    """The 64 bytes of a PNG of 8 x 8, grey, whose lines are not filtered."""
-    at, lines = 8, b""
-    while at < len(png):
-        (size,) = struct.unpack(">I", png[at : at + 4])
-        if png[at + 4 : at + 8] == b"IDAT":
-            lines += png[at + 8 : at + 8 + size]
-        at += size + 12
-    lines = zlib.decompress(lines)
-    return b"".join(lines[9 * y + 1 : 9 * y + 9] for y in range(8))
 
 
 def predicted(athanor, run, files):

@@ -13,9 +13,8 @@ import subprocess
 import sys
 import threading
 import time
-import zlib
 
-from serve_client import Server, png_bytes  # beside this file
+from serve_client import Server, pixels_of, png_bytes  # beside this file
 
 athanor, run, other = sys.argv[1:4]
 pictures = sorted(pathlib.Path(sys.argv[4]).glob("*.png"))
@@ -26,18 +25,6 @@ TOLERANCE = 2e-6  # of a probability: batches of other sizes round otherwise
 def check(condition, what):
     if not condition:
         sys.exit(f"{what}\n{open('serve.err').read()}")
-
-
-def pixels_of(png):
-    """The 64 bytes of such a PNG, whose lines are not filtered."""
-    at, lines = 8, b""
-    while at < len(png):
-        (size,) = struct.unpack(">I", png[at : at + 4])
-        if png[at + 4 : at + 8] == b"IDAT":
-            lines += png[at + 8 : at + 8 + size]
-        at += size + 12
-    lines = zlib.decompress(lines)
-    return b"".join(lines[9 * y + 1 : 9 * y + 9] for y in range(8))
 
 
 def predicted(model):
