@@ -122,7 +122,7 @@ function(athanor_discover program lane filter)
   string(MD5 list "${filter}${arg_SUFFIX}") # names a file, which may not be as long as a filter
   string(PREPEND list "${program}_${lane}_")
   gtest_discover_tests(${program} TEST_FILTER "${filter}" TEST_LIST ${list} TEST_PREFIX "${arg_PREFIX}"
-    TEST_SUFFIX "${arg_SUFFIX}" NO_PRETTY_VALUES DISCOVERY_TIMEOUT 60
+    TEST_SUFFIX "${arg_SUFFIX}" NO_PRETTY_VALUES DISCOVERY_TIMEOUT 600
     PROPERTIES LABELS ${lane} TIMEOUT ${ATHANOR_TEST_TIMEOUT} ${arg_PROPERTIES})
   # gtest_discover_tests would take the second word of a list for the name of a property.
   file(WRITE ${CMAKE_CURRENT_BINARY_DIR}/${list}.cmake

@@ -42,7 +42,11 @@ Tensor TestTimeAugmentation::both_ways(nn::Module& network, const Tensor& x, int
   const auto at = static_cast<std::size_t>(shift + 1);
   const Tensor rows = shift == 0 ? x : index_select(x, 1, rows_[at]);
   const Tensor straight = shift == 0 ? x : index_select(rows, 2, columns_[at][false]);
-  return affine(network(straight) + network(index_select(rows, 2, columns_[at][true])), 0.5);
+  const auto logits = [&network](const Tensor& images) {
+    const Tensor results = network(images);
+    return is_half(results.dtype()) ? cast(results, DType::f32) : results;
+  };
+  return affine(logits(straight) + logits(index_select(rows, 2, columns_[at][true])), 0.5);
 }
 
 Tensor TestTimeAugmentation::operator()(nn::Module& network, const Tensor& x) const {

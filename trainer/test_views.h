@@ -45,7 +45,7 @@ class TestTimeAugmentation {
   TestTimeAugmentation(TestViews views, std::int64_t height, std::int64_t width, Device device);
 
   /// x [N, height, width, C], floating, on the device; returns what `network` returns for it, such as [N,
-  /// classes]. Calls the network once per view.
+  /// classes]. Calls the network once per view. The mean of results in a half type is f32.
   Tensor operator()(nn::Module& network, const Tensor& x) const;
 
  private:

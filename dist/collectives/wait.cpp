@@ -24,8 +24,7 @@ std::string what(const Collective& collective, const WaitOptions& options) {
 
 }  // namespace
 
-bool StallTimeout::wait(std::int64_t progress) {
-  const Clock::time_point now = Clock::now();
+bool StallTimeout::wait(std::int64_t progress, Clock::time_point now) {
   if (now - last_ > kStopped) since_ += now - last_;
   last_ = now;
   if (progress != progress_) {

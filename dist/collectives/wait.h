@@ -13,15 +13,17 @@ namespace athanor::dist {
 /// cable cut, and waits forever.
 class StallTimeout {
  public:
-  explicit StallTimeout(std::chrono::milliseconds limit) : limit_(limit), since_(Clock::now()) {}
+  using Clock = std::chrono::steady_clock;
+
+  explicit StallTimeout(std::chrono::milliseconds limit, Clock::time_point now = Clock::now())
+      : limit_(limit), since_(now) {}
 
   /// Call it while no progress is possible: it yields the core at first, then sleeps for some microseconds.
-  /// Returns false if `progress` has not changed for the limit. Time in which this process was itself stopped
-  /// does not count, so that it does not blame another.
-  bool wait(std::int64_t progress);
+  /// Returns false if `progress` has not changed for the limit until `now`. Time in which this process was
+  /// itself stopped does not count, so that it does not blame another.
+  bool wait(std::int64_t progress, Clock::time_point now = Clock::now());
 
  private:
-  using Clock = std::chrono::steady_clock;
   std::chrono::milliseconds limit_;
   Clock::time_point since_, last_ = since_;
   std::int64_t progress_ = -1;

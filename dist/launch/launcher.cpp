@@ -52,7 +52,7 @@ std::vector<Command> commands_of(const LaunchOptions& options) {
   return commands;
 }
 
-int run_over_nccl(const LaunchOptions& options) {
+int run_over_nccl(const LaunchOptions& options, const RunOptions& run) {
   std::vector<Command> commands = commands_of(options);
   const Listening meeting = listen_anywhere();
   const std::string secret = draw_secret();
@@ -63,20 +63,20 @@ int run_over_nccl(const LaunchOptions& options) {
   }
   commands[0].environment.push_back(fmt::format("ATHANOR_LISTENING={}", meeting.socket));
   commands[0].inherited.push_back(meeting.socket);
-  const int code = run_processes(commands, {.end_within = options.end_within});
+  const int code = run_processes(commands, run);
   ::close(meeting.socket);
   return code;
 }
 
-int run_over_shared_memory(const LaunchOptions& options) {
+int run_over_shared_memory(const LaunchOptions& options, RunOptions run) {
   std::vector<Command> commands = commands_of(options);
   RankMemory memory(options.ranks);
   for (Command& command : commands) {
     command.environment.push_back(fmt::format("ATHANOR_SHARED_MEMORY={}", memory.file()));
     command.inherited.push_back(memory.file());
   }
-  return run_processes(commands, {.end_within = options.end_within,
-                                  .on_end = [&](int rank, int code) { memory.set_ended(rank, code); }});
+  run.on_end = [&](int rank, int code) { memory.set_ended(rank, code); };
+  return run_processes(commands, run);
 }
 
 }  // namespace
@@ -100,8 +100,10 @@ std::string check_ranks(int ranks) {
 }
 
 int launch(const LaunchOptions& options) {
-  return run_with_restarts(options.restarts, [&] {
-    return options.nccl ? run_over_nccl(options) : run_over_shared_memory(options);
+  bool told_to_end = false;
+  const RunOptions run{.end_within = options.end_within, .on_signal = [&] { told_to_end = true; }};
+  return run_with_restarts(options.restarts, told_to_end, [&] {
+    return options.nccl ? run_over_nccl(options, run) : run_over_shared_memory(options, run);
   });
 }
 
@@ -110,10 +112,10 @@ bool has_lost_rank(int exit_code) {
          exit_code == 128 + SIGBUS;
 }
 
-int run_with_restarts(int restarts, const std::function<int()>& start) {
+int run_with_restarts(int restarts, const bool& told_to_end, const std::function<int()>& start) {
   for (int made = 0;; ++made) {
     const int code = start();
-    if (!has_lost_rank(code) || made >= restarts) return code;
+    if (!has_lost_rank(code) || told_to_end || made >= restarts) return code;
     std::fprintf(stderr, "warning: a rank was lost, and the job ended with code %d: restart %d of %d\n", code,
                  made + 1, restarts);
   }

@@ -36,8 +36,9 @@ int launch(const LaunchOptions& options);
 /// arguments, a diverged run and a signal that was meant for the job would only repeat.
 bool has_lost_rank(int exit_code);
 
-/// Runs a job by `start`, which returns its exit code. While that is the code of a lost rank, starts it
-/// again, at most `restarts` times, each announced by one line on stderr. Returns the last exit code.
-int run_with_restarts(int restarts, const std::function<int()>& start);
+/// Runs a job by `start`, which returns its exit code. While that is the code of a lost rank, and the job was
+/// not told to end meanwhile, starts it again, at most `restarts` times, each announced by one line on
+/// stderr. Returns the last exit code.
+int run_with_restarts(int restarts, const bool& told_to_end, const std::function<int()>& start);
 
 }  // namespace athanor::dist

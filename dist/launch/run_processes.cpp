@@ -204,6 +204,7 @@ class Processes {
     signal_ = signal;
     kill_at_ = Clock::now() + options_.end_within;
     send(signal);
+    if (options_.on_signal) options_.on_signal();
   }
 
   void send(int signal) const {

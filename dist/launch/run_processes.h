@@ -20,6 +20,8 @@ struct RunOptions {
   /// Called when a rank has ended while others run, with 128 + signal if a signal ended it; but not if that
   /// was the one that was passed on, or if the rank gave up waiting for another (74).
   std::function<void(int rank, int exit_code)> on_end = {};
+  /// Called when the first signal to end is passed on.
+  std::function<void()> on_signal = {};
 };
 
 /// Runs a process for each rank until all have ended. The first SIGINT, SIGTERM or SIGHUP is passed on to

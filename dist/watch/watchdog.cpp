@@ -22,9 +22,8 @@
 namespace athanor::dist {
 namespace {
 
-/// A gap between two looks at the clock that proves that the process was stopped, and for how long after it
-/// no other rank is blamed.
-constexpr std::int64_t kStoppedUs = 1'500'000, kJustUs = 3'000'000;
+/// For how long after it was stopped this rank blames no other.
+constexpr std::int64_t kJustUs = 3'000'000;
 /// How long a rank that a signal ends stays after its report: mpirun kills the others as soon as one has
 /// ended, also those that are still writing theirs.
 constexpr std::chrono::milliseconds kStays{300};
@@ -197,14 +196,15 @@ struct Watchdog::Impl {
   bool have_agreed(const char* signal) {
     write_record(was_stopped() ? "stopped" : signal,
                  was_stopped() ? stopped_for() : fmt::format("{} reached rank {}", signal, transport.rank()));
-    std::int64_t began = FlightRecord::now_us();
+    std::int64_t began = FlightRecord::now_us(), before = began;
     const std::int64_t at_least = std::chrono::microseconds(options.agreement).count();
     while (!stop && !has_agreed && silent_code < 0 && transport.lost().empty()) {
       const std::int64_t now = FlightRecord::now_us(), most = std::max(at_least, 3 * longest_us);
+      if (slow_rank >= 0 && !waits_since(before)) began = now;
+      before = now;
       if (now - began >= most || waits_since(now - most)) break;
       std::this_thread::sleep_for(std::chrono::milliseconds(2));
       was_stopped();
-      if (slow_rank >= 0 && !waits_since(now)) began = now;
     }
     if (!has_agreed && !stop) return false;
     remove_record();
@@ -227,7 +227,7 @@ struct Watchdog::Impl {
   // A process that was stopped has lost much of its time: it blames no other.
   bool was_stopped() {
     const std::int64_t now = FlightRecord::now_us(), gap = now - looked_us.exchange(now);
-    if (gap > kStoppedUs) {
+    if (gap > std::chrono::microseconds(options.stopped).count()) {
       stopped_us = gap;
       resumed_us = now;
     }

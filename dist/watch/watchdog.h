@@ -23,6 +23,8 @@ struct WatchdogOptions {
   std::chrono::milliseconds agreement{0};
   /// Maximum time to end, including writing the record, before the process is ended without it.
   std::chrono::milliseconds limit{2000};
+  /// A gap between two looks at the clock that proves that the process was stopped.
+  std::chrono::milliseconds stopped{1500};
 };
 
 /// Ends this process, with a reason, when its rank cannot continue: another rank is lost (a deadline of

@@ -44,7 +44,7 @@ TEST_P(Activations, AreHalfAsLargeInHalfPrecision) {
   for (const Precision precision : {Precision::bf16, Precision::f16}) {
     const auto half = static_cast<double>(activation_bytes(GetParam(), precision));
     EXPECT_GE(half / f32, 0.49) << name_of(precision) << ": was everything counted?";
-    // Where maxima are takes a byte each in every precision: of lenet5's activations a fifteenth.
+    // Where maxima are takes a byte each in every precision: of what lenet5 keeps in f32, an eighth.
     EXPECT_LE(half / f32, GetParam().name == std::string("lenet5") ? 0.57 : 0.55) << name_of(precision);
     RecordProperty(std::string(name_of(precision)), std::to_string(half / f32));
   }

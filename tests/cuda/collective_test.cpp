@@ -62,16 +62,17 @@ TEST_F(StagedCollectives, RejectHostMemory) {
 TEST_F(StagedCollectives, AStoppedRankIsNamedAfterTheTimeout) {
   std::atomic<int> waiting{2};
   test::run_staged_ranks(3, [&](Transport& transport) {
-    if (transport.rank() == 2) {
+    const auto all_have_waited = [&] {  // who goes first is lost to the others
       while (waiting > 0) std::this_thread::sleep_for(1ms);
-      return;
-    }
+    };
+    if (transport.rank() == 2) return all_have_waited();
     Communicator comm(transport, {.algorithm = Algorithm::rank_order, .timeout = 3s});
     const Tensor x = test::ranks_part(transport.rank(), 64, DType::f32, transport.device());
     EXPECT_TRUE(test::names(
         test::error_of(comm, *comm.all_reduce(x), 7),
         {"rank_order all_reduce", "bucket 7", "rank 2", "3 s", fmt::format("rank {}", transport.rank())}));
     --waiting;
+    all_have_waited();
   });
   EXPECT_EQ(test::ranks_part(0, 4, DType::f32, test::device()).to(kCpu).to_vector()[1], 3);
 }

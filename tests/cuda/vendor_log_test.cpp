@@ -109,7 +109,7 @@ TEST_F(PlanLog, TimeSpentOnMeasuringWithinAMeasurementCountsOnce) {
 // Before it measures, tuning waits for the device: what was queued is the step's time.
 TEST_F(PlanLog, WorkThatWasQueuedBeforeIsNoTuning) {
   if (test::kChecksEveryAccess) GTEST_SKIP() << "measuring takes as long here";
-  constexpr std::chrono::milliseconds kWork{1500};
+  constexpr std::chrono::milliseconds kWork{4000};
   const auto native = static_cast<cudaStream_t>(context().native_stream());
   const auto sleep = [](void* ms) {
     std::this_thread::sleep_for(*static_cast<std::chrono::milliseconds*>(ms));
@@ -117,7 +117,7 @@ TEST_F(PlanLog, WorkThatWasQueuedBeforeIsNoTuning) {
   std::chrono::milliseconds work = kWork;
   ASSERT_EQ(cudaLaunchHostFunc(native, sleep, &work), cudaSuccess);
   choose({context(), {kQuick}, kQuick});
-  EXPECT_LT(stats.tuning_s, 1.0);
+  EXPECT_LT(stats.tuning_s, 3.5);
 }
 
 TEST_F(PlanLog, TuningThatTakesOverASecondIsToldOnceWhileItHappens) {

@@ -246,7 +246,7 @@ TEST(LoaderThreads, AutoStartsAsManyAsHelp) {
     for (int step = 1; step <= 11; ++step) {
       EXPECT_TRUE(loader.next(batch));
       EXPECT_TRUE(test::becomes_true([&] { return done == step + 3; })) << "three are read ahead";
-      std::this_thread::sleep_for(milliseconds(5));
+      std::this_thread::sleep_for(milliseconds(50));  // and handed over, on a busy machine, too
     }
     EXPECT_EQ(loader.stats().workers, workers == 2 ? 2 : 1);
     EXPECT_EQ(loader.stats().threads, workers == 2 ? 2 : 6);

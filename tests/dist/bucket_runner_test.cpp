@@ -39,14 +39,14 @@ class Held final : public dist::Collective {
 };
 
 bool comes_true(const std::function<bool()>& condition) {
-  for (int i = 0; i < 10'000 && !condition(); ++i) std::this_thread::sleep_for(1ms);
+  for (int i = 0; i < 120'000 && !condition(); ++i) std::this_thread::sleep_for(1ms);
   return condition();
 }
 
 struct Buckets {
   std::array<Bucket, 4> all;
   dist::ThreadJob job{1};
-  dist::Communicator comm{job.transport(0), {.timeout = 60s}};
+  dist::Communicator comm{job.transport(0), {.timeout = 600s}};
   dist::BucketRunner runner;
 
   Buckets(Overlap overlap, bool on_device) : runner(comm, overlap, collectives(on_device)) {}

@@ -81,6 +81,8 @@ TEST(MpiCollectives, WaitingInsideMpiIsForTheOldestMessage) {
     EXPECT_TRUE(waits.wait_for_any());
     EXPECT_TRUE(waits.test(coming[0]));
     EXPECT_FALSE(waits.test(coming[1]));
+    dist::Request looked = transport().isend(1, 4, {&bytes[0], 1});
+    while (!transport().test(looked)) std::this_thread::yield();
     EXPECT_TRUE(waits.wait_for_any());
     EXPECT_TRUE(waits.test(coming[1]));
     EXPECT_FALSE(waits.wait_for_any());
@@ -90,6 +92,8 @@ TEST(MpiCollectives, WaitingInsideMpiIsForTheOldestMessage) {
   } else if (waits.rank() == 1) {
     std::this_thread::sleep_for(200ms);
     finish(waits.isend(0, 1, {bytes.data(), 1}));
+    dist::Request looked = transport().irecv(0, 4, {bytes.data(), 1});  // that only the first has come
+    while (!transport().test(looked)) std::this_thread::yield();
     std::this_thread::sleep_for(2s);
     finish(waits.isend(0, 2, {&bytes[1], 1}));
     std::this_thread::sleep_for(200ms);

@@ -260,13 +260,14 @@ TEST(LostRanks, AStoppedRankIsNamedAfterTheTimeout) {
   job.stop(2);
   std::atomic<int> waiting{3};
   run_ranks(job, 4, [&](Transport& transport) {
-    while (transport.rank() == 2 && waiting > 0) std::this_thread::sleep_for(1ms);
-    if (transport.rank() == 2) return;
-    Communicator comm(transport, {.algorithm = Algorithm::rank_order, .timeout = 1500ms});
-    const Tensor x = test::ranks_part(transport.rank(), 64, DType::f32);
-    EXPECT_ERROR(PeerLostError, comm.run(*comm.all_reduce(x), 7), "rank_order all_reduce", "bucket 7",
-                 "rank 2", "1.5 s", fmt::format("rank {}", transport.rank()));
-    --waiting;
+    if (transport.rank() != 2) {
+      Communicator comm(transport, {.algorithm = Algorithm::rank_order, .timeout = 1500ms});
+      const Tensor x = test::ranks_part(transport.rank(), 64, DType::f32);
+      EXPECT_ERROR(PeerLostError, comm.run(*comm.all_reduce(x), 7), "rank_order all_reduce", "bucket 7",
+                   "rank 2", "1.5 s", fmt::format("rank {}", transport.rank()));
+      --waiting;
+    }
+    while (waiting > 0) std::this_thread::sleep_for(1ms);  // who goes first is lost to the others
   });
 }
 
@@ -275,17 +276,16 @@ TEST(LostRanks, InARingTheNextRankNamesIt) {
   job.stop(2);
   std::atomic<int> waiting{3};
   run_ranks(job, 4, [&](Transport& transport) {
-    while (transport.rank() == 2 && waiting > 0) std::this_thread::sleep_for(1ms);
-    if (transport.rank() == 2) return;
-    Communicator comm(transport, {.algorithm = Algorithm::ring, .timeout = 1500ms});
-    const Tensor x = test::ranks_part(transport.rank(), 64, DType::f32);
-    const std::string error = test::message_of<PeerLostError>([&] { comm.run(*comm.all_reduce(x)); });
-    // The others name the one before them: it ends first, or is not heard of.
-    EXPECT_TRUE(test::names(error, {"ring all_reduce", fmt::format("rank {}", (transport.rank() + 3) % 4)}));
-    if (transport.rank() == 3) {
-      EXPECT_TRUE(test::names(error, {"1.5 s"}));
+    if (transport.rank() != 2) {
+      Communicator comm(transport, {.algorithm = Algorithm::ring, .timeout = 1500ms});
+      const Tensor x = test::ranks_part(transport.rank(), 64, DType::f32);
+      const std::string error = test::message_of<PeerLostError>([&] { comm.run(*comm.all_reduce(x)); });
+      // The others name the one before them, which is not heard of.
+      EXPECT_TRUE(test::names(
+          error, {"ring all_reduce", fmt::format("rank {}", (transport.rank() + 3) % 4), "1.5 s"}));
+      --waiting;
     }
-    --waiting;
+    while (waiting > 0) std::this_thread::sleep_for(1ms);
   });
 }
 
@@ -319,11 +319,11 @@ TEST(LostRanks, AbandonedMessagesAreNotDelivered) {
 TEST(LostRanks, ALostRankIsNamedAtOnce) {
   run_ranks(4, [](Transport& transport) {
     if (transport.rank() == 2) return;
-    Communicator comm(transport, {.algorithm = Algorithm::rank_order, .timeout = 20s});
+    Communicator comm(transport, {.algorithm = Algorithm::rank_order, .timeout = 200s});
     const Tensor x = test::ranks_part(0, 64, DType::f32);
     const std::string error = test::message_of<PeerLostError>([&] { comm.run(*comm.all_reduce(x), 3); });
     EXPECT_TRUE(test::names(error, {"rank_order all_reduce", "bucket 3"}));
-    EXPECT_FALSE(test::holds(error, "20 s")) << error;
+    EXPECT_FALSE(test::holds(error, "200 s")) << error;
   });
 }
 

@@ -148,7 +148,7 @@ TEST(DistributedDataParallel, AFailingRankEndsTheOthers) {
                            ddp.reduce(model.step);
                          }),
                ArgumentError);
-  EXPECT_LT(std::chrono::steady_clock::now() - began, 60s);
+  EXPECT_LT(std::chrono::steady_clock::now() - began, 200s);
 }
 
 TEST(DistributedDataParallel, BatchesWeighBySamples) {

@@ -88,8 +88,10 @@ TEST(FlightRecord, RecordsTheAwaitedRank) {
   job.stop(2);
   std::atomic<int> waiting{3};
   run_ranks(job, 4, [&](Transport& transport) {
-    while (transport.rank() == 2 && waiting > 0) std::this_thread::sleep_for(1ms);
-    if (transport.rank() == 2) return;
+    const auto all_have_waited = [&] {  // who goes first is lost to the others
+      while (waiting > 0) std::this_thread::sleep_for(1ms);
+    };
+    if (transport.rank() == 2) return all_have_waited();
     Communicator comm(transport, {.timeout = 1500ms});
     int failures = 0;
     transport.session().on_failure = [&](dist::Failure kind, const std::exception&) {
@@ -105,6 +107,7 @@ TEST(FlightRecord, RecordsTheAwaitedRank) {
                             {"rank 2", "rank_order all_reduce #0", "bucket 7"}));
     transport.session().on_failure = nullptr;
     --waiting;
+    all_have_waited();
   });
 }
 

@@ -11,6 +11,7 @@
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -82,12 +83,13 @@ TEST(Tcp, AnAddressThatIsSilentIsNotTheLast) {
     return address;
   };
   const tcp::Socket full = listen(0), free = listen(5);
-  const auto soon = [] { return tcp::Clock::now() + 200ms; };
+  const auto soon = [] { return tcp::Clock::now() + 1s; };
   std::vector<tcp::Socket> guests;  // nobody takes them in, until no more are heard
   while (guests.empty() || guests.back()) guests.push_back(tcp::connect_to({address_of(full)}, soon()));
+  // As long as it may wait for an address, and much longer.
   const auto began = tcp::Clock::now();
-  EXPECT_TRUE(tcp::connect_to({address_of(full), address_of(free)}, began + 20s));
-  EXPECT_LT(tcp::Clock::now() - began, 15s);
+  EXPECT_TRUE(tcp::connect_to({address_of(full), address_of(free)}, began + 1h));
+  EXPECT_LT(tcp::Clock::now() - began, 200s);
 }
 
 TEST_F(Rendezvous, AllRanksGetTheDataOfRank0) {
@@ -130,6 +132,17 @@ TEST_F(Rendezvous, RanksOfOtherJobsAreRejected) {
   EXPECT_EQ(share(rank_info(1, 2), ""), "blob");
 }
 
+/// Ends the conversation with a rank that comes again: as a program that is no rank 0.
+void turn_away(const dist::Listening& at) {
+  const int guest = ::accept(at.socket, nullptr, nullptr);
+  char buffer[64];
+  (void)!::recv(guest, buffer, sizeof buffer, 0);
+  const std::string words = "HTTP/1.1 400 Bad Request";
+  (void)!::send(guest, words.data(), words.size(), MSG_NOSIGNAL);
+  ::close(guest);
+  ::close(at.socket);
+}
+
 // What rank 1 says is heard by a proxy first, which says it to rank 0 and is gone before it has the answer.
 TEST_F(Rendezvous, ADisconnectedRankRetries) {
   const dist::Listening proxy = dist::listen_anywhere();
@@ -140,11 +153,11 @@ TEST_F(Rendezvous, ADisconnectedRankRetries) {
     const ssize_t got = ::recv(guest, buffer, sizeof buffer, 0);
     words.assign(buffer, static_cast<std::size_t>(std::max<ssize_t>(got, 0)));
     ::close(guest);
-    ::close(proxy.socket);
+    turn_away(proxy);
   });
   RankInfo elsewhere = rank_info(1, 2);
   elsewhere.port = proxy.port;
-  EXPECT_THROW(share(elsewhere, "", 200ms), PeerLostError);
+  EXPECT_ERROR(ArgumentError, share(elsewhere, ""), "another program");
   cut_off.join();
   ASSERT_FALSE(words.empty());
   std::jthread server([&] { EXPECT_EQ(share(rank_info(0, 2), "blob"), "blob"); });
@@ -162,8 +175,10 @@ TEST_F(Rendezvous, AnExtraRankIsRejected) {
 TEST_F(Rendezvous, AMissingRankIsNamed) {
   const auto began = std::chrono::steady_clock::now();
   std::jthread guest([&] { EXPECT_EQ(share(rank_info(2, 4), ""), "blob"); });
-  EXPECT_ERROR(PeerLostError, share(rank_info(0, 4), "blob", 3s), "ranks", "3 s", "1, 3");
-  EXPECT_LT(std::chrono::steady_clock::now() - began, 60s);
+  pollfd knocks{meeting_.socket, POLLIN, 0};
+  ASSERT_EQ(::poll(&knocks, 1, 120'000), 1);
+  EXPECT_ERROR(PeerLostError, share(rank_info(0, 4), "blob", 5s), "ranks", "5 s", "1, 3");
+  EXPECT_LT(std::chrono::steady_clock::now() - began, 200s);
 }
 
 TEST_F(Rendezvous, Rank0MustAnswerInTime) {
@@ -173,15 +188,7 @@ TEST_F(Rendezvous, Rank0MustAnswerInTime) {
 }
 
 TEST_F(Rendezvous, AnotherProgramAtThatPortIsAnError) {
-  std::jthread program([&] {
-    const int guest = ::accept(meeting_.socket, nullptr, nullptr);
-    char buffer[64];
-    (void)!::recv(guest, buffer, sizeof buffer, 0);
-    const std::string words = "HTTP/1.1 400 Bad Request";
-    (void)!::send(guest, words.data(), words.size(), MSG_NOSIGNAL);
-    ::close(guest);
-    ::close(meeting_.socket);
-  });
+  std::jthread program([&] { turn_away(meeting_); });
   EXPECT_ERROR(ArgumentError, share(rank_info(1), ""), "ranks", "rank 0", address());
 }
 
@@ -200,11 +207,11 @@ int connect_to_port(int port) {
 
 TEST_F(Rendezvous, SilentStrangersDelayNoRank) {
   std::vector<int> silent;
-  for (int i = 0; i < 20; ++i) silent.push_back(connect_to_port(meeting_.port));
+  for (int i = 0; i < 50; ++i) silent.push_back(connect_to_port(meeting_.port));
   const auto began = std::chrono::steady_clock::now();
-  std::jthread server([&] { EXPECT_EQ(share(rank_info(0, 2), "blob", 60s), "blob"); });
-  EXPECT_EQ(share(rank_info(1, 2), "", 60s), "blob");
-  EXPECT_LT(std::chrono::steady_clock::now() - began, 4s);
+  std::jthread server([&] { EXPECT_EQ(share(rank_info(0, 2), "blob"), "blob"); });
+  EXPECT_EQ(share(rank_info(1, 2), ""), "blob");
+  EXPECT_LT(std::chrono::steady_clock::now() - began, 60s) << "not two seconds for each of the strangers";
   for (const int socket : silent) ::close(socket);
 }
 
@@ -239,26 +246,28 @@ TEST_F(Rendezvous, ReplayedMessagesAreRejected) {
     }
     ::close(guest);
     ::close(host);
-    ::close(proxy.socket);
+    turn_away(proxy);
   });
   RankInfo server_at = rank_info(0, 2), elsewhere = rank_info(1, 2), late = rank_info(1, 2);
   for (RankInfo* at : {&server_at, &elsewhere, &late}) at->secret = "of the job";
   elsewhere.port = proxy.port;
-  std::jthread server([&] { EXPECT_EQ(share(server_at, "blob", 20s), "blob"); });
-  EXPECT_THROW(share(elsewhere, "", 300ms), PeerLostError);
+  std::jthread server([&] { EXPECT_EQ(share(server_at, "blob"), "blob"); });
+  EXPECT_ERROR(ArgumentError, share(elsewhere, ""), "another program");
   between.join();
   ASSERT_EQ(words.size(), 72u);
   EXPECT_EQ(words.find("of the job"), std::string::npos);
   EXPECT_EQ(stranger(words).find("blob"), std::string::npos);  // its nonce is new
-  EXPECT_EQ(share(late, "", 20s), "blob");
+  EXPECT_EQ(share(late, ""), "blob");
 }
 
 TEST_F(Rendezvous, AFalseRank0IsRefused) {
   RankInfo host = rank_info(0, 2), guest = rank_info(1, 2);
   host.secret = "a guess";
-  std::jthread server([&] { EXPECT_THROW(share(host, "blob", 1s), PeerLostError); });
+  std::jthread server([&] { EXPECT_EQ(share(host, "blob"), "blob"); });
   guest.secret = "of the job";
   EXPECT_ERROR(ArgumentError, share(guest, ""), "ranks", "ATHANOR_SECRET");
+  guest.secret = host.secret;  // the place is still free
+  EXPECT_EQ(share(guest, ""), "blob");
 }
 
 TEST_F(Rendezvous, Rank0SleepsWhileItHasNoDescriptorForAGuest) {
@@ -276,7 +285,7 @@ TEST_F(Rendezvous, Rank0SleepsWhileItHasNoDescriptorForAGuest) {
   ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &cpu_after);
   const double seconds = static_cast<double>(cpu_after.tv_sec - cpu_before.tv_sec) +
                          static_cast<double>(cpu_after.tv_nsec - cpu_before.tv_nsec) * 1e-9;
-  EXPECT_LT(seconds, 0.2);
+  EXPECT_LT(seconds, 0.5) << "of CPU time, in a second";
   ::close(guest);
 }
 
@@ -288,10 +297,10 @@ TEST_F(Rendezvous, Rank0ListensOnlyAtTheMasterAddress) {
   host.local_size = guest.local_size = 2;  // all on this machine
   host.host = guest.host = "127.0.0.2";
   other.host = "127.0.0.1";
-  std::jthread server([&] { EXPECT_EQ(share(host, "blob", 20s), "blob"); });
+  std::jthread server([&] { EXPECT_EQ(share(host, "blob"), "blob"); });
   std::this_thread::sleep_for(200ms);
   EXPECT_ERROR(PeerLostError, share(other, "", 200ms), "ranks", "rank 0", "rank 1", "0.2 s");
-  EXPECT_EQ(share(guest, "", 20s), "blob");
+  EXPECT_EQ(share(guest, ""), "blob");
 }
 
 TEST_F(Rendezvous, WarnsWithoutASecretExceptOnOneMachine) {
@@ -319,7 +328,7 @@ void be_one_of_three() {
   EXPECT_EQ(info.local_rank, info.rank);
   EXPECT_EQ(info.secret.size(), 32u);
   const std::string mine = fmt::format("rank {}'s", info.rank);
-  const auto got = dist::share_from_rank_0(info, std::as_bytes(std::span(mine)), 20s);
+  const auto got = dist::share_from_rank_0(info, std::as_bytes(std::span(mine)), 120s);
   EXPECT_EQ(std::string(reinterpret_cast<const char*>(got.data()), got.size()), "rank 0's");
 }
 

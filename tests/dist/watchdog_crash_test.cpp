@@ -108,7 +108,7 @@ TEST_F(WatchdogDeathTest, ShutdownHasATimeLimit) {
 TEST_F(WatchdogDeathTest, AnOwnErrorIsReportedInOneLine) {
   const auto end = [&] {
     ThreadJob job(2);
-    Watchdog watchdog(job.transport(0), {.folder = {}});
+    Watchdog watchdog(job.transport(0), {.folder = {}, .limit = 60s});
     watchdog.end(3, "one\ntwo");
   };
   EXPECT_EXIT(end(), testing::ExitedWithCode(3), "^rank 0: error: one two\n$");
@@ -118,14 +118,14 @@ TEST_F(WatchdogDeathTest, ARankThatReportedEndsSilently) {
   const auto end = [&](int signal) {
     ThreadJob job(2);
     Watchdog watchdog(job.transport(0),
-                      {.folder = folder, .agreement = 300ms, .limit = signal == 0 ? 300ms : 10s});
+                      {.folder = folder, .agreement = 300ms, .limit = signal == 0 ? 5s : 60s});
     std::filesystem::remove(record());
     watchdog.report_own_failure(3, "it has done nothing");
     if (std::filesystem::exists(record())) _exit(1);
     job.transport(0).session().begin({"barrier"});
     watchdog.report_own_failure(3, "a file is missing");
     if (signal != 0) raise(signal);
-    std::this_thread::sleep_for(20s);
+    std::this_thread::sleep_for(120s);
   };
   EXPECT_EXIT(end(SIGTERM), testing::ExitedWithCode(3), "^$");
   EXPECT_EXIT(end(0), testing::ExitedWithCode(74), "^$");

@@ -51,32 +51,37 @@ TEST(CompareCalls, ChangesNothingWhereRanksAgree) {
 // Waiting --------------------------------------------------------------------------------------------------
 
 TEST(StallTimeout, IsNotLostWhileTheProcessItselfWasStopped) {
-  dist::StallTimeout patience(1s);
-  const auto taken_by = [](const auto& f) {
-    const auto began = std::chrono::steady_clock::now();
-    f();
-    return std::chrono::steady_clock::now() - began;
+  dist::StallTimeout::Clock::time_point now{};
+  dist::StallTimeout patience(1s, now);
+  const auto wait = [&](std::chrono::milliseconds since_the_last) {
+    return patience.wait(1, now += since_the_last);
   };
-  const auto before = taken_by([&] {
-    for (int i = 0; i < 100; ++i) ASSERT_TRUE(patience.wait(1));
-  });
-  std::this_thread::sleep_for(1500ms);
-  EXPECT_TRUE(patience.wait(1));
-  const auto after = taken_by([&] {
-    while (patience.wait(1)) {
-    }
-  });
-  EXPECT_GE(before + after, 950ms);
+  for (int i = 0; i < 100; ++i) ASSERT_TRUE(wait(5ms)) << i;
+  EXPECT_TRUE(wait(1h));
+  EXPECT_TRUE(wait(499ms));
+  EXPECT_FALSE(wait(10ms)) << "half a second before it was stopped, and half a second since";
 }
 
 // Ending ---------------------------------------------------------------------------------------------------
+
+/// A machine that gives this process no turn for seconds has not stopped it, and lets it say its last words.
+dist::WatchdogOptions on_a_busy_machine(const std::filesystem::path& folder,
+                                        std::chrono::milliseconds agreement = 0ms) {
+  return {.folder = folder, .agreement = agreement, .limit = 60s, .stopped = 1h};
+}
+
+/// Until the signal that has come is agreed on.
+void wait_for_agreement() {
+  for (int i = 0; i < 60'000 && Watchdog::signal() != 0; ++i) std::this_thread::sleep_for(1ms);
+  if (Watchdog::signal() != 0) _exit(1);
+}
 
 TEST_F(WatchdogDeathTest, ALostRankEndsTheProcess) {
   const auto lose = [&] {
     ThreadJob job(3);
     job.stop(1);
     Communicator comm(job.transport(0), {.timeout = 400ms});
-    const Watchdog watchdog(job.transport(0), {.folder = folder});
+    const Watchdog watchdog(job.transport(0), on_a_busy_machine(folder));
     comm.run(*comm.all_reduce(Tensor::zeros({64})), 5);
   };
   EXPECT_EXIT(lose(), testing::ExitedWithCode(74),
@@ -96,7 +101,7 @@ TEST_F(WatchdogDeathTest, NamesTheRankMissingInAPass) {
     ThreadJob job(2);
     std::unique_ptr<Transport> other = job.transport(1).duplicate();
     Communicator comm(job.transport(0), {.timeout = 400ms});
-    const Watchdog watchdog(job.transport(0), {.folder = folder, .agreement = 10s});
+    const Watchdog watchdog(job.transport(0), on_a_busy_machine(folder, 10s));
     const dist::PassNetwork passes(comm);
     (void)dist::all_gather(Tensor::zeros({2, 2}), passes);
   };
@@ -106,26 +111,24 @@ TEST_F(WatchdogDeathTest, NamesTheRankMissingInAPass) {
 TEST_F(WatchdogDeathTest, ASignalEndsIt) {
   const auto end = [&](std::chrono::milliseconds agreement) {
     ThreadJob job(2);
-    Watchdog watchdog(job.transport(0), {.folder = folder, .agreement = agreement});
+    Watchdog watchdog(job.transport(0), on_a_busy_machine(folder, agreement));
     const SignalGuard guard;  // both see it
     watchdog.agreed(false);
     raise(SIGTERM);
     if (guard.caught() != SIGTERM) _exit(1);
-    if (agreement > 0ms) {
-      std::this_thread::sleep_for(agreement / 3);
-      std::fprintf(stderr, "still here; ");
-    }
     for (;;) std::this_thread::sleep_for(1s);
   };
   EXPECT_EXIT(end(0ms), testing::ExitedWithCode(74), "^rank 0: error: .*SIGTERM.*rank 0");
-  EXPECT_EXIT(end(3s), testing::ExitedWithCode(74), "^still here; rank 0: error: .*SIGTERM.*rank 0");
+  const auto began = std::chrono::steady_clock::now();
+  EXPECT_EXIT(end(1s), testing::ExitedWithCode(74), "^rank 0: error: .*SIGTERM.*rank 0");
+  EXPECT_GE(std::chrono::steady_clock::now() - began, 1s) << "ranks have that long to agree";
 }
 
 // While ranks prepare, nothing is lost.
 TEST_F(WatchdogDeathTest, ASignalBeforeTheFirstAgreementEndsItQuietly) {
   const auto end = [&] {
     ThreadJob job(2);
-    const Watchdog watchdog(job.transport(0), {.folder = folder, .agreement = 300ms});
+    const Watchdog watchdog(job.transport(0), on_a_busy_machine(folder, 300ms));
     raise(SIGINT);
     const SignalGuard guard;
     if (guard.caught() != SIGINT) _exit(1);
@@ -138,20 +141,16 @@ TEST_F(WatchdogDeathTest, ASignalBeforeTheFirstAgreementEndsItQuietly) {
 TEST_F(WatchdogDeathTest, MatchingRanksAreLeftAlone) {
   const auto agree = [&] {
     ThreadJob job(2);
-    Watchdog watchdog(job.transport(0), {.folder = folder, .agreement = 5s});
-    const auto becomes = [&](bool written) {
-      for (int i = 0; i < 400 && std::filesystem::exists(record()) != written; ++i)
-        std::this_thread::sleep_for(10ms);
-      return std::filesystem::exists(record()) == written;
-    };
+    Watchdog watchdog(job.transport(0), on_a_busy_machine(folder, 120s));
+    const auto is_written = [&] { return std::filesystem::exists(record()); };
     raise(SIGTERM);
-    const bool early = becomes(true);  // for who is not given the time
+    for (int i = 0; i < 6'000 && !is_written(); ++i) std::this_thread::sleep_for(10ms);
+    const bool early = is_written();  // for who is not given the time
     watchdog.agreed(false);
     watchdog.agreed(true);
-    const bool gone = becomes(false);
-    std::this_thread::sleep_for(6s);
+    wait_for_agreement();
     std::fprintf(stderr, "agreed");
-    _exit(early && gone ? 5 : 1);
+    _exit(early && !is_written() ? 5 : 1);
   };
   EXPECT_EXIT(agree(), testing::ExitedWithCode(5), "agreed");
 }
@@ -160,10 +159,11 @@ TEST_F(WatchdogDeathTest, MatchingRanksAreLeftAlone) {
 TEST_F(WatchdogDeathTest, TheErrorMayComeBeforeTheSignal) {
   const auto agree = [&] {
     ThreadJob job(2);
-    Watchdog watchdog(job.transport(0), {.folder = folder, .agreement = 100ms});
+    Watchdog watchdog(job.transport(0), on_a_busy_machine(folder, 100ms));
     watchdog.agreed(true);
     raise(SIGTERM);
-    std::this_thread::sleep_for(600ms);
+    wait_for_agreement();
+    std::this_thread::sleep_for(600ms);  // no late end follows
     _exit(std::filesystem::exists(record()) ? 1 : 5);
   };
   EXPECT_EXIT(agree(), testing::ExitedWithCode(5), "^$");
@@ -173,14 +173,14 @@ TEST_F(WatchdogDeathTest, TheErrorMayComeBeforeTheSignal) {
 TEST_F(WatchdogDeathTest, TheCurrentStepMayFinish) {
   const auto agree = [&] {
     ThreadJob job(2);
-    Watchdog watchdog(job.transport(0), {.folder = folder, .agreement = 100ms});
+    Watchdog watchdog(job.transport(0), on_a_busy_machine(folder, 100ms));
     watchdog.agreed(false);
-    std::this_thread::sleep_for(600ms);
+    std::this_thread::sleep_for(4s);  // three times as long is the limit
     watchdog.agreed(false);
     raise(SIGTERM);
     std::this_thread::sleep_for(500ms);
     watchdog.agreed(true);
-    std::this_thread::sleep_for(1500ms);
+    wait_for_agreement();
     _exit(5);
   };
   EXPECT_EXIT(agree(), testing::ExitedWithCode(5), "^$");
@@ -188,64 +188,66 @@ TEST_F(WatchdogDeathTest, TheCurrentStepMayFinish) {
 
 // A checkpoint that is being saved is waited for.
 TEST_F(WatchdogDeathTest, LongWorkMayFinish) {
-  const auto agree = [&](bool says_so, bool done = false) {
+  const auto agree = [&](bool says_so, bool done, std::chrono::milliseconds takes) {
     ThreadJob job(2);
-    Watchdog watchdog(job.transport(0), {.folder = folder, .agreement = 100ms});
+    Watchdog watchdog(job.transport(0), on_a_busy_machine(folder, 100ms));
     watchdog.agreed(false);
     if (says_so) watchdog.set_slow_rank();
     if (done) watchdog.set_slow_rank(-1);
     raise(SIGTERM);
-    std::this_thread::sleep_for(1s);
+    std::this_thread::sleep_for(takes);
     watchdog.agreed(true);
+    wait_for_agreement();
     std::this_thread::sleep_for(300ms);
     _exit(5);
   };
-  EXPECT_EXIT(agree(true), testing::ExitedWithCode(5), "^$");
-  EXPECT_EXIT(agree(false), testing::ExitedWithCode(74), "^rank 0: error: .*SIGTERM");
-  EXPECT_EXIT(agree(true, true), testing::ExitedWithCode(74), "^rank 0: error: .*SIGTERM");
+  EXPECT_EXIT(agree(true, false, 1s), testing::ExitedWithCode(5), "^$");
+  EXPECT_EXIT(agree(false, false, 60s), testing::ExitedWithCode(74), "^rank 0: error: .*SIGTERM");
+  EXPECT_EXIT(agree(true, true, 60s), testing::ExitedWithCode(74), "^rank 0: error: .*SIGTERM");
 }
 
 // But not where something else than the save keeps the ranks from it.
 TEST_F(WatchdogDeathTest, DoesNotWaitForARankLostDuringASave) {
-  const auto end = [&](int waits_for) {
+  const auto end = [&](int waits_for, std::chrono::milliseconds takes) {
     ThreadJob job(3);
-    Watchdog watchdog(job.transport(0), {.folder = folder, .agreement = 300ms});
+    Watchdog watchdog(job.transport(0), on_a_busy_machine(folder, 300ms));
     watchdog.agreed(false);
     watchdog.set_slow_rank(0);
     job.transport(0).session().begin({"barrier"});
     job.transport(0).session().flight().waits_for(waits_for);
     raise(SIGTERM);
-    std::this_thread::sleep_for(1500ms);
+    std::this_thread::sleep_for(takes);
     watchdog.agreed(true);
-    std::this_thread::sleep_for(300ms);
+    wait_for_agreement();
     _exit(5);
   };
-  EXPECT_EXIT(end(2), testing::ExitedWithCode(74), "^rank 0: error: .*SIGTERM");
-  EXPECT_EXIT(end(0), testing::ExitedWithCode(5), "^$");
+  EXPECT_EXIT(end(2, 60s), testing::ExitedWithCode(74), "^rank 0: error: .*SIGTERM");
+  EXPECT_EXIT(end(0, 1500ms), testing::ExitedWithCode(5), "^$");
 }
 
 // Who has waited for as long as an agreement takes, for one that is lost, does not wait again; who waits for
 // the one that saves does.
 TEST_F(WatchdogDeathTest, AStalledRankTriesNoAgreement) {
-  const auto end = [&](int waits_for, int slow) {
+  const auto end = [&](int waits_for, int slow, std::chrono::milliseconds agreement) {
     ThreadJob job(3);
-    Watchdog watchdog(job.transport(0), {.folder = folder, .agreement = 1s});
+    Watchdog watchdog(job.transport(0), on_a_busy_machine(folder, agreement));
     watchdog.agreed(false);
     if (slow >= 0) watchdog.set_slow_rank(slow);
     job.transport(0).session().begin({"barrier"});
     job.transport(0).session().flight().waits_for(waits_for);
-    std::this_thread::sleep_for(1300ms);
+    std::this_thread::sleep_for(agreement + 300ms);
     raise(SIGTERM);
-    std::this_thread::sleep_for(500ms);
+    std::this_thread::sleep_for(agreement - 500ms);  // another agreement could come about
     watchdog.agreed(true);
-    std::this_thread::sleep_for(500ms);
+    wait_for_agreement();
     _exit(5);
   };
   for (const int slow : {-1, 1}) {
-    EXPECT_EXIT(end(2, slow), testing::ExitedWithCode(74), "^rank 0: error: .*SIGTERM.*rank 2.*barrier #0")
+    EXPECT_EXIT(end(2, slow, 5s), testing::ExitedWithCode(74),
+                "^rank 0: error: .*SIGTERM.*rank 2.*barrier #0")
         << slow;
   }
-  EXPECT_EXIT(end(1, 1), testing::ExitedWithCode(5), "^$");
+  EXPECT_EXIT(end(1, 1, 1s), testing::ExitedWithCode(5), "^$");
 }
 
 // What a run has left that was lost is there until the next one goes well.

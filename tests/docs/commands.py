@@ -16,7 +16,7 @@ import pages
 
 HERE = pathlib.Path(__file__).resolve().parent
 TRAIN = ("train_", "denoise", "distill", "segment")  # programs that `run ARGUMENTS` shortens
-SECONDS = 120
+SECONDS = 900
 
 
 class Rule:

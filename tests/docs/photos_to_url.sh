@@ -43,7 +43,7 @@ for block in block*; do
   if grep -q 'athanor serve runs' "$block"; then
     bash -c "exec $(cat "$block")" >served 2>served.err &
     echo $! >pid
-    for _ in $(seq 600); do [ -s served ] || { kill -0 "$(cat pid)" && sleep 0.1; } || die "$(cat served.err)"; done
+    for _ in $(seq 6000); do [ -s served ] || { kill -0 "$(cat pid)" && sleep 0.1; } || die "$(cat served.err)"; done
     sed -n 's|^\(http://[0-9.:]*\)/: .*|\1|p' served >url
   else
     bash -eu "$block" >>said 2>&1 || die "$(cat "$block")"
@@ -52,7 +52,7 @@ done
 [ "$(ls block* | wc -l)" -eq 5 ] || die "expected five blocks of commands"
 [ "$(grep -cE '^photos/cat/IMG_00[01][0-9].jpg: (cat|dog) ' said)" -eq 10 ] || die "predict does not name ten photos"
 grep -qE '^\{"image":"IMG_0001.jpg","top":\[\{"class":"(cat|dog)","index":[01],"probability":' said || die "the server does not answer"
-for _ in $(seq 600); do ! grep -q '^athanor serve: reloaded resnet18 of runs/train_images/latest' served.err || break; sleep 0.1; done
+for _ in $(seq 6000); do ! grep -q '^athanor serve: reloaded resnet18 of runs/train_images/latest' served.err || break; sleep 0.1; done
 grep -q '^athanor serve: reloaded resnet18 of runs/train_images/latest' served.err || die "no reload: $(cat served.err)"
 kill "$(cat pid)"
 wait "$(cat pid)" || die "the server ended with $?"

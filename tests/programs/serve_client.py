@@ -57,7 +57,7 @@ class Server:
             raise RuntimeError(f"no first line, but {self.first_line!r}: {open(err).read()}")
         self.host, self.port = found[1], int(found[2])
 
-    def connect(self, timeout=60):
+    def connect(self, timeout=120):
         return http.client.HTTPConnection(self.host, self.port, timeout=timeout)
 
     def ask(self, method, path, body=None, headers=None):
@@ -76,7 +76,7 @@ class Server:
         code, _, text = self.ask("POST", "/predict" + (f"?top={top}" if top else ""), data, headers)
         return code, json.loads(text)
 
-    def raw(self, data, timeout=20):
+    def raw(self, data, timeout=120):
         """All that comes back for these bytes until the server closes; b"" too where it does so at once."""
         with socket.create_connection((self.host, self.port), timeout=timeout) as client:
             received = b""
@@ -108,15 +108,27 @@ class Server:
     def tell(self, number):
         self.process.send_signal(number)
 
-    def wait_for_line(self, pattern, times=1, seconds=60):
-        """Until so many lines of stderr match."""
+    def until(self, condition, what, seconds=120):
+        """Waits for what must come, however slow the machine is."""
         end = time.monotonic() + seconds
-        while len(re.findall(pattern, open(self.err).read(), re.M)) < times:
+        while not condition():
             if time.monotonic() > end:
-                raise RuntimeError(f"no line like {pattern!r} in: {open(self.err).read()}")
-            time.sleep(0.02)
+                raise RuntimeError(f"no {what} within {seconds} s: {open(self.err).read()}")
+            time.sleep(0.01)
 
-    def stop(self, number=signal.SIGTERM, seconds=60):
+    def wait_for_line(self, pattern, times=1):
+        """Until so many lines of stderr match."""
+        self.until(lambda: len(re.findall(pattern, open(self.err).read(), re.M)) >= times, f"line like {pattern!r}")
+
+    def accepts(self):
+        """Whether a new connection is taken."""
+        try:
+            socket.create_connection((self.host, self.port)).close()
+            return True
+        except OSError:
+            return False
+
+    def stop(self, number=signal.SIGTERM, seconds=120):
         """Its exit code."""
         if self.process.poll() is None:
             self.tell(number)

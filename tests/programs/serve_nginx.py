@@ -56,7 +56,7 @@ def main():
     trust = ssl.create_default_context(cafile="cert.pem")
 
     def ask(method, path, body=None, token="s3cret", headers=None):
-        sock = socket.create_connection(("127.0.0.1", port), timeout=20)
+        sock = socket.create_connection(("127.0.0.1", port), timeout=120)
         connection = http.client.HTTPConnection("example.org")
         connection.sock = trust.wrap_socket(sock, server_hostname="example.org")
         try:
@@ -67,7 +67,7 @@ def main():
             connection.close()
 
     try:
-        end = time.monotonic() + 20
+        end = time.monotonic() + 120
         while True:
             try:
                 socket.create_connection(("127.0.0.1", port)).close()
@@ -91,7 +91,7 @@ def main():
             check(re.match(rb"HTTP/1.1 400 ", plain.recv(1000)), "plain HTTP at the port of TLS")
     finally:
         nginx.send_signal(signal.SIGQUIT)
-        nginx.wait(20)
+        nginx.wait(120)
     check(server.stop() == 0, "SIGTERM must end with 0")
 
 

@@ -232,14 +232,7 @@ class Load:
     def stop(self):
         self.stopped = True
         for thread in self.threads:
-            thread.join(60)
-
-
-def until(condition, what, seconds=60):
-    end = time.monotonic() + seconds
-    while not condition():
-        check(time.monotonic() < end, f"no {what} within {seconds} s")
-        time.sleep(0.02)
+            thread.join(120)
 
 
 def newest(server, model):
@@ -252,13 +245,18 @@ def check_folder(expected, expected_of_other):
     shutil.copytree(run, "models/others/1")
     server = Server(athanor, "--models=models", "--poll-s", "0.05", "--model-control")
     check("2 models: digits, others" in server.first_line, server.first_line)
-    loads = [Load(server, "digits"), Load(server, "others")]
+    until, loads = server.until, [Load(server, "digits"), Load(server, "others")]
+    def answers(version):
+        """Whether that version has answered, or a client has given up."""
+        return loads[0].wrong or any(one == version for _, one, _ in list(loads[0].answers))
+    until(lambda: answers("1"), "answer of version 1")
     wanted = {"1": expected, "2": expected_of_other, "4": expected}
     def add(version, source):
         shutil.copytree(source, f"new-{version}")
         pathlib.Path(f"new-{version}").rename(f"models/digits/{version}")
     add("2", other)
     until(lambda: newest(server, "digits") == 2, "version 2")
+    until(lambda: answers("2"), "answer of version 2")
     pathlib.Path("damaged").mkdir()
     pathlib.Path("damaged/model.safetensors").write_bytes(pathlib.Path(run, "model.safetensors").read_bytes()[:-100])
     pathlib.Path("damaged").rename("models/digits/3")
@@ -268,6 +266,7 @@ def check_folder(expected, expected_of_other):
     add("4", run)
     server.tell(signal.SIGHUP)
     until(lambda: newest(server, "digits") == 4, "version 4")
+    until(lambda: answers("4"), "answer of version 4")
     code, _, text = server.ask("GET", "/v2/models/digits/versions/2")
     check(code == 404, f"version 2 is retired: {code} {text}")
     shutil.rmtree("models/digits/4")
@@ -329,7 +328,7 @@ def check_start():
                             ("--token", [run, "--token", "a b"]), ("--token", [run, "--token", ""]),
                             ("--token-file", [run, "--token-file", "nowhere"]), ("--token-file", [run, "--token-file", ""]), ("--token-file", [run, "--token-file", "."]),
                             ("must hold a token, but is empty", [run, "--token-file", "empty"]), ("--versions", [run, "--versions", "0"])):
-        ended = subprocess.run([athanor, "serve", *arguments], capture_output=True, text=True, timeout=60)
+        ended = subprocess.run([athanor, "serve", *arguments], capture_output=True, text=True, timeout=600)
         lines = ended.stderr.splitlines()
         check(ended.returncode == 2 and len(lines) == 1 and part in lines[0] and not ended.stdout, f"{arguments}: {ended}")
 

@@ -108,7 +108,7 @@ def check_protocol(server):
     body = data[pictures[0]]
     head = f"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n"
     # Whoever asks first is told to go on, or not to.
-    with socket.create_connection((server.host, server.port), timeout=20) as client:
+    with socket.create_connection((server.host, server.port), timeout=120) as client:
         client.sendall((head + "Expect: 100-continue\r\nConnection: close\r\n\r\n").encode())
         check(client.recv(1000).startswith(b"HTTP/1.1 100 "), "Expect: 100-continue")
         client.sendall(body)
@@ -184,6 +184,17 @@ def check_sites():
     check(server.stop() == 0, "the end")
 
 
+def asked_until_refused(server, ask, number, least=1):
+    """The codes of rounds of `number` requests at once, until `least` found the queue full: a fast server may empty it in time."""
+    codes = []
+    def refused():
+        with concurrent.futures.ThreadPoolExecutor(16) as pool:
+            codes.extend(pool.map(ask, range(number)))
+        return codes.count(503) >= least
+    server.until(refused, "full queue")
+    return codes
+
+
 def check_large_images():
     """Pixels count before they are decoded; a large image does not make a small one wait for all of its request."""
     large = png_bytes(2000, 1000, b"".join(b"\0" + bytes(2000) for _ in range(1000)))
@@ -196,9 +207,8 @@ def check_large_images():
         code, headers, _ = server.ask("POST", "/predict", body, {"Content-Type": kind})
         check(code == 200 or (code == 503 and headers["Retry-After"]), f"16 megapixels: {code}")
         return code
-    with concurrent.futures.ThreadPoolExecutor(8) as pool:
-        codes = list(pool.map(ask, range(16)))
-    check(codes.count(200) >= 1 and codes.count(503) >= 1, f"{codes}")
+    codes = asked_until_refused(server, ask, 16)
+    check(codes.count(200) >= 1, f"{codes}")
     check(server.predict(data[pictures[0]])[0] == 200 and server.stop() == 0, "after large images")
     server = Server(athanor, run, "--deadline-s", "0.001", "--threads", "1")
     kind, body = multipart([("a.png", large)] * 8)
@@ -214,13 +224,13 @@ def check_large_images():
 
 def check_slow():
     """Slow clients are told so, whether silent or one byte at a time, and closed; meanwhile others are answered."""
-    server = Server(athanor, run, "--timeout-s", "0.6")
-    head = b"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n"
+    server = Server(athanor, run, "--timeout-s", "2.5")
+    head = b"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n"
     def dribble():
-        with socket.create_connection((server.host, server.port), timeout=20) as client:
+        with socket.create_connection((server.host, server.port), timeout=120) as client:
             client.sendall(head)
             try:
-                for _ in range(500):
+                for _ in range(5000):
                     client.sendall(b"\0")
                     time.sleep(0.02)
             except (BrokenPipeError, ConnectionResetError):
@@ -234,7 +244,7 @@ def check_slow():
         check(text.startswith(b"HTTP/1.1 408 ") and b"did not come in time" in text, f"a slow body: {text[:100]}")
         check(headers.result() == b"" and idle.result() == b"", "slow headers, and idle connections, must end")
         check(dribbling.result() == "ended", dribbling.result())
-    check(0.5 <= time.monotonic() - began < 10, f"slow clients took {time.monotonic() - began} s")
+    check(time.monotonic() - began >= 2.4, f"slow clients were given {time.monotonic() - began} s")
     check(server.metric('athanor_requests_total{code="408"}') == 2, "two slow bodies are not counted")
     check(server.stop() == 0, "the end behind slow clients")
 
@@ -265,14 +275,14 @@ class Load:
     def stop(self):
         self.stopped = True
         for thread in self.threads:
-            thread.join(60)
+            thread.join(120)
 
 
 def check_reload(expected, expected_of_other):
     """The link points elsewhere, then to nothing: no request is lost, and each is answered by one of both models."""
     link = pathlib.Path("latest")
     link.symlink_to(pathlib.Path(run).resolve())
-    server = Server(athanor, link)
+    server = Server(athanor, link, "--drain-s", "600", "--timeout-s", "600")
     load = Load(server)
     for number in range(1, 6):
         link.unlink()
@@ -297,31 +307,31 @@ def check_reload(expected, expected_of_other):
 
 def check_crowd():
     """Clients that keep their connections open leave room for others: none waits until they time out."""
-    server = Server(athanor, run, "--max-connections", "8", "--timeout-s", "30")
+    server = Server(athanor, run, "--max-connections", "8", "--timeout-s", "600")
     head = f"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Length: {len(data[pictures[0]])}\r\n\r\n".encode()
     kept = []
     for number in range(24):
-        client = socket.create_connection((server.host, server.port), timeout=5)
+        client = socket.create_connection((server.host, server.port), timeout=120)
         client.sendall(head + data[pictures[0]])
         check(client.recv(65536).startswith(b"HTTP/1.1 200 "), f"client {number} must be answered")
         kept.append(client)
     for client in kept:
         client.close()
-    server.tell(signal.SIGTERM)
-    check(server.process.wait(30) == 0, "SIGTERM must end with 0")
+    check(server.stop() == 0, "SIGTERM must end with 0")
 
 
 def check_end(server):
     """SIGTERM while requests are in flight: all that has come is answered, and the port is free at once."""
     body = data[pictures[0]]
     head = f"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n".encode()
-    clients = [socket.create_connection((server.host, server.port), timeout=20) for _ in range(40)]
+    clients = [socket.create_connection((server.host, server.port), timeout=120) for _ in range(40)]
     for number, client in enumerate(clients):
         client.sendall(head + (body if number % 2 else body[:20]))
     idle = socket.create_connection((server.host, server.port))
-    time.sleep(0.2)
+    # All 41, and the one that asks; of the requests the halves, and the question.
+    server.until(lambda: server.metric("athanor_connections") >= 42 and server.metric("athanor_active_requests") >= 21, "requests in flight")
     server.tell(signal.SIGTERM)
-    time.sleep(0.1)
+    server.until(lambda: not server.accepts(), "end of new connections")
     for number, client in enumerate(clients):
         if number % 2 == 0:
             client.sendall(body[20:])
@@ -331,29 +341,34 @@ def check_end(server):
             text += piece
         check(text.startswith(b"HTTP/1.1 200 ") and b'"top":' in text, f"in flight at SIGTERM: {text[:100]}")
     idle.close()
-    check(server.process.wait(30) == 0, "SIGTERM must end with 0")
+    check(server.process.wait(120) == 0, "SIGTERM must end with 0")
     again = Server(athanor, run, port=server.port)
     check(again.predict(body)[0] == 200, "after a restart on the same port")
     return again
+
+
+def ask_half(server, client):
+    """A request of which the last bytes do not come; it and the question are under way afterwards."""
+    client.sendall(b"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\n1")
+    server.until(lambda: server.metric("athanor_active_requests") >= 2, "request under way")
 
 
 def check_signals():
     """SIGINT ends as SIGTERM does; while a slow client is waited for, a second one ends at once."""
     server = Server(athanor, run)
     check(server.stop(signal.SIGINT) == 0, "SIGINT must end with 0")
-    server = Server(athanor, run)
+    server = Server(athanor, run, "--drain-s", "600", "--timeout-s", "600")
     with socket.create_connection((server.host, server.port)) as slow:
-        slow.sendall(b"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\n1")
-        time.sleep(0.2)
+        ask_half(server, slow)
         server.tell(signal.SIGINT)
+        server.until(lambda: not server.accepts(), "end of new connections")
         time.sleep(0.3)
         check(server.process.poll() is None, "a request is under way, and the server does not wait for it")
         check(server.stop(signal.SIGINT) == 130, "a second SIGINT must end at once")
-    server = Server(athanor, run, "--drain-s", "0.5")
+    server = Server(athanor, run, "--drain-s", "0.5", "--timeout-s", "600")
     with socket.create_connection((server.host, server.port)) as slow:
-        slow.sendall(b"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\n1")
-        time.sleep(0.2)
-        check(server.stop(signal.SIGTERM, seconds=10) == 0, "a slow client must not hold up the end")
+        ask_half(server, slow)
+        check(server.stop(signal.SIGTERM) == 0, "a slow client must not hold up the end")
 
 
 def check_start(server):
@@ -362,7 +377,7 @@ def check_start(server):
                             ("--host", [run, "--host", "no such host"]), ("nowhere", ["nowhere"]), ("--port", [run, "--port", "70000"]),
                             ("--max-batch", [run, "--max-batch", "0"]), ("--memory-limit", [run, "--memory-limit", "1M"]),
                             ("--allow-origin", [run, "--allow-origin", "https://example.org/"]), ("--allow-origin", [run, "--allow-origin", "https://*.example.org"]), ("--max-connections", [run, "--max-connections", "99999999"])):
-        ended = subprocess.run([athanor, "serve", *arguments], capture_output=True, text=True, timeout=60)
+        ended = subprocess.run([athanor, "serve", *arguments], capture_output=True, text=True, timeout=600)
         lines = ended.stderr.splitlines()
         check(ended.returncode == 2 and len(lines) == 1 and part in lines[0] and not ended.stdout, f"{arguments}: {ended}")
     every = Server(athanor, run, "--host", "0.0.0.0", err="every.err")
@@ -378,9 +393,8 @@ def check_queue():
         code, headers, text = server.ask("POST", "/predict", body, {"Content-Type": kind})
         check(code == 200 or (code == 503 and headers["Retry-After"] == "1" and "queue is full" in json.loads(text)["error"]), f"{code} {text}")
         return code
-    with concurrent.futures.ThreadPoolExecutor(16) as pool:
-        codes = list(pool.map(ask, range(64)))
-    check(codes.count(200) >= 2 and codes.count(503) >= 2, f"{codes.count(200)} answered, {codes.count(503)} refused")
+    codes = asked_until_refused(server, ask, 64, least=2)
+    check(codes.count(200) >= 2, f"{codes.count(200)} answered, {codes.count(503)} refused")
     kind, body = multipart([(picture.name, data[picture]) for picture in pictures[:6]])
     check(server.predict(body, content_type=kind)[0] == 200, "a request larger than the queue, alone")
     check(server.stop() == 0, "the end behind a full queue")
@@ -389,7 +403,7 @@ def check_queue():
 def main():
     expected, expected_of_other = predicted(run), predicted(other)
     check(not same(expected[pictures[0]], expected_of_other[pictures[0]]), "both models say the same")
-    server = Server(athanor, run, "--max-body-mb", "1", "--timeout-s", "2")
+    server = Server(athanor, run, "--max-body-mb", "1", "--timeout-s", "20")
     check_answers(server, expected)
     check_refusals(server)
     check_protocol(server)

@@ -87,36 +87,50 @@ for signal in INT:130 TERM:143; do
   code=0
   ATHANOR_OMP_SET=1 env --default-signal "$bin/train_digits" --epochs 100000 --metrics signal.jsonl >out 2>err &
   pid=$!
-  for _ in $(seq 300); do [ -s signal.jsonl ] && break; sleep 0.1; done
+  until [ -s signal.jsonl ]; do kill -0 $pid || die "it does not train"; sleep 0.05; done
   kill "-${signal%:*}" $pid
   wait $pid || code=$?
   [ "$code" -eq "${signal#*:}" ] || die "$signal: got $code"
   [ "$(field signal.jsonl end stopped_by)" = signal ] || die "$signal: no end line"
 done
 
-# One that comes while the data are still being made or read ends it at once, also with a line.
-code=0
-ATHANOR_OMP_SET=1 env --default-signal "$bin/train_digits" --data synthetic:3000000 --run-dir none >out 2>err &
-pid=$!
-for _ in $(seq 3000); do [ $((0x$(sed -n 's/^SigCgt:[[:space:]]*//p' "/proc/$pid/status") & 2)) -eq 0 ] || break; sleep 0.01; done
-kill -INT $pid
-wait $pid || code=$?
+# Whether it is the program itself, and no more the shell that starts it, and has its handler.
+catches_sigint() {
+  [ "$(cat "/proc/$pid/comm")" = train_digits ] && [ $((0x$(sed -n 's/^SigCgt:[[:space:]]*//p' "/proc/$pid/status") & 2)) -ne 0 ]
+} 2>/dev/null
+
+# One that comes while the data are still being made or read ends it at once, also with a line. (It may come later beside other work.)
+for _ in $(seq 50); do
+  code=0
+  ATHANOR_OMP_SET=1 env --default-signal "$bin/train_digits" --data synthetic:3000000 --run-dir none >out 2>err &
+  pid=$!
+  until catches_sigint; do kill -0 $pid 2>/dev/null || die "it ends before a signal has come"; sleep 0.01; done
+  kill -INT $pid
+  wait $pid || code=$?
+  grep -q "^ended by SIGINT after" out || break
+done
 [ "$code" -eq 130 ] && [ "$(cat err)" = "ended by SIGINT before the first step; nothing was saved" ] || die "an early SIGINT: got $code"
 
 # Killed again and again, at whatever it is doing, a run that goes on ends as the one that was let alone.
 newest() { (ls saved 2>/dev/null || true) | { grep '^step-[0-9]*\.safetensors$' || true; } | tail -1; }
-train=(train_digits --epochs 12 --deterministic --early-stop val_loss:100)
+train=(train_digits --epochs 40 --deterministic --early-stop val_loss:100)
 run 0 "${train[@]}" --metrics straight.jsonl
 saving=("${train[@]}" --checkpoint-dir saved --checkpoint-every 7 --metrics resumed.jsonl)
 for signal in KILL:137 INT:130 TERM:143 KILL:137; do
-  before=$(newest) code=0
   case $signal in KILL*) progress=on ;; *) progress=off ;; esac # which is no setting of a run
-  ATHANOR_OMP_SET=1 env --default-signal "$bin/train_digits" "${saving[@]:1}" --resume auto --progress $progress >out 2>err &
-  pid=$!
-  for _ in $(seq 3000); do [ "$(newest)" = "$before" ] || break; sleep 0.01; done
-  kill "-${signal%:*}" $pid || die "it was over before it could be killed"
-  { wait $pid || code=$?; } 2>/dev/null
+  for try in $(seq 50); do
+    rm -rf saved resumed.jsonl
+    [ ! -d kept ] || { cp -r kept saved && cp kept.jsonl resumed.jsonl; }
+    before=$(newest) code=0
+    ATHANOR_OMP_SET=1 env --default-signal "$bin/train_digits" "${saving[@]:1}" --resume auto --progress $progress >out 2>err &
+    pid=$!
+    until [ "$(newest)" != "$before" ] || ! kill -0 $pid 2>/dev/null; do sleep 0.01; done
+    kill "-${signal%:*}" $pid 2>/dev/null || true
+    { wait $pid || code=$?; } 2>/dev/null
+    [ "$code" -eq 0 ] || break # else it was over before it could be killed
+  done
   [ "$code" -eq "${signal#*:}" ] || die "${signal%:*}: got $code"
+  rm -rf kept && cp -r saved kept && cp resumed.jsonl kept.jsonl
 done
 run 0 "${saving[@]}" --resume auto
 grep -q "^resumed from saved/step-" out || die "it does not say where it goes on"

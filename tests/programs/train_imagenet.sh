@@ -73,11 +73,17 @@ refuses "shuffled.athp, offset 4096: the CRC of sample 0 " "${few[@]}" --train s
 
 # Killed at its second checkpoint, in the middle of an epoch.
 saving=("${train[@]}" --checkpoint-dir saved --checkpoint-every 4 --metrics resumed.jsonl)
-ATHANOR_OMP_SET=1 "$bin/train_imagenet" "${saving[@]}" >out 2>err &
-pid=$!
-for _ in $(seq 3000); do [ -e saved/step-00000008.safetensors ] && break; sleep 0.01; done
-kill -KILL $pid || die "it was over before it could be killed"
-wait $pid 2>/dev/null || true
+for _ in $(seq 50); do
+  rm -rf saved resumed.jsonl
+  code=0
+  ATHANOR_OMP_SET=1 "$bin/train_imagenet" "${saving[@]}" >out 2>err &
+  pid=$!
+  until [ -e saved/step-00000008.safetensors ] || ! kill -0 $pid 2>/dev/null; do sleep 0.01; done
+  kill -KILL $pid 2>/dev/null || true
+  wait $pid 2>/dev/null || code=$?
+  [ $code -eq 0 ] || break # else it was over before it could be killed
+done
+[ $code -eq 137 ] || die "it must be killed, but ended with $code"
 run 0 "${saving[@]}" --resume auto
 grep -q "^resumed from saved/step-" out || die "it does not say where it goes on"
 for key in weights_hash test_loss applied_steps; do

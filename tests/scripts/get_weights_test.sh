@@ -69,7 +69,7 @@ server.serve_forever()
 SERVER
 python3 server.py &
 server=$!
-for _ in $(seq 200); do [ ! -f port ] || break; sleep 0.05; done
+for _ in $(seq 2400); do [ ! -f port ] || break; sleep 0.05; done
 home=http://127.0.0.1:$(cat port)
 cp "$root/scripts/get_weights.sh" mock/scripts/
 cat >mock/nn/models/weights.txt <<TABLE

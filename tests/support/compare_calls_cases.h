@@ -48,7 +48,7 @@ inline void expect_other_call(const std::string& error, int rank, const std::str
 
 /// Three ranks. All of them say who starts what, once, and end there.
 inline void check_other_call(dist::Transport& transport, const OtherCall& call) {
-  Communicator comm(transport, {.timeout = std::chrono::seconds(20), .compare_calls = true});
+  Communicator comm(transport, {.timeout = std::chrono::seconds(200), .compare_calls = true});
   comm.run(*comm.barrier());
   int failures = 0;
   transport.session().on_failure = [&](dist::Failure kind, const std::exception&) {
@@ -67,7 +67,7 @@ inline void check_other_call(dist::Transport& transport, const OtherCall& call) 
 /// whoever pushes that.
 inline void check_missing_step(dist::Transport& transport, dist::Overlap overlap) {
   WholeModel model(2, 0, {.device = transport.device()});
-  Communicator comm(transport, {.timeout = std::chrono::seconds(20), .compare_calls = true});
+  Communicator comm(transport, {.timeout = std::chrono::seconds(200), .compare_calls = true});
   dist::Ddp ddp(model.arena, comm, {.overlap = overlap});
   const bool culprit = transport.rank() == 1;
   const auto step = [&] {

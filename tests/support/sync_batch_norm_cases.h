@@ -218,7 +218,7 @@ inline void check_one_sample_is_refused(dist::Transport& transport) {
 inline void check_evaluation_is_local(dist::Transport& transport) {
   nn::BatchNorm norm(3), plain(3);
   // Rank 0 alone evaluates: where it asks the others, it is not to hang.
-  dist::Communicator comm(transport, {.timeout = std::chrono::seconds(10)});
+  dist::Communicator comm(transport, {.timeout = std::chrono::seconds(100)});
   const dist::SyncBatchNorm sync(norm, comm);
   norm.eval();
   plain.eval();

@@ -33,7 +33,7 @@ TEST(CpuStream, EventsMeasureTimeIfRequested) {
   std::this_thread::sleep_for(std::chrono::milliseconds(20));
   end.record(current_stream(kCpu));
   EXPECT_GE(begin.ms_until(end), 20);
-  EXPECT_LT(begin.ms_until(end), 20'000);
+  EXPECT_LT(begin.ms_until(end), 1'000'000);
   EXPECT_LE(end.ms_until(begin), -20);
   untimed.record(current_stream(kCpu));
   EXPECT_THROW(begin.ms_until(untimed), ArgumentError);

@@ -187,13 +187,13 @@ TEST_F(CheckpointOfRanks, AFailedSaveIsReportedOnAllRanks) {
 // Where sharded tensors are read and where there are none: a slow disk is no lost rank.
 TEST_F(CheckpointOfRanks, RanksWaitForASlowWrite) {
   run_ranks(3, [&](Transport& transport) {
-    Communicator comm(transport, {.timeout = std::chrono::milliseconds(400)});
+    Communicator comm(transport, {.timeout = std::chrono::milliseconds(2500)});
     StateDict none, state;
     state.set("x", ShardedTensor{{3}, DType::f32, {{transport.rank(), Tensor::zeros({1})}}});
     int pieces = 0;
     for (const bool sharded : {false, true}) {
       dist::gather_state(comm, sharded ? state : none, [&](const dist::ReadTensor& read) {
-        const auto slow = [] { std::this_thread::sleep_for(std::chrono::milliseconds(1000)); };
+        const auto slow = [] { std::this_thread::sleep_for(std::chrono::seconds(3)); };
         slow();
         if (sharded) read(*state.begin(), [&](auto) { slow(), ++pieces; });
         slow();

@@ -67,7 +67,7 @@ TEST(Ranks, ReportsAnErrorInAValidationOfAverages) {
       config.max_steps = 3;
       config.ema_decay = 0.9;
       config.workers = 0;
-      config.collectives.timeout = std::chrono::seconds(20);
+      config.collectives.timeout = std::chrono::seconds(200);
       const std::string error = test::message_of<Error>([&] {
         dist::run_ranks(2, [&](dist::Transport& transport) {
           const auto train = synthetic({8, 8, 1, 10}, 100, 1);
@@ -112,7 +112,7 @@ TEST(Ranks, AnOverflowThatStaysIsNamedBesideJoinedNorms) {
       TrainerConfig config = with(ranks_config(), strategy);
       config.sync_bn = sync_bn;
       config.max_overflows_at_floor = 2;
-      config.collectives.timeout = std::chrono::seconds(20);
+      config.collectives.timeout = std::chrono::seconds(200);
       const auto errors = errors_of<Overflowing>(2, config);
       for (const std::string& error : errors) EXPECT_TRUE(test::names(error, {"trainer", "2", "mul"}));
       EXPECT_EQ(errors[0], errors[1]);
@@ -254,7 +254,7 @@ class RanksSettings : public test::ResumeTest {};
 TEST_F(RanksSettings, ThatDifferAreNamed) {
   TrainerConfig config = saving(ranks_config(), 0);
   config.max_steps = 3;
-  config.collectives.timeout = std::chrono::seconds(20);
+  config.collectives.timeout = std::chrono::seconds(200);
   const struct {
     const char* name;
     std::function<void(TrainerConfig&)> change;

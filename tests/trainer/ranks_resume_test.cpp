@@ -54,13 +54,13 @@ TEST_F(RanksResume, TheOthersWaitForASlowSave) {
    public:
     std::string state_name() const override { return "slow"; }
     StateDict state_dict(const Trainer&) const override {
-      std::this_thread::sleep_for(std::chrono::seconds(2));
+      std::this_thread::sleep_for(std::chrono::seconds(5));
       return {};
     }
   };
   TrainerConfig config = saving(ranks_config(), 2);
   config.max_steps = 3;
-  config.collectives.timeout = std::chrono::milliseconds(500);
+  config.collectives.timeout = std::chrono::seconds(3);
   dist::run_ranks(2, [&](dist::Transport& transport) {
     test::PlainNet net;
     Trainer trainer(config, &transport);

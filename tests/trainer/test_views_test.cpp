@@ -80,6 +80,16 @@ TEST(TestViews, OfSixWeighTheUnshiftedHalf) {
   }
 }
 
+TEST(TestViews, OfAHalfTypeAreAveragedInF32) {
+  Pixels net;
+  for (const TestViews views : {TestViews::flip, TestViews::six}) {
+    const TestTimeAugmentation mean(views, kHeight, kWidth, kCpu);
+    const Tensor found = mean(net, cast(image(), DType::bf16));  // which holds these pixels exactly
+    EXPECT_EQ(found.dtype(), DType::f32);
+    EXPECT_EQ(found.to_vector(), mean(net, image()).to_vector()) << name_of(views);
+  }
+}
+
 TEST(TestViews, OfSixNeedTwoPixels) {
   EXPECT_ERROR(ArgumentError, TestTimeAugmentation(TestViews::six, 1, 8, kCpu), "--tta six", "1x8");
 }
