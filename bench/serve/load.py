@@ -88,7 +88,7 @@ class Load:
             await self.one()
             latencies.append(time.monotonic() - since)
 
-        while (due := due + self.draw.expovariate(rate)) < end:
+        while (due := due + self.draw.expovariate(rate)) < end or not tasks:  # a slow server may be due none
             if (pause := due - time.monotonic()) > 0:
                 await asyncio.sleep(pause)
             tasks.append(asyncio.create_task(timed(due)))

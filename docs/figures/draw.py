@@ -51,6 +51,13 @@ def refuse(why):
     sys.exit(2)
 
 
+def output_of(program, name, args):
+    path = pathlib.Path(args.bin, program)
+    if not path.is_file():
+        refuse(f"{path} must be a program, but is not there; cmake --build --preset cpu --target {program} builds it")
+    return subprocess.run([path.resolve(), name], check=True, capture_output=True, text=True).stdout
+
+
 def trace_of(name, args):
     if name in FROM_FILE:
         if not args.file:
@@ -58,14 +65,13 @@ def trace_of(name, args):
         return pathlib.Path(args.file).read_text(encoding="utf-8")
     if name == "around_a_step":
         return "null"
-    return subprocess.run([f"{args.bin}/dist_traces", name], check=True, capture_output=True, text=True).stdout
+    return output_of("dist_traces", name, args)
 
 
 def draw_page(name, args):
     """The figure of that name: a chapter's, or one of MECHANISMS."""
     if args.measure:
-        measured = subprocess.run([f"{args.bin}/book_figures", name], check=True, capture_output=True, text=True).stdout
-        (DATA / f"{name}.json").write_text(rounded(json.loads(measured)), encoding="utf-8")
+        (DATA / f"{name}.json").write_text(rounded(json.loads(output_of("book_figures", name, args))), encoding="utf-8")
     if name in MECHANISMS:
         module, function = "mechanisms", name
     else:

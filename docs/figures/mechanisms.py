@@ -205,11 +205,11 @@ def tensor_split():
     for rank, y in ((0, 80), (1, 196)):
         half = rank + 1
         d.words(24, y + 36, f"rank {rank}", "head")
-        d.box(84, y, 84, 60, "x\n[B, d]", "plain")
+        d.box(84, y, 84, 60, "x\n[S, d]", "plain")
         d.box(206, y, 104, 60, f"A{half}\n[d, h/2]\n{'left' if rank == 0 else 'right'} half", "box")
-        d.box(348, y, 96, 60, "relu\n[B, h/2]", "plain")
+        d.box(348, y, 96, 60, "relu\n[S, h/2]", "plain")
         d.box(482, y, 104, 60, f"B{half}\n[h/2, d]\n{'upper' if rank == 0 else 'lower'} half", "box")
-        d.box(686, y, 90, 60, "y\n[B, d]", "good")
+        d.box(686, y, 90, 60, "y\n[S, d]", "good")
         for left, right in ((168, 206), (310, 348), (444, 482)):
             d.arrow(left, y + 30, right, y + 30)
         d.arrow(586, y + 30, 606, y + 30).arrow(658, y + 30, 686, y + 30)
@@ -217,5 +217,5 @@ def tensor_split():
     d.words(633, 72, "all-reduce", "tick", "middle")
     d.words(24, 292, "Both ranks have the whole x. A rank computes half of the columns of x A, and relu needs no other rank.", "muted")
     d.words(24, 310, "These columns meet exactly the rows of B that the rank holds, so its product is one term of y.", "muted")
-    d.words(24, 328, "Only the sum of the terms is sent: one all-reduce of [B, d] for two layers. Backwards, dL/dx is summed in the same way.", "muted")
+    d.words(24, 328, "Only the sum of the terms is sent: one all-reduce of [S, d] for two layers. Backwards, dL/dx is summed in the same way.", "muted")
     return d.done()

@@ -1,4 +1,5 @@
 // check: compares the op with hand-computed values, and its gradient with finite differences.
+#include <cmath>
 #include <cstdio>
 #include <vector>
 
@@ -26,6 +27,7 @@ int main(int argc, char** argv) {
             soft_shrink(some(dtype), 1).to_vector() == shrunk);
     check("a tensor with strides must give the same",
           transpose(soft_shrink(transpose(some(DType::f32), 0, 1), 1), 0, 1).to_vector() == shrunk);
+    check("NaN must stay NaN", std::isnan(soft_shrink(full({}, NAN), 1).item()));
     check("no elements must give none", soft_shrink(Tensor::zeros({0, 3}), 1).numel() == 0);
 
     const Tensor x = some(DType::f64);

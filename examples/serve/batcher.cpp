@@ -18,8 +18,8 @@ std::vector<std::size_t> batch_sizes(std::size_t max_batch) {
   return sizes;
 }
 
-Batcher::Batcher(std::size_t max_batch, Clock::duration max_delay)
-    : sizes_(batch_sizes(max_batch)), max_delay_(max_delay) {}
+Batcher::Batcher(std::size_t max_batch, Clock::duration max_delay, std::function<Clock::time_point()> now)
+    : sizes_(batch_sizes(max_batch)), max_delay_(max_delay), clock_(std::move(now)) {}
 
 void Batcher::expect(Picture::Key key, std::size_t images) {
   const std::lock_guard lock(mutex_);
@@ -40,7 +40,7 @@ void Batcher::put(Picture picture) {
   const std::lock_guard lock(mutex_);
   Queue& queue = expected(picture.key(), "comes");
   --queue.expected;
-  picture.decoded = Clock::now();
+  picture.decoded = clock_();
   queue.waiting.push_back(std::move(picture));
   changed_.notify_one();
 }
@@ -70,11 +70,11 @@ std::vector<Picture> Batcher::take() {
   std::unique_lock lock(mutex_);
   if (taken_ != Clock::time_point::max()) {
     Queue& queue = queues_[last_];  // may have been idle, and forgotten
-    queue.used = std::max(queue.used, now_) + (Clock::now() - taken_);
+    queue.used = std::max(queue.used, now_) + (clock_() - taken_);
     taken_ = Clock::time_point::max();
   }
   while (true) {
-    const Clock::time_point now = Clock::now();
+    const Clock::time_point now = clock_();
     std::optional<Clock::time_point> wake;
     auto next = queues_.end();
     for (auto at = queues_.begin(); at != queues_.end(); ++at) {
@@ -92,7 +92,7 @@ std::vector<Picture> Batcher::take() {
       std::vector<Picture> batch = cut(next->second);
       std::erase_if(queues_,
                     [this](const auto& one) { return one.second.is_idle() && one.second.used <= now_; });
-      taken_ = Clock::now();
+      taken_ = clock_();
       return batch;
     }
     const bool all_came =

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -58,8 +59,9 @@ std::vector<std::size_t> batch_sizes(std::size_t max_batch);
 /// fair queueing.
 class Batcher {
  public:
-  /// max_batch >= 1, max_delay >= 0.
-  Batcher(std::size_t max_batch, Clock::duration max_delay);
+  /// max_batch >= 1, max_delay >= 0. `now` returns the time; calls come from all threads.
+  Batcher(std::size_t max_batch, Clock::duration max_delay,
+          std::function<Clock::time_point()> now = Clock::now);
 
   /// Announces this many images, which will be put() or dropped soon.
   void expect(Picture::Key key, std::size_t images);
@@ -85,6 +87,7 @@ class Batcher {
 
   const std::vector<std::size_t> sizes_;
   const Clock::duration max_delay_;
+  const std::function<Clock::time_point()> clock_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::map<Picture::Key, Queue> queues_;

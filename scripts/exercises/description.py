@@ -31,6 +31,7 @@ class Exercise:
     library: whether the tests are linked with Athanor; tree: files taken from the source tree, then changed by starter.patch;
     seconds, megabytes: limits of a test."""
     all_seconds = 60  # by the clock, for all tests, once compiled
+    wall_times = 3  # by the clock, a test may take this many times the seconds that it may compute
 
     def __init__(self, root, folder):
         self.root, self.folder, self.name = root, folder, folder.name
@@ -94,7 +95,7 @@ class Stage:
         self.seconds, self.megabytes = data.get("seconds", 10), data.get("megabytes", 1024)
         self.tests = [Test(**test) for test in data["tests"]]
 
-    points = Exercise.points
+    points, wall_times = Exercise.points, Exercise.wall_times
 
     def given(self):
         """What the student gets and does not change: headers and programs."""

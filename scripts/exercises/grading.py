@@ -64,7 +64,7 @@ def run_test(exercise, program, test, deadline):
     with tempfile.TemporaryDirectory(prefix="exercise-run-") as name:
         report = pathlib.Path(name) / "report.json"
         exercise.data_into(pathlib.Path(name))
-        wall = min(3 * exercise.seconds, max(1, deadline - time.monotonic()))
+        wall = min(exercise.wall_times * exercise.seconds, max(1, deadline - time.monotonic()))
         ran = limits.run([str(program), f"--gtest_filter={test.name}", f"--gtest_output=json:{report}"], name, exercise.seconds,
                          exercise.megabytes, {"HOME": name, "OMP_NUM_THREADS": "2", "OMP_WAIT_POLICY": "passive"}, wall)
         return judge(test, ran, report)
@@ -77,11 +77,11 @@ def judge(test, ran, report):
     if ran.why:
         return failed(f"the test was ended: {ran.why}")
     if ran.rc < 0:
-        return failed(f"the program crashed with signal {-ran.rc} ({signal_name(-ran.rc)})\n" + tail(ran.output))
+        return failed(f"the program crashed with signal {-ran.rc} ({signal_name(-ran.rc)})\n{tail(without_banner(ran.output))}".rstrip())
     try:
         cases = [case for suite in json.loads(report.read_text(errors="replace"))["testsuites"] for case in suite["testsuite"]]
     except (OSError, ValueError, KeyError):
-        return failed(f"the program ended with code {ran.rc} before the test had\n" + tail(ran.output))
+        return failed(f"the program ended with code {ran.rc} before the test had\n{tail(without_banner(ran.output))}".rstrip())
     cases = [case for case in cases if f"{case['classname']}.{case['name']}" == test.name]
     if len(cases) != 1 or cases[0].get("result") != "COMPLETED":
         return failed(f"the test did not run: {test.name}")
@@ -93,7 +93,7 @@ def judge(test, ran, report):
 
 def signal_name(number):
     names = {4: "illegal instruction", 6: "abort: an assertion or an uncaught exception", 8: "division by zero",
-             9: "killed", 11: "memory that is not the program's", 25: "a file that is too large"}
+             9: "killed", 11: "memory that is not the program's, or a recursion too deep", 25: "a file that is too large"}
     return names.get(number, "see man 7 signal")
 
 
@@ -101,6 +101,12 @@ def plain(failure):
     """Without the place in the tests, which the student's folder has, too, under another path."""
     first, _, rest = failure.partition("\n")
     return rest if re.match(r".*:\d+$", first) else failure
+
+
+def without_banner(output):
+    """Without the lines that GoogleTest prints before a test."""
+    banner = re.compile(r"Running main\(\) from |Note: Google Test filter = |\[[-= ]{10}\] |\[ RUN      \] ")
+    return "\n".join(line for line in output.splitlines() if not banner.match(line))
 
 
 def tail(text, lines=15):

@@ -64,6 +64,11 @@ def main():
 
         started = exercise("start", "stage02", "--dir", mine)
         expect("needs" not in started.stdout, f"nothing is missing: {started}")
+        page = (mine / "stage02.md").read_text()
+        program = next(block for block in re.findall(r"```cpp\n(.*?)```", page, re.S) if "slope_main.cpp" in block)
+        (mine / "slope_main.cpp").write_text(program)
+        shown = run("bash", "-c", re.search(r"^    (cmake .* build/slope)", page, re.M)[1], cwd=mine)
+        expect(shown.returncode == 0 and shown.stdout.endswith("5 3\n"), f"the page's program, by the page's command: {shown}")
         checked = exercise("check", "stage02", "--all", "--dir", mine, "--json", "--results", mine / "results.json")
         said = json.loads(checked.stdout)
         expect(checked.returncode == 0 and (said["points"], said["of"]) == (40, 40), f"check stage02 --all: {checked}")

@@ -1,5 +1,5 @@
-"""The stages with threads under ThreadSanitizer, as their pages show it: the reference solution has no race, and one that is planted is
-found. Code 77 where programs under ThreadSanitizer do not start."""
+"""The stages with threads under ThreadSanitizer, as their pages show it: the reference solution has no race, and those that are planted
+are found. Code 77 where programs under ThreadSanitizer do not start."""
 import pathlib
 import shutil
 import subprocess
@@ -12,8 +12,13 @@ from exercises.description import find  # noqa: E402
 
 SOLUTION = ROOT / "tests" / "course" / "solution"
 STAGES = ["stage08", "stage09"]
-NOTED = "  lock.lock();\n  --reading;\n  --slot.missing;\n"  # of loader.cpp
-RACING = "  --slot.missing;\n  lock.lock();\n  --reading;\n"
+LOOKED_UP = "  const std::int64_t sample = sample_of(mine);\n"
+PLANTED = {  # into loader.cpp: parts of it, and what they become
+    "a row noted without the lock": {
+        "  lock.lock();\n  --reading;\n  --slot.missing;\n": "  --slot.missing;\n  lock.lock();\n  --reading;\n"},
+    "a sample looked up in the order after the mutex is unlocked": {
+        LOOKED_UP: "", "  lock.unlock();\n": "  lock.unlock();\n" + LOOKED_UP},
+}
 
 
 def run(*command, cwd=ROOT):
@@ -47,13 +52,18 @@ def main():
             print(f"{stage}: no race")
 
         loader = pathlib.Path(name) / "stage08" / "loader.cpp"
-        if NOTED not in loader.read_text():
-            sys.exit(f"loader.cpp must have the lines into which a race is planted:\n{NOTED}")
-        loader.write_text(loader.read_text().replace(NOTED, RACING))
-        code, said = test(loader.parent, "stage08", "--gtest_filter=Loader.GivesTheSameBatchesForAnyNumberOfWorkers")
-        if "ThreadSanitizer: data race" not in said:
-            sys.exit(f"stage08: a row noted without the lock must be reported as a race, but the test says:\n{said[-4000:]}")
-        print("stage08: a planted race is found")
+        right = loader.read_text()
+        for what, changes in PLANTED.items():
+            racing = right
+            for lines, instead in changes.items():
+                if racing.count(lines) != 1:
+                    sys.exit(f"loader.cpp must have once the lines into which a race is planted:\n{lines}")
+                racing = racing.replace(lines, instead)
+            loader.write_text(racing)
+            code, said = test(loader.parent, "stage08", "--gtest_filter=Loader.GivesTheSameBatchesForAnyNumberOfWorkers")
+            if "ThreadSanitizer: data race" not in said:
+                sys.exit(f"stage08: {what} must be reported as a race, but the test says:\n{said[-4000:]}")
+            print(f"stage08: found: {what}")
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """run_answers.py NAME...: for each exercise, the starter and every wrong answer must lose points, the solution none; a wrong
 answer's test must fail and name its mistake, as the patch says. Prints a line for each; code 1 if one is not so."""
+import copy
 import pathlib
 import re
 import sys
@@ -14,13 +15,20 @@ from exercises.description import find  # noqa: E402
 ANSWERS = ROOT / "tests" / "exercises" / "answers"
 
 
+def on_a_busy_machine(exercise):
+    """The exercise; what its tests compute counts, not how long that takes beside other work."""
+    result = copy.copy(exercise)
+    result.wall_times, result.all_seconds = 60, 10 * exercise.all_seconds
+    return result
+
+
 def grade(exercise, patch):
     with tempfile.TemporaryDirectory(prefix="answer-") as name:
         work = pathlib.Path(name)
         exercise.starter_into(work)
         if patch:
             patching.apply(patch.read_text(), work, str(patch.relative_to(ROOT)))
-        return grading.grade(ROOT, exercise, work)
+        return grading.grade(ROOT, on_a_busy_machine(exercise), work)
 
 
 def said(patch):
@@ -35,8 +43,6 @@ def problem(exercise, patch, graded):
     """What is not as it must be; empty where all is right."""
     failed = failures(graded)
     everything = "\n".join(f"{name}: {output}" for name, output in failed.items())
-    if graded.seconds > exercise.all_seconds + 240:
-        return f"it took {graded.seconds:.0f} s"
     if patch and patch.name == "solution.patch":
         return everything
     if not patch and failed:

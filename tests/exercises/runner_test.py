@@ -114,6 +114,7 @@ def check_hand_ins(root, work):
     said = check_hand_in(root, work, WRONG, 1)
     for name, words, output in zip(QUESTIONS, WORDS, said):
         expect(words in output, f"{name}: it must say '{words}', but: {output}")
+        expect("[ RUN" not in output and "Running main" not in output, f"{name}: what GoogleTest prints before a test tells nobody anything: {output}")
     left = subprocess.run(["pgrep", "-f", str(root)], capture_output=True, text=True).stdout
     expect(not left, f"processes were left behind: {left}")
     said = check_hand_in(root, work, "int answer(int) { return \udcff }", 0)

@@ -48,6 +48,7 @@ TEST(Elements, AreFoundByStrides) {
   EXPECT_THROW(x.at({0, 0}), std::invalid_argument) << "an index needs an entry for each axis";
   EXPECT_EQ(Tensor({1, 1}, {3}).item(), 3) << "item() is for one element, of any rank";
   EXPECT_EQ(Tensor({}, {4}).item(), 4);
+  EXPECT_EQ(Tensor({2}, {5, 6}).narrow(0, 1, 1).item(), 6) << "item() of a view: its offset counts, too";
   EXPECT_THROW(Tensor({2}).item(), std::invalid_argument) << "item() of two elements: which?";
 }
 
@@ -104,7 +105,9 @@ TEST(Views, ExpandRepeatsWithStrideZero) {
   const Tensor row = counting({2}).expand({3, 2});
   EXPECT_EQ(row.strides(), (Shape{0, 1}))
       << "shapes are aligned at the last axis: a missing axis comes before, with stride 0";
-  EXPECT_EQ(row.values(), (Values{0, 1, 0, 1, 0, 1}));
+  EXPECT_EQ(row.values(), (Values{0, 1, 0, 1, 0, 1}))
+      << "shape and strides are right, so the walk is not: a full index goes back to 0, and its place by "
+         "size * stride";
   EXPECT_EQ(Tensor({}, {7}).expand({2, 2}).values(), Values(4, 7.0f))
       << "a single number repeats on all axes";
   EXPECT_EQ(x.narrow(2, 0, 1).expand({3, 1, 2}).values(), (Values{0, 0, 2, 2, 4, 4}))
@@ -171,8 +174,14 @@ TEST(Copies, HaveMemoryOfTheirOwn) {
   copy(target.narrow(0, 2, 1), target.narrow(0, 0, 1));
   EXPECT_EQ(target.values(), (Values{0, 2, 5, 0, 1, 4, 0, 2, 5}))
       << "two rows of one matrix do not overlap: one can be copied to the other";
+  const Tensor wider({2, 4});
+  copy(x, wider.narrow(1, 0, 3));
+  EXPECT_EQ(wider.values(), (Values{0, 1, 2, 0, 3, 4, 5, 0}))
+      << "copy() of contiguous numbers must follow the strides of where they go, too";
   EXPECT_THROW(copy(x, target), std::invalid_argument)
       << "copy() does not broadcast: the shapes must be equal";
+  EXPECT_THROW(copy(x, Tensor({3, 2})), std::invalid_argument)
+      << "[2, 3] and [3, 2] have as many elements, but are not one shape";
 }
 
 TEST(Elementwise, FollowsStridesAndBroadcasts) {
@@ -225,6 +234,8 @@ TEST(Max, FindsTheLargestAndNaN) {
   EXPECT_NE(max(x, 1).at({0, 0}), 0) << "all are negative: the search must not begin with 0";
   EXPECT_EQ(max(x, 1).values(), (Values{-2, 8}));
   EXPECT_EQ(max(x, 0).values(), (Values{4, 1, 8}));
+  EXPECT_EQ(max(Tensor({2, 2}, {9, 1, 2, 3}), 1).values(), (Values{9, 3}))
+      << "each row searches for itself: the 9 of the first row came into the second";
   const float infinity = std::numeric_limits<float>::infinity();
   EXPECT_EQ(max(Tensor({2}, {-infinity, -infinity}), 0).item(), -infinity);
   EXPECT_TRUE(std::isnan(max(Tensor({3}, {1, nan, 2}), 0).item()))
@@ -247,12 +258,29 @@ TEST(Matmul, MultipliesMatricesOfAnyStride) {
   EXPECT_EQ(batches.shape(), (Shape{2, 1, 1}));
   EXPECT_EQ(batches.values(), (Values{1, 13}))
       << "each matrix of a batch has its own partner: 0 0 + 1 1, 2 2 + 3 3";
+  const Tensor two = counting({2, 2, 2});
+  EXPECT_EQ(matmul(two, two.transpose(1, 2)).values(), (Values{1, 3, 3, 13, 41, 59, 59, 85}))
+      << "the matrices of a batch may be views, too: on the right, each of the two is transposed";
+  EXPECT_EQ(matmul(two.transpose(1, 2), two).values(), (Values{4, 6, 6, 10, 52, 62, 62, 74}))
+      << "the matrices of a batch may be views, too: on the left, each of the two is transposed";
+  const Tensor mixed = two.transpose(0, 1);  // its matrices are 0 1 4 5 and 2 3 6 7
+  EXPECT_EQ(matmul(two, mixed).values(), (Values{4, 5, 12, 17, 38, 47, 54, 67}))
+      << "the second matrix on the right begins strides[0] after the first, not at the end of it";
+  EXPECT_EQ(matmul(mixed, two).values(), (Values{2, 3, 10, 19, 26, 31, 66, 79}))
+      << "the second matrix on the left begins strides[0] after the first, not at the end of it";
+  EXPECT_EQ(matmul(counting({2, 3, 1, 2}), counting({2, 3, 2, 1})).values(),
+            (Values{1, 13, 41, 85, 145, 221}))
+      << "all axes before the last two count matrices: 2 x 3 of them";
+  EXPECT_THROW(matmul(counting({2, 3, 1, 1}), counting({3, 2, 1, 1})), std::invalid_argument)
+      << "six matrices each, but [2, 3] of them and [3, 2]: the axes must be equal, not only their product";
   EXPECT_EQ(matmul(Tensor({2, 0}), Tensor({0, 2})).values(), Values(4, 0.0f)) << "a sum of nothing is 0";
   EXPECT_EQ(matmul(Tensor({1, 3}, {1e8f, 1, -1e8f}), Tensor({3, 1}, {1, 1, 1})).item(), 0)
       << "the sum is in float, in the order of k: 1e8 + 1 is 1e8";
   EXPECT_THROW(matmul(a, a), std::invalid_argument) << "[2, 3] times [2, 3]: 3 columns need 3 rows";
   EXPECT_THROW(matmul(counting({2, 2, 2}), counting({3, 2, 2})), std::invalid_argument)
       << "2 matrices and 3 matrices";
+  EXPECT_THROW(matmul(two, counting({2, 2})), std::invalid_argument)
+      << "2 matrices and one: the axes before the last two must be equal, for matmul() does not broadcast";
   EXPECT_THROW(matmul(counting({2}), counting({2, 2})), std::invalid_argument) << "a vector is not a matrix";
 }
 

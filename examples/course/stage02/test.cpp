@@ -1,15 +1,44 @@
+#include <algorithm>
+#include <atomic>
 #include <cmath>
+#include <cstdlib>
 #include <limits>
+#include <memory>
+#include <new>
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
+#include <pthread.h>
 
 #include "autograd.h"
 #include "gradcheck.h"
 #include "random.h"
+
+namespace {
+std::atomic<std::size_t> bytes_in_use{0};
+}
+
+// Each piece of memory begins with its size. Not inlined, or g++ sees malloc where it expects new, and warns.
+[[gnu::noinline]] void* operator new(std::size_t bytes) {
+  auto* memory = static_cast<std::size_t*>(std::malloc(bytes + 2 * sizeof(std::size_t)));
+  if (!memory) throw std::bad_alloc();
+  *memory = bytes;
+  bytes_in_use += bytes;
+  return memory + 2;
+}
+[[gnu::noinline]] void operator delete(void* memory) noexcept {
+  if (!memory) return;
+  auto* begin = static_cast<std::size_t*>(memory) - 2;
+  bytes_in_use -= *begin;
+  std::free(begin);
+}
+[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept {
+  operator delete(memory);
+}
 
 namespace {
 
@@ -49,7 +78,8 @@ TEST(Tape, RecordsWhatAGradientNeeds) {
   const Variable y = add(data, p);
   ASSERT_NE(y.node(), nullptr) << "one input that requires a gradient is enough";
   EXPECT_TRUE(y.requires_grad()) << "what is computed from a parameter requires a gradient, too";
-  EXPECT_EQ(y.node()->inputs.size(), 2u);
+  EXPECT_EQ(y.node()->inputs.size(), 2u)
+      << "all inputs stay on the node, data too: backward returns a gradient for each";
   const Variable again = p;
   EXPECT_TRUE(again.same_as(p)) << "a copy is the same variable";
   again.grad() = Tensor({2}, {5, 6});
@@ -82,6 +112,15 @@ TEST(Engine, AddsBothUsesOfAVariable) {
   const Variable b = number(3);
   backward(mul(b, b), 10);
   EXPECT_EQ(b.grad().item(), 60) << "the seed is the gradient of the loss: all others are multiples of it";
+  const Variable leaf = number(3);
+  backward(leaf, 5);
+  EXPECT_EQ(leaf.grad().item(), 5)
+      << "a loss that is a leaf itself gets the seed: it was computed by no node";
+  const Variable c = parameter(Tensor({1, 1}, {3}));
+  int runs = 0;
+  EXPECT_NO_THROW(backward(counted(c, runs)))
+      << "the gradient of a loss [1, 1] is the seed in the shape [1, 1], not in {}";
+  EXPECT_EQ(c.grad().shape(), (Shape{1, 1})) << "a gradient has the shape of its variable";
 }
 
 TEST(Engine, RunsEachNodeOfADiamondOnce) {
@@ -126,10 +165,41 @@ TEST(Engine, WalksAChainOfAHundredThousand) {
   for (int i = 0; i < 100000; ++i) x = scale(x, 1);
   backward(x);  // a recursive engine exhausts the stack here
   EXPECT_EQ(a.grad().item(), 1);
-  x = a;
-  for (int i = 0; i < 100000; ++i) x = scale(x, 1);
-  x = a;  // and destructors that call each other here, where the tape is dropped without a backward pass
-  EXPECT_TRUE(x.same_as(a));
+  // A tape that is dropped without a backward pass, on a thread of 256 KB of stack: destructors that call
+  // each other exhaust it, as they would exhaust any stack if the chain were long enough.
+  const auto drop_a_chain = [](void*) -> void* {
+    const Variable b = number(1);
+    Variable y = b;
+    for (int i = 0; i < 100000; ++i) y = scale(y, 1);
+    y = b;
+    return nullptr;
+  };
+  pthread_attr_t small;
+  pthread_t thread;
+  pthread_attr_init(&small);
+  pthread_attr_setstacksize(&small, 256 << 10);
+  ASSERT_EQ(pthread_create(&thread, &small, drop_a_chain, nullptr), 0);
+  pthread_join(thread, nullptr);
+  pthread_attr_destroy(&small);
+}
+
+TEST(Engine, FreesATapeOnItsOwnThread) {
+  const Variable a = number(1);
+  const auto holds = [&](std::shared_ptr<void> what) {
+    return record(a.value(), {a},
+                  [what = std::move(what)](const Tensor& dy) { return std::vector<Tensor>{dy}; });
+  };
+  bool freed = false;
+  const auto drop_on_another_thread = [&](void*) {
+    std::thread([&] {
+      holds(std::shared_ptr<void>(nullptr, [&](void*) { freed = true; }));
+      EXPECT_TRUE(freed)
+          << "while one thread deleted a tape, the node of another thread was put on its list: "
+             "`waiting` must be thread_local, or two ranks that train have a race";
+    }).join();
+  };
+  holds(std::shared_ptr<void>(nullptr, drop_on_another_thread));
+  EXPECT_TRUE(freed) << "a tape was dropped, but its node was not deleted";
 }
 
 TEST(Engine, GradientsHaveMemoryOfTheirOwn) {
@@ -152,6 +222,13 @@ TEST(Engine, GradientsHaveMemoryOfTheirOwn) {
   a.clear_grad();
   backward(sum_all(a));
   EXPECT_EQ(a.grad().values(), (Values{1, 1}));
+  a.clear_grad();
+  b.clear_grad();
+  backward(add(sum_all(sum_of(a, b)), sum_all(sum_of(a, b))));
+  EXPECT_EQ(a.grad().values(), (Values{2, 2}))
+      << "two operations return one tensor for a and for b: what comes later must be added in a new tensor, "
+         "for in the old one it would be added to the gradient of the other as well";
+  EXPECT_EQ(b.grad().values(), (Values{2, 2})) << "the same for b";
 }
 
 TEST(Engine, CallsTheHookWhenAGradientIsComplete) {
@@ -173,6 +250,14 @@ TEST(Engine, CallsTheHookWhenAGradientIsComplete) {
   });
   EXPECT_EQ(calls, (std::vector<std::string>{"second 12", "first 18"}))
       << "one call for each parameter, after its last contribution: the last layer first";
+  EXPECT_EQ(data.grad().numel(), 0) << "data require no gradient, and get none";
+  calls.clear();
+  backward(mul(first, second), 1, [&](const Variable& leaf) {
+    calls.push_back(std::to_string(static_cast<int>(leaf.grad().item())));
+  });
+  std::sort(calls.begin(), calls.end());
+  EXPECT_EQ(calls, (std::vector<std::string>{"14", "21"}))
+      << "a second pass adds 2 to 12 and 3 to 18: one call for each, when the sum is in grad()";
 }
 
 TEST(Engine, FreesTheTapeAndRefusesWhatHasNoGradient) {
@@ -192,6 +277,22 @@ TEST(Engine, FreesTheTapeAndRefusesWhatHasNoGradient) {
   EXPECT_TRUE(freed)
       << "a node ran while that above it, which had run, was still held: release each at once, or "
          "the whole tape lives until the end";
+  constexpr std::size_t kMegabyte = 1 << 20;
+  const Variable large = parameter(Tensor({1 << 18}));
+  std::size_t before = bytes_in_use, then = 0;
+  Variable x = record(large.value().clone(), {large}, [&](const Tensor& dy) {
+    then = bytes_in_use;
+    return std::vector<Tensor>{dy};
+  });
+  for (int i = 0; i < 20; ++i) x = scale(x, 1);
+  const Variable sum_of_large = sum_all(x);
+  x = Variable();
+  backward(sum_of_large);
+  EXPECT_LT(then, before + 10 * kMegabyte)
+      << "20 results of 1 MB each led to the loss, and when the first operation of all ran backwards, "
+      << (then - before) / kMegabyte
+      << " MB were still held: a result whose node has run is needed no more, so no table may hold its "
+         "Variable";
   EXPECT_THROW(backward(mul(a, a)), std::invalid_argument) << "a loss has one element";
   EXPECT_THROW(backward(Variable(Tensor({}, {1}))), std::invalid_argument)
       << "nothing that led to this loss requires a gradient";
@@ -276,6 +377,16 @@ TEST(Gradcheck, Elementwise) {
   gradcheck_op("log", {b}, [](const auto& x) { return log(x[0]); });
   gradcheck_op("sqrt", {b}, [](const auto& x) { return sqrt(x[0]); });
   gradcheck_op("relu", {Tensor({4}, {-1, 0.5f, 2, -0.25f})}, [](const auto& x) { return relu(x[0]); });
+  const auto value = [](const Variable& y) { return y.value().item(); };
+  const Variable six = number(6), four = number(4);
+  EXPECT_EQ(value(add(six, four)), 10) << "values: differences cannot show that an operation is another one";
+  EXPECT_EQ(value(sub(six, four)), 2);
+  EXPECT_EQ(value(mul(six, four)), 24);
+  EXPECT_EQ(value(div(six, four)), 1.5f);
+  EXPECT_EQ(value(scale(six, -0.5f)), -3);
+  EXPECT_FLOAT_EQ(value(exp(four)), std::exp(4.0f));
+  EXPECT_FLOAT_EQ(value(log(four)), std::log(4.0f)) << "log is the natural logarithm";
+  EXPECT_EQ(value(sqrt(four)), 2);
   const Variable zero = number(0);
   backward(relu(zero));
   EXPECT_EQ(zero.grad().item(), 0) << "relu: the gradient at 0 is 0, by the contract of the header";
@@ -284,9 +395,15 @@ TEST(Gradcheck, Elementwise) {
 TEST(Gradcheck, ShapesSumsAndProducts) {
   const Tensor x = random_tensor({2, 3, 4}, 3);
   gradcheck_op("sum over axis 1", {x}, [](const auto& v) { return sum(v[0], 1); });
-  gradcheck_op("mean over axis 2", {x}, [](const auto& v) { return mean(v[0], 2); });
+  gradcheck_op("mean over axis 1", {x}, [](const auto& v) { return mean(v[0], 1); });
   gradcheck_op("sum_all", {x}, [](const auto& v) { return sum_all(v[0]); });
   EXPECT_EQ(sum_all(Variable(x)).shape(), Shape{}) << "sum_all: the result has shape {}";
+  const Variable six(Tensor({2, 3}, {0, 1, 2, 3, 4, 5}));
+  EXPECT_EQ(sum(six, 1).value().values(), (Values{3, 12}))
+      << "values: a gradcheck looks at differences alone";
+  EXPECT_EQ(mean(six, 0).value().values(), (Values{1.5f, 2.5f, 3.5f}))
+      << "mean over axis 0: the sum, divided by the size of that axis";
+  EXPECT_EQ(narrow(six, 1, 1, 2).value().values(), (Values{1, 2, 4, 5})) << "two columns from column 1";
   gradcheck_op("reshape", {x}, [](const auto& v) { return reshape(v[0], {4, 6}); });
   gradcheck_op("transpose", {x}, [](const auto& v) { return transpose(v[0], 0, 2); });
   gradcheck_op("reshape of a transposed tensor", {x}, [](const auto& v) {

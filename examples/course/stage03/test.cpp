@@ -45,8 +45,10 @@ double square_mean(const Tensor& x) {
 double distance(const Tensor& x, const Tensor& y) {
   const Values a = x.values(), b = y.values();
   double largest = a.size() == b.size() ? 0 : INFINITY;
-  for (std::size_t i = 0; i < a.size() && i < b.size(); ++i)
-    largest = std::max(largest, std::fabs(double{a[i]} - b[i]));
+  for (std::size_t i = 0; i < a.size() && i < b.size(); ++i) {
+    const double apart = std::fabs(double{a[i]} - b[i]);
+    if (!(apart <= largest)) largest = std::isnan(apart) ? INFINITY : apart;
+  }
   return largest;
 }
 
@@ -75,6 +77,9 @@ TEST(Linear, MultipliesRowsByTheTransposedWeight) {
   EXPECT_EQ(find(Linear(3, 2, 5), "weight").value().values(),
             find(Linear(3, 2, 5), "weight").value().values())
       << "the seed alone decides about the weights";
+  EXPECT_NE(find(Linear(3, 2, 5), "weight").value().values(),
+            find(Linear(3, 2, 6), "weight").value().values())
+      << "another seed, other weights: layers that begin equal would stay alike";
 }
 
 TEST(Modules, NameWhatTheyHoldAndPassTrainOn) {
@@ -115,10 +120,18 @@ TEST(Im2col, LaysEachPatchInARow) {
   EXPECT_EQ(channels.shape(), (Shape{2, 2}));
   EXPECT_EQ(channels.values(), (Values{0, 1, 2, 3}))
       << "a row has all channels of one place, and images come one after another";
+  const Tensor planes = im2col(Variable(counting({1, 2, 2, 2})), 2, 1, 0).value();
+  EXPECT_NE(planes.values(), (Values{0, 4, 1, 5, 2, 6, 3, 7}))
+      << "this row goes pixel by pixel, with the channels of each: here all pixels of the first channel come "
+         "before those of the second, as in the weights [k, c, r, r]";
+  EXPECT_EQ(planes.values(), (Values{0, 1, 2, 3, 4, 5, 6, 7}));
   EXPECT_EQ(im2col(Variable(counting({1, 1, 2, 3}).transpose(2, 3)), 1, 1, 0).value().values(),
             (Values{0, 3, 1, 4, 2, 5}))
       << "images may be a view";
   EXPECT_THROW(im2col(x, 4, 1, 0), std::invalid_argument) << "a kernel of 4 does not fit into an image of 3";
+  EXPECT_THROW(im2col(Variable(counting({1, 1, 5, 2})), 3, 1, 0), std::invalid_argument)
+      << "a kernel of 3 fits into the five rows, but not into the two columns";
+  EXPECT_THROW(im2col(x, 0, 1, 0), std::invalid_argument) << "a kernel of 0 has no pixels";
   EXPECT_THROW(im2col(x, 1, 0, 0), std::invalid_argument) << "with a stride of 0 it would stand still";
   EXPECT_THROW(im2col(x, 1, 1, -1), std::invalid_argument) << "a padding of -1 would cut the image";
 }
@@ -181,6 +194,9 @@ TEST(Conv2d, EqualsADirectSum) {
   const double variance = square_mean(find(Conv2d(20, 50, 3, {}, 7), "weight").value());
   EXPECT_NEAR(variance, 2.0 / 180, 0.001) << "each output sums c r r products: the variance is 2 / (c r r)";
   Conv2d layer(2, 3, 3, {}, 5);
+  EXPECT_EQ(find(layer, "bias").value().values(), (Values{0, 0, 0})) << "bias starts at 0";
+  EXPECT_NE(find(layer, "weight").value().values(), find(Conv2d(2, 3, 3, {}, 6), "weight").value().values())
+      << "another seed, other weights";
   EXPECT_THROW(layer.forward(Variable(Tensor({1, 1, 5, 5}))), std::invalid_argument)
       << "1 channel for a layer of 2";
 }
@@ -189,6 +205,10 @@ TEST(BatchNorm, MakesEachChannelStandard) {
   BatchNorm2d layer(2);
   EXPECT_EQ(find(layer, "weight").value().values(), (Values{1, 1}));
   EXPECT_EQ(find(layer, "bias").value().values(), (Values{0, 0}));
+  const Tensor dark_and_bright({2, 1, 1, 2}, {0, 0, 1, 1});
+  EXPECT_NEAR(BatchNorm2d(1).forward(Variable(dark_and_bright)).value().at({0, 0, 0, 0}), -1, 1e-3)
+      << "each image was made standard by itself: mean and variance are those of all images of the batch, so "
+         "that a dark image stays darker than a bright one";
   const Variable x(map(random_tensor({3, 2, 2, 2}, 1), [](float v) { return 5 + 3 * v; }), true);
   const Tensor y = layer.forward(x).value();
   for (std::int64_t channel = 0; channel < 2; ++channel) {
@@ -228,6 +248,15 @@ TEST(BatchNorm, KeepsAnotherVarianceThanItUses) {
   EXPECT_NEAR(y, 2 / std::sqrt(0.9 + 2.0 / 3 + 1e-5), 1e-5)
       << "evaluation uses the running mean and variance, even for one pixel";
   EXPECT_FLOAT_EQ(buffers[0].second.item(), 0.4f) << "evaluation changes no buffer";
+  layer.train(true);
+  {
+    const NoGrad no_grad;
+    layer.forward(Variable(Tensor({2, 1, 1, 1}, {5, 7})));
+  }
+  EXPECT_FLOAT_EQ(buffers[0].second.item(), 0.9f * 0.4f + 0.1f * 6)
+      << "training() alone decides between training and evaluation, not whether a tape is recorded";
+  EXPECT_THROW(layer.forward(Variable(Tensor({1, 3, 2, 2}))), std::invalid_argument)
+      << "3 channels for a layer of 1: broadcasting would give all of them the same statistics";
 }
 
 TEST(BatchNorm, DividesSmallDeviations) {
@@ -241,6 +270,11 @@ TEST(BatchNorm, DividesSmallDeviations) {
                                 "difference of two numbers near 1,000,000, in which 0.0156 is lost; take the "
                                 "mean of (x - mean)^2";
   EXPECT_NEAR(y[1], -1, 0.01);
+  const float small = std::sqrt(1e-5f);
+  const Values halved =
+      layer.forward(Variable(Tensor({4, 1, 1, 1}, {small, -small, small, -small}))).value().values();
+  EXPECT_NEAR(halved[0], std::sqrt(0.5), 0.01) << "a variance of 1e-5 and eps = 1e-5 are 2e-5 below the "
+                                                  "root: eps is added to the variance, not to the deviation";
 }
 
 TEST(MaxPool, TakesTheFirstOfTheLargest) {
@@ -263,6 +297,16 @@ TEST(MaxPool, TakesTheFirstOfTheLargest) {
   for (const Values& square : {Values{1, nan, 2, 3}, Values{nan, 1, 2, 3}})
     EXPECT_TRUE(std::isnan(layer.forward(Variable(Tensor({1, 1, 2, 2}, square))).value().item()))
         << "a NaN among the pixels must stay visible: every comparison with it is false";
+  EXPECT_THROW(layer.forward(Variable(Tensor({1, 1, 1, 5}))), std::invalid_argument)
+      << "no square of 2 x 2 fits into a row of 5 pixels";
+  EXPECT_THROW(MaxPool2d(0).forward(x), std::invalid_argument) << "a square of 0 x 0 has no pixels";
+  const Variable view(counting({1, 1, 2, 4}).transpose(2, 3), true);  // rows 0 4, 1 5, 2 6, 3 7
+  const Variable of_view = layer.forward(view);
+  EXPECT_EQ(of_view.value().values(), (Values{5, 7}))
+      << "images may be a view: data() alone is not their order";
+  backward(sum_all(of_view));
+  EXPECT_EQ(view.grad().values(), (Values{0, 0, 0, 1, 0, 0, 0, 1}))
+      << "dy may be a view, too: sum_all passes one number on, expanded";
 }
 
 TEST(Softmax, StaysFinite) {
@@ -280,6 +324,9 @@ TEST(Softmax, StaysFinite) {
   const Tensor low = log_softmax(Variable(Tensor({1, 2}, {-1000, -1000}))).value();
   EXPECT_NEAR(low.values()[0], -std::log(2.0), 1e-6)
       << "exp(-1000) is 0, and log(0) infinite: subtract the largest element first";
+  const Tensor both = log_softmax(Variable(Tensor({2, 2}, {1000, 1000, -1000, -1000}))).value();
+  EXPECT_NEAR(both.values()[2], -std::log(2.0), 1e-6)
+      << "each row needs its own largest element: that of all rows is too large for this one";
   const Tensor x3 = random_tensor({2, 3, 4}, 1);
   EXPECT_LT(distance(log_softmax(Variable(x3)).value(), log_softmax(Variable(x3.reshape({6, 4}))).value()),
             1e-5)
@@ -303,12 +350,21 @@ TEST(Losses, AreMeansOverTheBatch) {
   for (std::size_t i = 0; i < 12; ++i)
     EXPECT_NEAR(gradient[i], (std::exp(log_p[i]) - (i == 2 || i == 4 || i == 11)) / 3, 1e-6)
         << "d(loss)/d(logit) is (p - 1) / n at the label, p / n elsewhere";
+  logits.clear_grad();
+  backward(cross_entropy(logits, labels), 8);
+  EXPECT_NEAR(logits.grad().values()[0], 8 * gradient[0], 1e-5)
+      << "with a seed of 8 all gradients are 8 times as large: the gradient of the choice must be multiplied "
+         "by dy, though a loss mostly has dy = 1";
   EXPECT_NEAR(cross_entropy(Variable(Tensor({1, 10})), {3}).value().item(), std::log(10.0), 1e-6)
       << "an untrained guess among ten";
+  EXPECT_EQ(cross_entropy(Variable(Tensor({1, 2}, {1000, 0})), {1}).value().item(), 1000)
+      << "a probability of exp(-1000) costs 1000: neither the probability nor its logarithm is bounded";
   EXPECT_THROW(cross_entropy(logits, {0, 1, 4}), std::invalid_argument)
       << "label 4 of 4 classes: it would read another row";
   EXPECT_THROW(cross_entropy(logits, {0, 1, -1}), std::invalid_argument);
   EXPECT_THROW(cross_entropy(logits, {0, 1}), std::invalid_argument) << "two labels for three rows";
+  EXPECT_THROW(cross_entropy(Variable(Tensor({0, 4})), {}), std::invalid_argument)
+      << "no rows have no mean: 0 / 0";
   const Variable x(Tensor({2, 2}, {1, 2, 3, 4}), true), target(Tensor({2, 2}, {1, 1, 1, 1}));
   EXPECT_FLOAT_EQ(mse(x, target).value().item(), 3.5f) << "(0 + 1 + 4 + 9) / 4: the mean over all elements";
   EXPECT_THROW(mse(Variable(Tensor({2, 1})), Variable(Tensor({2}))), std::invalid_argument)
@@ -316,6 +372,8 @@ TEST(Losses, AreMeansOverTheBatch) {
          "together; refuse shapes that are not equal";
   backward(mse(x, target));
   EXPECT_EQ(x.grad().values(), (Values{0, 0.5, 1, 1.5})) << "2 (x - target) / 4";
+  gradcheck_op("mse, by x and by target", {random_tensor({3, 4}, 2), random_tensor({3, 4}, 3)},
+               [](const std::vector<Variable>& v) { return mse(v[0], v[1]); });
 }
 
 }  // namespace

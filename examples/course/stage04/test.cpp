@@ -33,6 +33,20 @@ Tensor find(const Optimizer& optimizer, const std::string& name) {
   throw std::runtime_error("state() must have a tensor called " + name);
 }
 
+/// Tensors that were handed out before a step see what the step did.
+template <typename Optimizer> void steps_in_place(const std::string& average_name) {
+  const Variable p = weight(1);
+  Optimizer optimizer({{"p", p}}, {});
+  const Tensor value = p.value(), average = find(optimizer, average_name), steps = find(optimizer, "steps");
+  set_gradient(p, 2);
+  optimizer.step(0.1f);
+  EXPECT_NE(value.item(), 1) << "step() gave the parameter a new tensor: whoever holds the old one sees no "
+                                "change. Write through value().data()";
+  EXPECT_NE(average.item(), 0)
+      << "what state() handed out before the step has not changed: write into its memory";
+  EXPECT_EQ(steps.item(), 1) << "the same for steps";
+}
+
 TEST(Sgd, FollowsTheFormula) {
   const Variable p = weight(1), frozen = weight(5);
   SGD optimizer({{"p", p}, {"frozen", frozen}}, {0.9f, 0.5f});
@@ -52,6 +66,7 @@ TEST(Sgd, FollowsTheFormula) {
   const float before = p.value().item();
   optimizer.step(0.2f);
   EXPECT_EQ(p.value().item(), before) << "after clear_grads() there is no gradient, so nothing moves";
+  steps_in_place<SGD>("p.momentum");
 }
 
 TEST(AdamW, CorrectsBothAverages) {
@@ -93,6 +108,11 @@ TEST(AdamW, DecaysTheWeightNotTheGradient) {
          "move by the whole rate";
   optimizer.step(0.02f);
   EXPECT_NEAR(p.value().item(), 0.995 * 0.99, 1e-6) << "the decay is scaled by the rate";
+  const Variable frozen = weight(5);
+  AdamW of_none({{"frozen", frozen}}, {0.9f, 0.999f, 1e-8f, 0.5f});
+  of_none.step(0.1f);
+  EXPECT_EQ(frozen.value().item(), 5) << "a parameter without a gradient stays as it is: no decay either";
+  steps_in_place<AdamW>("p.mean");
   EXPECT_EQ(AdamW({}, {}).state().size(), 1u) << "without parameters, the state is the number of steps";
 }
 
@@ -125,9 +145,13 @@ template <typename Optimizer> void continues(const typename Optimizer::Options& 
 TEST(Optimizers, ContinueFromTheirState) {
   continues<SGD>({0.9f, 0.01f});
   continues<AdamW>({});
-  const SGD sgd({{"0.weight", weight(1)}}, {});
+  SGD sgd({{"0.weight", weight(1)}}, {});
   EXPECT_EQ(find(sgd, "0.weight.momentum").shape(), (Shape{1}));
-  const AdamW adam({{"0.weight", weight(1)}}, {});
+  sgd.step(0.1f);
+  EXPECT_EQ(find(sgd, "steps").item(), 1) << "steps counts calls of step(), also where no gradient came";
+  AdamW adam({{"0.weight", weight(1)}}, {});
+  adam.step(0.1f);
+  EXPECT_EQ(find(adam, "steps").item(), 1) << "steps counts calls of step(), also where no gradient came";
   EXPECT_EQ(adam.state().size(), 3u) << "two averages, and the steps";
   EXPECT_EQ(find(adam, "0.weight.mean").shape(), (Shape{1}));
   EXPECT_EQ(find(adam, "0.weight.square").shape(), (Shape{1}));
@@ -179,10 +203,33 @@ TEST(Digits, AreReadAndSplit) {
             (std::vector<int>{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}))
       << "the label is the last number of a line";
   EXPECT_THROW(read_digits("no_such_file.csv", true), std::runtime_error);
-  std::ofstream("short.csv") << "1,2,3\n";
-  EXPECT_THROW(read_digits("short.csv", true), std::runtime_error)
-      << "a line of three numbers is not an image";
-  std::remove("short.csv");
+  const auto refuses = [](const std::string& line) {  // and names the file
+    std::ofstream("odd.csv") << line << '\n';
+    try {
+      read_digits("odd.csv", true);
+    } catch (const std::runtime_error& error) {
+      return std::string(error.what()).find("odd.csv") != std::string::npos;
+    }
+    return false;
+  };
+  std::string pixels;
+  for (int i = 0; i < 64; ++i) pixels += "1,";
+  EXPECT_FALSE(refuses(pixels + "9")) << "64 pixels and a digit are an image and its label";
+  const std::string rest = pixels.substr(2);  // 63 pixels
+  for (const auto& [line, why] : std::vector<std::pair<std::string, std::string>>{
+           {"1,2,3", "three numbers are no image"},
+           {rest + "9", "63 pixels and a digit: a pixel is missing, and the label was taken for one"},
+           {pixels + "9,9", "a number too many: the line is of another file, or two lines became one"},
+           {pixels + "x", "the label is no number"},
+           {"?," + rest + "9", "a pixel is no number, and was read as 0, or as what stood there before"},
+           {pixels + "9 or 4", "text stands behind the label"},
+           {"17," + rest + "9", "a pixel of 17, above 16"},
+           {"-1," + rest + "9", "a pixel of -1"},
+           {pixels + "10", "a label of 10: there are ten digits, 0 to 9"},
+           {pixels + "-1", "a label of -1"}})
+    EXPECT_TRUE(refuses(line)) << "read_digits must throw std::runtime_error with the name of the file: "
+                               << why;
+  std::remove("odd.csv");
 }
 
 TEST(Epochs, HaveAnOrderEach) {
@@ -246,6 +293,10 @@ TEST(Accuracy, LooksAndDoesNotTouch) {
   spy.train(false);
   accuracy(spy, data);
   EXPECT_FALSE(spy.training()) << "a network that was evaluating still is";
+  Dataset last_five_wrong{Tensor({1, 3}, {1, 0, 0}).expand({40, 3}).clone(), std::vector<int>(40, 0)};
+  for (std::size_t i = 35; i < 40; ++i) last_five_wrong.labels[i] = 1;
+  EXPECT_EQ(accuracy(spy, last_five_wrong), 0.875)
+      << "5 of 40 are wrong, and all among the last: images that fill no batch count, too";
 }
 
 TEST(Fit, IsTheSameEveryTime) {
@@ -282,12 +333,20 @@ TEST(Fit, StepsByTheGradientOfOneBatch) {
   SGD optimizer(network.parameters(), {});
   FitOptions options;
   options.epochs = 1, options.batch_size = 32, options.lr = 0, options.seed = 4;
-  fit(network, optimizer, data, options);
+  const std::vector<double> losses = fit(network, optimizer, data, options);
   const Variable p = network.parameters().at(0).second;
   const Tensor left = p.grad();
+  const auto loss_of = [&](std::int64_t begin) {
+    const Dataset batch = batch_of(data, epoch_order(64, 4, 0), begin, 32);
+    return cross_entropy(network.forward(Variable(batch.images)), batch.labels);
+  };
   optimizer.clear_grads();
-  const Dataset last = batch_of(data, epoch_order(64, 4, 0), 32, 32);
-  backward(cross_entropy(network.forward(Variable(last.images)), last.labels));
+  const Variable last = loss_of(32);
+  const double mean = (double{loss_of(0).value().item()} + last.value().item()) / 2;
+  ASSERT_EQ(losses.size(), 1u);
+  EXPECT_NEAR(losses[0], mean, 1e-5)
+      << "the loss of an epoch is the mean of its batches' losses, not that of the last batch";
+  backward(last);
   if (left.numel() == 0) return;  // cleared after the step, which is as good
   EXPECT_EQ(left.values(), p.grad().values())
       << "after two steps with rate 0, what is left must be the gradient of the second batch, samples 32 to "

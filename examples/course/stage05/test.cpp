@@ -222,6 +222,16 @@ TEST(FastMatmul, ReadsAndWritesOnlyItsMatrices) {
         }
       }
     ASSERT_EQ(wrong_place(dense(a, m, k), dense(b, k, n), c), "");
+    // Infinity times a panel's zero is NaN: now it shows where a whole tile is written that adds zeros.
+    for (std::int64_t i = 0; i < m; ++i)
+      const_cast<float*>(in_a.data)[i * in_a.row_stride] = std::numeric_limits<float>::infinity();
+    fast_matmul(in_a, in_b, around_c.data(), stride);
+    for (std::int64_t i = 0; i < m + 2; ++i)
+      for (std::int64_t j = i < m ? n : 0; j < stride; ++j)
+        ASSERT_EQ(around_c[static_cast<std::size_t>(i * stride + j)], 77)
+            << "row " << i << ", column " << j
+            << " of the memory is not c's: a tile at the edge was written whole, which adds zeros, but not "
+               "if a holds an infinity; nor may another thread's part of c be written at all";
   }
 }
 
@@ -317,6 +327,11 @@ TEST(Conv, EqualsTheDefinition) {
   ASSERT_EQ(patches, (std::vector<float>{1, 2, 2, 3, 4, 5, 5, 6}))
       << "the image 1 2 3 / 4 5 6 has two patches of 2 x 2, which are the columns of the matrix: each row is "
          "one place (c, r, s) of the filter";
+  const std::vector<float> pixel{5};
+  std::vector<float> around(9, kNaN);
+  image_to_columns({1, 1, 1, 3, 1, 1}, pixel.data(), around.data());
+  ASSERT_EQ(around, (std::vector<float>{0, 0, 0, 0, 5, 0, 0, 0, 0}))
+      << "the padding of one pixel: image_to_columns must write the zeros, for the memory may hold anything";
   for (const Case& of : kCases) {
     const Tensor x = random_tensor({of.n, of.c, of.h, of.w}, 1),
                  w = random_tensor({of.k, of.c, of.r, of.r}, 2);
@@ -324,6 +339,9 @@ TEST(Conv, EqualsTheDefinition) {
     const std::int64_t oh = (of.h + 2 * of.padding - of.r) / of.stride + 1,
                        ow = (of.w + 2 * of.padding - of.r) / of.stride + 1;
     ASSERT_EQ(y.shape(), (Shape{of.n, of.k, oh, ow}));
+    const Tensor view = x.transpose(2, 3).clone().transpose(2, 3);
+    ASSERT_EQ(conv2d(Variable(view), Variable(w), of.stride, of.padding).value().values(), y.values())
+        << "images that lie in memory by columns must give the same: follow the strides, or make a copy";
     std::vector<double> expected(static_cast<std::size_t>(y.numel()));
     each_product(of, oh, ow, [&](std::int64_t i, std::int64_t j, std::int64_t to) {
       expected[static_cast<std::size_t>(to)] += double{x.data()[i]} * w.data()[j];
@@ -336,6 +354,10 @@ TEST(Conv, EqualsTheDefinition) {
 }
 
 TEST(Conv, GradientsEqualTheDefinition) {
+  std::vector<float> image(6, 100);
+  columns_to_image({1, 2, 3, 2, 1, 0}, std::vector<float>(8, 1).data(), image.data());
+  EXPECT_EQ(image, (std::vector<float>{101, 102, 101, 101, 102, 101}))
+      << "columns_to_image adds to what the image holds, once for each patch that a pixel is in";
   for (const Case& of : kCases) {
     const Variable x(random_tensor({of.n, of.c, of.h, of.w}, 3), true),
         w(random_tensor({of.k, of.c, of.r, of.r}, 4), true);
@@ -357,7 +379,37 @@ TEST(Conv, GradientsEqualTheDefinition) {
     for (std::size_t i = 0; i < dw.size(); ++i)
       ASSERT_NEAR(of_w[i], dw[i], 1e-3)
           << "element " << i << " of dL/dweight: the sum over all " << of.n << " images";
+
+    const auto gradient_of_x = [&](const Variable& loss) {
+      x.clear_grad();
+      backward(loss);
+      return x.grad().values();
+    };
+    const Tensor ones = map(y.value(), [](float) { return 1.0f; });
+    ASSERT_EQ(gradient_of_x(sum_all(conv2d(x, w, of.stride, of.padding))),
+              gradient_of_x(sum_all(mul(conv2d(x, w, of.stride, of.padding), Variable(ones)))))
+        << "the gradient that comes from a sum is one number in memory, expanded: follow its strides, or "
+           "make a copy";
   }
+}
+
+TEST(Conv, CallsTheProductAndRefusesWhatDoesNotFit) {
+  product = counted_product;
+  const Variable x(random_tensor({2, 3, 5, 4}, 7), true), w(random_tensor({4, 3, 3, 3}, 8), true);
+  products = 0;
+  const Variable y = conv2d(x, w, 1, 1);
+  EXPECT_EQ(products, 2)
+      << "conv2d must call `product` for each of two images: the next stage puts a GPU's there";
+  backward(sum_all(y));
+  EXPECT_EQ(products, 6) << "backwards there are two products for each image, for dL/dweight and for dL/dP";
+  EXPECT_THROW(conv2d(x, Variable(Tensor({4, 2, 3, 3})), 1, 1), std::invalid_argument)
+      << "filters of 2 channels over images of 3: memory behind the filters would be read";
+  EXPECT_THROW(conv2d(x, Variable(Tensor({4, 3, 5, 5})), 1, 0), std::invalid_argument)
+      << "a filter of 5 x 5 does not fit into 5 x 4 pixels";
+  EXPECT_THROW(conv2d(x, Variable(Tensor({4, 3, 3, 2})), 1, 1), std::invalid_argument)
+      << "filters are square";
+  EXPECT_THROW(conv2d(x, w, 0, 1), std::invalid_argument) << "with a stride of 0 it would stand still";
+  EXPECT_THROW(conv2d(x, w, 1, -1), std::invalid_argument) << "a padding of -1 would cut the image";
 }
 
 TEST(Conv, HoldsThePatchesOfOneImage) {

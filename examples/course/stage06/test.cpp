@@ -153,8 +153,31 @@ simt::KernelCounts counted(Kernel kernel, ProductSize size) {
   return counts.kernels.empty() ? simt::KernelCounts{} : counts.kernels[0];
 }
 
+// Whether all bits are those of one sum in the order of k, each product rounded before it is added, or not
+// (fused).
+std::string in_order(Kernel kernel) {
+  constexpr int m = 3, n = 5, k = 50;
+  const std::vector<float> a = random_tensor({m, k}, 9).values(), b = random_tensor({k, n}, 10).values(),
+                           before = random_tensor({m, n}, 11).values();
+  const DeviceArray<float> device_a(a), device_b(b), c(before);
+  kernel({m, n, k}, device_a.data(), device_b.data(), c.data());
+  const std::vector<float> result = c.values();
+  std::vector<float> sums[2] = {before, before};
+  for (std::size_t at = 0; at < result.size(); ++at)
+    for (std::size_t d = 0; d < k; ++d) {
+      const float left = a[at / n * k + d], right = b[d * n + at % n];
+      const volatile float product = left * right;
+      sums[0][at] += product;
+      sums[1][at] = std::fma(left, right, sums[1][at]);
+    }
+  if (result == sums[0] || result == sums[1]) return "";
+  return "the numbers are right, and the last bits are not: products must be added to what c holds, in the "
+         "order of k, and no sum of a tile be added at its end";
+}
+
 TEST(Simple, EverySize) {
   ASSERT_EQ(run_all(matmul_simple, kSizes), "");
+  ASSERT_EQ(in_order(matmul_simple), "");
 }
 
 TEST(Simple, LanesHaveAdjacentColumns) {
@@ -169,6 +192,7 @@ TEST(Simple, LanesHaveAdjacentColumns) {
 
 TEST(Tiled, EverySize) {
   ASSERT_EQ(run_all(matmul_tiled, kSizes), "");
+  ASSERT_EQ(in_order(matmul_tiled), "");
 }
 
 TEST(Tiled, HasNoRace) {
@@ -303,6 +327,15 @@ TEST(Engine, RoundsFactorsAndKeepsSums) {
   cuda_matmul_f16({a.data(), 1, 3, 3, 1}, {b.data(), 3, 1, 1, 1}, &c, 1);
   ASSERT_EQ(c, 2049.5f) << "2049 is rounded to an f16, 2048; the sum 2048 + 1 + 0.5 is f32, and not rounded. "
                            "The depth of 3 is filled up with zeros";
+  const std::vector<float> x = whole_numbers(15, 12), y = whole_numbers(20, 13);
+  const Matrix left{x.data(), 3, 5, 1, 3}, right{y.data(), 5, 4, 1, 5};  // both by columns
+  std::vector<float> by_mma(30, 1), expected(30, 1);
+  cuda_matmul_f16(left, right, by_mma.data(), 10);
+  fast_matmul(left, right, expected.data(), 10);
+  ASSERT_EQ(by_mma, expected) << "3 x 5 times 5 x 4, both by columns, into rows that are 10 floats apart";
+  cuda_matmul_f16({x.data(), 3, 0, 0, 1}, {y.data(), 0, 4, 4, 1}, by_mma.data(), 10);
+  cuda_matmul_f16({x.data(), 0, 5, 5, 1}, {y.data(), 5, 4, 4, 1}, by_mma.data(), 10);
+  ASSERT_EQ(by_mma, expected) << "without depth or rows nothing happens";
 }
 
 }  // namespace

@@ -195,6 +195,7 @@ TEST(Rounded, StoresWhatComesInAndWhatGoesOut) {
   ASSERT_EQ(layer.buffers().size(), 1u) << "the layer's buffers belong to the network's state, too";
   EXPECT_TRUE(layer.buffers()[0].second.shares_memory_with(spy->mean));
   layer.train(false);
+  EXPECT_FALSE(layer.training()) << "its mode is that of the layer";
   EXPECT_FALSE(spy->training())
       << "train(false) must reach the layer: a batch norm would still use the batch's statistics";
 }
@@ -238,7 +239,11 @@ TEST(MasterWeights, SmallUpdatesAddUp) {
 
 TEST(MasterWeights, TakeGradientsAsTheyAreStored) {
   const auto network = one_weight(1);
+  network->parameters()[0].second.grad() = Tensor({1, 1}, {3});
   MasterWeights masters(*network, Precision::f16);
+  EXPECT_EQ(network->parameters()[0].second.grad().numel(), 0)
+      << "the network had a gradient from before, and the first pass would add to it: the constructor must "
+         "clear it";
   network->parameters()[0].second.grad() = Tensor({1, 1}, {kFine});
   masters.take_gradients();
   const Variable master = masters.parameters()[0].second;
@@ -248,6 +253,10 @@ TEST(MasterWeights, TakeGradientsAsTheyAreStored) {
       << "the network's gradient must be cleared: otherwise the next backward pass adds to it";
   EXPECT_EQ(masters.parameters()[1].second.grad().numel(), 0)
       << "the bias had no gradient, so its master has none";
+  network->parameters()[0].second.grad() = Tensor({1, 1}, {4});
+  masters.take_gradients();
+  EXPECT_EQ(master.grad().item(), 4) << "the master had the gradient 1 of the step before, and the network's "
+                                        "is 4: it must be replaced, not added to";
   network->parameters()[0].second.grad() = Tensor({1, 1}, {70000});
   masters.take_gradients();
   EXPECT_EQ(master.grad().item(), kInfinity)
@@ -298,6 +307,8 @@ TEST(LossScaler, GrowsAndBacksOff) {
   EXPECT_EQ(optimizer.norms.size(), 3u);
   EXPECT_EQ(optimizer.norms[0], 0.5) << "the optimizer must get the true gradient, 4 / 8";
   EXPECT_EQ(scaler.scale(), 16) << "after 3 applied steps in a row the scale doubles";
+  EXPECT_EQ(scaler.state()[1].second.item(), 0)
+      << "the scale has grown: the count of applied steps in a row begins again at 0";
   for (int i = 0; i < 3; ++i) attempt(scaler, optimizer, 1);
   EXPECT_EQ(scaler.scale(), 16) << "the ceiling";
   for (const float bad : {kInfinity, -kInfinity, kNan}) {
@@ -318,6 +329,18 @@ TEST(LossScaler, GrowsAndBacksOff) {
   attempt(scaler, optimizer, 1);
   attempt(scaler, optimizer, 1);
   EXPECT_EQ(scaler.scale(), 4) << "after one bad batch the scale must not stay low for ever";
+  attempt(scaler, optimizer, 1);
+  attempt(scaler, optimizer, 1);
+  EXPECT_EQ(scaler.scale(), 4) << "it has grown: from then on, 3 applied steps are counted again";
+  attempt(scaler, optimizer, 1);
+  EXPECT_EQ(scaler.scale(), 8);
+  LossScaler other({.initial = 4, .growth = 4, .backoff = 0.125f, .floor = 0.25f, .growth_interval = 1});
+  attempt(other, optimizer, 1);
+  EXPECT_EQ(other.scale(), 16) << "with growth = 4: a scale of 4 grows to 16";
+  attempt(other, optimizer, kInfinity);
+  EXPECT_EQ(other.scale(), 2) << "with backoff = 1/8: a scale of 16 becomes 2";
+  attempt(other, optimizer, kInfinity);
+  EXPECT_EQ(other.scale(), 0.25f) << "with backoff = 1/8 and floor = 1/4: a scale of 2 becomes 1/4";
 }
 
 TEST(LossScaler, OneFiniteGradientDoesNotHideAnother) {
@@ -334,6 +357,11 @@ TEST(LossScaler, OneFiniteGradientDoesNotHideAnother) {
       << "the overflow of the last step must be forgotten; a parameter without a gradient is none";
   EXPECT_EQ(two[1].second.grad().item(), 1) << "after an overflow, gradients are divided by half as much";
   EXPECT_EQ(two[0].second.grad().numel(), 0) << "a parameter without a gradient must stay without one";
+  scaler.step(optimizer, 1);
+  two[0].second.grad() = Tensor({1}, {1e25f});
+  EXPECT_TRUE(scaler.unscale(two))
+      << "1e25 is finite, but its square in float is not: ask each gradient, not "
+         "a sum of squares in float";
 }
 
 TEST(LossScaler, NeverStepsBeforeItHasUnscaled) {
@@ -422,6 +450,10 @@ TEST(MixedStep, SkippedItChangesNothing) {
   EXPECT_EQ(values_of(adam.state()), state)
       << "a skipped step changed the optimizer's state: its moments, or its count of steps";
   EXPECT_EQ(scaler.scale(), 0x1p23f);
+  for (const Parameters& parameters : {masters.parameters(), network.all->parameters()})
+    for (const auto& [name, parameter] : parameters)
+      EXPECT_EQ(parameter.grad().numel(), 0)
+          << "after a skipped step, too, " << name << " must have no gradient";
   int attempts = 1;
   while (attempts < 20 && !mixed_step(*network.all, masters, adam, scaler, batch, 0.125f).applied) ++attempts;
   EXPECT_LT(attempts, 20) << "the scale was halved 20 times, and no step was applied";
@@ -461,7 +493,12 @@ TEST(FitMixed, InF32ItIsFit) {
   MasterWeights masters(*mixed.all, Precision::f32);
   SGD mixed_sgd(masters.parameters(), {});
   LossScaler scaler({.initial = 1024});
+  mixed.all->train(false);
   const MixedReport report = fit_mixed(*mixed.all, masters, mixed_sgd, scaler, data, options);
+  EXPECT_TRUE(mixed.all->training()) << "as fit() does, fit_mixed() must switch the network to training";
+  EXPECT_THROW(fit_mixed(*mixed.all, masters, mixed_sgd, scaler, first_digits(10), options),
+               std::invalid_argument)
+      << "as fit() does, fit_mixed() must refuse ten samples, which are no batch of 32";
   EXPECT_EQ(report.skipped, 0) << "in f32 nothing overflows here";
   ASSERT_EQ(report.losses.size(), losses.size());
   EXPECT_NEAR(report.losses[1], losses[1], 1e-6) << "the losses reported must be the true ones, not scaled";
@@ -479,6 +516,10 @@ TEST(FitMixed, LearningRatesCountAppliedSteps) {
   const FitOptions options{.epochs = 2, .batch_size = 16, .warmup = 5};
   const MixedReport report = fit_mixed(*network.all, masters, recorder, scaler, first_digits(256), options);
   EXPECT_GT(report.skipped, 1) << "a scale of 2^24 is too large for several steps";
+  ASSERT_EQ(report.losses.size(), 2u);
+  EXPECT_NEAR(report.losses[0], report.losses[1], 1e-3)
+      << "the weights did not change, and both epochs have the same 256 samples: the means of their losses "
+         "must be equal. The loss of a skipped step counts, too";
   ASSERT_EQ(static_cast<std::int64_t>(recorder.rates.size()) + report.skipped, 32)
       << "each of 32 batches is a step, applied or skipped";
   for (std::size_t i = 0; i < recorder.rates.size(); ++i)

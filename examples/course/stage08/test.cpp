@@ -1,8 +1,12 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <csignal>
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
+#include <ctime>
+#include <exception>
 #include <functional>
 #include <iostream>
 #include <memory>
@@ -23,20 +27,26 @@ namespace {
 
 using namespace std::chrono_literals;
 
-#ifdef __SANITIZE_THREAD__
-constexpr std::chrono::seconds kPatience = 60s;
-#else
 constexpr std::chrono::seconds kPatience = 8s;
-#endif
 
-// Ends the program, with words, if the test that has one takes longer.
+// Ends the program, with words, if the test that has one hangs: the program has computed next to nothing for
+// so long, which is sure on a busy machine, too; or it has not ended after twenty times as long.
 class Watchdog {
  public:
   explicit Watchdog(const char* why)
       : thread_([this, why] {
+          using Clock = std::chrono::steady_clock;
+          const Clock::time_point begin = Clock::now();
+          Clock::time_point since = begin;
+          std::clock_t computed = std::clock();  // by all threads
           std::unique_lock lock(mutex_);
-          if (over_.wait_for(lock, kPatience, [&] { return is_over_; })) return;
-          std::cerr << "After " << kPatience.count() << " s the test hangs: " << why << std::endl;
+          while (Clock::now() < since + kPatience && Clock::now() < begin + 20 * kPatience) {
+            if (over_.wait_for(lock, 500ms, [&] { return is_over_; })) return;
+            if (std::clock() - computed < CLOCKS_PER_SEC / 50) continue;
+            since = Clock::now();
+            computed = std::clock();
+          }
+          std::cerr << "For " << kPatience.count() << " s or longer the test hangs: " << why << std::endl;
           std::_Exit(3);
         }) {}
   ~Watchdog() {
@@ -56,7 +66,7 @@ class Watchdog {
 };
 
 bool soon(const std::function<bool()>& condition) {
-  for (int i = 0; i < 3000 && !condition(); ++i) std::this_thread::sleep_for(1ms);
+  for (int i = 0; i < 20000 && !condition(); ++i) std::this_thread::sleep_for(1ms);
   return condition();
 }
 
@@ -65,7 +75,10 @@ struct Slow : Source {
   explicit Slow(std::int64_t n, int microseconds = 0) : size_(n), microseconds_(microseconds) {}
   std::int64_t size() const override { return size_; }
   Shape image_shape() const override { return {1, 3, 4}; }
-  std::string name(std::int64_t sample) const override { return "slow/" + std::to_string(sample) + ".png"; }
+  // Without the sample's number: an error must have both.
+  std::string name(std::int64_t sample) const override {
+    return "slow/" + std::string(static_cast<std::size_t>(sample % 50) + 1, 'x') + ".png";
+  }
   int read(std::int64_t sample, float* image) const override {
     {
       const std::lock_guard lock(mutex);
@@ -76,11 +89,13 @@ struct Slow : Source {
     if (microseconds_) std::this_thread::sleep_for(std::chrono::microseconds(sample * 7919 % microseconds_));
     if (before_writing) before_writing(sample);
     for (int i = 0; i < 12; ++i) image[i] = static_cast<float>(100 * sample + i + 1);
+    if (after_writing) after_writing();
     ++ended;
     return static_cast<int>(sample % 10);
   }
 
   std::function<void(std::int64_t)> before_writing;
+  std::function<void()> after_writing;
   mutable std::atomic<int> begun = 0, ended = 0;
   mutable std::mutex mutex;
   mutable std::multiset<std::int64_t> samples;
@@ -157,6 +172,18 @@ TEST(Shift, IsAFunctionOfSeedEpochAndSample) {
   for (const auto& [down, right] : first)
     ASSERT_TRUE(std::abs(down) <= 2 && std::abs(right) <= 2) << "at most two pixels were asked for";
   EXPECT_EQ(random_shift(7, 3, 5, 0).down, 0);
+  const auto far = row(7, 1003), other = row(8, 3);
+  int same = 0, neighbours = 0;
+  for (std::size_t i = 0; i < far.size(); ++i) same += far[i] == other[i];
+  for (std::size_t i = 1; i < first.size(); ++i) neighbours += first[i - 1].second == first[i].first;
+  EXPECT_LT(same, 250)
+      << "seed 7 in epoch 1003 and seed 8 in epoch 3 move " << same
+      << " of 500 samples alike: a sum such as 1000 seed + epoch is no key, but a number that "
+         "random_bits draws is";
+  EXPECT_LT(neighbours, 250) << "sample s moves to the right as far as sample s + 1 moves down, for "
+                             << neighbours
+                             << " of 499: both draw at one place. Places 2 s and 2 s + 1 belong to sample s "
+                                "alone";
 }
 
 TEST(InMemory, ReadsADataset) {
@@ -196,7 +223,8 @@ TEST(Loader, GivesTheSameBatchesForAnyNumberOfWorkers) {
               << where
               << "other samples, or in another order, than epoch_order() has: batches must come in order, "
                  "not as they are ready, and "
-                 "rows stand where the order says, not where a thread found room";
+                 "rows stand where the order says, not where a thread found room. Or the slot was given out "
+                 "before it was read: one that was never begun has no missing rows either";
           ASSERT_EQ(got->images.values(), plain.pixels)
               << where
               << "the samples are right and their pixels are not: the shift must be random_shift(seed, "
@@ -207,6 +235,30 @@ TEST(Loader, GivesTheSameBatchesForAnyNumberOfWorkers) {
         EXPECT_EQ(loader.next(), nullptr) << "and again, until start()";
       }
     }
+  Slow lingering(24);
+  lingering.after_writing = [] { std::this_thread::sleep_for(1ms); };
+  const Loader::Options moved{.batch_size = 8, .workers = 4, .slots = 3, .most_shift = 1, .seed = 5};
+  Loader four(lingering, moved);
+  four.start(0);
+  for (std::int64_t batch = 0; batch < 3; ++batch) {
+    const Dataset* got = four.next();
+    ASSERT_NE(got, nullptr);
+    ASSERT_EQ(got->images.values(), batch_without_loader(lingering, moved, 0, batch).pixels)
+        << "two workers read into one memory before they move the image: what is not yet moved must be each "
+           "worker's own";
+  }
+  const Slow three(3);
+  Loader loader(three, {.batch_size = 3, .workers = 4, .slots = 8, .seed = 5});
+  for (std::int64_t epoch = 0; epoch < 2000; ++epoch) {
+    loader.start(epoch);
+    const Dataset* got = loader.next();
+    ASSERT_NE(got, nullptr);
+    const auto order = epoch_order(3, 5, epoch);
+    ASSERT_EQ(got->labels, std::vector<int>(order.begin(), order.end()))
+        << "epoch " << epoch
+        << " of 2000 small ones has the order of another: look the sample up while the ticket is taken, "
+           "before the mutex is unlocked, for another thread may compute the next epoch's order at any time";
+  }
 }
 
 TEST(Loader, ReadsAheadAndNoFurtherThanItsSlots) {
@@ -237,16 +289,23 @@ TEST(Loader, ReadsWithAllWorkersAtOnce) {
   std::atomic<int> inside = 0, most = 0;
   source.before_writing = [&](std::int64_t) {
     const int now = ++inside;
-    if (now > most) most = now;
-    for (int i = 0; i < 2000 && most < 3; ++i) std::this_thread::sleep_for(1ms);
+    for (int seen = most; seen < now && !most.compare_exchange_weak(seen, now);) continue;
+    for (int i = 0; i < 5000 && most < 3; ++i) std::this_thread::sleep_for(1ms);
     --inside;
   };
   Loader loader(source, {.batch_size = 3, .workers = 3, .slots = 1});
   loader.start(0);
   loader.next();
+  ASSERT_GT(most, 0) << "next() gave a batch of which no row was read: a slot that was never begun has no "
+                        "missing rows either, so ask also whether all tickets of the step were issued";
   EXPECT_EQ(most, 3)
       << "of three workers, at most " << most
       << " read at the same time: the lock is held while a sample is read, so threads take turns";
+  std::this_thread::sleep_for(20ms);  // now all workers wait for a free slot
+  most = 0;
+  loader.next();
+  EXPECT_EQ(most, 3) << "next() freed a slot, which is three tickets for three waiting workers, but at most "
+                     << most << " read at the same time: wake all of them, by notify_all";
 }
 
 TEST(Loader, AllocatesItsSlotsOnce) {
@@ -308,10 +367,11 @@ TEST(Loader, NamesASampleThatCannotBeReadAtItsBatch) {
              << " cannot be read, and batch 2 came without a word: its row holds what was there before";
     } catch (const std::runtime_error& error) {
       const std::string said = error.what();
-      EXPECT_NE(said.find("slow/" + std::to_string(first) + ".png"), std::string::npos)
-          << "the message must name the sample, the first bad one in the batch, whoever was faster; it says: "
-          << said;
-      EXPECT_NE(said.find(std::to_string(first)), std::string::npos) << said;
+      EXPECT_NE(said.find(source.name(first)), std::string::npos)
+          << "the message must have the name of the sample, " << source.name(first)
+          << ", the first bad one in the batch, whoever was faster; it says: " << said;
+      EXPECT_NE(said.find(std::to_string(first)), std::string::npos)
+          << "the message must have the sample's number, " << first << ", beside its name; it says: " << said;
       EXPECT_NE(said.find("a byte is wrong"), std::string::npos)
           << "the message must keep the reason; it says: " << said;
     }
@@ -321,6 +381,32 @@ TEST(Loader, NamesASampleThatCannotBeReadAtItsBatch) {
         << "after a bad batch the next one must come, not one further or the same";
     while (loader.next()) continue;
   }
+  const auto handler = std::set_terminate([] {
+    std::cerr << "read() threw an int, which is no std::exception, and the program ended: catch (...), too"
+              << std::endl;
+    std::_Exit(3);
+  });
+  for (const int workers : {2, 0}) {
+    Slow source(30);
+    source.before_writing = [&](std::int64_t sample) {
+      if (sample == order[7]) throw 7;
+    };
+    Loader loader(source, {.batch_size = 5, .workers = workers, .slots = 4});
+    loader.start(0);
+    EXPECT_NO_THROW(loader.next());
+    try {
+      loader.next();
+      FAIL() << "read() threw an int for sample " << order[7] << ", and its batch came without a word";
+    } catch (const std::runtime_error& error) {
+      EXPECT_NE(std::string(error.what()).find(source.name(order[7])), std::string::npos)
+          << "read() threw an int: the message must have the sample's name all the same; it says: "
+          << error.what();
+    } catch (...) {
+      ADD_FAILURE() << "read() threw an int, and so did next(): it must be a std::runtime_error that has the "
+                       "sample's number and name";
+    }
+  }
+  std::set_terminate(handler);
 }
 
 TEST(Loader, GivesNoErrorTwice) {
@@ -398,6 +484,28 @@ TEST(Loader, JumpsWhileWorkersRead) {
            "for "
            "the readers, and their rows were counted twice";
   }
+  // Three samples of the old place are read when start() is called. Each that is begun after them takes two
+  // seconds, so that start() gets the lock before nine are begun, on a busy machine, too.
+  Slow busy(400);
+  std::atomic<bool> jumps = false, jumped = false;
+  std::atomic<int> nth = 0, old = 0;
+  busy.before_writing = [&](std::int64_t) {
+    const int mine = ++nth;
+    if (!jumped) ++old;
+    for (int i = 0; i < 5000 && !jumps; ++i) std::this_thread::sleep_for(1ms);
+    if (mine <= 3) std::this_thread::sleep_for(50ms);
+    for (int i = 0; i < 2000 && mine > 3 && mine < 10 && !jumped; ++i) std::this_thread::sleep_for(1ms);
+  };
+  Loader full(busy, {.batch_size = 1, .workers = 3, .slots = 200});
+  full.start(0);
+  ASSERT_TRUE(soon([&] { return nth >= 3; })) << "three workers must read";
+  jumps = true;
+  full.start(5);
+  jumped = true;
+  const int begun_meanwhile = old;
+  EXPECT_LT(begun_meanwhile, 200)
+      << "start() for another place let the threads read on for the old one until all 200 slots were full: "
+         "stop issuing tickets before you wait for the readers";
 }
 
 TEST(Loader, EndsAtAnyMoment) {
@@ -415,7 +523,7 @@ TEST(Loader, EndsAtAnyMoment) {
     EXPECT_EQ(source.begun, source.ended)
         << "the loader was gone while a worker still read: it would write to memory that is freed";
   }
-  const Slow many(8000, 2000);
+  const Slow many(8000, 8000);
   {
     Loader loader(many, {.batch_size = 4, .workers = 3, .slots = 1000});
     loader.start(0);
@@ -438,10 +546,22 @@ TEST(Loader, RefusesWhatItCannotDo) {
   EXPECT_THROW(loader.start(0, 3), std::invalid_argument)
       << "the epoch has two batches: 2 is its end, 3 is beyond it";
   EXPECT_THROW(loader.start(0, -1), std::invalid_argument);
-  Loader empty(source, {.batch_size = 11});
-  EXPECT_EQ(empty.batches(), 0);
-  empty.start(0);
-  EXPECT_EQ(empty.next(), nullptr) << "fewer samples than a batch: an epoch without batches";
+  const auto handler = std::signal(SIGFPE, [](int) {
+    std::fputs("fewer samples than a batch: something was divided by the number of batches, which is 0\n",
+               stderr);
+    std::_Exit(3);
+  });
+  for (const int workers : {0, 2}) {
+    Loader empty(source, {.batch_size = 11, .workers = workers});
+    EXPECT_EQ(empty.batches(), 0);
+    for (const std::int64_t epoch : {0, 3}) {
+      empty.start(epoch);
+      std::this_thread::sleep_for(20ms);  // so that the workers wake
+      EXPECT_EQ(empty.next(), nullptr) << "fewer samples than a batch: an epoch without batches";
+    }
+  }
+  std::signal(SIGFPE, handler);
+  EXPECT_EQ(source.begun, 0) << "fewer samples than a batch: no ticket may be issued, and nothing read";
 }
 
 // ---- Training.

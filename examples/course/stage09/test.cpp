@@ -3,12 +3,14 @@
 #include <chrono>
 #include <cmath>
 #include <cstdlib>
+#include <ctime>
 #include <exception>
 #include <functional>
 #include <future>
 #include <iostream>
 #include <limits>
 #include <memory>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -27,11 +29,22 @@ using namespace engine;
 using namespace std::chrono_literals;
 using Floats = std::vector<float>;
 
-// run_ranks; but if the job does not end, what that probably means is printed, and the program ends.
+// run_ranks; but if the job hangs, what that probably means is printed, and the program ends. A job hangs
+// that has computed next to nothing for 8 s, which is sure on a busy machine, too; or that has not ended
+// after twenty times as long.
 void run(int world, const std::string& hang, const std::function<void(Rank&)>& f) {
+  using Clock = std::chrono::steady_clock;
   std::future<void> job = std::async(std::launch::async, [&] { run_ranks(world, f); });
-  if (job.wait_for(8s) == std::future_status::timeout) {
-    std::cout << "The job of " << world << " ranks had not ended after 8 s: " << hang << std::endl;
+  const Clock::time_point begin = Clock::now();
+  Clock::time_point since = begin;
+  std::clock_t computed = std::clock();  // by all threads
+  while (job.wait_for(500ms) == std::future_status::timeout) {
+    if (std::clock() - computed >= CLOCKS_PER_SEC / 50) {
+      since = Clock::now();
+      computed = std::clock();
+    }
+    if (Clock::now() < since + 8s && Clock::now() < begin + 160s) continue;
+    std::cout << "The job of " << world << " ranks hangs: " << hang << std::endl;
     std::_Exit(1);
   }
   job.get();
@@ -79,6 +92,17 @@ TEST(Ranks, DeliverMessagesInOrder) {
     EXPECT_THROW(rank.receive(7), std::invalid_argument) << "there is no rank 7 of three to receive from";
   });
   EXPECT_THROW(run_ranks(0, [](Rank&) {}), std::invalid_argument) << "a job has at least one rank";
+  for (const bool up : {true, false}) {
+    run(6, "send() woke another rank than the one that the message is for: notify_all", [up](Rank& rank) {
+      if (rank.rank() > 0) return rank.send(0, rank.receive(0));
+      std::this_thread::sleep_for(20ms);  // all others wait
+      for (int k = 1; k < 6; ++k) {
+        const int to = up ? k : 6 - k;
+        rank.send(to, Floats{1});
+        rank.receive(to);
+      }
+    });
+  }
 }
 
 TEST(Ranks, OneFailureEndsAll) {
@@ -126,6 +150,14 @@ TEST(Ranks, OneFailureEndsAll) {
   EXPECT_TRUE(reports(unknown, "rank 1", ""))
       << "rank 1 threw an int, which is no std::exception: it has failed, too; run_ranks reports " << unknown;
 
+  const std::string silent =
+      failure_of(2, "a rank that throws an error without words has failed, too", [](Rank& rank) {
+        if (rank.rank() == 1) throw std::runtime_error("");
+      });
+  EXPECT_TRUE(reports(silent, "rank 1", "")) << "rank 1 threw an error whose text is empty: that it failed "
+                                                "must not be known by its text; run_ranks reports "
+                                             << silent;
+
   Floats first;
   const std::string ended =
       failure_of(2, "receive() from a rank that has ended must throw: nothing will come", [&](Rank& rank) {
@@ -134,6 +166,22 @@ TEST(Ranks, OneFailureEndsAll) {
         rank.receive(1);
       });
   EXPECT_EQ(first, Floats{5}) << "what a rank sent before it ended must still arrive";
+  std::vector<Floats> came;
+  const std::string failed =
+      failure_of(2, "receive() from a rank that has failed must throw: nothing will come", [&](Rank& rank) {
+        if (rank.rank() == 1) {
+          rank.send(0, Floats{5});
+          rank.send(0, Floats{6});
+          throw std::runtime_error("the disk is full");
+        }
+        came.push_back(rank.receive(1));
+        std::this_thread::sleep_for(20ms);  // now rank 1 has failed
+        came.push_back(rank.receive(1));
+        rank.receive(1);
+      });
+  EXPECT_EQ(came, (std::vector<Floats>{{5}, {6}}))
+      << "what a rank sent before it failed must still arrive: receive() throws only if no message is there";
+  EXPECT_TRUE(reports(failed, "rank 1", "the disk is full")) << "run_ranks reports " << failed;
   EXPECT_TRUE(reports(ended, "rank 0", ""))
       << "rank 1 sent one message and ended, rank 0 waits for two: PeerLost there; run_ranks reports "
       << ended;
@@ -199,6 +247,16 @@ TEST(Ring, ReduceScatterAddsEachRankOnce) {
   EXPECT_NE(failure, "nothing")
       << "rank 0 reduces 4 values and rank 1 reduces 8, as if they were in different collectives: who "
          "receives a message of a wrong size must throw";
+  for (const bool gathers : {true, false}) {
+    const std::string other = failure_of(2, kRingHang, [gathers](Rank& rank) {
+      Floats memory(64, 1.0f);  // with room for what is copied by mistake
+      const std::span<float> values = std::span(memory).first(rank.rank() == 0 ? 4 : 8);
+      gathers ? all_gather(rank, values) : broadcast(rank, values);
+    });
+    EXPECT_NE(other, "nothing") << (gathers ? "all_gather" : "broadcast")
+                                << " of 4 values on rank 0 and of 8 on rank 1: in every collective, who "
+                                   "receives a message of a wrong size must throw";
+  }
 }
 
 TEST(Ring, AllGatherGivesEveryPieceToAll) {
@@ -241,6 +299,12 @@ TEST(Ring, SendsNoMoreThanTheLowerBound) {
         const std::int64_t both = rank.sent_bytes();
         all_reduce(rank, values);
         check("all_reduce", (rank.sent_bytes() - both) / 4, 2 * n - own - next);
+        const std::int64_t three = rank.sent_bytes();
+        broadcast(rank, values);
+        EXPECT_EQ((rank.sent_bytes() - three) / 4, rank.rank() < world - 1 ? n : 0)
+            << "broadcast of " << n << " elements, on rank " << rank.rank() << " of " << world
+            << ": each rank passes the values on to the next once, and the last to none. If rank 0 sent to "
+               "all, it would send P - 1 times as much as the others";
         if (n % world == 0) {
           EXPECT_EQ(both, 2 * (world - 1) * n / world * 4)
               << "an all-reduce of n elements costs each rank 2 n (P - 1) / P";
@@ -430,13 +494,15 @@ TEST(Ddp, EqualsOneProcessBitForBit) {
           const auto at = static_cast<std::size_t>(2 * step);
           ASSERT_EQ(wrong_gradient(grads_of(network->parameters()), expected[at], world), "")
               << "the gradient of step " << step << " on rank " << rank.rank() << " of " << world
-              << ", bucket_numel " << bucket_numel;
+              << ", bucket_numel " << bucket_numel
+              << (step > 0 ? "; those of the steps before were right, so perhaps they were not cleared" : "");
           optimizer.step(0.1f);
           ASSERT_TRUE(values_of(network->parameters()) == expected[at + 1])
               << "the gradients of step " << step << " are right, but not the parameters after it, on rank "
               << rank.rank() << " of " << world;
         }
       });
+      if (HasFailure()) return;  // the same words again would hide them
     }
   }
   for (const Strategy strategy : {Strategy::ddp, Strategy::zero1}) {
@@ -542,6 +608,17 @@ TEST(Ddp, LaunchesBucketsInOneOrder) {
       }
     });
   }
+  Floats grad;
+  const std::string failure = failure_of(2, kDdpHang, [&](Rank& rank) {
+    Branches network(true, true);
+    DistributedOptimizer optimizer(rank, network, maker(Kind::sgd), {Strategy::ddp, 1});
+    optimizer.backward(network.forward(Variable(Tensor({4}, {1, 1, 1, 1}), true)));
+    if (rank.rank() == 0) grad = grads_of({network.parameters()[0]});
+  });
+  EXPECT_EQ(failure, "nothing")
+      << "the input requires a gradient, and is reported to ready() though it is no parameter: ignore it";
+  EXPECT_TRUE(failure != "nothing" || grad == Floats(4, 5))
+      << "the input requires a gradient: it was taken for a parameter, and its gradient is in a bucket";
 }
 
 // x w v, with an operation between the two products that calls `between` in the backward pass. An engine may
@@ -569,7 +646,7 @@ TEST(Ddp, SendsDuringTheBackwardPass) {
     for (const bool v_first : {false, true}) {
       std::int64_t before = 0;
       const auto look = [&] {  // usually the gradient of v is complete
-        for (int i = 0; i < 1000 && !sent; ++i) {
+        for (int i = 0; i < 3000 && !sent; ++i) {
           std::this_thread::sleep_for(1ms);
           sent = rank.sent_messages() > before;
         }
@@ -582,10 +659,29 @@ TEST(Ddp, SendsDuringTheBackwardPass) {
     EXPECT_TRUE(sent) << "bucket 0 was complete in the middle of the pass, but rank " << rank.rank()
                       << " sent nothing before the pass had ended: a second thread must send it meanwhile";
   });
+  for (const bool v_first : {false, true}) {
+    std::atomic<bool> went_on = false;
+    run(2, kDdpHang, [&](Rank& rank) {
+      Watched network(
+          [&] {
+            if (rank.rank() == 0) went_on = true;
+          },
+          v_first);
+      DistributedOptimizer optimizer(rank, network, maker(Kind::sgd), {Strategy::ddp, 1});
+      const Variable loss = network.forward(Variable(Tensor({4}, {1, 1, 1, 1})));
+      if (rank.rank() == 1) {  // rank 0 waits here only if it does not go on
+        for (int i = 0; i < 6000 && !went_on; ++i) std::this_thread::sleep_for(1ms);
+        EXPECT_TRUE(went_on) << "rank 1 has not begun its pass, and so the pass of rank 0 stands still: it "
+                                "sums bucket 0 itself, and waits for rank 1. A second thread must do that";
+      }
+      optimizer.backward(loss);
+    });
+  }
 }
 
 TEST(Ddp, AFailingPassEndsTheJob) {
   for (const Strategy strategy : {Strategy::ddp, Strategy::zero1}) {
+    std::atomic<int> passed = 0;
     const std::string failure =
         failure_of(3,
                    "if the backward pass throws, the second thread of that rank must stop waiting for "
@@ -596,9 +692,15 @@ TEST(Ddp, AFailingPassEndsTheJob) {
                      });
                      DistributedOptimizer optimizer(rank, network, maker(Kind::sgd), {strategy, 1});
                      optimizer.backward(network.forward(Variable(Tensor({4}, {1, 1, 1, 1}))));
+                     ++passed;
                    });
     EXPECT_TRUE(reports(failure, "rank 1", "no memory is left"))
         << "the pass of rank 1 threw \"no memory is left\"; run_ranks reports " << failure;
+    EXPECT_EQ(passed, 0)
+        << "the pass of rank 1 failed, and " << passed
+        << " other ranks ended theirs without an error: their gradients are sums with what was in rank 1's "
+           "buckets. Rank 1 must launch nothing more, but stop its thread; and the others must not drop the "
+           "PeerLost of theirs: call get() of the future, not wait()";
   }
 }
 
@@ -661,6 +763,13 @@ TEST(Zero1, EqualsDdpBitForBit) {
   }
 }
 
+// The sum of x w: the gradient of w is x.
+struct Wide final : Module {
+  Variable w{Tensor({8192}), true};
+  Variable forward(const Variable& x) override { return sum_all(mul(x, w)); }
+  std::vector<std::pair<std::string, Variable>> parameters() const override { return {{"w", w}}; }
+};
+
 TEST(Zero1, ClipsByTheNormOfAll) {
   const auto network = make_network(1);
   reference_gradients(*network, 3, 0, 20);
@@ -699,6 +808,18 @@ TEST(Zero1, ClipsByTheNormOfAll) {
     for (std::size_t i = 0; i < all.size(); ++i)
       ASSERT_NEAR(clipped[i], all[i] / 2, 1e-5)
           << "clipped to half their norm, gradients must be half as large";
+    EXPECT_NEAR(optimizer.clip_grad_norm(norm), norm / 2, 1e-3 * norm)
+        << "a second clip must see what the first has made: scale the buckets, from which the norm is "
+           "computed";
+  });
+  run(2, kDdpHang, [&](Rank& rank) {
+    Wide wide;
+    DistributedOptimizer optimizer(rank, wide, maker(Kind::sgd), {});
+    Tensor x({8192});
+    for (std::int64_t i = 0; i < 8192; ++i) x.data()[i] = i % 4096 == 0 ? 4096.0f : 1.0f;
+    optimizer.backward(wide.forward(Variable(x)));  // the gradient is x on both ranks, and so is their mean
+    EXPECT_NEAR(optimizer.clip_grad_norm(1e6f), std::sqrt(2 * (0x1p24 + 4095)), 0.1)
+        << "4096 and 4,095 times 1 on each of two ranks: 2^24 + 1 is 2^24 in float. Add squares in double";
   });
   run(2, kDdpHang, [&](Rank& rank) {
     Branches infinite(true, true);

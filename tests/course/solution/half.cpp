@@ -159,6 +159,9 @@ MixedStep mixed_step(Module& network, MasterWeights& masters, Optimizer& optimiz
 MixedReport fit_mixed(Module& network, MasterWeights& masters, Optimizer& optimizer, LossScaler& scaler,
                       const Dataset& data, const FitOptions& options) {
   const std::int64_t batches = data.size() / options.batch_size, steps = options.epochs * batches;
+  if (batches == 0)
+    throw std::invalid_argument("fit_mixed: the data must fill one batch of " +
+                                std::to_string(options.batch_size));
   MixedReport report;
   std::int64_t applied = 0;
   network.train(true);

@@ -1,5 +1,6 @@
 #include "nn.h"
 
+#include <algorithm>
 #include <cmath>
 #include <stdexcept>
 
@@ -148,6 +149,9 @@ Variable ReLU::forward(const Variable& x) {
 
 Variable MaxPool2d::forward(const Variable& x) {
   require_rank("MaxPool2d", x, 4);
+  if (std::min(x.shape()[2], x.shape()[3]) < size_)
+    throw std::invalid_argument("MaxPool2d: an image must have " + std::to_string(size_) +
+                                " rows and columns, or more");
   const Patches squares({x.shape()[0] * x.shape()[1], 1, x.shape()[2], x.shape()[3]}, size_, size_, 0);
   const Tensor dense = x.value().contiguous();
   const float* pixels = dense.data();

@@ -13,7 +13,9 @@
 namespace engine {
 namespace {
 
-constexpr std::int64_t kSide = 8, kPixels = kSide * kSide, kTrainingDigits = 1437;
+constexpr std::int64_t kSide = 8, kTrainingDigits = 1437;
+constexpr std::size_t kPixels = kSide * kSide;
+constexpr int kWhite = 16;  // the largest pixel of the file
 
 std::vector<Tensor> zeros_like(const Parameters& parameters) {
   std::vector<Tensor> zeros;
@@ -36,6 +38,16 @@ template <typename F> void each_with_gradient(const Parameters& parameters, F f)
     const Tensor gradient = p.grad().contiguous();
     f(i, p.value().data(), gradient.data(), gradient.numel());
   }
+}
+
+/// The numbers between the commas of a line; none if there is anything else.
+std::vector<int> numbers_of(std::string line) {
+  std::replace(line.begin(), line.end(), ',', ' ');
+  std::istringstream fields(line);
+  std::vector<int> numbers;
+  for (int number = 0; !(fields >> std::ws).eof(); numbers.push_back(number))
+    if (!(fields >> number)) return {};
+  return numbers;
 }
 
 }  // namespace
@@ -130,15 +142,15 @@ Dataset read_digits(const std::string& path, bool training) {
   std::string line;
   for (std::int64_t number = 0; std::getline(file, line); ++number) {
     if ((number < kTrainingDigits) != training) continue;
-    std::replace(line.begin(), line.end(), ',', ' ');
-    std::istringstream fields(line);
-    int field = 0;
-    for (std::int64_t i = 0; i < kPixels && fields >> field; ++i)
-      pixels.push_back(static_cast<float>(field) / 16);
-    if (!(fields >> field) || field < 0 || field > 9)
-      throw std::runtime_error("read_digits: " + path + ", line " + std::to_string(number + 1) +
-                               ": 64 pixels and a digit are needed");
-    data.labels.push_back(field);
+    const std::vector<int> numbers = numbers_of(line);
+    bool right = numbers.size() == kPixels + 1;
+    for (std::size_t i = 0; i < numbers.size(); ++i)
+      right &= numbers[i] >= 0 && numbers[i] <= (i < kPixels ? kWhite : 9);
+    if (!right)
+      throw std::runtime_error("read_digits: line " + std::to_string(number + 1) + " of " + path +
+                               " must be 64 pixels from 0 to 16 and a digit, but is not");
+    for (std::size_t i = 0; i < kPixels; ++i) pixels.push_back(static_cast<float>(numbers[i]) / kWhite);
+    data.labels.push_back(numbers.back());
   }
   data.images = Tensor({data.size(), 1, kSide, kSide}, std::move(pixels));
   return data;

@@ -239,7 +239,9 @@ Tensor matmul(const Tensor& a, const Tensor& b) {
   expected.end()[-2] = inner, expected.end()[-1] = columns;
   // Not by !=, which g++ 14 warns of here.
   if (!std::equal(expected.begin(), expected.end(), b.shape().begin(), b.shape().end()))
-    fail("matmul", "what multiplies " + text(a.shape()) + " must be " + text(expected), b.shape());
+    throw std::invalid_argument(
+        "matmul: columns on the left must equal rows on the right, and axes before them be equal, but got " +
+        text(a.shape()) + " times " + text(b.shape()));
   expected.end()[-2] = rows;
 
   Tensor y(expected);

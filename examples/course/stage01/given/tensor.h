@@ -47,12 +47,12 @@ class Tensor {
   Tensor transpose(std::int64_t a, std::int64_t b) const;
   /// size elements of an axis, from begin.
   Tensor narrow(std::int64_t axis, std::int64_t begin, std::int64_t size) const;
-  /// As an operand of shape `shape` under the rule of broadcasting: aligned at the last axis; a missing axis,
-  /// or one of size 1, repeats.
+  /// A view of shape `shape`, which the rule of broadcasting allows: the last axes are aligned; an axis that
+  /// is missing in front, or that has size 1, repeats.
   Tensor expand(const Shape& shape) const;
 
-  /// Another shape with as many elements, one of whose sizes may be -1: computed from the others. A view of a
-  /// contiguous tensor; of any other a copy.
+  /// Another shape with as many elements. One of the sizes may be -1: it is computed from the others, none of
+  /// which may be 0 then. A view of a contiguous tensor; of any other a copy.
   Tensor reshape(Shape shape) const;
   /// This tensor if it is contiguous, otherwise a copy that is.
   Tensor contiguous() const;
@@ -77,8 +77,8 @@ Tensor zip(const Tensor& a, const Tensor& b, const std::function<float(float, fl
 Tensor sum(const Tensor& x, std::int64_t axis);
 /// The sum of x over all that broadcasting from `shape` to x's shape repeats: the result has shape `shape`.
 Tensor sum_to(const Tensor& x, const Shape& shape);
-/// The largest element along one axis, which the result keeps with size 1 and which is not empty; others may
-/// be. A NaN is the largest.
+/// The largest element along one axis. The result keeps the axis with size 1. An axis of size 0 has no
+/// largest element and is refused; the other axes may have size 0. A NaN is larger than any number.
 Tensor max(const Tensor& x, std::int64_t axis);
 
 /// [..., m, k] times [..., k, n] = [..., m, n]; the axes before the last two are equal. Each element is

@@ -68,9 +68,9 @@ class NoGrad {
 bool is_recording();
 
 /// Adds d(loss)/d(leaf) to the gradient of every leaf that requires one. loss has one element; `seed` is its
-/// own gradient. Each node runs once, after all nodes that read its result; then it is released. A second
-/// backward() through a released result throws std::logic_error: "backward: this part of the tape has been
-/// used". Works for graphs of a million nodes in a row.
+/// own gradient, also if it is a leaf. Each node runs once, after all nodes that read its result; then it is
+/// released. A second backward() through a released result throws std::logic_error: "backward: this part of
+/// the tape has been used". Works for graphs of a million nodes in a row.
 void backward(const Variable& loss, float seed = 1.0f);
 
 /// Called by backward() for each leaf when its gradient is complete, in the order in which they complete.

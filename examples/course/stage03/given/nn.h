@@ -40,7 +40,8 @@ class Linear final : public Module {
 };
 
 /// The cross-correlation of images x [n, c, h, w] with "weight" [k, c, r, r], plus "bias" [k]: y [n, k, oh,
-/// ow], oh = (h + 2 padding - r) / stride + 1. weight is normal with deviation sqrt(2 / (c r r)).
+/// ow], oh = (h + 2 padding - r) / stride + 1. weight is normal with deviation sqrt(2 / (c r r)); bias
+/// is 0.
 class Conv2d final : public Module {
  public:
   struct Options {
@@ -57,7 +58,7 @@ class Conv2d final : public Module {
 
 /// Batch norm of x [n, c, h, w] over n, h and w: "weight" [c] starts at 1, "bias" [c] at 0. Training uses the
 /// batch's mean and biased variance, and moves the buffers "running_mean" and "running_var" (unbiased) a
-/// tenth of the way; evaluation uses those. eps = 1e-5.
+/// tenth of the way, under NoGrad, too; evaluation uses those. eps = 1e-5.
 class BatchNorm2d final : public Module {
  public:
   explicit BatchNorm2d(std::int64_t channels);
@@ -75,8 +76,8 @@ class ReLU final : public Module {
   Variable forward(const Variable& x) override;
 };
 
-/// The largest of each square of `size` pixels, without overlap; rows and columns that do not fill one are
-/// left out. Equal values: the first. NaN is larger than any number.
+/// The largest of each square of `size` x `size` pixels, without overlap; rows and columns that do not fill
+/// one are left out, but one square must fit. Equal values: the first. NaN is larger than any number.
 class MaxPool2d final : public Module {
  public:
   explicit MaxPool2d(std::int64_t size) : size_(size) {}
@@ -112,7 +113,8 @@ Variable im2col(const Variable& x, std::int64_t kernel, std::int64_t stride, std
 /// Logarithms of the softmax along the last axis. Nothing overflows: finite wherever a float can hold the
 /// result.
 Variable log_softmax(const Variable& x);
-/// The mean of -log softmax(logits)[label], of shape {}; logits [n, classes], labels in [0, classes).
+/// The mean of -log softmax(logits)[label], of shape {}; logits [n, classes] with n >= 1, labels in [0,
+/// classes).
 Variable cross_entropy(const Variable& logits, const std::vector<int>& labels);
 /// The mean of squared differences, of shape {}. The shapes are equal: nothing is broadcast.
 Variable mse(const Variable& x, const Variable& target);

@@ -20,7 +20,7 @@ class Optimizer {
   void clear_grads() const;
   const Parameters& parameters() const { return parameters_; }
   /// Everything a continued run needs: one tensor per name, such as "0.weight.momentum", and "steps" of shape
-  /// {}. Assigning through the tensors changes the optimizer.
+  /// {}, which counts calls of step(). Assigning through the tensors changes the optimizer.
   virtual std::vector<std::pair<std::string, Tensor>> state() const = 0;
 
  protected:
@@ -75,6 +75,8 @@ struct Dataset {
   std::int64_t size() const { return static_cast<std::int64_t>(labels.size()); }
 };
 /// The digits, 8 x 8 grey, in [0, 1], from the file that the course gives; the first 1,437 are for training.
+/// Throws std::runtime_error that names the file if it is not there, or if a line is anything else than 64
+/// pixels from 0 to 16 and a digit.
 Dataset read_digits(const std::string& path, bool training);
 
 /// 0 .. n - 1, shuffled: for i = n - 1 down to 1, order[i] is exchanged with order[j], where j is

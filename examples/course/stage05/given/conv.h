@@ -25,7 +25,8 @@ void image_to_columns(const Windows& w, const float* image, float* columns);
 void columns_to_image(const Windows& w, const float* columns, float* image);
 
 /// The cross-correlation of x [n, c, h, w] with weight [k, c, r, r]: y [n, k, oh, ow], as Conv2d without a
-/// bias. Patches are made of one image at a time. Throws std::invalid_argument where shapes do not fit.
+/// bias. Patches are made of one image at a time, and multiplied by `product`. Throws std::invalid_argument
+/// where shapes do not fit, the stride is below 1 or the padding below 0.
 Variable conv2d(const Variable& x, const Variable& weight, std::int64_t stride, std::int64_t padding);
 
 }  // namespace engine

@@ -55,10 +55,10 @@ class MasterWeights {
   MasterWeights(const Module& network, Precision precision);
   /// The masters: leaves that require a gradient. An optimizer is made of these.
   const Parameters& parameters() const { return masters_; }
-  /// The masters' gradients become the network's, rounded, for those are stored in `precision`; the network's
-  /// are cleared. A parameter without a gradient leaves its master without one.
+  /// Replaces the masters' gradients by the network's, rounded, for those are stored in `precision`; then the
+  /// network's are cleared. A parameter without a gradient leaves its master without one.
   void take_gradients();
-  /// The network's values become the masters', rounded.
+  /// Copies the masters' values, rounded, into the network's.
   void give_values();
 
  private:
@@ -78,8 +78,8 @@ class LossScaler {
   explicit LossScaler(const Options& options);
 
   float scale() const { return scale_.item(); }
-  /// Divides every gradient by the scale. Returns whether all are finite. Throws std::logic_error if it was
-  /// called since the last step().
+  /// Divides every gradient by the scale. Returns whether all were finite before. Throws std::logic_error if
+  /// it was called since the last step().
   bool unscale(const Parameters& parameters);
   /// If all gradients were finite, the optimizer's step; otherwise nothing but a smaller scale. Returns
   /// whether the step was applied. Throws std::logic_error unless unscale() was called before.
@@ -101,7 +101,8 @@ struct MixedStep {
 };
 /// One step of training: the scaled loss's gradients, brought to the masters, unscaled, clipped to a norm of
 /// `clip_norm`, applied unless one is not finite. Afterwards neither masters nor network have gradients, and
-/// the network has the masters' values, rounded. The loss itself is computed in float.
+/// the network has the masters' values, rounded. The loss itself is computed in float. Buffers stay as the
+/// forward pass left them, also in a step that is skipped.
 MixedStep mixed_step(Module& network, MasterWeights& masters, Optimizer& optimizer, LossScaler& scaler,
                      const Dataset& batch, float lr,
                      float clip_norm = std::numeric_limits<float>::infinity());
@@ -110,7 +111,8 @@ struct MixedReport {
   std::vector<double> losses;  // the mean of each epoch's
   std::int64_t skipped = 0;
 };
-/// fit() by mixed steps. The learning rate's schedule counts applied steps only.
+/// fit() by mixed steps: it refuses what that refuses. The learning rate's schedule counts applied steps
+/// only; the losses are of all steps.
 MixedReport fit_mixed(Module& network, MasterWeights& masters, Optimizer& optimizer, LossScaler& scaler,
                       const Dataset& data, const FitOptions& options);
 

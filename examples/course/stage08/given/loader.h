@@ -67,16 +67,17 @@ class Loader {
   /// Ends the threads, each of which first ends the sample that it reads.
   ~Loader();
 
-  /// Of an epoch; a last batch that is not full is left out.
+  /// Of an epoch; a last batch that is not full is left out. May be 0: then nothing is read, and next()
+  /// returns null.
   std::int64_t batches() const;
   /// The next batch is this one of this epoch. No sample before it is read. Costs nothing if the next batch
   /// is this one already, as at the end of the epoch before. Throws std::invalid_argument unless epoch >= 0
   /// and 0 <= batch <= batches().
   void start(std::int64_t epoch, std::int64_t batch = 0);
   /// The next batch of the epoch, valid until the next call of next() or start(); null at the epoch's end,
-  /// and before the first start(). If one of the batch's samples cannot be read, throws std::runtime_error,
-  /// which has the sample's number, its name and the reason; of several such samples, those of the first in
-  /// the batch. The call after that gives the batch after that.
+  /// and before the first start(). If one of the batch's samples cannot be read, whatever read() threw,
+  /// throws std::runtime_error, which has the sample's number, its name and the reason; of several such
+  /// samples, those of the first in the batch. The call after that gives the batch after that.
   const Dataset* next();
 
  private:

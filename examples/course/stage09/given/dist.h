@@ -54,7 +54,8 @@ class DistributedOptimizer final : public Optimizer {
   };
   /// Makes the optimizer that steps: on all parameters, or on this rank's pieces.
   using Make = std::function<std::unique_ptr<Optimizer>(Parameters)>;
-  /// Copies rank 0's parameters and buffers to all ranks.
+  /// Copies rank 0's parameters and buffers to all ranks. The network has each parameter once, under one
+  /// name.
   DistributedOptimizer(Rank& rank, const Module& network, const Make& make, Options options);
 
   /// Clears all gradients, then makes the backward pass with seed `share`; gradients are summed over ranks

@@ -42,8 +42,8 @@ State load_state(const std::string& path);
 /// The checkpoints of one run: "step-00000040.ckpt" is that of step 40.
 class CheckpointFolder {
  public:
-  /// Makes the folder if there is none, and removes files that a killed run had not finished: those whose
-  /// name ends with ".tmp".
+  /// Makes the folder, and those above it, if there is none, and removes files that a killed run had not
+  /// finished: those whose name ends with ".tmp".
   explicit CheckpointFolder(std::string path, int keep = 2);
 
   /// Saves the state of `step`, a number of 0 or more. Then removes the checkpoints of later steps, which

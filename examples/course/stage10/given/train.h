@@ -46,11 +46,13 @@ struct TrainOptions {
   std::int64_t save_every = 20;  ///< steps; the last step is saved as well
 };
 
-/// Trains until options.steps updates are made. If the folder has a checkpoint, goes on from the newest that
-/// is whole, with one line in `notes`: "resumed at step 40 of 440". A step takes the next batch_size samples
-/// of epoch_order(size, seed, epoch); an epoch ends when fewer are left, which it leaves out. The rate of a
-/// step is cosine_rate(lr, step, warmup, steps). A run that is killed and started again any number of times
-/// ends with the bits of one that is not. Throws std::invalid_argument if the data is smaller than a batch.
+/// Switches the network to training, and trains until options.steps updates are made. If the folder has a
+/// checkpoint, goes on from the newest that is whole, with one line in `notes`: "resumed at step 40 of 440".
+/// A step takes the next batch_size samples of epoch_order(size, seed, epoch); an epoch ends when fewer are
+/// left, which it leaves out. The rate of a step is cosine_rate(lr, step, warmup, steps). A run that is
+/// killed and started again with the same options, any number of times, ends with the bits of one that is
+/// not. A checkpoint of options.steps or of a later step leaves nothing to do. Throws std::invalid_argument
+/// if the data is smaller than a batch.
 void train(TrainingRun& run, const Dataset& data, const TrainOptions& options, std::ostream& notes);
 
 /// The hash of all parameters, then all buffers, every bit of each, in the network's order: equal for equal
@@ -59,6 +61,7 @@ std::uint64_t hash_of(const Module& network);
 
 /// 3 x 3 convolutions with padding 1, each with batch norm, ReLU and a pooling of 2 x 2: 1 to 8 channels, 8
 /// to 16, then flatten and Linear(64, 10). A Sequential of ten layers, from Conv2d, "0", to Linear, "9".
+/// Layers have different seeds, made from `seed`.
 std::shared_ptr<Module> digits_cnn(std::uint64_t seed);
 
 }  // namespace engine

@@ -33,7 +33,8 @@ class LayerNorm final : public Module {
 /// Attention of a sequence to itself, x [n, t, width] to [n, t, width]. "qkv" [3 width, width] makes queries,
 /// keys and values of each token, in this order; head h has columns [h width / heads, (h + 1) width / heads)
 /// of each of the three. "out" [width, width] mixes the heads' results, which stand beside each other in the
-/// order of the heads. Throws std::invalid_argument if heads does not divide width.
+/// order of the heads. Both are Linear, with a bias and seeds of their own, made from `seed`. Throws
+/// std::invalid_argument if heads does not divide width.
 class SelfAttention final : public Module {
  public:
   SelfAttention(std::int64_t width, std::int64_t heads, std::uint64_t seed);
