@@ -12,4 +12,6 @@
 # check needs g++ and GoogleTest; some exercises also need the library (`build`, minutes once).
 # Each test runs without network, for 10 s of computing and in 1 GB at most, unless its exercise says otherwise.
 # Codes: 0 all points; 1 not all; 2 wrong arguments, a missing file or package.
-exec python3 "$(dirname "${BASH_SOURCE[0]}")/exercise.py" "$@"
+here=$(dirname "${BASH_SOURCE[0]}")
+command -v python3 >/dev/null || "$here/install_packages.sh" python3 || exit
+exec python3 "$here/exercise.py" "$@"

@@ -16,6 +16,7 @@ packages=(
   libisal-dev
   libjpeg-dev
   libpng-dev
+  make # cmake's own default, for projects of one's own and the folder of the course
   ninja-build
   nlohmann-json3-dev
   zlib1g-dev
