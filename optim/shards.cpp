@@ -1,5 +1,6 @@
 #include "optim/shards.h"
 
+#include <algorithm>
 #include <tuple>
 
 #include "tensor/base/error.h"

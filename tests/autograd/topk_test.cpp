@@ -1,5 +1,6 @@
 #include "autograd/topk.h"
 
+#include <algorithm>
 #include <numeric>
 
 #include "tests/support/ops.h"

@@ -1,5 +1,6 @@
 #include "data/formats/import/hdf5.h"
 
+#include <algorithm>
 #include <array>
 #include <csignal>
 #include <cstdlib>

@@ -1,5 +1,6 @@
 #include "data/mix.h"
 
+#include <algorithm>
 #include <cmath>
 #include <vector>
 

@@ -1,4 +1,5 @@
 // What oneDNN is asked for: the code of each layer; a warm step makes no primitive and allocates nothing.
+#include <algorithm>
 #include <cstdlib>
 
 #include "kernels/conv.h"

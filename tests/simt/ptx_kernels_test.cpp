@@ -1,5 +1,6 @@
 #include "tests/simt/ptx_kernels.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 

@@ -1,6 +1,7 @@
 // What is asked before a run trains, or between its steps: learning rate, batch size, number of threads,
 // convolutions. Afterwards the run is what it would have been.
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <random>

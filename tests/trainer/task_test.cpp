@@ -1,4 +1,5 @@
 // A task of one's own: its loss, its metrics, and all that the Trainer does around it.
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <fstream>

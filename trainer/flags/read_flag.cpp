@@ -2,6 +2,7 @@
 
 #include "trainer/flags/detail/read_flag.h"
 
+#include <algorithm>
 #include <cctype>
 
 #include <fmt/ranges.h>
